@@ -1,0 +1,225 @@
+//! What can be decided, and why.
+
+use crate::{Nanos, VcpuId};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// How much Gleaner may do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Policy {
+    /// Nothing at all, not even watching.
+    Off,
+    /// Watch and print, change nothing.
+    Observe,
+    /// Resource retention only (paper, section 4.1).
+    Retain,
+    /// Imbalanced scheduling only (section 4.2).
+    Consolidate,
+    /// Both (section 5).
+    #[default]
+    Full,
+}
+
+impl Policy {
+    /// Whether yielding threads may run.
+    pub fn retains(self) -> bool {
+        matches!(self, Self::Retain | Self::Full)
+    }
+
+    /// Whether vCPUs may be deactivated.
+    pub fn consolidates(self) -> bool {
+        matches!(self, Self::Consolidate | Self::Full)
+    }
+}
+
+/// How long an idle vCPU is kept from halting.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Profile {
+    /// The mean extra cost of a halted wake-up: mean_C - mean_B. Never pays more than twice what it saves.
+    Frugal,
+    /// The tail of that cost: p99_C - p99_B, within 50 us and 5 ms.
+    #[default]
+    Balanced,
+    /// 5 ms.
+    Latency,
+}
+
+/// What a wake-up costs here, in the settings of the paper's Table 2.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WakeupCosts {
+    /// Mean of setting B: the waiter's vCPU is retained by a yielding thread.
+    pub retained_mean: Nanos,
+    /// 99th percentile of setting B.
+    pub retained_p99: Nanos,
+    /// Mean of setting C: the waiter's vCPU is halted.
+    pub halted_mean: Nanos,
+    /// 99th percentile of setting C.
+    pub halted_p99: Nanos,
+}
+
+/// One change to the world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Keep this vCPU from halting for idle periods up to `timeout`.
+    Retain {
+        /// Which vCPU.
+        vcpu: VcpuId,
+        /// How long an idle period may last before the vCPU is let go.
+        timeout: Nanos,
+    },
+    /// Let this vCPU halt as it likes: its yielding thread sleeps.
+    Release {
+        /// Which vCPU.
+        vcpu: VcpuId,
+    },
+    /// Take the group off this vCPU.
+    Deactivate {
+        /// Which vCPU.
+        vcpu: VcpuId,
+    },
+    /// Give this vCPU back to the group.
+    Activate {
+        /// Which vCPU.
+        vcpu: VcpuId,
+    },
+    /// Give every vCPU back to the group.
+    ActivateAll,
+}
+
+impl Action {
+    /// The word that stands for it in `gleaner.run/1`.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Retain { .. } => "retain",
+            Self::Release { .. } => "release",
+            Self::Deactivate { .. } => "deactivate",
+            Self::Activate { .. } => "activate",
+            Self::ActivateAll => "activate-all",
+        }
+    }
+
+    /// The vCPU it is about, `None` for all of them.
+    pub fn vcpu(&self) -> Option<VcpuId> {
+        match *self {
+            Self::Retain { vcpu, .. }
+            | Self::Release { vcpu }
+            | Self::Deactivate { vcpu }
+            | Self::Activate { vcpu } => Some(vcpu),
+            Self::ActivateAll => None,
+        }
+    }
+}
+
+/// Why an action was decided. [`fmt::Display`] says it in plain words.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Reason {
+    /// The policy retains from the start.
+    RetentionBegins,
+    /// The vCPU is deactivated: nothing will run there, so nothing is to be retained.
+    Deactivated,
+    /// The vCPU came back into use.
+    Reactivated,
+    /// Too much of this vCPU's time is stolen: spinning would take time from somebody who needs it.
+    Contended {
+        /// Stolen share, 0 to 1.
+        steal_share: f64,
+        /// How long spinning stops.
+        hold_off: Nanos,
+    },
+    /// The hold-off is over and steal has gone down.
+    ContentionOver,
+    /// Conditions 1, 2 and 3 hold.
+    IdleFits {
+        /// l_comp / ((N - 1) * l_idle), at most rho.
+        load_ratio: f64,
+        /// g_comp / l_idle, at most eta.
+        granularity_ratio: f64,
+        /// Predicted utilization of the vCPUs that stay.
+        utilization: f64,
+    },
+    /// The group got slower after the last step.
+    StepHurt {
+        /// Group CPU time per second fell by this share.
+        cpu_loss: f64,
+        /// Whether a vCPU had reached 100 %: then eta was lowered, otherwise rho.
+        overloaded: bool,
+    },
+    /// The group's CPU time per second moved.
+    UtilizationChanged {
+        /// New over old.
+        ratio: f64,
+    },
+    /// A vCPU is nearly full.
+    Saturated {
+        /// Which vCPU.
+        vcpu: VcpuId,
+        /// Its utilization, 0 to 1.
+        utilization: f64,
+    },
+    /// g_comp moved by a factor of two.
+    GranularityChanged {
+        /// New over old.
+        ratio: f64,
+    },
+    /// Many new threads at once.
+    ThreadBurst {
+        /// How many.
+        new_threads: u64,
+    },
+    /// The program called exec.
+    Exec,
+    /// A vCPU came or went.
+    TopologyChanged,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let percent = |share: f64| share * 100.0;
+        match *self {
+            Self::RetentionBegins => write!(f, "idle periods shorter than the time-out are bridged without halting"),
+            Self::Deactivated => write!(f, "deactivated: nothing to retain there"),
+            Self::Reactivated => write!(f, "in use again"),
+            Self::Contended { steal_share, hold_off } => {
+                write!(f, "the host took {:.0} % of this vCPU's time: no spinning for {hold_off}", percent(steal_share))
+            }
+            Self::ContentionOver => write!(f, "the host is no longer contended"),
+            Self::IdleFits { load_ratio, granularity_ratio, utilization } => write!(
+                f,
+                "its work fits into the others' idle time: l_comp/((N-1)*l_idle) = {load_ratio:.2}, \
+                 g_comp/l_idle = {granularity_ratio:.2}, predicted utilization {:.0} %",
+                percent(utilization)
+            ),
+            Self::StepHurt { cpu_loss, overloaded } => write!(
+                f,
+                "the last step cost {:.0} % of the program's progress ({}): taken back",
+                percent(cpu_loss),
+                if overloaded { "a vCPU was full; eta lowered" } else { "rho lowered" }
+            ),
+            Self::UtilizationChanged { ratio } => {
+                write!(f, "workload change: CPU use is {ratio:.2} times what it was")
+            }
+            Self::Saturated { vcpu, utilization } => {
+                write!(f, "workload change: {vcpu} is {:.0} % busy", percent(utilization))
+            }
+            Self::GranularityChanged { ratio } => {
+                write!(f, "workload change: g_comp is {ratio:.2} times what it was")
+            }
+            Self::ThreadBurst { new_threads } => write!(f, "workload change: {new_threads} new threads at once"),
+            Self::Exec => write!(f, "workload change: a new program was started"),
+            Self::TopologyChanged => write!(f, "a vCPU went offline or came online"),
+        }
+    }
+}
+
+/// One action, when and why.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Decision {
+    /// When, on the clock of [`crate::Window::at`].
+    pub at: Nanos,
+    /// What.
+    pub action: Action,
+    /// Why.
+    pub reason: Reason,
+}

@@ -1,0 +1,149 @@
+//! A set of vCPUs, in the kernel's list format (`0-3,7`).
+
+use crate::VcpuId;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
+
+/// The largest CPU number the kernel can be built for (`CONFIG_NR_CPUS`); a limit for hostile input.
+const MAX_CPU: u32 = 8191;
+
+/// A set of vCPUs, ordered by id. Reads and prints the kernel's list format (`cpuset.cpus`, `Cpus_allowed_list`).
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CpuSet(BTreeSet<VcpuId>);
+
+impl CpuSet {
+    /// The empty set.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// vCPUs 0 to `n` - 1.
+    pub fn first(n: u32) -> Self {
+        (0..n).map(VcpuId).collect()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether `id` is in the set.
+    pub fn contains(&self, id: VcpuId) -> bool {
+        self.0.contains(&id)
+    }
+
+    /// Adds `id`; says whether it was new.
+    pub fn insert(&mut self, id: VcpuId) -> bool {
+        self.0.insert(id)
+    }
+
+    /// Removes `id`; says whether it was there.
+    pub fn remove(&mut self, id: VcpuId) -> bool {
+        self.0.remove(&id)
+    }
+
+    /// The members, ascending.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = VcpuId> + '_ {
+        self.0.iter().copied()
+    }
+
+    /// The members that are in `other` too.
+    #[must_use]
+    pub fn intersection(&self, other: &Self) -> Self {
+        Self(self.0.intersection(&other.0).copied().collect())
+    }
+
+    /// Whether every member is in `other`.
+    pub fn is_subset(&self, other: &Self) -> bool {
+        self.0.is_subset(&other.0)
+    }
+}
+
+impl FromIterator<VcpuId> for CpuSet {
+    fn from_iter<I: IntoIterator<Item = VcpuId>>(iter: I) -> Self {
+        Self(iter.into_iter().collect())
+    }
+}
+
+impl fmt::Display for CpuSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut ids = self.0.iter().map(|id| id.0).peekable();
+        let mut first = true;
+        while let Some(start) = ids.next() {
+            let mut end = start;
+            while ids.next_if_eq(&(end + 1)).is_some() {
+                end += 1;
+            }
+            if !first {
+                f.write_str(",")?;
+            }
+            first = false;
+            if start == end { write!(f, "{start}")? } else { write!(f, "{start}-{end}")? }
+        }
+        Ok(())
+    }
+}
+
+/// A CPU list that does not parse.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("'{part}' in CPU list '{list}' is neither a CPU number nor a range such as 0-3 (0 to {MAX_CPU})")]
+pub struct ParseCpuSetError {
+    list: String,
+    part: String,
+}
+
+impl FromStr for CpuSet {
+    type Err = ParseCpuSetError;
+
+    fn from_str(list: &str) -> Result<Self, Self::Err> {
+        let mut set = BTreeSet::new();
+        for part in list.trim().split(',').map(str::trim).filter(|part| !part.is_empty()) {
+            let error = || ParseCpuSetError { list: list.trim().to_owned(), part: part.to_owned() };
+            let number = |text: &str| text.parse::<u32>().ok().filter(|n| *n <= MAX_CPU).ok_or_else(error);
+            let (start, end) = match part.split_once('-') {
+                Some((start, end)) => (number(start)?, number(end)?),
+                None => (number(part)?, number(part)?),
+            };
+            if start > end {
+                return Err(error());
+            }
+            set.extend((start..=end).map(VcpuId));
+        }
+        Ok(Self(set))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn reads_and_prints_the_kernel_list_format() {
+        for (text, printed) in [("0-3,7", "0-3,7"), ("1\n", "1"), ("", ""), ("3,1,2", "1-3"), ("0,2-2", "0,2")] {
+            assert_eq!(text.parse::<CpuSet>().unwrap().to_string(), printed);
+        }
+    }
+
+    #[test]
+    fn refuses_what_is_no_list_and_names_the_part() {
+        for bad in ["x", "3-1", "1-", "-1", "0-99999999", "1,,y"] {
+            let error = bad.parse::<CpuSet>().unwrap_err().to_string();
+            assert!(error.contains("CPU list"), "{error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn printing_then_reading_gives_the_same_set(ids in proptest::collection::btree_set(0u32..200, 0..40)) {
+            let set: CpuSet = ids.into_iter().map(VcpuId).collect();
+            prop_assert_eq!(set.to_string().parse::<CpuSet>().unwrap(), set);
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! The nouns that every room shares: ids, times, one observation ([`Window`]) and one step ([`Action`]).
+//!
+//! ```text
+//! observe ──Window──▶ decide ──Decision──▶ act
+//!    ▲                                      │
+//!    └────────── YieldCounters ◀────────────┘
+//! ```
+//!
+//! Nothing here does I/O or reads a clock. Times are [`Nanos`]; names carry their unit only where the type does not.
+//! What an observer could not see is `None`, never zero.
+
+mod action;
+mod cpuset;
+mod distribution;
+mod ids;
+mod window;
+
+pub use action::{Action, Decision, Policy, Profile, Reason, WakeupCosts};
+pub use cpuset::{CpuSet, ParseCpuSetError};
+pub use distribution::{Distribution, SUB_BUCKET_BITS, bucket_high, bucket_index, bucket_low};
+pub use ids::{Nanos, VcpuId};
+pub use window::{GroupWindow, Lengths, Source, VcpuWindow, Window, YieldCounters};

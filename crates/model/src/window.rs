@@ -1,0 +1,214 @@
+//! One observation: what the vCPUs and the managed group of threads did between two moments.
+//!
+//! Per vCPU, wall time is split once: `busy + retained + halted + steal = length`, to within what the observer
+//! states. An *idle period* begins when the last task that is not a yielding thread leaves the vCPU (the *idle entry*) and
+//! ends when the next one runs; during it the vCPU is *retained* by a yielding thread or *halted* (the idle task runs).
+
+use crate::{CpuSet, Distribution, Nanos, VcpuId};
+
+/// Which observer filled a window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// CO-RE programs on the scheduler's tracepoints: exact, with distributions.
+    Bpf,
+    /// `/proc` and cgroup files: means only, no privilege.
+    Procfs,
+}
+
+/// What a yielding thread counted, cumulative since it started. Exported by act, read by observe.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct YieldCounters {
+    /// The vCPU it is pinned to.
+    pub vcpu: Option<VcpuId>,
+    /// Its thread id, 0 before it runs.
+    pub tid: i32,
+    /// T_yield: time it kept the vCPU from halting, stolen gaps excluded.
+    pub retained: Nanos,
+    /// S_yield: how often another task displaced it.
+    pub displaced: u64,
+    /// How often it slept, so that the vCPU could halt (time-outs, naps, orders).
+    pub sleeps: u64,
+    /// How often a nap ended with the vCPU still idle: each looks like an idle exit from outside, and is none.
+    pub idle_naps: u64,
+    /// Time lost in gaps between two yields without having been switched out: steal, as the guest itself feels it.
+    pub stolen: Nanos,
+    /// Times the contention guard stopped it.
+    pub guard_trips: u64,
+}
+
+/// One vCPU over one window.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VcpuWindow {
+    /// Which one.
+    pub id: VcpuId,
+    /// Time working, for the group or for others (steal excluded).
+    pub busy: Nanos,
+    /// Of that, time working for the group; `None` where the observer cannot tell.
+    pub work: Option<Nanos>,
+    /// Time a yielding thread held it.
+    pub retained: Nanos,
+    /// Time the idle task ran.
+    pub halted: Nanos,
+    /// Time the hypervisor took while the vCPU wanted to run.
+    pub steal: Nanos,
+    /// Idle periods that began.
+    pub idle_entries: Option<u64>,
+    /// Times the idle task was entered.
+    pub halts: Option<u64>,
+    /// Switches away from a thread of the group.
+    pub work_switches: Option<u64>,
+    /// Switches away from a yielding thread.
+    pub yield_switches: Option<u64>,
+    /// Wake-ups of the group's threads sent here from another vCPU.
+    pub cross_wakeups: Option<u64>,
+    /// Computation lengths that ended in this window.
+    pub l_comp: Option<Distribution>,
+    /// Idle lengths that ended in this window.
+    pub l_idle: Option<Distribution>,
+}
+
+impl VcpuWindow {
+    /// A vCPU of which nothing is known but its id: all zero, all `None`.
+    pub fn new(id: VcpuId) -> Self {
+        Self {
+            id,
+            busy: Nanos::ZERO,
+            work: None,
+            retained: Nanos::ZERO,
+            halted: Nanos::ZERO,
+            steal: Nanos::ZERO,
+            idle_entries: None,
+            halts: None,
+            work_switches: None,
+            yield_switches: None,
+            cross_wakeups: None,
+            l_comp: None,
+            l_idle: None,
+        }
+    }
+
+    /// Idle time whichever way it was spent: retained + halted.
+    pub fn idle(&self) -> Nanos {
+        self.retained + self.halted
+    }
+
+    /// Busy share of the time the hypervisor left to it (0 to 1).
+    pub fn utilization(&self, length: Nanos) -> f64 {
+        self.busy.share_of(length - self.steal).min(1.0)
+    }
+
+    /// Stolen share of the window (0 to 1).
+    pub fn steal_share(&self, length: Nanos) -> f64 {
+        self.steal.share_of(length).min(1.0)
+    }
+}
+
+/// The managed group of threads over one window.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GroupWindow {
+    /// Threads alive at the end.
+    pub threads: u64,
+    /// Threads born during the window.
+    pub new_threads: u64,
+    /// Calls of exec during the window; `None` where the observer cannot tell.
+    pub execs: Option<u64>,
+    /// T_work: CPU time of the group (steal excluded where the kernel accounts it).
+    pub cpu_time: Nanos,
+    /// S_work: voluntary context switches, the only ones that are synchronization.
+    pub voluntary_switches: u64,
+    /// Context switches by preemption.
+    pub involuntary_switches: u64,
+    /// Computation granularities that ended in this window.
+    pub g_comp: Option<Distribution>,
+    /// Delay from wake-up to running.
+    pub wake_to_run: Option<Distribution>,
+}
+
+/// One observation. See the module's text for what is counted how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// When it ended, on the clock whose zero is the exec of the managed program.
+    pub at: Nanos,
+    /// How long it was.
+    pub length: Nanos,
+    /// Who observed it.
+    pub source: Source,
+    /// The online vCPUs that the group may use, ascending by id.
+    pub vcpus: Vec<VcpuWindow>,
+    /// Idle periods that began on all of them together; `None` where the observer cannot tell.
+    pub idle_entries: Option<u64>,
+    /// Times an idle task was entered on any of them; `None` where the observer cannot tell.
+    pub halts: Option<u64>,
+    /// The managed threads.
+    pub group: GroupWindow,
+}
+
+/// The paper's three measurements (section 5), averages in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Lengths {
+    /// Computation length l_comp: a vCPU's busy time between two idle periods. T_work / idle periods.
+    pub l_comp: f64,
+    /// Computation granularity g_comp: a thread's computation between two synchronization points. T_work / S_work.
+    pub g_comp: f64,
+    /// Idle length l_idle: (retained + halted) / idle periods, over the active vCPUs.
+    pub l_idle: f64,
+}
+
+impl Window {
+    /// The vCPUs of `active` that are in this window (an offline one is not).
+    pub fn active<'a>(&'a self, active: &'a CpuSet) -> impl Iterator<Item = &'a VcpuWindow> + 'a {
+        self.vcpus.iter().filter(|vcpu| active.contains(vcpu.id))
+    }
+
+    /// Idle periods on the vCPUs of `active`: summed per vCPU where known, else the window's own total.
+    pub fn idle_entries_of(&self, active: &CpuSet) -> Option<u64> {
+        self.active(active).map(|vcpu| vcpu.idle_entries).sum::<Option<u64>>().or(self.idle_entries)
+    }
+
+    /// The averages as ratios of sums over the vCPUs of `active`; `None` when idle periods are unknown or there was none,
+    /// or when no thread of the group gave up a vCPU of its own will.
+    pub fn lengths(&self, active: &CpuSet) -> Option<Lengths> {
+        let periods = self.idle_entries_of(active).filter(|n| *n > 0)? as f64;
+        let switches = Some(self.group.voluntary_switches).filter(|n| *n > 0)? as f64;
+        let idle: Nanos = self.active(active).map(VcpuWindow::idle).sum();
+        let work = self.group.cpu_time.as_f64();
+        Some(Lengths { l_comp: work / periods, g_comp: work / switches, l_idle: idle.as_f64() / periods })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn window(per_vcpu: Option<u64>, total: Option<u64>) -> Window {
+        let vcpu = |id| VcpuWindow {
+            busy: Nanos(600),
+            halted: Nanos(300),
+            retained: Nanos(100),
+            idle_entries: per_vcpu,
+            ..VcpuWindow::new(VcpuId(id))
+        };
+        Window {
+            at: Nanos(1000),
+            length: Nanos(1000),
+            source: Source::Bpf,
+            vcpus: vec![vcpu(0), vcpu(1)],
+            idle_entries: total,
+            halts: None,
+            group: GroupWindow { cpu_time: Nanos(1200), voluntary_switches: 12, ..GroupWindow::default() },
+        }
+    }
+
+    #[test]
+    fn averages_are_ratios_of_sums() {
+        let lengths = window(Some(2), None).lengths(&CpuSet::first(2)).unwrap();
+        assert_eq!(lengths, Lengths { l_comp: 300.0, g_comp: 100.0, l_idle: 200.0 });
+    }
+
+    #[test]
+    fn the_total_serves_where_a_vcpu_does_not_know() {
+        assert_eq!(window(None, Some(4)).lengths(&CpuSet::first(2)), window(Some(2), None).lengths(&CpuSet::first(2)));
+        assert_eq!(window(None, None).lengths(&CpuSet::first(2)), None);
+        assert_eq!(window(Some(0), None).lengths(&CpuSet::first(2)), None);
+    }
+}
