@@ -17,7 +17,7 @@ pub fn bucket_index(value: u64) -> usize {
     if value < SUB_BUCKETS {
         return usize::try_from(value).unwrap_or(0);
     }
-    let octave = 63 - value.leading_zeros();
+    let octave = value.ilog2();
     let shift = octave - SUB_BUCKET_BITS;
     let sub = usize::try_from((value >> shift) & (SUB_BUCKETS - 1)).unwrap_or(0);
     ((shift as usize + 1) << SUB_BUCKET_BITS) + sub

@@ -14,9 +14,11 @@ mod cpuset;
 mod distribution;
 mod ids;
 mod window;
+mod yielding;
 
 pub use action::{Action, Decision, Policy, Profile, Reason, WakeupCosts};
 pub use cpuset::{CpuSet, ParseCpuSetError};
 pub use distribution::{Distribution, SUB_BUCKET_BITS, bucket_high, bucket_index, bucket_low};
 pub use ids::{Nanos, VcpuId};
 pub use window::{GroupWindow, Lengths, Source, VcpuWindow, Window, YieldCounters};
+pub use yielding::{Next, Order, YieldMachine, YieldReturn};
