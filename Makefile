@@ -1,0 +1,70 @@
+# The commands of this project. `make help` lists them.
+#
+# The binary that users run is target/gleaner: a link to the static release build for this machine's own target.
+# glibc's crt-static needs an explicit --target (or proc macros would be built static too), hence $(HOST) everywhere.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := build
+.DELETE_ON_ERROR:
+# Every goal is a sequence of commands that share cargo's lock: nothing is won by running goals side by side.
+.NOTPARALLEL:
+
+HOST := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
+TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
+BINARY := $(TARGET_DIR)/gleaner
+PREFIX ?= /usr/local
+CARGO ?= cargo
+
+.PHONY: help
+help: ## show this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F'\t' '{printf "make %-8s %s\n", $$1, $$2}'
+
+.PHONY: toolchain
+toolchain:
+	@[[ -n "$(HOST)" ]] || { echo "no Rust toolchain: rustc is not on PATH. Install one (1.85 or newer), with rustup or from your distribution" >&2; exit 1; }
+
+.PHONY: build
+build: toolchain ## the static binary, at target/gleaner
+	@scripts/setup.sh build
+	$(CARGO) build --release --locked --target $(HOST) --package gleaner --bin gleaner
+	@ln -sfn $(HOST)/release/gleaner $(BINARY)
+	@scripts/check-static.sh $(BINARY)
+
+.PHONY: check
+check: toolchain ## formatting and lints only
+	@$(CARGO) fmt --version >/dev/null && $(CARGO) clippy --version >/dev/null || { echo "this toolchain lacks rustfmt or clippy: rustup component add rustfmt clippy" >&2; exit 1; }
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked --target $(HOST) -- -D warnings
+
+# The doc tests come before the others: whoever reads only the last lines sees the count that matters.
+.PHONY: test
+test: toolchain ## everything CI runs: formatting, lints, static link, tests, guests
+	@scripts/setup.sh build test
+	@$(MAKE) --no-print-directory check build
+	@testbed/fetch-kernel.sh all
+	$(CARGO) test --doc --workspace --locked --target $(HOST)
+	if $(CARGO) nextest --version >/dev/null 2>&1; then \
+		$(CARGO) nextest run --workspace --locked --target $(HOST) --no-fail-fast; \
+	else \
+		$(CARGO) test --workspace --lib --bins --tests --locked --target $(HOST) --no-fail-fast; \
+	fi
+
+.PHONY: demo
+demo: ## build, then run real programs under Gleaner
+	@scripts/setup.sh build demo
+	@$(MAKE) --no-print-directory build
+	@scripts/demo.sh $(BINARY)
+
+.PHONY: bench
+bench: toolchain ## benchmarks: they print series, and pass or fail nothing
+	@scripts/setup.sh build
+	$(CARGO) bench --workspace --locked --target $(HOST)
+
+.PHONY: install
+install: build ## copy the binary to $(PREFIX)/bin (PREFIX=/usr/local)
+	install -D -m 755 $(BINARY) $(DESTDIR)$(PREFIX)/bin/gleaner
+
+.PHONY: clean
+clean: ## remove everything that was built
+	$(CARGO) clean

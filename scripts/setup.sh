@@ -1,0 +1,67 @@
+#!/usr/bin/env bash
+# Installs the Debian packages that building, testing and the demonstration need, and nothing else.
+# Fast when all is there: apt is asked only for what is missing. A Rust toolchain is the caller's own affair.
+#
+#   scripts/setup.sh [build] [demo] [test]      default: build
+set -euo pipefail
+
+# What each group is for:
+#   build  clang compiles the BPF program; libelf and zlib are libbpf's; the autotools build the copy of libelf that
+#          libbpf-sys carries, where Debian's static one is not picked up; binutils (readelf) checks the result.
+#   test   guests: an emulator, a shell for them, and a way to pack both. jq reads their JSON.
+#   demo   real programs to manage.
+packages_build="make gcc libc6-dev binutils clang llvm pkg-config libelf-dev zlib1g-dev autoconf automake autopoint gettext flex bison gawk libtool"
+packages_test="qemu-system-x86 busybox-static cpio jq util-linux"
+packages_demo="sysbench pbzip2 pigz jq tar"
+
+say() { printf 'setup: %s\n' "$*"; }
+fail() { printf 'setup: %s\n' "$*" >&2; exit 1; }
+
+[[ $# -gt 0 ]] || set -- build
+wanted=()
+for group in "$@"; do
+    case $group in
+        build | test | demo) variable=packages_$group; read -ra names <<<"${!variable}"; wanted+=("${names[@]}") ;;
+        *) printf "setup: '%s' is no group; use build, demo or test\n" "$group" >&2; exit 2 ;;
+    esac
+done
+mapfile -t wanted < <(printf '%s\n' "${wanted[@]}" | sort -u)
+
+if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
+    say "not a Debian machine, so nothing is installed here; going on in the hope that these are there: ${wanted[*]}"
+    exit 0
+fi
+
+list_missing() {
+    # dpkg-query exits 1 when it does not know a name; that is an answer, not a failure.
+    comm -23 <(printf '%s\n' "${wanted[@]}") \
+        <({ dpkg-query -W -f='${db:Status-Abbrev} ${Package}\n' "${wanted[@]}" 2>/dev/null || true; } |
+            sed -n 's/^.i  *//p' | sort -u)
+}
+
+mapfile -t missing < <(list_missing)
+if [[ ${#missing[@]} -eq 0 ]]; then
+    say "$*: all ${#wanted[@]} packages are there"
+    exit 0
+fi
+
+if [[ $(id -u) -eq 0 ]]; then
+    as_root=(env)
+elif command -v sudo >/dev/null && { sudo -n true 2>/dev/null || [[ -t 0 ]]; }; then
+    as_root=(sudo env)
+else
+    fail "these packages are missing, and installing them takes root (or sudo): ${missing[*]}
+setup: run as root: apt-get install --no-install-recommends ${missing[*]}"
+fi
+
+say "installing ${missing[*]}"
+apt() { "${as_root[@]}" DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=300 "$@" </dev/null; }
+# A third party's source that does not answer makes update fail, and does not matter if Debian's own did.
+apt update || say "apt-get update reported a problem; trying the lists there are"
+apt install -y --no-install-recommends "${missing[@]}" ||
+    fail "apt-get could not install all of: ${missing[*]}
+setup: see its messages above; a machine without a network needs these packages beforehand"
+
+mapfile -t missing < <(list_missing)
+[[ ${#missing[@]} -eq 0 ]] || fail "apt-get reported success, yet these are still missing: ${missing[*]}"
+say "$*: done"

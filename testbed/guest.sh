@@ -1,0 +1,161 @@
+#!/usr/bin/env bash
+# Boots a real multi-vCPU guest, runs one program in it, and ends with that program's exit status.
+#
+#   testbed/guest.sh [OPTIONS] KERNEL SCRIPT [VCPUS]
+#
+#   KERNEL             a vmlinuz (testbed/fetch-kernel.sh finds some)
+#   SCRIPT             what to run in the guest, as root; a shell script gets busybox's shell and tools
+#   VCPUS              default 4
+#   --binary FILE      put FILE into the guest's PATH as `gleaner`
+#   --file HOST:GUEST  put another file into the guest (may be repeated)
+#   --memory MIB       default 512
+#   --append WORDS     more words for the kernel's command line
+#   --timeout SECONDS  default 120: then the guest is killed, however it is
+#   --keep DIR         leave console.log, output.log and the initramfs in DIR
+#
+# stdout: what SCRIPT wrote to its stdout and stderr, whole, once the guest has ended. Exit status: SCRIPT's own;
+# 124 if the time was up, 125 if the guest could not be started, panicked or ended without a word. In those two cases
+# the guest's console is printed to stderr.
+#
+# The guest is QEMU's multi-threaded emulation: each vCPU is a thread that HLT puts to sleep and an IPI wakes, so what
+# Gleaner does there is real, only slower. Inside are Debian's kernel, busybox, pure cgroup v2, and nothing else.
+# Three serial lines keep apart what must not mix: ttyS0 the kernel's console, ttyS1 the output, ttyS2 the exit status.
+set -euo pipefail
+
+say() { printf 'guest: %s\n' "$*" >&2; }
+usage() { say "$*"; sed -n '4,15s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; exit 125; }
+readable() { [[ -f $1 && -r $1 ]] || { say "$1: no such file, or not readable"; exit 125; }; }
+
+binary="" files=() memory=512 append="" timeout=120 keep="" positional=()
+while [[ $# -gt 0 ]]; do
+    case $1 in
+        --binary | --file | --memory | --append | --timeout | --keep)
+            [[ $# -ge 2 ]] || usage "$1 needs a value"
+            case $1 in
+                --binary) binary=$2 ;;
+                --file) files+=("$2") ;;
+                --memory) memory=$2 ;;
+                --append) append=$2 ;;
+                --timeout) timeout=$2 ;;
+                --keep) keep=$2 ;;
+            esac
+            shift 2
+            ;;
+        -*) usage "unknown option $1" ;;
+        *) positional+=("$1"); shift ;;
+    esac
+done
+[[ ${#positional[@]} -eq 2 || ${#positional[@]} -eq 3 ]] || usage "KERNEL and SCRIPT are needed"
+kernel=${positional[0]} script=${positional[1]} vcpus=${positional[2]:-4}
+for number in "$vcpus" "$memory" "$timeout"; do
+    [[ $number =~ ^[1-9][0-9]*$ ]] || usage "'$number' is not a whole number above 0"
+done
+readable "$kernel"
+readable "$script"
+[[ -z $binary ]] || readable "$binary"
+for tool in qemu-system-x86_64 busybox cpio setpriv timeout; do
+    command -v "$tool" >/dev/null || { say "$tool is missing: run scripts/setup.sh test"; exit 125; }
+done
+
+work=$(mktemp -d "${TMPDIR:-/tmp}/gleaner-guest.XXXXXX")
+qemu_pid=""
+cleanup() {
+    [[ -z $qemu_pid ]] || kill -TERM "$qemu_pid" 2>/dev/null || true
+    if [[ -n $keep ]]; then
+        mkdir -p "$keep" && cp "$work"/*.log "$work"/initramfs "$keep"/ 2>/dev/null || true
+    fi
+    rm -rf "$work"
+}
+trap cleanup EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
+
+# --- the initramfs ---------------------------------------------------------------------------------------------------
+stage=$work/root
+mkdir -p "$stage"/{bin,sbin,usr/bin,usr/sbin,dev,proc,sys,run,tmp,etc,root}
+cp -L "$(command -v busybox)" "$stage/bin/busybox"
+cp -L "$script" "$stage/script"
+chmod +x "$stage/script"
+[[ -z $binary ]] || install -m 755 "$(readlink -f "$binary")" "$stage/bin/gleaner"
+for pair in ${files[@]+"${files[@]}"}; do
+    [[ $pair == *:/* ]] || usage "--file takes HOST:GUEST with an absolute GUEST path, not '$pair'"
+    readable "${pair%%:/*}"
+    mkdir -p "$stage/$(dirname "${pair#*:}")"
+    cp -L "${pair%%:/*}" "$stage/${pair#*:}"
+done
+cat >"$stage/etc/passwd" <<'EOF'
+root:x:0:0:root:/root:/bin/sh
+nobody:x:65534:65534:nobody:/:/bin/sh
+EOF
+cat >"$stage/etc/group" <<'EOF'
+root:x:0:
+nogroup:x:65534:
+EOF
+cat >"$stage/init" <<'EOF'
+#!/bin/busybox sh
+export PATH=/bin:/sbin:/usr/bin:/usr/sbin HOME=/root
+/bin/busybox --install -s
+mount -t proc proc /proc
+mount -t sysfs sys /sys
+mount -t devtmpfs dev /dev
+mkdir -p /dev/pts /dev/shm
+mount -t devpts devpts /dev/pts
+mount -t tmpfs shm /dev/shm
+mount -t tmpfs run /run
+mount -t tmpfs tmp /tmp
+chmod 1777 /tmp /dev/shm
+mount -t cgroup2 cgroup2 /sys/fs/cgroup
+ip link set lo up
+stty -F /dev/ttyS1 raw
+stty -F /dev/ttyS2 raw
+echo "guest: init done at $(cut -d' ' -f1 /proc/uptime) s"
+cd /root
+/script </dev/null >/dev/ttyS1 2>&1
+status=$?
+echo "guest: script ended with $status at $(cut -d' ' -f1 /proc/uptime) s"
+echo "exit $status" >/dev/ttyS2
+# Closing a serial line waits until all is sent; the power goes only after that.
+sync
+poweroff -f
+EOF
+chmod +x "$stage/init"
+(cd "$stage" && find . | cpio --quiet -o -H newc -R 0:0) >"$work/initramfs"
+
+# --- the machine -----------------------------------------------------------------------------------------------------
+# la57=off: 6.12 and newer panic under Debian 12's QEMU without it. The clock words: TCG's TSC is good, and without them
+# the guest falls back to the HPET, whose every read leaves the guest. -no-reboot with panic=-1: a panic ends QEMU.
+machine=(
+    qemu-system-x86_64 -name gleaner-guest,debug-threads=on
+    -accel tcg,thread=multi -cpu max,la57=off -smp "$vcpus" -m "$memory"
+    -nodefaults -display none -monitor none -no-reboot
+    -serial "file:$work/console.log" -serial "file:$work/output.log" -serial "file:$work/status.log"
+    -kernel "$kernel" -initrd "$work/initramfs"
+    -append "console=ttyS0 quiet panic=-1 tsc=reliable clocksource=tsc no_timer_check $append"
+)
+# If this script is killed -9 the guest goes with it: each process of the chain dies with its parent.
+touch "$work"/{console,output,status}.log
+setpriv --pdeathsig TERM timeout --kill-after=5 "$timeout" setpriv --pdeathsig KILL "${machine[@]}" \
+    </dev/null >"$work/qemu.log" 2>&1 &
+qemu_pid=$!
+ended=0
+wait "$qemu_pid" || ended=$?
+qemu_pid=""
+
+# --- what became of it -----------------------------------------------------------------------------------------------
+cat "$work/output.log"
+if [[ $(<"$work/status.log") =~ ^exit\ ([0-9]+) ]]; then
+    exit "${BASH_REMATCH[1]}"
+fi
+show_console() {
+    [[ ! -s $work/qemu.log ]] || { say "QEMU said:"; cat "$work/qemu.log" >&2; }
+    say "the console, last 200 lines of $(wc -l <"$work/console.log"):"
+    tail -n 200 "$work/console.log" | tr -d '\r' >&2
+}
+if [[ $ended -eq 124 || $ended -eq 137 ]]; then
+    say "killed: $script did not end within $timeout s"
+    show_console
+    exit 124
+fi
+say "the guest ended without an exit status (QEMU's own: $ended): a panic, or no boot"
+show_console
+exit 125
