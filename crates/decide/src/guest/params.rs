@@ -1,0 +1,269 @@
+//! Every number the guest policy uses, in one place: with the paper's symbol, unit, default, range and where it is from.
+//!
+//! Keys carry their unit, so a parameter file is plain numbers (`min_time_slice_us = 4000`). What is not given keeps its
+//! default; an unknown key is refused by serde, a bad value by [`GuestParams::validate`], which names the range.
+
+use gleaner_model::Nanos;
+use serde::Deserialize;
+
+/// A parameter that is out of range.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{key} = {value} is not allowed: give a value {allowed}")]
+pub struct ParamError {
+    /// The key as it is written in the file.
+    pub key: &'static str,
+    /// The value found.
+    pub value: String,
+    /// What would be right, in words.
+    pub allowed: String,
+}
+
+/// The parameters of the guest policy (paper, sections 4 to 6; "ours" where the paper has none).
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct GuestParams {
+    // --- Consolidation: section 5, conditions (1) and (2) ---
+    /// rho, load factor, to start from: l_comp <= rho * (N-1) * l_idle. 0.001 to 1. The paper's examples use 1; condition
+    /// (3) is stricter than rho = 1 for every N.
+    pub load_factor: f64,
+    /// eta, granularity factor, to start from: g_comp <= eta * l_idle. 0.001 to 1.
+    pub granularity_factor: f64,
+    /// min_time_slice in microseconds: threads that compute longer than this are not consolidated. 100 to 100000; the
+    /// paper says "a few milliseconds".
+    pub min_time_slice_us: u64,
+    /// Condition (3), ours: predicted utilization of the vCPUs that stay, N*u/(N-1), at most this. 0.01 to 1.
+    pub predicted_utilization_max: f64,
+    /// A window with fewer idle periods per second and active vCPU says nothing (ours). 1 to 100000.
+    pub idle_periods_per_s_min: f64,
+
+    // --- Judging a step: section 5, made robust against noise (ours) ---
+    /// Windows passed over after a step or a change, while threads spread. 0 to 100.
+    pub settle_windows: u32,
+    /// Settled windows a step is judged over, by their median; also what "recent" means elsewhere. 1 to 100.
+    pub judge_windows: u32,
+    /// Settled windows that must have been seen before a step is taken. At least `judge_windows`, at most 100.
+    pub baseline_windows_min: u32,
+    /// Settled windows remembered as "before the step" and as the reference of the workload-change detector. At least
+    /// `baseline_windows_min`, at most 100.
+    pub baseline_windows_max: u32,
+    /// A step hurt only if CPU time and voluntary switches per second both fell by more than this share. 0 to 1.
+    pub hurt_loss_min: f64,
+    /// ... and by more than this many median absolute deviations of the windows before. 0 to 100.
+    pub hurt_mads: f64,
+    /// A vCPU at this utilization has "reached 100 %" (ours: it never quite does). 0.5 to 1.
+    pub overloaded_utilization: f64,
+    /// What rho or eta is multiplied with after a step that hurt (paper: 0.9). 0.01 to 0.999.
+    pub adaptation: f64,
+
+    // --- Workload change: section 5, last paragraph ---
+    /// The group's CPU seconds per second moved by more than this share (paper: 20 %). 0.01 to 10.
+    pub cpu_change_share: f64,
+    /// ... and by more than this many median absolute deviations of the reference (ours). 0 to 100.
+    pub cpu_change_mads: f64,
+    /// ... and by at least this many CPU seconds per second (ours: an almost idle program always varies). 0 to 10.
+    pub cpu_change_min: f64,
+    /// A vCPU above this utilization in every recent window is saturated (paper: 90 %). 0.5 to 1.
+    pub saturated_utilization: f64,
+    /// g_comp moved by this factor, up or down (paper: 2). 1.1 to 100.
+    pub granularity_change_factor: f64,
+    /// Fewer voluntary switches per second than this count as this many where g_comp is compared (ours: they are
+    /// housekeeping, and their ratio is noise). 0 to 100000.
+    pub switches_per_s_min: f64,
+    /// This many new threads in one window, and twice the rate of any of the last ten, is a burst (ours). 1 to 1000000.
+    pub thread_burst_min: u64,
+    /// First hold-off of consolidation after a change or a step that hurt (ours), milliseconds. 1 to 3600000.
+    pub hold_off_min_ms: u64,
+    /// The hold-off doubles up to this while they keep coming, milliseconds. At least `hold_off_min_ms`, at most 3600000.
+    pub hold_off_max_ms: u64,
+
+    // --- Retention: sections 4.1 and 6 ---
+    /// Shortest time-out of profile `balanced`, microseconds. 0 to 1000000.
+    pub timeout_min_us: u64,
+    /// Longest time-out of any profile, and the one of `latency`, microseconds. At least `timeout_min_us`, at most 1000000.
+    pub timeout_max_us: u64,
+    /// Time-out of profile `frugal` where wake-ups were not measured, microseconds. 0 to 1000000.
+    pub timeout_unmeasured_frugal_us: u64,
+    /// Time-out of profile `balanced` where wake-ups were not measured, microseconds. 0 to 1000000.
+    pub timeout_unmeasured_balanced_us: u64,
+    /// First nap of a yielding thread past its time-out, where nothing tells it that its vCPU is busy again, microseconds.
+    /// 10 to 1000000.
+    pub nap_min_us: u64,
+    /// Naps double up to this, microseconds. At least `nap_min_us`, at most 1000000.
+    pub nap_max_us: u64,
+    /// How long a yielding thread looks, after a nap, for a task that displaces it, microseconds. 0 to 1000000.
+    pub nap_check_us: u64,
+
+    // --- Contention guard: ours ---
+    /// A gap between two yields, without having been switched out, over this is stolen time, microseconds. 10 to 100000.
+    pub stolen_gap_us: u64,
+    /// The stolen share is taken over this time, milliseconds. 10 to 60000.
+    pub steal_span_ms: u64,
+    /// Spinning stops above this stolen share. 0.001 to 1.
+    pub steal_share_stop: f64,
+    /// The vCPU counts as quiet below this stolen share. 0 to `steal_share_stop`.
+    pub steal_share_quiet: f64,
+    /// First stop, milliseconds. 1 to 3600000.
+    pub guard_hold_off_min_ms: u64,
+    /// The stop doubles up to this while it recurs, milliseconds. At least `guard_hold_off_min_ms`, at most 3600000.
+    pub guard_hold_off_max_ms: u64,
+}
+
+impl Default for GuestParams {
+    fn default() -> Self {
+        Self {
+            load_factor: 1.0,
+            granularity_factor: 1.0,
+            min_time_slice_us: 4_000,
+            predicted_utilization_max: 0.85,
+            idle_periods_per_s_min: 100.0,
+            settle_windows: 3,
+            judge_windows: 3,
+            baseline_windows_min: 5,
+            baseline_windows_max: 10,
+            hurt_loss_min: 0.03,
+            hurt_mads: 2.0,
+            overloaded_utilization: 0.98,
+            adaptation: 0.9,
+            cpu_change_share: 0.20,
+            cpu_change_mads: 3.0,
+            cpu_change_min: 0.05,
+            saturated_utilization: 0.90,
+            granularity_change_factor: 2.0,
+            switches_per_s_min: 100.0,
+            thread_burst_min: 4,
+            hold_off_min_ms: 1_000,
+            hold_off_max_ms: 60_000,
+            timeout_min_us: 50,
+            timeout_max_us: 5_000,
+            timeout_unmeasured_frugal_us: 100,
+            timeout_unmeasured_balanced_us: 1_000,
+            nap_min_us: 50,
+            nap_max_us: 10_000,
+            nap_check_us: 50,
+            stolen_gap_us: 200,
+            steal_span_ms: 200,
+            steal_share_stop: 0.15,
+            steal_share_quiet: 0.05,
+            guard_hold_off_min_ms: 1_000,
+            guard_hold_off_max_ms: 30_000,
+        }
+    }
+}
+
+/// Key, value, lowest and highest value allowed.
+type Range = (&'static str, f64, f64, f64);
+
+impl GuestParams {
+    /// Checks every value.
+    ///
+    /// # Errors
+    /// The first parameter out of range, with its key, its value and the range allowed.
+    pub fn validate(&self) -> Result<(), ParamError> {
+        let ranges = self.consolidation_ranges().into_iter().chain(self.retention_ranges());
+        for (key, value, low, high) in ranges {
+            // `contains` is false for NaN, as it has to be.
+            if !(low..=high).contains(&value) {
+                let allowed = format!("from {low} to {high}");
+                return Err(ParamError { key, value: value.to_string(), allowed });
+            }
+        }
+        Ok(())
+    }
+
+    fn consolidation_ranges(&self) -> [Range; 23] {
+        const HOUR_MS: f64 = 3_600_000.0;
+        let n = |windows: u32| f64::from(windows);
+        [
+            ("load_factor", self.load_factor, 0.001, 1.0),
+            ("granularity_factor", self.granularity_factor, 0.001, 1.0),
+            ("min_time_slice_us", self.min_time_slice_us as f64, 100.0, 1e5),
+            ("predicted_utilization_max", self.predicted_utilization_max, 0.01, 1.0),
+            ("idle_periods_per_s_min", self.idle_periods_per_s_min, 1.0, 1e5),
+            ("settle_windows", n(self.settle_windows), 0.0, 100.0),
+            ("judge_windows", n(self.judge_windows), 1.0, 100.0),
+            ("baseline_windows_min", n(self.baseline_windows_min), n(self.judge_windows), 100.0),
+            ("baseline_windows_max", n(self.baseline_windows_max), n(self.baseline_windows_min), 100.0),
+            ("hurt_loss_min", self.hurt_loss_min, 0.0, 1.0),
+            ("hurt_mads", self.hurt_mads, 0.0, 100.0),
+            ("overloaded_utilization", self.overloaded_utilization, 0.5, 1.0),
+            ("adaptation", self.adaptation, 0.01, 0.999),
+            ("cpu_change_share", self.cpu_change_share, 0.01, 10.0),
+            ("cpu_change_mads", self.cpu_change_mads, 0.0, 100.0),
+            ("cpu_change_min", self.cpu_change_min, 0.0, 10.0),
+            ("saturated_utilization", self.saturated_utilization, 0.5, 1.0),
+            ("granularity_change_factor", self.granularity_change_factor, 1.1, 100.0),
+            ("switches_per_s_min", self.switches_per_s_min, 0.0, 1e5),
+            ("thread_burst_min", self.thread_burst_min as f64, 1.0, 1e6),
+            ("hold_off_min_ms", self.hold_off_min_ms as f64, 1.0, HOUR_MS),
+            ("hold_off_max_ms", self.hold_off_max_ms as f64, self.hold_off_min_ms as f64, HOUR_MS),
+            ("steal_share_stop", self.steal_share_stop, 0.001, 1.0),
+        ]
+    }
+
+    fn retention_ranges(&self) -> [Range; 12] {
+        const HOUR_MS: f64 = 3_600_000.0;
+        const SECOND_US: f64 = 1e6;
+        let guard_min = self.guard_hold_off_min_ms as f64;
+        [
+            ("timeout_min_us", self.timeout_min_us as f64, 0.0, SECOND_US),
+            ("timeout_max_us", self.timeout_max_us as f64, self.timeout_min_us as f64, SECOND_US),
+            ("timeout_unmeasured_frugal_us", self.timeout_unmeasured_frugal_us as f64, 0.0, SECOND_US),
+            ("timeout_unmeasured_balanced_us", self.timeout_unmeasured_balanced_us as f64, 0.0, SECOND_US),
+            ("nap_min_us", self.nap_min_us as f64, 10.0, SECOND_US),
+            ("nap_max_us", self.nap_max_us as f64, self.nap_min_us as f64, SECOND_US),
+            ("nap_check_us", self.nap_check_us as f64, 0.0, SECOND_US),
+            ("stolen_gap_us", self.stolen_gap_us as f64, 10.0, 1e5),
+            ("steal_span_ms", self.steal_span_ms as f64, 10.0, 60_000.0),
+            ("steal_share_quiet", self.steal_share_quiet, 0.0, self.steal_share_stop),
+            ("guard_hold_off_min_ms", guard_min, 1.0, HOUR_MS),
+            ("guard_hold_off_max_ms", self.guard_hold_off_max_ms as f64, guard_min, HOUR_MS),
+        ]
+    }
+
+    /// min_time_slice.
+    pub fn min_time_slice(&self) -> Nanos {
+        Nanos::from_micros(self.min_time_slice_us)
+    }
+
+    /// The gap between two yields, without having been switched out, above which it is stolen time: act/ classifies
+    /// returns of `sched_yield` by it.
+    pub fn stolen_gap(&self) -> Nanos {
+        Nanos::from_micros(self.stolen_gap_us)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_are_valid() {
+        assert_eq!(GuestParams::default().validate(), Ok(()));
+    }
+
+    #[test]
+    fn a_file_names_only_what_differs() {
+        let read: GuestParams = toml::from_str("load_factor = 0.5\nmin_time_slice_us = 2000").unwrap();
+        assert_eq!(read, GuestParams { load_factor: 0.5, min_time_slice_us: 2_000, ..GuestParams::default() });
+        let unknown = toml::from_str::<GuestParams>("load_facto = 0.5").unwrap_err().to_string();
+        assert!(unknown.contains("load_facto"), "{unknown}");
+    }
+
+    #[test]
+    fn a_bad_value_is_named_with_the_range_allowed() {
+        for (text, key, allowed) in [
+            ("load_factor = 0.0", "load_factor = 0", "from 0.001 to 1"),
+            ("load_factor = nan", "load_factor = NaN", "from 0.001 to 1"),
+            ("granularity_factor = 1.5", "granularity_factor = 1.5", "from 0.001 to 1"),
+            ("judge_windows = 6", "baseline_windows_min = 5", "from 6 to 100"),
+            ("hold_off_min_ms = 90000", "hold_off_max_ms = 60000", "from 90000 to 3600000"),
+            ("timeout_max_us = 20", "timeout_max_us = 20", "from 50 to 1000000"),
+            ("nap_min_us = 0", "nap_min_us = 0", "from 10 to"),
+            ("steal_share_quiet = 0.2", "steal_share_quiet = 0.2", "from 0 to 0.15"),
+        ] {
+            let params: GuestParams = toml::from_str(text).unwrap();
+            let message = params.validate().unwrap_err().to_string();
+            assert!(message.contains(key) && message.contains(allowed), "{text}: {message}");
+        }
+    }
+}

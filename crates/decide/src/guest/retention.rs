@@ -1,0 +1,63 @@
+//! How long an idle vCPU is kept from halting (paper, section 4.1 and 6).
+//!
+//! Spinning for as long as a halt would cost never pays more than twice the cheaper choice (ski rental). What a halt costs
+//! is measured at start: wake-ups of a waiter whose vCPU is halted (setting C of Table 2) against one whose vCPU is
+//! retained (setting B). The mean says what is saved on average, the tail what programs feel: hence the profiles.
+
+use super::GuestParams;
+use gleaner_model::{Nanos, Profile, WakeupCosts};
+
+/// The time-out for `profile`: `frugal` mean_C - mean_B, `balanced` p99_C - p99_B within `timeout_min_us` and
+/// `timeout_max_us` (50 us .. 5 ms), `latency` `timeout_max_us` (5 ms). No time-out exceeds `timeout_max_us`. Without `costs`,
+/// `timeout_unmeasured_frugal_us` and `timeout_unmeasured_balanced_us`. Zero, possible only with `frugal` where halting costs
+/// nothing, means: do not retain.
+pub fn timeout(profile: Profile, costs: Option<&WakeupCosts>, params: &GuestParams) -> Nanos {
+    let shortest = Nanos::from_micros(params.timeout_min_us);
+    let longest = Nanos::from_micros(params.timeout_max_us);
+    let wanted = match (profile, costs) {
+        (Profile::Latency, _) => longest,
+        (Profile::Frugal, Some(costs)) => costs.halted_mean - costs.retained_mean,
+        (Profile::Frugal, None) => Nanos::from_micros(params.timeout_unmeasured_frugal_us),
+        (Profile::Balanced, Some(costs)) => (costs.halted_p99 - costs.retained_p99).max(shortest),
+        (Profile::Balanced, None) => Nanos::from_micros(params.timeout_unmeasured_balanced_us).max(shortest),
+    };
+    wanted.min(longest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_profile_has_its_timeout() {
+        let us = Nanos::from_micros;
+        let costs = |retained_mean, retained_p99, halted_mean, halted_p99| WakeupCosts {
+            retained_mean: us(retained_mean),
+            retained_p99: us(retained_p99),
+            halted_mean: us(halted_mean),
+            halted_p99: us(halted_p99),
+        };
+        // Measured on the founders' machine (facts.md): p99 32 us retained, 2717 us halted.
+        let here = costs(11, 32, 90, 2_717);
+        let cheap = costs(11, 32, 12, 40);
+        let backwards = costs(20, 50, 10, 40);
+        let dreadful = costs(11, 32, 80_000, 900_000);
+        for (profile, costs, expected) in [
+            (Profile::Frugal, Some(here), us(79)),
+            (Profile::Balanced, Some(here), us(2_685)),
+            (Profile::Latency, Some(here), us(5_000)),
+            (Profile::Frugal, Some(cheap), us(1)),
+            (Profile::Balanced, Some(cheap), us(50)),
+            (Profile::Frugal, Some(backwards), Nanos::ZERO),
+            (Profile::Balanced, Some(backwards), us(50)),
+            (Profile::Frugal, Some(dreadful), us(5_000)),
+            (Profile::Balanced, Some(dreadful), us(5_000)),
+            (Profile::Frugal, None, us(100)),
+            (Profile::Balanced, None, us(1_000)),
+            (Profile::Latency, None, us(5_000)),
+        ] {
+            let found = timeout(profile, costs.as_ref(), &GuestParams::default());
+            assert_eq!(found, expected, "{profile:?} with {costs:?}");
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! The spin/halt state machine of one yielding thread (paper, sections 4.1 and 6).
+//!
+//! A yielding thread keeps its vCPU from halting by calling `sched_yield` in the lowest scheduling class. It has to give the
+//! vCPU up when an idle period outlasts the time-out, and must not come back before the vCPU has been busy: waking up earlier
+//! would be a wake-up of its own. act/ makes the calls and measures; this says what to do next. The simulator runs it too.
+//!
+//! ```text
+//!            idle >= time-out, no signal             looked for nap_check_us,
+//!           +--------------------------> NAPPING <---- nobody came: nap x 2 --+
+//!           |                               | woke                            |
+//!   --> SPINNING <-- displaced: idle = 0 -- + ---------> PROBING -------------+
+//!        |  ^ |                                             |
+//!        |  | +-- idle >= time-out --> HALTED (until busy)  +-- displaced --> SPINNING
+//!        |  +------- busy again ---------+
+//!        +-- stolen share > 15 % --> GUARDED (1 s .. 30 s) --> SPINNING     order Sleep --> ORDERED
+//! ```
+//!
+//! Calls are a few nanoseconds and allocate nothing: [`YieldingThread::returned`] is on the path of every yield.
+
+use super::GuestParams;
+use super::contention::{ContentionGuard, GuardChange, StolenMeter};
+use gleaner_model::{Nanos, YieldCounters};
+
+/// A sleep that only an order ends.
+pub const UNTIL_ORDERED: Nanos = Nanos(u64::MAX);
+
+/// A sleeper that waits to be told its vCPU is busy looks up this often, in case the signal was lost.
+pub const SIGNAL_CHECK: Nanos = Nanos::from_secs(1);
+
+/// What the policy wants of a yielding thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Keep the vCPU from halting for idle periods up to `timeout`.
+    Retain {
+        /// How long an idle period may last before the vCPU is let go.
+        timeout: Nanos,
+    },
+    /// Sleep: the vCPU is released or deactivated.
+    Sleep,
+}
+
+/// How a call of `sched_yield` came back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum YieldReturn {
+    /// At once: nobody else wanted the vCPU.
+    Immediate,
+    /// Another task ran: the yielding thread was switched out.
+    Displaced,
+    /// Late (over [`GuestParams::stolen_gap`]) without having been switched out: the hypervisor took the vCPU.
+    Stolen,
+}
+
+/// What the yielding thread does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Call `sched_yield`, then [`YieldingThread::returned`].
+    Yield,
+    /// Sleep, then [`YieldingThread::woke`]. An order ends every sleep (then call [`YieldingThread::order`] instead).
+    Sleep {
+        /// No longer than this; [`UNTIL_ORDERED`] for no limit.
+        at_most: Nanos,
+        /// Wake up when the vCPU has been busy with another task, too.
+        until_busy: bool,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Accumulating idle time.
+    Spinning,
+    /// After a nap: yielding to find out whether somebody came; `first` until the first return.
+    Probing {
+        looked_for: Nanos,
+        first: bool,
+    },
+    Napping,
+    Halted,
+    Guarded,
+    Ordered,
+}
+
+/// The state machine of one yielding thread. See the module's text.
+#[derive(Clone, Debug)]
+pub struct YieldingThread {
+    state: State,
+    /// `None`: ordered to sleep.
+    timeout: Option<Nanos>,
+    signalled: bool,
+    idle_for: Nanos,
+    nap: Nanos,
+    nap_min: Nanos,
+    nap_max: Nanos,
+    nap_check: Nanos,
+    meter: StolenMeter,
+    guard: ContentionGuard,
+    counters: YieldCounters,
+}
+
+impl YieldingThread {
+    /// A thread under `order`, not yet told what to do: call [`Self::order`] with the same order when it starts to run.
+    /// `can_be_signalled`: somebody (BPF) wakes it when its vCPU has been busy again; otherwise it naps.
+    pub fn new(order: Order, can_be_signalled: bool, params: &GuestParams) -> Self {
+        let nap_min = Nanos::from_micros(params.nap_min_us);
+        let timeout = match order {
+            Order::Retain { timeout } => Some(timeout),
+            Order::Sleep => None,
+        };
+        Self {
+            state: if timeout.is_some() { State::Spinning } else { State::Ordered },
+            timeout,
+            signalled: can_be_signalled,
+            idle_for: Nanos::ZERO,
+            nap: nap_min,
+            nap_min,
+            nap_max: Nanos::from_micros(params.nap_max_us),
+            nap_check: Nanos::from_micros(params.nap_check_us),
+            meter: StolenMeter::new(params),
+            guard: ContentionGuard::new(params),
+            counters: YieldCounters::default(),
+        }
+    }
+
+    /// The policy's order, new or repeated. A stop by the contention guard outlasts it.
+    pub fn order(&mut self, now: Nanos, order: Order) -> Next {
+        let Order::Retain { timeout } = order else {
+            self.timeout = None;
+            return self.sleep_as(State::Ordered, UNTIL_ORDERED, false);
+        };
+        self.timeout = Some(timeout);
+        if !self.guard.resume(now) {
+            return self.sleep_as(State::Guarded, self.guard.remaining(now), false);
+        }
+        if self.state != State::Spinning {
+            self.begin_idle_period();
+        }
+        Next::Yield
+    }
+
+    /// A call of `sched_yield` came back at `now`, `elapsed` after the one before it.
+    pub fn returned(&mut self, now: Nanos, elapsed: Nanos, how: YieldReturn) -> Next {
+        match how {
+            YieldReturn::Immediate => self.counters.retained += elapsed,
+            YieldReturn::Displaced => self.counters.displaced += 1,
+            YieldReturn::Stolen => self.counters.stolen += elapsed,
+        }
+        let Some(timeout) = self.timeout else {
+            return self.sleep_as(State::Ordered, UNTIL_ORDERED, false);
+        };
+        match how {
+            YieldReturn::Immediate => self.still_idle(elapsed, timeout),
+            YieldReturn::Displaced => {
+                self.begin_idle_period();
+                Next::Yield
+            }
+            YieldReturn::Stolen => self.stolen(now, elapsed),
+        }
+    }
+
+    /// A sleep ended at `now`, `_asleep_for` after it began. `vcpu_was_busy`: whether the vCPU has run another task since
+    /// it began; `None` where nobody tells.
+    pub fn woke(&mut self, now: Nanos, _asleep_for: Nanos, vcpu_was_busy: Option<bool>) -> Next {
+        match (self.state, vcpu_was_busy) {
+            (State::Ordered, _) => Next::Sleep { at_most: UNTIL_ORDERED, until_busy: false },
+            (State::Guarded, _) if !self.guard.resume(now) => {
+                Next::Sleep { at_most: self.guard.remaining(now), until_busy: false }
+            }
+            (State::Guarded, _) | (State::Halted | State::Napping, Some(true)) => {
+                self.begin_idle_period();
+                Next::Yield
+            }
+            (State::Halted, Some(false)) => {
+                self.counters.idle_naps += 1;
+                self.sleep_as(State::Halted, SIGNAL_CHECK, true)
+            }
+            (State::Napping, Some(false)) => {
+                self.counters.idle_naps += 1;
+                self.nap_longer()
+            }
+            (State::Halted | State::Napping, None) => {
+                self.state = State::Probing { looked_for: Nanos::ZERO, first: true };
+                Next::Yield
+            }
+            (State::Spinning | State::Probing { .. }, _) => Next::Yield,
+        }
+    }
+
+    /// What it counted so far. `vcpu` and `tid` are act's to fill in.
+    pub fn counters(&self) -> YieldCounters {
+        self.counters
+    }
+
+    fn still_idle(&mut self, elapsed: Nanos, timeout: Nanos) -> Next {
+        if let State::Probing { looked_for, first } = self.state {
+            self.counters.idle_naps += u64::from(first);
+            let looked_for = looked_for + elapsed;
+            self.state = State::Probing { looked_for, first: false };
+            return if looked_for < self.nap_check { Next::Yield } else { self.nap_longer() };
+        }
+        self.idle_for += elapsed;
+        if self.idle_for < timeout {
+            return Next::Yield;
+        }
+        if self.signalled {
+            return self.sleep_as(State::Halted, SIGNAL_CHECK, true);
+        }
+        self.sleep_as(State::Napping, self.nap, false)
+    }
+
+    fn stolen(&mut self, now: Nanos, elapsed: Nanos) -> Next {
+        let share = self.meter.add(now, elapsed);
+        let GuardChange::Tripped { hold_off } = self.guard.feed(now, share) else { return Next::Yield };
+        self.counters.guard_trips += 1;
+        self.sleep_as(State::Guarded, hold_off, false)
+    }
+
+    fn begin_idle_period(&mut self) {
+        self.state = State::Spinning;
+        self.idle_for = Nanos::ZERO;
+        self.nap = self.nap_min;
+    }
+
+    fn nap_longer(&mut self) -> Next {
+        self.nap = self.nap.times(2).min(self.nap_max);
+        self.sleep_as(State::Napping, self.nap, false)
+    }
+
+    fn sleep_as(&mut self, state: State, at_most: Nanos, until_busy: bool) -> Next {
+        self.state = state;
+        self.counters.sleeps += 1;
+        Next::Sleep { at_most, until_busy }
+    }
+}
