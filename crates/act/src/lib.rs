@@ -1,1 +1,29 @@
+//! Decision -> the world: yielding threads, placement of the managed threads, and the journal that undoes it all.
+//!
+//! ```text
+//! Journal ──before every change──▶ IdleGroup, Placement
+//!    ▲                                  │ dies
+//!    └── undo: by main on exit, by the guardian after kill -9, by `gleaner restore` after both
+//! ```
+//!
+//! Nothing here decides. What is refused (a scheduling class, a cgroup file) is replaced by the next weaker means, and
+//! the replacement is named ([`Fallback`]).
 
+mod affinity;
+mod cgroup;
+mod error;
+mod idle_group;
+mod journal;
+mod placement;
+mod procs;
+mod undo;
+mod yielding;
+
+pub use cgroup::{CgroupHierarchies, CgroupRoots};
+pub use error::{ActError, Fallback};
+pub use idle_group::{IdleGroup, IdleMeans};
+pub use journal::{Journal, JournalState, default_state_dir, list_journals};
+pub use placement::{Placement, PlacementKind, PlacementRequest};
+pub use procs::{RUN_ID_VARIABLE, process_start_time};
+pub use undo::{Undo, UndoOutcome, undo_journal};
+pub use yielding::{BusyWait, YieldClass, YieldingThreads};

@@ -1,0 +1,109 @@
+//! A cgroup with `cpu.idle = 1` for the yielding threads.
+//!
+//! "Idle" is judged between siblings: a SCHED_IDLE thread in an ordinary cgroup competes with other cgroups' threads as
+//! its *cgroup*, at full weight. So the yielding threads get a cgroup of their own at the top of the hierarchy, where
+//! they lose to everybody. v1 takes threads as they are; v2 takes threads of one process in different cgroups only
+//! below a common domain, so this process first moves itself to the root cgroup (the managed program does not).
+
+use crate::cgroup::{self, CgroupHierarchies, Hierarchy};
+use crate::journal::Journal;
+use crate::undo::Undo;
+use crate::{ActError, Fallback};
+use std::path::PathBuf;
+
+/// How far below everybody else the yielding threads are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IdleMeans {
+    /// `cpu.idle` in a cgroup of the unified hierarchy.
+    CpuIdleV2,
+    /// `cpu.idle` in a cgroup of the v1 cpu hierarchy.
+    CpuIdleV1,
+    /// The scheduling class alone.
+    ClassOnly,
+}
+
+/// The yielding threads' cgroup, if one could be made.
+#[derive(Debug)]
+pub struct IdleGroup {
+    means: IdleMeans,
+    /// Where a thread id is written to join.
+    tasks: Option<PathBuf>,
+    folder: Option<PathBuf>,
+    fallback: Option<Fallback>,
+}
+
+impl IdleGroup {
+    /// No cgroup: the scheduling class has to do.
+    pub fn none() -> Self {
+        Self { means: IdleMeans::ClassOnly, tasks: None, folder: None, fallback: None }
+    }
+
+    /// Makes the cgroup; where that is refused, says so in [`IdleGroup::fallback`] and does without.
+    pub fn create(hierarchies: &CgroupHierarchies, journal: &mut Journal) -> Self {
+        let made = match &hierarchies.cpu {
+            None => Err("no cpu controller is mounted or delegated".to_owned()),
+            Some(hierarchy) if hierarchy.v2 => create_v2(hierarchy, journal).map_err(|error| error.to_string()),
+            Some(hierarchy) => create_v1(hierarchy, journal).map_err(|error| error.to_string()),
+        };
+        made.unwrap_or_else(|why| {
+            let fallback = Fallback { wanted: "cpu.idle=1", used: "the scheduling class alone", why };
+            Self { fallback: Some(fallback), ..Self::none() }
+        })
+    }
+
+    /// Puts a thread of this process in.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn join(&self, tid: i32) -> Result<(), ActError> {
+        self.tasks.as_ref().map_or(Ok(()), |tasks| cgroup::write(tasks, &tid.to_string()))
+    }
+
+    /// What was achieved.
+    pub fn means(&self) -> IdleMeans {
+        self.means
+    }
+
+    /// What had to be done without, and why.
+    pub fn fallback(&self) -> Option<&Fallback> {
+        self.fallback.as_ref()
+    }
+
+    /// The cgroup's folder.
+    pub fn folder(&self) -> Option<&PathBuf> {
+        self.folder.as_ref()
+    }
+}
+
+fn create_v1(hierarchy: &Hierarchy, journal: &mut Journal) -> Result<IdleGroup, ActError> {
+    let folder = hierarchy.mount.join(format!("gleaner-yield-{}", journal.run_id()));
+    journal.before(&Undo::RemoveCgroup { path: folder.clone(), members_to: None })?;
+    cgroup::make(&folder)?;
+    // Left in the journal when this fails: an empty folder is removed by the undo like a used one.
+    cgroup::write(&folder.join("cpu.idle"), "1")?;
+    Ok(IdleGroup {
+        means: IdleMeans::CpuIdleV1,
+        tasks: Some(folder.join("tasks")),
+        folder: Some(folder),
+        fallback: None,
+    })
+}
+
+fn create_v2(hierarchy: &Hierarchy, journal: &mut Journal) -> Result<IdleGroup, ActError> {
+    let root = &hierarchy.mount;
+    cgroup::enable_controller(root, "cpu", journal)?;
+    let folder = root.join(format!("gleaner-yield-{}", journal.run_id()));
+    journal.before(&Undo::RemoveCgroup { path: folder.clone(), members_to: None })?;
+    cgroup::make(&folder)?;
+    cgroup::write(&folder.join("cgroup.type"), "threaded")?;
+    cgroup::write(&folder.join("cpu.idle"), "1")?;
+    if !hierarchy.own_is_root() {
+        cgroup::write(&root.join("cgroup.procs"), "0")?;
+    }
+    Ok(IdleGroup {
+        means: IdleMeans::CpuIdleV2,
+        tasks: Some(folder.join("cgroup.threads")),
+        folder: Some(folder),
+        fallback: None,
+    })
+}

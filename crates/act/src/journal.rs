@@ -1,0 +1,257 @@
+//! The journal: what will have to be undone, written before it is done.
+//!
+//! One file per run in a state folder that does not outlive a reboot (`/run/gleaner`, or the user's runtime folder), JSON
+//! lines: a header that names the run, then one [`Undo`] a line. Whoever undoes takes the file's lock first, so main,
+//! guardian and `gleaner restore` cannot get into each other's way; the file is removed once all is undone.
+//! A last line without its newline was cut off by a kill: its change had not been made yet, so it is ignored.
+
+use crate::undo::Undo;
+use crate::{ActError, process_start_time};
+use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+const VERSION: u32 = 1;
+
+/// The first line of a journal.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Header {
+    gleaner_journal: u32,
+    run_id: String,
+    boot_id: String,
+    main_pid: i32,
+    main_start_time: u64,
+}
+
+/// An open journal: this process is the one that acts.
+#[derive(Debug)]
+pub struct Journal {
+    path: PathBuf,
+    file: File,
+    run_id: String,
+}
+
+/// A journal as somebody else finds it.
+#[derive(Debug)]
+pub struct JournalState {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Which run wrote it.
+    pub run_id: String,
+    /// The process that acts; `Some` while it lives.
+    pub alive: Option<i32>,
+    /// What to undo, oldest first.
+    pub(crate) undos: Vec<Undo>,
+}
+
+/// `/run/gleaner` for root, else the user's runtime folder, else a private folder in `/tmp`.
+pub fn default_state_dir() -> PathBuf {
+    let uid = rustix::process::geteuid();
+    if uid.is_root() {
+        return PathBuf::from("/run/gleaner");
+    }
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|dir| dir.is_dir());
+    runtime.map_or_else(|| PathBuf::from(format!("/tmp/gleaner-{}", uid.as_raw())), |dir| dir.join("gleaner"))
+}
+
+fn boot_id() -> String {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
+}
+
+impl Journal {
+    /// Begins a journal for this process in `dir`, which is made if need be (mode 0700).
+    ///
+    /// # Errors
+    /// When the folder belongs to somebody else, or it or the file cannot be written.
+    pub fn create(dir: &Path, run_id: &str) -> Result<Self, ActError> {
+        DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(ActError::file("create", dir))?;
+        let owner = fs::metadata(dir).map_err(ActError::file("look at", dir))?.uid();
+        if owner != rustix::process::geteuid().as_raw() {
+            return Err(ActError::Unavailable {
+                what: format!("the state folder {}", dir.display()),
+                why: format!("it belongs to user {owner}; a journal there could be forged"),
+            });
+        }
+        let path = dir.join(format!("{run_id}.journal"));
+        let file = OpenOptions::new().create_new(true).append(true).mode(0o600).open(&path);
+        let file = file.map_err(ActError::file("create", &path))?;
+        let main_pid = rustix::process::getpid().as_raw_nonzero().get();
+        let main_start_time = process_start_time(main_pid).unwrap_or(0);
+        let header = Header {
+            gleaner_journal: VERSION,
+            run_id: run_id.to_owned(),
+            boot_id: boot_id(),
+            main_pid,
+            main_start_time,
+        };
+        let mut journal = Self { path, file, run_id: run_id.to_owned() };
+        journal.write_line(&header)?;
+        Ok(journal)
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The run it belongs to.
+    pub fn run_id(&self) -> &str {
+        &self.run_id
+    }
+
+    /// Notes how to undo a change. Only after this may the change be made.
+    ///
+    /// # Errors
+    /// When the journal cannot be written; the change must then not be made.
+    pub fn before(&mut self, undo: &Undo) -> Result<(), ActError> {
+        self.write_line(undo)
+    }
+
+    fn write_line(&mut self, entry: &impl Serialize) -> Result<(), ActError> {
+        let mut line = serde_json::to_vec(entry).map_err(|error| ActError::File {
+            verb: "encode an entry for",
+            path: self.path.clone(),
+            source: error.into(),
+        })?;
+        line.push(b'\n');
+        // One write call: a kill leaves the whole line or a part without its newline.
+        self.file.write_all(&line).map_err(ActError::file("write", &self.path))
+    }
+}
+
+/// Reads one journal.
+///
+/// # Errors
+/// [`ActError::Journal`] when a line is not an entry of this version, [`ActError::File`] when it cannot be read.
+pub(crate) fn read(path: &Path) -> Result<JournalState, ActError> {
+    let text = fs::read_to_string(path).map_err(ActError::file("read", path))?;
+    let complete = &text[..text.rfind('\n').map_or(0, |end| end + 1)];
+    let bad = |line: usize, reason: String| ActError::Journal { path: path.to_owned(), line, reason };
+    let mut lines = complete.lines().enumerate();
+    let Some((_, first)) = lines.next() else {
+        // Killed before the header was whole: nothing had been changed.
+        return Ok(JournalState { path: path.to_owned(), run_id: String::new(), alive: None, undos: Vec::new() });
+    };
+    let header: Header = serde_json::from_str(first).map_err(|error| bad(1, error.to_string()))?;
+    if header.gleaner_journal != VERSION {
+        return Err(bad(1, format!("version {}, this Gleaner knows {VERSION}", header.gleaner_journal)));
+    }
+    let undos = if header.boot_id == boot_id() {
+        lines
+            .map(|(number, line)| serde_json::from_str(line).map_err(|error| bad(number + 1, error.to_string())))
+            .collect::<Result<_, _>>()?
+    } else {
+        // Written before the machine was restarted: nothing of it is left.
+        Vec::new()
+    };
+    let alive = process_start_time(header.main_pid) == Some(header.main_start_time);
+    Ok(JournalState { path: path.to_owned(), run_id: header.run_id, alive: alive.then_some(header.main_pid), undos })
+}
+
+/// The lock on a journal; held while undoing.
+pub(crate) struct Lock(#[allow(dead_code, reason = "the lock goes with the file")] File);
+
+/// Locks the journal at `path`, waiting for whoever holds it. `None` when it is gone: somebody has undone it.
+pub(crate) fn lock(path: &Path) -> Result<Option<Lock>, ActError> {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(ActError::file("open", path)(error)),
+    };
+    flock(&file, FlockOperation::LockExclusive).map_err(|errno| ActError::file("lock", path)(errno.into()))?;
+    // The holder before us may have removed it.
+    Ok(path.exists().then_some(Lock(file)))
+}
+
+/// Removes a journal whose changes are undone, and its folder when that was the last one.
+pub(crate) fn remove(path: &Path) -> Result<(), ActError> {
+    fs::remove_file(path).map_err(ActError::file("remove", path))?;
+    if let Some(dir) = path.parent() {
+        // Fails while another journal is in it: that is the point.
+        let _ = fs::remove_dir(dir);
+    }
+    Ok(())
+}
+
+/// The journals in `dir`, in order of name; none when the folder does not exist.
+///
+/// # Errors
+/// When the folder cannot be read.
+pub fn list_journals(dir: &Path) -> Result<Vec<PathBuf>, ActError> {
+    let entries = match fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(ActError::file("read", dir)(error)),
+    };
+    let mut found: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    found.retain(|path| path.extension().is_some_and(|extension| extension == "journal"));
+    found.sort();
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(entries: &[Undo]) -> (tempfile::TempDir, PathBuf) {
+        let dir = tempfile::tempdir().unwrap();
+        let mut journal = Journal::create(dir.path(), "run-1").unwrap();
+        for entry in entries {
+            journal.before(entry).unwrap();
+        }
+        let path = journal.path().to_owned();
+        (dir, path)
+    }
+
+    fn entry() -> Undo {
+        Undo::RemoveCgroup { path: "/nowhere".into(), members_to: None }
+    }
+
+    #[test]
+    fn what_was_written_is_read_back() {
+        let (_dir, path) = written(&[entry()]);
+        let state = read(&path).unwrap();
+        assert_eq!((state.run_id.as_str(), state.undos), ("run-1", vec![entry()]));
+        assert_eq!(state.alive, i32::try_from(std::process::id()).ok());
+    }
+
+    #[test]
+    fn a_line_that_a_kill_cut_off_is_ignored() {
+        let (_dir, path) = written(&[entry()]);
+        let whole = fs::read_to_string(&path).unwrap();
+        for cut in 0..whole.len() {
+            fs::write(&path, &whole[..cut]).unwrap();
+            assert_eq!(read(&path).unwrap().undos, vec![], "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn a_line_that_is_no_entry_is_named() {
+        let (_dir, path) = written(&[entry()]);
+        let mut file = OpenOptions::new().append(true).open(&path).unwrap();
+        writeln!(file, "{{\"Nonsense\":1}}").unwrap();
+        let error = read(&path).unwrap_err().to_string();
+        assert!(error.contains("run-1.journal:3"), "{error}");
+    }
+
+    #[test]
+    fn a_journal_of_an_earlier_boot_has_nothing_to_undo() {
+        let (_dir, path) = written(&[entry()]);
+        let text = fs::read_to_string(&path).unwrap().replace(&boot_id(), "another-boot");
+        fs::write(&path, text).unwrap();
+        assert_eq!(read(&path).unwrap().undos, vec![]);
+    }
+
+    #[test]
+    fn the_last_journal_takes_its_folder_along() {
+        let (dir, path) = written(&[]);
+        let folder = dir.path().to_owned();
+        remove(&path).unwrap();
+        assert!(!folder.exists());
+        assert_eq!(list_journals(&folder).unwrap(), Vec::<PathBuf>::new());
+    }
+}

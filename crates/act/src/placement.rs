@@ -1,0 +1,192 @@
+//! Imbalanced scheduling: confining the managed group to the active vCPUs.
+//!
+//! | kind | how | when it is chosen |
+//! | --- | --- | --- |
+//! | `cpuset-v2`, `cpuset-v1` | a cgroup below our own, the program joins it before exec | privileged, kernel 6.2 or newer |
+//! | `affinity` | each thread's mask | everywhere else |
+//!
+//! Before 6.2 a kernel forgets a program's own affinities whenever its cpuset changes (mainline commit 8f9ea86fdf99,
+//! "sched: Always preserve the user requested cpumask"), so there the threads' masks are the safer means. On v2, a child
+//! of a non-root cgroup that has processes cannot get controllers, and a sibling would escape the session's limits: again
+//! masks. The program sees every vCPU at exec whichever it is, so that it sizes its pools as it always does.
+
+use crate::affinity::Affinities;
+use crate::cgroup::{self, CgroupHierarchies, Hierarchy};
+use crate::journal::Journal;
+use crate::undo::{self, Undo};
+use crate::{ActError, Fallback, process_start_time};
+use gleaner_model::CpuSet;
+use std::path::{Path, PathBuf};
+
+/// The means in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PlacementKind {
+    /// A cgroup of the unified hierarchy.
+    CpusetV2,
+    /// A cgroup of the v1 cpuset hierarchy.
+    CpusetV1,
+    /// Per-thread masks.
+    Affinity,
+}
+
+/// What the user asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PlacementRequest {
+    /// The best that is to be had.
+    #[default]
+    Auto,
+    /// A cpuset, whatever the kernel's age; an error where there is none.
+    Cpuset,
+    /// Masks.
+    Affinity,
+}
+
+#[derive(Debug)]
+enum Means {
+    Cpuset { folder: PathBuf, kind: PlacementKind },
+    Affinity(Affinities),
+}
+
+/// Confines one group of threads. Nothing is confined until [`Placement::confine`] is called.
+#[derive(Debug)]
+pub struct Placement {
+    means: Means,
+    base: CpuSet,
+    active: CpuSet,
+    root_pid: i32,
+}
+
+impl Placement {
+    /// Prepares to confine a program that may use `base`.
+    ///
+    /// # Errors
+    /// [`ActError::Unavailable`] when a cpuset was asked for by name and cannot be made.
+    pub fn prepare(
+        request: PlacementRequest,
+        base: &CpuSet,
+        hierarchies: &CgroupHierarchies,
+        journal: &mut Journal,
+    ) -> Result<(Self, Option<Fallback>), ActError> {
+        let with = |means| Self { means, base: base.clone(), active: base.clone(), root_pid: 0 };
+        let affinity = || with(Means::Affinity(Affinities::new(base.clone())));
+        let why = match request {
+            PlacementRequest::Affinity => return Ok((affinity(), None)),
+            PlacementRequest::Auto if !kernel_keeps_user_affinity() => {
+                "before Linux 6.2 a cpuset change makes the kernel forget a program's own affinities".to_owned()
+            }
+            _ => match make_cpuset(base, hierarchies, journal) {
+                Ok((folder, kind)) => return Ok((with(Means::Cpuset { folder, kind }), None)),
+                Err(why) => why,
+            },
+        };
+        if request == PlacementRequest::Cpuset {
+            return Err(ActError::Unavailable { what: "a cpuset".into(), why });
+        }
+        Ok((affinity(), Some(Fallback { wanted: "cpuset", used: "thread affinity", why })))
+    }
+
+    /// The cgroup.procs file that the program has to write itself into before exec, where there is one.
+    pub fn join_file(&self) -> Option<PathBuf> {
+        match &self.means {
+            Means::Cpuset { folder, .. } => Some(folder.join("cgroup.procs")),
+            Means::Affinity(_) => None,
+        }
+    }
+
+    /// The program runs as `root_pid`; noted, so that an undo finds its threads.
+    ///
+    /// # Errors
+    /// When the journal cannot be written.
+    pub fn program_started(&mut self, root_pid: i32, journal: &mut Journal) -> Result<(), ActError> {
+        self.root_pid = root_pid;
+        if matches!(self.means, Means::Affinity(_)) {
+            let root_start_time = process_start_time(root_pid).unwrap_or(0);
+            let base = self.base.to_string();
+            journal.before(&Undo::GroupAffinity { root_pid, root_start_time, base })?;
+        }
+        Ok(())
+    }
+
+    /// Confines the group, whose threads are `tids`, to `active`. With masks this has to be repeated for new threads
+    /// while anything is confined; repeating it is cheap.
+    ///
+    /// # Errors
+    /// When the journal or the cpuset cannot be written; then nothing was changed.
+    pub fn confine(&mut self, active: &CpuSet, tids: &[i32], journal: &mut Journal) -> Result<(), ActError> {
+        match &mut self.means {
+            Means::Cpuset { folder, .. } if *active != self.active => {
+                cgroup::write(&folder.join("cpuset.cpus"), &active.to_string())?;
+            }
+            Means::Cpuset { .. } => {}
+            Means::Affinity(affinities) => {
+                if !affinities.knows_step(active) {
+                    journal.before(&Undo::AffinityStep { active: active.to_string() })?;
+                }
+                affinities.begin_step(active);
+                for choice in affinities.new_choices(tids) {
+                    journal.before(&undo::own_affinity(&choice))?;
+                }
+                affinities.confine(tids, active);
+            }
+        }
+        self.active = active.clone();
+        Ok(())
+    }
+
+    /// Whether the group is confined to fewer vCPUs than it may use.
+    pub fn is_confined(&self) -> bool {
+        self.active != self.base
+    }
+
+    /// Whether new threads have to be confined one by one.
+    pub fn needs_threads(&self) -> bool {
+        matches!(self.means, Means::Affinity(_))
+    }
+
+    /// The means in use.
+    pub fn kind(&self) -> PlacementKind {
+        match &self.means {
+            Means::Cpuset { kind, .. } => *kind,
+            Means::Affinity(_) => PlacementKind::Affinity,
+        }
+    }
+}
+
+/// Makes the group's cpuset below our own cgroup; `Err` says why there is none.
+fn make_cpuset(
+    base: &CpuSet,
+    hierarchies: &CgroupHierarchies,
+    journal: &mut Journal,
+) -> Result<(PathBuf, PlacementKind), String> {
+    let hierarchy = hierarchies.cpuset.as_ref().ok_or("no cpuset controller is mounted or delegated")?;
+    if hierarchy.v2 && !hierarchy.own_is_root() {
+        return Err(format!(
+            "{} has processes, so its children cannot have cpusets (cgroup v2's rule)",
+            hierarchy.own.display()
+        ));
+    }
+    let folder = hierarchy.own.join(format!("gleaner-{}", journal.run_id()));
+    fill_cpuset(&folder, base, hierarchy, journal).map_err(|error| error.to_string())?;
+    Ok((folder, if hierarchy.v2 { PlacementKind::CpusetV2 } else { PlacementKind::CpusetV1 }))
+}
+
+fn fill_cpuset(folder: &Path, base: &CpuSet, parent: &Hierarchy, journal: &mut Journal) -> Result<(), ActError> {
+    if parent.v2 {
+        cgroup::enable_controller(&parent.own, "cpuset", journal)?;
+    }
+    journal.before(&Undo::RemoveCgroup { path: folder.to_owned(), members_to: Some(parent.own.clone()) })?;
+    cgroup::make(folder)?;
+    if !parent.v2 {
+        // A v1 cpuset takes no task before both are set.
+        cgroup::write(&folder.join("cpuset.mems"), &cgroup::read(&parent.own.join("cpuset.mems"))?)?;
+    }
+    cgroup::write(&folder.join("cpuset.cpus"), &base.to_string())
+}
+
+/// Whether cpuset changes leave a program's own affinities alone.
+fn kernel_keeps_user_affinity() -> bool {
+    let release = rustix::system::uname();
+    let release = release.release().to_string_lossy().into_owned();
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse::<u32>().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= (6, 2)
+}

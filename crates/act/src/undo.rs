@@ -1,0 +1,205 @@
+//! Undoing a journal, newest change first. Every undo may be repeated: it looks at what is there before it touches it.
+
+use crate::affinity::{OwnChoice, affinity_of, give_back, set_affinity};
+use crate::journal::{self, JournalState};
+use crate::procs::{members, process_start_time, thread_start_time, threads_of};
+use crate::{ActError, cgroup};
+use gleaner_model::CpuSet;
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::Duration;
+
+/// Passes over a group whose threads may be creating others meanwhile.
+const PASSES: usize = 20;
+/// How long a cgroup may take to become empty after its last thread was killed.
+const EMPTYING_TRIES: usize = 200;
+
+/// How one change is undone. A journal line.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub enum Undo {
+    /// Remove a cgroup; move who is in it to another first.
+    RemoveCgroup {
+        /// Its folder.
+        path: PathBuf,
+        /// Where its members go; `None`: they are this program's own threads, and end with it.
+        members_to: Option<PathBuf>,
+    },
+    /// Write a control file.
+    WriteFile {
+        /// Which.
+        path: PathBuf,
+        /// What.
+        text: String,
+    },
+    /// The group's threads may use `base` again.
+    GroupAffinity {
+        /// The managed program.
+        root_pid: i32,
+        /// Its start time, in clock ticks since boot.
+        root_start_time: u64,
+        /// What a thread that pinned nothing may use.
+        base: String,
+    },
+    /// The group was, or is about to be, confined to `active`.
+    AffinityStep {
+        /// CPU list.
+        active: String,
+    },
+    /// A thread that the program pinned itself.
+    ThreadAffinity {
+        /// Which thread.
+        tid: i32,
+        /// Its start time, in clock ticks since boot.
+        start_time: u64,
+        /// The program's choice.
+        own: String,
+    },
+}
+
+pub(crate) fn own_affinity(choice: &OwnChoice) -> Undo {
+    let start_time = thread_start_time(choice.tid).unwrap_or(0);
+    Undo::ThreadAffinity { tid: choice.tid, start_time, own: choice.own.to_string() }
+}
+
+/// What became of one journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UndoOutcome {
+    /// Everything in it is undone, and it is removed.
+    Undone {
+        /// How many entries it had.
+        entries: usize,
+    },
+    /// The run that wrote it is still going on.
+    InUse {
+        /// Its process.
+        pid: i32,
+    },
+    /// Somebody else undid it first.
+    Gone,
+}
+
+/// Undoes the journal at `path` unless its run goes on; with `own`, although it does (main undoing its own).
+///
+/// # Errors
+/// The first thing that could not be undone; the rest is still tried, and the journal stays for another try.
+pub fn undo_journal(path: &Path, own: bool) -> Result<UndoOutcome, ActError> {
+    let Some(_lock) = journal::lock(path)? else { return Ok(UndoOutcome::Gone) };
+    let state = journal::read(path)?;
+    if let Some(pid) = state.alive.filter(|_| !own) {
+        return Ok(UndoOutcome::InUse { pid });
+    }
+    undo_all(&state)?;
+    journal::remove(path)?;
+    Ok(UndoOutcome::Undone { entries: state.undos.len() })
+}
+
+fn undo_all(state: &JournalState) -> Result<(), ActError> {
+    let mut first_error = None;
+    for undo in state.undos.iter().rev() {
+        let result = match undo {
+            Undo::RemoveCgroup { path, members_to } => remove_cgroup(path, members_to.as_deref()),
+            Undo::WriteFile { path, text } => write_file(path, text),
+            Undo::GroupAffinity { root_pid, root_start_time, base } => {
+                restore_affinities(state, *root_pid, *root_start_time, base)
+            }
+            // Read by GroupAffinity, which is older than both.
+            Undo::AffinityStep { .. } | Undo::ThreadAffinity { .. } => Ok(()),
+        };
+        if let Err(error) = result {
+            tracing::warn!("{error}");
+            first_error.get_or_insert(error);
+        }
+    }
+    first_error.map_or(Ok(()), Err)
+}
+
+fn write_file(path: &Path, text: &str) -> Result<(), ActError> {
+    // A controller that another user of the machine has come to rely on meanwhile cannot be taken away (EBUSY): not ours any more.
+    match cgroup::write(path, text) {
+        Err(ActError::File { source, .. })
+            if matches!(source.kind(), ErrorKind::NotFound | ErrorKind::ResourceBusy) =>
+        {
+            Ok(())
+        }
+        result => result,
+    }
+}
+
+fn remove_cgroup(path: &Path, members_to: Option<&Path>) -> Result<(), ActError> {
+    for _ in 0..EMPTYING_TRIES {
+        if let Some(parent) = members_to {
+            evict(path, parent);
+        }
+        match fs::remove_dir(path) {
+            Ok(()) => return Ok(()),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            // Not empty yet: a process forked while we moved it, or a killed thread is still on its way out.
+            Err(error) if error.kind() == ErrorKind::ResourceBusy => sleep(Duration::from_millis(10)),
+            Err(error) => return Err(ActError::file("remove", path)(error)),
+        }
+    }
+    fs::remove_dir(path).map_err(ActError::file("remove", path))
+}
+
+/// Moves every process of a cgroup and of the cgroups below it to `parent`, and removes those below.
+fn evict(path: &Path, parent: &Path) {
+    let below = fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
+    for child in below.filter(|child| child.is_dir()) {
+        evict(&child, parent);
+        // If it fails, the removal of its parent says so.
+        let _ = fs::remove_dir(&child);
+    }
+    let target = parent.join("cgroup.procs");
+    for pid in fs::read_to_string(path.join("cgroup.procs")).unwrap_or_default().lines() {
+        // It may end between the reading and the moving.
+        let _ = cgroup::write(&target, pid);
+    }
+}
+
+fn restore_affinities(state: &JournalState, root_pid: i32, root_start: u64, base: &str) -> Result<(), ActError> {
+    let parse = |list: &str| {
+        list.parse::<CpuSet>().map_err(|error| ActError::Journal {
+            path: state.path.clone(),
+            line: 0,
+            reason: error.to_string(),
+        })
+    };
+    let base = parse(base)?;
+    let mut steps = Vec::new();
+    let mut own: HashMap<(i32, u64), CpuSet> = HashMap::new();
+    for undo in &state.undos {
+        match undo {
+            Undo::AffinityStep { active } => steps.push(parse(active)?),
+            Undo::ThreadAffinity { tid, start_time, own: choice } => {
+                own.insert((*tid, *start_time), parse(choice)?);
+            }
+            _ => {}
+        }
+    }
+    // A pid that was given to another process since is not the program's.
+    let root = Some(root_pid).filter(|pid| process_start_time(*pid) == Some(root_start));
+    let mut others: Vec<CpuSet> = own.values().cloned().collect();
+    others.sort();
+    others.dedup();
+    // Threads born while we look inherit what we have not yet widened: look until nothing is left to do.
+    for _ in 0..PASSES {
+        let tids = members(root, &state.run_id).into_iter().flat_map(threads_of);
+        let widened = tids.filter(|tid| widen(*tid, &own, &base, &others, &steps)).count();
+        if widened == 0 {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Gives one thread back what it had; whether there was anything to give.
+fn widen(tid: i32, own: &HashMap<(i32, u64), CpuSet>, base: &CpuSet, others: &[CpuSet], steps: &[CpuSet]) -> bool {
+    let Some(current) = affinity_of(tid) else { return false };
+    let choice = thread_start_time(tid).and_then(|start| own.get(&(tid, start)));
+    give_back(&current, choice, base, others, steps).is_some_and(|wanted| set_affinity(tid, &wanted))
+}
