@@ -1,1 +1,13 @@
+//! Results: the JSON that other programs read (`gleaner.doctor/1`, `gleaner.probe/1`, `gleaner.run/1`), and the same in plain words.
+//!
+//! The schemas are contracts: a field is never renamed or given another meaning within a version. Units are in the
+//! names. What is unknown is null, never 0, and nothing is ever not-a-number. Golden files in `tests/` hold them still.
 
+mod doctor;
+mod probe;
+mod run;
+mod text;
+
+pub use doctor::{Capability, DoctorReport, HaltCost, MachineFacts, StealFacts, Verdict};
+pub use probe::{ProbeReport, SettingResult, TimeOuts};
+pub use run::{DecisionRecord, LengthStats, Means, ObservedLengths, RunReport};

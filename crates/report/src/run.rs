@@ -1,0 +1,255 @@
+//! `gleaner.run/1`: what a program looked like, what Gleaner did about it and why, what that cost.
+
+use crate::text::{self, count, duration, percent};
+use gleaner_model::{Decision, Distribution, Nanos};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// What `gleaner run` has to say at the end.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunReport {
+    /// `gleaner.run/1`.
+    pub schema: String,
+    /// The command and its arguments.
+    pub command: Vec<String>,
+    /// The policy in force.
+    pub policy: String,
+    /// The retention profile.
+    pub profile: String,
+    /// From exec to exit.
+    pub wall_ns: u64,
+    /// As a shell would say it: 128 + n after signal n.
+    pub exit_status: i32,
+    /// Idle periods that began on active vCPUs; null where they could not be seen.
+    pub idle_entries: Option<u64>,
+    /// Times an idle task was entered; null where it could not be seen.
+    pub halts: Option<u64>,
+    /// Summed over vCPUs: idle time bridged by yielding threads.
+    pub retained_ns: u64,
+    /// Summed over vCPUs: stolen time.
+    pub steal_ns: u64,
+    /// CPU time of the program.
+    pub cpu_time_ns: u64,
+    /// Voluntary context switches of the program.
+    pub voluntary_switches: u64,
+    /// Involuntary ones.
+    pub involuntary_switches: u64,
+    /// Wake-ups of its threads from another vCPU; null without BPF.
+    pub cross_wakeups: Option<u64>,
+    /// Most threads seen at once.
+    pub threads_max: u64,
+    /// vCPUs it might use.
+    pub vcpus: u64,
+    /// Mean number of vCPUs it was allowed.
+    pub active_vcpus_mean: f64,
+    /// The paper's measurements over the whole run.
+    pub lengths: ObservedLengths,
+    /// Retention time-out in force; null when the policy does not retain.
+    pub timeout_ns: Option<u64>,
+    /// Where the time-out comes from, in words.
+    pub timeout_from: Option<String>,
+    /// How often the contention guard stopped a yielding thread.
+    pub guard_trips: u64,
+    /// The means in use.
+    pub means: Means,
+    /// Observation windows.
+    pub windows: u64,
+    /// Mean length of a window.
+    pub window_ns_mean: Option<u64>,
+    /// CPU time that observing and deciding took.
+    pub overhead_cpu_ns: u64,
+    /// What was decided, oldest first.
+    pub decisions: Vec<DecisionRecord>,
+    /// Decisions beyond the first thousand, which are not listed.
+    pub decisions_left_out: u64,
+    /// Why the last window led to no step; null when it led to one or nothing was to be decided.
+    pub no_step_because: Option<String>,
+    /// Everything that was weaker than it might be, and other things to know.
+    pub warnings: Vec<String>,
+    /// Whether all changes to the machine were undone.
+    pub restored: bool,
+}
+
+/// The paper's lengths.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ObservedLengths {
+    /// l_comp: a vCPU's busy time between two idle periods.
+    pub l_comp: Option<LengthStats>,
+    /// g_comp: a thread's computation between two synchronization points.
+    pub g_comp: Option<LengthStats>,
+    /// l_idle: an idle period.
+    pub l_idle: Option<LengthStats>,
+    /// From wake-up to running.
+    pub wake_to_run: Option<LengthStats>,
+}
+
+/// A length: its mean, and its distribution where the observer sees one.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LengthStats {
+    /// Mean.
+    pub mean_ns: f64,
+    /// How many were seen; null where only the ratio of sums is known.
+    pub n: Option<u64>,
+    /// Median (to 12.5 %); null without BPF.
+    pub p50_ns: Option<u64>,
+    /// 99th percentile (to 12.5 %); null without BPF.
+    pub p99_ns: Option<u64>,
+}
+
+impl LengthStats {
+    /// From a mean alone.
+    pub fn from_mean(mean_ns: f64) -> Option<Self> {
+        mean_ns.is_finite().then_some(Self { mean_ns, n: None, p50_ns: None, p99_ns: None })
+    }
+
+    /// From a distribution; `None` when it is empty.
+    pub fn from_distribution(distribution: &Distribution) -> Option<Self> {
+        let quantile = |q| distribution.quantile(q).map(|ns: Nanos| ns.0);
+        Some(Self {
+            mean_ns: distribution.mean()?,
+            n: Some(distribution.count()),
+            p50_ns: quantile(0.5),
+            p99_ns: quantile(0.99),
+        })
+    }
+}
+
+/// By what means.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Means {
+    /// `bpf` or `procfs`; null when nothing was observed.
+    pub observer: Option<String>,
+    /// `cpuset-v2`, `cpuset-v1` or `affinity`; null when the policy does not consolidate.
+    pub placement: Option<String>,
+    /// `sched-idle` or `nice-19`, with `+cpu.idle` where there is such a cgroup; null when the policy does not retain.
+    pub yielding: Option<String>,
+}
+
+/// One decision.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DecisionRecord {
+    /// Since exec.
+    pub at_ns: u64,
+    /// `retain`, `release`, `deactivate`, `activate`, `activate-all`.
+    pub action: String,
+    /// Which vCPU; null for all.
+    pub vcpu: Option<u32>,
+    /// In plain words.
+    pub reason: String,
+}
+
+impl From<&Decision> for DecisionRecord {
+    fn from(decision: &Decision) -> Self {
+        Self {
+            at_ns: decision.at.0,
+            action: decision.action.name().to_owned(),
+            vcpu: decision.action.vcpu().map(|vcpu| vcpu.0),
+            reason: decision.reason.to_string(),
+        }
+    }
+}
+
+/// Decisions printed in full; the JSON has them all.
+const PRINTED: usize = 12;
+
+impl RunReport {
+    /// The schema's name.
+    pub const SCHEMA: &'static str = "gleaner.run/1";
+
+    fn write_program(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let wall = self.wall_ns.max(1) as f64;
+        let cpus = self.cpu_time_ns as f64 / wall;
+        writeln!(
+            f,
+            "  program    {}, {cpus:.2} of {} vCPUs used, up to {}",
+            duration(Some(self.wall_ns)),
+            self.vcpus,
+            count(self.threads_max, "thread")
+        )?;
+        let lengths = [
+            ("l_comp", &self.lengths.l_comp, "a vCPU's work between two idle periods"),
+            ("g_comp", &self.lengths.g_comp, "a thread's work between two waits"),
+            ("l_idle", &self.lengths.l_idle, "an idle period"),
+            ("wake", &self.lengths.wake_to_run, "from wake-up to running"),
+        ];
+        for (name, stats, meaning) in lengths {
+            if let Some(stats) = stats {
+                write!(f, "             {name:<7}{:>8} mean", Nanos::from_f64(stats.mean_ns).to_string())?;
+                if let (Some(p50), Some(p99)) = (stats.p50_ns, stats.p99_ns) {
+                    write!(f, ", {} median, {} p99", Nanos(p50), Nanos(p99))?;
+                }
+                writeln!(f, "  ({meaning})")?;
+            }
+        }
+        let rate = |n: u64| n as f64 / (wall / 1e9);
+        if let Some(entries) = self.idle_entries {
+            write!(f, "             {:.0} idle entries/s", rate(entries))?;
+            if let Some(halts) = self.halts {
+                write!(f, ", of which {:.0}/s gave the vCPU away", rate(halts.min(entries)))?;
+            }
+            writeln!(f)?;
+        }
+        Ok(())
+    }
+
+    fn write_decisions(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let means = [&self.means.observer, &self.means.placement, &self.means.yielding];
+        let means: Vec<&str> = means.into_iter().flatten().map(String::as_str).collect();
+        writeln!(f, "  gleaner    policy {}, profile {} ({})", self.policy, self.profile, means.join(", "))?;
+        if let (Some(timeout), Some(from)) = (self.timeout_ns, &self.timeout_from) {
+            writeln!(f, "             retention time-out {}: {from}", Nanos(timeout))?;
+        }
+        for decision in self.decisions.iter().take(PRINTED) {
+            let vcpu = decision.vcpu.map_or_else(String::new, |vcpu| format!(" vCPU {vcpu}"));
+            let at = Nanos(decision.at_ns).to_string();
+            writeln!(f, "             {at:>7}  {}{vcpu}: {}", decision.action, decision.reason)?;
+        }
+        let more = self.decisions.len().saturating_sub(PRINTED) as u64 + self.decisions_left_out;
+        if more > 0 {
+            writeln!(f, "             and {more} more (--json has them)")?;
+        }
+        if let Some(why) = &self.no_step_because {
+            writeln!(f, "             at the end no further step, because {why}")?;
+        }
+        writeln!(f, "             {:.2} vCPUs active on average", self.active_vcpus_mean)
+    }
+
+    fn write_cost(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let wall = self.wall_ns.max(1) as f64;
+        writeln!(
+            f,
+            "  cost       {} of vCPU time retained ({} of what the program used), observing took {} of one CPU",
+            duration(Some(self.retained_ns)),
+            percent(self.retained_ns as f64 / self.cpu_time_ns.max(1) as f64),
+            percent(self.overhead_cpu_ns as f64 / wall)
+        )?;
+        if self.steal_ns > 0 {
+            writeln!(f, "             the host took {} meanwhile (steal)", duration(Some(self.steal_ns)))?;
+        }
+        if self.guard_trips > 0 {
+            let trips = count(self.guard_trips, "time");
+            writeln!(f, "             the contention guard stopped spinning {trips}")?;
+        }
+        for warning in &self.warnings {
+            writeln!(f, "  note       {warning}")?;
+        }
+        if self.restored {
+            Ok(())
+        } else {
+            writeln!(f, "  RESTORE    not everything could be undone: run `gleaner restore`")
+        }
+    }
+}
+
+impl fmt::Display for RunReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let command: Vec<&str> = self.command.iter().map(String::as_str).collect();
+        writeln!(f, "gleaner: {} (exit status {})", command.join(" "), self.exit_status)?;
+        if self.means.observer.is_none() {
+            return writeln!(f, "  program    {}, not observed", text::duration(Some(self.wall_ns)));
+        }
+        self.write_program(f)?;
+        self.write_decisions(f)?;
+        self.write_cost(f)
+    }
+}

@@ -1,0 +1,50 @@
+//! Small helpers for plain words.
+
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use gleaner_model::Nanos;
+
+/// A table without a frame, numbers to the right (every column but the first).
+pub(crate) fn table(header: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header(header.iter().copied());
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+/// A duration in nanoseconds, or a dash where it is unknown.
+pub(crate) fn duration(ns: Option<u64>) -> String {
+    ns.map_or_else(|| "-".to_owned(), |ns| Nanos(ns).to_string())
+}
+
+/// `part` of `whole` in per cent.
+pub(crate) fn percent(ratio: f64) -> String {
+    let percent = ratio * 100.0;
+    if percent > 0.0 && percent < 1.0 { format!("{percent:.2} %") } else { format!("{percent:.1} %") }
+}
+
+/// `1 thing`, `2 things`.
+pub(crate) fn count(n: u64, singular: &str) -> String {
+    match n {
+        1 => format!("1 {singular}"),
+        n if singular.ends_with('y') => format!("{n} {}ies", &singular[..singular.len() - 1]),
+        n => format!("{n} {singular}s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words() {
+        assert_eq!(count(1, "idle entry"), "1 idle entry");
+        assert_eq!(count(2, "idle entry"), "2 idle entries");
+        assert_eq!(count(0, "step"), "0 steps");
+        assert_eq!(percent(0.5), "50.0 %");
+        assert_eq!(percent(0.0012), "0.12 %");
+        assert_eq!(duration(None), "-");
+    }
+}
