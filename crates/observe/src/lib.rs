@@ -1,1 +1,30 @@
+//! The world -> [`gleaner_model::Window`].
+//!
+//! Problem: see what the vCPUs and the managed group of threads do, at a cost nobody notices, on machines where Gleaner
+//! may do anything and on machines where it may do nothing. Two observers fill the same window:
+//!
+//! ```text
+//!   Observer ─┬─ bpf     programs on the scheduler's tracepoints: exact, with distributions; needs privilege
+//!             └─ procfs  files of /proc: means; needs none
+//!   system, hypervisor, capabilities: what `doctor` asks
+//! ```
+//!
+//! Every reader starts from a [`ProcRoot`], so that tests hand in trees of their own.
 
+mod bpf;
+mod capabilities;
+mod error;
+mod hypervisor;
+mod observer;
+mod procfs;
+mod root;
+mod system;
+
+pub use bpf::{BpfObserver, BpfRefusal, BusySignal, BusyWaker};
+pub use capabilities::{Capabilities, capabilities};
+pub use error::ObserveError;
+pub use hypervisor::{Evidence, Hypervisor, hypervisor};
+pub use observer::{Observer, ObserverChoice, ObserverConfig};
+pub use procfs::ProcfsObserver;
+pub use root::ProcRoot;
+pub use system::{CpuTimes, StatReader, SystemStat, online_cpus};

@@ -1,0 +1,45 @@
+//! Why BPF cannot be used here, and what to do about it.
+
+use std::io;
+
+/// A reason for observing through `/proc` instead.
+#[derive(Debug, thiserror::Error)]
+pub enum BpfRefusal {
+    /// The kernel does not let this user load BPF programs.
+    #[error("no permission to load BPF programs ({step}: {source}); run as root, or with CAP_BPF and CAP_PERFMON")]
+    NotPermitted {
+        /// What was refused.
+        step: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The kernel does not describe its types.
+    #[error("this kernel has no {path}; one built with CONFIG_DEBUG_INFO_BTF is needed")]
+    NoBtf {
+        /// What was looked for.
+        path: String,
+    },
+    /// Thread ids here are not those that the kernel sees.
+    #[error("gleaner runs in a PID namespace (a container) of its own; run it on the machine itself")]
+    NotInitialPidNamespace,
+    /// The kernel lacks something that came with Linux 5.11 at the latest.
+    #[error("this kernel ({release}) is too old or built without BPF: {step}: {log}; Linux 5.11 or later is needed")]
+    KernelTooOld {
+        /// `uname -r`.
+        release: String,
+        /// What failed.
+        step: &'static str,
+        /// The end of libbpf's log.
+        log: String,
+    },
+    /// The kernel refused a program or a map.
+    #[error(
+        "the kernel refused gleaner's BPF program ({step}): {log}; please report this with the output of `uname -r`"
+    )]
+    Rejected {
+        /// What failed.
+        step: &'static str,
+        /// The end of libbpf's log, the verifier's words included.
+        log: String,
+    },
+}

@@ -1,0 +1,159 @@
+//! One front for both observers, and the choice between them.
+
+use crate::bpf::{BpfObserver, BpfRefusal};
+use crate::procfs::ProcfsObserver;
+use crate::{ObserveError, root::ProcRoot};
+use gleaner_model::{CpuSet, Nanos, Source, Window, YieldCounters};
+use rustix::time::{ClockId, clock_gettime};
+
+/// Which observer to use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ObserverChoice {
+    /// BPF where it loads, else `/proc`.
+    #[default]
+    Auto,
+    /// BPF or nothing.
+    Bpf,
+    /// `/proc`, even where BPF would load.
+    Procfs,
+}
+
+/// What an observer has to know from the start.
+#[derive(Clone, Debug)]
+pub struct ObserverConfig {
+    /// Where `/proc` and `/sys` are.
+    pub root: ProcRoot,
+    /// The process that forks the managed program, is its subreaper, and owns the yielding threads.
+    pub owner_pid: i32,
+    /// Child processes of the owner that are not managed, such as the guardian.
+    pub excluded_pids: Vec<i32>,
+    /// Processes managed from the start (`/proc` only), usually none: see [`Observer::adopted`].
+    pub roots: Vec<i32>,
+    /// The vCPUs the group may use; `None` for all that are online.
+    pub allowed: Option<CpuSet>,
+}
+
+impl Default for ObserverConfig {
+    /// The running machine, owned by the calling process, nothing excluded.
+    fn default() -> Self {
+        Self {
+            root: ProcRoot::default(),
+            owner_pid: i32::try_from(std::process::id()).unwrap_or(0),
+            excluded_pids: Vec::new(),
+            roots: Vec::new(),
+            allowed: None,
+        }
+    }
+}
+
+/// An observer, whichever it is.
+#[derive(Debug)]
+pub enum Observer {
+    /// Exact, with distributions.
+    Bpf(Box<BpfObserver>),
+    /// Means only, no privilege.
+    Procfs(Box<ProcfsObserver>),
+}
+
+impl Observer {
+    /// The best observer that `choice` allows, and why it is not BPF if BPF was wanted.
+    ///
+    /// # Errors
+    /// When `choice` is [`ObserverChoice::Bpf`] and BPF is refused, or when `/proc/stat` cannot be read.
+    pub fn new(choice: ObserverChoice, config: &ObserverConfig) -> Result<(Self, Option<BpfRefusal>), ObserveError> {
+        let refusal = match choice {
+            ObserverChoice::Procfs => None,
+            ObserverChoice::Bpf => return Ok((Self::Bpf(Box::new(BpfObserver::new(config)?)), None)),
+            ObserverChoice::Auto => match BpfObserver::new(config) {
+                Ok(observer) => return Ok((Self::Bpf(Box::new(observer)), None)),
+                Err(refusal) => Some(refusal),
+            },
+        };
+        Ok((Self::Procfs(Box::new(ProcfsObserver::new(config)?)), refusal))
+    }
+
+    /// Which of the two this is.
+    pub fn source(&self) -> Source {
+        match self {
+            Self::Bpf(_) => Source::Bpf,
+            Self::Procfs(_) => Source::Procfs,
+        }
+    }
+
+    /// To be called just before the managed program is forked: the owner's next child process is its first.
+    pub fn adopt_next_child(&mut self) {
+        if let Self::Bpf(observer) = self {
+            observer.adopt_next_child();
+        }
+    }
+
+    /// To be called just after it was forked.
+    pub fn adopted(&mut self, root_pid: i32) {
+        match self {
+            Self::Bpf(observer) => observer.adopted(),
+            Self::Procfs(observer) => observer.adopted(root_pid),
+        }
+    }
+
+    /// This child of the owner's is not managed. BPF never takes it for managed; `/proc` must be told.
+    pub fn exclude(&mut self, pid: i32) {
+        if let Self::Procfs(observer) = self {
+            observer.exclude(pid);
+        }
+    }
+
+    /// Zero of [`Window::at`]; the next window begins here.
+    ///
+    /// # Errors
+    /// When `/proc/stat` cannot be read.
+    pub fn start(&mut self, yields: &[YieldCounters]) -> Result<(), ObserveError> {
+        match self {
+            Self::Bpf(observer) => {
+                observer.start(yields);
+                Ok(())
+            }
+            Self::Procfs(observer) => observer.start(yields),
+        }
+    }
+
+    /// What happened since the last call. `yields` are the yielding threads' cumulative counters.
+    ///
+    /// # Errors
+    /// When a file that every Linux has cannot be read.
+    pub fn window(&mut self, yields: &[YieldCounters]) -> Result<Window, ObserveError> {
+        match self {
+            Self::Bpf(observer) => observer.window(yields),
+            Self::Procfs(observer) => observer.window(yields),
+        }
+    }
+
+    /// The managed threads alive now.
+    pub fn threads(&mut self) -> Vec<i32> {
+        match self {
+            Self::Bpf(observer) => observer.threads(),
+            Self::Procfs(observer) => observer.threads(),
+        }
+    }
+
+    /// CPU time that the last window cost the calling thread: a reason to make windows longer.
+    pub fn last_cost(&self) -> Nanos {
+        match self {
+            Self::Bpf(observer) => observer.last_cost(),
+            Self::Procfs(observer) => observer.last_cost(),
+        }
+    }
+
+    /// Threads of the group that were seen and not tracked, because there were too many.
+    pub fn untracked(&self) -> u64 {
+        match self {
+            Self::Bpf(observer) => observer.untracked(),
+            Self::Procfs(observer) => observer.untracked(),
+        }
+    }
+}
+
+/// CPU time of the calling thread.
+pub(crate) fn thread_cpu_time() -> Nanos {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Nanos(u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0))
+}

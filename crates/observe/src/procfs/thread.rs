@@ -1,0 +1,121 @@
+//! One thread's counters, read again and again through files kept open.
+//!
+//! `status` costs five times what `schedstat` costs, so it is read only when `schedstat` says that the thread ran. An
+//! open file of `/proc` belongs to the thread it was opened for: after its death reading gives ESRCH, even when the id
+//! has been given to another. Without open files (the budget is spent) the start time tells them apart.
+
+use super::parse;
+use crate::error::is_gone;
+use crate::root::reread;
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+/// Cumulative counts of one thread, or of many.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    pub run_ns: u64,
+    pub voluntary: u64,
+    pub involuntary: u64,
+}
+
+impl Counts {
+    pub fn add(&mut self, other: Self) {
+        self.run_ns += other.run_ns;
+        self.voluntary += other.voluntary;
+        self.involuntary += other.involuntary;
+    }
+
+    pub fn switches(&self) -> u64 {
+        self.voluntary + self.involuntary
+    }
+}
+
+/// How many files may be kept open, and how many are.
+#[derive(Debug)]
+pub(super) struct FileBudget {
+    pub open: usize,
+    pub limit: usize,
+}
+
+#[derive(Debug)]
+enum Files {
+    Kept { schedstat: File, status: File },
+    Reopened { start: u64 },
+}
+
+/// A thread of the group, or one whose switches must be known.
+#[derive(Debug)]
+pub(super) struct Thread {
+    files: Files,
+    slices: u64,
+    pub counts: Counts,
+}
+
+impl Thread {
+    /// Opens it; `None` when it is gone already or hidden from us.
+    pub fn open(task: &Path, budget: &mut FileBudget, buffer: &mut Vec<u8>) -> Option<Self> {
+        let open = || io::Result::Ok((File::open(task.join("schedstat"))?, File::open(task.join("status"))?));
+        let files = match (budget.open + 2 <= budget.limit).then(open) {
+            Some(Ok((schedstat, status))) => {
+                budget.open += 2;
+                Files::Kept { schedstat, status }
+            }
+            Some(Err(error)) if is_gone(&error) => return None,
+            _ => Files::Reopened { start: start_time(task, buffer)? },
+        };
+        let mut thread = Self { files, slices: u64::MAX, counts: Counts::default() };
+        if thread.update(task, buffer) {
+            return Some(thread);
+        }
+        thread.close(budget);
+        None
+    }
+
+    /// Gives its files back to the budget.
+    pub fn close(self, budget: &mut FileBudget) {
+        if matches!(self.files, Files::Kept { .. }) {
+            budget.open -= 2;
+        }
+    }
+
+    /// Reads its counters anew; false when it is gone.
+    pub fn update(&mut self, task: &Path, buffer: &mut Vec<u8>) -> bool {
+        self.try_update(task, buffer).is_some()
+    }
+
+    fn try_update(&mut self, task: &Path, buffer: &mut Vec<u8>) -> Option<()> {
+        let ran = match &self.files {
+            Files::Kept { schedstat, .. } => parse::schedstat(reread(schedstat, buffer).ok()?)?,
+            Files::Reopened { start } if start_time(task, buffer)? == *start => {
+                read(task, "schedstat", buffer, parse::schedstat)?
+            }
+            Files::Reopened { .. } => return None,
+        };
+        if ran == (self.counts.run_ns, self.slices) {
+            return Some(());
+        }
+        let (voluntary, involuntary) = match &self.files {
+            Files::Kept { status, .. } => parse::switches(reread(status, buffer).ok()?)?,
+            Files::Reopened { .. } => read(task, "status", buffer, parse::switches)?,
+        };
+        self.slices = ran.1;
+        self.counts = Counts { run_ns: ran.0, voluntary, involuntary };
+        Some(())
+    }
+}
+
+fn start_time(task: &Path, buffer: &mut Vec<u8>) -> Option<u64> {
+    read(task, "stat", buffer, parse::parent_and_start).map(|(_, start)| start)
+}
+
+/// Opens, reads and parses one file of a thread; `None` when it is gone.
+pub(super) fn read<T>(
+    task: &Path,
+    name: &str,
+    buffer: &mut Vec<u8>,
+    parse: impl FnOnce(&[u8]) -> Option<T>,
+) -> Option<T> {
+    let file = File::open(task.join(name)).ok()?;
+    parse(reread(&file, buffer).ok()?)
+}

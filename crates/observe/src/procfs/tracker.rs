@@ -1,0 +1,263 @@
+//! The threads of a process tree, found through `/proc` and kept in bounded memory.
+//!
+//! Looking for new threads costs far more than reading known ones. `/proc/stat` counts every process and thread ever
+//! created (`processes`), so as long as that stands still nobody looks. A thread that exits leaves its last counts in
+//! the sums: nothing ever counts backwards.
+
+use super::parse;
+use super::thread::{Counts, FileBudget, Thread, read};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Threads tracked at most, as many as the BPF observer's map holds.
+pub(super) const MAX_THREADS: usize = 16_384;
+
+#[derive(Debug)]
+struct Process {
+    /// Task directories by thread id.
+    threads: BTreeMap<i32, (PathBuf, Thread)>,
+    /// CPU time of the process as its own clock last had it: exited threads included, exact to the nanosecond.
+    clock_ns: Option<u64>,
+}
+
+/// What the last update found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Census {
+    pub threads: u64,
+    /// Threads first seen since the last call.
+    pub new_threads: u64,
+    /// Threads that were there at the last call and are no more.
+    pub exited: u64,
+    /// CPU time and switches of all of them since the beginning, exited ones included.
+    pub counts: Counts,
+}
+
+/// A set of process trees.
+#[derive(Debug)]
+pub(super) struct Tracker {
+    proc: PathBuf,
+    /// Whether to follow children, and not only the threads of the processes named.
+    descend: bool,
+    /// Whether process clocks can be read: not in a fixture tree.
+    live: bool,
+    /// Whether the kernel has `children` files (`CONFIG_PROC_CHILDREN`).
+    has_children: bool,
+    budget: FileBudget,
+    processes: BTreeMap<i32, Process>,
+    /// Threads in all of them.
+    tracked: usize,
+    gone: Counts,
+    new_threads: u64,
+    exited: u64,
+    /// Threads seen and not tracked because there were too many.
+    pub untracked: u64,
+    buffer: Vec<u8>,
+}
+
+impl Tracker {
+    pub fn new(proc: &Path, descend: bool, live: bool, has_children: bool, files: usize) -> Self {
+        Self {
+            proc: proc.to_owned(),
+            descend,
+            live,
+            has_children,
+            budget: FileBudget { open: 0, limit: files },
+            processes: BTreeMap::new(),
+            tracked: 0,
+            gone: Counts::default(),
+            new_threads: 0,
+            exited: 0,
+            untracked: 0,
+            buffer: Vec::new(),
+        }
+    }
+
+    pub fn thread_ids(&self) -> impl Iterator<Item = i32> + '_ {
+        self.processes.values().flat_map(|process| process.threads.keys().copied())
+    }
+
+    pub fn open_files(&self) -> usize {
+        self.budget.open
+    }
+
+    /// Looks for new threads and processes below the known ones and `roots`.
+    pub fn discover(&mut self, roots: impl IntoIterator<Item = i32>) {
+        let mut seen: BTreeSet<i32> = roots.into_iter().chain(self.processes.keys().copied()).collect();
+        let mut pending: Vec<i32> = seen.iter().copied().collect();
+        let by_parent = if self.descend && !self.has_children { self.parents() } else { BTreeMap::new() };
+        while let Some(pid) = pending.pop() {
+            if !self.list_threads(pid) {
+                continue;
+            }
+            let mut found = if self.descend { self.children_of(pid) } else { Vec::new() };
+            found.extend(by_parent.get(&pid).into_iter().flatten());
+            // Each process is visited once, and there are no more than threads tracked.
+            pending.extend(found.into_iter().filter(|child| seen.len() < MAX_THREADS && seen.insert(*child)));
+        }
+    }
+
+    /// Brings the threads of one process up to date with its task directory; false when the process is gone.
+    fn list_threads(&mut self, pid: i32) -> bool {
+        let tasks = self.proc.join(pid.to_string()).join("task");
+        let listed: BTreeSet<i32> = numbered(&tasks).collect();
+        if listed.is_empty() {
+            self.forget_process(pid);
+            return false;
+        }
+        let dead: Vec<i32> = self.processes.get(&pid).map_or_else(Vec::new, |process| {
+            process.threads.keys().filter(|tid| !listed.contains(tid)).copied().collect()
+        });
+        for tid in dead {
+            self.forget_thread(pid, tid);
+        }
+        let live = self.live;
+        let process = self.processes.entry(pid).or_insert_with(|| Process {
+            threads: BTreeMap::new(),
+            clock_ns: if live { process_clock(pid) } else { None },
+        });
+        for tid in listed {
+            if process.threads.contains_key(&tid) {
+                continue;
+            }
+            if self.tracked >= MAX_THREADS {
+                self.untracked += 1;
+                continue;
+            }
+            let task = tasks.join(tid.to_string());
+            if let Some(thread) = Thread::open(&task, &mut self.budget, &mut self.buffer) {
+                process.threads.insert(tid, (task, thread));
+                self.new_threads += 1;
+                self.tracked += 1;
+            }
+        }
+        true
+    }
+
+    /// The child processes of one known process, whichever way this kernel tells.
+    pub fn children_of_or_scan(&mut self, pid: i32) -> Vec<i32> {
+        if self.has_children { self.children_of(pid) } else { self.parents().remove(&pid).unwrap_or_default() }
+    }
+
+    /// The child processes of one process, which hang on its threads.
+    fn children_of(&mut self, pid: i32) -> Vec<i32> {
+        if !self.has_children {
+            return Vec::new();
+        }
+        let Some(process) = self.processes.get(&pid) else { return Vec::new() };
+        let mut found = Vec::new();
+        for (task, _) in process.threads.values() {
+            read(task, "children", &mut self.buffer, |text| {
+                found.extend(parse::children(text));
+                Some(())
+            });
+        }
+        found
+    }
+
+    /// Every process by its parent: the way without `children` files, and slow.
+    fn parents(&mut self) -> BTreeMap<i32, Vec<i32>> {
+        let mut by_parent: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
+        for pid in numbered(&self.proc) {
+            let stat = read(&self.proc.join(pid.to_string()), "stat", &mut self.buffer, parse::parent_and_start);
+            if let Some((parent, _)) = stat {
+                by_parent.entry(parent).or_default().push(pid);
+            }
+        }
+        by_parent
+    }
+
+    /// Reads every known thread and process.
+    pub fn update(&mut self) -> Census {
+        let mut dead = Vec::new();
+        for (pid, process) in &mut self.processes {
+            for (tid, (task, thread)) in &mut process.threads {
+                if !thread.update(task, &mut self.buffer) {
+                    dead.push((*pid, *tid));
+                }
+            }
+            if self.live {
+                process.clock_ns = process_clock(*pid).or(process.clock_ns);
+            }
+        }
+        for (pid, tid) in dead {
+            self.forget_thread(pid, tid);
+        }
+        self.census()
+    }
+
+    fn census(&mut self) -> Census {
+        let mut census = Census {
+            new_threads: std::mem::take(&mut self.new_threads),
+            exited: std::mem::take(&mut self.exited),
+            counts: self.gone,
+            ..Census::default()
+        };
+        for process in self.processes.values() {
+            census.threads += process.threads.len() as u64;
+            let mut counts = Counts::default();
+            for (_, thread) in process.threads.values() {
+                counts.add(thread.counts);
+            }
+            if let Some(clock) = process.clock_ns {
+                counts.run_ns = clock;
+            }
+            census.counts.add(counts);
+        }
+        census
+    }
+
+    fn forget_thread(&mut self, pid: i32, tid: i32) {
+        let Some(process) = self.processes.get_mut(&pid) else { return };
+        let Some((_, thread)) = process.threads.remove(&tid) else { return };
+        let empty = process.threads.is_empty();
+        let mut counts = thread.counts;
+        if process.clock_ns.is_some() {
+            // The process's clock goes on counting what its exited threads ran.
+            counts.run_ns = 0;
+        }
+        self.gone.add(counts);
+        self.exited += 1;
+        self.tracked -= 1;
+        thread.close(&mut self.budget);
+        if empty {
+            self.forget_process(pid);
+        }
+    }
+
+    fn forget_process(&mut self, pid: i32) {
+        let Some(process) = self.processes.remove(&pid) else { return };
+        self.gone.run_ns += process.clock_ns.unwrap_or(0);
+        for (_, (_, thread)) in process.threads {
+            let mut counts = thread.counts;
+            if process.clock_ns.is_some() {
+                counts.run_ns = 0;
+            }
+            self.gone.add(counts);
+            self.exited += 1;
+            self.tracked -= 1;
+            thread.close(&mut self.budget);
+        }
+    }
+}
+
+/// The numbered entries of a directory; none when it is gone.
+fn numbered(directory: &Path) -> impl Iterator<Item = i32> + use<> {
+    let entries = fs::read_dir(directory).ok().into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+/// CPU time of a process by its own clock (`clock_getcpuclockid`): exact now, without waiting for a tick, and with the
+/// threads that are no more. Needs no privilege.
+fn process_clock(pid: i32) -> Option<u64> {
+    let mut clock = 0;
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: both pointers are to locals of the type asked for.
+    let failed = unsafe {
+        libc::clock_getcpuclockid(pid, &raw mut clock) != 0 || libc::clock_gettime(clock, &raw mut time) != 0
+    };
+    if failed {
+        return None;
+    }
+    Some(u64::try_from(time.tv_sec).ok()? * 1_000_000_000 + u64::try_from(time.tv_nsec).ok()?)
+}

@@ -1,0 +1,68 @@
+//! Where `/proc`, `/sys` and the cgroup tree are, so that tests can hand in trees of their own, and how a file there is
+//! read without allocating.
+
+use crate::{ObserveError, error::is_gone};
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// The roots that every reader of this room starts from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProcRoot {
+    /// `/proc`.
+    pub proc: PathBuf,
+    /// `/sys`.
+    pub sys: PathBuf,
+    /// `/sys/fs/cgroup`.
+    pub cgroup: PathBuf,
+}
+
+impl Default for ProcRoot {
+    fn default() -> Self {
+        Self { proc: "/proc".into(), sys: "/sys".into(), cgroup: "/sys/fs/cgroup".into() }
+    }
+}
+
+impl ProcRoot {
+    /// A fixture tree: `proc`, `sys` and `sys/fs/cgroup` below `root`.
+    pub fn below(root: &Path) -> Self {
+        Self { proc: root.join("proc"), sys: root.join("sys"), cgroup: root.join("sys/fs/cgroup") }
+    }
+
+    /// Whether this is the running machine: only then do its pids mean something to system calls.
+    pub fn is_live(&self) -> bool {
+        self.proc == Path::new("/proc")
+    }
+}
+
+/// A small text file as a whole; `None` where it does not exist.
+pub(crate) fn read_optional(path: &Path) -> Result<Option<String>, ObserveError> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if is_gone(&error) => Ok(None),
+        Err(error) => Err(ObserveError::read(path, error)),
+    }
+}
+
+/// Reads an open file from its start into `buffer`, growing it up to `LIMIT`; returns what was read.
+pub(crate) fn reread<'a>(file: &File, buffer: &'a mut Vec<u8>) -> io::Result<&'a [u8]> {
+    /// `/proc/stat` of the largest machine, with room.
+    const LIMIT: usize = 1 << 20;
+    if buffer.is_empty() {
+        buffer.resize(4096, 0);
+    }
+    let mut filled = 0;
+    loop {
+        let read = file.read_at(&mut buffer[filled..], filled as u64)?;
+        filled += read;
+        if read == 0 || filled == LIMIT {
+            return Ok(&buffer[..filled]);
+        }
+        // A short answer is the whole file here: the kernel fills what it can.
+        if filled < buffer.len() {
+            return Ok(&buffer[..filled]);
+        }
+        buffer.resize((buffer.len() * 2).min(LIMIT), 0);
+    }
+}
