@@ -34,6 +34,11 @@ impl Backoff {
         }
     }
 
+    /// When the last hold-off ends or ended; 0 if there was none.
+    pub(super) fn until(&self) -> Nanos {
+        self.until
+    }
+
     /// What is left of the hold-off, zero when it is over.
     pub(super) fn remaining(&self, now: Nanos) -> Nanos {
         self.until - now

@@ -1,12 +1,33 @@
 //! The guest policy (Gleaner, ATC'14, sections 4 to 6).
+//!
+//! ```text
+//! policy ─┬─ retention    time-outs by profile and measured cost
+//!         ├─ contention   no spinning where the host needs the CPU
+//!         ├─ packing ─┬─ conditions       may one vCPU fewer do?
+//!         │           ├─ judge            did the last step hurt, and what is learnt
+//!         │           ├─ workload_change  is it another program now?
+//!         │           └─ measure          windows -> rates, medians
+//!         └─ explain      why not
+//! yielding                the yielding thread's own state machine, run by act/
+//! ```
 
 mod backoff;
+mod conditions;
 mod contention;
+mod explain;
+mod judge;
+mod measure;
+mod packing;
 mod params;
+mod policy;
 mod retention;
+mod workload_change;
 mod yielding;
 
+pub use conditions::{Check, Factors, check, granularity_ratio, load_ratio};
 pub use contention::{ContentionGuard, GuardChange, StolenMeter};
+pub use explain::{Explanation, NoStep};
 pub use params::{GuestParams, ParamError};
+pub use policy::GuestPolicy;
 pub use retention::timeout;
 pub use yielding::{Next, Order, SIGNAL_CHECK, UNTIL_ORDERED, YieldReturn, YieldingThread};

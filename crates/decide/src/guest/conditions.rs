@@ -1,0 +1,117 @@
+//! When one vCPU fewer would do (paper, section 5, conditions (1) and (2); condition (3) is ours).
+//!
+//! Condition (1) asks whether the others' idle time can take the work of the vCPU to be deactivated, condition (2) whether the
+//! pieces are small enough to fit into the idle periods (Figure 4(b) shows what happens otherwise), condition (3) whether
+//! the vCPUs that stay would not be so full that the workload-change detector had to undo the step.
+
+use super::{GuestParams, NoStep};
+use gleaner_model::{Lengths, Nanos};
+
+/// The two factors that are adapted when a step hurts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Factors {
+    /// rho, load factor, 0.001 to 1.
+    pub load: f64,
+    /// eta, granularity factor, 0.001 to 1.
+    pub granularity: f64,
+}
+
+impl Factors {
+    /// As the parameters give them.
+    pub fn new(params: &GuestParams) -> Self {
+        Self { load: params.load_factor, granularity: params.granularity_factor }
+    }
+}
+
+/// l_comp / ((N-1) * l_idle), what rho limits. Infinite where there is no idle time or no second vCPU.
+pub fn load_ratio(lengths: &Lengths, n: usize) -> f64 {
+    ratio(lengths.l_comp, n.saturating_sub(1) as f64 * lengths.l_idle)
+}
+
+/// g_comp / l_idle, what eta limits. Infinite where there is no idle time.
+pub fn granularity_ratio(lengths: &Lengths) -> f64 {
+    ratio(lengths.g_comp, lengths.l_idle)
+}
+
+fn ratio(part: f64, whole: f64) -> f64 {
+    if whole > 0.0 { part / whole } else { f64::INFINITY }
+}
+
+/// Whether the conditions hold.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Check {
+    /// All of them.
+    Fits {
+        /// l_comp / ((N-1) * l_idle).
+        load_ratio: f64,
+        /// g_comp / l_idle.
+        granularity_ratio: f64,
+        /// N*u/(N-1).
+        utilization: f64,
+    },
+    /// The first that does not.
+    Fails(NoStep),
+}
+
+/// Rounding in ratios of sums must not decide at a limit that is met exactly.
+const ROUNDING: f64 = 1e-9;
+
+/// Checks conditions (1), (2) and (3) for `n` active vCPUs with mean utilization `utilization` (0 to 1).
+pub fn check(lengths: &Lengths, utilization: f64, n: usize, factors: Factors, params: &GuestParams) -> Check {
+    if n <= 1 {
+        return Check::Fails(NoStep::OneVcpu);
+    }
+    let load_ratio = load_ratio(lengths, n);
+    let granularity_ratio = granularity_ratio(lengths);
+    let g_comp = Nanos::from_f64(lengths.g_comp);
+    let predicted = utilization * n as f64 / (n - 1) as f64;
+    if load_ratio > factors.load + ROUNDING {
+        Check::Fails(NoStep::LoadTooHigh { load_ratio, load_factor: factors.load })
+    } else if granularity_ratio > factors.granularity + ROUNDING {
+        Check::Fails(NoStep::TooCoarse { granularity_ratio, granularity_factor: factors.granularity })
+    } else if g_comp > params.min_time_slice() {
+        Check::Fails(NoStep::LongerThanSlice { g_comp, min_time_slice: params.min_time_slice() })
+    } else if predicted > params.predicted_utilization_max + ROUNDING {
+        Check::Fails(NoStep::WouldBeFull { predicted, max: params.predicted_utilization_max })
+    } else {
+        Check::Fits { load_ratio, granularity_ratio, utilization: predicted }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Figure 4's unit of time.
+    const T: f64 = 1e6;
+
+    /// Name, l_comp, g_comp, l_idle, N, utilization; then the kind of answer.
+    type Case = (&'static str, f64, f64, f64, usize, f64, fn(&Check) -> bool);
+
+    #[test]
+    fn figure_4_and_each_condition() {
+        // rho = eta = 1, and conditions (1) and (2) only.
+        let paper = GuestParams { predicted_utilization_max: 1.0, ..GuestParams::default() };
+        let ours = GuestParams::default();
+        let fits = |check: &Check| matches!(check, Check::Fits { .. });
+        let too_coarse = |check: &Check| matches!(check, Check::Fails(NoStep::TooCoarse { .. }));
+        let load = |check: &Check| matches!(check, Check::Fails(NoStep::LoadTooHigh { .. }));
+        let slice = |check: &Check| matches!(check, Check::Fails(NoStep::LongerThanSlice { .. }));
+        let full = |check: &Check| matches!(check, Check::Fails(NoStep::WouldBeFull { .. }));
+        let one = |check: &Check| matches!(check, Check::Fails(NoStep::OneVcpu));
+        let cases: [(&GuestParams, Case); 8] = [
+            (&paper, ("figure 4(a)", 2.0 * T, T, T, 3, 2.0 / 3.0, fits)),
+            (&paper, ("figure 4(b)", 2.0 * T, 2.0 * T, T, 3, 2.0 / 3.0, too_coarse)),
+            (&paper, ("(1) fails", 2.1 * T, T, T, 3, 0.6, load)),
+            (&paper, ("the slice in (2)", 5.0 * T, 5.0 * T, 6.0 * T, 3, 0.4, slice)),
+            (&ours, ("(3) stops figure 4(a)", 2.0 * T, T, T, 3, 2.0 / 3.0, full)),
+            (&ours, ("all hold", 0.5 * T, 0.2 * T, T, 3, 1.0 / 3.0, fits)),
+            (&ours, ("no idle time", T, T, 0.0, 3, 1.0, load)),
+            (&ours, ("one vCPU", 0.5 * T, 0.2 * T, T, 1, 0.3, one)),
+        ];
+        for (params, (name, l_comp, g_comp, l_idle, n, utilization, expected)) in cases {
+            let found = check(&Lengths { l_comp, g_comp, l_idle }, utilization, n, Factors::new(params), params);
+            assert!(expected(&found), "{name}: {found:?}");
+        }
+    }
+}

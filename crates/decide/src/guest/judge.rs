@@ -1,0 +1,136 @@
+//! Did the last step hurt, and what is learnt from it (paper, section 5: "it stops the consolidation and restores the vCPU
+//! that was last deactivated").
+//!
+//! The paper takes falling utilization for a slow-down. But consolidation also makes wake-ups cheaper, which lowers CPU time
+//! without slowing anything down, and single windows are noise. So both the group's CPU time and its voluntary switches per
+//! second must have fallen, by more than chance explains: `max(3 %, 2 MAD)` of the windows before, each of its own.
+//!
+//! A chain of steps that each lose a little must not add up, so speed is compared with that before this step and with
+//! that before the first step of the chain (ours).
+
+use super::GuestParams;
+use super::conditions::{Factors, granularity_ratio, load_ratio};
+use super::measure::{Measure, Speed, Spread};
+use gleaner_model::{Lengths, Nanos, VcpuId};
+
+/// A step that has not been judged yet.
+#[derive(Clone, Debug)]
+pub(super) struct Trial {
+    /// The vCPU it deactivated.
+    pub(super) vcpu: VcpuId,
+    pub(super) taken_at: Nanos,
+    /// Active vCPUs before it.
+    pub(super) n: usize,
+    /// What it was decided on.
+    pub(super) measure: Measure,
+    /// The windows before it.
+    pub(super) before: Speed,
+    /// The windows before the first step of the chain.
+    pub(super) origin: Speed,
+}
+
+impl Trial {
+    /// The share of CPU time per second lost, if the step hurt.
+    pub(super) fn loss(&self, after: &Speed, params: &GuestParams) -> Option<f64> {
+        [&self.before, &self.origin].into_iter().find_map(|before| {
+            let cpu_loss = fall(before.cpu, after.cpu.median, params)?;
+            fall(before.switches, after.switches.median, params).map(|_| cpu_loss)
+        })
+    }
+
+    /// Whether the group's CPU time per second rose by more than chance explains: no step of ours does that.
+    pub(super) fn grew(&self, after: &Speed, params: &GuestParams) -> bool {
+        after.cpu.median > self.before.cpu.median * (1.0 + noise(self.before.cpu, params))
+    }
+
+    /// The factors after this step hurt: a full vCPU means that pieces were too large (eta), otherwise idle time was too short
+    /// (rho).
+    pub(super) fn learn(&self, factors: Factors, overloaded: bool, params: &GuestParams) -> Factors {
+        learn(&self.measure.lengths, self.n, factors, overloaded, params.adaptation)
+    }
+}
+
+/// The factors never reach 0, where they could not be told from "never".
+const FACTOR_MIN: f64 = 0.001;
+
+/// eta = 0.9 * min(eta, g_comp/l_idle) if a vCPU was overloaded, otherwise rho = 0.9 * min(rho, l_comp/((N-1)*l_idle)).
+fn learn(lengths: &Lengths, n: usize, factors: Factors, overloaded: bool, adaptation: f64) -> Factors {
+    let lower = |factor: f64, ratio: f64| (adaptation * factor.min(ratio)).max(FACTOR_MIN);
+    if overloaded {
+        Factors { granularity: lower(factors.granularity, granularity_ratio(lengths)), ..factors }
+    } else {
+        Factors { load: lower(factors.load, load_ratio(lengths, n)), ..factors }
+    }
+}
+
+/// The share by which `after` is below `before`, if that is more than chance explains.
+fn fall(before: Spread, after: f64, params: &GuestParams) -> Option<f64> {
+    if before.median <= 0.0 {
+        return None;
+    }
+    let loss = 1.0 - after / before.median;
+    (loss > noise(before, params)).then_some(loss)
+}
+
+/// The share that chance explains.
+fn noise(before: Spread, params: &GuestParams) -> f64 {
+    params.hurt_loss_min.max(params.hurt_mads * before.relative_mad())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_adaptation_rule() {
+        // l_comp, g_comp, l_idle, N, rho, eta, overloaded; then rho and eta.
+        for (l_comp, g_comp, l_idle, n, rho, eta, overloaded, new_rho, new_eta) in [
+            (20.0, 5.0, 10.0, 5, 1.0, 1.0, true, 1.0, 0.45),
+            (20.0, 5.0, 10.0, 5, 1.0, 1.0, false, 0.45, 1.0),
+            (20.0, 5.0, 10.0, 5, 0.4, 0.4, true, 0.4, 0.36),
+            (20.0, 5.0, 10.0, 5, 0.4, 0.4, false, 0.36, 0.4),
+            (10.0, 9.0, 10.0, 2, 1.0, 0.5, false, 0.9, 0.5),
+            (10.0, 0.0, 10.0, 2, 1.0, 1.0, true, 1.0, 0.001),
+            (10.0, 5.0, 0.0, 2, 0.8, 0.8, false, 0.72, 0.8),
+        ] {
+            let factors = Factors { load: rho, granularity: eta };
+            let found = learn(&Lengths { l_comp, g_comp, l_idle }, n, factors, overloaded, 0.9);
+            assert!(
+                (found.load - new_rho).abs() < 1e-12 && (found.granularity - new_eta).abs() < 1e-12,
+                "l_comp {l_comp}, g_comp {g_comp}, l_idle {l_idle}, N {n}, overloaded {overloaded}: {found:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_step_hurt_only_if_cpu_time_and_switches_both_fell_beyond_noise() {
+        let spread = |median, mad| Spread { median, mad };
+        let quiet = Speed { cpu: spread(2.0, 0.0), switches: spread(1000.0, 0.0) };
+        let noisy = Speed { cpu: spread(2.0, 0.1), switches: spread(1000.0, 50.0) };
+        // before, CPU seconds per second and switches per second after, hurt
+        for (name, before, cpu, switches, hurt) in [
+            ("nothing fell", quiet, 2.0, 1000.0, false),
+            ("both fell 10 %", quiet, 1.8, 900.0, true),
+            ("both fell 2 %", quiet, 1.96, 980.0, false),
+            ("cheaper wake-ups", quiet, 1.8, 1000.0, false),
+            ("cheaper wake-ups, faster", quiet, 1.8, 1200.0, false),
+            ("switches alone", quiet, 2.0, 900.0, false),
+            ("9 % in 5 % noise", noisy, 1.82, 910.0, false),
+            ("11 % in 5 % noise", noisy, 1.78, 890.0, true),
+            ("nothing before", Speed::default(), 0.0, 0.0, false),
+        ] {
+            let after = Speed { cpu: spread(cpu, 0.0), switches: spread(switches, 0.0) };
+            let trial = trial(before, before);
+            assert_eq!(trial.loss(&after, &GuestParams::default()).is_some(), hurt, "{name}");
+        }
+        let crept = trial(Speed { cpu: spread(1.9, 0.0), switches: spread(950.0, 0.0) }, quiet);
+        let after = Speed { cpu: spread(1.86, 0.0), switches: spread(930.0, 0.0) };
+        assert!(crept.loss(&after, &GuestParams::default()).is_some(), "2 % now, 7 % since the first step");
+    }
+
+    fn trial(before: Speed, origin: Speed) -> Trial {
+        let lengths = Lengths { l_comp: 1.0, g_comp: 1.0, l_idle: 1.0 };
+        let measure = Measure { lengths, utilization: 0.5 };
+        Trial { vcpu: VcpuId(1), taken_at: Nanos::ZERO, n: 2, measure, before, origin }
+    }
+}

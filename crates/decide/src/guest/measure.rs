@@ -1,0 +1,152 @@
+//! From windows to the few numbers the policy compares: rates over the active vCPUs, steal subtracted, and their medians.
+//!
+//! Windows vary in length and single ones are noisy, so everything is a rate, averages are ratios of sums, and what is
+//! compared over time is a median with its MAD (median absolute deviation), which one odd window cannot move.
+
+use gleaner_model::{CpuSet, Lengths, Nanos, VcpuWindow, Window};
+
+/// What one window says about the active vCPUs and the group.
+#[derive(Clone, Debug)]
+pub(super) struct Sample {
+    length: Nanos,
+    /// The window's length without the time stolen from the active vCPUs, their mean.
+    available: Nanos,
+    cpu_time: Nanos,
+    switches: u64,
+    idle_periods: Option<u64>,
+    idle: Nanos,
+    /// Mean over the active vCPUs.
+    utilization: f64,
+    vcpus: usize,
+}
+
+impl Sample {
+    pub(super) fn of(window: &Window, active: &CpuSet) -> Self {
+        let vcpus = window.active(active).count().max(1);
+        let steal: Nanos = window.active(active).map(|vcpu| vcpu.steal.min(window.length)).sum();
+        let utilization: f64 = window.active(active).map(|vcpu| vcpu.utilization(window.length)).sum();
+        Self {
+            length: window.length,
+            available: window.length - Nanos(steal.0 / vcpus as u64),
+            cpu_time: window.group.cpu_time,
+            switches: window.group.voluntary_switches,
+            idle_periods: window.idle_entries_of(active),
+            idle: window.active(active).map(VcpuWindow::idle).sum(),
+            utilization: utilization / vcpus as f64,
+            vcpus,
+        }
+    }
+
+    /// CPU seconds of the group per second that the hypervisor left to it.
+    pub(super) fn cpu_rate(&self) -> f64 {
+        self.cpu_time.share_of(self.available)
+    }
+
+    /// Voluntary switches per second that the hypervisor left to the group.
+    pub(super) fn switch_rate(&self) -> f64 {
+        per_second(self.switches, self.available)
+    }
+
+    /// g_comp in nanoseconds; fewer than `switches_per_s_min` switches count as that many.
+    pub(super) fn granularity(&self, switches_per_s_min: f64) -> f64 {
+        let rate = self.switch_rate().max(switches_per_s_min);
+        if rate > 0.0 { self.cpu_rate() / rate * 1e9 } else { 0.0 }
+    }
+
+    /// Idle periods per second and active vCPU.
+    pub(super) fn idle_period_rate(&self) -> Option<f64> {
+        self.idle_periods.map(|periods| per_second(periods, self.length) / self.vcpus as f64)
+    }
+}
+
+fn per_second(count: u64, time: Nanos) -> f64 {
+    if time == Nanos::ZERO { 0.0 } else { count as f64 / time.as_secs_f64() }
+}
+
+/// The paper's lengths over several windows, and what conditions need beside them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Measure {
+    pub(super) lengths: Lengths,
+    /// Mean utilization of the active vCPUs, 0 to 1.
+    pub(super) utilization: f64,
+}
+
+impl Measure {
+    /// `None` when idle periods are unknown, or when the group did not compute or never gave a vCPU up.
+    pub(super) fn of<'a>(samples: impl Iterator<Item = &'a Sample> + Clone) -> Option<Self> {
+        let periods = samples.clone().map(|s| s.idle_periods).sum::<Option<u64>>().filter(|n| *n > 0)? as f64;
+        let switches = Some(samples.clone().map(|s| s.switches).sum::<u64>()).filter(|n| *n > 0)? as f64;
+        let work = Some(samples.clone().map(|s| s.cpu_time).sum::<Nanos>()).filter(|t| *t > Nanos::ZERO)?.as_f64();
+        let idle = samples.clone().map(|s| s.idle).sum::<Nanos>().as_f64();
+        let utilization = samples.clone().map(|s| s.utilization).sum::<f64>() / samples.count().max(1) as f64;
+        let lengths = Lengths { l_comp: work / periods, g_comp: work / switches, l_idle: idle / periods };
+        Some(Self { lengths, utilization })
+    }
+}
+
+/// A median and its median absolute deviation.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Spread {
+    pub(super) median: f64,
+    pub(super) mad: f64,
+}
+
+impl Spread {
+    pub(super) fn of(values: impl Iterator<Item = f64>) -> Self {
+        let mut values: Vec<f64> = values.collect();
+        let middle = median(&mut values);
+        for value in &mut values {
+            *value = (*value - middle).abs();
+        }
+        Self { median: middle, mad: median(&mut values) }
+    }
+
+    /// The MAD as a share of the median; 0 where the median is.
+    pub(super) fn relative_mad(&self) -> f64 {
+        if self.median > 0.0 { self.mad / self.median } else { 0.0 }
+    }
+}
+
+/// The median, 0 of nothing; sorts `values`.
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    match (values.len(), values.len() / 2) {
+        (0, _) => 0.0,
+        (n, half) if n % 2 == 1 => values[half],
+        (_, half) => f64::midpoint(values[half - 1], values[half]),
+    }
+}
+
+/// How fast the group went: what steps are judged by.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Speed {
+    pub(super) cpu: Spread,
+    pub(super) switches: Spread,
+}
+
+impl Speed {
+    pub(super) fn of<'a>(samples: impl Iterator<Item = &'a Sample> + Clone) -> Self {
+        Self {
+            cpu: Spread::of(samples.clone().map(Sample::cpu_rate)),
+            switches: Spread::of(samples.map(Sample::switch_rate)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn median_and_mad() {
+        for (values, median, mad) in [
+            (&[][..], 0.0, 0.0),
+            (&[3.0], 3.0, 0.0),
+            (&[1.0, 3.0], 2.0, 1.0),
+            (&[9.0, 1.0, 2.0], 2.0, 1.0),
+            (&[1.0, 2.0, 3.0, 1000.0], 2.5, 1.0),
+        ] {
+            assert_eq!(Spread::of(values.iter().copied()), Spread { median, mad }, "{values:?}");
+        }
+    }
+}

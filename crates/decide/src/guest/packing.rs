@@ -1,0 +1,272 @@
+//! Which vCPUs the group runs on: one step at a time, judged, undone if it hurt, given up when the workload changes
+//! (imbalanced scheduling, paper sections 4.2 and 5).
+//!
+//! ```text
+//!   settle (3 windows) -> judge the last step (3) -> change? -> saturated? -> hold-off? -> conditions -> step
+//!          ^                    | hurt: restore, learn  | activate all                                  |
+//!          +--------------------+-----------------------+---------------------------------------------- +
+//! ```
+
+use super::backoff::Backoff;
+use super::conditions::{self, Check, Factors};
+use super::judge::Trial;
+use super::measure::{Measure, Sample, Speed};
+use super::workload_change::{Births, Reference, moved};
+use super::{GuestParams, NoStep};
+use gleaner_model::{CpuSet, Nanos, Reason, VcpuId, Window};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, VecDeque};
+
+/// What a window led to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Outcome {
+    Stay(NoStep),
+    Deactivate { vcpu: VcpuId, reason: Reason },
+    Restore { vcpu: VcpuId, reason: Reason },
+    ActivateAll { reason: Reason },
+}
+
+/// One active vCPU over the settled windows since the last step or change.
+#[derive(Clone, Copy, Debug, Default)]
+struct Load {
+    busy: Nanos,
+    utilization: f64,
+    /// Windows in a row, up to now, above `saturated_utilization`.
+    saturated: u32,
+    /// Windows at or above `overloaded_utilization`.
+    overloaded: u32,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Packing {
+    params: GuestParams,
+    all: CpuSet,
+    active: CpuSet,
+    /// In the order they were deactivated; with `active`, all of `all`.
+    deactivated: Vec<VcpuId>,
+    factors: Factors,
+    hold_off: Backoff,
+    settle_left: u32,
+    /// The last settled windows since the last step or change, at most `baseline_windows_max`.
+    history: VecDeque<Sample>,
+    reference: Reference,
+    loads: BTreeMap<VcpuId, Load>,
+    births: Births,
+    trial: Option<Trial>,
+    /// Speed before the first step since all were active.
+    origin: Option<Speed>,
+}
+
+impl Packing {
+    pub(super) fn new(vcpus: CpuSet, params: GuestParams) -> Self {
+        let ms = Nanos::from_millis;
+        Self {
+            factors: Factors::new(&params),
+            hold_off: Backoff::new(ms(params.hold_off_min_ms), ms(params.hold_off_max_ms)),
+            settle_left: params.settle_windows,
+            active: vcpus.clone(),
+            all: vcpus,
+            deactivated: Vec::new(),
+            history: VecDeque::new(),
+            reference: Reference::default(),
+            loads: BTreeMap::new(),
+            births: Births::default(),
+            trial: None,
+            origin: None,
+            params,
+        }
+    }
+
+    pub(super) fn all(&self) -> &CpuSet {
+        &self.all
+    }
+
+    pub(super) fn active(&self) -> &CpuSet {
+        &self.active
+    }
+
+    pub(super) fn factors(&self) -> Factors {
+        self.factors
+    }
+
+    pub(super) fn hold_off_remaining(&self, now: Nanos) -> Nanos {
+        self.hold_off.remaining(now)
+    }
+
+    /// vCPUs came or went: all that are there are active again. `vcpus` is not empty.
+    pub(super) fn set_vcpus(&mut self, now: Nanos, vcpus: CpuSet) -> Outcome {
+        self.all = vcpus;
+        self.give_all_back(now);
+        Outcome::ActivateAll { reason: Reason::TopologyChanged }
+    }
+
+    /// One window over exactly the vCPUs of `all`.
+    pub(super) fn step(&mut self, window: &Window) -> Outcome {
+        let sudden = self.births.sudden(window, &self.params);
+        // At the start, and while all are active and nothing is known yet, a birth or an exec is the program itself.
+        let watching = !self.deactivated.is_empty() || self.reference.ready(&self.params);
+        if let Some(reason) = sudden.filter(|_| watching) {
+            return self.change(window.at, reason);
+        }
+        if self.settle_left > 0 {
+            self.settle_left -= 1;
+            return Outcome::Stay(NoStep::Settling);
+        }
+        self.record(window);
+        if let Some(trial) = self.trial.take() {
+            if self.history.len() < self.params.judge_windows as usize {
+                self.trial = Some(trial);
+                return Outcome::Stay(NoStep::Judging);
+            }
+            if let Some(outcome) = self.judge(&trial, window.at) {
+                return outcome;
+            }
+        }
+        if let Some(reason) = self.reference.change(self.recent(), &self.params) {
+            return self.change(window.at, reason);
+        }
+        if let Some((vcpu, utilization)) = self.saturated() {
+            if self.deactivated.is_empty() {
+                return Outcome::Stay(NoStep::Saturated { vcpu, utilization });
+            }
+            return self.change(window.at, Reason::Saturated { vcpu, utilization });
+        }
+        let remaining = self.hold_off.remaining(window.at);
+        if remaining > Nanos::ZERO {
+            return Outcome::Stay(NoStep::HoldingOff { remaining });
+        }
+        self.consider(window.at)
+    }
+
+    fn record(&mut self, window: &Window) {
+        let sample = Sample::of(window, &self.active);
+        self.reference.add(&sample, &self.params);
+        if self.history.len() >= self.params.baseline_windows_max as usize {
+            self.history.pop_front();
+        }
+        self.history.push_back(sample);
+        for vcpu in window.active(&self.active) {
+            let load = self.loads.entry(vcpu.id).or_default();
+            load.busy += vcpu.busy;
+            load.utilization = vcpu.utilization(window.length);
+            let saturated = load.utilization > self.params.saturated_utilization;
+            load.saturated = if saturated { load.saturated.saturating_add(1) } else { 0 };
+            let overloaded = load.utilization >= self.params.overloaded_utilization;
+            load.overloaded = load.overloaded.saturating_add(u32::from(overloaded));
+        }
+    }
+
+    /// The last `judge_windows` settled windows.
+    fn recent(&self) -> impl Iterator<Item = &Sample> + Clone {
+        self.history.iter().rev().take(self.params.judge_windows as usize)
+    }
+
+    /// A vCPU that was nearly full in each of the recent windows.
+    fn saturated(&self) -> Option<(VcpuId, f64)> {
+        let (id, load) = self.loads.iter().find(|(_, load)| load.saturated >= self.params.judge_windows)?;
+        Some((*id, load.utilization))
+    }
+
+    /// The recent windows are exactly those since the step settled.
+    fn judge(&mut self, trial: &Trial, now: Nanos) -> Option<Outcome> {
+        let after = Speed::of(self.recent());
+        // Its median over the judged windows, without keeping them per vCPU: full in most of them.
+        let overloaded = self.loads.values().any(|load| load.overloaded * 2 > self.params.judge_windows);
+        if let Some(cpu_loss) = trial.loss(&after, &self.params) {
+            return Some(self.undo(trial, now, Reason::StepHurt { cpu_loss, overloaded }, overloaded));
+        }
+        if after.cpu.median > trial.before.cpu.median && moved(trial.before.cpu, after.cpu.median, &self.params) {
+            let ratio = after.cpu.median / trial.before.cpu.median.max(1e-3);
+            return Some(self.change(now, Reason::UtilizationChanged { ratio }));
+        }
+        let (vcpu, utilization) = self.saturated()?;
+        let reason = Reason::Saturated { vcpu, utilization };
+        if trial.grew(&after, &self.params) {
+            return Some(self.change(now, reason));
+        }
+        // The same work on fewer vCPUs filled one: the step did it, not the workload. Activating all and forgetting what
+        // was learnt would lead straight back here.
+        Some(self.undo(trial, now, reason, overloaded))
+    }
+
+    fn undo(&mut self, trial: &Trial, now: Nanos, reason: Reason, overloaded: bool) -> Outcome {
+        self.factors = trial.learn(self.factors, overloaded, &self.params);
+        self.hold_off.trigger(now, self.hold_off.until(), trial.taken_at);
+        self.deactivated.retain(|id| *id != trial.vcpu);
+        self.active.insert(trial.vcpu);
+        if self.deactivated.is_empty() {
+            self.origin = None;
+        }
+        self.forget();
+        Outcome::Restore { vcpu: trial.vcpu, reason }
+    }
+
+    /// The workload changed.
+    fn change(&mut self, now: Nanos, reason: Reason) -> Outcome {
+        let was_packed = !self.deactivated.is_empty();
+        self.give_all_back(now);
+        if was_packed {
+            return Outcome::ActivateAll { reason };
+        }
+        Outcome::Stay(NoStep::HoldingOff { remaining: self.hold_off.remaining(now) })
+    }
+
+    fn give_all_back(&mut self, now: Nanos) {
+        self.factors = Factors::new(&self.params);
+        self.hold_off.trigger(now, self.hold_off.until(), now);
+        self.active = self.all.clone();
+        self.deactivated.clear();
+        self.trial = None;
+        self.origin = None;
+        self.forget();
+    }
+
+    /// What was measured is of another active set, or of another workload.
+    fn forget(&mut self) {
+        self.settle_left = self.params.settle_windows;
+        self.history.clear();
+        self.reference.clear();
+        self.loads.clear();
+    }
+
+    fn consider(&mut self, now: Nanos) -> Outcome {
+        let n = self.active.len();
+        if n <= 1 {
+            return Outcome::Stay(NoStep::OneVcpu);
+        }
+        if self.history.len() < self.params.baseline_windows_min as usize {
+            return Outcome::Stay(NoStep::Settling);
+        }
+        // A program that hardly waits makes no idle periods: say that rather than "unknown".
+        let rates = self.recent().map(Sample::idle_period_rate);
+        let Some(per_s) = rates.reduce(|a, b| Some(a?.min(b?))).flatten() else {
+            return Outcome::Stay(NoStep::Unmeasured);
+        };
+        let needed = self.params.idle_periods_per_s_min;
+        if per_s < needed {
+            return Outcome::Stay(NoStep::TooFewIdlePeriods { per_s, needed });
+        }
+        let Some(measure) = Measure::of(self.recent()) else { return Outcome::Stay(NoStep::Unmeasured) };
+        match conditions::check(&measure.lengths, measure.utilization, n, self.factors, &self.params) {
+            Check::Fails(why) => Outcome::Stay(why),
+            Check::Fits { load_ratio, granularity_ratio, utilization } => {
+                self.take_step(now, measure, Reason::IdleFits { load_ratio, granularity_ratio, utilization })
+            }
+        }
+    }
+
+    fn take_step(&mut self, now: Nanos, measure: Measure, reason: Reason) -> Outcome {
+        let busy = |id: &VcpuId| self.loads.get(id).map_or(Nanos::ZERO, |load| load.busy);
+        // The least busy one moves the fewest threads. Among equals the highest id: low ones take the interrupts.
+        let Some(vcpu) = self.active.iter().min_by_key(|id| (busy(id), Reverse(*id))) else {
+            return Outcome::Stay(NoStep::OneVcpu);
+        };
+        let before = Speed::of(self.history.iter());
+        let origin = *self.origin.get_or_insert(before);
+        self.trial = Some(Trial { vcpu, taken_at: now, n: self.active.len(), measure, before, origin });
+        self.active.remove(vcpu);
+        self.deactivated.push(vcpu);
+        self.forget();
+        Outcome::Deactivate { vcpu, reason }
+    }
+}

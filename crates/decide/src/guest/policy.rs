@@ -1,0 +1,234 @@
+//! The guest policy as a whole: windows in, decisions out (paper, section 5: retention for short idle periods, imbalanced
+//! scheduling for the long ones).
+//!
+//! Retention follows from three things, compared after every window: the policy, the active set, and the contention guard of each
+//! vCPU. A decision is what changed.
+
+use super::conditions::Factors;
+use super::contention::{ContentionGuard, GuardChange};
+use super::explain::{Explanation, NoStepCounts};
+use super::packing::{Outcome, Packing};
+use super::{GuestParams, NoStep, retention};
+use gleaner_model::{Action, CpuSet, Decision, Lengths, Nanos, Policy, Profile, Reason, VcpuId, WakeupCosts, Window};
+use std::collections::BTreeMap;
+
+/// What is kept per vCPU.
+#[derive(Clone, Debug)]
+struct Retention {
+    retained: bool,
+    guard: ContentionGuard,
+    /// Time and steal not yet fed to the guard: windows shorter than its span are put together.
+    length: Nanos,
+    steal: Nanos,
+    /// Why the guard stopped last.
+    contended: Option<Reason>,
+}
+
+impl Retention {
+    fn new(params: &GuestParams) -> Self {
+        Self {
+            retained: false,
+            guard: ContentionGuard::new(params),
+            length: Nanos::ZERO,
+            steal: Nanos::ZERO,
+            contended: None,
+        }
+    }
+
+    /// Takes a window's steal; says what the guard made of it.
+    fn feed(&mut self, at: Nanos, length: Nanos, steal: Nanos, span: Nanos) -> GuardChange {
+        self.length += length;
+        self.steal += steal;
+        if self.length < span {
+            return GuardChange::None;
+        }
+        let steal_share = self.steal.share_of(self.length).min(1.0);
+        (self.length, self.steal) = (Nanos::ZERO, Nanos::ZERO);
+        let change = self.guard.feed(at, steal_share);
+        if let GuardChange::Tripped { hold_off } = change {
+            self.contended = Some(Reason::Contended { steal_share, hold_off });
+        }
+        change
+    }
+}
+
+/// The policy of one guest for one managed group. A total function of its windows: no I/O, no clock.
+#[derive(Clone, Debug)]
+pub struct GuestPolicy {
+    policy: Policy,
+    params: GuestParams,
+    timeout: Nanos,
+    packing: Packing,
+    retention: BTreeMap<VcpuId, Retention>,
+    now: Nanos,
+    lengths: Option<Lengths>,
+    no_step: NoStepCounts,
+}
+
+impl GuestPolicy {
+    /// For a group that may use `vcpus` (all online ones it is allowed; all active at first). `costs`: the calibration, if
+    /// there was one. `params` should be [valid](GuestParams::validate); if they are not, decisions are poor, never unsafe.
+    pub fn new(
+        policy: Policy,
+        profile: Profile,
+        params: GuestParams,
+        costs: Option<WakeupCosts>,
+        vcpus: CpuSet,
+    ) -> Self {
+        Self {
+            policy,
+            timeout: retention::timeout(profile, costs.as_ref(), &params),
+            retention: vcpus.iter().map(|id| (id, Retention::new(&params))).collect(),
+            packing: Packing::new(vcpus, params.clone()),
+            params,
+            now: Nanos::ZERO,
+            lengths: None,
+            no_step: NoStepCounts::default(),
+        }
+    }
+
+    /// What to carry out before the program starts, at time 0.
+    pub fn begin(&mut self) -> Vec<Decision> {
+        let mut decisions = Vec::new();
+        self.reconcile(Reason::RetentionBegins, &mut decisions);
+        decisions
+    }
+
+    /// One window. `window.vcpus` are the online vCPUs that the group may use, *deactivated ones included*; a window without
+    /// vCPUs or without length is ignored.
+    pub fn step(&mut self, window: &Window) -> Vec<Decision> {
+        let mut decisions = Vec::new();
+        let manages = self.policy.retains() || self.policy.consolidates();
+        if !manages || window.vcpus.is_empty() || window.length == Nanos::ZERO {
+            return decisions;
+        }
+        self.now = window.at;
+        let topology_changed = self.follow_topology(window, &mut decisions);
+        let calmed_down = self.guard(window);
+        self.lengths = window.lengths(self.packing.active());
+        if topology_changed {
+            self.no_step.note(Some(NoStep::Settling));
+        } else {
+            self.pack(window, &mut decisions);
+        }
+        let because = if topology_changed { Reason::TopologyChanged } else { Reason::Reactivated };
+        self.reconcile_after(&calmed_down, because, &mut decisions);
+        decisions
+    }
+
+    /// The vCPUs the group runs on. Never empty, unless the policy was made with none.
+    pub fn active(&self) -> &CpuSet {
+        self.packing.active()
+    }
+
+    /// Retention time-out in force; zero means that nothing is retained.
+    pub fn timeout(&self) -> Nanos {
+        self.timeout
+    }
+
+    /// Where the policy stands and why it did not step.
+    pub fn explain(&self) -> Explanation {
+        let Factors { load, granularity } = self.packing.factors();
+        let those = |wanted: fn(&Retention) -> bool| {
+            self.retention.iter().filter(|(_, vcpu)| wanted(vcpu)).map(|(id, _)| *id).collect()
+        };
+        Explanation {
+            active: self.packing.active().clone(),
+            vcpus: self.packing.all().len(),
+            retaining: those(|vcpu| vcpu.retained),
+            contended: those(|vcpu| vcpu.guard.stopped()),
+            timeout: self.timeout,
+            load_factor: load,
+            granularity_factor: granularity,
+            hold_off: self.packing.hold_off_remaining(self.now),
+            lengths: self.lengths,
+            no_step: self.no_step.latest(),
+            no_step_windows: self.no_step.by_frequency(),
+        }
+    }
+
+    fn follow_topology(&mut self, window: &Window, decisions: &mut Vec<Decision>) -> bool {
+        let online = &window.vcpus;
+        let all = self.packing.all();
+        if online.len() == all.len() && online.iter().all(|vcpu| all.contains(vcpu.id)) {
+            return false;
+        }
+        let vcpus: CpuSet = online.iter().map(|vcpu| vcpu.id).collect();
+        let gone: Vec<VcpuId> = self.retention.keys().copied().filter(|id| !vcpus.contains(*id)).collect();
+        for vcpu in gone {
+            if self.retention.remove(&vcpu).is_some_and(|state| state.retained) {
+                self.decide(Action::Release { vcpu }, Reason::TopologyChanged, decisions);
+            }
+        }
+        for vcpu in vcpus.iter() {
+            self.retention.entry(vcpu).or_insert_with(|| Retention::new(&self.params));
+        }
+        let outcome = self.packing.set_vcpus(window.at, vcpus);
+        if self.policy.consolidates() {
+            self.carry_out(outcome, decisions);
+        }
+        true
+    }
+
+    /// Feeds steal to the guards; returns the vCPUs that may spin again.
+    fn guard(&mut self, window: &Window) -> CpuSet {
+        let span = Nanos::from_millis(self.params.steal_span_ms);
+        let mut calmed_down = CpuSet::new();
+        for vcpu in &window.vcpus {
+            let Some(state) = self.retention.get_mut(&vcpu.id) else { continue };
+            if state.feed(window.at, window.length, vcpu.steal, span) == GuardChange::Over {
+                calmed_down.insert(vcpu.id);
+            }
+        }
+        calmed_down
+    }
+
+    fn pack(&mut self, window: &Window, decisions: &mut Vec<Decision>) {
+        let outcome =
+            if self.policy.consolidates() { self.packing.step(window) } else { Outcome::Stay(NoStep::NotAsked) };
+        self.no_step.note(match outcome {
+            Outcome::Stay(why) => Some(why),
+            _ => None,
+        });
+        self.carry_out(outcome, decisions);
+    }
+
+    fn carry_out(&self, outcome: Outcome, decisions: &mut Vec<Decision>) {
+        match outcome {
+            Outcome::Stay(_) => {}
+            Outcome::Deactivate { vcpu, reason } => self.decide(Action::Deactivate { vcpu }, reason, decisions),
+            Outcome::Restore { vcpu, reason } => self.decide(Action::Activate { vcpu }, reason, decisions),
+            Outcome::ActivateAll { reason } => self.decide(Action::ActivateAll, reason, decisions),
+        }
+    }
+
+    fn reconcile(&mut self, because: Reason, decisions: &mut Vec<Decision>) {
+        self.reconcile_after(&CpuSet::new(), because, decisions);
+    }
+
+    /// Retains where the policy, the active set and the guard agree, releases elsewhere.
+    fn reconcile_after(&mut self, calmed_down: &CpuSet, because: Reason, decisions: &mut Vec<Decision>) {
+        let allowed = self.policy.retains() && self.timeout > Nanos::ZERO;
+        let (at, timeout) = (self.now, self.timeout);
+        for (&vcpu, state) in &mut self.retention {
+            let active = self.packing.active().contains(vcpu);
+            let wanted = allowed && active && !state.guard.stopped();
+            if wanted == state.retained {
+                continue;
+            }
+            state.retained = wanted;
+            let (action, reason) = if wanted {
+                let reason = if calmed_down.contains(vcpu) { Reason::ContentionOver } else { because };
+                (Action::Retain { vcpu, timeout }, reason)
+            } else {
+                let contended = state.contended.filter(|_| active);
+                (Action::Release { vcpu }, contended.unwrap_or(Reason::Deactivated))
+            };
+            decisions.push(Decision { at, action, reason });
+        }
+    }
+
+    fn decide(&self, action: Action, reason: Reason, decisions: &mut Vec<Decision>) {
+        decisions.push(Decision { at: self.now, action, reason });
+    }
+}
