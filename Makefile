@@ -24,6 +24,10 @@ help: ## show this list
 toolchain:
 	@[[ -n "$(HOST)" ]] || { echo "no Rust toolchain: rustc is not on PATH. Install one (1.85 or newer), with rustup or from your distribution" >&2; exit 1; }
 
+.PHONY: setup
+setup: ## install the packages that building, testing and the demonstration need
+	@scripts/setup.sh build test demo
+
 .PHONY: build
 build: toolchain ## the static binary, at target/gleaner
 	@scripts/setup.sh build

@@ -10,9 +10,9 @@ set -euo pipefail
 #          libbpf-sys carries, where Debian's static one is not picked up; binutils (readelf) checks the result.
 #   test   guests: an emulator, a shell for them, and a way to pack both. jq reads their JSON.
 #   demo   real programs to manage.
-packages_build="make gcc libc6-dev binutils clang llvm pkg-config libelf-dev zlib1g-dev autoconf automake autopoint gettext flex bison gawk libtool"
+packages_build="make gcc libc6-dev linux-libc-dev binutils clang llvm pkg-config libelf-dev zlib1g-dev autoconf automake autopoint gettext flex bison gawk libtool"
 packages_test="qemu-system-x86 busybox-static cpio jq util-linux"
-packages_demo="sysbench pbzip2 pigz jq tar"
+packages_demo="sysbench pbzip2 pigz jq tar bsdextrautils"
 
 say() { printf 'setup: %s\n' "$*"; }
 fail() { printf 'setup: %s\n' "$*" >&2; exit 1; }

@@ -1,0 +1,101 @@
+//! The documents say what the code does: the parameter table is made from the source, links lead somewhere.
+//!
+//! `UPDATE_DOCS=1 cargo test -p gleaner --test docs` writes the table anew.
+
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const BEGIN: &str = "<!-- parameters: begin";
+const END: &str = "<!-- parameters: end -->";
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The text between the first `begin` and the next `end`, both excluded.
+fn between<'a>(text: &'a str, begin: &str, end: &str) -> &'a str {
+    let start = text.find(begin).unwrap_or_else(|| panic!("no '{begin}'")) + begin.len();
+    let length = text[start..].find(end).unwrap_or_else(|| panic!("no '{end}' after '{begin}'"));
+    &text[start..start + length]
+}
+
+/// Markdown of every field of `GuestParams`: key, default, meaning (its doc comment), a heading row per group.
+fn parameter_table(source: &str) -> String {
+    let defaults = between(source, "impl Default for GuestParams", "\n}\n");
+    let mut table = String::from("| key | default | meaning |\n| --- | --- | --- |\n");
+    let mut meaning = String::new();
+    for line in between(source, "pub struct GuestParams {", "\n}\n").lines().map(str::trim) {
+        if let Some(group) = line.strip_prefix("// --- ") {
+            writeln!(table, "| | | **{}** |", group.trim_end_matches([' ', '-'])).unwrap();
+        } else if let Some(text) = line.strip_prefix("///") {
+            meaning += text;
+        } else if let Some(key) = line.strip_prefix("pub ").and_then(|field| field.split(':').next()) {
+            let default = between(defaults, &format!(" {key}: "), ",").replace('_', "");
+            writeln!(table, "| `{key}` | {default} | {} |", meaning.trim().replace('|', "\\|")).unwrap();
+            meaning.clear();
+        }
+    }
+    table
+}
+
+#[test]
+fn the_parameter_table_is_that_of_the_source() {
+    let table = parameter_table(&read(&root().join("crates/decide/src/guest/params.rs")));
+    let page = root().join("docs/tuning.md");
+    let text = read(&page);
+    let found = between(&text, BEGIN, END);
+    let marker_rest = &found[..=found.find('\n').unwrap()];
+    let expected = format!("{marker_rest}{table}");
+    if found != expected && std::env::var_os("UPDATE_DOCS").is_some() {
+        fs::write(&page, text.replace(found, &expected)).unwrap();
+        return;
+    }
+    assert_eq!(found, expected, "docs/tuning.md is stale: UPDATE_DOCS=1 cargo test -p gleaner --test docs");
+}
+
+#[test]
+fn the_table_takes_meaning_and_default_from_the_source() {
+    let source = "pub struct GuestParams {\n    // --- A: b ---\n    /// One.\n    /// Two | three.\n    pub a_us: u64,\n}\n\
+                  impl Default for GuestParams {\n        Self {\n            a_us: 4_000,\n        }\n}\n";
+    let expected =
+        "| key | default | meaning |\n| --- | --- | --- |\n| | | **A: b** |\n| `a_us` | 4000 | One. Two \\| three. |\n";
+    assert_eq!(parameter_table(source), expected);
+}
+
+/// Targets of `[text](target)` that are files.
+fn links(markdown: &str) -> Vec<&str> {
+    markdown
+        .split("](")
+        .skip(1)
+        .filter_map(|rest| rest.split(')').next())
+        .map(|target| target.split('#').next().unwrap_or(target))
+        .filter(|target| !target.is_empty() && !target.contains("://"))
+        .collect()
+}
+
+#[test]
+fn links_between_documents_lead_somewhere() {
+    let mut pages: Vec<PathBuf> =
+        ["README.md", "ARCHITECTURE.md", "CHANGELOG.md"].iter().map(|name| root().join(name)).collect();
+    pages.extend(fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().path()));
+    for page in pages.iter().filter(|page| page.extension().is_some_and(|extension| extension == "md")) {
+        let text = read(page);
+        for link in links(&text) {
+            assert!(
+                page.parent().unwrap().join(link).exists(),
+                "{} links to {link}, which is not there",
+                page.display()
+            );
+        }
+    }
+}
+
+#[test]
+fn links_are_found() {
+    assert_eq!(links("[a](b.md) [c](https://d) [e](f.md#g) [h](#i)"), ["b.md", "f.md"]);
+}
