@@ -30,4 +30,4 @@ pub use explain::{Explanation, NoStep};
 pub use params::{GuestParams, ParamError};
 pub use policy::GuestPolicy;
 pub use retention::timeout;
-pub use yielding::{Next, Order, SIGNAL_CHECK, UNTIL_ORDERED, YieldReturn, YieldingThread};
+pub use yielding::{SIGNAL_CHECK, UNTIL_ORDERED, YieldingThread};

@@ -19,50 +19,13 @@
 
 use super::GuestParams;
 use super::contention::{ContentionGuard, GuardChange, StolenMeter};
-use gleaner_model::{Nanos, YieldCounters};
+use gleaner_model::{Nanos, Next, Order, YieldCounters, YieldMachine, YieldReturn};
 
 /// A sleep that only an order ends.
 pub const UNTIL_ORDERED: Nanos = Nanos(u64::MAX);
 
 /// A sleeper that waits to be told its vCPU is busy looks up this often, in case the signal was lost.
 pub const SIGNAL_CHECK: Nanos = Nanos::from_secs(1);
-
-/// What the policy wants of a yielding thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
-    /// Keep the vCPU from halting for idle periods up to `timeout`.
-    Retain {
-        /// How long an idle period may last before the vCPU is let go.
-        timeout: Nanos,
-    },
-    /// Sleep: the vCPU is released or deactivated.
-    Sleep,
-}
-
-/// How a call of `sched_yield` came back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum YieldReturn {
-    /// At once: nobody else wanted the vCPU.
-    Immediate,
-    /// Another task ran: the yielding thread was switched out.
-    Displaced,
-    /// Late (over [`GuestParams::stolen_gap`]) without having been switched out: the hypervisor took the vCPU.
-    Stolen,
-}
-
-/// What the yielding thread does next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
-    /// Call `sched_yield`, then [`YieldingThread::returned`].
-    Yield,
-    /// Sleep, then [`YieldingThread::woke`]. An order ends every sleep (then call [`YieldingThread::order`] instead).
-    Sleep {
-        /// No longer than this; [`UNTIL_ORDERED`] for no limit.
-        at_most: Nanos,
-        /// Wake up when the vCPU has been busy with another task, too.
-        until_busy: bool,
-    },
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -119,9 +82,11 @@ impl YieldingThread {
             counters: YieldCounters::default(),
         }
     }
+}
 
+impl YieldMachine for YieldingThread {
     /// The policy's order, new or repeated. A stop by the contention guard outlasts it.
-    pub fn order(&mut self, now: Nanos, order: Order) -> Next {
+    fn order(&mut self, now: Nanos, order: Order) -> Next {
         let Order::Retain { timeout } = order else {
             self.timeout = None;
             return self.sleep_as(State::Ordered, UNTIL_ORDERED, false);
@@ -137,7 +102,7 @@ impl YieldingThread {
     }
 
     /// A call of `sched_yield` came back at `now`, `elapsed` after the one before it.
-    pub fn returned(&mut self, now: Nanos, elapsed: Nanos, how: YieldReturn) -> Next {
+    fn returned(&mut self, now: Nanos, elapsed: Nanos, how: YieldReturn) -> Next {
         match how {
             YieldReturn::Immediate => self.counters.retained += elapsed,
             YieldReturn::Displaced => self.counters.displaced += 1,
@@ -158,7 +123,7 @@ impl YieldingThread {
 
     /// A sleep ended at `now`, `_asleep_for` after it began. `vcpu_was_busy`: whether the vCPU has run another task since
     /// it began; `None` where nobody tells.
-    pub fn woke(&mut self, now: Nanos, _asleep_for: Nanos, vcpu_was_busy: Option<bool>) -> Next {
+    fn woke(&mut self, now: Nanos, _asleep_for: Nanos, vcpu_was_busy: Option<bool>) -> Next {
         match (self.state, vcpu_was_busy) {
             (State::Ordered, _) => Next::Sleep { at_most: UNTIL_ORDERED, until_busy: false },
             (State::Guarded, _) if !self.guard.resume(now) => {
@@ -185,10 +150,12 @@ impl YieldingThread {
     }
 
     /// What it counted so far. `vcpu` and `tid` are act's to fill in.
-    pub fn counters(&self) -> YieldCounters {
+    fn counters(&self) -> YieldCounters {
         self.counters
     }
+}
 
+impl YieldingThread {
     fn still_idle(&mut self, elapsed: Nanos, timeout: Nanos) -> Next {
         if let State::Probing { looked_for, first } = self.state {
             self.counters.idle_naps += u64::from(first);
