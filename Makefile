@@ -22,7 +22,7 @@ help: ## show this list
 
 .PHONY: toolchain
 toolchain:
-	@[[ -n "$(HOST)" ]] || { echo "no Rust toolchain: rustc is not on PATH. Install one (1.85 or newer), with rustup or from your distribution" >&2; exit 1; }
+	@[[ -n "$(HOST)" ]] || { echo "no Rust toolchain: rustc is not on PATH. Install one, with rustup or from your distribution" >&2; exit 1; }
 
 .PHONY: setup
 setup: ## install the packages that building, testing and the demonstration need

@@ -10,9 +10,12 @@ set -euo pipefail
 #          libbpf-sys carries, where Debian's static one is not picked up; binutils (readelf) checks the result.
 #   test   guests: an emulator, a shell for them, and a way to pack both. jq reads their JSON.
 #   demo   real programs to manage.
-packages_build="make gcc libc6-dev linux-libc-dev binutils clang llvm pkg-config libelf-dev zlib1g-dev autoconf automake autopoint gettext flex bison gawk libtool"
-packages_test="qemu-system-x86 busybox-static cpio jq util-linux"
-packages_demo="sysbench pbzip2 pigz jq tar bsdextrautils"
+declare -A packages=(
+    [build]="make gcc libc6-dev linux-libc-dev binutils clang llvm pkg-config libelf-dev zlib1g-dev
+             autoconf automake autopoint gettext flex bison gawk libtool"
+    [test]="qemu-system-x86 busybox-static cpio jq util-linux"
+    [demo]="sysbench pbzip2 pigz jq tar bsdextrautils"
+)
 
 say() { printf 'setup: %s\n' "$*"; }
 fail() { printf 'setup: %s\n' "$*" >&2; exit 1; }
@@ -21,7 +24,7 @@ fail() { printf 'setup: %s\n' "$*" >&2; exit 1; }
 wanted=()
 for group in "$@"; do
     case $group in
-        build | test | demo) variable=packages_$group; read -ra names <<<"${!variable}"; wanted+=("${names[@]}") ;;
+        build | test | demo) read -r -d '' -a names <<<"${packages[$group]}" || true; wanted+=("${names[@]}") ;;
         *) printf "setup: '%s' is no group; use build, demo or test\n" "$group" >&2; exit 2 ;;
     esac
 done
