@@ -115,7 +115,8 @@ mod tests {
 
     #[test]
     fn sys_and_firmware_tell_where_cpuid_cannot() {
-        let cases: [(&[(&str, &str)], Option<(&str, Evidence)>); 6] = [
+        type Case<'a> = (&'a [(&'a str, &'a str)], Option<(&'a str, Evidence)>);
+        let cases: [Case<'_>; 6] = [
             (&[("sys/hypervisor/type", "xen\n")], Some(("Xen", Evidence::SysHypervisor))),
             (&[("sys/class/dmi/id/sys_vendor", "QEMU\n")], Some(("QEMU", Evidence::Dmi))),
             (&[("sys/class/dmi/id/sys_vendor", "Amazon EC2\n")], Some(("EC2", Evidence::Dmi))),

@@ -195,10 +195,13 @@ static __always_inline __u32 bucket_index(__u64 value)
 
 static __always_inline void record(struct histogram *histogram, __u64 value)
 {
-	__u32 index = bucket_index(value);
+	__u64 index = bucket_index(value);
 
+	// Kept in one register, so that what the verifier sees checked is what is used.
+	barrier_var(index);
 	if (index >= BUCKETS)
 		index = BUCKETS - 1;
+	barrier_var(index);
 	histogram->buckets[index]++;
 	histogram->count++;
 	histogram->sum_ns += value;

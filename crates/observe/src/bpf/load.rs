@@ -1,0 +1,240 @@
+//! Gets the programs into the kernel, or says why not.
+
+use super::kernel_pid;
+use super::maps::MappedArray;
+use super::reader::now_ns;
+use super::refusal::BpfRefusal;
+use super::skel::types::{cpu_control, cpu_state, shared_state};
+use super::skel::{GleanerSkelBuilder, OpenGleanerSkel};
+use crate::observer::ObserverConfig;
+use crate::root::ProcRoot;
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::{Link, MapCore, MapHandle, PrintLevel};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity, sched_yield};
+use std::io;
+use std::mem::{MaybeUninit, offset_of};
+use std::os::unix::fs::MetadataExt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Inode of the initial PID namespace (`PROC_PID_INIT_INO`).
+const INITIAL_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
+/// First Linux with everything used here: mappable arrays, ring buffers, hash updates in such programs.
+const OLDEST: (u32, u32) = (5, 11);
+/// How much of libbpf's log a refusal shows.
+const LOG_TAIL: usize = 1500;
+
+/// The programs in the kernel, and the memory shared with them.
+#[derive(Debug)]
+pub(super) struct Loaded {
+    pub cpus: Arc<MappedArray<cpu_state>>,
+    pub controls: Arc<MappedArray<cpu_control>>,
+    pub shared: MappedArray<shared_state>,
+    pub threads: MapHandle,
+    pub rings: MapHandle,
+    pub has_cpu_idle: bool,
+    _links: Vec<Link>,
+}
+
+/// What libbpf says, kept while one thread loads. The print callback takes no context, hence a static.
+static LOG: Mutex<String> = Mutex::new(String::new());
+/// One loads at a time, or their logs would mix.
+static LOADING: Mutex<()> = Mutex::new(());
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "the type of libbpf-rs's callback")]
+fn keep_log(_level: PrintLevel, message: String) {
+    tracing::debug!(target: "libbpf", "{}", message.trim_end());
+    let mut log = lock(&LOG);
+    log.push_str(&message);
+    // The verifier may talk for megabytes; its last words count.
+    if log.len() > 64 * LOG_TAIL {
+        let surplus = log.len() - tail(&log).len();
+        log.drain(..surplus);
+    }
+}
+
+fn tail(log: &str) -> &str {
+    let log = log.trim_end();
+    let mut start = log.len().saturating_sub(LOG_TAIL);
+    while !log.is_char_boundary(start) {
+        start += 1;
+    }
+    &log[start..]
+}
+
+/// Loads and attaches everything.
+pub(super) fn load(config: &ObserverConfig) -> Result<Loaded, BpfRefusal> {
+    check_place(&config.root)?;
+    let _one_at_a_time = lock(&LOADING);
+    lock(&LOG).clear();
+    let print_before = libbpf_rs::set_print(Some((PrintLevel::Info, keep_log)));
+    // Without CPU idle support the kernel has no `cpu_idle` tracepoint; all else must be there.
+    let loaded = load_programs(config, true).or_else(|refusal| match refusal {
+        BpfRefusal::NotPermitted { .. } => Err(refusal),
+        _ => load_programs(config, false),
+    });
+    libbpf_rs::set_print(print_before);
+    let loaded = loaded?;
+    visit_every_cpu(&loaded);
+    Ok(loaded)
+}
+
+/// Refuses where it is plain from files that it cannot work.
+fn check_place(root: &ProcRoot) -> Result<(), BpfRefusal> {
+    let btf = root.sys.join("kernel/btf/vmlinux");
+    if !btf.exists() {
+        return Err(BpfRefusal::NoBtf { path: btf.display().to_string() });
+    }
+    match std::fs::metadata(root.proc.join("self/ns/pid")) {
+        Ok(namespace) if namespace.ino() != INITIAL_PID_NAMESPACE => Err(BpfRefusal::NotInitialPidNamespace),
+        _ => Ok(()),
+    }
+}
+
+fn load_programs(config: &ObserverConfig, with_cpu_idle: bool) -> Result<Loaded, BpfRefusal> {
+    let refuse = |step| move |error: libbpf_rs::Error| refusal(step, &error);
+    let possible = libbpf_rs::num_possible_cpus().map_err(refuse("counting CPUs"))?;
+    let mut storage = MaybeUninit::uninit();
+    let mut open = GleanerSkelBuilder::default().open(&mut storage).map_err(refuse("opening the object"))?;
+    configure(&mut open, config, possible, with_cpu_idle).map_err(refuse("sizing the maps"))?;
+    let skel = open.load().map_err(refuse("loading"))?;
+    let map = |what: io::Error| refusal("mapping the maps", &libbpf_rs::Error::from(what));
+    let maps = &skel.maps;
+    let cpus = MappedArray::<cpu_state>::new(&maps.cpus, maps.cpus.value_size(), possible).map_err(map)?;
+    let controls = MappedArray::new(&maps.controls, maps.controls.value_size(), possible).map_err(map)?;
+    let shared = MappedArray::new(&maps.shared, maps.shared.value_size(), 1).map_err(map)?;
+    let keep = |map| MapHandle::try_from(map).map_err(refuse("keeping the maps"));
+    let (threads, rings) = (keep(&maps.threads)?, keep(&maps.rings)?);
+    // What is running now has been running since now, as far as we know.
+    let attached_ns = now_ns();
+    for index in 0..possible {
+        cpus.write_field(index, offset_of!(cpu_state, since_ns), attached_ns);
+    }
+    let progs = &skel.progs;
+    // Forks first, so that no thread of the group is missed by the others.
+    let mut wanted = vec![&progs.on_fork, &progs.on_exec, &progs.on_waking, &progs.on_switch];
+    if with_cpu_idle {
+        wanted.push(&progs.on_cpu_idle);
+    }
+    // The links keep their programs, and those their maps, when the skeleton goes.
+    let links = wanted.into_iter().map(libbpf_rs::ProgramImpl::attach).collect::<Result<Vec<_>, _>>();
+    Ok(Loaded {
+        cpus: Arc::new(cpus),
+        controls: Arc::new(controls),
+        shared,
+        threads,
+        rings,
+        has_cpu_idle: with_cpu_idle,
+        _links: links.map_err(refuse("attaching"))?,
+    })
+}
+
+fn configure(
+    open: &mut OpenGleanerSkel<'_>,
+    config: &ObserverConfig,
+    possible: usize,
+    with_cpu_idle: bool,
+) -> libbpf_rs::Result<()> {
+    let possible = u32::try_from(possible).unwrap_or(u32::MAX);
+    open.maps.cpus.set_max_entries(possible)?;
+    open.maps.controls.set_max_entries(possible)?;
+    open.maps.rings.set_max_entries(possible)?;
+    if let Some(constants) = open.maps.rodata_data.as_deref_mut() {
+        constants.owner_tgid = kernel_pid(config.owner_pid);
+    }
+    open.progs.on_cpu_idle.set_autoload(with_cpu_idle);
+    open.progs.bucket_probe.set_autoload(false);
+    Ok(())
+}
+
+/// Turns an error into the refusal it stands for, with the end of libbpf's log.
+fn refusal(step: &'static str, error: &libbpf_rs::Error) -> BpfRefusal {
+    let io_error = std::error::Error::source(error).and_then(|source| source.downcast_ref::<io::Error>());
+    let code = io_error.and_then(io::Error::raw_os_error);
+    // The verifier says EACCES too, but root is not lacking permission.
+    let unprivileged = !rustix::process::geteuid().is_root();
+    if code == Some(libc::EPERM) || (unprivileged && error.kind() == libbpf_rs::ErrorKind::PermissionDenied) {
+        let source = io::Error::from_raw_os_error(code.unwrap_or(libc::EPERM));
+        return BpfRefusal::NotPermitted { step, source };
+    }
+    let log = lock(&LOG);
+    let log = format!("{error}: {}", tail(&log));
+    let release = rustix::system::uname().release().to_string_lossy().into_owned();
+    if kernel_version(&release).is_some_and(|version| version < OLDEST) {
+        return BpfRefusal::KernelTooOld { release, step, log };
+    }
+    BpfRefusal::Rejected { step, log }
+}
+
+fn kernel_version(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse);
+    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+}
+
+/// Makes every vCPU switch once, by going there, so that what it runs is known from the first window on: an idle vCPU may
+/// otherwise not switch for seconds. Where the affinity may not be changed, such a vCPU counts as halted until it does.
+fn visit_every_cpu(loaded: &Loaded) {
+    let Ok(before) = sched_getaffinity(None) else { return };
+    for index in 0..loaded.cpus.len().min(CpuSet::MAX_CPU) {
+        let mut only = CpuSet::new();
+        only.set(index);
+        if sched_setaffinity(None, &only).is_ok() {
+            sched_yield();
+        }
+    }
+    // Setting what was read a moment ago fails only if the cpuset changed since; then the kernel has set another already.
+    let _ = sched_setaffinity(None, &before);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gleaner_model::bucket_index;
+    use libbpf_rs::ProgramInput;
+
+    #[test]
+    fn a_release_gives_its_version() {
+        for (release, version) in [
+            ("6.18.44-fc-v445", Some((6, 18))),
+            ("5.10.0", Some((5, 10))),
+            ("6.1.0-49-cloud", Some((6, 1))),
+            ("x", None),
+        ] {
+            assert_eq!(kernel_version(release), version);
+        }
+    }
+
+    #[test]
+    fn the_tail_of_a_log_never_splits_a_character() {
+        let log = "é".repeat(LOG_TAIL);
+        assert!(tail(&log).len() <= LOG_TAIL);
+        assert_eq!(tail("short\n"), "short");
+    }
+
+    #[test]
+    fn the_kernel_and_rust_agree_on_every_bucket() {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("\n*** SKIPPED: loading BPF programs needs root ***\n");
+            return;
+        }
+        let mut values: Vec<u64> = (0..20).collect();
+        values.extend((4..40).map(|bit| (1 << bit) - 1));
+        values.extend([1 << 5, (1 << 20) + (1 << 17), 123_456_789, (1 << 40) - 1, 1 << 40, u64::MAX, 9_999, 1_000_000]);
+        assert_eq!(values.len(), 64);
+        let mut storage = MaybeUninit::uninit();
+        let mut open = GleanerSkelBuilder::default().open(&mut storage).unwrap();
+        for mut program in open.open_object_mut().progs_mut() {
+            let wanted = program.name() == "bucket_probe";
+            program.set_autoload(wanted);
+        }
+        open.maps.bss_data.as_mut().unwrap().probe_values.copy_from_slice(&values);
+        let skel = open.load().unwrap();
+        skel.progs.bucket_probe.test_run(ProgramInput::default()).unwrap();
+        let indexes = skel.maps.bss_data.as_ref().unwrap().probe_indexes;
+        let expected: Vec<u32> = values.iter().map(|value| u32::try_from(bucket_index(*value)).unwrap()).collect();
+        assert_eq!(indexes.to_vec(), expected);
+    }
+}

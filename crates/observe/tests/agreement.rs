@@ -1,0 +1,172 @@
+//! Both observers on the same run of a workload whose synchronization is known.
+//!
+//! The machine is shared and noisy: what other processes do lands in the `/proc` observer's idle periods and on the
+//! vCPUs. So each comparison gets a few runs and must hold in one of them; a wrong formula holds in none.
+
+mod support;
+
+use gleaner_model::{CpuSet, Lengths, VcpuWindow, Window, YieldCounters};
+use gleaner_observe::{Observer, ObserverChoice, ObserverConfig};
+use support::{Player, Spinner, alone, bpf_expected, my_cpus, play};
+
+const ROUNDS: u64 = 1500;
+const COMPUTE_US: u64 = 150;
+const RUNS: u32 = 6;
+
+#[test]
+fn player() {
+    play();
+}
+
+/// Runs the workload under both observers; their windows cover the same time to within their own reading.
+fn observe_both(spinners: &[Spinner]) -> (Window, Window) {
+    let counters = || spinners.iter().map(Spinner::counters).collect::<Vec<YieldCounters>>();
+    let config = ObserverConfig::default();
+    let open = |choice| Observer::new(choice, &config).unwrap().0;
+    let (mut bpf, mut procfs) = (open(ObserverChoice::Bpf), open(ObserverChoice::Procfs));
+    bpf.adopt_next_child();
+    let mut player = Player::start(&format!("pingpong:{ROUNDS}:{COMPUTE_US}"));
+    for observer in [&mut bpf, &mut procfs] {
+        observer.adopted(player.pid());
+    }
+    bpf.start(&counters()).unwrap();
+    procfs.start(&counters()).unwrap();
+    player.go();
+    player.wait_done();
+    let windows = (bpf.window(&counters()).unwrap(), procfs.window(&counters()).unwrap());
+    player.finish();
+    windows
+}
+
+fn close(what: &str, a: f64, b: f64, share: f64, slack: f64) -> Result<(), String> {
+    let allowed = share * a.abs().max(b.abs()) + slack;
+    ((a - b).abs() <= allowed)
+        .then_some(())
+        .ok_or_else(|| format!("{what}: {a:.0} against {b:.0}, allowed {allowed:.0}"))
+}
+
+/// Runs `check` on fresh windows until it holds.
+fn holds_in_one_of_the_runs(spinning: bool, check: impl Fn(&Window, &Window) -> Result<(), String>) {
+    let _turn = alone();
+    let mut failures = Vec::new();
+    for _ in 0..RUNS {
+        let spinners: Vec<Spinner> =
+            if spinning { my_cpus().into_iter().map(Spinner::start).collect() } else { vec![] };
+        let (bpf, procfs) = observe_both(&spinners);
+        match check(&bpf, &procfs) {
+            Ok(()) => return print(&bpf, &procfs),
+            Err(failure) => failures.push(failure),
+        }
+    }
+    panic!("in none of {RUNS} runs:\n  {}", failures.join("\n  "));
+}
+
+/// The figures themselves, for `--nocapture`.
+fn print(bpf: &Window, procfs: &Window) {
+    for window in [bpf, procfs] {
+        let Lengths { l_comp, g_comp, l_idle } = lengths(window);
+        let group = &window.group;
+        eprintln!(
+            "{:?}: length {} cpu {} voluntary {} involuntary {} idle periods {} halts {} l_comp {l_comp:.0} g_comp {g_comp:.0} l_idle {l_idle:.0} ns",
+            window.source,
+            window.length,
+            group.cpu_time,
+            group.voluntary_switches,
+            group.involuntary_switches,
+            entries(window),
+            window.halts.unwrap(),
+        );
+        for vcpu in &window.vcpus {
+            eprintln!(
+                "  {}: busy {} retained {} halted {} steal {}",
+                vcpu.id, vcpu.busy, vcpu.retained, vcpu.halted, vcpu.steal
+            );
+        }
+    }
+}
+
+fn lengths(window: &Window) -> Lengths {
+    window.lengths(&CpuSet::first(1024)).unwrap()
+}
+
+fn entries(window: &Window) -> f64 {
+    window.idle_entries.unwrap() as f64
+}
+
+/// What both must say alike, whoever holds the idle vCPUs.
+fn agree(bpf: &Window, procfs: &Window) -> Result<(), String> {
+    close("CPU time", bpf.group.cpu_time.as_f64(), procfs.group.cpu_time.as_f64(), 0.03, 2e6)?;
+    let voluntary = |window: &Window| window.group.voluntary_switches as f64;
+    close("voluntary switches", voluntary(bpf), voluntary(procfs), 0.02, 20.0)?;
+    close("idle periods", entries(bpf), entries(procfs), 0.15, 50.0)?;
+    close("l_comp", lengths(bpf).l_comp, lengths(procfs).l_comp, 0.15, 0.0)?;
+    close("g_comp", lengths(bpf).g_comp, lengths(procfs).g_comp, 0.05, 0.0)?;
+    close("l_idle", lengths(bpf).l_idle, lengths(procfs).l_idle, 0.20, 0.0)
+}
+
+/// What the workload is known to do: each round blocks both threads once and computes twice.
+fn matches_the_workload(bpf: &Window) -> Result<(), String> {
+    let rounds = ROUNDS as f64;
+    let compute = COMPUTE_US as f64 * 1e3;
+    close("blocking reads", bpf.group.voluntary_switches as f64, 2.0 * rounds, 0.02, 20.0)?;
+    close("computed", bpf.group.cpu_time.as_f64(), 2.0 * rounds * compute, 0.25, 5e6)?;
+    let granularity = bpf.group.g_comp.as_ref().unwrap();
+    close("granularities", granularity.count() as f64, 2.0 * rounds, 0.02, 20.0)?;
+    close("median g_comp", granularity.quantile(0.5).unwrap().as_f64(), compute, 0.3, 0.0)?;
+    if my_cpus().len() >= 2 {
+        close(
+            "cross wake-ups",
+            bpf.vcpus.iter().filter_map(|vcpu| vcpu.cross_wakeups).sum::<u64>() as f64,
+            2.0 * rounds,
+            0.1,
+            50.0,
+        )?;
+        close("idle periods", entries(bpf), 2.0 * rounds, 0.2, 50.0)?;
+    }
+    Ok(())
+}
+
+/// Times and distributions of one window among themselves.
+fn consistent(window: &Window) -> Result<(), String> {
+    for vcpu in &window.vcpus {
+        let sum = vcpu.busy + vcpu.retained + vcpu.halted + vcpu.steal;
+        close(&format!("{} adds up", vcpu.id), sum.as_f64(), window.length.as_f64(), 0.005, 1e6)?;
+        let idle = vcpu.l_idle.as_ref().unwrap();
+        close("idle lengths", idle.count() as f64, vcpu.idle_entries.unwrap() as f64, 0.0, 1.0)?;
+        close("idle time", idle.sum().as_f64(), vcpu.idle().as_f64(), 0.05, 20e6)?;
+    }
+    let work: f64 = window.vcpus.iter().map(|vcpu| vcpu.work.unwrap().as_f64()).sum();
+    close("work", work, window.group.cpu_time.as_f64(), 0.0, 1.0)
+}
+
+#[test]
+fn both_observers_agree_where_idle_vcpus_halt() {
+    if !bpf_expected() {
+        return;
+    }
+    holds_in_one_of_the_runs(false, |bpf, procfs| {
+        agree(bpf, procfs)?;
+        matches_the_workload(bpf)?;
+        consistent(bpf)?;
+        let halts = |window: &Window| window.halts.unwrap() as f64;
+        close("halts", halts(bpf), halts(procfs), 0.15, 50.0)?;
+        close("halts are idle periods", halts(bpf), entries(bpf), 0.02, 10.0)
+    });
+}
+
+#[test]
+fn both_observers_agree_where_yielding_threads_hold_idle_vcpus() {
+    if !bpf_expected() {
+        return;
+    }
+    holds_in_one_of_the_runs(true, |bpf, procfs| {
+        agree(bpf, procfs)?;
+        matches_the_workload(bpf)?;
+        consistent(bpf)?;
+        let sum = |window: &Window, of: fn(&VcpuWindow) -> f64| window.vcpus.iter().map(of).sum::<f64>();
+        let retained = |window: &Window| sum(window, |vcpu| vcpu.retained.as_f64());
+        close("retained", retained(bpf), retained(procfs), 0.05, 5e6)?;
+        close("halted", sum(bpf, |vcpu| vcpu.halted.as_f64()), 0.0, 0.0, 0.05 * bpf.length.as_f64())?;
+        close("displacements", sum(bpf, |vcpu| vcpu.yield_switches.unwrap() as f64), entries(bpf), 0.05, 20.0)
+    });
+}

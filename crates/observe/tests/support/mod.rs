@@ -1,0 +1,276 @@
+//! A workload whose synchronization is known, run by the test binary itself in a child process.
+//!
+//! Two threads, pinned to two vCPUs where there are two, hand a byte to and fro through pipes and compute for a while
+//! each time they get it. Every round blocks each thread once, and while one computes the other's vCPU is idle.
+
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use gleaner_model::{VcpuId, YieldCounters};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use rustix::time::{ClockId, clock_gettime};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+const ROLE: &str = "GLEANER_TEST_ROLE";
+
+/// Every child of the test process is taken for managed by the `/proc` observer, so tests with children take turns.
+pub fn alone() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// BPF tests must run where they can: as root on a kernel with BTF. Elsewhere they say loudly that they did not.
+pub fn bpf_expected() -> bool {
+    let expected = is_root() && std::path::Path::new("/sys/kernel/btf/vmlinux").exists();
+    if !expected {
+        eprintln!("\n*** SKIPPED: this test needs root and a kernel with BTF ***\n");
+    }
+    expected
+}
+
+/// A child process that plays a role; it waits for a byte before it begins and for the end of its input at the end.
+pub struct Player {
+    child: Child,
+    output: BufReader<ChildStdout>,
+}
+
+impl Player {
+    /// Starts this test binary as `role`, which its `player` test hands to [`play`].
+    pub fn start(role: &str) -> Self {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "player", "--nocapture", "--test-threads=1"])
+            .env(ROLE, role)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        let mut player = Self { child, output };
+        player.expect("ready");
+        player
+    }
+
+    pub fn pid(&self) -> i32 {
+        i32::try_from(self.child.id()).unwrap()
+    }
+
+    /// Lets it begin.
+    pub fn go(&mut self) {
+        self.child.stdin.as_mut().unwrap().write_all(b"g").unwrap();
+    }
+
+    /// Waits until it has done its work; its threads are still there.
+    pub fn wait_done(&mut self) {
+        self.expect("done");
+    }
+
+    fn expect(&mut self, word: &str) {
+        let mut line = String::new();
+        while self.output.read_line(&mut line).unwrap() > 0 {
+            if line.contains(word) {
+                return;
+            }
+            line.clear();
+        }
+        panic!("the player ended before it said '{word}'");
+    }
+
+    /// Lets it end.
+    pub fn finish(mut self) {
+        drop(self.child.stdin.take());
+        let mut rest = String::new();
+        self.output.read_to_string(&mut rest).unwrap();
+        assert!(self.child.wait().unwrap().success());
+    }
+}
+
+/// What the `player` test of each file calls: does nothing unless this process was started for a role.
+pub fn play() {
+    let Ok(role) = std::env::var(ROLE) else { return };
+    let say = |word: &str| {
+        println!("{word}");
+        std::io::stdout().flush().unwrap();
+    };
+    let mut byte = [0];
+    say("ready");
+    std::io::stdin().read_exact(&mut byte).unwrap();
+    let words: Vec<&str> = role.split(':').collect();
+    let number = |index: usize| words[index].parse::<u64>().unwrap();
+    match words[0] {
+        "pingpong" => {
+            let threads = ping_pong(number(1), Duration::from_micros(number(2)));
+            say("done");
+            std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
+            drop(threads);
+        }
+        "spawner" => {
+            for _ in 0..number(1) {
+                thread::spawn(|| ()).join().unwrap();
+            }
+            say("done");
+            std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
+        }
+        "sleepers" => {
+            for _ in 0..number(1) {
+                thread::Builder::new()
+                    .stack_size(16 << 10)
+                    .spawn(|| {
+                        loop {
+                            thread::sleep(Duration::from_millis(20))
+                        }
+                    })
+                    .unwrap();
+            }
+            say("done");
+            std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
+            // The sleepers never end by themselves.
+            std::process::exit(0);
+        }
+        other => panic!("no role {other}"),
+    }
+}
+
+/// The vCPUs this process may use, ascending.
+pub fn my_cpus() -> Vec<usize> {
+    let mine = sched_getaffinity(None).unwrap();
+    (0..CpuSet::MAX_CPU).filter(|cpu| mine.is_set(*cpu)).collect()
+}
+
+pub fn pin(cpu: usize) {
+    let mut only = CpuSet::new();
+    only.set(cpu);
+    sched_setaffinity(None, &only).unwrap();
+}
+
+/// Computes for `time` of the calling thread's own CPU time.
+pub fn compute(time: Duration) {
+    let now = || Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap();
+    let end = now() + time;
+    while now() < end {
+        std::hint::spin_loop();
+    }
+}
+
+/// Threads that have played and wait to be let go.
+pub struct Played {
+    release: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Drop for Played {
+    fn drop(&mut self) {
+        self.release.store(true, Ordering::SeqCst);
+        for thread in self.threads.drain(..) {
+            thread.thread().unpark();
+            thread.join().unwrap();
+        }
+    }
+}
+
+fn ping_pong(rounds: u64, time: Duration) -> Played {
+    let cpus = my_cpus();
+    let (a_in, b_out) = std::io::pipe().unwrap();
+    let (b_in, a_out) = std::io::pipe().unwrap();
+    let release = Arc::new(AtomicBool::new(false));
+    let (done, all_done) = std::sync::mpsc::channel();
+    let side = |mut input: std::io::PipeReader, mut output: std::io::PipeWriter, cpu: usize, first: bool| {
+        let (release, done) = (Arc::clone(&release), done.clone());
+        thread::spawn(move || {
+            pin(cpu);
+            for _ in 0..rounds {
+                if first {
+                    compute(time);
+                    output.write_all(b"x").unwrap();
+                }
+                input.read_exact(&mut [0]).unwrap();
+                if !first {
+                    compute(time);
+                    output.write_all(b"x").unwrap();
+                }
+            }
+            done.send(()).unwrap();
+            while !release.load(Ordering::SeqCst) {
+                thread::park();
+            }
+        })
+    };
+    let threads = vec![side(a_in, a_out, cpus[0], true), side(b_in, b_out, cpus[cpus.len() - 1], false)];
+    for _ in 0..2 {
+        all_done.recv().unwrap();
+    }
+    Played { release, threads }
+}
+
+/// A plain yielding thread: SCHED_IDLE, pinned, never sleeping, counting its own displacements.
+pub struct Spinner {
+    cpu: usize,
+    tid: Arc<AtomicI32>,
+    stop: Arc<AtomicBool>,
+    counted: Arc<Mutex<(u64, u64)>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Spinner {
+    pub fn start(cpu: usize) -> Self {
+        let (tid, stop, counted) =
+            (Arc::new(AtomicI32::new(0)), Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new((0, 0))));
+        let (my_tid, my_stop, my_count) = (Arc::clone(&tid), Arc::clone(&stop), Arc::clone(&counted));
+        let thread = thread::spawn(move || {
+            pin(cpu);
+            // SAFETY: plain system calls on the calling thread, with memory of their own.
+            unsafe {
+                let param: libc::sched_param = std::mem::zeroed();
+                assert_eq!(libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const param), 0);
+            }
+            my_tid.store(rustix::thread::gettid().as_raw_nonzero().get(), Ordering::SeqCst);
+            while !my_stop.load(Ordering::SeqCst) {
+                rustix::thread::sched_yield();
+                if let Ok(mut counted) = my_count.try_lock() {
+                    *counted = own_counts();
+                }
+            }
+        });
+        while tid.load(Ordering::SeqCst) == 0 {
+            thread::yield_now();
+        }
+        Self { cpu, tid, stop, counted, thread: Some(thread) }
+    }
+
+    pub fn counters(&self) -> YieldCounters {
+        let (displaced, ran_ns) = *self.counted.lock().unwrap();
+        YieldCounters {
+            vcpu: Some(VcpuId(u32::try_from(self.cpu).unwrap())),
+            tid: self.tid.load(Ordering::SeqCst),
+            retained: gleaner_model::Nanos(ran_ns),
+            displaced,
+            ..YieldCounters::default()
+        }
+    }
+}
+
+impl Drop for Spinner {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::SeqCst);
+        self.thread.take().unwrap().join().unwrap();
+    }
+}
+
+/// Involuntary switches and CPU time of the calling thread.
+fn own_counts() -> (u64, u64) {
+    // SAFETY: getrusage fills the struct it is given.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage);
+        usage
+    };
+    let time = Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap();
+    (u64::try_from(usage.ru_nivcsw).unwrap(), u64::try_from(time.as_nanos()).unwrap())
+}
