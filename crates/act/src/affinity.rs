@@ -36,6 +36,11 @@ pub(crate) fn affinity_of(tid: i32) -> Option<CpuSet> {
     sched_getaffinity(Pid::from_raw(tid)).ok().map(|mask| set_of(&mask))
 }
 
+/// The CPUs that the calling thread may use.
+pub fn allowed_cpus() -> CpuSet {
+    affinity_of(0).unwrap_or_default()
+}
+
 /// Sets it. Refusals are not errors: the thread ended, or the program was given to another user.
 pub(crate) fn set_affinity(tid: i32, set: &CpuSet) -> bool {
     Pid::from_raw(tid).is_some_and(|pid| sched_setaffinity(Some(pid), &mask_of(set)).is_ok())

@@ -60,6 +60,13 @@ impl CgroupHierarchies {
     }
 }
 
+impl CgroupHierarchies {
+    /// The folder of this process's cgroup on the unified hierarchy, where that carries a controller we use.
+    pub fn own_unified(&self) -> Option<PathBuf> {
+        [&self.cpu, &self.cpuset].into_iter().flatten().find(|hierarchy| hierarchy.v2).map(|found| found.own.clone())
+    }
+}
+
 /// Finds `controller` on v1, else on v2. Formats: proc_pid_mountinfo(5), cgroups(7).
 fn hierarchy(controller: &str, mounts: &str, own: &str) -> Option<Hierarchy> {
     let own_path = |of_v2: bool| {

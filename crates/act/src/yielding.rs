@@ -19,8 +19,6 @@ use std::time::Duration;
 
 /// A return of sched_yield within this time was immediate; a later one is looked at. A yield takes 0.3 to 1 us.
 const QUICK: Nanos = Nanos(2_500);
-/// A return later than this without a switch is stolen time (design, section 3: 200 us).
-const STOLEN: Nanos = Nanos::from_micros(200);
 /// Turns between two looks at the heart-beat, the CPU number and the counters: about a millisecond.
 const TURNS_PER_CHECK: u32 = 1024;
 /// Silence of the owner after which the thread sleeps.
@@ -115,24 +113,27 @@ impl Member {
 pub struct YieldingThreads {
     members: Vec<Member>,
     heart: Arc<AtomicU64>,
+    stolen_gap: Nanos,
     class: YieldClass,
     fallbacks: Vec<Fallback>,
 }
 
 impl YieldingThreads {
     /// Starts one thread on each of `vcpus`, asleep. `machine` makes its state machine; `busy_wait` its way to
-    /// learn that the vCPU became busy, if there is one.
+    /// learn that the vCPU became busy, if there is one. A return of sched_yield later than `stolen_gap` without a switch is
+    /// stolen time.
     ///
     /// # Errors
     /// When a thread cannot be started or pinned. A refused class or cgroup is a [`Fallback`], not an error.
     pub fn start(
         vcpus: &CpuSet,
         group: &IdleGroup,
+        stolen_gap: Nanos,
         mut machine: impl FnMut(VcpuId) -> Box<dyn YieldMachine>,
         mut busy_wait: impl FnMut(VcpuId) -> Option<BusyWait>,
     ) -> Result<Self, ActError> {
         let heart = Arc::new(AtomicU64::new(now().0));
-        let mut all = Self { members: Vec::new(), heart, class: YieldClass::Idle, fallbacks: Vec::new() };
+        let mut all = Self { members: Vec::new(), heart, stolen_gap, class: YieldClass::Idle, fallbacks: Vec::new() };
         for vcpu in vcpus.iter() {
             let (wait, wake) = busy_wait(vcpu).map_or((None, None), |busy| (Some(busy.wait), Some(busy.wake)));
             let ready = all.launch(vcpu, machine(vcpu), wait, wake)?;
@@ -163,6 +164,7 @@ impl YieldingThreads {
             wait,
             cell: Arc::clone(&cell),
             heart: Arc::clone(&self.heart),
+            stolen_gap: self.stolen_gap,
             last: now(),
             switches: 0,
         };
@@ -263,6 +265,7 @@ struct Runner {
     wait: Option<Box<dyn FnMut(Duration) -> bool + Send>>,
     cell: Arc<Cell>,
     heart: Arc<AtomicU64>,
+    stolen_gap: Nanos,
     /// The last return of sched_yield.
     last: Nanos,
     /// This thread's involuntary switches then.
@@ -290,7 +293,7 @@ impl Runner {
             }
             next = match next {
                 Next::Yield => self.spin(order),
-                Next::Sleep { at_most, until_busy } => self.sleep(at_most, until_busy),
+                Next::Sleep { at_most, until_busy } => self.sleep(order, at_most, until_busy),
             };
         }
         self.cell.publish(&self.machine.counters());
@@ -330,7 +333,7 @@ impl Runner {
         if switches != self.switches {
             self.switches = switches;
             YieldReturn::Displaced
-        } else if elapsed > STOLEN {
+        } else if elapsed > self.stolen_gap {
             YieldReturn::Stolen
         } else {
             YieldReturn::Immediate
@@ -347,7 +350,8 @@ impl Runner {
         sched_getcpu() != self.vcpu.0 as usize
     }
 
-    fn sleep(&mut self, at_most: Nanos, until_busy: bool) -> Next {
+    /// Sleeps as told. An order ends the sleep, and is for the machine to hear of before anything else.
+    fn sleep(&mut self, order: Order, at_most: Nanos, until_busy: bool) -> Next {
         self.cell.publish(&self.machine.counters());
         let began = now();
         let limit = Duration::from(at_most.min(LONGEST_SLEEP));
@@ -362,7 +366,15 @@ impl Runner {
         if self.owner_silent(at) {
             return Next::Sleep { at_most: LONGEST_SLEEP, until_busy: false };
         }
-        self.machine.woke(at, at - began, busy)
+        let slept = at - began;
+        if self.cell.order() != order {
+            return Next::Yield;
+        }
+        if slept < at_most && busy != Some(true) && self.cell.order() == Order::Sleep {
+            // Woken only to look at orders, of which there is no new one.
+            return Next::Sleep { at_most, until_busy };
+        }
+        self.machine.woke(at, slept, busy)
     }
 }
 
@@ -426,7 +438,8 @@ mod tests {
 
     fn started() -> YieldingThreads {
         let machine = |_| Box::new(Obedient(YieldCounters::default())) as Box<dyn YieldMachine>;
-        YieldingThreads::start(&CpuSet::first(1), &IdleGroup::none(), machine, |_| None).unwrap()
+        YieldingThreads::start(&CpuSet::first(1), &IdleGroup::none(), Nanos::from_micros(200), machine, |_| None)
+            .unwrap()
     }
 
     fn wait_until(threads: &YieldingThreads, met: impl Fn(&YieldCounters) -> bool) -> bool {

@@ -1,1 +1,36 @@
-fn main() {}
+//! The `gleaner` binary: parse -> validated options -> run. Glue only; what it glues is in the other rooms.
+
+mod args;
+mod calibrate;
+mod doctor;
+mod failure;
+mod guardian;
+mod output;
+mod probe;
+mod restore;
+mod run;
+mod session;
+
+use args::{Cli, Command};
+use clap::Parser;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let log = tracing_subscriber::EnvFilter::try_from_env("GLEANER_LOG").unwrap_or_else(|_| "off".into());
+    tracing_subscriber::fmt().with_env_filter(log).with_writer(std::io::stderr).init();
+    let result = match cli.command {
+        Command::Doctor(args) => doctor::main(&args),
+        Command::Probe(args) => probe::main(&args),
+        Command::Run(args) => run::main(args),
+        Command::Restore(_) => restore::main(),
+        Command::Guardian { journal } => guardian::main(&journal),
+    };
+    match result {
+        Ok(status) => ExitCode::from(status),
+        Err(failure) => {
+            output::say(&format!("gleaner: {}", failure.message));
+            ExitCode::from(failure.status)
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! The command line. Help text lives here and teaches; nothing here acts.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use gleaner_model::{Policy, Profile};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Makes multithreaded programs in virtual machines run as if virtual CPUs were CPUs.
+///
+/// A virtual CPU vanishes when it idles: the hypervisor takes it away, and every wake-up pays to get it back. Gleaner bridges
+/// short idle periods (retention) and packs work onto fewer vCPUs where that makes idle periods short (consolidation).
+/// It needs no change to kernel, hypervisor or program, and leaves the machine as it found it.
+#[derive(Debug, Parser)]
+#[command(
+    name = "gleaner",
+    version,
+    max_term_width = 100,
+    after_help = "Start with `gleaner doctor`, then `gleaner run -- YOUR-PROGRAM`.\n\
+                  GLEANER_LOG=debug prints what happens inside.\n\
+                  Exit status: 0 done, 1 the work failed, 2 bad usage or input; `run`: the program's own, 125 when Gleaner failed,\n\
+                  126 not executable, 127 not found."
+)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Say what this machine is, what Gleaner can do here, and whether it would help
+    Doctor(DoctorArgs),
+    /// Measure what waking a blocked thread costs here, with the vCPU kept awake and halted
+    Probe(ProbeArgs),
+    /// Run a program under Gleaner
+    Run(RunArgs),
+    /// Undo what a killed Gleaner left behind
+    Restore(RestoreArgs),
+    /// Undo a run's changes when its main process dies (started by Gleaner itself)
+    #[command(hide = true)]
+    Guardian {
+        /// The run's journal
+        journal: PathBuf,
+    },
+}
+
+#[derive(Debug, Args)]
+pub struct JsonArg {
+    /// Write the result as JSON to FILE; without FILE to stdout, with the human text on stderr
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
+    pub json: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Takes about two seconds: it measures wake-ups and tries each means, undoing it at once.\n\n\
+                        Example: gleaner doctor --json /tmp/doctor.json")]
+pub struct DoctorArgs {
+    #[command(flatten)]
+    pub json: JsonArg,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "The settings are those of Table 2 of the Gleaner paper:\n\
+                        \x20 A  waker and waiter on the same vCPU\n\
+                        \x20 B  on two vCPUs, the waiter's kept awake by a yielding thread\n\
+                        \x20 C  on two vCPUs, the waiter's halted\n\
+                        \x20 D  on two vCPUs, a hog on the waiter's (--load)\n\n\
+                        Gaps shorter than the host's own halt polling (often 200us) hide the cost of halting.\n\n\
+                        Examples:\n\
+                        \x20 gleaner probe --gap-us 1000 --json\n\
+                        \x20 gleaner run --profile latency -- gleaner probe --setting C     what C becomes under Gleaner")]
+pub struct ProbeArgs {
+    /// Sleep between two wake-ups, in microseconds
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    pub gap_us: u64,
+    /// Wake-ups measured per setting
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub samples: u64,
+    /// Measure only these settings (may be repeated)
+    #[arg(long = "setting", value_name = "SETTING", value_enum, ignore_case = true)]
+    pub settings: Vec<Setting>,
+    /// Measure setting D too, with a busy thread on the waiter's vCPU
+    #[arg(long)]
+    pub load: bool,
+    #[command(flatten)]
+    pub json: JsonArg,
+}
+
+/// A row of Table 2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+#[value(rename_all = "UPPER")]
+pub enum Setting {
+    A,
+    B,
+    C,
+    D,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "The program's stdin, stdout, stderr, signals and exit status are its own; the summary goes to stderr.\n\
+                        If Gleaner is killed, the program goes on and everything Gleaner changed is undone.\n\n\
+                        Examples:\n\
+                        \x20 gleaner run -- pbzip2 -k big.tar\n\
+                        \x20 gleaner run --policy observe -- make -j8        only watch, and say what it would see\n\
+                        \x20 gleaner run --json run.json -- ./server --port 80"
+)]
+pub struct RunArgs {
+    /// What Gleaner may do
+    #[arg(long, value_enum, default_value_t = PolicyArg::Full)]
+    pub policy: PolicyArg,
+    /// How long an idle vCPU is kept from halting
+    #[arg(long, value_enum, default_value_t = ProfileArg::Balanced)]
+    pub profile: ProfileArg,
+    /// Retention time-out, instead of the profile's; nothing is measured before the program starts (e.g. 500us, 2ms)
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub timeout: Option<Duration>,
+    /// Policy parameters: a TOML file with any of the keys in docs/tuning.md
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Which observer to use
+    #[arg(long, value_enum, default_value_t = ObserverArg::Auto)]
+    pub observer: ObserverArg,
+    /// How the program is confined to fewer vCPUs
+    #[arg(long, value_enum, default_value_t = PlacementArg::Auto)]
+    pub placement: PlacementArg,
+    /// Refuse to run the program (status 125) when something the policy needs cannot be done here
+    #[arg(long)]
+    pub strict: bool,
+    /// Print no summary
+    #[arg(short, long)]
+    pub quiet: bool,
+    #[command(flatten)]
+    pub json: JsonArg,
+    /// The program and its arguments
+    #[arg(value_name = "CMD", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    pub command: Vec<OsString>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PolicyArg {
+    /// Run it, do nothing
+    Off,
+    /// Watch and say what is seen
+    Observe,
+    /// Bridge short idle periods
+    Retain,
+    /// Pack work onto fewer vCPUs
+    Consolidate,
+    /// Both, as the paper does
+    Full,
+}
+
+impl From<PolicyArg> for Policy {
+    fn from(arg: PolicyArg) -> Self {
+        match arg {
+            PolicyArg::Off => Self::Off,
+            PolicyArg::Observe => Self::Observe,
+            PolicyArg::Retain => Self::Retain,
+            PolicyArg::Consolidate => Self::Consolidate,
+            PolicyArg::Full => Self::Full,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ProfileArg {
+    /// The mean extra cost of waking a halted vCPU: never pays more than twice what it saves
+    Frugal,
+    /// The tail of that cost, within 50us and 5ms
+    Balanced,
+    /// 5ms
+    Latency,
+}
+
+impl From<ProfileArg> for Profile {
+    fn from(arg: ProfileArg) -> Self {
+        match arg {
+            ProfileArg::Frugal => Self::Frugal,
+            ProfileArg::Balanced => Self::Balanced,
+            ProfileArg::Latency => Self::Latency,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ObserverArg {
+    /// BPF where it loads, else /proc
+    Auto,
+    /// BPF or nothing
+    Bpf,
+    /// /proc files only, no privilege
+    Procfs,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PlacementArg {
+    /// A cpuset where it is safe, else thread affinity
+    Auto,
+    /// A cpuset or nothing
+    Cpuset,
+    /// Thread affinity, no privilege
+    Affinity,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Runs that are still going on are left alone. Needed only when Gleaner and its guardian were both killed;\n\
+                        running it when there is nothing to do does no harm."
+)]
+pub struct RestoreArgs {}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let parsed = humantime::parse_duration(text).map_err(|error| format!("{error}; write it like 500us, 1ms or 5s"))?;
+    let allowed = Duration::from_micros(1)..=Duration::from_secs(1);
+    if allowed.contains(&parsed) { Ok(parsed) } else { Err("must be within 1us and 1s".to_owned()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_definition_is_sound() {
+        use clap::CommandFactory;
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn what_follows_the_program_is_the_programs() {
+        let cli = Cli::try_parse_from(["gleaner", "run", "--json", "f", "--", "ls", "--json", "-q"]).unwrap();
+        let Command::Run(run) = cli.command else { panic!("not run") };
+        assert_eq!(run.command, ["ls", "--json", "-q"]);
+        assert_eq!((run.json.json, run.quiet), (Some("f".into()), false));
+    }
+
+    #[test]
+    fn durations_take_units_and_have_bounds() {
+        assert_eq!(duration("500us"), Ok(Duration::from_micros(500)));
+        for bad in ["5", "2s", "0us", "soon"] {
+            assert!(duration(bad).is_err(), "{bad}");
+        }
+    }
+}

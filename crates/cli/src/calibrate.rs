@@ -1,0 +1,141 @@
+//! What a wake-up costs on this machine: settings A to D of Table 2, for `probe`, for `doctor`, and for the time-outs of `run`.
+
+use crate::args::Setting;
+use gleaner_act::{BusyWait, IdleGroup, YieldingThreads};
+use gleaner_decide::guest::{GuestParams, YieldingThread};
+use gleaner_model::{CpuSet, Nanos, Order, VcpuId, WakeupCosts, YieldMachine};
+use gleaner_workloads::wakeup::{self, Hog, WakeupError, WakeupPlan};
+use hdrhistogram::Histogram;
+use std::time::Duration;
+
+/// Wake-ups per setting at the start of `run`: enough for a p99, few enough to take a third of a second.
+pub const SAMPLES_AT_START: usize = 120;
+/// The gap at the start of `run`. Long enough that the host's own halt polling (200 us by default) does not hide the halt.
+pub const GAP_AT_START: Duration = Duration::from_millis(1);
+/// Alternations between B and C: noise that comes and goes should meet both.
+const ROUNDS: usize = 4;
+
+/// Where wake-ups are measured.
+pub struct Bench<'a> {
+    pub yields: &'a YieldingThreads,
+    pub waiter: VcpuId,
+    /// `None` on a machine with one vCPU: then only setting A exists.
+    pub waker: Option<VcpuId>,
+    pub gap: Duration,
+}
+
+/// Starts yielding threads that run decide's state machine, asleep.
+pub fn start_yielding(
+    vcpus: &CpuSet,
+    group: &IdleGroup,
+    params: &GuestParams,
+    mut busy_wait: impl FnMut(VcpuId) -> Option<BusyWait>,
+) -> Result<YieldingThreads, gleaner_act::ActError> {
+    let mut waits: Vec<(VcpuId, Option<BusyWait>)> = vcpus.iter().map(|vcpu| (vcpu, busy_wait(vcpu))).collect();
+    let signalled: Vec<VcpuId> = waits.iter().filter(|(_, wait)| wait.is_some()).map(|(vcpu, _)| *vcpu).collect();
+    YieldingThreads::start(
+        vcpus,
+        group,
+        params.stolen_gap(),
+        |vcpu| {
+            let machine = YieldingThread::new(Order::Sleep, signalled.contains(&vcpu), params);
+            Box::new(machine) as Box<dyn YieldMachine>
+        },
+        |vcpu| waits.iter_mut().find(|(id, _)| *id == vcpu).and_then(|(_, wait)| wait.take()),
+    )
+}
+
+impl<'a> Bench<'a> {
+    /// On two of `vcpus`: the waker on the first, the waiter on the second.
+    pub fn new(yields: &'a YieldingThreads, vcpus: &CpuSet, gap: Duration) -> Option<Self> {
+        let mut ids = vcpus.iter();
+        let first = ids.next()?;
+        let second = ids.next();
+        Some(Self { yields, waiter: second.unwrap_or(first), waker: second.map(|_| first), gap })
+    }
+
+    /// Whether `setting` can be measured on this many vCPUs.
+    pub fn can(&self, setting: Setting) -> bool {
+        setting == Setting::A || self.waker.is_some()
+    }
+
+    /// Measures one setting; `progress` as for [`wakeup::measure`].
+    pub fn measure(
+        &self,
+        setting: Setting,
+        samples: usize,
+        mut progress: impl FnMut(usize) -> bool,
+    ) -> Result<Vec<Nanos>, WakeupError> {
+        let waker = if setting == Setting::A { self.waiter } else { self.waker.unwrap_or(self.waiter) };
+        let plan = WakeupPlan { waiter: self.waiter, waker, gap: self.gap, samples };
+        let _hog = (setting == Setting::D).then(|| Hog::start(self.waiter)).transpose()?;
+        if setting == Setting::B {
+            // Longer than any gap is idle for: B is the vCPU that never halts.
+            let timeout = Nanos::from(self.gap).times(100) + Nanos::from_secs(1);
+            self.order(waker, Order::Retain { timeout });
+            self.order(self.waiter, Order::Retain { timeout });
+        }
+        let measured = wakeup::measure(&plan, |n| {
+            self.yields.beat();
+            progress(n)
+        });
+        self.order(waker, Order::Sleep);
+        self.order(self.waiter, Order::Sleep);
+        measured
+    }
+
+    fn order(&self, vcpu: VcpuId, order: Order) {
+        self.yields.beat();
+        self.yields.order(vcpu, order);
+    }
+
+    /// B and C, alternating. `None` on one vCPU, or when `go_on` said no.
+    pub fn costs(&self, samples: usize, mut go_on: impl FnMut() -> bool) -> Result<Option<WakeupCosts>, WakeupError> {
+        if self.waker.is_none() {
+            return Ok(None);
+        }
+        let (mut retained, mut halted) = (Vec::new(), Vec::new());
+        for _ in 0..ROUNDS {
+            retained.extend(self.measure(Setting::B, samples / ROUNDS, |_| go_on())?);
+            halted.extend(self.measure(Setting::C, samples / ROUNDS, |_| go_on())?);
+        }
+        let (Some(retained), Some(halted)) = (Summary::of(&retained), Summary::of(&halted)) else { return Ok(None) };
+        Ok(Some(WakeupCosts {
+            retained_mean: retained.mean,
+            retained_p99: retained.p99,
+            halted_mean: halted.mean,
+            halted_p99: halted.p99,
+        }))
+    }
+}
+
+/// The figures that are told of a list of latencies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Summary {
+    pub n: u64,
+    pub mean: Nanos,
+    pub p50: Nanos,
+    pub p90: Nanos,
+    pub p99: Nanos,
+    pub max: Nanos,
+}
+
+impl Summary {
+    /// `None` when there is nothing to sum up.
+    pub fn of(samples: &[Nanos]) -> Option<Self> {
+        // Three digits up to an hour; larger ones are clamped to it.
+        let mut histogram = Histogram::<u64>::new_with_max(3_600_000_000_000, 3).ok()?;
+        for sample in samples {
+            histogram.saturating_record(sample.0);
+        }
+        let quantile = |q| Nanos(histogram.value_at_quantile(q));
+        (!samples.is_empty()).then(|| Self {
+            n: histogram.len(),
+            mean: Nanos::from_f64(histogram.mean()),
+            p50: quantile(0.5),
+            p90: quantile(0.9),
+            p99: quantile(0.99),
+            max: Nanos(histogram.max()),
+        })
+    }
+}

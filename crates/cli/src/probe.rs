@@ -1,0 +1,174 @@
+//! `gleaner probe`: Table 2 of the paper on this machine.
+
+use crate::args::{ProbeArgs, Setting};
+use crate::calibrate::{Bench, Summary, start_yielding};
+use crate::failure::Failure;
+use crate::output::{Output, say};
+use crate::session::Session;
+use gleaner_act::{CgroupHierarchies, CgroupRoots, IdleGroup, YieldClass};
+use gleaner_decide::guest::{GuestParams, timeout};
+use gleaner_model::{CpuSet, Nanos, Profile, VcpuId, WakeupCosts};
+use gleaner_observe::{ProcRoot, StatReader};
+use gleaner_report::{ProbeReport, SettingResult, TimeOuts};
+use indicatif::{ProgressBar, ProgressStyle};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+pub fn main(args: &ProbeArgs) -> Result<u8, Failure> {
+    let mut output = Output::open(args.json.json.as_deref())?;
+    let interrupted = interrupt_flag()?;
+    let vcpus = crate::run::allowed_vcpus()?;
+    let mut settings = wanted(args);
+    let mut notes = Vec::new();
+    if vcpus.len() < 2 {
+        settings.retain(|setting| *setting == Setting::A);
+        notes.push(format!("only {} may be used here: settings B, C and D need two vCPUs", name_of(&vcpus)));
+    }
+    if settings.is_empty() {
+        return Err(Failure::work(notes.join("; ")));
+    }
+    let report = measure(args, &settings, &vcpus, notes, &interrupted)?;
+    if interrupted.load(Ordering::Relaxed) {
+        return Ok(130);
+    }
+    output.json(&report)?;
+    output.text(&report);
+    Ok(0)
+}
+
+fn wanted(args: &ProbeArgs) -> Vec<Setting> {
+    let mut settings = args.settings.clone();
+    if settings.is_empty() {
+        settings = vec![Setting::A, Setting::B, Setting::C];
+    }
+    if args.load {
+        settings.push(Setting::D);
+    }
+    settings.sort();
+    settings.dedup();
+    settings
+}
+
+fn name_of(vcpus: &CpuSet) -> String {
+    vcpus.iter().next().map_or_else(|| "no vCPU".to_owned(), |vcpu| vcpu.to_string())
+}
+
+/// Set by SIGINT and SIGTERM: the measurement then stops, and everything is undone as at any end.
+pub fn interrupt_flag() -> Result<Arc<AtomicBool>, Failure> {
+    let flag = Arc::new(AtomicBool::new(false));
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(&flag)).map_err(Failure::work)?;
+    }
+    Ok(flag)
+}
+
+fn measure(
+    args: &ProbeArgs,
+    settings: &[Setting],
+    vcpus: &CpuSet,
+    mut notes: Vec<String>,
+    interrupted: &AtomicBool,
+) -> Result<ProbeReport, Failure> {
+    // Only B needs yielding threads, and they a cgroup: the others change nothing on the machine.
+    let mut session = None;
+    let mut group = IdleGroup::none();
+    if settings.contains(&Setting::B) {
+        let begun = Session::begin().map_err(Failure::work)?;
+        let begun = session.insert(begun);
+        group = IdleGroup::create(&CgroupHierarchies::find(&CgroupRoots::default()), &mut begun.journal);
+    }
+    notes.extend(group.fallback().map(ToString::to_string));
+    let on: CpuSet = vcpus.iter().take(2).collect();
+    // B is the vCPU that never halts: no guard for the seconds that this takes.
+    let params = GuestParams { steal_share_stop: 1.0, ..GuestParams::default() };
+    let yields = start_yielding(&on, &group, &params, |_| None).map_err(Failure::work)?;
+    if yields.class() != YieldClass::Idle {
+        notes.extend(yields.fallbacks().iter().map(ToString::to_string));
+    }
+    let bench = Bench::new(&yields, &on, Duration::from_micros(args.gap_us))
+        .ok_or_else(|| Failure::work("no vCPU may be used here"))?;
+    let results = measure_each(&bench, settings, args, interrupted)?;
+    drop(yields);
+    if let Some(session) = session {
+        session.end().map_err(Failure::work)?;
+    }
+    let d_measured = settings.contains(&Setting::D);
+    Ok(ProbeReport {
+        schema: ProbeReport::SCHEMA.to_owned(),
+        gap_ns: args.gap_us * 1_000,
+        waiter_vcpu: on.iter().next_back().map_or(0, |vcpu| vcpu.0),
+        waker_vcpu: on.iter().next().filter(|_| on.len() > 1).map(|vcpu| vcpu.0),
+        d_kind: d_measured.then(|| "guest".to_owned()),
+        timeouts: timeouts(&results),
+        settings: results,
+        notes,
+    })
+}
+
+fn measure_each(
+    bench: &Bench<'_>,
+    settings: &[Setting],
+    args: &ProbeArgs,
+    interrupted: &AtomicBool,
+) -> Result<Vec<SettingResult>, Failure> {
+    let samples = usize::try_from(args.samples).unwrap_or(usize::MAX);
+    let bar = ProgressBar::new(args.samples * settings.len() as u64);
+    if let Ok(style) = ProgressStyle::with_template("  measuring setting {msg} [{bar:30}] {eta} left") {
+        bar.set_style(style);
+    }
+    let mut results = Vec::new();
+    for (done, setting) in (0u64..).zip(settings.iter().copied().filter(|setting| bench.can(*setting))) {
+        bar.set_message(format!("{setting:?}"));
+        let before = steal_of(bench.waiter);
+        let began = Instant::now();
+        let latencies = bench.measure(setting, samples, |n| {
+            bar.set_position(done * args.samples + n as u64);
+            !interrupted.load(Ordering::Relaxed)
+        });
+        let latencies = latencies.map_err(Failure::work)?;
+        let stolen = steal_of(bench.waiter).zip(before).map(|(after, before)| after - before);
+        let Some(summary) = Summary::of(&latencies) else { break };
+        let steal_ratio = stolen.map(|stolen| stolen.share_of(Nanos::from(began.elapsed())));
+        results.push(result(setting, &summary, steal_ratio));
+    }
+    bar.finish_and_clear();
+    Ok(results)
+}
+
+fn result(setting: Setting, summary: &Summary, steal_ratio: Option<f64>) -> SettingResult {
+    SettingResult {
+        setting: format!("{setting:?}"),
+        n: summary.n,
+        mean_ns: summary.mean.0,
+        p50_ns: summary.p50.0,
+        p90_ns: summary.p90.0,
+        p99_ns: summary.p99.0,
+        max_ns: summary.max.0,
+        steal_ratio,
+    }
+}
+
+/// Steal of one vCPU since boot; `None` where none was ever reported (the hypervisor may not tell).
+fn steal_of(vcpu: VcpuId) -> Option<Nanos> {
+    let stat = StatReader::open(&ProcRoot::default()).and_then(|mut reader| reader.read());
+    let stat = stat.map_err(|error| say(&format!("gleaner: {error}"))).ok()?;
+    (stat.steal() > Nanos::ZERO).then(|| stat.cpu(vcpu).map(|times| times.steal)).flatten()
+}
+
+fn timeouts(results: &[SettingResult]) -> Option<TimeOuts> {
+    let find = |name: &str| results.iter().find(|result| result.setting == name);
+    let (b, c) = (find("B")?, find("C")?);
+    let costs = WakeupCosts {
+        retained_mean: Nanos(b.mean_ns),
+        retained_p99: Nanos(b.p99_ns),
+        halted_mean: Nanos(c.mean_ns),
+        halted_p99: Nanos(c.p99_ns),
+    };
+    let of = |profile| timeout(profile, Some(&costs), &GuestParams::default()).0;
+    Some(TimeOuts {
+        frugal_ns: of(Profile::Frugal),
+        balanced_ns: of(Profile::Balanced),
+        latency_ns: of(Profile::Latency),
+    })
+}

@@ -1,0 +1,122 @@
+//! The managed program: started so that it sees what it would see without Gleaner.
+
+use gleaner_act::RUN_ID_VARIABLE;
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus};
+
+/// How to start it.
+pub struct Launch {
+    command: Command,
+    name: OsString,
+    /// Signals that we found ignored (nohup, a shell's background job): the program must find them so too.
+    ignored: Vec<i32>,
+    /// cgroup.procs files the child writes itself into before exec.
+    join: Vec<File>,
+}
+
+/// Why it did not start.
+#[derive(Debug)]
+pub struct LaunchError {
+    /// 127 when there is no such command, 126 when it cannot be executed, 125 otherwise; as env(1) and nohup(1) do.
+    pub status: u8,
+    pub message: String,
+}
+
+impl Launch {
+    pub fn new(command: &[OsString], ignored: Vec<i32>) -> Self {
+        let name = command.first().cloned().unwrap_or_default();
+        let mut process = Command::new(&name);
+        process.args(command.iter().skip(1));
+        Self { command: process, name, ignored, join: Vec::new() }
+    }
+
+    /// Marks the program's environment, so that an undo finds processes that left its tree.
+    pub fn mark(&mut self, run_id: &str) {
+        self.command.env(RUN_ID_VARIABLE, run_id);
+    }
+
+    /// The program writes itself into this cgroup.procs file before exec.
+    pub fn join(&mut self, path: &PathBuf) -> io::Result<()> {
+        self.join.push(OpenOptions::new().write(true).open(path)?);
+        Ok(())
+    }
+
+    /// Forks and executes.
+    pub fn spawn(mut self) -> Result<Child, LaunchError> {
+        let (ignored, join) = (std::mem::take(&mut self.ignored), std::mem::take(&mut self.join));
+        let prepare = move || {
+            for signal in &ignored {
+                // SAFETY: SIG_IGN is no function of ours.
+                unsafe { libc::signal(*signal, libc::SIG_IGN) };
+            }
+            for file in &join {
+                // SAFETY: the descriptor is open and the byte outlives the call. "0" means the writing process.
+                if unsafe { libc::write(file.as_raw_fd(), c"0".as_ptr().cast(), 1) } < 0 {
+                    return Err(io::Error::last_os_error());
+                }
+            }
+            Ok(())
+        };
+        // SAFETY: `prepare` makes two async-signal-safe calls and allocates nothing.
+        unsafe { self.command.pre_exec(prepare) };
+        self.command.spawn().map_err(|error| explain(&self.name, &error))
+    }
+}
+
+fn explain(name: &OsString, error: &io::Error) -> LaunchError {
+    let name = name.to_string_lossy();
+    match error.kind() {
+        io::ErrorKind::NotFound => LaunchError {
+            status: 127,
+            message: format!("cannot run '{name}': command not found; check its spelling, or give its path"),
+        },
+        io::ErrorKind::PermissionDenied => LaunchError {
+            status: 126,
+            message: format!("cannot run '{name}': permission denied; is it an executable file? (chmod +x)"),
+        },
+        _ if error.raw_os_error() == Some(libc::ENOEXEC) => LaunchError {
+            status: 126,
+            message: format!("cannot run '{name}': {error}; a script needs a first line such as #!/bin/sh"),
+        },
+        io::ErrorKind::ResourceBusy | io::ErrorKind::OutOfMemory | io::ErrorKind::WouldBlock => {
+            LaunchError { status: 125, message: format!("cannot start '{name}': {error}") }
+        }
+        _ => LaunchError { status: 126, message: format!("cannot run '{name}': {error}") },
+    }
+}
+
+/// The status a shell would show: 128 + n for signal n.
+pub fn shell_status(status: ExitStatus) -> i32 {
+    status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn started(command: &[&str]) -> Result<Child, LaunchError> {
+        Launch::new(&command.iter().map(OsString::from).collect::<Vec<_>>(), vec![]).spawn()
+    }
+
+    #[test]
+    fn a_missing_command_is_127_and_a_file_that_cannot_be_executed_126() {
+        for (command, status) in [("no-such-command-anywhere", 127), ("/etc/passwd", 126), ("/tmp", 126)] {
+            let error = started(&[command]).unwrap_err();
+            assert_eq!(error.status, status, "{}", error.message);
+            assert!(error.message.contains(command), "{}", error.message);
+        }
+    }
+
+    #[test]
+    fn the_status_is_the_shells() {
+        for (script, status) in [("exit 3", 3), ("kill -TERM $$", 143)] {
+            let mut child = started(&["sh", "-c", script]).unwrap();
+            assert_eq!(shell_status(child.wait().unwrap()), status);
+        }
+    }
+}

@@ -1,0 +1,349 @@
+//! observe -> decide -> act, ten times a second, around one program.
+
+use super::options::Options;
+use super::totals::Totals;
+use crate::calibrate::{Bench, GAP_AT_START, SAMPLES_AT_START, start_yielding};
+use crate::failure::Failure;
+use crate::output::say;
+use crate::session::Session;
+use gleaner_act::{
+    BusyWait, CgroupHierarchies, CgroupRoots, IdleGroup, IdleMeans, Placement, PlacementKind, YieldClass,
+    YieldingThreads,
+};
+use gleaner_decide::guest::GuestPolicy;
+use gleaner_model::{Action, CpuSet, Decision, Nanos, Order, Profile, Source, VcpuId, WakeupCosts};
+use gleaner_observe::{Observer, ObserverConfig};
+use gleaner_report::Means;
+use std::path::PathBuf;
+
+/// Windows are this long, unless observing costs too much.
+const WINDOW: Nanos = Nanos::from_millis(100);
+/// Longest window: the yielding threads want a heart-beat within two seconds.
+const LONGEST_WINDOW: Nanos = Nanos::from_secs(1);
+/// Observing and deciding may take this share of one CPU (the 0.5 %, with some air).
+const OVERHEAD_TARGET: f64 = 0.004;
+
+/// Everything that runs beside the program.
+pub struct Manager {
+    observer: Observer,
+    policy: GuestPolicy,
+    yields: Option<YieldingThreads>,
+    idle_means: IdleMeans,
+    placement: Option<Placement>,
+    session: Option<Session>,
+    window_length: Nanos,
+    pub totals: Totals,
+    pub warnings: Vec<String>,
+    pub timeout_from: Option<String>,
+    overhead_zero: Nanos,
+}
+
+/// What the actuators came to.
+struct Actuators {
+    session: Option<Session>,
+    group: IdleGroup,
+    placement: Option<Placement>,
+}
+
+impl Manager {
+    /// Sets everything up; measures what a halt costs here if the policy wants to know. Says what could not be had.
+    pub fn prepare(options: &Options, vcpus: CpuSet) -> Result<Self, Failure> {
+        let mut warnings = Vec::new();
+        let overhead_zero = thread_cpu_time();
+        let Actuators { session, group, placement } = actuators(options, &vcpus, &mut warnings)?;
+        let config = ObserverConfig {
+            excluded_pids: session.iter().filter_map(Session::guardian_pid).collect(),
+            allowed: Some(vcpus.clone()),
+            ..ObserverConfig::default()
+        };
+        let (observer, refusal) = Observer::new(options.observer, &config).map_err(Failure::run)?;
+        warnings.extend(
+            refusal.map(|why| format!("observing through /proc, which sees means but no distributions: {why}")),
+        );
+        let retains = options.policy.retains() && session.is_some();
+        let yields = retains.then(|| {
+            start_yielding(&vcpus, &group, &options.params, |vcpu| busy_wait(&observer, vcpu))
+                .map_err(|error| Failure::run(format!("cannot retain: {error}")))
+        });
+        let yields = yields.transpose()?;
+        warnings.extend(yields.iter().flat_map(YieldingThreads::fallbacks).map(ToString::to_string));
+        let (costs, timeout_from) = match &yields {
+            Some(yields) => calibrate(options, yields, &vcpus)?,
+            None => (None, None),
+        };
+        let policy = GuestPolicy::new(options.policy, options.profile, options.params.clone(), costs, vcpus);
+        Ok(Self {
+            observer,
+            policy,
+            yields,
+            idle_means: group.means(),
+            placement,
+            session,
+            window_length: WINDOW,
+            totals: Totals::default(),
+            warnings,
+            timeout_from,
+            overhead_zero,
+        })
+    }
+
+    /// Where the program has to enter itself before exec.
+    pub fn join_file(&self) -> Option<PathBuf> {
+        self.placement.as_ref().and_then(Placement::join_file)
+    }
+
+    /// To be called right before the fork.
+    pub fn about_to_start(&mut self) {
+        self.observer.adopt_next_child();
+    }
+
+    /// To be called right after exec: from here on it is managed.
+    pub fn started(&mut self, pid: i32) -> Result<(), Failure> {
+        self.observer.adopted(pid);
+        if let (Some(placement), Some(session)) = (&mut self.placement, &mut self.session) {
+            placement.program_started(pid, &mut session.journal).map_err(Failure::run)?;
+        }
+        self.observer.start(&self.counters()).map_err(Failure::run)?;
+        self.overhead_zero = thread_cpu_time();
+        let decisions = self.policy.begin();
+        self.carry_out(&decisions);
+        Ok(())
+    }
+
+    /// How long until the next window is due.
+    pub fn window_length(&self) -> Nanos {
+        self.window_length
+    }
+
+    /// One turn of the loop.
+    pub fn turn(&mut self) {
+        if let Some(yields) = &self.yields {
+            yields.beat();
+        }
+        let before = thread_cpu_time();
+        let window = match self.observer.window(&self.counters()) {
+            Ok(window) => window,
+            Err(error) => {
+                self.warn(format!("a window was lost: {error}"));
+                return;
+            }
+        };
+        let active = self.policy.active().clone();
+        let decisions = self.policy.step(&window);
+        self.carry_out(&decisions);
+        if decisions.is_empty() {
+            self.confine_newcomers();
+        }
+        let cost = thread_cpu_time() - before;
+        self.totals.add(&window, &active, cost);
+        self.pace(cost);
+    }
+
+    /// Forgets the time up to now: the program was stopped.
+    pub fn skip(&mut self) {
+        if let Some(yields) = &self.yields {
+            yields.beat();
+        }
+        if let Err(error) = self.observer.window(&self.counters()) {
+            self.warn(format!("a window was lost: {error}"));
+        }
+    }
+
+    /// The guardian may have been killed: there has to be one.
+    pub fn look_after_guardian(&mut self, died: i32) {
+        let Some(session) = &mut self.session else { return };
+        if session.guardian_pid() == Some(died) {
+            session.replace_guardian();
+            let pid = session.guardian_pid();
+            if let Some(pid) = pid {
+                self.observer.exclude(pid);
+            }
+            self.warn("the guardian process died and was replaced".to_owned());
+        }
+    }
+
+    fn counters(&self) -> Vec<gleaner_model::YieldCounters> {
+        self.yields.as_ref().map(YieldingThreads::counters).unwrap_or_default()
+    }
+
+    fn warn(&mut self, warning: String) {
+        // A limit: the same trouble ten times a second is one warning.
+        if self.warnings.len() < 50 && !self.warnings.contains(&warning) {
+            self.warnings.push(warning);
+        }
+    }
+
+    fn carry_out(&mut self, decisions: &[Decision]) {
+        let mut moved = false;
+        for decision in decisions {
+            tracing::debug!(at_ms = decision.at.0 / 1_000_000, action = ?decision.action, "{}", decision.reason);
+            match decision.action {
+                Action::Retain { vcpu, timeout } => self.order(vcpu, Order::Retain { timeout }),
+                Action::Release { vcpu } => self.order(vcpu, Order::Sleep),
+                Action::Deactivate { .. } | Action::Activate { .. } | Action::ActivateAll => moved = true,
+            }
+        }
+        if moved {
+            self.confine();
+        }
+        self.totals.decided(decisions);
+    }
+
+    fn order(&self, vcpu: VcpuId, order: Order) {
+        if let Some(yields) = &self.yields {
+            yields.order(vcpu, order);
+        }
+    }
+
+    fn confine_newcomers(&mut self) {
+        if self.placement.as_ref().is_some_and(|placement| placement.needs_threads() && placement.is_confined()) {
+            self.confine();
+        }
+    }
+
+    fn confine(&mut self) {
+        let (Some(placement), Some(session)) = (&mut self.placement, &mut self.session) else { return };
+        let tids = if placement.needs_threads() { self.observer.threads() } else { Vec::new() };
+        if let Err(error) = placement.confine(self.policy.active(), &tids, &mut session.journal) {
+            self.warn(format!("the program could not be moved: {error}"));
+        }
+    }
+
+    /// Longer windows when observing costs too much, shorter ones again when it does not.
+    fn pace(&mut self, cost: Nanos) {
+        let length = Nanos::from_f64(cost.as_f64() / OVERHEAD_TARGET).max(WINDOW).min(LONGEST_WINDOW);
+        // A quarter of the way: one expensive window is no reason.
+        self.window_length = Nanos((self.window_length.0 * 3 + length.0) / 4);
+    }
+
+    /// Retained time and guard trips so far.
+    pub fn spent(&self) -> (Nanos, u64) {
+        let counters = self.counters();
+        (
+            counters.iter().map(|counters| counters.retained).sum(),
+            counters.iter().map(|counters| counters.guard_trips).sum(),
+        )
+    }
+
+    /// The time-out in force, where the policy retains.
+    pub fn timeout(&self) -> Option<Nanos> {
+        self.yields.as_ref().map(|_| self.policy.timeout())
+    }
+
+    /// Why the policy took no further step.
+    pub fn no_step_because(&self) -> Option<String> {
+        self.policy.explain().no_step.map(|why| why.to_string())
+    }
+
+    /// CPU time of observing and deciding since the program started.
+    pub fn overhead(&self) -> Nanos {
+        thread_cpu_time() - self.overhead_zero
+    }
+
+    /// By what means.
+    pub fn means(&self) -> Means {
+        let observer = if self.observer.source() == Source::Bpf { "bpf" } else { "procfs" };
+        let placement = self.placement.as_ref().map(|placement| match placement.kind() {
+            PlacementKind::CpusetV2 => "cpuset-v2",
+            PlacementKind::CpusetV1 => "cpuset-v1",
+            PlacementKind::Affinity => "affinity",
+        });
+        let yielding = self.yields.as_ref().map(|yields| {
+            let class = if yields.class() == YieldClass::Idle { "sched-idle" } else { "nice-19" };
+            let group = if self.idle_means == IdleMeans::ClassOnly { "" } else { "+cpu.idle" };
+            format!("{class}{group}")
+        });
+        Means { observer: Some(observer.to_owned()), placement: placement.map(str::to_owned), yielding }
+    }
+
+    /// Undoes everything; says whether that worked.
+    pub fn finish(self) -> bool {
+        drop(self.yields);
+        drop(self.observer);
+        let Some(session) = self.session else { return true };
+        session.end().map_err(|error| say(&format!("gleaner: {error}"))).is_ok()
+    }
+}
+
+/// Journal, guardian, cgroup and placement, as far as the policy needs them and the machine allows.
+fn actuators(options: &Options, vcpus: &CpuSet, warnings: &mut Vec<String>) -> Result<Actuators, Failure> {
+    let none = Actuators { session: None, group: IdleGroup::none(), placement: None };
+    if !options.policy.retains() && !options.policy.consolidates() {
+        return Ok(none);
+    }
+    let mut session = match Session::begin() {
+        Ok(session) => session,
+        Err(error) if options.strict => return Err(Failure::run(format!("--strict: {error}"))),
+        Err(error) => {
+            warnings.push(format!("nothing is changed, only observed: {error}"));
+            return Ok(none);
+        }
+    };
+    warnings.extend(
+        session.unguarded.iter().map(|why| {
+            format!("no guardian process ({why}): after a kill -9, `gleaner restore` has to be run by hand")
+        }),
+    );
+    let hierarchies = CgroupHierarchies::find(&CgroupRoots::default());
+    let placement = if options.policy.consolidates() && vcpus.len() > 1 {
+        let prepared = Placement::prepare(options.placement, vcpus, &hierarchies, &mut session.journal);
+        let (placement, fallback) = prepared.map_err(Failure::run)?;
+        warnings.extend(fallback.map(|fallback| fallback.to_string()));
+        Some(placement)
+    } else {
+        None
+    };
+    let group = if options.policy.retains() {
+        IdleGroup::create(&hierarchies, &mut session.journal)
+    } else {
+        IdleGroup::none()
+    };
+    warnings.extend(group.fallback().map(ToString::to_string));
+    if options.strict && !warnings.is_empty() {
+        return Err(Failure::run(format!("--strict: {}", warnings.join("; "))));
+    }
+    Ok(Actuators { session: Some(session), group, placement })
+}
+
+/// How a yielding thread learns that its vCPU is busy again: from BPF, or not at all.
+fn busy_wait(observer: &Observer, vcpu: VcpuId) -> Option<BusyWait> {
+    let Observer::Bpf(bpf) = observer else { return None };
+    let mut signal = bpf.busy_signal(vcpu).ok()?;
+    let waker = signal.waker();
+    Some(BusyWait { wait: Box::new(move |limit| signal.wait(limit)), wake: Box::new(move || waker.wake()) })
+}
+
+/// What a halt costs here, and where the time-out will come from, in words.
+fn calibrate(
+    options: &Options,
+    yields: &YieldingThreads,
+    vcpus: &CpuSet,
+) -> Result<(Option<WakeupCosts>, Option<String>), Failure> {
+    if options.timeout.is_some() {
+        return Ok((None, Some("as given by --timeout".to_owned())));
+    }
+    if options.profile == Profile::Latency {
+        return Ok((None, Some("the latency profile's".to_owned())));
+    }
+    let bench = Bench::new(yields, vcpus, GAP_AT_START);
+    let costs = bench.map(|bench| bench.costs(SAMPLES_AT_START, || true)).transpose().map_err(Failure::run)?.flatten();
+    let words = match (costs, options.profile) {
+        (None, _) => "the default, because one vCPU alone cannot be measured".to_owned(),
+        (Some(costs), Profile::Frugal) => {
+            format!("mean of a halted wake-up {} - retained {}", costs.halted_mean, costs.retained_mean)
+        }
+        (Some(costs), _) => format!(
+            "p99 of a halted wake-up {} - retained {}, within {} and {}",
+            costs.halted_p99,
+            costs.retained_p99,
+            Nanos::from_micros(options.params.timeout_min_us),
+            Nanos::from_micros(options.params.timeout_max_us)
+        ),
+    };
+    Ok((costs, Some(words)))
+}
+
+fn thread_cpu_time() -> Nanos {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Nanos::from_secs(u64::try_from(time.tv_sec).unwrap_or(0)) + Nanos(u64::try_from(time.tv_nsec).unwrap_or(0))
+}

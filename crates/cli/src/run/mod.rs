@@ -1,0 +1,216 @@
+//! `gleaner run`: a program under Gleaner.
+
+mod child;
+mod manager;
+mod options;
+mod signals;
+mod totals;
+
+use crate::args::RunArgs;
+use crate::failure::Failure;
+use crate::output::{Output, say};
+use crate::session::run_id;
+use child::{Launch, shell_status};
+use gleaner_model::{CpuSet, Nanos, Policy};
+use gleaner_observe::{ProcRoot, online_cpus};
+use gleaner_report::{Means, ObservedLengths, RunReport};
+use manager::Manager;
+use options::Options;
+use signals::Event;
+use std::path::Path;
+use std::process::{Child, ExitStatus};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+/// The vCPUs that are online and that this process may use.
+pub fn allowed_vcpus() -> Result<CpuSet, Failure> {
+    let online = online_cpus(&ProcRoot::default()).map_err(Failure::work)?;
+    Ok(gleaner_act::allowed_cpus().intersection(&online))
+}
+
+pub fn main(args: RunArgs) -> Result<u8, Failure> {
+    let mut output = Output::open(args.json.json.as_deref())?;
+    let options = Options::from_args(args)?;
+    let report = run(&options)?;
+    output.json(&report).map_err(|failure| Failure { status: 125, ..failure })?;
+    if !options.quiet {
+        say(&report);
+    }
+    // A status is a byte.
+    Ok(u8::try_from(report.exit_status & 0xff).unwrap_or(125))
+}
+
+fn run(options: &Options) -> Result<RunReport, Failure> {
+    let vcpus = allowed_vcpus()?;
+    let ignored = signals::ignored();
+    let own_cgroup = gleaner_act::CgroupHierarchies::find(&gleaner_act::CgroupRoots::default()).own_unified();
+    let mut launch = Launch::new(&options.command, ignored.clone());
+    let mut manager = None;
+    if options.policy != Policy::Off {
+        // Orphans of the program come to us, so that they stay observable; and are reaped below.
+        let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
+        let prepared = Manager::prepare(options, vcpus.clone())?;
+        launch.mark(&run_id());
+        let join =
+            prepared.join_file().or_else(|| own_cgroup.map(|own| own.join("cgroup.procs")).filter(|f| writable(f)));
+        if let Some(file) = join {
+            launch.join(&file).map_err(|error| Failure::run(format!("cannot open {}: {error}", file.display())))?;
+        }
+        manager = Some(prepared);
+    }
+    let (sender, events) = channel();
+    signals::listen(sender, &ignored)?;
+    if let Some(manager) = &mut manager {
+        manager.about_to_start();
+    }
+    let mut child = match launch.spawn() {
+        Ok(child) => child,
+        Err(error) => {
+            manager.map(Manager::finish);
+            return Err(Failure { status: error.status, message: error.message });
+        }
+    };
+    let began = Instant::now();
+    let pid = i32::try_from(child.id()).unwrap_or(0);
+    if let Some(manager) = &mut manager {
+        manager.started(pid)?;
+    }
+    let status = accompany(&mut child, &events, manager.as_mut())?;
+    let wall = Nanos::from(began.elapsed());
+    Ok(conclude(options, manager, &vcpus, wall, shell_status(status)))
+}
+
+fn writable(path: &Path) -> bool {
+    std::fs::OpenOptions::new().write(true).open(path).is_ok()
+}
+
+/// Until the program ends: signals, children, windows.
+fn accompany(
+    child: &mut Child,
+    events: &Receiver<Event>,
+    mut manager: Option<&mut Manager>,
+) -> Result<ExitStatus, Failure> {
+    let pid = i32::try_from(child.id()).unwrap_or(0);
+    let length =
+        |manager: &Option<&mut Manager>| manager.as_ref().map_or(Nanos::from_secs(3600), |m| m.window_length());
+    let mut due = Instant::now() + Duration::from(length(&manager));
+    loop {
+        match events.recv_timeout(due.saturating_duration_since(Instant::now())) {
+            Ok(Event::Child) => {
+                if let Some(status) = child.try_wait().map_err(Failure::run)? {
+                    if let Some(manager) = manager.as_deref_mut() {
+                        manager.turn();
+                    }
+                    return Ok(status);
+                }
+                reap_others(pid, manager.as_deref_mut());
+            }
+            Ok(Event::Signal { signal, by_terminal }) => {
+                signals::pass_on(signal, by_terminal, pid);
+                if matches!(signal, libc::SIGTSTP | libc::SIGCONT) {
+                    if let Some(manager) = manager.as_deref_mut() {
+                        manager.skip();
+                    }
+                }
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                if let Some(manager) = manager.as_deref_mut() {
+                    manager.turn();
+                }
+                due = Instant::now() + Duration::from(length(&manager));
+            }
+            Err(RecvTimeoutError::Disconnected) => return child.wait().map_err(Failure::run),
+        }
+    }
+}
+
+/// Reaps orphans that came to us, and notices a guardian that died.
+fn reap_others(program: i32, mut manager: Option<&mut Manager>) {
+    loop {
+        // SAFETY: siginfo is plain data, filled by the call; WNOWAIT leaves the child to whoever waits for it.
+        let pid = unsafe {
+            let mut info: libc::siginfo_t = std::mem::zeroed();
+            let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+            if libc::waitid(libc::P_ALL, 0, &raw mut info, flags) != 0 {
+                return;
+            }
+            info.si_pid()
+        };
+        // None, or the program itself, whose end the caller will see.
+        if pid == 0 || pid == program {
+            return;
+        }
+        // SAFETY: the status is not wanted.
+        unsafe { libc::waitpid(pid, std::ptr::null_mut(), libc::WNOHANG) };
+        if let Some(manager) = manager.as_deref_mut() {
+            manager.look_after_guardian(pid);
+        }
+    }
+}
+
+fn conclude(options: &Options, manager: Option<Manager>, vcpus: &CpuSet, wall: Nanos, exit_status: i32) -> RunReport {
+    let mut report = RunReport {
+        schema: RunReport::SCHEMA.to_owned(),
+        command: options.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
+        policy: format!("{:?}", options.policy).to_lowercase(),
+        profile: format!("{:?}", options.profile).to_lowercase(),
+        wall_ns: wall.0,
+        exit_status,
+        idle_entries: None,
+        halts: None,
+        retained_ns: 0,
+        steal_ns: 0,
+        cpu_time_ns: 0,
+        voluntary_switches: 0,
+        involuntary_switches: 0,
+        cross_wakeups: None,
+        threads_max: 0,
+        vcpus: vcpus.len() as u64,
+        active_vcpus_mean: vcpus.len() as f64,
+        lengths: ObservedLengths::default(),
+        timeout_ns: None,
+        timeout_from: None,
+        guard_trips: 0,
+        means: Means { observer: None, placement: None, yielding: None },
+        windows: 0,
+        window_ns_mean: None,
+        overhead_cpu_ns: 0,
+        decisions: Vec::new(),
+        decisions_left_out: 0,
+        no_step_because: None,
+        warnings: Vec::new(),
+        restored: true,
+    };
+    if let Some(manager) = manager {
+        fill(&mut report, options, manager);
+    }
+    report
+}
+
+fn fill(report: &mut RunReport, options: &Options, mut manager: Manager) {
+    report.overhead_cpu_ns = manager.overhead().0;
+    let (retained, guard_trips) = manager.spent();
+    report.retained_ns = retained.0;
+    report.guard_trips = guard_trips;
+    report.timeout_ns = manager.timeout().map(|timeout| timeout.0);
+    report.timeout_from = manager.timeout_from.take();
+    report.no_step_because = options.policy.consolidates().then(|| manager.no_step_because()).flatten();
+    report.means = manager.means();
+    let totals = std::mem::take(&mut manager.totals);
+    report.steal_ns = totals.steal.0;
+    report.cpu_time_ns = totals.cpu_time.0;
+    report.voluntary_switches = totals.voluntary_switches;
+    report.involuntary_switches = totals.involuntary_switches;
+    report.cross_wakeups = totals.cross_wakeups();
+    report.idle_entries = totals.idle_entries();
+    report.halts = totals.halts();
+    report.threads_max = totals.threads_max;
+    report.active_vcpus_mean = totals.active_mean(usize::try_from(report.vcpus).unwrap_or(0));
+    report.lengths = totals.lengths();
+    report.windows = totals.windows;
+    report.window_ns_mean = totals.observed.0.checked_div(totals.windows);
+    report.decisions = totals.decisions;
+    report.decisions_left_out = totals.decisions_left_out;
+    report.warnings = std::mem::take(&mut manager.warnings);
+    report.restored = manager.finish();
+}

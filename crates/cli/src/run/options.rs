@@ -1,0 +1,111 @@
+//! `run`'s options, validated.
+
+use crate::args::{ObserverArg, PlacementArg, RunArgs};
+use crate::failure::Failure;
+use gleaner_act::PlacementRequest;
+use gleaner_decide::guest::GuestParams;
+use gleaner_model::{Policy, Profile};
+use gleaner_observe::ObserverChoice;
+use std::ffi::OsString;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+/// What `run` is to do.
+#[derive(Debug)]
+pub struct Options {
+    pub policy: Policy,
+    pub profile: Profile,
+    /// The user's own time-out; nothing is calibrated then.
+    pub timeout: Option<Duration>,
+    pub params: GuestParams,
+    pub observer: ObserverChoice,
+    pub placement: PlacementRequest,
+    pub strict: bool,
+    pub quiet: bool,
+    pub command: Vec<OsString>,
+}
+
+impl Options {
+    pub fn from_args(args: RunArgs) -> Result<Self, Failure> {
+        let mut params = args.config.as_deref().map_or_else(|| Ok(GuestParams::default()), read_params)?;
+        if let Some(timeout) = args.timeout {
+            let us = u64::try_from(timeout.as_micros()).unwrap_or(u64::MAX);
+            params.timeout_unmeasured_balanced_us = us;
+            params.timeout_min_us = params.timeout_min_us.min(us);
+            params.timeout_max_us = params.timeout_max_us.max(us);
+        }
+        Ok(Self {
+            policy: args.policy.into(),
+            profile: if args.timeout.is_some() { Profile::Balanced } else { args.profile.into() },
+            timeout: args.timeout,
+            params,
+            observer: match args.observer {
+                ObserverArg::Auto => ObserverChoice::Auto,
+                ObserverArg::Bpf => ObserverChoice::Bpf,
+                ObserverArg::Procfs => ObserverChoice::Procfs,
+            },
+            placement: match args.placement {
+                PlacementArg::Auto => PlacementRequest::Auto,
+                PlacementArg::Cpuset => PlacementRequest::Cpuset,
+                PlacementArg::Affinity => PlacementRequest::Affinity,
+            },
+            strict: args.strict,
+            quiet: args.quiet,
+            command: args.command,
+        })
+    }
+}
+
+/// Reads a policy file.
+fn read_params(path: &Path) -> Result<GuestParams, Failure> {
+    let name = path.display();
+    let text = fs::read_to_string(path).map_err(|error| {
+        Failure::input(format!("cannot read --config {name}: {error}; name a TOML file you may read"))
+    })?;
+    let params: GuestParams = toml::from_str(&text)
+        .map_err(|error| Failure::input(format!("{name}: {error}The keys and their ranges are in docs/tuning.md")))?;
+    params.validate().map_err(|error| {
+        let line = text.lines().position(|line| line.trim_start().starts_with(error.key)).map_or(0, |line| line + 1);
+        Failure::input(format!("{name}:{line}: {error}"))
+    })?;
+    Ok(params)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<GuestParams, String> {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("policy.toml");
+        fs::write(&path, text).unwrap();
+        read_params(&path).map_err(|failure| {
+            assert_eq!(failure.status, 2);
+            failure.message
+        })
+    }
+
+    #[test]
+    fn a_policy_file_changes_what_it_names() {
+        let params = read("# mine\nload_factor = 0.5\n").unwrap();
+        assert_eq!(params, GuestParams { load_factor: 0.5, ..GuestParams::default() });
+    }
+
+    #[test]
+    fn a_bad_value_is_named_with_its_line() {
+        let out_of_range = read("min_time_slice_us = 4000\nload_factor = 7.5\n").unwrap_err();
+        assert!(out_of_range.contains("policy.toml:2") && out_of_range.contains("load_factor"), "{out_of_range}");
+        let unknown = read("lod_factor = 0.5\n").unwrap_err();
+        assert!(unknown.contains("line 1") && unknown.contains("lod_factor"), "{unknown}");
+        let no_number = read("\nload_factor = \"much\"\n").unwrap_err();
+        assert!(no_number.contains("line 2"), "{no_number}");
+    }
+
+    #[test]
+    fn a_missing_file_is_named() {
+        let failure = read_params(Path::new("/no/such/policy.toml")).unwrap_err();
+        assert_eq!(failure.status, 2);
+        assert!(failure.message.contains("/no/such/policy.toml"), "{}", failure.message);
+    }
+}

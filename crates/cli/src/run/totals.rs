@@ -1,0 +1,163 @@
+//! What a run's windows add up to.
+
+use gleaner_model::{CpuSet, Decision, Distribution, Nanos, Window};
+use gleaner_report::{DecisionRecord, LengthStats, ObservedLengths};
+
+/// Decisions kept one by one; a limit for runs of weeks.
+const DECISIONS_KEPT: usize = 1_000;
+
+/// A sum of counts of which some windows knew nothing: unknown as long as no window knew.
+#[derive(Clone, Copy, Debug, Default)]
+struct Known(Option<u64>);
+
+impl Known {
+    fn add(&mut self, count: Option<u64>) {
+        if let Some(count) = count {
+            self.0 = Some(self.0.unwrap_or(0) + count);
+        }
+    }
+}
+
+/// Sums over all windows.
+#[derive(Debug, Default)]
+pub struct Totals {
+    pub windows: u64,
+    pub observed: Nanos,
+    pub cpu_time: Nanos,
+    pub voluntary_switches: u64,
+    pub involuntary_switches: u64,
+    pub threads_max: u64,
+    pub steal: Nanos,
+    pub observing_cpu: Nanos,
+    pub decisions: Vec<DecisionRecord>,
+    pub decisions_left_out: u64,
+    active_time: Nanos,
+    idle_entries: Known,
+    halts: Known,
+    cross_wakeups: Known,
+    /// Of the windows whose idle periods are known: work, idle time.
+    work_known: Nanos,
+    idle_known: Nanos,
+    l_comp: Distribution,
+    l_idle: Distribution,
+    g_comp: Distribution,
+    wake_to_run: Distribution,
+}
+
+impl Totals {
+    /// Adds a window during which `active` vCPUs were the group's.
+    pub fn add(&mut self, window: &Window, active: &CpuSet, cost: Nanos) {
+        self.windows += 1;
+        self.observed += window.length;
+        self.observing_cpu += cost;
+        self.active_time += window.length.times(active.len() as u64);
+        self.steal += window.vcpus.iter().map(|vcpu| vcpu.steal).sum();
+        self.add_group(window);
+        let entries = window.idle_entries_of(active);
+        self.idle_entries.add(entries);
+        self.halts.add(window.active(active).map(|vcpu| vcpu.halts).sum::<Option<u64>>().or(window.halts));
+        self.cross_wakeups.add(window.vcpus.iter().map(|vcpu| vcpu.cross_wakeups).sum());
+        if entries.is_some() {
+            self.work_known += window.group.cpu_time;
+            self.idle_known += window.active(active).map(gleaner_model::VcpuWindow::idle).sum();
+        }
+        for vcpu in window.active(active) {
+            merge(&mut self.l_comp, vcpu.l_comp.as_ref());
+            merge(&mut self.l_idle, vcpu.l_idle.as_ref());
+        }
+    }
+
+    fn add_group(&mut self, window: &Window) {
+        let group = &window.group;
+        self.cpu_time += group.cpu_time;
+        self.voluntary_switches += group.voluntary_switches;
+        self.involuntary_switches += group.involuntary_switches;
+        self.threads_max = self.threads_max.max(group.threads);
+        merge(&mut self.g_comp, group.g_comp.as_ref());
+        merge(&mut self.wake_to_run, group.wake_to_run.as_ref());
+    }
+
+    /// Adds what was decided.
+    pub fn decided(&mut self, decisions: &[Decision]) {
+        let room = DECISIONS_KEPT.saturating_sub(self.decisions.len());
+        self.decisions.extend(decisions.iter().take(room).map(DecisionRecord::from));
+        self.decisions_left_out += decisions.len().saturating_sub(room) as u64;
+    }
+
+    pub fn idle_entries(&self) -> Option<u64> {
+        self.idle_entries.0
+    }
+
+    pub fn halts(&self) -> Option<u64> {
+        self.halts.0
+    }
+
+    pub fn cross_wakeups(&self) -> Option<u64> {
+        self.cross_wakeups.0
+    }
+
+    /// Mean number of active vCPUs; `all` when nothing was observed.
+    pub fn active_mean(&self, all: usize) -> f64 {
+        if self.observed == Nanos::ZERO { all as f64 } else { self.active_time.as_f64() / self.observed.as_f64() }
+    }
+
+    /// The lengths over the whole run: means as ratios of sums, as the policy sees them; quantiles where there are any.
+    pub fn lengths(&self) -> ObservedLengths {
+        let ratio = |sum: Nanos, n: Option<u64>| n.filter(|n| *n > 0).map(|n| sum.as_f64() / n as f64);
+        let with = |mean: Option<f64>, distribution: &Distribution| {
+            let seen = LengthStats::from_distribution(distribution);
+            match (mean, seen) {
+                (Some(mean_ns), Some(seen)) => Some(LengthStats { mean_ns, ..seen }),
+                (Some(mean_ns), None) => LengthStats::from_mean(mean_ns),
+                (None, seen) => seen,
+            }
+        };
+        ObservedLengths {
+            l_comp: with(ratio(self.work_known, self.idle_entries.0), &self.l_comp),
+            g_comp: with(ratio(self.cpu_time, Some(self.voluntary_switches)), &self.g_comp),
+            l_idle: with(ratio(self.idle_known, self.idle_entries.0), &self.l_idle),
+            wake_to_run: LengthStats::from_distribution(&self.wake_to_run),
+        }
+    }
+}
+
+fn merge(into: &mut Distribution, from: Option<&Distribution>) {
+    if let Some(from) = from {
+        into.merge(from);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gleaner_model::{GroupWindow, Source, VcpuId, VcpuWindow};
+
+    fn window(idle_entries: Option<u64>) -> Window {
+        let vcpu = |id| VcpuWindow { halted: Nanos(400), steal: Nanos(10), ..VcpuWindow::new(VcpuId(id)) };
+        Window {
+            at: Nanos(1000),
+            length: Nanos(1000),
+            source: Source::Procfs,
+            vcpus: vec![vcpu(0), vcpu(1)],
+            idle_entries,
+            halts: None,
+            group: GroupWindow { cpu_time: Nanos(600), voluntary_switches: 6, threads: 3, ..GroupWindow::default() },
+        }
+    }
+
+    #[test]
+    fn means_are_ratios_of_sums_over_the_windows_that_know() {
+        let mut totals = Totals::default();
+        totals.add(&window(Some(4)), &CpuSet::first(2), Nanos(5));
+        totals.add(&window(None), &CpuSet::first(1), Nanos(5));
+        let lengths = totals.lengths();
+        let mean = |stats: Option<LengthStats>| stats.map(|stats| stats.mean_ns);
+        assert_eq!(mean(lengths.l_comp), Some(150.0));
+        assert_eq!(mean(lengths.l_idle), Some(200.0));
+        assert_eq!(mean(lengths.g_comp), Some(100.0));
+        assert_eq!(lengths.wake_to_run, None);
+        assert_eq!((totals.halts(), totals.idle_entries()), (None, Some(4)));
+        assert!((totals.active_mean(2) - 1.5).abs() < 1e-9);
+        assert_eq!((totals.steal, totals.observing_cpu, totals.threads_max), (Nanos(40), Nanos(10), 3));
+    }
+}

@@ -1,0 +1,76 @@
+//! One stretch of acting on the machine: a journal, its guardian, and what was changed. Undone when it ends.
+
+use crate::guardian::Guardian;
+use gleaner_act::{ActError, Journal, UndoOutcome, default_state_dir, process_start_time, undo_journal};
+use std::path::PathBuf;
+
+/// Acts under a journal and a guardian until [`Session::end`] (or drop).
+#[derive(Debug)]
+pub struct Session {
+    pub journal: Journal,
+    guardian: Option<Guardian>,
+    /// Why there is no guardian, if there is none.
+    pub unguarded: Option<String>,
+    path: PathBuf,
+    ended: bool,
+}
+
+/// A name for this process's acts that no other process of this boot has.
+pub fn run_id() -> String {
+    let pid = rustix::process::getpid().as_raw_nonzero().get();
+    format!("{pid}-{}", process_start_time(pid).unwrap_or(0))
+}
+
+impl Session {
+    /// Begins one in the default state folder. A guardian that cannot be started is a weakness to be told, not an error.
+    pub fn begin() -> Result<Self, ActError> {
+        let journal = Journal::create(&default_state_dir(), &run_id())?;
+        let path = journal.path().to_owned();
+        let (guardian, unguarded) = match Guardian::start(&path) {
+            Ok(guardian) => (Some(guardian), None),
+            Err(error) => (None, Some(error.to_string())),
+        };
+        Ok(Self { journal, guardian, unguarded, path, ended: false })
+    }
+
+    pub fn guardian_pid(&self) -> Option<i32> {
+        self.guardian.as_ref().map(Guardian::pid)
+    }
+
+    /// The guardian died: start another.
+    pub fn replace_guardian(&mut self) {
+        match Guardian::start(&self.path) {
+            Ok(guardian) => self.guardian = Some(guardian),
+            Err(error) => {
+                self.guardian = None;
+                self.unguarded = Some(error.to_string());
+            }
+        }
+    }
+
+    /// Undoes everything.
+    pub fn end(mut self) -> Result<UndoOutcome, ActError> {
+        self.undo()
+    }
+
+    fn undo(&mut self) -> Result<UndoOutcome, ActError> {
+        self.ended = true;
+        let outcome = undo_journal(&self.path, true);
+        if let Some(guardian) = self.guardian.take() {
+            guardian.dismiss();
+        }
+        outcome
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if !self.ended {
+            if let Err(error) = self.undo() {
+                crate::output::say(&format!(
+                    "gleaner: not everything could be undone ({error}): run `gleaner restore`"
+                ));
+            }
+        }
+    }
+}
