@@ -5,13 +5,17 @@
 
 mod support;
 
-use gleaner_model::{CpuSet, Lengths, VcpuWindow, Window, YieldCounters};
+use gleaner_model::{CpuSet, Lengths, Nanos, VcpuWindow, Window, YieldCounters};
 use gleaner_observe::{Observer, ObserverChoice, ObserverConfig};
+use std::time::Duration;
 use support::{Player, Spinner, alone, bpf_expected, my_cpus, play};
 
 const ROUNDS: u64 = 1500;
 const COMPUTE_US: u64 = 150;
-const RUNS: u32 = 6;
+const RUNS: usize = 6;
+/// CPU seconds per second that others may use in a run that counts.
+const MAX_OTHERS: f64 = 0.1;
+const MAX_DISTURBED: u32 = 120;
 
 #[test]
 fn player() {
@@ -45,20 +49,27 @@ fn close(what: &str, a: f64, b: f64, share: f64, slack: f64) -> Result<(), Strin
         .ok_or_else(|| format!("{what}: {a:.0} against {b:.0}, allowed {allowed:.0}"))
 }
 
-/// Runs `check` on fresh windows until it holds.
+/// Runs `check` on fresh windows until it holds. Runs during which others took much of the vCPUs say nothing.
 fn holds_in_one_of_the_runs(spinning: bool, check: impl Fn(&Window, &Window) -> Result<(), String>) {
     let _turn = alone();
     let mut failures = Vec::new();
-    for _ in 0..RUNS {
+    for _ in 0..MAX_DISTURBED {
         let spinners: Vec<Spinner> =
             if spinning { my_cpus().into_iter().map(Spinner::start).collect() } else { vec![] };
         let (bpf, procfs) = observe_both(&spinners);
+        print(&bpf, &procfs);
+        let others: Nanos = bpf.vcpus.iter().map(|vcpu| vcpu.busy - vcpu.work.unwrap()).sum();
+        if others.share_of(bpf.length) > MAX_OTHERS {
+            std::thread::sleep(Duration::from_millis(500));
+            continue;
+        }
         match check(&bpf, &procfs) {
-            Ok(()) => return print(&bpf, &procfs),
+            Ok(()) => return,
             Err(failure) => failures.push(failure),
         }
+        assert!(failures.len() < RUNS, "in none of {RUNS} runs:\n  {}", failures.join("\n  "));
     }
-    panic!("in none of {RUNS} runs:\n  {}", failures.join("\n  "));
+    panic!("other processes kept the vCPUs busy all the time; undisturbed runs:\n  {}", failures.join("\n  "));
 }
 
 /// The figures themselves, for `--nocapture`.

@@ -117,6 +117,7 @@ struct shared_state {
 struct thread_state {
 	__u64 waking_ns; // when it was last woken, 0 once it ran
 	__u64 comp_ns;   // CPU time since it last gave up the CPU of its own will
+	__u64 exec_ns;   // all its CPU time, when last switched out
 	__u64 nvcsw;     // the kernel's own count of that, when last switched out
 	__u32 waker_cpu;
 	__u32 unused;
@@ -219,92 +220,20 @@ static __always_inline void tell_busy(__u32 cpu, struct cpu_control *control)
 		bpf_ringbuf_output(ring, &record, sizeof(record), BPF_RB_FORCE_WAKEUP);
 }
 
-// Closes the stint of `prev`.
-static __always_inline void leave(struct cpu_state *c, struct task_struct *prev, __u64 now)
+static __always_inline __u32 class_of(__u32 pid, __u32 yield_pid, struct thread_state **thread)
 {
-	__u32 class = c->class;
-	__u32 pid = prev->pid;
-	__u64 wall = now - c->since_ns;
-	__u64 exec = wall;
-	struct thread_state *thread;
-
-	if (class >= CLASSES) // never; the verifier wants to see it
-		return;
-	if (class > IDLE)
-		exec = prev->se.sum_exec_runtime - c->exec_at_ns;
-	c->wall_ns[class] += wall;
-	c->exec_ns[class] += exec;
-	if (class == YIELDING)
-		c->yield_switches++;
-	if (class < GROUP)
-		return;
-	c->comp_ns += exec;
-	if (class != GROUP)
-		return;
-	c->work_switches++;
-	thread = bpf_map_lookup_elem(&threads, &pid);
-	if (!thread)
-		return;
-	thread->comp_ns += exec;
-	if (prev->nvcsw != thread->nvcsw) {
-		thread->nvcsw = prev->nvcsw;
-		record(&c->histograms[G_COMP], thread->comp_ns);
-		thread->comp_ns = 0;
-		c->voluntary++;
-	} else {
-		thread->waking_ns = 0; // a wake-up that found it still running
-		c->involuntary++;
-	}
-	if (prev->exit_state) {
-		if (!bpf_map_delete_elem(&threads, &pid)) {
-			struct shared_state *all;
-			__u32 zero = 0;
-
-			all = bpf_map_lookup_elem(&shared, &zero);
-			if (all)
-				__sync_fetch_and_add(&all->died, 1);
-		}
-	}
-}
-
-// Opens the stint of `next`; says its class.
-static __always_inline __u32 enter(struct cpu_state *c, __u32 cpu, __u32 pid, __u32 yield_pid, __u64 now)
-{
-	struct thread_state *thread;
-
+	*thread = 0;
 	if (pid == 0)
 		return IDLE;
 	if (pid == yield_pid)
 		return YIELDING;
-	thread = bpf_map_lookup_elem(&threads, &pid);
-	if (!thread)
-		return OTHER;
-	if (thread->waking_ns) {
-		if (thread->waker_cpu != cpu)
-			c->cross_wakeups++;
-		if (now > thread->waking_ns)
-			record(&c->histograms[WAKE_TO_RUN], now - thread->waking_ns);
-		thread->waking_ns = 0;
-	}
-	return GROUP;
+	*thread = bpf_map_lookup_elem(&threads, &pid);
+	return *thread ? GROUP : OTHER;
 }
 
-SEC("tp_btf/sched_switch")
-int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
+// A stint of `class` begins: idle periods begin and end between working and not working.
+static __always_inline void begin(struct cpu_state *c, __u32 class, __u64 now)
 {
-	__u32 cpu = bpf_get_smp_processor_id();
-	struct cpu_state *c = bpf_map_lookup_elem(&cpus, &cpu);
-	struct cpu_control *control = bpf_map_lookup_elem(&controls, &cpu);
-	__u64 now = bpf_ktime_get_ns();
-	__u32 pid = next->pid;
-	__u32 class;
-
-	if (!c || !control)
-		return 0;
-	c->seq++;
-	barrier();
-	leave(c, prev, now);
-	class = enter(c, cpu, pid, control->yield_pid, now);
 	if (class == IDLE)
 		c->halts++;
 	if (class >= GROUP) {
@@ -320,9 +249,117 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 		c->comp_ns = 0;
 	}
 	c->class = class;
-	c->pid = pid;
 	c->since_ns = now;
+}
+
+// The task that leaves is not the one that came: a switch was not shown (the first ever; some kernels hide some
+// tasks). It is taken to have happened when the stint began, and nothing to have been stolen.
+static __always_inline void resume(struct cpu_state *c, __u32 pid, __u64 exec_ns, __u32 yield_pid, __u64 now)
+{
+	struct thread_state *thread;
+
+	begin(c, class_of(pid, yield_pid, &thread), c->since_ns);
+	c->exec_at_ns = exec_ns - (now - c->since_ns);
+}
+
+static __always_inline void forget(__u32 pid)
+{
+	struct shared_state *all;
+	__u32 zero = 0;
+
+	if (bpf_map_delete_elem(&threads, &pid))
+		return;
+	all = bpf_map_lookup_elem(&shared, &zero);
+	if (all)
+		__sync_fetch_and_add(&all->died, 1);
+}
+
+// A thread of the group is switched out. Its CPU time since it was last is the truth even where a switch was hidden.
+static __always_inline __u64 leave_group(struct cpu_state *c, struct task_struct *prev, __u32 pid, __u64 exec)
+{
+	struct thread_state *thread = bpf_map_lookup_elem(&threads, &pid);
+	__u64 total = prev->se.sum_exec_runtime;
+
+	c->work_switches++;
+	if (!thread)
+		return exec;
+	exec = total - thread->exec_ns;
+	thread->exec_ns = total;
+	thread->comp_ns += exec;
+	if (prev->nvcsw != thread->nvcsw) {
+		thread->nvcsw = prev->nvcsw;
+		record(&c->histograms[G_COMP], thread->comp_ns);
+		thread->comp_ns = 0;
+		c->voluntary++;
+	} else {
+		thread->waking_ns = 0; // a wake-up that found it still running
+		c->involuntary++;
+	}
+	if (prev->exit_state)
+		forget(pid);
+	return exec;
+}
+
+// Closes the stint of `prev`.
+static __always_inline void leave(struct cpu_state *c, struct task_struct *prev, __u32 yield_pid, __u64 now)
+{
+	__u32 pid = prev->pid;
+	__u64 total = prev->se.sum_exec_runtime;
+	__u64 wall = now - c->since_ns;
+	__u64 exec;
+	__u32 class;
+
+	if (c->pid != pid || c->class == UNKNOWN)
+		resume(c, pid, total, yield_pid, now);
+	class = c->class;
+	if (class >= CLASSES) // never; the verifier wants to see it
+		return;
+	exec = class == IDLE ? wall : total - c->exec_at_ns;
+	if (class == GROUP)
+		exec = leave_group(c, prev, pid, exec);
+	if (class >= GROUP)
+		c->comp_ns += exec;
+	if (class == YIELDING)
+		c->yield_switches++;
+	c->wall_ns[class] += wall;
+	c->exec_ns[class] += exec;
+}
+
+// Opens the stint of `next`; says its class.
+static __always_inline __u32 enter(struct cpu_state *c, __u32 cpu, struct task_struct *next, __u32 yield_pid, __u64 now)
+{
+	struct thread_state *thread;
+	__u32 pid = next->pid;
+	__u32 class = class_of(pid, yield_pid, &thread);
+
+	if (thread && thread->waking_ns) {
+		if (thread->waker_cpu != cpu)
+			c->cross_wakeups++;
+		if (now > thread->waking_ns)
+			record(&c->histograms[WAKE_TO_RUN], now - thread->waking_ns);
+		thread->waking_ns = 0;
+	}
+	begin(c, class, now);
+	c->pid = pid;
 	c->exec_at_ns = next->se.sum_exec_runtime;
+	return class;
+}
+
+SEC("tp_btf/sched_switch")
+int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
+{
+	__u32 cpu = bpf_get_smp_processor_id();
+	struct cpu_state *c = bpf_map_lookup_elem(&cpus, &cpu);
+	struct cpu_control *control = bpf_map_lookup_elem(&controls, &cpu);
+	__u64 now = bpf_ktime_get_ns();
+	__u32 class;
+
+	if (!c || !control)
+		return 0;
+	c->seq++;
+	barrier();
+	leave(c, prev, control->yield_pid, now);
+	class = enter(c, cpu, next, control->yield_pid, now);
 	barrier();
 	c->seq++;
 	if (class >= GROUP && control->armed)

@@ -8,6 +8,7 @@
 use gleaner_model::{VcpuId, YieldCounters};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use rustix::time::{ClockId, clock_gettime};
+use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -124,7 +125,7 @@ pub fn play() {
                     .stack_size(16 << 10)
                     .spawn(|| {
                         loop {
-                            thread::sleep(Duration::from_millis(20))
+                            thread::sleep(Duration::from_millis(20));
                         }
                     })
                     .unwrap();
@@ -175,13 +176,18 @@ impl Drop for Played {
     }
 }
 
+fn pipe() -> (File, File) {
+    let (read, write) = rustix::pipe::pipe().unwrap();
+    (read.into(), write.into())
+}
+
 fn ping_pong(rounds: u64, time: Duration) -> Played {
     let cpus = my_cpus();
-    let (a_in, b_out) = std::io::pipe().unwrap();
-    let (b_in, a_out) = std::io::pipe().unwrap();
+    let (a_in, b_out) = pipe();
+    let (b_in, a_out) = pipe();
     let release = Arc::new(AtomicBool::new(false));
     let (done, all_done) = std::sync::mpsc::channel();
-    let side = |mut input: std::io::PipeReader, mut output: std::io::PipeWriter, cpu: usize, first: bool| {
+    let side = |mut input: File, mut output: File, cpu: usize, first: bool| {
         let (release, done) = (Arc::clone(&release), done.clone());
         thread::spawn(move || {
             pin(cpu);
