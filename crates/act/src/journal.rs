@@ -37,7 +37,7 @@ pub struct Journal {
 
 /// A journal as somebody else finds it.
 #[derive(Debug)]
-pub struct JournalState {
+pub(crate) struct JournalState {
     /// Where it is.
     pub path: PathBuf,
     /// Which run wrote it.

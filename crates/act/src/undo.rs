@@ -98,6 +98,11 @@ pub fn undo_journal(path: &Path, own: bool) -> Result<UndoOutcome, ActError> {
     Ok(UndoOutcome::Undone { entries: state.undos.len() })
 }
 
+/// Whether the journal at `path` is that of a run that is over without having been undone. A journal that cannot be read counts.
+pub fn is_abandoned(path: &Path) -> bool {
+    journal::read(path).map_or(true, |state| state.alive.is_none())
+}
+
 fn undo_all(state: &JournalState) -> Result<(), ActError> {
     let mut first_error = None;
     for undo in state.undos.iter().rev() {

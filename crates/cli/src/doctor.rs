@@ -1,5 +1,311 @@
-use crate::args::DoctorArgs;
+//! `gleaner doctor`: what this machine is, what can be done here, whether it would help.
+//!
+//! Means are tried, not guessed: BPF is loaded, a cpuset and a cgroup are made, yielding threads are started; all of it under a
+//! journal, and undone before the report is printed.
+
+use crate::args::{DoctorArgs, Setting};
+use crate::calibrate::{Bench, GAP_AT_START, Summary, start_yielding};
 use crate::failure::Failure;
-pub fn main(_args: &DoctorArgs) -> Result<u8, Failure> {
-    Err(Failure::work("not yet"))
+use crate::output::Output;
+use crate::probe::interrupt_flag;
+use crate::run::allowed_vcpus;
+use crate::session::Session;
+use gleaner_act::{
+    CgroupHierarchies, CgroupRoots, IdleGroup, IdleMeans, Placement, PlacementKind, PlacementRequest, YieldClass,
+    default_state_dir, list_journals,
+};
+use gleaner_decide::guest::GuestParams;
+use gleaner_model::{CpuSet, Nanos};
+use gleaner_observe::{Capabilities, ProcRoot, StatReader, SystemStat, capabilities, hypervisor, online_cpus};
+use gleaner_report::{Capability, DoctorReport, HaltCost, MachineFacts, StealFacts, Verdict};
+use indicatif::{ProgressBar, ProgressStyle};
+use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Wake-ups measured of each of B and C.
+const SAMPLES: usize = 400;
+/// A halted wake-up this much slower than a retained one is worth avoiding (median; noise is below it).
+const HALTING_COSTS: f64 = 1.3;
+/// The same for the tail.
+const HALTING_COSTS_TAIL: f64 = 2.0;
+/// Above this stolen share the contention guard would stop spinning (`steal_share_stop`).
+const CONTENDED: f64 = 0.15;
+
+pub fn main(args: &DoctorArgs) -> Result<u8, Failure> {
+    let mut output = Output::open(args.json.json.as_deref())?;
+    let interrupted = interrupt_flag()?;
+    let bar = ProgressBar::new_spinner();
+    if let Ok(style) = ProgressStyle::with_template("  {spinner} {msg}") {
+        bar.set_style(style);
+    }
+    bar.enable_steady_tick(Duration::from_millis(250));
+    bar.set_message("looking at the machine, trying each means");
+    let report = examine(&interrupted)?;
+    bar.finish_and_clear();
+    if interrupted.load(Ordering::Relaxed) {
+        return Ok(130);
+    }
+    output.json(&report)?;
+    output.text(&report);
+    Ok(0)
+}
+
+fn examine(interrupted: &AtomicBool) -> Result<DoctorReport, Failure> {
+    let root = ProcRoot::default();
+    let vcpus = allowed_vcpus()?;
+    let left_behind = left_behind();
+    let before = (Instant::now(), system_stat(&root));
+    let seen = capabilities(&root);
+    let (actuators, halt) = try_actuators(&vcpus, interrupted);
+    let steal = steal(before, &root);
+    let machine = machine(&root, &vcpus)?;
+    let verdict = verdict(&machine, &vcpus, halt.as_ref(), steal, &actuators);
+    Ok(DoctorReport {
+        schema: DoctorReport::SCHEMA.to_owned(),
+        machine,
+        steal,
+        halt,
+        observers: observers(&seen),
+        actuators,
+        left_behind,
+        verdict,
+    })
+}
+
+fn machine(root: &ProcRoot, vcpus: &CpuSet) -> Result<MachineFacts, Failure> {
+    let online = online_cpus(root).map_err(Failure::work)?;
+    let read = |name: &str| fs::read_to_string(root.sys.join("devices/system/cpu/cpuidle").join(name));
+    let trimmed = |name: &str| read(name).ok().map(|text| text.trim().to_owned());
+    let driver = trimmed("current_driver").filter(|driver| driver != "none");
+    let governor = trimmed("current_governor").or_else(|| trimmed("current_governor_ro")).unwrap_or_default();
+    Ok(MachineFacts {
+        hypervisor: hypervisor(root).map(|found| found.name),
+        kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
+        vcpus_online: online.len() as u64,
+        vcpus_allowed: vcpus.to_string(),
+        idle_driver: driver.map(|driver| format!("{driver}, governor {governor}")),
+    })
+}
+
+fn system_stat(root: &ProcRoot) -> Option<SystemStat> {
+    StatReader::open(root).and_then(|mut reader| reader.read()).ok()
+}
+
+fn steal((began, before): (Instant, Option<SystemStat>), root: &ProcRoot) -> StealFacts {
+    let sampled = Nanos::from(began.elapsed());
+    let ratio = before.zip(system_stat(root)).and_then(|(before, after)| {
+        let whole = sampled.times(after.cpus.len() as u64);
+        // Zero since boot: the hypervisor may not tell. Unknown is not none.
+        (after.steal() > Nanos::ZERO).then(|| (after.steal() - before.steal()).share_of(whole))
+    });
+    StealFacts { sampled_ns: sampled.0, reported_ratio: ratio }
+}
+
+fn observers(seen: &Capabilities) -> Vec<Capability> {
+    let bpf = match &seen.bpf {
+        Ok(()) => (true, "exact lengths and distributions from the scheduler's tracepoints".to_owned()),
+        Err(why) => (false, why.to_string()),
+    };
+    let procfs = match &seen.procfs {
+        Ok(()) if seen.children_files => (true, "means; needs no privilege".to_owned()),
+        Ok(()) => (true, "means; slower here, because this kernel lacks /proc/PID/task/TID/children".to_owned()),
+        Err(why) => (false, why.to_string()),
+    };
+    [("bpf", bpf), ("procfs", procfs)]
+        .into_iter()
+        .map(|(name, (available, detail))| Capability { name: name.to_owned(), available, detail })
+        .collect()
+}
+
+/// Tries every actuator, and measures B and C with the yielding threads.
+fn try_actuators(vcpus: &CpuSet, interrupted: &AtomicBool) -> (Vec<Capability>, Option<HaltCost>) {
+    let mut all = Vec::new();
+    let mut session = match Session::begin() {
+        Ok(session) => session,
+        Err(error) => {
+            all.push(capability("journal", Err(format!("{error}; without a journal nothing is changed"))));
+            return (all, None);
+        }
+    };
+    let guardian = session.unguarded.clone().map_or_else(
+        || Ok("every change is undone, after kill -9 too".to_owned()),
+        |why| Err(format!("the guardian process cannot be started ({why})")),
+    );
+    all.push(capability("guardian", guardian));
+    let hierarchies = CgroupHierarchies::find(&CgroupRoots::default());
+    all.push(capability("cpuset", try_cpuset(vcpus, &hierarchies, &mut session)));
+    all.push(capability("affinity", Ok("thread by thread; needs no privilege".to_owned())));
+    let group = IdleGroup::create(&hierarchies, &mut session.journal);
+    let idle = match (group.means(), group.fallback()) {
+        (IdleMeans::ClassOnly, fallback) => Err(fallback.map_or_else(String::new, |found| found.why.clone())),
+        (IdleMeans::CpuIdleV1, _) => Ok("cgroup v1: yielding threads lose to every cgroup".to_owned()),
+        (IdleMeans::CpuIdleV2, _) => Ok("cgroup v2: yielding threads lose to every cgroup".to_owned()),
+    };
+    all.push(capability("cpu.idle", idle));
+    let (yielding, halt) = try_yielding(vcpus, &group, interrupted);
+    all.push(capability("yielding", yielding));
+    if let Err(error) = session.end() {
+        all.push(capability("undo", Err(format!("{error}: run `gleaner restore`"))));
+    }
+    (all, halt)
+}
+
+fn capability(name: &str, result: Result<String, String>) -> Capability {
+    let available = result.is_ok();
+    let (Ok(detail) | Err(detail)) = result;
+    Capability { name: name.to_owned(), available, detail }
+}
+
+fn try_cpuset(vcpus: &CpuSet, hierarchies: &CgroupHierarchies, session: &mut Session) -> Result<String, String> {
+    let prepared = Placement::prepare(PlacementRequest::Auto, vcpus, hierarchies, &mut session.journal);
+    let (placement, fallback) = prepared.map_err(|error| error.to_string())?;
+    match (placement.kind(), fallback) {
+        (PlacementKind::CpusetV2, _) => Ok("cgroup v2".to_owned()),
+        (PlacementKind::CpusetV1, _) => Ok("cgroup v1".to_owned()),
+        (PlacementKind::Affinity, fallback) => Err(fallback.map_or_else(String::new, |found| found.why)),
+    }
+}
+
+fn try_yielding(
+    vcpus: &CpuSet,
+    group: &IdleGroup,
+    interrupted: &AtomicBool,
+) -> (Result<String, String>, Option<HaltCost>) {
+    let on: CpuSet = vcpus.iter().take(2).collect();
+    let yields = match start_yielding(&on, group, &GuestParams::default(), |_| None) {
+        Ok(yields) => yields,
+        Err(error) => return (Err(error.to_string()), None),
+    };
+    let detail = match yields.class() {
+        YieldClass::Idle => "SCHED_IDLE".to_owned(),
+        YieldClass::Nice19 => yields.fallbacks().first().map(ToString::to_string).unwrap_or_default(),
+    };
+    let bench = Bench::new(&yields, &on, GAP_AT_START).filter(|bench| bench.can(Setting::C));
+    let halt = bench.and_then(|bench| halt_cost(&bench, interrupted));
+    (Ok(detail), halt)
+}
+
+fn halt_cost(bench: &Bench<'_>, interrupted: &AtomicBool) -> Option<HaltCost> {
+    let (mut retained, mut halted) = (Vec::new(), Vec::new());
+    // Alternating: noise that comes and goes should meet both.
+    for _ in 0..4 {
+        let go_on = |_| !interrupted.load(Ordering::Relaxed);
+        retained.extend(bench.measure(Setting::B, SAMPLES / 4, go_on).ok()?);
+        halted.extend(bench.measure(Setting::C, SAMPLES / 4, go_on).ok()?);
+    }
+    let (retained, halted) = (Summary::of(&retained)?, Summary::of(&halted)?);
+    let costs = halted.p50.as_f64() >= HALTING_COSTS * retained.p50.as_f64()
+        || halted.p99.as_f64() >= HALTING_COSTS_TAIL * retained.p99.as_f64();
+    Some(HaltCost {
+        gap_ns: Nanos::from(GAP_AT_START).0,
+        retained_p50_ns: retained.p50.0,
+        retained_p99_ns: retained.p99.0,
+        halted_p50_ns: halted.p50.0,
+        halted_p99_ns: halted.p99.0,
+        halting_costs: costs,
+    })
+}
+
+fn left_behind() -> Vec<String> {
+    let journals = list_journals(&default_state_dir()).unwrap_or_default();
+    let dead = journals.iter().filter(|path| gleaner_act::is_abandoned(path));
+    dead.map(|path| path.display().to_string()).collect()
+}
+
+/// What a person should do.
+fn verdict(
+    machine: &MachineFacts,
+    vcpus: &CpuSet,
+    halt: Option<&HaltCost>,
+    steal: StealFacts,
+    actuators: &[Capability],
+) -> Verdict {
+    let says = |would_benefit, text: String| Verdict { would_benefit, text };
+    let has = |name: &str| actuators.iter().any(|found| found.name == name && found.available);
+    if vcpus.len() < 2 {
+        return says(
+            Some(false),
+            "this machine would not benefit, because a program here has one vCPU: no thread on another is ever woken"
+                .into(),
+        );
+    }
+    if !has("yielding") {
+        return says(None, "nothing can be done here; the lines above say why".into());
+    }
+    let contended = steal.reported_ratio.is_some_and(|ratio| ratio > CONTENDED);
+    match halt {
+        None => says(None, "wake-ups could not be measured; try `gleaner probe`".into()),
+        Some(_) if contended => says(
+            None,
+            "the host is contended right now: Gleaner would not spin (its guard), only pack work onto fewer vCPUs. \
+             Try `gleaner run --policy consolidate -- YOUR-PROGRAM`, and `gleaner doctor` again later"
+                .into(),
+        ),
+        Some(halt) if halt.halting_costs => says(
+            Some(true),
+            "waking a halted vCPU costs more than waking one kept awake: programs whose threads wait for each other, \
+             thousands of times a second, would benefit. Try `gleaner run -- YOUR-PROGRAM`"
+                .into(),
+        ),
+        Some(_) => {
+            let why = if machine.hypervisor.is_none() {
+                "this is no virtual machine, or one that does not say so, and idle CPUs come back at once"
+            } else if machine.idle_driver.as_deref().is_some_and(|driver| driver.contains("haltpoll")) {
+                "the haltpoll driver already polls in the guest"
+            } else {
+                "an idle vCPU here comes back as fast as one kept awake: the host polls for it, or lends it the CPU for good"
+            };
+            says(
+                Some(false),
+                format!(
+                    "this machine would not benefit now, because {why}. Longer waits may differ: `gleaner probe --gap-us 10000`"
+                ),
+            )
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn machine(hypervisor: Option<&str>) -> MachineFacts {
+        MachineFacts {
+            hypervisor: hypervisor.map(str::to_owned),
+            kernel: "6.1".into(),
+            vcpus_online: 4,
+            vcpus_allowed: "0-3".into(),
+            idle_driver: None,
+        }
+    }
+
+    fn halt(halting_costs: bool) -> HaltCost {
+        HaltCost {
+            gap_ns: 1,
+            retained_p50_ns: 1,
+            retained_p99_ns: 1,
+            halted_p50_ns: 1,
+            halted_p99_ns: 1,
+            halting_costs,
+        }
+    }
+
+    #[test]
+    fn the_verdict_says_why() {
+        let works = [capability("yielding", Ok(String::new()))];
+        let steal = |ratio| StealFacts { sampled_ns: 1, reported_ratio: ratio };
+        let four = CpuSet::first(4);
+        for (vcpus, halt, steal, actuators, benefit, word) in [
+            (&CpuSet::first(1), None, steal(None), &works[..], Some(false), "one vCPU"),
+            (&four, None, steal(None), &[][..], None, "nothing can be done"),
+            (&four, Some(halt(true)), steal(None), &works[..], Some(true), "would benefit"),
+            (&four, Some(halt(true)), steal(Some(0.3)), &works[..], None, "contended"),
+            (&four, Some(halt(false)), steal(Some(0.0)), &works[..], Some(false), "would not benefit now, because"),
+        ] {
+            let verdict = verdict(&machine(Some("KVM")), vcpus, halt.as_ref(), steal, actuators);
+            assert_eq!(verdict.would_benefit, benefit, "{}", verdict.text);
+            assert!(verdict.text.contains(word), "{}", verdict.text);
+        }
+    }
 }

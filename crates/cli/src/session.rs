@@ -1,7 +1,7 @@
 //! One stretch of acting on the machine: a journal, its guardian, and what was changed. Undone when it ends.
 
 use crate::guardian::Guardian;
-use gleaner_act::{ActError, Journal, UndoOutcome, default_state_dir, process_start_time, undo_journal};
+use gleaner_act::{ActError, Journal, UndoOutcome, default_state_dir, list_journals, process_start_time, undo_journal};
 use std::path::PathBuf;
 
 /// Acts under a journal and a guardian until [`Session::end`] (or drop).
@@ -23,7 +23,13 @@ pub fn run_id() -> String {
 
 impl Session {
     /// Begins one in the default state folder. A guardian that cannot be started is a weakness to be told, not an error.
+    /// What runs before it left behind is cleaned up first: their guardians are dead, or they would have done it.
     pub fn begin() -> Result<Self, ActError> {
+        for abandoned in list_journals(&default_state_dir())? {
+            if let Err(error) = undo_journal(&abandoned, false) {
+                crate::output::say(&format!("gleaner: {}: {error}", abandoned.display()));
+            }
+        }
         let journal = Journal::create(&default_state_dir(), &run_id())?;
         let path = journal.path().to_owned();
         let (guardian, unguarded) = match Guardian::start(&path) {
