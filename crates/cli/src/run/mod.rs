@@ -91,10 +91,15 @@ fn accompany(
     mut manager: Option<&mut Manager>,
 ) -> Result<ExitStatus, Failure> {
     let pid = i32::try_from(child.id()).unwrap_or(0);
-    let length =
-        |manager: &Option<&mut Manager>| manager.as_ref().map_or(Nanos::from_secs(3600), |m| m.window_length());
-    let mut due = Instant::now() + Duration::from(length(&manager));
+    let mut due = Instant::now() + next_window(manager.as_deref());
     loop {
+        // Looked at on every turn: a storm of signals must not starve the windows.
+        if Instant::now() >= due {
+            if let Some(manager) = manager.as_deref_mut() {
+                manager.turn();
+            }
+            due = Instant::now() + next_window(manager.as_deref());
+        }
         match events.recv_timeout(due.saturating_duration_since(Instant::now())) {
             Ok(Event::Child) => {
                 if let Some(status) = child.try_wait().map_err(Failure::run)? {
@@ -107,21 +112,20 @@ fn accompany(
             }
             Ok(Event::Signal { signal, by_terminal }) => {
                 signals::pass_on(signal, by_terminal, pid);
-                if matches!(signal, libc::SIGTSTP | libc::SIGCONT) {
-                    if let Some(manager) = manager.as_deref_mut() {
-                        manager.skip();
-                    }
+                let was_stopped = matches!(signal, libc::SIGTSTP | libc::SIGCONT);
+                if let Some(manager) = manager.as_deref_mut().filter(|_| was_stopped) {
+                    manager.skip();
                 }
             }
-            Err(RecvTimeoutError::Timeout) => {
-                if let Some(manager) = manager.as_deref_mut() {
-                    manager.turn();
-                }
-                due = Instant::now() + Duration::from(length(&manager));
-            }
+            Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return child.wait().map_err(Failure::run),
         }
     }
+}
+
+/// How long until the next window; without a manager there is none to wait for.
+fn next_window(manager: Option<&Manager>) -> Duration {
+    manager.map_or(Duration::from_secs(3600), |manager| manager.window_length().into())
 }
 
 /// Reaps orphans that came to us, and notices a guardian that died.
