@@ -10,15 +10,17 @@ pub(super) struct Backoff {
     /// The last hold-off; `None` before the first and after a quiet time.
     length: Option<Nanos>,
     until: Nanos,
+    /// It starts small again after this many times the last hold-off.
+    quiet_times: u64,
 }
 
 impl Backoff {
-    pub(super) fn new(min: Nanos, max: Nanos) -> Self {
-        Self { min, max, length: None, until: Nanos::ZERO }
+    pub(super) fn new(min: Nanos, max: Nanos, quiet_times: u64) -> Self {
+        Self { min, max, length: None, until: Nanos::ZERO, quiet_times }
     }
 
-    /// Holds off from `now`. It doubles unless it has been quiet, from `quiet_since` to `quiet_until`, for longer than the
-    /// last hold-off lasted. Returns how long it holds.
+    /// Holds off from `now`. It doubles unless it has been quiet, from `quiet_since` to `quiet_until`, for longer than
+    /// `quiet_times` the last hold-off. Returns how long it holds.
     pub(super) fn trigger(&mut self, now: Nanos, quiet_since: Nanos, quiet_until: Nanos) -> Nanos {
         self.forget_after_quiet(quiet_since, quiet_until);
         let length = self.length.map_or(self.min, |last| last.times(2).min(self.max));
@@ -27,9 +29,9 @@ impl Backoff {
         length
     }
 
-    /// Starts small again if it has been quiet for longer than the last hold-off lasted.
+    /// Starts small again if it has been quiet for longer than `quiet_times` the last hold-off.
     pub(super) fn forget_after_quiet(&mut self, quiet_since: Nanos, quiet_until: Nanos) {
-        if self.length.is_some_and(|last| quiet_until - quiet_since > last) {
+        if self.length.is_some_and(|last| quiet_until - quiet_since > last.times(self.quiet_times)) {
             self.length = None;
         }
     }
@@ -52,7 +54,7 @@ mod tests {
     #[test]
     fn it_doubles_to_its_limit_and_starts_small_after_a_quiet_time() {
         let s = Nanos::from_secs;
-        let mut backoff = Backoff::new(s(1), s(5));
+        let mut backoff = Backoff::new(s(1), s(5), 1);
         // (comes back at, quiet since, holds for)
         for (now, quiet_since, expected) in [(0, 0, 1), (1, 1, 2), (4, 3, 4), (9, 8, 5), (14, 14, 5), (25, 19, 1)] {
             assert_eq!(backoff.trigger(s(now), s(quiet_since), s(now)), s(expected), "at {now} s");

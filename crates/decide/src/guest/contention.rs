@@ -52,6 +52,7 @@ impl ContentionGuard {
             hold_off: Backoff::new(
                 Nanos::from_millis(params.guard_hold_off_min_ms),
                 Nanos::from_millis(params.guard_hold_off_max_ms),
+                1,
             ),
             stopped: false,
             quiet_since: Nanos::ZERO,

@@ -13,10 +13,10 @@ use super::conditions::{Factors, granularity_ratio, load_ratio};
 use super::measure::{Measure, Speed, Spread};
 use gleaner_model::{Lengths, Nanos, VcpuId};
 
-/// A step that has not been judged yet.
+/// A step that is in force: one vCPU was deactivated.
 #[derive(Clone, Debug)]
-pub(super) struct Trial {
-    /// The vCPU it deactivated.
+pub(super) struct Step {
+    /// Which.
     pub(super) vcpu: VcpuId,
     pub(super) taken_at: Nanos,
     /// Active vCPUs before it.
@@ -25,22 +25,22 @@ pub(super) struct Trial {
     pub(super) measure: Measure,
     /// The windows before it.
     pub(super) before: Speed,
-    /// The windows before the first step of the chain.
-    pub(super) origin: Speed,
 }
 
-impl Trial {
-    /// The share of CPU time per second lost, if the step hurt.
-    pub(super) fn loss(&self, after: &Speed, params: &GuestParams) -> Option<f64> {
-        [&self.before, &self.origin].into_iter().find_map(|before| {
+impl Step {
+    /// The share of CPU time per second lost, if the step hurt. `origin` is the speed before the first step in force.
+    pub(super) fn loss(&self, origin: &Speed, after: &Speed, params: &GuestParams) -> Option<f64> {
+        [&self.before, origin].into_iter().find_map(|before| {
             let cpu_loss = fall(before.cpu, after.cpu.median, params)?;
             fall(before.switches, after.switches.median, params).map(|_| cpu_loss)
         })
     }
 
-    /// Whether the group's CPU time per second rose by more than chance explains: no step of ours does that.
+    /// Whether the group's CPU time per second rose, since before the step, by half of what is a workload change and more than
+    /// chance explains: no step of ours does that. Half, because a full vCPU leaves no room to rise further.
     pub(super) fn grew(&self, after: &Speed, params: &GuestParams) -> bool {
-        after.cpu.median > self.before.cpu.median * (1.0 + noise(self.before.cpu, params))
+        let rise = (params.cpu_change_share / 2.0).max(noise(self.before.cpu, params));
+        after.cpu.median > self.before.cpu.median * (1.0 + rise)
     }
 
     /// The factors after this step hurt: a full vCPU means that pieces were too large (eta), otherwise idle time was too short
@@ -120,17 +120,16 @@ mod tests {
             ("nothing before", Speed::default(), 0.0, 0.0, false),
         ] {
             let after = Speed { cpu: spread(cpu, 0.0), switches: spread(switches, 0.0) };
-            let trial = trial(before, before);
-            assert_eq!(trial.loss(&after, &GuestParams::default()).is_some(), hurt, "{name}");
+            assert_eq!(step(before).loss(&before, &after, &GuestParams::default()).is_some(), hurt, "{name}");
         }
-        let crept = trial(Speed { cpu: spread(1.9, 0.0), switches: spread(950.0, 0.0) }, quiet);
+        let crept = step(Speed { cpu: spread(1.9, 0.0), switches: spread(950.0, 0.0) });
         let after = Speed { cpu: spread(1.86, 0.0), switches: spread(930.0, 0.0) };
-        assert!(crept.loss(&after, &GuestParams::default()).is_some(), "2 % now, 7 % since the first step");
+        assert!(crept.loss(&quiet, &after, &GuestParams::default()).is_some(), "2 % now, 7 % since the first step");
     }
 
-    fn trial(before: Speed, origin: Speed) -> Trial {
+    fn step(before: Speed) -> Step {
         let lengths = Lengths { l_comp: 1.0, g_comp: 1.0, l_idle: 1.0 };
         let measure = Measure { lengths, utilization: 0.5 };
-        Trial { vcpu: VcpuId(1), taken_at: Nanos::ZERO, n: 2, measure, before, origin }
+        Step { vcpu: VcpuId(1), taken_at: Nanos::ZERO, n: 2, measure, before }
     }
 }

@@ -9,7 +9,7 @@
 
 use super::backoff::Backoff;
 use super::conditions::{self, Check, Factors};
-use super::judge::Trial;
+use super::judge::Step;
 use super::measure::{Measure, Sample, Speed};
 use super::workload_change::{Births, Reference, moved};
 use super::{GuestParams, NoStep};
@@ -26,9 +26,14 @@ pub(super) enum Outcome {
     ActivateAll { reason: Reason },
 }
 
+/// Changes and steps that hurt "keep coming" unless it was quiet for this many times the last hold-off: less quiet than that
+/// is hardly worth the steps.
+const QUIET_TIMES: u64 = 4;
+
 /// One active vCPU over the settled windows since the last step or change.
 #[derive(Clone, Copy, Debug, Default)]
 struct Load {
+    windows: u32,
     busy: Nanos,
     utilization: f64,
     /// Windows in a row, up to now, above `saturated_utilization`.
@@ -42,8 +47,10 @@ pub(super) struct Packing {
     params: GuestParams,
     all: CpuSet,
     active: CpuSet,
-    /// In the order they were deactivated; with `active`, all of `all`.
-    deactivated: Vec<VcpuId>,
+    /// The steps that are in force, one for each vCPU that is not active, in their order.
+    steps: Vec<Step>,
+    /// Whether the last of them has yet to be judged.
+    judging: bool,
     factors: Factors,
     hold_off: Backoff,
     settle_left: u32,
@@ -52,9 +59,6 @@ pub(super) struct Packing {
     reference: Reference,
     loads: BTreeMap<VcpuId, Load>,
     births: Births,
-    trial: Option<Trial>,
-    /// Speed before the first step since all were active.
-    origin: Option<Speed>,
 }
 
 impl Packing {
@@ -62,17 +66,16 @@ impl Packing {
         let ms = Nanos::from_millis;
         Self {
             factors: Factors::new(&params),
-            hold_off: Backoff::new(ms(params.hold_off_min_ms), ms(params.hold_off_max_ms)),
+            hold_off: Backoff::new(ms(params.hold_off_min_ms), ms(params.hold_off_max_ms), QUIET_TIMES),
             settle_left: params.settle_windows,
             active: vcpus.clone(),
             all: vcpus,
-            deactivated: Vec::new(),
+            steps: Vec::new(),
+            judging: false,
             history: VecDeque::new(),
             reference: Reference::default(),
             loads: BTreeMap::new(),
             births: Births::default(),
-            trial: None,
-            origin: None,
             params,
         }
     }
@@ -102,40 +105,44 @@ impl Packing {
 
     /// One window over exactly the vCPUs of `all`.
     pub(super) fn step(&mut self, window: &Window) -> Outcome {
-        let sudden = self.births.sudden(window, &self.params);
-        // At the start, and while all are active and nothing is known yet, a birth or an exec is the program itself.
-        let watching = !self.deactivated.is_empty() || self.reference.ready(&self.params);
-        if let Some(reason) = sudden.filter(|_| watching) {
-            return self.change(window.at, reason);
+        if let Some(reason) = self.births.sudden(window, &self.params) {
+            return self.sudden(window.at, reason);
         }
         if self.settle_left > 0 {
             self.settle_left -= 1;
             return Outcome::Stay(NoStep::Settling);
         }
         self.record(window);
-        if let Some(trial) = self.trial.take() {
+        if self.judging {
             if self.history.len() < self.params.judge_windows as usize {
-                self.trial = Some(trial);
                 return Outcome::Stay(NoStep::Judging);
             }
-            if let Some(outcome) = self.judge(&trial, window.at) {
+            self.judging = false;
+            if let Some(outcome) = self.judge(window.at) {
                 return outcome;
             }
         }
-        if let Some(reason) = self.reference.change(self.recent(), &self.params) {
+        if let Some(reason) = self.rose().or_else(|| self.reference.change(self.recent(), &self.params)) {
             return self.change(window.at, reason);
         }
         if let Some((vcpu, utilization)) = self.saturated() {
-            if self.deactivated.is_empty() {
-                return Outcome::Stay(NoStep::Saturated { vcpu, utilization });
-            }
-            return self.change(window.at, Reason::Saturated { vcpu, utilization });
+            return self.relieve(window.at, vcpu, utilization);
         }
         let remaining = self.hold_off.remaining(window.at);
         if remaining > Nanos::ZERO {
             return Outcome::Stay(NoStep::HoldingOff { remaining });
         }
         self.consider(window.at)
+    }
+
+    /// New threads or an exec. At the start, while all are active and nothing is known yet, that is the program itself and no
+    /// change: it begins to be measured anew, and nothing is held off.
+    fn sudden(&mut self, now: Nanos, reason: Reason) -> Outcome {
+        if !self.steps.is_empty() || self.reference.ready(&self.params) {
+            return self.change(now, reason);
+        }
+        self.forget();
+        Outcome::Stay(NoStep::Settling)
     }
 
     fn record(&mut self, window: &Window) {
@@ -147,6 +154,7 @@ impl Packing {
         self.history.push_back(sample);
         for vcpu in window.active(&self.active) {
             let load = self.loads.entry(vcpu.id).or_default();
+            load.windows = load.windows.saturating_add(1);
             load.busy += vcpu.busy;
             load.utilization = vcpu.utilization(window.length);
             let saturated = load.utilization > self.params.saturated_utilization;
@@ -168,42 +176,50 @@ impl Packing {
     }
 
     /// The recent windows are exactly those since the step settled.
-    fn judge(&mut self, trial: &Trial, now: Nanos) -> Option<Outcome> {
+    fn judge(&mut self, now: Nanos) -> Option<Outcome> {
         let after = Speed::of(self.recent());
-        // Its median over the judged windows, without keeping them per vCPU: full in most of them.
-        let overloaded = self.loads.values().any(|load| load.overloaded * 2 > self.params.judge_windows);
-        if let Some(cpu_loss) = trial.loss(&after, &self.params) {
-            return Some(self.undo(trial, now, Reason::StepHurt { cpu_loss, overloaded }, overloaded));
-        }
-        if after.cpu.median > trial.before.cpu.median && moved(trial.before.cpu, after.cpu.median, &self.params) {
-            let ratio = after.cpu.median / trial.before.cpu.median.max(1e-3);
-            return Some(self.change(now, Reason::UtilizationChanged { ratio }));
-        }
-        let (vcpu, utilization) = self.saturated()?;
-        let reason = Reason::Saturated { vcpu, utilization };
-        if trial.grew(&after, &self.params) {
-            return Some(self.change(now, reason));
-        }
-        // The same work on fewer vCPUs filled one: the step did it, not the workload. Activating all and forgetting what
-        // was learnt would lead straight back here.
-        Some(self.undo(trial, now, reason, overloaded))
+        let cpu_loss = self.steps.last()?.loss(&self.steps.first()?.before, &after, &self.params)?;
+        let overloaded = self.overloaded();
+        self.undo(now, Reason::StepHurt { cpu_loss, overloaded }, overloaded)
     }
 
-    fn undo(&mut self, trial: &Trial, now: Nanos, reason: Reason, overloaded: bool) -> Outcome {
-        self.factors = trial.learn(self.factors, overloaded, &self.params);
-        self.hold_off.trigger(now, self.hold_off.until(), trial.taken_at);
-        self.deactivated.retain(|id| *id != trial.vcpu);
-        self.active.insert(trial.vcpu);
-        if self.deactivated.is_empty() {
-            self.origin = None;
-        }
+    /// Whether the group computes more than before the last step: that is the workload's doing, and the reference, taken
+    /// anew after the step, may have been taken too late to show it.
+    fn rose(&self) -> Option<Reason> {
+        let before = self.steps.last()?.before.cpu;
+        let now = Speed::of(self.recent()).cpu.median;
+        let ratio = now / before.median.max(1e-3);
+        (now > before.median && moved(before, now, &self.params)).then_some(Reason::UtilizationChanged { ratio })
+    }
+
+    /// A vCPU is full. Where the group computes as much as before the last step, on fewer vCPUs, the step did it and not the
+    /// workload: activating all and forgetting what was learnt would lead straight back here.
+    fn relieve(&mut self, now: Nanos, vcpu: VcpuId, utilization: f64) -> Outcome {
+        let Some(step) = self.steps.last() else { return Outcome::Stay(NoStep::Saturated { vcpu, utilization }) };
+        let reason = Reason::Saturated { vcpu, utilization };
+        let grew = step.grew(&Speed::of(self.recent()), &self.params);
+        let undone = if grew { None } else { self.undo(now, reason, self.overloaded()) };
+        undone.unwrap_or_else(|| self.change(now, reason))
+    }
+
+    /// Whether a vCPU was full in most of the settled windows since the last step.
+    fn overloaded(&self) -> bool {
+        self.loads.values().any(|load| load.overloaded > load.windows / 2)
+    }
+
+    /// Takes the last step back; `None` if there is none.
+    fn undo(&mut self, now: Nanos, reason: Reason, overloaded: bool) -> Option<Outcome> {
+        let step = self.steps.pop()?;
+        self.factors = step.learn(self.factors, overloaded, &self.params);
+        self.hold_off.trigger(now, self.hold_off.until(), step.taken_at);
+        self.active.insert(step.vcpu);
         self.forget();
-        Outcome::Restore { vcpu: trial.vcpu, reason }
+        Some(Outcome::Restore { vcpu: step.vcpu, reason })
     }
 
     /// The workload changed.
     fn change(&mut self, now: Nanos, reason: Reason) -> Outcome {
-        let was_packed = !self.deactivated.is_empty();
+        let was_packed = !self.steps.is_empty();
         self.give_all_back(now);
         if was_packed {
             return Outcome::ActivateAll { reason };
@@ -215,14 +231,13 @@ impl Packing {
         self.factors = Factors::new(&self.params);
         self.hold_off.trigger(now, self.hold_off.until(), now);
         self.active = self.all.clone();
-        self.deactivated.clear();
-        self.trial = None;
-        self.origin = None;
+        self.steps.clear();
         self.forget();
     }
 
     /// What was measured is of another active set, or of another workload.
     fn forget(&mut self) {
+        self.judging = false;
         self.settle_left = self.params.settle_windows;
         self.history.clear();
         self.reference.clear();
@@ -262,11 +277,10 @@ impl Packing {
             return Outcome::Stay(NoStep::OneVcpu);
         };
         let before = Speed::of(self.history.iter());
-        let origin = *self.origin.get_or_insert(before);
-        self.trial = Some(Trial { vcpu, taken_at: now, n: self.active.len(), measure, before, origin });
+        self.steps.push(Step { vcpu, taken_at: now, n: self.active.len(), measure, before });
         self.active.remove(vcpu);
-        self.deactivated.push(vcpu);
         self.forget();
+        self.judging = true;
         Outcome::Deactivate { vcpu, reason }
     }
 }

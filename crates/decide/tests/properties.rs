@@ -1,0 +1,135 @@
+//! What holds for any sequence of windows, and for any stationary workload.
+
+mod common;
+
+use common::{Guest, PIPELINE, Workload, apply, count, policy};
+use gleaner_model::{Action, CpuSet, GroupWindow, Nanos, Policy, Source, VcpuId, VcpuWindow, Window};
+use proptest::prelude::*;
+
+/// A window of any content, even one that no guest could produce.
+fn any_window(vcpus: u32) -> impl Strategy<Value = Window> {
+    let share = || 0u64..=120;
+    let vcpu = (share(), share(), share(), proptest::option::weighted(0.9, 0u64..2_000));
+    let vcpus = proptest::collection::vec((proptest::bool::weighted(0.98), vcpu), vcpus as usize);
+    let group = (
+        0u64..500,
+        0u64..20_000,
+        prop_oneof![9 => Just(0u64), 1 => 0u64..50],
+        prop_oneof![19 => Just(0u64), 1 => Just(1)],
+    );
+    (1u64..300, vcpus, group).prop_map(|(length_ms, vcpus, (cpu_ms, switches, new_threads, execs))| {
+        let length = Nanos::from_millis(length_ms);
+        let part = |percent: u64| Nanos(length.0 * percent / 100);
+        let mut online = Vec::new();
+        for (id, (is_online, (busy, halted, steal, idle_entries))) in (0..).zip(vcpus) {
+            if is_online {
+                let (busy, halted, steal) = (part(busy), part(halted), part(steal / 8));
+                online.push(VcpuWindow { busy, halted, steal, idle_entries, ..VcpuWindow::new(VcpuId(id)) });
+            }
+        }
+        Window {
+            at: Nanos::ZERO,
+            length,
+            source: Source::Bpf,
+            vcpus: online,
+            idle_entries: None,
+            halts: None,
+            group: GroupWindow {
+                cpu_time: Nanos::from_millis(cpu_ms),
+                voluntary_switches: switches,
+                new_threads,
+                execs: Some(execs),
+                ..GroupWindow::default()
+            },
+        }
+    })
+}
+
+fn any_policy() -> impl Strategy<Value = Policy> {
+    prop_oneof![Just(Policy::Retain), Just(Policy::Consolidate), Just(Policy::Full)]
+}
+
+proptest! {
+    #[test]
+    fn any_windows(kind in any_policy(), windows in proptest::collection::vec(any_window(4), 1..120)) {
+        let mut one = policy(kind, 4);
+        let mut other = policy(kind, 4);
+        let mut active = CpuSet::first(4);
+        let mut retained = CpuSet::new();
+        apply(&mut retained, &one.begin());
+        other.begin();
+        let mut now = Nanos::ZERO;
+        for mut window in windows {
+            now += window.length;
+            window.at = now;
+            let decisions = one.step(&window);
+            prop_assert_eq!(&decisions, &other.step(&window), "the same windows give the same decisions");
+            prop_assert!(count(&decisions, "deactivate") <= 1, "one vCPU at a time");
+            for decision in &decisions {
+                prop_assert_eq!(decision.at, now);
+                match decision.action {
+                    Action::Deactivate { vcpu } => prop_assert!(active.remove(vcpu)),
+                    Action::Activate { vcpu } => prop_assert!(active.insert(vcpu)),
+                    Action::ActivateAll => active = window.vcpus.iter().map(|vcpu| vcpu.id).collect(),
+                    Action::Retain { .. } | Action::Release { .. } => {}
+                }
+            }
+            apply(&mut retained, &decisions);
+            prop_assert!(!one.active().is_empty(), "never zero active vCPUs");
+            prop_assert!(retained.is_subset(one.active()), "nothing is retained where nothing runs");
+            if kind.consolidates() {
+                prop_assert_eq!(one.active(), &active, "the decisions say all");
+            }
+            prop_assert_eq!(&retained, &one.explain().retaining);
+        }
+        // Whatever came before, a change of the workload gives everything back, in the same window.
+        let mut guest = Guest::new(4, PIPELINE, 1);
+        guest.now = now;
+        let mut change = guest.window(one.active());
+        change.group.execs = Some(1);
+        one.step(&change);
+        prop_assert_eq!(one.active(), &CpuSet::first(4));
+    }
+
+    /// Stationary, without or with noise of up to 5 %: at most N - 1 steps, and 4 that are tried again.
+    ///
+    /// Why: noise up to 5 % never looks like a workload change (20 % of CPU time, a factor of 2 of g_comp), so factors only
+    /// fall. Each step that is undone multiplies rho or eta by at most 0.9, and a ratio within r..R allows at most
+    /// 1 + ln(R/r)/ln(1/0.9) of them per factor: here R/r < 1.22, so 2 for rho and 2 for eta. A step that is not undone leaves
+    /// one vCPU fewer, at most N - 1 times.
+    #[test]
+    fn a_stationary_workload_comes_to_rest(
+        seed in any::<u64>(),
+        vcpus in 1u32..=8,
+        load in 0.02f64..1.0,
+        piece_us in 20u64..3_000,
+        loss_per_vcpu in prop_oneof![Just(0.0), 0.0f64..0.12],
+        saving_per_vcpu in prop_oneof![Just(0.0), 0.0f64..0.1],
+        skew in prop_oneof![Just(0.0), 0.0f64..0.5],
+        noise in prop_oneof![Just(0.0), 0.0f64..0.05],
+    ) {
+        let piece = Nanos::from_micros(piece_us);
+        let demand = load * f64::from(vcpus);
+        let workload = Workload { demand, piece, loss_per_vcpu, saving_per_vcpu, skew, noise };
+        let mut guest = Guest::new(vcpus, workload, seed);
+        let mut policy = policy(Policy::Full, vcpus);
+        let decisions = guest.run(&mut policy, 1_200);
+        let (steps, undone) = (count(&decisions, "deactivate"), count(&decisions, "activate"));
+        prop_assert!(count(&decisions, "activate-all") == 0, "{:?}", decisions);
+        prop_assert!(undone <= 4 && steps < vcpus as usize + undone, "{} steps, {} undone", steps, undone);
+    }
+
+    /// Noise of any size may look like changes, but the hold-off limits how often: at most one series of N - 1 steps, with one
+    /// undone, for each hold-off.
+    #[test]
+    fn noise_of_any_size_is_held_off(seed in any::<u64>(), load in 0.05f64..1.0, noise in 0.05f64..1.0) {
+        let workload = Workload { demand: 4.0 * load, noise, ..PIPELINE };
+        let mut guest = Guest::new(4, workload, seed);
+        let mut policy = policy(Policy::Full, 4);
+        let windows = 3_000;
+        let decisions = guest.run(&mut policy, windows);
+        // A step takes at least 8 windows, an undone one and a change 10 more of hold-off.
+        let steps = count(&decisions, "deactivate");
+        prop_assert!(steps <= 60, "{} steps in {} windows", steps, windows);
+    }
+}

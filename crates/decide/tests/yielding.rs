@@ -1,0 +1,204 @@
+//! The yielding thread's spin/halt state machine: a table of scenes, and what holds for any sequence of events.
+
+use gleaner_decide::guest::{GuestParams, SIGNAL_CHECK, UNTIL_ORDERED, YieldingThread};
+use gleaner_model::{Nanos, Next, Order, YieldMachine, YieldReturn};
+use proptest::prelude::*;
+
+const RETAIN: Order = Order::Retain { timeout: us(100) };
+
+const fn us(n: u64) -> Nanos {
+    Nanos::from_micros(n)
+}
+
+const fn sleep(at_most: Nanos, until_busy: bool) -> Next {
+    Next::Sleep { at_most, until_busy }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    Order(Order),
+    Returned(Nanos, YieldReturn),
+    Woke(Nanos, Option<bool>),
+}
+use Event::{Order as Ordered, Returned, Woke};
+use YieldReturn::{Displaced, Immediate, Stolen};
+
+/// Feeds the events, each as long as it says, and returns the answers.
+fn feed(thread: &mut YieldingThread, now: &mut Nanos, event: Event) -> Next {
+    match event {
+        Ordered(order) => thread.order(*now, order),
+        Returned(elapsed, how) => {
+            *now += elapsed;
+            thread.returned(*now, elapsed, how)
+        }
+        Woke(asleep_for, busy) => {
+            *now += asleep_for;
+            thread.woke(*now, asleep_for, busy)
+        }
+    }
+}
+
+fn check(name: &str, can_be_signalled: bool, scene: &[(Event, Next)]) {
+    let mut thread = YieldingThread::new(RETAIN, can_be_signalled, &GuestParams::default());
+    let mut now = Nanos::from_secs(10);
+    for (step, (event, expected)) in scene.iter().enumerate() {
+        assert_eq!(feed(&mut thread, &mut now, *event), *expected, "{name}, event {step}: {event:?}");
+    }
+}
+
+#[test]
+fn past_the_timeout_the_vcpu_may_halt_until_it_has_been_busy() {
+    check(
+        "signalled",
+        true,
+        &[
+            (Ordered(RETAIN), Next::Yield),
+            (Returned(us(60), Immediate), Next::Yield),
+            (Returned(us(60), Immediate), sleep(SIGNAL_CHECK, true)),
+            (Woke(SIGNAL_CHECK, Some(false)), sleep(SIGNAL_CHECK, true)),
+            (Woke(us(300), Some(true)), Next::Yield),
+            (Returned(us(60), Immediate), Next::Yield),
+            (Returned(us(60), Displaced), Next::Yield),
+            (Returned(us(60), Immediate), Next::Yield),
+            (Returned(us(40), Immediate), sleep(SIGNAL_CHECK, true)),
+        ],
+    );
+}
+
+#[test]
+fn without_a_signal_naps_double_until_somebody_came() {
+    let mut scene = vec![(Ordered(RETAIN), Next::Yield), (Returned(us(100), Immediate), sleep(us(50), false))];
+    let mut nap = 50;
+    for _ in 0..10 {
+        scene.push((Woke(us(nap), None), Next::Yield));
+        scene.push((Returned(us(30), Immediate), Next::Yield));
+        nap = (nap * 2).min(10_000);
+        scene.push((Returned(us(30), Immediate), sleep(us(nap), false)));
+    }
+    assert_eq!(nap, 10_000);
+    scene.extend([
+        (Woke(us(nap), None), Next::Yield),
+        (Returned(us(5), Immediate), Next::Yield),
+        (Returned(us(5), Displaced), Next::Yield),
+        (Returned(us(99), Immediate), Next::Yield),
+        (Returned(us(1), Immediate), sleep(us(50), false)),
+    ]);
+    check("naps", false, &scene);
+}
+
+#[test]
+fn a_stolen_share_over_15_percent_stops_it_and_a_quiet_time_forgives() {
+    let second = Nanos::from_secs(1);
+    let gap = Nanos::from_millis(20);
+    check(
+        "guard",
+        true,
+        &[
+            (Ordered(RETAIN), Next::Yield),
+            (Returned(gap, Stolen), Next::Yield),
+            (Returned(gap, Stolen), sleep(second, false)),
+            (Woke(Nanos::from_millis(400), Some(true)), sleep(Nanos::from_millis(600), false)),
+            (Ordered(RETAIN), sleep(Nanos::from_millis(600), false)),
+            (Ordered(Order::Sleep), sleep(UNTIL_ORDERED, false)),
+            (Ordered(RETAIN), sleep(Nanos::from_millis(600), false)),
+            (Woke(Nanos::from_millis(600), None), Next::Yield),
+            (Returned(gap, Stolen), Next::Yield),
+            (Returned(gap, Stolen), sleep(second.times(2), false)),
+            (Woke(second.times(2), None), Next::Yield),
+            (Returned(second.times(3), Displaced), Next::Yield),
+            (Returned(gap, Stolen), Next::Yield),
+            (Returned(gap, Stolen), sleep(second, false)),
+        ],
+    );
+}
+
+#[test]
+fn an_order_to_sleep_lasts_until_the_next_order() {
+    check(
+        "orders",
+        true,
+        &[
+            (Ordered(RETAIN), Next::Yield),
+            (Returned(us(99), Immediate), Next::Yield),
+            (Ordered(Order::Sleep), sleep(UNTIL_ORDERED, false)),
+            (Woke(us(1), Some(true)), sleep(UNTIL_ORDERED, false)),
+            (Returned(us(1), Immediate), sleep(UNTIL_ORDERED, false)),
+            (Ordered(RETAIN), Next::Yield),
+            (Returned(us(99), Immediate), Next::Yield),
+            (Ordered(RETAIN), Next::Yield),
+            (Returned(us(1), Immediate), sleep(SIGNAL_CHECK, true)),
+        ],
+    );
+}
+
+#[test]
+fn counters_tell_retained_from_stolen_and_idle_naps_from_wakeups() {
+    let mut thread = YieldingThread::new(RETAIN, false, &GuestParams::default());
+    let mut now = Nanos::ZERO;
+    for event in [
+        Returned(us(60), Immediate),
+        Returned(us(300), Stolen),
+        Returned(us(40), Immediate),
+        Woke(us(50), None),
+        Returned(us(50), Immediate),
+        Woke(us(100), None),
+        Returned(us(10), Displaced),
+    ] {
+        feed(&mut thread, &mut now, event);
+    }
+    let found = thread.counters();
+    assert_eq!((found.retained, found.stolen), (us(150), us(300)));
+    assert_eq!((found.displaced, found.sleeps, found.idle_naps, found.guard_trips), (1, 2, 1, 0));
+}
+
+fn any_event() -> impl Strategy<Value = Event> {
+    let how = prop_oneof![8 => Just(Immediate), 2 => Just(Displaced), 1 => Just(Stolen)];
+    let busy = prop_oneof![Just(None), Just(Some(true)), Just(Some(false))];
+    prop_oneof![
+        1 => Just(Ordered(Order::Sleep)),
+        1 => (1u64..10_000).prop_map(|timeout| Ordered(Order::Retain { timeout: us(timeout) })),
+        30 => (1u64..40_000, how).prop_map(|(elapsed, how)| Returned(us(elapsed), how)),
+        10 => (1u64..2_000_000, busy).prop_map(|(asleep, busy)| Woke(us(asleep), busy)),
+    ]
+}
+
+proptest! {
+    /// Whatever happens: no yielding when ordered to sleep, none past the time-out, naps within their limits, times add up.
+    #[test]
+    fn it_obeys_its_order_its_timeout_and_its_limits(
+        signalled in any::<bool>(),
+        events in proptest::collection::vec(any_event(), 0..200),
+    ) {
+        let params = GuestParams::default();
+        let mut thread = YieldingThread::new(RETAIN, signalled, &params);
+        let (mut now, mut timeout, mut idle) = (Nanos::ZERO, Some(us(100)), Nanos::ZERO);
+        let mut next = thread.order(now, RETAIN);
+        let (mut immediate, mut stolen) = (Nanos::ZERO, Nanos::ZERO);
+        for event in events {
+            // act/ answers a yield with a return and a sleep with a wake-up; an order may come at any time.
+            match (event, next) {
+                (Returned(..), Next::Sleep { .. }) | (Woke(..), Next::Yield) => continue,
+                (Ordered(Order::Sleep), _) => timeout = None,
+                // An order may begin the idle period anew.
+                (Ordered(Order::Retain { timeout: new }), _) => (timeout, idle) = (Some(new), Nanos::ZERO),
+                (Returned(elapsed, Immediate), _) => { immediate += elapsed; idle += elapsed; }
+                (Returned(elapsed, Stolen), _) => stolen += elapsed,
+                (Returned(_, Displaced) | Woke(..), _) => idle = Nanos::ZERO,
+            }
+            next = feed(&mut thread, &mut now, event);
+            match (next, timeout) {
+                (_, None) => prop_assert_eq!(next, sleep(UNTIL_ORDERED, false)),
+                (Next::Yield, Some(timeout)) => {
+                    let ended_by_return = matches!(event, Returned(_, Immediate));
+                    prop_assert!(!ended_by_return || idle < timeout.max(us(params.nap_check_us)));
+                }
+                (Next::Sleep { at_most, .. }, Some(_)) => {
+                    idle = Nanos::ZERO;
+                    prop_assert!(at_most > Nanos::ZERO && at_most <= Nanos::from_millis(params.guard_hold_off_max_ms));
+                }
+            }
+            prop_assert_eq!(thread.counters().retained, immediate);
+            prop_assert_eq!(thread.counters().stolen, stolen);
+        }
+    }
+}
