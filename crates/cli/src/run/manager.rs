@@ -97,17 +97,22 @@ impl Manager {
         self.observer.adopt_next_child();
     }
 
-    /// To be called right after exec: from here on it is managed.
-    pub fn started(&mut self, pid: i32) -> Result<(), Failure> {
+    /// To be called right after exec: from here on it is managed. What fails now must not cost the program: it is a warning.
+    pub fn started(&mut self, pid: i32) {
         self.observer.adopted(pid);
-        if let (Some(placement), Some(session)) = (&mut self.placement, &mut self.session) {
-            placement.program_started(pid, &mut session.journal).map_err(Failure::run)?;
+        if let (Some(placement), Some(session)) = (&mut self.placement, &mut self.session)
+            && let Err(error) = placement.program_started(pid, &mut session.journal)
+        {
+            // What cannot be undone is not done.
+            self.placement = None;
+            self.warn(format!("the program keeps all its vCPUs: {error}"));
         }
-        self.observer.start(&self.counters()).map_err(Failure::run)?;
+        if let Err(error) = self.observer.start(&self.counters()) {
+            self.warn(format!("observing began late: {error}"));
+        }
         self.overhead_zero = thread_cpu_time();
         let decisions = self.policy.begin();
         self.carry_out(&decisions);
-        Ok(())
     }
 
     /// How long until the next window is due.

@@ -73,7 +73,7 @@ fn run(options: &Options) -> Result<RunReport, Failure> {
     let began = Instant::now();
     let pid = i32::try_from(child.id()).unwrap_or(0);
     if let Some(manager) = &mut manager {
-        manager.started(pid)?;
+        manager.started(pid);
     }
     let status = accompany(&mut child, &events, manager.as_mut())?;
     let wall = Nanos::from(began.elapsed());
