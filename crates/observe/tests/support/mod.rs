@@ -14,7 +14,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const ROLE: &str = "GLEANER_TEST_ROLE";
 
@@ -68,16 +68,16 @@ impl Player {
         self.child.stdin.as_mut().unwrap().write_all(b"g").unwrap();
     }
 
-    /// Waits until it has done its work; its threads are still there.
-    pub fn wait_done(&mut self) {
-        self.expect("done");
+    /// Waits until it has done its work, and returns what it says about it; its threads are still there.
+    pub fn wait_done(&mut self) -> String {
+        self.expect("done").trim().trim_start_matches("done").trim().to_owned()
     }
 
-    fn expect(&mut self, word: &str) {
+    fn expect(&mut self, word: &str) -> String {
         let mut line = String::new();
         while self.output.read_line(&mut line).unwrap() > 0 {
             if line.contains(word) {
-                return;
+                return line;
             }
             line.clear();
         }
@@ -109,6 +109,14 @@ pub fn play() {
         "pingpong" => {
             let threads = ping_pong(number(1), Duration::from_micros(number(2)));
             say("done");
+            std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
+            drop(threads);
+        }
+        "switches" => {
+            let began = Instant::now();
+            let threads = ping_pong_on(&my_cpus()[..1], number(1), Duration::ZERO);
+            // Two threads on one vCPU: each round switches to the other and back.
+            say(&format!("done {}", began.elapsed().as_nanos() / u128::from(2 * number(1))));
             std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
             drop(threads);
         }
@@ -153,6 +161,9 @@ pub fn pin(cpu: usize) {
 
 /// Computes for `time` of the calling thread's own CPU time.
 pub fn compute(time: Duration) {
+    if time.is_zero() {
+        return;
+    }
     let now = || Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap();
     let end = now() + time;
     while now() < end {
@@ -182,7 +193,10 @@ fn pipe() -> (File, File) {
 }
 
 fn ping_pong(rounds: u64, time: Duration) -> Played {
-    let cpus = my_cpus();
+    ping_pong_on(&my_cpus(), rounds, time)
+}
+
+fn ping_pong_on(cpus: &[usize], rounds: u64, time: Duration) -> Played {
     let (a_in, b_out) = pipe();
     let (b_in, a_out) = pipe();
     let release = Arc::new(AtomicBool::new(false));

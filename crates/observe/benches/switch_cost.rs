@@ -1,0 +1,93 @@
+//! What the BPF programs cost a context switch: two threads of a managed process, on one vCPU, hand a byte to and fro,
+//! with and without the programs, in turn. Prints the series, medians, difference and ratio; then what the kernel itself
+//! counts per run of each program (`bpf_enable_stats`, which costs two clock readings a run and is off otherwise).
+//!
+//! `cargo bench -p gleaner-observe --bench switch_cost [-- --pairs N --rounds N]`
+
+#![allow(missing_docs, reason = "a benchmark")]
+
+#[path = "../tests/support/mod.rs"]
+mod support;
+
+use gleaner_observe::{BpfObserver, ObserverConfig};
+use libbpf_rs::libbpf_sys::{BPF_STATS_RUN_TIME, bpf_enable_stats};
+use libbpf_rs::query::ProgInfoIter;
+use std::os::fd::{FromRawFd, OwnedFd};
+use support::{Player, bpf_expected, play};
+
+fn main() {
+    if std::env::var_os("GLEANER_TEST_ROLE").is_some() {
+        return play();
+    }
+    if !bpf_expected() {
+        return;
+    }
+    let args: Vec<String> = std::env::args().collect();
+    let option = |name: &str, default: u64| {
+        args.iter().position(|arg| arg == name).and_then(|at| args.get(at + 1)?.parse().ok()).unwrap_or(default)
+    };
+    // `cargo test` runs benches too, with --test: then once, small.
+    let smoke = !args.iter().any(|arg| arg == "--bench");
+    let (pairs, rounds) = if smoke { (1, 1_000) } else { (option("--pairs", 15), option("--rounds", 50_000)) };
+    let (mut without, mut with) = (Vec::new(), Vec::new());
+    println!("ns per context switch ({} switches a run)", 2 * rounds);
+    println!("{:>4} {:>8} {:>8} {:>6}", "pair", "without", "with", "ratio");
+    for pair in 1..=pairs {
+        let (a, b) = (play_once(None, rounds), play_once(Some(&mut observer()), rounds));
+        println!("{pair:>4} {a:>8} {b:>8} {:>6.3}", b as f64 / a as f64);
+        without.push(a);
+        with.push(b);
+    }
+    let (a, b) = (median(without), median(with));
+    println!("median without {a}, with {b}: {:+} ns, ratio {:.3}", i128::from(b) - i128::from(a), b as f64 / a as f64);
+    kernel_statistics(rounds);
+}
+
+fn observer() -> BpfObserver {
+    BpfObserver::new(&ObserverConfig::default()).expect("BPF loads")
+}
+
+/// Plays once, under the observer if there is one; returns ns per switch.
+fn play_once(mut observer: Option<&mut BpfObserver>, rounds: u64) -> u64 {
+    if let Some(observer) = &mut observer {
+        observer.adopt_next_child();
+    }
+    let mut player = Player::start(&format!("switches:{rounds}"));
+    if let Some(observer) = &mut observer {
+        observer.adopted();
+    }
+    player.go();
+    let result = player.wait_done().parse().expect("the player says ns");
+    player.finish();
+    result
+}
+
+fn median(mut values: Vec<u64>) -> u64 {
+    values.sort_unstable();
+    values[values.len() / 2]
+}
+
+fn kernel_statistics(rounds: u64) {
+    let mut observer = observer();
+    // SAFETY: the call returns a descriptor of ours or a negative error; closing it turns the statistics off again.
+    let statistics = unsafe {
+        let fd = bpf_enable_stats(BPF_STATS_RUN_TIME);
+        assert!(fd >= 0, "bpf_enable_stats: {fd}");
+        OwnedFd::from_raw_fd(fd)
+    };
+    play_once(Some(&mut observer), rounds);
+    println!("\nthe kernel's own count, its two clock readings a run included");
+    println!("{:<12} {:>9} {:>8}", "program", "runs", "ns/run");
+    for (name, runs, ns) in programs().into_iter().filter(|(_, runs, _)| *runs > 0) {
+        println!("{name:<12} {runs:>9} {:>8.0}", ns as f64 / runs as f64);
+    }
+    drop(statistics);
+}
+
+fn programs() -> Vec<(String, u64, u64)> {
+    let ours = ["on_switch", "on_waking", "on_fork", "on_exec", "on_cpu_idle"];
+    ProgInfoIter::default()
+        .map(|info| (info.name.to_string_lossy().into_owned(), info.run_cnt, info.run_time_ns))
+        .filter(|(name, ..)| ours.contains(&name.as_str()))
+        .collect()
+}
