@@ -1,6 +1,7 @@
 //! One stretch of acting on the machine: a journal, its guardian, and what was changed. Undone when it ends.
 
 use crate::guardian::Guardian;
+use crate::output::say;
 use gleaner_act::{ActError, Journal, UndoOutcome, default_state_dir, list_journals, process_start_time, undo_journal};
 use std::path::PathBuf;
 
@@ -27,7 +28,7 @@ impl Session {
     pub fn begin() -> Result<Self, ActError> {
         for abandoned in list_journals(&default_state_dir())? {
             if let Err(error) = undo_journal(&abandoned, false) {
-                crate::output::say(&format!("gleaner: {}: {error}", abandoned.display()));
+                say(&format!("gleaner: {}: {error}", abandoned.display()));
             }
         }
         let journal = Journal::create(&default_state_dir(), &run_id())?;
@@ -71,12 +72,10 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        if !self.ended {
-            if let Err(error) = self.undo() {
-                crate::output::say(&format!(
-                    "gleaner: not everything could be undone ({error}): run `gleaner restore`"
-                ));
-            }
+        if !self.ended
+            && let Err(error) = self.undo()
+        {
+            say(&format!("gleaner: not everything could be undone ({error}): run `gleaner restore`"));
         }
     }
 }

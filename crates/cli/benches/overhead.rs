@@ -1,0 +1,83 @@
+//! What Gleaner costs a program that it cannot help: `sysbench cpu` with a thread per vCPU, off and on in interleaved pairs,
+//! and the CPU time of observer and policy by number of threads.
+//!
+//! `cargo bench -p gleaner --bench overhead`; PAIRS=40 for more pairs. Needs sysbench. Prints ratios; passes or fails nothing.
+
+mod support;
+
+use std::process::Command;
+use support::{GLEANER, coin, describe_machine, gleaner_json, interval, measuring, median, run, setting};
+
+fn main() {
+    if !measuring() {
+        return;
+    }
+    describe_machine();
+    cpu_bound(setting("PAIRS", 20));
+    observing(setting("OBSERVE_SECONDS", 5));
+}
+
+/// Seconds that sysbench itself reports for a fixed number of events.
+fn sysbench_cpu(under: &[&str], threads: &str) -> f64 {
+    let mut words: Vec<&str> = under.to_vec();
+    words.extend(["sysbench", "cpu", "--cpu-max-prime=10000", "--events=3000", "--time=0", threads, "run"]);
+    let output = run(Command::new(words[0]).args(&words[1..]));
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let line = text.lines().find_map(|line| line.trim().strip_prefix("total time:")).expect("sysbench's total time");
+    line.trim().trim_end_matches('s').parse().expect("seconds")
+}
+
+fn cpu_bound(pairs: usize) {
+    let threads = format!("--threads={}", std::thread::available_parallelism().map_or(1, usize::from));
+    println!("\nsysbench cpu {threads}, seconds off and on (policy full), {pairs} interleaved pairs");
+    let on_command = [GLEANER, "run", "--quiet", "--"];
+    let mut ratios = Vec::new();
+    sysbench_cpu(&[], &threads);
+    for pair in 0..pairs {
+        let (off, on) = if coin(pair) {
+            let on = sysbench_cpu(&on_command, &threads);
+            (sysbench_cpu(&[], &threads), on)
+        } else {
+            (sysbench_cpu(&[], &threads), sysbench_cpu(&on_command, &threads))
+        };
+        ratios.push(on / off);
+        println!("  pair {pair:>2}: off {off:.3} on {on:.3} ratio {:.4}", on / off);
+    }
+    let (low, high) = interval(&ratios);
+    println!("slow-down: median {:.4}, 95 % interval {low:.4} to {high:.4}", median(&ratios));
+}
+
+fn observing(seconds: usize) {
+    println!(
+        "\nCPU time of observer and policy, share of one CPU, by threads of the program (sysbench threads, {seconds} s)"
+    );
+    println!("  {:<9}{:>8}{:>12}{:>16}{:>14}", "observer", "threads", "windows/s", "cost/window us", "of one CPU");
+    let time = format!("--time={seconds}");
+    for observer in ["bpf", "procfs"] {
+        for threads in [1, 16, 64, 256] {
+            let count = format!("--threads={threads}");
+            let report = gleaner_json(&[
+                "run",
+                "--quiet",
+                "--timeout",
+                "1ms",
+                "--observer",
+                observer,
+                "--",
+                "sysbench",
+                "threads",
+                &count,
+                &time,
+                "run",
+            ]);
+            let number = |key: &str| report[key].as_f64().unwrap_or(f64::NAN);
+            let (wall, cost, windows) = (number("wall_ns"), number("overhead_cpu_ns"), number("windows"));
+            println!(
+                "  {observer:<9}{threads:>8}{:>12.1}{:>16.0}{:>12.3} %",
+                windows / wall * 1e9,
+                cost / windows / 1e3,
+                100.0 * cost / wall
+            );
+        }
+    }
+}
