@@ -98,11 +98,15 @@ impl GuestPolicy {
     /// vCPUs or without length is ignored.
     pub fn step(&mut self, window: &Window) -> Vec<Decision> {
         let mut decisions = Vec::new();
-        let manages = self.policy.retains() || self.policy.consolidates();
-        if !manages || window.vcpus.is_empty() || window.length == Nanos::ZERO {
+        if self.policy == Policy::Off || window.vcpus.is_empty() || window.length == Nanos::ZERO {
             return decisions;
         }
         self.now = window.at;
+        if self.policy == Policy::Observe {
+            self.lengths = window.lengths(self.packing.active());
+            self.no_step.note(Some(NoStep::NotAsked));
+            return decisions;
+        }
         let topology_changed = self.follow_topology(window, &mut decisions);
         let calmed_down = self.guard(window);
         self.lengths = window.lengths(self.packing.active());
