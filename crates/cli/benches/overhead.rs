@@ -6,7 +6,7 @@
 mod support;
 
 use std::process::Command;
-use support::{GLEANER, coin, describe_machine, gleaner_json, interval, measuring, median, run, setting};
+use support::{GLEANER, describe_machine, gleaner_json, interval, measuring, median, run, setting};
 
 fn main() {
     if !measuring() {
@@ -34,7 +34,8 @@ fn cpu_bound(pairs: usize) {
     let mut ratios = Vec::new();
     sysbench_cpu(&[], &threads);
     for pair in 0..pairs {
-        let (off, on) = if coin(pair) {
+        let on_first = fastrand::Rng::with_seed(pair as u64 + 77).bool();
+        let (off, on) = if on_first {
             let on = sysbench_cpu(&on_command, &threads);
             (sysbench_cpu(&[], &threads), on)
         } else {

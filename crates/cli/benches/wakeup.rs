@@ -7,7 +7,7 @@ mod support;
 
 use serde_json::Value;
 use std::process::Command;
-use support::{GLEANER, describe_machine, gleaner_json, measuring, median, run, setting};
+use support::{GLEANER, describe_machine, gleaner_json, interval, measuring, median, run, setting};
 
 fn main() {
     if !measuring() {
@@ -18,23 +18,38 @@ fn main() {
     println!("{pairs} interleaved rounds, gap {gap} us, {samples} wake-ups each; p50 / p99 in us");
     println!("  {:<6}{:>18}{:>18}{:>26}", "round", "B kept awake", "C halted", "C under run, latency");
     let (gap, samples) = (gap.to_string(), samples.to_string());
-    let mut series: [Vec<(f64, f64)>; 3] = Default::default();
+    let mut series: [Series; 3] = Default::default();
     for round in 0..pairs {
         let mut order = [0, 1, 2];
         fastrand::Rng::with_seed(round as u64).shuffle(&mut order);
         for kind in order {
-            series[kind].push(measure(kind, &gap, &samples));
+            let (p50, p99) = measure(kind, &gap, &samples);
+            series[kind].p50.push(p50);
+            series[kind].p99.push(p99);
         }
-        let show = |kind: usize| format!("{:.1} / {:.1}", series[kind][round].0, series[kind][round].1);
+        let show = |kind: usize| format!("{:.1} / {:.1}", series[kind].p50[round], series[kind].p99[round]);
         println!("  {round:<6}{:>18}{:>18}{:>26}", show(0), show(1), show(2));
     }
-    let middle = |kind: usize, pick: fn(&(f64, f64)) -> f64| median(&series[kind].iter().map(pick).collect::<Vec<_>>());
-    let (p50, p99): (fn(&(f64, f64)) -> f64, fn(&(f64, f64)) -> f64) = (|pair| pair.0, |pair| pair.1);
-    println!("medians of p50: B {:.1}, C {:.1}, run {:.1}", middle(0, p50), middle(1, p50), middle(2, p50));
-    println!("medians of p99: B {:.1}, C {:.1}, run {:.1}", middle(0, p99), middle(1, p99), middle(2, p99));
-    println!("C / B at p50: {:.2}", middle(1, p50) / middle(0, p50));
-    println!("run / B at p50: {:.2}", middle(2, p50) / middle(0, p50));
-    println!("C / run at p99: {:.2}", middle(1, p99) / middle(2, p99));
+    let [retained, halted, managed] = &series;
+    for (name, series) in [("B", retained), ("C", halted), ("run", managed)] {
+        println!("{name}: median of p50 {:.1}, median of p99 {:.1}", median(&series.p50), median(&series.p99));
+    }
+    compare("C / B at p50", &halted.p50, &retained.p50);
+    compare("run / B at p50", &managed.p50, &retained.p50);
+    compare("C / run at p99", &halted.p99, &managed.p99);
+}
+
+#[derive(Default)]
+struct Series {
+    p50: Vec<f64>,
+    p99: Vec<f64>,
+}
+
+/// The ratio of the medians, and the interval of the ratios within rounds.
+fn compare(what: &str, over: &[f64], under: &[f64]) {
+    let ratios: Vec<f64> = over.iter().zip(under).map(|(over, under)| over / under).collect();
+    let (low, high) = interval(&ratios);
+    println!("{what}: {:.2} (within rounds: 95 % interval {low:.2} to {high:.2})", median(over) / median(under));
 }
 
 /// p50 and p99 in microseconds.

@@ -62,7 +62,7 @@ pub struct RunReport {
     pub decisions: Vec<DecisionRecord>,
     /// Decisions beyond the first thousand, which are not listed.
     pub decisions_left_out: u64,
-    /// Why the last window led to no step; null when it led to one or nothing was to be decided.
+    /// The most frequent reason for taking no step, with its windows; null when nothing was to be decided.
     pub no_step_because: Option<String>,
     /// Everything that was weaker than it might be, and other things to know.
     pub warnings: Vec<String>,
@@ -209,7 +209,7 @@ impl RunReport {
             writeln!(f, "             and {more} more (--json has them)")?;
         }
         if let Some(why) = &self.no_step_because {
-            writeln!(f, "             at the end no further step, because {why}")?;
+            writeln!(f, "             no (further) step, because {why}")?;
         }
         writeln!(f, "             {:.2} vCPUs active on average", self.active_vcpus_mean)
     }

@@ -51,11 +51,6 @@ pub fn interval(values: &[f64]) -> (f64, f64) {
     (medians[250], medians[9_749])
 }
 
-/// Whether the second of a pair goes first this time.
-pub fn coin(pair: usize) -> bool {
-    fastrand::Rng::with_seed(pair as u64 + 77).bool()
-}
-
 /// What the machine is, for whoever reads the figures later.
 pub fn describe_machine() {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();

@@ -235,9 +235,11 @@ impl Manager {
         self.yields.as_ref().map(|_| self.policy.timeout())
     }
 
-    /// Why the policy took no further step.
+    /// Why the policy took no step in most of the windows in which it took none.
     pub fn no_step_because(&self) -> Option<String> {
-        self.policy.explain().no_step.map(|why| why.to_string())
+        let reasons = self.policy.explain().no_step_windows;
+        let windows: u64 = reasons.iter().map(|(_, windows)| windows).sum();
+        reasons.first().map(|(why, times)| format!("{why} (in {times} of {windows} windows without a step)"))
     }
 
     /// CPU time of observing and deciding since the program started.
