@@ -75,10 +75,9 @@ fn holds_in_one_of_the_runs(spinning: bool, check: impl Fn(&Window, &Window) -> 
 /// The figures themselves, for `--nocapture`.
 fn print(bpf: &Window, procfs: &Window) {
     for window in [bpf, procfs] {
-        let Lengths { l_comp, g_comp, l_idle } = lengths(window);
         let group = &window.group;
         eprintln!(
-            "{:?}: length {} cpu {} voluntary {} involuntary {} idle periods {} halts {} l_comp {l_comp:.0} g_comp {g_comp:.0} l_idle {l_idle:.0} ns",
+            "{:?}: length {} cpu {} voluntary {} involuntary {} idle periods {} halts {} {:.0?}",
             window.source,
             window.length,
             group.cpu_time,
@@ -86,18 +85,17 @@ fn print(bpf: &Window, procfs: &Window) {
             group.involuntary_switches,
             entries(window),
             window.halts.unwrap(),
+            window.lengths(&CpuSet::first(1024)),
         );
         for vcpu in &window.vcpus {
-            eprintln!(
-                "  {}: busy {} retained {} halted {} steal {}",
-                vcpu.id, vcpu.busy, vcpu.retained, vcpu.halted, vcpu.steal
-            );
+            let VcpuWindow { id, busy, retained, halted, steal, .. } = vcpu;
+            eprintln!("  {id}: busy {busy} retained {retained} halted {halted} steal {steal}");
         }
     }
 }
 
 fn lengths(window: &Window) -> Lengths {
-    window.lengths(&CpuSet::first(1024)).unwrap()
+    window.lengths(&CpuSet::first(1024)).unwrap_or(Lengths { l_comp: 0.0, g_comp: 0.0, l_idle: 0.0 })
 }
 
 fn entries(window: &Window) -> f64 {

@@ -35,7 +35,7 @@ impl Mapping {
 
     /// The address of a `T` at `offset`, which must be aligned and inside.
     fn at<T>(&self, offset: usize) -> *mut T {
-        assert!(offset + size_of::<T>() <= self.len && offset % align_of::<T>() == 0);
+        assert!(offset + size_of::<T>() <= self.len && offset.is_multiple_of(align_of::<T>()));
         // SAFETY: inside the mapping, as just checked.
         unsafe { self.start.as_ptr().add(offset).cast() }
     }

@@ -53,7 +53,7 @@ impl Totals {
         for _ in 0..MAX_TRIES {
             let before = seq();
             at_ns = now_ns();
-            if before % 2 == 0 {
+            if before.is_multiple_of(2) {
                 if last.is_none() || before != state.seq {
                     fence(Ordering::Acquire);
                     state = cpus.read(index);

@@ -52,9 +52,9 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 use tracker::{Census, Tracker};
 
-/// How often threads are looked for although none was created, so that a missed one is found all the same.
+/// How often all threads are asked for children although none was created, so that a missed one is found all the same.
 const RESCAN_EVERY_WINDOWS: u32 = 32;
-/// Files kept open at most; two a thread.
+/// Files kept open at most; three a thread.
 const MAX_OPEN_FILES: u64 = 2048;
 
 /// Cumulative counters at one moment.
@@ -193,28 +193,33 @@ impl ProcfsObserver {
     fn snapshot(&mut self, yields: &[YieldCounters]) -> Result<Snapshot, ObserveError> {
         let taken = Instant::now();
         let stat = self.stat.read()?;
+        self.group.update();
+        self.known.update();
         self.look_for_threads(stat.forks);
         Ok(Snapshot {
             taken,
             stat,
-            group: self.group.update(),
-            known: self.known.update(),
+            group: self.group.census(),
+            known: self.known.census(),
             yields: yields.iter().filter_map(|counters| Some((counters.vcpu?, *counters))).collect(),
         })
     }
 
     fn look_for_threads(&mut self, forks: u64) {
         self.windows_since_scan += 1;
-        if self.forks_seen == Some(forks) && self.windows_since_scan < RESCAN_EVERY_WINDOWS {
+        let all = self.windows_since_scan >= RESCAN_EVERY_WINDOWS;
+        if self.forks_seen == Some(forks) && !all {
             return;
         }
-        self.windows_since_scan = 0;
+        if all {
+            self.windows_since_scan = 0;
+        }
         self.forks_seen = Some(forks);
-        self.known.discover(std::iter::once(self.owner).chain(self.excluded.iter().copied()));
+        self.known.discover(std::iter::once(self.owner).chain(self.excluded.iter().copied()), true);
         let mut roots = self.known.children_of_or_scan(self.owner);
         roots.retain(|pid| !self.excluded.contains(pid));
         roots.append(&mut self.roots);
-        self.group.discover(roots);
+        self.group.discover(roots, all);
     }
 }
 

@@ -11,6 +11,9 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
+/// Files kept open for one thread.
+const FILES: usize = 3;
+
 /// Cumulative counts of one thread, or of many.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
@@ -40,7 +43,7 @@ pub(super) struct FileBudget {
 
 #[derive(Debug)]
 enum Files {
-    Kept { schedstat: File, status: File },
+    Kept { schedstat: File, status: File, children: Option<File> },
     Reopened { start: u64 },
 }
 
@@ -49,22 +52,32 @@ enum Files {
 pub(super) struct Thread {
     files: Files,
     slices: u64,
+    /// Whether it ran since its children were last read: otherwise it cannot have any new ones.
+    ran: bool,
     pub counts: Counts,
 }
 
 impl Thread {
     /// Opens it; `None` when it is gone already or hidden from us.
     pub fn open(task: &Path, budget: &mut FileBudget, buffer: &mut Vec<u8>) -> Option<Self> {
-        let open = || io::Result::Ok((File::open(task.join("schedstat"))?, File::open(task.join("status"))?));
-        let files = match (budget.open + 2 <= budget.limit).then(open) {
-            Some(Ok((schedstat, status))) => {
-                budget.open += 2;
-                Files::Kept { schedstat, status }
+        let open = |name: &str| File::open(task.join(name));
+        let open_all = || {
+            // Not every kernel has the last.
+            io::Result::Ok(Files::Kept {
+                schedstat: open("schedstat")?,
+                status: open("status")?,
+                children: open("children").ok(),
+            })
+        };
+        let files = match (budget.open + FILES <= budget.limit).then(open_all) {
+            Some(Ok(files)) => {
+                budget.open += FILES;
+                files
             }
             Some(Err(error)) if is_gone(&error) => return None,
             _ => Files::Reopened { start: start_time(task, buffer)? },
         };
-        let mut thread = Self { files, slices: u64::MAX, counts: Counts::default() };
+        let mut thread = Self { files, slices: u64::MAX, ran: true, counts: Counts::default() };
         if thread.update(task, buffer) {
             return Some(thread);
         }
@@ -75,13 +88,29 @@ impl Thread {
     /// Gives its files back to the budget.
     pub fn close(self, budget: &mut FileBudget) {
         if matches!(self.files, Files::Kept { .. }) {
-            budget.open -= 2;
+            budget.open -= FILES;
         }
     }
 
     /// Reads its counters anew; false when it is gone.
     pub fn update(&mut self, task: &Path, buffer: &mut Vec<u8>) -> bool {
         self.try_update(task, buffer).is_some()
+    }
+
+    /// Adds its child processes to `found`; unless `all` are wanted, only if it has run since it was last asked.
+    pub fn children(&mut self, all: bool, task: &Path, buffer: &mut Vec<u8>, found: &mut Vec<i32>) {
+        if !std::mem::take(&mut self.ran) && !all {
+            return;
+        }
+        let mut add = |text: &[u8]| {
+            found.extend(parse::children(text));
+            Some(())
+        };
+        match &self.files {
+            Files::Kept { children: Some(file), .. } => reread(file, buffer).ok().and_then(add),
+            Files::Kept { children: None, .. } => None,
+            Files::Reopened { .. } => read(task, "children", buffer, &mut add),
+        };
     }
 
     fn try_update(&mut self, task: &Path, buffer: &mut Vec<u8>) -> Option<()> {
@@ -100,6 +129,7 @@ impl Thread {
             Files::Reopened { .. } => read(task, "status", buffer, parse::switches)?,
         };
         self.slices = ran.1;
+        self.ran = true;
         self.counts = Counts { run_ns: ran.0, voluntary, involuntary };
         Some(())
     }

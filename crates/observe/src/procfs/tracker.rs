@@ -81,8 +81,9 @@ impl Tracker {
         self.budget.open
     }
 
-    /// Looks for new threads and processes below the known ones and `roots`.
-    pub fn discover(&mut self, roots: impl IntoIterator<Item = i32>) {
+    /// Looks for new threads and processes below the known ones and `roots`. Unless `all` are to be asked, threads that
+    /// have not run since they were last asked are taken to have no new child: they can only have inherited one.
+    pub fn discover(&mut self, roots: impl IntoIterator<Item = i32>, all: bool) {
         let mut seen: BTreeSet<i32> = roots.into_iter().chain(self.processes.keys().copied()).collect();
         let mut pending: Vec<i32> = seen.iter().copied().collect();
         let by_parent = if self.descend && !self.has_children { self.parents() } else { BTreeMap::new() };
@@ -90,7 +91,7 @@ impl Tracker {
             if !self.list_threads(pid) {
                 continue;
             }
-            let mut found = if self.descend { self.children_of(pid) } else { Vec::new() };
+            let mut found = if self.descend { self.children_of(pid, all) } else { Vec::new() };
             found.extend(by_parent.get(&pid).into_iter().flatten());
             // Each process is visited once, and there are no more than threads tracked.
             pending.extend(found.into_iter().filter(|child| seen.len() < MAX_THREADS && seen.insert(*child)));
@@ -136,21 +137,21 @@ impl Tracker {
 
     /// The child processes of one known process, whichever way this kernel tells.
     pub fn children_of_or_scan(&mut self, pid: i32) -> Vec<i32> {
-        if self.has_children { self.children_of(pid) } else { self.parents().remove(&pid).unwrap_or_default() }
+        if self.has_children {
+            return self.children_of(pid, true);
+        }
+        self.parents().remove(&pid).unwrap_or_default()
     }
 
     /// The child processes of one process, which hang on its threads.
-    fn children_of(&mut self, pid: i32) -> Vec<i32> {
+    fn children_of(&mut self, pid: i32, all: bool) -> Vec<i32> {
         if !self.has_children {
             return Vec::new();
         }
-        let Some(process) = self.processes.get(&pid) else { return Vec::new() };
+        let Some(process) = self.processes.get_mut(&pid) else { return Vec::new() };
         let mut found = Vec::new();
-        for (task, _) in process.threads.values() {
-            read(task, "children", &mut self.buffer, |text| {
-                found.extend(parse::children(text));
-                Some(())
-            });
+        for (task, thread) in process.threads.values_mut() {
+            thread.children(all, task, &mut self.buffer, &mut found);
         }
         found
     }
@@ -168,7 +169,7 @@ impl Tracker {
     }
 
     /// Reads every known thread and process.
-    pub fn update(&mut self) -> Census {
+    pub fn update(&mut self) {
         let mut dead = Vec::new();
         for (pid, process) in &mut self.processes {
             for (tid, (task, thread)) in &mut process.threads {
@@ -183,10 +184,10 @@ impl Tracker {
         for (pid, tid) in dead {
             self.forget_thread(pid, tid);
         }
-        self.census()
     }
 
-    fn census(&mut self) -> Census {
+    /// What is known now, and what came and went since the last call.
+    pub fn census(&mut self) -> Census {
         let mut census = Census {
             new_threads: std::mem::take(&mut self.new_threads),
             exited: std::mem::take(&mut self.exited),
