@@ -1,19 +1,13 @@
 //! What retention does to a wake-up: setting B (kept awake), setting C (halted), and setting C's pattern under
 //! `gleaner run --profile latency`, interleaved.
 //!
-//! `cargo bench -p gleaner --bench wakeup`; PAIRS, GAP_US and SAMPLES change it. Prints ratios; passes or fails nothing.
+//! `cargo bench -p gleaner --bench guest -- wakeup`; PAIRS, GAP_US and SAMPLES change it. Prints ratios; passes or fails nothing.
 
-mod support;
-
+use crate::support::{GLEANER, gleaner_json, interval, median, run, setting};
 use serde_json::Value;
 use std::process::Command;
-use support::{GLEANER, describe_machine, gleaner_json, interval, measuring, median, run, setting};
 
-fn main() {
-    if !measuring() {
-        return;
-    }
-    describe_machine();
+pub fn main() {
     let (pairs, gap, samples) = (setting("PAIRS", 10), setting("GAP_US", 1000), setting("SAMPLES", 1000));
     println!("{pairs} interleaved rounds, gap {gap} us, {samples} wake-ups each; p50 / p99 in us");
     println!("  {:<6}{:>18}{:>18}{:>26}", "round", "B kept awake", "C halted", "C under run, latency");

@@ -12,11 +12,6 @@ pub fn setting(name: &str, default: usize) -> usize {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
-/// `cargo bench` and `cargo test --benches` pass flags; only the former measures.
-pub fn measuring() -> bool {
-    std::env::args().any(|argument| argument == "--bench")
-}
-
 /// Runs a command to its end; a failure is a failure of the benchmark.
 pub fn run(command: &mut Command) -> Output {
     let output = command.stdin(Stdio::null()).output().unwrap_or_else(|error| panic!("{command:?}: {error}"));

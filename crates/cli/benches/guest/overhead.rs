@@ -1,18 +1,12 @@
 //! What Gleaner costs a program that it cannot help: `sysbench cpu` with a thread per vCPU, off and on in interleaved pairs,
 //! and the CPU time of observer and policy by number of threads.
 //!
-//! `cargo bench -p gleaner --bench overhead`; PAIRS=40 for more pairs. Needs sysbench. Prints ratios; passes or fails nothing.
+//! `cargo bench -p gleaner --bench guest -- overhead`; PAIRS=40 for more pairs. Needs sysbench. Prints ratios; passes or fails nothing.
 
-mod support;
-
+use crate::support::{GLEANER, gleaner_json, interval, median, run, setting};
 use std::process::Command;
-use support::{GLEANER, describe_machine, gleaner_json, interval, measuring, median, run, setting};
 
-fn main() {
-    if !measuring() {
-        return;
-    }
-    describe_machine();
+pub fn main() {
     cpu_bound(setting("PAIRS", 20));
     observing(setting("OBSERVE_SECONDS", 5));
 }
