@@ -5,6 +5,7 @@
 //! guardian and `gleaner restore` cannot get into each other's way; the file is removed once all is undone.
 //! A last line without its newline was cut off by a kill: its change had not been made yet, so it is ignored.
 
+use crate::procs::is_alive;
 use crate::undo::Undo;
 use crate::{ActError, process_start_time};
 use rustix::fs::{FlockOperation, flock};
@@ -148,7 +149,7 @@ pub(crate) fn read(path: &Path) -> Result<JournalState, ActError> {
         // Written before the machine was restarted: nothing of it is left.
         Vec::new()
     };
-    let alive = process_start_time(header.main_pid) == Some(header.main_start_time);
+    let alive = is_alive(header.main_pid, header.main_start_time);
     Ok(JournalState { path: path.to_owned(), run_id: header.run_id, alive: alive.then_some(header.main_pid), undos })
 }
 

@@ -14,17 +14,32 @@ pub fn process_start_time(pid: i32) -> Option<u64> {
     stat_field(&format!("/proc/{pid}/stat"), 22)
 }
 
+/// Whether the process of this pid and start time still does anything. A zombie does not: it was killed, and its parent may
+/// take its time to reap it, or never do.
+pub(crate) fn is_alive(pid: i32, start_time: u64) -> bool {
+    let Some(fields) = stat_fields(&format!("/proc/{pid}/stat")) else { return false };
+    let mut fields = fields.split_ascii_whitespace();
+    let state = fields.next();
+    // The state is field 3, the start time field 22.
+    let started = fields.nth(22 - 4).and_then(|field| field.parse().ok());
+    !matches!(state, Some("Z" | "X") | None) && started == Some(start_time)
+}
+
 /// Start time of thread `tid`, whichever process it belongs to.
 pub(crate) fn thread_start_time(tid: i32) -> Option<u64> {
     stat_field(&format!("/proc/{tid}/task/{tid}/stat"), 22)
 }
 
-/// Field `number` (1-based, above 2) of a stat file. The second field is a name that may hold anything, spaces and
-/// parentheses too, so counting starts at the last ')'.
+/// Field `number` (1-based, above 2) of a stat file.
 fn stat_field(path: &str, number: usize) -> Option<u64> {
+    stat_fields(path)?.split_ascii_whitespace().nth(number - 3)?.parse().ok()
+}
+
+/// The fields of a stat file from the third on. The second is a name that may hold anything, spaces and parentheses too, so
+/// it ends at the last ')'.
+fn stat_fields(path: &str) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
-    let (_, rest) = text.rsplit_once(')')?;
-    rest.split_ascii_whitespace().nth(number - 3)?.parse().ok()
+    text.rsplit_once(')').map(|(_, rest)| rest.to_owned())
 }
 
 /// All pids there are.
@@ -83,6 +98,23 @@ mod tests {
         assert_eq!(thread_start_time(pid), process_start_time(pid));
         assert_eq!(process_start_time(-1), None);
         assert!(threads_of(pid).contains(&pid));
+    }
+
+    #[test]
+    fn a_zombie_is_not_alive() {
+        let mut child = std::process::Command::new("sleep").arg("30").spawn().unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        let start_time = process_start_time(pid).unwrap();
+        assert!(is_alive(pid, start_time) && !is_alive(pid, start_time + 1));
+        child.kill().unwrap();
+        // Killed, and not reaped before the end.
+        let noticed = (0..500).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            !is_alive(pid, start_time)
+        });
+        let still_there = process_start_time(pid) == Some(start_time);
+        child.wait().unwrap();
+        assert!(noticed && still_there);
     }
 
     #[test]
