@@ -54,7 +54,12 @@ pub struct Placement {
     base: CpuSet,
     active: CpuSet,
     root_pid: i32,
+    /// Passes over the threads still to be made after the group was given everything back.
+    passes_left: u32,
 }
+
+/// A thread born while its creator is being widened inherits the narrow mask, and was on nobody's list.
+const PASSES_AFTER_WIDENING: u32 = 3;
 
 impl Placement {
     /// Prepares to confine a program that may use `base`.
@@ -67,7 +72,7 @@ impl Placement {
         hierarchies: &CgroupHierarchies,
         journal: &mut Journal,
     ) -> Result<(Self, Option<Fallback>), ActError> {
-        let with = |means| Self { means, base: base.clone(), active: base.clone(), root_pid: 0 };
+        let with = |means| Self { means, base: base.clone(), active: base.clone(), root_pid: 0, passes_left: 0 };
         let affinity = || with(Means::Affinity(Affinities::new(base.clone())));
         let why = match request {
             PlacementRequest::Affinity => return Ok((affinity(), None)),
@@ -108,7 +113,7 @@ impl Placement {
     }
 
     /// Confines the group, whose threads are `tids`, to `active`. With masks this has to be repeated for new threads
-    /// while anything is confined; repeating it is cheap.
+    /// while [`Placement::follows_threads`] says so; repeating it is cheap.
     ///
     /// # Errors
     /// When the journal or the cpuset cannot be written; then nothing was changed.
@@ -122,23 +127,27 @@ impl Placement {
                 if !affinities.knows_step(active) {
                     journal.before(&Undo::AffinityStep { active: active.to_string() })?;
                 }
-                affinities.begin_step(active);
+                // Before the step: a thread that the program pinned to just what is to be active is told from one that we confined.
                 for choice in affinities.new_choices(tids) {
                     journal.before(&undo::own_affinity(&choice))?;
                 }
+                affinities.begin_step(active);
                 affinities.confine(tids, active);
+                self.passes_left =
+                    if *active == self.active { self.passes_left.saturating_sub(1) } else { PASSES_AFTER_WIDENING };
             }
         }
         self.active = active.clone();
         Ok(())
     }
 
-    /// Whether the group is confined to fewer vCPUs than it may use.
-    pub fn is_confined(&self) -> bool {
-        self.active != self.base
+    /// Whether new threads have to be looked for and confined one by one: with masks, while the group is confined and for a few
+    /// passes after.
+    pub fn follows_threads(&self) -> bool {
+        self.needs_threads() && (self.active != self.base || self.passes_left > 0)
     }
 
-    /// Whether new threads have to be confined one by one.
+    /// Whether [`Placement::confine`] wants the group's threads.
     pub fn needs_threads(&self) -> bool {
         matches!(self.means, Means::Affinity(_))
     }
@@ -189,4 +198,79 @@ fn kernel_keeps_user_affinity() -> bool {
     let release = release.release().to_string_lossy().into_owned();
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse::<u32>().unwrap_or(0));
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= (6, 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::affinity::{affinity_of, set_affinity};
+    use std::sync::mpsc::{Receiver, Sender, channel};
+    use std::thread::{JoinHandle, spawn};
+
+    /// A thread that says its id, and has a child of the same sort each time it is told to.
+    fn parent(says: Sender<i32>) -> (Sender<()>, JoinHandle<()>) {
+        let (tell, told): (_, Receiver<()>) = channel();
+        let body = move || {
+            let tid = rustix::thread::gettid().as_raw_nonzero().get();
+            says.send(tid).unwrap();
+            let children: Vec<_> = told.iter().map(|()| parent(says.clone())).collect();
+            for (tell, child) in children {
+                drop(tell);
+                child.join().unwrap();
+            }
+        };
+        (tell, spawn(body))
+    }
+
+    fn by_masks(base: &CpuSet) -> Placement {
+        let means = Means::Affinity(Affinities::new(base.clone()));
+        Placement { means, base: base.clone(), active: base.clone(), root_pid: 0, passes_left: 0 }
+    }
+
+    #[test]
+    fn a_thread_born_while_its_creator_is_widened_is_widened_later() {
+        let base = affinity_of(0).unwrap();
+        let Some(first) = base.iter().next().filter(|_| base.len() > 1) else { return };
+        let active: CpuSet = std::iter::once(first).collect();
+        let folder = tempfile::tempdir().unwrap();
+        let mut journal = Journal::create(folder.path(), "test").unwrap();
+        let mut placement = by_masks(&base);
+        let (says, heard) = channel();
+        let (tell, creator) = parent(says);
+        let old = heard.recv().unwrap();
+        placement.confine(&active, &[old], &mut journal).unwrap();
+        assert_eq!(affinity_of(old), Some(active.clone()));
+        tell.send(()).unwrap();
+        let young = heard.recv().unwrap();
+        placement.confine(&base, &[old], &mut journal).unwrap();
+        assert_eq!((affinity_of(old), affinity_of(young)), (Some(base.clone()), Some(active)));
+        assert!(placement.follows_threads());
+        placement.confine(&base, &[old, young], &mut journal).unwrap();
+        assert_eq!(affinity_of(young), Some(base.clone()));
+        for _ in 0..PASSES_AFTER_WIDENING {
+            placement.confine(&base, &[old, young], &mut journal).unwrap();
+        }
+        assert!(!placement.follows_threads());
+        drop(tell);
+        creator.join().unwrap();
+    }
+
+    #[test]
+    fn a_thread_that_was_pinned_to_what_becomes_active_keeps_its_choice() {
+        let base = affinity_of(0).unwrap();
+        let Some(first) = base.iter().next().filter(|_| base.len() > 1) else { return };
+        let active: CpuSet = std::iter::once(first).collect();
+        let folder = tempfile::tempdir().unwrap();
+        let mut journal = Journal::create(folder.path(), "test").unwrap();
+        let mut placement = by_masks(&base);
+        let (says, heard) = channel();
+        let (tell, thread) = parent(says);
+        let tid = heard.recv().unwrap();
+        assert!(set_affinity(tid, &active));
+        placement.confine(&active, &[tid], &mut journal).unwrap();
+        placement.confine(&base, &[tid], &mut journal).unwrap();
+        assert_eq!(affinity_of(tid), Some(active));
+        drop(tell);
+        thread.join().unwrap();
+    }
 }

@@ -201,7 +201,7 @@ impl Manager {
     }
 
     fn confine_newcomers(&mut self) {
-        if self.placement.as_ref().is_some_and(|placement| placement.needs_threads() && placement.is_confined()) {
+        if self.placement.as_ref().is_some_and(Placement::follows_threads) {
             self.confine();
         }
     }
