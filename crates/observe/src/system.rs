@@ -105,13 +105,43 @@ fn parse_stat(text: &str, tick: Nanos) -> Result<SystemStat, (usize, String)> {
 /// # Errors
 /// When neither can be read, or the list is none.
 pub fn online_cpus(root: &ProcRoot) -> Result<CpuSet, ObserveError> {
-    let path = root.sys.join("devices/system/cpu/online");
-    match std::fs::read_to_string(&path) {
-        Ok(list) => list.parse().map_err(|error| ObserveError::parse(&path, 1, format!("{error}"))),
-        Err(error) if is_gone(&error) => {
-            Ok(StatReader::open(root)?.read()?.cpus.into_iter().map(|(id, _)| id).collect())
+    OnlineReader::open(root)?.read()
+}
+
+/// Reads the list of online CPUs again and again through one open file.
+#[derive(Debug)]
+pub(crate) struct OnlineReader {
+    path: PathBuf,
+    source: OnlineSource,
+    buffer: Vec<u8>,
+}
+
+#[derive(Debug)]
+enum OnlineSource {
+    List(File),
+    Stat(StatReader),
+}
+
+impl OnlineReader {
+    pub fn open(root: &ProcRoot) -> Result<Self, ObserveError> {
+        let path = root.sys.join("devices/system/cpu/online");
+        let source = match File::open(&path) {
+            Ok(file) => OnlineSource::List(file),
+            Err(error) if is_gone(&error) => OnlineSource::Stat(StatReader::open(root)?),
+            Err(error) => return Err(ObserveError::read(&path, error)),
+        };
+        Ok(Self { path, source, buffer: Vec::new() })
+    }
+
+    pub fn read(&mut self) -> Result<CpuSet, ObserveError> {
+        match &mut self.source {
+            OnlineSource::Stat(stat) => Ok(stat.read()?.cpus.into_iter().map(|(id, _)| id).collect()),
+            OnlineSource::List(file) => {
+                let list = reread(file, &mut self.buffer).map_err(|error| ObserveError::read(&self.path, error))?;
+                let list = String::from_utf8_lossy(list);
+                list.parse().map_err(|error| ObserveError::parse(&self.path, 1, format!("{error}")))
+            }
         }
-        Err(error) => Err(ObserveError::read(&path, error)),
     }
 }
 

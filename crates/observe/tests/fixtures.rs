@@ -76,8 +76,8 @@ impl Machine {
 
     fn children(&self, pid: i32, children: &[i32]) {
         if self.children_files {
-            let list: String = children.iter().map(|child| format!("{child} ")).collect();
-            self.write(&format!("proc/{pid}/task/{pid}/children"), &list);
+            let list: Vec<String> = children.iter().map(ToString::to_string).collect();
+            self.write(&format!("proc/{pid}/task/{pid}/children"), &list.join(" "));
         }
     }
 

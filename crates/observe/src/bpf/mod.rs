@@ -37,7 +37,7 @@ pub use busy::{BusySignal, BusyWaker};
 pub use refusal::BpfRefusal;
 
 use crate::observer::{ObserverConfig, thread_cpu_time};
-use crate::system::online_cpus;
+use crate::system::OnlineReader;
 use crate::{ObserveError, root::ProcRoot};
 use gleaner_model::{CpuSet, Distribution, GroupWindow, Nanos, Source, VcpuId, Window, YieldCounters};
 use libbpf_rs::libbpf_sys::bpf_map_create_opts;
@@ -75,6 +75,7 @@ struct Reading {
 #[derive(Debug)]
 pub struct BpfObserver {
     root: ProcRoot,
+    online: Option<OnlineReader>,
     allowed: Option<CpuSet>,
     programs: load::Loaded,
     started_ns: u64,
@@ -92,6 +93,7 @@ impl BpfObserver {
         let programs = load::load(config)?;
         let mut observer = Self {
             root: config.root.clone(),
+            online: None,
             allowed: config.allowed.clone(),
             programs,
             started_ns: now_ns(),
@@ -139,7 +141,10 @@ impl BpfObserver {
     pub fn window(&mut self, yields: &[YieldCounters]) -> Result<Window, ObserveError> {
         let cpu_before = thread_cpu_time();
         self.set_yielding(yields);
-        let online = online_cpus(&self.root)?;
+        let online = match &mut self.online {
+            Some(reader) => reader.read()?,
+            none => none.insert(OnlineReader::open(&self.root)?).read()?,
+        };
         let now = self.read(true);
         let last = std::mem::replace(&mut self.last, now);
         let now = &self.last;

@@ -43,9 +43,9 @@ mod parse;
 mod thread;
 mod tracker;
 
+use crate::ObserveError;
 use crate::observer::{ObserverConfig, thread_cpu_time};
-use crate::system::{StatReader, SystemStat, online_cpus};
-use crate::{ObserveError, root::ProcRoot};
+use crate::system::{OnlineReader, StatReader, SystemStat};
 use gleaner_model::{CpuSet, GroupWindow, Nanos, Source, VcpuId, VcpuWindow, Window, YieldCounters};
 use rustix::process::{Resource, getrlimit};
 use std::collections::BTreeMap;
@@ -70,12 +70,12 @@ struct Snapshot {
 /// The observer that reads `/proc`. See the module's text.
 #[derive(Debug)]
 pub struct ProcfsObserver {
-    root: ProcRoot,
     owner: i32,
     excluded: Vec<i32>,
     allowed: Option<CpuSet>,
     roots: Vec<i32>,
     stat: StatReader,
+    online: OnlineReader,
     /// The managed threads.
     group: Tracker,
     /// The owner and its helpers: not managed, but their switches are known.
@@ -94,16 +94,16 @@ impl ProcfsObserver {
     /// # Errors
     /// When `/proc/stat` cannot be read.
     pub fn new(config: &ObserverConfig) -> Result<Self, ObserveError> {
-        let root = config.root.clone();
+        let root = &config.root;
         let owner = config.owner_pid;
         let has_children = root.proc.join(format!("{owner}/task/{owner}/children")).exists();
         let soft_limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         let files = usize::try_from((soft_limit / 2).min(MAX_OPEN_FILES)).unwrap_or(0);
         Ok(Self {
-            stat: StatReader::open(&root)?,
+            stat: StatReader::open(root)?,
+            online: OnlineReader::open(root)?,
             group: Tracker::new(&root.proc, true, root.is_live(), has_children, files),
             known: Tracker::new(&root.proc, false, root.is_live(), has_children, files / 8),
-            root,
             owner,
             excluded: config.excluded_pids.clone(),
             allowed: config.allowed.clone(),
@@ -149,7 +149,7 @@ impl ProcfsObserver {
         };
         let now = self.snapshot(yields);
         let now = now.inspect_err(|_| self.last = Some(last.clone()))?;
-        let online = online_cpus(&self.root)?;
+        let online = self.online.read()?;
         let usable = |id: &VcpuId| self.allowed.as_ref().is_none_or(|allowed| allowed.contains(*id));
         let length = Nanos::from(now.taken - last.taken);
         let exits = idle_exits(&last, &now);

@@ -6,10 +6,12 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use gleaner_model::{VcpuId, YieldCounters};
+use gleaner_observe::{Observer, ObserverChoice, ObserverConfig};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use rustix::time::{ClockId, clock_gettime};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -46,13 +48,27 @@ pub struct Player {
 impl Player {
     /// Starts this test binary as `role`, which its `player` test hands to [`play`].
     pub fn start(role: &str) -> Self {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "player", "--nocapture", "--test-threads=1"])
-            .env(ROLE, role)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        Self::run(command.args(["--exact", "player", "--nocapture", "--test-threads=1"]).env(ROLE, role))
+    }
+
+    /// Starts a shell that runs `script`.
+    pub fn shell(script: &str) -> Self {
+        Self::run(
+            Command::new("/bin/sh")
+                .args(["-c", &format!("echo ready; read go; {script}; echo done; read end; exit 0")]),
+        )
+    }
+
+    /// Starts this test binary as `role` for a user without any privilege.
+    pub fn start_as_nobody(role: &str) -> Self {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "player", "--nocapture", "--test-threads=1"]).env(ROLE, role).uid(65534).gid(65534);
+        Self::run(&mut command)
+    }
+
+    fn run(command: &mut Command) -> Self {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
         let mut player = Self { child, output };
         player.expect("ready");
@@ -65,7 +81,7 @@ impl Player {
 
     /// Lets it begin.
     pub fn go(&mut self) {
-        self.child.stdin.as_mut().unwrap().write_all(b"g").unwrap();
+        self.child.stdin.as_mut().unwrap().write_all(b"g\n").unwrap();
     }
 
     /// Waits until it has done its work, and returns what it says about it; its threads are still there.
@@ -100,9 +116,9 @@ pub fn play() {
         println!("{word}");
         std::io::stdout().flush().unwrap();
     };
-    let mut byte = [0];
     say("ready");
-    std::io::stdin().read_exact(&mut byte).unwrap();
+    // The whole line, so that a program that takes this one's place finds none of it.
+    std::io::stdin().read_line(&mut String::new()).unwrap();
     let words: Vec<&str> = role.split(':').collect();
     let number = |index: usize| words[index].parse::<u64>().unwrap();
     match words[0] {
@@ -126,6 +142,14 @@ pub fn play() {
             }
             say("done");
             std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
+        }
+        "exec" => {
+            let shell = || Command::new("/bin/sh").args(["-c", "echo done; read end; exit 0"]).exec();
+            panic!("{}", thread::spawn(shell).join().unwrap());
+        }
+        "observe" => {
+            let (observer, refusal) = Observer::new(ObserverChoice::Auto, &ObserverConfig::default()).unwrap();
+            say(&format!("done {:?} {}", observer.source(), refusal.map_or_else(String::new, |why| why.to_string())));
         }
         "sleepers" => {
             for _ in 0..number(1) {

@@ -1,0 +1,95 @@
+//! Who belongs to the group, and who may observe it.
+
+mod support;
+
+use gleaner_model::Window;
+use gleaner_observe::{Observer, ObserverChoice, ObserverConfig};
+use std::time::Duration;
+use support::{Player, alone, bpf_expected, is_root, play};
+
+#[test]
+fn player() {
+    play();
+}
+
+/// Both observers, where BPF can be expected.
+fn choices() -> Vec<ObserverChoice> {
+    let mut choices = vec![ObserverChoice::Procfs];
+    if bpf_expected() {
+        choices.push(ObserverChoice::Bpf);
+    }
+    choices
+}
+
+/// Lets `player` play under `choice`; returns its window, its threads and itself.
+fn observe(choice: ObserverChoice, start: impl FnOnce() -> Player) -> (Window, Vec<i32>, Player) {
+    let mut observer = Observer::new(choice, &ObserverConfig::default()).unwrap().0;
+    observer.adopt_next_child();
+    let mut player = start();
+    observer.adopted(player.pid());
+    observer.start(&[]).unwrap();
+    player.go();
+    player.wait_done();
+    std::thread::sleep(Duration::from_millis(50));
+    let window = observer.window(&[]).unwrap();
+    let mut threads = observer.threads();
+    threads.sort_unstable();
+    (window, threads, player)
+}
+
+#[test]
+fn children_and_orphans_belong_to_the_group() {
+    let _turn = alone();
+    // Orphans come to the owner, as they do in gleaner.
+    // SAFETY: sets an attribute of this process and touches no memory.
+    unsafe { assert_eq!(libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1), 0) };
+    for choice in choices() {
+        let script = "sleep 2 > /dev/null & (sleep 2 > /dev/null &)";
+        let (window, threads, player) = observe(choice, || Player::shell(script));
+        assert_eq!((window.group.threads, threads.len()), (3, 3), "{choice:?}: {threads:?}");
+        assert!(threads.contains(&player.pid()));
+        player.finish();
+        // The sleepers would be managed by the next observer.
+        std::thread::sleep(Duration::from_millis(2500));
+        reap();
+    }
+}
+
+/// Takes the exit status of orphans that came to this process.
+fn reap() {
+    let any = rustix::process::WaitOptions::NOHANG;
+    while let Ok(Some(_)) = rustix::process::wait(any) {}
+}
+
+#[test]
+fn a_thread_that_calls_exec_becomes_its_process() {
+    let _turn = alone();
+    for choice in choices() {
+        let (window, threads, player) = observe(choice, || Player::start("exec"));
+        assert_eq!((window.group.threads, threads), (1, vec![player.pid()]), "{choice:?}");
+        assert!(window.group.execs.is_none_or(|execs| execs == 1), "{choice:?}: {:?}", window.group.execs);
+        player.finish();
+    }
+}
+
+#[test]
+fn without_privilege_proc_observes_and_says_why_not_bpf() {
+    if !is_root() {
+        return;
+    }
+    let _turn = alone();
+    let mut player = Player::start_as_nobody("observe");
+    player.go();
+    let said = player.wait_done();
+    assert!(said.starts_with("Procfs no permission to load BPF programs"), "{said}");
+    assert!(said.contains("run as root"), "{said}");
+    player.finish();
+}
+
+#[test]
+fn bpf_or_nothing_fails_where_it_is_refused() {
+    let root = gleaner_observe::ProcRoot::below(std::path::Path::new("/nonexistent"));
+    let config = ObserverConfig { root, ..ObserverConfig::default() };
+    let error = Observer::new(ObserverChoice::Bpf, &config).unwrap_err();
+    assert!(error.to_string().contains("/nonexistent/sys/kernel/btf/vmlinux"), "{error}");
+}
