@@ -11,7 +11,7 @@ use crate::{ActError, process_start_time};
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -63,23 +63,44 @@ fn boot_id() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
 }
 
+fn make_state_dir(dir: &Path) -> Result<(), ActError> {
+    DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(ActError::file("create", dir))?;
+    let owner = match fs::metadata(dir) {
+        // Removed meanwhile by another run: the caller tries again.
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        found => found.map_err(ActError::file("look at", dir))?.uid(),
+    };
+    if owner == rustix::process::geteuid().as_raw() {
+        return Ok(());
+    }
+    Err(ActError::Unavailable {
+        what: format!("the state folder {}", dir.display()),
+        why: format!("it belongs to user {owner}; a journal there could be forged"),
+    })
+}
+
 impl Journal {
+    /// Where the journal of a run is, in the state folder `dir`.
+    pub fn path_in(dir: &Path, run_id: &str) -> PathBuf {
+        dir.join(format!("{run_id}.journal"))
+    }
+
     /// Begins a journal for this process in `dir`, which is made if need be (mode 0700).
     ///
     /// # Errors
     /// When the folder belongs to somebody else, or it or the file cannot be written.
     pub fn create(dir: &Path, run_id: &str) -> Result<Self, ActError> {
-        DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(ActError::file("create", dir))?;
-        let owner = fs::metadata(dir).map_err(ActError::file("look at", dir))?.uid();
-        if owner != rustix::process::geteuid().as_raw() {
-            return Err(ActError::Unavailable {
-                what: format!("the state folder {}", dir.display()),
-                why: format!("it belongs to user {owner}; a journal there could be forged"),
-            });
-        }
-        let path = dir.join(format!("{run_id}.journal"));
-        let file = OpenOptions::new().create_new(true).append(true).mode(0o600).open(&path);
-        let file = file.map_err(ActError::file("create", &path))?;
+        let path = Self::path_in(dir, run_id);
+        let mut tries = 0;
+        let file = loop {
+            make_state_dir(dir)?;
+            match OpenOptions::new().create_new(true).append(true).mode(0o600).open(&path) {
+                Ok(file) => break file,
+                // Another run has just removed the folder along with the last journal in it.
+                Err(error) if error.kind() == ErrorKind::NotFound && tries < 100 => tries += 1,
+                Err(error) => return Err(ActError::file("create", &path)(error)),
+            }
+        };
         let main_pid = rustix::process::getpid().as_raw_nonzero().get();
         let main_start_time = process_start_time(main_pid).unwrap_or(0);
         let header = Header {
@@ -160,7 +181,10 @@ pub(crate) struct Lock(#[allow(dead_code, reason = "the lock goes with the file"
 pub(crate) fn lock(path: &Path) -> Result<Option<Lock>, ActError> {
     let file = match File::open(path) {
         Ok(file) => file,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            remove_folder_of(path);
+            return Ok(None);
+        }
         Err(error) => return Err(ActError::file("open", path)(error)),
     };
     flock(&file, FlockOperation::LockExclusive).map_err(|errno| ActError::file("lock", path)(errno.into()))?;
@@ -171,11 +195,15 @@ pub(crate) fn lock(path: &Path) -> Result<Option<Lock>, ActError> {
 /// Removes a journal whose changes are undone, and its folder when that was the last one.
 pub(crate) fn remove(path: &Path) -> Result<(), ActError> {
     fs::remove_file(path).map_err(ActError::file("remove", path))?;
+    remove_folder_of(path);
+    Ok(())
+}
+
+fn remove_folder_of(path: &Path) {
     if let Some(dir) = path.parent() {
-        // Fails while another journal is in it: that is the point.
+        // Fails while a journal is in it: that is the point.
         let _ = fs::remove_dir(dir);
     }
-    Ok(())
 }
 
 /// The journals in `dir`, in order of name; none when the folder does not exist.
@@ -185,7 +213,7 @@ pub(crate) fn remove(path: &Path) -> Result<(), ActError> {
 pub fn list_journals(dir: &Path) -> Result<Vec<PathBuf>, ActError> {
     let entries = match fs::read_dir(dir) {
         Ok(entries) => entries,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(ActError::file("read", dir)(error)),
     };
     let mut found: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();

@@ -31,11 +31,18 @@ impl Session {
                 say(&format!("gleaner: {}: {error}", abandoned.display()));
             }
         }
-        let journal = Journal::create(&default_state_dir(), &run_id())?;
-        let path = journal.path().to_owned();
+        // The guardian first: from the journal's first byte on there is somebody to remove it.
+        let path = Journal::path_in(&default_state_dir(), &run_id());
         let (guardian, unguarded) = match Guardian::start(&path) {
             Ok(guardian) => (Some(guardian), None),
             Err(error) => (None, Some(error.to_string())),
+        };
+        let journal = match Journal::create(&default_state_dir(), &run_id()) {
+            Ok(journal) => journal,
+            Err(error) => {
+                guardian.into_iter().for_each(Guardian::dismiss);
+                return Err(error);
+            }
         };
         Ok(Self { journal, guardian, unguarded, path, ended: false })
     }

@@ -92,6 +92,8 @@ fn accompany(
 ) -> Result<ExitStatus, Failure> {
     let pid = i32::try_from(child.id()).unwrap_or(0);
     let mut due = Instant::now() + next_window(manager.as_deref());
+    // Whoever died before signals were listened to: their SIGCHLD is gone.
+    reap_others(pid, manager.as_deref_mut());
     loop {
         // Looked at on every turn: a storm of signals must not starve the windows.
         if Instant::now() >= due {
