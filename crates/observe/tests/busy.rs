@@ -64,6 +64,9 @@ fn every_wait_ends_when_work_starts_and_not_by_its_time_out() {
         waiter.join().unwrap()
     });
     assert_eq!(worker.join().unwrap(), 0, "wake-ups were lost");
+    // While the worker slept and the waiter waited, the vCPU had nothing to do but to be given away.
+    observer.window(&[]).unwrap();
+    assert!(observer.idle_instructions().is_none_or(|count| count > 0));
 }
 
 #[test]

@@ -1,9 +1,10 @@
-//! Who belongs to the group, and who may observe it.
+//! Who belongs to the group, who may observe it, and what is left of an observer that was killed.
 
 mod support;
 
 use gleaner_model::Window;
 use gleaner_observe::{Observer, ObserverChoice, ObserverConfig};
+use libbpf_rs::query::ProgInfoIter;
 use std::time::Duration;
 use support::{Player, alone, bpf_expected, is_root, play};
 
@@ -84,6 +85,37 @@ fn without_privilege_proc_observes_and_says_why_not_bpf() {
     assert!(said.starts_with("Procfs no permission to load BPF programs"), "{said}");
     assert!(said.contains("run as root"), "{said}");
     player.finish();
+}
+
+/// The BPF programs that a process holds attached, by the kernel's own listing of its descriptors.
+fn programs_of(pid: i32) -> Vec<u32> {
+    let texts = std::fs::read_dir(format!("/proc/{pid}/fdinfo")).unwrap().flatten();
+    let texts = texts.filter_map(|entry| std::fs::read_to_string(entry.path()).ok());
+    let linked = texts.filter(|text| text.contains("link_id:"));
+    linked.filter_map(|text| text.lines().find_map(|line| line.strip_prefix("prog_id:")?.trim().parse().ok())).collect()
+}
+
+#[test]
+fn nothing_stays_in_the_kernel_when_the_observer_is_killed() {
+    if !bpf_expected() {
+        return;
+    }
+    let _turn = alone();
+    let mut player = Player::start("observe");
+    player.go();
+    player.wait_done();
+    let held = programs_of(player.pid());
+    assert!(held.len() >= 4, "{held:?}");
+    player.kill();
+    let left = || ProgInfoIter::default().filter(|program| held.contains(&program.id)).count();
+    // The kernel frees programs after a grace period.
+    for _ in 0..100 {
+        if left() == 0 {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    panic!("{} of {held:?} are still loaded", left());
 }
 
 #[test]

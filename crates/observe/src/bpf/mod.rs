@@ -19,6 +19,9 @@
 //!   such as a late wake-up, counts as halted. Of a stint that goes on, the last 10 ms count as not stolen.
 //! - A wake-up is *cross* when the thread next runs on another vCPU than its waker's.
 //! - A thread's end counts as a voluntary switch, as in the kernel's own count.
+//! - Some kernels hide switches of some tasks. A stint whose task turns out to be another than the one that came is charged
+//!   to the one that leaves; the group's CPU time stays exact, because it is read from each thread.
+//! - Durations of 2^40 ns (18 minutes) and more share the last bucket of a distribution; its sum is exact.
 //!
 //! Everything in the kernel hangs on file descriptors of this process: however it ends, nothing stays.
 

@@ -100,6 +100,12 @@ impl Player {
         panic!("the player ended before it said '{word}'");
     }
 
+    /// Ends it with SIGKILL.
+    pub fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
     /// Lets it end.
     pub fn finish(mut self) {
         drop(self.child.stdin.take());
@@ -150,6 +156,7 @@ pub fn play() {
         "observe" => {
             let (observer, refusal) = Observer::new(ObserverChoice::Auto, &ObserverConfig::default()).unwrap();
             say(&format!("done {:?} {}", observer.source(), refusal.map_or_else(String::new, |why| why.to_string())));
+            std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
         }
         "sleepers" => {
             for _ in 0..number(1) {
