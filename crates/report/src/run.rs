@@ -149,6 +149,9 @@ impl From<&Decision> for DecisionRecord {
     }
 }
 
+/// Windows are 100 ms; a longer mean than this was made so, because observing many threads is dear.
+const LENGTHENED_NS: u64 = 120_000_000;
+
 /// Decisions printed in full; the JSON has them all.
 const PRINTED: usize = 12;
 
@@ -223,6 +226,9 @@ impl RunReport {
             percent(self.retained_ns as f64 / self.cpu_time_ns.max(1) as f64),
             percent(self.overhead_cpu_ns as f64 / wall)
         )?;
+        if let Some(window) = self.window_ns_mean.filter(|ns| *ns > LENGTHENED_NS) {
+            writeln!(f, "             windows grew to {} on average, to keep observing cheap", Nanos(window))?;
+        }
         if self.steal_ns > 0 {
             writeln!(f, "             the host took {} meanwhile (steal)", duration(Some(self.steal_ns)))?;
         }
