@@ -1,5 +1,6 @@
 //! The managed program: started so that it sees what it would see without Gleaner.
 
+use super::signals::Inherited;
 use gleaner_act::RUN_ID_VARIABLE;
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
@@ -13,8 +14,8 @@ use std::process::{Child, Command, ExitStatus};
 pub struct Launch {
     command: Command,
     name: OsString,
-    /// Signals that we found ignored (nohup, a shell's background job): the program must find them so too.
-    ignored: Vec<i32>,
+    /// Signals that we found ignored (nohup, a shell's background job) or blocked: the program must find them so too.
+    inherited: Inherited,
     /// cgroup.procs files the child writes itself into before exec.
     join: Vec<File>,
 }
@@ -28,11 +29,11 @@ pub struct LaunchError {
 }
 
 impl Launch {
-    pub fn new(command: &[OsString], ignored: Vec<i32>) -> Self {
+    pub fn new(command: &[OsString], inherited: Inherited) -> Self {
         let name = command.first().cloned().unwrap_or_default();
         let mut process = Command::new(&name);
         process.args(command.iter().skip(1));
-        Self { command: process, name, ignored, join: Vec::new() }
+        Self { command: process, name, inherited, join: Vec::new() }
     }
 
     /// Marks the program's environment, so that an undo finds processes that left its tree.
@@ -48,12 +49,9 @@ impl Launch {
 
     /// Forks and executes.
     pub fn spawn(mut self) -> Result<Child, LaunchError> {
-        let (ignored, join) = (std::mem::take(&mut self.ignored), std::mem::take(&mut self.join));
+        let (inherited, join) = (self.inherited.clone(), std::mem::take(&mut self.join));
         let prepare = move || {
-            for signal in &ignored {
-                // SAFETY: SIG_IGN is no function of ours.
-                unsafe { libc::signal(*signal, libc::SIG_IGN) };
-            }
+            inherited.restore();
             for file in &join {
                 // SAFETY: the descriptor is open and the byte outlives the call. "0" means the writing process.
                 if unsafe { libc::write(file.as_raw_fd(), c"0".as_ptr().cast(), 1) } < 0 {
@@ -62,7 +60,7 @@ impl Launch {
             }
             Ok(())
         };
-        // SAFETY: `prepare` makes two async-signal-safe calls and allocates nothing.
+        // SAFETY: `prepare` makes only async-signal-safe calls and allocates nothing.
         unsafe { self.command.pre_exec(prepare) };
         self.command.spawn().map_err(|error| explain(&self.name, &error))
     }
@@ -100,7 +98,7 @@ mod tests {
     use super::*;
 
     fn started(command: &[&str]) -> Result<Child, LaunchError> {
-        Launch::new(&command.iter().map(OsString::from).collect::<Vec<_>>(), vec![]).spawn()
+        Launch::new(&command.iter().map(OsString::from).collect::<Vec<_>>(), Inherited::now()).spawn()
     }
 
     #[test]

@@ -42,9 +42,9 @@ pub fn main(args: RunArgs) -> Result<u8, Failure> {
 
 fn run(options: &Options) -> Result<RunReport, Failure> {
     let vcpus = allowed_vcpus()?;
-    let ignored = signals::ignored();
+    let inherited = signals::Inherited::now();
     let own_cgroup = gleaner_act::CgroupHierarchies::find(&gleaner_act::CgroupRoots::default()).own_unified();
-    let mut launch = Launch::new(&options.command, ignored.clone());
+    let mut launch = Launch::new(&options.command, inherited.clone());
     let mut manager = None;
     if options.policy != Policy::Off {
         // Orphans of the program come to us, so that they stay observable; and are reaped below.
@@ -59,7 +59,7 @@ fn run(options: &Options) -> Result<RunReport, Failure> {
         manager = Some(prepared);
     }
     let (sender, events) = channel();
-    signals::listen(sender, &ignored)?;
+    signals::listen(sender, &inherited)?;
     if let Some(manager) = &mut manager {
         manager.about_to_start();
     }

@@ -7,6 +7,7 @@ use crate::failure::Failure;
 use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::WithOrigin;
 use signal_hook::low_level::siginfo::{Cause, Origin};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 
 /// Passed on when sent to us. SIGTTIN and SIGTTOU keep their default action: the terminal sends them to the whole group.
@@ -32,21 +33,72 @@ pub enum Event {
     Signal { signal: i32, by_terminal: bool },
 }
 
-/// The signals of [`PASSED_ON`] that are ignored; to be asked before [`listen`].
-pub fn ignored() -> Vec<i32> {
-    let is_ignored = |signal: &i32| {
-        // SAFETY: sigaction is plain data; a null new action only asks.
-        unsafe {
-            let mut current: libc::sigaction = std::mem::zeroed();
-            libc::sigaction(*signal, std::ptr::null(), &raw mut current) == 0 && current.sa_sigaction == libc::SIG_IGN
+/// How signals stood when this process began: what the program has to find again.
+#[derive(Clone)]
+pub struct Inherited {
+    ignored: Vec<i32>,
+    blocked: libc::sigset_t,
+}
+
+/// Whether SIGPIPE was ignored before Rust's runtime ignored it.
+static PIPE_WAS_IGNORED: AtomicBool = AtomicBool::new(false);
+
+/// Run by the C library before `main`, and so before that runtime: nobody can tell afterwards.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static LOOK_AT_PIPE: extern "C" fn() = {
+    extern "C" fn look() {
+        PIPE_WAS_IGNORED.store(is_ignored(libc::SIGPIPE), Ordering::Relaxed);
+    }
+    look
+};
+
+fn is_ignored(signal: i32) -> bool {
+    // SAFETY: sigaction is plain data; a null new action only asks.
+    unsafe {
+        let mut current: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(signal, std::ptr::null(), &raw mut current) == 0 && current.sa_sigaction == libc::SIG_IGN
+    }
+}
+
+impl Inherited {
+    /// To be asked before [`listen`].
+    pub fn now() -> Self {
+        let ignored = PASSED_ON.into_iter().chain([libc::SIGCHLD]).filter(|signal| is_ignored(*signal));
+        let pipe = PIPE_WAS_IGNORED.load(Ordering::Relaxed).then_some(libc::SIGPIPE);
+        // SAFETY: sigset_t is plain data, filled by the call; a null new set only asks.
+        let blocked = unsafe {
+            let mut blocked: libc::sigset_t = std::mem::zeroed();
+            libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), &raw mut blocked);
+            blocked
+        };
+        Self { ignored: ignored.chain(pipe).collect(), blocked }
+    }
+
+    /// Makes it so again. To be called between fork and exec: async-signal-safe, allocates nothing.
+    pub fn restore(&self) {
+        for signal in &self.ignored {
+            // SAFETY: SIG_IGN is no function of ours.
+            unsafe { libc::signal(*signal, libc::SIG_IGN) };
         }
-    };
-    PASSED_ON.iter().copied().filter(is_ignored).collect()
+        // SAFETY: the set outlives the call; the old one is not wanted.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.blocked, std::ptr::null_mut()) };
+    }
+}
+
+/// Blocked signals would never be heard of, a child's end among them. The program blocks what it found blocked.
+fn unblock_all() {
+    // SAFETY: sigset_t is plain data; both calls only fill and read it.
+    unsafe {
+        let mut none: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut none);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
+    }
 }
 
 /// Sends an [`Event`] for every signal from now on, except those that are to stay ignored.
-pub fn listen(events: Sender<Event>, ignored: &[i32]) -> Result<(), Failure> {
-    let wanted = PASSED_ON.iter().copied().filter(|signal| !ignored.contains(signal));
+pub fn listen(events: Sender<Event>, inherited: &Inherited) -> Result<(), Failure> {
+    let wanted = PASSED_ON.iter().copied().filter(|signal| !inherited.ignored.contains(signal));
     let wanted: Vec<i32> = wanted.chain([libc::SIGCHLD]).collect();
     let mut signals = SignalsInfo::<WithOrigin>::new(&wanted).map_err(Failure::run)?;
     let forward = move || {
@@ -57,6 +109,7 @@ pub fn listen(events: Sender<Event>, ignored: &[i32]) -> Result<(), Failure> {
         }
     };
     std::thread::Builder::new().name("gleaner-signals".into()).spawn(forward).map_err(Failure::run)?;
+    unblock_all();
     Ok(())
 }
 
