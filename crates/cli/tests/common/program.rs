@@ -1,0 +1,139 @@
+//! A managed program of known behaviour: this test's own executable, started again with [`MODE`] set.
+//!
+//! It computes little and waits often, so that a lenient policy consolidates it. Some of its threads choose their vCPUs themselves. It
+//! works until its stdin ends, then says what it did and exits with status 7.
+//!
+//! Modes: `pairs` as above; `family` the same with a second copy in a session of its own; `crowd` 200 threads.
+
+use std::fmt::Write as _;
+use std::io::{Read, Write as _};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{Builder, JoinHandle, sleep};
+use std::time::{Duration, Instant};
+
+/// The environment variable that makes the test executable the program.
+pub const MODE: &str = "GLEANER_TEST_PROGRAM";
+/// How the program ends when all went well.
+pub const STATUS: i32 = 7;
+
+/// The words that start the program.
+pub fn words() -> Vec<String> {
+    let own = std::env::current_exe().unwrap().display().to_string();
+    let libtest = ["--exact", "common::program::program", "--ignored", "--nocapture", "--test-threads=1", "-q"];
+    std::iter::once(own).chain(libtest.map(str::to_owned)).collect()
+}
+
+#[test]
+#[ignore = "not a test: the program that the tests manage"]
+fn program() {
+    // Nothing to do when somebody runs all ignored tests.
+    let Ok(mode) = std::env::var(MODE) else { return };
+    let copy = (mode == "family").then(|| {
+        let mut command = Command::new(&words()[0]);
+        command.args(&words()[1..]).env(MODE, "pairs");
+        // SAFETY: setsid is async-signal-safe.
+        unsafe { command.pre_exec(|| if libc::setsid() < 0 { Err(std::io::Error::last_os_error()) } else { Ok(()) }) };
+        command.stdin(Stdio::inherit()).spawn().unwrap()
+    });
+    let work = Work::default();
+    let threads = if mode == "crowd" { crowd(&work) } else { pairs(&work) };
+    say(&format!("started {}", std::process::id()));
+    let mut ignored = Vec::new();
+    std::io::stdin().read_to_end(&mut ignored).unwrap();
+    work.stop.store(true, Ordering::Relaxed);
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    if let Some(mut copy) = copy {
+        copy.wait().unwrap();
+    }
+    say(&format!("done {} rounds {}", std::process::id(), work.rounds.load(Ordering::Relaxed)));
+    std::process::exit(STATUS);
+}
+
+fn say(line: &str) {
+    let mut text = String::from("\n");
+    writeln!(text, "{line}").unwrap();
+    // One write: two copies share the pipe. A test that failed no longer reads it.
+    let _ = std::io::stdout().write_all(text.as_bytes()).and_then(|()| std::io::stdout().flush());
+}
+
+#[derive(Clone, Default)]
+struct Work {
+    stop: Arc<AtomicBool>,
+    rounds: Arc<AtomicU64>,
+}
+
+impl Work {
+    fn thread(&self, name: &str, first: impl FnOnce() + Send + 'static, round: fn()) -> JoinHandle<()> {
+        let work = self.clone();
+        let body = move || {
+            first();
+            while !work.stop.load(Ordering::Relaxed) {
+                round();
+                work.rounds.fetch_add(1, Ordering::Relaxed);
+            }
+        };
+        Builder::new().name(name.to_owned()).spawn(body).unwrap()
+    }
+}
+
+/// Names say what a thread's affinity has to be: `any`, `first` or `last` of what the program may use, `late` any or the last, which
+/// it asks for after a while.
+fn pairs(work: &Work) -> Vec<JoinHandle<()>> {
+    let allowed = allowed();
+    let (first, last) = (allowed[0], allowed[allowed.len() - 1]);
+    vec![
+        work.thread("any", || {}, short_round),
+        work.thread("any", || {}, short_round),
+        work.thread("first", move || pin(first), short_round),
+        work.thread("last", move || pin(last), short_round),
+        work.thread(
+            "late",
+            move || {
+                sleep(Duration::from_millis(400));
+                // Outside the cpuset of the moment the kernel says EINVAL.
+                let _ = try_to_pin(last);
+            },
+            short_round,
+        ),
+        work.thread("any", || {}, births),
+    ]
+}
+
+fn crowd(work: &Work) -> Vec<JoinHandle<()>> {
+    (0..200).map(|_| work.thread("any", || {}, short_round)).collect()
+}
+
+fn short_round() {
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_micros(20) {
+        std::hint::spin_loop();
+    }
+    sleep(Duration::from_millis(2));
+}
+
+/// A thread that has one child after the other: each inherits its affinity.
+fn births() {
+    Builder::new().name("any".into()).spawn(|| sleep(Duration::from_millis(3))).unwrap().join().unwrap();
+    sleep(Duration::from_millis(3));
+}
+
+fn allowed() -> Vec<usize> {
+    let mask = rustix::thread::sched_getaffinity(None).unwrap();
+    (0..rustix::thread::CpuSet::MAX_CPU).filter(|cpu| mask.is_set(*cpu)).collect()
+}
+
+fn pin(cpu: usize) {
+    // From the first moment the program may use what it is allowed.
+    try_to_pin(cpu).unwrap();
+}
+
+fn try_to_pin(cpu: usize) -> rustix::io::Result<()> {
+    let mut mask = rustix::thread::CpuSet::new();
+    mask.set(cpu);
+    rustix::thread::sched_setaffinity(None, &mask)
+}

@@ -1,0 +1,369 @@
+//! `gleaner run` passes everything through: bytes, signals, job control, exit status; the program sees no difference.
+
+mod common;
+
+use common::machine::{children_of, state_of, status_line};
+use common::terminal::Terminal;
+use common::{GLEANER, Killed, Random, comes_true, finish, finish_with_stdin, pid_of, program, run, send};
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// Each way of managing, and not managing.
+const WAYS: [&[&str]; 4] = [
+    &["--policy", "off"],
+    &["--policy", "observe"],
+    &["--policy", "full", "--placement", "affinity", "--observer", "procfs"],
+    &["--policy", "full"],
+];
+
+/// `gleaner run WAY --quiet -- sh -c SCRIPT`.
+fn shell(way: &[&str], script: &str) -> Command {
+    let mut command = run(way);
+    command.args(["--quiet", "--", "sh", "-c", script]);
+    command
+}
+
+fn bytes(n: usize) -> Vec<u8> {
+    let mut random = Random(42);
+    (0..n).map(|_| u8::try_from(random.below(256)).unwrap()).collect()
+}
+
+#[test]
+fn bytes_pass_unchanged() {
+    let sent = bytes(1 << 20);
+    for way in WAYS {
+        let through = finish_with_stdin(&mut shell(way, "cat"), &sent);
+        assert!(through.stdout == sent && through.stderr.is_empty(), "{way:?}: stdout");
+        let through = finish_with_stdin(&mut shell(way, "cat >&2"), &sent);
+        assert!(through.stderr == sent && through.stdout.is_empty(), "{way:?}: stderr");
+    }
+}
+
+#[test]
+fn a_program_that_reads_nothing_ends_a_pipe_as_ever() {
+    // `yes` is ended by SIGPIPE, which must not be ignored for it.
+    let said = finish(&mut shell(&[], "yes | head -n 2"));
+    said.with_status(0).saying("y\ny\n");
+    let mut yes = shell(&[], "exec yes").stdout(Stdio::piped()).spawn().unwrap();
+    drop(yes.stdout.take());
+    assert_eq!(yes.wait().unwrap().code(), Some(128 + libc::SIGPIPE));
+}
+
+#[test]
+fn the_exit_status_is_the_programs() {
+    for way in WAYS {
+        for (script, status) in
+            [("exit 0", 0), ("exit 3", 3), ("exit 255", 255), ("kill -TERM $$", 143), ("kill -KILL $$", 137)]
+        {
+            finish(&mut shell(way, script)).with_status(status).saying("");
+        }
+    }
+}
+
+#[test]
+fn a_program_that_executes_another_is_followed() {
+    let script = "exec sh -c 'exec sh -c \"exec sh -c \\\"exit 9\\\"\"'";
+    finish(&mut shell(&[], script)).with_status(9);
+}
+
+#[test]
+fn programs_that_end_at_once() {
+    for round in 0..10 {
+        finish(run(WAYS[round % WAYS.len()]).args(["--quiet", "--", "true"])).with_status(0).saying("").naming(&[]);
+    }
+}
+
+/// A run whose program has said that it is ready; it leads its process group.
+fn ready(command: &mut Command) -> (Killed, BufReader<std::process::ChildStdout>) {
+    let child = command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn();
+    let mut child = Killed(child.unwrap());
+    let mut lines = BufReader::new(child.0.stdout.take().unwrap());
+    let mut line = String::new();
+    lines.read_line(&mut line).unwrap();
+    assert_eq!(line, "ready\n");
+    (child, lines)
+}
+
+fn status_of(child: &mut Child) -> Option<i32> {
+    assert!(comes_true(|| child.try_wait().unwrap().is_some()), "it does not end");
+    child.wait().unwrap().code()
+}
+
+#[test]
+fn signals_reach_the_program() {
+    let named = [
+        ("HUP", libc::SIGHUP),
+        ("INT", libc::SIGINT),
+        ("QUIT", libc::SIGQUIT),
+        ("TERM", libc::SIGTERM),
+        ("USR1", libc::SIGUSR1),
+        ("USR2", libc::SIGUSR2),
+        ("ALRM", libc::SIGALRM),
+        ("WINCH", libc::SIGWINCH),
+    ];
+    for (name, signal) in named {
+        for way in [WAYS[0], WAYS[2]] {
+            let script = format!("trap 'echo got {name}; exit 5' {name}; echo ready; while :; do sleep 0.02; done");
+            let (mut child, mut lines) = ready(&mut shell(way, &script));
+            send(pid_of(&child.0), signal);
+            assert_eq!(status_of(&mut child.0), Some(5), "{name} {way:?}");
+            let mut rest = String::new();
+            lines.read_to_string(&mut rest).unwrap();
+            assert_eq!(rest, format!("got {name}\n"));
+        }
+    }
+}
+
+#[test]
+fn a_signal_that_ends_the_program_is_in_the_status() {
+    for (signal, status) in [(libc::SIGTERM, 143), (libc::SIGINT, 130), (libc::SIGHUP, 129)] {
+        let (mut child, _lines) = ready(&mut shell(&[], "echo ready; exec sleep 30"));
+        send(pid_of(&child.0), signal);
+        assert_eq!(status_of(&mut child.0), Some(status));
+    }
+}
+
+#[test]
+fn a_signal_that_is_ignored_stays_ignored() {
+    // As nohup does it: the run and its program outlive the hang-up.
+    let script = format!("trap '' HUP; exec {GLEANER} run --timeout 1ms -q -- sh -c 'echo ready; sleep 0.3; exit 6'");
+    let (mut child, _lines) = ready(Command::new("sh").args(["-c", &script]));
+    send(-pid_of(&child.0), libc::SIGHUP);
+    assert_eq!(status_of(&mut child.0), Some(6));
+}
+
+/// What a program can see of its surroundings, one line each.
+const SURROUNDINGS: &str = "
+    nproc; umask; pwd; cat /proc/self/limits /proc/self/oom_score_adj
+    grep -E '^(Sig(Ign|Blk)|Cap|Groups|Uid|Gid|NoNewPrivs|Seccomp|Cpus_allowed|Mems_allowed)' /proc/self/status
+    cut -d ' ' -f 18,19,40,41 /proc/self/stat
+    for fd in /proc/self/fd/*; do echo \"${fd##*/}\"; done
+    env -u GLEANER_RUN_ID -u _ | sort
+    for word in \"$@\"; do echo \"<$word>\"; done
+";
+
+/// What [`SURROUNDINGS`] says, with `prefix` before the shell and `words` after it, all below a shell that ran `before`.
+fn surroundings(before: &str, prefix: &str) -> String {
+    let script = format!("{before}; exec {prefix} sh -c \"$0\" sh a 'b  c' '' --json '*'");
+    let said = finish(Command::new("sh").args(["-c", &script, SURROUNDINGS]).env("ODD", "a\nb=c")).with_status(0);
+    assert!(said.stdout.lines().count() > 30, "{said:#?}");
+    // Signals 32 and 33 are the C library's own, and no program's business.
+    let own_of_libc = |mask: &str| u64::from_str_radix(mask, 16).map(|mask| format!("{:x}", mask & !(3 << 31))).ok();
+    let line = |line: &str| match line.strip_prefix("SigIgn:\t").and_then(own_of_libc) {
+        Some(mask) => format!("SigIgn {mask}"),
+        None => line.to_owned(),
+    };
+    said.stdout.lines().map(|text| line(text) + "\n").collect()
+}
+
+#[test]
+fn the_program_sees_no_difference() {
+    let ways = WAYS.map(|way| format!("{GLEANER} run --timeout 1ms --quiet {} --", way.join(" ")));
+    let surrounded = [
+        (":", ""),
+        ("trap '' HUP INT TERM USR1", ""),
+        (":", "env --ignore-signal=CHLD,PIPE,TSTP,TTOU,VTALRM"),
+        (":", "env --block-signal=CHLD,TERM,USR2,PIPE"),
+        ("ulimit -n 100; umask 077; cd /", ""),
+    ];
+    for (before, prefix) in surrounded {
+        let without = surroundings(before, prefix);
+        for way in &ways {
+            let with = surroundings(before, &format!("{prefix} {way}"));
+            let differences: Vec<_> = without.lines().zip(with.lines()).filter(|(a, b)| a != b).collect();
+            assert!(with == without, "after {before:?} {prefix}, with {way}: {differences:#?}");
+        }
+    }
+}
+
+#[test]
+fn the_program_sees_every_vcpu_that_it_may_use() {
+    // The default keeps the timing of a run that calibrates.
+    let without = finish(&mut Command::new("nproc"));
+    let with = finish(common::gleaner(["run", "--quiet", "--", "nproc"]).stdin(Stdio::null()));
+    assert_eq!((with.stdout, with.status), (without.stdout, without.status));
+}
+
+#[test]
+fn an_environment_has_the_runs_mark_and_nothing_else_new() {
+    let environment = |command: &mut Command| {
+        let said = finish(command.env_clear().env("PATH", std::env::var("PATH").unwrap()).env("ODD", "=x"));
+        let mut lines: Vec<String> = said.with_status(0).stdout.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    let without = environment(&mut Command::new("env"));
+    let off = environment(&mut run(["--policy", "off", "--quiet", "--", "env"]));
+    assert_eq!(off, without);
+    let mut full = environment(&mut run(["--quiet", "--", "env"]));
+    full.retain(|line| !line.starts_with("GLEANER_RUN_ID="));
+    assert_eq!(full, without);
+}
+
+#[test]
+fn orphans_go_on_and_are_reaped() {
+    // Forty processes whose parents leave them; the program itself lives on.
+    let script = "i=0; while [ $i -lt 40 ]; do sh -c 'sleep 0.05 & exit 0'; i=$((i+1)); done; echo ready; sleep 30";
+    let (child, _lines) = ready(&mut shell(&[], script));
+    let main = pid_of(&child.0);
+    // The program and the guardian stay.
+    assert!(comes_true(|| children_of(main).len() == 2), "{:?}", children_of(main));
+    let states: Vec<_> = children_of(main).into_iter().map(state_of).collect();
+    assert!(!states.contains(&Some('Z')), "{states:?}");
+    drop(child);
+    // What the program leaves behind when it ends is not waited for, but not harmed either.
+    let said = finish(&mut shell(&[], "(sleep 0.3; echo late) & exit 2"));
+    said.with_status(2).saying("late\n");
+}
+
+#[test]
+fn closed_streams_do_no_harm() {
+    for closed in ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"] {
+        for way in ["", "--quiet", "--json"] {
+            let script = format!("exec {GLEANER} run {way} --timeout 1ms -- sh -c 'exit 4' {closed}");
+            finish(Command::new("sh").args(["-c", &script])).with_status(4);
+        }
+    }
+    // A reader that goes away.
+    let script = format!("{GLEANER} run --json --timeout 1ms -- sh -c 'exit 4' | true");
+    finish(Command::new("sh").args(["-c", &script])).with_status(0);
+}
+
+#[test]
+fn the_json_goes_where_it_is_wanted() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("run.json");
+    let said = finish(run(["--json"]).arg(&file).args(["--", "sh", "-c", "echo out; echo err >&2; exit 3"]));
+    let said = said.with_status(3).saying("out\n").naming(&["err\n", "exit status 3"]);
+    let json: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    assert_eq!((&json["schema"], &json["exit_status"]), (&"gleaner.run/1".into(), &3.into()), "{said:?}");
+    // An earlier, longer result is replaced whole.
+    std::fs::write(&file, "x".repeat(100_000)).unwrap();
+    finish(run(["--quiet", "--json"]).arg(&file).args(["--", "true"])).with_status(0).saying("");
+    serde_json::from_slice::<serde_json::Value>(&std::fs::read(&file).unwrap()).unwrap();
+    // Alone on stdout.
+    let said = finish(run(["--json"]).args(["--", "sh", "-c", "echo err >&2"]))
+        .with_status(0)
+        .naming(&["err", "exit status 0"]);
+    let json: serde_json::Value = serde_json::from_str(&said.stdout).unwrap();
+    assert_eq!(json["schema"], "gleaner.run/1");
+}
+
+#[test]
+fn quiet_is_quiet() {
+    let said = finish(run(["--quiet"]).args(["--", "true"])).with_status(0).saying("");
+    assert_eq!(said.stderr, "");
+    let said = finish(run(["--"]).arg("true")).with_status(0).saying("");
+    assert!(said.stderr.contains("exit status 0"), "{said:?}");
+}
+
+#[test]
+fn a_gleaner_that_is_stopped_does_not_stop_the_program() {
+    let folder = tempfile::tempdir().unwrap();
+    let mark = folder.path().join("mark");
+    let script = format!("echo ready; sleep 0.3; echo done > {}; sleep 0.1; exit 8", mark.display());
+    let (mut child, _lines) = ready(&mut shell(&[], &script));
+    let main = pid_of(&child.0);
+    send(main, libc::SIGSTOP);
+    assert!(comes_true(|| state_of(main) == Some('T')));
+    assert!(comes_true(|| mark.exists()), "the program stood still");
+    assert_eq!(state_of(main), Some('T'));
+    send(main, libc::SIGCONT);
+    assert_eq!(status_of(&mut child.0), Some(8));
+}
+
+#[test]
+fn a_crowd_of_threads() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("run.json");
+    for way in [WAYS[2], WAYS[3]] {
+        let mut command = run(way);
+        command.args(["--quiet", "--json"]).arg(&file).arg("--").args(program::words()).env(program::MODE, "crowd");
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::null()).process_group(0).spawn().map(Killed).unwrap();
+        let main = pid_of(&child.0);
+        let threads = |pid: i32| status_line(pid, "Threads").and_then(|n| n.parse::<u32>().ok()).unwrap_or(0);
+        assert!(comes_true(|| children_of(main).into_iter().any(|pid| threads(pid) >= 200)));
+        std::thread::sleep(Duration::from_millis(500));
+        drop(child.0.stdin.take());
+        assert_eq!(status_of(&mut child.0), Some(program::STATUS));
+        let json: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+        assert!(json["threads_max"].as_u64() >= Some(200), "{way:?}: {}", json["threads_max"]);
+        assert_eq!(json["restored"], true);
+    }
+}
+
+#[test]
+fn two_thousand_short_processes() {
+    for way in [WAYS[2], WAYS[3]] {
+        let script = "i=0; while [ $i -lt 2000 ]; do /bin/true; i=$((i+1)); done; echo $i";
+        finish(&mut shell(way, script)).with_status(0).saying("2000\n");
+    }
+}
+
+#[test]
+fn runs_side_by_side_and_inside_each_other() {
+    let start = |n: i32| shell(&[], &format!("sleep 0.{n}; exit {n}")).stdout(Stdio::null()).spawn().unwrap();
+    let all: Vec<(i32, Child)> = (1..8).map(|n| (n, start(n))).collect();
+    for (n, mut child) in all {
+        assert_eq!(child.wait().unwrap().code(), Some(n));
+    }
+    let inner = format!("{GLEANER} run --timeout 1ms --quiet -- sh -c 'echo inside; exit 5'");
+    finish(&mut shell(&[], &inner)).with_status(5).saying("inside\n");
+}
+
+#[test]
+fn control_z_stops_both_and_control_c_ends_the_program() {
+    let mut terminal = Terminal::open();
+    let looping = "sh -c 'echo up:$$:; while :; do sleep 0.02; done'";
+    terminal.type_in(&format!("{GLEANER} run -q --timeout 1ms -- {looping}\n"));
+    let program = terminal.number_after("up:");
+    let main: i32 = status_line(program, "PPid").unwrap().parse().unwrap();
+    let both = |stopped: bool| [program, main].into_iter().all(|pid| (state_of(pid) == Some('T')) == stopped);
+    for _ in 0..3 {
+        terminal.type_in("\x1a");
+        assert!(comes_true(|| both(true)), "{:?}", terminal.shown());
+        terminal.type_in("fg\n");
+        assert!(comes_true(|| both(false)), "{:?}", terminal.shown());
+        // Working again, not just on its way to the next stop.
+        let running = || children_of(program);
+        let before = running();
+        assert!(comes_true(|| running() != before && !running().is_empty()));
+    }
+    terminal.type_in("\x03");
+    assert!(comes_true(|| state_of(program).is_none() && state_of(main).is_none()), "{:?}", terminal.shown());
+    terminal.type_in("echo status=$?=\n");
+    assert_eq!(terminal.number_after("status="), 130);
+}
+
+#[test]
+fn a_job_in_the_background_is_stopped_and_ended_by_its_shell() {
+    let mut terminal = Terminal::open();
+    terminal.type_in(&format!("{GLEANER} run -q --timeout 1ms -- sh -c 'echo up:$$:; exec sleep 30' &\n"));
+    let program = terminal.number_after("up:");
+    let main: i32 = status_line(program, "PPid").unwrap().parse().unwrap();
+    let both = |stopped: bool| [program, main].into_iter().all(|pid| (state_of(pid) == Some('T')) == stopped);
+    terminal.type_in("kill -TSTP %1\n");
+    assert!(comes_true(|| both(true)), "{:?}", terminal.shown());
+    // The shell has to have heard of it too.
+    assert!(comes_true(|| {
+        terminal.type_in("jobs\n");
+        std::thread::sleep(Duration::from_millis(50));
+        terminal.shown().contains("Stopped")
+    }));
+    terminal.type_in("bg\n");
+    assert!(comes_true(|| both(false)), "{:?}", terminal.shown());
+    terminal.type_in("kill %1; wait %1; echo status=$?=\n");
+    assert_eq!(terminal.number_after("status="), 143, "{:?}", terminal.shown());
+}
+
+#[test]
+fn a_program_in_the_foreground_reads_the_terminal() {
+    let mut terminal = Terminal::open();
+    terminal.type_in(&format!("{GLEANER} run -q --timeout 1ms -- sh -c 'echo up:1:; read a; echo read:$a:'\n"));
+    terminal.number_after("up:");
+    terminal.type_in("42\n");
+    assert_eq!(terminal.number_after("read:"), 42);
+}
