@@ -8,6 +8,7 @@ use super::parse;
 use super::thread::{Counts, FileBudget, Thread, read};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Threads tracked at most, as many as the BPF observer's map holds.
@@ -98,9 +99,13 @@ impl Tracker {
         }
     }
 
-    /// Brings the threads of one process up to date with its task directory; false when the process is gone.
+    /// Brings the threads of one process up to date with its task directory; false when the process is gone. Dead threads
+    /// are forgotten by [`Self::update`] just before, so where the number is right there is no new one either.
     fn list_threads(&mut self, pid: i32) -> bool {
         let tasks = self.proc.join(pid.to_string()).join("task");
+        if self.processes.get(&pid).is_some_and(|process| thread_count(&tasks) == Some(process.threads.len())) {
+            return true;
+        }
         let listed: BTreeSet<i32> = numbered(&tasks).collect();
         if listed.is_empty() {
             self.forget_process(pid);
@@ -240,6 +245,11 @@ impl Tracker {
             thread.close(&mut self.budget);
         }
     }
+}
+
+/// How many threads a task directory has: its links less `.` and the entry in its parent. Far cheaper than listing it.
+fn thread_count(tasks: &Path) -> Option<usize> {
+    usize::try_from(fs::metadata(tasks).ok()?.nlink()).ok()?.checked_sub(2)
 }
 
 /// The numbered entries of a directory; none when it is gone.
