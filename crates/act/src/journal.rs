@@ -65,18 +65,24 @@ fn boot_id() -> String {
 
 fn make_state_dir(dir: &Path) -> Result<(), ActError> {
     DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(ActError::file("create", dir))?;
-    let owner = match fs::metadata(dir) {
-        // Removed meanwhile by another run: the caller tries again.
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        found => found.map_err(ActError::file("look at", dir))?.uid(),
+    is_ours(dir).map(|_| ())
+}
+
+/// Whether `dir` is there; an error when it is not a folder of this user's own. A journal is a list of things to do as its reader,
+/// so one that somebody else could have written must not be read.
+fn is_ours(dir: &Path) -> Result<bool, ActError> {
+    let found = match fs::symlink_metadata(dir) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+        found => found.map_err(ActError::file("look at", dir))?,
     };
-    if owner == rustix::process::geteuid().as_raw() {
-        return Ok(());
-    }
-    Err(ActError::Unavailable {
-        what: format!("the state folder {}", dir.display()),
-        why: format!("it belongs to user {owner}; a journal there could be forged"),
-    })
+    let why = if !found.is_dir() {
+        "it is no folder; remove it".to_owned()
+    } else if found.uid() != rustix::process::geteuid().as_raw() {
+        format!("it belongs to user {}; a journal there could be forged", found.uid())
+    } else {
+        return Ok(true);
+    };
+    Err(ActError::Unavailable { what: format!("the state folder {}", dir.display()), why })
 }
 
 impl Journal {
@@ -209,8 +215,11 @@ fn remove_folder_of(path: &Path) {
 /// The journals in `dir`, in order of name; none when the folder does not exist.
 ///
 /// # Errors
-/// When the folder cannot be read.
+/// When the folder belongs to somebody else or cannot be read.
 pub fn list_journals(dir: &Path) -> Result<Vec<PathBuf>, ActError> {
+    if !is_ours(dir)? {
+        return Ok(Vec::new());
+    }
     let entries = match fs::read_dir(dir) {
         Ok(entries) => entries,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
@@ -273,6 +282,26 @@ mod tests {
         let text = fs::read_to_string(&path).unwrap().replace(&boot_id(), "another-boot");
         fs::write(&path, text).unwrap();
         assert_eq!(read(&path).unwrap().undos, vec![]);
+    }
+
+    #[test]
+    fn journals_that_could_be_forged_are_not_read() {
+        let (dir, _path) = written(&[entry()]);
+        assert_eq!(list_journals(dir.path()).unwrap().len(), 1);
+        let elsewhere = tempfile::tempdir().unwrap();
+        let link = elsewhere.path().join("link");
+        std::os::unix::fs::symlink(dir.path(), &link).unwrap();
+        assert!(list_journals(&link).unwrap_err().to_string().contains("no folder"));
+        assert!(Journal::create(&link, "run-2").is_err());
+        // Somebody else's, whoever runs this test.
+        let others = if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(dir.path(), Some(65_534), None).unwrap();
+            dir.path()
+        } else {
+            Path::new("/")
+        };
+        assert!(list_journals(others).unwrap_err().to_string().contains("belongs to user"));
+        assert!(Journal::create(others, "run-3").is_err());
     }
 
     #[test]

@@ -136,6 +136,10 @@ fn write_file(path: &Path, text: &str) -> Result<(), ActError> {
 }
 
 fn remove_cgroup(path: &Path, members_to: Option<&Path>) -> Result<(), ActError> {
+    if !path.exists() {
+        // Never made. A read-only file system would refuse even to remove what is not there.
+        return Ok(());
+    }
     for _ in 0..EMPTYING_TRIES {
         if let Some(parent) = members_to {
             evict(path, parent);
