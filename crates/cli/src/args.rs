@@ -133,7 +133,7 @@ pub struct RunArgs {
     #[command(flatten)]
     pub json: JsonArg,
     /// The program and its arguments
-    #[arg(value_name = "CMD", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    #[arg(value_name = "CMD", required = true, trailing_var_arg = true)]
     pub command: Vec<OsString>,
 }
 
@@ -232,6 +232,20 @@ mod tests {
         let Command::Run(run) = cli.command else { panic!("not run") };
         assert_eq!(run.command, ["ls", "--json", "-q"]);
         assert_eq!((run.json.json, run.quiet), (Some("f".into()), false));
+        for words in [["ls", "--json", "-q"], ["ls", "--", "-x"], ["ls", "-", "--no-such-option"]] {
+            let cli = Cli::try_parse_from(["gleaner", "run", "--quiet"].iter().chain(&words)).unwrap();
+            let Command::Run(run) = cli.command else { panic!("not run") };
+            assert_eq!(run.command, words);
+            assert_eq!((run.json.json, run.quiet), (None, true));
+        }
+    }
+
+    #[test]
+    fn a_misspelt_option_is_no_program() {
+        assert!(Cli::try_parse_from(["gleaner", "run", "--polcy", "full", "--", "ls"]).is_err());
+        let cli = Cli::try_parse_from(["gleaner", "run", "--", "--polcy"]).unwrap();
+        let Command::Run(run) = cli.command else { panic!("not run") };
+        assert_eq!(run.command, ["--polcy"]);
     }
 
     #[test]
