@@ -44,7 +44,7 @@ impl Output {
         let written = match self {
             Self::Text => Ok(()),
             Self::JsonToStdout => writeln!(io::stdout(), "{text}"),
-            Self::JsonToFile { file, .. } => file.set_len(0).and_then(|()| writeln!(file, "{text}")),
+            Self::JsonToFile { file, .. } => empty(file).and_then(|()| writeln!(file, "{text}")),
         };
         let place = match self {
             Self::JsonToFile { path, .. } => path.display().to_string(),
@@ -62,6 +62,11 @@ impl Output {
             let _ = writeln!(io::stdout(), "{}", text.to_string().trim_end());
         }
     }
+}
+
+/// Only a regular file can be emptied; a pipe or a device (`--json >(jq .)`) is written as it is.
+fn empty(file: &File) -> io::Result<()> {
+    if file.metadata()?.is_file() { file.set_len(0) } else { Ok(()) }
 }
 
 /// Writes a line to stderr; a closed one is no failure.

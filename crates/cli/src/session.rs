@@ -70,7 +70,8 @@ impl Session {
     fn undo(&mut self) -> Result<UndoOutcome, ActError> {
         self.ended = true;
         let outcome = undo_journal(&self.path, true);
-        if let Some(guardian) = self.guardian.take() {
+        // What could not be undone (no descriptor left, say) the guardian tries again once this process is gone.
+        if let Some(guardian) = self.guardian.take().filter(|_| outcome.is_ok()) {
             guardian.dismiss();
         }
         outcome
