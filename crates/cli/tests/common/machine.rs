@@ -93,6 +93,20 @@ pub fn journals_of_run(dir: &Path, pid: i32) -> Vec<PathBuf> {
         .collect()
 }
 
+/// The share of all CPUs' time that is used while this test waits for a moment: others' doing.
+pub fn busy_share() -> f64 {
+    let times = || -> (f64, f64) {
+        let stat = text_of("/proc/stat");
+        let fields: Vec<f64> = stat.lines().next().unwrap().split(' ').filter_map(|field| field.parse().ok()).collect();
+        // user, nice, system, idle, iowait, irq, softirq, steal (proc_stat(5)); guest time is in user already.
+        (fields[..8].iter().sum(), fields[3] + fields[4])
+    };
+    let (all_before, idle_before) = times();
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    let (all, idle) = times();
+    1.0 - (idle - idle_before) / (all - all_before)
+}
+
 /// All pids there are.
 pub fn pids() -> Vec<i32> {
     numbers_in("/proc")
