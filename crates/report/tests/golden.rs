@@ -1,0 +1,371 @@
+//! The JSON contracts and their plain words, held still by golden files (`snapshots/`).
+//!
+//! Each schema has two examples: `whole`, in which everything is known, and `unknown`, in which nothing is that need not be. A
+//! change of a golden file is a change of a contract: keys may be added within a version, never removed, renamed or given
+//! another meaning. `cargo insta review` shows a change, or set `INSTA_UPDATE=always`.
+
+use gleaner_report::{
+    Capability, DecisionRecord, DoctorReport, HaltCost, LengthStats, MachineFacts, Means, ObservedLengths, ProbeReport,
+    RunReport, SettingResult, StealFacts, TimeOuts, Verdict,
+};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
+use std::fmt::{Debug, Display};
+
+/// Compares JSON and text with their golden files; checks what holds for every schema.
+fn check<T: Serialize + DeserializeOwned + Display + PartialEq + Debug>(name: &str, report: &T) -> Value {
+    let json = serde_json::to_string_pretty(report).unwrap();
+    let text = report.to_string();
+    insta::assert_snapshot!(format!("{name}.json"), json);
+    insta::assert_snapshot!(format!("{name}.txt"), text);
+    assert_eq!(&serde_json::from_str::<T>(&json).unwrap(), report, "what was written is read back");
+    assert!(json.trim_start_matches(|c: char| c == '{' || c.is_whitespace()).starts_with("\"schema\""), "schema first");
+    for word in ["NaN", "inf", "null", "None", "Some("] {
+        assert!(!text.contains(word), "{word:?} is no plain word: {text}");
+    }
+    serde_json::from_str(&json).unwrap()
+}
+
+/// Every key there is, with the path to it; `[]` for the elements of an array.
+fn keys(value: &Value) -> Vec<String> {
+    fn walk(value: &Value, path: &str, into: &mut Vec<String>) {
+        match value {
+            Value::Object(fields) => fields.iter().for_each(|(key, value)| {
+                let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+                into.push(path.clone());
+                walk(value, &path, into);
+            }),
+            Value::Array(all) => all.iter().for_each(|value| walk(value, &format!("{path}[]"), into)),
+            _ => {}
+        }
+    }
+    let mut all = Vec::new();
+    walk(value, "", &mut all);
+    all.sort();
+    all.dedup();
+    all
+}
+
+/// Durations and ratios say their unit, in every number's key.
+fn units_are_named(json: &Value, plain: &[&str]) {
+    fn numbers(value: &Value, key: &str, into: &mut Vec<String>) {
+        match value {
+            Value::Object(fields) => fields.iter().for_each(|(key, value)| numbers(value, key, into)),
+            Value::Array(all) => all.iter().for_each(|value| numbers(value, key, into)),
+            Value::Number(_) => into.push(key.to_owned()),
+            _ => {}
+        }
+    }
+    let mut all = Vec::new();
+    numbers(json, "", &mut all);
+    for key in all {
+        let unit = key.ends_with("_ns") || key.ends_with("_ns_mean") || key.ends_with("_ratio");
+        assert!(unit || plain.contains(&key.as_str()), "{key} has no unit");
+    }
+}
+
+fn has(json: &Value, wanted: &[&str]) {
+    let all = keys(json);
+    for key in wanted {
+        assert!(all.iter().any(|found| found == key), "the design's {key} is not in {all:?}");
+    }
+}
+
+fn run() -> RunReport {
+    let stats =
+        |mean_ns: f64| Some(LengthStats { mean_ns, n: Some(9_000), p50_ns: Some(40_000), p99_ns: Some(310_000) });
+    let decision = |at_ns, action: &str, vcpu, reason: &str| DecisionRecord {
+        at_ns,
+        action: action.into(),
+        vcpu,
+        reason: reason.into(),
+    };
+    RunReport {
+        schema: RunReport::SCHEMA.into(),
+        command: vec!["pbzip2".into(), "-k".into(), "big \"file\".tar".into()],
+        policy: "full".into(),
+        profile: "balanced".into(),
+        wall_ns: 2_000_000_000,
+        exit_status: 143,
+        idle_entries: Some(18_000),
+        halts: Some(2_000),
+        retained_ns: 350_000_000,
+        steal_ns: 12_000_000,
+        cpu_time_ns: 3_100_000_000,
+        voluntary_switches: 20_000,
+        involuntary_switches: 300,
+        cross_wakeups: Some(11_000),
+        threads_max: 9,
+        vcpus: 4,
+        active_vcpus_mean: 3.25,
+        lengths: ObservedLengths {
+            l_comp: stats(172_000.5),
+            g_comp: stats(155_000.0),
+            l_idle: stats(61_000.0),
+            wake_to_run: stats(9_000.0),
+        },
+        timeout_ns: Some(1_250_000),
+        timeout_from: Some("p99 of a halted wake-up 1.30ms - retained 50us, within 50us and 5ms".into()),
+        guard_trips: 1,
+        means: Means {
+            observer: Some("bpf".into()),
+            placement: Some("cpuset-v2".into()),
+            yielding: Some("sched-idle+cpu.idle".into()),
+        },
+        windows: 20,
+        window_ns_mean: Some(100_000_000),
+        overhead_cpu_ns: 4_000_000,
+        decisions: vec![
+            decision(0, "retain", Some(0), "idle periods shorter than the time-out are bridged without halting"),
+            decision(800_000_000, "deactivate", Some(3), "its work fits into the others' idle time"),
+            decision(1_900_000_000, "activate-all", None, "the workload changed: CPU time moved by 31 %"),
+        ],
+        decisions_left_out: 2,
+        no_step_because: Some("holding off after the last change for another 900ms".into()),
+        warnings: vec!["the guardian process died and was replaced".into()],
+        restored: true,
+    }
+}
+
+#[test]
+fn run_whole() {
+    let json = check("run_whole", &run());
+    has(
+        &json,
+        &[
+            "wall_ns",
+            "exit_status",
+            "idle_entries",
+            "halts",
+            "retained_ns",
+            "active_vcpus_mean",
+            "decisions[].at_ns",
+            "decisions[].action",
+            "decisions[].reason",
+            "restored",
+        ],
+    );
+    let counts = [
+        "exit_status",
+        "idle_entries",
+        "halts",
+        "voluntary_switches",
+        "involuntary_switches",
+        "cross_wakeups",
+        "threads_max",
+        "vcpus",
+        "vcpu",
+        "active_vcpus_mean",
+        "n",
+        "guard_trips",
+        "windows",
+        "decisions_left_out",
+    ];
+    units_are_named(&json, &counts);
+}
+
+#[test]
+fn run_unknown() {
+    // Policy off: nothing is observed, nothing done.
+    let report = RunReport {
+        policy: "off".into(),
+        exit_status: 0,
+        idle_entries: None,
+        halts: None,
+        retained_ns: 0,
+        steal_ns: 0,
+        cpu_time_ns: 0,
+        voluntary_switches: 0,
+        involuntary_switches: 0,
+        cross_wakeups: None,
+        threads_max: 0,
+        active_vcpus_mean: 4.0,
+        lengths: ObservedLengths::default(),
+        timeout_ns: None,
+        timeout_from: None,
+        guard_trips: 0,
+        means: Means { observer: None, placement: None, yielding: None },
+        windows: 0,
+        window_ns_mean: None,
+        overhead_cpu_ns: 0,
+        decisions: vec![],
+        decisions_left_out: 0,
+        no_step_because: None,
+        warnings: vec![],
+        ..run()
+    };
+    let json = check("run_unknown", &report);
+    // Null, and there: a reader need not ask whether a key exists.
+    for key in
+        ["idle_entries", "halts", "cross_wakeups", "timeout_ns", "timeout_from", "window_ns_mean", "no_step_because"]
+    {
+        assert_eq!(json.get(key), Some(&Value::Null), "{key}");
+    }
+    for key in ["l_comp", "g_comp", "l_idle", "wake_to_run"] {
+        assert_eq!(json["lengths"].get(key), Some(&Value::Null), "{key}");
+    }
+}
+
+#[test]
+fn run_without_privilege_and_not_restored() {
+    let mean = |mean_ns| LengthStats::from_mean(mean_ns);
+    let report = RunReport {
+        // 0 / 0 and 1 / 0, as a program makes them that ends before its first window.
+        cross_wakeups: None,
+        lengths: ObservedLengths {
+            l_comp: mean(0.0),
+            g_comp: mean(f64::NAN),
+            l_idle: mean(f64::INFINITY),
+            wake_to_run: None,
+        },
+        means: Means {
+            observer: Some("procfs".into()),
+            placement: Some("affinity".into()),
+            yielding: Some("nice-19".into()),
+        },
+        restored: false,
+        ..run()
+    };
+    let json = check("run_without_privilege", &report);
+    assert_eq!((&json["lengths"]["g_comp"], &json["lengths"]["l_idle"]), (&Value::Null, &Value::Null));
+}
+
+fn probe() -> ProbeReport {
+    let setting = |setting: &str, p50_ns: u64, steal_ratio| SettingResult {
+        setting: setting.into(),
+        n: 1_000,
+        mean_ns: p50_ns + 2_000,
+        p50_ns,
+        p90_ns: 2 * p50_ns,
+        p99_ns: 10 * p50_ns,
+        max_ns: 100 * p50_ns,
+        steal_ratio,
+    };
+    ProbeReport {
+        schema: ProbeReport::SCHEMA.into(),
+        gap_ns: 1_000_000,
+        waiter_vcpu: 1,
+        waker_vcpu: Some(0),
+        d_kind: Some("guest".into()),
+        settings: vec![
+            setting("A", 5_000, Some(0.001)),
+            setting("B", 11_000, Some(0.012)),
+            setting("C", 60_000, Some(0.0)),
+            setting("D", 4_000_000, Some(0.002)),
+        ],
+        timeouts: Some(TimeOuts { frugal_ns: 49_000, balanced_ns: 490_000, latency_ns: 5_000_000 }),
+        notes: vec![
+            "the scheduling class alone instead of cpu.idle=1: no cpu controller is mounted or delegated".into(),
+        ],
+    }
+}
+
+#[test]
+fn probe_whole() {
+    let json = check("probe_whole", &probe());
+    has(
+        &json,
+        &[
+            "settings[].setting",
+            "settings[].n",
+            "settings[].p50_ns",
+            "settings[].p90_ns",
+            "settings[].p99_ns",
+            "settings[].max_ns",
+            "d_kind",
+            "timeouts",
+        ],
+    );
+    units_are_named(&json, &["n", "waiter_vcpu", "waker_vcpu"]);
+}
+
+#[test]
+fn probe_unknown() {
+    let mut settings = probe().settings;
+    settings.truncate(1);
+    settings[0].steal_ratio = None;
+    let notes = vec!["only vCPU 0 may be used here: settings B, C and D need two vCPUs".into()];
+    let report =
+        ProbeReport { waiter_vcpu: 0, waker_vcpu: None, d_kind: None, settings, timeouts: None, notes, ..probe() };
+    let json = check("probe_unknown", &report);
+    for key in ["waker_vcpu", "d_kind", "timeouts"] {
+        assert_eq!(json.get(key), Some(&Value::Null), "{key}");
+    }
+    assert_eq!(json["settings"][0].get("steal_ratio"), Some(&Value::Null));
+}
+
+fn doctor() -> DoctorReport {
+    let capability =
+        |name: &str, available, detail: &str| Capability { name: name.into(), available, detail: detail.into() };
+    DoctorReport {
+        schema: DoctorReport::SCHEMA.into(),
+        machine: MachineFacts {
+            hypervisor: Some("KVM".into()),
+            kernel: "6.18.0".into(),
+            vcpus_online: 4,
+            vcpus_allowed: "0-2".into(),
+            idle_driver: Some("haltpoll, governor haltpoll".into()),
+        },
+        steal: StealFacts { sampled_ns: 1_500_000_000, reported_ratio: Some(0.004) },
+        halt: Some(HaltCost {
+            gap_ns: 1_000_000,
+            retained_p50_ns: 11_000,
+            retained_p99_ns: 32_000,
+            halted_p50_ns: 24_000,
+            halted_p99_ns: 2_717_000,
+            halting_costs: true,
+        }),
+        observers: vec![
+            capability("bpf", false, "no permission to load BPF programs; run as root"),
+            capability("procfs", true, "means; needs no privilege"),
+        ],
+        actuators: vec![
+            capability("guardian", true, "every change is undone, after kill -9 too"),
+            capability("cpuset", false, "no cpuset controller is mounted or delegated"),
+            capability("yielding", true, "SCHED_IDLE"),
+        ],
+        left_behind: vec!["/run/gleaner/812-99.journal".into()],
+        verdict: Verdict {
+            would_benefit: Some(true),
+            text: "programs whose threads wait for each other would benefit. Try `gleaner run -- YOUR-PROGRAM`".into(),
+        },
+    }
+}
+
+#[test]
+fn doctor_whole() {
+    let json = check("doctor_whole", &doctor());
+    has(
+        &json,
+        &[
+            "machine.hypervisor",
+            "machine.vcpus_online",
+            "observers[].available",
+            "observers[].detail",
+            "actuators[].available",
+            "actuators[].detail",
+            "steal.reported_ratio",
+            "halt.halting_costs",
+            "verdict.text",
+        ],
+    );
+    units_are_named(&json, &["vcpus_online"]);
+}
+
+#[test]
+fn doctor_unknown() {
+    let report = DoctorReport {
+        machine: MachineFacts { hypervisor: None, idle_driver: None, ..doctor().machine },
+        steal: StealFacts { sampled_ns: 1_500_000_000, reported_ratio: None },
+        halt: None,
+        left_behind: vec![],
+        verdict: Verdict { would_benefit: None, text: "wake-ups could not be measured; try `gleaner probe`".into() },
+        ..doctor()
+    };
+    let json = check("doctor_unknown", &report);
+    assert_eq!(json.get("halt"), Some(&Value::Null));
+    assert_eq!(json["machine"].get("hypervisor"), Some(&Value::Null));
+    assert_eq!(json["machine"].get("idle_driver"), Some(&Value::Null));
+    assert_eq!(json["steal"].get("reported_ratio"), Some(&Value::Null));
+    assert_eq!(json["verdict"].get("would_benefit"), Some(&Value::Null));
+}
