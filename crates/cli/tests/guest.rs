@@ -1,0 +1,107 @@
+//! Real guests: the static binary on Debian's kernels, four vCPUs, pure cgroup v2, nothing installed.
+//!
+//! A kernel that cannot be had is skipped aloud; 6.1 always can. The guests are emulated, so nothing here looks at a duration;
+//! what is compared ran in the same guest, interleaved.
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// The kernel of a series; `None`, said aloud, where there is none.
+fn kernel(series: &str) -> Option<PathBuf> {
+    if cfg!(not(target_arch = "x86_64")) {
+        eprintln!("skipped: the guests are x86-64, this binary is not");
+        return None;
+    }
+    let output = Command::new(root().join("testbed/fetch-kernel.sh")).arg(series).output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "no kernel {series}:\n{errors}");
+    eprint!("{errors}");
+    let line = String::from_utf8(output.stdout).unwrap();
+    line.trim_end().split_once(' ').map(|(_, path)| PathBuf::from(path))
+}
+
+/// `testbed/pipeline.c` as one static program.
+fn pipeline() -> PathBuf {
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("pipeline-{}", std::process::id()));
+    let source = root().join("testbed/pipeline.c");
+    let compiled = Command::new("cc").args(["-O2", "-static", "-pthread", "-o"]).arg(&program).arg(source).status();
+    assert!(compiled.expect("cc, from scripts/setup.sh build").success());
+    program
+}
+
+/// Boots a guest with the binary under test and runs a script of `testbed/` in it; what it wrote.
+fn boot(kernel: &Path, script: &str) -> String {
+    let Output { status, stdout, stderr } = Command::new(root().join("testbed/guest.sh"))
+        .args(["--timeout", "240", "--binary", env!("CARGO_BIN_EXE_gleaner")])
+        .args(["--file", &format!("{}:/bin/pipeline", pipeline().display())])
+        .args([kernel.as_os_str(), root().join("testbed").join(script).as_os_str()])
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&stdout).into_owned();
+    assert!(status.success(), "{status}\n{text}\n{}", String::from_utf8_lossy(&stderr));
+    text
+}
+
+/// The JSON object that the script printed after `json NAME`.
+fn json(output: &str, name: &str) -> Value {
+    let prefix = format!("json {name} ");
+    let line = output.lines().find_map(|line| line.strip_prefix(&prefix));
+    let line = line.unwrap_or_else(|| panic!("no {name} in:\n{output}"));
+    serde_json::from_str(line).unwrap_or_else(|error| panic!("{name}: {error}: {line}"))
+}
+
+fn smoke(series: &str) {
+    let Some(kernel) = kernel(series) else { return };
+    let text = boot(&kernel, "smoke.sh");
+    let doctor = json(&text, "doctor");
+    assert_eq!(doctor["schema"], "gleaner.doctor/1");
+    assert_eq!(doctor["machine"]["vcpus_online"], 4);
+    let probe = json(&text, "probe");
+    assert_eq!(probe["schema"], "gleaner.probe/1");
+    for setting in probe["settings"].as_array().unwrap() {
+        assert!(setting["p50_ns"].as_u64().unwrap() > 0, "{setting}");
+    }
+    let run = json(&text, "run");
+    assert_eq!(run["schema"], "gleaner.run/1");
+    assert_eq!(run["exit_status"], 7);
+    assert_eq!(run["restored"], true);
+    assert_eq!(run["vcpus"], 4);
+    // Root, BTF and a whole cgroup tree: nothing weaker than the best means, which before 6.2 is not a cpuset.
+    let placement = if series == "6.1" { "affinity" } else { "cpuset-v2" };
+    assert_eq!(run["means"]["observer"], "bpf", "{run}");
+    assert_eq!(run["means"]["yielding"], "sched-idle+cpu.idle", "{run}");
+    assert_eq!(run["means"]["placement"], placement, "{run}");
+    assert!(run["idle_entries"].as_u64().unwrap() > 0, "{run}");
+}
+
+#[test]
+fn guest_with_linux_6_1() {
+    smoke("6.1");
+}
+
+#[test]
+fn guest_with_the_newest_kernel() {
+    smoke("new");
+}
+
+/// More vCPUs than CPUs: spinning without a guard made this thirty times slower (facts of 2026: 1.2 s to 34 s).
+#[test]
+#[ignore = "fails until the contention guard feels gaps that end in a displacement"]
+fn guest_short_of_cpus_is_not_made_much_slower() {
+    let Some(kernel) = kernel("6.1") else { return };
+    let text = boot(&kernel, "contended.sh");
+    let median = |name: &str| -> f64 {
+        let prefix = format!("median {name} ");
+        let line = text.lines().find_map(|line| line.strip_prefix(&prefix));
+        line.unwrap_or_else(|| panic!("no median of {name} in:\n{text}")).parse().unwrap()
+    };
+    for policy in ["retain", "consolidate", "full", "retain-50us", "retain-5ms"] {
+        let ratio = median(policy) / median("off");
+        assert!(ratio <= 5.0, "{policy} took {ratio:.1} times as long as off:\n{text}");
+    }
+}

@@ -1,0 +1,32 @@
+#!/bin/sh
+# Runs inside a guest (testbed/guest.sh --binary target/gleaner --file .../pipeline:/bin/pipeline KERNEL testbed/contended.sh), which has
+# more vCPUs than the machine has CPUs: the place where spinning hurts. Each yielding thread that spins may hold the CPU that the
+# vCPU with work needs, and without a guard a pipeline took thirty times as long as alone (docs/safety.md, "A contended host").
+# Runs the same pipeline under each policy, interleaved, and prints one line a run: `wall POLICY NS`, then the median of each,
+# `median POLICY NS`. Whoever started the guest compares; no duration is judged here.
+
+rounds=${ROUNDS:-3}
+echo "kernel $(uname -r), $(nproc) vCPUs"
+key() { tr -d '\n ' </tmp/run.json | grep -oE "\"$1\":[0-9.]+" | cut -d: -f2; }
+failures=0
+run() { # run NAME OPTIONS...
+    name=$1
+    shift
+    gleaner run --quiet --json /tmp/run.json "$@" -- pipeline 2 6000 2000 >/tmp/out 2>&1 || { echo "FAILED: $name"; cat /tmp/out; failures=$((failures + 1)); }
+    key wall_ns >>/tmp/wall.$name
+    echo "wall $name $(key wall_ns): guard trips $(key guard_trips), retained $(key retained_ns) ns, halts $(key halts), vCPUs active $(key active_vcpus_mean)"
+}
+round=0
+while [ $round -lt "$rounds" ]; do
+    run off --policy off
+    run retain --policy retain
+    run consolidate --policy consolidate
+    run full --policy full
+    run retain-50us --policy retain --timeout 50us
+    run retain-5ms --policy retain --timeout 5ms
+    round=$((round + 1))
+done
+for name in off retain consolidate full retain-50us retain-5ms; do
+    echo "median $name $(sort -n /tmp/wall.$name | sed -n "$(((rounds + 1) / 2))p")"
+done
+exit $failures
