@@ -101,8 +101,10 @@ impl<'a> Bench<'a> {
         }
         let (Some(retained), Some(halted)) = (Summary::of(&retained), Summary::of(&halted)) else { return Ok(None) };
         Ok(Some(WakeupCosts {
+            retained_p50: retained.p50,
             retained_mean: retained.mean,
             retained_p99: retained.p99,
+            halted_p50: halted.p50,
             halted_mean: halted.mean,
             halted_p99: halted.p99,
         }))

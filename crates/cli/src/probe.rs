@@ -160,8 +160,10 @@ fn timeouts(results: &[SettingResult]) -> Option<TimeOuts> {
     let find = |name: &str| results.iter().find(|result| result.setting == name);
     let (b, c) = (find("B")?, find("C")?);
     let costs = WakeupCosts {
+        retained_p50: Nanos(b.p50_ns),
         retained_mean: Nanos(b.mean_ns),
         retained_p99: Nanos(b.p99_ns),
+        halted_p50: Nanos(c.p50_ns),
         halted_mean: Nanos(c.mean_ns),
         halted_p99: Nanos(c.p99_ns),
     };

@@ -91,7 +91,6 @@ fn guest_with_the_newest_kernel() {
 
 /// More vCPUs than CPUs: spinning without a guard made this thirty times slower (facts of 2026: 1.2 s to 34 s).
 #[test]
-#[ignore = "fails until the contention guard feels gaps that end in a displacement"]
 fn guest_short_of_cpus_is_not_made_much_slower() {
     let Some(kernel) = kernel("6.1") else { return };
     let text = boot(&kernel, "contended.sh");

@@ -202,3 +202,22 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_thread_that_seldom_spins_still_feels_a_contended_host() {
+    // Every 5 ms it spins 100 us and then loses the vCPU for 400 us: a tenth of the wall clock, four fifths of its own time.
+    let mut thread = YieldingThread::new(RETAIN, true, &GuestParams::default());
+    let mut now = Nanos::from_secs(10);
+    thread.order(now, RETAIN);
+    let tripped = (0..100).position(|_| {
+        now += us(4_500);
+        thread.woke(now, us(4_500), Some(true));
+        for (elapsed, how) in [(us(90), Immediate), (us(400), Stolen)] {
+            now += elapsed;
+            thread.returned(now, elapsed, how);
+        }
+        thread.counters().guard_trips > 0
+    });
+    // 30 ms of stolen time, 15 % of the span, is 75 such gaps.
+    assert_eq!(tripped, Some(75), "{:?}", thread.counters());
+}

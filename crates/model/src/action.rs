@@ -49,11 +49,15 @@ pub enum Profile {
 /// What a wake-up costs here, in the settings of the paper's Table 2.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WakeupCosts {
-    /// Mean of setting B: the waiter's vCPU is retained by a yielding thread.
+    /// Median of setting B: the waiter's vCPU is retained by a yielding thread.
+    pub retained_p50: Nanos,
+    /// Mean of setting B.
     pub retained_mean: Nanos,
     /// 99th percentile of setting B.
     pub retained_p99: Nanos,
-    /// Mean of setting C: the waiter's vCPU is halted.
+    /// Median of setting C: the waiter's vCPU is halted.
+    pub halted_p50: Nanos,
+    /// Mean of setting C.
     pub halted_mean: Nanos,
     /// 99th percentile of setting C.
     pub halted_p99: Nanos,

@@ -10,8 +10,8 @@ use gleaner_act::{
     BusyWait, CgroupHierarchies, CgroupRoots, IdleGroup, IdleMeans, Placement, PlacementKind, YieldClass,
     YieldingThreads,
 };
-use gleaner_decide::guest::GuestPolicy;
-use gleaner_model::{Action, CpuSet, Decision, Nanos, Order, Profile, Source, VcpuId, WakeupCosts};
+use gleaner_decide::guest::{GuestPolicy, halting_is_free};
+use gleaner_model::{Action, CpuSet, Decision, Nanos, Order, Profile, Source, VcpuId, WakeupCosts, YieldCounters};
 use gleaner_observe::{Observer, ObserverConfig};
 use gleaner_report::Means;
 use std::path::PathBuf;
@@ -36,6 +36,7 @@ pub struct Manager {
     pub warnings: Vec<String>,
     pub timeout_from: Option<String>,
     overhead_zero: Nanos,
+    spent_zero: (Nanos, u64),
 }
 
 /// What the actuators came to.
@@ -84,6 +85,7 @@ impl Manager {
             warnings,
             timeout_from,
             overhead_zero,
+            spent_zero: (Nanos::ZERO, 0),
         })
     }
 
@@ -111,6 +113,7 @@ impl Manager {
             self.warn(format!("observing began late: {error}"));
         }
         self.overhead_zero = thread_cpu_time();
+        self.spent_zero = sum_of(&self.counters());
         let decisions = self.policy.begin();
         self.carry_out(&decisions);
     }
@@ -167,7 +170,7 @@ impl Manager {
         }
     }
 
-    fn counters(&self) -> Vec<gleaner_model::YieldCounters> {
+    fn counters(&self) -> Vec<YieldCounters> {
         self.yields.as_ref().map(YieldingThreads::counters).unwrap_or_default()
     }
 
@@ -221,13 +224,10 @@ impl Manager {
         self.window_length = Nanos((self.window_length.0 * 3 + length.0) / 4);
     }
 
-    /// Retained time and guard trips so far.
+    /// Retained time and guard trips since the program started; what the calibration took is not the program's.
     pub fn spent(&self) -> (Nanos, u64) {
-        let counters = self.counters();
-        (
-            counters.iter().map(|counters| counters.retained).sum(),
-            counters.iter().map(|counters| counters.guard_trips).sum(),
-        )
+        let (retained, trips) = sum_of(&self.counters());
+        (retained - self.spent_zero.0, trips.saturating_sub(self.spent_zero.1))
     }
 
     /// The time-out in force, where the policy retains.
@@ -312,6 +312,12 @@ fn actuators(options: &Options, vcpus: &CpuSet, warnings: &mut Vec<String>) -> R
     Ok(Actuators { session: Some(session), group, placement })
 }
 
+/// Retained time and guard trips.
+fn sum_of(counters: &[YieldCounters]) -> (Nanos, u64) {
+    let retained = counters.iter().map(|counters| counters.retained).sum();
+    (retained, counters.iter().map(|counters| counters.guard_trips).sum())
+}
+
 /// How a yielding thread learns that its vCPU is busy again: from BPF, or not at all.
 fn busy_wait(observer: &Observer, vcpu: VcpuId) -> Option<BusyWait> {
     let Observer::Bpf(bpf) = observer else { return None };
@@ -336,6 +342,10 @@ fn calibrate(
     let costs = bench.map(|bench| bench.costs(SAMPLES_AT_START, || true)).transpose().map_err(Failure::run)?.flatten();
     let words = match (costs, options.profile) {
         (None, _) => "the default, because one vCPU alone cannot be measured".to_owned(),
+        (Some(costs), _) if halting_is_free(&costs) => format!(
+            "nothing is retained, because a halted vCPU answered no later (p50 {}, p99 {}) than one kept awake ({}, {})",
+            costs.halted_p50, costs.halted_p99, costs.retained_p50, costs.retained_p99
+        ),
         (Some(costs), Profile::Frugal) => {
             format!("mean of a halted wake-up {} - retained {}", costs.halted_mean, costs.retained_mean)
         }

@@ -117,6 +117,12 @@ impl StolenMeter {
         Self { span, slot_length: span.0 / SLOTS as u64, slot: 0, stolen: [Nanos::ZERO; SLOTS] }
     }
 
+    /// The same meter with nothing stolen yet.
+    #[must_use]
+    pub fn emptied(&self) -> Self {
+        Self { slot: 0, stolen: [Nanos::ZERO; SLOTS], ..*self }
+    }
+
     /// Adds a gap of length `stolen` that ended at `now`; returns the stolen share (0 to 1) of the span before `now`.
     pub fn add(&mut self, now: Nanos, stolen: Nanos) -> f64 {
         let slot = now.0 / self.slot_length;

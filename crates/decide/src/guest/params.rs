@@ -96,7 +96,7 @@ pub struct GuestParams {
     // --- Contention guard: ours ---
     /// A gap between two yields, without having been switched out, over this is stolen time, microseconds. 10 to 100000.
     pub stolen_gap_us: u64,
-    /// The stolen share is taken over this time, milliseconds. 10 to 60000.
+    /// The stolen share is taken over this much of the time in which a yielding thread wanted its vCPU, milliseconds. 10 to 60000.
     pub steal_span_ms: u64,
     /// Spinning stops above this stolen share. 0.001 to 1.
     pub steal_share_stop: f64,

@@ -9,19 +9,28 @@ use gleaner_model::{Nanos, Profile, WakeupCosts};
 
 /// The time-out for `profile`: `frugal` mean_C - mean_B, `balanced` p99_C - p99_B within `timeout_min_us` and
 /// `timeout_max_us` (50 us .. 5 ms), `latency` `timeout_max_us` (5 ms). No time-out exceeds `timeout_max_us`. Without `costs`,
-/// `timeout_unmeasured_frugal_us` and `timeout_unmeasured_balanced_us`. Zero, possible only with `frugal` where halting costs
-/// nothing, means: do not retain.
+/// `timeout_unmeasured_frugal_us` and `timeout_unmeasured_balanced_us`.
+///
+/// Zero means: do not retain. That is the answer of `frugal` and `balanced` where halting [costs nothing](halting_is_free).
 pub fn timeout(profile: Profile, costs: Option<&WakeupCosts>, params: &GuestParams) -> Nanos {
     let shortest = Nanos::from_micros(params.timeout_min_us);
     let longest = Nanos::from_micros(params.timeout_max_us);
     let wanted = match (profile, costs) {
         (Profile::Latency, _) => longest,
+        (_, Some(costs)) if halting_is_free(costs) => Nanos::ZERO,
         (Profile::Frugal, Some(costs)) => costs.halted_mean - costs.retained_mean,
         (Profile::Frugal, None) => Nanos::from_micros(params.timeout_unmeasured_frugal_us),
         (Profile::Balanced, Some(costs)) => (costs.halted_p99 - costs.retained_p99).max(shortest),
         (Profile::Balanced, None) => Nanos::from_micros(params.timeout_unmeasured_balanced_us).max(shortest),
     };
     wanted.min(longest)
+}
+
+/// Whether a halted vCPU answers no later than a retained one, in the median *and* in the tail: the host polls for it, or the
+/// host is so short of CPUs that retaining makes things worse. Ours; a time-out of the least length would do harm there.
+/// Both figures, because a few outliers among the hundred-odd samples can turn either around.
+pub fn halting_is_free(costs: &WakeupCosts) -> bool {
+    costs.halted_p50 <= costs.retained_p50 && costs.halted_p99 <= costs.retained_p99
 }
 
 #[cfg(test)]
@@ -31,7 +40,10 @@ mod tests {
     #[test]
     fn each_profile_has_its_timeout() {
         let us = Nanos::from_micros;
+        // Medians well below the means, in the same order.
         let costs = |retained_mean, retained_p99, halted_mean, halted_p99| WakeupCosts {
+            retained_p50: us(retained_mean / 2),
+            halted_p50: us(halted_mean / 2),
             retained_mean: us(retained_mean),
             retained_p99: us(retained_p99),
             halted_mean: us(halted_mean),
@@ -41,6 +53,7 @@ mod tests {
         let here = costs(11, 32, 90, 2_717);
         let cheap = costs(11, 32, 12, 40);
         let backwards = costs(20, 50, 10, 40);
+        let outlier = costs(20, 500, 60, 400);
         let dreadful = costs(11, 32, 80_000, 900_000);
         for (profile, costs, expected) in [
             (Profile::Frugal, Some(here), us(79)),
@@ -49,7 +62,9 @@ mod tests {
             (Profile::Frugal, Some(cheap), us(1)),
             (Profile::Balanced, Some(cheap), us(50)),
             (Profile::Frugal, Some(backwards), Nanos::ZERO),
-            (Profile::Balanced, Some(backwards), us(50)),
+            (Profile::Balanced, Some(backwards), Nanos::ZERO),
+            (Profile::Balanced, Some(outlier), us(50)),
+            (Profile::Latency, Some(backwards), us(5_000)),
             (Profile::Frugal, Some(dreadful), us(5_000)),
             (Profile::Balanced, Some(dreadful), us(5_000)),
             (Profile::Frugal, None, us(100)),

@@ -2,29 +2,22 @@
 //!
 //! The thread enters the kernel at every turn (under 1 us): kernels with lazy preemption replace an idle-class task only
 //! at a kernel entry or a tick, so a loop that stayed in user space would delay the program it means to help.
-//! What to do next is the [`YieldMachine`]'s decision; this file only runs it: measures how each sched_yield came back,
-//! sleeps, obeys orders, exports counters.
+//! What to do next is the [`YieldMachine`]'s decision; this module only runs it. Here is the owner's side: start, order, count.
+//! [`runner`] is the thread's: measure how each sched_yield came back, sleep, obey.
 //!
 //! A thread whose owner has stopped beating ([`YieldingThreads::beat`]) for two seconds sleeps: a hung or
 //! stopped Gleaner must not burn the machine.
 
+mod runner;
+
 use crate::{ActError, Fallback, IdleGroup};
-use gleaner_model::{CpuSet, Nanos, Next, Order, VcpuId, YieldCounters, YieldMachine, YieldReturn};
-use rustix::thread::{CpuSet as Mask, sched_getcpu, sched_setaffinity, sched_yield};
+use gleaner_model::{CpuSet, Nanos, Order, VcpuId, YieldCounters, YieldMachine};
+use runner::{Ready, Runner, now};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc;
 use std::thread::JoinHandle;
-use std::time::Duration;
 
-/// A return of sched_yield within this time was immediate; a later one is looked at. A yield takes 0.3 to 1 us.
-const QUICK: Nanos = Nanos(2_500);
-/// Turns between two looks at the heart-beat, the CPU number and the counters: about a millisecond.
-const TURNS_PER_CHECK: u32 = 1024;
-/// Silence of the owner after which the thread sleeps.
-const HEART_STOPPED: Nanos = Nanos::from_secs(2);
-/// Longest sleep without looking at orders again.
-const LONGEST_SLEEP: Nanos = Nanos::from_secs(1);
 const ORDER_SLEEP: u64 = 0;
 
 /// The scheduling class a yielding thread got.
@@ -39,7 +32,7 @@ pub enum YieldClass {
 /// How a thread can be told that its vCPU has become busy (from the BPF observer).
 pub struct BusyWait {
     /// Waits at most that long; says whether the vCPU was busy meanwhile.
-    pub wait: Box<dyn FnMut(Duration) -> bool + Send>,
+    pub wait: runner::Wait,
     /// Ends the wait early.
     pub wake: Box<dyn Fn() + Send + Sync>,
 }
@@ -153,21 +146,12 @@ impl YieldingThreads {
         &mut self,
         vcpu: VcpuId,
         machine: Box<dyn YieldMachine>,
-        wait: Option<Box<dyn FnMut(Duration) -> bool + Send>>,
+        wait: Option<runner::Wait>,
         wake: Option<Box<dyn Fn() + Send + Sync>>,
     ) -> Result<Ready, ActError> {
         let cell = Arc::new(Cell::default());
         let (sender, receiver) = mpsc::channel();
-        let mut runner = Runner {
-            vcpu,
-            machine,
-            wait,
-            cell: Arc::clone(&cell),
-            heart: Arc::clone(&self.heart),
-            stolen_gap: self.stolen_gap,
-            last: now(),
-            switches: 0,
-        };
+        let mut runner = Runner::new(vcpu, machine, wait, Arc::clone(&cell), Arc::clone(&self.heart), self.stolen_gap);
         let thread = std::thread::Builder::new()
             .name(format!("gleaner-y{}", vcpu.0))
             .stack_size(128 * 1024)
@@ -252,165 +236,10 @@ impl Drop for YieldingThreads {
     }
 }
 
-/// What a new thread reports before it begins.
-struct Ready {
-    tid: Result<i32, ActError>,
-    class_refused: Option<String>,
-}
-
-/// The thread's own side.
-struct Runner {
-    vcpu: VcpuId,
-    machine: Box<dyn YieldMachine>,
-    wait: Option<Box<dyn FnMut(Duration) -> bool + Send>>,
-    cell: Arc<Cell>,
-    heart: Arc<AtomicU64>,
-    stolen_gap: Nanos,
-    /// The last return of sched_yield.
-    last: Nanos,
-    /// This thread's involuntary switches then.
-    switches: i64,
-}
-
-impl Runner {
-    fn prepare(&mut self) -> Ready {
-        let tid = rustix::thread::gettid();
-        let raw = tid.as_raw_nonzero().get();
-        self.cell.tid.store(raw, Relaxed);
-        let mut mask = Mask::new();
-        mask.set(self.vcpu.0 as usize);
-        let pinned = sched_setaffinity(Some(tid), &mask).map_err(ActError::thread("sched_setaffinity", raw));
-        Ready { tid: pinned.map(|()| raw), class_refused: enter_idle_class().err().map(|error| error.to_string()) }
-    }
-
-    fn run(&mut self) {
-        let mut order = Order::Sleep;
-        let mut next = self.machine.order(now(), order);
-        while !self.cell.stop.load(Relaxed) {
-            if self.cell.order() != order {
-                order = self.cell.order();
-                next = self.machine.order(now(), order);
-            }
-            next = match next {
-                Next::Yield => self.spin(order),
-                Next::Sleep { at_most, until_busy } => self.sleep(order, at_most, until_busy),
-            };
-        }
-        self.cell.publish(&self.machine.counters());
-    }
-
-    /// Yields until the machine wants to sleep, the order changes, or something is wrong.
-    fn spin(&mut self, order: Order) -> Next {
-        self.last = now();
-        self.switches = involuntary_switches();
-        let mut next = Next::Yield;
-        let mut turns = 0;
-        while next == Next::Yield && self.cell.order() == order && !self.cell.stop.load(Relaxed) {
-            sched_yield();
-            let at = now();
-            let elapsed = at - self.last;
-            self.last = at;
-            let how = self.classify(elapsed);
-            next = self.machine.returned(at, elapsed, how);
-            turns += 1;
-            if turns % TURNS_PER_CHECK == 0 || how != YieldReturn::Immediate {
-                self.cell.publish(&self.machine.counters());
-                if self.owner_silent(at) || self.moved_away() {
-                    next = Next::Sleep { at_most: LONGEST_SLEEP, until_busy: false };
-                }
-            }
-        }
-        self.cell.publish(&self.machine.counters());
-        next
-    }
-
-    /// Whether a task ran in between, or the hypervisor took the vCPU, or neither.
-    fn classify(&mut self, elapsed: Nanos) -> YieldReturn {
-        if elapsed < QUICK {
-            return YieldReturn::Immediate;
-        }
-        let switches = involuntary_switches();
-        if switches != self.switches {
-            self.switches = switches;
-            YieldReturn::Displaced
-        } else if elapsed > self.stolen_gap {
-            YieldReturn::Stolen
-        } else {
-            YieldReturn::Immediate
-        }
-    }
-
-    /// Whether nobody has beaten for long: the owner hangs or is stopped.
-    fn owner_silent(&self, at: Nanos) -> bool {
-        at - Nanos(self.heart.load(Relaxed)) > HEART_STOPPED
-    }
-
-    /// Whether the vCPU went offline, so that the kernel moved this thread to another.
-    fn moved_away(&self) -> bool {
-        sched_getcpu() != self.vcpu.0 as usize
-    }
-
-    /// Sleeps as told. An order ends the sleep, and is for the machine to hear of before anything else.
-    fn sleep(&mut self, order: Order, at_most: Nanos, until_busy: bool) -> Next {
-        self.cell.publish(&self.machine.counters());
-        let began = now();
-        let limit = Duration::from(at_most.min(LONGEST_SLEEP));
-        let busy = match &mut self.wait {
-            Some(wait) if until_busy => Some(wait(limit)),
-            _ => {
-                std::thread::park_timeout(limit);
-                None
-            }
-        };
-        let at = now();
-        if self.owner_silent(at) {
-            return Next::Sleep { at_most: LONGEST_SLEEP, until_busy: false };
-        }
-        let slept = at - began;
-        if self.cell.order() != order {
-            return Next::Yield;
-        }
-        if slept < at_most && busy != Some(true) && self.cell.order() == Order::Sleep {
-            // Woken only to look at orders, of which there is no new one.
-            return Next::Sleep { at_most, until_busy };
-        }
-        self.machine.woke(at, slept, busy)
-    }
-}
-
-fn now() -> Nanos {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    let seconds = Nanos::from_secs(u64::try_from(time.tv_sec).unwrap_or(0));
-    seconds + Nanos(u64::try_from(time.tv_nsec).unwrap_or(0))
-}
-
-/// How often this thread was switched out while it wanted to run. sched_yield's own switches count as such
-/// (kernel/sched/core.c, `__schedule`: `nivcsw` unless the task blocks).
-fn involuntary_switches() -> i64 {
-    // SAFETY: rusage is plain data, and the kernel fills it whole for RUSAGE_THREAD.
-    unsafe {
-        let mut usage: libc::rusage = std::mem::zeroed();
-        libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage);
-        usage.ru_nivcsw
-    }
-}
-
-/// SCHED_IDLE for the calling thread; nice 19 where that is refused.
-fn enter_idle_class() -> std::io::Result<()> {
-    let param = libc::sched_param { sched_priority: 0 };
-    // SAFETY: pid 0 is the calling thread; the parameter outlives the call.
-    if unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const param) } == 0 {
-        return Ok(());
-    }
-    let refused = std::io::Error::last_os_error();
-    // SAFETY: no memory is passed; who = 0 is the calling thread on Linux.
-    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 19) };
-    Err(refused)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gleaner_model::{Next, YieldReturn};
 
     /// Spins as ordered, with no time-out: enough to exercise the runner.
     struct Obedient(YieldCounters);

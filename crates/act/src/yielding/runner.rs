@@ -1,0 +1,227 @@
+//! The yielding thread's own side: calls sched_yield, tells the machine how it came back, sleeps, obeys.
+//!
+//! Stolen time is felt in two ways. A late return without a switch is a gap that the hypervisor made. But the wake-up that
+//! ends an idle period often arrives while the vCPU is away: then the late return looks like a displacement, and only
+//! this thread's CPU time tells how much of it was a gap ([`Runner::hidden_gap`]).
+
+use super::Cell;
+use crate::ActError;
+use gleaner_model::{Nanos, Next, Order, VcpuId, YieldMachine, YieldReturn};
+use rustix::thread::{CpuSet as Mask, sched_getcpu, sched_setaffinity, sched_yield};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+/// Waits at most so long for the vCPU to become busy; says whether it was.
+pub(super) type Wait = Box<dyn FnMut(Duration) -> bool + Send>;
+
+/// A return of sched_yield within this time was immediate; a later one is looked at. A yield takes 0.3 to 1 us.
+const QUICK: Nanos = Nanos(2_500);
+/// Turns between two looks at the heart-beat, the CPU number and the counters: about a millisecond.
+const TURNS_PER_CHECK: u32 = 1024;
+/// Silence of the owner after which the thread sleeps.
+const HEART_STOPPED: Nanos = Nanos::from_secs(2);
+/// Longest sleep without looking at orders again.
+const LONGEST_SLEEP: Nanos = Nanos::from_secs(1);
+/// What a new thread reports before it begins.
+pub(super) struct Ready {
+    pub tid: Result<i32, ActError>,
+    pub class_refused: Option<String>,
+}
+
+/// The thread's own side.
+pub(super) struct Runner {
+    vcpu: VcpuId,
+    machine: Box<dyn YieldMachine>,
+    wait: Option<Wait>,
+    cell: Arc<Cell>,
+    heart: Arc<AtomicU64>,
+    stolen_gap: Nanos,
+    /// The last return of sched_yield.
+    last: Nanos,
+    /// This thread's involuntary switches then.
+    switches: i64,
+    /// This thread's CPU time when it last began to spin or was displaced.
+    cpu_zero: Nanos,
+    /// What the machine has been told of the time since.
+    accounted: Nanos,
+}
+
+impl Runner {
+    pub fn new(
+        vcpu: VcpuId,
+        machine: Box<dyn YieldMachine>,
+        wait: Option<Wait>,
+        cell: Arc<Cell>,
+        heart: Arc<AtomicU64>,
+        stolen_gap: Nanos,
+    ) -> Self {
+        let zero = Nanos::ZERO;
+        Self { vcpu, machine, wait, cell, heart, stolen_gap, last: zero, switches: 0, cpu_zero: zero, accounted: zero }
+    }
+
+    pub fn prepare(&mut self) -> Ready {
+        let tid = rustix::thread::gettid();
+        let raw = tid.as_raw_nonzero().get();
+        self.cell.tid.store(raw, Relaxed);
+        let mut mask = Mask::new();
+        mask.set(self.vcpu.0 as usize);
+        let pinned = sched_setaffinity(Some(tid), &mask).map_err(ActError::thread("sched_setaffinity", raw));
+        Ready { tid: pinned.map(|()| raw), class_refused: enter_idle_class().err().map(|error| error.to_string()) }
+    }
+
+    pub fn run(&mut self) {
+        let mut order = Order::Sleep;
+        let mut next = self.machine.order(now(), order);
+        while !self.cell.stop.load(Relaxed) {
+            if self.cell.order() != order {
+                order = self.cell.order();
+                next = self.machine.order(now(), order);
+            }
+            next = match next {
+                Next::Yield => self.spin(order),
+                Next::Sleep { at_most, until_busy } => self.sleep(order, at_most, until_busy),
+            };
+        }
+        self.cell.publish(&self.machine.counters());
+    }
+
+    /// Yields until the machine wants to sleep, the order changes, or something is wrong.
+    fn spin(&mut self, order: Order) -> Next {
+        self.last = now();
+        self.switches = involuntary_switches();
+        self.hidden_gap();
+        let mut next = Next::Yield;
+        let mut turns = 0;
+        while next == Next::Yield && self.cell.order() == order && !self.cell.stop.load(Relaxed) {
+            sched_yield();
+            let at = now();
+            let elapsed = at - self.last;
+            self.last = at;
+            let how = self.classify(elapsed);
+            next = self.report(at, elapsed, how);
+            turns += 1;
+            if turns % TURNS_PER_CHECK == 0 || how != YieldReturn::Immediate {
+                self.cell.publish(&self.machine.counters());
+                if self.owner_silent(at) || self.moved_away() {
+                    next = Next::Sleep { at_most: LONGEST_SLEEP, until_busy: false };
+                }
+            }
+        }
+        self.cell.publish(&self.machine.counters());
+        next
+    }
+
+    /// Tells the machine of one return.
+    fn report(&mut self, at: Nanos, elapsed: Nanos, how: YieldReturn) -> Next {
+        if how != YieldReturn::Displaced {
+            self.accounted += elapsed;
+            return self.machine.returned(at, elapsed, how);
+        }
+        let hidden = self.hidden_gap();
+        let stopped = (hidden > self.stolen_gap).then(|| self.machine.returned(at, hidden, YieldReturn::Stolen));
+        match stopped {
+            Some(sleep @ Next::Sleep { .. }) => sleep,
+            _ => self.machine.returned(at, elapsed, YieldReturn::Displaced),
+        }
+    }
+
+    /// What the hypervisor took just before a task came, since spinning began or the last task came. The wake-up that ends an
+    /// idle period often arrives while the vCPU is away: then the gap ends with a displacement, and only this thread's
+    /// CPU time tells of it, which goes on while nobody says that the vCPU is gone. Where the hypervisor reports steal, CPU time
+    /// stands still and the policy reads the report instead.
+    fn hidden_gap(&mut self) -> Nanos {
+        let now = clock(rustix::time::ClockId::ThreadCPUTime);
+        let hidden = now - self.cpu_zero - self.accounted;
+        self.cpu_zero = now;
+        self.accounted = Nanos::ZERO;
+        hidden
+    }
+
+    /// Whether a task ran in between, or the hypervisor took the vCPU, or neither.
+    fn classify(&mut self, elapsed: Nanos) -> YieldReturn {
+        if elapsed < QUICK {
+            return YieldReturn::Immediate;
+        }
+        let switches = involuntary_switches();
+        if switches != self.switches {
+            self.switches = switches;
+            YieldReturn::Displaced
+        } else if elapsed > self.stolen_gap {
+            YieldReturn::Stolen
+        } else {
+            YieldReturn::Immediate
+        }
+    }
+
+    /// Whether nobody has beaten for long: the owner hangs or is stopped.
+    fn owner_silent(&self, at: Nanos) -> bool {
+        at - Nanos(self.heart.load(Relaxed)) > HEART_STOPPED
+    }
+
+    /// Whether the vCPU went offline, so that the kernel moved this thread to another.
+    fn moved_away(&self) -> bool {
+        sched_getcpu() != self.vcpu.0 as usize
+    }
+
+    /// Sleeps as told. An order ends the sleep, and is for the machine to hear of before anything else.
+    fn sleep(&mut self, order: Order, at_most: Nanos, until_busy: bool) -> Next {
+        self.cell.publish(&self.machine.counters());
+        let began = now();
+        let limit = Duration::from(at_most.min(LONGEST_SLEEP));
+        let busy = match &mut self.wait {
+            Some(wait) if until_busy => Some(wait(limit)),
+            _ => {
+                std::thread::park_timeout(limit);
+                None
+            }
+        };
+        let at = now();
+        if self.owner_silent(at) {
+            return Next::Sleep { at_most: LONGEST_SLEEP, until_busy: false };
+        }
+        let slept = at - began;
+        if self.cell.order() != order {
+            return Next::Yield;
+        }
+        if slept < at_most && busy != Some(true) && self.cell.order() == Order::Sleep {
+            // Woken only to look at orders, of which there is no new one.
+            return Next::Sleep { at_most, until_busy };
+        }
+        self.machine.woke(at, slept, busy)
+    }
+}
+
+pub(super) fn now() -> Nanos {
+    clock(rustix::time::ClockId::Monotonic)
+}
+
+fn clock(id: rustix::time::ClockId) -> Nanos {
+    let time = rustix::time::clock_gettime(id);
+    let seconds = Nanos::from_secs(u64::try_from(time.tv_sec).unwrap_or(0));
+    seconds + Nanos(u64::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+/// How often this thread was switched out while it wanted to run. sched_yield's own switches count as such
+/// (kernel/sched/core.c, `__schedule`: `nivcsw` unless the task blocks).
+fn involuntary_switches() -> i64 {
+    // SAFETY: rusage is plain data, and the kernel fills it whole for RUSAGE_THREAD.
+    unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage);
+        usage.ru_nivcsw
+    }
+}
+
+/// SCHED_IDLE for the calling thread; nice 19 where that is refused.
+fn enter_idle_class() -> std::io::Result<()> {
+    let param = libc::sched_param { sched_priority: 0 };
+    // SAFETY: pid 0 is the calling thread; the parameter outlives the call.
+    if unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const param) } == 0 {
+        return Ok(());
+    }
+    let refused = std::io::Error::last_os_error();
+    // SAFETY: no memory is passed; who = 0 is the calling thread on Linux.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 19) };
+    Err(refused)
+}
