@@ -240,6 +240,7 @@ impl Drop for YieldingThreads {
 mod tests {
     use super::*;
     use gleaner_model::{Next, YieldReturn};
+    use std::time::Duration;
 
     /// Spins as ordered, with no time-out: enough to exercise the runner.
     struct Obedient(YieldCounters);
