@@ -243,6 +243,9 @@ fn the_json_goes_where_it_is_wanted() {
     std::fs::write(&file, "x".repeat(100_000)).unwrap();
     finish(run(["--quiet", "--json"]).arg(&file).args(["--", "true"])).with_status(0).saying("");
     serde_json::from_slice::<serde_json::Value>(&std::fs::read(&file).unwrap()).unwrap();
+    // A pipe is a file too.
+    let said = finish(&mut run(["--quiet", "--json", "/dev/stderr", "--", "true"])).with_status(0);
+    assert_eq!(serde_json::from_str::<serde_json::Value>(&said.stderr).unwrap()["schema"], "gleaner.run/1");
     // Alone on stdout.
     let said = finish(run(["--json"]).args(["--", "sh", "-c", "echo err >&2"]))
         .with_status(0)
@@ -286,7 +289,8 @@ fn a_crowd_of_threads() {
         let main = pid_of(&child.0);
         let threads = |pid: i32| status_line(pid, "Threads").and_then(|n| n.parse::<u32>().ok()).unwrap_or(0);
         assert!(comes_true(|| children_of(main).into_iter().any(|pid| threads(pid) >= 200)));
-        std::thread::sleep(Duration::from_millis(500));
+        // Windows are at most a second long: one at least sees them all.
+        std::thread::sleep(Duration::from_millis(2_200));
         drop(child.0.stdin.take());
         assert_eq!(status_of(&mut child.0), Some(program::STATUS));
         let json: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
