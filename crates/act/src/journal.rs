@@ -12,6 +12,7 @@ use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{ErrorKind, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -131,6 +132,11 @@ impl Journal {
         &self.run_id
     }
 
+    /// Where its file can be read even when its name was removed.
+    pub(crate) fn open_path(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/self/fd/{}", self.file.as_raw_fd()))
+    }
+
     /// Notes how to undo a change. Only after this may the change be made.
     ///
     /// # Errors
@@ -161,8 +167,9 @@ pub(crate) fn read(path: &Path) -> Result<JournalState, ActError> {
     let bad = |line: usize, reason: String| ActError::Journal { path: path.to_owned(), line, reason };
     let mut lines = complete.lines().enumerate();
     let Some((_, first)) = lines.next() else {
-        // Killed before the header was whole: nothing had been changed.
-        return Ok(JournalState { path: path.to_owned(), run_id: String::new(), alive: None, undos: Vec::new() });
+        // Killed before the header was whole, or just about to write it: nothing has been changed.
+        let alive = named_process(path);
+        return Ok(JournalState { path: path.to_owned(), run_id: String::new(), alive, undos: Vec::new() });
     };
     let header: Header = serde_json::from_str(first).map_err(|error| bad(1, error.to_string()))?;
     if header.gleaner_journal != VERSION {
@@ -178,6 +185,13 @@ pub(crate) fn read(path: &Path) -> Result<JournalState, ActError> {
     };
     let alive = is_alive(header.main_pid, header.main_start_time);
     Ok(JournalState { path: path.to_owned(), run_id: header.run_id, alive: alive.then_some(header.main_pid), undos })
+}
+
+/// The living process that a journal's name tells of (`PID-START-TIME.journal`), for as long as its header does not.
+fn named_process(path: &Path) -> Option<i32> {
+    let (pid, start_time) = path.file_stem()?.to_str()?.split_once('-')?;
+    let (pid, start_time) = (pid.parse().ok()?, start_time.parse().ok()?);
+    is_alive(pid, start_time).then_some(pid)
 }
 
 /// The lock on a journal; held while undoing.
@@ -264,6 +278,18 @@ mod tests {
         for cut in 0..whole.len() {
             fs::write(&path, &whole[..cut]).unwrap();
             assert_eq!(read(&path).unwrap().undos, vec![], "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn a_journal_just_begun_is_not_taken_for_a_dead_ones() {
+        let dir = tempfile::tempdir().unwrap();
+        let pid = i32::try_from(std::process::id()).unwrap();
+        let start_time = process_start_time(pid).unwrap();
+        for (start_time, alive) in [(start_time, Some(pid)), (start_time + 1, None)] {
+            let path = Journal::path_in(dir.path(), &format!("{pid}-{start_time}"));
+            fs::write(&path, "").unwrap();
+            assert_eq!(read(&path).unwrap().alive, alive);
         }
     }
 

@@ -26,5 +26,5 @@ pub use idle_group::{IdleGroup, IdleMeans};
 pub use journal::{Journal, default_state_dir, list_journals};
 pub use placement::{Placement, PlacementKind, PlacementRequest};
 pub use procs::{RUN_ID_VARIABLE, process_start_time};
-pub use undo::{Undo, UndoOutcome, is_abandoned, undo_journal};
+pub use undo::{Undo, UndoOutcome, is_abandoned, undo_journal, undo_own};
 pub use yielding::{BusyWait, YieldClass, YieldingThreads};

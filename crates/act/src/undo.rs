@@ -1,7 +1,7 @@
 //! Undoing a journal, newest change first. Every undo may be repeated: it looks at what is there before it touches it.
 
 use crate::affinity::{OwnChoice, affinity_of, give_back, set_affinity};
-use crate::journal::{self, JournalState};
+use crate::journal::{self, Journal, JournalState};
 use crate::procs::{members, process_start_time, thread_start_time, threads_of};
 use crate::{ActError, cgroup};
 use gleaner_model::CpuSet;
@@ -96,6 +96,21 @@ pub fn undo_journal(path: &Path, own: bool) -> Result<UndoOutcome, ActError> {
     undo_all(&state)?;
     journal::remove(path)?;
     Ok(UndoOutcome::Undone { entries: state.undos.len() })
+}
+
+/// Undoes the journal of this process's own run, also when somebody has removed its file meanwhile.
+///
+/// # Errors
+/// As [`undo_journal`].
+pub fn undo_own(journal: &Journal) -> Result<UndoOutcome, ActError> {
+    match undo_journal(journal.path(), true)? {
+        UndoOutcome::Gone => {
+            let state = journal::read(&journal.open_path())?;
+            undo_all(&state)?;
+            Ok(UndoOutcome::Undone { entries: state.undos.len() })
+        }
+        outcome => Ok(outcome),
+    }
 }
 
 /// Whether the journal at `path` is that of a run that is over without having been undone. A journal that cannot be read counts.
@@ -211,4 +226,21 @@ fn widen(tid: i32, own: &HashMap<(i32, u64), CpuSet>, base: &CpuSet, others: &[C
     let Some(current) = affinity_of(tid) else { return false };
     let choice = thread_start_time(tid).and_then(|start| own.get(&(tid, start)));
     give_back(&current, choice, base, others, steps).is_some_and(|wanted| set_affinity(tid, &wanted))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_made_is_removed_even_if_somebody_removed_the_journal() {
+        let dir = tempfile::tempdir().unwrap();
+        let made = dir.path().join("made");
+        let mut journal = Journal::create(&dir.path().join("state"), "run-1").unwrap();
+        journal.before(&Undo::RemoveCgroup { path: made.clone(), members_to: None }).unwrap();
+        fs::create_dir(&made).unwrap();
+        fs::remove_file(journal.path()).unwrap();
+        assert_eq!(undo_own(&journal).unwrap(), UndoOutcome::Undone { entries: 1 });
+        assert!(!made.exists());
+    }
 }

@@ -2,7 +2,9 @@
 
 use crate::guardian::Guardian;
 use crate::output::say;
-use gleaner_act::{ActError, Journal, UndoOutcome, default_state_dir, list_journals, process_start_time, undo_journal};
+use gleaner_act::{
+    ActError, Journal, UndoOutcome, default_state_dir, list_journals, process_start_time, undo_journal, undo_own,
+};
 use std::path::PathBuf;
 
 /// Acts under a journal and a guardian until [`Session::end`] (or drop).
@@ -69,7 +71,7 @@ impl Session {
 
     fn undo(&mut self) -> Result<UndoOutcome, ActError> {
         self.ended = true;
-        let outcome = undo_journal(&self.path, true);
+        let outcome = undo_own(&self.journal);
         // What could not be undone (no descriptor left, say) the guardian tries again once this process is gone.
         if let Some(guardian) = self.guardian.take().filter(|_| outcome.is_ok()) {
             guardian.dismiss();
