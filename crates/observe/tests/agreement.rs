@@ -149,7 +149,7 @@ fn consistent(window: &Window) -> Result<(), String> {
 }
 
 #[test]
-fn both_observers_agree_where_idle_vcpus_halt() {
+fn on_this_machine_both_observers_agree_where_idle_vcpus_halt() {
     if !bpf_expected() {
         return;
     }
@@ -164,7 +164,7 @@ fn both_observers_agree_where_idle_vcpus_halt() {
 }
 
 #[test]
-fn both_observers_agree_where_yielding_threads_hold_idle_vcpus() {
+fn on_this_machine_both_observers_agree_where_yielding_threads_hold_idle_vcpus() {
     if !bpf_expected() {
         return;
     }

@@ -64,7 +64,16 @@ fn every_wait_ends_when_work_starts_and_not_by_its_time_out() {
         waiter.join().unwrap()
     });
     assert_eq!(worker.join().unwrap(), 0, "wake-ups were lost");
-    // While the worker slept and the waiter waited, the vCPU had nothing to do but to be given away.
+}
+
+#[test]
+fn a_machine_with_nothing_to_do_gives_vcpus_away() {
+    if !bpf_expected() {
+        return;
+    }
+    let _turn = alone();
+    let mut observer = BpfObserver::new(&ObserverConfig::default()).unwrap();
+    thread::sleep(Duration::from_millis(200));
     observer.window(&[]).unwrap();
     assert!(observer.idle_instructions().is_none_or(|count| count > 0));
 }

@@ -97,6 +97,11 @@ impl Thread {
         self.try_update(task, buffer).is_some()
     }
 
+    /// It is not read this time: it may have run.
+    pub fn pass_over(&mut self) {
+        self.ran = true;
+    }
+
     /// Adds its child processes to `found`; unless `all` are wanted, only if it has run since it was last asked.
     pub fn children(&mut self, all: bool, task: &Path, buffer: &mut Vec<u8>, found: &mut Vec<i32>) {
         if !std::mem::take(&mut self.ran) && !all {
