@@ -3,6 +3,8 @@
 #
 #   scripts/demo.sh [BINARY]      default: target/gleaner (`make demo` installs and builds first)
 #
+# PAIRS, ARCHIVE_MB, THREAD_EVENTS and MUTEX_LOCKS in the environment make it longer or shorter.
+#
 # Each program runs PAIRS times (default 3) without and with Gleaner, interleaved, and the table at the end holds medians
 # of just these runs. That shows what happens; it proves nothing: three pairs on a machine whose neighbours nobody knows.
 set -euo pipefail
@@ -14,7 +16,7 @@ for tool in jq pbzip2 sysbench tar; do
     command -v "$tool" >/dev/null || { echo "demo: $tool is missing: run scripts/setup.sh demo" >&2; exit 1; }
 done
 pairs=${PAIRS:-3}
-archive_mb=${ARCHIVE_MB:-100}
+archive_mb=${ARCHIVE_MB:-60}
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/gleaner-demo.XXXXXX")
 trap 'rm -rf "$work"' EXIT
@@ -24,8 +26,24 @@ trap 'exit 143' TERM
 if [[ -t 1 ]]; then bold=$'\e[1m' plain=$'\e[0m'; else bold="" plain=""; fi
 headline() { printf '\n%s== %s%s\n\n' "$bold" "$*" "$plain"; }
 
+# The share of vCPU time that other programs use, in per cent, over a second.
+others() {
+    local before after
+    before=$(head -n 1 /proc/stat)
+    sleep 1
+    after=$(head -n 1 /proc/stat)
+    # user nice system idle iowait irq softirq steal: idle and iowait are free.
+    awk -v before="$before" -v after="$after" 'BEGIN {
+        split(before, b); split(after, a)
+        for (i = 2; i <= 9; i++) { all += a[i] - b[i] }
+        printf "%d", (all ? 100 - 100 * (a[5] + a[6] - b[5] - b[6]) / all : 0)
+    }'
+}
+busy=$(others)
+
 headline "This machine (gleaner doctor)"
-"$gleaner" doctor
+"$gleaner" doctor | tee "$work/doctor.txt"
+[[ $busy -lt 20 ]] || printf '\nOther programs use %s %% of the vCPUs now: every time below is theirs too.\n' "$busy"
 
 headline "What a wake-up costs here (gleaner probe)"
 "$gleaner" probe --gap-us 1000 --samples 500
@@ -38,7 +56,7 @@ tar -cf "$work/archive.tar" -C / --verbatim-files-from -T "$work/list" 2>/dev/nu
 threads=$((2 * $(nproc)))
 programs=(
     "pbzip2|pbzip2 -kc -p$(nproc) $work/archive.tar"
-    "sysbench threads|sysbench threads --threads=$threads --events=${THREAD_EVENTS:-8000} --time=0 run"
+    "sysbench threads|sysbench threads --threads=$threads --events=${THREAD_EVENTS:-5000} --time=0 run"
     "sysbench mutex|sysbench mutex --threads=$threads --mutex-num=4 --mutex-locks=${MUTEX_LOCKS:-3000000} --mutex-loops=200 run"
 )
 
@@ -61,8 +79,8 @@ number() { if [[ $2 == null ]]; then printf -- '-'; else awk -v v="$2" -v d="${3
 rows=()
 for program in "${programs[@]}"; do
     name=${program%%|*} command=${program#*|} file=${name// /-}
-    headline "$name: $pairs times off, $pairs times on"
-    printf '%s\n' "$command"
+    headline "$name: $pairs times without Gleaner (off), $pairs times with it (on)"
+    printf 'gleaner run -- %s\n' "${command//"$work/"/}"
     for ((pair = 1; pair <= pairs; pair++)); do
         # The order alternates, so that a drift of the machine favours neither.
         order=(off full)
@@ -74,24 +92,31 @@ for program in "${programs[@]}"; do
             "$(number %.2f "$(jq .wall_ns "$work/$file-off-$pair.json")" 1e9)" \
             "$(number %.2f "$(jq .wall_ns "$work/$file-full-$pair.json")" 1e9)"
     done
-    printf '\nWhat Gleaner said of the last one:\n'
-    sed 's/^/  /' "$work/$file-full-$pairs.txt"
+    printf '\nWhat Gleaner said after the last of them:\n'
+    sed "s/^/  /; s|$work/||g" "$work/$file-full-$pairs.txt"
     off=$(median .wall_ns "$work/$file"-off-*.json)
     on=$(median .wall_ns "$work/$file"-full-*.json)
     rows+=("$name|$(number %.2f "$off" 1e9)|$(number %.2f "$on" 1e9)|$(awk -v a="$off" -v b="$on" 'BEGIN { printf "%.2f", a / b }')|$(
         number %.0f "$(median 'if .idle_entries == null then null else .idle_entries / .wall_ns * 1e9 end' "$work/$file"-full-*.json)")|$(
         number %.2f "$(median .retained_ns "$work/$file"-full-*.json)" 1e9)|$(
         number %.2f "$(median .active_vcpus_mean "$work/$file"-full-*.json)")|$(
-        jq -s 'all(.restored == true)' "$work/$file"-*.json)")
+        jq -s -r 'if all(.restored == true) then "yes" else "NO" end' "$work/$file"-*.json)")
 done
 
-headline "What these $pairs pairs measured (medians)"
+headline "What these $pairs pairs took (medians)"
 {
-    echo "program|off, s|on, s|off/on|idle entries/s, on|retained, vCPU s|active vCPUs|all restored"
+    echo "program|off, s|on, s|off/on|idle entries/s|retained, vCPU s|vCPUs active|all undone"
     printf '%s\n' "${rows[@]}"
 } | column -t -s '|'
+hypervisor=$(sed -n 's/^hypervisor *//p' "$work/doctor.txt")
+[[ $busy -lt 20 ]] && others="" || others=", of which other programs used $busy %"
 cat <<EOF
 
-off/on above 1 means that the program was faster under Gleaner. This is a demonstration: $pairs pairs cannot tell a small
-effect from the machine's noise. Comparing with an interval (gleaner ab) and the HTML page (gleaner report) are to come.
+Measured $(date -u '+%Y-%m-%d %H:%M UTC') on $(uname -n): $hypervisor, Linux $(uname -r), $(nproc) vCPUs$others.
+off/on above 1: faster under Gleaner. The last four columns are of the runs under Gleaner; "all undone" says that every
+run left the machine as it found it.
+
+This is a demonstration, not a measurement: $pairs pairs cannot tell a small effect from the noise of a machine whose
+neighbours nobody knows. For a longer one: PAIRS=20 scripts/demo.sh. To come: intervals (gleaner ab), an HTML page
+(gleaner report).
 EOF
