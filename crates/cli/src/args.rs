@@ -17,9 +17,9 @@ use std::time::Duration;
     version,
     max_term_width = 100,
     after_help = "Start with `gleaner doctor`, then `gleaner run -- YOUR-PROGRAM`.\n\
-                  GLEANER_LOG=debug prints what happens inside.\n\
-                  Exit status: 0 done, 1 the work failed, 2 bad usage or input; `run`: the program's own, 125 when Gleaner failed,\n\
-                  126 not executable, 127 not found."
+                  GLEANER_LOG=debug in the environment prints what happens inside.\n\n\
+                  Exit status: 0 done, 1 the work failed, 2 bad usage or input. Of `run`: the program's own (128+n for \
+                  signal n), or 125 when Gleaner failed, 126 not executable, 127 not found."
 )]
 pub struct Cli {
     #[command(subcommand)]
@@ -52,7 +52,7 @@ pub struct JsonArg {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Takes about two seconds: it measures wake-ups and tries each means, undoing it at once.\n\n\
+#[command(after_help = "Takes some seconds: it measures wake-ups and tries each means, undoing it at once.\n\n\
                         Example: gleaner doctor --json /tmp/doctor.json")]
 pub struct DoctorArgs {
     #[command(flatten)]
@@ -68,7 +68,8 @@ pub struct DoctorArgs {
                         Gaps shorter than the host's own halt polling (often 200us) hide the cost of halting.\n\n\
                         Examples:\n\
                         \x20 gleaner probe --gap-us 1000 --json\n\
-                        \x20 gleaner run --profile latency -- gleaner probe --setting C     what C becomes under Gleaner")]
+                        \x20 gleaner run --profile latency -- gleaner probe --setting C\n\
+                        \x20                             # what C becomes under Gleaner")]
 pub struct ProbeArgs {
     /// Sleep between two wake-ups, in microseconds
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
@@ -98,12 +99,14 @@ pub enum Setting {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "The program's stdin, stdout, stderr, signals and exit status are its own; the summary goes to stderr.\n\
-                        If Gleaner is killed, the program goes on and everything Gleaner changed is undone.\n\n\
-                        Examples:\n\
-                        \x20 gleaner run -- pbzip2 -k big.tar\n\
-                        \x20 gleaner run --policy observe -- make -j8        only watch, and say what it would see\n\
-                        \x20 gleaner run --json run.json -- ./server --port 80"
+    override_usage = "gleaner run [OPTIONS] -- CMD [ARG]...",
+    after_help = "The program's stdin, stdout, stderr, signals and exit status are its own; the summary goes to stderr. \
+                  If Gleaner is killed, the program goes on and everything Gleaner changed is undone.\n\n\
+                  Examples:\n\
+                  \x20 gleaner run -- pbzip2 -k big.tar\n\
+                  \x20 gleaner run --policy observe -- make -j8       # only watch\n\
+                  \x20 gleaner run --profile frugal -- make -j8       # on a shared machine\n\
+                  \x20 gleaner run --json run.json -- ./server --port 80"
 )]
 pub struct RunArgs {
     /// What Gleaner may do
@@ -205,8 +208,8 @@ pub enum PlacementArg {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Runs that are still going on are left alone. Needed only when Gleaner and its guardian were both killed;\n\
-                        running it when there is nothing to do does no harm."
+    after_help = "Runs that are still going on are left alone. Needed only when Gleaner and its guardian were both \
+                  killed; running it when there is nothing to do does no harm."
 )]
 pub struct RestoreArgs {}
 
