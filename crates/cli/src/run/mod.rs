@@ -16,7 +16,7 @@ use gleaner_observe::{ProcRoot, online_cpus};
 use gleaner_report::{Means, ObservedLengths, RunReport};
 use manager::Manager;
 use options::Options;
-use signals::Event;
+use signals::{Event, Relay};
 use std::path::Path;
 use std::process::{Child, ExitStatus};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -91,6 +91,7 @@ fn accompany(
     mut manager: Option<&mut Manager>,
 ) -> Result<ExitStatus, Failure> {
     let pid = i32::try_from(child.id()).unwrap_or(0);
+    let mut relay = Relay::to(pid);
     let mut due = Instant::now() + next_window(manager.as_deref());
     // Whoever died before signals were listened to: their SIGCHLD is gone.
     reap_others(pid, manager.as_deref_mut());
@@ -113,7 +114,7 @@ fn accompany(
                 reap_others(pid, manager.as_deref_mut());
             }
             Ok(Event::Signal { signal, by_terminal }) => {
-                signals::pass_on(signal, by_terminal, pid);
+                relay.pass_on(signal, by_terminal);
                 let was_stopped = matches!(signal, libc::SIGTSTP | libc::SIGCONT);
                 if let Some(manager) = manager.as_deref_mut().filter(|_| was_stopped) {
                     manager.skip();

@@ -120,14 +120,31 @@ fn event(origin: &Origin) -> Event {
     }
 }
 
-/// Passes a signal on, and stops with the program when it is told to stop.
-pub fn pass_on(signal: i32, by_terminal: bool, program: i32) {
-    if !by_terminal {
-        // SAFETY: kill takes no memory. The program may have ended: then there is nobody to tell.
-        unsafe { libc::kill(program, signal) };
+/// Passes signals on to one program.
+pub struct Relay {
+    program: i32,
+    /// Whether the program was told to stop by us, and not by its terminal.
+    stopped: bool,
+}
+
+impl Relay {
+    pub fn to(program: i32) -> Self {
+        Self { program, stopped: false }
     }
-    if signal == libc::SIGTSTP {
-        // SAFETY: as above; the shell must see this process stopped, or it would wait for ever.
-        unsafe { libc::raise(libc::SIGSTOP) };
+
+    /// Passes a signal on, and stops with the program when it is told to stop.
+    pub fn pass_on(&mut self, signal: i32, by_terminal: bool) {
+        // Who continues a job (a shell's fg and bg) continues the program too. A second SIGCONT, a little late, could undo the next
+        // Ctrl-Z: it is for the program that we have stopped.
+        let is_for_it = if signal == libc::SIGCONT { std::mem::take(&mut self.stopped) } else { !by_terminal };
+        if is_for_it {
+            // SAFETY: kill takes no memory. The program may have ended: then there is nobody to tell.
+            unsafe { libc::kill(self.program, signal) };
+        }
+        if signal == libc::SIGTSTP {
+            self.stopped = !by_terminal;
+            // SAFETY: as above; the shell must see this process stopped, or it would wait for ever.
+            unsafe { libc::raise(libc::SIGSTOP) };
+        }
     }
 }
