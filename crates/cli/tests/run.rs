@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::machine::{cgroups_of_run, children_of, state_of, status_line};
+use common::machine::{cgroups_of_run, children_of, comm, state_of, status_line};
 use common::terminal::Terminal;
 use common::{GLEANER, Killed, Random, comes_true, finish, finish_with_stdin, pid_of, program, run, send};
 use std::io::{BufRead, BufReader, Read};
@@ -331,7 +331,7 @@ fn control_z_stops_both_and_control_c_ends_the_program() {
     let program = terminal.number_after("up:");
     let main: i32 = status_line(program, "PPid").unwrap().parse().unwrap();
     let both = |stopped: bool| [program, main].into_iter().all(|pid| (state_of(pid) == Some('T')) == stopped);
-    for _ in 0..3 {
+    for _ in 0..20 {
         terminal.type_in("\x1a");
         let states = || [program, main].map(state_of);
         assert!(comes_true(|| both(true)), "{:?} {:?}", states(), terminal.shown());
@@ -363,6 +363,25 @@ fn a_job_in_the_background_is_stopped_and_ended_by_its_shell() {
     assert!(comes_true(|| both(false)), "{:?}", terminal.shown());
     terminal.type_in("kill %1; wait %1; echo status=$?=\n");
     assert_eq!(terminal.number_after("status="), 143, "{:?}", terminal.shown());
+}
+
+#[test]
+fn what_is_stopped_through_gleaner_alone_is_continued_through_it() {
+    let (mut child, _lines) = ready(&mut shell(&[], "echo ready; exec sleep 30"));
+    let main = pid_of(&child.0);
+    let program = || children_of(main).into_iter().find(|pid| comm(*pid) == "sleep");
+    // The shell may not have become it yet.
+    assert!(comes_true(|| program().is_some()));
+    let program = program().unwrap();
+    let both = |stopped: bool| [program, main].into_iter().all(|pid| (state_of(pid) == Some('T')) == stopped);
+    for _ in 0..3 {
+        send(main, libc::SIGTSTP);
+        assert!(comes_true(|| both(true)));
+        send(main, libc::SIGCONT);
+        assert!(comes_true(|| both(false)));
+    }
+    send(main, libc::SIGTERM);
+    assert_eq!(status_of(&mut child.0), Some(143));
 }
 
 #[test]
