@@ -277,25 +277,33 @@ fn a_gleaner_that_is_stopped_does_not_stop_the_program() {
     assert_eq!(status_of(&mut child.0), Some(8));
 }
 
-#[test]
-fn a_crowd_of_threads() {
+/// The report on a program of two hundred threads that worked for so long.
+fn report_on_a_crowd(way: &[&str], time: Duration) -> serde_json::Value {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("run.json");
+    let mut command = run(way);
+    command.args(["--quiet", "--json"]).arg(&file).arg("--").args(program::words()).env(program::MODE, "crowd");
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).process_group(0).spawn().map(Killed).unwrap();
+    let main = pid_of(&child.0);
+    let threads = |pid: i32| status_line(pid, "Threads").and_then(|n| n.parse::<u32>().ok()).unwrap_or(0);
+    assert!(comes_true(|| children_of(main).into_iter().any(|pid| threads(pid) >= 200)));
+    std::thread::sleep(time);
+    drop(child.0.stdin.take());
+    assert_eq!(status_of(&mut child.0), Some(program::STATUS));
+    serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap()
+}
+
+#[test]
+fn a_crowd_of_threads() {
     for way in [WAYS[2], WAYS[3]] {
-        let mut command = run(way);
-        command.args(["--quiet", "--json"]).arg(&file).arg("--").args(program::words()).env(program::MODE, "crowd");
-        let mut child =
-            command.stdin(Stdio::piped()).stdout(Stdio::null()).process_group(0).spawn().map(Killed).unwrap();
-        let main = pid_of(&child.0);
-        let threads = |pid: i32| status_line(pid, "Threads").and_then(|n| n.parse::<u32>().ok()).unwrap_or(0);
-        assert!(comes_true(|| children_of(main).into_iter().any(|pid| threads(pid) >= 200)));
-        // Windows are at most a second long: one at least sees them all.
-        std::thread::sleep(Duration::from_millis(2_200));
-        drop(child.0.stdin.take());
-        assert_eq!(status_of(&mut child.0), Some(program::STATUS));
-        let json: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
-        assert!(json["threads_max"].as_u64() >= Some(200), "{way:?}: {}", json["threads_max"]);
-        assert_eq!(json["restored"], true);
+        // On a busy machine it takes a while until a window has seen them all.
+        let mut seconds = [1, 4, 16].into_iter().map(Duration::from_secs);
+        let seen = seconds.any(|time| {
+            let report = report_on_a_crowd(way, time);
+            assert_eq!(report["restored"], true);
+            report["threads_max"].as_u64() >= Some(200)
+        });
+        assert!(seen, "{way:?}");
     }
 }
 
