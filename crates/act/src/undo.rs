@@ -139,6 +139,12 @@ fn undo_all(state: &JournalState) -> Result<(), ActError> {
 }
 
 fn write_file(path: &Path, text: &str) -> Result<(), ActError> {
+    // The change was never made: whoever was refused it (a user without privilege) would be refused its undo as well.
+    if let (Some(controller), Ok(now)) = (text.strip_prefix('-'), cgroup::read(path))
+        && !now.split_whitespace().any(|name| name == controller)
+    {
+        return Ok(());
+    }
     // A controller that another user of the machine has come to rely on meanwhile cannot be taken away (EBUSY): not ours any more.
     match cgroup::write(path, text) {
         Err(ActError::File { source, .. })
@@ -231,6 +237,18 @@ fn widen(tid: i32, own: &HashMap<(i32, u64), CpuSet>, base: &CpuSet, others: &[C
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_controller_that_was_never_enabled_is_not_taken_away() {
+        let dir = tempfile::tempdir().unwrap();
+        let control = dir.path().join("cgroup.subtree_control");
+        for (now, after) in [("", ""), ("memory cpuset\n", "memory cpuset\n"), ("memory cpu\n", "-cpu")] {
+            fs::write(&control, now).unwrap();
+            write_file(&control, "-cpu").unwrap();
+            let found = fs::read_to_string(&control).unwrap();
+            assert!(found.starts_with(after) && (after == "-cpu" || found == after), "{now:?}: {found:?}");
+        }
+    }
 
     #[test]
     fn what_was_made_is_removed_even_if_somebody_removed_the_journal() {
