@@ -128,13 +128,15 @@ pub(crate) fn make(path: &Path) -> Result<(), ActError> {
     fs::create_dir(path).map_err(ActError::file("create", path))
 }
 
-/// Makes a v2 controller available to the children of `parent`; undone only if it was not so already.
+/// Makes a v2 controller available to the children of `parent`; undone only if Gleaner made it so: this run, or another that
+/// still goes on and will leave it to us.
 pub(crate) fn enable_controller(parent: &Path, controller: &str, journal: &mut Journal) -> Result<(), ActError> {
     let control = parent.join("cgroup.subtree_control");
+    let undo = Undo::DisableController { parent: parent.to_owned(), controller: controller.to_owned() };
     if read(&control)?.split_whitespace().any(|name| name == controller) {
-        return Ok(());
+        return if journal.others_have(&undo) { journal.before(&undo) } else { Ok(()) };
     }
-    journal.before(&Undo::WriteFile { path: control.clone(), text: format!("-{controller}") })?;
+    journal.before(&undo)?;
     write(&control, &format!("+{controller}"))
 }
 

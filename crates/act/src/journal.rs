@@ -145,6 +145,11 @@ impl Journal {
         self.write_line(undo)
     }
 
+    /// Whether another journal in the same folder has this entry.
+    pub(crate) fn others_have(&self, undo: &Undo) -> bool {
+        others_have(&self.path, undo)
+    }
+
     fn write_line(&mut self, entry: &impl Serialize) -> Result<(), ActError> {
         let mut line = serde_json::to_vec(entry).map_err(|error| ActError::File {
             verb: "encode an entry for",
@@ -243,6 +248,13 @@ pub fn list_journals(dir: &Path) -> Result<Vec<PathBuf>, ActError> {
     found.retain(|path| path.extension().is_some_and(|extension| extension == "journal"));
     found.sort();
     Ok(found)
+}
+
+/// Whether a journal beside the one at `path` has this entry.
+pub(crate) fn others_have(path: &Path, undo: &Undo) -> bool {
+    let all = path.parent().map(list_journals).and_then(Result::ok).unwrap_or_default();
+    let mut others = all.iter().filter(|other| *other != path);
+    others.any(|other| read(other).is_ok_and(|state| state.undos.contains(undo)))
 }
 
 #[cfg(test)]

@@ -29,12 +29,12 @@ pub enum Undo {
         /// Where its members go; `None`: they are this program's own threads, and end with it.
         members_to: Option<PathBuf>,
     },
-    /// Write a control file.
-    WriteFile {
-        /// Which.
-        path: PathBuf,
-        /// What.
-        text: String,
+    /// Take a controller away from the children of a v2 cgroup again.
+    DisableController {
+        /// The parent's folder.
+        parent: PathBuf,
+        /// `cpu` or `cpuset`.
+        controller: String,
     },
     /// The group's threads may use `base` again.
     GroupAffinity {
@@ -123,7 +123,9 @@ fn undo_all(state: &JournalState) -> Result<(), ActError> {
     for undo in state.undos.iter().rev() {
         let result = match undo {
             Undo::RemoveCgroup { path, members_to } => remove_cgroup(path, members_to.as_deref()),
-            Undo::WriteFile { path, text } => write_file(path, text),
+            // The last of the runs that need it takes it away.
+            Undo::DisableController { .. } if journal::others_have(&state.path, undo) => Ok(()),
+            Undo::DisableController { parent, controller } => disable_controller(parent, controller),
             Undo::GroupAffinity { root_pid, root_start_time, base } => {
                 restore_affinities(state, *root_pid, *root_start_time, base)
             }
@@ -138,15 +140,14 @@ fn undo_all(state: &JournalState) -> Result<(), ActError> {
     first_error.map_or(Ok(()), Err)
 }
 
-fn write_file(path: &Path, text: &str) -> Result<(), ActError> {
+fn disable_controller(parent: &Path, controller: &str) -> Result<(), ActError> {
+    let control = parent.join("cgroup.subtree_control");
     // The change was never made: whoever was refused it (a user without privilege) would be refused its undo as well.
-    if let (Some(controller), Ok(now)) = (text.strip_prefix('-'), cgroup::read(path))
-        && !now.split_whitespace().any(|name| name == controller)
-    {
+    if cgroup::read(&control).is_ok_and(|now| !now.split_whitespace().any(|name| name == controller)) {
         return Ok(());
     }
-    // A controller that another user of the machine has come to rely on meanwhile cannot be taken away (EBUSY): not ours any more.
-    match cgroup::write(path, text) {
+    match cgroup::write(&control, &format!("-{controller}")) {
+        // The cgroup is gone, or another user of the machine has come to rely on the controller: not ours any more.
         Err(ActError::File { source, .. })
             if matches!(source.kind(), ErrorKind::NotFound | ErrorKind::ResourceBusy) =>
         {
@@ -244,9 +245,27 @@ mod tests {
         let control = dir.path().join("cgroup.subtree_control");
         for (now, after) in [("", ""), ("memory cpuset\n", "memory cpuset\n"), ("memory cpu\n", "-cpu")] {
             fs::write(&control, now).unwrap();
-            write_file(&control, "-cpu").unwrap();
+            disable_controller(dir.path(), "cpu").unwrap();
             let found = fs::read_to_string(&control).unwrap();
             assert!(found.starts_with(after) && (after == "-cpu" || found == after), "{now:?}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn a_controller_goes_with_the_last_run_that_needs_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let control = dir.path().join("cgroup.subtree_control");
+        fs::write(&control, "cpu\n").unwrap();
+        let undo = Undo::DisableController { parent: dir.path().to_owned(), controller: "cpu".into() };
+        let state_dir = dir.path().join("state");
+        let runs = ["run-1", "run-2"].map(|run_id| {
+            let mut journal = Journal::create(&state_dir, run_id).unwrap();
+            journal.before(&undo).unwrap();
+            journal
+        });
+        for (journal, left) in runs.iter().zip(["cpu\n", "-cpu"]) {
+            undo_own(journal).unwrap();
+            assert!(fs::read_to_string(&control).unwrap().starts_with(left));
         }
     }
 

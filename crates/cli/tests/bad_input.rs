@@ -288,12 +288,13 @@ fn a_state_folder_that_cannot_be_trusted_or_written_is_not_used() {
         return;
     }
     // Somebody else's, with a forged journal in it that would write to the user's files.
-    let treasure = user.folder.path().join("treasure");
+    let treasure = user.folder.path().join("cgroup.subtree_control");
     fs::write(&treasure, "gold").unwrap();
     user.give(&treasure);
     fs::create_dir(user.state()).unwrap();
-    let forged =
-        Journal::dead().with(&format!(r#"{{"write-file":{{"path":"{}","text":"lead"}}}}"#, treasure.display())) + "\n";
+    let parent = user.folder.path().display();
+    let entry = format!(r#"{{"disable-controller":{{"parent":"{parent}","controller":"gold"}}}}"#);
+    let forged = Journal::dead().with(&entry) + "\n";
     fs::write(user.state().join("1-1.journal"), &forged).unwrap();
     finish(&mut user.gleaner(&run)).with_status(3).naming(&["nothing is changed", "belongs to user 0"]);
     finish(&mut user.gleaner(&strict)).with_status(125).saying("").naming(&["belongs to user 0"]);
@@ -304,7 +305,7 @@ fn a_state_folder_that_cannot_be_trusted_or_written_is_not_used() {
     fs::remove_dir_all(user.state()).unwrap();
     user.journal("1-1.journal", &forged);
     finish(&mut user.gleaner(&["restore"])).with_status(0).naming(&["undone"]);
-    assert_eq!(text_of(&treasure), "lead");
+    assert_eq!(text_of(&treasure), "-gold");
     // A runtime folder in which nothing can be made.
     chown(user.runtime(), Some(0), Some(0)).unwrap();
     finish(&mut user.gleaner(&run)).with_status(3).naming(&["nothing is changed", "Permission denied"]);

@@ -58,9 +58,6 @@ impl Manager {
             ..ObserverConfig::default()
         };
         let (observer, refusal) = Observer::new(options.observer, &config).map_err(Failure::run)?;
-        warnings.extend(
-            refusal.map(|why| format!("observing through /proc, which sees means but no distributions: {why}")),
-        );
         let retains = options.policy.retains() && session.is_some();
         let yields = retains.then(|| {
             start_yielding(&vcpus, &group, &options.params, |vcpu| busy_wait(&observer, vcpu))
@@ -68,6 +65,12 @@ impl Manager {
         });
         let yields = yields.transpose()?;
         warnings.extend(yields.iter().flat_map(YieldingThreads::fallbacks).map(ToString::to_string));
+        if options.strict && !warnings.is_empty() {
+            return Err(Failure::run(format!("--strict: {}", warnings.join("; "))));
+        }
+        warnings.extend(
+            refusal.map(|why| format!("observing through /proc, which sees means but no distributions: {why}")),
+        );
         let (costs, timeout_from) = match &yields {
             Some(yields) => calibrate(options, yields, &vcpus)?,
             None => (None, None),
@@ -306,9 +309,6 @@ fn actuators(options: &Options, vcpus: &CpuSet, warnings: &mut Vec<String>) -> R
         IdleGroup::none()
     };
     warnings.extend(group.fallback().map(ToString::to_string));
-    if options.strict && !warnings.is_empty() {
-        return Err(Failure::run(format!("--strict: {}", warnings.join("; "))));
-    }
     Ok(Actuators { session: Some(session), group, placement })
 }
 

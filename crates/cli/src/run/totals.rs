@@ -101,21 +101,18 @@ impl Totals {
         if self.observed == Nanos::ZERO { all as f64 } else { self.active_time.as_f64() / self.observed.as_f64() }
     }
 
-    /// The lengths over the whole run: means as ratios of sums, as the policy sees them; quantiles where there are any.
+    /// The lengths over the whole run: distributions where the observer has them, else means as ratios of sums.
     pub fn lengths(&self) -> ObservedLengths {
-        let ratio = |sum: Nanos, n: Option<u64>| n.filter(|n| *n > 0).map(|n| sum.as_f64() / n as f64);
-        let with = |mean: Option<f64>, distribution: &Distribution| {
-            let seen = LengthStats::from_distribution(distribution);
-            match (mean, seen) {
-                (Some(mean_ns), Some(seen)) => Some(LengthStats { mean_ns, ..seen }),
-                (Some(mean_ns), None) => LengthStats::from_mean(mean_ns),
-                (None, seen) => seen,
-            }
+        // A sum of zero is one too short to be seen.
+        let ratio = |sum: Nanos, n: Option<u64>| {
+            let n = n.filter(|n| *n > 0 && sum > Nanos::ZERO)?;
+            LengthStats::from_mean(sum.as_f64() / n as f64)
         };
+        let seen = LengthStats::from_distribution;
         ObservedLengths {
-            l_comp: with(ratio(self.work_known, self.idle_entries.0), &self.l_comp),
-            g_comp: with(ratio(self.cpu_time, Some(self.voluntary_switches)), &self.g_comp),
-            l_idle: with(ratio(self.idle_known, self.idle_entries.0), &self.l_idle),
+            l_comp: seen(&self.l_comp).or_else(|| ratio(self.work_known, self.idle_entries.0)),
+            g_comp: seen(&self.g_comp).or_else(|| ratio(self.cpu_time, Some(self.voluntary_switches))),
+            l_idle: seen(&self.l_idle).or_else(|| ratio(self.idle_known, self.idle_entries.0)),
             wake_to_run: LengthStats::from_distribution(&self.wake_to_run),
         }
     }
