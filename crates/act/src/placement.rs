@@ -9,8 +9,11 @@
 //! "sched: Always preserve the user requested cpumask"), so there the threads' masks are the safer means. On v2, a child
 //! of a non-root cgroup that has processes cannot get controllers, and a sibling would escape the session's limits: again
 //! masks. The program sees every vCPU at exec whichever it is, so that it sizes its pools as it always does.
+//!
+//! A program that pins its own threads gets masks in any case (unless a cpuset was asked for by name): inside a narrowed cpuset
+//! the kernel would refuse it a vCPU that is not active (EINVAL), and move threads away that it has pinned there.
 
-use crate::affinity::Affinities;
+use crate::affinity::{Affinities, affinity_of};
 use crate::cgroup::{self, CgroupHierarchies, Hierarchy};
 use crate::journal::Journal;
 use crate::undo::{self, Undo};
@@ -43,7 +46,12 @@ pub enum PlacementRequest {
 
 #[derive(Debug)]
 enum Means {
-    Cpuset { folder: PathBuf, kind: PlacementKind },
+    /// `by_name`: the user insists on it.
+    Cpuset {
+        folder: PathBuf,
+        kind: PlacementKind,
+        by_name: bool,
+    },
     Affinity(Affinities),
 }
 
@@ -80,7 +88,10 @@ impl Placement {
                 "before Linux 6.2 a cpuset change makes the kernel forget a program's own affinities".to_owned()
             }
             _ => match make_cpuset(base, hierarchies, journal) {
-                Ok((folder, kind)) => return Ok((with(Means::Cpuset { folder, kind }), None)),
+                Ok((folder, kind)) => {
+                    let by_name = request == PlacementRequest::Cpuset;
+                    return Ok((with(Means::Cpuset { folder, kind, by_name }), None));
+                }
                 Err(why) => why,
             },
         };
@@ -104,20 +115,27 @@ impl Placement {
     /// When the journal cannot be written.
     pub fn program_started(&mut self, root_pid: i32, journal: &mut Journal) -> Result<(), ActError> {
         self.root_pid = root_pid;
-        if matches!(self.means, Means::Affinity(_)) {
-            let root_start_time = process_start_time(root_pid).unwrap_or(0);
-            let base = self.base.to_string();
-            journal.before(&Undo::GroupAffinity { root_pid, root_start_time, base })?;
-        }
-        Ok(())
+        if matches!(self.means, Means::Affinity(_)) { self.before_masks(journal) } else { Ok(()) }
+    }
+
+    fn before_masks(&self, journal: &mut Journal) -> Result<(), ActError> {
+        let root_start_time = process_start_time(self.root_pid).unwrap_or(0);
+        let base = self.base.to_string();
+        journal.before(&Undo::GroupAffinity { root_pid: self.root_pid, root_start_time, base })
     }
 
     /// Confines the group, whose threads are `tids`, to `active`. With masks this has to be repeated for new threads
-    /// while [`Placement::follows_threads`] says so; repeating it is cheap.
+    /// while [`Placement::follows_threads`] says so; repeating it is cheap. Says so when masks took the cpuset's place.
     ///
     /// # Errors
     /// When the journal or the cpuset cannot be written; then nothing was changed.
-    pub fn confine(&mut self, active: &CpuSet, tids: &[i32], journal: &mut Journal) -> Result<(), ActError> {
+    pub fn confine(
+        &mut self,
+        active: &CpuSet,
+        tids: &[i32],
+        journal: &mut Journal,
+    ) -> Result<Option<Fallback>, ActError> {
+        let fallback = self.give_way_to_pinned(active, tids, journal)?;
         match &mut self.means {
             Means::Cpuset { folder, .. } if *active != self.active => {
                 cgroup::write(&folder.join("cpuset.cpus"), &active.to_string())?;
@@ -138,18 +156,35 @@ impl Placement {
             }
         }
         self.active = active.clone();
-        Ok(())
+        Ok(fallback)
+    }
+
+    /// Goes over to masks before the group is confined further, if one of its threads has pinned itself.
+    fn give_way_to_pinned(
+        &mut self,
+        active: &CpuSet,
+        tids: &[i32],
+        journal: &mut Journal,
+    ) -> Result<Option<Fallback>, ActError> {
+        let Means::Cpuset { folder, by_name: false, .. } = &self.means else { return Ok(None) };
+        let has_pinned_itself = |tid: &i32| affinity_of(*tid).is_some_and(|mask| mask != self.active);
+        if *active == self.active || *active == self.base || !tids.iter().any(has_pinned_itself) {
+            return Ok(None);
+        }
+        self.before_masks(journal)?;
+        if self.active != self.base {
+            cgroup::write(&folder.join("cpuset.cpus"), &self.base.to_string())?;
+        }
+        self.active = self.base.clone();
+        self.means = Means::Affinity(Affinities::new(self.base.clone()));
+        let why = "the program pins threads itself, and a cpuset would overrule it".to_owned();
+        Ok(Some(Fallback { wanted: "cpuset", used: "thread affinity", why }))
     }
 
     /// Whether new threads have to be looked for and confined one by one: with masks, while the group is confined and for a few
     /// passes after.
     pub fn follows_threads(&self) -> bool {
-        self.needs_threads() && (self.active != self.base || self.passes_left > 0)
-    }
-
-    /// Whether [`Placement::confine`] wants the group's threads.
-    pub fn needs_threads(&self) -> bool {
-        matches!(self.means, Means::Affinity(_))
+        matches!(self.means, Means::Affinity(_)) && (self.active != self.base || self.passes_left > 0)
     }
 
     /// The means in use.
@@ -203,7 +238,7 @@ fn kernel_keeps_user_affinity() -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::affinity::{affinity_of, set_affinity};
+    use crate::affinity::set_affinity;
     use std::sync::mpsc::{Receiver, Sender, channel};
     use std::thread::{JoinHandle, spawn};
 
@@ -270,6 +305,36 @@ mod tests {
         placement.confine(&active, &[tid], &mut journal).unwrap();
         placement.confine(&base, &[tid], &mut journal).unwrap();
         assert_eq!(affinity_of(tid), Some(active));
+        drop(tell);
+        thread.join().unwrap();
+    }
+
+    #[test]
+    fn a_program_that_pins_a_thread_gets_masks_instead_of_a_cpuset() {
+        let base = affinity_of(0).unwrap();
+        let Some(first) = base.iter().next().filter(|_| base.len() > 1) else { return };
+        let active: CpuSet = std::iter::once(first).collect();
+        let folder = tempfile::tempdir().unwrap();
+        let cpus = folder.path().join("cpuset.cpus");
+        let mut journal = Journal::create(&folder.path().join("state"), "test").unwrap();
+        let (says, heard) = channel();
+        let (tell, thread) = parent(says);
+        let tid = heard.recv().unwrap();
+        for (by_name, pinned, kind) in [
+            (false, false, PlacementKind::CpusetV1),
+            (true, true, PlacementKind::CpusetV1),
+            (false, true, PlacementKind::Affinity),
+        ] {
+            std::fs::write(&cpus, "untouched").unwrap();
+            assert!(set_affinity(tid, if pinned { &active } else { &base }));
+            let means = Means::Cpuset { folder: folder.path().to_owned(), kind: PlacementKind::CpusetV1, by_name };
+            let mut placement =
+                Placement { means, base: base.clone(), active: base.clone(), root_pid: 0, passes_left: 0 };
+            let fallback = placement.confine(&active, &[tid], &mut journal).unwrap();
+            assert_eq!((placement.kind(), fallback.is_some()), (kind, kind == PlacementKind::Affinity));
+            let written = std::fs::read_to_string(&cpus).unwrap();
+            assert_eq!(written.starts_with("untouched"), kind == PlacementKind::Affinity, "{written}");
+        }
         drop(tell);
         thread.join().unwrap();
     }

@@ -214,9 +214,11 @@ impl Manager {
 
     fn confine(&mut self) {
         let (Some(placement), Some(session)) = (&mut self.placement, &mut self.session) else { return };
-        let tids = if placement.needs_threads() { self.observer.threads() } else { Vec::new() };
-        if let Err(error) = placement.confine(self.policy.active(), &tids, &mut session.journal) {
-            self.warn(format!("the program could not be moved: {error}"));
+        let tids = self.observer.threads();
+        match placement.confine(self.policy.active(), &tids, &mut session.journal) {
+            Ok(None) => {}
+            Ok(Some(fallback)) => self.warn(fallback.to_string()),
+            Err(error) => self.warn(format!("the program could not be moved: {error}")),
         }
     }
 
