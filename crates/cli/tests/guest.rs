@@ -79,6 +79,35 @@ fn smoke(series: &str) {
     assert!(run["idle_entries"].as_u64().unwrap() > 0, "{run}");
 }
 
+/// Packed and given back, by each means, with and without privilege, after a kill as well: the script checks, this looks at what
+/// Gleaner said of it.
+fn packing(series: &str) {
+    let Some(kernel) = kernel(series) else { return };
+    let text = boot(&kernel, "packing.sh");
+    let auto = if series == "6.1" { "affinity" } else { "cpuset-v2" };
+    for (name, placement) in [("auto", auto), ("cpuset", "cpuset-v2"), ("affinity", "affinity"), ("user", "affinity")] {
+        let run = json(&text, name);
+        assert_eq!(run["means"]["placement"], placement, "{run}");
+        assert_eq!(run["restored"], true, "{run}");
+        let decisions = run["decisions"].as_array().unwrap();
+        assert!(decisions.iter().any(|decision| decision["action"] == "deactivate"), "{run}");
+        assert!(run["active_vcpus_mean"].as_f64().unwrap() < 4.0, "{run}");
+    }
+    let user = json(&text, "user");
+    assert_eq!(user["means"]["observer"], "procfs", "{user}");
+    assert_eq!(user["means"]["yielding"], "sched-idle", "{user}");
+}
+
+#[test]
+fn guest_packs_and_gives_back_on_linux_6_1() {
+    packing("6.1");
+}
+
+#[test]
+fn guest_packs_and_gives_back_on_the_newest_kernel() {
+    packing("new");
+}
+
 #[test]
 fn guest_with_linux_6_1() {
     smoke("6.1");

@@ -1,0 +1,84 @@
+#!/bin/sh
+# Runs inside a guest (testbed/guest.sh --binary target/gleaner --file .../pipeline:/bin/pipeline KERNEL testbed/packing.sh): a program that
+# mostly waits is packed onto fewer of four vCPUs, by each means of placement, with and without privilege, and afterwards nothing
+# is left of it, even when everything of Gleaner is killed in the middle. The conditions are made easy (easy.toml): that a step is taken
+# when it should be is a matter for decide's tests, here it has to be carried out and undone.
+. /checks.sh
+
+cat >/tmp/easy.toml <<'END'
+idle_periods_per_s_min = 1
+settle_windows = 0
+judge_windows = 1
+baseline_windows_min = 1
+baseline_windows_max = 1
+predicted_utilization_max = 1.0
+hold_off_min_ms = 1
+hold_off_max_ms = 1
+thread_burst_min = 1000000
+cpu_change_share = 10
+saturated_utilization = 1.0
+granularity_change_factor = 100
+min_time_slice_us = 100000
+hurt_loss_min = 1
+END
+chmod 644 /tmp/easy.toml
+steps() { grep -q '"deactivate"' "$1"; }
+key() { tr -d '\n ' <"$2" | grep -oE "\"$1\":[^,}]*" | cut -d: -f2; }
+
+echo "kernel $(uname -r)"
+before=$(state)
+
+# Short computations, two stages on four vCPUs: long idle periods that one vCPU could bear.
+for placement in auto cpuset affinity; do
+    file=/tmp/$placement.json
+    gleaner run --policy consolidate --placement $placement --config /tmp/easy.toml --json $file -- pipeline 2 6000 200 >/tmp/out 2>&1
+    check "$placement: the pipeline ends with 0" [ $? = 0 ]
+    json $placement $file
+    check "$placement: a vCPU was deactivated" steps $file
+    check "$placement: all was undone" [ "$(key restored $file)" = true ]
+    same "$placement: the machine is as it was" "$before"
+done
+
+# Somebody without any privilege: /proc, masks, SCHED_IDLE.
+before=$(state)
+su -s /bin/sh nobody -c 'gleaner run --config /tmp/easy.toml --timeout 1ms --json /tmp/user.json -- pipeline 2 6000 200' >/tmp/out 2>&1
+check "without privilege: the pipeline ends with 0" [ $? = 0 ]
+json user /tmp/user.json
+check "without privilege: a vCPU was deactivated" steps /tmp/user.json
+same "without privilege: the machine is as it was" "$before"
+
+# kill -9 of everything of Gleaner while the program is confined: restore gives back what the program had, its own choices included.
+allowed() { grep -h Cpus_allowed_list /proc/"$1"/task/*/status 2>/dev/null | cut -f2 | sort -u | tr '\n' ' '; }
+confined() { [ "$(allowed "$1")" != "$2" ]; }
+is() { [ "$(allowed "$1")" = "$2" ]; }
+both_began() { [ "$(wc -l </tmp/pids)" = 2 ]; }
+children() { cat /proc/"$1"/task/*/children 2>/dev/null; }
+guardian_of() { for pid in $(children "$1"); do if grep -q guardian "/proc/$pid/cmdline"; then echo "$pid"; fi; done; }
+for placement in auto cpuset affinity; do
+    cp /dev/null /tmp/pids
+    gleaner run --policy consolidate --placement $placement --config /tmp/easy.toml -- sh -c '
+        pipeline 2 100000000 200 >/dev/null & echo $! >>/tmp/pids
+        taskset 6 pipeline 2 100000000 200 >/dev/null & echo $! >>/tmp/pids
+        wait' 2>/tmp/out &
+    main=$!
+    within 20 both_began
+    free=$(sed -n 1p /tmp/pids) pinned=$(sed -n 2p /tmp/pids)
+    check "$placement, killed: the program was confined" within 30 confined "$free" "0-3 "
+    kill -9 "$main" $(guardian_of "$main")
+    wait "$main" 2>/dev/null
+    check "$placement, killed: the program goes on, confined" confined "$free" "0-3 "
+    gleaner restore >/tmp/restore.txt 2>&1
+    check "$placement, killed: restore ends with 0" [ $? = 0 ]
+    cat /tmp/restore.txt
+    check "$placement, killed: the program has its vCPUs again" is "$free" "0-3 "
+    # Before 6.2 a forced cpuset makes the kernel forget this: the reason why it is not chosen there.
+    case $placement/$(uname -r) in
+        cpuset/6.1.*) echo "not checked: the thread's own choice, under a cpuset before 6.2: $(allowed "$pinned")" ;;
+        *) check "$placement, killed: a thread's own choice is its own again" is "$pinned" "1-2 " ;;
+    esac
+    kill -9 "$free" "$pinned"
+    within 10 [ ! -d "/proc/$free" ]
+    same "$placement, killed: the machine is as it was" "$before"
+done
+
+exit $failures
