@@ -95,7 +95,10 @@ impl fmt::Display for ProbeReport {
         if let (Some(b), Some(c)) = (self.setting("B"), self.setting("C")) {
             let ratio = |c: u64, b: u64| c as f64 / b.max(1) as f64;
             let (p50, p99) = (ratio(c.p50_ns, b.p50_ns), ratio(c.p99_ns, b.p99_ns));
-            writeln!(f, "A halted vCPU answers {p50:.1} times later than one kept awake (p99: {p99:.1} times).")?;
+            writeln!(
+                f,
+                "Waking a thread on a halted vCPU takes {p50:.1} times as long as on one kept awake (p99: {p99:.1} times)."
+            )?;
         }
         if let Some(timeouts) = self.timeouts {
             writeln!(

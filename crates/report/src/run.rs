@@ -149,7 +149,7 @@ impl From<&Decision> for DecisionRecord {
     }
 }
 
-/// Windows are 100 ms; a longer mean than this was made so, because observing many threads is dear.
+/// Windows are 100 ms; a longer mean than this is worth a word: observing many threads is dear, or the machine had no time for us.
 const LENGTHENED_NS: u64 = 120_000_000;
 
 /// Decisions printed in full; the JSON has them all.
@@ -227,7 +227,7 @@ impl RunReport {
             percent(self.overhead_cpu_ns as f64 / wall)
         )?;
         if let Some(window) = self.window_ns_mean.filter(|ns| *ns > LENGTHENED_NS) {
-            writeln!(f, "             windows grew to {} on average, to keep observing cheap", Nanos(window))?;
+            writeln!(f, "             windows took {} on average: observing was dear, or the machine busy", Nanos(window))?;
         }
         if self.steal_ns > 0 {
             writeln!(f, "             the host took {} meanwhile (steal)", duration(Some(self.steal_ns)))?;
