@@ -227,7 +227,11 @@ impl RunReport {
             percent(self.overhead_cpu_ns as f64 / wall)
         )?;
         if let Some(window) = self.window_ns_mean.filter(|ns| *ns > LENGTHENED_NS) {
-            writeln!(f, "             windows took {} on average: observing was dear, or the machine busy", Nanos(window))?;
+            writeln!(
+                f,
+                "             windows took {} on average: observing was dear, or the machine busy",
+                Nanos(window)
+            )?;
         }
         if self.steal_ns > 0 {
             writeln!(f, "             the host took {} meanwhile (steal)", duration(Some(self.steal_ns)))?;
