@@ -1,7 +1,7 @@
 //! `gleaner.run/1`: what a program looked like, what Gleaner did about it and why, what that cost.
 
 use crate::text::{self, count, duration, percent};
-use gleaner_model::{Decision, Distribution, Nanos};
+use gleaner_model::{CpuSet, Decision, Distribution, Nanos, VcpuId};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -26,18 +26,18 @@ pub struct RunReport {
     pub halts: Option<u64>,
     /// Summed over vCPUs: idle time bridged by yielding threads.
     pub retained_ns: u64,
-    /// Summed over vCPUs: stolen time.
-    pub steal_ns: u64,
-    /// CPU time of the program.
-    pub cpu_time_ns: u64,
-    /// Voluntary context switches of the program.
-    pub voluntary_switches: u64,
-    /// Involuntary ones.
-    pub involuntary_switches: u64,
+    /// Summed over vCPUs: stolen time; null where the hypervisor has never reported any.
+    pub steal_ns: Option<u64>,
+    /// CPU time of the program; null when it was not observed.
+    pub cpu_time_ns: Option<u64>,
+    /// Voluntary context switches of the program; null when it was not observed.
+    pub voluntary_switches: Option<u64>,
+    /// Involuntary ones; null when it was not observed.
+    pub involuntary_switches: Option<u64>,
     /// Wake-ups of its threads from another vCPU; null without BPF.
     pub cross_wakeups: Option<u64>,
-    /// Most threads seen at once.
-    pub threads_max: u64,
+    /// Most threads seen at once; null when it was not observed.
+    pub threads_max: Option<u64>,
     /// vCPUs it might use.
     pub vcpus: u64,
     /// Mean number of vCPUs it was allowed.
@@ -149,6 +149,23 @@ impl From<&Decision> for DecisionRecord {
     }
 }
 
+/// One decision for one or more vCPUs, in a line.
+struct Several<'a>(&'a [DecisionRecord]);
+
+impl fmt::Display for Several<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(first) = self.0.first() else { return Ok(()) };
+        let at = Nanos(first.at_ns).to_string();
+        let vcpus: CpuSet = self.0.iter().filter_map(|decision| decision.vcpu.map(VcpuId)).collect();
+        let which = match vcpus.len() {
+            0 => String::new(),
+            1 => format!(" vCPU {vcpus}"),
+            _ => format!(" vCPUs {vcpus}"),
+        };
+        write!(f, "{at:>7}  {}{which}: {}", first.action, first.reason)
+    }
+}
+
 /// Windows are 100 ms; a longer mean than this is worth a word: observing many threads is dear, or the machine had no time for us.
 const LENGTHENED_NS: u64 = 120_000_000;
 
@@ -161,14 +178,14 @@ impl RunReport {
 
     fn write_program(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let wall = self.wall_ns.max(1) as f64;
-        let cpus = self.cpu_time_ns as f64 / wall;
-        writeln!(
-            f,
-            "  program    {}, {cpus:.2} of {} vCPUs used, up to {}",
-            duration(Some(self.wall_ns)),
-            self.vcpus,
-            count(self.threads_max, "thread")
-        )?;
+        write!(f, "  program    {}", duration(Some(self.wall_ns)))?;
+        if let Some(cpu_time) = self.cpu_time_ns {
+            write!(f, ", {:.2} of {} vCPUs used", cpu_time as f64 / wall, self.vcpus)?;
+        }
+        if let Some(threads) = self.threads_max {
+            write!(f, ", up to {}", count(threads, "thread"))?;
+        }
+        writeln!(f)?;
         let lengths = [
             ("l_comp", &self.lengths.l_comp, "a vCPU's work between two idle periods"),
             ("g_comp", &self.lengths.g_comp, "a thread's work between two waits"),
@@ -188,7 +205,7 @@ impl RunReport {
         if let Some(entries) = self.idle_entries {
             write!(f, "             {:.0} idle entries/s", rate(entries))?;
             if let Some(halts) = self.halts {
-                write!(f, ", of which {:.0}/s gave the vCPU away", rate(halts.min(entries)))?;
+                write!(f, ", {:.0} halts/s", rate(halts))?;
             }
             writeln!(f)?;
         }
@@ -202,14 +219,15 @@ impl RunReport {
         if let (Some(timeout), Some(from)) = (self.timeout_ns, &self.timeout_from) {
             writeln!(f, "             retention time-out {}: {from}", Nanos(timeout))?;
         }
-        for decision in self.decisions.iter().take(PRINTED) {
-            let vcpu = decision.vcpu.map_or_else(String::new, |vcpu| format!(" vCPU {vcpu}"));
-            let at = Nanos(decision.at_ns).to_string();
-            writeln!(f, "             {at:>7}  {}{vcpu}: {}", decision.action, decision.reason)?;
+        // The same decision for several vCPUs is one line.
+        let alike =
+            |a: &DecisionRecord, b: &DecisionRecord| (a.at_ns, &a.action, &a.reason) == (b.at_ns, &b.action, &b.reason);
+        for same in self.decisions.chunk_by(alike).take(PRINTED) {
+            writeln!(f, "             {}", Several(same))?;
         }
-        let more = self.decisions.len().saturating_sub(PRINTED) as u64 + self.decisions_left_out;
-        if more > 0 {
-            writeln!(f, "             and {more} more (--json has them)")?;
+        let more: usize = self.decisions.chunk_by(alike).skip(PRINTED).map(<[DecisionRecord]>::len).sum();
+        if more as u64 + self.decisions_left_out > 0 {
+            writeln!(f, "             and {} more (--json has them)", more as u64 + self.decisions_left_out)?;
         }
         if let Some(why) = &self.no_step_because {
             writeln!(f, "             no (further) step, because {why}")?;
@@ -219,13 +237,11 @@ impl RunReport {
 
     fn write_cost(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let wall = self.wall_ns.max(1) as f64;
-        writeln!(
-            f,
-            "  cost       {} of vCPU time retained ({} of what the program used), observing took {} of one CPU",
-            duration(Some(self.retained_ns)),
-            percent(self.retained_ns as f64 / self.cpu_time_ns.max(1) as f64),
-            percent(self.overhead_cpu_ns as f64 / wall)
-        )?;
+        write!(f, "  cost       {} of vCPU time retained", duration(Some(self.retained_ns)))?;
+        if let Some(cpu_time) = self.cpu_time_ns.filter(|ns| *ns > 0) {
+            write!(f, " ({} of what the program used)", percent(self.retained_ns as f64 / cpu_time as f64))?;
+        }
+        writeln!(f, ", observing took {} of one CPU", percent(self.overhead_cpu_ns as f64 / wall))?;
         if let Some(window) = self.window_ns_mean.filter(|ns| *ns > LENGTHENED_NS) {
             writeln!(
                 f,
@@ -233,8 +249,8 @@ impl RunReport {
                 Nanos(window)
             )?;
         }
-        if self.steal_ns > 0 {
-            writeln!(f, "             the host took {} meanwhile (steal)", duration(Some(self.steal_ns)))?;
+        if let Some(steal) = self.steal_ns.filter(|ns| *ns > 0) {
+            writeln!(f, "             the host took {} meanwhile (steal)", Nanos(steal))?;
         }
         if self.guard_trips > 0 {
             let trips = count(self.guard_trips, "time");

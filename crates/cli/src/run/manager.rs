@@ -11,7 +11,9 @@ use gleaner_act::{
     YieldingThreads,
 };
 use gleaner_decide::guest::{GuestPolicy, halting_is_free};
-use gleaner_model::{Action, CpuSet, Decision, Nanos, Order, Profile, Source, VcpuId, WakeupCosts, YieldCounters};
+use gleaner_model::{
+    Action, CpuSet, Decision, Nanos, Order, Profile, Reason, Source, VcpuId, WakeupCosts, YieldCounters,
+};
 use gleaner_observe::{Observer, ObserverConfig};
 use gleaner_report::Means;
 use std::path::PathBuf;
@@ -37,6 +39,8 @@ pub struct Manager {
     pub timeout_from: Option<String>,
     overhead_zero: Nanos,
     spent_zero: (Nanos, u64),
+    /// How often the policy's own guard, which reads steal, stopped a yielding thread.
+    guard_releases: u64,
 }
 
 /// What the actuators came to.
@@ -89,6 +93,7 @@ impl Manager {
             timeout_from,
             overhead_zero,
             spent_zero: (Nanos::ZERO, 0),
+            guard_releases: 0,
         })
     }
 
@@ -188,6 +193,7 @@ impl Manager {
         let mut moved = false;
         for decision in decisions {
             tracing::debug!(at_ms = decision.at.0 / 1_000_000, action = ?decision.action, "{}", decision.reason);
+            self.guard_releases += u64::from(matches!(decision.reason, Reason::Contended { .. }));
             match decision.action {
                 Action::Retain { vcpu, timeout } => self.order(vcpu, Order::Retain { timeout }),
                 Action::Release { vcpu } => self.order(vcpu, Order::Sleep),
@@ -232,7 +238,7 @@ impl Manager {
     /// Retained time and guard trips since the program started; what the calibration took is not the program's.
     pub fn spent(&self) -> (Nanos, u64) {
         let (retained, trips) = sum_of(&self.counters());
-        (retained - self.spent_zero.0, trips.saturating_sub(self.spent_zero.1))
+        (retained - self.spent_zero.0, trips.saturating_sub(self.spent_zero.1) + self.guard_releases)
     }
 
     /// The time-out in force, where the policy retains.

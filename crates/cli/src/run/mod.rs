@@ -12,7 +12,7 @@ use crate::output::{Output, say};
 use crate::session::run_id;
 use child::{Launch, shell_status};
 use gleaner_model::{CpuSet, Nanos, Policy};
-use gleaner_observe::{ProcRoot, online_cpus};
+use gleaner_observe::{ProcRoot, StatReader, online_cpus};
 use gleaner_report::{Means, ObservedLengths, RunReport};
 use manager::Manager;
 use options::Options;
@@ -32,10 +32,11 @@ pub fn main(args: RunArgs) -> Result<u8, Failure> {
     let mut output = Output::open(args.json.json.as_deref())?;
     let options = Options::from_args(args)?;
     let report = run(&options)?;
-    output.json(&report).map_err(|failure| Failure { status: 125, ..failure })?;
+    // The summary first: if the JSON cannot be written, the result is not lost.
     if !options.quiet {
         say(&report);
     }
+    output.json(&report).map_err(|failure| Failure { status: 125, ..failure })?;
     // A status is a byte.
     Ok(u8::try_from(report.exit_status & 0xff).unwrap_or(125))
 }
@@ -166,12 +167,12 @@ fn conclude(options: &Options, manager: Option<Manager>, vcpus: &CpuSet, wall: N
         idle_entries: None,
         halts: None,
         retained_ns: 0,
-        steal_ns: 0,
-        cpu_time_ns: 0,
-        voluntary_switches: 0,
-        involuntary_switches: 0,
+        steal_ns: None,
+        cpu_time_ns: None,
+        voluntary_switches: None,
+        involuntary_switches: None,
         cross_wakeups: None,
-        threads_max: 0,
+        threads_max: None,
         vcpus: vcpus.len() as u64,
         active_vcpus_mean: vcpus.len() as f64,
         lengths: ObservedLengths::default(),
@@ -194,6 +195,12 @@ fn conclude(options: &Options, manager: Option<Manager>, vcpus: &CpuSet, wall: N
     report
 }
 
+/// Whether this machine has seen any steal since boot. Zero for ever means that the hypervisor does not tell.
+fn steal_is_reported() -> bool {
+    let stat = StatReader::open(&ProcRoot::default()).and_then(|mut reader| reader.read());
+    stat.is_ok_and(|stat| stat.steal() > Nanos::ZERO)
+}
+
 fn fill(report: &mut RunReport, options: &Options, mut manager: Manager) {
     report.overhead_cpu_ns = manager.overhead().0;
     let (retained, guard_trips) = manager.spent();
@@ -204,14 +211,14 @@ fn fill(report: &mut RunReport, options: &Options, mut manager: Manager) {
     report.no_step_because = options.policy.consolidates().then(|| manager.no_step_because()).flatten();
     report.means = manager.means();
     let totals = std::mem::take(&mut manager.totals);
-    report.steal_ns = totals.steal.0;
-    report.cpu_time_ns = totals.cpu_time.0;
-    report.voluntary_switches = totals.voluntary_switches;
-    report.involuntary_switches = totals.involuntary_switches;
+    report.steal_ns = steal_is_reported().then_some(totals.steal.0);
+    report.cpu_time_ns = Some(totals.cpu_time.0);
+    report.voluntary_switches = Some(totals.voluntary_switches);
+    report.involuntary_switches = Some(totals.involuntary_switches);
     report.cross_wakeups = totals.cross_wakeups();
     report.idle_entries = totals.idle_entries();
     report.halts = totals.halts();
-    report.threads_max = totals.threads_max;
+    report.threads_max = Some(totals.threads_max);
     report.active_vcpus_mean = totals.active_mean(usize::try_from(report.vcpus).unwrap_or(0));
     report.lengths = totals.lengths();
     report.windows = totals.windows;

@@ -1,7 +1,8 @@
 //! Signals during `run`: the program shall notice no difference.
 //!
 //! Gleaner and the program are one process group, as with time(1). What the terminal sends (Ctrl-C, Ctrl-Z) reaches both by itself;
-//! what somebody sends to Gleaner alone is passed on.
+//! what somebody sends to Gleaner is passed on. A signal that somebody sends to the whole group (`kill -- -PGID`) reaches the
+//! program twice: the kernel does not say that it was for the group (docs/safety.md).
 
 use crate::failure::Failure;
 use signal_hook::iterator::SignalsInfo;
@@ -10,8 +11,9 @@ use signal_hook::low_level::siginfo::{Cause, Origin};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 
-/// Passed on when sent to us. SIGTTIN and SIGTTOU keep their default action: the terminal sends them to the whole group.
-const PASSED_ON: [i32; 10] = [
+/// Passed on when sent to us, and all real-time signals. SIGTTIN and SIGTTOU keep their default action: the terminal sends them to
+/// the whole group. What tells of a fault in this very process (SIGSEGV and the like) is nobody else's.
+const PASSED_ON: [i32; 16] = [
     libc::SIGHUP,
     libc::SIGINT,
     libc::SIGQUIT,
@@ -22,7 +24,20 @@ const PASSED_ON: [i32; 10] = [
     libc::SIGWINCH,
     libc::SIGTSTP,
     libc::SIGCONT,
+    libc::SIGIO,
+    libc::SIGPROF,
+    libc::SIGVTALRM,
+    libc::SIGXCPU,
+    libc::SIGXFSZ,
+    libc::SIGPWR,
 ];
+
+/// What a terminal sends, to every process of the job.
+const BY_TERMINAL: [i32; 6] = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTSTP, libc::SIGCONT, libc::SIGWINCH];
+
+fn passed_on() -> impl Iterator<Item = i32> {
+    PASSED_ON.into_iter().chain(libc::SIGRTMIN()..=libc::SIGRTMAX())
+}
 
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,7 +113,7 @@ fn unblock_all() {
 
 /// Sends an [`Event`] for every signal from now on, except those that are to stay ignored.
 pub fn listen(events: Sender<Event>, inherited: &Inherited) -> Result<(), Failure> {
-    let wanted = PASSED_ON.iter().copied().filter(|signal| !inherited.ignored.contains(signal));
+    let wanted = passed_on().filter(|signal| !inherited.ignored.contains(signal));
     let wanted: Vec<i32> = wanted.chain([libc::SIGCHLD]).collect();
     let mut signals = SignalsInfo::<WithOrigin>::new(&wanted).map_err(Failure::run)?;
     let forward = move || {
@@ -116,7 +131,11 @@ pub fn listen(events: Sender<Event>, inherited: &Inherited) -> Result<(), Failur
 fn event(origin: &Origin) -> Event {
     match origin.signal {
         libc::SIGCHLD => Event::Child,
-        signal => Event::Signal { signal, by_terminal: matches!(origin.cause, Cause::Kernel) },
+        // The kernel sends others too, such as an inherited alarm's: those are for the program.
+        signal => {
+            let by_terminal = matches!(origin.cause, Cause::Kernel) && BY_TERMINAL.contains(&signal);
+            Event::Signal { signal, by_terminal }
+        }
     }
 }
 
