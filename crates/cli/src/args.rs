@@ -116,7 +116,7 @@ pub struct RunArgs {
     #[arg(long, value_enum, default_value_t = ProfileArg::Balanced)]
     pub profile: ProfileArg,
     /// Retention time-out, instead of the profile's; nothing is measured before the program starts (e.g. 500us, 2ms)
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", value_parser = duration, conflicts_with = "profile")]
     pub timeout: Option<Duration>,
     /// Policy parameters: a TOML file with any of the keys in docs/tuning.md
     #[arg(long, value_name = "FILE")]

@@ -4,7 +4,7 @@
 //! journal, and undone before the report is printed.
 
 use crate::args::{DoctorArgs, Setting};
-use crate::calibrate::{Bench, GAP_AT_START, Summary, start_yielding};
+use crate::calibrate::{Bench, GAP_AT_START, start_yielding};
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::probe::interrupt_flag;
@@ -14,7 +14,7 @@ use gleaner_act::{
     CgroupHierarchies, CgroupRoots, IdleGroup, IdleMeans, Placement, PlacementKind, PlacementRequest, YieldClass,
     default_state_dir, list_journals,
 };
-use gleaner_decide::guest::GuestParams;
+use gleaner_decide::guest::{GuestParams, halting_is_free};
 use gleaner_model::{CpuSet, Nanos};
 use gleaner_observe::{Capabilities, ProcRoot, StatReader, SystemStat, capabilities, hypervisor, online_cpus};
 use gleaner_report::{Capability, DoctorReport, HaltCost, MachineFacts, StealFacts, Verdict};
@@ -25,12 +25,6 @@ use std::time::{Duration, Instant};
 
 /// Wake-ups measured of each of B and C.
 const SAMPLES: usize = 400;
-/// A halted wake-up this much slower than a retained one is worth avoiding (median; noise is below it).
-const HALTING_COSTS: f64 = 1.3;
-/// The same for the tail.
-const HALTING_COSTS_TAIL: f64 = 2.0;
-/// Above this stolen share the contention guard would stop spinning (`steal_share_stop`).
-const CONTENDED: f64 = 0.15;
 
 pub fn main(args: &DoctorArgs) -> Result<u8, Failure> {
     let mut output = Output::open(args.json.json.as_deref())?;
@@ -187,23 +181,14 @@ fn try_yielding(
 }
 
 fn halt_cost(bench: &Bench<'_>, interrupted: &AtomicBool) -> Option<HaltCost> {
-    let (mut retained, mut halted) = (Vec::new(), Vec::new());
-    // Alternating: noise that comes and goes should meet both.
-    for _ in 0..4 {
-        let go_on = |_| !interrupted.load(Ordering::Relaxed);
-        retained.extend(bench.measure(Setting::B, SAMPLES / 4, go_on).ok()?);
-        halted.extend(bench.measure(Setting::C, SAMPLES / 4, go_on).ok()?);
-    }
-    let (retained, halted) = (Summary::of(&retained)?, Summary::of(&halted)?);
-    let costs = halted.p50.as_f64() >= HALTING_COSTS * retained.p50.as_f64()
-        || halted.p99.as_f64() >= HALTING_COSTS_TAIL * retained.p99.as_f64();
+    let costs = bench.costs(SAMPLES, || !interrupted.load(Ordering::Relaxed)).ok()??;
     Some(HaltCost {
         gap_ns: Nanos::from(GAP_AT_START).0,
-        retained_p50_ns: retained.p50.0,
-        retained_p99_ns: retained.p99.0,
-        halted_p50_ns: halted.p50.0,
-        halted_p99_ns: halted.p99.0,
-        halting_costs: costs,
+        retained_p50_ns: costs.retained_p50.0,
+        retained_p99_ns: costs.retained_p99.0,
+        halted_p50_ns: costs.halted_p50.0,
+        halted_p99_ns: costs.halted_p99.0,
+        halting_costs: !halting_is_free(&costs),
     })
 }
 
@@ -233,13 +218,25 @@ fn verdict(
     if !has("yielding") {
         return says(None, "nothing can be done here; the lines above say why".into());
     }
-    let contended = steal.reported_ratio.is_some_and(|ratio| ratio > CONTENDED);
+    let contended = steal.reported_ratio.is_some_and(|ratio| ratio > GuestParams::default().steal_share_stop);
     match halt {
         None => says(None, "wake-ups could not be measured; try `gleaner probe`".into()),
         Some(_) if contended => says(
             None,
             "the host is contended right now: Gleaner would not spin (its guard), only pack work onto fewer vCPUs. \
              Try `gleaner run --policy consolidate -- YOUR-PROGRAM`, and `gleaner doctor` again later"
+                .into(),
+        ),
+        Some(_) if machine.hypervisor.is_none() => says(
+            None,
+            "no hypervisor was found: on bare metal nobody takes an idle CPU away, and what a late wake-up costs is the CPU's own \
+             sleep states, which `cpupower idle-set` governs better than Gleaner"
+                .into(),
+        ),
+        Some(_) if machine.idle_driver.as_deref().is_some_and(|driver| driver.starts_with("intel_idle")) => says(
+            Some(false),
+            "this machine would not benefit, because the host lets idle vCPUs sleep on the CPU itself (MWAIT is passed \
+             through): they are not given away, so there is nothing to retain"
                 .into(),
         ),
         Some(halt) if halt.halting_costs => says(
@@ -249,9 +246,7 @@ fn verdict(
                 .into(),
         ),
         Some(_) => {
-            let why = if machine.hypervisor.is_none() {
-                "this is no virtual machine, or one that does not say so, and idle CPUs come back at once"
-            } else if machine.idle_driver.as_deref().is_some_and(|driver| driver.contains("haltpoll")) {
+            let why = if machine.idle_driver.as_deref().is_some_and(|driver| driver.contains("haltpoll")) {
                 "the haltpoll driver already polls in the guest"
             } else {
                 "an idle vCPU here comes back as fast as one kept awake: the host polls for it, or lends it the CPU for good"
@@ -296,6 +291,13 @@ mod tests {
         let works = [capability("yielding", Ok(String::new()))];
         let steal = |ratio| StealFacts { sampled_ns: 1, reported_ratio: ratio };
         let four = CpuSet::first(4);
+        let passed_through =
+            MachineFacts { idle_driver: Some("intel_idle, governor menu".into()), ..machine(Some("KVM")) };
+        for (machine, word) in [(machine(None), "no hypervisor was found"), (passed_through, "MWAIT is passed through")]
+        {
+            let verdict = verdict(&machine, &four, Some(&halt(true)), steal(None), &works);
+            assert!(verdict.would_benefit != Some(true) && verdict.text.contains(word), "{}", verdict.text);
+        }
         for (vcpus, halt, steal, actuators, benefit, word) in [
             (&CpuSet::first(1), None, steal(None), &works[..], Some(false), "one vCPU"),
             (&four, None, steal(None), &[][..], None, "nothing can be done"),

@@ -15,7 +15,25 @@ pub enum Output {
     /// JSON to stdout, the text to stderr.
     JsonToStdout,
     /// JSON to a file, the text as without.
-    JsonToFile { path: PathBuf, file: File },
+    JsonToFile(JsonFile),
+}
+
+/// A file for the result. One that we made is removed again if there is no result.
+#[derive(Debug)]
+pub struct JsonFile {
+    path: PathBuf,
+    file: File,
+    made: bool,
+    written: bool,
+}
+
+impl Drop for JsonFile {
+    fn drop(&mut self) {
+        if self.made && !self.written {
+            // It cost nobody anything if it stays.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
 }
 
 impl Output {
@@ -24,31 +42,22 @@ impl Output {
         match json {
             None => Ok(Self::Text),
             Some(path) if path == Path::new("-") => Ok(Self::JsonToStdout),
-            Some(path) => {
-                // Not truncated yet: if the work fails, an earlier result is still there.
-                let file = OpenOptions::new().create(true).write(true).truncate(false).open(path);
-                let file = file.map_err(|error| {
-                    Failure::input(format!(
-                        "cannot write --json file {}: {error}; name a file you may write",
-                        path.display()
-                    ))
-                })?;
-                Ok(Self::JsonToFile { path: path.to_owned(), file })
-            }
+            Some(path) => JsonFile::open(path).map(Self::JsonToFile).map_err(|error| {
+                Failure::input(format!(
+                    "cannot write --json file {}: {error}; name a file you may write",
+                    path.display()
+                ))
+            }),
         }
     }
 
     /// Writes the JSON where it goes.
     pub fn json(&mut self, result: &impl Serialize) -> Result<(), Failure> {
         let text = serde_json::to_string_pretty(result).map_err(Failure::work)?;
-        let written = match self {
-            Self::Text => Ok(()),
-            Self::JsonToStdout => writeln!(io::stdout(), "{text}"),
-            Self::JsonToFile { file, .. } => empty(file).and_then(|()| writeln!(file, "{text}")),
-        };
-        let place = match self {
-            Self::JsonToFile { path, .. } => path.display().to_string(),
-            _ => "stdout".to_owned(),
+        let (written, place) = match self {
+            Self::Text => return Ok(()),
+            Self::JsonToStdout => (writeln!(io::stdout(), "{text}"), "stdout".to_owned()),
+            Self::JsonToFile(file) => (file.write(&text), file.path.display().to_string()),
         };
         written.map_err(|error| Failure::work(format!("cannot write the result to {place}: {error}")))
     }
@@ -64,9 +73,26 @@ impl Output {
     }
 }
 
-/// Only a regular file can be emptied; a pipe or a device (`--json >(jq .)`) is written as it is.
-fn empty(file: &File) -> io::Result<()> {
-    if file.metadata()?.is_file() { file.set_len(0) } else { Ok(()) }
+impl JsonFile {
+    /// Opens it without emptying it: if the work fails, an earlier result is still there.
+    fn open(path: &Path) -> io::Result<Self> {
+        let (file, made) = match OpenOptions::new().create_new(true).write(true).open(path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                (OpenOptions::new().write(true).open(path)?, false)
+            }
+            new => (new?, true),
+        };
+        Ok(Self { path: path.to_owned(), file, made, written: false })
+    }
+
+    fn write(&mut self, text: &str) -> io::Result<()> {
+        self.written = true;
+        // Only a regular file can be emptied; a pipe or a device (`--json >(jq .)`) is written as it is.
+        if self.file.metadata()?.is_file() {
+            self.file.set_len(0)?;
+        }
+        writeln!(self.file, "{text}")
+    }
 }
 
 /// Writes a line to stderr; a closed one is no failure.

@@ -90,8 +90,8 @@ fn measure(
         .ok_or_else(|| Failure::work("no vCPU may be used here"))?;
     let results = measure_each(&bench, settings, args, interrupted)?;
     drop(yields);
-    if let Some(session) = session {
-        session.end().map_err(Failure::work)?;
+    if let Some(Err(error)) = session.map(Session::end) {
+        notes.push(format!("not everything could be undone ({error}): run `gleaner restore`"));
     }
     let d_measured = settings.contains(&Setting::D);
     Ok(ProbeReport {

@@ -14,7 +14,7 @@ pub struct RunReport {
     pub command: Vec<String>,
     /// The policy in force.
     pub policy: String,
-    /// The retention profile.
+    /// The retention profile; `custom` for a time-out of the user's own.
     pub profile: String,
     /// From exec to exit.
     pub wall_ns: u64,

@@ -161,7 +161,9 @@ fn conclude(options: &Options, manager: Option<Manager>, vcpus: &CpuSet, wall: N
         schema: RunReport::SCHEMA.to_owned(),
         command: options.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
         policy: format!("{:?}", options.policy).to_lowercase(),
-        profile: format!("{:?}", options.profile).to_lowercase(),
+        profile: options
+            .timeout
+            .map_or_else(|| format!("{:?}", options.profile).to_lowercase(), |_| "custom".to_owned()),
         wall_ns: wall.0,
         exit_status,
         idle_entries: None,
