@@ -112,12 +112,6 @@ impl Distribution {
         }
         None
     }
-
-    /// `(lowest value, highest value, count)` of every bucket that holds something, ascending.
-    pub fn buckets(&self) -> impl Iterator<Item = (u64, u64, u64)> + '_ {
-        let used = self.counts.iter().enumerate().filter(|(_, count)| **count > 0);
-        used.map(|(index, count)| (bucket_low(index), bucket_high(index), *count))
-    }
 }
 
 #[cfg(test)]

@@ -96,11 +96,6 @@ impl VcpuWindow {
     pub fn utilization(&self, length: Nanos) -> f64 {
         self.busy.share_of(length - self.steal).min(1.0)
     }
-
-    /// Stolen share of the window (0 to 1).
-    pub fn steal_share(&self, length: Nanos) -> f64 {
-        self.steal.share_of(length).min(1.0)
-    }
 }
 
 /// The managed group of threads over one window.

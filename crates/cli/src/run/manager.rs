@@ -22,6 +22,8 @@ use std::path::PathBuf;
 const WINDOW: Nanos = Nanos::from_millis(100);
 /// Longest window: the yielding threads want a heart-beat within two seconds.
 const LONGEST_WINDOW: Nanos = Nanos::from_secs(1);
+/// Characters of a reason that are told; the whole of it (a verifier's log) is in GLEANER_LOG=info.
+const LONGEST_REASON: usize = 300;
 /// Observing and deciding may take this share of one CPU (the 0.5 %, with some air).
 const OVERHEAD_TARGET: f64 = 0.004;
 
@@ -72,9 +74,11 @@ impl Manager {
         if options.strict && !warnings.is_empty() {
             return Err(Failure::run(format!("--strict: {}", warnings.join("; "))));
         }
-        warnings.extend(
-            refusal.map(|why| format!("observing through /proc, which sees means but no distributions: {why}")),
-        );
+        warnings.extend(refusal.map(|why| {
+            tracing::info!("{why}");
+            let why: String = why.to_string().chars().take(LONGEST_REASON).collect();
+            format!("observing through /proc, which sees means but no distributions: {why}")
+        }));
         let (costs, timeout_from) = match &yields {
             Some(yields) => calibrate(options, yields, &vcpus)?,
             None => (None, None),
@@ -151,7 +155,7 @@ impl Manager {
             self.confine_newcomers();
         }
         let cost = thread_cpu_time() - before;
-        self.totals.add(&window, &active, cost);
+        self.totals.add(&window, &active);
         self.pace(cost);
     }
 
@@ -239,6 +243,14 @@ impl Manager {
     pub fn spent(&self) -> (Nanos, u64) {
         let (retained, trips) = sum_of(&self.counters());
         (retained - self.spent_zero.0, trips.saturating_sub(self.spent_zero.1) + self.guard_releases)
+    }
+
+    /// More threads than an observer follows are a weakness to be told.
+    pub fn warn_of_untracked(&mut self) {
+        let untracked = self.observer.untracked();
+        if untracked > 0 {
+            self.warn(format!("{untracked} threads were too many to follow: they are missing in all figures"));
+        }
     }
 
     /// The time-out in force, where the policy retains.

@@ -227,6 +227,7 @@ fn fill(report: &mut RunReport, options: &Options, mut manager: Manager) {
     report.window_ns_mean = totals.observed.0.checked_div(totals.windows);
     report.decisions = totals.decisions;
     report.decisions_left_out = totals.decisions_left_out;
+    manager.warn_of_untracked();
     report.warnings = std::mem::take(&mut manager.warnings);
     report.restored = manager.finish();
 }

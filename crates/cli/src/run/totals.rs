@@ -28,7 +28,6 @@ pub struct Totals {
     pub involuntary_switches: u64,
     pub threads_max: u64,
     pub steal: Nanos,
-    pub observing_cpu: Nanos,
     pub decisions: Vec<DecisionRecord>,
     pub decisions_left_out: u64,
     active_time: Nanos,
@@ -46,10 +45,9 @@ pub struct Totals {
 
 impl Totals {
     /// Adds a window during which `active` vCPUs were the group's.
-    pub fn add(&mut self, window: &Window, active: &CpuSet, cost: Nanos) {
+    pub fn add(&mut self, window: &Window, active: &CpuSet) {
         self.windows += 1;
         self.observed += window.length;
-        self.observing_cpu += cost;
         self.active_time += window.length.times(active.len() as u64);
         self.steal += window.vcpus.iter().map(|vcpu| vcpu.steal).sum();
         self.add_group(window);
@@ -145,8 +143,8 @@ mod tests {
     #[test]
     fn means_are_ratios_of_sums_over_the_windows_that_know() {
         let mut totals = Totals::default();
-        totals.add(&window(Some(4)), &CpuSet::first(2), Nanos(5));
-        totals.add(&window(None), &CpuSet::first(1), Nanos(5));
+        totals.add(&window(Some(4)), &CpuSet::first(2));
+        totals.add(&window(None), &CpuSet::first(1));
         let lengths = totals.lengths();
         let mean = |stats: Option<LengthStats>| stats.map(|stats| stats.mean_ns);
         assert_eq!(mean(lengths.l_comp), Some(150.0));
@@ -155,6 +153,6 @@ mod tests {
         assert_eq!(lengths.wake_to_run, None);
         assert_eq!((totals.halts(), totals.idle_entries()), (None, Some(4)));
         assert!((totals.active_mean(2) - 1.5).abs() < 1e-9);
-        assert_eq!((totals.steal, totals.observing_cpu, totals.threads_max), (Nanos(40), Nanos(10), 3));
+        assert_eq!((totals.steal, totals.threads_max), (Nanos(40), 3));
     }
 }
