@@ -87,6 +87,51 @@ fn without_a_signal_naps_double_until_somebody_came() {
 }
 
 #[test]
+fn a_late_wake_means_that_the_vcpu_was_busy() {
+    check(
+        "late",
+        false,
+        &[
+            (Ordered(RETAIN), Next::Yield),
+            (Returned(us(100), Immediate), sleep(us(50), false)),
+            (Woke(us(50), None), Next::Yield),
+            (Returned(us(60), Immediate), sleep(us(100), false)),
+            (Woke(us(700), Some(true)), Next::Yield),
+            (Returned(us(99), Immediate), Next::Yield),
+            (Returned(us(1), Immediate), sleep(us(50), false)),
+        ],
+    );
+}
+
+/// What the /proc observer computes from these counters: idle periods = idle exits - idle_naps + displaced.
+#[test]
+fn idle_periods_come_out_right_whenever_the_nap_ends() {
+    let nap = [Returned(us(100), Immediate)];
+    for (scene, exits, periods, events) in [
+        ("work yield work", 0, 1, vec![Returned(us(50), Displaced)]),
+        (
+            "work idle yield work",
+            1,
+            1,
+            vec![Woke(us(50), None), Returned(us(5), Immediate), Returned(us(5), Displaced)],
+        ),
+        ("work idle yield idle work", 2, 1, vec![Woke(us(50), None), Returned(us(60), Immediate)]),
+        ("work [nap ends] yield work", 0, 1, vec![Woke(us(900), Some(true)), Returned(us(9), Displaced)]),
+        ("work [nap ends] yield idle work", 1, 1, vec![Woke(us(900), Some(true)), Returned(us(100), Immediate)]),
+        ("idle work idle yield work", 2, 2, vec![Woke(us(50), None), Returned(us(5), Displaced)]),
+    ] {
+        let mut thread = YieldingThread::new(RETAIN, false, &GuestParams::default());
+        let mut now = Nanos::ZERO;
+        let napped = matches!(events[0], Woke(..));
+        for event in nap.into_iter().filter(|_| napped).chain(events) {
+            feed(&mut thread, &mut now, event);
+        }
+        let found = thread.counters();
+        assert_eq!(exits + found.displaced - found.idle_naps, periods, "{scene}");
+    }
+}
+
+#[test]
 fn a_stolen_share_over_15_percent_stops_it_and_a_quiet_time_forgives() {
     let second = Nanos::from_secs(1);
     let gap = Nanos::from_millis(20);
@@ -141,14 +186,19 @@ fn counters_tell_retained_from_stolen_and_idle_naps_from_wakeups() {
         Returned(us(40), Immediate),
         Woke(us(50), None),
         Returned(us(50), Immediate),
+        // Prompt, and displaced by the very first yield: out of idleness all the same.
         Woke(us(100), None),
         Returned(us(10), Displaced),
+        Returned(us(100), Immediate),
+        // Late: another task had the vCPU when the nap ended.
+        Woke(us(900), Some(true)),
+        Returned(us(10), Immediate),
     ] {
         feed(&mut thread, &mut now, event);
     }
     let found = thread.counters();
-    assert_eq!((found.retained, found.stolen), (us(150), us(300)));
-    assert_eq!((found.displaced, found.sleeps, found.idle_naps, found.guard_trips), (1, 2, 1, 0));
+    assert_eq!((found.retained, found.stolen), (us(260), us(300)));
+    assert_eq!((found.displaced, found.sleeps, found.idle_naps, found.guard_trips), (1, 3, 2, 0));
 }
 
 fn any_event() -> impl Strategy<Value = Event> {

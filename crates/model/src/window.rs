@@ -28,7 +28,8 @@ pub struct YieldCounters {
     pub displaced: u64,
     /// How often it slept, so that the vCPU could halt (time-outs, naps, orders).
     pub sleeps: u64,
-    /// How often a nap ended with the vCPU still idle: each looks like an idle exit from outside, and is none.
+    /// How often a nap ended with the vCPU idle: from outside each looks like the end of an idle period, and is none. A nap that
+    /// ended while another task had the vCPU does not count.
     pub idle_naps: u64,
     /// Time lost in gaps between two yields without having been switched out: steal, as the guest itself feels it.
     pub stolen: Nanos,

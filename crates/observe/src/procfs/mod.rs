@@ -23,7 +23,8 @@
 //!
 //! An idle task that was entered is left again, so over a window *halts* = idle exits, to within one a vCPU.
 //! An *idle period* ends when a working task follows the idle task or a yielding thread. Of the idle exits, those to a
-//! yielding thread whose nap ended (`idle_naps`) end none; and periods that end without an idle exit are those in which
+//! yielding thread whose nap ended on an idle vCPU (`idle_naps`) end none; one whose nap ended while another task worked
+//! waits until that is done, leaves no idle task, and is not counted there. Periods that end without an idle exit are those in which
 //! a working task displaced the yielding thread (`displaced`):
 //!
 //! ```text
@@ -33,7 +34,11 @@
 //!   work  yield   idle     work     exits 1                         = 1
 //!   work  idle    yield    work     exits 1, naps 1, displaced 1    = 1
 //!   work  idle  yield idle work     exits 2, naps 1                 = 1
+//!   work (nap ends) yield  work     exits 0, displaced 1            = 1
+//!   idle  work  idle yield work     exits 2, naps 1, displaced 1    = 2
 //! ```
+//!
+//! In the last line work came and went within one nap: the yielding thread never knew, the count is right.
 //!
 //! What is not known errs upwards: a switch away from a task outside the group and the owner, and those that a thread
 //! made between its last reading and its death. For each such death, and for each thread that came and went unseen, one
