@@ -1,4 +1,4 @@
-//! Why the policy did, or did not, do something: for the summary and for `gleaner explain`.
+//! Why the policy did, or did not, do something: for the summary and the machine-readable report of a run.
 
 use gleaner_model::{CpuSet, Lengths, Nanos, VcpuId};
 use std::fmt;

@@ -36,10 +36,10 @@ impl Step {
         })
     }
 
-    /// Whether the group's CPU time per second rose, since before the step, by half of what is a workload change and more than
-    /// chance explains: no step of ours does that. Half, because a full vCPU leaves no room to rise further.
+    /// Whether the group's CPU time per second rose, since before the step, by `cpu_growth_share` and more than chance explains:
+    /// no step of ours does that.
     pub(super) fn grew(&self, after: &Speed, params: &GuestParams) -> bool {
-        let rise = (params.cpu_change_share / 2.0).max(noise(self.before.cpu, params));
+        let rise = params.cpu_growth_share.max(noise(self.before.cpu, params));
         after.cpu.median > self.before.cpu.median * (1.0 + rise)
     }
 

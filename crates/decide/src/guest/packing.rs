@@ -26,10 +26,6 @@ pub(super) enum Outcome {
     ActivateAll { reason: Reason },
 }
 
-/// Changes and steps that hurt "keep coming" unless it was quiet for this many times the last hold-off: less quiet than that
-/// is hardly worth the steps.
-const QUIET_TIMES: u64 = 4;
-
 /// One active vCPU over the settled windows since the last step or change.
 #[derive(Clone, Copy, Debug, Default)]
 struct Load {
@@ -66,7 +62,7 @@ impl Packing {
         let ms = Nanos::from_millis;
         Self {
             factors: Factors::new(&params),
-            hold_off: Backoff::new(ms(params.hold_off_min_ms), ms(params.hold_off_max_ms), QUIET_TIMES),
+            hold_off: Backoff::new(ms(params.hold_off_min_ms), ms(params.hold_off_max_ms), params.hold_off_quiet_times),
             settle_left: params.settle_windows,
             active: vcpus.clone(),
             all: vcpus,

@@ -62,6 +62,10 @@ pub struct GuestParams {
     pub cpu_change_mads: f64,
     /// ... and by at least this many CPU seconds per second (ours: an almost idle program always varies). 0 to 10.
     pub cpu_change_min: f64,
+    /// Where a vCPU is saturated and the group's CPU seconds per second rose, since before the last step, by more than this
+    /// share (and by more than noise), the program grew and the step is not to blame (ours: half of `cpu_change_share`,
+    /// because a full vCPU leaves no room to rise further). 0.005 to 10.
+    pub cpu_growth_share: f64,
     /// A vCPU above this utilization in every recent window is saturated (paper: 90 %). 0.5 to 1.
     pub saturated_utilization: f64,
     /// g_comp moved by this factor, up or down (paper: 2). 1.1 to 100.
@@ -69,12 +73,21 @@ pub struct GuestParams {
     /// Fewer voluntary switches per second than this count as this many where g_comp is compared (ours: they are
     /// housekeeping, and their ratio is noise). 0 to 100000.
     pub switches_per_s_min: f64,
-    /// This many new threads in one window, and twice the rate of any of the last ten, is a burst (ours). 1 to 1000000.
+    /// This many new threads in one window, and `thread_burst_factor` times the rate of any of the last
+    /// `thread_burst_windows`, is a burst (ours). 1 to 1000000.
     pub thread_burst_min: u64,
+    /// How far above the usual rate of births a burst is (ours: a program that starts a thread per request is no burst). 1 to
+    /// 100.
+    pub thread_burst_factor: f64,
+    /// Windows that say what rate of births is usual (ours). 1 to 1000.
+    pub thread_burst_windows: u32,
     /// First hold-off of consolidation after a change or a step that hurt (ours), milliseconds. 1 to 3600000.
     pub hold_off_min_ms: u64,
     /// The hold-off doubles up to this while they keep coming, milliseconds. At least `hold_off_min_ms`, at most 3600000.
     pub hold_off_max_ms: u64,
+    /// They "keep coming" unless it was quiet for more than this many times the last hold-off (ours: less quiet than that is
+    /// hardly worth the steps). 0 to 1000.
+    pub hold_off_quiet_times: u64,
 
     // --- Retention: sections 4.1 and 6 ---
     /// Shortest time-out of profile `balanced`, microseconds. 0 to 1000000.
@@ -127,12 +140,16 @@ impl Default for GuestParams {
             cpu_change_share: 0.20,
             cpu_change_mads: 3.0,
             cpu_change_min: 0.05,
+            cpu_growth_share: 0.10,
             saturated_utilization: 0.90,
             granularity_change_factor: 2.0,
             switches_per_s_min: 100.0,
             thread_burst_min: 4,
+            thread_burst_factor: 2.0,
+            thread_burst_windows: 10,
             hold_off_min_ms: 1_000,
             hold_off_max_ms: 60_000,
+            hold_off_quiet_times: 4,
             timeout_min_us: 50,
             timeout_max_us: 5_000,
             timeout_unmeasured_frugal_us: 100,
@@ -170,7 +187,7 @@ impl GuestParams {
         Ok(())
     }
 
-    fn consolidation_ranges(&self) -> [Range; 23] {
+    fn consolidation_ranges(&self) -> [Range; 27] {
         const HOUR_MS: f64 = 3_600_000.0;
         let n = |windows: u32| f64::from(windows);
         [
@@ -190,12 +207,16 @@ impl GuestParams {
             ("cpu_change_share", self.cpu_change_share, 0.01, 10.0),
             ("cpu_change_mads", self.cpu_change_mads, 0.0, 100.0),
             ("cpu_change_min", self.cpu_change_min, 0.0, 10.0),
+            ("cpu_growth_share", self.cpu_growth_share, 0.005, 10.0),
             ("saturated_utilization", self.saturated_utilization, 0.5, 1.0),
             ("granularity_change_factor", self.granularity_change_factor, 1.1, 100.0),
             ("switches_per_s_min", self.switches_per_s_min, 0.0, 1e5),
             ("thread_burst_min", self.thread_burst_min as f64, 1.0, 1e6),
+            ("thread_burst_factor", self.thread_burst_factor, 1.0, 100.0),
+            ("thread_burst_windows", n(self.thread_burst_windows), 1.0, 1000.0),
             ("hold_off_min_ms", self.hold_off_min_ms as f64, 1.0, HOUR_MS),
             ("hold_off_max_ms", self.hold_off_max_ms as f64, self.hold_off_min_ms as f64, HOUR_MS),
+            ("hold_off_quiet_times", self.hold_off_quiet_times as f64, 0.0, 1000.0),
             ("steal_share_stop", self.steal_share_stop, 0.001, 1.0),
         ]
     }

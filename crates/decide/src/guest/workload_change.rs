@@ -70,9 +70,6 @@ pub(super) fn moved(before: Spread, now: f64, params: &GuestParams) -> bool {
         && change >= params.cpu_change_min
 }
 
-/// Births are compared with this many windows.
-const BIRTH_WINDOWS: usize = 10;
-
 /// New threads per second in the last windows, whatever steps were taken.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Births {
@@ -85,14 +82,15 @@ impl Births {
         let new_threads = window.group.new_threads;
         let per_s = new_threads as f64 / window.length.as_secs_f64().max(1e-9);
         let usual = self.per_s.iter().copied().reduce(f64::max);
-        if self.per_s.len() >= BIRTH_WINDOWS {
+        if self.per_s.len() >= params.thread_burst_windows as usize {
             self.per_s.pop_front();
         }
         self.per_s.push_back(per_s);
         if window.group.execs.is_some_and(|execs| execs > 0) {
             return Some(Reason::Exec);
         }
-        let burst = new_threads >= params.thread_burst_min && usual.is_some_and(|usual| per_s > 2.0 * usual);
+        let unusual = usual.is_some_and(|usual| per_s > params.thread_burst_factor * usual);
+        let burst = new_threads >= params.thread_burst_min && unusual;
         burst.then_some(Reason::ThreadBurst { new_threads })
     }
 }
