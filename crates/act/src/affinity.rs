@@ -5,6 +5,9 @@
 //! active vCPUs allow. A child inherits its creator's narrowed mask, which is why a mask that equals `base` cut to a step is taken for `base`.
 //! (A program that pins a thread to exactly the vCPUs that happen to be active cannot be told from one that did not; the cpuset
 //! back end has no such blind spot, because the kernel keeps both masks apart since 6.2.)
+//!
+//! `sched_getaffinity` leaves out vCPUs that are offline, although the mask it reads from keeps them. So masks are compared
+//! without the vCPUs of `base` that are offline: taking a vCPU away from the machine makes no thread look pinned.
 
 use gleaner_model::{CpuSet, VcpuId};
 use rustix::process::Pid;
@@ -13,6 +16,8 @@ use std::collections::HashMap;
 
 /// Most threads whose own affinities are remembered one by one.
 const MOST_REMEMBERED: usize = 65_536;
+/// Most active sets that are remembered, the newest. A thread is confined anew at every step, so older ones are nobody's mask.
+pub(crate) const MOST_STEPS: usize = 256;
 
 pub(crate) fn mask_of(set: &CpuSet) -> Mask {
     let mut mask = Mask::new();
@@ -46,6 +51,18 @@ pub(crate) fn set_affinity(tid: i32, set: &CpuSet) -> bool {
     Pid::from_raw(tid).is_some_and(|pid| sched_setaffinity(Some(pid), &mask_of(set)).is_ok())
 }
 
+/// The vCPUs of `base` that are offline now, by the calling thread's own mask: it had all of `base` when it began, and the kernel
+/// leaves the same vCPUs out of it as out of everybody's, at the same moment (the list in sysfs lags behind by milliseconds).
+pub(crate) fn offline_of(base: &CpuSet) -> CpuSet {
+    base.difference(&allowed_cpus())
+}
+
+/// Whether `current`, as the kernel tells it, is what a thread that was given `wanted` may use while `offline` are away.
+pub(crate) fn is_what_is_left(current: &CpuSet, wanted: &CpuSet, offline: &CpuSet) -> bool {
+    let wanted = wanted.difference(offline);
+    !wanted.is_empty() && current.difference(offline) == wanted
+}
+
 /// What the kernel would let a thread pinned to `own` use when the group is confined to `active`: the common part, or its own
 /// choice if there is none.
 pub(crate) fn confined(own: &CpuSet, active: &CpuSet) -> CpuSet {
@@ -69,11 +86,13 @@ pub(crate) struct Affinities {
     steps: Vec<CpuSet>,
     /// Threads that chose for themselves, and what we made of it.
     pinned: HashMap<i32, (CpuSet, CpuSet)>,
+    /// The vCPUs of `base` that were offline at the last look.
+    offline: CpuSet,
 }
 
 impl Affinities {
     pub fn new(base: CpuSet) -> Self {
-        Self { base, steps: Vec::new(), pinned: HashMap::new() }
+        Self { base, steps: Vec::new(), pinned: HashMap::new(), offline: CpuSet::new() }
     }
 
     /// Whether `active` was applied before.
@@ -84,36 +103,48 @@ impl Affinities {
     /// To be called before the first thread is confined to `active`.
     pub fn begin_step(&mut self, active: &CpuSet) {
         self.steps.retain(|step| step != active);
+        if self.steps.len() >= MOST_STEPS {
+            self.steps.remove(0);
+        }
         self.steps.push(active.clone());
     }
 
     /// What the program itself wants for a thread that now may use `current`.
     pub fn own_choice(&self, tid: i32, current: &CpuSet) -> CpuSet {
-        let remembered = self.pinned.get(&tid).filter(|(_, given)| given == current);
+        let is = |wanted: &CpuSet| is_what_is_left(current, wanted, &self.offline);
+        let remembered = self.pinned.get(&tid).filter(|(_, given)| is(given));
         if let Some((own, _)) = remembered {
             return own.clone();
         }
-        if *current == self.base || self.steps.iter().any(|step| confined(&self.base, step) == *current) {
+        if is(&self.base) || self.steps.iter().any(|step| is(&confined(&self.base, step))) {
             return self.base.clone();
         }
         // Born of a pinned thread, it inherited what that one was given.
-        let creator = self.pinned.values().find(|(own, given)| given == current && own != given);
+        let creator = self.pinned.values().find(|(own, given)| is(given) && own != given);
         creator.map_or_else(|| current.clone(), |(own, _)| own.clone())
     }
 
     /// The threads of `tids` that chose for themselves and are not remembered yet.
     pub fn new_choices(&mut self, tids: &[i32]) -> Vec<OwnChoice> {
+        self.offline = offline_of(&self.base);
         let mut found = Vec::new();
         for &tid in tids {
             let Some(current) = affinity_of(tid) else { continue };
             let own = self.own_choice(tid, &current);
             let known = self.pinned.get(&tid).is_some_and(|(known, _)| *known == own);
-            if own != self.base && !known && self.pinned.len() < MOST_REMEMBERED {
-                self.pinned.insert(tid, (own.clone(), current));
-                found.push(OwnChoice { tid, own });
+            if own != self.base && !known && self.pinned.len() + found.len() < MOST_REMEMBERED {
+                found.push((OwnChoice { tid, own }, current));
             }
         }
-        found
+        if offline_of(&self.base) != self.offline {
+            // A vCPU came or went meanwhile: nobody can say who chose what. The next pass can.
+            return Vec::new();
+        }
+        let remember = |(choice, current): (OwnChoice, CpuSet)| {
+            self.pinned.insert(choice.tid, (choice.own.clone(), current));
+            choice
+        };
+        found.into_iter().map(remember).collect()
     }
 
     /// Confines `tids` to `active`; says how many could be.
@@ -150,8 +181,10 @@ pub(crate) fn give_back(
     base: &CpuSet,
     others: &[CpuSet],
     steps: &[CpuSet],
+    offline: &CpuSet,
 ) -> Option<CpuSet> {
-    let is_cut_from = |wanted: &&CpuSet| steps.iter().any(|step| confined(wanted, step) == *current);
+    let is_cut_from =
+        |wanted: &&CpuSet| steps.iter().any(|step| is_what_is_left(current, &confined(wanted, step), offline));
     let wanted = match own {
         Some(own) => Some(own).filter(is_cut_from),
         None if current == base => None,
@@ -200,8 +233,41 @@ mod tests {
             ("2", None, Some("2-3")),
             ("2-3", None, None),
         ] {
-            let given = give_back(&set(current), own.map(set).as_ref(), &base, &others, &steps);
+            let given = give_back(&set(current), own.map(set).as_ref(), &base, &others, &steps, &CpuSet::new());
             assert_eq!(given, wanted.map(set), "{current} {own:?}");
+        }
+    }
+
+    #[test]
+    fn a_vcpu_that_went_offline_makes_nobody_look_pinned() {
+        let mut affinities = Affinities::new(set("0-3"));
+        affinities.begin_step(&set("0-1,3"));
+        affinities.begin_step(&set("2-3"));
+        affinities.pinned.insert(7, (set("2-3"), set("2-3")));
+        affinities.offline = set("3");
+        for (tid, current, own) in
+            [(1, "0-2", "0-3"), (1, "0-1", "0-3"), (1, "2", "0-3"), (7, "2", "2-3"), (1, "1", "1"), (1, "1-2", "1-2")]
+        {
+            assert_eq!(affinities.own_choice(tid, &set(current)), set(own), "{tid} {current}");
+        }
+        // All that a step had is gone: the kernel gave its threads everything, and that is the base.
+        affinities.begin_step(&set("3"));
+        assert_eq!(affinities.own_choice(1, &set("0-2")), set("0-3"));
+    }
+
+    #[test]
+    fn what_is_given_back_includes_the_vcpus_that_are_offline() {
+        let (base, offline, others) = (set("0-3"), set("3"), [set("2-3")]);
+        for (current, step, wanted) in [
+            // Confined to 0-2 before 3 went away, or never confined: it cannot be told, and the base is right for both.
+            ("0-2", "0-2", Some("0-3")),
+            ("0", "0", Some("0-3")),
+            ("0-1", "0-1,3", Some("0-3")),
+            ("1", "0-2", None),
+            ("2", "0-2", Some("2-3")),
+        ] {
+            let given = give_back(&set(current), None, &base, &others, &[set(step)], &offline);
+            assert_eq!(given, wanted.map(set), "{current} after {step}");
         }
     }
 }

@@ -13,7 +13,7 @@
 //! A program that pins its own threads gets masks in any case (unless a cpuset was asked for by name): inside a narrowed cpuset
 //! the kernel would refuse it a vCPU that is not active (EINVAL), and move threads away that it has pinned there.
 
-use crate::affinity::{Affinities, affinity_of};
+use crate::affinity::{Affinities, affinity_of, is_what_is_left, offline_of};
 use crate::cgroup::{self, CgroupHierarchies, Hierarchy};
 use crate::journal::Journal;
 use crate::undo::{self, Undo};
@@ -167,8 +167,14 @@ impl Placement {
         journal: &mut Journal,
     ) -> Result<Option<Fallback>, ActError> {
         let Means::Cpuset { folder, by_name: false, .. } = &self.means else { return Ok(None) };
-        let has_pinned_itself = |tid: &i32| affinity_of(*tid).is_some_and(|mask| mask != self.active);
+        let offline = offline_of(&self.base);
+        let has_pinned_itself =
+            |tid: &i32| affinity_of(*tid).is_some_and(|mask| !is_what_is_left(&mask, &self.active, &offline));
         if *active == self.active || *active == self.base || !tids.iter().any(has_pinned_itself) {
+            return Ok(None);
+        }
+        if self.active.is_subset(&offline) || offline_of(&self.base) != offline {
+            // vCPUs come and go: the masks are the kernel's doing.
             return Ok(None);
         }
         self.before_masks(journal)?;
@@ -179,6 +185,20 @@ impl Placement {
         self.means = Means::Affinity(Affinities::new(self.base.clone()));
         let why = "the program pins threads itself, and a cpuset would overrule it".to_owned();
         Ok(Some(Fallback { wanted: "cpuset", used: "thread affinity", why }))
+    }
+
+    /// Gives everything back to the group while it can still be seen: its threads, as `threads` tells them each time it is asked.
+    /// An undo from the journal finds processes by ancestry and mark, and some have neither.
+    ///
+    /// # Errors
+    /// As [`Placement::confine`].
+    pub fn release(&mut self, mut threads: impl FnMut() -> Vec<i32>, journal: &mut Journal) -> Result<(), ActError> {
+        let base = self.base.clone();
+        self.confine(&base, &threads(), journal)?;
+        while self.follows_threads() {
+            self.confine(&base, &threads(), journal)?;
+        }
+        Ok(())
     }
 
     /// Whether new threads have to be looked for and confined one by one: with masks, while the group is confined and for a few

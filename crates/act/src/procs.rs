@@ -60,22 +60,37 @@ pub(crate) fn threads_of(pid: i32) -> Vec<i32> {
 /// The processes of a run: `root` (where it still lives) and what descends from it, and whoever carries the run's mark.
 pub(crate) fn members(root: Option<i32>, run_id: &str) -> BTreeSet<i32> {
     let mark = format!("{RUN_ID_VARIABLE}={run_id}");
-    let parents: HashMap<i32, i32> = pids().into_iter().filter_map(|pid| Some((pid, parent_of(pid)?))).collect();
-    let descends = |pid: i32| {
-        let mut ancestor = pid;
-        // A limit: a chain of parents cannot be longer than the number of processes.
-        for _ in 0..=parents.len() {
-            if Some(ancestor) == root {
-                return true;
-            }
-            match parents.get(&ancestor) {
-                Some(parent) => ancestor = *parent,
-                None => return false,
-            }
-        }
-        false
-    };
+    let parents = parents();
+    let descends = |pid: i32| root.is_some_and(|root| descends_from(pid, root, &parents));
     parents.keys().copied().filter(|pid| descends(*pid) || is_marked(*pid, &mark)).collect()
+}
+
+/// What descends from this process and started at `start_time` (clock ticks since boot) or later.
+pub(crate) fn adopted_since(start_time: u64) -> BTreeSet<i32> {
+    let (parents, own) = (parents(), rustix::process::getpid().as_raw_nonzero().get());
+    let descends = |pid: i32| pid != own && descends_from(pid, own, &parents);
+    let since = |pid: i32| process_start_time(pid).is_some_and(|started| started >= start_time);
+    parents.keys().copied().filter(|pid| descends(*pid) && since(*pid)).collect()
+}
+
+/// Every process's parent.
+fn parents() -> HashMap<i32, i32> {
+    pids().into_iter().filter_map(|pid| Some((pid, parent_of(pid)?))).collect()
+}
+
+fn descends_from(pid: i32, root: i32, parents: &HashMap<i32, i32>) -> bool {
+    let mut ancestor = pid;
+    // A limit: a chain of parents cannot be longer than the number of processes.
+    for _ in 0..=parents.len() {
+        if ancestor == root {
+            return true;
+        }
+        match parents.get(&ancestor) {
+            Some(parent) => ancestor = *parent,
+            None => return false,
+        }
+    }
+    false
 }
 
 fn parent_of(pid: i32) -> Option<i32> {
@@ -115,6 +130,18 @@ mod tests {
         let still_there = process_start_time(pid) == Some(start_time);
         child.wait().unwrap();
         assert!(noticed && still_there);
+    }
+
+    #[test]
+    fn adopted_are_those_that_came_after() {
+        let mut child = std::process::Command::new("sleep").arg("30").spawn().unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        let start_time = process_start_time(pid).unwrap();
+        let found = [start_time, start_time + 1].map(|since| adopted_since(since).contains(&pid));
+        let own = adopted_since(0).contains(&i32::try_from(std::process::id()).unwrap());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!((found, own), ([true, false], false));
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Undoing a journal, newest change first. Every undo may be repeated: it looks at what is there before it touches it.
 
-use crate::affinity::{OwnChoice, affinity_of, give_back, set_affinity};
+use crate::affinity::{OwnChoice, affinity_of, give_back, is_what_is_left, set_affinity};
 use crate::journal::{self, Journal, JournalState};
-use crate::procs::{members, process_start_time, thread_start_time, threads_of};
+use crate::procs::{adopted_since, members, process_start_time, thread_start_time, threads_of};
 use crate::{ActError, cgroup};
 use gleaner_model::CpuSet;
 use serde::{Deserialize, Serialize};
@@ -93,7 +93,7 @@ pub fn undo_journal(path: &Path, own: bool) -> Result<UndoOutcome, ActError> {
     if let Some(pid) = state.alive.filter(|_| !own) {
         return Ok(UndoOutcome::InUse { pid });
     }
-    undo_all(&state)?;
+    undo_all(&state, own)?;
     journal::remove(path)?;
     Ok(UndoOutcome::Undone { entries: state.undos.len() })
 }
@@ -106,7 +106,7 @@ pub fn undo_own(journal: &Journal) -> Result<UndoOutcome, ActError> {
     match undo_journal(journal.path(), true)? {
         UndoOutcome::Gone => {
             let state = journal::read(&journal.open_path())?;
-            undo_all(&state)?;
+            undo_all(&state, true)?;
             Ok(UndoOutcome::Undone { entries: state.undos.len() })
         }
         outcome => Ok(outcome),
@@ -118,7 +118,7 @@ pub fn is_abandoned(path: &Path) -> bool {
     journal::read(path).map_or(true, |state| state.alive.is_none())
 }
 
-fn undo_all(state: &JournalState) -> Result<(), ActError> {
+fn undo_all(state: &JournalState, own: bool) -> Result<(), ActError> {
     let mut first_error = None;
     for undo in state.undos.iter().rev() {
         let result = match undo {
@@ -127,7 +127,7 @@ fn undo_all(state: &JournalState) -> Result<(), ActError> {
             Undo::DisableController { .. } if journal::others_have(&state.path, undo) => Ok(()),
             Undo::DisableController { parent, controller } => disable_controller(parent, controller),
             Undo::GroupAffinity { root_pid, root_start_time, base } => {
-                restore_affinities(state, *root_pid, *root_start_time, base)
+                restore_affinities(state, own, *root_pid, *root_start_time, base)
             }
             // Read by GroupAffinity, which is older than both.
             Undo::AffinityStep { .. } | Undo::ThreadAffinity { .. } => Ok(()),
@@ -192,7 +192,15 @@ fn evict(path: &Path, parent: &Path) {
     }
 }
 
-fn restore_affinities(state: &JournalState, root_pid: i32, root_start: u64, base: &str) -> Result<(), ActError> {
+/// With `own`, this process's descendants since the program began are the program's as well: it is their subreaper, so whoever
+/// outlived the program became its child.
+fn restore_affinities(
+    state: &JournalState,
+    own_run: bool,
+    root_pid: i32,
+    root_start: u64,
+    base: &str,
+) -> Result<(), ActError> {
     let parse = |list: &str| {
         list.parse::<CpuSet>().map_err(|error| ActError::Journal {
             path: state.path.clone(),
@@ -200,27 +208,31 @@ fn restore_affinities(state: &JournalState, root_pid: i32, root_start: u64, base
             reason: error.to_string(),
         })
     };
-    let base = parse(base)?;
-    let mut steps = Vec::new();
-    let mut own: HashMap<(i32, u64), CpuSet> = HashMap::new();
+    let mut had = Had { base: parse(base)?, ..Had::default() };
     for undo in &state.undos {
         match undo {
-            Undo::AffinityStep { active } => steps.push(parse(active)?),
+            Undo::AffinityStep { active } => had.steps.push(parse(active)?),
             Undo::ThreadAffinity { tid, start_time, own: choice } => {
-                own.insert((*tid, *start_time), parse(choice)?);
+                had.own.insert((*tid, *start_time), parse(choice)?);
             }
             _ => {}
         }
     }
     // A pid that was given to another process since is not the program's.
     let root = Some(root_pid).filter(|pid| process_start_time(*pid) == Some(root_start));
-    let mut others: Vec<CpuSet> = own.values().cloned().collect();
-    others.sort();
-    others.dedup();
+    had.others = had.own.values().cloned().collect();
+    had.others.sort();
+    had.others.dedup();
+    if let Some(online) = online() {
+        had.offline = had.base.difference(&online);
+    }
     // Threads born while we look inherit what we have not yet widened: look until nothing is left to do.
     for _ in 0..PASSES {
-        let tids = members(root, &state.run_id).into_iter().flat_map(threads_of);
-        let widened = tids.filter(|tid| widen(*tid, &own, &base, &others, &steps)).count();
+        let mut pids = members(root, &state.run_id);
+        if own_run {
+            pids.extend(adopted_since(root_start));
+        }
+        let widened = pids.into_iter().flat_map(threads_of).filter(|tid| had.widen(*tid)).count();
         if widened == 0 {
             break;
         }
@@ -228,11 +240,31 @@ fn restore_affinities(state: &JournalState, root_pid: i32, root_start: u64, base
     Ok(())
 }
 
-/// Gives one thread back what it had; whether there was anything to give.
-fn widen(tid: i32, own: &HashMap<(i32, u64), CpuSet>, base: &CpuSet, others: &[CpuSet], steps: &[CpuSet]) -> bool {
-    let Some(current) = affinity_of(tid) else { return false };
-    let choice = thread_start_time(tid).and_then(|start| own.get(&(tid, start)));
-    give_back(&current, choice, base, others, steps).is_some_and(|wanted| set_affinity(tid, &wanted))
+/// What the journal knows of a group's masks.
+#[derive(Default)]
+struct Had {
+    base: CpuSet,
+    /// Own choices of threads, known by id and start time.
+    own: HashMap<(i32, u64), CpuSet>,
+    /// The different ones among them.
+    others: Vec<CpuSet>,
+    steps: Vec<CpuSet>,
+    offline: CpuSet,
+}
+
+impl Had {
+    /// Gives one thread back what it had; whether that changed what it may use now.
+    fn widen(&self, tid: i32) -> bool {
+        let Some(current) = affinity_of(tid) else { return false };
+        let choice = thread_start_time(tid).and_then(|start| self.own.get(&(tid, start)));
+        let wanted = give_back(&current, choice, &self.base, &self.others, &self.steps, &self.offline);
+        wanted.is_some_and(|wanted| set_affinity(tid, &wanted) && !is_what_is_left(&current, &wanted, &self.offline))
+    }
+}
+
+/// The online vCPUs; `None` where the kernel does not say.
+fn online() -> Option<CpuSet> {
+    fs::read_to_string("/sys/devices/system/cpu/online").ok()?.trim().parse().ok()
 }
 
 #[cfg(test)]
@@ -267,6 +299,29 @@ mod tests {
             undo_own(journal).unwrap();
             assert!(fs::read_to_string(&control).unwrap().starts_with(left));
         }
+    }
+
+    #[test]
+    fn a_process_that_outlives_the_program_without_its_mark_is_widened() {
+        let base = affinity_of(0).unwrap();
+        let Some(first) = base.iter().next().filter(|_| base.len() > 1) else { return };
+        let active: CpuSet = std::iter::once(first).collect();
+        let dir = tempfile::tempdir().unwrap();
+        let mut journal = Journal::create(&dir.path().join("state"), "run-1").unwrap();
+        let mut orphan = std::process::Command::new("sleep").arg("30").env_clear().spawn().unwrap();
+        let pid = i32::try_from(orphan.id()).unwrap();
+        let confined = set_affinity(pid, &active);
+        // The program itself is gone; it started when this child did.
+        let root_start_time = process_start_time(pid).unwrap();
+        let group = Undo::GroupAffinity { root_pid: i32::MAX, root_start_time, base: base.to_string() };
+        for undo in [group, Undo::AffinityStep { active: active.to_string() }] {
+            journal.before(&undo).unwrap();
+        }
+        undo_own(&journal).unwrap();
+        let given = affinity_of(pid);
+        orphan.kill().unwrap();
+        orphan.wait().unwrap();
+        assert_eq!((confined, given), (true, Some(base)));
     }
 
     #[test]

@@ -59,6 +59,12 @@ impl CpuSet {
         Self(self.0.intersection(&other.0).copied().collect())
     }
 
+    /// The members that are not in `other`.
+    #[must_use]
+    pub fn difference(&self, other: &Self) -> Self {
+        Self(self.0.difference(&other.0).copied().collect())
+    }
+
     /// Whether every member is in `other`.
     pub fn is_subset(&self, other: &Self) -> bool {
         self.0.is_subset(&other.0)

@@ -288,9 +288,16 @@ impl Manager {
 
     /// Undoes everything; says whether that worked.
     pub fn finish(self) -> bool {
-        drop(self.yields);
-        drop(self.observer);
-        let Some(session) = self.session else { return true };
+        let Self { yields, mut observer, placement, session, .. } = self;
+        drop(yields);
+        let Some(mut session) = session else { return true };
+        // While the observer still knows them: processes that outlive the program with an environment of their own.
+        if let Some(mut placement) = placement
+            && let Err(error) = placement.release(|| observer.threads(), &mut session.journal)
+        {
+            tracing::warn!("{error}");
+        }
+        drop(observer);
         session.end().map_err(|error| say(&format!("gleaner: {error}"))).is_ok()
     }
 }
