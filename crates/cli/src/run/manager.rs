@@ -1,20 +1,16 @@
 //! observe -> decide -> act, ten times a second, around one program.
 
 use super::options::Options;
+use super::setup::{self, Actuators, actuators, busy_wait, calibrate};
 use super::totals::Totals;
-use crate::calibrate::{Bench, GAP_AT_START, SAMPLES_AT_START, start_yielding};
+use crate::calibrate::start_yielding;
 use crate::failure::Failure;
 use crate::output::say;
 use crate::session::Session;
-use gleaner_act::{
-    BusyWait, CgroupHierarchies, CgroupRoots, IdleGroup, IdleMeans, Placement, PlacementKind, YieldClass,
-    YieldingThreads,
-};
-use gleaner_decide::guest::{GuestPolicy, halting_is_free};
-use gleaner_model::{
-    Action, CpuSet, Decision, Nanos, Order, Profile, Reason, Source, VcpuId, WakeupCosts, YieldCounters,
-};
-use gleaner_observe::{Observer, ObserverConfig};
+use gleaner_act::{IdleGroup, IdleMeans, Placement, PlacementKind, YieldClass, YieldingThreads};
+use gleaner_decide::guest::{GuestParams, GuestPolicy};
+use gleaner_model::{Action, CpuSet, Decision, Nanos, Order, Reason, Source, VcpuId, Window, YieldCounters};
+use gleaner_observe::{Observer, ObserverChoice};
 use gleaner_report::Means;
 use std::path::PathBuf;
 
@@ -27,12 +23,27 @@ const LONGEST_REASON: usize = 300;
 /// Observing and deciding may take this share of one CPU (the 0.5 %, with some air).
 const OVERHEAD_TARGET: f64 = 0.004;
 
+/// Switches per second of the program above which BPF is left for /proc. BPF costs about 130 ns a switch (`cargo bench -p
+/// gleaner-observe --bench switch_cost`), so this is a fiftieth of a vCPU; a yield storm would lose a fifth.
+const SWITCHES_PER_S_FOR_BPF: f64 = 150_000.0;
+/// In so many windows in a row.
+const WINDOWS_TO_LEAVE_BPF: u32 = 3;
+
 /// Everything that runs beside the program.
 pub struct Manager {
     observer: Observer,
+    /// Whether the observer may be changed for another.
+    observer_is_free: bool,
+    /// Windows in a row with too many switches for BPF.
+    switching_windows: u32,
+    /// [`Window::at`] when the observer was changed: each observer begins at zero.
+    at_zero: Nanos,
+    program: i32,
+    vcpus: CpuSet,
+    params: GuestParams,
     policy: GuestPolicy,
     yields: Option<YieldingThreads>,
-    idle_means: IdleMeans,
+    group: IdleGroup,
     placement: Option<Placement>,
     session: Option<Session>,
     window_length: Nanos,
@@ -41,15 +52,10 @@ pub struct Manager {
     pub timeout_from: Option<String>,
     overhead_zero: Nanos,
     spent_zero: (Nanos, u64),
+    /// What yielding threads that are no more had spent.
+    spent_before: (Nanos, u64),
     /// How often the policy's own guard, which reads steal, stopped a yielding thread.
     guard_releases: u64,
-}
-
-/// What the actuators came to.
-struct Actuators {
-    session: Option<Session>,
-    group: IdleGroup,
-    placement: Option<Placement>,
 }
 
 impl Manager {
@@ -58,11 +64,7 @@ impl Manager {
         let mut warnings = Vec::new();
         let overhead_zero = thread_cpu_time();
         let Actuators { session, group, placement } = actuators(options, &vcpus, &mut warnings)?;
-        let config = ObserverConfig {
-            excluded_pids: session.iter().filter_map(Session::guardian_pid).collect(),
-            allowed: Some(vcpus.clone()),
-            ..ObserverConfig::default()
-        };
+        let config = setup::observer_config(session.as_ref(), &vcpus);
         let (observer, refusal) = Observer::new(options.observer, &config).map_err(Failure::run)?;
         let retains = options.policy.retains() && session.is_some();
         let yields = retains.then(|| {
@@ -83,12 +85,19 @@ impl Manager {
             Some(yields) => calibrate(options, yields, &vcpus)?,
             None => (None, None),
         };
-        let policy = GuestPolicy::new(options.policy, options.profile, options.params.clone(), costs, vcpus);
+        let params = options.params.clone();
+        let policy = GuestPolicy::new(options.policy, options.profile, params.clone(), costs, vcpus.clone());
         Ok(Self {
             observer,
+            observer_is_free: options.observer == ObserverChoice::Auto,
+            switching_windows: 0,
+            at_zero: Nanos::ZERO,
+            program: 0,
+            vcpus,
+            params,
             policy,
             yields,
-            idle_means: group.means(),
+            group,
             placement,
             session,
             window_length: WINDOW,
@@ -97,6 +106,7 @@ impl Manager {
             timeout_from,
             overhead_zero,
             spent_zero: (Nanos::ZERO, 0),
+            spent_before: (Nanos::ZERO, 0),
             guard_releases: 0,
         })
     }
@@ -113,6 +123,7 @@ impl Manager {
 
     /// To be called right after exec: from here on it is managed. What fails now must not cost the program: it is a warning.
     pub fn started(&mut self, pid: i32) {
+        self.program = pid;
         self.observer.adopted(pid);
         if let (Some(placement), Some(session)) = (&mut self.placement, &mut self.session)
             && let Err(error) = placement.program_started(pid, &mut session.journal)
@@ -141,13 +152,14 @@ impl Manager {
             yields.beat();
         }
         let before = thread_cpu_time();
-        let window = match self.observer.window(&self.counters()) {
+        let mut window = match self.observer.window(&self.counters()) {
             Ok(window) => window,
             Err(error) => {
                 self.warn(format!("a window was lost: {error}"));
                 return;
             }
         };
+        window.at += self.at_zero;
         let active = self.policy.active().clone();
         let decisions = self.policy.step(&window);
         self.carry_out(&decisions);
@@ -157,6 +169,54 @@ impl Manager {
         let cost = thread_cpu_time() - before;
         self.totals.add(&window, &active);
         self.pace(cost);
+        self.leave_bpf_if_dear(&window);
+    }
+
+    /// Goes over to /proc when the program switches so often that BPF would slow it down.
+    fn leave_bpf_if_dear(&mut self, window: &Window) {
+        let switches = window.group.voluntary_switches + window.group.involuntary_switches;
+        let per_s = switches as f64 / window.length.as_secs_f64().max(1e-9);
+        let is_dear = self.observer_is_free && window.source == Source::Bpf && per_s > SWITCHES_PER_S_FOR_BPF;
+        self.switching_windows = if is_dear { self.switching_windows + 1 } else { 0 };
+        if self.switching_windows < WINDOWS_TO_LEAVE_BPF {
+            return;
+        }
+        self.switching_windows = 0;
+        match self.leave_bpf(window.at) {
+            Ok(()) => self.warn(format!(
+                "after {} observing went over to /proc: {per_s:.0} switches a second, which BPF would slow down",
+                window.at
+            )),
+            Err(error) => {
+                self.observer_is_free = false;
+                self.warn(format!(
+                    "observing stays with BPF, which slows {per_s:.0} switches a second: {}",
+                    error.message
+                ));
+            }
+        }
+    }
+
+    fn leave_bpf(&mut self, at: Nanos) -> Result<(), Failure> {
+        let config = setup::observer_config(self.session.as_ref(), &self.vcpus);
+        let (mut observer, _) = Observer::new(ObserverChoice::Procfs, &config).map_err(Failure::run)?;
+        if self.yields.is_some() {
+            // The old ones wait for BPF to tell that their vCPU is busy; the new ones nap.
+            let yields = start_yielding(&self.vcpus, &self.group, &self.params, |_| None).map_err(Failure::run)?;
+            let (retained, trips) = self.spent();
+            self.spent_before = (retained, trips - self.guard_releases);
+            self.spent_zero = (Nanos::ZERO, 0);
+            self.yields = Some(yields);
+            let timeout = self.policy.timeout();
+            for vcpu in self.policy.explain().retaining.iter() {
+                self.order(vcpu, Order::Retain { timeout });
+            }
+        }
+        observer.adopted(self.program);
+        observer.start(&self.counters()).map_err(Failure::run)?;
+        self.observer = observer;
+        self.at_zero = at;
+        Ok(())
     }
 
     /// Forgets the time up to now: the program was stopped.
@@ -242,7 +302,8 @@ impl Manager {
     /// Retained time and guard trips since the program started; what the calibration took is not the program's.
     pub fn spent(&self) -> (Nanos, u64) {
         let (retained, trips) = sum_of(&self.counters());
-        (retained - self.spent_zero.0, trips.saturating_sub(self.spent_zero.1) + self.guard_releases)
+        let (retained, trips) = (retained - self.spent_zero.0, trips.saturating_sub(self.spent_zero.1));
+        (self.spent_before.0 + retained, self.spent_before.1 + trips + self.guard_releases)
     }
 
     /// More threads than an observer follows are a weakness to be told.
@@ -280,7 +341,7 @@ impl Manager {
         });
         let yielding = self.yields.as_ref().map(|yields| {
             let class = if yields.class() == YieldClass::Idle { "sched-idle" } else { "nice-19" };
-            let group = if self.idle_means == IdleMeans::ClassOnly { "" } else { "+cpu.idle" };
+            let group = if self.group.means() == IdleMeans::ClassOnly { "" } else { "+cpu.idle" };
             format!("{class}{group}")
         });
         Means { observer: Some(observer.to_owned()), placement: placement.map(str::to_owned), yielding }
@@ -302,89 +363,10 @@ impl Manager {
     }
 }
 
-/// Journal, guardian, cgroup and placement, as far as the policy needs them and the machine allows.
-fn actuators(options: &Options, vcpus: &CpuSet, warnings: &mut Vec<String>) -> Result<Actuators, Failure> {
-    let none = Actuators { session: None, group: IdleGroup::none(), placement: None };
-    if !options.policy.retains() && !options.policy.consolidates() {
-        return Ok(none);
-    }
-    let mut session = match Session::begin() {
-        Ok(session) => session,
-        Err(error) if options.strict => return Err(Failure::run(format!("--strict: {error}"))),
-        Err(error) => {
-            warnings.push(format!("nothing is changed, only observed: {error}"));
-            return Ok(none);
-        }
-    };
-    warnings.extend(
-        session.unguarded.iter().map(|why| {
-            format!("no guardian process ({why}): after a kill -9, `gleaner restore` has to be run by hand")
-        }),
-    );
-    let hierarchies = CgroupHierarchies::find(&CgroupRoots::default());
-    let placement = if options.policy.consolidates() && vcpus.len() > 1 {
-        let prepared = Placement::prepare(options.placement, vcpus, &hierarchies, &mut session.journal);
-        let (placement, fallback) = prepared.map_err(Failure::run)?;
-        warnings.extend(fallback.map(|fallback| fallback.to_string()));
-        Some(placement)
-    } else {
-        None
-    };
-    let group = if options.policy.retains() {
-        IdleGroup::create(&hierarchies, &mut session.journal)
-    } else {
-        IdleGroup::none()
-    };
-    warnings.extend(group.fallback().map(ToString::to_string));
-    Ok(Actuators { session: Some(session), group, placement })
-}
-
 /// Retained time and guard trips.
 fn sum_of(counters: &[YieldCounters]) -> (Nanos, u64) {
     let retained = counters.iter().map(|counters| counters.retained).sum();
     (retained, counters.iter().map(|counters| counters.guard_trips).sum())
-}
-
-/// How a yielding thread learns that its vCPU is busy again: from BPF, or not at all.
-fn busy_wait(observer: &Observer, vcpu: VcpuId) -> Option<BusyWait> {
-    let Observer::Bpf(bpf) = observer else { return None };
-    let mut signal = bpf.busy_signal(vcpu).ok()?;
-    let waker = signal.waker();
-    Some(BusyWait { wait: Box::new(move |limit| signal.wait(limit)), wake: Box::new(move || waker.wake()) })
-}
-
-/// What a halt costs here, and where the time-out will come from, in words.
-fn calibrate(
-    options: &Options,
-    yields: &YieldingThreads,
-    vcpus: &CpuSet,
-) -> Result<(Option<WakeupCosts>, Option<String>), Failure> {
-    if options.timeout.is_some() {
-        return Ok((None, Some("as given by --timeout".to_owned())));
-    }
-    if options.profile == Profile::Latency {
-        return Ok((None, Some("the latency profile's".to_owned())));
-    }
-    let bench = Bench::new(yields, vcpus, GAP_AT_START);
-    let costs = bench.map(|bench| bench.costs(SAMPLES_AT_START, || true)).transpose().map_err(Failure::run)?.flatten();
-    let words = match (costs, options.profile) {
-        (None, _) => "the default, because one vCPU alone cannot be measured".to_owned(),
-        (Some(costs), _) if halting_is_free(&costs) => format!(
-            "nothing is retained, because a halted vCPU answered no later (p50 {}, p99 {}) than one kept awake ({}, {})",
-            costs.halted_p50, costs.halted_p99, costs.retained_p50, costs.retained_p99
-        ),
-        (Some(costs), Profile::Frugal) => {
-            format!("mean of a halted wake-up {} - retained {}", costs.halted_mean, costs.retained_mean)
-        }
-        (Some(costs), _) => format!(
-            "p99 of a halted wake-up {} - retained {}, within {} and {}",
-            costs.halted_p99,
-            costs.retained_p99,
-            Nanos::from_micros(options.params.timeout_min_us),
-            Nanos::from_micros(options.params.timeout_max_us)
-        ),
-    };
-    Ok((costs, Some(words)))
 }
 
 fn thread_cpu_time() -> Nanos {

@@ -3,6 +3,7 @@
 mod child;
 mod manager;
 mod options;
+mod setup;
 mod signals;
 mod totals;
 
