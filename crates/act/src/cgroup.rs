@@ -91,7 +91,9 @@ fn hierarchy(controller: &str, mounts: &str, own: &str) -> Option<Hierarchy> {
     }
     let v2 = parsed.iter().find(|mount| mount.kind == "cgroup2")?;
     let hierarchy = found(true, v2.point, v2.root)?;
-    let controllers = fs::read_to_string(hierarchy.own.join("cgroup.controllers")).unwrap_or_default();
+    // The yielding threads' group is made at the top, the program's below our own.
+    let parent = if controller == "cpu" { &hierarchy.mount } else { &hierarchy.own };
+    let controllers = fs::read_to_string(parent.join("cgroup.controllers")).unwrap_or_default();
     controllers.split_whitespace().any(|name| name == controller).then_some(hierarchy)
 }
 
@@ -133,6 +135,7 @@ pub(crate) fn make(path: &Path) -> Result<(), ActError> {
 pub(crate) fn enable_controller(parent: &Path, controller: &str, journal: &mut Journal) -> Result<(), ActError> {
     let control = parent.join("cgroup.subtree_control");
     let undo = Undo::DisableController { parent: parent.to_owned(), controller: controller.to_owned() };
+    let _lock = journal.lock_folder();
     if read(&control)?.split_whitespace().any(|name| name == controller) {
         return if journal.others_have(&undo) { journal.before(&undo) } else { Ok(()) };
     }
@@ -169,11 +172,16 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mount = dir.path().join("cg");
         fs::create_dir_all(mount.join("user.slice")).unwrap();
-        fs::write(mount.join("user.slice/cgroup.controllers"), "cpu memory\n").unwrap();
+        // The cpu controller counts at the top, where the yielding threads go; the cpuset one where the program is.
+        fs::write(mount.join("cgroup.controllers"), "cpuset cpu memory\n").unwrap();
+        fs::write(mount.join("user.slice/cgroup.controllers"), "memory\n").unwrap();
         let mounts = format!("30 25 0:26 / {} rw - cgroup2 cgroup2 rw\n", mount.display());
-        let found = CgroupHierarchies::find(&roots(dir.path(), &mounts, "0::/user.slice\n"));
-        assert_eq!(found.cpu, Some(Hierarchy { v2: true, own: mount.join("user.slice"), mount }));
+        let roots = roots(dir.path(), &mounts, "0::/user.slice\n");
+        let found = CgroupHierarchies::find(&roots);
+        assert_eq!(found.cpu, Some(Hierarchy { v2: true, own: mount.join("user.slice"), mount: mount.clone() }));
         assert_eq!(found.cpuset, None);
+        fs::write(mount.join("cgroup.controllers"), "memory\n").unwrap();
+        assert_eq!(CgroupHierarchies::find(&roots).cpu, None);
     }
 
     #[test]

@@ -3,12 +3,14 @@
 //! "Idle" is judged between siblings: a SCHED_IDLE thread in an ordinary cgroup competes with other cgroups' threads as
 //! its *cgroup*, at full weight. So the yielding threads get a cgroup of their own at the top of the hierarchy, where
 //! they lose to everybody. v1 takes threads as they are; v2 takes threads of one process in different cgroups only
-//! below a common domain, so this process first moves itself to the root cgroup (the managed program does not).
+//! below a common domain, so this process first moves itself to the root cgroup. The managed program goes back to where
+//! this process was; where that cannot be written, the program would silently leave its limits, so there the class has to do.
 
 use crate::cgroup::{self, CgroupHierarchies, Hierarchy};
 use crate::journal::Journal;
 use crate::undo::Undo;
 use crate::{ActError, Fallback};
+use std::fs::OpenOptions;
 use std::path::PathBuf;
 
 /// How far below everybody else the yielding threads are.
@@ -28,14 +30,13 @@ pub struct IdleGroup {
     means: IdleMeans,
     /// Where a thread id is written to join.
     tasks: Option<PathBuf>,
-    folder: Option<PathBuf>,
     fallback: Option<Fallback>,
 }
 
 impl IdleGroup {
     /// No cgroup: the scheduling class has to do.
     pub fn none() -> Self {
-        Self { means: IdleMeans::ClassOnly, tasks: None, folder: None, fallback: None }
+        Self { means: IdleMeans::ClassOnly, tasks: None, fallback: None }
     }
 
     /// Makes the cgroup; where that is refused, says so in [`IdleGroup::fallback`] and does without.
@@ -68,11 +69,6 @@ impl IdleGroup {
     pub fn fallback(&self) -> Option<&Fallback> {
         self.fallback.as_ref()
     }
-
-    /// The cgroup's folder.
-    pub fn folder(&self) -> Option<&PathBuf> {
-        self.folder.as_ref()
-    }
 }
 
 fn create_v1(hierarchy: &Hierarchy, journal: &mut Journal) -> Result<IdleGroup, ActError> {
@@ -81,16 +77,23 @@ fn create_v1(hierarchy: &Hierarchy, journal: &mut Journal) -> Result<IdleGroup, 
     cgroup::make(&folder)?;
     // Left in the journal when this fails: an empty folder is removed by the undo like a used one.
     cgroup::write(&folder.join("cpu.idle"), "1")?;
-    Ok(IdleGroup {
-        means: IdleMeans::CpuIdleV1,
-        tasks: Some(folder.join("tasks")),
-        folder: Some(folder),
-        fallback: None,
-    })
+    Ok(IdleGroup { means: IdleMeans::CpuIdleV1, tasks: Some(folder.join("tasks")), fallback: None })
 }
 
 fn create_v2(hierarchy: &Hierarchy, journal: &mut Journal) -> Result<IdleGroup, ActError> {
     let root = &hierarchy.mount;
+    let way_back = hierarchy.own.join("cgroup.procs");
+    if !hierarchy.own_is_root()
+        && let Err(source) = OpenOptions::new().write(true).open(&way_back)
+    {
+        return Err(ActError::Unavailable {
+            what: "cgroup v2's cpu.idle".into(),
+            why: format!(
+                "this process would have to go to the root cgroup, and the program could not go back ({}: {source})",
+                way_back.display()
+            ),
+        });
+    }
     cgroup::enable_controller(root, "cpu", journal)?;
     let folder = root.join(format!("gleaner-yield-{}", journal.run_id()));
     journal.before(&Undo::RemoveCgroup { path: folder.clone(), members_to: None })?;
@@ -100,10 +103,25 @@ fn create_v2(hierarchy: &Hierarchy, journal: &mut Journal) -> Result<IdleGroup, 
     if !hierarchy.own_is_root() {
         cgroup::write(&root.join("cgroup.procs"), "0")?;
     }
-    Ok(IdleGroup {
-        means: IdleMeans::CpuIdleV2,
-        tasks: Some(folder.join("cgroup.threads")),
-        folder: Some(folder),
-        fallback: None,
-    })
+    Ok(IdleGroup { means: IdleMeans::CpuIdleV2, tasks: Some(folder.join("cgroup.threads")), fallback: None })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_leaves_a_cgroup_without_a_way_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut journal = Journal::create(&dir.path().join("state"), "run-1").unwrap();
+        let mount = dir.path().join("cg");
+        std::fs::create_dir_all(mount.join("service")).unwrap();
+        std::fs::write(mount.join("cgroup.subtree_control"), "").unwrap();
+        let hierarchy = Hierarchy { v2: true, own: mount.join("service"), mount: mount.clone() };
+        let hierarchies = CgroupHierarchies { cpu: Some(hierarchy), cpuset: None };
+        let group = IdleGroup::create(&hierarchies, &mut journal);
+        let why = &group.fallback().unwrap().why;
+        assert!(group.means() == IdleMeans::ClassOnly && why.contains("could not go back"), "{why}");
+        assert_eq!(std::fs::read_to_string(mount.join("cgroup.subtree_control")).unwrap(), "");
+    }
 }

@@ -56,8 +56,15 @@ pub fn default_state_dir() -> PathBuf {
     if uid.is_root() {
         return PathBuf::from("/run/gleaner");
     }
-    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|dir| dir.is_dir());
-    runtime.map_or_else(|| PathBuf::from(format!("/tmp/gleaner-{}", uid.as_raw())), |dir| dir.join("gleaner"))
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    private_state_dir(runtime, uid.as_raw())
+}
+
+/// Under `su USER` the runtime folder may still be that of whoever called it: it has to be the user's own.
+fn private_state_dir(runtime: Option<PathBuf>, uid: u32) -> PathBuf {
+    let own = |dir: &PathBuf| fs::metadata(dir).is_ok_and(|found| found.is_dir() && found.uid() == uid);
+    let runtime = runtime.filter(own).map(|dir| dir.join("gleaner"));
+    runtime.unwrap_or_else(|| PathBuf::from(format!("/tmp/gleaner-{uid}")))
 }
 
 fn boot_id() -> String {
@@ -80,6 +87,11 @@ fn is_ours(dir: &Path) -> Result<bool, ActError> {
         "it is no folder; remove it".to_owned()
     } else if found.uid() != rustix::process::geteuid().as_raw() {
         format!("it belongs to user {}; a journal there could be forged", found.uid())
+    } else if found.mode() & 0o022 != 0 {
+        format!(
+            "others may write to it (mode {:03o}), so a journal there could be forged; chmod 700 it",
+            found.mode() & 0o777
+        )
     } else {
         return Ok(true);
     };
@@ -143,6 +155,11 @@ impl Journal {
     /// When the journal cannot be written; the change must then not be made.
     pub fn before(&mut self, undo: &Undo) -> Result<(), ActError> {
         self.write_line(undo)
+    }
+
+    /// Locks the folder of journals; see [`lock_folder_of`].
+    pub(crate) fn lock_folder(&self) -> Option<Lock> {
+        lock_folder_of(&self.path)
     }
 
     /// Whether another journal in the same folder has this entry.
@@ -217,6 +234,18 @@ pub(crate) fn lock(path: &Path) -> Result<Option<Lock>, ActError> {
     Ok(path.exists().then_some(Lock(file)))
 }
 
+/// Locks the folder that the journal at `path` is in: for what concerns other runs' journals as well. Taken after a journal's own
+/// lock. The folder stays the same one for as long as that journal is in it. `None`, told in the log, where it cannot be had:
+/// undoing must not fail for it.
+pub(crate) fn lock_folder_of(path: &Path) -> Option<Lock> {
+    let folder = path.parent()?;
+    let locked = File::open(folder).and_then(|file| {
+        flock(&file, FlockOperation::LockExclusive)?;
+        Ok(Lock(file))
+    });
+    locked.inspect_err(|error| tracing::warn!("cannot lock {}: {error}", folder.display())).ok()
+}
+
 /// Removes a journal whose changes are undone, and its folder when that was the last one.
 pub(crate) fn remove(path: &Path) -> Result<(), ActError> {
     fs::remove_file(path).map_err(ActError::file("remove", path))?;
@@ -260,6 +289,7 @@ pub(crate) fn others_have(path: &Path, undo: &Undo) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
 
     fn written(entries: &[Undo]) -> (tempfile::TempDir, PathBuf) {
         let dir = tempfile::tempdir().unwrap();
@@ -331,6 +361,12 @@ mod tests {
         std::os::unix::fs::symlink(dir.path(), &link).unwrap();
         assert!(list_journals(&link).unwrap_err().to_string().contains("no folder"));
         assert!(Journal::create(&link, "run-2").is_err());
+        for mode in [0o770, 0o707, 0o722] {
+            fs::set_permissions(dir.path(), fs::Permissions::from_mode(mode)).unwrap();
+            assert!(list_journals(dir.path()).unwrap_err().to_string().contains("others may write"));
+        }
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        assert_eq!(list_journals(dir.path()).unwrap().len(), 1);
         // Somebody else's, whoever runs this test.
         let others = if rustix::process::geteuid().is_root() {
             std::os::unix::fs::chown(dir.path(), Some(65_534), None).unwrap();
@@ -340,6 +376,17 @@ mod tests {
         };
         assert!(list_journals(others).unwrap_err().to_string().contains("belongs to user"));
         assert!(Journal::create(others, "run-3").is_err());
+    }
+
+    #[test]
+    fn a_runtime_folder_of_another_user_is_not_taken() {
+        let dir = tempfile::tempdir().unwrap();
+        let (runtime, uid) = (dir.path().to_owned(), fs::metadata(dir.path()).unwrap().uid());
+        assert_eq!(private_state_dir(Some(runtime.clone()), uid), runtime.join("gleaner"));
+        let others = uid + 1;
+        for runtime in [Some(runtime.clone()), Some(runtime.join("missing")), None] {
+            assert_eq!(private_state_dir(runtime, others), PathBuf::from(format!("/tmp/gleaner-{others}")));
+        }
     }
 
     #[test]

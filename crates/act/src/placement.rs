@@ -225,7 +225,8 @@ fn make_cpuset(
     let hierarchy = hierarchies.cpuset.as_ref().ok_or("no cpuset controller is mounted or delegated")?;
     if hierarchy.v2 && !hierarchy.own_is_root() {
         return Err(format!(
-            "{} has processes, so its children cannot have cpusets (cgroup v2's rule)",
+            "Gleaner runs in the cgroup {}, which holds processes, and cgroup v2 allows cpusets only below a cgroup that \
+             holds none, or below the root",
             hierarchy.own.display()
         ));
     }

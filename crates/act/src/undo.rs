@@ -94,6 +94,8 @@ pub fn undo_journal(path: &Path, own: bool) -> Result<UndoOutcome, ActError> {
         return Ok(UndoOutcome::InUse { pid });
     }
     undo_all(&state, own)?;
+    let _folder = journal::lock_folder_of(path);
+    disable_controllers(&state)?;
     journal::remove(path)?;
     Ok(UndoOutcome::Undone { entries: state.undos.len() })
 }
@@ -107,6 +109,7 @@ pub fn undo_own(journal: &Journal) -> Result<UndoOutcome, ActError> {
         UndoOutcome::Gone => {
             let state = journal::read(&journal.open_path())?;
             undo_all(&state, true)?;
+            disable_controllers(&state)?;
             Ok(UndoOutcome::Undone { entries: state.undos.len() })
         }
         outcome => Ok(outcome),
@@ -118,26 +121,37 @@ pub fn is_abandoned(path: &Path) -> bool {
     journal::read(path).map_or(true, |state| state.alive.is_none())
 }
 
+/// All but the controllers.
 fn undo_all(state: &JournalState, own: bool) -> Result<(), ActError> {
-    let mut first_error = None;
-    for undo in state.undos.iter().rev() {
-        let result = match undo {
-            Undo::RemoveCgroup { path, members_to } => remove_cgroup(path, members_to.as_deref()),
-            // The last of the runs that need it takes it away.
-            Undo::DisableController { .. } if journal::others_have(&state.path, undo) => Ok(()),
-            Undo::DisableController { parent, controller } => disable_controller(parent, controller),
-            Undo::GroupAffinity { root_pid, root_start_time, base } => {
-                restore_affinities(state, own, *root_pid, *root_start_time, base)
-            }
-            // Read by GroupAffinity, which is older than both.
-            Undo::AffinityStep { .. } | Undo::ThreadAffinity { .. } => Ok(()),
-        };
-        if let Err(error) = result {
-            tracing::warn!("{error}");
-            first_error.get_or_insert(error);
+    first_error(state, |undo| match undo {
+        Undo::RemoveCgroup { path, members_to } => remove_cgroup(path, members_to.as_deref()),
+        Undo::GroupAffinity { root_pid, root_start_time, base } => {
+            restore_affinities(state, own, *root_pid, *root_start_time, base)
         }
+        // Controllers come later, and the affinities are read by GroupAffinity, which is older than both.
+        Undo::DisableController { .. } | Undo::AffinityStep { .. } | Undo::ThreadAffinity { .. } => Ok(()),
+    })
+}
+
+/// Takes away the controllers that no other run needs. Under the folder's lock until the journal is removed: of two runs that
+/// end together each would see the other's journal, and neither take anything away.
+fn disable_controllers(state: &JournalState) -> Result<(), ActError> {
+    first_error(state, |undo| match undo {
+        Undo::DisableController { parent, controller } if !journal::others_have(&state.path, undo) => {
+            disable_controller(parent, controller)
+        }
+        _ => Ok(()),
+    })
+}
+
+/// Undoes one after the other, newest first; a failure does not keep the others from being tried.
+fn first_error(state: &JournalState, undo: impl FnMut(&Undo) -> Result<(), ActError>) -> Result<(), ActError> {
+    let mut first = Ok(());
+    for error in state.undos.iter().rev().map(undo).filter_map(Result::err) {
+        tracing::warn!("{error}");
+        first = first.and(Err(error));
     }
-    first_error.map_or(Ok(()), Err)
+    first
 }
 
 fn disable_controller(parent: &Path, controller: &str) -> Result<(), ActError> {
@@ -322,6 +336,31 @@ mod tests {
         orphan.kill().unwrap();
         orphan.wait().unwrap();
         assert_eq!((confined, given), (true, Some(base)));
+    }
+
+    #[test]
+    fn of_runs_that_end_together_one_takes_the_controller_away() {
+        let dir = tempfile::tempdir().unwrap();
+        let control = dir.path().join("cgroup.subtree_control");
+        let undo = Undo::DisableController { parent: dir.path().to_owned(), controller: "cpu".into() };
+        for round in 0..200 {
+            fs::write(&control, "cpu\n").unwrap();
+            let state_dir = dir.path().join("state");
+            let journals = [0, 1, 2].map(|run| Journal::create(&state_dir, &format!("run-{run}")).unwrap());
+            let together = std::sync::Barrier::new(journals.len());
+            std::thread::scope(|scope| {
+                for mut journal in journals {
+                    let (undo, together) = (&undo, &together);
+                    scope.spawn(move || {
+                        journal.before(undo).unwrap();
+                        together.wait();
+                        undo_own(&journal).unwrap();
+                    });
+                }
+            });
+            let left = fs::read_to_string(&control).unwrap();
+            assert!(left.starts_with("-cpu"), "round {round}: {left:?}");
+        }
     }
 
     #[test]
