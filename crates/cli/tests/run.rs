@@ -294,20 +294,42 @@ fn a_gleaner_that_is_stopped_does_not_stop_the_program() {
     assert_eq!(status_of(&mut child.0), Some(8));
 }
 
-/// The report on a program of two hundred threads that worked for so long.
-fn report_on_a_crowd(way: &[&str], time: Duration) -> serde_json::Value {
+/// The report on a program that worked for so long in a mode of [`program`], once it had so many threads.
+fn report_on(mode: &str, crowd: u32, way: &[&str], time: Duration) -> serde_json::Value {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("run.json");
     let mut command = run(way);
-    command.args(["--quiet", "--json"]).arg(&file).arg("--").args(program::words()).env(program::MODE, "crowd");
+    command.args(["--quiet", "--json"]).arg(&file).arg("--").args(program::words()).env(program::MODE, mode);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).process_group(0).spawn().map(Killed).unwrap();
     let main = pid_of(&child.0);
     let threads = |pid: i32| status_line(pid, "Threads").and_then(|n| n.parse::<u32>().ok()).unwrap_or(0);
-    assert!(comes_true(|| children_of(main).into_iter().any(|pid| threads(pid) >= 200)));
+    assert!(comes_true(|| children_of(main).into_iter().any(|pid| threads(pid) >= crowd)));
     std::thread::sleep(time);
     drop(child.0.stdin.take());
     assert_eq!(status_of(&mut child.0), Some(program::STATUS));
     serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap()
+}
+
+#[test]
+fn a_storm_of_switches_is_not_watched_with_bpf() {
+    for observer in ["auto", "bpf"] {
+        let way = ["--policy", "full", "--observer", observer];
+        let report = report_on("storm", 3, &way, Duration::from_secs(2));
+        let began_with_bpf = report["lengths"]["wake_to_run"] != serde_json::Value::Null || observer == "bpf";
+        let per_s = report["involuntary_switches"].as_f64().unwrap() / report["wall_ns"].as_f64().unwrap() * 1e9;
+        if !began_with_bpf || per_s < 400_000.0 {
+            eprintln!("skipped: no BPF here, or too slow a machine for a storm ({per_s:.0} switches/s)");
+            return;
+        }
+        let warned = report["warnings"].to_string().contains("observing went over to /proc");
+        let wanted = if observer == "auto" { "procfs" } else { "bpf" };
+        assert_eq!((report["means"]["observer"].as_str(), warned), (Some(wanted), observer == "auto"), "{report}");
+        assert_eq!(report["restored"], true);
+        // One clock for all decisions, whoever observed.
+        let at: Vec<u64> =
+            report["decisions"].as_array().unwrap().iter().map(|d| d["at_ns"].as_u64().unwrap()).collect();
+        assert!(at.is_sorted(), "{report}");
+    }
 }
 
 #[test]
@@ -316,7 +338,7 @@ fn a_crowd_of_threads() {
         // On a busy machine it takes a while until a window has seen them all.
         let mut seconds = [1, 4, 16].into_iter().map(Duration::from_secs);
         let seen = seconds.any(|time| {
-            let report = report_on_a_crowd(way, time);
+            let report = report_on("crowd", 200, way, time);
             assert_eq!(report["restored"], true);
             report["threads_max"].as_u64() >= Some(200)
         });

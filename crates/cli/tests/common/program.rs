@@ -3,7 +3,8 @@
 //! It computes little and waits often, so that a lenient policy consolidates it. Some of its threads choose their vCPUs themselves. It
 //! works until its stdin ends, then says what it did and exits with status 7.
 //!
-//! Modes: `pairs` as above; `family` the same with a second copy in a session of its own; `crowd` 200 threads.
+//! Modes: `pairs` as above; `family` the same with a second copy in a session of its own; `crowd` 200 threads; `storm` two threads
+//! that hand one vCPU to and fro as often as they can.
 
 use std::fmt::Write as _;
 use std::io::{Read, Write as _};
@@ -39,7 +40,11 @@ fn program() {
         command.stdin(Stdio::inherit()).spawn().unwrap()
     });
     let work = Work::default();
-    let threads = if mode == "crowd" { crowd(&work) } else { pairs(&work) };
+    let threads = match mode.as_str() {
+        "crowd" => crowd(&work),
+        "storm" => storm(&work),
+        _ => pairs(&work),
+    };
     say(&format!("started {}", std::process::id()));
     let mut ignored = Vec::new();
     std::io::stdin().read_to_end(&mut ignored).unwrap();
@@ -106,6 +111,12 @@ fn pairs(work: &Work) -> Vec<JoinHandle<()>> {
 
 fn crowd(work: &Work) -> Vec<JoinHandle<()>> {
     (0..200).map(|_| work.thread("any", || {}, short_round)).collect()
+}
+
+fn storm(work: &Work) -> Vec<JoinHandle<()>> {
+    let first = allowed()[0];
+    let yields = || (0..1_000).for_each(|_| rustix::thread::sched_yield());
+    (0..2).map(|_| work.thread("first", move || pin(first), yields)).collect()
 }
 
 fn short_round() {
