@@ -168,7 +168,7 @@ impl From<PolicyArg> for Policy {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ProfileArg {
-    /// The mean extra cost of waking a halted vCPU: never pays more than twice what it saves
+    /// The mean extra cost of waking a halted vCPU: at most twice the cost of the better choice
     Frugal,
     /// The tail of that cost, within 50us and 5ms
     Balanced,

@@ -37,7 +37,7 @@ impl Policy {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Profile {
-    /// The mean extra cost of a halted wake-up: mean_C - mean_B. Never pays more than twice what it saves.
+    /// The mean extra cost of a halted wake-up: mean_C - mean_B. Costs at most twice the better choice.
     Frugal,
     /// The tail of that cost: p99_C - p99_B, within 50 us and 5 ms.
     #[default]
