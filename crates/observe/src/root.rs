@@ -1,4 +1,4 @@
-//! Where `/proc`, `/sys` and the cgroup tree are, so that tests can hand in trees of their own, and how a file there is
+//! Where `/proc` and `/sys` are, so that tests can hand in trees of their own, and how a file there is
 //! read without allocating.
 
 use crate::{ObserveError, error::is_gone};
@@ -14,20 +14,18 @@ pub struct ProcRoot {
     pub proc: PathBuf,
     /// `/sys`.
     pub sys: PathBuf,
-    /// `/sys/fs/cgroup`.
-    pub cgroup: PathBuf,
 }
 
 impl Default for ProcRoot {
     fn default() -> Self {
-        Self { proc: "/proc".into(), sys: "/sys".into(), cgroup: "/sys/fs/cgroup".into() }
+        Self { proc: "/proc".into(), sys: "/sys".into() }
     }
 }
 
 impl ProcRoot {
-    /// A fixture tree: `proc`, `sys` and `sys/fs/cgroup` below `root`.
+    /// A fixture tree: `proc` and `sys` below `root`.
     pub fn below(root: &Path) -> Self {
-        Self { proc: root.join("proc"), sys: root.join("sys"), cgroup: root.join("sys/fs/cgroup") }
+        Self { proc: root.join("proc"), sys: root.join("sys") }
     }
 
     /// Whether this is the running machine: only then do its pids mean something to system calls.
@@ -47,7 +45,7 @@ pub(crate) fn read_optional(path: &Path) -> Result<Option<String>, ObserveError>
 
 /// Reads an open file from its start into `buffer`, growing it up to `LIMIT`; returns what was read.
 pub(crate) fn reread<'a>(file: &File, buffer: &'a mut Vec<u8>) -> io::Result<&'a [u8]> {
-    /// `/proc/stat` of the largest machine, with room.
+    /// `/proc/stat` of the largest machine, or 100,000 children, with room.
     const LIMIT: usize = 1 << 20;
     if buffer.is_empty() {
         buffer.resize(4096, 0);
@@ -56,13 +54,12 @@ pub(crate) fn reread<'a>(file: &File, buffer: &'a mut Vec<u8>) -> io::Result<&'a
     loop {
         let read = file.read_at(&mut buffer[filled..], filled as u64)?;
         filled += read;
+        // Only an empty answer is the end: files of many records, such as `children`, answer a page at a time.
         if read == 0 || filled == LIMIT {
             return Ok(&buffer[..filled]);
         }
-        // A short answer is the whole file here: the kernel fills what it can.
-        if filled < buffer.len() {
-            return Ok(&buffer[..filled]);
+        if filled == buffer.len() {
+            buffer.resize((buffer.len() * 2).min(LIMIT), 0);
         }
-        buffer.resize((buffer.len() * 2).min(LIMIT), 0);
     }
 }

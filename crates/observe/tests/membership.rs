@@ -56,6 +56,19 @@ fn children_and_orphans_belong_to_the_group() {
     }
 }
 
+/// The kernel answers a read of `children` a page at a time: some 600 ids.
+#[test]
+fn a_thousand_children_of_one_process_belong_to_the_group() {
+    let _turn = alone();
+    for choice in choices() {
+        let (window, threads, player) = observe(choice, || Player::start("children:1000"));
+        // The player's own threads, of which the test harness may have two.
+        assert!((1001..=1003).contains(&threads.len()), "{choice:?}: {}", threads.len());
+        assert_eq!(window.group.threads, threads.len() as u64, "{choice:?}");
+        player.finish();
+    }
+}
+
 /// Takes the exit status of orphans that came to this process.
 fn reap() {
     let any = rustix::process::WaitOptions::NOHANG;

@@ -158,6 +158,18 @@ pub fn play() {
             say(&format!("done {:?} {}", observer.source(), refusal.map_or_else(String::new, |why| why.to_string())));
             std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
         }
+        "children" => {
+            let children: Vec<i32> = (0..number(1)).map(|_| sleeping_child()).collect();
+            say("done");
+            std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
+            for child in children {
+                // SAFETY: signals and awaits a child of this process; no memory is passed.
+                unsafe {
+                    libc::kill(child, libc::SIGKILL);
+                    libc::waitpid(child, std::ptr::null_mut(), 0);
+                }
+            }
+        }
         "sleepers" => {
             for _ in 0..number(1) {
                 thread::Builder::new()
@@ -175,6 +187,22 @@ pub fn play() {
             std::process::exit(0);
         }
         other => panic!("no role {other}"),
+    }
+}
+
+/// A child process that does nothing, and ends with its parent if not before.
+fn sleeping_child() -> i32 {
+    // SAFETY: after fork the child makes system calls only, and never returns.
+    unsafe {
+        let pid = libc::fork();
+        assert!(pid >= 0, "{}", std::io::Error::last_os_error());
+        if pid == 0 {
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+            loop {
+                libc::pause();
+            }
+        }
+        pid
     }
 }
 
