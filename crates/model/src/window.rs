@@ -42,7 +42,7 @@ pub struct YieldCounters {
 pub struct VcpuWindow {
     /// Which one.
     pub id: VcpuId,
-    /// Time working, for the group or for others (steal excluded).
+    /// Time working, for the group, for others or for interrupts (steal excluded).
     pub busy: Nanos,
     /// Of that, time working for the group; `None` where the observer cannot tell.
     pub work: Option<Nanos>,
@@ -50,7 +50,7 @@ pub struct VcpuWindow {
     pub retained: Nanos,
     /// Time the idle task ran.
     pub halted: Nanos,
-    /// Time the hypervisor took while the vCPU wanted to run.
+    /// Time the hypervisor took while the vCPU wanted to run, as it reports it (in ticks of 10 ms); 0 where it does not.
     pub steal: Nanos,
     /// Idle periods that began.
     pub idle_entries: Option<u64>,
@@ -58,7 +58,7 @@ pub struct VcpuWindow {
     pub halts: Option<u64>,
     /// Switches away from a thread of the group.
     pub work_switches: Option<u64>,
-    /// Switches away from a yielding thread.
+    /// S_yield: times another task displaced the yielding thread. Its going to sleep is none.
     pub yield_switches: Option<u64>,
     /// Wake-ups of the group's threads sent here from another vCPU.
     pub cross_wakeups: Option<u64>,

@@ -31,6 +31,9 @@ pub struct ObserverConfig {
     pub roots: Vec<i32>,
     /// The vCPUs the group may use; `None` for all that are online.
     pub allowed: Option<CpuSet>,
+    /// Count how often idle tasks execute the idle instruction (BPF only): one more program, at every idle entry, that no
+    /// policy needs. For experiments, see [`BpfObserver::idle_instructions`].
+    pub count_idle_instructions: bool,
 }
 
 impl Default for ObserverConfig {
@@ -42,6 +45,7 @@ impl Default for ObserverConfig {
             excluded_pids: Vec::new(),
             roots: Vec::new(),
             allowed: None,
+            count_idle_instructions: false,
         }
     }
 }

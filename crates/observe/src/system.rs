@@ -5,7 +5,7 @@
 
 use crate::root::{ProcRoot, reread};
 use crate::{ObserveError, error::is_gone};
-use gleaner_model::{CpuSet, Nanos, VcpuId};
+use gleaner_model::{CpuSet, Nanos, VcpuId, VcpuWindow};
 use std::fs::File;
 use std::path::PathBuf;
 
@@ -40,6 +40,19 @@ impl SystemStat {
     pub fn steal(&self) -> Nanos {
         self.cpus.iter().map(|(_, times)| times.steal).sum()
     }
+}
+
+/// Splits a window of `length` of one vCPU; both observers do it alike. Steal is what the hypervisor reported, the retained time
+/// what the yielding thread was charged, `halted` what the idle task had; *busy* is what is left: what tasks were charged, and
+/// interrupts that were charged to none.
+///
+/// Steal is reported in ticks, and some of it may have gone by while the idle task was current: what is too much for the window
+/// is taken from busy time first, then from halted. Over several windows the ticks even out.
+pub(crate) fn split(id: VcpuId, length: Nanos, steal: Nanos, retained: Nanos, halted: Nanos) -> VcpuWindow {
+    let steal = steal.min(length);
+    let retained = retained.min(length - steal);
+    let halted = halted.min(length - steal - retained);
+    VcpuWindow { busy: length - steal - retained - halted, retained, halted, steal, ..VcpuWindow::new(id) }
 }
 
 /// Reads `/proc/stat` again and again through one open file.
@@ -159,6 +172,23 @@ mod tests {
         assert_eq!(stat.cpus, [(VcpuId(0), times(750, 20)), (VcpuId(2), times(100, 0))]);
         assert_eq!((stat.context_switches, stat.forks), (77, 12));
         assert_eq!((stat.cpu(VcpuId(1)), stat.steal()), (None, Nanos::from_millis(20)));
+    }
+
+    #[test]
+    fn the_four_parts_add_up_and_reported_steal_is_never_lost() {
+        // steal, retained, halted; then busy, retained, halted, of 100.
+        for (steal, retained, halted, parts) in [
+            (0, 20, 30, (50, 20, 30)),
+            (10, 20, 30, (40, 20, 30)),
+            (10, 0, 100, (0, 0, 90)),
+            (10, 95, 0, (0, 90, 0)),
+            (10, 50, 60, (0, 50, 40)),
+            (300, 50, 60, (0, 0, 0)),
+        ] {
+            let found = split(VcpuId(0), Nanos(100), Nanos(steal), Nanos(retained), Nanos(halted));
+            assert_eq!((found.busy.0, found.retained.0, found.halted.0), parts, "{steal} {retained} {halted}");
+            assert_eq!(found.steal, Nanos(steal.min(100)));
+        }
     }
 
     #[test]

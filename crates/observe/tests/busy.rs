@@ -72,10 +72,15 @@ fn a_machine_with_nothing_to_do_gives_vcpus_away() {
         return;
     }
     let _turn = alone();
-    let mut observer = BpfObserver::new(&ObserverConfig::default()).unwrap();
-    thread::sleep(Duration::from_millis(200));
-    observer.window(&[]).unwrap();
-    assert!(observer.idle_instructions().is_none_or(|count| count > 0));
+    for count_idle_instructions in [true, false] {
+        let config = ObserverConfig { count_idle_instructions, ..ObserverConfig::default() };
+        let mut observer = BpfObserver::new(&config).unwrap();
+        thread::sleep(Duration::from_millis(200));
+        observer.window(&[]).unwrap();
+        let counted = observer.idle_instructions();
+        // Nobody asked, nobody counts.
+        assert!(if count_idle_instructions { counted != Some(0) } else { counted.is_none() }, "{counted:?}");
+    }
 }
 
 #[test]

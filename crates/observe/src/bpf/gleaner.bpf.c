@@ -90,6 +90,7 @@ struct cpu_state {
 	__u64 halts;
 	__u64 work_switches;
 	__u64 yield_switches;
+	__u64 yield_nvcsw; // the yielding thread's own count when it came
 	__u64 cross_wakeups;
 	__u64 voluntary;
 	__u64 involuntary;
@@ -283,7 +284,8 @@ static __always_inline __u64 leave_group(struct cpu_state *c, struct task_struct
 	c->work_switches++;
 	if (!thread)
 		return exec;
-	exec = total - thread->exec_ns;
+	// Less than was known: the entry is of another thread that had this id. Nothing rather than 2^64.
+	exec = total > thread->exec_ns ? total - thread->exec_ns : 0;
 	thread->exec_ns = total;
 	thread->comp_ns += exec;
 	if (prev->nvcsw != thread->nvcsw) {
@@ -319,7 +321,8 @@ static __always_inline void leave(struct cpu_state *c, struct task_struct *prev,
 		exec = leave_group(c, prev, pid, exec);
 	if (class >= GROUP)
 		c->comp_ns += exec;
-	if (class == YIELDING)
+	// Displacements only: a yielding thread that sleeps has not been switched away from by anybody.
+	if (class == YIELDING && prev->nvcsw == c->yield_nvcsw)
 		c->yield_switches++;
 	c->wall_ns[class] += wall;
 	c->exec_ns[class] += exec;
@@ -342,6 +345,8 @@ static __always_inline __u32 enter(struct cpu_state *c, __u32 cpu, struct task_s
 	begin(c, class, now);
 	c->pid = pid;
 	c->exec_at_ns = next->se.sum_exec_runtime;
+	if (class == YIELDING)
+		c->yield_nvcsw = next->nvcsw;
 	return class;
 }
 
@@ -405,7 +410,7 @@ int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 	return 0;
 }
 
-// A thread that is not its process's first and calls exec takes over the first one's id.
+// A thread that is not its process's first and calls exec takes over the first one's id, and its entry if that is still there.
 SEC("tp_btf/sched_process_exec")
 int BPF_PROG(on_exec, struct task_struct *task, int old_pid)
 {
@@ -413,15 +418,26 @@ int BPF_PROG(on_exec, struct task_struct *task, int old_pid)
 	struct shared_state *all = bpf_map_lookup_elem(&shared, &zero);
 	struct thread_state state = {};
 	struct thread_state *known = bpf_map_lookup_elem(&threads, &old);
+	__u64 left_over = 0;
 
-	if (!all || (!known && !bpf_map_lookup_elem(&threads, &pid)))
+	if (bpf_map_lookup_elem(&threads, &pid))
+		left_over = 1;
+	// A number, or the compiler works with the pointer, which the verifier forbids.
+	barrier_var(left_over);
+	if (!all)
 		return 0;
+	if (known) {
+		state = *known;
+	} else if (left_over) {
+		state.exec_ns = task->se.sum_exec_runtime;
+		state.nvcsw = task->nvcsw;
+	} else {
+		return 0;
+	}
 	__sync_fetch_and_add(&all->execs, 1);
 	if (old == pid)
 		return 0;
-	if (known)
-		state = *known;
-	if (bpf_map_update_elem(&threads, &pid, &state, BPF_NOEXIST) == 0)
+	if (bpf_map_update_elem(&threads, &pid, &state, BPF_ANY) == 0 && !left_over)
 		__sync_fetch_and_add(&all->born, 1);
 	if (bpf_map_delete_elem(&threads, &old) == 0)
 		__sync_fetch_and_add(&all->died, 1);

@@ -8,6 +8,7 @@ use super::skel::types::{cpu_control, cpu_state, shared_state};
 use super::skel::{GleanerSkelBuilder, OpenGleanerSkel};
 use crate::observer::ObserverConfig;
 use crate::root::ProcRoot;
+use gleaner_model::VcpuId;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapHandle, PrintLevel};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity, sched_yield};
@@ -72,13 +73,14 @@ pub(super) fn load(config: &ObserverConfig) -> Result<Loaded, BpfRefusal> {
     lock(&LOG).clear();
     let print_before = libbpf_rs::set_print(Some((PrintLevel::Info, keep_log)));
     // Without CPU idle support the kernel has no `cpu_idle` tracepoint; all else must be there.
-    let loaded = load_programs(config, true).or_else(|refusal| match refusal {
+    let loaded = load_programs(config, config.count_idle_instructions).or_else(|refusal| match refusal {
         BpfRefusal::NotPermitted { .. } => Err(refusal),
-        _ => load_programs(config, false),
+        _ if config.count_idle_instructions => load_programs(config, false),
+        _ => Err(refusal),
     });
     libbpf_rs::set_print(print_before);
     let loaded = loaded?;
-    visit_every_cpu(&loaded);
+    visit_usable_cpus(&loaded, config.allowed.as_ref());
     Ok(loaded)
 }
 
@@ -174,11 +176,16 @@ fn kernel_version(release: &str) -> Option<(u32, u32)> {
     Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
 }
 
-/// Makes every vCPU switch once, by going there, so that what it runs is known from the first window on: an idle vCPU may
-/// otherwise not switch for seconds. Where the affinity may not be changed, such a vCPU counts as halted until it does.
-fn visit_every_cpu(loaded: &Loaded) {
+/// Makes every vCPU that is `allowed` (`None`: that this thread may use) switch once, by going there, so that what it runs is
+/// known from the first window on: an idle vCPU may otherwise not switch for seconds. All others are left alone, because they
+/// may be isolated for somebody; a vCPU that has not switched yet counts as halted until it does.
+fn visit_usable_cpus(loaded: &Loaded, allowed: Option<&gleaner_model::CpuSet>) {
     let Ok(before) = sched_getaffinity(None) else { return };
-    for index in 0..loaded.cpus.len().min(CpuSet::MAX_CPU) {
+    let usable = |index: &usize| match allowed {
+        Some(allowed) => u32::try_from(*index).is_ok_and(|id| allowed.contains(VcpuId(id))),
+        None => before.is_set(*index),
+    };
+    for index in (0..loaded.cpus.len().min(CpuSet::MAX_CPU)).filter(usable) {
         let mut only = CpuSet::new();
         only.set(index);
         if sched_setaffinity(None, &only).is_ok() {

@@ -13,10 +13,14 @@
 //!
 //! What is exact and what is not:
 //!
-//! - Working time is what the scheduler charged (`sum_exec_runtime`); stolen is the time on the vCPU that was not charged.
-//!   That needs `CONFIG_PARAVIRT_TIME_ACCOUNTING`; without it stolen time counts as busy. Where interrupt time is
-//!   accounted apart (`CONFIG_IRQ_TIME_ACCOUNTING`) it shows as stolen. Time stolen while the idle task was current,
-//!   such as a late wake-up, counts as halted. Of a stint that goes on, the last 10 ms count as not stolen.
+//! - Steal is what the hypervisor reports, in `/proc/stat`, to within a tick of 10 ms a window; over several windows it is
+//!   exact. Time on a vCPU that no task was charged for is not taken for steal: interrupts are such time too
+//!   (`CONFIG_IRQ_TIME_ACCOUNTING`), and on a network host would look like contention.
+//! - The group's working time is what the scheduler charged it (`sum_exec_runtime`), without steal where the kernel has
+//!   `CONFIG_PARAVIRT_TIME_ACCOUNTING`. Of a stint that goes on, the last 10 ms count as not stolen.
+//! - A vCPU's busy time is what is left of the window without steal, retained and halted time: interrupts are in it, and a
+//!   tick of steal that comes late. So `work` may exceed it by a tick. Time stolen while the idle task was current, such as a late
+//!   wake-up, is reported steal, and is not halted time as far as busy time covers less.
 //! - A wake-up is *cross* when the thread next runs on another vCPU than its waker's.
 //! - A thread's end counts as a voluntary switch, as in the kernel's own count.
 //! - Some kernels hide switches of some tasks. A stint whose task turns out to be another than the one that came is charged
@@ -40,13 +44,14 @@ pub use busy::{BusySignal, BusyWaker};
 pub use refusal::BpfRefusal;
 
 use crate::observer::{ObserverConfig, thread_cpu_time};
-use crate::system::OnlineReader;
+use crate::system::{OnlineReader, StatReader, SystemStat};
 use crate::{ObserveError, root::ProcRoot};
 use gleaner_model::{CpuSet, Distribution, GroupWindow, Nanos, Source, VcpuId, Window, YieldCounters};
 use libbpf_rs::libbpf_sys::bpf_map_create_opts;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 use reader::{Totals, now_ns};
 use skel::types::{cpu_control, shared_state};
+use std::collections::BTreeSet;
 use std::io;
 use std::mem::offset_of;
 use std::os::fd::AsFd;
@@ -57,6 +62,7 @@ const UNKNOWN: u32 = 0;
 const IDLE: u32 = 1;
 const YIELDING: u32 = 2;
 const GROUP: u32 = 3;
+#[cfg(test)]
 const OTHER: u32 = 4;
 const CLASSES: usize = 5;
 
@@ -72,6 +78,8 @@ struct Reading {
     shared: shared_state,
     /// By CPU number, all possible ones.
     cpus: Vec<Totals>,
+    /// `None` where it was not asked for or could not be read.
+    stat: Option<SystemStat>,
 }
 
 /// The observer on the scheduler's tracepoints. See the module's text.
@@ -79,6 +87,7 @@ struct Reading {
 pub struct BpfObserver {
     root: ProcRoot,
     online: Option<OnlineReader>,
+    stat: Option<StatReader>,
     allowed: Option<CpuSet>,
     programs: load::Loaded,
     started_ns: u64,
@@ -97,10 +106,11 @@ impl BpfObserver {
         let mut observer = Self {
             root: config.root.clone(),
             online: None,
+            stat: None,
             allowed: config.allowed.clone(),
             programs,
             started_ns: now_ns(),
-            last: Reading { at_ns: 0, shared: shared_state::default(), cpus: Vec::new() },
+            last: Reading { at_ns: 0, shared: shared_state::default(), cpus: Vec::new(), stat: None },
             hlts: 0,
             cost: Nanos::ZERO,
         };
@@ -133,14 +143,15 @@ impl BpfObserver {
     /// Zero of [`Window::at`]; what happened before is not in the next window.
     pub fn start(&mut self, yields: &[YieldCounters]) {
         self.set_yielding(yields);
-        self.last = self.read(true);
+        let stat = self.system_stat().ok();
+        self.last = Reading { stat, ..self.read(true) };
         self.started_ns = self.last.at_ns;
     }
 
     /// What happened since the last call, or since [`Self::start`].
     ///
     /// # Errors
-    /// When the list of online CPUs cannot be read.
+    /// When the list of online CPUs or `/proc/stat` cannot be read.
     pub fn window(&mut self, yields: &[YieldCounters]) -> Result<Window, ObserveError> {
         let cpu_before = thread_cpu_time();
         self.set_yielding(yields);
@@ -148,17 +159,24 @@ impl BpfObserver {
             Some(reader) => reader.read()?,
             none => none.insert(OnlineReader::open(&self.root)?).read()?,
         };
-        let now = self.read(true);
+        let stat = Some(self.system_stat()?);
+        let now = Reading { stat, ..self.read(true) };
         let last = std::mem::replace(&mut self.last, now);
         let now = &self.last;
         let usable = |id: &VcpuId| {
             (id.0 as usize) < now.cpus.len() && self.allowed.as_ref().is_none_or(|allowed| allowed.contains(*id))
         };
-        let of = |id: VcpuId| now.cpus[id.0 as usize].window_since(&last.cpus[id.0 as usize], id);
+        let length = Nanos(now.at_ns.saturating_sub(last.at_ns));
+        let reported = |reading: &Reading, id| reading.stat.as_ref()?.cpu(id).map(|times| times.steal);
+        let steal = |id| Some(reported(now, id)? - reported(&last, id)?);
+        let of = |id: VcpuId| {
+            let (from, to) = (&last.cpus[id.0 as usize], &now.cpus[id.0 as usize]);
+            to.window_since(from, id, length, steal(id).unwrap_or(Nanos::ZERO))
+        };
         let vcpus: Vec<_> = online.iter().filter(usable).map(of).collect();
         let window = Window {
             at: Nanos(now.at_ns.saturating_sub(self.started_ns)),
-            length: Nanos(now.at_ns.saturating_sub(last.at_ns)),
+            length,
             source: Source::Bpf,
             idle_entries: vcpus.iter().map(|vcpu| vcpu.idle_entries).sum(),
             halts: vcpus.iter().map(|vcpu| vcpu.halts).sum(),
@@ -175,17 +193,21 @@ impl BpfObserver {
         self.cost
     }
 
-    /// How often, in the last window, idle tasks really executed the idle instruction; `None` without the `cpu_idle`
-    /// tracepoint. More than the window's halts when interrupts end halts without any task to run, fewer when the
+    /// How often, in the last window, idle tasks really executed the idle instruction; `None` unless
+    /// [`ObserverConfig::count_idle_instructions`] asked for it and the kernel has the `cpu_idle` tracepoint. A window's `halts`
+    /// are entries of the idle task instead. More than the window's halts when interrupts end halts without any task to run, fewer when the
     /// kernel polls instead.
     pub fn idle_instructions(&self) -> Option<u64> {
         self.programs.has_cpu_idle.then_some(self.hlts)
     }
 
-    /// The managed threads alive now.
+    /// The managed threads alive now, ascending.
     pub fn threads(&mut self) -> Vec<i32> {
         let id = |key: Vec<u8>| Some(i32::from_ne_bytes(key.try_into().ok()?));
-        self.programs.threads.keys().filter_map(id).collect()
+        // The walk starts anew whenever the thread it stands at dies: without a limit it might never end.
+        let most = self.programs.threads.max_entries() as usize;
+        let found: BTreeSet<i32> = self.programs.threads.keys().take(most).filter_map(id).collect();
+        found.into_iter().collect()
     }
 
     /// Threads that were seen and not tracked, because there were too many.
@@ -213,6 +235,13 @@ impl BpfObserver {
         BusySignal::new(vcpu, Arc::clone(&self.programs.cpus), Arc::clone(&self.programs.controls), fd)
     }
 
+    fn system_stat(&mut self) -> Result<SystemStat, ObserveError> {
+        match &mut self.stat {
+            Some(reader) => reader.read(),
+            none => none.insert(StatReader::open(&self.root)?).read(),
+        }
+    }
+
     fn read(&self, reuse: bool) -> Reading {
         let cpus = &self.programs.cpus;
         let cpu_time = |pid: u32| {
@@ -224,6 +253,7 @@ impl BpfObserver {
             at_ns: now_ns(),
             shared: self.programs.shared.read(0),
             cpus: (0..cpus.len()).map(|index| Totals::read(cpus, index, last(index), cpu_time)).collect(),
+            stat: None,
         }
     }
 }

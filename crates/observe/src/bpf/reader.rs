@@ -5,7 +5,8 @@
 
 use super::maps::MappedArray;
 use super::skel::types::{cpu_state, histogram};
-use super::{CLASSES, GROUP, IDLE, OTHER, UNKNOWN, YIELDING};
+use super::{CLASSES, GROUP, IDLE, UNKNOWN, YIELDING};
+use crate::system::split;
 use gleaner_model::{Distribution, Nanos, VcpuId, VcpuWindow};
 use rustix::time::{ClockId, clock_gettime};
 use std::mem::offset_of;
@@ -117,19 +118,10 @@ impl Totals {
         difference(&self.state.histograms[which], &last.state.histograms[which])
     }
 
-    /// The window between the two.
-    pub fn window_since(&self, last: &Self, id: VcpuId) -> VcpuWindow {
-        let ran = |class| self.exec_since(last, class);
-        let busy = ran(GROUP) + ran(OTHER);
-        let wanted: Nanos = [YIELDING, GROUP, OTHER].map(|class| self.wall_since(last, class)).into_iter().sum();
+    /// The window of `length` between the two, in which the hypervisor reported `steal`.
+    pub fn window_since(&self, last: &Self, id: VcpuId, length: Nanos, steal: Nanos) -> VcpuWindow {
         VcpuWindow {
-            id,
-            busy,
-            work: Some(ran(GROUP)),
-            retained: ran(YIELDING),
-            // A vCPU that has not switched since the programs were attached is idle, or would have been switched.
-            halted: self.wall_since(last, IDLE) + self.wall_since(last, UNKNOWN),
-            steal: wanted - (busy + ran(YIELDING)),
+            work: Some(self.exec_since(last, GROUP)),
             idle_entries: Some(self.since(last, |state| state.idle_entries)),
             halts: Some(self.since(last, |state| state.halts)),
             work_switches: Some(self.since(last, |state| state.work_switches)),
@@ -137,6 +129,14 @@ impl Totals {
             cross_wakeups: Some(self.since(last, |state| state.cross_wakeups)),
             l_comp: Some(self.distribution_since(last, L_COMP)),
             l_idle: Some(self.distribution_since(last, L_IDLE)),
+            // A vCPU that has not switched since the programs were attached is idle, or would have been switched.
+            ..split(
+                id,
+                length,
+                steal,
+                self.exec_since(last, YIELDING),
+                self.wall_since(last, IDLE) + self.wall_since(last, UNKNOWN),
+            )
         }
     }
 }
@@ -152,6 +152,7 @@ fn difference(now: &histogram, last: &histogram) -> Distribution {
 
 #[cfg(test)]
 mod tests {
+    use super::super::OTHER;
     use super::*;
 
     fn state(class: u32, since_ns: u64) -> cpu_state {
@@ -166,7 +167,8 @@ mod tests {
             now.wall_ns[first as usize] = 1_400;
             now.exec_ns[first as usize] = if first > IDLE { 1_300 } else { 1_400 };
             let now = Totals::with_open_stint(&now, 3_000, |_| None);
-            let window = now.window_since(&last, VcpuId(0));
+            let window = now.window_since(&last, VcpuId(0), Nanos(2_000), Nanos(100));
+            assert_eq!(window.steal, Nanos(100));
             assert_eq!(window.busy + window.retained + window.halted + window.steal, Nanos(2_000), "{first} {second}");
         }
     }
@@ -177,9 +179,9 @@ mod tests {
             let state = cpu_state { exec_at_ns: 5, ..state(GROUP, 0) };
             Totals::with_open_stint(&state, 100_000_000, move |_| Some(5 + charged))
         };
-        let stolen = |charged| totals(charged).window_since(&Totals::default(), VcpuId(0)).steal;
-        assert_eq!(stolen(30_000_000), Nanos(60_000_000));
-        assert_eq!(stolen(95_000_000), Nanos::ZERO);
+        let work = |charged| totals(charged).work_since(&Totals::default());
+        assert_eq!(work(30_000_000), Nanos(40_000_000));
+        assert_eq!(work(95_000_000), Nanos(100_000_000));
     }
 
     #[test]

@@ -50,7 +50,7 @@ mod tracker;
 
 use crate::ObserveError;
 use crate::observer::{ObserverConfig, thread_cpu_time};
-use crate::system::{OnlineReader, StatReader, SystemStat};
+use crate::system::{OnlineReader, StatReader, SystemStat, split};
 use gleaner_model::{CpuSet, GroupWindow, Nanos, Source, VcpuId, VcpuWindow, Window, YieldCounters};
 use rustix::process::{Resource, getrlimit};
 use std::collections::BTreeMap;
@@ -250,21 +250,13 @@ fn vcpu_window(id: VcpuId, length: Nanos, last: &Snapshot, now: &Snapshot) -> Vc
     // A vCPU that came online during the window has no earlier times: nothing is known of it yet but that it is there.
     let (Some(from), Some(to)) = (last.stat.cpu(id), now.stat.cpu(id)) else { return VcpuWindow::new(id) };
     let retained = |snapshot: &Snapshot| snapshot.yields.get(&id).map_or(Nanos::ZERO, |yields| yields.retained);
-    // The exact one first; ticks may overshoot, and the four have to add up to the window.
-    let retained = (retained(now) - retained(last)).min(length);
-    let halted = (to.idle - from.idle).min(length - retained);
-    let steal = (to.steal - from.steal).min(length - retained - halted);
     let displaced = now
         .yields
         .get(&id)
         .map(|to| to.displaced.saturating_sub(last.yields.get(&id).map_or(0, |from| from.displaced)));
     VcpuWindow {
-        busy: length - retained - halted - steal,
-        retained,
-        halted,
-        steal,
         yield_switches: displaced,
-        ..VcpuWindow::new(id)
+        ..split(id, length, to.steal - from.steal, retained(now) - retained(last), to.idle - from.idle)
     }
 }
 
