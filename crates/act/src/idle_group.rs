@@ -39,6 +39,12 @@ impl IdleGroup {
         Self { means: IdleMeans::ClassOnly, tasks: None, fallback: None }
     }
 
+    /// A group that is joined by writing to this file.
+    #[cfg(test)]
+    pub(crate) fn of_tasks(tasks: PathBuf) -> Self {
+        Self { means: IdleMeans::CpuIdleV1, tasks: Some(tasks), fallback: None }
+    }
+
     /// Makes the cgroup; where that is refused, says so in [`IdleGroup::fallback`] and does without.
     pub fn create(hierarchies: &CgroupHierarchies, journal: &mut Journal) -> Self {
         let made = match &hierarchies.cpu {

@@ -3,13 +3,17 @@
 //! One file per run in a state folder that does not outlive a reboot (`/run/gleaner`, or the user's runtime folder), JSON
 //! lines: a header that names the run, then one [`Undo`] a line. Whoever undoes takes the file's lock first, so main,
 //! guardian and `gleaner restore` cannot get into each other's way; the file is removed once all is undone.
+//! A program that pins a thread for every request would fill the folder, which is memory: from time to time the journal is written anew,
+//! without threads that are gone ([`Journal::compact_if_long`]).
 //! A last line without its newline was cut off by a kill: its change had not been made yet, so it is ignored.
 
-use crate::procs::is_alive;
+use crate::affinity::MOST_STEPS;
+use crate::procs::{is_alive, thread_start_time};
 use crate::undo::Undo;
 use crate::{ActError, process_start_time};
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::os::fd::AsRawFd;
@@ -17,6 +21,10 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 const VERSION: u32 = 1;
+/// Lines after which a journal is written anew; twice what was left, if that is more.
+const LONG: usize = 4096;
+/// Most different choices of dead threads that are kept: their children inherited them.
+const MOST_CHOICES: usize = 1024;
 
 /// The first line of a journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,6 +43,9 @@ pub struct Journal {
     path: PathBuf,
     file: File,
     run_id: String,
+    lines: usize,
+    /// How many lines are too many.
+    long: usize,
 }
 
 /// A journal as somebody else finds it.
@@ -129,7 +140,7 @@ impl Journal {
             main_pid,
             main_start_time,
         };
-        let mut journal = Self { path, file, run_id: run_id.to_owned() };
+        let mut journal = Self { path, file, run_id: run_id.to_owned(), lines: 0, long: LONG };
         journal.write_line(&header)?;
         Ok(journal)
     }
@@ -175,8 +186,59 @@ impl Journal {
         })?;
         line.push(b'\n');
         // One write call: a kill leaves the whole line or a part without its newline.
-        self.file.write_all(&line).map_err(ActError::file("write", &self.path))
+        self.file.write_all(&line).map_err(ActError::file("write", &self.path))?;
+        self.lines += 1;
+        Ok(())
     }
+
+    /// Writes the journal anew without what no undo needs any more, once it is long. A failure leaves it as it is.
+    ///
+    /// # Errors
+    /// When the new one cannot be written.
+    pub(crate) fn compact_if_long(&mut self) -> Result<(), ActError> {
+        if self.lines < self.long {
+            return Ok(());
+        }
+        // Not tried again at once if it fails.
+        self.long = self.lines.saturating_mul(2);
+        // Whoever waits for this lock finds another file in its place, and waits for that one's.
+        let Some(_lock) = lock(&self.path)? else { return Ok(()) };
+        let text = fs::read_to_string(&self.path).map_err(ActError::file("read", &self.path))?;
+        let undos = needed(read(&self.path)?.undos, |tid, start_time| thread_start_time(tid) == Some(start_time));
+        let mut lines = vec![text.lines().next().unwrap_or_default().to_owned()];
+        lines.extend(undos.iter().filter_map(|undo| serde_json::to_string(undo).ok()));
+        let new = self.path.with_extension("new");
+        // Left behind by a compaction that failed.
+        let _ = fs::remove_file(&new);
+        let written = OpenOptions::new().create_new(true).append(true).mode(0o600).open(&new).and_then(|mut file| {
+            file.write_all((lines.join("\n") + "\n").as_bytes())?;
+            fs::rename(&new, &self.path)?;
+            Ok(file)
+        });
+        self.file = written.inspect_err(|_| drop(fs::remove_file(&new))).map_err(ActError::file("write", &new))?;
+        self.lines = lines.len();
+        self.long = LONG.max(2 * self.lines);
+        Ok(())
+    }
+}
+
+/// What of `undos` an undo still needs: everything about threads that live (by id and start time), and of the dead each
+/// different choice once, for their children may have inherited it; of the steps the newest.
+fn needed(undos: Vec<Undo>, lives: impl Fn(i32, u64) -> bool) -> Vec<Undo> {
+    let (mut choices, mut steps, mut threads) = (HashSet::new(), HashSet::new(), HashSet::new());
+    // Newest first: a thread's last choice counts, and the last steps are those that threads are confined to.
+    let mut kept: Vec<Undo> = undos.into_iter().rev().collect();
+    kept.retain(|undo| match undo {
+        Undo::AffinityStep { active } => steps.len() < MOST_STEPS && steps.insert(active.clone()),
+        Undo::ThreadAffinity { tid, start_time, own } => {
+            let lives = lives(*tid, *start_time) && threads.insert((*tid, *start_time));
+            let new = choices.len() < MOST_CHOICES && choices.insert(own.clone());
+            lives || new
+        }
+        _ => true,
+    });
+    kept.reverse();
+    kept
 }
 
 /// Reads one journal.
@@ -221,17 +283,24 @@ pub(crate) struct Lock(#[allow(dead_code, reason = "the lock goes with the file"
 
 /// Locks the journal at `path`, waiting for whoever holds it. `None` when it is gone: somebody has undone it.
 pub(crate) fn lock(path: &Path) -> Result<Option<Lock>, ActError> {
-    let file = match File::open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            remove_folder_of(path);
-            return Ok(None);
+    loop {
+        let file = match File::open(path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                remove_folder_of(path);
+                return Ok(None);
+            }
+            Err(error) => return Err(ActError::file("open", path)(error)),
+        };
+        flock(&file, FlockOperation::LockExclusive).map_err(|errno| ActError::file("lock", path)(errno.into()))?;
+        // The holder before us may have removed it, or its run have written it anew (once in thousands of lines).
+        let locked = file.metadata().map_err(ActError::file("look at", path))?;
+        match fs::metadata(path) {
+            Ok(found) if found.ino() == locked.ino() => return Ok(Some(Lock(file))),
+            Ok(_) => {}
+            Err(_) => return Ok(None),
         }
-        Err(error) => return Err(ActError::file("open", path)(error)),
-    };
-    flock(&file, FlockOperation::LockExclusive).map_err(|errno| ActError::file("lock", path)(errno.into()))?;
-    // The holder before us may have removed it.
-    Ok(path.exists().then_some(Lock(file)))
+    }
 }
 
 /// Locks the folder that the journal at `path` is in: for what concerns other runs' journals as well. Taken after a journal's own
@@ -248,6 +317,8 @@ pub(crate) fn lock_folder_of(path: &Path) -> Option<Lock> {
 
 /// Removes a journal whose changes are undone, and its folder when that was the last one.
 pub(crate) fn remove(path: &Path) -> Result<(), ActError> {
+    // A kill may have cut off its being written anew.
+    let _ = fs::remove_file(path.with_extension("new"));
     fs::remove_file(path).map_err(ActError::file("remove", path))?;
     remove_folder_of(path);
     Ok(())
@@ -335,6 +406,76 @@ mod tests {
         }
     }
 
+    fn choice(tid: i32, start_time: u64, own: &str) -> Undo {
+        Undo::ThreadAffinity { tid, start_time, own: own.to_owned() }
+    }
+
+    #[test]
+    fn only_what_an_undo_needs_is_kept() {
+        let step = |active: &str| Undo::AffinityStep { active: active.to_owned() };
+        let all = vec![
+            entry(),
+            step("0-1"),
+            choice(1, 1, "0"),
+            choice(1, 1, "1"),
+            choice(2, 1, "2"),
+            choice(3, 1, "2"),
+            step("0"),
+            step("0-1"),
+            choice(4, 1, "2"),
+        ];
+        let kept = needed(all, |tid, _| tid <= 2);
+        let expected = vec![
+            entry(),
+            // Superseded, but a child may have inherited it.
+            choice(1, 1, "0"),
+            choice(1, 1, "1"),
+            choice(2, 1, "2"),
+            step("0"),
+            step("0-1"),
+            choice(4, 1, "2"),
+        ];
+        assert_eq!(kept, expected);
+    }
+
+    #[test]
+    fn a_thread_for_every_request_does_not_fill_the_folder() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut journal = Journal::create(dir.path(), "run-1").unwrap();
+        journal.before(&entry()).unwrap();
+        let own = rustix::thread::gettid().as_raw_nonzero().get();
+        let living = choice(own, thread_start_time(own).unwrap(), "0");
+        journal.before(&living).unwrap();
+        for start_time in 0..u64::try_from(3 * LONG).unwrap() {
+            journal.before(&choice(i32::MAX, start_time, "1")).unwrap();
+            journal.compact_if_long().unwrap();
+        }
+        let undos = read(journal.path()).unwrap().undos;
+        assert!(undos.len() < LONG && undos.contains(&entry()) && undos.contains(&living), "{}", undos.len());
+        assert_eq!(read(&journal.open_path()).unwrap().undos, undos);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn whoever_waited_for_a_journal_that_was_written_anew_waits_for_the_new_one() {
+        let (_dir, path) = written(&[entry()]);
+        let old = lock(&path).unwrap().unwrap();
+        let (says, heard) = std::sync::mpsc::channel();
+        let waiting = {
+            let path = path.clone();
+            std::thread::spawn(move || {
+                let locked = lock(&path).unwrap().unwrap();
+                says.send(locked.0.metadata().unwrap().ino()).unwrap();
+            })
+        };
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        fs::copy(&path, path.with_extension("new")).unwrap();
+        fs::rename(path.with_extension("new"), &path).unwrap();
+        drop(old);
+        assert_eq!(heard.recv().unwrap(), fs::metadata(&path).unwrap().ino());
+        waiting.join().unwrap();
+    }
+
     #[test]
     fn a_line_that_is_no_entry_is_named() {
         let (_dir, path) = written(&[entry()]);
@@ -392,6 +533,7 @@ mod tests {
     #[test]
     fn the_last_journal_takes_its_folder_along() {
         let (dir, path) = written(&[]);
+        fs::write(path.with_extension("new"), "{").unwrap();
         let folder = dir.path().to_owned();
         remove(&path).unwrap();
         assert!(!folder.exists());

@@ -149,6 +149,9 @@ impl Placement {
                 for choice in affinities.new_choices(tids) {
                     journal.before(&undo::own_affinity(&choice))?;
                 }
+                if let Err(error) = journal.compact_if_long() {
+                    tracing::warn!("{error}");
+                }
                 affinities.begin_step(active);
                 affinities.confine(tids, active);
                 self.passes_left =

@@ -131,13 +131,8 @@ fn try_actuators(vcpus: &CpuSet, interrupted: &AtomicBool) -> (Vec<Capability>, 
     all.push(capability("cpuset", try_cpuset(vcpus, &hierarchies, &mut session)));
     all.push(capability("affinity", Ok("thread by thread; needs no privilege".to_owned())));
     let group = IdleGroup::create(&hierarchies, &mut session.journal);
-    let idle = match (group.means(), group.fallback()) {
-        (IdleMeans::ClassOnly, fallback) => Err(fallback.map_or_else(String::new, |found| found.why.clone())),
-        (IdleMeans::CpuIdleV1, _) => Ok("cgroup v1: yielding threads lose to every cgroup".to_owned()),
-        (IdleMeans::CpuIdleV2, _) => Ok("cgroup v2: yielding threads lose to every cgroup".to_owned()),
-    };
+    let (yielding, idle, halt) = try_yielding(vcpus, &group, interrupted);
     all.push(capability("cpu.idle", idle));
-    let (yielding, halt) = try_yielding(vcpus, &group, interrupted);
     all.push(capability("yielding", yielding));
     if let Err(error) = session.end() {
         all.push(capability("undo", Err(format!("{error}: run `gleaner restore`"))));
@@ -161,15 +156,24 @@ fn try_cpuset(vcpus: &CpuSet, hierarchies: &CgroupHierarchies, session: &mut Ses
     }
 }
 
+/// Whether there can be yielding threads, whether they can join their cgroup, and what a halt costs.
 fn try_yielding(
     vcpus: &CpuSet,
     group: &IdleGroup,
     interrupted: &AtomicBool,
-) -> (Result<String, String>, Option<HaltCost>) {
+) -> (Result<String, String>, Result<String, String>, Option<HaltCost>) {
     let on: CpuSet = vcpus.iter().take(2).collect();
     let yields = match start_yielding(&on, group, &GuestParams::default(), |_| None) {
         Ok(yields) => yields,
-        Err(error) => return (Err(error.to_string()), None),
+        Err(error) => return (Err(error.to_string()), Err("nothing could be put into it".to_owned()), None),
+    };
+    let idle = match yields.idle_means() {
+        IdleMeans::CpuIdleV1 => Ok("cgroup v1: yielding threads lose to every cgroup".to_owned()),
+        IdleMeans::CpuIdleV2 => Ok("cgroup v2: yielding threads lose to every cgroup".to_owned()),
+        IdleMeans::ClassOnly => {
+            let mut why = group.fallback().into_iter().chain(yields.fallbacks());
+            Err(why.find(|found| found.wanted == "cpu.idle=1").map_or_else(String::new, |found| found.why.clone()))
+        }
     };
     let detail = match yields.class() {
         YieldClass::Idle => "SCHED_IDLE".to_owned(),
@@ -177,7 +181,7 @@ fn try_yielding(
     };
     let bench = Bench::new(&yields, &on, GAP_AT_START).filter(|bench| bench.can(Setting::C));
     let halt = bench.and_then(|bench| halt_cost(&bench, interrupted));
-    (Ok(detail), halt)
+    (Ok(detail), idle, halt)
 }
 
 fn halt_cost(bench: &Bench<'_>, interrupted: &AtomicBool) -> Option<HaltCost> {

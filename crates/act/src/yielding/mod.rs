@@ -10,7 +10,7 @@
 
 mod runner;
 
-use crate::{ActError, Fallback, IdleGroup};
+use crate::{ActError, Fallback, IdleGroup, IdleMeans};
 use gleaner_model::{CpuSet, Nanos, Order, VcpuId, YieldCounters, YieldMachine};
 use runner::{Ready, Runner, now};
 use std::sync::Arc;
@@ -108,6 +108,7 @@ pub struct YieldingThreads {
     heart: Arc<AtomicU64>,
     stolen_gap: Nanos,
     class: YieldClass,
+    idle_means: IdleMeans,
     fallbacks: Vec<Fallback>,
 }
 
@@ -126,7 +127,9 @@ impl YieldingThreads {
         mut busy_wait: impl FnMut(VcpuId) -> Option<BusyWait>,
     ) -> Result<Self, ActError> {
         let heart = Arc::new(AtomicU64::new(now().0));
-        let mut all = Self { members: Vec::new(), heart, stolen_gap, class: YieldClass::Idle, fallbacks: Vec::new() };
+        let (members, fallbacks) = (Vec::new(), Vec::new());
+        let (class, idle_means) = (YieldClass::Idle, group.means());
+        let mut all = Self { members, heart, stolen_gap, class, idle_means, fallbacks };
         for vcpu in vcpus.iter() {
             let (wait, wake) = busy_wait(vcpu).map_or((None, None), |busy| (Some(busy.wait), Some(busy.wake)));
             let ready = all.launch(vcpu, machine(vcpu), wait, wake)?;
@@ -136,6 +139,7 @@ impl YieldingThreads {
                 all.note("SCHED_IDLE", "SCHED_OTHER at nice 19", why);
             }
             if let Err(why) = group.join(tid) {
+                all.idle_means = IdleMeans::ClassOnly;
                 all.note("cpu.idle=1", "the scheduling class alone", why.to_string());
             }
         }
@@ -193,13 +197,6 @@ impl YieldingThreads {
         }
     }
 
-    /// Orders all of them to sleep, and waits until they do or a moment has passed.
-    pub fn order_all_to_sleep(&self) {
-        for member in &self.members {
-            self.order(member.vcpu, Order::Sleep);
-        }
-    }
-
     /// The owner is alive. To be called at least once a second.
     pub fn beat(&self) {
         self.heart.store(now().0, Relaxed);
@@ -213,6 +210,11 @@ impl YieldingThreads {
     /// The class the threads run in (the weakest, if they differ).
     pub fn class(&self) -> YieldClass {
         self.class
+    }
+
+    /// How far below everybody else the threads are: the group's means if every one of them could join it.
+    pub fn idle_means(&self) -> IdleMeans {
+        self.idle_means
     }
 
     /// What had to be replaced by a weaker means.
@@ -266,10 +268,9 @@ mod tests {
         }
     }
 
-    fn started() -> YieldingThreads {
+    fn started(group: &IdleGroup) -> YieldingThreads {
         let machine = |_| Box::new(Obedient(YieldCounters::default())) as Box<dyn YieldMachine>;
-        YieldingThreads::start(&CpuSet::first(1), &IdleGroup::none(), Nanos::from_micros(200), machine, |_| None)
-            .unwrap()
+        YieldingThreads::start(&CpuSet::first(1), group, Nanos::from_micros(200), machine, |_| None).unwrap()
     }
 
     fn wait_until(threads: &YieldingThreads, met: impl Fn(&YieldCounters) -> bool) -> bool {
@@ -281,8 +282,19 @@ mod tests {
     }
 
     #[test]
+    fn a_group_that_nobody_could_join_is_not_claimed() {
+        assert_eq!(started(&IdleGroup::none()).idle_means(), IdleMeans::ClassOnly);
+        let dir = tempfile::tempdir().unwrap();
+        for (file, means) in [("tasks", IdleMeans::CpuIdleV1), ("missing", IdleMeans::ClassOnly)] {
+            std::fs::write(dir.path().join("tasks"), "").unwrap();
+            let threads = started(&IdleGroup::of_tasks(dir.path().join(file)));
+            assert_eq!((threads.idle_means(), threads.fallbacks().len()), (means, usize::from(file == "missing")));
+        }
+    }
+
+    #[test]
     fn a_thread_retains_when_ordered_and_not_before() {
-        let threads = started();
+        let threads = started(&IdleGroup::none());
         std::thread::sleep(Duration::from_millis(30));
         assert_eq!(threads.counters()[0].retained, Nanos::ZERO);
         threads.order(VcpuId(0), Order::Retain { timeout: Nanos::from_millis(5) });
@@ -296,7 +308,7 @@ mod tests {
 
     #[test]
     fn a_thread_whose_owner_is_silent_stops_spinning() {
-        let threads = started();
+        let threads = started(&IdleGroup::none());
         threads.order(VcpuId(0), Order::Retain { timeout: Nanos::from_millis(5) });
         std::thread::sleep(Duration::from_millis(2_600));
         let before = threads.counters()[0].retained;
@@ -306,10 +318,15 @@ mod tests {
 
     #[test]
     fn dropping_ends_the_threads() {
-        let threads = started();
+        let threads = started(&IdleGroup::none());
         let tid = threads.counters()[0].tid;
         assert!(std::path::Path::new(&format!("/proc/self/task/{tid}")).exists());
         drop(threads);
-        assert!(!std::path::Path::new(&format!("/proc/self/task/{tid}")).exists());
+        // The kernel says that a thread has ended a moment before its entry is gone.
+        let gone = (0..500).any(|_| {
+            std::thread::sleep(Duration::from_millis(2));
+            !std::path::Path::new(&format!("/proc/self/task/{tid}")).exists()
+        });
+        assert!(gone);
     }
 }

@@ -341,7 +341,7 @@ impl Manager {
         });
         let yielding = self.yields.as_ref().map(|yields| {
             let class = if yields.class() == YieldClass::Idle { "sched-idle" } else { "nice-19" };
-            let group = if self.group.means() == IdleMeans::ClassOnly { "" } else { "+cpu.idle" };
+            let group = if yields.idle_means() == IdleMeans::ClassOnly { "" } else { "+cpu.idle" };
             format!("{class}{group}")
         });
         Means { observer: Some(observer.to_owned()), placement: placement.map(str::to_owned), yielding }
