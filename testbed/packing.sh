@@ -47,10 +47,36 @@ json user /tmp/user.json
 check "without privilege: a vCPU was deactivated" steps /tmp/user.json
 same "without privilege: the machine is as it was" "$before"
 
-# kill -9 of everything of Gleaner while the program is confined: restore gives back what the program had, its own choices included.
 allowed() { grep -h Cpus_allowed_list /proc/"$1"/task/*/status 2>/dev/null | cut -f2 | sort -u | tr '\n' ' '; }
-confined() { [ "$(allowed "$1")" != "$2" ]; }
 is() { [ "$(allowed "$1")" = "$2" ]; }
+
+# Somebody who outlives the program and has cleared his environment: confined with the group, and given everything back.
+gleaner run --policy consolidate --placement affinity --config /tmp/easy.toml --json /tmp/outlived.json -- sh -c '
+    env -i sleep 1000 & echo $! >/tmp/pids
+    pipeline 2 6000 200' >/tmp/out 2>&1
+check "outlived: the pipeline ends with 0" [ $? = 0 ]
+check "outlived: a vCPU was deactivated" steps /tmp/outlived.json
+check "outlived: who goes on has his vCPUs again" is "$(cat /tmp/pids)" "0-3 "
+kill "$(cat /tmp/pids)"
+
+# Gleaner in a service's cgroup, as everywhere under systemd: masks instead of a cpuset, cpu.idle all the same, and the program
+# stays in the service.
+mkdir /sys/fs/cgroup/service
+before=$(state)
+sh -c 'echo 0 >/sys/fs/cgroup/service/cgroup.procs
+    exec gleaner run --policy full --timeout 1ms --config /tmp/easy.toml --json /tmp/nested.json -- sh -c "
+        cat /proc/self/cgroup >/tmp/place; exec pipeline 2 6000 200"' >/tmp/out 2>&1
+check "nested: the pipeline ends with 0" [ $? = 0 ]
+json nested /tmp/nested.json
+check "nested: a vCPU was deactivated" steps /tmp/nested.json
+check "nested: all was undone" [ "$(key restored /tmp/nested.json)" = true ]
+check "nested: the program was in the service's cgroup" grep -qx 0::/service /tmp/place
+same "nested: the machine is as it was" "$before"
+rmdir /sys/fs/cgroup/service
+before=$(state)
+
+# kill -9 of everything of Gleaner while the program is confined: restore gives back what the program had, its own choices included.
+confined() { [ "$(allowed "$1")" != "$2" ]; }
 both_began() { [ "$(wc -l </tmp/pids)" = 2 ]; }
 children() { cat /proc/"$1"/task/*/children 2>/dev/null; }
 guardian_of() { for pid in $(children "$1"); do if grep -q guardian "/proc/$pid/cmdline"; then echo "$pid"; fi; done; }

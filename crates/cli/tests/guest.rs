@@ -93,6 +93,9 @@ fn packing(series: &str) {
         assert!(decisions.iter().any(|decision| decision["action"] == "deactivate"), "{run}");
         assert!(run["active_vcpus_mean"].as_f64().unwrap() < 4.0, "{run}");
     }
+    let nested = json(&text, "nested");
+    assert_eq!(nested["means"]["placement"], "affinity", "{nested}");
+    assert_eq!(nested["means"]["yielding"], "sched-idle+cpu.idle", "{nested}");
     let user = json(&text, "user");
     assert_eq!(user["means"]["observer"], "procfs", "{user}");
     assert_eq!(user["means"]["yielding"], "sched-idle", "{user}");
@@ -106,6 +109,18 @@ fn guest_packs_and_gives_back_on_linux_6_1() {
 #[test]
 fn guest_packs_and_gives_back_on_the_newest_kernel() {
     packing("new");
+}
+
+/// A vCPU that goes away and comes back: the script checks, this looks at what Gleaner said of it.
+#[test]
+fn guest_survives_vcpus_that_come_and_go() {
+    let Some(kernel) = kernel("6.1") else { return };
+    let text = boot(&kernel, "hotplug.sh");
+    for name in ["back-affinity", "away-affinity", "back-auto", "away-auto", "retained"] {
+        let run = json(&text, name);
+        assert_eq!(run["restored"], true, "{run}");
+        assert_eq!(run["exit_status"], 0, "{run}");
+    }
 }
 
 #[test]
