@@ -52,7 +52,7 @@ over() {
     case $name/$(uname -r) in
         # This kernel drops offline vCPUs from every mask that it is given (taskset loses them too): nobody could give them back.
         away-*/6.1.*) echo "not checked: the vCPU that was away when Gleaner ended: $(allowed "$pid")" ;;
-        *) check "$name: who goes on has his vCPUs again" is "$pid" "0-3 " ;;
+        *) check "$name: who goes on has his vCPUs again ($(allowed "$pid"))" is "$pid" "0-3 " ;;
     esac
     kill -9 "$pid"
     within 10 [ ! -d "/proc/$pid" ]

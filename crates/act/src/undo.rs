@@ -176,6 +176,10 @@ fn remove_cgroup(path: &Path, members_to: Option<&Path>) -> Result<(), ActError>
         // Never made. A read-only file system would refuse even to remove what is not there.
         return Ok(());
     }
+    let offline = fs::read_to_string("/sys/devices/system/cpu/offline").unwrap_or_default();
+    if let Some(parent) = members_to.filter(|_| !offline.trim().is_empty()) {
+        tell_apart(path, parent);
+    }
     for _ in 0..EMPTYING_TRIES {
         if let Some(parent) = members_to {
             evict(path, parent);
@@ -189,6 +193,19 @@ fn remove_cgroup(path: &Path, members_to: Option<&Path>) -> Result<(), ActError>
         }
     }
     fs::remove_dir(path).map_err(ActError::file("remove", path))
+}
+
+/// Makes the v2 cpuset at `path` differ from its parent's. Without a difference the kernel leaves the masks of those that move
+/// as they are, which is without the vCPUs that are offline, for good; with one they get all that the parent could have.
+fn tell_apart(path: &Path, parent: &Path) {
+    let effective = |folder: &Path| cgroup::read(&folder.join("cpuset.cpus.effective")).ok();
+    let Some(cpus) = effective(path).filter(|cpus| effective(parent).as_ref() == Some(cpus)) else { return };
+    let cpus = cpus.parse::<CpuSet>().unwrap_or_default();
+    if let Some(one) = cpus.iter().next().filter(|_| cpus.len() > 1) {
+        let one: CpuSet = std::iter::once(one).collect();
+        // Nothing worse than before if it fails.
+        let _ = cgroup::write(&path.join("cpuset.cpus"), &one.to_string());
+    }
 }
 
 /// Moves every process of a cgroup and of the cgroups below it to `parent`, and removes those below.
@@ -284,6 +301,20 @@ fn online() -> Option<CpuSet> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_cpuset_is_told_apart_from_one_just_like_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let child = dir.path().join("child");
+        fs::create_dir(&child).unwrap();
+        for (parents, own, written) in [("0-2", "0-2", "0wn"), ("0-2", "1", "own"), ("0", "0", "own")] {
+            fs::write(dir.path().join("cpuset.cpus.effective"), parents).unwrap();
+            fs::write(child.join("cpuset.cpus.effective"), own).unwrap();
+            fs::write(child.join("cpuset.cpus"), "own").unwrap();
+            tell_apart(&child, dir.path());
+            assert_eq!(fs::read_to_string(child.join("cpuset.cpus")).unwrap(), written, "{parents:?} {own:?}");
+        }
+    }
 
     #[test]
     fn a_controller_that_was_never_enabled_is_not_taken_away() {
