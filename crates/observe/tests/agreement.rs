@@ -52,12 +52,14 @@ fn close(what: &str, a: f64, b: f64, share: f64, slack: f64) -> Result<(), Strin
 }
 
 /// Runs `check` on fresh windows until it holds. Runs during which others took much of the vCPUs say nothing.
-fn holds_in_one_of_the_runs(spinning: bool, check: impl Fn(&Window, &Window) -> Result<(), String>) {
+fn holds_in_one_of_the_runs(
+    spinner: Option<fn(usize) -> Spinner>,
+    check: impl Fn(&Window, &Window) -> Result<(), String>,
+) {
     let _turn = alone();
     let mut failures = Vec::new();
     for _ in 0..MAX_DISTURBED {
-        let spinners: Vec<Spinner> =
-            if spinning { my_cpus().into_iter().map(Spinner::start).collect() } else { vec![] };
+        let spinners: Vec<Spinner> = spinner.map_or_else(Vec::new, |start| my_cpus().into_iter().map(start).collect());
         let (bpf, procfs) = observe_both(&spinners);
         print(&bpf, &procfs);
         let others: Nanos = bpf.vcpus.iter().map(|vcpu| vcpu.busy - vcpu.work.unwrap()).sum();
@@ -157,7 +159,7 @@ fn on_this_machine_both_observers_agree_where_idle_vcpus_halt() {
     if !bpf_expected() {
         return;
     }
-    holds_in_one_of_the_runs(false, |bpf, procfs| {
+    holds_in_one_of_the_runs(None, |bpf, procfs| {
         agree(bpf, procfs)?;
         matches_the_workload(bpf)?;
         consistent(bpf)?;
@@ -172,7 +174,7 @@ fn on_this_machine_both_observers_agree_where_yielding_threads_hold_idle_vcpus()
     if !bpf_expected() {
         return;
     }
-    holds_in_one_of_the_runs(true, |bpf, procfs| {
+    holds_in_one_of_the_runs(Some(Spinner::start), |bpf, procfs| {
         agree(bpf, procfs)?;
         matches_the_workload(bpf)?;
         consistent(bpf)?;
@@ -181,5 +183,23 @@ fn on_this_machine_both_observers_agree_where_yielding_threads_hold_idle_vcpus()
         close("retained", retained(bpf), retained(procfs), 0.05, 5e6)?;
         close("halted", sum(bpf, |vcpu| vcpu.halted.as_f64()), 0.0, 0.0, 0.05 * bpf.length.as_f64())?;
         close("displacements", sum(bpf, |vcpu| vcpu.yield_switches.unwrap() as f64), entries(bpf), 0.05, 20.0)
+    });
+}
+
+#[test]
+fn on_this_machine_both_observers_agree_where_yielding_threads_nap() {
+    // Yields through most of an idle period of 150 us, then naps into the work that follows.
+    const PATIENCE: Duration = Duration::from_micros(COMPUTE_US * 2 / 3);
+    const NAP: Duration = Duration::from_micros(COMPUTE_US / 2);
+    if !bpf_expected() {
+        return;
+    }
+    let napping = |cpu| Spinner::napping(cpu, PATIENCE, NAP);
+    holds_in_one_of_the_runs(Some(napping), |bpf, procfs| {
+        agree(bpf, procfs)?;
+        matches_the_workload(bpf)?;
+        let halts = |window: &Window| window.halts.unwrap() as f64;
+        close("halts", halts(bpf), halts(procfs), 0.15, 50.0)?;
+        if halts(bpf) > ROUNDS as f64 / 2.0 { Ok(()) } else { Err(format!("only {} halts", halts(bpf))) }
     });
 }

@@ -82,6 +82,8 @@ fn a_thread_that_calls_exec_becomes_its_process() {
         let (window, threads, player) = observe(choice, || Player::start("exec"));
         assert_eq!((window.group.threads, threads), (1, vec![player.pid()]), "{choice:?}");
         assert!(window.group.execs.is_none_or(|execs| execs == 1), "{choice:?}: {:?}", window.group.execs);
+        // An entry that another thread left behind would make it wrap.
+        assert!(window.group.cpu_time.0 < 10_000_000_000, "{choice:?}: {}", window.group.cpu_time);
         player.finish();
     }
 }

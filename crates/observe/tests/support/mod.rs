@@ -288,19 +288,37 @@ fn ping_pong_on(cpus: &[usize], rounds: u64, time: Duration) -> Played {
     Played { release, threads }
 }
 
-/// A plain yielding thread: SCHED_IDLE, pinned, never sleeping, counting its own displacements.
+/// A plain yielding thread: SCHED_IDLE, pinned, counting its own displacements. It sleeps only if told to nap.
 pub struct Spinner {
     cpu: usize,
     tid: Arc<AtomicI32>,
     stop: Arc<AtomicBool>,
-    counted: Arc<Mutex<(u64, u64)>>,
+    counted: Arc<Mutex<Counted>>,
     thread: Option<JoinHandle<()>>,
 }
 
+/// What a [`Spinner`] counts.
+#[derive(Clone, Copy, Default)]
+struct Counted {
+    displaced: u64,
+    ran_ns: u64,
+    idle_naps: u64,
+}
+
 impl Spinner {
+    /// One that never sleeps.
     pub fn start(cpu: usize) -> Self {
+        Self::run(cpu, None)
+    }
+
+    /// One that naps for `nap` whenever nobody has come for `patience`, as a yielding thread does that no signal wakes.
+    pub fn napping(cpu: usize, patience: Duration, nap: Duration) -> Self {
+        Self::run(cpu, Some((patience, nap)))
+    }
+
+    fn run(cpu: usize, nap: Option<(Duration, Duration)>) -> Self {
         let (tid, stop, counted) =
-            (Arc::new(AtomicI32::new(0)), Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new((0, 0))));
+            (Arc::new(AtomicI32::new(0)), Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Counted::default())));
         let (my_tid, my_stop, my_count) = (Arc::clone(&tid), Arc::clone(&stop), Arc::clone(&counted));
         let thread = thread::spawn(move || {
             pin(cpu);
@@ -310,10 +328,21 @@ impl Spinner {
                 assert_eq!(libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const param), 0);
             }
             my_tid.store(rustix::thread::gettid().as_raw_nonzero().get(), Ordering::SeqCst);
+            let mut counts = own_counts();
+            let mut idle_since = Instant::now();
             while !my_stop.load(Ordering::SeqCst) {
                 rustix::thread::sched_yield();
+                let now = Counted { idle_naps: counts.idle_naps, ..own_counts() };
+                if now.displaced != counts.displaced {
+                    idle_since = Instant::now();
+                }
+                counts = now;
+                if let Some((_, nap)) = nap.filter(|(patience, _)| idle_since.elapsed() > *patience) {
+                    counts.idle_naps += u64::from(nap_was_prompt(nap));
+                    idle_since = Instant::now();
+                }
                 if let Ok(mut counted) = my_count.try_lock() {
-                    *counted = own_counts();
+                    *counted = counts;
                 }
             }
         });
@@ -324,12 +353,13 @@ impl Spinner {
     }
 
     pub fn counters(&self) -> YieldCounters {
-        let (displaced, ran_ns) = *self.counted.lock().unwrap();
+        let Counted { displaced, ran_ns, idle_naps } = *self.counted.lock().unwrap();
         YieldCounters {
             vcpu: Some(VcpuId(u32::try_from(self.cpu).unwrap())),
             tid: self.tid.load(Ordering::SeqCst),
             retained: gleaner_model::Nanos(ran_ns),
             displaced,
+            idle_naps,
             ..YieldCounters::default()
         }
     }
@@ -342,8 +372,19 @@ impl Drop for Spinner {
     }
 }
 
+/// Naps; whether the vCPU was idle when the nap ended. If another task had it, the thread was kept waiting.
+fn nap_was_prompt(nap: Duration) -> bool {
+    let run_delay_ns = || {
+        let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+        text.split(' ').nth(1).unwrap().parse::<u64>().unwrap()
+    };
+    let before = run_delay_ns();
+    thread::sleep(nap);
+    run_delay_ns() - before <= 20_000
+}
+
 /// Involuntary switches and CPU time of the calling thread.
-fn own_counts() -> (u64, u64) {
+fn own_counts() -> Counted {
     // SAFETY: getrusage fills the struct it is given.
     let usage = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
@@ -351,5 +392,9 @@ fn own_counts() -> (u64, u64) {
         usage
     };
     let time = Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap();
-    (u64::try_from(usage.ru_nivcsw).unwrap(), u64::try_from(time.as_nanos()).unwrap())
+    Counted {
+        displaced: u64::try_from(usage.ru_nivcsw).unwrap(),
+        ran_ns: u64::try_from(time.as_nanos()).unwrap(),
+        idle_naps: 0,
+    }
 }
