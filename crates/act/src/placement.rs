@@ -18,7 +18,7 @@ use crate::cgroup::{self, CgroupHierarchies, Hierarchy};
 use crate::journal::Journal;
 use crate::undo::{self, Undo};
 use crate::{ActError, Fallback, process_start_time};
-use gleaner_model::CpuSet;
+use gleaner_model::{CpuSet, KernelVersion};
 use std::path::{Path, PathBuf};
 
 /// The means in use.
@@ -254,9 +254,8 @@ fn fill_cpuset(folder: &Path, base: &CpuSet, parent: &Hierarchy, journal: &mut J
 /// Whether cpuset changes leave a program's own affinities alone.
 fn kernel_keeps_user_affinity() -> bool {
     let release = rustix::system::uname();
-    let release = release.release().to_string_lossy().into_owned();
-    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse::<u32>().unwrap_or(0));
-    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= (6, 2)
+    KernelVersion::of_release(&release.release().to_string_lossy())
+        .is_some_and(|version| version >= KernelVersion(6, 2))
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ mod action;
 mod cpuset;
 mod distribution;
 mod ids;
+mod kernel;
 mod window;
 mod yielding;
 
@@ -20,5 +21,6 @@ pub use action::{Action, Decision, Policy, Profile, Reason, WakeupCosts};
 pub use cpuset::{CpuSet, ParseCpuSetError};
 pub use distribution::{Distribution, SUB_BUCKET_BITS, bucket_high, bucket_index, bucket_low};
 pub use ids::{Nanos, VcpuId};
+pub use kernel::KernelVersion;
 pub use window::{GroupWindow, Lengths, Source, VcpuWindow, Window, YieldCounters};
 pub use yielding::{Next, Order, YieldMachine, YieldReturn};

@@ -8,7 +8,7 @@ use super::skel::types::{cpu_control, cpu_state, shared_state};
 use super::skel::{GleanerSkelBuilder, OpenGleanerSkel};
 use crate::observer::ObserverConfig;
 use crate::root::ProcRoot;
-use gleaner_model::VcpuId;
+use gleaner_model::{KernelVersion, VcpuId};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapHandle, PrintLevel};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity, sched_yield};
@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Inode of the initial PID namespace (`PROC_PID_INIT_INO`).
 const INITIAL_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
 /// First Linux with everything used here: mappable arrays, ring buffers, hash updates in such programs.
-const OLDEST: (u32, u32) = (5, 11);
+const OLDEST: KernelVersion = KernelVersion(5, 11);
 /// How much of libbpf's log a refusal shows.
 const LOG_TAIL: usize = 1500;
 
@@ -165,15 +165,10 @@ fn refusal(step: &'static str, error: &libbpf_rs::Error) -> BpfRefusal {
     let log = lock(&LOG);
     let log = format!("{error}: {}", tail(&log));
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
-    if kernel_version(&release).is_some_and(|version| version < OLDEST) {
+    if KernelVersion::of_release(&release).is_some_and(|version| version < OLDEST) {
         return BpfRefusal::KernelTooOld { release, step, log };
     }
     BpfRefusal::Rejected { step, log }
-}
-
-fn kernel_version(release: &str) -> Option<(u32, u32)> {
-    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse);
-    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
 }
 
 /// Makes every vCPU that is `allowed` (`None`: that this thread may use) switch once, by going there, so that what it runs is
@@ -201,18 +196,6 @@ mod tests {
     use super::*;
     use gleaner_model::bucket_index;
     use libbpf_rs::ProgramInput;
-
-    #[test]
-    fn a_release_gives_its_version() {
-        for (release, version) in [
-            ("6.18.44-fc-v445", Some((6, 18))),
-            ("5.10.0", Some((5, 10))),
-            ("6.1.0-49-cloud", Some((6, 1))),
-            ("x", None),
-        ] {
-            assert_eq!(kernel_version(release), version);
-        }
-    }
 
     #[test]
     fn the_tail_of_a_log_never_splits_a_character() {
