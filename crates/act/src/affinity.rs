@@ -46,6 +46,15 @@ pub fn allowed_cpus() -> CpuSet {
     affinity_of(0).unwrap_or_default()
 }
 
+/// The vCPUs of `active` that one of the threads cannot leave, because its own affinity has no other active one.
+pub fn pinned_vcpus(tids: &[i32], active: &CpuSet) -> CpuSet {
+    let only = |tid: &i32| {
+        let left = affinity_of(*tid)?.intersection(active);
+        left.iter().next().filter(|_| left.len() == 1)
+    };
+    if active.len() < 2 { CpuSet::new() } else { tids.iter().filter_map(only).collect() }
+}
+
 /// Sets it. Refusals are not errors: the thread ended, or the program was given to another user.
 pub(crate) fn set_affinity(tid: i32, set: &CpuSet) -> bool {
     Pid::from_raw(tid).is_some_and(|pid| sched_setaffinity(Some(pid), &mask_of(set)).is_ok())
@@ -269,5 +278,26 @@ mod tests {
             let given = give_back(&set(current), None, &base, &others, &[set(step)], &offline);
             assert_eq!(given, wanted.map(set), "{current} after {step}");
         }
+    }
+
+    #[test]
+    fn a_thread_with_one_active_vcpu_left_pins_it() {
+        let all = allowed_cpus();
+        let Some(first) = all.iter().next().filter(|_| all.len() > 1) else { return };
+        let (tell, told) = std::sync::mpsc::channel();
+        let (stop, stopped) = std::sync::mpsc::channel::<()>();
+        let thread = std::thread::spawn(move || {
+            let tid = rustix::thread::gettid().as_raw_nonzero().get();
+            assert!(set_affinity(tid, &std::iter::once(first).collect()));
+            tell.send(tid).unwrap();
+            // Ends when the sender is gone.
+            let _ = stopped.recv();
+        });
+        let tid = told.recv().unwrap();
+        assert_eq!(pinned_vcpus(&[tid], &all), std::iter::once(first).collect());
+        assert_eq!(pinned_vcpus(&[0], &all), CpuSet::new(), "this thread may go anywhere");
+        assert_eq!(pinned_vcpus(&[tid], &CpuSet::first(1)), CpuSet::new(), "the last one is not to be lost anyway");
+        drop(stop);
+        thread.join().unwrap();
     }
 }

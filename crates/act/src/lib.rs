@@ -19,7 +19,7 @@ mod procs;
 mod undo;
 mod yielding;
 
-pub use affinity::allowed_cpus;
+pub use affinity::{allowed_cpus, pinned_vcpus};
 pub use cgroup::{CgroupHierarchies, CgroupRoots};
 pub use error::{ActError, Fallback};
 pub use idle_group::{IdleGroup, IdleMeans};

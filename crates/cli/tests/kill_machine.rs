@@ -393,7 +393,6 @@ impl Run {
                 let name = comm(tid);
                 let right = match name.as_str() {
                     "first" => allowed == first,
-                    "last" => allowed == last,
                     "late" => allowed == last || allowed == all,
                     _ => allowed == all,
                 };

@@ -62,7 +62,7 @@ pub struct HaltCost {
     pub halted_p50_ns: u64,
     /// Its 99th percentile.
     pub halted_p99_ns: u64,
-    /// Whether halting costs: C's median or 99th percentile above B's.
+    /// Whether halting costs: C's median at least 1.3 times B's, or its 99th percentile at least twice.
     pub halting_costs: bool,
 }
 

@@ -7,7 +7,7 @@ use crate::calibrate::start_yielding;
 use crate::failure::Failure;
 use crate::output::say;
 use crate::session::Session;
-use gleaner_act::{IdleGroup, IdleMeans, Placement, PlacementKind, YieldClass, YieldingThreads};
+use gleaner_act::{IdleGroup, IdleMeans, Placement, PlacementKind, YieldClass, YieldingThreads, pinned_vcpus};
 use gleaner_decide::guest::{GuestParams, GuestPolicy};
 use gleaner_model::{Action, CpuSet, Decision, Nanos, Order, Reason, Source, VcpuId, Window, YieldCounters};
 use gleaner_observe::{Observer, ObserverChoice};
@@ -161,6 +161,9 @@ impl Manager {
         };
         window.at += self.at_zero;
         let active = self.policy.active().clone();
+        if self.placement.is_some() {
+            window.group.pinned = pinned_vcpus(&self.observer.threads(), &active);
+        }
         let decisions = self.policy.step(&window);
         self.carry_out(&decisions);
         if decisions.is_empty() {

@@ -19,6 +19,8 @@ pub enum NoStep {
     },
     /// One vCPU is left.
     OneVcpu,
+    /// Each active vCPU has a thread that bound itself to it.
+    Pinned,
     /// The observer cannot tell idle periods, or the program did not compute, or it never waited.
     Unmeasured,
     /// The window says nothing.
@@ -67,7 +69,7 @@ pub enum NoStep {
 
 impl NoStep {
     /// How many kinds there are.
-    pub(super) const KINDS: usize = 12;
+    pub(super) const KINDS: usize = 13;
 
     /// Which kind it is, values aside.
     pub(super) fn kind(&self) -> usize {
@@ -84,6 +86,7 @@ impl NoStep {
             Self::TooCoarse { .. } => 9,
             Self::LongerThanSlice { .. } => 10,
             Self::WouldBeFull { .. } => 11,
+            Self::Pinned => 12,
         }
     }
 }
@@ -99,6 +102,7 @@ impl fmt::Display for NoStep {
                 write!(f, "holding off for {remaining} after a change or a step that hurt")
             }
             Self::OneVcpu => write!(f, "one vCPU left"),
+            Self::Pinned => write!(f, "each vCPU has a thread that bound itself to it"),
             Self::Unmeasured => write!(f, "idle periods or voluntary switches unknown, or none of them"),
             Self::TooFewIdlePeriods { per_s, needed } => {
                 write!(f, "too few idle periods ({per_s:.0}/s per vCPU, needs {needed:.0})")

@@ -55,6 +55,8 @@ pub(super) struct Packing {
     reference: Reference,
     loads: BTreeMap<VcpuId, Load>,
     births: Births,
+    /// vCPUs that a thread is bound to, as of the last window.
+    pinned: CpuSet,
 }
 
 impl Packing {
@@ -72,6 +74,7 @@ impl Packing {
             reference: Reference::default(),
             loads: BTreeMap::new(),
             births: Births::default(),
+            pinned: CpuSet::new(),
             params,
         }
     }
@@ -109,6 +112,7 @@ impl Packing {
             return Outcome::Stay(NoStep::Settling);
         }
         self.record(window);
+        self.pinned.clone_from(&window.group.pinned);
         if self.judging {
             if self.history.len() < self.params.judge_windows as usize {
                 return Outcome::Stay(NoStep::Judging);
@@ -269,8 +273,10 @@ impl Packing {
     fn take_step(&mut self, now: Nanos, measure: Measure, reason: Reason) -> Outcome {
         let busy = |id: &VcpuId| self.loads.get(id).map_or(Nanos::ZERO, |load| load.busy);
         // The least busy one moves the fewest threads. Among equals the highest id: low ones take the interrupts.
-        let Some(vcpu) = self.active.iter().min_by_key(|id| (busy(id), Reverse(*id))) else {
-            return Outcome::Stay(NoStep::OneVcpu);
+        // A thread that has bound itself to a vCPU would stay there, and wait there for every wake-up of a vCPU that nobody retains.
+        let candidates = self.active.iter().filter(|id| !self.pinned.contains(*id));
+        let Some(vcpu) = candidates.min_by_key(|id| (busy(id), Reverse(*id))) else {
+            return Outcome::Stay(NoStep::Pinned);
         };
         let before = Speed::of(self.history.iter());
         self.steps.push(Step { vcpu, taken_at: now, n: self.active.len(), measure, before });

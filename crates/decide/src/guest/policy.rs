@@ -102,6 +102,7 @@ impl GuestPolicy {
             return decisions;
         }
         self.now = window.at;
+        let active_before = self.packing.active().clone();
         if self.policy == Policy::Observe {
             self.lengths = window.lengths(self.packing.active());
             self.no_step.note(Some(NoStep::NotAsked));
@@ -116,7 +117,7 @@ impl GuestPolicy {
             self.pack(window, &mut decisions);
         }
         let because = if topology_changed { Reason::TopologyChanged } else { Reason::Reactivated };
-        self.reconcile_after(&calmed_down, because, &mut decisions);
+        self.reconcile_after(&active_before, &calmed_down, because, &mut decisions);
         decisions
     }
 
@@ -207,16 +208,24 @@ impl GuestPolicy {
     }
 
     fn reconcile(&mut self, because: Reason, decisions: &mut Vec<Decision>) {
-        self.reconcile_after(&CpuSet::new(), because, decisions);
+        self.reconcile_after(&self.packing.active().clone(), &CpuSet::new(), because, decisions);
     }
 
-    /// Retains where the policy, the active set and the guard agree, releases elsewhere.
-    fn reconcile_after(&mut self, calmed_down: &CpuSet, because: Reason, decisions: &mut Vec<Decision>) {
+    /// Retains where the policy, the active set and the guard agree, releases elsewhere. A vCPU that was not `active_before` stays
+    /// released for another window: the kernel moves computing threads to a vCPU that is idle within a tick, and to one that a
+    /// yielding thread keeps awake only a tenth of a second later (`cargo bench -p gleaner --bench guest -- spread`).
+    fn reconcile_after(
+        &mut self,
+        active_before: &CpuSet,
+        calmed_down: &CpuSet,
+        because: Reason,
+        decisions: &mut Vec<Decision>,
+    ) {
         let allowed = self.policy.retains() && self.timeout > Nanos::ZERO;
         let (at, timeout) = (self.now, self.timeout);
         for (&vcpu, state) in &mut self.retention {
             let active = self.packing.active().contains(vcpu);
-            let wanted = allowed && active && !state.guard.stopped();
+            let wanted = allowed && active && active_before.contains(vcpu) && !state.guard.stopped();
             if wanted == state.retained {
                 continue;
             }

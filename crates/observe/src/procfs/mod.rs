@@ -262,6 +262,7 @@ fn vcpu_window(id: VcpuId, length: Nanos, last: &Snapshot, now: &Snapshot) -> Vc
 
 fn group_window(last: &Census, now: &Census) -> GroupWindow {
     GroupWindow {
+        pinned: CpuSet::new(),
         threads: now.threads,
         new_threads: now.new_threads,
         execs: None,
