@@ -2,8 +2,9 @@
 # Runs the benchmarks of the guest side one after the other and keeps what they print, in a folder named after the day and the machine's
 # kernel. The machine should have nothing else to do: compare the load that each file begins with.
 #
-#   experiments/foundation/run.sh            about ten minutes
+#   experiments/foundation/run.sh [NAME...]      about ten minutes; doctor probe wakeup overhead spread switch_cost window_cost
 set -euo pipefail
+wanted=" ${*:-doctor probe wakeup overhead spread switch_cost window_cost} "
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 scripts/setup.sh build demo
 host=$(rustc -vV | sed -n 's/^host: //p')
@@ -15,6 +16,7 @@ cargo build --locked --release --target "$host" -p gleaner
 keep() { # keep NAME COMMAND...
     name=$1
     shift
+    [[ $wanted == *" ${name%.txt} "* ]] || return 0
     {
         echo "# $(date -u +%FT%TZ), commit $(git rev-parse --short HEAD), load $(cut -d' ' -f1-3 /proc/loadavg)"
         echo "# $*"
