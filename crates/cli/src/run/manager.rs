@@ -26,6 +26,8 @@ const OVERHEAD_TARGET: f64 = 0.004;
 /// Switches per second of the program above which BPF is left for /proc. BPF costs about 130 ns a switch (`cargo bench -p
 /// gleaner-observe --bench switch_cost`), so this is a fiftieth of a vCPU; a yield storm would lose a fifth.
 const SWITCHES_PER_S_FOR_BPF: f64 = 150_000.0;
+/// A mask has to be asked of each thread, so it is not asked in each window. A step is taken after eight windows at the earliest.
+const WINDOWS_PER_LOOK_AT_MASKS: u64 = 4;
 /// In so many windows in a row.
 const WINDOWS_TO_LEAVE_BPF: u32 = 3;
 
@@ -41,6 +43,8 @@ pub struct Manager {
     program: i32,
     vcpus: CpuSet,
     params: GuestParams,
+    /// vCPUs that a thread of the program is bound to, when that was last looked at.
+    pinned: CpuSet,
     policy: GuestPolicy,
     yields: Option<YieldingThreads>,
     group: IdleGroup,
@@ -95,6 +99,7 @@ impl Manager {
             program: 0,
             vcpus,
             params,
+            pinned: CpuSet::new(),
             policy,
             yields,
             group,
@@ -161,9 +166,10 @@ impl Manager {
         };
         window.at += self.at_zero;
         let active = self.policy.active().clone();
-        if self.placement.is_some() {
-            window.group.pinned = pinned_vcpus(&self.observer.threads(), &active);
+        if self.placement.is_some() && self.totals.windows.is_multiple_of(WINDOWS_PER_LOOK_AT_MASKS) {
+            self.pinned = pinned_vcpus(&self.observer.threads(), &active);
         }
+        window.group.pinned.clone_from(&self.pinned);
         let decisions = self.policy.step(&window);
         self.carry_out(&decisions);
         if decisions.is_empty() {
