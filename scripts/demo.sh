@@ -114,8 +114,8 @@ cat <<EOF
 
 Measured $(date -u '+%Y-%m-%d %H:%M UTC') on $(uname -n): $hypervisor, Linux $(uname -r), $(nproc) vCPUs$others.
 off/on above 1: faster under Gleaner. The last four columns are of the runs under Gleaner; "all undone" says that every
-run left the machine as it found it. sysbench threads yields about a million times a second, where the cost of observing
-with BPF shows; gleaner run --observer procfs does without.
+run left the machine as it found it. sysbench threads yields about a million times a second and computes little: it pays
+for observing with BPF, until Gleaner leaves that, and for yielding threads (docs/safety.md).
 
 This is a demonstration, not a measurement: $pairs pairs cannot tell a small effect from the noise of a machine whose
 neighbours nobody knows. For a longer one: PAIRS=20 scripts/demo.sh. To come: intervals (gleaner ab), an HTML page

@@ -1,0 +1,180 @@
+use super::*;
+use std::os::unix::fs::PermissionsExt;
+
+fn written(entries: &[Undo]) -> (tempfile::TempDir, PathBuf) {
+    let dir = tempfile::tempdir().unwrap();
+    let mut journal = Journal::create(dir.path(), "run-1").unwrap();
+    for entry in entries {
+        journal.before(entry).unwrap();
+    }
+    let path = journal.path().to_owned();
+    (dir, path)
+}
+
+fn entry() -> Undo {
+    Undo::RemoveCgroup { path: "/nowhere".into(), members_to: None }
+}
+
+#[test]
+fn what_was_written_is_read_back() {
+    let (_dir, path) = written(&[entry()]);
+    let state = read(&path).unwrap();
+    assert_eq!((state.run_id.as_str(), state.undos), ("run-1", vec![entry()]));
+    assert_eq!(state.alive, i32::try_from(std::process::id()).ok());
+}
+
+#[test]
+fn a_line_that_a_kill_cut_off_is_ignored() {
+    let (_dir, path) = written(&[entry()]);
+    let whole = fs::read_to_string(&path).unwrap();
+    for cut in 0..whole.len() {
+        fs::write(&path, &whole[..cut]).unwrap();
+        assert_eq!(read(&path).unwrap().undos, vec![], "cut at {cut}");
+    }
+}
+
+#[test]
+fn a_journal_just_begun_is_not_taken_for_a_dead_ones() {
+    let dir = tempfile::tempdir().unwrap();
+    let pid = i32::try_from(std::process::id()).unwrap();
+    let start_time = process_start_time(pid).unwrap();
+    for (start_time, alive) in [(start_time, Some(pid)), (start_time + 1, None)] {
+        let path = Journal::path_in(dir.path(), &format!("{pid}-{start_time}"));
+        fs::write(&path, "").unwrap();
+        assert_eq!(read(&path).unwrap().alive, alive);
+    }
+}
+
+fn choice(tid: i32, start_time: u64, own: &str) -> Undo {
+    Undo::ThreadAffinity { tid, start_time, own: own.to_owned() }
+}
+
+#[test]
+fn only_what_an_undo_needs_is_kept() {
+    let step = |active: &str| Undo::AffinityStep { active: active.to_owned() };
+    let all = vec![
+        entry(),
+        step("0-1"),
+        choice(1, 1, "0"),
+        choice(1, 1, "1"),
+        choice(2, 1, "2"),
+        choice(3, 1, "2"),
+        step("0"),
+        step("0-1"),
+        choice(4, 1, "2"),
+    ];
+    let kept = needed(all, |tid, _| tid <= 2);
+    let expected = vec![
+        entry(),
+        // Superseded, but a child may have inherited it.
+        choice(1, 1, "0"),
+        choice(1, 1, "1"),
+        choice(2, 1, "2"),
+        step("0"),
+        step("0-1"),
+        choice(4, 1, "2"),
+    ];
+    assert_eq!(kept, expected);
+}
+
+#[test]
+fn a_thread_for_every_request_does_not_fill_the_folder() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut journal = Journal::create(dir.path(), "run-1").unwrap();
+    journal.before(&entry()).unwrap();
+    let own = rustix::thread::gettid().as_raw_nonzero().get();
+    let living = choice(own, thread_start_time(own).unwrap(), "0");
+    journal.before(&living).unwrap();
+    for start_time in 0..u64::try_from(3 * LONG).unwrap() {
+        journal.before(&choice(i32::MAX, start_time, "1")).unwrap();
+        journal.compact_if_long().unwrap();
+    }
+    let undos = read(journal.path()).unwrap().undos;
+    assert!(undos.len() < LONG && undos.contains(&entry()) && undos.contains(&living), "{}", undos.len());
+    assert_eq!(read(&journal.open_path()).unwrap().undos, undos);
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn whoever_waited_for_a_journal_that_was_written_anew_waits_for_the_new_one() {
+    let (_dir, path) = written(&[entry()]);
+    let old = lock(&path).unwrap().unwrap();
+    let (says, heard) = std::sync::mpsc::channel();
+    let waiting = {
+        let path = path.clone();
+        std::thread::spawn(move || {
+            let locked = lock(&path).unwrap().unwrap();
+            says.send(locked.0.metadata().unwrap().ino()).unwrap();
+        })
+    };
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    fs::copy(&path, path.with_extension("new")).unwrap();
+    fs::rename(path.with_extension("new"), &path).unwrap();
+    drop(old);
+    assert_eq!(heard.recv().unwrap(), fs::metadata(&path).unwrap().ino());
+    waiting.join().unwrap();
+}
+
+#[test]
+fn a_line_that_is_no_entry_is_named() {
+    let (_dir, path) = written(&[entry()]);
+    let mut file = OpenOptions::new().append(true).open(&path).unwrap();
+    writeln!(file, "{{\"Nonsense\":1}}").unwrap();
+    let error = read(&path).unwrap_err().to_string();
+    assert!(error.contains("run-1.journal:3"), "{error}");
+}
+
+#[test]
+fn a_journal_of_an_earlier_boot_has_nothing_to_undo() {
+    let (_dir, path) = written(&[entry()]);
+    let text = fs::read_to_string(&path).unwrap().replace(&boot_id(), "another-boot");
+    fs::write(&path, text).unwrap();
+    assert_eq!(read(&path).unwrap().undos, vec![]);
+}
+
+#[test]
+fn journals_that_could_be_forged_are_not_read() {
+    let (dir, _path) = written(&[entry()]);
+    assert_eq!(list_journals(dir.path()).unwrap().len(), 1);
+    let elsewhere = tempfile::tempdir().unwrap();
+    let link = elsewhere.path().join("link");
+    std::os::unix::fs::symlink(dir.path(), &link).unwrap();
+    assert!(list_journals(&link).unwrap_err().to_string().contains("no folder"));
+    assert!(Journal::create(&link, "run-2").is_err());
+    for mode in [0o770, 0o707, 0o722] {
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(mode)).unwrap();
+        assert!(list_journals(dir.path()).unwrap_err().to_string().contains("others may write"));
+    }
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    assert_eq!(list_journals(dir.path()).unwrap().len(), 1);
+    // Somebody else's, whoever runs this test.
+    let others = if rustix::process::geteuid().is_root() {
+        std::os::unix::fs::chown(dir.path(), Some(65_534), None).unwrap();
+        dir.path()
+    } else {
+        Path::new("/")
+    };
+    assert!(list_journals(others).unwrap_err().to_string().contains("belongs to user"));
+    assert!(Journal::create(others, "run-3").is_err());
+}
+
+#[test]
+fn a_runtime_folder_of_another_user_is_not_taken() {
+    let dir = tempfile::tempdir().unwrap();
+    let (runtime, uid) = (dir.path().to_owned(), fs::metadata(dir.path()).unwrap().uid());
+    assert_eq!(private_state_dir(Some(runtime.clone()), uid), runtime.join("gleaner"));
+    let others = uid + 1;
+    for runtime in [Some(runtime.clone()), Some(runtime.join("missing")), None] {
+        assert_eq!(private_state_dir(runtime, others), PathBuf::from(format!("/tmp/gleaner-{others}")));
+    }
+}
+
+#[test]
+fn the_last_journal_takes_its_folder_along() {
+    let (dir, path) = written(&[]);
+    fs::write(path.with_extension("new"), "{").unwrap();
+    let folder = dir.path().to_owned();
+    remove(&path).unwrap();
+    assert!(!folder.exists());
+    assert_eq!(list_journals(&folder).unwrap(), Vec::<PathBuf>::new());
+}
