@@ -23,7 +23,7 @@ const LONGEST_REASON: usize = 300;
 /// Observing and deciding may take this share of one CPU (the 0.5 %, with some air).
 const OVERHEAD_TARGET: f64 = 0.004;
 
-/// Switches per second of the program above which BPF is left for /proc. BPF costs about 130 ns a switch (`cargo bench -p
+/// Switches per second of the program above which BPF is left for /proc. BPF costs about 140 ns a switch (`cargo bench -p
 /// gleaner-observe --bench switch_cost`), so this is a fiftieth of a vCPU; a yield storm would lose a fifth.
 const SWITCHES_PER_S_FOR_BPF: f64 = 150_000.0;
 /// A mask has to be asked of each thread, so it is not asked in each window. A step is taken after eight windows at the earliest.
