@@ -184,6 +184,10 @@ impl<'a> Round<'a> {
             _ => was_killed(run.pid),
         };
         if self.kind == Kind::Guardian {
+            if let Some(first) = guardian.filter(|_| killed && matches!(self.moment, Moment::Running(_))) {
+                // On a busy machine the program might be over before the main process comes to look.
+                comes_true(|| guardian_of(run.pid).is_some_and(|now| now != first));
+            }
             return self.after_the_guardian(&before, run, killed).map(|()| Outcome { killed, confined });
         }
         if !self.reaped_late {
