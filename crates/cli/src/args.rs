@@ -34,6 +34,12 @@ pub enum Command {
     Probe(ProbeArgs),
     /// Run a program under Gleaner
     Run(RunArgs),
+    /// Compare a program with and without Gleaner, in interleaved pairs
+    Ab(crate::ab::AbArgs),
+    /// Run a built-in program with known synchronization
+    Workload(crate::workload::WorkloadArgs),
+    /// Make one HTML page of results
+    Report(crate::report::ReportArgs),
     /// Undo what a killed Gleaner left behind
     Restore(RestoreArgs),
     /// Undo a run's changes when its main process dies (started by Gleaner itself)

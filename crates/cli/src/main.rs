@@ -1,5 +1,6 @@
 //! The `gleaner` binary: parse -> validated options -> run. Glue only; what it glues is in the other rooms.
 
+mod ab;
 mod args;
 mod calibrate;
 mod doctor;
@@ -7,9 +8,11 @@ mod failure;
 mod guardian;
 mod output;
 mod probe;
+mod report;
 mod restore;
 mod run;
 mod session;
+mod workload;
 
 use args::{Cli, Command};
 use clap::Parser;
@@ -23,6 +26,9 @@ fn main() -> ExitCode {
         Command::Doctor(args) => doctor::main(&args),
         Command::Probe(args) => probe::main(&args),
         Command::Run(args) => run::main(args),
+        Command::Ab(args) => ab::main(&args),
+        Command::Workload(args) => workload::main(&args),
+        Command::Report(args) => report::main(&args),
         Command::Restore(_) => restore::main(),
         Command::Guardian { journal } => guardian::main(&journal),
     };

@@ -25,7 +25,12 @@ const ROOMS: &[Room] = &[
     Room { name: "gleaner-observe", knows: &["gleaner-model"], outside: None },
     Room { name: "gleaner-act", knows: &["gleaner-model"], outside: None },
     Room { name: "gleaner-workloads", knows: &["gleaner-model"], outside: None },
-    Room { name: "gleaner-report", knows: &["gleaner-model"], outside: None },
+    Room { name: "gleaner-report", knows: &["gleaner-model", "gleaner-stats"], outside: None },
+    Room { name: "gleaner-stats", knows: &[], outside: Some(&["fastrand", "rayon"]) },
+    Room { name: "gleaner-scenario", knows: &["gleaner-model"], outside: Some(&["serde", "thiserror", "toml"]) },
+    // A simulator runs the policies themselves.
+    Room { name: "gleaner-cachesim", knows: &["gleaner-model", "gleaner-decide"], outside: None },
+    Room { name: "gleaner-testbed", knows: &["gleaner-model", "gleaner-report", "gleaner-scenario"], outside: None },
     Room {
         name: "gleaner",
         knows: &[
@@ -35,6 +40,7 @@ const ROOMS: &[Room] = &[
             "gleaner-act",
             "gleaner-workloads",
             "gleaner-report",
+            "gleaner-stats",
         ],
         outside: None,
     },

@@ -1,0 +1,1 @@
+//! A cache simulator under time-shared contexts.

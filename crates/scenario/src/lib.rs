@@ -1,0 +1,1 @@
+//! The scenario format that the test bed and the simulator read.

@@ -1,0 +1,3 @@
+//! Runs a scenario in real virtual machines.
+
+fn main() {}
