@@ -18,10 +18,11 @@
 # the guest's console is printed to stderr. RETRIES (default 3): boots after one that the emulator broke.
 #
 # The guest is QEMU's multi-threaded emulation: each vCPU is a thread that HLT puts to sleep and an IPI wakes, so what
-# Gleaner does there is real, only slower. Inside are Debian's kernel, busybox, pure cgroup v2, and nothing else.
-# Three serial lines keep apart what must not mix: ttyS0 the kernel's console, ttyS1 the output, ttyS2 the exit status.
+# Gleaner does there is real, only slower. Inside are Debian's kernel, busybox, pure cgroup v2, and nothing else
+# (initramfs.sh).
 set -euo pipefail
 
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 say() { printf 'guest: %s\n' "$*" >&2; }
 usage() { say "$*"; sed -n '4,14s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; exit 125; }
 readable() { [[ -f $1 && -r $1 ]] || { say "$1: no such file, or not readable"; exit 125; }; }
@@ -53,12 +54,10 @@ done
 readable "$kernel"
 readable "$script"
 [[ -z $binary ]] || readable "$binary"
-for tool in qemu-system-x86_64 busybox cpio setpriv timeout; do
+for tool in qemu-system-x86_64 setpriv timeout; do
     command -v "$tool" >/dev/null || { say "$tool is missing: run scripts/setup.sh test"; exit 125; }
 done
 
-# Users of the guest who are not root have to get at its files.
-umask 022
 work=$(mktemp -d "${TMPDIR:-/tmp}/gleaner-guest.XXXXXX")
 qemu_pid=""
 cleanup() {
@@ -72,67 +71,10 @@ trap cleanup EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 
-# --- the initramfs ---------------------------------------------------------------------------------------------------
-stage=$work/root
-mkdir -p "$stage"/{bin,sbin,usr/bin,usr/sbin,dev,proc,sys,run,tmp,etc,root}
-cp -L "$(command -v busybox)" "$stage/bin/busybox"
-cp -L "$script" "$stage/script"
-chmod +x "$stage/script"
-cp "$(dirname "${BASH_SOURCE[0]}")/checks.sh" "$stage/checks.sh"
-[[ -z $binary ]] || install -m 755 "$(readlink -f "$binary")" "$stage/bin/gleaner"
-for pair in ${files[@]+"${files[@]}"}; do
-    [[ $pair == *:/* ]] || usage "--file takes HOST:GUEST with an absolute GUEST path, not '$pair'"
-    readable "${pair%%:/*}"
-    mkdir -p "$stage/$(dirname "${pair#*:}")"
-    cp -L "${pair%%:/*}" "$stage/${pair#*:}"
-done
-cat >"$stage/etc/passwd" <<'EOF'
-root:x:0:0:root:/root:/bin/sh
-nobody:x:65534:65534:nobody:/:/bin/sh
-EOF
-cat >"$stage/etc/group" <<'EOF'
-root:x:0:
-nogroup:x:65534:
-EOF
-cat >"$stage/init" <<'EOF'
-#!/bin/busybox sh
-export PATH=/bin:/sbin:/usr/bin:/usr/sbin HOME=/root
-/bin/busybox --install -s
-mount -t proc proc /proc
-mount -t sysfs sys /sys
-mount -t devtmpfs dev /dev
-mkdir -p /dev/pts /dev/shm
-mount -t devpts devpts /dev/pts
-mount -t tmpfs shm /dev/shm
-mount -t tmpfs run /run
-mount -t tmpfs tmp /tmp
-chmod 1777 /tmp /dev/shm
-mount -t cgroup2 cgroup2 /sys/fs/cgroup
-# Two users of each tracepoint that Gleaner attaches to, so that its coming and going patches no code of the kernel: see
-# emulator_broke_it. Nothing is recorded.
-mount -t tracefs tracefs /sys/kernel/tracing
-mkdir /sys/kernel/tracing/instances/second
-for instance in /sys/kernel/tracing /sys/kernel/tracing/instances/second; do
-    echo 0 >$instance/tracing_on
-    for event in sched/sched_switch sched/sched_waking sched/sched_process_fork sched/sched_process_exec power/cpu_idle; do
-        echo 1 >$instance/events/$event/enable
-    done
-done
-ip link set lo up
-stty -F /dev/ttyS1 raw
-stty -F /dev/ttyS2 raw
-echo "guest: init done at $(cut -d' ' -f1 /proc/uptime) s"
-cd /root
-/script </dev/null >/dev/ttyS1 2>&1
-status=$?
-echo "guest: script ended with $status at $(cut -d' ' -f1 /proc/uptime) s"
-echo "exit $status" >/dev/ttyS2
-# Closing a serial line waits until all is sent; the power goes only after that.
-sync
-poweroff -f
-EOF
-chmod +x "$stage/init"
-(cd "$stage" && find . | cpio --quiet -o -H newc -R 0:0) >"$work/initramfs"
+arguments=(--script "$script")
+[[ -z $binary ]] || arguments+=(--binary "$binary")
+for pair in ${files[@]+"${files[@]}"}; do arguments+=(--file "$pair"); done
+"$here/initramfs.sh" "${arguments[@]}" "$work/initramfs" || exit 125
 
 # --- the machine -----------------------------------------------------------------------------------------------------
 # la57=off: 6.12 and newer panic under Debian 12's QEMU without it. cx16=off: its cmpxchg16b now and then writes an operand into
