@@ -133,6 +133,10 @@ pub struct RunArgs {
     /// How the program is confined to fewer vCPUs
     #[arg(long, value_enum, default_value_t = PlacementArg::Auto)]
     pub placement: PlacementArg,
+    /// CPU time that observing may take, in per cent of one CPU; where it is dear (many threads, an emulated machine) windows get
+    /// longer, and more lets Gleaner learn faster
+    #[arg(long, value_name = "PERCENT", default_value_t = 0.5, value_parser = overhead)]
+    pub overhead: f64,
     /// Refuse to run the program (status 125) when something the policy needs cannot be done here
     #[arg(long)]
     pub strict: bool,
@@ -225,6 +229,11 @@ fn duration(text: &str) -> Result<Duration, String> {
     if allowed.contains(&parsed) { Ok(parsed) } else { Err("must be within 1us and 1s".to_owned()) }
 }
 
+fn overhead(text: &str) -> Result<f64, String> {
+    let percent: f64 = text.trim_end_matches('%').trim().parse().map_err(|_| "write a number, like 0.5".to_owned())?;
+    if (0.1..=20.0).contains(&percent) { Ok(percent) } else { Err("must be within 0.1 and 20".to_owned()) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -255,6 +264,15 @@ mod tests {
         let cli = Cli::try_parse_from(["gleaner", "run", "--", "--polcy"]).unwrap();
         let Command::Run(run) = cli.command else { panic!("not run") };
         assert_eq!(run.command, ["--polcy"]);
+    }
+
+    #[test]
+    fn an_overhead_is_a_percentage_within_bounds() {
+        assert_eq!(overhead("0.5"), Ok(0.5));
+        assert_eq!(overhead("5%"), Ok(5.0));
+        for bad in ["0", "50", "much", "-1", "NaN", "inf"] {
+            assert!(overhead(bad).is_err(), "{bad}");
+        }
     }
 
     #[test]

@@ -20,8 +20,8 @@ const WINDOW: Nanos = Nanos::from_millis(100);
 const LONGEST_WINDOW: Nanos = Nanos::from_secs(1);
 /// Characters of a reason that are told; the whole of it (a verifier's log) is in GLEANER_LOG=info.
 const LONGEST_REASON: usize = 300;
-/// Observing and deciding may take this share of one CPU (the 0.5 %, with some air).
-const OVERHEAD_TARGET: f64 = 0.004;
+/// Windows are paced for this part of what observing may take, so that it stays below.
+const OVERHEAD_AIR: f64 = 0.8;
 
 /// Switches per second of the program above which BPF is left for /proc. BPF costs about 140 ns a switch (`cargo bench -p
 /// gleaner-observe --bench switch_cost`), so this is a fiftieth of a vCPU; a yield storm would lose a fifth.
@@ -51,6 +51,8 @@ pub struct Manager {
     placement: Option<Placement>,
     session: Option<Session>,
     window_length: Nanos,
+    /// Share of one CPU.
+    overhead_target: f64,
     pub totals: Totals,
     pub warnings: Vec<String>,
     pub timeout_from: Option<String>,
@@ -106,6 +108,7 @@ impl Manager {
             placement,
             session,
             window_length: WINDOW,
+            overhead_target: OVERHEAD_AIR * options.overhead_ratio,
             totals: Totals::default(),
             warnings,
             timeout_from,
@@ -303,7 +306,7 @@ impl Manager {
 
     /// Longer windows when observing costs too much, shorter ones again when it does not.
     fn pace(&mut self, cost: Nanos) {
-        let length = Nanos::from_f64(cost.as_f64() / OVERHEAD_TARGET).max(WINDOW).min(LONGEST_WINDOW);
+        let length = Nanos::from_f64(cost.as_f64() / self.overhead_target).max(WINDOW).min(LONGEST_WINDOW);
         // A quarter of the way: one expensive window is no reason.
         self.window_length = Nanos((self.window_length.0 * 3 + length.0) / 4);
     }

@@ -21,6 +21,8 @@ pub struct Options {
     pub params: GuestParams,
     pub observer: ObserverChoice,
     pub placement: PlacementRequest,
+    /// Observing and deciding may take this share of one CPU.
+    pub overhead_ratio: f64,
     pub strict: bool,
     pub quiet: bool,
     pub command: Vec<OsString>,
@@ -50,6 +52,7 @@ impl Options {
                 PlacementArg::Cpuset => PlacementRequest::Cpuset,
                 PlacementArg::Affinity => PlacementRequest::Affinity,
             },
+            overhead_ratio: args.overhead / 100.0,
             strict: args.strict,
             quiet: args.quiet,
             command: args.command,
