@@ -2,6 +2,7 @@
 # Finds Debian's own kernels for the guests of the test bed, downloads what is not cached, and prints their paths.
 #
 #   testbed/fetch-kernel.sh [--refresh] [6.1|6.12|6.18|new|all]...     default: 6.1
+#   testbed/fetch-kernel.sh --modules 6.1|6.12|6.18|new disk|net|haltpoll
 #
 #   6.1    Debian 12's kernel: always to be had, so failing to get it is an error
 #   6.12   the newest 6.12 of bookworm-backports
@@ -10,7 +11,14 @@
 #
 # stdout: one line `SERIES PATH` for each kernel that is there. stderr: what is done, and `skipped: SERIES: why` for each
 # that cannot be had, for the versions in backports come and go. A cached kernel needs no network.
-# Only vmlinuz is unpacked: nothing is installed, /boot and the machine's apt lists stay as they are.
+# Only vmlinuz and a few modules are unpacked: nothing is installed, /boot and the machine's apt lists stay as they are.
+#
+# --modules prints the files (.ko, not compressed) that a guest of that series must insert, in that order, to have
+#   disk      a virtio disk with ext4 on it
+#   net       a virtio network card
+#   haltpoll  the haltpoll idle driver (word on the command line: cpuidle_haltpoll.force=1)
+# and nothing for what is built in. Exit status 1 where that kernel cannot have it. If the modules of a kernel that was cached
+# without them are no longer to be had, the series moves to its newest kernel: so ask for modules before asking for the kernel's path.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -68,29 +76,139 @@ resolve() {
     done <"$dir/kernels"
 }
 
+# Downloads a package into $scratch and prints the file's path.
+download() { # SUITE PACKAGE VERSION
+    say "downloading $2 $3 from $1"
+    mkdir -p "$scratch/$2"
+    (cd "$scratch/$2" && private_apt "$1" apt-get download "$2=$3" >&2) && ls "$scratch/$2"/*.deb
+}
+
 # Prints nothing, leaves $kernels/SERIES as a link to the kernel. Returns 1 with a message when it cannot be had.
-fetch() {
-    local series=$1 suite=$2 version image scratch vmlinuz
-    local found
-    found=$(resolve "$suite" "$series") || { say "the package lists of $suite could not be had"; return 1; }
-    [[ -n $found ]] || { say "$suite has no cloud kernel of that series now"; return 1; }
-    read -r version image <<<"$found"
+fetch() { # SERIES SUITE VERSION PACKAGE
+    local series=$1 suite=$2 version=$3 image=$4 deb vmlinuz=$kernels/vmlinuz-$3
     mkdir -p "$kernels"
-    vmlinuz=$kernels/vmlinuz-$version
-    if [[ ! -s $vmlinuz ]]; then
-        say "downloading $image $version from $suite"
+    if [[ ! -s $vmlinuz || ! -d $kernels/modules-$version ]]; then
         scratch=$(mktemp -d "$cache/download.XXXXXX")
         # One file is wanted of a package of hundreds: boot/vmlinuz-VERSION, or usr/lib/modules/VERSION/vmlinuz of late.
-        if (cd "$scratch" && private_apt "$suite" apt-get download "$image=$version" >&2) &&
-            dpkg-deb --fsys-tarfile "$scratch"/*.deb |
-            tar -x --to-stdout --wildcards --no-anchored 'vmlinuz*' >"$vmlinuz.partial"; then
+        if deb=$(download "$suite" "$image" "$version") &&
+            dpkg-deb --fsys-tarfile "$deb" | tar -x --to-stdout --wildcards --no-anchored 'vmlinuz*' >"$vmlinuz.partial"; then
             mv "$vmlinuz.partial" "$vmlinuz"
+            # A kernel without modules still boots.
+            fetch_modules "$suite" "$version" "$image" "$deb" || say "no modules for $image $version"
         fi
-        rm -rf "$scratch"
+        rm -rf "$scratch" "$kernels"/*.partial
         [[ -s $vmlinuz ]] || { say "$image $version could not be downloaded or unpacked"; return 1; }
     fi
     ln -sfn "vmlinuz-$version" "$kernels/$series"
 }
+
+# --- modules: $kernels/modules-VERSION holds them, and one list for each purpose -----------------------------------------
+declare -A needed_for=([disk]="virtio_pci virtio_blk ext4" [net]="virtio_pci virtio_net" [haltpoll]="cpuidle_haltpoll")
+
+# The module's own section .modinfo names what it depends on; depmod knows no more, and is not on every machine.
+insert_order() { # FOLDER NAME...: appends to the array `order`; uses path_of, built_in and seen
+    local folder=$1 name dependencies
+    shift
+    for name in "$@"; do
+        [[ -z ${seen[$name]:-} && -z ${built_in[$name]:-} ]] || continue
+        seen[$name]=yes
+        [[ -n ${path_of[$name]:-} ]] || { say "the package has no module $name, and the kernel none built in"; return 1; }
+        case ${path_of[$name]} in
+            *.xz) xz -dc "${path_of[$name]}" >"$folder/$name.ko" ;;
+            *.zst) zstd -qdc "${path_of[$name]}" >"$folder/$name.ko" ;;
+            *) cp "${path_of[$name]}" "$folder/$name.ko" ;;
+        esac || { say "${path_of[$name]} could not be unpacked (packages xz-utils, zstd)"; return 1; }
+        dependencies=$(tr '\0' '\n' <"$folder/$name.ko" | sed -n 's/^depends=//p' | tr ',-' ' _')
+        # shellcheck disable=SC2086
+        insert_order "$folder" $dependencies || return 1
+        order+=("$name.ko")
+    done
+}
+
+fetch_modules() { # SUITE VERSION PACKAGE DEB
+    local suite=$1 version=$2 image=$3 path name purpose folder=$kernels/modules-$2.partial
+    local -a debs=("$4")
+    local -A path_of=() built_in=() seen=()
+    local -a order=()
+    # Since 6.19 they have a package of their own, and the list of what is built in has another.
+    if [[ $image == linux-binary-* ]]; then
+        debs=()
+        for name in linux-base linux-modules; do
+            debs+=("$(download "$suite" "$name-${image#linux-binary-}" "$version")") || return 1
+        done
+    fi
+    mkdir -p "$scratch/tree"
+    rm -rf "$folder" && mkdir -p "$folder"
+    for path in "${debs[@]}"; do
+        # tar is not content with a pattern that matches nothing.
+        dpkg-deb --fsys-tarfile "$path" |
+            tar -x -C "$scratch/tree" --wildcards --no-anchored '*.ko' '*.ko.xz' '*.ko.zst' 'modules.builtin*' 2>"$scratch/tar.log" || true
+    done
+    while read -r path; do
+        name=$(basename "$path")
+        path_of[$(tr - _ <<<"${name%%.ko*}")]=$path
+    done < <(find "$scratch/tree" -name '*.ko*')
+    while read -r path; do
+        name=$(basename "$path" .ko)
+        built_in[${name//-/_}]=yes
+    done < <(find "$scratch/tree" -name modules.builtin -exec cat {} +)
+    [[ ${#built_in[@]} -gt 0 ]] || { say "no modules.builtin in ${debs[*]}"; return 1; }
+    for purpose in "${!needed_for[@]}"; do
+        seen=() order=()
+        # shellcheck disable=SC2086
+        insert_order "$folder" ${needed_for[$purpose]} || continue
+        printf '%s\n' ${order[@]+"${order[@]}"} >"$folder/$purpose"
+    done
+    # The driver without its governor loads, and polls nothing. The governor is never a module.
+    find "$scratch/tree" -name modules.builtin.modinfo -exec grep -qa 'parm.*guest_halt_poll_ns' {} + || rm -f "$folder/haltpoll"
+    rm -rf "$kernels/modules-$version"
+    mv "$folder" "$kernels/modules-$version"
+}
+
+# The newest of the series, or the cached one once more where its modules are missing and the archive still has it.
+fetch_series() { # SERIES SUITE CACHED_VERSION
+    local found again
+    found=$(resolve "$2" "$1") || { say "the package lists of $2 could not be had"; return 1; }
+    [[ -n $found ]] || { say "$2 has no cloud kernel of that series now"; return 1; }
+    again=$(awk -v version="$3" '$1 == version { print; exit }' "$apt_dir/$2/kernels")
+    # shellcheck disable=SC2086
+    fetch "$1" "$2" ${again:-$found}
+}
+
+cached_version() { # SERIES
+    local link=$kernels/$1
+    [[ ! -s $link ]] || basename "$(readlink "$link")" | sed 's/^vmlinuz-//'
+}
+
+print_modules() { # SERIES PURPOSE
+    local series=$1 purpose=$2 folder version
+    version=$(cached_version "$series")
+    if [[ -z $version || ! -d $kernels/modules-$version ]]; then
+        fetch_series "$series" "${suite_of[$series]}" "$version" || return 1
+        version=$(cached_version "$series")
+    fi
+    folder=$kernels/modules-$version
+    [[ -d $folder ]] || { say "$series: its modules are not to be had"; return 1; }
+    [[ -e $folder/$purpose ]] || { say "$series: this kernel cannot have $purpose"; return 1; }
+    sed "/./s|^|$folder/|;/^\$/d" "$folder/$purpose"
+}
+
+declare -A suite_of=([6.1]=bookworm [6.12]=bookworm-backports [6.18]=trixie-backports [new]=trixie-backports)
+mkdir -p "$cache"
+cache=$(realpath "$cache") kernels=$cache/kernels apt_dir=$cache/apt
+
+if [[ ${1:-} == --modules ]]; then
+    [[ $# -eq 3 && -n ${suite_of[$2]:-} && -n ${needed_for[$3]:-} ]] ||
+        { say "--modules takes one of 6.1, 6.12, 6.18, new and one of disk, net, haltpoll"; exit 2; }
+    print_modules "$2" "$3"
+    exit
+fi
+
+# For image.sh, which builds from the same archive.
+if [[ ${1:-} == --archive ]]; then
+    archive_uri
+    exit
+fi
 
 refresh=no
 wanted=()
@@ -104,12 +222,10 @@ for argument in "$@"; do
 done
 [[ ${#wanted[@]} -gt 0 ]] || wanted=(6.1)
 
-declare -A suite_of=([6.1]=bookworm [6.12]=bookworm-backports [6.18]=trixie-backports [new]=trixie-backports)
-mkdir -p "$cache"
 status=0
 for series in "${wanted[@]}"; do
     link=$kernels/$series
-    if [[ ! -s $link || $refresh == yes ]] && ! fetch "$series" "${suite_of[$series]}"; then
+    if [[ ! -s $link || $refresh == yes ]] && ! fetch_series "$series" "${suite_of[$series]}" ""; then
         if [[ -s $link ]]; then
             say "$series: using the cached $(readlink "$link")"
         elif [[ $series == 6.1 ]]; then

@@ -8,6 +8,8 @@
 #   VCPUS              default 4
 #   --binary FILE      put FILE into the guest's PATH as `gleaner`
 #   --file HOST:GUEST  put another file into the guest (may be repeated)
+#   --image FILE       a Debian root image (testbed/image.sh makes one): on /debian in the guest, for `chroot /debian COMMAND`. The guest
+#                      may write there, and FILE stays as it is. KERNEL must be one of fetch-kernel.sh, for its modules
 #   --memory MIB       default 512
 #   --append WORDS     more words for the kernel's command line
 #   --timeout SECONDS  default 120: then the guest is killed, however it is
@@ -24,17 +26,18 @@ set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 say() { printf 'guest: %s\n' "$*" >&2; }
-usage() { say "$*"; sed -n '4,14s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; exit 125; }
+usage() { say "$*"; sed -n '4,16s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; exit 125; }
 readable() { [[ -f $1 && -r $1 ]] || { say "$1: no such file, or not readable"; exit 125; }; }
 
-binary="" files=() memory=512 append="" timeout=120 keep="" positional=()
+binary="" files=() image="" memory=512 append="" timeout=120 keep="" positional=()
 while [[ $# -gt 0 ]]; do
     case $1 in
-        --binary | --file | --memory | --append | --timeout | --keep)
+        --binary | --file | --image | --memory | --append | --timeout | --keep)
             [[ $# -ge 2 ]] || usage "$1 needs a value"
             case $1 in
                 --binary) binary=$2 ;;
                 --file) files+=("$2") ;;
+                --image) image=$2 ;;
                 --memory) memory=$2 ;;
                 --append) append=$2 ;;
                 --timeout) timeout=$2 ;;
@@ -54,6 +57,18 @@ done
 readable "$kernel"
 readable "$script"
 [[ -z $binary ]] || readable "$binary"
+modules=() drive=()
+if [[ -n $image ]]; then
+    readable "$image"
+    # fetch-kernel.sh keeps the modules of vmlinuz-VERSION in modules-VERSION beside it, and what a disk needs in the list `disk`.
+    real=$(readlink -f "$kernel")
+    folder=${real%/*}/modules-${real##*/vmlinuz-}
+    [[ -e $folder/disk ]] || { say "no modules for $kernel: run testbed/fetch-kernel.sh --modules SERIES disk first"; exit 125; }
+    while read -r name; do
+        [[ -z $name ]] || modules+=("$folder/$name")
+    done <"$folder/disk"
+    drive=(-drive "file=${image//,/,,},format=raw,if=virtio,snapshot=on")
+fi
 for tool in qemu-system-x86_64 setpriv timeout; do
     command -v "$tool" >/dev/null || { say "$tool is missing: run scripts/setup.sh test"; exit 125; }
 done
@@ -74,6 +89,7 @@ trap 'exit 143' TERM HUP
 arguments=(--script "$script")
 [[ -z $binary ]] || arguments+=(--binary "$binary")
 for pair in ${files[@]+"${files[@]}"}; do arguments+=(--file "$pair"); done
+for module in ${modules[@]+"${modules[@]}"}; do arguments+=(--module "$module"); done
 "$here/initramfs.sh" "${arguments[@]}" "$work/initramfs" || exit 125
 
 # --- the machine -----------------------------------------------------------------------------------------------------
@@ -85,7 +101,7 @@ machine=(
     -accel tcg,thread=multi -cpu max,la57=off,cx16=off -smp "$vcpus" -m "$memory"
     -nodefaults -display none -monitor none -no-reboot
     -serial "file:$work/console.log" -serial "file:$work/output.log" -serial "file:$work/status.log"
-    -kernel "$kernel" -initrd "$work/initramfs"
+    -kernel "$kernel" -initrd "$work/initramfs" ${drive[@]+"${drive[@]}"}
     -append "console=ttyS0 quiet panic=-1 tsc=reliable clocksource=tsc no_timer_check $append"
 )
 # QEMU 7.2's multi-threaded emulation now and then runs a guest's vCPU over an instruction that the guest's kernel is patching
