@@ -2,19 +2,21 @@
 # Installs the Debian packages that building, testing and the demonstration need, and nothing else.
 # Fast when all is there: apt is asked only for what is missing. A Rust toolchain is the caller's own affair.
 #
-#   scripts/setup.sh [build] [demo] [test] [experiments]      default: build
+#   scripts/setup.sh [build] [demo] [test] [bed] [experiments]      default: build
 set -euo pipefail
 
 # What each group is for:
 #   build  clang compiles the BPF program; libelf and zlib are libbpf's; the autotools build the copy of libelf that
 #          libbpf-sys carries, where Debian's static one is not picked up; binutils (readelf) checks the result.
 #   test   guests: an emulator, a shell for them, and a way to pack both. jq reads their JSON.
+#   bed    the test bed's Debian image: what builds it, and what unpacks kernel modules.
 #   demo   real programs to manage.
 #   experiments  servers; whether they are started on installation is the machine's own policy (policy-rc.d).
 declare -A packages=(
     [build]="make gcc libc6-dev linux-libc-dev binutils clang llvm pkg-config libelf-dev zlib1g-dev
              autoconf automake autopoint gettext flex bison gawk libtool"
     [test]="qemu-system-x86 busybox-static cpio jq util-linux"
+    [bed]="debootstrap e2fsprogs xz-utils zstd util-linux"
     [experiments]="sysbench mariadb-server redis-server jq"
     [demo]="sysbench pbzip2 pigz jq tar bsdextrautils"
 )
@@ -26,8 +28,8 @@ fail() { printf 'setup: %s\n' "$*" >&2; exit 1; }
 wanted=()
 for group in "$@"; do
     case $group in
-        build | test | demo | experiments) read -r -d '' -a names <<<"${packages[$group]}" || true; wanted+=("${names[@]}") ;;
-        *) printf "setup: '%s' is no group; use build, demo, test or experiments\n" "$group" >&2; exit 2 ;;
+        build | test | bed | demo | experiments) read -r -d '' -a names <<<"${packages[$group]}" || true; wanted+=("${names[@]}") ;;
+        *) printf "setup: '%s' is no group; use build, demo, test, bed or experiments\n" "$group" >&2; exit 2 ;;
     esac
 done
 mapfile -t wanted < <(printf '%s\n' "${wanted[@]}" | sort -u)

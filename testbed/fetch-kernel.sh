@@ -16,9 +16,11 @@
 # --modules prints the files (.ko, not compressed) that a guest of that series must insert, in that order, to have
 #   disk      a virtio disk with ext4 on it
 #   net       a virtio network card
-#   haltpoll  the haltpoll idle driver (word on the command line: cpuidle_haltpoll.force=1)
-# and nothing for what is built in. Exit status 1 where that kernel cannot have it. If the modules of a kernel that was cached
-# without them are no longer to be had, the series moves to its newest kernel: so ask for modules before asking for the kernel's path.
+#   haltpoll  the haltpoll idle driver, with cpuidle_haltpoll.force=1 on the command line
+# and nothing for what is built in. Exit status 1 where that kernel cannot have it: 6.1 has no haltpoll governor. Driver and
+# governor stay away where they see no KVM, whatever is forced: so in every guest under QEMU's emulation
+# (/sys/devices/system/cpu/cpuidle/current_driver tells). If the modules of a kernel that was cached without them are no longer
+# to be had, the series moves to its newest kernel: so ask for modules before asking for the kernel's path.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)

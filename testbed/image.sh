@@ -108,7 +108,7 @@ exec 9>"$cache/lock"
 flock -w 1800 9 || skip "another build has been running for half an hour"
 if [[ $rebuild == yes || ! -s $image || $(cat "$cache/stamp" 2>/dev/null) != "$stamp" ]]; then
     [[ $(id -u) -eq 0 ]] || skip "debootstrap needs root (the image is used without it)"
-    for tool in debootstrap mke2fs unshare; do
+    for tool in debootstrap mke2fs unshare setpriv; do
         command -v "$tool" >/dev/null || skip "$tool is missing: run scripts/setup.sh bed"
     done
     uri=$("$here/fetch-kernel.sh" --archive) || skip "no archive, see above"
@@ -119,7 +119,8 @@ if [[ $rebuild == yes || ! -s $image || $(cat "$cache/stamp" 2>/dev/null) != "$s
     # What is half-done of another list of programs is no start for this one.
     [[ $rebuild == no && $(cat "$cache/stamp.building" 2>/dev/null) == "$stamp" ]] || rm -rf "$cache/root" "$cache/bootstrapped"
     echo "$stamp" >"$cache/stamp.building"
-    unshare --mount --pid --fork --kill-child --mount-proc -- "${BASH_SOURCE[0]}" --inside "$cache" "$uri" 9>&- ||
+    # All of it dies with this script, and the lock is let go only then: it is inherited.
+    setpriv --pdeathsig KILL unshare --mount --pid --fork --kill-child --mount-proc -- "$here/image.sh" --inside "$cache" "$uri" ||
         skip "the build failed, see above and $cache/build.log"
     mv "$image.partial" "$image"
     echo "$stamp" >"$cache/stamp"
