@@ -3,11 +3,20 @@
 //! The schemas are contracts: a field is never renamed or given another meaning within a version. Units are in the
 //! names. What is unknown is null, never 0, and nothing is ever not-a-number. Golden files in `tests/` hold them still.
 
+mod ab;
 mod doctor;
+pub mod html;
 mod probe;
 mod run;
+mod scenario;
 mod text;
+mod workload;
 
+pub use ab::{AbMachine, AbMedians, AbMetric, AbMode, AbReport, AbRun, AbSideCosts, AbSpeedup};
 pub use doctor::{Capability, DoctorReport, HaltCost, MachineFacts, StealFacts, Verdict};
 pub use probe::{ProbeReport, SettingResult, TimeOuts};
 pub use run::{DecisionRecord, LengthStats, Means, ObservedLengths, RunReport};
+pub use scenario::{
+    BackgroundRate, HostFacts, RatioSpread, RunFigures, ScenarioReport, ScenarioRow, ScenarioRun, SoloRun, VmFacts,
+};
+pub use workload::{LatencyReport, WorkloadReport};

@@ -1,0 +1,109 @@
+//! A figure: a drawing with its words, ready for the page and for a picture of its own.
+
+use super::{DrawError, chart::Canvas};
+use plotters::prelude::{IntoDrawingArea, SVGBackend};
+use std::fmt::Write;
+
+/// Every figure's width, in its own units; the page scales it.
+pub(super) const WIDTH: u32 = 880;
+
+/// A drawing and what it says.
+#[derive(Clone, Debug)]
+pub struct Figure {
+    /// States what is seen.
+    pub title: String,
+    /// What is drawn, for those who cannot see it.
+    pub description: String,
+    /// How to read it, below the drawing.
+    pub caption: String,
+    /// Height in the drawing's units.
+    pub(super) height: u32,
+    /// What plotters drew, without the outer element.
+    body: String,
+}
+
+impl Figure {
+    /// Draws one.
+    pub(super) fn draw(
+        title: impl Into<String>,
+        description: impl Into<String>,
+        caption: impl Into<String>,
+        height: u32,
+        draw: impl FnOnce(&Canvas<'_>) -> Result<(), DrawError>,
+    ) -> Result<Self, DrawError> {
+        let (title, description) = (title.into(), description.into());
+        let mut svg = String::new();
+        {
+            let area = SVGBackend::with_string(&mut svg, (WIDTH, height)).into_drawing_area();
+            let canvas = Canvas::new(area);
+            canvas.heading(&title)?;
+            draw(&canvas)?;
+            canvas.present()?;
+        }
+        // The outer element is ours: it carries the words for screen readers, and no size in pixels.
+        let body = svg.split_once('>').map_or("", |(_, rest)| rest);
+        let body = body.trim_end().strip_suffix("</svg>").unwrap_or(body).to_owned();
+        Ok(Self { title, description, caption: caption.into(), height, body })
+    }
+
+    /// The drawing, to stand in a page; `id` must be unique there.
+    pub(super) fn svg(&self, id: &str) -> String {
+        let mut svg = String::with_capacity(self.body.len() + 512);
+        // Writing to a string cannot fail.
+        let _ = write!(
+            svg,
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {}\" role=\"img\" \
+             aria-labelledby=\"{id}-title {id}-desc\"><title id=\"{id}-title\">{}</title><desc id=\"{id}-desc\">{}</desc>{}</svg>",
+            self.height,
+            escaped(&self.title),
+            escaped(&self.description),
+            self.body
+        );
+        svg
+    }
+
+    /// The drawing inside another one, `top` units down.
+    pub(super) fn nested(&self, top: u32) -> String {
+        format!(
+            "<svg x=\"0\" y=\"{top}\" width=\"{WIDTH}\" height=\"{0}\" viewBox=\"0 0 {WIDTH} {0}\">{1}</svg>",
+            self.height, self.body
+        )
+    }
+}
+
+/// Text that may stand in an element or in an attribute.
+fn escaped(text: &str) -> String {
+    maud::html! { (printable(text)) }.into_string()
+}
+
+/// Characters that XML cannot carry, and those that turn the writing around, are shown as a mark.
+pub(super) fn printable(text: &str) -> String {
+    let bad = |c: char| {
+        c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{fffe}' | '\u{ffff}')
+    };
+    text.chars().map(|c| if bad(c) { '\u{fffd}' } else { c }).collect()
+}
+
+/// At most `most` characters, with an ellipsis in the middle: the end of a command tells as much as its beginning.
+pub(super) fn shortened(text: &str, most: usize) -> String {
+    let all: Vec<char> = printable(text).chars().collect();
+    if all.len() <= most {
+        return all.into_iter().collect();
+    }
+    let tail = most / 3;
+    let head = most.saturating_sub(tail + 1);
+    all[..head].iter().chain(&['…']).chain(&all[all.len() - tail..]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_cut_in_the_middle_and_carries_no_control_characters() {
+        assert_eq!(shortened("short", 10), "short");
+        assert_eq!(shortened("0123456789abcdef", 10), "012345…def");
+        assert_eq!(shortened("a\0b\u{202e}c\n", 10), "a\u{fffd}b\u{fffd}c\u{fffd}");
+        assert_eq!(shortened("äöüß", 3), "ä…ß");
+    }
+}

@@ -1,0 +1,172 @@
+//! The page: sections in, HTML out.
+
+use super::figure::{Figure, printable};
+use super::input::{Content, ResultFile};
+use super::section::Section;
+use super::{DrawError, doctor, glossary, probe, run};
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+/// The page and what is drawn on it.
+#[derive(Clone, Debug)]
+pub struct Page {
+    /// The whole file.
+    pub html: String,
+    /// Its figures, in their order.
+    pub figures: Vec<Figure>,
+}
+
+/// Nothing is fetched, nothing runs.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
+
+/// Makes the page of these results, in the order of their kinds: verdicts first, then what explains them.
+///
+/// # Errors
+///
+/// When a figure cannot be drawn.
+pub fn page(title: Option<&str>, results: &[ResultFile]) -> Result<Page, DrawError> {
+    let sections = sections(results)?;
+    let title = title.map_or_else(|| default_title(&sections), printable);
+    let html = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta http-equiv="Content-Security-Policy" content=(POLICY);
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="generator" content=(concat!("gleaner ", env!("CARGO_PKG_VERSION")));
+                title { (title) }
+                style { (PreEscaped(include_str!("style.css"))) }
+            }
+            body {
+                header { h1 { (title) } }
+                main {
+                    (summary(&sections))
+                    (figures(&sections))
+                    (tables(&sections))
+                    (how_to_read(&sections))
+                    (facts(&sections, results))
+                }
+                footer { "Made by gleaner " (env!("CARGO_PKG_VERSION")) " report. Complete in itself: no script, nothing is fetched." }
+            }
+        }
+    };
+    let figures = sections.into_iter().flat_map(|section| section.figures).collect();
+    Ok(Page { html: html.into_string(), figures })
+}
+
+fn sections(results: &[ResultFile]) -> Result<Vec<Section>, DrawError> {
+    let mut sections = Vec::new();
+    let runs: Vec<_> = results
+        .iter()
+        .filter_map(|file| if let Content::Run(report) = &file.content { Some(&**report) } else { None })
+        .collect();
+    sections.extend(run::sections(&runs)?);
+    for file in results {
+        match &file.content {
+            Content::Probe(report) => sections.push(probe::section(report)?),
+            Content::Doctor(report) => sections.push(doctor::section(report)?),
+            Content::Run(_) => {}
+        }
+    }
+    Ok(sections)
+}
+
+fn default_title(sections: &[Section]) -> String {
+    match sections {
+        [one] => format!("Gleaner: {}", one.heading),
+        _ => format!("Gleaner: {} results", sections.len()),
+    }
+}
+
+fn summary(sections: &[Section]) -> Markup {
+    html! {
+        section #summary {
+            h2 { "In short" }
+            @for section in sections {
+                div.result {
+                    h3 { (printable(&section.heading)) }
+                    @for line in &section.summary { p { (line) } }
+                }
+            }
+        }
+    }
+}
+
+fn figures(sections: &[Section]) -> Markup {
+    let mut number = 0;
+    let mut next = || {
+        number += 1;
+        format!("figure-{number}")
+    };
+    html! {
+        section #figures {
+            h2 { "What was seen" }
+            @for section in sections.iter().filter(|section| !section.figures.is_empty()) {
+                @for figure in &section.figures {
+                    @let id = next();
+                    figure id=(id) {
+                        (PreEscaped(figure.svg(&id)))
+                        figcaption { (printable(&figure.caption)) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn tables(sections: &[Section]) -> Markup {
+    html! {
+        section #numbers {
+            h2 { "The numbers" }
+            @for section in sections.iter().filter(|section| !section.tables.is_empty()) {
+                h3 { (printable(&section.heading)) }
+                @for table in &section.tables { (table.markup()) }
+            }
+        }
+    }
+}
+
+fn how_to_read(sections: &[Section]) -> Markup {
+    let mut terms: Vec<_> = sections.iter().flat_map(|section| section.terms.iter().copied()).collect();
+    terms.sort_unstable();
+    terms.dedup();
+    html! {
+        section #reading {
+            h2 { "How to read this" }
+            p {
+                "A virtual CPU (vCPU) that idles is taken away by the hypervisor, and waking a thread on it then takes longer. "
+                "Gleaner keeps vCPUs awake over short idle periods and packs threads onto fewer vCPUs. "
+                "Times are wall-clock times unless something else is said; "
+                "p50 (the median), p90 and p99 are the times that 50, 90 and 99 of 100 samples stayed below. "
+                "A dash means that a figure is not known, which is not zero."
+            }
+            dl {
+                @for term in terms {
+                    @if let Some(meaning) = glossary::meaning(term) {
+                        dt { (term) } dd { (meaning.replace('`', "")) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn facts(sections: &[Section], results: &[ResultFile]) -> Markup {
+    html! {
+        section #facts {
+            h2 { "Commands, machine, notes" }
+            @for section in sections.iter().filter(|section| !section.facts.is_empty() || !section.notes.is_empty()) {
+                h3 { (printable(&section.heading)) }
+                dl {
+                    @for (name, value) in &section.facts { dt { (name) } dd { (printable(value)) } }
+                }
+                @if !section.notes.is_empty() {
+                    ul { @for note in &section.notes { li { (printable(note)) } } }
+                }
+            }
+            p { "Read from: " @for (at, file) in results.iter().enumerate() {
+                @if at > 0 { ", " } code { (printable(&file.name)) }
+            } }
+        }
+    }
+}

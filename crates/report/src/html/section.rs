@@ -1,0 +1,119 @@
+//! What each result contributes to the page.
+
+use super::figure::{Figure, printable, shortened};
+use maud::{Markup, html};
+
+/// One result's, or one group's, part of the page.
+#[derive(Clone, Debug)]
+pub(super) struct Section {
+    /// What it is about.
+    pub heading: String,
+    /// Plain sentences for the top of the page: what was compared, the verdict, what it cost.
+    pub summary: Vec<Markup>,
+    pub figures: Vec<Figure>,
+    /// Raw numbers.
+    pub tables: Vec<Table>,
+    /// Words that `docs/glossary.md` explains and this section uses.
+    pub terms: Vec<&'static str>,
+    /// Machine, command lines and other facts, by name.
+    pub facts: Vec<(String, String)>,
+    /// What the reader should know about these numbers.
+    pub notes: Vec<String>,
+}
+
+impl Section {
+    pub fn new(heading: impl Into<String>) -> Self {
+        Self {
+            heading: heading.into(),
+            summary: Vec::new(),
+            figures: Vec::new(),
+            tables: Vec::new(),
+            terms: Vec::new(),
+            facts: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+}
+
+/// A table: the first column to the left, numbers to the right.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Table {
+    pub title: String,
+    pub header: Vec<&'static str>,
+    pub rows: Vec<Vec<String>>,
+    /// Columns with words, to the left like the first.
+    pub words: Vec<usize>,
+    /// Shown only when asked for: it is long.
+    pub folded: bool,
+}
+
+impl Table {
+    pub fn new(title: impl Into<String>, header: &[&'static str]) -> Self {
+        Self { title: title.into(), header: header.to_vec(), ..Self::default() }
+    }
+
+    pub fn markup(&self) -> Markup {
+        let table = html! {
+            div.scroll { table {
+                caption { (printable(&self.title)) }
+                thead { tr { @for (at, name) in self.header.iter().enumerate() {
+                    th scope="col" class=[self.class_of(at)] { (name) }
+                } } }
+                tbody { @for row in &self.rows { tr { @for (at, cell) in row.iter().enumerate() {
+                    td class=[self.class_of(at)] { (printable(cell)) }
+                } } } }
+            } }
+        };
+        if self.folded {
+            html! { details { summary { (printable(&self.title)) " (" (self.rows.len()) " rows)" } (table) } }
+        } else {
+            table
+        }
+    }
+
+    fn class_of(&self, column: usize) -> Option<&'static str> {
+        (column > 0 && !self.words.contains(&column)).then_some("number")
+    }
+}
+
+/// A command line as one would type it, cut when it is long.
+pub(super) fn command_line(command: &[String], most: usize) -> String {
+    let quoted = |word: &String| {
+        let plain = !word.is_empty() && word.chars().all(|c| c.is_alphanumeric() || "-_./=:,+@%^".contains(c));
+        if plain { word.clone() } else { format!("'{}'", word.replace('\'', "'\\''")) }
+    };
+    shortened(&command.iter().map(quoted).collect::<Vec<_>>().join(" "), most)
+}
+
+/// The program's name: what stands before its arguments, without its folder.
+pub(super) fn program(command: &[String]) -> String {
+    let name = command.first().map_or("?", |first| first.rsplit('/').next().unwrap_or(first));
+    shortened(name, 40)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(all: &[&str]) -> Vec<String> {
+        all.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_command_can_be_pasted() {
+        assert_eq!(command_line(&words(&["sh", "-c", "echo 'a b'; ls", ""]), 80), "sh -c 'echo '\\''a b'\\''; ls' ''");
+        assert_eq!(program(&words(&["/usr/bin/make", "-j4"])), "make");
+        assert_eq!(program(&[]), "?");
+    }
+
+    #[test]
+    fn a_table_escapes_and_folds() {
+        let mut table = Table::new("t", &["a", "b"]);
+        table.rows.push(words(&["<b>", "2"]));
+        let shown = table.markup().into_string();
+        assert!(shown.contains("&lt;b&gt;") && shown.contains("<td class=\"number\">2</td>"), "{shown}");
+        assert!(!shown.contains("<details>"));
+        table.folded = true;
+        assert!(table.markup().into_string().contains("<details><summary>t (1 rows)"));
+    }
+}
