@@ -1,11 +1,167 @@
 //! `gleaner workload`: the built-in programs.
 
+mod args;
+
+pub use args::WorkloadArgs;
+
 use crate::failure::Failure;
-use clap::Args;
+use crate::output::Output;
+use args::LIST;
+use gleaner_model::Nanos;
+use gleaner_report::{LatencyReport, WorkloadReport};
+use gleaner_workloads::{
+    Ended, ITERATIONS_PER_US, LatencySummary, Outcome, Plan, Program, Progress, Stop, WorkloadError, run,
+};
+use indicatif::{ProgressBar, ProgressStyle};
+use std::fmt::Write as _;
+use std::io::{IsTerminal, Write};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
 
-#[derive(Debug, Args)]
-pub struct WorkloadArgs {}
+/// How often a terminal shows how far it is.
+const SHOWN_EVERY: Duration = Duration::from_millis(200);
 
-pub fn main(_args: &WorkloadArgs) -> Result<u8, Failure> {
-    Err(Failure::work("not built yet"))
+pub fn main(args: &WorkloadArgs) -> Result<u8, Failure> {
+    let Some(program) = Program::by_name(&args.name) else {
+        debug_assert_eq!(args.name, LIST, "the parser lets nothing else through");
+        Output::Text.text(&list());
+        return Ok(0);
+    };
+    let plan = args.plan(program, crate::run::allowed_vcpus()?.len())?;
+    let mut output = Output::open(args.json.json.as_deref())?;
+    if args.progress_every.is_some() && matches!(output, Output::JsonToStdout) {
+        return Err(Failure::input(
+            "--progress-every and --json would both write to stdout; name a file for the JSON: --json FILE",
+        ));
+    }
+    let progress = Progress::default();
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        signal_hook::flag::register(signal, progress.stop_flag()).map_err(Failure::work)?;
+    }
+    let outcome = run_watched(&plan, &progress, args.progress_every)?;
+    if outcome.ended == Ended::Told && matches!(plan.stop, Stop::Items(_)) {
+        // Half of the work compares with nothing: no result.
+        return Ok(130);
+    }
+    let report = report(&plan, &outcome);
+    output.text(&report);
+    output.json(&report)?;
+    Ok(0)
+}
+
+/// Runs the plan while, if anybody wants to see it, another thread tells how far it is.
+fn run_watched(plan: &Plan, progress: &Progress, every: Option<Duration>) -> Result<Outcome, Failure> {
+    std::thread::scope(|scope| {
+        // Dropped at the end of the run, which ends the watching threads.
+        let mut ends = Vec::new();
+        let mut watch = |tell: Box<dyn FnOnce(&Receiver<()>) + Send>| {
+            let (end, ended) = channel();
+            ends.push(end);
+            scope.spawn(move || tell(&ended));
+        };
+        if let Some(every) = every {
+            watch(Box::new(move |ended| print_progress(progress, every, ended)));
+        }
+        if std::io::stderr().is_terminal() {
+            watch(Box::new(move |ended| show_progress(plan.stop, progress, ended)));
+        }
+        let outcome = run(plan, progress);
+        drop(ends);
+        outcome
+    })
+    .map_err(|error| match error {
+        WorkloadError::OutOfRange { .. } | WorkloadError::Rate { .. } | WorkloadError::NoServer => {
+            Failure::input(error)
+        }
+        WorkloadError::Connect { .. } => Failure::input(format!("{error} (--connect)")),
+        _ => Failure::work(error),
+    })
+}
+
+fn goes_on(ended: &Receiver<()>, every: Duration) -> bool {
+    ended.recv_timeout(every) == Err(RecvTimeoutError::Timeout)
+}
+
+/// Lines for other programs. The last one comes after the end, so that no item is missing from it.
+fn print_progress(progress: &Progress, every: Duration, ended: &Receiver<()>) {
+    loop {
+        let goes_on = goes_on(ended, every);
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        let at_ns = i128::from(now.tv_sec) * 1_000_000_000 + i128::from(now.tv_nsec);
+        let mut stdout = std::io::stdout().lock();
+        let written = writeln!(stdout, "progress {at_ns} {}", progress.items()).and_then(|()| stdout.flush());
+        // Whoever read this may have gone; the work goes on.
+        if !goes_on || written.is_err() {
+            return;
+        }
+    }
+}
+
+/// A line for a person at a terminal.
+fn show_progress(stop: Stop, progress: &Progress, ended: &Receiver<()>) {
+    let (bar, template) = match stop {
+        Stop::Items(items) => (ProgressBar::new(items), "  {pos}/{len} items, {per_sec} [{bar:30}] {eta} left"),
+        _ => (ProgressBar::no_length(), "  {pos} items, {per_sec}, {elapsed}"),
+    };
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style);
+    }
+    while goes_on(ended, SHOWN_EVERY) {
+        bar.set_position(progress.items());
+    }
+    bar.finish_and_clear();
+}
+
+fn report(plan: &Plan, outcome: &Outcome) -> WorkloadReport {
+    WorkloadReport {
+        schema: WorkloadReport::SCHEMA.to_owned(),
+        name: plan.program.to_string(),
+        threads: plan.threads as u64,
+        threads_total: outcome.threads_total as u64,
+        granularity_ns: plan.iterations.saturating_mul(1_000) / ITERATIONS_PER_US,
+        granularity_iterations: plan.iterations,
+        seed: plan.seed,
+        items: outcome.items,
+        wall_ns: outcome.wall.0,
+        items_per_second: outcome.items as f64 * 1e9 / outcome.wall.0.max(1) as f64,
+        checksum: format!("{:016x}", outcome.checksum),
+        ended_by: match outcome.ended {
+            Ended::Items => "items",
+            Ended::Time => "time",
+            Ended::Told => "signal",
+        }
+        .to_owned(),
+        latency: outcome.latency.as_ref().map(latency),
+        send_delay: outcome.send_delay.as_ref().map(latency),
+        errors: outcome.errors,
+        voluntary_switches: outcome.usage.voluntary_switches,
+        involuntary_switches: outcome.usage.involuntary_switches,
+        cpu_time_ns: outcome.usage.cpu_time.0,
+    }
+}
+
+fn latency(summary: &LatencySummary) -> LatencyReport {
+    LatencyReport {
+        n: summary.n,
+        mean_ns: summary.mean_ns,
+        p50_ns: summary.p50.0,
+        p90_ns: summary.p90.0,
+        p99_ns: summary.p99.0,
+        p999_ns: summary.p999.0,
+        max_ns: summary.max.0,
+    }
+}
+
+/// What each program does and whom it stands for.
+fn list() -> String {
+    let mut text = String::new();
+    for program in Program::ALL {
+        let about = program.description();
+        let default = Nanos(about.iterations * 1_000 / ITERATIONS_PER_US);
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{:14}{}", about.name, about.meaning);
+        let _ = writeln!(text, "{:14}stands for {}", "", about.stands_for);
+        let _ = writeln!(text, "{:14}item: {}; --threads: {}; granularity {default}", "", about.item, about.threads);
+    }
+    text
 }

@@ -1,0 +1,254 @@
+//! Runs a plan: starts its threads together, stops them, adds up what they did.
+
+use crate::catalogue::Program;
+use crate::latency::{Latencies, LatencySummary};
+use crate::plan::{Plan, Stop, WorkloadError};
+use crate::pthread::{Condvar, Mutex};
+use crate::usage::Usage;
+use crate::work::{Checksum, compute, mix};
+use gleaner_model::Nanos;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread::{Builder, scope};
+use std::time::{Duration, Instant};
+
+/// How far a run is, for other threads to read, and the way to stop it. One for each run.
+#[derive(Clone, Debug, Default)]
+pub struct Progress {
+    items: Arc<AtomicU64>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Progress {
+    /// Items finished so far.
+    pub fn items(&self) -> u64 {
+        self.items.load(Ordering::Relaxed)
+    }
+
+    /// No item is begun any more; those begun are finished.
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// The flag itself, for a signal handler to set.
+    pub fn stop_flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.stop)
+    }
+
+    fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+}
+
+/// What a run did.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// Items finished.
+    pub items: u64,
+    /// From the moment all threads were there to the end of the last one.
+    pub wall: Nanos,
+    /// Depends on every item's result and on nothing else: the same for the same program, items, seed and iterations.
+    pub checksum: u64,
+    /// Threads started.
+    pub threads_total: usize,
+    /// Why it ended.
+    pub ended: Ended,
+    /// How long requests took; `None` where there are none.
+    pub latency: Option<LatencySummary>,
+    /// How late the open-loop client sent its requests (a part of `latency`); `None` elsewhere.
+    pub send_delay: Option<LatencySummary>,
+    /// Requests that failed; `None` where none can.
+    pub errors: Option<u64>,
+    /// What it took of this process's CPU time, and its context switches.
+    pub usage: Usage,
+}
+
+/// Why a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// All its items are done.
+    Items,
+    /// Its time was over.
+    Time,
+    /// It was told to.
+    Told,
+}
+
+/// Runs the plan to its end.
+///
+/// # Errors
+/// When the plan is not one that works, or a thread, memory, a file or the server fails.
+pub fn run(plan: &Plan, progress: &Progress) -> Result<Outcome, WorkloadError> {
+    plan.check()?;
+    let job = Job::new(plan, progress);
+    let before = Usage::now();
+    let tally = (plan.program.description().run)(&job)?;
+    let usage = Usage::now() - before;
+    Ok(Outcome {
+        items: progress.items(),
+        wall: Nanos(job.wall_ns.load(Ordering::Relaxed)),
+        checksum: tally.checksum.value(),
+        threads_total: job.threads_total.load(Ordering::Relaxed),
+        ended: job.ended(),
+        latency: tally.latency.as_ref().map(Latencies::summary),
+        send_delay: tally.send_delay.as_ref().map(Latencies::summary),
+        errors: (plan.program == Program::OpenLoop).then_some(tally.errors),
+        usage,
+    })
+}
+
+/// What one thread, or all, did.
+#[derive(Default)]
+pub(crate) struct Tally {
+    pub(crate) checksum: Checksum,
+    pub(crate) latency: Option<Latencies>,
+    pub(crate) send_delay: Option<Latencies>,
+    pub(crate) errors: u64,
+}
+
+impl Tally {
+    pub(crate) fn merge(&mut self, other: Self) {
+        self.checksum.merge(other.checksum);
+        self.errors += other.errors;
+        Latencies::merge(&mut self.latency, other.latency);
+        Latencies::merge(&mut self.send_delay, other.send_delay);
+    }
+}
+
+/// A run as its program sees it.
+pub(crate) struct Job<'a> {
+    pub(crate) plan: &'a Plan,
+    progress: &'a Progress,
+    /// The next item that nobody has begun.
+    next: AtomicU64,
+    items_max: u64,
+    out_of_time: AtomicBool,
+    wall_ns: AtomicU64,
+    threads_total: AtomicUsize,
+}
+
+impl<'a> Job<'a> {
+    pub(crate) fn new(plan: &'a Plan, progress: &'a Progress) -> Self {
+        let items_max = if let Stop::Items(items) = plan.stop { items } else { u64::MAX };
+        Self {
+            plan,
+            progress,
+            next: AtomicU64::new(0),
+            items_max,
+            out_of_time: AtomicBool::new(false),
+            wall_ns: AtomicU64::new(0),
+            threads_total: AtomicUsize::new(0),
+        }
+    }
+
+    /// The next item to work on, or `None` at the end. Whoever claims one must finish it.
+    pub(crate) fn claim(&self) -> Option<u64> {
+        if self.stopped() {
+            return None;
+        }
+        // It may overshoot by the number of threads, and is read only with that in mind.
+        let item = self.next.fetch_add(1, Ordering::Relaxed);
+        (item < self.items_max).then_some(item)
+    }
+
+    /// An item is done.
+    pub(crate) fn finish(&self) {
+        self.progress.items.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whether the run was told to end.
+    pub(crate) fn stopped(&self) -> bool {
+        self.progress.stopped()
+    }
+
+    /// The number from which `part` of `item` is made.
+    pub(crate) fn number(&self, item: u64, part: u64) -> u64 {
+        mix(mix(self.plan.seed, item), part)
+    }
+
+    /// One granularity of computation for `part` of `item`.
+    pub(crate) fn compute(&self, item: u64, part: u64) -> u64 {
+        compute(self.number(item, part), self.plan.iterations)
+    }
+
+    fn ended(&self) -> Ended {
+        if self.progress.items() >= self.items_max {
+            Ended::Items
+        } else if self.out_of_time.load(Ordering::Relaxed) {
+            Ended::Time
+        } else {
+            Ended::Told
+        }
+    }
+
+    /// Runs `body` on `count` threads that start together, and adds up what they return; the body gets its thread's number.
+    ///
+    /// A body that fails stops the run; it must let go of what others wait for (queues do when dropped).
+    pub(crate) fn crew<F>(&self, count: usize, body: F) -> Result<Tally, WorkloadError>
+    where
+        F: Fn(usize) -> Result<Tally, WorkloadError> + Sync,
+    {
+        self.threads_total.store(count, Ordering::Relaxed);
+        let name = self.plan.program.description().name;
+        let (gate, opened) = (Mutex::new(None), Condvar::default());
+        let (alive, ended) = channel::<()>();
+        let begin = |number: usize, alive: std::sync::mpsc::Sender<()>| {
+            let go = {
+                let mut gate = gate.lock();
+                opened.wait_until(&mut gate, |gate| gate.is_some());
+                *gate == Some(true)
+            };
+            let result = if go { body(number) } else { Ok(Tally::default()) };
+            if result.is_err() {
+                self.progress.stop();
+            }
+            // The last of these to go wakes the main thread.
+            drop(alive);
+            result
+        };
+        let begin = &begin;
+        scope(|scope| {
+            let mut threads = Vec::with_capacity(count);
+            let mut refused = None;
+            for number in 0..count {
+                let alive = alive.clone();
+                // The kernel keeps 15 bytes of a thread's name.
+                let named = Builder::new().name(format!("{:.11}{number}", name));
+                match named.spawn_scoped(scope, move || begin(number, alive)) {
+                    Ok(thread) => threads.push(thread),
+                    Err(source) => {
+                        refused = Some(WorkloadError::Thread { number: number + 1, of: count, source });
+                        break;
+                    }
+                }
+            }
+            drop(alive);
+            let began = Instant::now();
+            *gate.lock() = Some(refused.is_none());
+            opened.broadcast();
+            if let (Stop::After(limit), None) = (self.plan.stop, &refused) {
+                self.wait(limit, &ended);
+            }
+            let mut sum = Tally::default();
+            let mut failed = refused;
+            for thread in threads {
+                match thread.join() {
+                    Ok(Ok(tally)) => sum.merge(tally),
+                    Ok(Err(error)) => failed = failed.or(Some(error)),
+                    Err(_) => failed = failed.or(Some(WorkloadError::Panicked(name))),
+                }
+            }
+            self.wall_ns.store(Nanos::from(began.elapsed()).0, Ordering::Relaxed);
+            failed.map_or(Ok(sum), Err)
+        })
+    }
+
+    /// Waits for the threads' end or for that of the time, in which case it tells them.
+    fn wait(&self, limit: Duration, ended: &std::sync::mpsc::Receiver<()>) {
+        if ended.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
+            self.out_of_time.store(!self.stopped(), Ordering::Relaxed);
+            self.progress.stop();
+        }
+    }
+}
