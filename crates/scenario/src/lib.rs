@@ -1,1 +1,240 @@
-//! The scenario format that the test bed and the simulator read.
+//! The scenario format: which virtual machines, what runs in them, under which policies, how often.
+//!
+//! One TOML file is one question. The test bed boots the machines it describes and the simulator will read the same files, so
+//! nothing here knows of QEMU: a [`Scenario`] is a machine with CPUs, VMs with vCPUs, workloads and policies.
+//! [`Scenario::parse`] checks all of it before anything is done, and says file, line, and what would be right.
+//! [`Plan`] is the order in which everything is measured: every round holds each combination once, shuffled by the seed, so
+//! that whatever drifts while the machines run meets all combinations alike. docs/testbed.md is the format's manual.
+
+mod format;
+mod parse;
+mod plan;
+
+pub use parse::ScenarioError;
+pub use plan::{Choice, Combination, Plan, Step};
+
+use format::{as_duration, as_lists, as_option, is_default};
+use gleaner_model::{CpuSet, Policy, Profile};
+use serde::Serialize;
+use std::fmt;
+use std::time::Duration;
+
+/// One question to real or simulated machines. Serializes to the format it was read from.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Scenario {
+    /// Names the results: lower-case letters, digits, `-`.
+    pub name: String,
+    /// The question, in words.
+    pub description: String,
+    /// Rounds that count, 1 to 1000.
+    pub rounds: u32,
+    /// Rounds before them, measured and marked, but in no summary.
+    pub warmup_rounds: u32,
+    /// Of the order of combinations.
+    pub seed: u64,
+    /// Whether measured VMs run at the same time; otherwise one after the other, the rest of them paused.
+    pub together: bool,
+    /// From the start of the background workloads to the measured ones'.
+    #[serde(serialize_with = "as_duration")]
+    pub settle: Duration,
+    /// How long each background workload is measured alone, in every round; 0 for not at all.
+    #[serde(serialize_with = "as_duration")]
+    pub solo: Duration,
+    /// A run that takes longer has failed.
+    #[serde(serialize_with = "as_duration")]
+    pub run_timeout: Duration,
+    /// A VM that is not ready by then has failed.
+    #[serde(serialize_with = "as_duration")]
+    pub boot_timeout: Duration,
+    /// The whole scenario ends then, with what there is.
+    #[serde(serialize_with = "as_duration")]
+    pub total_timeout: Duration,
+    /// What the VMs run on.
+    pub machine: Machine,
+    /// The VMs, at least one of them measured.
+    #[serde(rename = "vm")]
+    pub vms: Vec<Vm>,
+}
+
+/// The host.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Machine {
+    /// Kernel of the VMs: a series of testbed/fetch-kernel.sh.
+    pub kernel: String,
+    /// How vCPUs are run.
+    pub accelerator: Accelerator,
+    /// CPUs that all VMs together may use; `None` for all of the host's.
+    #[serde(serialize_with = "as_option", skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<CpuSet>,
+}
+
+/// How vCPUs are run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Accelerator {
+    /// KVM if it can boot the scenario's kernel here, else emulation.
+    #[default]
+    Auto,
+    /// KVM or nothing.
+    Kvm,
+    /// Multi-threaded emulation.
+    Tcg,
+}
+
+/// One virtual machine.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Vm {
+    /// Unique: lower-case letters, digits, `-`.
+    pub name: String,
+    /// What it is there for.
+    pub role: Role,
+    /// 1 to 64.
+    pub vcpus: u32,
+    /// 128 to 65536.
+    pub memory_mib: u32,
+    /// Host CPUs of each vCPU; empty for any.
+    #[serde(serialize_with = "as_lists", skip_serializing_if = "Vec::is_empty")]
+    pub pin: Vec<CpuSet>,
+    /// At most this many CPUs' worth of time for the whole VM; `None` for no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cap: Option<f64>,
+    /// More words for the kernel's command line.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub append: String,
+    /// A disk image with real programs, by name; `None` for busybox and Gleaner alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
+    /// Kernel modules it loads at boot: `net`, `haltpoll`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub modules: Vec<String>,
+    /// Commands run once after boot, in order, each of which must end with 0.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub prepare: Vec<Vec<String>>,
+    /// Compared, in a measured VM; exactly one in a background VM.
+    pub policies: Vec<PolicyChoice>,
+    /// Alternatives, each of which is combined with every other VM's.
+    pub workloads: Vec<Workload>,
+}
+
+/// What a VM is there for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Its runs are results.
+    Measured,
+    /// A neighbour: its throughput meanwhile is recorded.
+    Background,
+}
+
+/// A policy with what goes with it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PolicyChoice {
+    /// Unique within its VM; the policy's own name unless given.
+    pub label: String,
+    /// What Gleaner may do.
+    pub policy: Policy,
+    /// How long an idle vCPU is kept from halting.
+    #[serde(skip_serializing_if = "is_default")]
+    pub profile: Profile,
+    /// Where the retention time-out comes from.
+    #[serde(skip_serializing_if = "is_default")]
+    pub timeout: TimeoutFrom,
+    /// A policy file (docs/tuning.md), relative to the scenario's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub config: Option<String>,
+}
+
+/// Where a retention time-out comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TimeoutFrom {
+    /// Measured once, after boot, with no neighbour at work.
+    #[default]
+    Boot,
+    /// Measured by every run itself, in whatever state the machine is then; takes a second or more each time.
+    Run,
+    /// Given.
+    Fixed(Duration),
+}
+
+/// What a VM does.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Workload {
+    /// It idles.
+    Nothing,
+    /// One of `gleaner workload`.
+    Program(Program),
+    /// Any command that the VM has.
+    Command(CommandLine),
+}
+
+/// A built-in program; what is `None` is the program's own default.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Program {
+    /// Unique within its VM; the program's name unless given.
+    pub label: String,
+    /// Its name in `gleaner workload list`.
+    pub program: String,
+    /// Threads.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub threads: Option<u32>,
+    /// How much it does. A neighbour goes on for as long as it is needed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub items: Option<u64>,
+    /// Computation between two synchronization points.
+    #[serde(serialize_with = "format::as_optional_duration", skip_serializing_if = "Option::is_none")]
+    pub granularity: Option<Duration>,
+    /// Of its data.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u64>,
+    /// Further options, word by word.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub args: Vec<String>,
+}
+
+/// A command.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct CommandLine {
+    /// Unique within its VM; the command's first word unless given.
+    pub label: String,
+    /// The words.
+    pub command: Vec<String>,
+    /// A regular expression whose first group is a figure in the command's output: items per second, higher is better.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metric: Option<String>,
+}
+
+impl Workload {
+    /// Its name in results.
+    pub fn label(&self) -> &str {
+        match self {
+            Self::Nothing => "nothing",
+            Self::Program(program) => &program.label,
+            Self::Command(command) => &command.label,
+        }
+    }
+}
+
+impl Scenario {
+    /// The VMs of a role, with their places in `vms`.
+    pub fn of_role(&self, role: Role) -> impl Iterator<Item = (usize, &Vm)> {
+        self.vms.iter().enumerate().filter(move |(_, vm)| vm.role == role)
+    }
+
+    /// As TOML, which [`Scenario::parse`] reads back.
+    ///
+    /// # Errors
+    /// None in practice: every scenario can be written.
+    pub fn to_toml(&self) -> Result<String, toml::ser::Error> {
+        toml::to_string(self)
+    }
+}
+
+impl fmt::Display for Accelerator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Auto => "auto",
+            Self::Kvm => "kvm",
+            Self::Tcg => "tcg",
+        })
+    }
+}

@@ -1,3 +1,251 @@
-//! Runs a scenario in real virtual machines.
+//! Runs a scenario (docs/testbed.md) in real virtual machines and writes what was measured, raw, as JSON.
+//!
+//! The parts: [`bench`] a whole scenario, [`step`] one combination of it, [`guest`] one VM, which is a [`qemu`] process with an
+//! [`agent`] inside; [`progress`] what neighbours get done, [`host`] what is done to the host, [`trouble`] errors and waiting.
 
-fn main() {}
+mod agent;
+mod bench;
+mod guest;
+mod host;
+mod progress;
+mod qemu;
+mod step;
+mod trouble;
+
+use clap::{Args, Parser, Subcommand};
+use gleaner_report::ScenarioReport;
+use gleaner_scenario::{Plan, Role, Scenario};
+use guest::Sources;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use trouble::{Patience, Trouble};
+
+/// Runs scenarios in real virtual machines.
+#[derive(Debug, Parser)]
+#[command(
+    name = "gleaner-testbed",
+    version,
+    max_term_width = 100,
+    after_help = "The format is described in docs/testbed.md.\n\n\
+                  Exit status: 0 done, 1 the work failed (what was measured is written, marked incomplete), 2 bad usage or input, \
+                  130 interrupted (likewise)."
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Boot a scenario's VMs, measure every combination in every round, print a table
+    Run(RunArgs),
+    /// Say whether a file is a scenario, and how much there is to measure
+    Check {
+        /// The scenario
+        file: PathBuf,
+    },
+    /// List the scenarios in experiments/
+    List,
+}
+
+#[derive(Debug, Args)]
+struct RunArgs {
+    /// The scenario
+    file: PathBuf,
+    /// Write the result as JSON to FILE; without FILE to stdout, with the table on stderr
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
+    json: Option<PathBuf>,
+    /// Leave consoles and QEMU's messages in DIR
+    #[arg(long, value_name = "DIR")]
+    keep: Option<PathBuf>,
+    /// Rounds that count, instead of the scenario's
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: Option<u32>,
+    /// Only these workloads and policies of the measured VMs, by label (may be repeated)
+    #[arg(long, value_name = "LABEL", value_delimiter = ',')]
+    only: Vec<String>,
+    /// Gleaner's binary for the guests
+    #[arg(long, value_name = "FILE")]
+    binary: Option<PathBuf>,
+}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Run(args) => run(&args),
+        Command::Check { file } => check(&file),
+        Command::List => list(),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(trouble) => {
+            eprintln!("gleaner-testbed: {trouble}");
+            ExitCode::from(match trouble {
+                Trouble::Input(_) => 2,
+                Trouble::Interrupted => 130,
+                _ => 1,
+            })
+        }
+    }
+}
+
+fn run(args: &RunArgs) -> Result<(), Trouble> {
+    let mut scenario = read(&args.file)?;
+    scenario.rounds = args.rounds.unwrap_or(scenario.rounds);
+    keep_only(&mut scenario, &args.only)?;
+    let sources = sources(&scenario, args)?;
+    // Before the work, not after: a result that cannot be written is lost.
+    if let Some(path) = args.json.as_deref().filter(|path| *path != Path::new("-")) {
+        let refused = |error| Trouble::Input(format!("cannot write --json {}: {error}", path.display()));
+        fs::OpenOptions::new().create(true).append(true).open(path).map_err(refused)?;
+    }
+    let patience = Patience::new(scenario.total_timeout)?;
+    let folder = tempfile::Builder::new().prefix("gleaner-testbed.").tempdir();
+    let folder = folder.map_err(|error| Trouble::work("a temporary folder", error))?;
+    let experiment =
+        bench::Experiment { scenario: &scenario, sources: &sources, patience: &patience, folder: folder.path() };
+    let outcome = experiment.run();
+    if let Some(keep) = &args.keep {
+        keep_logs(&scenario, folder.path(), keep)?;
+    }
+    let (report, trouble) = outcome?;
+    write(&report, args.json.as_deref())?;
+    trouble.map_or(Ok(()), Err)
+}
+
+fn write(report: &ScenarioReport, json: Option<&Path>) -> Result<(), Trouble> {
+    let text = serde_json::to_string_pretty(report).map_err(|error| Trouble::work("the result as JSON", error))?;
+    match json {
+        None => println!("{report}"),
+        Some(path) if path == Path::new("-") => {
+            println!("{text}");
+            eprintln!("{report}");
+        }
+        Some(path) => {
+            fs::write(path, text + "\n").map_err(|error| Trouble::work(&format!("writing {}", path.display()), error))?;
+            println!("{report}");
+        }
+    }
+    Ok(())
+}
+
+fn read(file: &Path) -> Result<Scenario, Trouble> {
+    let scenario = Scenario::read(file).map_err(|error| Trouble::Input(error.to_string()))?;
+    for vm in &scenario.vms {
+        for workload in &vm.workloads {
+            if let gleaner_scenario::Workload::Command(command) = workload
+                && let Some(metric) = &command.metric
+                && let Err(error) = regex::Regex::new(metric)
+            {
+                let label = workload.label();
+                return Err(Trouble::Input(format!("{}: the metric of {label:?}: {error}", file.display())));
+            }
+        }
+    }
+    Ok(scenario)
+}
+
+/// Leaves out what is not named; a kind of which nothing is named stays whole.
+fn keep_only(scenario: &mut Scenario, only: &[String]) -> Result<(), Trouble> {
+    let named = |label: &str| only.iter().any(|word| word == label);
+    let mut known: Vec<String> = Vec::new();
+    for vm in scenario.vms.iter_mut().filter(|vm| vm.role == Role::Measured) {
+        known.extend(vm.workloads.iter().map(|workload| workload.label().to_owned()));
+        known.extend(vm.policies.iter().map(|policy| policy.label.clone()));
+        if vm.workloads.iter().any(|workload| named(workload.label())) {
+            vm.workloads.retain(|workload| named(workload.label()));
+        }
+        if vm.policies.iter().any(|policy| named(&policy.label)) {
+            vm.policies.retain(|policy| named(&policy.label));
+        }
+    }
+    match only.iter().find(|word| !known.contains(word)) {
+        Some(word) => Err(Trouble::Input(format!("--only {word}: must be one of {}", known.join(", ")))),
+        None => Ok(()),
+    }
+}
+
+fn testbed() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().map(Path::to_path_buf).unwrap_or_default()
+}
+
+fn sources(scenario: &Scenario, args: &RunArgs) -> Result<Sources, Trouble> {
+    let testbed = testbed();
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| testbed.join("../target"), PathBuf::from);
+    let binary = args.binary.clone().unwrap_or_else(|| target.join("gleaner"));
+    if !binary.is_file() {
+        return Err(Trouble::Input(format!("{}: no such file; run `make build`, or give --binary", binary.display())));
+    }
+    let beside = args.file.parent().unwrap_or(Path::new(""));
+    let mut configs: Vec<(String, PathBuf)> = Vec::new();
+    for name in scenario.vms.iter().flat_map(|vm| &vm.policies).filter_map(|policy| policy.config.as_ref()) {
+        let path = beside.join(name);
+        if !path.is_file() {
+            return Err(Trouble::Input(format!("{}: config {}: no such file", args.file.display(), path.display())));
+        }
+        if !configs.iter().any(|(known, _)| known == name) {
+            configs.push((name.clone(), path));
+        }
+    }
+    Ok(Sources { testbed, binary, configs })
+}
+
+fn keep_logs(scenario: &Scenario, folder: &Path, keep: &Path) -> Result<(), Trouble> {
+    let failed = |error| Trouble::work(&format!("writing to --keep {}", keep.display()), error);
+    fs::create_dir_all(keep).map_err(failed)?;
+    for vm in &scenario.vms {
+        for log in ["console.log", "qemu.log"] {
+            let from = folder.join(&vm.name).join(log);
+            if from.is_file() {
+                fs::copy(from, keep.join(format!("{}-{log}", vm.name))).map_err(failed)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn check(file: &Path) -> Result<(), Trouble> {
+    let scenario = read(file)?;
+    let plan = Plan::of(&scenario);
+    let rounds = scenario.warmup_rounds + scenario.rounds;
+    println!("{}: {}", scenario.name, scenario.description);
+    for vm in &scenario.vms {
+        let labels = |all: Vec<&str>| all.join(", ");
+        println!(
+            "  {}: {} vCPUs, workloads {}, policies {}",
+            vm.name,
+            vm.vcpus,
+            labels(vm.workloads.iter().map(gleaner_scenario::Workload::label).collect()),
+            labels(vm.policies.iter().map(|policy| policy.label.as_str()).collect())
+        );
+    }
+    let steps = plan.steps_per_round();
+    println!("  {} combinations, {steps} steps a round, {rounds} rounds", plan.combinations().len());
+    Ok(())
+}
+
+fn list() -> Result<(), Trouble> {
+    let root = testbed().join("../experiments");
+    let mut found = Vec::new();
+    scenarios_in(&root, &mut found);
+    found.sort();
+    for path in found {
+        match Scenario::read(&path) {
+            Ok(scenario) => println!("{}  {}: {}", path.display(), scenario.name, scenario.description),
+            Err(error) => println!("{error}"),
+        }
+    }
+    Ok(())
+}
+
+fn scenarios_in(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let (path, name) = (entry.path(), entry.file_name());
+        let name = name.to_string_lossy();
+        if path.is_dir() {
+            scenarios_in(&path, found);
+        } else if name.starts_with("scenario") && name.ends_with(".toml") {
+            found.push(path);
+        }
+    }
+}

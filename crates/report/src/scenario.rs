@@ -1,0 +1,192 @@
+//! `gleaner.scenario/1`: what real virtual machines did under a scenario, run by run, and what follows from it.
+
+mod summary;
+mod text;
+
+pub use summary::{RatioSpread, ScenarioRow};
+
+use crate::RunReport;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// What the test bed measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ScenarioReport {
+    /// `gleaner.scenario/1`.
+    pub schema: String,
+    /// The scenario's name.
+    pub name: String,
+    /// The question.
+    pub description: String,
+    /// What it ran on.
+    pub host: HostFacts,
+    /// The scenario, whole, as it was read.
+    pub scenario: Value,
+    /// Why there is less than the scenario asked for; null when all of it is there.
+    pub incomplete: Option<String>,
+    /// The virtual machines.
+    pub vms: Vec<VmFacts>,
+    /// Every measured run, in the order in which they were made. Warm-up rounds are here too.
+    pub runs: Vec<ScenarioRun>,
+    /// Every background workload alone.
+    pub solos: Vec<SoloRun>,
+    /// Per VM, workload, background and policy: warm-up rounds and failed runs left out.
+    pub summary: Vec<ScenarioRow>,
+}
+
+/// The host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostFacts {
+    /// CPUs online.
+    pub cpus: u32,
+    /// Kernel release.
+    pub kernel: String,
+    /// `kvm` or `tcg`.
+    pub accelerator: String,
+    /// QEMU's version.
+    pub qemu: String,
+    /// Start, seconds since 1970 in UTC, as 2026-11-21T23:34:27Z.
+    pub date: String,
+}
+
+/// One virtual machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VmFacts {
+    /// Its name in the scenario.
+    pub vm: String,
+    /// `measured` or `background`.
+    pub role: String,
+    /// vCPUs.
+    pub vcpus: u32,
+    /// The kernel it runs.
+    pub kernel: String,
+    /// From QEMU's start until it was ready.
+    pub boot_ns: u64,
+    /// Boots until one was not broken by the emulator.
+    pub boots: u32,
+    /// Retention time-outs measured after boot; null where no policy asked for them. 0: halting is free, nothing to retain.
+    pub frugal_ns: Option<u64>,
+    /// The same of the balanced profile.
+    pub balanced_ns: Option<u64>,
+}
+
+/// One run of a measured workload.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ScenarioRun {
+    /// Counted from 0, warm-up rounds first.
+    pub round: u32,
+    /// Whether the round is one of the warm-up.
+    pub warmup: bool,
+    /// Place of the combination in its round, from 0. Runs of several VMs at the same time share it.
+    pub order: u32,
+    /// The VM.
+    pub vm: String,
+    /// The workload's label.
+    pub workload: String,
+    /// The policy's label.
+    pub policy: String,
+    /// What the others did meanwhile.
+    pub background: Vec<BackgroundRate>,
+    /// Start of the workload, since the first round began, on the host's clock.
+    pub at_ns: u64,
+    /// From the workload's exec to its exit, as `gleaner run` saw it; null when it gave no result.
+    pub wall_ns: Option<u64>,
+    /// The same on the host's clock.
+    pub host_wall_ns: u64,
+    /// Its throughput by its own account; null where it gives none.
+    pub items_per_second: Option<f64>,
+    /// As a shell would say it.
+    pub exit_status: i32,
+    /// Proves that the same work was done; null where the workload has none.
+    pub checksum: Option<String>,
+    /// CPU time that the VM's threads used on the host meanwhile.
+    pub host_cpu_ns: Option<u64>,
+    /// Last lines of what it wrote, when it failed; else null.
+    pub output: Option<String>,
+    /// What Gleaner said of it; null when it said nothing.
+    pub run: Option<RunFigures>,
+}
+
+/// What a VM in the background did during a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BackgroundRate {
+    /// The VM.
+    pub vm: String,
+    /// The workload's label, or `nothing`.
+    pub workload: String,
+    /// Its throughput meanwhile; null where it reports none.
+    pub items_per_second: Option<f64>,
+}
+
+/// A background workload alone.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SoloRun {
+    /// Counted from 0, warm-up rounds first.
+    pub round: u32,
+    /// Whether the round is one of the warm-up.
+    pub warmup: bool,
+    /// The VM.
+    pub vm: String,
+    /// The workload's label.
+    pub workload: String,
+    /// Start, since the first round began.
+    pub at_ns: u64,
+    /// Its throughput; null where it reports none.
+    pub items_per_second: Option<f64>,
+}
+
+/// Figures of `gleaner.run/1`, under the same names.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunFigures {
+    /// Idle time bridged, summed over vCPUs.
+    pub retained_ns: u64,
+    /// Times an idle task was entered.
+    pub halts: Option<u64>,
+    /// Idle periods.
+    pub idle_entries: Option<u64>,
+    /// Mean number of vCPUs allowed.
+    pub active_vcpus_mean: f64,
+    /// How often the contention guard stopped a yielding thread.
+    pub guard_trips: u64,
+    /// CPU time of the program.
+    pub cpu_time_ns: Option<u64>,
+    /// Its voluntary context switches.
+    pub voluntary_switches: Option<u64>,
+    /// Stolen time as the guest saw it.
+    pub steal_ns: Option<u64>,
+    /// Retention time-out in force.
+    pub timeout_ns: Option<u64>,
+    /// CPU time that observing took.
+    pub overhead_cpu_ns: u64,
+    /// How many decisions were taken.
+    pub decisions: u64,
+    /// Everything that was weaker than it might be.
+    pub warnings: Vec<String>,
+    /// Whether all changes were undone.
+    pub restored: bool,
+}
+
+impl From<&RunReport> for RunFigures {
+    fn from(run: &RunReport) -> Self {
+        Self {
+            retained_ns: run.retained_ns,
+            halts: run.halts,
+            idle_entries: run.idle_entries,
+            active_vcpus_mean: run.active_vcpus_mean,
+            guard_trips: run.guard_trips,
+            cpu_time_ns: run.cpu_time_ns,
+            voluntary_switches: run.voluntary_switches,
+            steal_ns: run.steal_ns,
+            timeout_ns: run.timeout_ns,
+            overhead_cpu_ns: run.overhead_cpu_ns,
+            decisions: run.decisions.len() as u64 + run.decisions_left_out,
+            warnings: run.warnings.clone(),
+            restored: run.restored,
+        }
+    }
+}
+
+impl ScenarioReport {
+    /// The schema's name.
+    pub const SCHEMA: &'static str = "gleaner.scenario/1";
+}

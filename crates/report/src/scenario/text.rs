@@ -1,0 +1,68 @@
+//! A scenario's result in plain words: one table.
+
+use super::{RatioSpread, ScenarioReport};
+use crate::text::{count, duration, table};
+use std::fmt;
+
+fn spread(spread: Option<RatioSpread>) -> String {
+    match spread {
+        None => "-".to_owned(),
+        Some(RatioSpread { median, ci95: None, .. }) => format!("{median:.2}"),
+        Some(RatioSpread { median, ci95: Some([lo, hi]), .. }) => format!("{median:.2} [{lo:.2}, {hi:.2}]"),
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+fn time(ns: Option<f64>) -> String {
+    ns.map_or_else(|| "-".to_owned(), |ns| duration(Some(ns.max(0.0) as u64)))
+}
+
+impl fmt::Display for ScenarioReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rounds =
+            self.runs.iter().filter(|run| !run.warmup).map(|run| run.round).collect::<std::collections::BTreeSet<_>>();
+        writeln!(f, "{}: {}", self.name, self.description)?;
+        let (host, vms) = (&self.host, count(self.vms.len() as u64, "VM"));
+        let rounds = count(rounds.len() as u64, "round");
+        writeln!(f, "{vms} on {} CPUs ({}, Linux {}), {rounds}", host.cpus, host.accelerator, host.kernel)?;
+        let mut table = table(&[
+            "VM",
+            "workload",
+            "beside",
+            "policy",
+            "n",
+            "time",
+            "items/s",
+            "host CPU",
+            "speedup",
+            "neighbour",
+            "weighted",
+        ]);
+        for row in &self.summary {
+            let failed = if row.failed > 0 { format!(" ({} failed)", row.failed) } else { String::new() };
+            table.add_row([
+                row.vm.clone(),
+                row.workload.clone(),
+                row.background.clone(),
+                row.policy.clone(),
+                format!("{}{failed}", row.n),
+                time(row.wall_ns_median),
+                row.items_per_second_median.map_or_else(|| "-".to_owned(), |rate| format!("{rate:.1}")),
+                time(row.host_cpu_ns_median),
+                spread(row.speedup),
+                spread(row.neighbour_speedup),
+                spread(row.weighted_speedup),
+            ]);
+        }
+        writeln!(f, "{table}")?;
+        writeln!(
+            f,
+            "speedup: off / policy in the same round, above 1 is better, [95 % interval]. neighbour: the same of its throughput."
+        )?;
+        writeln!(f, "weighted: what each VM gets done here relative to alone, summed.")?;
+        if let Some(why) = &self.incomplete {
+            writeln!(f, "INCOMPLETE: {why}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,466 @@
+//! Text to [`Scenario`]: everything that can be wrong with a file is found here, with its line.
+
+use crate::format::{CpuList, Other, Time, TimeoutWord, WordOr};
+use crate::{Accelerator, CommandLine, Machine, PolicyChoice, Program, Role, Scenario, TimeoutFrom, Vm, Workload};
+use gleaner_model::{CpuSet, Policy, Profile};
+use serde::Deserialize;
+use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
+use serde::de::{MapAccess, SeqAccess};
+use std::collections::BTreeSet;
+use std::ops::{Range, RangeInclusive};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use toml::Spanned;
+
+/// What is wrong with a scenario, where, and what would be right.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ScenarioError {
+    /// The file could not be read.
+    #[error("cannot read {path}: {why}")]
+    Unreadable {
+        /// Which.
+        path: PathBuf,
+        /// The system's words.
+        why: String,
+    },
+    /// It is not a scenario.
+    #[error("{path}:{line}: {what}")]
+    Invalid {
+        /// Which file.
+        path: PathBuf,
+        /// Counted from 1.
+        line: usize,
+        /// What is wrong there, and what is allowed.
+        what: String,
+    },
+}
+
+impl Scenario {
+    /// Reads and checks a file.
+    ///
+    /// # Errors
+    /// If it cannot be read or is no scenario.
+    pub fn read(path: &Path) -> Result<Self, ScenarioError> {
+        let unreadable = |why: std::io::Error| ScenarioError::Unreadable { path: path.into(), why: why.to_string() };
+        Self::parse(&std::fs::read_to_string(path).map_err(unreadable)?, path)
+    }
+
+    /// Checks a text; `path` is for messages only.
+    ///
+    /// # Errors
+    /// At the first thing that is wrong.
+    pub fn parse(text: &str, path: &Path) -> Result<Self, ScenarioError> {
+        let invalid = |(span, what): Wrong| {
+            let before = text.get(..span.start.min(text.len())).unwrap_or(text);
+            ScenarioError::Invalid { path: path.into(), line: before.matches('\n').count() + 1, what }
+        };
+        let raw: RawScenario = toml::from_str(text)
+            .map_err(|error| invalid((error.span().unwrap_or(0..0), error.message().trim().to_owned())))?;
+        raw.check().map_err(invalid)
+    }
+}
+
+/// Where, and what.
+type Wrong = (Range<usize>, String);
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawScenario {
+    name: Spanned<String>,
+    description: String,
+    rounds: Spanned<u32>,
+    #[serde(default)]
+    warmup_rounds: u32,
+    #[serde(default)]
+    seed: u64,
+    #[serde(default = "yes")]
+    together: bool,
+    settle: Option<Spanned<Time>>,
+    solo: Option<Spanned<Time>>,
+    run_timeout: Option<Spanned<Time>>,
+    boot_timeout: Option<Spanned<Time>>,
+    total_timeout: Option<Spanned<Time>>,
+    #[serde(default)]
+    machine: RawMachine,
+    vm: Spanned<Vec<Spanned<RawVm>>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawMachine {
+    kernel: Option<Spanned<String>>,
+    accelerator: Option<Spanned<String>>,
+    cpus: Option<CpuList>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawVm {
+    name: Spanned<String>,
+    role: Spanned<String>,
+    vcpus: Spanned<u32>,
+    memory_mib: Option<Spanned<u32>>,
+    pin: Option<Spanned<WordOr<Vec<CpuList>>>>,
+    cap: Option<Spanned<f64>>,
+    #[serde(default)]
+    append: String,
+    image: Option<Spanned<String>>,
+    #[serde(default)]
+    modules: Vec<Spanned<String>>,
+    #[serde(default)]
+    prepare: Vec<Spanned<Vec<String>>>,
+    policy: Option<Spanned<WordOr<RawPolicy>>>,
+    policies: Option<Spanned<Vec<Spanned<WordOr<RawPolicy>>>>>,
+    profile: Option<Profile>,
+    timeout: Option<TimeoutWord>,
+    config: Option<String>,
+    workloads: Spanned<Vec<Spanned<WordOr<RawWorkload>>>>,
+}
+
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawPolicy {
+    label: Option<String>,
+    policy: Spanned<String>,
+    profile: Option<Profile>,
+    timeout: Option<TimeoutWord>,
+    config: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawWorkload {
+    label: Option<String>,
+    program: Option<String>,
+    threads: Option<Spanned<u32>>,
+    items: Option<Spanned<u64>>,
+    granularity: Option<Time>,
+    seed: Option<u64>,
+    args: Option<Vec<String>>,
+    command: Option<Vec<String>>,
+    metric: Option<String>,
+}
+
+impl Other for RawWorkload {
+    const EXPECTED: &'static str = "\"nothing\", { program = \"pipeline\", ... } or { command = [\"sysbench\", ...] }";
+    fn from_map<'de, M: MapAccess<'de>>(map: M) -> Result<Self, M::Error> {
+        Self::deserialize(MapAccessDeserializer::new(map))
+    }
+}
+
+impl Other for RawPolicy {
+    const EXPECTED: &'static str = "a policy, or { policy = \"full\", profile = \"latency\" }";
+    fn from_map<'de, M: MapAccess<'de>>(map: M) -> Result<Self, M::Error> {
+        Self::deserialize(MapAccessDeserializer::new(map))
+    }
+}
+
+impl Other for Vec<CpuList> {
+    const EXPECTED: &'static str = "a list of CPUs for all vCPUs, as \"0-1\", or one for each, as [\"0\", \"1\"]";
+    fn from_seq<'de, A: SeqAccess<'de>>(seq: A) -> Result<Self, A::Error> {
+        Self::deserialize(SeqAccessDeserializer::new(seq))
+    }
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// Kernels that testbed/fetch-kernel.sh finds.
+const KERNELS: [&str; 4] = ["6.1", "6.12", "6.18", "new"];
+/// Modules that it finds for them; the disk's come with an image.
+const MODULES: [&str; 2] = ["net", "haltpoll"];
+/// More VMs than any figure of the papers has.
+const VMS_MAX: usize = 16;
+/// More in one round would be several questions.
+const COMBINATIONS_MAX: usize = 500;
+
+impl RawScenario {
+    fn check(self) -> Result<Scenario, Wrong> {
+        let name = identifier(&self.name)?;
+        let rounds = within("rounds", &self.rounds, 1..=1000)?;
+        let seconds = Duration::from_secs;
+        let vms_span = self.vm.span();
+        let raw_vms = self.vm.into_inner();
+        if !(1..=VMS_MAX).contains(&raw_vms.len()) {
+            return Err((vms_span, format!("{} VMs; must be 1 to {VMS_MAX}", raw_vms.len())));
+        }
+        let spans: Vec<Range<usize>> = raw_vms.iter().map(Spanned::span).collect();
+        let vms = raw_vms.into_iter().map(|vm| vm.into_inner().check()).collect::<Result<Vec<Vm>, Wrong>>()?;
+        let scenario = Scenario {
+            name,
+            description: self.description,
+            rounds,
+            warmup_rounds: self.warmup_rounds.min(1000),
+            seed: self.seed,
+            together: self.together,
+            settle: time("settle", self.settle, Duration::from_millis(300), Duration::ZERO..=seconds(60))?,
+            solo: time("solo", self.solo, seconds(1), Duration::ZERO..=seconds(600))?,
+            run_timeout: time("run_timeout", self.run_timeout, seconds(120), seconds(1)..=seconds(86_400))?,
+            boot_timeout: time("boot_timeout", self.boot_timeout, seconds(120), seconds(1)..=seconds(3_600))?,
+            total_timeout: time("total_timeout", self.total_timeout, seconds(7_200), seconds(1)..=seconds(604_800))?,
+            machine: self.machine.check()?,
+            vms,
+        };
+        check_together(&scenario, &spans)?;
+        Ok(scenario)
+    }
+}
+
+/// What concerns several VMs.
+fn check_together(scenario: &Scenario, spans: &[Range<usize>]) -> Result<(), Wrong> {
+    let mut names = BTreeSet::new();
+    for (vm, span) in scenario.vms.iter().zip(spans) {
+        if !names.insert(&vm.name) {
+            return Err((span.clone(), format!("two VMs are called {:?}; names must differ", vm.name)));
+        }
+    }
+    let mut measured = scenario.of_role(Role::Measured);
+    let Some((_, first)) = measured.next() else {
+        return Err((spans[0].clone(), "no VM has role = \"measured\"; one at least must".to_owned()));
+    };
+    if scenario.together {
+        for (at, vm) in measured {
+            if (vm.policies.len(), vm.workloads.len()) != (first.policies.len(), first.workloads.len()) {
+                return Err((
+                    spans[at].clone(),
+                    format!(
+                        "{:?} and {:?} are measured at the same time, so they must have as many policies and workloads as \
+                         each other (the first goes with the first, and so on); or set together = false",
+                        first.name, vm.name
+                    ),
+                ));
+            }
+        }
+    }
+    let combinations = crate::Plan::count(scenario);
+    if combinations > COMBINATIONS_MAX {
+        return Err((0..0, format!("{combinations} combinations a round; must be {COMBINATIONS_MAX} at most")));
+    }
+    Ok(())
+}
+
+impl RawMachine {
+    fn check(self) -> Result<Machine, Wrong> {
+        let kernel = match self.kernel {
+            None => "6.1".to_owned(),
+            Some(kernel) => word("kernel", &kernel, &KERNELS.map(|kernel| (kernel, kernel.to_owned())))?,
+        };
+        let accelerators =
+            [("auto", Accelerator::Auto), ("kvm", Accelerator::Kvm), ("tcg", Accelerator::Tcg)];
+        let accelerator = self.accelerator.map(|found| word("accelerator", &found, &accelerators)).transpose()?;
+        Ok(Machine { kernel, accelerator: accelerator.unwrap_or_default(), cpus: self.cpus.map(|cpus| cpus.0) })
+    }
+}
+
+impl RawVm {
+    fn check(self) -> Result<Vm, Wrong> {
+        let vcpus = within("vcpus", &self.vcpus, 1..=64)?;
+        let role = word("role", &self.role, &[("measured", Role::Measured), ("background", Role::Background)])?;
+        let memory_mib = self.memory_mib.map_or(Ok(512), |memory| within("memory_mib", &memory, 128..=65_536))?;
+        let cap = self.cap.map(|cap| within("cap", &cap, 0.05..=64.0)).transpose()?;
+        let image = self.image.map(|image| word("image", &image, &[("debian", "debian".to_owned())])).transpose()?;
+        let modules = MODULES.map(|module| (module, module.to_owned()));
+        let modules = self.modules.iter().map(|module| word("module", module, &modules)).collect::<Result<_, _>>()?;
+        for command in &self.prepare {
+            if command.get_ref().is_empty() {
+                return Err((command.span(), "an empty command; write it like [\"sh\", \"-c\", \"...\"]".to_owned()));
+            }
+        }
+        let defaults = RawPolicy {
+            label: None,
+            policy: self.role.clone(),
+            profile: self.profile,
+            timeout: self.timeout,
+            config: self.config,
+        };
+        Ok(Vm {
+            name: identifier(&self.name)?,
+            role,
+            vcpus,
+            memory_mib,
+            pin: self.pin.map_or(Ok(Vec::new()), |pin| check_pin(pin, vcpus))?,
+            cap,
+            append: self.append,
+            image,
+            modules,
+            prepare: self.prepare.into_iter().map(Spanned::into_inner).collect(),
+            policies: check_policies(role, self.policy, self.policies, &self.name, &defaults)?,
+            workloads: check_workloads(self.workloads)?,
+        })
+    }
+}
+
+fn check_pin(pin: Spanned<WordOr<Vec<CpuList>>>, vcpus: u32) -> Result<Vec<CpuSet>, Wrong> {
+    let span = pin.span();
+    match pin.into_inner() {
+        WordOr::Word(list) => match list.parse::<CpuSet>() {
+            Ok(cpus) if !cpus.is_empty() => Ok(vec![cpus; vcpus as usize]),
+            _ => Err((span, format!("pin {list:?} is no list of CPUs; write it like \"0-1,3\""))),
+        },
+        WordOr::Other(lists) if lists.len() == vcpus as usize => Ok(lists.into_iter().map(|list| list.0).collect()),
+        WordOr::Other(lists) => Err((
+            span,
+            format!("pin has {} lists for {vcpus} vCPUs; give one for each, or one for all, as \"0-1\"", lists.len()),
+        )),
+    }
+}
+
+fn check_policies(
+    role: Role,
+    one: Option<Spanned<WordOr<RawPolicy>>>,
+    several: Option<Spanned<Vec<Spanned<WordOr<RawPolicy>>>>>,
+    vm: &Spanned<String>,
+    defaults: &RawPolicy,
+) -> Result<Vec<PolicyChoice>, Wrong> {
+    let span = several.as_ref().map_or_else(|| one.as_ref().map_or_else(|| vm.span(), Spanned::span), Spanned::span);
+    let raw = match (one, several) {
+        (Some(one), None) => vec![one],
+        (None, Some(several)) => several.into_inner(),
+        (Some(_), Some(_)) => return Err((span, "both policy and policies; give one of them".to_owned())),
+        (None, None) if role == Role::Background => vec![Spanned::new(vm.span(), WordOr::Word("off".to_owned()))],
+        (None, None) => {
+            return Err((span, "a measured VM needs policies, as [\"off\", \"full\"]".to_owned()));
+        }
+    };
+    if raw.is_empty() || (role == Role::Background && raw.len() > 1) {
+        let allowed = if role == Role::Background { "exactly one" } else { "at least one" };
+        return Err((span, format!("{} policies; must be {allowed}", raw.len())));
+    }
+    let mut choices: Vec<PolicyChoice> = Vec::new();
+    for raw in raw {
+        let span = raw.span();
+        let choice = check_policy(raw, defaults)?;
+        if choices.iter().any(|other| other.label == choice.label) {
+            return Err((span, format!("two policies are called {:?}; give one of them a label", choice.label)));
+        }
+        choices.push(choice);
+    }
+    Ok(choices)
+}
+
+fn check_policy(raw: Spanned<WordOr<RawPolicy>>, defaults: &RawPolicy) -> Result<PolicyChoice, Wrong> {
+    let span = raw.span();
+    let raw = match raw.into_inner() {
+        WordOr::Word(word) => RawPolicy { policy: Spanned::new(span.clone(), word), ..defaults.clone() },
+        WordOr::Other(table) => table,
+    };
+    let policies = [
+        ("off", Policy::Off),
+        ("observe", Policy::Observe),
+        ("retain", Policy::Retain),
+        ("consolidate", Policy::Consolidate),
+        ("full", Policy::Full),
+    ];
+    let policy = word("policy", &raw.policy, &policies)?;
+    let label = raw.label.unwrap_or_else(|| raw.policy.get_ref().clone());
+    if label.is_empty() {
+        return Err((span, "an empty label; leave it out or give it a name".to_owned()));
+    }
+    let timeout = raw.timeout.or(defaults.timeout);
+    Ok(PolicyChoice {
+        label,
+        policy,
+        profile: raw.profile.or(defaults.profile).unwrap_or_default(),
+        timeout: timeout.map_or(TimeoutFrom::Boot, |timeout| timeout.0),
+        config: raw.config.or_else(|| defaults.config.clone()),
+    })
+}
+
+fn check_workloads(raw: Spanned<Vec<Spanned<WordOr<RawWorkload>>>>) -> Result<Vec<Workload>, Wrong> {
+    let span = raw.span();
+    let mut workloads: Vec<Workload> = Vec::new();
+    for raw in raw.into_inner() {
+        let span = raw.span();
+        let workload = check_workload(raw)?;
+        if workloads.iter().any(|other| other.label() == workload.label()) {
+            let what = format!("two workloads are called {:?}; give one of them a label", workload.label());
+            return Err((span, what));
+        }
+        workloads.push(workload);
+    }
+    if workloads.is_empty() {
+        return Err((span, format!("no workloads; give at least one of {}", RawWorkload::EXPECTED)));
+    }
+    Ok(workloads)
+}
+
+fn check_workload(raw: Spanned<WordOr<RawWorkload>>) -> Result<Workload, Wrong> {
+    let span = raw.span();
+    let raw = match raw.into_inner() {
+        WordOr::Word(word) if word == "nothing" => return Ok(Workload::Nothing),
+        WordOr::Word(word) => return Err((span, format!("workload {word:?}; must be {}", RawWorkload::EXPECTED))),
+        WordOr::Other(raw) => raw,
+    };
+    let only_programs = raw.threads.is_some() || raw.items.is_some() || raw.granularity.is_some() || raw.seed.is_some();
+    let label = |own: &str| raw.label.clone().unwrap_or_else(|| own.to_owned());
+    let workload = match (raw.program, raw.command) {
+        (Some(program), None) if raw.metric.is_none() => Workload::Program(Program {
+            label: label(&program),
+            program,
+            threads: raw.threads.map(|threads| within("threads", &threads, 1..=1024)).transpose()?,
+            items: raw.items.map(|items| within("items", &items, 1..=u64::MAX >> 1)).transpose()?,
+            granularity: raw.granularity.map(|granularity| granularity.0),
+            seed: raw.seed,
+            args: raw.args.unwrap_or_default(),
+        }),
+        (None, Some(command)) if !only_programs && raw.args.is_none() => {
+            let Some(first) = command.first() else {
+                return Err((span, "an empty command; write it like [\"sysbench\", ...]".to_owned()));
+            };
+            let own = Path::new(first).file_name().map_or_else(|| first.clone(), |name| name.to_string_lossy().into());
+            Workload::Command(CommandLine { label: label(&own), command, metric: raw.metric })
+        }
+        (Some(_), None) => return Err((span, "metric goes with a command, not with a program".to_owned())),
+        (None, Some(_)) => {
+            let what = "threads, items, granularity, seed and args go with a program, not with a command";
+            return Err((span, what.to_owned()));
+        }
+        _ => return Err((span, "a workload has either a program or a command".to_owned())),
+    };
+    if workload.label().is_empty() || workload.label() == "nothing" {
+        return Err((span, format!("a label cannot be {:?}", workload.label())));
+    }
+    Ok(workload)
+}
+
+fn identifier(name: &Spanned<String>) -> Result<String, Wrong> {
+    let text = name.get_ref();
+    let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    if (1..=40).contains(&text.len()) && text.chars().all(allowed) && !text.starts_with('-') {
+        return Ok(text.clone());
+    }
+    Err((name.span(), format!("name {text:?}: must be 1 to 40 lower-case letters, digits and '-', not '-' first")))
+}
+
+fn within<T: PartialOrd + Copy + std::fmt::Display>(
+    key: &str,
+    value: &Spanned<T>,
+    allowed: RangeInclusive<T>,
+) -> Result<T, Wrong> {
+    let found = *value.get_ref();
+    let what = || format!("{key} = {found}: must be within {} and {}", allowed.start(), allowed.end());
+    allowed.contains(&found).then_some(found).ok_or_else(|| (value.span(), what()))
+}
+
+fn time(
+    key: &str,
+    value: Option<Spanned<Time>>,
+    default: Duration,
+    allowed: RangeInclusive<Duration>,
+) -> Result<Duration, Wrong> {
+    let Some(value) = value else { return Ok(default) };
+    let found = value.get_ref().0;
+    let words = humantime::format_duration;
+    let what = || format!("{key}: must be within {} and {}", words(*allowed.start()), words(*allowed.end()));
+    allowed.contains(&found).then_some(found).ok_or_else(|| (value.span(), what()))
+}
+
+fn word<T: Clone>(key: &str, value: &Spanned<String>, allowed: &[(&str, T)]) -> Result<T, Wrong> {
+    let found = value.get_ref();
+    if let Some((_, meaning)) = allowed.iter().find(|(word, _)| word == found) {
+        return Ok(meaning.clone());
+    }
+    let words: Vec<String> = allowed.iter().map(|(word, _)| format!("{word:?}")).collect();
+    Err((value.span(), format!("{key} = {found:?}: must be one of {}", words.join(", "))))
+}

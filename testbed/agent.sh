@@ -1,0 +1,79 @@
+#!/bin/sh
+# Runs inside a guest of the test bed (testbed/runner) as its script: takes commands from the host on ttyS1 and answers there.
+# Programs in the background write to ttyS3, so that their lines cannot come between an answer's.
+#
+# From the host, one command a line, in words quoted for a shell:
+#   run ID [NAME=FILE]... -- CMD...   runs CMD; its output and the FILEs come back
+#   start ID CMD...                   runs CMD in the background
+#   stop ID                           ends it: SIGTERM, and SIGKILL five seconds later
+#   bye                               the guest switches itself off
+# To the host:
+#   ready KERNEL                      once, at the start
+#   frame ID NAME                     what NAME holds follows, each line after a |, then: end
+#   done ID STATUS                    the command has ended
+# Programs that the host wants marked write `began ID` and `ended ID` to ttyS1 themselves.
+
+stty -F /dev/ttyS1 raw -echo
+stty -F /dev/ttyS3 raw -echo 2>/dev/null
+
+frame() { # frame ID NAME FILE
+    echo "frame $1 $2"
+    # The last 64 KiB: an answer has an end. A last line may lack its newline.
+    tail -c 65536 "$3" | sed 's/^/|/'
+    echo
+    echo end
+}
+
+run() {
+    id=$1
+    shift
+    files=
+    while [ "$1" != -- ]; do
+        files="$files $1"
+        shift
+    done
+    shift
+    "$@" >"/tmp/$id.out" 2>&1 </dev/null
+    status=$?
+    frame "$id" output "/tmp/$id.out"
+    for pair in $files; do
+        [ ! -s "${pair#*=}" ] || frame "$id" "${pair%%=*}" "${pair#*=}"
+        rm -f "${pair#*=}"
+    done
+    rm -f "/tmp/$id.out"
+    echo "done $id $status"
+}
+
+start() {
+    id=$1
+    shift
+    setsid "$@" >/dev/ttyS3 2>&1 </dev/null &
+    echo "$!" >"/tmp/$id.pid"
+    echo "done $id 0"
+}
+
+stop() {
+    id=$1
+    pid=$(cat "/tmp/$id.pid")
+    kill -TERM "$pid"
+    # Whoever does not listen is killed with all its children: it leads a session, hence a process group, of its own.
+    (sleep 5; kill -KILL -"$pid") 2>/dev/null &
+    killer=$!
+    wait "$pid"
+    status=$?
+    kill "$killer" 2>/dev/null
+    rm -f "/tmp/$id.pid"
+    echo "done $id $status"
+}
+
+echo "ready $(uname -r)"
+while IFS= read -r line; do
+    eval "set -- $line"
+    command=$1
+    shift
+    case $command in
+        run | start | stop) "$command" "$@" ;;
+        bye) exit 0 ;;
+        *) echo "noise: unknown command $command" ;;
+    esac
+done </dev/ttyS1

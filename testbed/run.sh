@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# Builds what is needed and starts the test bed's runner: `testbed/run.sh run experiments/smoke/scenario.toml`.
+# All arguments are the runner's own; `testbed/run.sh --help` lists them, docs/testbed.md explains scenarios.
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+host=$(rustc -vV | sed -n 's/^host: //p')
+target=${CARGO_TARGET_DIR:-$root/target}
+(cd "$root" && cargo build --quiet --release --locked --target "$host" --package gleaner-testbed)
+# The guests get the static binary that users run.
+[[ " $* " == *" --binary "* || ${1:-} != run || -e $target/gleaner ]] || make --no-print-directory -C "$root" build >&2
+exec "$target/$host/release/gleaner-testbed" "$@"

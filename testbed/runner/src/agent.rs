@@ -1,0 +1,208 @@
+//! The host's end of testbed/agent.sh: commands to a guest, answers from it, each line stamped when it came.
+//!
+//! A thread reads the lines, so that stamps do not wait for whatever the runner is doing. Everything that waits has a limit.
+
+use crate::trouble::{Patience, TICK, Trouble};
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::time::{Duration, Instant};
+
+/// A moment: when, and how much CPU time the VM had used by then.
+#[derive(Clone, Copy, Debug)]
+pub struct Stamp {
+    /// The host's clock.
+    pub at: Instant,
+    /// CPU time of the VM's threads; `None` where it cannot be read.
+    pub cpu_ns: Option<u64>,
+}
+
+/// What a command came to.
+#[derive(Clone, Debug, Default)]
+pub struct Answer {
+    /// As a shell would say it.
+    pub status: i32,
+    /// What it wrote (`output`) and left in files, by name.
+    pub frames: BTreeMap<String, String>,
+    /// When it said that it began, and that it had ended.
+    pub began: Option<Stamp>,
+    /// See `began`.
+    pub ended: Option<Stamp>,
+}
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub enum Silence {
+    /// The guest's end is closed: the VM is gone.
+    Gone,
+    /// It did not answer in time.
+    Hangs,
+    /// The runner is to stop.
+    Stop(Trouble),
+}
+
+/// A guest that listens.
+pub struct Agent {
+    line: UnixStream,
+    from_guest: Receiver<(Stamp, String)>,
+    /// The answer that is coming in.
+    open: Option<Open>,
+    /// What came lately, for whoever has to find out what went wrong.
+    heard: Vec<String>,
+}
+
+struct Open {
+    id: String,
+    answer: Answer,
+    frame: Option<(String, String)>,
+}
+
+/// Lines that wait to be taken: a guest that floods its line waits.
+const LINES_WAITING: usize = 10_000;
+/// Lines kept for messages.
+const HEARD_MAX: usize = 20;
+/// A longer line is no line of ours; of JSON there may be one.
+const LINE_BYTES_MAX: u64 = 16 << 20;
+
+impl Agent {
+    /// Listens on a guest's line; `cpu_ns` reads the VM's CPU time.
+    pub fn new(line: UnixStream, cpu_ns: impl Fn() -> Option<u64> + Send + 'static) -> Result<Self, Trouble> {
+        let broken = |error| Trouble::work("a guest's line", error);
+        let reader = line.try_clone().map_err(broken)?;
+        let (to_runner, from_guest) = sync_channel(LINES_WAITING);
+        std::thread::Builder::new()
+            .name("guest's line".to_owned())
+            .spawn(move || {
+                let mut reader = BufReader::new(reader);
+                while let Some(text) = next_line(&mut reader) {
+                    let cpu_ns = (text.starts_with("began ") || text.starts_with("ended ")).then(&cpu_ns).flatten();
+                    let stamp = Stamp { at: Instant::now(), cpu_ns };
+                    if to_runner.send((stamp, text)).is_err() {
+                        break;
+                    }
+                }
+            })
+            .map_err(broken)?;
+        Ok(Self { line, from_guest, open: None, heard: Vec::new() })
+    }
+
+    /// Waits for the guest's first word: its kernel's release.
+    pub fn ready(&mut self, patience: &Patience, limit: Duration) -> Result<String, Silence> {
+        let end = Instant::now() + limit;
+        loop {
+            if let Some((_, line)) = self.next(patience, end)?
+                && let Some(kernel) = line.strip_prefix("ready ")
+            {
+                return Ok(kernel.to_owned());
+            }
+        }
+    }
+
+    /// Sends a command; [`Agent::poll`] or [`Agent::wait`] have its answer.
+    pub fn send(&mut self, verb: &str, id: &str, words: &[String]) -> Result<(), Silence> {
+        let mut line = format!("{verb} {id}");
+        for word in words {
+            line.push(' ');
+            line.push_str(&quoted(word));
+        }
+        line.push('\n');
+        self.open = Some(Open { id: id.to_owned(), answer: Answer::default(), frame: None });
+        self.line.write_all(line.as_bytes()).map_err(|_| Silence::Gone)
+    }
+
+    /// Says goodbye: the guest switches itself off.
+    pub fn bye(&mut self) {
+        // One that is gone already needs none.
+        let _ = self.line.write_all(b"bye\n");
+    }
+
+    /// Waits for the answer of the command last sent.
+    pub fn wait(&mut self, patience: &Patience, limit: Duration) -> Result<Answer, Silence> {
+        let end = Instant::now() + limit;
+        loop {
+            if let Some(answer) = self.poll(patience, end)? {
+                return Ok(answer);
+            }
+        }
+    }
+
+    /// Waits for a moment; the answer, if it is complete. `end` is when it hangs.
+    pub fn poll(&mut self, patience: &Patience, end: Instant) -> Result<Option<Answer>, Silence> {
+        let Some((stamp, line)) = self.next(patience, end)? else { return Ok(None) };
+        let Some(open) = &mut self.open else { return Ok(None) };
+        if open.take(stamp, &line) { Ok(self.open.take().map(|open| open.answer)) } else { Ok(None) }
+    }
+
+    /// What came lately.
+    pub fn heard(&self) -> String {
+        self.heard.join("\n")
+    }
+
+    fn next(&mut self, patience: &Patience, end: Instant) -> Result<Option<(Stamp, String)>, Silence> {
+        patience.check().map_err(Silence::Stop)?;
+        match self.from_guest.recv_timeout(TICK) {
+            Ok((stamp, line)) => {
+                if self.heard.len() >= HEARD_MAX {
+                    self.heard.remove(0);
+                }
+                self.heard.push(line.chars().take(300).collect());
+                Ok(Some((stamp, line)))
+            }
+            Err(RecvTimeoutError::Disconnected) => Err(Silence::Gone),
+            Err(RecvTimeoutError::Timeout) if Instant::now() >= end => Err(Silence::Hangs),
+            Err(RecvTimeoutError::Timeout) => Ok(None),
+        }
+    }
+}
+
+impl Open {
+    /// Takes a line; says whether the answer is complete.
+    fn take(&mut self, stamp: Stamp, line: &str) -> bool {
+        if let Some((name, mut text)) = self.frame.take() {
+            if line == "end" {
+                self.answer.frames.insert(name, text);
+            } else {
+                // Whatever does not begin with | is somebody else's who wrote to the same line.
+                if let Some(line) = line.strip_prefix('|') {
+                    text.push_str(line);
+                    text.push('\n');
+                }
+                self.frame = Some((name, text));
+            }
+            return false;
+        }
+        let words: Vec<&str> = line.split(' ').collect();
+        match words.as_slice() {
+            ["began", id] if *id == self.id => self.answer.began = Some(stamp),
+            ["ended", id] if *id == self.id => self.answer.ended = Some(stamp),
+            ["frame", id, name] if *id == self.id => self.frame = Some(((*name).to_owned(), String::new())),
+            ["done", id, status] if *id == self.id => {
+                self.answer.status = status.parse().unwrap_or(-1);
+                return true;
+            }
+            _ => {}
+        }
+        false
+    }
+}
+
+/// A line without its end; `None` when there is no more.
+pub fn next_line(reader: &mut impl BufRead) -> Option<String> {
+    let mut bytes = Vec::new();
+    let read = std::io::Read::take(&mut *reader, LINE_BYTES_MAX).read_until(b'\n', &mut bytes).ok()?;
+    (read > 0).then(|| String::from_utf8_lossy(&bytes).trim_end_matches(['\r', '\n']).to_owned())
+}
+
+/// A word as a shell reads it back.
+pub fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    // A command is one line.
+    if word.contains('\n') {
+        return format!("$'{}'", word.replace('\\', r"\\").replace('\'', r"\'").replace('\n', r"\n"));
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}

@@ -1,0 +1,321 @@
+//! One VM of a scenario: booted, pinned, capped, ready, asked.
+
+use crate::agent::{Agent, Answer, Silence, next_line};
+use crate::host::{self, Cap};
+use crate::progress::Progress;
+use crate::qemu::{Boot, Qemu};
+use crate::trouble::{Patience, TICK, Trouble};
+use gleaner_model::{CpuSet, Profile};
+use gleaner_report::{ProbeReport, TimeOuts, VmFacts};
+use gleaner_scenario::{PolicyChoice, Role, TimeoutFrom, Vm};
+use std::io::BufReader;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A VM that runs.
+pub struct Guest {
+    /// What it is.
+    pub vm: Vm,
+    /// What became of its boot.
+    pub facts: VmFacts,
+    agent: Agent,
+    progress: Arc<Mutex<Progress>>,
+    timeouts: Option<TimeOuts>,
+    // Dropped in this order: the cgroup can be removed only when QEMU is gone.
+    qemu: Qemu,
+    _cap: Option<Cap>,
+    paused: bool,
+    asked: u64,
+}
+
+/// Limits of a VM.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// From QEMU's start until it is ready.
+    pub boot: Duration,
+    /// Of one command.
+    pub run: Duration,
+}
+
+/// Boots after one that the emulator broke.
+const RETRIES: u32 = 3;
+/// A command that only starts or stops another.
+const SHORT: Duration = Duration::from_secs(30);
+
+impl Guest {
+    /// Boots it, however often the emulator breaks it, and runs the scenario's own preparations.
+    pub fn boot(
+        vm: &Vm,
+        boot: &Boot,
+        folder: &Path,
+        cpus: Option<&CpuSet>,
+        limits: Limits,
+        patience: &Patience,
+    ) -> Result<Self, Trouble> {
+        for attempt in 1.. {
+            match Self::boot_once(vm, boot, folder, cpus, limits, patience) {
+                Ok(mut guest) => {
+                    guest.facts.boots = attempt;
+                    guest.prepare(limits, patience)?;
+                    return Ok(guest);
+                }
+                Err(Trouble::Vm { emulator: true, what }) if attempt <= RETRIES => {
+                    let first = what.lines().next().unwrap_or_default();
+                    eprintln!("testbed: VM {}: the emulator broke the guest's kernel ({first}); once more", vm.name);
+                }
+                Err(trouble) => return Err(trouble),
+            }
+        }
+        unreachable!("the last attempt returns")
+    }
+
+    /// One attempt, and nothing prepared.
+    pub fn boot_once(
+        vm: &Vm,
+        boot: &Boot,
+        folder: &Path,
+        cpus: Option<&CpuSet>,
+        limits: Limits,
+        patience: &Patience,
+    ) -> Result<Self, Trouble> {
+        let began = Instant::now();
+        let (qemu, lines) = Qemu::start(vm, boot, folder, patience)?;
+        confine(vm, &qemu, cpus)?;
+        let cap = vm.cap.map(|cpus| Cap::new(qemu.pid(), &vm.name, cpus)).transpose()?;
+        let pid = qemu.pid();
+        let mut agent = Agent::new(lines.control, move || host::cpu_time_ns(pid))?;
+        let progress = listen_to_background(lines.background)?;
+        let facts = VmFacts {
+            vm: vm.name.clone(),
+            role: match vm.role {
+                Role::Measured => "measured".to_owned(),
+                Role::Background => "background".to_owned(),
+            },
+            vcpus: vm.vcpus,
+            kernel: String::new(),
+            boot_ns: 0,
+            boots: 0,
+            frugal_ns: None,
+            balanced_ns: None,
+        };
+        let ready = agent.ready(patience, limits.boot);
+        let mut guest = Self {
+            vm: vm.clone(),
+            facts,
+            agent,
+            progress,
+            timeouts: None,
+            qemu,
+            _cap: cap,
+            paused: false,
+            asked: 0,
+        };
+        guest.facts.kernel = ready.map_err(|silence| guest.explain(silence, "booting"))?;
+        guest.facts.boot_ns = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        Ok(guest)
+    }
+
+    /// The scenario's own commands.
+    fn prepare(&mut self, limits: Limits, patience: &Patience) -> Result<(), Trouble> {
+        for command in self.vm.prepare.clone() {
+            let words = self.in_image(command);
+            let answer = self.run(&[], &words, limits.run, patience)?;
+            if answer.status != 0 {
+                let output = answer.frames.get("output").map_or("", String::as_str);
+                return Err(Trouble::Work(format!(
+                    "VM {}: {} ended with {}:\n{output}",
+                    self.vm.name,
+                    words.join(" "),
+                    answer.status
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// What a halt costs in this VM, if any policy wants to know.
+    pub fn calibrate(&mut self, limits: Limits, patience: &Patience) -> Result<(), Trouble> {
+        let asked_for = |choice: &PolicyChoice| {
+            choice.policy.retains() && choice.timeout == TimeoutFrom::Boot && choice.profile != Profile::Latency
+        };
+        if self.vm.vcpus > 1 && self.vm.policies.iter().any(asked_for) {
+            // As many samples and as long a gap as `gleaner run` itself takes.
+            let probe = "gleaner probe --setting B --setting C --samples 120 --gap-us 1000 --json /tmp/probe.json";
+            let words: Vec<String> = probe.split(' ').map(str::to_owned).collect();
+            let answer = self.run(&["probe=/tmp/probe.json".to_owned()], &words, limits.run, patience)?;
+            let report = answer.frames.get("probe").and_then(|json| serde_json::from_str::<ProbeReport>(json).ok());
+            let Some(report) = report.filter(|_| answer.status == 0) else {
+                let output = answer.frames.get("output").map_or("", String::as_str);
+                return Err(Trouble::Work(format!("VM {}: gleaner probe failed:\n{output}", self.vm.name)));
+            };
+            self.timeouts = report.timeouts;
+            self.facts.frugal_ns = report.timeouts.map(|timeouts| timeouts.frugal_ns);
+            self.facts.balanced_ns = report.timeouts.map(|timeouts| timeouts.balanced_ns);
+        }
+        Ok(())
+    }
+
+    /// The retention time-out that was measured after boot; `None` where there is none, or it is 0, which cannot be given on the
+    /// command line: then each run finds out again that halting is free.
+    pub fn timeout_ns(&self, profile: Profile) -> Option<u64> {
+        let timeouts = self.timeouts?;
+        let ns = match profile {
+            Profile::Frugal => timeouts.frugal_ns,
+            Profile::Balanced => timeouts.balanced_ns,
+            Profile::Latency => return None,
+        };
+        (ns > 0).then(|| ns.max(1_000))
+    }
+
+    /// A command as it is run where its programs are.
+    pub fn in_image(&self, mut command: Vec<String>) -> Vec<String> {
+        if self.vm.image.is_some() {
+            command.splice(0..0, ["chroot".to_owned(), "/debian".to_owned()]);
+        }
+        command
+    }
+
+    /// A new id for a command.
+    pub fn new_id(&mut self) -> String {
+        self.asked += 1;
+        format!("r{}", self.asked)
+    }
+
+    /// Runs a command and waits for it.
+    pub fn run(
+        &mut self,
+        files: &[String],
+        command: &[String],
+        limit: Duration,
+        patience: &Patience,
+    ) -> Result<Answer, Trouble> {
+        let id = self.new_id();
+        self.begin(&id, files, command)?;
+        let answer = self.agent.wait(patience, limit);
+        answer.map_err(|silence| self.explain(silence, &command.join(" ")))
+    }
+
+    /// Starts a command whose answer [`Guest::poll`] will have.
+    pub fn begin(&mut self, id: &str, files: &[String], command: &[String]) -> Result<(), Trouble> {
+        let words = [files, &["--".to_owned()], command].concat();
+        let sent = self.agent.send("run", id, &words);
+        sent.map_err(|silence| self.explain(silence, "a command"))
+    }
+
+    /// Waits for a moment for the answer.
+    pub fn poll(&mut self, end: Instant, patience: &Patience) -> Result<Option<Answer>, Trouble> {
+        let polled = self.agent.poll(patience, end);
+        polled.map_err(|silence| self.explain(silence, "a measured run"))
+    }
+
+    /// Starts a program in the background, and waits until it reports progress if it is one that does.
+    pub fn start(&mut self, id: &str, command: &[String], reports: bool, patience: &Patience) -> Result<(), Trouble> {
+        *self.progress.lock().unwrap_or_else(PoisonError::into_inner) = Progress::default();
+        self.short("start", id, command, patience)?;
+        let end = Instant::now() + SHORT;
+        while reports && !self.progress().began() {
+            if Instant::now() >= end {
+                return Err(self.explain(Silence::Hangs, &format!("the first progress of {}", command.join(" "))));
+            }
+            patience.sleep(TICK)?;
+        }
+        Ok(())
+    }
+
+    /// Ends it.
+    pub fn stop(&mut self, id: &str, patience: &Patience) -> Result<(), Trouble> {
+        self.short("stop", id, &[], patience)
+    }
+
+    /// What the program in the background has reported.
+    pub fn progress(&self) -> Progress {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whether its vCPUs may run.
+    pub fn set_paused(&mut self, paused: bool) -> Result<(), Trouble> {
+        if paused != self.paused {
+            if paused { self.qemu.pause()? } else { self.qemu.resume()? }
+            self.paused = paused;
+        }
+        Ok(())
+    }
+
+    /// Switches it off.
+    pub fn end(mut self) {
+        // One that is paused would never hear.
+        let _ = self.set_paused(false);
+        self.agent.bye();
+        self.qemu.end(Duration::from_secs(10));
+    }
+
+    fn short(&mut self, verb: &str, id: &str, words: &[String], patience: &Patience) -> Result<(), Trouble> {
+        let answer = self.agent.send(verb, id, words).and_then(|()| self.agent.wait(patience, SHORT));
+        answer.map(|_| ()).map_err(|silence| self.explain(silence, verb))
+    }
+
+    fn explain(&mut self, silence: Silence, doing: &str) -> Trouble {
+        let name = &self.vm.name;
+        let what = match silence {
+            Silence::Stop(trouble) => return trouble,
+            Silence::Hangs if !self.qemu.is_gone() => format!("VM {name} did not answer in time ({doing})"),
+            Silence::Gone | Silence::Hangs => format!("VM {name} is gone ({doing}): a panic, or out of memory"),
+        };
+        let heard = self.agent.heard();
+        let heard = if heard.is_empty() { "nothing".to_owned() } else { heard };
+        self.qemu.failed(&format!("{what}\nlast heard from it:\n{heard}"))
+    }
+}
+
+/// vCPU threads to their CPUs, QEMU's other threads to all of these.
+fn confine(vm: &Vm, qemu: &Qemu, cpus: Option<&CpuSet>) -> Result<(), Trouble> {
+    let everywhere: Option<CpuSet> = if vm.pin.is_empty() {
+        cpus.cloned()
+    } else {
+        Some(vm.pin.iter().flat_map(CpuSet::iter).collect())
+    };
+    let Some(everywhere) = everywhere else { return Ok(()) };
+    for tid in host::threads(qemu.pid()) {
+        host::pin(tid, &everywhere)?;
+    }
+    for (tid, cpus) in qemu.vcpu_tids.iter().zip(&vm.pin) {
+        host::pin(*tid, cpus)?;
+    }
+    Ok(())
+}
+
+fn listen_to_background(line: UnixStream) -> Result<Arc<Mutex<Progress>>, Trouble> {
+    let progress = Arc::new(Mutex::new(Progress::default()));
+    let shared = Arc::clone(&progress);
+    std::thread::Builder::new()
+        .name("guest's background".to_owned())
+        .spawn(move || {
+            let mut reader = BufReader::new(line);
+            while let Some(text) = next_line(&mut reader) {
+                shared.lock().unwrap_or_else(PoisonError::into_inner).line(Instant::now(), &text);
+            }
+        })
+        .map_err(|error| Trouble::work("a guest's line", error))?;
+    Ok(progress)
+}
+
+/// What all guests of a scenario share.
+#[derive(Clone, Debug)]
+pub struct Sources {
+    /// The folder testbed/.
+    pub testbed: PathBuf,
+    /// The binary under test.
+    pub binary: PathBuf,
+    /// Policy files by their names in the scenario.
+    pub configs: Vec<(String, PathBuf)>,
+}
+
+impl Sources {
+    /// Where a policy file is in a guest.
+    pub fn config_in_guest(&self, name: &str) -> Option<String> {
+        let at = self.configs.iter().position(|(config, _)| config == name)?;
+        Some(format!("/etc/gleaner/{at}.toml"))
+    }
+}

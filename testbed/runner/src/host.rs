@@ -1,0 +1,163 @@
+//! What the runner does to the host, and reads from it: pins, CPU caps, CPU time, facts. Everything is undone when it ends,
+//! after a kill -9 too: a small process of its own waits for the runner's end and removes what is left.
+
+use crate::trouble::Trouble;
+use gleaner_model::CpuSet;
+use rustix::thread::Pid;
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+
+/// Confines a thread.
+pub fn pin(tid: i32, cpus: &CpuSet) -> Result<(), Trouble> {
+    let mut set = rustix::thread::CpuSet::new();
+    for cpu in cpus.iter() {
+        set.set(cpu.0 as usize);
+    }
+    let pid = Pid::from_raw(tid).ok_or_else(|| Trouble::Work(format!("{tid} is no thread")))?;
+    rustix::thread::sched_setaffinity(Some(pid), &set)
+        .map_err(|error| Trouble::Input(format!("cannot pin a vCPU to host CPUs {cpus}: {error}")))
+}
+
+/// Threads of a process.
+pub fn threads(pid: u32) -> Vec<i32> {
+    let Ok(folder) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
+    folder.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// CPU time of a process's living threads; `None` where it cannot be read.
+pub fn cpu_time_ns(pid: u32) -> Option<u64> {
+    let of = |tid: i32| {
+        let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/schedstat")).ok()?;
+        text.split_whitespace().next()?.parse::<u64>().ok()
+    };
+    let times: Vec<u64> = threads(pid).into_iter().filter_map(of).collect();
+    (!times.is_empty()).then(|| times.iter().sum())
+}
+
+/// CPUs that this process may use.
+pub fn cpus_allowed() -> CpuSet {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    list.and_then(|list| list.trim().parse().ok()).unwrap_or_default()
+}
+
+/// Where a CPU cap can be set: the root of a hierarchy with the cpu controller.
+enum CpuController {
+    V1(PathBuf),
+    V2(PathBuf),
+}
+
+fn cpu_controller() -> Option<CpuController> {
+    let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
+    let mut v2 = None;
+    for line in mounts.lines() {
+        let fields: Vec<&str> = line.split(' ').collect();
+        let [_, path, kind, options, ..] = fields.as_slice() else { continue };
+        if *kind == "cgroup" && options.split(',').any(|option| option == "cpu") {
+            return Some(CpuController::V1(path.into()));
+        }
+        if *kind == "cgroup2" {
+            let controllers = fs::read_to_string(Path::new(path).join("cgroup.controllers")).unwrap_or_default();
+            if controllers.split_whitespace().any(|name| name == "cpu") {
+                v2 = Some(CpuController::V2(path.into()));
+            }
+        }
+    }
+    v2
+}
+
+/// Longer periods would let a VM run at full speed for a long time and then stand still as long.
+const PERIOD_US: u32 = 20_000;
+
+/// A cgroup that lets a process have so much CPU time and no more.
+pub struct Cap {
+    folder: PathBuf,
+    /// Its end of the pipe closes with this process, however that ends.
+    _alive: ChildStdin,
+    undertaker: Child,
+}
+
+impl Cap {
+    /// Caps a process and its threads at `cpus` CPUs' worth.
+    pub fn new(pid: u32, vm: &str, cpus: f64) -> Result<Self, Trouble> {
+        let what = format!("cap of VM {vm}");
+        let refused = |error: std::io::Error| {
+            Trouble::work(&what, format!("{error}; it takes root and a cgroup hierarchy with the cpu controller"))
+        };
+        let Some(controller) = cpu_controller() else {
+            return Err(Trouble::Work(format!("{what}: no cgroup hierarchy here has the cpu controller")));
+        };
+        let name = format!("gleaner-testbed-{}-{vm}", std::process::id());
+        let (CpuController::V1(root) | CpuController::V2(root)) = &controller;
+        let folder = root.join(name);
+        // The undertaker first: what it removes need not be there yet.
+        let (undertaker, alive) = undertaker(&folder).map_err(refused)?;
+        let cap = Self { folder: folder.clone(), _alive: alive, undertaker };
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        let quota = (f64::from(PERIOD_US) * cpus).round() as u64;
+        if let CpuController::V2(root) = &controller {
+            // Somebody else's to decide, and on wherever there is systemd.
+            let file = root.join("cgroup.subtree_control");
+            if !fs::read_to_string(&file).map_err(refused)?.split_whitespace().any(|name| name == "cpu") {
+                let what = format!("{what}: the cpu controller is off for child cgroups; echo +cpu >{}", file.display());
+                return Err(Trouble::Work(what));
+            }
+        }
+        fs::create_dir(&folder).map_err(refused)?;
+        match controller {
+            CpuController::V1(_) => {
+                fs::write(folder.join("cpu.cfs_period_us"), PERIOD_US.to_string()).map_err(refused)?;
+                fs::write(folder.join("cpu.cfs_quota_us"), quota.to_string()).map_err(refused)?;
+            }
+            CpuController::V2(_) => {
+                fs::write(folder.join("cpu.max"), format!("{quota} {PERIOD_US}")).map_err(refused)?;
+            }
+        }
+        fs::write(folder.join("cgroup.procs"), pid.to_string()).map_err(refused)?;
+        Ok(cap)
+    }
+}
+
+impl Drop for Cap {
+    /// After the VM's end: a cgroup with a process in it cannot be removed.
+    fn drop(&mut self) {
+        for _ in 0..100 {
+            match fs::remove_dir(&self.folder) {
+                Err(error) if error.kind() == std::io::ErrorKind::ResourceBusy => {
+                    std::thread::sleep(std::time::Duration::from_millis(20));
+                }
+                _ => break,
+            }
+        }
+        let _ = self.undertaker.kill();
+        let _ = self.undertaker.wait();
+    }
+}
+
+/// A process that removes an empty cgroup once this one is gone.
+fn undertaker(folder: &Path) -> std::io::Result<(Child, ChildStdin)> {
+    let script = "read -r nothing; for n in 1 2 3 4 5 6 7 8 9 10; do [ -d \"$1\" ] || exit; rmdir \"$1\" 2>/dev/null; sleep 0.3; done";
+    let mut child = Command::new("sh")
+        .args(["-c", script, "gleaner-testbed-undertaker"])
+        .arg(folder)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .process_group(0)
+        .spawn()?;
+    let stdin = child.stdin.take().ok_or_else(|| std::io::Error::other("no pipe"))?;
+    Ok((child, stdin))
+}
+
+/// Runs a script of testbed/ and returns its first lines of stdout; its stderr is the user's.
+pub fn script(command: &mut Command) -> Result<String, Trouble> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let output = command.stderr(Stdio::inherit()).stdin(Stdio::null()).output();
+    let output = output.map_err(|error| Trouble::work(&format!("cannot run {name}"), error))?;
+    if !output.status.success() {
+        return Err(Trouble::Work(format!("{name} failed ({}), see above", output.status)));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}

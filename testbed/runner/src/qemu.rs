@@ -1,0 +1,263 @@
+//! One QEMU process: started so that it dies with the runner, its serial lines on sockets, its console in a file.
+
+use crate::trouble::{Patience, TICK, Trouble};
+use gleaner_scenario::{Accelerator, Vm};
+use std::fs::{self, File};
+use std::io::{BufReader, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// What a VM is booted from.
+#[derive(Clone, Debug)]
+pub struct Boot {
+    /// A vmlinuz.
+    pub kernel: PathBuf,
+    /// With agent, binary and modules in it.
+    pub initramfs: PathBuf,
+    /// A disk, which stays as it is.
+    pub image: Option<PathBuf>,
+    /// `Kvm` or `Tcg`.
+    pub accelerator: Accelerator,
+}
+
+/// A QEMU process. Dropped, it is killed.
+pub struct Qemu {
+    child: Child,
+    folder: PathBuf,
+    /// vCPU threads, in the order of their indexes.
+    pub vcpu_tids: Vec<i32>,
+    monitor: Monitor,
+}
+
+/// Sockets that QEMU connects to.
+pub struct Lines {
+    /// Control (ttyS1).
+    pub control: UnixStream,
+    /// Programs in the background (ttyS3).
+    pub background: UnixStream,
+}
+
+/// Between QEMU's start and its sockets.
+const CONNECT_LIMIT: Duration = Duration::from_secs(20);
+
+impl Qemu {
+    /// Starts a VM, its files in `folder`.
+    pub fn start(vm: &Vm, boot: &Boot, folder: &Path, patience: &Patience) -> Result<(Self, Lines), Trouble> {
+        fs::create_dir_all(folder).map_err(|error| Trouble::work(&format!("creating {}", folder.display()), error))?;
+        let listeners = ["control", "background", "monitor"].map(|name| listen(&folder.join(name)));
+        let [control, background, monitor] = listeners;
+        let (control, background, monitor) = (control?, background?, monitor?);
+        let log = |error| Trouble::work("QEMU's log", error);
+        let errors = File::create(folder.join("qemu.log")).map_err(log)?;
+        // setpriv becomes QEMU: if the runner is killed -9, QEMU goes with it.
+        let child = Command::new("setpriv")
+            .args(["--pdeathsig", "KILL", "qemu-system-x86_64"])
+            .args(arguments(vm, boot, folder))
+            .stdin(Stdio::null())
+            .stdout(errors.try_clone().map_err(log)?)
+            .stderr(errors)
+            // A Ctrl-C is the runner's to handle.
+            .process_group(0)
+            .spawn()
+            .map_err(|error| Trouble::work("cannot start QEMU (run scripts/setup.sh test)", error))?;
+        let monitor_stub = Monitor::default();
+        let mut qemu = Self { child, folder: folder.into(), vcpu_tids: Vec::new(), monitor: monitor_stub };
+        let lines = Lines {
+            control: qemu.accept(&control, patience)?,
+            background: qemu.accept(&background, patience)?,
+        };
+        let stream = qemu.accept(&monitor, patience)?;
+        qemu.monitor = Monitor::new(stream).map_err(|why| qemu.failed(&why))?;
+        let cpus = qemu.monitor.ask("query-cpus-fast").map_err(|why| qemu.failed(&why))?;
+        let mut tids: Vec<(u64, i32)> = Vec::new();
+        for cpu in cpus.as_array().into_iter().flatten() {
+            let tid = cpu["thread-id"].as_i64().and_then(|tid| i32::try_from(tid).ok());
+            tids.extend(cpu["cpu-index"].as_u64().zip(tid));
+        }
+        tids.sort_unstable();
+        qemu.vcpu_tids = tids.into_iter().map(|(_, tid)| tid).collect();
+        if qemu.vcpu_tids.len() != vm.vcpus as usize {
+            return Err(qemu.failed(&format!("{} vCPU threads instead of {}", qemu.vcpu_tids.len(), vm.vcpus)));
+        }
+        Ok((qemu, lines))
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Stops all vCPUs, and the guest's clock with them.
+    pub fn pause(&mut self) -> Result<(), Trouble> {
+        self.monitor.ask("stop").map(|_| ()).map_err(|why| self.failed(&why))
+    }
+
+    /// Lets them go on.
+    pub fn resume(&mut self) -> Result<(), Trouble> {
+        self.monitor.ask("cont").map(|_| ()).map_err(|why| self.failed(&why))
+    }
+
+    /// Waits for its end, and kills it if that takes too long.
+    pub fn end(&mut self, limit: Duration) {
+        let end = Instant::now() + limit;
+        while Instant::now() < end {
+            if matches!(self.child.try_wait(), Ok(Some(_)) | Err(_)) {
+                return;
+            }
+            std::thread::sleep(TICK);
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Whether it is there no more. A guest that panics ends QEMU within a moment, so a moment is waited.
+    pub fn is_gone(&mut self) -> bool {
+        for _ in 0..20 {
+            if matches!(self.child.try_wait(), Ok(Some(_)) | Err(_)) {
+                return true;
+            }
+            std::thread::sleep(TICK);
+        }
+        false
+    }
+
+    /// Something went wrong: in words, with QEMU's own and the end of the console.
+    pub fn failed(&self, what: &str) -> Trouble {
+        let console = read(&self.folder.join("console.log"));
+        let mut words = what.to_owned();
+        let errors = read(&self.folder.join("qemu.log"));
+        if !errors.trim().is_empty() {
+            words.push_str(&format!("\nQEMU said:\n{}", errors.trim_end()));
+        }
+        let lines: Vec<&str> = console.lines().collect();
+        let last = &lines[lines.len().saturating_sub(CONSOLE_LINES)..];
+        words.push_str(&format!("\nthe console's last lines:\n{}", last.join("\n")));
+        Trouble::Vm { what: words, emulator: emulator_broke(&console) }
+    }
+
+    fn accept(&mut self, listener: &UnixListener, patience: &Patience) -> Result<UnixStream, Trouble> {
+        let end = Instant::now() + CONNECT_LIMIT;
+        loop {
+            patience.check()?;
+            match listener.accept() {
+                Ok((stream, _)) => {
+                    stream.set_nonblocking(false).map_err(|error| Trouble::work("a socket", error))?;
+                    return Ok(stream);
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock && Instant::now() < end => {
+                    if let Ok(Some(status)) = self.child.try_wait() {
+                        return Err(self.failed(&format!("QEMU ended at once ({status})")));
+                    }
+                    std::thread::sleep(TICK / 5);
+                }
+                Err(error) => return Err(self.failed(&format!("QEMU did not connect: {error}"))),
+            }
+        }
+    }
+}
+
+impl Drop for Qemu {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Lines of the console in messages.
+const CONSOLE_LINES: usize = 40;
+
+/// As testbed/guest.sh has it: QEMU 7.2's emulation now and then runs a vCPU over an instruction that the guest's kernel is patching,
+/// which no program in the guest can cause.
+fn emulator_broke(console: &str) -> bool {
+    !console.lines().any(|line| line.starts_with("guest: init done"))
+        || console.contains("Oops: int3")
+        || console.lines().any(|line| {
+            line.contains("RIP: ") && (line.contains("do_sync_core") || line.contains("text_poke"))
+        })
+}
+
+fn read(path: &Path) -> String {
+    fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).replace('\r', "")).unwrap_or_default()
+}
+
+fn listen(path: &Path) -> Result<UnixListener, Trouble> {
+    let _ = fs::remove_file(path);
+    let listener = UnixListener::bind(path).map_err(|error| Trouble::work(&format!("socket {}", path.display()), error))?;
+    listener.set_nonblocking(true).map_err(|error| Trouble::work("a socket", error))?;
+    Ok(listener)
+}
+
+/// The machine: see testbed/guest.sh for the reasons of the CPU's flags and the kernel's words.
+fn arguments(vm: &Vm, boot: &Boot, folder: &Path) -> Vec<String> {
+    let kvm = boot.accelerator == Accelerator::Kvm;
+    let path = |name: &str| folder.join(name).display().to_string();
+    let clock = if kvm { "" } else { " tsc=reliable clocksource=tsc no_timer_check" };
+    let words = format!("console=ttyS0 quiet panic=-1{clock} {}", vm.append);
+    let mut arguments: Vec<String> = vec![
+        "-name".into(),
+        format!("{},debug-threads=on", vm.name),
+        "-accel".into(),
+        if kvm { "kvm".into() } else { "tcg,thread=multi".into() },
+        "-cpu".into(),
+        if kvm { "host".into() } else { "max,la57=off,cx16=off".into() },
+        "-smp".into(),
+        vm.vcpus.to_string(),
+        "-m".into(),
+        vm.memory_mib.to_string(),
+    ];
+    arguments.extend(["-nodefaults", "-display", "none", "-no-reboot"].map(str::to_owned));
+    for (name, line) in [("control", 1), ("background", 3)] {
+        arguments.extend(["-chardev".into(), format!("socket,id=line{line},path={}", path(name))]);
+    }
+    arguments.extend(["-serial".into(), format!("file:{}", path("console.log"))]);
+    arguments.extend(["-serial", "chardev:line1"].map(str::to_owned));
+    arguments.extend(["-serial".into(), format!("file:{}", path("status.log"))]);
+    arguments.extend(["-serial", "chardev:line3"].map(str::to_owned));
+    arguments.extend(["-qmp".into(), format!("unix:{}", path("monitor"))]);
+    arguments.extend(["-kernel".into(), boot.kernel.display().to_string()]);
+    arguments.extend(["-initrd".into(), boot.initramfs.display().to_string(), "-append".into(), words]);
+    if let Some(image) = &boot.image {
+        let image = image.display();
+        arguments.extend(["-drive".into(), format!("file={image},format=raw,if=virtio,snapshot=on")]);
+    }
+    arguments
+}
+
+/// QEMU's monitor, of which three commands are needed.
+#[derive(Default)]
+struct Monitor {
+    stream: Option<BufReader<UnixStream>>,
+}
+
+/// Events that may come before an answer.
+const EVENTS_MAX: usize = 1000;
+
+impl Monitor {
+    fn new(stream: UnixStream) -> Result<Self, String> {
+        let broken = |error: std::io::Error| format!("QEMU's monitor: {error}");
+        stream.set_read_timeout(Some(CONNECT_LIMIT)).map_err(broken)?;
+        let mut monitor = Self { stream: Some(BufReader::new(stream)) };
+        monitor.ask("qmp_capabilities")?;
+        Ok(monitor)
+    }
+
+    fn ask(&mut self, command: &str) -> Result<serde_json::Value, String> {
+        let stream = self.stream.as_mut().ok_or("QEMU's monitor is not there")?;
+        let request = serde_json::json!({ "execute": command }).to_string() + "\n";
+        stream.get_mut().write_all(request.as_bytes()).map_err(|error| format!("QEMU's monitor: {error}"))?;
+        for _ in 0..EVENTS_MAX {
+            let line = crate::agent::next_line(stream).ok_or_else(|| format!("QEMU's monitor did not answer {command}"))?;
+            let answer: serde_json::Value = serde_json::from_str(&line).map_err(|error| format!("{line}: {error}"))?;
+            if let Some(error) = answer.get("error") {
+                return Err(format!("QEMU refused {command}: {error}"));
+            }
+            if let Some(found) = answer.get("return") {
+                return Ok(found.clone());
+            }
+        }
+        Err(format!("QEMU's monitor did not answer {command}"))
+    }
+}

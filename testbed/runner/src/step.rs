@@ -1,0 +1,304 @@
+//! One step of the plan: who does what at the same time, and what came of it.
+
+use crate::agent::Answer;
+use crate::guest::{Guest, Sources};
+use crate::trouble::{Patience, TICK, Trouble};
+use gleaner_model::Profile;
+use gleaner_report::{BackgroundRate, RunFigures, RunReport, ScenarioRun, SoloRun};
+use gleaner_scenario::{Choice, Combination, PolicyChoice, Program, Role, Scenario, TimeoutFrom, Workload};
+use regex::Regex;
+use serde_json::Value;
+use std::time::{Duration, Instant};
+
+/// What every step needs.
+pub struct Bench<'a> {
+    /// What is asked.
+    pub scenario: &'a Scenario,
+    /// Files.
+    pub sources: &'a Sources,
+    /// When to stop.
+    pub patience: &'a Patience,
+    /// The first round's beginning.
+    pub zero: Instant,
+}
+
+/// Where in the plan.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    /// Counted from 0, warm-up first.
+    pub round: u32,
+    /// Whether it is one of the warm-up.
+    pub warmup: bool,
+    /// In the round.
+    pub order: u32,
+}
+
+/// Something in the background.
+struct Running {
+    vm: usize,
+    id: String,
+}
+
+/// Writes when the program began and ended, on the line that the host listens to.
+const MARKED: &str = "echo \"began $0\" >/dev/ttyS1; \"$@\"; status=$?; echo \"ended $0\" >/dev/ttyS1; exit $status";
+/// How long a neighbour's last line may be late.
+const LATE_LINES: Duration = Duration::from_secs(2);
+
+impl Bench<'_> {
+    /// Measures a combination.
+    pub fn run(&self, guests: &mut [Guest], combination: &Combination, place: Place) -> Result<Vec<ScenarioRun>, Trouble> {
+        self.pause_others(guests, Some(&combination.measured))?;
+        let busy: Vec<Choice> =
+            combination.background.iter().copied().filter(|choice| *self.workload(*choice) != Workload::Nothing).collect();
+        let running = busy.iter().map(|choice| self.start(guests, *choice)).collect::<Result<Vec<Running>, Trouble>>()?;
+        self.patience.sleep(self.scenario.settle)?;
+        let answers = self.measure(guests, &combination.measured)?;
+        let last = answers.iter().filter_map(|(_, answer)| answer.ended).map(|stamp| stamp.at).max();
+        self.await_progress(guests, &running, last)?;
+        let runs = answers.iter().map(|(choice, answer)| {
+            let background = combination.background.iter().map(|other| self.background_rate(guests, *other, answer));
+            self.result(*choice, answer, place, background.collect())
+        });
+        let runs = runs.collect();
+        self.stop(guests, &running)?;
+        Ok(runs)
+    }
+
+    /// Measures a background workload alone.
+    pub fn solo(&self, guests: &mut [Guest], choice: Choice, place: Place) -> Result<SoloRun, Trouble> {
+        self.pause_others(guests, None)?;
+        let running = [self.start(guests, choice)?];
+        self.patience.sleep(self.scenario.settle)?;
+        let from = Instant::now();
+        self.patience.sleep(self.scenario.solo)?;
+        let to = Instant::now();
+        self.await_progress(guests, &running, Some(to))?;
+        let rate = guests[choice.vm].progress().rate(from, to);
+        self.stop(guests, &running)?;
+        Ok(SoloRun {
+            round: place.round,
+            warmup: place.warmup,
+            vm: self.scenario.vms[choice.vm].name.clone(),
+            workload: self.workload(choice).label().to_owned(),
+            at_ns: nanos(from.saturating_duration_since(self.zero)),
+            items_per_second: rate.filter(|_| self.reports(choice)),
+        })
+    }
+
+    /// Measured VMs that do not take part stand still: even an idle one may spin (idle=poll).
+    fn pause_others(&self, guests: &mut [Guest], taking_part: Option<&[Choice]>) -> Result<(), Trouble> {
+        if self.scenario.together {
+            return Ok(());
+        }
+        for (at, guest) in guests.iter_mut().enumerate().filter(|(_, guest)| guest.vm.role == Role::Measured) {
+            guest.set_paused(!taking_part.is_some_and(|choices| choices.iter().any(|choice| choice.vm == at)))?;
+        }
+        Ok(())
+    }
+
+    fn workload(&self, choice: Choice) -> &Workload {
+        &self.scenario.vms[choice.vm].workloads[choice.workload]
+    }
+
+    fn policy(&self, choice: Choice) -> &PolicyChoice {
+        &self.scenario.vms[choice.vm].policies[choice.policy]
+    }
+
+    fn reports(&self, choice: Choice) -> bool {
+        matches!(self.workload(choice), Workload::Program(_))
+    }
+
+    fn start(&self, guests: &mut [Guest], choice: Choice) -> Result<Running, Trouble> {
+        let guest = &mut guests[choice.vm];
+        let id = guest.new_id();
+        let program = match self.workload(choice) {
+            Workload::Nothing => vec!["sleep".to_owned(), "1000000".to_owned()],
+            Workload::Program(program) => {
+                let endless = ["--seconds", "0", "--progress-every", "100ms"].map(str::to_owned);
+                [program_words(program, false), endless.to_vec()].concat()
+            }
+            Workload::Command(command) => guest.in_image(command.command.clone()),
+        };
+        let policy = self.policy(choice);
+        let words = if policy.policy == gleaner_model::Policy::Off {
+            program
+        } else {
+            self.under_gleaner(guest, policy, None, program)
+        };
+        guest.start(&id, &words, self.reports(choice), self.patience)?;
+        Ok(Running { vm: choice.vm, id })
+    }
+
+    fn stop(&self, guests: &mut [Guest], running: &[Running]) -> Result<(), Trouble> {
+        running.iter().try_for_each(|one| guests[one.vm].stop(&one.id, self.patience))
+    }
+
+    /// Waits until neighbours have said how far they were at `moment`.
+    fn await_progress(&self, guests: &[Guest], running: &[Running], moment: Option<Instant>) -> Result<(), Trouble> {
+        let Some(moment) = moment else { return Ok(()) };
+        let end = Instant::now() + LATE_LINES;
+        while Instant::now() < end {
+            let known = |one: &Running| {
+                let progress = guests[one.vm].progress();
+                !progress.began() || progress.covers(moment)
+            };
+            if running.iter().all(known) {
+                break;
+            }
+            self.patience.sleep(TICK)?;
+        }
+        Ok(())
+    }
+
+    /// Starts all measured runs of a step and waits for all of them.
+    fn measure(&self, guests: &mut [Guest], choices: &[Choice]) -> Result<Vec<(Choice, Answer)>, Trouble> {
+        let mut open = Vec::new();
+        for choice in choices {
+            let guest = &mut guests[choice.vm];
+            let id = guest.new_id();
+            let program = match self.workload(*choice) {
+                Workload::Nothing => vec!["sleep".to_owned(), "1".to_owned()],
+                Workload::Program(program) => {
+                    let json = ["--json".to_owned(), format!("/tmp/{id}.workload")];
+                    [program_words(program, true), json.to_vec()].concat()
+                }
+                Workload::Command(command) => guest.in_image(command.command.clone()),
+            };
+            let marked = ["sh", "-c", MARKED, &id].map(str::to_owned);
+            let json = format!("/tmp/{id}.run");
+            let program = [marked.to_vec(), program].concat();
+            let words = self.under_gleaner(guest, self.policy(*choice), Some(&json), program);
+            open.push((*choice, id, words));
+        }
+        // Nothing but the sending between the first and the last.
+        for (choice, id, words) in &open {
+            let files = [format!("run=/tmp/{id}.run"), format!("workload=/tmp/{id}.workload")];
+            guests[choice.vm].begin(id, &files, words)?;
+        }
+        let end = Instant::now() + self.scenario.run_timeout;
+        let mut answers: Vec<Option<Answer>> = vec![None; open.len()];
+        while answers.iter().any(Option::is_none) {
+            for ((choice, ..), answer) in open.iter().zip(&mut answers).filter(|(_, answer)| answer.is_none()) {
+                *answer = guests[choice.vm].poll(end, self.patience)?;
+            }
+        }
+        Ok(open.into_iter().map(|(choice, ..)| choice).zip(answers.into_iter().flatten()).collect())
+    }
+
+    /// `gleaner run` with a policy; `off` too, so that every policy is measured by the same means.
+    fn under_gleaner(
+        &self,
+        guest: &Guest,
+        choice: &PolicyChoice,
+        json: Option<&str>,
+        program: Vec<String>,
+    ) -> Vec<String> {
+        let policy = policy_word(choice.policy);
+        let mut words: Vec<String> = ["gleaner", "run", "--quiet", "--policy", policy].map(str::to_owned).to_vec();
+        if choice.policy.retains() {
+            let timeout = match choice.timeout {
+                TimeoutFrom::Run => None,
+                TimeoutFrom::Boot => guest.timeout_ns(choice.profile),
+                TimeoutFrom::Fixed(duration) => Some(nanos(duration)),
+            };
+            words.extend(match timeout {
+                Some(ns) => ["--timeout".to_owned(), format!("{ns}ns")],
+                None => ["--profile".to_owned(), profile_word(choice.profile).to_owned()],
+            });
+        }
+        let config = choice.config.as_ref().and_then(|name| self.sources.config_in_guest(name));
+        words.extend(config.into_iter().flat_map(|path| ["--config".to_owned(), path]));
+        words.extend(json.into_iter().flat_map(|path| ["--json".to_owned(), path.to_owned()]));
+        words.push("--".to_owned());
+        words.extend(program);
+        words
+    }
+
+    fn background_rate(&self, guests: &[Guest], other: Choice, answer: &Answer) -> BackgroundRate {
+        let window = answer.began.zip(answer.ended).filter(|_| self.reports(other));
+        BackgroundRate {
+            vm: self.scenario.vms[other.vm].name.clone(),
+            workload: self.workload(other).label().to_owned(),
+            items_per_second: window.and_then(|(began, ended)| guests[other.vm].progress().rate(began.at, ended.at)),
+        }
+    }
+
+    fn result(&self, choice: Choice, answer: &Answer, place: Place, background: Vec<BackgroundRate>) -> ScenarioRun {
+        let frame = |name: &str| answer.frames.get(name).map(String::as_str);
+        let run = frame("run").and_then(|json| serde_json::from_str::<RunReport>(json).ok());
+        let own = frame("workload").and_then(|json| serde_json::from_str::<Value>(json).ok()).unwrap_or_default();
+        let output = frame("output").unwrap_or_default();
+        let rate = match self.workload(choice) {
+            Workload::Command(command) => command.metric.as_deref().and_then(|metric| metric_in(metric, output)),
+            _ => own["items_per_second"].as_f64(),
+        };
+        let span = answer.began.zip(answer.ended);
+        ScenarioRun {
+            round: place.round,
+            warmup: place.warmup,
+            order: place.order,
+            vm: self.scenario.vms[choice.vm].name.clone(),
+            workload: self.workload(choice).label().to_owned(),
+            policy: self.policy(choice).label.clone(),
+            background,
+            at_ns: answer.began.map_or(0, |stamp| nanos(stamp.at.saturating_duration_since(self.zero))),
+            wall_ns: run.as_ref().map(|run| run.wall_ns),
+            host_wall_ns: span.map_or(0, |(began, ended)| nanos(ended.at.saturating_duration_since(began.at))),
+            items_per_second: rate,
+            exit_status: answer.status,
+            checksum: match &own["checksum"] {
+                Value::String(text) => Some(text.clone()),
+                Value::Number(number) => Some(number.to_string()),
+                _ => None,
+            },
+            host_cpu_ns: span.and_then(|(began, ended)| ended.cpu_ns?.checked_sub(began.cpu_ns?)),
+            output: (answer.status != 0).then(|| last_lines(output)),
+            run: run.as_ref().map(RunFigures::from),
+        }
+    }
+}
+
+fn program_words(program: &Program, with_items: bool) -> Vec<String> {
+    let mut words = vec!["gleaner".to_owned(), "workload".to_owned(), program.program.clone()];
+    let mut option = |name: &str, value: Option<String>| words.extend(value.into_iter().flat_map(|value| [name.to_owned(), value]));
+    option("--threads", program.threads.map(|threads| threads.to_string()));
+    option("--items", program.items.filter(|_| with_items).map(|items| items.to_string()));
+    option("--granularity", program.granularity.map(|duration| format!("{}ns", nanos(duration))));
+    option("--seed", program.seed.map(|seed| seed.to_string()));
+    words.extend(program.args.iter().cloned());
+    words
+}
+
+/// The first group's figure, or the whole match's.
+pub fn metric_in(metric: &str, output: &str) -> Option<f64> {
+    let found = Regex::new(metric).ok()?.captures(output)?;
+    found.get(1).or_else(|| found.get(0))?.as_str().trim().parse().ok()
+}
+
+fn last_lines(output: &str) -> String {
+    let lines: Vec<&str> = output.lines().collect();
+    lines[lines.len().saturating_sub(20)..].join("\n")
+}
+
+fn policy_word(policy: gleaner_model::Policy) -> &'static str {
+    use gleaner_model::Policy::{Consolidate, Full, Observe, Off, Retain};
+    match policy {
+        Off => "off",
+        Observe => "observe",
+        Retain => "retain",
+        Consolidate => "consolidate",
+        Full => "full",
+    }
+}
+
+fn profile_word(profile: Profile) -> &'static str {
+    match profile {
+        Profile::Frugal => "frugal",
+        Profile::Balanced => "balanced",
+        Profile::Latency => "latency",
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
