@@ -33,7 +33,7 @@ aria_pagecache_buffer_size=1M
 max_connections=200
 '
 suite=bookworm
-layout=1
+layout=2
 
 say() { printf 'image: %s\n' "$*" >&2; }
 skip() { say "skipped: $*"; exit 3; }
@@ -77,7 +77,7 @@ build() {
     # debootstrap leaves some too. What stays mounted would go into the image, so a failure here ends the build.
     awk -v root="$root/" 'index($2, root) == 1 { print $2 }' /proc/self/mounts | sort -r | xargs -r umount || return 1
 
-    rm -rf "$root"/usr/share/{doc,man,info,locale,lintian}/* "$root"/var/lib/apt/lists/* "$root"/var/cache/{apt,debconf}/*.bin \
+    rm -rf "$root"/usr/share/{doc,man,info,locale,lintian}/* "$root"/var/lib/apt/lists/* "$root"/var/cache/{apt/*.bin,apt/archives/*.deb,debconf/*} \
         "$root"/var/log/* "$root"/tmp/* "${root:?}"/dev/* "$root/etc/resolv.conf"
     # A third more than there is, and room for a database.
     local mib
