@@ -140,6 +140,9 @@ pub struct RunArgs {
     /// Refuse to run the program (status 125) when something the policy needs cannot be done here
     #[arg(long)]
     pub strict: bool,
+    /// What wake-ups cost here, measured already (`gleaner ab` measures once for all its runs)
+    #[arg(long, value_name = "NS,...", hide = true, value_parser = crate::calibrate::costs_from_text, conflicts_with = "timeout")]
+    pub wakeup_costs: Option<gleaner_model::WakeupCosts>,
     /// Print no summary
     #[arg(short, long)]
     pub quiet: bool,
@@ -223,7 +226,8 @@ pub enum PlacementArg {
 )]
 pub struct RestoreArgs {}
 
-fn duration(text: &str) -> Result<Duration, String> {
+/// A retention time-out.
+pub fn duration(text: &str) -> Result<Duration, String> {
     let parsed = humantime::parse_duration(text).map_err(|error| format!("{error}; write it like 500us, 1ms or 5s"))?;
     let allowed = Duration::from_micros(1)..=Duration::from_secs(1);
     if allowed.contains(&parsed) { Ok(parsed) } else { Err("must be within 1us and 1s".to_owned()) }

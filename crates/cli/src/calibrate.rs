@@ -1,7 +1,8 @@
 //! What a wake-up costs on this machine: settings A to D of Table 2, for `probe`, for `doctor`, and for the time-outs of `run`.
 
 use crate::args::Setting;
-use gleaner_act::{BusyWait, IdleGroup, YieldingThreads};
+use crate::session::Session;
+use gleaner_act::{BusyWait, CgroupHierarchies, CgroupRoots, IdleGroup, YieldingThreads};
 use gleaner_decide::guest::{GuestParams, YieldingThread};
 use gleaner_model::{CpuSet, Nanos, Order, VcpuId, WakeupCosts, YieldMachine};
 use gleaner_workloads::wakeup::{self, Hog, WakeupError, WakeupPlan};
@@ -111,6 +112,49 @@ impl<'a> Bench<'a> {
     }
 }
 
+/// What `run` would measure at its start, for callers that start many runs. `None` on one vCPU, or when `go_on` said no.
+pub fn costs_now(
+    vcpus: &CpuSet,
+    params: &GuestParams,
+    go_on: impl FnMut() -> bool,
+) -> Result<Option<WakeupCosts>, Box<dyn std::error::Error>> {
+    let mut session = Session::begin()?;
+    let group = IdleGroup::create(&CgroupHierarchies::find(&CgroupRoots::default()), &mut session.journal);
+    let on: CpuSet = vcpus.iter().take(2).collect();
+    let yields = start_yielding(&on, &group, params, |_| None)?;
+    let bench = Bench::new(&yields, &on, GAP_AT_START);
+    let costs = bench.map(|bench| bench.costs(SAMPLES_AT_START, go_on)).transpose()?.flatten();
+    drop(yields);
+    session.end()?;
+    Ok(costs)
+}
+
+/// For the command line: nanoseconds, in the order of the fields.
+pub fn costs_to_text(costs: &WakeupCosts) -> String {
+    let retained = [costs.retained_p50, costs.retained_mean, costs.retained_p99];
+    let halted = [costs.halted_p50, costs.halted_mean, costs.halted_p99];
+    retained.into_iter().chain(halted).map(|cost| cost.0.to_string()).collect::<Vec<String>>().join(",")
+}
+
+/// From the command line.
+pub fn costs_from_text(text: &str) -> Result<WakeupCosts, String> {
+    let costs: Result<Vec<u64>, _> = text.split(',').map(str::parse).collect();
+    match costs.as_deref() {
+        Ok(&[retained_p50, retained_mean, retained_p99, halted_p50, halted_mean, halted_p99]) => Ok(WakeupCosts {
+            retained_p50: Nanos(retained_p50),
+            retained_mean: Nanos(retained_mean),
+            retained_p99: Nanos(retained_p99),
+            halted_p50: Nanos(halted_p50),
+            halted_mean: Nanos(halted_mean),
+            halted_p99: Nanos(halted_p99),
+        }),
+        _ => {
+            Err("must be six numbers of nanoseconds: p50, mean and p99 of a retained and of a halted wake-up"
+                .to_owned())
+        }
+    }
+}
+
 /// The figures that are told of a list of latencies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Summary {
@@ -139,5 +183,19 @@ impl Summary {
             p99: quantile(0.99),
             max: Nanos(histogram.max()),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn costs_survive_the_command_line() {
+        let text = "1,2,3,4,5,600000";
+        assert_eq!(costs_from_text(text).map(|costs| costs_to_text(&costs)), Ok(text.to_owned()));
+        for bad in ["", "1,2,3", "1,2,3,4,5,x", "1,2,3,4,5,6,7"] {
+            assert!(costs_from_text(bad).is_err(), "{bad}");
+        }
     }
 }

@@ -1,11 +1,40 @@
-//! `gleaner ab`: a program with and without Gleaner.
+//! `gleaner ab`: a program with and without Gleaner, or under any two policies, in interleaved pairs.
+//!
+//! ```text
+//!   args -> Plan -> Series (runs, one child each: measure, capture) -> summary -> AbReport
+//! ```
+//!
+//! Every run, `off` too, is a `gleaner run` of this very binary, so that starting costs both modes the same. What a halt costs is
+//! measured once, before the first run, and handed to all of them.
+
+mod args;
+mod capture;
+mod interrupt;
+mod measure;
+mod plan;
+mod series;
+mod summary;
+
+pub use args::AbArgs;
 
 use crate::failure::Failure;
-use clap::Args;
+use crate::output::{Output, say};
+use interrupt::Interrupt;
+use plan::Plan;
+use series::Series;
 
-#[derive(Debug, Args)]
-pub struct AbArgs {}
-
-pub fn main(_args: &AbArgs) -> Result<u8, Failure> {
-    Err(Failure::work("not built yet"))
+pub fn main(args: &AbArgs) -> Result<u8, Failure> {
+    let mut output = Output::open(args.json.json.as_deref())?;
+    let plan = Plan::from_args(args)?;
+    let interrupt = Interrupt::listen().map_err(Failure::run)?;
+    let series = Series::measured(&plan, &interrupt)?;
+    let report = summary::report(&plan, &series);
+    // The summary first: if the JSON cannot be written, the result is not lost.
+    if !report.runs.is_empty() {
+        output.text(&report);
+    }
+    output.json(&report).map_err(|failure| Failure { status: 125, ..failure })?;
+    let Some(stop) = series.stop else { return Ok(0) };
+    say(&format!("gleaner: {}", stop.message));
+    Ok(stop.status)
 }

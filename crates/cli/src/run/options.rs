@@ -4,7 +4,7 @@ use crate::args::{ObserverArg, PlacementArg, RunArgs};
 use crate::failure::Failure;
 use gleaner_act::PlacementRequest;
 use gleaner_decide::guest::GuestParams;
-use gleaner_model::{Policy, Profile};
+use gleaner_model::{Policy, Profile, WakeupCosts};
 use gleaner_observe::ObserverChoice;
 use std::ffi::OsString;
 use std::fs;
@@ -18,6 +18,8 @@ pub struct Options {
     pub profile: Profile,
     /// The user's own time-out; nothing is calibrated then.
     pub timeout: Option<Duration>,
+    /// What wake-ups cost, where it was measured already.
+    pub costs: Option<WakeupCosts>,
     pub params: GuestParams,
     pub observer: ObserverChoice,
     pub placement: PlacementRequest,
@@ -41,6 +43,7 @@ impl Options {
             policy: args.policy.into(),
             profile: if args.timeout.is_some() { Profile::Balanced } else { args.profile.into() },
             timeout: args.timeout,
+            costs: args.wakeup_costs,
             params,
             observer: match args.observer {
                 ObserverArg::Auto => ObserverChoice::Auto,
@@ -61,7 +64,7 @@ impl Options {
 }
 
 /// Reads a policy file.
-fn read_params(path: &Path) -> Result<GuestParams, Failure> {
+pub fn read_params(path: &Path) -> Result<GuestParams, Failure> {
     let name = path.display();
     let text = fs::read_to_string(path).map_err(|error| {
         Failure::input(format!("cannot read --config {name}: {error}; name a TOML file you may read"))

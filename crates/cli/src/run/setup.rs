@@ -82,8 +82,11 @@ pub fn calibrate(
     if options.profile == Profile::Latency {
         return Ok((None, Some("the latency profile's".to_owned())));
     }
-    let bench = Bench::new(yields, vcpus, GAP_AT_START);
-    let costs = bench.map(|bench| bench.costs(SAMPLES_AT_START, || true)).transpose().map_err(Failure::run)?.flatten();
+    let bench = || Bench::new(yields, vcpus, GAP_AT_START);
+    let costs = match options.costs {
+        Some(costs) => Some(costs),
+        None => bench().map(|bench| bench.costs(SAMPLES_AT_START, || true)).transpose().map_err(Failure::run)?.flatten(),
+    };
     let words = match (costs, options.profile) {
         (None, _) => "the default, because one vCPU alone cannot be measured".to_owned(),
         (Some(costs), _) if halting_is_free(&costs) => format!(

@@ -68,7 +68,8 @@ static LOOK_AT_PIPE: extern "C" fn() = {
     look
 };
 
-fn is_ignored(signal: i32) -> bool {
+/// Whether this process was started with the signal ignored (nohup), or ignores it by now.
+pub fn is_ignored(signal: i32) -> bool {
     // SAFETY: sigaction is plain data; a null new action only asks.
     unsafe {
         let mut current: libc::sigaction = std::mem::zeroed();

@@ -1,0 +1,72 @@
+//! `ab`'s part of the command line.
+
+use crate::args::{JsonArg, PolicyArg, ProfileArg, duration};
+use clap::Args;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+#[derive(Debug, Args)]
+#[command(
+    override_usage = "gleaner ab [OPTIONS] -- CMD [ARG]...",
+    after_help = "Who goes first in a pair is random. Outliers are shown and kept. The verdict is `helps` or `hurts` only where the \
+                  95 % interval of the speedup leaves 1 out, else `no difference`; below five pairs there is no interval. \
+                  CMD reads nothing (/dev/null); its output is read for the metric and otherwise dropped.\n\n\
+                  Exit status: 0 compared, whatever the verdict; CMD's own when it fails, and then the comparison stops; 128+n \
+                  after signal n; 125 when Gleaner failed, 126 not executable, 127 not found.\n\n\
+                  Examples:\n\
+                  \x20 gleaner ab -- make -j8\n\
+                  \x20 gleaner ab -n 20 --modes retain,full --json ab.json -- ./simulate\n\
+                  \x20 gleaner ab --metric 'transactions: .*\\(([0-9.]+) per sec' --higher-is-better -- sysbench ... run"
+)]
+pub struct AbArgs {
+    /// Pairs of runs
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    pub pairs: u64,
+    /// The two policies that are compared, the first being what the second is measured against
+    #[arg(long, value_name = "A,B", value_enum, value_delimiter = ',', default_value = "off,full")]
+    pub modes: Vec<PolicyArg>,
+    /// Runs of each mode before the first pair, which are not counted
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(0..=100))]
+    pub warmup: u64,
+    /// How long an idle vCPU is kept from halting, in runs whose policy does that
+    #[arg(long, value_enum, default_value_t = ProfileArg::Balanced)]
+    pub profile: ProfileArg,
+    /// Retention time-out, instead of the profile's (e.g. 500us, 2ms)
+    #[arg(long, value_name = "DURATION", value_parser = duration, conflicts_with = "profile")]
+    pub timeout: Option<Duration>,
+    /// Policy parameters: a TOML file with any of the keys in docs/tuning.md
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Compare a number in CMD's output instead of the wall time: the one group of this regular expression, in the last line that
+    /// matches
+    #[arg(long, value_name = "REGEX")]
+    pub metric: Option<String>,
+    /// What the metric is called in the result
+    #[arg(long, value_name = "NAME", requires = "metric")]
+    pub metric_name: Option<String>,
+    /// A smaller metric is better (a latency)
+    #[arg(long, requires = "metric", conflicts_with = "higher_is_better")]
+    pub lower_is_better: bool,
+    /// A larger metric is better (transactions per second)
+    #[arg(long, requires = "metric")]
+    pub higher_is_better: bool,
+    /// Decides who goes first in each pair; else chance does
+    #[arg(long, value_name = "N")]
+    pub shuffle_seed: Option<u64>,
+    /// Begin no pair that would not be done after this time (e.g. 90s, 10m)
+    #[arg(long, value_name = "DURATION", value_parser = max_time)]
+    pub max_time: Option<Duration>,
+    /// Show what CMD prints
+    #[arg(long)]
+    pub show_output: bool,
+    #[command(flatten)]
+    pub json: JsonArg,
+    /// The program and its arguments
+    #[arg(value_name = "CMD", required = true, trailing_var_arg = true)]
+    pub command: Vec<OsString>,
+}
+
+fn max_time(text: &str) -> Result<Duration, String> {
+    humantime::parse_duration(text).map_err(|error| format!("{error}; write it like 90s or 10m"))
+}

@@ -1,0 +1,157 @@
+//! One run, and what it cost.
+
+use super::capture::{Capture, Scan, Show};
+use super::interrupt::Interrupt;
+use super::plan::{Mode, Plan};
+use crate::failure::Failure;
+use gleaner_model::Nanos;
+use gleaner_observe::{ProcRoot, StatReader};
+use gleaner_report::RunReport;
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+/// What a run came to.
+pub struct Outcome {
+    /// `None` when `gleaner run` failed before it had anything to report.
+    pub report: Option<RunReport>,
+    /// As a shell would say it.
+    pub exit_status: i32,
+    pub usage: Usage,
+    /// Stolen time; `None` where the hypervisor has never reported any.
+    pub steal_ns: Option<u64>,
+    pub stdout: Scan,
+    pub stderr: Scan,
+    /// Whether somebody held its output open, or was still there, when it had ended.
+    pub left_behind: bool,
+}
+
+impl Outcome {
+    /// The metric's text: the last match on stdout, else on stderr.
+    pub fn metric(&self) -> Option<&str> {
+        self.stdout.last().or(self.stderr.last())
+    }
+
+    /// The end of its output, to be shown with a failure.
+    pub fn tail(&self) -> String {
+        let tails = [self.stdout.tail(), self.stderr.tail()];
+        tails.into_iter().filter(|tail| !tail.is_empty()).collect::<Vec<String>>().join("\n")
+    }
+}
+
+/// What the kernel has charged to children that ended and were waited for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Usage {
+    pub cpu_time_ns: u64,
+    pub voluntary_switches: u64,
+    pub involuntary_switches: u64,
+}
+
+impl Usage {
+    fn of_children() -> Self {
+        // SAFETY: rusage is plain data, filled by the call.
+        let usage = unsafe {
+            let mut usage: libc::rusage = std::mem::zeroed();
+            libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage);
+            usage
+        };
+        let positive = |value: i64| u64::try_from(value).unwrap_or(0);
+        let ns = |time: libc::timeval| positive(time.tv_sec) * 1_000_000_000 + positive(time.tv_usec) * 1_000;
+        Self {
+            cpu_time_ns: ns(usage.ru_utime) + ns(usage.ru_stime),
+            voluntary_switches: positive(usage.ru_nvcsw),
+            involuntary_switches: positive(usage.ru_nivcsw),
+        }
+    }
+
+    fn since(self, before: Self) -> Self {
+        Self {
+            cpu_time_ns: self.cpu_time_ns - before.cpu_time_ns,
+            voluntary_switches: self.voluntary_switches - before.voluntary_switches,
+            involuntary_switches: self.involuntary_switches - before.involuntary_switches,
+        }
+    }
+}
+
+/// Runs the command once. `json` is a file for the run's report.
+pub fn run(
+    plan: &Plan,
+    mode: &Mode,
+    costs: Option<&str>,
+    json: &Path,
+    interrupt: &Interrupt,
+) -> Result<Outcome, Failure> {
+    // What an earlier run left there must not be taken for this one's.
+    let _ = fs::remove_file(json);
+    let mut command = Command::new("/proc/self/exe");
+    command.arg("run").args(["--policy", &mode.name]).args(&plan.run_options).arg("--json").arg(json);
+    command.args(costs.filter(|_| mode.policy.retains()).map(|costs| format!("--wakeup-costs={costs}")));
+    command.arg("--").args(&plan.command);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let (before, stolen_before) = (Usage::of_children(), steal());
+    let mut child = command.spawn().map_err(|error| Failure::run(format!("cannot start a run: {error}")))?;
+    let captures = captures(plan, &mut child).map_err(Failure::run)?;
+    let status = wait(&mut child, interrupt)?;
+    let somebody_lives = reap_orphans();
+    let usage = Usage::of_children().since(before);
+    let steal_ns = steal().zip(stolen_before).map(|(after, before)| (after - before).0);
+    let [(stdout, stdout_whole), (stderr, stderr_whole)] = captures.map(Capture::finish);
+    let report = fs::read(json).ok().and_then(|text| serde_json::from_slice(&text).ok());
+    Ok(Outcome {
+        report,
+        exit_status: status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)),
+        usage,
+        steal_ns,
+        stdout,
+        stderr,
+        left_behind: somebody_lives || !stdout_whole || !stderr_whole,
+    })
+}
+
+fn captures(plan: &Plan, child: &mut Child) -> std::io::Result<[Capture; 2]> {
+    let regex = plan.metric.as_ref().map(|metric| &metric.regex);
+    let shown = |place| if plan.show_output { place } else { Show::Nowhere };
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let missing = || std::io::Error::other("a run without pipes");
+    let of_stdout = if plan.stdout_taken { Show::Stderr } else { Show::Stdout };
+    Ok([
+        Capture::start(stdout.ok_or_else(missing)?, regex, shown(of_stdout))?,
+        Capture::start(stderr.ok_or_else(missing)?, regex, shown(Show::Stderr))?,
+    ])
+}
+
+/// Waits for its end. The pid stays the child's until nobody can send it a signal any more.
+fn wait(child: &mut Child, interrupt: &Interrupt) -> Result<ExitStatus, Failure> {
+    interrupt.set_child(i32::try_from(child.id()).ok());
+    loop {
+        // SAFETY: siginfo is plain data, filled by the call; WNOWAIT leaves the child to be waited for.
+        let ended = unsafe {
+            let mut info: libc::siginfo_t = std::mem::zeroed();
+            libc::waitid(libc::P_PID, child.id(), &raw mut info, libc::WEXITED | libc::WNOWAIT) == 0
+        };
+        if ended || std::io::Error::last_os_error().kind() != std::io::ErrorKind::Interrupted {
+            break;
+        }
+    }
+    interrupt.set_child(None);
+    child.wait().map_err(Failure::run)
+}
+
+/// Waits for orphans that have ended, which came to us; says whether others live on.
+fn reap_orphans() -> bool {
+    loop {
+        // SAFETY: the status is not wanted. No other child of this process is waited for by its pid.
+        match unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::WNOHANG) } {
+            0 => return true,
+            ..0 => return false,
+            1.. => {}
+        }
+    }
+}
+
+/// Steal of all vCPUs since boot; `None` where none was ever reported.
+fn steal() -> Option<Nanos> {
+    let stat = StatReader::open(&ProcRoot::default()).and_then(|mut reader| reader.read()).ok()?;
+    Some(stat.steal()).filter(|steal| *steal > Nanos::ZERO)
+}

@@ -1,0 +1,123 @@
+//! `ab`'s options, validated.
+
+use super::args::AbArgs;
+use crate::args::{PolicyArg, ProfileArg};
+use crate::failure::Failure;
+use clap::ValueEnum;
+use gleaner_decide::guest::GuestParams;
+use gleaner_model::Policy;
+use regex::bytes::Regex;
+use std::ffi::OsString;
+use std::hash::{BuildHasher, RandomState};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// What is to be compared, and how.
+#[derive(Debug)]
+pub struct Plan {
+    /// First what is compared with.
+    pub modes: [Mode; 2],
+    pub pairs: u64,
+    pub warmups: u64,
+    pub metric: Option<Metric>,
+    pub seed: u64,
+    pub max_time: Option<Duration>,
+    pub show_output: bool,
+    /// Where our own stdout is for the JSON alone.
+    pub stdout_taken: bool,
+    /// As the result names it.
+    pub profile: String,
+    /// Whether runs have to know what a halt costs here.
+    pub needs_costs: bool,
+    pub params: GuestParams,
+    /// Options of every run.
+    pub run_options: Vec<OsString>,
+    pub command: Vec<OsString>,
+}
+
+/// A mode: a policy of `gleaner run`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mode {
+    pub name: String,
+    pub policy: Policy,
+}
+
+/// A figure in the command's output.
+#[derive(Clone, Debug)]
+pub struct Metric {
+    pub name: String,
+    pub regex: Regex,
+    pub higher_is_better: bool,
+}
+
+impl Plan {
+    pub fn from_args(args: &AbArgs) -> Result<Self, Failure> {
+        let modes = modes(&args.modes)?;
+        let params = args.config.as_deref().map_or_else(|| Ok(GuestParams::default()), crate::run::read_params)?;
+        let measured = args.timeout.is_none() && args.profile != ProfileArg::Latency;
+        Ok(Self {
+            needs_costs: measured && modes.iter().any(|mode| mode.policy.retains()),
+            modes,
+            pairs: args.pairs,
+            warmups: args.warmup,
+            metric: metric(args)?,
+            // The seed of a hash table is the system's own chance.
+            seed: args.shuffle_seed.unwrap_or_else(|| RandomState::new().hash_one(0) >> 32),
+            max_time: args.max_time,
+            show_output: args.show_output,
+            stdout_taken: args.json.json.as_ref().is_some_and(|path| path.as_os_str() == "-"),
+            profile: if args.timeout.is_some() { "custom".to_owned() } else { word(args.profile) },
+            params,
+            run_options: run_options(args),
+            command: args.command.clone(),
+        })
+    }
+}
+
+/// What the command line calls it.
+fn word(value: impl ValueEnum) -> String {
+    value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+}
+
+fn modes(wanted: &[PolicyArg]) -> Result<[Mode; 2], Failure> {
+    let mode = |arg: PolicyArg| Mode { name: word(arg), policy: arg.into() };
+    match wanted {
+        [a, b] if a != b => Ok([mode(*a), mode(*b)]),
+        [a, _] => Err(Failure::input(format!(
+            "--modes {0},{0}: a mode cannot be compared with itself; name two of them, such as off,{0}",
+            word(*a)
+        ))),
+        _ => {
+            let words: Vec<String> = wanted.iter().map(|arg| word(*arg)).collect();
+            Err(Failure::input(format!("--modes {}: two modes are compared, such as off,full", words.join(","))))
+        }
+    }
+}
+
+fn metric(args: &AbArgs) -> Result<Option<Metric>, Failure> {
+    let Some(pattern) = &args.metric else { return Ok(None) };
+    if args.lower_is_better == args.higher_is_better {
+        return Err(Failure::input("--metric: say whether --higher-is-better or --lower-is-better"));
+    }
+    let regex = Regex::new(pattern).map_err(|error| Failure::input(format!("--metric {pattern}: {error}")))?;
+    if regex.captures_len() != 2 {
+        return Err(Failure::input(format!(
+            "--metric {pattern}: it has {} groups; put the number, and nothing else, in ( ), and other groups in (?: )",
+            regex.captures_len() - 1
+        )));
+    }
+    let name = args.metric_name.clone().unwrap_or_else(|| "metric".to_owned());
+    Ok(Some(Metric { name, regex, higher_is_better: args.higher_is_better }))
+}
+
+fn run_options(args: &AbArgs) -> Vec<OsString> {
+    let mut options: Vec<OsString> = vec!["--quiet".into()];
+    match args.timeout {
+        Some(timeout) => options.extend(["--timeout".into(), format!("{}ns", timeout.as_nanos()).into()]),
+        None => options.extend(["--profile".into(), word(args.profile).into()]),
+    }
+    if let Some(config) = &args.config {
+        options.extend(["--config".into(), PathBuf::from(config).into()]);
+    }
+    options
+}

@@ -1,0 +1,254 @@
+//! All runs of a comparison, one after another.
+
+use super::interrupt::Interrupt;
+use super::measure::{self, Outcome};
+use super::plan::{Mode, Plan};
+use crate::calibrate;
+use crate::failure::Failure;
+use gleaner_report::AbRun;
+use indicatif::{ProgressBar, ProgressStyle};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// Different warnings of runs that are told; a limit, because they are the machine's words.
+const WARNINGS_TOLD: usize = 12;
+
+/// What was measured.
+#[derive(Default)]
+pub struct Series {
+    pub runs: Vec<AbRun>,
+    /// Why there are no more, when that was not the plan.
+    pub stop: Option<Stop>,
+    pub notes: Vec<String>,
+    /// Of managed runs, each with how many said it.
+    warnings: BTreeMap<String, u64>,
+    managed_runs: u64,
+    left_behind: u64,
+}
+
+/// Why a comparison ended early.
+pub struct Stop {
+    /// In the result.
+    pub reason: String,
+    /// On stderr.
+    pub message: String,
+    pub status: u8,
+}
+
+/// Which run.
+struct Which<'a> {
+    mode: &'a Mode,
+    /// `None`: a warm-up.
+    pair: Option<(u64, u64)>,
+}
+
+impl Which<'_> {
+    fn words(&self) -> String {
+        let mode = &self.mode.name;
+        self.pair
+            .map_or_else(|| format!("a warm-up run of mode {mode}"), |(pair, _)| format!("pair {pair}, mode {mode}"))
+    }
+}
+
+/// What all runs share.
+struct Setting<'a> {
+    plan: &'a Plan,
+    interrupt: &'a Interrupt,
+    costs: Option<String>,
+    folder: tempfile::TempDir,
+}
+
+impl Series {
+    /// Measures what the plan says.
+    pub fn measured(plan: &Plan, interrupt: &Interrupt) -> Result<Self, Failure> {
+        // Orphans of runs come to us: their costs count, whatever the mode.
+        let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
+        let folder = tempfile::Builder::new().prefix("gleaner-ab-").tempdir();
+        let folder = folder.map_err(|error| Failure::run(format!("no folder for temporary files: {error}")))?;
+        let mut series = Self::default();
+        let costs = series.costs(plan, interrupt)?;
+        let setting = Setting { plan, interrupt, costs, folder };
+        series.stop = series.run_all(&setting)?;
+        series.tell_warnings();
+        Ok(series)
+    }
+
+    /// What a halt costs here, for all runs alike.
+    fn costs(&mut self, plan: &Plan, interrupt: &Interrupt) -> Result<Option<String>, Failure> {
+        if !plan.needs_costs {
+            return Ok(None);
+        }
+        let vcpus = crate::run::allowed_vcpus()?;
+        match calibrate::costs_now(&vcpus, &plan.params, || interrupt.signal().is_none()) {
+            Ok(costs) => Ok(costs.map(|costs| calibrate::costs_to_text(&costs))),
+            Err(error) => {
+                self.notes.push(format!("the cost of a halt was measured anew by each run: {error}"));
+                Ok(None)
+            }
+        }
+    }
+
+    fn run_all(&mut self, setting: &Setting<'_>) -> Result<Option<Stop>, Failure> {
+        let plan = setting.plan;
+        let bar = progress(plan);
+        for mode in (0..plan.warmups).flat_map(|_| &plan.modes) {
+            bar.set_message("warming up");
+            if let Some(stop) = self.run_one(setting, &Which { mode, pair: None })? {
+                return Ok(Some(stop));
+            }
+        }
+        let began = Instant::now();
+        let pairs = usize::try_from(plan.pairs).unwrap_or(usize::MAX);
+        for (pair, second_first) in (1..).zip(gleaner_stats::orders(pairs, plan.seed)) {
+            if plan.max_time.is_some_and(|limit| !fits(began.elapsed(), pair - 1, limit)) {
+                self.notes.push(format!("--max-time ended it after {} of {} pairs", pair - 1, plan.pairs));
+                break;
+            }
+            let [a, b] = &plan.modes;
+            for (order, mode) in (1..).zip(if second_first { [b, a] } else { [a, b] }) {
+                bar.set_message(super::summary::so_far(plan, &self.runs));
+                if let Some(stop) = self.run_one(setting, &Which { mode, pair: Some((pair, order)) })? {
+                    return Ok(Some(stop));
+                }
+            }
+            bar.set_position(pair);
+        }
+        bar.finish_and_clear();
+        Ok(None)
+    }
+
+    fn run_one(&mut self, setting: &Setting<'_>, which: &Which<'_>) -> Result<Option<Stop>, Failure> {
+        if let Some(signal) = setting.interrupt.signal() {
+            return Ok(Some(interrupted(signal)));
+        }
+        let json = setting.folder.path().join("run.json");
+        let outcome = measure::run(setting.plan, which.mode, setting.costs.as_deref(), &json, setting.interrupt)?;
+        if let Some(signal) = setting.interrupt.signal() {
+            return Ok(Some(interrupted(signal)));
+        }
+        if outcome.exit_status != 0 || outcome.report.is_none() {
+            return Ok(Some(failed(which, &outcome)));
+        }
+        self.remember(which, &outcome);
+        let metric = match metric(setting.plan, which, &outcome) {
+            Ok(metric) => metric,
+            Err(stop) => return Ok(Some(stop)),
+        };
+        self.runs.extend(record(which, &outcome, metric));
+        Ok(None)
+    }
+
+    fn remember(&mut self, which: &Which<'_>, outcome: &Outcome) {
+        self.left_behind += u64::from(outcome.left_behind);
+        let Some(report) = &outcome.report else { return };
+        self.managed_runs += u64::from(which.mode.policy != gleaner_model::Policy::Off);
+        for warning in &report.warnings {
+            if self.warnings.len() < WARNINGS_TOLD || self.warnings.contains_key(warning) {
+                *self.warnings.entry(warning.clone()).or_default() += 1;
+            }
+        }
+        if !report.restored {
+            let told = "a run could not undo everything it changed: run `gleaner restore`".to_owned();
+            *self.warnings.entry(told).or_default() += 1;
+        }
+    }
+
+    fn tell_warnings(&mut self) {
+        if self.left_behind > 0 {
+            self.notes.push(
+                "the command leaves processes behind: what they do later is not in its figures, and disturbs the next run"
+                    .to_owned(),
+            );
+        }
+        let managed = self.managed_runs;
+        for (warning, runs) in std::mem::take(&mut self.warnings) {
+            self.notes.push(format!("{warning} ({runs} of {managed} managed runs, warm-up included)"));
+        }
+    }
+}
+
+/// A bar on a terminal; nothing elsewhere, and nothing between the lines of shown output.
+fn progress(plan: &Plan) -> ProgressBar {
+    if plan.show_output {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(plan.pairs);
+    if let Ok(style) = ProgressStyle::with_template("  pair {pos}/{len} [{bar:30}] {eta} left  {msg}") {
+        bar.set_style(style);
+    }
+    bar.enable_steady_tick(Duration::from_secs(1));
+    bar
+}
+
+/// Whether one more pair, as long as those so far, ends within `limit`.
+fn fits(elapsed: Duration, pairs: u64, limit: Duration) -> bool {
+    let elapsed = elapsed.as_secs_f64();
+    let one = if pairs == 0 { 0.0 } else { elapsed / pairs as f64 };
+    elapsed + one <= limit.as_secs_f64()
+}
+
+fn interrupted(signal: i32) -> Stop {
+    let name = signal_hook::low_level::signal_name(signal).unwrap_or("a signal");
+    Stop {
+        reason: format!("interrupted by {name}"),
+        message: format!("interrupted by {name}; the run that was going on is not counted"),
+        status: u8::try_from(128 + signal).unwrap_or(125),
+    }
+}
+
+fn failed(which: &Which<'_>, outcome: &Outcome) -> Stop {
+    let status = outcome.exit_status;
+    let words = which.words();
+    let tail = outcome.tail();
+    let said =
+        if tail.is_empty() { "it printed nothing".to_owned() } else { format!("the end of its output:\n{tail}") };
+    let (reason, message) = if outcome.report.is_some() {
+        let reason = format!("the command ended with status {status} in {words}");
+        (reason.clone(), format!("{reason}; {said}"))
+    } else {
+        let reason = format!("the command could not be run in {words} (status {status})");
+        // `gleaner run` has named what is wrong.
+        (reason.clone(), if tail.is_empty() { reason } else { tail.trim_start_matches("gleaner: ").to_owned() })
+    };
+    // A status that says nothing is wrong would hide that there is no result.
+    let status = u8::try_from(status & 0xff).unwrap_or(125);
+    Stop { reason, message, status: if status == 0 { 125 } else { status } }
+}
+
+fn metric(plan: &Plan, which: &Which<'_>, outcome: &Outcome) -> Result<Option<f64>, Stop> {
+    let Some(metric) = &plan.metric else { return Ok(None) };
+    let stop = |what: String| {
+        let reason = format!("{what} in {}", which.words());
+        let tail = outcome.tail();
+        let said = if tail.is_empty() { "it printed nothing".to_owned() } else { format!("the end of it:\n{tail}") };
+        Stop { message: format!("--metric: {reason}; {said}"), reason, status: 2 }
+    };
+    let Some(text) = outcome.metric() else {
+        return Err(stop(format!("no line of the command's output matches '{}'", metric.regex)));
+    };
+    match text.trim().parse::<f64>() {
+        Ok(value) if value.is_finite() => Ok(Some(value)),
+        _ => Err(stop(format!("'{text}', which '{}' found, is no number", metric.regex))),
+    }
+}
+
+/// `None` for a warm-up.
+fn record(which: &Which<'_>, outcome: &Outcome, metric: Option<f64>) -> Option<AbRun> {
+    let ((pair, order), report) = (which.pair?, outcome.report.as_ref()?);
+    Some(AbRun {
+        mode: which.mode.name.clone(),
+        pair,
+        order,
+        wall_ns: report.wall_ns,
+        metric,
+        cpu_time_ns: outcome.usage.cpu_time_ns,
+        retained_ns: report.retained_ns,
+        steal_ns: outcome.steal_ns,
+        voluntary_switches: outcome.usage.voluntary_switches,
+        involuntary_switches: outcome.usage.involuntary_switches,
+        guard_trips: report.guard_trips,
+        active_vcpus_mean: report.active_vcpus_mean,
+        exit_status: outcome.exit_status,
+        outlier: false,
+    })
+}

@@ -1,0 +1,139 @@
+//! What the runs add up to.
+
+use super::plan::{Mode, Plan};
+use super::series::Series;
+use gleaner_report::{AbMachine, AbMedians, AbMetric, AbMode, AbReport, AbRun, AbSideCosts, AbSpeedup};
+use gleaner_stats::{FEWEST, Speedup, Verdict, median, outliers, speedup};
+
+pub fn report(plan: &Plan, series: &Series) -> AbReport {
+    let mut runs = series.runs.clone();
+    plan.modes.iter().for_each(|mode| mark_outliers(&mut runs, mode, plan.metric.is_some()));
+    let pairs = complete_pairs(plan, &runs);
+    let found = speedup_of(plan, &pairs);
+    let vcpus = crate::run::allowed_vcpus().map_or(0, |vcpus| vcpus.len() as u64);
+    let mut notes = series.notes.clone();
+    let without_ratio = pairs.len() - found.map_or(0, |found| found.pairs);
+    if without_ratio > 0 {
+        notes
+            .push(format!("pairs without a ratio, because a value is not above 0: {without_ratio}; they are left out"));
+    }
+    let trips: u64 = runs.iter().map(|run| run.guard_trips).sum();
+    if trips > 0 {
+        notes.push(format!("the contention guard stopped yielding threads {trips} times: the host was short of CPUs"));
+    }
+    AbReport {
+        schema: AbReport::SCHEMA.to_owned(),
+        command: plan.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
+        modes: plan.modes.iter().map(|mode| mode_of(&runs, mode)).collect(),
+        profile: plan.profile.clone(),
+        metric: plan.metric.as_ref().map(|metric| AbMetric {
+            name: metric.name.clone(),
+            regex: metric.regex.to_string(),
+            better: if metric.higher_is_better { "higher" } else { "lower" }.to_owned(),
+        }),
+        pairs_planned: plan.pairs,
+        pairs: pairs.len() as u64,
+        warmups: plan.warmups,
+        shuffle_seed: plan.seed,
+        machine: AbMachine { kernel: rustix::system::uname().release().to_string_lossy().into_owned(), vcpus },
+        speedup: found.map(|found| AbSpeedup {
+            median: found.median,
+            ci95: found.ci95.map(|(low, high)| [low, high]),
+            pairs: found.pairs as u64,
+        }),
+        verdict: found.map_or(Verdict::NoDifference, |found| found.verdict()).name().to_owned(),
+        verdict_withheld: withheld(found),
+        side_costs: side_costs(&pairs, vcpus),
+        incomplete: series.stop.as_ref().map(|stop| stop.reason.clone()),
+        notes,
+        runs,
+    }
+}
+
+/// The speedup so far, for the progress bar.
+pub fn so_far(plan: &Plan, runs: &[AbRun]) -> String {
+    let found = speedup_of(plan, &complete_pairs(plan, runs));
+    found.map_or_else(String::new, |found| format!("speedup so far {:.3}", found.median))
+}
+
+type Pair<'a> = (&'a AbRun, &'a AbRun);
+
+/// Pairs of which both runs are there: the first mode's, the second mode's.
+fn complete_pairs<'a>(plan: &Plan, runs: &'a [AbRun]) -> Vec<Pair<'a>> {
+    let [first, second] = &plan.modes;
+    let partner = |run: &AbRun| runs.iter().find(|other| other.pair == run.pair && other.mode == second.name);
+    runs.iter().filter(|run| run.mode == first.name).filter_map(|run| Some((run, partner(run)?))).collect()
+}
+
+fn speedup_of(plan: &Plan, pairs: &[Pair<'_>]) -> Option<Speedup> {
+    let value = |run: &AbRun| if plan.metric.is_some() { run.metric.unwrap_or(0.0) } else { run.wall_ns as f64 };
+    let more_is_better = plan.metric.as_ref().is_some_and(|metric| metric.higher_is_better);
+    let turned = |(a, b): (f64, f64)| if more_is_better { (b, a) } else { (a, b) };
+    speedup(&pairs.iter().map(|(a, b)| turned((value(a), value(b)))).collect::<Vec<_>>())
+}
+
+fn withheld(found: Option<Speedup>) -> Option<String> {
+    match found {
+        None => Some("no pair of runs is complete and has a ratio".to_owned()),
+        Some(found) if found.ci95.is_none() => {
+            Some(format!("{FEWEST} pairs are the fewest that an interval can be given for (here: {})", found.pairs))
+        }
+        Some(_) => None,
+    }
+}
+
+fn mark_outliers(runs: &mut [AbRun], mode: &Mode, of_metric: bool) {
+    let mut of_mode: Vec<&mut AbRun> = runs.iter_mut().filter(|run| run.mode == mode.name).collect();
+    let value = |run: &AbRun| if of_metric { run.metric.unwrap_or(0.0) } else { run.wall_ns as f64 };
+    let far = outliers(&of_mode.iter().map(|run| value(run)).collect::<Vec<f64>>());
+    of_mode.iter_mut().zip(far).for_each(|(run, far)| run.outlier = far);
+}
+
+fn mode_of(runs: &[AbRun], mode: &Mode) -> AbMode {
+    let of_mode: Vec<&AbRun> = runs.iter().filter(|run| run.mode == mode.name).collect();
+    AbMode {
+        mode: mode.name.clone(),
+        runs: of_mode.len() as u64,
+        outliers: of_mode.iter().filter(|run| run.outlier).count() as u64,
+        median: medians(&of_mode),
+    }
+}
+
+fn medians(runs: &[&AbRun]) -> Option<AbMedians> {
+    let of =
+        |value: &dyn Fn(&AbRun) -> Option<f64>| median(&runs.iter().filter_map(|run| value(run)).collect::<Vec<_>>());
+    let whole = |value: &dyn Fn(&AbRun) -> u64| of(&|run| Some(value(run) as f64)).map(rounded);
+    Some(AbMedians {
+        wall_ns: whole(&|run| run.wall_ns)?,
+        metric: of(&|run| run.metric),
+        cpu_time_ns: whole(&|run| run.cpu_time_ns)?,
+        retained_ns: whole(&|run| run.retained_ns)?,
+        steal_ns: of(&|run| run.steal_ns.map(|ns| ns as f64)).map(rounded),
+        voluntary_switches: whole(&|run| run.voluntary_switches)?,
+        involuntary_switches: whole(&|run| run.involuntary_switches)?,
+        active_vcpus_mean: of(&|run| Some(run.active_vcpus_mean))?,
+    })
+}
+
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "counts and times are not negative")]
+fn rounded(value: f64) -> u64 {
+    value.round() as u64
+}
+
+fn side_costs(pairs: &[Pair<'_>], vcpus: u64) -> AbSideCosts {
+    let ratio = |value: &dyn Fn(&AbRun) -> u64| {
+        let of_pair = |(a, b): &Pair<'_>| (value(a) > 0).then(|| value(b) as f64 / value(a) as f64);
+        median(&pairs.iter().filter_map(of_pair).collect::<Vec<f64>>())
+    };
+    let of_second =
+        |value: &dyn Fn(&AbRun) -> f64| median(&pairs.iter().map(|(_, second)| value(second)).collect::<Vec<f64>>());
+    let capacity = |run: &AbRun| (run.wall_ns * vcpus).max(1) as f64;
+    AbSideCosts {
+        cpu_time_ratio: ratio(&|run| run.cpu_time_ns),
+        cpu_time_less_retained_ratio: ratio(&|run| run.cpu_time_ns.saturating_sub(run.retained_ns)),
+        voluntary_switches_ratio: ratio(&|run| run.voluntary_switches),
+        involuntary_switches_ratio: ratio(&|run| run.involuntary_switches),
+        retained_ns: of_second(&|run| run.retained_ns as f64).map(rounded),
+        retained_ratio: of_second(&|run| run.retained_ns as f64 / capacity(run)),
+    }
+}
