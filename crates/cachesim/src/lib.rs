@@ -1,1 +1,33 @@
-//! A cache simulator under time-shared contexts.
+//! A cache simulator under time-shared contexts (micro-sliced vCPUs, MICRO'14, sections IV and V).
+//!
+//! What a shorter time slice costs is above all the last-level cache that the others leave behind. This room answers how much, and what
+//! insertion policies save of it: contexts with traces of memory accesses take turns on cores with the caches of the
+//! paper's Table V. `docs/cachesim.md` states the model, its parameters with their sources, and what it leaves out.
+//!
+//! ```text
+//! trace ──▶ machine ─┬─ core_model   latencies -> cycles
+//!                    ├─ paging       virtual -> physical, page colours
+//!                    └─ hierarchy ─┬─ cache ── policy ──▶ decide::host::insertion
+//!                                  └─ dram
+//! miss_ratio    a trace's miss-ratio curve in one pass
+//! static_best   the best fixed insertion for each context, by trying all
+//! ```
+
+#![allow(clippy::missing_errors_doc, reason = "each error type says what it is for, and names its remedy")]
+
+pub mod cache;
+pub mod core_model;
+pub mod dram;
+mod geometry;
+pub mod hierarchy;
+mod line;
+pub mod machine;
+pub mod miss_ratio;
+pub mod paging;
+pub mod policy;
+mod recency_tree;
+pub mod static_best;
+pub mod trace;
+
+pub use geometry::{Geometry, GeometryError, SIZE_BYTES_MAX, WAYS_MAX};
+pub use line::{ContextId, LINE_NUMBER_BITS, Line};

@@ -1,0 +1,356 @@
+//! Contexts that take turns on cores, each with its trace.
+//!
+//! Every core runs its contexts round robin, a slice each, as the paper's fixed-slice scheduler does (section V-A: 102,000,000 cycles
+//! for 30 ms and 3,400,000 for 1 ms at 3.4 GHz). A switch waits for what is under way, costs a fixed number of cycles, and
+//! leaves the caches as they are; what they have lost is then paid miss by miss. Cores that share the L3 and memory advance together, the one
+//! that is behind first.
+
+use crate::core_model::{CoreClock, CoreConfig, TICKS_PER_CYCLE};
+use crate::dram::DramCounters;
+use crate::geometry::GeometryError;
+use crate::hierarchy::{ContextCounters, Hierarchy, HierarchyConfig, LlcWatch, Served};
+use crate::line::ContextId;
+use crate::paging::{Paging, PagingConfig};
+use crate::trace::{BATCH, Kind, Record, Trace, TraceError};
+use gleaner_decide::host::Quantum;
+use gleaner_model::Nanos;
+
+/// The clock of Table V, Hz.
+pub const TABLE_V_HZ: u64 = 3_400_000_000;
+
+/// So many nanoseconds in cycles.
+pub fn cycles(time: Nanos, clock_hz: u64) -> u64 {
+    u64::try_from(u128::from(time.0) * u128::from(clock_hz) / 1_000_000_000).unwrap_or(u64::MAX)
+}
+
+/// One context.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ContextConfig {
+    /// The core it runs on, from 0.
+    pub core: usize,
+    /// How this program runs on it.
+    pub core_model: CoreConfig,
+}
+
+/// The whole machine.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MachineConfig {
+    /// Caches and memory; its `cores` and `contexts` are the machine's.
+    pub hierarchy: HierarchyConfig,
+    /// Address mapping.
+    pub paging: PagingConfig,
+    /// One for each context, in the order of their numbers.
+    pub contexts: Vec<ContextConfig>,
+    /// Time slice, cycles, at least 1.
+    pub slice_cycles: u64,
+    /// Direct cost of a switch between two contexts, cycles. The paper gives none; ours is 3,400, 1 us at 3.4 GHz.
+    pub switch_cycles: u64,
+}
+
+/// The default direct cost of a switch, cycles.
+pub const SWITCH_CYCLES: u64 = 3_400;
+
+/// Cores that run beside each other may be this far apart, cycles: fine against a slice, coarse against the cost of
+/// changing between them.
+const SKEW_CYCLES: u64 = 200;
+
+/// Told when contexts change; what a context prefetcher needs besides [`LlcWatch`].
+pub trait SwitchHook<W> {
+    /// `context` is about to run on `core`, at `cycle`.
+    fn switched_in(&mut self, _hierarchy: &mut Hierarchy<W>, _core: usize, _context: ContextId, _cycle: u64) {}
+    /// `context` has just left `core`.
+    fn switched_out(&mut self, _hierarchy: &mut Hierarchy<W>, _core: usize, _context: ContextId, _cycle: u64) {}
+}
+
+/// Nobody is told.
+impl<W> SwitchHook<W> for () {}
+
+/// What became of one context.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ContextOutcome {
+    /// Instructions executed.
+    pub instructions: u64,
+    /// Cycles on a core, switches not included.
+    pub cycles: u64,
+    /// Quanta begun.
+    pub quanta: u64,
+    /// Whether its trace is over.
+    pub over: bool,
+    /// What it did at each level.
+    pub counters: ContextCounters,
+}
+
+impl ContextOutcome {
+    /// Cycles per instruction; `None` if it has not run.
+    pub fn cpi(&self) -> Option<f64> {
+        (self.instructions > 0).then(|| self.cycles as f64 / self.instructions as f64)
+    }
+}
+
+/// What became of all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// By context number.
+    pub contexts: Vec<ContextOutcome>,
+    /// Memory's counters.
+    pub dram: DramCounters,
+    /// Switches, all cores together.
+    pub switches: u64,
+}
+
+struct Context {
+    config: ContextConfig,
+    trace: Box<dyn Trace>,
+    batch: Vec<Record>,
+    at: usize,
+    quanta_left: u64,
+    done: ContextOutcome,
+}
+
+/// A quantum under way.
+#[derive(Clone, Copy)]
+struct Running {
+    context: usize,
+    started_cycle: u64,
+    started_instructions: u64,
+    started_misses: u64,
+    end_cycle: u64,
+}
+
+struct Core {
+    clock: CoreClock,
+    contexts: Vec<usize>,
+    /// Whose turn is next, an index into `contexts`.
+    turn: usize,
+    running: Option<Running>,
+    last: Option<usize>,
+    /// Whether one of its contexts has quanta left.
+    busy: bool,
+}
+
+/// A machine that can be run piece by piece.
+pub struct Machine<W = (), H = ()> {
+    hierarchy: Hierarchy<W>,
+    paging: Paging,
+    contexts: Vec<Context>,
+    cores: Vec<Core>,
+    slice_cycles: u64,
+    switch_cycles: u64,
+    switches: u64,
+    hook: H,
+}
+
+impl Machine {
+    /// A machine with empty caches; one trace for each context.
+    pub fn new(config: MachineConfig, traces: Vec<Box<dyn Trace>>) -> Result<Self, GeometryError> {
+        Self::with_hooks(config, traces, (), ())
+    }
+}
+
+impl<W: LlcWatch, H: SwitchHook<W>> Machine<W, H> {
+    /// As [`Machine::new`], with somebody who watches the last level and the switches.
+    pub fn with_hooks(
+        config: MachineConfig,
+        traces: Vec<Box<dyn Trace>>,
+        watch: W,
+        hook: H,
+    ) -> Result<Self, GeometryError> {
+        let MachineConfig { mut hierarchy, paging, contexts, slice_cycles, switch_cycles } = config;
+        if contexts.len() != traces.len() {
+            return Err(GeometryError::new(
+                format!("{} contexts and {} traces", contexts.len(), traces.len()),
+                "each context runs one trace",
+                "give as many of one as of the other",
+            ));
+        }
+        if let Some(lost) = contexts.iter().find(|context| context.core >= hierarchy.cores) {
+            return Err(GeometryError::new(
+                format!("a context on core {}", lost.core),
+                format!("the machine has {} cores", hierarchy.cores),
+                "number cores from 0",
+            ));
+        }
+        hierarchy.contexts = contexts.len();
+        let cores = (0..hierarchy.cores).map(|core| Core {
+            clock: CoreClock::new(CoreConfig::default()),
+            contexts: (0..contexts.len()).filter(|context| contexts[*context].core == core).collect(),
+            turn: 0,
+            running: None,
+            last: None,
+            busy: false,
+        });
+        Ok(Self {
+            cores: cores.collect(),
+            paging: Paging::new(&paging, hierarchy.l3.geometry)?,
+            hierarchy: Hierarchy::new(hierarchy, watch)?,
+            contexts: contexts.into_iter().zip(traces).map(|(config, trace)| Context::new(config, trace)).collect(),
+            slice_cycles: slice_cycles.max(1),
+            switch_cycles,
+            switches: 0,
+            hook,
+        })
+    }
+
+    /// Gives every context so many more quanta, or runs it to the end of its trace. A trace's error ends the run; what has been counted
+    /// until then is no result.
+    pub fn run_quanta(&mut self, quanta: u64) -> Result<(), TraceError> {
+        self.contexts.iter_mut().for_each(|context| context.quanta_left = quanta);
+        self.cores.iter_mut().for_each(|core| core.busy = true);
+        while let Some(core) = self.hindmost() {
+            if self.cores[core].running.is_none() && !self.switch_in(core) {
+                self.cores[core].busy = false;
+                continue;
+            }
+            let others = (0..self.cores.len()).filter(|other| *other != core && self.cores[*other].busy);
+            let next = others.map(|other| self.cores[other].clock.cycle()).min();
+            let until = next.map_or(u64::MAX, |next| next.saturating_add(SKEW_CYCLES));
+            self.advance(core, until)?;
+        }
+        Ok(())
+    }
+
+    /// The core with something left to do that is furthest behind.
+    fn hindmost(&self) -> Option<usize> {
+        let busy = (0..self.cores.len()).filter(|core| self.cores[*core].busy);
+        busy.min_by_key(|core| self.cores[*core].clock.now())
+    }
+
+    /// Begins the next context's quantum. False if none of this core's has any left.
+    fn switch_in(&mut self, index: usize) -> bool {
+        let core = &mut self.cores[index];
+        let turns = core.contexts.len();
+        let Some(turn) = (0..turns)
+            .map(|ahead| (core.turn + ahead) % turns)
+            .find(|turn| self.contexts[core.contexts[*turn]].has_turns())
+        else {
+            return false;
+        };
+        core.turn = (turn + 1) % turns;
+        let context = core.contexts[turn];
+        if core.last != Some(context) {
+            if core.last.is_some() {
+                core.clock.pass(self.switch_cycles);
+                self.switches += 1;
+            }
+            core.clock.adopt(self.contexts[context].config.core_model);
+            core.last = Some(context);
+        }
+        let id = context_id(context);
+        let started_cycle = core.clock.cycle();
+        self.hook.switched_in(&mut self.hierarchy, index, id, started_cycle);
+        self.hierarchy.quantum_started(id);
+        self.contexts[context].quanta_left -= 1;
+        self.contexts[context].done.quanta += 1;
+        core.running = Some(Running {
+            context,
+            started_cycle,
+            started_instructions: core.clock.instructions(),
+            started_misses: self.hierarchy.counters(id).l3.misses,
+            end_cycle: started_cycle.saturating_add(self.slice_cycles),
+        });
+        true
+    }
+
+    /// Runs a core to a cycle, the end of its quantum, or the end of its trace.
+    fn advance(&mut self, index: usize, until_cycle: u64) -> Result<(), TraceError> {
+        let core = &mut self.cores[index];
+        let Some(running) = core.running else { return Ok(()) };
+        let context = &mut self.contexts[running.context];
+        let id = context_id(running.context);
+        let until = running.end_cycle.min(until_cycle).saturating_mul(TICKS_PER_CYCLE);
+        while core.clock.now() < until {
+            let Some(record) = context.next()? else {
+                context.done.over = true;
+                break;
+            };
+            core.clock.execute(u64::from(record.instructions));
+            let address = self.paging.translate(id, record.address);
+            let start = core.clock.load_start();
+            let (served, done_at) = self.hierarchy.access(index, id, record.kind, address, start);
+            if served != Served::L1 {
+                match record.kind {
+                    Kind::Read => core.clock.load(done_at),
+                    Kind::Fetch => core.clock.stall_until(done_at),
+                    Kind::Write => {}
+                }
+            }
+        }
+        if context.done.over || core.clock.cycle() >= running.end_cycle {
+            self.switch_out(index, running);
+        }
+        Ok(())
+    }
+
+    fn switch_out(&mut self, index: usize, running: Running) {
+        let core = &mut self.cores[index];
+        core.clock.drain();
+        let id = context_id(running.context);
+        let cycle = core.clock.cycle();
+        let quantum = Quantum {
+            misses: self.hierarchy.counters(id).l3.misses.saturating_sub(running.started_misses),
+            instructions: core.clock.instructions() - running.started_instructions,
+            length: cycle - running.started_cycle,
+        };
+        let done = &mut self.contexts[running.context].done;
+        done.instructions += quantum.instructions;
+        done.cycles += quantum.length;
+        self.hierarchy.quantum_ended(id, quantum);
+        self.hook.switched_out(&mut self.hierarchy, index, id, cycle);
+        core.running = None;
+    }
+
+    /// What became of all since the start, or the last [`Self::reset_counters`].
+    pub fn outcome(&self) -> Outcome {
+        let contexts = self.contexts.iter().enumerate().map(|(index, context)| ContextOutcome {
+            counters: self.hierarchy.counters(context_id(index)),
+            ..context.done
+        });
+        Outcome { contexts: contexts.collect(), dram: self.hierarchy.dram_counters(), switches: self.switches }
+    }
+
+    /// Counts from zero again, for the end of a warm-up. Caches, clocks and traces go on.
+    pub fn reset_counters(&mut self) {
+        self.hierarchy.reset_counters();
+        self.switches = 0;
+        for context in &mut self.contexts {
+            context.done = ContextOutcome { over: context.done.over, ..ContextOutcome::default() };
+        }
+    }
+
+    /// The caches and memory.
+    pub fn hierarchy(&self) -> &Hierarchy<W> {
+        &self.hierarchy
+    }
+
+    /// Whoever is told of switches.
+    pub fn hook(&self) -> &H {
+        &self.hook
+    }
+}
+
+impl Context {
+    fn new(config: ContextConfig, trace: Box<dyn Trace>) -> Self {
+        Self { config, trace, batch: Vec::with_capacity(BATCH), at: 0, quanta_left: 0, done: ContextOutcome::default() }
+    }
+
+    fn has_turns(&self) -> bool {
+        self.quanta_left > 0 && !self.done.over
+    }
+
+    #[inline]
+    fn next(&mut self) -> Result<Option<Record>, TraceError> {
+        if self.at == self.batch.len() {
+            self.batch.clear();
+            self.at = 0;
+            self.trace.fill(&mut self.batch)?;
+        }
+        let record = self.batch.get(self.at).copied();
+        self.at += 1;
+        Ok(record)
+    }
+}
+
+#[allow(clippy::cast_possible_truncation, reason = "a hierarchy has at most 256 contexts")]
+fn context_id(index: usize) -> ContextId {
+    ContextId(index as u8)
+}

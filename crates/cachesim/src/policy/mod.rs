@@ -1,0 +1,166 @@
+//! Replacement policies: what a set does at a hit, at a fill, and when something has to go.
+//!
+//! Recency policies keep a set's lines *in the order of their recency stack* (most recently used first), so that the stack costs
+//! no memory of its own: a hit moves a line to the front, an insertion at the LRU position leaves it at the end.
+//! RRIP policies leave lines where they are and keep two bits in each.
+//!
+//! | policy | new lines | from |
+//! | --- | --- | --- |
+//! | [`recency::Lru`] | at MRU | |
+//! | [`recency::Lip`] | at LRU | Qureshi et al., ISCA'07, section 3.1 |
+//! | [`recency::Bip`] | at LRU, one in 32 at MRU | section 3.2 |
+//! | [`duel::DipDuel`] | as LRU or BIP does, by set dueling | section 4 |
+//! | [`rrip::Srrip`], [`rrip::Drrip`] | "long" interval; dueling with BRRIP | Jaleel et al., ISCA'10 |
+//! | [`context::PerContext`] | at MRU or LRU, fixed for each context | MICRO'14, SIP-best's parts |
+//! | [`context::DipTime`] | at MRU or LRU, by time sampling of each context | MICRO'14, section IV-B |
+
+pub mod context;
+pub mod duel;
+pub mod recency;
+pub mod rrip;
+
+use crate::geometry::{Geometry, GeometryError};
+use crate::line::{ContextId, Line};
+use gleaner_decide::host::{Insertion, InsertionParams, Quantum};
+
+/// What one replacement policy decides. `ways` is one set; `context` is the one on whose behalf things happen.
+pub trait Replacement {
+    /// A demand access hit `way`.
+    fn on_hit(&mut self, ways: &mut [Line], way: usize);
+
+    /// A demand access missed in `set`. Before the fill, and also where the set still has room.
+    fn on_miss(&mut self, _set: usize) {}
+
+    /// The way to fill: an empty one, or the line to evict.
+    fn victim(&mut self, ways: &mut [Line]) -> usize;
+
+    /// A new line is in `way`, the one `victim` named.
+    fn on_fill(&mut self, set: usize, ways: &mut [Line], way: usize, context: ContextId);
+
+    /// The line in `way` is taken out, for another reason than replacement.
+    fn on_invalidate(&mut self, ways: &mut [Line], way: usize);
+
+    /// `context` gets a core.
+    fn quantum_started(&mut self, _context: ContextId) {}
+
+    /// `context` gives its core back.
+    fn quantum_ended(&mut self, _context: ContextId, _quantum: Quantum) {}
+}
+
+/// A policy by name, with its parameters.
+#[derive(Clone, Debug, PartialEq)]
+pub enum PolicyKind {
+    /// Insertion at MRU.
+    Lru,
+    /// Insertion at LRU.
+    Lip,
+    /// Insertion at LRU, one in 32 at MRU.
+    Bip,
+    /// LRU against BIP by set dueling.
+    DipDuel,
+    /// Static RRIP, two bits, hit priority.
+    Srrip,
+    /// SRRIP against BRRIP by set dueling.
+    Drrip,
+    /// The MICRO'14 paper's insertion by time sampling.
+    DipTime(InsertionParams),
+    /// A fixed insertion for each context, by its number; contexts beyond the list insert at MRU.
+    PerContext(Vec<Insertion>),
+}
+
+impl PolicyKind {
+    /// Names that [`Self::by_name`] knows.
+    pub const NAMES: [&str; 7] = ["lru", "lip", "bip", "dip-duel", "srrip", "drrip", "dip-time"];
+
+    /// The policy with that name and default parameters.
+    pub fn by_name(name: &str) -> Option<Self> {
+        Some(match name {
+            "lru" => Self::Lru,
+            "lip" => Self::Lip,
+            "bip" => Self::Bip,
+            "dip-duel" => Self::DipDuel,
+            "srrip" => Self::Srrip,
+            "drrip" => Self::Drrip,
+            "dip-time" => Self::DipTime(InsertionParams::default()),
+            _ => return None,
+        })
+    }
+
+    /// The policy's state for one cache. `seed` feeds the chance of BIP and BRRIP.
+    pub fn build(&self, geometry: Geometry, seed: u64) -> Result<Policy, GeometryError> {
+        Ok(match self {
+            Self::Lru => Policy::Lru(recency::Lru),
+            Self::Lip => Policy::Lip(recency::Lip),
+            Self::Bip => Policy::Bip(recency::Bip::new(seed)),
+            Self::DipDuel => Policy::DipDuel(duel::DipDuel::new(geometry.sets(), seed)?),
+            Self::Srrip => Policy::Srrip(rrip::Srrip),
+            Self::Drrip => Policy::Drrip(rrip::Drrip::new(geometry.sets(), seed)?),
+            Self::DipTime(params) => Policy::DipTime(Box::new(context::DipTime::new(*params))),
+            Self::PerContext(insertions) => Policy::PerContext(context::PerContext::new(insertions)),
+        })
+    }
+}
+
+/// Any of the policies. An enum and not a trait object: the branch is always the same one, and the bodies can be inlined.
+#[derive(Clone, Debug)]
+#[allow(missing_docs, reason = "each variant is its policy")]
+pub enum Policy {
+    Lru(recency::Lru),
+    Lip(recency::Lip),
+    Bip(recency::Bip),
+    DipDuel(duel::DipDuel),
+    Srrip(rrip::Srrip),
+    Drrip(rrip::Drrip),
+    DipTime(Box<context::DipTime>),
+    PerContext(context::PerContext),
+}
+
+/// Does the same with whichever policy it is.
+macro_rules! each {
+    ($policy:expr, $inner:ident => $body:expr) => {
+        match $policy {
+            Policy::Lru($inner) => $body,
+            Policy::Lip($inner) => $body,
+            Policy::Bip($inner) => $body,
+            Policy::DipDuel($inner) => $body,
+            Policy::Srrip($inner) => $body,
+            Policy::Drrip($inner) => $body,
+            Policy::DipTime($inner) => $body,
+            Policy::PerContext($inner) => $body,
+        }
+    };
+}
+
+impl Replacement for Policy {
+    #[inline]
+    fn on_hit(&mut self, ways: &mut [Line], way: usize) {
+        each!(self, policy => policy.on_hit(ways, way));
+    }
+
+    #[inline]
+    fn on_miss(&mut self, set: usize) {
+        each!(self, policy => policy.on_miss(set));
+    }
+
+    #[inline]
+    fn victim(&mut self, ways: &mut [Line]) -> usize {
+        each!(self, policy => policy.victim(ways))
+    }
+
+    #[inline]
+    fn on_fill(&mut self, set: usize, ways: &mut [Line], way: usize, context: ContextId) {
+        each!(self, policy => policy.on_fill(set, ways, way, context));
+    }
+
+    fn on_invalidate(&mut self, ways: &mut [Line], way: usize) {
+        each!(self, policy => policy.on_invalidate(ways, way));
+    }
+
+    fn quantum_started(&mut self, context: ContextId) {
+        each!(self, policy => policy.quantum_started(context));
+    }
+
+    fn quantum_ended(&mut self, context: ContextId, quantum: Quantum) {
+        each!(self, policy => policy.quantum_ended(context, quantum));
+    }
+}

@@ -1,0 +1,161 @@
+//! What a program did to memory, one record an access.
+//!
+//! | source | module |
+//! | --- | --- |
+//! | synthetic, by stack-distance profile | [`synthetic`] |
+//! | `R 7f001040` / `W 7f001040` lines | [`plain`] |
+//! | `valgrind --tool=lackey --trace-mem=yes` | [`lackey`] |
+//! | this project's compact recording | [`recording`] |
+//!
+//! A source hands out records in batches: one call for thousands of them costs nothing, and memory does not depend on the
+//! length of the trace.
+
+pub mod lackey;
+pub mod plain;
+pub mod recording;
+pub mod synthetic;
+mod text;
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// What an access does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// A load.
+    Read,
+    /// A store.
+    Write,
+    /// The instruction itself.
+    Fetch,
+}
+
+/// One access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Virtual address, bytes.
+    pub address: u64,
+    /// Instructions executed since the record before, the one that makes this access included.
+    pub instructions: u32,
+    /// What it does.
+    pub kind: Kind,
+}
+
+/// Records in a batch, at most.
+pub const BATCH: usize = 4096;
+
+/// A stream of accesses.
+pub trait Trace {
+    /// Appends up to about [`BATCH`] records. None at all means that the trace is over.
+    fn fill(&mut self, batch: &mut Vec<Record>) -> Result<(), TraceError>;
+}
+
+impl<T: Trace + ?Sized> Trace for Box<T> {
+    fn fill(&mut self, batch: &mut Vec<Record>) -> Result<(), TraceError> {
+        (**self).fill(batch)
+    }
+}
+
+/// Any records, for instance those of a test.
+pub struct Records<I>(pub I);
+
+impl<I: Iterator<Item = Record>> Trace for Records<I> {
+    fn fill(&mut self, batch: &mut Vec<Record>) -> Result<(), TraceError> {
+        batch.extend(self.0.by_ref().take(BATCH));
+        Ok(())
+    }
+}
+
+/// Opens a trace again when it is over: a short one can stand for a program that goes on.
+pub struct Repeat<F, T> {
+    open: F,
+    trace: T,
+}
+
+impl<F: FnMut() -> Result<T, TraceError>, T: Trace> Repeat<F, T> {
+    /// Opens it for the first time.
+    pub fn new(mut open: F) -> Result<Self, TraceError> {
+        let trace = open()?;
+        Ok(Self { open, trace })
+    }
+}
+
+impl<F: FnMut() -> Result<T, TraceError>, T: Trace> Trace for Repeat<F, T> {
+    fn fill(&mut self, batch: &mut Vec<Record>) -> Result<(), TraceError> {
+        let before = batch.len();
+        self.trace.fill(batch)?;
+        if batch.len() == before {
+            self.trace = (self.open)()?;
+            // An empty trace stays over.
+            self.trace.fill(batch)?;
+        }
+        Ok(())
+    }
+}
+
+/// A trace that cannot be read, or not to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum TraceError {
+    /// The file system's word.
+    #[error("cannot read {}: {source}", path.display())]
+    Read {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A recording that cannot be written.
+    #[error("cannot write {}: {source}", path.display())]
+    Write {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A line of text that is no access.
+    #[error("{}:{line}: {what}", path.display())]
+    Line {
+        /// Which file.
+        path: PathBuf,
+        /// Which line, from 1.
+        line: u64,
+        /// What is wrong with it, and what would be right.
+        what: String,
+    },
+    /// A recording that is not what its format promises.
+    #[error("{}, byte {offset}: {what}", path.display())]
+    Format {
+        /// Which file.
+        path: PathBuf,
+        /// Where, in bytes from the start of the file.
+        offset: u64,
+        /// What is wrong, and what would be right.
+        what: String,
+    },
+    /// A trace without a single access.
+    #[error("{}: no access in it; {expected}", path.display())]
+    Empty {
+        /// Which file.
+        path: PathBuf,
+        /// What should be there.
+        expected: &'static str,
+    },
+}
+
+impl TraceError {
+    pub(crate) fn read(path: &Path, source: io::Error) -> Self {
+        Self::Read { path: path.to_owned(), source }
+    }
+
+    pub(crate) fn write(path: &Path, source: io::Error) -> Self {
+        Self::Write { path: path.to_owned(), source }
+    }
+
+    pub(crate) fn line(path: &Path, line: u64, what: impl Into<String>) -> Self {
+        Self::Line { path: path.to_owned(), line, what: what.into() }
+    }
+
+    pub(crate) fn format(path: &Path, offset: u64, what: impl Into<String>) -> Self {
+        Self::Format { path: path.to_owned(), offset, what: what.into() }
+    }
+}
