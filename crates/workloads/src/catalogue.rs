@@ -11,12 +11,24 @@ use std::fmt;
 pub enum Program {
     /// Stages with bounded queues between them.
     Pipeline,
+    /// Short phases with a barrier after each.
+    Barrier,
+    /// Small tasks in one queue under one mutex.
+    TaskQueue,
+    /// A pool woken for each parallel region.
+    ForkJoin,
     /// Threads that never wait for one another.
     Independent,
     /// The paper's busy neighbour.
     Matmul,
     /// The paper's neighbour that sleeps all the time.
     Freqsleep,
+    /// A server and its clients, with row locks.
+    RequestReply,
+    /// Memory mapped, protected, unmapped by several threads.
+    AddressSpace,
+    /// Short blocking reads and writes.
+    BlockIo,
     /// A client that asks a server at a fixed rate.
     OpenLoop,
 }
@@ -32,7 +44,7 @@ pub struct Description {
     pub stands_for: &'static str,
     /// One item of its work.
     pub item: &'static str,
-    /// What `threads` counts, and which others it starts.
+    /// What `threads` counts, and how many are started where that is another number.
     pub threads: &'static str,
     /// Its granularity unless told otherwise, in turns of [`crate::compute`]'s loop.
     pub iterations: u64,
@@ -41,7 +53,19 @@ pub struct Description {
 
 impl Program {
     /// All of them, in the order in which they are listed.
-    pub const ALL: [Self; 5] = [Self::Pipeline, Self::Independent, Self::Matmul, Self::Freqsleep, Self::OpenLoop];
+    pub const ALL: [Self; 11] = [
+        Self::Pipeline,
+        Self::Barrier,
+        Self::TaskQueue,
+        Self::ForkJoin,
+        Self::Independent,
+        Self::Matmul,
+        Self::Freqsleep,
+        Self::RequestReply,
+        Self::AddressSpace,
+        Self::BlockIo,
+        Self::OpenLoop,
+    ];
 
     /// The program with this name.
     pub fn by_name(name: &str) -> Option<Self> {
@@ -52,9 +76,15 @@ impl Program {
     pub fn description(self) -> &'static Description {
         match self {
             Self::Pipeline => &PIPELINE,
+            Self::Barrier => &BARRIER,
+            Self::TaskQueue => &TASK_QUEUE,
+            Self::ForkJoin => &FORK_JOIN,
             Self::Independent => &INDEPENDENT,
             Self::Matmul => &MATMUL,
             Self::Freqsleep => &FREQSLEEP,
+            Self::RequestReply => &REQUEST_REPLY,
+            Self::AddressSpace => &ADDRESS_SPACE,
+            Self::BlockIo => &BLOCK_IO,
             Self::OpenLoop => &OPEN_LOOP,
         }
     }
@@ -76,6 +106,36 @@ static PIPELINE: Description = Description {
     run: programs::pipeline::run,
 };
 
+static BARRIER: Description = Description {
+    name: "barrier",
+    meaning: "all threads compute a little, then wait for each other",
+    stands_for: "streamcluster (PARSEC)",
+    item: "phase of all threads",
+    threads: "threads",
+    iterations: 50 * ITERATIONS_PER_US,
+    run: programs::barrier::run,
+};
+
+static TASK_QUEUE: Description = Description {
+    name: "task-queue",
+    meaning: "small tasks that make others, in one queue under one mutex",
+    stands_for: "cholesky, volrend (SPLASH-2)",
+    item: "task",
+    threads: "threads",
+    iterations: 50 * ITERATIONS_PER_US,
+    run: programs::task_queue::run,
+};
+
+static FORK_JOIN: Description = Description {
+    name: "fork-join",
+    meaning: "a main thread wakes a pool for each parallel region of 8 parts and waits for it",
+    stands_for: "bodytrack, vips (PARSEC)",
+    item: "region",
+    threads: "threads of the pool; N+1 are started",
+    iterations: 50 * ITERATIONS_PER_US,
+    run: programs::fork_join::run,
+};
+
 static INDEPENDENT: Description = Description {
     name: "independent",
     meaning: "threads that never wait for one another",
@@ -90,7 +150,7 @@ static MATMUL: Description = Description {
     name: "matmul",
     meaning: "matrices are multiplied without a pause",
     stands_for: "the Gleaner paper's CPU-bound neighbour",
-    item: "some rows of a product",
+    item: "rows of a product",
     threads: "threads",
     iterations: 1_000 * ITERATIONS_PER_US,
     run: programs::matmul::run,
@@ -104,6 +164,36 @@ static FREQSLEEP: Description = Description {
     threads: "threads",
     iterations: ITERATIONS_PER_US,
     run: programs::freqsleep::run,
+};
+
+static REQUEST_REPLY: Description = Description {
+    name: "request-reply",
+    meaning: "clients and a server with a thread for each; transactions of three requests hold row locks",
+    stands_for: "MySQL or MariaDB under sysbench OLTP",
+    item: "transaction",
+    threads: "clients; 2N are started",
+    iterations: 20 * ITERATIONS_PER_US,
+    run: programs::request_reply::run,
+};
+
+static ADDRESS_SPACE: Description = Description {
+    name: "address-space",
+    meaning: "threads map, touch, protect and unmap memory, which interrupts the other vCPUs",
+    stands_for: "allocators and garbage collectors (TLB shootdowns)",
+    item: "mapping",
+    threads: "threads",
+    iterations: 5 * ITERATIONS_PER_US,
+    run: programs::address_space::run,
+};
+
+static BLOCK_IO: Description = Description {
+    name: "block-io",
+    meaning: "short writes flushed to disk, reads, and a pipe to a partner thread",
+    stands_for: "databases' logs, shells, build tools",
+    item: "round of them",
+    threads: "workers; 2N are started",
+    iterations: 20 * ITERATIONS_PER_US,
+    run: programs::block_io::run,
 };
 
 static OPEN_LOOP: Description = Description {

@@ -31,9 +31,10 @@ impl Latencies {
         }
     }
 
-    pub(crate) fn summary(&self) -> LatencySummary {
+    /// `None` where nothing was recorded: there is no median of nothing.
+    pub(crate) fn summary(&self) -> Option<LatencySummary> {
         let at = |quantile| Nanos(self.0.value_at_quantile(quantile));
-        LatencySummary {
+        (!self.0.is_empty()).then(|| LatencySummary {
             n: self.0.len(),
             mean_ns: self.0.mean(),
             p50: at(0.5),
@@ -41,7 +42,7 @@ impl Latencies {
             p99: at(0.99),
             p999: at(0.999),
             max: Nanos(self.0.max()),
-        }
+        })
     }
 }
 
@@ -50,7 +51,7 @@ impl Latencies {
 pub struct LatencySummary {
     /// Requests.
     pub n: u64,
-    /// Mean, in nanoseconds; 0 where there were none.
+    /// Mean, in nanoseconds.
     pub mean_ns: f64,
     /// Median.
     pub p50: Nanos,
@@ -76,7 +77,8 @@ mod tests {
             (1..=500).for_each(|n| latencies.record(Duration::from_micros(half * 500 + n)));
             Latencies::merge(&mut all, Some(latencies));
         }
-        let summary = all.unwrap().summary();
+        let summary = all.unwrap().summary().unwrap();
+        assert_eq!(Latencies::default().summary(), None);
         let near = |found: Nanos, us: f64| (found.0 as f64 / (us * 1e3) - 1.0).abs() < 2e-3;
         assert_eq!(summary.n, 1_000);
         assert!(near(summary.p50, 500.0) && near(summary.p90, 900.0) && near(summary.p99, 990.0), "{summary:?}");

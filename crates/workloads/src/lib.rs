@@ -7,6 +7,7 @@
 //!
 //! [`wakeup`] is apart: it is what the paper's Table 2 is made of.
 
+mod barrier;
 mod catalogue;
 mod latency;
 mod plan;

@@ -91,8 +91,8 @@ pub fn run(plan: &Plan, progress: &Progress) -> Result<Outcome, WorkloadError> {
         checksum: tally.checksum.value(),
         threads_total: job.threads_total.load(Ordering::Relaxed),
         ended: job.ended(),
-        latency: tally.latency.as_ref().map(Latencies::summary),
-        send_delay: tally.send_delay.as_ref().map(Latencies::summary),
+        latency: tally.latency.as_ref().and_then(Latencies::summary),
+        send_delay: tally.send_delay.as_ref().and_then(Latencies::summary),
         errors: (plan.program == Program::OpenLoop).then_some(tally.errors),
         usage,
     })
@@ -191,47 +191,35 @@ impl<'a> Job<'a> {
     {
         self.threads_total.store(count, Ordering::Relaxed);
         let name = self.plan.program.description().name;
-        let (gate, opened) = (Mutex::new(None), Condvar::default());
+        let (gate, body) = (Gate::default(), &body);
+        // Each thread holds a sender until its end: the last to go wakes the main thread.
         let (alive, ended) = channel::<()>();
-        let begin = |number: usize, alive: std::sync::mpsc::Sender<()>| {
-            let go = {
-                let mut gate = gate.lock();
-                opened.wait_until(&mut gate, |gate| gate.is_some());
-                *gate == Some(true)
-            };
-            let result = if go { body(number) } else { Ok(Tally::default()) };
-            if result.is_err() {
-                self.progress.stop();
-            }
-            // The last of these to go wakes the main thread.
-            drop(alive);
-            result
-        };
-        let begin = &begin;
         scope(|scope| {
             let mut threads = Vec::with_capacity(count);
-            let mut refused = None;
+            let mut failed = None;
             for number in 0..count {
-                let alive = alive.clone();
+                let (alive, gate) = (alive.clone(), &gate);
                 // The kernel keeps 15 bytes of a thread's name.
-                let named = Builder::new().name(format!("{:.11}{number}", name));
-                match named.spawn_scoped(scope, move || begin(number, alive)) {
+                let named = Builder::new().name(format!("{name:.11}{number}"));
+                let life = move || {
+                    let _alive = alive;
+                    if gate.wait() { self.tell_of_failure(body(number)) } else { Ok(Tally::default()) }
+                };
+                match named.spawn_scoped(scope, life) {
                     Ok(thread) => threads.push(thread),
                     Err(source) => {
-                        refused = Some(WorkloadError::Thread { number: number + 1, of: count, source });
+                        failed = Some(WorkloadError::Thread { number: number + 1, of: count, source });
                         break;
                     }
                 }
             }
             drop(alive);
             let began = Instant::now();
-            *gate.lock() = Some(refused.is_none());
-            opened.broadcast();
-            if let (Stop::After(limit), None) = (self.plan.stop, &refused) {
+            gate.open(failed.is_none());
+            if let (Stop::After(limit), None) = (self.plan.stop, &failed) {
                 self.wait(limit, &ended);
             }
             let mut sum = Tally::default();
-            let mut failed = refused;
             for thread in threads {
                 match thread.join() {
                     Ok(Ok(tally)) => sum.merge(tally),
@@ -244,11 +232,45 @@ impl<'a> Job<'a> {
         })
     }
 
+    /// One thread's failure ends the run for all.
+    fn tell_of_failure(&self, result: Result<Tally, WorkloadError>) -> Result<Tally, WorkloadError> {
+        if result.is_err() {
+            self.progress.stop();
+        }
+        result
+    }
+
     /// Waits for the threads' end or for that of the time, in which case it tells them.
     fn wait(&self, limit: Duration, ended: &std::sync::mpsc::Receiver<()>) {
         if ended.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
             self.out_of_time.store(!self.stopped(), Ordering::Relaxed);
             self.progress.stop();
         }
+    }
+}
+
+/// Where threads wait until all are there.
+struct Gate {
+    /// Whether to go or to go home, once that is known.
+    go: Mutex<Option<bool>>,
+    opened: Condvar,
+}
+
+impl Default for Gate {
+    fn default() -> Self {
+        Self { go: Mutex::new(None), opened: Condvar::default() }
+    }
+}
+
+impl Gate {
+    fn wait(&self) -> bool {
+        let mut go = self.go.lock();
+        self.opened.wait_until(&mut go, |go| go.is_some());
+        *go == Some(true)
+    }
+
+    fn open(&self, go: bool) {
+        *self.go.lock() = Some(go);
+        self.opened.broadcast();
     }
 }

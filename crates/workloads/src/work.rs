@@ -69,7 +69,9 @@ mod tests {
     fn order_does_not_matter_and_each_item_does() {
         let of = |items: &[(u64, u64)]| {
             let mut sum = Checksum::default();
-            items.iter().for_each(|(item, result)| sum.add(*item, *result));
+            for (item, result) in items {
+                sum.add(*item, *result);
+            }
             sum.value()
         };
         let whole = of(&[(0, 5), (1, 5), (2, 7)]);

@@ -9,7 +9,7 @@ use crate::work::{ITERATIONS_PER_US, mix};
 
 const SIDE: usize = 256;
 /// A row of the product counts as so many microseconds of granularity.
-const ROW_US: u64 = 20;
+const ROW_US: u64 = 24;
 
 pub(crate) fn run(job: &Job) -> Result<Tally, WorkloadError> {
     let rows = (job.plan.iterations / (ROW_US * ITERATIONS_PER_US)).max(1);
