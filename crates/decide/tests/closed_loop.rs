@@ -4,7 +4,9 @@ mod common;
 
 use common::{Guest, PIPELINE, Workload, apply, count, policy};
 use gleaner_decide::guest::{GuestParams, GuestPolicy, NoStep};
-use gleaner_model::{Action, CpuSet, Decision, Nanos, Policy, Profile, Reason, VcpuId, VcpuWindow, Window};
+use gleaner_model::{
+    Action, CpuSet, Decision, Nanos, Policy, Profile, Reason, VcpuId, VcpuWindow, WakeupCosts, Window,
+};
 
 /// Windows from a step, or the start, to the next: 3 to settle, 5 of baseline (3 of them to judge).
 const STEP_WINDOWS: usize = 8;
@@ -36,7 +38,7 @@ fn it_stops_where_a_condition_does_and_says_which() {
             "half full",
             Workload { demand: 2.0, ..PIPELINE },
             3,
-            "predicted utilization of the vCPUs that stay 100 %, above 85",
+            "predicted utilization of the vCPUs that stay 100 %, above 95",
         ),
         ("full", Workload { demand: 3.9, ..PIPELINE }, 4, "busy: fewer vCPUs would be too few"),
         ("little idle time", Workload { demand: 2.5, ..PIPELINE }, 3, "condition 1 fails"),
@@ -406,4 +408,66 @@ fn windows_may_vary_in_length() {
         guest.run(&mut policy, 1);
     }
     assert_eq!(policy.active().len(), 1, "{:?}", policy.explain());
+}
+
+/// What a pipeline of two threads looks like where waking each other takes as long as computing: 1.1 vCPUs used, of which half is
+/// wake-ups. On one vCPU it is full, and twice as fast.
+const WAKEUP_BOUND: Workload = Workload { demand: 1.06, piece: Nanos::from_micros(60), gain_on_one: 0.8, ..PIPELINE };
+
+fn calibrated(vcpus: u32) -> GuestPolicy {
+    let costs = WakeupCosts {
+        retained_p50: Nanos::from_micros(95),
+        retained_mean: Nanos::from_micros(110),
+        retained_p99: Nanos::from_micros(480),
+        halted_p50: Nanos::from_micros(103),
+        halted_mean: Nanos::from_micros(120),
+        halted_p99: Nanos::from_micros(500),
+    };
+    GuestPolicy::new(Policy::Full, Profile::Balanced, GuestParams::default(), Some(costs), CpuSet::first(vcpus))
+}
+
+#[test]
+fn a_full_vcpu_stays_where_the_program_is_faster_for_it() {
+    let mut guest = Guest::new(4, WAKEUP_BOUND, 1);
+    let mut policy = calibrated(4);
+    let decisions = guest.run(&mut policy, 4 * STEP_WINDOWS);
+    assert_eq!((count(&decisions, "deactivate"), policy.active()), (3, &CpuSet::first(1)), "{decisions:?}");
+    guest.run(&mut policy, 20);
+    assert!(matches!(policy.explain().no_step, Some(NoStep::FullAndFaster { gain }) if (gain - 0.7).abs() < 0.1));
+    // By the book, without knowing what a wake-up costs: too little idle time for the last step.
+    let mut by_the_book = common::policy(Policy::Full, 4);
+    Guest::new(4, WAKEUP_BOUND, 1).run(&mut by_the_book, 4 * STEP_WINDOWS);
+    assert_eq!(by_the_book.active().len(), 2);
+}
+
+#[test]
+fn a_full_vcpu_is_given_up_where_the_program_is_not_faster_for_it() {
+    for gain_on_one in [0.0, 0.03, -0.2] {
+        let mut guest = Guest::new(2, Workload { gain_on_one, ..WAKEUP_BOUND }, 1);
+        let mut policy = calibrated(2);
+        let decisions = guest.run(&mut policy, 3_000);
+        assert_eq!(policy.active().len(), 2, "{gain_on_one}: {decisions:?}");
+        assert!(count(&decisions, "deactivate") <= 2, "{gain_on_one}: tried once or twice: {decisions:?}");
+    }
+}
+
+/// On a full vCPU nothing can be seen to grow, so Gleaner looks: after 15 s, 30 s, ... and in the end every 4 minutes.
+#[test]
+fn it_looks_whether_more_vcpus_would_be_faster_and_ever_more_seldom() {
+    let mut guest = Guest::new(2, WAKEUP_BOUND, 1);
+    let mut policy = calibrated(2);
+    let decisions = guest.run(&mut policy, 36_000);
+    let looks: Vec<u64> = decisions
+        .iter()
+        .filter(|decision| decision.reason == Reason::LookOut)
+        .map(|decision| decision.at.0 / 1_000_000_000)
+        .collect();
+    let gaps: Vec<u64> = looks.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert_eq!(gaps.len(), 16, "an hour: {looks:?}");
+    let expected = [30, 60, 120].into_iter().chain(std::iter::repeat(240));
+    assert!(gaps.iter().zip(expected).all(|(gap, expected)| gap.abs_diff(expected) <= 3), "{gaps:?}");
+    // Meanwhile it has become a program that is better off on two.
+    guest.workload.gain_on_one = -0.3;
+    let decisions = guest.run(&mut policy, 60);
+    assert_eq!(policy.active().len(), 2, "a gain that is lost is noticed without a look: {decisions:?}");
 }

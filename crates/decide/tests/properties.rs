@@ -4,7 +4,7 @@ mod common;
 
 use common::{Guest, PIPELINE, Workload, apply, count, policy};
 use gleaner_decide::guest::GuestPolicy;
-use gleaner_model::{Action, CpuSet, GroupWindow, Nanos, Policy, Source, VcpuId, VcpuWindow, Window};
+use gleaner_model::{Action, CpuSet, GroupWindow, Nanos, Policy, Reason, Source, VcpuId, VcpuWindow, Window};
 use proptest::prelude::*;
 
 /// A window of any content, even one that no guest could produce.
@@ -176,7 +176,8 @@ proptest! {
         prop_assert_eq!(one.active(), &CpuSet::first(4));
     }
 
-    /// Stationary, without or with noise of up to 5 %: at most N - 1 steps, and 4 that are tried again.
+    /// Stationary, without or with noise of up to 5 %: at most N - 1 steps, and 4 that are tried again; and now and then a look
+    /// whether a full vCPU is still the best, which takes a step back and takes it again.
     ///
     /// Why: noise up to 5 % never looks like a workload change (20 % of CPU time, a factor of 2 of g_comp), so factors only
     /// fall. Each step that is undone multiplies rho or eta by at most 0.9, and a ratio within r..R allows at most
@@ -190,17 +191,21 @@ proptest! {
         piece_us in 20u64..3_000,
         loss_per_vcpu in prop_oneof![Just(0.0), 0.0f64..0.12],
         saving_per_vcpu in prop_oneof![Just(0.0), 0.0f64..0.1],
+        gain_on_one in prop_oneof![Just(0.0), 0.0f64..1.0],
         skew in prop_oneof![Just(0.0), 0.0f64..0.5],
         noise in prop_oneof![Just(0.0), 0.0f64..0.05],
     ) {
         let piece = Nanos::from_micros(piece_us);
         let demand = load * f64::from(vcpus);
-        let workload = Workload { demand, piece, loss_per_vcpu, saving_per_vcpu, skew, noise };
+        let workload = Workload { demand, piece, loss_per_vcpu, saving_per_vcpu, gain_on_one, skew, noise };
         let mut guest = Guest::new(vcpus, workload, seed);
         let mut policy = policy(Policy::Full, vcpus);
         let decisions = guest.run(&mut policy, 1_200);
-        let (steps, undone) = (count(&decisions, "deactivate"), count(&decisions, "activate"));
+        let looks = decisions.iter().filter(|decision| decision.reason == Reason::LookOut).count();
+        let (steps, undone) = (count(&decisions, "deactivate") - looks, count(&decisions, "activate") - looks);
         prop_assert!(count(&decisions, "activate-all") == 0, "{:?}", decisions);
+        // After 15, 30, 60, ... seconds, of 120.
+        prop_assert!(looks <= 3, "{} looks", looks);
         prop_assert!(undone <= 4 && steps < vcpus as usize + undone, "{} steps, {} undone", steps, undone);
     }
 

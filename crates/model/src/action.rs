@@ -162,6 +162,8 @@ pub enum Reason {
         /// Its utilization, 0 to 1.
         utilization: f64,
     },
+    /// A step that filled a vCPU and pays is taken back for a moment.
+    LookOut,
     /// g_comp moved by a factor of two.
     GranularityChanged {
         /// New over old.
@@ -207,6 +209,7 @@ impl fmt::Display for Reason {
             Self::Saturated { vcpu, utilization } => {
                 write!(f, "workload change: {vcpu} is {:.0} % busy", percent(utilization))
             }
+            Self::LookOut => write!(f, "a look whether more vCPUs would be faster by now"),
             Self::GranularityChanged { ratio } => {
                 write!(f, "workload change: g_comp is {ratio:.2} times what it was")
             }

@@ -36,6 +36,11 @@ impl Backoff {
         }
     }
 
+    /// Starts small again.
+    pub(super) fn reset(&mut self) {
+        self.length = None;
+    }
+
     /// When the last hold-off ends or ended; 0 if there was none.
     pub(super) fn until(&self) -> Nanos {
         self.until

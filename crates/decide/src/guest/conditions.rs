@@ -56,8 +56,16 @@ pub enum Check {
 /// Rounding in ratios of sums must not decide at a limit that is met exactly.
 const ROUNDING: f64 = 1e-9;
 
-/// Checks conditions (1), (2) and (3) for `n` active vCPUs with mean utilization `utilization` (0 to 1).
-pub fn check(lengths: &Lengths, utilization: f64, n: usize, factors: Factors, params: &GuestParams) -> Check {
+/// Checks conditions (1), (2) and (3) for `n` active vCPUs with mean utilization `utilization` (0 to 1). `wakeup_cost`: how long
+/// waking a halted vCPU takes, where that is known; finer computations get `fine_grained_allowance`.
+pub fn check(
+    lengths: &Lengths,
+    utilization: f64,
+    n: usize,
+    factors: Factors,
+    wakeup_cost: Option<Nanos>,
+    params: &GuestParams,
+) -> Check {
     if n <= 1 {
         return Check::Fails(NoStep::OneVcpu);
     }
@@ -65,14 +73,19 @@ pub fn check(lengths: &Lengths, utilization: f64, n: usize, factors: Factors, pa
     let granularity_ratio = granularity_ratio(lengths);
     let g_comp = Nanos::from_f64(lengths.g_comp);
     let predicted = utilization * n as f64 / (n - 1) as f64;
+    // Until a step that hurt has taught otherwise.
+    let fine = wakeup_cost.is_some_and(|cost| g_comp < cost) && factors == Factors::new(params);
+    let allowance = if fine { params.fine_grained_allowance } else { 1.0 };
+    let factors = Factors { load: factors.load * allowance, granularity: factors.granularity * allowance };
+    let predicted_max = params.predicted_utilization_max * allowance;
     if load_ratio > factors.load + ROUNDING {
         Check::Fails(NoStep::LoadTooHigh { load_ratio, load_factor: factors.load })
     } else if granularity_ratio > factors.granularity + ROUNDING {
         Check::Fails(NoStep::TooCoarse { granularity_ratio, granularity_factor: factors.granularity })
     } else if g_comp > params.min_time_slice() {
         Check::Fails(NoStep::LongerThanSlice { g_comp, min_time_slice: params.min_time_slice() })
-    } else if predicted > params.predicted_utilization_max + ROUNDING {
-        Check::Fails(NoStep::WouldBeFull { predicted, max: params.predicted_utilization_max })
+    } else if predicted > predicted_max + ROUNDING {
+        Check::Fails(NoStep::WouldBeFull { predicted, max: predicted_max })
     } else {
         Check::Fits { load_ratio, granularity_ratio, utilization: predicted }
     }
@@ -110,8 +123,23 @@ mod tests {
             (&ours, ("one vCPU", 0.5 * T, 0.2 * T, T, 1, 0.3, one)),
         ];
         for (params, (name, l_comp, g_comp, l_idle, n, utilization, expected)) in cases {
-            let found = check(&Lengths { l_comp, g_comp, l_idle }, utilization, n, Factors::new(params), params);
+            let found = check(&Lengths { l_comp, g_comp, l_idle }, utilization, n, Factors::new(params), None, params);
             assert!(expected(&found), "{name}: {found:?}");
         }
+    }
+
+    #[test]
+    fn computations_finer_than_a_wakeup_are_allowed_more() {
+        let params = GuestParams::default();
+        // Two vCPUs, 53 % busy with pieces of 60 us: by the book there is just too little idle time.
+        let lengths = Lengths { l_comp: 64e3, g_comp: 60e3, l_idle: 57e3 };
+        for (cost_us, fits) in [(None, false), (Some(40), false), (Some(100), true)] {
+            let cost = cost_us.map(Nanos::from_micros);
+            let found = check(&lengths, 0.53, 2, Factors::new(&params), cost, &params);
+            assert_eq!(matches!(found, Check::Fits { .. }), fits, "{cost_us:?}: {found:?}");
+        }
+        let full = Lengths { l_comp: 90e3, ..lengths };
+        let found = check(&full, 0.61, 2, Factors::new(&params), Some(Nanos::from_micros(100)), &params);
+        assert!(matches!(found, Check::Fails(NoStep::LoadTooHigh { .. })), "{found:?}");
     }
 }

@@ -37,6 +37,11 @@ pub enum NoStep {
         /// Its utilization, 0 to 1.
         utilization: f64,
     },
+    /// A vCPU is full, and the program is faster for it: the last step pays.
+    FullAndFaster {
+        /// Voluntary switches per second rose by this share.
+        gain: f64,
+    },
     /// Condition (1) fails: the others' idle time is too short for the work.
     LoadTooHigh {
         /// l_comp / ((N-1) * l_idle).
@@ -69,7 +74,7 @@ pub enum NoStep {
 
 impl NoStep {
     /// How many kinds there are.
-    pub(super) const KINDS: usize = 13;
+    pub(super) const KINDS: usize = 14;
 
     /// Which kind it is, values aside.
     pub(super) fn kind(&self) -> usize {
@@ -87,6 +92,7 @@ impl NoStep {
             Self::LongerThanSlice { .. } => 10,
             Self::WouldBeFull { .. } => 11,
             Self::Pinned => 12,
+            Self::FullAndFaster { .. } => 13,
         }
     }
 }
@@ -109,6 +115,9 @@ impl fmt::Display for NoStep {
             }
             Self::Saturated { vcpu, utilization } => {
                 write!(f, "{vcpu} is {:.0} % busy: fewer vCPUs would be too few", percent(utilization))
+            }
+            Self::FullAndFaster { gain } => {
+                write!(f, "a vCPU is full and the program {:.0} % faster for it (voluntary switches)", percent(gain))
             }
             Self::LoadTooHigh { load_ratio, load_factor } => {
                 write!(f, "condition 1 fails: l_comp/((N-1)*l_idle) = {load_ratio:.2}, above rho = {load_factor:.2}")

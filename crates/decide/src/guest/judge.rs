@@ -25,6 +25,8 @@ pub(super) struct Step {
     pub(super) measure: Measure,
     /// The windows before it.
     pub(super) before: Speed,
+    /// Whether it filled a vCPU and was seen to pay.
+    pub(super) paid: bool,
 }
 
 impl Step {
@@ -34,6 +36,16 @@ impl Step {
             let cpu_loss = fall(before.cpu, after.cpu.median, params)?;
             fall(before.switches, after.switches.median, params).map(|_| cpu_loss)
         })
+    }
+
+    /// The share by which the group's voluntary switches per second rose since before the step, if the step pays by that: at first
+    /// by `full_gain_min` and more than chance explains, later by anything. Threads that share a vCPU block less often, not more,
+    /// so more switches are more progress; that fewer are none is not said.
+    pub(super) fn gain(&self, after: &Speed, params: &GuestParams) -> Option<f64> {
+        let before = self.before.switches;
+        let needed = if self.paid { 0.0 } else { params.full_gain_min.max(noise(before, params)) };
+        let gain = after.switches.median / before.median.max(1.0) - 1.0;
+        (before.median > 0.0 && gain > needed).then_some(gain)
     }
 
     /// Whether the group's CPU time per second rose, since before the step, by `cpu_growth_share` and more than chance explains:
@@ -130,6 +142,6 @@ mod tests {
     fn step(before: Speed) -> Step {
         let lengths = Lengths { l_comp: 1.0, g_comp: 1.0, l_idle: 1.0 };
         let measure = Measure { lengths, utilization: 0.5 };
-        Step { vcpu: VcpuId(1), taken_at: Nanos::ZERO, n: 2, measure, before }
+        Step { vcpu: VcpuId(1), taken_at: Nanos::ZERO, n: 2, measure, before, paid: false }
     }
 }

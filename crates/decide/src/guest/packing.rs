@@ -47,8 +47,14 @@ pub(super) struct Packing {
     steps: Vec<Step>,
     /// Whether the last of them has yet to be judged.
     judging: bool,
+    /// Whether what is measured began with the last of them.
+    just_stepped: bool,
     factors: Factors,
     hold_off: Backoff,
+    /// When a step that pays on a full vCPU is next taken back for a moment.
+    look_out: Backoff,
+    /// How long waking a halted vCPU takes, where it was measured.
+    wakeup_cost: Option<Nanos>,
     settle_left: u32,
     /// The last settled windows since the last step or change, at most `baseline_windows_max`.
     history: VecDeque<Sample>,
@@ -60,16 +66,20 @@ pub(super) struct Packing {
 }
 
 impl Packing {
-    pub(super) fn new(vcpus: CpuSet, params: GuestParams) -> Self {
+    pub(super) fn new(vcpus: CpuSet, wakeup_cost: Option<Nanos>, params: GuestParams) -> Self {
         let ms = Nanos::from_millis;
         Self {
             factors: Factors::new(&params),
             hold_off: Backoff::new(ms(params.hold_off_min_ms), ms(params.hold_off_max_ms), params.hold_off_quiet_times),
+            // Nothing but a change makes it start small again.
+            look_out: Backoff::new(ms(params.look_out_min_ms), ms(params.look_out_max_ms), u64::MAX),
+            wakeup_cost,
             settle_left: params.settle_windows,
             active: vcpus.clone(),
             all: vcpus,
             steps: Vec::new(),
             judging: false,
+            just_stepped: false,
             history: VecDeque::new(),
             reference: Reference::default(),
             loads: BTreeMap::new(),
@@ -197,9 +207,34 @@ impl Packing {
     fn relieve(&mut self, now: Nanos, vcpu: VcpuId, utilization: f64) -> Outcome {
         let Some(step) = self.steps.last() else { return Outcome::Stay(NoStep::Saturated { vcpu, utilization }) };
         let reason = Reason::Saturated { vcpu, utilization };
-        let grew = step.grew(&Speed::of(self.recent()), &self.params);
-        let undone = if grew { None } else { self.undo(now, reason, self.overloaded()) };
-        undone.unwrap_or_else(|| self.change(now, reason))
+        let after = Speed::of(self.recent());
+        if step.grew(&after, &self.params) {
+            return self.change(now, reason);
+        }
+        // A step that fills a vCPU does so at once; what fills it later is somebody else.
+        let by_the_step =
+            step.paid || self.just_stepped && self.history.len() <= self.params.judge_windows as usize + 2;
+        let gain = step.gain(&after, &self.params).filter(|_| by_the_step);
+        if let Some(gain) = gain {
+            return self.keep(now, gain);
+        }
+        self.undo(now, reason, self.overloaded()).unwrap_or_else(|| self.change(now, reason))
+    }
+
+    /// The last step filled a vCPU and pays. From time to time it is taken back: it will be taken again, and judged again, if
+    /// conditions still hold.
+    fn keep(&mut self, now: Nanos, gain: f64) -> Outcome {
+        let first = self.steps.last_mut().is_some_and(|step| !std::mem::replace(&mut step.paid, true));
+        if first {
+            self.look_out.trigger(now, now, now);
+        }
+        if self.look_out.remaining(now) > Nanos::ZERO {
+            return Outcome::Stay(NoStep::FullAndFaster { gain });
+        }
+        let Some(step) = self.steps.pop() else { return Outcome::Stay(NoStep::FullAndFaster { gain }) };
+        self.active.insert(step.vcpu);
+        self.forget();
+        Outcome::Restore { vcpu: step.vcpu, reason: Reason::LookOut }
     }
 
     /// Whether a vCPU was full in most of the settled windows since the last step.
@@ -229,6 +264,7 @@ impl Packing {
 
     fn give_all_back(&mut self, now: Nanos) {
         self.factors = Factors::new(&self.params);
+        self.look_out.reset();
         self.hold_off.trigger(now, self.hold_off.until(), now);
         self.active = self.all.clone();
         self.steps.clear();
@@ -238,6 +274,7 @@ impl Packing {
     /// What was measured is of another active set, or of another workload.
     fn forget(&mut self) {
         self.judging = false;
+        self.just_stepped = false;
         self.settle_left = self.params.settle_windows;
         self.history.clear();
         self.reference.clear();
@@ -262,7 +299,8 @@ impl Packing {
             return Outcome::Stay(NoStep::TooFewIdlePeriods { per_s, needed });
         }
         let Some(measure) = Measure::of(self.recent()) else { return Outcome::Stay(NoStep::Unmeasured) };
-        match conditions::check(&measure.lengths, measure.utilization, n, self.factors, &self.params) {
+        match conditions::check(&measure.lengths, measure.utilization, n, self.factors, self.wakeup_cost, &self.params)
+        {
             Check::Fails(why) => Outcome::Stay(why),
             Check::Fits { load_ratio, granularity_ratio, utilization } => {
                 self.take_step(now, measure, Reason::IdleFits { load_ratio, granularity_ratio, utilization })
@@ -279,10 +317,11 @@ impl Packing {
             return Outcome::Stay(NoStep::Pinned);
         };
         let before = Speed::of(self.history.iter());
-        self.steps.push(Step { vcpu, taken_at: now, n: self.active.len(), measure, before });
+        self.steps.push(Step { vcpu, taken_at: now, n: self.active.len(), measure, before, paid: false });
         self.active.remove(vcpu);
         self.forget();
         self.judging = true;
+        self.just_stepped = true;
         Outcome::Deactivate { vcpu, reason }
     }
 }

@@ -31,8 +31,12 @@ pub struct GuestParams {
     /// min_time_slice in microseconds: threads that compute longer than this are not consolidated. 100 to 100000; the
     /// paper says "a few milliseconds".
     pub min_time_slice_us: u64,
-    /// Condition (3), ours: predicted utilization of the vCPUs that stay, N*u/(N-1), at most this. 0.01 to 1.
+    /// Condition (3), ours: predicted utilization of the vCPUs that stay, N*u/(N-1), at most this. 0.01 to 1. Above
+    /// `saturated_utilization` steps are tried that may fill a vCPU, and stay only if they pay.
     pub predicted_utilization_max: f64,
+    /// The three conditions are relaxed by this factor where threads compute for less time than waking a halted vCPU takes,
+    /// until a step hurts (ours): there the wake-ups themselves are most of what fills the vCPUs, and on fewer of them there are fewer. 1 to 2.
+    pub fine_grained_allowance: f64,
     /// A window with fewer idle periods per second and active vCPU says nothing (ours). 1 to 100000.
     pub idle_periods_per_s_min: f64,
 
@@ -52,6 +56,14 @@ pub struct GuestParams {
     pub hurt_mads: f64,
     /// A vCPU at this utilization has "reached 100 %" (ours: it never quite does). 0.5 to 1.
     pub overloaded_utilization: f64,
+    /// A step that fills a vCPU stays if it pays: voluntary switches per second rose by this share and by more than noise (ours:
+    /// utilization cannot tell a vCPU that is full because it is fast from one that is overloaded). 0.01 to 10.
+    pub full_gain_min: f64,
+    /// After this time such a step is taken back once, to see whether more vCPUs would be faster by now: nothing can be seen to
+    /// grow on a full vCPU (ours), milliseconds. 1000 to 3600000.
+    pub look_out_min_ms: u64,
+    /// The time doubles up to this while the answer stays the same, milliseconds. At least `look_out_min_ms`, at most 3600000.
+    pub look_out_max_ms: u64,
     /// What rho or eta is multiplied with after a step that hurt (paper: 0.9). 0.01 to 0.999.
     pub adaptation: f64,
 
@@ -127,7 +139,8 @@ impl Default for GuestParams {
             load_factor: 1.0,
             granularity_factor: 1.0,
             min_time_slice_us: 4_000,
-            predicted_utilization_max: 0.85,
+            predicted_utilization_max: 0.95,
+            fine_grained_allowance: 1.25,
             idle_periods_per_s_min: 100.0,
             settle_windows: 3,
             judge_windows: 3,
@@ -136,6 +149,9 @@ impl Default for GuestParams {
             hurt_loss_min: 0.03,
             hurt_mads: 2.0,
             overloaded_utilization: 0.98,
+            full_gain_min: 0.05,
+            look_out_min_ms: 15_000,
+            look_out_max_ms: 240_000,
             adaptation: 0.9,
             cpu_change_share: 0.20,
             cpu_change_mads: 3.0,
@@ -187,7 +203,7 @@ impl GuestParams {
         Ok(())
     }
 
-    fn consolidation_ranges(&self) -> [Range; 27] {
+    fn consolidation_ranges(&self) -> [Range; 31] {
         const HOUR_MS: f64 = 3_600_000.0;
         let n = |windows: u32| f64::from(windows);
         [
@@ -195,6 +211,7 @@ impl GuestParams {
             ("granularity_factor", self.granularity_factor, 0.001, 1.0),
             ("min_time_slice_us", self.min_time_slice_us as f64, 100.0, 1e5),
             ("predicted_utilization_max", self.predicted_utilization_max, 0.01, 1.0),
+            ("fine_grained_allowance", self.fine_grained_allowance, 1.0, 2.0),
             ("idle_periods_per_s_min", self.idle_periods_per_s_min, 1.0, 1e5),
             ("settle_windows", n(self.settle_windows), 0.0, 100.0),
             ("judge_windows", n(self.judge_windows), 1.0, 100.0),
@@ -203,6 +220,9 @@ impl GuestParams {
             ("hurt_loss_min", self.hurt_loss_min, 0.0, 1.0),
             ("hurt_mads", self.hurt_mads, 0.0, 100.0),
             ("overloaded_utilization", self.overloaded_utilization, 0.5, 1.0),
+            ("full_gain_min", self.full_gain_min, 0.01, 10.0),
+            ("look_out_min_ms", self.look_out_min_ms as f64, 1000.0, HOUR_MS),
+            ("look_out_max_ms", self.look_out_max_ms as f64, self.look_out_min_ms as f64, HOUR_MS),
             ("adaptation", self.adaptation, 0.01, 0.999),
             ("cpu_change_share", self.cpu_change_share, 0.01, 10.0),
             ("cpu_change_mads", self.cpu_change_mads, 0.0, 100.0),

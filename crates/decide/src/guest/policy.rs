@@ -79,7 +79,7 @@ impl GuestPolicy {
             policy,
             timeout: retention::timeout(profile, costs.as_ref(), &params),
             retention: vcpus.iter().map(|id| (id, Retention::new(&params))).collect(),
-            packing: Packing::new(vcpus, params.clone()),
+            packing: Packing::new(vcpus, costs.map(|costs| costs.halted_p50), params.clone()),
             params,
             now: Nanos::ZERO,
             lengths: None,

@@ -21,6 +21,8 @@ pub struct Workload {
     pub loss_per_vcpu: f64,
     /// CPU time saved for each vCPU taken away, as a share.
     pub saving_per_vcpu: f64,
+    /// Progress gained when the group is on one vCPU, as a share: no wake-up has to cross vCPUs there.
+    pub gain_on_one: f64,
     /// Share of the work that runs on the lowest active vCPU on top of its even share.
     pub skew: f64,
     /// Amplitude of uniform noise on CPU time, switches and idle periods, as a share.
@@ -33,6 +35,7 @@ pub const PIPELINE: Workload = Workload {
     piece: Nanos::from_micros(100),
     loss_per_vcpu: 0.0,
     saving_per_vcpu: 0.0,
+    gain_on_one: 0.0,
     skew: 0.0,
     noise: 0.0,
 };
@@ -80,7 +83,9 @@ impl Guest {
         let cost = 1.0 - w.saving_per_vcpu * taken;
         let wanted = w.demand * (1.0 - w.loss_per_vcpu * taken).max(0.0) * cost * self.noise();
         let cpu = wanted.min(n) * (1.0 - self.steal);
-        let switches = cpu / cost / w.piece.as_secs_f64() * self.noise();
+        // Cheaper wake-ups: the same CPU time gets further.
+        let gain = if active.len() == 1 { 1.0 + w.gain_on_one } else { 1.0 };
+        let switches = gain * cpu / cost / w.piece.as_secs_f64() * self.noise();
         let idle_share = (1.0 - cpu / n).max(0.0);
         let idle_entries = (switches * idle_share * self.noise() * seconds) as u64;
         self.now += self.length;
