@@ -19,7 +19,7 @@ pub fn report(plan: &Plan, series: &Series) -> AbReport {
     }
     let trips: u64 = runs.iter().map(|run| run.guard_trips).sum();
     if trips > 0 {
-        notes.push(format!("the contention guard stopped yielding threads {trips} times: the host was short of CPUs"));
+        notes.push(format!("the host was short of CPUs: times the contention guard stopped a yielding thread: {trips}"));
     }
     AbReport {
         schema: AbReport::SCHEMA.to_owned(),

@@ -1,0 +1,171 @@
+//! `gleaner.ab/1`.
+
+use super::{check, has, units_are_named};
+use gleaner_report::{AbMachine, AbMedians, AbMetric, AbMode, AbReport, AbRun, AbSideCosts, AbSpeedup};
+use serde_json::Value;
+
+/// Numbers that are counts, or have the metric's unit.
+const PLAIN: &[&str] = &[
+    "runs",
+    "outliers",
+    "metric",
+    "voluntary_switches",
+    "involuntary_switches",
+    "active_vcpus_mean",
+    "pairs_planned",
+    "pairs",
+    "warmups",
+    "shuffle_seed",
+    "vcpus",
+    "pair",
+    "order",
+    "guard_trips",
+    "exit_status",
+    // A ratio by its object's name: `speedup`.
+    "median",
+    "ci95",
+];
+
+fn ab_run(mode: &str, pair: u64, order: u64, wall_ns: u64) -> AbRun {
+    let managed = mode == "full";
+    AbRun {
+        mode: mode.into(),
+        pair,
+        order,
+        wall_ns,
+        metric: None,
+        cpu_time_ns: if managed { 3_900_000_000 } else { 3_100_000_000 },
+        retained_ns: if managed { 700_000_000 } else { 0 },
+        steal_ns: Some(12_000_000),
+        voluntary_switches: if managed { 15_000 } else { 20_000 },
+        involuntary_switches: 300,
+        guard_trips: u64::from(managed && pair == 2),
+        active_vcpus_mean: if managed { 3.25 } else { 4.0 },
+        exit_status: 0,
+        outlier: wall_ns > 5_000_000_000,
+    }
+}
+
+fn mode(mode: &str, outliers: u64, wall_ns: u64) -> AbMode {
+    let run = ab_run(mode, 1, 1, wall_ns);
+    let median = AbMedians {
+        wall_ns,
+        metric: None,
+        cpu_time_ns: run.cpu_time_ns,
+        retained_ns: run.retained_ns,
+        steal_ns: run.steal_ns,
+        voluntary_switches: run.voluntary_switches,
+        involuntary_switches: run.involuntary_switches,
+        active_vcpus_mean: run.active_vcpus_mean,
+    };
+    AbMode { mode: mode.into(), runs: 5, outliers, median: Some(median) }
+}
+
+fn ab() -> AbReport {
+    let walls = [(2_000, 1_650), (2_040, 1_640), (2_010, 1_660), (6_100, 1_655), (1_990, 1_610)];
+    let pair = |(pair, (off, full)): (u64, (u64, u64))| {
+        [ab_run("full", pair, 1, full * 1_000_000), ab_run("off", pair, 2, off * 1_000_000)]
+    };
+    AbReport {
+        schema: AbReport::SCHEMA.into(),
+        command: vec!["pbzip2".into(), "-k".into(), "big.tar".into()],
+        modes: vec![mode("off", 1, 2_010_000_000), mode("full", 0, 1_650_000_000)],
+        profile: "balanced".into(),
+        metric: None,
+        pairs_planned: 5,
+        pairs: 5,
+        warmups: 1,
+        shuffle_seed: 42,
+        machine: AbMachine { kernel: "6.18.0".into(), vcpus: 4 },
+        runs: (1..).zip(walls).flat_map(pair).collect(),
+        speedup: Some(AbSpeedup { median: 1.236, ci95: Some([1.021, 4.21]), pairs: 5 }),
+        verdict: "helps".into(),
+        verdict_withheld: None,
+        side_costs: AbSideCosts {
+            cpu_time_ratio: Some(1.258),
+            cpu_time_less_retained_ratio: Some(1.03),
+            voluntary_switches_ratio: Some(0.75),
+            involuntary_switches_ratio: Some(1.0),
+            retained_ns: Some(700_000_000),
+            retained_ratio: Some(0.106),
+        },
+        incomplete: None,
+        notes: vec!["the host was short of CPUs: times the contention guard stopped a yielding thread: 1".into()],
+    }
+}
+
+#[test]
+fn ab_whole() {
+    let metric = AbMetric {
+        name: "transactions/s".into(),
+        regex: r"transactions: .*\(([0-9.]+) per sec".into(),
+        better: "higher".into(),
+    };
+    let mut report = AbReport { metric: Some(metric), ..ab() };
+    for run in &mut report.runs {
+        run.metric = Some((2e12 / run.wall_ns as f64).round());
+    }
+    for median in report.modes.iter_mut().filter_map(|mode| mode.median.as_mut()) {
+        median.metric = Some((2e12 / median.wall_ns as f64).round());
+    }
+    let json = check("ab_whole", &report);
+    has(
+        &json,
+        &[
+            "runs[].mode",
+            "runs[].wall_ns",
+            "runs[].steal_ns",
+            "speedup.median",
+            "speedup.ci95",
+            "verdict",
+            "incomplete",
+        ],
+    );
+    units_are_named(&json, PLAIN);
+    assert_eq!(json["speedup"]["ci95"].as_array().map(Vec::len), Some(2));
+}
+
+#[test]
+fn ab_of_wall_time() {
+    check("ab_of_wall_time", &ab());
+    let close = AbSpeedup { median: 1.021, ci95: Some([0.997, 1.045]), pairs: 10 };
+    let text = AbReport { speedup: Some(close), verdict: "no difference".into(), ..ab() }.to_string();
+    let verdict = "full is 2.1 % faster than off, 95 % interval 0.3 % slower to 4.5 % faster: no difference.";
+    assert!(text.contains(verdict), "{text}");
+}
+
+#[test]
+fn ab_unknown() {
+    let mut report = AbReport {
+        runs: ab().runs.into_iter().take(1).collect(),
+        modes: vec![AbMode { mode: "off".into(), runs: 0, outliers: 0, median: None }, mode("full", 0, 1_650_000_000)],
+        pairs: 0,
+        speedup: None,
+        verdict: "no difference".into(),
+        verdict_withheld: Some("no pair of runs is complete and has a ratio".into()),
+        side_costs: AbSideCosts::default(),
+        incomplete: Some("the command ended with status 3 in pair 1, mode off".into()),
+        notes: vec![],
+        ..ab()
+    };
+    report.runs[0].steal_ns = None;
+    let json = check("ab_unknown", &report);
+    for key in ["metric", "speedup"] {
+        assert_eq!(json.get(key), Some(&Value::Null), "{key}");
+    }
+    assert_eq!(json["modes"][0].get("median"), Some(&Value::Null));
+    assert_eq!(json["runs"][0].get("steal_ns"), Some(&Value::Null));
+    assert_eq!(json["side_costs"].get("cpu_time_ratio"), Some(&Value::Null));
+}
+
+#[test]
+fn ab_with_more_pairs_than_are_printed() {
+    let pairs = |n: u64| {
+        (1..=n).flat_map(|pair| [ab_run("off", pair, 1, 2_000_000_000), ab_run("full", pair, 2, 2_000_000_000)])
+    };
+    let mut runs: Vec<AbRun> = pairs(30).collect();
+    runs[49].outlier = true;
+    let text = AbReport { runs, ..ab() }.to_string();
+    let shown = |pair: u64| text.lines().any(|line| line.trim_start().starts_with(&format!("{pair} ")));
+    assert!(shown(20) && !shown(21) && shown(25) && !shown(30) && text.contains("2.00s*"), "{text}");
+}
