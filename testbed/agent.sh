@@ -9,7 +9,7 @@
 #   bye                               the guest switches itself off
 # To the host:
 #   ready KERNEL                      once, at the start
-#   frame ID NAME                     what NAME holds follows, each line after a |, then: end
+#   frame ID NAME                     NAME (output, a FILE's, or left: what Gleaner left behind), each line after a |, then: end
 #   done ID STATUS                    the command has ended
 # Programs that the host wants marked write `began ID` and `ended ID` to ttyS1 themselves.
 
@@ -40,6 +40,10 @@ run() {
         [ ! -s "${pair#*=}" ] || frame "$id" "${pair%%=*}" "${pair#*=}"
         rm -f "${pair#*=}"
     done
+    # What Gleaner should not have left.
+    find /sys/fs/cgroup /run /tmp -name '*gleaner*' ! -path /run/gleaner >"/tmp/$id.out"
+    find /run /tmp -name '*.journal' >>"/tmp/$id.out"
+    [ ! -s "/tmp/$id.out" ] || frame "$id" left "/tmp/$id.out"
     rm -f "/tmp/$id.out"
     echo "done $id $status"
 }

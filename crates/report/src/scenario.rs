@@ -5,7 +5,7 @@ mod text;
 
 pub use summary::{RatioSpread, ScenarioRow};
 
-use crate::RunReport;
+use crate::{LatencyReport, RunReport};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -95,6 +95,8 @@ pub struct ScenarioRun {
     pub host_wall_ns: u64,
     /// Its throughput by its own account; null where it gives none.
     pub items_per_second: Option<f64>,
+    /// Latency by its own account; null where it gives none.
+    pub latency: Option<LatencyReport>,
     /// As a shell would say it.
     pub exit_status: i32,
     /// Proves that the same work was done; null where the workload has none.
@@ -103,6 +105,8 @@ pub struct ScenarioRun {
     pub host_cpu_ns: Option<u64>,
     /// Last lines of what it wrote, when it failed; else null.
     pub output: Option<String>,
+    /// Cgroups and journals of Gleaner that were there afterwards: there should be none.
+    pub left_behind: Vec<String>,
     /// What Gleaner said of it; null when it said nothing.
     pub run: Option<RunFigures>,
 }

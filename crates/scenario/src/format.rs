@@ -63,7 +63,8 @@ pub struct Time(pub Duration);
 impl<'de> Deserialize<'de> for Time {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        let wrong = |error| de::Error::custom(format!("{text:?} is no duration ({error}); write it like \"20us\", \"1s\""));
+        let wrong =
+            |error| de::Error::custom(format!("{text:?} is no duration ({error}); write it like \"20us\", \"1s\""));
         humantime::parse_duration(&text).map(Self).map_err(wrong)
     }
 }

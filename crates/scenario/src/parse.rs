@@ -246,8 +246,7 @@ impl RawMachine {
             None => "6.1".to_owned(),
             Some(kernel) => word("kernel", &kernel, &KERNELS.map(|kernel| (kernel, kernel.to_owned())))?,
         };
-        let accelerators =
-            [("auto", Accelerator::Auto), ("kvm", Accelerator::Kvm), ("tcg", Accelerator::Tcg)];
+        let accelerators = [("auto", Accelerator::Auto), ("kvm", Accelerator::Kvm), ("tcg", Accelerator::Tcg)];
         let accelerator = self.accelerator.map(|found| word("accelerator", &found, &accelerators)).transpose()?;
         Ok(Machine { kernel, accelerator: accelerator.unwrap_or_default(), cpus: self.cpus.map(|cpus| cpus.0) })
     }

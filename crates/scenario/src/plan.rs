@@ -65,7 +65,9 @@ impl Plan {
         let of = |vm: &Vm| vm.workloads.len().saturating_mul(vm.policies.len());
         let measured = scenario.of_role(Role::Measured).map(|(_, vm)| of(vm));
         let measured = if scenario.together { measured.max() } else { Some(measured.sum()) };
-        scenario.of_role(Role::Background).fold(measured.unwrap_or(0), |all, (_, vm)| all.saturating_mul(vm.workloads.len()))
+        scenario
+            .of_role(Role::Background)
+            .fold(measured.unwrap_or(0), |all, (_, vm)| all.saturating_mul(vm.workloads.len()))
     }
 
     /// Each combination once, in the order of the file.
@@ -83,7 +85,8 @@ impl Plan {
         let runs = self.combinations.iter().cloned().map(Step::Run);
         let mut steps: Vec<Step> = runs.chain(self.solos.iter().copied().map(Step::Solo)).collect();
         // A stream of its own for each round, so that running fewer rounds changes none of them.
-        let mut random = fastrand::Rng::with_seed(self.seed ^ (u64::from(round) + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        let mut random =
+            fastrand::Rng::with_seed(self.seed ^ (u64::from(round) + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
         random.shuffle(&mut steps);
         steps
     }

@@ -245,6 +245,7 @@ impl Bench<'_> {
             wall_ns: run.as_ref().map(|run| run.wall_ns),
             host_wall_ns: span.map_or(0, |(began, ended)| nanos(ended.at.saturating_duration_since(began.at))),
             items_per_second: rate,
+            latency: serde_json::from_value(own["latency"].clone()).ok(),
             exit_status: answer.status,
             checksum: match &own["checksum"] {
                 Value::String(text) => Some(text.clone()),
@@ -253,6 +254,7 @@ impl Bench<'_> {
             },
             host_cpu_ns: span.and_then(|(began, ended)| ended.cpu_ns?.checked_sub(began.cpu_ns?)),
             output: (answer.status != 0).then(|| last_lines(output)),
+            left_behind: frame("left").unwrap_or_default().lines().map(str::to_owned).collect(),
             run: run.as_ref().map(RunFigures::from),
         }
     }

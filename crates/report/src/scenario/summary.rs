@@ -5,6 +5,7 @@
 //! background and policy `off`; a neighbour's is the median of its solo runs. 2 means that neither notices the other.
 
 use super::{ScenarioReport, ScenarioRun};
+use gleaner_stats::{interval_of_median, median, speedup};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -29,7 +30,14 @@ pub struct ScenarioRow {
     pub items_per_second_median: Option<f64>,
     /// Median CPU time of the VM on the host.
     pub host_cpu_ns_median: Option<f64>,
-    /// Time with `off` / time with this policy, paired by round: above 1 is better. Null for `off` itself.
+    /// Medians of its latency's quantiles; null where it reports none.
+    pub latency_p50_ns_median: Option<f64>,
+    /// See `latency_p50_ns_median`.
+    pub latency_p99_ns_median: Option<f64>,
+    /// See `latency_p50_ns_median`.
+    pub latency_p999_ns_median: Option<f64>,
+    /// Throughput with this policy / with `off` (where a workload has none: time with `off` / with this policy), paired by round:
+    /// above 1 is better. Null for `off` itself.
     pub speedup: Option<RatioSpread>,
     /// Neighbours' throughput with this policy / with `off`, paired by round; null without a neighbour that reports one.
     pub neighbour_speedup: Option<RatioSpread>,
@@ -37,12 +45,12 @@ pub struct ScenarioRow {
     pub weighted_speedup: Option<RatioSpread>,
 }
 
-/// A median with its 95 % bootstrap interval, where there are enough values for one.
+/// A median with its 95 % interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RatioSpread {
     /// Median.
     pub median: f64,
-    /// Lower and upper end; null for fewer than three values.
+    /// Lower and upper end; null for fewer than five values.
     pub ci95: Option<[f64; 2]>,
     /// Values.
     pub n: u64,
@@ -51,7 +59,14 @@ pub struct RatioSpread {
 impl RatioSpread {
     /// Of these values; `None` when there are none.
     fn of(values: &[f64]) -> Option<Self> {
-        Some(Self { median: median(values)?, ci95: None, n: values.len() as u64 })
+        let ci95 = interval_of_median(values).map(|(low, high)| [low, high]);
+        Some(Self { median: median(values)?, ci95, n: values.len() as u64 })
+    }
+
+    /// Of the ratios first / second of pairs, as `gleaner ab` has it.
+    fn of_pairs(pairs: &[(f64, f64)]) -> Option<Self> {
+        let found = speedup(pairs)?;
+        Some(Self { median: found.median, ci95: found.ci95.map(|(low, high)| [low, high]), n: found.pairs as u64 })
     }
 }
 
@@ -88,14 +103,14 @@ fn row(
     let median_of = |figure: fn(&ScenarioRun) -> Option<f64>| {
         median(&good.iter().filter_map(|run| figure(run)).collect::<Vec<f64>>())
     };
-    // Pairs are runs of the same round.
-    let paired = |figure: &dyn Fn(&ScenarioRun, &ScenarioRun) -> Option<f64>| {
+    // Pairs are runs of the same round; of figures where more is better, the new one comes first.
+    let paired = |figure: &dyn Fn(&ScenarioRun) -> Option<f64>| {
         let off = off.filter(|_| policy != "off")?;
-        let ratios = good.iter().filter_map(|run| {
+        let pairs = good.iter().filter_map(|run| {
             let pair = off.iter().find(|pair| pair.round == run.round && succeeded(pair))?;
-            figure(pair, run)
+            Some((figure(run)?, figure(pair)?))
         });
-        RatioSpread::of(&ratios.collect::<Vec<f64>>())
+        RatioSpread::of_pairs(&pairs.collect::<Vec<(f64, f64)>>())
     };
     let (vm, workload, background) = case.clone();
     ScenarioRow {
@@ -108,12 +123,13 @@ fn row(
         wall_ns_median: median_of(|run| run.wall_ns.map(|ns| ns as f64)),
         items_per_second_median: median_of(|run| run.items_per_second),
         host_cpu_ns_median: median_of(|run| run.host_cpu_ns.map(|ns| ns as f64)),
-        speedup: paired(&|off, on| Some(performance(on)? / performance(off)?)),
-        neighbour_speedup: paired(&|off, on| {
-            let total =
-                |run: &ScenarioRun| run.background.iter().map(|other| other.items_per_second).sum::<Option<f64>>();
-            let (off, on) = (total(off)?, total(on)?);
-            (off > 0.0).then(|| on / off)
+        latency_p50_ns_median: median_of(|run| run.latency.as_ref().map(|latency| latency.p50_ns as f64)),
+        latency_p99_ns_median: median_of(|run| run.latency.as_ref().map(|latency| latency.p99_ns as f64)),
+        latency_p999_ns_median: median_of(|run| run.latency.as_ref().map(|latency| latency.p999_ns as f64)),
+        speedup: paired(&|run| performance(run)),
+        neighbour_speedup: paired(&|run| {
+            let busy = run.background.iter().filter(|other| other.workload != "nothing");
+            busy.map(|other| other.items_per_second).sum::<Option<f64>>()
         }),
         weighted_speedup: RatioSpread::of(
             &good.iter().filter_map(|run| alone.weighted_speedup(run)).collect::<Vec<f64>>(),
@@ -176,17 +192,5 @@ impl<'a> Alone<'a> {
             Some(other.items_per_second? / alone)
         });
         Some(own + others.sum::<Option<f64>>()?)
-    }
-}
-
-/// The middle value, or the mean of the middle two; `None` when there are none.
-fn median(values: &[f64]) -> Option<f64> {
-    let mut sorted: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
-    sorted.sort_by(f64::total_cmp);
-    let middle = sorted.len() / 2;
-    match sorted.len() {
-        0 => None,
-        n if n % 2 == 0 => Some(f64::midpoint(sorted[middle - 1], sorted[middle])),
-        _ => Some(sorted[middle]),
     }
 }

@@ -1,0 +1,87 @@
+//! The order of combinations: each once a round, interleaved, the same for the same seed.
+
+use gleaner_scenario::{Plan, Scenario, Step};
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+use std::path::Path;
+
+fn scenario(together: bool, seed: u64) -> Scenario {
+    let vm = |name: &str, role: &str, rest: &str| {
+        format!("[[vm]]\nname = \"{name}\"\nrole = \"{role}\"\nvcpus = 1\n{rest}\n")
+    };
+    let measured =
+        "policies = [\"off\", \"full\"]\nworkloads = [{ program = \"a\" }, { program = \"b\" }, \"nothing\"]";
+    let text = format!(
+        "name = \"p\"\ndescription = \"\"\nrounds = 1\nseed = {seed}\ntogether = {together}\n{}{}{}",
+        vm("one", "measured", measured),
+        vm("two", "measured", measured),
+        vm("near", "background", "workloads = [\"nothing\", { program = \"m\" }, { program = \"f\" }]"),
+    );
+    Scenario::parse(&text, Path::new("p.toml")).unwrap()
+}
+
+#[test]
+fn together_every_measured_vm_takes_part_in_the_same_way() {
+    let plan = Plan::of(&scenario(true, 0));
+    // 3 workloads x 2 policies x 3 neighbours.
+    assert_eq!(plan.combinations().len(), 18);
+    for combination in plan.combinations() {
+        let [one, two] = combination.measured.as_slice() else { panic!("{combination:?}") };
+        assert_eq!((one.workload, one.policy), (two.workload, two.policy));
+        assert_eq!((one.vm, two.vm), (0, 1));
+        assert_eq!(combination.background.len(), 1);
+    }
+}
+
+#[test]
+fn in_turn_one_measured_vm_takes_part() {
+    let plan = Plan::of(&scenario(false, 0));
+    assert_eq!(plan.combinations().len(), 36);
+    assert!(plan.combinations().iter().all(|combination| combination.measured.len() == 1));
+}
+
+#[test]
+fn counting_and_making_agree() {
+    for together in [true, false] {
+        let scenario = scenario(together, 0);
+        assert_eq!(Plan::count(&scenario), Plan::of(&scenario).combinations().len());
+    }
+}
+
+#[test]
+fn what_neighbours_do_alone_is_measured_once_a_round() {
+    let plan = Plan::of(&scenario(true, 0));
+    let solos = plan.round(0).into_iter().filter(|step| matches!(step, Step::Solo(_))).count();
+    assert_eq!(solos, 2, "matmul and freqsleep, not nothing");
+    let mut without = scenario(true, 0);
+    without.solo = std::time::Duration::ZERO;
+    assert_eq!(Plan::of(&without).steps_per_round(), 18);
+}
+
+proptest! {
+    #[test]
+    fn a_round_holds_everything_once(seed in any::<u64>().prop_map(|seed| seed >> 1), round in 0u32..100) {
+        let plan = Plan::of(&scenario(true, seed));
+        let steps = plan.round(round);
+        prop_assert_eq!(steps.len(), plan.steps_per_round());
+        prop_assert_eq!(steps.iter().collect::<BTreeSet<_>>().len(), steps.len());
+        prop_assert_eq!(&Plan::of(&scenario(true, seed)).round(round), &steps, "the same seed, the same order");
+    }
+}
+
+#[test]
+fn rounds_have_orders_of_their_own() {
+    let plan = Plan::of(&scenario(true, 7));
+    let orders: BTreeSet<Vec<Step>> = (0..20).map(|round| plan.round(round)).collect();
+    assert_eq!(orders.len(), 20);
+    // Neither policy is always the first of its pair.
+    let firsts: BTreeSet<usize> = (0..20)
+        .filter_map(|round| {
+            plan.round(round).iter().find_map(|step| match step {
+                Step::Run(combination) => Some(combination.measured[0].policy),
+                Step::Solo(_) => None,
+            })
+        })
+        .collect();
+    assert_eq!(firsts.len(), 2);
+}
