@@ -206,3 +206,97 @@ pub fn quoted(word: &str) -> String {
     }
     format!("'{}'", word.replace('\'', r"'\''"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread;
+
+    /// A guest that answers the first command with these lines.
+    fn guest(answer: &'static str) -> (Agent, thread::JoinHandle<String>) {
+        let (host, guest) = UnixStream::pair().unwrap();
+        let thread = thread::spawn(move || {
+            let mut writer = guest.try_clone().unwrap();
+            writer.write_all(b"[    1.5] noise of the kernel\nready 6.1.0-test\n").unwrap();
+            let command = next_line(&mut BufReader::new(guest)).unwrap();
+            writer.write_all(answer.as_bytes()).unwrap();
+            command
+        });
+        let mut agent = Agent::new(host, || Some(7)).unwrap();
+        assert_eq!(agent.ready(&patience(), LONG).unwrap(), "6.1.0-test");
+        (agent, thread)
+    }
+
+    const LONG: Duration = Duration::from_secs(20);
+
+    fn patience() -> Patience {
+        Patience::new(LONG).unwrap()
+    }
+
+    fn words(all: &[&str]) -> Vec<String> {
+        all.iter().map(|word| (*word).to_owned()).collect()
+    }
+
+    #[test]
+    fn a_command_and_its_answer() {
+        let (mut agent, guest) = guest(
+            "began r1\nframe r1 output\n|two words\nnoise\n|\n|end\nend\nframe r1 run\n|{\"a\": 1}\nend\nended r1\ndone r1 3\n",
+        );
+        agent.send("run", "r1", &words(&["run=/tmp/r1", "--", "sh", "-c", "echo 'two words'"])).unwrap();
+        let answer = agent.wait(&patience(), LONG).unwrap();
+        assert_eq!(guest.join().unwrap(), r"run r1 run=/tmp/r1 -- sh -c 'echo '\''two words'\'''");
+        assert_eq!(answer.status, 3);
+        assert_eq!(answer.frames["output"], "two words\n\nend\n", "a program may write the word end");
+        assert_eq!(answer.frames["run"], "{\"a\": 1}\n");
+        let (began, ended) = (answer.began.unwrap(), answer.ended.unwrap());
+        assert!(began.at <= ended.at && began.cpu_ns == Some(7));
+    }
+
+    #[test]
+    fn answers_to_something_else_are_not_taken() {
+        let (mut agent, guest) = guest("done r0 0\nbegan r0\nframe r0 output\ndone r1 1\n");
+        agent.send("run", "r1", &[]).unwrap();
+        let answer = agent.wait(&patience(), LONG).unwrap();
+        assert_eq!((answer.status, answer.frames.len(), answer.began.is_none()), (1, 0, true));
+        guest.join().unwrap();
+    }
+
+    #[test]
+    fn a_guest_that_dies_is_gone_at_once() {
+        let (mut agent, guest) = guest("frame r1 output\n|half\n");
+        agent.send("run", "r1", &[]).unwrap();
+        assert!(matches!(agent.wait(&patience(), LONG), Err(Silence::Gone)));
+        assert!(agent.heard().ends_with("|half"), "{}", agent.heard());
+        guest.join().unwrap();
+    }
+
+    #[test]
+    fn a_guest_that_hangs_is_not_waited_for() {
+        let (host, _guest) = UnixStream::pair().unwrap();
+        let mut agent = Agent::new(host, || None).unwrap();
+        agent.send("run", "r1", &[]).unwrap();
+        assert!(matches!(agent.wait(&patience(), Duration::from_millis(1)), Err(Silence::Hangs)));
+        let time_up = Patience::new(Duration::ZERO).unwrap();
+        assert!(matches!(agent.wait(&time_up, LONG), Err(Silence::Stop(Trouble::TimeUp))));
+    }
+
+    #[test]
+    fn a_shell_reads_back_what_was_quoted() {
+        let all = ["", "plain", "two words", "it's", "$HOME `ls` \\ \"", "a\nb\\c'd", "*", "ümlaut", "--x=1"];
+        let line: Vec<String> = all.iter().map(|word| quoted(word)).collect();
+        let line = line.join(" ");
+        assert!(!line.contains('\n'), "a command is one line");
+        // The guest's own shell, as the agent uses it.
+        let script = "IFS= read -r line; eval \"set -- $line\"; for word; do printf '%s\\0' \"$word\"; done";
+        let mut shell = std::process::Command::new("busybox")
+            .args(["sh", "-c", script])
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        writeln!(shell.stdin.take().unwrap(), "{line}").unwrap();
+        let output = String::from_utf8(shell.wait_with_output().unwrap().stdout).unwrap();
+        let back: Vec<&str> = output.strip_suffix('\0').unwrap().split('\0').collect();
+        assert_eq!(back, all);
+    }
+}

@@ -43,7 +43,8 @@ impl Experiment<'_> {
         let boots = self.boots()?;
         let mut collected = Collected::default();
         let trouble = self.rounds(&boots, &mut collected).err();
-        let scenario = serde_json::to_value(self.scenario).map_err(|error| Trouble::work("the scenario as JSON", error))?;
+        let scenario =
+            serde_json::to_value(self.scenario).map_err(|error| Trouble::work("the scenario as JSON", error))?;
         let mut report = ScenarioReport {
             schema: ScenarioReport::SCHEMA.to_owned(),
             name: self.scenario.name.clone(),
@@ -56,7 +57,9 @@ impl Experiment<'_> {
                 date,
             },
             scenario,
-            incomplete: trouble.as_ref().map(|trouble| trouble.to_string().lines().next().unwrap_or_default().to_owned()),
+            incomplete: trouble
+                .as_ref()
+                .map(|trouble| trouble.to_string().lines().next().unwrap_or_default().to_owned()),
             vms: collected.vms,
             runs: collected.runs,
             solos: collected.solos,
@@ -71,12 +74,8 @@ impl Experiment<'_> {
         let rounds = self.scenario.warmup_rounds + self.scenario.rounds;
         let bar = progress_bar(u64::from(rounds) * plan.steps_per_round() as u64);
         let mut guests = self.boot_all(boots, collected)?;
-        let bench = Bench {
-            scenario: self.scenario,
-            sources: self.sources,
-            patience: self.patience,
-            zero: Instant::now(),
-        };
+        let bench =
+            Bench { scenario: self.scenario, sources: self.sources, patience: self.patience, zero: Instant::now() };
         let mut revivals = 0;
         for round in 0..rounds {
             let warmup = round < self.scenario.warmup_rounds;
@@ -89,7 +88,9 @@ impl Experiment<'_> {
                         return Err(trouble);
                     }
                     revivals += 1;
-                    bar.suspend(|| eprintln!("testbed: the emulator broke a guest's kernel; all boot again: {trouble}"));
+                    bar.suspend(|| {
+                        eprintln!("testbed: the emulator broke a guest's kernel; all boot again: {trouble}")
+                    });
                     guests.clear();
                     guests = self.boot_all(boots, collected)?;
                 }

@@ -101,17 +101,8 @@ impl Guest {
             balanced_ns: None,
         };
         let ready = agent.ready(patience, limits.boot);
-        let mut guest = Self {
-            vm: vm.clone(),
-            facts,
-            agent,
-            progress,
-            timeouts: None,
-            qemu,
-            _cap: cap,
-            paused: false,
-            asked: 0,
-        };
+        let mut guest =
+            Self { vm: vm.clone(), facts, agent, progress, timeouts: None, qemu, _cap: cap, paused: false, asked: 0 };
         guest.facts.kernel = ready.map_err(|silence| guest.explain(silence, "booting"))?;
         guest.facts.boot_ns = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         Ok(guest)
@@ -237,7 +228,11 @@ impl Guest {
     /// Whether its vCPUs may run.
     pub fn set_paused(&mut self, paused: bool) -> Result<(), Trouble> {
         if paused != self.paused {
-            if paused { self.qemu.pause()? } else { self.qemu.resume()? }
+            if paused {
+                self.qemu.pause()?
+            } else {
+                self.qemu.resume()?
+            }
             self.paused = paused;
         }
         Ok(())
@@ -271,11 +266,8 @@ impl Guest {
 
 /// vCPU threads to their CPUs, QEMU's other threads to all of these.
 fn confine(vm: &Vm, qemu: &Qemu, cpus: Option<&CpuSet>) -> Result<(), Trouble> {
-    let everywhere: Option<CpuSet> = if vm.pin.is_empty() {
-        cpus.cloned()
-    } else {
-        Some(vm.pin.iter().flat_map(CpuSet::iter).collect())
-    };
+    let everywhere: Option<CpuSet> =
+        if vm.pin.is_empty() { cpus.cloned() } else { Some(vm.pin.iter().flat_map(CpuSet::iter).collect()) };
     let Some(everywhere) = everywhere else { return Ok(()) };
     for tid in host::threads(qemu.pid()) {
         host::pin(tid, &everywhere)?;

@@ -101,7 +101,8 @@ impl Cap {
             // Somebody else's to decide, and on wherever there is systemd.
             let file = root.join("cgroup.subtree_control");
             if !fs::read_to_string(&file).map_err(refused)?.split_whitespace().any(|name| name == "cpu") {
-                let what = format!("{what}: the cpu controller is off for child cgroups; echo +cpu >{}", file.display());
+                let what =
+                    format!("{what}: the cpu controller is off for child cgroups; echo +cpu >{}", file.display());
                 return Err(Trouble::Work(what));
             }
         }

@@ -122,7 +122,8 @@ fn write(report: &ScenarioReport, json: Option<&Path>) -> Result<(), Trouble> {
             eprintln!("{report}");
         }
         Some(path) => {
-            fs::write(path, text + "\n").map_err(|error| Trouble::work(&format!("writing {}", path.display()), error))?;
+            fs::write(path, text + "\n")
+                .map_err(|error| Trouble::work(&format!("writing {}", path.display()), error))?;
             println!("{report}");
         }
     }

@@ -28,7 +28,9 @@ impl Progress {
         };
         let (Ok(at), Ok(items)) = (at.parse().map(Duration::from_nanos), items.parse::<u64>()) else { return false };
         // Neither time nor items go backwards: whoever says so is a program anew, or garbage.
-        if self.lines.last().is_some_and(|(last, so_far)| at <= *last || items < *so_far) || self.lines.len() >= LINES_MAX {
+        if self.lines.last().is_some_and(|(last, so_far)| at <= *last || items < *so_far)
+            || self.lines.len() >= LINES_MAX
+        {
             return false;
         }
         self.lines.push((at, items));
@@ -99,7 +101,9 @@ mod tests {
     fn late_lines_do_not_move_what_they_say() {
         let start = Instant::now();
         // A burst: the lines of the second second arrive together at its end.
-        let late = |n: u32| if (10..20).contains(&n) { Duration::from_millis(u64::from(20 - n) * 100) } else { Duration::ZERO };
+        let late = |n: u32| {
+            if (10..20).contains(&n) { Duration::from_millis(u64::from(20 - n) * 100) } else { Duration::ZERO }
+        };
         let ms = |n| start + Duration::from_millis(n);
         let rate = even(start, late).rate(ms(1_200), ms(1_800)).unwrap();
         assert!((rate - 1000.0).abs() < 1e-6, "{rate}");

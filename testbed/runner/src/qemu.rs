@@ -65,10 +65,8 @@ impl Qemu {
             .map_err(|error| Trouble::work("cannot start QEMU (run scripts/setup.sh test)", error))?;
         let monitor_stub = Monitor::default();
         let mut qemu = Self { child, folder: folder.into(), vcpu_tids: Vec::new(), monitor: monitor_stub };
-        let lines = Lines {
-            control: qemu.accept(&control, patience)?,
-            background: qemu.accept(&background, patience)?,
-        };
+        let lines =
+            Lines { control: qemu.accept(&control, patience)?, background: qemu.accept(&background, patience)? };
         let stream = qemu.accept(&monitor, patience)?;
         qemu.monitor = Monitor::new(stream).map_err(|why| qemu.failed(&why))?;
         let cpus = qemu.monitor.ask("query-cpus-fast").map_err(|why| qemu.failed(&why))?;
@@ -174,9 +172,9 @@ const CONSOLE_LINES: usize = 40;
 fn emulator_broke(console: &str) -> bool {
     !console.lines().any(|line| line.starts_with("guest: init done"))
         || console.contains("Oops: int3")
-        || console.lines().any(|line| {
-            line.contains("RIP: ") && (line.contains("do_sync_core") || line.contains("text_poke"))
-        })
+        || console
+            .lines()
+            .any(|line| line.contains("RIP: ") && (line.contains("do_sync_core") || line.contains("text_poke")))
 }
 
 fn read(path: &Path) -> String {
@@ -185,7 +183,8 @@ fn read(path: &Path) -> String {
 
 fn listen(path: &Path) -> Result<UnixListener, Trouble> {
     let _ = fs::remove_file(path);
-    let listener = UnixListener::bind(path).map_err(|error| Trouble::work(&format!("socket {}", path.display()), error))?;
+    let listener =
+        UnixListener::bind(path).map_err(|error| Trouble::work(&format!("socket {}", path.display()), error))?;
     listener.set_nonblocking(true).map_err(|error| Trouble::work("a socket", error))?;
     Ok(listener)
 }
@@ -249,7 +248,8 @@ impl Monitor {
         let request = serde_json::json!({ "execute": command }).to_string() + "\n";
         stream.get_mut().write_all(request.as_bytes()).map_err(|error| format!("QEMU's monitor: {error}"))?;
         for _ in 0..EVENTS_MAX {
-            let line = crate::agent::next_line(stream).ok_or_else(|| format!("QEMU's monitor did not answer {command}"))?;
+            let line =
+                crate::agent::next_line(stream).ok_or_else(|| format!("QEMU's monitor did not answer {command}"))?;
             let answer: serde_json::Value = serde_json::from_str(&line).map_err(|error| format!("{line}: {error}"))?;
             if let Some(error) = answer.get("error") {
                 return Err(format!("QEMU refused {command}: {error}"));

@@ -46,11 +46,21 @@ const LATE_LINES: Duration = Duration::from_secs(2);
 
 impl Bench<'_> {
     /// Measures a combination.
-    pub fn run(&self, guests: &mut [Guest], combination: &Combination, place: Place) -> Result<Vec<ScenarioRun>, Trouble> {
+    pub fn run(
+        &self,
+        guests: &mut [Guest],
+        combination: &Combination,
+        place: Place,
+    ) -> Result<Vec<ScenarioRun>, Trouble> {
         self.pause_others(guests, Some(&combination.measured))?;
-        let busy: Vec<Choice> =
-            combination.background.iter().copied().filter(|choice| *self.workload(*choice) != Workload::Nothing).collect();
-        let running = busy.iter().map(|choice| self.start(guests, *choice)).collect::<Result<Vec<Running>, Trouble>>()?;
+        let busy: Vec<Choice> = combination
+            .background
+            .iter()
+            .copied()
+            .filter(|choice| *self.workload(*choice) != Workload::Nothing)
+            .collect();
+        let running =
+            busy.iter().map(|choice| self.start(guests, *choice)).collect::<Result<Vec<Running>, Trouble>>()?;
         self.patience.sleep(self.scenario.settle)?;
         let answers = self.measure(guests, &combination.measured)?;
         let last = answers.iter().filter_map(|(_, answer)| answer.ended).map(|stamp| stamp.at).max();
@@ -262,7 +272,8 @@ impl Bench<'_> {
 
 fn program_words(program: &Program, with_items: bool) -> Vec<String> {
     let mut words = vec!["gleaner".to_owned(), "workload".to_owned(), program.program.clone()];
-    let mut option = |name: &str, value: Option<String>| words.extend(value.into_iter().flat_map(|value| [name.to_owned(), value]));
+    let mut option =
+        |name: &str, value: Option<String>| words.extend(value.into_iter().flat_map(|value| [name.to_owned(), value]));
     option("--threads", program.threads.map(|threads| threads.to_string()));
     option("--items", program.items.filter(|_| with_items).map(|items| items.to_string()));
     option("--granularity", program.granularity.map(|duration| format!("{}ns", nanos(duration))));
@@ -303,4 +314,34 @@ fn profile_word(profile: Profile) -> &'static str {
 
 fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_metric_is_its_first_group() {
+        let output = "    transactions:        24026  (2402.13 per sec.)\n    other: 1\n";
+        assert_eq!(metric_in(r"transactions:\s+\d+\s+\(([\d.]+) per sec", output), Some(2402.13));
+        assert_eq!(metric_in(r"\d+", output), Some(24026.0));
+        assert_eq!(metric_in(r"latency: (\d+)", output), None);
+        assert_eq!(metric_in(r"(other)", output), None, "no figure");
+    }
+
+    #[test]
+    fn a_programs_options_are_the_workloads() {
+        let program = Program {
+            label: "x".into(),
+            program: "pipeline".into(),
+            threads: Some(4),
+            items: Some(100),
+            granularity: Some(Duration::from_micros(20)),
+            seed: Some(9),
+            args: vec!["--rate".into(), "5".into()],
+        };
+        let words = program_words(&program, true).join(" ");
+        assert_eq!(words, "gleaner workload pipeline --threads 4 --items 100 --granularity 20000ns --seed 9 --rate 5");
+        assert!(!program_words(&program, false).join(" ").contains("--items"), "a neighbour goes on for ever");
+    }
 }
