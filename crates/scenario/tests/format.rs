@@ -140,8 +140,8 @@ fn the_scenarios_of_this_project_are_scenarios() {
     let mut found = 0;
     for folder in std::fs::read_dir(experiments).unwrap().flatten() {
         for file in std::fs::read_dir(folder.path()).into_iter().flatten().flatten() {
-            let name = file.file_name().to_string_lossy().into_owned();
-            if name.starts_with("scenario") && name.ends_with(".toml") {
+            let is_toml = file.path().extension().is_some_and(|extension| extension == "toml");
+            if is_toml && file.file_name().to_string_lossy().starts_with("scenario") {
                 Scenario::read(&file.path()).unwrap_or_else(|error| panic!("{error}"));
                 found += 1;
             }

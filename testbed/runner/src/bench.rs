@@ -89,7 +89,7 @@ impl Experiment<'_> {
                     }
                     revivals += 1;
                     bar.suspend(|| {
-                        eprintln!("testbed: the emulator broke a guest's kernel; all boot again: {trouble}")
+                        eprintln!("testbed: the emulator broke a guest's kernel; all boot again: {trouble}");
                     });
                     guests.clear();
                     guests = self.boot_all(boots, collected)?;
@@ -131,20 +131,22 @@ impl Experiment<'_> {
         let mut built: Vec<(Vec<PathBuf>, PathBuf)> = Vec::new();
         let mut boots = Vec::new();
         for (vm, modules) in scenario.vms.iter().zip(modules) {
-            let initramfs = match built.iter().find(|(of, _)| *of == modules) {
-                Some((_, path)) => path.clone(),
-                None => {
-                    let path = self.folder.join(format!("initramfs-{}", built.len()));
-                    self.initramfs(&modules, &path)?;
-                    built.push((modules, path.clone()));
-                    path
-                }
+            let known = built.iter().find(|(of, _)| *of == modules).map(|(_, path)| path.clone());
+            let initramfs = if let Some(path) = known {
+                path
+            } else {
+                let path = self.folder.join(format!("initramfs-{}", built.len()));
+                self.initramfs(&modules, &path)?;
+                built.push((modules, path.clone()));
+                path
             };
             let image = image.clone().filter(|_| vm.image.is_some());
             boots.push(Boot { kernel: kernel.clone(), initramfs, image, accelerator: Accelerator::Tcg });
         }
         let accelerator = self.accelerator(&boots[0])?;
-        boots.iter_mut().for_each(|boot| boot.accelerator = accelerator);
+        for boot in &mut boots {
+            boot.accelerator = accelerator;
+        }
         Ok(boots)
     }
 
@@ -207,14 +209,14 @@ impl Experiment<'_> {
         let kernels = boot.kernel.parent().map(Path::to_path_buf).unwrap_or_default();
         let cache = kernels.join(format!("kvm-{}", self.scenario.machine.kernel));
         let known = fs::read_to_string(&cache).unwrap_or_default();
-        let works = match known.strip_prefix(&question).map(str::trim) {
-            Some(word @ ("works" | "broken")) => word == "works",
-            _ => {
-                let works = self.kvm_boots(boot)?;
-                // Not being able to remember costs some seconds next time.
-                let _ = fs::write(cache, format!("{question} {}", if works { "works" } else { "broken" }));
-                works
-            }
+        let known = known.strip_prefix(&question).map(str::trim);
+        let works = if let Some(word @ ("works" | "broken")) = known {
+            word == "works"
+        } else {
+            let works = self.kvm_boots(boot)?;
+            // Not being able to remember costs some seconds next time.
+            let _ = fs::write(cache, format!("{question} {}", if works { "works" } else { "broken" }));
+            works
         };
         if !works {
             eprintln!("testbed: /dev/kvm is here but boots no guest: emulating instead");

@@ -229,9 +229,9 @@ impl Guest {
     pub fn set_paused(&mut self, paused: bool) -> Result<(), Trouble> {
         if paused != self.paused {
             if paused {
-                self.qemu.pause()?
+                self.qemu.pause()?;
             } else {
-                self.qemu.resume()?
+                self.qemu.resume()?;
             }
             self.paused = paused;
         }

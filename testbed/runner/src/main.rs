@@ -74,7 +74,10 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Run(args) => run(&args),
         Command::Check { file } => check(&file),
-        Command::List => list(),
+        Command::List => {
+            list();
+            Ok(())
+        }
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -225,7 +228,7 @@ fn check(file: &Path) -> Result<(), Trouble> {
     Ok(())
 }
 
-fn list() -> Result<(), Trouble> {
+fn list() {
     let root = testbed().join("../experiments");
     let mut found = Vec::new();
     scenarios_in(&root, &mut found);
@@ -236,16 +239,15 @@ fn list() -> Result<(), Trouble> {
             Err(error) => println!("{error}"),
         }
     }
-    Ok(())
 }
 
 fn scenarios_in(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let (path, name) = (entry.path(), entry.file_name());
-        let name = name.to_string_lossy();
+        let is_toml = path.extension().is_some_and(|extension| extension == "toml");
         if path.is_dir() {
             scenarios_in(&path, found);
-        } else if name.starts_with("scenario") && name.ends_with(".toml") {
+        } else if is_toml && name.to_string_lossy().starts_with("scenario") {
             found.push(path);
         }
     }

@@ -66,7 +66,7 @@ impl Progress {
         let after = self.lines.partition_point(|(when, _)| *when < at);
         let (t1, n1) = *self.lines.get(after)?;
         let Some((t0, n0)) = after.checked_sub(1).map(|before| self.lines[before]) else { return Some(n1 as f64) };
-        let share = (at - t0).as_secs_f64() / (t1 - t0).as_secs_f64();
+        let share = at.saturating_sub(t0).div_duration_f64(t1.saturating_sub(t0));
         Some(n0 as f64 + share * (n1 - n0) as f64)
     }
 }

@@ -125,15 +125,13 @@ impl Qemu {
     /// Something went wrong: in words, with QEMU's own and the end of the console.
     pub fn failed(&self, what: &str) -> Trouble {
         let console = read(&self.folder.join("console.log"));
-        let mut words = what.to_owned();
         let errors = read(&self.folder.join("qemu.log"));
-        if !errors.trim().is_empty() {
-            words.push_str(&format!("\nQEMU said:\n{}", errors.trim_end()));
-        }
+        let errors =
+            if errors.trim().is_empty() { String::new() } else { format!("\nQEMU said:\n{}", errors.trim_end()) };
         let lines: Vec<&str> = console.lines().collect();
-        let last = &lines[lines.len().saturating_sub(CONSOLE_LINES)..];
-        words.push_str(&format!("\nthe console's last lines:\n{}", last.join("\n")));
-        Trouble::Vm { what: words, emulator: emulator_broke(&console) }
+        let last = lines[lines.len().saturating_sub(CONSOLE_LINES)..].join("\n");
+        let what = format!("{what}{errors}\nthe console's last lines:\n{last}");
+        Trouble::Vm { what, emulator: emulator_broke(&console) }
     }
 
     fn accept(&mut self, listener: &UnixListener, patience: &Patience) -> Result<UnixStream, Trouble> {

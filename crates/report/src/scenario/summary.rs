@@ -74,18 +74,20 @@ impl RatioSpread {
 type Case = (String, String, String);
 
 impl ScenarioReport {
-    /// The summary of the runs and solos there are: a row per combination, in the order of first appearance by name.
+    /// The summary of the runs and solos there are: a row per combination, sorted, `off` before
+    /// the other policies.
     pub fn summarize(&self) -> Vec<ScenarioRow> {
-        let mut cases: BTreeMap<Case, BTreeMap<&str, Vec<&ScenarioRun>>> = BTreeMap::new();
+        let mut cases: BTreeMap<Case, BTreeMap<(bool, &str), Vec<&ScenarioRun>>> = BTreeMap::new();
         for run in self.runs.iter().filter(|run| !run.warmup) {
             let case = (run.vm.clone(), run.workload.clone(), background_of(run));
-            cases.entry(case).or_default().entry(&run.policy).or_default().push(run);
+            let policies = cases.entry(case).or_default();
+            policies.entry((run.policy != "off", &run.policy)).or_default().push(run);
         }
         let alone = Alone::of(self);
         let mut rows = Vec::new();
         for (case, policies) in &cases {
-            for (policy, runs) in policies {
-                rows.push(row(case, policy, runs, policies.get("off"), &alone));
+            for ((_, policy), runs) in policies {
+                rows.push(row(case, policy, runs, policies.get(&(false, "off")), &alone));
             }
         }
         rows
