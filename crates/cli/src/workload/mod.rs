@@ -52,21 +52,16 @@ pub fn main(args: &WorkloadArgs) -> Result<u8, Failure> {
 /// Runs the plan while, if anybody wants to see it, another thread tells how far it is.
 fn run_watched(plan: &Plan, progress: &Progress, every: Option<Duration>) -> Result<Outcome, Failure> {
     std::thread::scope(|scope| {
-        // Dropped at the end of the run, which ends the watching threads.
-        let mut ends = Vec::new();
-        let mut watch = |tell: Box<dyn FnOnce(&Receiver<()>) + Send>| {
-            let (end, ended) = channel();
-            ends.push(end);
-            scope.spawn(move || tell(&ended));
-        };
+        // Nothing is ever sent: dropping the senders ends the watching threads.
+        let ((lines_end, lines), (shown_end, shown)) = (channel(), channel());
         if let Some(every) = every {
-            watch(Box::new(move |ended| print_progress(progress, every, ended)));
+            scope.spawn(move || print_progress(progress, every, &lines));
         }
         if std::io::stderr().is_terminal() {
-            watch(Box::new(move |ended| show_progress(plan.stop, progress, ended)));
+            scope.spawn(move || show_progress(plan.stop, progress, &shown));
         }
         let outcome = run(plan, progress);
-        drop(ends);
+        drop((lines_end, shown_end));
         outcome
     })
     .map_err(|error| match error {
