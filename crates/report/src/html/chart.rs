@@ -62,6 +62,8 @@ pub(super) enum Shape {
     Diamond,
     /// A circle that is not filled.
     Ring,
+    /// A wider one, around another mark.
+    Halo,
 }
 
 /// How a series looks.
@@ -185,7 +187,9 @@ impl<'a> Canvas<'a> {
     pub fn legend(&self, entries: &[(Look, &str)]) -> Result<(), DrawError> {
         let mut x = 14;
         for (look, words) in entries {
-            self.mark((x + 5, 47), *look)?;
+            // A halo is wider than the line of words.
+            let shape = if look.shape == Shape::Halo { Shape::Ring } else { look.shape };
+            self.mark((x + 5, 47), Look { shape, ..*look })?;
             self.text(words, (x + 16, 47), TEXT_PX, INK, (HPos::Left, VPos::Center))?;
             x += 34 + width_of(words, TEXT_PX);
         }
@@ -199,6 +203,7 @@ impl<'a> Canvas<'a> {
         match look.shape {
             Shape::Circle => self.area.draw(&Circle::new(at, 5, full))?,
             Shape::Ring => self.area.draw(&Circle::new(at, 5, look.colour.stroke_width(2)))?,
+            Shape::Halo => self.area.draw(&Circle::new(at, 10, look.colour.stroke_width(2)))?,
             Shape::Square => self.area.draw(&Rectangle::new([(x - 4, y - 4), (x + 5, y + 5)], full))?,
             Shape::Triangle => self.area.draw(&Polygon::new(vec![(x, y - 6), (x + 6, y + 5), (x - 6, y + 5)], full))?,
             Shape::Diamond => {
@@ -276,10 +281,16 @@ impl Plot<'_, '_> {
         self.canvas.text(words, (at, top - 3), TEXT_PX - 1, INK, (HPos::Center, VPos::Bottom))
     }
 
-    /// Words beside a point, `above` pixels above it.
-    pub fn note(&self, x: f64, y: f64, above: i32, words: &str) -> Result<(), DrawError> {
+    /// Words above a point and its mark.
+    pub fn note(&self, x: f64, y: f64, words: &str) -> Result<(), DrawError> {
         let (x, y) = self.at(x, y);
-        self.canvas.text(words, (x, y - above), TEXT_PX - 1, INK, (HPos::Center, VPos::Bottom))
+        self.canvas.text(words, (x, y - 6), TEXT_PX - 1, INK, (HPos::Center, VPos::Bottom))
+    }
+
+    /// Words at the upper right of a point and its mark.
+    pub fn note_aside(&self, x: f64, y: f64, words: &str) -> Result<(), DrawError> {
+        let (x, y) = self.at(x, y);
+        self.canvas.text(words, (x + 7, y - 4), TEXT_PX - 1, INK, (HPos::Left, VPos::Bottom))
     }
 }
 
@@ -309,7 +320,7 @@ pub(super) fn rows(
     rows: &[Row],
     reference: Option<(f64, &str)>,
 ) -> Result<(), DrawError> {
-    const MOST_LABEL: usize = 44;
+    const MOST_LABEL: usize = 50;
     let labels: Vec<String> = rows.iter().map(|row| shortened(&row.label, MOST_LABEL)).collect();
     let left = labels.iter().map(|label| width_of(label, TEXT_PX)).max().unwrap_or(0) + 26;
     let plot = canvas.plot(x, None, rows.len(), left.max(60))?;
@@ -329,7 +340,7 @@ pub(super) fn rows(
         }
         if !row.note.is_empty() {
             let last = row.marks.iter().map(|(value, _)| *value).fold(f64::NEG_INFINITY, f64::max);
-            plot.note(last, y, 6, &row.note)?;
+            plot.note(last, y, &row.note)?;
         }
     }
     Ok(())

@@ -4,7 +4,7 @@ use super::DrawError;
 use super::chart::{Axis, Row, Scale, axis_time, rows, rows_height};
 use super::figure::Figure;
 use super::probe::QUANTILES;
-use super::section::{Section, Table};
+use super::section::{Section, Table, prose};
 use crate::text::{duration, percent};
 use crate::{DoctorReport, HaltCost};
 use maud::html;
@@ -14,7 +14,7 @@ pub(super) fn section(report: &DoctorReport) -> Result<Section, DrawError> {
     let mut section = Section::new("This machine");
     let hypervisor = machine.hypervisor.as_deref().unwrap_or("no hypervisor found");
     section.summary.push(html! { (hypervisor) ", Linux " (machine.kernel) ", " (machine.vcpus_online) " vCPUs." });
-    section.summary.push(html! { span.verdict { (report.verdict.text) } });
+    section.summary.push(html! { span.verdict { (prose(&sentence(&report.verdict.text))) } });
     if let Some(halt) = report.halt {
         section.figures.push(figure(halt)?);
     }
@@ -34,6 +34,14 @@ pub(super) fn section(report: &DoctorReport) -> Result<Section, DrawError> {
     section.notes =
         report.left_behind.iter().map(|run| format!("{run} left something behind: run gleaner restore")).collect();
     Ok(section)
+}
+
+/// With a capital at its beginning and a full stop.
+fn sentence(text: &str) -> String {
+    let mut all = text.chars();
+    let first = all.next().map(|first| first.to_uppercase().to_string()).unwrap_or_default();
+    let rest = all.as_str();
+    format!("{first}{rest}{}", if rest.ends_with(['.', '!', '?']) { "" } else { "." })
 }
 
 fn figure(halt: HaltCost) -> Result<Figure, DrawError> {

@@ -79,14 +79,15 @@ fn escaped(text: &str) -> String {
 /// Characters that XML cannot carry, and those that turn the writing around, are shown as a mark.
 pub(super) fn printable(text: &str) -> String {
     let bad = |c: char| {
-        c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{fffe}' | '\u{ffff}')
+        (c.is_control() && c != '\n')
+            || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{fffe}' | '\u{ffff}')
     };
     text.chars().map(|c| if bad(c) { '\u{fffd}' } else { c }).collect()
 }
 
 /// At most `most` characters, with an ellipsis in the middle: the end of a command tells as much as its beginning.
 pub(super) fn shortened(text: &str, most: usize) -> String {
-    let all: Vec<char> = printable(text).chars().collect();
+    let all: Vec<char> = printable(text).replace('\n', " ").chars().collect();
     if all.len() <= most {
         return all.into_iter().collect();
     }
@@ -103,7 +104,7 @@ mod tests {
     fn a_text_is_cut_in_the_middle_and_carries_no_control_characters() {
         assert_eq!(shortened("short", 10), "short");
         assert_eq!(shortened("0123456789abcdef", 10), "012345…def");
-        assert_eq!(shortened("a\0b\u{202e}c\n", 10), "a\u{fffd}b\u{fffd}c\u{fffd}");
+        assert_eq!(shortened("a\0b\u{202e}c\n", 10), "a\u{fffd}b\u{fffd}c ");
         assert_eq!(shortened("äöüß", 3), "ä…ß");
     }
 }

@@ -1,6 +1,6 @@
 //! Result files: what a JSON text is, by its `schema`, or what is wrong with it and where.
 
-use crate::{DoctorReport, ProbeReport, RunReport};
+use crate::{AbReport, DoctorReport, ProbeReport, RunReport, ScenarioReport, WorkloadReport};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -22,6 +22,12 @@ pub enum Content {
     Probe(Box<ProbeReport>),
     /// `gleaner.run/1`.
     Run(Box<RunReport>),
+    /// `gleaner.ab/1`.
+    Ab(Box<AbReport>),
+    /// `gleaner.workload/1`.
+    Workload(Box<WorkloadReport>),
+    /// `gleaner.scenario/1`.
+    Scenario(Box<ScenarioReport>),
 }
 
 /// Makes a page's content out of one schema's JSON.
@@ -36,6 +42,9 @@ const READERS: &[(&str, &str, Reader)] = &[
     (DoctorReport::SCHEMA, "gleaner doctor --json FILE", |text| reader(text, Content::Doctor)),
     (ProbeReport::SCHEMA, "gleaner probe --json FILE", |text| reader(text, Content::Probe)),
     (RunReport::SCHEMA, "gleaner run --json FILE -- CMD", |text| reader(text, Content::Run)),
+    (AbReport::SCHEMA, "gleaner ab --json FILE -- CMD", |text| reader(text, Content::Ab)),
+    (WorkloadReport::SCHEMA, "gleaner workload NAME --json FILE", |text| reader(text, Content::Workload)),
+    (ScenarioReport::SCHEMA, "the test bed's runner", |text| reader(text, Content::Scenario)),
 ];
 
 /// Why a text is no result. The name of the file is the caller's to add.
@@ -76,7 +85,7 @@ pub enum ReadError {
         known: &'static str,
     },
     /// The schema's name is right, its fields are not.
-    #[error("line {line}, column {column}: {what}; this is no whole {schema}, as `{command}` writes it")]
+    #[error("line {line}, column {column}: {what}; this is no whole {schema}, as {command} writes it")]
     Broken {
         /// Its schema.
         schema: &'static str,

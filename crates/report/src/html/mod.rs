@@ -3,17 +3,21 @@
 //! Each schema has a file that turns results into a `Section`; `page.rs` puts sections together. Figures are plotters' SVG,
 //! inline; there is no script and no request. `png.rs` draws the same figures as pictures, with a font of its own.
 
+mod ab;
 mod chart;
 mod doctor;
 mod figure;
+mod forest;
 mod glossary;
 mod input;
 mod page;
 mod png;
 mod probe;
 mod run;
+mod scenario;
 mod section;
 mod timeline;
+mod workload;
 
 pub use figure::Figure;
 pub use input::{Content, ReadError, ResultFile, read};

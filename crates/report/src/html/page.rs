@@ -2,8 +2,8 @@
 
 use super::figure::{Figure, printable};
 use super::input::{Content, ResultFile};
-use super::section::Section;
-use super::{DrawError, doctor, glossary, probe, run};
+use super::section::{Section, prose};
+use super::{DrawError, ab, doctor, glossary, probe, run, scenario, workload};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 /// The page and what is drawn on it.
@@ -25,7 +25,7 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src dat
 /// When a figure cannot be drawn.
 pub fn page(title: Option<&str>, results: &[ResultFile]) -> Result<Page, DrawError> {
     let sections = sections(results)?;
-    let title = title.map_or_else(|| default_title(&sections), printable);
+    let title = title.map_or_else(|| default_title(&sections), str::to_owned);
     let html = html! {
         (DOCTYPE)
         html lang="en" {
@@ -51,23 +51,29 @@ pub fn page(title: Option<&str>, results: &[ResultFile]) -> Result<Page, DrawErr
         }
     };
     let figures = sections.into_iter().flat_map(|section| section.figures).collect();
-    Ok(Page { html: html.into_string(), figures })
+    // Whatever a file says, no character steers the reader's screen or breaks the markup.
+    Ok(Page { html: printable(&html.into_string()), figures })
 }
 
 fn sections(results: &[ResultFile]) -> Result<Vec<Section>, DrawError> {
-    let mut sections = Vec::new();
-    let runs: Vec<_> = results
-        .iter()
-        .filter_map(|file| if let Content::Run(report) = &file.content { Some(&**report) } else { None })
-        .collect();
-    sections.extend(run::sections(&runs)?);
+    let (mut comparisons, mut runs, mut workloads) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut scenarios, mut probes, mut doctors) = (Vec::new(), Vec::new(), Vec::new());
     for file in results {
         match &file.content {
-            Content::Probe(report) => sections.push(probe::section(report)?),
-            Content::Doctor(report) => sections.push(doctor::section(report)?),
-            Content::Run(_) => {}
+            Content::Ab(report) => comparisons.push(&**report),
+            Content::Run(report) => runs.push(&**report),
+            Content::Workload(report) => workloads.push(&**report),
+            Content::Scenario(report) => scenarios.push(scenario::section(report)?),
+            Content::Probe(report) => probes.push(probe::section(report)?),
+            Content::Doctor(report) => doctors.push(doctor::section(report)?),
         }
     }
+    let mut sections = ab::sections(&comparisons)?;
+    sections.append(&mut scenarios);
+    sections.extend(run::sections(&runs)?);
+    sections.extend(workload::section(&workloads)?);
+    sections.append(&mut probes);
+    sections.append(&mut doctors);
     Ok(sections)
 }
 
@@ -84,7 +90,7 @@ fn summary(sections: &[Section]) -> Markup {
             h2 { "In short" }
             @for section in sections {
                 div.result {
-                    h3 { (printable(&section.heading)) }
+                    h3 { (&section.heading) }
                     @for line in &section.summary { p { (line) } }
                 }
             }
@@ -106,7 +112,7 @@ fn figures(sections: &[Section]) -> Markup {
                     @let id = next();
                     figure id=(id) {
                         (PreEscaped(figure.svg(&id)))
-                        figcaption { (printable(&figure.caption)) }
+                        figcaption { (prose(&figure.caption)) }
                     }
                 }
             }
@@ -119,7 +125,7 @@ fn tables(sections: &[Section]) -> Markup {
         section #numbers {
             h2 { "The numbers" }
             @for section in sections.iter().filter(|section| !section.tables.is_empty()) {
-                h3 { (printable(&section.heading)) }
+                h3 { (&section.heading) }
                 @for table in &section.tables { (table.markup()) }
             }
         }
@@ -143,7 +149,7 @@ fn how_to_read(sections: &[Section]) -> Markup {
             dl {
                 @for term in terms {
                     @if let Some(meaning) = glossary::meaning(term) {
-                        dt { (term) } dd { (meaning.replace('`', "")) }
+                        dt { (term) } dd { (prose(meaning)) }
                     }
                 }
             }
@@ -156,16 +162,16 @@ fn facts(sections: &[Section], results: &[ResultFile]) -> Markup {
         section #facts {
             h2 { "Commands, machine, notes" }
             @for section in sections.iter().filter(|section| !section.facts.is_empty() || !section.notes.is_empty()) {
-                h3 { (printable(&section.heading)) }
+                h3 { (&section.heading) }
                 dl {
-                    @for (name, value) in &section.facts { dt { (name) } dd { (printable(value)) } }
+                    @for (name, value) in &section.facts { dt { (name) } dd { (value) } }
                 }
                 @if !section.notes.is_empty() {
-                    ul { @for note in &section.notes { li { (printable(note)) } } }
+                    ul { @for note in &section.notes { li { (prose(note)) } } }
                 }
             }
             p { "Read from: " @for (at, file) in results.iter().enumerate() {
-                @if at > 0 { ", " } code { (printable(&file.name)) }
+                @if at > 0 { ", " } code { (&file.name) }
             } }
         }
     }

@@ -13,7 +13,7 @@ pub(super) const QUANTILES: [(&str, Look); 4] = [
     ("p50", Look { colour: SERIES[0], shape: Shape::Circle }),
     ("p90", Look { colour: SERIES[2], shape: Shape::Square }),
     ("p99", Look { colour: SERIES[1], shape: Shape::Triangle }),
-    ("largest", Look { colour: MUTED, shape: Shape::Diamond }),
+    ("largest", Look { colour: MUTED, shape: Shape::Ring }),
 ];
 
 fn name(setting: &SettingResult, d_kind: Option<&str>) -> String {

@@ -4,7 +4,7 @@ use super::DrawError;
 use super::chart::{Axis, Look, Row, Scale, axis_time, rows, rows_height};
 use super::figure::Figure;
 use super::probe::QUANTILES;
-use super::section::{Section, Table, command_line, program};
+use super::section::{Section, Table, command_line, program, prose};
 use super::timeline;
 use crate::text::{count, duration, percent};
 use crate::{LengthStats, RunReport};
@@ -113,7 +113,7 @@ fn told_alone(run: &RunReport) -> Vec<Markup> {
         "."
     }];
     if let Some(why) = &run.no_step_because {
-        told.push(html! { "Gleaner took no (further) step, because " (why) "." });
+        told.push(html! { "Gleaner took no (further) step, because " (prose(why)) "." });
     }
     told.push(html! {
         "It cost " (duration(Some(run.retained_ns))) " of vCPU time retained"

@@ -1,6 +1,6 @@
 //! What each result contributes to the page.
 
-use super::figure::{Figure, printable, shortened};
+use super::figure::{Figure, shortened};
 use maud::{Markup, html};
 
 /// One result's, or one group's, part of the page.
@@ -55,17 +55,17 @@ impl Table {
     pub fn markup(&self) -> Markup {
         let table = html! {
             div.scroll { table {
-                caption { (printable(&self.title)) }
+                caption { (&self.title) }
                 thead { tr { @for (at, name) in self.header.iter().enumerate() {
                     th scope="col" class=[self.class_of(at)] { (name) }
                 } } }
                 tbody { @for row in &self.rows { tr { @for (at, cell) in row.iter().enumerate() {
-                    td class=[self.class_of(at)] { (printable(cell)) }
+                    td class=[self.class_of(at)] { (cell) }
                 } } } }
             } }
         };
         if self.folded {
-            html! { details { summary { (printable(&self.title)) " (" (self.rows.len()) " rows)" } (table) } }
+            html! { details { summary { (&self.title) " (" (self.rows.len()) " rows)" } (table) } }
         } else {
             table
         }
@@ -85,10 +85,21 @@ pub(super) fn command_line(command: &[String], most: usize) -> String {
     shortened(&command.iter().map(quoted).collect::<Vec<_>>().join(" "), most)
 }
 
-/// The program's name: what stands before its arguments, without its folder.
+/// The program's name without its folder, and the word after it where that names what it does: `sysbench mutex`.
 pub(super) fn program(command: &[String]) -> String {
     let name = command.first().map_or("?", |first| first.rsplit('/').next().unwrap_or(first));
-    shortened(name, 40)
+    let is_verb =
+        |word: &&String| word.starts_with(char::is_alphabetic) && word.chars().all(|c| c.is_alphanumeric() || c == '-');
+    match command.get(1).filter(is_verb) {
+        Some(verb) => shortened(&format!("{name} {verb}"), 40),
+        None => shortened(name, 40),
+    }
+}
+
+/// A program's own words: `like this` is a command, and 95 % stay on one line.
+pub(super) fn prose(text: &str) -> Markup {
+    let text = text.replace(" %", "\u{a0}%");
+    html! { @for (at, part) in text.split('`').enumerate() { @if at % 2 == 1 { code { (part) } } @else { (part) } } }
 }
 
 #[cfg(test)]
@@ -103,7 +114,10 @@ mod tests {
     fn a_command_can_be_pasted() {
         assert_eq!(command_line(&words(&["sh", "-c", "echo 'a b'; ls", ""]), 80), "sh -c 'echo '\\''a b'\\''; ls' ''");
         assert_eq!(program(&words(&["/usr/bin/make", "-j4"])), "make");
+        assert_eq!(program(&words(&["/usr/bin/sysbench", "mutex", "run"])), "sysbench mutex");
+        assert_eq!(program(&words(&["gzip", "big.tar"])), "gzip");
         assert_eq!(program(&[]), "?");
+        assert_eq!(prose("try `a <b>`: 5 %").into_string(), "try <code>a &lt;b&gt;</code>: 5\u{a0}%");
     }
 
     #[test]

@@ -107,7 +107,7 @@ pub(super) fn figure(report: &RunReport) -> Result<Figure, DrawError> {
             };
             plot.mark(at, y, look)?;
             if number <= MOST_NUMBERED {
-                plot.note(at, y, 8, &number.to_string())?;
+                plot.note_aside(at, y, &number.to_string())?;
             }
         }
         Ok(())
@@ -137,7 +137,7 @@ fn caption(report: &RunReport, events: usize) -> String {
 /// Whole numbers of vCPUs, at most nine of them.
 fn ticks(vcpus: u64) -> Vec<f64> {
     let every = vcpus.div_ceil(8).max(1);
-    (0..=8).map(|n| n * every).filter(|n| *n <= vcpus).map(|n| n as f64).collect()
+    (0..=8u64).map(|n| n.saturating_mul(every)).filter(|n| *n <= vcpus).map(|n| n as f64).collect()
 }
 
 /// The decisions with their reasons, numbered as in the figure.

@@ -1,0 +1,198 @@
+//! The page of results: what is on it, that nothing breaks out of it, and that no file can make it panic.
+//!
+//! What a browser makes of it is tried with the binary (crates/cli/tests/report.rs).
+
+use gleaner_report::html::{Page, page, png, png_of_all, read};
+use resvg::tiny_skia::Pixmap;
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+
+/// Every example there is: the golden files of the schemas, and results made up for the page.
+fn examples() -> Vec<(String, String)> {
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
+    let files = |folder: &str, ending: &str| {
+        let mut all: Vec<(String, String)> = fs::read_dir(tests.join(folder))
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .map(|path| (path.file_name().unwrap().to_string_lossy().into_owned(), path))
+            .filter(|(name, _)| name.ends_with(ending))
+            .map(|(name, path)| (name, fs::read_to_string(path).unwrap()))
+            .collect();
+        all.sort();
+        all
+    };
+    let mut all = files("results", ".json");
+    for (name, text) in files("snapshots", ".json.snap") {
+        let json = text.splitn(3, "---\n").nth(2).unwrap();
+        if read(&name, json).is_ok() {
+            all.push((name, json.to_owned()));
+        }
+    }
+    all
+}
+
+fn made_of(examples: &[(String, String)]) -> Page {
+    let results: Vec<_> = examples.iter().map(|(name, text)| read(name, text).unwrap()).collect();
+    page(None, &results).unwrap()
+}
+
+/// The elements of this name, from `<` to the next `>`.
+fn tags<'a>(html: &'a str, name: &str) -> Vec<&'a str> {
+    let start = format!("<{name}");
+    let all = html.match_indices(&start).map(|(at, _)| html[at..].split('>').next().unwrap());
+    all.filter(|tag| matches!(tag.as_bytes().get(start.len()), None | Some(b' '))).collect()
+}
+
+#[test]
+fn every_schema_has_its_place_on_the_page() {
+    let mut examples = examples();
+    for schema in ["doctor", "probe", "run", "ab", "workload", "scenario"] {
+        let needle = format!("gleaner.{schema}/1");
+        assert!(examples.iter().any(|(_, text)| text.contains(&needle)), "no example of {schema}");
+    }
+    examples.retain(|(name, _)| !name.starts_with("golden__ab"));
+    let page = made_of(&examples);
+    for words in [
+        // Verdicts with their intervals, and what they cost.
+        "full is 6.2\u{a0}% faster than off, 95\u{a0}% interval 6.0\u{a0}% faster to 38.0\u{a0}% faster: full helps.",
+        "full hurts",
+        "1.08 times the CPU time of off",
+        "pipeline (b: matmul): policy full helps, speedup 1.840 (1.710 to 1.990)",
+        "because one pair is too few for an interval",
+        "Incomplete: 1 of 6 pairs, because the command ended with status 1.",
+        // What was seen, as text in the figures.
+        "Speedup of 3 comparisons: 1 helped, 1 hurt, 1 without a difference",
+        "pbzip2: run time of every run, pair by pair",
+        "pbzip2: between 3 and 4 vCPUs were active, 3.25 on average",
+        "a, b: matmul: speedup by policy against off",
+        "How long requests took",
+        // Raw numbers: an outlier's run time, a decision's reason, a percentile.
+        "<td class=\"number\">3.12s</td>",
+        "the workload changed: CPU time moved by 31 %",
+        "<td class=\"number\">2.90ms</td>",
+        // How to read it, and where it comes from.
+        "<dt>contention guard</dt>",
+        "Read from: <code>ab-few.json</code>, ",
+    ] {
+        assert!(page.html.contains(words), "the page lacks: {words}");
+    }
+}
+
+#[test]
+fn every_figure_has_words_for_those_who_cannot_see_it() {
+    let page = made_of(&examples());
+    let drawings = tags(&page.html, "svg");
+    assert_eq!(drawings.len(), page.figures.len());
+    assert_eq!(page.html.matches("<figcaption>").count(), page.figures.len());
+    for (number, svg) in (1..).zip(&drawings) {
+        assert!(
+            svg.contains(&format!("role=\"img\" aria-labelledby=\"figure-{number}-title figure-{number}-desc\"")),
+            "{svg}"
+        );
+    }
+    for figure in &page.figures {
+        assert!(figure.title.len() > 10 && figure.description.len() > 10 && figure.caption.len() > 40, "{figure:?}");
+        assert!(!figure.title.contains("None") && !figure.description.contains("NaN"), "{figure:?}");
+    }
+}
+
+#[test]
+fn the_page_needs_nothing_else() {
+    let html = made_of(&examples()).html;
+    assert!(html.contains("default-src 'none'; style-src 'unsafe-inline'; img-src data:"));
+    for forbidden in ["<script", "<link", "<img", "<iframe", "<object", " src=", " href=", "@import", "url(", "onload"]
+    {
+        assert!(!html.contains(forbidden), "{forbidden}");
+    }
+    let addresses = html.matches("http").count();
+    assert_eq!(
+        addresses,
+        html.matches("xmlns=\"http://www.w3.org/2000/svg\"").count() + html.matches("http-equiv").count()
+    );
+}
+
+/// Puts this in place of every string but the schema's name.
+fn replace_strings(value: &mut Value, with: &str) {
+    match value {
+        Value::String(text) => with.clone_into(text),
+        Value::Array(all) => all.iter_mut().for_each(|value| replace_strings(value, with)),
+        Value::Object(fields) => {
+            fields.iter_mut().filter(|(key, _)| *key != "schema").for_each(|(_, value)| replace_strings(value, with));
+        }
+        _ => {}
+    }
+}
+
+#[test]
+fn nothing_breaks_out_of_its_place() {
+    let nasty = "</title></svg><script>alert('x')</script>\"><img src=x onerror=y>\u{0}\u{1b}[31m\u{202e}&amp;";
+    for (name, text) in examples() {
+        let mut value: Value = serde_json::from_str(&text).unwrap();
+        replace_strings(&mut value, nasty);
+        let page = page(Some(nasty), &[read(nasty, &value.to_string()).unwrap()]).unwrap();
+        assert!(page.html.contains("&lt;script&gt;alert"), "{name}: shown as text");
+        for broken in ["<script", "<img", "alert('x')<", "\u{0}", "\u{1b}", "\u{202e}"] {
+            assert!(!page.html.contains(broken), "{name}: {broken:?} in the page");
+        }
+        // The drawings are still XML.
+        page.figures.first().into_iter().for_each(|figure| _ = png(figure).unwrap());
+    }
+}
+
+#[test]
+fn pictures_are_drawn_without_a_font_of_the_system() {
+    let page = made_of(&examples());
+    for figure in page.figures.iter().step_by(3) {
+        let picture = Pixmap::decode_png(&png(figure).unwrap()).unwrap();
+        assert_eq!(picture.width(), 1_760);
+        let inked = |from: u32, to: u32| {
+            let row = picture.width() as usize;
+            let rows = &picture.pixels()[from as usize * row..to as usize * row];
+            rows.iter().filter(|pixel| pixel.green() < 200).count()
+        };
+        assert!(inked(10, 64) > 300, "no title in the picture of {}", figure.title);
+        assert!(inked(130, picture.height()) > 1_000, "nothing drawn in the picture of {}", figure.title);
+    }
+    let all = Pixmap::decode_png(&png_of_all(&page.figures[..3]).unwrap()).unwrap();
+    let each = |at: usize| Pixmap::decode_png(&png(&page.figures[at]).unwrap()).unwrap().height();
+    assert_eq!(all.height(), each(0) + each(1) + each(2));
+    assert!(png_of_all(&[]).is_err());
+}
+
+/// Puts extremes in place of some numbers, and null in place of some values.
+fn spoil(value: &mut Value, random: &mut fastrand::Rng) {
+    let extremes =
+        [0.into(), 1.into(), u64::MAX.into(), i64::MIN.into(), 1e308.into(), (-1.5).into(), 1e-300.into(), Value::Null];
+    match value {
+        Value::Number(_) | Value::Null if random.u8(..) < 60 => {
+            *value = extremes[random.usize(..extremes.len())].clone()
+        }
+        Value::Array(all) => {
+            if random.u8(..) < 12 {
+                all.clear();
+            }
+            all.iter_mut().for_each(|value| spoil(value, random));
+        }
+        Value::Object(fields) => fields.values_mut().for_each(|value| spoil(value, random)),
+        _ => {}
+    }
+}
+
+#[test]
+fn no_numbers_make_it_panic() {
+    let mut random = fastrand::Rng::with_seed(17);
+    let examples = examples();
+    let mut shown = 0;
+    for _ in 0..150 {
+        for (name, text) in &examples {
+            let mut value: Value = serde_json::from_str(text).unwrap();
+            spoil(&mut value, &mut random);
+            if let Ok(file) = read(name, &value.to_string()) {
+                page(None, &[file]).unwrap();
+                shown += 1;
+            }
+        }
+    }
+    assert!(shown > 50, "only {shown} of the spoilt results could be read: this test tries nothing");
+}
