@@ -117,3 +117,12 @@ fn doctor_has_the_keys_of_its_golden_file() {
     assert_eq!(differences(&golden("doctor_whole"), &found), Vec::<String>::new());
     assert_eq!(found["schema"], "gleaner.doctor/1");
 }
+
+#[test]
+fn ab_has_the_keys_of_its_golden_file() {
+    let metric = ["--metric", "(5)", "--lower-is-better", "--modes", "off,observe"];
+    let mut command = gleaner(["ab", "-n", "5", "--warmup", "0", "--json"]);
+    let found = written(command.args(metric).args(["--", "echo", "5"]));
+    assert_eq!(differences(&golden("ab_whole"), &found), Vec::<String>::new());
+    assert_eq!(found["schema"], "gleaner.ab/1");
+}

@@ -38,8 +38,7 @@ fn cpu_bound(pairs: usize) {
         ratios.push(on / off);
         println!("  pair {pair:>2}: off {off:.3} on {on:.3} ratio {:.4}", on / off);
     }
-    let (low, high) = interval(&ratios);
-    println!("slow-down: median {:.4}, 95 % interval {low:.4} to {high:.4}", median(&ratios));
+    println!("slow-down: median {:.4}, 95 % interval {}", median(&ratios), interval(&ratios, 4));
 }
 
 fn observing(seconds: usize) {

@@ -31,11 +31,11 @@ pub fn main() {
             let awake = if retained { "kept awake" } else { "halted" };
             match times {
                 Ok(times) => {
-                    let (low, high) = interval(&times);
                     let most = times.iter().copied().fold(0.0, f64::max);
                     println!(
-                        "  {name:<9} freed vCPU {awake:<11} median {:>8.2} (95 % {low:.2} to {high:.2}), most {most:.2}",
-                        median(&times)
+                        "  {name:<9} freed vCPU {awake:<11} median {:>8.2} (95 % {}), most {most:.2}",
+                        median(&times),
+                        interval(&times, 2)
                     );
                 }
                 Err(why) => println!("  {name:<9} freed vCPU {awake:<11} not measured: {why}"),

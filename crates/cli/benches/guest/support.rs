@@ -1,4 +1,4 @@
-//! What the benchmarks share: running the binary, and honest statistics of interleaved pairs.
+//! What the benchmarks share: running the binary, and statistics of interleaved pairs in words.
 
 use serde_json::Value;
 use std::path::PathBuf;
@@ -29,21 +29,17 @@ pub fn gleaner_json(arguments: &[&str]) -> Value {
     serde_json::from_str(&text).expect("JSON")
 }
 
+/// The median; nothing has none.
 pub fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let middle = sorted.len() / 2;
-    if sorted.len() % 2 == 1 { sorted[middle] } else { f64::midpoint(sorted[middle - 1], sorted[middle]) }
+    gleaner_stats::median(values).unwrap_or(f64::NAN)
 }
 
-/// A 95 % percentile-bootstrap interval of the median. Deterministic: the same values give the same interval.
-pub fn interval(values: &[f64]) -> (f64, f64) {
-    let mut random = fastrand::Rng::with_seed(14);
-    let mut medians: Vec<f64> = (0..10_000)
-        .map(|_| median(&values.iter().map(|_| values[random.usize(..values.len())]).collect::<Vec<_>>()))
-        .collect();
-    medians.sort_by(f64::total_cmp);
-    (medians[250], medians[9_749])
+/// The 95 % interval of the median, in words.
+pub fn interval(values: &[f64], digits: usize) -> String {
+    gleaner_stats::interval_of_median(values).map_or_else(
+        || format!("none for fewer than {} values", gleaner_stats::FEWEST),
+        |(low, high)| format!("{low:.digits$} to {high:.digits$}"),
+    )
 }
 
 /// What the machine is, for whoever reads the figures later.

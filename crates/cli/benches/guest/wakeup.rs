@@ -42,8 +42,7 @@ struct Series {
 /// The ratio of the medians, and the interval of the ratios within rounds.
 fn compare(what: &str, over: &[f64], under: &[f64]) {
     let ratios: Vec<f64> = over.iter().zip(under).map(|(over, under)| over / under).collect();
-    let (low, high) = interval(&ratios);
-    println!("{what}: {:.2} (within rounds: 95 % interval {low:.2} to {high:.2})", median(over) / median(under));
+    println!("{what}: {:.2} (within rounds: 95 % interval {})", median(over) / median(under), interval(&ratios, 2));
 }
 
 /// p50 and p99 in microseconds.

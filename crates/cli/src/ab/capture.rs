@@ -124,7 +124,9 @@ mod tests {
 
     fn last_of(pattern: &str, pieces: &[&[u8]]) -> Option<String> {
         let mut scan = Scan::new(Some(&Regex::new(pattern).unwrap()));
-        pieces.iter().for_each(|piece| scan.feed(piece));
+        for piece in pieces {
+            scan.feed(piece);
+        }
         scan.end_line();
         scan.last().map(str::to_owned)
     }
@@ -147,10 +149,10 @@ mod tests {
     fn memory_is_bounded() {
         let mut scan = Scan::new(Some(&Regex::new("(q)").unwrap()));
         for _ in 0..100 {
-            scan.feed(&[b'x'; 50_000]);
+            scan.feed(&vec![b'x'; 50_000]);
             assert!(scan.line.len() <= LONGEST_LINE && scan.tail.len() <= TAIL);
         }
-        scan.feed(&[b'x'; 500_000]);
+        scan.feed(&vec![b'x'; 500_000]);
         scan.feed(b"the end");
         assert!(scan.line.len() <= LONGEST_LINE && scan.tail().ends_with("the end"));
     }

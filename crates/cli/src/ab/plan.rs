@@ -66,7 +66,7 @@ impl Plan {
             max_time: args.max_time,
             show_output: args.show_output,
             stdout_taken: args.json.json.as_ref().is_some_and(|path| path.as_os_str() == "-"),
-            profile: if args.timeout.is_some() { "custom".to_owned() } else { word(args.profile) },
+            profile: if args.timeout.is_some() { "custom".to_owned() } else { word(&args.profile) },
             params,
             run_options: run_options(args),
             command: args.command.clone(),
@@ -75,20 +75,20 @@ impl Plan {
 }
 
 /// What the command line calls it.
-fn word(value: impl ValueEnum) -> String {
+fn word(value: &impl ValueEnum) -> String {
     value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
 
 fn modes(wanted: &[PolicyArg]) -> Result<[Mode; 2], Failure> {
-    let mode = |arg: PolicyArg| Mode { name: word(arg), policy: arg.into() };
+    let mode = |arg: PolicyArg| Mode { name: word(&arg), policy: arg.into() };
     match wanted {
         [a, b] if a != b => Ok([mode(*a), mode(*b)]),
         [a, _] => Err(Failure::input(format!(
             "--modes {0},{0}: a mode cannot be compared with itself; name two of them, such as off,{0}",
-            word(*a)
+            word(a)
         ))),
         _ => {
-            let words: Vec<String> = wanted.iter().map(|arg| word(*arg)).collect();
+            let words: Vec<String> = wanted.iter().map(word).collect();
             Err(Failure::input(format!("--modes {}: two modes are compared, such as off,full", words.join(","))))
         }
     }
@@ -114,7 +114,7 @@ fn run_options(args: &AbArgs) -> Vec<OsString> {
     let mut options: Vec<OsString> = vec!["--quiet".into()];
     match args.timeout {
         Some(timeout) => options.extend(["--timeout".into(), format!("{}ns", timeout.as_nanos()).into()]),
-        None => options.extend(["--profile".into(), word(args.profile).into()]),
+        None => options.extend(["--profile".into(), word(&args.profile).into()]),
     }
     if let Some(config) = &args.config {
         options.extend(["--config".into(), PathBuf::from(config).into()]);

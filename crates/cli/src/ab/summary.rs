@@ -19,7 +19,8 @@ pub fn report(plan: &Plan, series: &Series) -> AbReport {
     }
     let trips: u64 = runs.iter().map(|run| run.guard_trips).sum();
     if trips > 0 {
-        notes.push(format!("the host was short of CPUs: times the contention guard stopped a yielding thread: {trips}"));
+        notes
+            .push(format!("the host was short of CPUs: times the contention guard stopped a yielding thread: {trips}"));
     }
     AbReport {
         schema: AbReport::SCHEMA.to_owned(),

@@ -1,0 +1,289 @@
+//! `gleaner ab` end to end: real commands, what they print, how they fail, and what is written then.
+
+mod common;
+
+use common::{Killed, Said, comes_true, finish, gleaner, pid_of, send, text_of};
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Modes that need no privilege and no calibration.
+const QUICK: [&str; 3] = ["ab", "--modes", "off,observe"];
+
+/// Managed programs find this in their environment: a program that can tell the modes apart.
+const KNOWS_ITS_MODE: &str =
+    r#"if [ -n "$GLEANER_RUN_ID" ]; then echo "rate: 110 per s"; else echo "rate: 100 per s"; fi"#;
+
+/// `gleaner ab --modes off,observe OPTIONS -- sh -c SCRIPT`.
+fn ab(options: &[&str], script: &str) -> Command {
+    let mut command = gleaner(QUICK);
+    command.args(options).args(["--", "sh", "-c", script]);
+    command
+}
+
+/// The same with its JSON.
+#[track_caller]
+fn ab_json(options: &[&str], script: &str, status: i32) -> (Said, Value) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("ab.json");
+    let said = finish(&mut ab(&[options, &["--json", file.to_str().unwrap()]].concat(), script)).with_status(status);
+    let json = serde_json::from_str(&text_of(&file)).unwrap_or_else(|error| panic!("{error}: {said:#?}"));
+    (said, json)
+}
+
+fn runs(json: &Value) -> Vec<&Value> {
+    json["runs"].as_array().unwrap().iter().collect()
+}
+
+/// The interval holds the median, and the verdict is the interval's.
+fn consistent(json: &Value) {
+    let speedup = &json["speedup"];
+    let median = speedup["median"].as_f64().unwrap();
+    let verdict = match &speedup["ci95"] {
+        Value::Null => "no difference",
+        ci95 => {
+            let (low, high) = (ci95[0].as_f64().unwrap(), ci95[1].as_f64().unwrap());
+            assert!(low <= median && median <= high, "{speedup}");
+            if low > 1.0 {
+                "helps"
+            } else if high < 1.0 {
+                "hurts"
+            } else {
+                "no difference"
+            }
+        }
+    };
+    assert_eq!(json["verdict"], verdict, "{speedup}");
+}
+
+#[test]
+fn every_pair_has_both_modes_in_an_order_that_the_seed_decides() {
+    let compare = |seed: &str| {
+        let (said, json) = ab_json(&["-n", "5", "--warmup", "0", "--shuffle-seed", seed], "sleep 0.02", 0);
+        assert!(said.stdout.contains("pair") && said.stdout.contains("95 % interval"), "{said:#?}");
+        let order = runs(&json).iter().map(|run| format!("{}{}", run["mode"].as_str().unwrap(), run["pair"])).collect();
+        (json, order)
+    };
+    let ((json, order), (_, again)): ((Value, Vec<String>), _) = (compare("7"), compare("7"));
+    assert_eq!(order, again);
+    assert_eq!(runs(&json).len(), 10);
+    for (pair, two) in (1..).zip(runs(&json).chunks(2)) {
+        assert_eq!(
+            (&two[0]["pair"], &two[1]["pair"], &two[0]["order"], &two[1]["order"]),
+            (&pair.into(), &pair.into(), &1.into(), &2.into())
+        );
+        assert_ne!(two[0]["mode"], two[1]["mode"]);
+        for run in two {
+            assert!(run["wall_ns"].as_u64() > Some(1_000_000) && run["cpu_time_ns"].as_u64() > Some(0), "{run}");
+            assert!(run["voluntary_switches"].as_u64() > Some(0) && run["exit_status"] == 0, "{run}");
+        }
+    }
+    let firsts = runs(&json).iter().filter(|run| run["order"] == 1 && run["mode"] == "observe").count();
+    assert!((2..=3).contains(&firsts), "balanced: {firsts}");
+    assert_eq!(
+        (&json["schema"], &json["shuffle_seed"], &json["pairs"]),
+        (&"gleaner.ab/1".into(), &7.into(), &5.into())
+    );
+    consistent(&json);
+}
+
+#[test]
+fn a_metric_is_read_from_the_output_and_turned_so_that_above_1_is_better() {
+    let metric = ["-n", "6", "--warmup", "0", "--metric", "rate: ([0-9.]+) per s", "--metric-name", "rate"];
+    for (better, verdict, ratio) in [("higher", "helps", 1.1), ("lower", "hurts", 1.0 / 1.1)] {
+        let direction = format!("--{better}-is-better");
+        let (said, json) = ab_json(&[&metric[..], &[&direction]].concat(), KNOWS_ITS_MODE, 0);
+        assert_eq!(json["verdict"], verdict);
+        assert!((json["speedup"]["median"].as_f64().unwrap() - ratio).abs() < 1e-9, "{}", json["speedup"]);
+        assert_eq!((&json["metric"]["name"], &json["metric"]["better"]), (&"rate".into(), &better.into()));
+        assert!(runs(&json).iter().all(|run| run["metric"] == if run["mode"] == "off" { 100.0 } else { 110.0 }));
+        assert!(said.stdout.contains(&format!("rate ({better} is better)")), "{said:#?}");
+        assert!(said.stdout.contains(&format!("observe {verdict}.")), "{said:#?}");
+        consistent(&json);
+    }
+}
+
+#[test]
+fn the_last_match_counts_and_long_output_is_no_burden() {
+    let script = "echo 'x 1'; echo 'x 2' >&2; head -c 5000000 /dev/zero; echo; echo 'x 3'; seq 100000";
+    let (_, json) = ab_json(&["-n", "1", "--warmup", "0", "--metric", "^x ([0-9])$", "--lower-is-better"], script, 0);
+    assert!(runs(&json).iter().all(|run| run["metric"] == 3.0), "{json}");
+    let (_, json) =
+        ab_json(&["-n", "1", "--warmup", "0", "--metric", "^y ([0-9])$", "--lower-is-better"], "echo 'y 4' >&2", 0);
+    assert!(runs(&json).iter().all(|run| run["metric"] == 4.0), "{json}");
+}
+
+#[test]
+fn four_pairs_are_too_few_for_a_verdict_and_that_is_said() {
+    let options = ["-n", "4", "--warmup", "0", "--metric", "rate: ([0-9]+)", "--higher-is-better"];
+    let (said, json) = ab_json(&options, KNOWS_ITS_MODE, 0);
+    assert_eq!((&json["speedup"]["ci95"], &json["verdict"]), (&Value::Null, &"no difference".into()));
+    assert!(json["verdict_withheld"].as_str().unwrap().contains("5 pairs"), "{json}");
+    assert!(said.stdout.contains("because 5 pairs"), "{said:#?}");
+}
+
+#[test]
+fn values_without_a_ratio_are_left_out_and_said() {
+    let options = ["-n", "2", "--warmup", "0", "--metric", "latency ([0-9.]+)", "--lower-is-better"];
+    let (_, json) = ab_json(&options, "echo latency 0.0", 0);
+    assert_eq!(json["speedup"], Value::Null);
+    assert!(json["notes"].to_string().contains("without a ratio"), "{json}");
+}
+
+/// A script that appends a line to `file`, and does `then` in its n-th run.
+fn in_run(file: &Path, n: usize, then: &str) -> String {
+    format!("echo x >> {0}; if [ $(wc -l < {0}) -eq {n} ]; then {then}; fi", file.display())
+}
+
+#[test]
+fn a_command_that_fails_ends_it_with_its_own_status_and_what_there_is() {
+    let folder = tempfile::tempdir().unwrap();
+    // Two warm-ups, a pair, and the first of the next.
+    let script = in_run(&folder.path().join("count"), 6, "echo 'no space' >&2; exit 7");
+    let (said, json) = ab_json(&["-n", "10"], &script, 7);
+    let said = said.naming(&["status 7", "pair 2", "no space"]);
+    assert!(said.stdout.contains("INCOMPLETE: 1 of 10 pairs"), "{said:#?}");
+    assert!(json["incomplete"].as_str().unwrap().contains("status 7"), "{json}");
+    assert_eq!((json["pairs"].as_u64(), runs(&json).len()), (Some(1), 3));
+    let killed = in_run(&folder.path().join("kills"), 1, "kill -KILL $$");
+    finish(&mut ab(&[], &killed)).with_status(137).naming(&["137", "warm-up"]);
+}
+
+#[test]
+fn a_command_that_cannot_be_run() {
+    for (command, status, words) in [("no-such-command-anywhere", 127, "not found"), ("/etc/passwd", 126, "permission")]
+    {
+        let said =
+            finish(gleaner(QUICK).args(["--", command])).with_status(status).saying("").naming(&[command, words]);
+        assert_eq!(said.stderr.lines().count(), 1, "one line is enough: {said:?}");
+    }
+}
+
+#[test]
+fn bad_usage() {
+    for (options, words) in [
+        (&[][..], &["CMD"][..]),
+        (&["--modes", "full,full", "true"], &["full,full", "itself"]),
+        (&["--modes", "full", "true"], &["--modes full", "two"]),
+        (&["--modes", "off,retain,full", "true"], &["two"]),
+        (&["--modes", "off,most", "true"], &["most", "consolidate"]),
+        (&["-n", "0", "true"], &["0", "1000"]),
+        (&["--metric", "(", "--lower-is-better", "true"], &["--metric (", "unclosed"]),
+        (&["--metric", "[0-9]+", "--lower-is-better", "true"], &["0 groups", "( )"]),
+        (&["--metric", "(a)(b)", "--lower-is-better", "true"], &["2 groups", "(?: )"]),
+        (&["--metric", "(a)", "true"], &["--higher-is-better", "--lower-is-better"]),
+        (&["--metric", "(a)", "--lower-is-better", "--higher-is-better", "true"], &["--higher-is-better"]),
+        (&["--lower-is-better", "true"], &["--metric"]),
+        (&["--metric-name", "x", "true"], &["--metric"]),
+        (&["--max-time", "5", "true"], &["5", "10m"]),
+        (&["--timeout", "1h", "true"], &["1s"]),
+        (&["--config", "/no/such.toml", "true"], &["/no/such.toml"]),
+        (&["--json", "/no/such/folder/x.json", "--", "true"], &["/no/such/folder/x.json"]),
+    ] {
+        finish(gleaner(["ab"]).args(options)).with_status(2).saying("").naming(words);
+    }
+}
+
+#[test]
+fn a_metric_that_is_not_there_is_named_with_what_there_is() {
+    for (script, words) in [
+        ("echo tps 5", &["no line", "rate: (.*)", "tps 5"][..]),
+        ("echo rate: fast", &["'fast'", "no number"]),
+        ("echo rate: nan", &["'nan'", "no number"]),
+        (":", &["no line", "printed nothing"]),
+    ] {
+        finish(&mut ab(&["--metric", "rate: (.*)", "--lower-is-better"], script))
+            .with_status(2)
+            .saying("")
+            .naming(words);
+    }
+}
+
+#[test]
+fn the_command_reads_nothing_and_is_heard_only_on_demand() {
+    let script = "cat; echo out; echo err >&2";
+    let said = finish(&mut ab(&["-n", "1"], script)).with_status(0);
+    assert!(!said.stdout.contains("out\n") && !said.stderr.contains("err\n"), "{said:#?}");
+    let said = finish(&mut ab(&["-n", "1", "--show-output"], script)).with_status(0);
+    assert_eq!((said.stdout.matches("out\n").count(), said.stderr.matches("err\n").count()), (4, 4), "{said:#?}");
+    // The JSON alone is on stdout.
+    let said = finish(&mut ab(&["-n", "1", "--show-output", "--json"], script)).with_status(0);
+    assert_eq!(said.stderr.matches("out\n").count(), 4, "{said:#?}");
+    let json: Value = serde_json::from_str(&said.stdout).unwrap();
+    assert_eq!(json["schema"], "gleaner.ab/1");
+}
+
+#[test]
+fn a_signal_ends_the_run_in_order_and_tells_what_there_is() {
+    let folder = tempfile::tempdir().unwrap();
+    for (signal, status) in [(libc::SIGTERM, 143), (libc::SIGINT, 130)] {
+        let count = folder.path().join(format!("count-{signal}"));
+        let (ended, file) = (folder.path().join(format!("ended-{signal}")), folder.path().join("ab.json"));
+        let wait = format!("trap 'echo ended > {}; exit 1' TERM; while :; do sleep 0.05; done", ended.display());
+        let script = in_run(&count, 5, &wait);
+        let mut command = ab(&["--json", file.to_str().unwrap()], &script);
+        let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let mut child = Killed(child.unwrap());
+        // The shell sets its trap after it has counted.
+        assert!(comes_true(|| text_of(&count).lines().count() == 5));
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        send(pid_of(&child.0), signal);
+        assert!(comes_true(|| child.0.try_wait().unwrap().is_some()), "it does not end");
+        assert_eq!(child.0.try_wait().unwrap().and_then(|status| status.code()), Some(status));
+        assert_eq!(text_of(&ended), "ended\n");
+        let json: Value = serde_json::from_str(&text_of(&file)).unwrap();
+        assert!(json["incomplete"].as_str().unwrap().contains("interrupted by SIG"), "{json}");
+        assert_eq!((json["pairs"].as_u64(), runs(&json).len()), (Some(1), 2));
+    }
+}
+
+#[test]
+fn max_time_ends_it_after_a_pair() {
+    let (_, json) = ab_json(&["-n", "50", "--warmup", "0", "--max-time", "1s"], "sleep 0.1", 0);
+    let pairs = json["pairs"].as_u64().unwrap();
+    assert!((1..50).contains(&pairs) && runs(&json).len() as u64 == 2 * pairs, "{json}");
+    assert!(json["notes"].to_string().contains("--max-time") && json["incomplete"].is_null(), "{json}");
+}
+
+#[test]
+fn what_the_command_leaves_behind_is_said_and_not_waited_for() {
+    let (_, json) = ab_json(&["-n", "1", "--warmup", "0"], "sleep 4 &", 0);
+    assert!(json["notes"].to_string().contains("leaves processes behind"), "{json}");
+}
+
+#[test]
+fn an_outlier_is_marked_and_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let count = folder.path().join("count");
+    let others = format!("; echo t 10$(($(wc -l < {}) % 3))", count.display());
+    let script = in_run(&count, 4, "echo t 900; exit") + &others;
+    let options = ["-n", "6", "--warmup", "0", "--metric", "t ([0-9]+)", "--lower-is-better"];
+    let (said, json) = ab_json(&options, &script, 0);
+    let far: Vec<&Value> = runs(&json).into_iter().filter(|run| run["outlier"] == true).collect();
+    assert!(far.iter().any(|run| run["metric"] == 900.0) && far.len() < 4, "{far:?}");
+    assert_eq!(json["speedup"]["pairs"], 6);
+    assert!(said.stdout.contains("900.00*") && said.stdout.contains("counts all the same"), "{said:#?}");
+}
+
+#[test]
+fn managed_runs_show_what_they_cost_on_this_machine() {
+    let command = ["-n", "1", "--timeout", "1ms", "--json", "--", "sh", "-c", "sleep 0.3; sleep 0.3"];
+    let said = finish(gleaner(["ab", "--modes", "off,retain"]).args(command)).with_status(0);
+    let json: Value = serde_json::from_str(&said.stdout).unwrap();
+    let of = |mode: &str, key: &str| {
+        runs(&json).iter().find(|run| run["mode"] == mode).map_or(0, |run| run[key].as_u64().unwrap_or(0))
+    };
+    assert_eq!((json["profile"].as_str(), of("off", "retained_ns")), (Some("custom"), 0));
+    assert!(of("retain", "cpu_time_ns") > of("off", "cpu_time_ns"), "{json}");
+    assert!(of("retain", "retained_ns") <= of("retain", "cpu_time_ns"), "{json}");
+}
+
+#[test]
+fn costs_that_are_handed_over_are_not_measured_again() {
+    let costs = "--wakeup-costs=10000,11000,20000,50000,60000,1000000";
+    let said =
+        finish(&mut gleaner(["run", "--policy", "retain", costs, "--quiet", "--json", "--", "true"])).with_status(0);
+    let json: Value = serde_json::from_str(&said.stdout).unwrap();
+    assert_eq!((json["profile"].as_str(), json["timeout_ns"].as_u64()), (Some("balanced"), Some(980_000)), "{json}");
+    finish(&mut gleaner(["run", "--wakeup-costs", "5", "--", "true"])).with_status(2).naming(&["--wakeup-costs"]);
+}
