@@ -71,12 +71,14 @@ fn cpu_controller() -> Option<CpuController> {
 /// Longer periods would let a VM run at full speed for a long time and then stand still as long.
 const PERIOD_US: u32 = 20_000;
 
-/// A cgroup that lets a process have so much CPU time and no more.
+/// A cgroup that lets a process have so much CPU time and no more. Dropped after the process's end, it is gone; [`Undertaker`] sees to
+/// it where there is nobody to drop it.
 pub struct Cap {
     folder: PathBuf,
-    /// Its end of the pipe closes with this process, however that ends.
-    _alive: ChildStdin,
-    undertaker: Child,
+}
+
+fn cgroup_name(vm: &str) -> String {
+    format!("gleaner-testbed-{}-{vm}", std::process::id())
 }
 
 impl Cap {
@@ -89,14 +91,7 @@ impl Cap {
         let Some(controller) = cpu_controller() else {
             return Err(Trouble::Work(format!("{what}: no cgroup hierarchy here has the cpu controller")));
         };
-        let name = format!("gleaner-testbed-{}-{vm}", std::process::id());
         let (CpuController::V1(root) | CpuController::V2(root)) = &controller;
-        let folder = root.join(name);
-        // The undertaker first: what it removes need not be there yet.
-        let (undertaker, alive) = undertaker(&folder).map_err(refused)?;
-        let cap = Self { folder: folder.clone(), _alive: alive, undertaker };
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-        let quota = (f64::from(PERIOD_US) * cpus).round() as u64;
         if let CpuController::V2(root) = &controller {
             // Somebody else's to decide, and on wherever there is systemd.
             let file = root.join("cgroup.subtree_control");
@@ -106,7 +101,11 @@ impl Cap {
                 return Err(Trouble::Work(what));
             }
         }
+        let folder = root.join(cgroup_name(vm));
         fs::create_dir(&folder).map_err(refused)?;
+        let cap = Self { folder: folder.clone() };
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        let quota = (f64::from(PERIOD_US) * cpus).round() as u64;
         match controller {
             CpuController::V1(_) => {
                 fs::write(folder.join("cpu.cfs_period_us"), PERIOD_US.to_string()).map_err(refused)?;
@@ -122,7 +121,6 @@ impl Cap {
 }
 
 impl Drop for Cap {
-    /// After the VM's end: a cgroup with a process in it cannot be removed.
     fn drop(&mut self) {
         for _ in 0..100 {
             match fs::remove_dir(&self.folder) {
@@ -132,24 +130,53 @@ impl Drop for Cap {
                 _ => break,
             }
         }
-        let _ = self.undertaker.kill();
-        let _ = self.undertaker.wait();
     }
 }
 
-/// A process that removes an empty cgroup once this one is gone.
-fn undertaker(folder: &Path) -> std::io::Result<(Child, ChildStdin)> {
-    let script = "read -r nothing; for n in 1 2 3 4 5 6 7 8 9 10; do [ -d \"$1\" ] || exit; rmdir \"$1\" 2>/dev/null; sleep 0.3; done";
-    let mut child = Command::new("sh")
-        .args(["-c", script, "gleaner-testbed-undertaker"])
-        .arg(folder)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .process_group(0)
-        .spawn()?;
-    let stdin = child.stdin.take().ok_or_else(|| std::io::Error::other("no pipe"))?;
-    Ok((child, stdin))
+/// A process that removes this one's cgroups and folder once this one is gone, however that happens. It needs no list: all cgroups
+/// carry this process's id in their names.
+pub struct Undertaker {
+    child: Child,
+    /// Its end of the pipe closes with this process.
+    _alive: ChildStdin,
+}
+
+/// $1 the prefix of cgroups (which end with their VMs' own death), $2 the folder.
+const UNDERTAKER: &str = "read -r nothing
+for n in 1 2 3 4 5 6 7 8 9 10; do
+    rmdir \"$1\"* 2>/dev/null
+    set -- \"$1\" \"$2\" $(echo \"$1\"*)
+    [ -d \"$3\" ] || break
+    sleep 0.3
+done
+rm -rf \"$2\"";
+
+impl Undertaker {
+    /// Starts it.
+    pub fn start(folder: &Path) -> Result<Self, Trouble> {
+        let (CpuController::V1(root) | CpuController::V2(root)) =
+            cpu_controller().unwrap_or_else(|| CpuController::V2("/sys/fs/cgroup".into()));
+        let failed = |error: std::io::Error| Trouble::work("cannot start sh", error);
+        let mut child = Command::new("sh")
+            .args(["-c", UNDERTAKER, "gleaner-testbed-undertaker"])
+            .args([root.join(cgroup_name("")).as_path(), folder])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn()
+            .map_err(failed)?;
+        let alive = child.stdin.take().ok_or_else(|| failed(std::io::Error::other("no pipe")))?;
+        Ok(Self { child, _alive: alive })
+    }
+}
+
+impl Drop for Undertaker {
+    /// An orderly end leaves it nothing to do.
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }
 
 /// Runs a script of testbed/ and returns its first lines of stdout; its stderr is the user's.

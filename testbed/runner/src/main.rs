@@ -105,6 +105,8 @@ fn run(args: &RunArgs) -> Result<(), Trouble> {
     let patience = Patience::new(scenario.total_timeout)?;
     let folder = tempfile::Builder::new().prefix("gleaner-testbed.").tempdir();
     let folder = folder.map_err(|error| Trouble::work("a temporary folder", error))?;
+    // Dropped before the folder is, which is then removed as usual.
+    let _undertaker = host::Undertaker::start(folder.path())?;
     let experiment =
         bench::Experiment { scenario: &scenario, sources: &sources, patience: &patience, folder: folder.path() };
     let outcome = experiment.run();
