@@ -166,13 +166,15 @@ fn spoil(value: &mut Value, random: &mut fastrand::Rng) {
         [0.into(), 1.into(), u64::MAX.into(), i64::MIN.into(), 1e308.into(), (-1.5).into(), 1e-300.into(), Value::Null];
     match value {
         Value::Number(_) | Value::Null if random.u8(..) < 60 => {
-            *value = extremes[random.usize(..extremes.len())].clone()
+            *value = extremes[random.usize(..extremes.len())].clone();
         }
         Value::Array(all) => {
             if random.u8(..) < 12 {
                 all.clear();
             }
-            all.iter_mut().for_each(|value| spoil(value, random));
+            for value in all {
+                spoil(value, random);
+            }
         }
         Value::Object(fields) => fields.values_mut().for_each(|value| spoil(value, random)),
         _ => {}

@@ -53,6 +53,9 @@ pub enum ReadError {
     /// Nothing in it.
     #[error("it is empty; a result is the JSON object that `gleaner run --json FILE` and its like write")]
     Empty,
+    /// A list, a number, or no JSON at all.
+    #[error("it does not begin with {{; a result is one JSON object, as `gleaner run --json FILE` writes it")]
+    NoObject,
     /// Not JSON, or not one object.
     #[error(
         "line {line}, column {column}: {what}; a result is one JSON object, as `gleaner run --json FILE` writes it"
@@ -126,6 +129,10 @@ pub fn read(name: &str, text: &str) -> Result<ResultFile, ReadError> {
     if text.trim().is_empty() {
         return Err(ReadError::Empty);
     }
+    // serde would take an array for an object without names.
+    if !text.trim_start().starts_with('{') {
+        return Err(ReadError::NoObject);
+    }
     let head: Head = serde_json::from_str(text).map_err(|error| ReadError::NotJson {
         line: error.line(),
         column: error.column(),
@@ -174,6 +181,7 @@ mod tests {
         says("{\"schema\": \"gleaner.run/1\"", &["line 1", "EOF"]);
         says("{\"schema\": \"gleaner.run/1\"} {}", &["line 1, column 29", "one JSON object"]);
         says("[]", &["one JSON object"]);
+        says("[{\"schema\": \"gleaner.run/1\"}]", &["does not begin with {", "one JSON object"]);
         says("{}", &["no \"schema\""]);
         says("{\"schema\": 7}", &["\"7\"", "gleaner.run/1"]);
         says("{\"schema\": \"other/1\"}", &["other/1", "gleaner.doctor/1, gleaner.probe/1, gleaner.run/1"]);
@@ -183,6 +191,6 @@ mod tests {
             &["line 2, column 12", "gleaner run --json FILE -- CMD"],
         );
         says("{\"schema\": \"gleaner.probe/1\"}", &["missing field", "gleaner probe"]);
-        says(&"[".repeat(100_000), &["line 1"]);
+        says(&"{\"schema\":".repeat(100_000), &["line 1", "recursion"]);
     }
 }

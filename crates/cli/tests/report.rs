@@ -1,0 +1,263 @@
+//! `gleaner report`: what is wrong is named and nothing is lost; a real browser shows the page as it is meant.
+
+mod common;
+
+use common::{Said, finish, gleaner};
+use resvg::tiny_skia::Pixmap;
+use serde::Deserialize;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use tempfile::TempDir;
+
+/// The report room's examples.
+fn example(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../report/tests/results").join(name).canonicalize().unwrap()
+}
+
+/// A golden file of a schema, without the lines that insta puts in front.
+fn golden(folder: &TempDir, name: &str) -> PathBuf {
+    let file =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../report/tests/snapshots/golden__{name}.json.snap"));
+    let text = fs::read_to_string(file).unwrap();
+    let path = folder.path().join(format!("{name}.json"));
+    fs::write(&path, text.splitn(3, "---\n").nth(2).unwrap()).unwrap();
+    path
+}
+
+/// A result of every schema.
+fn one_of_each(folder: &TempDir) -> Vec<PathBuf> {
+    let mut all: Vec<PathBuf> = ["ab.json", "ab-metric.json", "scenario.json", "workload.json"].map(example).into();
+    all.extend(["run_whole", "run_unknown", "probe_whole", "doctor_whole"].map(|name| golden(folder, name)));
+    all
+}
+
+fn report<S: AsRef<std::ffi::OsStr>>(results: &[S], page: &Path) -> Said {
+    finish(gleaner(["report"]).args(results).arg("-o").arg(page))
+}
+
+#[test]
+fn bad_results_are_named_and_nothing_is_overwritten() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("page.html");
+    fs::write(&page, "an earlier page").unwrap();
+    let good = example("ab.json");
+    let file = |name: &str, bytes: &[u8]| {
+        let path = folder.path().join(name);
+        fs::write(&path, bytes).unwrap();
+        path
+    };
+    let large = file("large.json", b"");
+    fs::File::options().write(true).open(&large).unwrap().set_len(65 << 20).unwrap();
+    for (bad, words) in [
+        (file("empty.json", b""), &["empty"][..]),
+        (file("broken.json", b"{\n \"schema\": \"gleaner.run/1\",\n \"wall_ns\": 1,,\n}"), &["line 3, column 15"]),
+        (file("array.json", b"[{\"schema\": \"gleaner.run/1\"}]"), &["one JSON object"]),
+        (file("other.json", b"{\"schema\": \"nobody/7\"}"), &["nobody/7", "gleaner.ab/1"]),
+        (file("newer.json", b"{\"schema\": \"gleaner.run/2\"}"), &["gleaner.run/2", "\"gleaner.run/1\""]),
+        (file("part.json", b"{\"schema\": \"gleaner.probe/1\"}"), &["missing field", "gleaner probe --json FILE"]),
+        (file("binary.json", b"{\"schema\": \"\xff\"}"), &["byte 13", "UTF-8"]),
+        (large, &["64 MiB"]),
+        (folder.path().to_owned(), &["folder"]),
+        (folder.path().join("no-such.json"), &["No such file"]),
+    ] {
+        let said = report(&[&good, &bad], &page).with_status(2).saying("");
+        let said = said.naming(words).naming(&[bad.file_name().unwrap().to_str().unwrap()]);
+        assert_eq!(said.stderr.lines().count(), 1, "one line is enough: {said:?}");
+        assert_eq!(fs::read_to_string(&page).unwrap(), "an earlier page");
+    }
+}
+
+#[test]
+fn bad_places_are_named_and_nothing_is_lost() {
+    let folder = tempfile::tempdir().unwrap();
+    let result = folder.path().join("result.json");
+    fs::copy(example("ab.json"), &result).unwrap();
+    let before = fs::read(&result).unwrap();
+    report(&[&result], &result).with_status(2).naming(&["result.json", "another file"]);
+    report(&[&result], folder.path()).with_status(2).naming(&["folder", "file in it"]);
+    report(&[&result], &folder.path().join("no/such/page.html")).with_status(2).naming(&["page.html", "may write"]);
+    let page = folder.path().join("page.html");
+    let mut with_png = gleaner(["report"]);
+    with_png.args([&result, Path::new("-o"), &page, Path::new("--png"), &result]);
+    finish(&mut with_png).with_status(2).naming(&["result.json", "another file"]);
+    assert!(!page.exists(), "a page was left behind by a failure");
+    assert_eq!(fs::read(&result).unwrap(), before);
+    let names: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, ["result.json"], "nothing else is left behind");
+    for arguments in [&["report"][..], &["report", "x.json"], &["report", "-o", "page.html"]] {
+        finish(&mut gleaner(arguments)).with_status(2).naming(&["required"]);
+    }
+}
+
+#[test]
+fn pages_and_pictures_replace_older_ones() {
+    let folder = tempfile::tempdir().unwrap();
+    let (page, pictures) = (folder.path().join("page.html"), folder.path().join("pictures"));
+    fs::write(&page, "x".repeat(1 << 20)).unwrap();
+    let mut command = gleaner(["report", "--title", "A <title>"]);
+    command.arg(example("ab.json")).arg("-o").arg(&page).arg("--png").arg(&pictures);
+    finish(&mut command).with_status(0).saying("").naming(&["1 result: 2 figures, 2 pictures"]);
+    let html = fs::read_to_string(&page).unwrap();
+    assert!(html.starts_with("<!DOCTYPE html>") && html.ends_with("</html>") && html.len() < 100_000);
+    assert!(html.contains("<title>A &lt;title&gt;</title>"));
+    for name in ["figure-01.png", "figure-02.png"] {
+        assert!(has_ink(&pictures.join(name)), "{name} is blank");
+    }
+    let single = folder.path().join("all.png");
+    let mut command = gleaner(["report"]);
+    command.arg(example("ab.json")).arg("-o").arg("/dev/stdout").arg("--png").arg(&single);
+    let said = finish(&mut command).with_status(0);
+    assert!(said.stdout.starts_with("<!DOCTYPE html>"), "a pipe is written to, not replaced");
+    assert!(has_ink(&single));
+}
+
+/// Whether a picture decodes, and more than a thousandth of it is neither white nor nearly so.
+fn has_ink(path: &Path) -> bool {
+    let picture = Pixmap::load_png(path).unwrap();
+    let inked = picture.pixels().iter().filter(|pixel| pixel.green() < 200).count();
+    inked * 1_000 > picture.pixels().len()
+}
+
+/// Debian's browser with a profile of its own and no network of its own accord.
+fn chromium(profile: &Path, arguments: &[&str], page: &Path) -> String {
+    let flags = [
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-quic",
+        "--no-first-run",
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-sync",
+        "--hide-scrollbars",
+    ];
+    let output = Command::new("timeout")
+        .args(["--kill-after=5", "120", "chromium"])
+        .args(flags)
+        .arg(format!("--user-data-dir={}", profile.display()))
+        .args(arguments)
+        .arg(format!("file://{}", page.display()))
+        .stdin(Stdio::null())
+        .output()
+        .expect("timeout(1) is part of coreutils");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success(),
+        "chromium failed ({}); `scripts/setup.sh test` installs it: {stderr}",
+        output.status
+    );
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// What a script of the test's own finds in the page: the page itself has none.
+#[derive(Debug, Deserialize)]
+struct Measured {
+    /// The window's width and the document's.
+    window: f64,
+    document: f64,
+    /// Width and height of every drawing.
+    drawings: Vec<[f64; 2]>,
+    /// Words in drawings that reach out of them.
+    cut: Vec<String>,
+    /// Words in one drawing that stand on one another.
+    overlapping: Vec<String>,
+    /// Headings, tables, captions and parts of the page without any extent or text.
+    empty: Vec<String>,
+}
+
+const MEASURE: &str = r#"<script>
+const box = element => element.getBoundingClientRect();
+const svgs = [...document.querySelectorAll("figure svg")];
+const cut = [], overlapping = [], empty = [];
+for (const svg of svgs) {
+  const outer = box(svg), texts = [...svg.querySelectorAll("text")];
+  texts.forEach((text, at) => {
+    const inner = box(text);
+    if (inner.left < outer.left - 1 || inner.right > outer.right + 1 || inner.top < outer.top - 1 || inner.bottom > outer.bottom + 1)
+      cut.push(text.textContent.trim());
+    for (const other of texts.slice(at + 1)) {
+      const second = box(other);
+      const across = Math.min(inner.right, second.right) - Math.max(inner.left, second.left);
+      const down = Math.min(inner.bottom, second.bottom) - Math.max(inner.top, second.top);
+      if (across > 2 && down > Math.min(inner.height, second.height) * 0.4)
+        overlapping.push(text.textContent.trim() + " | " + other.textContent.trim());
+    }
+  });
+}
+for (const element of document.querySelectorAll("section, h1, h2, h3, table, figcaption, .result, dd"))
+  if (!element.closest("details") && (box(element).height < 8 || !element.textContent.trim())) empty.push(element.outerHTML.slice(0, 80));
+const root = document.documentElement, pre = document.createElement("pre");
+pre.id = "measured";
+pre.textContent = JSON.stringify({ window: innerWidth, document: root.scrollWidth,
+  drawings: svgs.map(svg => [box(svg).width, box(svg).height]), cut, overlapping, empty });
+document.body.append(pre);
+</script>"#;
+
+/// Lays the page out in a window of this width.
+fn measure(folder: &TempDir, html: &str, width: u32) -> Measured {
+    let policy = "<meta http-equiv=\"Content-Security-Policy\"";
+    let (head, rest) = html.split_once(policy).expect("the page forbids scripts");
+    let rest = rest.split_once('>').unwrap().1;
+    let page = folder.path().join(format!("measured-{width}.html"));
+    fs::write(&page, format!("{head}{rest}{MEASURE}")).unwrap();
+    let profile = folder.path().join(format!("profile-{width}"));
+    let dump = chromium(&profile, &[&format!("--window-size={width},1200"), "--dump-dom"], &page);
+    let json = dump.split_once("<pre id=\"measured\">").expect("the script ran").1.split_once("</pre>").unwrap().0;
+    let json = json.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&");
+    serde_json::from_str(&json).unwrap()
+}
+
+#[test]
+fn a_browser_lays_the_page_out_without_anything_cut_or_empty() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("page.html");
+    report(&one_of_each(&folder), &page).with_status(0);
+    let html = fs::read_to_string(&page).unwrap();
+    let figures = html.matches("<figure ").count();
+    for width in [1_100, 520] {
+        let found = measure(&folder, &html, width);
+        assert!((found.window - f64::from(width)).abs() < 1.0, "{found:?}");
+        assert!(found.document <= found.window, "wider than the window: {found:?}");
+        assert_eq!(found.drawings.len(), figures);
+        assert!(found.drawings.iter().all(|[width, height]| *width > 400.0 && *height > 60.0), "{found:?}");
+        assert!(found.cut.is_empty() && found.overlapping.is_empty() && found.empty.is_empty(), "{found:#?}");
+    }
+}
+
+#[test]
+fn a_browser_shows_verdict_figures_and_numbers_without_running_anything() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("page.html");
+    let mut results = one_of_each(&folder);
+    let attack = folder.path().join("attack.json");
+    let text = fs::read_to_string(example("ab-few.json")).unwrap();
+    fs::write(&attack, text.replace("\"true\"", "\"<script>document.title=7</script><img src=//x.invalid/a.png>\""))
+        .unwrap();
+    results.push(attack);
+    report(&results, &page).with_status(0);
+    let picture = folder.path().join("screen.png");
+    let screenshot = format!("--screenshot={}", picture.display());
+    chromium(&folder.path().join("profile-a"), &["--window-size=1000,2400", &screenshot], &page);
+    assert!(has_ink(&picture), "the page is blank");
+    let dump = chromium(&folder.path().join("profile-b"), &["--dump-dom"], &page);
+    for words in [
+        "full is 6.2&nbsp;% faster than off",
+        ": full helps.",
+        "&lt;script&gt;document.title=7&lt;/script&gt;",
+        "pipeline (b: matmul): policy full helps, speedup 1.840 (1.710 to 1.990)",
+        ">3.12s</td>",
+        "Speedup of 3 comparisons: 1 helped, 1 hurt, 1 without a difference",
+        "vCPU deactivated",
+        "<dt>contention guard</dt>",
+    ] {
+        assert!(dump.contains(words), "the browser does not show: {words}");
+    }
+    let made = fs::read_to_string(&page).unwrap();
+    for element in ["<svg ", "<table", "<tr", "<text", "<circle", "</figure>"] {
+        let wanted = made.matches(element).count();
+        assert!(wanted > 0);
+        assert_eq!(dump.matches(element).count(), wanted, "the browser's tree differs in {element}");
+    }
+    assert!(!dump.contains("<title>7") && !dump.contains("<script") && !dump.contains("<img"));
+}
