@@ -5,8 +5,8 @@
 #
 # PAIRS, ARCHIVE_MB, THREAD_EVENTS and MUTEX_LOCKS in the environment make it longer or shorter.
 #
-# Each program runs PAIRS times (default 3) without and with Gleaner, interleaved, and the table at the end holds medians
-# of just these runs. That shows what happens; it proves nothing: three pairs on a machine whose neighbours nobody knows.
+# Each program runs once under Gleaner, which says what it saw and did, and in PAIRS pairs (default 5: fewer have no interval)
+# without and with it. A table and a page of figures, target/demo/report.html, come last.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -15,13 +15,17 @@ gleaner=$(readlink -f "${1:-$root/target/gleaner}") || true
 for tool in jq pbzip2 sysbench tar; do
     command -v "$tool" >/dev/null || { echo "demo: $tool is missing: run scripts/setup.sh demo" >&2; exit 1; }
 done
-pairs=${PAIRS:-3}
+pairs=${PAIRS:-5}
 archive_mb=${ARCHIVE_MB:-60}
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/gleaner-demo.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
+folder=${CARGO_TARGET_DIR:-$root/target}/demo
+results=$folder/results
+rm -rf "$results"
+mkdir -p "$results"
 
 if [[ -t 1 ]]; then bold=$'\e[1m' plain=$'\e[0m'; else bold="" plain=""; fi
 headline() { printf '\n%s== %s%s\n\n' "$bold" "$*" "$plain"; }
@@ -42,11 +46,11 @@ others() {
 busy=$(others)
 
 headline "This machine (gleaner doctor)"
-"$gleaner" doctor | tee "$work/doctor.txt"
+"$gleaner" doctor --json "$results/doctor.json" | tee "$work/doctor.txt"
 [[ $busy -lt 20 ]] || printf '\nOther programs use %s %% of the vCPUs now: every time below is theirs too.\n' "$busy"
 
 headline "What a wake-up costs here (gleaner probe)"
-"$gleaner" probe --gap-us 1000 --samples 500
+"$gleaner" probe --gap-us 1000 --samples 500 --json "$results/probe.json"
 
 # Real files, always the same ones on the same machine, in an archive of about $archive_mb MB.
 find /usr/share /usr/lib -xdev -type f -printf '%s %p\n' 2>/dev/null | LC_ALL=C sort -k2 |
@@ -60,64 +64,63 @@ programs=(
     "sysbench mutex|sysbench mutex --threads=$threads --mutex-num=4 --mutex-locks=${MUTEX_LOCKS:-3000000} --mutex-loops=200 run"
 )
 
-# run_once NAME COMMAND POLICY RESULT: the program's own output goes nowhere, Gleaner's summary to RESULT.txt.
-run_once() {
-    local status=0
-    # shellcheck disable=SC2086 # the command is a list of words
-    "$gleaner" run --policy "$3" --json "$4.json" -- $2 >/dev/null 2>"$4.txt" || status=$?
-    if [[ $status -ne 0 ]]; then
-        echo "demo: $1 under policy $3 ended with $status:" >&2
-        cat "$4.txt" >&2
-        exit 1
-    fi
+# finished NAME STATUS SAID: what it said, if it failed.
+finished() {
+    [[ $2 -eq 0 ]] && return
+    echo "demo: $1 ended with $2:" >&2
+    cat "$3" >&2
+    exit 1
 }
-
-median() { jq -s "map($1) | map(select(. != null)) | sort | if length == 0 then null else .[(length - 1) / 2 | floor] end" "${@:2}"; }
-# number FORMAT VALUE [DIVISOR]: a figure for the table, or a dash where it is unknown.
-number() { if [[ $2 == null ]]; then printf -- '-'; else awk -v v="$2" -v d="${3:-1}" -v f="$1" 'BEGIN { printf f, v / d }'; fi; }
 
 rows=()
 for program in "${programs[@]}"; do
     name=${program%%|*} command=${program#*|} file=${name// /-}
-    headline "$name: $pairs times without Gleaner (off), $pairs times with it (on)"
-    printf 'gleaner run -- %s\n' "${command//"$work/"/}"
-    for ((pair = 1; pair <= pairs; pair++)); do
-        # The order alternates, so that a drift of the machine favours neither.
-        order=(off full)
-        ((pair % 2)) || order=(full off)
-        for policy in "${order[@]}"; do
-            run_once "$name" "$command" "$policy" "$work/$file-$policy-$pair"
-        done
-        printf 'pair %d: off %s s, on %s s\n' "$pair" \
-            "$(number %.2f "$(jq .wall_ns "$work/$file-off-$pair.json")" 1e9)" \
-            "$(number %.2f "$(jq .wall_ns "$work/$file-full-$pair.json")" 1e9)"
-    done
-    printf '\nWhat Gleaner said after the last of them:\n'
-    sed "s/^/  /; s|$work/||g" "$work/$file-full-$pairs.txt"
-    off=$(median .wall_ns "$work/$file"-off-*.json)
-    on=$(median .wall_ns "$work/$file"-full-*.json)
-    rows+=("$name|$(number %.2f "$off" 1e9)|$(number %.2f "$on" 1e9)|$(awk -v a="$off" -v b="$on" 'BEGIN { printf "%.2f", a / b }')|$(
-        number %.0f "$(median 'if .idle_entries == null then null else .idle_entries / .wall_ns * 1e9 end' "$work/$file"-full-*.json)")|$(
-        number %.2f "$(median .retained_ns "$work/$file"-full-*.json)" 1e9)|$(
-        number %.2f "$(median .active_vcpus_mean "$work/$file"-full-*.json)")|$(
-        jq -s -r 'if all(.restored == true) then "yes" else "NO" end' "$work/$file"-*.json)")
+    headline "$name: once under Gleaner, then $pairs pairs without (off) and with it (full)"
+    printf 'gleaner run -- %s\n\n' "${command//"$work/"/}"
+    status=0
+    # shellcheck disable=SC2086 # the command is a list of words
+    "$gleaner" run --json "$results/$file-run.json" -- $command >/dev/null 2>"$work/said.txt" || status=$?
+    finished "$name under gleaner run" "$status" "$work/said.txt"
+    sed "s/^/  /; s|$work/||g" "$work/said.txt"
+    printf '\ngleaner ab -n %s -- %s\n\n' "$pairs" "${command//"$work/"/}"
+    # shellcheck disable=SC2086 # the same
+    "$gleaner" ab -n "$pairs" --json "$results/$file-ab.json" -- $command >"$work/said.txt" || status=$?
+    finished "$name under gleaner ab" "$status" "$work/said.txt"
+    sed "s/^/  /; s|$work/||g" "$work/said.txt"
+    rows+=("$(jq -r --arg name "$name" --slurpfile run "$results/$file-run.json" '
+        def s(ns): if ns == null then "-" else ns / 1e7 | round / 100 | tostring end;
+        def two: . * 100 | round / 100 | tostring;
+        $run[0] as $run |
+        [$name, s(.modes[0].median.wall_ns), s(.modes[1].median.wall_ns),
+         (if .speedup then .speedup.median | two else "-" end),
+         (if .speedup.ci95 then "\(.speedup.ci95[0] | two) to \(.speedup.ci95[1] | two)" else "-" end),
+         .verdict,
+         (if $run.idle_entries then $run.idle_entries / $run.wall_ns * 1e9 | round | tostring else "-" end),
+         s($run.retained_ns), ($run.active_vcpus_mean | two), (if $run.restored then "yes" else "NO" end)] | join("|")
+    ' "$results/$file-ab.json")")
 done
 
-headline "What these $pairs pairs took (medians)"
+headline "What these pairs took (medians)"
 {
-    echo "program|off, s|on, s|off/on|idle entries/s|retained, vCPU s|vCPUs active|all undone"
+    echo "program|off, s|full, s|off/full|95 % interval|verdict|idle entries/s|retained, vCPU s|vCPUs active|all undone"
     printf '%s\n' "${rows[@]}"
 } | column -t -s '|'
+
+# Paths of the work folder say nothing to whoever reads the page.
+sed -i "s|$work/||g" "$results"/*.json
+"$gleaner" report --title "Gleaner on $(uname -n), $(date -u +%F)" -o "$folder/report.html" \
+    "$results"/*-ab.json "$results"/*-run.json "$results/probe.json" "$results/doctor.json"
 hypervisor=$(sed -n 's/^hypervisor *//p' "$work/doctor.txt")
 [[ $busy -lt 20 ]] && others="" || others=", of which other programs used $busy %"
 cat <<EOF
 
 Measured $(date -u '+%Y-%m-%d %H:%M UTC') on $(uname -n): $hypervisor, Linux $(uname -r), $(nproc) vCPUs$others.
-off/on above 1: faster under Gleaner. The last four columns are of the runs under Gleaner; "all undone" says that every
-run left the machine as it found it. sysbench threads yields about a million times a second and computes little: it pays
+off/full above 1: faster under Gleaner. The last four columns are of the single run under Gleaner; "all undone" says that
+it left the machine as it found it. sysbench threads yields about a million times a second and computes little: it pays
 for observing with BPF, until Gleaner leaves that, and for yielding threads (docs/safety.md).
 
-This is a demonstration, not a measurement: $pairs pairs cannot tell a small effect from the noise of a machine whose
-neighbours nobody knows. For a longer one: PAIRS=20 scripts/demo.sh. To come: intervals (gleaner ab), an HTML page
-(gleaner report).
+This is a demonstration: $pairs pairs tell only a large effect from the noise of a machine whose neighbours nobody knows,
+and the interval says so. For a longer one: PAIRS=20 scripts/demo.sh.
+
+The same with figures, for a browser: ${folder#"$PWD"/}/report.html (results in JSON: ${results#"$PWD"/}/)
 EOF
