@@ -27,7 +27,11 @@ const ROOMS: &[Room] = &[
     Room { name: "gleaner-workloads", knows: &["gleaner-model"], outside: None },
     Room { name: "gleaner-report", knows: &["gleaner-model", "gleaner-stats"], outside: None },
     Room { name: "gleaner-stats", knows: &[], outside: Some(&["fastrand", "rayon"]) },
-    Room { name: "gleaner-scenario", knows: &["gleaner-model"], outside: Some(&["serde", "thiserror", "toml"]) },
+    Room {
+        name: "gleaner-scenario",
+        knows: &["gleaner-model"],
+        outside: Some(&["fastrand", "humantime", "serde", "thiserror", "toml"]),
+    },
     // A simulator runs the policies themselves.
     Room { name: "gleaner-cachesim", knows: &["gleaner-model", "gleaner-decide"], outside: None },
     Room { name: "gleaner-testbed", knows: &["gleaner-model", "gleaner-report", "gleaner-scenario"], outside: None },

@@ -141,7 +141,7 @@ fn the_scenarios_of_this_project_are_scenarios() {
     for folder in std::fs::read_dir(experiments).unwrap().flatten() {
         for file in std::fs::read_dir(folder.path()).into_iter().flatten().flatten() {
             let is_toml = file.path().extension().is_some_and(|extension| extension == "toml");
-            if is_toml && file.file_name().to_string_lossy().starts_with("scenario") {
+            if is_toml && std::fs::read_to_string(file.path()).unwrap().contains("[[vm]]") {
                 Scenario::read(&file.path()).unwrap_or_else(|error| panic!("{error}"));
                 found += 1;
             }

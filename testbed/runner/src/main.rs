@@ -243,13 +243,13 @@ fn list() {
     }
 }
 
+/// A TOML file with VMs in it is meant to be a scenario.
 fn scenarios_in(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        let (path, name) = (entry.path(), entry.file_name());
+    for path in fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()) {
         let is_toml = path.extension().is_some_and(|extension| extension == "toml");
         if path.is_dir() {
             scenarios_in(&path, found);
-        } else if is_toml && name.to_string_lossy().starts_with("scenario") {
+        } else if is_toml && fs::read_to_string(&path).is_ok_and(|text| text.contains("[[vm]]")) {
             found.push(path);
         }
     }
