@@ -247,7 +247,7 @@ fn a_browser_shows_verdict_figures_and_numbers_without_running_anything() {
         "&lt;script&gt;document.title=7&lt;/script&gt;",
         "pipeline (b: matmul): policy full helps, speedup 1.840 (1.710 to 1.990)",
         ">3.12s</td>",
-        "Speedup of 3 comparisons: 1 helped, 1 hurt, 1 without a difference",
+        "Speedup of 3 comparisons: 1 helped, 1 hurt, 1 without a clear difference",
         "vCPU deactivated",
         "<dt>contention guard</dt>",
     ] {

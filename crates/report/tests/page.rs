@@ -62,7 +62,7 @@ fn every_schema_has_its_place_on_the_page() {
         "because one pair is too few for an interval",
         "Incomplete: 1 of 6 pairs, because the command ended with status 1.",
         // What was seen, as text in the figures.
-        "Speedup of 3 comparisons: 1 helped, 1 hurt, 1 without a difference",
+        "Speedup of 3 comparisons: 1 helped, 1 hurt, 1 without a clear difference",
         "pbzip2: run time of every run, pair by pair",
         "pbzip2: between 3 and 4 vCPUs were active, 3.25 on average",
         "a, b: matmul: speedup by policy against off",

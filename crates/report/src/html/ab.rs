@@ -129,7 +129,7 @@ fn forest_figure(reports: &[&AbReport]) -> Result<Option<Figure>, DrawError> {
         ([], _) => return Ok(None),
         ([one], [report]) => format!("{}: speedup {}, {}", name(report), one.told(), report.verdict),
         _ => format!(
-            "Speedup of {}: {} helped, {} hurt, {} without a difference",
+            "Speedup of {}: {} helped, {} hurt, {} without a clear difference",
             count(reports.len() as u64, "comparison"),
             helped("helps"),
             helped("hurts"),

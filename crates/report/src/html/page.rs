@@ -88,6 +88,9 @@ fn summary(sections: &[Section]) -> Markup {
     html! {
         section #summary {
             h2 { "In short" }
+            @if sections.iter().any(|section| section.terms.contains(&"policy")) {
+                p.lead { "Policy off is the program as it runs without Gleaner; under every other policy Gleaner does something, under full all it can." }
+            }
             @for section in sections {
                 div.result {
                     h3 { (&section.heading) }

@@ -229,11 +229,18 @@ fn lengths_figure(run: &RunReport) -> Result<Figure, DrawError> {
         .map(|(name, stats)| format!("{name}: median {}, p99 {}", duration(stats.p50_ns), duration(stats.p99_ns)))
         .collect();
     let timeout = run.timeout_ns.filter(|ns| *ns > 0);
+    let bridged = match timeout {
+        Some(_) => {
+            "Idle periods left of the time-out were bridged: the vCPU stayed awake. Those right of it were let go."
+        }
+        None => "No idle period was bridged in this run: its policy does not, or halting is free on this machine.",
+    };
     Figure::draw(
         format!("{}: how long it computed and how long it waited (policy {})", program(&run.command), run.policy),
         told.join("; "),
-        "Idle periods left of the time-out were bridged: the vCPU stayed awake. Those right of it were let go. Where a thread's work between two \
-         waits (g_comp) is long, packing threads onto fewer vCPUs would make others wait.",
+        format!(
+            "{bridged} Where a thread's work between two waits (g_comp) is long, packing threads onto fewer vCPUs would make others wait."
+        ),
         rows_height(lines.len()),
         |canvas| {
             canvas.legend(&looks.map(|(words, look)| (look, words)))?;
