@@ -139,6 +139,9 @@ pub struct PolicyChoice {
     /// Where the retention time-out comes from.
     #[serde(skip_serializing_if = "is_default")]
     pub timeout: TimeoutFrom,
+    /// What observing may take of one CPU, in per cent, 0.1 to 20; `None` for Gleaner's own default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub overhead: Option<f64>,
     /// A policy file (docs/tuning.md), relative to the scenario's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub config: Option<String>,

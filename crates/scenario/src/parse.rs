@@ -113,6 +113,7 @@ struct RawVm {
     policies: Option<Spanned<Vec<Spanned<WordOr<RawPolicy>>>>>,
     profile: Option<Profile>,
     timeout: Option<TimeoutWord>,
+    overhead: Option<Spanned<f64>>,
     config: Option<String>,
     workloads: Spanned<Vec<Spanned<WordOr<RawWorkload>>>>,
 }
@@ -124,6 +125,7 @@ struct RawPolicy {
     policy: Spanned<String>,
     profile: Option<Profile>,
     timeout: Option<TimeoutWord>,
+    overhead: Option<Spanned<f64>>,
     config: Option<String>,
 }
 
@@ -271,6 +273,7 @@ impl RawVm {
             policy: self.role.clone(),
             profile: self.profile,
             timeout: self.timeout,
+            overhead: self.overhead,
             config: self.config,
         };
         Ok(Vm {
@@ -357,11 +360,13 @@ fn check_policy(raw: Spanned<WordOr<RawPolicy>>, defaults: &RawPolicy) -> Result
         return Err((span, "an empty label; leave it out or give it a name".to_owned()));
     }
     let timeout = raw.timeout.or(defaults.timeout);
+    let overhead = raw.overhead.as_ref().or(defaults.overhead.as_ref());
     Ok(PolicyChoice {
         label,
         policy,
         profile: raw.profile.or(defaults.profile).unwrap_or_default(),
         timeout: timeout.map_or(TimeoutFrom::Boot, |timeout| timeout.0),
+        overhead: overhead.map(|percent| within("overhead", percent, 0.1..=20.0)).transpose()?,
         config: raw.config.or_else(|| defaults.config.clone()),
     })
 }

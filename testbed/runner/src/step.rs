@@ -216,6 +216,7 @@ impl Bench<'_> {
                 None => ["--profile".to_owned(), profile_word(choice.profile).to_owned()],
             });
         }
+        words.extend(choice.overhead.into_iter().flat_map(|percent| ["--overhead".to_owned(), percent.to_string()]));
         let config = choice.config.as_ref().and_then(|name| self.sources.config_in_guest(name));
         words.extend(config.into_iter().flat_map(|path| ["--config".to_owned(), path]));
         words.extend(json.into_iter().flat_map(|path| ["--json".to_owned(), path.to_owned()]));
