@@ -473,10 +473,21 @@ fn one_vcpu_is_enough_for_a_sensible_answer() {
     assert_eq!(json(&said)["verdict"]["would_benefit"], false, "{said:#?}");
 }
 
+/// The least memory in which the binary, however large it was built, starts at all.
+fn least_memory() -> String {
+    let starts = |limit: &String| {
+        let version = Command::new("prlimit").args([limit, GLEANER, "--version"]).stdout(Stdio::null()).status();
+        version.unwrap().success()
+    };
+    (8..512).map(|mib| format!("--as={}", mib << 20)).find(starts).expect("it starts in 512 MiB")
+}
+
 #[test]
 fn too_few_of_everything() {
     let user = Unprivileged::new();
-    for limit in ["--nofile=8", "--nofile=12", "--nofile=20", "--nproc=1", "--nproc=3", "--nproc=6", "--as=20000000"] {
+    let memory = least_memory();
+    let few = ["--nofile=8", "--nofile=12", "--nofile=20", "--nproc=1", "--nproc=3", "--nproc=6", memory.as_str()];
+    for limit in few {
         for way in [&["--policy", "full"][..], &["--policy", "off"]] {
             let arguments = [&["run", "--timeout", "1ms"], way, &["--", "sh", "-c", "exit 3"]].concat();
             let said = finish(&mut user.behind(&["prlimit", limit], &arguments));

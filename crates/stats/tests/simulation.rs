@@ -112,7 +112,7 @@ fn simulation_of_false_verdicts() {
 #[test]
 fn simulation_of_the_percentile_bootstrap_that_is_not_used() {
     let verdicts = |pairs: usize| {
-        let different = (0..400_u64).filter(|trial| {
+        let different = (0..TRIALS).filter(|trial| {
             let mut random = Rng::with_seed(*trial);
             let ratios: Vec<f64> = (0..pairs).map(|_| normal(&mut random)).collect();
             let mut medians: Vec<f64> = (0..1_000)
@@ -124,7 +124,7 @@ fn simulation_of_the_percentile_bootstrap_that_is_not_used() {
             medians.sort_by(f64::total_cmp);
             medians[25] > 0.0 || medians[974] < 0.0
         });
-        different.count() as f64 / 400.0
+        different.count() as f64 / TRIALS as f64
     };
     let found = [5, 7].map(verdicts);
     println!("percentile bootstrap of the median: false verdicts at 5 and 7 pairs: {found:?}");

@@ -4,11 +4,12 @@ use super::signals::Inherited;
 use gleaner_act::RUN_ID_VARIABLE;
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::AsRawFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus};
+use std::time::{Duration, Instant};
 
 /// How to start it.
 pub struct Launch {
@@ -47,9 +48,12 @@ impl Launch {
         Ok(())
     }
 
-    /// Forks and executes.
-    pub fn spawn(mut self) -> Result<Child, LaunchError> {
+    /// Forks and executes. Says when it executed: on a busy machine the parent learns of it milliseconds later, and not equally
+    /// late under each policy.
+    pub fn spawn(mut self) -> Result<(Child, Instant), LaunchError> {
         let (inherited, join) = (self.inherited.clone(), std::mem::take(&mut self.join));
+        let pipe = io::pipe().map_err(|error| explain(&self.name, &error))?;
+        let (mut told, tell) = pipe;
         let prepare = move || {
             inherited.restore();
             for file in &join {
@@ -58,12 +62,31 @@ impl Launch {
                     return Err(io::Error::last_os_error());
                 }
             }
+            // If it cannot be told, the parent takes its own time.
+            let now = monotonic_ns().to_ne_bytes();
+            // SAFETY: the descriptor is open and the bytes outlive the call.
+            unsafe { libc::write(tell.as_raw_fd(), now.as_ptr().cast(), now.len()) };
             Ok(())
         };
         // SAFETY: `prepare` makes only async-signal-safe calls and allocates nothing.
         unsafe { self.command.pre_exec(prepare) };
-        self.command.spawn().map_err(|error| explain(&self.name, &error))
+        let child = self.command.spawn().map_err(|error| explain(&self.name, &error))?;
+        // The other end goes with the command, or reading would wait for ever where nothing was told.
+        drop(self.command);
+        let mut bytes = [0; 8];
+        let late = match told.read_exact(&mut bytes) {
+            Ok(()) => monotonic_ns().saturating_sub(u64::from_ne_bytes(bytes)),
+            Err(_) => 0,
+        };
+        let now = Instant::now();
+        Ok((child, now.checked_sub(Duration::from_nanos(late)).unwrap_or(now)))
     }
+}
+
+/// Nanoseconds of the clock that `Instant` uses. Async-signal-safe.
+fn monotonic_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
 }
 
 fn explain(name: &OsString, error: &io::Error) -> LaunchError {
@@ -98,7 +121,9 @@ mod tests {
     use super::*;
 
     fn started(command: &[&str]) -> Result<Child, LaunchError> {
-        Launch::new(&command.iter().map(OsString::from).collect::<Vec<_>>(), Inherited::now()).spawn()
+        Launch::new(&command.iter().map(OsString::from).collect::<Vec<_>>(), Inherited::now())
+            .spawn()
+            .map(|(child, _)| child)
     }
 
     #[test]
@@ -108,6 +133,15 @@ mod tests {
             assert_eq!(error.status, status, "{}", error.message);
             assert!(error.message.contains(command), "{}", error.message);
         }
+    }
+
+    #[test]
+    fn the_start_is_when_it_executed() {
+        let before = Instant::now();
+        let launch = Launch::new(&[OsString::from("true")], Inherited::now());
+        let (mut child, began) = launch.spawn().unwrap();
+        assert!(before < began && began < Instant::now());
+        child.wait().unwrap();
     }
 
     #[test]

@@ -67,20 +67,19 @@ fn run(options: &Options) -> Result<RunReport, Failure> {
     if let Some(manager) = &mut manager {
         manager.about_to_start();
     }
-    let mut child = match launch.spawn() {
-        Ok(child) => child,
+    let (mut child, began) = match launch.spawn() {
+        Ok(started) => started,
         Err(error) => {
             manager.map(Manager::finish);
             return Err(Failure { status: error.status, message: error.message });
         }
     };
-    let began = Instant::now();
     let pid = i32::try_from(child.id()).unwrap_or(0);
     if let Some(manager) = &mut manager {
         manager.started(pid);
     }
-    let status = accompany(&mut child, &events, manager.as_mut())?;
-    let wall = Nanos::from(began.elapsed());
+    let (status, ended) = accompany(&mut child, &events, manager.as_mut())?;
+    let wall = Nanos::from(ended.saturating_duration_since(began));
     Ok(conclude(options, manager, &vcpus, wall, shell_status(status)))
 }
 
@@ -88,12 +87,12 @@ fn writable(path: &Path) -> bool {
     std::fs::OpenOptions::new().write(true).open(path).is_ok()
 }
 
-/// Until the program ends: signals, children, windows.
+/// Until the program ends: signals, children, windows. And when that was: the last window's turn is not the program's time.
 fn accompany(
     child: &mut Child,
     events: &Receiver<Event>,
     mut manager: Option<&mut Manager>,
-) -> Result<ExitStatus, Failure> {
+) -> Result<(ExitStatus, Instant), Failure> {
     let pid = i32::try_from(child.id()).unwrap_or(0);
     let mut relay = Relay::to(pid);
     let mut due = Instant::now() + next_window(manager.as_deref());
@@ -110,10 +109,11 @@ fn accompany(
         match events.recv_timeout(due.saturating_duration_since(Instant::now())) {
             Ok(Event::Child) => {
                 if let Some(status) = child.try_wait().map_err(Failure::run)? {
+                    let ended = Instant::now();
                     if let Some(manager) = manager.as_deref_mut() {
                         manager.turn();
                     }
-                    return Ok(status);
+                    return Ok((status, ended));
                 }
                 reap_others(pid, manager.as_deref_mut());
             }
@@ -125,7 +125,10 @@ fn accompany(
                 }
             }
             Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return child.wait().map_err(Failure::run),
+            Err(RecvTimeoutError::Disconnected) => {
+                let status = child.wait().map_err(Failure::run)?;
+                return Ok((status, Instant::now()));
+            }
         }
     }
 }
