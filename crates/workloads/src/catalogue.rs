@@ -122,7 +122,7 @@ static TASK_QUEUE: Description = Description {
     stands_for: "cholesky, volrend (SPLASH-2)",
     item: "task",
     threads: "threads",
-    iterations: 50 * ITERATIONS_PER_US,
+    iterations: 20 * ITERATIONS_PER_US,
     run: programs::task_queue::run,
 };
 

@@ -31,14 +31,6 @@ impl<T> Mutex<T> {
         debug_assert_eq!(result, 0);
         Guard { mutex: self, stays: PhantomData }
     }
-
-    /// The value, when nobody else can have it.
-    pub fn into_inner(self) -> T
-    where
-        T: Default,
-    {
-        std::mem::take(&mut *self.lock())
-    }
 }
 
 impl<T> Drop for Mutex<T> {
@@ -142,7 +134,7 @@ mod tests {
                 });
             }
         });
-        assert_eq!(counter.into_inner(), 8_000);
+        assert_eq!(*counter.lock(), 8_000);
     }
 
     #[test]

@@ -11,3 +11,6 @@ pub(crate) mod open_loop;
 pub(crate) mod pipeline;
 pub(crate) mod request_reply;
 pub(crate) mod task_queue;
+
+#[cfg(test)]
+mod tests;
