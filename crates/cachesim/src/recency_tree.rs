@@ -3,6 +3,8 @@
 //! Lines stand in slots in the order of their last use; a Fenwick tree counts the taken slots. When the slots are used up, the lines
 //! move together (or the tree grows with them), so memory follows the number of lines, not of uses.
 
+#![allow(clippy::cast_possible_truncation, reason = "2^32 lines would need more memory than there is")]
+
 /// A line's place. Places change when [`RecencyTree::push`] moves lines together.
 pub(crate) type Slot = u32;
 

@@ -8,10 +8,12 @@ use crate::line::{ContextId, Line};
 /// A used line goes to the top of the stack.
 #[inline]
 pub(super) fn promote(ways: &mut [Line], way: usize) {
-    // By hand: `rotate_right(1)` is made for long slices and costs several times as much on a few words.
-    let line = ways[way];
-    ways.copy_within(..way, 1);
-    ways[0] = line;
+    // By hand: `rotate_right` and `copy_within` call out to routines for long slices, even for the commonest case of all,
+    // a line that is at the top already.
+    let mut carried = ways[way];
+    for place in &mut ways[..=way] {
+        std::mem::swap(place, &mut carried);
+    }
 }
 
 /// The first empty way, else the bottom of the stack.

@@ -18,6 +18,7 @@ mod text;
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// What an access does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -62,6 +63,29 @@ pub struct Records<I>(pub I);
 impl<I: Iterator<Item = Record>> Trace for Records<I> {
     fn fill(&mut self, batch: &mut Vec<Record>) -> Result<(), TraceError> {
         batch.extend(self.0.by_ref().take(BATCH));
+        Ok(())
+    }
+}
+
+/// Records in memory that several contexts, or several runs, share.
+#[derive(Clone, Debug)]
+pub struct Shared {
+    records: Arc<[Record]>,
+    at: usize,
+}
+
+impl Shared {
+    /// From their first.
+    pub fn new(records: impl Into<Arc<[Record]>>) -> Self {
+        Self { records: records.into(), at: 0 }
+    }
+}
+
+impl Trace for Shared {
+    fn fill(&mut self, batch: &mut Vec<Record>) -> Result<(), TraceError> {
+        let end = self.records.len().min(self.at + BATCH);
+        batch.extend_from_slice(&self.records[self.at..end]);
+        self.at = end;
         Ok(())
     }
 }

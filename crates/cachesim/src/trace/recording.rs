@@ -21,7 +21,6 @@ pub const MAGIC: [u8; 8] = *b"\x89GLTRACE";
 /// The format described above.
 pub const VERSION: u16 = 1;
 const BYTE_ORDER: u32 = 0x0a0b_0c0d;
-const HEADER_BYTES: u64 = 16;
 const BLOCK_RECORDS: usize = 1 << 16;
 /// Two LEB128 numbers: of 34 and of 64 bits.
 const RECORD_BYTES_MAX: usize = 5 + 10;
@@ -329,16 +328,10 @@ impl<R: Read> Trace for Recording<R> {
     }
 }
 
-/// Reads only the header of a recording. True if it is one; use this to tell formats apart.
+/// Whether a file begins as a recording does, to tell formats apart.
 pub fn is_recording(path: &Path) -> Result<bool, TraceError> {
-    let mut start = [0; HEADER_BYTES as usize];
-    let mut file = File::open(path).map_err(|source| TraceError::read(path, source))?;
-    let mut read = 0;
-    while read < start.len() {
-        match file.read(&mut start[read..]).map_err(|source| TraceError::read(path, source))? {
-            0 => break,
-            more => read += more,
-        }
-    }
-    Ok(start[..read].starts_with(&MAGIC))
+    let failed = |source| TraceError::read(path, source);
+    let mut start = Vec::new();
+    File::open(path).map_err(failed)?.take(MAGIC.len() as u64).read_to_end(&mut start).map_err(failed)?;
+    Ok(start == MAGIC)
 }

@@ -1,0 +1,218 @@
+//! What must hold in the whole machine, whatever runs on it.
+
+use gleaner_cachesim::cache::Cache;
+use gleaner_cachesim::core_model::CoreConfig;
+use gleaner_cachesim::hierarchy::{Hierarchy, HierarchyConfig, LevelConfig, Served};
+use gleaner_cachesim::machine::{ContextConfig, Machine, MachineConfig, Outcome, SWITCH_CYCLES};
+use gleaner_cachesim::paging::{PagingConfig, deal_colours};
+use gleaner_cachesim::policy::{PolicyKind, Replacement};
+use gleaner_cachesim::trace::synthetic::{Profile, Synthetic};
+use gleaner_cachesim::trace::{Kind, Record, Shared, Trace};
+use gleaner_cachesim::{ContextId, Geometry};
+use proptest::prelude::*;
+use std::collections::HashSet;
+
+/// Table V, but so small that everything is evicted all the time.
+fn tiny(cores: usize, policy: PolicyKind, inclusive: bool) -> HierarchyConfig {
+    let mut config = HierarchyConfig::table_v(cores, 4, policy).unwrap();
+    let shrink =
+        |level: &mut LevelConfig, size_bytes, ways| level.geometry = Geometry::new(size_bytes, ways, 64).unwrap();
+    shrink(&mut config.l1i, 256, 2);
+    shrink(&mut config.l1d, 512, 2);
+    shrink(&mut config.l2, 1024, 4);
+    shrink(&mut config.l3, 4096, 4);
+    config.inclusive = inclusive;
+    config
+}
+
+fn numbers<P: Replacement>(cache: &Cache<P>) -> HashSet<u64> {
+    cache.resident().map(|line| line.number()).collect()
+}
+
+fn conserved<P: Replacement>(cache: &Cache<P>) {
+    let resident = numbers(cache);
+    assert_eq!(resident.len(), cache.resident().count(), "a line is there twice");
+    assert_eq!(cache.fills() - cache.evictions(), resident.len() as u64);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    #[test]
+    fn lines_are_conserved_and_an_inclusive_l3_holds_all_after_every_access(
+        seed in any::<u64>(), inclusive in any::<bool>(), lru in any::<bool>(), cores in 1_usize..4,
+    ) {
+        let policy = if lru { PolicyKind::Lru } else { PolicyKind::Srrip };
+        let mut hierarchy = Hierarchy::new(tiny(cores, policy, inclusive), ()).unwrap();
+        let mut chance = fastrand::Rng::with_seed(seed);
+        for now in 0..4000_u64 {
+            let core = chance.usize(..cores);
+            let kind = [Kind::Read, Kind::Write, Kind::Fetch][chance.usize(..3)];
+            // Contexts share nothing: each core's has addresses of its own.
+            let address = (core as u64) << 30 | chance.u64(..200) * 64 | chance.u64(..64);
+            let context = ContextId(u8::try_from(core).unwrap());
+            if chance.u8(..20) == 0 {
+                hierarchy.prefetch(context, address / 64, now);
+            }
+            let (served, done_at) = hierarchy.access(core, context, kind, address, now);
+            prop_assert!(done_at > now && (served < Served::Memory || done_at >= now + 170));
+            let l3 = numbers(hierarchy.l3());
+            conserved(hierarchy.l3());
+            for core in 0..cores {
+                for cache in hierarchy.private_caches(core) {
+                    conserved(cache);
+                    prop_assert!(!inclusive || numbers(cache).is_subset(&l3));
+                }
+            }
+        }
+        let counters: Vec<_> = (0..cores).map(|c| hierarchy.counters(ContextId(u8::try_from(c).unwrap()))).collect();
+        for counters in &counters {
+            prop_assert_eq!(counters.l1i.misses + counters.l1d.misses, counters.l2.accesses);
+            prop_assert_eq!(counters.l2.misses, counters.l3.accesses);
+        }
+        let dram = hierarchy.dram_counters();
+        prop_assert_eq!(dram.reads, counters.iter().map(|counters| counters.l3.misses).sum::<u64>());
+        prop_assert_eq!(dram.writes, counters.iter().map(|counters| counters.l3.writebacks).sum::<u64>());
+    }
+}
+
+#[test]
+fn every_store_reaches_memory_once_its_line_has_left_all_caches() {
+    for inclusive in [false, true] {
+        let mut hierarchy = Hierarchy::new(tiny(1, PolicyKind::Lru, inclusive), ()).unwrap();
+        (0..10).for_each(|line| {
+            hierarchy.access(0, ContextId(0), Kind::Write, line * 64, 0);
+        });
+        (1000..3000).for_each(|line| {
+            hierarchy.access(0, ContextId(0), Kind::Read, line * 64, 0);
+        });
+        assert_eq!(hierarchy.dram_counters().writes, 10, "inclusive: {inclusive}");
+        assert_eq!(hierarchy.counters(ContextId(0)).l1d.writebacks, 10);
+    }
+}
+
+fn machine(policy: PolicyKind, profiles: &[Profile], slice_cycles: u64) -> MachineConfig {
+    MachineConfig {
+        hierarchy: HierarchyConfig::table_v(1, profiles.len(), policy).unwrap(),
+        paging: PagingConfig::default(),
+        contexts: vec![ContextConfig { core: 0, core_model: CoreConfig::default() }; profiles.len()],
+        slice_cycles,
+        switch_cycles: SWITCH_CYCLES,
+    }
+}
+
+fn traces(profiles: &[Profile]) -> Vec<Box<dyn Trace>> {
+    let trace = |(seed, profile): (u64, &Profile)| {
+        Box::new(Synthetic::new(profile.clone(), 0, seed, u64::MAX).unwrap()) as Box<dyn Trace>
+    };
+    (1..).zip(profiles).map(trace).collect()
+}
+
+fn run(config: MachineConfig, profiles: &[Profile], quanta: u64) -> Outcome {
+    let mut machine = Machine::new(config, traces(profiles)).unwrap();
+    machine.run_quanta(quanta).unwrap();
+    machine.reset_counters();
+    machine.run_quanta(quanta).unwrap();
+    machine.outcome()
+}
+
+#[test]
+fn the_same_seed_gives_the_same_result() {
+    let profiles = [Profile::cache_friendly(), Profile::thrashing()];
+    for name in PolicyKind::NAMES {
+        let policy = PolicyKind::by_name(name).unwrap();
+        let once = || run(machine(policy.clone(), &profiles, 340_000), &profiles, 5);
+        let outcome = once();
+        assert_eq!(outcome, once(), "{name}");
+        assert!(outcome.contexts.iter().all(|context| context.quanta == 5 && context.instructions > 0));
+        assert_eq!(outcome.switches, 10);
+    }
+}
+
+#[test]
+fn the_three_types_miss_where_their_names_say() {
+    let rates = |profile: Profile| {
+        let profiles = [profile];
+        let outcome = run(machine(PolicyKind::Lru, &profiles, 20_000_000), &profiles, 1);
+        let counters = outcome.contexts[0].counters;
+        let share = |misses: u64| misses as f64 / counters.l1d.accesses as f64;
+        (share(counters.l2.misses), share(counters.l3.misses), outcome.contexts[0].cpi().unwrap())
+    };
+    let (cpu_l2, cpu_l3, cpu_cpi) = rates(Profile::cpu_bound());
+    let (friendly_l2, friendly_l3, _) = rates(Profile::cache_friendly());
+    let (thrashing_l2, thrashing_l3, thrashing_cpi) = rates(Profile::thrashing());
+    assert!(cpu_l2 < 0.005 && cpu_l3 < 0.005, "{cpu_l2} {cpu_l3}");
+    assert!(friendly_l2 > 0.03 && friendly_l3 < friendly_l2 / 3.0, "{friendly_l2} {friendly_l3}");
+    assert!(thrashing_l2 > 0.07 && thrashing_l3 > 0.95 * thrashing_l2, "{thrashing_l2} {thrashing_l3}");
+    assert!(thrashing_cpi > 2.0 * cpu_cpi, "{thrashing_cpi} {cpu_cpi}");
+}
+
+#[test]
+fn a_thrashing_neighbour_costs_less_with_preservation_and_nothing_with_colours() {
+    // A type-5 mix (Table VI) at a short slice: the friendly one's misses, by policy.
+    let profiles = [Profile::cache_friendly(), Profile::thrashing()];
+    let misses = |config: MachineConfig| {
+        let counters = run(config, &profiles, 20).contexts[0].counters;
+        counters.l3.misses as f64 / counters.l3.accesses as f64
+    };
+    let slice = 1_000_000;
+    let lru = misses(machine(PolicyKind::Lru, &profiles, slice));
+    let preserved = misses(machine(PolicyKind::by_name("dip-time").unwrap(), &profiles, slice));
+    assert!(preserved < 0.8 * lru, "{preserved} {lru}");
+    let mut coloured = machine(PolicyKind::Lru, &profiles, slice);
+    coloured.paging.colours = deal_colours(coloured.hierarchy.l3.geometry, &[15, 1]).unwrap();
+    let isolated = misses(coloured);
+    assert!(isolated < lru, "{isolated} {lru}");
+}
+
+#[test]
+fn cores_share_the_l3_and_memory() {
+    let profiles = [Profile::thrashing(), Profile::thrashing()];
+    let mut config = machine(PolicyKind::Lru, &profiles, 500_000);
+    config.hierarchy.cores = 2;
+    config.contexts[1].core = 1;
+    let both = run(config.clone(), &profiles, 4);
+    assert_eq!(both.switches, 0);
+    let alone = run(machine(PolicyKind::Lru, &profiles[..1], 500_000), &profiles[..1], 4);
+    let cpi = |outcome: &Outcome| outcome.contexts[0].cpi().unwrap();
+    assert!(cpi(&both) > cpi(&alone), "two share one memory's bandwidth: {} {}", cpi(&both), cpi(&alone));
+}
+
+#[test]
+fn a_trace_that_ends_leaves_the_core_to_the_others() {
+    let records: Vec<Record> =
+        (0..1000).map(|line| Record { address: line * 64, instructions: 3, kind: Kind::Read }).collect();
+    let profiles = [Profile::cpu_bound(), Profile::cpu_bound()];
+    let mut two = traces(&profiles);
+    two[0] = Box::new(Shared::new(records));
+    let mut machine = Machine::new(machine(PolicyKind::Lru, &profiles, 1_000_000), two).unwrap();
+    machine.run_quanta(3).unwrap();
+    let outcome = machine.outcome();
+    let [short, long] = &outcome.contexts[..] else { panic!() };
+    assert!(short.over && !long.over);
+    assert_eq!((short.instructions, short.quanta, long.quanta), (3000, 1, 3));
+    assert_eq!(short.counters.l1d.misses, 1000);
+}
+
+#[test]
+fn a_machine_that_cannot_be_is_named() {
+    let profiles = [Profile::cpu_bound()];
+    let good = machine(PolicyKind::Lru, &profiles, 1);
+    let said = |config: MachineConfig| Machine::new(config, traces(&profiles)).err().unwrap().to_string();
+    let mut config = good.clone();
+    config.contexts[0].core = 1;
+    assert!(said(config).contains("a context on core 1: the machine has 1 cores"));
+    let mut config = good.clone();
+    config.contexts.push(config.contexts[0]);
+    assert!(said(config).contains("2 contexts and 1 traces"));
+    let mut config = good.clone();
+    config.hierarchy.dram.channels = 3;
+    assert!(said(config).contains("3 memory channels"));
+    let mut config = good.clone();
+    config.hierarchy.cores = 0;
+    config.contexts[0].core = 0;
+    assert!(said(config).contains("0 cores"));
+    let mut config = good;
+    config.hierarchy.l2.geometry = Geometry::new(256 << 10, 8, 128).unwrap();
+    assert!(said(config).contains("L2 lines of 128 bytes"));
+}
