@@ -6,7 +6,7 @@ use crate::qemu::Boot;
 use crate::step::{Bench, Place};
 use crate::trouble::{Patience, Trouble};
 use gleaner_report::{HostFacts, ScenarioReport, ScenarioRun, SoloRun, VmFacts};
-use gleaner_scenario::{Accelerator, Plan, Scenario, Step, Vm};
+use gleaner_scenario::{Accelerator, Plan, Role, Scenario, Step, Vm};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -109,9 +109,16 @@ impl Experiment<'_> {
         for (vm, boot) in self.scenario.vms.iter().zip(boots) {
             guests.push(Guest::boot(vm, boot, &self.folder.join(&vm.name), cpus, limits, self.patience)?);
         }
-        // Asked when all are up and idle: what halting costs depends on who else is there.
+        // Asked when all are up and idle: what halting costs depends on who else is there. VMs that take turns are paused even then:
+        // one that polls is never idle.
+        let in_turn = |guest: &Guest| !self.scenario.together && guest.vm.role == Role::Measured;
+        for guest in guests.iter_mut().filter(|guest| in_turn(guest)) {
+            guest.set_paused(true)?;
+        }
         for guest in &mut guests {
+            guest.set_paused(false)?;
             guest.calibrate(limits, self.patience)?;
+            guest.set_paused(in_turn(guest))?;
         }
         let before: Vec<u32> = collected.vms.iter().map(|facts| facts.boots).collect();
         collected.vms = guests.iter().map(|guest| guest.facts.clone()).collect();

@@ -165,6 +165,8 @@ fn keep_only(scenario: &mut Scenario, only: &[String]) -> Result<(), Trouble> {
             vm.policies.retain(|policy| named(&policy.label));
         }
     }
+    known.sort();
+    known.dedup();
     match only.iter().find(|word| !known.contains(word)) {
         Some(word) => Err(Trouble::Input(format!("--only {word}: must be one of {}", known.join(", ")))),
         None => Ok(()),

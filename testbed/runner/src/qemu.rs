@@ -30,6 +30,7 @@ pub struct Qemu {
     /// vCPU threads, in the order of their indexes.
     pub vcpu_tids: Vec<i32>,
     monitor: Monitor,
+    emulated: bool,
 }
 
 /// Sockets that QEMU connects to.
@@ -63,8 +64,9 @@ impl Qemu {
             .process_group(0)
             .spawn()
             .map_err(|error| Trouble::work("cannot start QEMU (run scripts/setup.sh test)", error))?;
-        let monitor_stub = Monitor::default();
-        let mut qemu = Self { child, folder: folder.into(), vcpu_tids: Vec::new(), monitor: monitor_stub };
+        let emulated = boot.accelerator != Accelerator::Kvm;
+        let mut qemu =
+            Self { child, folder: folder.into(), vcpu_tids: Vec::new(), monitor: Monitor::default(), emulated };
         let lines =
             Lines { control: qemu.accept(&control, patience)?, background: qemu.accept(&background, patience)? };
         let stream = qemu.accept(&monitor, patience)?;
@@ -126,12 +128,14 @@ impl Qemu {
     pub fn failed(&self, what: &str) -> Trouble {
         let console = read(&self.folder.join("console.log"));
         let errors = read(&self.folder.join("qemu.log"));
+        // A QEMU that complains does so about its arguments or this host, and would again.
+        let emulator = self.emulated && errors.trim().is_empty() && emulator_broke(&console);
         let errors =
             if errors.trim().is_empty() { String::new() } else { format!("\nQEMU said:\n{}", errors.trim_end()) };
         let lines: Vec<&str> = console.lines().collect();
         let last = lines[lines.len().saturating_sub(CONSOLE_LINES)..].join("\n");
         let what = format!("{what}{errors}\nthe console's last lines:\n{last}");
-        Trouble::Vm { what, emulator: emulator_broke(&console) }
+        Trouble::Vm { what, emulator }
     }
 
     fn accept(&mut self, listener: &UnixListener, patience: &Patience) -> Result<UnixStream, Trouble> {
@@ -257,5 +261,26 @@ impl Monitor {
             }
         }
         Err(format!("QEMU's monitor did not answer {command}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_emulator_breaks_is_told_from_what_a_guest_does() {
+        let up = "[    0.1] Linux\nguest: init done at 1.3 s\n";
+        let panic = "Kernel panic - not syncing: sysrq triggered crash\nRIP: 0010:sysrq_handle_crash+0x1a\n";
+        for (console, broken) in [
+            ("", true),
+            ("[    0.1] Linux\nKernel panic - not syncing: Fatal exception\n", true),
+            (up, false),
+            (&format!("{up}{panic}"), false),
+            (&format!("{up}Oops: int3: 0000 [#1] SMP\n"), true),
+            (&format!("{up}RIP: 0010:do_sync_core+0x2a/0x30\n"), true),
+        ] {
+            assert_eq!(emulator_broke(console), broken, "{console}");
+        }
     }
 }
