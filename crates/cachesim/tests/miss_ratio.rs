@@ -11,7 +11,9 @@ use proptest::prelude::*;
 
 fn curve(sampling: Sampling, lines: &[u64], capacities: &[u64]) -> Vec<f64> {
     let mut collected = MissRatio::new(sampling);
-    lines.iter().for_each(|line| collected.access(*line));
+    for line in lines {
+        collected.access(*line);
+    }
     collected.curve(capacities).unwrap()
 }
 

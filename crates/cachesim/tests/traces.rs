@@ -108,7 +108,9 @@ fn bad_lackey_text_is_named_with_its_line() {
 
 fn recorded(records: &[Record]) -> Vec<u8> {
     let mut recorder = Recorder::new(Path::new(FILE), Vec::new()).unwrap();
-    records.iter().for_each(|record| recorder.push(*record).unwrap());
+    for record in records {
+        recorder.push(*record).unwrap();
+    }
     recorder.finish().unwrap()
 }
 
@@ -195,7 +197,9 @@ fn a_recorder_that_was_killed_leaves_an_error_behind() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("trace.glt");
     let mut recorder = Recorder::create(&path).unwrap();
-    sample(70_000).iter().for_each(|record| recorder.push(*record).unwrap());
+    for record in sample(70_000) {
+        recorder.push(record).unwrap();
+    }
     drop(recorder);
     assert!(is_recording(&path).unwrap());
     says(all(Recording::open(&path).unwrap()), &["trace.glt", "its recorder was killed"]);
