@@ -7,15 +7,15 @@ use crate::{Plan, Program, Progress, Stop, run};
 const ITEMS: u64 = 100;
 const THREADS: u64 = 3;
 
-/// The checksum of a loop over all items; `parts` says which parts an item has, and whether each is a result of its own.
-fn in_a_loop(plan: &Plan, parts: Option<std::ops::Range<u64>>) -> u64 {
+/// The checksum of a loop over all items; `parts` says how many an item has where each is a result of its own.
+fn in_a_loop(plan: &Plan, parts: Option<u64>) -> u64 {
     let progress = Progress::default();
     let job = Job::new(plan, &progress);
     let mut checksum = Checksum::default();
     for item in 0..ITEMS {
-        match parts.clone() {
+        match parts {
             None => checksum.add(item, job.compute(item, 0)),
-            Some(parts) => parts.for_each(|part| checksum.add(job.number(item, part), job.compute(item, part))),
+            Some(parts) => (0..parts).for_each(|part| checksum.add(job.number(item, part), job.compute(item, part))),
         }
     }
     checksum.value()
@@ -27,9 +27,9 @@ fn the_work_is_that_of_a_loop() {
         (Program::Independent, None),
         (Program::Freqsleep, None),
         (Program::TaskQueue, None),
-        (Program::Barrier, Some(0..THREADS)),
+        (Program::Barrier, Some(THREADS)),
         // Eight parts, and the one that the main thread does.
-        (Program::ForkJoin, Some(0..9)),
+        (Program::ForkJoin, Some(9)),
     ] {
         let threads = usize::try_from(THREADS).unwrap();
         let plan = Plan { threads, iterations: 50, stop: Stop::Items(ITEMS), ..Plan::new(program) };
