@@ -233,7 +233,7 @@ fn check(file: &Path) -> Result<(), Trouble> {
 }
 
 fn list() {
-    let root = testbed().join("../experiments");
+    let root = testbed().parent().unwrap_or(Path::new("")).join("experiments");
     let mut found = Vec::new();
     scenarios_in(&root, &mut found);
     found.sort();
