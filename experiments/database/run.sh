@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# Figure 8 on this machine: MariaDB under sysbench OLTP, off and full, by number of connections. About five minutes.
+#
+#   PAIRS=5 SECONDS_EACH=5 experiments/database/run.sh [CONNECTIONS...]      default: 16 20 48
+. "$(dirname "$0")/../lib.sh" "$@"
+scripts/setup.sh experiments >&2
+connections=("${@:-16}")
+[[ $# -gt 0 ]] || connections=(16 20 48)
+work=$(mktemp -d "${TMPDIR:-/tmp}/gleaner-database.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+data=$work/data
+mariadb-install-db --no-defaults --user="$(id -un)" --datadir="$data" --auth-root-authentication-method=socket >"$work/install.log" 2>&1
+say "preparing 100,000 rows"
+mariadbd --no-defaults --user="$(id -un)" --datadir="$data" --socket="$data.sock" --skip-networking >"$data.log" 2>&1 &
+server=$!
+for _ in $(seq 200); do mariadb-admin --no-defaults --socket="$data.sock" ping >/dev/null 2>&1 && break; sleep 0.1; done
+mariadb --no-defaults --socket="$data.sock" -e 'create database sbtest'
+sysbench oltp_read_write --mysql-socket="$data.sock" --mysql-user="$(id -un)" --mysql-db=sbtest --tables=1 --table-size=100000 prepare >/dev/null
+kill $server
+wait $server || true
+for count in "${connections[@]}"; do
+    say "$count connections"
+    "$gleaner" ab -n "${PAIRS:-5}" --warmup 1 --metric 'transactions:.*\(([0-9.]+) per sec' --metric-name transactions/s --higher-is-better \
+        --json "$folder/oltp-$count.json" -- experiments/database/oltp.sh "$data" "$count" "${SECONDS_EACH:-5}" | tee "$folder/oltp-$count.txt"
+done
