@@ -24,7 +24,8 @@ use std::sync::{Arc, Mutex};
 const ACCESSES: u64 = 4_000_000;
 
 /// Shares of accesses that miss the L1 and the L3, percent.
-const MIXES: [(u32, u32); 3] = [(5, 1), (20, 5), (40, 20)];
+type Mix = (u32, u32);
+const MIXES: [Mix; 3] = [(5, 1), (20, 5), (40, 20)];
 
 fn main() {
     println!("miss ratios in percent of all accesses, as (L1, L3); 4,000,000 accesses each\n");
@@ -32,7 +33,7 @@ fn main() {
 }
 
 /// A profile that misses the L1 and the L3 about so often.
-fn profile((l1_percent, l3_percent): (u32, u32)) -> Profile {
+fn profile((l1_percent, l3_percent): Mix) -> Profile {
     let (l1, l3) = (f64::from(l1_percent) / 100.0, f64::from(l3_percent) / 100.0);
     let band = |weight, from_lines, to_lines| Band { weight, from_lines, to_lines };
     Profile {
@@ -43,12 +44,12 @@ fn profile((l1_percent, l3_percent): (u32, u32)) -> Profile {
 }
 
 /// As long again before what is measured, to fill the footprint. Made once for each mix: that takes longer than running it.
-fn records(mix: (u32, u32)) -> Arc<[Record]> {
-    static MADE: Mutex<BTreeMap<(u32, u32), Arc<[Record]>>> = Mutex::new(BTreeMap::new());
+fn records(mix: Mix) -> Arc<[Record]> {
+    static MADE: Mutex<BTreeMap<Mix, Arc<[Record]>>> = Mutex::new(BTreeMap::new());
     MADE.lock().expect("no panic").entry(mix).or_insert_with(|| make(mix).into()).clone()
 }
 
-fn make(mix: (u32, u32)) -> Vec<Record> {
+fn make(mix: Mix) -> Vec<Record> {
     let mut trace = Synthetic::new(profile(mix), 0x1000_0000, 1, 2 * ACCESSES).expect("a profile");
     let mut records = Vec::new();
     while records.len() < 2 * usize::try_from(ACCESSES).expect("fits") {
@@ -62,7 +63,7 @@ fn hierarchy(policy: PolicyKind) -> Hierarchy {
 }
 
 #[divan::bench(args = MIXES, consts = [0, 1, 2, 3, 4, 5, 6], sample_count = 5, sample_size = 1)]
-fn caches_alone<const POLICY: usize>(bencher: Bencher<'_, '_>, mix: (u32, u32)) {
+fn caches_alone<const POLICY: usize>(bencher: Bencher<'_, '_>, mix: Mix) {
     let name = PolicyKind::NAMES[POLICY];
     let records = records(mix);
     let (warm_up, measured) = records.split_at(records.len() / 2);
@@ -91,7 +92,7 @@ fn caches_alone<const POLICY: usize>(bencher: Bencher<'_, '_>, mix: (u32, u32)) 
 }
 
 #[divan::bench(args = MIXES, sample_count = 3, sample_size = 1)]
-fn whole_machine(bencher: Bencher<'_, '_>, mix: (u32, u32)) {
+fn whole_machine(bencher: Bencher<'_, '_>, mix: Mix) {
     let records = records(mix);
     let trace = Shared::new(&records[records.len() / 2..]);
     let context = ContextConfig { core: 0, core_model: CoreConfig::default() };

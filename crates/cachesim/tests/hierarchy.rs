@@ -8,7 +8,7 @@ use gleaner_cachesim::paging::{PagingConfig, deal_colours};
 use gleaner_cachesim::policy::{PolicyKind, Replacement};
 use gleaner_cachesim::trace::synthetic::{Profile, Synthetic};
 use gleaner_cachesim::trace::{Kind, Record, Shared, Trace};
-use gleaner_cachesim::{ContextId, Geometry};
+use gleaner_cachesim::{ContextId, Geometry, Line};
 use proptest::prelude::*;
 use std::collections::HashSet;
 
@@ -26,7 +26,7 @@ fn tiny(cores: usize, policy: PolicyKind, inclusive: bool) -> HierarchyConfig {
 }
 
 fn numbers<P: Replacement>(cache: &Cache<P>) -> HashSet<u64> {
-    cache.resident().map(|line| line.number()).collect()
+    cache.resident().map(Line::number).collect()
 }
 
 fn conserved<P: Replacement>(cache: &Cache<P>) {
@@ -49,7 +49,7 @@ proptest! {
             let core = chance.usize(..cores);
             let kind = [Kind::Read, Kind::Write, Kind::Fetch][chance.usize(..3)];
             // Contexts share nothing: each core's has addresses of its own.
-            let address = (core as u64) << 30 | chance.u64(..200) * 64 | chance.u64(..64);
+            let address = ((core as u64) << 30) + chance.u64(..200) * 64 + chance.u64(..64);
             let context = ContextId(u8::try_from(core).unwrap());
             if chance.u8(..20) == 0 {
                 hierarchy.prefetch(context, address / 64, now);
@@ -88,6 +88,23 @@ fn every_store_reaches_memory_once_its_line_has_left_all_caches() {
         });
         assert_eq!(hierarchy.dram_counters().writes, 10, "inclusive: {inclusive}");
         assert_eq!(hierarchy.counters(ContextId(0)).l1d.writebacks, 10);
+    }
+}
+
+#[test]
+fn a_dirty_line_that_the_l3_takes_out_of_the_l1_reaches_memory() {
+    // Used in the L1 all the time, so the L3 sees none of it and evicts it first.
+    for (inclusive, writes) in [(true, true), (false, false)] {
+        let mut hierarchy = Hierarchy::new(tiny(1, PolicyKind::Lru, inclusive), ()).unwrap();
+        hierarchy.access(0, ContextId(0), Kind::Write, 0, 0);
+        for line in 1..200 {
+            hierarchy.access(0, ContextId(0), Kind::Read, line * 64, 0);
+            let (served, _) = hierarchy.access(0, ContextId(0), Kind::Read, 0, 0);
+            if served != Served::L1 {
+                break;
+            }
+        }
+        assert_eq!(hierarchy.dram_counters().writes > 0, writes, "inclusive: {inclusive}");
     }
 }
 

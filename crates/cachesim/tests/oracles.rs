@@ -6,7 +6,7 @@
 use fastrand::Rng;
 use gleaner_cachesim::cache::{Cache, Fill};
 use gleaner_cachesim::policy::{PolicyKind, Replacement};
-use gleaner_cachesim::{ContextId, Geometry};
+use gleaner_cachesim::{ContextId, Geometry, Line};
 use gleaner_decide::host::Insertion;
 use proptest::prelude::*;
 
@@ -135,7 +135,7 @@ const ACCESSES: usize = 60_000;
 fn draw(chance: &mut Rng, lines: u64, step: usize) -> u64 {
     match chance.u8(..8) {
         0..3 => chance.u64(..lines),
-        3..5 => chance.u64(..lines / 8 + 1),
+        3..5 => chance.u64(..=lines / 8),
         // A circle a little larger than the cache, on which LRU and BIP differ.
         _ => step as u64 % lines,
     }
@@ -158,7 +158,7 @@ fn agree(policy: &PolicyKind, sets: usize, ways: u32, seed: u64) {
                 let hit = cache.access(number, write);
                 let why = if write { Fill::Dirty } else { Fill::Clean };
                 let evicted = if hit { None } else { cache.fill(number, context, why) };
-                assert_eq!((hit, evicted.map(|line| line.number())), expected, "{policy:?}, access {step}");
+                assert_eq!((hit, evicted.map(Line::number)), expected, "{policy:?}, access {step}");
             }
         }
     }
