@@ -9,8 +9,9 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::process::{Command, Stdio};
 
-const NAMES: [&str; 11] = [
+const NAMES: [&str; 12] = [
     "pipeline",
+    "relay",
     "barrier",
     "task-queue",
     "fork-join",

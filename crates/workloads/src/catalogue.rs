@@ -11,6 +11,8 @@ use std::fmt;
 pub enum Program {
     /// Stages with bounded queues between them.
     Pipeline,
+    /// Items handed on from thread to thread.
+    Relay,
     /// Short phases with a barrier after each.
     Barrier,
     /// Small tasks in one queue under one mutex.
@@ -53,8 +55,9 @@ pub struct Description {
 
 impl Program {
     /// All of them, in the order in which they are listed.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Pipeline,
+        Self::Relay,
         Self::Barrier,
         Self::TaskQueue,
         Self::ForkJoin,
@@ -76,6 +79,7 @@ impl Program {
     pub fn description(self) -> &'static Description {
         match self {
             Self::Pipeline => &PIPELINE,
+            Self::Relay => &RELAY,
             Self::Barrier => &BARRIER,
             Self::TaskQueue => &TASK_QUEUE,
             Self::ForkJoin => &FORK_JOIN,
@@ -104,6 +108,16 @@ static PIPELINE: Description = Description {
     threads: "threads in each of the two middle stages; 2N+2 are started",
     iterations: 40 * ITERATIONS_PER_US,
     run: programs::pipeline::run,
+};
+
+static RELAY: Description = Description {
+    name: "relay",
+    meaning: "a chain of threads, each of which computes a little and hands on to the next",
+    stands_for: "pipelines with short critical sections, request chains",
+    item: "item through all threads",
+    threads: "threads of the chain",
+    iterations: 5 * ITERATIONS_PER_US,
+    run: programs::relay::run,
 };
 
 static BARRIER: Description = Description {

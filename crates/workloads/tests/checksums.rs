@@ -38,9 +38,9 @@ fn the_same_work_gives_the_same_checksum() {
             assert_eq!(checksum(&plan(program)), first, "{program}, repetition {repetition}");
         }
         for threads in [1, 3, 8] {
-            // At a barrier each thread has a part of its own in each phase: more threads, more work.
+            // At a barrier and in a relay each thread has a part of its own in each item: more threads, more work.
             let same = checksum(&Plan { threads, ..plan(program) }) == first;
-            assert_eq!(same, program != Program::Barrier, "{program} with {threads} threads");
+            assert_eq!(same, !matches!(program, Program::Barrier | Program::Relay), "{program} with {threads} threads");
         }
     }
 }
@@ -106,6 +106,7 @@ fn programs_wait_as_they_say() {
     for (program, waits) in [
         (Program::Pipeline, true),
         (Program::Barrier, true),
+        (Program::Relay, true),
         (Program::ForkJoin, true),
         (Program::Freqsleep, true),
         (Program::RequestReply, true),

@@ -9,6 +9,7 @@ pub(crate) mod independent;
 pub(crate) mod matmul;
 pub(crate) mod open_loop;
 pub(crate) mod pipeline;
+pub(crate) mod relay;
 pub(crate) mod request_reply;
 pub(crate) mod task_queue;
 

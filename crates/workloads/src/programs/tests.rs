@@ -28,6 +28,7 @@ fn the_work_is_that_of_a_loop() {
         (Program::Freqsleep, None),
         (Program::TaskQueue, None),
         (Program::Barrier, Some(THREADS)),
+        (Program::Relay, Some(THREADS)),
         // Eight parts, and the one that the main thread does.
         (Program::ForkJoin, Some(9)),
     ] {
