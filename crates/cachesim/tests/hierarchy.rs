@@ -150,7 +150,7 @@ fn the_same_seed_gives_the_same_result() {
 fn the_three_types_miss_where_their_names_say() {
     let rates = |profile: Profile| {
         let profiles = [profile];
-        let outcome = run(machine(PolicyKind::Lru, &profiles, 20_000_000), &profiles, 1);
+        let outcome = run(machine(PolicyKind::Lru, &profiles, 5_000_000), &profiles, 1);
         let counters = outcome.contexts[0].counters;
         let share = |misses: u64| misses as f64 / counters.l1d.accesses as f64;
         (share(counters.l2.misses), share(counters.l3.misses), outcome.contexts[0].cpi().unwrap())
@@ -169,10 +169,10 @@ fn a_thrashing_neighbour_costs_less_with_preservation_and_nothing_with_colours()
     // A type-5 mix (Table VI) at a short slice: the friendly one's misses, by policy.
     let profiles = [Profile::cache_friendly(), Profile::thrashing()];
     let misses = |config: MachineConfig| {
-        let counters = run(config, &profiles, 20).contexts[0].counters;
+        let counters = run(config, &profiles, 10).contexts[0].counters;
         counters.l3.misses as f64 / counters.l3.accesses as f64
     };
-    let slice = 1_000_000;
+    let slice = 500_000;
     let lru = misses(machine(PolicyKind::Lru, &profiles, slice));
     let preserved = misses(machine(PolicyKind::by_name("dip-time").unwrap(), &profiles, slice));
     assert!(preserved < 0.8 * lru, "{preserved} {lru}");
