@@ -1,0 +1,5 @@
+#!/usr/bin/env bash
+# What users have: experiments/rivals/run.sh. About ten minutes.
+. "$(dirname "$0")/../lib.sh" "$@"
+scripts/setup.sh build test >&2
+scenario experiments/rivals/scenario.toml
