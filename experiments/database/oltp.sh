@@ -15,4 +15,4 @@ for _ in $(seq 200); do
     sleep 0.1
 done
 sysbench oltp_read_write --mysql-socket="$socket" --mysql-user="$(id -un)" --mysql-db=sbtest --tables=1 --table-size=100000 \
-    --threads="$connections" --time="$seconds" --warmup-time=1 run
+    --threads="$connections" --time="$seconds" run

@@ -16,7 +16,7 @@ if [[ $wanted == *" guests "* ]]; then
     # In a guest: A, B, C, and D with a hog in the guest itself; then C again beside a second VM that computes, which is the paper's D.
     cat >"$folder/probe.sh" <<'END'
 #!/bin/sh
-gleaner probe --gap-us 1000 --samples 500 --load --json /tmp/p.json >/dev/null && tr -d '\n' </tmp/p.json && echo
+gleaner probe --gap-us 1000 --samples 500 --load --json /tmp/p.json >/dev/null 2>&1 && tr -d '\n' </tmp/p.json && echo
 END
     printf '#!/bin/sh\ngleaner workload matmul --threads 2 --seconds 0 >/dev/null\n' >"$folder/matmul.sh"
     while read -r series kernel; do
