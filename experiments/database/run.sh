@@ -7,7 +7,10 @@ scripts/setup.sh experiments >&2
 connections=("${@:-16}")
 [[ $# -gt 0 ]] || connections=(16 20 48)
 work=$(mktemp -d "${TMPDIR:-/tmp}/gleaner-database.XXXXXX")
-trap 'rm -rf "$work"' EXIT
+server=""
+trap '[[ -z $server ]] || kill $server 2>/dev/null; rm -rf "$work"' EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
 data=$work/data
 mariadb-install-db --no-defaults --user="$(id -un)" --datadir="$data" --auth-root-authentication-method=socket >"$work/install.log" 2>&1
 say "preparing 100,000 rows"
@@ -18,6 +21,7 @@ mariadb --no-defaults --socket="$data.sock" -e 'create database sbtest'
 sysbench oltp_read_write --mysql-socket="$data.sock" --mysql-user="$(id -un)" --mysql-db=sbtest --tables=1 --table-size=100000 prepare >/dev/null
 kill $server
 wait $server || true
+server=""
 for count in "${connections[@]}"; do
     say "$count connections"
     "$gleaner" ab -n "${PAIRS:-5}" --warmup 1 --metric 'transactions:.*\(([0-9.]+) per sec' --metric-name transactions/s --higher-is-better \

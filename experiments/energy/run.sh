@@ -14,10 +14,7 @@ if [[ $# -eq 0 ]]; then
 fi
 printf '%-16s %10s %10s %10s %12s %12s\n' program 'off CPU s' 'on CPU s' 'on/off' 'retained s' 'wall off/on'
 for file in "$@"; do
-    jq -r --arg name "$(basename "$file" .json)" '
-        def med: map(select(. != null)) | sort | if length == 0 then null else .[(length - 1) / 2 | floor] end;
-        ([.runs[] | select(.mode == "off") | .cpu_time_ns] | med) as $off | ([.runs[] | select(.mode == "full") | .cpu_time_ns] | med) as $on |
-        ([.runs[] | select(.mode == "full") | .retained_ns] | med) as $retained |
-        [$name, $off / 1e9, $on / 1e9, $on / $off, $retained / 1e9, .speedup.median] | @tsv' "$file" |
+    jq -r --arg name "$(basename "$file" .json)" '.modes[0].median as $off | .modes[1].median as $on |
+        [$name, $off.cpu_time_ns / 1e9, $on.cpu_time_ns / 1e9, $on.cpu_time_ns / $off.cpu_time_ns, $on.retained_ns / 1e9, .speedup.median] | @tsv' "$file" |
         awk -F'\t' '{ sub(/^machine-/, "", $1); printf "%-16s %10.2f %10.2f %10.3f %12.3f %12.3f\n", $1, $2, $3, $4, $5, $6 }'
 done

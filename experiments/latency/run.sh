@@ -11,6 +11,8 @@ work=$(mktemp -d "${TMPDIR:-/tmp}/gleaner-latency.XXXXXX")
 port=${PORT:-16379}
 server=""
 trap '[[ -z $server ]] || kill $server 2>/dev/null; rm -rf "$work"' EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
 declare -A options=([off]="--policy off" [retain-frugal]="--policy retain --profile frugal" [retain-balanced]="--policy retain --profile balanced"
     [retain-latency]="--policy retain --profile latency" [full-latency]="--policy full --profile latency")
 for ((round = 1; round <= ${ROUNDS:-3}; round++)); do

@@ -19,6 +19,11 @@ if [[ $wanted == *" guests "* ]]; then
 gleaner probe --gap-us 1000 --samples 500 --load --json /tmp/p.json >/dev/null 2>&1 && tr -d '\n' </tmp/p.json && echo
 END
     printf '#!/bin/sh\ngleaner workload matmul --threads 2 --seconds 0 >/dev/null\n' >"$folder/matmul.sh"
+    neighbour=""
+    # guest.sh takes its guest along.
+    trap '[[ -z $neighbour ]] || kill $neighbour 2>/dev/null' EXIT
+    trap 'exit 130' INT
+    trap 'exit 143' TERM
     while read -r series kernel; do
         say "guest $series, alone"
         testbed/guest.sh --binary "$gleaner" "$kernel" "$folder/probe.sh" 2 >"$folder/guest-$series.json"
@@ -29,6 +34,7 @@ END
         testbed/guest.sh --binary "$gleaner" "$kernel" "$folder/probe.sh" 2 >"$folder/guest-$series-beside-matmul.json"
         kill "$neighbour"
         wait "$neighbour" || true
+        neighbour=""
     done < <(testbed/fetch-kernel.sh 6.1 new)
     rm -f "$folder/probe.sh" "$folder/matmul.sh"
 fi
