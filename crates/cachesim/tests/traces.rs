@@ -137,12 +137,14 @@ proptest! {
 
     #[test]
     fn no_damage_goes_unnoticed(at in any::<prop::sample::Index>(), bit in 0_u8..8) {
-        let mut bytes = recorded(&sample(3000));
+        let records = sample(3000);
+        let mut bytes = recorded(&records);
         // The reserved bytes mean nothing yet.
         let at = at.index(bytes.len());
         prop_assume!(!(10..12).contains(&at));
         bytes[at] ^= 1 << bit;
-        prop_assert!(played(&bytes).is_err(), "byte {}", at);
+        // Some bits of a zstd frame only pad its bit streams: without them the very same accesses come out.
+        prop_assert!(played(&bytes).map_or(true, |played| played == records), "byte {}", at);
     }
 
     #[test]

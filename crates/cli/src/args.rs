@@ -40,6 +40,12 @@ pub enum Command {
     Workload(crate::workload::WorkloadArgs),
     /// Make one HTML page of results
     Report(crate::report::ReportArgs),
+    /// VMs and their vCPUs, for whoever runs the hypervisor: slices, cache, the host agent
+    Host(crate::host::HostArgs),
+    /// Simulate hosts and guests, with the same policies
+    Sim(crate::sim::SimArgs),
+    /// Simulate caches under time-shared contexts; record and classify programs
+    Cache(crate::cache::CacheArgs),
     /// Undo what a killed Gleaner left behind
     Restore(RestoreArgs),
     /// Undo a run's changes when its main process dies (started by Gleaner itself)

@@ -2,16 +2,19 @@
 
 mod ab;
 mod args;
+mod cache;
 mod calibrate;
 mod doctor;
 mod failure;
 mod guardian;
+mod host;
 mod output;
 mod probe;
 mod report;
 mod restore;
 mod run;
 mod session;
+mod sim;
 mod workload;
 
 use args::{Cli, Command};
@@ -29,6 +32,9 @@ fn main() -> ExitCode {
         Command::Ab(args) => ab::main(&args),
         Command::Workload(args) => workload::main(&args),
         Command::Report(args) => report::main(&args),
+        Command::Host(args) => host::main(&args),
+        Command::Sim(args) => sim::main(&args),
+        Command::Cache(args) => cache::main(&args),
         Command::Restore(_) => restore::main(),
         Command::Guardian { journal } => guardian::main(&journal),
     };

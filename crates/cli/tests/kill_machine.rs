@@ -332,7 +332,9 @@ impl Run {
         let folder = holder.path().to_owned();
         let mut command = common::run(options);
         command.args(["--quiet", "--json", "run.json", "--config"]).arg(config).arg("--").args(program::words());
-        command.current_dir(&folder).env(program::MODE, "family").process_group(0);
+        let vcpus = rustix::thread::sched_getaffinity(None).unwrap().count();
+        command.current_dir(&folder).env(program::MODE, "family").env(program::UNCONFINED, vcpus.to_string());
+        command.process_group(0);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
         let (stdin, stdout) = (child.stdin.take(), child.stdout.take().unwrap());
         let (sender, lines) = channel();
@@ -397,6 +399,7 @@ impl Run {
                 let name = comm(tid);
                 let right = match name.as_str() {
                     "first" => allowed == first,
+                    "either" => allowed == first || allowed == all,
                     "late" => allowed == last || allowed == all,
                     _ => allowed == all,
                 };

@@ -34,6 +34,7 @@ const ROOMS: &[Room] = &[
     },
     // A simulator runs the policies themselves.
     Room { name: "gleaner-cachesim", knows: &["gleaner-model", "gleaner-decide"], outside: None },
+    Room { name: "gleaner-sim", knows: &["gleaner-model", "gleaner-decide", "gleaner-scenario"], outside: None },
     Room { name: "gleaner-testbed", knows: &["gleaner-model", "gleaner-report", "gleaner-scenario"], outside: None },
     Room {
         name: "gleaner",
@@ -44,7 +45,10 @@ const ROOMS: &[Room] = &[
             "gleaner-act",
             "gleaner-workloads",
             "gleaner-report",
+            "gleaner-scenario",
             "gleaner-stats",
+            "gleaner-cachesim",
+            "gleaner-sim",
         ],
         outside: None,
     },

@@ -1,0 +1,40 @@
+//! `gleaner host`: for whoever runs the hypervisor.
+
+mod list;
+mod llc;
+mod probe;
+mod run;
+mod slice;
+
+use crate::failure::Failure;
+use clap::{Args, Subcommand};
+
+#[derive(Debug, Args)]
+pub struct HostArgs {
+    #[command(subcommand)]
+    command: HostCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum HostCommand {
+    /// Every VM with its vCPU threads, and what they wait for
+    List(list::ListArgs),
+    /// What this host can do, and what switches and exits cost here
+    Probe(probe::ProbeArgs),
+    /// Give vCPU threads a time slice, enforce it, and say what was delivered
+    Slice(slice::SliceArgs),
+    /// The host agent: one slice for all, or one chosen for each VM
+    Run(run::RunArgs),
+    /// Give thrashing VMs the least of the last-level cache, and the others the rest
+    Llc(llc::LlcArgs),
+}
+
+pub fn main(args: &HostArgs) -> Result<u8, Failure> {
+    match &args.command {
+        HostCommand::List(args) => list::main(args),
+        HostCommand::Probe(args) => probe::main(args),
+        HostCommand::Slice(args) => slice::main(args),
+        HostCommand::Run(args) => run::main(args),
+        HostCommand::Llc(args) => llc::main(args),
+    }
+}

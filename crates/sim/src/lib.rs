@@ -1,0 +1,1 @@
+//! A deterministic discrete-event simulator of a host scheduler under guest schedulers.
