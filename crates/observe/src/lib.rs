@@ -7,6 +7,7 @@
 //!   Observer ─┬─ bpf     programs on the scheduler's tracepoints: exact, with distributions; needs privilege
 //!             └─ procfs  files of /proc: means; needs none
 //!   system, hypervisor, capabilities: what `doctor` asks
+//!   vmm: which VMs run on this host, and which threads are their vCPUs
 //! ```
 //!
 //! Every reader starts from a [`ProcRoot`], so that tests hand in trees of their own.
@@ -19,6 +20,7 @@ mod observer;
 mod procfs;
 mod root;
 mod system;
+mod vmm;
 
 pub use bpf::{BpfObserver, BpfRefusal, BusySignal, BusyWaker};
 pub use capabilities::{Capabilities, capabilities};
@@ -28,3 +30,7 @@ pub use observer::{Observer, ObserverChoice, ObserverConfig};
 pub use procfs::ProcfsObserver;
 pub use root::ProcRoot;
 pub use system::{CpuTimes, StatReader, SystemStat, online_cpus};
+pub use vmm::{
+    Accelerator, CgroupPath, DiscoverError, DiscoverOptions, QmpCpu, QmpError, SchedPolicy, SelectError, ThreadStat,
+    VcpuThread, Vm, Vmm, cgroup_of, discover, query_cpus, select, thread_stat,
+};

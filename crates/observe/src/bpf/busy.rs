@@ -93,7 +93,7 @@ impl BusySignal {
     /// Whether a working task, other than the caller, is on the vCPU.
     fn works_now(&self) -> bool {
         let class: u32 = self.cpus.read_field(self.cpu, offset_of!(cpu_state, class));
-        let pid = self.cpus.read_field(self.cpu, offset_of!(cpu_state, pid));
+        let pid: u32 = self.cpus.read_field(self.cpu, offset_of!(cpu_state, pid));
         class >= GROUP && kernel_pid(rustix::thread::gettid().as_raw_nonzero().get()) != pid
     }
 

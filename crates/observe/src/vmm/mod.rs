@@ -1,0 +1,185 @@
+//! Which VMs run on this host, and which threads are their vCPUs, whoever runs them.
+//!
+//! Problem: a slice is set on a thread, and every hypervisor names its vCPUs' threads in its own way, or not at all.
+//! What tells them, in this order:
+//!
+//! ```text
+//!   QMP (query-cpus-fast)       QEMU's own word, where a monitor's socket is given, or named by a QEMU whose threads have no names
+//!   the threads' names          "CPU 0/KVM", "fc_vcpu 0", "vcpu0", "crosvm_vcpu0", "kvm-vcpu-0"     (threads)
+//!   debugfs kvm/PID-FD/vcpuN    the kernel's own word; root only                                     (kvm)
+//!   /proc/PID/fd                anon_inode:kvm-vcpu:N says how many; which threads by what they wait in, or their guest time
+//! ```
+//!
+//! One pass over `/proc`; a process that goes away meanwhile is no error.
+
+mod cgroup;
+mod kvm;
+mod name;
+mod process;
+mod qmp;
+mod select;
+mod threads;
+
+pub use cgroup::{CgroupPath, cgroup_of};
+pub use qmp::{QmpCpu, QmpError, query_cpus};
+pub use select::{SelectError, select};
+pub use threads::{SchedPolicy, ThreadStat, thread_stat};
+
+use crate::ObserveError;
+use crate::root::ProcRoot;
+use gleaner_model::CpuSet;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// A virtual machine: a process with vCPU threads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Vm {
+    /// What its user calls it; `VMM-PID` where nothing tells.
+    pub name: String,
+    /// The process.
+    pub pid: i32,
+    /// Ticks since boot when the process was started: with the pid it names the process for good.
+    pub start_time_ticks: u64,
+    /// The program that runs it.
+    pub vmm: Vmm,
+    /// Whether KVM runs its instructions, or QEMU emulates them; `None` where nothing tells.
+    pub accelerator: Option<Accelerator>,
+    /// The process's cgroup.
+    pub cgroup: Option<CgroupPath>,
+    /// Its vCPUs, ascending by index. Empty where their threads cannot be told from others: [`Self::notes`] says why.
+    pub vcpus: Vec<VcpuThread>,
+    /// What could not be told, and what would help.
+    pub notes: Vec<String>,
+}
+
+/// One vCPU's thread.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VcpuThread {
+    /// The vCPU as its VM numbers it.
+    pub index: u32,
+    /// The thread.
+    pub tid: i32,
+    /// The thread's name.
+    pub name: String,
+    /// Ticks since boot when the thread was started: with the tid it names the thread for good.
+    pub start_time_ticks: u64,
+    /// The physical CPUs it may use; `None` where the kernel does not say.
+    pub allowed: Option<CpuSet>,
+    /// The thread's cgroup: libvirt gives each vCPU its own.
+    pub cgroup: Option<CgroupPath>,
+}
+
+/// A program that runs VMs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Vmm {
+    /// QEMU, with KVM or without.
+    Qemu,
+    /// Firecracker.
+    Firecracker,
+    /// Cloud Hypervisor.
+    CloudHypervisor,
+    /// crosvm.
+    Crosvm,
+    /// kvmtool (`lkvm`).
+    Kvmtool,
+    /// Some other user of KVM.
+    Kvm,
+}
+
+impl Vmm {
+    /// The word for it in results.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Qemu => "qemu",
+            Self::Firecracker => "firecracker",
+            Self::CloudHypervisor => "cloud-hypervisor",
+            Self::Crosvm => "crosvm",
+            Self::Kvmtool => "kvmtool",
+            Self::Kvm => "kvm",
+        }
+    }
+}
+
+/// What runs a VM's instructions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Accelerator {
+    /// The processor.
+    Kvm,
+    /// QEMU's emulator.
+    Tcg,
+}
+
+impl Accelerator {
+    /// The word for it in results.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Kvm => "kvm",
+            Self::Tcg => "tcg",
+        }
+    }
+}
+
+/// What to ask besides `/proc` and `/sys`.
+#[derive(Clone, Debug)]
+pub struct DiscoverOptions {
+    /// QMP sockets to ask; each must answer.
+    pub qmp: Vec<PathBuf>,
+    /// How long a QMP socket may take.
+    pub qmp_timeout: Duration,
+}
+
+impl Default for DiscoverOptions {
+    fn default() -> Self {
+        Self { qmp: Vec::new(), qmp_timeout: Duration::from_secs(2) }
+    }
+}
+
+/// Why VMs could not be looked for.
+#[derive(Debug, thiserror::Error)]
+pub enum DiscoverError {
+    /// A file that every Linux has could not be read.
+    #[error(transparent)]
+    Observe(#[from] ObserveError),
+    /// A QMP socket that was asked for did not answer, or not what QMP promises.
+    #[error(transparent)]
+    Qmp(#[from] QmpError),
+}
+
+/// Every VM on this machine, ascending by pid.
+///
+/// # Errors
+/// When `/proc` cannot be listed, or a QMP socket of `options` does not answer.
+pub fn discover(root: &ProcRoot, options: &DiscoverOptions) -> Result<Vec<Vm>, DiscoverError> {
+    let told = ask_monitors(root, options)?;
+    let in_kernel = kvm::debugfs_vcpus(root);
+    let mut vms = Vec::new();
+    for pid in process::pids(root)? {
+        let known = Known { qmp: told.get(&pid), debugfs: in_kernel.get(&pid), timeout: options.qmp_timeout };
+        vms.extend(process::vm_of(root, pid, &known));
+    }
+    Ok(vms)
+}
+
+/// What was learnt of one process before looking at it.
+struct Known<'a> {
+    qmp: Option<&'a Vec<QmpCpu>>,
+    /// vCPU index to thread, as the kernel's debugfs has it.
+    debugfs: Option<&'a BTreeMap<u32, i32>>,
+    timeout: Duration,
+}
+
+/// Asks each monitor that was named; by the process that the threads it answers with belong to.
+fn ask_monitors(root: &ProcRoot, options: &DiscoverOptions) -> Result<BTreeMap<i32, Vec<QmpCpu>>, QmpError> {
+    let mut told = BTreeMap::new();
+    for socket in &options.qmp {
+        let cpus = query_cpus(socket, options.qmp_timeout)?;
+        let owner = cpus.first().and_then(|cpu| process::process_of_thread(root, cpu.thread_id));
+        let pid = owner.ok_or_else(|| QmpError::Elsewhere { socket: socket.clone() })?;
+        told.insert(pid, cpus);
+    }
+    Ok(told)
+}
+
+#[cfg(test)]
+mod tests;

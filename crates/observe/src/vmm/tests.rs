@@ -1,0 +1,208 @@
+//! Fixture trees of every VMM.
+
+use super::*;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+/// A `/proc` and a `/sys` to be filled.
+struct Tree {
+    folder: tempfile::TempDir,
+    root: ProcRoot,
+}
+
+impl Tree {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let root = ProcRoot::below(folder.path());
+        fs::create_dir_all(&root.proc).unwrap();
+        Self { folder, root }
+    }
+
+    fn file(&self, path: &str, text: &str) {
+        let path = self.folder.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    fn process(&self, pid: i32, args: &[&str], cgroup: &str, threads: &[(i32, &str)]) {
+        self.file(&format!("proc/{pid}/cmdline"), &(args.join("\0") + "\0"));
+        let comm: String = Path::new(args[0]).file_name().unwrap().to_str().unwrap().chars().take(15).collect();
+        self.file(&format!("proc/{pid}/comm"), &format!("{comm}\n"));
+        self.thread(pid, pid, &comm, cgroup, 0);
+        for (tid, name) in threads {
+            self.thread(pid, *tid, name, cgroup, 0);
+        }
+    }
+
+    fn thread(&self, pid: i32, tid: i32, name: &str, cgroup: &str, guest_ticks: u64) {
+        let zeros = ["0"; 22].join(" ");
+        let stat = format!(
+            "{tid} ({name}) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 9 0 {start} {zeros} {guest_ticks} 0\n",
+            start = 1000 + tid,
+            zeros = &zeros[..zeros.len() - 4],
+        );
+        let task = format!("proc/{pid}/task/{tid}");
+        self.file(&format!("{task}/comm"), &format!("{name}\n"));
+        self.file(&format!("{task}/stat"), &stat);
+        self.file(&format!("{task}/status"), "Name:\tx\nCpus_allowed:\tf\nCpus_allowed_list:\t0-1,3\n");
+        self.file(&format!("{task}/cgroup"), &format!("0::{cgroup}\n"));
+        self.file(&format!("proc/{tid}/status"), &format!("Name:\tx\nTgid:\t{pid}\n"));
+    }
+
+    fn kvm_file(&self, pid: i32, fd: i32, target: &str) {
+        let folder = self.folder.path().join(format!("proc/{pid}/fd"));
+        fs::create_dir_all(&folder).unwrap();
+        symlink(target, folder.join(fd.to_string())).unwrap();
+    }
+
+    fn discover(&self) -> Vec<Vm> {
+        discover(&self.root, &DiscoverOptions::default()).unwrap()
+    }
+
+    /// The one VM, which must be there.
+    #[track_caller]
+    fn only(&self) -> Vm {
+        let vms = self.discover();
+        assert_eq!(vms.len(), 1, "{vms:#?}");
+        vms.into_iter().next().unwrap()
+    }
+}
+
+fn threads(vm: &Vm) -> Vec<(u32, i32)> {
+    vm.vcpus.iter().map(|vcpu| (vcpu.index, vcpu.tid)).collect()
+}
+
+#[test]
+fn every_vmm_by_its_threads_names() {
+    use Accelerator::{Kvm, Tcg};
+    type Case<'a> = (&'a [&'a str], &'a str, [&'a str; 2], Vmm, &'a str, Accelerator);
+    let cases: [Case<'_>; 8] = [
+        (
+            &["/usr/bin/qemu-system-x86_64", "-name", "guest=web"],
+            "/",
+            ["CPU 0/KVM", "CPU 1/KVM"],
+            Vmm::Qemu,
+            "web",
+            Kvm,
+        ),
+        (&["qemu-system-x86_64", "-name", "a,debug-threads=on"], "/", ["CPU 0/TCG", "CPU 1/TCG"], Vmm::Qemu, "a", Tcg),
+        (
+            &["/usr/bin/qemu-system-x86_64"],
+            r"/machine.slice/machine-qemu\x2d1\x2dname.scope/libvirt/emulator",
+            ["CPU 0/KVM", "CPU 1/KVM"],
+            Vmm::Qemu,
+            "name",
+            Kvm,
+        ),
+        (&["./firecracker", "--id", "vm-7"], "/", ["fc_vcpu 0", "fc_vcpu 1"], Vmm::Firecracker, "vm-7", Kvm),
+        (&["/firecracker"], "/firecracker/jailed", ["fc_vcpu 0", "fc_vcpu 1"], Vmm::Firecracker, "jailed", Kvm),
+        (
+            &["cloud-hypervisor", "--api-socket", "/run/db.sock"],
+            "/",
+            ["vcpu0", "vcpu1"],
+            Vmm::CloudHypervisor,
+            "db",
+            Kvm,
+        ),
+        (&["crosvm", "run"], "/", ["crosvm_vcpu0", "crosvm_vcpu1"], Vmm::Crosvm, "crosvm-50", Kvm),
+        (&["lkvm", "run", "--name", "tiny"], "/", ["kvm-vcpu-0", "kvm-vcpu-1"], Vmm::Kvmtool, "tiny", Kvm),
+    ];
+    for (args, cgroup, names, vmm, name, accelerator) in cases {
+        let tree = Tree::new();
+        // Not in order, and other threads among them.
+        tree.process(50, args, cgroup, &[(53, names[0]), (52, names[1]), (54, "worker")]);
+        tree.process(60, &["/bin/bash"], "/", &[(61, "vcpu0"), (62, "CPU 0/HVF")]);
+        let vm = tree.only();
+        assert_eq!((vm.vmm, vm.name.as_str(), vm.pid, vm.accelerator), (vmm, name, 50, Some(accelerator)), "{args:?}");
+        assert_eq!(threads(&vm), [(0, 53), (1, 52)], "{args:?}");
+        let vcpu = &vm.vcpus[0];
+        assert_eq!((vcpu.name.as_str(), vcpu.start_time_ticks), (names[0], 1053));
+        assert_eq!(vcpu.allowed.as_ref().unwrap().to_string(), "0-1,3");
+        assert_eq!(vcpu.cgroup.as_ref().unwrap().path, cgroup);
+        assert!(vm.notes.is_empty(), "{:?}", vm.notes);
+    }
+}
+
+#[test]
+fn a_thread_called_vcpu_is_one_where_its_process_uses_kvm() {
+    let tree = Tree::new();
+    tree.process(50, &["my-hypervisor"], "/", &[(51, "vcpu0")]);
+    assert_eq!(tree.discover(), []);
+    tree.kvm_file(50, 9, "anon_inode:kvm-vcpu:0");
+    assert_eq!(threads(&tree.only()), [(0, 51)]);
+}
+
+#[test]
+fn an_unnamed_user_of_kvm_by_its_files() {
+    let tree = Tree::new();
+    tree.process(70, &["./tiny-vmm"], "/", &[(71, "tiny-vmm"), (72, "tiny-vmm"), (73, "tiny-vmm")]);
+    for (fd, target) in
+        [(4, "anon_inode:kvm-vm"), (5, "anon_inode:kvm-vcpu:0"), (6, "anon_inode:kvm-vcpu:1"), (7, "/dev/kvm")]
+    {
+        tree.kvm_file(70, fd, target);
+    }
+    // No thread is known to have run a guest.
+    let vm = tree.only();
+    assert_eq!((vm.vmm, vm.name.as_str(), vm.vcpus.len()), (Vmm::Kvm, "kvm-70", 0));
+    assert_eq!(vm.notes.len(), 1, "{:?}", vm.notes);
+    // One waits in KVM_RUN of vCPU 1, another runs and has guest time.
+    tree.file("proc/70/task/71/syscall", "16 0x6 0xae80 0x0 0x0 0x0 0x0 0x7ffc 0x7f00\n");
+    tree.file("proc/70/task/72/syscall", "running\n");
+    tree.thread(70, 72, "tiny-vmm", "/", 17);
+    assert_eq!(threads(&tree.only()), [(0, 72), (1, 71)]);
+    // The kernel's own word wins.
+    tree.file("sys/kernel/debug/kvm/70-4/vcpu0/pid", "73\n");
+    tree.file("sys/kernel/debug/kvm/70-4/vcpu1/pid", "72\n");
+    tree.file("sys/kernel/debug/kvm/exits", "1\n");
+    assert_eq!(threads(&tree.only()), [(0, 73), (1, 72)]);
+}
+
+#[test]
+fn a_qemu_without_thread_names_says_what_would_help() {
+    let tree = Tree::new();
+    tree.process(80, &["qemu-system-x86_64", "-name", "old"], "/", &[(81, "qemu-system-x86")]);
+    let vm = tree.only();
+    assert_eq!((vm.vmm, vm.name.as_str(), vm.vcpus.len()), (Vmm::Qemu, "old", 0));
+    assert!(vm.notes[0].contains("debug-threads=on") && vm.notes[0].contains("--qmp"), "{:?}", vm.notes);
+}
+
+#[test]
+fn damaged_trees_are_no_error() {
+    let tree = Tree::new();
+    tree.process(50, &["qemu-system-x86_64"], "/", &[(51, "CPU 0/KVM"), (52, "CPU 1/KVM")]);
+    tree.file("proc/50/task/52/stat", "garbage");
+    tree.file("proc/50/task/51/status", "\u{0}\u{1}");
+    tree.file("proc/91/cmdline", "");
+    tree.file("proc/not-a-pid/cmdline", "x");
+    let vm = tree.only();
+    assert_eq!(threads(&vm), [(0, 51)]);
+    assert_eq!(vm.vcpus[0].allowed, None);
+}
+
+#[test]
+fn who_is_meant() {
+    let tree = Tree::new();
+    tree.process(50, &["qemu-system-x86_64", "-name", "web"], "/", &[(51, "CPU 0/KVM")]);
+    tree.process(55, &["qemu-system-x86_64", "-name", "web"], "/", &[(56, "CPU 0/KVM")]);
+    tree.process(60, &["/bin/bash"], "/", &[]);
+    let vms = tree.discover();
+    let pids = |wanted| select(&tree.root, &vms, wanted).map(|vms| vms.iter().map(|vm| vm.pid).collect::<Vec<_>>());
+    assert_eq!(pids("web"), Ok(vec![50, 55]));
+    assert_eq!(pids("55"), Ok(vec![55]));
+    assert_eq!(pids("51"), Ok(vec![50]), "a vCPU's thread means its VM");
+    for (wanted, words) in [
+        ("db", ["no VM is called 'db'", "web (pid 50)"]),
+        ("60", ["(bash)", "no VM"]),
+        ("61", ["no process 61", "web"]),
+    ] {
+        let said = pids(wanted).unwrap_err().to_string();
+        assert!(words.iter().all(|word| said.contains(word)), "{said}");
+    }
+}
+
+#[test]
+fn the_running_machine_can_be_looked_at() {
+    let vms = discover(&ProcRoot::default(), &DiscoverOptions::default()).unwrap();
+    assert!(vms.iter().all(|vm| vm.pid > 0 && vm.start_time_ticks > 0), "{vms:?}");
+}
