@@ -235,6 +235,8 @@ fn needed(undos: Vec<Undo>, lives: impl Fn(i32, u64) -> bool) -> Vec<Undo> {
             let new = choices.len() < MOST_CHOICES && choices.insert(own.clone());
             lives || new
         }
+        // Nobody else has anything of a dead thread's slice.
+        Undo::Slice { tid, start_time, .. } => lives(*tid, *start_time),
         _ => true,
     });
     kept.reverse();

@@ -16,6 +16,7 @@ mod idle_group;
 mod journal;
 mod placement;
 mod procs;
+mod slice;
 mod undo;
 mod yielding;
 
@@ -26,5 +27,9 @@ pub use idle_group::{IdleGroup, IdleMeans};
 pub use journal::{Journal, default_state_dir, list_journals};
 pub use placement::{Placement, PlacementKind, PlacementRequest};
 pub use procs::{RUN_ID_VARIABLE, process_start_time};
+pub use slice::{
+    Competing, Enforcer, EnforcerConfig, SLICE_RANGE, SliceOutcome, SliceRefusal, SliceSupport, Slices, ThreadAttr,
+    TickerCost, hrtick, refuse_slice, switch_cost, thread_attr,
+};
 pub use undo::{Undo, UndoOutcome, is_abandoned, undo_journal, undo_own};
 pub use yielding::{BusyWait, YieldClass, YieldingThreads};

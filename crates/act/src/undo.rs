@@ -4,7 +4,7 @@ use crate::affinity::{OwnChoice, affinity_of, give_back, is_what_is_left, set_af
 use crate::journal::{self, Journal, JournalState};
 use crate::procs::{adopted_since, members, process_start_time, thread_start_time, threads_of};
 use crate::{ActError, cgroup};
-use gleaner_model::CpuSet;
+use gleaner_model::{CpuSet, Nanos};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::fs;
@@ -58,6 +58,15 @@ pub enum Undo {
         start_time: u64,
         /// The program's choice.
         own: String,
+    },
+    /// A thread's time slice.
+    Slice {
+        /// Which thread.
+        tid: i32,
+        /// Its start time, in clock ticks since boot.
+        start_time: u64,
+        /// What it was, in nanoseconds; 0: the base slice.
+        was_ns: u64,
     },
 }
 
@@ -128,6 +137,7 @@ fn undo_all(state: &JournalState, own: bool) -> Result<(), ActError> {
         Undo::GroupAffinity { root_pid, root_start_time, base } => {
             restore_affinities(state, own, *root_pid, *root_start_time, base)
         }
+        Undo::Slice { tid, start_time, was_ns } => crate::slice::restore_slice(*tid, *start_time, Nanos(*was_ns)),
         // Controllers come later, and the affinities are read by GroupAffinity, which is older than both.
         Undo::DisableController { .. } | Undo::AffinityStep { .. } | Undo::ThreadAffinity { .. } => Ok(()),
     })

@@ -1,0 +1,227 @@
+//! Which tickers are needed now: one thread that asks who competes where, and orders tickers accordingly.
+//!
+//! Whoever owns it says through a function on which CPUs such threads compete, and at which slice; here nothing is known of how
+//! that is seen. The function is asked every few milliseconds while some ticker is awake; while none is, it may wait
+//! until there is something to tell, so that a quiet machine is left alone.
+
+use super::ticker::{Ticker, TickerCost, enter_fifo, now, thread_cpu_time};
+use crate::{ActError, Fallback};
+use gleaner_model::Nanos;
+use rustix::mm::{MlockAllFlags, mlockall, munlockall};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Between two questions while a ticker is awake.
+const ASK_EVERY: Duration = Duration::from_millis(5);
+/// How long the function may wait while all are asleep. Also how long an [`Enforcer`] may take to end.
+const QUIET: Duration = Duration::from_millis(200);
+/// Most tickers: one a CPU of the largest machine.
+const MOST_TICKERS: usize = 8192;
+
+/// A CPU on which threads compete whose slice is to be enforced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Competing {
+    /// Its number.
+    pub cpu: u32,
+    /// The shortest slice among those that compete.
+    pub slice: Nanos,
+}
+
+/// How to enforce.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct EnforcerConfig {
+    /// Most CPU time a ticker may take of its CPU.
+    pub budget_ratio: f64,
+    /// How long a ticker stays awake after competition was last seen on its CPU.
+    pub linger: Nanos,
+}
+
+impl Default for EnforcerConfig {
+    /// 10 % (0.1 ms slices were measured at 5.8 %), and 20 ms: a few of the kernel's own slices.
+    fn default() -> Self {
+        Self { budget_ratio: 0.10, linger: Nanos::from_millis(20) }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    tickers: Mutex<BTreeMap<u32, Ticker>>,
+    notes: Mutex<Vec<String>>,
+    stop: AtomicBool,
+    cpu_time_ns: AtomicU64,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Tickers where they are needed, for as long as this lives. Nothing of it outlives the process, so nothing is journalled.
+#[derive(Debug)]
+pub struct Enforcer {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Enforcer {
+    /// Starts to enforce. `competing` is asked where threads compete; it may wait at most so long, and shall return
+    /// as soon as some do.
+    ///
+    /// # Errors
+    /// When SCHED_FIFO cannot be had: said now, and not once a ticker is needed.
+    pub fn start(
+        config: EnforcerConfig,
+        competing: impl FnMut(Duration) -> Vec<Competing> + Send + 'static,
+    ) -> Result<Self, ActError> {
+        let unavailable = |why: String| ActError::Unavailable { what: "the enforcement of slices".into(), why };
+        let tried = std::thread::spawn(enter_fifo).join();
+        let fallback = tried.map_err(|_| unavailable("a thread could not be tried".into()))??;
+        let shared = Arc::new(Shared::default());
+        lock(&shared.notes).extend(fallback.as_ref().map(Fallback::to_string));
+        let mut loop_ = Loop {
+            config,
+            shared: Arc::clone(&shared),
+            heart: Arc::new(AtomicU64::new(now().0)),
+            seen: BTreeMap::new(),
+            competing: Box::new(competing),
+        };
+        let thread = std::thread::Builder::new().name("gleaner-slices".into());
+        let thread = thread.spawn(move || loop_.run()).map_err(|error| unavailable(error.to_string()))?;
+        Ok(Self { shared, thread: Some(thread) })
+    }
+
+    /// What each ticker did and took, one entry a CPU that ever needed one.
+    pub fn costs(&self) -> Vec<TickerCost> {
+        lock(&self.shared.tickers).values().map(Ticker::cost).collect()
+    }
+
+    /// CPU time of asking where threads compete, all CPUs together.
+    pub fn asking_cpu_time(&self) -> Nanos {
+        Nanos(self.shared.cpu_time_ns.load(Relaxed))
+    }
+
+    /// What was weaker than it might be.
+    pub fn notes(&self) -> Vec<String> {
+        lock(&self.shared.notes).clone()
+    }
+}
+
+impl Drop for Enforcer {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            // A function that panicked leaves nothing to be put right: the tickers end below.
+            let _ = thread.join();
+        }
+        lock(&self.shared.tickers).clear();
+        // Fails only where nothing was locked.
+        let _ = munlockall();
+    }
+}
+
+type Ask = Box<dyn FnMut(Duration) -> Vec<Competing> + Send>;
+
+struct Loop {
+    config: EnforcerConfig,
+    shared: Arc<Shared>,
+    heart: Arc<AtomicU64>,
+    /// By CPU: when competition was last seen there, and the slice then.
+    seen: BTreeMap<u32, (Nanos, Nanos)>,
+    competing: Ask,
+}
+
+impl Loop {
+    fn run(&mut self) {
+        while !self.shared.stop.load(Relaxed) {
+            let quiet = self.seen.is_empty();
+            if !quiet {
+                std::thread::park_timeout(ASK_EVERY);
+            }
+            let found = (self.competing)(if quiet { QUIET } else { Duration::ZERO });
+            let at = now();
+            self.heart.store(at.0, Relaxed);
+            self.seen.extend(found.iter().map(|found| (found.cpu, (at, found.slice))));
+            let over = at - self.config.linger;
+            let past: Vec<u32> = self.seen.iter().filter(|(_, (seen, _))| *seen < over).map(|(cpu, _)| *cpu).collect();
+            for cpu in past {
+                self.seen.remove(&cpu);
+                self.order(cpu, Nanos::ZERO);
+            }
+            for found in found {
+                self.order(found.cpu, found.slice);
+            }
+            self.shared.cpu_time_ns.store(thread_cpu_time().0, Relaxed);
+        }
+    }
+
+    fn order(&mut self, cpu: u32, period: Nanos) {
+        let mut tickers = lock(&self.shared.tickers);
+        if period > Nanos::ZERO && !tickers.contains_key(&cpu) && tickers.len() < MOST_TICKERS {
+            match Ticker::start(cpu, self.config.budget_ratio, Arc::clone(&self.heart)) {
+                Ok((ticker, _)) => {
+                    tickers.insert(cpu, ticker);
+                    // A page fault in a ticker would be a delay at real-time priority. Its stack is there by now.
+                    if let Err(errno) = mlockall(MlockAllFlags::CURRENT | MlockAllFlags::ONFAULT) {
+                        self.note(format!("the tickers' memory is not locked: {errno}"));
+                    }
+                }
+                Err(error) => self.note(error.to_string()),
+            }
+        }
+        if let Some(ticker) = tickers.get(&cpu) {
+            ticker.order(period);
+        }
+    }
+
+    fn note(&self, note: String) {
+        let mut notes = lock(&self.shared.notes);
+        if notes.len() < 16 && !notes.contains(&note) {
+            notes.push(note);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tickers_come_with_competition_and_sleep_without() {
+        let wanted = Arc::new(AtomicU64::new(0));
+        let asked = Arc::clone(&wanted);
+        let enforcer = Enforcer::start(EnforcerConfig::default(), move |limit| {
+            let slice = Nanos(asked.load(Relaxed));
+            if slice == Nanos::ZERO {
+                std::thread::sleep(limit.min(Duration::from_millis(20)));
+                return Vec::new();
+            }
+            vec![Competing { cpu: 0, slice }]
+        });
+        let Ok(enforcer) = enforcer else {
+            eprintln!("\n*** SKIPPED: SCHED_FIFO needs root ***\n");
+            return;
+        };
+        std::thread::sleep(Duration::from_millis(50));
+        assert_eq!(enforcer.costs(), []);
+        wanted.store(1_000_000, Relaxed);
+        let ticks = || enforcer.costs().first().map_or(0, |cost| cost.ticks);
+        let met = |enough: u64| {
+            (0..500).any(|_| {
+                std::thread::sleep(Duration::from_millis(10));
+                ticks() >= enough
+            })
+        };
+        assert!(met(20), "{:?}", enforcer.notes());
+        wanted.store(0, Relaxed);
+        std::thread::sleep(Duration::from_millis(300));
+        let asleep = ticks();
+        std::thread::sleep(Duration::from_millis(100));
+        assert_eq!(ticks(), asleep);
+        wanted.store(500_000, Relaxed);
+        assert!(met(asleep + 20));
+        assert!(enforcer.asking_cpu_time() > Nanos::ZERO);
+    }
+}

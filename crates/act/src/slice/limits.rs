@@ -1,0 +1,185 @@
+//! What would starve the machine, and so is refused; and whether the kernel enforces slices by itself.
+
+use super::ticker::{enter_fifo, now};
+use super::{SLICE_RANGE, SliceSupport};
+use gleaner_model::Nanos;
+use rustix::thread::{CpuSet as Mask, sched_getaffinity, sched_setaffinity, sched_yield};
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// Yields in a batch of the measurement, and batches; the fastest batch counts.
+const YIELDS: u64 = 50;
+const BATCHES: u64 = 20;
+/// Most time the measurement may take.
+const LONGEST_MEASUREMENT: Nanos = Nanos::from_millis(100);
+
+/// Why a slice is not set or not enforced.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SliceRefusal {
+    /// The kernel would not take it either.
+    #[error("a slice of {0} is out of range: from {min} to {max}", min = SLICE_RANGE.start(), max = SLICE_RANGE.end())]
+    OutOfRange(Nanos),
+    /// Real-time threads could take a whole CPU for ever.
+    #[error(
+        "real-time throttling is off (kernel.sched_rt_runtime_us = {0}): a ticker that went wrong could take its CPU for ever; \
+         set it, for example with `sysctl kernel.sched_rt_runtime_us=950000`, or do not enforce (--no-enforce)"
+    )]
+    NoThrottling(String),
+    /// The CPU would do nothing but switch.
+    #[error(
+        "a slice of {slice} is shorter than the two switches that end it: one takes {switch} here; ask for a longer slice"
+    )]
+    UnderSwitchCost {
+        /// The slice.
+        slice: Nanos,
+        /// One context switch, measured.
+        switch: Nanos,
+    },
+}
+
+/// Refuses what would starve the machine. `proc` is `/proc`; `switch` the measured cost of a context switch.
+///
+/// # Errors
+/// The reason.
+pub fn refuse_slice(slice: Nanos, enforce: bool, switch: Option<Nanos>, proc: &Path) -> Result<(), SliceRefusal> {
+    if !SLICE_RANGE.contains(&slice) {
+        return Err(SliceRefusal::OutOfRange(slice));
+    }
+    if let Some(switch) = switch.filter(|switch| slice < switch.times(2)) {
+        return Err(SliceRefusal::UnderSwitchCost { slice, switch });
+    }
+    if enforce {
+        // Where the file is missing there is nothing to turn off.
+        let runtime = fs::read_to_string(proc.join("sys/kernel/sched_rt_runtime_us")).unwrap_or_default();
+        if runtime.trim().starts_with('-') {
+            return Err(SliceRefusal::NoThrottling(runtime.trim().to_owned()));
+        }
+    }
+    Ok(())
+}
+
+/// Whether the kernel ends slices by a timer of its own (the scheduler feature HRTICK); `None` where it does not tell. `sys`
+/// is `/sys`; the file is in debugfs.
+pub fn hrtick(sys: &Path) -> Option<bool> {
+    let features = fs::read_to_string(sys.join("kernel/debug/sched/features")).ok()?;
+    features.split_whitespace().find_map(|word| match word {
+        "HRTICK" => Some(true),
+        "NO_HRTICK" => Some(false),
+        _ => None,
+    })
+}
+
+/// What one context switch costs here at least: two threads on one CPU that yield to each other, at real-time priority where that
+/// is to be had, so that others do not get in between. `None` where no CPU could be used or the time did not suffice.
+pub fn switch_cost() -> Option<Nanos> {
+    let done = Arc::new(AtomicBool::new(false));
+    let cpu = sched_getaffinity(None).ok().and_then(|may| (0..Mask::MAX_CPU).rev().find(|cpu| may.is_set(*cpu)))?;
+    let partner_done = Arc::clone(&done);
+    let partner = std::thread::spawn(move || {
+        let limit = now() + LONGEST_MEASUREMENT;
+        let ready = join(cpu);
+        while ready && !partner_done.load(Relaxed) && now() < limit {
+            sched_yield();
+        }
+    });
+    let measured = std::thread::spawn(move || {
+        let limit = now() + LONGEST_MEASUREMENT;
+        if !join(cpu) {
+            return None;
+        }
+        // The first batches may find the partner not there yet; its share of them is told by its end.
+        let batch = || {
+            let began = now();
+            let before = involuntary_switches();
+            (0..YIELDS).for_each(|_| sched_yield());
+            let switched = u64::try_from(involuntary_switches() - before).unwrap_or(0);
+            // A switch away and one back each time; batches in which the partner was not there say nothing.
+            (switched >= YIELDS).then(|| Nanos((now() - began).0 / (2 * YIELDS)))
+        };
+        (0..BATCHES).take_while(|_| now() < limit).filter_map(|_| batch()).min()
+    });
+    let cost = measured.join().ok().flatten();
+    done.store(true, Relaxed);
+    let _ = partner.join();
+    cost
+}
+
+/// To one CPU, and above normal threads where that is allowed.
+fn join(cpu: usize) -> bool {
+    let mut mask = Mask::new();
+    mask.set(cpu);
+    let pinned = sched_setaffinity(None, &mask).is_ok();
+    // Normal threads measure it too, only later.
+    let _ = enter_fifo();
+    pinned
+}
+
+fn involuntary_switches() -> i64 {
+    // SAFETY: rusage is plain data, and the kernel fills it whole for RUSAGE_THREAD.
+    unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage);
+        usage.ru_nivcsw
+    }
+}
+
+impl SliceSupport {
+    /// In words: whether the scheduler itself knows the slice, or the ticker alone makes it.
+    pub fn describe(&self) -> String {
+        match self.base {
+            Some(base) => format!("slices are set with sched_setattr (a thread that asks for none has {base})"),
+            None => "this kernel has no slices of threads (Linux 6.12 has); only a ticker shortens them".to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_would_starve_the_machine_is_refused_with_the_reason() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("sys/kernel");
+        fs::create_dir_all(&folder).unwrap();
+        let refuse = |slice, enforce, switch| refuse_slice(slice, enforce, switch, dir.path());
+        let ms = Nanos::from_millis(1);
+        for (runtime, enforce, refused) in
+            [("950000\n", true, false), ("-1\n", true, true), ("-1\n", false, false), ("0\n", true, false)]
+        {
+            fs::write(folder.join("sched_rt_runtime_us"), runtime).unwrap();
+            assert_eq!(refuse(ms, enforce, None).is_err(), refused, "{runtime:?} {enforce}");
+        }
+        fs::write(folder.join("sched_rt_runtime_us"), "950000").unwrap();
+        for slice in [Nanos(99_999), Nanos(100_000_001)] {
+            assert_eq!(refuse(slice, false, None), Err(SliceRefusal::OutOfRange(slice)));
+        }
+        let switch = Nanos::from_micros(60);
+        let slice = Nanos::from_micros(100);
+        assert_eq!(refuse(slice, true, Some(switch)), Err(SliceRefusal::UnderSwitchCost { slice, switch }));
+        assert_eq!(refuse(slice, true, Some(Nanos::from_micros(2))), Ok(()));
+    }
+
+    #[test]
+    fn hrtick_is_read_from_the_features() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(hrtick(dir.path()), None);
+        fs::create_dir_all(dir.path().join("kernel/debug/sched")).unwrap();
+        for (features, on) in
+            [("PLACE_LAG NO_HRTICK HRTICK_DL", Some(false)), ("HRTICK WAKEUP\n", Some(true)), ("X\n", None)]
+        {
+            fs::write(dir.path().join("kernel/debug/sched/features"), features).unwrap();
+            assert_eq!(hrtick(dir.path()), on, "{features}");
+        }
+    }
+
+    #[test]
+    fn a_switch_costs_something() {
+        // On a machine whose CPUs are all taken, and without real-time priority, it may not be measured at all.
+        if let Some(cost) = switch_cost() {
+            assert!(cost > Nanos::ZERO && cost < Nanos::from_millis(50), "{cost}");
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! One CPU's ticker: a SCHED_FIFO thread, pinned, that wakes once a period and does nothing.
+//!
+//! Its wake-up displaces whoever runs; when it sleeps again the scheduler picks afresh. While its CPU has nothing to enforce it
+//! sleeps without a timer, so that an idle CPU stays idle. It never takes more of the CPU than its budget: a period too short
+//! for that is stretched, and the stretching is counted. If the owner is silent for two seconds it sleeps too.
+
+use crate::cgroup::{self, CgroupHierarchies};
+use crate::{ActError, Fallback};
+use gleaner_model::Nanos;
+use rustix::thread::{CpuSet as Mask, sched_setaffinity};
+use rustix::time::{
+    ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime, timerfd_create,
+    timerfd_settime,
+};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::channel;
+use std::thread::JoinHandle;
+
+/// Time between two looks at what the ticker costs and whether its owner lives.
+const CHECK_EVERY: Nanos = Nanos::from_millis(50);
+/// Silence of the owner after which a ticker sleeps.
+const HEART_STOPPED: Nanos = Nanos::from_secs(2);
+
+/// What the owner and one ticker share. Single words, each with one writer.
+#[derive(Debug, Default)]
+pub(super) struct Cell {
+    /// 0: sleep.
+    period_ns: AtomicU64,
+    stop: AtomicBool,
+    ticks: AtomicU64,
+    cpu_time_ns: AtomicU64,
+    awake_ns: AtomicU64,
+    stretched: AtomicU64,
+}
+
+/// What one ticker did and took, since it began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TickerCost {
+    /// Its CPU.
+    pub cpu: u32,
+    /// Timer expirations that woke it.
+    pub ticks: u64,
+    /// CPU time of its thread.
+    pub cpu_time: Nanos,
+    /// Time it was not asleep for want of competition.
+    pub awake: Nanos,
+    /// How often its period was found too short for its budget, and stretched.
+    pub stretched: u64,
+}
+
+/// The owner's side of one ticker.
+#[derive(Debug)]
+pub(super) struct Ticker {
+    pub cpu: u32,
+    cell: Arc<Cell>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Ticker {
+    /// Starts one, asleep; says what had to be done for it to get its class.
+    pub fn start(cpu: u32, budget_ratio: f64, heart: Arc<AtomicU64>) -> Result<(Self, Option<Fallback>), ActError> {
+        let cell = Arc::new(Cell::default());
+        let (tell, told) = channel();
+        let mut runner = Runner { cell: Arc::clone(&cell), budget_ratio, heart, timer: None };
+        let unavailable = |why: String| ActError::Unavailable { what: format!("a ticker on CPU {cpu}"), why };
+        let thread = std::thread::Builder::new().name(format!("gleaner-t{cpu}")).stack_size(128 * 1024);
+        let thread = thread
+            .spawn(move || {
+                let ready = pin(cpu).and_then(|()| enter_fifo()).and_then(|fallback| {
+                    runner.timer = Some(new_timer()?);
+                    Ok(fallback)
+                });
+                let go = ready.is_ok();
+                if tell.send(ready).is_ok() && go {
+                    runner.run();
+                }
+            })
+            .map_err(|error| unavailable(error.to_string()))?;
+        let ticker = Self { cpu, cell, thread: Some(thread) };
+        let fallback = told.recv().map_err(|_| unavailable("it ended before it began".into()))??;
+        Ok((ticker, fallback))
+    }
+
+    /// Wakes at this period from now on; zero: sleeps.
+    pub fn order(&self, period: Nanos) {
+        if self.cell.period_ns.swap(period.0, Relaxed) != period.0
+            && let Some(thread) = &self.thread
+        {
+            thread.thread().unpark();
+        }
+    }
+
+    pub fn cost(&self) -> TickerCost {
+        let read = |word: &AtomicU64| word.load(Relaxed);
+        TickerCost {
+            cpu: self.cpu,
+            ticks: read(&self.cell.ticks),
+            cpu_time: Nanos(read(&self.cell.cpu_time_ns)),
+            awake: Nanos(read(&self.cell.awake_ns)),
+            stretched: read(&self.cell.stretched),
+        }
+    }
+}
+
+impl Drop for Ticker {
+    fn drop(&mut self) {
+        self.cell.stop.store(true, Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            // It waits for its timer at most a period, 100 ms.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The thread's own side.
+struct Runner {
+    cell: Arc<Cell>,
+    budget_ratio: f64,
+    heart: Arc<AtomicU64>,
+    timer: Option<OwnedFd>,
+}
+
+impl Runner {
+    fn run(&mut self) {
+        let Some(timer) = self.timer.take() else { return };
+        while !self.cell.stop.load(Relaxed) {
+            let period = Nanos(self.cell.period_ns.load(Relaxed));
+            if period == Nanos::ZERO || self.owner_silent(now()) {
+                // Woken by the next order. An owner that is silent now may come back without a new one.
+                let rest = std::time::Duration::from_secs(if period == Nanos::ZERO { 3600 } else { 1 });
+                std::thread::park_timeout(rest);
+                continue;
+            }
+            let began = now();
+            if self.tick(&timer, period).is_err() {
+                return;
+            }
+            self.cell.awake_ns.fetch_add((now() - began).0, Relaxed);
+            self.cell.cpu_time_ns.store(thread_cpu_time().0, Relaxed);
+        }
+    }
+
+    /// Ticks at `period` until something is to be looked at: the cost, the owner, another order.
+    fn tick(&self, timer: &OwnedFd, period: Nanos) -> rustix::io::Result<()> {
+        let mut actual = period;
+        arm(timer, actual)?;
+        let (mut since, mut cpu_since) = (now(), thread_cpu_time());
+        while self.cell.period_ns.load(Relaxed) == period.0 && !self.cell.stop.load(Relaxed) {
+            let mut expirations = [0; 8];
+            match rustix::io::read(timer, &mut expirations) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(errno) => return Err(errno),
+            }
+            self.cell.ticks.store(self.cell.ticks.load(Relaxed) + 1, Relaxed);
+            let at = now();
+            if at - since < CHECK_EVERY {
+                continue;
+            }
+            if self.owner_silent(at) {
+                break;
+            }
+            let cpu = thread_cpu_time();
+            self.cell.cpu_time_ns.store(cpu.0, Relaxed);
+            let fitting = within_budget(period, actual, (cpu - cpu_since).share_of(at - since), self.budget_ratio);
+            (since, cpu_since) = (at, cpu);
+            if fitting != actual {
+                self.cell.stretched.fetch_add(u64::from(fitting > actual), Relaxed);
+                actual = fitting;
+                arm(timer, actual)?;
+            }
+        }
+        arm(timer, Nanos::ZERO)
+    }
+
+    fn owner_silent(&self, at: Nanos) -> bool {
+        at - Nanos(self.heart.load(Relaxed)) > HEART_STOPPED
+    }
+}
+
+/// The period that keeps to the budget: what was `wanted`, or more, when at `actual` the ticker took `share` of its CPU.
+fn within_budget(wanted: Nanos, actual: Nanos, share: f64, budget: f64) -> Nanos {
+    let fitting = Nanos::from_f64(actual.as_f64() * share / budget);
+    // A quarter back at a time, so that it does not swing.
+    let eased = Nanos::from_f64(actual.as_f64() * 0.75);
+    wanted.max(if share > budget { fitting } else { fitting.max(eased) }.min(Nanos::from_millis(100)))
+}
+
+fn new_timer() -> Result<OwnedFd, ActError> {
+    timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC)
+        .map_err(ActError::thread("timerfd_create", rustix::thread::gettid().as_raw_nonzero().get()))
+}
+
+/// Every `period` from now on, at absolute times: a late wake-up delays none after it. Zero: never.
+fn arm(timer: &OwnedFd, period: Nanos) -> rustix::io::Result<()> {
+    let spec = |ns: Nanos| Timespec {
+        tv_sec: i64::try_from(ns.0 / 1_000_000_000).unwrap_or(i64::MAX),
+        tv_nsec: i64::try_from(ns.0 % 1_000_000_000).unwrap_or(0),
+    };
+    let first = if period == Nanos::ZERO { Nanos::ZERO } else { now() + period };
+    let value = Itimerspec { it_interval: spec(period), it_value: spec(first) };
+    timerfd_settime(timer, TimerfdTimerFlags::ABSTIME, &value).map(|_| ())
+}
+
+fn pin(cpu: u32) -> Result<(), ActError> {
+    let mut mask = Mask::new();
+    if (cpu as usize) < Mask::MAX_CPU {
+        mask.set(cpu as usize);
+    }
+    sched_setaffinity(None, &mask)
+        .map_err(ActError::thread("sched_setaffinity", rustix::thread::gettid().as_raw_nonzero().get()))
+}
+
+/// SCHED_FIFO at the lowest priority, for the calling thread. Where the cgroup it is in has no real-time budget
+/// (CONFIG_RT_GROUP_SCHED), the thread goes to the root cgroup of the cpu controller first, alone.
+pub(super) fn enter_fifo() -> Result<Option<Fallback>, ActError> {
+    let tid = rustix::thread::gettid().as_raw_nonzero().get();
+    let Err(refused) = set_fifo() else { return Ok(None) };
+    let group = CgroupHierarchies::find(&crate::CgroupRoots::default()).cpu.filter(|cpu| !cpu.own_is_root());
+    match group {
+        Some(group) if refused.raw_os_error() == Some(libc::EPERM) && !group.v2 => {
+            cgroup::write(&group.mount.join("tasks"), &tid.to_string())?;
+            set_fifo().map_err(|error| no_fifo(&error, ""))?;
+            Ok(Some(Fallback {
+                wanted: "tickers in this process's cpu cgroup",
+                used: "tickers in the root cpu cgroup",
+                why: format!("{} has no real-time budget (cpu.rt_runtime_us)", group.own.display()),
+            }))
+        }
+        Some(group) if group.v2 => Err(no_fifo(
+            &refused,
+            "; if this kernel has CONFIG_RT_GROUP_SCHED, start gleaner in the root cgroup: \
+             sh -c 'echo $$ >/sys/fs/cgroup/cgroup.procs; exec gleaner ...'",
+        )),
+        _ => Err(no_fifo(&refused, "; run as root, or with CAP_SYS_NICE")),
+    }
+}
+
+fn set_fifo() -> std::io::Result<()> {
+    let param = libc::sched_param { sched_priority: 1 };
+    // SAFETY: pid 0 is the calling thread; the parameter outlives the call.
+    let status = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &raw const param) };
+    if status == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+}
+
+fn no_fifo(error: &std::io::Error, advice: &str) -> ActError {
+    ActError::Unavailable { what: "SCHED_FIFO, which a ticker needs,".into(), why: format!("{error}{advice}") }
+}
+
+pub(super) fn now() -> Nanos {
+    clock(ClockId::Monotonic)
+}
+
+pub(super) fn thread_cpu_time() -> Nanos {
+    clock(ClockId::ThreadCPUTime)
+}
+
+fn clock(id: ClockId) -> Nanos {
+    let time = clock_gettime(id);
+    Nanos::from_secs(u64::try_from(time.tv_sec).unwrap_or(0)) + Nanos(u64::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_period_is_stretched_to_the_budget_and_eased_back() {
+        let us = Nanos::from_micros;
+        for (actual, share, fitting) in [
+            (us(100), 0.05, us(100)),
+            (us(100), 0.20, us(200)),
+            (us(200), 0.10, us(200)),
+            (us(200), 0.04, us(150)),
+            (us(120), 0.01, us(100)),
+        ] {
+            assert_eq!(within_budget(us(100), actual, share, 0.10), fitting, "{actual} {share}");
+        }
+    }
+
+    #[test]
+    fn a_ticker_ticks_when_ordered_and_sleeps_otherwise() {
+        let heart = Arc::new(AtomicU64::new(now().0));
+        let Ok((ticker, _)) = Ticker::start(0, 0.5, Arc::clone(&heart)) else {
+            eprintln!("\n*** SKIPPED: SCHED_FIFO needs root ***\n");
+            return;
+        };
+        let beat = |ms| {
+            std::thread::sleep(std::time::Duration::from_millis(ms));
+            heart.store(now().0, Relaxed);
+        };
+        beat(50);
+        assert_eq!(ticker.cost().ticks, 0);
+        ticker.order(Nanos::from_millis(1));
+        let woken = (0..500).any(|_| {
+            beat(10);
+            ticker.cost().ticks >= 20
+        });
+        ticker.order(Nanos::ZERO);
+        beat(50);
+        let before = ticker.cost();
+        beat(100);
+        let after = ticker.cost();
+        assert!(woken && before.awake > Nanos::ZERO);
+        assert_eq!(before, after);
+    }
+
+    #[test]
+    fn a_cpu_that_is_not_there_has_no_ticker() {
+        let error = Ticker::start(8000, 0.1, Arc::default()).unwrap_err().to_string();
+        assert!(error.contains("sched_setaffinity"), "{error}");
+    }
+}
