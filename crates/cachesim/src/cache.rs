@@ -124,6 +124,15 @@ impl<P: Replacement> Cache<P> {
         found.map(Line::set_dirty).is_some()
     }
 
+    /// Moves a line up as a hit would, without a use being counted. Nothing if it is not here.
+    pub fn promote(&mut self, number: u64) {
+        let set = self.set_of(number);
+        let ways = &mut self.lines[set * self.ways..(set + 1) * self.ways];
+        if let Some(way) = ways.iter().position(|line| line.is(number)) {
+            self.policy.on_hit(ways, way);
+        }
+    }
+
     /// Takes a line out, if it is here.
     #[inline]
     pub fn invalidate(&mut self, number: u64) -> Option<Line> {

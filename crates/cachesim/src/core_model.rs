@@ -43,6 +43,7 @@ impl Default for CoreConfig {
 struct Outstanding {
     instruction: u64,
     done_at: u64,
+    from_memory: bool,
 }
 
 /// One core's clock.
@@ -54,6 +55,8 @@ pub struct CoreClock {
     /// When the newest instruction entered the core, ticks.
     now: u64,
     instructions: u64,
+    /// Ticks that the core stood still for data from memory.
+    memory_stall: u64,
     /// Loads that may still stop the core, oldest first.
     outstanding: VecDeque<Outstanding>,
     /// When each of the last `mlp_max` loads returns, as a ring.
@@ -70,6 +73,7 @@ impl CoreClock {
             mlp_max: 1,
             now: 0,
             instructions: 0,
+            memory_stall: 0,
             outstanding: VecDeque::with_capacity(config.rob_entries as usize + 1),
             returns: Vec::new(),
             next_return: 0,
@@ -105,6 +109,11 @@ impl CoreClock {
         self.instructions
     }
 
+    /// Cycles so far in which the core stood still for data from memory, and not from a cache.
+    pub fn memory_stall_cycles(&self) -> u64 {
+        self.memory_stall / TICKS_PER_CYCLE
+    }
+
     /// `count` instructions enter the core.
     #[inline]
     pub fn execute(&mut self, count: u64) {
@@ -116,7 +125,7 @@ impl CoreClock {
             }
             self.now += blocked.saturating_sub(self.instructions) * self.ticks_per_instruction;
             self.instructions = self.instructions.max(blocked);
-            self.now = self.now.max(oldest.done_at);
+            self.wait_for(oldest.done_at, oldest.from_memory);
             self.outstanding.pop_front();
         }
         self.now += (end - self.instructions) * self.ticks_per_instruction;
@@ -129,22 +138,29 @@ impl CoreClock {
         self.now.max(self.returns[self.next_return]) / TICKS_PER_CYCLE
     }
 
-    /// The newest instruction is a load beyond the L1; its data is there at `done_cycle`.
     #[inline]
-    pub fn load(&mut self, done_cycle: u64) {
+    fn wait_for(&mut self, done_at: u64, from_memory: bool) {
+        let waits = done_at.saturating_sub(self.now);
+        self.memory_stall += if from_memory { waits } else { 0 };
+        self.now += waits;
+    }
+
+    /// The newest instruction is a load beyond the L1; its data is there at `done_cycle`, from memory or from a cache.
+    #[inline]
+    pub fn load(&mut self, done_cycle: u64, from_memory: bool) {
         let done_at = done_cycle * TICKS_PER_CYCLE;
         self.returns[self.next_return] = done_at;
         self.next_return = if self.next_return + 1 == self.mlp_max { 0 } else { self.next_return + 1 };
         // One that returns before the buffer can fill never stops the core.
         if done_at > self.now + self.rob_entries * self.ticks_per_instruction {
-            self.outstanding.push_back(Outstanding { instruction: self.instructions, done_at });
+            self.outstanding.push_back(Outstanding { instruction: self.instructions, done_at, from_memory });
         }
     }
 
-    /// The front end waits until `cycle`.
+    /// The front end waits until `cycle` for instructions, from memory or from a cache.
     #[inline]
-    pub fn stall_until(&mut self, cycle: u64) {
-        self.now = self.now.max(cycle * TICKS_PER_CYCLE);
+    pub fn stall_until(&mut self, cycle: u64, from_memory: bool) {
+        self.wait_for(cycle * TICKS_PER_CYCLE, from_memory);
     }
 
     /// Waits for everything under way, as a context switch does.
@@ -173,7 +189,7 @@ mod tests {
             clock.execute(load - at);
             at = *load;
             let start = clock.load_start();
-            clock.load(start + 200);
+            clock.load(start + 200, true);
         }
         clock.execute(10_000 - at);
         clock.cycle()
@@ -208,18 +224,32 @@ mod tests {
         let mut clock = CoreClock::new(CONFIG);
         clock.execute(400);
         let start = clock.load_start();
-        clock.load(start + 32);
+        clock.load(start + 32, false);
         clock.execute(400);
         assert_eq!(clock.cycle(), 200);
-        clock.stall_until(250);
+        clock.stall_until(250, false);
         clock.execute(4);
         assert_eq!(clock.cycle(), 251);
     }
 
     #[test]
+    fn waiting_for_memory_is_told_from_waiting_for_a_cache() {
+        let mut clock = CoreClock::new(CONFIG);
+        clock.load(100, false);
+        clock.execute(1000);
+        // Without the load 250 cycles; the buffer hides 32 of its 100.
+        assert_eq!((clock.cycle(), clock.memory_stall_cycles()), (250 + 68, 0));
+        clock.load(clock.cycle() + 200, true);
+        clock.execute(1000);
+        assert_eq!((clock.cycle(), clock.memory_stall_cycles()), (500 + 68 + 168, 168));
+        clock.stall_until(clock.cycle() + 50, true);
+        assert_eq!(clock.memory_stall_cycles(), 168 + 50);
+    }
+
+    #[test]
     fn a_switch_waits_for_what_is_under_way() {
         let mut clock = CoreClock::new(CONFIG);
-        clock.load(500);
+        clock.load(500, true);
         clock.drain();
         assert_eq!(clock.cycle(), 500);
         clock.pass(100);

@@ -298,6 +298,15 @@ impl<W: LlcWatch> Hierarchy<W> {
         true
     }
 
+    /// As [`Self::prefetch`], but the line goes to where a hit would have moved it, whatever the policy does with new lines.
+    pub fn prefetch_as_hit(&mut self, context: ContextId, number: u64, now: u64) -> bool {
+        let fetched = self.prefetch(context, number, now);
+        if fetched {
+            self.l3.promote(number);
+        }
+        fetched
+    }
+
     /// The last level's policy, to tell it about quanta.
     pub fn policy_mut(&mut self) -> &mut Policy {
         self.l3.policy_mut()
@@ -316,6 +325,11 @@ impl<W: LlcWatch> Hierarchy<W> {
     /// Memory, for traffic that is no line of a program's.
     pub fn dram_mut(&mut self) -> &mut Dram {
         &mut self.dram
+    }
+
+    /// Whoever watches the last level.
+    pub fn watch(&self) -> &W {
+        &self.watch
     }
 
     /// Whoever watches the last level.

@@ -25,7 +25,9 @@ pub mod machine;
 pub mod miss_ratio;
 pub mod paging;
 pub mod policy;
+pub mod prefetch;
 mod recency_tree;
+pub mod reproduce;
 pub mod static_best;
 pub mod trace;
 

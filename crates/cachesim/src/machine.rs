@@ -60,6 +60,12 @@ pub trait SwitchHook<W> {
     fn switched_in(&mut self, _hierarchy: &mut Hierarchy<W>, _core: usize, _context: ContextId, _cycle: u64) {}
     /// `context` has just left `core`.
     fn switched_out(&mut self, _hierarchy: &mut Hierarchy<W>, _core: usize, _context: ContextId, _cycle: u64) {}
+    /// The cycle at which [`Self::running`] is to be called for `core`; `u64::MAX` for never. Asked again after each call.
+    fn due_cycle(&self, _core: usize) -> u64 {
+        u64::MAX
+    }
+    /// `context` is running on `core` and `due_cycle` is reached. Must move `due_cycle` beyond `cycle`.
+    fn running(&mut self, _hierarchy: &mut Hierarchy<W>, _core: usize, _context: ContextId, _cycle: u64) {}
 }
 
 /// Nobody is told.
@@ -72,6 +78,8 @@ pub struct ContextOutcome {
     pub instructions: u64,
     /// Cycles on a core, switches not included.
     pub cycles: u64,
+    /// Those of them in which the core stood still for data from memory.
+    pub memory_stall_cycles: u64,
     /// Quanta begun.
     pub quanta: u64,
     /// Whether its trace is over.
@@ -114,6 +122,7 @@ struct Running {
     started_cycle: u64,
     started_instructions: u64,
     started_misses: u64,
+    started_stall: u64,
     end_cycle: u64,
 }
 
@@ -246,6 +255,7 @@ impl<W: LlcWatch, H: SwitchHook<W>> Machine<W, H> {
             started_cycle,
             started_instructions: core.clock.instructions(),
             started_misses: self.hierarchy.counters(id).l3.misses,
+            started_stall: core.clock.memory_stall_cycles(),
             end_cycle: started_cycle.saturating_add(self.slice_cycles),
         });
         true
@@ -257,23 +267,31 @@ impl<W: LlcWatch, H: SwitchHook<W>> Machine<W, H> {
         let Some(running) = core.running else { return Ok(()) };
         let context = &mut self.contexts[running.context];
         let id = context_id(running.context);
-        let until = running.end_cycle.min(until_cycle).saturating_mul(TICKS_PER_CYCLE);
-        while core.clock.now() < until {
-            let Some(record) = context.next()? else {
-                context.done.over = true;
-                break;
-            };
-            core.clock.execute(u64::from(record.instructions));
-            let address = self.paging.translate(id, record.address);
-            let start = core.clock.load_start();
-            let (served, done_at) = self.hierarchy.access(index, id, record.kind, address, start);
-            if served != Served::L1 {
-                match record.kind {
-                    Kind::Read => core.clock.load(done_at),
-                    Kind::Fetch => core.clock.stall_until(done_at),
-                    Kind::Write => {}
+        let until_cycle = running.end_cycle.min(until_cycle);
+        loop {
+            let until = until_cycle.min(self.hook.due_cycle(index)).saturating_mul(TICKS_PER_CYCLE);
+            while core.clock.now() < until {
+                let Some(record) = context.next()? else {
+                    context.done.over = true;
+                    break;
+                };
+                core.clock.execute(u64::from(record.instructions));
+                let address = self.paging.translate(id, record.address);
+                let start = core.clock.load_start();
+                let (served, done_at) = self.hierarchy.access(index, id, record.kind, address, start);
+                if served != Served::L1 {
+                    let from_memory = served == Served::Memory;
+                    match record.kind {
+                        Kind::Read => core.clock.load(done_at, from_memory),
+                        Kind::Fetch => core.clock.stall_until(done_at, from_memory),
+                        Kind::Write => {}
+                    }
                 }
             }
+            if context.done.over || core.clock.cycle() >= until_cycle {
+                break;
+            }
+            self.hook.running(&mut self.hierarchy, index, id, core.clock.cycle());
         }
         if context.done.over || core.clock.cycle() >= running.end_cycle {
             self.switch_out(index, running);
@@ -294,6 +312,7 @@ impl<W: LlcWatch, H: SwitchHook<W>> Machine<W, H> {
         let done = &mut self.contexts[running.context].done;
         done.instructions += quantum.instructions;
         done.cycles += quantum.length;
+        done.memory_stall_cycles += core.clock.memory_stall_cycles() - running.started_stall;
         self.hierarchy.quantum_ended(id, quantum);
         self.hook.switched_out(&mut self.hierarchy, index, id, cycle);
         core.running = None;

@@ -1,0 +1,97 @@
+//! Context prefetching: what a context loses from the last level while it waits, it gets back when it runs again (MICRO'14, section IV-B).
+//!
+//! ```text
+//! another context runs:  a line of A has to go ──▶ A's record          (LostLines watches the last level)
+//! A gets a core:         record from memory, lines from memory         (Restorer, a little at a time)
+//!                        no faster than the memory bus has room
+//! ```
+//!
+//! Two kinds of record. [`PrefetchParams::daly_cain`] keeps a list of lines, as in "Cache restoration for highly partitioned virtualized
+//! systems" (HPCA'12). [`PrefetchParams::recap`] keeps a table of regions, each with a bit for every line in it and a bit
+//! that says whether one of these lines was ever hit, as in "RECAP: a region-based cure for the common cold (cache)" (HPCA'13); a region
+//! without a hit is not restored, so a stream of data is not brought back for nobody. Records live in memory: writing and
+//! reading them is traffic like any other, and is counted as [`Transfer::Metadata`](crate::dram::Transfer::Metadata).
+//!
+//! Only lines that *others* evicted while their context waited are recorded, as the MICRO'14 paper describes it: what a
+//! context evicts itself it had no room for. Sizes of records and entries are not public; they are parameters, and
+//! ours are said to be ours.
+
+mod record;
+mod restorer;
+
+pub use record::{LostLines, Recorded};
+pub use restorer::{RestoreCounters, Restorer};
+
+/// What a context's record consists of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecordKind {
+    /// One entry a line, in the order in which they were lost (Daly and Cain).
+    Lines,
+    /// One entry a region of this many lines, a power of two from 1 to 64 (RECAP).
+    Regions {
+        /// Lines in a region.
+        region_lines: u32,
+        /// Leave out regions of which no line was hit since it was filled (RECAP's hit filter; the MICRO'14 paper's
+        /// "reuse-bit optimization").
+        hit_filter: bool,
+    },
+}
+
+/// Where restored lines are put in their sets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RestoredAt {
+    /// Where a hit would have moved them: they have been used before.
+    Hit,
+    /// Where the last level's policy puts new lines of their context. At the LRU position they push out one another.
+    Policy,
+}
+
+/// The parameters of context prefetching.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PrefetchParams {
+    /// What is recorded.
+    pub kind: RecordKind,
+    /// Entries a context's record has room for, 1 or more. When it is full the oldest goes. Ours.
+    pub entries_max: usize,
+    /// Bytes an entry takes in memory. Ours.
+    pub entry_bytes: u64,
+    /// Nothing is asked of memory while a request would wait longer than this, cycles. So a demand miss waits for prefetches no longer than this
+    /// and one line more. Ours.
+    pub backlog_cycles_max: u64,
+    /// Where restored lines are put. The papers do not say.
+    pub restored_at: RestoredAt,
+}
+
+impl PrefetchParams {
+    /// Cache restoration: as many lines as 2 MB hold, 8 bytes each.
+    pub fn daly_cain() -> Self {
+        Self {
+            kind: RecordKind::Lines,
+            entries_max: 32_768,
+            entry_bytes: 8,
+            backlog_cycles_max: 68,
+            restored_at: RestoredAt::Hit,
+        }
+    }
+
+    /// RECAP: regions of a page's 64 lines, so that a bit vector is one word, with tag and hit bit 16 bytes; 2,048 of them, 32 KiB a context.
+    pub fn recap() -> Self {
+        Self {
+            kind: RecordKind::Regions { region_lines: 64, hit_filter: true },
+            entries_max: 2_048,
+            entry_bytes: 16,
+            ..Self::daly_cain()
+        }
+    }
+
+    fn region_lines(self) -> u32 {
+        match self.kind {
+            RecordKind::Lines => 1,
+            RecordKind::Regions { region_lines, .. } => {
+                // Out of range counts as the nearest that is in it.
+                let below = region_lines.clamp(1, 64);
+                if below.is_power_of_two() { below } else { below.next_power_of_two() / 2 }
+            }
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! Every mix under every technique, in parallel.
+
+use super::programs::{Mix, Program};
+use super::{ContextResult, Extent, Preservation, Progress, ReproduceError, Setup, Source, long, short, simulate};
+use crate::prefetch::PrefetchParams;
+use crate::static_best::combinations;
+use gleaner_decide::host::{Insertion, InsertionParams};
+use rayon::prelude::*;
+
+/// The bars of Figures 10, 11 and 12.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Technique {
+    /// 30 ms, which the others are compared with.
+    Long,
+    /// 1 ms.
+    Short,
+    /// 1 ms with context prefetching as RECAP does it.
+    Prefetch,
+    /// 1 ms with context prefetching as Daly and Cain do it.
+    PrefetchAll,
+    /// 1 ms with insertion by time sampling.
+    Dip,
+    /// Both, with RECAP.
+    DipPrefetch,
+    /// 1 ms with the best fixed insertion of each context.
+    SipBest,
+}
+
+impl Technique {
+    /// Those beside the one that they are compared with.
+    pub const COMPARED: [Self; 6] =
+        [Self::Short, Self::Prefetch, Self::PrefetchAll, Self::Dip, Self::DipPrefetch, Self::SipBest];
+
+    /// As Figure 10 calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Long => "30ms",
+            Self::Short => "1ms",
+            Self::Prefetch => "prefetch",
+            Self::PrefetchAll => "Daly-Cain",
+            Self::Dip => "DIP",
+            Self::DipPrefetch => "DIP+prefetch",
+            Self::SipBest => "SIP-best",
+        }
+    }
+
+    fn setup(self, extent: &Extent) -> Setup {
+        let short = short(extent);
+        match self {
+            Self::Long => long(extent),
+            Self::Short | Self::SipBest => short,
+            Self::Prefetch => Setup { prefetch: Some(PrefetchParams::recap()), ..short },
+            Self::PrefetchAll => Setup { prefetch: Some(PrefetchParams::daly_cain()), ..short },
+            Self::Dip => Setup { preservation: dip(), ..short },
+            Self::DipPrefetch => {
+                Setup { preservation: dip(), prefetch: Some(PrefetchParams::recap()), ..short }
+            }
+        }
+    }
+}
+
+fn dip() -> Preservation {
+    Preservation::DipTime(InsertionParams::default())
+}
+
+/// One mix, with results for each technique asked for.
+#[derive(Clone, Debug)]
+pub(super) struct MixResults {
+    /// Which.
+    pub mix: Mix,
+    techniques: Vec<(Technique, Vec<ContextResult>)>,
+}
+
+impl MixResults {
+    /// A technique's results, by context.
+    pub fn of(&self, technique: Technique) -> &[ContextResult] {
+        self.techniques.iter().find(|(found, _)| *found == technique).map_or(&[], |(_, results)| results)
+    }
+
+    /// CPI against 30 ms, by context.
+    pub fn cpi_ratios(&self, technique: Technique) -> Vec<f64> {
+        cpi_ratios(self.of(technique), self.of(Technique::Long))
+    }
+
+    /// Memory requests against 30 ms for the same work of each context: (all, of these prefetches and records).
+    pub fn request_ratios(&self, technique: Technique) -> (f64, f64) {
+        let long = self.of(Technique::Long);
+        let sum = |results: &[ContextResult], of: fn(&ContextResult) -> f64| -> f64 {
+            results.iter().zip(long).map(|(result, long)| of(result) * long.instructions as f64).sum()
+        };
+        let base = sum(long, |result| result.demand_per_instruction);
+        let demand = sum(self.of(technique), |result| result.demand_per_instruction);
+        let extra = sum(self.of(technique), |result| result.prefetches_per_instruction + result.records_per_instruction);
+        ((demand + extra) / base, extra / base)
+    }
+}
+
+fn cpi_ratios(results: &[ContextResult], long: &[ContextResult]) -> Vec<f64> {
+    results.iter().zip(long).map(|(result, long)| result.cpi / long.cpi).collect()
+}
+
+/// One simulation to make.
+struct Task {
+    mix: usize,
+    technique: Technique,
+    insertions: Option<Vec<Insertion>>,
+}
+
+/// Runs `techniques`, and 30 ms, for each mix; `copies` of each of its two programs share the core.
+pub(super) fn run(
+    mixes: &[Mix],
+    techniques: &[Technique],
+    copies: usize,
+    extent: &Extent,
+    source: &Source,
+    progress: &dyn Progress,
+) -> Result<Vec<MixResults>, ReproduceError> {
+    let tasks = plan(mixes, techniques)?;
+    progress.planned(tasks.len() as u64);
+    let results: Vec<Result<Vec<ContextResult>, ReproduceError>> = tasks
+        .par_iter()
+        .map(|task| {
+            let mut setup = task.technique.setup(extent);
+            if let Some(insertions) = &task.insertions {
+                setup.preservation = Preservation::Fixed(insertions.repeat(copies));
+            }
+            let programs = mixes[task.mix].programs.map(|name| Program::by_name(name).expect("of Table VI"));
+            let results = simulate(&programs.repeat(copies), &setup, source);
+            progress.done();
+            results
+        })
+        .collect();
+    let mut all: Vec<MixResults> = mixes.iter().map(|mix| MixResults { mix: *mix, techniques: Vec::new() }).collect();
+    let mut fixed: Vec<(usize, Vec<ContextResult>)> = Vec::new();
+    for (task, results) in tasks.iter().zip(results) {
+        let results = results?;
+        if task.insertions.is_some() {
+            fixed.push((task.mix, results));
+        } else {
+            all[task.mix].techniques.push((task.technique, results));
+        }
+    }
+    if techniques.contains(&Technique::SipBest) {
+        for (index, mix) in all.iter_mut().enumerate() {
+            let tried = fixed.iter().filter(|(mix, _)| *mix == index).map(|(_, results)| results.clone());
+            mix.choose_best(tried.collect());
+        }
+    }
+    Ok(all)
+}
+
+/// The longest first would be best; all 30 ms runs first is near enough, and keeps the order of the plan.
+fn plan(mixes: &[Mix], techniques: &[Technique]) -> Result<Vec<Task>, ReproduceError> {
+    let mut tasks = Vec::new();
+    for technique in [Technique::Long].iter().chain(techniques) {
+        for mix in 0..mixes.len() {
+            if *technique != Technique::SipBest {
+                tasks.push(Task { mix, technique: *technique, insertions: None });
+                continue;
+            }
+            // All at MRU is plain 1 ms, which is run anyway. Copies of a program are treated alike.
+            for insertions in combinations(2)?.filter(|insertions| insertions.contains(&Insertion::Lru)) {
+                tasks.push(Task { mix, technique: *technique, insertions: Some(insertions) });
+            }
+        }
+    }
+    Ok(tasks)
+}
+
+impl MixResults {
+    fn choose_best(&mut self, tried: Vec<Vec<ContextResult>>) {
+        let plain = self.of(Technique::Short).to_vec();
+        let long = self.of(Technique::Long);
+        let cost = |results: &[ContextResult]| cpi_ratios(results, long).iter().sum::<f64>();
+        let candidates = std::iter::once(plain).filter(|plain| !plain.is_empty()).chain(tried);
+        let best = candidates.min_by(|one, other| cost(one).total_cmp(&cost(other))).unwrap_or_default();
+        self.techniques.push((Technique::SipBest, best));
+    }
+}
