@@ -31,6 +31,7 @@ pub use procfs::ProcfsObserver;
 pub use root::ProcRoot;
 pub use system::{CpuTimes, StatReader, SystemStat, online_cpus};
 pub use vmm::{
-    Accelerator, CgroupPath, DiscoverError, DiscoverOptions, QmpCpu, QmpError, SchedPolicy, SelectError, ThreadStat,
-    VcpuThread, Vm, Vmm, cgroup_of, discover, query_cpus, select, thread_stat,
+    Accelerator, Activity, CgroupPath, DiscoverError, DiscoverOptions, QmpCpu, QmpError, SchedPolicy, SelectError,
+    ThreadCounters, ThreadStat, VcpuActivity, VcpuThread, Vm, Vmm, cgroup_of, discover, query_cpus, select,
+    thread_stat, watch,
 };

@@ -10,8 +10,9 @@
 //!   /proc/PID/fd                anon_inode:kvm-vcpu:N says how many; which threads by what they wait in, or their guest time
 //! ```
 //!
-//! One pass over `/proc`; a process that goes away meanwhile is no error.
+//! One pass over `/proc`; a process that goes away meanwhile is no error. [`watch`] then says what the vCPUs got and waited for.
 
+mod activity;
 mod cgroup;
 mod kvm;
 mod name;
@@ -20,6 +21,7 @@ mod qmp;
 mod select;
 mod threads;
 
+pub use activity::{Activity, ThreadCounters, VcpuActivity, watch};
 pub use cgroup::{CgroupPath, cgroup_of};
 pub use qmp::{QmpCpu, QmpError, query_cpus};
 pub use select::{SelectError, select};
