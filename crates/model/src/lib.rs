@@ -12,15 +12,21 @@
 mod action;
 mod cpuset;
 mod distribution;
+mod host;
 mod ids;
 mod kernel;
 mod window;
+mod xen;
 mod yielding;
 
 pub use action::{Action, Decision, Policy, Profile, Reason, WakeupCosts};
 pub use cpuset::{CpuSet, ParseCpuSetError};
 pub use distribution::{Distribution, SUB_BUCKET_BITS, bucket_high, bucket_index, bucket_low};
+pub use host::{
+    HostAction, HostDecision, HostReason, HostVcpuWindow, HostWindow, PcpuId, PcpuWindow, SwitchPrice, VmId, VmWindow,
+};
 pub use ids::{Nanos, VcpuId};
 pub use kernel::KernelVersion;
 pub use window::{GroupWindow, Lengths, Source, VcpuWindow, Window, YieldCounters};
+pub use xen::{XenPool, XenScheduler, XenSetting};
 pub use yielding::{Next, Order, YieldMachine, YieldReturn};

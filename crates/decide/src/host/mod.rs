@@ -1,12 +1,27 @@
 //! The host policy (micro-sliced vCPUs, MICRO'14, sections III and IV).
 //!
 //! ```text
-//! cache_class  what the last-level cache is to a context: CPU-bound, cache-friendly, thrashing (section IV-B)
-//! insertion    where a context's new cache lines go: context preservation by time sampling (section IV-B)
+//! slice          windows -> decisions: one slice for all (static), or one for each set of VMs that share pCPUs (adaptive)
+//!   ├─ sharing        who shares with whom
+//!   ├─ adaptive       one set: a walk on the ladder of slices, each step judged
+//!   │    └─ harm           what discontinuity costs and what switches cost, now and at another slice
+//!   ├─ fairness       did each VM get what it is entitled to
+//!   └─ explain        where it stands
+//! insertion      where a context's new cache lines go: context preservation by time sampling (section IV-B)
 //! ```
 
-mod cache_class;
+mod adaptive;
+mod explain;
+mod fairness;
+mod harm;
+mod host_params;
 mod insertion;
+mod sharing;
+mod slice;
 
-pub use cache_class::{CacheClass, CacheClassParams, CacheUse};
+pub use explain::{HostExplanation, HostNoStep, SetExplanation};
+pub use fairness::{FairnessMeter, VmShare, deviation};
+pub use host_params::HostParams;
 pub use insertion::{Insertion, InsertionParams, InsertionSampler, Measure, Phase, Quantum, SampleOrder};
+pub use sharing::{SharingSet, sharing_sets};
+pub use slice::{HostPolicy, SlicePolicy};

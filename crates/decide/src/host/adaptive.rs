@@ -1,0 +1,249 @@
+//! The slice of one set of VMs that share pCPUs: a walk on the ladder, one step at a time, each judged.
+//!
+//! ```text
+//! settle -> gather judge_windows -> judge the last step -> has the workload changed? -> step towards the smallest toll, or stay
+//! ```
+//!
+//! What was seen at a slice is believed for a while, and only then what [`super::harm`] predicts for it from the slice in force. A step is taken if the
+//! best slice promises `gain_min` (or, to a longer one, saves `saving_min`). A step down that did not shorten the waits is taken back, and so is one that made
+//! shares unfair; after that, and after every turn, what was seen is believed twice as long. So on a stationary load there are few
+//! steps, and ever fewer.
+
+use super::HostParams;
+use super::explain::HostNoStep;
+use super::fairness::{FairnessMeter, VmShare, deviation};
+use super::harm::SetHarm;
+use super::sharing::SharingSet;
+use gleaner_model::{HostReason, HostWindow, Nanos, SwitchPrice, VmId};
+use std::collections::VecDeque;
+
+/// What was found at a slice, and when.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    toll: f64,
+    at: Nanos,
+}
+
+/// A step that has not been judged yet.
+#[derive(Clone, Copy, Debug)]
+struct Step {
+    from: usize,
+    /// Whom it was for, and its y (lost per work) before; for a step down.
+    relief: Option<(VmId, f64)>,
+    /// How far from fair the set was before.
+    unfair: f64,
+}
+
+/// The state of one set.
+#[derive(Clone, Debug)]
+pub(super) struct SetState {
+    params: HostParams,
+    /// Index into the ladder.
+    level: usize,
+    settle: u32,
+    recent: VecDeque<SetHarm>,
+    /// By level.
+    seen: Vec<Option<Seen>>,
+    pending: Option<Step>,
+    /// How long what was seen is believed.
+    memory: Nanos,
+    /// No level past this one (shorter slices) until then.
+    bottom: Option<(usize, Nanos)>,
+    forgot_at: Nanos,
+    went_down: Option<bool>,
+    fairness: FairnessMeter,
+    no_step: HostNoStep,
+}
+
+impl SetState {
+    pub(super) fn new(level: usize, memory: Nanos, params: &HostParams) -> Self {
+        Self {
+            level,
+            settle: params.settle_windows,
+            recent: VecDeque::new(),
+            seen: vec![None; params.ladder_us.len()],
+            pending: None,
+            memory,
+            bottom: None,
+            forgot_at: Nanos::ZERO,
+            went_down: None,
+            fairness: FairnessMeter::new(Nanos::from_millis(params.fairness_span_ms), params.runnable_share_min),
+            no_step: HostNoStep::Settling,
+            params: params.clone(),
+        }
+    }
+
+    pub(super) fn level(&self) -> usize {
+        self.level
+    }
+
+    pub(super) fn memory(&self) -> Nanos {
+        self.memory
+    }
+
+    pub(super) fn no_step(&self) -> HostNoStep {
+        self.no_step
+    }
+
+    /// What the last windows say: lost, and the cost of switches.
+    pub(super) fn toll(&self, price: SwitchPrice) -> Option<(f64, f64)> {
+        let harm = self.gathered()?;
+        Some((harm.lost(self.slice(self.level)), harm.cost(self.slice(self.level), price)))
+    }
+
+    fn slice(&self, level: usize) -> Nanos {
+        self.params.ladder_us.get(level).copied().map_or(Nanos::ZERO, Nanos::from_micros)
+    }
+
+    /// One window; why the level changed, if it did.
+    pub(super) fn step(&mut self, window: &HostWindow, set: &SharingSet, price: SwitchPrice) -> Option<HostReason> {
+        if self.settle > 0 {
+            self.settle -= 1;
+            self.no_step = HostNoStep::Settling;
+            return None;
+        }
+        self.fairness.push(window);
+        self.recent.push_back(SetHarm::of(window, set, self.slice(self.level), price, &self.params));
+        let judged = usize::try_from(self.params.judge_windows).unwrap_or(usize::MAX);
+        if self.recent.len() < judged {
+            self.no_step = HostNoStep::Settling;
+            return None;
+        }
+        while self.recent.len() > judged.max(1) {
+            self.recent.pop_front();
+        }
+        let harm = self.gathered()?;
+        if harm.contended() < self.params.contended_share_min {
+            self.no_step = HostNoStep::NoCompetition;
+            return None;
+        }
+        let unfair = self.fairness.worst(&set.vms);
+        if let Some(back) = self.judge(window.at, &harm, unfair) {
+            return Some(back);
+        }
+        self.notice(window.at, harm.toll(self.slice(self.level), price));
+        self.walk(window.at, &harm, unfair.as_ref().map_or(0.0, deviation), price)
+    }
+
+    fn gathered(&self) -> Option<SetHarm> {
+        let mut recent = self.recent.iter();
+        let mut sum = recent.next()?.clone();
+        recent.for_each(|harm| sum.add(harm));
+        Some(sum)
+    }
+
+    /// Takes the last step back if it did harm, or not what it was for.
+    fn judge(&mut self, at: Nanos, harm: &SetHarm, worst: Option<VmShare>) -> Option<HostReason> {
+        let step = self.pending.take()?;
+        let ratio = self.slice(self.level).as_f64() / self.slice(step.from).as_f64().max(1.0);
+        let relief = step.relief.and_then(|(vm, before)| {
+            let after = harm.vms.iter().find(|harm| harm.vm == vm)?.lost_per_work();
+            Some(if before > 0.0 { after / before } else { 0.0 })
+        });
+        let reason = match (relief, worst) {
+            (Some(found), _) if found > 1.0 - self.params.fall_min * (1.0 - ratio) => {
+                HostReason::NoGain { expected: ratio, found }
+            }
+            (_, Some(share)) if deviation(&share) > self.unfair_from(step.unfair) => {
+                HostReason::Unfair { vm: share.vm, ratio: share.ratio }
+            }
+            _ => return None,
+        };
+        self.remember_longer();
+        if step.from < self.level {
+            self.bottom = Some((step.from, at + self.memory));
+        }
+        // What was to be had at this slice is known now: nothing that is not had at the old one.
+        self.go_to(step.from);
+        Some(reason)
+    }
+
+    /// A share this far from fair is unfair, where it was `before` before the step: one slice more or less within the time that is looked
+    /// at is not.
+    fn unfair_from(&self, before: f64) -> f64 {
+        let grain = self.slice(self.level).share_of(self.fairness.length());
+        (self.params.unfair_share + grain).max(before + self.params.unfair_share / 2.0)
+    }
+
+    /// Notes what is seen here; forgets the rest where it is old, or where this slice is not what it was.
+    fn notice(&mut self, at: Nanos, toll: f64) {
+        let before = self.seen[self.level];
+        let changed = before.is_some_and(|before| (before.toll - toll).abs() > self.params.change_min);
+        let memory_min = Nanos::from_millis(self.params.memory_min_ms);
+        if changed && at - self.forgot_at >= memory_min {
+            self.seen.fill(None);
+            (self.bottom, self.forgot_at, self.memory) = (None, at, memory_min);
+        }
+        // While the slice stays, what it was found to be like at first is what changes are compared with.
+        let here = before.filter(|_| !changed).map_or(Seen { toll, at }, |before| Seen { at, ..before });
+        self.seen[self.level] = Some(here);
+        for seen in &mut self.seen {
+            *seen = seen.filter(|seen| at - seen.at < self.memory);
+        }
+        self.bottom = self.bottom.filter(|(_, until)| at < *until);
+    }
+
+    /// A step towards the level with the smallest toll.
+    fn walk(&mut self, at: Nanos, harm: &SetHarm, unfair: f64, price: SwitchPrice) -> Option<HostReason> {
+        let toll = |level: usize| match self.seen[level].filter(|_| level != self.level) {
+            Some(seen) => seen.toll,
+            None => harm.toll(self.slice(level), price),
+        };
+        let (top, bottom) = (self.top(harm), self.bottom.map_or(self.seen.len() - 1, |(level, _)| level));
+        // Of equals the longest.
+        let best = (top..=bottom.max(top)).min_by(|&a, &b| toll(a).total_cmp(&toll(b)))?;
+        let gain = toll(self.level) - toll(best);
+        let down = best > self.level;
+        if best == self.level || gain < if down { self.params.gain_min } else { self.params.saving_min } {
+            self.no_step = HostNoStep::NothingToGain;
+            return None;
+        }
+        let to = if down { self.level + 1 } else { self.level - 1 };
+        let (here, there) = (self.slice(self.level), self.slice(to));
+        let worst = *harm.worst()?;
+        let reason = if down {
+            down_reason(&worst, harm.cost(there, price))
+        } else {
+            let (cost, saved_to) = (harm.cost(here, price), harm.cost(there, price));
+            HostReason::SwitchesCost { cost, saved_to, lost: harm.lost(there) }
+        };
+        if self.went_down.is_some_and(|went_down| went_down != down) {
+            self.remember_longer();
+        }
+        self.went_down = Some(down);
+        self.pending =
+            Some(Step { from: self.level, relief: down.then(|| (worst.vm, worst.lost_per_work())), unfair });
+        // The clock of what was seen here starts now.
+        if let Some(seen) = &mut self.seen[self.level] {
+            *seen = Seen { toll: harm.toll(here, price), at };
+        }
+        self.go_to(to);
+        Some(reason)
+    }
+
+    /// The longest slice allowed: where nothing would tell that a vCPU spins, not longer than `blind_slice`, unless it is already.
+    fn top(&self, harm: &SetHarm) -> usize {
+        let blind = self.params.ladder_us.iter().position(|us| *us <= self.params.blind_slice_us);
+        let blind = blind.unwrap_or(self.seen.len() - 1);
+        if harm.blind { blind.min(self.level) } else { 0 }
+    }
+
+    fn remember_longer(&mut self) {
+        self.memory = self.memory.times(2).min(Nanos::from_millis(self.params.memory_max_ms));
+    }
+
+    fn go_to(&mut self, level: usize) {
+        self.level = level;
+        self.settle = self.params.settle_windows;
+        self.recent.clear();
+        self.fairness.clear();
+    }
+}
+
+fn down_reason(worst: &super::harm::VmHarm, cost: f64) -> HostReason {
+    let (vm, lost) = (worst.vm, worst.lost(1.0));
+    if worst.spun > worst.waited {
+        return HostReason::SpinningHurts { vm, lost, cost };
+    }
+    HostReason::WaitsHurt { vm, wait: Nanos::from_f64(worst.wake_wait / worst.wakeups.max(1.0)), lost, cost }
+}

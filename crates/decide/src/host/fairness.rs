@@ -1,0 +1,229 @@
+//! Did every VM get what it is entitled to? (Paper, section III-B: short slices bring the VMs closer to their capped solo runs.)
+//!
+//! Only vCPUs that never stopped wanting a pCPU can be judged: who sleeps gives part of its share away. Of those that may use the
+//! same pCPUs, each is entitled to its weight's part of what they got together, but to no more than one whole pCPU.
+
+use gleaner_model::{CpuSet, HostWindow, Nanos, VcpuId, VmId};
+use std::collections::{BTreeMap, VecDeque};
+
+/// What a VM's continuously runnable vCPUs got.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct VmShare {
+    /// Which VM.
+    pub vm: VmId,
+    /// How many of its vCPUs were continuously runnable and had company.
+    pub vcpus: usize,
+    /// What they got over what they were entitled to: 1 is fair.
+    pub ratio: f64,
+}
+
+/// One vCPU over one window.
+#[derive(Clone, Debug)]
+struct Turn {
+    id: (VmId, VcpuId),
+    pcpus: CpuSet,
+    weight: u64,
+    run: Nanos,
+    wait: Nanos,
+}
+
+/// Shares over the last windows.
+#[derive(Clone, Debug)]
+pub struct FairnessMeter {
+    span: Nanos,
+    runnable_share_min: f64,
+    windows: VecDeque<(Nanos, Vec<Turn>)>,
+}
+
+/// Most windows kept, whatever their length.
+const WINDOWS_MAX: usize = 1000;
+
+/// One vCPU over all windows.
+struct Total {
+    weight: u64,
+    run: Nanos,
+    windows: usize,
+    wanted: Nanos,
+}
+
+impl FairnessMeter {
+    /// Takes shares over `span`; a vCPU counts if it was runnable for `runnable_share_min` of that.
+    pub fn new(span: Nanos, runnable_share_min: f64) -> Self {
+        Self { span, runnable_share_min, windows: VecDeque::new() }
+    }
+
+    /// Adds a window, and forgets those that are past the span.
+    pub fn push(&mut self, window: &HostWindow) {
+        let turns = window.vms.iter().flat_map(|vm| {
+            vm.vcpus.iter().map(|vcpu| Turn {
+                id: (vm.vm, vcpu.vcpu),
+                pcpus: vcpu.pcpus.clone(),
+                weight: vm.weight,
+                run: vcpu.run,
+                wait: vcpu.wait,
+            })
+        });
+        self.windows.push_back((window.length, turns.collect()));
+        while self.windows.len() > 1
+            && (self.windows.len() > WINDOWS_MAX
+                || self.length() - self.windows.front().map_or(Nanos::ZERO, |oldest| oldest.0) >= self.span)
+        {
+            self.windows.pop_front();
+        }
+    }
+
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        self.windows.clear();
+    }
+
+    /// The time it knows about.
+    pub fn length(&self) -> Nanos {
+        self.windows.iter().map(|(length, _)| *length).sum()
+    }
+
+    /// What each VM got that has continuously runnable vCPUs with company, ascending by VM.
+    pub fn shares(&self) -> Vec<VmShare> {
+        let mut by_vm: BTreeMap<VmId, (usize, f64, f64)> = BTreeMap::new();
+        for group in self.groups().values().filter(|group| group.len() > 1) {
+            let capacity: f64 = group.iter().map(|(_, total)| total.run.as_f64()).sum();
+            let weights: Vec<f64> = group.iter().map(|(_, total)| total.weight.max(1) as f64).collect();
+            let entitled = water_fill(capacity, &weights, self.length().as_f64());
+            for ((vm, total), entitled) in group.iter().zip(entitled) {
+                let sum = by_vm.entry(*vm).or_default();
+                *sum = (sum.0 + 1, sum.1 + total.run.as_f64(), sum.2 + entitled);
+            }
+        }
+        by_vm
+            .into_iter()
+            .filter(|(_, (_, _, entitled))| *entitled > 0.0)
+            .map(|(vm, (vcpus, run, entitled))| VmShare { vm, vcpus, ratio: run / entitled })
+            .collect()
+    }
+
+    /// The VM among `vms` that is furthest from its entitlement.
+    pub fn worst(&self, vms: &[VmId]) -> Option<VmShare> {
+        let shares = self.shares().into_iter().filter(|share| vms.contains(&share.vm));
+        shares.max_by(|a, b| deviation(a).total_cmp(&deviation(b)))
+    }
+
+    /// Continuously runnable vCPUs by the pCPUs they may use.
+    fn groups(&self) -> BTreeMap<&CpuSet, Vec<(VmId, Total)>> {
+        let mut totals: BTreeMap<((VmId, VcpuId), &CpuSet), Total> = BTreeMap::new();
+        for turn in self.windows.iter().flat_map(|(_, turns)| turns) {
+            let total = totals.entry((turn.id, &turn.pcpus)).or_insert(Total {
+                weight: turn.weight,
+                run: Nanos::ZERO,
+                windows: 0,
+                wanted: Nanos::ZERO,
+            });
+            total.weight = turn.weight;
+            total.run += turn.run;
+            total.wanted += turn.run + turn.wait;
+            total.windows += 1;
+        }
+        let mut groups: BTreeMap<&CpuSet, Vec<(VmId, Total)>> = BTreeMap::new();
+        for (((vm, _), pcpus), total) in totals {
+            let throughout = total.windows == self.windows.len();
+            if throughout && total.wanted.share_of(self.length()) >= self.runnable_share_min {
+                groups.entry(pcpus).or_default().push((vm, total));
+            }
+        }
+        groups
+    }
+}
+
+/// How far from fair, as a share of the entitlement.
+pub fn deviation(share: &VmShare) -> f64 {
+    (share.ratio - 1.0).abs()
+}
+
+/// Divides `capacity` by `weights`, nobody more than `cap`: what is over goes to the others.
+fn water_fill(capacity: f64, weights: &[f64], cap: f64) -> Vec<f64> {
+    let mut parts = vec![None; weights.len()];
+    // Each turn caps at least one, or ends.
+    for _ in 0..weights.len() {
+        let left = capacity - parts.iter().flatten().sum::<f64>();
+        let open: f64 = weights.iter().zip(&parts).filter(|(_, part)| part.is_none()).map(|(weight, _)| weight).sum();
+        let over: Vec<usize> =
+            (0..weights.len()).filter(|&i| parts[i].is_none() && left * weights[i] / open > cap).collect();
+        if over.is_empty() {
+            return (0..weights.len()).map(|i| parts[i].unwrap_or(left * weights[i] / open)).collect();
+        }
+        for i in over {
+            parts[i] = Some(cap);
+        }
+    }
+    parts.into_iter().map(|part| part.unwrap_or(cap)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gleaner_model::{HostVcpuWindow, VmWindow};
+
+    /// (VM, pCPUs, weight, run ms, wait ms) of one second.
+    fn window(vcpus: &[(u32, &str, u64, u64, u64)]) -> HostWindow {
+        let vm = |&(id, pcpus, weight, run, wait): &(u32, &str, u64, u64, u64)| VmWindow {
+            vm: VmId(id),
+            slice: None,
+            weight,
+            refill: None,
+            vcpus: vec![HostVcpuWindow {
+                run: Nanos::from_millis(run),
+                wait: Nanos::from_millis(wait),
+                ..HostVcpuWindow::new(VcpuId(0), pcpus.parse().unwrap())
+            }],
+        };
+        let vms = vcpus.iter().map(vm).collect();
+        HostWindow { at: Nanos::from_secs(1), length: Nanos::from_secs(1), vms, pcpus: Vec::new() }
+    }
+
+    fn check(vcpus: &[(u32, &str, u64, u64, u64)], expected: &[(u32, f64)]) {
+        let mut meter = FairnessMeter::new(Nanos::from_secs(10), 0.95);
+        meter.push(&window(vcpus));
+        let found: Vec<(u32, f64)> =
+            meter.shares().iter().map(|share| (share.vm.0, (share.ratio * 1e3).round() / 1e3)).collect();
+        assert_eq!(found, expected, "{vcpus:?}");
+    }
+
+    #[test]
+    fn shares_are_compared_with_weights_among_those_who_never_slept() {
+        check(&[(1, "0", 1024, 500, 500), (2, "0", 1024, 500, 500)], &[(1, 1.0), (2, 1.0)]);
+        check(&[(1, "0", 1024, 600, 400), (2, "0", 1024, 400, 600)], &[(1, 1.2), (2, 0.8)]);
+        check(&[(1, "0", 2048, 600, 400), (2, "0", 1024, 300, 700)], &[(1, 1.0), (2, 1.0)]);
+        // The third sleeps: it is not judged, and the others share what they got.
+        check(
+            &[(1, "0", 1024, 450, 550), (2, "0", 1024, 450, 550), (3, "0", 1024, 100, 20)],
+            &[(1, 1.0), (2, 1.0)],
+        );
+        // Others on other pCPUs have nothing to do with it, and one alone cannot be treated unfairly.
+        check(&[(1, "0", 1024, 500, 500), (2, "1", 1024, 1000, 0)], &[]);
+        // Two pCPUs for three: the heavy one can use no more than one whole.
+        check(
+            &[(1, "0-1", 4096, 1000, 0), (2, "0-1", 1024, 500, 500), (3, "0-1", 1024, 500, 500)],
+            &[(1, 1.0), (2, 1.0), (3, 1.0)],
+        );
+    }
+
+    #[test]
+    fn the_past_is_forgotten_after_the_span() {
+        let mut meter = FairnessMeter::new(Nanos::from_secs(3), 0.95);
+        meter.push(&window(&[(1, "0", 1024, 1000, 0), (2, "0", 1024, 0, 1000)]));
+        assert_eq!(meter.worst(&[VmId(1), VmId(2)]).map(|share| share.ratio), Some(0.0));
+        for _ in 0..3 {
+            meter.push(&window(&[(1, "0", 1024, 500, 500), (2, "0", 1024, 500, 500)]));
+        }
+        assert_eq!(meter.length(), Nanos::from_secs(3));
+        assert_eq!(meter.worst(&[VmId(1), VmId(2)]).map(|share| deviation(&share)), Some(0.0));
+        assert_eq!(meter.worst(&[VmId(7)]), None);
+    }
+
+    #[test]
+    fn a_newcomer_is_not_judged_yet() {
+        let mut meter = FairnessMeter::new(Nanos::from_secs(3), 0.95);
+        meter.push(&window(&[(1, "0", 1024, 1000, 0)]));
+        meter.push(&window(&[(1, "0", 1024, 500, 500), (2, "0", 1024, 500, 500)]));
+        assert_eq!(meter.shares(), []);
+    }
+}

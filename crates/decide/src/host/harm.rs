@@ -1,0 +1,234 @@
+//! What discontinuity costs the VMs of a set and what switching costs them, now and at another slice.
+//!
+//! Three things are lost because a vCPU does not have its pCPU when it needs it: the time after a wake-up until it runs, the
+//! time an interrupt for a vCPU that waits has to wait too, and the time its siblings spin for what it holds. Each lasts until the
+//! others have used up their slices, so each is proportional to the slice (equation 1). Compared with the work done, y = lost / work is
+//! proportional to the slice; the share lost is y / (1 + y).
+//!
+//! Against that stand the switches at the ends of slices: their number is proportional to 1 / slice, each costs its price. What is lost plus what switches
+//! take is the *toll* of a slice, as a share of the VMs' time. The best slice has the smallest.
+
+use super::HostParams;
+use super::sharing::SharingSet;
+use gleaner_model::{HostVcpuWindow, HostWindow, Nanos, SwitchPrice, VmId, VmWindow};
+
+/// A VM's activity (runnable time over time) from which its loss counts in full, if it does not wake often either.
+const ACTIVE: f64 = 0.05;
+/// The least part of its run time that a VM is taken to work and not to spin.
+const WORK_MIN: f64 = 0.01;
+
+/// One VM over one or more windows; times in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct VmHarm {
+    pub(super) vm: VmId,
+    /// Entitlement, times how much of it it asks for.
+    weight: f64,
+    run: f64,
+    /// Lost while waiting for a pCPU.
+    pub(super) waited: f64,
+    /// Lost while running.
+    pub(super) spun: f64,
+    pub(super) wakeups: f64,
+    pub(super) wake_wait: f64,
+}
+
+impl VmHarm {
+    fn of(vm: &VmWindow, length: Nanos, slice: Nanos, params: &HostParams) -> Self {
+        let mut harm =
+            Self { vm: vm.vm, weight: 0.0, run: 0.0, waited: 0.0, spun: 0.0, wakeups: 0.0, wake_wait: 0.0 };
+        let (mut activity, mut needs_it) = (0.0, 0.0_f64);
+        for vcpu in &vm.vcpus {
+            let (after_wakeups, by_wakeups) = wakeups_cost(vcpu, length, params);
+            let (of_interrupts, by_interrupts) = interrupts_cost(vcpu, length, params);
+            harm.run += vcpu.run.as_f64();
+            harm.waited += (after_wakeups + of_interrupts).min(vcpu.wait.as_f64());
+            harm.spun += spun(vcpu, slice, params).unwrap_or(0.0);
+            harm.wakeups += vcpu.wakeups.unwrap_or(0) as f64;
+            harm.wake_wait += vcpu.wake_wait().unwrap_or_default().as_f64();
+            activity += vcpu.wanted(length);
+            needs_it = needs_it.max(by_wakeups).max(by_interrupts);
+        }
+        harm.weight = vm.weight as f64 * needs_it.max((activity / ACTIVE).min(1.0));
+        harm
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.weight += other.weight;
+        self.run += other.run;
+        self.waited += other.waited;
+        self.spun += other.spun;
+        self.wakeups += other.wakeups;
+        self.wake_wait += other.wake_wait;
+    }
+
+    /// y: what is lost for a unit of work.
+    pub(super) fn lost_per_work(&self) -> f64 {
+        let work = (self.run - self.spun).max(WORK_MIN * self.run);
+        if work > 0.0 { (self.waited + self.spun) / work } else { 0.0 }
+    }
+
+    /// The share lost when slices are `ratio` times as long.
+    pub(super) fn lost(&self, ratio: f64) -> f64 {
+        let y = self.lost_per_work() * ratio;
+        y / (1.0 + y)
+    }
+}
+
+/// Waiting after wake-ups that slices are to blame for, and how much wake-ups matter here (0 to 1).
+fn wakeups_cost(vcpu: &HostVcpuWindow, length: Nanos, params: &HostParams) -> (f64, f64) {
+    let (Some(wakeups), Some(wait)) = (vcpu.wakeups, vcpu.wake_wait()) else { return (0.0, 0.0) };
+    let matters = rate_matters(wakeups, length - wait.min(vcpu.wait), params);
+    let floor = Nanos::from_micros(params.wake_floor_us).times(wakeups);
+    ((wait - floor).as_f64() * matters, matters)
+}
+
+/// The same for interrupts that came while the vCPU waited: half a wait each.
+fn interrupts_cost(vcpu: &HostVcpuWindow, length: Nanos, params: &HostParams) -> (f64, f64) {
+    let (Some(interrupts), Some(preemptions)) = (vcpu.interrupts_while_waiting, vcpu.preemptions) else {
+        return (0.0, 0.0);
+    };
+    let matters = rate_matters(interrupts, length - vcpu.wait, params);
+    let each = vcpu.wait.as_f64() / preemptions.max(1) as f64 / 2.0;
+    ((interrupts as f64 * each).min(vcpu.wait.as_f64()) * matters, matters)
+}
+
+/// 0 below `wakeups_per_s_min` events a second, 1 above twice as many. Over the time in which the vCPU did not wait: who waits 30 ms after
+/// each wake-up cannot wake often.
+fn rate_matters(events: u64, available: Nanos, params: &HostParams) -> f64 {
+    let floor = params.wakeups_per_s_min;
+    let rate = events as f64 / available.as_secs_f64().max(1e-6);
+    if floor > 0.0 { (rate / floor - 1.0).clamp(0.0, 1.0) } else { f64::from(u8::from(events > 0)) }
+}
+
+/// Run time spent spinning; `None` where nothing tells.
+fn spun(vcpu: &HostVcpuWindow, slice: Nanos, params: &HostParams) -> Option<f64> {
+    let by_slices = vcpu.full_slices_without_progress.map(|n| slice.times(n));
+    let by_exits = vcpu.pause_exits.map(|n| Nanos::from_micros(params.pause_exit_us).times(n));
+    by_slices.max(by_exits).map(|spun| spun.min(vcpu.run).as_f64())
+}
+
+/// The VMs of a set over one or more windows at one slice.
+#[derive(Clone, Debug)]
+pub(super) struct SetHarm {
+    slice: Nanos,
+    pub(super) vms: Vec<VmHarm>,
+    run: f64,
+    wait: f64,
+    /// Preemptions, where all are known.
+    preemptions: Option<f64>,
+    /// Slice ends there would be if every run were contended: sum of run / slice - wake-ups.
+    ends_if_contended: Vec<(f64, f64)>,
+    /// Share of the busy time of its pCPUs in which more than one vCPU was runnable, times the windows' length.
+    contended: f64,
+    length: f64,
+    /// Refill of each switch, weighed with run time.
+    refill: f64,
+    /// Something may spin and nothing would tell.
+    pub(super) blind: bool,
+}
+
+impl SetHarm {
+    pub(super) fn of(
+        window: &HostWindow,
+        set: &SharingSet,
+        slice: Nanos,
+        price: SwitchPrice,
+        params: &HostParams,
+    ) -> Self {
+        let members = || window.vms.iter().filter(|vm| set.vms.contains(&vm.vm));
+        let vcpus = || members().flat_map(|vm| &vm.vcpus);
+        let run_of = |vm: &VmWindow| vm.vcpus.iter().map(|vcpu| vcpu.run).sum::<Nanos>().as_f64();
+        let run: f64 = members().map(run_of).sum();
+        let wait = vcpus().map(|vcpu| vcpu.wait).sum::<Nanos>().as_f64();
+        let length = window.length.as_f64();
+        Self {
+            slice,
+            vms: members().map(|vm| VmHarm::of(vm, window.length, slice, params)).collect(),
+            run,
+            wait,
+            preemptions: vcpus().map(|vcpu| vcpu.preemptions).sum::<Option<u64>>().map(|n| n as f64),
+            ends_if_contended: vcpus()
+                .map(|vcpu| (vcpu.run.as_f64(), vcpu.wakeups.unwrap_or(0) as f64))
+                .collect(),
+            contended: contended(window, set).unwrap_or(if run > 0.0 { (wait / run).min(1.0) } else { 0.0 }) * length,
+            length,
+            refill: members().map(|vm| vm.refill.unwrap_or(price.refill).as_f64() * run_of(vm)).sum(),
+            blind: members().any(|vm| vm.vcpus.len() > 1 && vm.vcpus.iter().any(|v| spun(v, slice, params).is_none())),
+        }
+    }
+
+    /// Both together; they are of the same VMs at the same slice.
+    pub(super) fn add(&mut self, other: &Self) {
+        for (mine, theirs) in self.vms.iter_mut().zip(&other.vms) {
+            mine.add(theirs);
+        }
+        self.run += other.run;
+        self.wait += other.wait;
+        self.preemptions = self.preemptions.zip(other.preemptions).map(|(a, b)| a + b);
+        self.ends_if_contended.extend(&other.ends_if_contended);
+        self.contended += other.contended;
+        self.length += other.length;
+        self.refill += other.refill;
+        self.blind |= other.blind;
+    }
+
+    /// Share of the time in which vCPUs competed, 0 to 1.
+    pub(super) fn contended(&self) -> f64 {
+        if self.length > 0.0 { self.contended / self.length } else { 0.0 }
+    }
+
+    /// What is lost to discontinuity at `slice`: mean share of the VMs by entitlement.
+    pub(super) fn lost(&self, slice: Nanos) -> f64 {
+        let ratio = slice.as_f64() / self.slice.as_f64().max(1.0);
+        let weights: f64 = self.vms.iter().map(|vm| vm.weight).sum();
+        let lost: f64 = self.vms.iter().map(|vm| vm.weight * vm.lost(ratio)).sum();
+        if weights > 0.0 { lost / weights } else { 0.0 }
+    }
+
+    /// What switches at the ends of slices take at `slice`, as a share of the run time.
+    pub(super) fn cost(&self, slice: Nanos, price: SwitchPrice) -> f64 {
+        if self.run <= 0.0 {
+            return 0.0;
+        }
+        let each = price.direct.as_f64() + self.refill / self.run;
+        let took = self.switches(slice) * each;
+        took / (self.run + took)
+    }
+
+    pub(super) fn toll(&self, slice: Nanos, price: SwitchPrice) -> f64 {
+        self.lost(slice) + self.cost(slice, price)
+    }
+
+    /// The VM that loses most, by its entitlement.
+    pub(super) fn worst(&self) -> Option<&VmHarm> {
+        self.vms.iter().max_by(|a, b| (a.weight * a.lost(1.0)).total_cmp(&(b.weight * b.lost(1.0))))
+    }
+
+    /// Preemptions at `slice`: those at the ends of slices follow it, the others (who wakes preempts) stay. Where fewer were seen than
+    /// the slice in force explains, so many fewer are expected at another.
+    fn switches(&self, slice: Nanos) -> f64 {
+        let (expected, at_slice) = (self.slice_ends(self.slice), self.slice_ends(slice));
+        match self.preemptions {
+            Some(seen) if seen < expected => at_slice * seen / expected,
+            Some(seen) => seen - expected + at_slice,
+            None => at_slice,
+        }
+    }
+
+    fn slice_ends(&self, slice: Nanos) -> f64 {
+        let slice = slice.as_f64().max(1.0);
+        let ends = self.ends_if_contended.iter().map(|(run, wakeups)| (run / slice - wakeups).max(0.0));
+        ends.sum::<f64>() * self.contended()
+    }
+}
+
+/// Share of the busy time of the set's pCPUs in which more than one vCPU was runnable; `None` where they are not observed.
+fn contended(window: &HostWindow, set: &SharingSet) -> Option<f64> {
+    let pcpus = window.pcpus.iter().filter(|pcpu| set.pcpus.contains(gleaner_model::VcpuId(pcpu.pcpu.0)));
+    let (mut busy, mut more) = (0.0, 0.0);
+    for runnable in pcpus.map(|pcpu| pcpu.runnable_mean) {
+        busy += runnable?.min(1.0);
+        more += (runnable? - 1.0).clamp(0.0, 1.0);
+    }
+    (busy > 0.0).then_some(more / busy)
+}
