@@ -178,6 +178,18 @@ pub enum Reason {
     Exec,
     /// A vCPU came or went.
     TopologyChanged,
+    /// Retention is being tried: with and without it in turn.
+    RetentionTrial,
+    /// A synchronization costs less with retention, or not clearly more.
+    RetentionPays {
+        /// Cost with retention, as a multiple of that without.
+        cost_ratio: f64,
+    },
+    /// A synchronization costs more with retention.
+    RetentionCosts {
+        /// Cost with retention, as a multiple of that without.
+        cost_ratio: f64,
+    },
 }
 
 impl fmt::Display for Reason {
@@ -216,6 +228,17 @@ impl fmt::Display for Reason {
             Self::ThreadBurst { new_threads } => write!(f, "workload change: {new_threads} new threads at once"),
             Self::Exec => write!(f, "workload change: a new program was started"),
             Self::TopologyChanged => write!(f, "a vCPU went offline or came online"),
+            Self::RetentionTrial => write!(f, "a trial whether bridging idle periods pays"),
+            Self::RetentionPays { cost_ratio } => {
+                write!(
+                    f,
+                    "bridging idle periods pays: a synchronization costs {cost_ratio:.2} times what it costs without"
+                )
+            }
+            Self::RetentionCosts { cost_ratio } => write!(
+                f,
+                "bridging idle periods does not pay: a synchronization costs {cost_ratio:.2} times what it costs without"
+            ),
         }
     }
 }

@@ -64,6 +64,9 @@ pub struct RunReport {
     pub decisions_left_out: u64,
     /// The most frequent reason for taking no step, with its windows; null when nothing was to be decided.
     pub no_step_because: Option<String>,
+    /// What a synchronization cost with idle periods bridged, as a multiple of what it cost without, when that was last tried; null:
+    /// it was not.
+    pub retention_cost_ratio: Option<f64>,
     /// Everything that was weaker than it might be, and other things to know.
     pub warnings: Vec<String>,
     /// Whether all changes to the machine were undone.
@@ -218,6 +221,12 @@ impl RunReport {
         writeln!(f, "  gleaner    policy {}, profile {} ({})", self.policy, self.profile, means.join(", "))?;
         if let (Some(timeout), Some(from)) = (self.timeout_ns, &self.timeout_from) {
             writeln!(f, "             retention time-out {}: {from}", Nanos(timeout))?;
+        }
+        if let Some(ratio) = self.retention_cost_ratio {
+            writeln!(
+                f,
+                "             retention tried: with it a synchronization costs {ratio:.2} times what it costs without"
+            )?;
         }
         // The same decision for several vCPUs is one line.
         let alike =

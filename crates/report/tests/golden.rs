@@ -127,6 +127,7 @@ fn run() -> RunReport {
         ],
         decisions_left_out: 2,
         no_step_because: Some("holding off after the last change for another 900ms".into()),
+        retention_cost_ratio: Some(0.87),
         warnings: vec!["the guardian process died and was replaced".into()],
         restored: true,
     }
@@ -196,6 +197,7 @@ fn run_unknown() {
         decisions: vec![],
         decisions_left_out: 0,
         no_step_because: None,
+        retention_cost_ratio: None,
         warnings: vec![],
         ..run()
     };

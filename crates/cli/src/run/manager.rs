@@ -24,12 +24,14 @@ const LONGEST_REASON: usize = 300;
 const OVERHEAD_AIR: f64 = 0.8;
 
 /// Switches per second of the program above which BPF is left for /proc. BPF costs about 140 ns a switch (`cargo bench -p
-/// gleaner-observe --bench switch_cost`), so this is a fiftieth of a vCPU; a yield storm would lose a fifth.
-const SWITCHES_PER_S_FOR_BPF: f64 = 150_000.0;
+/// gleaner-observe --bench switch_cost`), so this is 0.7 % of a vCPU; a yield storm would lose a fifth.
+const SWITCHES_PER_S_FOR_BPF: f64 = 50_000.0;
 /// A mask has to be asked of each thread, so it is not asked in each window. A step is taken after eight windows at the earliest.
 const WINDOWS_PER_LOOK_AT_MASKS: u64 = 4;
 /// In so many windows in a row.
 const WINDOWS_TO_LEAVE_BPF: u32 = 3;
+/// A trial of retention needs BPF, and is waited for in so many windows at most: it takes 16, after ten quiet ones.
+const WINDOWS_TO_WAIT_FOR_TRIAL: u32 = 40;
 
 /// Everything that runs beside the program.
 pub struct Manager {
@@ -190,7 +192,8 @@ impl Manager {
         let per_s = switches as f64 / window.length.as_secs_f64().max(1e-9);
         let is_dear = self.observer_is_free && window.source == Source::Bpf && per_s > SWITCHES_PER_S_FOR_BPF;
         self.switching_windows = if is_dear { self.switching_windows + 1 } else { 0 };
-        if self.switching_windows < WINDOWS_TO_LEAVE_BPF {
+        let waited = if self.policy.wants_wakeups() { WINDOWS_TO_WAIT_FOR_TRIAL } else { WINDOWS_TO_LEAVE_BPF };
+        if self.switching_windows < waited {
             return;
         }
         self.switching_windows = 0;
@@ -336,6 +339,11 @@ impl Manager {
         let reasons = self.policy.explain().no_step_windows;
         let windows: u64 = reasons.iter().map(|(_, windows)| windows).sum();
         reasons.first().map(|(why, times)| format!("{why} (in {times} of {windows} windows without a step)"))
+    }
+
+    /// What a synchronization cost with retention, as a multiple of what it cost without, when that was last tried.
+    pub fn retention_cost_ratio(&self) -> Option<f64> {
+        self.policy.explain().retention_cost_ratio
     }
 
     /// CPU time of observing and deciding since the program started.

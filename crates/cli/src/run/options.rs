@@ -34,6 +34,8 @@ impl Options {
     pub fn from_args(args: RunArgs) -> Result<Self, Failure> {
         let mut params = args.config.as_deref().map_or_else(|| Ok(GuestParams::default()), read_params)?;
         if let Some(timeout) = args.timeout {
+            // Asked for in so many words.
+            params.retention_trials = false;
             let us = u64::try_from(timeout.as_micros()).unwrap_or(u64::MAX);
             params.timeout_unmeasured_balanced_us = us;
             params.timeout_min_us = params.timeout_min_us.min(us);

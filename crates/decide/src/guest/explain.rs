@@ -12,6 +12,8 @@ pub enum NoStep {
     Settling,
     /// The last step is being judged.
     Judging,
+    /// Retention is being tried: nothing else may change meanwhile.
+    Trying,
     /// A change or a step that hurt was too recent.
     HoldingOff {
         /// How much longer.
@@ -74,7 +76,7 @@ pub enum NoStep {
 
 impl NoStep {
     /// How many kinds there are.
-    pub(super) const KINDS: usize = 14;
+    pub(super) const KINDS: usize = 15;
 
     /// Which kind it is, values aside.
     pub(super) fn kind(&self) -> usize {
@@ -93,6 +95,7 @@ impl NoStep {
             Self::WouldBeFull { .. } => 11,
             Self::Pinned => 12,
             Self::FullAndFaster { .. } => 13,
+            Self::Trying => 14,
         }
     }
 }
@@ -104,6 +107,7 @@ impl fmt::Display for NoStep {
             Self::NotAsked => write!(f, "the policy does not consolidate"),
             Self::Settling => write!(f, "settling: too few windows since the start or the last change"),
             Self::Judging => write!(f, "judging the last step"),
+            Self::Trying => write!(f, "trying whether retention pays"),
             Self::HoldingOff { remaining } => {
                 write!(f, "holding off for {remaining} after a change or a step that hurt")
             }
@@ -154,6 +158,10 @@ pub struct Explanation {
     pub contended: CpuSet,
     /// Retention time-out in force; zero means that nothing is retained.
     pub timeout: Nanos,
+    /// What a synchronization cost with retention, as a multiple of what it cost without, when that was last tried; `None`: not yet.
+    pub retention_cost_ratio: Option<f64>,
+    /// Whether retention was stopped for that.
+    pub retention_stopped: bool,
     /// rho as adapted.
     pub load_factor: f64,
     /// eta as adapted.

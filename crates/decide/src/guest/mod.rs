@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! policy ─┬─ retention    time-outs by profile and measured cost
+//!         ├─ trial        does retention pay here at all?
 //!         ├─ contention   no spinning where the host needs the CPU
 //!         ├─ packing ─┬─ conditions       may one vCPU fewer do?
 //!         │           ├─ judge            did the last step hurt, and what is learnt
@@ -21,6 +22,7 @@ mod packing;
 mod params;
 mod policy;
 mod retention;
+mod trial;
 mod workload_change;
 mod yielding;
 

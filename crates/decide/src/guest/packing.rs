@@ -112,6 +112,13 @@ impl Packing {
         Outcome::ActivateAll { reason: Reason::TopologyChanged }
     }
 
+    /// What was measured does not hold any more; steps stay in force and what was learnt stays.
+    pub(super) fn measure_anew(&mut self) {
+        let judging = self.judging;
+        self.forget();
+        self.judging = judging;
+    }
+
     /// One window over exactly the vCPUs of `all`.
     pub(super) fn step(&mut self, window: &Window) -> Outcome {
         if let Some(reason) = self.births.sudden(window, &self.params) {

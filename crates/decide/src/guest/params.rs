@@ -118,6 +118,24 @@ pub struct GuestParams {
     /// How long a yielding thread looks, after a nap, for a task that displaces it, microseconds. 0 to 1000000.
     pub nap_check_us: u64,
 
+    /// Whether retention is tried against none from time to time, and stopped where it costs more than it saves (ours). Needs
+    /// an observer that sees wake-ups run; profile `latency` and `--timeout` are never doubted.
+    pub retention_trials: bool,
+    /// Windows in each of the eight blocks of a trial, the first of which settles. 2 to 100.
+    pub trial_block_windows: u32,
+    /// Windows in a row without a step or a stop before a trial begins. 1 to 1000.
+    pub trial_quiet_windows: u32,
+    /// A window with fewer wake-ups or voluntary switches ends a trial without an answer. 1 to 1000000.
+    pub trial_wakeups_min: u64,
+    /// Retention stops where a synchronization costs more by this share. 0 to 1.
+    pub trial_cost_min: f64,
+    /// ... unless voluntary switches per second rise by this share. 0 to 1.
+    pub trial_gain_min: f64,
+    /// How long the answer of the first trial stands, milliseconds. 1000 to 3600000.
+    pub trial_again_min_ms: u64,
+    /// It doubles up to this, milliseconds. At least `trial_again_min_ms`, at most 3600000.
+    pub trial_again_max_ms: u64,
+
     // --- Contention guard: ours ---
     /// A gap between two yields, without having been switched out, over this is stolen time, microseconds. 10 to 100000.
     pub stolen_gap_us: u64,
@@ -173,6 +191,14 @@ impl Default for GuestParams {
             nap_min_us: 50,
             nap_max_us: 10_000,
             nap_check_us: 50,
+            retention_trials: true,
+            trial_block_windows: 2,
+            trial_quiet_windows: 10,
+            trial_wakeups_min: 50,
+            trial_cost_min: 0.01,
+            trial_gain_min: 0.03,
+            trial_again_min_ms: 30_000,
+            trial_again_max_ms: 600_000,
             stolen_gap_us: 200,
             steal_span_ms: 200,
             steal_share_stop: 0.15,
@@ -192,7 +218,7 @@ impl GuestParams {
     /// # Errors
     /// The first parameter out of range, with its key, its value and the range allowed.
     pub fn validate(&self) -> Result<(), ParamError> {
-        let ranges = self.consolidation_ranges().into_iter().chain(self.retention_ranges());
+        let ranges = self.consolidation_ranges().into_iter().chain(self.retention_ranges()).chain(self.trial_ranges());
         for (key, value, low, high) in ranges {
             // `contains` is false for NaN, as it has to be.
             if !(low..=high).contains(&value) {
@@ -258,6 +284,20 @@ impl GuestParams {
             ("steal_share_quiet", self.steal_share_quiet, 0.0, self.steal_share_stop),
             ("guard_hold_off_min_ms", guard_min, 1.0, HOUR_MS),
             ("guard_hold_off_max_ms", self.guard_hold_off_max_ms as f64, guard_min, HOUR_MS),
+        ]
+    }
+
+    fn trial_ranges(&self) -> [Range; 7] {
+        const HOUR_MS: f64 = 3_600_000.0;
+        let again_min = self.trial_again_min_ms as f64;
+        [
+            ("trial_block_windows", f64::from(self.trial_block_windows), 2.0, 100.0),
+            ("trial_quiet_windows", f64::from(self.trial_quiet_windows), 1.0, 1000.0),
+            ("trial_wakeups_min", self.trial_wakeups_min as f64, 1.0, 1e6),
+            ("trial_cost_min", self.trial_cost_min, 0.0, 1.0),
+            ("trial_gain_min", self.trial_gain_min, 0.0, 1.0),
+            ("trial_again_min_ms", again_min, 1000.0, HOUR_MS),
+            ("trial_again_max_ms", self.trial_again_max_ms as f64, again_min, HOUR_MS),
         ]
     }
 

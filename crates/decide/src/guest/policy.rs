@@ -8,6 +8,7 @@ use super::conditions::Factors;
 use super::contention::{ContentionGuard, GuardChange};
 use super::explain::{Explanation, NoStepCounts};
 use super::packing::{Outcome, Packing};
+use super::trial::Trial;
 use super::{GuestParams, NoStep, retention};
 use gleaner_model::{Action, CpuSet, Decision, Lengths, Nanos, Policy, Profile, Reason, VcpuId, WakeupCosts, Window};
 use std::collections::BTreeMap;
@@ -60,6 +61,7 @@ pub struct GuestPolicy {
     timeout: Nanos,
     packing: Packing,
     retention: BTreeMap<VcpuId, Retention>,
+    trial: Trial,
     now: Nanos,
     lengths: Option<Lengths>,
     no_step: NoStepCounts,
@@ -75,9 +77,12 @@ impl GuestPolicy {
         costs: Option<WakeupCosts>,
         vcpus: CpuSet,
     ) -> Self {
+        let timeout = retention::timeout(profile, costs.as_ref(), &params);
+        let doubtful = policy.retains() && timeout > Nanos::ZERO && profile != Profile::Latency;
         Self {
             policy,
-            timeout: retention::timeout(profile, costs.as_ref(), &params),
+            timeout,
+            trial: Trial::new(doubtful, &params),
             retention: vcpus.iter().map(|id| (id, Retention::new(&params))).collect(),
             packing: Packing::new(vcpus, costs.map(|costs| costs.halted_p50), params.clone()),
             params,
@@ -111,14 +116,21 @@ impl GuestPolicy {
         let topology_changed = self.follow_topology(window, &mut decisions);
         let calmed_down = self.guard(window);
         self.lengths = window.lengths(self.packing.active());
-        if topology_changed {
+        let because = if topology_changed {
             self.no_step.note(Some(NoStep::Settling));
+            self.trial.workload_changed();
+            Reason::TopologyChanged
         } else {
-            self.pack(window, &mut decisions);
-        }
-        let because = if topology_changed { Reason::TopologyChanged } else { Reason::Reactivated };
+            let undisturbed = self.pack(window, &mut decisions);
+            self.try_retention(window, undisturbed).unwrap_or(Reason::Reactivated)
+        };
         self.reconcile_after(&active_before, &calmed_down, because, &mut decisions);
         decisions
+    }
+
+    /// Whether a trial of retention still needs an observer that sees wake-ups run.
+    pub fn wants_wakeups(&self) -> bool {
+        !self.trial.is_settled()
     }
 
     /// The vCPUs the group runs on. Never empty, unless the policy was made with none.
@@ -143,6 +155,8 @@ impl GuestPolicy {
             retaining: those(|vcpu| vcpu.retained),
             contended: those(|vcpu| vcpu.guard.stopped()),
             timeout: self.timeout,
+            retention_cost_ratio: self.trial.cost_ratio(),
+            retention_stopped: !self.trial.pays(),
             load_factor: load,
             granularity_factor: granularity,
             hold_off: self.packing.hold_off_remaining(self.now),
@@ -188,14 +202,34 @@ impl GuestPolicy {
         calmed_down
     }
 
-    fn pack(&mut self, window: &Window, decisions: &mut Vec<Decision>) {
-        let outcome =
-            if self.policy.consolidates() { self.packing.step(window) } else { Outcome::Stay(NoStep::NotAsked) };
+    /// Says whether the window was undisturbed: nothing was changed in it, nor is anything being judged.
+    fn pack(&mut self, window: &Window, decisions: &mut Vec<Decision>) -> bool {
+        let outcome = match (self.trial.is_running(), self.policy.consolidates()) {
+            (true, _) => Outcome::Stay(NoStep::Trying),
+            (_, true) => self.packing.step(window),
+            (_, false) => Outcome::Stay(NoStep::NotAsked),
+        };
+        if matches!(outcome, Outcome::ActivateAll { .. }) {
+            self.trial.workload_changed();
+        }
         self.no_step.note(match outcome {
             Outcome::Stay(why) => Some(why),
             _ => None,
         });
         self.carry_out(outcome, decisions);
+        matches!(outcome, Outcome::Stay(why) if !matches!(why, NoStep::Settling | NoStep::Judging))
+    }
+
+    /// Says why, if retention begins or ends.
+    fn try_retention(&mut self, window: &Window, undisturbed: bool) -> Option<Reason> {
+        let stopped = self.packing.active().iter().any(|id| self.retention.get(&id).is_some_and(|v| v.guard.stopped()));
+        let was_running = self.trial.is_running();
+        let reason = self.trial.step(window, undisturbed && !stopped);
+        if was_running && !self.trial.is_running() {
+            // It was not to be seen what the program does under a retention that comes and goes.
+            self.packing.measure_anew();
+        }
+        reason
     }
 
     fn carry_out(&self, outcome: Outcome, decisions: &mut Vec<Decision>) {
@@ -221,7 +255,8 @@ impl GuestPolicy {
         because: Reason,
         decisions: &mut Vec<Decision>,
     ) {
-        let allowed = self.policy.retains() && self.timeout > Nanos::ZERO;
+        let tried = self.trial.retains();
+        let allowed = self.policy.retains() && self.timeout > Nanos::ZERO && tried;
         let (at, timeout) = (self.now, self.timeout);
         for (&vcpu, state) in &mut self.retention {
             let active = self.packing.active().contains(vcpu);
@@ -235,7 +270,8 @@ impl GuestPolicy {
                 (Action::Retain { vcpu, timeout }, reason)
             } else {
                 let contended = state.contended.filter(|_| active);
-                (Action::Release { vcpu }, contended.unwrap_or(Reason::Deactivated))
+                let not_tried = Some(because).filter(|_| active && !tried);
+                (Action::Release { vcpu }, contended.or(not_tried).unwrap_or(Reason::Deactivated))
             };
             decisions.push(Decision { at, action, reason });
         }
