@@ -1,20 +1,25 @@
-//! Compiles the BPF program and generates the Rust side of its maps and structs, so that no layout is written twice.
+//! Compiles the BPF programs and generates the Rust side of their maps and structs, so that no layout is written twice.
 
 use libbpf_cargo::SkeletonBuilder;
 use std::env;
 use std::path::PathBuf;
 
-const SOURCE: &str = "src/bpf/gleaner.bpf.c";
+/// Source, and the name of what is made of it.
+const SOURCES: [(&str, &str); 2] =
+    [("src/bpf/gleaner.bpf.c", "gleaner.skel.rs"), ("src/run_intervals/run_intervals.bpf.c", "run_intervals.skel.rs")];
 
 fn main() {
-    println!("cargo:rerun-if-changed={SOURCE}");
-    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR")).join("gleaner.skel.rs");
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     let arch = env::var("CARGO_CFG_TARGET_ARCH").expect("cargo sets the target's architecture");
-    // <linux/bpf.h> includes <asm/types.h>, which Debian keeps in the multiarch directory.
-    let args = [format!("-I/usr/include/{arch}-linux-gnu"), "-Wall".into()];
-    if let Err(error) = SkeletonBuilder::new().source(SOURCE).clang_args(args).build_and_generate(&out) {
-        panic!(
-            "{SOURCE} does not build (clang, libelf-dev, linux-libc-dev installed? `make setup` does it): {error:#}"
-        );
+    for (source, skeleton) in SOURCES {
+        println!("cargo:rerun-if-changed={source}");
+        // <linux/bpf.h> includes <asm/types.h>, which Debian keeps in the multiarch directory.
+        let args = [format!("-I/usr/include/{arch}-linux-gnu"), "-Wall".into()];
+        let built = SkeletonBuilder::new().source(source).clang_args(args).build_and_generate(out.join(skeleton));
+        if let Err(error) = built {
+            panic!(
+                "{source} does not build (clang, libelf-dev, linux-libc-dev installed? `make setup` does it): {error:#}"
+            );
+        }
     }
 }

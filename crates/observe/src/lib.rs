@@ -7,6 +7,8 @@
 //!   Observer ─┬─ bpf     programs on the scheduler's tracepoints: exact, with distributions; needs privilege
 //!             └─ procfs  files of /proc: means; needs none
 //!   system, hypervisor, capabilities: what `doctor` asks
+//!   run_intervals: what slices threads really got, and where they compete
+//!   host: what a host is, and what things cost on it
 //!   vmm: which VMs run on this host, and which threads are their vCPUs
 //! ```
 //!
@@ -15,20 +17,30 @@
 mod bpf;
 mod capabilities;
 mod error;
+mod host;
 mod hypervisor;
 mod observer;
 mod procfs;
 mod root;
+mod run_intervals;
 mod system;
 mod vmm;
 
 pub use bpf::{BpfObserver, BpfRefusal, BusySignal, BusyWaker};
 pub use capabilities::{Capabilities, capabilities};
 pub use error::ObserveError;
+pub use host::{
+    ExitCost, Fact, HaltPolling, HostFacts, KernelVersion, PauseExits, RefillCost, RtBudget, SliceIssue, SwitchCost,
+    exit_cost, host_facts, slice_issues, switch_and_refill,
+};
 pub use hypervisor::{Evidence, Hypervisor, hypervisor};
 pub use observer::{Observer, ObserverChoice, ObserverConfig};
 pub use procfs::ProcfsObserver;
 pub use root::ProcRoot;
+pub use run_intervals::{
+    CompetingThreads, Competition, IntervalDistribution, Intervals, IntervalsWindow, RunIntervals, RunIntervalsConfig,
+    ThreadIntervals,
+};
 pub use system::{CpuTimes, StatReader, SystemStat, online_cpus};
 pub use vmm::{
     Accelerator, Activity, CgroupPath, DiscoverError, DiscoverOptions, QmpCpu, QmpError, SchedPolicy, SelectError,

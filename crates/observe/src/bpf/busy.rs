@@ -22,14 +22,14 @@ use std::time::Duration;
 
 /// The memory of one BPF ring buffer: the consumer's page, the producer's page, the data.
 #[derive(Debug)]
-struct Ring {
+pub(crate) struct Ring {
     fd: OwnedFd,
     consumer: Mapping,
     producer: Mapping,
 }
 
 impl Ring {
-    fn new(fd: OwnedFd) -> io::Result<Self> {
+    pub fn new(fd: OwnedFd) -> io::Result<Self> {
         let page = rustix::param::page_size();
         let consumer = Mapping::new(fd.as_fd(), 0, page, true)?;
         let producer = Mapping::new(fd.as_fd(), page, page, false)?;
@@ -37,12 +37,17 @@ impl Ring {
     }
 
     /// Throws away what is in it; says whether there was anything. The records carry nothing but their arrival.
-    fn drain(&self) -> bool {
+    pub fn drain(&self) -> bool {
         let produced: u64 = self.producer.read(0);
         fence(Ordering::Acquire);
         let consumed: u64 = self.consumer.read(0);
         self.consumer.write(0, produced);
         produced != consumed
+    }
+
+    /// For poll(2).
+    pub fn fd(&self) -> &OwnedFd {
+        &self.fd
     }
 }
 

@@ -66,20 +66,27 @@ fn tail(log: &str) -> &str {
     &log[start..]
 }
 
-/// Loads and attaches everything.
-pub(super) fn load(config: &ObserverConfig) -> Result<Loaded, BpfRefusal> {
-    check_place(&config.root)?;
+/// Runs what loads programs, one at a time, with libbpf's words kept for [`refusal`]. Refuses first where it cannot work.
+pub(crate) fn loading<T>(root: &ProcRoot, load: impl FnOnce() -> Result<T, BpfRefusal>) -> Result<T, BpfRefusal> {
+    check_place(root)?;
     let _one_at_a_time = lock(&LOADING);
     lock(&LOG).clear();
     let print_before = libbpf_rs::set_print(Some((PrintLevel::Info, keep_log)));
-    // Without CPU idle support the kernel has no `cpu_idle` tracepoint; all else must be there.
-    let loaded = load_programs(config, config.count_idle_instructions).or_else(|refusal| match refusal {
-        BpfRefusal::NotPermitted { .. } => Err(refusal),
-        _ if config.count_idle_instructions => load_programs(config, false),
-        _ => Err(refusal),
-    });
+    let loaded = load();
     libbpf_rs::set_print(print_before);
-    let loaded = loaded?;
+    loaded
+}
+
+/// Loads and attaches everything.
+pub(super) fn load(config: &ObserverConfig) -> Result<Loaded, BpfRefusal> {
+    // Without CPU idle support the kernel has no `cpu_idle` tracepoint; all else must be there.
+    let loaded = loading(&config.root, || {
+        load_programs(config, config.count_idle_instructions).or_else(|refusal| match refusal {
+            BpfRefusal::NotPermitted { .. } => Err(refusal),
+            _ if config.count_idle_instructions => load_programs(config, false),
+            _ => Err(refusal),
+        })
+    })?;
     visit_usable_cpus(&loaded, config.allowed.as_ref());
     Ok(loaded)
 }
@@ -153,7 +160,7 @@ fn configure(
 }
 
 /// Turns an error into the refusal it stands for, with the end of libbpf's log.
-fn refusal(step: &'static str, error: &libbpf_rs::Error) -> BpfRefusal {
+pub(crate) fn refusal(step: &'static str, error: &libbpf_rs::Error) -> BpfRefusal {
     let io_error = std::error::Error::source(error).and_then(|source| source.downcast_ref::<io::Error>());
     let code = io_error.and_then(io::Error::raw_os_error);
     // The verifier says EACCES too, but root is not lacking permission.

@@ -13,7 +13,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 /// A mapping of a file descriptor's memory, unmapped when dropped.
 #[derive(Debug)]
-pub(super) struct Mapping {
+pub(crate) struct Mapping {
     start: NonNull<u8>,
     len: usize,
 }
@@ -64,7 +64,7 @@ impl Drop for Mapping {
 
 /// A mapped BPF array of `T`.
 #[derive(Debug)]
-pub(super) struct MappedArray<T> {
+pub(crate) struct MappedArray<T> {
     mapping: Mapping,
     stride: usize,
     len: usize,

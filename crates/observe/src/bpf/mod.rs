@@ -29,10 +29,10 @@
 //!
 //! Everything in the kernel hangs on file descriptors of this process: however it ends, nothing stays.
 
-mod busy;
-mod load;
-mod maps;
-mod reader;
+pub(crate) mod busy;
+pub(crate) mod load;
+pub(crate) mod maps;
+pub(crate) mod reader;
 mod refusal;
 
 #[allow(warnings, clippy::all, clippy::pedantic)]

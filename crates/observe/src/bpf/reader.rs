@@ -26,7 +26,7 @@ pub(super) const G_COMP: usize = 2;
 pub(super) const WAKE_TO_RUN: usize = 3;
 
 /// The clock of `bpf_ktime_get_ns`.
-pub(super) fn now_ns() -> u64 {
+pub(crate) fn now_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
 }

@@ -5,6 +5,9 @@ use std::io;
 /// A reason for observing through `/proc` instead.
 #[derive(Debug, thiserror::Error)]
 pub enum BpfRefusal {
+    /// It was not to be used.
+    #[error("BPF was not asked for")]
+    NotAsked,
     /// The kernel does not let this user load BPF programs.
     #[error("no permission to load BPF programs ({step}: {source}); run as root, or with CAP_BPF and CAP_PERFMON")]
     NotPermitted {

@@ -1,0 +1,228 @@
+//! What handing a CPU from one thread to another costs: the switch itself, and the caches that the other must fill again.
+//!
+//! Method, that of lmbench's lat_ctx: two threads bound to one CPU hand a byte to and fro through two pipes, and each reads
+//! a working set of its own at every turn. From the time of a turn is taken what one thread alone needs for the same pipe calls and
+//! the same working set, all warm. What is left is the switch, and for larger working sets the refill: the paper's
+//! indirect cost (section III, "the pollution of architectural structures").
+
+use gleaner_model::Nanos;
+use rustix::io::{read, write};
+use rustix::pipe::pipe;
+use rustix::thread::{CpuSet as Mask, sched_getaffinity, sched_setaffinity};
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Working sets: none, within the first cache, within the second, beyond it.
+const SIZES: [usize; 4] = [0, 16 << 10, 256 << 10, 2 << 20];
+/// Turns in a batch; a batch gives one figure, their median counts.
+const TURNS: u32 = 50;
+const BATCHES: usize = 60;
+/// Time for one size, however slow the machine is.
+const LONGEST: Duration = Duration::from_millis(600);
+/// Bytes that come into a cache together.
+const LINE: usize = 64;
+
+/// What a switch costs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SwitchCost {
+    /// The CPU it was measured on.
+    pub pcpu: u32,
+    /// By working set of each of the two threads, ascending; the first is without.
+    pub by_working_set: Vec<RefillCost>,
+}
+
+/// For one size of working set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RefillCost {
+    /// Bytes that each thread reads at every turn.
+    pub bytes: u64,
+    /// Batches measured.
+    pub n: u64,
+    /// Of a switch and what it makes the thread fetch again, median.
+    pub p50: Nanos,
+    /// 95th percentile of the batches.
+    pub p95: Nanos,
+}
+
+/// Measures it on the last CPU that this process may use; takes about two seconds. `None` when it was stopped, or threads cannot be
+/// bound or started.
+pub fn switch_and_refill(stop: &AtomicBool) -> Option<SwitchCost> {
+    let may = sched_getaffinity(None).ok()?;
+    let cpu = (0..Mask::MAX_CPU).rev().find(|cpu| may.is_set(*cpu))?;
+    let mut by_working_set = Vec::new();
+    for bytes in SIZES {
+        if stop.load(Ordering::Relaxed) {
+            return None;
+        }
+        by_working_set.push(measure(cpu, bytes)?);
+    }
+    Some(SwitchCost { pcpu: u32::try_from(cpu).ok()?, by_working_set })
+}
+
+fn measure(cpu: usize, bytes: usize) -> Option<RefillCost> {
+    // A thread of its own, so that the caller stays where it is allowed to be.
+    let measured = thread::Builder::new().spawn(move || {
+        bind(cpu)?;
+        let alone = batches(&Alone::new(bytes)?);
+        let handing = Handing::new(cpu, bytes)?;
+        let handed = batches(&handing);
+        drop(handing);
+        let base = middle(&alone)?;
+        // A turn is there and back: two switches, two working sets, two pairs of pipe calls.
+        let mut costs: Vec<u64> = handed.iter().map(|turn| (turn / 2).saturating_sub(base)).collect();
+        costs.sort_unstable();
+        let at = |percent: usize| costs.get((costs.len() * percent / 100).min(costs.len() - 1)).copied();
+        Some(RefillCost { bytes: bytes as u64, n: costs.len() as u64, p50: Nanos(at(50)?), p95: Nanos(at(95)?) })
+    });
+    measured.ok()?.join().ok().flatten()
+}
+
+/// Nanoseconds of a turn, one figure a batch, the first ones left out.
+fn batches(turn: &impl Turn) -> Vec<u64> {
+    let mut found = Vec::new();
+    let end = Instant::now() + LONGEST / 2;
+    for batch in 0..BATCHES {
+        let began = Instant::now();
+        for _ in 0..TURNS {
+            if !turn.take() {
+                return found;
+            }
+        }
+        if batch > 0 {
+            found.push(u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX) / u64::from(TURNS));
+        }
+        if Instant::now() > end {
+            break;
+        }
+    }
+    found
+}
+
+trait Turn {
+    /// Whether it could be taken.
+    fn take(&self) -> bool;
+}
+
+/// One thread that hands the byte to itself.
+struct Alone {
+    set: WorkingSet,
+    pipe: (OwnedFd, OwnedFd),
+}
+
+impl Alone {
+    fn new(bytes: usize) -> Option<Self> {
+        Some(Self { set: WorkingSet::new(bytes), pipe: pipe().ok()? })
+    }
+}
+
+impl Turn for Alone {
+    fn take(&self) -> bool {
+        self.set.read();
+        hand(&self.pipe.1) && wait(&self.pipe.0)
+    }
+}
+
+/// Two threads on one CPU.
+struct Handing {
+    set: WorkingSet,
+    /// Taken at the end: the partner then reads the end of its pipe.
+    to: Option<OwnedFd>,
+    from: OwnedFd,
+    partner: Option<thread::JoinHandle<()>>,
+}
+
+impl Handing {
+    fn new(cpu: usize, bytes: usize) -> Option<Self> {
+        let (partner_from, to) = pipe().ok()?;
+        let (from, partner_to) = pipe().ok()?;
+        let body = move || {
+            let set = WorkingSet::new(bytes);
+            if bind(cpu).is_none() {
+                return;
+            }
+            while wait(&partner_from) {
+                set.read();
+                if !hand(&partner_to) {
+                    break;
+                }
+            }
+        };
+        let partner = thread::Builder::new().spawn(body).ok()?;
+        Some(Self { set: WorkingSet::new(bytes), to: Some(to), from, partner: Some(partner) })
+    }
+}
+
+impl Turn for Handing {
+    fn take(&self) -> bool {
+        self.set.read();
+        self.to.as_ref().is_some_and(hand) && wait(&self.from)
+    }
+}
+
+impl Drop for Handing {
+    fn drop(&mut self) {
+        self.to = None;
+        if let Some(partner) = self.partner.take() {
+            let _ = partner.join();
+        }
+    }
+}
+
+fn hand(to: &OwnedFd) -> bool {
+    write(to, b"x").is_ok()
+}
+
+fn wait(from: &OwnedFd) -> bool {
+    let mut byte = [0];
+    matches!(read(from, &mut byte), Ok(1))
+}
+
+fn bind(cpu: usize) -> Option<()> {
+    let mut mask = Mask::new();
+    mask.set(cpu);
+    sched_setaffinity(None, &mask).ok()
+}
+
+/// Memory read a line at a time, in an order that prefetchers follow: a refill at its cheapest.
+struct WorkingSet(Vec<u8>);
+
+impl WorkingSet {
+    fn new(bytes: usize) -> Self {
+        // Written, so that every page is there.
+        Self(vec![1; bytes])
+    }
+
+    fn read(&self) {
+        let sum = self.0.iter().step_by(LINE).fold(0u8, |sum, byte| sum.wrapping_add(*byte));
+        std::hint::black_box(sum);
+    }
+}
+
+fn middle(figures: &[u64]) -> Option<u64> {
+    let mut sorted = figures.to_vec();
+    sorted.sort_unstable();
+    sorted.get(sorted.len() / 2).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_larger_working_set_makes_a_switch_dearer_on_this_machine() {
+        let cost = switch_and_refill(&AtomicBool::new(false)).expect("two threads on one CPU");
+        let sizes: Vec<u64> = cost.by_working_set.iter().map(|cost| cost.bytes).collect();
+        assert_eq!(sizes, SIZES.map(|bytes| bytes as u64));
+        for cost in &cost.by_working_set {
+            assert!(cost.n > 0 && cost.p50 <= cost.p95, "{cost:?}");
+        }
+        assert!(cost.by_working_set[0].p50 > Nanos::ZERO, "{cost:?}");
+    }
+
+    #[test]
+    fn stopped_is_not_measured() {
+        assert_eq!(switch_and_refill(&AtomicBool::new(true)), None);
+    }
+}

@@ -1,0 +1,134 @@
+//! Run intervals of two threads that compute on one CPU, and of one that sleeps, as BPF and `/proc` tell them.
+
+use gleaner_model::{Nanos, Source};
+use gleaner_observe::{IntervalsWindow, RunIntervals, RunIntervalsConfig};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::mpsc::channel;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Threads on the last CPU this process may use, until dropped.
+struct Threads {
+    tids: Vec<i32>,
+    stop: Arc<AtomicBool>,
+    handles: Vec<JoinHandle<()>>,
+}
+
+fn pinned(count: usize, turn: impl Fn() + Send + Clone + 'static) -> Threads {
+    let may = sched_getaffinity(None).unwrap();
+    let cpu = (0..CpuSet::MAX_CPU).rev().find(|cpu| may.is_set(*cpu)).unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let (tell, told) = channel();
+    let handles = (0..count).map(|_| {
+        let (stop, tell, turn) = (Arc::clone(&stop), tell.clone(), turn.clone());
+        std::thread::spawn(move || {
+            let mut only = CpuSet::new();
+            only.set(cpu);
+            sched_setaffinity(None, &only).unwrap();
+            tell.send(rustix::thread::gettid().as_raw_nonzero().get()).unwrap();
+            while !stop.load(Relaxed) {
+                turn();
+            }
+        })
+    });
+    let handles: Vec<_> = handles.collect();
+    Threads { tids: told.iter().take(count).collect(), stop, handles }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        self.stop.store(true, Relaxed);
+        self.handles.drain(..).for_each(|handle| handle.join().unwrap());
+    }
+}
+
+fn compute() {
+    (0..1_000).for_each(|_| std::hint::spin_loop());
+}
+
+fn observing(bpf: bool, tids: &[i32]) -> (RunIntervals, IntervalsWindow) {
+    let mut observer = RunIntervals::new(&RunIntervalsConfig { bpf, capacity: 4, ..RunIntervalsConfig::default() });
+    observer.watch(tids);
+    std::thread::sleep(Duration::from_millis(500));
+    let window = observer.window();
+    (observer, window)
+}
+
+#[test]
+fn two_that_compute_on_one_cpu_are_preempted_and_seen_to_compete_machine() {
+    let threads = pinned(2, compute);
+    for bpf in [true, false] {
+        let (observer, window) = observing(bpf, &threads.tids);
+        if bpf && observer.source() == Source::Procfs {
+            eprintln!("\n*** SKIPPED: {} ***\n", observer.refusal().unwrap());
+            continue;
+        }
+        for thread in &window.threads {
+            // Others may take the CPU too, but hardly three quarters of it.
+            assert!(!thread.ended && thread.run.share_of(window.length) > 0.1, "{thread:?}");
+            assert!(thread.wait.share_of(window.length) > 0.1 && thread.runs > 2, "{thread:?}");
+            assert_eq!(thread.intervals.is_some(), bpf);
+            let Some(intervals) = &thread.intervals else { continue };
+            let (preempted, slept) = (intervals.preempted.count(), intervals.slept.count());
+            assert!(preempted > 2 && slept == 0, "{preempted} {slept}");
+            // What the program timed is what the kernel charged, but for the intervals cut off by the window.
+            let ratio = intervals.preempted.sum().as_f64() / thread.run.as_f64();
+            assert!((0.5..1.3).contains(&ratio), "{ratio}");
+            assert!(intervals.off_preempted.count() > 1);
+        }
+        let mut competition = observer.competition().unwrap();
+        let end = Instant::now() + Duration::from_secs(5);
+        let both = || {
+            let found = competition.wait(Duration::from_millis(200));
+            found.iter().any(|cpu| threads.tids.iter().all(|tid| cpu.tids.contains(tid)))
+        };
+        assert!(std::iter::repeat_with(both).take_while(|_| Instant::now() < end).any(|seen| seen), "{bpf}");
+    }
+}
+
+#[test]
+fn one_that_sleeps_is_seen_to_sleep_and_to_wake_machine() {
+    let threads = pinned(1, || {
+        (0..50).for_each(|_| compute());
+        std::thread::sleep(Duration::from_millis(2));
+    });
+    let (mut observer, window) = observing(true, &threads.tids);
+    if observer.source() == Source::Procfs {
+        eprintln!("\n*** SKIPPED: {} ***\n", observer.refusal().unwrap());
+        return;
+    }
+    let intervals = window.threads[0].intervals.as_ref().unwrap();
+    assert!(intervals.slept.count() > 10, "{intervals:?}");
+    // Each but the first follows a wake-up.
+    assert!(intervals.wake_to_run.count() * 10 >= intervals.slept.count() * 8, "{intervals:?}");
+    assert!(intervals.wake_to_run.quantile(0.5).unwrap() < Nanos::from_millis(100));
+
+    // A slot is given back, and what it held is not the next thread's.
+    let tid = threads.tids[0];
+    drop(threads);
+    let next = pinned(1, || std::thread::sleep(Duration::from_millis(50)));
+    observer.watch(&next.tids);
+    std::thread::sleep(Duration::from_millis(120));
+    let window = observer.window();
+    assert_eq!(window.threads.len(), 1);
+    assert_ne!(window.threads[0].tid, tid);
+    assert!(window.threads[0].intervals.as_ref().unwrap().slept.count() < 5);
+}
+
+#[test]
+fn more_threads_than_slots_are_left_to_proc_and_the_ended_say_so() {
+    let threads = pinned(6, || std::thread::sleep(Duration::from_millis(5)));
+    let (mut observer, window) = observing(true, &threads.tids);
+    assert_eq!(window.threads.len(), 6);
+    if observer.source() == Source::Bpf {
+        assert_eq!(window.threads.iter().filter(|thread| thread.intervals.is_some()).count(), 4);
+    }
+    drop(threads);
+    let all_ended = (0..500).any(|_| {
+        std::thread::sleep(Duration::from_millis(2));
+        observer.window().threads.iter().all(|thread| thread.ended)
+    });
+    assert!(all_ended);
+}
