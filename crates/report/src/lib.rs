@@ -4,17 +4,28 @@
 //! names. What is unknown is null, never 0, and nothing is ever not-a-number. Golden files in `tests/` hold them still.
 
 mod ab;
+mod cache_record;
 mod doctor;
+mod host_list;
+mod host_probe;
 pub mod html;
 mod probe;
+mod reproduction;
 mod run;
 mod scenario;
 mod text;
 mod workload;
 
 pub use ab::{AbMachine, AbMedians, AbMetric, AbMode, AbReport, AbRun, AbSideCosts, AbSpeedup};
+pub use cache_record::CacheRecordReport;
 pub use doctor::{Capability, DoctorReport, HaltCost, MachineFacts, StealFacts, Verdict};
+pub use host_list::{HostListReport, HostPcpu, HostVcpu, HostVm};
+pub use host_probe::{
+    ExitFigures, Finding, HaltPollingFacts, HostProbeReport, HostVerdict, PauseExitFacts, RefillFigures, SliceIssueFact, SwitchFigures,
+    VmNesting,
+};
 pub use probe::{ProbeReport, SettingResult, TimeOuts};
+pub use reproduction::{ReproductionParameter, ReproductionReport, ReproductionRow};
 pub use run::{DecisionRecord, LengthStats, Means, ObservedLengths, RunReport};
 pub use scenario::{
     BackgroundRate, HostFacts, RatioSpread, RunFigures, ScenarioReport, ScenarioRow, ScenarioRun, SoloRun, VmFacts,

@@ -25,10 +25,26 @@ pub(crate) fn percent(ratio: f64) -> String {
     if percent > 0.0 && percent < 1.0 { format!("{percent:.2} %") } else { format!("{percent:.1} %") }
 }
 
+/// A size: `512 B`, `2.0 MB` (binary units, as caches are sold).
+pub(crate) fn bytes(bytes: u64) -> String {
+    const UNITS: [&str; 4] = ["KB", "MB", "GB", "TB"];
+    if bytes < 1024 {
+        return format!("{bytes} B");
+    }
+    let mut value = bytes as f64 / 1024.0;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    if value.fract() == 0.0 { format!("{value} {}", UNITS[unit]) } else { format!("{value:.1} {}", UNITS[unit]) }
+}
+
 /// `1 thing`, `2 things`.
 pub(crate) fn count(n: u64, singular: &str) -> String {
     match n {
         1 => format!("1 {singular}"),
+        n if singular.ends_with('s') => format!("{n} {singular}es"),
         n if singular.ends_with('y') => format!("{n} {}ies", &singular[..singular.len() - 1]),
         n => format!("{n} {singular}s"),
     }
@@ -46,5 +62,6 @@ mod tests {
         assert_eq!(percent(0.5), "50.0 %");
         assert_eq!(percent(0.0012), "0.12 %");
         assert_eq!(duration(None), "-");
+        assert_eq!([bytes(512), bytes(2 << 20), bytes(1_500_000)], ["512 B", "2 MB", "1.4 MB"]);
     }
 }

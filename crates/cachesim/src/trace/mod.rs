@@ -16,7 +16,7 @@ pub mod recording;
 pub mod synthetic;
 mod text;
 
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -55,6 +55,11 @@ impl<T: Trace + ?Sized> Trace for Box<T> {
     fn fill(&mut self, batch: &mut Vec<Record>) -> Result<(), TraceError> {
         (**self).fill(batch)
     }
+}
+
+/// A program's accesses while valgrind's lackey runs it; `path` is what errors call the stream.
+pub fn live_lackey(path: &Path, input: Box<dyn Read>) -> Box<dyn Trace> {
+    Box::new(lackey::Lackey::new(path, input))
 }
 
 /// Any records, for instance those of a test.

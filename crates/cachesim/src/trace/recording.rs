@@ -109,6 +109,11 @@ impl Recorder {
         let file = File::create(path).map_err(|source| TraceError::write(path, source))?;
         Self::new(path, BufWriter::new(file))
     }
+
+    /// Appends records.
+    pub fn extend(&mut self, records: &[Record]) -> Result<(), TraceError> {
+        records.iter().try_for_each(|record| self.push(*record))
+    }
 }
 
 impl<W: Write> Recorder<W> {

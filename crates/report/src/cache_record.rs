@@ -1,0 +1,59 @@
+//! `gleaner.cache-record/1`: what `gleaner cache record` wrote.
+
+use crate::text;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// One recording.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CacheRecordReport {
+    /// `gleaner.cache-record/1`.
+    pub schema: String,
+    /// The program and its arguments.
+    pub command: Vec<String>,
+    /// Where the recording is.
+    pub file: String,
+    /// Its size.
+    pub file_bytes: u64,
+    /// Accesses in it.
+    pub accesses: u64,
+    /// Loads among them.
+    pub reads: u64,
+    /// Stores.
+    pub writes: u64,
+    /// Instruction fetches that left the cache line of the one before.
+    pub fetches: u64,
+    /// Instructions executed meanwhile.
+    pub instructions: u64,
+    /// Accesses passed over before the first recorded one.
+    pub skipped: u64,
+    /// Why it ends: `exit` (the program ended), `limit` (`--max-accesses`; the program was ended) or `interrupt`.
+    pub ended_by: String,
+    /// The program's own status, 128 + n for signal n; null when it did not end by itself.
+    pub exit_status: Option<i32>,
+    /// What the reader should know.
+    pub notes: Vec<String>,
+}
+
+impl CacheRecordReport {
+    /// The schema's name.
+    pub const SCHEMA: &'static str = "gleaner.cache-record/1";
+}
+
+impl fmt::Display for CacheRecordReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{}: {} ({} loads, {} stores, {} fetches) of {} instructions of {}, {}.",
+            self.file,
+            text::count(self.accesses, "access"),
+            self.reads,
+            self.writes,
+            self.fetches,
+            self.instructions,
+            self.command.first().map_or("?", String::as_str),
+            text::bytes(self.file_bytes),
+        )?;
+        self.notes.iter().try_for_each(|note| writeln!(f, "Note: {note}"))
+    }
+}
