@@ -17,6 +17,9 @@ use super::sharing::SharingSet;
 use gleaner_model::{HostReason, HostWindow, Nanos, SwitchPrice, VmId};
 use std::collections::VecDeque;
 
+/// A wait that became this many times as long after a step down says that the load is another.
+const OTHER_LOAD: f64 = 1.5;
+
 /// What was found at a slice, and when.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
@@ -47,8 +50,10 @@ pub(super) struct SetState {
     pending: Option<Step>,
     /// How long what was seen is believed.
     memory: Nanos,
-    /// No level past this one (shorter slices) until then.
-    bottom: Option<(usize, Nanos)>,
+    /// No longer slice than this level's until then: one was taken back.
+    longest: Option<(usize, Nanos)>,
+    /// No shorter slice than this level's until then.
+    shortest: Option<(usize, Nanos)>,
     forgot_at: Nanos,
     went_down: Option<bool>,
     fairness: FairnessMeter,
@@ -64,7 +69,8 @@ impl SetState {
             seen: vec![None; params.ladder_us.len()],
             pending: None,
             memory,
-            bottom: None,
+            longest: None,
+            shortest: None,
             forgot_at: Nanos::ZERO,
             went_down: None,
             fairness: FairnessMeter::new(Nanos::from_millis(params.fairness_span_ms), params.runnable_share_min),
@@ -140,20 +146,20 @@ impl SetState {
             let after = harm.vms.iter().find(|harm| harm.vm == vm)?.lost_per_work();
             Some(if before > 0.0 { after / before } else { 0.0 })
         });
+        let hardly = 1.0 - self.params.fall_min * (1.0 - ratio);
         let reason = match (relief, worst) {
-            (Some(found), _) if found > 1.0 - self.params.fall_min * (1.0 - ratio) => {
-                HostReason::NoGain { expected: ratio, found }
-            }
+            // A shorter slice lengthens no wait: that is another load.
+            (Some(found), _) if found > OTHER_LOAD => return None,
+            (Some(found), _) if found > hardly => HostReason::NoGain { expected: ratio, found },
             (_, Some(share)) if deviation(&share) > self.unfair_from(step.unfair) => {
                 HostReason::Unfair { vm: share.vm, ratio: share.ratio }
             }
             _ => return None,
         };
         self.remember_longer();
-        if step.from < self.level {
-            self.bottom = Some((step.from, at + self.memory));
-        }
-        // What was to be had at this slice is known now: nothing that is not had at the old one.
+        let limit = if step.from < self.level { &mut self.shortest } else { &mut self.longest };
+        *limit = Some((step.from, at + self.memory));
+        self.went_down = None;
         self.go_to(step.from);
         Some(reason)
     }
@@ -172,7 +178,8 @@ impl SetState {
         let memory_min = Nanos::from_millis(self.params.memory_min_ms);
         if changed && at - self.forgot_at >= memory_min {
             self.seen.fill(None);
-            (self.bottom, self.forgot_at, self.memory) = (None, at, memory_min);
+            (self.longest, self.shortest) = (None, None);
+            (self.forgot_at, self.memory) = (at, memory_min);
         }
         // While the slice stays, what it was found to be like at first is what changes are compared with.
         let here = before.filter(|_| !changed).map_or(Seen { toll, at }, |before| Seen { at, ..before });
@@ -180,7 +187,8 @@ impl SetState {
         for seen in &mut self.seen {
             *seen = seen.filter(|seen| at - seen.at < self.memory);
         }
-        self.bottom = self.bottom.filter(|(_, until)| at < *until);
+        self.longest = self.longest.filter(|(_, until)| at < *until);
+        self.shortest = self.shortest.filter(|(_, until)| at < *until);
     }
 
     /// A step towards the level with the smallest toll.
@@ -189,9 +197,9 @@ impl SetState {
             Some(seen) => seen.toll,
             None => harm.toll(self.slice(level), price),
         };
-        let (top, bottom) = (self.top(harm), self.bottom.map_or(self.seen.len() - 1, |(level, _)| level));
+        let (longest, shortest) = self.limits(harm);
         // Of equals the longest.
-        let best = (top..=bottom.max(top)).min_by(|&a, &b| toll(a).total_cmp(&toll(b)))?;
+        let best = (longest..=shortest).min_by(|&a, &b| toll(a).total_cmp(&toll(b)))?;
         let gain = toll(self.level) - toll(best);
         let down = best > self.level;
         if best == self.level || gain < if down { self.params.gain_min } else { self.params.saving_min } {
@@ -211,8 +219,7 @@ impl SetState {
             self.remember_longer();
         }
         self.went_down = Some(down);
-        self.pending =
-            Some(Step { from: self.level, relief: down.then(|| (worst.vm, worst.lost_per_work())), unfair });
+        self.pending = Some(Step { from: self.level, relief: down.then(|| (worst.vm, worst.lost_per_work())), unfair });
         // The clock of what was seen here starts now.
         if let Some(seen) = &mut self.seen[self.level] {
             *seen = Seen { toll: harm.toll(here, price), at };
@@ -221,11 +228,14 @@ impl SetState {
         Some(reason)
     }
 
-    /// The longest slice allowed: where nothing would tell that a vCPU spins, not longer than `blind_slice`, unless it is already.
-    fn top(&self, harm: &SetHarm) -> usize {
-        let blind = self.params.ladder_us.iter().position(|us| *us <= self.params.blind_slice_us);
-        let blind = blind.unwrap_or(self.seen.len() - 1);
-        if harm.blind { blind.min(self.level) } else { 0 }
+    /// The longest and the shortest slice allowed, as levels. Where nothing would tell that a vCPU spins, not longer than `blind_slice`,
+    /// unless it is already.
+    fn limits(&self, harm: &SetHarm) -> (usize, usize) {
+        let last = self.seen.len().saturating_sub(1);
+        let blind = self.params.ladder_us.iter().position(|us| *us <= self.params.blind_slice_us).unwrap_or(last);
+        let blind = if harm.blind { blind.min(self.level) } else { 0 };
+        let longest = self.longest.map_or(0, |(level, _)| level).max(blind).min(self.level);
+        (longest, self.shortest.map_or(last, |(level, _)| level).max(self.level))
     }
 
     fn remember_longer(&mut self) {

@@ -193,10 +193,7 @@ mod tests {
         check(&[(1, "0", 1024, 600, 400), (2, "0", 1024, 400, 600)], &[(1, 1.2), (2, 0.8)]);
         check(&[(1, "0", 2048, 600, 400), (2, "0", 1024, 300, 700)], &[(1, 1.0), (2, 1.0)]);
         // The third sleeps: it is not judged, and the others share what they got.
-        check(
-            &[(1, "0", 1024, 450, 550), (2, "0", 1024, 450, 550), (3, "0", 1024, 100, 20)],
-            &[(1, 1.0), (2, 1.0)],
-        );
+        check(&[(1, "0", 1024, 450, 550), (2, "0", 1024, 450, 550), (3, "0", 1024, 100, 20)], &[(1, 1.0), (2, 1.0)]);
         // Others on other pCPUs have nothing to do with it, and one alone cannot be treated unfairly.
         check(&[(1, "0", 1024, 500, 500), (2, "1", 1024, 1000, 0)], &[]);
         // Two pCPUs for three: the heavy one can use no more than one whole.

@@ -34,8 +34,7 @@ pub(super) struct VmHarm {
 
 impl VmHarm {
     fn of(vm: &VmWindow, length: Nanos, slice: Nanos, params: &HostParams) -> Self {
-        let mut harm =
-            Self { vm: vm.vm, weight: 0.0, run: 0.0, waited: 0.0, spun: 0.0, wakeups: 0.0, wake_wait: 0.0 };
+        let mut harm = Self { vm: vm.vm, weight: 0.0, run: 0.0, waited: 0.0, spun: 0.0, wakeups: 0.0, wake_wait: 0.0 };
         let (mut activity, mut needs_it) = (0.0, 0.0_f64);
         for vcpu in &vm.vcpus {
             let (after_wakeups, by_wakeups) = wakeups_cost(vcpu, length, params);
@@ -113,11 +112,12 @@ pub(super) struct SetHarm {
     slice: Nanos,
     pub(super) vms: Vec<VmHarm>,
     run: f64,
-    wait: f64,
+    /// Waiting after preemptions: as much as others run meanwhile, whatever the slice.
+    preempted: f64,
     /// Preemptions, where all are known.
     preemptions: Option<f64>,
-    /// Slice ends there would be if every run were contended: sum of run / slice - wake-ups.
-    ends_if_contended: Vec<(f64, f64)>,
+    /// By vCPU and window: run time and wake-ups.
+    runs: Vec<(f64, f64)>,
     /// Share of the busy time of its pCPUs in which more than one vCPU was runnable, times the windows' length.
     contended: f64,
     length: f64,
@@ -145,11 +145,9 @@ impl SetHarm {
             slice,
             vms: members().map(|vm| VmHarm::of(vm, window.length, slice, params)).collect(),
             run,
-            wait,
+            preempted: vcpus().map(|v| (v.wait - v.wake_wait().unwrap_or_default()).as_f64()).sum(),
             preemptions: vcpus().map(|vcpu| vcpu.preemptions).sum::<Option<u64>>().map(|n| n as f64),
-            ends_if_contended: vcpus()
-                .map(|vcpu| (vcpu.run.as_f64(), vcpu.wakeups.unwrap_or(0) as f64))
-                .collect(),
+            runs: vcpus().map(|vcpu| (vcpu.run.as_f64(), vcpu.wakeups.unwrap_or(0) as f64)).collect(),
             contended: contended(window, set).unwrap_or(if run > 0.0 { (wait / run).min(1.0) } else { 0.0 }) * length,
             length,
             refill: members().map(|vm| vm.refill.unwrap_or(price.refill).as_f64() * run_of(vm)).sum(),
@@ -163,9 +161,9 @@ impl SetHarm {
             mine.add(theirs);
         }
         self.run += other.run;
-        self.wait += other.wait;
+        self.preempted += other.preempted;
         self.preemptions = self.preemptions.zip(other.preemptions).map(|(a, b)| a + b);
-        self.ends_if_contended.extend(&other.ends_if_contended);
+        self.runs.extend(&other.runs);
         self.contended += other.contended;
         self.length += other.length;
         self.refill += other.refill;
@@ -215,10 +213,12 @@ impl SetHarm {
         }
     }
 
+    /// Runs cut short by the end of a slice: no burst is shorter than its first slice, and only where somebody waits all the while.
+    /// Who waits after a wake-up ends one slice of another's whatever its length, so that is none of these.
     fn slice_ends(&self, slice: Nanos) -> f64 {
         let slice = slice.as_f64().max(1.0);
-        let ends = self.ends_if_contended.iter().map(|(run, wakeups)| (run / slice - wakeups).max(0.0));
-        ends.sum::<f64>() * self.contended()
+        let ends: f64 = self.runs.iter().map(|(run, wakeups)| (run / slice - wakeups).max(0.0)).sum();
+        ends * (self.preempted / self.run.max(1.0)).min(1.0)
     }
 }
 
