@@ -154,6 +154,8 @@ pub trait LlcWatch {
     fn evicted(&mut self, _line: Line, _by: ContextId) {}
     /// A demand access of `by` found its line.
     fn hit(&mut self, _number: u64, _by: ContextId) {}
+    /// A line is brought in for `by`.
+    fn filled(&mut self, _number: u64, _by: ContextId, _why: Fill) {}
 }
 
 /// Nobody.
@@ -271,7 +273,9 @@ impl<W: LlcWatch> Hierarchy<W> {
     }
 
     fn fill_l3(&mut self, number: u64, context: ContextId, why: Fill, now: u64) {
-        let Some(evicted) = self.l3.fill(number, context, why) else { return };
+        let evicted = self.l3.fill(number, context, why);
+        self.watch.filled(number, context, why);
+        let Some(evicted) = evicted else { return };
         self.watch.evicted(evicted, context);
         let mut dirty = evicted.is_dirty();
         if self.config.inclusive {
@@ -298,12 +302,11 @@ impl<W: LlcWatch> Hierarchy<W> {
         true
     }
 
-    /// As [`Self::prefetch`], but the line goes to where a hit would have moved it, whatever the policy does with new lines.
+    /// As [`Self::prefetch`], but the line goes to where a hit would have moved it, whatever the policy does with new lines, and one that
+    /// is there already goes there too.
     pub fn prefetch_as_hit(&mut self, context: ContextId, number: u64, now: u64) -> bool {
         let fetched = self.prefetch(context, number, now);
-        if fetched {
-            self.l3.promote(number);
-        }
+        self.l3.promote(number);
         fetched
     }
 

@@ -1,6 +1,7 @@
-//! What each context has lost: one bounded table for both kinds of record. A list of lines is a table of regions of one line.
+//! What each context may want back: one bounded table for both kinds of record. A list of lines is a table of regions of one line.
 
 use super::{PrefetchParams, RecordKind};
+use crate::cache::Fill;
 use crate::hierarchy::LlcWatch;
 use crate::line::{ContextId, Line};
 use std::collections::HashMap;
@@ -12,11 +13,11 @@ struct Region {
     number: u64,
     /// A bit for each of its lines.
     present: u64,
-    /// Whether one of them was hit since it was filled.
+    /// Whether one of them was hit.
     hit: bool,
 }
 
-/// A context's record: regions in the order in which they were first lost from. A ring, with an index into it.
+/// A context's record: regions in the order in which they came in. A ring, with an index into it.
 #[derive(Clone, Debug, Default)]
 struct Record {
     regions: Vec<Region>,
@@ -28,16 +29,15 @@ struct Record {
 }
 
 impl Record {
-    fn lost(&mut self, number: u64, used: bool, params: &PrefetchParams) {
-        let region_bits = params.region_lines().trailing_zeros();
-        let (region, bit) = (number >> region_bits, 1 << (number & ((1 << region_bits) - 1)));
+    fn add(&mut self, number: u64, hit: bool, params: &PrefetchParams) {
+        let (region, bit) = place_of(number, params);
         if let Some(place) = self.place.get(&region) {
             let region = &mut self.regions[*place];
             region.present |= bit;
-            region.hit |= used;
+            region.hit |= hit;
             return;
         }
-        let new = Region { number: region, present: bit, hit: used };
+        let new = Region { number: region, present: bit, hit };
         let place = if self.regions.len() < params.entries_max.max(1) {
             self.regions.push(new);
             self.regions.len() - 1
@@ -52,9 +52,16 @@ impl Record {
         self.place.insert(region, place);
     }
 
+    fn remove(&mut self, number: u64, params: &PrefetchParams) {
+        let (region, bit) = place_of(number, params);
+        if let Some(place) = self.place.get(&region) {
+            self.regions[*place].present &= !bit;
+        }
+    }
+
     fn take(&mut self, params: &PrefetchParams) -> Recorded {
         let region_lines = u64::from(params.region_lines());
-        let filter = matches!(params.kind, RecordKind::Regions { hit_filter: true, .. });
+        let filter = matches!(params.kind, RecordKind::Accessed { hit_filter: true, .. });
         let mut recorded =
             Recorded { entries: self.regions.len() as u64, dropped_lines: self.dropped_lines, ..Recorded::default() };
         let (newer, older) = self.regions.split_at(self.oldest);
@@ -71,10 +78,16 @@ impl Record {
     }
 }
 
+/// A line's region and its bit there.
+fn place_of(number: u64, params: &PrefetchParams) -> (u64, u64) {
+    let region_bits = params.region_lines().trailing_zeros();
+    (number >> region_bits, 1 << (number & ((1 << region_bits) - 1)))
+}
+
 /// A record that is read back.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recorded {
-    /// Line numbers to restore, longest lost first.
+    /// Line numbers to ask for, in the order in which they, or their regions, came in.
     pub lines: Vec<u64>,
     /// Entries that the record had.
     pub entries: u64,
@@ -84,16 +97,16 @@ pub struct Recorded {
     pub dropped_lines: u64,
 }
 
-/// Watches the last level and keeps every waiting context's record.
+/// Watches the last level and keeps every context's record.
 #[derive(Clone, Debug)]
-pub struct LostLines {
+pub struct Records {
     params: PrefetchParams,
     records: Vec<Record>,
     running: Vec<bool>,
 }
 
-impl LostLines {
-    /// Nothing lost yet, nobody running.
+impl Records {
+    /// Nothing recorded yet, nobody running.
     pub fn new(params: PrefetchParams) -> Self {
         Self { params, records: vec![Record::default(); 256], running: vec![false; 256] }
     }
@@ -103,13 +116,13 @@ impl LostLines {
         &self.params
     }
 
-    /// `context` gets a core: hands out what it has lost since it last had one, and forgets it.
+    /// `context` gets a core: hands out its record and begins a new one.
     pub fn switched_in(&mut self, context: ContextId) -> Recorded {
         self.running[usize::from(context.0)] = true;
         self.records[usize::from(context.0)].take(&self.params)
     }
 
-    /// `context` gives its core back: from now on what it loses is recorded.
+    /// `context` gives its core back.
     pub fn switched_out(&mut self, context: ContextId) {
         self.running[usize::from(context.0)] = false;
     }
@@ -118,13 +131,34 @@ impl LostLines {
     pub fn entries(&self, context: ContextId) -> usize {
         self.records[usize::from(context.0)].regions.len()
     }
+
+    fn accessed(&mut self, number: u64, by: ContextId, hit: bool) {
+        if matches!(self.params.kind, RecordKind::Accessed { .. }) {
+            self.records[usize::from(by.0)].add(number, hit, &self.params);
+        }
+    }
 }
 
-impl LlcWatch for LostLines {
+impl LlcWatch for Records {
+    fn hit(&mut self, number: u64, by: ContextId) {
+        self.accessed(number, by, true);
+    }
+
+    fn filled(&mut self, number: u64, by: ContextId, why: Fill) {
+        // A restored line has to be used to be restored again, and a write-back is no use.
+        if why == Fill::Clean {
+            self.accessed(number, by, false);
+        }
+    }
+
     fn evicted(&mut self, line: Line, by: ContextId) {
-        let owner = line.context();
-        if owner != by && !self.running[usize::from(owner.0)] {
-            self.records[usize::from(owner.0)].lost(line.number(), line.is_used(), &self.params);
+        let owner = usize::from(line.context().0);
+        match self.params.kind {
+            RecordKind::Lost if line.context() != by && !self.running[owner] => {
+                self.records[owner].add(line.number(), line.is_used(), &self.params);
+            }
+            RecordKind::Accessed { .. } if line.context() == by => self.records[owner].remove(line.number(), &self.params),
+            _ => {}
         }
     }
 }

@@ -1,10 +1,10 @@
 //! Brings back what was lost, a little at a time.
 //!
-//! At switch-in the record is read, then its lines are fetched in the order in which they were lost, then the write of the record, which
-//! happened while the context waited, is paid for. Each transfer is made only while memory's backlog is within the bound, so
+//! At switch-in the record is read, then its lines are asked for, then the writing of the record, which happened before, is
+//! paid for. Each transfer is made only while memory's backlog is within the bound, so
 //! demand misses go nearly first; what is not restored when the quantum ends is left out for good.
 
-use super::record::{LostLines, Recorded};
+use super::record::{Recorded, Records};
 use super::RestoredAt;
 use crate::dram::Transfer;
 use crate::hierarchy::Hierarchy;
@@ -16,7 +16,7 @@ use crate::machine::SwitchHook;
 pub struct RestoreCounters {
     /// Lines fetched.
     pub restored_lines: u64,
-    /// Lines that were there again when their turn came: the context had missed them meanwhile.
+    /// Lines that were there when their turn came: never lost, or missed and fetched meanwhile.
     pub already_there_lines: u64,
     /// Lines that the hit filter left out.
     pub filtered_lines: u64,
@@ -72,7 +72,7 @@ impl Restorer {
     }
 
     /// One transfer, or one line that needs none.
-    fn step(&mut self, hierarchy: &mut Hierarchy<LostLines>, core: usize, context: ContextId, cycle: u64) {
+    fn step(&mut self, hierarchy: &mut Hierarchy<Records>, core: usize, context: ContextId, cycle: u64) {
         let restored_at = hierarchy.watch().params().restored_at;
         let plan = &mut self.plans[core];
         if plan.record_reads == 0 && plan.next_line < plan.lines.len() {
@@ -94,8 +94,8 @@ impl Restorer {
     }
 }
 
-impl SwitchHook<LostLines> for Restorer {
-    fn switched_in(&mut self, hierarchy: &mut Hierarchy<LostLines>, core: usize, context: ContextId, cycle: u64) {
+impl SwitchHook<Records> for Restorer {
+    fn switched_in(&mut self, hierarchy: &mut Hierarchy<Records>, core: usize, context: ContextId, cycle: u64) {
         let Recorded { lines, entries, filtered_lines, dropped_lines } = hierarchy.watch_mut().switched_in(context);
         let line_bytes = u64::from(hierarchy.l3().geometry().line_bytes());
         let record_lines = (entries * hierarchy.watch().params().entry_bytes).div_ceil(line_bytes);
@@ -107,7 +107,7 @@ impl SwitchHook<LostLines> for Restorer {
             Plan { record_reads: record_lines, lines, next_line: 0, record_writes: record_lines, due_cycle: cycle };
     }
 
-    fn switched_out(&mut self, hierarchy: &mut Hierarchy<LostLines>, core: usize, context: ContextId, cycle: u64) {
+    fn switched_out(&mut self, hierarchy: &mut Hierarchy<Records>, core: usize, context: ContextId, cycle: u64) {
         hierarchy.watch_mut().switched_out(context);
         let mut plan = std::mem::take(&mut self.plans[core]);
         self.counters[usize::from(context.0)].unfinished_lines += (plan.lines.len() - plan.next_line) as u64;
@@ -128,7 +128,7 @@ impl SwitchHook<LostLines> for Restorer {
         if plan.is_done() { u64::MAX } else { plan.due_cycle }
     }
 
-    fn running(&mut self, hierarchy: &mut Hierarchy<LostLines>, core: usize, context: ContextId, cycle: u64) {
+    fn running(&mut self, hierarchy: &mut Hierarchy<Records>, core: usize, context: ContextId, cycle: u64) {
         let backlog_cycles_max = hierarchy.watch().params().backlog_cycles_max;
         while !self.plans[core].is_done() && hierarchy.dram().backlog_cycles(cycle) <= backlog_cycles_max {
             self.step(hierarchy, core, context, cycle);

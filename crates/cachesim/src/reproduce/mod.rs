@@ -138,6 +138,9 @@ pub enum ReproduceError {
     /// A program's profile that cannot be.
     #[error("{0}")]
     Profile(String),
+    /// No threads to run it on.
+    #[error("cannot start threads: {0}; try --jobs 1")]
+    Threads(String),
     /// No mix is left.
     #[error("no mix to run: {0}")]
     NoMix(String),
@@ -153,8 +156,20 @@ pub trait Progress: Sync {
 
 impl Progress for () {}
 
-/// Runs a figure on rayon's current thread pool.
+/// Runs a figure, `jobs` simulations at a time; 0 for as many as there are CPUs.
 pub fn reproduce(
+    figure: Figure,
+    extent: &Extent,
+    source: &Source,
+    jobs: usize,
+    progress: &dyn Progress,
+) -> Result<Reproduction, ReproduceError> {
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(jobs).build();
+    let pool = pool.map_err(|error| ReproduceError::Threads(error.to_string()))?;
+    pool.install(|| reproduce_here(figure, extent, source, progress))
+}
+
+fn reproduce_here(
     figure: Figure,
     extent: &Extent,
     source: &Source,

@@ -9,6 +9,9 @@
 use crate::core_model::CoreConfig;
 use crate::trace::synthetic::{Band, Profile};
 
+/// Share of stores among accesses beyond the L1.
+pub(super) const STORE_RATIO: f64 = 0.25;
+
 /// The paper's types of programs (section IV-B).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
@@ -30,46 +33,46 @@ pub struct Program {
     /// A program from Debian, recorded, that stands for it.
     pub stand_in: &'static str,
     /// (accesses beyond the L1 per 1,000 instructions, smallest stack distance, largest), lines.
-    bands: &'static [(f64, u64, u64)],
+    bands: Bands,
+    /// Lines used one after the other, round and round: accesses per 1,000 instructions, and lines in all.
+    stream: (f64, u64),
     base_cpi: f64,
     mlp_max: u32,
 }
 
-/// A footprint far beyond the last level: data that is used once.
-const STREAM: (u64, u64) = (99_999, 99_999);
+/// Data that is used once and not again before everything else was: 64 MB.
+const ONCE_LINES: u64 = 1 << 20;
 
-const fn stream(per_thousand: f64) -> (f64, u64, u64) {
-    (per_thousand, STREAM.0, STREAM.1)
-}
+/// (accesses beyond the L1 per 1,000 instructions, smallest stack distance, largest).
+type Bands = &'static [(f64, u64, u64)];
 
 /// All of them.
 pub const PROGRAMS: [Program; 12] = [
-    cpu("namd", "x264", &[(9.0, 600, 2_500), stream(0.1)], 0.55),
-    cpu("sjeng", "sjeng", &[(8.0, 600, 3_000), stream(0.3)], 0.70),
-    cpu("h264", "x264", &[(10.0, 600, 3_300), (0.5, 4_200, 6_000), stream(0.2)], 0.50),
-    friendly("bzip2", "bzip2", &[(14.0, 600, 3_500), (13.0, 4_000, 22_000), stream(0.5)], 4),
-    friendly("gcc", "cc1", &[(16.0, 600, 3_500), (14.0, 4_000, 20_000), stream(0.8)], 4),
-    friendly("astar", "bzip2", &[(20.0, 600, 3_500), (12.0, 4_000, 16_000), stream(0.7)], 2),
-    friendly("omnetpp", "xalan", &[(20.0, 600, 3_500), (18.0, 4_000, 26_000), stream(1.0)], 2),
-    friendly("xalancbmk", "xalan", &[(22.0, 600, 3_500), (17.0, 4_000, 20_000), stream(0.6)], 3),
-    friendly("soplex", "cc1", &[(18.0, 600, 3_500), (20.0, 4_000, 25_000), stream(2.0)], 6),
-    thrashing("libquantum", &[(27.0, 131_071, 131_071)], 10),
-    thrashing("milc", &[(4.0, 600, 3_500), (22.0, 199_999, 199_999)], 8),
-    thrashing("mcf", &[(20.0, 600, 3_500), (15.0, 4_000, 30_000), (45.0, 40_000, 300_000)], 3),
+    cpu("namd", "x264", &[(9.0, 600, 2_500)], 0.1, 0.55),
+    cpu("sjeng", "sjeng", &[(8.0, 600, 3_000)], 0.3, 0.70),
+    cpu("h264", "x264", &[(10.0, 600, 3_300), (0.5, 4_200, 6_000)], 0.2, 0.50),
+    friendly("bzip2", "bzip2", &[(14.0, 600, 3_500), (13.0, 4_000, 22_000)], 0.5, 4),
+    friendly("gcc", "cc1", &[(16.0, 600, 3_500), (14.0, 4_000, 20_000)], 0.8, 4),
+    friendly("astar", "bzip2", &[(20.0, 600, 3_500), (12.0, 4_000, 16_000)], 0.7, 2),
+    friendly("omnetpp", "xalan", &[(20.0, 600, 3_500), (18.0, 4_000, 26_000)], 1.0, 2),
+    friendly("xalancbmk", "xalan", &[(22.0, 600, 3_500), (17.0, 4_000, 20_000)], 0.6, 3),
+    friendly("soplex", "cc1", &[(18.0, 600, 3_500), (20.0, 4_000, 25_000)], 2.0, 6),
+    thrashing("libquantum", &[], (27.0, 1 << 17), 10),
+    thrashing("milc", &[(4.0, 600, 3_500)], (22.0, 200_000), 8),
+    thrashing("mcf", &[(20.0, 600, 3_500), (15.0, 4_000, 30_000), (43.0, 40_000, 300_000)], (2.0, ONCE_LINES), 3),
 ];
 
-type Bands = &'static [(f64, u64, u64)];
-
-const fn cpu(name: &'static str, stand_in: &'static str, bands: Bands, base_cpi: f64) -> Program {
-    Program { name, class: Class::Cpu, stand_in, bands, base_cpi, mlp_max: 10 }
+const fn cpu(name: &'static str, stand_in: &'static str, bands: Bands, once: f64, base_cpi: f64) -> Program {
+    Program { name, class: Class::Cpu, stand_in, bands, stream: (once, ONCE_LINES), base_cpi, mlp_max: 10 }
 }
 
-const fn friendly(name: &'static str, stand_in: &'static str, bands: Bands, mlp_max: u32) -> Program {
-    Program { name, class: Class::CacheFriendly, stand_in, bands, base_cpi: 0.60, mlp_max }
+const fn friendly(name: &'static str, stand_in: &'static str, bands: Bands, once: f64, mlp_max: u32) -> Program {
+    let stream = (once, ONCE_LINES);
+    Program { name, class: Class::CacheFriendly, stand_in, bands, stream, base_cpi: 0.60, mlp_max }
 }
 
-const fn thrashing(name: &'static str, bands: Bands, mlp_max: u32) -> Program {
-    Program { name, class: Class::Thrashing, stand_in: "libquantum", bands, base_cpi: 0.60, mlp_max }
+const fn thrashing(name: &'static str, bands: Bands, stream: (f64, u64), mlp_max: u32) -> Program {
+    Program { name, class: Class::Thrashing, stand_in: "libquantum", bands, stream, base_cpi: 0.60, mlp_max }
 }
 
 impl Program {
@@ -78,20 +81,29 @@ impl Program {
         PROGRAMS.iter().find(|program| program.name == name)
     }
 
-    /// How it uses memory, without what hits the L1 for certain.
-    pub fn profile(&self) -> Profile {
+    /// How it uses the memory that it comes back to, without what hits the L1 for certain; `None` if there is none.
+    pub fn profile(&self) -> Option<Profile> {
         let band = |(weight, from_lines, to_lines): &(f64, u64, u64)| Band {
             weight: *weight,
             from_lines: *from_lines,
             to_lines: *to_lines,
         };
-        let per_thousand: f64 = self.bands.iter().map(|(weight, ..)| weight).sum();
-        Profile {
+        (!self.bands.is_empty()).then(|| Profile {
             bands: self.bands.iter().map(band).collect(),
             footprint_lines: self.bands.iter().map(|(.., to_lines)| to_lines + 1).max().unwrap_or(1),
-            accesses_per_instruction: per_thousand / 1000.0,
-            store_ratio: 0.25,
-        }
+            accesses_per_instruction: self.accesses_per_instruction(),
+            store_ratio: STORE_RATIO,
+        })
+    }
+
+    /// Accesses beyond the L1, the stream's included.
+    pub fn accesses_per_instruction(&self) -> f64 {
+        (self.bands.iter().map(|(weight, ..)| weight).sum::<f64>() + self.stream.0) / 1000.0
+    }
+
+    /// The stream's share of these accesses, and its lines.
+    pub fn stream(&self) -> (f64, u64) {
+        (self.stream.0 / 1000.0 / self.accesses_per_instruction(), self.stream.1)
     }
 
     /// How it runs on Table V's core.

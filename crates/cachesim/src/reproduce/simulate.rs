@@ -8,7 +8,7 @@ use crate::line::ContextId;
 use crate::machine::{ContextConfig, Machine, MachineConfig, SWITCH_CYCLES, SwitchHook, TABLE_V_HZ, cycles};
 use crate::paging::{PagingConfig, deal_colours};
 use crate::policy::PolicyKind;
-use crate::prefetch::{LostLines, PrefetchParams, RestoreCounters, Restorer};
+use crate::prefetch::{PrefetchParams, Records, RestoreCounters, Restorer};
 use gleaner_decide::host::{Insertion, InsertionParams};
 use gleaner_model::Nanos;
 
@@ -87,7 +87,7 @@ pub fn simulate(
     match setup.prefetch {
         None => run(Machine::new(config, traces)?, setup, 0, |(), _| RestoreCounters::default()),
         Some(params) => {
-            let machine = Machine::with_hooks(config, traces, LostLines::new(params), Restorer::new(1))?;
+            let machine = Machine::with_hooks(config, traces, Records::new(params), Restorer::new(1))?;
             run(machine, setup, params.entry_bytes, Restorer::counters)
         }
     }

@@ -1,10 +1,10 @@
 //! Where the contexts' accesses come from: made up, or recorded from real programs.
 
 use super::ReproduceError;
-use super::programs::Program;
+use super::programs::{Program, STORE_RATIO};
 use crate::trace::recording::Recording;
-use crate::trace::synthetic::Synthetic;
-use crate::trace::{BATCH, Record, Repeat, Trace, TraceError};
+use crate::trace::synthetic::{LINE_BYTES, Synthetic};
+use crate::trace::{BATCH, Kind, Record, Repeat, Trace, TraceError};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -13,6 +13,10 @@ use std::sync::{Arc, Mutex, OnceLock};
 const CIRCLE_RECORDS: usize = 1 << 21;
 /// Made and thrown away before them, until the program's whole footprint is in use.
 const FIRST_RECORDS: usize = 1 << 20;
+
+/// Where a made-up program's reused data begin, and its stream.
+const REUSED_FROM: u64 = 0x1000_0000;
+const STREAM_FROM: u64 = 0x10_0000_0000;
 
 /// Traces by program.
 #[derive(Debug, Default)]
@@ -61,21 +65,61 @@ impl Source {
             return Ok(Arc::clone(records));
         }
         let seed = program.name.bytes().fold(1, |seed, byte| seed * 31 + u64::from(byte));
-        let mut trace = Synthetic::new(program.profile(), 0x1000_0000, seed, u64::MAX)
-            .map_err(|error| ReproduceError::Profile(format!("{}: {error}", program.name)))?;
-        let mut records = Vec::with_capacity(CIRCLE_RECORDS + BATCH);
-        let mut left = FIRST_RECORDS;
-        while left > 0 {
-            records.clear();
-            trace.fill(&mut records)?;
-            left = left.saturating_sub(records.len());
-        }
-        records.clear();
-        while records.len() < CIRCLE_RECORDS {
-            trace.fill(&mut records)?;
-        }
+        let mut made = MadeUp::new(program, seed)?;
+        (0..FIRST_RECORDS).try_for_each(|_| made.next().map(drop))?;
+        let records = (0..CIRCLE_RECORDS).map(|_| made.next()).collect::<Result<Arc<[Record]>, _>>()?;
         // Somebody else may have been faster; both have made the same.
-        Ok(Arc::clone(cell.get_or_init(|| records.into())))
+        Ok(Arc::clone(cell.get_or_init(|| records)))
+    }
+}
+
+/// A program's stack distances, mixed with its stream.
+struct MadeUp {
+    reused: Option<Synthetic>,
+    batch: Vec<Record>,
+    stream_share: f64,
+    stream_lines: u64,
+    next_line: u64,
+    instructions_per_access: f64,
+    owed_instructions: f64,
+    chance: fastrand::Rng,
+}
+
+impl MadeUp {
+    fn new(program: &Program, seed: u64) -> Result<Self, ReproduceError> {
+        let synthetic = |profile| Synthetic::new(profile, REUSED_FROM, seed, u64::MAX);
+        let reused = program.profile().map(synthetic).transpose();
+        let (stream_share, stream_lines) = program.stream();
+        Ok(Self {
+            reused: reused.map_err(|error| ReproduceError::Profile(format!("{}: {error}", program.name)))?,
+            batch: Vec::new(),
+            stream_share,
+            stream_lines,
+            next_line: 0,
+            instructions_per_access: 1.0 / program.accesses_per_instruction(),
+            owed_instructions: 0.0,
+            chance: fastrand::Rng::with_seed(seed),
+        })
+    }
+
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "some tens, never negative")]
+    fn next(&mut self) -> Result<Record, TraceError> {
+        self.owed_instructions += self.instructions_per_access;
+        let instructions = self.owed_instructions as u32;
+        self.owed_instructions -= f64::from(instructions);
+        if let Some(reused) = self.reused.as_mut().filter(|_| self.chance.f64() >= self.stream_share) {
+            if self.batch.is_empty() {
+                reused.fill(&mut self.batch)?;
+                self.batch.reverse();
+            }
+            if let Some(record) = self.batch.pop() {
+                return Ok(Record { instructions, ..record });
+            }
+        }
+        let address = STREAM_FROM + self.next_line * LINE_BYTES;
+        self.next_line = (self.next_line + 1) % self.stream_lines;
+        let kind = if self.chance.f64() < STORE_RATIO { Kind::Write } else { Kind::Read };
+        Ok(Record { address, instructions, kind })
     }
 }
 
