@@ -9,6 +9,7 @@
 //!   system, hypervisor, capabilities: what `doctor` asks
 //!   run_intervals: what slices threads really got, and where they compete
 //!   host: what a host is, and what things cost on it
+//!   perf_counters: what a thread does with the last-level cache, by the processor's counters
 //!   vmm: which VMs run on this host, and which threads are their vCPUs
 //! ```
 //!
@@ -20,6 +21,7 @@ mod error;
 mod host;
 mod hypervisor;
 mod observer;
+mod perf_counters;
 mod procfs;
 mod root;
 mod run_intervals;
@@ -35,6 +37,7 @@ pub use host::{
 };
 pub use hypervisor::{Evidence, Hypervisor, hypervisor};
 pub use observer::{Observer, ObserverChoice, ObserverConfig};
+pub use perf_counters::{LlcCounterRefusal, LlcCounters, LlcThreadCounts};
 pub use procfs::ProcfsObserver;
 pub use root::ProcRoot;
 pub use run_intervals::{
