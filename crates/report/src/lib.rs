@@ -8,6 +8,7 @@ mod cache_record;
 mod doctor;
 mod host_list;
 mod host_probe;
+mod host_run;
 pub mod html;
 mod probe;
 mod reproduction;
@@ -23,6 +24,10 @@ pub use host_list::{HostListReport, HostPcpu, HostVcpu, HostVm};
 pub use host_probe::{
     ExitFigures, Finding, HaltPollingFacts, HostProbeReport, HostVerdict, PauseExitFacts, RefillFigures, SliceIssueFact, SwitchFigures,
     VmNesting,
+};
+pub use host_run::{
+    HostDecisionRecord, HostEnforcement, HostPrice, HostRunReport, HostRunSet, HostRunVm, HostSlice, HostVmFigures,
+    decision_lines,
 };
 pub use probe::{ProbeReport, SettingResult, TimeOuts};
 pub use reproduction::{ReproductionParameter, ReproductionReport, ReproductionRow};

@@ -1,15 +1,204 @@
-//! `gleaner host list`.
+//! `gleaner host list`: find the VMs, watch them for a while, say what was seen.
 
 use crate::args::JsonArg;
 use crate::failure::Failure;
+use crate::output::Output;
+use crate::probe::interrupt_flag;
 use clap::Args;
+use gleaner_act::thread_attr;
+use gleaner_observe::{
+    Activity, DiscoverError, DiscoverOptions, ProcRoot, QmpError, SchedPolicy, VcpuActivity, VcpuThread, Vm, discover,
+    host_facts, select, watch,
+};
+use gleaner_report::{HostListReport, HostPcpu, HostVcpu, HostVm};
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 #[derive(Debug, Args)]
+#[command(
+    after_help = "VMs are found by their threads' names (QEMU with debug-threads=on, Firecracker, Cloud Hypervisor, crosvm, kvmtool), by \
+                        KVM's debugfs, and by the KVM files that processes have open; libvirt's are QEMU's. As root all are seen.\n\n\
+                        Examples:\n\
+                        \x20 gleaner host list\n\
+                        \x20 gleaner host list --vm web --for 10s\n\
+                        \x20 gleaner host list --qmp /run/old-vm.qmp --json list.json"
+)]
 pub struct ListArgs {
+    /// Only this VM, by its name or pid (may be repeated)
+    #[arg(long, value_name = "NAME|PID")]
+    pub vm: Vec<String>,
+    /// Ask this QEMU monitor which thread is which vCPU (may be repeated)
+    #[arg(long, value_name = "SOCKET")]
+    pub qmp: Vec<PathBuf>,
+    /// How long to watch
+    #[arg(long = "for", value_name = "DURATION", default_value = "1s", value_parser = watched_for)]
+    pub length: Duration,
     #[command(flatten)]
     pub json: JsonArg,
 }
 
-pub fn main(_args: &ListArgs) -> Result<u8, Failure> {
-    Err(Failure::work("not built yet"))
+fn watched_for(text: &str) -> Result<Duration, String> {
+    let parsed = humantime::parse_duration(text).map_err(|error| format!("{error}; write it like 500ms, 1s or 1m"))?;
+    let allowed = Duration::from_millis(10)..=Duration::from_secs(24 * 3600);
+    if allowed.contains(&parsed) { Ok(parsed) } else { Err("must be within 10ms and 24h".to_owned()) }
+}
+
+pub fn main(args: &ListArgs) -> Result<u8, Failure> {
+    let mut output = Output::open(args.json.json.as_deref())?;
+    let interrupted = interrupt_flag()?;
+    let root = ProcRoot::default();
+    let vms = chosen(&root, &args.vm, &args.qmp)?;
+    let activity = watch(&root, &vms, args.length, &interrupted);
+    let report = report(&root, &vms, &activity, &args.vm);
+    if vms.is_empty() && interrupted.load(Ordering::Relaxed) {
+        return Ok(130);
+    }
+    // What was seen until an interruption is a result too, of a shorter interval.
+    output.json(&report)?;
+    output.text(&report);
+    Ok(0)
+}
+
+/// The VMs that a command line means; all of them where it names none.
+pub fn chosen(root: &ProcRoot, wanted: &[String], qmp: &[PathBuf]) -> Result<Vec<Vm>, Failure> {
+    let options = DiscoverOptions { qmp: qmp.to_vec(), ..DiscoverOptions::default() };
+    let all = discover(root, &options).map_err(|error| match &error {
+        // A socket that is not there is bad input; one that does not answer is work that failed.
+        DiscoverError::Qmp(QmpError::Connect { source, .. })
+            if source.kind() != std::io::ErrorKind::PermissionDenied =>
+        {
+            Failure::input(format!("{error}; name the socket of a running QEMU (-qmp unix:PATH,server=on,wait=off)"))
+        }
+        DiscoverError::Qmp(QmpError::Protocol { .. }) => Failure::input(&error),
+        DiscoverError::Qmp(QmpError::Connect { .. }) => Failure::work(format!("{error}; run this as root")),
+        _ => Failure::work(&error),
+    })?;
+    let mut vms: Vec<Vm> = Vec::new();
+    for word in wanted {
+        for vm in select(root, &all, word).map_err(Failure::input)? {
+            if vms.iter().all(|known| known.pid != vm.pid) {
+                vms.push(vm);
+            }
+        }
+    }
+    Ok(if wanted.is_empty() { all } else { vms })
+}
+
+fn report(root: &ProcRoot, vms: &[Vm], activity: &Activity, wanted: &[String]) -> HostListReport {
+    let base = base_slice(root);
+    let listed: Vec<HostVm> = vms.iter().map(|vm| host_vm(vm, activity, base)).collect();
+    let pcpus = activity.run_queues.iter().map(|(pcpu, lengths)| host_pcpu(*pcpu, lengths, &listed)).collect();
+    let mut notes = Vec::new();
+    if !vms.is_empty() {
+        notes.push("run-queue lengths are sampled from the threads' states; only vCPUs count".to_owned());
+    }
+    if !rustix::process::geteuid().is_root() && wanted.is_empty() {
+        notes.push("not root: other users' VMs are found only by their threads' names".to_owned());
+    }
+    HostListReport {
+        schema: HostListReport::SCHEMA.to_owned(),
+        interval_ns: activity.interval.0,
+        samples: activity.samples,
+        run_queue_method: "sampled".to_owned(),
+        vms: listed,
+        pcpus,
+        notes,
+    }
+}
+
+fn host_vm(vm: &Vm, activity: &Activity, base: Option<u64>) -> HostVm {
+    let nobody = VcpuActivity { gone: true, ..VcpuActivity::default() };
+    let vcpu = |vcpu: &VcpuThread| host_vcpu(vm, vcpu, activity.vcpus.get(&vcpu.tid).unwrap_or(&nobody), base);
+    HostVm {
+        name: vm.name.clone(),
+        pid: vm.pid,
+        vmm: vm.vmm.as_str().to_owned(),
+        accelerator: vm.accelerator.map(|accelerator| accelerator.as_str().to_owned()),
+        cgroup: vm.cgroup.as_ref().map(|cgroup| cgroup.path.clone()),
+        cgroup_version: vm.cgroup.as_ref().map(|cgroup| cgroup.version),
+        cgroup_depth: vm.cgroup.as_ref().map(|cgroup| cgroup.depth() as u64),
+        vcpus: vm.vcpus.iter().map(vcpu).collect(),
+        notes: vm.notes.clone(),
+    }
+}
+
+fn host_vcpu(vm: &Vm, vcpu: &VcpuThread, seen: &VcpuActivity, base: Option<u64>) -> HostVcpu {
+    let (slice_ns, slice_from) =
+        if seen.gone { (None, "it ended".to_owned()) } else { slice_in_force(vcpu, seen, base) };
+    let stat = seen.stat;
+    let real_time = |policy| matches!(policy, SchedPolicy::Fifo | SchedPolicy::RoundRobin);
+    HostVcpu {
+        index: vcpu.index,
+        tid: vcpu.tid,
+        thread: vcpu.name.clone(),
+        pcpus_allowed: vcpu.allowed.as_ref().map(ToString::to_string),
+        pcpu: seen.main_pcpu(),
+        cgroup: vcpu
+            .cgroup
+            .as_ref()
+            .filter(|cgroup| vm.cgroup.as_ref() != Some(cgroup))
+            .map(|cgroup| cgroup.path.clone()),
+        policy: stat.map(|stat| stat.policy.to_string()),
+        nice: stat.map(|stat| stat.nice),
+        rt_priority: stat.filter(|stat| real_time(stat.policy)).map(|stat| stat.rt_priority),
+        slice_ns,
+        slice_from,
+        run_ns: seen.used.map(|used| used.run.0),
+        wait_ns: seen.used.map(|used| used.wait.0),
+        runs: seen.used.map(|used| used.runs),
+        wait_per_run_ns: seen.used.and_then(|used| used.wait_per_run()).map(|wait| wait.0),
+        exited: seen.gone,
+    }
+}
+
+/// A thread's slice, and who says so.
+fn slice_in_force(vcpu: &VcpuThread, seen: &VcpuActivity, base: Option<u64>) -> (Option<u64>, String) {
+    match seen.policy() {
+        Some(policy) if !policy.is_fair() => {
+            return (None, format!("threads of the class '{policy}' have no slice of this kind"));
+        }
+        _ => {}
+    }
+    match thread_attr(vcpu.tid) {
+        Ok(attr) if attr.slice.0 > 0 => (Some(attr.slice.0), "thread".to_owned()),
+        Err(error) => (None, error.to_string()),
+        Ok(_) => match base {
+            Some(base) => (Some(base), "kernel".to_owned()),
+            None => (
+                None,
+                "this kernel does not say what a thread's slice is (Linux 6.12 does), nor its base slice here"
+                    .to_owned(),
+            ),
+        },
+    }
+}
+
+/// The base slice of all, where debugfs says it.
+fn base_slice(root: &ProcRoot) -> Option<u64> {
+    host_facts(root).base_slice.value.map(|base| base.0)
+}
+
+fn host_pcpu(pcpu: u32, lengths: &[u64], vms: &[HostVm]) -> HostPcpu {
+    let here: Vec<&HostVcpu> = vms.iter().flat_map(|vm| &vm.vcpus).filter(|vcpu| vcpu.pcpu == Some(pcpu)).collect();
+    // Those that did something: a vCPU that sleeps makes nobody wait.
+    let active = || here.iter().filter(|vcpu| vcpu.run_ns.is_some_and(|run| run > 0));
+    let slices: Option<Vec<u64>> = active().map(|vcpu| vcpu.slice_ns).collect();
+    let slice = slices.filter(|all| !all.is_empty()).map(|all| all.iter().sum::<u64>() / all.len() as u64);
+    let waited: u64 = active().filter_map(|vcpu| vcpu.wait_ns).sum();
+    let runs: u64 = active().filter_map(|vcpu| vcpu.runs).sum();
+    HostPcpu::new(pcpu, here.len() as u64, lengths.to_vec(), slice, (runs > 0).then(|| waited / runs))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn intervals_have_units_and_bounds() {
+        assert_eq!(watched_for("500ms"), Ok(Duration::from_millis(500)));
+        for bad in ["5", "0s", "1ms", "2days", "soon", "-1s"] {
+            assert!(watched_for(bad).is_err(), "{bad}");
+        }
+    }
 }

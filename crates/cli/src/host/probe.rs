@@ -1,15 +1,282 @@
-//! `gleaner host probe`.
+//! `gleaner host probe`: what this host can do with slices, and what switches and exits cost here.
 
 use crate::args::JsonArg;
 use crate::failure::Failure;
+use crate::output::Output;
+use crate::probe::interrupt_flag;
 use clap::Args;
+use gleaner_act::{SLICE_RANGE, SliceSupport};
+use gleaner_model::Nanos;
+use gleaner_observe::{
+    DiscoverOptions, Fact, HostFacts, Hypervisor, KernelVersion, ProcRoot, SwitchCost, Vm, discover, exit_cost,
+    host_facts, hypervisor, online_cpus, slice_issues, switch_and_refill,
+};
+use gleaner_report::{
+    ExitFigures, Finding, HaltPollingFacts, HostProbeReport, HostVerdict, PauseExitFacts, RefillFigures,
+    SliceIssueFact, SwitchFigures, VmNesting,
+};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Takes some seconds: context switches are measured with working sets of several sizes. Nothing is changed on the machine. \
+                        As root, with debugfs mounted, more is known.\n\n\
+                        Example: gleaner host probe --json host.json"
+)]
 pub struct ProbeArgs {
     #[command(flatten)]
     pub json: JsonArg,
 }
 
-pub fn main(_args: &ProbeArgs) -> Result<u8, Failure> {
-    Err(Failure::work("not built yet"))
+pub fn main(args: &ProbeArgs) -> Result<u8, Failure> {
+    let mut output = Output::open(args.json.json.as_deref())?;
+    let interrupted = interrupt_flag()?;
+    let report = examine(&ProcRoot::default(), &interrupted)?;
+    if interrupted.load(Ordering::Relaxed) {
+        return Ok(130);
+    }
+    output.json(&report)?;
+    output.text(&report);
+    Ok(0)
+}
+
+fn examine(root: &ProcRoot, interrupted: &AtomicBool) -> Result<HostProbeReport, Failure> {
+    let facts = host_facts(root);
+    let below = hypervisor(root);
+    let fifo = try_fifo();
+    let own_slices = own_slices();
+    let switch = switch_and_refill(interrupted);
+    let vms = discover(root, &DiscoverOptions::default()).map_err(Failure::work)?;
+    let issues = KernelVersion::parse(&facts.kernel).map(slice_issues).unwrap_or_default();
+    let budget = facts.rt_budget.value;
+    let rt_throttling = finding(&facts.rt_budget, |budget| budget.runtime.is_some());
+    let verdict = verdict(&facts, &fifo, rt_throttling.value, switch.as_ref());
+    Ok(HostProbeReport {
+        schema: HostProbeReport::SCHEMA.to_owned(),
+        hypervisor: below.as_ref().map(|found| found.name.clone()),
+        pcpus_online: online_cpus(root).map_err(Failure::work)?.len() as u64,
+        hz: finding(&facts.hz, |hz| *hz),
+        hrtick: finding(&facts.hrtick, |on| *on),
+        preemption: finding(&facts.preemption, Clone::clone),
+        base_slice_ns: base_slice(&facts, own_slices.0),
+        slice_per_thread: own_slices.1,
+        rt_throttling,
+        rt_runtime_ns: budget.and_then(|budget| budget.runtime).map(|runtime| runtime.0),
+        rt_period_ns: budget.map(|budget| budget.period.0),
+        rt_group_runtime_ns: finding(&facts.rt_group_runtime, |runtime| runtime.0),
+        fifo,
+        slice_issues: issues.iter().map(issue).collect(),
+        switch: switch_finding(switch.as_ref()),
+        exit: exit_finding(below.as_ref()),
+        pause_exits: finding(&facts.pause_exits, |pauses| PauseExitFacts {
+            on: pauses.on,
+            parameters: pauses.parameters.iter().cloned().collect(),
+        }),
+        halt_polling: finding(&facts.halt_polling, |polling| HaltPollingFacts {
+            longest_ns: polling.longest.0,
+            grow: polling.grow,
+            grow_start_ns: polling.grow_start.map(|start| start.0),
+            shrink: polling.shrink,
+        }),
+        vms: vms.iter().map(nesting).collect(),
+        verdict,
+        kernel: facts.kernel,
+    })
+}
+
+fn finding<T, U>(fact: &Fact<T>, say: impl FnOnce(&T) -> U) -> Finding<U> {
+    Finding { value: fact.value.as_ref().map(say), from: fact.from.clone() }
+}
+
+/// The base slice, and whether a thread takes another: tried on one of our own that ends at once.
+fn own_slices() -> (Option<Nanos>, Finding<bool>) {
+    let support = SliceSupport::probe();
+    (support.base, Finding { value: Some(support.base.is_some()), from: support.describe() })
+}
+
+fn base_slice(facts: &HostFacts, seen: Option<Nanos>) -> Finding<u64> {
+    match seen {
+        Some(base) => Finding { value: Some(base.0), from: "sched_getattr of a thread that asked for none".to_owned() },
+        None => finding(&facts.base_slice, |base| base.0),
+    }
+}
+
+/// Whether a thread of ours may be SCHED_FIFO: tried on one that ends at once.
+fn try_fifo() -> Finding<bool> {
+    let tried = std::thread::spawn(|| {
+        let param = libc::sched_param { sched_priority: 1 };
+        // SAFETY: pid 0 is the calling thread; the parameter outlives the call.
+        let status = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const param) };
+        if status == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+    });
+    match tried.join() {
+        Ok(Ok(())) => Finding { value: Some(true), from: "tried".to_owned() },
+        Ok(Err(error)) => Finding {
+            value: Some(false),
+            from: format!("{error}: it needs CAP_SYS_NICE, or RLIMIT_RTPRIO, and a cgroup with a real-time budget"),
+        },
+        Err(_) => Finding { value: None, from: "the thread that tried it died".to_owned() },
+    }
+}
+
+fn issue(issue: &gleaner_observe::SliceIssue) -> SliceIssueFact {
+    SliceIssueFact {
+        id: issue.id.to_owned(),
+        since: issue.since.map(|version| version.to_string()),
+        until: issue.until.map(|version| version.to_string()),
+        text: issue.text.to_owned(),
+    }
+}
+
+fn switch_finding(switch: Option<&SwitchCost>) -> Finding<SwitchFigures> {
+    let figures = switch.and_then(|switch| {
+        let bare = switch.by_working_set.first()?;
+        let refill = |cost: &gleaner_observe::RefillCost| RefillFigures {
+            working_set_bytes: cost.bytes,
+            n: cost.n,
+            p50_ns: cost.p50.0,
+            p95_ns: cost.p95.0,
+        };
+        Some(SwitchFigures {
+            pcpu: switch.pcpu,
+            p50_ns: bare.p50.0,
+            p95_ns: bare.p95.0,
+            by_working_set: switch.by_working_set.iter().map(refill).collect(),
+        })
+    });
+    let from = if figures.is_some() {
+        "two threads on one CPU that hand a byte to and fro"
+    } else {
+        "two threads cannot be bound to one CPU here"
+    };
+    Finding { value: figures, from: from.to_owned() }
+}
+
+fn exit_finding(below: Option<&Hypervisor>) -> Finding<ExitFigures> {
+    // QEMU's emulator answers CPUID itself.
+    let leaves_guest = below.is_some_and(|found| found.name != "QEMU without KVM");
+    let figures = exit_cost().map(|cost| ExitFigures {
+        n: cost.n,
+        p50_ns: cost.p50.0,
+        p95_ns: cost.p95.0,
+        p95_cycles: cost.p95_cycles,
+        leaves_guest,
+    });
+    let from = match (&figures, below) {
+        (None, _) => "no instruction is known that leaves a guest on this architecture".to_owned(),
+        (Some(_), Some(found)) if leaves_guest => format!("CPUID, which leaves a guest of {found}"),
+        (Some(_), Some(found)) => format!("CPUID, which {found} answers without leaving a guest"),
+        (Some(_), None) => "CPUID on bare metal".to_owned(),
+    };
+    Finding { value: figures, from }
+}
+
+fn nesting(vm: &Vm) -> VmNesting {
+    let cgroup = vm.vcpus.first().and_then(|vcpu| vcpu.cgroup.as_ref()).or(vm.cgroup.as_ref());
+    VmNesting {
+        name: vm.name.clone(),
+        pid: vm.pid,
+        cgroup: cgroup.map(|cgroup| cgroup.path.clone()),
+        cgroup_depth: cgroup.map(|cgroup| cgroup.depth() as u64),
+    }
+}
+
+/// Below so many switches a slice is all overhead: `host slice` refuses it.
+const SWITCHES_IN_A_SLICE: u64 = 10;
+
+/// How short slices may be, and by what means.
+fn verdict(
+    facts: &HostFacts,
+    fifo: &Finding<bool>,
+    throttling: Option<bool>,
+    switch: Option<&SwitchCost>,
+) -> HostVerdict {
+    let switch = switch.and_then(|switch| switch.by_working_set.first()).map(|bare| bare.p50);
+    let floor = switch.map_or(Nanos::ZERO, |switch| switch.times(SWITCHES_IN_A_SLICE)).max(*SLICE_RANGE.start());
+    let says = |shortest: Option<Nanos>, method: Option<&str>, text: String| HostVerdict {
+        shortest_slice_ns: shortest.map(|shortest| shortest.0),
+        method: method.map(str::to_owned),
+        text,
+    };
+    if facts.hrtick.value == Some(true) {
+        return says(
+            Some(floor),
+            Some("hrtick"),
+            format!("slices down to {floor} can be delivered by the kernel itself (HRTICK is on)"),
+        );
+    }
+    let tick = facts.hz.value.map(|hz| Nanos(1_000_000_000 / u64::from(hz.max(1))));
+    let at_tick = tick.map_or_else(
+        || "slices end at the kernel's tick".to_owned(),
+        |tick| format!("slices end at the tick, {tick} apart"),
+    );
+    match (fifo.value, throttling) {
+        (Some(true), Some(false)) => says(
+            tick,
+            Some("tick"),
+            format!(
+                "{at_tick}, because tickers are refused while real-time throttling is off; `sysctl kernel.sched_rt_runtime_us=950000` \
+                 would allow slices down to {floor}"
+            ),
+        ),
+        (Some(true), _) => says(
+            Some(floor),
+            Some("ticker"),
+            format!(
+                "slices down to {floor} can be delivered by a ticker (a SCHED_FIFO thread per CPU, `gleaner host slice`)"
+            ),
+        ),
+        _ => says(
+            tick,
+            Some("tick"),
+            format!("{at_tick}, because {}; as root a ticker would allow slices down to {floor}", why_no_fifo(fifo)),
+        ),
+    }
+}
+
+fn why_no_fifo(fifo: &Finding<bool>) -> String {
+    format!("no thread here may be SCHED_FIFO ({})", fifo.from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts(hrtick: Option<bool>) -> HostFacts {
+        let folder = tempfile::tempdir().unwrap();
+        let mut facts = host_facts(&ProcRoot::below(folder.path()));
+        facts.hrtick.value = hrtick;
+        facts.hz.value = Some(250);
+        facts
+    }
+
+    fn fifo(can: bool) -> Finding<bool> {
+        Finding { value: Some(can), from: "not permitted".into() }
+    }
+
+    #[test]
+    fn the_verdict_names_the_best_means_and_what_stands_in_its_way() {
+        for (hrtick, can, throttling, method, words) in [
+            (Some(true), false, None, "hrtick", "100us"),
+            (Some(false), true, Some(true), "ticker", "ticker"),
+            (None, true, None, "ticker", "ticker"),
+            (Some(false), true, Some(false), "tick", "sched_rt_runtime_us"),
+            (Some(false), false, Some(true), "tick", "not permitted"),
+        ] {
+            let found = verdict(&facts(hrtick), &fifo(can), throttling, None);
+            assert_eq!(found.method.as_deref(), Some(method), "{found:?}");
+            assert!(found.text.contains(words), "{found:?}");
+        }
+        let found = verdict(&facts(None), &fifo(false), None, None);
+        assert_eq!(found.shortest_slice_ns, Some(4_000_000));
+    }
+
+    #[test]
+    fn a_dear_switch_makes_short_slices_long() {
+        let cost =
+            gleaner_observe::RefillCost { bytes: 0, n: 1, p50: Nanos::from_micros(40), p95: Nanos::from_micros(50) };
+        let switch = SwitchCost { pcpu: 0, by_working_set: vec![cost] };
+        let found = verdict(&facts(None), &fifo(true), Some(true), Some(&switch));
+        assert_eq!(found.shortest_slice_ns, Some(400_000));
+    }
 }

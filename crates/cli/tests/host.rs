@@ -1,0 +1,259 @@
+//! `gleaner host list` and `gleaner host probe` on this machine: VMs made of threads with vCPUs' names, and real ones under QEMU.
+
+mod common;
+
+use common::{comes_true, comes_true_within, finish, gleaner, own_pid};
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// What `gleaner host list` says with these arguments, as JSON.
+#[track_caller]
+fn list(arguments: &[&str]) -> Value {
+    let said = finish(gleaner(["host", "list", "--json", "--for", "300ms"]).args(arguments)).with_status(0);
+    serde_json::from_str(&said.stdout).unwrap_or_else(|error| panic!("{error}: {}", said.stdout))
+}
+
+/// Ends its child, by its pid.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        // guest.sh ends its QEMU when it is asked to end; QEMU itself does too.
+        common::send(i32::try_from(self.0.id()).unwrap(), libc::SIGTERM);
+        let _ = self.0.wait();
+    }
+}
+
+/// Threads of this process with vCPUs' names; ended when dropped.
+struct PretendVm {
+    end: Arc<AtomicBool>,
+    threads: Vec<std::thread::JoinHandle<()>>,
+}
+
+impl PretendVm {
+    fn start(names: [&str; 2]) -> Self {
+        let end = Arc::new(AtomicBool::new(false));
+        let threads = names.map(|name| {
+            let end = Arc::clone(&end);
+            let busy = move || while !end.load(Ordering::Relaxed) {};
+            std::thread::Builder::new().name(name.to_owned()).spawn(busy).unwrap()
+        });
+        Self { end, threads: threads.into() }
+    }
+}
+
+impl Drop for PretendVm {
+    fn drop(&mut self) {
+        self.end.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            thread.join().unwrap();
+        }
+    }
+}
+
+#[test]
+fn busy_vcpus_on_this_machine_are_seen_at_work() {
+    let _vm = PretendVm::start(["fc_vcpu 0", "fc_vcpu 1"]);
+    let pid = own_pid().to_string();
+    let report = list(&["--vm", &pid]);
+    assert_eq!(report["schema"], "gleaner.host-list/1");
+    assert_eq!(report["run_queue_method"], "sampled");
+    let interval = report["interval_ns"].as_u64().unwrap();
+    let vm = &report["vms"][0];
+    assert_eq!((&vm["vmm"], &vm["pid"]), (&Value::from("firecracker"), &Value::from(own_pid())));
+    let vcpus = vm["vcpus"].as_array().unwrap();
+    assert_eq!(vcpus.len(), 2, "{vm}");
+    for (index, vcpu) in vcpus.iter().enumerate() {
+        assert_eq!(vcpu["index"], index, "{vcpu}");
+        assert_eq!(
+            (&vcpu["policy"], &vcpu["rt_priority"], &vcpu["exited"]),
+            (&"other".into(), &Value::Null, &false.into())
+        );
+        let number = |key: &str| vcpu[key].as_u64().unwrap_or_else(|| panic!("{key}: {vcpu}"));
+        // Whatever else goes on, a busy thread runs or waits all the time.
+        let used = number("run_ns") + number("wait_ns");
+        assert!(used * 10 > interval * 7, "{vcpu} in {interval}");
+        assert!(vcpu["slice_ns"].is_u64() || vcpu["slice_from"].as_str().unwrap().len() > 10, "{vcpu}");
+    }
+    for pcpu in report["pcpus"].as_array().unwrap() {
+        let samples: u64 = pcpu["run_queue_samples"].as_array().unwrap().iter().map(|n| n.as_u64().unwrap()).sum();
+        assert_eq!(samples, report["samples"].as_u64().unwrap(), "{pcpu}");
+    }
+    let text = finish(gleaner(["host", "list", "--for", "50ms", "--vm", &pid])).with_status(0).stdout;
+    for words in ["firecracker", "class", "pCPU", "equation 1"] {
+        assert!(text.contains(words), "nothing about {words:?} in:\n{text}");
+    }
+}
+
+#[test]
+fn who_is_no_vm() {
+    for (wanted, words) in [
+        ("no-such-vm-anywhere", &["no VM is called 'no-such-vm-anywhere'"][..]),
+        ("1", &["process 1", "is no VM"]),
+        ("2147483647", &["no process 2147483647"]),
+    ] {
+        finish(&mut gleaner(["host", "list", "--for", "10ms", "--vm", wanted])).with_status(2).saying("").naming(words);
+    }
+    for length in ["0s", "5", "soon"] {
+        finish(&mut gleaner(["host", "list", "--for", length])).with_status(2).naming(&[length]);
+    }
+}
+
+#[test]
+fn monitors_that_do_not_answer() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = |name: &str| folder.path().join(name).display().to_string();
+    let ask = |path: &str| finish(&mut gleaner(["host", "list", "--for", "10ms", "--qmp", path]));
+    ask(&socket("none")).with_status(2).saying("").naming(&["cannot connect", "none", "-qmp unix:"]);
+
+    // Somebody else has it: connected, and silent.
+    let _silent = UnixListener::bind(socket("silent")).unwrap();
+    ask(&socket("silent")).with_status(1).saying("").naming(&["did not answer within 2000 ms", "one client at a time"]);
+
+    let other = UnixListener::bind(socket("other")).unwrap();
+    std::thread::spawn(move || other.accept().unwrap().0.write_all(b"220 mail\n").unwrap());
+    ask(&socket("other")).with_status(2).saying("").naming(&["no QMP monitor", "220 mail"]);
+
+    // A monitor of a QEMU that is not here.
+    let elsewhere = UnixListener::bind(socket("elsewhere")).unwrap();
+    std::thread::spawn(move || {
+        let (mut stream, _) = elsewhere.accept().unwrap();
+        let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
+        stream.write_all(b"{\"QMP\": {}}\n").unwrap();
+        for answer in ["{\"return\": {}}\n", "{\"return\": [{\"cpu-index\": 0, \"thread-id\": 2147483647}]}\n"] {
+            lines.next();
+            stream.write_all(answer.as_bytes()).unwrap();
+        }
+    });
+    ask(&socket("elsewhere")).with_status(1).saying("").naming(&["in no process"]);
+}
+
+fn qemu(arguments: &[&str]) -> Command {
+    let mut command = Command::new("qemu-system-x86_64");
+    command.args(["-accel", "tcg,thread=multi", "-m", "32", "-nodefaults", "-display", "none", "-S"]).args(arguments);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+}
+
+#[test]
+fn guest_without_thread_names_is_told_by_its_monitor() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("qmp");
+    let monitor = format!("unix:{},server=on,wait=off", socket.display());
+    // Stopped before its first instruction: its vCPUs' threads are there all the same.
+    let child =
+        qemu(&["-smp", "3", "-name", "nameless", "-qmp", &monitor]).spawn().expect("QEMU, from scripts/setup.sh test");
+    let child = Ended(child);
+    let pid = child.0.id().to_string();
+    assert!(comes_true(|| socket.exists()), "QEMU made no monitor");
+    for arguments in [&["--vm", &pid][..], &["--vm", "nameless", "--qmp", socket.to_str().unwrap()]] {
+        let report = list(arguments);
+        let vm = &report["vms"][0];
+        assert_eq!(
+            (&vm["name"], &vm["vmm"], vm["pid"].to_string()),
+            (&"nameless".into(), &"qemu".into(), pid.clone()),
+            "{vm}"
+        );
+        let indices: Vec<u64> =
+            vm["vcpus"].as_array().unwrap().iter().filter_map(|vcpu| vcpu["index"].as_u64()).collect();
+        assert_eq!(indices, [0, 1, 2], "{vm}");
+        assert_eq!(vm["notes"], Value::Array(vec![]), "{vm}");
+    }
+}
+
+#[test]
+fn guest_that_hides_its_vcpus_is_listed_with_what_would_help() {
+    let child = Ended(qemu(&["-name", "hidden"]).spawn().expect("QEMU, from scripts/setup.sh test"));
+    let pid = child.0.id().to_string();
+    let said = || finish(&mut gleaner(["host", "list", "--for", "10ms", "--vm", &pid]));
+    assert!(comes_true(|| said().status == Some(0)), "{:?}", said());
+    let said = said().with_status(0);
+    assert!(said.stdout.contains("hidden: qemu") && said.stdout.contains("debug-threads=on"), "{said:?}");
+}
+
+#[test]
+fn guest_of_the_test_bed_with_two_busy_vcpus() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
+    let fetched = Command::new(root.join("testbed/fetch-kernel.sh")).arg("6.1").output().unwrap();
+    let line = String::from_utf8(fetched.stdout).unwrap();
+    let kernel = PathBuf::from(line.trim_end().split_once(' ').expect("a kernel 6.1").1);
+    let folder = tempfile::tempdir().unwrap();
+    let script = folder.path().join("busy.sh");
+    std::fs::write(&script, "while :; do :; done &\nwhile :; do :; done &\nsleep 60\n").unwrap();
+    let guest = Command::new(root.join("testbed/guest.sh"))
+        .args(["--timeout", "90", "--memory", "256"])
+        .args([kernel.as_os_str(), script.as_os_str(), "2".as_ref()])
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let guest = Ended(guest);
+    let descends = |pid: i64| {
+        let mut pid = pid;
+        while pid > 1 && pid != i64::from(guest.0.id()) {
+            let stat = common::text_of(format!("/proc/{pid}/stat"));
+            let Some((_, rest)) = stat.rsplit_once(')') else { return false };
+            pid = rest.split_whitespace().nth(1).and_then(|parent| parent.parse().ok()).unwrap_or(0);
+        }
+        pid > 1
+    };
+    let find = || {
+        let report = list(&[]);
+        let vm = report["vms"].as_array().unwrap().iter().find(|vm| descends(vm["pid"].as_i64().unwrap()))?.clone();
+        let busy = vm["vcpus"].as_array().unwrap().iter().filter(|vcpu| {
+            let used = vcpu["run_ns"].as_u64().unwrap_or(0) + vcpu["wait_ns"].as_u64().unwrap_or(0);
+            used * 2 > report["interval_ns"].as_u64().unwrap()
+        });
+        (busy.count() == 2).then_some((vm, report))
+    };
+    let mut found = None;
+    comes_true_within(Duration::from_secs(60), || {
+        found = find();
+        found.is_some()
+    });
+    let (vm, report) = found.expect("two busy vCPUs");
+    assert_eq!((&vm["name"], &vm["vmm"], &vm["accelerator"]), (&"gleaner-guest".into(), &"qemu".into(), &"tcg".into()));
+    assert_eq!(vm["vcpus"][1]["thread"], "CPU 1/TCG");
+    assert!(
+        report["pcpus"].as_array().unwrap().iter().any(|pcpu| pcpu["run_queue_max"].as_u64() > Some(0)),
+        "{report}"
+    );
+}
+
+#[test]
+fn probe_of_this_machine_knows_or_says_why_not() {
+    let said = finish(&mut gleaner(["host", "probe", "--json"])).with_status(0);
+    let report: Value = serde_json::from_str(&said.stdout).unwrap();
+    assert_eq!(report["schema"], "gleaner.host-probe/1");
+    for key in [
+        "hz",
+        "hrtick",
+        "preemption",
+        "base_slice_ns",
+        "slice_per_thread",
+        "rt_throttling",
+        "rt_group_runtime_ns",
+        "fifo",
+        "switch",
+        "exit",
+        "pause_exits",
+        "halt_polling",
+    ] {
+        let finding = &report[key];
+        assert!(finding["from"].as_str().is_some_and(|from| !from.is_empty()), "{key}: {finding}");
+        assert!(said.stderr.contains("verdict"), "{}", said.stderr);
+    }
+    assert!((24..=10_000).contains(&report["hz"]["value"].as_u64().unwrap()), "{}", report["hz"]);
+    let switch = &report["switch"]["value"];
+    assert!(
+        switch["p50_ns"].as_u64().unwrap() > 0 && switch["by_working_set"].as_array().unwrap().len() > 2,
+        "{switch}"
+    );
+    assert!(report["exit"]["value"]["p50_ns"].as_u64().unwrap() > 0, "{}", report["exit"]);
+    assert!(report["verdict"]["text"].as_str().unwrap().contains("slices"), "{}", report["verdict"]);
+}
