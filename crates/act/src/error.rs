@@ -37,6 +37,14 @@ pub enum ActError {
         /// What is wrong.
         reason: String,
     },
+    /// Xen's own tool refused.
+    #[error("`{command}`: {reason}")]
+    Xl {
+        /// What was run.
+        command: String,
+        /// Xen's own words.
+        reason: String,
+    },
     /// A means that was asked for by name and is not to be had.
     #[error("{what} cannot be used here: {why}")]
     Unavailable {

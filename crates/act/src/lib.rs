@@ -16,8 +16,10 @@ mod idle_group;
 mod journal;
 mod placement;
 mod procs;
+mod resctrl;
 mod slice;
 mod undo;
+mod xen;
 mod yielding;
 
 pub use affinity::{allowed_cpus, pinned_vcpus};
@@ -27,9 +29,13 @@ pub use idle_group::{IdleGroup, IdleMeans};
 pub use journal::{Journal, default_state_dir, list_journals};
 pub use placement::{Placement, PlacementKind, PlacementRequest};
 pub use procs::{RUN_ID_VARIABLE, process_start_time};
+pub use resctrl::{
+    CacheAllocation, CacheGroup, CacheMonitor, CacheMonitoring, CacheReading, Joined, Resctrl, ResctrlInfo,
+};
 pub use slice::{
     Competing, Enforcer, EnforcerConfig, SLICE_RANGE, SliceOutcome, SliceRefusal, SliceSupport, Slices, ThreadAttr,
     TickerCost, hrtick, refuse_slice, switch_cost, thread_attr,
 };
 pub use undo::{Undo, UndoOutcome, is_abandoned, undo_journal, undo_own};
+pub use xen::{XenChange, XenRefusal, XenRequest, Xl, change_xen, plan_xen};
 pub use yielding::{BusyWait, YieldClass, YieldingThreads};

@@ -3,8 +3,8 @@
 use crate::affinity::{OwnChoice, affinity_of, give_back, is_what_is_left, set_affinity};
 use crate::journal::{self, Journal, JournalState};
 use crate::procs::{adopted_since, members, process_start_time, thread_start_time, threads_of};
-use crate::{ActError, cgroup};
-use gleaner_model::{CpuSet, Nanos};
+use crate::{ActError, cgroup, resctrl};
+use gleaner_model::{CpuSet, Nanos, XenSetting};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::fs;
@@ -50,6 +50,16 @@ pub enum Undo {
         /// CPU list.
         active: String,
     },
+    /// Remove a resctrl group, of allocation or of monitoring; the kernel moves who is in it back.
+    RemoveResctrlGroup {
+        /// Its folder.
+        path: PathBuf,
+    },
+    /// Unmount resctrl, unless somebody has come to use it.
+    UnmountResctrl {
+        /// Where it is mounted.
+        path: PathBuf,
+    },
     /// A thread that the program pinned itself.
     ThreadAffinity {
         /// Which thread.
@@ -67,6 +77,15 @@ pub enum Undo {
         start_time: u64,
         /// What it was, in nanoseconds; 0: the base slice.
         was_ns: u64,
+    },
+    /// Something of Xen's.
+    Xen {
+        /// Xen's tool.
+        xl: PathBuf,
+        /// What it was.
+        was: XenSetting,
+        /// What it was set to.
+        set: XenSetting,
     },
 }
 
@@ -104,7 +123,7 @@ pub fn undo_journal(path: &Path, own: bool) -> Result<UndoOutcome, ActError> {
     }
     undo_all(&state, own)?;
     let _folder = journal::lock_folder_of(path);
-    disable_controllers(&state)?;
+    undo_shared(&state)?;
     journal::remove(path)?;
     Ok(UndoOutcome::Undone { entries: state.undos.len() })
 }
@@ -118,7 +137,7 @@ pub fn undo_own(journal: &Journal) -> Result<UndoOutcome, ActError> {
         UndoOutcome::Gone => {
             let state = journal::read(&journal.open_path())?;
             undo_all(&state, true)?;
-            disable_controllers(&state)?;
+            undo_shared(&state)?;
             Ok(UndoOutcome::Undone { entries: state.undos.len() })
         }
         outcome => Ok(outcome),
@@ -130,7 +149,7 @@ pub fn is_abandoned(path: &Path) -> bool {
     journal::read(path).map_or(true, |state| state.alive.is_none())
 }
 
-/// All but the controllers.
+/// All but what runs share: controllers, mounts.
 fn undo_all(state: &JournalState, own: bool) -> Result<(), ActError> {
     first_error(state, |undo| match undo {
         Undo::RemoveCgroup { path, members_to } => remove_cgroup(path, members_to.as_deref()),
@@ -138,18 +157,24 @@ fn undo_all(state: &JournalState, own: bool) -> Result<(), ActError> {
             restore_affinities(state, own, *root_pid, *root_start_time, base)
         }
         Undo::Slice { tid, start_time, was_ns } => crate::slice::restore_slice(*tid, *start_time, Nanos(*was_ns)),
-        // Controllers come later, and the affinities are read by GroupAffinity, which is older than both.
-        Undo::DisableController { .. } | Undo::AffinityStep { .. } | Undo::ThreadAffinity { .. } => Ok(()),
+        Undo::RemoveResctrlGroup { path } => resctrl::remove_group(path),
+        Undo::Xen { xl, was, set } => crate::xen::undo_xen(xl, was, set),
+        // Controllers and mounts come later, and the affinities are read by GroupAffinity, which is older than both.
+        Undo::DisableController { .. }
+        | Undo::UnmountResctrl { .. }
+        | Undo::AffinityStep { .. }
+        | Undo::ThreadAffinity { .. } => Ok(()),
     })
 }
 
-/// Takes away the controllers that no other run needs. Under the folder's lock until the journal is removed: of two runs that
+/// Takes away the controllers and mounts that no other run needs. Under the folder's lock until the journal is removed: of two runs that
 /// end together each would see the other's journal, and neither take anything away.
-fn disable_controllers(state: &JournalState) -> Result<(), ActError> {
+fn undo_shared(state: &JournalState) -> Result<(), ActError> {
     first_error(state, |undo| match undo {
         Undo::DisableController { parent, controller } if !journal::others_have(&state.path, undo) => {
             disable_controller(parent, controller)
         }
+        Undo::UnmountResctrl { path } if !journal::others_have(&state.path, undo) => resctrl::unmount(path),
         _ => Ok(()),
     })
 }

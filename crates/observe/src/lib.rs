@@ -27,6 +27,7 @@ mod root;
 mod run_intervals;
 mod system;
 mod vmm;
+mod xen;
 
 pub use bpf::{BpfObserver, BpfRefusal, BusySignal, BusyWaker};
 pub use capabilities::{Capabilities, capabilities};
@@ -50,3 +51,4 @@ pub use vmm::{
     ThreadCounters, ThreadStat, VcpuActivity, VcpuThread, Vm, Vmm, cgroup_of, discover, query_cpus, select,
     thread_stat, watch,
 };
+pub use xen::{XenDomain, XenHost, XenReadError, XenVcpu, XenVcpuState, is_xen_dom0, xen_host};

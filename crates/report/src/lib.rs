@@ -10,12 +10,14 @@ mod host_list;
 mod host_probe;
 mod host_run;
 pub mod html;
+mod llc;
 mod probe;
 mod reproduction;
 mod run;
 mod scenario;
 mod text;
 mod workload;
+mod xen;
 
 pub use ab::{AbMachine, AbMedians, AbMetric, AbMode, AbReport, AbRun, AbSideCosts, AbSpeedup};
 pub use cache_record::CacheRecordReport;
@@ -29,10 +31,14 @@ pub use host_run::{
     HostDecisionRecord, HostEnforcement, HostPrice, HostRunReport, HostRunSet, HostRunVm, HostSlice, HostVmFigures,
     decision_lines,
 };
+pub use llc::{LlcChange, LlcGroup, LlcHost, LlcReport, LlcVmResult};
 pub use probe::{ProbeReport, SettingResult, TimeOuts};
 pub use reproduction::{ReproductionParameter, ReproductionReport, ReproductionRow};
 pub use run::{DecisionRecord, LengthStats, Means, ObservedLengths, RunReport};
 pub use scenario::{
     BackgroundRate, HostFacts, RatioSpread, RunFigures, ScenarioReport, ScenarioRow, ScenarioRun, SoloRun, VmFacts,
+};
+pub use xen::{
+    XenListDomain, XenListPool, XenListReport, XenListVcpu, XenSliceChange, XenSliceReport, XenTimes,
 };
 pub use workload::{LatencyReport, WorkloadReport};

@@ -1,5 +1,6 @@
 //! `gleaner host list`: find the VMs, watch them for a while, say what was seen.
 
+use super::xen::{self, XenArg};
 use crate::args::JsonArg;
 use crate::failure::Failure;
 use crate::output::Output;
@@ -25,7 +26,7 @@ use std::time::Duration;
                         \x20 gleaner host list --qmp /run/old-vm.qmp --json list.json"
 )]
 pub struct ListArgs {
-    /// Only this VM, by its name or pid (may be repeated)
+    /// Only this VM, by its name or pid; on a Xen host by its name or number (may be repeated)
     #[arg(long, value_name = "NAME|PID")]
     pub vm: Vec<String>,
     /// Ask this QEMU monitor which thread is which vCPU (may be repeated)
@@ -34,6 +35,8 @@ pub struct ListArgs {
     /// How long to watch
     #[arg(long = "for", value_name = "DURATION", default_value = "1s", value_parser = watched_for)]
     pub length: Duration,
+    #[command(flatten)]
+    pub xen: XenArg,
     #[command(flatten)]
     pub json: JsonArg,
 }
@@ -45,6 +48,9 @@ fn watched_for(text: &str) -> Result<Duration, String> {
 }
 
 pub fn main(args: &ListArgs) -> Result<u8, Failure> {
+    if args.xen.applies() {
+        return xen::list(&args.vm, &args.json);
+    }
     let mut output = Output::open(args.json.json.as_deref())?;
     let interrupted = interrupt_flag()?;
     let root = ProcRoot::default();

@@ -1,10 +1,11 @@
 //! `gleaner host`: for whoever runs the hypervisor.
 
-mod list;
+pub(crate) mod list;
 mod llc;
 mod probe;
 mod run;
 mod slice;
+mod xen;
 
 use crate::failure::Failure;
 use clap::{Args, Subcommand};
