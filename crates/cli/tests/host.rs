@@ -85,7 +85,7 @@ fn busy_vcpus_on_this_machine_are_seen_at_work() {
         let samples: u64 = pcpu["run_queue_samples"].as_array().unwrap().iter().map(|n| n.as_u64().unwrap()).sum();
         assert_eq!(samples, report["samples"].as_u64().unwrap(), "{pcpu}");
     }
-    let text = finish(gleaner(["host", "list", "--for", "50ms", "--vm", &pid])).with_status(0).stdout;
+    let text = finish(&mut gleaner(["host", "list", "--for", "50ms", "--vm", &pid])).with_status(0).stdout;
     for words in ["firecracker", "class", "pCPU", "equation 1"] {
         assert!(text.contains(words), "nothing about {words:?} in:\n{text}");
     }

@@ -6,6 +6,8 @@
 
 #[path = "golden/ab.rs"]
 mod ab;
+#[path = "golden/host.rs"]
+mod host;
 #[path = "golden/workload.rs"]
 mod workload;
 
