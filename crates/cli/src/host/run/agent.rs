@@ -1,0 +1,105 @@
+//! The loop: observe, decide, act, print; once a window.
+
+use super::means::Means;
+use super::options::Options;
+use super::record::Record;
+use super::watch::Watch;
+use crate::failure::Failure;
+use crate::output::say;
+use gleaner_decide::host::HostPolicy;
+use gleaner_model::Nanos;
+use gleaner_observe::ProcRoot;
+use gleaner_report::{HostRunReport, decision_lines};
+use indicatif::{ProgressBar, ProgressStyle};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// How soon a signal is noticed.
+const NAP: Duration = Duration::from_millis(50);
+/// A limit: an agent runs for weeks.
+const MOST_WARNINGS: usize = 50;
+
+/// Runs until the time is over or a signal came; undoes everything.
+pub fn run(options: &Options, interrupted: &AtomicBool) -> Result<HostRunReport, Failure> {
+    let mut record = Record::default();
+    record.warnings.clone_from(&options.warnings);
+    let mut watch = Watch::begin(ProcRoot::default(), &options.vms)?;
+    if let Some(why) = watch.refusal() {
+        let why: String = why.chars().take(300).collect();
+        record.warnings.push(format!("observing through /proc, which sees means but no distributions: {why}"));
+    }
+    let mut means = Means::begin(&watch, options, &mut record.warnings)?;
+    for warning in &record.warnings {
+        say(&format!("gleaner: {warning}"));
+    }
+    let mut policy = HostPolicy::new(options.policy, options.params.clone(), options.price);
+    let (began, cpu_before) = (Instant::now(), thread_cpu_time());
+    let bar = progress_bar();
+    let ended = turns(options, interrupted, &mut watch, &mut means, &mut policy, &mut record, &bar, began);
+    bar.finish_and_clear();
+    let overhead = thread_cpu_time() - cpu_before;
+    let undone = means.end(&mut record.warnings);
+    ended?;
+    record.warnings.truncate(MOST_WARNINGS);
+    let wall = Nanos::from(began.elapsed());
+    Ok(record.report(options, watch.source(), wall, overhead, &policy.explain(), undone))
+}
+
+#[allow(clippy::too_many_arguments)]
+fn turns(
+    options: &Options,
+    interrupted: &AtomicBool,
+    watch: &mut Watch,
+    means: &mut Means,
+    policy: &mut HostPolicy,
+    record: &mut Record,
+    bar: &ProgressBar,
+    began: Instant,
+) -> Result<(), Failure> {
+    let end = options.length.map(|length| began + length);
+    let mut next = began;
+    loop {
+        next = (next + options.interval).max(Instant::now());
+        let until = end.map_or(next, |end| end.min(next));
+        if !sleep_until(until, interrupted) {
+            return Ok(());
+        }
+        let seen = watch.window()?;
+        let decisions = policy.step(&seen.window);
+        for line in decision_lines(&decisions) {
+            bar.suspend(|| say(&line));
+        }
+        means.apply(watch.vms(), policy.slices(), &mut record.warnings)?;
+        record.add(&seen, &decisions, watch.vms());
+        bar.set_message(record.line(seen.window.at, policy.slices()));
+        if end.is_some_and(|end| Instant::now() >= end) {
+            return Ok(());
+        }
+    }
+}
+
+/// False when a signal came.
+fn sleep_until(until: Instant, interrupted: &AtomicBool) -> bool {
+    while !interrupted.load(Ordering::Relaxed) {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return true;
+        }
+        std::thread::sleep(left.min(NAP));
+    }
+    false
+}
+
+fn progress_bar() -> ProgressBar {
+    let bar = ProgressBar::new_spinner();
+    if let Ok(style) = ProgressStyle::with_template("  {msg}") {
+        bar.set_style(style);
+    }
+    bar
+}
+
+fn thread_cpu_time() -> Nanos {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    let part = |value: i64| u64::try_from(value).unwrap_or(0);
+    Nanos(part(time.tv_sec) * 1_000_000_000 + part(time.tv_nsec))
+}

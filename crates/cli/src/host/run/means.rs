@@ -1,0 +1,157 @@
+//! Decisions to the machine: slices set on every vCPU thread, tickers that enforce them, and the way back.
+
+use super::options::Options;
+use super::watch::{Watch, id};
+use crate::failure::Failure;
+use crate::session::Session;
+use gleaner_act::{Competing, Enforcer, EnforcerConfig, SliceOutcome, Slices, hrtick};
+use gleaner_model::{Nanos, VmId};
+use gleaner_observe::{Competition, Vm};
+use gleaner_report::HostEnforcement;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The slice that each thread was given; shared with the enforcer.
+type ByThread = Arc<Mutex<BTreeMap<i32, Nanos>>>;
+
+/// Everything that acts.
+pub struct Means {
+    session: Session,
+    slices: Slices,
+    by_thread: ByThread,
+    enforcer: Option<Enforcer>,
+    method: &'static str,
+    began: Instant,
+    /// Threads whose slice could be set, ever.
+    set: u64,
+    told: BTreeSet<String>,
+}
+
+impl Means {
+    /// Begins to act, with nothing set yet.
+    pub fn begin(watch: &Watch, options: &Options, warnings: &mut Vec<String>) -> Result<Self, Failure> {
+        let session = Session::begin().map_err(Failure::work)?;
+        if let Some(why) = &session.unguarded {
+            warnings.push(format!("no guardian ({why}): after a kill -9, run `gleaner restore`"));
+        }
+        let by_thread = ByThread::default();
+        let (enforcer, method) = enforcer(watch, options, &by_thread, warnings);
+        let slices = Slices::new();
+        if slices.support().base.is_none() {
+            warnings.push(slices.support().describe());
+        }
+        Ok(Self { session, slices, by_thread, enforcer, method, began: Instant::now(), set: 0, told: BTreeSet::new() })
+    }
+
+    /// Gives every vCPU thread of `vms` its VM's slice. What fails is said once; it is a failure of the command only if nothing
+    /// could be set at all.
+    pub fn apply(
+        &mut self,
+        vms: &[Vm],
+        slices: &BTreeMap<VmId, Nanos>,
+        warnings: &mut Vec<String>,
+    ) -> Result<(), Failure> {
+        let mut first = None;
+        let mut now = BTreeMap::new();
+        let before = std::mem::take(&mut *lock(&self.by_thread));
+        for vm in vms {
+            let Some(slice) = slices.get(&id(vm)) else { continue };
+            for vcpu in &vm.vcpus {
+                if before.get(&vcpu.tid) == Some(slice) {
+                    now.insert(vcpu.tid, *slice);
+                    continue;
+                }
+                match self.slices.set(vcpu.tid, *slice, &mut self.session.journal) {
+                    Ok(SliceOutcome::Set(_) | SliceOutcome::NoSlices) => {
+                        self.set += 1;
+                        now.insert(vcpu.tid, *slice);
+                    }
+                    Ok(SliceOutcome::Gone) => {}
+                    Err(error) => {
+                        first.get_or_insert_with(|| error.to_string());
+                    }
+                }
+            }
+        }
+        *lock(&self.by_thread) = now;
+        let Some(error) = first else { return Ok(()) };
+        if self.set == 0 {
+            return Err(Failure::work(format!("no slice could be set: {error}; run this as root")));
+        }
+        if self.told.insert(error.clone()) {
+            warnings.push(error);
+        }
+        Ok(())
+    }
+
+    /// Undoes everything; says what enforcing cost.
+    pub fn end(mut self, warnings: &mut Vec<String>) -> (HostEnforcement, bool) {
+        let cost = self.cost();
+        if let Some(enforcer) = self.enforcer.take() {
+            warnings.extend(enforcer.notes());
+        }
+        let restored = match self.session.end() {
+            Ok(_) => true,
+            Err(error) => {
+                warnings.push(error.to_string());
+                false
+            }
+        };
+        (cost, restored)
+    }
+
+    fn cost(&self) -> HostEnforcement {
+        let costs = self.enforcer.as_ref().map(Enforcer::costs).unwrap_or_default();
+        let asking = self.enforcer.as_ref().map(Enforcer::asking_cpu_time).unwrap_or_default();
+        let cpu_time = costs.iter().map(|cost| cost.cpu_time).sum::<Nanos>() + asking;
+        HostEnforcement {
+            method: self.method.to_owned(),
+            cpu_ratio: cpu_time.share_of(Nanos::from(self.began.elapsed())),
+            ticks: costs.iter().map(|cost| cost.ticks).sum(),
+            stretched: costs.iter().map(|cost| cost.stretched).sum(),
+            pcpus: costs.len() as u64,
+        }
+    }
+}
+
+fn lock(by_thread: &Mutex<BTreeMap<i32, Nanos>>) -> std::sync::MutexGuard<'_, BTreeMap<i32, Nanos>> {
+    by_thread.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What ends slices that the tick would not; where nothing does, that is a warning.
+fn enforcer(
+    watch: &Watch,
+    options: &Options,
+    by_thread: &ByThread,
+    warnings: &mut Vec<String>,
+) -> (Option<Enforcer>, &'static str) {
+    if !options.enforce {
+        return (None, "none");
+    }
+    if hrtick(Path::new("/sys")) == Some(true) {
+        return (None, "hrtick");
+    }
+    let started = watch.competition().map_err(|error| error.to_string()).and_then(|competition| {
+        let ask = competing(competition, Arc::clone(by_thread));
+        Enforcer::start(EnforcerConfig::default(), ask).map_err(|error| error.to_string())
+    });
+    match started {
+        Ok(enforcer) => (Some(enforcer), "ticker"),
+        Err(error) => {
+            warnings.push(format!("slices end only at the kernel's tick: {error}"));
+            (None, "none")
+        }
+    }
+}
+
+/// Where threads compete, and the shortest of their slices.
+fn competing(mut competition: Competition, by_thread: ByThread) -> impl FnMut(Duration) -> Vec<Competing> + Send {
+    move |limit| {
+        let found = competition.wait(limit);
+        let slices = lock(&by_thread);
+        let shortest = |tids: &[i32]| tids.iter().filter_map(|tid| slices.get(tid)).min().copied();
+        found.iter().filter_map(|at| Some(Competing { cpu: at.cpu, slice: shortest(&at.tids)? })).collect()
+    }
+}

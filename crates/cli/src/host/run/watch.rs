@@ -1,0 +1,215 @@
+//! vCPU threads to windows: which VMs there are, looked for in every window, and what their vCPUs did.
+
+use crate::failure::Failure;
+use crate::host::list::chosen;
+use gleaner_act::thread_attr;
+use gleaner_model::{CpuSet, HostVcpuWindow, HostWindow, Nanos, Source, VcpuId, VmId, VmWindow};
+use gleaner_observe::{
+    Competition, DiscoverOptions, IntervalDistribution, ProcRoot, RunIntervals, RunIntervalsConfig, ThreadIntervals,
+    VcpuThread, Vm, discover, select,
+};
+use std::collections::BTreeMap;
+use std::fs;
+use std::time::Instant;
+
+/// A run interval of at least this part of the slice is a full slice.
+const FULL: f64 = 0.9;
+
+/// Watches the VMs that were asked for.
+pub struct Watch {
+    root: ProcRoot,
+    wanted: Vec<String>,
+    intervals: RunIntervals,
+    vms: Vec<Vm>,
+    began: Instant,
+    /// Switches by threads so far, where BPF does not tell: voluntary, involuntary.
+    switches: BTreeMap<i32, (u64, u64)>,
+}
+
+/// One window.
+pub struct Seen {
+    pub window: HostWindow,
+    /// Run intervals that ended by preemption, by VM; empty without BPF.
+    pub delivered: BTreeMap<VmId, IntervalDistribution>,
+}
+
+/// The id of a VM.
+pub fn id(vm: &Vm) -> VmId {
+    VmId(u32::try_from(vm.pid).unwrap_or(0))
+}
+
+impl Watch {
+    /// Begins. A VM that is asked for has to be there now; later it may go and come back.
+    pub fn begin(root: ProcRoot, wanted: &[String]) -> Result<Self, Failure> {
+        let vms = chosen(&root, wanted, &[])?;
+        let intervals = RunIntervals::new(&RunIntervalsConfig { root: root.clone(), ..RunIntervalsConfig::default() });
+        let mut watch = Self {
+            root,
+            wanted: wanted.to_vec(),
+            intervals,
+            vms: Vec::new(),
+            began: Instant::now(),
+            switches: BTreeMap::new(),
+        };
+        watch.follow(vms);
+        watch.intervals.window();
+        watch.began = Instant::now();
+        Ok(watch)
+    }
+
+    pub fn vms(&self) -> &[Vm] {
+        &self.vms
+    }
+
+    pub fn source(&self) -> &'static str {
+        match self.intervals.source() {
+            Source::Bpf => "bpf",
+            Source::Procfs => "procfs",
+        }
+    }
+
+    pub fn refusal(&self) -> Option<String> {
+        self.intervals.refusal().map(ToString::to_string)
+    }
+
+    pub fn competition(&self) -> std::io::Result<Competition> {
+        self.intervals.competition()
+    }
+
+    /// What happened since the last call; then looks which VMs there are now.
+    pub fn window(&mut self) -> Result<Seen, Failure> {
+        let seen = self.intervals.window();
+        let threads: BTreeMap<i32, &ThreadIntervals> =
+            seen.threads.iter().filter(|thread| !thread.ended).map(|thread| (thread.tid, thread)).collect();
+        let mut delivered = BTreeMap::new();
+        let mut vms: Vec<VmWindow> = Vec::new();
+        for vm in std::mem::take(&mut self.vms) {
+            let window = self.vm_window(&vm, &threads, &mut delivered);
+            vms.extend(window.filter(|window| !window.vcpus.is_empty()));
+        }
+        vms.sort_by_key(|vm| vm.vm);
+        let found = discover(&self.root, &DiscoverOptions::default()).map_err(Failure::work)?;
+        let now = self.still_wanted(found);
+        self.follow(now);
+        let at = Nanos::from(self.began.elapsed());
+        Ok(Seen { window: HostWindow { at, length: seen.length, vms, pcpus: Vec::new() }, delivered })
+    }
+
+    /// Those that were asked for; one that is not there is no error any more.
+    fn still_wanted(&self, found: Vec<Vm>) -> Vec<Vm> {
+        if self.wanted.is_empty() {
+            return found;
+        }
+        let chosen = self.wanted.iter().flat_map(|word| select(&self.root, &found, word).unwrap_or_default());
+        let mut chosen: Vec<Vm> = chosen.collect();
+        chosen.sort_by_key(|vm| vm.pid);
+        chosen.dedup_by_key(|vm| vm.pid);
+        chosen
+    }
+
+    fn follow(&mut self, vms: Vec<Vm>) {
+        let tids: Vec<i32> = vms.iter().flat_map(|vm| vm.vcpus.iter().map(|vcpu| vcpu.tid)).collect();
+        self.intervals.watch(&tids);
+        self.switches.retain(|tid, _| tids.contains(tid));
+        if self.intervals.source() == Source::Procfs {
+            for tid in tids {
+                if !self.switches.contains_key(&tid)
+                    && let Some(now) = switches(&self.root, tid)
+                {
+                    self.switches.insert(tid, now);
+                }
+            }
+        }
+        self.vms = vms;
+    }
+
+    fn vm_window(
+        &mut self,
+        vm: &Vm,
+        threads: &BTreeMap<i32, &ThreadIntervals>,
+        delivered: &mut BTreeMap<VmId, IntervalDistribution>,
+    ) -> Option<VmWindow> {
+        let attr = vm.vcpus.iter().find_map(|vcpu| thread_attr(vcpu.tid).ok())?;
+        let slice = Some(attr.slice).filter(|slice| *slice > Nanos::ZERO);
+        let mut vcpus = Vec::new();
+        for vcpu in &vm.vcpus {
+            let Some(thread) = threads.get(&vcpu.tid) else { continue };
+            if let Some(intervals) = &thread.intervals {
+                delivered.entry(id(vm)).or_default().merge(&intervals.preempted);
+            }
+            vcpus.push(self.vcpu_window(vcpu, thread, slice));
+        }
+        Some(VmWindow { vm: id(vm), slice, weight: weight(attr.nice), refill: None, vcpus })
+    }
+
+    fn vcpu_window(&mut self, vcpu: &VcpuThread, thread: &ThreadIntervals, slice: Option<Nanos>) -> HostVcpuWindow {
+        let pcpus = vcpu.allowed.clone().unwrap_or_else(|| CpuSet::first(1));
+        let window =
+            HostVcpuWindow { run: thread.run, wait: thread.wait, ..HostVcpuWindow::new(VcpuId(vcpu.index), pcpus) };
+        match &thread.intervals {
+            Some(seen) => HostVcpuWindow {
+                wakeups: Some(seen.wake_to_run.count()),
+                wake_to_run: Some(seen.wake_to_run.coarse()),
+                preemptions: Some(seen.preempted.count()),
+                bursts: Some(seen.slept.coarse()),
+                full_slices: slice.and_then(|slice| full_slices(&seen.preempted, slice)),
+                ..window
+            },
+            None => {
+                let added = self.added_switches(vcpu.tid);
+                HostVcpuWindow {
+                    wakeups: added.map(|(voluntary, _)| voluntary),
+                    preemptions: added.map(|(_, involuntary)| involuntary),
+                    ..window
+                }
+            }
+        }
+    }
+
+    fn added_switches(&mut self, tid: i32) -> Option<(u64, u64)> {
+        let now = switches(&self.root, tid)?;
+        let before = self.switches.insert(tid, now).unwrap_or(now);
+        Some((now.0.saturating_sub(before.0), now.1.saturating_sub(before.1)))
+    }
+}
+
+fn full_slices(preempted: &IntervalDistribution, slice: Nanos) -> Option<u64> {
+    let below = preempted.share_below(Nanos::from_f64(slice.as_f64() * FULL))?;
+    Some(Nanos::from_f64(preempted.count() as f64 * (1.0 - below) + 0.5).0)
+}
+
+/// Voluntary and involuntary switches of a thread so far.
+fn switches(root: &ProcRoot, tid: i32) -> Option<(u64, u64)> {
+    parse_switches(&fs::read_to_string(root.proc.join(format!("{tid}/task/{tid}/status"))).ok()?)
+}
+
+fn parse_switches(status: &str) -> Option<(u64, u64)> {
+    let value = |key: &str| status.lines().find_map(|line| line.strip_prefix(key)?.trim().parse().ok());
+    Some((value("voluntary_ctxt_switches:")?, value("nonvoluntary_ctxt_switches:")?))
+}
+
+/// What the fair scheduler gives a thread of this nice value, relative to others: 1024 at 0, a quarter more for each step down.
+fn weight(nice: i32) -> u64 {
+    Nanos::from_f64(1024.0 * 1.25_f64.powi(-nice) + 0.5).0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weights_are_the_kernels() {
+        // sched_prio_to_weight, to 4 %.
+        for (nice, kernel) in [(0, 1024.0), (-20, 88_761.0), (19, 15.0), (5, 335.0), (-1, 1277.0)] {
+            let found = weight(nice) as f64;
+            assert!((found / kernel - 1.0).abs() < 0.04, "nice {nice}: {found}");
+        }
+    }
+
+    #[test]
+    fn switches_are_two_lines_of_status() {
+        let status = "Name:\tCPU 0/KVM\nvoluntary_ctxt_switches:\t7\nnonvoluntary_ctxt_switches:\t9\n";
+        assert_eq!(parse_switches(status), Some((7, 9)));
+        assert_eq!(parse_switches("Name:\tx\n"), None);
+    }
+}

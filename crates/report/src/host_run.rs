@@ -1,0 +1,284 @@
+//! `gleaner.host-run/1`: what the host agent gave the VMs, why, and what became of their waits.
+
+use crate::text;
+use gleaner_model::{HostAction, HostDecision, Nanos};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// What `gleaner host run` has to say at the end.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HostRunReport {
+    /// `gleaner.host-run/1`.
+    pub schema: String,
+    /// `static` or `adaptive`.
+    pub policy: String,
+    /// The slice of policy `static`; null for `adaptive`.
+    pub static_slice_ns: Option<u64>,
+    /// How long the agent ran.
+    pub wall_ns: u64,
+    /// Observation windows.
+    pub windows: u64,
+    /// Mean length of a window; null where there was none.
+    pub window_ns_mean: Option<u64>,
+    /// `bpf` or `procfs`.
+    pub observer: String,
+    /// What the policy took a switch to cost.
+    pub price: HostPrice,
+    /// How slices were enforced, and what that cost.
+    pub enforcement: HostEnforcement,
+    /// Every VM that was managed, ascending by pid.
+    pub vms: Vec<HostRunVm>,
+    /// How far a VM's share was from its entitlement at most, at the end, as a share of it; null where nobody was continuously runnable
+    /// beside others.
+    pub unfair_ratio_max: Option<f64>,
+    /// What was decided, oldest first.
+    pub decisions: Vec<HostDecisionRecord>,
+    /// Decisions beyond the first thousand, which are not listed.
+    pub decisions_left_out: u64,
+    /// Sets of VMs that share pCPUs, at the end, and why their slice is what it is.
+    pub sets: Vec<HostRunSet>,
+    /// CPU time of observing and deciding.
+    pub overhead_cpu_ns: u64,
+    /// Everything that was weaker than it might be, and other things to know.
+    pub warnings: Vec<String>,
+    /// Whether all changes to the machine were undone.
+    pub restored: bool,
+}
+
+/// The price of a switch.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostPrice {
+    /// The switch itself.
+    pub direct_ns: u64,
+    /// Refilling caches afterwards.
+    pub refill_ns: u64,
+    /// Where that is from, in words.
+    pub from: String,
+}
+
+/// How slices were enforced.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HostEnforcement {
+    /// `ticker`, `hrtick` (the kernel's own), or `none`.
+    pub method: String,
+    /// CPU time of tickers and of asking where vCPUs compete, as a share of one CPU.
+    pub cpu_ratio: f64,
+    /// Times a ticker woke.
+    pub ticks: u64,
+    /// Times a ticker's period was stretched to stay within its budget.
+    pub stretched: u64,
+    /// Physical CPUs that ever had a ticker.
+    pub pcpus: u64,
+}
+
+/// One VM.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HostRunVm {
+    /// Its process.
+    pub vm: u32,
+    /// Its name.
+    pub name: String,
+    /// Its vCPUs, when last seen.
+    pub vcpus: u64,
+    /// When it was first seen.
+    pub came_ns: u64,
+    /// When it was found gone; null if it was there at the end.
+    pub left_ns: Option<u64>,
+    /// Its slices, oldest first.
+    pub slices: Vec<HostSlice>,
+    /// Before it had a slice of ours; null where it was not seen then.
+    pub before: Option<HostVmFigures>,
+    /// Since its slice changed last; null where it was not seen since.
+    pub after: Option<HostVmFigures>,
+    /// What its continuously runnable vCPUs got over what they were entitled to, at the end; null where it has none with company.
+    pub share_ratio: Option<f64>,
+}
+
+/// From a moment on, this slice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostSlice {
+    /// Since the agent began.
+    pub at_ns: u64,
+    /// The slice.
+    pub slice_ns: u64,
+}
+
+/// What a VM's vCPUs did over some windows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct HostVmFigures {
+    /// Time observed.
+    pub observed_ns: u64,
+    /// CPUs used.
+    pub run_ratio: f64,
+    /// vCPUs waiting for a CPU, on average.
+    pub wait_ratio: f64,
+    /// Wake-ups per second; null where unknown.
+    pub wakeups_per_s: Option<f64>,
+    /// Preemptions per second; null where unknown.
+    pub preemptions_per_s: Option<f64>,
+    /// From wake-up to running: median; null without BPF.
+    pub wake_to_run_p50_ns: Option<u64>,
+    /// The same: 99th percentile.
+    pub wake_to_run_p99_ns: Option<u64>,
+    /// Run intervals that ended by preemption: median, what the slice really was; null without BPF.
+    pub delivered_p50_ns: Option<u64>,
+    /// The same: 90th percentile.
+    pub delivered_p90_ns: Option<u64>,
+}
+
+/// One decision.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostDecisionRecord {
+    /// Since the agent began.
+    pub at_ns: u64,
+    /// Which VM.
+    pub vm: u32,
+    /// Its slice from now on.
+    pub slice_ns: u64,
+    /// In plain words.
+    pub reason: String,
+}
+
+impl From<&HostDecision> for HostDecisionRecord {
+    fn from(decision: &HostDecision) -> Self {
+        let HostAction::SetSlice { vm, slice } = decision.action;
+        Self { at_ns: decision.at.0, vm: vm.0, slice_ns: slice.0, reason: decision.reason.to_string() }
+    }
+}
+
+/// VMs that share pCPUs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HostRunSet {
+    /// Their processes.
+    pub vms: Vec<u32>,
+    /// Their slice.
+    pub slice_ns: u64,
+    /// Share of their time lost to waiting and spinning; null while that was being found out.
+    pub lost_ratio: Option<f64>,
+    /// Share of the run time that preemptions take, at the price above; null likewise.
+    pub switch_cost_ratio: Option<f64>,
+    /// Why there is no (further) step.
+    pub no_step_because: String,
+}
+
+/// Decisions printed; the JSON has them all.
+const PRINTED: usize = 12;
+
+impl HostRunReport {
+    /// The schema's name.
+    pub const SCHEMA: &'static str = "gleaner.host-run/1";
+
+    fn write_decisions(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let alike = |a: &HostDecisionRecord, b: &HostDecisionRecord| {
+            (a.at_ns, a.slice_ns, &a.reason) == (b.at_ns, b.slice_ns, &b.reason)
+        };
+        for same in self.decisions.chunk_by(alike).take(PRINTED) {
+            writeln!(f, "{}", SameDecision(same))?;
+        }
+        let more: usize = self.decisions.chunk_by(alike).skip(PRINTED).map(<[_]>::len).sum();
+        if more as u64 + self.decisions_left_out > 0 {
+            writeln!(f, "  and {} more (--json has them)", more as u64 + self.decisions_left_out)?;
+        }
+        for set in self.sets.iter().filter(|set| set.vms.len() > 1) {
+            let vms: Vec<String> = set.vms.iter().map(ToString::to_string).collect();
+            writeln!(f, "  VMs {} share pCPUs: {}", vms.join(", "), set.no_step_because)?;
+        }
+        Ok(())
+    }
+
+    fn write_vms(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let header =
+            ["VM", "name", "vCPUs", "slice", "delivered p50", "p90", "run", "wait", "wake-up p99", "before", "share"];
+        let mut table = text::table(&header);
+        for vm in &self.vms {
+            table.add_row(vm.row());
+        }
+        writeln!(f, "{table}")
+    }
+
+    fn write_cost(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let cost = &self.enforcement;
+        let wall = self.wall_ns.max(1) as f64;
+        writeln!(
+            f,
+            "enforced by {} on {}: {} of one CPU; observing and deciding took {}",
+            cost.method,
+            text::count(cost.pcpus, "pCPU"),
+            text::percent(cost.cpu_ratio),
+            text::percent(self.overhead_cpu_ns as f64 / wall),
+        )?;
+        if let Some(unfair) = self.unfair_ratio_max {
+            writeln!(f, "shares are within {} of entitlement", text::percent(unfair))?;
+        }
+        for warning in &self.warnings {
+            writeln!(f, "note: {warning}")?;
+        }
+        if self.restored {
+            Ok(())
+        } else {
+            writeln!(f, "RESTORE: not everything could be undone: run `gleaner restore`")
+        }
+    }
+}
+
+impl HostRunVm {
+    fn row(&self) -> Vec<String> {
+        let figures = self.after.or(self.before);
+        let of = |value: fn(&HostVmFigures) -> Option<u64>| text::duration(figures.as_ref().and_then(value));
+        let ratio = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.2}"));
+        vec![
+            self.vm.to_string(),
+            self.name.clone(),
+            self.vcpus.to_string(),
+            text::duration(self.slices.last().map(|slice| slice.slice_ns)),
+            of(|figures| figures.delivered_p50_ns),
+            of(|figures| figures.delivered_p90_ns),
+            ratio(figures.map(|figures| figures.run_ratio)),
+            ratio(figures.map(|figures| figures.wait_ratio)),
+            of(|figures| figures.wake_to_run_p99_ns),
+            text::duration(self.before.and_then(|before| before.wake_to_run_p99_ns)),
+            self.share_ratio.map_or_else(|| "-".to_owned(), text::percent),
+        ]
+    }
+}
+
+/// The same decision for one or more VMs, in a line.
+struct SameDecision<'a>(&'a [HostDecisionRecord]);
+
+impl fmt::Display for SameDecision<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(first) = self.0.first() else { return Ok(()) };
+        let vms: Vec<String> = self.0.iter().map(|decision| decision.vm.to_string()).collect();
+        let (at, slice) = (Nanos(first.at_ns).to_string(), Nanos(first.slice_ns).to_string());
+        write!(f, "{at:>7}  slice {slice} for VM {}: {}", vms.join(", "), first.reason)
+    }
+}
+
+/// Decisions of one moment, a line for each kind: what the agent prints while it runs.
+pub fn decision_lines(decisions: &[HostDecision]) -> Vec<String> {
+    let records: Vec<HostDecisionRecord> = decisions.iter().map(Into::into).collect();
+    let alike = |a: &HostDecisionRecord, b: &HostDecisionRecord| (a.slice_ns, &a.reason) == (b.slice_ns, &b.reason);
+    records.chunk_by(alike).map(|same| SameDecision(same).to_string()).collect()
+}
+
+impl fmt::Display for HostRunReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let slice = self.static_slice_ns.map_or_else(String::new, |ns| format!(" ({})", Nanos(ns)));
+        writeln!(
+            f,
+            "gleaner host: policy {}{slice} for {}, {} of {} seen through {}",
+            self.policy,
+            Nanos(self.wall_ns),
+            text::count(self.windows, "window"),
+            self.window_ns_mean.map_or_else(|| "-".to_owned(), |ns| Nanos(ns).to_string()),
+            self.observer
+        )?;
+        if self.vms.is_empty() {
+            writeln!(f, "no VM was seen")?;
+        } else {
+            self.write_vms(f)?;
+            self.write_decisions(f)?;
+        }
+        self.write_cost(f)
+    }
+}
