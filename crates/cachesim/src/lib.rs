@@ -16,6 +16,7 @@
 #![allow(clippy::missing_errors_doc, reason = "each error type says what it is for, and names its remedy")]
 
 pub mod cache;
+pub mod classify;
 pub mod core_model;
 pub mod dram;
 mod geometry;

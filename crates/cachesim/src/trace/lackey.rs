@@ -13,6 +13,7 @@
 //! access to each. Other lines are errors: a program that writes to the same stream spoils a trace unnoticed otherwise
 //! (`--log-file` keeps them apart).
 
+use super::fetches::Fetches;
 use super::text::{self, Lines, hexadecimal, shown};
 use super::{BATCH, Kind, Record, Trace, TraceError};
 use std::fs::File;
@@ -22,17 +23,13 @@ use std::path::Path;
 /// What a line has to look like.
 const EXPECTED: &str = "record with 'valgrind --tool=lackey --trace-mem=yes --log-file=FILE', which writes lines like 'I  04001f30,3' \
                         and ' L 04025cd8,8'";
-/// Line length that fetches and straddling accesses are cut to.
-pub const LINE_BYTES: u64 = 64;
 /// No single access of any x86 instruction is longer than this (XSAVE).
 const SIZE_BYTES_MAX: u64 = 16384;
 
 /// Reads lackey's text.
 pub struct Lackey<R = File> {
     lines: Lines<R>,
-    fetched_line: Option<u64>,
-    /// Instructions since the last record.
-    instructions: u32,
+    fetches: Fetches,
     empty: bool,
 }
 
@@ -50,32 +47,7 @@ impl<R: Read> Lackey<R> {
     }
 
     fn on(lines: Lines<R>) -> Self {
-        Self { lines, fetched_line: None, instructions: 0, empty: true }
-    }
-
-    fn push(&mut self, batch: &mut Vec<Record>, kind: Kind, address: u64, size_bytes: u64) {
-        let mut address = address;
-        // The end of the address space is no place for an access; it must not become an endless one.
-        let last = address.saturating_add(size_bytes - 1);
-        loop {
-            batch.push(Record { address, instructions: self.instructions, kind });
-            self.instructions = 0;
-            match (address | (LINE_BYTES - 1)).checked_add(1) {
-                Some(next) if next <= last => address = next,
-                _ => return,
-            }
-        }
-    }
-
-    fn instruction(&mut self, batch: &mut Vec<Record>, address: u64, size_bytes: u64) {
-        self.instructions = self.instructions.saturating_add(1);
-        let last_line = address.saturating_add(size_bytes - 1) / LINE_BYTES;
-        if self.fetched_line != Some(address / LINE_BYTES) {
-            self.push(batch, Kind::Fetch, address, size_bytes);
-        } else if last_line != address / LINE_BYTES {
-            self.push(batch, Kind::Fetch, last_line * LINE_BYTES, 1);
-        }
-        self.fetched_line = Some(last_line);
+        Self { lines, fetches: Fetches::default(), empty: true }
     }
 }
 
@@ -92,12 +64,12 @@ impl<R: Read> Trace for Lackey<R> {
                 return Err(self.lines.error(what));
             };
             match letter {
-                b'I' => self.instruction(batch, address, size_bytes),
-                b'L' => self.push(batch, Kind::Read, address, size_bytes),
-                b'S' => self.push(batch, Kind::Write, address, size_bytes),
+                b'I' => self.fetches.instruction(batch, address, size_bytes),
+                b'L' => self.fetches.push(batch, Kind::Read, address, size_bytes),
+                b'S' => self.fetches.push(batch, Kind::Write, address, size_bytes),
                 _ => {
-                    self.push(batch, Kind::Read, address, size_bytes);
-                    self.push(batch, Kind::Write, address, size_bytes);
+                    self.fetches.push(batch, Kind::Read, address, size_bytes);
+                    self.fetches.push(batch, Kind::Write, address, size_bytes);
                 }
             }
             self.empty = false;

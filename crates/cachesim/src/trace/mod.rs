@@ -6,15 +6,25 @@
 //! | `R 7f001040` / `W 7f001040` lines | [`plain`] |
 //! | `valgrind --tool=lackey --trace-mem=yes` | [`lackey`] |
 //! | this project's compact recording | [`recording`] |
+//! | ChampSim | [`champsim`] |
+//! | DynamoRIO's view | [`memtrace`] |
+//!
+//! [`open`] tells files apart by their content, and unpacks them.
 //!
 //! A source hands out records in batches: one call for thousands of them costs nothing, and memory does not depend on the
 //! length of the trace.
 
+pub mod champsim;
+mod fetches;
+mod format;
 pub mod lackey;
+pub mod memtrace;
 pub mod plain;
 pub mod recording;
 pub mod synthetic;
 mod text;
+
+pub use format::{Format, open};
 
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
