@@ -6,7 +6,7 @@
 
 use crate::geometry::{Geometry, GeometryError};
 use crate::line::ContextId;
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 /// Page size, bits: 4 KiB.
 pub const PAGE_BITS: u32 = 12;
@@ -74,7 +74,7 @@ pub struct Paging {
     order: FrameOrder,
     allowed: Vec<Vec<u32>>,
     any: Vec<u32>,
-    frames: HashMap<(ContextId, u64), u64>,
+    frames: FxHashMap<(ContextId, u64), u64>,
     /// Frames taken of each colour.
     taken: Vec<u64>,
     /// For each context, whose turn it is among its colours.
@@ -106,7 +106,7 @@ impl Paging {
             order: config.order,
             allowed: config.colours.clone(),
             any: (0..colours).collect(),
-            frames: HashMap::new(),
+            frames: FxHashMap::default(),
             taken: vec![0; colours as usize],
             turn: vec![0; 256],
             chance: fastrand::Rng::with_seed(config.seed),

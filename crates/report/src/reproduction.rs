@@ -106,10 +106,13 @@ impl ReproductionReport {
             for case in distinct(of_unit().map(|row| row.case.as_str())) {
                 let value = |column: &&str| {
                     let found = of_unit().find(|row| row.case == case && split(&row.metric).0 == *column);
-                    found.map_or_else(|| "-".to_owned(), |row| match row.calibrated {
-                        Some(calibrated) => format!("{} ({calibrated:.3})", number(row.simulated)),
-                        None => number(row.simulated),
-                    })
+                    found.map_or_else(
+                        || "-".to_owned(),
+                        |row| match row.calibrated {
+                            Some(calibrated) => format!("{} ({calibrated:.3})", number(row.simulated)),
+                            None => number(row.simulated),
+                        },
+                    )
                 };
                 table.add_row(std::iter::once(case.to_owned()).chain(columns.iter().map(value)));
             }
@@ -125,7 +128,11 @@ impl ReproductionReport {
         if self.compared().next().is_none() {
             return Ok(());
         }
-        writeln!(f, "What the paper says of it{}:", if self.smoke { " (smoke run: too short to tell for certain)" } else { "" })?;
+        writeln!(
+            f,
+            "What the paper says of it{}:",
+            if self.smoke { " (smoke run: too short to tell for certain)" } else { "" }
+        )?;
         for row in self.compared() {
             let verdict = match row.agrees {
                 Some(true) => "agrees",

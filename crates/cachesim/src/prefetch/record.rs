@@ -4,7 +4,7 @@ use super::{PrefetchParams, RecordKind};
 use crate::cache::Fill;
 use crate::hierarchy::LlcWatch;
 use crate::line::{ContextId, Line};
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 /// One region of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ struct Record {
     regions: Vec<Region>,
     /// The oldest, once the ring is full.
     oldest: usize,
-    place: HashMap<u64, usize>,
+    place: FxHashMap<u64, usize>,
     /// Lines that went with a region there was no room for.
     dropped_lines: u64,
 }
@@ -157,7 +157,9 @@ impl LlcWatch for Records {
             RecordKind::Lost if line.context() != by && !self.running[owner] => {
                 self.records[owner].add(line.number(), line.is_used(), &self.params);
             }
-            RecordKind::Accessed { .. } if line.context() == by => self.records[owner].remove(line.number(), &self.params),
+            RecordKind::Accessed { .. } if line.context() == by => {
+                self.records[owner].remove(line.number(), &self.params)
+            }
             _ => {}
         }
     }

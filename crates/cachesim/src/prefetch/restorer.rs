@@ -4,8 +4,8 @@
 //! paid for. Each transfer is made only while memory's backlog is within the bound, so
 //! demand misses go nearly first; what is not restored when the quantum ends is left out for good.
 
-use super::record::{Recorded, Records};
 use super::RestoredAt;
+use super::record::{Recorded, Records};
 use crate::dram::Transfer;
 use crate::hierarchy::Hierarchy;
 use crate::line::ContextId;
@@ -133,6 +133,6 @@ impl SwitchHook<Records> for Restorer {
         while !self.plans[core].is_done() && hierarchy.dram().backlog_cycles(cycle) <= backlog_cycles_max {
             self.step(hierarchy, core, context, cycle);
         }
-        self.plans[core].due_cycle = cycle + backlog_cycles_max.max(1);
+        self.plans[core].due_cycle = cycle.saturating_add(backlog_cycles_max.max(1));
     }
 }

@@ -45,7 +45,8 @@ pub(super) fn rows(
             results
         })
         .collect();
-    let cpi: Vec<f64> = results.into_iter().map(|results| results.map(|results| results[0].cpi)).collect::<Result<_, _>>()?;
+    let cpi: Vec<f64> =
+        results.into_iter().map(|results| results.map(|results| results[0].cpi)).collect::<Result<_, _>>()?;
     let found: Vec<Found> = programs.iter().zip(cpi.chunks(6)).map(|(program, cpi)| found(program, cpi)).collect();
     let mut rows: Vec<Row> = found.iter().flat_map(measured).collect();
     rows.extend(statements(&found));
@@ -55,7 +56,11 @@ pub(super) fn rows(
 /// `cpi`: 30 ms and 1 ms, for each of [`SHARES`].
 fn found(program: &'static Program, cpi: &[f64]) -> Found {
     let ratio = |of: usize, to: usize| cpi[of] / cpi[to];
-    Found { program, ratios: [1, 3, 5].map(|short| ratio(short, 0)), own_ratios: [1, 3, 5].map(|short| ratio(short, short - 1)) }
+    Found {
+        program,
+        ratios: [1, 3, 5].map(|short| ratio(short, 0)),
+        own_ratios: [1, 3, 5].map(|short| ratio(short, short - 1)),
+    }
 }
 
 fn measured(found: &Found) -> Vec<Row> {

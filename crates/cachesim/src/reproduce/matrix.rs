@@ -52,9 +52,7 @@ impl Technique {
             Self::Prefetch => Setup { prefetch: Some(PrefetchParams::recap()), ..short },
             Self::PrefetchAll => Setup { prefetch: Some(PrefetchParams::daly_cain()), ..short },
             Self::Dip => Setup { preservation: dip(), ..short },
-            Self::DipPrefetch => {
-                Setup { preservation: dip(), prefetch: Some(PrefetchParams::recap()), ..short }
-            }
+            Self::DipPrefetch => Setup { preservation: dip(), prefetch: Some(PrefetchParams::recap()), ..short },
         }
     }
 }
@@ -90,7 +88,8 @@ impl MixResults {
         };
         let base = sum(long, |result| result.demand_per_instruction);
         let demand = sum(self.of(technique), |result| result.demand_per_instruction);
-        let extra = sum(self.of(technique), |result| result.prefetches_per_instruction + result.records_per_instruction);
+        let extra =
+            sum(self.of(technique), |result| result.prefetches_per_instruction + result.records_per_instruction);
         ((demand + extra) / base, extra / base)
     }
 }

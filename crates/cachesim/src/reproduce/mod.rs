@@ -208,9 +208,11 @@ fn reproduce_here(
         _ => figures::rows(figure, extent, &mixes, source, progress)?,
     };
     if source.is_recorded() {
-        notes.push("recorded programs stand for SPEC's: sjeng; x264 for h264 and namd; bzip2, also for astar; cc1 for gcc \
+        notes.push(
+            "recorded programs stand for SPEC's: sjeng; x264 for h264 and namd; bzip2, also for astar; cc1 for gcc \
                     and soplex; xalan for xalancbmk and omnetpp; libquantum, also for milc and mcf"
-            .to_owned());
+                .to_owned(),
+        );
     }
     Ok(Reproduction { figure, rows, notes })
 }

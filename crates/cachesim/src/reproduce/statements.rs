@@ -82,7 +82,11 @@ fn little_lost(types: &Types<'_>) -> Vec<Row> {
     let (four, five) = (types.cpi(4, Technique::Short), types.cpi(5, Technique::Short));
     let statement = |kind: u32| {
         let ratio = types.cpi(kind, Technique::Short);
-        let words = if kind == 6 { "negligible performance degradation at 1 ms" } else { "only minor performance degradation at 1 ms" };
+        let words = if kind == 6 {
+            "negligible performance degradation at 1 ms"
+        } else {
+            "only minor performance degradation at 1 ms"
+        };
         let agrees = ratio - 1.0 <= MINOR && ratio < four && ratio < five;
         let judged = format!("at most {MINOR} above 30 ms, and below type-4's {four:.3} and type-5's {five:.3}");
         row(case(kind), "1ms cpi_ratio", words, ratio, agrees, judged)
@@ -97,8 +101,22 @@ fn preservation(types: &Types<'_>) -> Vec<Row> {
     let ahead = types.cpi(5, Technique::Prefetch) - types.cpi(5, Technique::Dip);
     let sip = types.cpi(5, Technique::Dip) - types.cpi(5, Technique::SipBest);
     vec![
-        row(case(5), "DIP cpi_ratio_saved", "gains most from preservation", five, best == 5, format!("type-{best}'s is the largest, {:.3}", gain(best))),
-        row(case(5), "DIP ahead of prefetch, cpi_ratio", "DIP outperforms the context prefetcher", ahead, ahead > EQUAL, format!("more than {EQUAL}")),
+        row(
+            case(5),
+            "DIP cpi_ratio_saved",
+            "gains most from preservation",
+            five,
+            best == 5,
+            format!("type-{best}'s is the largest, {:.3}", gain(best)),
+        ),
+        row(
+            case(5),
+            "DIP ahead of prefetch, cpi_ratio",
+            "DIP outperforms the context prefetcher",
+            ahead,
+            ahead > EQUAL,
+            format!("more than {EQUAL}"),
+        ),
         row(
             case(3),
             "DIP cpi_ratio_saved",
@@ -107,8 +125,22 @@ fn preservation(types: &Types<'_>) -> Vec<Row> {
             three > 0.0 && three < five / 2.0,
             format!("above 0, below half of type-5's {five:.3}"),
         ),
-        row(case(4), "DIP cpi_ratio_saved", "preservation does not improve it significantly", four, four <= MINOR, format!("at most {MINOR}")),
-        row(case(5), "SIP-best ahead of DIP, cpi_ratio", "SIP-best is the ideal of the insertion policy", sip, sip >= -EQUAL, format!("not behind by more than {EQUAL}")),
+        row(
+            case(4),
+            "DIP cpi_ratio_saved",
+            "preservation does not improve it significantly",
+            four,
+            four <= MINOR,
+            format!("at most {MINOR}"),
+        ),
+        row(
+            case(5),
+            "SIP-best ahead of DIP, cpi_ratio",
+            "SIP-best is the ideal of the insertion policy",
+            sip,
+            sip >= -EQUAL,
+            format!("not behind by more than {EQUAL}"),
+        ),
     ]
 }
 
@@ -125,12 +157,33 @@ fn prefetching(types: &Types<'_>) -> Vec<Row> {
             gain(4) > EQUAL && gain(4) > types.gain(4, Technique::Dip),
             format!("more than {EQUAL}, and than preservation's {:.3}", types.gain(4, Technique::Dip)),
         ),
-        row(case(4), "prefetch cpi_ratio_saved", "gains most from prefetching", gain(4), best == 4, format!("type-{best}'s is the largest, {:.3}", gain(best))),
-        row(case(4), "prefetch cpi_ratio_lost", "the improvement is relatively limited", left, left > EQUAL, format!("more than {EQUAL} of degradation is left")),
+        row(
+            case(4),
+            "prefetch cpi_ratio_saved",
+            "gains most from prefetching",
+            gain(4),
+            best == 4,
+            format!("type-{best}'s is the largest, {:.3}", gain(best)),
+        ),
+        row(
+            case(4),
+            "prefetch cpi_ratio_lost",
+            "the improvement is relatively limited",
+            left,
+            left > EQUAL,
+            format!("more than {EQUAL} of degradation is left"),
+        ),
     ];
     rows.extend([1, 2, 3].map(|kind| {
         let most = gain(kind).abs().max(types.gain(kind, Technique::Dip).abs());
-        row(case(kind), "prefetch or DIP, cpi_ratio_saved", "neither affects the performance significantly", most, most <= MINOR, format!("at most {MINOR}"))
+        row(
+            case(kind),
+            "prefetch or DIP, cpi_ratio_saved",
+            "neither affects the performance significantly",
+            most,
+            most <= MINOR,
+            format!("at most {MINOR}"),
+        )
     }));
     rows
 }
@@ -179,7 +232,8 @@ pub(super) fn requests(results: &[MixResults]) -> Vec<Row> {
             further > at_1ms,
             format!("more than without, {at_1ms:.3}"),
         ));
-        let (alone, with_dip) = (types.prefetched(kind, Technique::Prefetch), types.prefetched(kind, Technique::DipPrefetch));
+        let (alone, with_dip) =
+            (types.prefetched(kind, Technique::Prefetch), types.prefetched(kind, Technique::DipPrefetch));
         rows.push(row(
             case(kind),
             "DIP+prefetch prefetched_ratio",
@@ -220,7 +274,14 @@ pub(super) fn four(two: &[MixResults], four: &[MixResults]) -> Vec<Row> {
     }
     let gains = [two.gain(5, Technique::Dip), four.gain(5, Technique::Dip)];
     let mut rows = vec![
-        row(case(5), "DIP cpi_ratio_saved", "four contexts gain from preservation as two do", gains[1], gains[1] > EQUAL, format!("more than {EQUAL}")),
+        row(
+            case(5),
+            "DIP cpi_ratio_saved",
+            "four contexts gain from preservation as two do",
+            gains[1],
+            gains[1] > EQUAL,
+            format!("more than {EQUAL}"),
+        ),
         row(
             case(5),
             "DIP cpi_ratio_saved",

@@ -129,10 +129,10 @@ fn report(reproduction: Reproduction, extent: &Extent, args: &ReproduceArgs) -> 
 
 fn parameters(extent: &Extent, args: &ReproduceArgs) -> Vec<ReproductionParameter> {
     let recap = PrefetchParams::recap();
-    let programs = args.traces.as_ref().map_or_else(
-        || "made up by profile".to_owned(),
-        |folder| format!("recorded, from {}", folder.display()),
-    );
+    let programs = args
+        .traces
+        .as_ref()
+        .map_or_else(|| "made up by profile".to_owned(), |folder| format!("recorded, from {}", folder.display()));
     [
         ("machine", "Table V: 3.4 GHz, L1 32 KB 4-way, L2 256 KB 8-way, L3 2 MB 16-way, DDR3-1600".to_owned()),
         ("slices", "30 ms and 1 ms; a switch takes 1 us".to_owned()),
