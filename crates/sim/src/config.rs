@@ -1,0 +1,343 @@
+//! What is simulated: the host, the virtual machines, the policies. Plain data; `scenario` makes it of a file.
+
+use crate::costs::Costs;
+use crate::engine::Time;
+use crate::ids::PcpuIx;
+use crate::program::Workload;
+use gleaner_decide::guest::GuestParams;
+use gleaner_model::{Policy, Profile};
+
+/// Most vCPUs of a virtual machine: sets of them are words.
+pub const VCPUS_PER_VM_MAX: u32 = 64;
+
+/// A whole simulation.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// What the virtual machines run on.
+    pub host: HostConfig,
+    /// The virtual machines.
+    pub vms: Vec<VmConfig>,
+    /// Of everything that is drawn.
+    pub seed: u64,
+    /// It ends here, if the measured workloads have not ended before.
+    pub end: Time,
+    /// Whether to keep every vCPU's timeline.
+    pub trace: bool,
+}
+
+/// The host.
+#[derive(Clone, Debug)]
+pub struct HostConfig {
+    /// Physical CPUs (hardware threads).
+    pub pcpus: u32,
+    /// pCPUs that share a last-level cache: a woken vCPU looks for an idle pCPU there first. 0: all.
+    pub llc_pcpus: u32,
+    /// Hardware threads of a core, 1 or 2.
+    pub smt: u32,
+    /// Speed of a hardware thread whose sibling is busy, in thousandths of a core's.
+    pub smt_speed_permille: u32,
+    /// Who runs when.
+    pub scheduler: Scheduler,
+    /// Whether and how long the host polls for a halted vCPU's wake-up before it gives the pCPU away.
+    pub halt_poll: HaltPoll,
+    /// Pause-loop exits.
+    pub ple: Option<PauseLoop>,
+}
+
+impl Default for HostConfig {
+    fn default() -> Self {
+        Self {
+            pcpus: 1,
+            llc_pcpus: 0,
+            smt: 1,
+            smt_speed_permille: 620,
+            scheduler: Scheduler::Dedicated,
+            halt_poll: HaltPoll::OFF,
+            ple: None,
+        }
+    }
+}
+
+/// The host's scheduler. Times in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scheduler {
+    /// vCPU n of all virtual machines together has pCPU n for itself.
+    Dedicated,
+    /// Fixed slices in turn, no preemption at wake-ups.
+    RoundRobin {
+        /// How long each runs.
+        slice: Time,
+    },
+    /// A bounded window: CFS before Linux 6.6, and PowerVM (micro-slice Table II).
+    Window(WindowParams),
+    /// EEVDF-like: equal shares, earliest virtual deadline first, lag kept over sleeps.
+    Fair(FairParams),
+    /// Xen's credit scheduler.
+    Credit(CreditParams),
+}
+
+/// Of [`Scheduler::Window`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WindowParams {
+    /// Everybody runs once in this time...
+    pub latency: Time,
+    /// ...unless slices would get shorter than this.
+    pub min_granularity: Time,
+    /// A woken vCPU preempts one that has run for this much longer.
+    pub wakeup_granularity: Time,
+    /// Slices end at multiples of this; 0: when they end.
+    pub tick: Time,
+}
+
+impl WindowParams {
+    /// Linux 3.9 with 8 CPUs and more, HZ = 250: 6 ms, 0.75 ms and 1 ms times 1 + log2(8).
+    pub const CFS: Self =
+        Self { latency: 24_000_000, min_granularity: 3_000_000, wakeup_granularity: 4_000_000, tick: 4_000_000 };
+    /// PowerVM: a dispatch window of 10 ms, at least 1 ms each, no preemption by wake-ups before that.
+    pub const POWERVM: Self =
+        Self { latency: 10_000_000, min_granularity: 1_000_000, wakeup_granularity: 1_000_000, tick: 0 };
+}
+
+/// Of [`Scheduler::Fair`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FairParams {
+    /// What a vCPU asks for at a time.
+    pub slice: Time,
+    /// Slices end at multiples of this (HZ = 250: 4 ms); 0: they are enforced.
+    pub tick: Time,
+    /// RUN_TO_PARITY: who runs keeps the pCPU for its slice; only somebody with a shorter slice preempts.
+    pub run_to_parity: bool,
+}
+
+impl FairParams {
+    /// Linux 6.6 and later, 8 CPUs and more, HZ = 250.
+    pub const EEVDF: Self = Self { slice: 3_000_000, tick: 4_000_000, run_to_parity: true };
+}
+
+/// Of [`Scheduler::Credit`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CreditParams {
+    /// How long a vCPU runs at most, when others wait.
+    pub slice: Time,
+    /// Whoever runs is left alone for this long.
+    pub ratelimit: Time,
+    /// A boost ends at multiples of this.
+    pub tick: Time,
+    /// Credits are given out this often.
+    pub period: Time,
+}
+
+impl CreditParams {
+    /// Xen 4.2.
+    pub const XEN: Self =
+        Self { slice: 30_000_000, ratelimit: 1_000_000, tick: 10_000_000, period: 30_000_000 };
+}
+
+/// Host halt polling (kvm.ko's module parameters).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HaltPoll {
+    /// halt_poll_ns; 0: off.
+    pub max: Time,
+    /// halt_poll_ns_grow_start; growing doubles it.
+    pub grow_start: Time,
+    /// halt_poll_ns_shrink: divisor, 0 for down to nothing.
+    pub shrink: u64,
+}
+
+impl HaltPoll {
+    /// None.
+    pub const OFF: Self = Self { max: 0, grow_start: 0, shrink: 0 };
+    /// Linux's defaults since 5.x.
+    pub const KVM: Self = Self { max: 200_000, grow_start: 10_000, shrink: 0 };
+}
+
+/// Pause-loop exiting: a vCPU that spins is interrupted, and another one of its virtual machine preferred.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PauseLoop {
+    /// Spinning time until the first exit (ple_window: 4096 cycles).
+    pub window: Time,
+    /// It doubles with every exit up to this, and starts again with the next thing waited for.
+    pub window_max: Time,
+}
+
+impl PauseLoop {
+    /// KVM on a 2.4 GHz processor.
+    pub const KVM: Self = Self { window: 1_700, window_max: 220_000 };
+}
+
+/// One virtual machine.
+#[derive(Clone, Debug)]
+pub struct VmConfig {
+    /// Unique.
+    pub name: String,
+    /// 1 to [`VCPUS_PER_VM_MAX`].
+    pub vcpus: u32,
+    /// What things cost in it.
+    pub costs: Costs,
+    /// pCPUs that each vCPU may use; empty: any.
+    pub affinity: Vec<Vec<PcpuIx>>,
+    /// Share of the host relative to others; 1024 is one.
+    pub weight: u32,
+    /// CPUs' worth of time at most, in thousandths; 0: no limit.
+    pub cap_permille: u32,
+    /// A slice of its own.
+    pub slice: Option<Time>,
+    /// What an idle vCPU does.
+    pub idle: IdleLoop,
+    /// The guest's scheduler.
+    pub guest: GuestConfig,
+    /// Gleaner in the guest; `None`: nobody manages it.
+    pub gleaner: Option<Managed>,
+    /// What it runs.
+    pub workload: Workload,
+    /// Whether the simulation goes on until its threads have ended.
+    pub measured: bool,
+}
+
+impl Config {
+    /// These virtual machines on that host for at most an hour, seed 1, without a trace.
+    pub fn new(host: HostConfig, vms: Vec<VmConfig>) -> Self {
+        Self { host, vms, seed: 1, end: 3_600_000_000_000, trace: false }
+    }
+}
+
+impl HostConfig {
+    /// So many pCPUs without any polling or pause-loop exits.
+    pub fn new(pcpus: u32, scheduler: Scheduler) -> Self {
+        Self { pcpus, scheduler, ..Self::default() }
+    }
+}
+
+impl VmConfig {
+    /// A measured virtual machine that may use every pCPU, halts when it idles, and that nobody manages.
+    pub fn new(name: &str, vcpus: u32, costs: Costs, workload: Workload) -> Self {
+        Self {
+            name: name.to_owned(),
+            vcpus,
+            costs,
+            affinity: Vec::new(),
+            weight: 1024,
+            cap_permille: 0,
+            slice: None,
+            idle: IdleLoop::Halt,
+            guest: GuestConfig::default(),
+            gleaner: None,
+            workload,
+            measured: true,
+        }
+    }
+
+    /// vCPU n on the nth of these pCPUs alone.
+    #[must_use]
+    pub fn pinned(mut self, pcpus: impl IntoIterator<Item = u32>) -> Self {
+        self.affinity = pcpus.into_iter().map(|p| vec![PcpuIx(p)]).collect();
+        self
+    }
+
+    /// There for as long as others are measured.
+    #[must_use]
+    pub fn background(mut self) -> Self {
+        self.measured = false;
+        self
+    }
+}
+
+/// What the guest's idle task does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IdleLoop {
+    /// HLT.
+    Halt,
+    /// idle=poll: never halts.
+    Poll,
+    /// The haltpoll governor: polls for a while, then halts.
+    Haltpoll {
+        /// guest_halt_poll_ns.
+        max: Time,
+        /// guest_halt_poll_grow_start.
+        grow_start: Time,
+    },
+}
+
+impl IdleLoop {
+    /// The governor with Linux's defaults.
+    pub const HALTPOLL: Self = Self::Haltpoll { max: 200_000, grow_start: 50_000 };
+}
+
+/// The guest's scheduler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GuestConfig {
+    /// A thread runs this long while others wait on its vCPU.
+    pub slice: Time,
+    /// A woken thread preempts one that has run for this much longer; it counts as having slept for at most three of these.
+    pub wakeup_granularity: Time,
+    /// An idle vCPU takes a waiting thread from another one.
+    pub pulls: bool,
+    /// TLB shootdowns spare vCPUs that idle.
+    pub lazy_tlb: bool,
+}
+
+impl Default for GuestConfig {
+    fn default() -> Self {
+        Self { slice: 3_000_000, wakeup_granularity: 1_000_000, pulls: true, lazy_tlb: true }
+    }
+}
+
+/// Gleaner in a guest.
+#[derive(Clone, Debug)]
+pub struct Managed {
+    /// What it may do.
+    pub policy: Policy,
+    /// How long an idle vCPU is retained.
+    pub profile: Profile,
+    /// A time-out that is given rather than derived from the costs.
+    pub timeout: Option<Time>,
+    /// Its parameters.
+    pub params: GuestParams,
+    /// Length of a window.
+    pub window: Time,
+    /// Whether sleeping yielding threads are told that their vCPU became busy (BPF); otherwise they nap.
+    pub signalled: bool,
+    /// Whether the guest sees the host's steal time.
+    pub steal_visible: bool,
+}
+
+impl Managed {
+    /// A policy with the daemon's defaults.
+    pub fn new(policy: Policy) -> Self {
+        Self {
+            policy,
+            profile: Profile::default(),
+            timeout: None,
+            params: GuestParams::default(),
+            window: 100_000_000,
+            signalled: true,
+            steal_visible: true,
+        }
+    }
+}
+
+/// Why a simulation cannot be built or cannot go on.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SimError {
+    /// Something about the configuration.
+    #[error("{0}")]
+    Config(String),
+    /// A program does not let time pass.
+    #[error("thread {thread} of virtual machine {vm} runs instructions for ever without using time; give its loop a compute or a wait")]
+    Endless {
+        /// Which virtual machine.
+        vm: String,
+        /// Which of its threads, counted from 0.
+        thread: u32,
+    },
+    /// All threads wait for each other.
+    #[error("at {at_ns} ns nothing can happen any more, and virtual machine {vm} has {waiting} threads that wait: a deadlock in its program")]
+    Deadlock {
+        /// When.
+        at_ns: Time,
+        /// Which virtual machine.
+        vm: String,
+        /// How many of its threads wait.
+        waiting: usize,
+    },
+}

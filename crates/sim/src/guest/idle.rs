@@ -1,0 +1,76 @@
+//! Idle periods: from the moment the last thread leaves a vCPU until the next one runs, however the vCPU spends them.
+
+use crate::config::IdleLoop;
+use crate::engine::NEVER;
+use crate::ids::VcpuIx;
+use crate::vcpu::Activity;
+use crate::world::World;
+use gleaner_model::Nanos;
+
+impl World {
+    /// No thread wants the vCPU: the yielding thread has it, or the idle task.
+    pub(super) fn enter_idle(&mut self, v: VcpuIx) {
+        let (now, vm) = (self.now, self.vcpus[v.at()].vm);
+        let vcpu = &mut self.vcpus[v.at()];
+        self.vms[vm.at()].guest.idle |= vcpu.bit();
+        let begins = vcpu.idle_since.is_none();
+        if begins {
+            vcpu.idle_since = Some(now);
+            vcpu.totals.idle_entries += 1;
+            if self.vms[vm.at()].guest.observed {
+                let busy = vcpu.totals.work + vcpu.totals.kernel - vcpu.busy_zero;
+                vcpu.lengths.l_comp.record(Nanos(busy));
+            }
+        }
+        if self.yielder_resumes(v) {
+            self.vcpus[v.at()].activity = Activity::Yield;
+            return self.trace(v);
+        }
+        let vcpu = &mut self.vcpus[v.at()];
+        match self.vms[vm.at()].idle_loop {
+            IdleLoop::Poll => vcpu.activity = Activity::Poll { until: NEVER },
+            IdleLoop::Haltpoll { .. } if begins && vcpu.poll_limit > 0 => {
+                vcpu.activity = Activity::Poll { until: now + vcpu.poll_limit };
+            }
+            // Debts are paid before it halts; then this comes again.
+            _ if vcpu.owes() => {}
+            IdleLoop::Halt | IdleLoop::Haltpoll { .. } => {
+                vcpu.totals.halts += 1;
+                self.host_halt(v);
+            }
+        }
+        self.trace(v);
+    }
+
+    /// The idle task polls: for a thread, or until it gives up.
+    pub(super) fn poll_fires(&mut self, v: VcpuIx, until: u64) {
+        if !self.vcpus[v.at()].queue.is_empty() || self.now >= until {
+            self.vcpus[v.at()].activity = Activity::Idle;
+            self.pick_thread(v);
+        }
+    }
+
+    /// A thread is about to run.
+    pub(super) fn leave_idle(&mut self, v: VcpuIx) {
+        let now = self.now;
+        let vcpu = &mut self.vcpus[v.at()];
+        let Some(since) = vcpu.idle_since.take() else { return };
+        let length = now - since;
+        // As the kernel does it (update_avg).
+        vcpu.idle_mean = vcpu.idle_mean - vcpu.idle_mean / 8 + length / 8;
+        vcpu.busy_zero = vcpu.totals.work + vcpu.totals.kernel;
+        let vm = &self.vms[vcpu.vm.at()];
+        if vm.guest.observed {
+            vcpu.lengths.l_idle.record(Nanos(length));
+        }
+        if let IdleLoop::Haltpoll { max, grow_start } = vm.idle_loop {
+            // drivers/cpuidle/governors/haltpoll.c, adjust_poll_limit.
+            if length > max {
+                vcpu.poll_limit /= 2;
+            } else if length > vcpu.poll_limit {
+                vcpu.poll_limit = (vcpu.poll_limit * 2).clamp(grow_start, max);
+            }
+        }
+        self.signal_yielder(v);
+    }
+}

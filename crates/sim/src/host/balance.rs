@@ -1,0 +1,109 @@
+//! Which pCPU: for a vCPU that wakes, and which vCPU for a pCPU that has none.
+//!
+//! vCPUs with the same set of allowed pCPUs are a class, and a class knows on which pCPUs members of it wait, so that an idle pCPU finds
+//! somebody without looking at every queue.
+
+use crate::engine::BitSet;
+use crate::ids::{PcpuIx, VcpuIx};
+use crate::world::World;
+
+/// A set of allowed pCPUs.
+#[derive(Clone, Debug)]
+pub(crate) enum Class {
+    /// Pinned: nothing to choose.
+    One,
+    /// Several.
+    Many {
+        allowed: BitSet,
+        /// pCPUs on which a member waits.
+        waiting: BitSet,
+        /// How many, on each pCPU.
+        counts: Vec<u32>,
+    },
+}
+
+impl Class {
+    pub(crate) fn new(allowed: &[PcpuIx], pcpus: usize) -> Self {
+        if allowed.len() == 1 {
+            return Self::One;
+        }
+        let mut set = BitSet::new(pcpus);
+        allowed.iter().for_each(|p| set.insert(p.at()));
+        Self::Many { allowed: set, waiting: BitSet::new(pcpus), counts: vec![0; pcpus] }
+    }
+
+    pub(super) fn joined(&mut self, p: PcpuIx) {
+        if let Self::Many { waiting, counts, .. } = self {
+            counts[p.at()] += 1;
+            waiting.insert(p.at());
+        }
+    }
+
+    pub(super) fn left(&mut self, p: PcpuIx) {
+        if let Self::Many { waiting, counts, .. } = self {
+            counts[p.at()] -= 1;
+            if counts[p.at()] == 0 {
+                waiting.remove(p.at());
+            }
+        }
+    }
+}
+
+impl World {
+    /// Where a woken vCPU goes: where it was if that is idle, else to an idle pCPU, near first, else where it was.
+    pub(super) fn choose_pcpu(&self, v: VcpuIx) -> PcpuIx {
+        let vcpu = &self.vcpus[v.at()];
+        let before = vcpu.pcpu;
+        let Class::Many { allowed, .. } = &self.host.classes[vcpu.class as usize] else { return before };
+        let idle = &self.host.idle;
+        if idle.contains(before.at()) {
+            return before;
+        }
+        let (from, to) = self.llc_of(before);
+        let near = idle.common_in(allowed, before.at(), to).or_else(|| idle.common_in(allowed, from, before.at()));
+        near.or_else(|| idle.next_common(allowed, before.at())).map_or(before, PcpuIx::of)
+    }
+
+    /// The pCPUs that share a last-level cache with this one.
+    fn llc_of(&self, p: PcpuIx) -> (usize, usize) {
+        let all = self.host.pcpus.len();
+        match self.host.config.llc_pcpus as usize {
+            0 => (0, all),
+            size => {
+                let from = p.at() / size * size;
+                (from, (from + size).min(all))
+            }
+        }
+    }
+
+    /// Takes a waiting vCPU from another pCPU, near first.
+    pub(super) fn steal_for(&mut self, p: PcpuIx) -> Option<VcpuIx> {
+        let (from, to) = self.llc_of(p);
+        for n in 0..self.host.pcpus[p.at()].classes.len() {
+            let class = self.host.pcpus[p.at()].classes[n];
+            let Class::Many { waiting, allowed, .. } = &self.host.classes[class as usize] else { continue };
+            let near = waiting.common_in(allowed, p.at(), to).or_else(|| waiting.common_in(allowed, from, p.at()));
+            let Some(source) = near.or_else(|| waiting.next_common(allowed, p.at())).map(PcpuIx::of) else { continue };
+            let vcpus = &self.vcpus;
+            let queue = &mut self.host.pcpus[source.at()].queue;
+            let Some(v) = queue.find(|v| vcpus[v.at()].class == class) else { continue };
+            queue.remove(v);
+            self.dequeued(source, v);
+            self.move_virtual_time(v, p);
+            return Some(v);
+        }
+        None
+    }
+
+    /// Virtual time means something on one queue only: what a vCPU is ahead or behind goes with it.
+    pub(super) fn move_virtual_time(&mut self, v: VcpuIx, to: PcpuIx) {
+        let from = self.vcpus[v.at()].pcpu;
+        if from == to || !self.scheduler().has_virtual_time() {
+            return;
+        }
+        let shift = self.base(to) - self.base(from);
+        let entity = &mut self.vcpus[v.at()].entity;
+        entity.vruntime += shift;
+        entity.deadline += shift;
+    }
+}

@@ -1,0 +1,426 @@
+//! The host: pCPUs, who runs on them, who waits.
+//!
+//! Whatever makes a pCPU's choice worth another look (a wake-up, a halt, the end of a slice, a pause-loop exit) only notes why,
+//! in `cause`, and puts the pCPU on the list; [`World::settle`] takes the list up when the event has been dealt with, so that no
+//! decision is made in the middle of another.
+
+mod balance;
+mod credit;
+mod entity;
+mod pause;
+mod queue;
+
+pub(crate) use balance::Class;
+pub(crate) use entity::Entity;
+pub(crate) use queue::RunQueue;
+
+use crate::config::{HostConfig, Scheduler};
+use crate::engine::{BitSet, Time};
+use crate::ids::{PcpuIx, VcpuIx};
+use crate::vcpu::{Activity, Place};
+use crate::world::World;
+use std::collections::VecDeque;
+
+/// Why a pCPU looks for whom to run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// It has nobody, or nothing happened.
+    #[default]
+    Nothing,
+    /// The slice is used up.
+    Slice,
+    /// Somebody woke who comes first.
+    Wake,
+    /// Whoever runs spins in vain, or is halted and polled for.
+    Yield,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Pcpu {
+    pub(crate) curr: Option<VcpuIx>,
+    /// Whose cache it is.
+    pub(crate) last: Option<VcpuIx>,
+    pub(crate) queue: RunQueue,
+    /// Virtual runtimes of those in the queue, together.
+    pub(crate) sum: i64,
+    /// The queue's virtual time, which never goes back (window).
+    pub(crate) floor: i64,
+    /// When `curr` was given the pCPU.
+    pub(crate) started: Time,
+    pub(crate) boost_until: Time,
+    pub(crate) cause: Cause,
+    pub(crate) listed: bool,
+    /// To be run next, whatever its key (directed yield).
+    pub(crate) favoured: Option<VcpuIx>,
+    /// Classes with more than one pCPU that this one is in.
+    pub(crate) classes: Vec<u32>,
+    pub(crate) busy: Time,
+    pub(crate) busy_since: Time,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Host {
+    pub(crate) config: HostConfig,
+    pub(crate) pcpus: Vec<Pcpu>,
+    pub(crate) classes: Vec<Class>,
+    /// pCPUs that nobody is on.
+    pub(crate) idle: BitSet,
+    /// pCPUs that have to look whom to run.
+    pub(crate) list: VecDeque<PcpuIx>,
+    pub(crate) switches: u64,
+}
+
+impl World {
+    fn pcpu(&mut self, p: PcpuIx) -> &mut Pcpu {
+        &mut self.host.pcpus[p.at()]
+    }
+
+    pub(crate) fn scheduler(&self) -> Scheduler {
+        self.host.config.scheduler
+    }
+
+    /// Has `p` look whom to run, as soon as the present event is dealt with.
+    pub(crate) fn look(&mut self, p: PcpuIx, cause: Cause) {
+        let pcpu = self.pcpu(p);
+        if pcpu.cause == Cause::Nothing {
+            pcpu.cause = cause;
+        }
+        if !pcpu.listed {
+            pcpu.listed = true;
+            self.host.list.push_back(p);
+        }
+    }
+
+    /// Until no pCPU has anything to decide.
+    pub(crate) fn settle(&mut self) {
+        while let Some(p) = self.host.list.pop_front() {
+            self.pcpu(p).listed = false;
+            self.host_schedule(p);
+        }
+    }
+
+    /// The virtual time of a pCPU's queue: the mean of all that are runnable there (fair), or a floor (window).
+    pub(crate) fn base(&mut self, p: PcpuIx) -> i64 {
+        let scheduler = self.scheduler();
+        if !scheduler.has_virtual_time() {
+            return 0;
+        }
+        let pcpu = &self.host.pcpus[p.at()];
+        let running = pcpu.curr.map(|v| &self.vcpus[v.at()]).filter(|vcpu| vcpu.runs());
+        let (running, waiting) = (running.map(|vcpu| vcpu.entity.vruntime), pcpu.queue.len());
+        if scheduler.is_fair() {
+            let n = waiting + usize::from(running.is_some());
+            let sum = pcpu.sum + running.unwrap_or(0);
+            let base = if n == 0 { pcpu.floor } else { sum / i64::try_from(n).unwrap_or(1) };
+            self.pcpu(p).floor = base;
+            return base;
+        }
+        let first = pcpu.queue.first().map(|v| self.vcpus[v.at()].entity.vruntime);
+        let least = running.into_iter().chain(first).min();
+        let floor = least.map_or(pcpu.floor, |least| least.max(pcpu.floor));
+        self.pcpu(p).floor = floor;
+        floor
+    }
+
+    pub(crate) fn enqueue(&mut self, p: PcpuIx, v: VcpuIx) {
+        let key = self.scheduler().key(&self.vcpus[v.at()].entity);
+        let vcpu = &mut self.vcpus[v.at()];
+        vcpu.place = Place::Ready;
+        vcpu.pcpu = p;
+        vcpu.placed_at = self.now;
+        let (vruntime, class, bit, vm) = (vcpu.entity.vruntime, vcpu.class, vcpu.bit(), vcpu.vm);
+        let pcpu = self.pcpu(p);
+        pcpu.queue.push(v, key);
+        pcpu.sum += vruntime;
+        self.host.classes[class as usize].joined(p);
+        self.vms[vm.at()].ready |= bit;
+        self.timers.cancel(self.slots.run(v));
+    }
+
+    pub(crate) fn dequeued(&mut self, p: PcpuIx, v: VcpuIx) {
+        let vcpu = &self.vcpus[v.at()];
+        let (vruntime, class, bit, vm) = (vcpu.entity.vruntime, vcpu.class, vcpu.bit(), vcpu.vm);
+        self.pcpu(p).sum -= vruntime;
+        self.host.classes[class as usize].left(p);
+        self.vms[vm.at()].ready &= !bit;
+    }
+
+    /// An interrupt came for a halted vCPU.
+    pub(crate) fn host_wake(&mut self, v: VcpuIx) {
+        self.charge(v);
+        let slept = self.now - self.vcpus[v.at()].placed_at;
+        self.adapt_halt_poll(v, slept);
+        let p = self.choose_pcpu(v);
+        self.move_virtual_time(v, p);
+        if let Some(curr) = self.host.pcpus[p.at()].curr {
+            self.charge(curr);
+        }
+        let (scheduler, base, own) = (self.scheduler(), self.base(p), self.slice_of(v));
+        let vcpu = &mut self.vcpus[v.at()];
+        vcpu.woken = true;
+        scheduler.wake(&mut vcpu.entity, base, own);
+        self.enqueue(p, v);
+        self.check_preemption(p, v, base);
+    }
+
+    fn check_preemption(&mut self, p: PcpuIx, v: VcpuIx, base: i64) {
+        let Some(curr) = self.host.pcpus[p.at()].curr else { return self.look(p, Cause::Nothing) };
+        if self.vcpus[curr.at()].place == Place::Polling {
+            return self.look(p, Cause::Yield);
+        }
+        let scheduler = self.scheduler();
+        self.end_boost(p, curr);
+        let runnable = self.host.pcpus[p.at()].queue.len() + 1;
+        let slices = (self.slice(v, runnable), self.slice(curr, runnable));
+        let (woken, running) = (&self.vcpus[v.at()].entity, &self.vcpus[curr.at()].entity);
+        if !scheduler.preempts(woken, running, slices, base) {
+            return self.arm_slice(p);
+        }
+        let free_at = self.host.pcpus[p.at()].started + scheduler.ratelimit();
+        if free_at > self.now {
+            return self.timers.set(self.slots.pcpu(p), free_at);
+        }
+        self.look(p, Cause::Wake);
+    }
+
+    fn end_boost(&mut self, p: PcpuIx, curr: VcpuIx) {
+        if self.now >= self.host.pcpus[p.at()].boost_until {
+            self.vcpus[curr.at()].entity.boosted = false;
+        }
+    }
+
+    pub(crate) fn slice_of(&self, v: VcpuIx) -> Option<Time> {
+        self.vms[self.vcpus[v.at()].vm.at()].slice
+    }
+
+    fn slice(&self, v: VcpuIx, runnable: usize) -> Time {
+        self.scheduler().slice(self.slice_of(v), runnable)
+    }
+
+    /// A slice is timed only while somebody waits.
+    pub(crate) fn arm_slice(&mut self, p: PcpuIx) {
+        let pcpu = &self.host.pcpus[p.at()];
+        let Some(curr) = pcpu.curr.filter(|_| !pcpu.queue.is_empty()) else {
+            return self.timers.cancel(self.slots.pcpu(p));
+        };
+        let slice = self.slice(curr, pcpu.queue.len() + 1);
+        self.charge(curr);
+        let left = slice.saturating_sub(self.vcpus[curr.at()].entity.used);
+        let end = self.scheduler().enforced(self.now.saturating_add(left));
+        self.timers.set(self.slots.pcpu(p), end);
+    }
+
+    /// The pCPU's timer: a slice's end, or the end of a ratelimit.
+    pub(crate) fn pcpu_fires(&mut self, p: PcpuIx) {
+        let Some(curr) = self.host.pcpus[p.at()].curr else { return };
+        self.charge(curr);
+        let waiting = self.host.pcpus[p.at()].queue.len();
+        let used = self.vcpus[curr.at()].entity.used >= self.slice(curr, waiting + 1);
+        let first = self.host.pcpus[p.at()].queue.first().map(|first| self.vcpus[first.at()].entity);
+        self.end_boost(p, curr);
+        let outranked = self.scheduler().ratelimit() > 0
+            && first.is_some_and(|first| first.class() < self.vcpus[curr.at()].entity.class());
+        match (used, outranked) {
+            (true, _) => self.look(p, Cause::Slice),
+            (false, true) => self.look(p, Cause::Wake),
+            (false, false) => self.arm_slice(p),
+        }
+    }
+
+    fn host_schedule(&mut self, p: PcpuIx) {
+        let cause = std::mem::take(&mut self.pcpu(p).cause);
+        let prev = self.host.pcpus[p.at()].curr;
+        if let Some(curr) = prev {
+            if cause == Cause::Nothing || !self.step_back(p, curr, cause) {
+                return;
+            }
+        }
+        let spinner = prev.filter(|curr| cause == Cause::Yield && self.vcpus[curr.at()].runs());
+        let next = self.pick(p).or_else(|| self.steal_for(p));
+        if let Some(spinner) = spinner {
+            // Whoever yields goes behind the one it yields to.
+            self.host_preempted(p, spinner);
+        }
+        match next {
+            Some(next) => self.dispatch(p, next, prev, cause),
+            None => self.goes_idle(p),
+        }
+    }
+
+    /// The running vCPU makes room; `false` if it need not.
+    fn step_back(&mut self, p: PcpuIx, curr: VcpuIx, cause: Cause) -> bool {
+        self.charge(curr);
+        if self.vcpus[curr.at()].place == Place::Polling {
+            self.stop_polling(curr);
+            return true;
+        }
+        let own = self.slice_of(curr);
+        if cause == Cause::Slice {
+            let scheduler = self.scheduler();
+            scheduler.slice_used(&mut self.vcpus[curr.at()].entity, own);
+        }
+        if self.host.pcpus[p.at()].queue.is_empty() {
+            self.timers.cancel(self.slots.pcpu(p));
+            return false;
+        }
+        self.end_boost(p, curr);
+        if cause != Cause::Yield {
+            self.host_preempted(p, curr);
+        }
+        true
+    }
+
+    fn host_preempted(&mut self, p: PcpuIx, v: VcpuIx) {
+        self.enqueue(p, v);
+        self.leave_pcpu(p);
+        self.trace(v);
+    }
+
+    /// Nobody is on `p` now.
+    pub(crate) fn leave_pcpu(&mut self, p: PcpuIx) {
+        let now = self.now;
+        let pcpu = self.pcpu(p);
+        pcpu.curr = None;
+        pcpu.busy += now - pcpu.busy_since;
+        pcpu.busy_since = now;
+    }
+
+    fn pick(&mut self, p: PcpuIx) -> Option<VcpuIx> {
+        let favoured = self.pcpu(p).favoured.take();
+        let base = self.base(p);
+        let fair = self.scheduler().is_fair();
+        let (pcpu, vcpus) = (&mut self.host.pcpus[p.at()], &self.vcpus);
+        let next = match favoured.filter(|v| pcpu.queue.remove(*v)) {
+            Some(next) => next,
+            None => pcpu.queue.pop(|v| !fair || vcpus[v.at()].entity.vruntime <= base)?,
+        };
+        self.dequeued(p, next);
+        Some(next)
+    }
+
+    fn dispatch(&mut self, p: PcpuIx, v: VcpuIx, prev: Option<VcpuIx>, cause: Cause) {
+        self.charge(v);
+        let was_idle = self.host.idle.contains(p.at());
+        self.host.idle.remove(p.at());
+        let (now, continues) = (self.now, prev == Some(v));
+        if let Some(prev) = prev.filter(|prev| *prev != v && self.vcpus[prev.at()].place == Place::Ready) {
+            self.vcpus[prev.at()].totals.preemptions += 1;
+        }
+        let costs = self.vms[self.vcpus[v.at()].vm.at()].costs;
+        let pcpu = self.pcpu(p);
+        let warm = pcpu.last.replace(v) == Some(v);
+        pcpu.curr = Some(v);
+        pcpu.busy_since = now;
+        let vcpu = &mut self.vcpus[v.at()];
+        vcpu.place = Place::Running;
+        vcpu.pcpu = p;
+        vcpu.totals.ready_max = vcpu.totals.ready_max.max(now - vcpu.placed_at);
+        if !continues {
+            let woken = std::mem::take(&mut vcpu.woken);
+            vcpu.host_debt += match (woken, cause) {
+                (true, Cause::Wake) => costs.vcpu_preempt_ns + costs.vcpu_resume_ns,
+                (true, _) if was_idle => costs.vcpu_resume_ns,
+                _ => costs.vcpu_switch_ns,
+            };
+            vcpu.debt += if warm { 0 } else { costs.cache_refill_ns };
+            vcpu.entity.used = 0;
+            vcpu.totals.dispatches += 1;
+            self.host.switches += 1;
+            self.pcpu(p).started = now;
+            self.pcpu(p).boost_until = self.scheduler().boost_ends(now).unwrap_or(0);
+            self.returned_to_guest(v);
+        }
+        self.deliver_pending(v);
+        self.sibling_changed(p);
+        self.trace(v);
+        self.arm(v);
+        self.arm_slice(p);
+    }
+
+    fn goes_idle(&mut self, p: PcpuIx) {
+        self.host.idle.insert(p.at());
+        self.timers.cancel(self.slots.pcpu(p));
+        self.sibling_changed(p);
+    }
+
+    /// A vCPU halts: the host polls on its pCPU for a while, or gives the pCPU away.
+    pub(crate) fn host_halt(&mut self, v: VcpuIx) {
+        let poll = self.vcpus[v.at()].halt_poll;
+        let p = self.vcpus[v.at()].pcpu;
+        self.vcpus[v.at()].placed_at = self.now;
+        if poll > 0 && self.host.pcpus[p.at()].queue.is_empty() {
+            self.vcpus[v.at()].place = Place::Polling;
+            self.timers.set(self.slots.run(v), self.now + poll);
+            return self.trace(v);
+        }
+        self.vacate(v);
+    }
+
+    fn vacate(&mut self, v: VcpuIx) {
+        let p = self.vcpus[v.at()].pcpu;
+        let base = self.base(p);
+        let scheduler = self.scheduler();
+        let vcpu = &mut self.vcpus[v.at()];
+        vcpu.place = Place::Halted;
+        scheduler.sleep(&mut vcpu.entity, base);
+        self.timers.cancel(self.slots.run(v));
+        self.leave_pcpu(p);
+        self.trace(v);
+        self.look(p, Cause::Nothing);
+    }
+
+    /// The host has polled long enough, or somebody needs the pCPU.
+    pub(crate) fn stop_polling(&mut self, v: VcpuIx) {
+        self.charge(v);
+        self.vacate(v);
+    }
+
+    /// An interrupt came while the host polled: the vCPU goes on at once.
+    pub(crate) fn host_polled(&mut self, v: VcpuIx) {
+        self.charge(v);
+        let slept = self.now - self.vcpus[v.at()].placed_at;
+        self.adapt_halt_poll(v, slept);
+        self.vcpus[v.at()].place = Place::Running;
+        self.trace(v);
+    }
+
+    /// As kvm_vcpu_halt does: a halt that polling could have covered makes it poll longer, a long one less.
+    fn adapt_halt_poll(&mut self, v: VcpuIx, slept: Time) {
+        let config = self.host.config.halt_poll;
+        let poll = &mut self.vcpus[v.at()].halt_poll;
+        if config.max == 0 || slept <= *poll {
+            return;
+        }
+        if slept > config.max {
+            *poll = poll.checked_div(config.shrink).unwrap_or(0);
+        } else if *poll < config.max {
+            *poll = (*poll * 2).max(config.grow_start).min(config.max);
+        }
+    }
+
+    /// Two hardware threads of a core are slower when both are busy.
+    fn sibling_changed(&mut self, p: PcpuIx) {
+        if self.host.config.smt < 2 {
+            return;
+        }
+        let sibling = PcpuIx(p.0 ^ 1);
+        if sibling.at() >= self.host.pcpus.len() {
+            return;
+        }
+        let busy = |world: &Self, p: PcpuIx| world.host.pcpus[p.at()].curr.filter(|v| world.vcpus[v.at()].runs());
+        let (here, there) = (busy(self, p), busy(self, sibling));
+        let speed = if here.is_some() && there.is_some() { self.host.config.smt_speed_permille } else { 1_000 };
+        for v in here.into_iter().chain(there) {
+            if self.vcpus[v.at()].speed != speed {
+                self.charge(v);
+                self.vcpus[v.at()].speed = speed;
+                self.arm(v);
+            }
+        }
+    }
+
+    /// Whether the vCPU's guest has nothing for it to do but to wait for an interrupt.
+    pub(crate) fn spins_idly(&self, v: VcpuIx) -> bool {
+        matches!(self.vcpus[v.at()].activity, Activity::Yield | Activity::Poll { .. })
+    }
+}

@@ -1,0 +1,370 @@
+//! Runs a thread's instructions until one takes time or blocks.
+
+use super::{Op, Workload};
+use crate::engine::{Random, Time};
+use crate::ids::{ThreadIx, VcpuIx, VmIx};
+use crate::vcpu::{Activity, Irq};
+use crate::world::World;
+use gleaner_model::Nanos;
+
+/// More instructions than this without any time is a loop that never ends.
+const STEPS_MAX: u32 = 100_000;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ThreadState {
+    Running,
+    /// In a vCPU's queue.
+    Waiting {
+        since: Time,
+    },
+    Blocked,
+    Ended,
+}
+
+/// What a thread does when it has a vCPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Doing {
+    /// The instruction at `pc`.
+    Step,
+    Compute {
+        left: Time,
+    },
+    /// Spins until it has the ticket lock.
+    Spin {
+        lock: u32,
+    },
+    /// Spins until so many vCPUs have answered.
+    Answers {
+        missing: u32,
+    },
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Thread {
+    pub(crate) vm: VmIx,
+    program: u32,
+    pc: u32,
+    pub(crate) state: ThreadState,
+    pub(crate) doing: Doing,
+    /// Where it runs, or ran last.
+    pub(crate) vcpu: VcpuIx,
+    /// vCPUs that it may use, as bits.
+    pub(crate) allowed: u64,
+    /// Ticket locks held or waited for, shootdowns: the guest does not preempt it.
+    unpreemptible: u32,
+    /// It was woken at a condition variable and needs the mutex again.
+    relock: bool,
+    /// The stamp of its item.
+    item: Time,
+    spin_since: Time,
+    held_since: Time,
+    random: Random,
+    pub(crate) cpu: Time,
+    pub(crate) cpu_at_switch: Time,
+    /// CPU time, lifted when it wakes so that sleep is not saved up.
+    pub(crate) vruntime: Time,
+    pub(crate) spun: Time,
+    pub(crate) waited: Time,
+    pub(crate) migrations: u64,
+}
+
+impl Thread {
+    pub(crate) fn new(vm: VmIx, program: u32, vcpu: VcpuIx, allowed: u64, random: Random) -> Self {
+        Self {
+            vm,
+            program,
+            pc: 0,
+            state: ThreadState::Blocked,
+            doing: Doing::Step,
+            vcpu,
+            allowed,
+            unpreemptible: 0,
+            relock: false,
+            item: 0,
+            spin_since: 0,
+            held_since: 0,
+            random,
+            cpu: 0,
+            cpu_at_switch: 0,
+            vruntime: 0,
+            spun: 0,
+            waited: 0,
+            migrations: 0,
+        }
+    }
+
+    /// All threads of a workload, each with its own random numbers.
+    pub(crate) fn all(workload: &Workload) -> impl Iterator<Item = (u32, u64)> + '_ {
+        workload.groups.iter().flat_map(|group| (0..group.count).map(|_| (group.program, group.vcpus)))
+    }
+
+    pub(crate) fn preemptible(&self) -> bool {
+        self.unpreemptible == 0
+    }
+
+    pub(crate) fn may_use(&self, vcpu: u32) -> bool {
+        self.allowed >> vcpu & 1 == 1
+    }
+
+    /// It ran for `time` and got `work` done; says whether it spun.
+    pub(crate) fn ran(&mut self, time: Time, work: Time) -> bool {
+        self.cpu += time;
+        self.vruntime += time;
+        match &mut self.doing {
+            Doing::Compute { left } => *left -= work.min(*left),
+            Doing::Step => {}
+            Doing::Spin { .. } | Doing::Answers { .. } => {
+                self.spun += time;
+                return true;
+            }
+        }
+        false
+    }
+}
+
+/// What an instruction leads to.
+enum Flow {
+    Next,
+    /// Time passes on the vCPU.
+    Stays,
+    /// The thread gave the vCPU up.
+    Leaves,
+}
+
+impl World {
+    pub(crate) fn spin_is_over(&self, t: ThreadIx) -> bool {
+        let thread = &self.threads[t.at()];
+        match thread.doing {
+            Doing::Spin { lock } => {
+                self.vms[thread.vm.at()].objects.spinlocks[lock as usize].owner == Some(t)
+            }
+            Doing::Answers { missing } => missing == 0,
+            _ => true,
+        }
+    }
+
+    /// The thread has the vCPU, and what it did last is done.
+    pub(crate) fn exec(&mut self, v: VcpuIx, t: ThreadIx) {
+        self.finish(v, t);
+        for _ in 0..STEPS_MAX {
+            match self.step(v, t) {
+                Flow::Next => {}
+                Flow::Stays => return,
+                Flow::Leaves => return self.pick_thread(v),
+            }
+        }
+        self.endless = Some(t);
+    }
+
+    /// What took time is over.
+    fn finish(&mut self, _v: VcpuIx, t: ThreadIx) {
+        let now = self.now;
+        let thread = &mut self.threads[t.at()];
+        match thread.doing {
+            Doing::Spin { .. } => {
+                let waited = now - thread.spin_since;
+                thread.held_since = now;
+                self.vms[thread.vm.at()].totals.spin_waits.record(Nanos(waited));
+            }
+            Doing::Answers { .. } => {
+                thread.unpreemptible -= 1;
+                let waited = now - thread.spin_since;
+                self.vms[thread.vm.at()].totals.shootdowns.record(Nanos(waited));
+            }
+            Doing::Compute { .. } | Doing::Step => {}
+        }
+        self.threads[t.at()].doing = Doing::Step;
+    }
+
+    fn step(&mut self, v: VcpuIx, t: ThreadIx) -> Flow {
+        let thread = &mut self.threads[t.at()];
+        let vm = &mut self.vms[thread.vm.at()];
+        let op = vm.programs[thread.program as usize].get(thread.pc as usize).copied().unwrap_or(Op::Exit);
+        let here = thread.pc;
+        thread.pc += 1;
+        let objects = &mut vm.objects;
+        match op {
+            Op::Compute(span) => {
+                thread.doing = Doing::Compute { left: span.draw(&mut thread.random) };
+                return Flow::Stays;
+            }
+            Op::Jump(to) => thread.pc = to,
+            Op::Unless(guard, to) => {
+                if !objects.holds(guard) {
+                    thread.pc = to;
+                }
+            }
+            Op::Claim { counter, otherwise } => match &mut objects.counters[counter as usize] {
+                0 => thread.pc = otherwise,
+                count => *count -= 1,
+            },
+            Op::Add(counter, n) => objects.counters[counter as usize] += n,
+            Op::Stamp => thread.item = self.now,
+            Op::Push(queue) => objects.queues[queue as usize].push_back(thread.item),
+            Op::Pop(queue) => thread.item = objects.queues[queue as usize].pop_front().unwrap_or(thread.item),
+            Op::Done => {
+                vm.totals.items += 1;
+                vm.totals.last_item_at = self.now;
+                vm.totals.latency.record(Nanos(self.now - thread.item));
+            }
+            Op::Lock(mutex) => return self.lock(v, t, mutex, here),
+            Op::Unlock(mutex) => self.unlock(v, t, mutex),
+            Op::WaitUntil { cond, mutex, guard } => {
+                thread.pc = here;
+                if std::mem::take(&mut thread.relock) {
+                    if let Flow::Leaves = self.lock(v, t, mutex, here) {
+                        self.threads[t.at()].relock = true;
+                        return Flow::Leaves;
+                    }
+                    return Flow::Next;
+                }
+                if objects.holds(guard) {
+                    thread.pc = here + 1;
+                    return Flow::Next;
+                }
+                thread.relock = true;
+                objects.conds[cond as usize].push_back(t);
+                self.unlock(v, t, mutex);
+                return self.blocks(v, t);
+            }
+            Op::Signal(cond) => {
+                if let Some(first) = objects.conds[cond as usize].pop_front() {
+                    self.wake(first, v);
+                }
+            }
+            Op::Broadcast(cond) => {
+                for each in std::mem::take(&mut objects.conds[cond as usize]) {
+                    self.wake(each, v);
+                }
+            }
+            Op::Barrier(barrier) => return self.arrive(v, t, barrier),
+            Op::SpinLock(lock) => return self.spin_lock(v, t, lock),
+            Op::SpinUnlock(lock) => self.spin_unlock(t, lock),
+            Op::Shootdown => return self.shoot_down(v, t),
+            Op::Sleep(span) => {
+                let wakes = self.now + span.draw(&mut thread.random) + vm.costs.timer_slack_ns;
+                self.timers.set(self.slots.thread(t), wakes);
+                return self.blocks(v, t);
+            }
+            Op::Io(span) => {
+                let answered = self.now + span.draw(&mut thread.random);
+                self.timers.set(self.slots.thread(t), answered);
+                return self.blocks(v, t);
+            }
+            Op::Exit => return self.exits(v, t),
+        }
+        Flow::Next
+    }
+
+    fn blocks(&mut self, v: VcpuIx, t: ThreadIx) -> Flow {
+        self.threads[t.at()].state = ThreadState::Blocked;
+        self.blocked(v, t);
+        Flow::Leaves
+    }
+
+    fn exits(&mut self, v: VcpuIx, t: ThreadIx) -> Flow {
+        self.blocked(v, t);
+        self.threads[t.at()].state = ThreadState::Ended;
+        let vm = &mut self.vms[self.threads[t.at()].vm.at()];
+        vm.totals.threads_left -= 1;
+        if vm.totals.threads_left == 0 {
+            vm.totals.ended_at = Some(self.now);
+        }
+        self.measured_left -= usize::from(vm.measured);
+        Flow::Leaves
+    }
+
+    /// Takes the mutex, or waits for it with the program counter on `again`.
+    fn lock(&mut self, v: VcpuIx, t: ThreadIx, mutex: u32, again: u32) -> Flow {
+        let thread = &mut self.threads[t.at()];
+        let mutex = &mut self.vms[thread.vm.at()].objects.mutexes[mutex as usize];
+        if mutex.owner.is_none() {
+            mutex.owner = Some(t);
+            return Flow::Next;
+        }
+        thread.pc = again;
+        mutex.waiters.push_back(t);
+        self.blocks(v, t)
+    }
+
+    fn unlock(&mut self, v: VcpuIx, t: ThreadIx, mutex: u32) {
+        let mutex = &mut self.vms[self.threads[t.at()].vm.at()].objects.mutexes[mutex as usize];
+        debug_assert_eq!(mutex.owner, Some(t), "unlocked by somebody else");
+        mutex.owner = None;
+        if let Some(first) = mutex.waiters.pop_front() {
+            self.wake(first, v);
+        }
+    }
+
+    fn arrive(&mut self, v: VcpuIx, t: ThreadIx, barrier: u32) -> Flow {
+        let barrier = &mut self.vms[self.threads[t.at()].vm.at()].objects.barriers[barrier as usize];
+        if barrier.waiting.len() + 1 < barrier.parties as usize {
+            barrier.waiting.push(t);
+            return self.blocks(v, t);
+        }
+        for each in std::mem::take(&mut barrier.waiting) {
+            self.wake(each, v);
+        }
+        Flow::Next
+    }
+
+    fn spin_lock(&mut self, v: VcpuIx, t: ThreadIx, lock: u32) -> Flow {
+        let now = self.now;
+        let thread = &mut self.threads[t.at()];
+        thread.unpreemptible += 1;
+        thread.spin_since = now;
+        let vm = &mut self.vms[thread.vm.at()];
+        let number = lock;
+        let lock = &mut vm.objects.spinlocks[number as usize];
+        if lock.owner.is_none() {
+            lock.owner = Some(t);
+            thread.held_since = now;
+            vm.totals.spin_waits.record(Nanos(0));
+            return Flow::Next;
+        }
+        lock.waiters.push_back(t);
+        thread.doing = Doing::Spin { lock: number };
+        self.begin_to_spin(v);
+        Flow::Stays
+    }
+
+    /// The lock goes to the next ticket, whether its vCPU runs or not.
+    fn spin_unlock(&mut self, t: ThreadIx, lock: u32) {
+        let now = self.now;
+        let thread = &mut self.threads[t.at()];
+        thread.unpreemptible -= 1;
+        let vm = &mut self.vms[thread.vm.at()];
+        vm.totals.spin_holds.record(Nanos(now - thread.held_since));
+        let lock = &mut vm.objects.spinlocks[lock as usize];
+        debug_assert_eq!(lock.owner, Some(t), "unlocked by somebody else");
+        lock.owner = lock.waiters.pop_front();
+        let Some(next) = lock.owner else { return };
+        let v = self.threads[next.at()].vcpu;
+        if self.vcpus[v.at()].activity == Activity::Thread(next) {
+            self.charge(v);
+            self.arm(v);
+        }
+    }
+
+    fn shoot_down(&mut self, v: VcpuIx, t: ThreadIx) -> Flow {
+        let vm = self.threads[t.at()].vm;
+        let guest = &self.vms[vm.at()].guest;
+        let spared = if guest.config.lazy_tlb { guest.idle } else { 0 };
+        let mut others = guest.all & !spared & !self.vcpus[v.at()].bit();
+        let now = self.now;
+        let thread = &mut self.threads[t.at()];
+        thread.spin_since = now;
+        if others == 0 {
+            return Flow::Next;
+        }
+        thread.unpreemptible += 1;
+        thread.doing = Doing::Answers { missing: others.count_ones() };
+        while others != 0 {
+            let to = self.vcpu_of(vm, others.trailing_zeros());
+            others &= others - 1;
+            self.send(to, v, Irq::Flush(t));
+        }
+        self.begin_to_spin(v);
+        Flow::Stays
+    }
+}

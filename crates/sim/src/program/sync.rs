@@ -1,0 +1,64 @@
+//! The state of what threads share. Waiting threads stand in the order in which they came.
+
+use super::{Guard, Shared, Test};
+use crate::engine::Time;
+use crate::ids::ThreadIx;
+use std::collections::VecDeque;
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Mutex {
+    pub(crate) owner: Option<ThreadIx>,
+    pub(crate) waiters: VecDeque<ThreadIx>,
+}
+
+/// A ticket lock: the next ticket's holder owns it the moment it is free, whether or not its vCPU runs.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SpinLock {
+    pub(crate) owner: Option<ThreadIx>,
+    pub(crate) waiters: VecDeque<ThreadIx>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Barrier {
+    pub(crate) parties: u32,
+    pub(crate) waiting: Vec<ThreadIx>,
+}
+
+/// A virtual machine's objects.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Objects {
+    pub(crate) mutexes: Vec<Mutex>,
+    pub(crate) conds: Vec<VecDeque<ThreadIx>>,
+    pub(crate) spinlocks: Vec<SpinLock>,
+    /// Items, by the time of their stamp.
+    pub(crate) queues: Vec<VecDeque<Time>>,
+    pub(crate) barriers: Vec<Barrier>,
+    pub(crate) counters: Vec<i64>,
+}
+
+impl Objects {
+    pub(crate) fn new(shared: &Shared) -> Self {
+        let many = |n: u32| n as usize;
+        Self {
+            mutexes: vec![Mutex::default(); many(shared.mutexes)],
+            conds: vec![VecDeque::new(); many(shared.conds)],
+            spinlocks: vec![SpinLock::default(); many(shared.spinlocks)],
+            queues: vec![VecDeque::new(); many(shared.queues)],
+            barriers: shared.barriers.iter().map(|n| Barrier { parties: *n, waiting: Vec::new() }).collect(),
+            counters: shared.counters.clone(),
+        }
+    }
+
+    pub(crate) fn holds(&self, guard: Guard) -> bool {
+        self.passes(guard.0) || guard.1.is_some_and(|test| self.passes(test))
+    }
+
+    fn passes(&self, test: Test) -> bool {
+        match test {
+            Test::NotEmpty(queue) => !self.queues[queue as usize].is_empty(),
+            Test::Shorter { queue, than } => self.queues[queue as usize].len() < than as usize,
+            Test::AtLeast(counter, value) => self.counters[counter as usize] >= value,
+            Test::AtMost(counter, value) => self.counters[counter as usize] <= value,
+        }
+    }
+}

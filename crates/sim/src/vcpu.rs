@@ -1,0 +1,251 @@
+//! A virtual CPU: where it is for the host, what it does for the guest, and where its time went.
+//!
+//! ```text
+//!             dispatch                     HLT, host polls
+//!   Ready ---------------> Running -------------------------> Polling
+//!     ^  <--------------     |    <-------------------------    |
+//!     |      preempted       | HLT       interrupt              | polled long enough
+//!     |                      v                                  |
+//!     +----------------- Halted <-------------------------------+
+//!          interrupt
+//! ```
+//!
+//! A running vCPU first pays what it owes (the host's debt: a switch; the guest's: interrupts, a switch of threads), then goes on with
+//! its activity. Time is charged when something changes, never by ticks.
+
+use crate::engine::{NEVER, Time};
+use crate::guest::Yielder;
+use crate::host::Entity;
+use crate::ids::{PcpuIx, ThreadIx, VmIx};
+use gleaner_model::Distribution;
+use std::collections::VecDeque;
+
+/// Where a vCPU is for the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// On its pCPU.
+    Running,
+    /// Halted, while the host polls on its pCPU for an interrupt.
+    Polling,
+    /// Waiting for a pCPU: time stolen from the guest.
+    Ready,
+    /// Halted.
+    Halted,
+}
+
+/// What it does for the guest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Activity {
+    /// The idle task, which looks for work and halts.
+    Idle,
+    /// A thread.
+    Thread(ThreadIx),
+    /// The yielding thread.
+    Yield,
+    /// The idle task, polling.
+    Poll {
+        /// When it gives up.
+        until: Time,
+    },
+}
+
+/// An interrupt, by what its handler does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Irq {
+    /// Looks at the run queue.
+    Resched,
+    /// Wakes a thread whose sleep or request is over.
+    Wake(ThreadIx),
+    /// Invalidates the TLB and tells who asked.
+    Flush(ThreadIx),
+    /// Ends the yielding thread's nap.
+    Nap,
+}
+
+/// Where a vCPU's time went, in nanoseconds. The parts add up to the time since the beginning.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VcpuTotals {
+    /// Threads ran, spinning and all.
+    pub work: Time,
+    /// The guest's kernel: switches, interrupts.
+    pub kernel: Time,
+    /// The yielding thread held it.
+    pub retained: Time,
+    /// The guest's idle task polled.
+    pub polled: Time,
+    /// The host switched to it.
+    pub overhead: Time,
+    /// It waited for a pCPU.
+    pub ready: Time,
+    /// It was halted (or the host polled for it).
+    pub halted: Time,
+    /// Of `halted`: the host polled on a pCPU.
+    pub host_polled: Time,
+    /// Idle periods that began.
+    pub idle_entries: u64,
+    /// Halts.
+    pub halts: u64,
+    /// Times a pCPU was given to it after another vCPU or idleness.
+    pub dispatches: u64,
+    /// Times the pCPU was taken from it.
+    pub preemptions: u64,
+    /// Interrupts handled.
+    pub interrupts: u64,
+    /// Switches away from a thread.
+    pub work_switches: u64,
+    /// Times a thread displaced the yielding thread.
+    pub yield_switches: u64,
+    /// Threads woken here by another vCPU.
+    pub cross_wakeups: u64,
+    /// Pause-loop exits.
+    pub pause_exits: u64,
+    /// Longest wait for a pCPU.
+    pub ready_max: Time,
+}
+
+impl VcpuTotals {
+    /// All of it together: the time since the beginning.
+    pub fn sum(&self) -> Time {
+        self.work + self.kernel + self.retained + self.polled + self.overhead + self.ready + self.halted
+    }
+}
+
+/// Lengths that ended since the last window; kept only where somebody observes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Lengths {
+    pub(crate) l_comp: Distribution,
+    pub(crate) l_idle: Distribution,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Vcpu {
+    pub(crate) vm: VmIx,
+    /// Its number in its virtual machine.
+    pub(crate) index: u32,
+    // --- the host's ---
+    pub(crate) place: Place,
+    /// Where it is, or was last.
+    pub(crate) pcpu: PcpuIx,
+    /// Which pCPUs it may use (`Host::classes`).
+    pub(crate) class: u32,
+    pub(crate) entity: Entity,
+    /// Whether it came out of a halt and has not run since.
+    pub(crate) woken: bool,
+    /// When it last halted, or became ready.
+    pub(crate) placed_at: Time,
+    /// How long the host polls at the next halt.
+    pub(crate) halt_poll: Time,
+    /// Thousandths of full speed.
+    pub(crate) speed: u32,
+    // --- time ---
+    /// Up to when time has been charged.
+    pub(crate) since: Time,
+    pub(crate) host_debt: Time,
+    pub(crate) debt: Time,
+    pub(crate) totals: VcpuTotals,
+    // --- the guest's ---
+    pub(crate) activity: Activity,
+    pub(crate) queue: VecDeque<ThreadIx>,
+    /// How long the running thread has had the vCPU since others wait or it came.
+    pub(crate) thread_ran: Time,
+    /// A woken thread, first in the queue, is to have the vCPU.
+    pub(crate) resched: bool,
+    /// On their way, in the order of arrival.
+    pub(crate) arriving: VecDeque<(Time, Irq)>,
+    /// Arrived while the vCPU was away.
+    pub(crate) pending: Vec<Irq>,
+    /// Being handled: done when the debt is paid.
+    pub(crate) handling: Vec<Irq>,
+    /// Spinning left until a pause-loop exit.
+    pub(crate) pause_left: Time,
+    pub(crate) pause_window: Time,
+    pub(crate) yielder: Option<Yielder>,
+    /// When the present idle period began.
+    pub(crate) idle_since: Option<Time>,
+    /// Mean idle length, as the kernel keeps it.
+    pub(crate) idle_mean: Time,
+    /// The haltpoll governor's present limit.
+    pub(crate) poll_limit: Time,
+    /// `work` + `kernel` when the present busy period began.
+    pub(crate) busy_zero: Time,
+    pub(crate) lengths: Lengths,
+    /// As of the last window.
+    pub(crate) window_zero: VcpuTotals,
+}
+
+/// The kernel's first guess at a mean idle length: twice the cost of a migration.
+const IDLE_MEAN_FIRST: Time = 1_000_000;
+
+impl Vcpu {
+    pub(crate) fn new(vm: VmIx, index: u32, pcpu: PcpuIx, class: u32) -> Self {
+        Self {
+            vm,
+            index,
+            place: Place::Halted,
+            pcpu,
+            class,
+            entity: Entity::default(),
+            woken: false,
+            placed_at: 0,
+            halt_poll: 0,
+            speed: 1_000,
+            since: 0,
+            host_debt: 0,
+            debt: 0,
+            totals: VcpuTotals::default(),
+            activity: Activity::Idle,
+            queue: VecDeque::new(),
+            thread_ran: 0,
+            resched: false,
+            arriving: VecDeque::new(),
+            pending: Vec::new(),
+            handling: Vec::new(),
+            pause_left: NEVER,
+            pause_window: 0,
+            yielder: None,
+            idle_since: Some(0),
+            idle_mean: IDLE_MEAN_FIRST,
+            poll_limit: 0,
+            busy_zero: 0,
+            lengths: Lengths::default(),
+            window_zero: VcpuTotals::default(),
+        }
+    }
+
+    /// This vCPU as a bit in its virtual machine's sets.
+    pub(crate) fn bit(&self) -> u64 {
+        1 << self.index
+    }
+
+    pub(crate) fn runs(&self) -> bool {
+        self.place == Place::Running
+    }
+
+    pub(crate) fn owes(&self) -> bool {
+        self.host_debt > 0 || self.debt > 0
+    }
+
+    /// How long `work` takes at its present speed.
+    pub(crate) fn takes(&self, work: Time) -> Time {
+        if self.speed == 1_000 || work == NEVER {
+            return work;
+        }
+        work.saturating_mul(1_000).div_ceil(u64::from(self.speed))
+    }
+
+    /// The work that is done in `time` at its present speed.
+    pub(crate) fn does(&self, time: Time) -> Time {
+        if self.speed == 1_000 { time } else { time.saturating_mul(u64::from(self.speed)) / 1_000 }
+    }
+}
+
+/// Takes what can be paid of a debt out of `left`; says how long that took.
+pub(crate) fn pay(debt: &mut Time, left: &mut Time, takes: Time, does: Time) -> Time {
+    if takes <= *left {
+        *debt = 0;
+        *left -= takes;
+        return takes;
+    }
+    *debt -= does.min(*debt);
+    std::mem::take(left)
+}

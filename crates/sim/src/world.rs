@@ -1,0 +1,330 @@
+//! Everything there is, and the loop that moves it: take the next timer, deal with it, let the pCPUs choose.
+
+use crate::config::{Config, IdleLoop};
+use crate::costs::Costs;
+use crate::engine::{Time, Timers};
+use crate::guest::Guest;
+use crate::host::Host;
+use crate::ids::{PcpuIx, ThreadIx, VcpuIx, VmIx};
+use crate::policies::Gleaner;
+use crate::program::{Objects, Op, Thread};
+use crate::result::VmTotals;
+use crate::timeline::Timeline;
+use crate::vcpu::{Activity, Place, Vcpu, pay};
+
+/// Which timer is whose.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Slots {
+    vcpus: u32,
+    pcpus: u32,
+    threads: u32,
+    vms: u32,
+}
+
+/// A timer's owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// What a vCPU is doing comes to an end.
+    Run(VcpuIx),
+    /// An interrupt arrives.
+    Irq(VcpuIx),
+    /// A yielding thread's sleep ends.
+    Nap(VcpuIx),
+    /// A slice ends.
+    Pcpu(PcpuIx),
+    /// A sleep or a request ends.
+    Thread(ThreadIx),
+    /// A window of observation ends.
+    Window(VmIx),
+    /// The guest's scheduler looks whether somebody waits in vain.
+    Balance(VmIx),
+    /// A virtual machine may use CPUs again, or has used its share.
+    Cap(VmIx),
+    /// Credit is given out.
+    Credit,
+}
+
+impl Slots {
+    pub(crate) fn new(vcpus: usize, pcpus: usize, threads: usize, vms: usize) -> Self {
+        let of = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        Self { vcpus: of(vcpus), pcpus: of(pcpus), threads: of(threads), vms: of(vms) }
+    }
+
+    pub(crate) fn count(self) -> usize {
+        [3 * self.vcpus as usize, self.pcpus as usize, self.threads as usize, 3 * self.vms as usize, 1].iter().sum()
+    }
+
+    pub(crate) fn run(self, v: VcpuIx) -> u32 {
+        v.0
+    }
+
+    pub(crate) fn irq(self, v: VcpuIx) -> u32 {
+        self.vcpus + v.0
+    }
+
+    pub(crate) fn nap(self, v: VcpuIx) -> u32 {
+        2 * self.vcpus + v.0
+    }
+
+    pub(crate) fn pcpu(self, p: PcpuIx) -> u32 {
+        3 * self.vcpus + p.0
+    }
+
+    pub(crate) fn thread(self, t: ThreadIx) -> u32 {
+        3 * self.vcpus + self.pcpus + t.0
+    }
+
+    fn vm(self, kind: u32, vm: VmIx) -> u32 {
+        3 * self.vcpus + self.pcpus + self.threads + kind * self.vms + vm.0
+    }
+
+    pub(crate) fn window(self, vm: VmIx) -> u32 {
+        self.vm(0, vm)
+    }
+
+    pub(crate) fn balance(self, vm: VmIx) -> u32 {
+        self.vm(1, vm)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn cap(self, vm: VmIx) -> u32 {
+        self.vm(2, vm)
+    }
+
+    pub(crate) fn credit(self) -> u32 {
+        self.vm(3, VmIx(0))
+    }
+
+    pub(crate) fn owner(self, mut slot: u32) -> Owner {
+        let mut below = |n: u32| {
+            let found = (slot < n).then_some(slot);
+            slot = slot.wrapping_sub(n);
+            found
+        };
+        let (vcpus, vms) = (self.vcpus, self.vms);
+        if let Some(n) = below(vcpus) {
+            Owner::Run(VcpuIx(n))
+        } else if let Some(n) = below(vcpus) {
+            Owner::Irq(VcpuIx(n))
+        } else if let Some(n) = below(vcpus) {
+            Owner::Nap(VcpuIx(n))
+        } else if let Some(n) = below(self.pcpus) {
+            Owner::Pcpu(PcpuIx(n))
+        } else if let Some(n) = below(self.threads) {
+            Owner::Thread(ThreadIx(n))
+        } else if let Some(n) = below(vms) {
+            Owner::Window(VmIx(n))
+        } else if let Some(n) = below(vms) {
+            Owner::Balance(VmIx(n))
+        } else if let Some(n) = below(vms) {
+            Owner::Cap(VmIx(n))
+        } else {
+            Owner::Credit
+        }
+    }
+}
+
+/// A virtual machine.
+#[derive(Debug)]
+pub(crate) struct Vm {
+    pub(crate) name: String,
+    pub(crate) costs: Costs,
+    pub(crate) weight: u32,
+    pub(crate) slice: Option<Time>,
+    pub(crate) idle_loop: IdleLoop,
+    pub(crate) measured: bool,
+    pub(crate) first_vcpu: VcpuIx,
+    pub(crate) vcpus: u32,
+    pub(crate) first_thread: ThreadIx,
+    pub(crate) threads: u32,
+    pub(crate) programs: Vec<Vec<Op>>,
+    pub(crate) objects: Objects,
+    pub(crate) guest: Guest,
+    pub(crate) gleaner: Option<Gleaner>,
+    /// vCPUs that wait for a pCPU, as bits.
+    pub(crate) ready: u64,
+    /// Whom a pause-loop exit preferred last.
+    pub(crate) yielded_to: u32,
+    pub(crate) totals: VmTotals,
+}
+
+/// The simulation's state.
+#[derive(Debug)]
+pub(crate) struct World {
+    pub(crate) now: Time,
+    pub(crate) timers: Timers,
+    pub(crate) slots: Slots,
+    pub(crate) host: Host,
+    pub(crate) vms: Vec<Vm>,
+    pub(crate) vcpus: Vec<Vcpu>,
+    pub(crate) threads: Vec<Thread>,
+    pub(crate) events: u64,
+    /// Measured threads that have not ended.
+    pub(crate) measured_left: usize,
+    pub(crate) endless: Option<ThreadIx>,
+    pub(crate) timeline: Option<Timeline>,
+    pub(crate) config: Config,
+}
+
+impl World {
+    /// Until the measured workloads have ended, nothing can happen any more, or it is time.
+    pub(crate) fn run(&mut self) {
+        self.settle();
+        while self.measured_left > 0 && self.endless.is_none() {
+            let Some((time, slot)) = self.timers.pop() else { break };
+            if time > self.config.end {
+                self.now = self.config.end;
+                break;
+            }
+            debug_assert!(time >= self.now, "time goes back");
+            self.now = time;
+            self.events += 1;
+            self.deal_with(self.slots.owner(slot));
+            self.settle();
+            #[cfg(debug_assertions)]
+            self.check();
+        }
+        for v in 0..self.vcpus.len() {
+            self.charge(VcpuIx::of(v));
+        }
+    }
+
+    fn deal_with(&mut self, owner: Owner) {
+        match owner {
+            Owner::Run(v) => self.vcpu_fires(v),
+            Owner::Irq(v) => self.irq_arrives(v),
+            Owner::Nap(v) => self.nap_ends(v),
+            Owner::Pcpu(p) => self.pcpu_fires(p),
+            Owner::Thread(t) => self.wait_ends(t),
+            Owner::Window(vm) => self.window_ends(vm),
+            Owner::Balance(vm) => self.guest_balances(vm),
+            Owner::Cap(_) => {}
+            Owner::Credit => self.give_credit(),
+        }
+    }
+
+    /// Charges the time since the last charge to what the vCPU did.
+    pub(crate) fn charge(&mut self, v: VcpuIx) {
+        let vcpu = &mut self.vcpus[v.at()];
+        let mut left = self.now - vcpu.since;
+        if left == 0 {
+            return;
+        }
+        vcpu.since = self.now;
+        match vcpu.place {
+            Place::Running => {}
+            Place::Ready => return vcpu.totals.ready += left,
+            Place::Halted => return vcpu.totals.halted += left,
+            Place::Polling => {
+                vcpu.totals.halted += left;
+                return vcpu.totals.host_polled += left;
+            }
+        }
+        let weight = self.vms[vcpu.vm.at()].weight;
+        vcpu.entity.ran(left, weight);
+        if vcpu.host_debt > 0 {
+            let (takes, does) = (vcpu.takes(vcpu.host_debt), vcpu.does(left));
+            vcpu.totals.overhead += pay(&mut vcpu.host_debt, &mut left, takes, does);
+        }
+        if vcpu.debt > 0 {
+            let (takes, does) = (vcpu.takes(vcpu.debt), vcpu.does(left));
+            vcpu.totals.kernel += pay(&mut vcpu.debt, &mut left, takes, does);
+        }
+        if left == 0 {
+            return;
+        }
+        match vcpu.activity {
+            Activity::Idle => vcpu.totals.kernel += left,
+            Activity::Poll { .. } => vcpu.totals.polled += left,
+            Activity::Yield => {
+                vcpu.totals.retained += left;
+                if let Some(yielder) = &mut vcpu.yielder {
+                    yielder.spun(left);
+                }
+            }
+            Activity::Thread(t) => {
+                vcpu.totals.work += left;
+                vcpu.thread_ran += left;
+                let work = vcpu.does(left);
+                let spins = self.threads[t.at()].ran(left, work);
+                if spins && vcpu.pause_left != Time::MAX {
+                    vcpu.pause_left = vcpu.pause_left.saturating_sub(left);
+                }
+            }
+        }
+    }
+
+    /// The totals of all parts are the time that has passed; nobody has more than one place.
+    #[cfg(debug_assertions)]
+    fn check(&self) {
+        // All of it at every event would make big machines quadratic: a few of each, in turn, and all of them small ones.
+        let turn = usize::try_from(self.events).unwrap_or(0);
+        for n in 0..self.vcpus.len().min(8) {
+            self.check_vcpu(VcpuIx::of((turn + n) % self.vcpus.len()));
+        }
+        for n in 0..self.vms.len().min(4) {
+            self.check_objects(&self.vms[(turn + n) % self.vms.len()]);
+        }
+    }
+
+    #[cfg(debug_assertions)]
+    fn check_vcpu(&self, v: VcpuIx) {
+        let vcpu = &self.vcpus[v.at()];
+        assert_eq!(vcpu.totals.sum(), vcpu.since, "run + ready + idle + steal = wall: {v:?} {vcpu:?}");
+        let pcpu = &self.host.pcpus[vcpu.pcpu.at()];
+        let holds = matches!(vcpu.place, Place::Running | Place::Polling);
+        assert_eq!(holds, pcpu.curr == Some(v), "{v:?} {:?}, its pCPU has {:?}", vcpu.place, pcpu.curr);
+        assert_eq!(vcpu.place == Place::Ready, pcpu.queue.iter().any(|other| other == v), "{v:?}");
+        // Work conservation, per pCPU: nobody waits for a pCPU that has nobody.
+        assert!(pcpu.curr.is_some() || pcpu.queue.is_empty(), "{:?} idles while {v:?} waits", vcpu.pcpu);
+        if vcpu.place == Place::Halted {
+            assert!(vcpu.pending.is_empty() && vcpu.queue.is_empty() || !vcpu.arriving.is_empty(), "{v:?} sleeps through");
+        }
+    }
+
+    #[cfg(debug_assertions)]
+    fn check_objects(&self, vm: &Vm) {
+        use crate::program::ThreadState;
+        for mutex in &vm.objects.mutexes {
+            assert!(mutex.owner.is_none_or(|owner| self.threads[owner.at()].state != ThreadState::Ended));
+            assert!(mutex.waiters.iter().all(|t| mutex.owner != Some(*t)), "an owner waits for itself");
+        }
+        for lock in &vm.objects.spinlocks {
+            assert!(lock.owner.is_some() || lock.waiters.is_empty(), "a free ticket lock has waiters");
+        }
+    }
+}
+
+impl Place {
+    /// Whether it has or wants a pCPU.
+    pub(crate) fn wants(self) -> bool {
+        matches!(self, Self::Running | Self::Ready)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_slot_has_one_owner() {
+        let slots = Slots::new(3, 2, 4, 2);
+        let mut owners = vec![
+            (slots.run(VcpuIx(2)), Owner::Run(VcpuIx(2))),
+            (slots.irq(VcpuIx(0)), Owner::Irq(VcpuIx(0))),
+            (slots.nap(VcpuIx(1)), Owner::Nap(VcpuIx(1))),
+            (slots.pcpu(PcpuIx(1)), Owner::Pcpu(PcpuIx(1))),
+            (slots.thread(ThreadIx(3)), Owner::Thread(ThreadIx(3))),
+            (slots.window(VmIx(1)), Owner::Window(VmIx(1))),
+            (slots.balance(VmIx(0)), Owner::Balance(VmIx(0))),
+            (slots.cap(VmIx(1)), Owner::Cap(VmIx(1))),
+            (slots.credit(), Owner::Credit),
+        ];
+        for (slot, owner) in &owners {
+            assert_eq!(slots.owner(*slot), *owner);
+        }
+        owners.sort_by_key(|(slot, _)| *slot);
+        owners.dedup_by_key(|(slot, _)| *slot);
+        assert_eq!((owners.len(), slots.count()), (9, 9 + 2 + 4 + 6 + 1));
+    }
+}

@@ -1,0 +1,72 @@
+//! Gleaner's policy, the code that ships, in simulated guests: where it gains, and where its guard keeps it from harm.
+
+mod common;
+use common::{MS, S, US, hog, managed, run_config};
+use gleaner_model::{Action, Policy};
+use gleaner_sim::config::{Config, HostConfig, Managed, Scheduler, VmConfig, WindowParams};
+use gleaner_sim::program::Span;
+use gleaner_sim::program::catalogue::{Plan, by_name};
+use gleaner_sim::{Costs, SimResult, Time};
+
+/// A chain of threads with 5 us of work each at Table 2's costs: nearly every hand-over wakes a halted vCPU.
+fn relay(policy: Option<Policy>, threads: u32, items: u64, vcpus: u32) -> VmConfig {
+    let plan = Plan { threads, items: Some(items), granularity: Span::Fixed(5 * US) };
+    let vm = VmConfig::new("vm", vcpus, Costs::KVM_2014, (by_name("relay").unwrap().build)(&plan));
+    match policy {
+        Some(policy) => managed(vm, Managed::new(policy)),
+        None => vm,
+    }
+}
+
+fn alone(policy: Option<Policy>) -> SimResult {
+    run_config(Config::new(HostConfig::new(4, Scheduler::Dedicated), vec![relay(policy, 4, 100_000, 4)]))
+}
+
+fn wall(result: &SimResult) -> Time {
+    assert!(result.complete);
+    result.vms[0].wall_ns(result.end_ns)
+}
+
+#[test]
+fn retention_and_consolidation_each_gain_where_hand_overs_are_all_there_is() {
+    let off = wall(&alone(None));
+    let observed = alone(Some(Policy::Observe));
+    assert_eq!(wall(&observed), off, "observing changes nothing");
+    let retained = alone(Some(Policy::Retain));
+    let gain = off as f64 / wall(&retained) as f64;
+    assert!(gain > 1.2, "retention: {gain}");
+    assert!(retained.vms[0].sum(|vcpu| vcpu.halts) < observed.vms[0].sum(|vcpu| vcpu.halts) / 10);
+    let full = alone(Some(Policy::Full));
+    let gain = off as f64 / wall(&full) as f64;
+    assert!(gain > 1.5, "both: {gain}");
+    let packed = |decision: &gleaner_model::Decision| matches!(decision.action, Action::Deactivate { .. });
+    assert!(full.vms[0].decisions.iter().any(packed), "{:?}", full.vms[0].decisions);
+}
+
+#[test]
+fn a_naive_spinner_harms_where_the_host_is_contended_and_the_guard_stops_it() {
+    // Four vCPUs and a hog on each of two pCPUs. Spinning vCPUs take the time that the working one waits for.
+    let contended = |managed_by: Option<Managed>| {
+        let mut vm = relay(None, 4, 5_000, 4);
+        vm.gleaner = managed_by;
+        let host = HostConfig::new(2, Scheduler::Window(WindowParams::CFS));
+        let mut config = Config::new(host, vec![vm, hog([0, 1])]);
+        config.end = 600 * S;
+        run_config(config)
+    };
+    let naive = Managed { timeout: Some(50 * MS), ..Managed::new(Policy::Retain) };
+    let unguarded = {
+        let mut naive = naive.clone();
+        naive.params.steal_share_stop = 1.0;
+        naive
+    };
+    let (unguarded, guarded) = (contended(Some(unguarded)), contended(Some(naive)));
+    let trips = |result: &SimResult| result.vms[0].yielding.iter().map(|y| y.guard_trips).sum::<u64>();
+    let released = |result: &SimResult| {
+        result.vms[0].decisions.iter().filter(|d| matches!(d.action, Action::Release { .. })).count()
+    };
+    assert!(trips(&guarded) > 0 || released(&guarded) > 0, "the guard never stopped anybody");
+    assert_eq!(trips(&unguarded), 0);
+    assert!(guarded.vms[0].sum(|vcpu| vcpu.retained) < unguarded.vms[0].sum(|vcpu| vcpu.retained) / 2);
+    eprintln!("off {} guarded {} unguarded {}", wall(&contended(None)), wall(&guarded), wall(&unguarded));
+}
