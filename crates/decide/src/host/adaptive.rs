@@ -20,6 +20,9 @@ use std::collections::VecDeque;
 /// A wait that became this many times as long after a step down says that the load is another.
 const OTHER_LOAD: f64 = 1.5;
 
+/// A rest doubles if the turn before is less than so many rests ago.
+const REST_QUIET_TIMES: u64 = 4;
+
 /// What was found at a slice, and when.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
@@ -56,6 +59,8 @@ pub(super) struct SetState {
     shortest: Option<(usize, Nanos)>,
     forgot_at: Nanos,
     went_down: Option<bool>,
+    /// The last turn, and how long no step was taken after it.
+    turned: Option<(Nanos, Nanos)>,
     fairness: FairnessMeter,
     no_step: HostNoStep,
 }
@@ -73,6 +78,7 @@ impl SetState {
             shortest: None,
             forgot_at: Nanos::ZERO,
             went_down: None,
+            turned: None,
             fairness: FairnessMeter::new(Nanos::from_millis(params.fairness_span_ms), params.runnable_share_min),
             no_step: HostNoStep::Settling,
             params: params.clone(),
@@ -156,7 +162,7 @@ impl SetState {
             }
             _ => return None,
         };
-        self.remember_longer();
+        self.turn(at);
         let limit = if step.from < self.level { &mut self.shortest } else { &mut self.longest };
         *limit = Some((step.from, at + self.memory));
         self.went_down = None;
@@ -191,8 +197,12 @@ impl SetState {
         self.shortest = self.shortest.filter(|(_, until)| at < *until);
     }
 
-    /// A step towards the level with the smallest toll.
+    /// A step towards the level with the smallest toll, if it promises more than is needed and more than windows differ.
     fn walk(&mut self, at: Nanos, harm: &SetHarm, unfair: f64, price: SwitchPrice) -> Option<HostReason> {
+        if self.turned.is_some_and(|(turned, rest)| at < turned + rest) {
+            self.no_step = HostNoStep::Resting;
+            return None;
+        }
         let toll = |level: usize| match self.seen[level].filter(|_| level != self.level) {
             Some(seen) => seen.toll,
             None => harm.toll(self.slice(level), price),
@@ -202,7 +212,8 @@ impl SetState {
         let best = (longest..=shortest).min_by(|&a, &b| toll(a).total_cmp(&toll(b)))?;
         let gain = toll(self.level) - toll(best);
         let down = best > self.level;
-        if best == self.level || gain < if down { self.params.gain_min } else { self.params.saving_min } {
+        let needed = if down { self.params.gain_min } else { self.params.saving_min };
+        if best == self.level || gain < needed.max(self.noise(price)) {
             self.no_step = HostNoStep::NothingToGain;
             return None;
         }
@@ -216,7 +227,7 @@ impl SetState {
             HostReason::SwitchesCost { cost, saved_to, lost: harm.lost(there) }
         };
         if self.went_down.is_some_and(|went_down| went_down != down) {
-            self.remember_longer();
+            self.turn(at);
         }
         self.went_down = Some(down);
         self.pending = Some(Step { from: self.level, relief: down.then(|| (worst.vm, worst.lost_per_work())), unfair });
@@ -238,8 +249,20 @@ impl SetState {
         (longest, self.shortest.map_or(last, |(level, _)| level).max(self.level))
     }
 
-    fn remember_longer(&mut self) {
+    /// Half of the range of the toll over the last windows.
+    fn noise(&self, price: SwitchPrice) -> f64 {
+        let tolls = || self.recent.iter().map(|harm| harm.toll(self.slice(self.level), price));
+        let (low, high) = (tolls().fold(f64::INFINITY, f64::min), tolls().fold(0.0, f64::max));
+        (high - low).max(0.0) / 2.0
+    }
+
+    /// A step back, or in the other direction than the last: what was seen is believed longer, and no step is taken for a
+    /// while, which doubles unless the turn before was long ago.
+    fn turn(&mut self, at: Nanos) {
         self.memory = self.memory.times(2).min(Nanos::from_millis(self.params.memory_max_ms));
+        let (min, max) = (Nanos::from_millis(self.params.rest_min_ms), Nanos::from_millis(self.params.rest_max_ms));
+        let again = self.turned.filter(|(turned, rest)| at - *turned < rest.times(REST_QUIET_TIMES));
+        self.turned = Some((at, again.map_or(min, |(_, rest)| rest.times(2).min(max))));
     }
 
     fn go_to(&mut self, level: usize) {

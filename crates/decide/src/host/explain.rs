@@ -13,6 +13,8 @@ pub enum HostNoStep {
     Settling,
     /// Hardly ever was more than one vCPU runnable on a pCPU.
     NoCompetition,
+    /// The last step was a turn: none is taken for a while.
+    Resting,
     /// No other slice promises enough.
     NothingToGain,
 }
@@ -23,6 +25,7 @@ impl fmt::Display for HostNoStep {
             Self::NotAsked => "the slice is fixed",
             Self::Settling => "the last change is too fresh to judge",
             Self::NoCompetition => "no two vCPUs want the same pCPU",
+            Self::Resting => "steps went to and fro: none for a while",
             Self::NothingToGain => "no other slice promises enough",
         })
     }

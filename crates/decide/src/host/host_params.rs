@@ -55,6 +55,10 @@ pub struct HostParams {
     /// It doubles up to this, each time a step is taken back or turns out to lead nowhere, milliseconds. At least `memory_min_ms`,
     /// at most 36000000.
     pub memory_max_ms: u64,
+    /// No step for so long after one that was taken back, or that went the other way than the one before, milliseconds. 0 to 3600000.
+    pub rest_min_ms: u64,
+    /// It doubles up to this while that keeps happening, milliseconds. At least `rest_min_ms`, at most 3600000.
+    pub rest_max_ms: u64,
 
     // --- Fairness (section III-B, made a promise; ours) ---
     /// Shares of continuously runnable vCPUs may be this far from their entitlement. 0.001 to 1.
@@ -85,6 +89,8 @@ impl Default for HostParams {
             change_min: 0.10,
             memory_min_ms: 60_000,
             memory_max_ms: 1_920_000,
+            rest_min_ms: 10_000,
+            rest_max_ms: 640_000,
             unfair_share: 0.03,
             runnable_share_min: 0.95,
             fairness_span_ms: 10_000,
@@ -120,7 +126,7 @@ impl HostParams {
         Ok(())
     }
 
-    fn ranges(&self) -> [Range; 19] {
+    fn ranges(&self) -> [Range; 21] {
         const TEN_MS_US: f64 = 10_000.0;
         const HOUR_MS: f64 = 3_600_000.0;
         let (shortest, longest) = (SLICE_US.0 as f64, SLICE_US.1 as f64);
@@ -141,6 +147,8 @@ impl HostParams {
             ("change_min", self.change_min, 0.01, 1.0),
             ("memory_min_ms", self.memory_min_ms as f64, 1.0, HOUR_MS),
             ("memory_max_ms", self.memory_max_ms as f64, self.memory_min_ms as f64, 10.0 * HOUR_MS),
+            ("rest_min_ms", self.rest_min_ms as f64, 0.0, HOUR_MS),
+            ("rest_max_ms", self.rest_max_ms as f64, self.rest_min_ms as f64, HOUR_MS),
             ("unfair_share", self.unfair_share, 0.001, 1.0),
             ("runnable_share_min", self.runnable_share_min, 0.5, 1.0),
             ("fairness_span_ms", self.fairness_span_ms as f64, 100.0, 600_000.0),
