@@ -1,7 +1,7 @@
 //! `gleaner host`: for whoever runs the hypervisor.
 
-pub(crate) mod list;
-mod llc;
+mod list;
+pub(crate) mod llc;
 mod probe;
 mod run;
 mod slice;

@@ -1,0 +1,366 @@
+//! The loop: count an interval, judge, move threads; and the report.
+
+use super::allocation::Allocation;
+use super::means::{Means, describe, divide};
+use super::subjects::{Subject, Subjects};
+use super::{LlcArgs, Mode};
+use crate::failure::Failure;
+use crate::session::Session;
+use gleaner_act::{ActError, Resctrl};
+use gleaner_decide::host::{
+    CacheClass, CacheUse, LlcCounts, LlcMove, LlcParams, LlcPolicy, LlcReason, LlcShare, LlcVm,
+};
+use gleaner_model::Nanos;
+use gleaner_observe::{LlcCounters, LlcThreadCounts};
+use gleaner_report::{LlcChange, LlcGroup, LlcReport, LlcVmResult};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Intervals after which VMs are looked for again.
+const LOOK_AGAIN: u32 = 10;
+/// Longest sleep without looking whether to stop.
+const STEP: Duration = Duration::from_millis(100);
+
+/// What runs while the command does.
+struct Agent<'a> {
+    args: &'a LlcArgs,
+    subjects: Subjects,
+    counters: Option<LlcCounters>,
+    policy: LlcPolicy,
+    /// Everything counted so far, for modes that judge without changing.
+    totals: BTreeMap<LlcVm, LlcThreadCounts>,
+    began: Instant,
+    report: LlcReport,
+}
+
+pub fn run(args: &LlcArgs, subjects: Subjects, means: Means, interrupted: &AtomicBool) -> Result<LlcReport, Failure> {
+    let params = LlcParams { period: args.period, ..LlcParams::default() };
+    let mut agent = Agent {
+        args,
+        subjects,
+        report: empty_report(args, &means),
+        counters: means.counters,
+        policy: LlcPolicy::new(params),
+        totals: BTreeMap::new(),
+        began: Instant::now(),
+    };
+    if agent.report.missing.is_empty() {
+        match args.mode() {
+            Mode::Allocate => agent.allocate(means.mounted.as_deref(), interrupted)?,
+            Mode::MonitorOnly => agent.monitor(args.length, interrupted)?,
+            Mode::DryRun => agent.dry_run(means.mounted.as_deref(), interrupted)?,
+        }
+    }
+    agent.report.wall_ns = Nanos::from(agent.began.elapsed()).0;
+    Ok(agent.report)
+}
+
+fn empty_report(args: &LlcArgs, means: &Means) -> LlcReport {
+    let mode = match args.mode() {
+        Mode::Allocate => "allocate",
+        Mode::MonitorOnly => "monitor-only",
+        Mode::DryRun => "dry-run",
+    };
+    LlcReport {
+        schema: LlcReport::SCHEMA.to_owned(),
+        mode: mode.to_owned(),
+        wall_ns: 0,
+        interval_ns: Nanos::from(args.interval).0,
+        host: describe(None, false, means.counters.is_some()),
+        missing: means.missing.clone(),
+        changed: false,
+        groups: Vec::new(),
+        vms: Vec::new(),
+        changes: Vec::new(),
+        changes_left_out: 0,
+        warnings: Vec::new(),
+        restored: true,
+    }
+}
+
+impl Agent<'_> {
+    /// Changes the host, until it is time to stop, and undoes it all.
+    fn allocate(&mut self, mounted: Option<&std::path::Path>, interrupted: &AtomicBool) -> Result<(), Failure> {
+        let mut session = Session::begin().map_err(Failure::work)?;
+        self.report.warnings.extend(session.unguarded.iter().map(|why| {
+            format!("no guardian process ({why}): after a kill -9, `gleaner restore` has to be run by hand")
+        }));
+        let opened = match mounted {
+            Some(root) => Resctrl::share_mount(root, &mut session.journal).map(|()| root.to_owned()),
+            None => Resctrl::mount(&mut session.journal).inspect(|_| self.report.changed = true),
+        };
+        let opened = opened.and_then(|root| Ok((Resctrl::open(&root)?, root)));
+        match opened {
+            Err(error) => self.report.missing.push(format!("resctrl: {error}")),
+            Ok((resctrl, root)) => {
+                let counts = self.counters.is_some();
+                self.report.host = describe(Some((&root, &resctrl)), mounted.is_none(), counts);
+                self.with_groups(resctrl, &mut session, interrupted)?;
+            }
+        }
+        self.report.restored = session.end().is_ok();
+        Ok(())
+    }
+
+    fn with_groups(&mut self, resctrl: Resctrl, session: &mut Session, stop: &AtomicBool) -> Result<(), Failure> {
+        let Some(found) = &resctrl.info().allocation else {
+            self.report
+                .missing
+                .push("cache allocation: this host has no CAT for its L3; nothing can be divided".into());
+            return Ok(());
+        };
+        let split = match divide(found, self.args.minimal_ways) {
+            Ok(split) => split,
+            Err(why) => {
+                self.report.missing.push(why);
+                return Ok(());
+            }
+        };
+        let mut allocation = match Allocation::make(resctrl, split, &mut session.journal) {
+            Ok(allocation) => allocation,
+            Err(error) => {
+                self.report.missing.push(format!("a group for the thrashing VMs: {error}"));
+                return Ok(());
+            }
+        };
+        self.report.changed = true;
+        self.report.groups = allocation.groups();
+        let outcome = self.turns(stop, |agent, moves| {
+            let all = &agent.subjects.all;
+            for change in moves {
+                if let Some(subject) = all.get(&change.vm) {
+                    allocation.place(change.vm, subject, change.to, &mut session.journal)?;
+                }
+            }
+            for (vm, subject) in all {
+                allocation.keep_up(*vm, subject, &mut session.journal)?;
+            }
+            Ok(())
+        });
+        if let Err(error) = outcome {
+            self.report.warnings.push(format!("stopped before its time: {error}"));
+        }
+        self.report.warnings.append(&mut allocation.warnings);
+        self.conclude(Some(&allocation));
+        Ok(())
+    }
+
+    /// Interval after interval; `apply` makes the policy's moves.
+    fn turns(
+        &mut self,
+        stop: &AtomicBool,
+        mut apply: impl FnMut(&mut Self, &[LlcMove]) -> Result<(), ActError>,
+    ) -> Result<(), ActError> {
+        self.follow();
+        // What was told needs no counting.
+        let moves = self.policy.step(&BTreeMap::new());
+        self.note(&moves);
+        apply(self, &moves)?;
+        let mut turn = 0_u32;
+        while self.sleep(stop) {
+            turn = turn.wrapping_add(1);
+            let counts = self.count();
+            let moves = self.policy.step(&counts);
+            self.note(&moves);
+            apply(self, &moves)?;
+            if turn.is_multiple_of(LOOK_AGAIN) {
+                self.subjects.look_again();
+            }
+            self.follow();
+            if self.subjects.all.values().all(|subject| subject.threads().is_empty()) {
+                self.report.warnings.push("every VM that was looked at is gone".to_owned());
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Judges without changing: by everything counted until the end.
+    fn monitor(&mut self, length: Option<Duration>, stop: &AtomicBool) -> Result<(), Failure> {
+        self.follow();
+        let until = length.map(|length| self.began + length);
+        loop {
+            let on = self.sleep_until(Instant::now() + self.args.interval, stop);
+            self.count();
+            if !on || until.is_some_and(|until| Instant::now() >= until) {
+                break;
+            }
+            self.follow();
+        }
+        self.conclude(None);
+        Ok(())
+    }
+
+    fn dry_run(&mut self, mounted: Option<&std::path::Path>, stop: &AtomicBool) -> Result<(), Failure> {
+        if let Some(root) = mounted {
+            let resctrl = Resctrl::open(root).map_err(Failure::work)?;
+            self.report.host = describe(Some((root, &resctrl)), false, self.counters.is_some());
+            match resctrl.info().allocation.as_ref().map(|found| divide(found, self.args.minimal_ways)) {
+                None => self.report.missing.push("cache allocation: this host has no CAT for its L3".to_owned()),
+                Some(Err(why)) => self.report.missing.push(why),
+                Some(Ok(split)) => {
+                    let group = |share: LlcShare, mask: u64| LlcGroup {
+                        share: word(share).to_owned(),
+                        name: None,
+                        ways_mask: format!("{mask:x}"),
+                    };
+                    self.report.groups =
+                        vec![group(LlcShare::Minimal, split.minimal), group(LlcShare::Rest, split.rest)];
+                }
+            }
+        } else {
+            self.report
+                .warnings
+                .push("resctrl is not mounted, so its ways are not known yet; it would be mounted".into());
+        }
+        if self.counters.is_some() && !self.subjects.all_told() {
+            self.monitor(Some(2 * self.args.interval), stop)
+        } else {
+            self.follow();
+            self.conclude(None);
+            Ok(())
+        }
+    }
+
+    /// Until the next interval's end; `false` when it is time to stop.
+    fn sleep(&self, stop: &AtomicBool) -> bool {
+        let end = self.args.length.map(|length| self.began + length);
+        let due = Instant::now() + self.args.interval;
+        let on = self.sleep_until(end.map_or(due, |end| due.min(end)), stop);
+        on && end.is_none_or(|end| Instant::now() < end)
+    }
+
+    fn sleep_until(&self, due: Instant, stop: &AtomicBool) -> bool {
+        loop {
+            if stop.load(Ordering::Relaxed) {
+                return false;
+            }
+            match due.checked_duration_since(Instant::now()) {
+                Some(left) if !left.is_zero() => std::thread::sleep(left.min(STEP)),
+                _ => return true,
+            }
+        }
+    }
+
+    /// Counts the threads that there are now, and tells the policy of new VMs and of those that are gone.
+    fn follow(&mut self) {
+        let mut tids = Vec::new();
+        for (vm, subject) in &self.subjects.all {
+            let threads = subject.threads();
+            if threads.is_empty() {
+                self.policy.remove(*vm);
+            } else {
+                self.policy.add(*vm, subject.told);
+            }
+            tids.extend(threads);
+        }
+        if let Some(counters) = &mut self.counters
+            && let Err(error) = counters.follow(&tids)
+        {
+            let warning = format!("not every thread is counted: {error}");
+            if !self.report.warnings.contains(&warning) {
+                self.report.warnings.push(warning);
+            }
+        }
+    }
+
+    /// What each VM did since the last call.
+    fn count(&mut self) -> BTreeMap<LlcVm, LlcCounts> {
+        let Some(counters) = &mut self.counters else { return BTreeMap::new() };
+        let mut all = BTreeMap::new();
+        for (vm, subject) in &self.subjects.all {
+            let read: Vec<LlcThreadCounts> =
+                subject.threads().into_iter().filter_map(|tid| counters.read(tid)).collect();
+            if read.is_empty() {
+                continue;
+            }
+            let mut sum = LlcThreadCounts::default();
+            read.into_iter().for_each(|counts| sum += counts);
+            *self.totals.entry(*vm).or_default() += sum;
+            let LlcThreadCounts { instructions, accesses, misses, .. } = sum;
+            all.insert(*vm, LlcCounts { instructions, accesses, misses });
+        }
+        all
+    }
+
+    fn note(&mut self, moves: &[LlcMove]) {
+        for change in moves {
+            if self.report.changes.len() >= LlcReport::CHANGES_MAX {
+                self.report.changes_left_out += 1;
+                continue;
+            }
+            let subject = self.subjects.all.get(&change.vm);
+            self.report.changes.push(LlcChange {
+                at_ns: Nanos::from(self.began.elapsed()).0,
+                vm: subject.map(|subject| subject.name.clone()).unwrap_or_default(),
+                pid: subject.map_or(0, |subject| i64::from(subject.pid)),
+                to: word(change.to).to_owned(),
+                reason: why(change.reason),
+            });
+        }
+    }
+
+    /// Every VM, as it stands at the end.
+    fn conclude(&mut self, allocation: Option<&Allocation>) {
+        let results = self.subjects.all.iter().map(|(vm, subject)| self.result(*vm, subject, allocation)).collect();
+        self.report.vms = results;
+    }
+
+    fn result(&self, vm: LlcVm, subject: &Subject, allocation: Option<&Allocation>) -> LlcVmResult {
+        let (class, used) = match allocation {
+            Some(_) => self.policy.class(vm),
+            None => self.whole(vm, subject.told),
+        };
+        let placed = allocation.map(|allocation| allocation.of(vm));
+        let would_be = class.map(|class| match class {
+            CacheClass::CpuBound => LlcShare::Untouched,
+            CacheClass::CacheFriendly => LlcShare::Rest,
+            CacheClass::Thrashing => LlcShare::Minimal,
+        });
+        let reading = placed.as_ref().map(|placed| placed.reading).unwrap_or_default();
+        LlcVmResult {
+            name: subject.name.clone(),
+            pid: i64::from(subject.pid),
+            threads: subject.threads().len() as u64,
+            threads_left_alone: placed.as_ref().map_or(0, |placed| placed.left_alone),
+            class: class.map(|class| class.words().to_owned()),
+            told: subject.told.is_some(),
+            accesses_pki: used.accesses_pki,
+            misses_full_pki: used.misses_full_pki,
+            misses_minimal_pki: used.misses_minimal_pki,
+            share: placed.as_ref().map_or(would_be, |placed| Some(placed.share)).map(|share| word(share).to_owned()),
+            occupancy_bytes: reading.occupancy_bytes,
+            memory_bytes: reading.memory_bytes,
+        }
+    }
+
+    /// Class and figures over everything that was counted, for modes that leave every VM its whole cache.
+    fn whole(&self, vm: LlcVm, told: Option<CacheClass>) -> (Option<CacheClass>, CacheUse) {
+        let params = LlcParams::default();
+        let counts = self.totals.get(&vm).filter(|counts| counts.instructions >= params.instructions_min);
+        let used = counts.map_or_else(CacheUse::default, |counts| {
+            let pki = |events: u64| Some(events as f64 * 1000.0 / counts.instructions as f64);
+            CacheUse { accesses_pki: pki(counts.accesses), misses_full_pki: pki(counts.misses), ..CacheUse::default() }
+        });
+        (told.or_else(|| used.class(&params.class)), used)
+    }
+}
+
+/// A share as the report names it.
+pub fn word(share: LlcShare) -> &'static str {
+    match share {
+        LlcShare::Untouched => "untouched",
+        LlcShare::Minimal => "minimal",
+        LlcShare::Rest => "rest",
+    }
+}
+
+fn why(reason: LlcReason) -> String {
+    match reason {
+        LlcReason::Class(class) => format!("it is {}", class.words()),
+        LlcReason::Told(class) => format!("it is {}, as told", class.words()),
+        LlcReason::Sample => "a sample: is it still thrashing?".to_owned(),
+        LlcReason::StillThrashing => "the sample is over; it is still thrashing".to_owned(),
+    }
+}

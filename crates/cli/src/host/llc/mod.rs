@@ -1,0 +1,146 @@
+//! `gleaner host llc`: thrashing VMs get the least of the last-level cache, cache-friendly ones the rest.
+//!
+//! ```text
+//! subjects   which VMs, and which of their threads
+//! means      what the host has: resctrl, its ways, counters; and what is missing
+//! agent      the loop: count, judge (decide's LlcPolicy)
+//! allocation the groups of this run; moves threads between them
+//! ```
+
+mod agent;
+mod allocation;
+mod means;
+mod subjects;
+
+use crate::args::JsonArg;
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::probe::interrupt_flag;
+use clap::Args;
+use gleaner_decide::host::{CacheClass, LlcParams};
+use gleaner_report::LlcReport;
+use means::Means;
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+use subjects::Subjects;
+
+pub use means::in_a_line;
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "What a VM is, is judged by what its vCPUs' threads miss (docs/host-llc.md), or told with --class. Needs root; a processor with \
+                  cache allocation (Intel RDT, AMD QoS; `gleaner doctor` says whether), and counters unless all classes are told. \
+                  Goes on until a signal or --for; then, and after kill -9, everything is undone.\n\n\
+                  Examples:\n\
+                  \x20 gleaner host llc --dry-run                  # what it would do\n\
+                  \x20 gleaner host llc --monitor-only --for 1m    # what the VMs are\n\
+                  \x20 gleaner host llc\n\
+                  \x20 gleaner host llc --vm web --vm batch --class batch=thrashing"
+)]
+pub struct LlcArgs {
+    /// Only this VM, by its name or pid (may be repeated); default: all
+    #[arg(long, value_name = "NAME|PID")]
+    pub vm: Vec<String>,
+    /// Also this process, which need not be a VM, with all its threads (may be repeated)
+    #[arg(long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
+    pub pid: Vec<i32>,
+    /// A VM's class, told instead of judged: cpu-bound, cache-friendly or thrashing (may be repeated)
+    #[arg(long = "class", value_name = "NAME|PID=CLASS", value_parser = told)]
+    pub classes: Vec<(String, CacheClass)>,
+    /// How long to go on
+    #[arg(long = "for", value_name = "DURATION", value_parser = span)]
+    pub length: Option<Duration>,
+    /// From one judgement to the next
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = interval)]
+    pub interval: Duration,
+    /// Of how many intervals a thrashing VM is given the cache back for two, to see whether it still is
+    #[arg(long, value_name = "N", default_value_t = LlcParams::default().period, value_parser = clap::value_parser!(u32).range(4..=100_000))]
+    pub period: u32,
+    /// Ways for the thrashing VMs, if more than the fewest that the processor allows
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=64))]
+    pub minimal_ways: u32,
+    /// Say what would be done, from two intervals, and change nothing
+    #[arg(long, conflicts_with_all = ["monitor_only", "length"])]
+    pub dry_run: bool,
+    /// Judge the VMs, and change nothing
+    #[arg(long)]
+    pub monitor_only: bool,
+    /// Where resctrl is mounted, instead of where the kernel says (for tests)
+    #[arg(long, value_name = "DIR", hide = true)]
+    pub resctrl: Option<PathBuf>,
+    #[command(flatten)]
+    pub json: JsonArg,
+}
+
+/// What the command line asks to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    Allocate,
+    MonitorOnly,
+    DryRun,
+}
+
+impl LlcArgs {
+    fn mode(&self) -> Mode {
+        match (self.dry_run, self.monitor_only) {
+            (true, _) => Mode::DryRun,
+            (_, true) => Mode::MonitorOnly,
+            _ => Mode::Allocate,
+        }
+    }
+}
+
+fn told(text: &str) -> Result<(String, CacheClass), String> {
+    let (vm, class) = text.rsplit_once('=').ok_or("write it like web=thrashing")?;
+    let class = match class {
+        "cpu-bound" => CacheClass::CpuBound,
+        "cache-friendly" => CacheClass::CacheFriendly,
+        "thrashing" => CacheClass::Thrashing,
+        _ => return Err(format!("{class:?} is no class: cpu-bound, cache-friendly or thrashing")),
+    };
+    Ok((vm.to_owned(), class))
+}
+
+fn within(text: &str, from: Duration, to: Duration, bounds: &str) -> Result<Duration, String> {
+    let parsed = humantime::parse_duration(text).map_err(|error| format!("{error}; write it like 500ms, 1s or 5m"))?;
+    if (from..=to).contains(&parsed) { Ok(parsed) } else { Err(format!("must be within {bounds}")) }
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    within(text, Duration::from_millis(10), Duration::from_secs(3600), "10ms and 1h")
+}
+
+fn span(text: &str) -> Result<Duration, String> {
+    within(text, Duration::from_millis(10), Duration::from_secs(10 * 365 * 24 * 3600), "10ms and 10 years")
+}
+
+pub fn main(args: &LlcArgs) -> Result<u8, Failure> {
+    let mut output = Output::open(args.json.json.as_deref())?;
+    let interrupted = interrupt_flag()?;
+    let report = run(args, &interrupted)?;
+    output.json(&report)?;
+    output.text(&report);
+    Ok(u8::from(!report.missing.is_empty() || !report.restored))
+}
+
+fn run(args: &LlcArgs, interrupted: &AtomicBool) -> Result<LlcReport, Failure> {
+    let subjects = Subjects::find(args)?;
+    let means = Means::find(args, &subjects);
+    agent::run(args, subjects, means, interrupted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_are_told_by_name_or_pid() {
+        assert_eq!(told("web=thrashing"), Ok(("web".into(), CacheClass::Thrashing)));
+        assert_eq!(told("a=b=cpu-bound"), Ok(("a=b".into(), CacheClass::CpuBound)));
+        for bad in ["web", "web=", "web=fast", "=x"] {
+            assert!(told(bad).is_err(), "{bad}");
+        }
+        assert!(interval("1ms").is_err() && interval("1x").is_err() && span("1m").is_ok());
+    }
+}
