@@ -1,6 +1,6 @@
 //! What a VM is called, by its command line.
 
-use super::Vmm;
+use super::{Accelerator, Vmm};
 use std::path::{Path, PathBuf};
 
 /// The VMM that a program is, by its file's name or its process's.
@@ -45,6 +45,22 @@ fn qemu_name(value: &str) -> Option<String> {
     let named = properties.iter().find_map(|property| property.strip_prefix("guest="));
     let first = properties.first().filter(|first| !first.contains('=')).map(String::as_str);
     named.or(first).map(str::to_owned)
+}
+
+/// What QEMU's command line asks to run the guest with, where it says so.
+pub(super) fn qemu_accelerator(args: &[String]) -> Option<Accelerator> {
+    if args.iter().any(|arg| arg == "-enable-kvm" || arg == "--enable-kvm") {
+        return Some(Accelerator::Kvm);
+    }
+    let accel = values(args, "-accel").flat_map(split_properties).next();
+    let machine = option(args, &["-machine", "-M"]).map(split_properties).unwrap_or_default();
+    let in_machine = machine.iter().find_map(|property| property.strip_prefix("accel="));
+    // More than one may be named (kvm:tcg): which it became is not to be seen here.
+    match accel.as_deref().or(in_machine)? {
+        "kvm" => Some(Accelerator::Kvm),
+        "tcg" => Some(Accelerator::Tcg),
+        _ => None,
+    }
 }
 
 /// A UNIX socket on which QEMU's command line promises QMP.
@@ -136,6 +152,19 @@ mod tests {
             ("qemu -chardev socket,id=m,path=/run/m.sock -mon chardev=m,mode=readline", None),
         ] {
             assert_eq!(qmp_socket(&args(line)), path.map(PathBuf::from), "{line}");
+        }
+    }
+
+    #[test]
+    fn accelerators_in_command_lines() {
+        for (line, accelerator) in [
+            ("qemu -accel tcg,thread=multi -m 1", Some(Accelerator::Tcg)),
+            ("qemu -enable-kvm", Some(Accelerator::Kvm)),
+            ("qemu -machine q35,accel=kvm", Some(Accelerator::Kvm)),
+            ("qemu -M pc,accel=kvm:tcg", None),
+            ("qemu -m 1", None),
+        ] {
+            assert_eq!(qemu_accelerator(&args(line)), accelerator, "{line}");
         }
     }
 

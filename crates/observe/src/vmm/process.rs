@@ -2,7 +2,7 @@
 
 use super::cgroup::{cgroup_of, jailer_name, libvirt_name};
 use super::kvm::{kvm_vcpu_files, waits_in_kvm_run};
-use super::name::{name_in_args, qmp_socket, vmm_of_program};
+use super::name::{name_in_args, qemu_accelerator, qmp_socket, vmm_of_program};
 use super::threads::{ThreadStat, VcpuName, thread_stat, vcpu_name};
 use super::{Accelerator, Known, VcpuThread, Vm, Vmm, qmp};
 use crate::ObserveError;
@@ -61,7 +61,10 @@ pub(super) fn vm_of(root: &ProcRoot, pid: i32, known: &Known<'_>) -> Option<Vm> 
     let name = name_in_args(vmm, &process.args)
         .or_else(|| libvirt_name(path))
         .or_else(|| (vmm == Vmm::Firecracker).then(|| jailer_name(path)).flatten());
-    let accelerator = first.map(|name| name.accelerator).or((!files.is_empty()).then_some(Accelerator::Kvm));
+    let accelerator = first
+        .map(|name| name.accelerator)
+        .or((!files.is_empty()).then_some(Accelerator::Kvm))
+        .or_else(|| (vmm == Vmm::Qemu).then(|| qemu_accelerator(&process.args)).flatten());
     Some(Vm {
         name: name.unwrap_or_else(|| format!("{}-{pid}", vmm.as_str())),
         pid,
