@@ -101,14 +101,14 @@ pub struct Recorded {
 #[derive(Clone, Debug)]
 pub struct Records {
     params: PrefetchParams,
-    records: Vec<Record>,
+    by_context: Vec<Record>,
     running: Vec<bool>,
 }
 
 impl Records {
     /// Nothing recorded yet, nobody running.
     pub fn new(params: PrefetchParams) -> Self {
-        Self { params, records: vec![Record::default(); 256], running: vec![false; 256] }
+        Self { params, by_context: vec![Record::default(); 256], running: vec![false; 256] }
     }
 
     /// Its parameters.
@@ -119,7 +119,7 @@ impl Records {
     /// `context` gets a core: hands out its record and begins a new one.
     pub fn switched_in(&mut self, context: ContextId) -> Recorded {
         self.running[usize::from(context.0)] = true;
-        self.records[usize::from(context.0)].take(&self.params)
+        self.by_context[usize::from(context.0)].take(&self.params)
     }
 
     /// `context` gives its core back.
@@ -129,12 +129,12 @@ impl Records {
 
     /// Entries that a context's record has now.
     pub fn entries(&self, context: ContextId) -> usize {
-        self.records[usize::from(context.0)].regions.len()
+        self.by_context[usize::from(context.0)].regions.len()
     }
 
     fn accessed(&mut self, number: u64, by: ContextId, hit: bool) {
         if matches!(self.params.kind, RecordKind::Accessed { .. }) {
-            self.records[usize::from(by.0)].add(number, hit, &self.params);
+            self.by_context[usize::from(by.0)].add(number, hit, &self.params);
         }
     }
 }
@@ -155,10 +155,10 @@ impl LlcWatch for Records {
         let owner = usize::from(line.context().0);
         match self.params.kind {
             RecordKind::Lost if line.context() != by && !self.running[owner] => {
-                self.records[owner].add(line.number(), line.is_used(), &self.params);
+                self.by_context[owner].add(line.number(), line.is_used(), &self.params);
             }
             RecordKind::Accessed { .. } if line.context() == by => {
-                self.records[owner].remove(line.number(), &self.params)
+                self.by_context[owner].remove(line.number(), &self.params);
             }
             _ => {}
         }

@@ -61,7 +61,7 @@ fn cpi(results: &[MixResults]) -> Vec<Row> {
         }
     }
     // One context after the other, for whoever reads them.
-    rows.sort_by(|one, other| order(&one.case).cmp(&order(&other.case)));
+    rows.sort_by_key(|row| order(&row.case));
     rows
 }
 

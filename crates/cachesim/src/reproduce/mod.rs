@@ -189,8 +189,8 @@ fn reproduce_here(
         let missing = first.programs.iter().filter_map(|name| Program::by_name(name)).find(|program| !has(program));
         let path = missing.and_then(|program| source.recording(program)).unwrap_or_default();
         notes.push(format!(
-            "{} mixes left out for want of recordings, such as {}; `gleaner cache record` makes them",
-            left_out.len(),
+            "mixes left out for want of recordings: {}; {} is not there, and `gleaner cache record` makes it",
+            left_out.iter().map(|mix| mix.number.to_string()).collect::<Vec<_>>().join(", "),
             path.display()
         ));
     }
@@ -199,7 +199,7 @@ fn reproduce_here(
     }
     if extent.is_smoke() {
         notes.push(format!(
-            "smoke run: {} quanta of 30 ms for each context; a result has {QUANTA_FULL} or more (--quanta {QUANTA_FULL})",
+            "smoke run: a result has {QUANTA_FULL} or more quanta of 30 ms for each context, not {} (--quanta {QUANTA_FULL})",
             extent.quanta
         ));
     }

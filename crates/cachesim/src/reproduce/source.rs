@@ -7,7 +7,7 @@ use crate::trace::synthetic::{LINE_BYTES, Synthetic};
 use crate::trace::{BATCH, Kind, Record, Repeat, Trace, TraceError};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 
 /// Records of a made-up program, used in a circle: some tens of millions of instructions.
 const CIRCLE_RECORDS: usize = 1 << 21;
@@ -18,12 +18,15 @@ const FIRST_RECORDS: usize = 1 << 20;
 const REUSED_FROM: u64 = 0x1000_0000;
 const STREAM_FROM: u64 = 0x10_0000_0000;
 
+/// A made-up program's records. Whoever comes second waits for the first.
+type Made = Mutex<Option<Arc<[Record]>>>;
+
 /// Traces by program.
 #[derive(Debug, Default)]
 pub struct Source {
     /// `None`: made up.
     recordings: Option<PathBuf>,
-    made: Mutex<BTreeMap<&'static str, Arc<OnceLock<Arc<[Record]>>>>>,
+    made: Mutex<BTreeMap<&'static str, Arc<Made>>>,
 }
 
 impl Source {
@@ -60,16 +63,17 @@ impl Source {
     }
 
     fn made_up(&self, program: &'static Program) -> Result<Arc<[Record]>, ReproduceError> {
-        let cell = Arc::clone(self.made.lock().expect("no panic while held").entry(program.name).or_default());
-        if let Some(records) = cell.get() {
+        let place = Arc::clone(self.made.lock().expect("no panic while held").entry(program.name).or_default());
+        let mut made_before = place.lock().expect("no panic while held");
+        if let Some(records) = &*made_before {
             return Ok(Arc::clone(records));
         }
         let seed = program.name.bytes().fold(1, |seed, byte| seed * 31 + u64::from(byte));
         let mut made = MadeUp::new(program, seed)?;
         (0..FIRST_RECORDS).try_for_each(|_| made.next().map(drop))?;
         let records = (0..CIRCLE_RECORDS).map(|_| made.next()).collect::<Result<Arc<[Record]>, _>>()?;
-        // Somebody else may have been faster; both have made the same.
-        Ok(Arc::clone(cell.get_or_init(|| records)))
+        *made_before = Some(Arc::clone(&records));
+        Ok(records)
     }
 }
 
