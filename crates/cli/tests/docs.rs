@@ -6,8 +6,11 @@ use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const BEGIN: &str = "<!-- parameters: begin";
-const END: &str = "<!-- parameters: end -->";
+/// A table of docs/tuning.md: the markers around it, the struct, and where that is.
+const TABLES: &[(&str, &str, &str, &str)] = &[
+    ("<!-- parameters: begin", "<!-- parameters: end -->", "GuestParams", "crates/decide/src/guest/params.rs"),
+    ("<!-- host parameters: begin", "<!-- host parameters: end -->", "HostParams", "crates/decide/src/host/host_params.rs"),
+];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
@@ -24,18 +27,18 @@ fn between<'a>(text: &'a str, begin: &str, end: &str) -> &'a str {
     &text[start..start + length]
 }
 
-/// Markdown of every field of `GuestParams`: key, default, meaning (its doc comment), a heading row per group.
-fn parameter_table(source: &str) -> String {
-    let defaults = between(source, "impl Default for GuestParams", "\n}\n");
+/// Markdown of every field of a struct of parameters: key, default, meaning (its doc comment), a heading row per group.
+fn parameter_table(source: &str, name: &str) -> String {
+    let defaults = between(source, &format!("impl Default for {name}"), "\n}\n");
     let mut table = String::from("| key | default | meaning |\n| --- | --- | --- |\n");
     let mut meaning = String::new();
-    for line in between(source, "pub struct GuestParams {", "\n}\n").lines().map(str::trim) {
+    for line in between(source, &format!("pub struct {name} {{"), "\n}\n").lines().map(str::trim) {
         if let Some(group) = line.strip_prefix("// --- ") {
             writeln!(table, "| | | **{}** |", group.trim_end_matches([' ', '-'])).unwrap();
         } else if let Some(text) = line.strip_prefix("///") {
             meaning += text;
         } else if let Some(key) = line.strip_prefix("pub ").and_then(|field| field.split(':').next()) {
-            let default = between(defaults, &format!(" {key}: "), ",").replace('_', "");
+            let default = between(defaults, &format!(" {key}: "), ",\n").replace('_', "").replace("vec!", "");
             writeln!(table, "| `{key}` | {default} | {} |", meaning.trim().replace('|', "\\|")).unwrap();
             meaning.clear();
         }
@@ -44,18 +47,21 @@ fn parameter_table(source: &str) -> String {
 }
 
 #[test]
-fn the_parameter_table_is_that_of_the_source() {
-    let table = parameter_table(&read(&root().join("crates/decide/src/guest/params.rs")));
+fn the_parameter_tables_are_those_of_the_source() {
     let page = root().join("docs/tuning.md");
-    let text = read(&page);
-    let found = between(&text, BEGIN, END);
-    let marker_rest = &found[..=found.find('\n').unwrap()];
-    let expected = format!("{marker_rest}{table}");
-    if found != expected && std::env::var_os("UPDATE_DOCS").is_some() {
-        fs::write(&page, text.replace(found, &expected)).unwrap();
-        return;
+    for (begin, end, name, source) in TABLES {
+        let table = parameter_table(&read(&root().join(source)), name);
+        let text = read(&page);
+        let found = between(&text, begin, end);
+        let marker_rest = &found[..=found.find('\n').unwrap()];
+        let expected = format!("{marker_rest}{table}");
+        if found != expected && std::env::var_os("UPDATE_DOCS").is_some() {
+            let (old, new) = (format!("{begin}{found}{end}"), format!("{begin}{expected}{end}"));
+            fs::write(&page, text.replace(&old, &new)).unwrap();
+            continue;
+        }
+        assert_eq!(found, expected, "docs/tuning.md is stale: UPDATE_DOCS=1 cargo test -p gleaner --test docs");
     }
-    assert_eq!(found, expected, "docs/tuning.md is stale: UPDATE_DOCS=1 cargo test -p gleaner --test docs");
 }
 
 #[test]
@@ -64,7 +70,7 @@ fn the_table_takes_meaning_and_default_from_the_source() {
                   impl Default for GuestParams {\n        Self {\n            a_us: 4_000,\n        }\n}\n";
     let expected =
         "| key | default | meaning |\n| --- | --- | --- |\n| | | **A: b** |\n| `a_us` | 4000 | One. Two \\| three. |\n";
-    assert_eq!(parameter_table(source), expected);
+    assert_eq!(parameter_table(source, "GuestParams"), expected);
 }
 
 /// Targets of `[text](target)` that are files.

@@ -108,6 +108,17 @@ fn a_new_load_gets_its_own_slice() {
     assert_eq!(host.run(60)[0], short, "{}", host.reasons());
 }
 
+/// A load that changes every quarter of a minute: after a while the slice is left alone for minutes.
+#[test]
+fn a_load_that_keeps_changing_is_not_chased_for_ever() {
+    let mut host = Loop::adaptive(Host::new(&[Vm::Hog, SERVER]), 100);
+    for turn in 0..240 {
+        host.host.vms.insert(VmId(2), if turn % 2 == 0 { SERVER } else { Vm::Hog });
+        host.run(15);
+    }
+    assert!(host.path(1).len() <= 60, "{} steps\n{}", host.path(1).len(), host.reasons());
+}
+
 #[test]
 fn vms_come_and_go() {
     let mut host = Loop::adaptive(Host::new(&[Vm::Hog, SERVER]), 30);

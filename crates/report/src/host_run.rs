@@ -30,7 +30,7 @@ pub struct HostRunReport {
     pub vms: Vec<HostRunVm>,
     /// How far a VM's share was from its entitlement at most, at the end, as a share of it; null where nobody was continuously runnable
     /// beside others.
-    pub unfair_ratio_max: Option<f64>,
+    pub unfair_worst_ratio: Option<f64>,
     /// What was decided, oldest first.
     pub decisions: Vec<HostDecisionRecord>,
     /// Decisions beyond the first thousand, which are not listed.
@@ -207,7 +207,7 @@ impl HostRunReport {
             text::percent(cost.cpu_ratio),
             text::percent(self.overhead_cpu_ns as f64 / wall),
         )?;
-        if let Some(unfair) = self.unfair_ratio_max {
+        if let Some(unfair) = self.unfair_worst_ratio {
             writeln!(f, "shares are within {} of entitlement", text::percent(unfair))?;
         }
         for warning in &self.warnings {
@@ -266,11 +266,11 @@ impl fmt::Display for HostRunReport {
         let slice = self.static_slice_ns.map_or_else(String::new, |ns| format!(" ({})", Nanos(ns)));
         writeln!(
             f,
-            "gleaner host: policy {}{slice} for {}, {} of {} seen through {}",
+            "gleaner host: policy {}{slice} for {}, {}{} seen through {}",
             self.policy,
             Nanos(self.wall_ns),
             text::count(self.windows, "window"),
-            self.window_ns_mean.map_or_else(|| "-".to_owned(), |ns| Nanos(ns).to_string()),
+            self.window_ns_mean.map_or_else(String::new, |ns| format!(" of {}", Nanos(ns))),
             self.observer
         )?;
         if self.vms.is_empty() {

@@ -8,8 +8,16 @@
 mod ab;
 #[path = "golden/host.rs"]
 mod host;
+#[path = "golden/reproduction.rs"]
+mod reproduction;
+#[path = "golden/llc.rs"]
+mod llc;
+#[path = "golden/host_run.rs"]
+mod host_run;
 #[path = "golden/workload.rs"]
 mod workload;
+#[path = "golden/xen.rs"]
+mod xen;
 
 use gleaner_report::{
     Capability, DecisionRecord, DoctorReport, HaltCost, LengthStats, MachineFacts, Means, ObservedLengths, ProbeReport,

@@ -43,10 +43,10 @@ pub struct RunArgs {
     #[arg(long, value_name = "NAME|PID")]
     pub vm: Vec<String>,
     /// End after so long [default: when told to]
-    #[arg(long = "for", value_name = "DURATION", value_parser = crate::args::duration)]
+    #[arg(long = "for", value_name = "DURATION", value_parser = span)]
     pub length: Option<Duration>,
     /// Length of an observation window
-    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = crate::args::duration)]
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = span)]
     pub interval: Duration,
     /// Parameters of the policy, a TOML file (docs/tuning.md)
     #[arg(long, value_name = "FILE")]
@@ -65,6 +65,13 @@ pub enum PolicyArg {
     Static,
     /// One for each set of VMs that share CPUs.
     Adaptive,
+}
+
+/// A year will do.
+fn span(text: &str) -> Result<Duration, String> {
+    let parsed = humantime::parse_duration(text).map_err(|error| format!("{error}; write it like 500ms, 10s or 2h"))?;
+    let allowed = Duration::from_millis(100)..=Duration::from_secs(365 * 24 * 3600);
+    if allowed.contains(&parsed) { Ok(parsed) } else { Err("must be within 100ms and a year".to_owned()) }
 }
 
 pub fn main(args: &RunArgs) -> Result<u8, Failure> {

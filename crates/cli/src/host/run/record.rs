@@ -192,7 +192,7 @@ impl Record {
                 from: options.price_from.to_owned(),
             },
             enforcement,
-            unfair_ratio_max: unfair,
+            unfair_worst_ratio: unfair,
             vms: self.vms.into_iter().map(|(vm, record)| vm_report(vm, record, stand)).collect(),
             decisions: self.decisions,
             decisions_left_out: self.left_out,

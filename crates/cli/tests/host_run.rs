@@ -1,0 +1,139 @@
+//! `gleaner host run` on VMs that are only threads with vCPUs' names, here in the test itself.
+
+mod common;
+
+use common::{comes_true, finish, gleaner, own_pid, pid_of, send};
+use gleaner_act::thread_attr;
+use gleaner_model::Nanos;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use serde_json::Value;
+use std::process::{Child, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// This process as a VM: two vCPUs that compute for ever on one CPU.
+struct Vm {
+    tids: Vec<i32>,
+    end: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Vm {
+    fn start() -> Self {
+        let cpu = (0..CpuSet::MAX_CPU).find(|cpu| sched_getaffinity(None).unwrap().is_set(*cpu)).unwrap();
+        let end = Arc::new(AtomicBool::new(false));
+        let (mut tids, mut threads) = (Vec::new(), Vec::new());
+        for index in 0..2 {
+            let ((tell, told), end) = (channel(), Arc::clone(&end));
+            let body = move || {
+                let mut one = CpuSet::new();
+                one.set(cpu);
+                sched_setaffinity(None, &one).unwrap();
+                tell.send(rustix::thread::gettid().as_raw_nonzero().get()).unwrap();
+                while !end.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            };
+            threads.push(std::thread::Builder::new().name(format!("fc_vcpu {index}")).spawn(body).unwrap());
+            tids.push(told.recv().unwrap());
+        }
+        Self { tids, end, threads }
+    }
+
+    fn slices(&self) -> Vec<Nanos> {
+        self.tids.iter().map(|tid| thread_attr(*tid).unwrap().slice).collect()
+    }
+
+    /// Whether its slices can be set here; says so if not.
+    fn has_slices(&self) -> bool {
+        let has = self.slices().iter().all(|slice| *slice > Nanos::ZERO) && rustix::process::geteuid().is_root();
+        if !has {
+            eprintln!("\n*** SKIPPED: needs root and Linux 6.12 ***\n");
+        }
+        has
+    }
+}
+
+impl Drop for Vm {
+    fn drop(&mut self) {
+        self.end.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn agent(more: &[&str]) -> Child {
+    let pid = own_pid().to_string();
+    let mut command = gleaner(["host", "run", "--vm", &pid, "--interval", "200ms"]);
+    command.args(more).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+}
+
+#[test]
+fn a_slice_for_all_is_set_delivered_and_given_back_on_this_machine() {
+    let vm = Vm::start();
+    if !vm.has_slices() {
+        return;
+    }
+    let before = vm.slices();
+    let dir = tempfile::tempdir().unwrap();
+    let json = dir.path().join("run.json");
+    let mut agent = agent(&["--policy", "static", "--slice", "1ms", "--json", json.to_str().unwrap()]);
+    assert!(comes_true(|| vm.slices() == [Nanos::from_millis(1); 2]));
+    std::thread::sleep(Duration::from_millis(1500));
+    send(pid_of(&agent), libc::SIGTERM);
+    assert_eq!(agent.wait().unwrap().code(), Some(0));
+    assert_eq!(vm.slices(), before);
+
+    let report: Value = serde_json::from_str(&std::fs::read_to_string(&json).unwrap()).unwrap();
+    assert_eq!((&report["schema"], &report["restored"]), (&"gleaner.host-run/1".into(), &true.into()), "{report:#}");
+    let found = &report["vms"][0];
+    assert_eq!(found["vm"], own_pid());
+    assert_eq!(found["slices"][0]["slice_ns"], 1_000_000, "{report:#}");
+    assert!(report["decisions"][0]["reason"].as_str().unwrap().contains("static"));
+    assert!(found["before"]["run_ratio"].is_number() && found["after"]["run_ratio"].is_number(), "{report:#}");
+    if report["observer"] == "bpf" && report["enforcement"]["method"] == "ticker" {
+        // 4 ms is the tick, and what a slice of 1 ms would be without enforcement.
+        let delivered = found["after"]["delivered_p50_ns"].as_u64().unwrap();
+        assert!(delivered < 3_000_000, "{report:#}");
+    }
+}
+
+#[test]
+fn a_killed_agent_leaves_no_slice_behind_on_this_machine() {
+    let vm = Vm::start();
+    if !vm.has_slices() {
+        return;
+    }
+    let before = vm.slices();
+    let mut agent = agent(&["--policy", "adaptive"]);
+    assert!(comes_true(|| vm.slices() == [Nanos::from_millis(5); 2]), "{:?}", vm.slices());
+    agent.kill().unwrap();
+    agent.wait().unwrap();
+    assert!(comes_true(|| vm.slices() == before), "{:?}", vm.slices());
+}
+
+#[test]
+fn bad_input_is_named_and_changes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = dir.path().join("host.toml");
+    std::fs::write(&config, "gain_min = 7.0\n").unwrap();
+    let config = config.to_str().unwrap();
+    for (args, words) in [
+        (&["--vm", "no-such-vm"][..], &["no-such-vm"][..]),
+        (&["--vm", "1"], &["process 1", "no VM"]),
+        (&["--slice", "200ms"], &["--slice", "100us"]),
+        (&["--slice", "soon"], &["--slice"]),
+        (&["--policy", "adaptive", "--slice", "1ms"], &["--slice", "static"]),
+        (&["--interval", "0s"], &["--interval", "100ms"]),
+        (&["--interval", "5m"], &["--interval", "60s"]),
+        (&["--config", "/no/such/file"], &["/no/such/file"]),
+        (&["--config", config], &["host.toml:1", "gain_min = 7", "from 0.0001 to 1"]),
+        (&["--json", "/no/such/dir/x"], &["/no/such/dir/x"]),
+    ] {
+        finish(gleaner(["host", "run", "--for", "1s"]).args(args)).with_status(2).naming(words);
+    }
+}
