@@ -4,7 +4,9 @@
 //! names. What is unknown is null, never 0, and nothing is ever not-a-number. Golden files in `tests/` hold them still.
 
 mod ab;
+mod cache;
 mod cache_record;
+mod classify;
 mod doctor;
 mod host_list;
 mod host_probe;
@@ -15,17 +17,21 @@ mod probe;
 mod reproduction;
 mod run;
 mod scenario;
+mod sim;
+mod slice;
 mod text;
 mod workload;
 mod xen;
 
 pub use ab::{AbMachine, AbMedians, AbMetric, AbMode, AbReport, AbRun, AbSideCosts, AbSpeedup};
+pub use cache::{CacheContext, CacheLevel, CacheMachine, CacheMemory, CacheReport};
 pub use cache_record::CacheRecordReport;
+pub use classify::{CacheClassPoint, CacheClassProgram, CacheClassReport};
 pub use doctor::{Capability, DoctorReport, HaltCost, MachineFacts, StealFacts, Verdict};
 pub use host_list::{HostListReport, HostPcpu, HostVcpu, HostVm};
 pub use host_probe::{
-    ExitFigures, Finding, HaltPollingFacts, HostProbeReport, HostVerdict, PauseExitFacts, RefillFigures, SliceIssueFact, SwitchFigures,
-    VmNesting,
+    ExitFigures, Finding, HaltPollingFacts, HostProbeReport, HostVerdict, PauseExitFacts, RefillFigures,
+    SliceIssueFact, SwitchFigures, VmNesting,
 };
 pub use host_run::{
     HostDecisionRecord, HostEnforcement, HostPrice, HostRunReport, HostRunSet, HostRunVm, HostSlice, HostVmFigures,
@@ -38,7 +44,7 @@ pub use run::{DecisionRecord, LengthStats, Means, ObservedLengths, RunReport};
 pub use scenario::{
     BackgroundRate, HostFacts, RatioSpread, RunFigures, ScenarioReport, ScenarioRow, ScenarioRun, SoloRun, VmFacts,
 };
-pub use xen::{
-    XenListDomain, XenListPool, XenListReport, XenListVcpu, XenSliceChange, XenSliceReport, XenTimes,
-};
+pub use sim::{SimCost, SimDecision, SimHost, SimReport, SimRow, SimRun, SimVm};
+pub use slice::{SliceCpu, SliceReport, SliceThread};
 pub use workload::{LatencyReport, WorkloadReport};
+pub use xen::{XenListDomain, XenListPool, XenListReport, XenListVcpu, XenSliceChange, XenSliceReport, XenTimes};

@@ -9,9 +9,11 @@
 mod format;
 mod parse;
 mod plan;
+mod simulator;
 
 pub use parse::ScenarioError;
 pub use plan::{Choice, Combination, Plan, Step};
+pub use simulator::{SimCosts, SimScheduler, Simulator};
 
 use format::{as_duration, as_lists, as_option, is_default};
 use gleaner_model::{CpuSet, Policy, Profile};
@@ -51,6 +53,9 @@ pub struct Scenario {
     pub total_timeout: Duration,
     /// What the VMs run on.
     pub machine: Machine,
+    /// What the simulator needs to know besides; the test bed does not look at it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub simulator: Option<Simulator>,
     /// The VMs, at least one of them measured.
     #[serde(rename = "vm")]
     pub vms: Vec<Vm>,

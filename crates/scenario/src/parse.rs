@@ -1,6 +1,7 @@
 //! Text to [`Scenario`]: everything that can be wrong with a file is found here, with its line.
 
 use crate::format::{CpuList, Other, Time, TimeoutWord, WordOr};
+use crate::simulator::RawSimulator;
 use crate::{Accelerator, CommandLine, Machine, PolicyChoice, Program, Role, Scenario, TimeoutFrom, Vm, Workload};
 use gleaner_model::{CpuSet, Policy, Profile};
 use serde::Deserialize;
@@ -61,7 +62,7 @@ impl Scenario {
 }
 
 /// Where, and what.
-type Wrong = (Range<usize>, String);
+pub(crate) type Wrong = (Range<usize>, String);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -82,6 +83,7 @@ struct RawScenario {
     total_timeout: Option<Spanned<Time>>,
     #[serde(default)]
     machine: RawMachine,
+    simulator: Option<RawSimulator>,
     vm: Spanned<Vec<Spanned<RawVm>>>,
 }
 
@@ -202,6 +204,7 @@ impl RawScenario {
             boot_timeout: time("boot_timeout", self.boot_timeout, seconds(120), seconds(1)..=seconds(3_600))?,
             total_timeout: time("total_timeout", self.total_timeout, seconds(7_200), seconds(1)..=seconds(604_800))?,
             machine: self.machine.check()?,
+            simulator: self.simulator.map(RawSimulator::check).transpose()?,
             vms,
         };
         check_together(&scenario, &spans)?;
@@ -437,7 +440,7 @@ fn identifier(name: &Spanned<String>) -> Result<String, Wrong> {
     Err((name.span(), format!("name {text:?}: must be 1 to 40 lower-case letters, digits and '-', not '-' first")))
 }
 
-fn within<T: PartialOrd + Copy + std::fmt::Display>(
+pub(crate) fn within<T: PartialOrd + Copy + std::fmt::Display>(
     key: &str,
     value: &Spanned<T>,
     allowed: RangeInclusive<T>,
@@ -447,7 +450,7 @@ fn within<T: PartialOrd + Copy + std::fmt::Display>(
     allowed.contains(&found).then_some(found).ok_or_else(|| (value.span(), what()))
 }
 
-fn time(
+pub(crate) fn time(
     key: &str,
     value: Option<Spanned<Time>>,
     default: Duration,
@@ -460,7 +463,7 @@ fn time(
     allowed.contains(&found).then_some(found).ok_or_else(|| (value.span(), what()))
 }
 
-fn word<T: Clone>(key: &str, value: &Spanned<String>, allowed: &[(&str, T)]) -> Result<T, Wrong> {
+pub(crate) fn word<T: Clone>(key: &str, value: &Spanned<String>, allowed: &[(&str, T)]) -> Result<T, Wrong> {
     let found = value.get_ref();
     if let Some((_, meaning)) = allowed.iter().find(|(word, _)| word == found) {
         return Ok(meaning.clone());

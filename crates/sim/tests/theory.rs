@@ -3,8 +3,8 @@
 //! Means and standard errors are of independent batches (seeds). Costs are nothing: what is left is the engine and the schedulers.
 
 mod common;
-use common::{MS, S, US, compute, hog, round_robin, run, run_config, threads};
-use gleaner_sim::config::{Config, FairParams, HaltPoll, HostConfig, IdleLoop, Scheduler, VmConfig, WindowParams};
+use common::{MS, S, US, compute, hog, managed, round_robin, run, run_config, threads};
+use gleaner_sim::config::{Config, FairParams, HostConfig, Managed, Scheduler, VmConfig, WindowParams};
 use gleaner_sim::program::{Builder, Op, Span, Test, Workload};
 use gleaner_sim::{Costs, Time};
 
@@ -58,7 +58,7 @@ fn response(service: Span, utilization: f64, seed: u64) -> f64 {
 #[test]
 fn m_m_1_has_its_mean_response_time() {
     // 1 / (1 - rho) service times.
-    for (utilization, batches) in [(0.5, 8), (0.8, 40)] {
+    for (utilization, batches) in [(0.5, 4), (0.8, 12)] {
         let measured = over_seeds(batches, |seed| response(Span::Exponential { mean: 100 * US }, utilization, seed));
         agrees(&format!("M/M/1 at {utilization}"), measured, 1.0 / (1.0 - utilization));
     }
@@ -67,7 +67,7 @@ fn m_m_1_has_its_mean_response_time() {
 #[test]
 fn m_d_1_has_its_mean_response_time() {
     // 1 + rho / (2 (1 - rho)) service times.
-    for (utilization, batches) in [(0.5, 8), (0.8, 24)] {
+    for (utilization, batches) in [(0.5, 4), (0.8, 6)] {
         let measured = over_seeds(batches, |seed| response(Span::Fixed(100 * US), utilization, seed));
         agrees(&format!("M/D/1 at {utilization}"), measured, 1.0 + utilization / 2.0 / (1.0 - utilization));
     }
@@ -95,11 +95,11 @@ fn a_closed_system_has_its_utilization() {
         // Slices longer than any service: first come, first served.
         let mut config = Config::new(round_robin(1, 100 * S), vms.collect());
         config.seed = seed;
-        config.end = 20 * S;
+        config.end = 5 * S;
         let result = run_config(config);
         result.pcpu_busy_ns[0] as f64 / result.end_ns as f64
     };
-    agrees("closed system, utilization", over_seeds(10, one), 1.0 - idle);
+    agrees("closed system, utilization", over_seeds(24, one), 1.0 - idle);
 }
 
 #[test]
@@ -143,27 +143,26 @@ fn weights_are_obeyed() {
 
 #[test]
 fn polling_for_as_long_as_a_halt_costs_is_at_most_twice_the_best() {
-    // Ski rental. Idle periods of a fixed length; a halt costs RV = 20 us at the wake-up, polling its own time. The best knows the
-    // length: min(length, RV). A poll of RV costs min(length, RV), and RV again where that was not enough.
+    // Ski rental. Idle periods of a fixed length; a halt costs RV = 20 us at the wake-up, retaining its own time. The best knows
+    // the length: min(length, RV). A time-out of RV costs the length up to RV, and RV again where that was not enough.
     let mut costs = Costs::FREE;
     costs.vcpu_resume_ns = 20 * US;
-    for (length, best, bound) in [(5 * US, 5 * US, 1), (19 * US, 19 * US, 1), (40 * US, 20 * US, 2), (MS, 20 * US, 2)] {
+    for (length, each) in [(5 * US, 5 * US), (19 * US, 19 * US), (40 * US, 40 * US), (MS, 40 * US)] {
         let mut b = Builder::new();
-        let (rounds, out) = (b.counter(1_000), b.label());
+        let (rounds, out) = (b.counter(500), b.label());
         let again = b.label_here();
         b.claim(rounds, out);
         b.op(compute(US)).op(Op::Io(Span::Fixed(length))).jump(again);
         b.here(out);
         b.threads(1, 0);
-        let mut vm = VmConfig::new("vm", 1, costs, b.build());
-        // The governor cannot grow or shrink: it begins at, and is bounded by, what a halt costs.
-        vm.idle = IdleLoop::Haltpoll { max: 20 * US, grow_start: 20 * US };
-        let host = HostConfig { halt_poll: HaltPoll::OFF, ..HostConfig::new(1, Scheduler::Dedicated) };
-        let result = run(host, vec![vm]);
+        let retain = Managed { timeout: Some(20 * US), ..Managed::new(gleaner_model::Policy::Retain) };
+        let vm = managed(VmConfig::new("vm", 1, costs, b.build()), retain);
+        let result = run(HostConfig::new(1, Scheduler::Dedicated), vec![vm]);
         let vcpu = &result.vms[0].vcpus[0];
-        let cost = vcpu.polled + vcpu.overhead;
-        // The first period is halted: the governor has seen none yet.
-        assert!(cost <= bound * best * 1_000 + 41 * US, "{length}: {cost} against {best} each");
+        let cost = vcpu.retained + vcpu.overhead;
+        assert!(each <= 2 * length.min(20 * US));
+        // The first halt is the one before the program begins.
+        assert!(cost.abs_diff(500 * each) <= 41 * US, "{length}: {cost} is not 500 times {each}");
     }
 }
 

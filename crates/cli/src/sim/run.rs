@@ -1,15 +1,104 @@
-//! `gleaner sim run`.
+//! `gleaner sim run`: every combination of a scenario, round after round, simulated.
 
+use super::results::{self, Done};
 use crate::args::JsonArg;
 use crate::failure::Failure;
+use crate::output::Output;
 use clap::Args;
+use gleaner_scenario::{Plan, Scenario};
+use gleaner_sim::{Simulation, Timeline, scenario};
+use indicatif::ProgressBar;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
 
 #[derive(Debug, Args)]
+#[command(
+    after_help = "The file is a test bed's scenario (docs/testbed.md), with a [simulator] table for the host (docs/simulator.md). The \
+                  same file, seed and version give the same result to the last byte.\n\n\
+                  Examples:\n\
+                  \x20 gleaner sim run experiments/interference/scenario.toml\n\
+                  \x20 gleaner sim run my.toml --rounds 1 --trace timeline.json   (open it in ui.perfetto.dev)"
+)]
 pub struct RunArgs {
+    /// The scenario
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Seed of the first round instead of the scenario's; each further round has the next
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Rounds instead of the scenario's
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: Option<u32>,
+    /// Write every vCPU's timeline of the first combination's first round, as a Chrome trace
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
     #[command(flatten)]
-    pub json: JsonArg,
+    json: JsonArg,
 }
 
-pub fn main(_args: &RunArgs) -> Result<u8, Failure> {
-    Err(Failure::work("not built yet"))
+pub fn main(args: &RunArgs) -> Result<u8, Failure> {
+    let mut output = Output::open(args.json.json.as_deref())?;
+    let scenario = Scenario::read(&args.file).map_err(Failure::input)?;
+    let trace = args.trace.as_deref().map(|path| create(path).map(|file| (path, file))).transpose()?;
+    let (done, timeline) = simulate(args, &scenario, trace.is_some())?;
+    if let (Some((path, file)), Some((names, timeline))) = (trace, timeline) {
+        write_trace(file, &names, &timeline)
+            .map_err(|error| Failure::work(format!("cannot write the trace to {}: {error}", path.display())))?;
+    }
+    let report = results::report(&scenario, args.seed.unwrap_or(scenario.seed), &done);
+    output.json(&report)?;
+    output.text(&report);
+    Ok(0)
+}
+
+/// The timeline of a run, with the VMs' names and numbers of vCPUs.
+type Traced = (Vec<(String, u32)>, Timeline);
+
+fn simulate(args: &RunArgs, scenario: &Scenario, trace: bool) -> Result<(Vec<Done>, Option<Traced>), Failure> {
+    let interrupted = crate::probe::interrupt_flag()?;
+    let plan = Plan::of(scenario);
+    let rounds = args.rounds.unwrap_or(scenario.rounds);
+    let folder = args.file.parent().unwrap_or(Path::new("."));
+    let read_params =
+        |file: &str| crate::run::read_params(&folder.join(file)).map_err(|failure| failure.message);
+    let bar = ProgressBar::new(u64::from(rounds) * plan.combinations().len() as u64);
+    let (mut done, mut timeline) = (Vec::new(), None);
+    for round in 0..rounds {
+        let seed = args.seed.unwrap_or(scenario.seed).wrapping_add(u64::from(round));
+        for combination in plan.combinations() {
+            if interrupted.load(std::sync::atomic::Ordering::Relaxed) {
+                return Err(Failure { status: 130, message: "interrupted".to_owned() });
+            }
+            let wrong = |error| Failure::input(format!("{}: {error}", args.file.display()));
+            let mut config = scenario::config(scenario, combination, seed, &read_params).map_err(wrong)?;
+            config.trace = trace && done.is_empty();
+            let names = config.vms.iter().map(|vm| (vm.name.clone(), vm.vcpus)).collect();
+            let host = config.host.clone();
+            let costs = config.vms.first().map(|vm| vm.costs.described()).unwrap_or_default();
+            let (result, spans) = Simulation::new(config).map_err(wrong)?.run().map_err(wrong)?;
+            timeline = timeline.or(spans.map(|spans| (names, spans)));
+            done.push(Done { round, seed, combination: combination.clone(), host, costs, result });
+            bar.inc(1);
+        }
+    }
+    bar.finish_and_clear();
+    Ok((done, timeline))
+}
+
+fn create(path: &Path) -> Result<File, Failure> {
+    File::create(path).map_err(|error| {
+        Failure::input(format!("cannot write --trace file {}: {error}; name a file you may write", path.display()))
+    })
+}
+
+fn write_trace(file: File, names: &[(String, u32)], timeline: &Timeline) -> std::io::Result<()> {
+    let mut file = BufWriter::new(file);
+    write!(file, "{{\"displayTimeUnit\":\"ns\",\"traceEvents\":[")?;
+    for (n, event) in timeline.chrome(names).enumerate() {
+        write!(file, "{}", if n == 0 { "\n" } else { ",\n" })?;
+        serde_json::to_writer(&mut file, &event)?;
+    }
+    writeln!(file, "\n]}}")?;
+    file.flush()
 }

@@ -1,0 +1,202 @@
+//! `gleaner.sim/1`: what a simulated scenario came to.
+
+use crate::text;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// What `gleaner sim run` found.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SimReport {
+    /// `gleaner.sim/1`.
+    pub schema: String,
+    /// The scenario's name.
+    pub scenario: String,
+    /// The first round's seed; each further round has the next one.
+    pub seed: u64,
+    /// The simulated host.
+    pub host: SimHost,
+    /// What things cost in it.
+    pub costs: Vec<SimCost>,
+    /// One entry for each combination and round, in order.
+    pub runs: Vec<SimRun>,
+    /// Measured workloads under each policy, against the first policy of their VM.
+    pub rows: Vec<SimRow>,
+}
+
+/// The simulated host.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SimHost {
+    /// Physical CPUs.
+    pub pcpus: u32,
+    /// Its scheduler, as the scenario calls it.
+    pub scheduler: String,
+    /// The slice that the scenario gives; null: the scheduler's own.
+    pub slice_ns: Option<u64>,
+    /// Longest halt polling; 0: none.
+    pub halt_poll_ns: u64,
+    /// Whether there are pause-loop exits.
+    pub ple: bool,
+}
+
+/// A cost.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SimCost {
+    /// Its name.
+    pub name: String,
+    /// How long it takes.
+    pub value_ns: u64,
+    /// What it is paid for.
+    pub meaning: String,
+}
+
+/// One simulation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SimRun {
+    /// From 0.
+    pub round: u32,
+    /// Its seed.
+    pub seed: u64,
+    /// When it ended, in simulated time.
+    pub end_ns: u64,
+    /// Whether all measured workloads had ended by then.
+    pub complete: bool,
+    /// Events dealt with.
+    pub events: u64,
+    /// Busy share of all pCPUs.
+    pub pcpu_busy_ratio: f64,
+    /// Times a pCPU changed to another vCPU or came out of idleness.
+    pub vcpu_switches: u64,
+    /// Each virtual machine.
+    pub vms: Vec<SimVm>,
+}
+
+/// One virtual machine in one simulation. Times of vCPUs are summed over them; the seven parts add up to `vcpus * end_ns`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SimVm {
+    /// Its name.
+    pub vm: String,
+    /// `measured` or `background`.
+    pub role: String,
+    /// The workload's label.
+    pub workload: String,
+    /// The policy's label.
+    pub policy: String,
+    /// vCPUs.
+    pub vcpus: u32,
+    /// Until its last thread ended; null if it had not.
+    pub wall_ns: Option<u64>,
+    /// Items done.
+    pub items: u64,
+    /// Items per second, over `wall_ns`, or until the end.
+    pub items_per_s: f64,
+    /// Median time of an item, to 12.5 %; null without items.
+    pub latency_p50_ns: Option<u64>,
+    /// 99th percentile of it.
+    pub latency_p99_ns: Option<u64>,
+    /// Threads ran.
+    pub work_ns: u64,
+    /// Of that, spinning in the kernel.
+    pub spun_ns: u64,
+    /// The guest's kernel switched and handled interrupts.
+    pub kernel_ns: u64,
+    /// Yielding threads held the vCPU.
+    pub retained_ns: u64,
+    /// The guest's idle task polled.
+    pub polled_ns: u64,
+    /// The host switched.
+    pub overhead_ns: u64,
+    /// Stolen: waiting for a pCPU.
+    pub stolen_ns: u64,
+    /// Halted.
+    pub halted_ns: u64,
+    /// Idle periods that began.
+    pub idle_entries: u64,
+    /// Halts.
+    pub halts: u64,
+    /// Context switches of threads that blocked.
+    pub voluntary_switches: u64,
+    /// Context switches by the guest's scheduler.
+    pub involuntary_switches: u64,
+    /// Pause-loop exits.
+    pub pause_exits: u64,
+    /// Mean wait for a kernel spinlock; null without one.
+    pub spin_wait_mean_ns: Option<u64>,
+    /// Mean time one is held; null without one.
+    pub spin_hold_mean_ns: Option<u64>,
+    /// Mean time of a TLB shootdown; null without one.
+    pub shootdown_mean_ns: Option<u64>,
+    /// vCPUs the workload was allowed, on average; null where nobody manages it.
+    pub active_vcpus_mean: Option<f64>,
+    /// Retention time-out in force; null where nobody manages it.
+    pub timeout_ns: Option<u64>,
+    /// What Gleaner decided; at most the first hundred.
+    pub decisions: Vec<SimDecision>,
+    /// Decisions in all.
+    pub decisions_count: u64,
+}
+
+/// A decision.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SimDecision {
+    /// When, in simulated time.
+    pub at_ns: u64,
+    /// What.
+    pub action: String,
+    /// Which vCPU; null for all.
+    pub vcpu: Option<u32>,
+    /// Why.
+    pub reason: String,
+}
+
+/// A measured workload under a policy.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SimRow {
+    /// Which VM.
+    pub vm: String,
+    /// Its workload.
+    pub workload: String,
+    /// What ran beside it.
+    pub beside: String,
+    /// Its policy.
+    pub policy: String,
+    /// Median over rounds.
+    pub items_per_s: f64,
+    /// Of `items_per_s` over the first policy's, the median over rounds; null where that did nothing.
+    pub speedup: Option<f64>,
+    /// The same for the background VMs together; null without any that does items.
+    pub beside_speedup: Option<f64>,
+}
+
+impl SimReport {
+    /// The schema's name.
+    pub const SCHEMA: &'static str = "gleaner.sim/1";
+}
+
+impl fmt::Display for SimReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let host = &self.host;
+        let slice = host.slice_ns.map_or_else(String::new, |ns| format!(", slices of {}", text::duration(Some(ns))));
+        let pcpus = text::count(u64::from(host.pcpus), "pCPU");
+        writeln!(f, "{}: simulated on {pcpus} under {}{slice}", self.scenario, host.scheduler)?;
+        let mut table = text::table(&["workload", "policy", "items/s", "speedup", "beside it", "their speedup"]);
+        let ratio = |ratio: Option<f64>| ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}"));
+        for row in &self.rows {
+            table.add_row([
+                format!("{} {}", row.vm, row.workload),
+                row.policy.clone(),
+                format!("{:.0}", row.items_per_s),
+                ratio(row.speedup),
+                row.beside.clone(),
+                ratio(row.beside_speedup),
+            ]);
+        }
+        writeln!(f, "{table}")?;
+        let cut = self.runs.iter().filter(|run| !run.complete).count();
+        if cut > 0 {
+            let cut = text::count(cut as u64, "run");
+            writeln!(f, "{cut} ended at run_timeout before the measured work was done; rates count until then.")?;
+        }
+        let events: u64 = self.runs.iter().map(|run| run.events).sum();
+        writeln!(f, "{}, {events} events.", text::count(self.runs.len() as u64, "simulation"))
+    }
+}
