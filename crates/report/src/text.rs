@@ -44,7 +44,7 @@ pub(crate) fn bytes(bytes: u64) -> String {
 pub(crate) fn count(n: u64, singular: &str) -> String {
     match n {
         1 => format!("1 {singular}"),
-        n if singular.ends_with('s') => format!("{n} {singular}es"),
+        n if singular.ends_with(['s', 'h']) => format!("{n} {singular}es"),
         n if singular.ends_with('y') => format!("{n} {}ies", &singular[..singular.len() - 1]),
         n => format!("{n} {singular}s"),
     }

@@ -56,9 +56,30 @@ fn count(text: &str) -> Result<u64, String> {
     number.checked_mul(unit).ok_or_else(|| "more than can be counted; write a smaller number".to_owned())
 }
 
+/// A size in bytes, with k, M or G for powers of 1024.
+fn size(text: &str) -> Result<u64, String> {
+    let (digits, shift) = match text.char_indices().next_back() {
+        Some((at, 'k' | 'K')) => (&text[..at], 10),
+        Some((at, 'M')) => (&text[..at], 20),
+        Some((at, 'G')) => (&text[..at], 30),
+        _ => (text, 0),
+    };
+    let number: u64 = digits.parse().map_err(|_| "write a size in bytes, like 262144, 256k or 2M".to_owned())?;
+    let bytes = number.checked_mul(1 << shift).filter(|bytes| (4096..=16 << 30).contains(bytes));
+    bytes.ok_or_else(|| "must be within 4k and 16G".to_owned())
+}
+
 #[cfg(test)]
 mod tests {
-    use super::count;
+    use super::{count, size};
+
+    #[test]
+    fn sizes_take_units_and_have_bounds() {
+        assert_eq!(["262144", "256k", "256K", "2M", "1G"].map(size), [1 << 18, 1 << 18, 1 << 18, 2 << 20, 1 << 30].map(Ok));
+        for bad in ["", "2MB", "0", "1k", "17G", "99999999999999999G", "-2M", "two"] {
+            assert!(size(bad).is_err(), "{bad}");
+        }
+    }
 
     #[test]
     fn counts_take_units() {

@@ -13,7 +13,7 @@ use crate::failure::Failure;
 use crate::output::{Output, say};
 use clap::Args;
 use gleaner_cachesim::trace::recording::Recorder;
-use gleaner_cachesim::trace::{Record, TraceError, live_lackey};
+use gleaner_cachesim::trace::{Record, Trace, TraceError, live_lackey};
 use gleaner_report::CacheRecordReport;
 use indicatif::{ProgressBar, ProgressStyle};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -67,7 +67,11 @@ pub fn main(args: &RecordArgs) -> Result<u8, Failure> {
     let report = to_file(&args.command, &path, args.skip, args.max_accesses)?;
     output.json(&report)?;
     // The program's own stdout stays its own.
-    if args.json.json.is_none() { say(&report) } else { output.text(&report) }
+    if args.json.json.is_none() {
+        say(&report)
+    } else {
+        output.text(&report)
+    }
     Ok(0)
 }
 
@@ -89,7 +93,8 @@ pub fn to_file(command: &[OsString], path: &Path, skip: u64, most: u64) -> Resul
 
 fn record(command: &[OsString], path: &Path, skip: u64, most: u64) -> Result<CacheRecordReport, Failure> {
     let interrupted = crate::probe::interrupt_flag()?;
-    let mut recorder = Recorder::create(path).map_err(|error| Failure::input(format!("{error}; name a file you may write")))?;
+    let mut recorder =
+        Recorder::create(path).map_err(|error| Failure::input(format!("{error}; name a file you may write")))?;
     let mut traced = Traced::start(command, interrupted)?;
     let mut tally = Tally { skip, most, ..Tally::default() };
     let copied = copy(&mut traced, &mut recorder, &mut tally);
@@ -143,10 +148,12 @@ impl Tally {
 
 fn copy(traced: &mut Traced, recorder: &mut Recorder, tally: &mut Tally) -> Result<(), TraceError> {
     let bar = ProgressBar::new(tally.skip.saturating_add(tally.most));
-    if let Ok(style) = ProgressStyle::with_template("  recording: {human_pos} accesses [{bar:30}] {per_sec}, {eta} left") {
+    if let Ok(style) =
+        ProgressStyle::with_template("  recording: {human_pos} accesses [{bar:30}] {per_sec}, {eta} left")
+    {
         bar.set_style(style);
     }
-    let mut trace = live_lackey(Path::new("valgrind's output"), Box::new(traced.stream()));
+    let mut trace = traced.trace();
     let mut batch = Vec::new();
     loop {
         batch.clear();
@@ -164,7 +171,7 @@ fn copy(traced: &mut Traced, recorder: &mut Recorder, tally: &mut Tally) -> Resu
 }
 
 /// The program under valgrind.
-struct Traced {
+pub(super) struct Traced {
     child: Rc<RefCell<Child>>,
     pipe: Rc<PipeReader>,
     interrupted: Arc<AtomicBool>,
@@ -175,7 +182,7 @@ struct Traced {
 }
 
 impl Traced {
-    fn start(command: &[OsString], interrupted: Arc<AtomicBool>) -> Result<Self, Failure> {
+    pub(super) fn start(command: &[OsString], interrupted: Arc<AtomicBool>) -> Result<Self, Failure> {
         let (reader, writer) = io::pipe().map_err(Failure::work)?;
         // A smaller pipe is slower and nothing else.
         let _ = rustix::pipe::fcntl_setpipe_size(&reader, PIPE_BYTES);
@@ -184,9 +191,11 @@ impl Traced {
         let mut valgrind = Command::new("valgrind");
         valgrind.args(["-q", "--tool=lackey", "--basic-counts=no", "--trace-mem=yes", "--child-silent-after-fork=yes"]);
         valgrind.arg(format!("--log-fd={number}")).arg("--").args(command);
-        // SAFETY: one async-signal-safe call; the descriptor is open until after the fork.
+        // SAFETY: async-signal-safe calls only; the descriptor is open until after the fork.
         unsafe {
             valgrind.pre_exec(move || {
+                // A program whose recorder was killed would go on a hundred times slower for nobody.
+                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
                 if libc::fcntl(number, libc::F_SETFD, 0) < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
             });
         }
@@ -201,8 +210,17 @@ impl Traced {
         Ok(Self { child, pipe: Rc::new(reader), interrupted, limit: false, ended: false })
     }
 
-    fn stream(&self) -> Stream {
-        Stream { child: Rc::clone(&self.child), pipe: Rc::clone(&self.pipe), interrupted: Arc::clone(&self.interrupted) }
+    /// Its accesses as they are made.
+    pub(super) fn trace(&self) -> Box<dyn Trace> {
+        let interrupted = Arc::clone(&self.interrupted);
+        let stream = Stream { child: Rc::clone(&self.child), pipe: Rc::clone(&self.pipe), interrupted };
+        live_lackey(Path::new("valgrind's output"), Box::new(stream))
+    }
+
+    /// Ends it, if it has not ended.
+    pub(super) fn stop(&mut self) -> Result<ExitStatus, Failure> {
+        self.limit = true;
+        self.end()
     }
 
     /// Waits for the program's end, or brings it about. What it still writes is thrown away meanwhile, or it would wait for ever.
@@ -269,12 +287,14 @@ fn shell_status(status: ExitStatus) -> i32 {
     status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
 }
 
-fn not_started(command: &[OsString], status: ExitStatus) -> Failure {
+pub(super) fn not_started(command: &[OsString], status: ExitStatus) -> Failure {
     let name = command[0].to_string_lossy();
     Failure::input(match shell_status(status) {
         127 => format!("cannot run '{name}': command not found; check its spelling, or give its path"),
         126 => format!("cannot run '{name}': it cannot be executed; is it an executable file? (chmod +x)"),
-        other => format!("valgrind could not run '{name}' (status {other}, see its message above): nothing is recorded"),
+        other => {
+            format!("valgrind could not run '{name}' (status {other}, see its message above): nothing is recorded")
+        }
     })
 }
 
@@ -286,7 +306,13 @@ fn report(
     status: ExitStatus,
 ) -> Result<CacheRecordReport, Failure> {
     let interrupted = traced.interrupted.load(Ordering::Relaxed);
-    let ended_by = if traced.limit { "limit" } else if interrupted { "interrupt" } else { "exit" };
+    let ended_by = if traced.limit {
+        "limit"
+    } else if interrupted {
+        "interrupt"
+    } else {
+        "exit"
+    };
     let exit_status = (ended_by == "exit").then(|| shell_status(status));
     let mut notes = Vec::new();
     if traced.limit {

@@ -1,15 +1,225 @@
-//! `gleaner cache run`.
+//! `gleaner cache run`: contexts that take turns on simulated cores and caches.
 
-use crate::args::JsonArg;
+use super::{count, size, trace_failure};
+use crate::args::{JsonArg, duration};
 use crate::failure::Failure;
+use crate::output::Output;
 use clap::Args;
+use clap::builder::PossibleValuesParser;
+use gleaner_cachesim::Geometry;
+use gleaner_cachesim::core_model::CoreConfig;
+use gleaner_cachesim::hierarchy::{HierarchyConfig, LevelCounters};
+use gleaner_cachesim::machine::{
+    ContextConfig, ContextOutcome, Machine, MachineConfig, Outcome, SWITCH_CYCLES, TABLE_V_HZ, cycles,
+};
+use gleaner_cachesim::paging::PagingConfig;
+use gleaner_cachesim::policy::PolicyKind;
+use gleaner_cachesim::trace::synthetic::{Profile, Synthetic};
+use gleaner_cachesim::trace::{Format, Repeat, Trace, open};
+use gleaner_model::Nanos;
+use gleaner_report::{CacheContext, CacheLevel, CacheMachine, CacheMemory, CacheReport};
+use indicatif::ProgressBar;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Contexts are dealt to the cores in turn: traces first, then made-up ones. The machine is Table V of the paper \
+                        except where an option says otherwise (docs/cachesim.md). The same options give the same result.\n\n\
+                        Examples:\n\
+                        \x20 gleaner cache run --synthetic cache-friendly --synthetic thrashing --slice 1ms\n\
+                        \x20 gleaner cache run --trace bzip2.gltrace --trace libquantum.gltrace --slice 30ms --policy dip-time --json"
+)]
 pub struct RunArgs {
+    /// A context that runs this trace: a recording, lackey's text, R|W HEXADDR lines, ChampSim's, DynamoRIO's view; packed or not
+    #[arg(long = "trace", value_name = "FILE")]
+    traces: Vec<PathBuf>,
+    /// What the traces are, instead of finding out
+    #[arg(long, value_parser = PossibleValuesParser::new(Format::NAMES))]
+    format: Option<String>,
+    /// A context with a made-up program of this type of the paper's
+    #[arg(long, value_name = "PROFILE", value_parser = PossibleValuesParser::new(PROFILES))]
+    synthetic: Vec<String>,
+    /// Let a context end with its trace; without this, a trace starts over
+    #[arg(long)]
+    once: bool,
+    /// Time slice
+    #[arg(long, value_name = "DURATION", default_value = "1ms", value_parser = duration)]
+    slice: Duration,
+    /// Quanta that count, for each context
+    #[arg(long, value_name = "N", default_value = "30", value_parser = quanta)]
+    quanta: u64,
+    /// Quanta before those, which fill the caches and do not count
+    #[arg(long, value_name = "N", default_value = "0", value_parser = count)]
+    warmup: u64,
+    /// Cores that share the last level
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    cores: usize,
+    /// Insertion policy of the last level
+    #[arg(long, default_value = "lru", value_parser = PossibleValuesParser::new(PolicyKind::NAMES))]
+    policy: String,
+    /// Size of the last level (k, M and G are 1024, 1024^2, 1024^3 bytes)
+    #[arg(long, value_name = "SIZE", default_value = "2M", value_parser = size)]
+    llc_size: u64,
+    /// Ways of the last level
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    llc_ways: u32,
+    /// Cycles that an access of the last level adds
+    #[arg(long, value_name = "N", default_value_t = 27)]
+    llc_latency: u64,
+    /// The last level holds whatever the levels before it hold
+    #[arg(long)]
+    inclusive: bool,
+    /// Feeds everything that is decided by chance
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
     #[command(flatten)]
-    pub json: JsonArg,
+    json: JsonArg,
 }
 
-pub fn main(_args: &RunArgs) -> Result<u8, Failure> {
-    Err(Failure::work("not built yet"))
+const PROFILES: [&str; 3] = ["cpu-bound", "cache-friendly", "thrashing"];
+
+/// How many quanta: at least one.
+fn quanta(text: &str) -> Result<u64, String> {
+    count(text).and_then(|quanta| if quanta > 0 { Ok(quanta) } else { Err("give at least 1".to_owned()) })
+}
+
+pub fn main(args: &RunArgs) -> Result<u8, Failure> {
+    let mut output = Output::open(args.json.json.as_deref())?;
+    let contexts = args.traces.len() + args.synthetic.len();
+    if contexts == 0 {
+        return Err(Failure::input("nothing to run: give --trace FILE or --synthetic PROFILE, once for each context"));
+    }
+    let config = config(args, contexts)?;
+    let mut machine = Machine::new(config, traces(args)?).map_err(Failure::input)?;
+    let interrupted = crate::probe::interrupt_flag()?;
+    let bar = ProgressBar::new(args.warmup + args.quanta);
+    // One turn of everybody at a time, so that Ctrl-C is heard.
+    for quantum in 0..args.warmup.saturating_add(args.quanta) {
+        if quantum == args.warmup {
+            machine.reset_counters();
+        }
+        machine.run_quanta(1).map_err(|error| trace_failure(&error))?;
+        bar.inc(1);
+        if interrupted.load(std::sync::atomic::Ordering::Relaxed) {
+            return Ok(130);
+        }
+        if machine.outcome().contexts.iter().all(|context| context.over) {
+            break;
+        }
+    }
+    bar.finish_and_clear();
+    let report = report(args, &machine.outcome());
+    output.json(&report)?;
+    output.text(&report);
+    Ok(0)
+}
+
+fn config(args: &RunArgs, contexts: usize) -> Result<MachineConfig, Failure> {
+    let policy =
+        PolicyKind::by_name(&args.policy).ok_or_else(|| Failure::input(format!("no policy {}", args.policy)))?;
+    let mut hierarchy = HierarchyConfig::table_v(args.cores, contexts, policy).map_err(Failure::input)?;
+    hierarchy.l3.geometry = Geometry::new(args.llc_size, args.llc_ways, 64)
+        .map_err(|error| Failure::input(format!("--llc-size and --llc-ways: {error}")))?;
+    hierarchy.l3.latency_cycles = args.llc_latency;
+    hierarchy.inclusive = args.inclusive;
+    hierarchy.seed = args.seed;
+    let slice = Nanos::from(args.slice);
+    Ok(MachineConfig {
+        contexts: (0..contexts)
+            .map(|context| ContextConfig { core: context % args.cores.max(1), core_model: CoreConfig::default() })
+            .collect(),
+        hierarchy,
+        paging: PagingConfig { seed: args.seed, ..PagingConfig::default() },
+        slice_cycles: cycles(slice, TABLE_V_HZ),
+        switch_cycles: SWITCH_CYCLES,
+    })
+}
+
+fn traces(args: &RunArgs) -> Result<Vec<Box<dyn Trace>>, Failure> {
+    let format = args.format.as_deref().and_then(Format::by_name);
+    let mut traces: Vec<Box<dyn Trace>> = Vec::new();
+    for path in &args.traces {
+        let first = open(path, format).map_err(|error| trace_failure(&error))?;
+        if args.once {
+            traces.push(first);
+            continue;
+        }
+        let path = path.clone();
+        let repeated = Repeat::new(move || open(&path, format)).map_err(|error| trace_failure(&error))?;
+        traces.push(Box::new(repeated));
+    }
+    for (at, name) in (1..).zip(&args.synthetic) {
+        let profile = match name.as_str() {
+            "cpu-bound" => Profile::cpu_bound(),
+            "cache-friendly" => Profile::cache_friendly(),
+            _ => Profile::thrashing(),
+        };
+        let seed = args.seed.wrapping_mul(1_000).wrapping_add(at);
+        traces.push(Box::new(Synthetic::new(profile, 0, seed, u64::MAX).map_err(Failure::input)?));
+    }
+    Ok(traces)
+}
+
+fn report(args: &RunArgs, outcome: &Outcome) -> CacheReport {
+    let files = args.traces.iter().map(|path| name(path));
+    let names = files.chain(args.synthetic.iter().cloned());
+    let contexts = names.zip(&outcome.contexts).enumerate();
+    let mut notes = Vec::new();
+    if args.warmup == 0 {
+        notes.push("the caches were empty at first; --warmup N leaves the first quanta out".to_owned());
+    }
+    CacheReport {
+        schema: CacheReport::SCHEMA.to_owned(),
+        machine: CacheMachine {
+            cores: args.cores as u64,
+            clock_hz: TABLE_V_HZ,
+            slice_ns: Nanos::from(args.slice).0,
+            quanta: args.quanta,
+            warmup_quanta: args.warmup,
+            policy: args.policy.clone(),
+            llc_bytes: args.llc_size,
+            llc_ways: u64::from(args.llc_ways),
+            inclusive: args.inclusive,
+            seed: args.seed,
+        },
+        contexts: contexts.map(|(at, (name, context))| of(name, at % args.cores, context)).collect(),
+        memory: CacheMemory {
+            reads: outcome.dram.reads,
+            writes: outcome.dram.writes,
+            read_wait_cycles: outcome.dram.read_wait_cycles,
+        },
+        switches: outcome.switches,
+        notes,
+    }
+}
+
+/// A trace by its file's name.
+pub(super) fn name(path: &Path) -> String {
+    let file = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+    file.strip_suffix(".gltrace").map_or(file.clone(), str::to_owned)
+}
+
+fn of(name: String, core: usize, context: &ContextOutcome) -> CacheContext {
+    let level = |counters: LevelCounters| CacheLevel {
+        accesses: counters.accesses,
+        misses: counters.misses,
+        writebacks: counters.writebacks,
+    };
+    let counters = context.counters;
+    let pki = |count: u64| count as f64 * 1000.0 / context.instructions as f64;
+    CacheContext {
+        name,
+        core: core as u64,
+        quanta: context.quanta,
+        trace_over: context.over,
+        instructions: context.instructions,
+        cycles: context.cycles,
+        cpi: context.cpi(),
+        llc_misses_pki: (context.instructions > 0).then(|| pki(counters.l3.misses)),
+        l1i: level(counters.l1i),
+        l1d: level(counters.l1d),
+        l2: level(counters.l2),
+        l3: level(counters.l3),
+    }
 }

@@ -1,6 +1,6 @@
 //! Result files: what a JSON text is, by its `schema`, or what is wrong with it and where.
 
-use crate::{AbReport, DoctorReport, ProbeReport, RunReport, ScenarioReport, WorkloadReport};
+use crate::{AbReport, CacheClassReport, DoctorReport, ProbeReport, RunReport, ScenarioReport, WorkloadReport};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -28,6 +28,8 @@ pub enum Content {
     Workload(Box<WorkloadReport>),
     /// `gleaner.scenario/1`.
     Scenario(Box<ScenarioReport>),
+    /// `gleaner.cache-class/1`.
+    CacheClass(Box<CacheClassReport>),
 }
 
 /// Makes a page's content out of one schema's JSON.
@@ -45,6 +47,7 @@ const READERS: &[(&str, &str, Reader)] = &[
     (AbReport::SCHEMA, "gleaner ab --json FILE -- CMD", |text| reader(text, Content::Ab)),
     (WorkloadReport::SCHEMA, "gleaner workload NAME --json FILE", |text| reader(text, Content::Workload)),
     (ScenarioReport::SCHEMA, "the test bed's runner", |text| reader(text, Content::Scenario)),
+    (CacheClassReport::SCHEMA, "gleaner cache classify --json FILE", |text| reader(text, Content::CacheClass)),
 ];
 
 /// Why a text is no result. The name of the file is the caller's to add.

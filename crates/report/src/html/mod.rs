@@ -5,6 +5,7 @@
 
 mod ab;
 mod chart;
+mod classify;
 mod doctor;
 mod figure;
 mod forest;

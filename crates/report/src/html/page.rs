@@ -3,7 +3,7 @@
 use super::figure::{Figure, printable};
 use super::input::{Content, ResultFile};
 use super::section::{Section, prose};
-use super::{DrawError, ab, doctor, glossary, probe, run, scenario, workload};
+use super::{DrawError, ab, classify, doctor, glossary, probe, run, scenario, workload};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 /// The page and what is drawn on it.
@@ -58,6 +58,7 @@ pub fn page(title: Option<&str>, results: &[ResultFile]) -> Result<Page, DrawErr
 fn sections(results: &[ResultFile]) -> Result<Vec<Section>, DrawError> {
     let (mut comparisons, mut runs, mut workloads) = (Vec::new(), Vec::new(), Vec::new());
     let (mut scenarios, mut probes, mut doctors) = (Vec::new(), Vec::new(), Vec::new());
+    let mut caches = Vec::new();
     for file in results {
         match &file.content {
             Content::Ab(report) => comparisons.push(&**report),
@@ -66,12 +67,14 @@ fn sections(results: &[ResultFile]) -> Result<Vec<Section>, DrawError> {
             Content::Scenario(report) => scenarios.push(scenario::section(report)?),
             Content::Probe(report) => probes.push(probe::section(report)?),
             Content::Doctor(report) => doctors.push(doctor::section(report)?),
+            Content::CacheClass(report) => caches.push(classify::section(report)?),
         }
     }
     let mut sections = ab::sections(&comparisons)?;
     sections.append(&mut scenarios);
     sections.extend(run::sections(&runs)?);
     sections.extend(workload::section(&workloads)?);
+    sections.append(&mut caches);
     sections.append(&mut probes);
     sections.append(&mut doctors);
     Ok(sections)

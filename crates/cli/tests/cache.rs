@@ -1,0 +1,175 @@
+//! `gleaner cache record`, `run` and `classify`: what they find, and what they say to bad input.
+
+mod common;
+
+use common::{Said, comes_true, finish, gleaner};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// The `cache` command with these arguments, in a folder of its own.
+fn cache(folder: &Path, arguments: &[&str]) -> Said {
+    finish(gleaner(["cache"]).args(arguments).current_dir(folder))
+}
+
+fn json(said: &Said) -> Value {
+    serde_json::from_str(&said.stdout).unwrap_or_else(|error| panic!("{error} in {said:#?}"))
+}
+
+#[test]
+fn a_cache_friendly_context_loses_beside_a_thrashing_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let cpi = |arguments: &[&str]| {
+        let all =
+            [&["run", "--synthetic", "cache-friendly", "--warmup", "5", "--quanta", "5", "--json"], arguments].concat();
+        let result = json(&cache(folder.path(), &all).with_status(0));
+        assert_eq!(result["schema"], "gleaner.cache/1");
+        result["contexts"][0]["cpi"].as_f64().unwrap()
+    };
+    let alone = cpi(&[]);
+    let beside = cpi(&["--synthetic", "thrashing"]);
+    let preserved = cpi(&["--synthetic", "thrashing", "--policy", "lip"]);
+    assert!(alone * 1.05 < beside, "alone {alone}, beside {beside}");
+    assert!(preserved < beside, "insertion at LRU keeps some of it: {preserved}, {beside}");
+    assert_eq!(cpi(&["--synthetic", "thrashing"]).to_bits(), beside.to_bits(), "the same again");
+}
+
+#[test]
+fn what_cannot_be_run_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, bytes: &[u8]| fs::write(folder.path().join(name), bytes).unwrap();
+    file("empty", b"");
+    file("noise", &[0xaa; 300]);
+    file("words", b"hello\n");
+    file("champ-cut", &[0; 100]);
+    file("champ-big-endian", &[&[0, 0, 0x7f, 0xff, 0, 0, 0x10, 0x40][..], &[0; 56]].concat());
+    file("cut", b"\x89GLTRACE\x01\0\0\0\x0d\x0c\x0b\x0a\x10\0");
+    file("packed", &[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3, 1]);
+    for command in ["run", "classify"] {
+        for (trace, words) in [
+            ("missing", &["cannot read missing"][..]),
+            (".", &["cannot read ."]),
+            ("empty", &["empty: no access in it"]),
+            ("noise", &["noise, byte 0", "recording, lackey, plain, champsim, memtrace"]),
+            ("words", &["words:1: 'hello' is no access"]),
+            ("champ-cut", &["champ-cut, byte 64", "cut short"]),
+            ("champ-big-endian", &["big-endian"]),
+            ("cut", &["cut, byte 16", "cut short, or its recorder was killed"]),
+            ("packed", &["cannot read packed"]),
+        ] {
+            cache(folder.path(), &[command, "--trace", trace]).with_status(2).saying("").naming(words);
+        }
+    }
+}
+
+#[test]
+fn absurd_machines_and_usage_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    for (arguments, words) in [
+        (&["run"][..], &["--trace FILE or --synthetic"][..]),
+        (&["run", "--synthetic", "lazy"], &["lazy", "cache-friendly"]),
+        (&["run", "--synthetic", "thrashing", "--llc-ways", "0"], &["0 ways"]),
+        (&["run", "--synthetic", "thrashing", "--llc-ways", "12"], &["--llc-size", "do not divide", "768"]),
+        (&["run", "--synthetic", "thrashing", "--llc-size", "3M"], &["3072 sets", "no power of two"]),
+        (&["run", "--synthetic", "thrashing", "--llc-size", "17G"], &["17G", "16G"]),
+        (&["run", "--synthetic", "thrashing", "--llc-size", "much"], &["much", "2M"]),
+        (&["run", "--synthetic", "thrashing", "--cores", "0"], &["0 cores", "1 to 64"]),
+        (&["run", "--synthetic", "thrashing", "--cores", "9999"], &["9999 cores"]),
+        (&["run", "--synthetic", "thrashing", "--slice", "1h"], &["1h", "1s"]),
+        (&["run", "--synthetic", "thrashing", "--quanta", "0"], &["0", "at least 1"]),
+        (&["run", "--synthetic", "thrashing", "--policy", "best"], &["best", "dip-time"]),
+        (&["run", "--trace", "x", "--format", "pcap"], &["pcap", "champsim"]),
+        (&["classify"], &["--trace FILE", "--"]),
+        (&["classify", "--llc", "128k", "--trace", "x"], &["must be the larger"]),
+        (&["classify", "--llc", "big", "--trace", "x"], &["big", "2M"]),
+        (&["record"], &["CMD"]),
+        (&["record", "--max-accesses", "many", "--", "true"], &["many", "20M"]),
+        (&["record", "-o", "/no/such/folder/x", "--", "true"], &["/no/such/folder/x", "name a file you may write"]),
+    ] {
+        cache(folder.path(), arguments).with_status(2).saying("").naming(words);
+    }
+}
+
+/// `R HEXADDR` lines that go through so many lines of 64 bytes again and again.
+fn circle(path: &Path, lines: u64, accesses: u64) {
+    let text: String = (0..accesses).map(|at| format!("R {:x}\n", 0x10_0000 + at % lines * 64)).collect();
+    fs::write(path, text).unwrap();
+}
+
+#[test]
+fn programs_are_told_apart_by_their_curves() {
+    let folder = tempfile::tempdir().unwrap();
+    // Against a last level of 512 lines behind one of 128.
+    for (name, lines) in [("small", 64), ("fits", 400), ("beyond", 2000)] {
+        circle(&folder.path().join(name), lines, 20_000);
+    }
+    let classify = |traces: &[&str]| {
+        let mut arguments = vec!["classify", "--llc", "32k", "--l2", "8k", "--json"];
+        arguments.extend(traces.iter().flat_map(|trace| ["--trace", *trace]));
+        json(&cache(folder.path(), &arguments).with_status(0))
+    };
+    let result = classify(&["small", "fits", "beyond"]);
+    let classes: Vec<_> = (0..3).map(|at| result["programs"][at]["class"].as_str().unwrap()).collect();
+    assert_eq!(classes, ["cpu_bound", "cache_friendly", "thrashing"], "{result:#}");
+    assert_eq!((&result["schema"], &result["partition"]), (&"gleaner.cache-class/1".into(), &"yes".into()));
+    assert_eq!(classify(&["small", "beyond"])["partition"], "no");
+    fs::write(folder.path().join("class.json"), classify(&["fits"]).to_string()).unwrap();
+    finish(gleaner(["report", "class.json", "-o", "page.html"]).current_dir(folder.path())).with_status(0);
+    let page = fs::read_to_string(folder.path().join("page.html")).unwrap();
+    assert!(page.contains("fits is <strong>cache-friendly</strong>") && page.contains("<svg"), "{page}");
+}
+
+#[test]
+fn a_real_program_is_recorded_run_and_classified() {
+    let folder = tempfile::tempdir().unwrap();
+    let said =
+        cache(folder.path(), &["record", "-o", "echo.gltrace", "--", "sh", "-c", "echo out; echo err >&2; exit 3"]);
+    let said = said.with_status(0).saying("out\n").naming(&["err\n", "the program ended with status 3"]);
+    assert!(said.stderr.contains("accesses ("), "{said:#?}");
+    let run = json(&cache(folder.path(), &["run", "--trace", "echo.gltrace", "--once", "--json"]).with_status(0));
+    let context = &run["contexts"][0];
+    assert_eq!((&context["name"], &context["trace_over"]), (&"echo".into(), &true.into()));
+    assert!(context["instructions"].as_u64().unwrap() > 50_000, "{run:#}");
+    cache(folder.path(), &["classify", "--trace", "echo.gltrace"]).with_status(0);
+    let live = cache(folder.path(), &["classify", "--json", "live.json", "--", "sh", "-c", "exit 0"]).with_status(0);
+    assert!(live.stdout.contains("Do I need cache partitioning?"), "{live:#?}");
+    let limited = ["record", "--max-accesses", "1000", "--json", "--", "sleep", "1000"];
+    let limited = json(&cache(folder.path(), &limited).with_status(0));
+    assert_eq!((&limited["ended_by"], &limited["accesses"]), (&"limit".into(), &1000.into()));
+}
+
+#[test]
+fn what_cannot_be_recorded_is_named_and_leaves_no_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let leaves = |folder: &Path| fs::read_dir(folder).unwrap().count();
+    cache(folder.path(), &["record", "--", "no-such-command"]).with_status(2).naming(&["no-such-command", "not found"]);
+    cache(folder.path(), &["record", "-o", "x", "--", "/etc/passwd"])
+        .with_status(2)
+        .naming(&["/etc/passwd", "chmod +x"]);
+    cache(folder.path(), &["classify", "--", "no-such-command"]).with_status(2).naming(&["not found"]);
+    let mut lost = gleaner(["cache", "record", "-o", "x", "--", "true"]);
+    let said = finish(lost.current_dir(folder.path()).env("PATH", folder.path()));
+    said.with_status(1).naming(&["valgrind", "apt-get install valgrind"]);
+    assert!(leaves(folder.path()) <= 1, "only the one of the recorder that did not start");
+}
+
+#[test]
+fn a_killed_recorder_leaves_an_incomplete_recording() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.gltrace");
+    let mut recorder = gleaner(["cache", "record", "-o"]);
+    let mut recorder =
+        recorder.arg(&path).args(["--max-accesses", "1G", "--", "sh", "-c", "while :; do :; done"]).spawn().unwrap();
+    let grows = || fs::metadata(&path).is_ok_and(|file| file.len() > 1000);
+    assert!(comes_true(grows), "something is recorded");
+    recorder.kill().unwrap();
+    recorder.wait().unwrap();
+    cache(folder.path(), &["run", "--trace", "x.gltrace"]).with_status(2).naming(&["recorder was killed"]);
+    // Its program lost its reader; nothing of ours stays behind.
+    let gone = || {
+        let left = Command::new("pgrep").args(["-f", "log-fd=.*while :; do :; done"]).output().unwrap().stdout;
+        left.is_empty()
+    };
+    assert!(comes_true(gone), "valgrind ends with its recorder");
+}
