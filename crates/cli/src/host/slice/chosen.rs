@@ -1,0 +1,85 @@
+//! Which threads a command line means.
+
+use super::SliceArgs;
+use crate::failure::Failure;
+use crate::host::list;
+use gleaner_act::{ThreadAttr, thread_attr};
+use gleaner_observe::{ProcRoot, Vm};
+
+/// A thread that is to get a slice.
+#[derive(Clone, Debug)]
+pub struct Chosen {
+    pub tid: i32,
+    pub name: String,
+    pub vm: Option<String>,
+    pub vcpu: Option<u32>,
+    /// What it is before anything is changed.
+    pub attr: ThreadAttr,
+}
+
+/// The threads meant, each there a moment ago and of a class that has slices. Nothing is changed if one is not.
+pub fn choose(args: &SliceArgs) -> Result<Vec<Chosen>, Failure> {
+    let mut found = if args.tid.is_empty() { of_vms(args)? } else { of_tids(&args.tid)? };
+    let mut seen = std::collections::BTreeSet::new();
+    found.retain(|thread| seen.insert(thread.tid));
+    for thread in &found {
+        if !thread.attr.is_fair() {
+            return Err(Failure::input(format!(
+                "thread {} ({}) is a real-time or deadline thread, and those have no slices; leave it out",
+                thread.tid, thread.name
+            )));
+        }
+    }
+    Ok(found)
+}
+
+fn of_tids(tids: &[i32]) -> Result<Vec<Chosen>, Failure> {
+    let one = |tid: &i32| {
+        let attr = thread_attr(*tid).map_err(|_| {
+            Failure::input(format!(
+                "there is no thread {tid}; `ls /proc/PID/task` names a process's threads, `gleaner host list` those of VMs"
+            ))
+        })?;
+        Ok(Chosen { tid: *tid, name: name_of(*tid), vm: None, vcpu: None, attr })
+    };
+    tids.iter().map(one).collect()
+}
+
+fn name_of(tid: i32) -> String {
+    std::fs::read_to_string(format!("/proc/{tid}/task/{tid}/comm")).unwrap_or_default().trim_end().to_owned()
+}
+
+fn of_vms(args: &SliceArgs) -> Result<Vec<Chosen>, Failure> {
+    let vms = list::chosen(&ProcRoot::default(), &args.vm, &args.qmp)?;
+    if vms.is_empty() {
+        return Err(Failure::work(
+            "no VM runs here; `gleaner host list` says what is looked for, and --tid takes threads of any program",
+        ));
+    }
+    let mut found = Vec::new();
+    for vm in &vms {
+        let vcpus = vcpus_of(vm);
+        if vcpus.is_empty() && !args.all {
+            let why = if vm.notes.is_empty() { "they have ended".to_owned() } else { vm.notes.join("; ") };
+            return Err(Failure::input(format!(
+                "no vCPU threads of VM '{}' (process {}) are to be found: {why}; name its monitor with --qmp, or its threads with --tid",
+                vm.name, vm.pid
+            )));
+        }
+        found.extend(vcpus);
+    }
+    if found.is_empty() {
+        return Err(Failure::work("no vCPU thread of any VM is to be found; name monitors with --qmp"));
+    }
+    Ok(found)
+}
+
+/// Those that are still there.
+fn vcpus_of(vm: &Vm) -> Vec<Chosen> {
+    let one = |vcpu: &gleaner_observe::VcpuThread| {
+        let attr = thread_attr(vcpu.tid).ok()?;
+        let (name, index) = (vcpu.name.clone(), Some(vcpu.index));
+        Some(Chosen { tid: vcpu.tid, name, vm: Some(vm.name.clone()), vcpu: index, attr })
+    };
+    vm.vcpus.iter().filter_map(one).collect()
+}

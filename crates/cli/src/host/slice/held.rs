@@ -1,0 +1,223 @@
+//! Slices in force for a while: set, watched, put back.
+
+use super::chosen::Chosen;
+use super::command::Running;
+use super::enforce::Means;
+use crate::failure::Failure;
+use crate::session::Session;
+use gleaner_act::{SliceOutcome, Slices};
+use gleaner_model::{Nanos, Source};
+use gleaner_observe::{IntervalDistribution, Intervals, IntervalsWindow, RunIntervals, RunIntervalsConfig};
+use gleaner_report::{SliceReport, SliceThread};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Between two looks at signals and at the command.
+const NAP: Duration = Duration::from_millis(20);
+/// Between two windows; each sets the slices anew, for whoever was given another since.
+const WINDOW: Duration = Duration::from_secs(1);
+
+/// What is asked for.
+pub struct Request<'a> {
+    pub slice: Nanos,
+    pub enforce: bool,
+    pub length: Option<Duration>,
+    pub command: &'a [OsString],
+}
+
+/// One thread and what was seen of it.
+struct Seen {
+    chosen: Chosen,
+    set: Option<Nanos>,
+    ended: bool,
+    run: Nanos,
+    wait: Nanos,
+    runs: u64,
+    intervals: Option<Intervals>,
+}
+
+/// Holds the slices until the time is over, the command has ended, somebody interrupts, or no thread is left.
+pub fn hold(
+    request: &Request<'_>,
+    threads: Vec<Chosen>,
+    switch: Option<Nanos>,
+    interrupted: &AtomicBool,
+) -> Result<SliceReport, Failure> {
+    let mut session = Session::begin().map_err(Failure::work)?;
+    let mut notes: Vec<String> = Vec::new();
+    notes.extend(
+        session.unguarded.iter().map(|why| {
+            format!("no guardian process ({why}): after a kill -9, `gleaner restore` has to be run by hand")
+        }),
+    );
+    let tids: Vec<i32> = threads.iter().map(|thread| thread.tid).collect();
+    let capacity = tids.len().max(1);
+    let mut intervals = RunIntervals::new(&RunIntervalsConfig { capacity, ..RunIntervalsConfig::default() });
+    notes.extend(intervals.refusal().map(|why| format!("only means are known, no distributions: {why}")));
+    intervals.watch(&tids);
+    let unseen = |chosen| {
+        let (run, wait, runs) = (Nanos::ZERO, Nanos::ZERO, 0);
+        Seen { chosen, set: None, ended: false, run, wait, runs, intervals: None }
+    };
+    let mut seen: Vec<Seen> = threads.into_iter().map(unseen).collect();
+    let mut slices = Slices::new();
+    if slices.support().base.is_none() && !request.enforce {
+        return Err(Failure::work(format!("{}; --no-enforce leaves nothing to do", slices.support().describe())));
+    }
+    // The means first: where they are refused, nothing has been changed.
+    let means = Means::start(request.enforce, request.slice, &intervals)?;
+    set_all(&mut slices, &mut seen, request.slice, &mut session)?;
+    let mut command = Running::start(request.command)?;
+    let began = Instant::now();
+    let mut exit_status = None;
+    let mut next = began + WINDOW;
+    let mut done = false;
+    while !done {
+        std::thread::sleep(NAP);
+        exit_status = command.as_mut().and_then(Running::ended);
+        let told = interrupted.load(Ordering::Relaxed);
+        let over = told || request.length.is_some_and(|length| began.elapsed() >= length);
+        done = match &mut command {
+            Some(_) => exit_status.is_some(),
+            None => over || seen.iter().all(|thread| thread.ended),
+        };
+        command.iter_mut().filter(|_| told).for_each(Running::tell_to_end);
+        if Instant::now() >= next || done {
+            add(&mut seen, intervals.window());
+            set_all(&mut slices, &mut seen, request.slice, &mut session)?;
+            next = Instant::now() + WINDOW;
+        }
+    }
+    let wall = Nanos::from(began.elapsed());
+    let held = Held { request, seen, means, slices, intervals, switch, wall, exit_status, notes };
+    Ok(held.conclude(session))
+}
+
+fn set_all(slices: &mut Slices, seen: &mut [Seen], slice: Nanos, session: &mut Session) -> Result<(), Failure> {
+    for thread in seen.iter_mut().filter(|thread| !thread.ended) {
+        match slices.set(thread.chosen.tid, slice, &mut session.journal) {
+            Ok(SliceOutcome::Set(set)) => thread.set = Some(set),
+            Ok(SliceOutcome::NoSlices) => {}
+            Ok(SliceOutcome::Gone) => thread.ended = true,
+            Err(error) => {
+                let advice = if rustix::process::geteuid().is_root() { "" } else { "; run as root, or as its owner" };
+                return Err(Failure::work(format!("{error}{advice}. No slice was changed")));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn add(seen: &mut [Seen], window: IntervalsWindow) {
+    let mut by_tid: BTreeMap<i32, _> = window.threads.into_iter().map(|thread| (thread.tid, thread)).collect();
+    for thread in seen {
+        let Some(found) = by_tid.remove(&thread.chosen.tid) else { continue };
+        thread.ended |= found.ended;
+        thread.run += found.run;
+        thread.wait += found.wait;
+        thread.runs += found.runs;
+        if let Some(intervals) = &found.intervals {
+            thread.intervals.get_or_insert_default().merge(intervals);
+        }
+    }
+}
+
+/// All that a report is made of.
+struct Held<'a> {
+    request: &'a Request<'a>,
+    seen: Vec<Seen>,
+    means: Means,
+    slices: Slices,
+    intervals: RunIntervals,
+    switch: Option<Nanos>,
+    wall: Nanos,
+    exit_status: Option<i32>,
+    notes: Vec<String>,
+}
+
+impl Held<'_> {
+    fn conclude(self, session: Session) -> SliceReport {
+        let Self { request, seen, means, slices, intervals, switch, wall, exit_status, mut notes } = self;
+        let cpus = means.cpus(wall);
+        notes.extend(means.notes());
+        let (method, asking) = (means.method, means.asking());
+        drop(means);
+        let base = slices.support().base;
+        if base.is_none() {
+            notes.push(slices.support().describe());
+        }
+        let ended = seen.iter().filter(|thread| thread.ended).count();
+        if ended > 0 {
+            notes.push(format!("{ended} of {} threads ended meanwhile", seen.len()));
+        }
+        let restored = session.end().map_err(|error| {
+            notes.push(format!("not everything could be undone ({error}): run `gleaner restore`"));
+        });
+        let mut all = IntervalDistribution::default();
+        let known = seen.iter().filter_map(|thread| thread.intervals.as_ref());
+        known.for_each(|intervals| all.merge(&intervals.preempted));
+        let bpf = intervals.source() == Source::Bpf;
+        let mean_of_all = {
+            let (run, runs) = seen.iter().fold((0, 0), |(run, runs), seen| (run + seen.run.0, runs + seen.runs));
+            run.checked_div(runs)
+        };
+        let tickers = cpus.len().max(1) as f64;
+        let ratio: f64 = cpus.iter().map(|cpu| cpu.cpu_ratio).sum::<f64>() / tickers;
+        SliceReport {
+            schema: SliceReport::SCHEMA.to_owned(),
+            requested_ns: request.slice.0,
+            delivered_p50_ns: all.quantile(0.5).map(|ns| ns.0),
+            delivered_p90_ns: all.quantile(0.9).map(|ns| ns.0),
+            delivered_mean_ns: if bpf { all.mean().map(|ns| ns.0) } else { mean_of_all },
+            delivered_n: bpf.then(|| all.count()),
+            method: method.to_owned(),
+            enforcement_cpu_ratio: (method != "hrtick").then_some(ratio),
+            asking_cpu_ratio: asking.map(|asking| asking.share_of(wall)),
+            observer: if bpf { "bpf" } else { "procfs" }.to_owned(),
+            wall_ns: wall.0,
+            base_slice_ns: base.map(|base| base.0),
+            switch_cost_ns: switch.map(|switch| switch.0),
+            threads: seen.into_iter().map(|seen| thread(seen, base)).collect(),
+            cpus,
+            command: request.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
+            exit_status,
+            notes,
+            restored: restored.is_ok(),
+        }
+    }
+}
+
+fn thread(seen: Seen, base: Option<Nanos>) -> SliceThread {
+    let Seen { chosen, set, ended, run, wait, intervals, .. } = seen;
+    let of = |which: fn(&Intervals) -> &IntervalDistribution| intervals.as_ref().map(which);
+    let quantile = |which: fn(&Intervals) -> &IntervalDistribution, q| of(which)?.quantile(q).map(|ns: Nanos| ns.0);
+    let policy = match i32::try_from(chosen.attr.policy) {
+        Ok(libc::SCHED_BATCH) => "batch",
+        Ok(libc::SCHED_IDLE) => "idle",
+        _ => "other",
+    };
+    SliceThread {
+        tid: chosen.tid,
+        name: chosen.name,
+        vm: chosen.vm,
+        vcpu: chosen.vcpu,
+        policy: policy.to_owned(),
+        nice: chosen.attr.nice,
+        was_ns: base.map(|_| chosen.attr.slice.0),
+        set_ns: set.map(|set| set.0),
+        ended,
+        run_ns: run.0,
+        wait_ns: wait.0,
+        preempted_n: of(|seen| &seen.preempted).map(IntervalDistribution::count),
+        delivered_p50_ns: quantile(|seen| &seen.preempted, 0.5),
+        delivered_p90_ns: quantile(|seen| &seen.preempted, 0.9),
+        slept_n: of(|seen| &seen.slept).map(IntervalDistribution::count),
+        slept_p50_ns: quantile(|seen| &seen.slept, 0.5),
+        wake_to_run_p50_ns: quantile(|seen| &seen.wake_to_run, 0.5),
+        wake_to_run_p99_ns: quantile(|seen| &seen.wake_to_run, 0.99),
+        latency_p50_ns: quantile(|seen| &seen.off_preempted, 0.5),
+        latency_p99_ns: quantile(|seen| &seen.off_preempted, 0.99),
+    }
+}

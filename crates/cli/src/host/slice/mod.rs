@@ -1,0 +1,109 @@
+//! `gleaner host slice`: give threads a slice, enforce it, measure what was delivered, put everything back.
+
+mod chosen;
+mod command;
+mod enforce;
+mod held;
+
+use super::xen::{self, XenSlice, XenSliceArgs};
+use crate::args::JsonArg;
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::probe::interrupt_flag;
+use clap::{ArgGroup, Args};
+use gleaner_act::{SLICE_RANGE, refuse_slice, switch_cost};
+use gleaner_model::Nanos;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+#[derive(Debug, Args)]
+#[command(
+    group(ArgGroup::new("threads").args(["tid", "vm", "all"])),
+    after_help = "Threads keep their nice value and scheduling policy. A slice is enforced by the kernel where its HRTICK feature is on, \
+                  else by a SCHED_FIFO thread on each CPU where such threads compete, asleep while they do not. Slices are put back when \
+                  the command ends, however it ends.\n\n\
+                  Between VMs that compute all the time the shortest slice on a CPU is everybody's there: give it to all that compete \
+                  (--all).\n\n\
+                  Examples:\n\
+                  \x20 gleaner host slice --all --slice 1ms              # until Ctrl-C\n\
+                  \x20 gleaner host slice --vm web --vm db --slice 500us --for 1m --json slice.json\n\
+                  \x20 gleaner host slice --tid 4711 4712 --slice 1ms -- ./measure-something\n\
+                  \x20 gleaner host slice --all --slice 1ms --for 10s --no-enforce   # what the kernel alone makes of it"
+)]
+pub struct SliceArgs {
+    /// These threads
+    #[arg(long, value_name = "TID", num_args = 1.., value_parser = clap::value_parser!(i32).range(1..))]
+    pub tid: Vec<i32>,
+    /// The vCPUs of these VMs, by name or pid
+    #[arg(long, value_name = "NAME|PID", num_args = 1..)]
+    pub vm: Vec<String>,
+    /// The vCPUs of every VM
+    #[arg(long)]
+    pub all: bool,
+    /// Ask this QEMU monitor which thread is which vCPU (may be repeated)
+    #[arg(long, value_name = "SOCKET", conflicts_with = "tid")]
+    pub qmp: Vec<PathBuf>,
+    /// The slice: 100us to 100ms (on a Xen host as its scheduler allows)
+    #[arg(long, value_name = "DURATION", value_parser = any_duration)]
+    pub slice: Option<Duration>,
+    /// How long; otherwise until the command ends, or until it is interrupted
+    #[arg(long = "for", value_name = "DURATION", value_parser = lasting, conflicts_with = "command")]
+    pub length: Option<Duration>,
+    /// Only set the slices; do not see to it that they are kept
+    #[arg(long)]
+    pub no_enforce: bool,
+    #[command(flatten)]
+    pub xen: XenSliceArgs,
+    #[command(flatten)]
+    pub json: JsonArg,
+    /// A command to run meanwhile; its exit status is then Gleaner's
+    #[arg(value_name = "CMD", last = true)]
+    pub command: Vec<OsString>,
+}
+
+fn any_duration(text: &str) -> Result<Duration, String> {
+    humantime::parse_duration(text).map_err(|error| format!("{error}; write it like 100us, 500us or 1ms"))
+}
+
+fn lasting(text: &str) -> Result<Duration, String> {
+    let parsed = humantime::parse_duration(text).map_err(|error| format!("{error}; write it like 500ms, 5s or 1h"))?;
+    let allowed = Duration::from_millis(10)..=Duration::from_secs(366 * 24 * 3600);
+    if allowed.contains(&parsed) { Ok(parsed) } else { Err("must be within 10ms and a year".to_owned()) }
+}
+
+pub fn main(args: &SliceArgs) -> Result<u8, Failure> {
+    // In a dom0 too a thread is a thread.
+    if args.tid.is_empty() && args.xen.apply() {
+        if !args.command.is_empty() {
+            return Err(Failure::input("on a Xen host no command is run meanwhile: say how long with --for"));
+        }
+        let (slice, domains, length) = (args.slice, args.vm.as_slice(), args.length);
+        return xen::slice(&XenSlice { options: &args.xen, slice, domains, length, json: &args.json });
+    }
+    if args.tid.is_empty() && args.vm.is_empty() && !args.all {
+        return Err(Failure::input("whose slice? Name VMs with --vm, threads with --tid, or give --all"));
+    }
+    let Some(slice) = args.slice.map(Nanos::from) else {
+        return Err(Failure::input("--slice is missing: name the slice, like --slice 1ms"));
+    };
+    // Before anything is measured, looked for or changed.
+    if !SLICE_RANGE.contains(&slice) {
+        return Err(Failure::input(format!(
+            "--slice {slice} is out of range: from {} to {}",
+            SLICE_RANGE.start(),
+            SLICE_RANGE.end()
+        )));
+    }
+    let mut output = Output::open(args.json.json.as_deref())?;
+    let threads = chosen::choose(args)?;
+    let switch = switch_cost();
+    refuse_slice(slice, !args.no_enforce, switch, Path::new("/proc")).map_err(Failure::input)?;
+    let interrupted = interrupt_flag()?;
+    let held = held::Request { slice, enforce: !args.no_enforce, length: args.length, command: &args.command };
+    let report = held::hold(&held, threads, switch, &interrupted)?;
+    output.text(&report);
+    output.json(&report)?;
+    // A status is a byte.
+    Ok(report.exit_status.map_or(0, |status| u8::try_from(status & 0xff).unwrap_or(1)))
+}
