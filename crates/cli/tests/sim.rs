@@ -98,10 +98,18 @@ fn a_trace_has_every_vcpu_and_no_span_outside_the_run() {
 #[test]
 fn what_cannot_be_simulated_is_named() {
     for (from, to, said) in [
-        ("scheduler = \"cfs\"", "scheduler = \"best\"", "scenario.toml:13: scheduler = \"best\": must be one of \"eevdf\""),
+        (
+            "scheduler = \"cfs\"",
+            "scheduler = \"best\"",
+            "scenario.toml:13: scheduler = \"best\": must be one of \"eevdf\"",
+        ),
         ("halt_poll = \"0s\"", "halt_pol = \"0s\"", "unknown field `halt_pol`"),
         ("cache_refill_ns", "refill_ns", "it may set guest_switch_ns"),
-        ("program = \"relay\"", "program = \"block-io\"", "no program \"block-io\" can be simulated; there are pipeline"),
+        (
+            "program = \"relay\"",
+            "program = \"block-io\"",
+            "no program \"block-io\" can be simulated; there are pipeline",
+        ),
         ("pin = [\"0\", \"1\"]", "pin = [\"0\", \"5\"]", "pinned to CPU 5, which the simulated host does not have"),
         ("scheduler = \"cfs\"", "scheduler = \"dedicated\"", "use another scheduler"),
     ] {

@@ -25,8 +25,8 @@ fn main() {
 fn machine((vms, pcpus, us): (u32, u32, u64)) -> Config {
     let host = HostConfig::new(pcpus, Scheduler::Window(WindowParams::CFS));
     let vm = |n: u32| {
-        let (name, granularity) = if n % 2 == 0 { ("pipeline", 20_000) } else { ("matmul", 1_000_000) };
-        let threads = if n % 2 == 0 { 8 } else { 16 };
+        let (name, granularity) = if n.is_multiple_of(2) { ("pipeline", 20_000) } else { ("matmul", 1_000_000) };
+        let threads = if n.is_multiple_of(2) { 8 } else { 16 };
         let plan = Plan { threads, items: None, granularity: Span::Exponential { mean: granularity } };
         let build = by_name(name).map(|program| (program.build)(&plan)).unwrap_or_default();
         VmConfig::new(&format!("vm-{n}"), 16, Costs::KVM_2014, build)
@@ -41,8 +41,5 @@ fn events_per_second(bencher: Bencher, size: (u32, u32, u64)) {
     let run = |simulation: Simulation| simulation.run().map(|(result, _)| result.events).unwrap_or_default();
     let build = || Simulation::new(machine(size)).ok();
     let events = build().map(run).unwrap_or_default();
-    bencher
-        .counter(ItemsCount::new(events))
-        .with_inputs(build)
-        .bench_values(|simulation| simulation.map(run));
+    bencher.counter(ItemsCount::new(events)).with_inputs(build).bench_values(|simulation| simulation.map(run));
 }

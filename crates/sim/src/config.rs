@@ -129,8 +129,7 @@ pub struct CreditParams {
 
 impl CreditParams {
     /// Xen 4.2.
-    pub const XEN: Self =
-        Self { slice: 30_000_000, ratelimit: 1_000_000, tick: 10_000_000, period: 30_000_000 };
+    pub const XEN: Self = Self { slice: 30_000_000, ratelimit: 1_000_000, tick: 10_000_000, period: 30_000_000 };
 }
 
 /// Host halt polling (kvm.ko's module parameters).
@@ -323,7 +322,9 @@ pub enum SimError {
     #[error("{0}")]
     Config(String),
     /// A program does not let time pass.
-    #[error("thread {thread} of virtual machine {vm} runs instructions for ever without using time; give its loop a compute or a wait")]
+    #[error(
+        "thread {thread} of virtual machine {vm} runs instructions for ever without using time; give its loop a compute or a wait"
+    )]
     Endless {
         /// Which virtual machine.
         vm: String,
@@ -331,7 +332,9 @@ pub enum SimError {
         thread: u32,
     },
     /// All threads wait for each other.
-    #[error("at {at_ns} ns nothing can happen any more, and virtual machine {vm} has {waiting} threads that wait: a deadlock in its program")]
+    #[error(
+        "at {at_ns} ns nothing can happen any more, and virtual machine {vm} has {waiting} threads that wait: a deadlock in its program"
+    )]
     Deadlock {
         /// When.
         at_ns: Time,

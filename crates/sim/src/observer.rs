@@ -83,8 +83,8 @@ impl World {
 fn pinned(threads: &[crate::program::Thread], active: u64) -> CpuSet {
     let only = |thread: &crate::program::Thread| {
         let usable = thread.allowed & active;
-        (usable.count_ones() == 1).then(|| VcpuId(usable.trailing_zeros()))
+        usable.is_power_of_two().then(|| VcpuId(usable.trailing_zeros()))
     };
     // With one active vCPU everybody has no other.
-    if active.count_ones() == 1 { CpuSet::new() } else { threads.iter().filter_map(only).collect() }
+    if active.is_power_of_two() { CpuSet::new() } else { threads.iter().filter_map(only).collect() }
 }

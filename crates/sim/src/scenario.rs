@@ -39,7 +39,9 @@ fn scheduler(simulator: &Simulator) -> Scheduler {
     match simulator.scheduler {
         SimScheduler::Dedicated | SimScheduler::Native => Scheduler::Dedicated,
         SimScheduler::RoundRobin => Scheduler::RoundRobin { slice: slice.unwrap_or(CreditParams::XEN.slice) },
-        SimScheduler::Cfs => Scheduler::Window(WindowParams { tick: tick(WindowParams::CFS.tick), ..WindowParams::CFS }),
+        SimScheduler::Cfs => {
+            Scheduler::Window(WindowParams { tick: tick(WindowParams::CFS.tick), ..WindowParams::CFS })
+        }
         SimScheduler::Powervm => Scheduler::Window(WindowParams::POWERVM),
         SimScheduler::Eevdf => {
             let eevdf = FairParams::EEVDF;
@@ -152,7 +154,8 @@ fn managed(choice: &PolicyChoice, read_params: ReadParams<'_>) -> Result<Option<
 fn affinity(vm: &Vm, cpus: &[VcpuId]) -> Result<Vec<Vec<PcpuIx>>, SimError> {
     let place = |cpu: VcpuId| {
         cpus.iter().position(|known| *known == cpu).map(PcpuIx::of).ok_or_else(|| {
-            let what = format!("virtual machine {}: pinned to CPU {}, which the simulated host does not have", vm.name, cpu.0);
+            let what =
+                format!("virtual machine {}: pinned to CPU {}, which the simulated host does not have", vm.name, cpu.0);
             SimError::Config(format!("{what}; see machine.cpus and simulator.pcpus"))
         })
     };

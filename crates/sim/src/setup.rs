@@ -29,7 +29,9 @@ impl Simulation {
         let threads: usize = config.vms.iter().map(|vm| vm.workload.threads() as usize).sum();
         let slots = Slots::new(vcpus, pcpus, threads, config.vms.len());
         if slots.count() > Timers::SLOTS_MAX {
-            let what = format!("{vcpus} vCPUs, {pcpus} pCPUs and {threads} threads are too many: at most about 250,000 vCPUs and threads together");
+            let what = format!(
+                "{vcpus} vCPUs, {pcpus} pCPUs and {threads} threads are too many: at most about 250,000 vCPUs and threads together"
+            );
             return Err(SimError::Config(what));
         }
         let mut idle = BitSet::new(pcpus);
@@ -102,7 +104,11 @@ fn check(config: &Config) -> Result<(), SimError> {
             return fail(format!("virtual machine {name}: {} affinities for {} vCPUs", vm.affinity.len(), vm.vcpus));
         }
         if let Some(p) = vm.affinity.iter().flatten().find(|p| p.0 >= config.host.pcpus) {
-            return fail(format!("virtual machine {name}: there is no pCPU {}; there are 0 to {}", p.0, config.host.pcpus - 1));
+            return fail(format!(
+                "virtual machine {name}: there is no pCPU {}; there are 0 to {}",
+                p.0,
+                config.host.pcpus - 1
+            ));
         }
         if let Some(flaw) = vm.workload.flaw() {
             return fail(format!("virtual machine {name}: {flaw}"));
@@ -110,7 +116,10 @@ fn check(config: &Config) -> Result<(), SimError> {
     }
     let vcpus: u32 = config.vms.iter().map(|vm| vm.vcpus).sum();
     if config.host.scheduler == Scheduler::Dedicated && vcpus > config.host.pcpus {
-        return fail(format!("{vcpus} vCPUs cannot each have one of {} pCPUs for itself; use another scheduler", config.host.pcpus));
+        return fail(format!(
+            "{vcpus} vCPUs cannot each have one of {} pCPUs for itself; use another scheduler",
+            config.host.pcpus
+        ));
     }
     Ok(())
 }
@@ -162,15 +171,7 @@ impl World {
             threads,
             programs: config.workload.programs.clone(),
             objects: Objects::new(&config.workload.shared),
-            guest: Guest {
-                config: config.guest,
-                all,
-                active: all,
-                idle: all,
-                waiting: 0,
-                ticks_waited: 0,
-                observed,
-            },
+            guest: Guest { config: config.guest, all, active: all, idle: all, waiting: 0, ticks_waited: 0, observed },
             gleaner: config.gleaner.as_ref().map(|managed| Gleaner::new(managed, &config.costs, config.vcpus)),
             ready: 0,
             yielded_to: 0,
@@ -185,7 +186,9 @@ impl World {
         let class = u32::try_from(self.host.classes.len()).unwrap_or(u32::MAX);
         self.host.classes.push(Class::new(&allowed, self.host.pcpus.len()));
         if allowed.len() > 1 {
-            allowed.iter().for_each(|p| self.host.pcpus[p.at()].classes.push(class));
+            for p in &allowed {
+                self.host.pcpus[p.at()].classes.push(class);
+            }
         }
         classes.insert(allowed, class);
         class
@@ -227,9 +230,7 @@ impl World {
     }
 
     fn result(&self) -> SimResult {
-        let busy = |pcpu: &Pcpu| {
-            pcpu.busy + if pcpu.curr.is_some() { self.now - pcpu.busy_since } else { 0 }
-        };
+        let busy = |pcpu: &Pcpu| pcpu.busy + if pcpu.curr.is_some() { self.now - pcpu.busy_since } else { 0 };
         SimResult {
             end_ns: self.now,
             complete: self.measured_left == 0,
@@ -252,7 +253,11 @@ impl World {
             spun_ns: threads.iter().map(|thread| thread.spun).sum(),
             migrations: threads.iter().map(|thread| thread.migrations).sum(),
             decisions: vm.gleaner.as_ref().map_or_else(Vec::new, |gleaner| gleaner.decisions.clone()),
-            yielding: vcpus.iter().filter_map(|vcpu| vcpu.yielder.as_ref()).map(crate::guest::Yielder::counters).collect(),
+            yielding: vcpus
+                .iter()
+                .filter_map(|vcpu| vcpu.yielder.as_ref())
+                .map(crate::guest::Yielder::counters)
+                .collect(),
             active_vcpus_mean: vm.gleaner.as_ref().and_then(Gleaner::active_mean),
             timeout_ns: vm.gleaner.as_ref().map(Gleaner::timeout),
         }

@@ -54,6 +54,7 @@ impl Slots {
         [3 * self.vcpus as usize, self.pcpus as usize, self.threads as usize, 3 * self.vms as usize, 1].iter().sum()
     }
 
+    #[expect(clippy::unused_self, reason = "as the others")]
     pub(crate) fn run(self, v: VcpuIx) -> u32 {
         v.0
     }
@@ -95,6 +96,7 @@ impl Slots {
         self.vm(3, VmIx(0))
     }
 
+    #[expect(clippy::same_functions_in_if_condition, reason = "`below` takes its part of the numbers each time")]
     pub(crate) fn owner(self, mut slot: u32) -> Owner {
         let mut below = |n: u32| {
             let found = (slot < n).then_some(slot);
@@ -278,7 +280,10 @@ impl World {
         // Work conservation, per pCPU: nobody waits for a pCPU that has nobody.
         assert!(pcpu.curr.is_some() || pcpu.queue.is_empty(), "{:?} idles while {v:?} waits", vcpu.pcpu);
         if vcpu.place == Place::Halted {
-            assert!(vcpu.pending.is_empty() && vcpu.queue.is_empty() || !vcpu.arriving.is_empty(), "{v:?} sleeps through");
+            assert!(
+                vcpu.pending.is_empty() && vcpu.queue.is_empty() || !vcpu.arriving.is_empty(),
+                "{v:?} sleeps through"
+            );
         }
     }
 

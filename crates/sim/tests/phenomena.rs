@@ -70,11 +70,10 @@ fn a_preempted_ticket_holder_makes_all_behind_it_wait() {
     // A (alone on pCPU 0) holds from 0 to 12. B (pCPU 1, shared) asks at 1, C (alone on pCPU 2) at 2.
     let mut builder = Builder::new();
     let lock = builder.spinlock();
-    let section = |before, held| vec![compute(before), Op::SpinLock(lock), compute(held), Op::SpinUnlock(lock), Op::Stamp, Op::Done];
-    let work = threads(
-        &mut builder,
-        vec![(0, section(0, 12 * MS)), (1, section(MS, MS)), (2, section(2 * MS, 0))],
-    );
+    let section = |before, held| {
+        vec![compute(before), Op::SpinLock(lock), compute(held), Op::SpinUnlock(lock), Op::Stamp, Op::Done]
+    };
+    let work = threads(&mut builder, vec![(0, section(0, 12 * MS)), (1, section(MS, MS)), (2, section(2 * MS, 0))]);
     let vm = VmConfig::new("vm", 3, Costs::FREE, work).pinned([0, 1, 2]);
     let alone = run(round_robin(3, SLICE), vec![vm.clone()]);
     // B has it from 12 to 13; C waits 11 ms.

@@ -44,7 +44,10 @@ struct Preset {
 }
 
 const SCHEDULERS: [(&str, &str); 7] = [
-    ("eevdf", "Linux since 6.6: earliest virtual deadline, slices of 3 ms that end at ticks of 4 ms unless enforced = true"),
+    (
+        "eevdf",
+        "Linux since 6.6: earliest virtual deadline, slices of 3 ms that end at ticks of 4 ms unless enforced = true",
+    ),
     ("cfs", "Linux before 6.6: a window of 24 ms for all, at least 3 ms each, wake-ups preempt"),
     ("powervm", "PowerVM: a dispatch window of 10 ms, at least 1 ms each"),
     ("credit", "Xen: slices of 30 ms, boost for whoever wakes with credit"),

@@ -70,10 +70,9 @@ impl World {
                 let thread = &self.threads[t.at()];
                 let objects = &self.vms[vcpu.vm.at()].objects;
                 let lasts = match thread.doing {
-                    Doing::Step => 0,
                     Doing::Compute { left } => vcpu.takes(left),
                     Doing::Spin { lock } if objects.spinlocks[lock as usize].owner == Some(t) => 0,
-                    Doing::Answers { missing: 0 } => 0,
+                    Doing::Step | Doing::Answers { missing: 0 } => 0,
                     Doing::Spin { .. } | Doing::Answers { .. } => vcpu.pause_left,
                 };
                 if vcpu.resched && thread.preemptible() {
@@ -245,7 +244,11 @@ impl World {
         self.charge(to);
         let preempts = self.guest_preempts(to, t);
         let queue = &mut self.vcpus[to.at()].queue;
-        if preempts { queue.push_front(t) } else { queue.push_back(t) }
+        if preempts {
+            queue.push_front(t);
+        } else {
+            queue.push_back(t);
+        }
         let bit = self.vcpus[to.at()].bit();
         let was_idle = self.vms[vm.at()].guest.idle & bit != 0;
         self.vms[vm.at()].guest.idle &= !bit;
@@ -253,10 +256,9 @@ impl World {
         self.vcpus[to.at()].totals.cross_wakeups += u64::from(to != from);
         match (to == from, was_idle, preempts) {
             (true, _, true) => self.vcpus[to.at()].resched = true,
-            (true, _, false) => {}
             (false, true, _) => return self.kick(to, from),
             (false, false, true) => self.send(to, from, Irq::Resched),
-            (false, false, false) => {}
+            (true, _, false) | (false, false, false) => {}
         }
         self.arm(to);
     }

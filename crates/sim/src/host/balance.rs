@@ -28,7 +28,9 @@ impl Class {
             return Self::One;
         }
         let mut set = BitSet::new(pcpus);
-        allowed.iter().for_each(|p| set.insert(p.at()));
+        for p in allowed {
+            set.insert(p.at());
+        }
         Self::Many { allowed: set, waiting: BitSet::new(pcpus), counts: vec![0; pcpus] }
     }
 

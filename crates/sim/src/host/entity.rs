@@ -86,11 +86,12 @@ impl Scheduler {
         }
         match self {
             Self::Dedicated => Time::MAX,
-            Self::RoundRobin { slice } => *slice,
             Self::Window(WindowParams { latency, min_granularity, .. }) => {
                 (latency / runnable.max(1) as u64).max(*min_granularity)
             }
-            Self::Fair(FairParams { slice, .. }) | Self::Credit(CreditParams { slice, .. }) => *slice,
+            Self::RoundRobin { slice }
+            | Self::Fair(FairParams { slice, .. })
+            | Self::Credit(CreditParams { slice, .. }) => *slice,
         }
     }
 

@@ -230,10 +230,10 @@ impl World {
     fn host_schedule(&mut self, p: PcpuIx) {
         let cause = std::mem::take(&mut self.pcpu(p).cause);
         let prev = self.host.pcpus[p.at()].curr;
-        if let Some(curr) = prev {
-            if cause == Cause::Nothing || !self.step_back(p, curr, cause) {
-                return;
-            }
+        if let Some(curr) = prev
+            && (cause == Cause::Nothing || !self.step_back(p, curr, cause))
+        {
+            return;
         }
         let spinner = prev.filter(|curr| cause == Cause::Yield && self.vcpus[curr.at()].runs());
         let next = self.pick(p).or_else(|| self.steal_for(p));

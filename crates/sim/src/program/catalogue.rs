@@ -42,7 +42,12 @@ pub const ALL: [Description; 10] = [
     describe("matmul", "the Gleaner paper's CPU-bound neighbour", 1_000_000, independent),
     describe("freqsleep", "computes for a moment and sleeps, over and over", 1_000, freqsleep),
     describe("request-reply", "clients, a server thread for each, row locks (MySQL under OLTP)", 20_000, request_reply),
-    describe("address-space", "maps, protects and unmaps memory: TLB shootdowns under a kernel lock", 5_000, address_space),
+    describe(
+        "address-space",
+        "maps, protects and unmaps memory: TLB shootdowns under a kernel lock",
+        5_000,
+        address_space,
+    ),
 ];
 
 const fn describe(
@@ -173,12 +178,10 @@ fn relay(plan: &Plan) -> Workload {
     for thread in 0..n as usize {
         let (before, after) = (thread.checked_sub(1).map(|place| places[place]), places.get(thread));
         let (again, out) = (b.label_here(), b.label());
-        match before {
-            Some(before) => before.take(&mut b, out),
-            None => {
-                b.claim(left, out);
-                b.op(Op::Stamp);
-            }
+        if let Some(before) = before {
+            before.take(&mut b, out);
+        } else {
+            b.claim(left, out).op(Op::Stamp);
         }
         b.op(Op::Compute(plan.granularity));
         match after {

@@ -135,9 +135,7 @@ impl World {
     pub(crate) fn spin_is_over(&self, t: ThreadIx) -> bool {
         let thread = &self.threads[t.at()];
         match thread.doing {
-            Doing::Spin { lock } => {
-                self.vms[thread.vm.at()].objects.spinlocks[lock as usize].owner == Some(t)
-            }
+            Doing::Spin { lock } => self.vms[thread.vm.at()].objects.spinlocks[lock as usize].owner == Some(t),
             Doing::Answers { missing } => missing == 0,
             _ => true,
         }

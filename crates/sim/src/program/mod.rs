@@ -199,11 +199,17 @@ impl Workload {
     pub fn flaw(&self) -> Option<String> {
         let bad_group = self.groups.iter().find(|group| group.program as usize >= self.programs.len());
         if let Some(group) = bad_group {
-            return Some(format!("a group of threads runs program {}, and there are {}", group.program, self.programs.len()));
+            return Some(format!(
+                "a group of threads runs program {}, and there are {}",
+                group.program,
+                self.programs.len()
+            ));
         }
         self.programs.iter().zip(0..).find_map(|(program, number)| {
             let wrong = program.iter().zip(0..).find(|(op, _)| !self.has_all_of(op, program.len()));
-            wrong.map(|(op, at): (_, usize)| format!("program {number}, instruction {at}: {op:?} names something that there is not"))
+            wrong.map(|(op, at): (_, usize)| {
+                format!("program {number}, instruction {at}: {op:?} names something that there is not")
+            })
         })
     }
 
