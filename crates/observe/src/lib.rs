@@ -51,4 +51,4 @@ pub use vmm::{
     ThreadCounters, ThreadStat, VcpuActivity, VcpuThread, Vm, Vmm, cgroup_of, discover, query_cpus, select,
     thread_stat, watch,
 };
-pub use xen::{XenDomain, XenHost, XenReadError, XenVcpu, XenVcpuState, is_xen_dom0, xen_host};
+pub use xen::{XenDomain, XenHost, XenReadError, XenVcpu, XenVcpuState, is_xen_dom0, xen_host, xen_pools};

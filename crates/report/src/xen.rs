@@ -131,7 +131,7 @@ impl fmt::Display for XenListReport {
             if pool.times != XenTimes::default() {
                 write!(f, "; {}", pool.times)?;
             }
-            if let Some(latency) = pool.scheduling_latency_ns {
+            if let Some(latency) = pool.scheduling_latency_ns.filter(|latency| *latency > 0) {
                 write!(f, "; a vCPU may wait {} for its turn if all run", text::duration(Some(latency)))?;
             }
             writeln!(f)?;

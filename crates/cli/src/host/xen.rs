@@ -8,7 +8,7 @@ use crate::session::Session;
 use clap::Args;
 use gleaner_act::{ActError, XenChange, XenRequest, Xl, change_xen, plan_xen};
 use gleaner_model::{Nanos, XenPool, XenSetting};
-use gleaner_observe::{ProcRoot, XenDomain, XenHost, XenReadError, XenVcpuState, is_xen_dom0, xen_host};
+use gleaner_observe::{ProcRoot, XenDomain, XenHost, XenReadError, XenVcpuState, is_xen_dom0, xen_host, xen_pools};
 use gleaner_report::{
     XenListDomain, XenListPool, XenListReport, XenListVcpu, XenSliceChange, XenSliceReport, XenTimes,
 };
@@ -82,14 +82,16 @@ fn xl() -> Result<Xl, Failure> {
 }
 
 fn read(xl: &Xl) -> Result<XenHost, Failure> {
-    xen_host(|words| xl.run(words)).map_err(|error: XenReadError<ActError>| {
-        let hint = if is_xen_dom0(&ProcRoot::default()) {
-            ""
-        } else {
-            "; this does not look like a Xen host's dom0 (there `mount -t xenfs xenfs /proc/xen`, and xenstored has to run)"
-        };
-        Failure::work(format!("{error}{hint}"))
-    })
+    xen_host(|words| xl.run(words)).map_err(unreadable)
+}
+
+fn unreadable(error: XenReadError<ActError>) -> Failure {
+    let hint = if is_xen_dom0(&ProcRoot::default()) {
+        ""
+    } else {
+        "; this does not look like a Xen host's dom0 (there `mount -t xenfs xenfs /proc/xen`, and xenstored has to run)"
+    };
+    Failure::work(format!("{error}{hint}"))
 }
 
 /// `gleaner host list`.
@@ -172,21 +174,28 @@ pub fn slice(asked: &XenSlice) -> Result<u8, Failure> {
     let mut output = Output::open(asked.json.json.as_deref())?;
     let interrupted = interrupt_flag()?;
     let xl = xl()?;
-    let host = read(&xl)?;
+    // Domains only where some are named: an xl takes its time.
+    let (pools, domains) = if asked.domains.is_empty() {
+        (xen_pools(|words| xl.run(words)).map_err(unreadable)?, Vec::new())
+    } else {
+        let host = read(&xl)?;
+        let domains = ids_of(&host, asked.domains)?;
+        (host.pools, domains)
+    };
     let nanos = |duration: Duration| Nanos(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX));
     let request = XenRequest {
         slice: asked.slice.map(nanos),
         ratelimit: asked.options.ratelimit.map(nanos),
         pool: asked.options.pool.clone(),
-        domains: ids_of(&host, asked.domains)?,
+        domains,
     };
-    let changes = plan_xen(&request, &host.pools).map_err(Failure::input)?;
+    let changes = plan_xen(&request, &pools).map_err(Failure::input)?;
     let (held, outcome) = hold(&xl, &changes, asked.length, &interrupted)?;
     let failed = outcome
         .as_ref()
         .err()
         .map(|error| format!("not everything could be put back ({error}): run `gleaner restore`"));
-    let report = slice_report(&request, &host, &changes, held, failed.is_none());
+    let report = slice_report(&request, &pools, &changes, held, failed.is_none());
     output.json(&report)?;
     output.text(&report);
     failed.map_or(Ok(0), |message| Err(Failure::work(message)))
@@ -224,13 +233,12 @@ fn hold(
 
 fn slice_report(
     request: &XenRequest,
-    host: &XenHost,
+    pools: &[XenPool],
     changes: &[XenChange],
     held: Duration,
     restored: bool,
 ) -> XenSliceReport {
-    let pool =
-        request.pool.as_ref().map_or(host.pools.first(), |name| host.pools.iter().find(|pool| pool.name == *name));
+    let pool = request.pool.as_ref().map_or(pools.first(), |name| pools.iter().find(|pool| pool.name == *name));
     let change = |change: &XenChange| XenSliceChange {
         target: change.set.target(),
         was: XenTimes::from(&change.was),

@@ -98,25 +98,12 @@ pub fn is_xen_dom0(root: &ProcRoot) -> bool {
 pub fn xen_host<Refusal>(
     mut xl: impl FnMut(&[&str]) -> Result<String, Refusal>,
 ) -> Result<XenHost, XenReadError<Refusal>> {
+    let (pools, mut tables) = pools_and_tables(&mut xl)?;
     let mut ask = |words: &[&str]| xl(words).map_err(XenReadError::Xl);
     let version = ask(&["info"])?.lines().find_map(|line| {
         let (key, value) = line.split_once(':')?;
         (key.trim() == "xen_version").then(|| value.trim().to_owned())
     });
-    let mut pools: Vec<XenPool> = lines("xl cpupool-list", &ask(&["cpupool-list"])?, cpupool_list)?;
-    let mut tables = SchedTables::default();
-    for (scheduler, words) in [
-        (XenScheduler::Credit, &["sched-credit"] as &[&str]),
-        (XenScheduler::Credit2, &["sched-credit2"]),
-        (XenScheduler::Rtds, &["sched-rtds", "-v", "all"]),
-    ] {
-        if pools.iter().any(|pool| pool.scheduler == scheduler) {
-            sched_tables(&ask(words)?, &scheduler, &mut tables).map_err(|line| line.of(&words.join(" ")))?;
-        }
-    }
-    for pool in &mut pools {
-        pool.settings = tables.settings.remove(&pool.name).unwrap_or_default();
-    }
     let mut domains: Vec<XenDomain> = lines("xl list", &ask(&["list"])?, domain_list)?;
     for (domain, vcpu) in lines("xl vcpu-list", &ask(&["vcpu-list"])?, vcpu_list)? {
         // One that was started between the two has come too late for this look.
@@ -132,6 +119,37 @@ pub fn xen_host<Refusal>(
         }
     }
     Ok(XenHost { version, pools, domains })
+}
+
+/// The cpupools alone, for who needs no more: each `xl` takes its time.
+///
+/// # Errors
+/// As [`xen_host`].
+pub fn xen_pools<Refusal>(
+    mut xl: impl FnMut(&[&str]) -> Result<String, Refusal>,
+) -> Result<Vec<XenPool>, XenReadError<Refusal>> {
+    pools_and_tables(&mut xl).map(|(pools, _)| pools)
+}
+
+fn pools_and_tables<Refusal>(
+    xl: &mut impl FnMut(&[&str]) -> Result<String, Refusal>,
+) -> Result<(Vec<XenPool>, SchedTables), XenReadError<Refusal>> {
+    let mut ask = |words: &[&str]| xl(words).map_err(XenReadError::Xl);
+    let mut pools: Vec<XenPool> = lines("xl cpupool-list", &ask(&["cpupool-list"])?, cpupool_list)?;
+    let mut tables = SchedTables::default();
+    for (scheduler, words) in [
+        (XenScheduler::Credit, &["sched-credit"] as &[&str]),
+        (XenScheduler::Credit2, &["sched-credit2"]),
+        (XenScheduler::Rtds, &["sched-rtds", "-v", "all"]),
+    ] {
+        if pools.iter().any(|pool| pool.scheduler == scheduler) {
+            sched_tables(&ask(words)?, &scheduler, &mut tables).map_err(|line| line.of(&words.join(" ")))?;
+        }
+    }
+    for pool in &mut pools {
+        pool.settings = tables.settings.remove(&pool.name).unwrap_or_default();
+    }
+    Ok((pools, tables))
 }
 
 /// The rows of a table without its head.
