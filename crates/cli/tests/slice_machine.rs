@@ -218,7 +218,7 @@ fn bad_input_is_named_and_changes_nothing_machine() {
         finish(gleaner(["host", "slice"]).args(both).args(arguments)).with_status(2).saying("").naming(&words);
     }
     for (slice, words) in [
-        ("99us", ["99us", "100us"]),
+        ("99us", ["99.0us", "100us"]),
         ("101ms", ["101ms", "100ms"]),
         ("1", ["1", "1ms"]),
         ("soon", ["soon", "1ms"]),

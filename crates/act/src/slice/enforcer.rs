@@ -35,7 +35,7 @@ pub struct Competing {
 pub struct EnforcerConfig {
     /// Most CPU time a ticker may take of its CPU.
     pub budget_ratio: f64,
-    /// How long a ticker stays awake after competition was last seen on its CPU.
+    /// How long a ticker stays awake after competition was last seen on its CPU; four slices, if they are longer.
     pub linger: Nanos,
 }
 
@@ -144,8 +144,10 @@ impl Loop {
             let at = now();
             self.heart.store(at.0, Relaxed);
             self.seen.extend(found.iter().map(|found| (found.cpu, (at, found.slice))));
-            let over = at - self.config.linger;
-            let past: Vec<u32> = self.seen.iter().filter(|(_, (seen, _))| *seen < over).map(|(cpu, _)| *cpu).collect();
+            let linger = self.config.linger;
+            let is_over = |seen: Nanos, slice: Nanos| at - seen > linger.max(slice.times(4));
+            let past = self.seen.iter().filter(|(_, (seen, slice))| is_over(*seen, *slice));
+            let past: Vec<u32> = past.map(|(cpu, _)| *cpu).collect();
             for cpu in past {
                 self.seen.remove(&cpu);
                 self.order(cpu, Nanos::ZERO);

@@ -8,6 +8,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
 
 /// Yields in a batch of the measurement, and batches; the fastest batch counts.
 const YIELDS: u64 = 50;
@@ -76,10 +77,12 @@ pub fn hrtick(sys: &Path) -> Option<bool> {
 pub fn switch_cost() -> Option<Nanos> {
     let done = Arc::new(AtomicBool::new(false));
     let cpu = sched_getaffinity(None).ok().and_then(|may| (0..Mask::MAX_CPU).rev().find(|cpu| may.is_set(*cpu)))?;
-    let partner_done = Arc::clone(&done);
+    let here = Arc::new(AtomicBool::new(false));
+    let (partner_done, partner_here) = (Arc::clone(&done), Arc::clone(&here));
     let partner = std::thread::spawn(move || {
         let limit = now() + LONGEST_MEASUREMENT;
         let ready = join(cpu);
+        partner_here.store(true, Relaxed);
         while ready && !partner_done.load(Relaxed) && now() < limit {
             sched_yield();
         }
@@ -89,7 +92,9 @@ pub fn switch_cost() -> Option<Nanos> {
         if !join(cpu) {
             return None;
         }
-        // The first batches may find the partner not there yet; its share of them is told by its end.
+        while !here.load(Relaxed) && now() < limit {
+            std::thread::sleep(Duration::from_micros(100));
+        }
         let batch = || {
             let began = now();
             let before = involuntary_switches();
@@ -108,12 +113,11 @@ pub fn switch_cost() -> Option<Nanos> {
 
 /// To one CPU, and above normal threads where that is allowed.
 fn join(cpu: usize) -> bool {
+    // First: a normal thread may have to wait for its turn on that CPU. Normal threads measure it too, only later.
+    let _ = enter_fifo();
     let mut mask = Mask::new();
     mask.set(cpu);
-    let pinned = sched_setaffinity(None, &mask).is_ok();
-    // Normal threads measure it too, only later.
-    let _ = enter_fifo();
-    pinned
+    sched_setaffinity(None, &mask).is_ok()
 }
 
 fn involuntary_switches() -> i64 {

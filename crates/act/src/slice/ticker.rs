@@ -134,12 +134,9 @@ impl Runner {
                 std::thread::park_timeout(rest);
                 continue;
             }
-            let began = now();
             if self.tick(&timer, period).is_err() {
                 return;
             }
-            self.cell.awake_ns.fetch_add((now() - began).0, Relaxed);
-            self.cell.cpu_time_ns.store(thread_cpu_time().0, Relaxed);
         }
     }
 
@@ -162,8 +159,8 @@ impl Runner {
             if self.owner_silent(at) {
                 break;
             }
+            self.publish(at - since);
             let cpu = thread_cpu_time();
-            self.cell.cpu_time_ns.store(cpu.0, Relaxed);
             let fitting = within_budget(period, actual, (cpu - cpu_since).share_of(at - since), self.budget_ratio);
             (since, cpu_since) = (at, cpu);
             if fitting != actual {
@@ -172,7 +169,14 @@ impl Runner {
                 arm(timer, actual)?;
             }
         }
+        self.publish(now() - since);
         arm(timer, Nanos::ZERO)
+    }
+
+    /// Tells the owner what this thread took, and that it was awake for so long since it last told.
+    fn publish(&self, awake: Nanos) {
+        self.cell.awake_ns.fetch_add(awake.0, Relaxed);
+        self.cell.cpu_time_ns.store(thread_cpu_time().0, Relaxed);
     }
 
     fn owner_silent(&self, at: Nanos) -> bool {

@@ -163,8 +163,7 @@ impl Held<'_> {
             let (run, runs) = seen.iter().fold((0, 0), |(run, runs), seen| (run + seen.run.0, runs + seen.runs));
             run.checked_div(runs)
         };
-        let tickers = cpus.len().max(1) as f64;
-        let ratio: f64 = cpus.iter().map(|cpu| cpu.cpu_ratio).sum::<f64>() / tickers;
+        let ratio = cpus.iter().map(|cpu| cpu.cpu_ratio).fold(0.0, |all, one| all + one) / cpus.len().max(1) as f64;
         SliceReport {
             schema: SliceReport::SCHEMA.to_owned(),
             requested_ns: request.slice.0,
