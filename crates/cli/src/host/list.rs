@@ -8,8 +8,8 @@ use crate::probe::interrupt_flag;
 use clap::Args;
 use gleaner_act::thread_attr;
 use gleaner_observe::{
-    Activity, DiscoverError, DiscoverOptions, ProcRoot, QmpError, SchedPolicy, VcpuActivity, VcpuThread, Vm, discover,
-    host_facts, select, watch,
+    Activity, DiscoverError, DiscoverOptions, ProcRoot, QmpError, SchedPolicy, ThreadCounters, VcpuActivity,
+    VcpuThread, Vm, discover, host_facts, select, watch,
 };
 use gleaner_report::{HostListReport, HostPcpu, HostVcpu, HostVm};
 use std::path::PathBuf;
@@ -153,7 +153,7 @@ fn host_vcpu(vm: &Vm, vcpu: &VcpuThread, seen: &VcpuActivity, base: Option<u64>)
         run_ns: seen.used.map(|used| used.run.0),
         wait_ns: seen.used.map(|used| used.wait.0),
         runs: seen.used.map(|used| used.runs),
-        wait_per_run_ns: seen.used.and_then(|used| used.wait_per_run()).map(|wait| wait.0),
+        wait_per_run_ns: seen.used.and_then(ThreadCounters::wait_per_run).map(|wait| wait.0),
         exited: seen.gone,
     }
 }
