@@ -124,7 +124,8 @@ fn threads_that_sleep_need_no_ticker_machine() {
     }
     let nap = || std::thread::sleep(Duration::from_millis(5));
     let (one, two) = (Thread::start(0, nap), Thread::start(0, nap));
-    let ticks = |report: &Value| report["cpus"].as_array().unwrap().iter().filter_map(|cpu| cpu["ticks"].as_u64()).sum();
+    let ticks =
+        |report: &Value| report["cpus"].as_array().unwrap().iter().filter_map(|cpu| cpu["ticks"].as_u64()).sum();
     let quiet: u64 = ticks(&slice(&[&one, &two], &["--slice", "1ms", "--for", "700ms"]));
     drop((one, two));
     let (one, two) = (Thread::computing(), Thread::computing());
@@ -217,12 +218,9 @@ fn bad_input_is_named_and_changes_nothing_machine() {
     ] {
         finish(gleaner(["host", "slice"]).args(both).args(arguments)).with_status(2).saying("").naming(&words);
     }
-    for (slice, words) in [
-        ("99us", ["99.0us", "100us"]),
-        ("101ms", ["101ms", "100ms"]),
-        ("1", ["1", "1ms"]),
-        ("soon", ["soon", "1ms"]),
-    ] {
+    for (slice, words) in
+        [("99us", ["99.0us", "100us"]), ("101ms", ["101ms", "100ms"]), ("1", ["1", "1ms"]), ("soon", ["soon", "1ms"])]
+    {
         let said = finish(&mut gleaner(["host", "slice", "--for", "1s", "--slice", slice, "--tid", &tid]));
         said.with_status(2).saying("").naming(&words);
     }

@@ -141,8 +141,9 @@ impl fmt::Display for SliceReport {
                 "run intervals were {} in the mean, whatever ended them (without BPF no more is known).",
                 time(Some(mean))
             )?,
+            (None, None) if self.observer == "procfs" => writeln!(f, "none of the threads ran.")?,
             (None, None) => {
-                writeln!(f, "no thread was preempted. They did not compete for a CPU, so no slice had to be cut.")?;
+                writeln!(f, "no thread was preempted. No other wanted its CPU, so no slice had to be cut.")?;
             }
         }
         self.enforcement(f)?;

@@ -14,6 +14,8 @@ mod reproduction;
 mod llc;
 #[path = "golden/host_run.rs"]
 mod host_run;
+#[path = "golden/slice.rs"]
+mod slice;
 #[path = "golden/workload.rs"]
 mod workload;
 #[path = "golden/xen.rs"]

@@ -7,7 +7,10 @@ use crate::failure::Failure;
 use crate::session::Session;
 use gleaner_act::{SliceOutcome, Slices};
 use gleaner_model::{Nanos, Source};
-use gleaner_observe::{IntervalDistribution, Intervals, IntervalsWindow, RunIntervals, RunIntervalsConfig};
+use gleaner_observe::{
+    IntervalDistribution, Intervals, IntervalsWindow, KernelVersion, RunIntervals, RunIntervalsConfig, SliceIssue,
+    slice_issues,
+};
 use gleaner_report::{SliceReport, SliceThread};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -46,7 +49,7 @@ pub fn hold(
     interrupted: &AtomicBool,
 ) -> Result<SliceReport, Failure> {
     let mut session = Session::begin().map_err(Failure::work)?;
-    let mut notes: Vec<String> = Vec::new();
+    let mut notes = kernel_notes();
     notes.extend(
         session.unguarded.iter().map(|why| {
             format!("no guardian process ({why}): after a kill -9, `gleaner restore` has to be run by hand")
@@ -93,6 +96,14 @@ pub fn hold(
     let wall = Nanos::from(began.elapsed());
     let held = Held { request, seen, means, slices, intervals, switch, wall, exit_status, notes };
     Ok(held.conclude(session))
+}
+
+/// What this kernel is known to do to slices that setting them does not help, or that one should know before setting them.
+fn kernel_notes() -> Vec<String> {
+    let uname = rustix::system::uname();
+    let Some(version) = KernelVersion::parse(&uname.release().to_string_lossy()) else { return Vec::new() };
+    let told = |issue: &SliceIssue| ["stale-group-slices", "group-slice-overflow"].contains(&issue.id);
+    slice_issues(version).into_iter().filter(told).map(|issue| format!("Linux {version}: {}", issue.text)).collect()
 }
 
 fn set_all(slices: &mut Slices, seen: &mut [Seen], slice: Nanos, session: &mut Session) -> Result<(), Failure> {
