@@ -85,7 +85,7 @@ XSL
 }
 a_libquantum() {
     gcc -O2 -o gates "$here/gates.c" -lquantum -lgomp -lm
-    OMP_NUM_THREADS=1 record libquantum 150M -- ./gates
+    OMP_NUM_THREADS=1 record libquantum 20M -- ./gates
 }
 
 for program; do
