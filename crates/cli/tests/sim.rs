@@ -101,7 +101,7 @@ fn what_cannot_be_simulated_is_named() {
         (
             "scheduler = \"cfs\"",
             "scheduler = \"best\"",
-            "scenario.toml:13: scheduler = \"best\": must be one of \"eevdf\"",
+            "scenario.toml:12: scheduler = \"best\": must be one of \"eevdf\"",
         ),
         ("halt_poll = \"0s\"", "halt_pol = \"0s\"", "unknown field `halt_pol`"),
         ("cache_refill_ns", "refill_ns", "it may set guest_switch_ns"),
