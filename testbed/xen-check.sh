@@ -56,8 +56,9 @@ restored() {
     gleaner host slice --xen "$@" >/tmp/out 2>&1 &
     gleaner=$!
     check "before both are killed: '$words'" soon now_has "$words"
-    for process in /proc/[0-9]*; do
-        tr '\0' ' ' <"$process/cmdline" 2>/dev/null | grep -q ' guardian ' && kill -KILL "${process#/proc/}"
+    # The brackets keep grep from finding itself.
+    for file in $(grep -l 'guardia[n]' /proc/[0-9]*/cmdline 2>/dev/null); do
+        kill -KILL "$(echo "$file" | cut -d/ -f3)"
     done
     kill -KILL $gleaner
     sleep 3
