@@ -141,9 +141,7 @@ impl RawSimulator {
             pcpus: self.pcpus.map(|pcpus| within("pcpus", &pcpus, 1..=16_384)).transpose()?,
             llc_pcpus: self.llc_pcpus.map(|pcpus| within("llc_pcpus", &pcpus, 1..=16_384)).transpose()?,
             smt: self.smt,
-            scheduler: self
-                .scheduler
-                .map_or(Ok(default.scheduler), |found| word("scheduler", &found, &schedulers))?,
+            scheduler: self.scheduler.map_or(Ok(default.scheduler), |found| word("scheduler", &found, &schedulers))?,
             slice,
             enforced: self.enforced,
             halt_poll: time("halt_poll", self.halt_poll, default.halt_poll, polls)?,
