@@ -9,7 +9,12 @@ use std::path::{Path, PathBuf};
 /// A table of docs/tuning.md: the markers around it, the struct, and where that is.
 const TABLES: &[(&str, &str, &str, &str)] = &[
     ("<!-- parameters: begin", "<!-- parameters: end -->", "GuestParams", "crates/decide/src/guest/params.rs"),
-    ("<!-- host parameters: begin", "<!-- host parameters: end -->", "HostParams", "crates/decide/src/host/host_params.rs"),
+    (
+        "<!-- host parameters: begin",
+        "<!-- host parameters: end -->",
+        "HostParams",
+        "crates/decide/src/host/host_params.rs",
+    ),
 ];
 
 fn root() -> PathBuf {

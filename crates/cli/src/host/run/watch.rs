@@ -146,23 +146,21 @@ impl Watch {
         let pcpus = vcpu.allowed.clone().unwrap_or_else(|| CpuSet::first(1));
         let window =
             HostVcpuWindow { run: thread.run, wait: thread.wait, ..HostVcpuWindow::new(VcpuId(vcpu.index), pcpus) };
-        match &thread.intervals {
-            Some(seen) => HostVcpuWindow {
-                wakeups: Some(seen.wake_to_run.count()),
-                wake_to_run: Some(seen.wake_to_run.coarse()),
-                preemptions: Some(seen.preempted.count()),
-                bursts: Some(seen.slept.coarse()),
-                full_slices: slice.and_then(|slice| full_slices(&seen.preempted, slice)),
+        let Some(seen) = &thread.intervals else {
+            let added = self.added_switches(vcpu.tid);
+            return HostVcpuWindow {
+                wakeups: added.map(|(voluntary, _)| voluntary),
+                preemptions: added.map(|(_, involuntary)| involuntary),
                 ..window
-            },
-            None => {
-                let added = self.added_switches(vcpu.tid);
-                HostVcpuWindow {
-                    wakeups: added.map(|(voluntary, _)| voluntary),
-                    preemptions: added.map(|(_, involuntary)| involuntary),
-                    ..window
-                }
-            }
+            };
+        };
+        HostVcpuWindow {
+            wakeups: Some(seen.wake_to_run.count()),
+            wake_to_run: Some(seen.wake_to_run.coarse()),
+            preemptions: Some(seen.preempted.count()),
+            bursts: Some(seen.slept.coarse()),
+            full_slices: slice.and_then(|slice| full_slices(&seen.preempted, slice)),
+            ..window
         }
     }
 
