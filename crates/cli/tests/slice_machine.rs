@@ -171,14 +171,14 @@ fn a_thread_that_exits_meanwhile_is_no_failure_machine() {
     }
     let (stays, goes) = (Thread::computing(), Thread::computing());
     let (before, tid) = (stays.slice(), goes.tid);
-    let ender = std::thread::spawn(move || {
+    let leaving = std::thread::spawn(move || {
         assert!(comes_true(|| goes.slice() == Nanos::from_millis(2)));
         drop(goes);
     });
     let tids = [stays.tid.to_string(), tid.to_string()];
     let mut command = gleaner(["host", "slice", "--json", "--slice", "2ms", "--for", "1s", "--tid"]);
     let said = finish(command.args(&tids)).with_status(0);
-    ender.join().unwrap();
+    leaving.join().unwrap();
     let report: Value = serde_json::from_str(&said.stdout).unwrap();
     let ended: Vec<_> = report["threads"].as_array().unwrap().iter().map(|thread| thread["ended"].as_bool()).collect();
     assert_eq!(ended, [Some(false), Some(true)]);
