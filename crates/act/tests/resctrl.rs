@@ -196,7 +196,8 @@ fn a_kill_at_any_moment_leaves_nothing_behind() {
 
 #[test]
 fn a_mount_of_ours_goes_unless_somebody_uses_it() {
-    let uses: [(&str, &dyn Fn(&std::path::Path)); 4] = [
+    type Use<'a> = (&'a str, &'a dyn Fn(&std::path::Path));
+    let uses: [Use<'_>; 4] = [
         ("nobody", &|_| ()),
         ("a group", &|root| fs::create_dir(root.join("theirs")).unwrap()),
         ("a monitor", &|root| fs::create_dir(root.join("mon_groups/theirs")).unwrap()),

@@ -8,12 +8,12 @@
 mod ab;
 #[path = "golden/host.rs"]
 mod host;
-#[path = "golden/reproduction.rs"]
-mod reproduction;
-#[path = "golden/llc.rs"]
-mod llc;
 #[path = "golden/host_run.rs"]
 mod host_run;
+#[path = "golden/llc.rs"]
+mod llc;
+#[path = "golden/reproduction.rs"]
+mod reproduction;
 #[path = "golden/slice.rs"]
 mod slice;
 #[path = "golden/workload.rs"]

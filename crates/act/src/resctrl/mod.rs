@@ -158,7 +158,9 @@ impl Resctrl {
     pub fn schemata(&self, mask: u64) -> String {
         let Some(cat) = &self.info.allocation else { return String::new() };
         let domains: Vec<String> = cat.domains.iter().map(|domain| format!("{domain}={mask:x}")).collect();
-        cat.resources.iter().map(|resource| format!("{resource}:{}\n", domains.join(";"))).collect()
+        let line = |resource: &String| format!("{resource}:{}", domains.join(";"));
+        let lines: Vec<String> = cat.resources.iter().map(line).collect();
+        lines.join("\n") + "\n"
     }
 
     /// Makes a folder, which makes a group.

@@ -75,7 +75,10 @@ mod tests {
 
     #[test]
     fn sizes_take_units_and_have_bounds() {
-        assert_eq!(["262144", "256k", "256K", "2M", "1G"].map(size), [1 << 18, 1 << 18, 1 << 18, 2 << 20, 1 << 30].map(Ok));
+        assert_eq!(
+            ["262144", "256k", "256K", "2M", "1G"].map(size),
+            [1 << 18, 1 << 18, 1 << 18, 2 << 20, 1 << 30].map(Ok)
+        );
         for bad in ["", "2MB", "0", "1k", "17G", "99999999999999999G", "-2M", "two"] {
             assert!(size(bad).is_err(), "{bad}");
         }

@@ -68,16 +68,18 @@ pub fn main(args: &RecordArgs) -> Result<u8, Failure> {
     output.json(&report)?;
     // The program's own stdout stays its own.
     if args.json.json.is_none() {
-        say(&report)
+        say(&report);
     } else {
-        output.text(&report)
+        output.text(&report);
     }
     Ok(0)
 }
 
 fn default_file(program: &OsString) -> PathBuf {
     let name = Path::new(program).file_name().unwrap_or(program);
-    PathBuf::from(name).with_added_extension("gltrace")
+    let mut name = name.to_owned();
+    name.push(".gltrace");
+    PathBuf::from(name)
 }
 
 /// Records a program. A file that we made is removed again if the program did not run at all.

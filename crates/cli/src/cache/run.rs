@@ -53,8 +53,8 @@ pub struct RunArgs {
     #[arg(long, value_name = "N", default_value = "0", value_parser = count)]
     warmup: u64,
     /// Cores that share the last level
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    cores: usize,
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    cores: u16,
     /// Insertion policy of the last level
     #[arg(long, default_value = "lru", value_parser = PossibleValuesParser::new(PolicyKind::NAMES))]
     policy: String,
@@ -118,7 +118,7 @@ pub fn main(args: &RunArgs) -> Result<u8, Failure> {
 fn config(args: &RunArgs, contexts: usize) -> Result<MachineConfig, Failure> {
     let policy =
         PolicyKind::by_name(&args.policy).ok_or_else(|| Failure::input(format!("no policy {}", args.policy)))?;
-    let mut hierarchy = HierarchyConfig::table_v(args.cores, contexts, policy).map_err(Failure::input)?;
+    let mut hierarchy = HierarchyConfig::table_v(usize::from(args.cores), contexts, policy).map_err(Failure::input)?;
     hierarchy.l3.geometry = Geometry::new(args.llc_size, args.llc_ways, 64)
         .map_err(|error| Failure::input(format!("--llc-size and --llc-ways: {error}")))?;
     hierarchy.l3.latency_cycles = args.llc_latency;
@@ -127,7 +127,7 @@ fn config(args: &RunArgs, contexts: usize) -> Result<MachineConfig, Failure> {
     let slice = Nanos::from(args.slice);
     Ok(MachineConfig {
         contexts: (0..contexts)
-            .map(|context| ContextConfig { core: context % args.cores.max(1), core_model: CoreConfig::default() })
+            .map(|context| ContextConfig { core: context % usize::from(args.cores), core_model: CoreConfig::default() })
             .collect(),
         hierarchy,
         paging: PagingConfig { seed: args.seed, ..PagingConfig::default() },
@@ -172,7 +172,7 @@ fn report(args: &RunArgs, outcome: &Outcome) -> CacheReport {
     CacheReport {
         schema: CacheReport::SCHEMA.to_owned(),
         machine: CacheMachine {
-            cores: args.cores as u64,
+            cores: u64::from(args.cores),
             clock_hz: TABLE_V_HZ,
             slice_ns: Nanos::from(args.slice).0,
             quanta: args.quanta,
@@ -183,7 +183,7 @@ fn report(args: &RunArgs, outcome: &Outcome) -> CacheReport {
             inclusive: args.inclusive,
             seed: args.seed,
         },
-        contexts: contexts.map(|(at, (name, context))| of(name, at % args.cores, context)).collect(),
+        contexts: contexts.map(|(at, (name, context))| of(name, at % usize::from(args.cores), context)).collect(),
         memory: CacheMemory {
             reads: outcome.dram.reads,
             writes: outcome.dram.writes,

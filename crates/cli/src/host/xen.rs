@@ -82,10 +82,10 @@ fn xl() -> Result<Xl, Failure> {
 }
 
 fn read(xl: &Xl) -> Result<XenHost, Failure> {
-    xen_host(|words| xl.run(words)).map_err(unreadable)
+    xen_host(|words| xl.run(words)).map_err(|error| unreadable(&error))
 }
 
-fn unreadable(error: XenReadError<ActError>) -> Failure {
+fn unreadable(error: &XenReadError<ActError>) -> Failure {
     let hint = if is_xen_dom0(&ProcRoot::default()) {
         ""
     } else {
@@ -176,7 +176,7 @@ pub fn slice(asked: &XenSlice) -> Result<u8, Failure> {
     let xl = xl()?;
     // Domains only where some are named: an xl takes its time.
     let (pools, domains) = if asked.domains.is_empty() {
-        (xen_pools(|words| xl.run(words)).map_err(unreadable)?, Vec::new())
+        (xen_pools(|words| xl.run(words)).map_err(|error| unreadable(&error))?, Vec::new())
     } else {
         let host = read(&xl)?;
         let domains = ids_of(&host, asked.domains)?;

@@ -48,7 +48,7 @@ pub fn run(args: &LlcArgs, subjects: Subjects, means: Means, interrupted: &Atomi
     if agent.report.missing.is_empty() {
         match args.mode() {
             Mode::Allocate => agent.allocate(means.mounted.as_deref(), interrupted)?,
-            Mode::MonitorOnly => agent.monitor(args.length, interrupted)?,
+            Mode::MonitorOnly => agent.monitor(args.length, interrupted),
             Mode::DryRun => agent.dry_run(means.mounted.as_deref(), interrupted)?,
         }
     }
@@ -96,32 +96,32 @@ impl Agent<'_> {
             Ok((resctrl, root)) => {
                 let counts = self.counters.is_some();
                 self.report.host = describe(Some((&root, &resctrl)), mounted.is_none(), counts);
-                self.with_groups(resctrl, &mut session, interrupted)?;
+                self.with_groups(resctrl, &mut session, interrupted);
             }
         }
         self.report.restored = session.end().is_ok();
         Ok(())
     }
 
-    fn with_groups(&mut self, resctrl: Resctrl, session: &mut Session, stop: &AtomicBool) -> Result<(), Failure> {
+    fn with_groups(&mut self, resctrl: Resctrl, session: &mut Session, stop: &AtomicBool) {
         let Some(found) = &resctrl.info().allocation else {
             self.report
                 .missing
                 .push("cache allocation: this host has no CAT for its L3; nothing can be divided".into());
-            return Ok(());
+            return;
         };
         let split = match divide(found, self.args.minimal_ways) {
             Ok(split) => split,
             Err(why) => {
                 self.report.missing.push(why);
-                return Ok(());
+                return;
             }
         };
         let mut allocation = match Allocation::make(resctrl, split, &mut session.journal) {
             Ok(allocation) => allocation,
             Err(error) => {
                 self.report.missing.push(format!("a group for the thrashing VMs: {error}"));
-                return Ok(());
+                return;
             }
         };
         self.report.changed = true;
@@ -143,7 +143,6 @@ impl Agent<'_> {
         }
         self.report.warnings.append(&mut allocation.warnings);
         self.conclude(Some(&allocation));
-        Ok(())
     }
 
     /// Interval after interval; `apply` makes the policy's moves.
@@ -177,11 +176,11 @@ impl Agent<'_> {
     }
 
     /// Judges without changing: by everything counted until the end.
-    fn monitor(&mut self, length: Option<Duration>, stop: &AtomicBool) -> Result<(), Failure> {
+    fn monitor(&mut self, length: Option<Duration>, stop: &AtomicBool) {
         self.follow();
         let until = length.map(|length| self.began + length);
         loop {
-            let on = self.sleep_until(Instant::now() + self.args.interval, stop);
+            let on = sleep_until(Instant::now() + self.args.interval, stop);
             self.count();
             if !on || until.is_some_and(|until| Instant::now() >= until) {
                 break;
@@ -189,7 +188,6 @@ impl Agent<'_> {
             self.follow();
         }
         self.conclude(None);
-        Ok(())
     }
 
     fn dry_run(&mut self, mounted: Option<&std::path::Path>, stop: &AtomicBool) -> Result<(), Failure> {
@@ -215,32 +213,20 @@ impl Agent<'_> {
                 .push("resctrl is not mounted, so its ways are not known yet; it would be mounted".into());
         }
         if self.counters.is_some() && !self.subjects.all_told() {
-            self.monitor(Some(2 * self.args.interval), stop)
+            self.monitor(Some(2 * self.args.interval), stop);
         } else {
             self.follow();
             self.conclude(None);
-            Ok(())
         }
+        Ok(())
     }
 
     /// Until the next interval's end; `false` when it is time to stop.
     fn sleep(&self, stop: &AtomicBool) -> bool {
         let end = self.args.length.map(|length| self.began + length);
         let due = Instant::now() + self.args.interval;
-        let on = self.sleep_until(end.map_or(due, |end| due.min(end)), stop);
+        let on = sleep_until(end.map_or(due, |end| due.min(end)), stop);
         on && end.is_none_or(|end| Instant::now() < end)
-    }
-
-    fn sleep_until(&self, due: Instant, stop: &AtomicBool) -> bool {
-        loop {
-            if stop.load(Ordering::Relaxed) {
-                return false;
-            }
-            match due.checked_duration_since(Instant::now()) {
-                Some(left) if !left.is_zero() => std::thread::sleep(left.min(STEP)),
-                _ => return true,
-            }
-        }
     }
 
     /// Counts the threads that there are now, and tells the policy of new VMs and of those that are gone.
@@ -276,7 +262,9 @@ impl Agent<'_> {
                 continue;
             }
             let mut sum = LlcThreadCounts::default();
-            read.into_iter().for_each(|counts| sum += counts);
+            for counts in read {
+                sum += counts;
+            }
             *self.totals.entry(*vm).or_default() += sum;
             let LlcThreadCounts { instructions, accesses, misses, .. } = sum;
             all.insert(*vm, LlcCounts { instructions, accesses, misses });
@@ -344,6 +332,19 @@ impl Agent<'_> {
             CacheUse { accesses_pki: pki(counts.accesses), misses_full_pki: pki(counts.misses), ..CacheUse::default() }
         });
         (told.or_else(|| used.class(&params.class)), used)
+    }
+}
+
+/// Sleeps; `false` when it is time to stop.
+fn sleep_until(due: Instant, stop: &AtomicBool) -> bool {
+    loop {
+        if stop.load(Ordering::Relaxed) {
+            return false;
+        }
+        match due.checked_duration_since(Instant::now()) {
+            Some(left) if !left.is_zero() => std::thread::sleep(left.min(STEP)),
+            _ => return true,
+        }
     }
 }
 

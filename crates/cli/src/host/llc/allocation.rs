@@ -145,16 +145,15 @@ impl Allocation {
             return;
         }
         let group = self.group(self.of(vm).share);
-        let result = match self.of(vm).monitor {
-            Some(monitor) => self.resctrl.watch(&monitor, tids),
-            None => {
-                let name = format!("{}-{}", subject.name, subject.pid);
-                self.resctrl.monitor(&group, &name, tids, journal).map(|monitor| {
-                    let last = self.resctrl.reading(&monitor);
-                    let placed = self.placed(vm);
-                    (placed.monitor, placed.last) = (Some(monitor), last);
-                })
-            }
+        let result = if let Some(monitor) = self.of(vm).monitor {
+            self.resctrl.watch(&monitor, tids)
+        } else {
+            let name = format!("{}-{}", subject.name, subject.pid);
+            self.resctrl.monitor(&group, &name, tids, journal).map(|monitor| {
+                let last = self.resctrl.reading(&monitor);
+                let placed = self.placed(vm);
+                (placed.monitor, placed.last) = (Some(monitor), last);
+            })
         };
         if let Err(error) = result {
             self.monitors = false;

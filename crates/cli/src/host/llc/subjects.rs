@@ -98,14 +98,10 @@ impl Subjects {
             let new = Subject::of_vm(vm);
             let known = self.all.values_mut().find(|known| (known.pid, known.start_time) == (new.pid, new.start_time));
             match known {
-                // Asked for as a process: all its threads.
-                Some(known) => {
-                    if known.vcpus.is_some() && new.vcpus.is_some() {
-                        known.vcpus = new.vcpus;
-                    }
-                }
+                // One asked for as a process keeps all its threads.
+                Some(known) if known.vcpus.is_some() && new.vcpus.is_some() => known.vcpus = new.vcpus,
                 None if self.every => self.add(new),
-                None => {}
+                _ => {}
             }
         }
     }

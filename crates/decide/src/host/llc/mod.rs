@@ -169,7 +169,7 @@ impl LlcPolicy {
         self.one_at_a_time(&mut moves);
         moves.extend(self.sample(&moves));
         for change in &moves {
-            self.change(change);
+            self.change(*change);
         }
         moves
     }
@@ -208,7 +208,7 @@ impl LlcPolicy {
         Some(LlcMove { vm: *vm, to: LlcShare::Rest, reason: LlcReason::Sample })
     }
 
-    fn change(&mut self, change: &LlcMove) {
+    fn change(&mut self, change: LlcMove) {
         if let Some(state) = self.vms.get_mut(&change.vm) {
             state.share = change.to;
             state.intervals = 0;

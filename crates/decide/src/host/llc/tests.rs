@@ -153,7 +153,9 @@ fn samples_are_taken_one_vm_at_a_time() {
         host.run(1);
         let sampled: Vec<usize> = (0..4).filter(|at| host.shares[*at] == LlcShare::Rest).collect();
         assert!(sampled.len() <= 1, "{sampled:?}");
-        sampled.iter().for_each(|at| sampled_ever[*at] = true);
+        for at in sampled {
+            sampled_ever[at] = true;
+        }
     }
     assert_eq!(sampled_ever, [true; 4]);
 }
