@@ -6,6 +6,8 @@
 
 #[path = "golden/ab.rs"]
 mod ab;
+#[path = "golden/cache.rs"]
+mod cache;
 #[path = "golden/host.rs"]
 mod host;
 #[path = "golden/host_run.rs"]
