@@ -36,7 +36,7 @@ start_threads() {
 }
 
 # The QEMU process below the guest.sh of this pid.
-qemu_of() { pgrep -P "$1" -f qemu-system || for child in $(pgrep -P "$1"); do qemu_of "$child"; done; }
+qemu_of() { pgrep -P "$1" -x qemu-system-x86 || for child in $(pgrep -P "$1"); do qemu_of "$child"; done; }
 
 start_guests() {
     local kernel longest qemu
