@@ -138,7 +138,7 @@ mod tests {
         // 300 accesses per 1,000 instructions; of the friendly one's a twentieth lies beyond the L2, of the thrashing one's 8 % beyond all.
         let cpu = of(Shape::cpu_bound(), 1_000_000);
         assert!(cpu.misses_pki[0] < 0.3 && (299.0..301.0).contains(&cpu.accesses_pki), "{cpu:?}");
-        let friendly = of(Shape::cache_friendly(), 2_000_000);
+        let friendly = of(Shape::cache_friendly(), 8_000_000);
         assert!((14.0..17.0).contains(&friendly.misses_pki[0]) && friendly.misses_pki[1] < 0.3, "{friendly:?}");
         let thrashing = of(Shape::thrashing(), 4_000_000);
         assert!(thrashing.misses_pki.iter().all(|misses| (22.0..26.0).contains(misses)), "{thrashing:?}");

@@ -4,7 +4,7 @@ use gleaner_cachesim::trace::lackey::Lackey;
 use gleaner_cachesim::trace::plain::PlainText;
 use gleaner_cachesim::trace::recording::{MAGIC, Recorder, Recording, is_recording};
 use gleaner_cachesim::trace::synthetic::{Band, Profile, Synthetic};
-use gleaner_cachesim::trace::{Kind, Record, Records, Repeat, Trace, TraceError};
+use gleaner_cachesim::trace::{Kind, Record, Records, Repeat, Trace, TraceError, open};
 use proptest::prelude::*;
 use std::path::Path;
 
@@ -281,5 +281,60 @@ fn impossible_profiles_are_named() {
     ] {
         let said = Synthetic::new(profile, 0, 1, 1).err().unwrap().to_string();
         assert!(said.contains(expected), "'{said}' lacks '{expected}'");
+    }
+}
+
+/// ChampSim's record of one instruction.
+fn champsim(ip: u64, written: u64, read: u64) -> Vec<u8> {
+    [&ip.to_le_bytes()[..], &[0; 8], &written.to_le_bytes(), &[0; 8], &read.to_le_bytes(), &[0; 24]].concat()
+}
+
+#[test]
+fn files_are_told_apart_by_their_content_packed_or_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let opened = |bytes: &[u8]| {
+        let path = folder.path().join("trace");
+        std::fs::write(&path, bytes).unwrap();
+        open(&path, None).and_then(all)
+    };
+    let (fetch, read, write) =
+        (record(Kind::Fetch, 0x40_1000, 1), record(Kind::Read, 0x7fff_0000, 0), record(Kind::Write, 0x7fff_1000, 0));
+    let champ = champsim(0x40_1000, 0x7fff_1000, 0x7fff_0000);
+    let view = "Output format:\n<--record#-> <--instr#->: <---tid---> <record details>\n-----\n\
+                1 0: 27 <marker: version 5>\n2 1: 27 ifetch 5 byte(s) @ 0x0000000000401000 48 8b\n        5c 24 mov\n\
+                3 1: 27 read 8 byte(s) @ 0x000000007fff0000 by PC 0x401000\n4 1: 27 write 8 byte(s) @ 0x7fff1000 by PC 0x1\n";
+    let lackey = "==1== Lackey\nI  00401000,3\n L 7fff0000,8\n S 7fff1000,8\n";
+    for bytes in [&champ[..], view.as_bytes(), lackey.as_bytes(), &recorded(&[fetch, read, write])] {
+        assert_eq!(opened(bytes).unwrap(), [fetch, read, write]);
+        let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        std::io::Write::write_all(&mut packer, bytes).unwrap();
+        let packed = packer.finish().unwrap();
+        assert_eq!(opened(&packed).unwrap(), [fetch, read, write]);
+        assert!(opened(&packed[..packed.len() - 9]).is_err(), "a cut one is no shorter trace");
+        assert_eq!(opened(&zstd::encode_all(bytes, 1).unwrap()).unwrap(), [fetch, read, write]);
+    }
+    assert_eq!(opened(b"# words\nR 10\n").unwrap(), [record(Kind::Read, 0x10, 1)]);
+    // The program goes on within the line that was fetched.
+    let two = [champ.clone(), champsim(0x40_1004, 0, 0x10)].concat();
+    assert_eq!(opened(&two).unwrap()[3..], [record(Kind::Read, 0x10, 1)]);
+}
+
+#[test]
+fn bad_files_of_other_programs_are_named() {
+    let view = |second: &str| format!("1 0: 27 <marker: version 5>\n{second}\n");
+    for (bytes, expected) in [
+        (champsim(0x4010_0000_0000_0000, 0, 0), "big-endian"),
+        (champsim(0x4010_0000_0000_0001, 0, 0), "damaged, or no trace of ChampSim's"),
+        (champsim(0x40_1000, 0, 0x10)[..60].to_vec(), "no trace that is known here"),
+        ([champsim(0x40_1000, 0, 0x10), vec![0; 7]].concat(), "byte 64: the file ends 7 bytes into an instruction"),
+        (view("3 1: 27 read 8 byte(s) @ 0x10 by PC 0x1").into_bytes(), "record 3 follows record 1: lines are missing"),
+        (view("2 1: 27 read x byte(s) @ 0x10").into_bytes(), "is no line of the view's"),
+        (view("2 1: 27 <marker: tid 27 on core 3>").into_bytes(), "no access in it"),
+        (Vec::new(), "no access in it; it is empty"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("trace");
+        std::fs::write(&path, bytes).unwrap();
+        says(open(&path, None).and_then(all), &[expected]);
     }
 }

@@ -60,13 +60,14 @@ impl World {
         let before = std::mem::replace(&mut vcpu.window_zero, now);
         let Lengths { l_comp, l_idle } = std::mem::take(&mut vcpu.lengths);
         let since = |of: fn(&VcpuTotals) -> u64| of(&now) - of(&before);
-        let stolen = since(|t| t.ready + t.overhead);
+        let resuming = since(|t| t.resuming);
+        let stolen = since(|t| t.ready + t.overhead) - resuming;
         VcpuWindow {
             id: VcpuId(vcpu.index),
             busy: Nanos(since(|t| t.work + t.kernel)),
             work: Some(Nanos(since(|t| t.work))),
             retained: Nanos(since(|t| t.retained)),
-            halted: Nanos(since(|t| t.halted + t.polled)),
+            halted: Nanos(since(|t| t.halted + t.polled) + resuming),
             steal: Nanos(if steal_visible { stolen } else { 0 }),
             idle_entries: Some(since(|t| t.idle_entries)),
             halts: Some(since(|t| t.halts)),

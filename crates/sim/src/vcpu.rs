@@ -75,6 +75,8 @@ pub struct VcpuTotals {
     pub polled: Time,
     /// The host switched to it.
     pub overhead: Time,
+    /// Of `overhead`: it was being taken up from a halt, which to the guest is more of the halt.
+    pub resuming: Time,
     /// It waited for a pCPU.
     pub ready: Time,
     /// It was halted (or the host polled for it).
@@ -141,6 +143,8 @@ pub(crate) struct Vcpu {
     /// Up to when time has been charged.
     pub(crate) since: Time,
     pub(crate) host_debt: Time,
+    /// Whether the debt is for being taken up from a halt.
+    pub(crate) resuming: bool,
     pub(crate) debt: Time,
     pub(crate) totals: VcpuTotals,
     // --- the guest's ---
@@ -191,6 +195,7 @@ impl Vcpu {
             speed: 1_000,
             since: 0,
             host_debt: 0,
+            resuming: false,
             debt: 0,
             totals: VcpuTotals::default(),
             activity: Activity::Idle,

@@ -226,7 +226,9 @@ impl World {
         vcpu.entity.ran(left, weight);
         if vcpu.host_debt > 0 {
             let (takes, does) = (vcpu.takes(vcpu.host_debt), vcpu.does(left));
-            vcpu.totals.overhead += pay(&mut vcpu.host_debt, &mut left, takes, does);
+            let paid = pay(&mut vcpu.host_debt, &mut left, takes, does);
+            vcpu.totals.overhead += paid;
+            vcpu.totals.resuming += if vcpu.resuming { paid } else { 0 };
         }
         if vcpu.debt > 0 {
             let (takes, does) = (vcpu.takes(vcpu.debt), vcpu.does(left));

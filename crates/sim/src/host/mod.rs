@@ -317,6 +317,7 @@ impl World {
         vcpu.totals.ready_max = vcpu.totals.ready_max.max(now - vcpu.placed_at);
         if !continues {
             let woken = std::mem::take(&mut vcpu.woken);
+            vcpu.resuming = woken;
             vcpu.host_debt += match (woken, cause) {
                 (true, Cause::Wake) => costs.vcpu_preempt_ns + costs.vcpu_resume_ns,
                 (true, _) if was_idle => costs.vcpu_resume_ns,
