@@ -306,9 +306,9 @@ fn files_are_told_apart_by_their_content_packed_or_not() {
     let lackey = "==1== Lackey\nI  00401000,3\n L 7fff0000,8\n S 7fff1000,8\n";
     for bytes in [&champ[..], view.as_bytes(), lackey.as_bytes(), &recorded(&[fetch, read, write])] {
         assert_eq!(opened(bytes).unwrap(), [fetch, read, write]);
-        let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-        std::io::Write::write_all(&mut packer, bytes).unwrap();
-        let packed = packer.finish().unwrap();
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        std::io::Write::write_all(&mut gzip, bytes).unwrap();
+        let packed = gzip.finish().unwrap();
         assert_eq!(opened(&packed).unwrap(), [fetch, read, write]);
         assert!(opened(&packed[..packed.len() - 9]).is_err(), "a cut one is no shorter trace");
         assert_eq!(opened(&zstd::encode_all(bytes, 1).unwrap()).unwrap(), [fetch, read, write]);
