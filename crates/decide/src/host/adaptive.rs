@@ -157,7 +157,7 @@ impl SetState {
             // A shorter slice lengthens no wait: that is another load.
             (Some(found), _) if found > OTHER_LOAD => return None,
             (Some(found), _) if found > hardly => HostReason::NoGain { expected: ratio, found },
-            (_, Some(share)) if deviation(&share) > self.unfair_from(step.unfair) => {
+            (_, Some(share)) if deviation(&share) > self.unfair_from(step.unfair) + self.fairness.spread(share.vm) => {
                 HostReason::Unfair { vm: share.vm, ratio: share.ratio }
             }
             _ => return None,
@@ -171,7 +171,7 @@ impl SetState {
     }
 
     /// A share this far from fair is unfair, where it was `before` before the step: one slice more or less within the time that is looked
-    /// at is not.
+    /// at is not. What single windows differ by comes on top.
     fn unfair_from(&self, before: f64) -> f64 {
         let grain = self.slice(self.level).share_of(self.fairness.length());
         (self.params.unfair_share + grain).max(before + self.params.unfair_share / 2.0)

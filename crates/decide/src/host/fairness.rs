@@ -107,6 +107,19 @@ impl FairnessMeter {
         shares.max_by(|a, b| deviation(a).total_cmp(&deviation(b)))
     }
 
+    /// Half of the range of a VM's ratio over the single windows: by so much the windows themselves differ.
+    pub fn spread(&self, vm: VmId) -> f64 {
+        let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
+        for window in &self.windows {
+            let one =
+                Self { windows: VecDeque::from([window.clone()]), ..Self::new(self.span, self.runnable_share_min) };
+            for share in one.shares().iter().filter(|share| share.vm == vm) {
+                (low, high) = (low.min(share.ratio), high.max(share.ratio));
+            }
+        }
+        (high - low).max(0.0) / 2.0
+    }
+
     /// Continuously runnable vCPUs by the pCPUs they may use.
     fn groups(&self) -> BTreeMap<&CpuSet, Vec<(VmId, Total)>> {
         let mut totals: BTreeMap<((VmId, VcpuId), &CpuSet), Total> = BTreeMap::new();
