@@ -20,7 +20,8 @@ use std::collections::VecDeque;
 /// A wait that became this many times as long after a step down says that the load is another.
 const OTHER_LOAD: f64 = 1.5;
 
-/// A rest doubles if the turn before is less than so many rests ago.
+/// A rest doubles if the turn before is less than so many rests, or the longest rest, ago: what is noise by chance comes back at long
+/// intervals, too.
 const REST_QUIET_TIMES: u64 = 4;
 
 /// What was found at a slice, and when.
@@ -261,7 +262,7 @@ impl SetState {
     fn turn(&mut self, at: Nanos) {
         self.memory = self.memory.times(2).min(Nanos::from_millis(self.params.memory_max_ms));
         let (min, max) = (Nanos::from_millis(self.params.rest_min_ms), Nanos::from_millis(self.params.rest_max_ms));
-        let again = self.turned.filter(|(turned, rest)| at - *turned < rest.times(REST_QUIET_TIMES));
+        let again = self.turned.filter(|(turned, rest)| at - *turned < rest.times(REST_QUIET_TIMES).max(max));
         self.turned = Some((at, again.map_or(min, |(_, rest)| rest.times(2).min(max))));
     }
 
