@@ -8,7 +8,11 @@ use std::path::PathBuf;
 const SOURCES: [(&str, &str); 2] =
     [("src/bpf/gleaner.bpf.c", "gleaner.skel.rs"), ("src/run_intervals/run_intervals.bpf.c", "run_intervals.skel.rs")];
 
+/// What they include of our own.
+const HEADER: &str = "src/bpf/buckets.bpf.h";
+
 fn main() {
+    println!("cargo:rerun-if-changed={HEADER}");
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     let arch = env::var("CARGO_CFG_TARGET_ARCH").expect("cargo sets the target's architecture");
     for (source, skeleton) in SOURCES {

@@ -44,9 +44,10 @@ struct task_struct {
 struct linux_binprm;
 #pragma clang attribute pop
 
-// The layout of gleaner_model::bucket_index, cut at 2^40 ns (18 minutes): longer ones share the last bucket.
+// The layout of gleaner_model::bucket_index (a test feeds both the same values), cut at 2^40 ns (18 minutes): longer ones share the last bucket.
 #define SUB_BUCKET_BITS 3
 #define BUCKETS 312
+#include "buckets.bpf.h"
 
 #define MAX_THREADS 16384
 #define RING_BYTES 4096
@@ -171,29 +172,6 @@ struct {
 const volatile __u32 owner_tgid = 0;
 
 char LICENSE[] SEC("license") = "GPL";
-
-static __always_inline __u32 log2_of(__u64 value)
-{
-	__u32 bits = 0;
-
-	if (value >> 32) { bits += 32; value >>= 32; }
-	if (value >> 16) { bits += 16; value >>= 16; }
-	if (value >> 8) { bits += 8; value >>= 8; }
-	if (value >> 4) { bits += 4; value >>= 4; }
-	if (value >> 2) { bits += 2; value >>= 2; }
-	return bits + (__u32)(value >> 1);
-}
-
-// gleaner_model::bucket_index; a test feeds both the same values.
-static __always_inline __u32 bucket_index(__u64 value)
-{
-	__u32 shift;
-
-	if (value < (1 << SUB_BUCKET_BITS))
-		return value;
-	shift = log2_of(value) - SUB_BUCKET_BITS;
-	return ((shift + 1) << SUB_BUCKET_BITS) + ((value >> shift) & ((1 << SUB_BUCKET_BITS) - 1));
-}
 
 static __always_inline void record(struct histogram *histogram, __u64 value)
 {

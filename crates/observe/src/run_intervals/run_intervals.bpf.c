@@ -45,6 +45,7 @@ struct task_struct___before_5_14 {
 #define UNIT_BITS 8
 #define SUB_BUCKET_BITS 5
 #define BUCKETS 704
+#include "../bpf/buckets.bpf.h"
 
 #define RING_BYTES 4096
 #define MAX_SLOTS 65536
@@ -127,32 +128,9 @@ struct {
 
 char LICENSE[] SEC("license") = "GPL";
 
-static __always_inline __u32 log2_of(__u64 value)
-{
-	__u32 bits = 0;
-
-	if (value >> 32) { bits += 32; value >>= 32; }
-	if (value >> 16) { bits += 16; value >>= 16; }
-	if (value >> 8) { bits += 8; value >>= 8; }
-	if (value >> 4) { bits += 4; value >>= 4; }
-	if (value >> 2) { bits += 2; value >>= 2; }
-	return bits + (__u32)(value >> 1);
-}
-
-static __always_inline __u32 interval_bucket(__u64 value)
-{
-	__u32 shift;
-
-	value >>= UNIT_BITS;
-	if (value < (1 << SUB_BUCKET_BITS))
-		return value;
-	shift = log2_of(value) - SUB_BUCKET_BITS;
-	return ((shift + 1) << SUB_BUCKET_BITS) + ((value >> shift) & ((1 << SUB_BUCKET_BITS) - 1));
-}
-
 static __always_inline void record(struct interval_histogram *histogram, __u64 value)
 {
-	__u64 index = interval_bucket(value);
+	__u64 index = bucket_index(value >> UNIT_BITS);
 
 	// Kept in one register, so that what the verifier sees checked is what is used.
 	barrier_var(index);
