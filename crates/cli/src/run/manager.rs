@@ -26,6 +26,8 @@ const OVERHEAD_AIR: f64 = 0.8;
 /// Switches per second of the program above which BPF is left for /proc. BPF costs about 140 ns a switch (`cargo bench -p
 /// gleaner-observe --bench switch_cost`), so this is 0.7 % of a vCPU; a yield storm would lose a fifth.
 const SWITCHES_PER_S_FOR_BPF: f64 = 50_000.0;
+/// Above this a trial of retention is not waited for: meanwhile BPF would cost a fiftieth of a vCPU and more.
+const SWITCHES_PER_S_FOR_TRIAL: f64 = 150_000.0;
 /// A mask has to be asked of each thread, so it is not asked in each window. A step is taken after eight windows at the earliest.
 const WINDOWS_PER_LOOK_AT_MASKS: u64 = 4;
 /// In so many windows in a row.
@@ -192,7 +194,8 @@ impl Manager {
         let per_s = switches as f64 / window.length.as_secs_f64().max(1e-9);
         let is_dear = self.observer_is_free && window.source == Source::Bpf && per_s > SWITCHES_PER_S_FOR_BPF;
         self.switching_windows = if is_dear { self.switching_windows + 1 } else { 0 };
-        let waited = if self.policy.wants_wakeups() { WINDOWS_TO_WAIT_FOR_TRIAL } else { WINDOWS_TO_LEAVE_BPF };
+        let trial = self.policy.wants_wakeups() && per_s < SWITCHES_PER_S_FOR_TRIAL;
+        let waited = if trial { WINDOWS_TO_WAIT_FOR_TRIAL } else { WINDOWS_TO_LEAVE_BPF };
         if self.switching_windows < waited {
             return;
         }
