@@ -9,6 +9,7 @@ mod failure;
 mod guardian;
 mod host;
 mod output;
+mod params;
 mod probe;
 mod report;
 mod restore;

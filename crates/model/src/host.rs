@@ -92,9 +92,11 @@ impl HostVcpuWindow {
         Some(Nanos::from_f64(if waits > 0.0 { self.wait.as_f64() * wakeups / waits } else { 0.0 }))
     }
 
-    /// Share of the window in which it ran or wanted to.
+    /// Share of the time in which it ran or wanted to, waits after wake-ups apart: those last as long as others' slices, so they say
+    /// nothing about how much of a pCPU it asks for.
     pub fn wanted(&self, length: Nanos) -> f64 {
-        (self.run + self.wait).share_of(length)
+        let woken = self.wake_wait().unwrap_or_default().min(self.wait);
+        (self.run + self.wait - woken).share_of(length - woken)
     }
 }
 

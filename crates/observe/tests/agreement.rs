@@ -24,8 +24,9 @@ fn player() {
     play();
 }
 
-/// Runs the workload under both observers; their windows cover the same time to within their own reading.
-fn observe_both(spinners: &[Spinner]) -> (Window, Window) {
+/// Runs the workload under both observers; their windows cover the same time to within their own reading. And how many of
+/// its reads had to wait, by its own count.
+fn observe_both(spinners: &[Spinner]) -> (Window, Window, f64) {
     let counters = || spinners.iter().map(Spinner::counters).collect::<Vec<YieldCounters>>();
     let config = ObserverConfig::default();
     let open = |choice| Observer::new(choice, &config).unwrap().0;
@@ -38,10 +39,10 @@ fn observe_both(spinners: &[Spinner]) -> (Window, Window) {
     bpf.start(&counters()).unwrap();
     procfs.start(&counters()).unwrap();
     player.go();
-    player.wait_done();
-    let windows = (bpf.window(&counters()).unwrap(), procfs.window(&counters()).unwrap());
+    let waited: u32 = player.wait_done().parse().unwrap();
+    let (bpf, procfs) = (bpf.window(&counters()).unwrap(), procfs.window(&counters()).unwrap());
     player.finish();
-    windows
+    (bpf, procfs, f64::from(waited))
 }
 
 fn close(what: &str, a: f64, b: f64, share: f64, slack: f64) -> Result<(), String> {
@@ -54,20 +55,20 @@ fn close(what: &str, a: f64, b: f64, share: f64, slack: f64) -> Result<(), Strin
 /// Runs `check` on fresh windows until it holds. Runs during which others took much of the vCPUs say nothing.
 fn holds_in_one_of_the_runs(
     spinner: Option<fn(usize) -> Spinner>,
-    check: impl Fn(&Window, &Window) -> Result<(), String>,
+    check: impl Fn(&Window, &Window, f64) -> Result<(), String>,
 ) {
     let _turn = alone();
     let mut failures = Vec::new();
     for _ in 0..MAX_DISTURBED {
         let spinners: Vec<Spinner> = spinner.map_or_else(Vec::new, |start| my_cpus().into_iter().map(start).collect());
-        let (bpf, procfs) = observe_both(&spinners);
+        let (bpf, procfs, waited) = observe_both(&spinners);
         print(&bpf, &procfs);
         let others: Nanos = bpf.vcpus.iter().map(|vcpu| vcpu.busy - vcpu.work.unwrap()).sum();
         if others.share_of(bpf.length) > MAX_OTHERS {
             std::thread::sleep(Duration::from_millis(500));
             continue;
         }
-        match check(&bpf, &procfs) {
+        match check(&bpf, &procfs, waited) {
             Ok(()) => return,
             Err(failure) => failures.push(failure),
         }
@@ -117,24 +118,23 @@ fn agree(bpf: &Window, procfs: &Window) -> Result<(), String> {
     close("l_idle", lengths(bpf).l_idle, lengths(procfs).l_idle, 0.20, 0.0)
 }
 
-/// What the workload is known to do: each round blocks both threads once and computes twice.
-fn matches_the_workload(bpf: &Window) -> Result<(), String> {
-    let rounds = ROUNDS as f64;
+/// What the workload is known to do: two computations in each round, and a block, a wake-up and an idle period for each read
+/// that had to `wait`.
+fn matches_the_workload(bpf: &Window, waited: f64) -> Result<(), String> {
+    let computations = 2.0 * ROUNDS as f64;
     let compute = COMPUTE_US as f64 * 1e3;
-    close("blocking reads", bpf.group.voluntary_switches as f64, 2.0 * rounds, 0.02, 20.0)?;
-    close("computed", bpf.group.cpu_time.as_f64(), 2.0 * rounds * compute, 0.25, 5e6)?;
+    if waited < computations / 2.0 {
+        return Err(format!("only {waited} reads waited: the host took the vCPUs away all the time"));
+    }
+    close("blocking reads", bpf.group.voluntary_switches as f64, waited, 0.02, 20.0)?;
+    close("computed", bpf.group.cpu_time.as_f64(), computations * compute, 0.25, 5e6)?;
     let granularity = bpf.group.g_comp.as_ref().unwrap();
-    close("granularities", granularity.count() as f64, 2.0 * rounds, 0.02, 20.0)?;
+    close("granularities", granularity.count() as f64, waited, 0.02, 20.0)?;
     close("median g_comp", granularity.quantile(0.5).unwrap().as_f64(), compute, 0.3, 0.0)?;
     if my_cpus().len() >= 2 {
-        close(
-            "cross wake-ups",
-            bpf.vcpus.iter().filter_map(|vcpu| vcpu.cross_wakeups).sum::<u64>() as f64,
-            2.0 * rounds,
-            0.1,
-            50.0,
-        )?;
-        close("idle periods", entries(bpf), 2.0 * rounds, 0.2, 50.0)?;
+        let wakeups = bpf.vcpus.iter().filter_map(|vcpu| vcpu.cross_wakeups).sum::<u64>();
+        close("cross wake-ups", wakeups as f64, waited, 0.1, 50.0)?;
+        close("idle periods", entries(bpf), waited, 0.2, 50.0)?;
     }
     Ok(())
 }
@@ -159,9 +159,9 @@ fn on_this_machine_both_observers_agree_where_idle_vcpus_halt() {
     if !bpf_expected() {
         return;
     }
-    holds_in_one_of_the_runs(None, |bpf, procfs| {
+    holds_in_one_of_the_runs(None, |bpf, procfs, waited| {
         agree(bpf, procfs)?;
-        matches_the_workload(bpf)?;
+        matches_the_workload(bpf, waited)?;
         consistent(bpf)?;
         let halts = |window: &Window| window.halts.unwrap() as f64;
         close("halts", halts(bpf), halts(procfs), 0.15, 50.0)?;
@@ -174,9 +174,9 @@ fn on_this_machine_both_observers_agree_where_yielding_threads_hold_idle_vcpus()
     if !bpf_expected() {
         return;
     }
-    holds_in_one_of_the_runs(Some(Spinner::start), |bpf, procfs| {
+    holds_in_one_of_the_runs(Some(Spinner::start), |bpf, procfs, waited| {
         agree(bpf, procfs)?;
-        matches_the_workload(bpf)?;
+        matches_the_workload(bpf, waited)?;
         consistent(bpf)?;
         let sum = |window: &Window, of: fn(&VcpuWindow) -> f64| window.vcpus.iter().map(of).sum::<f64>();
         let retained = |window: &Window| sum(window, |vcpu| vcpu.retained.as_f64());
@@ -195,9 +195,9 @@ fn on_this_machine_both_observers_agree_where_yielding_threads_nap() {
         return;
     }
     let napping = |cpu| Spinner::napping(cpu, PATIENCE, NAP);
-    holds_in_one_of_the_runs(Some(napping), |bpf, procfs| {
+    holds_in_one_of_the_runs(Some(napping), |bpf, procfs, waited| {
         agree(bpf, procfs)?;
-        matches_the_workload(bpf)?;
+        matches_the_workload(bpf, waited)?;
         let halts = |window: &Window| window.halts.unwrap() as f64;
         close("halts", halts(bpf), halts(procfs), 0.15, 50.0)?;
         if halts(bpf) > ROUNDS as f64 / 2.0 { Ok(()) } else { Err(format!("only {} halts", halts(bpf))) }

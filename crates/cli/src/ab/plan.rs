@@ -53,7 +53,7 @@ pub struct Metric {
 impl Plan {
     pub fn from_args(args: &AbArgs) -> Result<Self, Failure> {
         let modes = modes(&args.modes)?;
-        let params = args.config.as_deref().map_or_else(|| Ok(GuestParams::default()), crate::run::read_params)?;
+        let params = args.config.as_deref().map_or_else(|| Ok(GuestParams::default()), crate::params::read_params)?;
         let measured = args.timeout.is_none() && args.profile != ProfileArg::Latency;
         Ok(Self {
             needs_costs: measured && modes.iter().any(|mode| mode.policy.retains()),

@@ -17,7 +17,6 @@ use gleaner_observe::{ProcRoot, StatReader, online_cpus};
 use gleaner_report::{Means, ObservedLengths, RunReport};
 use manager::Manager;
 use options::Options;
-pub use options::read_params;
 pub use signals::is_ignored;
 use signals::{Event, Relay};
 use std::path::Path;

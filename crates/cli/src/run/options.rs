@@ -2,13 +2,12 @@
 
 use crate::args::{ObserverArg, PlacementArg, RunArgs};
 use crate::failure::Failure;
+use crate::params::read_params;
 use gleaner_act::PlacementRequest;
 use gleaner_decide::guest::GuestParams;
 use gleaner_model::{Policy, Profile, WakeupCosts};
 use gleaner_observe::ObserverChoice;
 use std::ffi::OsString;
-use std::fs;
-use std::path::Path;
 use std::time::Duration;
 
 /// What `run` is to do.
@@ -65,24 +64,11 @@ impl Options {
     }
 }
 
-/// Reads a policy file.
-pub fn read_params(path: &Path) -> Result<GuestParams, Failure> {
-    let name = path.display();
-    let text = fs::read_to_string(path).map_err(|error| {
-        Failure::input(format!("cannot read --config {name}: {error}; name a TOML file you may read"))
-    })?;
-    let params: GuestParams = toml::from_str(&text)
-        .map_err(|error| Failure::input(format!("{name}: {error}The keys and their ranges are in docs/tuning.md")))?;
-    params.validate().map_err(|error| {
-        let line = text.lines().position(|line| line.trim_start().starts_with(error.key)).map_or(0, |line| line + 1);
-        Failure::input(format!("{name}:{line}: {error}"))
-    })?;
-    Ok(params)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
+    use std::path::Path;
 
     fn read(text: &str) -> Result<GuestParams, String> {
         let dir = tempfile::tempdir().unwrap();
@@ -112,7 +98,7 @@ mod tests {
 
     #[test]
     fn a_missing_file_is_named() {
-        let failure = read_params(Path::new("/no/such/policy.toml")).unwrap_err();
+        let failure = read_params::<GuestParams>(Path::new("/no/such/policy.toml")).unwrap_err();
         assert_eq!(failure.status, 2);
         assert!(failure.message.contains("/no/such/policy.toml"), "{}", failure.message);
     }

@@ -60,7 +60,7 @@ fn simulate(args: &RunArgs, scenario: &Scenario, trace: bool) -> Result<(Vec<Don
     let plan = Plan::of(scenario);
     let rounds = args.rounds.unwrap_or(scenario.rounds);
     let folder = args.file.parent().unwrap_or(Path::new("."));
-    let read_params = |file: &str| crate::run::read_params(&folder.join(file)).map_err(|failure| failure.message);
+    let read_params = |file: &str| crate::params::read_params(&folder.join(file)).map_err(|failure| failure.message);
     let bar = ProgressBar::new(u64::from(rounds) * plan.combinations().len() as u64);
     let (mut done, mut timeline) = (Vec::new(), None);
     for round in 0..rounds {

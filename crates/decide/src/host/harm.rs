@@ -76,7 +76,7 @@ impl VmHarm {
 /// Waiting after wake-ups that slices are to blame for, and how much wake-ups matter here (0 to 1).
 fn wakeups_cost(vcpu: &HostVcpuWindow, length: Nanos, params: &HostParams) -> (f64, f64) {
     let (Some(wakeups), Some(wait)) = (vcpu.wakeups, vcpu.wake_wait()) else { return (0.0, 0.0) };
-    let matters = rate_matters(wakeups, length - wait.min(vcpu.wait), params);
+    let matters = rate_matters(wakeups, length - vcpu.wait, params);
     let floor = Nanos::from_micros(params.wake_floor_us).times(wakeups);
     ((wait - floor).as_f64() * matters, matters)
 }

@@ -70,7 +70,7 @@ impl Host {
             let Vm::Waker { burst_us, think_us } = what else { continue };
             let burst_us = burst_us * self.noise();
             let (delay_us, again) = (slice_us / 2.0 * always + 10.0, (burst_us / slice_us).floor());
-            let wakeups = US / (think_us + delay_us + burst_us + again * slice_us * always);
+            let wakeups = (US / (think_us + delay_us + burst_us + again * slice_us * always)).floor();
             left_us -= wakeups * burst_us;
             wakers.push(self.waker(vm, wakeups, burst_us, delay_us, again, again * slice_us * always));
         }

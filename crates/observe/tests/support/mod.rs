@@ -1,12 +1,14 @@
 //! A workload whose synchronization is known, run by the test binary itself in a child process.
 //!
 //! Two threads, pinned to two vCPUs where there are two, hand a byte to and fro through pipes and compute for a while
-//! each time they get it. Every round blocks each thread once, and while one computes the other's vCPU is idle.
+//! each time they get it. Every round blocks each thread once, and while one computes the other's vCPU is idle; but where the
+//! host takes a vCPU away before its thread reads, the byte is there already. So the program counts the reads that found none.
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use gleaner_model::{VcpuId, YieldCounters};
 use gleaner_observe::{Observer, ObserverChoice, ObserverConfig};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use rustix::time::{ClockId, clock_gettime};
 use std::fs::File;
@@ -130,7 +132,7 @@ pub fn play() {
     match words[0] {
         "pingpong" => {
             let threads = ping_pong(number(1), Duration::from_micros(number(2)));
-            say("done");
+            say(&format!("done {}", threads.waited));
             std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
             drop(threads);
         }
@@ -234,6 +236,8 @@ pub fn compute(time: Duration) {
 pub struct Played {
     release: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
+    /// Reads that found nothing there yet.
+    waited: u64,
 }
 
 impl Drop for Played {
@@ -251,6 +255,12 @@ fn pipe() -> (File, File) {
     (read.into(), write.into())
 }
 
+/// Whether a read would block at this moment.
+fn must_wait(input: &File) -> bool {
+    let mut fds = [PollFd::new(input, PollFlags::IN)];
+    poll(&mut fds, Some(&Timespec::default())).unwrap() == 0
+}
+
 fn ping_pong(rounds: u64, time: Duration) -> Played {
     ping_pong_on(&my_cpus(), rounds, time)
 }
@@ -264,28 +274,28 @@ fn ping_pong_on(cpus: &[usize], rounds: u64, time: Duration) -> Played {
         let (release, done) = (Arc::clone(&release), done.clone());
         thread::spawn(move || {
             pin(cpu);
+            let mut waited = 0;
             for _ in 0..rounds {
                 if first {
                     compute(time);
                     output.write_all(b"x").unwrap();
                 }
+                waited += u64::from(must_wait(&input));
                 input.read_exact(&mut [0]).unwrap();
                 if !first {
                     compute(time);
                     output.write_all(b"x").unwrap();
                 }
             }
-            done.send(()).unwrap();
+            done.send(waited).unwrap();
             while !release.load(Ordering::SeqCst) {
                 thread::park();
             }
         })
     };
     let threads = vec![side(a_in, a_out, cpus[0], true), side(b_in, b_out, cpus[cpus.len() - 1], false)];
-    for _ in 0..2 {
-        all_done.recv().unwrap();
-    }
-    Played { release, threads }
+    let waited = (0..2).map(|_| all_done.recv().unwrap()).sum();
+    Played { release, threads, waited }
 }
 
 /// A plain yielding thread: SCHED_IDLE, pinned, counting its own displacements. It sleeps only if told to nap.

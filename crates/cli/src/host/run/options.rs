@@ -2,10 +2,10 @@
 
 use super::{PolicyArg, RunArgs};
 use crate::failure::Failure;
+use crate::params::read_params;
 use gleaner_act::{refuse_slice, switch_cost};
 use gleaner_decide::host::{HostParams, SlicePolicy};
 use gleaner_model::{Nanos, SwitchPrice};
-use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
@@ -87,24 +87,10 @@ fn refuse(
     Ok(())
 }
 
-/// Reads a policy file.
-fn read_params(path: &Path) -> Result<HostParams, Failure> {
-    let name = path.display();
-    let text = fs::read_to_string(path).map_err(|error| {
-        Failure::input(format!("cannot read --config {name}: {error}; name a TOML file you may read"))
-    })?;
-    let params: HostParams = toml::from_str(&text)
-        .map_err(|error| Failure::input(format!("{name}: {error}The keys and their ranges are in docs/tuning.md")))?;
-    params.validate().map_err(|error| {
-        let line = text.lines().position(|line| line.trim_start().starts_with(error.key)).map_or(0, |line| line + 1);
-        Failure::input(format!("{name}:{line}: {error}"))
-    })?;
-    Ok(params)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn a_ladder_ends_before_what_is_refused() {
@@ -134,7 +120,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("host.toml");
         fs::write(&path, "# mine\nladder_us = [1000]\n").unwrap();
-        let failure = read_params(&path).unwrap_err();
+        let failure = read_params::<HostParams>(&path).unwrap_err();
         assert_eq!(failure.status, 2);
         assert!(failure.message.contains("host.toml:2") && failure.message.contains("2 to 16"), "{}", failure.message);
     }
