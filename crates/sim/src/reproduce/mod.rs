@@ -1,0 +1,96 @@
+//! Both papers' scheduling results, simulated: what `gleaner sim reproduce` prints.
+//!
+//! ```text
+//!   calibration.toml (few values, committed before the first comparison)
+//!        |
+//!   gleaner/  the 2014 ATC paper: workload models after the real programs, its machine, its settings
+//!   micro/    the 2014 MICRO paper
+//!        |
+//!   row: paper's figure, simulated figure, whether they agree, whether anything of the row was fitted
+//! ```
+//!
+//! A row is `Predicted` only if everything in it comes from somewhere else than the row. Whatever is run in parallel, the
+//! rows are the same: a simulation has its own seed, and results are put together in the order of the plan.
+
+pub mod gleaner;
+pub mod micro;
+mod row;
+
+pub use row::{AGREES_WITHIN, Basis, Row, within};
+
+use crate::config::SimError;
+
+/// Everything that can be reproduced, in order.
+pub const IDS: &[&str] = &[
+    "gleaner:table1",
+    "gleaner:table2",
+    "gleaner:fig1",
+    "gleaner:fig2",
+    "gleaner:fig5",
+    "gleaner:fig7",
+    "gleaner:fig8",
+    "gleaner:fig9",
+    "micro:table1",
+    "micro:fig2",
+    "micro:fig3",
+    "micro:fig5",
+    "micro:fig6",
+    "micro:fig9",
+];
+
+/// How much is simulated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// Shortened: to see that it runs, not for a result.
+    pub smoke: bool,
+    /// Of everything that is drawn.
+    pub seed: u64,
+}
+
+/// What came out.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reproduced {
+    /// What it shows.
+    pub title: String,
+    /// What was simulated on what: name (with unit) and value.
+    pub parameters: Vec<(String, String)>,
+    /// Its rows.
+    pub rows: Vec<Row>,
+    /// What the reader should know.
+    pub notes: Vec<String>,
+}
+
+/// A reproduction that cannot be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReproduceError {
+    /// No such identifier.
+    #[error("there is no {0}; there are {list}", list = IDS.join(", "))]
+    Unknown(String),
+    /// One that there should be, and is not yet.
+    #[error("{0} is not built yet")]
+    Unbuilt(String),
+    /// A simulation that cannot be built or does not end.
+    #[error("{case}: {error}")]
+    Simulation {
+        /// Which one.
+        case: String,
+        /// Why.
+        error: SimError,
+    },
+    /// The calibration file is wrong.
+    #[error("calibration.toml: {0}")]
+    Calibration(String),
+}
+
+/// Simulates one of [`IDS`].
+///
+/// # Errors
+/// If there is no such identifier, or a simulation does not end.
+pub fn reproduce(id: &str, extent: &Extent) -> Result<Reproduced, ReproduceError> {
+    if !IDS.contains(&id) {
+        return Err(ReproduceError::Unknown(id.to_owned()));
+    }
+    gleaner::reproduce(id, extent)
+        .or_else(|| micro::reproduce(id, extent))
+        .unwrap_or_else(|| Err(ReproduceError::Unbuilt(id.to_owned())))
+}
