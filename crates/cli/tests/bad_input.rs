@@ -3,15 +3,13 @@
 mod common;
 
 use common::machine::{cgroups_of_run, journals_of_run};
+use common::unprivileged::{Unprivileged, json};
 use common::{GLEANER, Killed, Said, comes_true, finish, gleaner, is_root, pid_of, run, send, text_of};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-
-/// A user that owns nothing here.
-const NOBODY: u32 = 65_534;
 
 #[test]
 fn a_command_that_cannot_be_run() {
@@ -125,151 +123,6 @@ fn a_json_file_that_cannot_be_written_is_named_before_the_work() {
     // A full disk shows only in the end: the program's work is done, Gleaner's is not.
     let said = finish(run(["--quiet", "--json", "/dev/full", "--"]).args(["sh", "-c", "echo out; exit 3"]));
     said.with_status(125).saying("out\n").naming(&["/dev/full", "No space"]);
-}
-
-/// Another user's view of this machine: no privilege, a state folder of its own, and a copy of the binary within reach (a build
-/// folder below /root is not). When the tests themselves have no privilege, they are that user.
-struct Unprivileged {
-    folder: tempfile::TempDir,
-}
-
-impl Unprivileged {
-    fn new() -> Self {
-        let folder = tempfile::Builder::new().prefix("gleaner-test-").tempdir_in("/tmp").unwrap();
-        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        let this = Self { folder };
-        fs::copy(GLEANER, this.binary()).unwrap();
-        fs::set_permissions(this.binary(), fs::Permissions::from_mode(0o755)).unwrap();
-        this.make_folder(&this.runtime());
-        this
-    }
-
-    fn binary(&self) -> PathBuf {
-        self.folder.path().join("gleaner")
-    }
-
-    /// XDG_RUNTIME_DIR.
-    fn runtime(&self) -> PathBuf {
-        self.folder.path().join("runtime")
-    }
-
-    /// Where its journals are.
-    fn state(&self) -> PathBuf {
-        self.runtime().join("gleaner")
-    }
-
-    fn make_folder(&self, path: &Path) {
-        fs::create_dir(path).unwrap();
-        self.give(path);
-    }
-
-    /// Makes a file the user's own.
-    #[expect(clippy::unused_self, reason = "it is this user's")]
-    fn give(&self, path: &Path) {
-        if is_root() {
-            chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
-        }
-    }
-
-    /// Writes a journal of a run that nobody knows.
-    fn journal(&self, name: &str, text: &str) -> PathBuf {
-        if !self.state().exists() {
-            self.make_folder(&self.state());
-        }
-        let path = self.state().join(name);
-        fs::write(&path, text).unwrap();
-        self.give(&path);
-        path
-    }
-
-    fn gleaner(&self, arguments: &[&str]) -> Command {
-        self.behind(&[], arguments)
-    }
-
-    /// With a command before it that executes it.
-    fn behind(&self, prefix: &[&str], arguments: &[&str]) -> Command {
-        let mut words: Vec<String> = Vec::new();
-        if is_root() {
-            let user = format!("--reuid={NOBODY}");
-            let group = format!("--regid={NOBODY}");
-            words.extend(["setpriv", &user, &group, "--clear-groups", "--"].map(str::to_owned));
-        }
-        words.extend(prefix.iter().map(|word| (*word).to_owned()));
-        words.push(self.binary().display().to_string());
-        let mut command = Command::new(&words[0]);
-        command.args(&words[1..]).args(arguments).current_dir("/").env("XDG_RUNTIME_DIR", self.runtime());
-        command.env_remove("GLEANER_LOG").env_remove("GLEANER_RUN_ID");
-        command
-    }
-}
-
-fn json(said: &Said) -> serde_json::Value {
-    serde_json::from_str(&said.stdout).unwrap_or_else(|error| panic!("{error}: {said:#?}"))
-}
-
-#[test]
-fn without_privilege_weaker_means_are_used_and_named() {
-    let user = Unprivileged::new();
-    let said = finish(&mut user.gleaner(&["run", "--timeout", "1ms", "--json", "--", "sh", "-c", "sleep 0.3; exit 3"]));
-    let said =
-        said.with_status(3).naming(&["thread affinity instead of cpuset", "instead of cpu.idle", "/proc", "BPF"]);
-    let report = json(&said);
-    assert_eq!(
-        report["means"],
-        serde_json::json!({"observer": "procfs", "placement": "affinity", "yielding": "sched-idle"})
-    );
-    assert_eq!(report["restored"], true);
-    assert!(!user.state().exists(), "its journal is left");
-    // Without a runtime folder it is a private one in /tmp.
-    let mut command =
-        user.gleaner(&["run", "--timeout", "1ms", "--", "sh", "-c", "ls -d /tmp/gleaner-$(id -u); exit 4"]);
-    let said = finish(command.env_remove("XDG_RUNTIME_DIR")).with_status(4);
-    let folder = said.stdout.trim();
-    assert!(folder.starts_with("/tmp/gleaner-"), "{said:#?}");
-    assert!(!Path::new(folder).exists(), "{folder} is left");
-}
-
-#[test]
-fn without_privilege_what_is_asked_for_by_name_is_refused() {
-    let user = Unprivileged::new();
-    for (option, words) in [
-        (&["--observer", "bpf"][..], &["BPF", "run as root"][..]),
-        (&["--placement", "cpuset"], &["cpuset"]),
-        (&["--strict"], &["--strict", "cpuset", "cpu.idle"]),
-        (&["--strict", "--policy", "retain"], &["--strict", "cpu.idle"]),
-    ] {
-        let arguments = [&["run", "--timeout", "1ms"], option, &["--", "echo", "ran"]].concat();
-        finish(&mut user.gleaner(&arguments)).with_status(125).saying("").naming(words);
-        assert!(!user.state().exists(), "{option:?}: its journal is left");
-    }
-}
-
-#[test]
-fn without_privilege_a_killed_run_is_undone_too() {
-    let user = Unprivileged::new();
-    let mut command = user.gleaner(&["run", "--timeout", "1ms", "-q", "--", "sh", "-c", "sleep 1; exit 0"]);
-    let child = Killed(command.process_group(0).stdout(Stdio::null()).spawn().unwrap());
-    assert!(comes_true(|| !journals_of_run(&user.state(), pid_of(&child.0)).is_empty()));
-    send(pid_of(&child.0), libc::SIGKILL);
-    assert!(comes_true(|| !user.state().exists()), "its journal is left");
-    send(-pid_of(&child.0), libc::SIGKILL);
-}
-
-#[test]
-fn without_privilege_doctor_and_probe_say_what_they_can() {
-    let user = Unprivileged::new();
-    let said = finish(&mut user.gleaner(&["doctor", "--json"])).with_status(0);
-    let report = json(&said);
-    let available = |list: &str, name: &str| {
-        let found = report[list].as_array().unwrap().iter().find(|means| means["name"] == name).unwrap();
-        assert!(!found["detail"].as_str().unwrap().is_empty(), "{found}");
-        found["available"].as_bool().unwrap()
-    };
-    assert!(!available("observers", "bpf") && available("observers", "procfs"), "{report}");
-    assert!(!available("actuators", "cpuset") && available("actuators", "affinity"), "{report}");
-    let said = finish(&mut user.gleaner(&["probe", "--samples", "50", "--json"])).with_status(0);
-    assert!(json(&said)["notes"].to_string().contains("cpu.idle"), "{said:#?}");
-    assert!(!user.state().exists());
 }
 
 #[test]

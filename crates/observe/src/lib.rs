@@ -48,7 +48,7 @@ pub use run_intervals::{
 pub use system::{CpuTimes, StatReader, SystemStat, online_cpus};
 pub use vmm::{
     Accelerator, Activity, CgroupPath, DiscoverError, DiscoverOptions, QmpCpu, QmpError, SchedPolicy, SelectError,
-    ThreadCounters, ThreadStat, VcpuActivity, VcpuThread, Vm, Vmm, cgroup_of, discover, query_cpus, select,
-    thread_stat, watch,
+    ThreadCounters, ThreadStat, VcpuActivity, VcpuLoad, VcpuThread, Vm, Vmm, cgroup_of, discover, entitlements,
+    query_cpus, select, thread_stat, watch,
 };
 pub use xen::{XenDomain, XenHost, XenReadError, XenVcpu, XenVcpuState, is_xen_dom0, xen_host, xen_pools};

@@ -5,6 +5,7 @@
 pub mod machine;
 pub mod program;
 pub mod terminal;
+pub mod unprivileged;
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};

@@ -20,12 +20,14 @@ mod process;
 mod qmp;
 mod select;
 mod threads;
+mod weight;
 
 pub use activity::{Activity, ThreadCounters, VcpuActivity, watch};
 pub use cgroup::{CgroupPath, cgroup_of};
 pub use qmp::{QmpCpu, QmpError, query_cpus};
 pub use select::{SelectError, select};
 pub use threads::{SchedPolicy, ThreadStat, thread_stat};
+pub use weight::{VcpuLoad, entitlements};
 
 use crate::ObserveError;
 use crate::root::ProcRoot;

@@ -6,7 +6,7 @@ use gleaner_act::thread_attr;
 use gleaner_model::{CpuSet, HostVcpuWindow, HostWindow, Nanos, Source, VcpuId, VmId, VmWindow};
 use gleaner_observe::{
     Competition, DiscoverOptions, IntervalDistribution, ProcRoot, RunIntervals, RunIntervalsConfig, ThreadIntervals,
-    VcpuThread, Vm, discover, select,
+    VcpuLoad, VcpuThread, Vm, discover, entitlements, select,
 };
 use std::collections::BTreeMap;
 use std::fs;
@@ -83,16 +83,40 @@ impl Watch {
             seen.threads.iter().filter(|thread| !thread.ended).map(|thread| (thread.tid, thread)).collect();
         let mut delivered = BTreeMap::new();
         let mut vms: Vec<VmWindow> = Vec::new();
-        for vm in std::mem::take(&mut self.vms) {
+        for vm in self.vms.clone() {
             let window = self.vm_window(&vm, &threads, &mut delivered);
             vms.extend(window.filter(|window| !window.vcpus.is_empty()));
         }
         vms.sort_by_key(|vm| vm.vm);
+        self.entitle(&mut vms, seen.length);
         let found = discover(&self.root, &DiscoverOptions::default()).map_err(Failure::work)?;
         let now = self.still_wanted(found);
         self.follow(now);
         let at = Nanos::from(self.began.elapsed());
         Ok(Seen { window: HostWindow { at, length: seen.length, vms, pcpus: Vec::new() }, delivered })
+    }
+
+    /// Weights by nice value become those that count where VMs are in cgroups of their own; of a VM's vCPUs the mean.
+    fn entitle(&self, windows: &mut [VmWindow], length: Nanos) {
+        let (mut loads, mut of) = (Vec::new(), Vec::new());
+        for (at, window) in windows.iter().enumerate() {
+            let Some(vm) = self.vms.iter().find(|vm| id(vm) == window.vm) else { continue };
+            for vcpu in &window.vcpus {
+                let thread = vm.vcpus.iter().find(|thread| thread.index == vcpu.vcpu.0);
+                let cgroup = thread.and_then(|thread| thread.cgroup.clone());
+                let activity = (vcpu.run + vcpu.wait).share_of(length);
+                loads.push(VcpuLoad { cgroup, weight: window.weight as f64, activity });
+                of.push(at);
+            }
+        }
+        let found = entitlements(&self.root, &loads);
+        for (at, window) in windows.iter_mut().enumerate() {
+            let mine = || of.iter().zip(&found).filter(|(vm, _)| **vm == at).map(|(_, weight)| *weight);
+            let (sum, count) = (mine().sum::<f64>(), mine().count());
+            if count > 0 {
+                window.weight = Nanos::from_f64(sum / count as f64 + 0.5).0.max(1);
+            }
+        }
     }
 
     /// Those that were asked for; one that is not there is no error any more.
