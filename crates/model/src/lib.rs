@@ -15,6 +15,7 @@ mod distribution;
 mod host;
 mod ids;
 mod kernel;
+mod thread_event;
 mod window;
 mod xen;
 mod yielding;
@@ -27,6 +28,7 @@ pub use host::{
 };
 pub use ids::{Nanos, VcpuId};
 pub use kernel::KernelVersion;
+pub use thread_event::{Left, ThreadEvent, ThreadHappening};
 pub use window::{GroupWindow, Lengths, Source, VcpuWindow, Window, YieldCounters};
 pub use xen::{XenPool, XenScheduler, XenSetting};
 pub use yielding::{Next, Order, YieldMachine, YieldReturn};

@@ -43,6 +43,7 @@ mod ids;
 mod observer;
 mod policies;
 pub mod program;
+pub mod recording;
 pub mod reproduce;
 mod result;
 pub mod scenario;

@@ -6,7 +6,7 @@ use crate::guest::Guest;
 use crate::host::{Class, Host, Pcpu};
 use crate::ids::{PcpuIx, ThreadIx, VcpuIx, VmIx};
 use crate::policies::Gleaner;
-use crate::program::{Objects, Thread, ThreadState};
+use crate::program::{Code, Objects, Thread, ThreadState};
 use crate::result::{SimResult, VmResult, VmTotals};
 use crate::timeline::Timeline;
 use crate::vcpu::Vcpu;
@@ -52,6 +52,7 @@ impl Simulation {
             vms: Vec::with_capacity(config.vms.len()),
             vcpus: Vec::with_capacity(vcpus),
             threads: Vec::with_capacity(threads),
+            code: Code::default(),
             events: 0,
             measured_left: 0,
             endless: None,
@@ -146,6 +147,7 @@ impl World {
             self.vcpus.push(vcpu);
         }
         let all = u64::MAX >> (64 - config.vcpus);
+        let starts: Vec<u32> = config.workload.programs.iter().map(|program| self.code.place(program)).collect();
         for (n, (program, vcpus)) in Thread::all(&config.workload).enumerate() {
             let allowed = if vcpus & all == 0 { all } else { vcpus & all };
             // Spread over the vCPUs, as fork does.
@@ -153,7 +155,8 @@ impl World {
             (0..n % allowed.count_ones() as usize).for_each(|_| nth &= nth - 1);
             let home = VcpuIx(first_vcpu.0 + nth.trailing_zeros());
             let random = Random::new(self.config.seed, (u64::from(id.0) << 32) | n as u64);
-            self.threads.push(Thread::new(id, program, home, allowed, random));
+            let start = starts[program as usize];
+            self.threads.push(Thread::new(id, start, home, allowed, random));
         }
         let threads = config.workload.threads();
         self.measured_left += if config.measured { threads as usize } else { 0 };
@@ -169,7 +172,6 @@ impl World {
             vcpus: config.vcpus,
             first_thread,
             threads,
-            programs: config.workload.programs.clone(),
             objects: Objects::new(&config.workload.shared),
             guest: Guest { config: config.guest, all, active: all, idle: all, waiting: 0, ticks_waited: 0, observed },
             gleaner: config.gleaner.as_ref().map(|managed| Gleaner::new(managed, &config.costs, config.vcpus)),
@@ -201,9 +203,12 @@ impl World {
             self.vcpus.iter_mut().for_each(|vcpu| vcpu.halt_poll = first);
         }
         for n in 0..self.threads.len() {
+            if self.is_unborn(ThreadIx::of(n)) {
+                continue;
+            }
             let v = self.threads[n].vcpu;
             self.threads[n].state = ThreadState::Waiting { since: 0 };
-            self.vcpus[v.at()].queue.push_back(ThreadIx::of(n));
+            self.vcpus[v.at()].queue.push_back(&mut self.threads, ThreadIx::of(n));
         }
         for n in 0..self.vcpus.len() {
             let v = VcpuIx::of(n);

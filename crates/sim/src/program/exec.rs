@@ -1,6 +1,8 @@
 //! Runs a thread's instructions until one takes time or blocks.
 
-use super::{Op, Workload};
+use super::code::Inst;
+use super::line::{Line, NOBODY};
+use super::Workload;
 use crate::engine::{Random, Time};
 use crate::ids::{ThreadIx, VcpuIx, VmIx};
 use crate::vcpu::{Activity, Irq};
@@ -42,8 +44,10 @@ pub(crate) enum Doing {
 #[derive(Clone, Debug)]
 pub(crate) struct Thread {
     pub(crate) vm: VmIx,
-    program: u32,
+    /// In the table of all programs.
     pc: u32,
+    /// Who stands behind it in a line.
+    pub(super) behind: ThreadIx,
     pub(crate) state: ThreadState,
     pub(crate) doing: Doing,
     /// Where it runs, or ran last.
@@ -69,11 +73,11 @@ pub(crate) struct Thread {
 }
 
 impl Thread {
-    pub(crate) fn new(vm: VmIx, program: u32, vcpu: VcpuIx, allowed: u64, random: Random) -> Self {
+    pub(crate) fn new(vm: VmIx, pc: u32, vcpu: VcpuIx, allowed: u64, random: Random) -> Self {
         Self {
             vm,
-            program,
-            pc: 0,
+            pc,
+            behind: NOBODY,
             state: ThreadState::Blocked,
             doing: Doing::Step,
             vcpu,
@@ -144,14 +148,58 @@ impl World {
     /// The thread has the vCPU, and what it did last is done.
     pub(crate) fn exec(&mut self, v: VcpuIx, t: ThreadIx) {
         self.finish(v, t);
-        for _ in 0..STEPS_MAX {
+        let mut steps = 0;
+        while steps < STEPS_MAX {
+            self.run_ahead(t, &mut steps);
             match self.step(v, t) {
-                Flow::Next => {}
+                Flow::Next => steps += 1,
                 Flow::Stays => return,
                 Flow::Leaves => return self.pick_thread(v),
             }
         }
         self.endless = Some(t);
+    }
+
+    /// Runs instructions that take no time and concern no other thread: free locks, conditions that hold, nobody who waits.
+    fn run_ahead(&mut self, t: ThreadIx, steps: &mut u32) {
+        let thread = &mut self.threads[t.at()];
+        let vm = &mut self.vms[thread.vm.at()];
+        let (objects, code) = (&mut vm.objects, &self.code);
+        while *steps < STEPS_MAX {
+            let next = thread.pc + 1;
+            thread.pc = match code.inst(thread.pc) {
+                Inst::Jump(to) => to,
+                Inst::Unless { guard, otherwise } => if objects.holds(code.guard(guard)) { next } else { otherwise },
+                Inst::Claim { counter, otherwise } => match &mut objects.counters[counter as usize] {
+                    0 => otherwise,
+                    count => {
+                        *count -= 1;
+                        next
+                    }
+                },
+                Inst::Lock(mutex) if objects.mutexes[mutex as usize].owner.is_none() => {
+                    objects.mutexes[mutex as usize].owner = Some(t);
+                    next
+                }
+                Inst::Unlock(mutex) if objects.mutexes[mutex as usize].waiters.is_empty() => {
+                    debug_assert_eq!(objects.mutexes[mutex as usize].owner, Some(t), "unlocked by somebody else");
+                    objects.mutexes[mutex as usize].owner = None;
+                    next
+                }
+                Inst::WaitUntil { guard, .. } if !thread.relock && objects.holds(code.guard(guard)) => next,
+                Inst::Signal(cond) | Inst::Broadcast(cond) if objects.conds[cond as usize].is_empty() => next,
+                Inst::Push(queue) => {
+                    objects.queues[queue as usize].push_back(thread.item);
+                    next
+                }
+                Inst::Pop(queue) => {
+                    thread.item = objects.queues[queue as usize].pop_front().unwrap_or(thread.item);
+                    next
+                }
+                _ => return,
+            };
+            *steps += 1;
+        }
     }
 
     /// What took time is over.
@@ -177,81 +225,82 @@ impl World {
     fn step(&mut self, v: VcpuIx, t: ThreadIx) -> Flow {
         let thread = &mut self.threads[t.at()];
         let vm = &mut self.vms[thread.vm.at()];
-        let op = vm.programs[thread.program as usize].get(thread.pc as usize).copied().unwrap_or(Op::Exit);
         let here = thread.pc;
         thread.pc += 1;
         let objects = &mut vm.objects;
-        match op {
-            Op::Compute(span) => {
+        match self.code.inst(here) {
+            Inst::Compute(span) => {
                 thread.doing = Doing::Compute { left: span.draw(&mut thread.random) };
                 return Flow::Stays;
             }
-            Op::Jump(to) => thread.pc = to,
-            Op::Unless(guard, to) => {
-                if !objects.holds(guard) {
-                    thread.pc = to;
-                }
-            }
-            Op::Claim { counter, otherwise } => match &mut objects.counters[counter as usize] {
-                0 => thread.pc = otherwise,
-                count => *count -= 1,
-            },
-            Op::Add(counter, n) => objects.counters[counter as usize] += n,
-            Op::Stamp => thread.item = self.now,
-            Op::Push(queue) => objects.queues[queue as usize].push_back(thread.item),
-            Op::Pop(queue) => thread.item = objects.queues[queue as usize].pop_front().unwrap_or(thread.item),
-            Op::Done => {
+            Inst::Jump(_) | Inst::Unless { .. } | Inst::Claim { .. } | Inst::Push(_) | Inst::Pop(_) => thread.pc = here,
+            Inst::Add(counter, n) => objects.counters[counter as usize] += n,
+            Inst::Stamp => thread.item = self.now,
+            Inst::Done => {
                 vm.totals.items += 1;
                 vm.totals.last_item_at = self.now;
                 vm.totals.latency.record(Nanos(self.now - thread.item));
             }
-            Op::Lock(mutex) => return self.lock(v, t, mutex, here),
-            Op::Unlock(mutex) => self.unlock(v, t, mutex),
-            Op::WaitUntil { cond, mutex, guard } => {
-                thread.pc = here;
-                if std::mem::take(&mut thread.relock) {
-                    if let Flow::Leaves = self.lock(v, t, mutex, here) {
-                        self.threads[t.at()].relock = true;
-                        return Flow::Leaves;
-                    }
-                    return Flow::Next;
-                }
-                if objects.holds(guard) {
-                    thread.pc = here + 1;
-                    return Flow::Next;
-                }
-                thread.relock = true;
-                objects.conds[cond as usize].push_back(t);
-                self.unlock(v, t, mutex);
-                return self.blocks(v, t);
-            }
-            Op::Signal(cond) => {
-                if let Some(first) = objects.conds[cond as usize].pop_front() {
+            Inst::Lock(mutex) => return self.lock(v, t, mutex, here),
+            Inst::Unlock(mutex) => self.unlock(v, t, mutex),
+            Inst::WaitUntil { cond, mutex, guard } => return self.wait_until(v, t, (cond, mutex, guard), here),
+            Inst::Signal(cond) => {
+                if let Some(first) = objects.conds[cond as usize].pop_front(&mut self.threads) {
                     self.wake(first, v);
                 }
             }
-            Op::Broadcast(cond) => {
-                for each in std::mem::take(&mut objects.conds[cond as usize]) {
-                    self.wake(each, v);
-                }
+            Inst::Broadcast(cond) => {
+                let all = std::mem::take(&mut objects.conds[cond as usize]);
+                self.wake_all(all, v);
             }
-            Op::Barrier(barrier) => return self.arrive(v, t, barrier),
-            Op::SpinLock(lock) => return self.spin_lock(v, t, lock),
-            Op::SpinUnlock(lock) => self.spin_unlock(t, lock),
-            Op::Shootdown => return self.shoot_down(v, t),
-            Op::Sleep(span) => {
+            Inst::Barrier(barrier) => return self.arrive(v, t, barrier),
+            Inst::Wait(semaphore) => return self.take_one(v, t, semaphore),
+            Inst::Post(semaphore) => self.give_one(v, t, semaphore),
+            Inst::SpinLock(lock) => return self.spin_lock(v, t, lock),
+            Inst::SpinUnlock(lock) => self.spin_unlock(t, lock),
+            Inst::Shootdown => return self.shoot_down(v, t),
+            Inst::Sleep(span) => {
                 let wakes = self.now + span.draw(&mut thread.random) + vm.costs.timer_slack_ns;
                 self.timers.set(self.slots.thread(t), wakes);
                 return self.blocks(v, t);
             }
-            Op::Io(span) => {
+            Inst::Io(span) => {
                 let answered = self.now + span.draw(&mut thread.random);
                 self.timers.set(self.slots.thread(t), answered);
                 return self.blocks(v, t);
             }
-            Op::Exit => return self.exits(v, t),
+            Inst::Exit => return self.exits(v, t),
         }
         Flow::Next
+    }
+
+    /// Waits at a condition variable unless the condition holds; who was woken there takes the mutex first.
+    fn wait_until(&mut self, v: VcpuIx, t: ThreadIx, (cond, mutex, guard): (u32, u32, u32), here: u32) -> Flow {
+        let thread = &mut self.threads[t.at()];
+        let objects = &mut self.vms[thread.vm.at()].objects;
+        thread.pc = here;
+        if std::mem::take(&mut thread.relock) {
+            if let Flow::Leaves = self.lock(v, t, mutex, here) {
+                self.threads[t.at()].relock = true;
+                return Flow::Leaves;
+            }
+            return Flow::Next;
+        }
+        if objects.holds(self.code.guard(guard)) {
+            thread.pc = here + 1;
+            return Flow::Next;
+        }
+        thread.relock = true;
+        objects.conds[cond as usize].push_back(&mut self.threads, t);
+        // Its place in the line does not hinder the mutex's next owner.
+        self.unlock(v, t, mutex);
+        self.blocks(v, t)
+    }
+
+    fn wake_all(&mut self, mut line: Line, v: VcpuIx) {
+        while let Some(first) = line.pop_front(&mut self.threads) {
+            self.wake(first, v);
+        }
     }
 
     fn blocks(&mut self, v: VcpuIx, t: ThreadIx) -> Flow {
@@ -281,7 +330,7 @@ impl World {
             return Flow::Next;
         }
         thread.pc = again;
-        mutex.waiters.push_back(t);
+        mutex.waiters.push_back(&mut self.threads, t);
         self.blocks(v, t)
     }
 
@@ -289,7 +338,7 @@ impl World {
         let mutex = &mut self.vms[self.threads[t.at()].vm.at()].objects.mutexes[mutex as usize];
         debug_assert_eq!(mutex.owner, Some(t), "unlocked by somebody else");
         mutex.owner = None;
-        if let Some(first) = mutex.waiters.pop_front() {
+        if let Some(first) = mutex.waiters.pop_front(&mut self.threads) {
             self.wake(first, v);
         }
     }
@@ -297,13 +346,40 @@ impl World {
     fn arrive(&mut self, v: VcpuIx, t: ThreadIx, barrier: u32) -> Flow {
         let barrier = &mut self.vms[self.threads[t.at()].vm.at()].objects.barriers[barrier as usize];
         if barrier.waiting.len() + 1 < barrier.parties as usize {
-            barrier.waiting.push(t);
+            barrier.waiting.push_back(&mut self.threads, t);
             return self.blocks(v, t);
         }
-        for each in std::mem::take(&mut barrier.waiting) {
-            self.wake(each, v);
-        }
+        let all = std::mem::take(&mut barrier.waiting);
+        self.wake_all(all, v);
         Flow::Next
+    }
+
+    fn take_one(&mut self, v: VcpuIx, t: ThreadIx, semaphore: u32) -> Flow {
+        let semaphore = &mut self.vms[self.threads[t.at()].vm.at()].objects.semaphores[semaphore as usize];
+        if semaphore.count > 0 {
+            semaphore.count -= 1;
+            return Flow::Next;
+        }
+        semaphore.waiters.push_back(&mut self.threads, t);
+        self.blocks(v, t)
+    }
+
+    fn give_one(&mut self, v: VcpuIx, t: ThreadIx, semaphore: u32) {
+        let semaphore = &mut self.vms[self.threads[t.at()].vm.at()].objects.semaphores[semaphore as usize];
+        match semaphore.waiters.pop_front(&mut self.threads) {
+            Some(first) => self.wake(first, v),
+            None => semaphore.count += 1,
+        }
+    }
+
+    /// A thread whose program begins with a wait has yet to be created, as far as anybody sees: it waits without having run.
+    pub(crate) fn is_unborn(&mut self, t: ThreadIx) -> bool {
+        let thread = &mut self.threads[t.at()];
+        let vm = &mut self.vms[thread.vm.at()];
+        let Inst::Wait(semaphore) = self.code.inst(thread.pc) else { return false };
+        thread.pc += 1;
+        vm.objects.semaphores[semaphore as usize].waiters.push_back(&mut self.threads, t);
+        true
     }
 
     fn spin_lock(&mut self, v: VcpuIx, t: ThreadIx, lock: u32) -> Flow {
@@ -320,7 +396,7 @@ impl World {
             vm.totals.spin_waits.record(Nanos(0));
             return Flow::Next;
         }
-        lock.waiters.push_back(t);
+        lock.waiters.push_back(&mut self.threads, t);
         thread.doing = Doing::Spin { lock: number };
         self.begin_to_spin(v);
         Flow::Stays
@@ -335,7 +411,7 @@ impl World {
         vm.totals.spin_holds.record(Nanos(now - thread.held_since));
         let lock = &mut vm.objects.spinlocks[lock as usize];
         debug_assert_eq!(lock.owner, Some(t), "unlocked by somebody else");
-        lock.owner = lock.waiters.pop_front();
+        lock.owner = lock.waiters.pop_front(&mut self.threads);
         let Some(next) = lock.owner else { return };
         let v = self.threads[next.at()].vcpu;
         if self.vcpus[v.at()].activity == Activity::Thread(next) {

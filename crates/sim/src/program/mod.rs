@@ -6,12 +6,16 @@
 
 mod build;
 pub mod catalogue;
+mod code;
 mod exec;
+mod line;
 mod sync;
 
 pub use build::{Builder, Label};
+pub(crate) use code::Code;
 pub(crate) use exec::Thread;
 pub(crate) use exec::{Doing, ThreadState};
+pub(crate) use line::Line;
 pub(crate) use sync::Objects;
 
 use crate::engine::{Random, Time};
@@ -104,6 +108,10 @@ pub enum Op {
     Broadcast(u32),
     /// Waits, blocked, until all parties have come.
     Barrier(u32),
+    /// Takes one from a semaphore; blocks while it has none.
+    Wait(u32),
+    /// Gives a semaphore one; wakes the first who waits for it.
+    Post(u32),
     /// Takes a kernel's ticket spinlock: spins with preemption off, in the order of arrival.
     SpinLock(u32),
     /// Gives it back.
@@ -150,6 +158,8 @@ pub struct Shared {
     pub spinlocks: u32,
     /// How many queues.
     pub queues: u32,
+    /// How many semaphores; each begins with none.
+    pub semaphores: u32,
     /// Parties of each barrier.
     pub barriers: Vec<u32>,
     /// Each counter's first value.
@@ -227,6 +237,7 @@ impl Workload {
             Op::WaitUntil { cond, mutex, guard: of } => cond < shared.conds && mutex < shared.mutexes && guard(of),
             Op::Signal(cond) | Op::Broadcast(cond) => cond < shared.conds,
             Op::Barrier(barrier) => (barrier as usize) < shared.barriers.len(),
+            Op::Wait(semaphore) | Op::Post(semaphore) => semaphore < shared.semaphores,
             Op::SpinLock(lock) | Op::SpinUnlock(lock) => lock < shared.spinlocks,
             Op::Push(queue) | Op::Pop(queue) => queue < shared.queues,
             Op::Add(n, _) => counter(n),

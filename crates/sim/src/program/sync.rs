@@ -1,5 +1,6 @@
 //! The state of what threads share. Waiting threads stand in the order in which they came.
 
+use super::line::Line;
 use super::{Guard, Shared, Test};
 use crate::engine::Time;
 use crate::ids::ThreadIx;
@@ -8,28 +9,35 @@ use std::collections::VecDeque;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Mutex {
     pub(crate) owner: Option<ThreadIx>,
-    pub(crate) waiters: VecDeque<ThreadIx>,
+    pub(crate) waiters: Line,
 }
 
 /// A ticket lock: the next ticket's holder owns it the moment it is free, whether or not its vCPU runs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SpinLock {
     pub(crate) owner: Option<ThreadIx>,
-    pub(crate) waiters: VecDeque<ThreadIx>,
+    pub(crate) waiters: Line,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Barrier {
     pub(crate) parties: u32,
-    pub(crate) waiting: Vec<ThreadIx>,
+    pub(crate) waiting: Line,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Semaphore {
+    pub(crate) count: u64,
+    pub(crate) waiters: Line,
 }
 
 /// A virtual machine's objects.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Objects {
     pub(crate) mutexes: Vec<Mutex>,
-    pub(crate) conds: Vec<VecDeque<ThreadIx>>,
+    pub(crate) conds: Vec<Line>,
     pub(crate) spinlocks: Vec<SpinLock>,
+    pub(crate) semaphores: Vec<Semaphore>,
     /// Items, by the time of their stamp.
     pub(crate) queues: Vec<VecDeque<Time>>,
     pub(crate) barriers: Vec<Barrier>,
@@ -41,10 +49,11 @@ impl Objects {
         let many = |n: u32| n as usize;
         Self {
             mutexes: vec![Mutex::default(); many(shared.mutexes)],
-            conds: vec![VecDeque::new(); many(shared.conds)],
+            conds: vec![Line::default(); many(shared.conds)],
             spinlocks: vec![SpinLock::default(); many(shared.spinlocks)],
+            semaphores: vec![Semaphore::default(); many(shared.semaphores)],
             queues: vec![VecDeque::new(); many(shared.queues)],
-            barriers: shared.barriers.iter().map(|n| Barrier { parties: *n, waiting: Vec::new() }).collect(),
+            barriers: shared.barriers.iter().map(|n| Barrier { parties: *n, waiting: Line::default() }).collect(),
             counters: shared.counters.clone(),
         }
     }
