@@ -5,8 +5,11 @@ use std::env;
 use std::path::PathBuf;
 
 /// Source, and the name of what is made of it.
-const SOURCES: [(&str, &str); 2] =
-    [("src/bpf/gleaner.bpf.c", "gleaner.skel.rs"), ("src/run_intervals/run_intervals.bpf.c", "run_intervals.skel.rs")];
+const SOURCES: [(&str, &str); 3] = [
+    ("src/bpf/gleaner.bpf.c", "gleaner.skel.rs"),
+    ("src/run_intervals/run_intervals.bpf.c", "run_intervals.skel.rs"),
+    ("src/thread_events/thread_events.bpf.c", "thread_events.skel.rs"),
+];
 
 /// What they include of our own.
 const HEADER: &str = "src/bpf/buckets.bpf.h";

@@ -8,6 +8,7 @@
 //!             └─ procfs  files of /proc: means; needs none
 //!   system, hypervisor, capabilities: what `doctor` asks
 //!   run_intervals: what slices threads really got, and where they compete
+//!   thread_events: who ran, waited and woke whom, event by event
 //!   host: what a host is, and what things cost on it
 //!   perf_counters: what a thread does with the last-level cache, by the processor's counters
 //!   vmm: which VMs run on this host, and which threads are their vCPUs
@@ -26,6 +27,7 @@ mod procfs;
 mod root;
 mod run_intervals;
 mod system;
+mod thread_events;
 mod vmm;
 mod xen;
 
@@ -46,6 +48,7 @@ pub use run_intervals::{
     ThreadIntervals,
 };
 pub use system::{CpuTimes, StatReader, SystemStat, online_cpus};
+pub use thread_events::{ThreadEventLosses, ThreadRecorder, ThreadRecorderConfig};
 pub use vmm::{
     Accelerator, Activity, CgroupPath, DiscoverError, DiscoverOptions, QmpCpu, QmpError, SchedPolicy, SelectError,
     ThreadCounters, ThreadStat, VcpuActivity, VcpuLoad, VcpuThread, Vm, Vmm, cgroup_of, discover, entitlements,
