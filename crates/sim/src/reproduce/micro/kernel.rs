@@ -1,0 +1,80 @@
+//! What a guest's kernel does under its ticket locks, whatever the program: the periodic tick, futexes, shootdowns.
+//!
+//! Section lengths are the paper's Table I, solo, holding time: the mean is known and nothing else, so they are exponential.
+
+use crate::engine::Time;
+use crate::program::{Builder, Op, Span};
+
+/// HZ = 250 (Ubuntu 12.04's kernel configuration).
+const TICK: Time = 4_000_000;
+/// Slices of different pCPUs and programs of different machines do not begin together; without this they would for ever.
+const BEGINS_WITHIN: Time = 30_000_000;
+
+/// A kernel's lock that all of its vCPUs take.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Kernel {
+    lock: u32,
+    hold_ns: Time,
+}
+
+/// A tick's section after each 4 ms of computation, whatever the length of the parts.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ticks {
+    each: Time,
+    /// Parts until the next tick, and how many there are between two.
+    left: Option<(u32, i64)>,
+}
+
+impl Kernel {
+    pub(super) fn new(b: &mut Builder, hold_ns: Time) -> Self {
+        Self { lock: b.spinlock(), hold_ns }
+    }
+
+    pub(super) fn hold(&self) -> Span {
+        Span::Exponential { mean: self.hold_ns }
+    }
+
+    /// A program's thread begins at some time.
+    pub(super) fn begin(b: &mut Builder) {
+        b.op(Op::Sleep(Span::Uniform { low: 0, high: BEGINS_WITHIN }));
+    }
+
+    /// One section.
+    pub(super) fn section(&self, b: &mut Builder) {
+        b.op(Op::SpinLock(self.lock)).op(Op::Compute(self.hold())).op(Op::SpinUnlock(self.lock));
+    }
+
+    /// Memory goes back: the page table changes under the lock, and so does every vCPU's TLB.
+    pub(super) fn shootdown(&self, b: &mut Builder) {
+        b.op(Op::SpinLock(self.lock)).op(Op::Compute(self.hold())).op(Op::Shootdown).op(Op::SpinUnlock(self.lock));
+    }
+
+    /// Computation from one tick to the next.
+    pub(super) fn compute_a_tick(&self, b: &mut Builder) {
+        b.op(Op::Compute(Span::Fixed(TICK)));
+        self.section(b);
+    }
+
+    /// For computation in parts of this length.
+    pub(super) fn ticks(b: &mut Builder, each: Time) -> Ticks {
+        let parts = i64::try_from(TICK / each.max(1)).unwrap_or(1);
+        Ticks { each, left: (parts > 1).then(|| (b.counter(parts), parts)) }
+    }
+}
+
+impl Ticks {
+    /// Computes one part.
+    pub(super) fn compute(&self, b: &mut Builder, kernel: &Kernel) {
+        let Some((left, parts)) = self.left else {
+            (0..self.each / TICK).for_each(|_| kernel.compute_a_tick(b));
+            b.op(Op::Compute(Span::Fixed(self.each % TICK)));
+            return;
+        };
+        let (tick, done) = (b.label(), b.label());
+        b.op(Op::Compute(Span::Fixed(self.each))).claim(left, tick).jump(done);
+        b.here(tick);
+        b.op(Op::Add(left, parts - 1));
+        kernel.section(b);
+        b.here(done);
+    }
+}

@@ -1,0 +1,295 @@
+//! The PARSEC programs, as far as schedulers see them: how long a thread computes between two synchronization points, what they
+//! synchronize with, and which kernel sections that takes.
+//!
+//! Counts are those of Bienia et al. (PACT'08, the paper's reference [4]), Table 1: instructions and synchronization operations of all
+//! threads, input simlarge, 8 cores. A processor at 2.4 GHz that retires one instruction a cycle turns instructions into
+//! time; dividing by the operations gives the time between them. Nothing here was fitted to the figures that are compared.
+
+use super::kernel::Kernel;
+use crate::engine::Time;
+use crate::program::{Builder, Op, Span, Test, Workload};
+
+/// Threads of a program: its VM's vCPUs.
+pub(super) const THREADS: u32 = 4;
+/// Cores on which the counts were taken: a barrier that all pass counts so often.
+const COUNTED_ON: u64 = 8;
+/// Xeon E5620; one instruction a cycle is ours.
+const INSTRUCTIONS_PER_US: u64 = 2_400;
+
+/// How threads depend on each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shape {
+    /// Not at all, in the steady state.
+    Independent,
+    /// All compute, then wait for all: so many phases.
+    Phases(u64),
+    /// Stages with bounded queues, so many threads a stage; so many items; a serial stage before and after.
+    Pipeline {
+        /// Parallel stages.
+        stages: u32,
+        /// Items that go through.
+        items: u64,
+    },
+    /// Each takes the next part of the image: so many parts.
+    Parts(u64),
+    /// Frames in turn; each needs its predecessor's rows: so many frames with so many waits each.
+    Frames {
+        /// Frames.
+        frames: u64,
+        /// Waits for the frame before.
+        waits: u64,
+    },
+}
+
+/// One program.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Program {
+    /// As PARSEC calls it.
+    pub name: &'static str,
+    /// Structure.
+    pub shape: Shape,
+    /// Instructions of all threads, millions.
+    pub minstructions: u64,
+    /// Memory that is given back to the kernel, MiB: a shootdown for each 128 KiB (glibc's M_TRIM_THRESHOLD).
+    pub freed_mib: u64,
+    /// Where it is from.
+    pub source: &'static str,
+}
+
+const fn program(
+    name: &'static str,
+    shape: Shape,
+    minstructions: u64,
+    freed_mib: u64,
+    source: &'static str,
+) -> Program {
+    Program { name, shape, minstructions, freed_mib, source }
+}
+
+/// The programs of PARSEC 2.1.
+pub(super) const PARSEC: [Program; 13] = [
+    program("blackscholes", Shape::Independent, 2_670, 0, "8 barriers in all"),
+    program(
+        "bodytrack",
+        Shape::Phases((2_042 + 619) / COUNTED_ON),
+        14_030,
+        0,
+        "2,042 condition waits and 619 barriers",
+    ),
+    program("canneal", Shape::Independent, 7_330, 0, "34 locks; its elements are swapped without locks"),
+    program(
+        "dedup",
+        Shape::Pipeline { stages: 3, items: 1_472 },
+        37_100,
+        2 * 184,
+        "184 MB of input, in portions of 128 KiB",
+    ),
+    program("facesim", Shape::Phases(3_137 / COUNTED_ON), 29_900, 0, "3,137 condition waits"),
+    program("ferret", Shape::Pipeline { stages: 4, items: 256 }, 23_970, 0, "256 queries, six stages"),
+    program(
+        "fluidanimate",
+        Shape::Phases(5 * 8),
+        14_060,
+        0,
+        "5 frames of 8 phases (its AdvanceFrameMT); locks are free",
+    ),
+    program("freqmine", Shape::Independent, 33_450, 0, "OpenMP loops, no waits"),
+    program(
+        "raytrace",
+        Shape::Independent,
+        14_000,
+        0,
+        "tiles in turn; not in the table, and without a rate that matters",
+    ),
+    program("streamcluster", Shape::Phases(129_600 / COUNTED_ON), 22_120, 0, "129,600 barriers"),
+    program("swaptions", Shape::Independent, 14_110, 0, "23 locks"),
+    program("vips", Shape::Parts(6_361), 31_210, 18 * 42, "6,361 condition waits; 18 stages, 42 MiB of image each"),
+    program("x264", Shape::Frames { frames: 128, waits: 1_056 / 128 }, 32_430, 0, "128 frames, 1,056 condition waits"),
+];
+
+/// glibc gives memory at the top of its heap back in portions of this.
+const TRIM_BYTES: u64 = 128 * 1024;
+
+impl Program {
+    /// By its name, which is one of the table's.
+    pub(super) fn named(name: &str) -> &'static Self {
+        PARSEC.iter().find(|program| program.name == name).unwrap_or(&PARSEC[0])
+    }
+
+    /// CPU time of a run, all threads together.
+    fn cpu_ns(&self) -> Time {
+        self.minstructions * 1_000_000 / INSTRUCTIONS_PER_US * 1_000
+    }
+
+    /// Shootdowns of a run.
+    fn shootdowns(&self) -> u64 {
+        self.freed_mib * 1024 * 1024 / TRIM_BYTES
+    }
+
+    /// Written without end into `b`, with so many threads (of a stage) and what its kernel does.
+    pub(super) fn write(&self, b: &mut Builder, kernel: &Kernel, threads: u32) {
+        match self.shape {
+            Shape::Independent => independent(b, kernel, threads),
+            Shape::Phases(phases) => self::phases(b, kernel, threads, self.cpu_ns() / phases / u64::from(threads)),
+            Shape::Pipeline { stages, items } => {
+                let each = self.cpu_ns() / items / u64::from(stages);
+                pipeline(b, kernel, threads, stages, each, self.shootdowns() / items);
+            }
+            Shape::Parts(parts) => {
+                self::parts(b, kernel, threads, self.cpu_ns() / parts, self.shootdowns().div_ceil(parts));
+            }
+            Shape::Frames { frames, waits } => self::frames(b, kernel, threads, self.cpu_ns() / frames / waits, waits),
+        }
+    }
+
+    /// Alone in its VM.
+    pub(super) fn workload(&self, hold_ns: Time) -> Workload {
+        let mut b = Builder::new();
+        let kernel = Kernel::new(&mut b, hold_ns);
+        self.write(&mut b, &kernel, THREADS);
+        b.build()
+    }
+}
+
+/// Computes, and counts what it did as items of a tick's length.
+fn independent(b: &mut Builder, kernel: &Kernel, threads: u32) {
+    Kernel::begin(b);
+    let again = b.label_here();
+    kernel.compute_a_tick(b);
+    b.op(Op::Done).jump(again);
+    b.threads(threads, 0);
+}
+
+/// All compute, all wait for all (bodytrack's and facesim's pool is the same: none goes on before all are done).
+fn phases(b: &mut Builder, kernel: &Kernel, threads: u32, each: Time) {
+    let (barrier, arrived, bucket) = (b.barrier(threads), b.counter(0), b.spinlock());
+    let ticks = Kernel::ticks(b, each);
+    Kernel::begin(b);
+    let again = b.label_here();
+    ticks.compute(b, kernel);
+    let (not_last, next) = (b.label(), b.label());
+    // futex: the bucket's lock is held by whoever goes to sleep, and by the last one while it wakes the others.
+    b.op(Op::SpinLock(bucket)).op(Op::Compute(kernel.hold())).op(Op::Add(arrived, 1));
+    b.unless(Test::AtLeast(arrived, i64::from(threads)), not_last);
+    b.op(Op::Add(arrived, -i64::from(threads))).op(Op::Barrier(barrier)).op(Op::SpinUnlock(bucket)).op(Op::Done);
+    b.jump(next);
+    b.here(not_last);
+    b.op(Op::SpinUnlock(bucket)).op(Op::Barrier(barrier));
+    b.here(next);
+    b.jump(again);
+    b.threads(threads, 0);
+}
+
+/// A queue between stages: a mutex and two conditions; both ends enter the kernel to wake or to wait.
+#[derive(Clone, Copy, Debug)]
+struct Queue {
+    items: u32,
+    mutex: u32,
+    not_empty: u32,
+    not_full: u32,
+}
+
+/// dedup's and ferret's queues are long enough to hold some items for each thread behind them.
+const QUEUE_ITEMS: u32 = 20;
+
+impl Queue {
+    fn new(b: &mut Builder) -> Self {
+        let items = b.queue();
+        let (mutex, not_empty, not_full) = (b.mutex(), b.cond(), b.cond());
+        Self { items, mutex, not_empty, not_full }
+    }
+
+    fn put(self, b: &mut Builder, kernel: &Kernel) {
+        let room = Test::Shorter { queue: self.items, than: QUEUE_ITEMS }.into();
+        b.op(Op::Lock(self.mutex));
+        b.op(Op::WaitUntil { cond: self.not_full, mutex: self.mutex, guard: room });
+        b.op(Op::Push(self.items)).op(Op::Signal(self.not_empty)).op(Op::Unlock(self.mutex));
+        kernel.section(b);
+    }
+
+    fn take(self, b: &mut Builder, kernel: &Kernel) {
+        kernel.section(b);
+        b.op(Op::Lock(self.mutex));
+        let some = Test::NotEmpty(self.items).into();
+        b.op(Op::WaitUntil { cond: self.not_empty, mutex: self.mutex, guard: some });
+        b.op(Op::Pop(self.items)).op(Op::Signal(self.not_full)).op(Op::Unlock(self.mutex));
+    }
+}
+
+/// A serial stage that reads, parallel ones, a serial one that writes.
+fn pipeline(b: &mut Builder, kernel: &Kernel, threads: u32, stages: u32, each: Time, shootdowns: u64) {
+    let queues: Vec<Queue> = (0..=stages).map(|_| Queue::new(b)).collect();
+    Kernel::begin(b);
+    let again = b.label_here();
+    b.op(Op::Stamp).op(Op::Compute(kernel.hold()));
+    queues[0].put(b, kernel);
+    b.jump(again);
+    b.threads(1, 0);
+    for stage in 0..stages as usize {
+        let ticks = Kernel::ticks(b, each);
+        Kernel::begin(b);
+        let again = b.label_here();
+        queues[stage].take(b, kernel);
+        ticks.compute(b, kernel);
+        // What was read is given back by the last stage but one, as in dedup.
+        let mine = if stage + 1 == stages as usize { shootdowns } else { 0 };
+        (0..mine).for_each(|_| kernel.shootdown(b));
+        queues[stage + 1].put(b, kernel);
+        b.jump(again);
+        b.threads(threads, 0);
+    }
+    Kernel::begin(b);
+    let again = b.label_here();
+    queues[stages as usize].take(b, kernel);
+    b.op(Op::Compute(kernel.hold())).op(Op::Done).jump(again);
+    b.threads(1, 0);
+}
+
+/// vips' thread group: each thread takes the next part, computes it, frees its buffers.
+fn parts(b: &mut Builder, kernel: &Kernel, threads: u32, each: Time, shootdowns: u64) {
+    let mutex = b.mutex();
+    let ticks = Kernel::ticks(b, each);
+    Kernel::begin(b);
+    let again = b.label_here();
+    b.op(Op::Lock(mutex)).op(Op::Compute(kernel.hold())).op(Op::Unlock(mutex));
+    ticks.compute(b, kernel);
+    (0..shootdowns).for_each(|_| kernel.shootdown(b));
+    b.op(Op::Done).jump(again);
+    b.threads(threads, 0);
+}
+
+/// x264: thread k has every fourth frame; a row group waits for that of the frame before, which thread k - 1 has.
+fn frames(b: &mut Builder, kernel: &Kernel, threads: u32, each: Time, waits: u64) {
+    // The first frame has no predecessor: all its row groups may begin.
+    let may_begin = |k: u32| if k == 0 { i64::try_from(waits).unwrap_or(1) } else { 0 };
+    let done: Vec<(u32, u32, u32)> = (0..threads).map(|k| (b.counter(may_begin(k)), b.mutex(), b.cond())).collect();
+    for k in 0..threads as usize {
+        let (mine, next) = (done[k], done[(k + 1) % threads as usize]);
+        let ticks = Kernel::ticks(b, each);
+        Kernel::begin(b);
+        let again = b.label_here();
+        b.op(Op::Lock(mine.1));
+        b.op(Op::WaitUntil { cond: mine.2, mutex: mine.1, guard: Test::AtLeast(mine.0, 1).into() });
+        b.op(Op::Add(mine.0, -1)).op(Op::Unlock(mine.1));
+        ticks.compute(b, kernel);
+        b.op(Op::Lock(next.1)).op(Op::Add(next.0, 1)).op(Op::Signal(next.2)).op(Op::Unlock(next.1));
+        kernel.section(b);
+        b.op(Op::Done).jump(again);
+        b.threads(1, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_between_synchronizations_are_those_of_the_counts() {
+        let streamcluster = Program::named("streamcluster");
+        // 22.12e9 instructions at 2.4e9 a second over 16,200 phases of 4 threads.
+        assert_eq!(streamcluster.shape, Shape::Phases(16_200));
+        assert_eq!(streamcluster.cpu_ns() / 16_200 / 4, 142_232);
+        assert_eq!(Program::named("dedup").shootdowns() / 1_472, 2);
+        assert!(PARSEC.iter().all(|program| program.workload(7_000).flaw().is_none()));
+    }
+}
