@@ -17,6 +17,7 @@ use crate::engine::{NEVER, Time};
 use crate::guest::Yielder;
 use crate::host::Entity;
 use crate::ids::{PcpuIx, ThreadIx, VmIx};
+use crate::program::Line;
 use gleaner_model::Distribution;
 use std::collections::VecDeque;
 
@@ -149,7 +150,7 @@ pub(crate) struct Vcpu {
     pub(crate) totals: VcpuTotals,
     // --- the guest's ---
     pub(crate) activity: Activity,
-    pub(crate) queue: VecDeque<ThreadIx>,
+    pub(crate) queue: Line,
     /// How long the running thread has had the vCPU since others wait or it came.
     pub(crate) thread_ran: Time,
     /// A woken thread, first in the queue, is to have the vCPU.
@@ -199,7 +200,7 @@ impl Vcpu {
             debt: 0,
             totals: VcpuTotals::default(),
             activity: Activity::Idle,
-            queue: VecDeque::new(),
+            queue: Line::default(),
             thread_ran: 0,
             resched: false,
             arriving: VecDeque::new(),

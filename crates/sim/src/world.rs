@@ -7,7 +7,7 @@ use crate::guest::Guest;
 use crate::host::Host;
 use crate::ids::{PcpuIx, ThreadIx, VcpuIx, VmIx};
 use crate::policies::Gleaner;
-use crate::program::{Objects, Op, Thread};
+use crate::program::{Code, Objects, Thread};
 use crate::result::VmTotals;
 use crate::timeline::Timeline;
 use crate::vcpu::{Activity, Place, Vcpu, pay};
@@ -139,7 +139,6 @@ pub(crate) struct Vm {
     pub(crate) vcpus: u32,
     pub(crate) first_thread: ThreadIx,
     pub(crate) threads: u32,
-    pub(crate) programs: Vec<Vec<Op>>,
     pub(crate) objects: Objects,
     pub(crate) guest: Guest,
     pub(crate) gleaner: Option<Gleaner>,
@@ -160,6 +159,7 @@ pub(crate) struct World {
     pub(crate) vms: Vec<Vm>,
     pub(crate) vcpus: Vec<Vcpu>,
     pub(crate) threads: Vec<Thread>,
+    pub(crate) code: Code,
     pub(crate) events: u64,
     /// Measured threads that have not ended.
     pub(crate) measured_left: usize,
@@ -294,7 +294,7 @@ impl World {
         use crate::program::ThreadState;
         for mutex in &vm.objects.mutexes {
             assert!(mutex.owner.is_none_or(|owner| self.threads[owner.at()].state != ThreadState::Ended));
-            assert!(mutex.waiters.iter().all(|t| mutex.owner != Some(*t)), "an owner waits for itself");
+            assert!(mutex.waiters.iter(&self.threads).all(|t| mutex.owner != Some(t)), "an owner waits for itself");
         }
         for lock in &vm.objects.spinlocks {
             assert!(lock.owner.is_some() || lock.waiters.is_empty(), "a free ticket lock has waiters");

@@ -4,7 +4,8 @@
 //! expires. A queue of events would fill with stale ones; here re-arming moves the slot's one entry. Of timers due at the
 //! same moment the one armed first goes first, so a run depends on nothing but its input.
 //!
-//! A heap with four children a node: half as deep as a binary one, and four keys are one cache line.
+//! A heap with four children a node: half as deep as a binary one, and the four keys of siblings are one cache line. The place of
+//! what was taken out last stays open, for most events arm a timer anew: that one is put there and sinks, once instead of twice.
 
 use super::Time;
 
@@ -13,12 +14,25 @@ const ABSENT: u32 = u32::MAX;
 /// Low bits of a key: the slot.
 const SLOT_BITS: u32 = 20;
 const CHILDREN: usize = 4;
+/// The first place: the children of place `n` are the line `n - ROOT + 1`, so the first line has the root alone, as its last.
+const ROOT: usize = CHILDREN - 1;
+/// Nobody's key, behind all.
+const NOBODY: u128 = u128::MAX;
+/// In the root's place when nobody is there, before all.
+const OPEN: u128 = 0;
+
+/// Siblings.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+struct Line([u128; CHILDREN]);
 
 /// Timers by slot. Nothing is allocated after [`Timers::new`].
 #[derive(Clone, Debug)]
 pub struct Timers {
-    /// Time, then order of arming, then slot: one comparison.
-    heap: Vec<u128>,
+    /// Time, then order of arming, then slot: one comparison. What is not used has `NOBODY`.
+    heap: Vec<Line>,
+    /// Behind the last place in use; `ROOT` if there is none.
+    end: usize,
     /// Where each slot's key is.
     place: Vec<u32>,
     armed: u64,
@@ -31,24 +45,28 @@ impl Timers {
     /// For slots 0 to `slots` - 1, none armed. `slots` is at most [`Timers::SLOTS_MAX`].
     pub fn new(slots: usize) -> Self {
         assert!(slots <= Self::SLOTS_MAX, "the caller checks how much it builds");
-        Self { heap: Vec::with_capacity(slots), place: vec![ABSENT; slots], armed: 0 }
+        // The root's line, those of `slots` keys, and one with nobody where the last ones look for children.
+        let heap = vec![Line([NOBODY; CHILDREN]); slots.div_ceil(CHILDREN) + 2];
+        Self { heap, end: ROOT, place: vec![ABSENT; slots], armed: 0 }
     }
 
     /// Arms a slot, or moves it. A slot armed for the same time already keeps its turn.
     pub fn set(&mut self, slot: u32, time: Time) {
         let at = self.place[slot as usize];
-        if at != ABSENT && time_of(self.heap[at as usize]) == time {
+        if at != ABSENT && time_of(self.key(at as usize)) == time {
             return;
         }
         self.armed += 1;
         let key = u128::from(time) << 64 | u128::from(self.armed << SLOT_BITS | u64::from(slot));
-        if at == ABSENT {
-            self.heap.push(key);
-            self.up(self.heap.len() - 1);
-        } else {
+        if at != ABSENT {
             let at = at as usize;
-            let before = std::mem::replace(&mut self.heap[at], key);
-            if key < before { self.up(at) } else { self.down(at) }
+            let before = self.key(at);
+            if key < before { self.up(at, key) } else { self.down(at, key) }
+        } else if self.is_open() {
+            self.down(ROOT, key);
+        } else {
+            self.end += 1;
+            self.up(self.end - 1, key);
         }
     }
 
@@ -62,63 +80,87 @@ impl Timers {
 
     /// Takes the next timer: when, and whose.
     pub fn pop(&mut self) -> Option<(Time, u32)> {
-        let key = *self.heap.first()?;
+        if self.is_open() {
+            self.remove(ROOT);
+        }
+        if self.end == ROOT {
+            return None;
+        }
+        let key = std::mem::replace(&mut self.heap[0].0[ROOT], OPEN);
         self.place[slot_of(key) as usize] = ABSENT;
-        self.remove(0);
         Some((time_of(key), slot_of(key)))
     }
 
     /// When a slot will expire, if it is armed.
     pub fn due(&self, slot: u32) -> Option<Time> {
         let at = self.place[slot as usize];
-        (at != ABSENT).then(|| time_of(self.heap[at as usize]))
+        (at != ABSENT).then(|| time_of(self.key(at as usize)))
     }
 
     /// When the next timer expires.
     pub fn next_time(&self) -> Option<Time> {
-        self.heap.first().map(|key| time_of(*key))
+        let next = if self.is_open() { self.least_child(ROOT).1 } else { self.key(ROOT) };
+        (next != NOBODY).then(|| time_of(next))
+    }
+
+    /// Whether the root was taken out and nobody has its place yet.
+    fn is_open(&self) -> bool {
+        self.heap[0].0[ROOT] == OPEN
+    }
+
+    fn key(&self, at: usize) -> u128 {
+        self.heap[at / CHILDREN].0[at % CHILDREN]
     }
 
     /// Takes out what is at `at`, whose slot is marked absent already.
     fn remove(&mut self, at: usize) {
-        let Some(last) = self.heap.pop() else { return };
-        if at == self.heap.len() {
+        self.end -= 1;
+        let last = std::mem::replace(&mut self.heap[self.end / CHILDREN].0[self.end % CHILDREN], NOBODY);
+        if at == self.end {
             return;
         }
-        let gone = std::mem::replace(&mut self.heap[at], last);
-        if last < gone { self.up(at) } else { self.down(at) }
+        let gone = self.key(at);
+        if last < gone { self.up(at, last) } else { self.down(at, last) }
     }
 
-    fn up(&mut self, mut at: usize) {
-        let key = self.heap[at];
-        while at > 0 {
-            let parent = (at - 1) / CHILDREN;
-            if self.heap[parent] <= key {
+    /// Puts `key` at `at` or above.
+    fn up(&mut self, mut at: usize, key: u128) {
+        while at > ROOT {
+            let parent = at / CHILDREN + ROOT - 1;
+            let above = self.key(parent);
+            if above <= key {
                 break;
             }
-            self.put(at, self.heap[parent]);
+            self.put(at, above);
             at = parent;
         }
         self.put(at, key);
     }
 
-    fn down(&mut self, mut at: usize) {
-        let key = self.heap[at];
+    /// Puts `key` at `at` or below.
+    fn down(&mut self, mut at: usize, key: u128) {
         loop {
-            let first = at * CHILDREN + 1;
-            let children = self.heap.get(first..(first + CHILDREN).min(self.heap.len())).unwrap_or(&[]);
-            let Some((offset, least)) = children.iter().copied().enumerate().min_by_key(|(_, key)| *key) else { break };
+            let (child, least) = self.least_child(at);
             if key <= least {
                 break;
             }
             self.put(at, least);
-            at = first + offset;
+            at = child;
         }
         self.put(at, key);
     }
 
+    /// The child that comes first; `NOBODY` if there is none.
+    fn least_child(&self, at: usize) -> (usize, u128) {
+        let line = at - ROOT + 1;
+        let Some(Line([a, b, c, d])) = self.heap.get(line) else { return (at, NOBODY) };
+        let (left, right) = (if b < a { (1, *b) } else { (0, *a) }, if d < c { (3, *d) } else { (2, *c) });
+        let (nth, key) = if right.1 < left.1 { right } else { left };
+        (line * CHILDREN + nth, key)
+    }
+
     fn put(&mut self, at: usize, key: u128) {
-        self.heap[at] = key;
+        self.heap[at / CHILDREN].0[at % CHILDREN] = key;
         // Places fit: there are at most SLOTS_MAX.
         #[allow(clippy::cast_possible_truncation)]
         let place = at as u32;

@@ -136,15 +136,14 @@ impl World {
     /// The thread's slice is over: it goes behind those who wait.
     fn rotate(&mut self, v: VcpuIx, t: ThreadIx) {
         self.involuntary(v, t);
-        self.vcpus[v.at()].queue.push_back(t);
+        self.vcpus[v.at()].queue.push_back(&mut self.threads, t);
         self.pick_thread(v);
     }
 
     /// The first in the queue has the vCPU; the thread goes on after it.
     fn guest_preempt(&mut self, v: VcpuIx, t: ThreadIx) {
         self.involuntary(v, t);
-        let queue = &mut self.vcpus[v.at()].queue;
-        queue.insert(1.min(queue.len()), t);
+        self.vcpus[v.at()].queue.push_second(&mut self.threads, t);
         self.pick_thread(v);
     }
 
@@ -185,7 +184,7 @@ impl World {
     /// The vCPU has nobody: takes the next thread, one from elsewhere, or idles.
     pub(crate) fn pick_thread(&mut self, v: VcpuIx) {
         debug_assert_eq!(self.vcpus[v.at()].activity, Activity::Idle);
-        let next = self.vcpus[v.at()].queue.pop_front();
+        let next = self.vcpus[v.at()].queue.pop_front(&mut self.threads);
         self.note_waiting(v);
         match next.or_else(|| self.pull(v)) {
             Some(t) => self.switch_in(v, t),
@@ -245,9 +244,9 @@ impl World {
         let preempts = self.guest_preempts(to, t);
         let queue = &mut self.vcpus[to.at()].queue;
         if preempts {
-            queue.push_front(t);
+            queue.push_front(&mut self.threads, t);
         } else {
-            queue.push_back(t);
+            queue.push_back(&mut self.threads, t);
         }
         let bit = self.vcpus[to.at()].bit();
         let was_idle = self.vms[vm.at()].guest.idle & bit != 0;
@@ -332,9 +331,7 @@ impl World {
 
     fn take_from(&mut self, source: VcpuIx, v: VcpuIx) -> Option<ThreadIx> {
         let index = self.vcpus[v.at()].index;
-        let fits = |t: &ThreadIx| self.threads[t.at()].may_use(index);
-        let at = self.vcpus[source.at()].queue.iter().position(fits)?;
-        let t = self.vcpus[source.at()].queue.remove(at)?;
+        let t = self.vcpus[source.at()].queue.take_first(&mut self.threads, |thread| thread.may_use(index))?;
         self.note_waiting(source);
         Some(t)
     }
@@ -356,7 +353,7 @@ impl World {
             let Some(t) = self.take_from(self.vcpu_of(vm, source), to_vcpu) else { continue };
             idle &= !(1 << to);
             self.charge(to_vcpu);
-            self.vcpus[to_vcpu.at()].queue.push_back(t);
+            self.vcpus[to_vcpu.at()].queue.push_back(&mut self.threads, t);
             self.vms[vm.at()].guest.idle &= !(1 << to);
             self.kick(to_vcpu, to_vcpu);
         }
@@ -374,8 +371,13 @@ impl World {
             let v = self.vcpu_of(vm, gone.trailing_zeros());
             gone &= gone - 1;
             self.charge(v);
-            for t in std::mem::take(&mut self.vcpus[v.at()].queue) {
-                if self.has_elsewhere(t) { self.wake_on(t, v) } else { self.vcpus[v.at()].queue.push_back(t) }
+            let mut queue = std::mem::take(&mut self.vcpus[v.at()].queue);
+            while let Some(t) = queue.pop_front(&mut self.threads) {
+                if self.has_elsewhere(t) {
+                    self.wake_on(t, v);
+                } else {
+                    self.vcpus[v.at()].queue.push_back(&mut self.threads, t);
+                }
             }
             self.note_waiting(v);
             // Whoever runs there leaves at once: a stopper thread does that, by an interrupt.

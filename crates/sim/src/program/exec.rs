@@ -1,8 +1,8 @@
 //! Runs a thread's instructions until one takes time or blocks.
 
+use super::Workload;
 use super::code::Inst;
 use super::line::{Line, NOBODY};
-use super::Workload;
 use crate::engine::{Random, Time};
 use crate::ids::{ThreadIx, VcpuIx, VmIx};
 use crate::vcpu::{Activity, Irq};
@@ -169,7 +169,13 @@ impl World {
             let next = thread.pc + 1;
             thread.pc = match code.inst(thread.pc) {
                 Inst::Jump(to) => to,
-                Inst::Unless { guard, otherwise } => if objects.holds(code.guard(guard)) { next } else { otherwise },
+                Inst::Unless { guard, otherwise } => {
+                    if objects.holds(code.guard(guard)) {
+                        next
+                    } else {
+                        otherwise
+                    }
+                }
                 Inst::Claim { counter, otherwise } => match &mut objects.counters[counter as usize] {
                     0 => otherwise,
                     count => {
@@ -396,8 +402,8 @@ impl World {
             vm.totals.spin_waits.record(Nanos(0));
             return Flow::Next;
         }
-        lock.waiters.push_back(&mut self.threads, t);
         thread.doing = Doing::Spin { lock: number };
+        lock.waiters.push_back(&mut self.threads, t);
         self.begin_to_spin(v);
         Flow::Stays
     }
