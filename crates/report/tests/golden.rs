@@ -14,8 +14,12 @@ mod host;
 mod host_run;
 #[path = "golden/llc.rs"]
 mod llc;
+#[path = "golden/recording.rs"]
+mod recording;
 #[path = "golden/reproduction.rs"]
 mod reproduction;
+#[path = "golden/sim.rs"]
+mod sim;
 #[path = "golden/slice.rs"]
 mod slice;
 #[path = "golden/workload.rs"]

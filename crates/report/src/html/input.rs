@@ -1,6 +1,10 @@
 //! Result files: what a JSON text is, by its `schema`, or what is wrong with it and where.
 
-use crate::{AbReport, CacheClassReport, DoctorReport, ProbeReport, RunReport, ScenarioReport, WorkloadReport};
+use super::plain::{self, Plain};
+use crate::{
+    AbReport, CacheClassReport, DoctorReport, ProbeReport, ReproductionReport, RunReport, ScenarioReport, SimReport,
+    WorkloadReport,
+};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -30,6 +34,12 @@ pub enum Content {
     Scenario(Box<ScenarioReport>),
     /// `gleaner.cache-class/1`.
     CacheClass(Box<CacheClassReport>),
+    /// `gleaner.sim/1`.
+    Sim(Box<SimReport>),
+    /// `gleaner.reproduction/1`.
+    Reproduction(Box<ReproductionReport>),
+    /// One of those that have no figures.
+    Plain(Plain),
 }
 
 /// Makes a page's content out of one schema's JSON.
@@ -39,7 +49,7 @@ fn reader<T: DeserializeOwned>(text: &str, wrap: fn(Box<T>) -> Content) -> Resul
     serde_json::from_str(text).map(|report| wrap(Box::new(report)))
 }
 
-/// Every schema that can be shown, with the command that writes it.
+/// Every schema that has figures, with the command that writes it.
 const READERS: &[(&str, &str, Reader)] = &[
     (DoctorReport::SCHEMA, "gleaner doctor --json FILE", |text| reader(text, Content::Doctor)),
     (ProbeReport::SCHEMA, "gleaner probe --json FILE", |text| reader(text, Content::Probe)),
@@ -48,6 +58,10 @@ const READERS: &[(&str, &str, Reader)] = &[
     (WorkloadReport::SCHEMA, "gleaner workload NAME --json FILE", |text| reader(text, Content::Workload)),
     (ScenarioReport::SCHEMA, "the test bed's runner", |text| reader(text, Content::Scenario)),
     (CacheClassReport::SCHEMA, "gleaner cache classify --json FILE", |text| reader(text, Content::CacheClass)),
+    (SimReport::SCHEMA, "gleaner sim run --json FILE", |text| reader(text, Content::Sim)),
+    (ReproductionReport::SCHEMA, "gleaner sim (or cache) reproduce --json FILE", |text| {
+        reader(text, Content::Reproduction)
+    }),
 ];
 
 /// Why a text is no result. The name of the file is the caller's to add.
@@ -106,8 +120,20 @@ pub enum ReadError {
     },
 }
 
+/// Every schema that can be shown, with the command that writes it and what reads it.
+fn schemas() -> impl Iterator<Item = (&'static str, &'static str, Way)> {
+    let figures = READERS.iter().map(|(schema, command, reader)| (*schema, *command, Way::Figures(*reader)));
+    figures.chain(plain::KINDS.iter().map(|kind| (kind.schema, kind.command, Way::Words(kind))))
+}
+
+/// How a schema is read.
+enum Way {
+    Figures(Reader),
+    Words(&'static plain::Kind),
+}
+
 fn known() -> String {
-    READERS.iter().map(|(schema, ..)| *schema).collect::<Vec<_>>().join(", ")
+    schemas().map(|(schema, ..)| schema).collect::<Vec<_>>().join(", ")
 }
 
 /// The parser's words without its own "at line 1 column 2", which would say it twice.
@@ -146,15 +172,19 @@ pub fn read(name: &str, text: &str) -> Result<ResultFile, ReadError> {
         Some(serde_json::Value::String(found)) => found,
         Some(other) => other.to_string(),
     };
-    let Some((schema, command, read)) = READERS.iter().find(|(schema, ..)| *schema == found) else {
+    let Some((schema, command, way)) = schemas().find(|(schema, ..)| *schema == found) else {
         let stem = |schema: &str| schema.rsplit_once('/').map(|(stem, _)| stem.to_owned());
-        let relative = READERS.iter().find(|(schema, ..)| stem(schema) == stem(&found));
+        let relative = schemas().find(|(schema, ..)| stem(schema) == stem(&found));
         return Err(match relative {
             Some((known, ..)) => ReadError::OtherVersion { found, known },
             None => ReadError::Unknown { found },
         });
     };
-    let content = read(text).map_err(|error| ReadError::Broken {
+    let content = match way {
+        Way::Figures(read) => read(text),
+        Way::Words(kind) => kind.read(text).map(Content::Plain),
+    };
+    let content = content.map_err(|error| ReadError::Broken {
         schema,
         command,
         line: error.line(),

@@ -3,7 +3,7 @@
 use super::figure::{Figure, printable};
 use super::input::{Content, ResultFile};
 use super::section::{Section, prose};
-use super::{DrawError, ab, classify, doctor, glossary, probe, run, scenario, workload};
+use super::{DrawError, ab, classify, doctor, glossary, plain, probe, reproduction, run, scenario, sim, workload};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 /// The page and what is drawn on it.
@@ -58,7 +58,8 @@ pub fn page(title: Option<&str>, results: &[ResultFile]) -> Result<Page, DrawErr
 fn sections(results: &[ResultFile]) -> Result<Vec<Section>, DrawError> {
     let (mut comparisons, mut runs, mut workloads) = (Vec::new(), Vec::new(), Vec::new());
     let (mut scenarios, mut probes, mut doctors) = (Vec::new(), Vec::new(), Vec::new());
-    let mut caches = Vec::new();
+    let (mut simulations, mut reproductions) = (Vec::new(), Vec::new());
+    let (mut caches, mut plains) = (Vec::new(), Vec::new());
     for file in results {
         match &file.content {
             Content::Ab(report) => comparisons.push(&**report),
@@ -68,15 +69,21 @@ fn sections(results: &[ResultFile]) -> Result<Vec<Section>, DrawError> {
             Content::Probe(report) => probes.push(probe::section(report)?),
             Content::Doctor(report) => doctors.push(doctor::section(report)?),
             Content::CacheClass(report) => caches.push(classify::section(report)?),
+            Content::Sim(report) => simulations.push(sim::section(report)?),
+            Content::Reproduction(report) => reproductions.push(reproduction::section(report)?),
+            Content::Plain(plain) => plains.push(plain::section(plain)),
         }
     }
     let mut sections = ab::sections(&comparisons)?;
     sections.append(&mut scenarios);
     sections.extend(run::sections(&runs)?);
     sections.extend(workload::section(&workloads)?);
+    sections.append(&mut simulations);
+    sections.append(&mut reproductions);
     sections.append(&mut caches);
     sections.append(&mut probes);
     sections.append(&mut doctors);
+    sections.append(&mut plains);
     Ok(sections)
 }
 
@@ -130,9 +137,10 @@ fn tables(sections: &[Section]) -> Markup {
     html! {
         section #numbers {
             h2 { "The numbers" }
-            @for section in sections.iter().filter(|section| !section.tables.is_empty()) {
+            @for section in sections.iter().filter(|section| !section.tables.is_empty() || !section.texts.is_empty()) {
                 h3 { (&section.heading) }
                 @for table in &section.tables { (table.markup()) }
+                @for text in &section.texts { pre { (text) } }
             }
         }
     }

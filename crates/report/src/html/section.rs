@@ -13,6 +13,8 @@ pub(super) struct Section {
     pub figures: Vec<Figure>,
     /// Raw numbers.
     pub tables: Vec<Table>,
+    /// What a command prints, kept as it is: for results without tables of their own.
+    pub texts: Vec<String>,
     /// Words that `docs/glossary.md` explains and this section uses.
     pub terms: Vec<&'static str>,
     /// Machine, command lines and other facts, by name.
@@ -28,6 +30,7 @@ impl Section {
             summary: Vec::new(),
             figures: Vec::new(),
             tables: Vec::new(),
+            texts: Vec::new(),
             terms: Vec::new(),
             facts: Vec::new(),
             notes: Vec::new(),
@@ -39,7 +42,7 @@ impl Section {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Table {
     pub title: String,
-    pub header: Vec<&'static str>,
+    pub header: Vec<String>,
     pub rows: Vec<Vec<String>>,
     /// Columns with words, to the left like the first.
     pub words: Vec<usize>,
@@ -48,8 +51,9 @@ pub(super) struct Table {
 }
 
 impl Table {
-    pub fn new(title: impl Into<String>, header: &[&'static str]) -> Self {
-        Self { title: title.into(), header: header.to_vec(), ..Self::default() }
+    pub fn new(title: impl Into<String>, header: &[&str]) -> Self {
+        let header = header.iter().map(ToString::to_string).collect();
+        Self { title: title.into(), header, ..Self::default() }
     }
 
     pub fn markup(&self) -> Markup {
