@@ -12,6 +12,7 @@
 //! A row is `Predicted` only if everything in it comes from somewhere else than the row. Whatever is run in parallel, the
 //! rows are the same: a simulation has its own seed, and results are put together in the order of the plan.
 
+mod calibration;
 pub mod gleaner;
 pub mod micro;
 mod row;

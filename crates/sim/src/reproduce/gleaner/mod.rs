@@ -1,8 +1,65 @@
 //! The Gleaner paper's results (USENIX ATC'14).
 
+mod benchmarks;
+mod dedup;
+mod forkjoin;
+mod locks;
+mod machine;
+mod matrix;
+mod streamcluster;
+mod table1;
+mod table2;
+
 use super::{Extent, ReproduceError, Reproduced};
 
 /// `None`: not one of this paper's.
-pub fn reproduce(_id: &str, _extent: &Extent) -> Option<Result<Reproduced, ReproduceError>> {
-    None
+pub fn reproduce(id: &str, extent: &Extent) -> Option<Result<Reproduced, ReproduceError>> {
+    match id {
+        "gleaner:table1" => Some(table1::reproduce(extent)),
+        "gleaner:table2" => Some(table2::reproduce()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod calibrating {
+    //! How calibration.toml's values were found: the rows that they are fitted to, and no others.
+    use super::machine::Setting;
+    use super::*;
+    use crate::reproduce::calibration::Calibration;
+
+    const FULL: Extent = Extent { smoke: false, seed: 1 };
+
+    #[test]
+    #[ignore = "takes a minute; prints what calibration.toml was fitted to"]
+    fn dedup() {
+        let mut calibration = Calibration::read().unwrap();
+        let fitted = calibration.dedup.address_space_ops_per_chunk;
+        for ops in [fitted, fitted * 0.9, fitted * 1.1] {
+            calibration.dedup.address_space_ops_per_chunk = ops;
+            for (setting, cores, paper) in [
+                (Setting::Native, 1, 23.5),
+                (Setting::Native, 16, 7.6),
+                (Setting::Dedicated { gleaner: false }, 1, 26.4),
+            ] {
+                let time = table1::run_time(&calibration, setting, cores, &FULL).unwrap();
+                println!("ops {ops} {setting:?} {cores}: {time:.2} s, paper {paper}");
+            }
+        }
+    }
+
+    #[test]
+    #[ignore = "takes a minute; prints what calibration.toml was fitted to"]
+    fn locks() {
+        let mut calibration = Calibration::read().unwrap();
+        let off = Setting::Dedicated { gleaner: false };
+        for us in [200.0, calibration.cholesky.task_us, 300.0, calibration.volrend.task_us, 500.0] {
+            calibration.cholesky.task_us = us;
+            let all = benchmarks::all(&calibration);
+            let one: Vec<_> = all.into_iter().filter(|benchmark| benchmark.name == "cholesky").collect();
+            let measured = matrix::measure(&one, &[Setting::Native, off], &calibration, &FULL).unwrap();
+            let slowdown = measured[0].slowdown(off, Setting::Native);
+            println!("task {us} us: {slowdown:.2}, paper 2.55 (cholesky), 1.35 (volrend)");
+        }
+    }
 }

@@ -1,0 +1,149 @@
+//! The paper's machine and its settings: two Xeon E5-2665 (16 cores), KVM on Linux 3.9.4, virtual machines of 16 vCPUs.
+
+pub(super) use crate::Time;
+use crate::config::{Config, HaltPoll, HostConfig, Managed, PauseLoop, Scheduler, SimError, VmConfig, WindowParams};
+use crate::program::{Builder, Op, Span, Workload};
+use crate::reproduce::ReproduceError;
+use crate::{Costs, SimResult, Simulation};
+use gleaner_model::{Policy, Profile};
+
+pub(super) const US: Time = 1_000;
+pub(super) const MS: Time = 1_000_000;
+pub(super) const S: Time = 1_000_000_000;
+
+/// Cores, vCPUs of a virtual machine, threads of a program.
+pub(super) const CORES: u32 = 16;
+const CORES_PER_SOCKET: u32 = 8;
+
+/// How the paper runs a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Setting {
+    /// On the hardware.
+    Native,
+    /// In a virtual machine with a pCPU for each vCPU.
+    Dedicated { gleaner: bool },
+    /// Beside another virtual machine of the same size.
+    Shared { gleaner: bool, neighbour: Neighbour },
+}
+
+/// What the second virtual machine runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Neighbour {
+    Matmul,
+    Freqsleep,
+    Streamcluster,
+}
+
+impl Setting {
+    pub(super) fn is_virtual(self) -> bool {
+        self != Self::Native
+    }
+
+    pub(super) fn gleaner(self) -> bool {
+        matches!(self, Self::Dedicated { gleaner: true } | Self::Shared { gleaner: true, .. })
+    }
+
+    pub(super) fn costs(self) -> Costs {
+        if self.is_virtual() { Costs::KVM_2014 } else { Costs::NATIVE_2014 }
+    }
+}
+
+/// A host that its virtual machines have to themselves.
+pub(super) fn dedicated(pcpus: u32) -> HostConfig {
+    HostConfig {
+        llc_pcpus: CORES_PER_SOCKET,
+        ple: Some(PauseLoop::KVM),
+        ..HostConfig::new(pcpus, Scheduler::Dedicated)
+    }
+}
+
+/// CFS of Linux 3.9 with each virtual machine in a group of its own, as libvirt's cgroups and Ubuntu's autogroup
+/// (`CONFIG_SCHED_AUTOGROUP`) both make it.
+///
+/// A group's 1,024 shares are divided among the CPUs that it is on (`calc_cfs_shares`), so the entity of one of n vCPUs weighs
+/// 1024/n. `wakeup_gran` divides the wake-up granularity of 4 ms by that weight, n * 4 ms, and a sleeper is placed only 12 ms behind
+/// (`place_entity`): from four vCPUs on a wake-up does not preempt. `check_preempt_tick` does, at the first tick after 3 ms
+/// (`sysctl_sched_min_granularity`), because the runner's virtual time goes n times as fast. That is the paper's "KVM
+/// enforces a minimum time slice for the vCPUs running matmul".
+pub(super) fn grouped_cfs(pcpus: u32, vcpus_per_vm: u32) -> HostConfig {
+    let cfs = WindowParams::CFS;
+    let wakeup_granularity = cfs.wakeup_granularity * u64::from(vcpus_per_vm);
+    let scheduler = Scheduler::Window(WindowParams { wakeup_granularity, ..cfs });
+    // kvm.ko had no halt polling before Linux 4.1.
+    HostConfig { scheduler, halt_poll: HaltPoll::OFF, ..dedicated(pcpus) }
+}
+
+/// The slice that goes with [`grouped_cfs`].
+pub(super) const GROUPED_SLICE: Time = WindowParams::CFS.min_granularity;
+
+/// Gleaner as the paper describes it: both techniques, load and granularity factors from 1, a time-out of what a switch of vCPUs
+/// costs (Table 2), sleeps of nanosleep(1), and none of what is ours (guards, trials, allowances).
+pub(super) fn gleaner(oversubscribed: bool) -> Managed {
+    let costs = Costs::KVM_2014;
+    let preempting = if oversubscribed { costs.vcpu_preempt_ns } else { 0 };
+    let mut managed = Managed::new(Policy::Full);
+    managed.profile = Profile::Latency;
+    managed.timeout = Some(costs.vcpu_resume_ns + preempting);
+    managed.signalled = false;
+    managed.steal_visible = false;
+    let params = &mut managed.params;
+    params.load_factor = 1.0;
+    params.granularity_factor = 1.0;
+    params.predicted_utilization_max = 1.0;
+    params.fine_grained_allowance = 1.0;
+    params.retention_trials = false;
+    params.steal_share_stop = 1.0;
+    managed
+}
+
+/// matmul: computes without end, in items of 1 ms.
+pub(super) fn matmul(threads: u32) -> Workload {
+    forever(threads, |b| {
+        b.op(Op::Compute(Span::Fixed(MS))).op(Op::Done);
+    })
+}
+
+/// freqsleep: nanosleep(1) over and over; the timers' slack makes it 50 us.
+pub(super) fn freqsleep(threads: u32) -> Workload {
+    forever(threads, |b| {
+        b.op(Op::Compute(Span::Fixed(US))).op(Op::Sleep(Span::Fixed(1))).op(Op::Done);
+    })
+}
+
+/// Threads that repeat something.
+pub(super) fn forever(threads: u32, body: impl Fn(&mut Builder)) -> Workload {
+    let mut b = Builder::new();
+    let again = b.label_here();
+    body(&mut b);
+    b.jump(again);
+    b.threads(threads, 0);
+    b.build()
+}
+
+/// The machine under a setting: a virtual machine with the program, and its neighbour.
+pub(super) fn config(
+    setting: Setting,
+    vcpus: u32,
+    workload: Workload,
+    neighbour: Option<Workload>,
+    seed: u64,
+) -> Config {
+    let oversubscribed = matches!(setting, Setting::Shared { .. });
+    let mut vm = VmConfig::new("app", vcpus, setting.costs(), workload);
+    vm.gleaner = setting.gleaner().then(|| gleaner(oversubscribed));
+    vm.slice = oversubscribed.then_some(GROUPED_SLICE);
+    let mut vms = vec![vm];
+    if let Some(workload) = neighbour {
+        let mut other = VmConfig::new("neighbour", vcpus, setting.costs(), workload).background();
+        other.slice = Some(GROUPED_SLICE);
+        vms.push(other);
+    }
+    let host = if oversubscribed { grouped_cfs(vcpus, vcpus) } else { dedicated(vcpus) };
+    Config { seed, ..Config::new(host, vms) }
+}
+
+/// Runs it.
+pub(super) fn run(case: &str, config: Config) -> Result<SimResult, ReproduceError> {
+    let wrong = |error: SimError| ReproduceError::Simulation { case: case.to_owned(), error };
+    Simulation::new(config).map_err(wrong)?.run().map(|(result, _)| result).map_err(wrong)
+}
