@@ -42,6 +42,8 @@ pub enum Command {
     Report(crate::report::ReportArgs),
     /// VMs and their vCPUs, for whoever runs the hypervisor: slices, cache, the host agent
     Host(crate::host::HostArgs),
+    /// Record what a program's threads do, to simulate it elsewhere
+    Record(crate::record::RecordArgs),
     /// Simulate hosts and guests, with the same policies
     Sim(crate::sim::SimArgs),
     /// Simulate caches under time-shared contexts; record and classify programs

@@ -11,6 +11,7 @@ mod host;
 mod output;
 mod params;
 mod probe;
+mod record;
 mod report;
 mod restore;
 mod run;
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
         Command::Workload(args) => workload::main(&args),
         Command::Report(args) => report::main(&args),
         Command::Host(args) => host::main(&args),
+        Command::Record(args) => record::main(&args),
         Command::Sim(args) => sim::main(&args),
         Command::Cache(args) => cache::main(&args),
         Command::Restore(_) => restore::main(),

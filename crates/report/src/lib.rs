@@ -14,6 +14,7 @@ mod host_run;
 pub mod html;
 mod llc;
 mod probe;
+mod recording;
 mod reproduction;
 mod run;
 mod scenario;
@@ -39,6 +40,7 @@ pub use host_run::{
 };
 pub use llc::{LlcChange, LlcGroup, LlcHost, LlcReport, LlcVmResult};
 pub use probe::{ProbeReport, SettingResult, TimeOuts};
+pub use recording::{RecordReport, Recorded, Replayed, SimRecordingReport, WhatIf, WhatIfRow};
 pub use reproduction::{ReproductionParameter, ReproductionReport, ReproductionRow};
 pub use run::{DecisionRecord, LengthStats, Means, ObservedLengths, RunReport};
 pub use scenario::{

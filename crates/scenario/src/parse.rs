@@ -2,7 +2,9 @@
 
 use crate::format::{CpuList, Other, Time, TimeoutWord, WordOr};
 use crate::simulator::RawSimulator;
-use crate::{Accelerator, CommandLine, Machine, PolicyChoice, Program, Role, Scenario, TimeoutFrom, Vm, Workload};
+use crate::{
+    Accelerator, CommandLine, Machine, PolicyChoice, Program, Recording, Role, Scenario, TimeoutFrom, Vm, Workload,
+};
 use gleaner_model::{CpuSet, Policy, Profile};
 use serde::Deserialize;
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
@@ -143,10 +145,12 @@ struct RawWorkload {
     args: Option<Vec<String>>,
     command: Option<Vec<String>>,
     metric: Option<String>,
+    recording: Option<String>,
 }
 
 impl Other for RawWorkload {
-    const EXPECTED: &'static str = "\"nothing\", { program = \"pipeline\", ... } or { command = [\"sysbench\", ...] }";
+    const EXPECTED: &'static str =
+        "\"nothing\", { program = \"pipeline\", ... }, { command = [\"sysbench\", ...] } or { recording = \"FILE\" }";
     fn from_map<'de, M: MapAccess<'de>>(map: M) -> Result<Self, M::Error> {
         Self::deserialize(MapAccessDeserializer::new(map))
     }
@@ -399,6 +403,9 @@ fn check_workload(raw: Spanned<WordOr<RawWorkload>>) -> Result<Workload, Wrong> 
         WordOr::Word(word) => return Err((span, format!("workload {word:?}; must be {}", RawWorkload::EXPECTED))),
         WordOr::Other(raw) => raw,
     };
+    if let Some(file) = raw.recording.clone() {
+        return check_recording(span, raw, file);
+    }
     let only_programs = raw.threads.is_some() || raw.items.is_some() || raw.granularity.is_some() || raw.seed.is_some();
     let label = |own: &str| raw.label.clone().unwrap_or_else(|| own.to_owned());
     let workload = match (raw.program, raw.command) {
@@ -429,6 +436,20 @@ fn check_workload(raw: Spanned<WordOr<RawWorkload>>) -> Result<Workload, Wrong> 
         return Err((span, format!("a label cannot be {:?}", workload.label())));
     }
     Ok(workload)
+}
+
+fn check_recording(span: Range<usize>, raw: RawWorkload, recording: String) -> Result<Workload, Wrong> {
+    let counts = raw.threads.is_some() || raw.items.is_some() || raw.granularity.is_some() || raw.seed.is_some();
+    let words = raw.program.is_some() || raw.args.is_some() || raw.command.is_some() || raw.metric.is_some();
+    if counts || words {
+        return Err((span, "a recording has a label besides, and nothing else".to_owned()));
+    }
+    let own = Path::new(&recording).file_stem().map(|stem| stem.to_string_lossy().into_owned());
+    let label = raw.label.or(own).unwrap_or_default();
+    if label.is_empty() || label == "nothing" {
+        return Err((span, format!("a label cannot be {label:?}")));
+    }
+    Ok(Workload::Recording(Recording { label, recording }))
 }
 
 fn identifier(name: &Spanned<String>) -> Result<String, Wrong> {

@@ -67,6 +67,17 @@ policies = ["off", { policy = "full", profile = "frugal", timeout = "run", label
 }
 
 #[test]
+fn a_recording_is_a_file_and_named_after_it() {
+    let workloads = r#"[{ recording = "runs/make.glthreads" }, { recording = "b", label = "other" }, { program ="#;
+    let scenario = with("[{ program =", workloads).unwrap();
+    let labels: Vec<&str> = scenario.vms[0].workloads.iter().map(Workload::label).collect();
+    assert_eq!(labels, ["make", "other", "pipeline"]);
+    let Workload::Recording(recording) = &scenario.vms[0].workloads[0] else { panic!() };
+    assert_eq!(recording.recording, "runs/make.glthreads");
+    assert_eq!(parse(&scenario.to_toml().unwrap()).unwrap(), scenario);
+}
+
+#[test]
 fn pins_are_for_all_vcpus_or_for_each() {
     let pins = |pin: &str| {
         with("vcpus = 2", &format!("vcpus = 2\npin = {pin}"))
@@ -109,6 +120,8 @@ fn mistakes_are_named_with_their_line() {
         ("items = 20000", "item = 20000", 10, "unknown field `item`"),
         ("items = 20000", "metric = \"x\"", 10, "goes with a command"),
         ("granularity = \"20us\"", "granularity = 20", 10, "invalid type"),
+        ("{ program = \"pipeline\",", "{ recording = \"a.glthreads\",", 10, "a label besides, and nothing else"),
+        ("[{ program", "[{ recording = \"\" }, { program", 10, "a label cannot be"),
     ] {
         let error = with(old, new).map(|_| ()).expect_err(new);
         assert!(error.starts_with(&format!("x.toml:{line}: ")), "{new}: line {line} is not in: {error}");

@@ -139,6 +139,10 @@ fn read(file: &Path) -> Result<Scenario, Trouble> {
     let scenario = Scenario::read(file).map_err(|error| Trouble::Input(error.to_string()))?;
     for vm in &scenario.vms {
         for workload in &vm.workloads {
+            if let gleaner_scenario::Workload::Recording(recording) = workload {
+                let what = "a recording can only be simulated (gleaner sim run); give the VM a program or a command";
+                return Err(Trouble::Input(format!("{}: {:?}: {what}", file.display(), recording.label)));
+            }
             if let gleaner_scenario::Workload::Command(command) = workload
                 && let Some(metric) = &command.metric
                 && let Err(error) = regex::Regex::new(metric)

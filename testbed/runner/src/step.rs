@@ -122,7 +122,8 @@ impl Bench<'_> {
         let guest = &mut guests[choice.vm];
         let id = guest.new_id();
         let program = match self.workload(choice) {
-            Workload::Nothing => vec!["sleep".to_owned(), "1000000".to_owned()],
+            // Recordings have been refused when the scenario was read.
+            Workload::Nothing | Workload::Recording(_) => vec!["sleep".to_owned(), "1000000".to_owned()],
             Workload::Program(program) => {
                 let endless = ["--seconds", "0", "--progress-every", "100ms"].map(str::to_owned);
                 [program_words(program, false), endless.to_vec()].concat()
@@ -167,7 +168,7 @@ impl Bench<'_> {
             let guest = &mut guests[choice.vm];
             let id = guest.new_id();
             let program = match self.workload(*choice) {
-                Workload::Nothing => vec!["sleep".to_owned(), "1".to_owned()],
+                Workload::Nothing | Workload::Recording(_) => vec!["sleep".to_owned(), "1".to_owned()],
                 Workload::Program(program) => {
                     let json = ["--json".to_owned(), format!("/tmp/{id}.workload")];
                     [program_words(program, true), json.to_vec()].concat()

@@ -57,7 +57,7 @@ fn count(text: &str) -> Result<u64, String> {
 }
 
 /// A size in bytes, with k, M or G for powers of 1024.
-fn size(text: &str) -> Result<u64, String> {
+pub fn size(text: &str) -> Result<u64, String> {
     let (digits, shift) = match text.char_indices().next_back() {
         Some((at, 'k' | 'K')) => (&text[..at], 10),
         Some((at, 'M')) => (&text[..at], 20),

@@ -1,10 +1,10 @@
 //! `gleaner run`: a program under Gleaner.
 
-mod child;
+pub mod child;
 mod manager;
 mod options;
 mod setup;
-mod signals;
+pub mod signals;
 mod totals;
 
 use crate::args::RunArgs;

@@ -1,5 +1,6 @@
 //! `gleaner sim`: hosts and guests that you do not have, with the policy code that you ship.
 
+mod from_recording;
 mod list;
 mod results;
 mod run;
@@ -17,6 +18,8 @@ pub struct SimArgs {
 enum SimCommand {
     /// Simulate a scenario: the files that the test bed runs, on hosts that you do not have
     Run(run::RunArgs),
+    /// Play a recording back elsewhere: more vCPUs, a neighbour, other slices, Gleaner
+    FromRecording(from_recording::FromRecordingArgs),
     /// What can be simulated: programs, schedulers, costs and where their values are from
     List(list::ListArgs),
 }
@@ -24,6 +27,7 @@ enum SimCommand {
 pub fn main(args: &SimArgs) -> Result<u8, Failure> {
     match &args.command {
         SimCommand::Run(args) => run::main(args),
+        SimCommand::FromRecording(args) => from_recording::main(args),
         SimCommand::List(args) => list::main(args),
     }
 }

@@ -6,8 +6,12 @@ use crate::failure::Failure;
 use crate::output::Output;
 use clap::Args;
 use gleaner_scenario::{Plan, Scenario};
+use gleaner_sim::program::Workload;
+use gleaner_sim::scenario::Files;
 use gleaner_sim::{Simulation, Timeline, scenario};
 use indicatif::ProgressBar;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -61,6 +65,9 @@ fn simulate(args: &RunArgs, scenario: &Scenario, trace: bool) -> Result<(Vec<Don
     let rounds = args.rounds.unwrap_or(scenario.rounds);
     let folder = args.file.parent().unwrap_or(Path::new("."));
     let read_params = |file: &str| crate::params::read_params(&folder.join(file)).map_err(|failure| failure.message);
+    let recordings = RefCell::new(BTreeMap::new());
+    let read_recording = |file: &str| read_once(&mut recordings.borrow_mut(), &folder.join(file));
+    let files = Files { params: &read_params, recording: &read_recording };
     let bar = ProgressBar::new(u64::from(rounds) * plan.combinations().len() as u64);
     let (mut done, mut timeline) = (Vec::new(), None);
     for round in 0..rounds {
@@ -70,7 +77,7 @@ fn simulate(args: &RunArgs, scenario: &Scenario, trace: bool) -> Result<(Vec<Don
                 return Err(Failure { status: 130, message: "interrupted".to_owned() });
             }
             let wrong = |error| Failure::input(format!("{}: {error}", args.file.display()));
-            let mut config = scenario::config(scenario, combination, seed, &read_params).map_err(wrong)?;
+            let mut config = scenario::config_with(scenario, combination, seed, files).map_err(wrong)?;
             config.trace = trace && done.is_empty();
             let names = config.vms.iter().map(|vm| (vm.name.clone(), vm.vcpus)).collect();
             let host = config.host.clone();
@@ -83,6 +90,14 @@ fn simulate(args: &RunArgs, scenario: &Scenario, trace: bool) -> Result<(Vec<Don
     }
     bar.finish_and_clear();
     Ok((done, timeline))
+}
+
+/// Every combination plays the same recordings.
+fn read_once(known: &mut BTreeMap<PathBuf, Workload>, path: &Path) -> Result<Workload, String> {
+    if !known.contains_key(path) {
+        known.insert(path.to_owned(), scenario::read_recording(path)?.workload);
+    }
+    Ok(known[path].clone())
 }
 
 fn create(path: &Path) -> Result<File, Failure> {
