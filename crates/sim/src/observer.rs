@@ -1,7 +1,7 @@
 //! Fills a [`Window`] as observe does on a real machine: counters subtracted, distributions of what ended since the last one.
 
 use crate::ids::{VcpuIx, VmIx};
-use crate::vcpu::{Lengths, VcpuTotals};
+use crate::vcpu::VcpuTotals;
 use crate::world::World;
 use gleaner_model::{CpuSet, GroupWindow, Nanos, Source, VcpuId, VcpuWindow, Window};
 
@@ -57,8 +57,8 @@ impl World {
         self.charge(v);
         let vcpu = &mut self.vcpus[v.at()];
         let now = vcpu.totals;
-        let before = std::mem::replace(&mut vcpu.window_zero, now);
-        let Lengths { l_comp, l_idle } = std::mem::take(&mut vcpu.lengths);
+        let before = std::mem::replace(&mut vcpu.seen.zero, now);
+        let (l_comp, l_idle) = (std::mem::take(&mut vcpu.seen.l_comp), std::mem::take(&mut vcpu.seen.l_idle));
         let since = |of: fn(&VcpuTotals) -> u64| of(&now) - of(&before);
         let resuming = since(|t| t.resuming);
         let stolen = since(|t| t.ready + t.overhead) - resuming;

@@ -58,8 +58,8 @@ impl Gleaner {
     }
 
     /// Its yielding threads, one for each vCPU.
-    pub(crate) fn yielder(managed: &Managed) -> Option<Yielder> {
-        managed.policy.retains().then(|| Yielder::new(&managed.params, managed.signalled))
+    pub(crate) fn yielder(managed: &Managed) -> Option<Box<Yielder>> {
+        managed.policy.retains().then(|| Box::new(Yielder::new(&managed.params, managed.signalled)))
     }
 
     pub(crate) fn active_mean(&self) -> Option<f64> {

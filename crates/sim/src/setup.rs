@@ -1,6 +1,7 @@
 //! From a [`Config`] to a world, and from a world to a result.
 
 use crate::config::{Config, HaltPoll, Scheduler, SimError, VCPUS_PER_VM_MAX, VmConfig};
+use crate::costs::Costs;
 use crate::engine::{BitSet, Random, Timers};
 use crate::guest::Guest;
 use crate::host::{Class, Host, Pcpu};
@@ -39,6 +40,7 @@ impl Simulation {
         let host = Host {
             pcpus: vec![Pcpu::default(); pcpus],
             classes: Vec::new(),
+            classes_of: vec![Vec::new(); pcpus],
             idle,
             list: VecDeque::with_capacity(pcpus),
             switches: 0,
@@ -53,6 +55,7 @@ impl Simulation {
             vcpus: Vec::with_capacity(vcpus),
             threads: Vec::with_capacity(threads),
             code: Code::default(),
+            costs: Vec::new(),
             events: 0,
             measured_left: 0,
             endless: None,
@@ -130,6 +133,7 @@ impl World {
         let (first_vcpu, first_thread) = (VcpuIx::of(self.vcpus.len()), ThreadIx::of(self.threads.len()));
         let dedicated = self.host.config.scheduler == Scheduler::Dedicated;
         let pcpus = self.host.pcpus.len();
+        let costs = self.costs_of(config.costs);
         for index in 0..config.vcpus {
             let number = self.vcpus.len();
             let allowed = match config.affinity.get(index as usize) {
@@ -140,6 +144,7 @@ impl World {
             let home = allowed[number % allowed.len()];
             let class = self.class_of(allowed, classes);
             let mut vcpu = Vcpu::new(id, index, home, class);
+            (vcpu.weight, vcpu.slice, vcpu.costs) = (config.weight, config.slice, costs);
             vcpu.yielder = config.gleaner.as_ref().and_then(Gleaner::yielder);
             if let Scheduler::Credit(params) = self.host.config.scheduler {
                 vcpu.entity.credit = i64::try_from(params.period).unwrap_or(0);
@@ -163,9 +168,8 @@ impl World {
         let observed = config.gleaner.as_ref().is_some_and(|managed| managed.policy != gleaner_model::Policy::Off);
         self.vms.push(Vm {
             name: config.name.clone(),
-            costs: config.costs,
+            costs,
             weight: config.weight,
-            slice: config.slice,
             idle_loop: config.idle,
             measured: config.measured,
             first_vcpu,
@@ -174,11 +178,21 @@ impl World {
             threads,
             objects: Objects::new(&config.workload.shared),
             guest: Guest { config: config.guest, all, active: all, idle: all, waiting: 0, ticks_waited: 0, observed },
-            gleaner: config.gleaner.as_ref().map(|managed| Gleaner::new(managed, &config.costs, config.vcpus)),
+            gleaner: config.gleaner.as_ref().map(|managed| Box::new(Gleaner::new(managed, &config.costs, config.vcpus))),
             ready: 0,
             yielded_to: 0,
             totals: VmTotals { threads_left: threads, ..VmTotals::default() },
         });
+    }
+
+    /// The number of these costs.
+    fn costs_of(&mut self, costs: Costs) -> u32 {
+        let known = self.costs.iter().position(|known| *known == costs);
+        let at = known.unwrap_or_else(|| {
+            self.costs.push(costs);
+            self.costs.len() - 1
+        });
+        u32::try_from(at).unwrap_or(0)
     }
 
     fn class_of(&mut self, allowed: Vec<PcpuIx>, classes: &mut BTreeMap<Vec<PcpuIx>, u32>) -> u32 {
@@ -189,7 +203,7 @@ impl World {
         self.host.classes.push(Class::new(&allowed, self.host.pcpus.len()));
         if allowed.len() > 1 {
             for p in &allowed {
-                self.host.pcpus[p.at()].classes.push(class);
+                self.host.classes_of[p.at()].push(class);
             }
         }
         classes.insert(allowed, class);
@@ -260,11 +274,11 @@ impl World {
             decisions: vm.gleaner.as_ref().map_or_else(Vec::new, |gleaner| gleaner.decisions.clone()),
             yielding: vcpus
                 .iter()
-                .filter_map(|vcpu| vcpu.yielder.as_ref())
+                .filter_map(|vcpu| vcpu.yielder.as_deref())
                 .map(crate::guest::Yielder::counters)
                 .collect(),
-            active_vcpus_mean: vm.gleaner.as_ref().and_then(Gleaner::active_mean),
-            timeout_ns: vm.gleaner.as_ref().map(Gleaner::timeout),
+            active_vcpus_mean: vm.gleaner.as_deref().and_then(Gleaner::active_mean),
+            timeout_ns: vm.gleaner.as_deref().map(Gleaner::timeout),
         }
     }
 }

@@ -129,7 +129,7 @@ impl World {
             (Place::Polling, _) => ("host polls", None),
             (Place::Running, Activity::Thread(t)) => ("runs", Some(t.0 - self.vms[vcpu.vm.at()].first_thread.0)),
             (Place::Running, Activity::Yield) => ("retained", None),
-            (Place::Running, Activity::Poll { .. }) => ("polls", None),
+            (Place::Running, Activity::Poll) => ("polls", None),
             (Place::Running, Activity::Idle) => ("kernel", None),
         };
         let pcpu = matches!(vcpu.place, Place::Running | Place::Polling).then_some(vcpu.pcpu.0);

@@ -19,7 +19,7 @@ use crate::host::Entity;
 use crate::ids::{PcpuIx, ThreadIx, VmIx};
 use crate::program::Line;
 use gleaner_model::Distribution;
-use std::collections::VecDeque;
+use smallvec::SmallVec;
 
 /// Where a vCPU is for the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,10 +44,7 @@ pub(crate) enum Activity {
     /// The yielding thread.
     Yield,
     /// The idle task, polling.
-    Poll {
-        /// When it gives up.
-        until: Time,
-    },
+    Poll,
 }
 
 /// An interrupt, by what its handler does.
@@ -113,69 +110,80 @@ impl VcpuTotals {
     }
 }
 
-/// Lengths that ended since the last window; kept only where somebody observes.
+/// What only an observer looks at.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Lengths {
+pub(crate) struct Seen {
     pub(crate) l_comp: Distribution,
     pub(crate) l_idle: Distribution,
+    /// As of the last window.
+    pub(crate) zero: VcpuTotals,
 }
 
+/// In the order in which an event needs it, in lines of the processor's cache: on big machines that is what an event costs.
 #[derive(Clone, Debug)]
+#[repr(C, align(64))]
 pub(crate) struct Vcpu {
     pub(crate) vm: VmIx,
     /// Its number in its virtual machine.
     pub(crate) index: u32,
     // --- the host's ---
     pub(crate) place: Place,
+    /// Whether it came out of a halt and has not run since.
+    pub(crate) woken: bool,
+    /// Whether the host's debt is for being taken up from a halt.
+    pub(crate) resuming: bool,
+    /// A woken thread, first in the queue, is to have the vCPU.
+    pub(crate) resched: bool,
     /// Where it is, or was last.
     pub(crate) pcpu: PcpuIx,
     /// Which pCPUs it may use (`Host::classes`).
     pub(crate) class: u32,
-    pub(crate) entity: Entity,
-    /// Whether it came out of a halt and has not run since.
-    pub(crate) woken: bool,
-    /// When it last halted, or became ready.
-    pub(crate) placed_at: Time,
-    /// How long the host polls at the next halt.
-    pub(crate) halt_poll: Time,
     /// Thousandths of full speed.
     pub(crate) speed: u32,
+    pub(crate) weight: u32,
+    /// What things cost in it (`World::costs`).
+    pub(crate) costs: u32,
     // --- time ---
     /// Up to when time has been charged.
     pub(crate) since: Time,
     pub(crate) host_debt: Time,
-    /// Whether the debt is for being taken up from a halt.
-    pub(crate) resuming: bool,
     pub(crate) debt: Time,
-    pub(crate) totals: VcpuTotals,
-    // --- the guest's ---
     pub(crate) activity: Activity,
-    pub(crate) queue: Line,
+    // --- the host's ---
+    pub(crate) entity: Entity,
+    /// When it last halted, or became ready.
+    pub(crate) placed_at: Time,
+    // --- the guest's ---
     /// How long the running thread has had the vCPU since others wait or it came.
     pub(crate) thread_ran: Time,
-    /// A woken thread, first in the queue, is to have the vCPU.
-    pub(crate) resched: bool,
-    /// On their way, in the order of arrival.
-    pub(crate) arriving: VecDeque<(Time, Irq)>,
-    /// Arrived while the vCPU was away.
-    pub(crate) pending: Vec<Irq>,
-    /// Being handled: done when the debt is paid.
-    pub(crate) handling: Vec<Irq>,
     /// Spinning left until a pause-loop exit.
     pub(crate) pause_left: Time,
-    pub(crate) pause_window: Time,
-    pub(crate) yielder: Option<Yielder>,
+    pub(crate) queue: Line,
+    /// Being handled: done when the debt is paid.
+    pub(crate) handling: SmallVec<[Irq; 2]>,
+    /// Arrived while the vCPU was away.
+    pub(crate) pending: SmallVec<[Irq; 2]>,
     /// When the present idle period began.
     pub(crate) idle_since: Option<Time>,
     /// Mean idle length, as the kernel keeps it.
     pub(crate) idle_mean: Time,
-    /// The haltpoll governor's present limit.
-    pub(crate) poll_limit: Time,
     /// `work` + `kernel` when the present busy period began.
     pub(crate) busy_zero: Time,
-    pub(crate) lengths: Lengths,
-    /// As of the last window.
-    pub(crate) window_zero: VcpuTotals,
+    /// On their way, in the order of arrival.
+    pub(crate) arriving: SmallVec<[(Time, Irq); 2]>,
+    pub(crate) totals: VcpuTotals,
+    // --- seldom needed ---
+    /// A slice of its own.
+    pub(crate) slice: Option<Time>,
+    /// How long the host polls at the next halt.
+    pub(crate) halt_poll: Time,
+    pub(crate) pause_window: Time,
+    /// When its idle task gives up polling.
+    pub(crate) poll_until: Time,
+    /// The haltpoll governor's present limit.
+    pub(crate) poll_limit: Time,
+    pub(crate) yielder: Option<Box<Yielder>>,
+    pub(crate) seen: Box<Seen>,
 }
 
 /// The kernel's first guess at a mean idle length: twice the cost of a migration.
@@ -187,34 +195,37 @@ impl Vcpu {
             vm,
             index,
             place: Place::Halted,
+            woken: false,
+            resuming: false,
+            resched: false,
             pcpu,
             class,
-            entity: Entity::default(),
-            woken: false,
-            placed_at: 0,
-            halt_poll: 0,
             speed: 1_000,
+            weight: 1_024,
+            costs: 0,
             since: 0,
             host_debt: 0,
-            resuming: false,
             debt: 0,
-            totals: VcpuTotals::default(),
             activity: Activity::Idle,
-            queue: Line::default(),
+            entity: Entity::default(),
+            placed_at: 0,
             thread_ran: 0,
-            resched: false,
-            arriving: VecDeque::new(),
-            pending: Vec::new(),
-            handling: Vec::new(),
             pause_left: NEVER,
-            pause_window: 0,
-            yielder: None,
+            queue: Line::default(),
+            handling: SmallVec::new(),
+            pending: SmallVec::new(),
             idle_since: Some(0),
             idle_mean: IDLE_MEAN_FIRST,
-            poll_limit: 0,
             busy_zero: 0,
-            lengths: Lengths::default(),
-            window_zero: VcpuTotals::default(),
+            arriving: SmallVec::new(),
+            totals: VcpuTotals::default(),
+            slice: None,
+            halt_poll: 0,
+            pause_window: 0,
+            poll_until: NEVER,
+            poll_limit: 0,
+            yielder: None,
+            seen: Box::default(),
         }
     }
 

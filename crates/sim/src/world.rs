@@ -21,6 +21,9 @@ pub(crate) struct Slots {
     vms: u32,
 }
 
+/// Timers of a vCPU, and one place that is never used: a power of two.
+const PER_VCPU: u32 = 4;
+
 /// A timer's owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
@@ -51,32 +54,37 @@ impl Slots {
     }
 
     pub(crate) fn count(self) -> usize {
-        [3 * self.vcpus as usize, self.pcpus as usize, self.threads as usize, 3 * self.vms as usize, 1].iter().sum()
+        [(PER_VCPU * self.vcpus) as usize, self.pcpus as usize, self.threads as usize, 3 * self.vms as usize, 1].iter().sum()
     }
 
-    #[expect(clippy::unused_self, reason = "as the others")]
     pub(crate) fn run(self, v: VcpuIx) -> u32 {
-        v.0
+        self.vcpu(0, v)
     }
 
     pub(crate) fn irq(self, v: VcpuIx) -> u32 {
-        self.vcpus + v.0
+        self.vcpu(1, v)
     }
 
     pub(crate) fn nap(self, v: VcpuIx) -> u32 {
-        2 * self.vcpus + v.0
+        self.vcpu(2, v)
+    }
+
+    /// A vCPU's are beside each other.
+    #[expect(clippy::unused_self, reason = "as the others")]
+    fn vcpu(self, kind: u32, v: VcpuIx) -> u32 {
+        v.0 * PER_VCPU + kind
     }
 
     pub(crate) fn pcpu(self, p: PcpuIx) -> u32 {
-        3 * self.vcpus + p.0
+        PER_VCPU * self.vcpus + p.0
     }
 
     pub(crate) fn thread(self, t: ThreadIx) -> u32 {
-        3 * self.vcpus + self.pcpus + t.0
+        PER_VCPU * self.vcpus + self.pcpus + t.0
     }
 
     fn vm(self, kind: u32, vm: VmIx) -> u32 {
-        3 * self.vcpus + self.pcpus + self.threads + kind * self.vms + vm.0
+        PER_VCPU * self.vcpus + self.pcpus + self.threads + kind * self.vms + vm.0
     }
 
     pub(crate) fn window(self, vm: VmIx) -> u32 {
@@ -103,13 +111,10 @@ impl Slots {
             slot = slot.wrapping_sub(n);
             found
         };
-        let (vcpus, vms) = (self.vcpus, self.vms);
-        if let Some(n) = below(vcpus) {
-            Owner::Run(VcpuIx(n))
-        } else if let Some(n) = below(vcpus) {
-            Owner::Irq(VcpuIx(n))
-        } else if let Some(n) = below(vcpus) {
-            Owner::Nap(VcpuIx(n))
+        let vms = self.vms;
+        if let Some(n) = below(PER_VCPU * self.vcpus) {
+            let v = VcpuIx(n / PER_VCPU);
+            [Owner::Run(v), Owner::Irq(v), Owner::Nap(v), Owner::Nap(v)][(n % PER_VCPU) as usize]
         } else if let Some(n) = below(self.pcpus) {
             Owner::Pcpu(PcpuIx(n))
         } else if let Some(n) = below(self.threads) {
@@ -130,9 +135,9 @@ impl Slots {
 #[derive(Debug)]
 pub(crate) struct Vm {
     pub(crate) name: String,
-    pub(crate) costs: Costs,
+    /// What things cost in it (`World::costs`).
+    pub(crate) costs: u32,
     pub(crate) weight: u32,
-    pub(crate) slice: Option<Time>,
     pub(crate) idle_loop: IdleLoop,
     pub(crate) measured: bool,
     pub(crate) first_vcpu: VcpuIx,
@@ -141,7 +146,7 @@ pub(crate) struct Vm {
     pub(crate) threads: u32,
     pub(crate) objects: Objects,
     pub(crate) guest: Guest,
-    pub(crate) gleaner: Option<Gleaner>,
+    pub(crate) gleaner: Option<Box<Gleaner>>,
     /// vCPUs that wait for a pCPU, as bits.
     pub(crate) ready: u64,
     /// Whom a pause-loop exit preferred last.
@@ -160,6 +165,8 @@ pub(crate) struct World {
     pub(crate) vcpus: Vec<Vcpu>,
     pub(crate) threads: Vec<Thread>,
     pub(crate) code: Code,
+    /// Each once, however many virtual machines have them.
+    pub(crate) costs: Vec<Costs>,
     pub(crate) events: u64,
     /// Measured threads that have not ended.
     pub(crate) measured_left: usize,
@@ -205,6 +212,11 @@ impl World {
         }
     }
 
+    /// What things cost in a vCPU's virtual machine.
+    pub(crate) fn costs(&self, v: VcpuIx) -> &Costs {
+        &self.costs[self.vcpus[v.at()].costs as usize]
+    }
+
     /// Charges the time since the last charge to what the vCPU did.
     pub(crate) fn charge(&mut self, v: VcpuIx) {
         let vcpu = &mut self.vcpus[v.at()];
@@ -222,8 +234,7 @@ impl World {
                 return vcpu.totals.host_polled += left;
             }
         }
-        let weight = self.vms[vcpu.vm.at()].weight;
-        vcpu.entity.ran(left, weight);
+        vcpu.entity.ran(left, vcpu.weight);
         if vcpu.host_debt > 0 {
             let (takes, does) = (vcpu.takes(vcpu.host_debt), vcpu.does(left));
             let paid = pay(&mut vcpu.host_debt, &mut left, takes, does);
@@ -239,7 +250,7 @@ impl World {
         }
         match vcpu.activity {
             Activity::Idle => vcpu.totals.kernel += left,
-            Activity::Poll { .. } => vcpu.totals.polled += left,
+            Activity::Poll => vcpu.totals.polled += left,
             Activity::Yield => {
                 vcpu.totals.retained += left;
                 if let Some(yielder) = &mut vcpu.yielder {
@@ -332,6 +343,6 @@ mod tests {
         }
         owners.sort_by_key(|(slot, _)| *slot);
         owners.dedup_by_key(|(slot, _)| *slot);
-        assert_eq!((owners.len(), slots.count()), (9, 9 + 2 + 4 + 6 + 1));
+        assert_eq!((owners.len(), slots.count()), (9, 12 + 2 + 4 + 6 + 1));
     }
 }

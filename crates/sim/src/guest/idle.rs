@@ -19,7 +19,7 @@ impl World {
             vcpu.totals.idle_entries += 1;
             if self.vms[vm.at()].guest.observed {
                 let busy = vcpu.totals.work + vcpu.totals.kernel - vcpu.busy_zero;
-                vcpu.lengths.l_comp.record(Nanos(busy));
+                vcpu.seen.l_comp.record(Nanos(busy));
             }
         }
         if self.yielder_resumes(v) {
@@ -28,9 +28,9 @@ impl World {
         }
         let vcpu = &mut self.vcpus[v.at()];
         match self.vms[vm.at()].idle_loop {
-            IdleLoop::Poll => vcpu.activity = Activity::Poll { until: NEVER },
+            IdleLoop::Poll => (vcpu.activity, vcpu.poll_until) = (Activity::Poll, NEVER),
             IdleLoop::Haltpoll { .. } if begins && vcpu.poll_limit > 0 => {
-                vcpu.activity = Activity::Poll { until: now + vcpu.poll_limit };
+                (vcpu.activity, vcpu.poll_until) = (Activity::Poll, now + vcpu.poll_limit);
             }
             // Debts are paid before it halts; then this comes again.
             _ if vcpu.owes() => {}
@@ -43,8 +43,8 @@ impl World {
     }
 
     /// The idle task polls: for a thread, or until it gives up.
-    pub(super) fn poll_fires(&mut self, v: VcpuIx, until: u64) {
-        if !self.vcpus[v.at()].queue.is_empty() || self.now >= until {
+    pub(super) fn poll_fires(&mut self, v: VcpuIx) {
+        if !self.vcpus[v.at()].queue.is_empty() || self.now >= self.vcpus[v.at()].poll_until {
             self.vcpus[v.at()].activity = Activity::Idle;
             self.pick_thread(v);
         }
@@ -61,7 +61,7 @@ impl World {
         vcpu.busy_zero = vcpu.totals.work + vcpu.totals.kernel;
         let vm = &self.vms[vcpu.vm.at()];
         if vm.guest.observed {
-            vcpu.lengths.l_idle.record(Nanos(length));
+            vcpu.seen.l_idle.record(Nanos(length));
         }
         if let IdleLoop::Haltpoll { max, grow_start } = vm.idle_loop {
             // drivers/cpuidle/governors/haltpoll.c, adjust_poll_limit.

@@ -12,7 +12,7 @@ use crate::world::World;
 impl World {
     /// Another vCPU sends an interrupt.
     pub(crate) fn send(&mut self, to: VcpuIx, from: VcpuIx, irq: Irq) {
-        let costs = self.vms[self.vcpus[to.at()].vm.at()].costs;
+        let costs = *self.costs(to);
         if self.vcpus[from.at()].runs() {
             self.vcpus[from.at()].debt += costs.ipi_send_ns;
         }
@@ -42,11 +42,11 @@ impl World {
 
     /// The first interrupts on their way are there.
     pub(crate) fn irq_arrives(&mut self, v: VcpuIx) {
-        while let Some((at, irq)) = self.vcpus[v.at()].arriving.front().copied() {
+        while let Some((at, irq)) = self.vcpus[v.at()].arriving.first().copied() {
             if at > self.now {
                 return self.timers.set(self.slots.irq(v), at);
             }
-            self.vcpus[v.at()].arriving.pop_front();
+            self.vcpus[v.at()].arriving.remove(0);
             self.arrived(v, irq);
         }
     }
@@ -71,7 +71,7 @@ impl World {
 
     /// Handlers of what is pending begin. The vCPU runs, and time is charged.
     pub(crate) fn deliver_pending(&mut self, v: VcpuIx) {
-        let costs = self.vms[self.vcpus[v.at()].vm.at()].costs;
+        let costs = *self.costs(v);
         let vcpu = &mut self.vcpus[v.at()];
         for irq in vcpu.pending.drain(..) {
             vcpu.totals.interrupts += 1;
@@ -90,8 +90,7 @@ impl World {
         if self.vcpus[v.at()].handling.is_empty() {
             return;
         }
-        let mut done = std::mem::take(&mut self.vcpus[v.at()].handling);
-        for irq in done.drain(..) {
+        for irq in std::mem::take(&mut self.vcpus[v.at()].handling) {
             match irq {
                 Irq::Resched => self.vcpus[v.at()].resched = true,
                 Irq::Wake(t) => self.wake(t, v),
@@ -99,9 +98,6 @@ impl World {
                 Irq::Nap => self.nap_over(v),
             }
         }
-        // The buffer is kept.
-        let later = std::mem::replace(&mut self.vcpus[v.at()].handling, done);
-        self.vcpus[v.at()].handling.extend(later);
         if self.spins_idly(v) && !self.vcpus[v.at()].queue.is_empty() {
             self.displace(v);
         }

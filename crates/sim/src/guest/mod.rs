@@ -64,8 +64,8 @@ impl World {
         let vcpu = &self.vcpus[v.at()];
         match vcpu.activity {
             Activity::Idle => 0,
-            Activity::Yield => vcpu.yielder.as_ref().map_or(NEVER, Yielder::quiet),
-            Activity::Poll { until } => until.saturating_sub(self.now),
+            Activity::Yield => vcpu.yielder.as_deref().map_or(NEVER, Yielder::quiet),
+            Activity::Poll => vcpu.poll_until.saturating_sub(self.now),
             Activity::Thread(t) => {
                 let thread = &self.threads[t.at()];
                 let objects = &self.vms[vcpu.vm.at()].objects;
@@ -100,7 +100,7 @@ impl World {
             _ if self.vcpus[v.at()].owes() => {}
             Activity::Idle => self.pick_thread(v),
             Activity::Yield => self.yielder_fires(v),
-            Activity::Poll { until } => self.poll_fires(v, until),
+            Activity::Poll => self.poll_fires(v),
             Activity::Thread(t) => self.thread_fires(v, t),
         }
         self.arm(v);
@@ -195,7 +195,7 @@ impl World {
     fn switch_in(&mut self, v: VcpuIx, t: ThreadIx) {
         self.leave_idle(v);
         let vm = self.vcpus[v.at()].vm;
-        let costs = self.vms[vm.at()].costs;
+        let costs = *self.costs(v);
         let vcpu = &mut self.vcpus[v.at()];
         vcpu.activity = Activity::Thread(t);
         vcpu.thread_ran = 0;
@@ -291,8 +291,8 @@ impl World {
 
     /// Makes an idle vCPU look at its queue: by an interrupt, unless its idle task polls.
     fn kick(&mut self, to: VcpuIx, from: VcpuIx) {
-        if matches!(self.vcpus[to.at()].activity, Activity::Poll { .. }) {
-            let seen = self.now + self.vms[self.vcpus[to.at()].vm.at()].costs.poll_wake_ns;
+        if self.vcpus[to.at()].activity == Activity::Poll {
+            let seen = self.now + self.costs(to).poll_wake_ns;
             return self.arrives(to, seen, Irq::Resched);
         }
         self.send(to, from, Irq::Resched);

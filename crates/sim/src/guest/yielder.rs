@@ -101,7 +101,7 @@ fn quiet_for(machine: &YieldingThread, now: Time, guesses: &[Time]) -> Time {
 
 impl World {
     fn yielder(&mut self, v: VcpuIx) -> Option<&mut Yielder> {
-        self.vcpus[v.at()].yielder.as_mut()
+        self.vcpus[v.at()].yielder.as_deref_mut()
     }
 
     /// Carries out what the machine said; says whether the thread wants the vCPU.
@@ -202,7 +202,7 @@ impl World {
         // Had it been busy, the signal would have come.
         let vcpu_was_busy = if until_busy && yielder.signalled { Some(false) } else { busy.then_some(true) };
         yielder.phase = Phase::Roused { since, vcpu_was_busy };
-        if matches!(self.vcpus[v.at()].activity, Activity::Poll { .. }) {
+        if self.vcpus[v.at()].activity == Activity::Poll {
             self.vcpus[v.at()].activity = Activity::Idle;
         }
     }
@@ -233,7 +233,7 @@ impl World {
         match (wants, self.vcpus[v.at()].activity) {
             // It is the manager that rouses it, from wherever that runs: an interrupt.
             (true, Activity::Idle) => self.send(v, v, Irq::Resched),
-            (false, Activity::Yield) | (true, Activity::Poll { .. }) => self.vcpus[v.at()].activity = Activity::Idle,
+            (false, Activity::Yield) | (true, Activity::Poll) => self.vcpus[v.at()].activity = Activity::Idle,
             _ => {}
         }
         self.arm(v);

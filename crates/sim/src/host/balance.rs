@@ -81,8 +81,8 @@ impl World {
     /// Takes a waiting vCPU from another pCPU, near first.
     pub(super) fn steal_for(&mut self, p: PcpuIx) -> Option<VcpuIx> {
         let (from, to) = self.llc_of(p);
-        for n in 0..self.host.pcpus[p.at()].classes.len() {
-            let class = self.host.pcpus[p.at()].classes[n];
+        for n in 0..self.host.classes_of[p.at()].len() {
+            let class = self.host.classes_of[p.at()][n];
             let Class::Many { waiting, allowed, .. } = &self.host.classes[class as usize] else { continue };
             let near = waiting.common_in(allowed, p.at(), to).or_else(|| waiting.common_in(allowed, from, p.at()));
             let Some(source) = near.or_else(|| waiting.next_common(allowed, p.at())).map(PcpuIx::of) else { continue };

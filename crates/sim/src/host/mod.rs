@@ -52,8 +52,6 @@ pub(crate) struct Pcpu {
     pub(crate) listed: bool,
     /// To be run next, whatever its key (directed yield).
     pub(crate) favoured: Option<VcpuIx>,
-    /// Classes with more than one pCPU that this one is in.
-    pub(crate) classes: Vec<u32>,
     pub(crate) busy: Time,
     pub(crate) busy_since: Time,
 }
@@ -63,6 +61,8 @@ pub(crate) struct Host {
     pub(crate) config: HostConfig,
     pub(crate) pcpus: Vec<Pcpu>,
     pub(crate) classes: Vec<Class>,
+    /// Classes with more than one pCPU that each pCPU is in.
+    pub(crate) classes_of: Vec<Vec<u32>>,
     /// pCPUs that nobody is on.
     pub(crate) idle: BitSet,
     /// pCPUs that have to look whom to run.
@@ -115,8 +115,8 @@ impl World {
             self.pcpu(p).floor = base;
             return base;
         }
-        let first = pcpu.queue.first().map(|v| self.vcpus[v.at()].entity.vruntime);
-        let least = running.into_iter().chain(first).min();
+        // The queue is sorted by it.
+        let least = running.into_iter().chain(pcpu.queue.first_key()).min();
         let floor = least.map_or(pcpu.floor, |least| least.max(pcpu.floor));
         self.pcpu(p).floor = floor;
         floor
@@ -190,7 +190,7 @@ impl World {
     }
 
     pub(crate) fn slice_of(&self, v: VcpuIx) -> Option<Time> {
-        self.vms[self.vcpus[v.at()].vm.at()].slice
+        self.vcpus[v.at()].slice
     }
 
     fn slice(&self, v: VcpuIx, runnable: usize) -> Time {
@@ -306,7 +306,7 @@ impl World {
         if let Some(prev) = prev.filter(|prev| *prev != v && self.vcpus[prev.at()].place == Place::Ready) {
             self.vcpus[prev.at()].totals.preemptions += 1;
         }
-        let costs = self.vms[self.vcpus[v.at()].vm.at()].costs;
+        let costs = *self.costs(v);
         let pcpu = self.pcpu(p);
         let warm = pcpu.last.replace(v) == Some(v);
         pcpu.curr = Some(v);
@@ -422,6 +422,6 @@ impl World {
 
     /// Whether the vCPU's guest has nothing for it to do but to wait for an interrupt.
     pub(crate) fn spins_idly(&self, v: VcpuIx) -> bool {
-        matches!(self.vcpus[v.at()].activity, Activity::Yield | Activity::Poll { .. })
+        matches!(self.vcpus[v.at()].activity, Activity::Yield | Activity::Poll)
     }
 }

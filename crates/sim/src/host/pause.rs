@@ -13,9 +13,10 @@ impl World {
     pub(crate) fn pause_exit(&mut self, v: VcpuIx) {
         let Some(ple) = self.host.config.ple else { return };
         let (vm, p) = (self.vcpus[v.at()].vm, self.vcpus[v.at()].pcpu);
+        let exit_ns = self.costs(v).ple_exit_ns;
         let vcpu = &mut self.vcpus[v.at()];
         vcpu.totals.pause_exits += 1;
-        vcpu.host_debt += self.vms[vm.at()].costs.ple_exit_ns;
+        vcpu.host_debt += exit_ns;
         vcpu.pause_window = (vcpu.pause_window * 2).min(ple.window_max);
         vcpu.pause_left = vcpu.pause_window;
         let vm = &mut self.vms[vm.at()];

@@ -4,19 +4,18 @@
 //! binary search and a move of a few kilobytes are still cheap.
 
 use crate::ids::VcpuIx;
+use smallvec::SmallVec;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Waiting {
     key: i64,
-    order: u64,
     vcpu: VcpuIx,
 }
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RunQueue {
-    /// Descending.
-    waiting: Vec<Waiting>,
-    order: u64,
+    /// Descending; of equals, who came last is first.
+    waiting: SmallVec<[Waiting; 4]>,
 }
 
 impl RunQueue {
@@ -30,10 +29,8 @@ impl RunQueue {
 
     /// Behind those with the same key.
     pub(crate) fn push(&mut self, vcpu: VcpuIx, key: i64) {
-        self.order += 1;
-        let new = Waiting { key, order: self.order, vcpu };
-        let at = self.waiting.partition_point(|old| (old.key, old.order) > (new.key, new.order));
-        self.waiting.insert(at, new);
+        let at = self.waiting.partition_point(|old| old.key > key);
+        self.waiting.insert(at, Waiting { key, vcpu });
     }
 
     /// The first that `fits`, or the first of all.
@@ -44,6 +41,10 @@ impl RunQueue {
 
     pub(crate) fn first(&self) -> Option<VcpuIx> {
         self.waiting.last().map(|waiting| waiting.vcpu)
+    }
+
+    pub(crate) fn first_key(&self) -> Option<i64> {
+        self.waiting.last().map(|waiting| waiting.key)
     }
 
     /// The first that `fits`.

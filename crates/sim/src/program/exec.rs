@@ -266,7 +266,7 @@ impl World {
             Inst::SpinUnlock(lock) => self.spin_unlock(t, lock),
             Inst::Shootdown => return self.shoot_down(v, t),
             Inst::Sleep(span) => {
-                let wakes = self.now + span.draw(&mut thread.random) + vm.costs.timer_slack_ns;
+                let wakes = self.now + span.draw(&mut thread.random) + self.costs[vm.costs as usize].timer_slack_ns;
                 self.timers.set(self.slots.thread(t), wakes);
                 return self.blocks(v, t);
             }
