@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+// Derived from valgrind's lackey (lackey/lk_main.c, Copyright (C) 2002-2017 Nicholas Nethercote). Gleaner's own licence does not cover this file.
 //
 // A valgrind tool that writes the same text as lackey's --trace-mem=yes, ten to thirty times as fast: lackey makes a system call for every
 // line, this fills a buffer. Only these experiments use it; `gleaner cache record` needs no more than Debian's lackey. It is a program of its
-// own (valgrind's licence, not Gleaner's), built by record.sh against the headers and libraries of Debian's package valgrind.
+// own, built by record.sh against the headers and libraries of Debian's package valgrind and run by valgrind; nothing of Gleaner's is linked with it.
 
 #include "pub_tool_basics.h"
 #include "pub_tool_libcassert.h"
@@ -153,7 +154,7 @@ static void set_up(void)
     VG_(details_name)("quick-lackey");
     VG_(details_version)(NULL);
     VG_(details_description)("lackey's memory trace, buffered");
-    VG_(details_copyright_author)("GPL-2.0-or-later");
+    VG_(details_copyright_author)("Derived from lackey, Copyright (C) 2002-2017, and GNU GPL'd, by Nicholas Nethercote.");
     VG_(details_bug_reports_to)("Gleaner, experiments/traces");
     VG_(basic_tool_funcs)(begin, instrument, end);
     VG_(needs_command_line_options)(option, usage, usage);

@@ -47,7 +47,8 @@ a_sjeng() {
     mkfifo input
     exec 7<>input
     cat game >&7
-    record sjeng 30M -- /usr/games/sjeng <input >/dev/null
+    # The first 60 million or so clear its hash tables.
+    record sjeng 100M -- /usr/games/sjeng <input >/dev/null
     exec 7>&-
 }
 a_x264() {
