@@ -85,6 +85,10 @@ pub struct ScenarioRun {
     pub workload: String,
     /// The policy's label.
     pub policy: String,
+    /// vCPUs' slice on the host meanwhile (`kernel`, `adaptive`, or a duration); null where the scenario compares none.
+    pub slice: Option<String>,
+    /// What came of it; null where nobody set slices.
+    pub delivered: Option<DeliveredSlices>,
     /// What the others did meanwhile.
     pub background: Vec<BackgroundRate>,
     /// Start of the workload, since the first round began, on the host's clock.
@@ -109,6 +113,20 @@ pub struct ScenarioRun {
     pub left_behind: Vec<String>,
     /// What Gleaner said of it; null when it said nothing.
     pub run: Option<RunFigures>,
+}
+
+/// What `gleaner host slice` or `gleaner host run` said of a run's slices, background and measured VMs together.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DeliveredSlices {
+    /// Median of the run intervals that ended by preemption; of `adaptive` the longest of the VMs' medians. Null without BPF.
+    pub p50_ns: Option<u64>,
+    /// Their 90th percentile, likewise.
+    pub p90_ns: Option<u64>,
+    /// From a vCPU's wake-up to running, 99th percentile, of the vCPU (of `adaptive`: the VM) with the longest.
+    pub wake_to_run_p99_ns: Option<u64>,
+    /// CPU time of enforcing, as a share of one CPU: of a slice for all, the mean over the CPUs that had a ticker; of `adaptive`, all
+    /// CPUs together.
+    pub enforcement_cpu_ratio: Option<f64>,
 }
 
 /// What a VM in the background did during a run.

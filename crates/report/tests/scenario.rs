@@ -1,7 +1,8 @@
 //! `gleaner.scenario/1`: the contract, held still by golden files, and what its summary computes.
 
 use gleaner_report::{
-    BackgroundRate, HostFacts, LatencyReport, RunFigures, ScenarioReport, ScenarioRow, ScenarioRun, SoloRun, VmFacts,
+    BackgroundRate, HostFacts, LatencyReport, RatioSpread, RunFigures, ScenarioReport, ScenarioRow, ScenarioRun,
+    SoloRun, VmFacts,
 };
 use serde_json::{Value, json};
 
@@ -33,6 +34,8 @@ fn run(round: u32, policy: &str, wall_ms: u64, beside: Option<(&str, f64)>) -> S
         vm: "app".into(),
         workload: "pipeline".into(),
         policy: policy.into(),
+        slice: None,
+        delivered: None,
         background: vec![BackgroundRate { vm: "near".into(), workload: workload.into(), items_per_second: rate }],
         at_ns: u64::from(round) * 5_000_000_000,
         wall_ns: Some(wall_ms * 1_000_000),
@@ -222,4 +225,35 @@ fn beside_another_measured_vm_nobody_is_alone() {
     report.runs.extend(others);
     report.summary = report.summarize();
     assert!(report.summary.iter().all(|row| row.weighted_speedup.is_none()), "{:?}", report.summary);
+}
+
+/// Per slice and policy a row; against `off` of the same slice, and against the first slice of the same policy.
+#[test]
+fn slices_are_compared_with_the_scenarios_first() {
+    let of = |slice: &str, policy, wall_ms| ScenarioRun { slice: Some(slice.into()), ..run(0, policy, wall_ms, None) };
+    let mut report = report(vec![
+        of("1ms", "off", 500),
+        of("kernel", "full", 2_000),
+        of("kernel", "off", 4_000),
+        of("1ms", "full", 400),
+    ]);
+    report.scenario = serde_json::json!({"machine": {"slices": ["kernel", "1ms"]}});
+    let rows = report.summarize();
+    let told: Vec<_> = rows
+        .iter()
+        .map(|row| {
+            let ratio = |spread: Option<RatioSpread>| spread.map(|spread| (spread.median * 100.0).round() / 100.0);
+            (row.slice.as_deref().unwrap(), &*row.policy, ratio(row.speedup), ratio(row.slice_speedup))
+        })
+        .collect();
+    let expected = [
+        ("kernel", "off", None, None),
+        ("kernel", "full", Some(2.0), None),
+        ("1ms", "off", None, Some(8.0)),
+        ("1ms", "full", Some(1.25), Some(5.0)),
+    ];
+    assert_eq!(told, expected);
+    report.summary = rows;
+    let text = report.to_string();
+    assert!(text.contains("by slice") && text.contains("8.00"), "{text}");
 }

@@ -10,10 +10,13 @@ mod format;
 mod parse;
 mod plan;
 mod simulator;
+mod slices;
+mod workloads;
 
 pub use parse::ScenarioError;
 pub use plan::{Choice, Combination, Plan, Step};
 pub use simulator::{SimCosts, SimScheduler, Simulator};
+pub use slices::HostSlice;
 
 use format::{as_duration, as_lists, as_option, is_default};
 use gleaner_model::{CpuSet, Policy, Profile};
@@ -71,6 +74,9 @@ pub struct Machine {
     /// CPUs that all VMs together may use; `None` for all of the host's.
     #[serde(serialize_with = "as_option", skip_serializing_if = "Option::is_none")]
     pub cpus: Option<CpuSet>,
+    /// Slices of vCPUs that are compared, every combination with each; empty: nobody touches the kernel's.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub slices: Vec<HostSlice>,
 }
 
 /// How vCPUs are run.

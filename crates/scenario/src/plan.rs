@@ -4,7 +4,7 @@
 //! alone once, in an order of its own. A pair of runs to compare is thus a few minutes apart at most, in either order,
 //! and what drifts over hours (the host's other tenants, heat) meets all combinations alike.
 
-use crate::{Role, Scenario, Vm, Workload};
+use crate::{HostSlice, Role, Scenario, Vm, Workload};
 
 /// What one VM does in a step: places in its lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,6 +24,8 @@ pub struct Combination {
     pub measured: Vec<Choice>,
     /// Every background VM.
     pub background: Vec<Choice>,
+    /// vCPUs' slices meanwhile; `None` where the scenario compares none.
+    pub slice: Option<HostSlice>,
 }
 
 /// One thing to do.
@@ -48,9 +50,14 @@ impl Plan {
     pub fn of(scenario: &Scenario) -> Self {
         let background = backgrounds(scenario);
         let mut combinations = Vec::new();
+        let slices = &scenario.machine.slices;
+        let slices = if slices.is_empty() { vec![None] } else { slices.iter().copied().map(Some).collect() };
         for measured in measured(scenario) {
             for background in &background {
-                combinations.push(Combination { measured: measured.clone(), background: background.clone() });
+                for &slice in &slices {
+                    let (measured, background) = (measured.clone(), background.clone());
+                    combinations.push(Combination { measured, background, slice });
+                }
             }
         }
         let solos = scenario.of_role(Role::Background).filter(|_| !scenario.solo.is_zero()).flat_map(|(vm, of)| {
@@ -65,6 +72,7 @@ impl Plan {
         let of = |vm: &Vm| vm.workloads.len().saturating_mul(vm.policies.len());
         let measured = scenario.of_role(Role::Measured).map(|(_, vm)| of(vm));
         let measured = if scenario.together { measured.max() } else { Some(measured.sum()) };
+        let measured = measured.map(|measured: usize| measured.saturating_mul(scenario.machine.slices.len().max(1)));
         scenario
             .of_role(Role::Background)
             .fold(measured.unwrap_or(0), |all, (_, vm)| all.saturating_mul(vm.workloads.len()))

@@ -101,6 +101,9 @@ fn mistakes_are_named_with_their_line() {
         ("rounds = 3", "rounds = 3\nsettle = \"1h\"", 4, "within 0s and 1m"),
         ("rounds = 3", "rounds = 3\n[machine]\nkernel = \"5.4\"", 5, "one of \"6.1\""),
         ("rounds = 3", "rounds = 3\n[machine]\naccelerator = \"xen\"", 5, "one of \"auto\""),
+        ("rounds = 3", "rounds = 3\n[machine]\nslices = [\"1ms\",\n\"1h\"]", 6, "100us to 100ms"),
+        ("rounds = 3", "rounds = 3\n[machine]\nslices = [\"short\"]", 5, "kernel, adaptive, or"),
+        ("rounds = 3", "rounds = 3\n[machine]\nslices = [\"1ms\", \"1000us\"]", 5, "slice 1ms is there twice"),
         ("name = \"small\"", "name = \"Small one\"", 1, "lower-case"),
         ("role = \"measured\"", "role = \"guest\"", 7, "one of \"measured\", \"background\""),
         ("role = \"measured\"", "role = \"background\"", 9, "exactly one"),
@@ -214,13 +217,14 @@ proptest! {
         cap in proptest::option::of(0.05f64..64.0),
         pin in proptest::option::of("[0-7](-[0-7])?"),
         append in "[ -~]{0,20}",
+        slices in proptest::sample::subsequence(vec!["kernel", "30ms", "100us", "adaptive"], 0..=4),
     ) {
         let quoted = |text: &str| toml::Value::from(text).to_string();
         let cap = cap.map_or(String::new(), |cap| format!("cap = {cap:?}\n"));
         let pin = pin.filter(|pin| pin.parse::<gleaner_model::CpuSet>().is_ok());
         let pin = pin.map_or(String::new(), |pin| format!("pin = {pin:?}\n"));
         let text = format!(
-            "name = \"p\"\ndescription = \"\"\nrounds = {rounds}\nseed = {seed}\nsettle = \"{settle_ms}ms\"\n[[vm]]\nname = \"a\"\n\
+            "name = \"p\"\ndescription = \"\"\nrounds = {rounds}\nseed = {seed}\nsettle = \"{settle_ms}ms\"\n[machine]\nslices = {slices:?}\n[[vm]]\nname = \"a\"\n\
              role = \"measured\"\nvcpus = {vcpus}\n{cap}{pin}append = {}\npolicies = [\"off\"]\nworkloads = [{workload}]\n",
             quoted(&append)
         );

@@ -1,9 +1,10 @@
 //! The order of combinations: each once a round, interleaved, the same for the same seed.
 
-use gleaner_scenario::{Plan, Scenario, Step};
+use gleaner_scenario::{HostSlice, Plan, Scenario, Step};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::time::Duration;
 
 fn scenario(together: bool, seed: u64) -> Scenario {
     let vm = |name: &str, role: &str, rest: &str| {
@@ -38,6 +39,19 @@ fn in_turn_one_measured_vm_takes_part() {
     let plan = Plan::of(&scenario(false, 0));
     assert_eq!(plan.combinations().len(), 36);
     assert!(plan.combinations().iter().all(|combination| combination.measured.len() == 1));
+}
+
+#[test]
+fn every_combination_is_measured_with_each_slice() {
+    let mut scenario = scenario(true, 0);
+    scenario.machine.slices = vec![HostSlice::Kernel, HostSlice::Fixed(Duration::from_millis(1)), HostSlice::Adaptive];
+    let plan = Plan::of(&scenario);
+    assert_eq!((plan.combinations().len(), Plan::count(&scenario)), (54, 54));
+    for slice in &scenario.machine.slices {
+        assert_eq!(plan.combinations().iter().filter(|it| it.slice == Some(*slice)).count(), 18, "{slice}");
+    }
+    let solos = plan.round(0).iter().filter(|step| matches!(step, Step::Solo(_))).count();
+    assert_eq!(solos, 2, "alone nobody competes, whatever the slice");
 }
 
 #[test]

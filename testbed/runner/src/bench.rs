@@ -74,8 +74,8 @@ impl Experiment<'_> {
         let rounds = self.scenario.warmup_rounds + self.scenario.rounds;
         let bar = progress_bar(u64::from(rounds) * plan.steps_per_round() as u64);
         let mut guests = self.boot_all(boots, collected)?;
-        let bench =
-            Bench { scenario: self.scenario, sources: self.sources, patience: self.patience, zero: Instant::now() };
+        let (scenario, sources, patience) = (self.scenario, self.sources, self.patience);
+        let bench = Bench { scenario, sources, patience, folder: self.folder, zero: Instant::now() };
         let mut revivals = 0;
         for round in 0..rounds {
             let warmup = round < self.scenario.warmup_rounds;

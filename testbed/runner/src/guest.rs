@@ -126,6 +126,11 @@ impl Guest {
         Ok(())
     }
 
+    /// Its process on the host.
+    pub fn pid(&self) -> u32 {
+        self.qemu.pid()
+    }
+
     /// What a halt costs in this VM, if any policy wants to know.
     pub fn calibrate(&mut self, limits: Limits, patience: &Patience) -> Result<(), Trouble> {
         let asked_for = |choice: &PolicyChoice| {

@@ -9,6 +9,7 @@ mod guest;
 mod host;
 mod progress;
 mod qemu;
+mod slices;
 mod step;
 mod trouble;
 

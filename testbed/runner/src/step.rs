@@ -2,12 +2,14 @@
 
 use crate::agent::Answer;
 use crate::guest::{Guest, Sources};
+use crate::slices::HeldSlices;
 use crate::trouble::{Patience, TICK, Trouble};
 use gleaner_model::Profile;
 use gleaner_report::{BackgroundRate, RunFigures, RunReport, ScenarioRun, SoloRun};
 use gleaner_scenario::{Choice, Combination, PolicyChoice, Program, Role, Scenario, TimeoutFrom, Workload};
 use regex::Regex;
 use serde_json::Value;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// What every step needs.
@@ -18,6 +20,8 @@ pub struct Bench<'a> {
     pub sources: &'a Sources,
     /// When to stop.
     pub patience: &'a Patience,
+    /// For files.
+    pub folder: &'a Path,
     /// The first round's beginning.
     pub zero: Instant,
 }
@@ -53,6 +57,7 @@ impl Bench<'_> {
         place: Place,
     ) -> Result<Vec<ScenarioRun>, Trouble> {
         self.pause_others(guests, Some(&combination.measured))?;
+        let held = HeldSlices::begin(self, guests, combination.slice)?;
         let busy: Vec<Choice> = combination
             .background
             .iter()
@@ -63,11 +68,14 @@ impl Bench<'_> {
             busy.iter().map(|choice| self.start(guests, *choice)).collect::<Result<Vec<Running>, Trouble>>()?;
         self.patience.sleep(self.scenario.settle)?;
         let answers = self.measure(guests, &combination.measured)?;
+        let delivered = held.map(HeldSlices::end).transpose()?;
         let last = answers.iter().filter_map(|(_, answer)| answer.ended).map(|stamp| stamp.at).max();
         self.await_progress(guests, &running, last)?;
         let runs = answers.iter().map(|(choice, answer)| {
             let background = combination.background.iter().map(|other| self.background_rate(guests, *other, answer));
-            self.result(*choice, answer, place, background.collect())
+            let slice = combination.slice.map(|slice| slice.to_string());
+            let run = self.result(*choice, answer, place, background.collect());
+            ScenarioRun { slice, delivered, ..run }
         });
         let runs = runs.collect();
         self.stop(guests, &running)?;
@@ -252,6 +260,8 @@ impl Bench<'_> {
             vm: self.scenario.vms[choice.vm].name.clone(),
             workload: self.workload(choice).label().to_owned(),
             policy: self.policy(choice).label.clone(),
+            slice: None,
+            delivered: None,
             background,
             at_ns: answer.began.map_or(0, |stamp| nanos(stamp.at.saturating_duration_since(self.zero))),
             wall_ns: run.as_ref().map(|run| run.wall_ns),

@@ -237,6 +237,7 @@ fn summary_table(report: &ScenarioReport) -> Table {
             "machine",
             "workload",
             "background",
+            "slice",
             "policy",
             "runs",
             "failed",
@@ -245,9 +246,10 @@ fn summary_table(report: &ScenarioReport) -> Table {
             "speedup",
             "neighbours",
             "weighted speedup",
+            "by slice",
         ],
     );
-    table.words = vec![1, 2, 3];
+    table.words = vec![1, 2, 3, 4];
     let ratio = |spread: Option<RatioSpread>| {
         spread.map_or_else(|| "-".to_owned(), |spread| forest::told(spread.median, spread.ci95))
     };
@@ -256,6 +258,7 @@ fn summary_table(report: &ScenarioReport) -> Table {
             row.vm.clone(),
             row.workload.clone(),
             row.background.clone(),
+            row.slice.clone().unwrap_or_else(|| "-".to_owned()),
             row.policy.clone(),
             row.n.to_string(),
             row.failed.to_string(),
@@ -264,6 +267,7 @@ fn summary_table(report: &ScenarioReport) -> Table {
             ratio(row.speedup),
             ratio(row.neighbour_speedup),
             ratio(row.weighted_speedup),
+            ratio(row.slice_speedup),
         ]);
     }
     table

@@ -18,6 +18,8 @@ pub struct ScenarioRow {
     pub workload: String,
     /// What the others did: `VM: WORKLOAD`, joined by commas, or `alone`.
     pub background: String,
+    /// vCPUs' slice on the host; null where the scenario compares none.
+    pub slice: Option<String>,
     /// The policy's label.
     pub policy: String,
     /// Runs that count.
@@ -41,6 +43,9 @@ pub struct ScenarioRow {
     pub speedup: Option<RatioSpread>,
     /// Neighbours' throughput with this policy / with `off`, paired by round; null without a neighbour that reports one.
     pub neighbour_speedup: Option<RatioSpread>,
+    /// Throughput with this slice / with the scenario's first (where a workload has none: the inverse of the times), same policy, paired by
+    /// round: above 1 is better. Null for the first itself.
+    pub slice_speedup: Option<RatioSpread>,
     /// System throughput; null without the solo runs it needs.
     pub weighted_speedup: Option<RatioSpread>,
 }
@@ -70,27 +75,44 @@ impl RatioSpread {
     }
 }
 
-/// What makes runs comparable but for the policy: VM, workload, background.
+/// What makes runs comparable but for slice and policy: VM, workload, background.
 type Case = (String, String, String);
+/// Place of the slice among the scenario's, and not `off` after `off`.
+type Setting<'a> = (usize, bool, &'a str);
 
 impl ScenarioReport {
     /// The summary of the runs and solos there are: a row per combination, sorted, `off` before
     /// the other policies.
     pub fn summarize(&self) -> Vec<ScenarioRow> {
-        let mut cases: BTreeMap<Case, BTreeMap<(bool, &str), Vec<&ScenarioRun>>> = BTreeMap::new();
+        let slices = self.slices();
+        let mut cases: BTreeMap<Case, BTreeMap<Setting<'_>, Vec<&ScenarioRun>>> = BTreeMap::new();
         for run in self.runs.iter().filter(|run| !run.warmup) {
             let case = (run.vm.clone(), run.workload.clone(), background_of(run));
-            let policies = cases.entry(case).or_default();
-            policies.entry((run.policy != "off", &run.policy)).or_default().push(run);
+            let slice = slices.iter().position(|slice| *slice == run.slice.as_deref()).unwrap_or(0);
+            cases.entry(case).or_default().entry((slice, run.policy != "off", &run.policy)).or_default().push(run);
         }
         let alone = Alone::of(self);
         let mut rows = Vec::new();
-        for (case, policies) in &cases {
-            for ((_, policy), runs) in policies {
-                rows.push(row(case, policy, runs, policies.get(&(false, "off")), &alone));
+        for (case, settings) in &cases {
+            for (&(slice, other, policy), runs) in settings {
+                let off = settings.get(&(slice, false, "off")).filter(|_| policy != "off");
+                let first = settings.get(&(0, other, policy)).filter(|_| slice > 0);
+                rows.push(row(case, policy, runs, off, first, &alone));
             }
         }
         rows
+    }
+
+    /// The slices there are, in the order in which the scenario names them.
+    fn slices(&self) -> Vec<Option<&str>> {
+        let named = self.scenario["machine"]["slices"].as_array();
+        let mut slices: Vec<Option<&str>> = named.into_iter().flatten().map(|slice| slice.as_str()).collect();
+        for run in &self.runs {
+            if !slices.contains(&run.slice.as_deref()) {
+                slices.push(run.slice.as_deref());
+            }
+        }
+        slices
     }
 }
 
@@ -99,6 +121,7 @@ fn row(
     policy: &str,
     runs: &[&ScenarioRun],
     off: Option<&Vec<&ScenarioRun>>,
+    first_slice: Option<&Vec<&ScenarioRun>>,
     alone: &Alone,
 ) -> ScenarioRow {
     let good: Vec<&ScenarioRun> = runs.iter().copied().filter(|run| succeeded(run)).collect();
@@ -106,10 +129,10 @@ fn row(
         median(&good.iter().filter_map(|run| figure(run)).collect::<Vec<f64>>())
     };
     // Pairs are runs of the same round; of figures where more is better, the new one comes first.
-    let paired = |figure: &dyn Fn(&ScenarioRun) -> Option<f64>| {
-        let off = off.filter(|_| policy != "off")?;
+    let paired = |others: Option<&Vec<&ScenarioRun>>, figure: &dyn Fn(&ScenarioRun) -> Option<f64>| {
+        let others = others?;
         let pairs = good.iter().filter_map(|run| {
-            let pair = off.iter().find(|pair| pair.round == run.round && succeeded(pair))?;
+            let pair = others.iter().find(|pair| pair.round == run.round && succeeded(pair))?;
             Some((figure(run)?, figure(pair)?))
         });
         RatioSpread::of_pairs(&pairs.collect::<Vec<(f64, f64)>>())
@@ -119,6 +142,7 @@ fn row(
         vm,
         workload,
         background,
+        slice: runs.first().and_then(|run| run.slice.clone()),
         policy: policy.to_owned(),
         n: good.len() as u64,
         failed: (runs.len() - good.len()) as u64,
@@ -128,8 +152,9 @@ fn row(
         latency_p50_ns_median: median_of(|run| run.latency.as_ref().map(|latency| latency.p50_ns as f64)),
         latency_p99_ns_median: median_of(|run| run.latency.as_ref().map(|latency| latency.p99_ns as f64)),
         latency_p999_ns_median: median_of(|run| run.latency.as_ref().map(|latency| latency.p999_ns as f64)),
-        speedup: paired(&|run| performance(run)),
-        neighbour_speedup: paired(&|run| {
+        speedup: paired(off, &|run| performance(run)),
+        slice_speedup: paired(first_slice, &|run| performance(run)),
+        neighbour_speedup: paired(off, &|run| {
             let busy = run.background.iter().filter(|other| other.workload != "nothing");
             busy.map(|other| other.items_per_second).sum::<Option<f64>>()
         }),

@@ -17,17 +17,16 @@ fn time(ns: Option<f64>) -> String {
     ns.map_or_else(|| "-".to_owned(), |ns| duration(Some(ns.max(0.0) as u64)))
 }
 
-fn cells(row: &ScenarioRow, latencies: bool) -> Vec<String> {
+fn cells(row: &ScenarioRow, latencies: bool, slices: bool) -> Vec<String> {
     let failed = if row.failed > 0 { format!(" ({} failed)", row.failed) } else { String::new() };
-    let mut cells = vec![
-        row.vm.clone(),
-        row.workload.clone(),
-        row.background.clone(),
+    let mut cells = vec![row.vm.clone(), row.workload.clone(), row.background.clone()];
+    cells.extend(slices.then(|| row.slice.clone().unwrap_or_else(|| "-".to_owned())));
+    cells.extend([
         row.policy.clone(),
         format!("{}{failed}", row.n),
         time(row.wall_ns_median),
         row.items_per_second_median.map_or_else(|| "-".to_owned(), |rate| format!("{rate:.1}")),
-    ];
+    ]);
     if latencies {
         let quantiles = [row.latency_p50_ns_median, row.latency_p99_ns_median, row.latency_p999_ns_median];
         cells.push(quantiles.map(time).join("/"));
@@ -38,6 +37,7 @@ fn cells(row: &ScenarioRow, latencies: bool) -> Vec<String> {
         spread(row.neighbour_speedup),
         spread(row.weighted_speedup),
     ]);
+    cells.extend(slices.then(|| spread(row.slice_speedup)));
     cells
 }
 
@@ -51,12 +51,16 @@ impl fmt::Display for ScenarioReport {
         writeln!(f, "{vms} on {} CPUs ({}, Linux {}), {rounds}", host.cpus, host.accelerator, host.kernel)?;
         // A column that would be empty everywhere is left out.
         let latencies = self.summary.iter().any(|row| row.latency_p50_ns_median.is_some());
-        let mut header = vec!["VM", "workload", "beside", "policy", "n", "time", "items/s"];
+        let slices = self.summary.iter().any(|row| row.slice.is_some());
+        let mut header = vec!["VM", "workload", "beside"];
+        header.extend(slices.then_some("slice"));
+        header.extend(["policy", "n", "time", "items/s"]);
         header.extend(latencies.then_some("p50/p99/p99.9"));
         header.extend(["host CPU", "speedup", "neighbour", "weighted"]);
+        header.extend(slices.then_some("by slice"));
         let mut table = table(&header);
         for row in &self.summary {
-            table.add_row(cells(row, latencies));
+            table.add_row(cells(row, latencies, slices));
         }
         writeln!(f, "{table}")?;
         writeln!(
@@ -64,6 +68,9 @@ impl fmt::Display for ScenarioReport {
             "speedup: against off in the same round, above 1 is better, [95 % interval]. neighbour: the same of its throughput."
         )?;
         writeln!(f, "weighted: what each VM gets done here relative to alone, summed.")?;
+        if slices {
+            writeln!(f, "by slice: against the scenario's first slice in the same round and policy.")?;
+        }
         if let Some(why) = &self.incomplete {
             writeln!(f, "INCOMPLETE: {why}")?;
         }

@@ -1,0 +1,109 @@
+//! What runs in a VM, as a file says it.
+
+use crate::format::{Other, Time, WordOr};
+use crate::parse::{Wrong, within};
+use crate::{CommandLine, Program, Recording, Workload};
+use serde::Deserialize;
+use serde::de::MapAccess;
+use serde::de::value::MapAccessDeserializer;
+use std::ops::Range;
+use std::path::Path;
+use toml::Spanned;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RawWorkload {
+    label: Option<String>,
+    program: Option<String>,
+    threads: Option<Spanned<u32>>,
+    items: Option<Spanned<u64>>,
+    granularity: Option<Time>,
+    seed: Option<u64>,
+    args: Option<Vec<String>>,
+    command: Option<Vec<String>>,
+    metric: Option<String>,
+    recording: Option<String>,
+}
+
+impl Other for RawWorkload {
+    const EXPECTED: &'static str =
+        "\"nothing\", { program = \"pipeline\", ... }, { command = [\"sysbench\", ...] } or { recording = \"FILE\" }";
+    fn from_map<'de, M: MapAccess<'de>>(map: M) -> Result<Self, M::Error> {
+        Self::deserialize(MapAccessDeserializer::new(map))
+    }
+}
+
+/// At least one, each with a label of its own.
+pub(crate) fn check_workloads(raw: Spanned<Vec<Spanned<WordOr<RawWorkload>>>>) -> Result<Vec<Workload>, Wrong> {
+    let span = raw.span();
+    let mut workloads: Vec<Workload> = Vec::new();
+    for raw in raw.into_inner() {
+        let span = raw.span();
+        let workload = check_workload(raw)?;
+        if workloads.iter().any(|other| other.label() == workload.label()) {
+            let what = format!("two workloads are called {:?}; give one of them a label", workload.label());
+            return Err((span, what));
+        }
+        workloads.push(workload);
+    }
+    if workloads.is_empty() {
+        return Err((span, format!("no workloads; give at least one of {}", RawWorkload::EXPECTED)));
+    }
+    Ok(workloads)
+}
+
+fn check_workload(raw: Spanned<WordOr<RawWorkload>>) -> Result<Workload, Wrong> {
+    let span = raw.span();
+    let raw = match raw.into_inner() {
+        WordOr::Word(word) if word == "nothing" => return Ok(Workload::Nothing),
+        WordOr::Word(word) => return Err((span, format!("workload {word:?}; must be {}", RawWorkload::EXPECTED))),
+        WordOr::Other(raw) => raw,
+    };
+    if let Some(file) = raw.recording.clone() {
+        return check_recording(span, raw, file);
+    }
+    let only_programs = raw.threads.is_some() || raw.items.is_some() || raw.granularity.is_some() || raw.seed.is_some();
+    let label = |own: &str| raw.label.clone().unwrap_or_else(|| own.to_owned());
+    let workload = match (raw.program, raw.command) {
+        (Some(program), None) if raw.metric.is_none() => Workload::Program(Program {
+            label: label(&program),
+            program,
+            threads: raw.threads.map(|threads| within("threads", &threads, 1..=1024)).transpose()?,
+            items: raw.items.map(|items| within("items", &items, 1..=u64::MAX >> 1)).transpose()?,
+            granularity: raw.granularity.map(|granularity| granularity.0),
+            seed: raw.seed,
+            args: raw.args.unwrap_or_default(),
+        }),
+        (None, Some(command)) if !only_programs && raw.args.is_none() => {
+            let Some(first) = command.first() else {
+                return Err((span, "an empty command; write it like [\"sysbench\", ...]".to_owned()));
+            };
+            let own = Path::new(first).file_name().map_or_else(|| first.clone(), |name| name.to_string_lossy().into());
+            Workload::Command(CommandLine { label: label(&own), command, metric: raw.metric })
+        }
+        (Some(_), None) => return Err((span, "metric goes with a command, not with a program".to_owned())),
+        (None, Some(_)) => {
+            let what = "threads, items, granularity, seed and args go with a program, not with a command";
+            return Err((span, what.to_owned()));
+        }
+        _ => return Err((span, "a workload has either a program or a command".to_owned())),
+    };
+    if workload.label().is_empty() || workload.label() == "nothing" {
+        return Err((span, format!("a label cannot be {:?}", workload.label())));
+    }
+    Ok(workload)
+}
+
+fn check_recording(span: Range<usize>, raw: RawWorkload, recording: String) -> Result<Workload, Wrong> {
+    let counts = raw.threads.is_some() || raw.items.is_some() || raw.granularity.is_some() || raw.seed.is_some();
+    let words = raw.program.is_some() || raw.args.is_some() || raw.command.is_some() || raw.metric.is_some();
+    if counts || words {
+        return Err((span, "a recording has a label besides, and nothing else".to_owned()));
+    }
+    let own = Path::new(&recording).file_stem().map(|stem| stem.to_string_lossy().into_owned());
+    let label = raw.label.or(own).unwrap_or_default();
+    if label.is_empty() || label == "nothing" {
+        return Err((span, format!("a label cannot be {label:?}")));
+    }
+    Ok(Workload::Recording(Recording { label, recording }))
+}

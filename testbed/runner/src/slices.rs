@@ -1,0 +1,125 @@
+//! Slices of the vCPUs while a combination is measured: Gleaner's own host side, as its user would run it.
+
+use crate::guest::Guest;
+use crate::step::Bench;
+use crate::trouble::{TICK, Trouble};
+use gleaner_report::{DeliveredSlices, HostRunReport, SliceReport};
+use gleaner_scenario::HostSlice;
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// From its start until slices are set: BPF is loaded, and what a switch costs is measured.
+const READY: Duration = Duration::from_millis(1500);
+/// From being told to end until it has.
+const END_LIMIT: Duration = Duration::from_secs(20);
+/// Of `adaptive`: runs take seconds, and a step takes some windows.
+const INTERVAL: &str = "200ms";
+
+/// `gleaner host` at work on all VMs. Dropped, it is told to end all the same, and puts every slice back.
+pub struct HeldSlices {
+    child: Child,
+    adaptive: bool,
+    json: PathBuf,
+    log: PathBuf,
+    ended: bool,
+}
+
+impl HeldSlices {
+    /// Sets slices, if they are not to be the kernel's.
+    pub fn begin(bench: &Bench<'_>, guests: &[Guest], slice: Option<HostSlice>) -> Result<Option<Self>, Trouble> {
+        let Some(slice) = slice.filter(|slice| *slice != HostSlice::Kernel) else { return Ok(None) };
+        let (json, log) = (bench.folder.join("slices.json"), bench.folder.join("slices.log"));
+        let refused = |error: std::io::Error| Trouble::work("cannot start gleaner host", error);
+        let mut command = Command::new("setpriv");
+        // Killed -9, the runner takes it along; told by SIGTERM, it puts everything back.
+        command.args(["--pdeathsig", "TERM"]).arg(&bench.sources.binary).arg("host");
+        match slice {
+            HostSlice::Fixed(slice) => command.args(["slice", "--slice", &format!("{}us", slice.as_micros())]),
+            _ => command.args(["run", "--policy", "adaptive", "--interval", INTERVAL]),
+        };
+        for guest in guests {
+            command.args(["--vm", &guest.pid().to_string()]);
+        }
+        let child = command
+            .arg("--json")
+            .arg(&json)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(File::create(&log).map_err(refused)?)
+            .spawn()
+            .map_err(refused)?;
+        let mut held = Self { child, adaptive: slice == HostSlice::Adaptive, json, log, ended: false };
+        bench.patience.sleep(READY)?;
+        if held.child.try_wait().is_ok_and(|status| status.is_some()) {
+            held.ended = true;
+            return Err(held.failed("ended at once"));
+        }
+        Ok(Some(held))
+    }
+
+    /// Puts slices back; what was delivered.
+    pub fn end(mut self) -> Result<DeliveredSlices, Trouble> {
+        if !self.tell_to_end() {
+            return Err(self.failed("did not put the slices back when told to"));
+        }
+        let text = fs::read_to_string(&self.json).unwrap_or_default();
+        let wrong = |error: serde_json::Error| self.failed(&format!("gave no result ({error})"));
+        if self.adaptive {
+            serde_json::from_str(&text).map_err(wrong).map(|report: HostRunReport| of_agent(&report))
+        } else {
+            serde_json::from_str(&text).map_err(wrong).map(|report: SliceReport| of_slice(&report))
+        }
+    }
+
+    fn failed(&self, what: &str) -> Trouble {
+        let log = fs::read_to_string(&self.log).unwrap_or_default();
+        Trouble::Work(format!("gleaner host {what}:\n{}", log.trim_end()))
+    }
+
+    /// False when it did not end by itself.
+    fn tell_to_end(&mut self) -> bool {
+        self.ended = true;
+        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        let _ = pid.map(|pid| kill_process(pid, Signal::TERM));
+        let end = Instant::now() + END_LIMIT;
+        while Instant::now() < end {
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return true;
+            }
+            std::thread::sleep(TICK);
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        false
+    }
+}
+
+impl Drop for HeldSlices {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.tell_to_end();
+        }
+    }
+}
+
+fn of_slice(report: &SliceReport) -> DeliveredSlices {
+    DeliveredSlices {
+        p50_ns: report.delivered_p50_ns,
+        p90_ns: report.delivered_p90_ns,
+        wake_to_run_p99_ns: report.threads.iter().filter_map(|thread| thread.wake_to_run_p99_ns).max(),
+        enforcement_cpu_ratio: report.enforcement_cpu_ratio,
+    }
+}
+
+fn of_agent(report: &HostRunReport) -> DeliveredSlices {
+    let after = || report.vms.iter().filter_map(|vm| vm.after.as_ref());
+    DeliveredSlices {
+        p50_ns: after().filter_map(|figures| figures.delivered_p50_ns).max(),
+        p90_ns: after().filter_map(|figures| figures.delivered_p90_ns).max(),
+        wake_to_run_p99_ns: after().filter_map(|figures| figures.wake_to_run_p99_ns).max(),
+        enforcement_cpu_ratio: Some(report.enforcement.cpu_ratio),
+    }
+}
