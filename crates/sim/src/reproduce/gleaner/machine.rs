@@ -3,7 +3,7 @@
 pub(super) use crate::Time;
 use crate::config::{Config, HaltPoll, HostConfig, Managed, PauseLoop, Scheduler, SimError, VmConfig, WindowParams};
 use crate::program::{Builder, Op, Span, Workload};
-use crate::reproduce::ReproduceError;
+use crate::reproduce::{Extent, ReproduceError};
 use crate::{Costs, SimResult, Simulation};
 use gleaner_model::{Policy, Profile};
 
@@ -60,14 +60,16 @@ pub(super) fn dedicated(pcpus: u32) -> HostConfig {
 /// CFS of Linux 3.9 with each virtual machine in a group of its own, as libvirt's cgroups and Ubuntu's autogroup
 /// (`CONFIG_SCHED_AUTOGROUP`) both make it.
 ///
-/// A group's 1,024 shares are divided among the CPUs that it is on (`calc_cfs_shares`), so the entity of one of n vCPUs weighs
-/// 1024/n. `wakeup_gran` divides the wake-up granularity of 4 ms by that weight, n * 4 ms, and a sleeper is placed only 12 ms behind
-/// (`place_entity`): from four vCPUs on a wake-up does not preempt. `check_preempt_tick` does, at the first tick after 3 ms
-/// (`sysctl_sched_min_granularity`), because the runner's virtual time goes n times as fast. That is the paper's "KVM
-/// enforces a minimum time slice for the vCPUs running matmul".
-pub(super) fn grouped_cfs(pcpus: u32, vcpus_per_vm: u32) -> HostConfig {
+/// A group's 1,024 shares are divided among the CPUs that it is on by load (`calc_cfs_shares`), so the entity of a vCPU of a virtual
+/// machine that keeps n of them busy weighs 1024/n. `wakeup_gran` divides the wake-up granularity of 4 ms by that weight, n * 4 ms,
+/// and a sleeper is placed only 12 ms behind (`place_entity`): where three vCPUs or more are busy, a wake-up does not
+/// preempt. `check_preempt_tick` does, at the first tick after 3 ms (`sysctl_sched_min_granularity`), because the
+/// runner's virtual time goes n times as fast. That is the paper's "KVM enforces a minimum time slice for the vCPUs running matmul".
+/// The simulator has no groups: n is what the program keeps busy alone, all the time.
+pub(super) fn grouped_cfs(pcpus: u32, busy_vcpus: f64) -> HostConfig {
     let cfs = WindowParams::CFS;
-    let wakeup_granularity = cfs.wakeup_granularity * u64::from(vcpus_per_vm);
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a few milliseconds")]
+    let wakeup_granularity = (cfs.wakeup_granularity as f64 * busy_vcpus.max(1.0)) as Time;
     let scheduler = Scheduler::Window(WindowParams { wakeup_granularity, ..cfs });
     // kvm.ko had no halt polling before Linux 4.1.
     HostConfig { scheduler, halt_poll: HaltPoll::OFF, ..dedicated(pcpus) }
@@ -120,12 +122,13 @@ pub(super) fn forever(threads: u32, body: impl Fn(&mut Builder)) -> Workload {
     b.build()
 }
 
-/// The machine under a setting: a virtual machine with the program, and its neighbour.
+/// The machine under a setting: a virtual machine with the program, and its neighbours. `busy_vcpus`: see [`grouped_cfs`].
 pub(super) fn config(
     setting: Setting,
     vcpus: u32,
     workload: Workload,
-    neighbour: Option<Workload>,
+    neighbours: Vec<Workload>,
+    busy_vcpus: f64,
     seed: u64,
 ) -> Config {
     let oversubscribed = matches!(setting, Setting::Shared { .. });
@@ -133,13 +136,28 @@ pub(super) fn config(
     vm.gleaner = setting.gleaner().then(|| gleaner(oversubscribed));
     vm.slice = oversubscribed.then_some(GROUPED_SLICE);
     let mut vms = vec![vm];
-    if let Some(workload) = neighbour {
-        let mut other = VmConfig::new("neighbour", vcpus, setting.costs(), workload).background();
+    for (workload, number) in neighbours.into_iter().zip(1..) {
+        let name = format!("neighbour-{number}");
+        let mut other = VmConfig::new(&name, vcpus, setting.costs(), workload).background();
         other.slice = Some(GROUPED_SLICE);
         vms.push(other);
     }
-    let host = if oversubscribed { grouped_cfs(vcpus, vcpus) } else { dedicated(vcpus) };
+    let host = if oversubscribed { grouped_cfs(vcpus, busy_vcpus) } else { dedicated(vcpus) };
     Config { seed, ..Config::new(host, vms) }
+}
+
+/// vCPUs that the program keeps busy, on average, in a virtual machine alone.
+pub(super) fn busy_vcpus(
+    case: &str,
+    gleaner: bool,
+    vcpus: u32,
+    workload: Workload,
+    extent: &Extent,
+) -> Result<f64, ReproduceError> {
+    let mut config = config(Setting::Dedicated { gleaner }, vcpus, workload, Vec::new(), 1.0, extent.seed);
+    config.end = if extent.smoke { 100 * MS } else { S };
+    let result = run(case, config)?;
+    Ok(f64::from(vcpus) - result.vms[0].sum(|vcpu| vcpu.halted) as f64 / result.end_ns as f64)
 }
 
 /// Runs it.

@@ -6,6 +6,8 @@ mod forkjoin;
 mod locks;
 mod machine;
 mod matrix;
+mod mysql;
+mod slowdowns;
 mod streamcluster;
 mod table1;
 mod table2;
@@ -17,6 +19,12 @@ pub fn reproduce(id: &str, extent: &Extent) -> Option<Result<Reproduced, Reprodu
     match id {
         "gleaner:table1" => Some(table1::reproduce(extent)),
         "gleaner:table2" => Some(table2::reproduce()),
+        "gleaner:fig1" => Some(slowdowns::fig1(extent)),
+        "gleaner:fig2" => Some(slowdowns::fig2(extent)),
+        "gleaner:fig5" => Some(slowdowns::fig5(extent)),
+        "gleaner:fig7" => Some(slowdowns::fig7(extent)),
+        "gleaner:fig8" => Some(mysql::fig8(extent)),
+        "gleaner:fig9" => Some(mysql::fig9(extent)),
         _ => None,
     }
 }

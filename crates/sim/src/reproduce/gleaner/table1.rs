@@ -1,7 +1,7 @@
 //! Table 1: dedup natively, in a virtual machine, and beside another one.
 
 use super::dedup;
-use super::machine::{MS, Neighbour, S, Setting, Time, config, matmul, run};
+use super::machine::{Neighbour, S, Setting, busy_vcpus, config, matmul, run};
 use super::streamcluster;
 use crate::reproduce::calibration::Calibration;
 use crate::reproduce::{Basis, Extent, ReproduceError, Reproduced, Row};
@@ -24,12 +24,17 @@ pub(super) fn run_time(
     let items = (dedup::ITEMS as f64 * part) as u64;
     let plan = dedup::Plan { calibration: calibration.dedup, virtualized: setting.is_virtual(), items: Some(items) };
     let other = match setting {
-        Setting::Shared { neighbour: Neighbour::Matmul, .. } => Some(matmul(cores)),
+        Setting::Shared { neighbour: Neighbour::Matmul, .. } => vec![matmul(cores)],
         // 16 threads on any number of cores, each with the same phase: of fewer cores, each has several.
-        Setting::Shared { .. } => Some(streamcluster::workload(16, streamcluster::PHASE)),
-        _ => None,
+        Setting::Shared { .. } => vec![streamcluster::workload(16, streamcluster::PHASE)],
+        _ => Vec::new(),
     };
-    let config = config(setting, cores, dedup::workload(&plan), other, extent.seed);
+    let endless = dedup::Plan { items: None, ..plan };
+    let busy = match setting {
+        Setting::Shared { gleaner, .. } => busy_vcpus("dedup", gleaner, cores, dedup::workload(&endless), extent)?,
+        _ => 1.0,
+    };
+    let config = config(setting, cores, dedup::workload(&plan), other, busy, extent.seed);
     let result = run("dedup", config)?;
     Ok(result.vms[0].wall_ns(result.end_ns) as f64 / S as f64 / part)
 }
@@ -116,5 +121,3 @@ pub(super) fn reproduce(extent: &Extent) -> Result<Reproduced, ReproduceError> {
         ],
     })
 }
-#[cfg(test)]
-pub(super) const MILLISECOND: Time = MS;

@@ -92,9 +92,9 @@ pub(super) fn reproduce() -> Result<Reproduced, ReproduceError> {
     let waiting = vm(Costs::KVM_2014, CORES, 1).pinned(0..CORES);
     let delayed = VmConfig { slice: Some(super::machine::GROUPED_SLICE), ..waiting };
     let hogs = VmConfig { slice: Some(super::machine::GROUPED_SLICE), ..hogs(Costs::KVM_2014, CORES) };
-    let delayed = wake_up("D", grouped_cfs(CORES, CORES), delayed, Some(hogs))?;
+    let delayed = wake_up("D", grouped_cfs(CORES, f64::from(CORES)), delayed, Some(hogs))?;
     rows.push(Row::order(
-        "D on a VM, each VM in a group of its own",
+        "D on a VM, each VM in a group of its own and all of its vCPUs busy",
         "wake-up us",
         "the vCPU switch may be delayed by the scheduling policy, further increasing the time",
         delayed,
