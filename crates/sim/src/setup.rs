@@ -134,15 +134,20 @@ impl World {
         let dedicated = self.host.config.scheduler == Scheduler::Dedicated;
         let pcpus = self.host.pcpus.len();
         let costs = self.costs_of(config.costs);
+        let mut everywhere = None;
         for index in 0..config.vcpus {
             let number = self.vcpus.len();
-            let allowed = match config.affinity.get(index as usize) {
-                Some(allowed) if !allowed.is_empty() => allowed.clone(),
-                _ if dedicated => vec![PcpuIx::of(number)],
-                _ => (0..pcpus).map(PcpuIx::of).collect(),
+            let (home, class) = match config.affinity.get(index as usize) {
+                Some(allowed) if !allowed.is_empty() => {
+                    (allowed[number % allowed.len()], self.class_of(allowed.clone(), classes))
+                }
+                _ if dedicated => (PcpuIx::of(number), self.class_of(vec![PcpuIx::of(number)], classes)),
+                _ => {
+                    let all = || (0..pcpus).map(PcpuIx::of).collect();
+                    let class = *everywhere.get_or_insert_with(|| self.class_of(all(), classes));
+                    (PcpuIx::of(number % pcpus), class)
+                }
             };
-            let home = allowed[number % allowed.len()];
-            let class = self.class_of(allowed, classes);
             let mut vcpu = Vcpu::new(id, index, home, class);
             (vcpu.weight, vcpu.slice, vcpu.costs) = (config.weight, config.slice, costs);
             vcpu.yielder = config.gleaner.as_ref().and_then(Gleaner::yielder);
@@ -151,18 +156,7 @@ impl World {
             }
             self.vcpus.push(vcpu);
         }
-        let all = u64::MAX >> (64 - config.vcpus);
-        let starts: Vec<u32> = config.workload.programs.iter().map(|program| self.code.place(program)).collect();
-        for (n, (program, vcpus)) in Thread::all(&config.workload).enumerate() {
-            let allowed = if vcpus & all == 0 { all } else { vcpus & all };
-            // Spread over the vCPUs, as fork does.
-            let mut nth = allowed;
-            (0..n % allowed.count_ones() as usize).for_each(|_| nth &= nth - 1);
-            let home = VcpuIx(first_vcpu.0 + nth.trailing_zeros());
-            let random = Random::new(self.config.seed, (u64::from(id.0) << 32) | n as u64);
-            let start = starts[program as usize];
-            self.threads.push(Thread::new(id, start, home, allowed, random));
-        }
+        let all = self.add_threads(id, config, first_vcpu);
         let threads = config.workload.threads();
         self.measured_left += if config.measured { threads as usize } else { 0 };
         let observed = config.gleaner.as_ref().is_some_and(|managed| managed.policy != gleaner_model::Policy::Off);
@@ -178,11 +172,31 @@ impl World {
             threads,
             objects: Objects::new(&config.workload.shared),
             guest: Guest { config: config.guest, all, active: all, idle: all, waiting: 0, ticks_waited: 0, observed },
-            gleaner: config.gleaner.as_ref().map(|managed| Box::new(Gleaner::new(managed, &config.costs, config.vcpus))),
+            gleaner: config
+                .gleaner
+                .as_ref()
+                .map(|managed| Box::new(Gleaner::new(managed, &config.costs, config.vcpus))),
             ready: 0,
             yielded_to: 0,
             totals: VmTotals { threads_left: threads, ..VmTotals::default() },
         });
+    }
+
+    /// The virtual machine's threads; gives all of its vCPUs, as bits.
+    fn add_threads(&mut self, id: VmIx, config: &VmConfig, first_vcpu: VcpuIx) -> u64 {
+        let all = u64::MAX >> (64 - config.vcpus);
+        let starts: Vec<u32> = config.workload.programs.iter().map(|program| self.code.place(program)).collect();
+        for (n, (program, vcpus)) in Thread::all(&config.workload).enumerate() {
+            let allowed = if vcpus & all == 0 { all } else { vcpus & all };
+            // Spread over the vCPUs, as fork does.
+            let mut nth = allowed;
+            (0..n % allowed.count_ones() as usize).for_each(|_| nth &= nth - 1);
+            let home = VcpuIx(first_vcpu.0 + nth.trailing_zeros());
+            let random = Random::new(self.config.seed, (u64::from(id.0) << 32) | n as u64);
+            let start = starts[program as usize];
+            self.threads.push(Thread::new(id, start, home, allowed, random));
+        }
+        all
     }
 
     /// The number of these costs.

@@ -54,7 +54,9 @@ impl Slots {
     }
 
     pub(crate) fn count(self) -> usize {
-        [(PER_VCPU * self.vcpus) as usize, self.pcpus as usize, self.threads as usize, 3 * self.vms as usize, 1].iter().sum()
+        [(PER_VCPU * self.vcpus) as usize, self.pcpus as usize, self.threads as usize, 3 * self.vms as usize, 1]
+            .iter()
+            .sum()
     }
 
     pub(crate) fn run(self, v: VcpuIx) -> u32 {

@@ -41,35 +41,37 @@ pub(crate) enum Doing {
     },
 }
 
+/// In the order in which it is needed, as [`crate::vcpu::Vcpu`] is.
 #[derive(Clone, Debug)]
+#[repr(C, align(64))]
 pub(crate) struct Thread {
     pub(crate) vm: VmIx,
     /// In the table of all programs.
     pc: u32,
     /// Who stands behind it in a line.
     pub(super) behind: ThreadIx,
-    pub(crate) state: ThreadState,
-    pub(crate) doing: Doing,
     /// Where it runs, or ran last.
     pub(crate) vcpu: VcpuIx,
-    /// vCPUs that it may use, as bits.
-    pub(crate) allowed: u64,
+    pub(crate) state: ThreadState,
+    pub(crate) doing: Doing,
     /// Ticket locks held or waited for, shootdowns: the guest does not preempt it.
     unpreemptible: u32,
     /// It was woken at a condition variable and needs the mutex again.
     relock: bool,
-    /// The stamp of its item.
-    item: Time,
-    spin_since: Time,
-    held_since: Time,
-    random: Random,
-    pub(crate) cpu: Time,
-    pub(crate) cpu_at_switch: Time,
+    /// vCPUs that it may use, as bits.
+    pub(crate) allowed: u64,
     /// CPU time, lifted when it wakes so that sleep is not saved up.
     pub(crate) vruntime: Time,
-    pub(crate) spun: Time,
+    pub(crate) cpu: Time,
+    pub(crate) cpu_at_switch: Time,
+    random: Random,
+    /// The stamp of its item.
+    item: Time,
     pub(crate) waited: Time,
     pub(crate) migrations: u64,
+    spin_since: Time,
+    held_since: Time,
+    pub(crate) spun: Time,
 }
 
 impl Thread {
