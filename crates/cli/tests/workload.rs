@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::process::{Command, Stdio};
 
-const NAMES: [&str; 12] = [
+const NAMES: [&str; 13] = [
     "pipeline",
     "relay",
     "barrier",
@@ -21,6 +21,7 @@ const NAMES: [&str; 12] = [
     "request-reply",
     "address-space",
     "block-io",
+    "spin-lock",
     "open-loop",
 ];
 

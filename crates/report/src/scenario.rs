@@ -99,8 +99,10 @@ pub struct ScenarioRun {
     pub host_wall_ns: u64,
     /// Its throughput by its own account; null where it gives none.
     pub items_per_second: Option<f64>,
-    /// Latency by its own account; null where it gives none.
+    /// Latency by its own account (of `spin-lock`, waiting for the lock); null where it gives none.
     pub latency: Option<LatencyReport>,
+    /// How long a lock was held at a time, by its own account; null where it gives none.
+    pub holding: Option<LatencyReport>,
     /// As a shell would say it.
     pub exit_status: i32,
     /// Proves that the same work was done; null where the workload has none.

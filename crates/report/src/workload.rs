@@ -31,8 +31,10 @@ pub struct WorkloadReport {
     pub checksum: String,
     /// `items`, `time`, or `signal`.
     pub ended_by: String,
-    /// How long requests took; null where the program has none.
+    /// How long requests took; of `spin-lock`, how long the lock was waited for; null where the program has neither.
     pub latency: Option<LatencyReport>,
+    /// How long the lock of `spin-lock` was held at a time; null elsewhere.
+    pub holding: Option<LatencyReport>,
     /// How late the open-loop client sent its requests, which is a part of `latency`; null elsewhere.
     pub send_delay: Option<LatencyReport>,
     /// Requests that failed; null where none can.
@@ -90,6 +92,9 @@ impl fmt::Display for WorkloadReport {
         )?;
         if let Some(latency) = &self.latency {
             writeln!(f, "latency: {latency}")?;
+        }
+        if let Some(holding) = &self.holding {
+            writeln!(f, "holding: {holding}")?;
         }
         if let Some(delay) = &self.send_delay {
             writeln!(f, "of which sent late: {delay}")?;

@@ -42,6 +42,7 @@ fn run(round: u32, policy: &str, wall_ms: u64, beside: Option<(&str, f64)>) -> S
         host_wall_ns: wall_ms * 1_000_000 + 3_000_000,
         items_per_second: Some(1e6 / wall_ms as f64),
         latency: None,
+        holding: None,
         exit_status: 0,
         checksum: Some("90c8".into()),
         host_cpu_ns: Some(800_000_000),

@@ -31,6 +31,8 @@ pub enum Program {
     AddressSpace,
     /// Short blocking reads and writes.
     BlockIo,
+    /// Threads that spin for one lock, as kernels do.
+    SpinLock,
     /// A client that asks a server at a fixed rate.
     OpenLoop,
 }
@@ -55,7 +57,7 @@ pub struct Description {
 
 impl Program {
     /// All of them, in the order in which they are listed.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Pipeline,
         Self::Relay,
         Self::Barrier,
@@ -67,6 +69,7 @@ impl Program {
         Self::RequestReply,
         Self::AddressSpace,
         Self::BlockIo,
+        Self::SpinLock,
         Self::OpenLoop,
     ];
 
@@ -89,6 +92,7 @@ impl Program {
             Self::RequestReply => &REQUEST_REPLY,
             Self::AddressSpace => &ADDRESS_SPACE,
             Self::BlockIo => &BLOCK_IO,
+            Self::SpinLock => &SPIN_LOCK,
             Self::OpenLoop => &OPEN_LOOP,
         }
     }
@@ -208,6 +212,16 @@ static BLOCK_IO: Description = Description {
     threads: "workers; 2N are started",
     iterations: 20 * ITERATIONS_PER_US,
     run: programs::block_io::run,
+};
+
+static SPIN_LOCK: Description = Description {
+    name: "spin-lock",
+    meaning: "threads compute and take one ticket lock, spinning, for a microsecond",
+    stands_for: "a guest kernel's spinlocks (micro-sliced paper, Table I)",
+    item: "critical section",
+    threads: "threads",
+    iterations: 10 * ITERATIONS_PER_US,
+    run: programs::spin_lock::run,
 };
 
 static OPEN_LOOP: Description = Description {

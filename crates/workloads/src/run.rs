@@ -54,8 +54,10 @@ pub struct Outcome {
     pub threads_total: usize,
     /// Why it ended.
     pub ended: Ended,
-    /// How long requests took; `None` where there are none.
+    /// How long requests took, or a lock was waited for; `None` where there are none.
     pub latency: Option<LatencySummary>,
+    /// How long the lock of `spin-lock` was held at a time, where `latency` is how long it was waited for; `None` elsewhere.
+    pub holding: Option<LatencySummary>,
     /// How late the open-loop client sent its requests (a part of `latency`); `None` elsewhere.
     pub send_delay: Option<LatencySummary>,
     /// Requests that failed; `None` where none can.
@@ -92,6 +94,7 @@ pub fn run(plan: &Plan, progress: &Progress) -> Result<Outcome, WorkloadError> {
         threads_total: job.threads_total.load(Ordering::Relaxed),
         ended: job.ended(),
         latency: tally.latency.as_ref().and_then(Latencies::summary),
+        holding: tally.holding.as_ref().and_then(Latencies::summary),
         send_delay: tally.send_delay.as_ref().and_then(Latencies::summary),
         errors: (plan.program == Program::OpenLoop).then_some(tally.errors),
         usage,
@@ -103,6 +106,7 @@ pub fn run(plan: &Plan, progress: &Progress) -> Result<Outcome, WorkloadError> {
 pub(crate) struct Tally {
     pub(crate) checksum: Checksum,
     pub(crate) latency: Option<Latencies>,
+    pub(crate) holding: Option<Latencies>,
     pub(crate) send_delay: Option<Latencies>,
     pub(crate) errors: u64,
 }
@@ -112,6 +116,7 @@ impl Tally {
         self.checksum.merge(other.checksum);
         self.errors += other.errors;
         Latencies::merge(&mut self.latency, other.latency);
+        Latencies::merge(&mut self.holding, other.holding);
         Latencies::merge(&mut self.send_delay, other.send_delay);
     }
 }

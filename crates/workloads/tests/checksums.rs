@@ -122,11 +122,12 @@ fn programs_wait_as_they_say() {
 }
 
 #[test]
-fn transactions_have_latencies_and_others_none() {
+fn transactions_and_spinlocks_have_latencies_and_others_none() {
     for program in programs() {
         let outcome = outcome(&plan(program));
-        let expected = (program == Program::RequestReply).then_some(ITEMS);
+        let expected = matches!(program, Program::RequestReply | Program::SpinLock).then_some(ITEMS);
         assert_eq!(outcome.latency.map(|latency| latency.n), expected, "{program}");
+        assert_eq!(outcome.holding.map(|held| held.n), (program == Program::SpinLock).then_some(ITEMS), "{program}");
         assert_eq!((outcome.errors, outcome.send_delay), (None, None), "{program}");
         if let Some(latency) = outcome.latency {
             let rising = [latency.p50, latency.p90, latency.p99, latency.p999, latency.max];

@@ -268,6 +268,7 @@ impl Bench<'_> {
             host_wall_ns: span.map_or(0, |(began, ended)| nanos(ended.at.saturating_duration_since(began.at))),
             items_per_second: rate,
             latency: serde_json::from_value(own["latency"].clone()).ok(),
+            holding: serde_json::from_value(own["holding"].clone()).ok(),
             exit_status: answer.status,
             checksum: match &own["checksum"] {
                 Value::String(text) => Some(text.clone()),

@@ -127,6 +127,7 @@ fn report(plan: &Plan, outcome: &Outcome) -> WorkloadReport {
         }
         .to_owned(),
         latency: outcome.latency.as_ref().map(latency),
+        holding: outcome.holding.as_ref().map(latency),
         send_delay: outcome.send_delay.as_ref().map(latency),
         errors: outcome.errors,
         voluntary_switches: outcome.usage.voluntary_switches,

@@ -28,6 +28,7 @@ fn workload() -> WorkloadReport {
         checksum: "00c0ffee12345678".into(),
         ended_by: "items".into(),
         latency: Some(latency(80_000)),
+        holding: Some(latency(700)),
         send_delay: Some(latency(6_000)),
         errors: Some(2),
         voluntary_switches: 40_010,
@@ -81,6 +82,7 @@ fn workload_unknown() {
         name: "matmul".into(),
         ended_by: "time".into(),
         latency: None,
+        holding: None,
         send_delay: None,
         errors: None,
         ..workload()

@@ -11,6 +11,7 @@ pub(crate) mod open_loop;
 pub(crate) mod pipeline;
 pub(crate) mod relay;
 pub(crate) mod request_reply;
+pub(crate) mod spin_lock;
 pub(crate) mod task_queue;
 
 #[cfg(test)]
