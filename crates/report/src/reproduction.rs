@@ -53,6 +53,13 @@ pub struct ReproductionRow {
     pub smoke: bool,
     /// By what it was judged, and what else should be known.
     pub note: Option<String>,
+    /// `predicted`, or `calibrated`: the row was used for calibration, or depends on a parameter without a source; null for figures of
+    /// `cache reproduce`, which is calibrated with nothing.
+    #[serde(default)]
+    pub basis: Option<String>,
+    /// How far off the simulation is, relative to the paper's figure; null where the paper gives none.
+    #[serde(default)]
+    pub error_ratio: Option<f64>,
 }
 
 impl ReproductionReport {
@@ -62,6 +69,11 @@ impl ReproductionReport {
     /// Rows about which the paper says something.
     pub fn compared(&self) -> impl Iterator<Item = &ReproductionRow> {
         self.rows.iter().filter(|row| row.is_compared())
+    }
+
+    /// Rows about which the paper says something and for which nothing was fitted.
+    pub fn predicted(&self) -> impl Iterator<Item = &ReproductionRow> {
+        self.compared().filter(|row| row.basis.as_deref() == Some("predicted"))
     }
 
     fn measured(&self) -> impl Iterator<Item = &ReproductionRow> {
@@ -149,7 +161,17 @@ impl ReproductionReport {
             if let Some(calibrated) = row.calibrated {
                 write!(f, ", calibrated {calibrated:.3}")?;
             }
+            if let Some(error) = row.error_ratio {
+                write!(f, " ({:+.0} %)", error * 100.0)?;
+            }
+            if let Some(basis) = &row.basis {
+                write!(f, ", {basis}")?;
+            }
             writeln!(f, "{}", row.note.as_ref().map_or_else(String::new, |note| format!(" [{note}]")))?;
+        }
+        if self.compared().any(|row| row.basis.is_some()) {
+            let agree = self.predicted().filter(|row| row.agrees == Some(true)).count();
+            return writeln!(f, "{agree} of {} agree.", text::count(self.predicted().count() as u64, "predicted row"));
         }
         let (agree, of) = (self.compared().filter(|row| row.agrees == Some(true)).count(), self.compared().count());
         writeln!(f, "{agree} of {} agree.", text::count(of as u64, "statement"))

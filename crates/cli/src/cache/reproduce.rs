@@ -115,6 +115,8 @@ fn report(reproduction: Reproduction, extent: &Extent, args: &ReproduceArgs) -> 
         agrees: row.agrees,
         smoke,
         note: row.note,
+        basis: None,
+        error_ratio: None,
     });
     ReproductionReport {
         schema: ReproductionReport::SCHEMA.to_owned(),

@@ -15,6 +15,8 @@ fn row(case: &str, metric: &str, simulated: Option<f64>) -> ReproductionRow {
         agrees: None,
         smoke: false,
         note: None,
+        basis: None,
+        error_ratio: None,
     }
 }
 
@@ -49,6 +51,29 @@ fn reproduction() -> ReproductionReport {
     }
 }
 
+/// Of `sim reproduce`: rows say whether anything of them was fitted.
+fn scheduling() -> ReproductionReport {
+    let figure = |case: &str, simulated, agrees, basis: &str, note: Option<&str>| ReproductionRow {
+        paper: Some(46.9),
+        agrees: Some(agrees),
+        note: note.map(Into::into),
+        basis: Some(basis.into()),
+        error_ratio: Some(simulated / 46.9 - 1.0),
+        ..row(case, "run time s", Some(simulated))
+    };
+    ReproductionReport {
+        id: "gleaner:table1".into(),
+        title: "dedup natively, dedicated and shared".into(),
+        parameters: Vec::new(),
+        rows: vec![
+            figure("native, 1 core", 46.9, true, "calibrated", None),
+            figure("dedicated, 16 cores", 41.5, true, "predicted", None),
+            figure("shared, 16 cores", 12.0, false, "predicted", Some("no cause found")),
+        ],
+        ..reproduction()
+    }
+}
+
 #[test]
 fn reproduction_whole() {
     let json = check("reproduction_whole", &reproduction());
@@ -57,6 +82,13 @@ fn reproduction_whole() {
     has(&json, &["id", "smoke", "rows[].paper_order", "rows[].agrees", "rows[].smoke", "rows[].note"]);
     // A row's unit is the last word of its metric.
     units_are_named(&json, &["paper", "simulated", "calibrated"]);
+}
+
+#[test]
+fn reproduction_predicted() {
+    let json = check("reproduction_predicted", &scheduling());
+    assert_eq!(json["rows"][1]["basis"], "predicted");
+    assert!(scheduling().to_string().contains("1 of 2 predicted rows agree."), "{}", scheduling());
 }
 
 #[test]

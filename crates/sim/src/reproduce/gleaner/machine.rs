@@ -86,6 +86,8 @@ pub(super) fn gleaner(oversubscribed: bool) -> Managed {
     let mut managed = Managed::new(Policy::Full);
     managed.profile = Profile::Latency;
     managed.timeout = Some(costs.vcpu_resume_ns + preempting);
+    // The paper does not say how often it looks. Four times as often as the daemon, so that it has settled after 3 simulated seconds.
+    managed.window = 25 * MS;
     managed.signalled = false;
     managed.steal_visible = false;
     let params = &mut managed.params;
@@ -155,7 +157,7 @@ pub(super) fn busy_vcpus(
     extent: &Extent,
 ) -> Result<f64, ReproduceError> {
     let mut config = config(Setting::Dedicated { gleaner }, vcpus, workload, Vec::new(), 1.0, extent.seed);
-    config.end = if extent.smoke { 100 * MS } else { S };
+    config.end = if extent.smoke { 20 * MS } else { S };
     let result = run(case, config)?;
     Ok(f64::from(vcpus) - result.vms[0].sum(|vcpu| vcpu.halted) as f64 / result.end_ns as f64)
 }

@@ -51,10 +51,10 @@ impl Measured {
 /// Simulated time: what is counted begins after as much again where Gleaner has to find its place.
 fn span(extent: &Extent, gleaner: bool) -> (Time, Time) {
     match (extent.smoke, gleaner) {
-        (true, false) => (0, 150 * MS),
-        (true, true) => (150 * MS, 300 * MS),
-        (false, false) => (0, 4 * S),
-        (false, true) => (8 * S, 16 * S),
+        (true, false) => (0, 20 * MS),
+        (true, true) => (20 * MS, 40 * MS),
+        (false, false) => (0, 2 * S),
+        (false, true) => (3 * S, 5 * S),
     }
 }
 

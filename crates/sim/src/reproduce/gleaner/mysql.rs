@@ -59,9 +59,9 @@ fn together(name: &str, workload: &Workload, vms: usize, gleaner: bool, extent: 
         Ok((items as f64, waited as f64 / S as f64))
     };
     let (from, to) = match (extent.smoke, gleaner) {
-        (true, _) => (50 * MS, 100 * MS),
-        (false, false) => (S, 4 * S),
-        (false, true) => (6 * S, 10 * S),
+        (true, _) => (10 * MS, 20 * MS),
+        (false, false) => (S, 3 * S),
+        (false, true) => (3 * S, 5 * S),
     };
     let (before, after): ((f64, f64), (f64, f64)) = (until(from)?, until(to)?);
     let items = after.0 - before.0;
