@@ -5,6 +5,7 @@ use crate::engine::Time;
 use crate::ids::PcpuIx;
 use crate::program::Workload;
 use gleaner_decide::guest::GuestParams;
+use gleaner_decide::host::HostParams;
 use gleaner_model::{Policy, Profile};
 
 /// Most vCPUs of a virtual machine: sets of them are words.
@@ -42,6 +43,8 @@ pub struct HostConfig {
     pub halt_poll: HaltPoll,
     /// Pause-loop exits.
     pub ple: Option<PauseLoop>,
+    /// Gleaner on the host, choosing slices; `None`: nobody does.
+    pub adaptive: Option<AdaptiveSlices>,
 }
 
 impl Default for HostConfig {
@@ -54,7 +57,24 @@ impl Default for HostConfig {
             scheduler: Scheduler::Dedicated,
             halt_poll: HaltPoll::OFF,
             ple: None,
+            adaptive: None,
         }
+    }
+}
+
+/// Gleaner's slices on the host (`gleaner host run --policy adaptive`).
+#[derive(Clone, Debug)]
+pub struct AdaptiveSlices {
+    /// Its parameters.
+    pub params: HostParams,
+    /// Length of a window of observation.
+    pub window: Time,
+}
+
+impl Default for AdaptiveSlices {
+    /// The agent's.
+    fn default() -> Self {
+        Self { params: HostParams::default(), window: 1_000_000_000 }
     }
 }
 

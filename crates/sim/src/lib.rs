@@ -48,6 +48,7 @@ pub mod reproduce;
 mod result;
 pub mod scenario;
 mod setup;
+mod slices;
 mod timeline;
 mod vcpu;
 mod world;

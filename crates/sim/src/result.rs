@@ -2,7 +2,7 @@
 
 use crate::engine::Time;
 use crate::vcpu::VcpuTotals;
-use gleaner_model::{Decision, Distribution, YieldCounters};
+use gleaner_model::{Decision, Distribution, HostDecision, YieldCounters};
 
 /// What a virtual machine's threads did, as it goes.
 #[derive(Clone, Debug, Default)]
@@ -85,6 +85,8 @@ pub struct SimResult {
     pub pcpu_busy_ns: Vec<Time>,
     /// Times a pCPU changed to another vCPU, or came out of idleness.
     pub vcpu_switches: u64,
+    /// What Gleaner decided on the host; virtual machines by their number.
+    pub slice_decisions: Vec<HostDecision>,
     /// The virtual machines, in their order.
     pub vms: Vec<VmResult>,
 }

@@ -1,8 +1,8 @@
 //! From a scenario, which the test bed runs too, to configurations: one for each combination of workloads and policies.
 
 use crate::config::{
-    Config, CreditParams, FairParams, HaltPoll, HostConfig, IdleLoop, Managed, PauseLoop, Scheduler, SimError,
-    VmConfig, WindowParams,
+    AdaptiveSlices, Config, CreditParams, FairParams, HaltPoll, HostConfig, IdleLoop, Managed, PauseLoop, Scheduler,
+    SimError, VmConfig, WindowParams,
 };
 use crate::costs::Costs;
 use crate::engine::Time;
@@ -13,8 +13,8 @@ use crate::recording;
 use gleaner_decide::guest::GuestParams;
 use gleaner_model::{CpuSet, Policy, VcpuId};
 use gleaner_scenario::{
-    Choice, Combination, PolicyChoice, Program, Role, Scenario, SimCosts, SimScheduler, Simulator, TimeoutFrom, Vm,
-    Workload as Asked,
+    Choice, Combination, HostSlice, PolicyChoice, Program, Role, Scenario, SimCosts, SimScheduler, Simulator,
+    TimeoutFrom, Vm, Workload as Asked,
 };
 use std::fs::File;
 use std::io::BufReader;
@@ -35,6 +35,12 @@ fn cpus(scenario: &Scenario, simulator: &Simulator) -> Vec<VcpuId> {
         (None, Some(named_cpus)) => named_cpus.iter().collect(),
         (None, None) => (0..largest).map(VcpuId).collect(),
     }
+}
+
+/// Of a number of CPUs, which scenarios have from 0.05 to 64.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+fn permille(cpus: f64) -> u32 {
+    (cpus * 1_000.0).round() as u32
 }
 
 fn scheduler(simulator: &Simulator) -> Scheduler {
@@ -88,6 +94,14 @@ fn host(simulator: &Simulator, pcpus: usize) -> HostConfig {
     }
 }
 
+/// The host with one of the slices that `machine.slices` compares: a fixed one is enforced, as `gleaner host slice` enforces it.
+fn with_slice(simulator: &Simulator, combination: &Combination) -> Simulator {
+    match combination.slice {
+        Some(HostSlice::Fixed(slice)) => Simulator { slice: Some(slice), enforced: true, ..simulator.clone() },
+        Some(HostSlice::Kernel | HostSlice::Adaptive) | None => simulator.clone(),
+    }
+}
+
 /// What a policy file says; the caller reads it.
 pub type ReadParams<'a> = &'a dyn Fn(&str) -> Result<GuestParams, String>;
 
@@ -138,16 +152,18 @@ pub fn config_with(
     files: Files<'_>,
 ) -> Result<Config, SimError> {
     if !scenario.machine.slices.is_empty() {
-        let what = "machine.slices is for the test bed; give simulator.slice, and compare slices by `gleaner sim sweep`";
+        let what =
+            "machine.slices is for the test bed; give simulator.slice, and compare slices by `gleaner sim sweep`";
         return Err(SimError::Config(what.to_owned()));
     }
     let default = Simulator::default();
-    let simulator = scenario.simulator.as_ref().unwrap_or(&default);
+    let simulator = &with_slice(scenario.simulator.as_ref().unwrap_or(&default), combination);
     let cpus = cpus(scenario, simulator);
     let costs = costs(simulator)?;
     let choices = combination.measured.iter().chain(&combination.background);
     let vms = choices.map(|choice| vm(scenario, choice, &cpus, costs, simulator, files));
     let mut config = Config::new(host(simulator, cpus.len()), vms.collect::<Result<_, _>>()?);
+    config.host.adaptive = (combination.slice == Some(HostSlice::Adaptive)).then(AdaptiveSlices::default);
     config.seed = seed;
     config.end = ns(scenario.run_timeout);
     Ok(config)
@@ -168,9 +184,7 @@ fn vm(
     config.measured = measured;
     config.slice = simulator.slice.map(ns);
     config.affinity = affinity(vm, cpus)?;
-    if vm.cap.is_some() {
-        return Err(SimError::Config(format!("virtual machine {}: a cap is not simulated yet; leave it out", vm.name)));
-    }
+    config.cap_permille = vm.cap.map_or(0, permille);
     if vm.append.split_whitespace().any(|word| word == "idle=poll") {
         config.idle = IdleLoop::Poll;
     } else if vm.modules.iter().any(|module| module == "haltpoll") {

@@ -2,13 +2,16 @@
 
 use crate::config::{Config, HaltPoll, Scheduler, SimError, VCPUS_PER_VM_MAX, VmConfig};
 use crate::costs::Costs;
+#[cfg(debug_assertions)]
+use crate::engine::Time;
 use crate::engine::{BitSet, Random, Timers};
 use crate::guest::Guest;
-use crate::host::{Class, Host, Pcpu};
+use crate::host::{Cap, Class, Host, Pcpu};
 use crate::ids::{PcpuIx, ThreadIx, VcpuIx, VmIx};
 use crate::policies::Gleaner;
 use crate::program::{Code, Objects, Thread, ThreadState};
 use crate::result::{SimResult, VmResult, VmTotals};
+use crate::slices::Slices;
 use crate::timeline::Timeline;
 use crate::vcpu::Vcpu;
 use crate::world::{Slots, Vm, World};
@@ -44,6 +47,9 @@ impl Simulation {
             idle,
             list: VecDeque::with_capacity(pcpus),
             switches: 0,
+            observed: config.host.adaptive.is_some(),
+            #[cfg(debug_assertions)]
+            waits_at_most: waits_at_most(&config),
             config: config.host.clone(),
         };
         let mut world = World {
@@ -60,6 +66,7 @@ impl Simulation {
             measured_left: 0,
             endless: None,
             timeline: config.trace.then(|| Timeline::new(vcpus)),
+            slices: config.host.adaptive.as_ref().map(|adaptive| Slices::new(adaptive, &config)),
             config,
         };
         let mut classes = BTreeMap::new();
@@ -68,6 +75,13 @@ impl Simulation {
             world.add_vm(VmIx::of(n), &vm, &mut classes);
         }
         Ok(Self(world))
+    }
+
+    /// What it would run, started.
+    #[cfg(test)]
+    pub(crate) fn into_world(mut self) -> World {
+        self.0.start();
+        self.0
     }
 
     /// Runs it to its end.
@@ -128,6 +142,20 @@ fn check(config: &Config) -> Result<(), SimError> {
     Ok(())
 }
 
+/// The scheduler's bound, and a period for those that are throttled.
+#[cfg(debug_assertions)]
+fn waits_at_most(config: &Config) -> Time {
+    let vms = || config.vms.iter();
+    let vcpus: u64 = vms().map(|vm| u64::from(vm.vcpus)).sum();
+    let heaviest = vms().map(|vm| vm.weight.max(1)).max().unwrap_or(1);
+    let lightest = vms().map(|vm| vm.weight.max(1)).min().unwrap_or(1);
+    let ladder = config.host.adaptive.iter().flat_map(|adaptive| &adaptive.params.ladder_us);
+    let longest = vms().filter_map(|vm| vm.slice).chain(ladder.map(|us| us * 1_000)).max();
+    let throttled = if vms().any(|vm| vm.cap_permille > 0) { crate::host::CAP_PERIOD } else { 0 };
+    let weights = u64::from(heaviest.div_ceil(lightest));
+    config.host.scheduler.waits_at_most(vcpus - 1, longest, weights) + throttled
+}
+
 impl World {
     fn add_vm(&mut self, id: VmIx, config: &VmConfig, classes: &mut BTreeMap<Vec<PcpuIx>, u32>) {
         let (first_vcpu, first_thread) = (VcpuIx::of(self.vcpus.len()), ThreadIx::of(self.threads.len()));
@@ -176,6 +204,7 @@ impl World {
                 .gleaner
                 .as_ref()
                 .map(|managed| Box::new(Gleaner::new(managed, &config.costs, config.vcpus))),
+            cap: Cap::new(config.cap_permille),
             ready: 0,
             yielded_to: 0,
             totals: VmTotals { threads_left: threads, ..VmTotals::default() },
@@ -253,6 +282,7 @@ impl World {
             self.gleaner_begins(VmIx::of(n));
         }
         self.give_credit();
+        self.slices_begin();
     }
 
     fn deadlock(&self) -> SimError {
@@ -268,6 +298,7 @@ impl World {
             end_ns: self.now,
             complete: self.measured_left == 0,
             events: self.events,
+            slice_decisions: self.slices.as_ref().map_or_else(Vec::new, |slices| slices.decisions.clone()),
             pcpu_busy_ns: self.host.pcpus.iter().map(busy).collect(),
             vcpu_switches: self.host.switches,
             vms: self.vms.iter().map(|vm| self.vm_result(vm)).collect(),

@@ -18,6 +18,7 @@ use crate::guest::Yielder;
 use crate::host::Entity;
 use crate::ids::{PcpuIx, ThreadIx, VmIx};
 use crate::program::Line;
+use crate::slices::HostSeen;
 use gleaner_model::Distribution;
 use smallvec::SmallVec;
 
@@ -184,6 +185,7 @@ pub(crate) struct Vcpu {
     pub(crate) poll_limit: Time,
     pub(crate) yielder: Option<Box<Yielder>>,
     pub(crate) seen: Box<Seen>,
+    pub(crate) host_seen: Box<HostSeen>,
 }
 
 /// The kernel's first guess at a mean idle length: twice the cost of a migration.
@@ -226,6 +228,7 @@ impl Vcpu {
             poll_limit: 0,
             yielder: None,
             seen: Box::default(),
+            host_seen: Box::default(),
         }
     }
 

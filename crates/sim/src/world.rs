@@ -4,11 +4,12 @@ use crate::config::{Config, IdleLoop};
 use crate::costs::Costs;
 use crate::engine::{Time, Timers};
 use crate::guest::Guest;
-use crate::host::Host;
+use crate::host::{Cap, Host};
 use crate::ids::{PcpuIx, ThreadIx, VcpuIx, VmIx};
 use crate::policies::Gleaner;
 use crate::program::{Code, Objects, Thread};
 use crate::result::VmTotals;
+use crate::slices::Slices;
 use crate::timeline::Timeline;
 use crate::vcpu::{Activity, Place, Vcpu, pay};
 
@@ -45,6 +46,8 @@ pub(crate) enum Owner {
     Cap(VmIx),
     /// Credit is given out.
     Credit,
+    /// A window of the host's observation ends.
+    Slices,
 }
 
 impl Slots {
@@ -54,7 +57,7 @@ impl Slots {
     }
 
     pub(crate) fn count(self) -> usize {
-        [(PER_VCPU * self.vcpus) as usize, self.pcpus as usize, self.threads as usize, 3 * self.vms as usize, 1]
+        [(PER_VCPU * self.vcpus) as usize, self.pcpus as usize, self.threads as usize, 3 * self.vms as usize, 2]
             .iter()
             .sum()
     }
@@ -97,13 +100,16 @@ impl Slots {
         self.vm(1, vm)
     }
 
-    #[cfg(test)]
     pub(crate) fn cap(self, vm: VmIx) -> u32 {
         self.vm(2, vm)
     }
 
     pub(crate) fn credit(self) -> u32 {
         self.vm(3, VmIx(0))
+    }
+
+    pub(crate) fn slices(self) -> u32 {
+        self.credit() + 1
     }
 
     #[expect(clippy::same_functions_in_if_condition, reason = "`below` takes its part of the numbers each time")]
@@ -127,8 +133,10 @@ impl Slots {
             Owner::Balance(VmIx(n))
         } else if let Some(n) = below(vms) {
             Owner::Cap(VmIx(n))
-        } else {
+        } else if below(1).is_some() {
             Owner::Credit
+        } else {
+            Owner::Slices
         }
     }
 }
@@ -149,6 +157,8 @@ pub(crate) struct Vm {
     pub(crate) objects: Objects,
     pub(crate) guest: Guest,
     pub(crate) gleaner: Option<Box<Gleaner>>,
+    /// Its limit, if it has one.
+    pub(crate) cap: Option<Cap>,
     /// vCPUs that wait for a pCPU, as bits.
     pub(crate) ready: u64,
     /// Whom a pause-loop exit preferred last.
@@ -174,6 +184,8 @@ pub(crate) struct World {
     pub(crate) measured_left: usize,
     pub(crate) endless: Option<ThreadIx>,
     pub(crate) timeline: Option<Timeline>,
+    /// Gleaner on the host.
+    pub(crate) slices: Option<Slices>,
     pub(crate) config: Config,
 }
 
@@ -209,8 +221,9 @@ impl World {
             Owner::Thread(t) => self.wait_ends(t),
             Owner::Window(vm) => self.window_ends(vm),
             Owner::Balance(vm) => self.guest_balances(vm),
-            Owner::Cap(_) => {}
+            Owner::Cap(vm) => self.cap_fires(vm),
             Owner::Credit => self.give_credit(),
+            Owner::Slices => self.slices_step(),
         }
     }
 
@@ -227,6 +240,9 @@ impl World {
             return;
         }
         vcpu.since = self.now;
+        if self.host.observed && vcpu.place != Place::Halted {
+            self.host.pcpus[vcpu.pcpu.at()].runnable += left;
+        }
         match vcpu.place {
             Place::Running => {}
             Place::Ready => return vcpu.totals.ready += left,
@@ -291,7 +307,10 @@ impl World {
         let pcpu = &self.host.pcpus[vcpu.pcpu.at()];
         let holds = matches!(vcpu.place, Place::Running | Place::Polling);
         assert_eq!(holds, pcpu.curr == Some(v), "{v:?} {:?}, its pCPU has {:?}", vcpu.place, pcpu.curr);
-        assert_eq!(vcpu.place == Place::Ready, pcpu.queue.iter().any(|other| other == v), "{v:?}");
+        let queues = vcpu.place == Place::Ready && !self.is_throttled(v);
+        assert_eq!(queues, pcpu.queue.iter().any(|other| other == v), "{v:?}");
+        let waits = if vcpu.place == Place::Ready { self.now - vcpu.placed_at } else { 0 };
+        assert!(waits <= self.host.waits_at_most, "{v:?} starves: it has waited for {waits} ns");
         // Work conservation, per pCPU: nobody waits for a pCPU that has nobody.
         assert!(pcpu.curr.is_some() || pcpu.queue.is_empty(), "{:?} idles while {v:?} waits", vcpu.pcpu);
         if vcpu.place == Place::Halted {
@@ -326,6 +345,35 @@ impl Place {
 mod tests {
     use super::*;
 
+    /// Two that compute without end on one pCPU, in turn.
+    fn two_hogs() -> World {
+        use crate::config::{HostConfig, Scheduler, VmConfig};
+        use crate::program::{Span, Workload};
+        let work = || Workload::one(vec![crate::program::Op::Compute(Span::Fixed(10_000_000_000))], 1);
+        let vms = ["a", "b"].map(|name| VmConfig::new(name, 1, Costs::FREE, work()));
+        let mut config = Config::new(HostConfig::new(1, Scheduler::RoundRobin { slice: 1_000_000 }), vms.into());
+        config.end = 50_000_000;
+        crate::setup::Simulation::new(config).expect("a valid configuration").into_world()
+    }
+
+    #[test]
+    fn taking_turns_is_no_starvation() {
+        let mut world = two_hogs();
+        world.run();
+        assert_eq!(world.now, 50_000_000);
+    }
+
+    #[cfg(debug_assertions)]
+    #[test]
+    #[should_panic(expected = "starves")]
+    fn who_never_gets_its_turn_is_noticed() {
+        let mut world = two_hogs();
+        // Whoever runs keeps on: its slice is a second, and the bound knows of 1 ms.
+        world.vcpus.iter_mut().for_each(|vcpu| vcpu.slice = Some(1_000_000_000));
+        world.timers.set(world.slots.window(VmIx(0)), 2_500_000);
+        world.run();
+    }
+
     #[test]
     fn every_slot_has_one_owner() {
         let slots = Slots::new(3, 2, 4, 2);
@@ -339,12 +387,13 @@ mod tests {
             (slots.balance(VmIx(0)), Owner::Balance(VmIx(0))),
             (slots.cap(VmIx(1)), Owner::Cap(VmIx(1))),
             (slots.credit(), Owner::Credit),
+            (slots.slices(), Owner::Slices),
         ];
         for (slot, owner) in &owners {
             assert_eq!(slots.owner(*slot), *owner);
         }
         owners.sort_by_key(|(slot, _)| *slot);
         owners.dedup_by_key(|(slot, _)| *slot);
-        assert_eq!((owners.len(), slots.count()), (9, 12 + 2 + 4 + 6 + 1));
+        assert_eq!((owners.len(), slots.count()), (10, 12 + 2 + 4 + 6 + 2));
     }
 }

@@ -59,6 +59,7 @@ impl World {
                 self.deliver_pending(v);
                 self.arm(v);
             }
+            Place::Ready if self.host.observed => self.vcpus[v.at()].host_seen.interrupts_while_waiting += 1,
             Place::Ready => {}
             Place::Halted => self.host_wake(v),
             Place::Polling => {

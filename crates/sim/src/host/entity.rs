@@ -151,6 +151,25 @@ impl Scheduler {
         }
     }
 
+    /// Nothing that is ready starves: how long a vCPU may wait at most while `others` may want its pCPU, each with `slice` or the
+    /// scheduler's own, with so many times its weight.
+    ///
+    /// In turn, each comes before it once, and once more by directed yields. By virtual time, each may be ahead of it by half a window (its
+    /// lag at most a slice) when the wait begins, runs for its weight's share of that, and until a tick after its slice. By
+    /// credit, each may come first with all that it can have saved, a period's worth, and a slice that it began with.
+    #[cfg(debug_assertions)]
+    pub(crate) fn waits_at_most(&self, others: u64, slice: Option<Time>, weights: u64) -> Time {
+        let slice = slice.unwrap_or(0);
+        let each = match self {
+            Self::Dedicated => 0,
+            Self::RoundRobin { slice: own } => 2 * slice.max(*own),
+            Self::Window(own) => 2 * (slice.max(own.latency) + own.tick + own.wakeup_granularity) * weights,
+            Self::Fair(own) => 2 * (slice.max(own.slice) + own.tick) * weights,
+            Self::Credit(own) => 2 * (slice.max(own.slice) + own.period) * weights,
+        };
+        each * others
+    }
+
     /// How long the one that runs is left alone.
     pub(crate) fn ratelimit(&self) -> Time {
         if let Self::Credit(params) = self { params.ratelimit } else { 0 }

@@ -5,12 +5,16 @@
 //! decision is made in the middle of another.
 
 mod balance;
+mod cap;
 mod credit;
 mod entity;
 mod pause;
 mod queue;
 
 pub(crate) use balance::Class;
+pub(crate) use cap::Cap;
+#[cfg(debug_assertions)]
+pub(crate) use cap::PERIOD as CAP_PERIOD;
 pub(crate) use entity::Entity;
 pub(crate) use queue::RunQueue;
 
@@ -19,6 +23,7 @@ use crate::engine::{BitSet, Time};
 use crate::ids::{PcpuIx, VcpuIx};
 use crate::vcpu::{Activity, Place};
 use crate::world::World;
+use gleaner_model::Nanos;
 use std::collections::VecDeque;
 
 /// Why a pCPU looks for whom to run.
@@ -52,6 +57,8 @@ pub(crate) struct Pcpu {
     pub(crate) listed: bool,
     /// To be run next, whatever its key (directed yield).
     pub(crate) favoured: Option<VcpuIx>,
+    /// Runnable vCPUs times time since the last window, where somebody observes.
+    pub(crate) runnable: Time,
     pub(crate) busy: Time,
     pub(crate) busy_since: Time,
 }
@@ -68,6 +75,11 @@ pub(crate) struct Host {
     /// pCPUs that have to look whom to run.
     pub(crate) list: VecDeque<PcpuIx>,
     pub(crate) switches: u64,
+    /// Whether somebody wants windows of the host.
+    pub(crate) observed: bool,
+    /// Longer than this no vCPU waits for a pCPU; checked in debug builds.
+    #[cfg(debug_assertions)]
+    pub(crate) waits_at_most: Time,
 }
 
 impl World {
@@ -150,6 +162,19 @@ impl World {
         self.charge(v);
         let slept = self.now - self.vcpus[v.at()].placed_at;
         self.adapt_halt_poll(v, slept);
+        self.vcpus[v.at()].woken = true;
+        if self.is_throttled(v) {
+            // It waits for the next period; nobody's queue knows of it.
+            let vcpu = &mut self.vcpus[v.at()];
+            (vcpu.place, vcpu.placed_at) = (Place::Ready, self.now);
+            self.timers.cancel(self.slots.run(v));
+            return self.trace(v);
+        }
+        self.joins(v, true);
+    }
+
+    /// The vCPU wants a pCPU: it goes where it can have one, or into a queue. `boost`: an interrupt is the reason.
+    fn joins(&mut self, v: VcpuIx, boost: bool) {
         let p = self.choose_pcpu(v);
         self.move_virtual_time(v, p);
         if let Some(curr) = self.host.pcpus[p.at()].curr {
@@ -157,8 +182,8 @@ impl World {
         }
         let (scheduler, base, own) = (self.scheduler(), self.base(p), self.slice_of(v));
         let vcpu = &mut self.vcpus[v.at()];
-        vcpu.woken = true;
         scheduler.wake(&mut vcpu.entity, base, own);
+        vcpu.entity.boosted &= boost;
         self.enqueue(p, v);
         self.check_preemption(p, v, base);
     }
@@ -280,9 +305,12 @@ impl World {
     pub(crate) fn leave_pcpu(&mut self, p: PcpuIx) {
         let now = self.now;
         let pcpu = self.pcpu(p);
-        pcpu.curr = None;
+        let left = pcpu.curr.take();
         pcpu.busy += now - pcpu.busy_since;
         pcpu.busy_since = now;
+        if let Some(v) = left {
+            self.cap_holds(self.vcpus[v.at()].vm, false);
+        }
     }
 
     fn pick(&mut self, p: PcpuIx) -> Option<VcpuIx> {
@@ -307,6 +335,7 @@ impl World {
             self.vcpus[prev.at()].totals.preemptions += 1;
         }
         let costs = *self.costs(v);
+        self.cap_holds(self.vcpus[v.at()].vm, true);
         let pcpu = self.pcpu(p);
         let warm = pcpu.last.replace(v) == Some(v);
         pcpu.curr = Some(v);
@@ -317,6 +346,9 @@ impl World {
         vcpu.totals.ready_max = vcpu.totals.ready_max.max(now - vcpu.placed_at);
         if !continues {
             let woken = std::mem::take(&mut vcpu.woken);
+            if woken && self.host.observed {
+                vcpu.host_seen.wake_to_run.record(Nanos(now - vcpu.placed_at));
+            }
             vcpu.resuming = woken;
             vcpu.host_debt += match (woken, cause) {
                 (true, Cause::Wake) => costs.vcpu_preempt_ns + costs.vcpu_resume_ns,
