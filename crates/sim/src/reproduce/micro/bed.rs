@@ -1,9 +1,9 @@
 //! The paper's machine: Xen 4.2's credit scheduler on one socket of four cores, HVM guests with four vCPUs (section III-B).
 
-use super::super::ReproduceError;
 use crate::config::{Config, CreditParams, HostConfig, PauseLoop, Scheduler, VmConfig};
 use crate::engine::Time;
 use crate::program::Workload;
+use crate::reproduce::{Extent, ReproduceError};
 use crate::{Costs, SimResult, Simulation, Timeline};
 
 pub(super) const US: Time = 1_000;
@@ -21,8 +21,11 @@ pub(super) struct Bed {
     pub slice: Time,
     /// Pause-loop exits.
     pub ple: bool,
-    /// Simulated time.
+    /// Simulated time of a run.
     pub length: Time,
+    /// Runs with a seed each. How slices on different pCPUs lie to each other stays as it begins in the simulator; on the machine it
+    /// drifts, so rates are means over beginnings.
+    pub runs: u64,
     /// Of everything that is drawn.
     pub seed: u64,
 }
@@ -33,17 +36,43 @@ fn credit(slice: Time) -> Scheduler {
     Scheduler::Credit(CreditParams { slice, ratelimit: xen.ratelimit.min(slice), tick: slice / 3, period: slice })
 }
 
+/// Of `cache_refill_ns`: larger working sets come back while the program goes on.
+pub(super) const REFILL_SOURCE: &str = "both first-level caches, 1,024 lines from the third level in 38 cycles each at 2.4 GHz, none overlapping: Intel's manual, Westmere";
+
 /// What things cost there.
 pub(super) fn costs() -> Costs {
-    // A slice evicts both first-level caches: 1,024 lines of 64 bytes, from the third level in 38 cycles at 2.4 GHz each, none overlapping
-    // (Intel's optimization manual, Westmere). Larger working sets come back while the program goes on.
     Costs { cache_refill_ns: 1_024 * 38 * 1_000 / 2_400, ..Costs::XEN_2014 }
 }
 
 impl Bed {
-    /// With Xen's slice.
-    pub(super) fn xen(length: Time, seed: u64) -> Self {
-        Self { slice: XEN_SLICE, ple: false, length, seed }
+    /// With Xen's slice: eight runs of so long, or, to see that it runs, one.
+    pub(super) fn xen(length: Time, extent: &Extent) -> Self {
+        let runs = if extent.smoke { 1 } else { 8 };
+        Self { slice: XEN_SLICE, ple: false, length, runs, seed: extent.seed }
+    }
+
+    /// Each run.
+    pub(super) fn each(&self) -> impl Iterator<Item = Self> + use<> {
+        let bed = *self;
+        (0..bed.runs).map(move |n| Self { seed: bed.seed.wrapping_add(n.wrapping_mul(0x9E37_79B9)), ..bed })
+    }
+
+    /// Work done a second by each of these virtual machines.
+    pub(super) fn rates(&self, vms: impl Fn() -> Vec<(String, Workload)>) -> Result<Vec<f64>, ReproduceError> {
+        let mut means = Vec::new();
+        for bed in self.each() {
+            let result = bed.run(vms())?;
+            means.resize(result.vms.len(), 0.0);
+            for (vm, mean) in means.iter_mut().enumerate() {
+                *mean += rate(&result, vm) / self.runs as f64;
+            }
+        }
+        Ok(means)
+    }
+
+    /// Work done a second by this virtual machine alone with that share of all CPUs.
+    pub(super) fn capped(&self, vm: impl Fn() -> (String, Workload), share: f64) -> Result<f64, ReproduceError> {
+        self.each().map(|bed| Ok(capped(&bed.run(vec![vm()])?, share) / self.runs as f64)).sum()
     }
 
     /// Runs these workloads, a virtual machine each.
@@ -64,7 +93,9 @@ impl Bed {
         let ple = self.ple.then_some(PauseLoop::KVM);
         let host = HostConfig { ple, ..HostConfig::new(PCPUS, credit(self.slice)) };
         let case = vms.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(" + ");
-        let vms = vms.into_iter().map(|(name, work)| VmConfig::new(&name, PCPUS, costs(), work)).collect();
+        // Xen keeps as many busy vCPUs on each pCPU; the simulator does not balance between busy pCPUs, so they are pinned.
+        let pinned = |(name, work): (String, Workload)| VmConfig::new(&name, PCPUS, costs(), work).pinned(0..PCPUS);
+        let vms = vms.into_iter().map(pinned).collect();
         let config = Config { seed: self.seed, end: self.length, trace, ..Config::new(host, vms) };
         let run = Simulation::new(config).and_then(Simulation::run);
         run.map_err(|error| ReproduceError::Simulation { case, error })
@@ -78,7 +109,7 @@ pub(super) fn rate(result: &SimResult, vm: usize) -> f64 {
 
 /// What a solo run would do with that share of all CPUs, which is what the paper's equal-capped solo runs are for: the same time, and none
 /// of time-sharing's effects. A program that does not use more than its share is not capped.
-pub(super) fn capped(solo: &SimResult, share: f64) -> f64 {
+fn capped(solo: &SimResult, share: f64) -> f64 {
     let busy: Time = solo.pcpu_busy_ns.iter().sum();
     let used = busy as f64 / (solo.end_ns as f64 * f64::from(PCPUS));
     rate(solo, 0) * (share / used).min(1.0)

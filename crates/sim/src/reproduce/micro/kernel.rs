@@ -1,20 +1,29 @@
-//! What a guest's kernel does under its ticket locks, whatever the program: the periodic tick, futexes, shootdowns.
+//! What a guest's kernel does under its ticket locks, whatever the program: ticks, futexes, shootdowns.
+//!
+//! | section | lock | whose |
+//! | --- | --- | --- |
+//! | tick | the run queue's (scheduler_tick) | the vCPU's own: nobody else wants it |
+//! | futex wait, futex wake | the hash bucket's | those who wait for the same |
+//! | memory goes back | the page table's, over the shootdown (the paper, II-B) | the program's |
 //!
 //! Section lengths are the paper's Table I, solo, holding time: the mean is known and nothing else, so they are exponential.
 
 use crate::engine::Time;
 use crate::program::{Builder, Op, Span};
 
-/// HZ = 250 (Ubuntu 12.04's kernel configuration).
+/// HZ = 250 (Ubuntu 12.04's kernel configuration), on average: ticks of different vCPUs, which the host delays, are not in step.
 const TICK: Time = 4_000_000;
 /// Slices of different pCPUs and programs of different machines do not begin together; without this they would for ever.
 const BEGINS_WITHIN: Time = 30_000_000;
 
-/// A kernel's lock that all of its vCPUs take.
+/// A kernel, as one of its threads meets it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Kernel {
-    lock: u32,
+    memory: u32,
+    run_queue: u32,
     hold_ns: Time,
+    /// Whether what is done now counts as the virtual machine's work.
+    counted: bool,
 }
 
 /// A tick's section after each 4 ms of computation, whatever the length of the parts.
@@ -27,7 +36,24 @@ pub(super) struct Ticks {
 
 impl Kernel {
     pub(super) fn new(b: &mut Builder, hold_ns: Time) -> Self {
-        Self { lock: b.spinlock(), hold_ns }
+        Self { memory: b.spinlock(), run_queue: b.spinlock(), hold_ns, counted: true }
+    }
+
+    /// The same kernel, for a program whose work counts or does not.
+    pub(super) fn counting(self, counted: bool) -> Self {
+        Self { counted, ..self }
+    }
+
+    /// The same kernel, for another thread.
+    pub(super) fn of_thread(self, b: &mut Builder) -> Self {
+        Self { run_queue: b.spinlock(), ..self }
+    }
+
+    /// A piece of work is done.
+    pub(super) fn done(&self, b: &mut Builder) {
+        if self.counted {
+            b.op(Op::Done);
+        }
     }
 
     pub(super) fn hold(&self) -> Span {
@@ -39,20 +65,21 @@ impl Kernel {
         b.op(Op::Sleep(Span::Uniform { low: 0, high: BEGINS_WITHIN }));
     }
 
-    /// One section.
-    pub(super) fn section(&self, b: &mut Builder) {
-        b.op(Op::SpinLock(self.lock)).op(Op::Compute(self.hold())).op(Op::SpinUnlock(self.lock));
+    /// One section under this lock.
+    pub(super) fn section(&self, b: &mut Builder, lock: u32) {
+        b.op(Op::SpinLock(lock)).op(Op::Compute(self.hold())).op(Op::SpinUnlock(lock));
     }
 
     /// Memory goes back: the page table changes under the lock, and so does every vCPU's TLB.
     pub(super) fn shootdown(&self, b: &mut Builder) {
-        b.op(Op::SpinLock(self.lock)).op(Op::Compute(self.hold())).op(Op::Shootdown).op(Op::SpinUnlock(self.lock));
+        let lock = self.memory;
+        b.op(Op::SpinLock(lock)).op(Op::Compute(self.hold())).op(Op::Shootdown).op(Op::SpinUnlock(lock));
     }
 
     /// Computation from one tick to the next.
     pub(super) fn compute_a_tick(&self, b: &mut Builder) {
-        b.op(Op::Compute(Span::Fixed(TICK)));
-        self.section(b);
+        b.op(Op::Compute(Span::Uniform { low: 0, high: 2 * TICK }));
+        self.section(b, self.run_queue);
     }
 
     /// For computation in parts of this length.
@@ -74,7 +101,7 @@ impl Ticks {
         b.op(Op::Compute(Span::Fixed(self.each))).claim(left, tick).jump(done);
         b.here(tick);
         b.op(Op::Add(left, parts - 1));
-        kernel.section(b);
+        kernel.section(b, kernel.run_queue);
         b.here(done);
     }
 }

@@ -7,7 +7,7 @@
 
 use super::kernel::Kernel;
 use crate::engine::Time;
-use crate::program::{Builder, Op, Span, Test, Workload};
+use crate::program::{Builder, Op, Test, Workload};
 
 /// Threads of a program: its VM's vCPUs.
 pub(super) const THREADS: u32 = 4;
@@ -153,31 +153,37 @@ impl Program {
 
 /// Computes, and counts what it did as items of a tick's length.
 fn independent(b: &mut Builder, kernel: &Kernel, threads: u32) {
-    Kernel::begin(b);
-    let again = b.label_here();
-    kernel.compute_a_tick(b);
-    b.op(Op::Done).jump(again);
-    b.threads(threads, 0);
+    for _ in 0..threads {
+        let kernel = kernel.of_thread(b);
+        Kernel::begin(b);
+        let again = b.label_here();
+        kernel.compute_a_tick(b);
+        kernel.done(b);
+        b.jump(again);
+        b.threads(1, 0);
+    }
 }
 
 /// All compute, all wait for all (bodytrack's and facesim's pool is the same: none goes on before all are done).
 fn phases(b: &mut Builder, kernel: &Kernel, threads: u32, each: Time) {
     let (barrier, arrived, bucket) = (b.barrier(threads), b.counter(0), b.spinlock());
-    let ticks = Kernel::ticks(b, each);
-    Kernel::begin(b);
-    let again = b.label_here();
-    ticks.compute(b, kernel);
-    let (not_last, next) = (b.label(), b.label());
-    // futex: the bucket's lock is held by whoever goes to sleep, and by the last one while it wakes the others.
-    b.op(Op::SpinLock(bucket)).op(Op::Compute(kernel.hold())).op(Op::Add(arrived, 1));
-    b.unless(Test::AtLeast(arrived, i64::from(threads)), not_last);
-    b.op(Op::Add(arrived, -i64::from(threads))).op(Op::Barrier(barrier)).op(Op::SpinUnlock(bucket)).op(Op::Done);
-    b.jump(next);
-    b.here(not_last);
-    b.op(Op::SpinUnlock(bucket)).op(Op::Barrier(barrier));
-    b.here(next);
-    b.jump(again);
-    b.threads(threads, 0);
+    for _ in 0..threads {
+        let kernel = kernel.of_thread(b);
+        let ticks = Kernel::ticks(b, each);
+        Kernel::begin(b);
+        let again = b.label_here();
+        ticks.compute(b, &kernel);
+        let not_last = b.label();
+        // futex: the bucket's lock is held by whoever goes to sleep, and by the last one while it wakes the others.
+        b.op(Op::SpinLock(bucket)).op(Op::Compute(kernel.hold())).op(Op::Add(arrived, 1));
+        b.unless(Test::AtLeast(arrived, i64::from(threads)), not_last);
+        b.op(Op::Add(arrived, -i64::from(threads))).op(Op::Barrier(barrier)).op(Op::SpinUnlock(bucket));
+        kernel.done(b);
+        b.jump(again);
+        b.here(not_last);
+        b.op(Op::SpinUnlock(bucket)).op(Op::Barrier(barrier)).jump(again);
+        b.threads(1, 0);
+    }
 }
 
 /// A queue between stages: a mutex and two conditions; both ends enter the kernel to wake or to wait.
@@ -187,6 +193,7 @@ struct Queue {
     mutex: u32,
     not_empty: u32,
     not_full: u32,
+    bucket: u32,
 }
 
 /// dedup's and ferret's queues are long enough to hold some items for each thread behind them.
@@ -194,9 +201,9 @@ const QUEUE_ITEMS: u32 = 20;
 
 impl Queue {
     fn new(b: &mut Builder) -> Self {
-        let items = b.queue();
+        let (items, bucket) = (b.queue(), b.spinlock());
         let (mutex, not_empty, not_full) = (b.mutex(), b.cond(), b.cond());
-        Self { items, mutex, not_empty, not_full }
+        Self { items, mutex, not_empty, not_full, bucket }
     }
 
     fn put(self, b: &mut Builder, kernel: &Kernel) {
@@ -204,11 +211,11 @@ impl Queue {
         b.op(Op::Lock(self.mutex));
         b.op(Op::WaitUntil { cond: self.not_full, mutex: self.mutex, guard: room });
         b.op(Op::Push(self.items)).op(Op::Signal(self.not_empty)).op(Op::Unlock(self.mutex));
-        kernel.section(b);
+        kernel.section(b, self.bucket);
     }
 
     fn take(self, b: &mut Builder, kernel: &Kernel) {
-        kernel.section(b);
+        kernel.section(b, self.bucket);
         b.op(Op::Lock(self.mutex));
         let some = Test::NotEmpty(self.items).into();
         b.op(Op::WaitUntil { cond: self.not_empty, mutex: self.mutex, guard: some });
@@ -221,60 +228,73 @@ fn pipeline(b: &mut Builder, kernel: &Kernel, threads: u32, stages: u32, each: T
     let queues: Vec<Queue> = (0..=stages).map(|_| Queue::new(b)).collect();
     Kernel::begin(b);
     let again = b.label_here();
-    b.op(Op::Stamp).op(Op::Compute(kernel.hold()));
+    b.op(Op::Compute(kernel.hold()));
     queues[0].put(b, kernel);
     b.jump(again);
     b.threads(1, 0);
     for stage in 0..stages as usize {
-        let ticks = Kernel::ticks(b, each);
-        Kernel::begin(b);
-        let again = b.label_here();
-        queues[stage].take(b, kernel);
-        ticks.compute(b, kernel);
-        // What was read is given back by the last stage but one, as in dedup.
+        // What was read is given back by the last of them, as in dedup.
         let mine = if stage + 1 == stages as usize { shootdowns } else { 0 };
-        (0..mine).for_each(|_| kernel.shootdown(b));
-        queues[stage + 1].put(b, kernel);
-        b.jump(again);
-        b.threads(threads, 0);
+        for _ in 0..threads {
+            let kernel = kernel.of_thread(b);
+            let ticks = Kernel::ticks(b, each);
+            Kernel::begin(b);
+            let again = b.label_here();
+            queues[stage].take(b, &kernel);
+            ticks.compute(b, &kernel);
+            (0..mine).for_each(|_| kernel.shootdown(b));
+            queues[stage + 1].put(b, &kernel);
+            b.jump(again);
+            b.threads(1, 0);
+        }
     }
     Kernel::begin(b);
     let again = b.label_here();
     queues[stages as usize].take(b, kernel);
-    b.op(Op::Compute(kernel.hold())).op(Op::Done).jump(again);
+    b.op(Op::Compute(kernel.hold()));
+    kernel.done(b);
+    b.jump(again);
     b.threads(1, 0);
 }
 
 /// vips' thread group: each thread takes the next part, computes it, frees its buffers.
 fn parts(b: &mut Builder, kernel: &Kernel, threads: u32, each: Time, shootdowns: u64) {
     let mutex = b.mutex();
-    let ticks = Kernel::ticks(b, each);
-    Kernel::begin(b);
-    let again = b.label_here();
-    b.op(Op::Lock(mutex)).op(Op::Compute(kernel.hold())).op(Op::Unlock(mutex));
-    ticks.compute(b, kernel);
-    (0..shootdowns).for_each(|_| kernel.shootdown(b));
-    b.op(Op::Done).jump(again);
-    b.threads(threads, 0);
+    for _ in 0..threads {
+        let kernel = kernel.of_thread(b);
+        let ticks = Kernel::ticks(b, each);
+        Kernel::begin(b);
+        let again = b.label_here();
+        b.op(Op::Lock(mutex)).op(Op::Compute(kernel.hold())).op(Op::Unlock(mutex));
+        ticks.compute(b, &kernel);
+        (0..shootdowns).for_each(|_| kernel.shootdown(b));
+        kernel.done(b);
+        b.jump(again);
+        b.threads(1, 0);
+    }
 }
 
 /// x264: thread k has every fourth frame; a row group waits for that of the frame before, which thread k - 1 has.
 fn frames(b: &mut Builder, kernel: &Kernel, threads: u32, each: Time, waits: u64) {
     // The first frame has no predecessor: all its row groups may begin.
     let may_begin = |k: u32| if k == 0 { i64::try_from(waits).unwrap_or(1) } else { 0 };
-    let done: Vec<(u32, u32, u32)> = (0..threads).map(|k| (b.counter(may_begin(k)), b.mutex(), b.cond())).collect();
+    let done: Vec<[u32; 4]> =
+        (0..threads).map(|k| [b.counter(may_begin(k)), b.mutex(), b.cond(), b.spinlock()]).collect();
     for k in 0..threads as usize {
-        let (mine, next) = (done[k], done[(k + 1) % threads as usize]);
+        let ([rows, mutex, cond, bucket], [next_rows, next_mutex, next_cond, _]) =
+            (done[k], done[(k + 1) % done.len()]);
+        let kernel = kernel.of_thread(b);
         let ticks = Kernel::ticks(b, each);
         Kernel::begin(b);
         let again = b.label_here();
-        b.op(Op::Lock(mine.1));
-        b.op(Op::WaitUntil { cond: mine.2, mutex: mine.1, guard: Test::AtLeast(mine.0, 1).into() });
-        b.op(Op::Add(mine.0, -1)).op(Op::Unlock(mine.1));
-        ticks.compute(b, kernel);
-        b.op(Op::Lock(next.1)).op(Op::Add(next.0, 1)).op(Op::Signal(next.2)).op(Op::Unlock(next.1));
-        kernel.section(b);
-        b.op(Op::Done).jump(again);
+        b.op(Op::Lock(mutex));
+        b.op(Op::WaitUntil { cond, mutex, guard: Test::AtLeast(rows, 1).into() });
+        b.op(Op::Add(rows, -1)).op(Op::Unlock(mutex));
+        ticks.compute(b, &kernel);
+        b.op(Op::Lock(next_mutex)).op(Op::Add(next_rows, 1)).op(Op::Signal(next_cond)).op(Op::Unlock(next_mutex));
+        kernel.section(b, bucket);
+        kernel.done(b);
+        b.jump(again);
         b.threads(1, 0);
     }
 }

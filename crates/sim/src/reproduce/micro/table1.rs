@@ -58,16 +58,17 @@ struct Measured {
 }
 
 fn measure(name: &str, beside: bool, extent: &Extent) -> Result<Measured, ReproduceError> {
-    let bed = Bed::xen(if extent.smoke { S / 4 } else { 60 * S }, extent.seed);
+    let bed = Bed::xen(if extent.smoke { S / 4 } else { 10 * S }, extent);
     let own = |name: &str| (name.to_owned(), Program::named(name).workload(hold_ns(name)));
     let mut vms = vec![own(name)];
     vms.extend(beside.then(|| own("swaptions")));
-    let result = bed.run(vms)?;
-    let totals = &result.vms[0].totals;
-    Ok(Measured {
-        wait_us: mean_of_waits(&totals.spin_waits),
-        hold_us: totals.spin_holds.mean().unwrap_or(f64::NAN) / US as f64,
-    })
+    let (mut waits, mut holds) = (Distribution::new(), Distribution::new());
+    for bed in bed.each() {
+        let result = bed.run(vms.clone())?;
+        waits.merge(&result.vms[0].totals.spin_waits);
+        holds.merge(&result.vms[0].totals.spin_holds);
+    }
+    Ok(Measured { wait_us: mean_of_waits(&waits), hold_us: holds.mean().unwrap_or(f64::NAN) / US as f64 })
 }
 
 const RISES: &str = "by several orders of magnitude";
