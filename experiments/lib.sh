@@ -17,11 +17,11 @@ gleaner=$(readlink -f "${CARGO_TARGET_DIR:-target}/gleaner")
 } >>"$folder/machine.txt"
 
 say() { printf '%s %s\n' "$(date +%T)" "$*" >&2; }
-# scenario FILE: runs it on the test bed, the raw result beside the others.
+# scenario FILE [OPTION...]: runs it on the test bed, the raw result beside the others.
 scenario() {
     local name
     name=$(basename "$1" .toml)
     say "$name"
-    testbed/run.sh run "$1" --json "$folder/$name.json" >"$folder/$name.txt" 2>"$folder/$name.log" || { tail -n 20 "$folder/$name.log" >&2; return 1; }
+    testbed/run.sh run "$@" --json "$folder/$name.json" >"$folder/$name.txt" 2>"$folder/$name.log" || { tail -n 20 "$folder/$name.log" >&2; return 1; }
     cat "$folder/$name.txt"
 }
