@@ -5,9 +5,9 @@
 
 use fastrand::Rng;
 use gleaner_cachesim::cache::{Cache, Fill};
-use gleaner_cachesim::policy::{PolicyKind, Replacement};
+use gleaner_cachesim::policy::{Policy, PolicyKind, Replacement};
 use gleaner_cachesim::{ContextId, Geometry, Line};
-use gleaner_decide::host::Insertion;
+use gleaner_decide::host::{Insertion, InsertionParams, Quantum};
 use proptest::prelude::*;
 
 #[derive(Clone, Copy)]
@@ -27,11 +27,14 @@ struct Naive {
     clock: i64,
     selector: i32,
     coin: Rng,
+    /// Time sampling: misses of every quantum that each context has had so far, the one under way last.
+    quanta: [Vec<u64>; CONTEXTS],
 }
 
 impl Naive {
     fn new(policy: PolicyKind, sets: usize, ways: usize, seed: u64) -> Self {
-        Self { policy, sets: vec![vec![None; ways]; sets], clock: 0, selector: 512, coin: Rng::with_seed(seed) }
+        let coin = Rng::with_seed(seed);
+        Self { policy, sets: vec![vec![None; ways]; sets], clock: 0, selector: 512, coin, quanta: Default::default() }
     }
 
     fn is_rrip(&self) -> bool {
@@ -74,6 +77,7 @@ impl Naive {
             line.dirty |= write;
             return (true, None);
         }
+        *self.quanta[usize::from(context.0)].last_mut().unwrap() += 1;
         if self.duels() {
             self.selector = (self.selector + self.leads(set)).clamp(0, 1023);
         }
@@ -113,8 +117,23 @@ impl Naive {
                 Some(Insertion::Lru) => bottom,
                 _ => top,
             },
+            PolicyKind::DipTime(_) if self.samples_or_follows_lru(context) => bottom,
+            PolicyKind::DipTime(_) => top,
             _ if first || self.coin.u32(..32) == 0 => top,
             _ => bottom,
+        }
+    }
+
+    /// MICRO'14, section IV-B: of ten quanta the first inserts at MRU, the second at LRU, the others as the one with fewer misses did; LRU where
+    /// they are similar, which is here within a twentieth.
+    fn samples_or_follows_lru(&self, context: ContextId) -> bool {
+        let quanta = &self.quanta[usize::from(context.0)];
+        let now = quanta.len() - 1;
+        let period = now / 10 * 10;
+        match now - period {
+            0 => false,
+            1 => true,
+            _ => 100 * quanta[period] >= 95 * quanta[period + 1],
         }
     }
 
@@ -130,39 +149,65 @@ impl Naive {
 }
 
 const ACCESSES: usize = 60_000;
+const CONTEXTS: usize = 3;
 
-/// A number that is often small and of lines used lately: hits and misses, whatever the policy.
-fn draw(chance: &mut Rng, lines: u64, step: usize) -> u64 {
+/// A number that is often small and of lines used lately: hits and misses, whatever the policy. The last context reuses little.
+fn draw(chance: &mut Rng, lines: u64, step: usize, context: ContextId) -> u64 {
+    let circle = step as u64 % lines;
+    if usize::from(context.0) == CONTEXTS - 1 {
+        return circle;
+    }
     match chance.u8(..8) {
         0..3 => chance.u64(..lines),
         3..5 => chance.u64(..=lines / 8),
         // A circle a little larger than the cache, on which LRU and BIP differ.
-        _ => step as u64 % lines,
+        _ => circle,
     }
 }
 
-fn agree(policy: &PolicyKind, sets: usize, ways: u32, seed: u64) {
+/// Returns which insertions time sampling would have followed after its samples.
+fn agree(policy: &PolicyKind, sets: usize, ways: u32, seed: u64) -> [bool; 2] {
     let geometry = Geometry::new(sets as u64 * u64::from(ways) * 64, ways, 64).unwrap();
     let mut cache = Cache::new(geometry, policy.build(geometry, seed).unwrap());
     let mut naive = Naive::new(policy.clone(), sets, geometry.ways(), seed);
     let mut chance = Rng::with_seed(seed ^ 0xace);
     let lines = geometry.lines() as u64 * 5 / 4 + 1;
-    for step in 0..ACCESSES {
-        let number = draw(&mut chance, lines, step);
-        match chance.u8(..64) {
-            0 => assert_eq!(cache.invalidate(number).is_some(), naive.invalidate(number)),
-            1 => assert_eq!(cache.write_back(number), naive.write_back(number)),
-            _ => {
-                let (write, context) = (chance.bool(), ContextId(chance.u8(..3)));
-                let expected = naive.access(number, write, context);
-                let hit = cache.access(number, write);
-                let why = if write { Fill::Dirty } else { Fill::Clean };
-                let evicted = if hit { None } else { cache.fill(number, context, why) };
-                assert_eq!((hit, evicted.map(Line::number)), expected, "{policy:?}, access {step}");
+    let (mut step, mut followed) = (0, [false; 2]);
+    while step < ACCESSES {
+        let context = ContextId(chance.u8(..CONTEXTS as u8));
+        cache.policy_mut().quantum_started(context);
+        naive.quanta[usize::from(context.0)].push(0);
+        let is_sample = (naive.quanta[usize::from(context.0)].len() - 1) % 10 < 2;
+        followed[usize::from(naive.samples_or_follows_lru(context))] |= !is_sample;
+        for _ in 0..chance.usize(1..300) {
+            step += 1;
+            let number = draw(&mut chance, lines, step, context);
+            match chance.u8(..64) {
+                0 => assert_eq!(cache.invalidate(number).is_some(), naive.invalidate(number)),
+                1 => assert_eq!(cache.write_back(number), naive.write_back(number)),
+                _ => same_access(&mut cache, &mut naive, number, chance.bool(), context, step),
             }
         }
+        let misses = *naive.quanta[usize::from(context.0)].last().unwrap();
+        cache.policy_mut().quantum_ended(context, Quantum { misses, instructions: 1, length: 1 });
     }
     check_contents(&cache, &naive);
+    followed
+}
+
+fn same_access(
+    cache: &mut Cache<Policy>,
+    naive: &mut Naive,
+    number: u64,
+    write: bool,
+    context: ContextId,
+    step: usize,
+) {
+    let expected = naive.access(number, write, context);
+    let hit = cache.access(number, write);
+    let why = if write { Fill::Dirty } else { Fill::Clean };
+    let evicted = if hit { None } else { cache.fill(number, context, why) };
+    assert_eq!((hit, evicted.map(Line::number)), expected, "{:?}, access {step}", naive.policy);
 }
 
 fn check_contents<P: Replacement>(cache: &Cache<P>, naive: &Naive) {
@@ -175,21 +220,28 @@ fn check_contents<P: Replacement>(cache: &Cache<P>, naive: &Naive) {
 }
 
 proptest! {
-    // Four shapes for each of the nine: two million accesses.
-    #![proptest_config(ProptestConfig { cases: 4, ..ProptestConfig::default() })]
+    // Twenty shapes for each of the ten, 1.2 million accesses for each: 12 million in all.
+    #![proptest_config(ProptestConfig { cases: 20, ..ProptestConfig::default() })]
 
     #[test]
     fn every_policy_agrees_with_its_naive_model(
         sets_log in 0_u32..6, duel_sets_log in 7_u32..12, ways in 1_u32..20, seed in any::<u64>(),
     ) {
         let per_context = PolicyKind::PerContext(vec![Insertion::Lru, Insertion::Mru]);
-        for policy in [PolicyKind::Lru, PolicyKind::Lip, PolicyKind::Bip, PolicyKind::Srrip, per_context] {
+        let time = PolicyKind::DipTime(InsertionParams::default());
+        for policy in [PolicyKind::Lru, PolicyKind::Lip, PolicyKind::Bip, PolicyKind::Srrip, per_context, time] {
             agree(&policy, 1 << sets_log, ways, seed);
         }
         for policy in [PolicyKind::DipDuel, PolicyKind::Drrip, PolicyKind::Srrip, PolicyKind::Bip] {
             agree(&policy, 1 << duel_sets_log, ways.min(8), seed);
         }
     }
+}
+
+#[test]
+fn time_sampling_has_followed_either_sample() {
+    let time = PolicyKind::DipTime(InsertionParams::default());
+    assert_eq!(agree(&time, 8, 8, 1), [true; 2]);
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod cache;
 mod calibrate;
 mod doctor;
 mod failure;
+mod files;
 mod guardian;
 mod host;
 mod output;

@@ -1,13 +1,13 @@
 //! Where results go: JSON to a file or to stdout, the human text to the other.
 
 use crate::failure::Failure;
+use crate::files::Place;
 use serde::Serialize;
 use std::fmt::Display;
-use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// The place for a command's result, opened before the work begins: a bad path must not cost the work.
+/// The place for a command's result, tried out before the work begins: a bad path must not cost the work.
 #[derive(Debug)]
 pub enum Output {
     /// Only the human text.
@@ -18,22 +18,11 @@ pub enum Output {
     JsonToFile(JsonFile),
 }
 
-/// A file for the result. One that we made is removed again if there is no result.
+/// A file for the result. It is there, or is a new one, only when the result is: neither a failure nor a kill leaves an empty one.
 #[derive(Debug)]
 pub struct JsonFile {
     path: PathBuf,
-    file: File,
-    made: bool,
-    written: bool,
-}
-
-impl Drop for JsonFile {
-    fn drop(&mut self) {
-        if self.made && !self.written {
-            // It cost nobody anything if it stays.
-            let _ = std::fs::remove_file(&self.path);
-        }
-    }
+    place: Place,
 }
 
 impl Output {
@@ -74,24 +63,12 @@ impl Output {
 }
 
 impl JsonFile {
-    /// Opens it without emptying it: if the work fails, an earlier result is still there.
     fn open(path: &Path) -> io::Result<Self> {
-        let (file, made) = match OpenOptions::new().create_new(true).write(true).open(path) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                (OpenOptions::new().write(true).open(path)?, false)
-            }
-            new => (new?, true),
-        };
-        Ok(Self { path: path.to_owned(), file, made, written: false })
+        Ok(Self { path: path.to_owned(), place: Place::open(path)? })
     }
 
     fn write(&mut self, text: &str) -> io::Result<()> {
-        self.written = true;
-        // Only a regular file can be emptied; a pipe or a device (`--json >(jq .)`) is written as it is.
-        if self.file.metadata()?.is_file() {
-            self.file.set_len(0)?;
-        }
-        writeln!(self.file, "{text}")
+        self.place.write(format!("{text}\n").as_bytes())
     }
 }
 

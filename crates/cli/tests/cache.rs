@@ -3,6 +3,8 @@
 mod common;
 
 use common::{Said, comes_true, finish, gleaner};
+use gleaner_cachesim::trace::recording::Recorder;
+use gleaner_cachesim::trace::{Kind, Record};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -73,10 +75,16 @@ fn absurd_machines_and_usage_are_named() {
         (&["run", "--synthetic", "thrashing", "--llc-size", "3M"], &["3072 sets", "no power of two"]),
         (&["run", "--synthetic", "thrashing", "--llc-size", "17G"], &["17G", "16G"]),
         (&["run", "--synthetic", "thrashing", "--llc-size", "much"], &["much", "2M"]),
+        (&["run", "--synthetic", "thrashing", "--llc-ways", "4294967295"], &["4294967295 ways"]),
+        (&["run", "--synthetic", "thrashing", "--llc-ways", "4294967296"], &["4294967296"]),
+        (&["run", "--synthetic", "thrashing", "--llc-size", "-1"], &["--llc-size"]),
+        (&["run", "--synthetic", "thrashing", "--llc-latency", "18446744073709551615"], &["--llc-latency", "1000000"]),
         (&["run", "--synthetic", "thrashing", "--cores", "0"], &["0", "1..=64"]),
         (&["run", "--synthetic", "thrashing", "--cores", "9999"], &["9999", "1..=64"]),
         (&["run", "--synthetic", "thrashing", "--slice", "1h"], &["1h", "1s"]),
+        (&["run", "--synthetic", "thrashing", "--slice", "0s"], &["0s"]),
         (&["run", "--synthetic", "thrashing", "--quanta", "0"], &["0", "at least 1"]),
+        (&["run", "--synthetic", "thrashing", "--quanta", "99999999999G"], &["99999999999G", "smaller"]),
         (&["run", "--synthetic", "thrashing", "--policy", "best"], &["best", "dip-time"]),
         (&["run", "--trace", "x", "--format", "pcap"], &["pcap", "champsim"]),
         (&["classify"], &["--trace FILE", "--"]),
@@ -88,6 +96,89 @@ fn absurd_machines_and_usage_are_named() {
     ] {
         cache(folder.path(), arguments).with_status(2).saying("").naming(words);
     }
+}
+
+/// A recording with some of its bytes changed.
+fn damaged(folder: &Path, name: &str, damage: impl FnOnce(&mut Vec<u8>)) {
+    let path = folder.join(name);
+    let mut recorder = Recorder::create(&path).unwrap();
+    for line in 0..200_000_u64 {
+        recorder.push(Record { address: line % 5000 * 64, instructions: 3, kind: Kind::Read }).unwrap();
+    }
+    recorder.finish().unwrap();
+    let mut bytes = fs::read(&path).unwrap();
+    damage(&mut bytes);
+    fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn damaged_recordings_give_no_result_however_far_they_can_be_read() {
+    let folder = tempfile::tempdir().unwrap();
+    damaged(folder.path(), "whole", |_| {});
+    damaged(folder.path(), "header-only", |bytes| bytes.truncate(16));
+    damaged(folder.path(), "half", |bytes| bytes.truncate(bytes.len() / 2));
+    damaged(folder.path(), "without-its-last-byte", |bytes| bytes.truncate(bytes.len() - 1));
+    damaged(folder.path(), "big-endian", |bytes| bytes[12..16].reverse());
+    damaged(folder.path(), "newer", |bytes| bytes[8] = 9);
+    damaged(folder.path(), "enormous-block", |bytes| bytes[16..20].fill(0xff));
+    damaged(folder.path(), "enormous-count", |bytes| bytes[20..24].fill(0xff));
+    damaged(folder.path(), "flipped", |bytes| {
+        let middle = bytes.len() / 2;
+        bytes[middle..middle + 8].iter_mut().for_each(|byte| *byte = !*byte);
+    });
+    damaged(folder.path(), "twice", |bytes| bytes.extend(bytes.clone()));
+    let all = |command, trace| match command {
+        // To its end, which starting over would hide.
+        "run" => vec!["run", "--once", "--quanta", "1M", "--trace", trace, "--json", "x.json"],
+        _ => vec!["classify", "--trace", trace, "--json", "x.json"],
+    };
+    for command in ["run", "classify"] {
+        for (trace, words) in [
+            ("header-only", &["header-only, byte 16", "cut short"][..]),
+            ("half", &["half, byte", "cut short"]),
+            ("without-its-last-byte", &["without-its-last-byte, byte", "cut short"]),
+            ("big-endian", &["big-endian, byte 12", "big-endian machine"]),
+            ("newer", &["newer, byte 8", "version 9"]),
+            ("enormous-block", &["byte 16", "4294967295 bytes"]),
+            ("enormous-count", &["byte 16", "4294967295 accesses"]),
+            ("flipped", &["flipped, byte"]),
+            ("twice", &["something follows the end"]),
+        ] {
+            cache(folder.path(), &all(command, trace)).with_status(2).saying("").naming(words);
+            assert!(!folder.path().join("x.json").exists(), "{command} {trace}");
+        }
+        cache(folder.path(), &all(command, "whole")).with_status(0);
+        fs::remove_file(folder.path().join("x.json")).unwrap();
+    }
+}
+
+#[test]
+fn enormous_files_and_absurd_records_take_no_enormous_time_or_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    // A tebibyte that takes no room: nothing at all, and nothing after a good line.
+    for (name, start) in [("nothing", &b""[..]), ("one-line", b"R 10\n"), ("lackey", b"I  00401000,3\n L 10,8\n")] {
+        fs::write(path(name), start).unwrap();
+        fs::File::options().write(true).open(path(name)).unwrap().set_len(1 << 40).unwrap();
+    }
+    fs::write(path("wide"), " L 10,18446744073709551615\n").unwrap();
+    fs::write(path("last"), "W ffffffffffffffff\nR ffffffffffffffff\nR 0\n".repeat(2000)).unwrap();
+    for command in ["run", "classify"] {
+        for (trace, words) in [
+            ("nothing", &["nothing"][..]),
+            ("one-line", &["one-line:2: longer than 4096 bytes"]),
+            ("lackey", &["lackey:3: longer than 4096 bytes"]),
+            ("wide", &["wide:1:"]),
+        ] {
+            // More memory than this is an error, and no answer.
+            let mut limited = Command::new("prlimit");
+            limited.args(["--as=1000000000", common::GLEANER, "cache", command, "--trace", trace]);
+            finish(limited.current_dir(folder.path())).with_status(2).saying("").naming(words);
+        }
+    }
+    cache(folder.path(), &["run", "--once", "--quanta", "18446744073709551615", "--warmup", "1", "--trace", "last"])
+        .with_status(0);
+    cache(folder.path(), &["classify", "--trace", "last"]).with_status(0);
 }
 
 /// `R HEXADDR` lines that go through so many lines of 64 bytes again and again.

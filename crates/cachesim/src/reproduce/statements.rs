@@ -248,6 +248,9 @@ pub(super) fn requests(results: &[MixResults]) -> Vec<Row> {
 
 /// Section IV-A on Figure 8.
 pub(super) fn pollution(results: &[MixResults]) -> Vec<Row> {
+    if !Types(results).has(&[1, 2, 3, 4, 5, 6]) {
+        return Vec::new();
+    }
     let (mut more, mut of_memory) = (0.0, 0.0);
     for mix in results {
         for (short, long) in mix.of(Technique::Short).iter().zip(mix.of(Technique::Long)) {

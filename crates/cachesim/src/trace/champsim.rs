@@ -78,6 +78,10 @@ fn parse(bytes: &[u8]) -> Result<Instruction, String> {
             bytes[8], bytes[9]
         ));
     }
+    // Zeros are what a hole in a file is read as, and would be instructions without an access, without end.
+    if word(0) == 0 {
+        return Err("an instruction at address 0: this is damaged, or no trace of ChampSim's".to_owned());
+    }
     let places = [16, 24, 32, 40, 48, 56].map(word);
     let canonical = |address: u64| matches!(address >> 47, 0 | 0x1_ffff);
     if let Some(odd) = places.into_iter().chain([word(0)]).find(|address| !canonical(*address)) {

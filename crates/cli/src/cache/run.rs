@@ -65,7 +65,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "N", default_value_t = 16)]
     llc_ways: u32,
     /// Cycles that an access of the last level adds
-    #[arg(long, value_name = "N", default_value_t = 27)]
+    #[arg(long, value_name = "N", default_value_t = 27, value_parser = clap::value_parser!(u64).range(..=1_000_000))]
     llc_latency: u64,
     /// The last level holds whatever the levels before it hold
     #[arg(long)]
@@ -93,9 +93,10 @@ pub fn main(args: &RunArgs) -> Result<u8, Failure> {
     let config = config(args, contexts)?;
     let mut machine = Machine::new(config, traces(args)?).map_err(Failure::input)?;
     let interrupted = crate::probe::interrupt_flag()?;
-    let bar = ProgressBar::new(args.warmup + args.quanta);
+    let quanta = args.warmup.saturating_add(args.quanta);
+    let bar = ProgressBar::new(quanta);
     // One turn of everybody at a time, so that Ctrl-C is heard.
-    for quantum in 0..args.warmup.saturating_add(args.quanta) {
+    for quantum in 0..quanta {
         if quantum == args.warmup {
             machine.reset_counters();
         }

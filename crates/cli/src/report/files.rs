@@ -1,9 +1,10 @@
 //! Reading results with a limit, and replacing files in one step.
 
 use crate::failure::Failure;
-use std::fs::{self, File};
-use std::io::{self, Read, Write};
-use std::path::{Path, PathBuf};
+use crate::files::Place;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
 
 /// No result is larger; a page of more could not be opened.
 const MOST_BYTES: u64 = 64 << 20;
@@ -27,36 +28,12 @@ pub fn text_of_result(path: &Path) -> Result<String, String> {
     })
 }
 
-/// Writes a file so that there is never half of it: beside it first, then in its place.
+/// Writes a file so that there is never half of it.
 pub fn replace(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    let said = |error: io::Error| {
-        Failure::input(format!("cannot write {}: {error}; name a file in a folder you may write to", path.display()))
-    };
-    // What is no regular file (/dev/stdout, a pipe) cannot be replaced, only written; a link's target is what is meant.
-    let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    if fs::metadata(&real).is_ok_and(|is| !is.is_file() && !is.is_dir()) {
-        return fs::OpenOptions::new().write(true).open(&real).and_then(|mut file| file.write_all(bytes)).map_err(said);
-    }
-    if real.is_dir() {
+    if path.is_dir() {
         return Err(Failure::input(format!("cannot write {}: it is a folder; name a file in it", path.display())));
     }
-    let beside = beside(&real);
-    let written = File::create_new(&beside).and_then(|mut file| file.write_all(bytes)).and_then(|()| {
-        if let Ok(old) = fs::metadata(&real) {
-            fs::set_permissions(&beside, old.permissions())?;
-        }
-        fs::rename(&beside, &real)
-    });
-    written.map_err(|error| {
-        // It cost nobody anything if it stays.
-        let _ = fs::remove_file(&beside);
-        said(error)
+    Place::open(path).and_then(|mut place| place.write(bytes)).map_err(|error| {
+        Failure::input(format!("cannot write {}: {error}; name a file in a folder you may write to", path.display()))
     })
-}
-
-/// A name in the same folder that nobody else uses: rename works within one file system only.
-fn beside(path: &Path) -> PathBuf {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}.new", std::process::id()));
-    path.with_file_name(name)
 }
