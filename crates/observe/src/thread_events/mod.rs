@@ -93,8 +93,19 @@ impl ThreadRecorder {
         builder.add(&maps.ring, one).map_err(refuse("mapping the ring"))?;
         let ring = builder.build().map_err(refuse("mapping the ring"))?;
         let progs = &skel.progs;
-        // Forks first, so that no thread is missed by the others.
-        let wanted = [&progs.on_record_fork, &progs.on_record_exec, &progs.on_record_waking, &progs.on_record_switch];
+        // Interrupts first, then forks, so that nothing is missed by the others.
+        let wanted = [
+            &progs.on_timer_enter,
+            &progs.on_timer_end,
+            &progs.on_device_enter,
+            &progs.on_device_end,
+            &progs.on_soft_enter,
+            &progs.on_soft_end,
+            &progs.on_record_fork,
+            &progs.on_record_exec,
+            &progs.on_record_waking,
+            &progs.on_record_switch,
+        ];
         let links = wanted.into_iter().map(libbpf_rs::ProgramImpl::attach).collect::<Result<Vec<_>, _>>();
         Ok(Self { state, ring, taken, _links: links.map_err(refuse("attaching"))? })
     }

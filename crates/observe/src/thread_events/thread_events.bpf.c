@@ -11,7 +11,8 @@
 //                                        be seen in the recording
 //
 // A wake-up has a waker only if the thread that runs does it itself: what an interrupt does while that thread happens to run is
-// not its doing. That is read from the CPU's preempt count, which lies in one of two places.
+// not its doing. The CPU's preempt count would say so, but kernels without CONFIG_KALLSYMS_ALL do not tell where it is; so the
+// tracepoints around timers, devices' handlers and soft interrupts set a flag and take it back.
 //
 // A full ring loses events, and they are counted. CPU time is the difference to what was last told, not to what last happened:
 // so a lost event costs no CPU time.
@@ -36,17 +37,14 @@ struct task_struct {
 struct task_struct___before_5_14 {
 	long state;
 };
-struct pcpu_hot___from_6_2_to_6_14 {
-	int preempt_count;
-};
 #pragma clang attribute pop
 
-extern const int __preempt_count __ksym __weak;
-extern const struct pcpu_hot___from_6_2_to_6_14 pcpu_hot __ksym __weak;
-
 #define TASK_DEAD 0x80
-// Of the preempt count: serving a soft interrupt (bit 8; more would be "soft interrupts are off"), a hard one, an NMI.
-#define IN_INTERRUPT 0x00ff0100
+
+// Kinds of interrupts, as bits.
+#define TIMER 1
+#define DEVICE 2
+#define SOFT 4
 
 #define MAX_THREADS 16384
 #define RING_BYTES (16 << 20)
@@ -97,6 +95,14 @@ struct {
 	__type(value, struct told);
 } threads SEC(".maps");
 
+// What interrupts each CPU is in. No kind interrupts itself.
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} interrupts SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, RING_BYTES); // user space may make it smaller
@@ -117,15 +123,29 @@ static __always_inline struct recorder_state *state_of_recorder(void)
 	return bpf_map_lookup_elem(&recorder, &zero);
 }
 
-static __always_inline bool in_interrupt(void)
+static __always_inline __u32 *interrupts_here(void)
 {
-	int count = 0;
+	__u32 zero = 0;
 
-	if (bpf_ksym_exists(&__preempt_count))
-		count = *(const int *)bpf_this_cpu_ptr(&__preempt_count);
-	else if (bpf_ksym_exists(&pcpu_hot))
-		count = ((const struct pcpu_hot___from_6_2_to_6_14 *)bpf_this_cpu_ptr(&pcpu_hot))->preempt_count;
-	return count & IN_INTERRUPT;
+	return bpf_map_lookup_elem(&interrupts, &zero);
+}
+
+static __always_inline int enters(__u32 kind)
+{
+	__u32 *here = interrupts_here();
+
+	if (here)
+		*here |= kind;
+	return 0;
+}
+
+static __always_inline int ends(__u32 kind)
+{
+	__u32 *here = interrupts_here();
+
+	if (here)
+		*here &= ~kind;
+	return 0;
 }
 
 // False: it is lost, and counted.
@@ -193,11 +213,12 @@ int BPF_PROG(on_record_switch, bool preempt, struct task_struct *prev, struct ta
 SEC("tp_btf/sched_waking")
 int BPF_PROG(on_record_waking, struct task_struct *task)
 {
-	__u32 pid = task->pid, waker = 0;
+	__u32 pid = task->pid, waker = 0, *here;
 
 	if (!bpf_map_lookup_elem(&threads, &pid))
 		return 0;
-	if (!in_interrupt()) {
+	here = interrupts_here();
+	if (here && !*here) {
 		waker = (__u32)bpf_get_current_pid_tgid();
 		if (!waker || !bpf_map_lookup_elem(&threads, &waker))
 			waker = 0;
@@ -250,4 +271,40 @@ int BPF_PROG(on_record_exec, struct task_struct *task, int old_pid)
 	if (bpf_map_update_elem(&threads, &pid, &state, BPF_ANY) == 0)
 		bpf_map_delete_elem(&threads, &old);
 	return 0;
+}
+
+SEC("tp_btf/hrtimer_expire_entry")
+int BPF_PROG(on_timer_enter)
+{
+	return enters(TIMER);
+}
+
+SEC("tp_btf/hrtimer_expire_exit")
+int BPF_PROG(on_timer_end)
+{
+	return ends(TIMER);
+}
+
+SEC("tp_btf/irq_handler_entry")
+int BPF_PROG(on_device_enter)
+{
+	return enters(DEVICE);
+}
+
+SEC("tp_btf/irq_handler_exit")
+int BPF_PROG(on_device_end)
+{
+	return ends(DEVICE);
+}
+
+SEC("tp_btf/softirq_entry")
+int BPF_PROG(on_soft_enter)
+{
+	return enters(SOFT);
+}
+
+SEC("tp_btf/softirq_exit")
+int BPF_PROG(on_soft_end)
+{
+	return ends(SOFT);
 }
