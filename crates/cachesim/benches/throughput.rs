@@ -181,13 +181,13 @@ fn others(mix: Mix, records: &Arc<[Record]>) -> Vec<Measured<'static>> {
     };
     let mut recorder = Recorder::new(Path::new("memory"), Vec::new()).expect("memory");
     records.iter().for_each(|record| recorder.push(*record).expect("memory"));
-    let recorded = recorder.finish().expect("memory");
+    let bytes = recorder.finish().expect("memory");
     let count = records.len();
     vec![
         curve(Sampling::Exact),
         curve(Sampling::Lines(16_384)),
         Measured::new("reading a recording", " | | ".to_owned(), count, move || {
-            let mut recording = Recording::new(Path::new("memory"), recorded.as_slice()).expect("whole");
+            let mut recording = Recording::new(Path::new("memory"), bytes.as_slice()).expect("whole");
             let mut batch = Vec::new();
             while recording.fill(&mut batch).is_ok() && !batch.is_empty() {
                 black_box(&batch);

@@ -66,7 +66,9 @@ fn files(folder: &Path, count: u64) -> [PathBuf; 3] {
         writeln!(texts[1], "I  00401000,3\n L {:x},8", record.address).unwrap();
     }
     recorder.finish().unwrap();
-    texts.iter_mut().for_each(|text| text.flush().unwrap());
+    for text in &mut texts {
+        text.flush().unwrap();
+    }
     paths
 }
 

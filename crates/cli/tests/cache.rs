@@ -124,7 +124,9 @@ fn damaged_recordings_give_no_result_however_far_they_can_be_read() {
     damaged(folder.path(), "enormous-count", |bytes| bytes[20..24].fill(0xff));
     damaged(folder.path(), "flipped", |bytes| {
         let middle = bytes.len() / 2;
-        bytes[middle..middle + 8].iter_mut().for_each(|byte| *byte = !*byte);
+        for byte in &mut bytes[middle..middle + 8] {
+            *byte = !*byte;
+        }
     });
     damaged(folder.path(), "twice", |bytes| bytes.extend(bytes.clone()));
     let all = |command, trace| match command {
