@@ -48,7 +48,7 @@ impl Row {
     pub fn number(case: impl Into<String>, metric: &str, paper: f64, simulated: f64, basis: Basis) -> Self {
         Self {
             paper: Some(paper),
-            agrees: Some(within(simulated, paper)),
+            agrees: simulated.is_finite().then(|| within(simulated, paper)),
             ..Self::measured(case, metric, simulated, basis)
         }
     }
@@ -65,10 +65,10 @@ impl Row {
     ) -> Self {
         Self {
             paper_order: Some(paper_order.to_owned()),
-            agrees: Some(agrees),
-            note: Some(criterion.into()),
+            agrees: simulated.is_finite().then_some(agrees),
             ..Self::measured(case, metric, simulated, basis)
         }
+        .with_note(Into::<String>::into(criterion))
     }
 
     /// What was simulated and the paper gives only as a picture.
@@ -81,7 +81,7 @@ impl Row {
             simulated: Some(simulated).filter(|value| value.is_finite()),
             agrees: None,
             basis,
-            note: None,
+            note: (!simulated.is_finite()).then(|| "nothing was done in the time that was simulated".to_owned()),
         }
     }
 
@@ -125,7 +125,8 @@ mod tests {
     fn a_quarter_off_agrees_and_more_does_not() {
         let agrees = |simulated| Row::number("x", "time us", 8.0, simulated, Basis::Predicted).agrees;
         assert_eq!([6.0, 10.0].map(agrees), [Some(true); 2]);
-        assert_eq!([5.99, 10.01, f64::NAN].map(agrees), [Some(false); 3]);
+        assert_eq!([5.99, 10.01].map(agrees), [Some(false); 2]);
+        assert_eq!(agrees(f64::NAN), None);
         assert_eq!(Row::number("x", "time us", 8.0, 6.0, Basis::Predicted).error_ratio(), Some(-0.25));
         assert_eq!(Row::measured("x", "time us", f64::NAN, Basis::Predicted).simulated, None);
     }

@@ -48,12 +48,11 @@ impl Measured {
     }
 }
 
-/// Simulated time: what is counted begins after as much again where Gleaner has to find its place.
+/// Simulated time from when and to when is counted: queues have filled, and Gleaner has found its place.
 fn span(extent: &Extent, gleaner: bool) -> (Time, Time) {
     match (extent.smoke, gleaner) {
-        (true, false) => (0, 20 * MS),
-        (true, true) => (20 * MS, 40 * MS),
-        (false, false) => (0, 2 * S),
+        (true, _) => (10 * MS, 25 * MS),
+        (false, false) => (S, 3 * S),
         (false, true) => (3 * S, 5 * S),
     }
 }
@@ -92,7 +91,7 @@ fn rates(
         [items(0), items(1), idle]
     };
     // The same simulation to two ends: what the second has more happened in between.
-    let before = if from > 0 { count(&until(from)?) } else { [0.0; 3] };
+    let before = count(&until(from)?);
     let after = count(&until(to)?);
     let seconds = (to - from) as f64 / S as f64;
     let [app, neighbour, idle] = [0, 1, 2].map(|n| (after[n] - before[n]) / seconds);

@@ -112,12 +112,14 @@ pub(super) fn reproduce(extent: &Extent) -> Result<Reproduced, ReproduceError> {
         parameters: vec![
             ("part of the input simulated, ratio".to_owned(), format!("{}", part(extent))),
             ("dedup".to_owned(), format!("{:?}", calibration.dedup)),
-            ("host, shared".to_owned(), "CFS of Linux 3.9, a group for each VM: wake-ups do not preempt, a tick of 4 ms does \
-                after 3 ms".to_owned()),
+            (
+                "host, shared".to_owned(),
+                "CFS of Linux 3.9, a group for each VM: wake-ups do not preempt, a tick of 4 ms does \
+                after 3 ms"
+                    .to_owned(),
+            ),
         ],
         rows,
-        notes: vec![
-            "calibrated: native on 1 and 16 cores, dedicated on 1 core (4 of 21 rows)".to_owned(),
-        ],
+        notes: vec!["calibrated: native on 1 and 16 cores, dedicated on 1 core (4 of 21 rows)".to_owned()],
     })
 }

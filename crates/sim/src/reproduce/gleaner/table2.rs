@@ -73,7 +73,8 @@ fn physical_rows() -> Result<[f64; 4], ReproduceError> {
     ])
 }
 
-const SETTINGS: [&str; 4] = ["A: same core", "B: other core, spinning", "C: other core, blocking", "D: other core, blocking, 2 apps or VMs"];
+const SETTINGS: [&str; 4] =
+    ["A: same core", "B: other core, spinning", "C: other core, blocking", "D: other core, blocking, 2 apps or VMs"];
 
 pub(super) fn reproduce() -> Result<Reproduced, ReproduceError> {
     let (on_vm, on_pm) = (virtual_rows()?, physical_rows()?);
@@ -84,9 +85,12 @@ pub(super) fn reproduce() -> Result<Reproduced, ReproduceError> {
         }
     }
     let [_, b, c, d] = on_vm;
-    for (case, paper, ratio) in
-        [("C on a VM against a PM", 4.6, c / on_pm[2]), ("D against C on a VM", 2.6, d / c), ("D against B on a VM", 5.6, d / b), ("D on a VM against a PM", 5.6, d / on_pm[3])]
-    {
+    for (case, paper, ratio) in [
+        ("C on a VM against a PM", 4.6, c / on_pm[2]),
+        ("D against C on a VM", 2.6, d / c),
+        ("D against B on a VM", 5.6, d / b),
+        ("D on a VM against a PM", 5.6, d / on_pm[3]),
+    ] {
         rows.push(Row::number(case, "wake-up ratio", paper, ratio, Basis::Calibrated));
     }
     let waiting = vm(Costs::KVM_2014, CORES, 1).pinned(0..CORES);
