@@ -111,14 +111,13 @@ impl Naive {
         let (top, bottom) = ((self.clock, 2), (lowest, 3));
         let first = self.duels() && self.uses_first(set);
         match &self.policy {
-            PolicyKind::Lru | PolicyKind::Srrip => top,
+            PolicyKind::DipTime(_) if self.samples_or_follows_lru(context) => bottom,
+            PolicyKind::Lru | PolicyKind::Srrip | PolicyKind::DipTime(_) => top,
             PolicyKind::Lip => bottom,
             PolicyKind::PerContext(insertions) => match insertions.get(usize::from(context.0)) {
                 Some(Insertion::Lru) => bottom,
                 _ => top,
             },
-            PolicyKind::DipTime(_) if self.samples_or_follows_lru(context) => bottom,
-            PolicyKind::DipTime(_) => top,
             _ if first || self.coin.u32(..32) == 0 => top,
             _ => bottom,
         }
@@ -174,7 +173,7 @@ fn agree(policy: &PolicyKind, sets: usize, ways: u32, seed: u64) -> [bool; 2] {
     let lines = geometry.lines() as u64 * 5 / 4 + 1;
     let (mut step, mut followed) = (0, [false; 2]);
     while step < ACCESSES {
-        let context = ContextId(chance.u8(..CONTEXTS as u8));
+        let context = ContextId(u8::try_from(chance.usize(..CONTEXTS)).unwrap());
         cache.policy_mut().quantum_started(context);
         naive.quanta[usize::from(context.0)].push(0);
         let is_sample = (naive.quanta[usize::from(context.0)].len() - 1) % 10 < 2;
