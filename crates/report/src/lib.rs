@@ -20,6 +20,7 @@ mod run;
 mod scenario;
 mod sim;
 mod slice;
+mod sweep;
 mod text;
 mod workload;
 mod xen;
@@ -49,5 +50,6 @@ pub use scenario::{
 };
 pub use sim::{SimCost, SimDecision, SimHost, SimReport, SimRow, SimRun, SimVm};
 pub use slice::{SliceCpu, SliceReport, SliceThread};
+pub use sweep::{SweepParameter, SweepReport};
 pub use workload::{LatencyReport, WorkloadReport};
 pub use xen::{XenListDomain, XenListPool, XenListReport, XenListVcpu, XenSliceChange, XenSliceReport, XenTimes};

@@ -2,8 +2,10 @@
 
 mod from_recording;
 mod list;
+mod reproduce;
 mod results;
 mod run;
+mod sweep;
 
 use crate::failure::Failure;
 use clap::{Args, Subcommand};
@@ -18,16 +20,22 @@ pub struct SimArgs {
 enum SimCommand {
     /// Simulate a scenario: the files that the test bed runs, on hosts that you do not have
     Run(run::RunArgs),
+    /// Simulate a scenario over a grid of parameters and seeds, on all cores or shared out over machines
+    Sweep(sweep::SweepArgs),
     /// Play a recording back elsewhere: more vCPUs, a neighbour, other slices, Gleaner
     FromRecording(from_recording::FromRecordingArgs),
     /// What can be simulated: programs, schedulers, costs and where their values are from
     List(list::ListArgs),
+    /// Simulate a table or figure of the two papers, and compare with what they say
+    Reproduce(reproduce::ReproduceArgs),
 }
 
 pub fn main(args: &SimArgs) -> Result<u8, Failure> {
     match &args.command {
         SimCommand::Run(args) => run::main(args),
+        SimCommand::Sweep(args) => sweep::main(args),
         SimCommand::FromRecording(args) => from_recording::main(args),
         SimCommand::List(args) => list::main(args),
+        SimCommand::Reproduce(args) => reproduce::main(args),
     }
 }

@@ -53,7 +53,8 @@ fn cost(cost: &CostDescription) -> SimCost {
     SimCost { name: cost.name.to_owned(), value_ns: cost.ns, meaning: cost.meaning.to_owned() }
 }
 
-fn run(scenario: &Scenario, done: &Done) -> SimRun {
+/// One simulation's result.
+pub fn run(scenario: &Scenario, done: &Done) -> SimRun {
     let result = &done.result;
     let choices = done.combination.measured.iter().chain(&done.combination.background);
     let wall = result.pcpu_busy_ns.len() as f64 * result.end_ns as f64;
@@ -121,15 +122,18 @@ fn decision(decision: &gleaner_model::Decision) -> SimDecision {
     }
 }
 
-/// Each measured VM, workload and policy beside each background, over the rounds; against the first policy, round by round.
+/// Each measured VM, workload and policy at each slice beside each background, over the rounds; against the first policy at the first
+/// slice, round by round.
 fn rows(scenario: &Scenario, done: &[Done], runs: &[SimRun]) -> Vec<SimRow> {
     let first_round: Vec<&Done> = done.iter().filter(|done| done.round == 0).collect();
     let per_round = first_round.len();
+    let first_slice = first_round.first().and_then(|done| done.combination.slice);
     let mut rows = Vec::new();
     for (at, combination) in first_round.iter().map(|done| &done.combination).enumerate() {
         for (place, choice) in combination.measured.iter().enumerate() {
             let is_base = |other: &Combination| {
                 other.background == combination.background
+                    && other.slice == first_slice
                     && other.measured.get(place).is_some_and(|base| *base == Choice { policy: 0, ..*choice })
             };
             let base = first_round.iter().position(|done| is_base(&done.combination));
@@ -147,6 +151,7 @@ fn rows(scenario: &Scenario, done: &[Done], runs: &[SimRun]) -> Vec<SimRow> {
                 workload: vm.workloads[choice.workload].label().to_owned(),
                 beside: beside_label(scenario, combination),
                 policy: vm.policies[choice.policy].label.clone(),
+                slice: combination.slice.map(|slice| slice.to_string()),
                 items_per_s: median((0..rounds).map(|round| here(round).vms[place].items_per_s).collect())
                     .unwrap_or_default(),
                 speedup: ratio(&|run| run.vms[place].items_per_s),
@@ -157,7 +162,8 @@ fn rows(scenario: &Scenario, done: &[Done], runs: &[SimRun]) -> Vec<SimRow> {
     rows
 }
 
-fn beside_label(scenario: &Scenario, combination: &Combination) -> String {
+/// What the background VMs of a combination run, in words.
+pub fn beside_label(scenario: &Scenario, combination: &Combination) -> String {
     let label = |choice: &Choice| scenario.vms[choice.vm].workloads[choice.workload].label().to_owned();
     let labels: Vec<String> = combination.background.iter().map(label).collect();
     if labels.is_empty() { "nothing".to_owned() } else { labels.join(" + ") }

@@ -2,8 +2,8 @@
 
 use super::section::Section;
 use crate::{
-    CacheRecordReport, CacheReport, HostListReport, HostProbeReport, HostRunReport, LlcReport, SliceReport,
-    XenListReport, XenSliceReport,
+    CacheRecordReport, CacheReport, HostListReport, HostProbeReport, HostRunReport, LlcReport, RecordReport,
+    SimRecordingReport, SliceReport, SweepReport, XenListReport, XenSliceReport,
 };
 use maud::html;
 use serde::de::DeserializeOwned;
@@ -42,7 +42,7 @@ const fn kind<T: DeserializeOwned + Display>(
 }
 
 /// All of them.
-pub(super) const KINDS: [Kind; 9] = [
+pub(super) const KINDS: [Kind; 12] = [
     kind::<HostRunReport>(HostRunReport::SCHEMA, "gleaner host run", "What the host agent did"),
     kind::<SliceReport>(SliceReport::SCHEMA, "gleaner host slice", "Slices asked for and delivered"),
     kind::<LlcReport>(LlcReport::SCHEMA, "gleaner host llc", "Who was given which part of the last-level cache"),
@@ -50,6 +50,13 @@ pub(super) const KINDS: [Kind; 9] = [
     kind::<HostProbeReport>(HostProbeReport::SCHEMA, "gleaner host probe", "What the host can do"),
     kind::<XenListReport>(XenListReport::SCHEMA, "gleaner host list", "The Xen host's domains"),
     kind::<XenSliceReport>(XenSliceReport::SCHEMA, "gleaner host slice", "The Xen host's slices"),
+    kind::<SweepReport>(SweepReport::SCHEMA, "gleaner sim sweep", "A simulation over a grid of parameters"),
+    kind::<SimRecordingReport>(
+        SimRecordingReport::SCHEMA,
+        "gleaner sim from-recording",
+        "A recorded program, simulated elsewhere",
+    ),
+    kind::<RecordReport>(RecordReport::SCHEMA, "gleaner record", "A recording of a program's threads"),
     kind::<CacheReport>(CacheReport::SCHEMA, "gleaner cache run", "Simulated caches"),
     kind::<CacheRecordReport>(CacheRecordReport::SCHEMA, "gleaner cache record", "A recording of memory accesses"),
 ];

@@ -56,9 +56,9 @@ fn told(report: &SimReport) -> Vec<Markup> {
         .filter_map(|row| Some((row, row.speedup?)))
         .collect();
     for (row, speedup) in compared.iter().take(MOST_TOLD) {
-        let first = base(report, row).map_or("", |base| &base.policy);
+        let first = base(report, row).map_or_else(String::new, choice);
         told.push(html! {
-            (case(row)) ": under " (row.policy) " " span.verdict { (forest::told(*speedup, spread(report, row, &RATIOS[0]))) }
+            (case(row)) ": under " (choice(row)) " " span.verdict { (forest::told(*speedup, spread(report, row, &RATIOS[0]))) }
             " times the throughput of " (first) "."
         });
     }
@@ -66,6 +66,11 @@ fn told(report: &SimReport) -> Vec<Markup> {
         told.push(html! { "And " (count((compared.len() - MOST_TOLD) as u64, "other comparison")) ": the figures have them all." });
     }
     told
+}
+
+/// What was chosen for it: the policy, and the slice where slices are compared.
+fn choice(row: &SimRow) -> String {
+    row.slice.as_ref().map_or_else(|| row.policy.clone(), |slice| format!("{} at {slice}", row.policy))
 }
 
 fn rounds(report: &SimReport) -> u32 {
@@ -114,14 +119,16 @@ fn neighbours(run: &SimRun) -> impl Iterator<Item = &SimVm> {
     run.vms.iter().filter(|vm| vm.role == "background")
 }
 
-/// The runs of a row, by round, each with the row's virtual machine in it.
+/// The runs of a row, one a round, each with the row's virtual machine in it: rows are in the order of a round's runs and their measured machines.
 fn runs<'a>(report: &'a SimReport, row: &'a SimRow) -> impl Iterator<Item = (&'a SimRun, &'a SimVm)> {
-    report.runs.iter().filter_map(move |run| {
-        let vm =
-            run.vms.iter().find(|vm| (&vm.vm, &vm.workload, &vm.policy) == (&row.vm, &row.workload, &row.policy))?;
-        let beside: Vec<&str> = neighbours(run).map(|vm| vm.workload.as_str()).collect();
-        let beside = if beside.is_empty() { "nothing".to_owned() } else { beside.join(" + ") };
-        (beside == row.beside).then_some((run, vm))
+    let per_round = report.runs.iter().take_while(|run| run.round == 0).count();
+    let measured = |run: &'a SimRun| run.vms.iter().filter(|vm| vm.role == "measured");
+    let places = report.runs.iter().take(per_round).enumerate().flat_map(move |(n, run)| measured(run).map(move |_| n));
+    let place = places.zip(&report.rows).find(|(_, other)| std::ptr::eq(*other, row)).map(|(n, _)| n);
+    let mine = report.runs.chunks(per_round.max(1)).filter_map(move |round| round.get(place?));
+    mine.filter_map(move |run| {
+        let is_row = |vm: &&SimVm| (&vm.vm, &vm.workload, &vm.policy) == (&row.vm, &row.workload, &row.policy);
+        Some((run, measured(run).find(is_row)?))
     })
 }
 
@@ -155,7 +162,7 @@ fn figures(report: &SimReport, ratio: &Ratio) -> Result<Vec<Figure>, DrawError> 
         .filter(|row| base(report, row) != Some(row))
         .filter_map(|row| {
             let median = (ratio.of)(row)?;
-            let label = format!("{}, {}", case(row), row.policy);
+            let label = format!("{}, {}", case(row), choice(row));
             let estimate = Estimate { label, median, ci95: spread(report, row, ratio), look: look(&row.policy) };
             Some((estimate, row.policy.as_str()))
         })
@@ -189,7 +196,7 @@ fn rows_table(report: &SimReport) -> Table {
             row.vm.clone(),
             row.workload.clone(),
             row.beside.clone(),
-            row.policy.clone(),
+            choice(row),
             format!("{:.1}", row.items_per_s),
             told(row.speedup, &RATIOS[0]),
             told(row.beside_speedup, &RATIOS[1]),
@@ -227,7 +234,7 @@ fn time_table(report: &SimReport) -> Table {
         let Some((_, vm)) = runs(report, row).next() else { continue };
         let all: f64 = parts(vm).iter().map(|ns| *ns as f64).sum();
         let share = |ns: u64| if all > 0.0 { percent(ns as f64 / all) } else { "-".to_owned() };
-        let mut cells = vec![row.vm.clone(), row.workload.clone(), row.beside.clone(), row.policy.clone()];
+        let mut cells = vec![row.vm.clone(), row.workload.clone(), row.beside.clone(), choice(row)];
         cells.extend(parts(vm).map(share));
         cells.push(vm.halts.to_string());
         cells.push(vm.active_vcpus_mean.map_or_else(|| "-".to_owned(), |mean| format!("{mean:.2}")));

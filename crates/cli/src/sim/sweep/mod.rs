@@ -1,0 +1,222 @@
+//! `gleaner sim sweep`: a scenario over a grid of parameters and seeds, on all cores or shared out over machines.
+
+mod axis;
+mod columns;
+mod folder;
+mod grid;
+mod table;
+
+use super::results::{self, Done};
+use crate::args::JsonArg;
+use crate::failure::Failure;
+use crate::output::Output;
+use axis::Axis;
+use clap::Args;
+use columns::Columns;
+use folder::{Folder, Manifest};
+use gleaner_report::{SweepParameter, SweepReport};
+use gleaner_scenario::Scenario;
+use gleaner_sim::Simulation;
+use grid::{Base, Grid, Point, Shard};
+use indicatif::{ProgressBar, ProgressStyle};
+use rayon::ThreadPoolBuilder;
+use rayon::prelude::*;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "KEY is where the value is in FILE: simulator.slice, simulator.cost_ns.ipi_ns, vm.0.vcpus or vm.NAME.vcpus,\n\
+                  vm.NAME.workloads.PROGRAM.granularity. Every --set multiplies the points. A value may be a list or a table as in \
+                  TOML: --set 'vm.app.policies=[\"off\"],[\"off\",\"full\"]'.\n\n\
+                  Each point is a file of its own in DIR/points, there only when it is whole: the same command again does only \
+                  what is missing. The same points by the same build are the same bytes, whoever simulates them.\n\n\
+                  Examples:\n\
+                  \x20 gleaner sim sweep my.toml -o slices --set simulator.slice=30ms,6ms,1ms --set vm.app.vcpus=4,8 --seeds 10\n\
+                  \x20 gleaner sim sweep my.toml -o slices ... --shard 3/16     # the third of sixteen parts\n\
+                  \x20 duckdb -c \"from 'slices/points/*.parquet'\""
+)]
+pub struct SweepArgs {
+    /// The scenario
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// A parameter and its values (may be repeated)
+    #[arg(long = "set", value_name = "KEY=V1,V2,...", value_parser = Axis::parse)]
+    axes: Vec<Axis>,
+    /// Where results go; a folder that another call began is gone on with
+    #[arg(short, long, value_name = "DIR")]
+    output: PathBuf,
+    /// How many seeds each point's setting is simulated with [default: the scenario's rounds]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    seeds: Option<u32>,
+    /// The first seed instead of the scenario's; each further one is the next
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=SEED_MAX))]
+    seed: Option<u64>,
+    /// Simulate only every N-th point, beginning with the I-th
+    #[arg(long, value_name = "I/N")]
+    shard: Option<Shard>,
+    /// Simulations at a time; changes nothing but the time it takes [default: as many as there are CPUs]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    jobs: Option<u16>,
+    #[command(flatten)]
+    json: JsonArg,
+}
+
+/// Parquet's integers have a sign.
+const SEED_MAX: u64 = (i64::MAX / 2) as u64;
+
+pub fn main(args: &SweepArgs) -> Result<u8, Failure> {
+    let mut output = Output::open(args.json.json.as_deref())?;
+    let interrupted = crate::probe::interrupt_flag()?;
+    let scenario = Scenario::read(&args.file).map_err(Failure::input)?;
+    check_axes(&args.axes)?;
+    let text = std::fs::read_to_string(&args.file).map_err(|error| in_file(&args.file, error))?;
+    let place = args.file.parent().unwrap_or(Path::new(".")).to_owned();
+    let read_params = |file: &str| crate::params::read_params(&place.join(file)).map_err(|failure| failure.message);
+    let table: toml::Table = toml::from_str(&text).map_err(|error| in_file(&args.file, error))?;
+    let base = Base { path: &args.file, table, read_params: &read_params };
+    let (seed, seeds) = (args.seed.unwrap_or(scenario.seed.min(SEED_MAX)), args.seeds.unwrap_or(scenario.rounds));
+    let grid = Grid::new(&base, args.axes.clone(), seed, seeds).map_err(|error| in_file(&args.file, error))?;
+    let folder = Folder::open(&args.output, &manifest(&grid, &base, &place)?)?;
+    let columns = Columns::of(&grid.axes);
+    let shard = args.shard.unwrap_or(Shard::WHOLE);
+    let here: Vec<usize> = (0..grid.len()).filter(|number| shard.has(*number)).collect();
+    let missing: Vec<usize> = here.iter().copied().filter(|number| !folder.has(*number)).collect();
+    let work = Work { args, base: &base, grid: &grid, folder: &folder, columns: &columns, interrupted: &interrupted };
+    work.simulate(&here, &missing)?;
+    let report = work.report(&scenario.name, &here, missing.len())?;
+    output.json(&report)?;
+    output.text(&report);
+    Ok(0)
+}
+
+fn in_file(path: &Path, error: impl std::fmt::Display) -> Failure {
+    Failure::input(format!("{}: {error}", path.display()))
+}
+
+fn check_axes(axes: &[Axis]) -> Result<(), Failure> {
+    for (n, axis) in axes.iter().enumerate() {
+        if axes[..n].iter().any(|other| other.key == axis.key) {
+            return Err(Failure::input(format!("--set {} is there twice; give all its values in one", axis.key)));
+        }
+    }
+    Ok(())
+}
+
+/// What the results depend on.
+fn manifest(grid: &Grid, base: &Base<'_>, place: &Path) -> Result<Manifest, Failure> {
+    let mut policy_files = BTreeMap::new();
+    for file in grid.policy_files() {
+        let text = std::fs::read_to_string(place.join(file)).map_err(|error| in_file(Path::new(file), error))?;
+        policy_files.insert(file.to_owned(), text);
+    }
+    let values = |axis: &Axis| axis.values.iter().map(ToString::to_string).collect();
+    Ok(Manifest {
+        schema: Manifest::SCHEMA.to_owned(),
+        build: folder::build().map_err(|error| Failure::work(format!("cannot read this program's file: {error}")))?,
+        scenario: toml::to_string(&base.table).map_err(Failure::work)?,
+        policy_files,
+        parameters: grid.axes.iter().map(|axis| (axis.key.clone(), values(axis))).collect(),
+        seed: grid.seed,
+        seeds: grid.seeds,
+        points: grid.len(),
+    })
+}
+
+struct Work<'a> {
+    args: &'a SweepArgs,
+    base: &'a Base<'a>,
+    grid: &'a Grid,
+    folder: &'a Folder,
+    columns: &'a Columns,
+    interrupted: &'a AtomicBool,
+}
+
+impl Work<'_> {
+    fn simulate(&self, here: &[usize], missing: &[usize]) -> Result<(), Failure> {
+        let bar = ProgressBar::new(here.len() as u64).with_position((here.len() - missing.len()) as u64);
+        if let Ok(style) = ProgressStyle::with_template("  simulating [{bar:30}] {pos} of {len} points, {eta} left") {
+            bar.set_style(style);
+        }
+        let pool = ThreadPoolBuilder::new().num_threads(self.args.jobs.map_or(0, usize::from)).build();
+        let pool = pool.map_err(|error| Failure::work(format!("cannot start threads: {error}")))?;
+        let done = pool.install(|| {
+            missing.par_iter().try_for_each(|number| {
+                if self.interrupted.load(Ordering::Relaxed) {
+                    return Err(Failure { status: 130, message: String::new() });
+                }
+                self.point(*number)?;
+                bar.inc(1);
+                Ok(())
+            })
+        });
+        bar.finish_and_clear();
+        done.map_err(|failure| self.with_what_is_kept(failure, here))
+    }
+
+    /// Whatever ends a sweep, its finished points stay.
+    fn with_what_is_kept(&self, failure: Failure, here: &[usize]) -> Failure {
+        let kept = here.iter().filter(|number| self.folder.has(**number)).count();
+        let what = if failure.status == 130 { "interrupted" } else { &failure.message };
+        let message = format!(
+            "{what}; {kept} of {} points are finished and kept in {}: the same command again goes on from there",
+            here.len(),
+            self.args.output.display()
+        );
+        Failure { message, ..failure }
+    }
+
+    /// One simulation and its file.
+    fn point(&self, number: usize) -> Result<(), Failure> {
+        let point = self.grid.point(number);
+        let wrong = |error: String| in_file(&self.args.file, format!("{}: {error}", self.grid.told(point)));
+        let done = simulate(point, self.base).map_err(wrong)?;
+        let run = results::run(&point.setting.scenario, &done);
+        let columns = self.columns.of_point(point, &run);
+        let bytes = table::to_parquet(&columns).map_err(Failure::work)?;
+        self.folder.keep(number, &bytes).map_err(|error| {
+            Failure::work(format!("cannot keep point {number} in {}: {error}", self.args.output.display()))
+        })
+    }
+
+    fn report(&self, scenario: &str, here: &[usize], simulated: usize) -> Result<SweepReport, Failure> {
+        let mut rows = Vec::new();
+        for number in here {
+            let file = self.folder.open_point(*number)?;
+            let unreadable = |error| {
+                let path = self.args.output.join("points");
+                Failure::work(format!("{}/{number:06}.parquet: {error}; delete it and run this again", path.display()))
+            };
+            rows.extend(table::rows(file).map_err(unreadable)?);
+        }
+        let missing = (0..self.grid.len()).filter(|number| !self.folder.has(*number)).count();
+        Ok(SweepReport {
+            schema: SweepReport::SCHEMA.to_owned(),
+            scenario: scenario.to_owned(),
+            seed: self.grid.seed,
+            seeds: self.grid.seeds,
+            parameters: self
+                .columns
+                .described()
+                .map(|(key, column, values)| SweepParameter { key, column, values })
+                .collect(),
+            folder: self.args.output.display().to_string(),
+            shard: self.args.shard.map(|shard| format!("{}/{}", shard.i, shard.of)),
+            points: self.grid.len() as u64,
+            points_here: here.len() as u64,
+            points_simulated: simulated as u64,
+            points_missing: missing as u64,
+            rows,
+        })
+    }
+}
+
+fn simulate(point: Point<'_>, base: &Base<'_>) -> Result<Done, String> {
+    let scenario = &point.setting.scenario;
+    let config = base.config(scenario, point.combination, point.seed)?;
+    let (host, costs) = (config.host.clone(), config.vms.first().map(|vm| vm.costs.described()).unwrap_or_default());
+    let simulation = Simulation::new(config).map_err(|error| error.to_string())?;
+    let (result, _) = simulation.run().map_err(|error| error.to_string())?;
+    Ok(Done { round: 0, seed: point.seed, combination: point.combination.clone(), host, costs, result })
+}

@@ -1,0 +1,150 @@
+//! `gleaner.sweep/1`: a scenario simulated over a grid of parameters and seeds.
+
+use crate::text;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use std::fmt;
+
+/// What `gleaner sim sweep` found.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SweepReport {
+    /// `gleaner.sweep/1`.
+    pub schema: String,
+    /// The scenario's name.
+    pub scenario: String,
+    /// The first seed; each further one is the next.
+    pub seed: u64,
+    /// How many seeds each setting and combination was simulated with.
+    pub seeds: u32,
+    /// What was swept over.
+    pub parameters: Vec<SweepParameter>,
+    /// Where the points' files are.
+    pub folder: String,
+    /// Which part of the points this is, as `2/4`; null: all.
+    pub shard: Option<String>,
+    /// Points of the whole sweep.
+    pub points: u64,
+    /// Points of this part.
+    pub points_here: u64,
+    /// Of these, simulated by this call; the others were there.
+    pub points_simulated: u64,
+    /// Points of the whole sweep that nobody has simulated yet.
+    pub points_missing: u64,
+    /// A row for each point of this part and VM, with the columns of its Parquet file.
+    pub rows: Vec<Map<String, Value>>,
+}
+
+/// A parameter.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SweepParameter {
+    /// Where it is in the scenario.
+    pub key: String,
+    /// Its column; durations are in nanoseconds there.
+    pub column: String,
+    /// Its values, as columns have them.
+    pub values: Vec<Value>,
+}
+
+/// Lines that the text prints; Parquet and JSON have them all.
+const PRINTED: usize = 40;
+
+/// Rows that differ in their point and seed only.
+struct Group {
+    /// Values of the parameters; VM, workload, what runs beside it, policy.
+    names: Vec<String>,
+    items_per_s: Vec<f64>,
+    /// Whether a run of them was cut off.
+    cut: bool,
+}
+
+fn word(row: &Map<String, Value>, column: &str) -> String {
+    match row.get(column) {
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Null) | None => "-".to_owned(),
+        Some(Value::Number(ns)) if column.ends_with("_ns") => text::duration(ns.as_u64()),
+        Some(other) => other.to_string(),
+    }
+}
+
+impl SweepReport {
+    /// The schema's name.
+    pub const SCHEMA: &'static str = "gleaner.sweep/1";
+
+    /// Measured VMs' rows, those of all seeds together.
+    fn groups(&self) -> Vec<Group> {
+        let mut groups: Vec<Group> = Vec::new();
+        let mut places = std::collections::BTreeMap::new();
+        let columns = self.parameters.iter().map(|parameter| parameter.column.as_str());
+        let columns: Vec<&str> = columns.chain(["vm", "workload", "beside", "policy", "slice"]).collect();
+        for row in self.rows.iter().filter(|row| row.get("role").is_some_and(|role| role == "measured")) {
+            let names: Vec<String> = columns.iter().map(|column| word(row, column)).collect();
+            let place = *places.entry(names.clone()).or_insert_with(|| {
+                groups.push(Group { names, items_per_s: Vec::new(), cut: false });
+                groups.len() - 1
+            });
+            groups[place].items_per_s.extend(row.get("items_per_s").and_then(Value::as_f64));
+            groups[place].cut |= row.get("complete") == Some(&Value::Bool(false));
+        }
+        groups
+    }
+}
+
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let half = values.len() / 2;
+    match values.len() {
+        0 => 0.0,
+        n if n % 2 == 1 => values[half],
+        _ => f64::midpoint(values[half - 1], values[half]),
+    }
+}
+
+impl fmt::Display for SweepReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let part = self.shard.as_ref().map_or_else(String::new, |shard| format!(" (part {shard})"));
+        writeln!(
+            f,
+            "{}{part}: {} of {} here, {} simulated now; results are in {}/points/*.parquet.",
+            self.scenario,
+            self.points_here,
+            text::count(self.points, "point"),
+            self.points_simulated,
+            self.folder,
+        )?;
+        let groups = self.groups();
+        let names = self.parameters.iter().map(|parameter| parameter.key.as_str());
+        let header: Vec<&str> = names
+            .chain([
+                "VM",
+                "workload",
+                "beside",
+                "policy",
+                "host slice",
+                "items/s",
+                "least",
+                "greatest",
+                "seeds",
+                "cut off",
+            ])
+            .collect();
+        let mut table = text::table(&header);
+        let rows = groups.len();
+        for mut group in groups.into_iter().take(PRINTED) {
+            let count = group.items_per_s.len();
+            let median = median(&mut group.items_per_s);
+            let ends = [group.items_per_s.first(), group.items_per_s.last()];
+            let ends = ends.map(|end| end.map_or_else(|| "-".to_owned(), |end| format!("{end:.0}")));
+            let figures = [format!("{median:.0}")].into_iter().chain(ends).chain([count.to_string()]);
+            table
+                .add_row(group.names.into_iter().chain(figures).chain([if group.cut { "yes" } else { "" }.to_owned()]));
+        }
+        writeln!(f, "{table}")?;
+        if rows > PRINTED {
+            writeln!(f, "... and {} more.", text::count((rows - PRINTED) as u64, "row"))?;
+        }
+        if self.points_missing > 0 {
+            writeln!(f, "{} of the whole sweep still to simulate.", text::count(self.points_missing, "point"))?;
+        }
+        Ok(())
+    }
+}
