@@ -57,7 +57,8 @@ fn heavy(pair: &Pair) -> Vec<Row> {
             pair.swaptions[0],
             falls(pair.swaptions[0]),
             FALLS,
-        ),
+        )
+        .because("a machine that spins keeps its pCPUs; only one that halts gives them away"),
     ]
 }
 

@@ -40,7 +40,7 @@ pub(super) fn hold_ns(name: &str) -> Time {
     TABLE.iter().find(|line| line.name == name).map_or(mean, of) as Time
 }
 
-/// Mean of what is not 0, microseconds.
+/// Mean of what is not 0, microseconds; 0 where nothing is.
 fn mean_of_waits(waits: &Distribution) -> f64 {
     // Zeros have a bucket of their own; the least rank whose value is not 0 is the number of zeros.
     let (mut none, mut some) = (0, waits.count());
@@ -49,7 +49,7 @@ fn mean_of_waits(waits: &Distribution) -> f64 {
         let value = waits.quantile((middle as f64 + 0.5) / waits.count() as f64);
         if value.is_some_and(|value| value.0 == 0) { none = middle + 1 } else { some = middle }
     }
-    waits.sum().as_f64() / (waits.count() - none) as f64 / US as f64
+    waits.sum().as_f64() / (waits.count() - none).max(1) as f64 / US as f64
 }
 
 struct Measured {
@@ -79,21 +79,23 @@ fn rows(line: &Line, alone: &Measured, beside: &Measured) -> Vec<Row> {
     let case = |setting: &str| format!("{}, {setting}", line.name);
     let wait = "mean wait for a kernel lock, us";
     let hold = "mean holding time of a kernel lock, us";
-    let rises = |of: &str, ratio: f64| {
+    let rises = |of: &str, beside: f64, alone: f64| {
+        // Where nobody waits alone nor beside, nothing rises: that is no missing figure.
+        let ratio = if alone > 0.0 { beside / alone } else { 0.0 };
         let metric = format!("{of} time beside swaptions / alone, ratio");
         Row::order(line.name, &metric, RISES, ratio, ratio >= RISES_BY, "at least ten times", Basis::Predicted)
     };
     let no_flushes = "the sections that this program's kernel interrupts all vCPUs in are not known and not modelled: \
                       a section is only as much longer as its vCPU is away";
-    let unlike = "one lock and its ticks stand for all the kernel's locks";
+    let unlike = "only the locks of ticks and futexes are modelled; a thread that blocks before its slice ends is never preempted in a section";
     vec![
         Row::number(case("solo"), wait, line.wait[0], alone.wait_us, Basis::Predicted).because(unlike),
         Row::number(case("co-run"), wait, line.wait[1], beside.wait_us, Basis::Predicted).because(unlike),
         Row::number(case("solo"), hold, line.hold[0], alone.hold_us, Basis::Calibrated)
             .with_note("the sections' length in the model"),
         Row::number(case("co-run"), hold, line.hold[1], beside.hold_us, Basis::Predicted).because(no_flushes),
-        rises("waiting", beside.wait_us / alone.wait_us),
-        rises("holding", beside.hold_us / alone.hold_us).because(no_flushes),
+        rises("waiting", beside.wait_us, alone.wait_us),
+        rises("holding", beside.hold_us, alone.hold_us).because(no_flushes),
     ]
 }
 

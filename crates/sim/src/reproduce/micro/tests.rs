@@ -18,7 +18,7 @@ fn every_result_has_rows_that_are_compared_and_at_most_a_fifth_of_them_calibrate
         let compared: Vec<_> = reproduced.rows.iter().filter(|row| row.is_compared()).collect();
         let calibrated = compared.iter().filter(|row| row.basis == Basis::Calibrated).count();
         assert!(!compared.is_empty() && 5 * calibrated <= compared.len(), "{id}: {calibrated} of {}", compared.len());
-        assert!(compared.iter().all(|row| row.agrees.is_some()), "{id}");
+        assert!(compared.iter().all(|row| row.agrees.is_some() || row.note.is_some()), "{id}");
         assert!(!reproduced.parameters.is_empty(), "{id}");
     }
 }
