@@ -159,9 +159,12 @@ pub struct SimRow {
     pub beside: String,
     /// Its policy.
     pub policy: String,
+    /// vCPUs' slice on the host (`kernel`, `adaptive`, or a duration); null where the scenario compares none.
+    #[serde(default)]
+    pub slice: Option<String>,
     /// Median over rounds.
     pub items_per_s: f64,
-    /// Of `items_per_s` over the first policy's, the median over rounds; null where that did nothing.
+    /// Of `items_per_s` over the first policy's at the first slice, the median over rounds; null where that did nothing.
     pub speedup: Option<f64>,
     /// The same for the background VMs together; null without any that does items.
     pub beside_speedup: Option<f64>,
@@ -178,12 +181,13 @@ impl fmt::Display for SimReport {
         let slice = host.slice_ns.map_or_else(String::new, |ns| format!(", slices of {}", text::duration(Some(ns))));
         let pcpus = text::count(u64::from(host.pcpus), "pCPU");
         writeln!(f, "{}: simulated on {pcpus} under {}{slice}", self.scenario, host.scheduler)?;
-        let mut table = text::table(&["workload", "policy", "items/s", "speedup", "beside it", "their speedup"]);
+        let slices = self.rows.iter().any(|row| row.slice.is_some());
+        let mut table = text::table(&["workload", if slices { "policy, slice" } else { "policy" }, "items/s", "speedup", "beside it", "their speedup"]);
         let ratio = |ratio: Option<f64>| ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}"));
         for row in &self.rows {
             table.add_row([
                 format!("{} {}", row.vm, row.workload),
-                row.policy.clone(),
+                row.slice.as_ref().map_or_else(|| row.policy.clone(), |slice| format!("{}, {slice}", row.policy)),
                 format!("{:.0}", row.items_per_s),
                 ratio(row.speedup),
                 row.beside.clone(),

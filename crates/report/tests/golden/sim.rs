@@ -68,6 +68,7 @@ fn row(policy: &str, items_per_s: f64, speedup: Option<f64>, beside_speedup: Opt
         workload: "pipeline".into(),
         beside: "matmul".into(),
         policy: policy.into(),
+        slice: None,
         items_per_s,
         speedup,
         beside_speedup,
