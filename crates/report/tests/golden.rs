@@ -22,6 +22,8 @@ mod reproduction;
 mod sim;
 #[path = "golden/slice.rs"]
 mod slice;
+#[path = "golden/sweep.rs"]
+mod sweep;
 #[path = "golden/workload.rs"]
 mod workload;
 #[path = "golden/xen.rs"]
