@@ -27,7 +27,7 @@ const THREADS_PER_QUEUE: u32 = 4;
 const HELD: Time = 1_200;
 
 /// Items of the whole native input.
-pub(super) const ITEMS: u64 = (CHUNKS / CHUNKS_PER_ITEM) as u64;
+pub(super) const ITEMS: f64 = CHUNKS / CHUNKS_PER_ITEM;
 
 /// How it is built.
 #[derive(Clone, Copy, Debug)]

@@ -48,7 +48,7 @@ impl Results {
     fn correlation(&self, x: impl Fn(&Measured) -> f64, y: impl Fn(&Measured) -> f64) -> f64 {
         let (x, y): (Vec<f64>, Vec<f64>) = self.0.iter().map(|one| (x(one), y(one))).unzip();
         let (x, y) = (ranks(&x), ranks(&y));
-        let mean = (x.len() as f64 + 1.0) / 2.0;
+        let mean = f64::midpoint(x.len() as f64, 1.0);
         let product = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| (a - mean) * (b - mean)).sum::<f64>();
         product(&x, &y) / (product(&x, &x) * product(&y, &y)).sqrt()
     }
@@ -62,7 +62,7 @@ impl Results {
 /// Ranks from 1; equal values share theirs.
 fn ranks(values: &[f64]) -> Vec<f64> {
     let below = |value: &f64| values.iter().filter(|other| *other < value).count() as f64;
-    let equal = |value: &f64| values.iter().filter(|other| *other == value).count() as f64;
+    let equal = |value: &f64| values.iter().filter(|other| other.total_cmp(value).is_eq()).count() as f64;
     values.iter().map(|value| below(value) + f64::midpoint(equal(value), 1.0)).collect()
 }
 
@@ -193,22 +193,17 @@ pub(super) fn fig5(extent: &Extent) -> Result<Reproduced, ReproduceError> {
         let basis = results.by_name(name).map_or(Basis::Predicted, |one| basis(&one.benchmark));
         rows.push(Row { basis, ..unchanged(name, "neither improves nor degrades", results.value(name, gain)) });
     }
-    for (name, suite, paper_off, paper_on) in [("PARSEC", Suite::Parsec, 1.55, 1.20)] {
-        let note = "mean of the 12 of 13 that are modelled";
-        rows.push(
-            ratio(name, "off, mean runtime_ratio", paper_off, results.mean(Some(suite), off), Basis::Predicted)
-                .with_note(note),
-        );
-        rows.push(
-            ratio(name, "Gleaner, mean runtime_ratio", paper_on, results.mean(Some(suite), on), Basis::Predicted)
-                .with_note(note),
-        );
+    let note = "mean of the 12 of 13 that are modelled";
+    for (metric, paper, mean) in [
+        ("off, mean runtime_ratio", 1.55, results.mean(Some(Suite::Parsec), off)),
+        ("Gleaner, mean runtime_ratio", 1.20, results.mean(Some(Suite::Parsec), on)),
+    ] {
+        rows.push(ratio("PARSEC", metric, paper, mean, Basis::Predicted).with_note(note));
     }
     for (metric, paper) in [("off, mean runtime_ratio", 1.30), ("Gleaner, mean runtime_ratio", 1.17)] {
-        let row = Row { paper: Some(paper), ..Row::measured("SPLASH2X", metric, f64::NAN, Basis::Predicted) };
-        rows.push(row.with_note(
-            "open: 9 of 14 are not modelled, as no source says how often they synchronize with native input",
-        ));
+        let note = "open: 9 of 14 are not modelled, as no source says how often they synchronize with native input";
+        let row = Row::measured("SPLASH2X", metric, f64::NAN, Basis::Predicted);
+        rows.push(Row { paper: Some(paper), note: Some(note.to_owned()), ..row });
     }
     finish("slowdowns of a virtual machine alone, with and without Gleaner", rows)
 }

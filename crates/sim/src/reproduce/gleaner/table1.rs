@@ -21,7 +21,7 @@ pub(super) fn run_time(
 ) -> Result<f64, ReproduceError> {
     let part = part(extent);
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a few hundred")]
-    let items = (dedup::ITEMS as f64 * part) as u64;
+    let items = (dedup::ITEMS * part) as u64;
     let plan = dedup::Plan { calibration: calibration.dedup, virtualized: setting.is_virtual(), items: Some(items) };
     let other = match setting {
         Setting::Shared { neighbour: Neighbour::Matmul, .. } => vec![matmul(cores)],

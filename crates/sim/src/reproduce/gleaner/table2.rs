@@ -77,19 +77,20 @@ const SETTINGS: [&str; 4] =
     ["A: same core", "B: other core, spinning", "C: other core, blocking", "D: other core, blocking, 2 apps or VMs"];
 
 pub(super) fn reproduce() -> Result<Reproduced, ReproduceError> {
-    let (on_vm, on_pm) = (virtual_rows()?, physical_rows()?);
+    let on_vm = virtual_rows()?;
+    let physical = physical_rows()?;
     let mut rows = Vec::new();
-    for (machine, figures, paper) in [("PM", on_pm, [4.0, 8.0, 8.0, 17.0]), ("VM", on_vm, [6.0, 17.0, 37.0, 96.0])] {
+    for (machine, figures, paper) in [("PM", physical, [4.0, 8.0, 8.0, 17.0]), ("VM", on_vm, [6.0, 17.0, 37.0, 96.0])] {
         for ((setting, figure), paper) in SETTINGS.iter().zip(figures).zip(paper) {
             rows.push(Row::number(format!("{machine} {setting}"), "wake-up us", paper, figure, Basis::Calibrated));
         }
     }
     let [_, b, c, d] = on_vm;
     for (case, paper, ratio) in [
-        ("C on a VM against a PM", 4.6, c / on_pm[2]),
+        ("C on a VM against a PM", 4.6, c / physical[2]),
         ("D against C on a VM", 2.6, d / c),
         ("D against B on a VM", 5.6, d / b),
-        ("D on a VM against a PM", 5.6, d / on_pm[3]),
+        ("D on a VM against a PM", 5.6, d / physical[3]),
     ] {
         rows.push(Row::number(case, "wake-up ratio", paper, ratio, Basis::Calibrated));
     }
