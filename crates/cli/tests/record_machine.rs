@@ -110,7 +110,7 @@ fn what_cannot_be_recorded_or_played_back_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name).display().to_string();
     finish(&mut gleaner(["record", "--", "true"])).with_status(2).naming(&["--threads"]);
-    finish(&mut gleaner(["record", "--threads", "--max-bytes", "1k", "--", "true"])).with_status(2).naming(&["64k"]);
+    finish(&mut gleaner(["record", "--threads", "--max-bytes", "8k", "--", "true"])).with_status(2).naming(&["64k"]);
     let nowhere = at("no/such/folder/x");
     let said = finish(&mut gleaner(["record", "--threads", "-o", &nowhere, "--", "true"]));
     said.with_status(2).naming(&[&nowhere, "name a file"]);
