@@ -309,8 +309,8 @@ fn throughputs(results: &Results, throughput: impl Fn(&Measured) -> f64) -> Vec<
             "throughput ratio",
             "usually reduces system throughput",
             value,
-            value < 1.0,
-            "below 1",
+            value < 0.995,
+            "below 0.995",
             predicted,
         ));
     }
@@ -321,8 +321,8 @@ fn throughputs(results: &Results, throughput: impl Fn(&Measured) -> f64) -> Vec<
             "throughput ratio",
             "usually can increase the throughput, by less than 15 %",
             value,
-            value > 1.0 && value < 1.15,
-            "between 1 and 1.15",
+            value > 1.005 && value < 1.15,
+            "between 1.005 and 1.15",
             predicted,
         ));
     }
