@@ -182,7 +182,14 @@ impl fmt::Display for SimReport {
         let pcpus = text::count(u64::from(host.pcpus), "pCPU");
         writeln!(f, "{}: simulated on {pcpus} under {}{slice}", self.scenario, host.scheduler)?;
         let slices = self.rows.iter().any(|row| row.slice.is_some());
-        let mut table = text::table(&["workload", if slices { "policy, slice" } else { "policy" }, "items/s", "speedup", "beside it", "their speedup"]);
+        let mut table = text::table(&[
+            "workload",
+            if slices { "policy, slice" } else { "policy" },
+            "items/s",
+            "speedup",
+            "beside it",
+            "their speedup",
+        ]);
         let ratio = |ratio: Option<f64>| ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}"));
         for row in &self.rows {
             table.add_row([

@@ -14,7 +14,9 @@ fn header() -> Header {
 
 fn written(events: &[ThreadEvent], summary: &Summary) -> Vec<u8> {
     let mut writer = Writer::new(Vec::new(), &header()).unwrap();
-    events.iter().for_each(|event| writer.event(event).unwrap());
+    for event in events {
+        writer.event(event).unwrap();
+    }
     writer.finish(summary).unwrap().0
 }
 
@@ -109,7 +111,7 @@ fn ping_pong(rounds: u64) -> Vec<ThreadEvent> {
         events.push(at(end, one, ThreadHappening::Out { ran: Nanos(40_000), why: Left::Blocked }));
         events.push(at(end + 10_000, other, ThreadHappening::In { from_idle: true }));
     }
-    let last = if rounds % 2 == 0 { 1 } else { 2 };
+    let last = if rounds.is_multiple_of(2) { 1 } else { 2 };
     events.push(at(rounds * 50_000, last, ThreadHappening::Out { ran: Nanos(0), why: Left::Ended }));
     events
 }

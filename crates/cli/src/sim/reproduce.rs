@@ -14,8 +14,7 @@ use std::time::Duration;
 const ALL: &str = "all";
 
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Of the Gleaner paper (ATC'14):\n\
+#[command(after_help = "Of the Gleaner paper (ATC'14):\n\
                   \x20 gleaner:table1  dedup natively, in a virtual machine, and beside another one\n\
                   \x20 gleaner:table2  what a wake-up takes\n\
                   \x20 gleaner:fig1    slowdowns against idle transitions\n\
@@ -30,8 +29,7 @@ const ALL: &str = "all";
                   of the row was fitted. docs/reproductions.md has the models, the calibration and what disagrees.\n\n\
                   Examples:\n\
                   \x20 gleaner sim reproduce gleaner:table2\n\
-                  \x20 gleaner sim reproduce all --json reproductions.json"
-)]
+                  \x20 gleaner sim reproduce all --json reproductions.json")]
 pub struct ReproduceArgs {
     /// Which table or figure, or all of them
     #[arg(value_name = "ID", value_parser = PossibleValuesParser::new(IDS.iter().copied().chain([ALL])))]
@@ -79,7 +77,8 @@ pub fn main(args: &ReproduceArgs) -> Result<u8, Failure> {
 
 fn bar(ids: u64) -> ProgressBar {
     let bar = ProgressBar::new(ids);
-    if let Ok(style) = ProgressStyle::with_template("  {spinner} simulating {msg} [{bar:30}] {pos} of {len}, {elapsed}") {
+    if let Ok(style) = ProgressStyle::with_template("  {spinner} simulating {msg} [{bar:30}] {pos} of {len}, {elapsed}")
+    {
         bar.set_style(style);
     }
     bar.enable_steady_tick(Duration::from_millis(200));

@@ -28,7 +28,7 @@ pub(super) fn section(report: &ReproductionReport) -> Result<Section, DrawError>
     let mut section = Section::new(format!("{}, simulated: {}", report.id, report.title));
     section.summary = told(report);
     section.figures = against_paper(report)?;
-    for unit in distinct(shown(report).map(|row| unit(row))) {
+    for unit in distinct(shown(report).map(unit)) {
         section.figures.extend(by_case(report, unit)?);
         section.tables.push(case_table(report, unit));
     }
@@ -273,8 +273,8 @@ fn case_figure(
         "Each row is a case, each mark a technique; the line joins the least and the greatest. What the unit means, the parameters and notes below say.",
         rows_height(lines.len()),
         |canvas| {
-            let named: Vec<(Look, &str)> = looks.iter().copied().filter(|(_, name)| !name.is_empty()).collect();
-            canvas.legend(&named)?;
+            let legend: Vec<(Look, &str)> = looks.iter().copied().filter(|(_, name)| !name.is_empty()).collect();
+            canvas.legend(&legend)?;
             rows(canvas, Axis { scale, name: of_unit, label }, &lines, one)
         },
     )

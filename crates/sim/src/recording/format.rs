@@ -136,7 +136,9 @@ impl<W: Write> Writer<W> {
         };
         let command: Vec<&String> = header.command.iter().take_while(fits).collect();
         put(&mut bytes, command.len() as u64);
-        command.iter().for_each(|word| put_text(&mut bytes, word));
+        for word in command {
+            put_text(&mut bytes, word);
+        }
         writer.block(b'H', &bytes)?;
         Ok(writer)
     }
@@ -162,7 +164,9 @@ impl<W: Write> Writer<W> {
         put(&mut self.block, ((delta << 1) ^ (delta >> 63)).cast_unsigned());
         put(&mut self.block, u64::from(event.cpu));
         put(&mut self.block, u64::from(event.tid));
-        more.into_iter().for_each(|more| put(&mut self.block, more));
+        if let Some(more) = more {
+            put(&mut self.block, more);
+        }
         self.last = event.at.0;
         self.events += 1;
         if self.block.len() >= BLOCK_BYTES {

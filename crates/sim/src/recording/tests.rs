@@ -8,7 +8,9 @@ const HEADER: &str = "6.18";
 fn replayed(events: &[ThreadEvent]) -> Replay {
     let header = Header { kernel: HEADER.to_owned(), command: vec!["test".to_owned()], vcpus: 2 };
     let mut writer = Writer::new(Vec::new(), &header).unwrap();
-    events.iter().for_each(|event| writer.event(event).unwrap());
+    for event in events {
+        writer.event(event).unwrap();
+    }
     let summary = Summary { ended_by: EndedBy::Exit, ..Summary::default() };
     let (bytes, _) = writer.finish(&summary).unwrap();
     convert(Reader::new(bytes.as_slice()).unwrap()).unwrap()

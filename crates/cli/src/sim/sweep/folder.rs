@@ -124,7 +124,7 @@ impl Folder {
     }
 }
 
-#[derive(PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Overwrite {
     Never,
     IfThere,

@@ -130,7 +130,7 @@ impl Base<'_> {
         self.with(&all).map_err(|what| {
             let alone = all.iter().find_map(|one| Some((one, self.with(&[*one]).err()?)));
             match alone {
-                Some(((axis, value), what)) => format!("--set {}: {what}", axis.told(*value)),
+                Some(((culprit, value), why)) => format!("--set {}: {why}", culprit.told(*value)),
                 None => format!("{}: {what}", told(axes, values)),
             }
         })

@@ -152,11 +152,11 @@ impl Work<'_> {
             })
         });
         bar.finish_and_clear();
-        done.map_err(|failure| self.with_what_is_kept(failure, here))
+        done.map_err(|failure| self.with_what_is_kept(&failure, here))
     }
 
     /// Whatever ends a sweep, its finished points stay.
-    fn with_what_is_kept(&self, failure: Failure, here: &[usize]) -> Failure {
+    fn with_what_is_kept(&self, failure: &Failure, here: &[usize]) -> Failure {
         let kept = here.iter().filter(|number| self.folder.has(**number)).count();
         let what = if failure.status == 130 { "interrupted" } else { &failure.message };
         let message = format!(
@@ -164,7 +164,7 @@ impl Work<'_> {
             here.len(),
             self.args.output.display()
         );
-        Failure { message, ..failure }
+        Failure { message, status: failure.status }
     }
 
     /// One simulation and its file.
