@@ -55,6 +55,9 @@ fn any_policy() -> impl Strategy<Value = Policy> {
 /// or work in smaller pieces, may be packed further before it is seen as a change, and that step is judged like any other.
 type Change = (&'static str, usize, fn(&mut Window, &CpuSet), bool);
 
+/// Windows for three vCPUs, one after the other.
+const STEP_BY_STEP: usize = 3 * 7;
+
 const CHANGES: [Change; 7] = [
     ("exec", 1, |window, _| window.group.execs = Some(1), false),
     ("thread burst", 1, |window, _| window.group.new_threads = 1_000_000, false),
@@ -66,7 +69,7 @@ const CHANGES: [Change; 7] = [
     // settle (3) and be seen (3), and may come in the window of another step (1).
     (
         "a full vCPU",
-        3 * 7,
+        STEP_BY_STEP,
         |window, active| {
             let lowest = active.iter().next();
             let length = window.length;
@@ -127,7 +130,9 @@ proptest! {
                 let mut window = guest.window(policy.active());
                 change(&mut window, policy.active());
                 let decisions = policy.step(&window);
-                policy.active() == &all || may_step && count(&decisions, "deactivate") > 0
+                // A step back that was due anyway may come first (a last vCPU that was all but full); it is judged with what is new.
+                let step_back = windows < STEP_BY_STEP && count(&decisions, "activate") > 0;
+                policy.active() == &all || step_back || may_step && count(&decisions, "deactivate") > 0
             });
             prop_assert!(recovered, "{}: {:?}", name, policy.explain());
         }
