@@ -72,7 +72,7 @@ fn a_recorded_program_waits_as_it_did_on_this_machine() {
     assert!((0.9..1.1).contains(&speedup), "{result}");
 
     // The scenario says the same.
-    let said = Command::new(GLEANER).args(["sim", "run", "--json"]).arg(&scenario).output().unwrap();
+    let said = Command::new(GLEANER).args(["sim", "run"]).arg(&scenario).arg("--json").output().unwrap();
     assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
     let same: Value = serde_json::from_slice(&said.stdout).unwrap();
     let walls = |of: &Value| of.as_array().unwrap().iter().map(|row| row["wall_ns"].clone()).collect::<Vec<_>>();

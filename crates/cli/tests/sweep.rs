@@ -227,7 +227,7 @@ fn what_cannot_be_swept_is_named_and_nothing_is_made() {
         (&["--set", "vm.app.vcpus=1", "--set", "vm.app.vcpus=2"], &["is there twice"]),
         (&["--shard", "0/4"], &["1/4"]),
         (&["--seeds", "0"], &["0"]),
-        (&["--seeds", "100000"], &["200000 points; must be 100000 at most"]),
+        (&["--seeds", "100000"], &["200000 points or more; must be 100000 at most"]),
     ] {
         finish(&mut place.command("out", more)).with_status(2).naming(said);
         assert!(!place.at("out").exists(), "{more:?} left a folder behind");
