@@ -267,17 +267,23 @@ fn an_outlier_is_marked_and_kept() {
 
 #[test]
 fn managed_runs_show_what_they_cost_on_this_machine() {
+    // Where the host takes the vCPUs away, the guard stops the yielding threads, and what it takes counts as anybody's CPU time: then it
+    // has to show in one of a few pairs.
+    const TRIES: usize = 10;
     let command = ["-n", "1", "--timeout", "1ms", "--json", "--", "sh", "-c", "sleep 0.3; sleep 0.3"];
-    let said = finish(gleaner(["ab", "--modes", "off,retain"]).args(command)).with_status(0);
-    let json: Value = serde_json::from_str(&said.stdout).unwrap();
-    let of = |mode: &str, key: &str| {
-        runs(&json).iter().find(|run| run["mode"] == mode).map_or(0, |run| run[key].as_u64().unwrap_or(0))
-    };
-    assert_eq!((json["profile"].as_str(), of("off", "retained_ns")), (Some("custom"), 0));
-    // Where the host takes the vCPUs away, the guard stops the yielding threads, and what it takes counts as anybody's CPU time.
-    let short_of_cpus = of("retain", "guard_trips") > 0;
-    assert!(short_of_cpus || of("retain", "cpu_time_ns") > of("off", "cpu_time_ns"), "{json}");
-    assert!(of("retain", "retained_ns") <= of("retain", "cpu_time_ns"), "{json}");
+    for left in (0..TRIES).rev() {
+        let said = finish(gleaner(["ab", "--modes", "off,retain"]).args(command)).with_status(0);
+        let json: Value = serde_json::from_str(&said.stdout).unwrap();
+        let of = |mode: &str, key: &str| {
+            runs(&json).iter().find(|run| run["mode"] == mode).map_or(0, |run| run[key].as_u64().unwrap_or(0))
+        };
+        assert_eq!((json["profile"].as_str(), of("off", "retained_ns")), (Some("custom"), 0));
+        assert!(of("retain", "retained_ns") <= of("retain", "cpu_time_ns"), "{json}");
+        if of("retain", "cpu_time_ns") > of("off", "cpu_time_ns") {
+            return;
+        }
+        assert!(left > 0, "in none of {TRIES} pairs; the last: {json}");
+    }
 }
 
 #[test]
