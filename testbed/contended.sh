@@ -2,20 +2,25 @@
 # Runs inside a guest (testbed/guest.sh --binary target/gleaner --file .../pipeline:/bin/pipeline KERNEL testbed/contended.sh), which has
 # more vCPUs than the machine has CPUs: the place where spinning hurts. Each yielding thread that spins may hold the CPU that the
 # vCPU with work needs, and without a guard a pipeline took thirty times as long as alone (docs/safety.md, "A contended host").
-# Runs the same pipeline under each policy, interleaved, and prints one line a run: `wall POLICY NS`, then the median of each,
-# `median POLICY NS`. Whoever started the guest compares; no duration is judged here.
+# Runs the same pipeline under each policy, interleaved, and prints one line a run: `wall POLICY NS`, then for each policy
+# `median POLICY NS` and `spun POLICY SHARE`: CPU time of the yielding threads for each second of wall time, over all its runs. A
+# last, short run without a guard, `unguarded`, shows that the share tells. Whoever started the guest compares; nothing is
+# judged here.
 
 rounds=${ROUNDS:-3}
+items=3000
 echo "kernel $(uname -r), $(nproc) vCPUs"
 key() { tr -d '\n ' </tmp/run.json | grep -oE "\"$1\":[0-9.]+" | cut -d: -f2; }
 failures=0
 run() { # run NAME OPTIONS...
     name=$1
     shift
-    gleaner run --quiet --json /tmp/run.json "$@" -- pipeline 2 6000 2000 >/tmp/out 2>&1 || { echo "FAILED: $name"; cat /tmp/out; failures=$((failures + 1)); }
+    gleaner run --quiet --json /tmp/run.json "$@" -- pipeline 2 $items 2000 >/tmp/out 2>&1 || { echo "FAILED: $name"; cat /tmp/out; failures=$((failures + 1)); }
     key wall_ns >>/tmp/wall.$name
+    echo "$(key retained_ns) $(key wall_ns)" >>/tmp/spun.$name
     echo "wall $name $(key wall_ns): guard trips $(key guard_trips), retained $(key retained_ns) ns, halts $(key halts), vCPUs active $(key active_vcpus_mean)"
 }
+spun() { awk -v name="$1" '{ spun += $1; wall += $2 } END { printf "spun %s %.3f\n", name, spun / wall }' /tmp/spun.$1; }
 round=0
 while [ $round -lt "$rounds" ]; do
     run off --policy off
@@ -28,5 +33,10 @@ while [ $round -lt "$rounds" ]; do
 done
 for name in off retain consolidate full retain-50us retain-5ms; do
     echo "median $name $(sort -n /tmp/wall.$name | sed -n "$(((rounds + 1) / 2))p")"
+    spun $name
 done
+printf 'steal_share_stop = 1.0\nsteal_share_quiet = 1.0\nretention_trials = false\n' >/tmp/unguarded.toml
+items=1000
+run unguarded --policy retain --timeout 5ms --config /tmp/unguarded.toml
+spun unguarded
 exit $failures

@@ -143,18 +143,25 @@ fn guest_with_the_newest_kernel() {
     smoke("new");
 }
 
-/// More vCPUs than CPUs: spinning without a guard made this thirty times slower (facts of 2026: 1.2 s to 34 s).
+/// More vCPUs than CPUs: spinning without a guard made this thirty times slower (facts of 2026: 1.2 s to 34 s), and took
+/// nearly all of that time for itself. Both signs are wanted: a host that is itself short of CPUs makes the same program take 1.7 to 6 s
+/// from run to run, whatever Gleaner does; and where a guarded run is short, some tenths of it may be bridged.
 #[test]
 fn guest_short_of_cpus_is_not_made_much_slower() {
+    const SLOWER: f64 = 5.0;
+    const SPUN: f64 = 0.35;
     let Some(kernel) = kernel("6.1") else { return };
     let text = boot(&kernel, "contended.sh");
-    let median = |name: &str| -> f64 {
-        let prefix = format!("median {name} ");
+    let value = |what: &str, name: &str| -> f64 {
+        let prefix = format!("{what} {name} ");
         let line = text.lines().find_map(|line| line.strip_prefix(&prefix));
-        line.unwrap_or_else(|| panic!("no median of {name} in:\n{text}")).parse().unwrap()
+        line.unwrap_or_else(|| panic!("no {what} of {name} in:\n{text}")).parse().unwrap()
     };
     for policy in ["retain", "consolidate", "full", "retain-50us", "retain-5ms"] {
-        let ratio = median(policy) / median("off");
-        assert!(ratio <= 5.0, "{policy} took {ratio:.1} times as long as off:\n{text}");
+        let (ratio, spun) = (value("median", policy) / value("median", "off"), value("spun", policy));
+        eprintln!("{policy}: {ratio:.1} times off, yielding threads ran {spun:.3} of the time");
+        assert!(ratio <= SLOWER || spun <= SPUN, "{policy} took {ratio:.1} times as long as off:\n{text}");
     }
+    let spun = value("spun", "unguarded");
+    assert!(spun > SPUN, "without a guard only {spun:.3}: the share tells nothing here:\n{text}");
 }
