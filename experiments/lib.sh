@@ -1,11 +1,11 @@
 # Shared by the experiments' run.sh: `. "$(dirname "$0")/../lib.sh"`. Changes into the repository's root, builds before anything is measured,
-# and names a folder for the raw results after day, kernel and number of CPUs.
+# and names a folder for the raw results after day, kernel and number of CPUs, and $RUN (RUN=b: a second run on the same day beside the first).
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
 cd "$here/../.."
 host=$(rustc -vV | sed -n 's/^host: //p')
-folder=$here/$(date +%F)-$(uname -r)-$(nproc)cpu
+folder=$here/$(date +%F)-$(uname -r)-$(nproc)cpu${RUN:+-$RUN}
 mkdir -p "$folder"
 make --no-print-directory build >&2
 gleaner=$(readlink -f "${CARGO_TARGET_DIR:-target}/gleaner")

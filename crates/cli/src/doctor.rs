@@ -6,8 +6,8 @@
 use crate::args::{DoctorArgs, Setting};
 use crate::calibrate::{Bench, GAP_AT_START, start_yielding};
 use crate::failure::Failure;
+use crate::interrupt;
 use crate::output::Output;
-use crate::probe::interrupt_flag;
 use crate::run::allowed_vcpus;
 use crate::session::Session;
 use gleaner_act::{
@@ -28,7 +28,7 @@ const SAMPLES: usize = 400;
 
 pub fn main(args: &DoctorArgs) -> Result<u8, Failure> {
     let mut output = Output::open(args.json.json.as_deref())?;
-    let interrupted = interrupt_flag()?;
+    let interrupted = interrupt::flag()?;
     let bar = ProgressBar::new_spinner();
     if let Ok(style) = ProgressStyle::with_template("  {spinner} {msg}") {
         bar.set_style(style);

@@ -34,6 +34,11 @@ impl Guardian {
         i32::try_from(self.child.id()).unwrap_or(0)
     }
 
+    /// Whether it has ended: killed, as nobody told it to.
+    pub fn is_gone(&mut self) -> bool {
+        !matches!(self.child.try_wait(), Ok(None))
+    }
+
     /// Tells it that there is nothing left to do, and waits for its end.
     pub fn dismiss(mut self) {
         if let Some(mut pipe) = self.child.stdin.take() {

@@ -9,6 +9,7 @@ mod failure;
 mod files;
 mod guardian;
 mod host;
+mod interrupt;
 mod output;
 mod params;
 mod probe;

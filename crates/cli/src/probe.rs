@@ -3,6 +3,7 @@
 use crate::args::{ProbeArgs, Setting};
 use crate::calibrate::{Bench, Summary, start_yielding};
 use crate::failure::Failure;
+use crate::interrupt;
 use crate::output::{Output, say};
 use crate::session::Session;
 use gleaner_act::{CgroupHierarchies, CgroupRoots, IdleGroup, YieldClass};
@@ -11,13 +12,12 @@ use gleaner_model::{CpuSet, Nanos, Profile, VcpuId, WakeupCosts};
 use gleaner_observe::{ProcRoot, StatReader};
 use gleaner_report::{ProbeReport, SettingResult, TimeOuts};
 use indicatif::{ProgressBar, ProgressStyle};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 pub fn main(args: &ProbeArgs) -> Result<u8, Failure> {
     let mut output = Output::open(args.json.json.as_deref())?;
-    let interrupted = interrupt_flag()?;
+    let interrupted = interrupt::flag()?;
     let vcpus = crate::run::allowed_vcpus()?;
     let mut settings = wanted(args);
     let mut notes = Vec::new();
@@ -52,15 +52,6 @@ fn wanted(args: &ProbeArgs) -> Vec<Setting> {
 
 fn name_of(vcpus: &CpuSet) -> String {
     vcpus.iter().next().map_or_else(|| "no vCPU".to_owned(), |vcpu| vcpu.to_string())
-}
-
-/// Set by SIGINT and SIGTERM: the measurement then stops, and everything is undone as at any end.
-pub fn interrupt_flag() -> Result<Arc<AtomicBool>, Failure> {
-    let flag = Arc::new(AtomicBool::new(false));
-    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-        signal_hook::flag::register(signal, Arc::clone(&flag)).map_err(Failure::work)?;
-    }
-    Ok(flag)
 }
 
 fn measure(

@@ -53,6 +53,20 @@ impl Session {
         self.guardian.as_ref().map(Guardian::pid)
     }
 
+    /// Somebody may have killed the guardian, and there has to be one: what to warn of, where it was gone.
+    pub fn look_after_guardian(&mut self) -> Option<String> {
+        if !self.guardian.as_mut()?.is_gone() {
+            return None;
+        }
+        self.replace_guardian();
+        Some(match &self.guardian {
+            Some(_) => "the guardian process died and was replaced".to_owned(),
+            None => {
+                "the guardian process died and cannot be replaced: after a kill -9, run `gleaner restore`".to_owned()
+            }
+        })
+    }
+
     /// The guardian died: start another.
     pub fn replace_guardian(&mut self) {
         match Guardian::start(&self.path) {

@@ -1,7 +1,8 @@
-//! `gleaner host run` on VMs that are only threads with vCPUs' names, here in the test itself.
+//! `gleaner host run`, and `host slice --vm`, on VMs that are only threads with vCPUs' names, here in the test itself.
 
 mod common;
 
+use common::machine::guardian_of;
 use common::{comes_true, finish, gleaner, own_pid, pid_of, send};
 use gleaner_act::thread_attr;
 use gleaner_model::Nanos;
@@ -23,24 +24,27 @@ struct Vm {
 
 impl Vm {
     fn start() -> Self {
+        let mut vm = Self { tids: Vec::new(), end: Arc::new(AtomicBool::new(false)), threads: Vec::new() };
+        vm.add_vcpu();
+        vm.add_vcpu();
+        vm
+    }
+
+    fn add_vcpu(&mut self) {
         let cpu = (0..CpuSet::MAX_CPU).find(|cpu| sched_getaffinity(None).unwrap().is_set(*cpu)).unwrap();
-        let end = Arc::new(AtomicBool::new(false));
-        let (mut tids, mut threads) = (Vec::new(), Vec::new());
-        for index in 0..2 {
-            let ((tell, told), end) = (channel(), Arc::clone(&end));
-            let body = move || {
-                let mut one = CpuSet::new();
-                one.set(cpu);
-                sched_setaffinity(None, &one).unwrap();
-                tell.send(rustix::thread::gettid().as_raw_nonzero().get()).unwrap();
-                while !end.load(Ordering::Relaxed) {
-                    std::hint::spin_loop();
-                }
-            };
-            threads.push(std::thread::Builder::new().name(format!("fc_vcpu {index}")).spawn(body).unwrap());
-            tids.push(told.recv().unwrap());
-        }
-        Self { tids, end, threads }
+        let ((tell, told), end) = (channel(), Arc::clone(&self.end));
+        let body = move || {
+            let mut one = CpuSet::new();
+            one.set(cpu);
+            sched_setaffinity(None, &one).unwrap();
+            tell.send(rustix::thread::gettid().as_raw_nonzero().get()).unwrap();
+            while !end.load(Ordering::Relaxed) {
+                std::hint::spin_loop();
+            }
+        };
+        let name = format!("fc_vcpu {}", self.tids.len());
+        self.threads.push(std::thread::Builder::new().name(name).spawn(body).unwrap());
+        self.tids.push(told.recv().unwrap());
     }
 
     fn slices(&self) -> Vec<Nanos> {
@@ -114,6 +118,41 @@ fn a_killed_agent_leaves_no_slice_behind_on_this_machine() {
     agent.kill().unwrap();
     agent.wait().unwrap();
     assert!(comes_true(|| vm.slices() == before), "{:?}", vm.slices());
+}
+
+#[test]
+fn a_guardian_that_was_killed_is_replaced_on_this_machine() {
+    let vm = Vm::start();
+    if !vm.has_slices() {
+        return;
+    }
+    let before = vm.slices();
+    let mut agent = agent(&["--policy", "static", "--slice", "1ms"]);
+    assert!(comes_true(|| vm.slices() == [Nanos::from_millis(1); 2]), "{:?}", vm.slices());
+    let first = guardian_of(pid_of(&agent)).unwrap();
+    send(first, libc::SIGKILL);
+    assert!(comes_true(|| guardian_of(pid_of(&agent)).is_some_and(|now| now != first)), "no other guardian");
+    agent.kill().unwrap();
+    agent.wait().unwrap();
+    assert!(comes_true(|| vm.slices() == before), "{:?}", vm.slices());
+}
+
+#[test]
+fn a_vcpu_that_comes_later_gets_the_slice_too_on_this_machine() {
+    let mut vm = Vm::start();
+    if !vm.has_slices() {
+        return;
+    }
+    let before = vm.slices();
+    let mut command = gleaner(["host", "slice", "--slice", "1ms", "--vm", &own_pid().to_string()]);
+    let mut holds = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    assert!(comes_true(|| vm.slices() == [Nanos::from_millis(1); 2]), "{:?}", vm.slices());
+    vm.add_vcpu();
+    assert!(comes_true(|| vm.slices() == [Nanos::from_millis(1); 3]), "{:?}", vm.slices());
+    send(pid_of(&holds), libc::SIGTERM);
+    let said = std::io::read_to_string(holds.stdout.take().unwrap()).unwrap();
+    assert!(holds.wait().unwrap().success() && said.contains("came meanwhile and got the slice too: 1"), "{said}");
+    assert_eq!(vm.slices(), [before[0]; 3]);
 }
 
 #[test]

@@ -109,6 +109,8 @@ pub struct VmWindow {
     pub slice: Option<Nanos>,
     /// What each of its vCPUs is entitled to, relative to others (1024 is an ordinary thread's).
     pub weight: u64,
+    /// CPU time that a cap lets it have in this window, all its vCPUs together; `None` without a cap.
+    pub limit: Option<Nanos>,
     /// What refilling its caches costs it after a switch; `None` where it was not measured.
     pub refill: Option<Nanos>,
     /// Its vCPUs.

@@ -93,7 +93,7 @@ impl World {
         }
         let length = self.now - from;
         let all: CpuSet = (0..self.host.config.pcpus).map(VcpuId).collect();
-        let vms = (0..self.vms.len()).map(|n| self.vm_window(VmIx::of(n), &all)).collect();
+        let vms = (0..self.vms.len()).map(|n| self.vm_window(VmIx::of(n), length, &all)).collect();
         let pcpu = |(n, pcpu): (usize, &mut Pcpu)| PcpuWindow {
             pcpu: PcpuId(PcpuIx::of(n).0),
             runnable_mean: Some(std::mem::take(&mut pcpu.runnable) as f64 / length.max(1) as f64),
@@ -103,7 +103,7 @@ impl World {
         HostWindow { at: Nanos(self.now), length: Nanos(length), vms, pcpus }
     }
 
-    fn vm_window(&mut self, vm: VmIx, all: &CpuSet) -> VmWindow {
+    fn vm_window(&mut self, vm: VmIx, length: Time, all: &CpuSet) -> VmWindow {
         let (first, count) = (self.vms[vm.at()].first_vcpu, self.vms[vm.at()].vcpus);
         let vcpus = (0..count).map(|n| self.host_vcpu_window(VcpuIx(first.0 + n), all)).collect();
         let state = &self.vms[vm.at()];
@@ -111,6 +111,7 @@ impl World {
             vm: VmId(vm.0),
             slice: self.vcpus[first.at()].slice.map(Nanos),
             weight: u64::from(state.weight),
+            limit: state.cap.map(|cap| Nanos(cap.limit(length))),
             refill: Some(Nanos(self.costs[state.costs as usize].cache_refill_ns)),
             vcpus,
         }

@@ -8,14 +8,18 @@ use super::ticker::{Ticker, TickerCost, enter_fifo, now, thread_cpu_time};
 use crate::{ActError, Fallback};
 use gleaner_model::Nanos;
 use rustix::mm::{MlockAllFlags, mlockall, munlockall};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Between two questions while a ticker is awake.
-const ASK_EVERY: Duration = Duration::from_millis(5);
+/// Between two questions while a ticker is awake: at least, and at most.
+const ASK_EVERY: (Nanos, Nanos) = (Nanos::from_millis(5), Nanos::from_millis(100));
+/// And so many of the shortest slice: whoever asks wakes, and so ends the slice of somebody.
+const SLICES_PER_QUESTION: u64 = 4;
+/// Competition that is over after so long needs no ticker: threads that wake at the same moment for some microseconds.
+const LASTS: Duration = Duration::from_millis(1);
 /// How long the function may wait while all are asleep. Also how long an [`Enforcer`] may take to end.
 const QUIET: Duration = Duration::from_millis(200);
 /// Most tickers: one a CPU of the largest machine.
@@ -35,7 +39,7 @@ pub struct Competing {
 pub struct EnforcerConfig {
     /// Most CPU time a ticker may take of its CPU.
     pub budget_ratio: f64,
-    /// How long a ticker stays awake after competition was last seen on its CPU; four slices, if they are longer.
+    /// How long a ticker stays awake after competition was last seen on its CPU; two questions, if that is longer.
     pub linger: Nanos,
 }
 
@@ -85,6 +89,7 @@ impl Enforcer {
             shared: Arc::clone(&shared),
             heart: Arc::new(AtomicU64::new(now().0)),
             seen: BTreeMap::new(),
+            once: BTreeSet::new(),
             competing: Box::new(competing),
         };
         let thread = std::thread::Builder::new().name("gleaner-slices".into());
@@ -130,24 +135,32 @@ struct Loop {
     heart: Arc<AtomicU64>,
     /// By CPU: when competition was last seen there, and the slice then.
     seen: BTreeMap<u32, (Nanos, Nanos)>,
+    /// CPUs on which it was seen for the first time just now.
+    once: BTreeSet<u32>,
     competing: Ask,
 }
 
 impl Loop {
     fn run(&mut self) {
         while !self.shared.stop.load(Relaxed) {
-            let quiet = self.seen.is_empty();
-            if !quiet {
-                std::thread::park_timeout(ASK_EVERY);
+            let quiet = self.seen.is_empty() && self.once.is_empty();
+            if !self.once.is_empty() {
+                std::thread::park_timeout(LASTS);
+            } else if !quiet {
+                std::thread::park_timeout(self.ask_every().into());
             }
-            let found = (self.competing)(if quiet { QUIET } else { Duration::ZERO });
+            let mut found = (self.competing)(if quiet { QUIET } else { Duration::ZERO });
+            let before = std::mem::take(&mut self.once);
+            found.retain(|found| {
+                let lasts = self.seen.contains_key(&found.cpu) || before.contains(&found.cpu);
+                lasts || !self.once.insert(found.cpu)
+            });
             let at = now();
             self.heart.store(at.0, Relaxed);
             self.seen.extend(found.iter().map(|found| (found.cpu, (at, found.slice))));
-            let linger = self.config.linger;
-            let is_over = |seen: Nanos, slice: Nanos| at - seen > linger.max(slice.times(4));
-            let past = self.seen.iter().filter(|(_, (seen, slice))| is_over(*seen, *slice));
-            let past: Vec<u32> = past.map(|(cpu, _)| *cpu).collect();
+            let linger = self.config.linger.max(self.ask_every().times(2));
+            let past: Vec<u32> =
+                self.seen.iter().filter(|(_, (seen, _))| at - *seen > linger).map(|(cpu, _)| *cpu).collect();
             for cpu in past {
                 self.seen.remove(&cpu);
                 self.order(cpu, Nanos::ZERO);
@@ -157,6 +170,11 @@ impl Loop {
             }
             self.shared.cpu_time_ns.store(thread_cpu_time().0, Relaxed);
         }
+    }
+
+    fn ask_every(&self) -> Nanos {
+        let shortest = self.seen.values().map(|(_, slice)| *slice).min().unwrap_or_default();
+        shortest.times(SLICES_PER_QUESTION).clamp(ASK_EVERY.0, ASK_EVERY.1)
     }
 
     fn order(&mut self, cpu: u32, period: Nanos) {

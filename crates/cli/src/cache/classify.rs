@@ -176,7 +176,7 @@ fn of_trace(args: &ClassifyArgs, path: &Path, sizes: Sizes) -> Result<Option<Cac
 }
 
 fn of_command(args: &ClassifyArgs, sizes: Sizes) -> Result<Option<CacheClassProgram>, Failure> {
-    let mut traced = record::Traced::start(&args.command, crate::probe::interrupt_flag()?)?;
+    let mut traced = record::Traced::start(&args.command, crate::interrupt::flag()?)?;
     let mut trace = traced.trace();
     let name = run::name(Path::new(&args.command[0]));
     let judged = judge(args, name, &mut *trace, sizes);
@@ -190,7 +190,7 @@ fn of_command(args: &ClassifyArgs, sizes: Sizes) -> Result<Option<CacheClassProg
 type Judged = Result<Option<CacheClassProgram>, TraceError>;
 
 fn judge(args: &ClassifyArgs, name: String, trace: &mut dyn Trace, sizes: Sizes) -> Result<Judged, Failure> {
-    let interrupted = crate::probe::interrupt_flag()?;
+    let interrupted = crate::interrupt::flag()?;
     let bar = ProgressBar::new_spinner();
     if let Ok(style) = ProgressStyle::with_template("  {spinner} {msg}: {human_pos} accesses, {per_sec}") {
         bar.set_style(style);

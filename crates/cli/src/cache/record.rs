@@ -94,7 +94,7 @@ pub fn to_file(command: &[OsString], path: &Path, skip: u64, most: u64) -> Resul
 }
 
 fn record(command: &[OsString], path: &Path, skip: u64, most: u64) -> Result<CacheRecordReport, Failure> {
-    let interrupted = crate::probe::interrupt_flag()?;
+    let interrupted = crate::interrupt::flag()?;
     let mut recorder =
         Recorder::create(path).map_err(|error| Failure::input(format!("{error}; name a file you may write")))?;
     let mut traced = Traced::start(command, interrupted)?;

@@ -3,8 +3,8 @@
 use super::xen::{self, XenArg};
 use crate::args::JsonArg;
 use crate::failure::Failure;
+use crate::interrupt;
 use crate::output::Output;
-use crate::probe::interrupt_flag;
 use clap::Args;
 use gleaner_act::thread_attr;
 use gleaner_observe::{
@@ -52,7 +52,7 @@ pub fn main(args: &ListArgs) -> Result<u8, Failure> {
         return xen::list(&args.vm, &args.json);
     }
     let mut output = Output::open(args.json.json.as_deref())?;
-    let interrupted = interrupt_flag()?;
+    let interrupted = interrupt::flag()?;
     let root = ProcRoot::default();
     let vms = chosen(&root, &args.vm, &args.qmp)?;
     let activity = watch(&root, &vms, args.length, &interrupted);

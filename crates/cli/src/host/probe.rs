@@ -2,8 +2,8 @@
 
 use crate::args::JsonArg;
 use crate::failure::Failure;
+use crate::interrupt;
 use crate::output::Output;
-use crate::probe::interrupt_flag;
 use clap::Args;
 use gleaner_act::{SLICE_RANGE, SliceSupport};
 use gleaner_model::Nanos;
@@ -30,7 +30,7 @@ pub struct ProbeArgs {
 
 pub fn main(args: &ProbeArgs) -> Result<u8, Failure> {
     let mut output = Output::open(args.json.json.as_deref())?;
-    let interrupted = interrupt_flag()?;
+    let interrupted = interrupt::flag()?;
     let report = examine(&ProcRoot::default(), &interrupted)?;
     if interrupted.load(Ordering::Relaxed) {
         return Ok(130);

@@ -2,8 +2,8 @@
 
 use crate::args::JsonArg;
 use crate::failure::Failure;
+use crate::interrupt;
 use crate::output::{Output, say};
-use crate::probe::interrupt_flag;
 use crate::session::Session;
 use clap::Args;
 use gleaner_act::{ActError, XenChange, XenRequest, Xl, change_xen, plan_xen};
@@ -13,11 +13,10 @@ use gleaner_report::{
     XenListDomain, XenListPool, XenListReport, XenListVcpu, XenSliceChange, XenSliceReport, XenTimes,
 };
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 /// How often a held slice looks whether it is to end.
-const NAP: Duration = Duration::from_millis(50);
+const NAP: Duration = Duration::from_secs(1);
 
 /// What `host list` and `host slice` take on a Xen host.
 #[derive(Debug, Args)]
@@ -172,7 +171,7 @@ fn list_domain(host: &XenHost, domain: &XenDomain) -> XenListDomain {
 /// `gleaner host slice`: sets it, reads it back, keeps it, puts it back.
 pub fn slice(asked: &XenSlice) -> Result<u8, Failure> {
     let mut output = Output::open(asked.json.json.as_deref())?;
-    let interrupted = interrupt_flag()?;
+    let interrupted = interrupt::flag()?;
     let xl = xl()?;
     // Domains only where some are named: an xl takes its time.
     let (pools, domains) = if asked.domains.is_empty() {
@@ -225,7 +224,8 @@ fn hold(
     }
     let begun = Instant::now();
     while !interrupted.load(Ordering::Relaxed) && length.is_none_or(|length| begun.elapsed() < length) {
-        sleep(length.map_or(NAP, |length| length.saturating_sub(begun.elapsed()).min(NAP)));
+        session.look_after_guardian().iter().for_each(|warning| say(&format!("gleaner: {warning}")));
+        interrupt::nap(length.map_or(NAP, |length| length.saturating_sub(begun.elapsed())).min(NAP));
     }
     let held = begun.elapsed();
     Ok((held, session.end().map(drop)))

@@ -226,7 +226,7 @@ fn as_recorded(asked: &Scenario, replay: &Replay) -> Scenario {
 
 /// One result for each policy.
 fn simulate(args: &FromRecordingArgs, asked: &Scenario, replay: &Replay) -> Result<Vec<SimResult>, Failure> {
-    let interrupted = crate::probe::interrupt_flag()?;
+    let interrupted = crate::interrupt::flag()?;
     let wrong = |error| Failure::input(format!("{}: {error}", args.file.display()));
     let recording = |_: &str| Ok(replay.workload.clone());
     let files = Files { params: &|file| Err(format!("there is no {file}")), recording: &recording };

@@ -60,7 +60,7 @@ pub fn main(args: &RunArgs) -> Result<u8, Failure> {
 type Traced = (Vec<(String, u32)>, Timeline);
 
 fn simulate(args: &RunArgs, scenario: &Scenario, trace: bool) -> Result<(Vec<Done>, Option<Traced>), Failure> {
-    let interrupted = crate::probe::interrupt_flag()?;
+    let interrupted = crate::interrupt::flag()?;
     let plan = Plan::of(scenario);
     let rounds = args.rounds.unwrap_or(scenario.rounds);
     let folder = args.file.parent().unwrap_or(Path::new("."));

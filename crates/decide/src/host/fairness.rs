@@ -2,9 +2,10 @@
 //!
 //! Only vCPUs that never stopped wanting a pCPU can be judged: who sleeps gives part of its share away. Of those that may use the
 //! same pCPUs, each is entitled to its weight's part of what they got together, but to no more than one whole pCPU.
+//! A VM that a cap holds back got what the cap gives it, so it is not judged, and the others share what they got without it.
 
 use gleaner_model::{CpuSet, HostWindow, Nanos, VcpuId, VmId};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// What a VM's continuously runnable vCPUs got.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -25,6 +26,8 @@ struct Turn {
     weight: u64,
     run: Nanos,
     wait: Nanos,
+    /// Its VM's, of the whole window.
+    limit: Option<Nanos>,
 }
 
 /// Shares over the last windows.
@@ -37,6 +40,9 @@ pub struct FairnessMeter {
 
 /// Most windows kept, whatever their length.
 const WINDOWS_MAX: usize = 1000;
+
+/// A VM that used so much of what its cap lets it have is held back by the cap: throttling is never exact.
+const AT_ITS_CAP: f64 = 0.95;
 
 /// One vCPU over all windows.
 struct Total {
@@ -61,6 +67,7 @@ impl FairnessMeter {
                 weight: vm.weight,
                 run: vcpu.run,
                 wait: vcpu.wait,
+                limit: vm.limit,
             })
         });
         self.windows.push_back((window.length, turns.collect()));
@@ -120,8 +127,30 @@ impl FairnessMeter {
         (high - low).max(0.0) / 2.0
     }
 
+    /// VMs that had a cap throughout and used it up.
+    fn capped(&self) -> BTreeSet<VmId> {
+        let mut used: BTreeMap<VmId, (Nanos, Option<Nanos>)> = BTreeMap::new();
+        for (_, turns) in &self.windows {
+            let mut limits = BTreeMap::new();
+            for turn in turns {
+                used.entry(turn.id.0).or_insert((Nanos::ZERO, Some(Nanos::ZERO))).0 += turn.run;
+                limits.insert(turn.id.0, turn.limit);
+            }
+            for (vm, limit) in limits {
+                if let Some((_, sum)) = used.get_mut(&vm) {
+                    *sum = sum.zip(limit).map(|(sum, limit)| sum + limit);
+                }
+            }
+        }
+        let at_its_cap = |(run, limit): (Nanos, Option<Nanos>)| {
+            limit.is_some_and(|limit| run.as_f64() >= limit.as_f64() * AT_ITS_CAP)
+        };
+        used.into_iter().filter(|(_, used)| at_its_cap(*used)).map(|(vm, _)| vm).collect()
+    }
+
     /// Continuously runnable vCPUs by the pCPUs they may use.
     fn groups(&self) -> BTreeMap<&CpuSet, Vec<(VmId, Total)>> {
+        let capped = self.capped();
         let mut totals: BTreeMap<((VmId, VcpuId), &CpuSet), Total> = BTreeMap::new();
         for turn in self.windows.iter().flat_map(|(_, turns)| turns) {
             let total = totals.entry((turn.id, &turn.pcpus)).or_insert(Total {
@@ -138,7 +167,8 @@ impl FairnessMeter {
         let mut groups: BTreeMap<&CpuSet, Vec<(VmId, Total)>> = BTreeMap::new();
         for (((vm, _), pcpus), total) in totals {
             let throughout = total.windows == self.windows.len();
-            if throughout && total.wanted.share_of(self.length()) >= self.runnable_share_min {
+            let judged = throughout && !capped.contains(&vm);
+            if judged && total.wanted.share_of(self.length()) >= self.runnable_share_min {
                 groups.entry(pcpus).or_default().push((vm, total));
             }
         }
@@ -181,6 +211,7 @@ mod tests {
             vm: VmId(id),
             slice: None,
             weight,
+            limit: None,
             refill: None,
             vcpus: vec![HostVcpuWindow {
                 run: Nanos::from_millis(run),
@@ -214,6 +245,21 @@ mod tests {
             &[(1, "0-1", 4096, 1000, 0), (2, "0-1", 1024, 500, 500), (3, "0-1", 1024, 500, 500)],
             &[(1, 1.0), (2, 1.0), (3, 1.0)],
         );
+    }
+
+    #[test]
+    fn who_is_held_back_by_a_cap_is_not_judged() {
+        for (limit_ms, judged) in [(Some(200), &[2, 3][..]), (Some(400), &[1, 2, 3]), (None, &[1, 2, 3])] {
+            let mut meter = FairnessMeter::new(Nanos::from_secs(10), 0.95);
+            let mut one = window(&[(1, "0", 1024, 195, 805), (2, "0", 1024, 400, 600), (3, "0", 1024, 400, 600)]);
+            one.vms[0].limit = limit_ms.map(Nanos::from_millis);
+            meter.push(&one);
+            let shares = meter.shares();
+            assert_eq!(shares.iter().map(|share| share.vm.0).collect::<Vec<_>>(), judged, "{limit_ms:?}");
+            // Without the first, the two share what they got alike.
+            let fair = shares.iter().filter(|share| (share.ratio - 1.0).abs() < 1e-9).count();
+            assert_eq!(fair, if judged.len() == 2 { 2 } else { 0 }, "{limit_ms:?}");
+        }
     }
 
     #[test]

@@ -46,6 +46,7 @@ mod tests {
             vm: VmId(u32::try_from(id).unwrap()),
             slice: None,
             weight: 1024,
+            limit: None,
             refill: None,
             vcpus: vcpus
                 .iter()

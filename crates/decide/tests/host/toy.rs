@@ -106,7 +106,7 @@ impl Host {
     }
 
     fn vm(vm: VmId, vcpus: Vec<HostVcpuWindow>) -> VmWindow {
-        VmWindow { vm, slice: None, weight: 1024, refill: None, vcpus }
+        VmWindow { vm, slice: None, weight: 1024, limit: None, refill: None, vcpus }
     }
 
     fn waker(&mut self, vm: VmId, wakeups: f64, burst_us: f64, delay_us: f64, again: f64, more_us: f64) -> VmWindow {

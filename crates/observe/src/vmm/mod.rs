@@ -15,6 +15,7 @@
 mod activity;
 mod cgroup;
 mod kvm;
+mod limit;
 mod name;
 mod process;
 mod qmp;
@@ -24,6 +25,7 @@ mod weight;
 
 pub use activity::{Activity, ThreadCounters, VcpuActivity, watch};
 pub use cgroup::{CgroupPath, cgroup_of};
+pub use limit::cpu_limit;
 pub use qmp::{QmpCpu, QmpError, query_cpus};
 pub use select::{SelectError, select};
 pub use threads::{SchedPolicy, ThreadStat, thread_stat};

@@ -60,7 +60,7 @@ pub fn entitlements(root: &ProcRoot, vcpus: &[VcpuLoad]) -> Vec<f64> {
 }
 
 /// `/a`, `/a/b`, ... of `/a/b/...`; not the root, which has no weight.
-fn prefixes(path: &str) -> impl Iterator<Item = String> {
+pub(super) fn prefixes(path: &str) -> impl Iterator<Item = String> {
     let ends = path.char_indices().skip(1).filter(|(_, c)| *c == '/').map(|(at, _)| at).chain([path.len()]);
     ends.map(|end| path[..end].to_owned()).filter(|path| path.len() > 1).collect::<Vec<_>>().into_iter()
 }

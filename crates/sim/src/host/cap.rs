@@ -40,6 +40,12 @@ impl Cap {
         })
     }
 
+    /// What it lets be held in so long a time.
+    pub(crate) fn limit(&self, length: u64) -> u64 {
+        let quota = u128::from(u64::try_from(self.quota).unwrap_or(0));
+        u64::try_from(quota * u128::from(length) / u128::from(PERIOD)).unwrap_or(u64::MAX)
+    }
+
     /// Charges what was held up to `now`; a new period brings a new quota.
     fn charge(&mut self, now: Time) {
         let held = i64::try_from(now - self.since).unwrap_or(i64::MAX);

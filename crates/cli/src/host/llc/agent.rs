@@ -5,6 +5,7 @@ use super::means::{Means, describe, divide};
 use super::subjects::{Subject, Subjects};
 use super::{LlcArgs, Mode};
 use crate::failure::Failure;
+use crate::interrupt::sleep_until;
 use crate::session::Session;
 use gleaner_act::{ActError, Resctrl};
 use gleaner_decide::host::{
@@ -14,13 +15,11 @@ use gleaner_model::Nanos;
 use gleaner_observe::{LlcCounters, LlcThreadCounts};
 use gleaner_report::{LlcChange, LlcGroup, LlcReport, LlcVmResult};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 /// Intervals after which VMs are looked for again.
 const LOOK_AGAIN: u32 = 10;
-/// Longest sleep without looking whether to stop.
-const STEP: Duration = Duration::from_millis(100);
 
 /// What runs while the command does.
 struct Agent<'a> {
@@ -127,6 +126,7 @@ impl Agent<'_> {
         self.report.changed = true;
         self.report.groups = allocation.groups();
         let outcome = self.turns(stop, |agent, moves| {
+            agent.report.warnings.extend(session.look_after_guardian());
             let all = &agent.subjects.all;
             for change in moves {
                 if let Some(subject) = all.get(&change.vm) {
@@ -332,19 +332,6 @@ impl Agent<'_> {
             CacheUse { accesses_pki: pki(counts.accesses), misses_full_pki: pki(counts.misses), ..CacheUse::default() }
         });
         (told.or_else(|| used.class(&params.class)), used)
-    }
-}
-
-/// Sleeps; `false` when it is time to stop.
-fn sleep_until(due: Instant, stop: &AtomicBool) -> bool {
-    loop {
-        if stop.load(Ordering::Relaxed) {
-            return false;
-        }
-        match due.checked_duration_since(Instant::now()) {
-            Some(left) if !left.is_zero() => std::thread::sleep(left.min(STEP)),
-            _ => return true,
-        }
     }
 }
 

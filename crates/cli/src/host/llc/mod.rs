@@ -14,8 +14,8 @@ mod subjects;
 
 use crate::args::JsonArg;
 use crate::failure::Failure;
+use crate::interrupt;
 use crate::output::Output;
-use crate::probe::interrupt_flag;
 use clap::Args;
 use gleaner_decide::host::{CacheClass, LlcParams};
 use gleaner_report::LlcReport;
@@ -117,7 +117,7 @@ fn span(text: &str) -> Result<Duration, String> {
 
 pub fn main(args: &LlcArgs) -> Result<u8, Failure> {
     let mut output = Output::open(args.json.json.as_deref())?;
-    let interrupted = interrupt_flag()?;
+    let interrupted = interrupt::flag()?;
     let report = run(args, &interrupted)?;
     output.json(&report)?;
     output.text(&report);

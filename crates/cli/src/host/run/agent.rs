@@ -5,17 +5,16 @@ use super::options::Options;
 use super::record::Record;
 use super::watch::Watch;
 use crate::failure::Failure;
+use crate::interrupt::sleep_until;
 use crate::output::say;
 use gleaner_decide::host::HostPolicy;
 use gleaner_model::Nanos;
 use gleaner_observe::ProcRoot;
 use gleaner_report::{HostRunReport, decision_lines};
 use indicatif::{ProgressBar, ProgressStyle};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
 
-/// How soon a signal is noticed.
-const NAP: Duration = Duration::from_millis(50);
 /// A limit: an agent runs for weeks.
 const MOST_WARNINGS: usize = 50;
 
@@ -76,18 +75,6 @@ fn turns(
             return Ok(());
         }
     }
-}
-
-/// False when a signal came.
-fn sleep_until(until: Instant, interrupted: &AtomicBool) -> bool {
-    while !interrupted.load(Ordering::Relaxed) {
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return true;
-        }
-        std::thread::sleep(left.min(NAP));
-    }
-    false
 }
 
 fn progress_bar() -> ProgressBar {

@@ -53,6 +53,7 @@ impl Means {
         slices: &BTreeMap<VmId, Nanos>,
         warnings: &mut Vec<String>,
     ) -> Result<(), Failure> {
+        warnings.extend(self.session.look_after_guardian());
         let mut first = None;
         let mut now = BTreeMap::new();
         let before = std::mem::take(&mut *lock(&self.by_thread));

@@ -14,8 +14,8 @@ mod watch;
 
 use crate::args::JsonArg;
 use crate::failure::Failure;
+use crate::interrupt;
 use crate::output::Output;
-use crate::probe::interrupt_flag;
 use clap::{Args, ValueEnum};
 use options::Options;
 use std::path::PathBuf;
@@ -77,7 +77,7 @@ fn span(text: &str) -> Result<Duration, String> {
 pub fn main(args: &RunArgs) -> Result<u8, Failure> {
     let options = Options::from_args(args)?;
     let mut output = Output::open(args.json.json.as_deref())?;
-    let interrupted = interrupt_flag()?;
+    let interrupted = interrupt::flag()?;
     let report = agent::run(&options, &interrupted)?;
     output.json(&report)?;
     output.text(&report);

@@ -6,7 +6,7 @@ use gleaner_act::thread_attr;
 use gleaner_model::{CpuSet, HostVcpuWindow, HostWindow, Nanos, Source, VcpuId, VmId, VmWindow};
 use gleaner_observe::{
     Competition, DiscoverOptions, IntervalDistribution, ProcRoot, RunIntervals, RunIntervalsConfig, ThreadIntervals,
-    VcpuLoad, VcpuThread, Vm, discover, entitlements, select,
+    VcpuLoad, VcpuThread, Vm, cpu_limit, discover, entitlements, select,
 };
 use std::collections::BTreeMap;
 use std::fs;
@@ -84,7 +84,7 @@ impl Watch {
         let mut delivered = BTreeMap::new();
         let mut vms: Vec<VmWindow> = Vec::new();
         for vm in self.vms.clone() {
-            let window = self.vm_window(&vm, &threads, &mut delivered);
+            let window = self.vm_window(&vm, &threads, seen.length, &mut delivered);
             vms.extend(window.filter(|window| !window.vcpus.is_empty()));
         }
         vms.sort_by_key(|vm| vm.vm);
@@ -151,6 +151,7 @@ impl Watch {
         &mut self,
         vm: &Vm,
         threads: &BTreeMap<i32, &ThreadIntervals>,
+        length: Nanos,
         delivered: &mut BTreeMap<VmId, IntervalDistribution>,
     ) -> Option<VmWindow> {
         let attr = vm.vcpus.iter().find_map(|vcpu| thread_attr(vcpu.tid).ok())?;
@@ -163,7 +164,9 @@ impl Watch {
             }
             vcpus.push(self.vcpu_window(vcpu, thread, slice));
         }
-        Some(VmWindow { vm: id(vm), slice, weight: weight(attr.nice), refill: None, vcpus })
+        let groups: Vec<_> = vm.vcpus.iter().map(|vcpu| vcpu.cgroup.as_ref()).collect();
+        let limit = cpu_limit(&self.root, &groups).map(|cpus| Nanos::from_f64(cpus * length.as_f64()));
+        Some(VmWindow { vm: id(vm), slice, weight: weight(attr.nice), limit, refill: None, vcpus })
     }
 
     fn vcpu_window(&mut self, vcpu: &VcpuThread, thread: &ThreadIntervals, slice: Option<Nanos>) -> HostVcpuWindow {

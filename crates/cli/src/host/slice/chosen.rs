@@ -4,7 +4,7 @@ use super::SliceArgs;
 use crate::failure::Failure;
 use crate::host::list;
 use gleaner_act::{ThreadAttr, thread_attr};
-use gleaner_observe::{ProcRoot, Vm};
+use gleaner_observe::{DiscoverOptions, ProcRoot, Vm, discover, select};
 
 /// A thread that is to get a slice.
 #[derive(Clone, Debug)]
@@ -31,6 +31,26 @@ pub fn choose(args: &SliceArgs) -> Result<Vec<Chosen>, Failure> {
         }
     }
     Ok(found)
+}
+
+/// The threads that are meant now; what cannot be found or has no slice is left out, and no reason to stop. Nothing where threads were
+/// named, and not VMs.
+pub fn look_again(args: &SliceArgs) -> Vec<Chosen> {
+    if !args.tid.is_empty() {
+        return Vec::new();
+    }
+    let root = ProcRoot::default();
+    let options = DiscoverOptions { qmp: args.qmp.clone(), ..DiscoverOptions::default() };
+    let Ok(found) = discover(&root, &options) else { return Vec::new() };
+    let wanted: Vec<Vm> = if args.vm.is_empty() {
+        found
+    } else {
+        args.vm.iter().flat_map(|word| select(&root, &found, word).unwrap_or_default()).collect()
+    };
+    let mut threads: Vec<Chosen> = wanted.iter().flat_map(vcpus_of).filter(|thread| thread.attr.is_fair()).collect();
+    let mut seen = std::collections::BTreeSet::new();
+    threads.retain(|thread| seen.insert(thread.tid));
+    threads
 }
 
 fn of_tids(tids: &[i32]) -> Result<Vec<Chosen>, Failure> {

@@ -4,6 +4,7 @@ use super::chosen::Chosen;
 use super::command::Running;
 use super::enforce::Means;
 use crate::failure::Failure;
+use crate::interrupt::sleep_until;
 use crate::session::Session;
 use gleaner_act::{SliceOutcome, Slices};
 use gleaner_model::{Nanos, Source};
@@ -17,7 +18,7 @@ use std::ffi::OsString;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Between two looks at signals and at the command.
+/// Between two looks at the command, whose end is not waited for in any other way.
 const NAP: Duration = Duration::from_millis(20);
 /// Between two windows; each sets the slices anew, for whoever was given another since.
 const WINDOW: Duration = Duration::from_secs(1);
@@ -28,6 +29,8 @@ pub struct Request<'a> {
     pub enforce: bool,
     pub length: Option<Duration>,
     pub command: &'a [OsString],
+    /// The threads that are meant now: VMs start, and get more vCPUs, while their slices are held.
+    pub look_again: &'a dyn Fn() -> Vec<Chosen>,
 }
 
 /// One thread and what was seen of it.
@@ -56,15 +59,11 @@ pub fn hold(
         }),
     );
     let tids: Vec<i32> = threads.iter().map(|thread| thread.tid).collect();
-    let capacity = tids.len().max(1);
+    let capacity = RunIntervalsConfig::default().capacity.max(tids.len());
     let mut intervals = RunIntervals::new(&RunIntervalsConfig { capacity, ..RunIntervalsConfig::default() });
     notes.extend(intervals.refusal().map(|why| format!("only means are known, no distributions: {why}")));
     intervals.watch(&tids);
-    let unseen = |chosen| {
-        let (run, wait, runs) = (Nanos::ZERO, Nanos::ZERO, 0);
-        Seen { chosen, set: None, ended: false, run, wait, runs, intervals: None }
-    };
-    let mut seen: Vec<Seen> = threads.into_iter().map(unseen).collect();
+    let mut seen: Vec<Seen> = threads.into_iter().map(Seen::nothing).collect();
     let mut slices = Slices::new();
     if slices.support().base.is_none() && !request.enforce {
         return Err(Failure::work(format!("{}; --no-enforce leaves nothing to do", slices.support().describe())));
@@ -77,8 +76,11 @@ pub fn hold(
     let mut exit_status = None;
     let mut next = began + WINDOW;
     let mut done = false;
+    let mut newcomers = 0;
     while !done {
-        std::thread::sleep(NAP);
+        let next_look = if command.is_some() { Instant::now() + NAP } else { next };
+        let end = request.length.map_or(next_look, |length| next_look.min(began + length));
+        sleep_until(end, interrupted);
         exit_status = command.as_mut().and_then(Running::ended);
         let told = interrupted.load(Ordering::Relaxed);
         let over = told || request.length.is_some_and(|length| began.elapsed() >= length);
@@ -88,14 +90,43 @@ pub fn hold(
         };
         command.iter_mut().filter(|_| told).for_each(Running::tell_to_end);
         if Instant::now() >= next || done {
+            notes.extend(session.look_after_guardian());
             add(&mut seen, intervals.window());
+            newcomers += take_in(&mut seen, (request.look_again)(), &mut intervals);
             set_all(&mut slices, &mut seen, request.slice, &mut session)?;
             next = Instant::now() + WINDOW;
         }
     }
     let wall = Nanos::from(began.elapsed());
+    if newcomers > 0 {
+        notes.push(format!("vCPU threads that came meanwhile and got the slice too: {newcomers}"));
+    }
     let held = Held { request, seen, means, slices, intervals, switch, wall, exit_status, notes };
     Ok(held.conclude(session))
+}
+
+impl Seen {
+    fn nothing(chosen: Chosen) -> Self {
+        let (run, wait, runs) = (Nanos::ZERO, Nanos::ZERO, 0);
+        Self { chosen, set: None, ended: false, run, wait, runs, intervals: None }
+    }
+}
+
+/// Adds those that were not there before, and watches them; says how many.
+fn take_in(seen: &mut Vec<Seen>, now: Vec<Chosen>, intervals: &mut RunIntervals) -> usize {
+    let known = |seen: &[Seen], tid| seen.iter().any(|thread| thread.chosen.tid == tid && !thread.ended);
+    let before = seen.len();
+    for chosen in now {
+        if !known(seen, chosen.tid) {
+            seen.push(Seen::nothing(chosen));
+        }
+    }
+    let came = seen.len() - before;
+    if came > 0 {
+        let there: Vec<i32> = seen.iter().filter(|thread| !thread.ended).map(|thread| thread.chosen.tid).collect();
+        intervals.watch(&there);
+    }
+    came
 }
 
 /// What this kernel is known to do to slices that setting them does not help, or that one should know before setting them.

@@ -8,8 +8,8 @@ mod held;
 use super::xen::{self, XenSlice, XenSliceArgs};
 use crate::args::JsonArg;
 use crate::failure::Failure;
+use crate::interrupt;
 use crate::output::Output;
-use crate::probe::interrupt_flag;
 use clap::{ArgGroup, Args};
 use gleaner_act::{SLICE_RANGE, refuse_slice, switch_cost};
 use gleaner_model::Nanos;
@@ -99,8 +99,15 @@ pub fn main(args: &SliceArgs) -> Result<u8, Failure> {
     let threads = chosen::choose(args)?;
     let switch = switch_cost();
     refuse_slice(slice, !args.no_enforce, switch, Path::new("/proc")).map_err(Failure::input)?;
-    let interrupted = interrupt_flag()?;
-    let held = held::Request { slice, enforce: !args.no_enforce, length: args.length, command: &args.command };
+    let interrupted = interrupt::flag()?;
+    let look_again = || chosen::look_again(args);
+    let held = held::Request {
+        slice,
+        enforce: !args.no_enforce,
+        length: args.length,
+        command: &args.command,
+        look_again: &look_again,
+    };
     let report = held::hold(&held, threads, switch, &interrupted)?;
     output.text(&report);
     output.json(&report)?;

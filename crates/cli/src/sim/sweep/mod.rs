@@ -68,7 +68,7 @@ const SEED_MAX: u64 = (i64::MAX / 2) as u64;
 
 pub fn main(args: &SweepArgs) -> Result<u8, Failure> {
     let mut output = Output::open(args.json.json.as_deref())?;
-    let interrupted = crate::probe::interrupt_flag()?;
+    let interrupted = crate::interrupt::flag()?;
     let scenario = Scenario::read(&args.file).map_err(Failure::input)?;
     check_axes(&args.axes)?;
     let text = std::fs::read_to_string(&args.file).map_err(|error| in_file(&args.file, error))?;
