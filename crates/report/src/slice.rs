@@ -19,7 +19,7 @@ pub struct SliceReport {
     pub delivered_mean_ns: Option<u64>,
     /// How many there were; null without BPF.
     pub delivered_n: Option<u64>,
-    /// How the slice was enforced: `hrtick` (by the kernel), `ticker`, or `none`.
+    /// How the slice was enforced: `hrtick` and `tick` (by the kernel), `ticker`, or `none`.
     pub method: String,
     /// CPU time of the tickers' threads by wall time, as a share of one CPU, the mean over the CPUs that needed one; null where the
     /// kernel enforces, and does not say what that costs it.
@@ -173,6 +173,7 @@ impl SliceReport {
     fn enforcement(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.method.as_str() {
             "hrtick" => return writeln!(f, "The kernel enforces it (HRTICK)."),
+            "tick" => return writeln!(f, "The kernel's tick ends slices this long soon enough: no ticker is needed."),
             "none" => return writeln!(f, "It was not enforced."),
             _ if self.cpus.is_empty() => {
                 return writeln!(f, "No ticker was needed: the threads competed nowhere for more than moments.");

@@ -72,6 +72,19 @@ pub fn hrtick(sys: &Path) -> Option<bool> {
     })
 }
 
+/// Whether the kernel's own tick ends such a slice soon enough: at the first tick after it, a tenth later at most. A ticker would only cut the
+/// slices of those whose turn does not begin at its own tick.
+pub fn tick_suffices(slice: Nanos, tick: Nanos) -> bool {
+    let ends = tick.times(slice.0 / tick.0.max(1) + 1);
+    ends <= slice + Nanos(slice.0 / 10)
+}
+
+/// The kernel's tick: the resolution of its coarse clocks.
+pub fn tick() -> Nanos {
+    let resolution = rustix::time::clock_getres(rustix::time::ClockId::MonotonicCoarse);
+    Nanos(u64::try_from(resolution.tv_nsec).unwrap_or(0))
+}
+
 /// What one context switch costs here at least: two threads on one CPU that yield to each other, at real-time priority where that
 /// is to be had, so that others do not get in between. `None` where no CPU could be used or the time did not suffice.
 pub fn switch_cost() -> Option<Nanos> {
@@ -142,6 +155,25 @@ impl SliceSupport {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_tick_ends_long_slices_soon_enough() {
+        let ms = Nanos::from_millis;
+        for (slice, tick, suffices) in [
+            (30, 4, true),
+            (10, 4, false),
+            (20, 4, false),
+            (4, 4, false),
+            (50, 4, true),
+            (10, 1, true),
+            (9, 1, false),
+            (100, 10, true),
+            (30, 10, false),
+        ] {
+            assert_eq!(tick_suffices(ms(slice), ms(tick)), suffices, "{slice} ms at ticks of {tick} ms");
+        }
+        assert!((ms(1)..=ms(10)).contains(&tick()), "{}", tick());
+    }
 
     #[test]
     fn what_would_starve_the_machine_is_refused_with_the_reason() {

@@ -86,7 +86,8 @@ impl Line {
         found
     }
 
-    /// The members, first to last.
+    /// The members, first to last. For the invariants, which release builds do not check.
+    #[cfg(any(debug_assertions, test))]
     pub(crate) fn iter<'a>(&self, threads: &'a [Thread]) -> impl Iterator<Item = ThreadIx> + 'a {
         let some = |t: ThreadIx| (t != NOBODY).then_some(t);
         std::iter::successors(some(self.first), move |t| some(threads[t.at()].behind))

@@ -4,7 +4,7 @@ use super::options::Options;
 use super::watch::{Watch, id};
 use crate::failure::Failure;
 use crate::session::Session;
-use gleaner_act::{Competing, Enforcer, EnforcerConfig, SliceOutcome, Slices, hrtick};
+use gleaner_act::{Competing, Enforcer, EnforcerConfig, SliceOutcome, Slices, hrtick, tick, tick_suffices};
 use gleaner_model::{Nanos, VmId};
 use gleaner_observe::{Competition, Vm};
 use gleaner_report::HostEnforcement;
@@ -37,8 +37,10 @@ impl Means {
             warnings.push(format!("no guardian ({why}): after a kill -9, run `gleaner restore`"));
         }
         let by_thread = ByThread::default();
-        let (enforcer, method) = enforcer(watch, options, &by_thread, warnings);
         let slices = Slices::new();
+        // Without slices of threads only a ticker shortens any.
+        let tick = slices.support().base.map(|_| tick());
+        let (enforcer, method) = enforcer(watch, options, &by_thread, tick, warnings);
         if slices.support().base.is_none() {
             warnings.push(slices.support().describe());
         }
@@ -126,6 +128,7 @@ fn enforcer(
     watch: &Watch,
     options: &Options,
     by_thread: &ByThread,
+    tick: Option<Nanos>,
     warnings: &mut Vec<String>,
 ) -> (Option<Enforcer>, &'static str) {
     if !options.enforce {
@@ -135,7 +138,7 @@ fn enforcer(
         return (None, "hrtick");
     }
     let started = watch.competition().map_err(|error| error.to_string()).and_then(|competition| {
-        let ask = competing(competition, Arc::clone(by_thread));
+        let ask = competing(competition, Arc::clone(by_thread), tick);
         Enforcer::start(EnforcerConfig::default(), ask).map_err(|error| error.to_string())
     });
     match started {
@@ -147,12 +150,24 @@ fn enforcer(
     }
 }
 
-/// Where threads compete, and the shortest of their slices.
-fn competing(mut competition: Competition, by_thread: ByThread) -> impl FnMut(Duration) -> Vec<Competing> + Send {
+/// Where threads compete, and the shortest of their slices; not where the kernel's tick ends that soon enough.
+fn competing(
+    mut competition: Competition,
+    by_thread: ByThread,
+    tick: Option<Nanos>,
+) -> impl FnMut(Duration) -> Vec<Competing> + Send {
     move |limit| {
         let found = competition.wait(limit);
         let slices = lock(&by_thread);
         let shortest = |tids: &[i32]| tids.iter().filter_map(|tid| slices.get(tid)).min().copied();
-        found.iter().filter_map(|at| Some(Competing { cpu: at.cpu, slice: shortest(&at.tids)? })).collect()
+        let competing = found.iter().filter_map(|at| Some(Competing { cpu: at.cpu, slice: shortest(&at.tids)? }));
+        let needed = |at: &Competing| tick.is_none_or(|tick| !tick_suffices(at.slice, tick));
+        let competing: Vec<Competing> = competing.filter(needed).collect();
+        drop(slices);
+        if competing.is_empty() && !found.is_empty() {
+            // Competition there is, so the question was answered at once; none of it is to be asked about at once again.
+            std::thread::sleep(limit);
+        }
+        competing
     }
 }

@@ -69,7 +69,7 @@ pub fn hold(
         return Err(Failure::work(format!("{}; --no-enforce leaves nothing to do", slices.support().describe())));
     }
     // The means first: where they are refused, nothing has been changed.
-    let means = Means::start(request.enforce, request.slice, &intervals)?;
+    let means = Means::start(request.enforce, request.slice, slices.support().base.is_some(), &intervals)?;
     set_all(&mut slices, &mut seen, request.slice, &mut session)?;
     let mut command = Running::start(request.command)?;
     let began = Instant::now();
@@ -214,7 +214,7 @@ impl Held<'_> {
             delivered_mean_ns: if bpf { all.mean().map(|ns| ns.0) } else { mean_of_all },
             delivered_n: bpf.then(|| all.count()),
             method: method.to_owned(),
-            enforcement_cpu_ratio: (method != "hrtick").then_some(ratio),
+            enforcement_cpu_ratio: (!["hrtick", "tick"].contains(&method)).then_some(ratio),
             asking_cpu_ratio: asking.map(|asking| asking.share_of(wall)),
             observer: if bpf { "bpf" } else { "procfs" }.to_owned(),
             wall_ns: wall.0,
