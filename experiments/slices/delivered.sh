@@ -55,7 +55,12 @@ start_guests() {
     # One vCPU of each guest on each CPU, so that who competes with whom does not change.
     for qemu in "${which[@]:1}"; do
         for task in /proc/"$qemu"/task/*; do
-            case $(<"$task/comm") in "CPU "[01]/*) taskset -cp "$(sed 's/CPU \([01]\).*/\1/' "$task/comm")" "${task##*/}" >/dev/null ;; esac
+            case $(<"$task/comm") in
+                "CPU "[01]/*) taskset -cp "$(sed 's/CPU \([01]\).*/\1/' "$task/comm")" "${task##*/}" >/dev/null ;;
+                # The emulator's own threads wake at every guest timer, a thousand times a second, and each time end somebody's slice;
+                # under KVM the kernel does their work. As batch threads they wait for their turn.
+                *) chrt --batch --pid 0 "${task##*/}" ;;
+            esac
         done
     done
 }
