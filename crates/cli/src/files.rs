@@ -40,20 +40,25 @@ impl Place {
             Self::Replaced(path) => {
                 let mut new = beside(path)?;
                 new.write_all(bytes)?;
-                if let Ok(old) = fs::metadata(&*path) {
-                    new.as_file().set_permissions(old.permissions())?;
-                    // Root's result stays its user's. Others can give nothing away, nor have they anything to.
-                    let _ = fchown(new.as_file(), Some(old.uid()), Some(old.gid()));
-                }
-                new.persist(path)?;
-                Ok(())
+                put(new, path)
             }
         }
     }
 }
 
+/// Moves a file that is [`beside`] a place into it, with the permissions and the owner of the one that was there.
+pub fn put(new: NamedTempFile, path: &Path) -> io::Result<()> {
+    if let Ok(old) = fs::metadata(path) {
+        new.as_file().set_permissions(old.permissions())?;
+        // Root's result stays its user's. Others can give nothing away, nor have they anything to.
+        let _ = fchown(new.as_file(), Some(old.uid()), Some(old.gid()));
+    }
+    new.persist(path)?;
+    Ok(())
+}
+
 /// A file in the same folder, which goes away with the value: renaming works within one file system only.
-fn beside(path: &Path) -> io::Result<NamedTempFile> {
+pub fn beside(path: &Path) -> io::Result<NamedTempFile> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut builder = tempfile::Builder::new();
     // Less what the umask takes away, like any new file.

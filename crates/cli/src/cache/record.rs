@@ -5,11 +5,12 @@
 //! ```
 //!
 //! Lackey writes a line an access with one system call each, some hundred thousand to a million a second; nothing is ever on disk but
-//! the compact recording. A program cannot be let go from valgrind, so at the limit it is ended.
+//! the compact recording, beside FILE until it is whole. A program cannot be let go from valgrind, so at the limit it is ended.
 
 use super::count;
 use crate::args::JsonArg;
 use crate::failure::Failure;
+use crate::files::{Place, beside, put};
 use crate::output::{Output, say};
 use clap::Args;
 use gleaner_cachesim::trace::recording::Recorder;
@@ -19,7 +20,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::cell::RefCell;
 use std::ffi::OsString;
-use std::io::{self, PipeReader, Read};
+use std::fs::File;
+use std::io::{self, BufWriter, PipeReader, Read};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
@@ -28,6 +30,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use tempfile::NamedTempFile;
 
 #[derive(Debug, Args)]
 #[command(
@@ -40,7 +43,7 @@ use std::time::{Duration, Instant};
                   \x20 gleaner cache record --skip 20M --max-accesses 50M -- x264 --quiet -o /dev/null in.y4m"
 )]
 pub struct RecordArgs {
-    /// The recording; an earlier one is replaced [default: CMD.gltrace]
+    /// The recording; an earlier one is replaced when the new one is whole [default: CMD.gltrace]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// End after so many accesses (k, M and G are understood)
@@ -64,7 +67,7 @@ const GRACE: Duration = Duration::from_secs(2);
 pub fn main(args: &RecordArgs) -> Result<u8, Failure> {
     let mut output = Output::open(args.json.json.as_deref())?;
     let path = args.output.clone().unwrap_or_else(|| default_file(&args.command[0]));
-    let report = to_file(&args.command, &path, args.skip, args.max_accesses)?;
+    let report = record(&args.command, &path, args.skip, args.max_accesses)?;
     output.json(&report)?;
     // The program's own stdout stays its own.
     if args.json.json.is_none() {
@@ -82,21 +85,48 @@ fn default_file(program: &OsString) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Records a program. A file that we made is removed again if the program did not run at all.
-pub fn to_file(command: &[OsString], path: &Path, skip: u64, most: u64) -> Result<CacheRecordReport, Failure> {
-    let made = !path.exists();
-    let recorded = record(command, path, skip, most);
-    if made && recorded.as_ref().is_err_and(|failure| failure.status == 2) {
-        // It cost nobody anything if it stays: it counts as incomplete.
-        let _ = std::fs::remove_file(path);
+/// Where a recording goes: into its file's place when it is whole, so that an earlier one is lost to nothing less.
+enum Destination {
+    Replaced {
+        new: NamedTempFile,
+        path: PathBuf,
+    },
+    /// What is no regular file, or one in a folder that is closed to us.
+    Written,
+}
+
+impl Destination {
+    fn open(path: &Path) -> io::Result<(Self, File)> {
+        Ok(match Place::open(path)? {
+            Place::Written(file) => {
+                if file.metadata()?.is_file() {
+                    file.set_len(0)?;
+                }
+                (Self::Written, file)
+            }
+            Place::Replaced(path) => {
+                let new = beside(&path)?;
+                let file = new.as_file().try_clone()?;
+                (Self::Replaced { new, path }, file)
+            }
+        })
     }
-    recorded
+
+    fn whole(self) -> io::Result<()> {
+        match self {
+            Self::Replaced { new, path } => put(new, &path),
+            Self::Written => Ok(()),
+        }
+    }
 }
 
 fn record(command: &[OsString], path: &Path, skip: u64, most: u64) -> Result<CacheRecordReport, Failure> {
+    let no_file = |error: io::Error| {
+        Failure::input(format!("cannot write {}: {error}; name a file you may write", path.display()))
+    };
     let interrupted = crate::interrupt::flag()?;
-    let mut recorder =
-        Recorder::create(path).map_err(|error| Failure::input(format!("{error}; name a file you may write")))?;
+    let (destination, file) = Destination::open(path).map_err(no_file)?;
+    let mut recorder = Recorder::new(path, BufWriter::new(file)).map_err(Failure::work)?;
     let mut traced = Traced::start(command, interrupted)?;
     let mut tally = Tally { skip, most, ..Tally::default() };
     let copied = copy(&mut traced, &mut recorder, &mut tally);
@@ -113,6 +143,7 @@ fn record(command: &[OsString], path: &Path, skip: u64, most: u64) -> Result<Cac
         )));
     }
     recorder.finish().map_err(Failure::work)?;
+    destination.whole().map_err(no_file)?;
     report(command, path, &traced, &tally, status)
 }
 
