@@ -15,6 +15,15 @@ fn cache(folder: &Path, arguments: &[&str]) -> Said {
     finish(gleaner(["cache"]).args(arguments).current_dir(folder))
 }
 
+/// What is in a folder.
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).unwrap();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.unwrap().file_name().into_string().expect("a name of ours")).collect();
+    names.sort_unstable();
+    names
+}
+
 fn json(said: &Said) -> Value {
     serde_json::from_str(&said.stdout).unwrap_or_else(|error| panic!("{error} in {said:#?}"))
 }
@@ -34,6 +43,27 @@ fn a_cache_friendly_context_loses_beside_a_thrashing_one() {
     let preserved = cpi(&["--synthetic", "thrashing", "--policy", "lip"]);
     assert!(alone * 1.05 < beside, "alone {alone}, beside {beside}");
     assert!(preserved < beside, "insertion at LRU keeps some of it: {preserved}, {beside}");
+}
+
+#[test]
+fn a_warm_up_is_no_result() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("tiny"), "R 10\nR 2000\nW 10\n").unwrap();
+    let run = |arguments: &[&str]| cache(folder.path(), &[&["run", "--slice", "10us"], arguments].concat());
+    let once = ["--once", "--warmup", "2", "--quanta", "3", "--json"];
+    run(&[&once[..], &["--trace", "tiny"]].concat()).with_status(2).saying("").naming(&[
+        "the traces end within",
+        "--warmup",
+        "--once",
+    ]);
+    let result = json(&run(&[&once[..], &["--trace", "tiny", "--synthetic", "cpu-bound"]].concat()).with_status(0));
+    assert_eq!(result["notes"][0], "tiny: its trace ended within the warm-up, so nothing of it counts");
+    assert_eq!(result["notes"].as_array().unwrap().len(), 1, "{result:#}");
+    let counted = |context: usize| &result["contexts"][context];
+    assert_eq!((&counted(0)["cpi"], &counted(0)["quanta"]), (&Value::Null, &0.into()));
+    assert_eq!((&counted(1)["quanta"], &counted(1)["trace_over"]), (&3.into(), &false.into()));
+    let short = json(&run(&["--once", "--quanta", "3", "--trace", "tiny", "--json"]).with_status(0));
+    assert_eq!(short["notes"][0], "tiny: its trace ended in quantum 1 of the 3 that count");
 }
 
 #[test]
@@ -179,8 +209,9 @@ fn enormous_files_and_absurd_records_take_no_enormous_time_or_memory() {
             finish(limited.current_dir(folder.path())).with_status(2).saying("").naming(words);
         }
     }
-    cache(folder.path(), &["run", "--once", "--quanta", "18446744073709551615", "--warmup", "1", "--trace", "last"])
-        .with_status(0);
+    let most = ["run", "--once", "--quanta", "18446744073709551615", "--trace", "last", "--warmup"];
+    cache(folder.path(), &[&most[..], &["0"]].concat()).with_status(0);
+    cache(folder.path(), &[&most[..], &["1"]].concat()).with_status(2).naming(&["--warmup"]);
     cache(folder.path(), &["classify", "--trace", "last"]).with_status(0);
 }
 
@@ -235,7 +266,6 @@ fn a_real_program_is_recorded_run_and_classified() {
 #[test]
 fn what_cannot_be_recorded_is_named_and_leaves_no_file() {
     let folder = tempfile::tempdir().unwrap();
-    let leaves = |folder: &Path| fs::read_dir(folder).unwrap().count();
     cache(folder.path(), &["record", "--", "no-such-command"]).with_status(2).naming(&["no-such-command", "not found"]);
     cache(folder.path(), &["record", "-o", "x", "--", "/etc/passwd"])
         .with_status(2)
@@ -244,21 +274,48 @@ fn what_cannot_be_recorded_is_named_and_leaves_no_file() {
     let mut lost = gleaner(["cache", "record", "-o", "x", "--", "true"]);
     let said = finish(lost.current_dir(folder.path()).env("PATH", folder.path()));
     said.with_status(1).naming(&["valgrind", "apt-get install valgrind"]);
-    assert!(leaves(folder.path()) <= 1, "only the one of the recorder that did not start");
+    assert_eq!(names(folder.path()), [""; 0]);
 }
 
 #[test]
-fn a_killed_recorder_leaves_an_incomplete_recording() {
+fn an_earlier_recording_is_replaced_by_a_whole_one_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let earlier = || fs::read_to_string(folder.path().join("x")).unwrap_or_default();
+    fs::write(folder.path().join("x"), "R 10\n").unwrap();
+    for (command, status) in [
+        (&["no-such-command"][..], 2),
+        (&["/etc/passwd"], 2),
+        // Nothing of it is left to record.
+        (&["sh", "-c", "exit 0"], 1),
+    ] {
+        cache(folder.path(), &[&["record", "-o", "x", "--skip", "1G", "--"], command].concat()).with_status(status);
+        assert_eq!((earlier(), names(folder.path())), ("R 10\n".to_owned(), vec!["x".to_owned()]), "{command:?}");
+    }
+    let mut lost = gleaner(["cache", "record", "-o", "x", "--", "true"]);
+    finish(lost.current_dir(folder.path()).env("PATH", folder.path())).with_status(1);
+    assert_eq!((earlier(), names(folder.path())), ("R 10\n".to_owned(), vec!["x".to_owned()]));
+    cache(folder.path(), &["record", "-o", "x", "--max-accesses", "100", "--", "true"]).with_status(0);
+    assert_eq!((earlier(), names(folder.path())), (String::new(), vec!["x".to_owned()]), "no text any more");
+    cache(folder.path(), &["run", "--trace", "x", "--once"]).with_status(0);
+}
+
+#[test]
+fn a_killed_recorder_leaves_no_recording_that_passes_for_one() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.gltrace");
+    fs::write(&path, "R 10\n").unwrap();
     let mut recorder = gleaner(["cache", "record", "-o"]);
     let mut recorder =
         recorder.arg(&path).args(["--max-accesses", "1G", "--", "sh", "-c", "while :; do :; done"]).spawn().unwrap();
-    let grows = || fs::metadata(&path).is_ok_and(|file| file.len() > 1000);
+    let left = || names(folder.path()).into_iter().find(|name| name != "x.gltrace");
+    let grows =
+        || left().is_some_and(|name| fs::metadata(folder.path().join(name)).is_ok_and(|file| file.len() > 1000));
     assert!(comes_true(grows), "something is recorded");
     recorder.kill().unwrap();
     recorder.wait().unwrap();
-    cache(folder.path(), &["run", "--trace", "x.gltrace"]).with_status(2).naming(&["recorder was killed"]);
+    let left = left().expect("a killed process tidies nothing up");
+    cache(folder.path(), &["run", "--trace", &left]).with_status(2).naming(&["recorder was killed"]);
+    assert_eq!(fs::read_to_string(&path).unwrap(), "R 10\n");
     // Its program lost its reader; nothing of ours stays behind.
     let gone = || {
         let left = Command::new("pgrep").args(["-f", "log-fd=.*while :; do :; done"]).output().unwrap().stdout;

@@ -102,14 +102,30 @@ pub fn main(args: &RunArgs) -> Result<u8, Failure> {
         machine.run_quanta(1).map_err(|error| trace_failure(&error))?;
         bar.inc(1);
         if machine.outcome().contexts.iter().all(|context| context.over) {
+            if quantum < args.warmup {
+                machine.reset_counters();
+            }
             break;
         }
     }
     bar.finish_and_clear();
-    let report = report(args, &machine.outcome());
+    let outcome = machine.outcome();
+    if outcome.contexts.iter().all(over_in_warmup) {
+        return Err(Failure::input(format!(
+            "with --once, the traces end within the {} quanta of --warmup, and nothing is left to count: give a smaller \
+             --warmup, longer traces, or no --once",
+            args.warmup
+        )));
+    }
+    let report = report(args, &outcome);
     output.json(&report)?;
     output.text(&report);
     Ok(0)
+}
+
+/// Whether nothing of a context counts, because its trace was over before.
+fn over_in_warmup(context: &ContextOutcome) -> bool {
+    context.over && context.counters.l1i.accesses + context.counters.l1d.accesses == 0
 }
 
 fn config(args: &RunArgs, contexts: usize) -> Result<MachineConfig, Failure> {
@@ -161,8 +177,9 @@ fn traces(args: &RunArgs) -> Result<Vec<Box<dyn Trace>>, Failure> {
 fn report(args: &RunArgs, outcome: &Outcome) -> CacheReport {
     let files = args.traces.iter().map(|path| name(path));
     let names = files.chain(args.synthetic.iter().cloned());
-    let contexts = names.zip(&outcome.contexts).enumerate();
-    let mut notes = Vec::new();
+    let contexts: Vec<(String, &ContextOutcome)> = names.zip(&outcome.contexts).collect();
+    let mut notes: Vec<String> =
+        contexts.iter().filter_map(|(name, context)| early_end(name, context, args.quanta)).collect();
     if args.warmup == 0 {
         notes.push("the caches were empty at first; --warmup N leaves the first quanta out".to_owned());
     }
@@ -180,7 +197,10 @@ fn report(args: &RunArgs, outcome: &Outcome) -> CacheReport {
             inclusive: args.inclusive,
             seed: args.seed,
         },
-        contexts: contexts.map(|(at, (name, context))| of(name, at % usize::from(args.cores), context)).collect(),
+        contexts: (0..)
+            .zip(contexts)
+            .map(|(at, (name, context))| of(name, at % usize::from(args.cores), context))
+            .collect(),
         memory: CacheMemory {
             reads: outcome.dram.reads,
             writes: outcome.dram.writes,
@@ -189,6 +209,15 @@ fn report(args: &RunArgs, outcome: &Outcome) -> CacheReport {
         switches: outcome.switches,
         notes,
     }
+}
+
+/// What has to be said of a context whose trace ended, where that could be taken for all the quanta asked for.
+fn early_end(name: &str, context: &ContextOutcome, quanta: u64) -> Option<String> {
+    if over_in_warmup(context) {
+        return Some(format!("{name}: its trace ended within the warm-up, so nothing of it counts"));
+    }
+    let quantum = context.quanta;
+    context.over.then(|| format!("{name}: its trace ended in quantum {quantum} of the {quanta} that count"))
 }
 
 /// A trace by its file's name.
