@@ -86,7 +86,7 @@ fn what_cannot_be_run_is_named() {
             ("words", &["words:1: 'hello' is no access"]),
             ("champ-cut", &["champ-cut, byte 64", "cut short"]),
             ("champ-big-endian", &["big-endian"]),
-            ("cut", &["cut, byte 16", "cut short, or its recorder was killed"]),
+            ("cut", &["cut, byte 18", "cut short, or its recorder was killed"]),
             ("packed", &["cannot read packed"]),
         ] {
             cache(folder.path(), &[command, "--trace", trace]).with_status(2).saying("").naming(words);
@@ -164,6 +164,28 @@ fn damaged_recordings_give_no_result_however_far_they_can_be_read() {
         "run" => vec!["run", "--once", "--quanta", "1M", "--trace", trace, "--json", "x.json"],
         _ => vec!["classify", "--trace", trace, "--json", "x.json"],
     };
+    // Where the cut is not reached.
+    for short in [
+        &["run", "--quanta", "1", "--slice", "1us", "--trace", "half"][..],
+        &["run", "--quanta", "1", "--slice", "1us", "--once", "--trace", "without-its-last-byte"],
+        &["classify", "--max-accesses", "20k", "--trace", "half"],
+        &["classify", "--max-accesses", "20k", "--trace", "without-its-last-byte", "--format", "recording"],
+    ] {
+        cache(folder.path(), short).with_status(2).saying("").naming(&[", byte", "cut short"]);
+        let whole: Vec<&str> = short
+            .iter()
+            .map(|word| if ["half", "without-its-last-byte"].contains(word) { "whole" } else { word })
+            .collect();
+        cache(folder.path(), &whole).with_status(0);
+    }
+    let piped = |name: &str| {
+        let mut shell = Command::new("sh");
+        let command = format!("cat {name} | {} cache classify --max-accesses 20k --trace /dev/stdin", common::GLEANER);
+        finish(shell.args(["-c", &command]).current_dir(folder.path())).with_status(0);
+    };
+    // A pipe has no end to look at.
+    piped("whole");
+    piped("half");
     for command in ["run", "classify"] {
         for (trace, words) in [
             ("header-only", &["header-only, byte 16", "cut short"][..]),

@@ -4,7 +4,7 @@ use super::champsim::{self, ChampSim};
 use super::lackey::Lackey;
 use super::memtrace::MemtraceView;
 use super::plain::PlainText;
-use super::recording::{MAGIC, Recording};
+use super::recording::{MAGIC, Recording, check_end};
 use super::{Trace, TraceError};
 use std::fs::File;
 use std::io::{BufReader, Cursor, Read};
@@ -44,9 +44,15 @@ const XZ_MEMORY_KIB_MAX: u32 = 256 << 10;
 /// Opens a trace; its format is told by its content unless it is given. Files packed by gzip, xz or zstd are unpacked on the way.
 pub fn open(path: &Path, format: Option<Format>) -> Result<Box<dyn Trace>, TraceError> {
     let failed = |source| TraceError::read(path, source);
-    let (start, input) = start_of(path, BufReader::with_capacity(1 << 16, File::open(path).map_err(failed)?))?;
+    let file = File::open(path).map_err(failed)?;
+    // To look at a recording's end, which is not where it is while it is packed.
+    let mut bare = Some(file.try_clone().map_err(failed)?);
+    let (start, input) = start_of(path, BufReader::with_capacity(1 << 16, file))?;
     let (start, input) = match unpacked(&start, input) {
-        Unpacked::As(input) => start_of(path, input.map_err(failed)?)?,
+        Unpacked::As(input) => {
+            bare = None;
+            start_of(path, input.map_err(failed)?)?
+        }
         Unpacked::Plain(input) => (start, input),
     };
     if start.is_empty() {
@@ -66,7 +72,11 @@ pub fn open(path: &Path, format: Option<Format>) -> Result<Box<dyn Trace>, Trace
         })?,
     };
     Ok(match format {
-        Format::Recording => Box::new(Recording::new(path, input)?),
+        Format::Recording => {
+            let recording = Recording::new(path, input)?;
+            bare.map_or(Ok(()), |file| check_end(path, &file))?;
+            Box::new(recording)
+        }
         Format::Lackey => Box::new(Lackey::new(path, input)),
         Format::Plain => Box::new(PlainText::new(path, input)),
         Format::ChampSim => Box::new(ChampSim::new(path, input)),

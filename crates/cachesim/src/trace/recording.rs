@@ -9,11 +9,13 @@
 //!
 //! Numbers are little-endian. Within a block's payload a record is two LEB128 numbers: `instructions * 4 + kind` (0 read, 1 write,
 //! 2 fetch), and the zigzag difference of the address from the last one of the same kind, 0 at the block's start. Blocks can
-//! be read alone. A file without its end, as a killed recorder leaves it, is an error and not a shorter trace.
+//! be read alone. A file without its end, as a killed recorder leaves it, is an error and not a shorter trace, however little of it is read:
+//! its last bytes are looked at when it is opened. A pipe, or a packed file, shows its end only to who reads that far.
 
 use super::{Kind, Record, Trace, TraceError};
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 /// First bytes of every recording. The first is no ASCII, so that no text passes.
@@ -21,6 +23,8 @@ pub const MAGIC: [u8; 8] = *b"\x89GLTRACE";
 /// The format described above.
 pub const VERSION: u16 = 1;
 const BYTE_ORDER: u32 = 0x0a0b_0c0d;
+const HEADER_BYTES: u64 = 16;
+const END_BYTES: u64 = 24;
 const BLOCK_RECORDS: usize = 1 << 16;
 /// Two LEB128 numbers: of 34 and of 64 bits.
 const RECORD_BYTES_MAX: usize = 5 + 10;
@@ -197,7 +201,10 @@ impl Recording {
     /// From a file.
     pub fn open(path: &Path) -> Result<Self, TraceError> {
         let file = File::open(path).map_err(|source| TraceError::read(path, source))?;
-        Self::new(path, BufReader::new(file))
+        let last = file.try_clone().map_err(|source| TraceError::read(path, source))?;
+        let recording = Self::new(path, BufReader::new(file))?;
+        check_end(path, &last)?;
+        Ok(recording)
     }
 }
 
@@ -331,6 +338,25 @@ impl<R: Read> Trace for Recording<R> {
         self.records += records as u64;
         Ok(())
     }
+}
+
+/// Refuses a file whose last bytes are no recording's end. What cannot be read from its end, like a pipe, passes here.
+pub(super) fn check_end(path: &Path, file: &File) -> Result<(), TraceError> {
+    let failed = |source| TraceError::read(path, source);
+    let is = file.metadata().map_err(failed)?;
+    if !is.is_file() {
+        return Ok(());
+    }
+    let mut mark = [1; 8];
+    if let Some(end) = is.len().checked_sub(END_BYTES).filter(|end| *end >= HEADER_BYTES) {
+        file.read_exact_at(&mut mark, end).map_err(failed)?;
+    }
+    // No block's last bytes look like that: they are packed, and zeros are what packs best.
+    if mark == [0; 8] {
+        return Ok(());
+    }
+    let what = "the file ends without a recording's end: it was cut short, or its recorder was killed; record it anew";
+    Err(TraceError::format(path, is.len(), what))
 }
 
 /// Whether a file begins as a recording does, to tell formats apart.
