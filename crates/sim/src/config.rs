@@ -170,18 +170,23 @@ impl HaltPoll {
     pub const KVM: Self = Self { max: 200_000, grow_start: 10_000, shrink: 0 };
 }
 
-/// Pause-loop exiting: a vCPU that spins is interrupted, and another one of its virtual machine preferred.
+/// Pause-loop exiting: a vCPU that spins is interrupted, steps behind who waits for its pCPU, and another one of its virtual machine may be preferred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PauseLoop {
     /// Spinning time until the first exit (ple_window: 4096 cycles).
     pub window: Time,
     /// It doubles with every exit up to this, and starts again with the next thing waited for.
     pub window_max: Time,
+    /// Whether a vCPU of the same virtual machine that waits for a pCPU is preferred there (KVM's directed yield).
+    pub directed: bool,
 }
 
 impl PauseLoop {
     /// KVM on a 2.4 GHz processor.
-    pub const KVM: Self = Self { window: 1_700, window_max: 220_000 };
+    pub const KVM: Self = Self { window: 1_700, window_max: 220_000, directed: true };
+    /// Xen 4.2 on the same: a window that stays (ple_window, xen/arch/x86/hvm/vmx/vmcs.c), and a plain yield (do_sched_op_compat,
+    /// SCHEDOP_yield).
+    pub const XEN: Self = Self { window: 1_700, window_max: 1_700, directed: false };
 }
 
 /// One virtual machine.

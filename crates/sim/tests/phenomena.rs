@@ -166,7 +166,18 @@ fn a_pause_loop_exit_gives_the_pcpu_to_the_lock_holder() {
     let without = on_one(None);
     assert_eq!(without.vms[0].totals.ended_at, Some(23 * MS));
     // Waiter spins [10, 11), exits; holder [11, 14); the waiter then has the lock.
-    let with = on_one(Some(PauseLoop { window: MS, window_max: MS }));
+    let with = on_one(Some(PauseLoop { window: MS, window_max: MS, directed: true }));
     assert_eq!(with.vms[0].totals.ended_at, Some(14 * MS));
     assert_eq!(with.vms[0].vcpus[1].pause_exits, 1);
+}
+
+#[test]
+fn only_a_directed_yield_helps_a_lock_holder_on_another_pcpu() {
+    // Holder [0, 10), 5 of 8 ms done, then the hog's turn until 20. The waiter, alone on its pCPU, spins from 6 and exits each 0.9 ms. The exit
+    // at 10.5 is the first that finds the holder waiting.
+    let exits = |directed| PauseLoop { window: 900_000, window_max: 900_000, directed };
+    let ended = |directed| lock_holder(SLICE, true, Some(exits(directed))).vms[0].totals.ended_at;
+    assert_eq!(ended(true), Some(13_500_000));
+    // Xen's exits make room on the waiter's own pCPU, where nobody waits.
+    assert_eq!(ended(false), Some(23 * MS));
 }

@@ -1,7 +1,7 @@
 //! Pause-loop exits: a vCPU that spins is interrupted, and its pCPU goes to somebody who may make it stop.
 //!
 //! As KVM does: prefer a vCPU of the same virtual machine that waits for a pCPU (directed yield), taking turns; the spinner itself
-//! steps behind whoever waits on its own pCPU. The window doubles with every exit in vain.
+//! steps behind whoever waits on its own pCPU. The window doubles with every exit in vain. Xen has neither the preference nor the doubling.
 
 use super::Cause;
 use crate::engine::next_in_word;
@@ -20,7 +20,8 @@ impl World {
         vcpu.pause_window = (vcpu.pause_window * 2).min(ple.window_max);
         vcpu.pause_left = vcpu.pause_window;
         let vm = &mut self.vms[vm.at()];
-        if let Some(index) = next_in_word(vm.ready, vm.yielded_to + 1) {
+        let preferred = if ple.directed { next_in_word(vm.ready, vm.yielded_to + 1) } else { None };
+        if let Some(index) = preferred {
             vm.yielded_to = index;
             let target = VcpuIx(vm.first_vcpu.0 + index);
             let there = self.vcpus[target.at()].pcpu;

@@ -19,7 +19,7 @@ const PCPUS: u32 = 4;
 pub(super) struct Bed {
     /// Time slice.
     pub slice: Time,
-    /// Pause-loop exits.
+    /// Pause-loop exits, which Xen has on by itself.
     pub ple: bool,
     /// Simulated time of a run.
     pub length: Time,
@@ -48,7 +48,7 @@ impl Bed {
     /// With Xen's slice: eight runs of so long, or, to see that it runs, one.
     pub(super) fn xen(length: Time, extent: &Extent) -> Self {
         let runs = if extent.smoke { 1 } else { 8 };
-        Self { slice: XEN_SLICE, ple: false, length, runs, seed: extent.seed }
+        Self { slice: XEN_SLICE, ple: true, length, runs, seed: extent.seed }
     }
 
     /// Each run.
@@ -90,7 +90,7 @@ impl Bed {
         vms: Vec<(String, Workload)>,
         trace: bool,
     ) -> Result<(SimResult, Option<Timeline>), ReproduceError> {
-        let ple = self.ple.then_some(PauseLoop::KVM);
+        let ple = self.ple.then_some(PauseLoop::XEN);
         let host = HostConfig { ple, ..HostConfig::new(PCPUS, credit(self.slice)) };
         let case = vms.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(" + ");
         // Xen keeps as many busy vCPUs on each pCPU; the simulator does not balance between busy pCPUs, so they are pinned.

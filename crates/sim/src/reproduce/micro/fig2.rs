@@ -68,32 +68,27 @@ fn ple(pairs: &[Pair]) -> Vec<Row> {
     let order = |case: &str, says: &str, value: f64, agrees, criterion: &str| {
         Row::order(case, metric, says, value, agrees, criterion, Basis::Predicted)
     };
-    let directed =
-        "the simulator's pause-loop exits yield to the same machine's vCPUs, as KVM's do; Xen 4.2's only step back";
     let change = |values: [f64; 2]| values[1] / values[0];
     let (dedup, vips) = (of("dedup"), of("vips"));
     let (own, other) = (change(vips.own), change(vips.swaptions));
     let slowed = pairs.iter().filter(|pair| pair.own[0] > MUCH).count();
     let still = pairs.iter().filter(|pair| pair.own[0] > MUCH && pair.own[1] > MUCH).count();
     vec![
-        order("dedup", "reduced significantly", change(dedup.own), change(dedup.own) < 1.0 / MUCH, "below 0.8")
-            .because(directed),
+        order("dedup", "reduced significantly", change(dedup.own), change(dedup.own) < 1.0 / MUCH, "below 0.8"),
         order(
             "swaptions beside dedup",
             "also benefits",
             change(dedup.swaptions),
             change(dedup.swaptions) < 1.0,
             "below 1",
-        )
-        .because(directed),
+        ),
         order(
             "vips and swaptions",
             "one improves, the other degrades",
             own / other,
             (own < 1.0) != (other < 1.0),
             "one below 1, one above",
-        )
-        .because(directed),
+        ),
         Row::order(
             "all programs",
             "programs slowed by a quarter, with PLE / without, ratio",
@@ -102,13 +97,12 @@ fn ple(pairs: &[Pair]) -> Vec<Row> {
             slowed > 0 && 2 * still >= slowed,
             "at least half of those slowed without are slowed with",
             Basis::Predicted,
-        )
-        .because(directed),
+        ),
     ]
 }
 
 pub(super) fn reproduce(extent: &Extent) -> Result<Reproduced, ReproduceError> {
-    let bed = Bed::xen(if extent.smoke { S / 5 } else { 10 * S }, extent);
+    let bed = Bed { ple: false, ..Bed::xen(if extent.smoke { S / 5 } else { 10 * S }, extent) };
     let swaptions = bed.capped(|| vm("swaptions"), 0.5)?;
     let names: Vec<&'static str> =
         PARSEC.iter().map(|program| program.name).filter(|name| *name != "swaptions").collect();

@@ -43,7 +43,7 @@ fn parameters() -> Vec<(String, String)> {
     let named = |name: &str, value: String| (name.to_owned(), value);
     let mut all = vec![
         named("host", "4 pCPUs (one socket of a Xeon E5620), Xen credit, 4 vCPUs a VM, vCPU n on pCPU n".to_owned()),
-        named("ple_window_ns", "1700".to_owned()),
+        named("pause_loop_exits", "after 1700 ns, plain yields, as in Xen 4.2".to_owned()),
         named(
             "programs",
             "Bienia et al. (PACT'08) Table 1, simlarge; one instruction a cycle at 2.4 GHz (ours)".to_owned(),

@@ -58,7 +58,7 @@ struct Measured {
 }
 
 fn measure(name: &str, beside: bool, extent: &Extent) -> Result<Measured, ReproduceError> {
-    let bed = Bed::xen(if extent.smoke { S / 4 } else { 10 * S }, extent);
+    let bed = Bed { ple: false, ..Bed::xen(if extent.smoke { S / 4 } else { 10 * S }, extent) };
     let own = |name: &str| (name.to_owned(), Program::named(name).workload(hold_ns(name)));
     let mut vms = vec![own(name)];
     vms.extend(beside.then(|| own("swaptions")));
