@@ -4,7 +4,7 @@ mod common;
 
 use common::{Said, comes_true, finish, gleaner};
 use gleaner_cachesim::trace::recording::Recorder;
-use gleaner_cachesim::trace::{Kind, Record};
+use gleaner_cachesim::trace::{Kind, Record, open};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -126,6 +126,45 @@ fn absurd_machines_and_usage_are_named() {
     ] {
         cache(folder.path(), arguments).with_status(2).saying("").naming(words);
     }
+}
+
+/// What `fixtures/version-1.gltrace` holds, which was written by the recorder of 2026-11-22 and is not written anew.
+fn version_1() -> Vec<Record> {
+    let mut records = Vec::new();
+    for at in 0..100_u32 {
+        let far = u64::from(at);
+        records.push(Record { address: 0x0040_1000 + far * 64, instructions: at % 7 + 1, kind: Kind::Fetch });
+        // Up and down, so that differences have both signs.
+        records.push(Record { address: 0x7f00_0000_0000 + far * 37 % 100 * 64, instructions: 0, kind: Kind::Read });
+        records.push(Record { address: 0x7ffe_ffff_0000 - far * 8, instructions: 0, kind: Kind::Write });
+    }
+    records.push(Record { address: u64::MAX, instructions: u32::MAX, kind: Kind::Read });
+    records.push(Record { address: 0, instructions: 0, kind: Kind::Read });
+    records.push(Record { address: 1 << 63, instructions: 1, kind: Kind::Write });
+    records
+}
+
+/// Recordings that people keep must stay readable: who changes the format gives it a new version and reads this one as well.
+#[test]
+fn recordings_of_version_1_are_read_as_they_were_written() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/version-1.gltrace");
+    let mut trace = open(&path, None).unwrap();
+    let mut records = Vec::new();
+    loop {
+        let before = records.len();
+        trace.fill(&mut records).unwrap();
+        if records.len() == before {
+            break;
+        }
+    }
+    assert_eq!(records, version_1());
+    let folder = tempfile::tempdir().unwrap();
+    let path = path.to_str().expect("the repository's path is text");
+    let run =
+        json(&cache(folder.path(), &["run", "--once", "--slice", "1s", "--trace", path, "--json"]).with_status(0));
+    let context = &run["contexts"][0];
+    assert_eq!((&context["name"], &context["trace_over"]), (&"version-1".into(), &true.into()));
+    assert_eq!((&context["l1i"]["accesses"], &context["l1d"]["accesses"]), (&100.into(), &203.into()));
 }
 
 /// A recording with some of its bytes changed.
