@@ -31,7 +31,8 @@ use std::time::Duration;
                   \x20 gleaner cache classify --trace web.gltrace --json class.json && gleaner report class.json -o page.html"
 )]
 pub struct ClassifyArgs {
-    /// A trace to judge (may be repeated): a recording, lackey's text, R|W HEXADDR lines, ChampSim's, DynamoRIO's view; packed or not
+    /// A trace to judge (may be repeated): a recording (`gleaner cache record` makes one), R|W HEXADDR lines, ChampSim's, or the text of
+    /// valgrind's lackey or of DynamoRIO's `drrun -t drmemtrace -tool view`; packed or not
     #[arg(long = "trace", value_name = "FILE", conflicts_with = "command")]
     traces: Vec<PathBuf>,
     /// What the traces are, instead of finding out

@@ -5,7 +5,7 @@ use crate::args::{JsonArg, duration};
 use crate::failure::Failure;
 use crate::output::Output;
 use clap::Args;
-use clap::builder::PossibleValuesParser;
+use clap::builder::{PossibleValue, PossibleValuesParser};
 use gleaner_cachesim::Geometry;
 use gleaner_cachesim::core_model::CoreConfig;
 use gleaner_cachesim::hierarchy::{HierarchyConfig, LevelCounters};
@@ -31,7 +31,8 @@ use std::time::Duration;
                         \x20 gleaner cache run --trace bzip2.gltrace --trace libquantum.gltrace --slice 30ms --policy dip-time --json"
 )]
 pub struct RunArgs {
-    /// A context that runs this trace: a recording, lackey's text, R|W HEXADDR lines, ChampSim's, DynamoRIO's view; packed or not
+    /// A context that runs this trace: a recording (`gleaner cache record` makes one), R|W HEXADDR lines, ChampSim's, or the text of
+    /// valgrind's lackey or of DynamoRIO's `drrun -t drmemtrace -tool view`; packed or not
     #[arg(long = "trace", value_name = "FILE")]
     traces: Vec<PathBuf>,
     /// What the traces are, instead of finding out
@@ -55,8 +56,8 @@ pub struct RunArgs {
     /// Cores that share the last level
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     cores: u16,
-    /// Insertion policy of the last level
-    #[arg(long, default_value = "lru", value_parser = PossibleValuesParser::new(PolicyKind::NAMES))]
+    /// Where the last level inserts new lines, from most (MRU) to least recently used (LRU, evicted next)
+    #[arg(long, default_value = "lru", value_parser = PossibleValuesParser::new(PolicyKind::NAMES.map(policy)))]
     policy: String,
     /// Size of the last level (k, M and G are 1024, 1024^2, 1024^3 bytes)
     #[arg(long, value_name = "SIZE", default_value = "2M", value_parser = size)]
@@ -78,6 +79,22 @@ pub struct RunArgs {
 }
 
 const PROFILES: [&str; 3] = ["cpu-bound", "cache-friendly", "thrashing"];
+
+/// A policy with what it does.
+fn policy(name: &'static str) -> PossibleValue {
+    PossibleValue::new(name).help(match name {
+        "lru" => "new lines at MRU: plain least recently used",
+        "lip" => "new lines at LRU: they stay only if used again",
+        "bip" => "new lines at LRU, one in 32 at MRU",
+        "dip-duel" => "as lru or as bip does, whichever misses less in sample sets (ISCA'07)",
+        "srrip" => "new lines are expected to be used again late, those that were hit soon (ISCA'10)",
+        "drrip" => "as srrip does, or expecting new lines last of all, whichever misses less in sample sets",
+        "dip-time" => {
+            "at MRU or LRU for each context, whichever missed less in its sample quanta (the micro-sliced paper's)"
+        }
+        _ => "",
+    })
+}
 
 /// How many quanta: at least one.
 fn quanta(text: &str) -> Result<u64, String> {
@@ -133,7 +150,7 @@ fn config(args: &RunArgs, contexts: usize) -> Result<MachineConfig, Failure> {
         PolicyKind::by_name(&args.policy).ok_or_else(|| Failure::input(format!("no policy {}", args.policy)))?;
     let mut hierarchy = HierarchyConfig::table_v(usize::from(args.cores), contexts, policy).map_err(Failure::input)?;
     hierarchy.l3.geometry = Geometry::new(args.llc_size, args.llc_ways, 64)
-        .map_err(|error| Failure::input(format!("--llc-size and --llc-ways: {error}")))?;
+        .map_err(|error| Failure::input(format!("--llc-size and --llc-ways: {error}{}", fitting(args))))?;
     hierarchy.l3.latency_cycles = args.llc_latency;
     hierarchy.inclusive = args.inclusive;
     hierarchy.seed = args.seed;
@@ -147,6 +164,25 @@ fn config(args: &RunArgs, contexts: usize) -> Result<MachineConfig, Failure> {
         slice_cycles: cycles(slice, TABLE_V_HZ),
         switch_cycles: SWITCH_CYCLES,
     })
+}
+
+/// The sizes next to the one asked for that so many ways can have, in words.
+fn fitting(args: &RunArgs) -> String {
+    let sizes = (0..32).map(|power| (u64::from(args.llc_ways) * 64) << power);
+    let (below, above): (Vec<u64>, Vec<u64>) = sizes
+        .filter(|bytes| Geometry::new(*bytes, args.llc_ways, 64).is_ok() && size(&bytes.to_string()).is_ok())
+        .partition(|bytes| *bytes < args.llc_size);
+    let next: Vec<String> = below.last().into_iter().chain(above.first()).map(|bytes| written(*bytes)).collect();
+    if next.is_empty() {
+        return String::new();
+    }
+    format!(": with --llc-ways {}, --llc-size {} fits", args.llc_ways, next.join(" or "))
+}
+
+/// A size as the options take it.
+fn written(bytes: u64) -> String {
+    let units = [(30, "G"), (20, "M"), (10, "k")].into_iter().find(|(shift, _)| bytes.is_multiple_of(1 << shift));
+    units.map_or(bytes.to_string(), |(shift, unit)| format!("{}{unit}", bytes >> shift))
 }
 
 fn traces(args: &RunArgs) -> Result<Vec<Box<dyn Trace>>, Failure> {
@@ -247,5 +283,24 @@ fn of(name: String, core: usize, context: &ContextOutcome) -> CacheContext {
         l1d: level(counters.l1d),
         l2: level(counters.l2),
         l3: level(counters.l3),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{PolicyKind, policy, size, written};
+
+    #[test]
+    fn every_policy_is_explained() {
+        for name in PolicyKind::NAMES {
+            assert!(policy(name).get_help().is_some_and(|help| !help.to_string().is_empty()), "{name}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_written_as_they_are_read() {
+        for (bytes, words) in [(1 << 31, "2G"), (3 << 20, "3M"), (448 << 12, "1792k"), (8064, "8064")] {
+            assert_eq!((written(bytes).as_str(), size(words)), (words, Ok(bytes)));
+        }
     }
 }
