@@ -20,8 +20,10 @@ impl GeometryError {
 
 /// Most ways a set can have.
 pub const WAYS_MAX: u32 = 64;
-/// Largest cache, in bytes: 16 GiB would need 2 GiB of memory for its tags.
-pub const SIZE_BYTES_MAX: u64 = 16 << 30;
+/// Largest cache, in bytes: at 64 bytes a line, its tags take 128 MiB of memory.
+pub const SIZE_BYTES_MAX: u64 = 1 << 30;
+/// Most lines of one cache, and of all of a machine together; their tags take 256 MiB of memory.
+pub const LINES_MAX: u64 = 1 << 25;
 
 /// Size, associativity and line length of one cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +66,13 @@ impl Geometry {
                 format!("give a multiple of {set_bytes} bytes"),
             ));
         }
+        if size_bytes / u64::from(line_bytes) > LINES_MAX {
+            return Err(GeometryError::new(
+                format!("{size_bytes} bytes in {line_bytes}-byte lines"),
+                format!("more than {LINES_MAX} lines"),
+                "give longer lines or fewer bytes",
+            ));
+        }
         let sets = size_bytes / set_bytes;
         if !sets.is_power_of_two() {
             return Err(GeometryError::new(
@@ -96,7 +105,7 @@ impl Geometry {
     }
 
     /// Number of sets, a power of two.
-    #[allow(clippy::cast_possible_truncation, reason = "at most 2^31 sets")]
+    #[allow(clippy::cast_possible_truncation, reason = "at most 2^25 sets")]
     pub fn sets(self) -> usize {
         (self.size_bytes / (u64::from(self.ways) * u64::from(self.line_bytes))) as usize
     }
@@ -113,9 +122,14 @@ mod tests {
 
     #[test]
     fn table_v_is_fine_and_so_are_twelve_ways() {
-        for (size_bytes, ways, sets) in
-            [(32 << 10, 4, 128), (256 << 10, 8, 512), (2 << 20, 16, 2048), (48 << 10, 12, 64), (64, 1, 1)]
-        {
+        for (size_bytes, ways, sets) in [
+            (32 << 10, 4, 128),
+            (256 << 10, 8, 512),
+            (2 << 20, 16, 2048),
+            (48 << 10, 12, 64),
+            (64, 1, 1),
+            (1 << 30, 16, 1 << 20),
+        ] {
             assert_eq!(Geometry::new(size_bytes, ways, 64).unwrap().sets(), sets);
         }
     }
@@ -129,6 +143,8 @@ mod tests {
             (2 << 20, 65, 64, "65 ways"),
             (0, 16, 64, "a cache of 0 bytes: out of range; give 1024"),
             (u64::MAX, 16, 64, "out of range"),
+            (16 << 30, 16, 64, "a cache of 17179869184 bytes: out of range; give 1024 to 1073741824 bytes"),
+            (1 << 30, 16, 8, "more than 33554432 lines; give longer lines"),
             (2 << 20, 12, 64, "the ways do not divide the size into whole sets; give a multiple of 768"),
             (3 << 20, 16, 64, "that makes 3072 sets, which is no power of two"),
         ] {

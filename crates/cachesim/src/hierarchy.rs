@@ -17,7 +17,7 @@
 
 use crate::cache::{Cache, Fill};
 use crate::dram::{Dram, DramConfig, DramCounters, Transfer};
-use crate::geometry::{Geometry, GeometryError};
+use crate::geometry::{Geometry, GeometryError, LINES_MAX};
 use crate::line::{ContextId, Line};
 use crate::policy::recency::Lru;
 use crate::policy::{Policy, PolicyKind, Replacement};
@@ -93,6 +93,16 @@ impl HierarchyConfig {
                 format!("{} memory channels", self.dram.channels),
                 "lines are spread by address bits",
                 "give a power of two",
+            ));
+        }
+        let lines = |level: LevelConfig| level.geometry.lines() as u64;
+        let private = lines(self.l1i) + lines(self.l1d) + lines(self.l2);
+        let all = lines(self.l3) + self.cores as u64 * private;
+        if all > LINES_MAX {
+            return Err(GeometryError::new(
+                format!("{all} lines in the caches of {} cores and the L3", self.cores),
+                format!("more than {LINES_MAX}, which would take too much memory"),
+                "give fewer cores or smaller caches",
             ));
         }
         let line_bytes = self.l3.geometry.line_bytes();

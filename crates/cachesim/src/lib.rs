@@ -32,5 +32,5 @@ pub mod reproduce;
 pub mod static_best;
 pub mod trace;
 
-pub use geometry::{Geometry, GeometryError, SIZE_BYTES_MAX, WAYS_MAX};
+pub use geometry::{Geometry, GeometryError, LINES_MAX, SIZE_BYTES_MAX, WAYS_MAX};
 pub use line::{ContextId, LINE_NUMBER_BITS, Line};
