@@ -3,7 +3,7 @@
 //! Every core runs its contexts round robin, a slice each, as the paper's fixed-slice scheduler does (section V-A: 102,000,000 cycles
 //! for 30 ms and 3,400,000 for 1 ms at 3.4 GHz). A switch waits for what is under way, costs a fixed number of cycles, and
 //! leaves the caches as they are; what they have lost is then paid miss by miss. Cores that share the L3 and memory advance together, the one
-//! that is behind first.
+//! that is behind first, and none stops before all may: one that did would find memory booked in its own future later on.
 
 use crate::core_model::{CoreClock, CoreConfig, TICKS_PER_CYCLE};
 use crate::dram::DramCounters;
@@ -80,7 +80,7 @@ pub struct ContextOutcome {
     pub cycles: u64,
     /// Those of them in which the core stood still for data from memory.
     pub memory_stall_cycles: u64,
-    /// Quanta begun.
+    /// Quanta begun, since the last reset if there was one.
     pub quanta: u64,
     /// Whether its trace is over.
     pub over: bool,
@@ -111,7 +111,8 @@ struct Context {
     trace: Box<dyn Trace>,
     batch: Vec<Record>,
     at: usize,
-    quanta_left: u64,
+    /// Since the start, whatever has been reset.
+    quanta_ended: u64,
     done: ContextOutcome,
 }
 
@@ -122,8 +123,25 @@ struct Running {
     started_cycle: u64,
     started_instructions: u64,
     started_misses: u64,
-    started_stall: u64,
+    /// Misses that a reset has taken out of the counters: they are none of the outcome's, but the policy's all the same.
+    misses_before_reset: u64,
     end_cycle: u64,
+    /// The core's clock when counting began: at the start, or at a reset since.
+    counted_from: Reading,
+}
+
+/// What a core's clock says.
+#[derive(Clone, Copy)]
+struct Reading {
+    cycle: u64,
+    instructions: u64,
+    stall_cycles: u64,
+}
+
+impl Reading {
+    fn of(clock: &CoreClock) -> Self {
+        Self { cycle: clock.cycle(), instructions: clock.instructions(), stall_cycles: clock.memory_stall_cycles() }
+    }
 }
 
 struct Core {
@@ -133,8 +151,6 @@ struct Core {
     turn: usize,
     running: Option<Running>,
     last: Option<usize>,
-    /// Whether one of its contexts has quanta left.
-    busy: bool,
 }
 
 /// A machine that can be run piece by piece.
@@ -146,6 +162,8 @@ pub struct Machine<W = (), H = ()> {
     slice_cycles: u64,
     switch_cycles: u64,
     switches: u64,
+    /// So many quanta every context is to have had, since the start.
+    quanta_due: u64,
     hook: H,
 }
 
@@ -186,7 +204,6 @@ impl<W: LlcWatch, H: SwitchHook<W>> Machine<W, H> {
             turn: 0,
             running: None,
             last: None,
-            busy: false,
         });
         Ok(Self {
             cores: cores.collect(),
@@ -196,21 +213,22 @@ impl<W: LlcWatch, H: SwitchHook<W>> Machine<W, H> {
             slice_cycles: slice_cycles.max(1),
             switch_cycles,
             switches: 0,
+            quanta_due: 0,
             hook,
         })
     }
 
-    /// Gives every context so many more quanta, or runs it to the end of its trace. A trace's error ends the run; what has been counted
-    /// until then is no result.
+    /// Gives every context so many more quanta, or runs it to the end of its trace. All cores run until the last context has had its
+    /// quanta: one on a core with fewer contexts gets more, and may be within one when this returns. Ten calls for one quantum are the same as
+    /// one for ten. A trace's error ends the run; what has been counted until then is no result.
     pub fn run_quanta(&mut self, quanta: u64) -> Result<(), TraceError> {
-        self.contexts.iter_mut().for_each(|context| context.quanta_left = quanta);
-        self.cores.iter_mut().for_each(|core| core.busy = true);
-        while let Some(core) = self.hindmost() {
-            if self.cores[core].running.is_none() && !self.switch_in(core) {
-                self.cores[core].busy = false;
-                continue;
+        self.quanta_due = self.quanta_due.saturating_add(quanta);
+        while self.contexts.iter().any(|context| !context.done.over && context.quanta_ended < self.quanta_due) {
+            let Some(core) = self.hindmost() else { break };
+            if self.cores[core].running.is_none() {
+                self.switch_in(core);
             }
-            let others = (0..self.cores.len()).filter(|other| *other != core && self.cores[*other].busy);
+            let others = (0..self.cores.len()).filter(|other| *other != core && self.is_live(*other));
             let next = others.map(|other| self.cores[other].clock.cycle()).min();
             let until = next.map_or(u64::MAX, |next| next.saturating_add(SKEW_CYCLES));
             self.advance(core, until)?;
@@ -218,21 +236,26 @@ impl<W: LlcWatch, H: SwitchHook<W>> Machine<W, H> {
         Ok(())
     }
 
-    /// The core with something left to do that is furthest behind.
-    fn hindmost(&self) -> Option<usize> {
-        let busy = (0..self.cores.len()).filter(|core| self.cores[*core].busy);
-        busy.min_by_key(|core| self.cores[*core].clock.now())
+    /// Whether one of the core's contexts has a trace left.
+    fn is_live(&self, core: usize) -> bool {
+        self.cores[core].contexts.iter().any(|context| !self.contexts[*context].done.over)
     }
 
-    /// Begins the next context's quantum. False if none of this core's has any left.
-    fn switch_in(&mut self, index: usize) -> bool {
+    /// The core with something left to do that is furthest behind.
+    fn hindmost(&self) -> Option<usize> {
+        let live = (0..self.cores.len()).filter(|core| self.is_live(*core));
+        live.min_by_key(|core| self.cores[*core].clock.now())
+    }
+
+    /// Begins the next context's quantum, if this core has one whose trace is not over.
+    fn switch_in(&mut self, index: usize) {
         let core = &mut self.cores[index];
         let turns = core.contexts.len();
         let Some(turn) = (0..turns)
             .map(|ahead| (core.turn + ahead) % turns)
-            .find(|turn| self.contexts[core.contexts[*turn]].has_turns())
+            .find(|turn| !self.contexts[core.contexts[*turn]].done.over)
         else {
-            return false;
+            return;
         };
         core.turn = (turn + 1) % turns;
         let context = core.contexts[turn];
@@ -248,17 +271,16 @@ impl<W: LlcWatch, H: SwitchHook<W>> Machine<W, H> {
         let started_cycle = core.clock.cycle();
         self.hook.switched_in(&mut self.hierarchy, index, id, started_cycle);
         self.hierarchy.quantum_started(id);
-        self.contexts[context].quanta_left -= 1;
         self.contexts[context].done.quanta += 1;
         core.running = Some(Running {
             context,
             started_cycle,
             started_instructions: core.clock.instructions(),
             started_misses: self.hierarchy.counters(id).l3.misses,
-            started_stall: core.clock.memory_stall_cycles(),
+            misses_before_reset: 0,
             end_cycle: started_cycle.saturating_add(self.slice_cycles),
+            counted_from: Reading::of(&core.clock),
         });
-        true
     }
 
     /// Runs a core to a cycle, the end of its quantum, or the end of its trace.
@@ -305,30 +327,44 @@ impl<W: LlcWatch, H: SwitchHook<W>> Machine<W, H> {
         let id = context_id(running.context);
         let cycle = core.clock.cycle();
         let quantum = Quantum {
-            misses: self.hierarchy.counters(id).l3.misses.saturating_sub(running.started_misses),
+            misses: running.misses_before_reset + self.hierarchy.counters(id).l3.misses - running.started_misses,
             instructions: core.clock.instructions() - running.started_instructions,
             length: cycle - running.started_cycle,
         };
-        let done = &mut self.contexts[running.context].done;
-        done.instructions += quantum.instructions;
-        done.cycles += quantum.length;
-        done.memory_stall_cycles += core.clock.memory_stall_cycles() - running.started_stall;
+        let context = &mut self.contexts[running.context];
+        context.quanta_ended += 1;
+        context.done = running.counted(&core.clock, context.done);
         self.hierarchy.quantum_ended(id, quantum);
         self.hook.switched_out(&mut self.hierarchy, index, id, cycle);
         core.running = None;
     }
 
-    /// What became of all since the start, or the last [`Self::reset_counters`].
+    /// What became of all since the start, or the last [`Self::reset_counters`], quanta under way included.
     pub fn outcome(&self) -> Outcome {
-        let contexts = self.contexts.iter().enumerate().map(|(index, context)| ContextOutcome {
-            counters: self.hierarchy.counters(context_id(index)),
-            ..context.done
-        });
-        Outcome { contexts: contexts.collect(), dram: self.hierarchy.dram_counters(), switches: self.switches }
+        let mut contexts: Vec<ContextOutcome> = (0..self.contexts.len())
+            .map(|index| ContextOutcome {
+                counters: self.hierarchy.counters(context_id(index)),
+                ..self.contexts[index].done
+            })
+            .collect();
+        for core in &self.cores {
+            if let Some(running) = core.running {
+                contexts[running.context] = running.counted(&core.clock, contexts[running.context]);
+            }
+        }
+        Outcome { contexts, dram: self.hierarchy.dram_counters(), switches: self.switches }
     }
 
-    /// Counts from zero again, for the end of a warm-up. Caches, clocks and traces go on.
+    /// Counts from zero again, for the end of a warm-up. Caches, clocks, traces and quanta under way go on.
     pub fn reset_counters(&mut self) {
+        for core in &mut self.cores {
+            if let Some(running) = &mut core.running {
+                let misses = self.hierarchy.counters(context_id(running.context)).l3.misses;
+                running.misses_before_reset += misses - running.started_misses;
+                running.started_misses = 0;
+                running.counted_from = Reading::of(&core.clock);
+            }
+        }
         self.hierarchy.reset_counters();
         self.switches = 0;
         for context in &mut self.contexts {
@@ -347,13 +383,29 @@ impl<W: LlcWatch, H: SwitchHook<W>> Machine<W, H> {
     }
 }
 
+impl Running {
+    /// `before`, with what has been counted in this quantum.
+    fn counted(&self, clock: &CoreClock, before: ContextOutcome) -> ContextOutcome {
+        let (now, from) = (Reading::of(clock), self.counted_from);
+        ContextOutcome {
+            instructions: before.instructions + now.instructions - from.instructions,
+            cycles: before.cycles + now.cycle - from.cycle,
+            memory_stall_cycles: before.memory_stall_cycles + now.stall_cycles - from.stall_cycles,
+            ..before
+        }
+    }
+}
+
 impl Context {
     fn new(config: ContextConfig, trace: Box<dyn Trace>) -> Self {
-        Self { config, trace, batch: Vec::with_capacity(BATCH), at: 0, quanta_left: 0, done: ContextOutcome::default() }
-    }
-
-    fn has_turns(&self) -> bool {
-        self.quanta_left > 0 && !self.done.over
+        Self {
+            config,
+            trace,
+            batch: Vec::with_capacity(BATCH),
+            at: 0,
+            quanta_ended: 0,
+            done: ContextOutcome::default(),
+        }
     }
 
     #[inline]

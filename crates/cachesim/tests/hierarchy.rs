@@ -195,6 +195,66 @@ fn cores_share_the_l3_and_memory() {
     assert!(cpi(&both) > cpi(&alone), "two share one memory's bandwidth: {} {}", cpi(&both), cpi(&alone));
 }
 
+/// Two cores: the first context on core 1, the others on core 0.
+fn first_on_a_core_of_its_own(policy: PolicyKind, profiles: &[Profile], slice_cycles: u64) -> Machine {
+    let mut config = machine(policy, profiles, slice_cycles);
+    config.hierarchy.cores = 2;
+    config.contexts[0].core = 1;
+    Machine::new(config, traces(profiles)).unwrap()
+}
+
+#[test]
+fn a_context_alone_on_a_core_is_not_slowed_by_how_many_take_turns_on_another() {
+    let cpi = |light: usize| {
+        let profiles = [vec![Profile::thrashing()], vec![Profile::cpu_bound(); light]].concat();
+        let mut machine = first_on_a_core_of_its_own(PolicyKind::Lru, &profiles, 500_000);
+        // Their first accesses of all take bandwidth; then one at a time, as `gleaner cache run` does, which shows how far it is.
+        machine.run_quanta(6).unwrap();
+        machine.reset_counters();
+        (0..8).for_each(|_| machine.run_quanta(1).unwrap());
+        let outcome = machine.outcome();
+        // Cores advance together in time, so the one alone gets the turns of all on the other.
+        let [alone, others @ ..] = &outcome.contexts[..] else { panic!() };
+        assert!(others.iter().all(|context| context.quanta.abs_diff(8) <= 1), "{outcome:?}");
+        assert!(alone.quanta.abs_diff(8 * light as u64) <= 1, "{outcome:?}");
+        assert!(
+            others.iter().map(|context| context.cycles).sum::<u64>().abs_diff(alone.cycles) < 500_000,
+            "{outcome:?}"
+        );
+        alone.cpi().unwrap()
+    };
+    let (one, two) = (cpi(1), cpi(2));
+    assert!((two / one - 1.0).abs() < 0.05, "{one} {two}");
+}
+
+#[test]
+fn one_quantum_at_a_time_and_a_reset_on_the_way_change_nothing() {
+    let profiles = [Profile::thrashing(), Profile::cpu_bound(), Profile::cache_friendly()];
+    let at_once = |policy: &PolicyKind, quanta: u64| {
+        let mut machine = first_on_a_core_of_its_own(policy.clone(), &profiles, 100_000);
+        machine.run_quanta(quanta).unwrap();
+        machine.outcome()
+    };
+    for policy in ["lru", "dip-time"].map(|name| PolicyKind::by_name(name).unwrap()) {
+        let whole = at_once(&policy, 24);
+        let mut machine = first_on_a_core_of_its_own(policy.clone(), &profiles, 100_000);
+        (0..24).for_each(|_| machine.run_quanta(1).unwrap());
+        assert_eq!(machine.outcome(), whole);
+        // A warm-up of seven, and what counts after it.
+        let warm_up = at_once(&policy, 7);
+        let mut machine = first_on_a_core_of_its_own(policy.clone(), &profiles, 100_000);
+        machine.run_quanta(7).unwrap();
+        machine.reset_counters();
+        machine.run_quanta(17).unwrap();
+        for ((after, whole), before) in machine.outcome().contexts.iter().zip(&whole.contexts).zip(&warm_up.contexts) {
+            assert_eq!(before.instructions + after.instructions, whole.instructions);
+            assert_eq!(before.cycles + after.cycles, whole.cycles);
+            assert_eq!(before.quanta + after.quanta, whole.quanta);
+            assert_eq!(before.counters.l3.misses + after.counters.l3.misses, whole.counters.l3.misses);
+        }
+    }
+}
+
 #[test]
 fn a_trace_that_ends_leaves_the_core_to_the_others() {
     let records: Vec<Record> =
@@ -229,6 +289,10 @@ fn a_machine_that_cannot_be_is_named() {
     config.hierarchy.cores = 0;
     config.contexts[0].core = 0;
     assert!(said(config).contains("0 cores"));
+    let mut config = good.clone();
+    config.hierarchy.cores = 64;
+    config.hierarchy.l2.geometry = Geometry::new(64 << 20, 8, 64).unwrap();
+    assert!(said(config).contains("in the caches of 64 cores and the L3: more than 33554432"));
     let mut config = good;
     config.hierarchy.l2.geometry = Geometry::new(256 << 10, 8, 128).unwrap();
     assert!(said(config).contains("L2 lines of 128 bytes"));
