@@ -9,6 +9,7 @@ use crate::machine::{ContextConfig, Machine, MachineConfig, SWITCH_CYCLES, Switc
 use crate::paging::{PagingConfig, deal_colours};
 use crate::policy::PolicyKind;
 use crate::prefetch::{PrefetchParams, Records, RestoreCounters, Restorer};
+use crate::trace::Trace;
 use gleaner_decide::host::{Insertion, InsertionParams};
 use gleaner_model::Nanos;
 
@@ -81,9 +82,7 @@ pub fn simulate(
         slice_cycles: cycles(setup.slice, TABLE_V_HZ),
         switch_cycles: SWITCH_CYCLES,
     };
-    let turn = |index: usize| programs[..index].iter().filter(|before| before.name == programs[index].name).count();
-    let traces = programs.iter().enumerate().map(|(index, program)| source.open(program, turn(index)));
-    let traces = traces.collect::<Result<Vec<_>, _>>()?;
+    let traces = traces(programs, source)?;
     match setup.prefetch {
         None => run(Machine::new(config, traces)?, setup, 0, |(), _| RestoreCounters::default()),
         Some(params) => {
@@ -91,6 +90,16 @@ pub fn simulate(
             run(machine, setup, params.entry_bytes, Restorer::counters)
         }
     }
+}
+
+/// One trace for each program. Where a trace is used more than once, be it for two programs that share a stand-in, each use starts
+/// elsewhere: contexts in lockstep would be no two contexts.
+fn traces(programs: &[&'static Program], source: &Source) -> Result<Vec<Box<dyn Trace>>, ReproduceError> {
+    let turn = |index: usize| {
+        let same = |before: &&&'static Program| source.plays_the_same(before, programs[index]);
+        programs[..index].iter().filter(same).count()
+    };
+    programs.iter().enumerate().map(|(index, program)| source.open(program, turn(index))).collect()
 }
 
 fn run<W: LlcWatch, H: SwitchHook<W>>(
@@ -121,4 +130,53 @@ fn run<W: LlcWatch, H: SwitchHook<W>>(
         }
     });
     Ok(results.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::recording::Recorder;
+    use crate::trace::{Kind, Record};
+
+    /// The first address that each context of these programs uses.
+    fn first(names: &[&str], source: &Source) -> Vec<u64> {
+        let programs: Vec<_> = names.iter().map(|name| Program::by_name(name).unwrap()).collect();
+        let first = |mut trace: Box<dyn Trace>| {
+            let mut batch = Vec::new();
+            trace.fill(&mut batch).unwrap();
+            batch[0].address
+        };
+        traces(&programs, source).unwrap().into_iter().map(first).collect()
+    }
+
+    #[test]
+    fn contexts_of_one_recording_start_at_different_places() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["x264", "libquantum", "sjeng"] {
+            let mut recorder = Recorder::create(&folder.path().join(format!("{name}.gltrace"))).unwrap();
+            let record = |line: u64| Record { address: line * 64, instructions: 1, kind: Kind::Read };
+            (0..1_000_003).for_each(|line| recorder.push(record(line)).unwrap());
+            recorder.finish().unwrap();
+        }
+        let recorded = Source::new(Some(folder.path().to_owned()));
+        // Mixes 2 and 17: two names, one recording. Mix 1: two recordings. Then four contexts.
+        for (names, same) in [
+            (&["namd", "h264"][..], false),
+            (&["milc", "libquantum"], false),
+            (&["namd", "sjeng"], true),
+            (&["namd", "h264", "namd", "h264"], false),
+        ] {
+            let places = first(names, &recorded);
+            let place = |turn: u64| if same { 0 } else { turn * 4_000_037 % 1_000_003 * 64 };
+            assert_eq!(places, (0..names.len() as u64).map(place).collect::<Vec<_>>(), "{names:?}");
+        }
+    }
+
+    #[test]
+    fn made_up_programs_are_told_apart_by_name() {
+        let made_up = Source::default();
+        let places = first(&["namd", "h264", "namd"], &made_up);
+        assert_eq!(places[1], first(&["h264"], &made_up)[0]);
+        assert_ne!(places[2], places[0]);
+    }
 }

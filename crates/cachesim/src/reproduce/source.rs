@@ -14,6 +14,9 @@ const CIRCLE_RECORDS: usize = 1 << 21;
 /// Made and thrown away before them, until the program's whole footprint is in use.
 const FIRST_RECORDS: usize = 1 << 20;
 
+/// How far apart contexts of one recording start: a prime, so that no recording has begun again just there.
+const APART_RECORDS: usize = 4_000_037;
+
 /// Where a made-up program's reused data begin, and its stream.
 const REUSED_FROM: u64 = 0x1000_0000;
 const STREAM_FROM: u64 = 0x10_0000_0000;
@@ -45,7 +48,12 @@ impl Source {
         self.recordings.as_ref().map(|folder| folder.join(format!("{}.gltrace", program.stand_in)))
     }
 
-    /// An endless trace. `turn` tells several contexts of one program apart: each starts elsewhere.
+    /// Whether two programs are played by the same trace.
+    pub fn plays_the_same(&self, one: &Program, other: &Program) -> bool {
+        if self.is_recorded() { one.stand_in == other.stand_in } else { one.name == other.name }
+    }
+
+    /// An endless trace. `turn` tells several contexts of one trace apart: each starts elsewhere.
     pub fn open(&self, program: &'static Program, turn: usize) -> Result<Box<dyn Trace>, ReproduceError> {
         let Some(path) = self.recording(program) else {
             let records = self.made_up(program)?;
@@ -54,12 +62,18 @@ impl Source {
         };
         let mut trace = Repeat::new(move || Recording::open(&path))?;
         // Contexts of one recording start a little apart, too.
-        let mut skipped = Vec::new();
-        for _ in 0..turn * 64 {
+        let (mut skipped, mut left) = (Vec::new(), turn * APART_RECORDS);
+        while skipped.len() <= left {
+            left -= skipped.len();
             skipped.clear();
             trace.fill(&mut skipped)?;
+            if skipped.is_empty() {
+                // Nothing in it, ever.
+                left = 0;
+                break;
+            }
         }
-        Ok(Box::new(trace))
+        Ok(Box::new(Begun { first: skipped.split_off(left), trace }))
     }
 
     fn made_up(&self, program: &'static Program) -> Result<Arc<[Record]>, ReproduceError> {
@@ -124,6 +138,22 @@ impl MadeUp {
         self.next_line = (self.next_line + 1) % self.stream_lines;
         let kind = if self.chance.f64() < STORE_RATIO { Kind::Write } else { Kind::Read };
         Ok(Record { address, instructions, kind })
+    }
+}
+
+/// A trace of which the first records have been read.
+struct Begun<T> {
+    first: Vec<Record>,
+    trace: T,
+}
+
+impl<T: Trace> Trace for Begun<T> {
+    fn fill(&mut self, batch: &mut Vec<Record>) -> Result<(), TraceError> {
+        if self.first.is_empty() {
+            return self.trace.fill(batch);
+        }
+        batch.append(&mut self.first);
+        Ok(())
     }
 }
 
