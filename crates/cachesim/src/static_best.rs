@@ -16,19 +16,6 @@ pub struct TooMany {
     combinations: u128,
 }
 
-/// What was found.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Best<O> {
-    /// Where each context's lines go.
-    pub insertions: Vec<Insertion>,
-    /// Its cost; lower is better.
-    pub cost: f64,
-    /// What the run gave.
-    pub outcome: O,
-    /// Runs made.
-    pub runs: usize,
-}
-
 /// All combinations for so many contexts; all at MRU, which is plain LRU replacement, first.
 pub fn combinations(contexts: usize) -> Result<impl Iterator<Item = Vec<Insertion>>, TooMany> {
     if contexts > CONTEXTS_MAX {
@@ -39,27 +26,11 @@ pub fn combinations(contexts: usize) -> Result<impl Iterator<Item = Vec<Insertio
     Ok((0..1_u32 << contexts).map(move |bits| (0..contexts).map(|context| insertion(bits, context)).collect()))
 }
 
-/// Runs every combination and returns the cheapest, the first of equals. `run` simulates with
-/// [`PolicyKind::PerContext`](crate::policy::PolicyKind::PerContext); `cost` is usually the sum of the contexts' CPI, each divided by its CPI without
-/// time sharing.
-pub fn best_static<O, E: From<TooMany>>(
-    contexts: usize,
-    mut run: impl FnMut(&[Insertion]) -> Result<O, E>,
-    cost: impl Fn(&O) -> f64,
-) -> Result<Best<O>, E> {
-    let mut best: Option<Best<O>> = None;
-    let mut runs = 0;
-    for insertions in combinations(contexts)? {
-        let outcome = run(&insertions)?;
-        runs += 1;
-        let cost = cost(&outcome);
-        if best.as_ref().is_none_or(|best| cost < best.cost) {
-            best = Some(Best { insertions, cost, outcome, runs });
-        }
-    }
-    let mut best = best.expect("there is at least the empty combination");
-    best.runs = runs;
-    Ok(best)
+/// The cheapest of what the combinations gave, the first of equals; none of none. `cost` is usually the sum of the contexts' CPI, each
+/// divided by its CPI without time sharing; one that is no number is dearer than all.
+pub fn cheapest<O>(tried: impl IntoIterator<Item = O>, cost: impl Fn(&O) -> f64) -> Option<O> {
+    let cost = |one: &O| Some(cost(one)).filter(|cost| !cost.is_nan()).unwrap_or(f64::INFINITY);
+    tried.into_iter().min_by(|one, other| cost(one).total_cmp(&cost(other)))
 }
 
 #[cfg(test)]
@@ -68,20 +39,21 @@ mod tests {
     use Insertion::{Lru, Mru};
 
     #[test]
-    fn it_finds_the_cheapest_of_all_combinations() {
+    fn the_cheapest_of_all_combinations_is_found() {
         let wanted = [Mru, Lru, Lru, Mru];
-        let run = |insertions: &[Insertion]| {
-            Ok::<_, TooMany>(insertions.iter().zip(wanted).filter(|(one, other)| *one != other).count())
-        };
-        let best = best_static(4, run, |wrong| *wrong as f64).unwrap();
-        assert_eq!((best.insertions.as_slice(), best.cost, best.runs), (&wanted[..], 0.0, 16));
+        let wrong =
+            |insertions: &Vec<Insertion>| insertions.iter().zip(wanted).filter(|(one, other)| *one != other).count();
+        let all: Vec<_> = combinations(4).unwrap().collect();
+        assert_eq!(all.len(), 16);
+        assert_eq!(cheapest(all, |insertions| wrong(insertions) as f64).unwrap(), wanted);
     }
 
     #[test]
     fn equals_stay_with_plain_lru_and_too_many_are_refused() {
-        let best = best_static(3, |_| Ok::<_, TooMany>(()), |()| 1.0).unwrap();
-        assert_eq!(best.insertions, [Mru; 3]);
-        let said = best_static(200, |_| Ok::<_, TooMany>(()), |()| 1.0).unwrap_err().to_string();
+        assert_eq!(cheapest(combinations(3).unwrap(), |_| 1.0).unwrap(), [Mru; 3]);
+        assert_eq!(cheapest([0.0, 2.0, 1.0], |one| 1.0 / one - 1.0 / one), Some(2.0), "no number is not cheap");
+        assert_eq!(cheapest(Vec::<u8>::new(), |_| 1.0), None);
+        let said = combinations(200).err().unwrap().to_string();
         assert!(said.contains("200 contexts") && said.contains("at most 10"), "{said}");
     }
 }

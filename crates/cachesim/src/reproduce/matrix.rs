@@ -3,7 +3,7 @@
 use super::programs::{Mix, Program};
 use super::{ContextResult, Extent, Preservation, Progress, ReproduceError, Setup, Source, long, short, simulate};
 use crate::prefetch::PrefetchParams;
-use crate::static_best::combinations;
+use crate::static_best::{cheapest, combinations};
 use gleaner_decide::host::{Insertion, InsertionParams};
 use rayon::prelude::*;
 
@@ -70,6 +70,12 @@ pub(super) struct MixResults {
 }
 
 impl MixResults {
+    /// Made-up results, for those who judge them.
+    #[cfg(test)]
+    pub fn made_up(mix: Mix, techniques: Vec<(Technique, Vec<ContextResult>)>) -> Self {
+        Self { mix, techniques }
+    }
+
     /// A technique's results, by context.
     pub fn of(&self, technique: Technique) -> &[ContextResult] {
         self.techniques.iter().find(|(found, _)| *found == technique).map_or(&[], |(_, results)| results)
@@ -157,7 +163,7 @@ fn plan(mixes: &[Mix], techniques: &[Technique]) -> Result<Vec<Task>, ReproduceE
                 tasks.push(Task { mix, technique: *technique, insertions: None });
                 continue;
             }
-            // All at MRU is plain 1 ms, which is run anyway. Copies of a program are treated alike.
+            // All at MRU is plain 1 ms, which is run anyway. Copies of a program are treated alike: with four contexts, 4 of 16.
             for insertions in combinations(2)?.filter(|insertions| insertions.contains(&Insertion::Lru)) {
                 tasks.push(Task { mix, technique: *technique, insertions: Some(insertions) });
             }
@@ -172,7 +178,41 @@ impl MixResults {
         let long = self.of(Technique::Long);
         let cost = |results: &[ContextResult]| cpi_ratios(results, long).iter().sum::<f64>();
         let candidates = std::iter::once(plain).filter(|plain| !plain.is_empty()).chain(tried);
-        let best = candidates.min_by(|one, other| cost(one).total_cmp(&cost(other))).unwrap_or_default();
+        let best = cheapest(candidates, |results| cost(results)).unwrap_or_default();
         self.techniques.push((Technique::SipBest, best));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::programs::MIXES;
+    use super::super::verdicts::context;
+    use super::*;
+
+    #[test]
+    fn sip_best_is_the_least_sum_against_30_ms_and_plain_where_nothing_is_better() {
+        let long = vec![context(1.0), context(10.0)];
+        let plain = vec![context(2.0), context(11.0)];
+        let results = |tried: &[[f64; 2]]| {
+            let techniques = vec![(Technique::Long, long.clone()), (Technique::Short, plain.clone())];
+            let mut mix = MixResults::made_up(MIXES[0], techniques);
+            mix.choose_best(tried.iter().map(|cpi| cpi.map(context).to_vec()).collect());
+            mix.cpi_ratios(Technique::SipBest)
+        };
+        // Ratios of 3.1 in all plain; 2.6, though the sum of CPIs is larger; 3.3.
+        assert_eq!(results(&[[1.2, 14.0], [2.2, 11.0]]), [1.2, 1.4]);
+        assert_eq!(results(&[[2.2, 11.0]]), [2.0, 1.1]);
+        assert_eq!(results(&[]), [2.0, 1.1]);
+    }
+
+    #[test]
+    fn every_mix_is_tried_with_every_insertion_of_its_two_programs() {
+        let tasks = plan(&MIXES[..2], &[Technique::Short, Technique::SipBest]).unwrap();
+        // 30 ms, 1 ms, and three combinations beside it.
+        assert_eq!(tasks.len(), 2 * (1 + 1 + 3));
+        let tried: Vec<_> =
+            tasks.iter().filter(|task| task.mix == 1).filter_map(|task| task.insertions.clone()).collect();
+        let (lru, mru) = (Insertion::Lru, Insertion::Mru);
+        assert_eq!(tried, [vec![lru, mru], vec![mru, lru], vec![lru, lru]]);
     }
 }
