@@ -204,7 +204,7 @@ fn a_recorder_that_was_killed_leaves_an_error_behind() {
     }
     drop(recorder);
     assert!(is_recording(&path).unwrap());
-    says(all(Recording::open(&path).unwrap()), &["trace.glt", "its recorder was killed"]);
+    says(Recording::open(&path).and_then(all), &["trace.glt", "its recorder was killed"]);
     let mut recorder = Recorder::create(&path).unwrap();
     recorder.push(record(Kind::Read, 1, 1)).unwrap();
     recorder.finish().unwrap();
