@@ -63,7 +63,7 @@ impl Geometry {
             return Err(GeometryError::new(
                 format!("{size_bytes} bytes in {ways} ways of {line_bytes}-byte lines"),
                 "the ways do not divide the size into whole sets",
-                format!("give a multiple of {set_bytes} bytes"),
+                format!("give {set_bytes} bytes times a power of two"),
             ));
         }
         if size_bytes / u64::from(line_bytes) > LINES_MAX {
@@ -145,7 +145,7 @@ mod tests {
             (u64::MAX, 16, 64, "out of range"),
             (16 << 30, 16, 64, "a cache of 17179869184 bytes: out of range; give 1024 to 1073741824 bytes"),
             (1 << 30, 16, 8, "more than 33554432 lines; give longer lines"),
-            (2 << 20, 12, 64, "the ways do not divide the size into whole sets; give a multiple of 768"),
+            (2 << 20, 12, 64, "the ways do not divide the size into whole sets; give 768 bytes times a power of two"),
             (3 << 20, 16, 64, "that makes 3072 sets, which is no power of two"),
         ] {
             let said = Geometry::new(size_bytes, ways, line_bytes).unwrap_err().to_string();

@@ -65,8 +65,8 @@ pub fn size(text: &str) -> Result<u64, String> {
         _ => (text, 0),
     };
     let number: u64 = digits.parse().map_err(|_| "write a size in bytes, like 262144, 256k or 2M".to_owned())?;
-    let bytes = number.checked_mul(1 << shift).filter(|bytes| (4096..=16 << 30).contains(bytes));
-    bytes.ok_or_else(|| "must be within 4k and 16G".to_owned())
+    let bytes = number.checked_mul(1 << shift).filter(|bytes| (4096..=1 << 30).contains(bytes));
+    bytes.ok_or_else(|| "must be within 4k and 1G".to_owned())
 }
 
 #[cfg(test)]
