@@ -66,6 +66,28 @@ fn a_warm_up_is_no_result() {
     assert_eq!(short["notes"][0], "tiny: its trace ended in quantum 1 of the 3 that count");
 }
 
+/// What short slices cost a cache-friendly context beside a thrashing one, either remedy takes away.
+#[test]
+fn prefetching_and_page_colours_save_misses() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |more: &[&str]| {
+        let both = ["run", "--synthetic", "cache-friendly", "--synthetic", "thrashing", "--slice", "200us"];
+        let length = ["--warmup", "6", "--quanta", "6", "--json"];
+        json(&cache(folder.path(), &[&both[..], more, &length].concat()).with_status(0))
+    };
+    let misses = |result: &Value| result["contexts"][0]["llc_misses_pki"].as_f64().unwrap();
+    let (without, recap, colours) = (run(&[]), run(&["--prefetch", "recap"]), run(&["--colours", "3:1"]));
+    assert_eq!((&without["machine"]["prefetch"], &without["memory"]["prefetches"]), (&"none".into(), &0.into()));
+    assert_eq!(without["machine"]["colour_shares"], Value::Array(Vec::new()));
+    assert_eq!(recap["machine"]["prefetch"], "recap");
+    let lines = |what: &str| recap["memory"][what].as_u64().unwrap();
+    assert!(lines("prefetches") > 0 && lines("metadata") > 0, "{recap:#}");
+    assert_eq!(colours["machine"]["colour_shares"], Value::from(vec![3, 1]));
+    for (name, with) in [("recap", &recap), ("colours", &colours)] {
+        assert!(misses(with) < misses(&without) * 0.9, "{name}: {} of {}", misses(with), misses(&without));
+    }
+}
+
 #[test]
 fn what_cannot_be_run_is_named() {
     let folder = tempfile::tempdir().unwrap();
@@ -101,6 +123,14 @@ fn absurd_machines_and_usage_are_named() {
         (&["run"][..], &["--trace FILE or --synthetic"][..]),
         (&["run", "--synthetic", "lazy"], &["lazy", "cache-friendly"]),
         (&["run", "--synthetic", "thrashing", "--llc-ways", "0"], &["0 ways"]),
+        (&["run", "--synthetic", "thrashing", "--prefetch", "much"], &["much", "recap"]),
+        (&["run", "--synthetic", "thrashing", "--colours", "2:x"], &["2:x", "like 2:1"]),
+        (&["run", "--synthetic", "thrashing", "--colours", "2:0"], &["2:0", "1 or more"]),
+        (&["run", "--synthetic", "thrashing", "--colours", "2:1"], &["2 shares for 1 contexts", "one for each"]),
+        (
+            &["run", "--synthetic", "thrashing", "--synthetic", "thrashing", "--colours", "1:1000"],
+            &["--colours", "less than a colour"],
+        ),
         (
             &["run", "--synthetic", "thrashing", "--llc-ways", "12"],
             &["--llc-size", "do not divide", "--llc-size 1536k or 3M fits"],

@@ -36,6 +36,12 @@ pub struct CacheMachine {
     pub warmup_quanta: u64,
     /// Insertion policy of the last level.
     pub policy: String,
+    /// Context prefetching: `none`, `daly-cain` or `recap`.
+    #[serde(default = "none")]
+    pub prefetch: String,
+    /// In which shares page colours were dealt out to the contexts; empty: left to chance.
+    #[serde(default)]
+    pub colour_shares: Vec<u64>,
     /// Size of the last level.
     pub llc_bytes: u64,
     /// Its ways.
@@ -93,8 +99,19 @@ pub struct CacheMemory {
     pub reads: u64,
     /// Written back.
     pub writes: u64,
+    /// Read ahead of need by context prefetching.
+    #[serde(default)]
+    pub prefetches: u64,
+    /// Written and read for the prefetcher's records.
+    #[serde(default)]
+    pub metadata: u64,
     /// Cycles that reads waited for the channel.
     pub read_wait_cycles: u64,
+}
+
+/// Results of before there was a choice.
+fn none() -> String {
+    "none".to_owned()
 }
 
 impl CacheReport {
@@ -115,6 +132,13 @@ impl fmt::Display for CacheReport {
             machine.llc_ways,
             machine.policy
         )?;
+        if machine.prefetch != "none" {
+            writeln!(f, "Context prefetching: {}.", machine.prefetch)?;
+        }
+        if !machine.colour_shares.is_empty() {
+            let shares: Vec<String> = machine.colour_shares.iter().map(u64::to_string).collect();
+            writeln!(f, "Page colours dealt out {}.", shares.join(":"))?;
+        }
         let mut table = text::table(&[
             "context",
             "core",
@@ -153,9 +177,13 @@ impl fmt::Display for CacheReport {
         writeln!(f, "{table}")?;
         writeln!(
             f,
-            "Memory: {} lines read, {} written; {}.",
+            "Memory: {} lines read, {} written{}; {}.",
             self.memory.reads,
             self.memory.writes,
+            match self.machine.prefetch.as_str() {
+                "none" => String::new(),
+                _ => format!(", {} prefetched, {} of records", self.memory.prefetches, self.memory.metadata),
+            },
             text::count(self.switches, "context switch")
         )?;
         self.notes.iter().try_for_each(|note| writeln!(f, "Note: {note}"))

@@ -8,12 +8,13 @@ use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use gleaner_cachesim::Geometry;
 use gleaner_cachesim::core_model::CoreConfig;
-use gleaner_cachesim::hierarchy::{HierarchyConfig, LevelCounters};
+use gleaner_cachesim::hierarchy::{HierarchyConfig, LevelCounters, LlcWatch};
 use gleaner_cachesim::machine::{
-    ContextConfig, ContextOutcome, Machine, MachineConfig, Outcome, SWITCH_CYCLES, TABLE_V_HZ, cycles,
+    ContextConfig, ContextOutcome, Machine, MachineConfig, Outcome, SWITCH_CYCLES, SwitchHook, TABLE_V_HZ, cycles,
 };
-use gleaner_cachesim::paging::PagingConfig;
+use gleaner_cachesim::paging::{PagingConfig, deal_colours};
 use gleaner_cachesim::policy::PolicyKind;
+use gleaner_cachesim::prefetch::{PrefetchParams, Records, Restorer};
 use gleaner_cachesim::trace::synthetic::{Profile, Synthetic};
 use gleaner_cachesim::trace::{Format, Repeat, Trace, open};
 use gleaner_model::Nanos;
@@ -28,7 +29,8 @@ use std::time::Duration;
                         except where an option says otherwise (docs/cachesim.md). The same options give the same result.\n\n\
                         Examples:\n\
                         \x20 gleaner cache run --synthetic cache-friendly --synthetic thrashing --slice 1ms\n\
-                        \x20 gleaner cache run --trace bzip2.gltrace --trace libquantum.gltrace --slice 30ms --policy dip-time --json"
+                        \x20 gleaner cache run --trace bzip2.gltrace --trace libquantum.gltrace --slice 30ms --policy dip-time --json\n\
+                        \x20 gleaner cache run --synthetic cache-friendly --synthetic thrashing --prefetch recap --colours 3:1"
 )]
 pub struct RunArgs {
     /// A context that runs this trace: a recording (`gleaner cache record` makes one), R|W HEXADDR lines, ChampSim's, or the text of
@@ -59,6 +61,12 @@ pub struct RunArgs {
     /// Where the last level inserts new lines, from most (MRU) to least recently used (LRU, evicted next)
     #[arg(long, default_value = "lru", value_parser = PossibleValuesParser::new(PolicyKind::NAMES.map(policy)))]
     policy: String,
+    /// Context prefetching: what a context lost from the last level while it waited is brought back when it runs again
+    #[arg(long, value_name = "KIND", default_value = "none", value_parser = PossibleValuesParser::new(PREFETCHERS.map(prefetcher)))]
+    prefetch: String,
+    /// Page colours of the last level, dealt out to the contexts in these shares, like 2:1 for two; without this, chance decides
+    #[arg(long, value_name = "N:N:...", value_parser = shares)]
+    colours: Option<Shares>,
     /// Size of the last level (k, M and G are 1024, 1024^2, 1024^3 bytes)
     #[arg(long, value_name = "SIZE", default_value = "2M", value_parser = size)]
     llc_size: u64,
@@ -76,6 +84,29 @@ pub struct RunArgs {
     seed: u64,
     #[command(flatten)]
     json: JsonArg,
+}
+
+const PREFETCHERS: [&str; 3] = ["none", "daly-cain", "recap"];
+
+/// A kind of prefetching with what it does.
+fn prefetcher(name: &'static str) -> PossibleValue {
+    PossibleValue::new(name).help(match name {
+        "daly-cain" => "the lines that others evicted meanwhile (HPCA'12)",
+        "recap" => "the regions it accessed in its last quantum and of which a line was hit (HPCA'13)",
+        _ => "a context finds what the others left",
+    })
+}
+
+/// Parts of a whole.
+#[derive(Clone, Debug)]
+struct Shares(Vec<u32>);
+
+fn shares(text: &str) -> Result<Shares, String> {
+    let parts: Result<Vec<u32>, _> = text.split(':').map(str::parse).collect();
+    match parts {
+        Ok(parts) if parts.iter().all(|part| (1..=1_000_000).contains(part)) => Ok(Shares(parts)),
+        _ => Err("give a whole number of 1 or more for each context, with colons between them, like 2:1".to_owned()),
+    }
 }
 
 const PROFILES: [&str; 3] = ["cpu-bound", "cache-friendly", "thrashing"];
@@ -107,8 +138,30 @@ pub fn main(args: &RunArgs) -> Result<u8, Failure> {
     if contexts == 0 {
         return Err(Failure::input("nothing to run: give --trace FILE or --synthetic PROFILE, once for each context"));
     }
-    let config = config(args, contexts)?;
-    let mut machine = Machine::new(config, traces(args)?).map_err(Failure::input)?;
+    let (config, traces) = (config(args, contexts)?, traces(args)?);
+    let outcome = match args.prefetch.as_str() {
+        "none" => turns(Machine::new(config, traces).map_err(Failure::input)?, args)?,
+        kind => {
+            let params = if kind == "recap" { PrefetchParams::recap() } else { PrefetchParams::daly_cain() };
+            let (records, restorer) = (Records::new(params), Restorer::new(usize::from(args.cores)));
+            turns(Machine::with_hooks(config, traces, records, restorer).map_err(Failure::input)?, args)?
+        }
+    };
+    if outcome.contexts.iter().all(over_in_warmup) {
+        return Err(Failure::input(format!(
+            "with --once, the traces end within the {} quanta of --warmup, and nothing is left to count: give a smaller \
+             --warmup, longer traces, or no --once",
+            args.warmup
+        )));
+    }
+    let report = report(args, &outcome);
+    output.json(&report)?;
+    output.text(&report);
+    Ok(0)
+}
+
+/// Lets the contexts take their turns.
+fn turns<W: LlcWatch, H: SwitchHook<W>>(mut machine: Machine<W, H>, args: &RunArgs) -> Result<Outcome, Failure> {
     let quanta = args.warmup.saturating_add(args.quanta);
     let bar = ProgressBar::new(quanta);
     // One turn of everybody at a time, for the bar. Ctrl-C ends it as it does any program: there is nothing to undo.
@@ -126,18 +179,7 @@ pub fn main(args: &RunArgs) -> Result<u8, Failure> {
         }
     }
     bar.finish_and_clear();
-    let outcome = machine.outcome();
-    if outcome.contexts.iter().all(over_in_warmup) {
-        return Err(Failure::input(format!(
-            "with --once, the traces end within the {} quanta of --warmup, and nothing is left to count: give a smaller \
-             --warmup, longer traces, or no --once",
-            args.warmup
-        )));
-    }
-    let report = report(args, &outcome);
-    output.json(&report)?;
-    output.text(&report);
-    Ok(0)
+    Ok(machine.outcome())
 }
 
 /// Whether nothing of a context counts, because its trace was over before.
@@ -154,13 +196,24 @@ fn config(args: &RunArgs, contexts: usize) -> Result<MachineConfig, Failure> {
     hierarchy.l3.latency_cycles = args.llc_latency;
     hierarchy.inclusive = args.inclusive;
     hierarchy.seed = args.seed;
+    let colours = match &args.colours {
+        None => Vec::new(),
+        Some(Shares(shares)) if shares.len() != contexts => {
+            return Err(Failure::input(format!(
+                "--colours has {} shares for {contexts} contexts: give one for each, traces first",
+                shares.len()
+            )));
+        }
+        Some(Shares(shares)) => deal_colours(hierarchy.l3.geometry, shares)
+            .map_err(|error| Failure::input(format!("--colours: {error}")))?,
+    };
     let slice = Nanos::from(args.slice);
     Ok(MachineConfig {
         contexts: (0..contexts)
             .map(|context| ContextConfig { core: context % usize::from(args.cores), core_model: CoreConfig::default() })
             .collect(),
         hierarchy,
-        paging: PagingConfig { seed: args.seed, ..PagingConfig::default() },
+        paging: PagingConfig { seed: args.seed, colours, ..PagingConfig::default() },
         slice_cycles: cycles(slice, TABLE_V_HZ),
         switch_cycles: SWITCH_CYCLES,
     })
@@ -228,6 +281,13 @@ fn report(args: &RunArgs, outcome: &Outcome) -> CacheReport {
             quanta: args.quanta,
             warmup_quanta: args.warmup,
             policy: args.policy.clone(),
+            prefetch: args.prefetch.clone(),
+            colour_shares: args
+                .colours
+                .iter()
+                .flat_map(|Shares(shares)| shares)
+                .map(|share| u64::from(*share))
+                .collect(),
             llc_bytes: args.llc_size,
             llc_ways: u64::from(args.llc_ways),
             inclusive: args.inclusive,
@@ -240,6 +300,8 @@ fn report(args: &RunArgs, outcome: &Outcome) -> CacheReport {
         memory: CacheMemory {
             reads: outcome.dram.reads,
             writes: outcome.dram.writes,
+            prefetches: outcome.dram.prefetches,
+            metadata: outcome.dram.metadata,
             read_wait_cycles: outcome.dram.read_wait_cycles,
         },
         switches: outcome.switches,
@@ -299,7 +361,7 @@ mod tests {
 
     #[test]
     fn sizes_are_written_as_they_are_read() {
-        for (bytes, words) in [(1 << 31, "2G"), (3 << 20, "3M"), (448 << 12, "1792k"), (8064, "8064")] {
+        for (bytes, words) in [(1 << 30, "1G"), (3 << 20, "3M"), (448 << 12, "1792k"), (8064, "8064")] {
             assert_eq!((written(bytes).as_str(), size(words)), (words, Ok(bytes)));
         }
     }
