@@ -144,8 +144,8 @@ fn guest_with_the_newest_kernel() {
 }
 
 /// More vCPUs than CPUs: spinning without a guard made this thirty times slower (facts of 2026: 1.2 s to 34 s), and took
-/// nearly all of that time for itself. Both signs are wanted: a host that is itself short of CPUs makes the same program take 1.7 to 6 s
-/// from run to run, whatever Gleaner does; and where a guarded run is short, some tenths of it may be bridged.
+/// nearly all of that time for itself. Both signs are wanted: a host that is itself short of CPUs made the same program take 0.6 to 9.5 s
+/// from run to run without Gleaner; and where a guarded run is short, some tenths of it may be bridged.
 #[test]
 fn guest_short_of_cpus_is_not_made_much_slower() {
     const SLOWER: f64 = 5.0;

@@ -73,10 +73,10 @@ pub fn hrtick(sys: &Path) -> Option<bool> {
 }
 
 /// Whether the kernel's own tick ends such a slice soon enough: at the first tick after it, a tenth later at most. A ticker would only cut the
-/// slices of those whose turn does not begin at its own tick.
+/// slices of those whose turn does not begin at its own tick. Not where the tick is unknown (0).
 pub fn tick_suffices(slice: Nanos, tick: Nanos) -> bool {
     let ends = tick.times(slice.0 / tick.0.max(1) + 1);
-    ends <= slice + Nanos(slice.0 / 10)
+    tick > Nanos::ZERO && ends <= slice + Nanos(slice.0 / 10)
 }
 
 /// The kernel's tick: the resolution of its coarse clocks.
@@ -172,6 +172,7 @@ mod tests {
         ] {
             assert_eq!(tick_suffices(ms(slice), ms(tick)), suffices, "{slice} ms at ticks of {tick} ms");
         }
+        assert!(!tick_suffices(ms(30), Nanos::ZERO));
         assert!((ms(1)..=ms(10)).contains(&tick()), "{}", tick());
     }
 

@@ -145,7 +145,7 @@ fn set_all(slices: &mut Slices, seen: &mut [Seen], slice: Nanos, session: &mut S
             Ok(SliceOutcome::Gone) => thread.ended = true,
             Err(error) => {
                 let advice = if rustix::process::geteuid().is_root() { "" } else { "; run as root, or as its owner" };
-                return Err(Failure::work(format!("{error}{advice}. No slice was changed")));
+                return Err(Failure::work(format!("{error}{advice}. Every slice is as it was")));
             }
         }
     }
