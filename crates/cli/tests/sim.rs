@@ -77,6 +77,39 @@ fn the_same_seed_gives_the_same_bytes() {
 }
 
 #[test]
+fn costs_come_from_a_probe_and_the_files_own_stay() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("probe.json");
+    let file = file.to_str().unwrap();
+    let settings: Vec<_> = [("A", 3_000), ("B", 8_000), ("C", 50_000)]
+        .map(|(setting, p50_ns)| {
+            serde_json::json!({ "setting": setting, "n": 100, "mean_ns": 1, "p50_ns": p50_ns, "p90_ns": 1, "p99_ns": 1, "max_ns": 1, "steal_ratio": null })
+        })
+        .into();
+    let probe = |settings: &[serde_json::Value]| {
+        let probe = serde_json::json!({ "schema": "gleaner.probe/1", "gap_ns": 1_000_000, "waiter_vcpu": 0, "waker_vcpu": 1,
+            "d_kind": null, "settings": settings, "timeouts": null, "notes": [] });
+        std::fs::write(file, probe.to_string()).unwrap();
+    };
+    with_file(&SCENARIO.replace("cache_refill_ns = 5000", "ipi_ns = 7000"), |path| {
+        probe(&settings);
+        let done = run(path, &["--rounds", "1", "--probe", file]);
+        let report: serde_json::Value = serde_json::from_slice(&done.stdout).unwrap();
+        let cost = |name: &str| {
+            report["costs"].as_array().unwrap().iter().find(|cost| cost["name"] == name).unwrap()["value_ns"].clone()
+        };
+        assert_eq!([cost("guest_switch_ns"), cost("ipi_ns"), cost("vcpu_resume_ns")], [3_000, 7_000, 42_000]);
+
+        probe(&settings[..2]);
+        for (told, bad) in [("setting C was not measured", file), ("No such file", "/nowhere/probe.json")] {
+            let done = run(path, &["--probe", bad]);
+            let said = String::from_utf8_lossy(&done.stderr).into_owned();
+            assert!(done.status.code() == Some(2) && said.contains(told) && said.contains(bad), "{said}");
+        }
+    });
+}
+
+#[test]
 fn a_trace_has_every_vcpu_and_no_span_outside_the_run() {
     with_file(SCENARIO, |path| {
         let trace = path.with_file_name("trace.json");

@@ -2,6 +2,7 @@
 
 mod from_recording;
 mod list;
+mod probe;
 mod reproduce;
 mod results;
 mod run;

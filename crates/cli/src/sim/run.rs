@@ -22,6 +22,7 @@ use std::path::{Path, PathBuf};
                   same file, seed and version give the same result to the last byte.\n\n\
                   Examples:\n\
                   \x20 gleaner sim run experiments/interference/scenario.toml\n\
+                  \x20 gleaner sim run my.toml --probe probe.json   (costs of the VM where probe ran)\n\
                   \x20 gleaner sim run my.toml --rounds 1 --trace timeline.json   (open it in ui.perfetto.dev)"
 )]
 pub struct RunArgs {
@@ -34,6 +35,9 @@ pub struct RunArgs {
     /// Rounds instead of the scenario's
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: Option<u32>,
+    /// Costs of wake-ups as `gleaner probe --json` measured them, instead of the scenario's; what the file's cost_ns names stays
+    #[arg(long, value_name = "FILE")]
+    probe: Option<PathBuf>,
     /// Write every vCPU's timeline of the first combination's first round, as a Chrome trace
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
@@ -43,7 +47,13 @@ pub struct RunArgs {
 
 pub fn main(args: &RunArgs) -> Result<u8, Failure> {
     let mut output = Output::open(args.json.json.as_deref())?;
-    let scenario = Scenario::read(&args.file).map_err(Failure::input)?;
+    let mut scenario = Scenario::read(&args.file).map_err(Failure::input)?;
+    if let Some(file) = &args.probe {
+        let costs = &mut scenario.simulator.get_or_insert_default().cost_ns;
+        for (name, ns) in super::probe::costs(file)? {
+            costs.entry(name).or_insert(ns);
+        }
+    }
     let trace = args.trace.as_deref().map(|path| create(path).map(|file| (path, file))).transpose()?;
     let (done, timeline) = simulate(args, &scenario, trace.is_some())?;
     if let (Some((path, file)), Some((names, timeline))) = (trace, timeline) {
