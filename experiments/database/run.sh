@@ -2,7 +2,13 @@
 # Figure 8 on this machine: MariaDB under sysbench OLTP, off and full, by number of connections. About five minutes.
 #
 #   PAIRS=5 SECONDS_EACH=5 experiments/database/run.sh [CONNECTIONS...]      default: 16 20 48
+#   ROUNDS=3 experiments/database/run.sh vms       Figure 9: in one, two and three VMs of the test bed, Gleaner in each; 15 minutes
 . "$(dirname "$0")/../lib.sh" "$@"
+if [[ ${1:-} == vms ]]; then
+    scripts/setup.sh build test bed >&2
+    for n in 1 2 3; do scenario "experiments/database/vms-$n.toml" ${ROUNDS:+--rounds "$ROUNDS"}; done
+    exit
+fi
 scripts/setup.sh experiments >&2
 connections=("${@:-16}")
 [[ $# -gt 0 ]] || connections=(16 20 48)

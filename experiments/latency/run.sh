@@ -3,7 +3,13 @@
 # profile, interleaved. About four minutes.
 #
 #   ROUNDS=3 SECONDS_EACH=8 experiments/latency/run.sh [RATE...]      default: 100 500
+#   ROUNDS=5 experiments/latency/run.sh guest                         in a VM of the test bed, alone and beside another; 15 minutes
 . "$(dirname "$0")/../lib.sh" "$@"
+if [[ ${1:-} == guest ]]; then
+    scripts/setup.sh build test bed >&2
+    scenario experiments/latency/guest.toml ${ROUNDS:+--rounds "$ROUNDS"}
+    exit
+fi
 scripts/setup.sh experiments >&2
 rates=("$@")
 [[ $# -gt 0 ]] || rates=(100 500)

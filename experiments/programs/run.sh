@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # Table 1 and Figures 5 and 7: every built-in program, off and full, on this machine and in test-bed guests beside a VM that computes.
 #
-#   experiments/programs/run.sh [machine] [beside-matmul] [relay] [policies]      default: machine beside-matmul relay
+# ROUNDS=n: rounds of the scenarios instead of their own.
+#
+#   experiments/programs/run.sh [machine] [beside-matmul] [relay] [policies] [vcpus]      default: machine beside-matmul relay
 . "$(dirname "$0")/../lib.sh" "$@"
 scripts/setup.sh build test >&2
 wanted=" ${*:-machine beside-matmul relay} "
@@ -18,6 +20,6 @@ if [[ $wanted == *" machine "* ]]; then
         tail -n 3 "$folder/machine-$name.txt"
     done
 fi
-for name in beside-matmul relay policies; do
-    [[ $wanted != *" $name "* ]] || scenario "experiments/programs/$name.toml"
+for name in beside-matmul relay policies vcpus; do
+    [[ $wanted != *" $name "* ]] || scenario "experiments/programs/$name.toml" ${ROUNDS:+--rounds "$ROUNDS"}
 done
