@@ -18,7 +18,7 @@ set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cache=${CARGO_TARGET_DIR:-$here/../target}/testbed/image
-programs=(mariadb-server sysbench redis-server redis-tools pbzip2 pigz procps)
+programs=(mariadb-server sysbench redis-server redis-tools pbzip2 pigz iperf3 procps)
 # What is written where beside the packages; part of the stamp, so a change here rebuilds too.
 config='[mariadbd]
 skip-networking

@@ -144,6 +144,12 @@ for module in /modules/*.ko; do
     insmod "$module" $(tr ' ' '\n' </proc/cmdline | sed -n "s/^$name\.//p") ||
         echo "guest: $name could not be inserted"
 done
+# A network card is on QEMU's own network, which has no need of DHCP: the guest is .15, the host's 127.0.0.1 is .2.
+if [ -d /sys/class/net/eth0 ]; then
+    ip addr add 10.0.2.15/24 dev eth0
+    ip link set eth0 up
+    ip route add default via 10.0.2.2
+fi
 if [ -b /dev/vda ] && ! /image-up.sh; then
     echo "guest: /dev/vda could not be mounted" | tee /dev/ttyS1
     end 125

@@ -224,6 +224,10 @@ fn arguments(vm: &Vm, boot: &Boot, folder: &Path) -> Vec<String> {
         let image = image.display();
         arguments.extend(["-drive".into(), format!("file={image},format=raw,if=virtio,snapshot=on")]);
     }
+    if vm.modules.iter().any(|module| module == "net") {
+        // QEMU's own network: no device and no rule of the host's is touched. The host's 127.0.0.1 is 10.0.2.2 there.
+        arguments.extend(["-netdev", "user,id=net0", "-device", "virtio-net-pci,netdev=net0,romfile="].map(str::to_owned));
+    }
     arguments
 }
 
