@@ -226,7 +226,8 @@ fn arguments(vm: &Vm, boot: &Boot, folder: &Path) -> Vec<String> {
     }
     if vm.modules.iter().any(|module| module == "net") {
         // QEMU's own network: no device and no rule of the host's is touched. The host's 127.0.0.1 is 10.0.2.2 there.
-        arguments.extend(["-netdev", "user,id=net0", "-device", "virtio-net-pci,netdev=net0,romfile="].map(str::to_owned));
+        arguments
+            .extend(["-netdev", "user,id=net0", "-device", "virtio-net-pci,netdev=net0,romfile="].map(str::to_owned));
     }
     arguments
 }
@@ -271,6 +272,24 @@ impl Monitor {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gleaner_scenario::Scenario;
+
+    #[test]
+    fn a_network_card_is_there_for_who_asks_for_its_module_alone() {
+        let text = |more: &str| {
+            format!(
+                "name = \"n\"\ndescription = \"d\"\nrounds = 1\n[[vm]]\nname = \"a\"\nrole = \"measured\"\nvcpus = 1\n\
+                 policies = [\"off\"]\nworkloads = [\"nothing\"]\n{more}"
+            )
+        };
+        let cards = |more: &str| {
+            let scenario = Scenario::parse(&text(more), Path::new("n.toml")).unwrap();
+            let boot = Boot { kernel: "k".into(), initramfs: "i".into(), image: None, accelerator: Accelerator::Tcg };
+            let all = arguments(&scenario.vms[0], &boot, Path::new("/f"));
+            all.iter().filter(|argument| argument.starts_with("virtio-net-pci")).count()
+        };
+        assert_eq!((cards("modules = [\"net\"]"), cards("")), (1, 0));
+    }
 
     #[test]
     fn what_the_emulator_breaks_is_told_from_what_a_guest_does() {
