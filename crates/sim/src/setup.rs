@@ -47,6 +47,8 @@ impl Simulation {
             idle,
             list: VecDeque::with_capacity(pcpus),
             switches: 0,
+            ticks: 0,
+            credit_balance: 0,
             observed: config.host.adaptive.is_some(),
             #[cfg(debug_assertions)]
             waits_at_most: waits_at_most(&config),
@@ -179,9 +181,6 @@ impl World {
             let mut vcpu = Vcpu::new(id, index, home, class);
             (vcpu.weight, vcpu.slice, vcpu.costs) = (config.weight, config.slice, costs);
             vcpu.yielder = config.gleaner.as_ref().and_then(Gleaner::yielder);
-            if let Scheduler::Credit(params) = self.host.config.scheduler {
-                vcpu.entity.credit = i64::try_from(params.period).unwrap_or(0);
-            }
             self.vcpus.push(vcpu);
         }
         let all = self.add_threads(id, config, first_vcpu);
@@ -281,7 +280,7 @@ impl World {
         for n in 0..self.vms.len() {
             self.gleaner_begins(VmIx::of(n));
         }
-        self.give_credit();
+        self.credit_begins();
         self.slices_begin();
     }
 

@@ -46,6 +46,8 @@ pub(crate) enum Owner {
     Cap(VmIx),
     /// Credit is given out.
     Credit,
+    /// A pCPU's tick (credit).
+    Tick,
     /// A window of the host's observation ends.
     Slices,
 }
@@ -57,7 +59,7 @@ impl Slots {
     }
 
     pub(crate) fn count(self) -> usize {
-        [(PER_VCPU * self.vcpus) as usize, self.pcpus as usize, self.threads as usize, 3 * self.vms as usize, 2]
+        [(PER_VCPU * self.vcpus) as usize, self.pcpus as usize, self.threads as usize, 3 * self.vms as usize, 3]
             .iter()
             .sum()
     }
@@ -112,6 +114,10 @@ impl Slots {
         self.credit() + 1
     }
 
+    pub(crate) fn tick(self) -> u32 {
+        self.credit() + 2
+    }
+
     #[expect(clippy::same_functions_in_if_condition, reason = "`below` takes its part of the numbers each time")]
     pub(crate) fn owner(self, mut slot: u32) -> Owner {
         let mut below = |n: u32| {
@@ -135,8 +141,10 @@ impl Slots {
             Owner::Cap(VmIx(n))
         } else if below(1).is_some() {
             Owner::Credit
-        } else {
+        } else if below(1).is_some() {
             Owner::Slices
+        } else {
+            Owner::Tick
         }
     }
 }
@@ -223,6 +231,7 @@ impl World {
             Owner::Balance(vm) => self.guest_balances(vm),
             Owner::Cap(vm) => self.cap_fires(vm),
             Owner::Credit => self.give_credit(),
+            Owner::Tick => self.credit_tick(),
             Owner::Slices => self.slices_step(),
         }
     }
@@ -313,6 +322,10 @@ impl World {
         assert!(waits <= self.host.waits_at_most, "{v:?} starves: it has waited for {waits} ns");
         // Work conservation, per pCPU: nobody waits for a pCPU that has nobody.
         assert!(pcpu.curr.is_some() || pcpu.queue.is_empty(), "{:?} idles while {v:?} waits", vcpu.pcpu);
+        // And under Xen's scheduler for any pCPU that it may use.
+        let idles = || self.host.idle.next_common(self.host.classes[vcpu.class as usize].several()?, 0);
+        let steals = queues && self.scheduler().is_credit();
+        assert!(!steals || idles().is_none(), "pCPU {:?} idles while {v:?} waits elsewhere", idles());
         if vcpu.place == Place::Halted {
             assert!(
                 vcpu.pending.is_empty() && vcpu.queue.is_empty() || !vcpu.arriving.is_empty(),
@@ -334,12 +347,6 @@ impl World {
     }
 }
 
-impl Place {
-    /// Whether it has or wants a pCPU.
-    pub(crate) fn wants(self) -> bool {
-        matches!(self, Self::Running | Self::Ready)
-    }
-}
 
 #[cfg(test)]
 mod tests {
@@ -388,12 +395,13 @@ mod tests {
             (slots.cap(VmIx(1)), Owner::Cap(VmIx(1))),
             (slots.credit(), Owner::Credit),
             (slots.slices(), Owner::Slices),
+            (slots.tick(), Owner::Tick),
         ];
         for (slot, owner) in &owners {
             assert_eq!(slots.owner(*slot), *owner);
         }
         owners.sort_by_key(|(slot, _)| *slot);
         owners.dedup_by_key(|(slot, _)| *slot);
-        assert_eq!((owners.len(), slots.count()), (10, 12 + 2 + 4 + 6 + 2));
+        assert_eq!((owners.len(), slots.count()), (11, 12 + 2 + 4 + 6 + 3));
     }
 }

@@ -16,7 +16,8 @@ impl World {
         if self.vcpus[from.at()].runs() {
             self.vcpus[from.at()].debt += costs.ipi_send_ns;
         }
-        self.arrives(to, self.now + costs.ipi_ns, irq);
+        let takes = if self.wakes_on_senders_pcpu(from, to) { costs.ipi_send_ns } else { costs.ipi_ns };
+        self.arrives(to, self.now + takes, irq);
     }
 
     /// It will be there at `at`.

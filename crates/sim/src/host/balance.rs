@@ -34,6 +34,12 @@ impl Class {
         Self::Many { allowed: set, waiting: BitSet::new(pcpus), counts: vec![0; pcpus] }
     }
 
+    /// The allowed pCPUs, if there is something to choose.
+    #[cfg(debug_assertions)]
+    pub(crate) fn several(&self) -> Option<&BitSet> {
+        if let Self::Many { allowed, .. } = self { Some(allowed) } else { None }
+    }
+
     pub(super) fn joined(&mut self, p: PcpuIx) {
         if let Self::Many { waiting, counts, .. } = self {
             counts[p.at()] += 1;
@@ -58,7 +64,8 @@ impl World {
         let before = vcpu.pcpu;
         let Class::Many { allowed, .. } = &self.host.classes[vcpu.class as usize] else { return before };
         let idle = &self.host.idle;
-        if idle.contains(before.at()) {
+        // Xen puts it where it was, and an idle pCPU comes for it.
+        if idle.contains(before.at()) || self.scheduler().is_credit() {
             return before;
         }
         let (from, to) = self.llc_of(before);

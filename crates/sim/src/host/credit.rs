@@ -1,38 +1,122 @@
-//! Xen's credit accounting: every period the host's time is given out by weight to the virtual machines that want any.
+//! Xen's credit scheduler, as in xen/common/sched_credit.c of 4.2: who has credit. [`schedule`] is who runs.
+//!
+//! ```text
+//!   tick of a pCPU (csched_tick, csched_vcpu_acct)      whoever runs pays, loses its boost, and counts as active from now on
+//!   accounting, once a period (csched_acct)             active vCPUs get the period's credit by weight; who is in debt is OVER
+//!                                                       until the next accounting, who has more than a period's worth stops
+//!                                                       being active
+//!   wake-up (csched_vcpu_wake)                          UNDER becomes BOOST
+//! ```
+//!
+//! So classes change only at these moments: a vCPU that spends its last credit stays UNDER until the accounting. And credit is
+//! for those whom a tick has found running: a vCPU that computes between ticks never pays with its class.
+//!
+//! What is different from Xen: queues are sorted anew at the accounting, not at each pCPU's next tick; virtual machines that could use more than
+//! others leave are not moved to the front of the list.
 
-use crate::config::Scheduler;
-use crate::ids::VcpuIx;
+mod schedule;
+
+use crate::config::{CreditParams, Scheduler};
+use crate::engine::Time;
+use crate::host::entity::{Entity, signed};
+use crate::ids::{PcpuIx, VcpuIx};
 use crate::world::World;
 
+/// When the `n`th tick of all pCPUs together is. Xen starts each pCPU's as it is brought up, one after the other, so they lie apart; evenly,
+/// for lack of anything better.
+fn tick_at(params: &CreditParams, n: u64, pcpus: u64) -> Time {
+    params.tick * (n / pcpus + 1) + params.tick * (n % pcpus) / pcpus
+}
+
+/// What a virtual machine's active vCPUs get, each, and what is left for others to share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Share {
+    each: i64,
+    total: i64,
+}
+
+/// csched_acct's division, for `active` vCPUs of `weight` each. `total` is shared by `weights`, of which `after` have yet to come;
+/// `debt` is what all together owe. Nobody gets more than all of its active vCPUs could use in a period.
+fn share(active: i64, weight: i64, (weights, after): (i64, i64), total: i64, (period, debt): (i64, i64)) -> Share {
+    let up = |a: i64, b: i64| (a + b - 1) / b.max(1);
+    let mine = active * weight;
+    let peak = active * period + if debt > 0 { up(debt * mine, weights) } else { 0 };
+    let fair = up(total * mine, weights);
+    if fair < peak {
+        return Share { each: up(fair, active), total };
+    }
+    let left = if after > 0 { up((fair - peak) * weights, after) } else { 0 };
+    Share { each: up(peak, active), total: total + left }
+}
+
+impl Entity {
+    /// Its credit and class after an accounting that gave it `credit`.
+    fn accounted(&mut self, credit: i64, period: i64) {
+        self.credit = (self.credit + credit).max(-period);
+        (self.over, self.boosted) = (self.credit < 0, false);
+        if self.credit > period {
+            (self.active, self.credit) = (false, self.credit / 2);
+        }
+    }
+
+    /// burn_credits: it pays for what it ran since it last did.
+    pub(super) fn burns(&mut self) {
+        self.credit -= std::mem::take(&mut self.unpaid);
+    }
+}
+
 impl World {
-    /// Gives credit out, and sorts the queues anew: classes have changed.
+    /// The clocks of the accounting and of the ticks begin.
+    pub(crate) fn credit_begins(&mut self) {
+        let Scheduler::Credit(params) = self.scheduler() else { return };
+        self.timers.set(self.slots.credit(), params.period);
+        self.timers.set(self.slots.tick(), tick_at(&params, 0, self.host.pcpus.len() as u64));
+    }
+
+    /// A pCPU's tick.
+    pub(crate) fn credit_tick(&mut self) {
+        let Scheduler::Credit(params) = self.scheduler() else { return };
+        let pcpus = self.host.pcpus.len() as u64;
+        let p = PcpuIx::of(usize::try_from(self.host.ticks % pcpus).unwrap_or(0));
+        self.host.ticks += 1;
+        self.timers.set(self.slots.tick(), tick_at(&params, self.host.ticks, pcpus));
+        let Some(curr) = self.host.pcpus[p.at()].curr.filter(|curr| self.vcpus[curr.at()].runs()) else { return };
+        self.charge(curr);
+        let entity = &mut self.vcpus[curr.at()].entity;
+        entity.burns();
+        (entity.boosted, entity.active) = (false, true);
+    }
+
+    /// Gives credit out.
     pub(crate) fn give_credit(&mut self) {
         let Scheduler::Credit(params) = self.scheduler() else { return };
-        let period = i64::try_from(params.period).unwrap_or(i64::MAX);
-        let mut wanting = vec![0i64; self.vms.len()];
-        for n in 0..self.vcpus.len() {
-            self.charge(VcpuIx::of(n));
-            wanting[self.vcpus[n].vm.at()] += i64::from(self.vcpus[n].entity.active || self.vcpus[n].place.wants());
+        self.timers.set(self.slots.credit(), self.now + params.period);
+        let mut active = vec![0i64; self.vms.len()];
+        for vcpu in self.vcpus.iter().filter(|vcpu| vcpu.entity.active) {
+            active[vcpu.vm.at()] += 1;
         }
-        let weight_of = |vm: usize| i64::from(self.vms[vm].weight);
-        let weights: i64 = (0..wanting.len()).filter(|vm| wanting[*vm] > 0).map(weight_of).sum();
-        let all = period * i64::try_from(self.host.pcpus.len()).unwrap_or(1);
-        for n in 0..self.vcpus.len() {
-            let vm = self.vcpus[n].vm.at();
-            let place = self.vcpus[n].place;
-            let entity = &mut self.vcpus[n].entity;
-            if wanting[vm] > 0 && (entity.active || place.wants()) {
-                let share = all * i64::from(self.vms[vm].weight) / weights.max(1) / wanting[vm];
-                // Xen caps what can be saved at one period, and what can be owed likewise.
-                entity.credit = (entity.credit + share).clamp(-period, period);
-            }
-            entity.active = false;
+        let weight = |vm: usize| i64::from(self.vms[vm].weight.max(1));
+        let weights: i64 = active.iter().enumerate().map(|(vm, active)| active * weight(vm)).sum();
+        if weights == 0 {
+            self.host.credit_balance = 0;
+            return;
+        }
+        let (period, debt) = (signed(params.period), -self.host.credit_balance.min(0));
+        let mut total = period * i64::try_from(self.host.pcpus.len()).unwrap_or(1) + debt;
+        let (mut after, mut each) = (weights, vec![0; active.len()]);
+        for vm in (0..active.len()).filter(|vm| active[*vm] > 0) {
+            after -= active[vm] * weight(vm);
+            let share = share(active[vm], weight(vm), (weights, after), total, (period, debt));
+            (each[vm], total) = (share.each, share.total);
+        }
+        self.host.credit_balance = 0;
+        for vcpu in self.vcpus.iter_mut().filter(|vcpu| vcpu.entity.active) {
+            vcpu.entity.accounted(each[vcpu.vm.at()], period);
+            self.host.credit_balance += vcpu.entity.credit;
         }
         for p in 0..self.host.pcpus.len() {
             self.sort_queue(p);
         }
-        let next = self.now + params.period;
-        self.timers.set(self.slots.credit(), next);
     }
 
     fn sort_queue(&mut self, p: usize) {
@@ -44,5 +128,46 @@ impl World {
             queue.remove(v);
             queue.push(v, scheduler.key(entity));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_of_pcpus_lie_evenly_apart() {
+        let params = CreditParams::XEN;
+        let at: Vec<Time> = (0..6).map(|n| tick_at(&params, n, 4) / 100_000).collect();
+        assert_eq!(at, [100, 125, 150, 175, 200, 225]);
+    }
+
+    #[test]
+    fn credit_is_shared_by_weight_and_active_vcpus() {
+        // Four pCPUs, a period of 30. Eight active vCPUs of equal weight, in two virtual machines: 15 each.
+        assert_eq!(share(4, 1, (8, 4), 120, (30, 0)), Share { each: 15, total: 120 });
+        // One with four beside one with a single vCPU: 24 each, by vCPU, not by machine.
+        assert_eq!(share(4, 1, (5, 1), 120, (30, 0)), Share { each: 24, total: 120 });
+        // One vCPU of weight 4 beside four of weight 1 would have 60, can use 30 only; what it leaves goes to the four: its share of a total that
+        // is 30 * 8 / 4 larger, 90 of it, 23 each rounded up.
+        assert_eq!(share(1, 4, (8, 4), 120, (30, 0)), Share { each: 30, total: 180 });
+        assert_eq!(share(4, 1, (8, 0), 180, (30, 0)).each, 23);
+        // Where all together owe 8, each may have a part of that more than it can use.
+        assert_eq!(share(2, 1, (2, 0), 128, (30, 8)).each, 34);
+    }
+
+    #[test]
+    fn the_accounting_makes_the_class() {
+        let period = 30;
+        let after = |credit, given| {
+            let mut entity = Entity { credit, active: true, boosted: true, ..Entity::default() };
+            entity.accounted(given, period);
+            (entity.credit, entity.over, entity.boosted, entity.active)
+        };
+        assert_eq!(after(-20, 15), (-5, true, false, true));
+        assert_eq!(after(-15, 15), (0, false, false, true));
+        // What is owed is limited; who has more than a period's worth is not active any more and keeps half.
+        assert_eq!(after(-90, 15), (-30, true, false, true));
+        assert_eq!(after(17, 15), (16, false, false, false));
     }
 }

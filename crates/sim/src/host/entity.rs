@@ -24,18 +24,26 @@ pub(crate) struct Entity {
     pub(crate) used: Time,
     /// Time it may have before others (credit).
     pub(crate) credit: i64,
-    /// Woken with credit left (credit).
+    /// Woken while not over (credit).
     pub(crate) boosted: bool,
-    /// Ran or waited since credit was last given out.
+    /// Was in debt at the last accounting (credit).
+    pub(crate) over: bool,
+    /// Gets credit: a tick has found it running (credit).
     pub(crate) active: bool,
+    /// Is to make room (credit).
+    pub(crate) yields: bool,
+    /// Time it has had and not paid for (credit).
+    pub(crate) unpaid: i64,
 }
 
 /// Most runnable by class (credit).
-const BOOST: i64 = 0;
-const UNDER: i64 = 1;
-const OVER: i64 = 2;
+pub(super) const BOOST: i64 = 0;
+pub(super) const UNDER: i64 = 1;
+pub(super) const OVER: i64 = 2;
+/// Of a pCPU that has nobody.
+pub(super) const IDLE: i64 = 3;
 
-fn signed(time: Time) -> i64 {
+pub(super) fn signed(time: Time) -> i64 {
     i64::try_from(time).unwrap_or(i64::MAX)
 }
 
@@ -43,17 +51,16 @@ impl Entity {
     /// It ran for so long; 1024 is one weight.
     pub(crate) fn ran(&mut self, time: Time, weight: u32) {
         self.used += time;
-        self.active = true;
         let time = signed(time);
-        self.credit -= time;
+        self.unpaid += time;
         self.vruntime += if weight == 1024 { time } else { time.saturating_mul(1024) / i64::from(weight.max(1)) };
     }
 
     pub(crate) fn class(&self) -> i64 {
-        match (self.boosted, self.credit > 0) {
+        match (self.boosted, self.over) {
             (true, _) => BOOST,
-            (false, true) => UNDER,
-            (false, false) => OVER,
+            (false, false) => UNDER,
+            (false, true) => OVER,
         }
     }
 }
@@ -124,14 +131,13 @@ impl Scheduler {
     /// It wakes, on a queue whose virtual time is `base`.
     pub(crate) fn wake(&self, entity: &mut Entity, base: i64, own: Option<Time>) {
         entity.used = 0;
-        entity.active = true;
         match self {
             Self::Window(params) => entity.vruntime = entity.vruntime.max(base - signed(params.latency / 2)),
             Self::Fair(params) => {
                 entity.vruntime = base - entity.lag;
                 entity.deadline = entity.vruntime + signed(own.unwrap_or(params.slice));
             }
-            Self::Credit(_) => entity.boosted = entity.credit > 0,
+            Self::Credit(_) => entity.boosted |= !entity.over,
             Self::Dedicated | Self::RoundRobin { .. } => {}
         }
     }
@@ -175,9 +181,9 @@ impl Scheduler {
         if let Self::Credit(params) = self { params.ratelimit } else { 0 }
     }
 
-    /// Where a boost ends that began at `now`.
-    pub(crate) fn boost_ends(&self, now: Time) -> Option<Time> {
-        if let Self::Credit(params) = self { Some((now / params.tick + 1) * params.tick) } else { None }
+    /// Whether it is Xen's.
+    pub(crate) fn is_credit(&self) -> bool {
+        matches!(self, Self::Credit(_))
     }
 }
 
@@ -208,14 +214,14 @@ mod tests {
     }
 
     #[test]
-    fn a_boost_needs_credit() {
+    fn who_is_over_is_not_boosted() {
         let xen = Scheduler::Credit(CreditParams::XEN);
-        for (credit, class) in [(1, BOOST), (0, OVER), (-5, OVER)] {
-            let mut entity = Entity { credit, ..Entity::default() };
+        for (over, before, after) in [(false, UNDER, BOOST), (true, OVER, OVER)] {
+            let mut entity = Entity { over, ..Entity::default() };
+            assert_eq!(entity.class(), before);
             xen.wake(&mut entity, 0, None);
-            assert_eq!(entity.class(), class);
+            assert_eq!(entity.class(), after);
         }
-        assert_eq!(xen.boost_ends(10 * MS), Some(20 * MS));
     }
 
     #[test]

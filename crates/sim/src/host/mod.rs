@@ -52,7 +52,6 @@ pub(crate) struct Pcpu {
     pub(crate) floor: i64,
     /// When `curr` was given the pCPU.
     pub(crate) started: Time,
-    pub(crate) boost_until: Time,
     pub(crate) cause: Cause,
     pub(crate) listed: bool,
     /// To be run next, whatever its key (directed yield).
@@ -75,6 +74,9 @@ pub(crate) struct Host {
     /// pCPUs that have to look whom to run.
     pub(crate) list: VecDeque<PcpuIx>,
     pub(crate) switches: u64,
+    /// Ticks so far, and what all vCPUs together had at the last accounting (credit).
+    pub(crate) ticks: u64,
+    pub(crate) credit_balance: i64,
     /// Whether somebody wants windows of the host.
     pub(crate) observed: bool,
     /// Longer than this no vCPU waits for a pCPU; checked in debug builds.
@@ -189,29 +191,21 @@ impl World {
     }
 
     fn check_preemption(&mut self, p: PcpuIx, v: VcpuIx, base: i64) {
+        if self.scheduler().is_credit() {
+            return self.credit_tickle(p, v);
+        }
         let Some(curr) = self.host.pcpus[p.at()].curr else { return self.look(p, Cause::Nothing) };
         if self.vcpus[curr.at()].place == Place::Polling {
             return self.look(p, Cause::Yield);
         }
         let scheduler = self.scheduler();
-        self.end_boost(p, curr);
         let runnable = self.host.pcpus[p.at()].queue.len() + 1;
         let slices = (self.slice(v, runnable), self.slice(curr, runnable));
         let (woken, running) = (&self.vcpus[v.at()].entity, &self.vcpus[curr.at()].entity);
         if !scheduler.preempts(woken, running, slices, base) {
             return self.arm_slice(p);
         }
-        let free_at = self.host.pcpus[p.at()].started + scheduler.ratelimit();
-        if free_at > self.now {
-            return self.timers.set(self.slots.pcpu(p), free_at);
-        }
         self.look(p, Cause::Wake);
-    }
-
-    fn end_boost(&mut self, p: PcpuIx, curr: VcpuIx) {
-        if self.now >= self.host.pcpus[p.at()].boost_until {
-            self.vcpus[curr.at()].entity.boosted = false;
-        }
     }
 
     pub(crate) fn slice_of(&self, v: VcpuIx) -> Option<Time> {
@@ -224,6 +218,9 @@ impl World {
 
     /// A slice is timed only while somebody waits.
     pub(crate) fn arm_slice(&mut self, p: PcpuIx) {
+        if self.scheduler().is_credit() {
+            return self.credit_arm(p);
+        }
         let pcpu = &self.host.pcpus[p.at()];
         let Some(curr) = pcpu.curr.filter(|_| !pcpu.queue.is_empty()) else {
             return self.timers.cancel(self.slots.pcpu(p));
@@ -241,18 +238,13 @@ impl World {
         self.charge(curr);
         let waiting = self.host.pcpus[p.at()].queue.len();
         let used = self.vcpus[curr.at()].entity.used >= self.slice(curr, waiting + 1);
-        let first = self.host.pcpus[p.at()].queue.first().map(|first| self.vcpus[first.at()].entity);
-        self.end_boost(p, curr);
-        let outranked = self.scheduler().ratelimit() > 0
-            && first.is_some_and(|first| first.class() < self.vcpus[curr.at()].entity.class());
-        match (used, outranked) {
-            (true, _) => self.look(p, Cause::Slice),
-            (false, true) => self.look(p, Cause::Wake),
-            (false, false) => self.arm_slice(p),
-        }
+        if used || self.scheduler().is_credit() { self.look(p, Cause::Slice) } else { self.arm_slice(p) }
     }
 
     fn host_schedule(&mut self, p: PcpuIx) {
+        if self.scheduler().is_credit() {
+            return self.credit_schedule(p);
+        }
         let cause = std::mem::take(&mut self.pcpu(p).cause);
         let prev = self.host.pcpus[p.at()].curr;
         if let Some(curr) = prev
@@ -288,7 +280,6 @@ impl World {
             self.timers.cancel(self.slots.pcpu(p));
             return false;
         }
-        self.end_boost(p, curr);
         if cause != Cause::Yield {
             self.host_preempted(p, curr);
         }
@@ -309,6 +300,7 @@ impl World {
         pcpu.busy += now - pcpu.busy_since;
         pcpu.busy_since = now;
         if let Some(v) = left {
+            self.vcpus[v.at()].entity.burns();
             self.cap_holds(self.vcpus[v.at()].vm, false);
         }
     }
@@ -360,7 +352,6 @@ impl World {
             vcpu.totals.dispatches += 1;
             self.host.switches += 1;
             self.pcpu(p).started = now;
-            self.pcpu(p).boost_until = self.scheduler().boost_ends(now).unwrap_or(0);
             self.returned_to_guest(v);
         }
         self.deliver_pending(v);

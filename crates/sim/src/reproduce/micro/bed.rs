@@ -30,10 +30,12 @@ pub(super) struct Bed {
     pub seed: u64,
 }
 
-/// Xen 4.2's csched_init: three ticks a slice, credit once a slice. The ratelimit of 1 ms cannot be longer than a slice.
+/// Xen 4.2's csched_init: credit once a slice, and three ticks a slice, or one where a slice has less than three milliseconds. The
+/// ratelimit of 1 ms cannot be longer than a slice.
 fn credit(slice: Time) -> Scheduler {
     let xen = CreditParams::XEN;
-    Scheduler::Credit(CreditParams { slice, ratelimit: xen.ratelimit.min(slice), tick: slice / 3, period: slice })
+    let tick = if slice < 3 * MS { slice } else { slice / 3 };
+    Scheduler::Credit(CreditParams { slice, ratelimit: xen.ratelimit.min(slice), tick, period: slice })
 }
 
 /// Of `cache_refill_ns`: larger working sets come back while the program goes on.
@@ -93,9 +95,8 @@ impl Bed {
         let ple = self.ple.then_some(PauseLoop::XEN);
         let host = HostConfig { ple, ..HostConfig::new(PCPUS, credit(self.slice)) };
         let case = vms.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(" + ");
-        // Xen keeps as many busy vCPUs on each pCPU; the simulator does not balance between busy pCPUs, so they are pinned.
-        let pinned = |(name, work): (String, Workload)| VmConfig::new(&name, PCPUS, costs(), work).pinned(0..PCPUS);
-        let vms = vms.into_iter().map(pinned).collect();
+        // They begin on a pCPU each, as Xen creates them (cpumask_cycle in XEN_DOMCTL_max_vcpus), and may go anywhere.
+        let vms = vms.into_iter().map(|(name, work)| VmConfig::new(&name, PCPUS, costs(), work)).collect();
         let config = Config { seed: self.seed, end: self.length, trace, ..Config::new(host, vms) };
         let run = Simulation::new(config).and_then(Simulation::run);
         run.map_err(|error| ReproduceError::Simulation { case, error })
