@@ -70,6 +70,18 @@ impl Kernel {
         b.op(Op::SpinLock(lock)).op(Op::Compute(self.hold())).op(Op::SpinUnlock(lock));
     }
 
+    /// Wakes others under this lock. futex_wake (kernel/futex.c, 3.5) holds the bucket's lock until the last interrupt is sent.
+    pub(super) fn wakes(&self, b: &mut Builder, lock: u32, wake: Op) {
+        b.op(Op::SpinLock(lock)).op(Op::Compute(self.hold())).op(wake);
+        Self::sends(b);
+        b.op(Op::SpinUnlock(lock));
+    }
+
+    /// The interrupts that the last instruction asked for are sent before anything else.
+    pub(super) fn sends(b: &mut Builder) {
+        b.op(Op::Compute(Span::Fixed(0)));
+    }
+
     /// Memory goes back: the page table changes under the lock, and so does every vCPU's TLB.
     pub(super) fn shootdown(&self, b: &mut Builder) {
         let lock = self.memory;

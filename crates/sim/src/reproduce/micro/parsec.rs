@@ -177,7 +177,9 @@ fn phases(b: &mut Builder, kernel: &Kernel, threads: u32, each: Time) {
         // futex: the bucket's lock is held by whoever goes to sleep, and by the last one while it wakes the others.
         b.op(Op::SpinLock(bucket)).op(Op::Compute(kernel.hold())).op(Op::Add(arrived, 1));
         b.unless(Test::AtLeast(arrived, i64::from(threads)), not_last);
-        b.op(Op::Add(arrived, -i64::from(threads))).op(Op::Barrier(barrier)).op(Op::SpinUnlock(bucket));
+        b.op(Op::Add(arrived, -i64::from(threads))).op(Op::Barrier(barrier));
+        Kernel::sends(b);
+        b.op(Op::SpinUnlock(bucket));
         kernel.done(b);
         b.jump(again);
         b.here(not_last);
@@ -210,16 +212,16 @@ impl Queue {
         let room = Test::Shorter { queue: self.items, than: QUEUE_ITEMS }.into();
         b.op(Op::Lock(self.mutex));
         b.op(Op::WaitUntil { cond: self.not_full, mutex: self.mutex, guard: room });
-        b.op(Op::Push(self.items)).op(Op::Signal(self.not_empty)).op(Op::Unlock(self.mutex));
-        kernel.section(b, self.bucket);
+        b.op(Op::Push(self.items)).op(Op::Unlock(self.mutex));
+        kernel.wakes(b, self.bucket, Op::Signal(self.not_empty));
     }
 
     fn take(self, b: &mut Builder, kernel: &Kernel) {
-        kernel.section(b, self.bucket);
         b.op(Op::Lock(self.mutex));
         let some = Test::NotEmpty(self.items).into();
         b.op(Op::WaitUntil { cond: self.not_empty, mutex: self.mutex, guard: some });
-        b.op(Op::Pop(self.items)).op(Op::Signal(self.not_full)).op(Op::Unlock(self.mutex));
+        b.op(Op::Pop(self.items)).op(Op::Unlock(self.mutex));
+        kernel.wakes(b, self.bucket, Op::Signal(self.not_full));
     }
 }
 
@@ -281,7 +283,7 @@ fn frames(b: &mut Builder, kernel: &Kernel, threads: u32, each: Time, waits: u64
     let done: Vec<[u32; 4]> =
         (0..threads).map(|k| [b.counter(may_begin(k)), b.mutex(), b.cond(), b.spinlock()]).collect();
     for k in 0..threads as usize {
-        let ([rows, mutex, cond, bucket], [next_rows, next_mutex, next_cond, _]) =
+        let ([rows, mutex, cond, _], [next_rows, next_mutex, next_cond, next_bucket]) =
             (done[k], done[(k + 1) % done.len()]);
         let kernel = kernel.of_thread(b);
         let ticks = Kernel::ticks(b, each);
@@ -291,8 +293,8 @@ fn frames(b: &mut Builder, kernel: &Kernel, threads: u32, each: Time, waits: u64
         b.op(Op::WaitUntil { cond, mutex, guard: Test::AtLeast(rows, 1).into() });
         b.op(Op::Add(rows, -1)).op(Op::Unlock(mutex));
         ticks.compute(b, &kernel);
-        b.op(Op::Lock(next_mutex)).op(Op::Add(next_rows, 1)).op(Op::Signal(next_cond)).op(Op::Unlock(next_mutex));
-        kernel.section(b, bucket);
+        b.op(Op::Lock(next_mutex)).op(Op::Add(next_rows, 1)).op(Op::Unlock(next_mutex));
+        kernel.wakes(b, next_bucket, Op::Signal(next_cond));
         kernel.done(b);
         b.jump(again);
         b.threads(1, 0);
