@@ -141,7 +141,7 @@ pub struct CreditParams {
     pub slice: Time,
     /// Whoever runs is left alone for this long.
     pub ratelimit: Time,
-    /// A boost ends at multiples of this.
+    /// Each pCPU's tick: whoever runs there pays for what it ran and loses its boost.
     pub tick: Time,
     /// Credits are given out this often.
     pub period: Time,

@@ -347,7 +347,6 @@ impl World {
     }
 }
 
-
 #[cfg(test)]
 mod tests {
     use super::*;

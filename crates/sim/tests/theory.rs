@@ -169,9 +169,12 @@ fn polling_for_as_long_as_a_halt_costs_is_at_most_twice_the_best() {
 #[test]
 fn no_pcpu_idles_while_a_vcpu_waits() {
     // Eight single-vCPU machines of 10 ms of work each on three pCPUs, free to move: 80 ms / 3, and the last slices' rest.
-    for scheduler in
-        [Scheduler::RoundRobin { slice: MS }, Scheduler::Window(WindowParams::CFS), Scheduler::Fair(FairParams::EEVDF)]
-    {
+    for scheduler in [
+        Scheduler::RoundRobin { slice: MS },
+        Scheduler::Window(WindowParams::CFS),
+        Scheduler::Fair(FairParams::EEVDF),
+        Scheduler::Credit(gleaner_sim::config::CreditParams::XEN),
+    ] {
         let work = || threads(&mut Builder::new(), vec![(0, vec![compute(10 * MS)])]);
         let vms = (0..8).map(|n| VmConfig::new(&format!("vm-{n}"), 1, Costs::FREE, work()));
         let result = run(HostConfig::new(3, scheduler), vms.collect());

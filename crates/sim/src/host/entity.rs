@@ -13,6 +13,7 @@ use crate::engine::Time;
 
 /// A vCPU as the scheduler sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "Xen's flags, each by itself")]
 pub(crate) struct Entity {
     /// Time it has had, by weight.
     pub(crate) vruntime: i64,

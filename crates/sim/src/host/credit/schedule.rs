@@ -84,7 +84,11 @@ impl World {
         let pcpu = &mut self.host.pcpus[p.at()];
         let next = match favoured.filter(|v| pcpu.queue.remove(*v)) {
             Some(favoured) => favoured,
-            None if best >= OVER && let Some(stolen) = self.credit_steal(p, best) => return Some(stolen),
+            None if best >= OVER
+                && let Some(stolen) = self.credit_steal(p, best) =>
+            {
+                return Some(stolen);
+            }
             None if stays.is_some() => return stays,
             None => self.host.pcpus[p.at()].queue.pop(|_| true)?,
         };

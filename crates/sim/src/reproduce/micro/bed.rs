@@ -23,8 +23,7 @@ pub(super) struct Bed {
     pub ple: bool,
     /// Simulated time of a run.
     pub length: Time,
-    /// Runs with a seed each. How slices on different pCPUs lie to each other stays as it begins in the simulator; on the machine it
-    /// drifts, so rates are means over beginnings.
+    /// Runs with a seed each: rates are means over beginnings.
     pub runs: u64,
     /// Of everything that is drawn.
     pub seed: u64,

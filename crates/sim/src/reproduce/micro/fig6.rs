@@ -23,11 +23,10 @@ const MUCH: f64 = 1.25;
 /// Why rows disagree.
 const FERRET_LOCKS: &str = "the model's ferret waits at its queues only; what its libraries lock is counted in [4] (345,778 times), \
                             but not for how long, so it is not modelled";
-const NOTHING_GIVEN: &str = "machines that spin keep their pCPUs (pause-loop exits are off, because the simulator's are KVM's), and \
-                             none waits for a disk, so nobody has more than a quarter";
+const NOTHING_GIVEN: &str = "machines that spin keep their pCPUs for the ratelimit at least, and none waits for a disk, so nobody has \
+                             more than a quarter";
 const SWITCHES: &str = "all four machines want all CPUs all the time here, and switching costs 17.5 us of each 100";
-const OVERLAP: &str =
-    "depends on how much the slices of its vCPUs overlap, which stays as it began; a mean over beginnings";
+const OVERLAP: &str = "depends on how much the slices of its vCPUs overlap; a mean over beginnings";
 const UNKNOWN_RATE: &str =
     "the paper does not say what iperf sent, and the packet's thread may wait for a thread of ferret's in the guest";
 

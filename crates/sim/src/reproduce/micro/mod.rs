@@ -42,7 +42,7 @@ fn parameters() -> Vec<(String, String)> {
     let costs = bed::costs();
     let named = |name: &str, value: String| (name.to_owned(), value);
     let mut all = vec![
-        named("host", "4 pCPUs (one socket of a Xeon E5620), Xen credit, 4 vCPUs a VM, vCPU n on pCPU n".to_owned()),
+        named("host", "4 pCPUs (one socket of a Xeon E5620), Xen 4.2 credit, 4 vCPUs a VM, free to move".to_owned()),
         named("pause_loop_exits", "after 1700 ns, plain yields, as in Xen 4.2".to_owned()),
         named(
             "programs",

@@ -85,9 +85,9 @@ fn rows(line: &Line, alone: &Measured, beside: &Measured) -> Vec<Row> {
         let metric = format!("{of} time beside swaptions / alone, ratio");
         Row::order(line.name, &metric, RISES, ratio, ratio >= RISES_BY, "at least ten times", Basis::Predicted)
     };
-    let no_flushes = "the sections that this program's kernel interrupts all vCPUs in are not known and not modelled: \
-                      a section is only as much longer as its vCPU is away";
-    let unlike = "only the locks of ticks and futexes are modelled; a thread that blocks before its slice ends is never preempted in a section";
+    let no_flushes = "long sections are those that a woken sibling preempts; which ones this program's kernel interrupts all vCPUs in is not known";
+    let unlike = "only the locks of futexes are waited for here; whoever wakes others after less than 1 ms is safe (the ratelimit), and other \
+                  locks' short waits would lower the mean";
     vec![
         Row::number(case("solo"), wait, line.wait[0], alone.wait_us, Basis::Predicted).because(unlike),
         Row::number(case("co-run"), wait, line.wait[1], beside.wait_us, Basis::Predicted).because(unlike),
