@@ -6,8 +6,8 @@
 //! - A pCPU whose next one is OVER, or that has none, takes the first of a higher class from the queues of the others, beginning with its
 //!   neighbour. That is all the balancing there is between busy pCPUs. `_csched_cpu_pick` adds nothing to it on a socket whose cores have one hardware
 //!   thread: it moves who runs only to an idle pCPU from one where others wait, and an idle pCPU has already taken those.
-//! - Who has run for less than the ratelimit goes on, whatever the reason to schedule, pause-loop exits included (Xen excepts them since 4.8),
-//!   for the ratelimit from then on (since 4.3: for what is left of it).
+//! - Who has run for less than the ratelimit goes on, whatever the reason to schedule, pause-loop exits included (later versions except them),
+//!   for the ratelimit from then on (later versions: for what is left of it).
 //! - Each time a pCPU schedules, who runs goes behind those of its class; so it does after its slice, if it is not stopped before.
 
 use crate::engine::Time;
