@@ -47,6 +47,7 @@ impl Simulation {
             idle,
             list: VecDeque::with_capacity(pcpus),
             switches: 0,
+            groups: Vec::new(),
             observed: config.host.adaptive.is_some(),
             #[cfg(debug_assertions)]
             waits_at_most: waits_at_most(&config),
@@ -153,6 +154,8 @@ fn waits_at_most(config: &Config) -> Time {
     let longest = vms().filter_map(|vm| vm.slice).chain(ladder.map(|us| us * 1_000)).max();
     let throttled = if vms().any(|vm| vm.cap_permille > 0) { crate::host::CAP_PERIOD } else { 0 };
     let weights = u64::from(heaviest.div_ceil(lightest));
+    // A group's weight is between all of it and hardly any.
+    let weights = if config.host.groups.is_some() { weights * u64::from(heaviest) } else { weights };
     config.host.scheduler.waits_at_most(vcpus - 1, longest, weights) + throttled
 }
 
@@ -184,6 +187,7 @@ impl World {
             }
             self.vcpus.push(vcpu);
         }
+        self.add_group(config.weight, first_vcpu);
         let all = self.add_threads(id, config, first_vcpu);
         let threads = config.workload.threads();
         self.measured_left += if config.measured { threads as usize } else { 0 };
@@ -283,6 +287,7 @@ impl World {
         }
         self.give_credit();
         self.slices_begin();
+        self.pulls_begin();
     }
 
     fn deadlock(&self) -> SimError {

@@ -48,6 +48,8 @@ pub(crate) enum Owner {
     Credit,
     /// A window of the host's observation ends.
     Slices,
+    /// A pCPU looks whether another one has more to do.
+    Pulls(PcpuIx),
 }
 
 impl Slots {
@@ -57,7 +59,7 @@ impl Slots {
     }
 
     pub(crate) fn count(self) -> usize {
-        [(PER_VCPU * self.vcpus) as usize, self.pcpus as usize, self.threads as usize, 3 * self.vms as usize, 2]
+        [(PER_VCPU * self.vcpus) as usize, 2 * self.pcpus as usize, self.threads as usize, 3 * self.vms as usize, 2]
             .iter()
             .sum()
     }
@@ -112,6 +114,10 @@ impl Slots {
         self.credit() + 1
     }
 
+    pub(crate) fn pulls(self, p: PcpuIx) -> u32 {
+        self.slices() + 1 + p.0
+    }
+
     #[expect(clippy::same_functions_in_if_condition, reason = "`below` takes its part of the numbers each time")]
     pub(crate) fn owner(self, mut slot: u32) -> Owner {
         let mut below = |n: u32| {
@@ -135,8 +141,10 @@ impl Slots {
             Owner::Cap(VmIx(n))
         } else if below(1).is_some() {
             Owner::Credit
-        } else {
+        } else if below(1).is_some() {
             Owner::Slices
+        } else {
+            Owner::Pulls(PcpuIx(slot))
         }
     }
 }
@@ -224,6 +232,7 @@ impl World {
             Owner::Cap(vm) => self.cap_fires(vm),
             Owner::Credit => self.give_credit(),
             Owner::Slices => self.slices_step(),
+            Owner::Pulls(p) => self.pcpu_pulls(p),
         }
     }
 
@@ -388,12 +397,13 @@ mod tests {
             (slots.cap(VmIx(1)), Owner::Cap(VmIx(1))),
             (slots.credit(), Owner::Credit),
             (slots.slices(), Owner::Slices),
+            (slots.pulls(PcpuIx(1)), Owner::Pulls(PcpuIx(1))),
         ];
         for (slot, owner) in &owners {
             assert_eq!(slots.owner(*slot), *owner);
         }
         owners.sort_by_key(|(slot, _)| *slot);
         owners.dedup_by_key(|(slot, _)| *slot);
-        assert_eq!((owners.len(), slots.count()), (10, 12 + 2 + 4 + 6 + 2));
+        assert_eq!((owners.len(), slots.count()), (11, 12 + 4 + 4 + 6 + 2));
     }
 }
