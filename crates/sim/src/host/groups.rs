@@ -21,14 +21,12 @@ use crate::engine::Time;
 use crate::ids::{PcpuIx, VcpuIx, VmIx};
 use crate::world::World;
 
-/// `NICE_0_LOAD`.
-const ONE: f64 = 1_024.0;
 /// `MIN_SHARES`.
 const LEAST: f64 = 2.0;
 /// A period of the load average, in bits of nanoseconds; 32 of them halve it (`LOAD_AVG_PERIOD`).
 const PERIOD_BITS: u32 = 20;
 const HALF_LIFE: usize = 32;
-/// More slots than this cannot be runnable together without longer slices (`sched_nr_latency`).
+/// With more runnable than these, the latency grows (`sched_nr_latency`).
 const LATENCY_ENTITIES: u64 = 8;
 
 /// A virtual machine's.
@@ -219,7 +217,7 @@ impl World {
         let Some(first) = self.host.pcpus[p.at()].queue.first() else { return Some(left) };
         let ahead = entity.vruntime - self.vcpus[first.at()].entity.vruntime;
         let until_ahead = u64::try_from(i64::try_from(slice).unwrap_or(i64::MAX) - ahead).unwrap_or(0);
-        let until_ahead = until_ahead.saturating_mul(weight) / ONE as u64;
+        let until_ahead = until_ahead.saturating_mul(weight) / 1_024;
         Some(left.min(until_ahead.max(params.min_granularity.saturating_sub(entity.used))))
     }
 }

@@ -36,6 +36,8 @@ pub(crate) struct Pulls {
 #[derive(Clone, Copy, Debug)]
 struct Load {
     from: PcpuIx,
+    /// The one behind its last.
+    to: usize,
     pcpus: u64,
     /// Per pCPU.
     mean: u64,
@@ -94,12 +96,11 @@ impl World {
 
     /// `rebalance_domains`.
     pub(crate) fn pcpu_pulls(&mut self, p: PcpuIx) {
-        for level in 0..INTERVALS.len() {
+        for (level, (least, most)) in INTERVALS.into_iter().enumerate() {
             if self.host.pcpus[p.at()].pulls.next[level] > self.now {
                 continue;
             }
             let pulled = self.pull_vcpus(p, level);
-            let (least, most) = INTERVALS[level];
             let pulls = &mut self.host.pcpus[p.at()].pulls;
             pulls.interval[level] = if pulled { least } else { (2 * pulls.interval[level]).min(most) };
             pulls.next[level] = self.now + pulls.interval[level];
@@ -109,13 +110,13 @@ impl World {
     }
 
     fn load_of(&self, range: Range<usize>) -> Load {
-        let from = PcpuIx::of(range.start);
+        let (from, to) = (PcpuIx::of(range.start), range.end);
         let pcpus = range.len() as u64;
         let (load, runnable) = range.fold((0, 0), |(load, n), p| {
             let here = self.load_on(PcpuIx::of(p));
             (load + here.0, n + here.1)
         });
-        Load { from, pcpus, mean: load / pcpus.max(1), runnable, per_vcpu: load / runnable.max(1) }
+        Load { from, to, pcpus, mean: load / pcpus.max(1), runnable, per_vcpu: load / runnable.max(1) }
     }
 
     /// `load_balance`: whether anybody moved.
@@ -129,12 +130,11 @@ impl World {
             }
             _ => (0..pcpus).step_by(size).map(|from| self.load_of(from..(from + size).min(pcpus))).collect(),
         };
-        let Some(this) = all.iter().find(|one| (one.from.at()..one.from.at() + one.pcpus as usize).contains(&p.at()))
-        else {
+        let Some(this) = all.iter().find(|one| (one.from.at()..one.to).contains(&p.at())) else {
             return false;
         };
         let Some((busiest, mut left)) = imbalance(&all, this) else { return false };
-        let within = busiest.from.at()..busiest.from.at() + busiest.pcpus as usize;
+        let within = busiest.from.at()..busiest.to;
         // `find_busiest_queue`: the first of equals.
         let Some(source) = within.map(PcpuIx::of).rev().max_by_key(|q| self.load_on(*q).0) else { return false };
         let mut moved = false;
@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     fn one(from: u32, mean: u64, runnable: u64) -> Load {
-        Load { from: PcpuIx(from), pcpus: 1, mean, runnable, per_vcpu: mean / runnable.max(1) }
+        Load { from: PcpuIx(from), to: from as usize + 1, pcpus: 1, mean, runnable, per_vcpu: mean / runnable.max(1) }
     }
 
     #[test]
