@@ -43,6 +43,13 @@ pub struct HostConfig {
     pub halt_poll: HaltPoll,
     /// Pause-loop exits.
     pub ple: Option<PauseLoop>,
+    /// Ticks one pCPU after the other, over half a tick, as Linux's boot option `skew_tick` has them. Without it, as by its default,
+    /// all pCPUs' ticks are at the same time.
+    pub skew_tick: bool,
+    /// Each virtual machine is a group of the host's scheduler ([`Scheduler::Window`] alone).
+    pub groups: Option<Groups>,
+    /// Busy pCPUs pull from busier ones now and then, as Linux 3.9 does ([`Scheduler::Window`] and [`Scheduler::Fair`] alone).
+    pub rebalances: bool,
     /// Gleaner on the host, choosing slices; `None`: nobody does.
     pub adaptive: Option<AdaptiveSlices>,
 }
@@ -57,6 +64,9 @@ impl Default for HostConfig {
             scheduler: Scheduler::Dedicated,
             halt_poll: HaltPoll::OFF,
             ple: None,
+            skew_tick: false,
+            groups: None,
+            rebalances: false,
             adaptive: None,
         }
     }
@@ -150,6 +160,21 @@ pub struct CreditParams {
 impl CreditParams {
     /// Xen 4.2.
     pub const XEN: Self = Self { slice: 30_000_000, ratelimit: 1_000_000, tick: 10_000_000, period: 30_000_000 };
+}
+
+/// A group of the host's scheduler for each virtual machine, as libvirt's cgroups and autogroup make them: the virtual machine's weight is
+/// divided among the pCPUs that it is on, by load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Groups {
+    /// Whether ticks, too, bring the weight of who runs up to date. Without, only what wakes, sleeps or moves does.
+    pub at_ticks: bool,
+}
+
+impl Groups {
+    /// Linux 3.8 to 3.11: `update_cfs_shares` in `enqueue_entity` and `dequeue_entity` alone.
+    pub const LINUX_3_9: Self = Self { at_ticks: false };
+    /// Linux 3.12 and later: in `entity_tick`, too.
+    pub const LINUX_3_12: Self = Self { at_ticks: true };
 }
 
 /// Host halt polling (kvm.ko's module parameters).

@@ -13,7 +13,7 @@
 //!           |                                  |  interrupt; yielder runs decide's YieldingThread
 //!        vcpu       debts, activity, totals    |  run + kernel + retained + polled + overhead + ready + halted = wall
 //!           |                                  |
-//!        host/      vCPUs on pCPUs             |  entity: schedulers' arithmetic; balance; credit; pause (PLE)
+//!        host/      vCPUs on pCPUs             |  entity: schedulers' arithmetic; groups; balance, rebalance; credit; pause (PLE)
 //!                                              |
 //!        observer --Window--> policies (decide's GuestPolicy) --Action--> guest/
 //!                                              |

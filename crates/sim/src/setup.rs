@@ -49,6 +49,7 @@ impl Simulation {
             switches: 0,
             ticks: 0,
             credit_balance: 0,
+            groups: Vec::new(),
             observed: config.host.adaptive.is_some(),
             #[cfg(debug_assertions)]
             waits_at_most: waits_at_most(&config),
@@ -155,6 +156,8 @@ fn waits_at_most(config: &Config) -> Time {
     let longest = vms().filter_map(|vm| vm.slice).chain(ladder.map(|us| us * 1_000)).max();
     let throttled = if vms().any(|vm| vm.cap_permille > 0) { crate::host::CAP_PERIOD } else { 0 };
     let weights = u64::from(heaviest.div_ceil(lightest));
+    // A group's weight is between all of it and hardly any.
+    let weights = if config.host.groups.is_some() { weights * u64::from(heaviest) } else { weights };
     config.host.scheduler.waits_at_most(vcpus - 1, longest, weights) + throttled
 }
 
@@ -183,6 +186,7 @@ impl World {
             vcpu.yielder = config.gleaner.as_ref().and_then(Gleaner::yielder);
             self.vcpus.push(vcpu);
         }
+        self.add_group(config.weight, first_vcpu);
         let all = self.add_threads(id, config, first_vcpu);
         let threads = config.workload.threads();
         self.measured_left += if config.measured { threads as usize } else { 0 };
@@ -282,6 +286,7 @@ impl World {
         }
         self.credit_begins();
         self.slices_begin();
+        self.pulls_begin();
     }
 
     fn deadlock(&self) -> SimError {

@@ -50,6 +50,8 @@ pub(crate) enum Owner {
     Tick,
     /// A window of the host's observation ends.
     Slices,
+    /// A pCPU looks whether another one has more to do.
+    Pulls(PcpuIx),
 }
 
 impl Slots {
@@ -59,7 +61,7 @@ impl Slots {
     }
 
     pub(crate) fn count(self) -> usize {
-        [(PER_VCPU * self.vcpus) as usize, self.pcpus as usize, self.threads as usize, 3 * self.vms as usize, 3]
+        [(PER_VCPU * self.vcpus) as usize, 2 * self.pcpus as usize, self.threads as usize, 3 * self.vms as usize, 3]
             .iter()
             .sum()
     }
@@ -115,7 +117,11 @@ impl Slots {
     }
 
     pub(crate) fn tick(self) -> u32 {
-        self.credit() + 2
+        self.slices() + 1
+    }
+
+    pub(crate) fn pulls(self, p: PcpuIx) -> u32 {
+        self.tick() + 1 + p.0
     }
 
     #[expect(clippy::same_functions_in_if_condition, reason = "`below` takes its part of the numbers each time")]
@@ -143,8 +149,10 @@ impl Slots {
             Owner::Credit
         } else if below(1).is_some() {
             Owner::Slices
-        } else {
+        } else if below(1).is_some() {
             Owner::Tick
+        } else {
+            Owner::Pulls(PcpuIx(slot))
         }
     }
 }
@@ -233,6 +241,7 @@ impl World {
             Owner::Credit => self.give_credit(),
             Owner::Tick => self.credit_tick(),
             Owner::Slices => self.slices_step(),
+            Owner::Pulls(p) => self.pcpu_pulls(p),
         }
     }
 
@@ -395,12 +404,13 @@ mod tests {
             (slots.credit(), Owner::Credit),
             (slots.slices(), Owner::Slices),
             (slots.tick(), Owner::Tick),
+            (slots.pulls(PcpuIx(1)), Owner::Pulls(PcpuIx(1))),
         ];
         for (slot, owner) in &owners {
             assert_eq!(slots.owner(*slot), *owner);
         }
         owners.sort_by_key(|(slot, _)| *slot);
         owners.dedup_by_key(|(slot, _)| *slot);
-        assert_eq!((owners.len(), slots.count()), (11, 12 + 2 + 4 + 6 + 3));
+        assert_eq!((owners.len(), slots.count()), (12, 12 + 4 + 4 + 6 + 3));
     }
 }

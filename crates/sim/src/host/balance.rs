@@ -40,6 +40,10 @@ impl Class {
         if let Self::Many { allowed, .. } = self { Some(allowed) } else { None }
     }
 
+    pub(super) fn allows(&self, p: PcpuIx) -> bool {
+        matches!(self, Self::Many { allowed, .. } if allowed.contains(p.at()))
+    }
+
     pub(super) fn joined(&mut self, p: PcpuIx) {
         if let Self::Many { waiting, counts, .. } = self {
             counts[p.at()] += 1;
@@ -74,7 +78,7 @@ impl World {
     }
 
     /// The pCPUs that share a last-level cache with this one.
-    fn llc_of(&self, p: PcpuIx) -> (usize, usize) {
+    pub(super) fn llc_of(&self, p: PcpuIx) -> (usize, usize) {
         let all = self.host.pcpus.len();
         match self.host.config.llc_pcpus as usize {
             0 => (0, all),
@@ -99,6 +103,7 @@ impl World {
             queue.remove(v);
             self.dequeued(source, v);
             self.move_virtual_time(v, p);
+            self.group_moves(v, p);
             return Some(v);
         }
         None

@@ -138,6 +138,7 @@ impl World {
         let base = self.base(self.vcpus[v.at()].pcpu);
         let scheduler = self.scheduler();
         scheduler.sleep(&mut self.vcpus[v.at()].entity, base);
+        self.group_loses(v);
     }
 
     fn unthrottle(&mut self, v: VcpuIx) {

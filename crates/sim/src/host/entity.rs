@@ -103,13 +103,19 @@ impl Scheduler {
         }
     }
 
-    /// When a slice that is used up at `end` is ended: at a tick, where nothing enforces it.
-    pub(crate) fn enforced(&self, end: Time) -> Time {
+    /// Length of a tick at which slices end; 0: they are enforced.
+    pub(crate) fn tick(&self) -> Time {
         match self {
-            Self::Window(WindowParams { tick, .. }) | Self::Fair(FairParams { tick, .. }) if *tick > 0 => {
-                end.div_ceil(*tick).saturating_mul(*tick)
-            }
-            _ => end,
+            Self::Window(WindowParams { tick, .. }) | Self::Fair(FairParams { tick, .. }) => *tick,
+            _ => 0,
+        }
+    }
+
+    /// When a slice that is used up at `end` is ended: at a tick, where nothing enforces it. Ticks are `phase` after multiples.
+    pub(crate) fn enforced(&self, end: Time, phase: Time) -> Time {
+        match self.tick() {
+            0 => end,
+            tick => end.saturating_sub(phase).div_ceil(tick).saturating_mul(tick).saturating_add(phase),
         }
     }
 
@@ -144,10 +150,22 @@ impl Scheduler {
     }
 
     /// Whether one that wakes takes the pCPU from the one that runs there. `base` is the queue's virtual time.
-    pub(crate) fn preempts(&self, woken: &Entity, running: &Entity, slices: (Time, Time), base: i64) -> bool {
+    /// `weight` is the woken one's, in groups.
+    pub(crate) fn preempts(
+        &self,
+        woken: &Entity,
+        running: &Entity,
+        slices: (Time, Time),
+        base: i64,
+        weight: u32,
+    ) -> bool {
         match self {
             Self::Dedicated | Self::RoundRobin { .. } => false,
-            Self::Window(params) => running.vruntime - woken.vruntime > signed(params.wakeup_granularity),
+            Self::Window(params) => {
+                // wakeup_gran: in the woken one's virtual time.
+                let least = params.wakeup_granularity.saturating_mul(1_024) / u64::from(weight.max(1));
+                running.vruntime - woken.vruntime > signed(least)
+            }
             Self::Fair(params) => {
                 let eligible = woken.vruntime <= base;
                 let protected = params.run_to_parity && running.used < slices.1;
@@ -201,7 +219,16 @@ mod tests {
             assert_eq!(cfs.slice(None, runnable), slice * MS);
         }
         assert_eq!(cfs.slice(Some(MS), 4), MS);
-        assert_eq!((cfs.enforced(9 * MS), cfs.enforced(8 * MS)), (12 * MS, 8 * MS));
+        assert_eq!((cfs.enforced(9 * MS, 0), cfs.enforced(8 * MS, 0)), (12 * MS, 8 * MS));
+    }
+
+    #[test]
+    fn a_tick_of_another_phase_is_another_tick() {
+        let cfs = Scheduler::Window(WindowParams::CFS);
+        // Ticks at 1, 5, 9 and 13 ms.
+        for (end, ends) in [(9 * MS, 9 * MS), (9 * MS + 1, 13 * MS), (0, MS)] {
+            assert_eq!(cfs.enforced(end, MS), ends);
+        }
     }
 
     #[test]

@@ -8,15 +8,19 @@ mod balance;
 mod cap;
 mod credit;
 mod entity;
+mod groups;
 mod pause;
 mod queue;
+mod rebalance;
 
 pub(crate) use balance::Class;
 pub(crate) use cap::Cap;
 #[cfg(debug_assertions)]
 pub(crate) use cap::PERIOD as CAP_PERIOD;
 pub(crate) use entity::Entity;
+pub(crate) use groups::Group;
 pub(crate) use queue::RunQueue;
+pub(crate) use rebalance::Pulls;
 
 use crate::config::{HostConfig, Scheduler};
 use crate::engine::{BitSet, Time};
@@ -60,6 +64,7 @@ pub(crate) struct Pcpu {
     pub(crate) runnable: Time,
     pub(crate) busy: Time,
     pub(crate) busy_since: Time,
+    pub(crate) pulls: Pulls,
 }
 
 #[derive(Clone, Debug)]
@@ -77,6 +82,8 @@ pub(crate) struct Host {
     /// Ticks so far, and what all vCPUs together had at the last accounting (credit).
     pub(crate) ticks: u64,
     pub(crate) credit_balance: i64,
+    /// Of each virtual machine, where the scheduler has groups.
+    pub(crate) groups: Vec<Group>,
     /// Whether somebody wants windows of the host.
     pub(crate) observed: bool,
     /// Longer than this no vCPU waits for a pCPU; checked in debug builds.
@@ -187,6 +194,7 @@ impl World {
         scheduler.wake(&mut vcpu.entity, base, own);
         vcpu.entity.boosted &= boost;
         self.enqueue(p, v);
+        self.group_gets(v, p);
         self.check_preemption(p, v, base);
     }
 
@@ -202,7 +210,7 @@ impl World {
         let runnable = self.host.pcpus[p.at()].queue.len() + 1;
         let slices = (self.slice(v, runnable), self.slice(curr, runnable));
         let (woken, running) = (&self.vcpus[v.at()].entity, &self.vcpus[curr.at()].entity);
-        if !scheduler.preempts(woken, running, slices, base) {
+        if !scheduler.preempts(woken, running, slices, base, self.group_weight(v, curr)) {
             return self.arm_slice(p);
         }
         self.look(p, Cause::Wake);
@@ -225,19 +233,33 @@ impl World {
         let Some(curr) = pcpu.curr.filter(|_| !pcpu.queue.is_empty()) else {
             return self.timers.cancel(self.slots.pcpu(p));
         };
-        let slice = self.slice(curr, pcpu.queue.len() + 1);
         self.charge(curr);
-        let left = slice.saturating_sub(self.vcpus[curr.at()].entity.used);
-        let end = self.scheduler().enforced(self.now.saturating_add(left));
+        self.group_ticks(p, curr);
+        let end = self.scheduler().enforced(self.now.saturating_add(self.slice_left(p, curr)), self.tick_phase(p));
         self.timers.set(self.slots.pcpu(p), end);
+    }
+
+    /// How long the runner, charged, may go on while others wait.
+    fn slice_left(&self, p: PcpuIx, curr: VcpuIx) -> Time {
+        if let Some(left) = self.group_slice_left(p, curr) {
+            return left;
+        }
+        let slice = self.slice(curr, self.host.pcpus[p.at()].queue.len() + 1);
+        slice.saturating_sub(self.vcpus[curr.at()].entity.used)
+    }
+
+    /// How long after multiples of the tick the pCPU's ticks are (`tick_setup_sched_timer`, kernel/time/tick-sched.c).
+    fn tick_phase(&self, p: PcpuIx) -> Time {
+        let pcpus = self.host.pcpus.len() as u64;
+        if self.host.config.skew_tick { self.scheduler().tick() / 2 / pcpus * u64::from(p.0) } else { 0 }
     }
 
     /// The pCPU's timer: a slice's end, or the end of a ratelimit.
     pub(crate) fn pcpu_fires(&mut self, p: PcpuIx) {
         let Some(curr) = self.host.pcpus[p.at()].curr else { return };
         self.charge(curr);
-        let waiting = self.host.pcpus[p.at()].queue.len();
-        let used = self.vcpus[curr.at()].entity.used >= self.slice(curr, waiting + 1);
+        self.group_ticks(p, curr);
+        let used = self.slice_left(p, curr) == 0;
         if used || self.scheduler().is_credit() { self.look(p, Cause::Slice) } else { self.arm_slice(p) }
     }
 
@@ -388,6 +410,7 @@ impl World {
         vcpu.place = Place::Halted;
         scheduler.sleep(&mut vcpu.entity, base);
         self.timers.cancel(self.slots.run(v));
+        self.group_loses(v);
         self.leave_pcpu(p);
         self.trace(v);
         self.look(p, Cause::Nothing);

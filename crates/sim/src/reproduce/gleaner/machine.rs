@@ -1,9 +1,11 @@
 //! The paper's machine and its settings: two Xeon E5-2665 (16 cores), KVM on Linux 3.9.4, virtual machines of 16 vCPUs.
 
 pub(super) use crate::Time;
-use crate::config::{Config, HaltPoll, HostConfig, Managed, PauseLoop, Scheduler, SimError, VmConfig, WindowParams};
+use crate::config::{
+    Config, Groups, HaltPoll, HostConfig, Managed, PauseLoop, Scheduler, SimError, VmConfig, WindowParams,
+};
 use crate::program::{Builder, Op, Span, Workload};
-use crate::reproduce::{Extent, ReproduceError};
+use crate::reproduce::ReproduceError;
 use crate::{Costs, SimResult, Simulation};
 use gleaner_model::{Policy, Profile};
 
@@ -58,25 +60,21 @@ pub(super) fn dedicated(pcpus: u32) -> HostConfig {
 }
 
 /// CFS of Linux 3.9 with each virtual machine in a group of its own, as libvirt's cgroups and Ubuntu's autogroup
-/// (`CONFIG_SCHED_AUTOGROUP`) both make it.
+/// (`CONFIG_SCHED_AUTOGROUP`) both make it, and with its balancing between busy pCPUs. Ticks are on all pCPUs at once, which is Linux's default.
 ///
-/// A group's 1,024 shares are divided among the CPUs that it is on by load (`calc_cfs_shares`), so the entity of a vCPU of a virtual
-/// machine that keeps n of them busy weighs 1024/n. `wakeup_gran` divides the wake-up granularity of 4 ms by that weight, n * 4 ms,
-/// and a sleeper is placed only 12 ms behind (`place_entity`): where three vCPUs or more are busy, a wake-up does not
-/// preempt. `check_preempt_tick` does, at the first tick after 3 ms (`sysctl_sched_min_granularity`), because the
-/// runner's virtual time goes n times as fast. That is the paper's "KVM enforces a minimum time slice for the vCPUs running matmul".
-/// The simulator has no groups: n is what the program keeps busy alone, all the time.
-pub(super) fn grouped_cfs(pcpus: u32, busy_vcpus: f64) -> HostConfig {
-    let cfs = WindowParams::CFS;
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a few milliseconds")]
-    let wakeup_granularity = (cfs.wakeup_granularity as f64 * busy_vcpus.max(1.0)) as Time;
-    let scheduler = Scheduler::Window(WindowParams { wakeup_granularity, ..cfs });
-    // kvm.ko had no halt polling before Linux 4.1.
-    HostConfig { scheduler, halt_poll: HaltPoll::OFF, ..dedicated(pcpus) }
+/// So where a virtual machine keeps three vCPUs or more busy, a wake-up does not preempt: `wakeup_gran` makes 4 ms three times as long, and
+/// a sleeper is placed only 12 ms behind (`place_entity`). `check_preempt_tick` does, at the first tick after
+/// 3 ms (`sysctl_sched_min_granularity`) or later: the paper's "KVM enforces a minimum time slice for the vCPUs running matmul".
+pub(super) fn grouped_cfs(pcpus: u32) -> HostConfig {
+    HostConfig {
+        scheduler: Scheduler::Window(WindowParams::CFS),
+        groups: Some(Groups::LINUX_3_9),
+        rebalances: true,
+        // kvm.ko had no halt polling before Linux 4.1.
+        halt_poll: HaltPoll::OFF,
+        ..dedicated(pcpus)
+    }
 }
-
-/// The slice that goes with [`grouped_cfs`].
-pub(super) const GROUPED_SLICE: Time = WindowParams::CFS.min_granularity;
 
 /// Gleaner as the paper describes it: both techniques, load and granularity factors from 1, a time-out of what a switch of vCPUs
 /// costs (Table 2), sleeps of nanosleep(1), and none of what is ours (guards, trials, allowances).
@@ -124,42 +122,18 @@ pub(super) fn forever(threads: u32, body: impl Fn(&mut Builder)) -> Workload {
     b.build()
 }
 
-/// The machine under a setting: a virtual machine with the program, and its neighbours. `busy_vcpus`: see [`grouped_cfs`].
-pub(super) fn config(
-    setting: Setting,
-    vcpus: u32,
-    workload: Workload,
-    neighbours: Vec<Workload>,
-    busy_vcpus: f64,
-    seed: u64,
-) -> Config {
+/// The machine under a setting: a virtual machine with the program, and its neighbours.
+pub(super) fn config(setting: Setting, vcpus: u32, workload: Workload, neighbours: Vec<Workload>, seed: u64) -> Config {
     let oversubscribed = matches!(setting, Setting::Shared { .. });
     let mut vm = VmConfig::new("app", vcpus, setting.costs(), workload);
     vm.gleaner = setting.gleaner().then(|| gleaner(oversubscribed));
-    vm.slice = oversubscribed.then_some(GROUPED_SLICE);
     let mut vms = vec![vm];
     for (workload, number) in neighbours.into_iter().zip(1..) {
         let name = format!("neighbour-{number}");
-        let mut other = VmConfig::new(&name, vcpus, setting.costs(), workload).background();
-        other.slice = Some(GROUPED_SLICE);
-        vms.push(other);
+        vms.push(VmConfig::new(&name, vcpus, setting.costs(), workload).background());
     }
-    let host = if oversubscribed { grouped_cfs(vcpus, busy_vcpus) } else { dedicated(vcpus) };
+    let host = if oversubscribed { grouped_cfs(vcpus) } else { dedicated(vcpus) };
     Config { seed, ..Config::new(host, vms) }
-}
-
-/// vCPUs that the program keeps busy, on average, in a virtual machine alone.
-pub(super) fn busy_vcpus(
-    case: &str,
-    gleaner: bool,
-    vcpus: u32,
-    workload: Workload,
-    extent: &Extent,
-) -> Result<f64, ReproduceError> {
-    let mut config = config(Setting::Dedicated { gleaner }, vcpus, workload, Vec::new(), 1.0, extent.seed);
-    config.end = if extent.smoke { 20 * MS } else { S };
-    let result = run(case, config)?;
-    Ok(f64::from(vcpus) - result.vms[0].sum(|vcpu| vcpu.halted) as f64 / result.end_ns as f64)
 }
 
 /// Runs it.

@@ -1,7 +1,7 @@
 //! Every benchmark under every setting, in parallel: rates of work once things have settled.
 
 use super::benchmarks::{Benchmark, Suite};
-use super::machine::{CORES, MS, Neighbour, S, Setting, busy_vcpus, config, freqsleep, matmul, run};
+use super::machine::{CORES, MS, Neighbour, S, Setting, config, freqsleep, matmul, run};
 use super::streamcluster;
 use crate::program::Workload;
 use crate::reproduce::calibration::Calibration;
@@ -72,16 +72,10 @@ fn rates(
     extent: &Extent,
 ) -> Result<Rates, ReproduceError> {
     let (from, to) = span(extent, setting.gleaner());
-    let busy = match setting {
-        Setting::Shared { gleaner, .. } => {
-            busy_vcpus(benchmark.name, gleaner, CORES, benchmark.workload(calibration, true), extent)?
-        }
-        _ => 1.0,
-    };
     let until = |end: Time| -> Result<SimResult, ReproduceError> {
         let workload = benchmark.workload(calibration, setting.is_virtual());
         let other = if let Setting::Shared { neighbour: of, .. } = setting { vec![neighbour(of)] } else { Vec::new() };
-        let mut config = config(setting, CORES, workload, other, busy, extent.seed);
+        let mut config = config(setting, CORES, workload, other, extent.seed);
         config.end = end;
         run(benchmark.name, config)
     };

@@ -11,7 +11,7 @@
 //! fitted.
 
 use super::dedup;
-use super::machine::{CORES, MS, Neighbour, S, Setting, Time, US, busy_vcpus, config, run};
+use super::machine::{CORES, MS, Neighbour, S, Setting, Time, US, config, run};
 use crate::program::{Builder, Op, Span, Workload};
 use crate::reproduce::calibration::Calibration;
 use crate::reproduce::{Basis, Extent, ReproduceError, Reproduced, Row};
@@ -53,9 +53,8 @@ fn together(
     extent: &Extent,
 ) -> Result<(f64, f64), ReproduceError> {
     let setting = Setting::Shared { gleaner, neighbour: Neighbour::Matmul };
-    let busy = busy_vcpus(name, gleaner, CORES, workload.clone(), extent)?;
     let until = |end: Time| {
-        let mut config = config(setting, CORES, workload.clone(), vec![workload.clone(); vms - 1], busy, extent.seed);
+        let mut config = config(setting, CORES, workload.clone(), vec![workload.clone(); vms - 1], extent.seed);
         let managed = config.vms[0].gleaner.clone();
         config.vms.iter_mut().for_each(|vm| vm.gleaner.clone_from(&managed));
         config.end = end;

@@ -132,7 +132,7 @@ pub(super) fn fig1(extent: &Extent) -> Result<Reproduced, ReproduceError> {
     finish("slowdowns against native and how often vCPUs become idle", rows)
 }
 
-const SPREAD: &str = "threads that share their work exactly; the host's balancing between busy pCPUs is not simulated";
+const SPREAD: &str = "threads that share their work exactly, and slices that begin on all pCPUs at once";
 const DEDUP: &str = "every operation hands the lock over in the model; 37/8 us is the most that can come of that";
 
 pub(super) fn fig2(extent: &Extent) -> Result<Reproduced, ReproduceError> {
@@ -261,7 +261,7 @@ pub(super) fn fig7(extent: &Extent) -> Result<Reproduced, ReproduceError> {
 }
 
 const MIN_SLICE: &str =
-    "groups' weights do not follow the load in the simulator, so matmul keeps its least slice always or never";
+    "a wait counts as load, load makes a vCPU's weight small, and a small weight makes it wait: always or never";
 
 fn speedups(results: &Results, speedup: impl Fn(&Measured) -> f64) -> Vec<Row> {
     let predicted = Basis::Predicted;

@@ -1,7 +1,7 @@
 //! Table 1: dedup natively, in a virtual machine, and beside another one.
 
 use super::dedup;
-use super::machine::{Neighbour, S, Setting, busy_vcpus, config, matmul, run};
+use super::machine::{Neighbour, S, Setting, config, matmul, run};
 use super::streamcluster;
 use crate::reproduce::calibration::Calibration;
 use crate::reproduce::{Basis, Extent, ReproduceError, Reproduced, Row};
@@ -29,12 +29,7 @@ pub(super) fn run_time(
         Setting::Shared { .. } => vec![streamcluster::workload(16, streamcluster::PHASE)],
         _ => Vec::new(),
     };
-    let endless = dedup::Plan { items: None, ..plan };
-    let busy = match setting {
-        Setting::Shared { gleaner, .. } => busy_vcpus("dedup", gleaner, cores, dedup::workload(&endless), extent)?,
-        _ => 1.0,
-    };
-    let config = config(setting, cores, dedup::workload(&plan), other, busy, extent.seed);
+    let config = config(setting, cores, dedup::workload(&plan), other, extent.seed);
     let result = run("dedup", config)?;
     Ok(result.vms[0].wall_ns(result.end_ns) as f64 / S as f64 / part)
 }
@@ -114,9 +109,7 @@ pub(super) fn reproduce(extent: &Extent) -> Result<Reproduced, ReproduceError> {
             ("dedup".to_owned(), format!("{:?}", calibration.dedup)),
             (
                 "host, shared".to_owned(),
-                "CFS of Linux 3.9, a group for each VM: wake-ups do not preempt, a tick of 4 ms does \
-                after 3 ms"
-                    .to_owned(),
+                "CFS of Linux 3.9, a group for each VM, whose weight follows its load; HZ = 250".to_owned(),
             ),
         ],
         rows,

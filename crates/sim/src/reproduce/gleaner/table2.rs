@@ -13,8 +13,8 @@ use crate::reproduce::{Basis, ReproduceError, Reproduced, Row};
 /// Unlocks happen at a time that is no multiple of the host's tick.
 const ASLEEP: Time = 101_300 * US;
 
-/// A waker that holds a mutex, sleeps, and unlocks; a waiter that blocks on it.
-fn waker_and_waiter(waiter_vcpu: u32) -> Workload {
+/// A waker that holds a mutex, sleeps, and unlocks; a waiter that blocks on it; threads that keep other vCPUs busy all the while.
+fn waker_and_waiter(waiter_vcpu: u32, busy: std::ops::Range<u32>) -> Workload {
     let mut b = Builder::new();
     let (mutex, queue) = (b.mutex(), b.queue());
     let compute = |time| Op::Compute(Span::Fixed(time));
@@ -24,6 +24,9 @@ fn waker_and_waiter(waiter_vcpu: u32) -> Workload {
     b.threads(1, 1);
     b.op(compute(MS)).op(Op::Lock(mutex)).op(Op::Pop(queue)).op(Op::Done).op(Op::Unlock(mutex));
     b.threads(1, 1 << waiter_vcpu);
+    for vcpu in busy {
+        b.op(compute(2 * ASLEEP)).threads(1, 1 << vcpu);
+    }
     b.build()
 }
 
@@ -35,7 +38,7 @@ fn wake_up(case: &str, host: HostConfig, vm: VmConfig, neighbour: Option<VmConfi
 }
 
 fn vm(costs: Costs, vcpus: u32, waiter_vcpu: u32) -> VmConfig {
-    VmConfig::new("app", vcpus, costs, waker_and_waiter(waiter_vcpu))
+    VmConfig::new("app", vcpus, costs, waker_and_waiter(waiter_vcpu, 0..0))
 }
 
 fn hogs(costs: Costs, pcpus: u32) -> VmConfig {
@@ -94,10 +97,9 @@ pub(super) fn reproduce() -> Result<Reproduced, ReproduceError> {
     ] {
         rows.push(Row::number(case, "wake-up ratio", paper, ratio, Basis::Calibrated));
     }
-    let waiting = vm(Costs::KVM_2014, CORES, 1).pinned(0..CORES);
-    let delayed = VmConfig { slice: Some(super::machine::GROUPED_SLICE), ..waiting };
-    let hogs = VmConfig { slice: Some(super::machine::GROUPED_SLICE), ..hogs(Costs::KVM_2014, CORES) };
-    let delayed = wake_up("D", grouped_cfs(CORES, f64::from(CORES)), delayed, Some(hogs))?;
+    let kvm = Costs::KVM_2014;
+    let delayed = VmConfig::new("app", CORES, kvm, waker_and_waiter(1, 2..CORES)).pinned(0..CORES);
+    let delayed = wake_up("D", grouped_cfs(CORES), delayed, Some(hogs(kvm, CORES)))?;
     rows.push(Row::order(
         "D on a VM, each VM in a group of its own and all of its vCPUs busy",
         "wake-up us",
