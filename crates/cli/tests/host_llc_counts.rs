@@ -171,7 +171,9 @@ fn after_a_kill_of_all_of_it_restore_undoes_it_on_this_machine() {
     let pid = i32::try_from(child.id()).unwrap();
     until("it is confined", || place(&fake, &batch) == Some("thrash"));
     let guardian = guardian_of(pid).expect("there is a guardian");
-    [guardian, pid].into_iter().for_each(|pid| send(pid, libc::SIGKILL));
+    for pid in [guardian, pid] {
+        send(pid, libc::SIGKILL);
+    }
     child.wait().unwrap();
     assert_eq!(place(&fake, &batch), Some("thrash"), "nobody is left to undo it");
     let restored = gleaner(["restore"]).output().unwrap();
