@@ -7,7 +7,7 @@ use gleaner_cachesim::trace::recording::Recorder;
 use gleaner_cachesim::trace::{Kind, Record, open};
 use serde_json::Value;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The `cache` command with these arguments, in a folder of its own.
@@ -179,20 +179,54 @@ fn version_1() -> Vec<Record> {
     records
 }
 
-/// Recordings that people keep must stay readable: who changes the format gives it a new version and reads this one as well.
-#[test]
-fn recordings_of_version_1_are_read_as_they_were_written() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/version-1.gltrace");
-    let mut trace = open(&path, None).unwrap();
+/// What `fixtures/version-1-blocks.gltrace` holds, also of 2026-11-22: two full blocks and a few records more.
+fn version_1_blocks() -> Vec<Record> {
+    let of_kind = |at: u32| {
+        let far = u64::from(at);
+        // The kinds' period does not divide a block's records: each block begins with another, and knows nothing of the one before.
+        match at % 3 {
+            0 => Record { address: 0x0040_1000 + far * 4, instructions: at % 5 + 1, kind: Kind::Fetch },
+            1 => Record { address: 0x7f00_0000_0000 + far * 64, instructions: 0, kind: Kind::Read },
+            _ => Record { address: 0x7ffe_ffff_0000 - far * 8, instructions: 0, kind: Kind::Write },
+        }
+    };
+    (0..2 * 65_536 + 7).map(of_kind).collect()
+}
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
+}
+
+/// Everything in a recording.
+fn records_of(path: &Path) -> Vec<Record> {
+    let mut trace = open(path, None).unwrap();
     let mut records = Vec::new();
     loop {
         let before = records.len();
         trace.fill(&mut records).unwrap();
         if records.len() == before {
-            break;
+            return records;
         }
     }
-    assert_eq!(records, version_1());
+}
+
+/// Records in each of a recording's blocks, by the format as it is written down and not by the code that reads it.
+fn blocks(bytes: &[u8]) -> Vec<usize> {
+    let number = |at: usize| usize::try_from(u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap())).unwrap();
+    let (mut at, mut blocks) = (16, Vec::new());
+    while number(at) > 0 {
+        blocks.push(number(at + 4));
+        at += 8 + number(at);
+    }
+    assert_eq!(at + 24, bytes.len(), "nothing follows the end");
+    blocks
+}
+
+/// Recordings that people keep must stay readable: who changes the format gives it a new version and reads these as well.
+#[test]
+fn recordings_of_version_1_are_read_as_they_were_written() {
+    let path = fixture("version-1.gltrace");
+    assert_eq!(records_of(&path), version_1());
     let folder = tempfile::tempdir().unwrap();
     let path = path.to_str().expect("the repository's path is text");
     let run =
@@ -200,6 +234,25 @@ fn recordings_of_version_1_are_read_as_they_were_written() {
     let context = &run["contexts"][0];
     assert_eq!((&context["name"], &context["trace_over"]), (&"version-1".into(), &true.into()));
     assert_eq!((&context["l1i"]["accesses"], &context["l1d"]["accesses"]), (&100.into(), &203.into()));
+}
+
+#[test]
+fn so_are_recordings_of_several_blocks() {
+    let path = fixture("version-1-blocks.gltrace");
+    let bytes = fs::read(&path).unwrap();
+    assert_eq!(blocks(&bytes), [65_536, 65_536, 7]);
+    // Not by assert_eq: that would print them all.
+    assert!(records_of(&path) == version_1_blocks(), "other records than were written");
+    // Whole blocks that are missing are noticed, too: the end counts records.
+    let folder = tempfile::tempdir().unwrap();
+    let first = 16 + 8 + usize::try_from(u32::from_le_bytes(bytes[16..20].try_into().unwrap())).unwrap();
+    let without_second = {
+        let second = 8 + usize::try_from(u32::from_le_bytes(bytes[first..first + 4].try_into().unwrap())).unwrap();
+        [&bytes[..first], &bytes[first + second..]].concat()
+    };
+    fs::write(folder.path().join("hole.gltrace"), without_second).unwrap();
+    let run = ["run", "--once", "--slice", "1s", "--trace", "hole.gltrace"];
+    cache(folder.path(), &run).with_status(2).naming(&["hole.gltrace"]);
 }
 
 /// A recording with some of its bytes changed.

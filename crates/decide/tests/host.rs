@@ -38,6 +38,15 @@ fn hogs_that_may_be_spinning_do_not_get_the_longest() {
     assert_eq!(host.run(60), [5_000, 5_000]);
 }
 
+/// Where that they spin is ruled out they are hogs like others; one of which it is not is enough to hold all back.
+#[test]
+fn hogs_that_cannot_be_spinning_do() {
+    let mut host = Loop::adaptive(Host::new(&[Vm::RuledOut, Vm::RuledOut]), 100);
+    assert_eq!(host.run(60), [30_000, 30_000]);
+    let mut mixed = Loop::adaptive(Host::new(&[Vm::RuledOut, Vm::Opaque]), 100);
+    assert_eq!(mixed.run(60), [5_000, 5_000]);
+}
+
 /// y = 1 per ms of slice for one of two, a switch costs 33 us, everybody always runs. The toll (half the spinner's loss + 33 us / slice):
 /// 30 ms 0.485, 10 ms 0.458, 5 ms 0.423, 1 ms 0.282, 0.5 ms 0.229, 0.1 ms 0.294. So 0.5 ms.
 #[test]

@@ -10,6 +10,7 @@
 //!   run_intervals: what slices threads really got, and where they compete
 //!   thread_events: who ran, waited and woke whom, event by event
 //!   host: what a host is, and what things cost on it
+//!   llc_counts: where a thread's figures of the last level come from
 //!   perf_counters: what a thread does with the last-level cache, by the processor's counters
 //!   vmm: which VMs run on this host, and which threads are their vCPUs
 //! ```
@@ -21,6 +22,7 @@ mod capabilities;
 mod error;
 mod host;
 mod hypervisor;
+mod llc_counts;
 mod observer;
 mod perf_counters;
 mod procfs;
@@ -39,6 +41,7 @@ pub use host::{
     exit_cost, host_facts, slice_issues, switch_and_refill,
 };
 pub use hypervisor::{Evidence, Hypervisor, hypervisor};
+pub use llc_counts::{LlcCountFiles, LlcCountSource, NotCounted};
 pub use observer::{Observer, ObserverChoice, ObserverConfig};
 pub use perf_counters::{LlcCounterRefusal, LlcCounters, LlcThreadCounts};
 pub use procfs::ProcfsObserver;
@@ -50,8 +53,8 @@ pub use run_intervals::{
 pub use system::{CpuTimes, StatReader, SystemStat, online_cpus};
 pub use thread_events::{ThreadEventLosses, ThreadRecorder, ThreadRecorderConfig};
 pub use vmm::{
-    Accelerator, Activity, CgroupPath, DiscoverError, DiscoverOptions, QmpCpu, QmpError, SchedPolicy, SelectError,
-    ThreadCounters, ThreadStat, VcpuActivity, VcpuLoad, VcpuThread, Vm, Vmm, cgroup_of, cpu_limit, discover,
-    entitlements, query_cpus, select, thread_stat, watch,
+    Accelerator, Activity, CgroupPath, DiscoverError, DiscoverOptions, PauseExitCounters, PauseExitRefusal, QmpCpu,
+    QmpError, SchedPolicy, SelectError, ThreadCounters, ThreadStat, VcpuActivity, VcpuLoad, VcpuThread, Vm, Vmm,
+    cgroup_of, cpu_limit, discover, entitlements, query_cpus, select, thread_stat, watch,
 };
 pub use xen::{XenDomain, XenHost, XenReadError, XenVcpu, XenVcpuState, is_xen_dom0, xen_host, xen_pools};

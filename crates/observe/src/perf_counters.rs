@@ -8,12 +8,14 @@
 //! Where the processor has fewer counters than are asked for, the kernel takes turns; figures are scaled by the share of the
 //! time that was counted.
 
+use crate::llc_counts::{LlcCountSource, NotCounted};
 use crate::root::ProcRoot;
 use perf_event::events::{Hardware, Raw};
 use perf_event::{Builder, Counter, ReadFormat};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
+use std::path::PathBuf;
 
 /// Lines that came from memory, near or far: PMCx044, unit mask 0x48 (AMD family 19h and later).
 const AMD_FILLS_FROM_MEMORY: u64 = 0x4844;
@@ -34,6 +36,14 @@ pub enum LlcCounterRefusal {
         "counting other processes' threads is not allowed (kernel.perf_event_paranoid; it needs root or CAP_PERFMON)"
     )]
     NotAllowed,
+    /// A counter that is a file is not there, or has something else in it.
+    #[error("{}: {why}", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
     /// Anything else.
     #[error("perf_event_open: {0}")]
     Other(io::Error),
@@ -124,27 +134,25 @@ impl LlcCounters {
         open(events, own).map_err(refusal)?;
         Ok(Self { events, threads: BTreeMap::new() })
     }
+}
 
-    /// Counts exactly these threads from now on; those that are counted already go on.
-    ///
-    /// # Errors
-    /// When the kernel refuses for another reason than that a thread is gone: no descriptor left, say.
-    pub fn follow(&mut self, tids: &[i32]) -> Result<(), LlcCounterRefusal> {
+impl LlcCountSource for LlcCounters {
+    fn follow(&mut self, tids: &[i32]) -> Vec<NotCounted> {
         self.threads.retain(|tid, _| tids.contains(tid));
+        let mut refused = Vec::new();
         for tid in tids {
             if !self.threads.contains_key(tid) {
                 match open(self.events, *tid) {
                     Ok(group) => drop(self.threads.insert(*tid, group)),
                     Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
-                    Err(error) => return Err(refusal(error)),
+                    Err(error) => refused.push(NotCounted { tid: *tid, why: refusal(error) }),
                 }
             }
         }
-        Ok(())
+        refused
     }
 
-    /// What a thread did since its last reading; `None` if it is not followed, or was never counted in that time.
-    pub fn read(&mut self, tid: i32) -> Option<LlcThreadCounts> {
+    fn read(&mut self, tid: i32) -> Option<LlcThreadCounts> {
         let group = self.threads.get_mut(&tid)?;
         let now = group.read().ok()?;
         let since = std::mem::replace(&mut group.last, now);
@@ -283,12 +291,12 @@ mod tests {
         match LlcCounters::new(&ProcRoot::default()) {
             Ok(mut counters) => {
                 let own = rustix::thread::gettid().as_raw_nonzero().get();
-                counters.follow(&[own, i32::MAX]).unwrap();
+                assert_eq!(counters.follow(&[own, i32::MAX]).len(), 0);
                 std::hint::black_box((0..100_000_u64).fold(0, |sum, n| sum ^ (n * n)));
                 let counts = counters.read(own).unwrap();
                 assert!(counts.instructions > 100_000, "{counts:?}");
                 assert_eq!(counters.read(i32::MAX), None);
-                counters.follow(&[]).unwrap();
+                counters.follow(&[]);
                 assert_eq!(counters.read(own), None);
             }
             Err(why) => assert!(!matches!(why, LlcCounterRefusal::Other(_)), "{why}"),

@@ -6,6 +6,8 @@
 
 #[path = "resctrl_kernel.rs"]
 mod resctrl_kernel;
+#[path = "resctrl_load.rs"]
+mod resctrl_load;
 
 use fuser::{
     BackgroundSession, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
@@ -14,6 +16,8 @@ use fuser::{
 };
 pub use resctrl_kernel::Machine;
 use resctrl_kernel::{Node, State};
+#[allow(unused_imports, reason = "only tests that count use it")]
+pub use resctrl_load::Nature;
 use std::ffi::OsStr;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -73,7 +77,11 @@ impl Filesystem for Resctrl {
         self.getattr(req, ino, fh, reply);
     }
 
-    fn open(&self, _req: &Request, _ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+    fn open(&self, _req: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+        let mut state = self.state();
+        let path = state.path(ino);
+        state.opened(&path);
+        drop(state);
         reply.opened(FileHandle(0), FopenFlags::FOPEN_DIRECT_IO);
     }
 
@@ -222,6 +230,18 @@ impl FakeResctrl {
     /// Names of the groups there are, and of the monitoring groups.
     pub fn groups(&self) -> Vec<String> {
         self.state().names()
+    }
+
+    /// The folder of counters, for `--counters`.
+    #[allow(dead_code, reason = "only tests that count use it")]
+    pub fn counters(&self) -> std::path::PathBuf {
+        self.path().join("counters")
+    }
+
+    /// From its next interval on a thread is of this nature; only threads that have one can be counted.
+    #[allow(dead_code, reason = "only tests that count use it")]
+    pub fn play(&self, tid: i32, nature: Nature) {
+        self.state().load.natures.insert(tid, nature);
     }
 
     /// Whether a thread is in a group.

@@ -1,5 +1,6 @@
 //! What the kernel's resctrl knows and answers, without the file system around it.
 
+use super::resctrl_load::Load;
 use fuser::{Errno, INodeNo};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -62,6 +63,8 @@ pub struct State {
     inodes: Vec<String>,
     /// Every change there was, in order.
     pub log: Vec<String>,
+    /// What threads do with the caches, and the counters that say so: `counters/TID`, which no listing shows.
+    pub load: Load,
 }
 
 pub enum Node {
@@ -79,7 +82,22 @@ impl State {
             status: "ok".into(),
             inodes: vec![String::new()],
             log: Vec::new(),
+            load: Load::default(),
         }
+    }
+
+    /// An interval of a thread's life is over: its counters move on, by what it could fill meanwhile.
+    pub fn opened(&mut self, path: &str) {
+        if let Some(tid) = counted(path) {
+            let masks: BTreeMap<i32, u64> = self.load.natures.keys().map(|tid| (*tid, self.mask_of(*tid))).collect();
+            self.load.run(tid, &masks, self.machine.cbm_mask);
+        }
+    }
+
+    /// The ways that a thread may fill.
+    fn mask_of(&self, tid: i32) -> u64 {
+        let group = self.groups.values().find(|group| group.tasks.contains(&tid)).unwrap_or(&self.root);
+        group.masks.values().flat_map(BTreeMap::values).next().copied().unwrap_or(0)
     }
 
     fn resources(&self) -> &'static [&'static str] {
@@ -119,6 +137,12 @@ impl State {
     }
 
     pub fn node(&self, path: &str) -> Option<Node> {
+        if let Some(tid) = counted(path) {
+            return self.load.counters(tid).map(Node::File);
+        }
+        if path == "/counters" {
+            return Some(Node::Folder(Vec::new()));
+        }
         let (name, parts) = self.place(path);
         let group = self.group(&name)?;
         let monitored = self.machine.rmids > 0;
@@ -361,6 +385,11 @@ impl State {
     pub fn path(&self, inode: INodeNo) -> String {
         self.inodes.get(usize::try_from(inode.0).unwrap_or(0) - 1).cloned().unwrap_or_default()
     }
+}
+
+/// The thread whose counters a path is.
+fn counted(path: &str) -> Option<i32> {
+    path.strip_prefix("/counters/")?.parse().ok()
 }
 
 fn resources(machine: &Machine) -> &'static [&'static str] {

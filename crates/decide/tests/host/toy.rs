@@ -21,6 +21,8 @@ pub enum Vm {
     Spinner { per_ms: f64 },
     /// Like a hog, and nobody can tell whether it spins: it has two vCPUs on the pCPU.
     Opaque,
+    /// The same, and in no window did a full slice coincide with a sibling's wait.
+    RuledOut,
 }
 
 /// One pCPU and its VMs.
@@ -141,8 +143,10 @@ impl Host {
                 // One exit stands for 2 us.
                 Self::vm(vm, vec![HostVcpuWindow { pause_exits: Some(Nanos::from_f64(spun_us / 2.0).0), ..vcpu }])
             }
-            Vm::Opaque => {
-                let blind = HostVcpuWindow { pause_exits: None, ..vcpu };
+            Vm::Opaque | Vm::RuledOut => {
+                let without_progress = matches!(what, Vm::RuledOut).then_some(0);
+                let blind =
+                    HostVcpuWindow { pause_exits: None, full_slices_without_progress: without_progress, ..vcpu };
                 let other = HostVcpuWindow { run: Nanos::ZERO, wait: Nanos::ZERO, vcpu: VcpuId(1), ..blind.clone() };
                 Self::vm(vm, vec![blind, other])
             }

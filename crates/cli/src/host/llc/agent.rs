@@ -12,9 +12,9 @@ use gleaner_decide::host::{
     CacheClass, CacheUse, LlcCounts, LlcMove, LlcParams, LlcPolicy, LlcReason, LlcShare, LlcVm,
 };
 use gleaner_model::Nanos;
-use gleaner_observe::{LlcCounters, LlcThreadCounts};
+use gleaner_observe::{LlcCountSource, LlcThreadCounts, NotCounted};
 use gleaner_report::{LlcChange, LlcGroup, LlcReport, LlcVmResult};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
@@ -25,10 +25,12 @@ const LOOK_AGAIN: u32 = 10;
 struct Agent<'a> {
     args: &'a LlcArgs,
     subjects: Subjects,
-    counters: Option<LlcCounters>,
+    counters: Option<Box<dyn LlcCountSource>>,
     policy: LlcPolicy,
     /// Everything counted so far, for modes that judge without changing.
     totals: BTreeMap<LlcVm, LlcThreadCounts>,
+    /// VMs of which it was said that not all their threads are counted.
+    told_uncounted: BTreeSet<LlcVm>,
     began: Instant,
     report: LlcReport,
 }
@@ -42,6 +44,7 @@ pub fn run(args: &LlcArgs, subjects: Subjects, means: Means, interrupted: &Atomi
         counters: means.counters,
         policy: LlcPolicy::new(params),
         totals: BTreeMap::new(),
+        told_uncounted: BTreeSet::new(),
         began: Instant::now(),
     };
     if agent.report.missing.is_empty() {
@@ -73,7 +76,11 @@ fn empty_report(args: &LlcArgs, means: &Means) -> LlcReport {
         vms: Vec::new(),
         changes: Vec::new(),
         changes_left_out: 0,
-        warnings: Vec::new(),
+        warnings: args
+            .counters
+            .iter()
+            .map(|folder| format!("counts are those of the files in {}, not the processor's", folder.display()))
+            .collect(),
         restored: true,
     }
 }
@@ -241,13 +248,31 @@ impl Agent<'_> {
             }
             tids.extend(threads);
         }
-        if let Some(counters) = &mut self.counters
-            && let Err(error) = counters.follow(&tids)
-        {
-            let warning = format!("not every thread is counted: {error}");
-            if !self.report.warnings.contains(&warning) {
-                self.report.warnings.push(warning);
+        if let Some(counters) = &mut self.counters {
+            let refused = counters.follow(&tids);
+            self.tell_uncounted(&refused);
+        }
+    }
+
+    /// A VM is judged by those of its threads that are counted; which it is not, is said once.
+    fn tell_uncounted(&mut self, refused: &[NotCounted]) {
+        if refused.is_empty() {
+            return;
+        }
+        for (vm, subject) in self.subjects.all.iter().filter(|(_, subject)| subject.told.is_none()) {
+            let threads = subject.threads();
+            let mut not_counted = refused.iter().filter(|refused| threads.contains(&refused.tid));
+            let Some(first) = not_counted.next() else { continue };
+            if !self.told_uncounted.insert(*vm) {
+                continue;
             }
+            let (of, missing) = (threads.len(), 1 + not_counted.count());
+            let then =
+                if missing < of { "it is judged by the others" } else { "it cannot be judged and stays where it is" };
+            self.report.warnings.push(format!(
+                "{} (pid {}): {missing} of its {of} threads cannot be counted, so {then}; thread {}: {}",
+                subject.name, subject.pid, first.tid, first.why
+            ));
         }
     }
 

@@ -4,7 +4,7 @@ use super::subjects::Subjects;
 use super::{LlcArgs, Mode};
 use gleaner_act::{CacheAllocation, Resctrl};
 use gleaner_decide::host::{LlcGeometry, LlcSplit, split};
-use gleaner_observe::{LlcCounters, ProcRoot};
+use gleaner_observe::{LlcCountFiles, LlcCountSource, LlcCounterRefusal, LlcCounters, ProcRoot};
 use gleaner_report::LlcHost;
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 pub struct Means {
     /// Where resctrl is mounted; `None`: it has to be.
     pub mounted: Option<PathBuf>,
-    pub counters: Option<LlcCounters>,
+    pub counters: Option<Box<dyn LlcCountSource>>,
     pub missing: Vec<String>,
 }
 
@@ -27,7 +27,7 @@ impl Means {
         if !supported && args.mode() != Mode::MonitorOnly {
             missing.push(why_no_resctrl().to_owned());
         }
-        let counters = match LlcCounters::new(&ProcRoot::default()) {
+        let counters = match source(args) {
             Ok(counters) => Some(counters),
             Err(_) if subjects.all_told() && args.mode() != Mode::MonitorOnly => None,
             Err(why) => {
@@ -39,6 +39,14 @@ impl Means {
         };
         Self { mounted, counters, missing }
     }
+}
+
+/// The processor's counters, unless a test has its own.
+fn source(args: &LlcArgs) -> Result<Box<dyn LlcCountSource>, LlcCounterRefusal> {
+    Ok(match &args.counters {
+        Some(folder) => Box::new(LlcCountFiles::new(folder)),
+        None => Box::new(LlcCounters::new(&ProcRoot::default())?),
+    })
 }
 
 fn why_no_resctrl() -> &'static str {

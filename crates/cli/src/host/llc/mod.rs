@@ -69,6 +69,9 @@ pub struct LlcArgs {
     /// Where resctrl is mounted, instead of where the kernel says (for tests)
     #[arg(long, value_name = "DIR", hide = true)]
     pub resctrl: Option<PathBuf>,
+    /// A folder of counters, a file for each thread, instead of the processor's (for tests)
+    #[arg(long, value_name = "DIR", hide = true)]
+    pub counters: Option<PathBuf>,
     #[command(flatten)]
     pub json: JsonArg,
 }

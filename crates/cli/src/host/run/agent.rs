@@ -27,6 +27,11 @@ pub fn run(options: &Options, interrupted: &AtomicBool) -> Result<HostRunReport,
         let why: String = why.chars().take(300).collect();
         record.warnings.push(format!("observing through /proc, which sees means but no distributions: {why}"));
     }
+    if options.pause_exits
+        && let Err(why) = watch.count_pause_exits()
+    {
+        record.warnings.push(format!("exits by PAUSE are not counted: {why}"));
+    }
     let mut means = Means::begin(&watch, options, &mut record.warnings)?;
     for warning in &record.warnings {
         say(&format!("gleaner: {warning}"));

@@ -54,6 +54,9 @@ pub struct RunArgs {
     /// Set slices, but let the kernel's tick end them
     #[arg(long)]
     pub no_enforce: bool,
+    /// Count VM exits by PAUSE, which tell a VM that spins, through KVM's tracepoint: some time at every exit (docs/host.md)
+    #[arg(long)]
+    pub pause_exits: bool,
     #[command(flatten)]
     pub json: JsonArg,
 }

@@ -21,6 +21,8 @@ pub struct Options {
     pub length: Option<Duration>,
     pub interval: Duration,
     pub enforce: bool,
+    /// Whether exits by PAUSE are to be counted.
+    pub pause_exits: bool,
     /// What is weaker than was asked for.
     pub warnings: Vec<String>,
 }
@@ -57,6 +59,7 @@ impl Options {
             length: args.length,
             interval: args.interval,
             enforce: !args.no_enforce,
+            pause_exits: args.pause_exits,
             warnings,
         })
     }

@@ -5,8 +5,8 @@ use crate::host::list::chosen;
 use gleaner_act::thread_attr;
 use gleaner_model::{CpuSet, HostVcpuWindow, HostWindow, Nanos, Source, VcpuId, VmId, VmWindow};
 use gleaner_observe::{
-    Competition, DiscoverOptions, IntervalDistribution, ProcRoot, RunIntervals, RunIntervalsConfig, ThreadIntervals,
-    VcpuLoad, VcpuThread, Vm, cpu_limit, discover, entitlements, select,
+    Competition, DiscoverOptions, IntervalDistribution, PauseExitCounters, PauseExitRefusal, ProcRoot, RunIntervals,
+    RunIntervalsConfig, ThreadIntervals, VcpuLoad, VcpuThread, Vm, cpu_limit, discover, entitlements, select,
 };
 use std::collections::BTreeMap;
 use std::fs;
@@ -24,6 +24,8 @@ pub struct Watch {
     began: Instant,
     /// Switches by threads so far, where BPF does not tell: voluntary, involuntary.
     switches: BTreeMap<i32, (u64, u64)>,
+    /// Of VMs with siblings that can be spun for; where they were asked for and can be had.
+    pause_exits: Option<PauseExitCounters>,
 }
 
 /// One window.
@@ -50,11 +52,19 @@ impl Watch {
             vms: Vec::new(),
             began: Instant::now(),
             switches: BTreeMap::new(),
+            pause_exits: None,
         };
         watch.follow(vms);
         watch.intervals.window();
         watch.began = Instant::now();
         Ok(watch)
+    }
+
+    /// Counts exits by too many PAUSEs from now on.
+    pub fn count_pause_exits(&mut self) -> Result<(), PauseExitRefusal> {
+        self.pause_exits = Some(PauseExitCounters::new(&self.root)?);
+        self.follow(self.vms.clone());
+        Ok(())
     }
 
     pub fn vms(&self) -> &[Vm] {
@@ -134,6 +144,10 @@ impl Watch {
     fn follow(&mut self, vms: Vec<Vm>) {
         let tids: Vec<i32> = vms.iter().flat_map(|vm| vm.vcpus.iter().map(|vcpu| vcpu.tid)).collect();
         self.intervals.watch(&tids);
+        if let Some(counters) = &mut self.pause_exits {
+            let several = vms.iter().filter(|vm| vm.vcpus.len() > 1);
+            counters.follow(&several.flat_map(|vm| vm.vcpus.iter().map(|vcpu| vcpu.tid)).collect::<Vec<i32>>());
+        }
         self.switches.retain(|tid, _| tids.contains(tid));
         if self.intervals.source() == Source::Procfs {
             for tid in tids {
@@ -162,8 +176,11 @@ impl Watch {
             if let Some(intervals) = &thread.intervals {
                 delivered.entry(id(vm)).or_default().merge(&intervals.preempted);
             }
-            vcpus.push(self.vcpu_window(vcpu, thread, slice));
+            let window = self.vcpu_window(vcpu, thread, slice);
+            let pause_exits = self.pause_exits.as_mut().and_then(|counters| counters.read(vcpu.tid));
+            vcpus.push(HostVcpuWindow { pause_exits, ..window });
         }
+        rule_out_spinning(&mut vcpus, slice);
         let groups: Vec<_> = vm.vcpus.iter().map(|vcpu| vcpu.cgroup.as_ref()).collect();
         let limit = cpu_limit(&self.root, &groups).map(|cpus| Nanos::from_f64(cpus * length.as_f64()));
         Some(VmWindow { vm: id(vm), slice, weight: weight(attr.nice), limit, refill: None, vcpus })
@@ -198,6 +215,19 @@ impl Watch {
     }
 }
 
+/// Tells of vCPUs that spent no full slice spinning for a sibling that had no pCPU: those without a full slice, and those whose
+/// siblings did not wait for as long as one, all together. Of the others it stays unknown, for from outside computing looks the same.
+fn rule_out_spinning(vcpus: &mut [HostVcpuWindow], slice: Option<Nanos>) {
+    let Some(slice) = slice else { return };
+    let waited: Nanos = vcpus.iter().map(|vcpu| vcpu.wait).sum();
+    for vcpu in vcpus {
+        let too_short = (waited - vcpu.wait).as_f64() < slice.as_f64() * FULL;
+        if too_short || vcpu.full_slices == Some(0) {
+            vcpu.full_slices_without_progress = Some(0);
+        }
+    }
+}
+
 fn full_slices(preempted: &IntervalDistribution, slice: Nanos) -> Option<u64> {
     let below = preempted.share_below(Nanos::from_f64(slice.as_f64() * FULL))?;
     Some(Nanos::from_f64(preempted.count() as f64 * (1.0 - below) + 0.5).0)
@@ -228,6 +258,29 @@ mod tests {
         for (nice, kernel) in [(0, 1024.0), (-20, 88_761.0), (19, 15.0), (5, 335.0), (-1, 1277.0)] {
             let found = weight(nice) as f64;
             assert!((found / kernel - 1.0).abs() < 0.04, "nice {nice}: {found}");
+        }
+    }
+
+    #[test]
+    fn spinning_is_ruled_out_where_there_was_no_full_slice_or_no_sibling_that_waited() {
+        let ms = Nanos::from_millis;
+        for (what, waits, full, slice, expected) in [
+            ("full slices beside a sibling that waited", [0, 900], Some(100), Some(ms(5)), [None, Some(0)]),
+            ("nobody waited for as long as a slice", [4, 4], Some(100), Some(ms(5)), [Some(0); 2]),
+            ("both waited", [500, 500], Some(100), Some(ms(5)), [None; 2]),
+            ("nobody used a full slice", [500, 500], Some(0), Some(ms(5)), [Some(0); 2]),
+            ("without BPF nobody knows", [500, 500], None, Some(ms(5)), [None; 2]),
+            ("nor without a slice", [0, 0], Some(0), None, [None; 2]),
+        ] {
+            let vcpu = |index: u32, wait: u64| HostVcpuWindow {
+                run: ms(500),
+                wait: ms(wait),
+                full_slices: full,
+                ..HostVcpuWindow::new(VcpuId(index), CpuSet::first(1))
+            };
+            let mut vcpus = [vcpu(0, waits[0]), vcpu(1, waits[1])];
+            rule_out_spinning(&mut vcpus, slice);
+            assert_eq!(vcpus.map(|vcpu| vcpu.full_slices_without_progress), expected, "{what}");
         }
     }
 

@@ -5,8 +5,9 @@ use super::command::Running;
 use super::enforce::Means;
 use crate::failure::Failure;
 use crate::interrupt::sleep_until;
+use crate::output::say;
 use crate::session::Session;
-use gleaner_act::{SliceOutcome, Slices};
+use gleaner_act::{ActError, SliceOutcome, Slices};
 use gleaner_model::{Nanos, Source};
 use gleaner_observe::{
     IntervalDistribution, Intervals, IntervalsWindow, KernelVersion, RunIntervals, RunIntervalsConfig, SliceIssue,
@@ -22,6 +23,8 @@ use std::time::{Duration, Instant};
 const NAP: Duration = Duration::from_millis(20);
 /// Between two windows; each sets the slices anew, for whoever was given another since.
 const WINDOW: Duration = Duration::from_secs(1);
+/// A limit: slices may be held for weeks.
+const MOST_NOTES: usize = 50;
 
 /// What is asked for.
 pub struct Request<'a> {
@@ -38,6 +41,8 @@ struct Seen {
     chosen: Chosen,
     set: Option<Nanos>,
     ended: bool,
+    /// Its slice could not be set, so it is no longer meant.
+    left_out: bool,
     run: Nanos,
     wait: Nanos,
     runs: u64,
@@ -70,7 +75,11 @@ pub fn hold(
     }
     // The means first: where they are refused, nothing has been changed.
     let means = Means::start(request.enforce, request.slice, slices.support().base.is_some(), &intervals)?;
-    set_all(&mut slices, &mut seen, request.slice, &mut session)?;
+    let refused = set_all(&mut seen, |tid| slices.set(tid, request.slice, &mut session.journal));
+    if let Some(Refused { error, .. }) = refused.into_iter().next() {
+        let advice = if rustix::process::geteuid().is_root() { "" } else { "; run as root, or as its owner" };
+        return Err(Failure::work(format!("{error}{advice}. Every slice is as it was")));
+    }
     let mut command = Running::start(request.command)?;
     let began = Instant::now();
     let mut exit_status = None;
@@ -86,14 +95,21 @@ pub fn hold(
         let over = told || request.length.is_some_and(|length| began.elapsed() >= length);
         done = match &mut command {
             Some(_) => exit_status.is_some(),
-            None => over || seen.iter().all(|thread| thread.ended),
+            None => over || seen.iter().all(|thread| !thread.is_held()),
         };
         command.iter_mut().filter(|_| told).for_each(Running::tell_to_end);
         if Instant::now() >= next || done {
             notes.extend(session.look_after_guardian());
             add(&mut seen, intervals.window());
-            newcomers += take_in(&mut seen, (request.look_again)(), &mut intervals);
-            set_all(&mut slices, &mut seen, request.slice, &mut session)?;
+            let came = take_in(&mut seen, (request.look_again)());
+            // Whoever is already held is not let go because of one that cannot be.
+            let refused = set_all(&mut seen, |tid| slices.set(tid, request.slice, &mut session.journal));
+            newcomers += seen[came.clone()].iter().filter(|thread| thread.is_held()).count();
+            tell(&mut notes, refused.iter().map(|refused| refused.note(&seen)));
+            if !(came.is_empty() && refused.is_empty()) {
+                let held = seen.iter().filter(|thread| thread.is_held()).map(|thread| thread.chosen.tid);
+                intervals.watch(&held.collect::<Vec<i32>>());
+            }
             next = Instant::now() + WINDOW;
         }
     }
@@ -108,25 +124,31 @@ pub fn hold(
 impl Seen {
     fn nothing(chosen: Chosen) -> Self {
         let (run, wait, runs) = (Nanos::ZERO, Nanos::ZERO, 0);
-        Self { chosen, set: None, ended: false, run, wait, runs, intervals: None }
+        Self { chosen, set: None, ended: false, left_out: false, run, wait, runs, intervals: None }
+    }
+
+    fn is_held(&self) -> bool {
+        !self.ended && !self.left_out
     }
 }
 
-/// Adds those that were not there before, and watches them; says how many.
-fn take_in(seen: &mut Vec<Seen>, now: Vec<Chosen>, intervals: &mut RunIntervals) -> usize {
-    let known = |seen: &[Seen], tid| seen.iter().any(|thread| thread.chosen.tid == tid && !thread.ended);
+/// Adds those that were not there before; says which they are.
+fn take_in(seen: &mut Vec<Seen>, now: Vec<Chosen>) -> std::ops::Range<usize> {
     let before = seen.len();
     for chosen in now {
-        if !known(seen, chosen.tid) {
+        if !seen.iter().any(|thread| thread.chosen.tid == chosen.tid && !thread.ended) {
             seen.push(Seen::nothing(chosen));
         }
     }
-    let came = seen.len() - before;
-    if came > 0 {
-        let there: Vec<i32> = seen.iter().filter(|thread| !thread.ended).map(|thread| thread.chosen.tid).collect();
-        intervals.watch(&there);
+    before..seen.len()
+}
+
+/// Says it now, for the end may be far, and once more in the report.
+fn tell(notes: &mut Vec<String>, told: impl Iterator<Item = String>) {
+    for note in told.take(MOST_NOTES.saturating_sub(notes.len())) {
+        say(&format!("gleaner: {note}"));
+        notes.push(note);
     }
-    came
 }
 
 /// What this kernel is known to do to slices that setting them does not help, or that one should know before setting them.
@@ -137,19 +159,40 @@ fn kernel_notes() -> Vec<String> {
     slice_issues(version).into_iter().filter(told).map(|issue| format!("Linux {version}: {}", issue.text)).collect()
 }
 
-fn set_all(slices: &mut Slices, seen: &mut [Seen], slice: Nanos, session: &mut Session) -> Result<(), Failure> {
-    for thread in seen.iter_mut().filter(|thread| !thread.ended) {
-        match slices.set(thread.chosen.tid, slice, &mut session.journal) {
+/// A thread whose slice could not be set, by its place in the list.
+#[derive(Debug)]
+struct Refused {
+    at: usize,
+    error: ActError,
+}
+
+impl Refused {
+    fn note(&self, seen: &[Seen]) -> String {
+        let chosen = &seen[self.at].chosen;
+        let vm = chosen.vm.as_ref().map(|vm| format!(" of VM {vm}")).unwrap_or_default();
+        let error = &self.error;
+        format!(
+            "thread {} ({}){vm} is left out: its slice cannot be set ({error}); the others go on",
+            chosen.tid, chosen.name
+        )
+    }
+}
+
+/// Sets the slice of all that are held. Those whose slice cannot be set are left out from now on; the others are set all the same.
+fn set_all(seen: &mut [Seen], mut set: impl FnMut(i32) -> Result<SliceOutcome, ActError>) -> Vec<Refused> {
+    let mut refused = Vec::new();
+    for (at, thread) in seen.iter_mut().enumerate().filter(|(_, thread)| thread.is_held()) {
+        match set(thread.chosen.tid) {
             Ok(SliceOutcome::Set(set)) => thread.set = Some(set),
             Ok(SliceOutcome::NoSlices) => {}
             Ok(SliceOutcome::Gone) => thread.ended = true,
             Err(error) => {
-                let advice = if rustix::process::geteuid().is_root() { "" } else { "; run as root, or as its owner" };
-                return Err(Failure::work(format!("{error}{advice}. Every slice is as it was")));
+                thread.left_out = true;
+                refused.push(Refused { at, error });
             }
         }
     }
-    Ok(())
+    refused
 }
 
 fn add(seen: &mut [Seen], window: IntervalsWindow) {
@@ -260,5 +303,57 @@ fn thread(seen: Seen, base: Option<Nanos>) -> SliceThread {
         wake_to_run_p99_ns: quantile(|seen| &seen.wake_to_run, 0.99),
         latency_p50_ns: quantile(|seen| &seen.off_preempted, 0.5),
         latency_p99_ns: quantile(|seen| &seen.off_preempted, 0.99),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gleaner_act::ThreadAttr;
+
+    fn chosen(tid: i32) -> Chosen {
+        let attr = ThreadAttr { policy: 0, nice: 0, slice: Nanos::from_millis(3) };
+        Chosen { tid, name: format!("CPU {tid}/KVM"), vm: Some("web".into()), vcpu: None, attr }
+    }
+
+    /// A kernel that refuses threads from 90 on, and in which 50 has ended.
+    fn kernel(tid: i32) -> Result<SliceOutcome, ActError> {
+        match tid {
+            50 => Ok(SliceOutcome::Gone),
+            90.. => Err(ActError::Unavailable { what: format!("a slice for {tid}"), why: "not permitted".into() }),
+            _ => Ok(SliceOutcome::Set(Nanos::from_millis(1))),
+        }
+    }
+
+    #[test]
+    fn a_newcomer_that_cannot_be_set_is_left_out_and_the_others_go_on() {
+        let mut seen: Vec<Seen> = [1, 2].map(|tid| Seen::nothing(chosen(tid))).into();
+        assert_eq!(set_all(&mut seen, kernel).len(), 0);
+        // Named again, new and refused, new and ended meanwhile, new.
+        let came = take_in(&mut seen, [1, 90, 50, 3].map(chosen).into());
+        assert_eq!(came, 2..5);
+        let refused = set_all(&mut seen, kernel);
+        let notes: Vec<String> = refused.iter().map(|refused| refused.note(&seen)).collect();
+        assert_eq!(notes.len(), 1, "{notes:?}");
+        for word in ["thread 90 (CPU 90/KVM) of VM web is left out", "not permitted", "the others go on"] {
+            assert!(notes[0].contains(word), "{word}: {notes:?}");
+        }
+        let held = |seen: &[Seen]| -> Vec<i32> {
+            seen.iter().filter(|thread| thread.is_held()).map(|thread| thread.chosen.tid).collect()
+        };
+        assert_eq!(held(&seen), [1, 2, 3]);
+        assert!(seen.iter().all(|thread| thread.set.is_some() == thread.is_held()));
+        // Neither asked again nor told again, nor taken for a newcomer.
+        assert!(take_in(&mut seen, [90, 3].map(chosen).into()).is_empty());
+        assert_eq!(set_all(&mut seen, |tid| if tid == 90 { panic!("asked again") } else { kernel(tid) }).len(), 0);
+    }
+
+    #[test]
+    fn one_that_is_held_and_cannot_be_any_more_is_left_out_too() {
+        let mut seen: Vec<Seen> = [1, 2].map(|tid| Seen::nothing(chosen(tid))).into();
+        set_all(&mut seen, kernel);
+        let refused = set_all(&mut seen, |tid| kernel(if tid == 1 { 91 } else { tid }));
+        assert_eq!(refused.len(), 1);
+        assert_eq!((seen[0].is_held(), seen[1].is_held(), seen[0].set), (false, true, Some(Nanos::from_millis(1))));
     }
 }
