@@ -144,6 +144,10 @@ pub struct DeliveredSlices {
     /// CPU time of enforcing, as a share of one CPU: of a slice for all, the mean over the CPUs that had a ticker; of `adaptive`, all
     /// CPUs together.
     pub enforcement_cpu_ratio: Option<f64>,
+    /// What `adaptive` had chosen at the end, the shortest of the VMs' slices; null of a slice for all.
+    pub chosen_ns: Option<u64>,
+    /// How often `adaptive` changed a slice while the run was measured (its search before that is in warm-up runs); null of a slice for all.
+    pub changes: Option<u64>,
 }
 
 /// What a VM in the background did during a run.
