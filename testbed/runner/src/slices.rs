@@ -80,6 +80,10 @@ impl HeldSlices {
         while self.adaptive && Instant::now() < end {
             let answers = bench.measure(guests, &combination.measured)?;
             runs.extend(bench.runs_of(guests, combination, Place { warmup: true, ..place }, &answers));
+            if answers.iter().any(|(_, answer)| answer.status != 0) {
+                // The run that counts will fail as well, and say why.
+                break;
+            }
         }
         self.measured_from = Instant::now();
         Ok(runs)
