@@ -75,7 +75,7 @@ pub struct VmFacts {
 pub struct ScenarioRun {
     /// Counted from 0, warm-up rounds first.
     pub round: u32,
-    /// Whether the round is one of the warm-up.
+    /// Whether it does not count: the round is one of the warm-up, or `adaptive` was still searching its slices.
     pub warmup: bool,
     /// Place of the combination in its round, from 0. Runs of several VMs at the same time share it.
     pub order: u32,
