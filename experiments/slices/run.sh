@@ -11,7 +11,7 @@
 #   tables     nothing is measured: the tables again, of what is in the folder
 #
 # BLOCKS=n: blocks instead of 5 (corun, pairs: of a round each; adaptive, mix: of two). ROUNDS=n: rounds instead of the scenario's (locks,
-# wakeup, network). RUN=name: a folder of its own; a result that is there is not measured again. Takes root, a cgroup hierarchy with the cpu
+# wakeup, network). RUN=name: a folder of its own. Takes root, a cgroup hierarchy with the cpu
 # controller (corun, pairs, adaptive, mix: "capped" is a quota), and a quiet machine.
 [[ $# -gt 0 ]] || set -- --help
 for what in "$@"; do
