@@ -3,7 +3,7 @@
 include "lib";
 slices as $slices
 | [.[] | .runs[] | good | {slice, workload, beside: ([.background[].workload] | join(", ")),
-    waited: (.latency.mean_ns // .metric.value), waited_p99: .latency.p99_ns, held: .holding.mean_ns, held_p99: .holding.p99_ns}] as $runs
+    waited: .latency.mean_ns, waited_p99: .latency.p99_ns, held: .holding.mean_ns, held_p99: .holding.p99_ns}] as $runs
 | def figure(f): map(f | values) | if length == 0 then "-" else map(us) | spread | shown(1) end;
   "us. A run's mean and p99, of these the median over rounds with its 95 % interval. workload, beside, slice: waited, mean; p99; held, mean; p99",
   ($runs | group_by([.workload, .beside])[] | .[0] as $who | . as $of

@@ -102,7 +102,9 @@ impl Plan {
         let mut random =
             fastrand::Rng::with_seed(self.seed ^ (u64::from(round) + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
         random.shuffle(&mut cases);
-        cases.iter_mut().for_each(|case| random.shuffle(case));
+        for case in &mut cases {
+            random.shuffle(case);
+        }
         cases.concat()
     }
 }
