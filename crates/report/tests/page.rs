@@ -88,6 +88,7 @@ fn every_schema_has_its_place_on_the_page() {
         "pbzip2: run time of every run, pair by pair",
         "pbzip2: between 3 and 4 vCPUs were active, 3.25 on average",
         "a, b: matmul: speedup by policy against off",
+        "app, near: matmul: system throughput, against off",
         "How long requests took",
         "small: throughput by policy against the first",
         "app pipeline beside matmul: under full <span class=\"verdict\">1.400 (1.300 to 1.500)</span> times the throughput of off.",

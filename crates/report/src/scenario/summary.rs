@@ -128,7 +128,7 @@ impl ScenarioReport {
                     None => (own, None),
                 };
                 let first_slice = settings.get(&(0, other, policy)).filter(|_| slice > 0);
-                rows.push(row(case, policy, runs, Against { baseline, off, own_off, first_slice, alone: &alone }));
+                rows.push(row(case, policy, runs, &Against { baseline, off, own_off, first_slice, alone: &alone }));
             }
         }
         rows
@@ -162,7 +162,7 @@ struct Against<'a> {
     alone: &'a Alone<'a>,
 }
 
-fn row(case: &Case, policy: &str, runs: &[&ScenarioRun], against: Against<'_>) -> ScenarioRow {
+fn row(case: &Case, policy: &str, runs: &[&ScenarioRun], against: &Against<'_>) -> ScenarioRow {
     let good: Vec<&ScenarioRun> = runs.iter().copied().filter(|run| succeeded(run)).collect();
     let median_of = |figure: fn(&ScenarioRun) -> Option<f64>| {
         median(&good.iter().filter_map(|run| figure(run)).collect::<Vec<f64>>())

@@ -18,41 +18,46 @@ fn time(ns: Option<f64>) -> String {
     ns.map_or_else(|| "-".to_owned(), |ns| duration(Some(ns.max(0.0) as u64)))
 }
 
-/// Columns that are left out where they would be empty everywhere.
-struct Columns {
-    slices: bool,
-    lower_metrics: bool,
-    latencies: bool,
-    baselines: bool,
-}
-
 /// A metric of which less is better: it has no place among items per second.
 fn lower_metric(row: &ScenarioRow) -> Option<f64> {
     row.metric.filter(|metric| !metric.higher_is_better).map(|metric| metric.median)
 }
 
-fn cells(row: &ScenarioRow, columns: &Columns) -> Vec<String> {
-    let decimal = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.1}"));
-    let failed = if row.failed > 0 { format!(" ({} failed)", row.failed) } else { String::new() };
-    let mut cells = vec![row.vm.clone(), row.workload.clone(), row.background.clone()];
-    cells.extend(columns.slices.then(|| row.slice.clone().unwrap_or_else(|| "-".to_owned())));
-    cells.extend([
-        row.policy.clone(),
-        format!("{}{failed}", row.n),
-        time(row.wall_ns_median),
-        decimal(row.items_per_second_median),
-    ]);
-    cells.extend(columns.lower_metrics.then(|| decimal(lower_metric(row))));
-    if columns.latencies {
-        let quantiles = [row.latency_p50_ns_median, row.latency_p99_ns_median, row.latency_p999_ns_median];
-        cells.push(quantiles.map(time).join("/"));
-    }
-    cells.extend([time(row.host_cpu_ns_median), spread(row.speedup)]);
-    cells.extend(columns.baselines.then(|| spread(row.own_speedup)));
-    cells.extend([spread(row.neighbour_speedup), spread(row.system_throughput), spread(row.weighted_speedup)]);
-    cells.extend(columns.slices.then(|| spread(row.slice_speedup)));
-    cells
+fn decimal(value: Option<f64>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| format!("{value:.1}"))
 }
+
+fn runs(row: &ScenarioRow) -> String {
+    if row.failed > 0 { format!("{} ({} failed)", row.n, row.failed) } else { row.n.to_string() }
+}
+
+fn latencies(row: &ScenarioRow) -> String {
+    let quantiles = [row.latency_p50_ns_median, row.latency_p99_ns_median, row.latency_p999_ns_median];
+    if quantiles[0].is_some() { quantiles.map(time).join("/") } else { "-".to_owned() }
+}
+
+/// A column's name, whether it is left out where it would be empty everywhere, and its cell in a row.
+type Column = (&'static str, bool, fn(&ScenarioRow) -> String);
+
+const COLUMNS: [Column; 17] = [
+    ("VM", false, |row| row.vm.clone()),
+    ("workload", false, |row| row.workload.clone()),
+    ("beside", false, |row| row.background.clone()),
+    ("slice", true, |row| row.slice.clone().unwrap_or_else(|| "-".to_owned())),
+    ("policy", false, |row| row.policy.clone()),
+    ("n", false, runs),
+    ("time", false, |row| time(row.wall_ns_median)),
+    ("items/s", false, |row| decimal(row.items_per_second_median)),
+    ("metric (lower is better)", true, |row| decimal(lower_metric(row))),
+    ("p50/p99/p99.9", true, latencies),
+    ("host CPU", false, |row| time(row.host_cpu_ns_median)),
+    ("speedup", false, |row| spread(row.speedup)),
+    ("by own off", true, |row| spread(row.own_speedup)),
+    ("neighbour", false, |row| spread(row.neighbour_speedup)),
+    ("system", false, |row| spread(row.system_throughput)),
+    ("weighted", false, |row| spread(row.weighted_speedup)),
+    ("by slice", true, |row| spread(row.slice_speedup)),
+];
 
 /// Guests and host, each with its kernel.
 fn machines(report: &ScenarioReport) -> String {
@@ -70,25 +75,12 @@ impl fmt::Display for ScenarioReport {
         writeln!(f, "{}: {}", self.name, self.description)?;
         let rounds = count(rounds.len() as u64, "round");
         writeln!(f, "{}, {rounds}", machines(self))?;
-        let any = |has: fn(&ScenarioRow) -> bool| self.summary.iter().any(has);
-        let columns = Columns {
-            slices: any(|row| row.slice.is_some()),
-            lower_metrics: any(|row| lower_metric(row).is_some()),
-            latencies: any(|row| row.latency_p50_ns_median.is_some()),
-            baselines: any(|row| row.own_speedup.is_some()),
-        };
-        let mut header = vec!["VM", "workload", "beside"];
-        header.extend(columns.slices.then_some("slice"));
-        header.extend(["policy", "n", "time", "items/s"]);
-        header.extend(columns.lower_metrics.then_some("metric (lower is better)"));
-        header.extend(columns.latencies.then_some("p50/p99/p99.9"));
-        header.extend(["host CPU", "speedup"]);
-        header.extend(columns.baselines.then_some("by own off"));
-        header.extend(["neighbour", "system", "weighted"]);
-        header.extend(columns.slices.then_some("by slice"));
-        let mut table = table(&header);
+        let filled = |(_, optional, cell): &Column| !optional || self.summary.iter().any(|row| cell(row) != "-");
+        let columns: Vec<Column> = COLUMNS.into_iter().filter(filled).collect();
+        let names: Vec<&str> = columns.iter().map(|(name, ..)| *name).collect();
+        let mut table = table(&names);
         for row in &self.summary {
-            table.add_row(cells(row, &columns));
+            table.add_row(columns.iter().map(|(.., cell)| cell(row)));
         }
         writeln!(f, "{table}")?;
         writeln!(
@@ -102,7 +94,7 @@ impl fmt::Display for ScenarioReport {
         }
         writeln!(f, "system: the average of speedup and neighbour in a round; off has 1.")?;
         writeln!(f, "weighted: what each VM gets done here relative to alone, summed; alone is taken as exact.")?;
-        if columns.slices {
+        if names.contains(&"by slice") {
             writeln!(f, "by slice: against the scenario's first slice in the same round and policy.")?;
         }
         if let Some(why) = &self.incomplete {
