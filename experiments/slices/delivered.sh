@@ -9,12 +9,20 @@
 #             to KVM, where no thread of the emulator wakes for a guest's timer
 #
 # Every slice once a round, in random order, enforced; and 1ms not enforced, which is what the kernel alone makes of it. About
-# (number of slices + 1) * SECONDS_EACH * ROUNDS seconds.
+# (number of slices + 1) * SECONDS_EACH * ROUNDS seconds: two minutes.
+#
+# What was measured while the host took more than STEAL_MAX (5 %) of the CPUs' time, or while those that compute used less than USED_MIN
+# (85 %) of their CPUs, says nothing of slices: it is measured again, TRIES (5) times at most, and kept apart in rejected/. Each run has
+# a folder of its own (RUN=name): medians are of one run.
 mode=${1:-threads}
 case $mode in threads | guests | tickless) ;; *) echo "usage: $0 [threads|guests|tickless]" >&2; exit 2 ;; esac
 . "$(dirname "$0")/../lib.sh" "$@"
 slices=${SLICES:-30ms 10ms 5ms 1ms 500us 100us}
-rounds=${ROUNDS:-3} each=${SECONDS_EACH:-5}
+rounds=${ROUNDS:-3} each=${SECONDS_EACH:-5} tries=${TRIES:-5}
+if compgen -G "$folder/$mode-*.json" >/dev/null; then
+    say "$folder has $mode-*.json of another run; set RUN=name for a folder beside it"
+    exit 1
+fi
 pids=() folder_of_run=$(mktemp -d "${TMPDIR:-/tmp}/gleaner-slices.XXXXXX")
 # Only what was started here, by its pid.
 # shellcheck disable=SC2317 # called by the trap
@@ -34,7 +42,7 @@ start_threads() {
         taskset -c "$cpu" sh -c 'while :; do :; done' &
         pids+=($!)
     done
-    which=(--tid "${pids[@]}")
+    cpus=$cpu which=(--tid "${pids[@]}")
 }
 
 # The QEMU process below the guest.sh of this pid.
@@ -59,6 +67,7 @@ boot_guests() {
 }
 
 start_guests() {
+    cpus="0 1"
     boot_guests "0 1" ""
     # One vCPU of each guest on each CPU, so that who competes with whom does not change.
     for qemu in "${which[@]:1}"; do
@@ -74,6 +83,7 @@ start_guests() {
 }
 
 start_tickless() {
+    cpus=1
     boot_guests 1 nohz_full=1
     for qemu in "${which[@]:1}"; do
         for task in /proc/"$qemu"/task/*; do
@@ -85,24 +95,61 @@ start_tickless() {
     done
 }
 
+# Stolen time of the CPUs that are shared, and all their time, in ticks.
+stolen() {
+    # shellcheck disable=SC2086 # words
+    awk -v wanted="$(printf ' cpu%s' $cpus) " 'index(wanted, " " $1 " ") { stolen += $9; for (i = 2; i <= 9; i++) all += $i } END { print stolen, all }' /proc/stat
+}
+# used RESULT: CPU time of those that compute by the time of their CPUs.
+used() {
+    # shellcheck disable=SC2086 # words
+    jq --arg mode "$mode" --argjson cpus "$(wc -w <<<$cpus)" '([.threads[] | select($mode != "tickless" or .vcpu == 1) | .run_ns] | add) / .wall_ns / $cpus' "$1"
+}
+# measure NAME ROUND OPTION...: one that says something, or none.
+measure() {
+    local name=$1 round=$2 file try before after
+    shift 2
+    for ((try = 1; try <= tries; try++)); do
+        file=$folder_of_run/$mode-$name-$round.json
+        before=$(stolen)
+        "$gleaner" host slice "${which[@]}" "$@" --for "${each}s" --json "$file" >"$folder_of_run/said"
+        after=$(stolen)
+        if awk -v before="$before" -v after="$after" -v used="$(used "$file")" -v steal_max="${STEAL_MAX:-0.05}" -v used_min="${USED_MIN:-0.85}" \
+            -v what="$name round $round try $try" 'BEGIN { split(before, b); split(after, a); steal = a[2] > b[2] ? (a[1] - b[1]) / (a[2] - b[2]) : 0
+                good = steal <= steal_max && used >= used_min
+                printf "%s: steal %.3f, used %.3f%s\n", what, steal, used, good ? "" : ": rejected"; exit !good }' >>"$folder/$mode-rounds.txt"; then
+            mv "$file" "$folder/"
+            say "round $round $name: $(head -n 1 "$folder_of_run/said")"
+            return
+        fi
+        say "$(tail -n 1 "$folder/$mode-rounds.txt")"
+        mkdir -p "$folder/rejected"
+        mv "$file" "$folder/rejected/$mode-$name-$round-$try.json"
+    done
+    say "round $round $name: none of $tries tries was on a quiet machine; left out"
+}
+
 "start_$mode"
 for ((round = 1; round <= rounds; round++)); do
     # shellcheck disable=SC2086 # words
     for slice in $(printf '%s\n' $slices default | shuf); do
-        ask=(--slice "$slice") name=$slice
-        [[ $slice != default ]] || { ask=(--slice 1ms --no-enforce); name=1ms-not-enforced; }
-        "$gleaner" host slice "${which[@]}" "${ask[@]}" --for "${each}s" --json "$folder/$mode-$name-$round.json" >"$folder_of_run/said"
-        say "round $round $name: $(head -n 1 "$folder_of_run/said")"
+        if [[ $slice == default ]]; then
+            measure 1ms-not-enforced "$round" --slice 1ms --no-enforce
+        else
+            measure "$slice" "$round" --slice "$slice"
+        fi
     done
 done
 {
-    echo "$mode: medians of $rounds rounds of $each s: asked for; delivered p50 and p90, us; p50 by asked for; enforcement, % of a CPU; awake, %"
+    echo "$mode: medians of at most $rounds rounds of $each s (n): asked for; n; delivered p50 and p90, us; p50 by asked for; % of a CPU: tickers (mean of the CPUs), asking, both; awake, %"
     for slice in $slices 1ms-not-enforced; do
+        compgen -G "$folder/$mode-$slice-[0-9]*.json" >/dev/null || { echo "$slice: nothing measured"; continue; }
         printf '%s: ' "$slice"
-        jq -s -r 'def med: sort | if length == 0 then null else .[(length - 1) / 2 | floor] end; def us: if . == null then "-" else . / 100 | round / 10 end;
-            def pc: if . == null then "-" else . * 10000 | round / 100 end;
-            ([.[].delivered_p50_ns | values] | med) as $p50 | [($p50 | us), ([.[].delivered_p90_ns | values] | med | us),
-            (if $p50 then $p50 / .[0].requested_ns * 1000 | round / 1000 else "-" end), ([.[].enforcement_cpu_ratio | values] | med | pc),
+        jq -s -r -L "$here" 'include "lib"; def pc: if . == null then "-" else . * 100 | digits(2) end;
+            ([.[].delivered_p50_ns | values] | med) as $p50 | [length, ($p50 | us | digits(1)), ([.[].delivered_p90_ns | values] | med | us | digits(1)),
+            (if $p50 then $p50 / .[0].requested_ns | digits(3) else "-" end),
+            ([.[].enforcement_cpu_ratio | values] | med | pc), ([.[].asking_cpu_ratio | values] | med | pc),
+            ([.[] | (.enforcement_cpu_ratio // 0) + (.asking_cpu_ratio // 0)] | med | pc),
             ([.[].cpus[].awake_ratio] | med | pc)] | map(tostring) | join(" ")' "$folder/$mode-$slice"-[0-9]*.json
     done
 } | tee "$folder/$mode.txt"

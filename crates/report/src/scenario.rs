@@ -75,7 +75,7 @@ pub struct VmFacts {
 pub struct ScenarioRun {
     /// Counted from 0, warm-up rounds first.
     pub round: u32,
-    /// Whether the round is one of the warm-up.
+    /// Whether it does not count: the round is one of the warm-up, or `adaptive` was still searching its slices.
     pub warmup: bool,
     /// Place of the combination in its round, from 0. Runs of several VMs at the same time share it.
     pub order: u32,
@@ -144,6 +144,10 @@ pub struct DeliveredSlices {
     /// CPU time of enforcing, as a share of one CPU: of a slice for all, the mean over the CPUs that had a ticker; of `adaptive`, all
     /// CPUs together.
     pub enforcement_cpu_ratio: Option<f64>,
+    /// What `adaptive` had chosen at the end, the shortest of the VMs' slices; null of a slice for all.
+    pub chosen_ns: Option<u64>,
+    /// How often `adaptive` changed a slice while the run was measured (its search before that is in warm-up runs); null of a slice for all.
+    pub changes: Option<u64>,
 }
 
 /// What a VM in the background did during a run.

@@ -1,10 +1,12 @@
 //! In which order everything is measured.
 //!
 //! A round holds each combination of measured workload, policy and background workloads once, and each background workload
-//! alone once, in an order of its own. A pair of runs to compare is thus a few minutes apart at most, in either order,
-//! and what drifts over hours (the host's other tenants, heat) meets all combinations alike.
+//! alone once, in an order of its own. What is compared with each other (the same programs under other policies and slices, a
+//! *case*) comes one after the other, in random order: a host whose speed changes from minute to minute (its other
+//! tenants, heat) meets both runs of a pair alike, and neither is always the first.
 
 use crate::{HostSlice, Role, Scenario, Vm, Workload};
+use std::collections::BTreeMap;
 
 /// What one VM does in a step: places in its lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -90,13 +92,27 @@ impl Plan {
 
     /// The steps of a round, counted from 0, in its own order: the same for the same scenario and seed.
     pub fn round(&self, round: u32) -> Vec<Step> {
-        let runs = self.combinations.iter().cloned().map(Step::Run);
-        let mut steps: Vec<Step> = runs.chain(self.solos.iter().copied().map(Step::Solo)).collect();
+        let mut cases: BTreeMap<_, Vec<Step>> = BTreeMap::new();
+        for combination in &self.combinations {
+            cases.entry(combination.programs()).or_default().push(Step::Run(combination.clone()));
+        }
+        let solos = self.solos.iter().map(|solo| vec![Step::Solo(*solo)]);
+        let mut cases: Vec<Vec<Step>> = cases.into_values().chain(solos).collect();
         // A stream of its own for each round, so that running fewer rounds changes none of them.
         let mut random =
             fastrand::Rng::with_seed(self.seed ^ (u64::from(round) + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
-        random.shuffle(&mut steps);
-        steps
+        random.shuffle(&mut cases);
+        for case in &mut cases {
+            random.shuffle(case);
+        }
+        cases.concat()
+    }
+}
+
+impl Combination {
+    /// Who runs what, whatever the policies and slices: combinations that are alike in this are compared.
+    fn programs(&self) -> Vec<(usize, usize)> {
+        self.measured.iter().chain(&self.background).map(|choice| (choice.vm, choice.workload)).collect()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use gleaner_scenario::{HostSlice, Plan, Scenario, Step};
 use proptest::prelude::*;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
 
@@ -81,6 +81,54 @@ proptest! {
         prop_assert_eq!(steps.iter().collect::<BTreeSet<_>>().len(), steps.len());
         prop_assert_eq!(&Plan::of(&scenario(true, seed)).round(round), &steps, "the same seed, the same order");
     }
+}
+
+/// Places in the round of the runs of each case: measured programs and background.
+fn places(plan: &Plan, round: u32) -> BTreeMap<Vec<(usize, usize)>, Vec<usize>> {
+    let mut places: BTreeMap<_, Vec<usize>> = BTreeMap::new();
+    for (place, step) in plan.round(round).iter().enumerate() {
+        let Step::Run(run) = step else { continue };
+        let who = run.measured.iter().chain(&run.background).map(|choice| (choice.vm, choice.workload)).collect();
+        places.entry(who).or_default().push(place);
+    }
+    places
+}
+
+#[test]
+fn what_is_compared_comes_one_after_the_other() {
+    let slices =
+        [HostSlice::Fixed(Duration::from_millis(30)), HostSlice::Fixed(Duration::from_millis(1)), HostSlice::Adaptive];
+    for together in [true, false] {
+        let mut scenario = scenario(together, 3);
+        scenario.machine.slices = slices.to_vec();
+        let plan = Plan::of(&scenario);
+        for round in 0..10 {
+            for (who, places) in places(&plan, round) {
+                assert_eq!(places.len(), 6, "two policies by three slices");
+                assert_eq!(places.last().unwrap() - places[0], 5, "{who:?} of round {round} is torn apart: {places:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn cases_and_settings_are_both_shuffled() {
+    let mut scenario = scenario(true, 5);
+    scenario.machine.slices = vec![HostSlice::Kernel, HostSlice::Fixed(Duration::from_millis(1)), HostSlice::Adaptive];
+    let plan = Plan::of(&scenario);
+    // Which case comes first, and which slice and policy within it: sixty rounds show each.
+    let (mut cases, mut settings) = (BTreeSet::new(), BTreeSet::new());
+    for round in 0..60 {
+        let steps = plan.round(round);
+        let first = steps.iter().find_map(|step| match step {
+            Step::Run(run) => Some(run),
+            Step::Solo(_) => None,
+        });
+        let first = first.unwrap();
+        cases.insert((first.measured[0].workload, first.background[0].workload));
+        settings.insert((first.slice, first.measured[0].policy));
+    }
+    assert_eq!((cases.len(), settings.len()), (9, 6));
 }
 
 #[test]

@@ -1,10 +1,10 @@
 //! Slices of the vCPUs while a combination is measured: Gleaner's own host side, as its user would run it.
 
 use crate::guest::Guest;
-use crate::step::Bench;
+use crate::step::{Bench, Place};
 use crate::trouble::{TICK, Trouble};
-use gleaner_report::{DeliveredSlices, HostRunReport, SliceReport};
-use gleaner_scenario::HostSlice;
+use gleaner_report::{DeliveredSlices, HostRunReport, ScenarioRun, SliceReport};
+use gleaner_scenario::{Combination, HostSlice};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -17,6 +17,9 @@ const READY: Duration = Duration::from_millis(1500);
 const END_LIMIT: Duration = Duration::from_secs(20);
 /// Of `adaptive`: runs take seconds, and a step takes some windows.
 const INTERVAL: &str = "200ms";
+/// How long `adaptive` works under the same load before what is measured. From 5 ms to 0.1 takes three steps of four windows each, 2.4 s
+/// without a pause; after a step taken back it rests for ten seconds.
+const SEARCH: Duration = Duration::from_secs(20);
 
 /// `gleaner host` at work on all VMs. Dropped, it is told to end all the same, and puts every slice back.
 pub struct HeldSlices {
@@ -25,6 +28,8 @@ pub struct HeldSlices {
     json: PathBuf,
     log: PathBuf,
     ended: bool,
+    /// When the runs that count began.
+    measured_from: Instant,
 }
 
 impl HeldSlices {
@@ -51,7 +56,8 @@ impl HeldSlices {
             .stderr(File::create(&log).map_err(refused)?)
             .spawn()
             .map_err(refused)?;
-        let mut held = Self { child, adaptive: slice == HostSlice::Adaptive, json, log, ended: false };
+        let adaptive = slice == HostSlice::Adaptive;
+        let mut held = Self { child, adaptive, json, log, ended: false, measured_from: Instant::now() };
         bench.patience.sleep(READY)?;
         if held.child.try_wait().is_ok_and(|status| status.is_some()) {
             held.ended = true;
@@ -60,15 +66,39 @@ impl HeldSlices {
         Ok(Some(held))
     }
 
+    /// Lets `adaptive` find its slices under the load that is measured then: the same runs over and over. They are returned as warm-up,
+    /// so that what the search costs can be seen apart.
+    pub fn search(
+        &mut self,
+        bench: &Bench<'_>,
+        guests: &mut [Guest],
+        combination: &Combination,
+        place: Place,
+    ) -> Result<Vec<ScenarioRun>, Trouble> {
+        let end = Instant::now() + SEARCH;
+        let mut runs = Vec::new();
+        while self.adaptive && Instant::now() < end {
+            let answers = bench.measure(guests, &combination.measured)?;
+            runs.extend(bench.runs_of(guests, combination, Place { warmup: true, ..place }, &answers));
+            if answers.iter().any(|(_, answer)| answer.status != 0) {
+                // The run that counts will fail as well, and say why.
+                break;
+            }
+        }
+        self.measured_from = Instant::now();
+        Ok(runs)
+    }
+
     /// Puts slices back; what was delivered.
     pub fn end(mut self) -> Result<DeliveredSlices, Trouble> {
+        let measured = self.measured_from.elapsed();
         if !self.tell_to_end() {
             return Err(self.failed("did not put the slices back when told to"));
         }
         let text = fs::read_to_string(&self.json).unwrap_or_default();
         let wrong = |error: serde_json::Error| self.failed(&format!("gave no result ({error})"));
         if self.adaptive {
-            serde_json::from_str(&text).map_err(wrong).map(|report: HostRunReport| of_agent(&report))
+            serde_json::from_str(&text).map_err(wrong).map(|report: HostRunReport| of_agent(&report, measured))
         } else {
             serde_json::from_str(&text).map_err(wrong).map(|report: SliceReport| of_slice(&report))
         }
@@ -111,15 +141,23 @@ fn of_slice(report: &SliceReport) -> DeliveredSlices {
         p90_ns: report.delivered_p90_ns,
         wake_to_run_p99_ns: report.threads.iter().filter_map(|thread| thread.wake_to_run_p99_ns).max(),
         enforcement_cpu_ratio: report.enforcement_cpu_ratio,
+        chosen_ns: None,
+        changes: None,
     }
 }
 
-fn of_agent(report: &HostRunReport) -> DeliveredSlices {
+/// `measured`: for how long before its end runs counted. The agent's clock begins some time after its process, but ends with it.
+fn of_agent(report: &HostRunReport, measured: Duration) -> DeliveredSlices {
+    let from = report.wall_ns.saturating_sub(u64::try_from(measured.as_nanos()).unwrap_or(u64::MAX));
+    let changes = report.decisions.iter().filter(|decision| decision.at_ns >= from).count() as u64;
     let after = || report.vms.iter().filter_map(|vm| vm.after.as_ref());
     DeliveredSlices {
         p50_ns: after().filter_map(|figures| figures.delivered_p50_ns).max(),
         p90_ns: after().filter_map(|figures| figures.delivered_p90_ns).max(),
         wake_to_run_p99_ns: after().filter_map(|figures| figures.wake_to_run_p99_ns).max(),
         enforcement_cpu_ratio: Some(report.enforcement.cpu_ratio),
+        chosen_ns: report.vms.iter().filter_map(|vm| vm.slices.last()).map(|slice| slice.slice_ns).min(),
+        // Later ones than the first thousand are not listed; nor would anybody take a search with so many for settled.
+        changes: Some(changes + report.decisions_left_out),
     }
 }

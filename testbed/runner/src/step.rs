@@ -58,7 +58,7 @@ impl Bench<'_> {
         place: Place,
     ) -> Result<Vec<ScenarioRun>, Trouble> {
         self.pause_others(guests, Some(&combination.measured))?;
-        let held = HeldSlices::begin(self, guests, combination.slice)?;
+        let mut held = HeldSlices::begin(self, guests, combination.slice)?;
         let busy: Vec<Choice> = combination
             .background
             .iter()
@@ -68,19 +68,32 @@ impl Bench<'_> {
         let running =
             busy.iter().map(|choice| self.start(guests, *choice)).collect::<Result<Vec<Running>, Trouble>>()?;
         self.patience.sleep(self.scenario.settle)?;
+        let searching = held.as_mut().map(|held| held.search(self, guests, combination, place)).transpose()?;
         let answers = self.measure(guests, &combination.measured)?;
         let delivered = held.map(HeldSlices::end).transpose()?;
         let last = answers.iter().filter_map(|(_, answer)| answer.ended).map(|stamp| stamp.at).max();
         self.await_progress(guests, &running, last)?;
-        let runs = answers.iter().map(|(choice, answer)| {
-            let background = combination.background.iter().map(|other| self.background_rate(guests, *other, answer));
-            let slice = combination.slice.map(|slice| slice.to_string());
-            let run = self.result(*choice, answer, place, background.collect());
-            ScenarioRun { slice, delivered, ..run }
-        });
-        let runs = runs.collect();
+        let counted = self.runs_of(guests, combination, place, &answers);
+        let counted = counted.into_iter().map(|run| ScenarioRun { delivered, ..run });
+        let runs = searching.into_iter().flatten().chain(counted).collect();
         self.stop(guests, &running)?;
         Ok(runs)
+    }
+
+    /// What came of the measured VMs' runs.
+    pub fn runs_of(
+        &self,
+        guests: &[Guest],
+        combination: &Combination,
+        place: Place,
+        answers: &[(Choice, Answer)],
+    ) -> Vec<ScenarioRun> {
+        let run = |(choice, answer): &(Choice, Answer)| {
+            let background = combination.background.iter().map(|other| self.background_rate(guests, *other, answer));
+            let slice = combination.slice.map(|slice| slice.to_string());
+            ScenarioRun { slice, ..self.result(*choice, answer, place, background.collect()) }
+        };
+        answers.iter().map(run).collect()
     }
 
     /// Measures a background workload alone.
@@ -171,7 +184,7 @@ impl Bench<'_> {
     }
 
     /// Starts all measured runs of a step and waits for all of them.
-    fn measure(&self, guests: &mut [Guest], choices: &[Choice]) -> Result<Vec<(Choice, Answer)>, Trouble> {
+    pub fn measure(&self, guests: &mut [Guest], choices: &[Choice]) -> Result<Vec<(Choice, Answer)>, Trouble> {
         let mut open = Vec::new();
         for choice in choices {
             let guest = &mut guests[choice.vm];
