@@ -45,8 +45,8 @@ pub use recording::{RecordReport, Recorded, Replayed, SimRecordingReport, WhatIf
 pub use reproduction::{ReproductionParameter, ReproductionReport, ReproductionRow};
 pub use run::{DecisionRecord, LengthStats, Means, ObservedLengths, RunReport};
 pub use scenario::{
-    BackgroundRate, DeliveredSlices, HostFacts, RatioSpread, RunFigures, ScenarioReport, ScenarioRow, ScenarioRun,
-    SoloRun, VmFacts,
+    BackgroundRate, DeliveredSlices, HostFacts, MetricFound, MetricMedian, RatioSpread, RunFigures, ScenarioReport,
+    ScenarioRow, ScenarioRun, SoloRun, VmFacts,
 };
 pub use sim::{SimCost, SimDecision, SimHost, SimReport, SimRow, SimRun, SimVm};
 pub use slice::{SliceCpu, SliceReport, SliceThread};

@@ -3,7 +3,7 @@
 mod summary;
 mod text;
 
-pub use summary::{RatioSpread, ScenarioRow};
+pub use summary::{MetricMedian, RatioSpread, ScenarioRow};
 
 use crate::{LatencyReport, RunReport};
 use serde::{Deserialize, Serialize};
@@ -97,14 +97,20 @@ pub struct ScenarioRun {
     pub wall_ns: Option<u64>,
     /// The same on the host's clock.
     pub host_wall_ns: u64,
-    /// Its throughput by its own account; null where it gives none.
+    /// Its throughput by its own account, or a command's metric where higher is better; null where it gives none.
     pub items_per_second: Option<f64>,
+    /// The figure found in a command's output; null where none was looked for, or found.
+    #[serde(default)]
+    pub metric: Option<MetricFound>,
     /// Latency by its own account (of `spin-lock`, waiting for the lock); null where it gives none.
     pub latency: Option<LatencyReport>,
     /// How long a lock was held at a time, by its own account; null where it gives none.
     pub holding: Option<LatencyReport>,
-    /// As a shell would say it.
+    /// As a shell would say it; 124 for a run that was over `run_timeout`.
     pub exit_status: i32,
+    /// Why it failed, in words; null for a run that counts.
+    #[serde(default)]
+    pub failure: Option<String>,
     /// Proves that the same work was done; null where the workload has none.
     pub checksum: Option<String>,
     /// CPU time that the VM's threads used on the host meanwhile.
@@ -115,6 +121,15 @@ pub struct ScenarioRun {
     pub left_behind: Vec<String>,
     /// What Gleaner said of it; null when it said nothing.
     pub run: Option<RunFigures>,
+}
+
+/// A figure found in a command's output.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MetricFound {
+    /// Above 0.
+    pub value: f64,
+    /// False of a latency.
+    pub higher_is_better: bool,
 }
 
 /// What `gleaner host slice` or `gleaner host run` said of a run's slices, background and measured VMs together.

@@ -1,8 +1,8 @@
 //! `gleaner.scenario/1`: the contract, held still by golden files, and what its summary computes.
 
 use gleaner_report::{
-    BackgroundRate, HostFacts, LatencyReport, RatioSpread, RunFigures, ScenarioReport, ScenarioRow, ScenarioRun,
-    SoloRun, VmFacts,
+    BackgroundRate, HostFacts, LatencyReport, MetricFound, MetricMedian, RatioSpread, RunFigures, ScenarioReport,
+    ScenarioRow, ScenarioRun, SoloRun, VmFacts,
 };
 use serde_json::{Value, json};
 
@@ -41,9 +41,11 @@ fn run(round: u32, policy: &str, wall_ms: u64, beside: Option<(&str, f64)>) -> S
         wall_ns: Some(wall_ms * 1_000_000),
         host_wall_ns: wall_ms * 1_000_000 + 3_000_000,
         items_per_second: Some(1e6 / wall_ms as f64),
+        metric: None,
         latency: None,
         holding: None,
         exit_status: 0,
+        failure: None,
         checksum: Some("90c8".into()),
         host_cpu_ns: Some(800_000_000),
         output: None,
@@ -148,6 +150,7 @@ fn scenario_unknown() {
         wall_ns: None,
         items_per_second: None,
         exit_status: 127,
+        failure: Some("it ended with status 127".into()),
         checksum: None,
         host_cpu_ns: None,
         output: Some("sh: pipelin: not found".into()),
@@ -257,4 +260,115 @@ fn slices_are_compared_with_the_scenarios_first() {
     report.summary = rows;
     let text = report.to_string();
     assert!(text.contains("by slice") && text.contains("8.00"), "{text}");
+}
+
+fn near(spread: Option<RatioSpread>, expected: f64) -> bool {
+    spread.is_some_and(|spread| (spread.median - expected).abs() < 1e-9)
+}
+
+/// Transactions per second against runs per second have no ratio, nor a place in the medians.
+#[test]
+fn a_run_whose_metric_was_not_found_is_no_run_by_time() {
+    let metric = |value| Some(MetricFound { value, higher_is_better: true });
+    let with = |round, policy, value: Option<f64>| ScenarioRun {
+        metric: value.and_then(metric),
+        items_per_second: value,
+        failure: value.is_none().then(|| "its output has no match".to_owned()),
+        ..run(round, policy, 1_000, None)
+    };
+    let mut report = report(vec![
+        with(0, "off", Some(100.0)),
+        with(0, "full", Some(150.0)),
+        with(1, "off", Some(100.0)),
+        with(1, "full", None),
+        with(2, "off", None),
+        with(2, "full", Some(150.0)),
+    ]);
+    let full = row(&report, "alone", "full");
+    assert_eq!((full.n, full.failed, full.speedup.map(|of| of.n)), (2, 1, Some(1)), "{full:?}");
+    assert!(near(full.speedup, 1.5), "{full:?}");
+    assert_eq!(full.metric, Some(MetricMedian { median: 150.0, higher_is_better: true }));
+    // Results of before there was `failure`: by different accounts there is no pair either.
+    report.runs.iter_mut().for_each(|run| run.failure = None);
+    report.summary = report.summarize();
+    let full = row(&report, "alone", "full");
+    assert_eq!((full.n, full.speedup.map(|of| of.n)), (3, Some(1)), "{full:?}");
+    assert!(near(full.weighted_speedup, 1.5), "alone is by the same account: {full:?}");
+}
+
+#[test]
+fn less_of_a_latency_is_a_speedup() {
+    let of = |round, policy, value| ScenarioRun {
+        metric: Some(MetricFound { value, higher_is_better: false }),
+        items_per_second: None,
+        ..run(round, policy, 1_000, None)
+    };
+    let runs = (0..6).flat_map(|round| [of(round, "off", 3e6), of(round, "full", 2e6)]);
+    let report = report(runs.collect());
+    assert!(near(row(&report, "alone", "full").speedup, 1.5), "{:?}", report.summary);
+    let text = report.to_string();
+    assert!(text.contains("metric (lower is better)") && text.contains("2000000.0"), "{text}");
+}
+
+/// Section 7.2.1: the average of both speedups, in a round, and 1 with off.
+#[test]
+fn system_throughput_is_the_average_of_both_speedups_in_a_round() {
+    let runs = (0..6).flat_map(|round| {
+        // The machine gets slower from round to round; full is twice as fast and takes two fifths from its neighbour.
+        let (off, rate) = (1_000 * (round + 1), 200.0 / f64::from(round + 1));
+        let of = |policy, wall, rate| run(round, policy, u64::from(wall), Some(("matmul", rate)));
+        [of("off", off, rate), of("full", off / 2, rate * 0.6), run(round, "full", 500, None)]
+    });
+    let mut report = report(runs.collect());
+    let full = row(&report, "near: matmul", "full");
+    assert!(near(full.system_throughput, 1.3), "(2 + 0.6) / 2: {full:?}");
+    assert!(
+        full.system_throughput.is_some_and(|of| of.n == 6 && of.ci95.is_some_and(|[low, _]| low > 1.29)),
+        "{full:?}"
+    );
+    assert_eq!(row(&report, "near: matmul", "off").system_throughput, None);
+    assert_eq!(row(&report, "alone", "full").system_throughput, None, "nobody beside");
+    // A round whose neighbour is unknown has no part in it.
+    report.runs[1].background[0].items_per_second = None;
+    report.summary = report.summarize();
+    assert_eq!(row(&report, "near: matmul", "full").system_throughput.map(|of| of.n), Some(5));
+}
+
+#[test]
+fn a_vm_may_be_compared_with_off_in_another() {
+    let beside = Some(("matmul", 200.0));
+    let runs = (0..6).flat_map(|round| {
+        let polls =
+            |policy, wall, beside| ScenarioRun { vm: "poll".into(), order: 1, ..run(round, policy, wall, beside) };
+        [
+            run(round, "off", 1_000, None),
+            run(round, "off", 4_000, beside),
+            polls("off", 800, None),
+            polls("off", 8_000, beside),
+        ]
+    });
+    let mut report = report(runs.collect());
+    let of = |report: &ScenarioReport, background: &str| {
+        let found = report.summary.iter().find(|row| row.vm == "poll" && row.background == background).unwrap();
+        (found.baseline.clone(), found.speedup)
+    };
+    assert_eq!(of(&report, "alone"), (None, None), "off has nothing to be compared with in its own VM");
+    report.scenario = json!({"vm": [{"name": "app"}, {"name": "poll", "baseline": "app"}]});
+    report.summary = report.summarize();
+    for (background, expected) in [("alone", 1.25), ("near: matmul", 0.5)] {
+        let (baseline, speedup) = of(&report, background);
+        assert_eq!(baseline.as_deref(), Some("app"));
+        assert!(near(speedup, expected) && speedup.unwrap().ci95.is_some(), "{background}: {speedup:?}");
+    }
+    assert!(
+        report.summary.iter().filter(|row| row.vm == "app").all(|row| row.baseline.is_none() && row.speedup.is_none())
+    );
+    assert!(report.to_string().contains("of VM poll are against off in VM app"), "{report}");
+    // What a policy does in its own VM is told too.
+    let own = (0..6).map(|round| ScenarioRun { vm: "poll".into(), ..run(round, "full", 400, None) });
+    report.runs.extend(own.collect::<Vec<ScenarioRun>>());
+    report.summary = report.summarize();
+    let full = row(&report, "alone", "full");
+    assert!(near(full.speedup, 2.5) && near(full.own_speedup, 2.0), "{full:?}");
+    assert!(report.to_string().contains("by own off"), "{report}");
 }

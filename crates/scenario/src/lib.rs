@@ -6,6 +6,7 @@
 //! [`Plan`] is the order in which everything is measured: every round holds each combination once, shuffled by the seed, so
 //! that whatever drifts while the machines run meets all combinations alike. docs/testbed.md is the format's manual.
 
+mod baseline;
 mod format;
 mod parse;
 mod plan;
@@ -45,7 +46,7 @@ pub struct Scenario {
     /// How long each background workload is measured alone, in every round; 0 for not at all.
     #[serde(serialize_with = "as_duration")]
     pub solo: Duration,
-    /// A run that takes longer has failed.
+    /// A run that takes longer has failed; its VM is booted again.
     #[serde(serialize_with = "as_duration")]
     pub run_timeout: Duration,
     /// A VM that is not ready by then has failed.
@@ -121,6 +122,9 @@ pub struct Vm {
     /// Commands run once after boot, in order, each of which must end with 0.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub prepare: Vec<Vec<String>>,
+    /// The measured VM whose runs with policy `off` all of this VM's runs are compared with; `None`: its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub baseline: Option<String>,
     /// Compared, in a measured VM; exactly one in a background VM.
     pub policies: Vec<PolicyChoice>,
     /// Alternatives, each of which is combined with every other VM's.
@@ -140,7 +144,7 @@ pub enum Role {
 /// A policy with what goes with it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PolicyChoice {
-    /// Unique within its VM; the policy's own name unless given.
+    /// Unique within its VM; the policy's own name unless given. `off` is policy `off` and no other.
     pub label: String,
     /// What Gleaner may do.
     pub policy: Policy,
@@ -214,9 +218,23 @@ pub struct CommandLine {
     pub label: String,
     /// The words.
     pub command: Vec<String>,
-    /// A regular expression whose first group is a figure in the command's output: items per second, higher is better.
+    /// A regular expression whose first group is a figure in the command's output, above 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metric: Option<String>,
+    /// Which figures are better.
+    #[serde(skip_serializing_if = "is_default")]
+    pub better: Better,
+}
+
+/// Which values of a figure are better.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Better {
+    /// Transactions per second.
+    #[default]
+    Higher,
+    /// Latency.
+    Lower,
 }
 
 /// A recording of a program's threads (docs/recording.md).

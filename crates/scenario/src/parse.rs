@@ -1,5 +1,6 @@
 //! Text to [`Scenario`]: everything that can be wrong with a file is found here, with its line.
 
+use crate::baseline::{Places, check_baselines};
 use crate::format::{CpuList, Other, Time, TimeoutWord, WordOr};
 use crate::simulator::RawSimulator;
 use crate::workloads::{RawWorkload, check_workloads};
@@ -114,6 +115,7 @@ struct RawVm {
     modules: Vec<Spanned<String>>,
     #[serde(default)]
     prepare: Vec<Spanned<Vec<String>>>,
+    baseline: Option<Spanned<String>>,
     policy: Option<Spanned<WordOr<RawPolicy>>>,
     policies: Option<Spanned<Vec<Spanned<WordOr<RawPolicy>>>>>,
     profile: Option<Profile>,
@@ -171,7 +173,7 @@ impl RawScenario {
         if !(1..=VMS_MAX).contains(&raw_vms.len()) {
             return Err((vms_span, format!("{} VMs; must be 1 to {VMS_MAX}", raw_vms.len())));
         }
-        let spans: Vec<Range<usize>> = raw_vms.iter().map(Spanned::span).collect();
+        let places: Vec<Places> = raw_vms.iter().map(places).collect();
         let vms = raw_vms.into_iter().map(|vm| vm.into_inner().check()).collect::<Result<Vec<Vm>, Wrong>>()?;
         let scenario = Scenario {
             name,
@@ -189,28 +191,40 @@ impl RawScenario {
             simulator: self.simulator.map(RawSimulator::check).transpose()?,
             vms,
         };
-        check_together(&scenario, &spans)?;
+        check_together(&scenario, &places)?;
+        check_baselines(&scenario, &places)?;
         Ok(scenario)
     }
 }
 
+/// Where messages about a VM point at.
+fn places(raw: &Spanned<RawVm>) -> Places {
+    let vm = raw.get_ref();
+    let policies = vm.policies.as_ref().map(Spanned::span).or_else(|| vm.policy.as_ref().map(Spanned::span));
+    Places {
+        vm: raw.span(),
+        policies: policies.unwrap_or_else(|| raw.span()),
+        baseline: vm.baseline.as_ref().map_or_else(|| raw.span(), Spanned::span),
+    }
+}
+
 /// What concerns several VMs.
-fn check_together(scenario: &Scenario, spans: &[Range<usize>]) -> Result<(), Wrong> {
+fn check_together(scenario: &Scenario, places: &[Places]) -> Result<(), Wrong> {
     let mut names = BTreeSet::new();
-    for (vm, span) in scenario.vms.iter().zip(spans) {
+    for (vm, place) in scenario.vms.iter().zip(places) {
         if !names.insert(&vm.name) {
-            return Err((span.clone(), format!("two VMs are called {:?}; names must differ", vm.name)));
+            return Err((place.vm.clone(), format!("two VMs are called {:?}; names must differ", vm.name)));
         }
     }
     let mut measured = scenario.of_role(Role::Measured);
     let Some((_, first)) = measured.next() else {
-        return Err((spans[0].clone(), "no VM has role = \"measured\"; one at least must".to_owned()));
+        return Err((places[0].vm.clone(), "no VM has role = \"measured\"; one at least must".to_owned()));
     };
     if scenario.together {
         for (at, vm) in measured {
             if (vm.policies.len(), vm.workloads.len()) != (first.policies.len(), first.workloads.len()) {
                 return Err((
-                    spans[at].clone(),
+                    places[at].vm.clone(),
                     format!(
                         "{:?} and {:?} are measured at the same time, so they must have as many policies and workloads as \
                          each other (the first goes with the first, and so on); or set together = false",
@@ -281,6 +295,7 @@ impl RawVm {
             image,
             modules,
             prepare: self.prepare.into_iter().map(Spanned::into_inner).collect(),
+            baseline: self.baseline.map(Spanned::into_inner),
             policies: check_policies(role, self.policy, self.policies, &self.name, &defaults)?,
             workloads: check_workloads(self.workloads)?,
         })
@@ -352,6 +367,10 @@ fn check_policy(raw: Spanned<WordOr<RawPolicy>>, defaults: &RawPolicy) -> Result
     let label = raw.label.unwrap_or_else(|| raw.policy.get_ref().clone());
     if label.is_empty() {
         return Err((span, "an empty label; leave it out or give it a name".to_owned()));
+    }
+    if label == "off" && policy != Policy::Off {
+        let what = "the label \"off\" is policy off's, with which results are compared; give this policy another";
+        return Err((span, what.to_owned()));
     }
     let timeout = raw.timeout.or(defaults.timeout);
     let overhead = raw.overhead.as_ref().or(defaults.overhead.as_ref());

@@ -1,8 +1,8 @@
 //! What runs in a VM, as a file says it.
 
 use crate::format::{Other, Time, WordOr};
-use crate::parse::{Wrong, within};
-use crate::{CommandLine, Program, Recording, Workload};
+use crate::parse::{Wrong, within, word};
+use crate::{Better, CommandLine, Program, Recording, Workload};
 use serde::Deserialize;
 use serde::de::MapAccess;
 use serde::de::value::MapAccessDeserializer;
@@ -22,6 +22,7 @@ pub(crate) struct RawWorkload {
     args: Option<Vec<String>>,
     command: Option<Vec<String>>,
     metric: Option<String>,
+    better: Option<Spanned<String>>,
     recording: Option<String>,
 }
 
@@ -65,7 +66,7 @@ fn check_workload(raw: Spanned<WordOr<RawWorkload>>) -> Result<Workload, Wrong> 
     let only_programs = raw.threads.is_some() || raw.items.is_some() || raw.granularity.is_some() || raw.seed.is_some();
     let label = |own: &str| raw.label.clone().unwrap_or_else(|| own.to_owned());
     let workload = match (raw.program, raw.command) {
-        (Some(program), None) if raw.metric.is_none() => Workload::Program(Program {
+        (Some(program), None) if raw.metric.is_none() && raw.better.is_none() => Workload::Program(Program {
             label: label(&program),
             program,
             threads: raw.threads.map(|threads| within("threads", &threads, 1..=1024)).transpose()?,
@@ -79,9 +80,12 @@ fn check_workload(raw: Spanned<WordOr<RawWorkload>>) -> Result<Workload, Wrong> 
                 return Err((span, "an empty command; write it like [\"sysbench\", ...]".to_owned()));
             };
             let own = Path::new(first).file_name().map_or_else(|| first.clone(), |name| name.to_string_lossy().into());
-            Workload::Command(CommandLine { label: label(&own), command, metric: raw.metric })
+            let better = check_better(raw.better.as_ref(), raw.metric.is_some())?;
+            Workload::Command(CommandLine { label: label(&own), command, metric: raw.metric, better })
         }
-        (Some(_), None) => return Err((span, "metric goes with a command, not with a program".to_owned())),
+        (Some(_), None) => {
+            return Err((span, "metric, and better with it, goes with a command, not with a program".to_owned()));
+        }
         (None, Some(_)) => {
             let what = "threads, items, granularity, seed and args go with a program, not with a command";
             return Err((span, what.to_owned()));
@@ -94,9 +98,21 @@ fn check_workload(raw: Spanned<WordOr<RawWorkload>>) -> Result<Workload, Wrong> 
     Ok(workload)
 }
 
+fn check_better(better: Option<&Spanned<String>>, metric: bool) -> Result<Better, Wrong> {
+    let Some(better) = better else { return Ok(Better::default()) };
+    if !metric {
+        return Err((
+            better.span(),
+            "better says which figures of a metric are better; give the metric too".to_owned(),
+        ));
+    }
+    word("better", better, &[("higher", Better::Higher), ("lower", Better::Lower)])
+}
+
 fn check_recording(span: Range<usize>, raw: RawWorkload, recording: String) -> Result<Workload, Wrong> {
     let counts = raw.threads.is_some() || raw.items.is_some() || raw.granularity.is_some() || raw.seed.is_some();
-    let words = raw.program.is_some() || raw.args.is_some() || raw.command.is_some() || raw.metric.is_some();
+    let words = raw.program.is_some() || raw.args.is_some() || raw.command.is_some();
+    let words = words || raw.metric.is_some() || raw.better.is_some();
     if counts || words {
         return Err((span, "a recording has a label besides, and nothing else".to_owned()));
     }

@@ -122,6 +122,24 @@ fn mistakes_are_named_with_their_line() {
         ("{ program = \"pipeline\",", "\"sleep\", { program = \"pipeline\",", 10, "must be \"nothing\""),
         ("items = 20000", "item = 20000", 10, "unknown field `item`"),
         ("items = 20000", "metric = \"x\"", 10, "goes with a command"),
+        ("items = 20000", "better = \"lower\"", 10, "goes with a command"),
+        ("[{ program", "[{ command = [\"ls\"], better = \"lower\" }, { program", 10, "give the metric too"),
+        (
+            "[{ program",
+            "[{ command = [\"ls\"], metric = \"x\", better = \"less\" }, { program",
+            10,
+            "one of \"higher\"",
+        ),
+        ("[\"off\", \"full\"]", "[{ policy = \"full\", label = \"off\" }]", 9, "give this policy another"),
+        (
+            "[\"off\", \"full\"]",
+            "[{ policy = \"off\", label = \"plain\" },\n\"full\"]",
+            9,
+            "none of these policies is off",
+        ),
+        ("[\"off\", \"full\"]", "[\"observe\", \"full\"]", 9, "name another VM"),
+        ("vcpus = 2", "vcpus = 2\nbaseline = \"app\"", 9, "the VM itself"),
+        ("vcpus = 2", "vcpus = 2\nbaseline = \"plain\"", 9, "must be another measured VM (there is none)"),
         ("granularity = \"20us\"", "granularity = 20", 10, "invalid type"),
         ("{ program = \"pipeline\",", "{ recording = \"a.glthreads\",", 10, "a label besides, and nothing else"),
         ("[{ program", "[{ recording = \"\" }, { program", 10, "a label cannot be"),
@@ -145,6 +163,36 @@ fn mistakes_between_vms_are_named_too() {
     assert!(parse(&many).unwrap_err().contains("8192 combinations"), "found without making them all");
     let only = parse(&SMALL.replace("measured", "background").replace("[\"off\", \"full\"]", "[\"off\"]")).unwrap_err();
     assert!(only.contains("no VM has role = \"measured\""), "{only}");
+}
+
+/// A second VM like the first, compared with its `off`.
+#[test]
+fn a_baseline_is_a_measured_vm_with_off_and_the_same_workloads() {
+    let vm = SMALL[SMALL.find("[[vm]]").unwrap()..].replace("\"app\"", "\"poll\"\nbaseline = \"app\"");
+    let vm = vm.replace("[\"off\", \"full\"]", "[\"retain\", \"full\"]");
+    let scenario = parse(&format!("{SMALL}{vm}")).unwrap();
+    assert_eq!(scenario.vms[1].baseline.as_deref(), Some("app"), "which is why it needs no off of its own");
+    assert_eq!(parse(&scenario.to_toml().unwrap()).unwrap(), scenario);
+    let refused = |first: &str, second: &str| parse(&format!("{first}{second}")).map(|_| ()).unwrap_err();
+    let name = |name: &str| vm.replace("baseline = \"app\"", &format!("baseline = {name:?}"));
+    let without_off = SMALL.replace("[\"off\", \"full\"]", "[\"full\"]");
+    let chained = SMALL.replace("vcpus", "baseline = \"poll\"\nvcpus");
+    for (first, second, words) in [
+        (SMALL, name("nobody"), "another measured VM (\"app\")"),
+        (SMALL, format!("{}{NEIGHBOUR}", name("neighbour")), "another measured VM (\"app\")"),
+        (&*without_off, vm.replace("\"retain\", ", ""), "no policy off"),
+        (&*chained, vm.replace("\"retain\"", "\"off\""), "itself compared with"),
+        (SMALL, vm.replace("{ program =", "{ label = \"other\", program ="), "no workload called \"other\""),
+    ] {
+        let error = refused(first, &second);
+        assert!(error.contains(words), "{words:?} is not in: {error}");
+        let line = error.strip_prefix("x.toml:").and_then(|rest| rest.split(':').next()?.parse::<usize>().ok());
+        let text = format!("{first}{second}");
+        let named = line.and_then(|line| text.lines().nth(line - 1)).unwrap_or_default();
+        assert!(named.contains("baseline"), "{error}: {named}");
+    }
+    let background = format!("{NEIGHBOUR}baseline = \"app\"\n");
+    assert!(refused(SMALL, &background).contains("goes with a measured VM"));
 }
 
 #[test]
@@ -182,6 +230,7 @@ prop_compose! {
         args in proptest::collection::vec("[ -~]{0,8}", 0..3),
         command in proptest::collection::vec("\\PC{1,8}", 1..4),
         metric in proptest::option::of("[a-z ()]{1,8}"),
+        better in proptest::sample::select(vec!["higher", "lower"]),
     ) -> String {
         let mut table = toml::Table::new();
         let text = |words: &[String]| toml::Value::from(words.to_vec());
@@ -199,7 +248,10 @@ prop_compose! {
             _ => {
                 table.insert("label".into(), "a command".into());
                 table.insert("command".into(), text(&command));
-                metric.map(|metric| table.insert("metric".into(), metric.into()));
+                metric.map(|metric| {
+                    table.insert("metric".into(), metric.into());
+                    table.insert("better".into(), better.into())
+                });
             }
         }
         toml::Value::Table(table).to_string()

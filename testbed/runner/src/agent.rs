@@ -29,7 +29,12 @@ pub struct Answer {
     pub began: Option<Stamp>,
     /// See `began`.
     pub ended: Option<Stamp>,
+    /// Whether it was not waited for any longer: then there is no more than the above.
+    pub overdue: bool,
 }
+
+/// As timeout(1) has it.
+const STATUS_OVERDUE: i32 = 124;
 
 /// Why there is no answer.
 #[derive(Debug)]
@@ -132,6 +137,12 @@ impl Agent {
         let Some((stamp, line)) = self.next(patience, end)? else { return Ok(None) };
         let Some(open) = &mut self.open else { return Ok(None) };
         if open.take(stamp, &line) { Ok(self.open.take().map(|open| open.answer)) } else { Ok(None) }
+    }
+
+    /// What there is of the answer that did not come in time.
+    pub fn give_up(&mut self) -> Answer {
+        let so_far = self.open.take().map(|open| open.answer).unwrap_or_default();
+        Answer { status: STATUS_OVERDUE, overdue: true, ..so_far }
     }
 
     /// What came lately.
@@ -276,6 +287,9 @@ mod tests {
         let mut agent = Agent::new(host, || None).unwrap();
         agent.send("run", "r1", &[]).unwrap();
         assert!(matches!(agent.wait(&patience(), Duration::from_millis(1)), Err(Silence::Hangs)));
+        let given_up = agent.give_up();
+        assert_eq!((given_up.status, given_up.overdue, given_up.ended.is_none()), (124, true, true));
+        agent.send("run", "r2", &[]).unwrap();
         let time_up = Patience::new(Duration::ZERO).unwrap();
         assert!(matches!(agent.wait(&time_up, LONG), Err(Silence::Stop(Trouble::TimeUp))));
     }

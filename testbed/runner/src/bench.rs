@@ -82,6 +82,11 @@ impl Experiment<'_> {
             for (order, step) in (0u32..).zip(plan.round(round)) {
                 bar.set_message(format!("round {} of {rounds}", round + 1));
                 let place = Place { round, warmup, order };
+                // Only now: after the last step nobody needs them.
+                if guests.iter().any(|guest| guest.overdue) {
+                    guests.clear();
+                    guests = self.boot_all(boots, collected)?;
+                }
                 while let Err(trouble) = take(&bench, &mut guests, &step, place, collected) {
                     if !matches!(trouble, Trouble::Vm { emulator: true, .. }) || revivals >= REVIVALS_MAX {
                         bar.abandon();

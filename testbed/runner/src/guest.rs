@@ -20,6 +20,8 @@ pub struct Guest {
     pub vm: Vm,
     /// What became of its boot.
     pub facts: VmFacts,
+    /// Whether a run of it was over its time: it has to be booted anew.
+    pub overdue: bool,
     agent: Agent,
     progress: Arc<Mutex<Progress>>,
     timeouts: Option<TimeOuts>,
@@ -58,6 +60,7 @@ impl Guest {
             match Self::boot_once(vm, boot, folder, cpus, limits, patience) {
                 Ok(mut guest) => {
                     guest.facts.boots = attempt;
+                    guest.check_idle_driver(limits, patience)?;
                     guest.prepare(limits, patience)?;
                     return Ok(guest);
                 }
@@ -101,11 +104,32 @@ impl Guest {
             balanced_ns: None,
         };
         let ready = agent.ready(patience, limits.boot);
-        let mut guest =
-            Self { vm: vm.clone(), facts, agent, progress, timeouts: None, qemu, _cap: cap, paused: false, asked: 0 };
+        let mut guest = Self {
+            vm: vm.clone(),
+            facts,
+            overdue: false,
+            agent,
+            progress,
+            timeouts: None,
+            qemu,
+            _cap: cap,
+            paused: false,
+            asked: 0,
+        };
         guest.facts.kernel = ready.map_err(|silence| guest.explain(silence, "booting"))?;
         guest.facts.boot_ns = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         Ok(guest)
+    }
+
+    /// A haltpoll that is not in force would be plain halt under another name.
+    fn check_idle_driver(&mut self, limits: Limits, patience: &Patience) -> Result<(), Trouble> {
+        if !self.vm.modules.iter().any(|module| module == "haltpoll") {
+            return Ok(());
+        }
+        let command = ["cat", "/sys/devices/system/cpu/cpuidle/current_driver"].map(str::to_owned);
+        let answer = self.run(&[], &command, limits.run, patience)?;
+        let printed = answer.frames.get("output").map_or("", String::as_str);
+        idle_driver_is_haltpoll(&self.vm.name, answer.status, printed).map_err(Trouble::Work)
     }
 
     /// The scenario's own commands.
@@ -200,10 +224,21 @@ impl Guest {
         sent.map_err(|silence| self.explain(silence, "a command"))
     }
 
-    /// Waits for a moment for the answer.
+    /// Waits for a moment for the answer. After `end` it is one that is overdue, unless the VM is gone or the emulator broke it.
     pub fn poll(&mut self, end: Instant, patience: &Patience) -> Result<Option<Answer>, Trouble> {
-        let polled = self.agent.poll(patience, end);
-        polled.map_err(|silence| self.explain(silence, "a measured run"))
+        let silence = match self.agent.poll(patience, end) {
+            Ok(polled) => return Ok(polled),
+            Err(silence) => silence,
+        };
+        let hangs = matches!(silence, Silence::Hangs);
+        match self.explain(silence, "a measured run") {
+            Trouble::Vm { emulator: false, what } if hangs && !self.qemu.is_gone() => {
+                eprintln!("testbed: {what}\ntestbed: the run counts as failed, and all VMs boot again");
+                self.overdue = true;
+                Ok(Some(self.agent.give_up()))
+            }
+            trouble => Err(trouble),
+        }
     }
 
     /// Starts a program in the background, and waits until it reports progress if it is one that does.
@@ -269,6 +304,19 @@ impl Guest {
     }
 }
 
+fn idle_driver_is_haltpoll(vm: &str, status: i32, printed: &str) -> Result<(), String> {
+    let driver = match printed.trim() {
+        "haltpoll" if status == 0 => return Ok(()),
+        "none" | "" => "none".to_owned(),
+        _ if status != 0 => "none (its kernel has no cpuidle)".to_owned(),
+        other => other.to_owned(),
+    };
+    Err(format!(
+        "VM {vm}: modules has \"haltpoll\", but the guest's idle driver is {driver}: it would measure something else under that name. \
+         The driver asks for KVM, and for the realtime hint or append = \"cpuidle_haltpoll.force=1\"; or leave the VM out"
+    ))
+}
+
 /// vCPU threads to their CPUs, QEMU's other threads to all of these.
 fn confine(vm: &Vm, qemu: &Qemu, cpus: Option<&CpuSet>) -> Result<(), Trouble> {
     let everywhere: Option<CpuSet> =
@@ -314,5 +362,23 @@ impl Sources {
     pub fn config_in_guest(&self, name: &str) -> Option<String> {
         let at = self.configs.iter().position(|(config, _)| config == name)?;
         Some(format!("/etc/gleaner/{at}.toml"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_haltpoll_passes_for_haltpoll() {
+        assert_eq!(idle_driver_is_haltpoll("a", 0, "haltpoll\n"), Ok(()));
+        for (status, printed, named) in [
+            (0, "none\n", "driver is none:"),
+            (0, "acpi_idle\n", "driver is acpi_idle:"),
+            (1, "cat: can't open", "no cpuidle"),
+        ] {
+            let refused = idle_driver_is_haltpoll("polls", status, printed).unwrap_err();
+            assert!(refused.starts_with("VM polls: ") && refused.contains(named), "{refused}");
+        }
     }
 }

@@ -1,12 +1,14 @@
 //! Runs a scenario (docs/testbed.md) in real virtual machines and writes what was measured, raw, as JSON.
 //!
 //! The parts: [`bench`] a whole scenario, [`step`] one combination of it, [`guest`] one VM, which is a [`qemu`] process with an
-//! [`agent`] inside; [`progress`] what neighbours get done, [`host`] what is done to the host, [`trouble`] errors and waiting.
+//! [`agent`] inside; [`outcome`] what its answer comes to; [`progress`] what neighbours get done, [`host`] what is done to the host,
+//! [`trouble`] errors and waiting.
 
 mod agent;
 mod bench;
 mod guest;
 mod host;
+mod outcome;
 mod progress;
 mod qemu;
 mod slices;
@@ -225,16 +227,22 @@ fn check(file: &Path) -> Result<(), Trouble> {
     for vm in &scenario.vms {
         let labels = |all: Vec<&str>| all.join(", ");
         println!(
-            "  {}: {} vCPUs, workloads {}, policies {}",
+            "  {}: {}, workloads {}, policies {}{}",
             vm.name,
-            vm.vcpus,
+            count(vm.vcpus as usize, "vCPU"),
             labels(vm.workloads.iter().map(gleaner_scenario::Workload::label).collect()),
-            labels(vm.policies.iter().map(|policy| policy.label.as_str()).collect())
+            labels(vm.policies.iter().map(|policy| policy.label.as_str()).collect()),
+            vm.baseline.as_ref().map_or_else(String::new, |base| format!(", against off in {base}"))
         );
     }
-    let steps = plan.steps_per_round();
-    println!("  {} combinations, {steps} steps a round, {rounds} rounds", plan.combinations().len());
+    let steps = count(plan.steps_per_round(), "step");
+    let combinations = count(plan.combinations().len(), "combination");
+    println!("  {combinations}, {steps} a round, {}", count(rounds as usize, "round"));
     Ok(())
+}
+
+fn count(n: usize, singular: &str) -> String {
+    format!("{n} {singular}{}", if n == 1 { "" } else { "s" })
 }
 
 fn list() {

@@ -2,12 +2,12 @@
 
 use crate::agent::Answer;
 use crate::guest::{Guest, Sources};
+use crate::outcome::{Outcome, frame};
 use crate::slices::HeldSlices;
 use crate::trouble::{Patience, TICK, Trouble};
 use gleaner_model::Profile;
-use gleaner_report::{BackgroundRate, RunFigures, RunReport, ScenarioRun, SoloRun};
+use gleaner_report::{BackgroundRate, RunFigures, ScenarioRun, SoloRun};
 use gleaner_scenario::{Choice, Combination, PolicyChoice, Program, Role, Scenario, TimeoutFrom, Workload};
-use regex::Regex;
 use serde_json::Value;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -43,8 +43,9 @@ struct Running {
     id: String,
 }
 
-/// Writes when the program began and ended, on the line that the host listens to.
-const MARKED: &str = "echo \"began $0\" >/dev/ttyS1; \"$@\"; status=$?; echo \"ended $0\" >/dev/ttyS1; exit $status";
+/// Writes when the program began and ended, on the line that the host listens to. A command may have a result of `gleaner workload`, which
+/// then is the run's.
+const MARKED: &str = "export GLEANER_WORKLOAD_JSON=/tmp/$0.workload; echo \"began $0\" >/dev/ttyS1; \"$@\"; status=$?; echo \"ended $0\" >/dev/ttyS1; exit $status";
 /// How long a neighbour's last line may be late.
 const LATE_LINES: Duration = Duration::from_secs(2);
 
@@ -244,14 +245,8 @@ impl Bench<'_> {
     }
 
     fn result(&self, choice: Choice, answer: &Answer, place: Place, background: Vec<BackgroundRate>) -> ScenarioRun {
-        let frame = |name: &str| answer.frames.get(name).map(String::as_str);
-        let run = frame("run").and_then(|json| serde_json::from_str::<RunReport>(json).ok());
-        let own = frame("workload").and_then(|json| serde_json::from_str::<Value>(json).ok()).unwrap_or_default();
-        let output = frame("output").unwrap_or_default();
-        let rate = match self.workload(choice) {
-            Workload::Command(command) => command.metric.as_deref().and_then(|metric| metric_in(metric, output)),
-            _ => own["items_per_second"].as_f64(),
-        };
+        let outcome = Outcome::of(self.workload(choice), answer, self.scenario.run_timeout);
+        let (run, own) = (outcome.run, outcome.own);
         let span = answer.began.zip(answer.ended);
         ScenarioRun {
             round: place.round,
@@ -266,7 +261,8 @@ impl Bench<'_> {
             at_ns: answer.began.map_or(0, |stamp| nanos(stamp.at.saturating_duration_since(self.zero))),
             wall_ns: run.as_ref().map(|run| run.wall_ns),
             host_wall_ns: span.map_or(0, |(began, ended)| nanos(ended.at.saturating_duration_since(began.at))),
-            items_per_second: rate,
+            items_per_second: outcome.items_per_second,
+            metric: outcome.metric,
             latency: serde_json::from_value(own["latency"].clone()).ok(),
             holding: serde_json::from_value(own["holding"].clone()).ok(),
             exit_status: answer.status,
@@ -276,8 +272,9 @@ impl Bench<'_> {
                 _ => None,
             },
             host_cpu_ns: span.and_then(|(began, ended)| ended.cpu_ns?.checked_sub(began.cpu_ns?)),
-            output: (answer.status != 0).then(|| last_lines(output)),
-            left_behind: frame("left").unwrap_or_default().lines().map(str::to_owned).collect(),
+            output: outcome.failure.is_some().then(|| last_lines(frame(answer, "output"))),
+            failure: outcome.failure,
+            left_behind: frame(answer, "left").lines().map(str::to_owned).collect(),
             run: run.as_ref().map(RunFigures::from),
         }
     }
@@ -293,12 +290,6 @@ fn program_words(program: &Program, with_items: bool) -> Vec<String> {
     option("--seed", program.seed.map(|seed| seed.to_string()));
     words.extend(program.args.iter().cloned());
     words
-}
-
-/// The first group's figure, or the whole match's.
-pub fn metric_in(metric: &str, output: &str) -> Option<f64> {
-    let found = Regex::new(metric).ok()?.captures(output)?;
-    found.get(1).or_else(|| found.get(0))?.as_str().trim().parse().ok()
 }
 
 fn last_lines(output: &str) -> String {
@@ -332,15 +323,6 @@ fn nanos(duration: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_metric_is_its_first_group() {
-        let output = "    transactions:        24026  (2402.13 per sec.)\n    other: 1\n";
-        assert_eq!(metric_in(r"transactions:\s+\d+\s+\(([\d.]+) per sec", output), Some(2402.13));
-        assert_eq!(metric_in(r"\d+", output), Some(24026.0));
-        assert_eq!(metric_in(r"latency: (\d+)", output), None);
-        assert_eq!(metric_in(r"(other)", output), None, "no figure");
-    }
 
     #[test]
     fn a_programs_options_are_the_workloads() {

@@ -106,12 +106,41 @@ fn guest_that_panics_is_reported_with_its_console() {
 
 #[test]
 fn guest_that_hangs_is_not_waited_for() {
-    let folder = one_vm("[ -e /tmp/second ] && sleep 1000; echo >/tmp/second", "run_timeout = \"3s\"");
+    // The second run hangs, and the third finds a VM that was booted anew.
+    let folder =
+        one_vm("[ -e /tmp/second ] && sleep 1000; echo >/tmp/second", "warmup_rounds = 1\nrun_timeout = \"3s\"");
     let (output, report) = run(folder.path());
     let stderr = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(output.status.success(), "{stderr}");
     assert!(stderr.contains("did not answer in time"), "{stderr}");
-    assert_eq!(report["runs"].as_array().unwrap().len(), 1, "what was measured is not lost: {report}");
+    let runs = report["runs"].as_array().unwrap();
+    let statuses: Vec<&Value> = runs.iter().map(|run| &run["exit_status"]).collect();
+    assert_eq!(statuses, [&Value::from(0), &Value::from(124), &Value::from(0)], "{report}");
+    assert!(runs[1]["failure"].as_str().unwrap().contains("run_timeout (3s)"), "{}", runs[1]);
+    assert_eq!(report["vms"][0]["boots"], 2, "{}", report["vms"]);
+    let row = &report["summary"][0];
+    assert_eq!((&row["n"], &row["failed"]), (&Value::from(1), &Value::from(1)), "{row}");
+    assert_eq!(report["incomplete"], Value::Null);
+}
+
+#[test]
+fn guest_hands_back_a_commands_metric_and_result() {
+    let command = r#"gleaner workload request-reply --threads 1 --items 50 --json "$GLEANER_WORKLOAD_JSON" >/dev/null
+[ -e /tmp/second ] || echo 'took: 250 us'; echo >/tmp/second"#;
+    let folder = one_vm(command, "");
+    let path = folder.path().join("scenario.toml");
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(&path, text.replace("command = [", "metric = 'took: ([0-9]+) us', better = \"lower\", command = ["))
+        .unwrap();
+    let (output, report) = run(folder.path());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let [first, second] = report["runs"].as_array().unwrap().as_slice() else { panic!("{report}") };
+    assert_eq!(first["metric"], serde_json::json!({"value": 250.0, "higher_is_better": false}), "{first}");
+    assert!(first["latency"]["p50_ns"].as_u64().is_some_and(|ns| ns > 0), "the workload's own result: {first}");
+    assert_eq!((&first["failure"], &first["output"]), (&Value::Null, &Value::Null));
+    assert!(second["failure"].as_str().is_some_and(|why| why.contains("no match")), "{second}");
+    assert!(second["output"].is_string() && second["exit_status"] == 0, "{second}");
+    assert_eq!(report["summary"][0]["failed"], 1, "{}", report["summary"]);
 }
 
 /// A runner in the middle of a run, and its VM's process.

@@ -93,7 +93,7 @@ pub fn main(args: &FromRecordingArgs) -> Result<u8, Failure> {
     let replay = scenario::read_recording(&args.file).map_err(Failure::input)?;
     let asked = what_if(args, &replay)?;
     if let Some(path) = &args.scenario {
-        let text = asked.to_toml().map_err(Failure::work)?;
+        let text = readable(&asked).to_toml().map_err(Failure::work)?;
         std::fs::write(path, text).map_err(|error| {
             let what = format!("cannot write --scenario file {}: {error}", path.display());
             Failure::input(format!("{what}; name a file you may write"))
@@ -177,6 +177,7 @@ fn vm(name: &str, role: Role, vcpus: u32, workload: Workload) -> Vm {
         image: None,
         modules: Vec::new(),
         prepare: Vec::new(),
+        baseline: None,
         policies: vec![policy(PolicyArg::Off)],
         workloads: vec![workload],
     }
@@ -208,6 +209,16 @@ fn policies(asked: &[PolicyArg]) -> Result<Vec<PolicyChoice>, Failure> {
         Some((_, one)) => Err(Failure::input(format!("--policy has {:?} twice; give each once", one.label))),
         None => Ok(choices),
     }
+}
+
+/// As a file: where policies are compared there, one of them has to be off.
+fn readable(asked: &Scenario) -> Scenario {
+    let mut scenario = asked.clone();
+    let policies = &mut scenario.vms[0].policies;
+    if policies.len() > 1 && !policies.iter().any(|choice| choice.policy == gleaner_model::Policy::Off) {
+        policies.insert(0, policy(PolicyArg::Off));
+    }
+    scenario
 }
 
 /// As many vCPUs as recorded, each with a pCPU for itself, nobody beside, nobody managing.

@@ -75,7 +75,9 @@ fn told(report: &ScenarioReport) -> Vec<Markup> {
         let class = if side(spread) > 0 { "verdict helps" } else { "verdict hurts" };
         told.push(html! {
             span class=(class) {
-                (row.workload) " (" (row.background) "): policy " (row.policy) @if side(spread) > 0 { " helps" } @else { " hurts" }
+                (row.workload) " (" (row.background) "): policy " (row.policy)
+                @if let Some(base) = &row.baseline { " in " (row.vm) ", against off in " (base) "," }
+                @if side(spread) > 0 { " helps" } @else { " hurts" }
                 ", speedup " (forest::told(spread.median, spread.ci95)) "."
             }
         });
@@ -121,7 +123,7 @@ struct Ratio {
     caption: &'static str,
 }
 
-const RATIOS: [Ratio; 3] = [
+const RATIOS: [Ratio; 4] = [
     Ratio {
         of: |row| row.speedup,
         title: "speedup by policy against off",
@@ -135,6 +137,13 @@ const RATIOS: [Ratio; 3] = [
         axis: "neighbours' throughput (policy / off; above 1 is better)",
         one: Some("1: as with off"),
         caption: "What the other virtual machines got done meanwhile: left of 1 the policy took something from its neighbours.",
+    },
+    Ratio {
+        of: |row| row.system_throughput,
+        title: "system throughput, against off",
+        axis: "average of both speedups (above 1 is better)",
+        one: Some("1: as with off"),
+        caption: "The average of the measured machine's speedup and its neighbours', round by round: right of 1 the policy gained more than it took.",
     },
     Ratio {
         of: |row| row.weighted_speedup,
@@ -245,6 +254,7 @@ fn summary_table(report: &ScenarioReport) -> Table {
             "items/s, median",
             "speedup",
             "neighbours",
+            "system throughput",
             "weighted speedup",
             "by slice",
         ],
@@ -266,6 +276,7 @@ fn summary_table(report: &ScenarioReport) -> Table {
             row.items_per_second_median.map_or_else(|| "-".to_owned(), |rate| format!("{rate:.1}")),
             ratio(row.speedup),
             ratio(row.neighbour_speedup),
+            ratio(row.system_throughput),
             ratio(row.weighted_speedup),
             ratio(row.slice_speedup),
         ]);

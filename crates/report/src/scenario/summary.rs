@@ -1,8 +1,12 @@
-//! What follows from the runs of a scenario: medians, pairs of the same round, weighted speedup.
+//! What follows from the runs of a scenario: medians, pairs of the same round, and two figures of what all VMs get done.
 //!
-//! Weighted speedup is the papers' system throughput: the sum, over the measured VM and its neighbours, of what each gets done
-//! here relative to what it gets done alone. The measured VM's performance alone is the median of its runs with nothing in the
-//! background and policy `off`; a neighbour's is the median of its solo runs. 2 means that neither notices the other.
+//! *System throughput* is the Gleaner paper's (section 7.2.1, there called weighted speedup): the average of the speedups of the
+//! measured VM and of its neighbour, relative to the same round's run with policy `off`, which has 1.
+//!
+//! *Weighted speedup* is the usual sum, over the measured VM and its neighbours, of what each gets done here relative to what it gets
+//! done alone. The measured VM's performance alone is the median of its runs with nothing in the background and policy `off`; a
+//! neighbour's is the median of its solo runs. 2 means that neither notices the other. Both medians are taken as exact: the
+//! interval is that of the runs here, and does not contain how uncertain the medians are.
 
 use super::{ScenarioReport, ScenarioRun};
 use gleaner_stats::{interval_of_median, median, speedup};
@@ -30,6 +34,9 @@ pub struct ScenarioRow {
     pub wall_ns_median: Option<f64>,
     /// Median throughput.
     pub items_per_second_median: Option<f64>,
+    /// Of a command's metric; null where it has none.
+    #[serde(default)]
+    pub metric: Option<MetricMedian>,
     /// Median CPU time of the VM on the host.
     pub host_cpu_ns_median: Option<f64>,
     /// Medians of its latency's quantiles; null where it reports none.
@@ -38,16 +45,34 @@ pub struct ScenarioRow {
     pub latency_p99_ns_median: Option<f64>,
     /// See `latency_p50_ns_median`.
     pub latency_p999_ns_median: Option<f64>,
-    /// Throughput with this policy / with `off` (where a workload has none: time with `off` / with this policy), paired by round:
-    /// above 1 is better. Null for `off` itself.
+    /// The VM whose `off` the next three are against; null: this one's own.
+    #[serde(default)]
+    pub baseline: Option<String>,
+    /// Throughput, or metric, with this policy / with `off` (turned round where lower is better; where a workload has neither: time with
+    /// `off` / with this policy), paired by round: above 1 is better. Null for a VM's own `off` itself.
     pub speedup: Option<RatioSpread>,
+    /// The same against the VM's own `off`; null where that is what `speedup` is.
+    #[serde(default)]
+    pub own_speedup: Option<RatioSpread>,
     /// Neighbours' throughput with this policy / with `off`, paired by round; null without a neighbour that reports one.
     pub neighbour_speedup: Option<RatioSpread>,
+    /// The average of the two in a round; null where one of them is.
+    #[serde(default)]
+    pub system_throughput: Option<RatioSpread>,
     /// Throughput with this slice / with the scenario's first (where a workload has none: the inverse of the times), same policy, paired by
     /// round: above 1 is better. Null for the first itself.
     pub slice_speedup: Option<RatioSpread>,
-    /// System throughput; null without the solo runs it needs.
+    /// What each VM gets done relative to alone, summed; null without the solo runs it needs.
     pub weighted_speedup: Option<RatioSpread>,
+}
+
+/// A command's metric over all rounds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MetricMedian {
+    /// Median.
+    pub median: f64,
+    /// False of a latency.
+    pub higher_is_better: bool,
 }
 
 /// A median with its 95 % interval.
@@ -93,14 +118,26 @@ impl ScenarioReport {
         }
         let alone = Alone::of(self);
         let mut rows = Vec::new();
-        for (case, settings) in &cases {
+        for (case @ (vm, workload, background), settings) in &cases {
+            let baseline = self.baseline(vm);
+            let base = baseline.map(|base| (base.to_owned(), workload.clone(), background.clone()));
             for (&(slice, other, policy), runs) in settings {
-                let off = settings.get(&(slice, false, "off")).filter(|_| policy != "off");
-                let first = settings.get(&(0, other, policy)).filter(|_| slice > 0);
-                rows.push(row(case, policy, runs, off, first, &alone));
+                let own = settings.get(&(slice, false, "off")).filter(|_| policy != "off");
+                let (off, own_off) = match &base {
+                    Some(base) => (cases.get(base).and_then(|settings| settings.get(&(slice, false, "off"))), own),
+                    None => (own, None),
+                };
+                let first_slice = settings.get(&(0, other, policy)).filter(|_| slice > 0);
+                rows.push(row(case, policy, runs, Against { baseline, off, own_off, first_slice, alone: &alone }));
             }
         }
         rows
+    }
+
+    /// The VM that the scenario has another one compared with.
+    fn baseline(&self, vm: &str) -> Option<&str> {
+        let vms = self.scenario["vm"].as_array()?;
+        vms.iter().find(|found| found["name"] == vm)?["baseline"].as_str()
     }
 
     /// The slices there are, in the order in which the scenario names them.
@@ -116,27 +153,29 @@ impl ScenarioReport {
     }
 }
 
-fn row(
-    case: &Case,
-    policy: &str,
-    runs: &[&ScenarioRun],
-    off: Option<&Vec<&ScenarioRun>>,
-    first_slice: Option<&Vec<&ScenarioRun>>,
-    alone: &Alone,
-) -> ScenarioRow {
+/// What a row's runs are compared with.
+struct Against<'a> {
+    baseline: Option<&'a str>,
+    off: Option<&'a Vec<&'a ScenarioRun>>,
+    own_off: Option<&'a Vec<&'a ScenarioRun>>,
+    first_slice: Option<&'a Vec<&'a ScenarioRun>>,
+    alone: &'a Alone<'a>,
+}
+
+fn row(case: &Case, policy: &str, runs: &[&ScenarioRun], against: Against<'_>) -> ScenarioRow {
     let good: Vec<&ScenarioRun> = runs.iter().copied().filter(|run| succeeded(run)).collect();
     let median_of = |figure: fn(&ScenarioRun) -> Option<f64>| {
         median(&good.iter().filter_map(|run| figure(run)).collect::<Vec<f64>>())
     };
-    // Pairs are runs of the same round; of figures where more is better, the new one comes first.
-    let paired = |others: Option<&Vec<&ScenarioRun>>, figure: &dyn Fn(&ScenarioRun) -> Option<f64>| {
-        let others = others?;
-        let pairs = good.iter().filter_map(|run| {
-            let pair = others.iter().find(|pair| pair.round == run.round && succeeded(pair))?;
-            Some((figure(run)?, figure(pair)?))
-        });
+    let paired = |others: Option<&Vec<&ScenarioRun>>, figure: Figure| {
+        let pairs = good.iter().filter_map(|run| pair(run, others?, figure));
         RatioSpread::of_pairs(&pairs.collect::<Vec<(f64, f64)>>())
     };
+    let both = good.iter().filter_map(|run| {
+        let ratio = |figure| pair(run, against.off?, figure).map(|(here, off)| here / off);
+        Some(f64::midpoint(ratio(performance)?, ratio(neighbours)?))
+    });
+    let system_throughput = RatioSpread::of(&both.collect::<Vec<f64>>());
     let (vm, workload, background) = case.clone();
     ScenarioRow {
         vm,
@@ -148,31 +187,66 @@ fn row(
         failed: (runs.len() - good.len()) as u64,
         wall_ns_median: median_of(|run| run.wall_ns.map(|ns| ns as f64)),
         items_per_second_median: median_of(|run| run.items_per_second),
+        metric: median_of(|run| run.metric.map(|metric| metric.value)).map(|median| MetricMedian {
+            median,
+            higher_is_better: good.iter().filter_map(|run| run.metric).all(|metric| metric.higher_is_better),
+        }),
         host_cpu_ns_median: median_of(|run| run.host_cpu_ns.map(|ns| ns as f64)),
         latency_p50_ns_median: median_of(|run| run.latency.as_ref().map(|latency| latency.p50_ns as f64)),
         latency_p99_ns_median: median_of(|run| run.latency.as_ref().map(|latency| latency.p99_ns as f64)),
         latency_p999_ns_median: median_of(|run| run.latency.as_ref().map(|latency| latency.p999_ns as f64)),
-        speedup: paired(off, &|run| performance(run)),
-        slice_speedup: paired(first_slice, &|run| performance(run)),
-        neighbour_speedup: paired(off, &|run| {
-            let busy = run.background.iter().filter(|other| other.workload != "nothing");
-            busy.map(|other| other.items_per_second).sum::<Option<f64>>()
-        }),
+        baseline: against.baseline.map(str::to_owned),
+        speedup: paired(against.off, performance),
+        own_speedup: paired(against.own_off, performance),
+        slice_speedup: paired(against.first_slice, performance),
+        neighbour_speedup: paired(against.off, neighbours),
+        system_throughput,
         weighted_speedup: RatioSpread::of(
-            &good.iter().filter_map(|run| alone.weighted_speedup(run)).collect::<Vec<f64>>(),
+            &good.iter().filter_map(|run| against.alone.weighted_speedup(run)).collect::<Vec<f64>>(),
         ),
     }
 }
 
 fn succeeded(run: &ScenarioRun) -> bool {
-    run.exit_status == 0 && run.wall_ns.is_some()
+    run.exit_status == 0 && run.wall_ns.is_some() && run.failure.is_none()
 }
 
-/// What a run got done per second, in units of its own: the workload's figure if it has one (a run over a fixed time says
-/// nothing by its duration), else runs per second.
-fn performance(run: &ScenarioRun) -> Option<f64> {
-    let by_time = || run.wall_ns.filter(|ns| *ns > 0).map(|ns| 1e9 / ns as f64);
-    run.items_per_second.filter(|rate| *rate > 0.0).or_else(by_time)
+/// By what it is told how much a run got done. Figures by different accounts have different units, and no ratio.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Account {
+    Metric,
+    Items,
+    Time,
+}
+
+/// More is better.
+type Figure = fn(&ScenarioRun) -> Option<(Account, f64)>;
+
+/// What a run got done per second: by a command's metric or by its own account if it has one (a run over a fixed time says nothing by
+/// its duration), else in runs per second.
+fn performance(run: &ScenarioRun) -> Option<(Account, f64)> {
+    let figure = match (run.metric, run.items_per_second) {
+        (Some(metric), _) if metric.higher_is_better => (Account::Metric, metric.value),
+        (Some(metric), _) => (Account::Metric, 1.0 / metric.value),
+        (None, Some(rate)) => (Account::Items, rate),
+        (None, None) => (Account::Time, 1e9 / run.wall_ns? as f64),
+    };
+    (figure.1 > 0.0 && figure.1.is_finite()).then_some(figure)
+}
+
+/// What the neighbours of a run got done per second; `None` without any, or where one says nothing.
+fn neighbours(run: &ScenarioRun) -> Option<(Account, f64)> {
+    let mut busy = run.background.iter().filter(|other| other.workload != "nothing").peekable();
+    busy.peek()?;
+    let sum = busy.map(|other| other.items_per_second).sum::<Option<f64>>()?;
+    (sum > 0.0).then_some((Account::Items, sum))
+}
+
+/// A run's figure and that of the other run of the same round, where both are by the same account.
+fn pair(run: &ScenarioRun, others: &[&ScenarioRun], figure: Figure) -> Option<(f64, f64)> {
+    let other = others.iter().find(|other| other.round == run.round && succeeded(other))?;
+    let ((account, here), (others_account, there)) = (figure(run)?, figure(other)?);
+    (account == others_account).then_some((here, there))
 }
 
 fn background_of(run: &ScenarioRun) -> String {
@@ -183,7 +257,7 @@ fn background_of(run: &ScenarioRun) -> String {
 
 /// What everybody gets done alone.
 struct Alone<'a> {
-    measured: BTreeMap<(&'a str, &'a str), f64>,
+    measured: BTreeMap<(&'a str, &'a str, Account), f64>,
     background: BTreeMap<(&'a str, &'a str), f64>,
 }
 
@@ -198,21 +272,21 @@ impl<'a> Alone<'a> {
         for run in
             report.runs.iter().filter(|run| !run.warmup && run.policy == "off" && succeeded(run) && solitary(run))
         {
-            measured.entry((&*run.vm, &*run.workload)).or_default().extend(performance(run));
+            if let Some((account, figure)) = performance(run) {
+                measured.entry((&*run.vm, &*run.workload, account)).or_default().push(figure);
+            }
         }
         let mut background: BTreeMap<_, Vec<f64>> = BTreeMap::new();
         for solo in report.solos.iter().filter(|solo| !solo.warmup) {
             background.entry((&*solo.vm, &*solo.workload)).or_default().extend(solo.items_per_second);
         }
-        let medians = |all: BTreeMap<_, Vec<f64>>| {
-            all.into_iter().filter_map(|(who, rates)| Some((who, median(&rates).filter(|rate| *rate > 0.0)?))).collect()
-        };
         Self { measured: medians(measured), background: medians(background) }
     }
 
     /// The sum of relative performances in this run; `None` where one of them is unknown.
     fn weighted_speedup(&self, run: &ScenarioRun) -> Option<f64> {
-        let own = performance(run)? / self.measured.get(&(&*run.vm, &*run.workload))?;
+        let (account, figure) = performance(run)?;
+        let own = figure / self.measured.get(&(&*run.vm, &*run.workload, account))?;
         let others = run.background.iter().filter(|other| other.workload != "nothing");
         let others = others.map(|other| {
             let alone = self.background.get(&(&*other.vm, &*other.workload))?;
@@ -220,4 +294,8 @@ impl<'a> Alone<'a> {
         });
         Some(own + others.sum::<Option<f64>>()?)
     }
+}
+
+fn medians<K: Ord>(all: BTreeMap<K, Vec<f64>>) -> BTreeMap<K, f64> {
+    all.into_iter().filter_map(|(who, rates)| Some((who, median(&rates).filter(|rate| *rate > 0.0)?))).collect()
 }
