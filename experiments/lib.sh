@@ -11,6 +11,7 @@ folder=$here/$(date +%F)-$(uname -r)-$(nproc)cpu${RUN:+-$RUN}
 mkdir -p "$folder"
 make --no-print-directory build >&2
 gleaner=$(readlink -f "${CARGO_TARGET_DIR:-target}/gleaner")
+recorded_before=$(stat -c %s "$folder/machine.txt" 2>/dev/null || echo 0)
 # What changes a result and is not in the commit: other programs' share of the machine, settings, sources that are not committed.
 {
     # Raw results are no sources: this file itself is one that git knows.
@@ -26,11 +27,15 @@ gleaner=$(readlink -f "${CARGO_TARGET_DIR:-target}/gleaner")
 
 say() { printf '%s %s\n' "$(date +%T)" "$*" >&2; }
 # fresh FILE...: ends the script where an earlier run has left one. Measured once is kept: another run gets a folder of its own. Several
-# commands may fill one folder (`programs/run.sh machine`, then `relay`), so it is asked file by file, before anything is measured.
+# commands may fill one folder (`programs/run.sh machine`, then `relay`), so it is asked file by file, before anything is measured; and
+# machine.txt tells of no run that was not.
 fresh() {
     local file
     for file in "$@"; do
-        [[ ! -e $file ]] || { say "$file exists: a result of an earlier run, which is not overwritten; set RUN=name for a folder beside it"; exit 1; }
+        [[ -e $file ]] || continue
+        say "$file exists: a result of an earlier run, which is not overwritten; set RUN=name for a folder beside it"
+        [[ -n ${begun:-} ]] || truncate -s "$recorded_before" "$folder/machine.txt"
+        exit 1
     done
 }
 # scenario FILE [OPTION...]: runs it on the test bed, the raw result beside the others.
@@ -38,6 +43,7 @@ scenario() {
     local name
     name=$(basename "$1" .toml)
     fresh "$folder/$name.json"
+    begun=yes
     say "$name"
     testbed/run.sh run "$@" --json "$folder/$name.json" >"$folder/$name.txt" 2>"$folder/$name.log" || { tail -n 20 "$folder/$name.log" >&2; return 1; }
     cat "$folder/$name.txt"
@@ -47,6 +53,7 @@ compare() {
     local name=$1
     shift
     fresh "$folder/$name.json"
+    begun=yes
     "$gleaner" ab --json "$folder/$name.json" "$@" >"$folder/$name.txt"
 }
 # shuffled SEED WORD...: the words in an order that depends on SEED and on nothing else: sorted by the hash of both. A seed that is

@@ -10,7 +10,7 @@ library=$(cd "$(dirname "$0")/.." && pwd)
 jq -L "$library" -r '
     include "statistics";
     ([.scenario.vm[] | select(.role == "measured")] | length) as $vms |
-    [.runs[] | select((.warmup | not) and .exit_status == 0 and .items_per_second != null)] | group_by([.workload, .policy, .round]) |
+    [.runs[] | select((.warmup | not) and .exit_status == 0 and .failure == null and .items_per_second != null)] | group_by([.workload, .policy, .round]) |
     map(select(length == $vms) | {workload: .[0].workload, policy: .[0].policy, round: .[0].round, sum: (map(.items_per_second) | add)}) as $sums |
     "\($vms) VM\(if $vms == 1 then "" else "s together" end): per second, median (range); over off, by round",
     ($sums | group_by(.workload)[] | . as $rows | (map(select(.policy == "off"))) as $off |

@@ -8,7 +8,7 @@ set -euo pipefail
 library=$(cd "$(dirname "$0")/.." && pwd)
 jq -L "$library" -n -r --slurpfile alone "$1" --slurpfile beside "$2" '
     include "statistics";
-    def ok: [.[0].runs[] | select((.warmup | not) and .exit_status == 0 and .wall_ns != null) | . + {beside: (.background[0].workload // "nothing")}];
+    def ok: [.[0].runs[] | select((.warmup | not) and .exit_status == 0 and .failure == null and .wall_ns != null) | . + {beside: (.background[0].workload // "nothing")}];
     ($alone | ok) as $alone | ($beside | ok) as $beside |
     # Pairs of runs of a round: what $a took over what $b took.
     def ratios($a; $b): [$a[] as $x | $b[] | select(.round == $x.round) | $x.wall_ns / .wall_ns];
