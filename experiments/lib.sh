@@ -1,27 +1,67 @@
 # Shared by the experiments' run.sh: `. "$(dirname "$0")/../lib.sh"`. Changes into the repository's root, builds before anything is measured,
 # and names a folder for the raw results after day, kernel and number of CPUs, and $RUN (RUN=b: a second run on the same day beside the first).
+# shellcheck shell=bash
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
 cd "$here/../.."
+# shellcheck disable=SC2034 # the scripts' own
 host=$(rustc -vV | sed -n 's/^host: //p')
 folder=$here/$(date +%F)-$(uname -r)-$(nproc)cpu${RUN:+-$RUN}
 mkdir -p "$folder"
 make --no-print-directory build >&2
 gleaner=$(readlink -f "${CARGO_TARGET_DIR:-target}/gleaner")
-# Other programs' share of the machine is part of every result.
+recorded_before=$(stat -c %s "$folder/machine.txt" 2>/dev/null || echo 0)
+# What changes a result and is not in the commit: other programs' share of the machine, settings, sources that are not committed.
 {
-    echo "$(date -u +%FT%TZ) commit $(git rev-parse --short HEAD)$(git diff --quiet HEAD || echo '+changes') load $(cut -d' ' -f1-3 /proc/loadavg)"
+    # Raw results are no sources: this file itself is one that git knows.
+    changed=$(git diff --stat HEAD -- . ':(exclude)experiments/*/20*')
+    echo "$(date -u +%FT%TZ) commit $(git rev-parse --short HEAD)${changed:++changes} load $(cut -d' ' -f1-3 /proc/loadavg)"
     echo "command: $0 $*"
+    for name in RUN PAIRS ROUNDS SECONDS_EACH SLICES SEED PORT POWERCAP TMPDIR; do
+        [[ -z ${!name:-} ]] || echo "setting: $name=${!name}"
+    done
+    [[ -z $changed ]] || printf 'changed: %s\n' "${changed//$'\n'/$'\n'changed: }"
     "$gleaner" doctor 2>/dev/null | head -n 6
 } >>"$folder/machine.txt"
 
 say() { printf '%s %s\n' "$(date +%T)" "$*" >&2; }
+# fresh FILE...: ends the script where an earlier run has left one. Measured once is kept: another run gets a folder of its own. Several
+# commands may fill one folder (`programs/run.sh machine`, then `relay`), so it is asked file by file, before anything is measured; and
+# machine.txt tells of no run that was not.
+fresh() {
+    local file
+    for file in "$@"; do
+        [[ -e $file ]] || continue
+        say "$file exists: a result of an earlier run, which is not overwritten; set RUN=name for a folder beside it"
+        [[ -n ${begun:-} ]] || truncate -s "$recorded_before" "$folder/machine.txt"
+        exit 1
+    done
+}
 # scenario FILE [OPTION...]: runs it on the test bed, the raw result beside the others.
 scenario() {
     local name
     name=$(basename "$1" .toml)
+    fresh "$folder/$name.json"
+    begun=yes
     say "$name"
     testbed/run.sh run "$@" --json "$folder/$name.json" >"$folder/$name.txt" 2>"$folder/$name.log" || { tail -n 20 "$folder/$name.log" >&2; return 1; }
     cat "$folder/$name.txt"
 }
+# compare NAME OPTION... -- COMMAND...: `gleaner ab`, the raw result beside the others.
+compare() {
+    local name=$1
+    shift
+    fresh "$folder/$name.json"
+    begun=yes
+    "$gleaner" ab --json "$folder/$name.json" "$@" >"$folder/$name.txt"
+}
+# shuffled SEED WORD...: the words in an order that depends on SEED and on nothing else: sorted by the hash of both. A seed that is
+# like another (round 2 at rate 100, round 21 at rate 00) makes another order.
+shuffled() {
+    local seed=$1 word
+    shift
+    for word in "$@"; do printf '%s %s\n' "$(sha256sum <<<"$seed/$word" | cut -c1-16)" "$word"; done | sort | cut -d' ' -f2-
+}
+# A seed for `shuffled`: $SEED, or one drawn now, to be written down with what was measured.
+random_seed() { echo "${SEED:-$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}"; }

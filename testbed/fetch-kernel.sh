@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # Finds Debian's own kernels for the guests of the test bed, downloads what is not cached, and prints their paths.
 #
-#   testbed/fetch-kernel.sh [--refresh] [6.1|6.12|6.18|new|all]...     default: 6.1
+#   testbed/fetch-kernel.sh [--refresh] [6.1|6.12|6.18|new|newest|all]...     default: 6.1
 #   testbed/fetch-kernel.sh --modules 6.1|6.12|6.18|new disk|net|haltpoll
 #
 #   6.1    Debian 12's kernel: always to be had, so failing to get it is an error
 #   6.12   the newest 6.12 of bookworm-backports
 #   6.18   the newest 6.18 of trixie-backports
 #   new    the newest kernel of trixie-backports, if it is newer than 6.18
+#   newest new, and where that cannot be had 6.18
 #
 # stdout: one line `SERIES PATH` for each kernel that is there. stderr: what is done, and `skipped: SERIES: why` for each
 # that cannot be had, for the versions in backports come and go. A cached kernel needs no network.
@@ -217,28 +218,29 @@ wanted=()
 for argument in "$@"; do
     case $argument in
         --refresh) refresh=yes ;;
-        6.1 | 6.12 | 6.18 | new) wanted+=("$argument") ;;
+        6.1 | 6.12 | 6.18 | new | newest) wanted+=("$argument") ;;
         all) wanted+=(6.1 6.12 6.18 new) ;;
-        *) say "'$argument' is neither a series (6.1, 6.12, 6.18, new, all) nor --refresh"; exit 2 ;;
+        *) say "'$argument' is neither a series (6.1, 6.12, 6.18, new, newest, all) nor --refresh"; exit 2 ;;
     esac
 done
 [[ ${#wanted[@]} -gt 0 ]] || wanted=(6.1)
 
-status=0
-for series in "${wanted[@]}"; do
-    link=$kernels/$series
+# Prints a series' line, having fetched what is not cached; 1 where there is none, with the reason said.
+offer() { # SERIES
+    local series=$1 link=$kernels/$1
     if [[ ! -s $link || $refresh == yes ]] && ! fetch_series "$series" "${suite_of[$series]}" ""; then
-        if [[ -s $link ]]; then
-            say "$series: using the cached $(readlink "$link")"
-        elif [[ $series == 6.1 ]]; then
-            say "6.1: not to be had; the guest tests cannot run without it"
-            status=1
-            continue
-        else
-            say "skipped: $series: see above"
-            continue
-        fi
+        [[ -s $link ]] || return 1
+        say "$series: using the cached $(readlink "$link")"
     fi
     printf '%s %s\n' "$series" "$(readlink -f "$link")"
+}
+
+status=0
+for series in "${wanted[@]}"; do
+    case $series in
+        6.1) offer 6.1 || { say "6.1: not to be had; the guest tests cannot run without it"; status=1; } ;;
+        newest) offer new || { say "skipped: new: see above; 6.18 stands in for it"; offer 6.18; } || say "skipped: 6.18: see above" ;;
+        *) offer "$series" || say "skipped: $series: see above" ;;
+    esac
 done
 exit "$status"

@@ -2,16 +2,23 @@
 # Figure 8 on this machine: MariaDB under sysbench OLTP, off and full, by number of connections. About five minutes.
 #
 #   PAIRS=5 SECONDS_EACH=5 experiments/database/run.sh [CONNECTIONS...]      default: 16 20 48
-#   ROUNDS=3 experiments/database/run.sh vms       Figure 9: in one, two and three VMs of the test bed, Gleaner in each; 15 minutes
+#   ROUNDS=5 experiments/database/run.sh vms       Figures 8 and 9: in one, two and three VMs of the test bed, Gleaner in each, and `pipeline`
+#                                                  beside OLTP; about an hour and a quarter (30, 75 and 30 steps; one of OLTP measured 25 s
+#                                                  with one VM, with three it is longer)
 . "$(dirname "$0")/../lib.sh" "$@"
 if [[ ${1:-} == vms ]]; then
+    fresh "$folder"/vms-{1,2,3}.json
     scripts/setup.sh build test bed >&2
-    for n in 1 2 3; do scenario "experiments/database/vms-$n.toml" ${ROUNDS:+--rounds "$ROUNDS"}; done
+    for n in 1 2 3; do
+        scenario "experiments/database/vms-$n.toml" ${ROUNDS:+--rounds "$ROUNDS"}
+        experiments/database/sums.sh "$folder/vms-$n.json" | tee "$folder/vms-$n-sums.txt"
+    done
     exit
 fi
 scripts/setup.sh experiments >&2
 connections=("${@:-16}")
 [[ $# -gt 0 ]] || connections=(16 20 48)
+for count in "${connections[@]}"; do fresh "$folder/oltp-$count.json"; done
 work=$(mktemp -d "${TMPDIR:-/tmp}/gleaner-database.XXXXXX")
 server=""
 trap '[[ -z $server ]] || kill $server 2>/dev/null; rm -rf "$work"' EXIT
@@ -30,6 +37,7 @@ wait $server || true
 server=""
 for count in "${connections[@]}"; do
     say "$count connections"
-    "$gleaner" ab -n "${PAIRS:-5}" --warmup 1 --metric 'transactions:.*\(([0-9.]+) per sec' --metric-name transactions/s --higher-is-better \
-        --json "$folder/oltp-$count.json" -- experiments/database/oltp.sh "$data" "$count" "${SECONDS_EACH:-5}" | tee "$folder/oltp-$count.txt"
+    compare "oltp-$count" -n "${PAIRS:-5}" --warmup 1 --metric 'transactions:.*\(([0-9.]+) per sec' --metric-name transactions/s --higher-is-better \
+        -- experiments/database/oltp.sh "$data" "$count" "${SECONDS_EACH:-5}"
+    cat "$folder/oltp-$count.txt"
 done

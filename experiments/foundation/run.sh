@@ -3,17 +3,17 @@
 # kernel. The machine should have nothing else to do: compare the load that each file begins with.
 #
 #   experiments/foundation/run.sh [NAME...]      about ten minutes; doctor probe wakeup overhead spread switch_cost window_cost
-set -euo pipefail
-wanted=" ${*:-doctor probe wakeup overhead spread switch_cost window_cost} "
-cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-scripts/setup.sh build demo
-host=$(rustc -vV | sed -n 's/^host: //p')
-folder=experiments/foundation/$(date +%F)-$(uname -r)-$(nproc)cpu
-mkdir -p "$folder"
+. "$(dirname "$0")/../lib.sh" "$@"
+names=(doctor probe wakeup overhead spread switch_cost window_cost)
+wanted=" ${*:-${names[*]}} "
+for name in $wanted; do
+    [[ " ${names[*]} " == *" $name "* ]] || { echo "usage: $0 [${names[*]}]..." >&2; exit 2; }
+    fresh "$folder/$name.txt"
+done
+scripts/setup.sh build demo >&2
 # Built before anything is measured.
 cargo bench --locked --target "$host" -p gleaner -p gleaner-observe --no-run
-cargo build --locked --release --target "$host" -p gleaner
-keep() { # keep NAME COMMAND...
+keep() { # keep FILE COMMAND...
     name=$1
     shift
     [[ $wanted == *" ${name%.txt} "* ]] || return 0
@@ -25,8 +25,8 @@ keep() { # keep NAME COMMAND...
     echo "$folder/$name"
 }
 bench=(cargo bench --quiet --locked --target "$host")
-keep doctor.txt "target/$host/release/gleaner" doctor
-keep probe.txt "target/$host/release/gleaner" probe --gap-us 1000 --samples 2000 --load --json
+keep doctor.txt "$gleaner" doctor
+keep probe.txt "$gleaner" probe --gap-us 1000 --samples 2000 --load --json
 keep wakeup.txt "${bench[@]}" -p gleaner --bench guest -- wakeup
 keep overhead.txt "${bench[@]}" -p gleaner --bench guest -- overhead
 keep spread.txt "${bench[@]}" -p gleaner --bench guest -- spread

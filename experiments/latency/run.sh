@@ -1,29 +1,43 @@
 #!/usr/bin/env bash
 # Latency at low load: Redis asked at a fixed rate by an open-loop client that measures from the intended send time; by policy and
-# profile, interleaved. About four minutes.
+# profile, in random order within each round.
 #
-#   ROUNDS=3 SECONDS_EACH=8 experiments/latency/run.sh [RATE...]      default: 100 500
-#   ROUNDS=5 experiments/latency/run.sh guest                         in a VM of the test bed, alone and beside another; 15 minutes
+#   ROUNDS=5 SECONDS_EACH=8 SEED=n experiments/latency/run.sh [RATE...]      default: 100 500; 8 minutes (50 runs of about 9 s)
+#   ROUNDS=5 experiments/latency/run.sh guest      in a VM of the test bed, alone and beside another; 70 minutes (120 steps of 34 s)
+#
+# The seed of the order is drawn unless given, and stands in order.txt.
 . "$(dirname "$0")/../lib.sh" "$@"
 if [[ ${1:-} == guest ]]; then
+    fresh "$folder/guest.json"
     scripts/setup.sh build test bed >&2
     scenario experiments/latency/guest.toml ${ROUNDS:+--rounds "$ROUNDS"}
     exit
 fi
-scripts/setup.sh experiments >&2
 rates=("$@")
 [[ $# -gt 0 ]] || rates=(100 500)
+rounds=${ROUNDS:-5}
+policies=(off retain-frugal retain-balanced retain-latency full-latency)
+declare -A options=([off]="--policy off" [retain-frugal]="--policy retain --profile frugal" [retain-balanced]="--policy retain --profile balanced"
+    [retain-latency]="--policy retain --profile latency" [full-latency]="--policy full --profile latency")
+for rate in "${rates[@]}"; do
+    for name in "${policies[@]}"; do
+        for ((round = 1; round <= rounds; round++)); do fresh "$folder/$rate-$name-$round.json" "$folder/$rate-$name-$round-run.json"; done
+    done
+done
+scripts/setup.sh experiments >&2
 work=$(mktemp -d "${TMPDIR:-/tmp}/gleaner-latency.XXXXXX")
 port=${PORT:-16379}
 server=""
 trap '[[ -z $server ]] || kill $server 2>/dev/null; rm -rf "$work"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
-declare -A options=([off]="--policy off" [retain-frugal]="--policy retain --profile frugal" [retain-balanced]="--policy retain --profile balanced"
-    [retain-latency]="--policy retain --profile latency" [full-latency]="--policy full --profile latency")
-for ((round = 1; round <= ${ROUNDS:-3}; round++)); do
-    for rate in "${rates[@]}"; do
-        for name in $(printf '%s\n' "${!options[@]}" | shuf --random-source=<(yes "$round$rate")); do
+seed=$(random_seed)
+echo "seed $seed" >>"$folder/order.txt"
+for ((round = 1; round <= rounds; round++)); do
+    # A rate's policies stay together, so that those which are compared ran within a minute.
+    for rate in $(shuffled "$seed/$round" "${rates[@]}"); do
+        for name in $(shuffled "$seed/$round/$rate" "${policies[@]}"); do
+            echo "round $round rate $rate $name" >>"$folder/order.txt"
             # shellcheck disable=SC2086 # words
             "$gleaner" run --quiet ${options[$name]} --json "$folder/$rate-$name-$round-run.json" -- \
                 redis-server --port "$port" --bind 127.0.0.1 --save '' --appendonly no --dir "$work" >"$work/redis.log" 2>&1 &
@@ -38,13 +52,4 @@ for ((round = 1; round <= ${ROUNDS:-3}; round++)); do
         done
     done
 done
-{
-    echo "rate policy: medians of rounds, us: p50 p99 p99.9 (retained s)"
-    for rate in "${rates[@]}"; do
-        for name in off retain-frugal retain-balanced retain-latency full-latency; do
-            printf '%s %s: ' "$rate" "$name"
-            jq -s -r 'def med: sort | .[(length - 1) / 2 | floor]; [([.[].latency.p50_ns] | med), ([.[].latency.p99_ns] | med), ([.[].latency.p999_ns] | med)] | map(. / 100 | round / 10) | join(" ")' \
-                $(ls "$folder"/"$rate-$name"-[0-9].json)
-        done
-    done
-} | tee "$folder/summary.txt"
+experiments/latency/summary.sh "$folder" | tee "$folder/summary.txt"

@@ -5,6 +5,10 @@
 . "$(dirname "$0")/../lib.sh" "$@"
 wanted=" ${*:-machine guests} "
 
+[[ $wanted != *" machine "* ]] || fresh "$folder"/machine-gap-{50,1000,4000}.json
+if [[ $wanted == *" guests "* ]]; then
+    for series in 6.1 6.18 new; do fresh "$folder/guest-$series.json" "$folder/guest-$series-beside-matmul.json"; done
+fi
 if [[ $wanted == *" machine "* ]]; then
     for gap in 50 1000 4000; do
         say "this machine, gap $gap us"
@@ -35,7 +39,7 @@ END
         kill "$neighbour"
         wait "$neighbour" || true
         neighbour=""
-    done < <(testbed/fetch-kernel.sh 6.1 new)
+    done < <(testbed/fetch-kernel.sh 6.1 newest)
     rm -f "$folder/probe.sh" "$folder/matmul.sh"
 fi
 {
