@@ -18,8 +18,10 @@ stty -F /dev/ttyS3 raw -echo 2>/dev/null
 
 frame() { # frame ID NAME FILE
     echo "frame $1 $2"
-    # The last 64 KiB: an answer has an end. A last line may lack its newline.
-    tail -c 65536 "$3" | sed 's/^/|/'
+    # An answer has an end: output's last 64 KiB; of results as much as Gleaner's longest have (a thousand decisions), for a part of one is
+    # none. A last line may lack its newline.
+    case $2 in output | left) most=65536 ;; *) most=1048576 ;; esac
+    tail -c $most "$3" | sed 's/^/|/'
     echo
     echo end
 }
