@@ -156,6 +156,26 @@ fn a_vcpu_that_comes_later_gets_the_slice_too_on_this_machine() {
 }
 
 #[test]
+fn two_runs_do_not_hold_the_same_vcpus_on_this_machine() {
+    let vm = Vm::start();
+    if !vm.has_slices() {
+        return;
+    }
+    let before = vm.slices();
+    let (one, pid) = ([Nanos::from_millis(1); 2], own_pid().to_string());
+    let mut first = agent(&["--policy", "static", "--slice", "1ms"]);
+    assert!(comes_true(|| vm.slices() == one), "{:?}", vm.slices());
+    let holder = format!("process {}, another run", pid_of(&first));
+    for second in [&["slice", "--slice", "2ms", "--for", "10s"][..], &["run", "--slice", "2ms", "--for", "10s"]] {
+        finish(gleaner(["host"]).args(second).args(["--vm", &pid])).with_status(1).naming(&[&holder]);
+        assert_eq!(vm.slices(), one, "{second:?}");
+    }
+    send(pid_of(&first), libc::SIGTERM);
+    assert_eq!(first.wait().unwrap().code(), Some(0));
+    assert_eq!(vm.slices(), before);
+}
+
+#[test]
 fn bad_input_is_named_and_changes_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let config = dir.path().join("host.toml");
@@ -175,4 +195,35 @@ fn bad_input_is_named_and_changes_nothing() {
     ] {
         finish(gleaner(["host", "run", "--for", "1s"]).args(args)).with_status(2).naming(words);
     }
+}
+
+/// A process that looks like a QEMU whose threads have no names; ended when dropped.
+struct Nameless(Child);
+
+impl Nameless {
+    fn start() -> Self {
+        let mut command = std::process::Command::new("sleep");
+        Self(std::os::unix::process::CommandExt::arg0(&mut command, "qemu-system-x86_64").arg("60").spawn().unwrap())
+    }
+}
+
+impl Drop for Nameless {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_vm_without_known_vcpus_is_refused_by_name_and_told_of_otherwise_machine() {
+    let vm = Nameless::start();
+    let pid = vm.0.id().to_string();
+    let mut command = gleaner(["host", "run", "--policy", "static", "--for", "300ms", "--interval", "100ms"]);
+    let named = finish(command.args(["--vm", &pid]));
+    named.with_status(2).naming(&["no vCPU threads", &pid, "debug-threads=on"]);
+    let mut command = gleaner(["host", "run", "--policy", "static", "--for", "300ms", "--interval", "100ms"]);
+    let said = finish(&mut command);
+    // Other tests' VMs may be there, and without root theirs cannot be set.
+    let told = said.stderr.lines().filter(|line| line.contains(&pid) && line.contains("left alone")).count();
+    assert_eq!(told, 1, "once, not in each of three windows: {said:?}");
 }
