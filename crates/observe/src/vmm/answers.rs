@@ -44,6 +44,12 @@ impl MonitorAnswers {
     pub(super) fn forget(&self, socket: &Path) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|(kept, _), _| kept != socket);
     }
+
+    /// Whether it was asked a moment ago, where no process is known.
+    pub(super) fn know(&self, socket: &Path) -> bool {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.get(&(socket.to_owned(), None)).is_some_and(|(at, _)| at.elapsed() < GOOD_FOR)
+    }
 }
 
 #[cfg(test)]
@@ -68,7 +74,9 @@ mod tests {
             assert!(matches!(ask(&answers.clone(), process), Err(QmpError::Silent { .. })));
             assert_eq!(come(), times, "{process:?}");
         }
+        assert!(answers.know(&socket));
         answers.forget(&socket);
+        assert!(!answers.know(&socket));
         ask(&answers, None).unwrap_err();
         assert_eq!(come(), 4);
         ask(&MonitorAnswers::default(), None).unwrap_err();

@@ -190,9 +190,10 @@ fn ask_monitors(root: &ProcRoot, options: &DiscoverOptions) -> Result<BTreeMap<i
             let owner = cpus.first().and_then(|cpu| process::process_of_thread(root, cpu.thread_id));
             Ok(owner.map(|pid| (pid, cpus)))
         };
+        let remembered = options.answers.know(socket);
         let mut found = ask()?;
-        if found.is_none() {
-            // Another VM may listen there by now.
+        if found.is_none() && remembered {
+            // That was said a while ago: another VM may listen there by now.
             options.answers.forget(socket);
             found = ask()?;
         }
