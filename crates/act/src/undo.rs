@@ -77,6 +77,8 @@ pub enum Undo {
         start_time: u64,
         /// What it was, in nanoseconds; 0: the base slice.
         was_ns: u64,
+        /// What it was given: put back only where that is still there.
+        set_ns: u64,
     },
     /// Something of Xen's.
     Xen {
@@ -156,7 +158,9 @@ fn undo_all(state: &JournalState, own: bool) -> Result<(), ActError> {
         Undo::GroupAffinity { root_pid, root_start_time, base } => {
             restore_affinities(state, own, *root_pid, *root_start_time, base)
         }
-        Undo::Slice { tid, start_time, was_ns } => crate::slice::restore_slice(*tid, *start_time, Nanos(*was_ns)),
+        Undo::Slice { tid, start_time, was_ns, set_ns } => {
+            crate::slice::restore_slice(*tid, *start_time, Nanos(*was_ns), &[Nanos(*set_ns)])
+        }
         Undo::RemoveResctrlGroup { path } => resctrl::remove_group(path),
         Undo::Xen { xl, was, set } => crate::xen::undo_xen(xl, was, set),
         // Controllers and mounts come later, and the affinities are read by GroupAffinity, which is older than both.

@@ -1,7 +1,8 @@
 //! Signals that tell a command to end, and sleeping until one comes.
 
 use crate::failure::Failure;
-use rustix::event::{PollFd, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -29,6 +30,12 @@ pub fn sleep_until(due: Instant, interrupted: &AtomicBool) -> bool {
         nap(left);
     }
     false
+}
+
+/// As [`nap`], and ends as soon as `descriptor` is ready to be read; whether it was.
+pub fn nap_until_ready(descriptor: &impl AsFd, limit: Duration) -> bool {
+    let limit = Timespec::try_from(limit.min(LONGEST_NAP)).unwrap_or_default();
+    poll(&mut [PollFd::new(descriptor, PollFlags::IN)], Some(&limit)).is_ok_and(|ready| ready > 0)
 }
 
 /// Sleeps so long, or shorter: a signal ends it, unlike `std::thread::sleep`.

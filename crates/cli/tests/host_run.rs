@@ -156,6 +156,26 @@ fn a_vcpu_that_comes_later_gets_the_slice_too_on_this_machine() {
 }
 
 #[test]
+fn two_runs_do_not_hold_the_same_vcpus_on_this_machine() {
+    let vm = Vm::start();
+    if !vm.has_slices() {
+        return;
+    }
+    let before = vm.slices();
+    let (one, pid) = ([Nanos::from_millis(1); 2], own_pid().to_string());
+    let mut first = agent(&["--policy", "static", "--slice", "1ms"]);
+    assert!(comes_true(|| vm.slices() == one), "{:?}", vm.slices());
+    let holder = format!("process {}, another run", pid_of(&first));
+    for second in [&["slice", "--slice", "2ms", "--for", "10s"][..], &["run", "--slice", "2ms", "--for", "10s"]] {
+        finish(gleaner(["host"]).args(second).args(["--vm", &pid])).with_status(1).naming(&[&holder]);
+        assert_eq!(vm.slices(), one, "{second:?}");
+    }
+    send(pid_of(&first), libc::SIGTERM);
+    assert_eq!(first.wait().unwrap().code(), Some(0));
+    assert_eq!(vm.slices(), before);
+}
+
+#[test]
 fn bad_input_is_named_and_changes_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let config = dir.path().join("host.toml");
@@ -175,4 +195,45 @@ fn bad_input_is_named_and_changes_nothing() {
     ] {
         finish(gleaner(["host", "run", "--for", "1s"]).args(args)).with_status(2).naming(words);
     }
+}
+
+/// A process that looks like a QEMU whose threads have no names; ended when dropped.
+struct Nameless(Child);
+
+impl Nameless {
+    fn start(name: &str) -> Self {
+        let mut command = std::process::Command::new("sh");
+        std::os::unix::process::CommandExt::arg0(&mut command, "qemu-system-x86_64");
+        // It waits for a line that does not come.
+        Self(command.args(["-c", "read line", "-name", name]).stdin(Stdio::piped()).spawn().unwrap())
+    }
+}
+
+impl Drop for Nameless {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_vm_without_known_vcpus_is_refused_by_name_and_told_of_when_it_comes_later_on_this_machine() {
+    let vm = Vm::start();
+    if !vm.has_slices() {
+        return;
+    }
+    // VMs that share a name are all meant: this process's own goes by what it is and its pid.
+    let name = format!("firecracker-{}", own_pid());
+    let mut command = gleaner(["host", "run", "--policy", "static", "--interval", "100ms", "--vm", &name]);
+    let agent = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    assert!(comes_true(|| vm.slices() == [Nanos::from_millis(1); 2]), "{:?}", vm.slices());
+    let nameless = Nameless::start(&name);
+    let pid = nameless.0.id().to_string();
+    std::thread::sleep(Duration::from_millis(1000));
+    send(pid_of(&agent), libc::SIGTERM);
+    let said = String::from_utf8(agent.wait_with_output().unwrap().stderr).unwrap();
+    let told = said.lines().filter(|line| line.contains(&pid) && line.contains("left alone")).count();
+    assert_eq!(told, 1, "once, not in each window: {said}");
+    let named = finish(gleaner(["host", "run", "--for", "300ms"]).args(["--vm", &pid]));
+    named.with_status(2).naming(&["no vCPU threads", &pid, "debug-threads=on"]);
 }

@@ -156,6 +156,26 @@ fn what_cannot_be_simulated_is_named() {
 }
 
 #[test]
+fn the_slices_that_a_scenario_compares_are_simulated() {
+    let slices = "cpus = \"0-1\"\nslices = [\"kernel\", \"100us\", \"adaptive\"]";
+    with_file(&SCENARIO.replacen("cpus = \"0-1\"", slices, 1), |path| {
+        let ran = run(path, &["--rounds", "1"]);
+        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+        let report: serde_json::Value = serde_json::from_slice(&ran.stdout).unwrap();
+        // The chain beside the program that computes, unmanaged: the shorter the slices, the sooner it goes on.
+        let rate = |slice: &str| {
+            let rows = report["rows"].as_array().unwrap();
+            let row = rows.iter().find(|row| {
+                row["slice"] == slice && row["policy"] == "off" && row["beside"].to_string().contains("matmul")
+            });
+            row.unwrap_or_else(|| panic!("no row of {slice} in {rows:?}"))["items_per_s"].as_f64().unwrap()
+        };
+        assert!(rate("100us") > rate("kernel"), "{} {}", rate("100us"), rate("kernel"));
+        assert!(rate("adaptive") > 0.0);
+    });
+}
+
+#[test]
 fn the_list_has_a_source_for_every_cost() {
     let listed = gleaner(&["sim", "list", "--json"]);
     let list: serde_json::Value = serde_json::from_slice(&listed.stdout).unwrap();

@@ -118,12 +118,41 @@ fn one_that_sleeps_is_seen_to_sleep_and_to_wake_machine() {
 }
 
 #[test]
+fn two_without_a_slot_are_seen_to_compete_all_the_same_machine() {
+    // Slots are given in the order of ids: these have them all.
+    let with_slots = pinned(4, || std::thread::sleep(Duration::from_millis(5)));
+    let without = pinned(2, compute);
+    let highest = with_slots.tids.iter().max().unwrap();
+    if !without.tids.iter().all(|tid| tid > highest) {
+        eprintln!("\n*** SKIPPED: thread ids have wrapped round ***\n");
+        return;
+    }
+    let tids: Vec<i32> = with_slots.tids.iter().chain(&without.tids).copied().collect();
+    let (mut observer, _) = observing(true, &tids);
+    if observer.source() == Source::Procfs {
+        eprintln!("\n*** SKIPPED: {} ***\n", observer.refusal().unwrap());
+        return;
+    }
+    assert_eq!(observer.left_out(), 2);
+    let mut competition = observer.competition().unwrap();
+    let end = Instant::now() + Duration::from_secs(5);
+    let both = || {
+        let found = competition.wait(Duration::from_millis(200));
+        found.iter().any(|cpu| without.tids.iter().all(|tid| cpu.tids.contains(tid)))
+    };
+    assert!(std::iter::repeat_with(both).take_while(|_| Instant::now() < end).any(|seen| seen));
+    observer.watch(&without.tids);
+    assert_eq!(observer.left_out(), 0, "slots are given back");
+}
+
+#[test]
 fn more_threads_than_slots_are_left_to_proc_and_the_ended_say_so() {
     let threads = pinned(6, || std::thread::sleep(Duration::from_millis(5)));
     let (mut observer, window) = observing(true, &threads.tids);
     assert_eq!(window.threads.len(), 6);
     if observer.source() == Source::Bpf {
         assert_eq!(window.threads.iter().filter(|thread| thread.intervals.is_some()).count(), 4);
+        assert_eq!(observer.left_out(), 2);
     }
     drop(threads);
     let all_ended = (0..500).any(|_| {

@@ -151,11 +151,6 @@ pub fn config_with(
     seed: u64,
     files: Files<'_>,
 ) -> Result<Config, SimError> {
-    if !scenario.machine.slices.is_empty() {
-        let what =
-            "machine.slices is for the test bed; give simulator.slice, and compare slices by `gleaner sim sweep`";
-        return Err(SimError::Config(what.to_owned()));
-    }
     let default = Simulator::default();
     let simulator = &with_slice(scenario.simulator.as_ref().unwrap_or(&default), combination);
     let cpus = cpus(scenario, simulator);

@@ -4,7 +4,7 @@
 //! that is seen. The function is asked every few milliseconds while some ticker is awake; while none is, it may wait
 //! until there is something to tell, so that a quiet machine is left alone.
 
-use super::ticker::{Ticker, TickerCost, enter_fifo, now, thread_cpu_time};
+use super::ticker::{Ticker, TickerCost, now, thread_cpu_time, try_fifo};
 use crate::{ActError, Fallback};
 use gleaner_model::Nanos;
 use rustix::mm::{MlockAllFlags, mlockall, munlockall};
@@ -80,8 +80,7 @@ impl Enforcer {
         competing: impl FnMut(Duration) -> Vec<Competing> + Send + 'static,
     ) -> Result<Self, ActError> {
         let unavailable = |why: String| ActError::Unavailable { what: "the enforcement of slices".into(), why };
-        let tried = std::thread::spawn(enter_fifo).join();
-        let fallback = tried.map_err(|_| unavailable("a thread could not be tried".into()))??;
+        let fallback = try_fifo()?;
         let shared = Arc::new(Shared::default());
         lock(&shared.notes).extend(fallback.as_ref().map(Fallback::to_string));
         let mut loop_ = Loop {

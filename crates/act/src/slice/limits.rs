@@ -72,9 +72,19 @@ pub fn hrtick(sys: &Path) -> Option<bool> {
     })
 }
 
+/// By what the kernel itself ends such a slice in time, `hrtick` or `tick`; `None`: that takes a ticker. Where threads have no slices of
+/// their own (before Linux 6.12), HRTICK ends the kernel's slices, and not the one that is asked for.
+pub fn by_kernel(slice: Nanos, support: SliceSupport, hrtick: Option<bool>, tick: Nanos) -> Option<&'static str> {
+    support.base?;
+    match hrtick {
+        Some(true) => Some("hrtick"),
+        _ => tick_suffices(slice, tick).then_some("tick"),
+    }
+}
+
 /// Whether the kernel's own tick ends such a slice soon enough: at the first tick after it, a tenth later at most. A ticker would only cut the
 /// slices of those whose turn does not begin at its own tick. Not where the tick is unknown (0).
-pub fn tick_suffices(slice: Nanos, tick: Nanos) -> bool {
+fn tick_suffices(slice: Nanos, tick: Nanos) -> bool {
     let ends = tick.times(slice.0 / tick.0.max(1) + 1);
     tick > Nanos::ZERO && ends <= slice + Nanos(slice.0 / 10)
 }
@@ -174,6 +184,22 @@ mod tests {
         }
         assert!(!tick_suffices(ms(30), Nanos::ZERO));
         assert!((ms(1)..=ms(10)).contains(&tick()), "{}", tick());
+    }
+
+    #[test]
+    fn a_kernel_without_slices_of_threads_enforces_none() {
+        let ms = Nanos::from_millis;
+        for (base, hrtick, slice, method) in [
+            (None, Some(true), 1, None),
+            (None, Some(true), 30, None),
+            (None, None, 30, None),
+            (Some(ms(3)), Some(true), 1, Some("hrtick")),
+            (Some(ms(3)), Some(false), 30, Some("tick")),
+            (Some(ms(3)), None, 1, None),
+        ] {
+            let support = SliceSupport { base };
+            assert_eq!(by_kernel(ms(slice), support, hrtick, ms(4)), method, "{base:?} {hrtick:?} {slice} ms");
+        }
     }
 
     #[test]

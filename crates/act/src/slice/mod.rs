@@ -23,7 +23,7 @@ mod ticker;
 
 pub use attr::{SliceSupport, ThreadAttr, thread_attr};
 pub use enforcer::{Competing, Enforcer, EnforcerConfig};
-pub use limits::{SliceRefusal, hrtick, refuse_slice, switch_cost, tick, tick_suffices};
+pub use limits::{SliceRefusal, by_kernel, hrtick, refuse_slice, switch_cost, tick};
 pub(crate) use slices::restore_slice;
 pub use slices::{SLICE_RANGE, SliceOutcome, Slices};
-pub use ticker::TickerCost;
+pub use ticker::{TickerCost, try_fifo};

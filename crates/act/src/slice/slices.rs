@@ -1,16 +1,19 @@
 //! Slices of many threads, over a long time: set, verified, and given back.
 //!
-//! A thread's slice is journalled once, with what it was before Gleaner first touched it, and known by id and start time: an
-//! id that another thread has taken since is neither set nor undone.
+//! A thread's slice is journalled once for each value it is given, with what it was before Gleaner first touched it, and known by id
+//! and start time: an id that another thread has taken since is neither set nor undone. What is put back is put back only where
+//! what we set is still there: somebody else's later word counts. And a thread belongs to one run of Gleaner at a time: of two that
+//! overlap, the second would take the first one's slice for the thread's own.
 
 use super::attr::{SliceSupport, ThreadAttr, set_slice, thread_attr};
 use crate::ActError;
-use crate::journal::Journal;
+use crate::journal::{self, Journal};
 use crate::procs::thread_start_time;
 use crate::undo::Undo;
 use gleaner_model::Nanos;
 use rustix::io::Errno;
 use std::collections::BTreeMap;
+use std::path::Path;
 
 /// The shortest and the longest slice that the kernel takes.
 pub const SLICE_RANGE: std::ops::RangeInclusive<Nanos> = Nanos::from_micros(100)..=Nanos::from_millis(100);
@@ -26,11 +29,13 @@ pub enum SliceOutcome {
     Gone,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Changed {
     start_time: u64,
     /// What to give back; zero: the base slice.
     was: Nanos,
+    /// What it was given, each value once: those that a policy chooses from.
+    given: Vec<Nanos>,
 }
 
 /// The threads whose slices were set.
@@ -60,8 +65,8 @@ impl Slices {
     /// Gives thread `tid` the slice, which may be set anew as often as wanted, and reads it back.
     ///
     /// # Errors
-    /// A slice out of [`SLICE_RANGE`]; a thread of a class without slices (SCHED_FIFO, SCHED_DEADLINE and the like); no permission;
-    /// a kernel that keeps another slice than was set; a journal that cannot be written. Nothing is changed then.
+    /// A slice out of [`SLICE_RANGE`]; a thread of a class without slices (SCHED_FIFO, SCHED_DEADLINE and the like), or that another run
+    /// of Gleaner holds; no permission; a kernel that keeps another slice than was set; a journal that cannot be written. Nothing is changed then.
     pub fn set(&mut self, tid: i32, slice: Nanos, journal: &mut Journal) -> Result<SliceOutcome, ActError> {
         if !SLICE_RANGE.contains(&slice) {
             let why = format!("a slice is at least {} and at most {}", SLICE_RANGE.start(), SLICE_RANGE.end());
@@ -74,8 +79,12 @@ impl Slices {
             Err(error) => return Err(error),
         };
         check_class(tid, &now)?;
-        let Some(base) = self.support.base else { return Ok(SliceOutcome::NoSlices) };
-        self.remember(tid, start_time, now.slice, base, journal)?;
+        // Where the kernel has no slices too: the thread is this run's, and so is the ticker that shortens its turns.
+        let was = if self.support.base.is_none_or(|base| now.slice == base) { Nanos::ZERO } else { now.slice };
+        self.remember(tid, start_time, was, slice, journal)?;
+        if self.support.base.is_none() {
+            return Ok(SliceOutcome::NoSlices);
+        }
         if now.slice == slice {
             return Ok(SliceOutcome::Set(slice));
         }
@@ -91,22 +100,35 @@ impl Slices {
         SliceOutcome::Gone
     }
 
-    /// Journals what the thread had, the first time.
+    /// Journals what the thread had before it is given `slice`, unless that is in the journal.
     fn remember(
         &mut self,
         tid: i32,
         start_time: u64,
+        was: Nanos,
         slice: Nanos,
-        base: Nanos,
         journal: &mut Journal,
     ) -> Result<(), ActError> {
-        let new = Changed { start_time, was: if slice == base { Nanos::ZERO } else { slice } };
-        if self.changed.get(&tid).is_some_and(|known| known.start_time == start_time) {
+        let known = self.changed.get(&tid).filter(|known| known.start_time == start_time);
+        if known.is_some_and(|known| known.given.contains(&slice)) {
             return Ok(());
         }
-        journal.before(&Undo::Slice { tid, start_time, was_ns: new.was.0 })?;
+        let mut changed = known.cloned().unwrap_or(Changed { start_time, was, given: Vec::new() });
+        let undo = Undo::Slice { tid, start_time, was_ns: changed.was.0, set_ns: slice.0 };
+        if changed.given.is_empty() {
+            // Two that begin together must not both find nobody.
+            let _folder = journal.lock_folder();
+            if let Some(pid) = set_by_another(journal.path(), tid, start_time) {
+                let why = format!("process {pid}, another run of Gleaner, has set it; end that one first");
+                return Err(ActError::Unavailable { what: format!("the slice of thread {tid}"), why });
+            }
+            journal.before(&undo)?;
+        } else {
+            journal.before(&undo)?;
+        }
         journal.compact_if_long()?;
-        self.changed.insert(tid, new);
+        changed.given.push(slice);
+        self.changed.insert(tid, changed);
         Ok(())
     }
 
@@ -121,13 +143,14 @@ impl Slices {
         }
     }
 
-    /// Gives one thread back what it had before. A thread that has ended, or was never set, needs nothing.
+    /// Gives one thread back what it had before, unless somebody else has set it since. A thread that has ended, or was never set,
+    /// needs nothing.
     ///
     /// # Errors
     /// When the kernel refuses.
     pub fn give_back(&mut self, tid: i32) -> Result<(), ActError> {
         match self.changed.get(&tid) {
-            Some(changed) => restore_slice(tid, changed.start_time, changed.was),
+            Some(changed) => restore_slice(tid, changed.start_time, changed.was, &changed.given),
             None => Ok(()),
         }
         // It stays in the journal and in `changed`: giving back twice does no harm, and it may be set again.
@@ -159,9 +182,28 @@ fn check_class(tid: i32, attr: &ThreadAttr) -> Result<(), ActError> {
     })
 }
 
-/// Gives a slice back to the thread of this id and start time, if it still lives.
-pub(crate) fn restore_slice(tid: i32, start_time: u64, was: Nanos) -> Result<(), ActError> {
+/// The living run, other than this journal's, that has this thread in its journal.
+fn set_by_another(own: &Path, tid: i32, start_time: u64) -> Option<i32> {
+    let journals = own.parent().map(journal::list_journals)?.unwrap_or_default();
+    journals.iter().filter(|path| *path != own).find_map(|path| {
+        let state = journal::read(path).ok()?;
+        let has = |undo: &Undo| matches!(undo, Undo::Slice { tid: other, start_time: started, .. } if (*other, *started) == (tid, start_time));
+        state.alive.filter(|_| state.undos.iter().any(has))
+    })
+}
+
+/// Gives a slice back to the thread of this id and start time, if it still lives and has one of those that it was given.
+pub(crate) fn restore_slice(tid: i32, start_time: u64, was: Nanos, given: &[Nanos]) -> Result<(), ActError> {
     if thread_start_time(tid) != Some(start_time) {
+        return Ok(());
+    }
+    let now = match thread_attr(tid) {
+        Ok(now) => now.slice,
+        Err(ActError::Thread { source, .. }) if is_gone(&source) => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    // Another value: already given back, never set, or somebody else's since.
+    if !given.contains(&now) {
         return Ok(());
     }
     match set_slice(tid, was) {
@@ -223,8 +265,8 @@ mod tests {
         slices.give_back(chosen.tid).unwrap();
         assert_eq!(thread_attr(chosen.tid).unwrap().slice, own);
         slices.set(chosen.tid, Nanos::from_millis(2), &mut journal).unwrap();
-        // One line a thread, however often it was set.
-        assert_eq!(undo_own(&journal).unwrap(), UndoOutcome::Undone { entries: 2 });
+        // One line a thread and slice, however often it was set.
+        assert_eq!(undo_own(&journal).unwrap(), UndoOutcome::Undone { entries: 5 });
         assert_eq!([chosen.tid, default.tid].map(|tid| thread_attr(tid).unwrap().slice), [own, base]);
         for Sleeper { end, thread, .. } in [chosen, default] {
             drop(end);
@@ -257,10 +299,54 @@ mod tests {
         }
         let other = sleeper(Nanos::from_millis(9));
         let start_time = thread_start_time(other.tid).unwrap();
-        restore_slice(other.tid, start_time + 1, Nanos::from_millis(1)).unwrap();
+        restore_slice(other.tid, start_time + 1, Nanos::from_millis(1), &[Nanos::from_millis(9)]).unwrap();
         assert_eq!(thread_attr(other.tid).unwrap().slice, Nanos::from_millis(9));
         drop(other.end);
         other.thread.join().unwrap();
+    }
+
+    #[test]
+    fn of_two_runs_that_overlap_the_second_is_refused_and_nothing_is_left() {
+        if !has_slices() {
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let (own, short, longer) = (Nanos::from_millis(7), Nanos::from_millis(1), Nanos::from_millis(2));
+        let thread = sleeper(own);
+        let now = || thread_attr(thread.tid).unwrap().slice;
+        let mut first = Journal::create(dir.path(), "run-a").unwrap();
+        let mut second = Journal::create(dir.path(), "run-b").unwrap();
+        let (mut a, mut b) = (Slices::new(), Slices::new());
+        a.set(thread.tid, short, &mut first).unwrap();
+        let refused = b.set(thread.tid, longer, &mut second).unwrap_err().to_string();
+        assert!(refused.contains(&std::process::id().to_string()) && refused.contains("end that one"), "{refused}");
+        assert_eq!(now(), short);
+        undo_own(&first).unwrap();
+        assert_eq!(now(), own);
+        // The first is over, so the second may; it found the thread's own slice.
+        b.set(thread.tid, longer, &mut second).unwrap();
+        undo_own(&second).unwrap();
+        assert_eq!(now(), own);
+        drop(thread.end);
+        thread.thread.join().unwrap();
+    }
+
+    #[test]
+    fn what_somebody_else_set_meanwhile_stays() {
+        if !has_slices() {
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let mut journal = Journal::create(dir.path(), "run-1").unwrap();
+        let thread = sleeper(Nanos::from_millis(7));
+        let mut slices = Slices::new();
+        slices.set(thread.tid, Nanos::from_millis(1), &mut journal).unwrap();
+        set_slice(thread.tid, Nanos::from_millis(5)).unwrap();
+        slices.give_back(thread.tid).unwrap();
+        undo_own(&journal).unwrap();
+        assert_eq!(thread_attr(thread.tid).unwrap().slice, Nanos::from_millis(5));
+        drop(thread.end);
+        thread.thread.join().unwrap();
     }
 
     #[test]

@@ -242,6 +242,16 @@ pub(super) fn enter_fifo() -> Result<Option<Fallback>, ActError> {
     }
 }
 
+/// Whether a ticker gets its class here, and what had to be done for it: tried on a thread that ends at once.
+///
+/// # Errors
+/// Why not, and what would help.
+pub fn try_fifo() -> Result<Option<Fallback>, ActError> {
+    std::thread::spawn(enter_fifo).join().unwrap_or_else(|_| {
+        Err(ActError::Unavailable { what: "SCHED_FIFO".into(), why: "the thread that tried it died".into() })
+    })
+}
+
 fn set_fifo() -> std::io::Result<()> {
     let param = libc::sched_param { sched_priority: 1 };
     // SAFETY: pid 0 is the calling thread; the parameter outlives the call.

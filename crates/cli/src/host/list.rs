@@ -91,6 +91,23 @@ pub fn chosen(root: &ProcRoot, wanted: &[String], qmp: &[PathBuf]) -> Result<Vec
     Ok(if wanted.is_empty() { all } else { vms })
 }
 
+/// Refuses a VM whose vCPUs' threads are not to be found: whoever named it wants something done to it.
+pub fn refuse_unknown_vcpus(vm: &Vm) -> Result<(), Failure> {
+    if !vm.vcpus.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::input(format!(
+        "{}; name its monitor or its threads to `gleaner host slice` (--qmp, --tid)",
+        no_vcpus(vm)
+    )))
+}
+
+/// That, and why, the threads of a VM's vCPUs are not to be found.
+pub fn no_vcpus(vm: &Vm) -> String {
+    let why = if vm.notes.is_empty() { "they have ended".to_owned() } else { vm.notes.join("; ") };
+    format!("no vCPU threads of VM '{}' (process {}) are to be found: {why}", vm.name, vm.pid)
+}
+
 fn report(root: &ProcRoot, vms: &[Vm], activity: &Activity, wanted: &[String]) -> HostListReport {
     let base = base_slice(root);
     let listed: Vec<HostVm> = vms.iter().map(|vm| host_vm(vm, activity, base)).collect();

@@ -9,6 +9,7 @@ mod xen;
 
 use crate::failure::Failure;
 use clap::{Args, Subcommand};
+use gleaner_observe::{KernelVersion, SliceIssue, slice_issues};
 
 #[derive(Debug, Args)]
 pub struct HostArgs {
@@ -38,4 +39,12 @@ pub fn main(args: &HostArgs) -> Result<u8, Failure> {
         HostCommand::Run(args) => run::main(args),
         HostCommand::Llc(args) => llc::main(args),
     }
+}
+
+/// What this kernel is known to do to slices that setting them does not help, or that one should know before setting them.
+fn kernel_notes() -> Vec<String> {
+    let uname = rustix::system::uname();
+    let Some(version) = KernelVersion::parse(&uname.release().to_string_lossy()) else { return Vec::new() };
+    let told = |issue: &SliceIssue| ["stale-group-slices", "group-slice-overflow"].contains(&issue.id);
+    slice_issues(version).into_iter().filter(told).map(|issue| format!("Linux {version}: {}", issue.text)).collect()
 }

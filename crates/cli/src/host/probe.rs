@@ -1,11 +1,12 @@
 //! `gleaner host probe`: what this host can do with slices, and what switches and exits cost here.
 
+use super::xen::XenArg;
 use crate::args::JsonArg;
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::output::Output;
 use clap::Args;
-use gleaner_act::{SLICE_RANGE, SliceSupport};
+use gleaner_act::{ActError, Fallback, SLICE_RANGE, SliceSupport};
 use gleaner_model::Nanos;
 use gleaner_observe::{
     DiscoverOptions, Fact, HostFacts, Hypervisor, KernelVersion, ProcRoot, SwitchCost, Vm, discover, exit_cost,
@@ -25,10 +26,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 )]
 pub struct ProbeArgs {
     #[command(flatten)]
+    pub xen: XenArg,
+    #[command(flatten)]
     pub json: JsonArg,
 }
 
 pub fn main(args: &ProbeArgs) -> Result<u8, Failure> {
+    if args.xen.applies() {
+        return Err(Failure::input(
+            "on a Xen host slices are Xen's own, and what dom0's kernel could do with a ticker says nothing of them; `gleaner host list` \
+             names the scheduler of each cpupool with its slice, and docs/xen.md what each can do",
+        ));
+    }
     let mut output = Output::open(args.json.json.as_deref())?;
     let interrupted = interrupt::flag()?;
     let report = examine(&ProcRoot::default(), &interrupted)?;
@@ -43,14 +52,14 @@ pub fn main(args: &ProbeArgs) -> Result<u8, Failure> {
 fn examine(root: &ProcRoot, interrupted: &AtomicBool) -> Result<HostProbeReport, Failure> {
     let facts = host_facts(root);
     let below = hypervisor(root);
-    let fifo = try_fifo();
+    let fifo = fifo(&gleaner_act::try_fifo());
     let own_slices = own_slices();
     let switch = switch_and_refill(interrupted);
     let vms = discover(root, &DiscoverOptions::default()).map_err(Failure::work)?;
     let issues = KernelVersion::parse(&facts.kernel).map(slice_issues).unwrap_or_default();
     let budget = facts.rt_budget.value;
     let rt_throttling = finding(&facts.rt_budget, |budget| budget.runtime.is_some());
-    let verdict = verdict(&facts, &fifo, rt_throttling.value, switch.as_ref());
+    let verdict = verdict(&facts, own_slices.0.is_some(), &fifo, rt_throttling.value, switch.as_ref());
     Ok(HostProbeReport {
         schema: HostProbeReport::SCHEMA.to_owned(),
         hypervisor: below.as_ref().map(|found| found.name.clone()),
@@ -101,21 +110,12 @@ fn base_slice(facts: &HostFacts, seen: Option<Nanos>) -> Finding<u64> {
     }
 }
 
-/// Whether a thread of ours may be SCHED_FIFO: tried on one that ends at once.
-fn try_fifo() -> Finding<bool> {
-    let tried = std::thread::spawn(|| {
-        let param = libc::sched_param { sched_priority: 1 };
-        // SAFETY: pid 0 is the calling thread; the parameter outlives the call.
-        let status = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const param) };
-        if status == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
-    });
-    match tried.join() {
-        Ok(Ok(())) => Finding { value: Some(true), from: "tried".to_owned() },
-        Ok(Err(error)) => Finding {
-            value: Some(false),
-            from: format!("{error}: it needs CAP_SYS_NICE, or RLIMIT_RTPRIO, and a cgroup with a real-time budget"),
-        },
-        Err(_) => Finding { value: None, from: "the thread that tried it died".to_owned() },
+/// Whether a ticker gets its class here, by the very way that a ticker takes.
+fn fifo(tried: &Result<Option<Fallback>, ActError>) -> Finding<bool> {
+    match tried {
+        Ok(None) => Finding { value: Some(true), from: "tried".to_owned() },
+        Ok(Some(fallback)) => Finding { value: Some(true), from: format!("tried: {fallback}") },
+        Err(error) => Finding { value: Some(false), from: error.to_string() },
     }
 }
 
@@ -187,6 +187,7 @@ const SWITCHES_IN_A_SLICE: u64 = 10;
 /// How short slices may be, and by what means.
 fn verdict(
     facts: &HostFacts,
+    own_slices: bool,
     fifo: &Finding<bool>,
     throttling: Option<bool>,
     switch: Option<&SwitchCost>,
@@ -198,7 +199,8 @@ fn verdict(
         method: method.map(str::to_owned),
         text,
     };
-    if facts.hrtick.value == Some(true) {
+    // Without slices of threads HRTICK ends the kernel's own slices, and nobody sets those.
+    if facts.hrtick.value == Some(true) && own_slices {
         return says(
             Some(floor),
             Some("hrtick"),
@@ -250,25 +252,44 @@ mod tests {
         facts
     }
 
-    fn fifo(can: bool) -> Finding<bool> {
+    fn may_fifo(can: bool) -> Finding<bool> {
         Finding { value: Some(can), from: "not permitted".into() }
     }
 
     #[test]
     fn the_verdict_names_the_best_means_and_what_stands_in_its_way() {
-        for (hrtick, can, throttling, method, words) in [
-            (Some(true), false, None, "hrtick", "100us"),
-            (Some(false), true, Some(true), "ticker", "ticker"),
-            (None, true, None, "ticker", "ticker"),
-            (Some(false), true, Some(false), "tick", "sched_rt_runtime_us"),
-            (Some(false), false, Some(true), "tick", "not permitted"),
+        for (hrtick, own_slices, can, throttling, method, words) in [
+            (Some(true), true, false, None, "hrtick", "100us"),
+            (Some(true), false, true, None, "ticker", "ticker"),
+            (Some(true), false, false, None, "tick", "not permitted"),
+            (Some(false), true, true, Some(true), "ticker", "ticker"),
+            (None, true, true, None, "ticker", "ticker"),
+            (Some(false), true, true, Some(false), "tick", "sched_rt_runtime_us"),
+            (Some(false), true, false, Some(true), "tick", "not permitted"),
         ] {
-            let found = verdict(&facts(hrtick), &fifo(can), throttling, None);
+            let found = verdict(&facts(hrtick), own_slices, &may_fifo(can), throttling, None);
             assert_eq!(found.method.as_deref(), Some(method), "{found:?}");
             assert!(found.text.contains(words), "{found:?}");
         }
-        let found = verdict(&facts(None), &fifo(false), None, None);
+        let found = verdict(&facts(None), true, &may_fifo(false), None, None);
         assert_eq!(found.shortest_slice_ns, Some(4_000_000));
+    }
+
+    #[test]
+    fn a_ticker_that_gets_its_class_in_the_root_cgroup_gets_it() {
+        let fallback =
+            Fallback { wanted: "tickers here", used: "tickers in the root cpu cgroup", why: "no budget".into() };
+        let found = fifo(&Ok(Some(fallback)));
+        assert!(found.value == Some(true) && found.from.contains("root cpu cgroup"), "{found:?}");
+        let found = fifo(&Err(ActError::Unavailable { what: "SCHED_FIFO".into(), why: "not permitted".into() }));
+        assert!(found.value == Some(false) && found.from.contains("not permitted"), "{found:?}");
+        // Whatever it says here, `host slice` gets the same answer.
+        let config = gleaner_act::EnforcerConfig::default();
+        let started = gleaner_act::Enforcer::start(config, |limit| {
+            std::thread::sleep(limit.min(std::time::Duration::from_millis(10)));
+            Vec::new()
+        });
+        assert_eq!(fifo(&gleaner_act::try_fifo()).value, Some(started.is_ok()));
     }
 
     #[test]
@@ -276,7 +297,7 @@ mod tests {
         let cost =
             gleaner_observe::RefillCost { bytes: 0, n: 1, p50: Nanos::from_micros(40), p95: Nanos::from_micros(50) };
         let switch = SwitchCost { pcpu: 0, by_working_set: vec![cost] };
-        let found = verdict(&facts(None), &fifo(true), Some(true), Some(&switch));
+        let found = verdict(&facts(None), true, &may_fifo(true), Some(true), Some(&switch));
         assert_eq!(found.shortest_slice_ns, Some(400_000));
     }
 }

@@ -1,4 +1,5 @@
-//! `gleaner host list` and `gleaner host slice` on a Xen host: there vCPUs are no threads, and Xen's own tool `xl` is asked.
+//! `gleaner host list`, `gleaner host slice` and `gleaner host run --policy static` on a Xen host: there vCPUs are no threads, and Xen's own
+//! tool `xl` is asked. What else `gleaner host` does takes threads, and is refused there.
 
 use crate::args::JsonArg;
 use crate::failure::Failure;
@@ -18,7 +19,7 @@ use std::time::{Duration, Instant};
 /// How often a held slice looks whether it is to end.
 const NAP: Duration = Duration::from_secs(1);
 
-/// What `host list` and `host slice` take on a Xen host.
+/// What every command takes that does something else on a Xen host.
 #[derive(Debug, Args)]
 pub struct XenArg {
     /// Ask Xen's `xl`; in a Xen host's dom0 that is done without being told

@@ -53,4 +53,6 @@ pub struct HostExplanation {
     pub sets: Vec<SetExplanation>,
     /// What continuously runnable vCPUs got, by VM.
     pub shares: Vec<VmShare>,
+    /// VMs that have no share, because they share some pCPUs with others, and not all.
+    pub unjudged: Vec<VmId>,
 }

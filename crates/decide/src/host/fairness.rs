@@ -2,6 +2,8 @@
 //!
 //! Only vCPUs that never stopped wanting a pCPU can be judged: who sleeps gives part of its share away. Of those that may use the
 //! same pCPUs, each is entitled to its weight's part of what they got together, but to no more than one whole pCPU.
+//! vCPUs that may use different pCPUs and some of the same cannot be judged against each other: what each pCPU had to give is not known. Which
+//! VMs have no share because of that is told.
 //! A VM that a cap holds back got what the cap gives it, so it is not judged, and the others share what they got without it.
 
 use gleaner_model::{CpuSet, HostWindow, Nanos, VcpuId, VmId};
@@ -106,6 +108,16 @@ impl FairnessMeter {
             .filter(|(_, (_, _, entitled))| *entitled > 0.0)
             .map(|(vm, (vcpus, run, entitled))| VmShare { vm, vcpus, ratio: run / entitled })
             .collect()
+    }
+
+    /// VMs that have no share although their vCPUs never stopped wanting a pCPU beside others: they share some pCPUs, and not all, with those.
+    pub fn unjudged(&self) -> Vec<VmId> {
+        let (groups, judged) = (self.groups(), self.shares());
+        let meets_others =
+            |pcpus: &CpuSet| groups.keys().any(|other| *other != pcpus && !other.intersection(pcpus).is_empty());
+        let met = groups.iter().filter(|(pcpus, _)| meets_others(pcpus)).flat_map(|(_, vcpus)| vcpus);
+        let met: BTreeSet<VmId> = met.map(|(vm, _)| *vm).collect();
+        met.into_iter().filter(|vm| judged.iter().all(|share| share.vm != *vm)).collect()
     }
 
     /// The VM among `vms` that is furthest from its entitlement.
@@ -245,6 +257,22 @@ mod tests {
             &[(1, "0-1", 4096, 1000, 0), (2, "0-1", 1024, 500, 500), (3, "0-1", 1024, 500, 500)],
             &[(1, 1.0), (2, 1.0), (3, 1.0)],
         );
+    }
+
+    #[test]
+    fn who_overlaps_in_part_is_said_to_have_no_share() {
+        for (vcpus, unjudged) in [
+            (&[(1, "0-1", 1024, 900, 100), (2, "1-2", 1024, 900, 100)][..], &[1, 2][..]),
+            // The same pCPUs, other pCPUs, and one that sleeps.
+            (&[(1, "0", 1024, 500, 500), (2, "0", 1024, 500, 500), (3, "5", 1024, 1000, 0)], &[]),
+            (&[(1, "0-1", 1024, 900, 100), (2, "1-2", 1024, 100, 20)], &[]),
+            // The first two are judged by each other.
+            (&[(1, "0", 1024, 300, 700), (2, "0", 1024, 300, 700), (3, "0-1", 1024, 900, 100)], &[3]),
+        ] {
+            let mut meter = FairnessMeter::new(Nanos::from_secs(10), 0.95);
+            meter.push(&window(vcpus));
+            assert_eq!(meter.unjudged(), unjudged.iter().map(|vm| VmId(*vm)).collect::<Vec<_>>(), "{vcpus:?}");
+        }
     }
 
     #[test]

@@ -90,7 +90,7 @@ impl HostPolicy {
                 no_step: HostNoStep::NotAsked,
             }));
         }
-        HostExplanation { sets, shares: self.fairness.shares() }
+        HostExplanation { sets, shares: self.fairness.shares(), unjudged: self.fairness.unjudged() }
     }
 
     fn adapt(&mut self, window: &HostWindow) -> Vec<HostDecision> {

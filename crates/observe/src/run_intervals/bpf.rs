@@ -1,6 +1,7 @@
 //! The BPF side: loads `run_intervals.bpf.c`, gives threads their slots, reads slots into windows.
 
 use super::competition::Competition;
+use super::procfs::Threads;
 use super::{IntervalDistribution, Intervals};
 use crate::bpf::load::{loading, refusal};
 use crate::bpf::maps::MappedArray;
@@ -13,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::mem::{MaybeUninit, offset_of};
 use std::os::fd::AsFd;
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::{AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex};
 
 #[allow(warnings, clippy::all, clippy::pedantic)]
@@ -35,6 +36,8 @@ pub(super) struct Shared {
     pub ring: MapHandle,
     /// Slot by thread.
     pub slots: Mutex<BTreeMap<i32, u32>>,
+    /// Watched threads that found none.
+    pub left_out: AtomicUsize,
 }
 
 /// The programs in the kernel.
@@ -74,6 +77,7 @@ impl Programs {
             control: MappedArray::new(&maps.control, maps.control.value_size(), 1).map_err(mapped)?,
             ring: MapHandle::try_from(&maps.ring).map_err(refuse("keeping the maps"))?,
             slots: Mutex::default(),
+            left_out: AtomicUsize::new(0),
         };
         let handle = MapHandle::try_from(&maps.slots).map_err(refuse("keeping the maps"))?;
         let programs = [&skel.progs.on_interval_switch, &skel.progs.on_interval_waking];
@@ -98,6 +102,7 @@ impl Programs {
             self.free.extend(slots.remove(&tid));
             self.last.remove(&tid);
         }
+        let all = wanted.len();
         for tid in wanted {
             if slots.contains_key(&tid) {
                 continue;
@@ -112,6 +117,12 @@ impl Programs {
             slots.insert(tid, slot);
             self.last.insert(tid, Box::new(empty()));
         }
+        self.shared.left_out.store(all - slots.len(), Ordering::Relaxed);
+    }
+
+    /// Watched threads that found no slot.
+    pub fn left_out(&self) -> usize {
+        self.shared.left_out.load(Ordering::Relaxed)
     }
 
     /// What one thread did since the last call; `None` when it is not watched here.
@@ -129,8 +140,8 @@ impl Programs {
         Some(intervals)
     }
 
-    pub fn competition(&self) -> io::Result<Competition> {
-        Competition::of_bpf(Arc::clone(&self.shared), self.shared.ring.as_fd().try_clone_to_owned()?)
+    pub fn competition(&self, threads: Arc<Mutex<Threads>>) -> io::Result<Competition> {
+        Competition::of_bpf(Arc::clone(&self.shared), self.shared.ring.as_fd().try_clone_to_owned()?, threads)
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! With BPF: on which CPUs one of them, or another beside one of them, was left able to run within the last moments. It is
 //! read from shared memory, and while nobody competes the kernel tells when that changes. With `/proc`: CPUs on which two or
-//! more of them are in state R, looked at now and then.
+//! more of them are in state R, looked at now and then; so too, besides, with BPF and more threads than it has room for.
 
 use super::bpf::{Shared, WANTS_CPU, skel::types};
 use super::procfs::{Threads, lock};
@@ -11,7 +11,7 @@ use crate::bpf::reader::now_ns;
 use gleaner_model::Nanos;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::mem::offset_of;
 use std::os::fd::OwnedFd;
@@ -41,24 +41,40 @@ pub struct Competition(Kind);
 
 #[derive(Debug)]
 enum Kind {
-    Bpf { shared: Arc<Shared>, ring: Ring },
-    Procfs { threads: Arc<Mutex<Threads>>, next: Instant, found: Vec<CompetingThreads> },
+    Bpf { shared: Arc<Shared>, ring: Ring, look: ProcfsLook },
+    Procfs(ProcfsLook),
+}
+
+/// What `/proc` said at the last look.
+#[derive(Debug)]
+struct ProcfsLook {
+    threads: Arc<Mutex<Threads>>,
+    next: Instant,
+    found: Vec<CompetingThreads>,
 }
 
 impl Competition {
-    pub(super) fn of_bpf(shared: Arc<Shared>, ring: OwnedFd) -> io::Result<Self> {
-        Ok(Self(Kind::Bpf { shared, ring: Ring::new(ring)? }))
+    pub(super) fn of_bpf(shared: Arc<Shared>, ring: OwnedFd, threads: Arc<Mutex<Threads>>) -> io::Result<Self> {
+        Ok(Self(Kind::Bpf { shared, ring: Ring::new(ring)?, look: ProcfsLook::new(threads) }))
     }
 
     pub(super) fn of_procfs(threads: Arc<Mutex<Threads>>) -> Self {
-        Self(Kind::Procfs { threads, next: Instant::now(), found: Vec::new() })
+        Self(Kind::Procfs(ProcfsLook::new(threads)))
     }
 
     /// The CPUs competed for now. While there is none, waits for one, at most `limit`.
     pub fn wait(&mut self, limit: Duration) -> Vec<CompetingThreads> {
         match &mut self.0 {
-            Kind::Bpf { shared, ring } => wait_bpf(shared, ring, limit),
-            Kind::Procfs { threads, next, found } => wait_procfs(threads, next, found, limit),
+            Kind::Bpf { shared, ring, .. } if shared.left_out.load(Ordering::Relaxed) == 0 => {
+                wait_bpf(shared, ring, limit)
+            }
+            Kind::Bpf { shared, look, .. } => {
+                let seen = competing(shared);
+                // Not for longer than between two looks: what BPF sees meanwhile is asked for next.
+                let limit = if seen.is_empty() { limit.min(LOOK_EVERY) } else { Duration::ZERO };
+                merged(seen, look.wait(limit))
+            }
+            Kind::Procfs(look) => look.wait(limit),
         }
     }
 }
@@ -101,22 +117,44 @@ fn competing(shared: &Shared) -> Vec<CompetingThreads> {
     found.into_iter().map(|(cpu, tids)| CompetingThreads { cpu, tids }).collect()
 }
 
-fn wait_procfs(
-    threads: &Mutex<Threads>,
-    next: &mut Instant,
-    found: &mut Vec<CompetingThreads>,
-    limit: Duration,
-) -> Vec<CompetingThreads> {
-    let end = Instant::now() + limit;
-    loop {
-        let now = Instant::now();
-        if now >= *next {
-            *found = lock(threads).competing();
-            *next = now + LOOK_EVERY.max(now.elapsed() * LOOK_SHARE);
+impl ProcfsLook {
+    fn new(threads: Arc<Mutex<Threads>>) -> Self {
+        Self { threads, next: Instant::now(), found: Vec::new() }
+    }
+
+    fn wait(&mut self, limit: Duration) -> Vec<CompetingThreads> {
+        let end = Instant::now() + limit;
+        loop {
+            let now = Instant::now();
+            if now >= self.next {
+                self.found = lock(&self.threads).competing();
+                self.next = now + LOOK_EVERY.max(now.elapsed() * LOOK_SHARE);
+            }
+            if !self.found.is_empty() || now >= end {
+                return self.found.clone();
+            }
+            std::thread::sleep(self.next.min(end).saturating_duration_since(Instant::now()));
         }
-        if !found.is_empty() || now >= end {
-            return found.clone();
-        }
-        std::thread::sleep((*next).min(end).saturating_duration_since(Instant::now()));
+    }
+}
+
+/// Both together, each CPU and each thread once.
+fn merged(some: Vec<CompetingThreads>, others: Vec<CompetingThreads>) -> Vec<CompetingThreads> {
+    let mut by_cpu: BTreeMap<u32, BTreeSet<i32>> = BTreeMap::new();
+    for CompetingThreads { cpu, tids } in some.into_iter().chain(others) {
+        by_cpu.entry(cpu).or_default().extend(tids);
+    }
+    by_cpu.into_iter().map(|(cpu, tids)| CompetingThreads { cpu, tids: tids.into_iter().collect() }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_both_saw_is_merged() {
+        let at = |cpu, tids: &[i32]| CompetingThreads { cpu, tids: tids.to_vec() };
+        let both = merged(vec![at(3, &[5, 7]), at(1, &[2])], vec![at(3, &[6, 5]), at(8, &[9])]);
+        assert_eq!(both, [at(1, &[2]), at(3, &[5, 6, 7]), at(8, &[9])]);
     }
 }

@@ -40,6 +40,14 @@ impl Default for RunIntervalsConfig {
     }
 }
 
+impl RunIntervalsConfig {
+    /// Room for so many threads, and as many that come later.
+    #[must_use]
+    pub fn with_room_for(self, threads: usize) -> Self {
+        Self { capacity: self.capacity.max(threads.saturating_mul(2)), ..self }
+    }
+}
+
 /// What happened to the watched threads between two calls.
 #[derive(Clone, Debug, PartialEq)]
 pub struct IntervalsWindow {
@@ -130,6 +138,12 @@ impl RunIntervals {
         }
     }
 
+    /// Watched threads that BPF has no room for: of them only means are known, and competition only where two of the watched are seen to want
+    /// one CPU at a time. 0 where BPF is not used at all.
+    pub fn left_out(&self) -> usize {
+        self.bpf.as_ref().map_or(0, Programs::left_out)
+    }
+
     /// What happened since the last call, or since the threads were first watched.
     pub fn window(&mut self) -> IntervalsWindow {
         let now = crate::bpf::reader::now_ns();
@@ -151,7 +165,7 @@ impl RunIntervals {
     /// When the kernel refuses the memory for it.
     pub fn competition(&self) -> std::io::Result<Competition> {
         match &self.bpf {
-            Ok(programs) => programs.competition(),
+            Ok(programs) => programs.competition(Arc::clone(&self.threads)),
             Err(_) => Ok(Competition::of_procfs(Arc::clone(&self.threads))),
         }
     }

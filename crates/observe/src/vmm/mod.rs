@@ -13,6 +13,7 @@
 //! One pass over `/proc`; a process that goes away meanwhile is no error. [`watch`] then says what the vCPUs got and waited for.
 
 mod activity;
+mod answers;
 mod cgroup;
 mod kvm;
 mod limit;
@@ -25,6 +26,7 @@ mod threads;
 mod weight;
 
 pub use activity::{Activity, ThreadCounters, VcpuActivity, watch};
+pub use answers::MonitorAnswers;
 pub use cgroup::{CgroupPath, cgroup_of};
 pub use limit::cpu_limit;
 pub use pause_exits::{PauseExitCounters, PauseExitRefusal};
@@ -135,11 +137,13 @@ pub struct DiscoverOptions {
     pub qmp: Vec<PathBuf>,
     /// How long a QMP socket may take.
     pub qmp_timeout: Duration,
+    /// What monitors said already: whoever looks again with the same options does not ask again for a minute.
+    pub answers: MonitorAnswers,
 }
 
 impl Default for DiscoverOptions {
     fn default() -> Self {
-        Self { qmp: Vec::new(), qmp_timeout: Duration::from_secs(2) }
+        Self { qmp: Vec::new(), qmp_timeout: Duration::from_secs(2), answers: MonitorAnswers::default() }
     }
 }
 
@@ -163,7 +167,7 @@ pub fn discover(root: &ProcRoot, options: &DiscoverOptions) -> Result<Vec<Vm>, D
     let in_kernel = kvm::debugfs_vcpus(root);
     let mut vms = Vec::new();
     for pid in process::pids(root)? {
-        let known = Known { qmp: told.get(&pid), debugfs: in_kernel.get(&pid), timeout: options.qmp_timeout };
+        let known = Known { qmp: told.get(&pid), debugfs: in_kernel.get(&pid), options };
         vms.extend(process::vm_of(root, pid, &known));
     }
     Ok(vms)
@@ -174,17 +178,26 @@ struct Known<'a> {
     qmp: Option<&'a Vec<QmpCpu>>,
     /// vCPU index to thread, as the kernel's debugfs has it.
     debugfs: Option<&'a BTreeMap<u32, i32>>,
-    timeout: Duration,
+    options: &'a DiscoverOptions,
 }
 
 /// Asks each monitor that was named; by the process that the threads it answers with belong to.
 fn ask_monitors(root: &ProcRoot, options: &DiscoverOptions) -> Result<BTreeMap<i32, Vec<QmpCpu>>, QmpError> {
     let mut told = BTreeMap::new();
     for socket in &options.qmp {
-        let cpus = query_cpus(socket, options.qmp_timeout)?;
-        let owner = cpus.first().and_then(|cpu| process::process_of_thread(root, cpu.thread_id));
-        let pid = owner.ok_or_else(|| QmpError::Elsewhere { socket: socket.clone() })?;
-        told.insert(pid, cpus);
+        let ask = || {
+            let cpus = options.answers.ask(socket, None, options.qmp_timeout)?;
+            let owner = cpus.first().and_then(|cpu| process::process_of_thread(root, cpu.thread_id));
+            Ok(owner.map(|pid| (pid, cpus)))
+        };
+        let remembered = options.answers.know(socket);
+        let mut found = ask()?;
+        if found.is_none() && remembered {
+            // That was said a while ago: another VM may listen there by now.
+            options.answers.forget(socket);
+            found = ask()?;
+        }
+        told.extend([found.ok_or_else(|| QmpError::Elsewhere { socket: socket.clone() })?]);
     }
     Ok(told)
 }

@@ -4,7 +4,7 @@ use super::cgroup::{cgroup_of, jailer_name, libvirt_name};
 use super::kvm::{kvm_vcpu_files, waits_in_kvm_run};
 use super::name::{name_in_args, qemu_accelerator, qmp_socket, vmm_of_program};
 use super::threads::{ThreadStat, VcpuName, thread_stat, vcpu_name};
-use super::{Accelerator, Known, VcpuThread, Vm, Vmm, qmp};
+use super::{Accelerator, Known, VcpuThread, Vm, Vmm};
 use crate::ObserveError;
 use crate::root::ProcRoot;
 use std::collections::{BTreeMap, BTreeSet};
@@ -114,7 +114,8 @@ impl<'a> Process<'a> {
         if vmm == Vmm::Qemu
             && let Some(socket) = self.monitor()
         {
-            match qmp::query_cpus(&socket, known.timeout) {
+            let process = self.stat(self.pid).map(|stat| (self.pid, stat.start_time_ticks));
+            match known.options.answers.ask(&socket, process, known.options.qmp_timeout) {
                 Ok(cpus) => return cpus.iter().map(|cpu| (cpu.index, cpu.thread_id)).collect(),
                 Err(error) => notes.push(error.to_string()),
             }

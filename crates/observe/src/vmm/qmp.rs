@@ -4,10 +4,14 @@
 //! a library with QEMU's whole schema. A monitor serves one client at a time, so one that is taken (libvirt's always is) accepts
 //! the connection and stays silent: hence the time-out.
 
+use rustix::io::Errno;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use serde_json::{Value, json};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Longest answer that is read: thousands of vCPUs.
@@ -25,7 +29,7 @@ pub struct QmpCpu {
 }
 
 /// Why a monitor did not say.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum QmpError {
     /// The socket cannot be connected to.
     #[error("cannot connect to the QMP socket {}: {source}", socket.display())]
@@ -33,7 +37,7 @@ pub enum QmpError {
         /// The socket.
         socket: PathBuf,
         /// What the kernel said.
-        source: io::Error,
+        source: Arc<io::Error>,
     },
     /// Nothing came back in time.
     #[error(
@@ -71,9 +75,9 @@ pub enum QmpError {
 /// # Errors
 /// When it cannot be connected to, does not answer within `timeout` altogether, or answers something else.
 pub fn query_cpus(socket: &Path, timeout: Duration) -> Result<Vec<QmpCpu>, QmpError> {
-    let stream =
-        UnixStream::connect(socket).map_err(|source| QmpError::Connect { socket: socket.to_owned(), source })?;
-    let mut monitor = Monitor { socket, timeout, end: Instant::now() + timeout, stream: BufReader::new(stream) };
+    let end = Instant::now() + timeout;
+    let stream = connected(socket, timeout, end)?;
+    let mut monitor = Monitor { socket, timeout, end, stream: BufReader::new(stream) };
     let greeting = monitor.line()?;
     if greeting.get("QMP").is_none() {
         return Err(monitor.protocol(&format!("it greets with {}", start_of(&greeting.to_string()))));
@@ -93,6 +97,27 @@ pub fn query_cpus(socket: &Path, timeout: Duration) -> Result<Vec<QmpCpu>, QmpEr
     cpus.ok_or_else(|| monitor.protocol(&format!("query-cpus-fast answers {}", start_of(&answer.to_string()))))
 }
 
+/// Connects, and lets nothing that is sent take longer than `timeout` either. Whoever listens and accepts nobody has a queue, and once
+/// that is full a connection waits for ever unless it is told how long.
+fn connected(socket: &Path, timeout: Duration, end: Instant) -> Result<UnixStream, QmpError> {
+    let failed = |errno: Errno| QmpError::Connect { socket: socket.to_owned(), source: Arc::new(errno.into()) };
+    let address = SocketAddrUnix::new(socket).map_err(failed)?;
+    let stream = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).map_err(failed)?;
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(QmpError::Silent { socket: socket.to_owned(), timeout });
+        }
+        set_socket_timeout(&stream, Timeout::Send, Some(left)).map_err(failed)?;
+        match connect(&stream, &address) {
+            Ok(()) => return Ok(stream.into()),
+            // The time is over, or a signal came.
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            Err(errno) => return Err(failed(errno)),
+        }
+    }
+}
+
 struct Monitor<'a> {
     socket: &'a Path,
     timeout: Duration,
@@ -104,7 +129,10 @@ impl Monitor<'_> {
     fn command(&mut self, name: &str) -> Result<Value, QmpError> {
         let question = format!("{}\n", json!({ "execute": name }));
         let sent = self.stream.get_mut().write_all(question.as_bytes());
-        sent.map_err(|error| self.protocol(&format!("it hung up ({error})")))?;
+        sent.map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock => self.silent(),
+            _ => self.protocol(&format!("it hung up ({error})")),
+        })?;
         for _ in 0..MOST_LINES {
             let mut answer = self.line()?;
             if let Some(result) = answer.get_mut("return") {
@@ -123,9 +151,8 @@ impl Monitor<'_> {
         // A read may end with part of a line; what is left of the time bounds all of them together.
         while line.last() != Some(&b'\n') {
             let left = self.end.saturating_duration_since(Instant::now());
-            let silent = || QmpError::Silent { socket: self.socket.to_owned(), timeout: self.timeout };
             if left.is_zero() {
-                return Err(silent());
+                return Err(self.silent());
             }
             let set = self.stream.get_ref().set_read_timeout(Some(left));
             set.map_err(|error| self.protocol(&error.to_string()))?;
@@ -134,7 +161,7 @@ impl Monitor<'_> {
                 Ok(_) if line.len() as u64 >= LONGEST_ANSWER => return Err(self.protocol("its answer has no end")),
                 Ok(_) => {}
                 Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
-                    return Err(silent());
+                    return Err(self.silent());
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(self.protocol(&error.to_string())),
@@ -142,6 +169,10 @@ impl Monitor<'_> {
         }
         serde_json::from_slice(&line)
             .map_err(|_| self.protocol(&format!("it says {}", start_of(&String::from_utf8_lossy(&line)))))
+    }
+
+    fn silent(&self) -> QmpError {
+        QmpError::Silent { socket: self.socket.to_owned(), timeout: self.timeout }
     }
 
     fn protocol(&self, what: &str) -> QmpError {
@@ -189,6 +220,21 @@ mod tests {
         let (_folder, socket) = monitor(GREETING, answers);
         let cpus = query_cpus(&socket, Duration::from_secs(5)).unwrap();
         assert_eq!(cpus, [QmpCpu { index: 0, thread_id: 71 }, QmpCpu { index: 1, thread_id: 72 }]);
+    }
+
+    #[test]
+    fn a_monitor_that_accepts_nobody_is_silent() {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("qmp");
+        let listener = UnixListener::bind(&socket).unwrap();
+        // SAFETY: no memory is passed; the descriptor is the listener's.
+        unsafe { libc::listen(std::os::fd::AsRawFd::as_raw_fd(&listener), 0) };
+        // A queue for none holds one.
+        let _queued = UnixStream::connect(&socket).unwrap();
+        let (tell, told) = std::sync::mpsc::channel();
+        thread::spawn(move || tell.send(query_cpus(&socket, Duration::from_millis(50))));
+        let said = told.recv_timeout(Duration::from_secs(20)).expect("it hangs");
+        assert!(matches!(said, Err(QmpError::Silent { .. })), "{said:?}");
     }
 
     #[test]

@@ -1,10 +1,12 @@
 //! The loop: observe, decide, act, print; once a window.
 
 use super::means::Means;
+use super::news::News;
 use super::options::Options;
 use super::record::Record;
 use super::watch::Watch;
 use crate::failure::Failure;
+use crate::host::kernel_notes;
 use crate::interrupt::sleep_until;
 use crate::output::say;
 use gleaner_decide::host::HostPolicy;
@@ -15,13 +17,11 @@ use indicatif::{ProgressBar, ProgressStyle};
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-/// A limit: an agent runs for weeks.
-const MOST_WARNINGS: usize = 50;
-
 /// Runs until the time is over or a signal came; undoes everything.
 pub fn run(options: &Options, interrupted: &AtomicBool) -> Result<HostRunReport, Failure> {
     let mut record = Record::default();
     record.warnings.clone_from(&options.warnings);
+    record.warnings.extend(kernel_notes());
     let mut watch = Watch::begin(ProcRoot::default(), &options.vms)?;
     if let Some(why) = watch.refusal() {
         let why: String = why.chars().take(300).collect();
@@ -33,20 +33,22 @@ pub fn run(options: &Options, interrupted: &AtomicBool) -> Result<HostRunReport,
         record.warnings.push(format!("exits by PAUSE are not counted: {why}"));
     }
     let mut means = Means::begin(&watch, options, &mut record.warnings)?;
-    for warning in &record.warnings {
-        say(&format!("gleaner: {warning}"));
-    }
+    record.warnings.extend(watch.news());
+    let mut news = News::default();
+    news.of(&mut record.warnings).iter().for_each(|warning| say(&format!("gleaner: {warning}")));
     let mut policy = HostPolicy::new(options.policy, options.params.clone(), options.price);
     let (began, cpu_before) = (Instant::now(), thread_cpu_time());
     let bar = progress_bar();
-    let ended = turns(options, interrupted, &mut watch, &mut means, &mut policy, &mut record, &bar, began);
+    let ended = turns(options, interrupted, &mut watch, &mut means, &mut policy, &mut record, &mut news, &bar, began);
     bar.finish_and_clear();
     let overhead = thread_cpu_time() - cpu_before;
     let undone = means.end(&mut record.warnings);
+    let stand = policy.explain();
+    record.warnings.extend(record.unjudged(&stand));
+    news.of(&mut record.warnings).iter().for_each(|warning| say(&format!("gleaner: {warning}")));
     ended?;
-    record.warnings.truncate(MOST_WARNINGS);
     let wall = Nanos::from(began.elapsed());
-    Ok(record.report(options, watch.source(), wall, overhead, &policy.explain(), undone))
+    Ok(record.report(options, watch.source(), wall, overhead, &stand, undone))
 }
 
 #[allow(clippy::too_many_arguments)]
@@ -57,6 +59,7 @@ fn turns(
     means: &mut Means,
     policy: &mut HostPolicy,
     record: &mut Record,
+    news: &mut News,
     bar: &ProgressBar,
     began: Instant,
 ) -> Result<(), Failure> {
@@ -74,6 +77,10 @@ fn turns(
             bar.suspend(|| say(&line));
         }
         means.apply(watch.vms(), policy.slices(), &mut record.warnings)?;
+        record.warnings.extend(watch.news());
+        for warning in news.of(&mut record.warnings) {
+            bar.suspend(|| say(&format!("gleaner: {warning}")));
+        }
         record.add(&seen, &decisions, watch.vms());
         bar.set_message(record.line(seen.window.at, policy.slices()));
         if end.is_some_and(|end| Instant::now() >= end) {

@@ -4,7 +4,9 @@ use super::options::Options;
 use super::watch::{Watch, id};
 use crate::failure::Failure;
 use crate::session::Session;
-use gleaner_act::{Competing, Enforcer, EnforcerConfig, SliceOutcome, Slices, hrtick, tick, tick_suffices};
+use gleaner_act::{
+    Competing, Enforcer, EnforcerConfig, SLICE_RANGE, SliceOutcome, SliceSupport, Slices, by_kernel, hrtick, tick,
+};
 use gleaner_model::{Nanos, VmId};
 use gleaner_observe::{Competition, Vm};
 use gleaner_report::HostEnforcement;
@@ -15,6 +17,9 @@ use std::time::{Duration, Instant};
 
 /// The slice that each thread was given; shared with the enforcer.
 type ByThread = Arc<Mutex<BTreeMap<i32, Nanos>>>;
+
+/// A limit on different failures that are said: an agent runs for weeks.
+const MOST_TOLD: usize = 1000;
 
 /// Everything that acts.
 pub struct Means {
@@ -38,9 +43,7 @@ impl Means {
         }
         let by_thread = ByThread::default();
         let slices = Slices::new();
-        // Without slices of threads only a ticker shortens any.
-        let tick = slices.support().base.map(|_| tick());
-        let (enforcer, method) = enforcer(watch, options, &by_thread, tick, warnings);
+        let (enforcer, method) = enforcer(watch, options, &by_thread, slices.support(), warnings);
         if slices.support().base.is_none() {
             warnings.push(slices.support().describe());
         }
@@ -56,9 +59,12 @@ impl Means {
         warnings: &mut Vec<String>,
     ) -> Result<(), Failure> {
         warnings.extend(self.session.look_after_guardian());
+        let notes = self.enforcer.as_ref().map(Enforcer::notes).unwrap_or_default();
+        warnings.extend(notes.into_iter().filter(|note| self.told.insert(note.clone())));
         let mut first = None;
         let mut now = BTreeMap::new();
-        let before = std::mem::take(&mut *lock(&self.by_thread));
+        // The enforcer reads it meanwhile: it stays whole until the new one is.
+        let before = lock(&self.by_thread).clone();
         for vm in vms {
             let Some(slice) = slices.get(&id(vm)) else { continue };
             for vcpu in &vm.vcpus {
@@ -81,9 +87,10 @@ impl Means {
         *lock(&self.by_thread) = now;
         let Some(error) = first else { return Ok(()) };
         if self.set == 0 {
-            return Err(Failure::work(format!("no slice could be set: {error}; run this as root")));
+            let advice = if rustix::process::geteuid().is_root() { "" } else { "; run this as root" };
+            return Err(Failure::work(format!("no slice could be set: {error}{advice}")));
         }
-        if self.told.insert(error.clone()) {
+        if self.told.len() < MOST_TOLD && self.told.insert(error.clone()) {
             warnings.push(error);
         }
         Ok(())
@@ -93,7 +100,7 @@ impl Means {
     pub fn end(mut self, warnings: &mut Vec<String>) -> (HostEnforcement, bool) {
         let cost = self.cost();
         if let Some(enforcer) = self.enforcer.take() {
-            warnings.extend(enforcer.notes());
+            warnings.extend(enforcer.notes().into_iter().filter(|note| !self.told.contains(note)));
         }
         let restored = match self.session.end() {
             Ok(_) => true,
@@ -128,17 +135,22 @@ fn enforcer(
     watch: &Watch,
     options: &Options,
     by_thread: &ByThread,
-    tick: Option<Nanos>,
+    support: SliceSupport,
     warnings: &mut Vec<String>,
 ) -> (Option<Enforcer>, &'static str) {
     if !options.enforce {
         return (None, "none");
     }
-    if hrtick(Path::new("/sys")) == Some(true) {
+    let tick = tick();
+    // At any slice: the shortest is the least likely to be ended by the tick.
+    let hrtick = hrtick(Path::new("/sys"));
+    if by_kernel(*SLICE_RANGE.start(), support, hrtick, tick) == Some("hrtick") {
         return (None, "hrtick");
     }
     let started = watch.competition().map_err(|error| error.to_string()).and_then(|competition| {
-        let ask = competing(competition, Arc::clone(by_thread), tick);
+        let ask = competing(competition, Arc::clone(by_thread), move |slice| {
+            by_kernel(slice, support, hrtick, tick).is_none()
+        });
         Enforcer::start(EnforcerConfig::default(), ask).map_err(|error| error.to_string())
     });
     match started {
@@ -150,19 +162,18 @@ fn enforcer(
     }
 }
 
-/// Where threads compete, and the shortest of their slices; not where the kernel's tick ends that soon enough.
+/// Where threads compete, and the shortest of their slices; not where that takes no ticker.
 fn competing(
     mut competition: Competition,
     by_thread: ByThread,
-    tick: Option<Nanos>,
+    takes_ticker: impl Fn(Nanos) -> bool + Send,
 ) -> impl FnMut(Duration) -> Vec<Competing> + Send {
     move |limit| {
         let found = competition.wait(limit);
         let slices = lock(&by_thread);
         let shortest = |tids: &[i32]| tids.iter().filter_map(|tid| slices.get(tid)).min().copied();
         let competing = found.iter().filter_map(|at| Some(Competing { cpu: at.cpu, slice: shortest(&at.tids)? }));
-        let needed = |at: &Competing| tick.is_none_or(|tick| !tick_suffices(at.slice, tick));
-        let competing: Vec<Competing> = competing.filter(needed).collect();
+        let competing: Vec<Competing> = competing.filter(|at| takes_ticker(at.slice)).collect();
         drop(slices);
         if competing.is_empty() && !found.is_empty() {
             // Competition there is, so the question was answered at once; none of it is to be asked about at once again.

@@ -3,15 +3,17 @@
 //! ```text
 //!   agent     the loop                        watch    vCPU threads -> HostWindow
 //!   options   the command line, validated     means    slices set and enforced, and given back
-//!   record    what is said at the end
+//!   record    what is said at the end         news     what is said at once
 //! ```
 
 mod agent;
 mod means;
+mod news;
 mod options;
 mod record;
 mod watch;
 
+use super::xen::{self, XenSlice, XenSliceArgs};
 use crate::args::JsonArg;
 use crate::failure::Failure;
 use crate::interrupt;
@@ -58,6 +60,8 @@ pub struct RunArgs {
     #[arg(long)]
     pub pause_exits: bool,
     #[command(flatten)]
+    pub xen: XenSliceArgs,
+    #[command(flatten)]
     pub json: JsonArg,
 }
 
@@ -78,6 +82,9 @@ fn span(text: &str) -> Result<Duration, String> {
 }
 
 pub fn main(args: &RunArgs) -> Result<u8, Failure> {
+    if args.xen.apply() {
+        return on_xen(args);
+    }
     let options = Options::from_args(args)?;
     let mut output = Output::open(args.json.json.as_deref())?;
     let interrupted = interrupt::flag()?;
@@ -85,4 +92,25 @@ pub fn main(args: &RunArgs) -> Result<u8, Failure> {
     output.json(&report)?;
     output.text(&report);
     Ok(u8::from(!report.restored))
+}
+
+/// Xen takes one slice for all, and holds it; the rest of the agent takes what Xen does not tell.
+fn on_xen(args: &RunArgs) -> Result<u8, Failure> {
+    if args.policy == Some(PolicyArg::Adaptive) || (args.policy.is_none() && args.slice.is_none()) {
+        return Err(Failure::input(
+            "policy adaptive needs to see how long each vCPU waits and runs at a time, and Xen tells dom0 only its CPU time, to a tenth of a \
+             second; on a Xen host use --policy static --slice 1ms",
+        ));
+    }
+    for (given, option) in
+        [(args.config.is_some(), "--config"), (args.pause_exits, "--pause-exits"), (args.no_enforce, "--no-enforce")]
+    {
+        if given {
+            return Err(Failure::input(format!(
+                "{option} means nothing on a Xen host, which enforces slices itself; leave it out"
+            )));
+        }
+    }
+    let slice = Some(args.slice.unwrap_or(options::DEFAULT_SLICE));
+    xen::slice(&XenSlice { options: &args.xen, slice, domains: &args.vm, length: args.length, json: &args.json })
 }

@@ -29,7 +29,8 @@ pub struct Options {
 
 /// Windows are at least this long, and at most.
 const INTERVALS: std::ops::RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(60);
-const DEFAULT_SLICE: Duration = Duration::from_millis(1);
+/// Policy static's, where none is named.
+pub const DEFAULT_SLICE: Duration = Duration::from_millis(1);
 
 impl Options {
     pub fn from_args(args: &RunArgs) -> Result<Self, Failure> {

@@ -139,6 +139,20 @@ impl Record {
         }
     }
 
+    /// Of VMs whose share cannot be judged, which without a word would look like VMs that hardly ran.
+    pub fn unjudged(&self, stand: &HostExplanation) -> Option<String> {
+        let name = |vm: &VmId| self.vms.get(vm).map_or_else(|| vm.to_string(), |record| record.name.clone());
+        let names: Vec<String> = stand.unjudged.iter().take(6).map(name).collect();
+        let more = stand.unjudged.len() - names.len();
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        (!names.is_empty()).then(|| {
+            format!(
+                "no share is known of {}{more}: their vCPUs share some pCPUs with others', and not all, and what each pCPU gave is not known",
+                names.join(", ")
+            )
+        })
+    }
+
     fn forget(&mut self) {
         while self.vms.len() > MOST_VMS {
             let gone =

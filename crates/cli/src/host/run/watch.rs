@@ -1,14 +1,15 @@
 //! vCPU threads to windows: which VMs there are, looked for in every window, and what their vCPUs did.
 
 use crate::failure::Failure;
-use crate::host::list::chosen;
+use crate::host::list::{chosen, no_vcpus, refuse_unknown_vcpus};
+use crate::host::slice::without_room;
 use gleaner_act::thread_attr;
 use gleaner_model::{CpuSet, HostVcpuWindow, HostWindow, Nanos, Source, VcpuId, VmId, VmWindow};
 use gleaner_observe::{
     Competition, DiscoverOptions, IntervalDistribution, PauseExitCounters, PauseExitRefusal, ProcRoot, RunIntervals,
     RunIntervalsConfig, ThreadIntervals, VcpuLoad, VcpuThread, Vm, cpu_limit, discover, entitlements, select,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::time::Instant;
 
@@ -18,6 +19,8 @@ const FULL: f64 = 0.9;
 /// Watches the VMs that were asked for.
 pub struct Watch {
     root: ProcRoot,
+    /// Kept, and with them what monitors said.
+    options: DiscoverOptions,
     wanted: Vec<String>,
     intervals: RunIntervals,
     vms: Vec<Vm>,
@@ -26,6 +29,18 @@ pub struct Watch {
     switches: BTreeMap<i32, (u64, u64)>,
     /// Of VMs with siblings that can be spun for; where they were asked for and can be had.
     pause_exits: Option<PauseExitCounters>,
+    told: Told,
+}
+
+/// What was said already.
+#[derive(Debug, Default)]
+struct Told {
+    /// That there is no VM.
+    nobody: bool,
+    /// That BPF has no room for all.
+    left_out: bool,
+    /// VMs whose vCPUs are not to be found, that are there still.
+    unknown: BTreeSet<i32>,
 }
 
 /// One window.
@@ -44,15 +59,22 @@ impl Watch {
     /// Begins. A VM that is asked for has to be there now; later it may go and come back.
     pub fn begin(root: ProcRoot, wanted: &[String]) -> Result<Self, Failure> {
         let vms = chosen(&root, wanted, &[])?;
-        let intervals = RunIntervals::new(&RunIntervalsConfig { root: root.clone(), ..RunIntervalsConfig::default() });
+        if !wanted.is_empty() {
+            vms.iter().try_for_each(refuse_unknown_vcpus)?;
+        }
+        let vcpus = vms.iter().map(|vm| vm.vcpus.len()).sum();
+        let config = RunIntervalsConfig { root: root.clone(), ..RunIntervalsConfig::default() };
+        let intervals = RunIntervals::new(&config.with_room_for(vcpus));
         let mut watch = Self {
             root,
+            options: DiscoverOptions::default(),
             wanted: wanted.to_vec(),
             intervals,
             vms: Vec::new(),
             began: Instant::now(),
             switches: BTreeMap::new(),
             pause_exits: None,
+            told: Told::default(),
         };
         watch.follow(vms);
         watch.intervals.window();
@@ -65,6 +87,25 @@ impl Watch {
         self.pause_exits = Some(PauseExitCounters::new(&self.root)?);
         self.follow(self.vms.clone());
         Ok(())
+    }
+
+    /// What is weaker than one might think, said once when it comes up.
+    pub fn news(&mut self) -> Vec<String> {
+        let mut news = Vec::new();
+        if self.vms.is_empty() && !std::mem::replace(&mut self.told.nobody, true) {
+            let root = rustix::process::geteuid().is_root();
+            let others = if root { "" } else { "; not root: other users' VMs are found only by their threads' names" };
+            news.push(format!("no VM is to be seen yet; one that comes is managed from then on{others}"));
+        }
+        self.told.unknown.retain(|pid| self.vms.iter().any(|vm| vm.pid == *pid));
+        for vm in self.vms.iter().filter(|vm| vm.vcpus.is_empty()) {
+            if self.told.unknown.insert(vm.pid) {
+                news.push(format!("{}; it is left alone", no_vcpus(vm)));
+            }
+        }
+        let note = without_room(self.intervals.left_out());
+        news.extend(note.filter(|_| !std::mem::replace(&mut self.told.left_out, true)));
+        news
     }
 
     pub fn vms(&self) -> &[Vm] {
@@ -99,7 +140,7 @@ impl Watch {
         }
         vms.sort_by_key(|vm| vm.vm);
         self.entitle(&mut vms, seen.length);
-        let found = discover(&self.root, &DiscoverOptions::default()).map_err(Failure::work)?;
+        let found = discover(&self.root, &self.options).map_err(Failure::work)?;
         let now = self.still_wanted(found);
         self.follow(now);
         let at = Nanos::from(self.began.elapsed());

@@ -34,14 +34,13 @@ pub fn choose(args: &SliceArgs) -> Result<Vec<Chosen>, Failure> {
 }
 
 /// The threads that are meant now; what cannot be found or has no slice is left out, and no reason to stop. Nothing where threads were
-/// named, and not VMs.
-pub fn look_again(args: &SliceArgs) -> Vec<Chosen> {
+/// named, and not VMs. `options` are kept between looks, and with them what monitors said.
+pub fn look_again(args: &SliceArgs, options: &DiscoverOptions) -> Vec<Chosen> {
     if !args.tid.is_empty() {
         return Vec::new();
     }
     let root = ProcRoot::default();
-    let options = DiscoverOptions { qmp: args.qmp.clone(), ..DiscoverOptions::default() };
-    let Ok(found) = discover(&root, &options) else { return Vec::new() };
+    let Ok(found) = discover(&root, options) else { return Vec::new() };
     let wanted: Vec<Vm> = if args.vm.is_empty() {
         found
     } else {
@@ -80,11 +79,8 @@ fn of_vms(args: &SliceArgs) -> Result<Vec<Chosen>, Failure> {
     for vm in &vms {
         let vcpus = vcpus_of(vm);
         if vcpus.is_empty() && !args.all {
-            let why = if vm.notes.is_empty() { "they have ended".to_owned() } else { vm.notes.join("; ") };
-            return Err(Failure::input(format!(
-                "no vCPU threads of VM '{}' (process {}) are to be found: {why}; name its monitor with --qmp, or its threads with --tid",
-                vm.name, vm.pid
-            )));
+            let advice = "name its monitor with --qmp, or its threads with --tid";
+            return Err(Failure::input(format!("{}; {advice}", list::no_vcpus(vm))));
         }
         found.extend(vcpus);
     }

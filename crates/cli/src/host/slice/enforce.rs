@@ -1,7 +1,7 @@
 //! How a slice is enforced here: by the kernel, by tickers, or not at all.
 
 use crate::failure::Failure;
-use gleaner_act::{Competing, Enforcer, EnforcerConfig, hrtick, tick, tick_suffices};
+use gleaner_act::{Competing, Enforcer, EnforcerConfig, SliceSupport, by_kernel, hrtick, tick};
 use gleaner_model::Nanos;
 use gleaner_observe::RunIntervals;
 use gleaner_report::SliceCpu;
@@ -14,16 +14,18 @@ pub struct Means {
 }
 
 impl Means {
-    /// Starts to enforce `slice` on the threads that are watched; `has_slices`: the kernel knows slices of threads.
-    pub fn start(enforce: bool, slice: Nanos, has_slices: bool, intervals: &RunIntervals) -> Result<Self, Failure> {
+    /// Starts to enforce `slice` on the threads that are watched.
+    pub fn start(
+        enforce: bool,
+        slice: Nanos,
+        support: SliceSupport,
+        intervals: &RunIntervals,
+    ) -> Result<Self, Failure> {
         if !enforce {
             return Ok(Self { method: "none", enforcer: None });
         }
-        if hrtick(Path::new("/sys")) == Some(true) {
-            return Ok(Self { method: "hrtick", enforcer: None });
-        }
-        if has_slices && tick_suffices(slice, tick()) {
-            return Ok(Self { method: "tick", enforcer: None });
+        if let Some(method) = by_kernel(slice, support, hrtick(Path::new("/sys")), tick()) {
+            return Ok(Self { method, enforcer: None });
         }
         let mut competition = intervals.competition().map_err(Failure::work)?;
         // All watched threads have the one slice.

@@ -4,23 +4,19 @@ use super::chosen::Chosen;
 use super::command::Running;
 use super::enforce::Means;
 use crate::failure::Failure;
+use crate::host::kernel_notes;
 use crate::interrupt::sleep_until;
 use crate::output::say;
 use crate::session::Session;
 use gleaner_act::{ActError, SliceOutcome, Slices};
 use gleaner_model::{Nanos, Source};
-use gleaner_observe::{
-    IntervalDistribution, Intervals, IntervalsWindow, KernelVersion, RunIntervals, RunIntervalsConfig, SliceIssue,
-    slice_issues,
-};
+use gleaner_observe::{IntervalDistribution, Intervals, IntervalsWindow, RunIntervals, RunIntervalsConfig};
 use gleaner_report::{SliceReport, SliceThread};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Between two looks at the command, whose end is not waited for in any other way.
-const NAP: Duration = Duration::from_millis(20);
 /// Between two windows; each sets the slices anew, for whoever was given another since.
 const WINDOW: Duration = Duration::from_secs(1);
 /// A limit: slices may be held for weeks.
@@ -64,8 +60,7 @@ pub fn hold(
         }),
     );
     let tids: Vec<i32> = threads.iter().map(|thread| thread.tid).collect();
-    let capacity = RunIntervalsConfig::default().capacity.max(tids.len());
-    let mut intervals = RunIntervals::new(&RunIntervalsConfig { capacity, ..RunIntervalsConfig::default() });
+    let mut intervals = RunIntervals::new(&RunIntervalsConfig::default().with_room_for(tids.len()));
     notes.extend(intervals.refusal().map(|why| format!("only means are known, no distributions: {why}")));
     intervals.watch(&tids);
     let mut seen: Vec<Seen> = threads.into_iter().map(Seen::nothing).collect();
@@ -74,10 +69,10 @@ pub fn hold(
         return Err(Failure::work(format!("{}; --no-enforce leaves nothing to do", slices.support().describe())));
     }
     // The means first: where they are refused, nothing has been changed.
-    let means = Means::start(request.enforce, request.slice, slices.support().base.is_some(), &intervals)?;
+    let means = Means::start(request.enforce, request.slice, slices.support(), &intervals)?;
     let refused = set_all(&mut seen, |tid| slices.set(tid, request.slice, &mut session.journal));
     if let Some(Refused { error, .. }) = refused.into_iter().next() {
-        let advice = if rustix::process::geteuid().is_root() { "" } else { "; run as root, or as its owner" };
+        let advice = if is_forbidden(&error) { "; run as root, or as its owner" } else { "" };
         return Err(Failure::work(format!("{error}{advice}. Every slice is as it was")));
     }
     let mut command = Running::start(request.command)?;
@@ -87,9 +82,13 @@ pub fn hold(
     let mut done = false;
     let mut newcomers = 0;
     while !done {
-        let next_look = if command.is_some() { Instant::now() + NAP } else { next };
-        let end = request.length.map_or(next_look, |length| next_look.min(began + length));
-        sleep_until(end, interrupted);
+        let end = request.length.map_or(next, |length| next.min(began + length));
+        match &command {
+            Some(command) => command.sleep_until(end, interrupted),
+            None => {
+                sleep_until(end, interrupted);
+            }
+        }
         exit_status = command.as_mut().and_then(Running::ended);
         let told = interrupted.load(Ordering::Relaxed);
         let over = told || request.length.is_some_and(|length| began.elapsed() >= length);
@@ -109,6 +108,8 @@ pub fn hold(
             if !(came.is_empty() && refused.is_empty()) {
                 let held = seen.iter().filter(|thread| thread.is_held()).map(|thread| thread.chosen.tid);
                 intervals.watch(&held.collect::<Vec<i32>>());
+                let note = without_room(intervals.left_out()).filter(|note| !notes.contains(note));
+                tell(&mut notes, note.into_iter());
             }
             next = Instant::now() + WINDOW;
         }
@@ -151,12 +152,13 @@ fn tell(notes: &mut Vec<String>, told: impl Iterator<Item = String>) {
     }
 }
 
-/// What this kernel is known to do to slices that setting them does not help, or that one should know before setting them.
-fn kernel_notes() -> Vec<String> {
-    let uname = rustix::system::uname();
-    let Some(version) = KernelVersion::parse(&uname.release().to_string_lossy()) else { return Vec::new() };
-    let told = |issue: &SliceIssue| ["stale-group-slices", "group-slice-overflow"].contains(&issue.id);
-    slice_issues(version).into_iter().filter(told).map(|issue| format!("Linux {version}: {}", issue.text)).collect()
+/// Of threads beyond those that BPF has room for.
+pub fn without_room(left_out: usize) -> Option<String> {
+    (left_out > 0).then(|| {
+        "more vCPU threads than BPF was given room for at the start: those beyond are watched through /proc, which knows means only and sees \
+         competition late; starting anew makes room"
+            .to_owned()
+    })
 }
 
 /// A thread whose slice could not be set, by its place in the list.
@@ -193,6 +195,10 @@ fn set_all(seen: &mut [Seen], mut set: impl FnMut(i32) -> Result<SliceOutcome, A
         }
     }
     refused
+}
+
+fn is_forbidden(error: &ActError) -> bool {
+    matches!(error, ActError::Thread { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied)
 }
 
 fn add(seen: &mut [Seen], window: IntervalsWindow) {
@@ -238,7 +244,9 @@ impl Held<'_> {
             notes.push(format!("{ended} of {} threads ended meanwhile", seen.len()));
         }
         let restored = session.end().map_err(|error| {
-            notes.push(format!("not everything could be undone ({error}): run `gleaner restore`"));
+            let note = format!("not everything could be undone ({error}): run `gleaner restore`");
+            say(&format!("gleaner: {note}"));
+            notes.push(note);
         });
         let mut all = IntervalDistribution::default();
         let known = seen.iter().filter_map(|thread| thread.intervals.as_ref());

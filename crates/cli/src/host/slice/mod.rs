@@ -5,6 +5,8 @@ mod command;
 mod enforce;
 mod held;
 
+pub use held::without_room;
+
 use super::xen::{self, XenSlice, XenSliceArgs};
 use crate::args::JsonArg;
 use crate::failure::Failure;
@@ -13,6 +15,7 @@ use crate::output::Output;
 use clap::{ArgGroup, Args};
 use gleaner_act::{SLICE_RANGE, refuse_slice, switch_cost};
 use gleaner_model::Nanos;
+use gleaner_observe::DiscoverOptions;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -100,7 +103,8 @@ pub fn main(args: &SliceArgs) -> Result<u8, Failure> {
     let switch = switch_cost();
     refuse_slice(slice, !args.no_enforce, switch, Path::new("/proc")).map_err(Failure::input)?;
     let interrupted = interrupt::flag()?;
-    let look_again = || chosen::look_again(args);
+    let options = DiscoverOptions { qmp: args.qmp.clone(), ..DiscoverOptions::default() };
+    let look_again = || chosen::look_again(args, &options);
     let held = held::Request {
         slice,
         enforce: !args.no_enforce,
@@ -111,6 +115,32 @@ pub fn main(args: &SliceArgs) -> Result<u8, Failure> {
     let report = held::hold(&held, threads, switch, &interrupted)?;
     output.text(&report);
     output.json(&report)?;
+    Ok(status(report.exit_status, report.restored))
+}
+
+/// The command's own status; 1 where it went well, or there was none, and not everything could be put back.
+fn status(command: Option<i32>, restored: bool) -> u8 {
     // A status is a byte.
-    Ok(report.exit_status.map_or(0, |status| u8::try_from(status & 0xff).unwrap_or(1)))
+    let own = command.map_or(0, |status| u8::try_from(status & 0xff).unwrap_or(1));
+    if own == 0 { u8::from(!restored) } else { own }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::status;
+
+    #[test]
+    fn what_could_not_be_put_back_is_a_failure() {
+        for (command, restored, expected) in [
+            (None, true, 0),
+            (None, false, 1),
+            (Some(0), true, 0),
+            (Some(0), false, 1),
+            (Some(7), true, 7),
+            (Some(7), false, 7),
+            (Some(143), false, 143),
+        ] {
+            assert_eq!(status(command, restored), expected, "{command:?} {restored}");
+        }
+    }
 }
