@@ -229,7 +229,7 @@ fn a_vm_without_known_vcpus_is_refused_by_name_and_told_of_when_it_comes_later_o
     assert!(comes_true(|| vm.slices() == [Nanos::from_millis(1); 2]), "{:?}", vm.slices());
     let nameless = Nameless::start(&name);
     let pid = nameless.0.id().to_string();
-    std::thread::sleep(Duration::from_millis(1000));
+    std::thread::sleep(Duration::from_secs(1));
     send(pid_of(&agent), libc::SIGTERM);
     let said = String::from_utf8(agent.wait_with_output().unwrap().stderr).unwrap();
     let told = said.lines().filter(|line| line.contains(&pid) && line.contains("left alone")).count();
