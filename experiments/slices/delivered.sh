@@ -74,8 +74,8 @@ start_guests() {
         for task in /proc/"$qemu"/task/*; do
             case $(<"$task/comm") in
                 "CPU "[01]/*) taskset -cp "$(sed 's/CPU \([01]\).*/\1/' "$task/comm")" "${task##*/}" >/dev/null ;;
-                # The emulator's own threads wake at every guest timer, a thousand times a second, and each time end somebody's slice;
-                # under KVM the kernel does their work. As batch threads they wait for their turn.
+                # The emulator's own threads wake at every guest timer; under KVM the kernel does their work. As batch threads they wait
+                # for their turn. They are not all that cuts long slices: `tickless` has them on another CPU.
                 *) chrt --batch --pid 0 "${task##*/}" ;;
             esac
         done

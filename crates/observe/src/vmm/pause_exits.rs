@@ -187,7 +187,8 @@ mod tests {
             open(switch, c"prev_state == 1 && prev_pid == 0", own).unwrap(),
         );
         for _ in 0..20 {
-            std::thread::sleep(std::time::Duration::from_micros(100));
+            // Long enough that none is over before it has begun.
+            std::thread::sleep(std::time::Duration::from_millis(5));
         }
         assert_eq!((sleeps.read().unwrap(), none.read().unwrap()), (20, 0));
         assert!(open(switch, c"no_such_field == 1", own).is_err());

@@ -73,7 +73,11 @@ pub fn hold(
     let refused = set_all(&mut seen, |tid| slices.set(tid, request.slice, &mut session.journal));
     if let Some(Refused { error, .. }) = refused.into_iter().next() {
         let advice = if is_forbidden(&error) { "; run as root, or as its owner" } else { "" };
-        return Err(Failure::work(format!("{error}{advice}. Every slice is as it was")));
+        let then = match session.end() {
+            Ok(_) => "Every slice is as it was".to_owned(),
+            Err(left) => format!("Not everything could be undone ({left}): run `gleaner restore`"),
+        };
+        return Err(Failure::work(format!("{error}{advice}. {then}")));
     }
     let mut command = Running::start(request.command)?;
     let began = Instant::now();
