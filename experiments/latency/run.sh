@@ -3,7 +3,7 @@
 # profile, in random order within each round.
 #
 #   ROUNDS=5 SECONDS_EACH=8 SEED=n experiments/latency/run.sh [RATE...]      default: 100 500; 8 minutes (50 runs of about 9 s)
-#   ROUNDS=5 experiments/latency/run.sh guest      in a VM of the test bed, alone and beside another; 70 minutes (120 steps of 34 s)
+#   ROUNDS=5 experiments/latency/run.sh guest      in a VM of the test bed, alone and beside another; 26 minutes (60 steps of 26 s)
 #
 # The seed of the order is drawn unless given, and stands in order.txt.
 . "$(dirname "$0")/../lib.sh" "$@"
@@ -11,6 +11,7 @@ if [[ ${1:-} == guest ]]; then
     fresh "$folder/guest.json"
     scripts/setup.sh build test bed >&2
     scenario experiments/latency/guest.toml ${ROUNDS:+--rounds "$ROUNDS"}
+    experiments/latency/summary.sh "$folder/guest.json" | tee "$folder/guest-table.txt"
     exit
 fi
 rates=("$@")

@@ -1,8 +1,8 @@
 //! Which tickers are needed now: one thread that asks who competes where, and orders tickers accordingly.
 //!
 //! Whoever owns it says through a function on which CPUs such threads compete, and at which slice; here nothing is known of how
-//! that is seen. The function is asked every few milliseconds while some ticker is awake; while none is, it may wait
-//! until there is something to tell, so that a quiet machine is left alone.
+//! that is seen. While some ticker is awake the function is asked every few milliseconds, and less and less often while its answer
+//! stays the same; while none is, it may wait until there is something to tell, so that a quiet machine is left alone.
 
 use super::ticker::{Ticker, TickerCost, now, thread_cpu_time, try_fifo};
 use crate::{ActError, Fallback};
@@ -18,6 +18,9 @@ use std::time::Duration;
 const ASK_EVERY: (Nanos, Nanos) = (Nanos::from_millis(5), Nanos::from_millis(100));
 /// And so many of the shortest slice: whoever asks wakes, and so ends the slice of somebody.
 const SLICES_PER_QUESTION: u64 = 4;
+/// So often the time between two questions doubles while the answer stays the same, until it is the longest. Asking at 5 ms took as much
+/// CPU time as the ticker of a 1 ms slice.
+const MOST_DOUBLINGS: u32 = 5;
 /// Competition that is over after so long needs no ticker: threads that wake at the same moment for some microseconds.
 const LASTS: Duration = Duration::from_millis(1);
 /// How long the function may wait while all are asleep. Also how long an [`Enforcer`] may take to end.
@@ -89,6 +92,7 @@ impl Enforcer {
             heart: Arc::new(AtomicU64::new(now().0)),
             seen: BTreeMap::new(),
             once: BTreeSet::new(),
+            same: 0,
             competing: Box::new(competing),
         };
         let thread = std::thread::Builder::new().name("gleaner-slices".into());
@@ -136,6 +140,8 @@ struct Loop {
     seen: BTreeMap<u32, (Nanos, Nanos)>,
     /// CPUs on which it was seen for the first time just now.
     once: BTreeSet<u32>,
+    /// Answers that were like the one before, in a row.
+    same: u32,
     competing: Ask,
 }
 
@@ -154,6 +160,9 @@ impl Loop {
                 let lasts = self.seen.contains_key(&found.cpu) || before.contains(&found.cpu);
                 lasts || !self.once.insert(found.cpu)
             });
+            let known = |found: &Competing| self.seen.get(&found.cpu).is_some_and(|(_, slice)| *slice == found.slice);
+            let as_before = found.len() == self.seen.len() && found.iter().all(known);
+            self.same = if as_before { self.same.saturating_add(1) } else { 0 };
             let at = now();
             self.heart.store(at.0, Relaxed);
             self.seen.extend(found.iter().map(|found| (found.cpu, (at, found.slice))));
@@ -172,8 +181,7 @@ impl Loop {
     }
 
     fn ask_every(&self) -> Nanos {
-        let shortest = self.seen.values().map(|(_, slice)| *slice).min().unwrap_or_default();
-        shortest.times(SLICES_PER_QUESTION).clamp(ASK_EVERY.0, ASK_EVERY.1)
+        ask_every(self.seen.values().map(|(_, slice)| *slice).min().unwrap_or_default(), self.same)
     }
 
     fn order(&mut self, cpu: u32, period: Nanos) {
@@ -203,9 +211,51 @@ impl Loop {
     }
 }
 
+/// Until the next question, where `shortest` is the shortest slice enforced and the last `same` answers were like those before them.
+fn ask_every(shortest: Nanos, same: u32) -> Nanos {
+    let first = shortest.times(SLICES_PER_QUESTION).clamp(ASK_EVERY.0, ASK_EVERY.1);
+    first.times(1 << same.min(MOST_DOUBLINGS)).min(ASK_EVERY.1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_longer_nothing_changes_the_less_is_asked() {
+        let ms = Nanos::from_millis;
+        for (shortest, same, every) in
+            [(1, 0, 5), (1, 1, 10), (1, 4, 80), (1, 5, 100), (1, u32::MAX, 100), (10, 0, 40), (10, 2, 100), (60, 0, 100)]
+        {
+            assert_eq!(ask_every(ms(shortest), same), ms(every), "{shortest} {same}");
+        }
+    }
+
+    #[test]
+    fn competition_that_stays_is_asked_about_less_than_one_that_changes() {
+        let (asked, changing) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(true)));
+        let (count, changes) = (Arc::clone(&asked), Arc::clone(&changing));
+        let enforcer = Enforcer::start(EnforcerConfig::default(), move |_| {
+            let odd = count.fetch_add(1, Relaxed) % 2 == 1;
+            let slice = if odd && changes.load(Relaxed) { 500_000 } else { 1_000_000 };
+            vec![Competing { cpu: 0, slice: Nanos(slice) }]
+        });
+        let Ok(_enforcer) = enforcer else {
+            eprintln!("\n*** SKIPPED: SCHED_FIFO needs root ***\n");
+            return;
+        };
+        let questions = || {
+            let before = asked.load(Relaxed);
+            std::thread::sleep(Duration::from_millis(500));
+            asked.load(Relaxed) - before
+        };
+        let of_changing = questions();
+        changing.store(false, Relaxed);
+        // Until the time between two has grown.
+        questions();
+        let of_steady = questions();
+        assert!(of_steady > 0 && of_changing > 2 * of_steady, "{of_changing} {of_steady}");
+    }
 
     #[test]
     fn tickers_come_with_competition_and_sleep_without() {
