@@ -11,7 +11,8 @@ pub struct SliceReport {
     pub schema: String,
     /// The slice asked for.
     pub requested_ns: u64,
-    /// Median of the run intervals that ended by preemption, all threads together; null where none did, or without BPF.
+    /// Median of the run intervals that ended by preemption, of all threads together that were continuously runnable (ran or waited for
+    /// 95 % of the time), or of all where none was; null where none did, or without BPF.
     pub delivered_p50_ns: Option<u64>,
     /// Their 90th percentile.
     pub delivered_p90_ns: Option<u64>,

@@ -224,9 +224,16 @@ mod tests {
     #[test]
     fn the_longer_nothing_changes_the_less_is_asked() {
         let ms = Nanos::from_millis;
-        for (shortest, same, every) in
-            [(1, 0, 5), (1, 1, 10), (1, 4, 80), (1, 5, 100), (1, u32::MAX, 100), (10, 0, 40), (10, 2, 100), (60, 0, 100)]
-        {
+        for (shortest, same, every) in [
+            (1, 0, 5),
+            (1, 1, 10),
+            (1, 4, 80),
+            (1, 5, 100),
+            (1, u32::MAX, 100),
+            (10, 0, 40),
+            (10, 2, 100),
+            (60, 0, 100),
+        ] {
             assert_eq!(ask_every(ms(shortest), same), ms(every), "{shortest} {same}");
         }
     }

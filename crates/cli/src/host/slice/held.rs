@@ -19,6 +19,8 @@ use std::time::{Duration, Instant};
 
 /// Between two windows; each sets the slices anew, for whoever was given another since.
 const WINDOW: Duration = Duration::from_secs(1);
+/// A thread is continuously runnable if it ran or waited for this share of the time: as `host run` takes it.
+const RUNNABLE_RATIO: f64 = 0.95;
 /// A limit: slices may be held for weeks.
 const MOST_NOTES: usize = 50;
 
@@ -252,12 +254,13 @@ impl Held<'_> {
             say(&format!("gleaner: {note}"));
             notes.push(note);
         });
+        let users = users_of_slices(&seen, wall);
         let mut all = IntervalDistribution::default();
-        let known = seen.iter().filter_map(|thread| thread.intervals.as_ref());
+        let known = users.iter().filter_map(|thread| thread.intervals.as_ref());
         known.for_each(|intervals| all.merge(&intervals.preempted));
         let bpf = intervals.source() == Source::Bpf;
         let mean_of_all = {
-            let (run, runs) = seen.iter().fold((0, 0), |(run, runs), seen| (run + seen.run.0, runs + seen.runs));
+            let (run, runs) = users.iter().fold((0, 0), |(run, runs), seen| (run + seen.run.0, runs + seen.runs));
             run.checked_div(runs)
         };
         let ratio = cpus.iter().map(|cpu| cpu.cpu_ratio).fold(0.0, |all, one| all + one) / cpus.len().max(1) as f64;
@@ -283,6 +286,14 @@ impl Held<'_> {
             restored: restored.is_ok(),
         }
     }
+}
+
+/// Those whose run intervals tell of slices: continuously runnable threads, or all where none is. A vCPU that idles runs for moments, and
+/// whoever wakes meanwhile may cut those short: thousands of intervals that no slice has ended.
+fn users_of_slices(seen: &[Seen], wall: Nanos) -> Vec<&Seen> {
+    let runnable = |thread: &&Seen| (thread.run + thread.wait).as_f64() >= RUNNABLE_RATIO * wall.as_f64();
+    let users: Vec<&Seen> = seen.iter().filter(runnable).collect();
+    if users.is_empty() { seen.iter().collect() } else { users }
 }
 
 fn thread(seen: Seen, base: Option<Nanos>) -> SliceThread {
@@ -358,6 +369,18 @@ mod tests {
         // Neither asked again nor told again, nor taken for a newcomer.
         assert!(take_in(&mut seen, [90, 3].map(chosen).into()).is_empty());
         assert_eq!(set_all(&mut seen, |tid| if tid == 90 { panic!("asked again") } else { kernel(tid) }).len(), 0);
+    }
+
+    #[test]
+    fn what_was_delivered_is_told_by_those_who_could_always_run() {
+        let ms = Nanos::from_millis;
+        let thread = |tid, run, wait| Seen { run: ms(run), wait: ms(wait), ..Seen::nothing(chosen(tid)) };
+        let tids = |seen: &[Seen]| -> Vec<i32> {
+            users_of_slices(seen, ms(1000)).iter().map(|seen| seen.chosen.tid).collect()
+        };
+        assert_eq!(tids(&[thread(1, 500, 490), thread(2, 60, 30), thread(3, 480, 480), thread(4, 900, 0)]), [1, 3]);
+        // Nobody: better all than nothing.
+        assert_eq!(tids(&[thread(1, 500, 100), thread(2, 60, 30)]), [1, 2]);
     }
 
     #[test]
