@@ -119,6 +119,14 @@ impl Packing {
         self.judging = judging;
     }
 
+    /// One window in which nothing but what is seen at once may bring a change: retention is being tried.
+    pub(super) fn watch(&mut self, window: &Window) -> Outcome {
+        match self.births.sudden(window, &self.params) {
+            Some(reason) => self.sudden(window.at, reason),
+            None => Outcome::Stay(NoStep::Trying),
+        }
+    }
+
     /// One window over exactly the vCPUs of `all`.
     pub(super) fn step(&mut self, window: &Window) -> Outcome {
         if let Some(reason) = self.births.sudden(window, &self.params) {
