@@ -11,6 +11,7 @@
 use super::GuestParams;
 use super::conditions::{Factors, granularity_ratio, load_ratio};
 use super::measure::{Measure, Speed, Spread};
+use super::workload_change::Reference;
 use gleaner_model::{Lengths, Nanos, VcpuId};
 
 /// A step that is in force: one vCPU was deactivated.
@@ -25,6 +26,8 @@ pub(super) struct Step {
     pub(super) measure: Measure,
     /// The windows before it.
     pub(super) before: Speed,
+    /// The workload before it, [closed](Reference::close).
+    pub(super) reference: Reference,
     /// Whether it filled a vCPU and was seen to pay.
     pub(super) paid: bool,
 }
@@ -142,6 +145,7 @@ mod tests {
     fn step(before: Speed) -> Step {
         let lengths = Lengths { l_comp: 1.0, g_comp: 1.0, l_idle: 1.0 };
         let measure = Measure { lengths, utilization: 0.5 };
-        Step { vcpu: VcpuId(1), taken_at: Nanos::ZERO, n: 2, measure, before, paid: false }
+        let reference = Reference::default();
+        Step { vcpu: VcpuId(1), taken_at: Nanos::ZERO, n: 2, measure, before, reference, paid: false }
     }
 }
