@@ -23,8 +23,8 @@ pub struct ParamError {
 #[serde(default, deny_unknown_fields)]
 pub struct GuestParams {
     // --- Consolidation: section 5, conditions (1) and (2) ---
-    /// rho, load factor, to start from: l_comp <= rho * (N-1) * l_idle. 0.001 to 1. The paper's examples use 1; condition
-    /// (3) is stricter than rho = 1 for every N.
+    /// rho, load factor, to start from: l_comp <= rho * (N-1) * l_idle. 0.001 to 1. The paper's examples use 1; at its 0.95
+    /// condition (3) is stricter than that for every N, and where `fine_grained_allowance` applies, less strict for every N.
     pub load_factor: f64,
     /// eta, granularity factor, to start from: g_comp <= eta * l_idle. 0.001 to 1.
     pub granularity_factor: f64,
@@ -34,8 +34,8 @@ pub struct GuestParams {
     /// Condition (3), ours: predicted utilization of the vCPUs that stay, N*u/(N-1), at most this. 0.01 to 1. Above
     /// `saturated_utilization` steps are tried that may fill a vCPU, and stay only if they pay.
     pub predicted_utilization_max: f64,
-    /// The three conditions are relaxed by this factor where threads compute for less time than waking a halted vCPU takes,
-    /// until a step hurts (ours): there the wake-ups themselves are most of what fills the vCPUs, and on fewer of them there are fewer. 1 to 2.
+    /// rho, eta and condition (3)'s limit are multiplied with this factor where threads compute for less time than waking a halted
+    /// vCPU takes, until a step hurts (ours): there the wake-ups themselves are most of what fills the vCPUs, and on fewer of them there are fewer. 1 to 2.
     pub fine_grained_allowance: f64,
     /// A window with fewer idle periods per second and active vCPU says nothing (ours). 1 to 100000.
     pub idle_periods_per_s_min: f64,
