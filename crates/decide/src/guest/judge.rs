@@ -11,6 +11,7 @@
 use super::GuestParams;
 use super::conditions::{Factors, granularity_ratio, load_ratio};
 use super::measure::{Measure, Speed, Spread};
+use super::params::FACTOR_MIN;
 use super::workload_change::Reference;
 use gleaner_model::{Lengths, Nanos, VcpuId};
 
@@ -64,9 +65,6 @@ impl Step {
         learn(&self.measure.lengths, self.n, factors, overloaded, params.adaptation)
     }
 }
-
-/// The factors never reach 0, where they could not be told from "never".
-const FACTOR_MIN: f64 = 0.001;
 
 /// eta = 0.9 * min(eta, g_comp/l_idle) if a vCPU was overloaded, otherwise rho = 0.9 * min(rho, l_comp/((N-1)*l_idle)).
 fn learn(lengths: &Lengths, n: usize, factors: Factors, overloaded: bool, adaptation: f64) -> Factors {

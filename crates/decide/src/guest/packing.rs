@@ -236,8 +236,8 @@ impl Packing {
             return self.change(now, reason);
         }
         // A step that fills a vCPU does so at once; what fills it later is somebody else.
-        let by_the_step =
-            step.paid || self.just_stepped && self.history.len() <= self.params.judge_windows as usize + 2;
+        let at_once = self.params.judge_windows.saturating_add(self.params.filling_windows) as usize;
+        let by_the_step = step.paid || self.just_stepped && self.history.len() <= at_once;
         let gain = step.gain(&after, &self.params).filter(|_| by_the_step);
         if let Some(gain) = gain {
             return self.keep(now, gain);
