@@ -285,6 +285,11 @@ mod tests {
         Placement { means, base: base.clone(), active: base.clone(), root_pid: 0, passes_left: 0 }
     }
 
+    fn by_cpuset(folder: &Path, base: &CpuSet, by_name: bool) -> Placement {
+        let means = Means::Cpuset { folder: folder.to_owned(), kind: PlacementKind::CpusetV1, by_name };
+        Placement { means, ..by_masks(base) }
+    }
+
     #[test]
     fn a_thread_born_while_its_creator_is_widened_is_widened_later() {
         let base = affinity_of(0).unwrap();
@@ -350,14 +355,55 @@ mod tests {
         ] {
             std::fs::write(&cpus, "untouched").unwrap();
             assert!(set_affinity(tid, if pinned { &active } else { &base }));
-            let means = Means::Cpuset { folder: folder.path().to_owned(), kind: PlacementKind::CpusetV1, by_name };
-            let mut placement =
-                Placement { means, base: base.clone(), active: base.clone(), root_pid: 0, passes_left: 0 };
+            let mut placement = by_cpuset(folder.path(), &base, by_name);
             let fallback = placement.confine(&active, &[tid], &mut journal).unwrap();
             assert_eq!((placement.kind(), fallback.is_some()), (kind, kind == PlacementKind::Affinity));
             let written = std::fs::read_to_string(&cpus).unwrap();
             assert_eq!(written.starts_with("untouched"), kind == PlacementKind::Affinity, "{written}");
         }
+        drop(tell);
+        thread.join().unwrap();
+    }
+
+    #[test]
+    fn a_cpuset_that_vanished_is_named_and_what_was_not_done_is_not_believed() {
+        let (base, active): (CpuSet, CpuSet) = ("0-3".parse().unwrap(), "0-1".parse().unwrap());
+        let state = tempfile::tempdir().unwrap();
+        let mut journal = Journal::create(state.path(), "test").unwrap();
+        for was_confined in [false, true] {
+            let folder = tempfile::tempdir().unwrap();
+            let cpus = folder.path().join("cpuset.cpus");
+            std::fs::write(&cpus, "").unwrap();
+            let mut placement = by_cpuset(folder.path(), &base, false);
+            let (is, wanted) = if was_confined { (&active, &base) } else { (&base, &active) };
+            placement.confine(is, &[], &mut journal).unwrap();
+            folder.close().unwrap();
+            // Said each time, not only the first: the program is where it was.
+            for _ in 0..2 {
+                let error = placement.confine(wanted, &[], &mut journal).unwrap_err().to_string();
+                let names = format!("cannot write {}: No such file or directory", cpus.display());
+                assert!(error.starts_with(&names), "{error}");
+            }
+            assert_eq!(placement.confine(is, &[], &mut journal).unwrap(), None, "nothing to be done");
+            assert_eq!(placement.release(Vec::new, &mut journal).is_err(), was_confined);
+        }
+    }
+
+    #[test]
+    fn a_program_that_pins_a_thread_gets_masks_though_its_cpuset_vanished() {
+        let base = affinity_of(0).unwrap();
+        let Some(first) = base.iter().next().filter(|_| base.len() > 1) else { return };
+        let active: CpuSet = std::iter::once(first).collect();
+        let (folder, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let mut journal = Journal::create(state.path(), "test").unwrap();
+        let mut placement = by_cpuset(folder.path(), &base, false);
+        folder.close().unwrap();
+        let (says, heard) = channel();
+        let (tell, thread) = parent(says);
+        let tid = heard.recv().unwrap();
+        assert!(set_affinity(tid, &active));
+        let fallback = placement.confine(&active, &[tid], &mut journal).unwrap().unwrap();
+        assert_eq!((placement.kind(), fallback.used), (PlacementKind::Affinity, "thread affinity"));
         drop(tell);
         thread.join().unwrap();
     }

@@ -193,7 +193,7 @@ fn halt_cost(bench: &Bench<'_>, interrupted: &AtomicBool) -> Option<HaltCost> {
         retained_p99_ns: costs.retained_p99.0,
         halted_p50_ns: costs.halted_p50.0,
         halted_p99_ns: costs.halted_p99.0,
-        halting_costs: !halting_is_free(&costs),
+        halting_costs: !halting_is_free(&costs, &GuestParams::default()),
     })
 }
 

@@ -2,11 +2,9 @@
 
 mod common;
 
-use common::{Guest, PIPELINE, Workload, apply, count, policy};
+use common::{Guest, PIPELINE, SLOW_WAKEUPS, WAKEUP_BOUND, Workload, apply, count, policy, policy_with};
 use gleaner_decide::guest::{GuestParams, GuestPolicy, NoStep};
-use gleaner_model::{
-    Action, CpuSet, Decision, Nanos, Policy, Profile, Reason, VcpuId, VcpuWindow, WakeupCosts, Window,
-};
+use gleaner_model::{Action, CpuSet, Decision, Nanos, Policy, Profile, Reason, VcpuId, VcpuWindow, Window};
 
 /// Windows from a step, or the start, to the next: 3 to settle, 5 of baseline (3 of them to judge).
 const STEP_WINDOWS: usize = 8;
@@ -410,20 +408,8 @@ fn windows_may_vary_in_length() {
     assert_eq!(policy.active().len(), 1, "{:?}", policy.explain());
 }
 
-/// What a pipeline of two threads looks like where waking each other takes as long as computing: 1.1 vCPUs used, of which half is
-/// wake-ups. On one vCPU it is full, and twice as fast.
-const WAKEUP_BOUND: Workload = Workload { demand: 1.06, piece: Nanos::from_micros(60), gain_on_one: 0.8, ..PIPELINE };
-
 fn calibrated(vcpus: u32) -> GuestPolicy {
-    let costs = WakeupCosts {
-        retained_p50: Nanos::from_micros(95),
-        retained_mean: Nanos::from_micros(110),
-        retained_p99: Nanos::from_micros(480),
-        halted_p50: Nanos::from_micros(103),
-        halted_mean: Nanos::from_micros(120),
-        halted_p99: Nanos::from_micros(500),
-    };
-    GuestPolicy::new(Policy::Full, Profile::Balanced, GuestParams::default(), Some(costs), CpuSet::first(vcpus))
+    policy_with(Policy::Full, vcpus, Some(SLOW_WAKEUPS))
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::{CpuSet, Distribution, Nanos, VcpuId};
 pub enum Source {
     /// CO-RE programs on the scheduler's tracepoints: exact, with distributions.
     Bpf,
-    /// `/proc` and cgroup files: means only, no privilege.
+    /// `/proc` and the processes' own CPU clocks: means only, no privilege.
     Procfs,
 }
 

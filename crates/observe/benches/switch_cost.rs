@@ -1,6 +1,7 @@
 //! What the BPF programs cost a context switch: two threads of a managed process, on one vCPU, hand a byte to and fro,
-//! with and without the programs, in turn. Prints the series, medians, difference and ratio; then what the kernel itself
-//! counts per run of each program (`bpf_enable_stats`, which costs two clock readings a run and is off otherwise).
+//! with and without the programs, in turn. Prints the series, and the medians of the differences and ratios *within* pairs: a baseline
+//! that drifts from pair to pair moves the difference of two medians, and says nothing about the programs. Then what the kernel
+//! itself counts per run of each program (`bpf_enable_stats`, which costs two clock readings a run and is off otherwise).
 //!
 //! `cargo bench -p gleaner-observe --bench switch_cost [-- --pairs N --rounds N]`
 
@@ -29,17 +30,25 @@ fn main() {
     // `cargo test` runs benches too, with --test: then once, small.
     let smoke = !args.iter().any(|arg| arg == "--bench");
     let (pairs, rounds) = if smoke { (1, 1_000) } else { (option("--pairs", 15), option("--rounds", 50_000)) };
-    let (mut without, mut with) = (Vec::new(), Vec::new());
+    let mut measured = Vec::new();
     println!("ns per context switch ({} switches a run)", 2 * rounds);
-    println!("{:>4} {:>8} {:>8} {:>6}", "pair", "without", "with", "ratio");
+    println!("{:>4} {:>8} {:>8} {:>10} {:>6}", "pair", "without", "with", "difference", "ratio");
     for pair in 1..=pairs {
-        let (a, b) = (play_once(None, rounds), play_once(Some(&mut observer()), rounds));
-        println!("{pair:>4} {a:>8} {b:>8} {:>6.3}", b as f64 / a as f64);
-        without.push(a);
-        with.push(b);
+        // Each goes first in every other pair.
+        let (without, with) = if pair % 2 == 0 {
+            let with = play_once(Some(&mut observer()), rounds);
+            (play_once(None, rounds), with)
+        } else {
+            (play_once(None, rounds), play_once(Some(&mut observer()), rounds))
+        };
+        println!("{pair:>4} {without:>8} {with:>8} {:>+10.0} {:>6.3}", with - without, with / without);
+        measured.push((without, with));
     }
-    let (a, b) = (median(without), median(with));
-    println!("median without {a}, with {b}: {:+} ns, ratio {:.3}", i128::from(b) - i128::from(a), b as f64 / a as f64);
+    let of_pairs = |figure: fn(&(f64, f64)) -> f64| median(measured.iter().map(figure).collect());
+    let (without, with) = (of_pairs(|pair| pair.0), of_pairs(|pair| pair.1));
+    println!("medians: without {without:.0}, with {with:.0} (for orientation)");
+    let (difference, ratio) = (of_pairs(|pair| pair.1 - pair.0), of_pairs(|pair| pair.1 / pair.0));
+    println!("medians within pairs: difference {difference:+.0} ns, ratio {ratio:.3}");
     kernel_statistics(rounds);
 }
 
@@ -48,7 +57,7 @@ fn observer() -> BpfObserver {
 }
 
 /// Plays once, under the observer if there is one; returns ns per switch.
-fn play_once(mut observer: Option<&mut BpfObserver>, rounds: u64) -> u64 {
+fn play_once(mut observer: Option<&mut BpfObserver>, rounds: u64) -> f64 {
     if let Some(observer) = &mut observer {
         observer.adopt_next_child();
     }
@@ -62,9 +71,11 @@ fn play_once(mut observer: Option<&mut BpfObserver>, rounds: u64) -> u64 {
     result
 }
 
-fn median(mut values: Vec<u64>) -> u64 {
-    values.sort_unstable();
-    values[values.len() / 2]
+/// Of an even number the mean of the two in the middle.
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    let half = values.len() / 2;
+    if values.len() % 2 == 1 { values[half] } else { f64::midpoint(values[half - 1], values[half]) }
 }
 
 fn kernel_statistics(rounds: u64) {

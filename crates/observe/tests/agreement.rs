@@ -24,6 +24,12 @@ fn player() {
     play();
 }
 
+/// Pairs of threads of a crowd: with three times as many threads as `/proc` reads in a window, each is read in every fourth.
+const PAIRS: u64 = 50;
+const READ_PER_WINDOW: u64 = 32;
+/// A thread's switches arrive at most so many windows late.
+const LATE_WINDOWS: usize = 4;
+
 /// Runs the workload under both observers; their windows cover the same time to within their own reading. And how many of
 /// its reads had to wait, by its own count.
 fn observe_both(spinners: &[Spinner]) -> (Window, Window, f64) {
@@ -202,4 +208,70 @@ fn on_this_machine_both_observers_agree_where_yielding_threads_nap() {
         close("halts", halts(bpf), halts(procfs), 0.15, 50.0)?;
         if halts(bpf) > ROUNDS as f64 / 2.0 { Ok(()) } else { Err(format!("only {} halts", halts(bpf))) }
     });
+}
+
+/// CPU time in nanoseconds and voluntary switches since the start, as of one window of each observer.
+#[derive(Clone, Copy, Default)]
+struct Seen {
+    procfs: (f64, f64),
+    bpf: (f64, f64),
+}
+
+/// A crowd watched from its first round until all of it has been read once more. `/proc` is read first, so what it has seen, BPF has.
+fn watch_a_crowd() -> Vec<Seen> {
+    let config = ObserverConfig::default();
+    let open = |choice| Observer::new(choice, &config).unwrap().0;
+    let (mut bpf, mut procfs) = (open(ObserverChoice::Bpf), open(ObserverChoice::Procfs));
+    bpf.adopt_next_child();
+    let mut player = Player::start(&format!("crowd:{PAIRS}:300:50"));
+    for observer in [&mut bpf, &mut procfs] {
+        observer.adopted(player.pid());
+        observer.start(&[]).unwrap();
+    }
+    player.go();
+    let mut seen = vec![Seen::default()];
+    let mut look = || {
+        let mut now = seen.last().copied().unwrap_or_default();
+        let windows = [procfs.window(&[]).unwrap(), bpf.window(&[]).unwrap()];
+        for ((cpu_ns, switches), window) in [&mut now.procfs, &mut now.bpf].into_iter().zip(&windows) {
+            *cpu_ns += window.group.cpu_time.as_f64();
+            *switches += window.group.voluntary_switches as f64;
+        }
+        seen.push(now);
+        windows[0].group.threads
+    };
+    std::thread::scope(|scope| {
+        let done = scope.spawn(|| player.wait_done());
+        while !done.is_finished() {
+            std::thread::sleep(Duration::from_millis(50));
+            look();
+        }
+    });
+    let threads = (0..LATE_WINDOWS).map(|_| look()).max();
+    assert!(threads > Some(3 * READ_PER_WINDOW), "{threads:?} threads");
+    player.finish();
+    seen
+}
+
+/// Both count the same events and not the same idleness, so that what else the machine does moves neither.
+#[test]
+fn on_this_machine_both_observers_agree_on_more_threads_than_proc_reads_in_a_window() {
+    if !bpf_expected() {
+        return;
+    }
+    let _turn = alone();
+    let seen = watch_a_crowd();
+    let (last, windows) = (seen[seen.len() - 1], seen.len() - 1);
+    eprintln!("{windows} windows; /proc {:?}, BPF {:?}", last.procfs, last.bpf);
+    close("CPU time", last.bpf.0, last.procfs.0, 0.03, 2e6).unwrap();
+    close("voluntary switches", last.bpf.1, last.procfs.1, 0.02, 20.0).unwrap();
+    // The tolerance of the whole, in every window.
+    let slack = 0.02 * last.bpf.1 + 20.0;
+    for (window, now) in seen.iter().enumerate() {
+        assert!(now.procfs.1 <= now.bpf.1 + slack, "window {window}: /proc {} before BPF {}", now.procfs.1, now.bpf.1);
+        let before = seen[window.saturating_sub(LATE_WINDOWS)].bpf.1;
+        assert!(now.procfs.1 + slack >= before, "window {window}: /proc {} later than {before}", now.procfs.1);
+    }
+    let late = seen.iter().any(|now| now.procfs.1 + slack < now.bpf.1);
+    assert!(late, "no thread was passed over in any window: that is not what this test is about");
 }

@@ -12,7 +12,7 @@ mod runner;
 
 use crate::{ActError, Fallback, IdleGroup, IdleMeans};
 use gleaner_model::{CpuSet, Nanos, Order, VcpuId, YieldCounters, YieldMachine};
-use runner::{Ready, Runner, now};
+use runner::{EnterClass, Ready, Runner, enter_idle_class, now};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc;
@@ -123,6 +123,18 @@ impl YieldingThreads {
         vcpus: &CpuSet,
         group: &IdleGroup,
         stolen_gap: Nanos,
+        machine: impl FnMut(VcpuId) -> Box<dyn YieldMachine>,
+        busy_wait: impl FnMut(VcpuId) -> Option<BusyWait>,
+    ) -> Result<Self, ActError> {
+        Self::start_in(enter_idle_class, vcpus, group, stolen_gap, machine, busy_wait)
+    }
+
+    /// The same with threads that `enter_idle` puts into their class.
+    fn start_in(
+        enter_idle: EnterClass,
+        vcpus: &CpuSet,
+        group: &IdleGroup,
+        stolen_gap: Nanos,
         mut machine: impl FnMut(VcpuId) -> Box<dyn YieldMachine>,
         mut busy_wait: impl FnMut(VcpuId) -> Option<BusyWait>,
     ) -> Result<Self, ActError> {
@@ -132,7 +144,7 @@ impl YieldingThreads {
         let mut all = Self { members, heart, stolen_gap, class, idle_means, fallbacks };
         for vcpu in vcpus.iter() {
             let (wait, wake) = busy_wait(vcpu).map_or((None, None), |busy| (Some(busy.wait), Some(busy.wake)));
-            let ready = all.launch(vcpu, machine(vcpu), wait, wake)?;
+            let ready = all.launch(enter_idle, vcpu, machine(vcpu), wait, wake)?;
             let tid = ready.tid?;
             if let Some(why) = ready.class_refused {
                 all.class = YieldClass::Nice19;
@@ -148,6 +160,7 @@ impl YieldingThreads {
 
     fn launch(
         &mut self,
+        enter_idle: EnterClass,
         vcpu: VcpuId,
         machine: Box<dyn YieldMachine>,
         wait: Option<runner::Wait>,
@@ -160,7 +173,7 @@ impl YieldingThreads {
             .name(format!("gleaner-y{}", vcpu.0))
             .stack_size(128 * 1024)
             .spawn(move || {
-                let ready = runner.prepare();
+                let ready = runner.prepare(enter_idle);
                 let go = ready.tid.is_ok();
                 let _ = sender.send(ready);
                 if go {
@@ -269,8 +282,36 @@ mod tests {
     }
 
     fn started(group: &IdleGroup) -> YieldingThreads {
+        started_in(enter_idle_class, group)
+    }
+
+    fn started_in(enter_idle: EnterClass, group: &IdleGroup) -> YieldingThreads {
         let machine = |_| Box::new(Obedient(YieldCounters::default())) as Box<dyn YieldMachine>;
-        YieldingThreads::start(&CpuSet::first(1), group, Nanos::from_micros(200), machine, |_| None).unwrap()
+        let (vcpus, gap) = (CpuSet::first(1), Nanos::from_micros(200));
+        YieldingThreads::start_in(enter_idle, &vcpus, group, gap, machine, |_| None).unwrap()
+    }
+
+    /// Scheduling class and nice value of a thread, as the kernel has them.
+    fn class_and_nice(tid: i32) -> (i32, i32) {
+        // SAFETY: no memory is passed.
+        unsafe { (libc::sched_getscheduler(tid), libc::getpriority(libc::PRIO_PROCESS, tid.cast_unsigned())) }
+    }
+
+    #[test]
+    fn where_sched_idle_is_refused_a_thread_has_nice_19_and_says_so() {
+        let refuse: EnterClass = || Err(std::io::Error::from_raw_os_error(libc::EPERM));
+        let refused = started_in(refuse, &IdleGroup::none());
+        assert_eq!(class_and_nice(refused.counters()[0].tid), (libc::SCHED_OTHER, 19));
+        assert_eq!(refused.class(), YieldClass::Nice19);
+        let told: Vec<String> = refused.fallbacks().iter().map(ToString::to_string).collect();
+        let wanted = "SCHED_OTHER at nice 19 instead of SCHED_IDLE: Operation not permitted (os error 1)";
+        assert_eq!(told, [wanted]);
+        // It works all the same.
+        refused.order(VcpuId(0), Order::Retain { timeout: Nanos::from_millis(5) });
+        assert!(wait_until(&refused, |counters| counters.retained > Nanos::from_millis(1)));
+        let granted = started(&IdleGroup::none());
+        assert_eq!(class_and_nice(granted.counters()[0].tid).0, libc::SCHED_IDLE);
+        assert_eq!((granted.class(), granted.fallbacks()), (YieldClass::Idle, &[][..]));
     }
 
     fn wait_until(threads: &YieldingThreads, met: impl Fn(&YieldCounters) -> bool) -> bool {

@@ -31,6 +31,9 @@ const LONGEST_SLEEP: Nanos = Nanos::from_secs(1);
 /// A wake-up that had to wait longer than this for the vCPU found another task on it: an idle vCPU takes 2 to 10 us.
 const WAITED: Nanos = Nanos::from_micros(20);
 
+/// Puts the calling thread into a scheduling class.
+pub(super) type EnterClass = fn() -> std::io::Result<()>;
+
 /// What a new thread reports before it begins.
 pub(super) struct Ready {
     pub tid: Result<i32, ActError>,
@@ -81,13 +84,18 @@ impl Runner {
         }
     }
 
-    pub fn prepare(&mut self) -> Ready {
+    /// Called on the thread itself. Where `enter_idle` is refused, nice 19 is what it gets, and the refusal is told.
+    pub fn prepare(&mut self, enter_idle: EnterClass) -> Ready {
         let tid = rustix::thread::gettid();
         let raw = tid.as_raw_nonzero().get();
         self.cell.tid.store(raw, Relaxed);
         self.run_delay = RunDelay::of_this_thread();
         let pinned = self.pin().map_err(ActError::thread("sched_setaffinity", raw));
-        Ready { tid: pinned.map(|()| raw), class_refused: enter_idle_class().err().map(|error| error.to_string()) }
+        let class_refused = enter_idle().err().map(|error| {
+            lower_to_nice_19();
+            error.to_string()
+        });
+        Ready { tid: pinned.map(|()| raw), class_refused }
     }
 
     fn pin(&self) -> rustix::io::Result<()> {
@@ -266,17 +274,18 @@ fn involuntary_switches() -> i64 {
     }
 }
 
-/// SCHED_IDLE for the calling thread; nice 19 where that is refused.
-fn enter_idle_class() -> std::io::Result<()> {
+/// SCHED_IDLE for the calling thread.
+pub(super) fn enter_idle_class() -> std::io::Result<()> {
     let param = libc::sched_param { sched_priority: 0 };
     // SAFETY: pid 0 is the calling thread; the parameter outlives the call.
-    if unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const param) } == 0 {
-        return Ok(());
-    }
-    let refused = std::io::Error::last_os_error();
+    let status = unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const param) };
+    if status == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+}
+
+/// The next weaker means. Nobody is refused a higher nice value.
+fn lower_to_nice_19() {
     // SAFETY: no memory is passed; who = 0 is the calling thread on Linux.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 19) };
-    Err(refused)
 }
 
 #[cfg(test)]

@@ -31,6 +31,8 @@ pub fn main() {
     compare("C / B at p50", &halted.p50, &retained.p50);
     compare("run / B at p50", &managed.p50, &retained.p50);
     compare("C / run at p99", &halted.p99, &managed.p99);
+    compare("C / B at p99", &halted.p99, &retained.p99);
+    println!("retention can at best reach B's p99: where C / B at p99 is below 5, no policy can show C / run of 5");
 }
 
 #[derive(Default)]

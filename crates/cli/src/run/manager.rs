@@ -22,18 +22,8 @@ const LONGEST_WINDOW: Nanos = Nanos::from_secs(1);
 const LONGEST_REASON: usize = 300;
 /// Windows are paced for this part of what observing may take, so that it stays below.
 const OVERHEAD_AIR: f64 = 0.8;
-
-/// Switches per second of the program above which BPF is left for /proc. BPF costs about 140 ns a switch (`cargo bench -p
-/// gleaner-observe --bench switch_cost`), so this is 0.7 % of a vCPU; a yield storm would lose a fifth.
-const SWITCHES_PER_S_FOR_BPF: f64 = 50_000.0;
-/// Above this a trial of retention is not waited for: meanwhile BPF would cost a fiftieth of a vCPU and more.
-const SWITCHES_PER_S_FOR_TRIAL: f64 = 150_000.0;
 /// A mask has to be asked of each thread, so it is not asked in each window. A step is taken after eight windows at the earliest.
 const WINDOWS_PER_LOOK_AT_MASKS: u64 = 4;
-/// In so many windows in a row.
-const WINDOWS_TO_LEAVE_BPF: u32 = 3;
-/// A trial of retention needs BPF, and is waited for in so many windows at most: it takes 16, after ten quiet ones.
-const WINDOWS_TO_WAIT_FOR_TRIAL: u32 = 40;
 
 /// Everything that runs beside the program.
 pub struct Manager {
@@ -192,10 +182,12 @@ impl Manager {
     fn leave_bpf_if_dear(&mut self, window: &Window) {
         let switches = window.group.voluntary_switches + window.group.involuntary_switches;
         let per_s = switches as f64 / window.length.as_secs_f64().max(1e-9);
-        let is_dear = self.observer_is_free && window.source == Source::Bpf && per_s > SWITCHES_PER_S_FOR_BPF;
+        let params = &self.params;
+        let is_bpf = self.observer_is_free && window.source == Source::Bpf;
+        let is_dear = is_bpf && per_s > params.bpf_switches_per_s_max;
         self.switching_windows = if is_dear { self.switching_windows + 1 } else { 0 };
-        let trial = self.policy.wants_wakeups() && per_s < SWITCHES_PER_S_FOR_TRIAL;
-        let waited = if trial { WINDOWS_TO_WAIT_FOR_TRIAL } else { WINDOWS_TO_LEAVE_BPF };
+        let trial = self.policy.wants_wakeups() && per_s < params.bpf_trial_switches_per_s_max;
+        let waited = if trial { params.bpf_trial_windows } else { params.bpf_leave_windows };
         if self.switching_windows < waited {
             return;
         }

@@ -91,7 +91,7 @@ pub fn calibrate(
     };
     let words = match (costs, options.profile) {
         (None, _) => "the default, because one vCPU alone cannot be measured".to_owned(),
-        (Some(costs), _) if halting_is_free(&costs) => format!(
+        (Some(costs), _) if halting_is_free(&costs, &options.params) => format!(
             "nothing is retained, because a halted vCPU answered no later (p50 {}, p99 {}) than one kept awake ({}, {})",
             costs.halted_p50, costs.halted_p99, costs.retained_p50, costs.retained_p99
         ),

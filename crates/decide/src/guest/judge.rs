@@ -11,6 +11,8 @@
 use super::GuestParams;
 use super::conditions::{Factors, granularity_ratio, load_ratio};
 use super::measure::{Measure, Speed, Spread};
+use super::params::FACTOR_MIN;
+use super::workload_change::Reference;
 use gleaner_model::{Lengths, Nanos, VcpuId};
 
 /// A step that is in force: one vCPU was deactivated.
@@ -25,6 +27,8 @@ pub(super) struct Step {
     pub(super) measure: Measure,
     /// The windows before it.
     pub(super) before: Speed,
+    /// The workload before it, [closed](Reference::close).
+    pub(super) reference: Reference,
     /// Whether it filled a vCPU and was seen to pay.
     pub(super) paid: bool,
 }
@@ -61,9 +65,6 @@ impl Step {
         learn(&self.measure.lengths, self.n, factors, overloaded, params.adaptation)
     }
 }
-
-/// The factors never reach 0, where they could not be told from "never".
-const FACTOR_MIN: f64 = 0.001;
 
 /// eta = 0.9 * min(eta, g_comp/l_idle) if a vCPU was overloaded, otherwise rho = 0.9 * min(rho, l_comp/((N-1)*l_idle)).
 fn learn(lengths: &Lengths, n: usize, factors: Factors, overloaded: bool, adaptation: f64) -> Factors {
@@ -142,6 +143,7 @@ mod tests {
     fn step(before: Speed) -> Step {
         let lengths = Lengths { l_comp: 1.0, g_comp: 1.0, l_idle: 1.0 };
         let measure = Measure { lengths, utilization: 0.5 };
-        Step { vcpu: VcpuId(1), taken_at: Nanos::ZERO, n: 2, measure, before, paid: false }
+        let reference = Reference::default();
+        Step { vcpu: VcpuId(1), taken_at: Nanos::ZERO, n: 2, measure, before, reference, paid: false }
     }
 }

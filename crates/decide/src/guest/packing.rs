@@ -6,6 +6,9 @@
 //!          ^                    | hurt: restore, learn  | activate all                                  |
 //!          +--------------------+-----------------------+---------------------------------------------- +
 //! ```
+//!
+//! A change of the workload that comes with a step is told from the step's own doing where that can be: see
+//! [`Packing::undo`] and `tests/changes.rs`.
 
 use super::backoff::Backoff;
 use super::conditions::{self, Check, Factors};
@@ -119,6 +122,14 @@ impl Packing {
         self.judging = judging;
     }
 
+    /// One window in which nothing but what is seen at once may bring a change: retention is being tried.
+    pub(super) fn watch(&mut self, window: &Window) -> Outcome {
+        match self.births.sudden(window, &self.params) {
+            Some(reason) => self.sudden(window.at, reason),
+            None => Outcome::Stay(NoStep::Trying),
+        }
+    }
+
     /// One window over exactly the vCPUs of `all`.
     pub(super) fn step(&mut self, window: &Window) -> Outcome {
         if let Some(reason) = self.births.sudden(window, &self.params) {
@@ -139,7 +150,7 @@ impl Packing {
                 return outcome;
             }
         }
-        if let Some(reason) = self.rose().or_else(|| self.reference.change(self.recent(), &self.params)) {
+        if let Some(reason) = self.rose().or_else(|| self.moved()) {
             return self.change(window.at, reason);
         }
         if let Some((vcpu, utilization)) = self.saturated() {
@@ -209,6 +220,12 @@ impl Packing {
         (now > before.median && moved(before, now, &self.params)).then_some(Reason::UtilizationChanged { ratio })
     }
 
+    /// Whether the recent windows are of another workload than the reference, which after a step back is there before they are.
+    fn moved(&self) -> Option<Reason> {
+        let enough = self.history.len() >= self.params.judge_windows as usize;
+        enough.then(|| self.reference.change(self.recent(), &self.params)).flatten()
+    }
+
     /// A vCPU is full. Where the group computes as much as before the last step, on fewer vCPUs, the step did it and not the
     /// workload: activating all and forgetting what was learnt would lead straight back here.
     fn relieve(&mut self, now: Nanos, vcpu: VcpuId, utilization: f64) -> Outcome {
@@ -219,8 +236,8 @@ impl Packing {
             return self.change(now, reason);
         }
         // A step that fills a vCPU does so at once; what fills it later is somebody else.
-        let by_the_step =
-            step.paid || self.just_stepped && self.history.len() <= self.params.judge_windows as usize + 2;
+        let at_once = self.params.judge_windows.saturating_add(self.params.filling_windows) as usize;
+        let by_the_step = step.paid || self.just_stepped && self.history.len() <= at_once;
         let gain = step.gain(&after, &self.params).filter(|_| by_the_step);
         if let Some(gain) = gain {
             return self.keep(now, gain);
@@ -249,13 +266,15 @@ impl Packing {
         self.loads.values().any(|load| load.overloaded > load.windows / 2)
     }
 
-    /// Takes the last step back; `None` if there is none.
+    /// Takes the last step back; `None` if there is none. With the vCPUs of before comes the reference of before: a program that
+    /// does less now, for reasons of its own, looks like one that the step hurt, until it still does less without the step.
     fn undo(&mut self, now: Nanos, reason: Reason, overloaded: bool) -> Option<Outcome> {
         let step = self.steps.pop()?;
         self.factors = step.learn(self.factors, overloaded, &self.params);
         self.hold_off.trigger(now, self.hold_off.until(), step.taken_at);
         self.active.insert(step.vcpu);
         self.forget();
+        self.reference = step.reference;
         Some(Outcome::Restore { vcpu: step.vcpu, reason })
     }
 
@@ -324,7 +343,8 @@ impl Packing {
             return Outcome::Stay(NoStep::Pinned);
         };
         let before = Speed::of(self.history.iter());
-        self.steps.push(Step { vcpu, taken_at: now, n: self.active.len(), measure, before, paid: false });
+        let reference = std::mem::take(&mut self.reference).close();
+        self.steps.push(Step { vcpu, taken_at: now, n: self.active.len(), measure, before, reference, paid: false });
         self.active.remove(vcpu);
         self.forget();
         self.judging = true;

@@ -3,6 +3,7 @@
 //! Keys carry their unit, so a parameter file is plain numbers (`min_time_slice_us = 4000`). What is not given keeps its
 //! default; an unknown key is refused by serde, a bad value by [`GuestParams::validate`], which names the range.
 
+use super::trial::TRIAL_PAIRS;
 use gleaner_model::Nanos;
 use serde::Deserialize;
 
@@ -23,8 +24,8 @@ pub struct ParamError {
 #[serde(default, deny_unknown_fields)]
 pub struct GuestParams {
     // --- Consolidation: section 5, conditions (1) and (2) ---
-    /// rho, load factor, to start from: l_comp <= rho * (N-1) * l_idle. 0.001 to 1. The paper's examples use 1; condition
-    /// (3) is stricter than rho = 1 for every N.
+    /// rho, load factor, to start from: l_comp <= rho * (N-1) * l_idle. 0.001 to 1. The paper's examples use 1; at its 0.95
+    /// condition (3) is stricter than that for every N, and where `fine_grained_allowance` applies, less strict for every N.
     pub load_factor: f64,
     /// eta, granularity factor, to start from: g_comp <= eta * l_idle. 0.001 to 1.
     pub granularity_factor: f64,
@@ -34,8 +35,8 @@ pub struct GuestParams {
     /// Condition (3), ours: predicted utilization of the vCPUs that stay, N*u/(N-1), at most this. 0.01 to 1. Above
     /// `saturated_utilization` steps are tried that may fill a vCPU, and stay only if they pay.
     pub predicted_utilization_max: f64,
-    /// The three conditions are relaxed by this factor where threads compute for less time than waking a halted vCPU takes,
-    /// until a step hurts (ours): there the wake-ups themselves are most of what fills the vCPUs, and on fewer of them there are fewer. 1 to 2.
+    /// rho, eta and condition (3)'s limit are multiplied with this factor where threads compute for less time than waking a halted
+    /// vCPU takes, until a step hurts (ours): there the wake-ups themselves are most of what fills the vCPUs, and on fewer of them there are fewer. 1 to 2.
     pub fine_grained_allowance: f64,
     /// A window with fewer idle periods per second and active vCPU says nothing (ours). 1 to 100000.
     pub idle_periods_per_s_min: f64,
@@ -59,6 +60,9 @@ pub struct GuestParams {
     /// A step that fills a vCPU stays if it pays: voluntary switches per second rose by this share and by more than noise (ours:
     /// utilization cannot tell a vCPU that is full because it is fast from one that is overloaded). 0.01 to 10.
     pub full_gain_min: f64,
+    /// A vCPU that is full within `judge_windows` and this many more settled windows after a step was filled by the step, which
+    /// does so at once; one that fills later was filled by somebody else, and the step is not asked whether it pays (ours). 0 to 100.
+    pub filling_windows: u32,
     /// After this time such a step is taken back once, to see whether more vCPUs would be faster by now: nothing can be seen to
     /// grow on a full vCPU (ours), milliseconds. 1000 to 3600000.
     pub look_out_min_ms: u64,
@@ -102,6 +106,12 @@ pub struct GuestParams {
     pub hold_off_quiet_times: u64,
 
     // --- Retention: sections 4.1 and 6 ---
+    /// Halting costs where the median of a halted wake-up is at least this many times the retained one's (ours): medians of the hundred-odd
+    /// samples of a calibration vary by a tenth or two from run to run where both are the same thing. 1 to 100.
+    pub halting_costs_p50_ratio: f64,
+    /// ... or where the 99th percentile is at least this many times the retained one's, which rests on one or two samples and varies
+    /// accordingly. 1 to 100. Where neither is, `frugal` and `balanced` retain nothing.
+    pub halting_costs_p99_ratio: f64,
     /// Shortest time-out of profile `balanced`, microseconds. 0 to 1000000.
     pub timeout_min_us: u64,
     /// Longest time-out of any profile, and the one of `latency`, microseconds. At least `timeout_min_us`, at most 1000000.
@@ -129,6 +139,8 @@ pub struct GuestParams {
     pub trial_wakeups_min: u64,
     /// Retention stops where a synchronization costs more by this share. 0 to 1.
     pub trial_cost_min: f64,
+    /// ... in the median, and costs more at all in at least so many of the trial's four pairs of blocks. 1 to 4.
+    pub trial_pairs_min: u32,
     /// ... unless voluntary switches per second rise by this share. 0 to 1.
     pub trial_gain_min: f64,
     /// How long the answer of the first trial stands, milliseconds. 1000 to 3600000.
@@ -149,6 +161,18 @@ pub struct GuestParams {
     pub guard_hold_off_min_ms: u64,
     /// The stop doubles up to this while it recurs, milliseconds. At least `guard_hold_off_min_ms`, at most 3600000.
     pub guard_hold_off_max_ms: u64,
+
+    // --- Which observer: ours ---
+    /// BPF is left for `/proc` where the program switches more often per second, unless `--observer` says otherwise. 1000 to
+    /// 10000000. BPF costs about 140 ns a switch, so this is 0.7 % of a vCPU; a yield storm would lose a fifth.
+    pub bpf_switches_per_s_max: f64,
+    /// ... in so many windows in a row. 1 to 1000.
+    pub bpf_leave_windows: u32,
+    /// Below this many switches per second the first trial of retention, which needs BPF, is waited for. 0 to 10000000. Above it
+    /// BPF would cost a fiftieth of a vCPU and more meanwhile.
+    pub bpf_trial_switches_per_s_max: f64,
+    /// ... in so many windows in a row at most: a trial takes 16, after ten quiet ones. 1 to 1000.
+    pub bpf_trial_windows: u32,
 }
 
 impl Default for GuestParams {
@@ -168,6 +192,7 @@ impl Default for GuestParams {
             hurt_mads: 2.0,
             overloaded_utilization: 0.98,
             full_gain_min: 0.05,
+            filling_windows: 2,
             look_out_min_ms: 15_000,
             look_out_max_ms: 240_000,
             adaptation: 0.9,
@@ -184,6 +209,8 @@ impl Default for GuestParams {
             hold_off_min_ms: 1_000,
             hold_off_max_ms: 60_000,
             hold_off_quiet_times: 4,
+            halting_costs_p50_ratio: 1.3,
+            halting_costs_p99_ratio: 2.0,
             timeout_min_us: 50,
             timeout_max_us: 5_000,
             timeout_unmeasured_frugal_us: 100,
@@ -196,6 +223,7 @@ impl Default for GuestParams {
             trial_quiet_windows: 10,
             trial_wakeups_min: 50,
             trial_cost_min: 0.01,
+            trial_pairs_min: 3,
             trial_gain_min: 0.03,
             trial_again_min_ms: 30_000,
             trial_again_max_ms: 600_000,
@@ -205,9 +233,16 @@ impl Default for GuestParams {
             steal_share_quiet: 0.05,
             guard_hold_off_min_ms: 1_000,
             guard_hold_off_max_ms: 30_000,
+            bpf_switches_per_s_max: 50_000.0,
+            bpf_leave_windows: 3,
+            bpf_trial_switches_per_s_max: 150_000.0,
+            bpf_trial_windows: 40,
         }
     }
 }
+
+/// What rho and eta never fall below, given or adapted: at 0 nothing could be told from "never", and multiplying would end there.
+pub(super) const FACTOR_MIN: f64 = 0.001;
 
 /// Key, value, lowest and highest value allowed.
 type Range = (&'static str, f64, f64, f64);
@@ -218,8 +253,8 @@ impl GuestParams {
     /// # Errors
     /// The first parameter out of range, with its key, its value and the range allowed.
     pub fn validate(&self) -> Result<(), ParamError> {
-        let ranges = self.consolidation_ranges().into_iter().chain(self.retention_ranges()).chain(self.trial_ranges());
-        for (key, value, low, high) in ranges {
+        let ranges = self.consolidation_ranges().into_iter().chain(self.retention_ranges());
+        for (key, value, low, high) in ranges.chain(self.trial_ranges()).chain(self.observer_ranges()) {
             // `contains` is false for NaN, as it has to be.
             if !(low..=high).contains(&value) {
                 let allowed = format!("from {low} to {high}");
@@ -229,12 +264,12 @@ impl GuestParams {
         Ok(())
     }
 
-    fn consolidation_ranges(&self) -> [Range; 31] {
+    fn consolidation_ranges(&self) -> [Range; 32] {
         const HOUR_MS: f64 = 3_600_000.0;
         let n = |windows: u32| f64::from(windows);
         [
-            ("load_factor", self.load_factor, 0.001, 1.0),
-            ("granularity_factor", self.granularity_factor, 0.001, 1.0),
+            ("load_factor", self.load_factor, FACTOR_MIN, 1.0),
+            ("granularity_factor", self.granularity_factor, FACTOR_MIN, 1.0),
             ("min_time_slice_us", self.min_time_slice_us as f64, 100.0, 1e5),
             ("predicted_utilization_max", self.predicted_utilization_max, 0.01, 1.0),
             ("fine_grained_allowance", self.fine_grained_allowance, 1.0, 2.0),
@@ -247,6 +282,7 @@ impl GuestParams {
             ("hurt_mads", self.hurt_mads, 0.0, 100.0),
             ("overloaded_utilization", self.overloaded_utilization, 0.5, 1.0),
             ("full_gain_min", self.full_gain_min, 0.01, 10.0),
+            ("filling_windows", n(self.filling_windows), 0.0, 100.0),
             ("look_out_min_ms", self.look_out_min_ms as f64, 1000.0, HOUR_MS),
             ("look_out_max_ms", self.look_out_max_ms as f64, self.look_out_min_ms as f64, HOUR_MS),
             ("adaptation", self.adaptation, 0.01, 0.999),
@@ -267,11 +303,13 @@ impl GuestParams {
         ]
     }
 
-    fn retention_ranges(&self) -> [Range; 12] {
+    fn retention_ranges(&self) -> [Range; 14] {
         const HOUR_MS: f64 = 3_600_000.0;
         const SECOND_US: f64 = 1e6;
         let guard_min = self.guard_hold_off_min_ms as f64;
         [
+            ("halting_costs_p50_ratio", self.halting_costs_p50_ratio, 1.0, 100.0),
+            ("halting_costs_p99_ratio", self.halting_costs_p99_ratio, 1.0, 100.0),
             ("timeout_min_us", self.timeout_min_us as f64, 0.0, SECOND_US),
             ("timeout_max_us", self.timeout_max_us as f64, self.timeout_min_us as f64, SECOND_US),
             ("timeout_unmeasured_frugal_us", self.timeout_unmeasured_frugal_us as f64, 0.0, SECOND_US),
@@ -287,7 +325,7 @@ impl GuestParams {
         ]
     }
 
-    fn trial_ranges(&self) -> [Range; 7] {
+    fn trial_ranges(&self) -> [Range; 8] {
         const HOUR_MS: f64 = 3_600_000.0;
         let again_min = self.trial_again_min_ms as f64;
         [
@@ -295,9 +333,19 @@ impl GuestParams {
             ("trial_quiet_windows", f64::from(self.trial_quiet_windows), 1.0, 1000.0),
             ("trial_wakeups_min", self.trial_wakeups_min as f64, 1.0, 1e6),
             ("trial_cost_min", self.trial_cost_min, 0.0, 1.0),
+            ("trial_pairs_min", f64::from(self.trial_pairs_min), 1.0, TRIAL_PAIRS as f64),
             ("trial_gain_min", self.trial_gain_min, 0.0, 1.0),
             ("trial_again_min_ms", again_min, 1000.0, HOUR_MS),
             ("trial_again_max_ms", self.trial_again_max_ms as f64, again_min, HOUR_MS),
+        ]
+    }
+
+    fn observer_ranges(&self) -> [Range; 4] {
+        [
+            ("bpf_switches_per_s_max", self.bpf_switches_per_s_max, 1e3, 1e7),
+            ("bpf_leave_windows", f64::from(self.bpf_leave_windows), 1.0, 1000.0),
+            ("bpf_trial_switches_per_s_max", self.bpf_trial_switches_per_s_max, 0.0, 1e7),
+            ("bpf_trial_windows", f64::from(self.bpf_trial_windows), 1.0, 1000.0),
         ]
     }
 
@@ -340,6 +388,9 @@ mod tests {
             ("hold_off_min_ms = 90000", "hold_off_max_ms = 60000", "from 90000 to 3600000"),
             ("timeout_max_us = 20", "timeout_max_us = 20", "from 50 to 1000000"),
             ("nap_min_us = 0", "nap_min_us = 0", "from 10 to"),
+            ("halting_costs_p50_ratio = 0.9", "halting_costs_p50_ratio = 0.9", "from 1 to 100"),
+            ("trial_pairs_min = 5", "trial_pairs_min = 5", "from 1 to 4"),
+            ("bpf_switches_per_s_max = 10", "bpf_switches_per_s_max = 10", "from 1000 to"),
             ("steal_share_quiet = 0.2", "steal_share_quiet = 0.2", "from 0 to 0.15"),
         ] {
             let params: GuestParams = toml::from_str(text).unwrap();

@@ -204,10 +204,12 @@ impl GuestPolicy {
 
     /// Says whether the window was undisturbed: nothing was changed in it, nor is anything being judged.
     fn pack(&mut self, window: &Window, decisions: &mut Vec<Decision>) -> bool {
-        let outcome = match (self.trial.is_running(), self.policy.consolidates()) {
-            (true, _) => Outcome::Stay(NoStep::Trying),
-            (_, true) => self.packing.step(window),
-            (_, false) => Outcome::Stay(NoStep::NotAsked),
+        let trying = self.trial.is_running();
+        let outcome = match (trying, self.policy.consolidates()) {
+            (true, true) => self.packing.watch(window),
+            (true, false) => Outcome::Stay(NoStep::Trying),
+            (false, true) => self.packing.step(window),
+            (false, false) => Outcome::Stay(NoStep::NotAsked),
         };
         if matches!(outcome, Outcome::ActivateAll { .. }) {
             self.trial.workload_changed();
@@ -217,7 +219,12 @@ impl GuestPolicy {
             _ => None,
         });
         self.carry_out(outcome, decisions);
-        matches!(outcome, Outcome::Stay(why) if !matches!(why, NoStep::Settling | NoStep::Judging))
+        match outcome {
+            // Another program is not what a trial began with.
+            Outcome::Stay(why) if trying => why == NoStep::Trying,
+            Outcome::Stay(why) => !matches!(why, NoStep::Settling | NoStep::Judging),
+            _ => false,
+        }
     }
 
     /// Says why, if retention begins or ends.

@@ -17,7 +17,7 @@ pub fn timeout(profile: Profile, costs: Option<&WakeupCosts>, params: &GuestPara
     let longest = Nanos::from_micros(params.timeout_max_us);
     let wanted = match (profile, costs) {
         (Profile::Latency, _) => longest,
-        (_, Some(costs)) if halting_is_free(costs) => Nanos::ZERO,
+        (_, Some(costs)) if halting_is_free(costs, params) => Nanos::ZERO,
         (Profile::Frugal, Some(costs)) => costs.halted_mean - costs.retained_mean,
         (Profile::Frugal, None) => Nanos::from_micros(params.timeout_unmeasured_frugal_us),
         (Profile::Balanced, Some(costs)) => (costs.halted_p99 - costs.retained_p99).max(shortest),
@@ -26,18 +26,12 @@ pub fn timeout(profile: Profile, costs: Option<&WakeupCosts>, params: &GuestPara
     wanted.min(longest)
 }
 
-/// A halted wake-up costs when its median is at least this many times the retained one's: medians of the hundred-odd samples
-/// of a calibration vary by a tenth or two from run to run where B and C are the same thing.
-const HALTING_COSTS_P50: f64 = 1.3;
-/// The same of the 99th percentiles, which rest on one or two samples each and vary accordingly.
-const HALTING_COSTS_P99: f64 = 2.0;
-
-/// Whether a halted vCPU answers no later than a retained one, beyond what noise explains, in the median *and* in the tail: the
-/// host polls for it, or the host is so short of CPUs that retaining makes things worse. Ours; a time-out of the least length
+/// Whether a halted vCPU answers no later than a retained one, beyond what noise explains, in the median *and* in the tail
+/// (`halting_costs_p50_ratio`, `halting_costs_p99_ratio`): the host polls for it, or the host is so short of CPUs that retaining makes things worse. Ours; a time-out of the least length
 /// would do harm there. This is the one rule of it: `doctor`'s verdict and the time-out of a run both follow it.
-pub fn halting_is_free(costs: &WakeupCosts) -> bool {
-    costs.halted_p50.as_f64() < HALTING_COSTS_P50 * costs.retained_p50.as_f64()
-        && costs.halted_p99.as_f64() < HALTING_COSTS_P99 * costs.retained_p99.as_f64()
+pub fn halting_is_free(costs: &WakeupCosts, params: &GuestParams) -> bool {
+    costs.halted_p50.as_f64() < params.halting_costs_p50_ratio * costs.retained_p50.as_f64()
+        && costs.halted_p99.as_f64() < params.halting_costs_p99_ratio * costs.retained_p99.as_f64()
 }
 
 #[cfg(test)]
@@ -105,7 +99,10 @@ mod tests {
                 halted_p99: us(halted_p99),
                 ..WakeupCosts::default()
             };
-            assert_eq!(halting_is_free(&costs), free, "median {halted_p50}, p99 {halted_p99}");
+            let params = GuestParams::default();
+            assert_eq!(halting_is_free(&costs, &params), free, "median {halted_p50}, p99 {halted_p99}");
+            let stricter = GuestParams { halting_costs_p50_ratio: 1.0, halting_costs_p99_ratio: 1.0, ..params };
+            assert_eq!(halting_is_free(&costs, &stricter), halted_p50 < 100 && halted_p99 < 400, "stricter");
         }
     }
 }

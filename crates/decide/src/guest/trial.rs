@@ -9,8 +9,8 @@
 //! ```
 //!
 //! Blocks follow each other as `-++-+--+` (Thue-Morse), which cancels a drift of the load, linear or quadratic. The first window of a block only
-//! settles. Retention stops where it costs more in the median of the four pairs and in at least three of them, unless the program switches
-//! clearly more often with it: then it waits less often for longer, and is faster all the same. Needs an observer that sees
+//! settles. Retention stops where it costs more in the median of the four pairs and in at least `trial_pairs_min` (three) of them, unless the
+//! program switches clearly more often with it: then it waits less often for longer, and is faster all the same. Needs an observer that sees
 //! wake-ups run; without one retention is never doubted.
 
 use super::GuestParams;
@@ -19,6 +19,8 @@ use gleaner_model::{Distribution, Nanos, Reason, Window};
 
 /// Whether retention is on, block by block.
 const BLOCKS: [bool; 8] = [false, true, true, false, true, false, false, true];
+/// Each with one block with and one without.
+pub(super) const TRIAL_PAIRS: usize = BLOCKS.len() / 2;
 
 /// One block: cost of a synchronization in nanoseconds, and synchronizations per second.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -42,6 +44,7 @@ pub(super) struct Trial {
     windows_per_block: u32,
     quiet_windows: u32,
     wakeups_min: u64,
+    pairs_min: usize,
     margin: f64,
     gain_min: f64,
     again: Backoff,
@@ -61,6 +64,7 @@ impl Trial {
             windows_per_block: params.trial_block_windows,
             quiet_windows: params.trial_quiet_windows,
             wakeups_min: params.trial_wakeups_min,
+            pairs_min: params.trial_pairs_min as usize,
             margin: params.trial_cost_min,
             gain_min: params.trial_gain_min,
             // Nothing but a change of the workload makes it start small again.
@@ -145,7 +149,7 @@ impl Trial {
         let cost = median_ratio(pairs.clone().map(|(on, off)| on.cost / off.cost));
         let dearer = pairs.clone().filter(|(on, off)| on.cost > off.cost).count();
         let rate = median_ratio(pairs.map(|(on, off)| on.rate / off.rate));
-        let costs = cost > 1.0 + self.margin && dearer * 4 >= 3 * (BLOCKS.len() / 2);
+        let costs = cost > 1.0 + self.margin && dearer >= self.pairs_min;
         self.cost_ratio = Some(cost);
         self.pays = !costs || rate > 1.0 + self.gain_min;
         if self.pays { Reason::RetentionPays { cost_ratio: cost } } else { Reason::RetentionCosts { cost_ratio: cost } }

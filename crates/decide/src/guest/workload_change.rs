@@ -3,7 +3,8 @@
 //!
 //! The paper watches per-vCPU utilization, but that moves by our own steps; the *group's* CPU seconds per second do not. The
 //! reference they are compared with is the first settled windows after a step or a change, kept: a sliding one
-//! would miss a slow climb. New threads and exec are seen at once; a steady rate of births (a program that starts a thread
+//! would miss a slow climb. A step that is taken back leaves the vCPUs, and so the reference, of before it: what
+//! looked like the step's doing may have been a change. New threads and exec are seen at once; a steady rate of births (a program that starts a thread
 //! per request) is no burst.
 
 use super::GuestParams;
@@ -18,12 +19,14 @@ pub(super) struct Reference {
     windows: Vec<(f64, f64)>,
     cpu: Spread,
     granularity: f64,
+    /// Whether it takes no more windows: later ones may be of another workload.
+    closed: bool,
 }
 
 impl Reference {
     /// Adds a settled window, unless there are enough.
     pub(super) fn add(&mut self, sample: &Sample, params: &GuestParams) {
-        if self.windows.len() >= params.baseline_windows_max as usize {
+        if self.closed || self.windows.len() >= params.baseline_windows_max as usize {
             return;
         }
         self.windows.push((sample.cpu_rate(), sample.granularity(params.switches_per_s_min)));
@@ -34,6 +37,13 @@ impl Reference {
     /// Forgets everything: after a step the baseline is taken anew.
     pub(super) fn clear(&mut self) {
         self.windows.clear();
+        self.closed = false;
+    }
+
+    /// As it is now, for good: to be taken up again when the step before which it was taken is taken back.
+    pub(super) fn close(mut self) -> Self {
+        self.closed = true;
+        self
     }
 
     /// Whether there is something to compare with.

@@ -5,9 +5,12 @@
 
 #![allow(dead_code, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 
+pub mod changes;
+
 use gleaner_decide::guest::{GuestParams, GuestPolicy};
 use gleaner_model::{
-    Action, CpuSet, Decision, GroupWindow, Nanos, Policy, Profile, Source, VcpuId, VcpuWindow, Window,
+    Action, CpuSet, Decision, Distribution, GroupWindow, Nanos, Policy, Profile, Source, VcpuId, VcpuWindow,
+    WakeupCosts, Window, bucket_index,
 };
 
 /// What the program is like.
@@ -40,6 +43,21 @@ pub const PIPELINE: Workload = Workload {
     noise: 0.0,
 };
 
+/// What a pipeline of two threads looks like where waking each other takes as long as computing: 1.1 vCPUs used, of which half is
+/// wake-ups. On one vCPU it is full, and twice as fast.
+pub const WAKEUP_BOUND: Workload =
+    Workload { demand: 1.06, piece: Nanos::from_micros(60), gain_on_one: 0.8, ..PIPELINE };
+
+/// What wake-ups cost there: more than a computation, halted or not, so that nothing is retained.
+pub const SLOW_WAKEUPS: WakeupCosts = WakeupCosts {
+    retained_p50: Nanos::from_micros(95),
+    retained_mean: Nanos::from_micros(110),
+    retained_p99: Nanos::from_micros(480),
+    halted_p50: Nanos::from_micros(103),
+    halted_mean: Nanos::from_micros(120),
+    halted_p99: Nanos::from_micros(500),
+};
+
 /// A program on a guest.
 #[derive(Clone, Debug)]
 pub struct Guest {
@@ -48,6 +66,10 @@ pub struct Guest {
     pub length: Nanos,
     /// Stolen share of every vCPU.
     pub steal: f64,
+    /// How long a woken thread waits for its vCPU while idle vCPUs are retained, and while they are not; `None`: not seen.
+    pub wakeup: Option<[Nanos; 2]>,
+    /// Whether they are, as [`Guest::run`] has it.
+    pub retained: bool,
     pub now: Nanos,
     random: u64,
 }
@@ -59,6 +81,8 @@ impl Guest {
             workload,
             length: Nanos::from_millis(100),
             steal: 0.0,
+            wakeup: None,
+            retained: false,
             now: Nanos::ZERO,
             random: seed.wrapping_mul(2).wrapping_add(1),
         }
@@ -116,6 +140,9 @@ impl Guest {
                 threads: 4,
                 cpu_time: Nanos::from_f64(cpu * self.length.as_f64()),
                 voluntary_switches: (switches * seconds) as u64,
+                wake_to_run: self
+                    .wakeup
+                    .map(|delay| all_alike((switches * seconds) as u64, delay[usize::from(!self.retained)])),
                 ..GroupWindow::default()
             },
         }
@@ -123,9 +150,21 @@ impl Guest {
 
     /// Runs `windows` windows under `policy`; every decision in order.
     pub fn run(&mut self, policy: &mut GuestPolicy, windows: usize) -> Vec<Decision> {
+        self.run_changed(policy, windows, |_, _| ())
+    }
+
+    /// The same, with every window changed.
+    pub fn run_changed(
+        &mut self,
+        policy: &mut GuestPolicy,
+        windows: usize,
+        change: impl Fn(&mut Window, &CpuSet),
+    ) -> Vec<Decision> {
         let mut decisions = Vec::new();
         for _ in 0..windows {
-            let window = self.window(policy.active());
+            self.retained = self.wakeup.is_some() && !policy.explain().retaining.is_empty();
+            let mut window = self.window(policy.active());
+            change(&mut window, policy.active());
             decisions.extend(policy.step(&window));
             assert!(!policy.active().is_empty(), "never zero active vCPUs");
         }
@@ -133,8 +172,21 @@ impl Guest {
     }
 }
 
+/// So many equal durations.
+pub fn all_alike(count: u64, duration: Nanos) -> Distribution {
+    let mut buckets = vec![0; bucket_index(duration.0) + 1];
+    buckets[bucket_index(duration.0)] = count;
+    Distribution::from_buckets(&buckets, duration.times(count))
+}
+
+/// Without a calibration.
 pub fn policy(policy: Policy, vcpus: u32) -> GuestPolicy {
-    GuestPolicy::new(policy, Profile::Balanced, GuestParams::default(), None, CpuSet::first(vcpus))
+    policy_with(policy, vcpus, None)
+}
+
+/// As it ships, on a machine where wake-ups cost that.
+pub fn policy_with(policy: Policy, vcpus: u32, costs: Option<WakeupCosts>) -> GuestPolicy {
+    GuestPolicy::new(policy, Profile::Balanced, GuestParams::default(), costs, CpuSet::first(vcpus))
 }
 
 /// How many of the decisions are called `name`.

@@ -16,6 +16,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -135,6 +136,16 @@ pub fn play() {
             say(&format!("done {}", threads.waited));
             std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
             drop(threads);
+        }
+        "crowd" => {
+            // All at once: pair after pair would be two threads at a time.
+            let playing: Vec<Playing> = (0..number(1))
+                .map(|_| start_ping_pong(&my_cpus(), number(2), Duration::from_micros(number(3))))
+                .collect();
+            let played: Vec<Played> = playing.into_iter().map(Playing::wait).collect();
+            say("done");
+            std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
+            drop(played);
         }
         "switches" => {
             let began = Instant::now();
@@ -266,6 +277,23 @@ fn ping_pong(rounds: u64, time: Duration) -> Played {
 }
 
 fn ping_pong_on(cpus: &[usize], rounds: u64, time: Duration) -> Played {
+    start_ping_pong(cpus, rounds, time).wait()
+}
+
+/// Two threads that play.
+struct Playing {
+    played: Played,
+    all_done: Receiver<u64>,
+}
+
+impl Playing {
+    fn wait(mut self) -> Played {
+        self.played.waited = (0..2).map(|_| self.all_done.recv().unwrap()).sum();
+        self.played
+    }
+}
+
+fn start_ping_pong(cpus: &[usize], rounds: u64, time: Duration) -> Playing {
     let (a_in, b_out) = pipe();
     let (b_in, a_out) = pipe();
     let release = Arc::new(AtomicBool::new(false));
@@ -294,8 +322,7 @@ fn ping_pong_on(cpus: &[usize], rounds: u64, time: Duration) -> Played {
         })
     };
     let threads = vec![side(a_in, a_out, cpus[0], true), side(b_in, b_out, cpus[cpus.len() - 1], false)];
-    let waited = (0..2).map(|_| all_done.recv().unwrap()).sum();
-    Played { release, threads, waited }
+    Playing { played: Played { release, threads, waited: 0 }, all_done }
 }
 
 /// A plain yielding thread: SCHED_IDLE, pinned, counting its own displacements. It sleeps only if told to nap.
