@@ -75,7 +75,7 @@ start_guests() {
             case $(<"$task/comm") in
                 "CPU "[01]/*) taskset -cp "$(sed 's/CPU \([01]\).*/\1/' "$task/comm")" "${task##*/}" >/dev/null ;;
                 # The emulator's own threads wake at every guest timer; under KVM the kernel does their work. As batch threads they wait
-                # for their turn. They are not all that cuts long slices: `tickless` has them on another CPU.
+                # for their turn. `tickless` has them on another CPU, and long slices are kept there.
                 *) chrt --batch --pid 0 "${task##*/}" ;;
             esac
         done
