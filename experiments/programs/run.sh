@@ -2,11 +2,10 @@
 # Table 1 and Figures 5 and 7: every built-in program, off and full, on this machine and in test-bed guests beside a VM that computes.
 #
 # ROUNDS=n: rounds of the scenarios instead of their own; PAIRS=n, SECONDS_EACH=n: of `machine`, instead of 10 pairs of 4 s. Each mode fills
-# the same folder. How long, at about 5 s a step and a second or two more where a run measures its time-out (a host that is short of CPUs
-# takes longer):
+# the same folder. How long, where nothing else is said planned at 5 s a step; beside-matmul took 11 s a step, so rather twice that:
 #
 #   machine         10 programs, 11 pairs         20 minutes
-#   beside-matmul   231 steps                     25 minutes
+#   beside-matmul   231 steps                     43 minutes (measured)
 #   relay           25 steps, 20 to 60 s each     10 minutes (measured: 523 s)
 #   policies        810 steps                     80 minutes
 #   vcpus           565 steps                     55 minutes

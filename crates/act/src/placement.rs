@@ -293,7 +293,10 @@ mod tests {
     #[test]
     fn a_thread_born_while_its_creator_is_widened_is_widened_later() {
         let base = affinity_of(0).unwrap();
-        let Some(first) = base.iter().next().filter(|_| base.len() > 1) else { return };
+        let Some(first) = base.iter().next().filter(|_| base.len() > 1) else {
+            eprintln!("\n*** SKIPPED: needs two CPUs ***\n");
+            return;
+        };
         let active: CpuSet = std::iter::once(first).collect();
         let folder = tempfile::tempdir().unwrap();
         let mut journal = Journal::create(folder.path(), "test").unwrap();
@@ -321,7 +324,10 @@ mod tests {
     #[test]
     fn a_thread_that_was_pinned_to_what_becomes_active_keeps_its_choice() {
         let base = affinity_of(0).unwrap();
-        let Some(first) = base.iter().next().filter(|_| base.len() > 1) else { return };
+        let Some(first) = base.iter().next().filter(|_| base.len() > 1) else {
+            eprintln!("\n*** SKIPPED: needs two CPUs ***\n");
+            return;
+        };
         let active: CpuSet = std::iter::once(first).collect();
         let folder = tempfile::tempdir().unwrap();
         let mut journal = Journal::create(folder.path(), "test").unwrap();
@@ -340,7 +346,10 @@ mod tests {
     #[test]
     fn a_program_that_pins_a_thread_gets_masks_instead_of_a_cpuset() {
         let base = affinity_of(0).unwrap();
-        let Some(first) = base.iter().next().filter(|_| base.len() > 1) else { return };
+        let Some(first) = base.iter().next().filter(|_| base.len() > 1) else {
+            eprintln!("\n*** SKIPPED: needs two CPUs ***\n");
+            return;
+        };
         let active: CpuSet = std::iter::once(first).collect();
         let folder = tempfile::tempdir().unwrap();
         let cpus = folder.path().join("cpuset.cpus");
@@ -392,7 +401,10 @@ mod tests {
     #[test]
     fn a_program_that_pins_a_thread_gets_masks_though_its_cpuset_vanished() {
         let base = affinity_of(0).unwrap();
-        let Some(first) = base.iter().next().filter(|_| base.len() > 1) else { return };
+        let Some(first) = base.iter().next().filter(|_| base.len() > 1) else {
+            eprintln!("\n*** SKIPPED: needs two CPUs ***\n");
+            return;
+        };
         let active: CpuSet = std::iter::once(first).collect();
         let (folder, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let mut journal = Journal::create(state.path(), "test").unwrap();

@@ -9,6 +9,7 @@ use crate::interrupt::sleep_until;
 use crate::output::say;
 use crate::session::Session;
 use gleaner_act::{ActError, SliceOutcome, Slices};
+use gleaner_decide::host::HostParams;
 use gleaner_model::{Nanos, Source};
 use gleaner_observe::{IntervalDistribution, Intervals, IntervalsWindow, RunIntervals, RunIntervalsConfig};
 use gleaner_report::{SliceReport, SliceThread};
@@ -19,8 +20,6 @@ use std::time::{Duration, Instant};
 
 /// Between two windows; each sets the slices anew, for whoever was given another since.
 const WINDOW: Duration = Duration::from_secs(1);
-/// A thread is continuously runnable if it ran or waited for this share of the time: as `host run` takes it.
-const RUNNABLE_RATIO: f64 = 0.95;
 /// A limit: slices may be held for weeks.
 const MOST_NOTES: usize = 50;
 
@@ -255,6 +254,12 @@ impl Held<'_> {
             notes.push(note);
         });
         let users = users_of_slices(&seen, wall);
+        if users.len() < seen.len() {
+            let (users, all) = (users.len(), seen.len());
+            notes.push(format!(
+                "what was delivered is told of the {users} of {all} threads that could run all the time"
+            ));
+        }
         let mut all = IntervalDistribution::default();
         let known = users.iter().filter_map(|thread| thread.intervals.as_ref());
         known.for_each(|intervals| all.merge(&intervals.preempted));
@@ -288,10 +293,11 @@ impl Held<'_> {
     }
 }
 
-/// Those whose run intervals tell of slices: continuously runnable threads, or all where none is. A vCPU that idles runs for moments, and
+/// Those whose run intervals tell of slices: continuously runnable threads, as `host run` takes it, or all where none is. A vCPU that idles runs for moments, and
 /// whoever wakes meanwhile may cut those short: thousands of intervals that no slice has ended.
 fn users_of_slices(seen: &[Seen], wall: Nanos) -> Vec<&Seen> {
-    let runnable = |thread: &&Seen| (thread.run + thread.wait).as_f64() >= RUNNABLE_RATIO * wall.as_f64();
+    let share_min = HostParams::default().runnable_share_min;
+    let runnable = |thread: &&Seen| (thread.run + thread.wait).share_of(wall) >= share_min;
     let users: Vec<&Seen> = seen.iter().filter(runnable).collect();
     if users.is_empty() { seen.iter().collect() } else { users }
 }
