@@ -132,9 +132,7 @@ impl Qemu {
         let emulator = self.emulated && errors.trim().is_empty() && emulator_broke(&console);
         let errors =
             if errors.trim().is_empty() { String::new() } else { format!("\nQEMU said:\n{}", errors.trim_end()) };
-        let lines: Vec<&str> = console.lines().collect();
-        let last = lines[lines.len().saturating_sub(CONSOLE_LINES)..].join("\n");
-        let what = format!("{what}{errors}\nthe console's last lines:\n{last}");
+        let what = format!("{what}{errors}\nthe console's last lines:\n{}", last_lines(&console));
         Trouble::Vm { what, emulator }
     }
 
@@ -164,6 +162,16 @@ impl Drop for Qemu {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// The console's end as messages have it: at least [`CONSOLE_LINES`], and from where the kernel says why it panics, which the trace below it
+/// may push further up. Among panics within panics the first is the cause.
+fn last_lines(console: &str) -> String {
+    let lines: Vec<&str> = console.lines().collect();
+    let panic = lines.iter().position(|line| line.contains("Kernel panic"));
+    let begin = lines.len().saturating_sub(CONSOLE_LINES);
+    let begin = panic.map_or(begin, |panic| begin.min(panic));
+    lines[begin..lines.len().min(begin + 4 * CONSOLE_LINES)].join("\n")
 }
 
 /// Lines of the console in messages.
@@ -289,6 +297,18 @@ mod tests {
             all.iter().filter(|argument| argument.starts_with("virtio-net-pci")).count()
         };
         assert_eq!((cards("modules = [\"net\"]"), cards("")), (1, 0));
+    }
+
+    #[test]
+    fn a_panic_is_told_from_its_reason_however_long_its_trace_and_without_end() {
+        let boot = "[    0.1] Linux\n".repeat(200);
+        let reason = "Kernel panic - not syncing: sysrq triggered crash\n";
+        assert_eq!(last_lines(&boot).lines().count(), CONSOLE_LINES);
+        for (trace, lines) in [(3, CONSOLE_LINES), (70, 71), (900, 4 * CONSOLE_LINES)] {
+            let last = last_lines(&format!("{boot}{reason}{}", " ? sysrq_handle_crash\n".repeat(trace)));
+            assert!(last.contains(reason.trim_end()), "{trace}: {last}");
+            assert_eq!(last.lines().count(), lines, "{trace}");
+        }
     }
 
     #[test]
