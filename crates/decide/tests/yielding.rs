@@ -4,7 +4,7 @@ use gleaner_decide::guest::{GuestParams, SIGNAL_CHECK, UNTIL_ORDERED, YieldingTh
 use gleaner_model::{Nanos, Next, Order, YieldMachine, YieldReturn};
 use proptest::prelude::*;
 
-const RETAIN: Order = Order::Retain { timeout: us(100) };
+const RETAIN: Order = Order::Retain { timeout: us(100), guarded: true };
 
 const fn us(n: u64) -> Nanos {
     Nanos::from_micros(n)
@@ -206,7 +206,8 @@ fn any_event() -> impl Strategy<Value = Event> {
     let busy = prop_oneof![Just(None), Just(Some(true)), Just(Some(false))];
     prop_oneof![
         1 => Just(Ordered(Order::Sleep)),
-        1 => (1u64..10_000).prop_map(|timeout| Ordered(Order::Retain { timeout: us(timeout) })),
+        1 => (1u64..10_000, any::<bool>())
+            .prop_map(|(timeout, guarded)| Ordered(Order::Retain { timeout: us(timeout), guarded })),
         30 => (1u64..40_000, how).prop_map(|(elapsed, how)| Returned(us(elapsed), how)),
         10 => (1u64..2_000_000, busy).prop_map(|(asleep, busy)| Woke(us(asleep), busy)),
     ]
@@ -230,7 +231,7 @@ proptest! {
                 (Returned(..), Next::Sleep { .. }) | (Woke(..), Next::Yield) => continue,
                 (Ordered(Order::Sleep), _) => timeout = None,
                 // An order may begin the idle period anew.
-                (Ordered(Order::Retain { timeout: new }), _) => (timeout, idle) = (Some(new), Nanos::ZERO),
+                (Ordered(Order::Retain { timeout: new, .. }), _) => (timeout, idle) = (Some(new), Nanos::ZERO),
                 (Returned(elapsed, Immediate), _) => { immediate += elapsed; idle += elapsed; }
                 (Returned(elapsed, Stolen), _) => stolen += elapsed,
                 (Returned(_, Displaced) | Woke(..), _) => idle = Nanos::ZERO,
