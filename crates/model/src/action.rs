@@ -275,7 +275,7 @@ impl fmt::Display for Reason {
                  what it costs without, and there are {switch_ratio:.2} times as many"
             ),
             Self::ContendedOver => {
-                write!(f, "program or host are not what bridging idle periods was tried with: the contention guard holds again")
+                write!(f, "program or host may have changed since the trial: the contention guard is in force again")
             }
         }
     }

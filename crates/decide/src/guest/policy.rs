@@ -26,6 +26,8 @@ struct Retention {
     steal: Nanos,
     /// Why the guard stopped last.
     contended: Option<Reason>,
+    /// When it, or the yielding thread's own, last held.
+    held_at: Option<Nanos>,
 }
 
 impl Retention {
@@ -37,6 +39,7 @@ impl Retention {
             length: Nanos::ZERO,
             steal: Nanos::ZERO,
             contended: None,
+            held_at: None,
         }
     }
 
@@ -54,6 +57,11 @@ impl Retention {
             self.contended = Some(Reason::Contended { steal_share, hold_off });
         }
         change
+    }
+
+    /// Whether a guard has held within its `longest` hold-off: a yielding thread's own tells when it begins to, not when it ends.
+    fn held(&self, now: Nanos, longest: Nanos) -> bool {
+        self.held_at.is_some_and(|at| now - at <= longest)
     }
 
     /// Why the guard holds, if it does.
@@ -83,8 +91,6 @@ pub struct GuestPolicy {
     retention: BTreeMap<VcpuId, Retention>,
     trial: Trial,
     contended_trial: ContendedTrial,
-    /// When a guard last held.
-    contended_at: Option<Nanos>,
     now: Nanos,
     lengths: Option<Lengths>,
     no_step: NoStepCounts,
@@ -108,7 +114,6 @@ impl GuestPolicy {
             timeout,
             trial: Trial::new(doubtful, &params),
             contended_trial: ContendedTrial::new(retains, &params),
-            contended_at: None,
             retention: vcpus.iter().map(|id| (id, Retention::new(&params))).collect(),
             packing: Packing::new(vcpus, costs.map(|costs| costs.halted_p50), params.clone()),
             params,
@@ -233,18 +238,17 @@ impl GuestPolicy {
             if state.feed(window.at, window.length, vcpu.steal, span) == GuardChange::Over {
                 calmed_down.insert(vcpu.id);
             }
-            let held = state.guard.stopped() || vcpu.guard_trips > 0;
-            if held && self.packing.active().contains(vcpu.id) {
-                self.contended_at = Some(window.at);
+            if state.guard.stopped() || vcpu.guard_trips > 0 {
+                state.held_at = Some(window.at);
             }
         }
         calmed_down
     }
 
-    /// Whether a guard holds, or has held within its longest hold-off: a yielding thread's own tells when it begins to, not when it ends.
+    /// Whether the guard of an active vCPU holds, or has held not long ago.
     fn is_contended(&self) -> bool {
         let longest = Nanos::from_millis(self.params.guard_hold_off_max_ms);
-        self.contended_at.is_some_and(|at| self.now - at <= longest)
+        self.packing.active().iter().any(|id| self.retention.get(&id).is_some_and(|vcpu| vcpu.held(self.now, longest)))
     }
 
     /// Says whether the window was undisturbed: nothing was changed in it, nor is anything being judged.
@@ -297,7 +301,18 @@ impl GuestPolicy {
         if was_running && !self.contended_trial.is_running() {
             self.packing.measure_anew();
         }
+        if matches!(reason, Some(Reason::CostsContended { .. })) {
+            self.hold_guards();
+        }
         reason
+    }
+
+    /// Retention does not pay under contention: where a guard has held, there is no need to spin until it trips.
+    fn hold_guards(&mut self) {
+        let longest = Nanos::from_millis(self.params.guard_hold_off_max_ms);
+        for state in self.retention.values_mut().filter(|state| state.held(self.now, longest)) {
+            state.guard.hold(self.now);
+        }
     }
 
     fn carry_out(&self, outcome: Outcome, decisions: &mut Vec<Decision>) {

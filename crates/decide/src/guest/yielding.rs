@@ -16,7 +16,7 @@
 //! ```
 //!
 //! An order may suspend the guard: then nothing but the time-out and the next order ends spinning. The policy gives such an order only
-//! in a trial under contention, or when one has shown that the program gains (`contended`).
+//! in a trial under contention, or when one has shown that the program gains (`contended_trial`).
 //!
 //! Late: the nap ended while another task had the vCPU, and this thread, of the lowest class, ran when that was done. Work that
 //! comes and goes within one nap goes unnoticed: the idle period after it is not retained, up to `nap_max_us`. No cheap figure
