@@ -158,6 +158,29 @@ fn a_stolen_share_over_15_percent_stops_it_and_a_quiet_time_forgives() {
 }
 
 #[test]
+fn an_order_may_suspend_the_guard_and_it_forgets_nothing() {
+    let second = Nanos::from_secs(1);
+    let gap = Nanos::from_millis(20);
+    let unguarded = Order::Retain { timeout: us(100), guarded: false };
+    let mut scene = vec![(Ordered(unguarded), Next::Yield)];
+    scene.extend([(Returned(gap, Stolen), Next::Yield); 50]);
+    scene.extend([
+        // What was felt meanwhile does not count afterwards.
+        (Ordered(RETAIN), Next::Yield),
+        (Returned(gap, Stolen), Next::Yield),
+        (Returned(gap, Stolen), sleep(second, false)),
+        (Ordered(unguarded), Next::Yield),
+        (Returned(Nanos::from_millis(100), Displaced), Next::Yield),
+        (Returned(gap, Stolen), Next::Yield),
+        // The time-out holds, guard or not.
+        (Returned(us(100), Immediate), sleep(SIGNAL_CHECK, true)),
+        (Ordered(RETAIN), sleep(second - Nanos::from_millis(120) - us(100), false)),
+        (Ordered(Order::Sleep), sleep(UNTIL_ORDERED, false)),
+    ]);
+    check("suspended guard", true, &scene);
+}
+
+#[test]
 fn an_order_to_sleep_lasts_until_the_next_order() {
     check(
         "orders",

@@ -211,6 +211,11 @@ pub enum Reason {
         /// Voluntary switches per second with retention, as a multiple of those without.
         switch_ratio: f64,
     },
+    /// It all but stops the program: the guards are in force.
+    SlowedContended {
+        /// Voluntary switches per second with retention, as a multiple of those without.
+        switch_ratio: f64,
+    },
     /// What a trial under contention found may not hold any more: the guards are in force again.
     ContendedOver,
 }
@@ -273,6 +278,11 @@ impl fmt::Display for Reason {
                 f,
                 "bridging idle periods does not pay while the host is contended: a synchronization costs {cost_ratio:.2} times \
                  what it costs without, and there are {switch_ratio:.2} times as many"
+            ),
+            Self::SlowedContended { switch_ratio } => write!(
+                f,
+                "bridging idle periods stops the program while the host is contended: {switch_ratio:.2} times as many \
+                 synchronizations as without"
             ),
             Self::ContendedOver => {
                 write!(f, "program or host may have changed since the trial: the contention guard is in force again")

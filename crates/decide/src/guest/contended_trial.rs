@@ -18,8 +18,8 @@
 //! hypervisor reports it, so what spinning does to a vCPU that computes shows in the *rate* of voluntary switches; a program whose rate is fixed from outside
 //! gains in the *cost*. Both are asked for: less cost by `contended_cost_max`, and no lower rate (`contended_switches_min`).
 //!
-//! What is risked is bounded: at most half of a trial is spun through, a quarter of that where the first pair is clearly worse, and a
-//! trial that has begun to spin, however it ends, is followed by none for `trial_again_min_ms` at least. Needs an observer that sees wake-ups run.
+//! What is risked is bounded: at most half of a trial is spun through, a quarter of that where the first pair is clearly worse, one window where
+//! the program all but stops; and a trial that has begun to spin, however it ends, is followed by none for `trial_again_min_ms` at least. Needs an observer that sees wake-ups run.
 
 use super::GuestParams;
 use super::backoff::Backoff;
@@ -170,7 +170,7 @@ impl ContendedTrial {
         });
         let reason = match std::mem::replace(&mut self.state, WAITING) {
             State::Waiting { quiet } => self.wait(window.at, quiet, seen.is_some(), around),
-            State::Trying(running) => self.go_on(window.at, running, seen, around),
+            State::Trying(running) => self.go_on(window, running, seen, around),
             State::Paying(found) => self.watch(window, found, around),
         };
         reason.filter(|reason| self.ruling() != before || matches!(reason, Reason::PaysContended { .. }))
@@ -193,7 +193,18 @@ impl ContendedTrial {
     }
 
     /// One more window of a trial.
-    fn go_on(&mut self, now: Nanos, mut running: Running, seen: Option<Part>, around: Circumstances) -> Option<Reason> {
+    fn go_on(
+        &mut self,
+        window: &Window,
+        mut running: Running,
+        seen: Option<Part>,
+        around: Circumstances,
+    ) -> Option<Reason> {
+        let now = window.at;
+        if let Some(switch_ratio) = self.slowed(window, &running.parts).filter(|_| around.undisturbed) {
+            self.again.trigger(now, now, now);
+            return Some(Reason::SlowedContended { switch_ratio });
+        }
         let (Some(part), true) = (seen, around.undisturbed) else {
             self.state = State::Trying(running);
             self.break_off(now);
@@ -210,6 +221,14 @@ impl ContendedTrial {
         }
         self.again.trigger(now, now, now);
         Some(self.conclude(&running.parts))
+    }
+
+    /// Voluntary switches per second over those without retention, where they tell of a disaster: half of what ends a trial after the first pair. It
+    /// shows in a single window, the one that settles included, and in one with too few switches to be measured.
+    fn slowed(&self, window: &Window, parts: &[Part]) -> Option<f64> {
+        let (without, _) = parts.iter().zip(BLOCKS).rfind(|(_, on)| !on).filter(|_| BLOCKS[parts.len()])?;
+        let rate = window.group.voluntary_switches as f64 / window.length.as_secs_f64();
+        Some(rate / without.block.rate).filter(|ratio| *ratio < self.params.contended_abort_switches / 2.0)
     }
 
     /// Ends a trial without an answer. If it has spun, the next one has to wait all the same: it might be the harm that ended this one.

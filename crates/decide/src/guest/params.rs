@@ -175,7 +175,8 @@ pub struct GuestParams {
     /// A trial under contention ends after the first pair where a synchronization costs more than so many times what it costs without;
     /// later, the guards are in force again (or there is another trial) where it costs more than that. 1 to 1000.
     pub contended_abort_cost: f64,
-    /// It also ends there where voluntary switches per second are fewer than so many times those without. 0 to 1.
+    /// It also ends there where voluntary switches per second are fewer than so many times those without, and within a window where they
+    /// are fewer than half of that. 0 to 1.
     pub contended_abort_switches: f64,
     /// How many windows are put together to see whether what a trial found still holds. 1 to 1000.
     pub contended_watch_windows: u32,

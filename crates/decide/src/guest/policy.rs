@@ -301,7 +301,7 @@ impl GuestPolicy {
         if was_running && !self.contended_trial.is_running() {
             self.packing.measure_anew();
         }
-        if matches!(reason, Some(Reason::CostsContended { .. })) {
+        if matches!(reason, Some(Reason::CostsContended { .. } | Reason::SlowedContended { .. })) {
             self.hold_guards();
         }
         reason
@@ -310,8 +310,9 @@ impl GuestPolicy {
     /// Retention does not pay under contention: where a guard has held, there is no need to spin until it trips.
     fn hold_guards(&mut self) {
         let longest = Nanos::from_millis(self.params.guard_hold_off_max_ms);
-        for state in self.retention.values_mut().filter(|state| state.held(self.now, longest)) {
-            state.guard.hold(self.now);
+        let now = self.now;
+        for state in self.retention.values_mut().filter(|state| state.held(now, longest)) {
+            state.guard.hold(now);
         }
     }
 
