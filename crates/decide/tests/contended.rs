@@ -230,7 +230,9 @@ fn what_paid_ends_when_it_no_longer_does() {
     }
     // Another program, where the policy sees that at once.
     let mut scene = Scene::new(Policy::Full, Profile::Latency);
-    scene.run(&GAINS, ANSWERED + 5);
+    // What is usual has to be known again after the trial.
+    scene.run(&GAINS, ANSWERED + 20);
+    assert!(scene.suspended());
     let mut exec = scene.window(&GAINS);
     exec.group.execs = Some(1);
     scene.turn(&exec);
