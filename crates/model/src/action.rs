@@ -267,17 +267,19 @@ impl fmt::Display for Reason {
                 f,
                 "bridging idle periods does not pay: a synchronization costs {cost_ratio:.2} times what it costs without"
             ),
-            Self::ContendedTrial => write!(f, "a trial whether bridging idle periods pays although the host is contended"),
+            Self::ContendedTrial => {
+                write!(f, "a trial whether bridging idle periods pays although the host is contended")
+            }
             Self::PaysContended { cost_ratio, switch_ratio, steal_share } => write!(
                 f,
-                "bridging idle periods pays although the host takes {:.0} % of the time: a synchronization costs {cost_ratio:.2} \
-                 times what it costs without, and there are {switch_ratio:.2} times as many",
+                "bridging idle periods pays although the host takes {:.0} % of the time: a synchronization costs \
+                 {cost_ratio:.2} times what it costs without, and there are {switch_ratio:.2} times as many",
                 percent(steal_share)
             ),
             Self::CostsContended { cost_ratio, switch_ratio } => write!(
                 f,
-                "bridging idle periods does not pay while the host is contended: a synchronization costs {cost_ratio:.2} times \
-                 what it costs without, and there are {switch_ratio:.2} times as many"
+                "bridging idle periods does not pay while the host is contended: a synchronization costs \
+                 {cost_ratio:.2} times what it costs without, and there are {switch_ratio:.2} times as many"
             ),
             Self::SlowedContended { switch_ratio } => write!(
                 f,
@@ -285,7 +287,7 @@ impl fmt::Display for Reason {
                  synchronizations as without"
             ),
             Self::ContendedOver => {
-                write!(f, "program or host may have changed since the trial: the contention guard is in force again")
+                write!(f, "program or host may have changed since the trial: the contention guard holds again")
             }
         }
     }

@@ -234,7 +234,8 @@ impl RunReport {
         if let Some(ratio) = self.contended_cost_ratio {
             writeln!(
                 f,
-                "             tried on a contended host: with it a synchronization costs {ratio:.2} times what it costs without"
+                "             tried on a contended host: with it a synchronization costs {ratio:.2} times what it \
+                 costs without"
             )?;
         }
         // The same decision for several vCPUs is one line.
