@@ -187,9 +187,12 @@ fn what_is_clearly_worse_is_seen_in_the_first_pair_and_what_does_not_gain_in_the
 
 #[test]
 fn a_stop_that_only_yielding_threads_feel_is_tried_too() {
-    let mut scene = Scene::new(Policy::Retain, Profile::Latency);
-    scene.run(&Host { steal: [0, 0], felt: true, ..GAINS }, ANSWERED);
-    assert!(scene.suspended() && scene.policy.explain().guards_suspended, "{:?}", scene.policy.explain());
+    for profile in [Profile::Balanced, Profile::Latency] {
+        let mut scene = Scene::new(Policy::Retain, profile);
+        scene.run(&Host { steal: [0, 0], felt: true, ..GAINS }, ANSWERED);
+        let found = scene.policy.explain();
+        assert!(scene.suspended() && found.guards_suspended, "{profile:?}: {found:?}");
+    }
 }
 
 #[test]

@@ -162,8 +162,7 @@ impl GuestPolicy {
 
     /// Whether a trial of retention still needs an observer that sees wake-ups run.
     pub fn wants_wakeups(&self) -> bool {
-        let contended = self.is_contended() && self.contended_trial.is_untried();
-        !self.trial.is_settled() || contended || self.contended_trial.is_running()
+        !self.trial.is_settled() || self.is_contended_and_untried() || self.contended_trial.is_running()
     }
 
     /// The vCPUs the group runs on. Never empty, unless the policy was made with none.
@@ -251,6 +250,11 @@ impl GuestPolicy {
         self.packing.active().iter().any(|id| self.retention.get(&id).is_some_and(|vcpu| vcpu.held(self.now, longest)))
     }
 
+    /// Whether the first trial under contention is to come.
+    fn is_contended_and_untried(&self) -> bool {
+        self.contended_trial.is_untried() && self.is_contended()
+    }
+
     /// Says whether the window was undisturbed: nothing was changed in it, nor is anything being judged.
     fn pack(&mut self, window: &Window, decisions: &mut Vec<Decision>) -> bool {
         let trying = self.trial.is_running() || self.contended_trial.is_running();
@@ -280,8 +284,8 @@ impl GuestPolicy {
     fn try_retention(&mut self, window: &Window, undisturbed: bool) -> Option<Reason> {
         let stopped = self.packing.active().iter().any(|id| self.retention.get(&id).is_some_and(|v| v.guard.stopped()));
         let was_running = self.trial.is_running();
-        let apart = stopped || self.contended_trial.is_running() || self.contended_trial.pays();
-        let reason = self.trial.step(window, undisturbed && !apart);
+        let contended = self.is_contended_and_untried() || self.contended_trial.is_running() || self.contended_trial.pays();
+        let reason = self.trial.step(window, undisturbed && !stopped && !contended);
         if was_running && !self.trial.is_running() {
             // It was not to be seen what the program does under a retention that comes and goes.
             self.packing.measure_anew();
