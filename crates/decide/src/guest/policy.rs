@@ -284,7 +284,7 @@ impl GuestPolicy {
     fn try_retention(&mut self, window: &Window, undisturbed: bool) -> Option<Reason> {
         let stopped = self.packing.active().iter().any(|id| self.retention.get(&id).is_some_and(|v| v.guard.stopped()));
         let was_running = self.trial.is_running();
-        let contended = self.is_contended_and_untried() || self.contended_trial.is_running() || self.contended_trial.pays();
+        let contended = self.is_contended_and_untried() || self.contended_trial.ruling() != Ruling::Guards;
         let reason = self.trial.step(window, undisturbed && !stopped && !contended);
         if was_running && !self.trial.is_running() {
             // It was not to be seen what the program does under a retention that comes and goes.
