@@ -287,10 +287,7 @@ impl fmt::Display for Reason {
                  synchronizations as without"
             ),
             Self::ContendedOver => {
-                write!(
-                    f,
-                    "program or host may have changed since the trial: the contention guard is in force again"
-                )
+                write!(f, "program or host may have changed since the trial: the contention guard is in force again")
             }
         }
     }
