@@ -231,6 +231,15 @@ fn what_paid_ends_when_it_no_longer_does() {
         assert!(reasons(&turns).any(|reason| matches!(reason, Reason::ContendedOver)), "{name}: {turns:?}");
         assert!(scene.retained.is_empty(), "{name}: the guard holds at once");
     }
+    // Another program, where the policy sees that at once.
+    let mut scene = Scene::new(Policy::Full, Profile::Latency);
+    // What is usual has to be known again after the trial.
+    scene.run(&GAINS, ANSWERED + 20);
+    assert!(scene.suspended());
+    let mut exec = scene.window(&GAINS);
+    exec.group.execs = Some(1);
+    scene.turn(&exec);
+    assert!(scene.retained.is_empty(), "{:?}", scene.policy.explain());
 }
 
 /// What the issue asks for, where the observer sees wake-ups and the program has nothing from retention.
@@ -264,8 +273,9 @@ fn growing_steal_ends_in_no_spinning_but_for_a_trial_now_and_then() {
 
 fn any_host() -> impl Strategy<Value = Host> {
     let two = |low: u64, high: u64| [low..high, low..high];
-    (two(1, 2_000), two(10, 20_000), 1u64..200, two(0, 90), any::<bool>())
-        .prop_map(|(wakeup_us, rate, cpu_us, steal, felt)| Host { wakeup_us, rate, cpu_us, steal, felt })
+    (two(1, 2_000), two(10, 20_000), 1u64..200, two(0, 90), any::<bool>()).prop_map(
+        |(wakeup_us, rate, cpu_us, steal, felt)| Host { wakeup_us, rate, cpu_us, steal, felt },
+    )
 }
 
 /// A program to which retention does harm, on whatever host.

@@ -287,7 +287,10 @@ impl fmt::Display for Reason {
                  synchronizations as without"
             ),
             Self::ContendedOver => {
-                write!(f, "program or host may have changed since the trial: the contention guard is in force again")
+                write!(
+                    f,
+                    "program or host may have changed since the trial: the contention guard is in force again"
+                )
             }
         }
     }
