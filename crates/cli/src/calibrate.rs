@@ -73,8 +73,8 @@ impl<'a> Bench<'a> {
         if setting == Setting::B {
             // Longer than any gap is idle for: B is the vCPU that never halts.
             let timeout = Nanos::from(self.gap).times(100) + Nanos::from_secs(1);
-            self.order(waker, Order::Retain { timeout, guarded: true });
-            self.order(self.waiter, Order::Retain { timeout, guarded: true });
+            self.order(waker, Order::Retain { timeout });
+            self.order(self.waiter, Order::Retain { timeout });
         }
         let measured = wakeup::measure(&plan, |n| {
             self.yields.beat();

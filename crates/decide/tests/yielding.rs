@@ -4,7 +4,7 @@ use gleaner_decide::guest::{GuestParams, SIGNAL_CHECK, UNTIL_ORDERED, YieldingTh
 use gleaner_model::{Nanos, Next, Order, YieldMachine, YieldReturn};
 use proptest::prelude::*;
 
-const RETAIN: Order = Order::Retain { timeout: us(100), guarded: true };
+const RETAIN: Order = Order::Retain { timeout: us(100) };
 
 const fn us(n: u64) -> Nanos {
     Nanos::from_micros(n)
@@ -158,29 +158,6 @@ fn a_stolen_share_over_15_percent_stops_it_and_a_quiet_time_forgives() {
 }
 
 #[test]
-fn an_order_may_suspend_the_guard_and_it_forgets_nothing() {
-    let second = Nanos::from_secs(1);
-    let gap = Nanos::from_millis(20);
-    let unguarded = Order::Retain { timeout: us(100), guarded: false };
-    let mut scene = vec![(Ordered(unguarded), Next::Yield)];
-    scene.extend([(Returned(gap, Stolen), Next::Yield); 50]);
-    scene.extend([
-        // What was felt meanwhile does not count afterwards.
-        (Ordered(RETAIN), Next::Yield),
-        (Returned(gap, Stolen), Next::Yield),
-        (Returned(gap, Stolen), sleep(second, false)),
-        (Ordered(unguarded), Next::Yield),
-        (Returned(Nanos::from_millis(100), Displaced), Next::Yield),
-        (Returned(gap, Stolen), Next::Yield),
-        // The time-out holds, guard or not.
-        (Returned(us(100), Immediate), sleep(SIGNAL_CHECK, true)),
-        (Ordered(RETAIN), sleep(second - Nanos::from_millis(120) - us(100), false)),
-        (Ordered(Order::Sleep), sleep(UNTIL_ORDERED, false)),
-    ]);
-    check("suspended guard", true, &scene);
-}
-
-#[test]
 fn an_order_to_sleep_lasts_until_the_next_order() {
     check(
         "orders",
@@ -229,8 +206,7 @@ fn any_event() -> impl Strategy<Value = Event> {
     let busy = prop_oneof![Just(None), Just(Some(true)), Just(Some(false))];
     prop_oneof![
         1 => Just(Ordered(Order::Sleep)),
-        1 => (1u64..10_000, any::<bool>())
-            .prop_map(|(timeout, guarded)| Ordered(Order::Retain { timeout: us(timeout), guarded })),
+        1 => (1u64..10_000).prop_map(|timeout| Ordered(Order::Retain { timeout: us(timeout) })),
         30 => (1u64..40_000, how).prop_map(|(elapsed, how)| Returned(us(elapsed), how)),
         10 => (1u64..2_000_000, busy).prop_map(|(asleep, busy)| Woke(us(asleep), busy)),
     ]
@@ -254,7 +230,7 @@ proptest! {
                 (Returned(..), Next::Sleep { .. }) | (Woke(..), Next::Yield) => continue,
                 (Ordered(Order::Sleep), _) => timeout = None,
                 // An order may begin the idle period anew.
-                (Ordered(Order::Retain { timeout: new, .. }), _) => (timeout, idle) = (Some(new), Nanos::ZERO),
+                (Ordered(Order::Retain { timeout: new }), _) => (timeout, idle) = (Some(new), Nanos::ZERO),
                 (Returned(elapsed, Immediate), _) => { immediate += elapsed; idle += elapsed; }
                 (Returned(elapsed, Stolen), _) => stolen += elapsed,
                 (Returned(_, Displaced) | Woke(..), _) => idle = Nanos::ZERO,

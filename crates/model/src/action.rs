@@ -72,9 +72,6 @@ pub enum Action {
         vcpu: VcpuId,
         /// How long an idle period may last before the vCPU is let go.
         timeout: Nanos,
-        /// Whether the yielding thread's own contention guard is in force: not where retention was found to pay under contention,
-        /// nor while that is tried. On a vCPU that is retained already, only this changes.
-        guarded: bool,
     },
     /// Let this vCPU halt as it likes: its yielding thread sleeps.
     Release {
@@ -193,31 +190,6 @@ pub enum Reason {
         /// Cost with retention, as a multiple of that without.
         cost_ratio: f64,
     },
-    /// The guard has stopped retention, and it is being tried whether it pays all the same.
-    ContendedTrial,
-    /// It does: the guards are not asked until the next trial.
-    PaysContended {
-        /// Cost with retention, as a multiple of that without.
-        cost_ratio: f64,
-        /// Voluntary switches per second with retention, as a multiple of those without.
-        switch_ratio: f64,
-        /// Stolen share with retention, 0 to 1, mean over the vCPUs.
-        steal_share: f64,
-    },
-    /// It does not, or not clearly: the guards are in force.
-    CostsContended {
-        /// Cost with retention, as a multiple of that without.
-        cost_ratio: f64,
-        /// Voluntary switches per second with retention, as a multiple of those without.
-        switch_ratio: f64,
-    },
-    /// It all but stops the program: the guards are in force.
-    SlowedContended {
-        /// Voluntary switches per second with retention, as a multiple of those without.
-        switch_ratio: f64,
-    },
-    /// What a trial under contention found may not hold any more: the guards are in force again.
-    ContendedOver,
 }
 
 impl fmt::Display for Reason {
@@ -267,31 +239,6 @@ impl fmt::Display for Reason {
                 f,
                 "bridging idle periods does not pay: a synchronization costs {cost_ratio:.2} times what it costs without"
             ),
-            Self::ContendedTrial => {
-                write!(f, "a trial whether bridging idle periods pays although the host is contended")
-            }
-            Self::PaysContended { cost_ratio, switch_ratio, steal_share } => write!(
-                f,
-                "bridging idle periods pays although the host takes {:.0} % of the time: a synchronization costs \
-                 {cost_ratio:.2} times what it costs without, and there are {switch_ratio:.2} times as many",
-                percent(steal_share)
-            ),
-            Self::CostsContended { cost_ratio, switch_ratio } => write!(
-                f,
-                "bridging idle periods does not pay while the host is contended: a synchronization costs \
-                 {cost_ratio:.2} times what it costs without, and there are {switch_ratio:.2} times as many"
-            ),
-            Self::SlowedContended { switch_ratio } => write!(
-                f,
-                "bridging idle periods stops the program while the host is contended: {switch_ratio:.2} times as many \
-                 synchronizations as without"
-            ),
-            Self::ContendedOver => {
-                write!(
-                    f,
-                    "program or host may have changed since the trial: the contention guard is in force again"
-                )
-            }
         }
     }
 }

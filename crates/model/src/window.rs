@@ -60,8 +60,6 @@ pub struct VcpuWindow {
     pub work_switches: Option<u64>,
     /// S_yield: times another task displaced the yielding thread. Its going to sleep is none.
     pub yield_switches: Option<u64>,
-    /// Times the yielding thread's own contention guard stopped it. Known to act; 0 where nobody asked.
-    pub guard_trips: u64,
     /// Wake-ups of the group's threads sent here from another vCPU.
     pub cross_wakeups: Option<u64>,
     /// Computation lengths that ended in this window.
@@ -84,7 +82,6 @@ impl VcpuWindow {
             halts: None,
             work_switches: None,
             yield_switches: None,
-            guard_trips: 0,
             cross_wakeups: None,
             l_comp: None,
             l_idle: None,

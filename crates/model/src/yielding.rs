@@ -12,8 +12,6 @@ pub enum Order {
     Retain {
         /// Idle time after which the vCPU may halt.
         timeout: Nanos,
-        /// Whether the thread's own contention guard is in force. Where it is not, gaps are counted, and stop nothing.
-        guarded: bool,
     },
     /// Sleep: the vCPU is deactivated, or retention is off there.
     Sleep,

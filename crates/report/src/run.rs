@@ -67,8 +67,6 @@ pub struct RunReport {
     /// What a synchronization cost with idle periods bridged, as a multiple of what it cost without, when that was last tried; null:
     /// it was not.
     pub retention_cost_ratio: Option<f64>,
-    /// The same of the last trial under contention; null: there was none.
-    pub contended_cost_ratio: Option<f64>,
     /// Everything that was weaker than it might be, and other things to know.
     pub warnings: Vec<String>,
     /// Whether all changes to the machine were undone.
@@ -229,13 +227,6 @@ impl RunReport {
             writeln!(
                 f,
                 "             retention tried: with it a synchronization costs {ratio:.2} times what it costs without"
-            )?;
-        }
-        if let Some(ratio) = self.contended_cost_ratio {
-            writeln!(
-                f,
-                "             tried on a contended host: with it a synchronization costs {ratio:.2} times what it \
-                 costs without"
             )?;
         }
         // The same decision for several vCPUs is one line.

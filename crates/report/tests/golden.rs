@@ -148,7 +148,6 @@ fn run() -> RunReport {
         decisions_left_out: 2,
         no_step_because: Some("holding off after the last change for another 900ms".into()),
         retention_cost_ratio: Some(0.87),
-        contended_cost_ratio: Some(0.31),
         warnings: vec!["the guardian process died and was replaced".into()],
         restored: true,
     }
@@ -219,7 +218,6 @@ fn run_unknown() {
         decisions_left_out: 0,
         no_step_because: None,
         retention_cost_ratio: None,
-        contended_cost_ratio: None,
         warnings: vec![],
         ..run()
     };

@@ -59,8 +59,6 @@ impl World {
         let now = vcpu.totals;
         let before = std::mem::replace(&mut vcpu.seen.zero, now);
         let (l_comp, l_idle) = (std::mem::take(&mut vcpu.seen.l_comp), std::mem::take(&mut vcpu.seen.l_idle));
-        let trips = vcpu.yielder.as_ref().map_or(0, |yielder| yielder.counters().guard_trips);
-        let trips_before = std::mem::replace(&mut vcpu.seen.guard_trips, trips);
         let since = |of: fn(&VcpuTotals) -> u64| of(&now) - of(&before);
         let resuming = since(|t| t.resuming);
         let stolen = since(|t| t.ready + t.overhead) - resuming;
@@ -75,7 +73,6 @@ impl World {
             halts: Some(since(|t| t.halts)),
             work_switches: Some(since(|t| t.work_switches)),
             yield_switches: Some(since(|t| t.yield_switches)),
-            guard_trips: trips - trips_before,
             cross_wakeups: Some(since(|t| t.cross_wakeups)),
             l_comp: Some(l_comp),
             l_idle: Some(l_idle),

@@ -106,8 +106,8 @@ impl World {
             let active = self.vms[vm.at()].guest.active;
             let bit = |vcpu: VcpuId| 1u64 << vcpu.0;
             match decision.action {
-                Action::Retain { vcpu, timeout, guarded } => {
-                    self.order_yielder(self.vcpu_of(vm, vcpu.0), Order::Retain { timeout, guarded });
+                Action::Retain { vcpu, timeout } => {
+                    self.order_yielder(self.vcpu_of(vm, vcpu.0), Order::Retain { timeout });
                 }
                 Action::Release { vcpu } => self.order_yielder(self.vcpu_of(vm, vcpu.0), Order::Sleep),
                 Action::Deactivate { vcpu } => self.set_active(vm, active & !bit(vcpu)),

@@ -118,8 +118,6 @@ pub(crate) struct Seen {
     pub(crate) l_idle: Distribution,
     /// As of the last window.
     pub(crate) zero: VcpuTotals,
-    /// The yielding thread's guard trips as of then.
-    pub(crate) guard_trips: u64,
 }
 
 /// In the order in which an event needs it, in lines of the processor's cache: on big machines that is what an event costs.

@@ -19,8 +19,6 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 
 const ORDER_SLEEP: u64 = 0;
-/// Set in an order to retain without the thread's own guard; no time-out is so long.
-const ORDER_UNGUARDED: u64 = 1 << 63;
 
 /// The scheduling class a yielding thread got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,7 +40,7 @@ pub struct BusyWait {
 /// What the owner and one thread share. Single words, each with one writer.
 #[derive(Default)]
 struct Cell {
-    /// 0: sleep; otherwise the time-out in nanoseconds, and whether the guard is off ([`word_of`]).
+    /// 0: sleep; otherwise the time-out in nanoseconds.
     order: AtomicU64,
     stop: AtomicBool,
     tid: AtomicI32,
@@ -78,24 +76,10 @@ impl Cell {
     }
 
     fn order(&self) -> Order {
-        order_of(self.order.load(Relaxed))
-    }
-}
-
-/// An order as one word.
-fn word_of(order: Order) -> u64 {
-    match order {
-        Order::Sleep => ORDER_SLEEP,
-        Order::Retain { timeout, guarded } => {
-            timeout.0.clamp(1, ORDER_UNGUARDED - 1) | if guarded { 0 } else { ORDER_UNGUARDED }
+        match self.order.load(Relaxed) {
+            ORDER_SLEEP => Order::Sleep,
+            timeout => Order::Retain { timeout: Nanos(timeout) },
         }
-    }
-}
-
-fn order_of(word: u64) -> Order {
-    match word {
-        ORDER_SLEEP => Order::Sleep,
-        _ => Order::Retain { timeout: Nanos(word & !ORDER_UNGUARDED), guarded: word & ORDER_UNGUARDED == 0 },
     }
 }
 
@@ -215,7 +199,10 @@ impl YieldingThreads {
 
     /// Orders the thread of `vcpu`; an unknown vCPU is ignored (it may have gone offline).
     pub fn order(&self, vcpu: VcpuId, order: Order) {
-        let word = word_of(order);
+        let word = match order {
+            Order::Sleep => ORDER_SLEEP,
+            Order::Retain { timeout } => timeout.0.max(1),
+        };
         for member in self.members.iter().filter(|member| member.vcpu == vcpu) {
             if member.cell.order.swap(word, Relaxed) != word {
                 member.rouse();
@@ -320,7 +307,7 @@ mod tests {
         let wanted = "SCHED_OTHER at nice 19 instead of SCHED_IDLE: Operation not permitted (os error 1)";
         assert_eq!(told, [wanted]);
         // It works all the same.
-        refused.order(VcpuId(0), Order::Retain { timeout: Nanos::from_millis(5), guarded: true });
+        refused.order(VcpuId(0), Order::Retain { timeout: Nanos::from_millis(5) });
         assert!(wait_until(&refused, |counters| counters.retained > Nanos::from_millis(1)));
         let granted = started(&IdleGroup::none());
         assert_eq!(class_and_nice(granted.counters()[0].tid).0, libc::SCHED_IDLE);
@@ -333,16 +320,6 @@ mod tests {
             threads.beat();
             met(&threads.counters()[0])
         })
-    }
-
-    #[test]
-    fn an_order_is_one_word() {
-        let retain = |timeout, guarded| Order::Retain { timeout: Nanos(timeout), guarded };
-        let longest = retain(u64::MAX >> 1, false);
-        for order in [Order::Sleep, retain(1, true), retain(1, false), retain(5_000_000, true), longest] {
-            assert_eq!(order_of(word_of(order)), order);
-        }
-        assert_eq!(order_of(word_of(retain(0, false))), retain(1, false), "no time-out is no order to sleep");
     }
 
     #[test]
@@ -361,7 +338,7 @@ mod tests {
         let threads = started(&IdleGroup::none());
         std::thread::sleep(Duration::from_millis(30));
         assert_eq!(threads.counters()[0].retained, Nanos::ZERO);
-        threads.order(VcpuId(0), Order::Retain { timeout: Nanos::from_millis(5), guarded: true });
+        threads.order(VcpuId(0), Order::Retain { timeout: Nanos::from_millis(5) });
         assert!(wait_until(&threads, |counters| counters.retained > Nanos::from_millis(1)));
         threads.order(VcpuId(0), Order::Sleep);
         assert!(wait_until(&threads, |_| true));
@@ -373,7 +350,7 @@ mod tests {
     #[test]
     fn a_thread_whose_owner_is_silent_stops_spinning() {
         let threads = started(&IdleGroup::none());
-        threads.order(VcpuId(0), Order::Retain { timeout: Nanos::from_millis(5), guarded: true });
+        threads.order(VcpuId(0), Order::Retain { timeout: Nanos::from_millis(5) });
         std::thread::sleep(Duration::from_millis(2_600));
         let before = threads.counters()[0].retained;
         std::thread::sleep(Duration::from_millis(300));

@@ -74,7 +74,7 @@ fn confined_and_released(request: PlacementRequest, retained: bool, journal: &mu
         std::thread::sleep(Duration::from_millis(200));
         if retained {
             yields.beat();
-            yields.order(VcpuId(1), Order::Retain { timeout: Nanos::from_secs(10), guarded: true });
+            yields.order(VcpuId(1), Order::Retain { timeout: Nanos::from_secs(10) });
             std::thread::sleep(Duration::from_millis(20));
         }
         let began = Instant::now();

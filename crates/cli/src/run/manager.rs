@@ -12,7 +12,6 @@ use gleaner_decide::guest::{GuestParams, GuestPolicy};
 use gleaner_model::{Action, CpuSet, Decision, Nanos, Order, Reason, Source, VcpuId, Window, YieldCounters};
 use gleaner_observe::{Observer, ObserverChoice};
 use gleaner_report::Means;
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// Windows are this long, unless observing costs too much.
@@ -57,8 +56,6 @@ pub struct Manager {
     spent_before: (Nanos, u64),
     /// How often the policy's own guard, which reads steal, stopped a yielding thread.
     guard_releases: u64,
-    /// Each yielding thread's guard trips as of the last window.
-    trips_seen: BTreeMap<VcpuId, u64>,
 }
 
 impl Manager {
@@ -113,7 +110,6 @@ impl Manager {
             spent_zero: (Nanos::ZERO, 0),
             spent_before: (Nanos::ZERO, 0),
             guard_releases: 0,
-            trips_seen: BTreeMap::new(),
         })
     }
 
@@ -142,10 +138,7 @@ impl Manager {
             self.warn(format!("observing began late: {error}"));
         }
         self.overhead_zero = thread_cpu_time();
-        let counters = self.counters();
-        self.spent_zero = sum_of(&counters);
-        // What the calibration felt is not the program's.
-        self.trips_seen = counters.iter().filter_map(|found| Some((found.vcpu?, found.guard_trips))).collect();
+        self.spent_zero = sum_of(&self.counters());
         let decisions = self.policy.begin();
         self.carry_out(&decisions);
     }
@@ -161,8 +154,7 @@ impl Manager {
             yields.beat();
         }
         let before = thread_cpu_time();
-        let counters = self.counters();
-        let mut window = match self.observer.window(&counters) {
+        let mut window = match self.observer.window(&self.counters()) {
             Ok(window) => window,
             Err(error) => {
                 self.warn(format!("a window was lost: {error}"));
@@ -175,7 +167,6 @@ impl Manager {
             self.pinned = pinned_vcpus(&self.observer.threads(), &active);
         }
         window.group.pinned.clone_from(&self.pinned);
-        self.fill_in_guard_trips(&mut window, &counters);
         let decisions = self.policy.step(&window);
         self.carry_out(&decisions);
         if decisions.is_empty() {
@@ -185,17 +176,6 @@ impl Manager {
         self.totals.add(&window, &active);
         self.pace(cost);
         self.leave_bpf_if_dear(&window);
-    }
-
-    /// How often yielding threads' own guards stopped them in the window.
-    fn fill_in_guard_trips(&mut self, window: &mut Window, counters: &[YieldCounters]) {
-        for found in counters {
-            let Some(id) = found.vcpu else { continue };
-            let before = self.trips_seen.insert(id, found.guard_trips).unwrap_or(0);
-            if let Some(vcpu) = window.vcpus.iter_mut().find(|vcpu| vcpu.id == id) {
-                vcpu.guard_trips = found.guard_trips.saturating_sub(before);
-            }
-        }
     }
 
     /// Goes over to /proc when the program switches so often that BPF would slow it down.
@@ -236,12 +216,10 @@ impl Manager {
             let (retained, trips) = self.spent();
             self.spent_before = (retained, trips - self.guard_releases);
             self.spent_zero = (Nanos::ZERO, 0);
-            self.trips_seen.clear();
             self.yields = Some(yields);
             let timeout = self.policy.timeout();
             for vcpu in self.policy.explain().retaining.iter() {
-                // With the next window the policy sees that nobody tells of wake-ups any more, and suspends no guard.
-                self.order(vcpu, Order::Retain { timeout, guarded: true });
+                self.order(vcpu, Order::Retain { timeout });
             }
         }
         observer.adopted(self.program);
@@ -291,7 +269,7 @@ impl Manager {
             tracing::debug!(at_ms = decision.at.0 / 1_000_000, action = ?decision.action, "{}", decision.reason);
             self.guard_releases += u64::from(matches!(decision.reason, Reason::Contended { .. }));
             match decision.action {
-                Action::Retain { vcpu, timeout, guarded } => self.order(vcpu, Order::Retain { timeout, guarded }),
+                Action::Retain { vcpu, timeout } => self.order(vcpu, Order::Retain { timeout }),
                 Action::Release { vcpu } => self.order(vcpu, Order::Sleep),
                 Action::Deactivate { .. } | Action::Activate { .. } | Action::ActivateAll => moved = true,
             }
@@ -361,11 +339,6 @@ impl Manager {
     /// What a synchronization cost with retention, as a multiple of what it cost without, when that was last tried.
     pub fn retention_cost_ratio(&self) -> Option<f64> {
         self.policy.explain().retention_cost_ratio
-    }
-
-    /// The same of the last trial under contention.
-    pub fn contended_cost_ratio(&self) -> Option<f64> {
-        self.policy.explain().contended_cost_ratio
     }
 
     /// CPU time of observing and deciding since the program started.

@@ -194,7 +194,6 @@ fn conclude(options: &Options, manager: Option<Manager>, vcpus: &CpuSet, wall: N
         decisions_left_out: 0,
         no_step_because: None,
         retention_cost_ratio: None,
-        contended_cost_ratio: None,
         warnings: Vec::new(),
         restored: true,
     };
@@ -219,7 +218,6 @@ fn fill(report: &mut RunReport, options: &Options, mut manager: Manager) {
     report.timeout_from = manager.timeout_from.take();
     report.no_step_because = options.policy.consolidates().then(|| manager.no_step_because()).flatten();
     report.retention_cost_ratio = manager.retention_cost_ratio();
-    report.contended_cost_ratio = manager.contended_cost_ratio();
     report.means = manager.means();
     let totals = std::mem::take(&mut manager.totals);
     report.steal_ns = steal_is_reported().then_some(totals.steal.0);

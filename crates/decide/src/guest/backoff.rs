@@ -41,13 +41,6 @@ impl Backoff {
         self.length = None;
     }
 
-    /// As if the last hold-off had been the shortest: what it was for is over. None is shorter than that, whatever comes.
-    pub(super) fn shorten(&mut self) {
-        if let Some(length) = self.length.take() {
-            self.until = (self.until - length) + self.min;
-        }
-    }
-
     /// When the last hold-off ends or ended; 0 if there was none.
     pub(super) fn until(&self) -> Nanos {
         self.until
@@ -62,22 +55,6 @@ impl Backoff {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_shortened_hold_off_is_the_shortest_and_no_shorter() {
-        let s = Nanos::from_secs;
-        let mut backoff = Backoff::new(s(1), s(60), u64::MAX);
-        backoff.shorten();
-        assert_eq!(backoff.remaining(Nanos::ZERO), Nanos::ZERO);
-        for (now, holds) in [(0, 1), (1, 2), (3, 4)] {
-            assert_eq!(backoff.trigger(s(now), s(now), s(now)), s(holds));
-        }
-        backoff.shorten();
-        assert_eq!(backoff.remaining(s(3)), s(1));
-        backoff.shorten();
-        assert_eq!(backoff.remaining(s(3)), s(1), "once");
-        assert_eq!(backoff.trigger(s(4), s(4), s(4)), s(1));
-    }
 
     #[test]
     fn it_doubles_to_its_limit_and_starts_small_after_a_quiet_time() {

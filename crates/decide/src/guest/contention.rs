@@ -12,8 +12,7 @@
 //!             steal can be seen without spinning)
 //! ```
 //!
-//! The same [`ContentionGuard`] serves the yielding thread, fed by the gaps it feels, and the policy, fed by windows. Whether retention pays
-//! although the host is contended it does not ask; `contended_trial` does, once it holds.
+//! The same [`ContentionGuard`] serves the yielding thread, fed by the gaps it feels, and the policy, fed by windows.
 
 use super::GuestParams;
 use super::backoff::Backoff;
@@ -77,13 +76,6 @@ impl ContentionGuard {
         }
         self.stopped = true;
         GuardChange::Tripped { hold_off: self.hold_off.trigger(now, now, now) }
-    }
-
-    /// Stops as if it had tripped once more; returns for how long. For a caller who knows that spinning does harm.
-    pub fn hold(&mut self, now: Nanos) -> Nanos {
-        self.stopped = true;
-        self.quiet_since = now;
-        self.hold_off.trigger(now, now, now)
     }
 
     /// Whether spinning is stopped.
@@ -179,17 +171,6 @@ mod tests {
             assert!(guard.resume(now));
             now += ms(100);
         }
-    }
-
-    #[test]
-    fn a_caller_who_knows_of_harm_makes_it_hold() {
-        let mut guard = ContentionGuard::new(&GuestParams::default());
-        guard.feed(ms(0), 0.3);
-        assert_eq!(guard.feed(ms(1_000), 0.0), GuardChange::Over);
-        assert_eq!(guard.hold(ms(2_600)), Nanos::from_secs(2));
-        assert!(guard.stopped());
-        assert_eq!(guard.feed(ms(4_500), 0.0), GuardChange::None);
-        assert_eq!(guard.feed(ms(4_600), 0.0), GuardChange::Over);
     }
 
     #[test]

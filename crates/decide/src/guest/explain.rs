@@ -162,10 +162,6 @@ pub struct Explanation {
     pub retention_cost_ratio: Option<f64>,
     /// Whether retention was stopped for that.
     pub retention_stopped: bool,
-    /// The same cost ratio of the last trial under contention; `None`: there was none.
-    pub contended_cost_ratio: Option<f64>,
-    /// Whether retention pays under contention, so that the guards are suspended.
-    pub guards_suspended: bool,
     /// rho as adapted.
     pub load_factor: f64,
     /// eta as adapted.

@@ -3,7 +3,6 @@
 //! ```text
 //! policy ─┬─ retention    time-outs by profile and measured cost
 //!         ├─ trial        does retention pay here at all?
-//!         ├─ contended_trial  does it pay although the host is contended?
 //!         ├─ contention   no spinning where the host needs the CPU
 //!         ├─ packing ─┬─ conditions       may one vCPU fewer do?
 //!         │           ├─ judge            did the last step hurt, and what is learnt
@@ -15,7 +14,6 @@
 
 mod backoff;
 mod conditions;
-mod contended_trial;
 mod contention;
 mod explain;
 mod judge;

@@ -162,27 +162,6 @@ pub struct GuestParams {
     /// The stop doubles up to this while it recurs, milliseconds. At least `guard_hold_off_min_ms`, at most 3600000.
     pub guard_hold_off_max_ms: u64,
 
-    // --- Trial under contention: ours ---
-    /// Whether retention is tried against none where the guard has stopped it, and stays on where it pays all the same. Whatever the
-    /// profile, and with `--timeout`; needs an observer that sees wake-ups run. Blocks, quiet windows, pairs and the time between trials
-    /// are those of `trial_...`.
-    pub contended_trials: bool,
-    /// Retention pays under contention where a synchronization costs less than so many times what it costs without, in the median and
-    /// in `trial_pairs_min` of the four pairs. 0.01 to 1.
-    pub contended_cost_max: f64,
-    /// ... and voluntary switches per second are at least so many times those without, less what counting so few may err by. 0 to 10.
-    pub contended_switches_min: f64,
-    /// A trial under contention ends after the first pair where a synchronization costs more than so many times what it costs without;
-    /// later, the guards are in force again (or there is another trial) where it costs more than that. 1 to 1000.
-    pub contended_abort_cost: f64,
-    /// It also ends there where voluntary switches per second are fewer than so many times those without, and within a window where they
-    /// are fewer than half of that. 0 to 1.
-    pub contended_abort_switches: f64,
-    /// How many windows are put together to see whether what a trial found still holds. 1 to 1000.
-    pub contended_watch_windows: u32,
-    /// It does not, where the stolen share is above the trial's by more than this. 0 to 1.
-    pub contended_steal_rise: f64,
-
     // --- Which observer: ours ---
     /// BPF is left for `/proc` where the program switches more often per second, unless `--observer` says otherwise. 1000 to
     /// 10000000. BPF costs about 140 ns a switch, so this is 0.7 % of a vCPU; a yield storm would lose a fifth.
@@ -254,13 +233,6 @@ impl Default for GuestParams {
             steal_share_quiet: 0.05,
             guard_hold_off_min_ms: 1_000,
             guard_hold_off_max_ms: 30_000,
-            contended_trials: true,
-            contended_cost_max: 0.9,
-            contended_switches_min: 0.97,
-            contended_abort_cost: 1.5,
-            contended_abort_switches: 0.7,
-            contended_watch_windows: 10,
-            contended_steal_rise: 0.2,
             bpf_switches_per_s_max: 50_000.0,
             bpf_leave_windows: 3,
             bpf_trial_switches_per_s_max: 150_000.0,
@@ -282,8 +254,7 @@ impl GuestParams {
     /// The first parameter out of range, with its key, its value and the range allowed.
     pub fn validate(&self) -> Result<(), ParamError> {
         let ranges = self.consolidation_ranges().into_iter().chain(self.retention_ranges());
-        let ranges = ranges.chain(self.trial_ranges()).chain(self.contended_ranges());
-        for (key, value, low, high) in ranges.chain(self.observer_ranges()) {
+        for (key, value, low, high) in ranges.chain(self.trial_ranges()).chain(self.observer_ranges()) {
             // `contains` is false for NaN, as it has to be.
             if !(low..=high).contains(&value) {
                 let allowed = format!("from {low} to {high}");
@@ -369,17 +340,6 @@ impl GuestParams {
         ]
     }
 
-    fn contended_ranges(&self) -> [Range; 6] {
-        [
-            ("contended_cost_max", self.contended_cost_max, 0.01, 1.0),
-            ("contended_switches_min", self.contended_switches_min, 0.0, 10.0),
-            ("contended_abort_cost", self.contended_abort_cost, 1.0, 1000.0),
-            ("contended_abort_switches", self.contended_abort_switches, 0.0, 1.0),
-            ("contended_watch_windows", f64::from(self.contended_watch_windows), 1.0, 1000.0),
-            ("contended_steal_rise", self.contended_steal_rise, 0.0, 1.0),
-        ]
-    }
-
     fn observer_ranges(&self) -> [Range; 4] {
         [
             ("bpf_switches_per_s_max", self.bpf_switches_per_s_max, 1e3, 1e7),
@@ -429,7 +389,6 @@ mod tests {
             ("timeout_max_us = 20", "timeout_max_us = 20", "from 50 to 1000000"),
             ("nap_min_us = 0", "nap_min_us = 0", "from 10 to"),
             ("halting_costs_p50_ratio = 0.9", "halting_costs_p50_ratio = 0.9", "from 1 to 100"),
-            ("contended_cost_max = 1.1", "contended_cost_max = 1.1", "from 0.01 to 1"),
             ("trial_pairs_min = 5", "trial_pairs_min = 5", "from 1 to 4"),
             ("bpf_switches_per_s_max = 10", "bpf_switches_per_s_max = 10", "from 1000 to"),
             ("steal_share_quiet = 0.2", "steal_share_quiet = 0.2", "from 0 to 0.15"),

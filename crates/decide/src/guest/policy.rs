@@ -1,11 +1,10 @@
 //! The guest policy as a whole: windows in, decisions out (paper, section 5: retention for short idle periods, imbalanced
 //! scheduling for the long ones).
 //!
-//! Retention follows from what is compared after every window: the policy, the active set, what trials found, and the contention guard of
-//! each vCPU, unless a trial under contention suspends it. A decision is what changed.
+//! Retention follows from three things, compared after every window: the policy, the active set, and the contention guard of each
+//! vCPU. A decision is what changed.
 
 use super::conditions::Factors;
-use super::contended_trial::{Circumstances, ContendedTrial, Ruling};
 use super::contention::{ContentionGuard, GuardChange};
 use super::explain::{Explanation, NoStepCounts};
 use super::packing::{Outcome, Packing};
@@ -18,28 +17,22 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug)]
 struct Retention {
     retained: bool,
-    /// Whether the yielding thread's own guard is in force, where the vCPU is retained.
-    guarded: bool,
     guard: ContentionGuard,
     /// Time and steal not yet fed to the guard: windows shorter than its span are put together.
     length: Nanos,
     steal: Nanos,
     /// Why the guard stopped last.
     contended: Option<Reason>,
-    /// When it, or the yielding thread's own, last held.
-    held_at: Option<Nanos>,
 }
 
 impl Retention {
     fn new(params: &GuestParams) -> Self {
         Self {
             retained: false,
-            guarded: true,
             guard: ContentionGuard::new(params),
             length: Nanos::ZERO,
             steal: Nanos::ZERO,
             contended: None,
-            held_at: None,
         }
     }
 
@@ -58,27 +51,6 @@ impl Retention {
         }
         change
     }
-
-    /// Whether a guard has held within its `longest` hold-off: a yielding thread's own tells when it begins to, not when it ends.
-    fn held(&self, now: Nanos, longest: Nanos) -> bool {
-        self.held_at.is_some_and(|at| now - at <= longest)
-    }
-
-    /// Why the guard holds, if it does.
-    fn stopped_because(&self) -> Option<Reason> {
-        self.contended.filter(|_| self.guard.stopped())
-    }
-}
-
-/// What a window led to, before it is compared with what is retained.
-struct Turn {
-    active_before: CpuSet,
-    /// vCPUs whose guard lets them spin again.
-    calmed_down: CpuSet,
-    /// What a trial under contention says of it.
-    ruled: Option<Reason>,
-    /// Why retention begins or ends, if not for that.
-    because: Reason,
 }
 
 /// The policy of one guest for one managed group. A total function of its windows: no I/O, no clock.
@@ -90,7 +62,6 @@ pub struct GuestPolicy {
     packing: Packing,
     retention: BTreeMap<VcpuId, Retention>,
     trial: Trial,
-    contended_trial: ContendedTrial,
     now: Nanos,
     lengths: Option<Lengths>,
     no_step: NoStepCounts,
@@ -107,13 +78,11 @@ impl GuestPolicy {
         vcpus: CpuSet,
     ) -> Self {
         let timeout = retention::timeout(profile, costs.as_ref(), &params);
-        let retains = policy.retains() && timeout > Nanos::ZERO;
-        let doubtful = retains && profile != Profile::Latency;
+        let doubtful = policy.retains() && timeout > Nanos::ZERO && profile != Profile::Latency;
         Self {
             policy,
             timeout,
             trial: Trial::new(doubtful, &params),
-            contended_trial: ContendedTrial::new(retains, &params),
             retention: vcpus.iter().map(|id| (id, Retention::new(&params))).collect(),
             packing: Packing::new(vcpus, costs.map(|costs| costs.halted_p50), params.clone()),
             params,
@@ -147,22 +116,21 @@ impl GuestPolicy {
         let topology_changed = self.follow_topology(window, &mut decisions);
         let calmed_down = self.guard(window);
         self.lengths = window.lengths(self.packing.active());
-        let (ruled, because) = if topology_changed {
+        let because = if topology_changed {
             self.no_step.note(Some(NoStep::Settling));
-            self.workload_changed();
-            (None, Reason::TopologyChanged)
+            self.trial.workload_changed();
+            Reason::TopologyChanged
         } else {
             let undisturbed = self.pack(window, &mut decisions);
-            let because = self.try_retention(window, undisturbed).unwrap_or(Reason::Reactivated);
-            (self.try_under_contention(window, undisturbed), because)
+            self.try_retention(window, undisturbed).unwrap_or(Reason::Reactivated)
         };
-        self.reconcile_after(&Turn { active_before, calmed_down, ruled, because }, &mut decisions);
+        self.reconcile_after(&active_before, &calmed_down, because, &mut decisions);
         decisions
     }
 
     /// Whether a trial of retention still needs an observer that sees wake-ups run.
     pub fn wants_wakeups(&self) -> bool {
-        !self.trial.is_settled() || self.is_contended_and_untried() || self.contended_trial.is_running()
+        !self.trial.is_settled()
     }
 
     /// The vCPUs the group runs on. Never empty, unless the policy was made with none.
@@ -189,8 +157,6 @@ impl GuestPolicy {
             timeout: self.timeout,
             retention_cost_ratio: self.trial.cost_ratio(),
             retention_stopped: !self.trial.pays(),
-            contended_cost_ratio: self.contended_trial.cost_ratio(),
-            guards_suspended: self.contended_trial.pays(),
             load_factor: load,
             granularity_factor: granularity,
             hold_off: self.packing.hold_off_remaining(self.now),
@@ -223,11 +189,6 @@ impl GuestPolicy {
         true
     }
 
-    fn workload_changed(&mut self) {
-        self.trial.workload_changed();
-        self.contended_trial.workload_changed(self.now);
-    }
-
     /// Feeds steal to the guards; returns the vCPUs that may spin again.
     fn guard(&mut self, window: &Window) -> CpuSet {
         let span = Nanos::from_millis(self.params.steal_span_ms);
@@ -237,27 +198,13 @@ impl GuestPolicy {
             if state.feed(window.at, window.length, vcpu.steal, span) == GuardChange::Over {
                 calmed_down.insert(vcpu.id);
             }
-            if state.guard.stopped() || vcpu.guard_trips > 0 {
-                state.held_at = Some(window.at);
-            }
         }
         calmed_down
     }
 
-    /// Whether the guard of an active vCPU holds, or has held not long ago.
-    fn is_contended(&self) -> bool {
-        let longest = Nanos::from_millis(self.params.guard_hold_off_max_ms);
-        self.packing.active().iter().any(|id| self.retention.get(&id).is_some_and(|vcpu| vcpu.held(self.now, longest)))
-    }
-
-    /// Whether the first trial under contention is to come.
-    fn is_contended_and_untried(&self) -> bool {
-        self.contended_trial.is_untried() && self.is_contended()
-    }
-
     /// Says whether the window was undisturbed: nothing was changed in it, nor is anything being judged.
     fn pack(&mut self, window: &Window, decisions: &mut Vec<Decision>) -> bool {
-        let trying = self.trial.is_running() || self.contended_trial.is_running();
+        let trying = self.trial.is_running();
         let outcome = match (trying, self.policy.consolidates()) {
             (true, true) => self.packing.watch(window),
             (true, false) => Outcome::Stay(NoStep::Trying),
@@ -265,7 +212,7 @@ impl GuestPolicy {
             (false, false) => Outcome::Stay(NoStep::NotAsked),
         };
         if matches!(outcome, Outcome::ActivateAll { .. }) {
-            self.workload_changed();
+            self.trial.workload_changed();
         }
         self.no_step.note(match outcome {
             Outcome::Stay(why) => Some(why),
@@ -280,44 +227,16 @@ impl GuestPolicy {
         }
     }
 
-    /// Says why, if retention begins or ends. The guards' stops, and what is done under contention, are no part of an ordinary trial.
+    /// Says why, if retention begins or ends.
     fn try_retention(&mut self, window: &Window, undisturbed: bool) -> Option<Reason> {
         let stopped = self.packing.active().iter().any(|id| self.retention.get(&id).is_some_and(|v| v.guard.stopped()));
         let was_running = self.trial.is_running();
-        let contended = self.is_contended_and_untried() || self.contended_trial.ruling() != Ruling::Guards;
-        let reason = self.trial.step(window, undisturbed && !stopped && !contended);
+        let reason = self.trial.step(window, undisturbed && !stopped);
         if was_running && !self.trial.is_running() {
             // It was not to be seen what the program does under a retention that comes and goes.
             self.packing.measure_anew();
         }
         reason
-    }
-
-    /// Says why, if it is no longer the guards that decide, or is them again.
-    fn try_under_contention(&mut self, window: &Window, undisturbed: bool) -> Option<Reason> {
-        let was_running = self.contended_trial.is_running();
-        let around = Circumstances {
-            contended: self.is_contended(),
-            undisturbed: undisturbed && self.trial.pays() && !self.trial.is_running(),
-            steal_share: steal_share(window, self.packing.active()),
-        };
-        let reason = self.contended_trial.step(window, around);
-        if was_running && !self.contended_trial.is_running() {
-            self.packing.measure_anew();
-        }
-        if matches!(reason, Some(Reason::CostsContended { .. } | Reason::SlowedContended { .. })) {
-            self.hold_guards();
-        }
-        reason
-    }
-
-    /// Retention does not pay under contention: where a guard has held, there is no need to spin until it trips.
-    fn hold_guards(&mut self) {
-        let longest = Nanos::from_millis(self.params.guard_hold_off_max_ms);
-        let now = self.now;
-        for state in self.retention.values_mut().filter(|state| state.held(now, longest)) {
-            state.guard.hold(now);
-        }
     }
 
     fn carry_out(&self, outcome: Outcome, decisions: &mut Vec<Decision>) {
@@ -330,42 +249,36 @@ impl GuestPolicy {
     }
 
     fn reconcile(&mut self, because: Reason, decisions: &mut Vec<Decision>) {
-        let active_before = self.packing.active().clone();
-        self.reconcile_after(&Turn { active_before, calmed_down: CpuSet::new(), ruled: None, because }, decisions);
+        self.reconcile_after(&self.packing.active().clone(), &CpuSet::new(), because, decisions);
     }
 
-    /// Retains where the policy, the active set, the trials and the guard agree, releases elsewhere. A vCPU that was not active before stays
+    /// Retains where the policy, the active set and the guard agree, releases elsewhere. A vCPU that was not `active_before` stays
     /// released for another window: the kernel moves computing threads to a vCPU that is idle within a tick, and to one that a
     /// yielding thread keeps awake only a tenth of a second later (`cargo bench -p gleaner --bench guest -- spread`).
-    fn reconcile_after(&mut self, turn: &Turn, decisions: &mut Vec<Decision>) {
-        let allowed = self.policy.retains() && self.timeout > Nanos::ZERO && self.trial.retains();
-        let ruling = self.contended_trial.ruling();
-        let guarded = ruling == Ruling::Guards;
-        // What was found is said once, though nothing changes: the last block of a trial is one with retention.
-        let found = matches!(turn.ruled, Some(Reason::PaysContended { .. }));
+    fn reconcile_after(
+        &mut self,
+        active_before: &CpuSet,
+        calmed_down: &CpuSet,
+        because: Reason,
+        decisions: &mut Vec<Decision>,
+    ) {
+        let tried = self.trial.retains();
+        let allowed = self.policy.retains() && self.timeout > Nanos::ZERO && tried;
         let (at, timeout) = (self.now, self.timeout);
         for (&vcpu, state) in &mut self.retention {
-            let spins = match ruling {
-                Ruling::Guards => !state.guard.stopped(),
-                Ruling::Suspended => true,
-                Ruling::Off => false,
-            };
             let active = self.packing.active().contains(vcpu);
-            let wanted = allowed && spins && active && turn.active_before.contains(vcpu);
-            let same = wanted == state.retained && (!wanted || guarded == state.guarded && !found);
-            if same {
+            let wanted = allowed && active && active_before.contains(vcpu) && !state.guard.stopped();
+            if wanted == state.retained {
                 continue;
             }
-            (state.retained, state.guarded) = (wanted, guarded);
+            state.retained = wanted;
             let (action, reason) = if wanted {
-                let calmed_down = guarded && turn.calmed_down.contains(vcpu);
-                let because = if calmed_down { Reason::ContentionOver } else { turn.because };
-                (Action::Retain { vcpu, timeout, guarded }, turn.ruled.unwrap_or(because))
+                let reason = if calmed_down.contains(vcpu) { Reason::ContentionOver } else { because };
+                (Action::Retain { vcpu, timeout }, reason)
             } else {
-                let guard = || state.stopped_because();
-                let not_tried = || Some(turn.because).filter(|_| !allowed);
-                let reason = turn.ruled.or_else(guard).or_else(not_tried).filter(|_| active);
-                (Action::Release { vcpu }, reason.unwrap_or(Reason::Deactivated))
+                let contended = state.contended.filter(|_| active);
+                let not_tried = Some(because).filter(|_| active && !tried);
+                (Action::Release { vcpu }, contended.or(not_tried).unwrap_or(Reason::Deactivated))
             };
             decisions.push(Decision { at, action, reason });
         }
@@ -374,11 +287,4 @@ impl GuestPolicy {
     fn decide(&self, action: Action, reason: Reason, decisions: &mut Vec<Decision>) {
         decisions.push(Decision { at: self.now, action, reason });
     }
-}
-
-/// Stolen share of the active vCPUs' time, 0 to 1.
-fn steal_share(window: &Window, active: &CpuSet) -> f64 {
-    let vcpus = window.active(active).count().max(1);
-    let stolen: Nanos = window.active(active).map(|vcpu| vcpu.steal.min(window.length)).sum();
-    stolen.share_of(window.length.times(vcpus as u64))
 }

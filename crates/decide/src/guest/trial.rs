@@ -18,15 +18,15 @@ use super::backoff::Backoff;
 use gleaner_model::{Distribution, Nanos, Reason, Window};
 
 /// Whether retention is on, block by block.
-pub(super) const BLOCKS: [bool; 8] = [false, true, true, false, true, false, false, true];
+const BLOCKS: [bool; 8] = [false, true, true, false, true, false, false, true];
 /// Each with one block with and one without.
 pub(super) const TRIAL_PAIRS: usize = BLOCKS.len() / 2;
 
 /// One block: cost of a synchronization in nanoseconds, and synchronizations per second.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Block {
-    pub(super) cost: f64,
-    pub(super) rate: f64,
+struct Block {
+    cost: f64,
+    rate: f64,
 }
 
 /// What a trial has done so far.
@@ -144,7 +144,8 @@ impl Trial {
     fn conclude(&mut self, now: Nanos, blocks: &[Block]) -> Reason {
         self.quiet = 0;
         self.again.trigger(now, now, now);
-        let pairs = pairs(blocks);
+        let pairs = BLOCKS.chunks(2).zip(blocks.chunks(2));
+        let pairs = pairs.map(|(on, pair)| if on[0] { (pair[0], pair[1]) } else { (pair[1], pair[0]) });
         let cost = median_ratio(pairs.clone().map(|(on, off)| on.cost / off.cost));
         let dearer = pairs.clone().filter(|(on, off)| on.cost > off.cost).count();
         let rate = median_ratio(pairs.map(|(on, off)| on.rate / off.rate));
@@ -155,14 +156,8 @@ impl Trial {
     }
 }
 
-/// The complete pairs of a trial's blocks, each with retention and without.
-pub(super) fn pairs<T: Copy>(blocks: &[T]) -> impl Iterator<Item = (T, T)> + Clone {
-    let pairs = BLOCKS.chunks_exact(2).zip(blocks.chunks_exact(2));
-    pairs.map(|(on, pair)| if on[0] { (pair[0], pair[1]) } else { (pair[1], pair[0]) })
-}
-
 /// What a window says, if it says enough.
-pub(super) fn measured(window: &Window, wakeups_min: u64) -> Option<Block> {
+fn measured(window: &Window, wakeups_min: u64) -> Option<Block> {
     let delay: &Distribution = window.group.wake_to_run.as_ref()?;
     let switches = window.group.voluntary_switches;
     if delay.count() < wakeups_min || switches < wakeups_min || window.length == Nanos::ZERO {

@@ -15,9 +15,6 @@
 //!        +-- stolen share > 15 % --> GUARDED (1 s .. 30 s) --> SPINNING     order Sleep --> ORDERED
 //! ```
 //!
-//! An order may suspend the guard: then nothing but the time-out and the next order ends spinning. The policy gives such an order only
-//! in a trial under contention, or when one has shown that the program gains (`contended_trial`).
-//!
 //! Late: the nap ended while another task had the vCPU, and this thread, of the lowest class, ran when that was done. Work that
 //! comes and goes within one nap goes unnoticed: the idle period after it is not retained, up to `nap_max_us`. No cheap figure
 //! tells of it without privilege; the observer's count of idle periods is right all the same.
@@ -54,8 +51,6 @@ pub struct YieldingThread {
     state: State,
     /// `None`: ordered to sleep.
     timeout: Option<Nanos>,
-    /// Whether the order lets the guard stop it.
-    guarded: bool,
     signalled: bool,
     idle_for: Nanos,
     nap: Nanos,
@@ -72,14 +67,13 @@ impl YieldingThread {
     /// `can_be_signalled`: somebody (BPF) wakes it when its vCPU has been busy again; otherwise it naps.
     pub fn new(order: Order, can_be_signalled: bool, params: &GuestParams) -> Self {
         let nap_min = Nanos::from_micros(params.nap_min_us);
-        let (timeout, guarded) = match order {
-            Order::Retain { timeout, guarded } => (Some(timeout), guarded),
-            Order::Sleep => (None, true),
+        let timeout = match order {
+            Order::Retain { timeout } => Some(timeout),
+            Order::Sleep => None,
         };
         Self {
             state: if timeout.is_some() { State::Spinning } else { State::Ordered },
             timeout,
-            guarded,
             signalled: can_be_signalled,
             idle_for: Nanos::ZERO,
             nap: nap_min,
@@ -94,14 +88,14 @@ impl YieldingThread {
 }
 
 impl YieldMachine for YieldingThread {
-    /// The policy's order, new or repeated. A stop by the contention guard outlasts it, and outlasts one that suspends the guard.
+    /// The policy's order, new or repeated. A stop by the contention guard outlasts it.
     fn order(&mut self, now: Nanos, order: Order) -> Next {
-        let Order::Retain { timeout, guarded } = order else {
+        let Order::Retain { timeout } = order else {
             self.timeout = None;
             return self.sleep_as(State::Ordered, UNTIL_ORDERED, false);
         };
-        (self.timeout, self.guarded) = (Some(timeout), guarded);
-        if guarded && !self.guard.resume(now) {
+        self.timeout = Some(timeout);
+        if !self.guard.resume(now) {
             return self.sleep_as(State::Guarded, self.guard.remaining(now), false);
         }
         if self.state != State::Spinning {
@@ -184,10 +178,6 @@ impl YieldingThread {
     }
 
     fn stolen(&mut self, now: Nanos, elapsed: Nanos) -> Next {
-        if !self.guarded {
-            // The policy tries, or knows, what these gaps do to the program.
-            return Next::Yield;
-        }
         // On the clock of the time in which this thread wanted the vCPU: with short time-outs it spins for a small part of the
         // wall clock, and could lose most of that without ever losing 15 % of 200 ms.
         let share = self.meter.add(self.counters.retained + self.counters.stolen, elapsed);

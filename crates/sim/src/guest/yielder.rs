@@ -222,7 +222,7 @@ impl World {
         self.charge(v);
         let now = self.now;
         let Some(yielder) = self.yielder(v) else { return };
-        if let Order::Retain { timeout, .. } = order {
+        if let Order::Retain { timeout } = order {
             yielder.guesses[0] = timeout.0;
         }
         if yielder.spun > 0 {
@@ -249,7 +249,7 @@ mod tests {
         let params = GuestParams::default();
         let timeout = Nanos::from_micros(123);
         let mut machine = YieldingThread::new(Order::Sleep, true, &params);
-        assert_eq!(machine.order(Nanos(0), Order::Retain { timeout, guarded: true }), Next::Yield);
+        assert_eq!(machine.order(Nanos(0), Order::Retain { timeout }), Next::Yield);
         // Guessed or found by halving.
         assert_eq!(quiet_for(&machine, 0, &[timeout.0]), timeout.0);
         assert_eq!(quiet_for(&machine, 0, &[7, 0]), timeout.0);
