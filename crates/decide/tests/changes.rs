@@ -9,7 +9,7 @@ mod common;
 use common::changes::{CHANGES, Change, WITH_A_STEP, WITH_A_TRIAL, all_given_back};
 use common::{Guest, PIPELINE, count, policy, policy_with};
 use gleaner_decide::guest::{GuestPolicy, NoStep};
-use gleaner_model::{Nanos, Policy, Reason, WakeupCosts};
+use gleaner_model::{Action, Decision, Nanos, Policy, Reason, WakeupCosts};
 
 /// Windows from a step, or the start, to the next.
 const STEP_WINDOWS: usize = 8;
@@ -145,4 +145,19 @@ fn a_trial_ends_with_the_program_it_was_made_of() {
         assert_eq!(guest.run(&mut policy, 1).len(), 3, "{offset}: what came back is retained");
         assert_eq!(policy.explain().retaining.len(), 4, "{offset}");
     }
+}
+
+#[test]
+fn a_trial_is_not_told_as_contention_that_is_long_over() {
+    let (mut guest, mut policy) = in_a_trial(16);
+    guest.steal = 0.3;
+    let stopped = guest.run(&mut policy, 5);
+    assert!(stopped.iter().any(|found| matches!(found.reason, Reason::Contended { .. })), "{stopped:?}");
+    guest.steal = 0.0;
+    let later = guest.run(&mut policy, 1_000);
+    let over = later.iter().position(|found| found.reason == Reason::ContentionOver).expect("the guard's stop ends");
+    let released: Vec<&Decision> =
+        later[over..].iter().filter(|found| matches!(found.action, Action::Release { .. })).collect();
+    assert!(!released.is_empty(), "another trial: {later:?}");
+    assert!(released.iter().all(|found| found.reason == Reason::RetentionTrial), "{released:?}");
 }

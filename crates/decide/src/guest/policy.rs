@@ -276,7 +276,7 @@ impl GuestPolicy {
                 let reason = if calmed_down.contains(vcpu) { Reason::ContentionOver } else { because };
                 (Action::Retain { vcpu, timeout }, reason)
             } else {
-                let contended = state.contended.filter(|_| active);
+                let contended = state.contended.filter(|_| active && state.guard.stopped());
                 let not_tried = Some(because).filter(|_| active && !tried);
                 (Action::Release { vcpu }, contended.or(not_tried).unwrap_or(Reason::Deactivated))
             };
