@@ -47,7 +47,7 @@ pub struct EnforcerConfig {
 }
 
 impl Default for EnforcerConfig {
-    /// 10 % (0.1 ms slices were measured at 5.8 %), and 20 ms: a few of the kernel's own slices.
+    /// 10 % (0.1 ms slices were measured at 5 to 8 %: experiments/slices), and 20 ms: a few of the kernel's own slices.
     fn default() -> Self {
         Self { budget_ratio: 0.10, linger: Nanos::from_millis(20) }
     }
