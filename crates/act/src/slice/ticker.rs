@@ -153,7 +153,7 @@ impl Runner {
                 Err(errno) => return Err(errno),
             }
             self.cell.ticks.store(self.cell.ticks.load(Relaxed) + 1, Relaxed);
-            // The clock is not asked at every tick: whoever computed has the caches, and its pages are cold.
+            // A tick does as little as it can: the clock is not asked at each.
             unchecked += u64::from_ne_bytes(expirations);
             if actual.times(unchecked) < CHECK_EVERY {
                 continue;
