@@ -7,9 +7,9 @@
 mod common;
 
 use common::changes::{CHANGES, Change, WITH_A_STEP, WITH_A_TRIAL, all_given_back};
-use common::{Guest, PIPELINE, count, policy, policy_with};
+use common::{COSTLY_HALTS, Guest, PIPELINE, count, policy, policy_with};
 use gleaner_decide::guest::{GuestPolicy, NoStep};
-use gleaner_model::{Action, Decision, Nanos, Policy, Reason, WakeupCosts};
+use gleaner_model::{Action, Decision, Nanos, Policy, Reason};
 
 /// Windows from a step, or the start, to the next.
 const STEP_WINDOWS: usize = 8;
@@ -89,21 +89,11 @@ fn a_step_blamed_for_a_change_is_taken_back_at_once_and_its_lesson_forgotten_wit
     assert!(all_given_back(&policy));
 }
 
-/// Wake-ups that cost, so that idle vCPUs are retained, and that are seen, so that retention is tried.
-const COSTS: WakeupCosts = WakeupCosts {
-    retained_p50: Nanos::from_micros(11),
-    retained_mean: Nanos::from_micros(12),
-    retained_p99: Nanos::from_micros(32),
-    halted_p50: Nanos::from_micros(24),
-    halted_mean: Nanos::from_micros(90),
-    halted_p99: Nanos::from_micros(2_700),
-};
-
 /// On one vCPU, in the window `offset` windows after that which began a trial.
 fn in_a_trial(offset: usize) -> (Guest, GuestPolicy) {
     let mut guest = Guest::new(4, PIPELINE, 1);
     guest.wakeup = Some([Nanos::from_micros(11), Nanos::from_micros(24)]);
-    let mut policy = policy_with(Policy::Full, 4, Some(COSTS));
+    let mut policy = policy_with(Policy::Full, 4, Some(COSTLY_HALTS));
     policy.begin();
     let began = (0..100).any(|_| {
         guest.run(&mut policy, 1);

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Guest, PIPELINE, SLOW_WAKEUPS, WAKEUP_BOUND, Workload, apply, count, policy, policy_with};
+use common::{COSTLY_HALTS, Guest, PIPELINE, SLOW_WAKEUPS, WAKEUP_BOUND, Workload, apply, count, policy, policy_with};
 use gleaner_decide::guest::{GuestParams, GuestPolicy, NoStep};
 use gleaner_model::{Action, CpuSet, Decision, Nanos, Policy, Profile, Reason, VcpuId, VcpuWindow, Window};
 
@@ -100,6 +100,47 @@ fn a_step_that_hurts_is_taken_back_once_and_not_tried_again() {
         );
         assert!((policy.explain().load_factor - 0.9 * 0.0588).abs() < 0.001);
     }
+}
+
+/// A program that computes on every vCPU, waits, and computes again.
+#[test]
+fn nothing_is_retained_where_no_vcpu_is_ever_idle() {
+    let busy = Workload { demand: 4.0, ..PIPELINE };
+    let waiting = Workload { demand: 2.0, piece: Nanos::from_millis(5), ..PIPELINE };
+    for (profile, expected) in [(Profile::Balanced, [4, 4, 4]), (Profile::Latency, [0, 0, 0])] {
+        let mut policy =
+            GuestPolicy::new(Policy::Retain, profile, GuestParams::default(), Some(COSTLY_HALTS), CpuSet::first(4));
+        policy.begin();
+        let mut guest = Guest::new(4, busy, 1);
+        let full = guest.run(&mut policy, 3);
+        guest.workload = waiting;
+        let back = guest.run(&mut policy, 1);
+        guest.workload = busy;
+        let again = guest.run(&mut policy, 20);
+        assert_eq!([&full, &back, &again].map(Vec::len), expected, "{profile:?}: {full:?} {back:?} {again:?}");
+        assert!(full.iter().all(|found| matches!(found.reason, Reason::Full { .. })), "{full:?}");
+        assert!(back.iter().all(|found| found.reason == Reason::IdleAgain), "{back:?}");
+        // The stay of a second, and not the three windows.
+        let since = |found: &Decision| (found.at - back[0].at).0 / 100_000_000;
+        assert!(again.iter().all(|found| since(found) == 10), "{again:?}");
+    }
+}
+
+#[test]
+fn a_full_vcpu_is_let_go_and_the_others_are_tried() {
+    // One vCPU of four is full; wake-ups on the others cost less without retention.
+    let mut guest = Guest::new(4, Workload { demand: 1.6, ..PIPELINE }, 1);
+    guest.wakeup = Some([Nanos::from_micros(300), Nanos::from_micros(5)]);
+    let mut policy = policy_with(Policy::Retain, 4, Some(COSTLY_HALTS));
+    policy.begin();
+    let decisions = guest.run_changed(&mut policy, 100, |window, _| {
+        let full = &mut window.vcpus[0];
+        (full.busy, full.halted) = (window.length, Nanos::ZERO);
+    });
+    let of_the_full: Vec<_> = decisions.iter().filter(|found| found.action.vcpu() == Some(VcpuId(0))).collect();
+    assert!(matches!(of_the_full[..], [Decision { reason: Reason::Full { .. }, .. }]), "{of_the_full:?}");
+    let found = policy.explain();
+    assert!(found.retention_stopped && found.retaining.is_empty(), "{found:?}");
 }
 
 #[test]
@@ -365,7 +406,9 @@ fn a_vcpu_that_came_back_is_retained_a_window_later() {
     let back =
         (0..RISE_WINDOWS).map(|_| guest.run(&mut policy, 1)).find(|decisions| count(decisions, "activate-all") == 1);
     assert_eq!(back.map(|decisions| count(&decisions, "retain")), Some(0));
-    assert_eq!(count(&guest.run(&mut policy, 1), "retain"), 3);
+    let decisions = guest.run(&mut policy, 1);
+    let those_that_came_back = decisions.iter().filter(|found| found.reason != Reason::IdleAgain);
+    assert_eq!(those_that_came_back.filter(|found| found.action.name() == "retain").count(), 3, "{decisions:?}");
 }
 
 #[test]

@@ -134,6 +134,13 @@ pub enum Reason {
     },
     /// The hold-off is over and steal has gone down.
     ContentionOver,
+    /// The vCPU is never idle: there is nothing to retain.
+    Full {
+        /// Idle share of the last window, 0 to 1.
+        idle_share: f64,
+    },
+    /// A vCPU that was never idle is idle now and then.
+    IdleAgain,
     /// Conditions 1, 2 and 3 hold.
     IdleFits {
         /// l_comp / ((N - 1) * l_idle), at most rho.
@@ -203,6 +210,10 @@ impl fmt::Display for Reason {
                 write!(f, "the host took {:.0} % of this vCPU's time: no spinning for {hold_off}", percent(steal_share))
             }
             Self::ContentionOver => write!(f, "the host is no longer contended"),
+            Self::Full { idle_share } => {
+                write!(f, "idle for {:.1} % of the time: there are no idle periods to bridge", percent(idle_share))
+            }
+            Self::IdleAgain => write!(f, "there are idle periods again"),
             Self::IdleFits { load_ratio, granularity_ratio, utilization } => write!(
                 f,
                 "its work fits into the others' idle time: l_comp/((N-1)*l_idle) = {load_ratio:.2}, \

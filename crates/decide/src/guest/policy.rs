@@ -1,16 +1,19 @@
 //! The guest policy as a whole: windows in, decisions out (paper, section 5: retention for short idle periods, imbalanced
 //! scheduling for the long ones).
 //!
-//! Retention follows from three things, compared after every window: the policy, the active set, and the contention guard of each
-//! vCPU. A decision is what changed.
+//! Retention follows from four things, compared after every window: the policy, the active set, whether a vCPU's contention guard holds, and
+//! whether the vCPU is ever idle. A decision is what changed.
 
 use super::conditions::Factors;
 use super::contention::{ContentionGuard, GuardChange};
 use super::explain::{Explanation, NoStepCounts};
+use super::full::{FullChange, FullVcpu};
 use super::packing::{Outcome, Packing};
 use super::trial::Trial;
 use super::{GuestParams, NoStep, retention};
-use gleaner_model::{Action, CpuSet, Decision, Lengths, Nanos, Policy, Profile, Reason, VcpuId, WakeupCosts, Window};
+use gleaner_model::{
+    Action, CpuSet, Decision, Lengths, Nanos, Policy, Profile, Reason, VcpuId, VcpuWindow, WakeupCosts, Window,
+};
 use std::collections::BTreeMap;
 
 /// What is kept per vCPU.
@@ -18,26 +21,55 @@ use std::collections::BTreeMap;
 struct Retention {
     retained: bool,
     guard: ContentionGuard,
+    full: FullVcpu,
     /// Time and steal not yet fed to the guard: windows shorter than its span are put together.
     length: Nanos,
     steal: Nanos,
     /// Why the guard stopped last.
     contended: Option<Reason>,
+    /// How the vCPU was when it was last found full.
+    filled: Option<Reason>,
 }
 
 impl Retention {
-    fn new(params: &GuestParams) -> Self {
+    fn new(profile: Profile, params: &GuestParams) -> Self {
         Self {
             retained: false,
             guard: ContentionGuard::new(params),
+            full: FullVcpu::new(profile != Profile::Latency, params),
             length: Nanos::ZERO,
             steal: Nanos::ZERO,
             contended: None,
+            filled: None,
         }
     }
 
+    /// Takes a window; says why the vCPU may be retained again, if it may.
+    fn feed(&mut self, window: &Window, vcpu: &VcpuWindow, active: bool, span: Nanos) -> Option<Reason> {
+        let calmed_down = self.feed_guard(window.at, window.length, vcpu.steal, span) == GuardChange::Over;
+        if !active {
+            self.full.forget();
+            return calmed_down.then_some(Reason::ContentionOver);
+        }
+        match self.full.feed(window.at, window.length, vcpu) {
+            FullChange::IdleAgain => return Some(Reason::IdleAgain),
+            FullChange::Full { idle_share } => self.filled = Some(Reason::Full { idle_share }),
+            FullChange::None => {}
+        }
+        calmed_down.then_some(Reason::ContentionOver)
+    }
+
+    fn held_back(&self) -> bool {
+        self.guard.stopped() || self.full.is_full()
+    }
+
+    /// Why it is held back.
+    fn why_held_back(&self) -> Option<Reason> {
+        self.contended.filter(|_| self.guard.stopped()).or(self.filled.filter(|_| self.full.is_full()))
+    }
+
     /// Takes a window's steal; says what the guard made of it.
-    fn feed(&mut self, at: Nanos, length: Nanos, steal: Nanos, span: Nanos) -> GuardChange {
+    fn feed_guard(&mut self, at: Nanos, length: Nanos, steal: Nanos, span: Nanos) -> GuardChange {
         self.length += length;
         self.steal += steal;
         if self.length < span {
@@ -57,6 +89,7 @@ impl Retention {
 #[derive(Clone, Debug)]
 pub struct GuestPolicy {
     policy: Policy,
+    profile: Profile,
     params: GuestParams,
     timeout: Nanos,
     packing: Packing,
@@ -81,9 +114,10 @@ impl GuestPolicy {
         let doubtful = policy.retains() && timeout > Nanos::ZERO && profile != Profile::Latency;
         Self {
             policy,
+            profile,
             timeout,
             trial: Trial::new(doubtful, &params),
-            retention: vcpus.iter().map(|id| (id, Retention::new(&params))).collect(),
+            retention: vcpus.iter().map(|id| (id, Retention::new(profile, &params))).collect(),
             packing: Packing::new(vcpus, costs.map(|costs| costs.halted_p50), params.clone()),
             params,
             now: Nanos::ZERO,
@@ -114,7 +148,7 @@ impl GuestPolicy {
             return decisions;
         }
         let topology_changed = self.follow_topology(window, &mut decisions);
-        let calmed_down = self.guard(window);
+        let allowed_again = self.feed(window);
         self.lengths = window.lengths(self.packing.active());
         let because = if topology_changed {
             self.no_step.note(Some(NoStep::Settling));
@@ -124,7 +158,7 @@ impl GuestPolicy {
             let undisturbed = self.pack(window, &mut decisions);
             self.try_retention(window, undisturbed).unwrap_or(Reason::Reactivated)
         };
-        self.reconcile_after(&active_before, &calmed_down, because, &mut decisions);
+        self.reconcile_after(&active_before, &allowed_again, because, &mut decisions);
         decisions
     }
 
@@ -180,7 +214,7 @@ impl GuestPolicy {
             }
         }
         for vcpu in vcpus.iter() {
-            self.retention.entry(vcpu).or_insert_with(|| Retention::new(&self.params));
+            self.retention.entry(vcpu).or_insert_with(|| Retention::new(self.profile, &self.params));
         }
         let outcome = self.packing.set_vcpus(window.at, vcpus);
         if self.policy.consolidates() {
@@ -189,17 +223,18 @@ impl GuestPolicy {
         true
     }
 
-    /// Feeds steal to the guards; returns the vCPUs that may spin again.
-    fn guard(&mut self, window: &Window) -> CpuSet {
+    /// Says what each vCPU was like; returns those that may spin again, and why.
+    fn feed(&mut self, window: &Window) -> BTreeMap<VcpuId, Reason> {
         let span = Nanos::from_millis(self.params.steal_span_ms);
-        let mut calmed_down = CpuSet::new();
+        let mut allowed_again = BTreeMap::new();
         for vcpu in &window.vcpus {
+            let active = self.packing.active().contains(vcpu.id);
             let Some(state) = self.retention.get_mut(&vcpu.id) else { continue };
-            if state.feed(window.at, window.length, vcpu.steal, span) == GuardChange::Over {
-                calmed_down.insert(vcpu.id);
+            if let Some(reason) = state.feed(window, vcpu, active, span) {
+                allowed_again.insert(vcpu.id, reason);
             }
         }
-        calmed_down
+        allowed_again
     }
 
     /// Says whether the window was undisturbed: nothing was changed in it, nor is anything being judged.
@@ -229,9 +264,12 @@ impl GuestPolicy {
 
     /// Says why, if retention begins or ends.
     fn try_retention(&mut self, window: &Window, undisturbed: bool) -> Option<Reason> {
-        let stopped = self.packing.active().iter().any(|id| self.retention.get(&id).is_some_and(|v| v.guard.stopped()));
+        let active = || self.packing.active().iter().filter_map(|id| self.retention.get(&id));
+        let disturbed = active().any(|vcpu| vcpu.guard.stopped() || vcpu.full.changed_at(window.at));
+        // Where every vCPU is full, nothing would be compared with nothing.
+        let nothing_to_try = active().all(|vcpu| vcpu.full.is_full());
         let was_running = self.trial.is_running();
-        let reason = self.trial.step(window, undisturbed && !stopped);
+        let reason = self.trial.step(window, undisturbed && !disturbed && !nothing_to_try);
         if was_running && !self.trial.is_running() {
             // It was not to be seen what the program does under a retention that comes and goes.
             self.packing.measure_anew();
@@ -249,7 +287,7 @@ impl GuestPolicy {
     }
 
     fn reconcile(&mut self, because: Reason, decisions: &mut Vec<Decision>) {
-        self.reconcile_after(&self.packing.active().clone(), &CpuSet::new(), because, decisions);
+        self.reconcile_after(&self.packing.active().clone(), &BTreeMap::new(), because, decisions);
     }
 
     /// Retains where the policy, the active set and the guard agree, releases elsewhere. A vCPU that was not `active_before` stays
@@ -258,7 +296,7 @@ impl GuestPolicy {
     fn reconcile_after(
         &mut self,
         active_before: &CpuSet,
-        calmed_down: &CpuSet,
+        allowed_again: &BTreeMap<VcpuId, Reason>,
         because: Reason,
         decisions: &mut Vec<Decision>,
     ) {
@@ -267,18 +305,17 @@ impl GuestPolicy {
         let (at, timeout) = (self.now, self.timeout);
         for (&vcpu, state) in &mut self.retention {
             let active = self.packing.active().contains(vcpu);
-            let wanted = allowed && active && active_before.contains(vcpu) && !state.guard.stopped();
+            let wanted = allowed && active && active_before.contains(vcpu) && !state.held_back();
             if wanted == state.retained {
                 continue;
             }
             state.retained = wanted;
             let (action, reason) = if wanted {
-                let reason = if calmed_down.contains(vcpu) { Reason::ContentionOver } else { because };
-                (Action::Retain { vcpu, timeout }, reason)
+                (Action::Retain { vcpu, timeout }, allowed_again.get(&vcpu).copied().unwrap_or(because))
             } else {
-                let contended = state.contended.filter(|_| active && state.guard.stopped());
-                let not_tried = Some(because).filter(|_| active && !tried);
-                (Action::Release { vcpu }, contended.or(not_tried).unwrap_or(Reason::Deactivated))
+                let not_tried = Some(because).filter(|_| !tried);
+                let reason = state.why_held_back().or(not_tried).filter(|_| active);
+                (Action::Release { vcpu }, reason.unwrap_or(Reason::Deactivated))
             };
             decisions.push(Decision { at, action, reason });
         }

@@ -58,6 +58,16 @@ pub const SLOW_WAKEUPS: WakeupCosts = WakeupCosts {
     halted_p99: Nanos::from_micros(500),
 };
 
+/// What wake-ups cost where halting does cost: idle vCPUs are retained.
+pub const COSTLY_HALTS: WakeupCosts = WakeupCosts {
+    retained_p50: Nanos::from_micros(11),
+    retained_mean: Nanos::from_micros(12),
+    retained_p99: Nanos::from_micros(32),
+    halted_p50: Nanos::from_micros(24),
+    halted_mean: Nanos::from_micros(90),
+    halted_p99: Nanos::from_micros(2_700),
+};
+
 /// A program on a guest.
 #[derive(Clone, Debug)]
 pub struct Guest {
