@@ -47,7 +47,7 @@ check: toolchain ## formatting and lints only
 test: toolchain ## everything CI runs: formatting, lints, static link, tests, guests
 	@scripts/setup.sh build test
 	@$(MAKE) --no-print-directory check build
-	@testbed/fetch-kernel.sh 6.1 newest
+	@testbed/fetch-kernel.sh 6.1 6.12 newest
 	$(CARGO) test --doc --workspace --locked --target $(HOST)
 	if $(CARGO) nextest --version >/dev/null 2>&1; then \
 		$(CARGO) nextest run --workspace --locked --target $(HOST) --no-fail-fast; \

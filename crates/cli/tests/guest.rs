@@ -139,6 +139,11 @@ fn guest_with_linux_6_1() {
 }
 
 #[test]
+fn guest_with_linux_6_12() {
+    smoke("6.12");
+}
+
+#[test]
 fn guest_with_the_newest_kernel() {
     smoke("newest");
 }

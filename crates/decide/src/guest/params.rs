@@ -238,7 +238,7 @@ impl Default for GuestParams {
             trial_gain_min: 0.03,
             trial_again_min_ms: 30_000,
             trial_again_max_ms: 600_000,
-            full_idle_share: 0.01,
+            full_idle_share: 0.02,
             full_windows: 3,
             full_stay_min_ms: 1_000,
             full_stay_max_ms: 60_000,
