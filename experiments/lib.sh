@@ -18,7 +18,7 @@ recorded_before=$(stat -c %s "$folder/machine.txt" 2>/dev/null || echo 0)
     changed=$(git diff --stat HEAD -- . ':(exclude)experiments/*/20*')
     echo "$(date -u +%FT%TZ) commit $(git rev-parse --short HEAD)${changed:++changes} load $(cut -d' ' -f1-3 /proc/loadavg)"
     echo "command: $0 $*"
-    for name in RUN PAIRS ROUNDS SECONDS_EACH SLICES SEED PORT POWERCAP TMPDIR; do
+    for name in RUN PAIRS ROUNDS WORK SECONDS_EACH SLICES SEED PORT POWERCAP TMPDIR; do
         [[ -z ${!name:-} ]] || echo "setting: $name=${!name}"
     done
     [[ -z $changed ]] || printf 'changed: %s\n' "${changed//$'\n'/$'\n'changed: }"
@@ -38,14 +38,14 @@ fresh() {
         exit 1
     done
 }
-# scenario FILE [OPTION...]: runs it on the test bed, the raw result beside the others.
+# scenario FILE [OPTION...]: runs it on the test bed, the raw result beside the others; with $WORK times the work.
 scenario() {
     local name
     name=$(basename "$1" .toml)
     fresh "$folder/$name.json"
     begun=yes
     say "$name"
-    testbed/run.sh run "$@" --json "$folder/$name.json" >"$folder/$name.txt" 2>"$folder/$name.log" || { tail -n 20 "$folder/$name.log" >&2; return 1; }
+    testbed/run.sh run "$@" ${WORK:+--work "$WORK"} --json "$folder/$name.json" >"$folder/$name.txt" 2>"$folder/$name.log" || { tail -n 20 "$folder/$name.log" >&2; return 1; }
     cat "$folder/$name.txt"
 }
 # compare NAME OPTION... -- COMMAND...: `gleaner ab`, the raw result beside the others.

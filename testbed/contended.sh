@@ -37,7 +37,7 @@ for name in off observe retain consolidate full retain-50us retain-5ms; do
     echo "slowest $name $(sort -n /tmp/wall.$name | tail -n 1)"
     spun $name
 done
-printf 'steal_share_stop = 1.0\nsteal_share_quiet = 1.0\nretention_trials = false\n' >/tmp/unguarded.toml
+printf 'steal_share_stop = 1.0\nsteal_share_quiet = 1.0\nretention_trials = false\nnever_idle_share = 0.0\n' >/tmp/unguarded.toml
 items=$((items / 3))
 run unguarded --policy retain --timeout 5ms --config /tmp/unguarded.toml
 echo "slowest unguarded $(cat /tmp/wall.unguarded)"

@@ -118,7 +118,7 @@ fn nothing_is_retained_where_no_vcpu_is_ever_idle() {
         guest.workload = busy;
         let again = guest.run(&mut policy, 20);
         assert_eq!([&full, &back, &again].map(Vec::len), expected, "{profile:?}: {full:?} {back:?} {again:?}");
-        assert!(full.iter().all(|found| matches!(found.reason, Reason::Full { .. })), "{full:?}");
+        assert!(full.iter().all(|found| matches!(found.reason, Reason::NeverIdle { .. })), "{full:?}");
         assert!(back.iter().all(|found| found.reason == Reason::IdleAgain), "{back:?}");
         // The stay of a second, and not the three windows.
         let since = |found: &Decision| (found.at - back[0].at).0 / 100_000_000;
@@ -127,20 +127,41 @@ fn nothing_is_retained_where_no_vcpu_is_ever_idle() {
 }
 
 #[test]
-fn a_full_vcpu_is_let_go_and_the_others_are_tried() {
-    // One vCPU of four is full; wake-ups on the others cost less without retention.
+fn a_vcpu_that_is_never_idle_is_let_go_and_the_others_are_tried() {
+    // One vCPU of four is never idle; wake-ups on the others cost less without retention.
     let mut guest = Guest::new(4, Workload { demand: 1.6, ..PIPELINE }, 1);
     guest.wakeup = Some([Nanos::from_micros(300), Nanos::from_micros(5)]);
     let mut policy = policy_with(Policy::Retain, 4, Some(COSTLY_HALTS));
     policy.begin();
     let decisions = guest.run_changed(&mut policy, 100, |window, _| {
-        let full = &mut window.vcpus[0];
-        (full.busy, full.halted) = (window.length, Nanos::ZERO);
+        let first = &mut window.vcpus[0];
+        (first.busy, first.halted) = (window.length, Nanos::ZERO);
     });
-    let of_the_full: Vec<_> = decisions.iter().filter(|found| found.action.vcpu() == Some(VcpuId(0))).collect();
-    assert!(matches!(of_the_full[..], [Decision { reason: Reason::Full { .. }, .. }]), "{of_the_full:?}");
+    let of_the_first: Vec<_> = decisions.iter().filter(|found| found.action.vcpu() == Some(VcpuId(0))).collect();
+    assert!(matches!(of_the_first[..], [Decision { reason: Reason::NeverIdle { .. }, .. }]), "{of_the_first:?}");
     let found = policy.explain();
     assert!(found.retention_stopped && found.retaining.is_empty(), "{found:?}");
+}
+
+#[test]
+fn retention_is_not_tried_where_no_vcpu_is_ever_idle_nor_judged_while_it_is_tried() {
+    let mut guest = Guest::new(4, Workload { demand: 4.0, ..PIPELINE }, 1);
+    guest.wakeup = Some([Nanos::from_micros(300), Nanos::from_micros(5)]);
+    let mut policy = policy_with(Policy::Retain, 4, Some(COSTLY_HALTS));
+    policy.begin();
+    guest.run(&mut policy, 200);
+    let found = policy.explain();
+    assert_eq!((found.never_idle.len(), found.retention_cost_ratio), (4, None), "{found:?}");
+    // Idle again: tried after ten windows, and a vCPU that fills up meanwhile ends no trial.
+    guest.workload = Workload { demand: 1.6, ..PIPELINE };
+    guest.run(&mut policy, 12);
+    assert_eq!(policy.explain().no_step, Some(NoStep::Trying));
+    guest.run_changed(&mut policy, 14, |window, _| {
+        let first = &mut window.vcpus[0];
+        (first.busy, first.halted) = (window.length, Nanos::ZERO);
+    });
+    let found = policy.explain();
+    assert!(found.retention_stopped && found.never_idle.is_empty(), "{found:?}");
 }
 
 #[test]
@@ -405,10 +426,13 @@ fn a_vcpu_that_came_back_is_retained_a_window_later() {
     guest.workload.demand = 3.5;
     let back =
         (0..RISE_WINDOWS).map(|_| guest.run(&mut policy, 1)).find(|decisions| count(decisions, "activate-all") == 1);
-    assert_eq!(back.map(|decisions| count(&decisions, "retain")), Some(0));
-    let decisions = guest.run(&mut policy, 1);
-    let those_that_came_back = decisions.iter().filter(|found| found.reason != Reason::IdleAgain);
-    assert_eq!(those_that_came_back.filter(|found| found.action.name() == "retain").count(), 3, "{decisions:?}");
+    let retained = |decisions: &[Decision]| -> Vec<u32> {
+        let retains = decisions.iter().filter(|found| found.action.name() == "retain");
+        retains.filter_map(|found| found.action.vcpu()).map(|vcpu| vcpu.0).collect()
+    };
+    // The one that stayed had become never idle, which is forgotten with the workload.
+    assert_eq!(back.map(|decisions| retained(&decisions)), Some(vec![0]));
+    assert_eq!(retained(&guest.run(&mut policy, 1)), [1, 2, 3]);
 }
 
 #[test]

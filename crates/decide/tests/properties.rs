@@ -32,6 +32,8 @@ fn any_window(vcpus: u32) -> impl Strategy<Value = Window> {
         let mut online = Vec::new();
         for (id, (is_online, (busy, halted, steal, idle_entries))) in (0..).zip(vcpus) {
             if is_online {
+                // A vCPU that is never idle, in a third of all windows.
+                let halted = if halted < 40 { 0 } else { halted };
                 let (busy, halted, steal) = (part(busy), part(halted), part(steal / 8));
                 online.push(VcpuWindow { busy, halted, steal, idle_entries, ..VcpuWindow::new(VcpuId(id)) });
             }

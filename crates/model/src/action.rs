@@ -135,7 +135,7 @@ pub enum Reason {
     /// The hold-off is over and steal has gone down.
     ContentionOver,
     /// The vCPU is never idle: there is nothing to retain.
-    Full {
+    NeverIdle {
         /// Idle share of the last window, 0 to 1.
         idle_share: f64,
     },
@@ -210,8 +210,8 @@ impl fmt::Display for Reason {
                 write!(f, "the host took {:.0} % of this vCPU's time: no spinning for {hold_off}", percent(steal_share))
             }
             Self::ContentionOver => write!(f, "the host is no longer contended"),
-            Self::Full { idle_share } => {
-                write!(f, "idle for {:.1} % of the time: there are no idle periods to bridge", percent(idle_share))
+            Self::NeverIdle { idle_share } => {
+                write!(f, "hardly ever idle ({:.1} % of the time): nothing to bridge there", percent(idle_share))
             }
             Self::IdleAgain => write!(f, "there are idle periods again"),
             Self::IdleFits { load_ratio, granularity_ratio, utilization } => write!(

@@ -39,14 +39,16 @@ pub fn wakeup_costs(costs: &Costs) -> WakeupCosts {
 impl Gleaner {
     pub(crate) fn new(managed: &Managed, costs: &Costs, vcpus: u32) -> Self {
         let mut params = managed.params.clone();
+        let (mut profile, mut measured) = (managed.profile, Some(wakeup_costs(costs)));
         if let Some(timeout) = managed.timeout {
-            // A time-out that is given is the one that profile `latency` has.
-            params.timeout_max_us = (timeout / 1_000).max(1);
-            params.timeout_min_us = params.timeout_min_us.min(params.timeout_max_us);
+            // As `gleaner run --timeout` has it: nothing is measured, and what was given is not doubted.
+            params.timeout_unmeasured_balanced_us = (timeout / 1_000).max(1);
+            params.timeout_min_us = params.timeout_min_us.min(params.timeout_unmeasured_balanced_us);
+            params.timeout_max_us = params.timeout_max_us.max(params.timeout_unmeasured_balanced_us);
+            params.retention_trials = false;
+            (profile, measured) = (gleaner_model::Profile::Balanced, None);
         }
-        let profile = if managed.timeout.is_some() { gleaner_model::Profile::Latency } else { managed.profile };
-        let costs = Some(wakeup_costs(costs));
-        let policy = GuestPolicy::new(managed.policy, profile, params, costs, CpuSet::first(vcpus));
+        let policy = GuestPolicy::new(managed.policy, profile, params, measured, CpuSet::first(vcpus));
         Self {
             managed: managed.clone(),
             policy,

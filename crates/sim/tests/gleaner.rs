@@ -2,7 +2,7 @@
 
 mod common;
 use common::{MS, S, US, hog, managed, run_config};
-use gleaner_model::{Action, Policy};
+use gleaner_model::{Action, Policy, Reason};
 use gleaner_sim::config::{Config, HostConfig, Managed, Scheduler, VmConfig, WindowParams};
 use gleaner_sim::program::Span;
 use gleaner_sim::program::catalogue::{Plan, by_name};
@@ -62,7 +62,7 @@ fn a_naive_spinner_harms_where_the_host_is_contended_and_the_guard_stops_it() {
     let (unguarded, guarded) = (contended(Some(unguarded)), contended(Some(naive)));
     let trips = |result: &SimResult| result.vms[0].yielding.iter().map(|y| y.guard_trips).sum::<u64>();
     let released = |result: &SimResult| {
-        result.vms[0].decisions.iter().filter(|d| matches!(d.action, Action::Release { .. })).count()
+        result.vms[0].decisions.iter().filter(|d| matches!(d.reason, Reason::Contended { .. })).count()
     };
     assert!(trips(&guarded) > 0 || released(&guarded) > 0, "the guard never stopped anybody");
     assert_eq!(trips(&unguarded), 0);

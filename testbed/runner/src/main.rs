@@ -17,7 +17,7 @@ mod trouble;
 
 use clap::{Args, Parser, Subcommand};
 use gleaner_report::ScenarioReport;
-use gleaner_scenario::{Plan, Role, Scenario};
+use gleaner_scenario::{Plan, Role, Scenario, Workload};
 use guest::Sources;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -65,6 +65,9 @@ struct RunArgs {
     /// Rounds that count, instead of the scenario's
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: Option<u32>,
+    /// This many times the measured programs' items, 0.01 to 1000: on a machine on which they are over too soon, or take for ever
+    #[arg(long, value_name = "TIMES", default_value_t = 1.0, value_parser = work_factor)]
+    work: f64,
     /// Only these workloads and policies of the measured VMs, by label (may be repeated)
     #[arg(long, value_name = "LABEL", value_delimiter = ',')]
     only: Vec<String>,
@@ -99,6 +102,7 @@ fn run(args: &RunArgs) -> Result<(), Trouble> {
     let mut scenario = read(&args.file)?;
     scenario.rounds = args.rounds.unwrap_or(scenario.rounds);
     keep_only(&mut scenario, &args.only)?;
+    multiply_work(&mut scenario, args.work)?;
     let sources = sources(&scenario, args)?;
     // Before the work, not after: a result that cannot be written is lost.
     if let Some(path) = args.json.as_deref().filter(|path| *path != Path::new("-")) {
@@ -178,6 +182,35 @@ fn keep_only(scenario: &mut Scenario, only: &[String]) -> Result<(), Trouble> {
         Some(word) => Err(Trouble::Input(format!("--only {word}: must be one of {}", known.join(", ")))),
         None => Ok(()),
     }
+}
+
+fn work_factor(text: &str) -> Result<f64, String> {
+    let factor: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    // NaN is in no range.
+    if (0.01..=1000.0).contains(&factor) { Ok(factor) } else { Err("must be from 0.01 to 1000".to_owned()) }
+}
+
+/// The items of programs in measured VMs, times `factor`. Commands are as long as they are.
+fn multiply_work(scenario: &mut Scenario, factor: f64) -> Result<(), Trouble> {
+    #[allow(clippy::float_cmp)] // exactly what was asked for
+    if factor == 1.0 {
+        return Ok(());
+    }
+    for vm in scenario.vms.iter_mut().filter(|vm| vm.role == Role::Measured) {
+        for workload in &mut vm.workloads {
+            let Workload::Program(program) = workload else { continue };
+            let Some(items) = program.items else {
+                let (label, vm) = (&program.label, &vm.name);
+                return Err(Trouble::Input(format!(
+                    "--work {factor}: {label} in {vm} has no `items` to multiply; give it some"
+                )));
+            };
+            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // saturates, and 1 item is the least
+            let items = (items as f64 * factor).round().max(1.0) as u64;
+            program.items = Some(items);
+        }
+    }
+    Ok(())
 }
 
 fn testbed() -> PathBuf {
@@ -266,6 +299,49 @@ fn scenarios_in(folder: &Path, found: &mut Vec<PathBuf>) {
             scenarios_in(&path, found);
         } else if is_toml && fs::read_to_string(&path).is_ok_and(|text| text.contains("[[vm]]")) {
             found.push(path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scenario(program: &str) -> Scenario {
+        let text = format!(
+            "name = \"n\"\ndescription = \"d\"\nrounds = 1\n[[vm]]\nname = \"a\"\nrole = \"measured\"\nvcpus = 1\n\
+             policies = [\"off\"]\nworkloads = [{{ {program} }}, {{ command = [\"true\"] }}]\n\
+             [[vm]]\nname = \"b\"\nrole = \"background\"\nvcpus = 1\nworkloads = [{{ program = \"matmul\", items = 7 }}]\n"
+        );
+        Scenario::parse(&text, Path::new("test.toml")).unwrap()
+    }
+
+    fn items(scenario: &Scenario) -> Vec<Option<u64>> {
+        let of = |workload: &Workload| match workload {
+            Workload::Program(program) => Some(program.items),
+            _ => None,
+        };
+        scenario.vms.iter().flat_map(|vm| vm.workloads.iter().filter_map(of)).collect()
+    }
+
+    #[test]
+    fn the_measured_programs_work_is_multiplied_and_nothing_else() {
+        for (factor, expected) in [(1.0, 5), (4.5, 23), (0.01, 1)] {
+            let mut scenario = scenario("program = \"barrier\", items = 5");
+            multiply_work(&mut scenario, factor).unwrap();
+            assert_eq!(items(&scenario), [Some(expected), Some(7)], "{factor}");
+        }
+        let mut without = scenario("program = \"barrier\"");
+        multiply_work(&mut without, 1.0).unwrap();
+        let message = multiply_work(&mut without, 2.0).unwrap_err().to_string();
+        assert!(message.contains("barrier in a has no `items`"), "{message}");
+    }
+
+    #[test]
+    fn factors_that_make_no_sense_are_refused() {
+        assert_eq!(work_factor("4"), Ok(4.0));
+        for text in ["0", "-1", "NaN", "inf", "1e9", "four"] {
+            assert!(work_factor(text).is_err(), "{text}");
         }
     }
 }

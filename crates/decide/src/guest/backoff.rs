@@ -41,6 +41,11 @@ impl Backoff {
         self.length = None;
     }
 
+    /// As if there had been none.
+    pub(super) fn forget(&mut self) {
+        (self.length, self.until) = (None, Nanos::ZERO);
+    }
+
     /// When the last hold-off ends or ended; 0 if there was none.
     pub(super) fn until(&self) -> Nanos {
         self.until

@@ -4,7 +4,7 @@
 //! policy ─┬─ retention    time-outs by profile and measured cost
 //!         ├─ trial        does retention pay here at all?
 //!         ├─ contention   no spinning where the host needs the CPU
-//!         ├─ full         nor where there are no idle periods
+//!         ├─ never_idle   nor where there are no idle periods
 //!         ├─ packing ─┬─ conditions       may one vCPU fewer do?
 //!         │           ├─ judge            did the last step hurt, and what is learnt
 //!         │           ├─ workload_change  is it another program now?
@@ -17,9 +17,9 @@ mod backoff;
 mod conditions;
 mod contention;
 mod explain;
-mod full;
 mod judge;
 mod measure;
+mod never_idle;
 mod packing;
 mod params;
 mod policy;

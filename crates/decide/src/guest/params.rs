@@ -148,16 +148,16 @@ pub struct GuestParams {
     /// It doubles up to this, milliseconds. At least `trial_again_min_ms`, at most 3600000.
     pub trial_again_max_ms: u64,
 
-    /// A vCPU that was idle, retained or halted, for less than this share of the time that the hypervisor left it is full (ours): there is
-    /// nothing to retain, and its yielding thread sleeps. 0 (never) to 0.5. Profile `latency` retains all the same.
-    pub full_idle_share: f64,
-    /// ... in so many windows in a row; the first window with more brings the yielding thread back. 1 to 1000.
-    pub full_windows: u32,
-    /// A vCPU that came back is not taken for full again for this long at first, milliseconds: its idle periods may be that short because
-    /// they are retained. 1 to 3600000.
-    pub full_stay_min_ms: u64,
-    /// It doubles up to this each time, unless the vCPU was full for longer, milliseconds. At least `full_stay_min_ms`, at most 3600000.
-    pub full_stay_max_ms: u64,
+    /// A vCPU that was idle, retained or halted, for less than this share of the time that the hypervisor left it has nothing to retain, and
+    /// its yielding thread sleeps (ours). 0 (no such rule) to 0.5. Profile `latency` retains all the same.
+    pub never_idle_share: f64,
+    /// ... in so many windows in a row; the first window with half as much brings the yielding thread back. 1 to 1000.
+    pub never_idle_windows: u32,
+    /// Then it stays for this long at first, milliseconds: idle periods may be that short because they are retained. 1 to 3600000.
+    pub never_idle_stay_min_ms: u64,
+    /// It doubles up to this each time, unless there was no idle period for ten times as long, milliseconds. At least
+    /// `never_idle_stay_min_ms`, at most 3600000.
+    pub never_idle_stay_max_ms: u64,
 
     // --- Contention guard: ours ---
     /// A gap between two yields, without having been switched out, over this is stolen time, microseconds. 10 to 100000.
@@ -238,10 +238,10 @@ impl Default for GuestParams {
             trial_gain_min: 0.03,
             trial_again_min_ms: 30_000,
             trial_again_max_ms: 600_000,
-            full_idle_share: 0.02,
-            full_windows: 3,
-            full_stay_min_ms: 1_000,
-            full_stay_max_ms: 60_000,
+            never_idle_share: 0.02,
+            never_idle_windows: 3,
+            never_idle_stay_min_ms: 1_000,
+            never_idle_stay_max_ms: 60_000,
             stolen_gap_us: 200,
             steal_span_ms: 200,
             steal_share_stop: 0.15,
@@ -322,7 +322,7 @@ impl GuestParams {
         const HOUR_MS: f64 = 3_600_000.0;
         const SECOND_US: f64 = 1e6;
         let guard_min = self.guard_hold_off_min_ms as f64;
-        let stay_min = self.full_stay_min_ms as f64;
+        let stay_min = self.never_idle_stay_min_ms as f64;
         [
             ("halting_costs_p50_ratio", self.halting_costs_p50_ratio, 1.0, 100.0),
             ("halting_costs_p99_ratio", self.halting_costs_p99_ratio, 1.0, 100.0),
@@ -333,10 +333,10 @@ impl GuestParams {
             ("nap_min_us", self.nap_min_us as f64, 10.0, SECOND_US),
             ("nap_max_us", self.nap_max_us as f64, self.nap_min_us as f64, SECOND_US),
             ("nap_check_us", self.nap_check_us as f64, 0.0, SECOND_US),
-            ("full_idle_share", self.full_idle_share, 0.0, 0.5),
-            ("full_windows", f64::from(self.full_windows), 1.0, 1000.0),
-            ("full_stay_min_ms", stay_min, 1.0, HOUR_MS),
-            ("full_stay_max_ms", self.full_stay_max_ms as f64, stay_min, HOUR_MS),
+            ("never_idle_share", self.never_idle_share, 0.0, 0.5),
+            ("never_idle_windows", f64::from(self.never_idle_windows), 1.0, 1000.0),
+            ("never_idle_stay_min_ms", stay_min, 1.0, HOUR_MS),
+            ("never_idle_stay_max_ms", self.never_idle_stay_max_ms as f64, stay_min, HOUR_MS),
             ("stolen_gap_us", self.stolen_gap_us as f64, 10.0, 1e5),
             ("steal_span_ms", self.steal_span_ms as f64, 10.0, 60_000.0),
             ("steal_share_quiet", self.steal_share_quiet, 0.0, self.steal_share_stop),

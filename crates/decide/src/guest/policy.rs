@@ -7,7 +7,7 @@
 use super::conditions::Factors;
 use super::contention::{ContentionGuard, GuardChange};
 use super::explain::{Explanation, NoStepCounts};
-use super::full::{FullChange, FullVcpu};
+use super::never_idle::{IdleChange, IdleWatch};
 use super::packing::{Outcome, Packing};
 use super::trial::Trial;
 use super::{GuestParams, NoStep, retention};
@@ -21,14 +21,14 @@ use std::collections::BTreeMap;
 struct Retention {
     retained: bool,
     guard: ContentionGuard,
-    full: FullVcpu,
+    idle_watch: IdleWatch,
     /// Time and steal not yet fed to the guard: windows shorter than its span are put together.
     length: Nanos,
     steal: Nanos,
     /// Why the guard stopped last.
     contended: Option<Reason>,
-    /// How the vCPU was when it was last found full.
-    filled: Option<Reason>,
+    /// How the vCPU was when it was last found to be never idle.
+    never_idle: Option<Reason>,
 }
 
 impl Retention {
@@ -36,36 +36,40 @@ impl Retention {
         Self {
             retained: false,
             guard: ContentionGuard::new(params),
-            full: FullVcpu::new(profile != Profile::Latency, params),
+            idle_watch: IdleWatch::new(profile != Profile::Latency, params),
             length: Nanos::ZERO,
             steal: Nanos::ZERO,
             contended: None,
-            filled: None,
+            never_idle: None,
         }
     }
 
-    /// Takes a window; says why the vCPU may be retained again, if it may.
-    fn feed(&mut self, window: &Window, vcpu: &VcpuWindow, active: bool, span: Nanos) -> Option<Reason> {
+    /// Takes a window; says why the vCPU may be retained again, if it may. `steady`: it is in use, and retention does not come and go.
+    fn feed(&mut self, window: &Window, vcpu: &VcpuWindow, active: bool, steady: bool, span: Nanos) -> Option<Reason> {
         let calmed_down = self.feed_guard(window.at, window.length, vcpu.steal, span) == GuardChange::Over;
-        if !active {
-            self.full.forget();
-            return calmed_down.then_some(Reason::ContentionOver);
+        let change = match (active, steady) {
+            (false, _) => {
+                self.idle_watch.forget();
+                IdleChange::None
+            }
+            (true, false) => IdleChange::None,
+            (true, true) => self.idle_watch.feed(window.at, window.length, vcpu),
+        };
+        if let IdleChange::NeverIdle { idle_share } = change {
+            self.never_idle = Some(Reason::NeverIdle { idle_share });
         }
-        match self.full.feed(window.at, window.length, vcpu) {
-            FullChange::IdleAgain => return Some(Reason::IdleAgain),
-            FullChange::Full { idle_share } => self.filled = Some(Reason::Full { idle_share }),
-            FullChange::None => {}
-        }
-        calmed_down.then_some(Reason::ContentionOver)
+        let idle_again = (change == IdleChange::IdleAgain).then_some(Reason::IdleAgain);
+        idle_again.or(calmed_down.then_some(Reason::ContentionOver))
     }
 
     fn held_back(&self) -> bool {
-        self.guard.stopped() || self.full.is_full()
+        self.guard.stopped() || self.idle_watch.is_never_idle()
     }
 
     /// Why it is held back.
     fn why_held_back(&self) -> Option<Reason> {
-        self.contended.filter(|_| self.guard.stopped()).or(self.filled.filter(|_| self.full.is_full()))
+        let contended = self.contended.filter(|_| self.guard.stopped());
+        contended.or(self.never_idle.filter(|_| self.idle_watch.is_never_idle()))
     }
 
     /// Takes a window's steal; says what the guard made of it.
@@ -152,7 +156,7 @@ impl GuestPolicy {
         self.lengths = window.lengths(self.packing.active());
         let because = if topology_changed {
             self.no_step.note(Some(NoStep::Settling));
-            self.trial.workload_changed();
+            self.workload_changed();
             Reason::TopologyChanged
         } else {
             let undisturbed = self.pack(window, &mut decisions);
@@ -188,6 +192,7 @@ impl GuestPolicy {
             vcpus: self.packing.all().len(),
             retaining: those(|vcpu| vcpu.retained),
             contended: those(|vcpu| vcpu.guard.stopped()),
+            never_idle: those(|vcpu| vcpu.idle_watch.is_never_idle()),
             timeout: self.timeout,
             retention_cost_ratio: self.trial.cost_ratio(),
             retention_stopped: !self.trial.pays(),
@@ -226,11 +231,12 @@ impl GuestPolicy {
     /// Says what each vCPU was like; returns those that may spin again, and why.
     fn feed(&mut self, window: &Window) -> BTreeMap<VcpuId, Reason> {
         let span = Nanos::from_millis(self.params.steal_span_ms);
+        let steady = !self.trial.is_running();
         let mut allowed_again = BTreeMap::new();
         for vcpu in &window.vcpus {
             let active = self.packing.active().contains(vcpu.id);
             let Some(state) = self.retention.get_mut(&vcpu.id) else { continue };
-            if let Some(reason) = state.feed(window, vcpu, active, span) {
+            if let Some(reason) = state.feed(window, vcpu, active, steady, span) {
                 allowed_again.insert(vcpu.id, reason);
             }
         }
@@ -247,7 +253,7 @@ impl GuestPolicy {
             (false, false) => Outcome::Stay(NoStep::NotAsked),
         };
         if matches!(outcome, Outcome::ActivateAll { .. }) {
-            self.trial.workload_changed();
+            self.workload_changed();
         }
         self.no_step.note(match outcome {
             Outcome::Stay(why) => Some(why),
@@ -262,14 +268,22 @@ impl GuestPolicy {
         }
     }
 
+    /// What retention does to it is unknown again.
+    fn workload_changed(&mut self) {
+        self.trial.workload_changed();
+        for vcpu in self.retention.values_mut() {
+            vcpu.idle_watch.forget();
+        }
+    }
+
     /// Says why, if retention begins or ends.
     fn try_retention(&mut self, window: &Window, undisturbed: bool) -> Option<Reason> {
         let active = || self.packing.active().iter().filter_map(|id| self.retention.get(&id));
-        let disturbed = active().any(|vcpu| vcpu.guard.stopped() || vcpu.full.changed_at(window.at));
-        // Where every vCPU is full, nothing would be compared with nothing.
-        let nothing_to_try = active().all(|vcpu| vcpu.full.is_full());
+        let stopped = active().any(|vcpu| vcpu.guard.stopped());
+        // Nothing would be compared with nothing.
+        let nothing_to_try = active().all(|vcpu| vcpu.idle_watch.is_never_idle());
         let was_running = self.trial.is_running();
-        let reason = self.trial.step(window, undisturbed && !disturbed && !nothing_to_try);
+        let reason = self.trial.step(window, undisturbed && !stopped && !nothing_to_try);
         if was_running && !self.trial.is_running() {
             // It was not to be seen what the program does under a retention that comes and goes.
             self.packing.measure_anew();
@@ -290,7 +304,7 @@ impl GuestPolicy {
         self.reconcile_after(&self.packing.active().clone(), &BTreeMap::new(), because, decisions);
     }
 
-    /// Retains where the policy, the active set and the guard agree, releases elsewhere. A vCPU that was not `active_before` stays
+    /// Retains where the policy, the trial, the active set, the guard and the watch for idle periods agree, releases elsewhere. A vCPU that was not `active_before` stays
     /// released for another window: the kernel moves computing threads to a vCPU that is idle within a tick, and to one that a
     /// yielding thread keeps awake only a tenth of a second later (`cargo bench -p gleaner --bench guest -- spread`).
     fn reconcile_after(

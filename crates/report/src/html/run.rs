@@ -231,7 +231,7 @@ fn lengths_figure(run: &RunReport) -> Result<Figure, DrawError> {
     let timeout = run.timeout_ns.filter(|ns| *ns > 0);
     let bridged = match timeout {
         Some(_) => {
-            "Idle periods left of the time-out were bridged: the vCPU stayed awake. Those right of it were let go."
+            "Idle periods left of the time-out were bridged where a yielding thread ran: the vCPU stayed awake. Those right of it were let go."
         }
         None => "No idle period was bridged in this run: its policy does not, or halting is free on this machine.",
     };

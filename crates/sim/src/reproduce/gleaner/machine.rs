@@ -77,7 +77,7 @@ pub(super) fn grouped_cfs(pcpus: u32) -> HostConfig {
 }
 
 /// Gleaner as the paper describes it: both techniques, load and granularity factors from 1, a time-out of what a switch of vCPUs
-/// costs (Table 2), sleeps of nanosleep(1), and none of what is ours (guards, trials, allowances).
+/// costs (Table 2), sleeps of nanosleep(1), and none of what is ours (guards, trials, allowances, the rule for vCPUs that are never idle).
 pub(super) fn gleaner(oversubscribed: bool) -> Managed {
     let costs = Costs::KVM_2014;
     let preempting = if oversubscribed { costs.vcpu_preempt_ns } else { 0 };
@@ -95,6 +95,7 @@ pub(super) fn gleaner(oversubscribed: bool) -> Managed {
     params.fine_grained_allowance = 1.0;
     params.retention_trials = false;
     params.steal_share_stop = 1.0;
+    params.never_idle_share = 0.0;
     managed
 }
 
