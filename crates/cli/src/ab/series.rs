@@ -91,16 +91,17 @@ impl Series {
     fn run_all(&mut self, setting: &Setting<'_>) -> Result<Option<Stop>, Failure> {
         let plan = setting.plan;
         let bar = progress(plan);
+        let began = Instant::now();
         for mode in (0..plan.warmups).flat_map(|_| &plan.modes) {
             bar.set_message("warming up");
             if let Some(stop) = self.run_one(setting, &Which { mode, pair: None })? {
                 return Ok(Some(stop));
             }
         }
-        let began = Instant::now();
+        let warm_up = began.elapsed();
         let pairs = usize::try_from(plan.pairs).unwrap_or(usize::MAX);
         for (pair, second_first) in (1..).zip(gleaner_stats::orders(pairs, plan.seed)) {
-            if plan.max_time.is_some_and(|limit| !fits(began.elapsed(), pair - 1, limit)) {
+            if plan.max_time.is_some_and(|limit| !fits(warm_up, began.elapsed(), pair - 1, limit)) {
                 self.notes.push(format!("--max-time ended it after {} of {} pairs", pair - 1, plan.pairs));
                 break;
             }
@@ -180,11 +181,14 @@ fn progress(plan: &Plan) -> ProgressBar {
     bar
 }
 
-/// Whether one more pair, as long as those so far, ends within `limit`.
-fn fits(elapsed: Duration, pairs: u64, limit: Duration) -> bool {
-    let elapsed = elapsed.as_secs_f64();
-    let one = if pairs == 0 { 0.0 } else { elapsed / pairs as f64 };
-    elapsed + one <= limit.as_secs_f64()
+/// Whether one more pair, as long as those so far, ends within `limit`. The first is always run: nobody knows how long it takes, and there
+/// would be no result.
+fn fits(warm_up: Duration, elapsed: Duration, pairs: u64, limit: Duration) -> bool {
+    if pairs == 0 {
+        return true;
+    }
+    let one = elapsed.saturating_sub(warm_up).as_secs_f64() / pairs as f64;
+    elapsed.as_secs_f64() + one <= limit.as_secs_f64()
 }
 
 fn interrupted(signal: i32) -> Stop {
@@ -251,4 +255,25 @@ fn record(which: &Which<'_>, outcome: &Outcome, metric: Option<f64>) -> Option<A
         exit_status: outcome.exit_status,
         outlier: false,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn max_time_counts_the_warm_up_and_leaves_room_for_a_pair() {
+        let s = Duration::from_secs;
+        for (warm_up, elapsed, pairs, limit, expected) in [
+            (0, 0, 0, 10, true),
+            (20, 20, 0, 10, true),
+            (0, 6, 2, 9, true),
+            (0, 6, 2, 8, false),
+            (2, 8, 2, 11, true),
+            (2, 8, 2, 10, false),
+        ] {
+            let found = fits(s(warm_up), s(elapsed), pairs, s(limit));
+            assert_eq!(found, expected, "{pairs} pairs in {elapsed} s, of which {warm_up} warming up; limit {limit} s");
+        }
+    }
 }
