@@ -84,14 +84,6 @@ impl Observer {
         }
     }
 
-    /// What observing takes of each context switch, as [`BpfObserver::switch_cost`] has it; `None` for `/proc`, which takes nothing there.
-    pub fn switch_cost(&self) -> Option<Nanos> {
-        match self {
-            Self::Bpf(observer) => observer.switch_cost(),
-            Self::Procfs(_) => None,
-        }
-    }
-
     /// To be called just before the managed program is forked: the owner's next child process is its first.
     pub fn adopt_next_child(&mut self) {
         if let Self::Bpf(observer) = self {

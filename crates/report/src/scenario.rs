@@ -20,7 +20,7 @@ pub struct ScenarioReport {
     pub description: String,
     /// What it ran on.
     pub host: HostFacts,
-    /// The scenario, whole, as it was read.
+    /// The scenario, whole, as it was run: with `--rounds`, `--work` and `--only`.
     pub scenario: Value,
     /// Why there is less than the scenario asked for; null when all of it is there.
     pub incomplete: Option<String>,

@@ -201,9 +201,7 @@ fn multiply_work(scenario: &mut Scenario, factor: f64) -> Result<(), Trouble> {
             let Workload::Program(program) = workload else { continue };
             let Some(items) = program.items else {
                 let (label, vm) = (&program.label, &vm.name);
-                return Err(Trouble::Input(format!(
-                    "--work {factor}: {label} in {vm} has no `items` to multiply; give it some"
-                )));
+                return Err(Trouble::Input(format!("--work {factor}: {label} in {vm} has no `items` to multiply")));
             };
             #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // saturates, and 1 item is the least
             let items = (items as f64 * factor).round().max(1.0) as u64;

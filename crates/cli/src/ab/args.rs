@@ -54,7 +54,7 @@ pub struct AbArgs {
     /// Decides who goes first in each pair; else chance does
     #[arg(long, value_name = "N")]
     pub shuffle_seed: Option<u64>,
-    /// Begin no pair but the first that would not be done after this time, warming up included (e.g. 90s, 10m)
+    /// Begin no pair, except the first, that would not be done by this time; warming up counts (e.g. 90s, 10m)
     #[arg(long, value_name = "DURATION", value_parser = max_time)]
     pub max_time: Option<Duration>,
     /// Show what CMD prints

@@ -16,8 +16,6 @@ use std::path::PathBuf;
 
 /// Windows are this long, unless observing costs too much.
 const WINDOW: Nanos = Nanos::from_millis(100);
-/// What BPF may take of a context switch for the limits on switches to be as they are given.
-const SWITCH_COST: Nanos = Nanos(200);
 /// Longest window: the yielding threads want a heart-beat within two seconds.
 const LONGEST_WINDOW: Nanos = Nanos::from_secs(1);
 /// Characters of a reason that are told; the whole of it (a verifier's log) is in GLEANER_LOG=info.
@@ -185,14 +183,10 @@ impl Manager {
         let switches = window.group.voluntary_switches + window.group.involuntary_switches;
         let per_s = switches as f64 / window.length.as_secs_f64().max(1e-9);
         let params = &self.params;
-        let cost = self.observer.switch_cost();
-        // The limits are for a switch of 200 ns; where the kernel counts more, they are as much lower.
-        let dear = cost.filter(|cost| *cost > SWITCH_COST);
-        let cheapness = dear.map_or(1.0, |cost| SWITCH_COST.share_of(cost));
         let is_bpf = self.observer_is_free && window.source == Source::Bpf;
-        let is_dear = is_bpf && per_s > cheapness * params.bpf_switches_per_s_max;
+        let is_dear = is_bpf && per_s > params.bpf_switches_per_s_max;
         self.switching_windows = if is_dear { self.switching_windows + 1 } else { 0 };
-        let trial = self.policy.wants_wakeups() && per_s < cheapness * params.bpf_trial_switches_per_s_max;
+        let trial = self.policy.wants_wakeups() && per_s < params.bpf_trial_switches_per_s_max;
         let waited = if trial { params.bpf_trial_windows } else { params.bpf_leave_windows };
         if self.switching_windows < waited {
             return;
@@ -200,9 +194,8 @@ impl Manager {
         self.switching_windows = 0;
         match self.leave_bpf(window.at) {
             Ok(()) => self.warn(format!(
-                "after {} observing went over to /proc: {per_s:.0} switches a second, which BPF would slow down{}",
-                window.at,
-                cost.map_or(String::new(), |cost| format!(" by {cost} each"))
+                "after {} observing went over to /proc: {per_s:.0} switches a second, which BPF would slow down",
+                window.at
             )),
             Err(error) => {
                 self.observer_is_free = false;

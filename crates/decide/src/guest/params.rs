@@ -175,8 +175,7 @@ pub struct GuestParams {
 
     // --- Which observer: ours ---
     /// BPF is left for `/proc` where the program switches more often per second, unless `--observer` says otherwise. 1000 to
-    /// 10000000. BPF costs about 140 ns a switch, so this is 0.7 % of a vCPU; a yield storm would lose a fifth. Where the kernel counts
-    /// more than 200 ns, this and the limit for trials are lower in proportion.
+    /// 10000000. BPF costs about 140 ns a switch, so this is 0.7 % of a vCPU; a yield storm would lose a fifth.
     pub bpf_switches_per_s_max: f64,
     /// ... in so many windows in a row. 1 to 1000.
     pub bpf_leave_windows: u32,

@@ -1,8 +1,8 @@
 //! The guest policy as a whole: windows in, decisions out (paper, section 5: retention for short idle periods, imbalanced
 //! scheduling for the long ones).
 //!
-//! Retention follows from four things, compared after every window: the policy, the active set, whether a vCPU's contention guard holds, and
-//! whether the vCPU is ever idle. A decision is what changed.
+//! Retention follows from five things, compared after every window: the policy, the trial, the active set, whether a vCPU's contention guard
+//! holds, and whether the vCPU is ever idle. A decision is what changed.
 
 use super::conditions::Factors;
 use super::contention::{ContentionGuard, GuardChange};
@@ -52,7 +52,10 @@ impl Retention {
                 self.idle_watch.forget();
                 IdleChange::None
             }
-            (true, false) => IdleChange::None,
+            (true, false) => {
+                self.idle_watch.interrupt();
+                IdleChange::None
+            }
             (true, true) => self.idle_watch.feed(window.at, window.length, vcpu),
         };
         if let IdleChange::NeverIdle { idle_share } = change {
@@ -272,7 +275,7 @@ impl GuestPolicy {
     fn workload_changed(&mut self) {
         self.trial.workload_changed();
         for vcpu in self.retention.values_mut() {
-            vcpu.idle_watch.forget();
+            vcpu.idle_watch.workload_changed();
         }
     }
 

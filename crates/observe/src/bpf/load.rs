@@ -6,7 +6,6 @@ use super::reader::now_ns;
 use super::refusal::BpfRefusal;
 use super::skel::types::{cpu_control, cpu_state, shared_state};
 use super::skel::{GleanerSkelBuilder, OpenGleanerSkel};
-use super::switch_cost::SwitchCost;
 use crate::observer::ObserverConfig;
 use crate::root::ProcRoot;
 use gleaner_model::{KernelVersion, VcpuId};
@@ -34,7 +33,6 @@ pub(super) struct Loaded {
     pub threads: MapHandle,
     pub rings: MapHandle,
     pub has_cpu_idle: bool,
-    pub switch_cost: SwitchCost,
     _links: Vec<Link>,
 }
 
@@ -139,7 +137,6 @@ fn load_programs(config: &ObserverConfig, with_cpu_idle: bool) -> Result<Loaded,
         threads,
         rings,
         has_cpu_idle: with_cpu_idle,
-        switch_cost: SwitchCost::new(&progs.on_switch, &progs.on_waking).map_err(map)?,
         _links: links.map_err(refuse("attaching"))?,
     })
 }

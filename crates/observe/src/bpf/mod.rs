@@ -9,7 +9,6 @@
 //!   maps    the shared memory
 //!   reader  memory -> Totals -> VcpuWindow
 //!   busy    "wake me when this vCPU works again", for the yielding threads
-//!   switch_cost   what the programs take of each switch, by the kernel's count
 //! ```
 //!
 //! What is exact and what is not:
@@ -35,7 +34,6 @@ pub(crate) mod load;
 pub(crate) mod maps;
 pub(crate) mod reader;
 mod refusal;
-mod switch_cost;
 
 #[allow(warnings, clippy::all, clippy::pedantic)]
 mod skel {
@@ -186,16 +184,8 @@ impl BpfObserver {
             group: group_window(&last, now),
         };
         self.hlts = now.cpus.iter().zip(&last.cpus).map(|(now, last)| now.hlts_since(last)).sum();
-        let switches = window.group.voluntary_switches + window.group.involuntary_switches;
-        self.programs.switch_cost.look(switches as f64 / length.as_secs_f64().max(1e-9));
         self.cost = thread_cpu_time() - cpu_before;
         Ok(window)
-    }
-
-    /// CPU time that the programs take of each context switch, wake-ups included, by the kernel's own count and up to some tens of nanoseconds
-    /// too high; `None` until the group has switched more than 2,000 times a second for two windows, or where the kernel does not tell.
-    pub fn switch_cost(&self) -> Option<Nanos> {
-        self.programs.switch_cost.known()
     }
 
     /// CPU time that the last window cost the calling thread; what the programs cost is in the threads they interrupt.
