@@ -67,19 +67,33 @@ fn examine(interrupted: &AtomicBool) -> Result<DoctorReport, Failure> {
     })
 }
 
+/// Of the haltpoll governor.
+const DOES_NOT_POLL: &str = ", which does not poll (guest_halt_poll_ns is 0)";
+
 fn machine(root: &ProcRoot, vcpus: &CpuSet) -> Result<MachineFacts, Failure> {
     let online = online_cpus(root).map_err(Failure::work)?;
     let read = |name: &str| fs::read_to_string(root.sys.join("devices/system/cpu/cpuidle").join(name));
     let trimmed = |name: &str| read(name).ok().map(|text| text.trim().to_owned());
     let driver = trimmed("current_driver").filter(|driver| driver != "none");
     let governor = trimmed("current_governor").or_else(|| trimmed("current_governor_ro")).unwrap_or_default();
+    let polls = fs::read_to_string(root.sys.join("module/haltpoll/parameters/guest_halt_poll_ns")).ok();
     Ok(MachineFacts {
         hypervisor: hypervisor(root).map(|found| found.name),
         kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
         vcpus_online: online.len() as u64,
         vcpus_allowed: vcpus.to_string(),
-        idle_driver: driver.map(|driver| format!("{driver}, governor {governor}")),
+        idle_driver: driver.map(|driver| idle(&driver, &governor, polls.as_deref())),
     })
+}
+
+/// `polls`: haltpoll's limit, in nanoseconds. At 0 its driver halts like none.
+fn idle(driver: &str, governor: &str, polls: Option<&str>) -> String {
+    let polls = match polls.filter(|_| governor == "haltpoll").and_then(|ns| ns.trim().parse::<u64>().ok()) {
+        None => String::new(),
+        Some(0) => DOES_NOT_POLL.to_owned(),
+        Some(ns) => format!(", which polls for up to {}", Nanos(ns)),
+    };
+    format!("{driver}, governor {governor}{polls}")
 }
 
 fn system_stat(root: &ProcRoot) -> Option<SystemStat> {
@@ -251,7 +265,8 @@ fn verdict(
                 .into(),
         ),
         Some(_) => {
-            let why = if machine.idle_driver.as_deref().is_some_and(|driver| driver.contains("haltpoll")) {
+            let polls = |driver: &str| driver.contains("haltpoll") && !driver.ends_with(DOES_NOT_POLL);
+            let why = if machine.idle_driver.as_deref().is_some_and(polls) {
                 "the haltpoll driver already polls in the guest"
             } else {
                 "an idle vCPU here comes back as fast as one kept awake: the host polls for it, or lends it the CPU for good"
@@ -289,6 +304,24 @@ mod tests {
             halted_p99_ns: 1,
             halting_costs,
         }
+    }
+
+    #[test]
+    fn haltpoll_polls_only_where_it_has_a_limit() {
+        for (limit, told, why) in [
+            (Some("0\n"), "does not poll", "comes back as fast"),
+            (Some("200000\n"), "polls for up to 200us", "already polls"),
+            (None, "governor haltpoll", "already polls"),
+        ] {
+            let driver = idle("haltpoll", "haltpoll", limit);
+            assert!(driver.contains(told), "{driver}");
+            let machine = MachineFacts { idle_driver: Some(driver), ..machine(Some("KVM")) };
+            let works = [capability("yielding", Ok(String::new()))];
+            let steal = StealFacts { sampled_ns: 1, reported_ratio: None };
+            let verdict = verdict(&machine, &CpuSet::first(4), Some(&halt(false)), steal, &works);
+            assert!(verdict.text.contains(why), "{limit:?}: {}", verdict.text);
+        }
+        assert_eq!(idle("acpi_idle", "menu", Some("0")), "acpi_idle, governor menu");
     }
 
     #[test]
