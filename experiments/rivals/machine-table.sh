@@ -10,7 +10,7 @@ jq -L "$library" -s -r 'include "statistics";
         ($runs | of($program; $mode)) as $these | ($runs | of($program; "plain")) as $plain |
         [$these[] as $run | $plain[] | select(.round == $run.round) | .wall_ns / $run.wall_ns] as $ratios |
         def column($n): tostring | . + " " * ($n - length);
-        def seconds(f): ([$these[] | f // 0] | median / 1e9 | two);
+        def seconds(f): ([$these[] | f | values] | median | if . == null then "-" else . / 1e9 | two end);
         "\($program | column(15))\($mode | column(15))\(seconds(.wall_ns) | column(8))\($ratios | spread | column(37))\(seconds(.cpu_time_ns) | column(7))\(seconds(.retained_ns) | column(12))\(seconds(.steal_ns))"),
     ($runs | map(select(.latency != null) | .program) | unique | if length == 0 then empty else "", "latency, us, median of the rounds: p50, p99, p99.9" end),
     ($runs | map(select(.latency != null) | .program) | unique[] as $program | ("plain", "haltpoll", "full", "full-latency", "haltpoll-full") as $mode |

@@ -31,6 +31,12 @@ trap 'exit 130' INT
 trap 'exit 143' TERM
 seed=$(random_seed)
 echo "seed $seed" >>"$folder/order.txt"
+# What a wake-up takes where idle vCPUs halt and where they poll.
+for ns in 0 200000 0 200000; do
+    echo "$ns" >"$poll"
+    echo "guest_halt_poll_ns $ns"
+    for gap in 1000 100; do "$gleaner" probe --gap-us "$gap" --samples 1000; done
+done >"$folder/probe.txt"
 declare -A counts
 echo 0 >"$poll"
 for name in "${programs[@]}"; do counts[$name]=$(items_for "$name" "${SECONDS_EACH:-4}"); done
