@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # haltpoll itself, on a guest that has it: plain halt, haltpoll and Gleaner, the same programs in the same rounds, on this machine. Needs root and
 # the haltpoll idle driver in force (`/sys/devices/system/cpu/cpuidle/current_driver`); how long it polls can be set while the machine runs. What was
-# set before is put back at the end and after a signal; after kill -9 it is in `before.txt` of the folder.
+# set before is put back at the end, after a signal, and by a process of its own within a second of a kill -9; `before.txt` of the folder has it too.
 #
 #   experiments/rivals/machine.sh [PROGRAM...]      default: seven of experiments/programs/items.sh; about a quarter of an hour
 #
@@ -27,6 +27,8 @@ before=$(cat "$poll")
 echo "$before" >"$folder/before.txt"
 work=$(mktemp -d "${TMPDIR:-/tmp}/gleaner-rivals.XXXXXX")
 trap 'echo "$before" >"$poll"; rm -rf "$work"' EXIT
+# The guardian: what no trap can undo.
+setsid bash -c 'while kill -0 "$1" 2>/dev/null; do sleep 1; done; echo "$2" >"$3"' guardian $$ "$before" "$poll" >/dev/null 2>&1 &
 trap 'exit 130' INT
 trap 'exit 143' TERM
 seed=$(random_seed)

@@ -337,8 +337,10 @@ mod tests {
 
     #[test]
     fn factors_that_make_no_sense_are_refused() {
-        assert_eq!(work_factor("4"), Ok(4.0));
-        for text in ["0", "-1", "NaN", "inf", "1e9", "four"] {
+        for (text, factor) in [("4", 4.0), ("0.01", 0.01), ("1000", 1000.0)] {
+            assert_eq!(work_factor(text), Ok(factor));
+        }
+        for text in ["0", "0.009", "1000.1", "-1", "NaN", "inf", "1e9", "four"] {
             assert!(work_factor(text).is_err(), "{text}");
         }
     }

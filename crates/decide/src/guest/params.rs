@@ -410,6 +410,8 @@ mod tests {
             ("nap_min_us = 0", "nap_min_us = 0", "from 10 to"),
             ("halting_costs_p50_ratio = 0.9", "halting_costs_p50_ratio = 0.9", "from 1 to 100"),
             ("trial_pairs_min = 5", "trial_pairs_min = 5", "from 1 to 4"),
+            ("never_idle_share = 0.6", "never_idle_share = 0.6", "from 0 to 0.5"),
+            ("never_idle_stay_min_ms = 70000", "never_idle_stay_max_ms = 60000", "from 70000 to"),
             ("bpf_switches_per_s_max = 10", "bpf_switches_per_s_max = 10", "from 1000 to"),
             ("steal_share_quiet = 0.2", "steal_share_quiet = 0.2", "from 0 to 0.15"),
         ] {

@@ -110,8 +110,7 @@ impl Trial {
     }
 
     /// Takes a window. `undisturbed`: nothing else was changed in it or is being judged, no guard has stopped a yielding thread, and some vCPU
-    /// is idle now and then. Says why,
-    /// if retention begins or ends after it.
+    /// is idle now and then. Says why, if retention begins or ends after it.
     pub(super) fn step(&mut self, window: &Window, undisturbed: bool) -> Option<Reason> {
         let seen = if self.enabled { measured(window, self.wakeups_min) } else { None };
         let before = self.retains();
