@@ -157,9 +157,37 @@ pub struct PolicyChoice {
     /// What observing may take of one CPU, in per cent, 0.1 to 20; `None` for Gleaner's own default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub overhead: Option<f64>,
+    /// What it observes with. An emulated guest pays BPF dearly: every instruction of it takes many.
+    #[serde(skip_serializing_if = "is_default")]
+    pub observer: Observer,
     /// A policy file (docs/tuning.md), relative to the scenario's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub config: Option<String>,
+}
+
+/// Which observer Gleaner uses: its option `--observer`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Observer {
+    /// BPF where it loads, else `/proc`.
+    #[default]
+    Auto,
+    /// BPF or nothing.
+    Bpf,
+    /// `/proc` files only.
+    Procfs,
+}
+
+impl Observer {
+    /// As Gleaner's option has it.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Bpf => "bpf",
+            Self::Procfs => "procfs",
+        }
+    }
 }
 
 /// Where a retention time-out comes from.

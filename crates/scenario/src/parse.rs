@@ -4,7 +4,7 @@ use crate::baseline::{Places, check_baselines};
 use crate::format::{CpuList, Other, Time, TimeoutWord, WordOr};
 use crate::simulator::RawSimulator;
 use crate::workloads::{RawWorkload, check_workloads};
-use crate::{Accelerator, HostSlice, Machine, PolicyChoice, Role, Scenario, TimeoutFrom, Vm};
+use crate::{Accelerator, HostSlice, Machine, Observer, PolicyChoice, Role, Scenario, TimeoutFrom, Vm};
 use gleaner_model::{CpuSet, Policy, Profile};
 use serde::Deserialize;
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
@@ -121,6 +121,7 @@ struct RawVm {
     profile: Option<Profile>,
     timeout: Option<TimeoutWord>,
     overhead: Option<Spanned<f64>>,
+    observer: Option<Spanned<String>>,
     config: Option<String>,
     workloads: Spanned<Vec<Spanned<WordOr<RawWorkload>>>>,
 }
@@ -133,6 +134,7 @@ struct RawPolicy {
     profile: Option<Profile>,
     timeout: Option<TimeoutWord>,
     overhead: Option<Spanned<f64>>,
+    observer: Option<Spanned<String>>,
     config: Option<String>,
 }
 
@@ -282,6 +284,7 @@ impl RawVm {
             profile: self.profile,
             timeout: self.timeout,
             overhead: self.overhead,
+            observer: self.observer,
             config: self.config,
         };
         Ok(Vm {
@@ -374,12 +377,15 @@ fn check_policy(raw: Spanned<WordOr<RawPolicy>>, defaults: &RawPolicy) -> Result
     }
     let timeout = raw.timeout.or(defaults.timeout);
     let overhead = raw.overhead.as_ref().or(defaults.overhead.as_ref());
+    let observers = [("auto", Observer::Auto), ("bpf", Observer::Bpf), ("procfs", Observer::Procfs)];
+    let observer = raw.observer.as_ref().or(defaults.observer.as_ref());
     Ok(PolicyChoice {
         label,
         policy,
         profile: raw.profile.or(defaults.profile).unwrap_or_default(),
         timeout: timeout.map_or(TimeoutFrom::Boot, |timeout| timeout.0),
         overhead: overhead.map(|percent| within("overhead", percent, 0.1..=20.0)).transpose()?,
+        observer: observer.map(|observer| word("observer", observer, &observers)).transpose()?.unwrap_or_default(),
         config: raw.config.or_else(|| defaults.config.clone()),
     })
 }

@@ -1,7 +1,7 @@
 //! The format: what is read, what is refused and in which words, and that what is written is read back.
 
 use gleaner_model::{Policy, Profile};
-use gleaner_scenario::{Role, Scenario, TimeoutFrom, Workload};
+use gleaner_scenario::{Observer, Role, Scenario, TimeoutFrom, Workload};
 use proptest::prelude::*;
 use std::path::Path;
 use std::time::Duration;
@@ -57,10 +57,12 @@ fn a_vms_own_settings_are_its_policies_defaults() {
     let policies = r#"profile = "latency"
 timeout = "500us"
 overhead = 2.5
-policies = ["off", { policy = "full", profile = "frugal", timeout = "run", label = "mine" }]"#;
+observer = "procfs"
+policies = ["off", { policy = "full", profile = "frugal", timeout = "run", observer = "bpf", label = "mine" }]"#;
     let scenario = with(r#"policies = ["off", "full"]"#, policies).unwrap();
     let [off, mine] = scenario.vms[0].policies.as_slice() else { panic!() };
     assert_eq!((off.policy, off.profile), (Policy::Off, Profile::Latency));
+    assert_eq!((off.observer, mine.observer), (Observer::Procfs, Observer::Bpf));
     assert_eq!((off.overhead, mine.overhead), (Some(2.5), Some(2.5)));
     assert_eq!(off.timeout, TimeoutFrom::Fixed(Duration::from_micros(500)));
     assert_eq!((mine.label.as_str(), mine.profile, mine.timeout), ("mine", Profile::Frugal, TimeoutFrom::Run));
@@ -115,6 +117,7 @@ fn mistakes_are_named_with_their_line() {
         ("[\"off\", \"full\"]", "[\"off\", \"on\"]", 9, "one of \"off\", \"observe\""),
         ("[\"off\", \"full\"]", "[\"full\", \"full\"]", 9, "two policies are called"),
         ("[\"off\", \"full\"]", "[{ policy = \"full\", timeout = \"2s\" }]", 9, "within 1us and 1s"),
+        ("[\"off\", \"full\"]", "[{ policy = \"full\", observer = \"ebpf\" }]", 9, "procfs"),
         ("[\"off\", \"full\"]", "[{ policy = \"full\", overhead = 50.0 }]", 9, "within 0.1 and 20"),
         ("policies = [\"off\", \"full\"]", "", 6, "needs policies"),
         ("{ program = \"pipeline\",", "{ program = \"p\", command = [\"ls\"],", 10, "either a program or a command"),

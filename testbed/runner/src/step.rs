@@ -7,7 +7,7 @@ use crate::slices::HeldSlices;
 use crate::trouble::{Patience, TICK, Trouble};
 use gleaner_model::Profile;
 use gleaner_report::{BackgroundRate, RunFigures, ScenarioRun, SoloRun};
-use gleaner_scenario::{Choice, Combination, PolicyChoice, Program, Role, Scenario, TimeoutFrom, Workload};
+use gleaner_scenario::{Choice, Combination, Observer, PolicyChoice, Program, Role, Scenario, TimeoutFrom, Workload};
 use serde_json::Value;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -238,6 +238,9 @@ impl Bench<'_> {
                 Some(ns) => ["--timeout".to_owned(), format!("{ns}ns")],
                 None => ["--profile".to_owned(), profile_word(choice.profile).to_owned()],
             });
+        }
+        if choice.observer != Observer::default() {
+            words.extend(["--observer".to_owned(), choice.observer.word().to_owned()]);
         }
         words.extend(choice.overhead.into_iter().flat_map(|percent| ["--overhead".to_owned(), percent.to_string()]));
         let config = choice.config.as_ref().and_then(|name| self.sources.config_in_guest(name));

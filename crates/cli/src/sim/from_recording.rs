@@ -11,8 +11,8 @@ use clap::{Args, ValueEnum};
 use gleaner_model::Profile;
 use gleaner_report::{Recorded, Replayed, SimRecordingReport, WhatIf, WhatIfRow};
 use gleaner_scenario::{
-    Machine, Plan, PolicyChoice, Program, Recording, Role, Scenario, SimCosts, SimScheduler, Simulator, TimeoutFrom,
-    Vm, Workload,
+    Machine, Observer, Plan, PolicyChoice, Program, Recording, Role, Scenario, SimCosts, SimScheduler, Simulator,
+    TimeoutFrom, Vm, Workload,
 };
 use gleaner_sim::program::catalogue;
 use gleaner_sim::recording::Replay;
@@ -198,6 +198,7 @@ fn policy(asked: PolicyArg) -> PolicyChoice {
         profile: Profile::default(),
         timeout: TimeoutFrom::Boot,
         overhead: None,
+        observer: Observer::default(),
         config: None,
     }
 }
