@@ -2,7 +2,9 @@
 
 mod common;
 
-use common::{Guest, PIPELINE, SLOW_WAKEUPS, WAKEUP_BOUND, Workload, apply, count, policy, policy_with};
+use common::{
+    Guest, PIPELINE, SLOW_WAKEUPS, WAKEUP_BOUND, Workload, apply, count, one_at_a_time, policy, policy_with, times,
+};
 use gleaner_decide::guest::{GuestParams, GuestPolicy, NoStep};
 use gleaner_model::{Action, CpuSet, Decision, Nanos, Policy, Profile, Reason, VcpuId, VcpuWindow, Window};
 
@@ -18,13 +20,37 @@ fn consolidated(workload: Workload) -> (Guest, GuestPolicy) {
 }
 
 #[test]
-fn a_workload_that_consolidates_well_goes_from_four_to_one_vcpu_in_24_windows_and_stays() {
+fn a_workload_that_consolidates_well_goes_from_four_to_one_vcpu_and_stays() {
     for workload in [PIPELINE, Workload { saving_per_vcpu: 0.1, ..PIPELINE }] {
-        let (mut guest, mut policy) = consolidated(workload);
-        assert_eq!(policy.active(), &CpuSet::first(1), "the highest ids go first");
-        assert_eq!(guest.run(&mut policy, 1_000), []);
-        assert_eq!(policy.explain().no_step, Some(NoStep::OneVcpu));
+        for (mut policy, windows) in
+            [(policy(Policy::Full, 4), STEP_WINDOWS), (one_at_a_time(Policy::Full, 4), 3 * STEP_WINDOWS)]
+        {
+            let mut guest = Guest::new(4, workload, 1);
+            guest.run(&mut policy, windows - 1);
+            assert!(policy.active().len() > 1);
+            guest.run(&mut policy, 1);
+            assert_eq!(policy.active(), &CpuSet::first(1), "the highest ids go first");
+            assert_eq!(guest.run(&mut policy, 1_000), []);
+            assert_eq!(policy.explain().no_step, Some(NoStep::OneVcpu));
+        }
     }
+}
+
+#[test]
+fn several_vcpus_go_at_once_until_a_step_hurts_and_then_one_at_a_time() {
+    // 16 vCPUs; each that is taken away costs 0.5 %: fifteen at once cost 7 %, and are taken back together.
+    let mut guest = Guest::new(16, Workload { demand: 0.8, loss_per_vcpu: 0.005, ..PIPELINE }, 1);
+    let mut policy = policy(Policy::Consolidate, 16);
+    let decisions = guest.run(&mut policy, 14);
+    assert_eq!((count(&decisions, "deactivate"), times(&decisions, "deactivate")), (15, 1), "{decisions:?}");
+    assert!(
+        matches!(decisions[0].reason, Reason::IdleFits { vcpus: 15, load_ratio, .. } if load_ratio < 1.0),
+        "{decisions:?}"
+    );
+    assert_eq!((count(&decisions, "activate"), times(&decisions, "activate")), (15, 1), "{decisions:?}");
+    let decisions = guest.run(&mut policy, 1_000);
+    assert_eq!(count(&decisions, "deactivate"), times(&decisions, "deactivate"), "{decisions:?}");
+    assert!((9..=11).contains(&policy.active().len()), "5 or 6 cost less than 3 % together: {}", policy.active());
 }
 
 #[test]
@@ -87,7 +113,7 @@ fn figure_4_through_the_whole_policy() {
 fn a_step_that_hurts_is_taken_back_once_and_not_tried_again() {
     for loss_per_vcpu in [0.04, 0.1, 0.3] {
         let mut guest = Guest::new(4, Workload { loss_per_vcpu, ..PIPELINE }, 1);
-        let mut policy = policy(Policy::Full, 4);
+        let mut policy = one_at_a_time(Policy::Full, 4);
         let decisions = guest.run(&mut policy, 6_000);
         let actions: Vec<_> = decisions.iter().map(|decision| decision.action.name()).collect();
         assert_eq!(actions, ["retain", "retain", "retain", "retain", "deactivate", "release", "activate", "retain"]);
@@ -114,7 +140,7 @@ fn small_losses_do_not_add_up() {
 fn a_full_vcpu_lowers_eta() {
     // Nearly all of the work on one vCPU: with one vCPU fewer it is full, and the group slows down.
     let mut guest = Guest::new(4, Workload { demand: 1.2, skew: 0.45, ..PIPELINE }, 1);
-    let mut policy = policy(Policy::Consolidate, 4);
+    let mut policy = one_at_a_time(Policy::Consolidate, 4);
     let mut decisions = guest.run(&mut policy, STEP_WINDOWS);
     assert_eq!(count(&decisions, "deactivate"), 1);
     guest.workload = Workload { demand: 1.1, skew: 0.9, ..guest.workload };
@@ -126,31 +152,62 @@ fn a_full_vcpu_lowers_eta() {
 
 #[test]
 fn a_vcpu_that_our_own_step_filled_is_relieved_without_forgetting() {
-    let mut guest = Guest::new(4, Workload { demand: 1.5, skew: 0.3, ..PIPELINE }, 1);
-    let mut policy = policy(Policy::Consolidate, 4);
+    // On one vCPU there is a tenth more to compute, and no room for all of it: 4 % less gets done.
+    let mut guest = Guest::new(2, Workload { demand: 0.95, saving_per_vcpu: -0.1, ..PIPELINE }, 1);
+    let mut policy = policy(Policy::Consolidate, 2);
     let decisions = guest.run(&mut policy, 2_000);
     let names: Vec<_> = decisions.iter().map(|decision| decision.action.name()).collect();
-    assert_eq!(names, ["deactivate", "deactivate", "activate"], "{decisions:?}");
-    assert!(matches!(decisions[2].reason, Reason::Saturated { .. }));
+    assert_eq!(names, ["deactivate", "activate"], "{decisions:?}");
+    assert!(matches!(decisions[1].reason, Reason::Saturated { .. }));
+    assert!(policy.explain().granularity_factor < 1.0);
 }
 
-/// Rising concurrency, whenever it comes, gives every vCPU back within this many windows: in the worst case it comes in the
-/// window of a step (1), which has to settle (3) and be judged (3).
+/// Rising concurrency gives every vCPU back within this many windows of a step that settles (3) and is judged (3), wherever it comes after
+/// that.
 const RISE_WINDOWS: usize = 7;
+/// A rise that comes with a step looks like its gain, until there has been a look (after 10, once it has settled and is judged).
+const RISE_WITH_A_STEP: usize = 17;
 
 #[test]
-fn rising_concurrency_gets_every_vcpu_back_within_seven_windows() {
+fn rising_concurrency_gets_every_vcpu_back_within_seven_windows_or_with_the_first_look() {
     for before in STEP_WINDOWS..60 {
         for demand in [1.8, 3.5] {
             let mut guest = Guest::new(4, PIPELINE, 1);
             let mut policy = policy(Policy::Full, 4);
             guest.run(&mut policy, before);
-            assert!(policy.active().len() < 4);
+            assert_eq!(policy.active().len(), 1);
             guest.workload.demand = demand;
-            let decisions = guest.run(&mut policy, RISE_WINDOWS);
-            assert_eq!(count(&decisions, "activate-all"), 1, "rise to {demand} after {before} windows: {decisions:?}");
+            let with_the_step = before < STEP_WINDOWS + 5;
+            let windows = if with_the_step { RISE_WITH_A_STEP } else { RISE_WINDOWS };
+            let back = (1..=windows).find(|_| {
+                guest.run(&mut policy, 1);
+                policy.active().len() == 4
+            });
+            assert!(back.is_some(), "rise to {demand} after {before} windows: {:?}", policy.explain());
+            guest.run(&mut policy, 600);
+            assert!(policy.active().len() >= demand.ceil() as usize, "{demand}: {:?}", policy.explain());
         }
     }
+}
+
+#[test]
+fn finer_pieces_give_nothing_back_and_what_was_learnt_is_forgotten() {
+    let mut guest = Guest::new(4, Workload { loss_per_vcpu: 0.02, ..PIPELINE }, 1);
+    let mut policy = policy(Policy::Consolidate, 4);
+    guest.run(&mut policy, 200);
+    let (active, learnt) = (policy.active().clone(), policy.explain().load_factor);
+    assert!(active.len() == 3 && learnt < 1.0, "{:?}", policy.explain());
+    guest.workload.piece = Nanos::from_micros(40);
+    let decisions = guest.run(&mut policy, 3);
+    assert_eq!((count(&decisions, "activate-all"), policy.explain().load_factor), (0, 1.0), "{decisions:?}");
+}
+
+#[test]
+fn coarser_pieces_that_still_fit_give_nothing_back() {
+    let (mut guest, mut policy) = consolidated(Workload { demand: 0.2, ..PIPELINE });
+    guest.run(&mut policy, 20);
+    guest.workload.piece = Nanos::from_micros(250);
+    assert_eq!(guest.run(&mut policy, 50), []);
 }
 
 /// What happens to the window, in whose voluntary switches; in how many windows it is seen; as what.
@@ -158,22 +215,16 @@ type Change = (&'static str, usize, fn(&mut Window, u64), fn(&Reason) -> bool);
 
 #[test]
 fn each_indicator_of_a_workload_change_activates_everything() {
-    let changes: [Change; 7] = [
+    let changes: [Change; 6] = [
         ("exec", 1, |w, _| w.group.execs = Some(1), |r| matches!(r, Reason::Exec)),
         ("threads", 1, |w, _| w.group.new_threads = 4, |r| matches!(r, Reason::ThreadBurst { new_threads: 4 })),
         ("CPU up", 2, |w, _| scale(w, 1.3), |r| matches!(r, Reason::UtilizationChanged { ratio } if *ratio > 1.2)),
         ("CPU down", 2, |w, _| scale(w, 0.7), |r| matches!(r, Reason::UtilizationChanged { ratio } if *ratio < 0.8)),
         (
-            "coarser",
-            2,
+            "coarser than idle periods are long",
+            3,
             |w, s| w.group.voluntary_switches = s * 9 / 20,
             |r| matches!(r, Reason::GranularityChanged { ratio } if *ratio > 2.0),
-        ),
-        (
-            "finer",
-            2,
-            |w, s| w.group.voluntary_switches = s * 21 / 10,
-            |r| matches!(r, Reason::GranularityChanged { ratio } if *ratio < 0.5),
         ),
         ("a full vCPU", 3, |w, _| w.vcpus[0].busy = Nanos::from_millis(91), |r| matches!(r, Reason::Saturated { .. })),
     ];
@@ -244,7 +295,7 @@ fn threads_and_exec_at_the_start_are_the_program_itself() {
         window.group.new_threads = if window_number < 4 { 8 } else { 0 };
         policy.step(&window);
     }
-    assert_eq!(policy.active().len(), 3, "{:?}", policy.explain());
+    assert_eq!(policy.active().len(), 1, "{:?}", policy.explain());
 }
 
 #[test]
@@ -369,8 +420,7 @@ fn a_vcpu_that_came_back_is_retained_a_window_later() {
         retains.filter_map(|found| found.action.vcpu()).map(|vcpu| vcpu.0).collect()
     };
     assert_eq!(back.map(|decisions| retained(&decisions)), Some(vec![]));
-    // The one that stayed had become never idle, and is idle again.
-    assert_eq!(retained(&guest.run(&mut policy, 1)), [0, 1, 2, 3]);
+    assert_eq!(retained(&guest.run(&mut policy, 1)), [1, 2, 3], "and the one that stayed had been all the time");
 }
 
 #[test]
@@ -418,13 +468,13 @@ fn calibrated(vcpus: u32) -> GuestPolicy {
 }
 
 #[test]
-fn a_full_vcpu_stays_where_the_program_is_faster_for_it() {
+fn a_full_vcpu_stays_where_the_program_is_no_slower_for_it() {
     let mut guest = Guest::new(4, WAKEUP_BOUND, 1);
     let mut policy = calibrated(4);
     let decisions = guest.run(&mut policy, 4 * STEP_WINDOWS);
     assert_eq!((count(&decisions, "deactivate"), policy.active()), (3, &CpuSet::first(1)), "{decisions:?}");
     guest.run(&mut policy, 20);
-    assert!(matches!(policy.explain().no_step, Some(NoStep::FullAndFaster { gain }) if (gain - 0.7).abs() < 0.1));
+    assert!(matches!(policy.explain().no_step, Some(NoStep::FullAndNoSlower { gain }) if (gain - 0.7).abs() < 0.1));
     // By the book, without knowing what a wake-up costs: too little idle time for the last step.
     let mut by_the_book = common::policy(Policy::Full, 4);
     Guest::new(4, WAKEUP_BOUND, 1).run(&mut by_the_book, 4 * STEP_WINDOWS);
@@ -432,8 +482,8 @@ fn a_full_vcpu_stays_where_the_program_is_faster_for_it() {
 }
 
 #[test]
-fn a_full_vcpu_is_given_up_where_the_program_is_not_faster_for_it() {
-    for gain_on_one in [0.0, 0.03, -0.2] {
+fn a_full_vcpu_is_given_up_where_the_program_is_slower_for_it() {
+    for gain_on_one in [0.0, 0.02, -0.2] {
         let mut guest = Guest::new(2, Workload { gain_on_one, ..WAKEUP_BOUND }, 1);
         let mut policy = calibrated(2);
         let decisions = guest.run(&mut policy, 3_000);

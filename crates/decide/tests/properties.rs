@@ -4,7 +4,9 @@
 mod common;
 
 use common::changes::{CHANGES, Change, STEP_BY_STEP, WITH_A_STEP, WITH_A_TRIAL};
-use common::{Guest, PIPELINE, SLOW_WAKEUPS, WAKEUP_BOUND, Workload, all_alike, apply, count, policy, policy_with};
+use common::{
+    Guest, PIPELINE, SLOW_WAKEUPS, WAKEUP_BOUND, Workload, all_alike, apply, count, policy, policy_with, times,
+};
 use gleaner_decide::guest::{GuestPolicy, NoStep};
 use gleaner_model::{
     Action, CpuSet, Decision, GroupWindow, Nanos, Policy, Reason, Source, VcpuId, VcpuWindow, WakeupCosts, Window,
@@ -133,7 +135,7 @@ fn come_to_rest(guest: &mut Guest, policy: &mut GuestPolicy, longer: usize) -> u
 
 /// Everything has to come back within the windows of the change. Where something of ours comes with it, or came less than an
 /// `AFTERMATH` before it, all comes back later; and what may be missed then must not keep what follows from being seen. A full vCPU may
-/// stay full where the step that filled it is seen to pay (noise may see that, where the vCPU was all but full before).
+/// stay full where the program is no slower than before the last step; noise may see that for some steps and not for others.
 fn everything_comes_back(
     guest: &mut Guest,
     policy: &mut GuestPolicy,
@@ -143,7 +145,6 @@ fn everything_comes_back(
     let all = policy.explain().vcpus;
     // Steps back are how a full vCPU is answered.
     let fills = change.windows == STEP_BY_STEP;
-    let pays = |policy: &GuestPolicy| fills && matches!(policy.explain().no_step, Some(NoStep::FullAndFaster { .. }));
     let mut disturbed = quiet < AFTERMATH && !fills || is_trying(policy);
     for window in 1..=change.windows + WITH_A_STEP + WITH_A_TRIAL {
         let decisions = guest.run_changed(policy, 1, change.apply);
@@ -151,11 +152,11 @@ fn everything_comes_back(
             return Ok(());
         }
         disturbed |= window <= change.windows && (!fills && !decisions.is_empty() || is_trying(policy));
-        if window == change.windows && (window == 1 || !disturbed && !pays(policy)) {
+        if window == change.windows && (window == 1 || !disturbed && !fills) {
             return Err(format!("not within {window} windows"));
         }
     }
-    if !change.may_be_missed && !pays(policy) {
+    if !change.may_be_missed {
         return Err("not at all".to_owned());
     }
     guest.run_changed(policy, 1, |window, _| window.group.execs = Some(1));
@@ -247,7 +248,6 @@ proptest! {
             window.at = now;
             let decisions = one.step(&window);
             prop_assert_eq!(&decisions, &other.step(&window), "the same windows give the same decisions");
-            prop_assert!(count(&decisions, "deactivate") <= 1, "one vCPU at a time");
             for decision in &decisions {
                 prop_assert_eq!(decision.at, now);
                 match decision.action {
@@ -274,14 +274,15 @@ proptest! {
         prop_assert_eq!(one.active(), &CpuSet::first(4));
     }
 
-    /// Stationary, without or with noise of up to 5 %: at most N - 1 steps, and 4 that are tried again; and now and then a look
+    /// Stationary, without or with noise of up to 5 %: at most N - 1 steps, and 5 that are tried again; and now and then a look
     /// whether a full vCPU is still the best, which takes a step back and takes it again
     /// ([`looks_are_bounded_per_unit_of_time`]).
     ///
     /// Why: noise up to 5 % never looks like a workload change (20 % of CPU time, a factor of 2 of g_comp), so factors only
     /// fall. Each step that is undone multiplies rho or eta by at most 0.9, and a ratio within r..R allows at most
     /// 1 + ln(R/r)/ln(1/0.9) of them per factor: here R/r < 1.22, so 2 for rho and 2 for eta; with the allowance, which ends with the
-    /// first of them and leaves 0.9 at most, no more. A step that is not undone leaves one vCPU fewer, at most N - 1 times.
+    /// first of them and leaves 0.9 at most, no more; and one more for a step of several vCPUs, of which there is none after the first that is
+    /// undone. A step that is not undone leaves one vCPU fewer or several, at most N - 1 times.
     #[test]
     fn a_stationary_workload_comes_to_rest(
         seed in any::<u64>(),
@@ -303,12 +304,13 @@ proptest! {
         let mut policy = policy_with(Policy::Full, vcpus, costs);
         policy.begin();
         let decisions = guest.run(&mut policy, 1_200);
-        let looks = looks(&decisions).count();
-        let (steps, undone) = (count(&decisions, "deactivate") - looks, count(&decisions, "activate") - looks);
+        let looked: Vec<Decision> = looks(&decisions).copied().collect();
+        let looks = times(&looked, "activate");
+        let (steps, undone) = (times(&decisions, "deactivate") - looks, times(&decisions, "activate") - looks);
         prop_assert!(count(&decisions, "activate-all") == 0, "{:?}", decisions);
         // After 15, 30, 60, ... seconds, of 120.
         prop_assert!(looks <= 3, "{} looks", looks);
-        prop_assert!(undone <= 4 && steps < vcpus as usize + undone, "{} steps, {} undone", steps, undone);
+        prop_assert!(undone <= 5 && steps < vcpus as usize + undone, "{} steps, {} undone", steps, undone);
     }
 
     /// Larger noise may look like changes. Then the doubling hold-off limits how often steps are tried: at most 60 in five
@@ -320,7 +322,7 @@ proptest! {
         let mut policy = policy(Policy::Full, 4);
         let windows = 3_000;
         let decisions = guest.run(&mut policy, windows);
-        let steps = count(&decisions, "deactivate");
+        let steps = times(&decisions, "deactivate");
         prop_assert!(steps <= 60, "{} steps in {} windows", steps, windows);
     }
 }

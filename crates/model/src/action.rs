@@ -143,7 +143,9 @@ pub enum Reason {
     IdleAgain,
     /// Conditions 1, 2 and 3 hold.
     IdleFits {
-        /// l_comp / ((N - 1) * l_idle), at most rho.
+        /// How many vCPUs are deactivated at once, k.
+        vcpus: usize,
+        /// k * l_comp / ((N - k) * l_idle), at most rho.
         load_ratio: f64,
         /// g_comp / l_idle, at most eta.
         granularity_ratio: f64,
@@ -214,12 +216,19 @@ impl fmt::Display for Reason {
                 write!(f, "hardly ever idle ({:.1} % of the time): nothing to bridge there", percent(idle_share))
             }
             Self::IdleAgain => write!(f, "there are idle periods again"),
-            Self::IdleFits { load_ratio, granularity_ratio, utilization } => write!(
-                f,
-                "its work fits into the others' idle time: l_comp/((N-1)*l_idle) = {load_ratio:.2}, \
-                 g_comp/l_idle = {granularity_ratio:.2}, predicted utilization {:.0} %",
-                percent(utilization)
-            ),
+            Self::IdleFits { vcpus, load_ratio, granularity_ratio, utilization } => {
+                if vcpus == 1 {
+                    write!(f, "its work fits into the others' idle time: l_comp/((N-1)*l_idle) = {load_ratio:.2}")?;
+                } else {
+                    write!(
+                        f,
+                        "the work of {vcpus} fits into the others' idle time: \
+                         {vcpus}*l_comp/((N-{vcpus})*l_idle) = {load_ratio:.2}"
+                    )?;
+                }
+                let percent = percent(utilization);
+                write!(f, ", g_comp/l_idle = {granularity_ratio:.2}, predicted utilization {percent:.0} %")
+            }
             Self::StepHurt { cpu_loss, overloaded } => write!(
                 f,
                 "the last step cost {:.0} % of the program's progress ({}): taken back",

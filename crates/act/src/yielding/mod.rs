@@ -12,7 +12,7 @@ mod runner;
 
 use crate::{ActError, Fallback, IdleGroup, IdleMeans};
 use gleaner_model::{CpuSet, Nanos, Order, VcpuId, YieldCounters, YieldMachine};
-use runner::{EnterClass, Ready, Runner, enter_idle_class, now};
+use runner::{EnterClass, Runner, enter_idle_class, lower, now};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc;
@@ -144,9 +144,8 @@ impl YieldingThreads {
         let mut all = Self { members, heart, stolen_gap, class, idle_means, fallbacks };
         for vcpu in vcpus.iter() {
             let (wait, wake) = busy_wait(vcpu).map_or((None, None), |busy| (Some(busy.wait), Some(busy.wake)));
-            let ready = all.launch(enter_idle, vcpu, machine(vcpu), wait, wake)?;
-            let tid = ready.tid?;
-            if let Some(why) = ready.class_refused {
+            let tid = all.launch(vcpu, machine(vcpu), wait, wake)?;
+            if let Some(why) = lower(tid, vcpu, enter_idle)? {
                 all.class = YieldClass::Nice19;
                 all.note("SCHED_IDLE", "SCHED_OTHER at nice 19", why);
             }
@@ -158,14 +157,14 @@ impl YieldingThreads {
         Ok(all)
     }
 
+    /// Starts a thread, asleep; its id.
     fn launch(
         &mut self,
-        enter_idle: EnterClass,
         vcpu: VcpuId,
         machine: Box<dyn YieldMachine>,
         wait: Option<runner::Wait>,
         wake: Option<Box<dyn Fn() + Send + Sync>>,
-    ) -> Result<Ready, ActError> {
+    ) -> Result<i32, ActError> {
         let cell = Arc::new(Cell::default());
         let (sender, receiver) = mpsc::channel();
         let mut runner = Runner::new(vcpu, machine, wait, Arc::clone(&cell), Arc::clone(&self.heart), self.stolen_gap);
@@ -173,12 +172,8 @@ impl YieldingThreads {
             .name(format!("gleaner-y{}", vcpu.0))
             .stack_size(128 * 1024)
             .spawn(move || {
-                let ready = runner.prepare(enter_idle);
-                let go = ready.tid.is_ok();
-                let _ = sender.send(ready);
-                if go {
-                    runner.run();
-                }
+                let _ = sender.send(runner.prepare());
+                runner.run();
             })
             .map_err(|source| ActError::Unavailable {
                 what: format!("a yielding thread on {vcpu}"),
@@ -230,6 +225,13 @@ impl YieldingThreads {
         self.idle_means
     }
 
+    /// Ends them without waiting for them, on a thread of its own: where no vCPU is ever idle a thread of the lowest class takes
+    /// seconds to hear of it. Where there can be no thread, they are waited for.
+    pub fn retire(self) {
+        // Where spawning fails, the closure is dropped, and `self` with it.
+        let _ = std::thread::Builder::new().name("gleaner-retire".to_owned()).spawn(move || drop(self));
+    }
+
     /// What had to be replaced by a weaker means.
     pub fn fallbacks(&self) -> &[Fallback] {
         &self.fallbacks
@@ -240,6 +242,8 @@ impl Drop for YieldingThreads {
     fn drop(&mut self) {
         for member in &self.members {
             member.cell.stop.store(true, Relaxed);
+            // On a vCPU that is never idle it would take seconds to hear of it, and to end.
+            runner::unpin(member.cell.tid.load(Relaxed));
             member.rouse();
         }
         for member in &mut self.members {
@@ -299,7 +303,7 @@ mod tests {
 
     #[test]
     fn where_sched_idle_is_refused_a_thread_has_nice_19_and_says_so() {
-        let refuse: EnterClass = || Err(std::io::Error::from_raw_os_error(libc::EPERM));
+        let refuse: EnterClass = |_| Err(std::io::Error::from_raw_os_error(libc::EPERM));
         let refused = started_in(refuse, &IdleGroup::none());
         assert_eq!(class_and_nice(refused.counters()[0].tid), (libc::SCHED_OTHER, 19));
         assert_eq!(refused.class(), YieldClass::Nice19);

@@ -10,6 +10,7 @@
 use super::Cell;
 use crate::ActError;
 use gleaner_model::{Nanos, Next, Order, VcpuId, YieldMachine, YieldReturn};
+use rustix::process::Pid;
 use rustix::thread::{CpuSet as Mask, sched_getcpu, sched_setaffinity, sched_yield};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -31,13 +32,32 @@ const LONGEST_SLEEP: Nanos = Nanos::from_secs(1);
 /// A wake-up that had to wait longer than this for the vCPU found another task on it: an idle vCPU takes 2 to 10 us.
 const WAITED: Nanos = Nanos::from_micros(20);
 
-/// Puts the calling thread into a scheduling class.
-pub(super) type EnterClass = fn() -> std::io::Result<()>;
+/// Puts a thread, by its id, into a scheduling class.
+pub(super) type EnterClass = fn(i32) -> std::io::Result<()>;
 
-/// What a new thread reports before it begins.
-pub(super) struct Ready {
-    pub tid: Result<i32, ActError>,
-    pub class_refused: Option<String>,
+/// Pins a thread to `vcpu` and puts it into its class; says why not, where `enter_idle` is refused and nice 19 is what it gets. Called by
+/// the owner: the thread itself would not come back from the lowest class while the program keeps that vCPU busy.
+pub(super) fn lower(tid: i32, vcpu: VcpuId, enter_idle: EnterClass) -> Result<Option<String>, ActError> {
+    pin(Pid::from_raw(tid), vcpu).map_err(ActError::thread("sched_setaffinity", tid))?;
+    Ok(enter_idle(tid).err().map(|error| {
+        lower_to_nice_19(tid);
+        error.to_string()
+    }))
+}
+
+/// Lets a thread run on any vCPU again; of one that is gone there is nothing to say.
+pub(super) fn unpin(tid: i32) {
+    let mut mask = Mask::new();
+    (0..Mask::MAX_CPU).for_each(|cpu| mask.set(cpu));
+    if let Some(thread) = Pid::from_raw(tid) {
+        let _ = sched_setaffinity(Some(thread), &mask);
+    }
+}
+
+fn pin(thread: Option<Pid>, vcpu: VcpuId) -> rustix::io::Result<()> {
+    let mut mask = Mask::new();
+    mask.set(vcpu.0 as usize);
+    sched_setaffinity(thread, &mask)
 }
 
 /// The thread's own side.
@@ -84,24 +104,12 @@ impl Runner {
         }
     }
 
-    /// Called on the thread itself. Where `enter_idle` is refused, nice 19 is what it gets, and the refusal is told.
-    pub fn prepare(&mut self, enter_idle: EnterClass) -> Ready {
-        let tid = rustix::thread::gettid();
-        let raw = tid.as_raw_nonzero().get();
-        self.cell.tid.store(raw, Relaxed);
+    /// Called on the thread itself, before its owner [lowers](lower) it; its id.
+    pub fn prepare(&mut self) -> i32 {
+        let tid = rustix::thread::gettid().as_raw_nonzero().get();
+        self.cell.tid.store(tid, Relaxed);
         self.run_delay = RunDelay::of_this_thread();
-        let pinned = self.pin().map_err(ActError::thread("sched_setaffinity", raw));
-        let class_refused = enter_idle().err().map(|error| {
-            lower_to_nice_19();
-            error.to_string()
-        });
-        Ready { tid: pinned.map(|()| raw), class_refused }
-    }
-
-    fn pin(&self) -> rustix::io::Result<()> {
-        let mut mask = Mask::new();
-        mask.set(self.vcpu.0 as usize);
-        sched_setaffinity(None, &mask)
+        tid
     }
 
     pub fn run(&mut self) {
@@ -199,7 +207,7 @@ impl Runner {
     /// Whether the vCPU is offline, so that the kernel moved this thread to another. It does not move it back: once the vCPU has
     /// returned, this does.
     fn moved_away(&self) -> bool {
-        sched_getcpu() != self.vcpu.0 as usize && self.pin().is_err()
+        sched_getcpu() != self.vcpu.0 as usize && pin(None, self.vcpu).is_err()
     }
 
     /// Sleeps as told. An order ends the sleep, and is for the machine to hear of before anything else.
@@ -274,18 +282,18 @@ fn involuntary_switches() -> i64 {
     }
 }
 
-/// SCHED_IDLE for the calling thread.
-pub(super) fn enter_idle_class() -> std::io::Result<()> {
+/// SCHED_IDLE for a thread; 0 is the calling one.
+pub(super) fn enter_idle_class(tid: i32) -> std::io::Result<()> {
     let param = libc::sched_param { sched_priority: 0 };
-    // SAFETY: pid 0 is the calling thread; the parameter outlives the call.
-    let status = unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const param) };
+    // SAFETY: the parameter outlives the call.
+    let status = unsafe { libc::sched_setscheduler(tid, libc::SCHED_IDLE, &raw const param) };
     if status == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
 }
 
 /// The next weaker means. Nobody is refused a higher nice value.
-fn lower_to_nice_19() {
-    // SAFETY: no memory is passed; who = 0 is the calling thread on Linux.
-    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 19) };
+fn lower_to_nice_19(tid: i32) {
+    // SAFETY: no memory is passed; `who` may be a thread on Linux.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, tid.cast_unsigned(), 19) };
 }
 
 #[cfg(test)]
@@ -300,7 +308,7 @@ mod tests {
             let mut mask = Mask::new();
             mask.set(0);
             sched_setaffinity(None, &mask).unwrap();
-            enter_idle_class().unwrap();
+            enter_idle_class(0).unwrap();
             let delay = RunDelay::of_this_thread();
             let nap = || {
                 let before = delay.read().unwrap();

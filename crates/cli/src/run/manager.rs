@@ -168,6 +168,12 @@ impl Manager {
         }
         window.group.pinned.clone_from(&self.pinned);
         let decisions = self.policy.step(&window);
+        tracing::debug!(
+            at_ms = window.at.0 / 1_000_000,
+            ms = window.length.0 / 1_000_000,
+            switches = window.group.voluntary_switches,
+            "window"
+        );
         self.carry_out(&decisions);
         if decisions.is_empty() {
             self.confine_newcomers();
@@ -209,6 +215,7 @@ impl Manager {
 
     fn leave_bpf(&mut self, at: Nanos) -> Result<(), Failure> {
         let config = setup::observer_config(self.session.as_ref(), &self.vcpus);
+        tracing::debug!("leaving BPF");
         let (mut observer, _) = Observer::new(ObserverChoice::Procfs, &config).map_err(Failure::run)?;
         if self.yields.is_some() {
             // The old ones wait for BPF to tell that their vCPU is busy; the new ones nap.
@@ -216,15 +223,19 @@ impl Manager {
             let (retained, trips) = self.spent();
             self.spent_before = (retained, trips - self.guard_releases);
             self.spent_zero = (Nanos::ZERO, 0);
-            self.yields = Some(yields);
+            if let Some(old) = self.yields.replace(yields) {
+                old.retire();
+            }
             let timeout = self.policy.timeout();
             for vcpu in self.policy.explain().retaining.iter() {
                 self.order(vcpu, Order::Retain { timeout });
             }
         }
+        tracing::debug!("new yielding threads");
         observer.adopted(self.program);
         observer.start(&self.counters()).map_err(Failure::run)?;
-        self.observer = observer;
+        std::mem::replace(&mut self.observer, observer).retire();
+        tracing::debug!("BPF is left");
         self.at_zero = at;
         Ok(())
     }

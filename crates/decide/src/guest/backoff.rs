@@ -29,6 +29,11 @@ impl Backoff {
         length
     }
 
+    /// Holds off until then, and does not double for it.
+    pub(super) fn hold(&mut self, until: Nanos) {
+        self.until = until;
+    }
+
     /// Starts small again if it has been quiet for longer than `quiet_times` the last hold-off.
     pub(super) fn forget_after_quiet(&mut self, quiet_since: Nanos, quiet_until: Nanos) {
         if self.length.is_some_and(|last| quiet_until - quiet_since > last.times(self.quiet_times)) {

@@ -2,7 +2,8 @@
 //!
 //! Condition (1) asks whether the others' idle time can take the work of the vCPU to be deactivated, condition (2) whether the
 //! pieces are small enough to fit into the idle periods (Figure 4(b) shows what happens otherwise), condition (3) whether
-//! the vCPUs that stay would not be so full that the workload-change detector had to undo the step.
+//! the vCPUs that stay would not be so full that the workload-change detector had to undo the step. The paper deactivates one
+//! vCPU at a time; for `k` of them at once (ours) the conditions are the same, with the work of k and the idle time of N-k.
 
 use super::{GuestParams, NoStep};
 use gleaner_model::{Lengths, Nanos};
@@ -23,9 +24,9 @@ impl Factors {
     }
 }
 
-/// l_comp / ((N-1) * l_idle), what rho limits. Infinite where there is no idle time or no second vCPU.
-pub fn load_ratio(lengths: &Lengths, n: usize) -> f64 {
-    ratio(lengths.l_comp, n.saturating_sub(1) as f64 * lengths.l_idle)
+/// k * l_comp / ((N-k) * l_idle), what rho limits. Infinite where there is no idle time or no vCPU would be left.
+pub fn load_ratio(lengths: &Lengths, n: usize, k: usize) -> f64 {
+    ratio(k as f64 * lengths.l_comp, n.saturating_sub(k) as f64 * lengths.l_idle)
 }
 
 /// g_comp / l_idle, what eta limits. Infinite where there is no idle time.
@@ -42,11 +43,11 @@ fn ratio(part: f64, whole: f64) -> f64 {
 pub enum Check {
     /// All of them.
     Fits {
-        /// l_comp / ((N-1) * l_idle).
+        /// k * l_comp / ((N-k) * l_idle).
         load_ratio: f64,
         /// g_comp / l_idle.
         granularity_ratio: f64,
-        /// N*u/(N-1).
+        /// N*u/(N-k).
         utilization: f64,
     },
     /// The first that does not.
@@ -56,23 +57,23 @@ pub enum Check {
 /// Rounding in ratios of sums must not decide at a limit that is met exactly.
 const ROUNDING: f64 = 1e-9;
 
-/// Checks conditions (1), (2) and (3) for `n` active vCPUs with mean utilization `utilization` (0 to 1). `wakeup_cost`: how long
-/// waking a halted vCPU takes, where that is known; finer computations get `fine_grained_allowance`.
+/// Checks conditions (1), (2) and (3) for `n` active vCPUs, of which `k` would be deactivated, with mean utilization `utilization` (0 to
+/// 1). `wakeup_cost`: how long waking a halted vCPU takes, where that is known; finer computations get `fine_grained_allowance`.
 pub fn check(
     lengths: &Lengths,
     utilization: f64,
-    n: usize,
+    (n, k): (usize, usize),
     factors: Factors,
     wakeup_cost: Option<Nanos>,
     params: &GuestParams,
 ) -> Check {
-    if n <= 1 {
+    if n <= k {
         return Check::Fails(NoStep::OneVcpu);
     }
-    let load_ratio = load_ratio(lengths, n);
+    let load_ratio = load_ratio(lengths, n, k);
     let granularity_ratio = granularity_ratio(lengths);
     let g_comp = Nanos::from_f64(lengths.g_comp);
-    let predicted = utilization * n as f64 / (n - 1) as f64;
+    let predicted = utilization * n as f64 / (n - k) as f64;
     // Until a step that hurt has taught otherwise.
     let fine = wakeup_cost.is_some_and(|cost| g_comp < cost) && factors == Factors::new(params);
     let allowance = if fine { params.fine_grained_allowance } else { 1.0 };
@@ -123,7 +124,8 @@ mod tests {
             (&ours, ("one vCPU", 0.5 * T, 0.2 * T, T, 1, 0.3, one)),
         ];
         for (params, (name, l_comp, g_comp, l_idle, n, utilization, expected)) in cases {
-            let found = check(&Lengths { l_comp, g_comp, l_idle }, utilization, n, Factors::new(params), None, params);
+            let found =
+                check(&Lengths { l_comp, g_comp, l_idle }, utilization, (n, 1), Factors::new(params), None, params);
             assert!(expected(&found), "{name}: {found:?}");
         }
     }
@@ -135,11 +137,29 @@ mod tests {
         let lengths = Lengths { l_comp: 64e3, g_comp: 60e3, l_idle: 57e3 };
         for (cost_us, fits) in [(None, false), (Some(40), false), (Some(100), true)] {
             let cost = cost_us.map(Nanos::from_micros);
-            let found = check(&lengths, 0.53, 2, Factors::new(&params), cost, &params);
+            let found = check(&lengths, 0.53, (2, 1), Factors::new(&params), cost, &params);
             assert_eq!(matches!(found, Check::Fits { .. }), fits, "{cost_us:?}: {found:?}");
         }
         let full = Lengths { l_comp: 90e3, ..lengths };
-        let found = check(&full, 0.61, 2, Factors::new(&params), Some(Nanos::from_micros(100)), &params);
+        let found = check(&full, 0.61, (2, 1), Factors::new(&params), Some(Nanos::from_micros(100)), &params);
         assert!(matches!(found, Check::Fails(NoStep::LoadTooHigh { .. })), "{found:?}");
+    }
+
+    #[test]
+    fn several_at_once_need_the_idle_time_of_those_that_stay() {
+        // Four vCPUs, 30 % busy: 0.3 ms of work for each 0.7 ms of idle time. (k, load ratio, predicted utilization, fits)
+        let (lengths, params) = (Lengths { l_comp: 0.3 * T, g_comp: 0.2 * T, l_idle: 0.7 * T }, GuestParams::default());
+        for (k, load, utilization, fits) in
+            [(1, 1.0 / 7.0, 0.4, true), (2, 3.0 / 7.0, 0.6, true), (3, 9.0 / 7.0, 1.2, false)]
+        {
+            let found = check(&lengths, 0.3, (4, k), Factors::new(&params), None, &params);
+            assert!((load_ratio(&lengths, 4, k) - load).abs() < 1e-9, "{k}");
+            let as_expected = match found {
+                Check::Fits { utilization: predicted, .. } => fits && (predicted - utilization).abs() < 1e-9,
+                Check::Fails(why) => !fits && matches!(why, NoStep::LoadTooHigh { .. }),
+            };
+            assert!(as_expected, "{k}: {found:?}");
+        }
+        assert_eq!(check(&lengths, 0.3, (4, 4), Factors::new(&params), None, &params), Check::Fails(NoStep::OneVcpu));
     }
 }

@@ -39,8 +39,8 @@ pub enum NoStep {
         /// Its utilization, 0 to 1.
         utilization: f64,
     },
-    /// A vCPU is full, and the program is faster for it: the last step pays.
-    FullAndFaster {
+    /// A vCPU is full, and the program no slower for it: the last step stays.
+    FullAndNoSlower {
         /// Voluntary switches per second rose by this share.
         gain: f64,
     },
@@ -94,7 +94,7 @@ impl NoStep {
             Self::LongerThanSlice { .. } => 10,
             Self::WouldBeFull { .. } => 11,
             Self::Pinned => 12,
-            Self::FullAndFaster { .. } => 13,
+            Self::FullAndNoSlower { .. } => 13,
             Self::Trying => 14,
         }
     }
@@ -120,8 +120,12 @@ impl fmt::Display for NoStep {
             Self::Saturated { vcpu, utilization } => {
                 write!(f, "{vcpu} is {:.0} % busy: fewer vCPUs would be too few", percent(utilization))
             }
-            Self::FullAndFaster { gain } => {
-                write!(f, "a vCPU is full and the program {:.0} % faster for it (voluntary switches)", percent(gain))
+            Self::FullAndNoSlower { gain } => {
+                write!(
+                    f,
+                    "a vCPU is full and the program no slower for it ({:+.0} % voluntary switches)",
+                    percent(gain)
+                )
             }
             Self::LoadTooHigh { load_ratio, load_factor } => {
                 write!(f, "condition 1 fails: l_comp/((N-1)*l_idle) = {load_ratio:.2}, above rho = {load_factor:.2}")

@@ -13,13 +13,13 @@ use super::conditions::{Factors, granularity_ratio, load_ratio};
 use super::measure::{Measure, Speed, Spread};
 use super::params::FACTOR_MIN;
 use super::workload_change::Reference;
-use gleaner_model::{Lengths, Nanos, VcpuId};
+use gleaner_model::{CpuSet, Lengths, Nanos};
 
-/// A step that is in force: one vCPU was deactivated.
+/// A step that is in force: vCPUs were deactivated.
 #[derive(Clone, Debug)]
 pub(super) struct Step {
     /// Which.
-    pub(super) vcpu: VcpuId,
+    pub(super) vcpus: CpuSet,
     pub(super) taken_at: Nanos,
     /// Active vCPUs before it.
     pub(super) n: usize,
@@ -31,6 +31,8 @@ pub(super) struct Step {
     pub(super) reference: Reference,
     /// Whether it filled a vCPU and was seen to pay.
     pub(super) paid: bool,
+    /// CPU time per second after it, where the group was faster then: more than that is another workload.
+    pub(super) faster: Option<Spread>,
 }
 
 impl Step {
@@ -42,14 +44,29 @@ impl Step {
         })
     }
 
-    /// The share by which the group's voluntary switches per second rose since before the step, if the step pays by that: at first
-    /// by `full_gain_min` and more than chance explains, later by anything. Threads that share a vCPU block less often, not more,
-    /// so more switches are more progress; that fewer are none is not said.
+    /// The share by which the group's voluntary switches per second rose since before the step, unless they fell by more than chance
+    /// explains. CPU time says nothing here: it is asked where the step filled a vCPU, which bounds it.
     pub(super) fn gain(&self, after: &Speed, params: &GuestParams) -> Option<f64> {
-        let before = self.before.switches;
-        let needed = if self.paid { 0.0 } else { params.full_gain_min.max(noise(before, params)) };
-        let gain = after.switches.median / before.median.max(1.0) - 1.0;
-        (before.median > 0.0 && gain > needed).then_some(gain)
+        let fell = fall(self.before.switches, after.switches.median, params);
+        self.switches_gained(after).filter(|_| fell.is_none())
+    }
+
+    fn switches_gained(&self, after: &Speed) -> Option<f64> {
+        let before = self.before.switches.median;
+        (before > 0.0).then(|| after.switches.median / before.max(1.0) - 1.0)
+    }
+
+    /// Takes how fast the group is when it is judged. A group that computes more *and* switches more may be faster for the step:
+    /// threads that no longer wait for a vCPU to wake up compute instead.
+    pub(super) fn settle(&mut self, after: &Speed, params: &GuestParams) {
+        let gained = self.switches_gained(after).is_some_and(|gain| gain > params.cpu_growth_share);
+        let faster = after.cpu.median > self.before.cpu.median && gained;
+        self.faster = faster.then_some(after.cpu);
+    }
+
+    /// CPU time per second that belongs to the step: before it, or after it where it made the group faster.
+    pub(super) fn usual(&self) -> Spread {
+        self.faster.unwrap_or(self.before.cpu)
     }
 
     /// Whether the group's CPU time per second rose, since before the step, by `cpu_growth_share` and more than chance explains:
@@ -62,17 +79,17 @@ impl Step {
     /// The factors after this step hurt: a full vCPU means that pieces were too large (eta), otherwise idle time was too short
     /// (rho).
     pub(super) fn learn(&self, factors: Factors, overloaded: bool, params: &GuestParams) -> Factors {
-        learn(&self.measure.lengths, self.n, factors, overloaded, params.adaptation)
+        learn(&self.measure.lengths, (self.n, self.vcpus.len()), factors, overloaded, params.adaptation)
     }
 }
 
-/// eta = 0.9 * min(eta, g_comp/l_idle) if a vCPU was overloaded, otherwise rho = 0.9 * min(rho, l_comp/((N-1)*l_idle)).
-fn learn(lengths: &Lengths, n: usize, factors: Factors, overloaded: bool, adaptation: f64) -> Factors {
+/// eta = 0.9 * min(eta, g_comp/l_idle) if a vCPU was overloaded, otherwise rho = 0.9 * min(rho, k*l_comp/((N-k)*l_idle)).
+fn learn(lengths: &Lengths, (n, k): (usize, usize), factors: Factors, overloaded: bool, adaptation: f64) -> Factors {
     let lower = |factor: f64, ratio: f64| (adaptation * factor.min(ratio)).max(FACTOR_MIN);
     if overloaded {
         Factors { granularity: lower(factors.granularity, granularity_ratio(lengths)), ..factors }
     } else {
-        Factors { load: lower(factors.load, load_ratio(lengths, n)), ..factors }
+        Factors { load: lower(factors.load, load_ratio(lengths, n, k)), ..factors }
     }
 }
 
@@ -93,6 +110,7 @@ fn noise(before: Spread, params: &GuestParams) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gleaner_model::VcpuId;
 
     #[test]
     fn each_adaptation_rule() {
@@ -107,7 +125,7 @@ mod tests {
             (10.0, 5.0, 0.0, 2, 0.8, 0.8, false, 0.72, 0.8),
         ] {
             let factors = Factors { load: rho, granularity: eta };
-            let found = learn(&Lengths { l_comp, g_comp, l_idle }, n, factors, overloaded, 0.9);
+            let found = learn(&Lengths { l_comp, g_comp, l_idle }, (n, 1), factors, overloaded, 0.9);
             assert!(
                 (found.load - new_rho).abs() < 1e-12 && (found.granularity - new_eta).abs() < 1e-12,
                 "l_comp {l_comp}, g_comp {g_comp}, l_idle {l_idle}, N {n}, overloaded {overloaded}: {found:?}"
@@ -144,6 +162,15 @@ mod tests {
         let lengths = Lengths { l_comp: 1.0, g_comp: 1.0, l_idle: 1.0 };
         let measure = Measure { lengths, utilization: 0.5 };
         let reference = Reference::default();
-        Step { vcpu: VcpuId(1), taken_at: Nanos::ZERO, n: 2, measure, before, reference, paid: false }
+        Step {
+            vcpus: [VcpuId(1)].into_iter().collect(),
+            taken_at: Nanos::ZERO,
+            n: 2,
+            measure,
+            before,
+            reference,
+            paid: false,
+            faster: None,
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! Which vCPUs the group runs on: one step at a time, judged, undone if it hurt, given up when the workload changes
+//! Which vCPUs the group runs on: one step at a time, of one vCPU or several, judged, undone if it hurt, given up when the workload changes
 //! (imbalanced scheduling, paper sections 4.2 and 5).
 //!
 //! ```text
@@ -16,16 +16,16 @@ use super::judge::Step;
 use super::measure::{Measure, Sample, Speed};
 use super::workload_change::{Births, Reference, moved};
 use super::{GuestParams, NoStep};
-use gleaner_model::{CpuSet, Nanos, Reason, VcpuId, Window};
+use gleaner_model::{CpuSet, Lengths, Nanos, Reason, VcpuId, Window};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 
 /// What a window led to.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) enum Outcome {
     Stay(NoStep),
-    Deactivate { vcpu: VcpuId, reason: Reason },
-    Restore { vcpu: VcpuId, reason: Reason },
+    Deactivate { vcpus: CpuSet, reason: Reason },
+    Restore { vcpus: CpuSet, reason: Reason },
     ActivateAll { reason: Reason },
 }
 
@@ -46,7 +46,7 @@ pub(super) struct Packing {
     params: GuestParams,
     all: CpuSet,
     active: CpuSet,
-    /// The steps that are in force, one for each vCPU that is not active, in their order.
+    /// The steps that are in force, in their order; each vCPU that is not active is in one of them.
     steps: Vec<Step>,
     /// Whether the last of them has yet to be judged.
     judging: bool,
@@ -56,6 +56,8 @@ pub(super) struct Packing {
     hold_off: Backoff,
     /// When a step that pays on a full vCPU is next taken back for a moment.
     look_out: Backoff,
+    /// Whether that has been looked at which grew with a step.
+    looked: bool,
     /// How long waking a halted vCPU takes, where it was measured.
     wakeup_cost: Option<Nanos>,
     settle_left: u32,
@@ -76,6 +78,7 @@ impl Packing {
             hold_off: Backoff::new(ms(params.hold_off_min_ms), ms(params.hold_off_max_ms), params.hold_off_quiet_times),
             // Nothing but a change makes it start small again.
             look_out: Backoff::new(ms(params.look_out_min_ms), ms(params.look_out_max_ms), u64::MAX),
+            looked: false,
             wakeup_cost,
             settle_left: params.settle_windows,
             active: vcpus.clone(),
@@ -151,7 +154,11 @@ impl Packing {
             }
         }
         if let Some(reason) = self.rose().or_else(|| self.moved()) {
-            return self.change(window.at, reason);
+            match reason {
+                Reason::GranularityChanged { ratio } if ratio < 1.0 => self.unlearn(),
+                Reason::GranularityChanged { .. } if !self.too_coarse() => {}
+                _ => return self.change(window.at, reason),
+            }
         }
         if let Some((vcpu, utilization)) = self.saturated() {
             return self.relieve(window.at, vcpu, utilization);
@@ -206,15 +213,18 @@ impl Packing {
     /// The recent windows are exactly those since the step settled.
     fn judge(&mut self, now: Nanos) -> Option<Outcome> {
         let after = Speed::of(self.recent());
-        let cpu_loss = self.steps.last()?.loss(&self.steps.first()?.before, &after, &self.params)?;
+        let Some(cpu_loss) = self.steps.last()?.loss(&self.steps.first()?.before, &after, &self.params) else {
+            self.steps.last_mut()?.settle(&after, &self.params);
+            return None;
+        };
         let overloaded = self.overloaded();
         self.undo(now, Reason::StepHurt { cpu_loss, overloaded }, overloaded)
     }
 
-    /// Whether the group computes more than before the last step: that is the workload's doing, and the reference, taken
-    /// anew after the step, may have been taken too late to show it.
+    /// Whether the group computes more than before the last step, and the step is not why: that is the workload's doing, and the
+    /// reference, taken anew after the step, may have been taken too late to show it.
     fn rose(&self) -> Option<Reason> {
-        let before = self.steps.last()?.before.cpu;
+        let before = self.steps.last()?.usual();
         let now = Speed::of(self.recent()).cpu.median;
         let ratio = now / before.median.max(1e-3);
         (now > before.median && moved(before, now, &self.params)).then_some(Reason::UtilizationChanged { ratio })
@@ -226,39 +236,61 @@ impl Packing {
         enough.then(|| self.reference.change(self.recent(), &self.params)).flatten()
     }
 
+    /// Whether g_comp has become so long that a step in force would not be taken any more, by condition (2).
+    fn too_coarse(&self) -> bool {
+        let lengths = Measure::of(self.recent()).map(|measure| measure.lengths);
+        let fits = |lengths: &Lengths| {
+            conditions::granularity_ratio(lengths) <= self.factors.granularity * self.params.fine_grained_allowance
+                && lengths.g_comp <= self.params.min_time_slice().as_f64()
+        };
+        // Where it switches as often as before the last step, it is the step that made it finer for a while.
+        let recent = Speed::of(self.recent());
+        let slower = |step: &Step| step.gain(&recent, &self.params).is_none();
+        self.steps.last().is_some_and(slower) && !lengths.as_ref().is_some_and(fits)
+    }
+
+    /// Pieces are finer: what earlier steps taught does not hold any more, and what is usual is taken anew.
+    fn unlearn(&mut self) {
+        self.factors = Factors::new(&self.params);
+        self.reference.clear();
+    }
+
     /// A vCPU is full. Where the group computes as much as before the last step, on fewer vCPUs, the step did it and not the
     /// workload: activating all and forgetting what was learnt would lead straight back here.
     fn relieve(&mut self, now: Nanos, vcpu: VcpuId, utilization: f64) -> Outcome {
         let Some(step) = self.steps.last() else { return Outcome::Stay(NoStep::Saturated { vcpu, utilization }) };
         let reason = Reason::Saturated { vcpu, utilization };
-        let after = Speed::of(self.recent());
-        if step.grew(&after, &self.params) {
-            return self.change(now, reason);
-        }
-        // A step that fills a vCPU does so at once; what fills it later is somebody else.
+        // What was seen to pay is not given up for three windows.
+        let after = if step.paid { Speed::of(self.history.iter()) } else { Speed::of(self.recent()) };
+        let grew = step.grew(&after, &self.params);
+        // A step that fills a vCPU does so at once; what fills it later, and computes more, is somebody else.
         let at_once = self.params.judge_windows.saturating_add(self.params.filling_windows) as usize;
-        let by_the_step = step.paid || self.just_stepped && self.history.len() <= at_once;
-        let gain = step.gain(&after, &self.params).filter(|_| by_the_step);
-        if let Some(gain) = gain {
-            return self.keep(now, gain);
+        let by_the_step = step.paid || !grew || self.just_stepped && self.history.len() <= at_once;
+        if let Some(gain) = step.gain(&after, &self.params).filter(|_| by_the_step) {
+            return self.keep(now, gain, grew);
+        }
+        if grew {
+            return self.change(now, reason);
         }
         self.undo(now, reason, self.overloaded()).unwrap_or_else(|| self.change(now, reason))
     }
 
     /// The last step filled a vCPU and pays. From time to time it is taken back: it will be taken again, and judged again, if
-    /// conditions still hold.
-    fn keep(&mut self, now: Nanos, gain: f64) -> Outcome {
+    /// conditions still hold. The first time soon, where the group computes more, too: the program may have grown just then.
+    fn keep(&mut self, now: Nanos, gain: f64, grew: bool) -> Outcome {
         let first = self.steps.last_mut().is_some_and(|step| !std::mem::replace(&mut step.paid, true));
-        if first {
+        if first && grew && !std::mem::replace(&mut self.looked, true) {
+            self.look_out.hold(now + Nanos::from_millis(self.params.look_out_doubtful_ms));
+        } else if first {
             self.look_out.trigger(now, now, now);
         }
         if self.look_out.remaining(now) > Nanos::ZERO {
-            return Outcome::Stay(NoStep::FullAndFaster { gain });
+            return Outcome::Stay(NoStep::FullAndNoSlower { gain });
         }
-        let Some(step) = self.steps.pop() else { return Outcome::Stay(NoStep::FullAndFaster { gain }) };
-        self.active.insert(step.vcpu);
+        let Some(step) = self.steps.pop() else { return Outcome::Stay(NoStep::FullAndNoSlower { gain }) };
+        self.give_back(&step);
         self.forget();
-        Outcome::Restore { vcpu: step.vcpu, reason: Reason::LookOut }
+        Outcome::Restore { vcpus: step.vcpus, reason: Reason::LookOut }
     }
 
     /// Whether a vCPU was full in most of the settled windows since the last step.
@@ -272,10 +304,16 @@ impl Packing {
         let step = self.steps.pop()?;
         self.factors = step.learn(self.factors, overloaded, &self.params);
         self.hold_off.trigger(now, self.hold_off.until(), step.taken_at);
-        self.active.insert(step.vcpu);
+        self.give_back(&step);
         self.forget();
         self.reference = step.reference;
-        Some(Outcome::Restore { vcpu: step.vcpu, reason })
+        Some(Outcome::Restore { vcpus: step.vcpus, reason })
+    }
+
+    fn give_back(&mut self, step: &Step) {
+        for vcpu in step.vcpus.iter() {
+            self.active.insert(vcpu);
+        }
     }
 
     /// The workload changed.
@@ -291,6 +329,7 @@ impl Packing {
     fn give_all_back(&mut self, now: Nanos) {
         self.factors = Factors::new(&self.params);
         self.look_out.reset();
+        self.looked = false;
         self.hold_off.trigger(now, self.hold_off.until(), now);
         self.active = self.all.clone();
         self.steps.clear();
@@ -325,30 +364,50 @@ impl Packing {
             return Outcome::Stay(NoStep::TooFewIdlePeriods { per_s, needed });
         }
         let Some(measure) = Measure::of(self.recent()) else { return Outcome::Stay(NoStep::Unmeasured) };
-        match conditions::check(&measure.lengths, measure.utilization, n, self.factors, self.wakeup_cost, &self.params)
-        {
-            Check::Fails(why) => Outcome::Stay(why),
-            Check::Fits { load_ratio, granularity_ratio, utilization } => {
-                self.take_step(now, measure, Reason::IdleFits { load_ratio, granularity_ratio, utilization })
+        let check = |k: usize| {
+            let Measure { lengths, utilization } = &measure;
+            match conditions::check(lengths, *utilization, (n, k), self.factors, self.wakeup_cost, &self.params) {
+                Check::Fits { load_ratio, granularity_ratio, utilization } => {
+                    Ok(Reason::IdleFits { vcpus: k, load_ratio, granularity_ratio, utilization })
+                }
+                Check::Fails(why) => Err(why),
             }
+        };
+        // A step that hurt has taught that lengths say too little here: one at a time then, as in the paper.
+        let candidates = self.candidates();
+        let bold = self.params.several_at_once && self.factors == Factors::new(&self.params);
+        let most = if bold { candidates.len().min(n - 1) } else { 1 };
+        let found = (2..=most).rev().find_map(|k| Some((k, check(k).ok()?))).map_or_else(|| Ok((1, check(1)?)), Ok);
+        match found {
+            Err(why) => Outcome::Stay(why),
+            Ok(_) if candidates.is_empty() => Outcome::Stay(NoStep::Pinned),
+            Ok((k, reason)) => self.take_step(now, measure, candidates.into_iter().take(k).collect(), reason),
         }
     }
 
-    fn take_step(&mut self, now: Nanos, measure: Measure, reason: Reason) -> Outcome {
+    /// vCPUs that may be deactivated, those first that should be.
+    fn candidates(&self) -> Vec<VcpuId> {
         let busy = |id: &VcpuId| self.loads.get(id).map_or(Nanos::ZERO, |load| load.busy);
         // The least busy one moves the fewest threads. Among equals the highest id: low ones take the interrupts.
         // A thread that has bound itself to a vCPU would stay there, and wait there for every wake-up of a vCPU that nobody retains.
-        let candidates = self.active.iter().filter(|id| !self.pinned.contains(*id));
-        let Some(vcpu) = candidates.min_by_key(|id| (busy(id), Reverse(*id))) else {
-            return Outcome::Stay(NoStep::Pinned);
-        };
+        let mut candidates: Vec<VcpuId> = self.active.iter().filter(|id| !self.pinned.contains(*id)).collect();
+        candidates.sort_by_key(|id| (busy(id), Reverse(*id)));
+        candidates
+    }
+
+    fn take_step(&mut self, now: Nanos, measure: Measure, vcpus: CpuSet, reason: Reason) -> Outcome {
+        let n = self.active.len();
+        for vcpu in vcpus.iter() {
+            self.active.remove(vcpu);
+        }
         let before = Speed::of(self.history.iter());
         let reference = std::mem::take(&mut self.reference).close();
-        self.steps.push(Step { vcpu, taken_at: now, n: self.active.len(), measure, before, reference, paid: false });
-        self.active.remove(vcpu);
+        let step =
+            Step { vcpus: vcpus.clone(), taken_at: now, n, measure, before, reference, paid: false, faster: None };
+        self.steps.push(step);
         self.forget();
         self.judging = true;
         self.just_stepped = true;
-        Outcome::Deactivate { vcpu, reason }
+        Outcome::Deactivate { vcpus, reason }
     }
 }

@@ -38,6 +38,9 @@ pub struct GuestParams {
     /// rho, eta and condition (3)'s limit are multiplied with this factor where threads compute for less time than waking a halted
     /// vCPU takes, until a step hurts (ours): there the wake-ups themselves are most of what fills the vCPUs, and on fewer of them there are fewer. 1 to 2.
     pub fine_grained_allowance: f64,
+    /// Until a step has hurt, a step deactivates as many vCPUs as conditions (1) to (3) allow, with the work of k and the idle time of
+    /// N-k (ours; the paper deactivates one at a time, and so does what follows a step that hurt).
+    pub several_at_once: bool,
     /// A window with fewer idle periods per second and active vCPU says nothing (ours). 1 to 100000.
     pub idle_periods_per_s_min: f64,
 
@@ -51,21 +54,22 @@ pub struct GuestParams {
     /// Settled windows remembered as "before the step" and as the reference of the workload-change detector. At least
     /// `baseline_windows_min`, at most 100.
     pub baseline_windows_max: u32,
-    /// A step hurt only if CPU time and voluntary switches per second both fell by more than this share. 0 to 1.
+    /// A step hurt only if CPU time and voluntary switches per second both fell by more than this share; one that fills a vCPU stays unless
+    /// voluntary switches fell by it (ours: utilization cannot tell a vCPU that is full because it is fast from one that is overloaded). 0 to 1.
     pub hurt_loss_min: f64,
     /// ... and by more than this many median absolute deviations of the windows before. 0 to 100.
     pub hurt_mads: f64,
     /// A vCPU at this utilization has "reached 100 %" (ours: it never quite does). 0.5 to 1.
     pub overloaded_utilization: f64,
-    /// A step that fills a vCPU stays if it pays: voluntary switches per second rose by this share and by more than noise (ours:
-    /// utilization cannot tell a vCPU that is full because it is fast from one that is overloaded). 0.01 to 10.
-    pub full_gain_min: f64,
     /// A vCPU that is full within `judge_windows` and this many more settled windows after a step was filled by the step, which
-    /// does so at once; one that fills later was filled by somebody else, and the step is not asked whether it pays (ours). 0 to 100.
+    /// does so at once; where one fills later and the group computes more, the program grew, whatever it switches (ours). 0 to 100.
     pub filling_windows: u32,
     /// After this time such a step is taken back once, to see whether more vCPUs would be faster by now: nothing can be seen to
     /// grow on a full vCPU (ours), milliseconds. 1000 to 3600000.
     pub look_out_min_ms: u64,
+    /// The first such look comes after this time where CPU time per second rose with the step by `cpu_growth_share`: the program
+    /// may have grown just then (ours), milliseconds. 100 to 3600000.
+    pub look_out_doubtful_ms: u64,
     /// The time doubles up to this while the answer stays the same, milliseconds. At least `look_out_min_ms`, at most 3600000.
     pub look_out_max_ms: u64,
     /// What rho or eta is multiplied with after a step that hurt (paper: 0.9). 0.01 to 0.999.
@@ -84,7 +88,8 @@ pub struct GuestParams {
     pub cpu_growth_share: f64,
     /// A vCPU above this utilization in every recent window is saturated (paper: 90 %). 0.5 to 1.
     pub saturated_utilization: f64,
-    /// g_comp moved by this factor, up or down (paper: 2). 1.1 to 100.
+    /// g_comp moved by this factor, up or down (paper: 2). Up, it is another workload where condition (2) does not hold any more; down, what
+    /// was learnt is forgotten, and nothing is given back (ours). 1.1 to 100.
     pub granularity_change_factor: f64,
     /// Fewer voluntary switches per second than this count as this many where g_comp is compared (ours: they are
     /// housekeeping, and their ratio is noise). 0 to 100000.
@@ -194,6 +199,7 @@ impl Default for GuestParams {
             min_time_slice_us: 4_000,
             predicted_utilization_max: 0.95,
             fine_grained_allowance: 1.25,
+            several_at_once: true,
             idle_periods_per_s_min: 100.0,
             settle_windows: 3,
             judge_windows: 3,
@@ -202,9 +208,9 @@ impl Default for GuestParams {
             hurt_loss_min: 0.03,
             hurt_mads: 2.0,
             overloaded_utilization: 0.98,
-            full_gain_min: 0.05,
             filling_windows: 2,
             look_out_min_ms: 15_000,
+            look_out_doubtful_ms: 1_000,
             look_out_max_ms: 240_000,
             adaptation: 0.9,
             cpu_change_share: 0.20,
@@ -296,9 +302,9 @@ impl GuestParams {
             ("hurt_loss_min", self.hurt_loss_min, 0.0, 1.0),
             ("hurt_mads", self.hurt_mads, 0.0, 100.0),
             ("overloaded_utilization", self.overloaded_utilization, 0.5, 1.0),
-            ("full_gain_min", self.full_gain_min, 0.01, 10.0),
             ("filling_windows", n(self.filling_windows), 0.0, 100.0),
             ("look_out_min_ms", self.look_out_min_ms as f64, 1000.0, HOUR_MS),
+            ("look_out_doubtful_ms", self.look_out_doubtful_ms as f64, 100.0, HOUR_MS),
             ("look_out_max_ms", self.look_out_max_ms as f64, self.look_out_min_ms as f64, HOUR_MS),
             ("adaptation", self.adaptation, 0.01, 0.999),
             ("cpu_change_share", self.cpu_change_share, 0.01, 10.0),

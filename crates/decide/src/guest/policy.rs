@@ -226,7 +226,7 @@ impl GuestPolicy {
         }
         let outcome = self.packing.set_vcpus(window.at, vcpus);
         if self.policy.consolidates() {
-            self.carry_out(outcome, decisions);
+            self.carry_out(&outcome, decisions);
         }
         true
     }
@@ -262,7 +262,7 @@ impl GuestPolicy {
             Outcome::Stay(why) => Some(why),
             _ => None,
         });
-        self.carry_out(outcome, decisions);
+        self.carry_out(&outcome, decisions);
         match outcome {
             // Another program is not what a trial began with.
             Outcome::Stay(why) if trying => why == NoStep::Trying,
@@ -294,11 +294,19 @@ impl GuestPolicy {
         reason
     }
 
-    fn carry_out(&self, outcome: Outcome, decisions: &mut Vec<Decision>) {
-        match outcome {
+    fn carry_out(&self, outcome: &Outcome, decisions: &mut Vec<Decision>) {
+        match *outcome {
             Outcome::Stay(_) => {}
-            Outcome::Deactivate { vcpu, reason } => self.decide(Action::Deactivate { vcpu }, reason, decisions),
-            Outcome::Restore { vcpu, reason } => self.decide(Action::Activate { vcpu }, reason, decisions),
+            Outcome::Deactivate { ref vcpus, reason } => {
+                for vcpu in vcpus.iter() {
+                    self.decide(Action::Deactivate { vcpu }, reason, decisions);
+                }
+            }
+            Outcome::Restore { ref vcpus, reason } => {
+                for vcpu in vcpus.iter() {
+                    self.decide(Action::Activate { vcpu }, reason, decisions);
+                }
+            }
             Outcome::ActivateAll { reason } => self.decide(Action::ActivateAll, reason, decisions),
         }
     }

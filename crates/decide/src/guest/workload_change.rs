@@ -51,7 +51,7 @@ impl Reference {
         self.windows.len() >= params.baseline_windows_min as usize
     }
 
-    /// Whether the recent windows show another workload.
+    /// Whether the recent windows show another workload, and as what.
     pub(super) fn change<'a>(
         &self,
         recent: impl Iterator<Item = &'a Sample> + Clone,

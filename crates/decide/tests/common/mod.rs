@@ -199,6 +199,20 @@ pub fn policy_with(policy: Policy, vcpus: u32, costs: Option<WakeupCosts>) -> Gu
     GuestPolicy::new(policy, Profile::Balanced, GuestParams::default(), costs, CpuSet::first(vcpus))
 }
 
+/// Without a calibration, one vCPU at a time as in the paper.
+pub fn one_at_a_time(policy: Policy, vcpus: u32) -> GuestPolicy {
+    let params = GuestParams { several_at_once: false, ..GuestParams::default() };
+    GuestPolicy::new(policy, Profile::Balanced, params, None, CpuSet::first(vcpus))
+}
+
+/// How many times something called `name` was decided, of one vCPU or of several.
+pub fn times(decisions: &[Decision], name: &str) -> usize {
+    let mut at: Vec<Nanos> =
+        decisions.iter().filter(|decision| decision.action.name() == name).map(|decision| decision.at).collect();
+    at.dedup();
+    at.len()
+}
+
 /// How many of the decisions are called `name`.
 pub fn count(decisions: &[Decision], name: &str) -> usize {
     decisions.iter().filter(|decision| decision.action.name() == name).count()

@@ -93,6 +93,7 @@ pub(super) fn gleaner(oversubscribed: bool) -> Managed {
     params.granularity_factor = 1.0;
     params.predicted_utilization_max = 1.0;
     params.fine_grained_allowance = 1.0;
+    params.several_at_once = false;
     params.retention_trials = false;
     params.steal_share_stop = 1.0;
     params.never_idle_share = 0.0;
