@@ -173,6 +173,11 @@ pub enum Reason {
     },
     /// A step that filled a vCPU and pays is taken back for a moment.
     LookOut,
+    /// A look showed that the program is slower with the vCPUs that the step had taken: the step is taken again.
+    LookedSlower {
+        /// Hand-overs per second with them, below those without, as a share.
+        loss: f64,
+    },
     /// g_comp moved by a factor of two.
     GranularityChanged {
         /// New over old.
@@ -242,6 +247,9 @@ impl fmt::Display for Reason {
                 write!(f, "workload change: {vcpu} is {:.0} % busy", percent(utilization))
             }
             Self::LookOut => write!(f, "a look whether more vCPUs would be faster by now"),
+            Self::LookedSlower { loss } => {
+                write!(f, "a look showed that more vCPUs make it {:.0} % slower (hand-overs)", percent(loss))
+            }
             Self::GranularityChanged { ratio } => {
                 write!(f, "workload change: g_comp is {ratio:.2} times what it was")
             }

@@ -41,7 +41,7 @@ pub enum NoStep {
     },
     /// A vCPU is full, and the program no slower for it: the last step stays.
     FullAndNoSlower {
-        /// Voluntary switches per second rose by this share.
+        /// Hand-overs per second rose by this share.
         gain: f64,
     },
     /// Condition (1) fails: the others' idle time is too short for the work.
@@ -121,11 +121,7 @@ impl fmt::Display for NoStep {
                 write!(f, "{vcpu} is {:.0} % busy: fewer vCPUs would be too few", percent(utilization))
             }
             Self::FullAndNoSlower { gain } => {
-                write!(
-                    f,
-                    "a vCPU is full and the program no slower for it ({:+.0} % voluntary switches)",
-                    percent(gain)
-                )
+                write!(f, "a vCPU is full and the program no slower for it ({:+.0} % hand-overs)", percent(gain))
             }
             Self::LoadTooHigh { load_ratio, load_factor } => {
                 write!(f, "condition 1 fails: l_comp/((N-1)*l_idle) = {load_ratio:.2}, above rho = {load_factor:.2}")

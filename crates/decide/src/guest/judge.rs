@@ -2,7 +2,7 @@
 //! that was last deactivated").
 //!
 //! The paper takes falling utilization for a slow-down. But consolidation also makes wake-ups cheaper, which lowers CPU time
-//! without slowing anything down, and single windows are noise. So both the group's CPU time and its voluntary switches per
+//! without slowing anything down, and single windows are noise. So both the group's CPU time and its hand-overs per
 //! second must have fallen, by more than chance explains: `max(3 %, 2 MAD)` of the windows before, each of its own.
 //!
 //! A chain of steps that each lose a little must not add up, so speed is compared with that before this step and with
@@ -40,26 +40,31 @@ impl Step {
     pub(super) fn loss(&self, origin: &Speed, after: &Speed, params: &GuestParams) -> Option<f64> {
         [&self.before, origin].into_iter().find_map(|before| {
             let cpu_loss = fall(before.cpu, after.cpu.median, params)?;
-            fall(before.switches, after.switches.median, params).map(|_| cpu_loss)
+            fall(before.handovers, after.handovers.median, params).map(|_| cpu_loss)
         })
     }
 
-    /// The share by which the group's voluntary switches per second rose since before the step, unless they fell by more than chance
+    /// The share by which the group's hand-overs per second rose since before the step, unless they fell by more than chance
     /// explains. CPU time says nothing here: it is asked where the step filled a vCPU, which bounds it.
     pub(super) fn gain(&self, after: &Speed, params: &GuestParams) -> Option<f64> {
-        let fell = fall(self.before.switches, after.switches.median, params);
-        self.switches_gained(after).filter(|_| fell.is_none())
+        let fell = fall(self.before.handovers, after.handovers.median, params);
+        self.handovers_gained(after).filter(|_| fell.is_none())
     }
 
-    fn switches_gained(&self, after: &Speed) -> Option<f64> {
-        let before = self.before.switches.median;
-        (before > 0.0).then(|| after.switches.median / before.max(1.0) - 1.0)
+    /// The share by which hand-overs per second are fewer `with` the step's vCPUs than `without`, by more than chance explains.
+    pub(super) fn slower(without: &Speed, with: &Speed, params: &GuestParams) -> Option<f64> {
+        fall(without.handovers, with.handovers.median, params)
     }
 
-    /// Takes how fast the group is when it is judged. A group that computes more *and* switches more may be faster for the step:
+    fn handovers_gained(&self, after: &Speed) -> Option<f64> {
+        let before = self.before.handovers.median;
+        (before > 0.0).then(|| after.handovers.median / before.max(1.0) - 1.0)
+    }
+
+    /// Takes how fast the group is when it is judged. A group that computes more *and* hands over more may be faster for the step:
     /// threads that no longer wait for a vCPU to wake up compute instead.
     pub(super) fn settle(&mut self, after: &Speed, params: &GuestParams) {
-        let gained = self.switches_gained(after).is_some_and(|gain| gain > params.cpu_growth_share);
+        let gained = self.handovers_gained(after).is_some_and(|gain| gain > params.cpu_growth_share);
         let faster = after.cpu.median > self.before.cpu.median && gained;
         self.faster = faster.then_some(after.cpu);
     }
@@ -136,8 +141,8 @@ mod tests {
     #[test]
     fn a_step_hurt_only_if_cpu_time_and_switches_both_fell_beyond_noise() {
         let spread = |median, mad| Spread { median, mad };
-        let quiet = Speed { cpu: spread(2.0, 0.0), switches: spread(1000.0, 0.0) };
-        let noisy = Speed { cpu: spread(2.0, 0.1), switches: spread(1000.0, 50.0) };
+        let quiet = Speed { cpu: spread(2.0, 0.0), handovers: spread(1000.0, 0.0) };
+        let noisy = Speed { cpu: spread(2.0, 0.1), handovers: spread(1000.0, 50.0) };
         // before, CPU seconds per second and switches per second after, hurt
         for (name, before, cpu, switches, hurt) in [
             ("nothing fell", quiet, 2.0, 1000.0, false),
@@ -150,11 +155,11 @@ mod tests {
             ("11 % in 5 % noise", noisy, 1.78, 890.0, true),
             ("nothing before", Speed::default(), 0.0, 0.0, false),
         ] {
-            let after = Speed { cpu: spread(cpu, 0.0), switches: spread(switches, 0.0) };
+            let after = Speed { cpu: spread(cpu, 0.0), handovers: spread(switches, 0.0) };
             assert_eq!(step(before).loss(&before, &after, &GuestParams::default()).is_some(), hurt, "{name}");
         }
-        let crept = step(Speed { cpu: spread(1.9, 0.0), switches: spread(950.0, 0.0) });
-        let after = Speed { cpu: spread(1.86, 0.0), switches: spread(930.0, 0.0) };
+        let crept = step(Speed { cpu: spread(1.9, 0.0), handovers: spread(950.0, 0.0) });
+        let after = Speed { cpu: spread(1.86, 0.0), handovers: spread(930.0, 0.0) };
         assert!(crept.loss(&quiet, &after, &GuestParams::default()).is_some(), "2 % now, 7 % since the first step");
     }
 

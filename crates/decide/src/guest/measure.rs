@@ -13,6 +13,7 @@ pub(super) struct Sample {
     available: Nanos,
     cpu_time: Nanos,
     switches: u64,
+    involuntary: u64,
     idle_periods: Option<u64>,
     idle: Nanos,
     /// Mean over the active vCPUs.
@@ -30,6 +31,7 @@ impl Sample {
             available: window.length - Nanos(steal.0 / vcpus as u64),
             cpu_time: window.group.cpu_time,
             switches: window.group.voluntary_switches,
+            involuntary: window.group.involuntary_switches,
             idle_periods: window.idle_entries_of(active),
             idle: window.active(active).map(VcpuWindow::idle).sum(),
             utilization: utilization / vcpus as f64,
@@ -45,6 +47,14 @@ impl Sample {
     /// Voluntary switches per second that the hypervisor left to the group.
     pub(super) fn switch_rate(&self) -> f64 {
         per_second(self.switches, self.available)
+    }
+
+    /// Hand-overs per second that the hypervisor left to the group: a thread gave its vCPU up, or gave way to one that it woke. Where threads
+    /// share a vCPU, the second is what the first was before. Preemptions at the end of a time slice are none: at most one a tick of a
+    /// millisecond and vCPU, as many as are not counted.
+    pub(super) fn handover_rate(&self) -> f64 {
+        let ticks = self.length.0 / 1_000_000 * self.vcpus as u64;
+        per_second(self.switches + self.involuntary.saturating_sub(ticks), self.available)
     }
 
     /// g_comp in nanoseconds; fewer than `switches_per_s_min` switches count as that many.
@@ -121,14 +131,14 @@ fn median(values: &mut [f64]) -> f64 {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Speed {
     pub(super) cpu: Spread,
-    pub(super) switches: Spread,
+    pub(super) handovers: Spread,
 }
 
 impl Speed {
     pub(super) fn of<'a>(samples: impl Iterator<Item = &'a Sample> + Clone) -> Self {
         Self {
             cpu: Spread::of(samples.clone().map(Sample::cpu_rate)),
-            switches: Spread::of(samples.map(Sample::switch_rate)),
+            handovers: Spread::of(samples.map(Sample::handover_rate)),
         }
     }
 }

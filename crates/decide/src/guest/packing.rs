@@ -41,6 +41,13 @@ struct Load {
     overloaded: u32,
 }
 
+/// A step that was taken back for a look, and how fast the group was with it.
+#[derive(Clone, Debug)]
+struct Look {
+    step: Step,
+    packed: Speed,
+}
+
 #[derive(Clone, Debug)]
 pub(super) struct Packing {
     params: GuestParams,
@@ -58,6 +65,8 @@ pub(super) struct Packing {
     look_out: Backoff,
     /// Whether that has been looked at which grew with a step.
     looked: bool,
+    /// The look that goes on.
+    look: Option<Look>,
     /// How long waking a halted vCPU takes, where it was measured.
     wakeup_cost: Option<Nanos>,
     settle_left: u32,
@@ -79,6 +88,7 @@ impl Packing {
             // Nothing but a change makes it start small again.
             look_out: Backoff::new(ms(params.look_out_min_ms), ms(params.look_out_max_ms), u64::MAX),
             looked: false,
+            look: None,
             wakeup_cost,
             settle_left: params.settle_windows,
             active: vcpus.clone(),
@@ -144,6 +154,15 @@ impl Packing {
         }
         self.record(window);
         self.pinned.clone_from(&window.group.pinned);
+        if let Some(look) = self.look.take() {
+            if self.history.len() < self.params.judge_windows as usize {
+                self.look = Some(look);
+                return Outcome::Stay(NoStep::Judging);
+            }
+            if let Some(outcome) = self.retake(window.at, look) {
+                return outcome;
+            }
+        }
         if self.judging {
             if self.history.len() < self.params.judge_windows as usize {
                 return Outcome::Stay(NoStep::Judging);
@@ -289,8 +308,29 @@ impl Packing {
         }
         let Some(step) = self.steps.pop() else { return Outcome::Stay(NoStep::FullAndNoSlower { gain }) };
         self.give_back(&step);
+        let (vcpus, packed) = (step.vcpus.clone(), Speed::of(self.history.iter()));
         self.forget();
-        Outcome::Restore { vcpus: step.vcpus, reason: Reason::LookOut }
+        self.look = Some(Look { step, packed });
+        Outcome::Restore { vcpus, reason: Reason::LookOut }
+    }
+
+    /// What the look showed: the step is taken again at once where the group is slower without it. Where it is not, conditions say.
+    fn retake(&mut self, now: Nanos, look: Look) -> Option<Outcome> {
+        let Look { step, packed } = look;
+        let before = Speed::of(self.recent());
+        let loss = Step::slower(&packed, &before, &self.params)?;
+        if step.vcpus.iter().any(|id| self.pinned.contains(id)) {
+            return None;
+        }
+        let vcpus = step.vcpus.clone();
+        for vcpu in vcpus.iter() {
+            self.active.remove(vcpu);
+        }
+        let reference = std::mem::take(&mut self.reference).close();
+        self.steps.push(Step { taken_at: now, before, reference, faster: Some(packed.cpu), paid: true, ..step });
+        self.forget();
+        self.look_out.trigger(now, now, now);
+        Some(Outcome::Deactivate { vcpus, reason: Reason::LookedSlower { loss } })
     }
 
     /// Whether a vCPU was full in most of the settled windows since the last step.
@@ -340,6 +380,7 @@ impl Packing {
     fn forget(&mut self) {
         self.judging = false;
         self.just_stepped = false;
+        self.look = None;
         self.settle_left = self.params.settle_windows;
         self.history.clear();
         self.reference.clear();

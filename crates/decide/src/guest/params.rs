@@ -54,8 +54,8 @@ pub struct GuestParams {
     /// Settled windows remembered as "before the step" and as the reference of the workload-change detector. At least
     /// `baseline_windows_min`, at most 100.
     pub baseline_windows_max: u32,
-    /// A step hurt only if CPU time and voluntary switches per second both fell by more than this share; one that fills a vCPU stays unless
-    /// voluntary switches fell by it (ours: utilization cannot tell a vCPU that is full because it is fast from one that is overloaded). 0 to 1.
+    /// A step hurt only if CPU time and hand-overs (voluntary switches, and preemptions by threads that were woken) per second both fell by
+    /// more than this share; one that fills a vCPU stays unless hand-overs fell by it (ours: utilization cannot tell a vCPU that is full because it is fast from one that is overloaded). 0 to 1.
     pub hurt_loss_min: f64,
     /// ... and by more than this many median absolute deviations of the windows before. 0 to 100.
     pub hurt_mads: f64,

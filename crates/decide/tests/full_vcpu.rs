@@ -1,0 +1,60 @@
+//! A vCPU that a step filled: it stays full where the program is no slower for it, and there is a look now and then.
+
+mod common;
+
+use common::{Guest, SLOW_WAKEUPS, WAKEUP_BOUND, Workload, count, policy_with};
+use gleaner_decide::guest::{GuestPolicy, NoStep};
+use gleaner_model::{CpuSet, Policy, Reason};
+
+/// Windows from a step, or the start, to the next: 3 to settle, 5 of baseline (3 of them to judge).
+const STEP_WINDOWS: usize = 8;
+
+fn calibrated(vcpus: u32) -> GuestPolicy {
+    policy_with(Policy::Full, vcpus, Some(SLOW_WAKEUPS))
+}
+
+#[test]
+fn a_full_vcpu_stays_where_the_program_is_no_slower_for_it() {
+    let mut guest = Guest::new(4, WAKEUP_BOUND, 1);
+    let mut policy = calibrated(4);
+    let decisions = guest.run(&mut policy, 4 * STEP_WINDOWS);
+    assert_eq!((count(&decisions, "deactivate"), policy.active()), (3, &CpuSet::first(1)), "{decisions:?}");
+    guest.run(&mut policy, 20);
+    assert!(matches!(policy.explain().no_step, Some(NoStep::FullAndNoSlower { gain }) if (gain - 0.7).abs() < 0.1));
+    // By the book, without knowing what a wake-up costs: too little idle time for the last step.
+    let mut by_the_book = common::policy(Policy::Full, 4);
+    Guest::new(4, WAKEUP_BOUND, 1).run(&mut by_the_book, 4 * STEP_WINDOWS);
+    assert_eq!(by_the_book.active().len(), 2);
+}
+
+#[test]
+fn a_full_vcpu_is_given_up_where_the_program_is_slower_for_it() {
+    for gain_on_one in [0.0, 0.02, -0.2] {
+        let mut guest = Guest::new(2, Workload { gain_on_one, ..WAKEUP_BOUND }, 1);
+        let mut policy = calibrated(2);
+        let decisions = guest.run(&mut policy, 3_000);
+        assert_eq!(policy.active().len(), 2, "{gain_on_one}: {decisions:?}");
+        assert!(count(&decisions, "deactivate") <= 2, "{gain_on_one}: tried once or twice: {decisions:?}");
+    }
+}
+
+/// On a full vCPU nothing can be seen to grow, so Gleaner looks: after 15 s, 30 s, ... and in the end every 4 minutes.
+#[test]
+fn it_looks_whether_more_vcpus_would_be_faster_and_ever_more_seldom() {
+    let mut guest = Guest::new(2, WAKEUP_BOUND, 1);
+    let mut policy = calibrated(2);
+    let decisions = guest.run(&mut policy, 36_000);
+    let looks: Vec<u64> = decisions
+        .iter()
+        .filter(|decision| decision.reason == Reason::LookOut)
+        .map(|decision| decision.at.0 / 1_000_000_000)
+        .collect();
+    let gaps: Vec<u64> = looks.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert_eq!(gaps.len(), 17, "an hour: {looks:?}");
+    let expected = [30, 60, 120].into_iter().chain(std::iter::repeat(240));
+    assert!(gaps.iter().zip(expected).all(|(gap, expected)| gap.abs_diff(expected) <= 3), "{gaps:?}");
+    // Meanwhile it has become a program that is better off on two.
+    guest.workload.gain_on_one = -0.3;
+    let decisions = guest.run(&mut policy, 60);
+    assert_eq!(policy.active().len(), 2, "a gain that is lost is noticed without a look: {decisions:?}");
+}
