@@ -2,9 +2,7 @@
 
 mod common;
 
-use common::{
-    Guest, PIPELINE, SLOW_WAKEUPS, WAKEUP_BOUND, Workload, apply, count, one_at_a_time, policy, policy_with, times,
-};
+use common::{Guest, PIPELINE, Workload, apply, count, one_at_a_time, policy, times};
 use gleaner_decide::guest::{GuestParams, GuestPolicy, NoStep};
 use gleaner_model::{Action, CpuSet, Decision, Nanos, Policy, Profile, Reason, VcpuId, VcpuWindow, Window};
 
