@@ -3,7 +3,7 @@
 use crate::args::Setting;
 use crate::session::Session;
 use gleaner_act::{BusyWait, CgroupHierarchies, CgroupRoots, IdleGroup, YieldingThreads};
-use gleaner_decide::guest::{GuestParams, YieldingThread};
+use gleaner_decide::guest::{GuestParams, YieldingThread, halting_costs_by_the_tail_alone};
 use gleaner_model::{CpuSet, Nanos, Order, VcpuId, WakeupCosts, YieldMachine};
 use gleaner_workloads::wakeup::{self, Hog, WakeupError, WakeupPlan};
 use hdrhistogram::Histogram;
@@ -15,6 +15,9 @@ pub const SAMPLES_AT_START: usize = 120;
 pub const GAP_AT_START: Duration = Duration::from_millis(1);
 /// Alternations between B and C: noise that comes and goes should meet both.
 const ROUNDS: usize = 4;
+
+/// How many times as many samples there are at most, where only their tail says that halting costs.
+const TIMES_FOR_A_TAIL: usize = 3;
 
 /// Where wake-ups are measured.
 pub struct Bench<'a> {
@@ -90,26 +93,44 @@ impl<'a> Bench<'a> {
         self.yields.order(vcpu, order);
     }
 
-    /// B and C, alternating. `None` on one vCPU, or when `go_on` said no.
-    pub fn costs(&self, samples: usize, mut go_on: impl FnMut() -> bool) -> Result<Option<WakeupCosts>, WakeupError> {
+    /// B and C, alternating. Where halting costs by the tail alone, which rests on a sample or two, more are added before it is believed.
+    /// `None` on one vCPU, or when `go_on` said no.
+    pub fn costs(
+        &self,
+        samples: usize,
+        params: &GuestParams,
+        mut go_on: impl FnMut() -> bool,
+    ) -> Result<Option<WakeupCosts>, WakeupError> {
         if self.waker.is_none() {
             return Ok(None);
         }
         let (mut retained, mut halted) = (Vec::new(), Vec::new());
-        for _ in 0..ROUNDS {
-            retained.extend(self.measure(Setting::B, samples / ROUNDS, |_| go_on())?);
-            halted.extend(self.measure(Setting::C, samples / ROUNDS, |_| go_on())?);
+        let mut found = None;
+        for _ in 0..TIMES_FOR_A_TAIL {
+            for _ in 0..ROUNDS {
+                retained.extend(self.measure(Setting::B, samples / ROUNDS, |_| go_on())?);
+                halted.extend(self.measure(Setting::C, samples / ROUNDS, |_| go_on())?);
+            }
+            found = costs_of(&retained, &halted);
+            if !found.is_some_and(|costs| halting_costs_by_the_tail_alone(&costs, params)) {
+                break;
+            }
         }
-        let (Some(retained), Some(halted)) = (Summary::of(&retained), Summary::of(&halted)) else { return Ok(None) };
-        Ok(Some(WakeupCosts {
-            retained_p50: retained.p50,
-            retained_mean: retained.mean,
-            retained_p99: retained.p99,
-            halted_p50: halted.p50,
-            halted_mean: halted.mean,
-            halted_p99: halted.p99,
-        }))
+        Ok(found)
     }
+}
+
+/// `None` where there are no samples of one of them.
+fn costs_of(retained: &[Nanos], halted: &[Nanos]) -> Option<WakeupCosts> {
+    let (retained, halted) = (Summary::of(retained)?, Summary::of(halted)?);
+    Some(WakeupCosts {
+        retained_p50: retained.p50,
+        retained_mean: retained.mean,
+        retained_p99: retained.p99,
+        halted_p50: halted.p50,
+        halted_mean: halted.mean,
+        halted_p99: halted.p99,
+    })
 }
 
 /// What `run` would measure at its start, for callers that start many runs. `None` on one vCPU, or when `go_on` said no.
@@ -123,7 +144,7 @@ pub fn costs_now(
     let on: CpuSet = vcpus.iter().take(2).collect();
     let yields = start_yielding(&on, &group, params, |_| None)?;
     let bench = Bench::new(&yields, &on, GAP_AT_START);
-    let costs = bench.map(|bench| bench.costs(SAMPLES_AT_START, go_on)).transpose()?.flatten();
+    let costs = bench.map(|bench| bench.costs(SAMPLES_AT_START, params, go_on)).transpose()?.flatten();
     drop(yields);
     session.end()?;
     Ok(costs)

@@ -200,7 +200,7 @@ fn try_yielding(
 }
 
 fn halt_cost(bench: &Bench<'_>, interrupted: &AtomicBool) -> Option<HaltCost> {
-    let costs = bench.costs(SAMPLES, || !interrupted.load(Ordering::Relaxed)).ok()??;
+    let costs = bench.costs(SAMPLES, &GuestParams::default(), || !interrupted.load(Ordering::Relaxed)).ok()??;
     Some(HaltCost {
         gap_ns: Nanos::from(GAP_AT_START).0,
         retained_p50_ns: costs.retained_p50.0,

@@ -85,9 +85,11 @@ pub fn calibrate(
     let bench = || Bench::new(yields, vcpus, GAP_AT_START);
     let costs = match options.costs {
         Some(costs) => Some(costs),
-        None => {
-            bench().map(|bench| bench.costs(SAMPLES_AT_START, || true)).transpose().map_err(Failure::run)?.flatten()
-        }
+        None => bench()
+            .map(|bench| bench.costs(SAMPLES_AT_START, &options.params, || true))
+            .transpose()
+            .map_err(Failure::run)?
+            .flatten(),
     };
     let words = match (costs, options.profile) {
         (None, _) => "the default, because one vCPU alone cannot be measured".to_owned(),

@@ -30,8 +30,20 @@ pub fn timeout(profile: Profile, costs: Option<&WakeupCosts>, params: &GuestPara
 /// (`halting_costs_p50_ratio`, `halting_costs_p99_ratio`): the host polls for it, or the host is so short of CPUs that retaining makes things worse. Ours; a time-out of the least length
 /// would do harm there. This is the one rule of it: `doctor`'s verdict and the time-out of a run both follow it.
 pub fn halting_is_free(costs: &WakeupCosts, params: &GuestParams) -> bool {
+    free_by_median(costs, params) && free_by_tail(costs, params)
+}
+
+/// Whether halting costs, but not in the median: that may be one late wake-up.
+pub fn halting_costs_by_the_tail_alone(costs: &WakeupCosts, params: &GuestParams) -> bool {
+    free_by_median(costs, params) && !free_by_tail(costs, params)
+}
+
+fn free_by_median(costs: &WakeupCosts, params: &GuestParams) -> bool {
     costs.halted_p50.as_f64() < params.halting_costs_p50_ratio * costs.retained_p50.as_f64()
-        && costs.halted_p99.as_f64() < params.halting_costs_p99_ratio * costs.retained_p99.as_f64()
+}
+
+fn free_by_tail(costs: &WakeupCosts, params: &GuestParams) -> bool {
+    costs.halted_p99.as_f64() < params.halting_costs_p99_ratio * costs.retained_p99.as_f64()
 }
 
 #[cfg(test)]
@@ -101,6 +113,8 @@ mod tests {
             };
             let params = GuestParams::default();
             assert_eq!(halting_is_free(&costs, &params), free, "median {halted_p50}, p99 {halted_p99}");
+            let by_the_tail = !free && halted_p50 < 130;
+            assert_eq!(halting_costs_by_the_tail_alone(&costs, &params), by_the_tail, "{halted_p50}, {halted_p99}");
             let stricter = GuestParams { halting_costs_p50_ratio: 1.0, halting_costs_p99_ratio: 1.0, ..params };
             assert_eq!(halting_is_free(&costs, &stricter), halted_p50 < 100 && halted_p99 < 400, "stricter");
         }
