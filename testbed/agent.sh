@@ -72,8 +72,16 @@ stop() {
     echo "done $id $status"
 }
 
+# busybox's `read` loses what it has of a line when a child ends meanwhile. This loop has no children, and hands on whole lines.
+lines() {
+    while IFS= read -r line; do
+        printf '%s\n' "$line"
+        [ "$line" != bye ] || break
+    done </dev/ttyS1
+}
+
 echo "ready $(uname -r)"
-while IFS= read -r line; do
+lines | while IFS= read -r line; do
     eval "set -- $line"
     command=$1
     shift
@@ -82,4 +90,4 @@ while IFS= read -r line; do
         bye) exit 0 ;;
         *) echo "noise: unknown command $command" ;;
     esac
-done </dev/ttyS1
+done
