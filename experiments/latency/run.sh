@@ -2,7 +2,7 @@
 # Latency at low load: Redis asked at a fixed rate by an open-loop client that measures from the intended send time; by policy and
 # profile, in random order within each round.
 #
-#   ROUNDS=5 SECONDS_EACH=8 SEED=n experiments/latency/run.sh [RATE...]      default: 100 500; 8 minutes (50 runs of about 9 s)
+#   ROUNDS=5 SECONDS_EACH=8 SEED=n experiments/latency/run.sh [RATE...]      default: 100 500; 9 minutes (60 runs of about 9 s)
 #   ROUNDS=5 experiments/latency/run.sh guest      in a VM of the test bed, alone and beside another; 26 minutes (60 steps of 26 s)
 #
 # The seed of the order is drawn unless given, and stands in order.txt.
@@ -17,8 +17,8 @@ fi
 rates=("$@")
 [[ $# -gt 0 ]] || rates=(100 500)
 rounds=${ROUNDS:-5}
-policies=(off retain-frugal retain-balanced retain-latency full-latency)
-declare -A options=([off]="--policy off" [retain-frugal]="--policy retain --profile frugal" [retain-balanced]="--policy retain --profile balanced"
+policies=(off observe retain-frugal retain-balanced retain-latency full-latency)
+declare -A options=([off]="--policy off" [observe]="--policy observe" [retain-frugal]="--policy retain --profile frugal" [retain-balanced]="--policy retain --profile balanced"
     [retain-latency]="--policy retain --profile latency" [full-latency]="--policy full --profile latency")
 for rate in "${rates[@]}"; do
     for name in "${policies[@]}"; do

@@ -10,10 +10,11 @@
 #   policies        810 steps                     80 minutes
 #   vcpus           565 steps                     55 minutes
 #   pinned          310 steps                     30 minutes
+#   overhead        80 steps                      10 minutes
 #
-#   experiments/programs/run.sh [machine] [beside-matmul] [relay] [policies] [vcpus] [pinned]      default: machine beside-matmul relay
+#   experiments/programs/run.sh [machine] [beside-matmul] [relay] [policies] [vcpus] [pinned] [overhead]      default: machine beside-matmul relay
 for which in "$@"; do
-    case $which in machine | beside-matmul | relay | policies | vcpus | pinned) ;; *) echo "usage: $0 [machine] [beside-matmul] [relay] [policies] [vcpus] [pinned]" >&2; exit 2 ;; esac
+    case $which in machine | beside-matmul | relay | policies | vcpus | pinned | overhead) ;; *) echo "usage: $0 [machine] [beside-matmul] [relay] [policies] [vcpus] [pinned] [overhead]" >&2; exit 2 ;; esac
 done
 . "$(dirname "$0")/../lib.sh" "$@"
 wanted=" ${*:-machine beside-matmul relay} "
@@ -40,6 +41,6 @@ if [[ $wanted == *" machine "* ]]; then
         tail -n 3 "$folder/machine-$name.txt"
     done
 fi
-for name in beside-matmul relay policies vcpus pinned; do
+for name in beside-matmul relay policies vcpus pinned overhead; do
     [[ $wanted != *" $name "* ]] || scenario "experiments/programs/$name.toml" ${ROUNDS:+--rounds "$ROUNDS"}
 done
