@@ -46,13 +46,13 @@ pub fn allowed_cpus() -> CpuSet {
     affinity_of(0).unwrap_or_default()
 }
 
-/// The vCPUs of `active` that one of the threads cannot leave, because its own affinity has no other active one.
+/// For each thread whose own affinity has only some of `active`, the first of these: as long as that is active, the thread has an active one.
 pub fn pinned_vcpus(tids: &[i32], active: &CpuSet) -> CpuSet {
-    let only = |tid: &i32| {
+    let first = |tid: &i32| {
         let left = affinity_of(*tid)?.intersection(active);
-        left.iter().next().filter(|_| left.len() == 1)
+        left.iter().next().filter(|_| left.len() < active.len())
     };
-    if active.len() < 2 { CpuSet::new() } else { tids.iter().filter_map(only).collect() }
+    if active.len() < 2 { CpuSet::new() } else { tids.iter().filter_map(first).collect() }
 }
 
 /// Sets it. Refusals are not errors: the thread ended, or the program was given to another user.
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_with_one_active_vcpu_left_pins_it() {
+    fn a_thread_that_may_use_some_active_vcpus_pins_the_first_of_them() {
         let all = allowed_cpus();
         let Some(first) = all.iter().next().filter(|_| all.len() > 1) else { return };
         let (tell, told) = std::sync::mpsc::channel();
@@ -296,6 +296,9 @@ mod tests {
         let tid = told.recv().unwrap();
         assert_eq!(pinned_vcpus(&[tid], &all), std::iter::once(first).collect());
         assert_eq!(pinned_vcpus(&[0], &all), CpuSet::new(), "this thread may go anywhere");
+        // It may use all of `all`, and that is not all that is active.
+        let more: CpuSet = all.iter().chain([VcpuId(4_000)]).collect();
+        assert_eq!(pinned_vcpus(&[0], &more), std::iter::once(first).collect(), "as long as that one is active");
         assert_eq!(pinned_vcpus(&[tid], &CpuSet::first(1)), CpuSet::new(), "the last one is not to be lost anyway");
         drop(stop);
         thread.join().unwrap();

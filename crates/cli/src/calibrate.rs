@@ -9,7 +9,8 @@ use gleaner_workloads::wakeup::{self, Hog, WakeupError, WakeupPlan};
 use hdrhistogram::Histogram;
 use std::time::Duration;
 
-/// Wake-ups per setting at the start of `run`: enough for a p99, few enough to take a third of a second.
+/// Wake-ups per setting at the start of `run`: enough for a p99, few enough to take a third of a second; up to three times
+/// that where only the tail says that halting costs.
 pub const SAMPLES_AT_START: usize = 120;
 /// The gap at the start of `run`. Long enough that the host's own halt polling (200 us by default) does not hide the halt.
 pub const GAP_AT_START: Duration = Duration::from_millis(1);

@@ -58,3 +58,37 @@ fn it_looks_whether_more_vcpus_would_be_faster_and_ever_more_seldom() {
     let decisions = guest.run(&mut policy, 60);
     assert_eq!(policy.active().len(), 2, "a gain that is lost is noticed without a look: {decisions:?}");
 }
+
+/// Packed it cannot be seen to want more; the look shows it, and that it hands over more often packed is then no reason.
+#[test]
+fn a_look_that_shows_much_more_work_leaves_it_to_the_conditions() {
+    let mut guest = Guest::new(2, WAKEUP_BOUND, 1);
+    let mut policy = calibrated(2);
+    guest.run(&mut policy, 300);
+    assert_eq!(policy.active().len(), 1);
+    guest.workload = Workload { demand: 1.6, gain_on_one: 1.5, ..guest.workload };
+    let decisions = guest.run(&mut policy, 2_500);
+    assert!(decisions.iter().any(|decision| decision.reason == Reason::LookOut), "{decisions:?}");
+    assert_eq!(policy.active().len(), 2, "{decisions:?}");
+}
+
+#[test]
+fn an_exec_during_a_look_is_another_workload() {
+    let mut guest = Guest::new(2, WAKEUP_BOUND, 1);
+    let mut policy = calibrated(2);
+    let looks = |decisions: &[gleaner_model::Decision]| decisions.iter().any(|found| found.reason == Reason::LookOut);
+    assert!((0..3_000).any(|_| looks(&guest.run(&mut policy, 1))));
+    guest.run_changed(&mut policy, 1, |window, _| window.group.execs = Some(1));
+    assert!(policy.explain().hold_off > gleaner_model::Nanos::ZERO, "{:?}", policy.explain());
+}
+
+/// Three of four at once fill the last vCPU and slow the program down; two do not.
+#[test]
+fn too_many_at_once_does_not_forbid_fewer() {
+    let workload = Workload { demand: 0.94, gain_on_one: -0.1, ..common::PIPELINE };
+    let mut guest = Guest::new(4, workload, 1);
+    let mut policy = common::policy(Policy::Full, 4);
+    let decisions = guest.run(&mut policy, 1_000);
+    assert!(matches!(decisions[0].reason, Reason::IdleFits { vcpus: 3, .. }), "{decisions:?}");
+    assert_eq!(policy.active().len(), 2, "{decisions:?}");
+}

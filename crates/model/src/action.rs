@@ -194,6 +194,8 @@ pub enum Reason {
     TopologyChanged,
     /// Retention is being tried: with and without it in turn.
     RetentionTrial,
+    /// Nobody would see whether retention pays: the observer sees no wake-ups.
+    RetentionUnseen,
     /// A synchronization costs less with retention, or not clearly more.
     RetentionPays {
         /// Cost with retention, as a multiple of that without.
@@ -257,6 +259,10 @@ impl fmt::Display for Reason {
             Self::Exec => write!(f, "workload change: a new program was started"),
             Self::TopologyChanged => write!(f, "a vCPU went offline or came online"),
             Self::RetentionTrial => write!(f, "a trial whether bridging idle periods pays"),
+            Self::RetentionUnseen => write!(
+                f,
+                "only BPF sees whether bridging idle periods pays: not bridged unseen (--timeout and --profile latency are)"
+            ),
             Self::RetentionPays { cost_ratio } => {
                 write!(
                     f,

@@ -118,7 +118,8 @@ pub struct GroupWindow {
     pub g_comp: Option<Distribution>,
     /// Delay from wake-up to running.
     pub wake_to_run: Option<Distribution>,
-    /// vCPUs that a thread of the group has bound itself to, so that it has no other active one. Known to act; empty where nobody asked.
+    /// One active vCPU for each thread of the group that has bound itself to some of them: while that one is active, the thread has one. Known to
+    /// act; empty where nobody asked.
     pub pinned: CpuSet,
 }
 

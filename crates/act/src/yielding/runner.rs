@@ -205,9 +205,9 @@ impl Runner {
     }
 
     /// Whether the vCPU is offline, so that the kernel moved this thread to another. It does not move it back: once the vCPU has
-    /// returned, this does.
+    /// returned, this does. One that is to end was unpinned, and stays so.
     fn moved_away(&self) -> bool {
-        sched_getcpu() != self.vcpu.0 as usize && pin(None, self.vcpu).is_err()
+        !self.cell.stop.load(Relaxed) && sched_getcpu() != self.vcpu.0 as usize && pin(None, self.vcpu).is_err()
     }
 
     /// Sleeps as told. An order ends the sleep, and is for the machine to hear of before anything else.

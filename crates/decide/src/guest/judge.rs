@@ -63,7 +63,7 @@ impl Step {
 
     /// Takes how fast the group is when it is judged. A group that computes more *and* hands over more may be faster for the step:
     /// threads that no longer wait for a vCPU to wake up compute instead.
-    pub(super) fn settle(&mut self, after: &Speed, params: &GuestParams) {
+    pub(super) fn credit(&mut self, after: &Speed, params: &GuestParams) {
         let gained = self.handovers_gained(after).is_some_and(|gain| gain > params.cpu_growth_share);
         let faster = after.cpu.median > self.before.cpu.median && gained;
         self.faster = faster.then_some(after.cpu);

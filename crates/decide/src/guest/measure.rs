@@ -19,6 +19,8 @@ pub(super) struct Sample {
     /// Mean over the active vCPUs.
     utilization: f64,
     vcpus: usize,
+    /// Of the guest, active or not.
+    all_vcpus: usize,
 }
 
 impl Sample {
@@ -36,6 +38,7 @@ impl Sample {
             idle: window.active(active).map(VcpuWindow::idle).sum(),
             utilization: utilization / vcpus as f64,
             vcpus,
+            all_vcpus: window.vcpus.len(),
         }
     }
 
@@ -51,9 +54,9 @@ impl Sample {
 
     /// Hand-overs per second that the hypervisor left to the group: a thread gave its vCPU up, or gave way to one that it woke. Where threads
     /// share a vCPU, the second is what the first was before. Preemptions at the end of a time slice are none: at most one a tick of a
-    /// millisecond and vCPU, as many as are not counted.
+    /// millisecond and vCPU, as many as are not counted; for all vCPUs, active or not, so that a step does not move the yardstick.
     pub(super) fn handover_rate(&self) -> f64 {
-        let ticks = self.length.0 / 1_000_000 * self.vcpus as u64;
+        let ticks = self.length.0 / 1_000_000 * self.all_vcpus as u64;
         per_second(self.switches + self.involuntary.saturating_sub(ticks), self.available)
     }
 
@@ -146,6 +149,32 @@ impl Speed {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gleaner_model::{GroupWindow, Source, VcpuId};
+
+    #[test]
+    fn preemptions_beyond_one_a_tick_are_hand_overs_whatever_is_active() {
+        for (voluntary, involuntary, per_s) in
+            [(1_000, 0, 10_000.0), (1_000, 400, 10_000.0), (1_000, 1_400, 20_000.0), (0, 399, 0.0)]
+        {
+            let window = Window {
+                at: Nanos::ZERO,
+                length: Nanos::from_millis(100),
+                source: Source::Procfs,
+                vcpus: (0..4).map(|id| VcpuWindow::new(VcpuId(id))).collect(),
+                idle_entries: None,
+                halts: None,
+                group: GroupWindow {
+                    voluntary_switches: voluntary,
+                    involuntary_switches: involuntary,
+                    ..GroupWindow::default()
+                },
+            };
+            for active in [1, 4] {
+                let found = Sample::of(&window, &CpuSet::first(active)).handover_rate();
+                assert!((found - per_s).abs() < 1e-6, "{voluntary} and {involuntary} on {active}: {found}");
+            }
+        }
+    }
 
     #[test]
     fn median_and_mad() {

@@ -5,6 +5,7 @@
 //!   settle (3 windows) -> judge the last step (3) -> change? -> saturated? -> hold-off? -> conditions -> step
 //!          ^                    | hurt: restore, learn  | activate all                                  |
 //!          +--------------------+-----------------------+---------------------------------------------- +
+//!          |                    now and then, on a full vCPU: a look -> slower without the step: take it again
 //! ```
 //!
 //! A change of the workload that comes with a step is told from the step's own doing where that can be: see
@@ -60,6 +61,8 @@ pub(super) struct Packing {
     /// Whether what is measured began with the last of them.
     just_stepped: bool,
     factors: Factors,
+    /// Whether several vCPUs may go at once: until such a step hurt.
+    bold: bool,
     hold_off: Backoff,
     /// When a step that pays on a full vCPU is next taken back for a moment.
     look_out: Backoff,
@@ -84,6 +87,7 @@ impl Packing {
         let ms = Nanos::from_millis;
         Self {
             factors: Factors::new(&params),
+            bold: params.several_at_once,
             hold_off: Backoff::new(ms(params.hold_off_min_ms), ms(params.hold_off_max_ms), params.hold_off_quiet_times),
             // Nothing but a change makes it start small again.
             look_out: Backoff::new(ms(params.look_out_min_ms), ms(params.look_out_max_ms), u64::MAX),
@@ -192,7 +196,7 @@ impl Packing {
     /// New threads or an exec. At the start, while all are active and nothing is known yet, that is the program itself and no
     /// change: it begins to be measured anew, and nothing is held off.
     fn sudden(&mut self, now: Nanos, reason: Reason) -> Outcome {
-        if !self.steps.is_empty() || self.reference.ready(&self.params) {
+        if !self.steps.is_empty() || self.look.is_some() || self.reference.ready(&self.params) {
             return self.change(now, reason);
         }
         self.forget();
@@ -233,7 +237,7 @@ impl Packing {
     fn judge(&mut self, now: Nanos) -> Option<Outcome> {
         let after = Speed::of(self.recent());
         let Some(cpu_loss) = self.steps.last()?.loss(&self.steps.first()?.before, &after, &self.params) else {
-            self.steps.last_mut()?.settle(&after, &self.params);
+            self.steps.last_mut()?.credit(&after, &self.params);
             return None;
         };
         let overloaded = self.overloaded();
@@ -268,10 +272,15 @@ impl Packing {
         self.steps.last().is_some_and(slower) && !lengths.as_ref().is_some_and(fits)
     }
 
-    /// Pieces are finer: what earlier steps taught does not hold any more, and what is usual is taken anew.
+    /// Pieces are finer: what earlier steps taught does not hold any more, and all is measured anew.
     fn unlearn(&mut self) {
+        self.forget_lessons();
+        self.forget();
+    }
+
+    fn forget_lessons(&mut self) {
         self.factors = Factors::new(&self.params);
-        self.reference.clear();
+        self.bold = self.params.several_at_once;
     }
 
     /// A vCPU is full. Where the group computes as much as before the last step, on fewer vCPUs, the step did it and not the
@@ -314,12 +323,14 @@ impl Packing {
         Outcome::Restore { vcpus, reason: Reason::LookOut }
     }
 
-    /// What the look showed: the step is taken again at once where the group is slower without it. Where it is not, conditions say.
+    /// What the look showed: the step is taken again at once where the group is slower without it. Where it is not, conditions say; and where it
+    /// computes much more, for packed threads may hand over more often for the same work, and then hand-overs alone say too little.
     fn retake(&mut self, now: Nanos, look: Look) -> Option<Outcome> {
         let Look { step, packed } = look;
         let before = Speed::of(self.recent());
         let loss = Step::slower(&packed, &before, &self.params)?;
-        if step.vcpus.iter().any(|id| self.pinned.contains(id)) {
+        let computes_more = before.cpu.median > packed.cpu.median && moved(packed.cpu, before.cpu.median, &self.params);
+        if computes_more || step.vcpus.iter().any(|id| self.pinned.contains(id)) {
             return None;
         }
         let vcpus = step.vcpus.clone();
@@ -342,11 +353,19 @@ impl Packing {
     /// does less now, for reasons of its own, looks like one that the step hurt, until it still does less without the step.
     fn undo(&mut self, now: Nanos, reason: Reason, overloaded: bool) -> Option<Outcome> {
         let step = self.steps.pop()?;
-        self.factors = step.learn(self.factors, overloaded, &self.params);
+        if step.vcpus.len() == 1 {
+            self.factors = step.learn(self.factors, overloaded, &self.params);
+        } else {
+            // Too many at once says nothing of one.
+            self.bold = false;
+        }
         self.hold_off.trigger(now, self.hold_off.until(), step.taken_at);
         self.give_back(&step);
         self.forget();
-        self.reference = step.reference;
+        // One that is too short, and closed, would never say anything.
+        if step.reference.ready(&self.params) {
+            self.reference = step.reference;
+        }
         Some(Outcome::Restore { vcpus: step.vcpus, reason })
     }
 
@@ -367,7 +386,7 @@ impl Packing {
     }
 
     fn give_all_back(&mut self, now: Nanos) {
-        self.factors = Factors::new(&self.params);
+        self.forget_lessons();
         self.look_out.reset();
         self.looked = false;
         self.hold_off.trigger(now, self.hold_off.until(), now);
@@ -416,7 +435,7 @@ impl Packing {
         };
         // A step that hurt has taught that lengths say too little here: one at a time then, as in the paper.
         let candidates = self.candidates();
-        let bold = self.params.several_at_once && self.factors == Factors::new(&self.params);
+        let bold = self.bold && self.factors == Factors::new(&self.params);
         let most = if bold { candidates.len().min(n - 1) } else { 1 };
         let found = (2..=most).rev().find_map(|k| Some((k, check(k).ok()?))).map_or_else(|| Ok((1, check(1)?)), Ok);
         match found {
@@ -430,7 +449,7 @@ impl Packing {
     fn candidates(&self) -> Vec<VcpuId> {
         let busy = |id: &VcpuId| self.loads.get(id).map_or(Nanos::ZERO, |load| load.busy);
         // The least busy one moves the fewest threads. Among equals the highest id: low ones take the interrupts.
-        // A thread that has bound itself to a vCPU would stay there, and wait there for every wake-up of a vCPU that nobody retains.
+        // A thread that has bound itself to some vCPUs keeps one of them; on a deactivated one it would stay, and wait there for every wake-up of a vCPU that nobody retains.
         let mut candidates: Vec<VcpuId> = self.active.iter().filter(|id| !self.pinned.contains(*id)).collect();
         candidates.sort_by_key(|id| (busy(id), Reverse(*id)));
         candidates

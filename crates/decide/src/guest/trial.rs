@@ -11,7 +11,8 @@
 //! Blocks follow each other as `-++-+--+` (Thue-Morse), which cancels a drift of the load, linear or quadratic. The first window of a block only
 //! settles. Retention stops where it costs more in the median of the four pairs and in at least `trial_pairs_min` (three) of them, unless the
 //! program switches clearly more often with it: then it waits less often for longer, and is faster all the same. Needs an observer that sees
-//! wake-ups run; without one retention is never doubted.
+//! wake-ups run; without one, what has not been tried is not done, for it may cost as much as half of a program's speed
+//! (experiments/programs, `policies`: relay, alone).
 
 use super::GuestParams;
 use super::backoff::Backoff;
@@ -51,6 +52,8 @@ pub(super) struct Trial {
     /// Windows in a row in which nothing else was going on.
     quiet: u32,
     running: Option<Running>,
+    /// Whether the observer sees no wake-ups.
+    blind: bool,
     pays: bool,
     /// What a synchronization cost with retention, as a multiple of what it cost without, when that was last tried.
     cost_ratio: Option<f64>,
@@ -71,6 +74,7 @@ impl Trial {
             again: Backoff::new(ms(params.trial_again_min_ms), ms(params.trial_again_max_ms), u64::MAX),
             quiet: 0,
             running: None,
+            blind: false,
             pays: true,
             cost_ratio: None,
         }
@@ -83,12 +87,13 @@ impl Trial {
 
     /// Whether idle periods may be bridged now.
     pub(super) fn retains(&self) -> bool {
-        self.running.as_ref().map_or(self.pays, |running| BLOCKS[running.blocks.len()])
+        self.running.as_ref().map_or(self.pays(), |running| BLOCKS[running.blocks.len()])
     }
 
     /// Whether it is taken to pay, as far as is known.
     pub(super) fn pays(&self) -> bool {
-        self.pays
+        let untried = self.again.until() == Nanos::ZERO;
+        self.pays && !(self.blind && untried)
     }
 
     /// Whether a trial is going on: other decisions have to wait.
@@ -101,7 +106,7 @@ impl Trial {
         !self.enabled || self.running.is_none() && self.again.until() > Nanos::ZERO
     }
 
-    /// The workload is another one: retention is taken to pay until it is tried again.
+    /// The workload is another one: retention is taken to pay until it is tried again, if it can be.
     pub(super) fn workload_changed(&mut self) {
         self.pays = true;
         self.again.reset();
@@ -114,11 +119,13 @@ impl Trial {
     pub(super) fn step(&mut self, window: &Window, undisturbed: bool) -> Option<Reason> {
         let seen = if self.enabled { measured(window, self.wakeups_min) } else { None };
         let before = self.retains();
+        self.blind = self.enabled && window.group.wake_to_run.is_none();
         let (Some(block), true) = (seen, undisturbed) else {
             self.quiet = 0;
             // Not known yet, so not said; tried again once it is quiet.
             self.running = None;
-            return (self.retains() != before).then_some(Reason::RetentionTrial);
+            let why = if self.blind { Reason::RetentionUnseen } else { Reason::RetentionTrial };
+            return (self.retains() != before).then_some(why);
         };
         let Some(running) = &mut self.running else {
             self.quiet += 1;
@@ -267,7 +274,6 @@ mod tests {
         };
         let mut trial = trial();
         for n in 1..100 {
-            assert_eq!(trial.step(&blind(window(n * 100, 15.0, 10_000)), true), None, "no wake-ups seen");
             assert_eq!(trial.step(&window(n * 100, 15.0, 400), true), None, "40 wake-ups a window");
             assert_eq!(trial.step(&window(n * 100, 15.0, 10_000), n % 9 > 0), None, "a step now and then");
         }
@@ -277,6 +283,16 @@ mod tests {
         assert!(trial.is_running() && !trial.retains());
         assert_eq!(trial.step(&window(1200, 15.0, 10_000), false), Some(Reason::RetentionTrial));
         assert!(trial.retains() && !trial.is_running() && !trial.is_settled());
+        // Who sees no wake-ups does not retain what has not been tried, and keeps to what has.
+        let mut unseen = super::Trial::new(true, &GuestParams::default());
+        assert_eq!(unseen.step(&blind(window(100, 15.0, 10_000)), true), Some(Reason::RetentionUnseen));
+        assert!(!unseen.retains() && !unseen.pays());
+        let mut tried = super::Trial::new(true, &GuestParams::default());
+        run(&mut tried, &Program { cost_us: [14.0, 15.0], rate: [10_000; 2], drift: 0.0 }, 40);
+        assert_eq!(tried.step(&blind(window(4100, 15.0, 10_000)), true), None);
+        assert!(tried.retains());
+        tried.workload_changed();
+        assert_eq!(tried.step(&blind(window(4200, 15.0, 10_000)), true), Some(Reason::RetentionUnseen));
         // The user does not want to be asked.
         let params = GuestParams { retention_trials: false, ..GuestParams::default() };
         for mut trial in [Trial::new(true, &params), Trial::new(false, &GuestParams::default())] {

@@ -76,7 +76,8 @@ pub struct Guest {
     pub length: Nanos,
     /// Stolen share of every vCPU.
     pub steal: f64,
-    /// How long a woken thread waits for its vCPU while idle vCPUs are retained, and while they are not; `None`: not seen.
+    /// How long a woken thread waits for its vCPU while idle vCPUs are retained, and while they are not; `None`: too
+    /// few to be tried.
     pub wakeup: Option<[Nanos; 2]>,
     /// Whether they are, as [`Guest::run`] has it.
     pub retained: bool,
@@ -150,9 +151,9 @@ impl Guest {
                 threads: 4,
                 cpu_time: Nanos::from_f64(cpu * self.length.as_f64()),
                 voluntary_switches: (switches * seconds) as u64,
-                wake_to_run: self
-                    .wakeup
-                    .map(|delay| all_alike((switches * seconds) as u64, delay[usize::from(!self.retained)])),
+                wake_to_run: Some(self.wakeup.map_or_else(Distribution::new, |delay| {
+                    all_alike((switches * seconds) as u64, delay[usize::from(!self.retained)])
+                })),
                 ..GroupWindow::default()
             },
         }
