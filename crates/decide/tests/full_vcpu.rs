@@ -89,6 +89,7 @@ fn too_many_at_once_does_not_forbid_fewer() {
     let mut guest = Guest::new(4, workload, 1);
     let mut policy = common::policy(Policy::Full, 4);
     let decisions = guest.run(&mut policy, 1_000);
-    assert!(matches!(decisions[0].reason, Reason::IdleFits { vcpus: 3, .. }), "{decisions:?}");
+    let three = |reason| matches!(reason, Reason::IdleFits { vcpus: 3, .. });
+    assert!(decisions.iter().any(|decision| three(decision.reason)), "{decisions:?}");
     assert_eq!(policy.active().len(), 2, "{decisions:?}");
 }

@@ -49,6 +49,20 @@ struct Look {
     packed: Speed,
 }
 
+/// What steps that hurt have taught.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Lessons {
+    factors: Factors,
+    /// Whether several vCPUs may go at once.
+    several_at_once: bool,
+}
+
+impl Lessons {
+    fn none(params: &GuestParams) -> Self {
+        Self { factors: Factors::new(params), several_at_once: params.several_at_once }
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(super) struct Packing {
     params: GuestParams,
@@ -60,9 +74,7 @@ pub(super) struct Packing {
     judging: bool,
     /// Whether what is measured began with the last of them.
     just_stepped: bool,
-    factors: Factors,
-    /// Whether several vCPUs may go at once: until such a step hurt.
-    bold: bool,
+    lessons: Lessons,
     hold_off: Backoff,
     /// When a step that pays on a full vCPU is next taken back for a moment.
     look_out: Backoff,
@@ -86,8 +98,7 @@ impl Packing {
     pub(super) fn new(vcpus: CpuSet, wakeup_cost: Option<Nanos>, params: GuestParams) -> Self {
         let ms = Nanos::from_millis;
         Self {
-            factors: Factors::new(&params),
-            bold: params.several_at_once,
+            lessons: Lessons::none(&params),
             hold_off: Backoff::new(ms(params.hold_off_min_ms), ms(params.hold_off_max_ms), params.hold_off_quiet_times),
             // Nothing but a change makes it start small again.
             look_out: Backoff::new(ms(params.look_out_min_ms), ms(params.look_out_max_ms), u64::MAX),
@@ -118,7 +129,7 @@ impl Packing {
     }
 
     pub(super) fn factors(&self) -> Factors {
-        self.factors
+        self.lessons.factors
     }
 
     pub(super) fn hold_off_remaining(&self, now: Nanos) -> Nanos {
@@ -263,7 +274,8 @@ impl Packing {
     fn too_coarse(&self) -> bool {
         let lengths = Measure::of(self.recent()).map(|measure| measure.lengths);
         let fits = |lengths: &Lengths| {
-            conditions::granularity_ratio(lengths) <= self.factors.granularity * self.params.fine_grained_allowance
+            conditions::granularity_ratio(lengths)
+                <= self.lessons.factors.granularity * self.params.fine_grained_allowance
                 && lengths.g_comp <= self.params.min_time_slice().as_f64()
         };
         // Where it switches as often as before the last step, it is the step that made it finer for a while.
@@ -274,13 +286,8 @@ impl Packing {
 
     /// Pieces are finer: what earlier steps taught does not hold any more, and all is measured anew.
     fn unlearn(&mut self) {
-        self.forget_lessons();
+        self.lessons = Lessons::none(&self.params);
         self.forget();
-    }
-
-    fn forget_lessons(&mut self) {
-        self.factors = Factors::new(&self.params);
-        self.bold = self.params.several_at_once;
     }
 
     /// A vCPU is full. Where the group computes as much as before the last step, on fewer vCPUs, the step did it and not the
@@ -354,10 +361,10 @@ impl Packing {
     fn undo(&mut self, now: Nanos, reason: Reason, overloaded: bool) -> Option<Outcome> {
         let step = self.steps.pop()?;
         if step.vcpus.len() == 1 {
-            self.factors = step.learn(self.factors, overloaded, &self.params);
+            self.lessons.factors = step.learn(self.lessons.factors, overloaded, &self.params);
         } else {
             // Too many at once says nothing of one.
-            self.bold = false;
+            self.lessons.several_at_once = false;
         }
         self.hold_off.trigger(now, self.hold_off.until(), step.taken_at);
         self.give_back(&step);
@@ -386,7 +393,7 @@ impl Packing {
     }
 
     fn give_all_back(&mut self, now: Nanos) {
-        self.forget_lessons();
+        self.lessons = Lessons::none(&self.params);
         self.look_out.reset();
         self.looked = false;
         self.hold_off.trigger(now, self.hold_off.until(), now);
@@ -426,7 +433,8 @@ impl Packing {
         let Some(measure) = Measure::of(self.recent()) else { return Outcome::Stay(NoStep::Unmeasured) };
         let check = |k: usize| {
             let Measure { lengths, utilization } = &measure;
-            match conditions::check(lengths, *utilization, (n, k), self.factors, self.wakeup_cost, &self.params) {
+            match conditions::check(lengths, *utilization, (n, k), self.lessons.factors, self.wakeup_cost, &self.params)
+            {
                 Check::Fits { load_ratio, granularity_ratio, utilization } => {
                     Ok(Reason::IdleFits { vcpus: k, load_ratio, granularity_ratio, utilization })
                 }
@@ -435,7 +443,7 @@ impl Packing {
         };
         // A step that hurt has taught that lengths say too little here: one at a time then, as in the paper.
         let candidates = self.candidates();
-        let bold = self.bold && self.factors == Factors::new(&self.params);
+        let bold = self.lessons == Lessons::none(&self.params) && self.params.several_at_once;
         let most = if bold { candidates.len().min(n - 1) } else { 1 };
         let found = (2..=most).rev().find_map(|k| Some((k, check(k).ok()?))).map_or_else(|| Ok((1, check(1)?)), Ok);
         match found {

@@ -54,7 +54,8 @@ pub(super) struct Trial {
     running: Option<Running>,
     /// Whether the observer sees no wake-ups.
     blind: bool,
-    pays: bool,
+    /// Whether it pays, as it was last tried; `None`: not tried with this workload.
+    verdict: Option<bool>,
     /// What a synchronization cost with retention, as a multiple of what it cost without, when that was last tried.
     cost_ratio: Option<f64>,
 }
@@ -75,7 +76,7 @@ impl Trial {
             quiet: 0,
             running: None,
             blind: false,
-            pays: true,
+            verdict: None,
             cost_ratio: None,
         }
     }
@@ -92,8 +93,7 @@ impl Trial {
 
     /// Whether it is taken to pay, as far as is known.
     pub(super) fn pays(&self) -> bool {
-        let untried = self.again.until() == Nanos::ZERO;
-        self.pays && !(self.blind && untried)
+        self.verdict.unwrap_or(!self.blind)
     }
 
     /// Whether a trial is going on: other decisions have to wait.
@@ -108,8 +108,10 @@ impl Trial {
 
     /// The workload is another one: retention is taken to pay until it is tried again, if it can be.
     pub(super) fn workload_changed(&mut self) {
-        self.pays = true;
+        self.verdict = None;
         self.again.reset();
+        // Said again by the next window, as a reason.
+        self.blind = false;
         self.running = None;
         self.quiet = 0;
     }
@@ -158,8 +160,9 @@ impl Trial {
         let rate = median_ratio(pairs.map(|(on, off)| on.rate / off.rate));
         let costs = cost > 1.0 + self.margin && dearer >= self.pairs_min;
         self.cost_ratio = Some(cost);
-        self.pays = !costs || rate > 1.0 + self.gain_min;
-        if self.pays { Reason::RetentionPays { cost_ratio: cost } } else { Reason::RetentionCosts { cost_ratio: cost } }
+        let pays = !costs || rate > 1.0 + self.gain_min;
+        self.verdict = Some(pays);
+        if pays { Reason::RetentionPays { cost_ratio: cost } } else { Reason::RetentionCosts { cost_ratio: cost } }
     }
 }
 
