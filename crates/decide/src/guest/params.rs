@@ -32,11 +32,11 @@ pub struct GuestParams {
     /// min_time_slice in microseconds: threads that compute longer than this are not consolidated. 100 to 100000; the
     /// paper says "a few milliseconds".
     pub min_time_slice_us: u64,
-    /// Condition (3), ours: predicted utilization of the vCPUs that stay, N*u/(N-1), at most this. 0.01 to 1. Above
-    /// `saturated_utilization` steps are tried that may fill a vCPU, and stay only if they pay.
+    /// Condition (3), ours: predicted utilization of the vCPUs that stay, N*u/(N-k), at most this. 0.01 to 1. Above
+    /// `saturated_utilization` steps are tried that may fill a vCPU, and stay where the program is no slower.
     pub predicted_utilization_max: f64,
     /// rho, eta and condition (3)'s limit are multiplied with this factor where threads compute for less time than waking a halted
-    /// vCPU takes, until a step hurts (ours): there the wake-ups themselves are most of what fills the vCPUs, and on fewer of them there are fewer. 1 to 2.
+    /// vCPU takes, until a step of one vCPU hurts (ours): there the wake-ups themselves are most of what fills the vCPUs, and on fewer of them there are fewer. 1 to 2.
     pub fine_grained_allowance: f64,
     /// Until a step has hurt, a step deactivates as many vCPUs as conditions (1) to (3) allow, with the work of k and the idle time of
     /// N-k (ours; the paper deactivates one at a time, and so does what follows a step that hurt).
@@ -134,7 +134,8 @@ pub struct GuestParams {
     pub nap_check_us: u64,
 
     /// Whether retention is tried against none from time to time, and stopped where it costs more than it saves (ours). Needs
-    /// an observer that sees wake-ups run; profile `latency` and `--timeout` are never doubted.
+    /// an observer that sees wake-ups run (BPF); without one nothing is retained that has not been tried. Profile `latency`
+    /// and `--timeout` are never doubted.
     pub retention_trials: bool,
     /// Windows in each of the eight blocks of a trial, the first of which settles. 2 to 100.
     pub trial_block_windows: u32,
