@@ -41,9 +41,9 @@ pub(crate) fn affinity_of(tid: i32) -> Option<CpuSet> {
     sched_getaffinity(Pid::from_raw(tid)).ok().map(|mask| set_of(&mask))
 }
 
-/// The CPUs that the calling thread may use.
+/// The CPUs that this process may use, by the mask of its first thread: others of its threads may keep to one (see `seat`).
 pub fn allowed_cpus() -> CpuSet {
-    affinity_of(0).unwrap_or_default()
+    affinity_of(rustix::process::getpid().as_raw_nonzero().get()).unwrap_or_default()
 }
 
 /// For each thread whose own affinity has only some of `active`, the first of these: as long as that is active, the thread has an active one.
@@ -60,7 +60,7 @@ pub(crate) fn set_affinity(tid: i32, set: &CpuSet) -> bool {
     Pid::from_raw(tid).is_some_and(|pid| sched_setaffinity(Some(pid), &mask_of(set)).is_ok())
 }
 
-/// The vCPUs of `base` that are offline now, by the calling thread's own mask: it had all of `base` when it began, and the kernel
+/// The vCPUs of `base` that are offline now, by this process's own mask: it had all of `base` when it began, and the kernel
 /// leaves the same vCPUs out of it as out of everybody's, at the same moment (the list in sysfs lags behind by milliseconds).
 pub(crate) fn offline_of(base: &CpuSet) -> CpuSet {
     base.difference(&allowed_cpus())

@@ -17,6 +17,7 @@ mod journal;
 mod placement;
 mod procs;
 mod resctrl;
+mod seat;
 mod slice;
 mod undo;
 mod xen;
@@ -32,6 +33,7 @@ pub use procs::{RUN_ID_VARIABLE, process_start_time};
 pub use resctrl::{
     CacheAllocation, CacheGroup, CacheMonitor, CacheMonitoring, CacheReading, Joined, Resctrl, ResctrlInfo,
 };
+pub use seat::Seat;
 pub use slice::{
     Competing, Enforcer, EnforcerConfig, SLICE_RANGE, SliceOutcome, SliceRefusal, SliceSupport, Slices, ThreadAttr,
     TickerCost, by_kernel, hrtick, refuse_slice, switch_cost, thread_attr, tick, try_fifo,

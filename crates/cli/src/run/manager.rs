@@ -7,7 +7,7 @@ use crate::calibrate::start_yielding;
 use crate::failure::Failure;
 use crate::output::say;
 use crate::session::Session;
-use gleaner_act::{IdleGroup, IdleMeans, Placement, PlacementKind, YieldClass, YieldingThreads, pinned_vcpus};
+use gleaner_act::{IdleGroup, IdleMeans, Placement, PlacementKind, Seat, YieldClass, YieldingThreads, pinned_vcpus};
 use gleaner_decide::guest::{GuestParams, GuestPolicy};
 use gleaner_model::{Action, CpuSet, Decision, Nanos, Order, Reason, Source, VcpuId, Window, YieldCounters};
 use gleaner_observe::{Observer, ObserverChoice};
@@ -35,6 +35,8 @@ pub struct Manager {
     /// [`Window::at`] when the observer was changed: each observer begins at zero.
     at_zero: Nanos,
     program: i32,
+    /// Of the thread that turns.
+    seat: Seat,
     vcpus: CpuSet,
     params: GuestParams,
     /// vCPUs that a thread of the program is bound to, when that was last looked at.
@@ -93,6 +95,7 @@ impl Manager {
             switching_windows: 0,
             at_zero: Nanos::ZERO,
             program: 0,
+            seat: Seat::new(vcpus.clone()),
             vcpus,
             params,
             pinned: CpuSet::new(),
@@ -141,6 +144,7 @@ impl Manager {
         self.spent_zero = sum_of(&self.counters());
         let decisions = self.policy.begin();
         self.carry_out(&decisions);
+        self.seat.take(self.policy.active());
     }
 
     /// How long until the next window is due.
@@ -148,8 +152,11 @@ impl Manager {
         self.window_length
     }
 
-    /// One turn of the loop.
-    pub fn turn(&mut self) {
+    /// One turn of the loop, `late` after it was due.
+    pub fn turn(&mut self, late: Nanos) {
+        if late > WINDOW {
+            self.seat.change(self.policy.active());
+        }
         if let Some(yields) = &self.yields {
             yields.beat();
         }
@@ -198,7 +205,11 @@ impl Manager {
             return;
         }
         self.switching_windows = 0;
-        match self.leave_bpf(window.at) {
+        // New yielding threads must not inherit its one vCPU.
+        self.seat.leave();
+        let left = self.leave_bpf(window.at);
+        self.seat.take(self.policy.active());
+        match left {
             Ok(()) => self.warn(format!(
                 "after {} observing went over to /proc: {per_s:.0} switches a second, which BPF would slow down",
                 window.at
@@ -254,7 +265,9 @@ impl Manager {
     pub fn look_after_guardian(&mut self, died: i32) {
         let Some(session) = &mut self.session else { return };
         if session.guardian_pid() == Some(died) {
+            self.seat.leave();
             session.replace_guardian();
+            self.seat.take(self.policy.active());
             let pid = session.guardian_pid();
             if let Some(pid) = pid {
                 self.observer.exclude(pid);
@@ -287,6 +300,7 @@ impl Manager {
         }
         if moved {
             self.confine();
+            self.seat.take(self.policy.active());
         }
         self.totals.decided(decisions);
     }

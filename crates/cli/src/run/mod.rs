@@ -33,7 +33,7 @@ pub fn allowed_vcpus() -> Result<CpuSet, Failure> {
 pub fn main(args: RunArgs) -> Result<u8, Failure> {
     let mut output = Output::open(args.json.json.as_deref())?;
     let options = Options::from_args(args)?;
-    let report = run(&options)?;
+    let report = beside_the_first_thread(|| run(&options))?;
     // The summary first: if the JSON cannot be written, the result is not lost.
     if !options.quiet {
         say(&report);
@@ -41,6 +41,15 @@ pub fn main(args: RunArgs) -> Result<u8, Failure> {
     output.json(&report).map_err(|failure| Failure { status: 125, ..failure })?;
     // A status is a byte.
     Ok(u8::try_from(report.exit_status & 0xff).unwrap_or(125))
+}
+
+/// Does it in a thread of its own, which may keep to one vCPU (`gleaner_act::Seat`) while the first thread's mask still tells what the process
+/// may use.
+fn beside_the_first_thread<T: Send>(work: impl FnOnce() -> Result<T, Failure> + Send) -> Result<T, Failure> {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("gleaner-run".into()).spawn_scoped(scope, work);
+        thread.map_err(Failure::run)?.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
 }
 
 fn run(options: &Options) -> Result<RunReport, Failure> {
@@ -99,9 +108,10 @@ fn accompany(
     reap_others(pid, manager.as_deref_mut());
     loop {
         // Looked at on every turn: a storm of signals must not starve the windows.
-        if Instant::now() >= due {
+        let late = Instant::now().checked_duration_since(due);
+        if let Some(late) = late {
             if let Some(manager) = manager.as_deref_mut() {
-                manager.turn();
+                manager.turn(late.into());
             }
             due = Instant::now() + next_window(manager.as_deref());
         }
@@ -110,7 +120,7 @@ fn accompany(
                 if let Some(status) = child.try_wait().map_err(Failure::run)? {
                     let ended = Instant::now();
                     if let Some(manager) = manager.as_deref_mut() {
-                        manager.turn();
+                        manager.turn(Nanos::ZERO);
                     }
                     return Ok((status, ended));
                 }
