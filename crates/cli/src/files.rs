@@ -1,10 +1,13 @@
-//! Files that are there as a whole or not at all: written beside their place, then moved into it in one step.
+//! Files that are there as a whole or not at all: written without a name, then given their name in one step.
 
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat};
+use rustix::io::Errno;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
-use tempfile::NamedTempFile;
+use tempfile::TempPath;
 
 /// A place for a file, tried out: opening it fails where writing would, and leaves nothing behind however the process ends.
 #[derive(Debug)]
@@ -39,39 +42,83 @@ impl Place {
             }
             Self::Replaced(path) => {
                 let mut new = beside(path)?;
-                new.write_all(bytes)?;
-                put(new, path)
+                new.file.write_all(bytes)?;
+                new.put(path)
             }
         }
     }
 }
 
-/// Moves a file that is [`beside`] a place into it, with the permissions and the owner of the one that was there.
-pub fn put(new: NamedTempFile, path: &Path) -> io::Result<()> {
-    if let Ok(old) = fs::metadata(path) {
-        new.as_file().set_permissions(old.permissions())?;
-        // Root's result stays its user's. Others can give nothing away, nor have they anything to.
-        let _ = fchown(new.as_file(), Some(old.uid()), Some(old.gid()));
-    }
-    new.persist(path)?;
-    Ok(())
+/// A file that is to replace another, or to be a new one.
+#[derive(Debug)]
+pub struct New {
+    pub file: File,
+    /// Its random name, which goes away with the value: only where the file system has no files without names (NFS, 9p). There
+    /// SIGKILL leaves it behind.
+    name: Option<TempPath>,
 }
 
-/// A file in the same folder, which goes away with the value: renaming works within one file system only.
-pub fn beside(path: &Path) -> io::Result<NamedTempFile> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut builder = tempfile::Builder::new();
+impl New {
+    /// Gives it its name, with the permissions and the owner of the file that had it.
+    pub fn put(self, path: &Path) -> io::Result<()> {
+        if let Ok(old) = fs::metadata(path) {
+            self.file.set_permissions(old.permissions())?;
+            // Root's result stays its user's. Others can give nothing away, nor have they anything to.
+            let _ = fchown(&self.file, Some(old.uid()), Some(old.gid()));
+        }
+        let name = match self.name {
+            Some(name) => name,
+            None => match name_it(&self.file, path) {
+                // A link replaces nothing, so another name comes first, for as long as a rename takes.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    random_name().make_in(folder_of(path), |name| name_it(&self.file, name))?.into_temp_path()
+                }
+                named => return named,
+            },
+        };
+        Ok(name.persist(path)?)
+    }
+}
+
+/// A file in the same folder: names can be changed within one file system only.
+pub fn beside(path: &Path) -> io::Result<New> {
+    let folder = folder_of(path);
     // Less what the umask takes away, like any new file.
-    builder.prefix(".gleaner-").suffix(".new").permissions(Permissions::from_mode(0o666));
-    let made = builder.tempfile_in(folder);
+    let usual = 0o666;
+    match rustix::fs::open(folder, OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC, Mode::from_raw_mode(usual)) {
+        Ok(file) => return Ok(New { file: file.into(), name: None }),
+        // Kernels' and file systems' ways to say that they know no such file (open(2)).
+        Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::NOENT | Errno::INVAL) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let made = random_name().permissions(Permissions::from_mode(usual)).tempfile_in(folder);
     // The system's word for it, without the random name.
-    made.map_err(|error| error.raw_os_error().map_or(error, io::Error::from_raw_os_error))
+    let (file, name) =
+        made.map_err(|error| error.raw_os_error().map_or(error, io::Error::from_raw_os_error))?.into_parts();
+    Ok(New { file, name: Some(name) })
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+fn random_name() -> tempfile::Builder<'static, 'static> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".gleaner-").suffix(".new");
+    builder
+}
+
+/// Gives a file without a name one that nobody has.
+fn name_it(file: &File, name: &Path) -> io::Result<()> {
+    let nameless = format!("/proc/self/fd/{}", file.as_raw_fd());
+    Ok(linkat(CWD, nameless, CWD, name, AtFlags::SYMLINK_FOLLOW)?)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Place;
+    use super::{New, Place, beside, random_name};
     use std::fs::{self, Permissions};
+    use std::io::Write;
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
@@ -92,6 +139,35 @@ mod tests {
         assert_eq!((fs::read(&path).unwrap(), names()), (b"2nd".to_vec(), 2));
         assert!(link.is_symlink(), "a link's target is what is meant");
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
+    }
+
+    /// Where the file system has no files without names, and where it has.
+    #[test]
+    fn a_file_that_is_not_put_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x");
+        let names = || fs::read_dir(folder.path()).unwrap().count();
+        let with_name = || {
+            let (file, name) = random_name().tempfile_in(folder.path()).unwrap().into_parts();
+            New { file, name: Some(name) }
+        };
+        drop(with_name());
+        assert_eq!(names(), 0);
+        let nameless = beside(&path).unwrap();
+        if nameless.name.is_none() {
+            // Not even when this process is killed here.
+            assert_eq!(names(), 0);
+        }
+        let put = |mut new: New, text: &str| {
+            new.file.write_all(text.as_bytes()).unwrap();
+            new.put(&path).unwrap();
+            assert_eq!((fs::read_to_string(&path).unwrap().as_str(), names()), (text, 1));
+        };
+        put(nameless, "first");
+        put(with_name(), "2nd");
+        put(beside(&path).unwrap(), "third");
+        assert!(beside(&path).unwrap().put(&folder.path().join("none/x")).is_err());
+        assert_eq!(names(), 1);
     }
 
     #[test]

@@ -10,7 +10,7 @@
 use super::count;
 use crate::args::JsonArg;
 use crate::failure::Failure;
-use crate::files::{Place, beside, put};
+use crate::files::{New, Place, beside};
 use crate::output::{Output, say};
 use clap::Args;
 use gleaner_cachesim::trace::recording::Recorder;
@@ -30,7 +30,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use tempfile::NamedTempFile;
 
 #[derive(Debug, Args)]
 #[command(
@@ -88,7 +87,7 @@ fn default_file(program: &OsString) -> PathBuf {
 /// Where a recording goes: into its file's place when it is whole, so that an earlier one is lost to nothing less.
 enum Destination {
     Replaced {
-        new: NamedTempFile,
+        new: New,
         path: PathBuf,
     },
     /// What is no regular file, or one in a folder that is closed to us.
@@ -106,7 +105,7 @@ impl Destination {
             }
             Place::Replaced(path) => {
                 let new = beside(&path)?;
-                let file = new.as_file().try_clone()?;
+                let file = new.file.try_clone()?;
                 (Self::Replaced { new, path }, file)
             }
         })
@@ -114,7 +113,7 @@ impl Destination {
 
     fn whole(self) -> io::Result<()> {
         match self {
-            Self::Replaced { new, path } => put(new, &path),
+            Self::Replaced { new, path } => new.put(&path),
             Self::Written => Ok(()),
         }
     }

@@ -9,6 +9,7 @@
 
 use crate::args::JsonArg;
 use crate::failure::Failure;
+use crate::files::{New, beside};
 use crate::output::{Output, say};
 use crate::run::child::{Launch, shell_status};
 use crate::run::signals::{Event, Inherited, Relay, listen};
@@ -19,14 +20,11 @@ use gleaner_report::RecordReport;
 use gleaner_sim::recording::{EndedBy, Header, Summary, Writer};
 use std::ffi::OsString;
 use std::fs::File;
-use std::fs::Permissions;
 use std::io::BufWriter;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
-use tempfile::NamedTempFile;
 
 #[derive(Debug, Args)]
 #[command(
@@ -92,16 +90,14 @@ fn record(command: &[OsString], path: &Path, max_bytes: u64) -> Result<RecordRep
     if path.is_dir() {
         return Err(no_file(std::io::ErrorKind::IsADirectory.into()));
     }
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let all = Permissions::from_mode(0o666);
-    let place = tempfile::Builder::new().prefix(".gleaner-").permissions(all).tempfile_in(folder).map_err(no_file)?;
+    let place = beside(path).map_err(no_file)?;
     let header = header(command)?;
     let mut recording = Recording::begin(place, &header, max_bytes)?;
     let (status, wall) = recording.accompany(command)?;
     let threads = recording.threads;
     let (place, summary) = recording.finish(wall)?;
-    let file_bytes = place.as_file().metadata().map_err(Failure::work)?.len();
-    place.persist(path).map_err(|error| no_file(error.error))?;
+    let file_bytes = place.file.metadata().map_err(Failure::work)?.len();
+    place.put(path).map_err(no_file)?;
     Ok(report(header, path, file_bytes, threads, &summary, shell_status(status)))
 }
 
@@ -119,7 +115,7 @@ struct Recording {
     /// `None` once the limit was reached.
     recorder: Option<ThreadRecorder>,
     writer: Writer<BufWriter<File>>,
-    place: NamedTempFile,
+    place: New,
     max_bytes: u64,
     threads: u64,
     losses: ThreadEventLosses,
@@ -129,11 +125,11 @@ struct Recording {
 }
 
 impl Recording {
-    fn begin(place: NamedTempFile, header: &Header, max_bytes: u64) -> Result<Self, Failure> {
+    fn begin(place: New, header: &Header, max_bytes: u64) -> Result<Self, Failure> {
         let recorder = ThreadRecorder::new(&ThreadRecorderConfig::default()).map_err(|refusal| {
             Failure::work(format!("recording threads needs BPF, nothing else says who woke whom: {refusal}"))
         })?;
-        let file = place.reopen().map_err(Failure::work)?;
+        let file = place.file.try_clone().map_err(Failure::work)?;
         let writer = Writer::new(BufWriter::new(file), header).map_err(Failure::work)?;
         let (threads, losses) = (0, ThreadEventLosses::default());
         Ok(Self { recorder: Some(recorder), writer, place, max_bytes, threads, losses, interrupted: false, full: None })
@@ -143,7 +139,7 @@ impl Recording {
     fn accompany(&mut self, command: &[OsString]) -> Result<(ExitStatus, Duration), Failure> {
         let inherited = Inherited::now();
         let (sender, events) = channel();
-        listen(sender, &inherited)?;
+        let _listening = listen(sender, &inherited)?;
         if let Some(recorder) = &mut self.recorder {
             recorder.adopt_next_child();
         }
@@ -201,7 +197,7 @@ impl Recording {
         Ok(())
     }
 
-    fn finish(self, wall: Duration) -> Result<(NamedTempFile, Summary), Failure> {
+    fn finish(self, wall: Duration) -> Result<(New, Summary), Failure> {
         let ended_by = match (self.full, self.interrupted) {
             (Some(_), _) => EndedBy::Limit,
             (None, true) => EndedBy::Interrupt,

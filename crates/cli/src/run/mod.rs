@@ -18,10 +18,10 @@ use gleaner_report::{Means, ObservedLengths, RunReport};
 use manager::Manager;
 use options::Options;
 pub use signals::is_ignored;
-use signals::{Event, Relay};
+use signals::{Event, Listener, Relay};
 use std::path::Path;
 use std::process::{Child, ExitStatus};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 /// The vCPUs that are online and that this process may use.
@@ -33,7 +33,7 @@ pub fn allowed_vcpus() -> Result<CpuSet, Failure> {
 pub fn main(args: RunArgs) -> Result<u8, Failure> {
     let mut output = Output::open(args.json.json.as_deref())?;
     let options = Options::from_args(args)?;
-    let report = beside_the_first_thread(|| run(&options))?;
+    let report = beside_the_first_thread(&options)?;
     // The summary first: if the JSON cannot be written, the result is not lost.
     if !options.quiet {
         say(&report);
@@ -43,16 +43,23 @@ pub fn main(args: RunArgs) -> Result<u8, Failure> {
     Ok(u8::try_from(report.exit_status & 0xff).unwrap_or(125))
 }
 
-/// Does it in a thread of its own, which may keep to one vCPU (`gleaner_act::Seat`) while the first thread's mask still tells what the process
-/// may use.
-fn beside_the_first_thread<T: Send>(work: impl FnOnce() -> Result<T, Failure> + Send) -> Result<T, Failure> {
+/// Runs in a thread of its own, which may keep to one vCPU (`gleaner_act::Seat`). The first thread listens to signals, and its mask
+/// still tells what the process may use.
+fn beside_the_first_thread(options: &Options) -> Result<RunReport, Failure> {
+    let (sender, listeners) = channel::<Listener>();
     std::thread::scope(|scope| {
+        let work = move || run(options, &sender);
         let thread = std::thread::Builder::new().name("gleaner-run".into()).spawn_scoped(scope, work);
-        thread.map_err(Failure::run)?.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        let thread = thread.map_err(Failure::run)?;
+        // None comes from a run that failed before.
+        if let Ok(listener) = listeners.recv() {
+            listener.listen();
+        }
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
 }
 
-fn run(options: &Options) -> Result<RunReport, Failure> {
+fn run(options: &Options, listeners: &Sender<Listener>) -> Result<RunReport, Failure> {
     let vcpus = allowed_vcpus()?;
     let inherited = signals::Inherited::now();
     let own_cgroup = gleaner_act::CgroupHierarchies::find(&gleaner_act::CgroupRoots::default()).own_unified();
@@ -71,7 +78,8 @@ fn run(options: &Options) -> Result<RunReport, Failure> {
         manager = Some(prepared);
     }
     let (sender, events) = channel();
-    signals::listen(sender, &inherited)?;
+    let (listener, _listening) = Listener::new(sender, &inherited)?;
+    let _ = listeners.send(listener);
     if let Some(manager) = &mut manager {
         manager.about_to_start();
     }

@@ -5,8 +5,8 @@
 //! program twice: the kernel does not say that it was for the group (docs/safety.md).
 
 use crate::failure::Failure;
-use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::WithOrigin;
+use signal_hook::iterator::{Handle, SignalsInfo};
 use signal_hook::low_level::siginfo::{Cause, Origin};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
@@ -78,7 +78,7 @@ pub fn is_ignored(signal: i32) -> bool {
 }
 
 impl Inherited {
-    /// To be asked before [`listen`].
+    /// To be asked before a [`Listener`] is made.
     pub fn now() -> Self {
         let ignored = PASSED_ON.into_iter().chain([libc::SIGCHLD]).filter(|signal| is_ignored(*signal));
         let pipe = PIPE_WAS_IGNORED.load(Ordering::Relaxed).then_some(libc::SIGPIPE);
@@ -112,21 +112,47 @@ fn unblock_all() {
     }
 }
 
-/// Sends an [`Event`] for every signal from now on, except those that are to stay ignored.
-pub fn listen(events: Sender<Event>, inherited: &Inherited) -> Result<(), Failure> {
-    let wanted = passed_on().filter(|signal| !inherited.ignored.contains(signal));
-    let wanted: Vec<i32> = wanted.chain([libc::SIGCHLD]).collect();
-    let mut signals = SignalsInfo::<WithOrigin>::new(&wanted).map_err(Failure::run)?;
-    let forward = move || {
-        for origin in signals.forever() {
-            if events.send(event(&origin)).is_err() {
+/// Hears every signal from the moment it is made, except those that are to stay ignored.
+pub struct Listener {
+    signals: SignalsInfo<WithOrigin>,
+    events: Sender<Event>,
+}
+
+/// Ends its [`Listener`] when it goes.
+pub struct Listening(Handle);
+
+impl Listener {
+    pub fn new(events: Sender<Event>, inherited: &Inherited) -> Result<(Self, Listening), Failure> {
+        let wanted = passed_on().filter(|signal| !inherited.ignored.contains(signal));
+        let wanted: Vec<i32> = wanted.chain([libc::SIGCHLD]).collect();
+        let signals = SignalsInfo::<WithOrigin>::new(&wanted).map_err(Failure::run)?;
+        let listening = Listening(signals.handle());
+        unblock_all();
+        Ok((Self { signals, events }, listening))
+    }
+
+    /// Sends an [`Event`] for every signal, until its [`Listening`] goes or nobody receives.
+    pub fn listen(mut self) {
+        for origin in self.signals.forever() {
+            if self.events.send(event(&origin)).is_err() {
                 return;
             }
         }
-    };
-    std::thread::Builder::new().name("gleaner-signals".into()).spawn(forward).map_err(Failure::run)?;
-    unblock_all();
-    Ok(())
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+/// Listens in a thread of its own.
+pub fn listen(events: Sender<Event>, inherited: &Inherited) -> Result<Listening, Failure> {
+    let (listener, listening) = Listener::new(events, inherited)?;
+    let thread = std::thread::Builder::new().name("gleaner-signals".into());
+    thread.spawn(|| listener.listen()).map_err(Failure::run)?;
+    Ok(listening)
 }
 
 fn event(origin: &Origin) -> Event {
