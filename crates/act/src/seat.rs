@@ -7,17 +7,21 @@
 //! Only the calling thread's own mask is changed, so there is nothing to undo. Whoever wants to know what the process may use asks the
 //! mask of its first thread, which never takes a seat.
 
-use crate::affinity::mask_of;
+use crate::affinity::{affinity_of, allowed_cpus, mask_of};
 use gleaner_model::{CpuSet, VcpuId};
 use rustix::thread::sched_setaffinity;
+use std::time::{Duration, Instant};
+
+/// For so long a vCPU on which the thread was kept waiting is avoided: whoever held it may be gone by then.
+const AVOIDED_FOR: Duration = Duration::from_secs(10);
 
 /// The vCPU that one thread keeps to. To be used by that thread alone.
 #[derive(Debug)]
 pub struct Seat {
     allowed: CpuSet,
     taken: Option<VcpuId>,
-    /// Where the thread was last kept waiting.
-    avoided: Option<VcpuId>,
+    /// Where the thread was last kept waiting, and when.
+    avoided: Option<(VcpuId, Instant)>,
 }
 
 impl Seat {
@@ -27,10 +31,16 @@ impl Seat {
     }
 
     /// Keeps the calling thread to the last vCPU that is not active, where there is one, so that it displaces nobody of the program; else
-    /// to the last of all. A refusal is no error: the thread then runs where it may, as before.
-    pub fn take(&mut self, active: &CpuSet) {
-        let wanted = choose(&self.allowed, active, self.avoided);
-        if wanted == self.taken {
+    /// to the last to which the program has `pinned` no thread, for that one could not move away; else to the last of all. To be asked
+    /// for now and then: the kernel takes a thread away from a vCPU that goes offline or leaves the cpuset. A refusal is no error: the
+    /// thread then runs where it may, as before.
+    pub fn take(&mut self, active: &CpuSet, pinned: &CpuSet) {
+        self.avoided = self.avoided.filter(|(_, since)| since.elapsed() < AVOIDED_FOR);
+        // Online and in the cpuset now.
+        let there = self.allowed.intersection(&allowed_cpus());
+        let wanted = choose(&there, active, pinned, self.avoided.map(|(vcpu, _)| vcpu));
+        let kept = |vcpu: &VcpuId| affinity_of(0).is_some_and(|mask| mask.iter().eq([*vcpu]));
+        if wanted == self.taken && wanted.as_ref().is_none_or(kept) {
             return;
         }
         self.leave();
@@ -38,9 +48,9 @@ impl Seat {
     }
 
     /// For a thread that was kept waiting for its vCPU (by another program, a real-time task, the host): takes another.
-    pub fn change(&mut self, active: &CpuSet) {
-        self.avoided = self.taken.or(self.avoided);
-        self.take(active);
+    pub fn change(&mut self, active: &CpuSet, pinned: &CpuSet) {
+        self.avoided = self.taken.map(|vcpu| (vcpu, Instant::now())).or(self.avoided);
+        self.take(active, pinned);
     }
 
     /// Lets the calling thread run wherever it may. Before a process or a thread is started, which would inherit the mask.
@@ -52,9 +62,12 @@ impl Seat {
 }
 
 /// `None` where there is no choice.
-fn choose(allowed: &CpuSet, active: &CpuSet, avoided: Option<VcpuId>) -> Option<VcpuId> {
+fn choose(there: &CpuSet, active: &CpuSet, pinned: &CpuSet, avoided: Option<VcpuId>) -> Option<VcpuId> {
     let last = |set: &CpuSet| set.iter().rfind(|vcpu| Some(*vcpu) != avoided);
-    if allowed.len() < 2 { None } else { last(&allowed.difference(active)).or_else(|| last(allowed)) }
+    if there.len() < 2 {
+        return None;
+    }
+    last(&there.difference(active)).or_else(|| last(&there.difference(pinned))).or_else(|| last(there))
 }
 
 fn keep_to(set: &CpuSet) -> bool {
@@ -64,41 +77,53 @@ fn keep_to(set: &CpuSet) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::affinity::{affinity_of, allowed_cpus};
 
     #[test]
     fn an_inactive_vcpu_is_preferred_and_one_that_kept_waiting_avoided() {
         let all = CpuSet::first(4);
+        let none = CpuSet::new();
         let chosen = |active: u32, avoided: Option<u32>| {
-            choose(&all, &CpuSet::first(active), avoided.map(VcpuId)).map(|id| id.0)
+            choose(&all, &CpuSet::first(active), &none, avoided.map(VcpuId)).map(|id| id.0)
         };
         assert_eq!(chosen(4, None), Some(3), "all are active");
         assert_eq!(chosen(4, Some(3)), Some(2));
         assert_eq!(chosen(2, None), Some(3));
         assert_eq!(chosen(2, Some(3)), Some(2), "also inactive");
         assert_eq!(chosen(3, Some(3)), Some(2), "the only inactive one kept it waiting");
-        assert_eq!(choose(&CpuSet::first(1), &CpuSet::new(), None), None);
-        let reversed: CpuSet = [2, 3].map(VcpuId).into_iter().collect();
-        assert_eq!(choose(&all, &reversed, None), Some(VcpuId(1)));
+        assert_eq!(choose(&CpuSet::first(1), &none, &none, None), None);
+        let later: CpuSet = [2, 3].map(VcpuId).into_iter().collect();
+        assert_eq!(choose(&all, &later, &none, None), Some(VcpuId(1)));
+        // A thread of the program that may run nowhere else is not displaced, unless each vCPU has one.
+        assert_eq!(choose(&all, &all, &later, None), Some(VcpuId(1)));
+        assert_eq!(choose(&all, &all, &all, None), Some(VcpuId(3)));
+        assert_eq!(choose(&all, &CpuSet::first(2), &later, None), Some(VcpuId(3)), "an inactive one has nobody");
     }
 
     #[test]
     fn the_thread_keeps_to_its_seat_until_it_leaves_and_its_process_does_not() {
         std::thread::spawn(|| {
-            let all = affinity_of(0).unwrap();
+            let (all, none) = (affinity_of(0).unwrap(), CpuSet::new());
             let mut seat = Seat::new(all.clone());
             if all.len() < 2 {
-                seat.take(&all);
+                seat.take(&all, &none);
                 assert_eq!(affinity_of(0).unwrap(), all, "nothing to choose from");
                 return;
             }
             let last = all.iter().next_back().unwrap();
-            seat.take(&all);
+            seat.take(&all, &none);
+            assert_eq!(affinity_of(0).unwrap(), std::iter::once(last).collect());
+            // As the kernel does with a thread whose only vCPU goes offline.
+            keep_to(&all);
+            seat.take(&all, &none);
             assert_eq!(affinity_of(0).unwrap(), std::iter::once(last).collect());
             assert_eq!(allowed_cpus(), all, "what the process may use is as it was");
-            seat.change(&all);
+            seat.change(&all, &none);
             let other = affinity_of(0).unwrap();
             assert!(other.len() == 1 && !other.contains(last), "{other}");
+            // A vCPU that is not the process's (any more) is not asked for.
+            let mut beyond = Seat::new(all.iter().chain([VcpuId(1023)]).collect());
+            beyond.take(&all, &none);
+            assert_eq!(affinity_of(0).unwrap(), std::iter::once(last).collect());
             seat.leave();
             assert_eq!(affinity_of(0).unwrap(), all);
         })

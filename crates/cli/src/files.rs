@@ -1,20 +1,23 @@
-//! Files that are there as a whole or not at all: written without a name, then given their name in one step.
+//! Files that are there as a whole or not at all: written without a name, then given their name.
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat};
 use rustix::io::Errno;
-use std::fs::{self, File, OpenOptions, Permissions};
+use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 use tempfile::TempPath;
 
+const OWN_FILES: &str = "/proc/self/fd";
+
 /// A place for a file, tried out: opening it fails where writing would, and leaves nothing behind however the process ends.
 #[derive(Debug)]
 pub enum Place {
     /// A file is moved there.
     Replaced(PathBuf),
-    /// What is no regular file (/dev/stdout, a pipe), or one in a folder that is closed to us: only written.
+    /// What is no regular file (/dev/stdout, a pipe), or one in a folder that is closed to us, or somebody else's in a folder like /tmp: only
+    /// written.
     Written(File),
 }
 
@@ -29,7 +32,8 @@ impl Place {
             return beside(&real).map(|_| Self::Replaced(real));
         };
         let old = OpenOptions::new().write(true).open(&real)?;
-        Ok(if is.is_file() && beside(&real).is_ok() { Self::Replaced(real) } else { Self::Written(old) })
+        let replaceable = is.is_file() && may_be_renamed_over(&is, folder_of(&real)) && beside(&real).is_ok();
+        Ok(if replaceable { Self::Replaced(real) } else { Self::Written(old) })
     }
 
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
@@ -45,6 +49,43 @@ impl Place {
                 new.file.write_all(bytes)?;
                 new.put(path)
             }
+        }
+    }
+}
+
+/// Where something is written over a long time: into its place when it is whole, so that what was there is lost to nothing less.
+#[derive(Debug)]
+pub enum Destination {
+    Replaced {
+        new: New,
+        path: PathBuf,
+    },
+    /// As [`Place::Written`].
+    Written,
+}
+
+impl Destination {
+    /// And the file to write to.
+    pub fn open(path: &Path) -> io::Result<(Self, File)> {
+        Ok(match Place::open(path)? {
+            Place::Written(file) => {
+                if file.metadata()?.is_file() {
+                    file.set_len(0)?;
+                }
+                (Self::Written, file)
+            }
+            Place::Replaced(path) => {
+                let new = beside(&path)?;
+                let file = new.file.try_clone()?;
+                (Self::Replaced { new, path }, file)
+            }
+        })
+    }
+
+    pub fn whole(self) -> io::Result<()> {
+        match self {
+            Self::Replaced { new, path } => new.put(&path),
+            Self::Written => Ok(()),
         }
     }
 }
@@ -85,17 +126,27 @@ pub fn beside(path: &Path) -> io::Result<New> {
     let folder = folder_of(path);
     // Less what the umask takes away, like any new file.
     let usual = 0o666;
-    match rustix::fs::open(folder, OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC, Mode::from_raw_mode(usual)) {
-        Ok(file) => return Ok(New { file: file.into(), name: None }),
-        // Kernels' and file systems' ways to say that they know no such file (open(2)).
-        Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::NOENT | Errno::INVAL) => {}
-        Err(error) => return Err(error.into()),
+    // Without /proc (a chroot) it could not be given its name.
+    if Path::new(OWN_FILES).exists() {
+        match rustix::fs::open(folder, OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC, Mode::from_raw_mode(usual)) {
+            Ok(file) => return Ok(New { file: file.into(), name: None }),
+            // Kernels' and file systems' ways to say that they know no such file (open(2)).
+            Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::NOENT | Errno::INVAL) => {}
+            Err(error) => return Err(error.into()),
+        }
     }
     let made = random_name().permissions(Permissions::from_mode(usual)).tempfile_in(folder);
     // The system's word for it, without the random name.
     let (file, name) =
         made.map_err(|error| error.raw_os_error().map_or(error, io::Error::from_raw_os_error))?.into_parts();
     Ok(New { file, name: Some(name) })
+}
+
+/// In a sticky folder (/tmp) only the file's owner, the folder's, and root may give its name to another file (unlink(2)).
+fn may_be_renamed_over(file: &Metadata, folder: &Path) -> bool {
+    let own = rustix::process::geteuid();
+    let sticky = |folder: &Metadata| folder.mode() & libc::S_ISVTX != 0 && folder.uid() != own.as_raw();
+    own.is_root() || file.uid() == own.as_raw() || fs::metadata(folder).is_ok_and(|folder| !sticky(&folder))
 }
 
 fn folder_of(path: &Path) -> &Path {
@@ -110,7 +161,7 @@ fn random_name() -> tempfile::Builder<'static, 'static> {
 
 /// Gives a file without a name one that nobody has.
 fn name_it(file: &File, name: &Path) -> io::Result<()> {
-    let nameless = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let nameless = format!("{OWN_FILES}/{}", file.as_raw_fd());
     Ok(linkat(CWD, nameless, CWD, name, AtFlags::SYMLINK_FOLLOW)?)
 }
 

@@ -125,6 +125,26 @@ fn a_json_file_that_cannot_be_written_is_named_before_the_work() {
     said.with_status(125).saying("out\n").naming(&["/dev/full", "No space"]);
 }
 
+/// In a folder like /tmp another user's file may be writable, and still nothing may be moved into its place.
+#[test]
+fn a_writable_json_file_of_somebody_else_in_a_sticky_folder_is_written() {
+    if !is_root() {
+        eprintln!("skipped: a file of somebody else takes root");
+        return;
+    }
+    let user = Unprivileged::new();
+    let shared = user.folder.path().join("shared");
+    fs::create_dir(&shared).unwrap();
+    fs::set_permissions(&shared, fs::Permissions::from_mode(0o1777)).unwrap();
+    let path = shared.join("x.json");
+    fs::write(&path, "old").unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
+    finish(user.gleaner(&["doctor", "--json"]).arg(&path)).with_status(0);
+    let written: serde_json::Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    assert!(written["schema"].is_string(), "{written}");
+    assert_eq!(fs::read_dir(&shared).unwrap().count(), 1);
+}
+
 #[test]
 fn a_state_folder_that_cannot_be_trusted_or_written_is_not_used() {
     let user = Unprivileged::new();

@@ -8,8 +8,9 @@ mod support;
 use common::unprivileged::Unprivileged;
 use common::{GLEANER, finish, finish_with_stdin, gleaner};
 use serde_json::Value;
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use support::{bpf_expected, play};
 
 /// Plays a role when the tests start this binary as the program to be recorded.
@@ -95,6 +96,22 @@ fn a_recording_stops_at_its_limit_and_the_program_of_this_machine_goes_on() {
     let result = simulated(&file, &["--policy", "off"]);
     assert_eq!(result["recorded"]["ended_by"], "limit");
     assert!(number(&result["recorded"]["unfinished_threads"]) >= 2.0, "{result}");
+}
+
+/// A device or a pipe is written to, and not replaced by a file.
+#[test]
+fn a_pipe_is_recorded_into_on_this_machine() {
+    if !bpf_expected() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let reader = Command::new("cat").arg(&pipe).stdout(Stdio::piped()).spawn().unwrap();
+    finish(gleaner(["record", "--threads", "-o"]).arg(&pipe).args(["--", "true"])).with_status(0);
+    let read = reader.wait_with_output().unwrap().stdout;
+    assert!(read.starts_with(b"GLTHRD\r\n"), "{} bytes", read.len());
+    assert!(std::fs::metadata(&pipe).unwrap().file_type().is_fifo());
 }
 
 #[test]

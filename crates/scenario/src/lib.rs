@@ -75,9 +75,30 @@ pub struct Machine {
     /// CPUs that all VMs together may use; `None` for all of the host's.
     #[serde(serialize_with = "as_option", skip_serializing_if = "Option::is_none")]
     pub cpus: Option<CpuSet>,
+    /// Class of the emulator's own threads (libvirt's `emulatorsched`).
+    #[serde(skip_serializing_if = "EmulatorSched::is_other")]
+    pub emulator_sched: EmulatorSched,
     /// Slices of vCPUs that are compared, every combination with each; empty: nobody touches the kernel's.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub slices: Vec<HostSlice>,
+}
+
+/// Scheduling class of the threads of QEMU that run no vCPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EmulatorSched {
+    /// `SCHED_OTHER`. Such a thread wakes for every timer of an emulated guest, and ends the slice of the vCPU that runs there.
+    #[default]
+    Other,
+    /// `SCHED_BATCH`: it waits for its turn.
+    Batch,
+}
+
+impl EmulatorSched {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+    fn is_other(&self) -> bool {
+        *self == Self::Other
+    }
 }
 
 /// How vCPUs are run.

@@ -4,7 +4,7 @@ use crate::baseline::{Places, check_baselines};
 use crate::format::{CpuList, Other, Time, TimeoutWord, WordOr};
 use crate::simulator::RawSimulator;
 use crate::workloads::{RawWorkload, check_workloads};
-use crate::{Accelerator, HostSlice, Machine, Observer, PolicyChoice, Role, Scenario, TimeoutFrom, Vm};
+use crate::{Accelerator, EmulatorSched, HostSlice, Machine, Observer, PolicyChoice, Role, Scenario, TimeoutFrom, Vm};
 use gleaner_model::{CpuSet, Policy, Profile};
 use serde::Deserialize;
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
@@ -95,6 +95,7 @@ struct RawMachine {
     kernel: Option<Spanned<String>>,
     accelerator: Option<Spanned<String>>,
     cpus: Option<CpuList>,
+    emulator_sched: Option<Spanned<String>>,
     #[serde(default)]
     slices: Vec<Spanned<String>>,
 }
@@ -260,7 +261,10 @@ impl RawMachine {
             slices.push(slice);
         }
         let cpus = self.cpus.map(|cpus| cpus.0);
-        Ok(Machine { kernel, accelerator: accelerator.unwrap_or_default(), cpus, slices })
+        let classes = [("other", EmulatorSched::Other), ("batch", EmulatorSched::Batch)];
+        let class = self.emulator_sched.map(|found| word("emulator_sched", &found, &classes)).transpose()?;
+        let (accelerator, emulator_sched) = (accelerator.unwrap_or_default(), class.unwrap_or_default());
+        Ok(Machine { kernel, accelerator, cpus, emulator_sched, slices })
     }
 }
 

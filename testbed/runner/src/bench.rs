@@ -153,7 +153,14 @@ impl Experiment<'_> {
                 path
             };
             let image = image.clone().filter(|_| vm.image.is_some());
-            boots.push(Boot { kernel: kernel.clone(), initramfs, image, accelerator: Accelerator::Tcg });
+            let emulator_sched = self.scenario.machine.emulator_sched;
+            boots.push(Boot {
+                kernel: kernel.clone(),
+                initramfs,
+                image,
+                accelerator: Accelerator::Tcg,
+                emulator_sched,
+            });
         }
         let accelerator = self.accelerator(&boots[0])?;
         for boot in &mut boots {

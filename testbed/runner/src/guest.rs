@@ -7,7 +7,7 @@ use crate::qemu::{Boot, Qemu};
 use crate::trouble::{Patience, TICK, Trouble};
 use gleaner_model::{CpuSet, Profile};
 use gleaner_report::{ProbeReport, TimeOuts, VmFacts};
-use gleaner_scenario::{PolicyChoice, Role, TimeoutFrom, Vm};
+use gleaner_scenario::{EmulatorSched, PolicyChoice, Role, TimeoutFrom, Vm};
 use std::io::BufReader;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -86,6 +86,10 @@ impl Guest {
         let began = Instant::now();
         let (qemu, lines) = Qemu::start(vm, boot, folder, patience)?;
         confine(vm, &qemu, cpus)?;
+        if boot.emulator_sched == EmulatorSched::Batch {
+            let mut own = host::threads(qemu.pid()).into_iter().filter(|tid| !qemu.vcpu_tids.contains(tid));
+            own.try_for_each(host::make_batch)?;
+        }
         let cap = vm.cap.map(|cpus| Cap::new(qemu.pid(), &vm.name, cpus)).transpose()?;
         let pid = qemu.pid();
         let mut agent = Agent::new(lines.control, move || host::cpu_time_ns(pid))?;

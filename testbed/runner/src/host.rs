@@ -20,6 +20,11 @@ pub fn pin(tid: i32, cpus: &CpuSet) -> Result<(), Trouble> {
         .map_err(|error| Trouble::Input(format!("cannot pin a vCPU to host CPUs {cpus}: {error}")))
 }
 
+/// Makes it a batch thread, which displaces nobody when it wakes. Threads that it starts are of its class.
+pub fn make_batch(tid: i32) -> Result<(), Trouble> {
+    script(Command::new("chrt").args(["--batch", "--pid", "0", &tid.to_string()])).map(drop)
+}
+
 /// Threads of a process.
 pub fn threads(pid: u32) -> Vec<i32> {
     let Ok(folder) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
@@ -188,4 +193,22 @@ pub fn script(command: &mut Command) -> Result<String, Trouble> {
         return Err(Trouble::Work(format!("{name} failed ({}), see above", output.status)));
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::make_batch;
+    use std::process::Command;
+
+    #[test]
+    fn a_thread_is_made_a_batch_thread() {
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let made = make_batch(i32::try_from(child.id()).unwrap());
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        made.unwrap();
+        // Field 41 of proc(5), the 38th after the name and the state; SCHED_BATCH is 3.
+        assert_eq!(stat.rsplit(") ").next().unwrap().split(' ').nth(38), Some("3"), "{stat}");
+    }
 }

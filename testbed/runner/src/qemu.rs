@@ -1,7 +1,7 @@
 //! One QEMU process: started so that it dies with the runner, its serial lines on sockets, its console in a file.
 
 use crate::trouble::{Patience, TICK, Trouble};
-use gleaner_scenario::{Accelerator, Vm};
+use gleaner_scenario::{Accelerator, EmulatorSched, Vm};
 use std::fs::{self, File};
 use std::io::{BufReader, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -21,6 +21,8 @@ pub struct Boot {
     pub image: Option<PathBuf>,
     /// `Kvm` or `Tcg`.
     pub accelerator: Accelerator,
+    /// Of QEMU's own threads.
+    pub emulator_sched: EmulatorSched,
 }
 
 /// A QEMU process. Dropped, it is killed.
@@ -292,7 +294,13 @@ mod tests {
         };
         let cards = |more: &str| {
             let scenario = Scenario::parse(&text(more), Path::new("n.toml")).unwrap();
-            let boot = Boot { kernel: "k".into(), initramfs: "i".into(), image: None, accelerator: Accelerator::Tcg };
+            let boot = Boot {
+                kernel: "k".into(),
+                initramfs: "i".into(),
+                image: None,
+                accelerator: Accelerator::Tcg,
+                emulator_sched: EmulatorSched::Other,
+            };
             let all = arguments(&scenario.vms[0], &boot, Path::new("/f"));
             all.iter().filter(|argument| argument.starts_with("virtio-net-pci")).count()
         };

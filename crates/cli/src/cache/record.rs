@@ -10,7 +10,7 @@
 use super::count;
 use crate::args::JsonArg;
 use crate::failure::Failure;
-use crate::files::{New, Place, beside};
+use crate::files::Destination;
 use crate::output::{Output, say};
 use clap::Args;
 use gleaner_cachesim::trace::recording::Recorder;
@@ -20,7 +20,6 @@ use indicatif::{ProgressBar, ProgressStyle};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::cell::RefCell;
 use std::ffi::OsString;
-use std::fs::File;
 use std::io::{self, BufWriter, PipeReader, Read};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -82,41 +81,6 @@ fn default_file(program: &OsString) -> PathBuf {
     let mut name = name.to_owned();
     name.push(".gltrace");
     PathBuf::from(name)
-}
-
-/// Where a recording goes: into its file's place when it is whole, so that an earlier one is lost to nothing less.
-enum Destination {
-    Replaced {
-        new: New,
-        path: PathBuf,
-    },
-    /// What is no regular file, or one in a folder that is closed to us.
-    Written,
-}
-
-impl Destination {
-    fn open(path: &Path) -> io::Result<(Self, File)> {
-        Ok(match Place::open(path)? {
-            Place::Written(file) => {
-                if file.metadata()?.is_file() {
-                    file.set_len(0)?;
-                }
-                (Self::Written, file)
-            }
-            Place::Replaced(path) => {
-                let new = beside(&path)?;
-                let file = new.file.try_clone()?;
-                (Self::Replaced { new, path }, file)
-            }
-        })
-    }
-
-    fn whole(self) -> io::Result<()> {
-        match self {
-            Self::Replaced { new, path } => new.put(&path),
-            Self::Written => Ok(()),
-        }
-    }
 }
 
 fn record(command: &[OsString], path: &Path, skip: u64, most: u64) -> Result<CacheRecordReport, Failure> {

@@ -9,7 +9,7 @@
 
 use crate::args::JsonArg;
 use crate::failure::Failure;
-use crate::files::{New, beside};
+use crate::files::Destination;
 use crate::output::{Output, say};
 use crate::run::child::{Launch, shell_status};
 use crate::run::signals::{Event, Inherited, Relay, listen};
@@ -90,14 +90,14 @@ fn record(command: &[OsString], path: &Path, max_bytes: u64) -> Result<RecordRep
     if path.is_dir() {
         return Err(no_file(std::io::ErrorKind::IsADirectory.into()));
     }
-    let place = beside(path).map_err(no_file)?;
+    let (destination, file) = Destination::open(path).map_err(no_file)?;
     let header = header(command)?;
-    let mut recording = Recording::begin(place, &header, max_bytes)?;
+    let mut recording = Recording::begin(file, &header, max_bytes)?;
     let (status, wall) = recording.accompany(command)?;
     let threads = recording.threads;
-    let (place, summary) = recording.finish(wall)?;
-    let file_bytes = place.file.metadata().map_err(Failure::work)?.len();
-    place.put(path).map_err(no_file)?;
+    let (file, summary) = recording.finish(wall)?;
+    let file_bytes = file.metadata().map_err(Failure::work)?.len();
+    destination.whole().map_err(no_file)?;
     Ok(report(header, path, file_bytes, threads, &summary, shell_status(status)))
 }
 
@@ -115,7 +115,6 @@ struct Recording {
     /// `None` once the limit was reached.
     recorder: Option<ThreadRecorder>,
     writer: Writer<BufWriter<File>>,
-    place: New,
     max_bytes: u64,
     threads: u64,
     losses: ThreadEventLosses,
@@ -125,14 +124,13 @@ struct Recording {
 }
 
 impl Recording {
-    fn begin(place: New, header: &Header, max_bytes: u64) -> Result<Self, Failure> {
+    fn begin(file: File, header: &Header, max_bytes: u64) -> Result<Self, Failure> {
         let recorder = ThreadRecorder::new(&ThreadRecorderConfig::default()).map_err(|refusal| {
             Failure::work(format!("recording threads needs BPF, nothing else says who woke whom: {refusal}"))
         })?;
-        let file = place.file.try_clone().map_err(Failure::work)?;
         let writer = Writer::new(BufWriter::new(file), header).map_err(Failure::work)?;
         let (threads, losses) = (0, ThreadEventLosses::default());
-        Ok(Self { recorder: Some(recorder), writer, place, max_bytes, threads, losses, interrupted: false, full: None })
+        Ok(Self { recorder: Some(recorder), writer, max_bytes, threads, losses, interrupted: false, full: None })
     }
 
     /// Runs the program to its end; says how it ended and how long it ran, or was recorded.
@@ -197,7 +195,7 @@ impl Recording {
         Ok(())
     }
 
-    fn finish(self, wall: Duration) -> Result<(New, Summary), Failure> {
+    fn finish(self, wall: Duration) -> Result<(File, Summary), Failure> {
         let ended_by = match (self.full, self.interrupted) {
             (Some(_), _) => EndedBy::Limit,
             (None, true) => EndedBy::Interrupt,
@@ -210,8 +208,8 @@ impl Recording {
             untracked: self.losses.threads,
             wall_ns: u64::try_from(wall.as_nanos()).unwrap_or(u64::MAX),
         };
-        let (_, summary) = self.writer.finish(&summary).map_err(Failure::work)?;
-        Ok((self.place, summary))
+        let (writer, summary) = self.writer.finish(&summary).map_err(Failure::work)?;
+        Ok((writer.into_inner().map_err(Failure::work)?, summary))
     }
 }
 

@@ -144,7 +144,7 @@ impl Manager {
         self.spent_zero = sum_of(&self.counters());
         let decisions = self.policy.begin();
         self.carry_out(&decisions);
-        self.seat.take(self.policy.active());
+        self.sit();
     }
 
     /// How long until the next window is due.
@@ -155,7 +155,9 @@ impl Manager {
     /// One turn of the loop, `late` after it was due.
     pub fn turn(&mut self, late: Nanos) {
         if late > WINDOW {
-            self.seat.change(self.policy.active());
+            self.seat.change(self.policy.active(), &self.pinned);
+        } else {
+            self.sit();
         }
         if let Some(yields) = &self.yields {
             yields.beat();
@@ -208,7 +210,7 @@ impl Manager {
         // New yielding threads must not inherit its one vCPU.
         self.seat.leave();
         let left = self.leave_bpf(window.at);
-        self.seat.take(self.policy.active());
+        self.sit();
         match left {
             Ok(()) => self.warn(format!(
                 "after {} observing went over to /proc: {per_s:.0} switches a second, which BPF would slow down",
@@ -267,13 +269,17 @@ impl Manager {
         if session.guardian_pid() == Some(died) {
             self.seat.leave();
             session.replace_guardian();
-            self.seat.take(self.policy.active());
             let pid = session.guardian_pid();
+            self.sit();
             if let Some(pid) = pid {
                 self.observer.exclude(pid);
             }
             self.warn("the guardian process died and was replaced".to_owned());
         }
+    }
+
+    fn sit(&mut self) {
+        self.seat.take(self.policy.active(), &self.pinned);
     }
 
     fn counters(&self) -> Vec<YieldCounters> {
@@ -300,7 +306,7 @@ impl Manager {
         }
         if moved {
             self.confine();
-            self.seat.take(self.policy.active());
+            self.sit();
         }
         self.totals.decided(decisions);
     }

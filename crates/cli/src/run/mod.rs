@@ -139,6 +139,7 @@ fn accompany(
                 let was_stopped = matches!(signal, libc::SIGTSTP | libc::SIGCONT);
                 if let Some(manager) = manager.as_deref_mut().filter(|_| was_stopped) {
                     manager.skip();
+                    due = Instant::now() + next_window(Some(manager));
                 }
             }
             Err(RecvTimeoutError::Timeout) => {}
