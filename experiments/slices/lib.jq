@@ -32,15 +32,17 @@ def relative($alone; $program; $block):
     . / (($alone[$program] // error("\($program): no run of it alone with its share of the CPUs")) | .block[$block | tostring] // .all);
 
 # Every step in which all measured VMs ended well: how far each got relative to alone with its share, their mean (throughput: 1 is as much
-# as if nobody lost by sharing), and fairness: the least by the most, and Jain's index.
+# as if nobody lost by sharing), their harmonic mean (balanced: a VM that starves costs as much as it gives), and fairness: the least by the
+# most, and Jain's index.
 def steps: alone as $alone
     | [.[] | select(is_capped | not) | .scenario.seed as $block | ([.scenario.vm[] | select(.role == "measured")] | length) as $vms
         | [.runs[] | good] | group_by([.round, .order])[] | select(length == $vms)
         | {id: "\($block)/\(.[0].round)", slice: .[0].slice, mix: (sort_by(.vm) | map(program) | join(" + ")), delivered: .[0].delivered,
            vms: (sort_by(.vm) | map(program as $p | {program: $p, relative: (rate | relative($alone; $p; $block))}))}
         | [.vms[].relative] as $r
-        | . + {throughput: (($r | add) / ($r | length)), least_by_most: (($r | min) / ($r | max)),
+        | . + {throughput: (($r | add) / ($r | length)), balanced: (($r | length) / ($r | map(1 / .) | add)), least_by_most: (($r | min) / ($r | max)),
                jain: (($r | add) * ($r | add) / (($r | length) * ($r | map(. * .) | add)))}];
-# Throughput with one slice by that with another, of the same mix and round.
-def paired($a; $b): (map(select(.slice == $b) | {key: "\(.mix) \(.id)", value: .throughput}) | from_entries) as $of
-    | [.[] | select(.slice == $a) | select($of["\(.mix) \(.id)"]) | .throughput / $of["\(.mix) \(.id)"]];
+# What `of` says of one slice by that of another, of the same mix and round; throughput, unless said.
+def paired($a; $b; of): (map(select(.slice == $b) | {key: "\(.mix) \(.id)", value: of}) | from_entries) as $of
+    | [.[] | select(.slice == $a) | select($of["\(.mix) \(.id)"]) | of / $of["\(.mix) \(.id)"]];
+def paired($a; $b): paired($a; $b; .throughput);

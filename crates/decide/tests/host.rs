@@ -75,6 +75,20 @@ fn a_server_beside_a_hog_gets_the_shortest() {
 }
 
 /// An idle guest's timer ticks wait, but nobody minds.
+/// Beside two hogs it is the switches between these that short slices pay for. Who would use a tenth of a CPU loses all that it waits, and leaves the hogs next to
+/// nothing for it; who would use all its third leaves them what it loses. So only the first is worth the same switches, unless
+/// waiting is said to be. Longer than it began no slice gets for the other's sake: fairness takes that step back.
+#[test]
+fn waiting_counts_by_what_the_others_do_not_get_of_it() {
+    let busy = Vm::Waker { burst_us: 800.0, think_us: 200.0 };
+    let slice = |vm: Vm, wait_weight: f64| {
+        let params = HostParams { wait_weight, ..HostParams::default() };
+        Loop::new(Host::new(&[Vm::Hog, Vm::Hog, vm]), SlicePolicy::Adaptive, params, 30).run(120)[0]
+    };
+    assert_eq!((slice(SERVER, 0.0), slice(SERVER, 1.0)), (500, 500));
+    assert_eq!((slice(busy, 0.0), slice(busy, 0.25), slice(busy, 1.0)), (5_000, 5_000, 500));
+}
+
 #[test]
 fn housekeeping_is_no_reason() {
     let idle = Vm::Waker { burst_us: 30.0, think_us: 100_000.0 };

@@ -28,6 +28,8 @@ const REST_QUIET_TIMES: u64 = 4;
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     toll: f64,
+    /// Waiting in full: by its weight it would not tell a new load from the old one.
+    unweighted: f64,
     at: Nanos,
 }
 
@@ -35,7 +37,7 @@ struct Seen {
 #[derive(Clone, Copy, Debug)]
 struct Step {
     from: usize,
-    /// Whom it was for, and its y (lost per work) before; for a step down.
+    /// Whom it was for, and its y (lost per time used) before; for a step down.
     relief: Option<(VmId, f64)>,
     /// How far from fair the set was before.
     unfair: f64,
@@ -134,7 +136,7 @@ impl SetState {
         if let Some(back) = self.judge(window.at, &harm, unfair) {
             return Some(back);
         }
-        self.notice(window.at, harm.toll(self.slice(self.level), price));
+        self.notice(window.at, &harm, price);
         self.walk(window.at, &harm, unfair.as_ref().map_or(0.0, deviation), price)
     }
 
@@ -150,7 +152,7 @@ impl SetState {
         let step = self.pending.take()?;
         let ratio = self.slice(self.level).as_f64() / self.slice(step.from).as_f64().max(1.0);
         let relief = step.relief.and_then(|(vm, before)| {
-            let after = harm.vms.iter().find(|harm| harm.vm == vm)?.lost_per_work();
+            let after = harm.vms.iter().find(|harm| harm.vm == vm)?.lost_per_used();
             Some(if before > 0.0 { after / before } else { 0.0 })
         });
         let hardly = 1.0 - self.params.fall_min * (1.0 - ratio);
@@ -179,9 +181,11 @@ impl SetState {
     }
 
     /// Notes what is seen here; forgets the rest where it is old, or where this slice is not what it was.
-    fn notice(&mut self, at: Nanos, toll: f64) {
+    fn notice(&mut self, at: Nanos, harm: &SetHarm, price: SwitchPrice) {
+        let now = self.see(at, harm, price);
         let before = self.seen[self.level];
-        let changed = before.is_some_and(|before| (before.toll - toll).abs() > self.params.change_min);
+        let moved = |before: Seen| (before.unweighted - now.unweighted).abs();
+        let changed = before.is_some_and(|before| moved(before) > self.params.change_min);
         let memory_min = Nanos::from_millis(self.params.memory_min_ms);
         if changed && at - self.forgot_at >= memory_min {
             self.seen.fill(None);
@@ -189,13 +193,18 @@ impl SetState {
             (self.forgot_at, self.memory) = (at, memory_min);
         }
         // While the slice stays, what it was found to be like at first is what changes are compared with.
-        let here = before.filter(|_| !changed).map_or(Seen { toll, at }, |before| Seen { at, ..before });
+        let here = before.filter(|_| !changed).map_or(now, |before| Seen { at, ..before });
         self.seen[self.level] = Some(here);
         for seen in &mut self.seen {
             *seen = seen.filter(|seen| at - seen.at < self.memory);
         }
         self.longest = self.longest.filter(|(_, until)| at < *until);
         self.shortest = self.shortest.filter(|(_, until)| at < *until);
+    }
+
+    fn see(&self, at: Nanos, harm: &SetHarm, price: SwitchPrice) -> Seen {
+        let here = self.slice(self.level);
+        Seen { toll: harm.toll(here, price), unweighted: harm.lost(here) + harm.cost(here, price), at }
     }
 
     /// A step towards the level with the smallest toll, if it promises more than is needed and more than windows differ.
@@ -231,11 +240,9 @@ impl SetState {
             self.turn(at);
         }
         self.went_down = Some(down);
-        self.pending = Some(Step { from: self.level, relief: down.then(|| (worst.vm, worst.lost_per_work())), unfair });
+        self.pending = Some(Step { from: self.level, relief: down.then(|| (worst.vm, worst.lost_per_used())), unfair });
         // The clock of what was seen here starts now.
-        if let Some(seen) = &mut self.seen[self.level] {
-            *seen = Seen { toll: harm.toll(here, price), at };
-        }
+        self.seen[self.level] = self.seen[self.level].map(|_| self.see(at, harm, price));
         self.go_to(to);
         Some(reason)
     }

@@ -2,11 +2,15 @@
 //!
 //! Three things are lost because a vCPU does not have its pCPU when it needs it: the time after a wake-up until it runs, the
 //! time an interrupt for a vCPU that waits has to wait too, and the time its siblings spin for what it holds. Each lasts until the
-//! others have used up their slices, so each is proportional to the slice (equation 1). Compared with the work done, y = lost / work is
-//! proportional to the slice; the share lost is y / (1 + y).
+//! others have used up their slices, so each is proportional to the slice (equation 1). Compared with the time that a VM uses (works, or sleeps between
+//! wake-ups), y = lost / used is proportional to the slice; the share lost is y / (1 + y).
 //!
-//! Against that stand the switches at the ends of slices: their number is proportional to 1 / slice, each costs its price. What is lost plus what switches
-//! take is the *toll* of a slice, as a share of the VMs' time. The best slice has the smallest.
+//! Against that stand the switches at the ends of slices: their number is proportional to 1 / slice, each costs its price.
+//!
+//! Spinning and switching take CPU time that nobody gets back. While a vCPU waits, another runs: of a VM that would use all it is entitled to, the others get
+//! what it loses, so throughput loses nothing, and what is late is an answer. A VM that would use a tenth is slower by all of its wait, and gives the others a tenth of
+//! that. So waiting counts by the part of its entitlement that a VM would leave to others anyway, and at least by `wait_weight`. The *toll* of a
+//! slice is that, plus what is lost by spinning, plus what switches take, as a share of the VMs' time. The best slice has the smallest.
 
 use super::HostParams;
 use super::sharing::SharingSet;
@@ -21,9 +25,12 @@ const WORK_MIN: f64 = 0.01;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct VmHarm {
     pub(super) vm: VmId,
-    /// Entitlement, times how much of it it asks for.
+    entitlement: f64,
+    /// The same, times how much of it it asks for.
     weight: f64,
     run: f64,
+    /// Asleep between wake-ups that matter.
+    slept: f64,
     /// Lost while waiting for a pCPU.
     pub(super) waited: f64,
     /// Lost while running.
@@ -34,12 +41,23 @@ pub(super) struct VmHarm {
 
 impl VmHarm {
     fn of(vm: &VmWindow, length: Nanos, slice: Nanos, params: &HostParams) -> Self {
-        let mut harm = Self { vm: vm.vm, weight: 0.0, run: 0.0, waited: 0.0, spun: 0.0, wakeups: 0.0, wake_wait: 0.0 };
+        let mut harm = Self {
+            vm: vm.vm,
+            entitlement: vm.weight as f64,
+            weight: 0.0,
+            run: 0.0,
+            slept: 0.0,
+            waited: 0.0,
+            spun: 0.0,
+            wakeups: 0.0,
+            wake_wait: 0.0,
+        };
         let (mut activity, mut needs_it) = (0.0, 0.0_f64);
         for vcpu in &vm.vcpus {
             let (after_wakeups, by_wakeups) = wakeups_cost(vcpu, length, params);
             let (of_interrupts, by_interrupts) = interrupts_cost(vcpu, length, params);
             harm.run += vcpu.run.as_f64();
+            harm.slept += (length - vcpu.run - vcpu.wait).as_f64() * by_wakeups.max(by_interrupts);
             harm.waited += (after_wakeups + of_interrupts).min(vcpu.wait.as_f64());
             harm.spun += spun(vcpu, slice, params).unwrap_or(0.0);
             harm.wakeups += vcpu.wakeups.unwrap_or(0) as f64;
@@ -54,22 +72,35 @@ impl VmHarm {
     fn add(&mut self, other: &Self) {
         self.weight += other.weight;
         self.run += other.run;
+        self.slept += other.slept;
         self.waited += other.waited;
         self.spun += other.spun;
         self.wakeups += other.wakeups;
         self.wake_wait += other.wake_wait;
     }
 
-    /// y: what is lost for a unit of work.
-    pub(super) fn lost_per_work(&self) -> f64 {
-        let work = (self.run - self.spun).max(WORK_MIN * self.run);
-        if work > 0.0 { (self.waited + self.spun) / work } else { 0.0 }
+    /// y: what is lost for a unit of time used.
+    pub(super) fn lost_per_used(&self) -> f64 {
+        let used = (self.run - self.spun).max(WORK_MIN * self.run) + self.slept;
+        if used > 0.0 { (self.waited + self.spun) / used } else { 0.0 }
     }
 
     /// The share lost when slices are `ratio` times as long.
     pub(super) fn lost(&self, ratio: f64) -> f64 {
-        let y = self.lost_per_work() * ratio;
+        let y = self.lost_per_used() * ratio;
         y / (1.0 + y)
+    }
+
+    /// The same, waiting by its weight, of a VM that is entitled to so much CPU time: what the toll has of it.
+    fn toll(&self, ratio: f64, entitled: f64, wait_weight: f64) -> f64 {
+        let all = self.waited + self.spun;
+        if all <= 0.0 {
+            return 0.0;
+        }
+        // What it would run if it never waited.
+        let would_run = self.run * (1.0 + self.lost_per_used());
+        let leaves = if entitled > 0.0 { 1.0 - would_run / entitled } else { 0.0 };
+        self.lost(ratio) * (self.spun + leaves.max(wait_weight) * self.waited) / all
     }
 }
 
@@ -123,6 +154,9 @@ pub(super) struct SetHarm {
     length: f64,
     /// Refill of each switch, weighed with run time.
     refill: f64,
+    /// CPU time of its pCPUs.
+    capacity: f64,
+    wait_weight: f64,
     /// Something may spin and nothing would tell.
     pub(super) blind: bool,
 }
@@ -151,6 +185,8 @@ impl SetHarm {
             contended: contended(window, set).unwrap_or(if run > 0.0 { (wait / run).min(1.0) } else { 0.0 }) * length,
             length,
             refill: members().map(|vm| vm.refill.unwrap_or(price.refill).as_f64() * run_of(vm)).sum(),
+            capacity: set.pcpus.len() as f64 * length,
+            wait_weight: params.wait_weight,
             blind: members().any(|vm| vm.vcpus.len() > 1 && vm.vcpus.iter().any(|v| spun(v, slice, params).is_none())),
         }
     }
@@ -167,6 +203,7 @@ impl SetHarm {
         self.contended += other.contended;
         self.length += other.length;
         self.refill += other.refill;
+        self.capacity += other.capacity;
         self.blind |= other.blind;
     }
 
@@ -177,10 +214,15 @@ impl SetHarm {
 
     /// What is lost to discontinuity at `slice`: mean share of the VMs by entitlement.
     pub(super) fn lost(&self, slice: Nanos) -> f64 {
+        self.mean(slice, VmHarm::lost)
+    }
+
+    /// Mean over the VMs, by entitlement, of what `share` says of a slice so many times as long as the present one.
+    fn mean(&self, slice: Nanos, share: impl Fn(&VmHarm, f64) -> f64) -> f64 {
         let ratio = slice.as_f64() / self.slice.as_f64().max(1.0);
         let weights: f64 = self.vms.iter().map(|vm| vm.weight).sum();
-        let lost: f64 = self.vms.iter().map(|vm| vm.weight * vm.lost(ratio)).sum();
-        if weights > 0.0 { lost / weights } else { 0.0 }
+        let sum: f64 = self.vms.iter().map(|vm| vm.weight * share(vm, ratio)).sum();
+        if weights > 0.0 { sum / weights } else { 0.0 }
     }
 
     /// What switches at the ends of slices take at `slice`, as a share of the run time.
@@ -194,12 +236,19 @@ impl SetHarm {
     }
 
     pub(super) fn toll(&self, slice: Nanos, price: SwitchPrice) -> f64 {
-        self.lost(slice) + self.cost(slice, price)
+        self.mean(slice, |vm, ratio| vm.toll(ratio, self.entitled(vm), self.wait_weight)) + self.cost(slice, price)
     }
 
-    /// The VM that loses most, by its entitlement.
+    /// The VM whose loss counts most, by its entitlement.
     pub(super) fn worst(&self) -> Option<&VmHarm> {
-        self.vms.iter().max_by(|a, b| (a.weight * a.lost(1.0)).total_cmp(&(b.weight * b.lost(1.0))))
+        let counts = |vm: &VmHarm| vm.weight * vm.toll(1.0, self.entitled(vm), self.wait_weight);
+        self.vms.iter().max_by(|a, b| counts(a).total_cmp(&counts(b)))
+    }
+
+    /// CPU time that a VM may have by its entitlement.
+    fn entitled(&self, vm: &VmHarm) -> f64 {
+        let all: f64 = self.vms.iter().map(|vm| vm.entitlement).sum();
+        if all > 0.0 { self.capacity * vm.entitlement / all } else { 0.0 }
     }
 
     /// Preemptions at `slice`: those at the ends of slices follow it, the others (who wakes preempts) stay. Where fewer were seen than

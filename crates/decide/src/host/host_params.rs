@@ -26,6 +26,9 @@ pub struct HostParams {
     pub refill_us: u64,
 
     // --- What discontinuity costs (ours) ---
+    /// What a second that a vCPU waits is worth, in seconds of CPU time, where its VM would use all it is entitled to (one that would use less loses more):
+    /// others run meanwhile, and throughput loses nothing. 0: slices for throughput, also where that starves who sleeps and wakes; 1: for short waits. 0 to 1.
+    pub wait_weight: f64,
     /// Wake-ups per second and vCPU from which waiting after wake-ups counts; it counts in full from twice as many (an idle guest's
     /// housekeeping hurts nobody). 0 to 100000.
     pub wakeups_per_s_min: f64,
@@ -77,6 +80,7 @@ impl Default for HostParams {
             blind_slice_us: 5_000,
             switch_us: 3,
             refill_us: 30,
+            wait_weight: 0.25,
             wakeups_per_s_min: 50.0,
             wake_floor_us: 20,
             pause_exit_us: 2,
@@ -126,7 +130,7 @@ impl HostParams {
         Ok(())
     }
 
-    fn ranges(&self) -> [Range; 21] {
+    fn ranges(&self) -> [Range; 22] {
         const TEN_MS_US: f64 = 10_000.0;
         const HOUR_MS: f64 = 3_600_000.0;
         let (shortest, longest) = (SLICE_US.0 as f64, SLICE_US.1 as f64);
@@ -135,6 +139,7 @@ impl HostParams {
             ("blind_slice_us", self.blind_slice_us as f64, shortest, longest),
             ("switch_us", self.switch_us as f64, 0.0, TEN_MS_US),
             ("refill_us", self.refill_us as f64, 0.0, TEN_MS_US),
+            ("wait_weight", self.wait_weight, 0.0, 1.0),
             ("wakeups_per_s_min", self.wakeups_per_s_min, 0.0, 1e5),
             ("wake_floor_us", self.wake_floor_us as f64, 0.0, TEN_MS_US),
             ("pause_exit_us", self.pause_exit_us as f64, 0.0, TEN_MS_US),
