@@ -75,18 +75,19 @@ fn a_server_beside_a_hog_gets_the_shortest() {
 }
 
 /// An idle guest's timer ticks wait, but nobody minds.
-/// Beside two hogs it is the switches between these that short slices pay for. Who would use a tenth of a CPU loses all that it waits, and leaves the hogs next to
-/// nothing for it; who would use all its third leaves them what it loses. So only the first is worth the same switches, unless
-/// waiting is said to be. Longer than it began no slice gets for the other's sake: fairness takes that step back.
+/// Beside two hogs it is the switches between these that short slices pay for. Who gets a tenth of a CPU loses all that it waits; who gets its third is late, which is
+/// worth what it is said to be.
 #[test]
-fn waiting_counts_by_what_the_others_do_not_get_of_it() {
-    let busy = Vm::Waker { burst_us: 800.0, think_us: 200.0 };
+fn waiting_counts_by_what_a_vm_does_not_get() {
+    let starved = Vm::Waker { burst_us: 800.0, think_us: 200.0 };
+    let late = Vm::Waker { burst_us: 2_500.0, think_us: 500.0 };
     let slice = |vm: Vm, wait_weight: f64| {
         let params = HostParams { wait_weight, ..HostParams::default() };
         Loop::new(Host::new(&[Vm::Hog, Vm::Hog, vm]), SlicePolicy::Adaptive, params, 30).run(120)[0]
     };
     assert_eq!((slice(SERVER, 0.0), slice(SERVER, 1.0)), (500, 500));
-    assert_eq!((slice(busy, 0.0), slice(busy, 0.25), slice(busy, 1.0)), (5_000, 5_000, 500));
+    assert_eq!((slice(starved, 0.0), slice(starved, 1.0)), (1_000, 500));
+    assert_eq!((slice(late, 0.0), slice(late, 1.0)), (5_000, 1_000));
 }
 
 #[test]

@@ -7,9 +7,9 @@
 //!
 //! Against that stand the switches at the ends of slices: their number is proportional to 1 / slice, each costs its price.
 //!
-//! Spinning and switching take CPU time that nobody gets back. While a vCPU waits, another runs: of a VM that would use all it is entitled to, the others get
-//! what it loses, so throughput loses nothing, and what is late is an answer. A VM that would use a tenth is slower by all of its wait, and gives the others a tenth of
-//! that. So waiting counts by the part of its entitlement that a VM would leave to others anyway, and at least by `wait_weight`. The *toll* of a
+//! Spinning and switching take CPU time that nobody gets back. While a vCPU waits, another runs. A VM that gets all it is entitled to loses nothing by that but that its
+//! answers are late. One that gets a tenth is slower by all of its wait: it uses little, and the others gain a tenth of what it loses, or it starves for
+//! them. So waiting counts by the part of its entitlement that a VM does not get, and at least by `wait_weight`. The *toll* of a
 //! slice is that, plus what is lost by spinning, plus what switches take, as a share of the VMs' time. The best slice has the smallest.
 
 use super::HostParams;
@@ -97,10 +97,8 @@ impl VmHarm {
         if all <= 0.0 {
             return 0.0;
         }
-        // What it would run if it never waited.
-        let would_run = self.run * (1.0 + self.lost_per_used());
-        let leaves = if entitled > 0.0 { 1.0 - would_run / entitled } else { 0.0 };
-        self.lost(ratio) * (self.spun + leaves.max(wait_weight) * self.waited) / all
+        let without = if entitled > 0.0 { 1.0 - self.run / entitled } else { 0.0 };
+        self.lost(ratio) * (self.spun + without.max(wait_weight) * self.waited) / all
     }
 }
 

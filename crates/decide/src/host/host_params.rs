@@ -26,8 +26,8 @@ pub struct HostParams {
     pub refill_us: u64,
 
     // --- What discontinuity costs (ours) ---
-    /// What a second that a vCPU waits is worth, in seconds of CPU time, where its VM would use all it is entitled to (one that would use less loses more):
-    /// others run meanwhile, and throughput loses nothing. 0: slices for throughput, also where that starves who sleeps and wakes; 1: for short waits. 0 to 1.
+    /// What a second that a vCPU waits is worth, in seconds of CPU time, where its VM gets all it is entitled to (one that gets less loses more):
+    /// others run meanwhile, and throughput loses nothing. 0: nothing; 1: as much as a second's spinning. 0 to 1.
     pub wait_weight: f64,
     /// Wake-ups per second and vCPU from which waiting after wake-ups counts; it counts in full from twice as many (an idle guest's
     /// housekeeping hurts nobody). 0 to 100000.
