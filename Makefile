@@ -18,7 +18,7 @@ CARGO ?= cargo
 
 .PHONY: help
 help: ## show this list
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F'\t' '{printf "make %-8s %s\n", $$1, $$2}'
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F'\t' '{printf "make %-9s %s\n", $$1, $$2}'
 
 .PHONY: toolchain
 toolchain:
@@ -70,6 +70,11 @@ bench: toolchain ## benchmarks: they print series, and pass or fail nothing
 install: ## copy the binary that `make build` made to $(PREFIX)/bin (PREFIX=/usr/local)
 	@[[ -e $(BINARY) ]] || { echo "nothing to install yet: run make build first (not as root, if your toolchain is yours)" >&2; exit 1; }
 	install -D -m 755 $(BINARY) $(DESTDIR)$(PREFIX)/bin/gleaner
+
+# There is nothing else to remove: no service, no configuration.
+.PHONY: uninstall
+uninstall: ## remove that copy again (the same PREFIX)
+	rm -f $(DESTDIR)$(PREFIX)/bin/gleaner
 
 .PHONY: clean
 clean: ## remove everything that was built

@@ -3,6 +3,7 @@
 #
 #   locks      Table I: spinlocks waited for and held
 #   corun      Figure 2: every program beside a VM that computes, against alone with half of the CPUs
+#   kernel     1 ms against what the kernel does by itself, beside a VM that computes
 #   pairs      Figure 5: pairs of programs
 #   adaptive   the adaptive agent against every slice for all, on three more pairs; with what `mix` has measured, if that is in the same folder
 #   mix        Figure 6(a): four VMs, and the adaptive agent on them
@@ -11,13 +12,13 @@
 #   tables     nothing is measured: the tables again, of what is in the folder
 #
 # BLOCKS=n: blocks instead of 5 (corun, pairs: of a round each; adaptive, mix: of two). ROUNDS=n: rounds instead of the scenario's (locks,
-# wakeup, network). RUN=name: a folder of its own. Takes root, a cgroup hierarchy with the cpu
+# kernel, wakeup, network). RUN=name: a folder of its own. Takes root, a cgroup hierarchy with the cpu
 # controller (corun, pairs, adaptive, mix: "capped" is a quota), and a quiet machine.
 [[ $# -gt 0 ]] || set -- --help
 for what in "$@"; do
     case $what in
-        locks | corun | pairs | adaptive | mix | wakeup | network | tables) ;;
-        *) sed -n 's/^# \{0,1\}//; 2,15p' "$0" >&2; exit 2 ;;
+        locks | corun | kernel | pairs | adaptive | mix | wakeup | network | tables) ;;
+        *) sed -n 's/^# \{0,1\}//; 2,16p' "$0" >&2; exit 2 ;;
     esac
 done
 . "$(dirname "$0")/../lib.sh" "$@"
@@ -66,7 +67,7 @@ table() {
 of_pairs=spin-lock,barrier,request-reply,independent
 for what in "$@"; do
     case $what in
-        locks | wakeup) scenario "experiments/slices/$what.toml" ${ROUNDS:+--rounds "$ROUNDS"} ;;
+        locks | wakeup | kernel) scenario "experiments/slices/$what.toml" ${ROUNDS:+--rounds "$ROUNDS"} ;;
         corun) in_turns corun.toml capped.toml corun ;;
         pairs | adaptive) in_turns "$what.toml" capped.toml "$what" --only "$of_pairs" ;;
         mix) in_turns mix.toml mix-capped.toml mix ;;

@@ -60,7 +60,7 @@ pub enum Command {
 
 #[derive(Debug, Args)]
 pub struct JsonArg {
-    /// Write the result as JSON to FILE; without FILE to stdout, with the human text on stderr
+    /// Write the result as JSON to FILE; without FILE, or to `-`, to stdout, with the human text on stderr
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     pub json: Option<PathBuf>,
 }
@@ -117,7 +117,7 @@ pub enum Setting {
     after_help = "The program's stdin, stdout, stderr, signals and exit status are its own; the summary goes to stderr. \
                   If Gleaner is killed, the program goes on and everything Gleaner changed is undone.\n\n\
                   Examples:\n\
-                  \x20 gleaner run -- pbzip2 -k big.tar\n\
+                  \x20 gleaner run -- pbzip2 -kf big.tar\n\
                   \x20 gleaner run --policy observe -- make -j8       # only watch\n\
                   \x20 gleaner run --profile frugal -- make -j8       # on a shared machine\n\
                   \x20 gleaner run --json run.json -- ./server --port 80"

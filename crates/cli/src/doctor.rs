@@ -274,7 +274,8 @@ fn verdict(
             says(
                 Some(false),
                 format!(
-                    "this machine would not benefit now, because {why}. Longer waits may differ: `gleaner probe --gap-us 10000`"
+                    "keeping vCPUs awake would win nothing here now, because {why}. Packing threads onto fewer vCPUs may still: \
+                     `gleaner ab -- YOUR-PROGRAM` tells. Longer waits may differ: `gleaner probe --gap-us 10000`"
                 ),
             )
         }
@@ -341,7 +342,7 @@ mod tests {
             (&four, None, steal(None), &[][..], None, "nothing can be done"),
             (&four, Some(halt(true)), steal(None), &works[..], Some(true), "would benefit"),
             (&four, Some(halt(true)), steal(Some(0.3)), &works[..], None, "contended"),
-            (&four, Some(halt(false)), steal(Some(0.0)), &works[..], Some(false), "would not benefit now, because"),
+            (&four, Some(halt(false)), steal(Some(0.0)), &works[..], Some(false), "would win nothing here now"),
         ] {
             let verdict = verdict(&machine(Some("KVM")), vcpus, halt.as_ref(), steal, actuators);
             assert_eq!(verdict.would_benefit, benefit, "{}", verdict.text);

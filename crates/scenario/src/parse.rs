@@ -19,7 +19,7 @@ use toml::Spanned;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScenarioError {
     /// The file could not be read.
-    #[error("cannot read {path}: {why}")]
+    #[error("cannot read {path}: {why}; name a scenario, a TOML file you may read")]
     Unreadable {
         /// Which.
         path: PathBuf,
@@ -57,8 +57,10 @@ impl Scenario {
             let before = text.get(..span.start.min(text.len())).unwrap_or(text);
             ScenarioError::Invalid { path: path.into(), line: before.matches('\n').count() + 1, what }
         };
-        let raw: RawScenario = toml::from_str(text)
-            .map_err(|error| invalid((error.span().unwrap_or(0..0), error.message().trim().to_owned())))?;
+        let raw: RawScenario = toml::from_str(text).map_err(|error| {
+            let what = format!("{}; docs/testbed.md and docs/simulator.md describe scenarios", error.message().trim());
+            invalid((error.span().unwrap_or(0..0), what))
+        })?;
         raw.check().map_err(invalid)
     }
 }

@@ -12,10 +12,11 @@ use std::time::Duration;
     after_help = "Who goes first in a pair is random. Outliers are shown and kept. The verdict is `helps` or `hurts` only where the \
                   95 % interval of the speedup leaves 1 out, else `no difference`; below five pairs there is no interval. \
                   CMD reads nothing (/dev/null); its output is read for the metric and otherwise dropped.\n\n\
+                  CMD has to do the same work in every run: `make` without -B has nothing left to do after the first.\n\n\
                   Exit status: 0 compared, whatever the verdict; CMD's own when it fails, and then the comparison stops; 128+n \
                   after signal n; 125 when Gleaner failed, 126 not executable, 127 not found.\n\n\
                   Examples:\n\
-                  \x20 gleaner ab -- make -j8\n\
+                  \x20 gleaner ab -- make -B -j8\n\
                   \x20 gleaner ab -n 20 --modes retain,full --json ab.json -- ./simulate\n\
                   \x20 gleaner ab --metric 'transactions: .*\\(([0-9.]+) per sec' --higher-is-better -- sysbench ... run"
 )]

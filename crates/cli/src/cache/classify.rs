@@ -28,7 +28,8 @@ use std::time::Duration;
                   Examples:\n\
                   \x20 gleaner cache classify -- bzip2 -kc big.tar > /dev/null\n\
                   \x20 gleaner cache classify --trace web.gltrace --trace batch.gltrace --llc host\n\
-                  \x20 gleaner cache classify --trace web.gltrace --json class.json && gleaner report class.json -o page.html"
+                  \x20 gleaner cache classify --trace web.gltrace --json class.json\n\
+                  \x20 gleaner report class.json -o page.html"
 )]
 pub struct ClassifyArgs {
     /// A trace to judge (may be repeated): a recording (`gleaner cache record` makes one), R|W HEXADDR lines, ChampSim's, or the text of

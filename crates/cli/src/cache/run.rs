@@ -29,7 +29,8 @@ use std::time::Duration;
                         except where an option says otherwise (docs/cachesim.md). The same options give the same result.\n\n\
                         Examples:\n\
                         \x20 gleaner cache run --synthetic cache-friendly --synthetic thrashing --slice 1ms\n\
-                        \x20 gleaner cache run --trace bzip2.gltrace --trace libquantum.gltrace --slice 30ms --policy dip-time --json\n\
+                        \x20 gleaner cache run --trace bzip2.gltrace --trace libquantum.gltrace --slice 30ms \\\n\
+                        \x20     --policy dip-time --json\n\
                         \x20 gleaner cache run --synthetic cache-friendly --synthetic thrashing --prefetch recap --colours 3:1"
 )]
 pub struct RunArgs {

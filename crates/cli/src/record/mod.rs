@@ -31,6 +31,8 @@ use std::time::{Duration, Instant};
     override_usage = "gleaner record --threads [OPTIONS] -- CMD [ARG]...",
     after_help = "Needs BPF (root, Linux 5.11 or later): nothing else says who woke whom. The program's stdin, stdout, stderr and signals are its \
                   own; programs that it starts are recorded with it. What is kept and what is lost: docs/recording.md.\n\n\
+                  Exit status: 0 recorded, whatever CMD's own was (the result has it); 1 the recording failed, 2 bad usage, or \
+                  CMD cannot be started.\n\n\
                   Examples:\n\
                   \x20 gleaner record --threads -- pigz -p4 -k big.tar\n\
                   \x20 gleaner sim from-recording pigz.glthreads --vcpus 16 --pcpus 8 --slice 1ms"

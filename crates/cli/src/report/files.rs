@@ -15,7 +15,7 @@ pub fn text_of_result(path: &Path) -> Result<String, String> {
         return Err("it is a folder; name the JSON files in it".to_owned());
     }
     let mut bytes = Vec::new();
-    let file = File::open(path).map_err(|error| error.to_string())?;
+    let file = File::open(path).map_err(|error| format!("{error}; name a file that --json wrote"))?;
     file.take(MOST_BYTES + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
     if bytes.len() as u64 > MOST_BYTES {
         return Err(format!("it is larger than {} MiB, and no result is", MOST_BYTES >> 20));

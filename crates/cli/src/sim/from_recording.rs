@@ -26,7 +26,7 @@ use std::time::Duration;
     after_help = "What is simulated and what a recording cannot say: docs/recording.md. The same recording, options and version give \
                   the same result to the last byte.\n\n\
                   Examples:\n\
-                  \x20 gleaner sim from-recording pigz.glthreads                                  # as recorded, Gleaner off and on\n\
+                  \x20 gleaner sim from-recording pigz.glthreads    # as recorded, Gleaner off and on\n\
                   \x20 gleaner sim from-recording pigz.glthreads --vcpus 16 --pcpus 8 --slice 1ms # twice oversubscribed\n\
                   \x20 gleaner sim from-recording pigz.glthreads --neighbour matmul --scenario what-if.toml"
 )]

@@ -60,7 +60,7 @@ pub struct LlcArgs {
     /// Ways for the thrashing VMs, if more than the fewest that the processor allows
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=64))]
     pub minimal_ways: u32,
-    /// Say what would be done, from two intervals, and change nothing
+    /// Say what would be done, from two intervals, and change nothing (not with --for or --monitor-only)
     #[arg(long, conflicts_with_all = ["monitor_only", "length"])]
     pub dry_run: bool,
     /// Judge the VMs, and change nothing

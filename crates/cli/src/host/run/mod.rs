@@ -25,9 +25,10 @@ use std::time::Duration;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Policies:\n\
-                  \x20 adaptive  one slice for each set of VMs that share CPUs, found by trying: short where waiting and spinning cost\n\
-                  \x20           more than switches do, long where only the cache would suffer. Each step is judged, and taken back if\n\
-                  \x20           it did not help or made shares unfair\n\
+                  \x20 adaptive  one slice for each set of VMs that share CPUs, found by trying:\n\
+                  \x20           short where waiting and spinning cost more than switches do, long\n\
+                  \x20           where only the cache would suffer. Each step is judged, and taken\n\
+                  \x20           back if it did not help or made shares unfair\n\
                   \x20 static    the same slice for every VM (--slice)\n\n\
                   VMs may come and go. Whatever ends the agent, every thread gets its slice back.\n\n\
                   Examples:\n\

@@ -27,13 +27,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "KEY is where the value is in FILE: simulator.slice, simulator.cost_ns.ipi_ns, vm.0.vcpus or vm.NAME.vcpus,\n\
+    after_help = "KEY is where the value is in FILE: simulator.slice, simulator.cost_ns.ipi_ns, vm.0.vcpus or vm.NAME.vcpus, \
                   vm.NAME.workloads.PROGRAM.granularity. Every --set multiplies the points. A value may be a list or a table as in \
                   TOML: --set 'vm.app.policies=[\"off\"],[\"off\",\"full\"]'.\n\n\
                   Each point is a file of its own in DIR/points, there only when it is whole: the same command again does only \
                   what is missing. The same points by the same build are the same bytes, whoever simulates them.\n\n\
                   Examples:\n\
-                  \x20 gleaner sim sweep my.toml -o slices --set simulator.slice=30ms,6ms,1ms --set vm.app.vcpus=4,8 --seeds 10\n\
+                  \x20 gleaner sim sweep my.toml -o slices --seeds 10 \\\n\
+                  \x20     --set simulator.slice=30ms,6ms,1ms --set vm.app.vcpus=4,8\n\
                   \x20 gleaner sim sweep my.toml -o slices ... --shard 3/16     # the third of sixteen parts\n\
                   \x20 duckdb -c \"from 'slices/points/*.parquet'\""
 )]
