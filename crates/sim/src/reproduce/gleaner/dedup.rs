@@ -7,12 +7,16 @@
 //! | room in a queue | 1024 * 1024 chunks (`QUEUE_SIZE`) | dedupdef.h |
 //! | queues of a stage | one for each four threads (`MAX_THREADS_PER_QUEUE`) | encoder.c |
 //! | chunks | 672 MB (native input) of 4 KB (`RabinMask` 0xfff) | PARSEC, rabin.c |
+//! | given back | the input twice (what was read, what was compressed), 128 KiB at a time | glibc's trim threshold; as micro/parsec.rs |
 //! | lock held | 1.2 us, the shortest of kernel locks | micro-slice paper, Table I, solo |
 //! | work, lock operations per chunk | calibrated | Gleaner, Table 1, native on 1 and 16 cores |
 //!
 //! Each chunk's memory is mapped, touched and freed, which takes the address space's semaphore, a kernel lock that blocks, and that is given to
 //! the first who waits before that one is awake (lib/rwsem.c, `__rwsem_do_wake`, of Linux 3.9): "the problematic blocking synchronization may arise in the guest OS code" (section 1). The three parallel stages share the work
 //! equally, the two serial ones only pass items on; between two lock operations computation is exponentially distributed.
+//!
+//! Memory goes back to the kernel under the semaphore, and every other vCPU that is not idle has to drop it from its TLB before anybody goes on (munmap, brk:
+//! arch/x86/mm/tlb.c, `flush_tlb_mm_range`): one interrupt each, waited for. The last parallel stage does it, as it frees the chunks.
 
 use super::machine::{S, Time, US};
 use crate::program::{Builder, Label, Op, Span, Test, Workload};
@@ -25,6 +29,9 @@ const STAGES: f64 = 3.0;
 const THREADS: u32 = 16;
 const THREADS_PER_QUEUE: u32 = 4;
 const HELD: Time = 1_200;
+
+/// Shootdowns for an item: so many for so many items. An item's 80 KiB go back twice, 128 KiB at a time.
+const SHOOTDOWNS: (i64, i64) = (5, 4);
 
 /// Items of the whole native input.
 pub(super) const ITEMS: f64 = CHUNKS / CHUNKS_PER_ITEM;
@@ -109,7 +116,8 @@ pub(super) fn workload(plan: &Plan) -> Workload {
         for thread in 0..THREADS {
             let group = (thread / THREADS_PER_QUEUE) as usize;
             let to = stages.get(stage + 1).map_or(to_reorder, |next| next[group]);
-            worker(&mut b, plan, address_space, stages[stage][group], to);
+            let shootdowns = (stage + 1 == stages.len()).then_some(SHOOTDOWNS);
+            worker(&mut b, plan, address_space, stages[stage][group], to, shootdowns);
         }
     }
     let (again, out) = (b.label_here(), b.label());
@@ -145,7 +153,7 @@ fn fragment(b: &mut Builder, left: u32, address_space: u32, to: &[Queue]) {
 }
 
 /// A thread of a parallel stage. The counter is its own.
-fn worker(b: &mut Builder, plan: &Plan, address_space: u32, from: Queue, to: Queue) {
+fn worker(b: &mut Builder, plan: &Plan, address_space: u32, from: Queue, to: Queue, shootdowns: Option<(i64, i64)>) {
     let (ops, computes, held) = plan.granularity();
     let todo = b.counter(0);
     let (again, out) = (b.label_here(), b.label());
@@ -155,9 +163,27 @@ fn worker(b: &mut Builder, plan: &Plan, address_space: u32, from: Queue, to: Que
     b.claim(todo, done).op(Op::Compute(Span::Exponential { mean: computes }));
     b.op(Op::Wait(address_space)).op(Op::Compute(Span::Fixed(held))).op(Op::Post(address_space)).jump(next);
     b.here(done);
+    if let Some((times, items)) = shootdowns {
+        give_back(b, address_space, held, times, items);
+    }
     to.put(b);
     b.jump(again);
     b.here(out);
     to.close(b);
     b.threads(1, 0);
+}
+
+/// Gives memory back `times` for each `items` items. The counter is the thread's own.
+fn give_back(b: &mut Builder, address_space: u32, held: Time, times: i64, items: i64) {
+    let owed = b.counter(0);
+    let none = b.label();
+    b.op(Op::Add(owed, times));
+    let next = b.label_here();
+    b.unless(Test::AtLeast(owed, items), none).op(Op::Add(owed, -items));
+    b.op(Op::Wait(address_space))
+        .op(Op::Compute(Span::Fixed(held)))
+        .op(Op::Shootdown)
+        .op(Op::Post(address_space))
+        .jump(next);
+    b.here(none);
 }

@@ -114,9 +114,19 @@ pub(super) fn freqsleep(threads: u32) -> Workload {
     })
 }
 
+/// Programs of different virtual machines do not begin in the same nanosecond on all pCPUs; slices of equal length would stay in step for ever.
+/// As in the micro-sliced paper's reproductions (micro/kernel.rs).
+const BEGINS_WITHIN: Time = 30 * MS;
+
+/// A thread of a neighbour begins at some time.
+pub(super) fn begin(b: &mut Builder) {
+    b.op(Op::Sleep(Span::Uniform { low: 0, high: BEGINS_WITHIN }));
+}
+
 /// Threads that repeat something.
 pub(super) fn forever(threads: u32, body: impl Fn(&mut Builder)) -> Workload {
     let mut b = Builder::new();
+    begin(&mut b);
     let again = b.label_here();
     body(&mut b);
     b.jump(again);

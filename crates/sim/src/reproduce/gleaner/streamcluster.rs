@@ -3,7 +3,7 @@
 //! parsec_barrier.hpp defines `ENABLE_SPIN_BARRIER`, and parsec_barrier.cpp spins for `SPIN_COUNTER_MAX` turns ("so we spin no more than
 //! 0.1 ms") on a flag, without a pause instruction: no pause-loop exit sees it. After that it waits on a condition variable.
 
-use super::machine::US;
+use super::machine::{US, begin};
 use crate::Time;
 use crate::program::{Builder, Op, Span, Test, Workload};
 
@@ -24,6 +24,7 @@ pub(super) fn workload(threads: u32, phase: Time) -> Workload {
     let arrived = [b.counter(0), b.counter(0)];
     let open = [b.counter(0), b.counter(0)];
     for _ in 0..threads {
+        begin(&mut b);
         let turns = b.counter(0);
         let again = b.label_here();
         for n in 0..2 {
