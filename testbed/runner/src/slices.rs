@@ -18,9 +18,9 @@ const READY: Duration = Duration::from_millis(1500);
 const END_LIMIT: Duration = Duration::from_secs(20);
 /// Of `adaptive`: runs take seconds, and a step takes some windows.
 const INTERVAL: &str = "200ms";
-/// How long `adaptive` works under the same load before what is measured. From 5 ms to 0.1 takes three steps of four windows each, 2.4 s
-/// without a pause; after a step taken back it rests for ten seconds.
-const SEARCH: Duration = Duration::from_secs(20);
+/// How long `adaptive` works under the same load before what is measured. From 1 ms to the longest or the shortest takes three steps at most, of four
+/// windows each: 2.4 s without a pause; after a step taken back it rests for ten seconds.
+const SEARCH: Duration = Duration::from_secs(12);
 
 /// `gleaner host` at work on all VMs. Dropped, it is told to end all the same, and puts every slice back.
 pub struct HeldSlices {
