@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Guests under different slices: experiments/slices/run.sh WHAT...     README.md says which of them shows what, and how long each takes.
 #
-#   locks      Table I: spinlocks waited for and held
+#   locks      Table I: spinlocks waited for and held, and the guest kernel's own locks
 #   corun      Figure 2: every program beside a VM that computes, against alone with half of the CPUs
 #   kernel     1 ms against what the kernel does by itself, beside a VM that computes
 #   pairs      Figure 5: pairs of programs
@@ -67,7 +67,10 @@ table() {
 of_pairs=spin-lock,barrier,request-reply,independent,matmul
 for what in "$@"; do
     case $what in
-        locks | wakeup | kernel) scenario "experiments/slices/$what.toml" ${ROUNDS:+--rounds "$ROUNDS"} ;;
+        locks)
+            for file in locks kernel-locks; do scenario "experiments/slices/$file.toml" ${ROUNDS:+--rounds "$ROUNDS"}; done
+            ;;
+        wakeup | kernel) scenario "experiments/slices/$what.toml" ${ROUNDS:+--rounds "$ROUNDS"} ;;
         corun) in_turns corun.toml capped.toml corun ;;
         pairs | adaptive) in_turns "$what.toml" capped.toml "$what" --only "$of_pairs" ;;
         mix) in_turns mix.toml mix-capped.toml mix ;;
