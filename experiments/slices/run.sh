@@ -5,7 +5,7 @@
 #   corun      Figure 2: every program beside a VM that computes, against alone with half of the CPUs
 #   kernel     1 ms against what the kernel does by itself, beside a VM that computes
 #   pairs      Figure 5: pairs of programs
-#   adaptive   the adaptive agent against every slice for all, on three more pairs; with what `mix` has measured, if that is in the same folder
+#   adaptive   the adaptive agent against every slice for all, on four more pairs; with what `mix` has measured, if that is in the same folder
 #   mix        Figure 6(a): four VMs, and the adaptive agent on them
 #   wakeup     wake-up p99 of a spinning guest
 #   network    Figures 3 and 6(c): iperf3. Takes port 5299 of 127.0.0.1
@@ -64,7 +64,7 @@ table() {
     (cd "$folder" && jq -s -r -L "$here" -f "$here/$program.jq" "${files[@]}") | tee "$folder/table-$name.txt"
 }
 
-of_pairs=spin-lock,barrier,request-reply,independent
+of_pairs=spin-lock,barrier,request-reply,independent,matmul
 for what in "$@"; do
     case $what in
         locks | wakeup | kernel) scenario "experiments/slices/$what.toml" ${ROUNDS:+--rounds "$ROUNDS"} ;;

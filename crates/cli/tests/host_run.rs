@@ -114,7 +114,7 @@ fn a_killed_agent_leaves_no_slice_behind_on_this_machine() {
     }
     let before = vm.slices();
     let mut agent = agent(&["--policy", "adaptive"]);
-    assert!(comes_true(|| vm.slices() == [Nanos::from_millis(5); 2]), "{:?}", vm.slices());
+    assert!(comes_true(|| vm.slices() == [Nanos::from_millis(1); 2]), "{:?}", vm.slices());
     agent.kill().unwrap();
     agent.wait().unwrap();
     assert!(comes_true(|| vm.slices() == before), "{:?}", vm.slices());

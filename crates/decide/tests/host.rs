@@ -27,7 +27,7 @@ fn static_gives_everybody_one_slice_once() {
 fn hogs_get_long_slices() {
     let mut host = Loop::adaptive(Host::new(&[Vm::Hog, Vm::Hog]), 100);
     assert_eq!(host.run(60), [30_000, 30_000]);
-    assert_eq!(host.path(1), [5_000, 10_000, 30_000]);
+    assert_eq!(host.path(1), [1_000, 5_000, 10_000, 30_000]);
     assert!(matches!(host.decisions.last().unwrap().reason, HostReason::SwitchesCost { .. }));
 }
 
@@ -53,13 +53,13 @@ fn hogs_that_cannot_be_spinning_do() {
 fn spinning_is_weighed_against_switches() {
     let mut host = Loop::adaptive(Host::new(&[Vm::Spinner { per_ms: 1.0 }, Vm::Hog]), 30);
     assert_eq!(host.run(60), [500, 500], "{}", host.reasons());
-    assert_eq!(host.path(2), [5_000, 1_000, 500], "{}", host.reasons());
+    assert_eq!(host.path(2), [1_000, 500], "{}", host.reasons());
     assert!(matches!(host.decisions[2].reason, HostReason::SpinningHurts { vm: VmId(1), .. }));
 }
 
-/// With caches that take 300 us to fill again: 5 ms 0.474, 1 ms 0.482, 0.5 ms 0.545; and 10 ms 0.484. So it stays.
+/// With caches that take 300 us to fill again: 5 ms 0.474, 1 ms 0.482, 0.5 ms 0.545; and 10 ms 0.484. So 5 ms.
 #[test]
-fn dear_switches_keep_slices_long() {
+fn dear_switches_make_slices_long() {
     let mut host = Loop::adaptive(Host::new(&[Vm::Spinner { per_ms: 1.0 }, Vm::Hog]), 300);
     assert_eq!(host.run(60), [5_000, 5_000], "{}", host.reasons());
 }
@@ -70,11 +70,10 @@ fn dear_switches_keep_slices_long() {
 fn a_server_beside_a_hog_gets_the_shortest() {
     let mut host = Loop::adaptive(Host::new(&[Vm::Hog, SERVER]), 30);
     assert_eq!(host.run(60), [100, 100], "{}", host.reasons());
-    assert_eq!(host.path(1), [5_000, 1_000, 500, 100]);
+    assert_eq!(host.path(1), [1_000, 500, 100]);
     assert!(matches!(host.decisions[2].reason, HostReason::WaitsHurt { vm: VmId(2), .. }), "{}", host.reasons());
 }
 
-/// An idle guest's timer ticks wait, but nobody minds.
 /// Beside two hogs it is the switches between these that short slices pay for. Who gets a tenth of a CPU loses all that it waits; who gets its third is late, which is
 /// worth what it is said to be.
 #[test]
@@ -90,6 +89,7 @@ fn waiting_counts_by_what_a_vm_does_not_get() {
     assert_eq!((slice(late, 0.0), slice(late, 1.0)), (5_000, 1_000));
 }
 
+/// An idle guest's timer ticks wait, but nobody minds.
 #[test]
 fn housekeeping_is_no_reason() {
     let idle = Vm::Waker { burst_us: 30.0, think_us: 100_000.0 };
@@ -106,7 +106,7 @@ fn a_step_that_shortens_no_wait_is_taken_back() {
     let back = host.decisions.iter().filter(|decision| matches!(decision.reason, HostReason::NoGain { .. })).count();
     assert!((2..=16).contains(&back), "{}", host.reasons());
     assert_eq!(host.run(1).last(), host.path(1).last());
-    assert!(host.path(1).iter().all(|slice| *slice >= 1_000), "{:?}", host.path(1));
+    assert!(host.path(1).iter().all(|slice| *slice >= 500), "{:?}", host.path(1));
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn vms_come_and_go() {
 #[test]
 fn one_alone_is_left_alone() {
     let mut host = Loop::adaptive(Host::new(&[SERVER]), 30);
-    assert_eq!(host.run(60), [5_000]);
+    assert_eq!(host.run(60), [1_000]);
     assert_eq!(host.policy.explain().sets[0].no_step, HostNoStep::NoCompetition);
 }
 

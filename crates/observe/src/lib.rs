@@ -53,7 +53,7 @@ pub use run_intervals::{
 pub use system::{CpuTimes, StatReader, SystemStat, online_cpus};
 pub use thread_events::{ThreadEventLosses, ThreadRecorder, ThreadRecorderConfig};
 pub use vmm::{
-    Accelerator, Activity, CgroupPath, DiscoverError, DiscoverOptions, MonitorAnswers, PauseExitCounters,
+    Accelerator, Activity, CgroupPath, DiscoverError, DiscoverOptions, MonitorAnswers, PassedOver, PauseExitCounters,
     PauseExitRefusal, QmpCpu, QmpError, SchedPolicy, SelectError, ThreadCounters, ThreadStat, VcpuActivity, VcpuLoad,
     VcpuThread, Vm, Vmm, cgroup_of, cpu_limit, discover, entitlements, query_cpus, select, thread_stat, watch,
 };

@@ -52,6 +52,9 @@ pub struct HostPrice {
     pub direct_ns: u64,
     /// Refilling caches afterwards.
     pub refill_ns: u64,
+    /// A ticker's wake-up that ends a slice; 0 where the kernel ends slices, and in older results, which left it out.
+    #[serde(default)]
+    pub tick_ns: u64,
     /// Where that is from, in words.
     pub from: String,
 }

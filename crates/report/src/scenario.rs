@@ -141,9 +141,12 @@ pub struct DeliveredSlices {
     pub p90_ns: Option<u64>,
     /// From a vCPU's wake-up to running, 99th percentile, of the vCPU (of `adaptive`: the VM) with the longest.
     pub wake_to_run_p99_ns: Option<u64>,
-    /// CPU time of enforcing, as a share of one CPU: of a slice for all, the mean over the CPUs that had a ticker; of `adaptive`, all
-    /// CPUs together.
+    /// CPU time of enforcing (tickers, and asking where vCPUs compete) by wall time, the mean over the CPUs that had a ticker. Results before
+    /// 2026-11-24: of a slice for all without asking, of `adaptive` the sum over the CPUs.
     pub enforcement_cpu_ratio: Option<f64>,
+    /// CPU time of `adaptive`'s own loop, observing and deciding, by wall time; null of a slice for all.
+    #[serde(default)]
+    pub agent_cpu_ratio: Option<f64>,
     /// What `adaptive` had chosen at the end, the shortest of the VMs' slices; null of a slice for all.
     pub chosen_ns: Option<u64>,
     /// How often `adaptive` changed a slice while the run was measured (its search before that is in warm-up runs); null of a slice for all.

@@ -75,6 +75,9 @@ pub struct Machine {
     /// CPUs that all VMs together may use; `None` for all of the host's.
     #[serde(serialize_with = "as_option", skip_serializing_if = "Option::is_none")]
     pub cpus: Option<CpuSet>,
+    /// CPUs of the emulator's own threads (libvirt's `emulatorpin`); `None` for those of the VM's vCPUs.
+    #[serde(serialize_with = "as_option", skip_serializing_if = "Option::is_none")]
+    pub emulator_cpus: Option<CpuSet>,
     /// Class of the emulator's own threads (libvirt's `emulatorsched`).
     #[serde(skip_serializing_if = "EmulatorSched::is_other")]
     pub emulator_sched: EmulatorSched,

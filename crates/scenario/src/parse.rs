@@ -97,6 +97,7 @@ struct RawMachine {
     kernel: Option<Spanned<String>>,
     accelerator: Option<Spanned<String>>,
     cpus: Option<CpuList>,
+    emulator_cpus: Option<CpuList>,
     emulator_sched: Option<Spanned<String>>,
     #[serde(default)]
     slices: Vec<Spanned<String>>,
@@ -263,10 +264,11 @@ impl RawMachine {
             slices.push(slice);
         }
         let cpus = self.cpus.map(|cpus| cpus.0);
+        let emulator_cpus = self.emulator_cpus.map(|cpus| cpus.0);
         let classes = [("other", EmulatorSched::Other), ("batch", EmulatorSched::Batch)];
         let class = self.emulator_sched.map(|found| word("emulator_sched", &found, &classes)).transpose()?;
         let (accelerator, emulator_sched) = (accelerator.unwrap_or_default(), class.unwrap_or_default());
-        Ok(Machine { kernel, accelerator, cpus, emulator_sched, slices })
+        Ok(Machine { kernel, accelerator, cpus, emulator_cpus, emulator_sched, slices })
     }
 }
 

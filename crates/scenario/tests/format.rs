@@ -105,6 +105,7 @@ fn mistakes_are_named_with_their_line() {
         ("rounds = 3", "rounds = 3\n[machine]\naccelerator = \"xen\"", 5, "one of \"auto\""),
         ("rounds = 3", "rounds = 3\n[machine]\nemulator_sched = \"fifo\"", 5, "one of \"other\", \"batch\""),
         ("rounds = 3", "rounds = 3\n[machine]\nslices = [\"1ms\",\n\"1h\"]", 6, "100us to 100ms"),
+        ("rounds = 3", "rounds = 3\n[machine]\nemulator_cpus = \"1-0\"", 5, "CPU"),
         ("rounds = 3", "rounds = 3\n[machine]\nslices = [\"short\"]", 5, "kernel, adaptive, or"),
         ("rounds = 3", "rounds = 3\n[machine]\nslices = [\"1ms\", \"1000us\"]", 5, "slice 1ms is there twice"),
         ("name = \"small\"", "name = \"Small one\"", 1, "lower-case"),

@@ -153,13 +153,13 @@ impl Experiment<'_> {
                 path
             };
             let image = image.clone().filter(|_| vm.image.is_some());
-            let emulator_sched = self.scenario.machine.emulator_sched;
             boots.push(Boot {
                 kernel: kernel.clone(),
                 initramfs,
                 image,
                 accelerator: Accelerator::Tcg,
-                emulator_sched,
+                emulator_sched: self.scenario.machine.emulator_sched,
+                emulator_cpus: self.scenario.machine.emulator_cpus.clone(),
             });
         }
         let accelerator = self.accelerator(&boots[0])?;

@@ -85,7 +85,7 @@ impl Guest {
     ) -> Result<Self, Trouble> {
         let began = Instant::now();
         let (qemu, lines) = Qemu::start(vm, boot, folder, patience)?;
-        confine(vm, &qemu, cpus)?;
+        confine(vm, &qemu, cpus, boot.emulator_cpus.as_ref())?;
         if boot.emulator_sched == EmulatorSched::Batch {
             let mut own = host::threads(qemu.pid()).into_iter().filter(|tid| !qemu.vcpu_tids.contains(tid));
             own.try_for_each(host::make_batch)?;
@@ -321,13 +321,13 @@ fn idle_driver_is_haltpoll(vm: &str, status: i32, printed: &str) -> Result<(), S
     ))
 }
 
-/// vCPU threads to their CPUs, QEMU's other threads to all of these.
-fn confine(vm: &Vm, qemu: &Qemu, cpus: Option<&CpuSet>) -> Result<(), Trouble> {
+/// vCPU threads to their CPUs, QEMU's other threads to all of these unless they have some of their own.
+fn confine(vm: &Vm, qemu: &Qemu, cpus: Option<&CpuSet>, emulator_cpus: Option<&CpuSet>) -> Result<(), Trouble> {
     let everywhere: Option<CpuSet> =
         if vm.pin.is_empty() { cpus.cloned() } else { Some(vm.pin.iter().flat_map(CpuSet::iter).collect()) };
-    let Some(everywhere) = everywhere else { return Ok(()) };
     for tid in host::threads(qemu.pid()) {
-        host::pin(tid, &everywhere)?;
+        let own = emulator_cpus.filter(|_| !qemu.vcpu_tids.contains(&tid));
+        own.or(everywhere.as_ref()).map_or(Ok(()), |cpus| host::pin(tid, cpus))?;
     }
     for (tid, cpus) in qemu.vcpu_tids.iter().zip(&vm.pin) {
         host::pin(*tid, cpus)?;

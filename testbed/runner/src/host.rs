@@ -17,7 +17,7 @@ pub fn pin(tid: i32, cpus: &CpuSet) -> Result<(), Trouble> {
     }
     let pid = Pid::from_raw(tid).ok_or_else(|| Trouble::Work(format!("{tid} is no thread")))?;
     rustix::thread::sched_setaffinity(Some(pid), &set)
-        .map_err(|error| Trouble::Input(format!("cannot pin a vCPU to host CPUs {cpus}: {error}")))
+        .map_err(|error| Trouble::Input(format!("cannot pin a thread to host CPUs {cpus}: {error}")))
 }
 
 /// Makes it a batch thread, which displaces nobody when it wakes. Threads that it starts are of its class.

@@ -1,6 +1,7 @@
 //! One QEMU process: started so that it dies with the runner, its serial lines on sockets, its console in a file.
 
 use crate::trouble::{Patience, TICK, Trouble};
+use gleaner_model::CpuSet;
 use gleaner_scenario::{Accelerator, EmulatorSched, Vm};
 use std::fs::{self, File};
 use std::io::{BufReader, Write};
@@ -21,8 +22,10 @@ pub struct Boot {
     pub image: Option<PathBuf>,
     /// `Kvm` or `Tcg`.
     pub accelerator: Accelerator,
-    /// Of QEMU's own threads.
+    /// Class of QEMU's own threads.
     pub emulator_sched: EmulatorSched,
+    /// Their CPUs, if not the vCPUs'.
+    pub emulator_cpus: Option<CpuSet>,
 }
 
 /// A QEMU process. Dropped, it is killed.
@@ -300,6 +303,7 @@ mod tests {
                 image: None,
                 accelerator: Accelerator::Tcg,
                 emulator_sched: EmulatorSched::Other,
+                emulator_cpus: None,
             };
             let all = arguments(&scenario.vms[0], &boot, Path::new("/f"));
             all.iter().filter(|argument| argument.starts_with("virtio-net-pci")).count()

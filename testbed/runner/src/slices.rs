@@ -3,6 +3,7 @@
 use crate::guest::Guest;
 use crate::step::{Bench, Place};
 use crate::trouble::{TICK, Trouble};
+use gleaner_model::Nanos;
 use gleaner_report::{DeliveredSlices, HostRunReport, ScenarioRun, SliceReport};
 use gleaner_scenario::{Combination, HostSlice};
 use rustix::process::{Pid, Signal, kill_process};
@@ -17,9 +18,9 @@ const READY: Duration = Duration::from_millis(1500);
 const END_LIMIT: Duration = Duration::from_secs(20);
 /// Of `adaptive`: runs take seconds, and a step takes some windows.
 const INTERVAL: &str = "200ms";
-/// How long `adaptive` works under the same load before what is measured. From 5 ms to 0.1 takes three steps of four windows each, 2.4 s
-/// without a pause; after a step taken back it rests for ten seconds.
-const SEARCH: Duration = Duration::from_secs(20);
+/// How long `adaptive` works under the same load before what is measured. From 1 ms to the longest or the shortest takes three steps at most, of four
+/// windows each: 2.4 s without a pause; after a step taken back it rests for ten seconds.
+const SEARCH: Duration = Duration::from_secs(12);
 
 /// `gleaner host` at work on all VMs. Dropped, it is told to end all the same, and puts every slice back.
 pub struct HeldSlices {
@@ -140,7 +141,11 @@ fn of_slice(report: &SliceReport) -> DeliveredSlices {
         p50_ns: report.delivered_p50_ns,
         p90_ns: report.delivered_p90_ns,
         wake_to_run_p99_ns: report.threads.iter().filter_map(|thread| thread.wake_to_run_p99_ns).max(),
-        enforcement_cpu_ratio: report.enforcement_cpu_ratio,
+        enforcement_cpu_ratio: report.enforcement_cpu_ratio.map(|tickers| {
+            // Who asks runs once for all CPUs.
+            tickers + report.asking_cpu_ratio.unwrap_or(0.0) / report.cpus.len().max(1) as f64
+        }),
+        agent_cpu_ratio: None,
         chosen_ns: None,
         changes: None,
     }
@@ -155,7 +160,8 @@ fn of_agent(report: &HostRunReport, measured: Duration) -> DeliveredSlices {
         p50_ns: after().filter_map(|figures| figures.delivered_p50_ns).max(),
         p90_ns: after().filter_map(|figures| figures.delivered_p90_ns).max(),
         wake_to_run_p99_ns: after().filter_map(|figures| figures.wake_to_run_p99_ns).max(),
-        enforcement_cpu_ratio: Some(report.enforcement.cpu_ratio),
+        enforcement_cpu_ratio: Some(report.enforcement.cpu_ratio / report.enforcement.pcpus.max(1) as f64),
+        agent_cpu_ratio: Some(Nanos(report.overhead_cpu_ns).share_of(Nanos(report.wall_ns))),
         chosen_ns: report.vms.iter().filter_map(|vm| vm.slices.last()).map(|slice| slice.slice_ns).min(),
         // Later ones than the first thousand are not listed; nor would anybody take a search with so many for settled.
         changes: Some(changes + report.decisions_left_out),

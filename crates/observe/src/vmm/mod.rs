@@ -18,6 +18,7 @@ mod cgroup;
 mod kvm;
 mod limit;
 mod name;
+mod passed_over;
 mod pause_exits;
 mod process;
 mod qmp;
@@ -29,6 +30,7 @@ pub use activity::{Activity, ThreadCounters, VcpuActivity, watch};
 pub use answers::MonitorAnswers;
 pub use cgroup::{CgroupPath, cgroup_of};
 pub use limit::cpu_limit;
+pub use passed_over::PassedOver;
 pub use pause_exits::{PauseExitCounters, PauseExitRefusal};
 pub use qmp::{QmpCpu, QmpError, query_cpus};
 pub use select::{SelectError, select};
@@ -40,7 +42,7 @@ use crate::root::ProcRoot;
 use gleaner_model::CpuSet;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A virtual machine: a process with vCPU threads.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -139,11 +141,18 @@ pub struct DiscoverOptions {
     pub qmp_timeout: Duration,
     /// What monitors said already: whoever looks again with the same options does not ask again for a minute.
     pub answers: MonitorAnswers,
+    /// Processes that were no VM: whoever looks again with the same options passes them over for a while, half a minute at most.
+    pub passed_over: PassedOver,
 }
 
 impl Default for DiscoverOptions {
     fn default() -> Self {
-        Self { qmp: Vec::new(), qmp_timeout: Duration::from_secs(2), answers: MonitorAnswers::default() }
+        Self {
+            qmp: Vec::new(),
+            qmp_timeout: Duration::from_secs(2),
+            answers: MonitorAnswers::default(),
+            passed_over: PassedOver::default(),
+        }
     }
 }
 
@@ -163,12 +172,22 @@ pub enum DiscoverError {
 /// # Errors
 /// When `/proc` cannot be listed, or a QMP socket of `options` does not answer.
 pub fn discover(root: &ProcRoot, options: &DiscoverOptions) -> Result<Vec<Vm>, DiscoverError> {
+    discover_at(root, options, Instant::now())
+}
+
+fn discover_at(root: &ProcRoot, options: &DiscoverOptions, now: Instant) -> Result<Vec<Vm>, DiscoverError> {
     let told = ask_monitors(root, options)?;
     let in_kernel = kvm::debugfs_vcpus(root);
+    let pids = process::pids(root)?;
+    options.passed_over.keep(&pids);
     let mut vms = Vec::new();
-    for pid in process::pids(root)? {
+    for pid in pids {
         let known = Known { qmp: told.get(&pid), debugfs: in_kernel.get(&pid), options };
-        vms.extend(process::vm_of(root, pid, &known));
+        if known.is_named() || !options.passed_over.rests(pid, now) {
+            let vm = process::vm_of(root, pid, &known);
+            options.passed_over.note(pid, vm.is_some(), now);
+            vms.extend(vm);
+        }
     }
     Ok(vms)
 }
@@ -179,6 +198,13 @@ struct Known<'a> {
     /// vCPU index to thread, as the kernel's debugfs has it.
     debugfs: Option<&'a BTreeMap<u32, i32>>,
     options: &'a DiscoverOptions,
+}
+
+impl Known<'_> {
+    /// Whether a monitor or KVM said that it is a VM.
+    fn is_named(&self) -> bool {
+        self.qmp.is_some() || self.debugfs.is_some()
+    }
 }
 
 /// Asks each monitor that was named; by the process that the threads it answers with belong to.

@@ -206,3 +206,26 @@ fn the_running_machine_can_be_looked_at() {
     let vms = discover(&ProcRoot::default(), &DiscoverOptions::default()).unwrap();
     assert!(vms.iter().all(|vm| vm.pid > 0 && vm.start_time_ticks > 0), "{vms:?}");
 }
+
+#[test]
+fn a_process_that_was_no_vm_is_passed_over_for_a_while_unless_kvm_names_it() {
+    let tree = Tree::new();
+    tree.process(7, &["/opt/runner"], "/", &[]);
+    tree.process(8, &["/opt/runner"], "/", &[]);
+    let options = DiscoverOptions::default();
+    let begun = Instant::now();
+    let found = |after_ms: u64| -> Vec<i32> {
+        let vms = discover_at(&tree.root, &options, begun + Duration::from_millis(after_ms)).unwrap();
+        vms.iter().map(|vm| vm.pid).collect()
+    };
+    assert!(found(0).is_empty());
+    // Both make vCPUs.
+    tree.thread(7, 71, "fc_vcpu 0", "/", 0);
+    tree.thread(8, 81, "fc_vcpu 0", "/", 0);
+    tree.file("sys/kernel/debug/kvm/8-10/vcpu0/pid", "81\n");
+    assert_eq!(found(900), [8]);
+    assert_eq!(found(1_000), [7, 8]);
+    assert_eq!(found(1_001), [7, 8]);
+    // Other options know nothing of it.
+    assert_eq!(tree.discover().len(), 2);
+}

@@ -42,7 +42,12 @@ fn whole() -> HostRunReport {
         windows: 60,
         window_ns_mean: Some(1_000_000_000),
         observer: "bpf".into(),
-        price: HostPrice { direct_ns: 1_700, refill_ns: 30_000, from: "switch measured, refill as configured".into() },
+        price: HostPrice {
+            direct_ns: 1_700,
+            refill_ns: 30_000,
+            tick_ns: 8_000,
+            from: "switch measured, refill as configured".into(),
+        },
         enforcement: HostEnforcement {
             method: "ticker".into(),
             cpu_ratio: 0.006,

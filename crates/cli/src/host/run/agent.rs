@@ -10,7 +10,7 @@ use crate::host::kernel_notes;
 use crate::interrupt::sleep_until;
 use crate::output::say;
 use gleaner_decide::host::HostPolicy;
-use gleaner_model::Nanos;
+use gleaner_model::{Nanos, SwitchPrice};
 use gleaner_observe::ProcRoot;
 use gleaner_report::{HostRunReport, decision_lines};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -36,7 +36,9 @@ pub fn run(options: &Options, interrupted: &AtomicBool) -> Result<HostRunReport,
     record.warnings.extend(watch.news());
     let mut news = News::default();
     news.of(&mut record.warnings).iter().for_each(|warning| say(&format!("gleaner: {warning}")));
-    let mut policy = HostPolicy::new(options.policy, options.params.clone(), options.price);
+    let tick = means.tick(&options.params);
+    let price = SwitchPrice { direct: options.price.direct + tick, ..options.price };
+    let mut policy = HostPolicy::new(options.policy, options.params.clone(), price);
     let (began, cpu_before) = (Instant::now(), thread_cpu_time());
     let bar = progress_bar();
     let ended = turns(options, interrupted, &mut watch, &mut means, &mut policy, &mut record, &mut news, &bar, began);
@@ -48,7 +50,7 @@ pub fn run(options: &Options, interrupted: &AtomicBool) -> Result<HostRunReport,
     news.of(&mut record.warnings).iter().for_each(|warning| say(&format!("gleaner: {warning}")));
     ended?;
     let wall = Nanos::from(began.elapsed());
-    Ok(record.report(options, watch.source(), wall, overhead, &stand, undone))
+    Ok(record.report(options, watch.source(), tick, (wall, overhead), &stand, undone))
 }
 
 #[allow(clippy::too_many_arguments)]

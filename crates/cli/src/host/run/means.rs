@@ -7,6 +7,7 @@ use crate::session::Session;
 use gleaner_act::{
     Competing, Enforcer, EnforcerConfig, SLICE_RANGE, SliceOutcome, SliceSupport, Slices, by_kernel, hrtick, tick,
 };
+use gleaner_decide::host::HostParams;
 use gleaner_model::{Nanos, VmId};
 use gleaner_observe::{Competition, Vm};
 use gleaner_report::HostEnforcement;
@@ -48,6 +49,11 @@ impl Means {
             warnings.push(slices.support().describe());
         }
         Ok(Self { session, slices, by_thread, enforcer, method, began: Instant::now(), set: 0, told: BTreeSet::new() })
+    }
+
+    /// What ending a slice takes: a ticker's wake-up, nothing where the kernel does it.
+    pub fn tick(&self, params: &HostParams) -> Nanos {
+        if self.enforcer.is_some() { Nanos::from_micros(params.tick_us) } else { Nanos::ZERO }
     }
 
     /// Gives every vCPU thread of `vms` its VM's slice. What fails is said once; it is a failure of the command only if nothing

@@ -182,8 +182,8 @@ impl Record {
         self,
         options: &Options,
         observer: &str,
-        wall: Nanos,
-        overhead: Nanos,
+        tick: Nanos,
+        (wall, overhead): (Nanos, Nanos),
         stand: &HostExplanation,
         (enforcement, restored): (HostEnforcement, bool),
     ) -> HostRunReport {
@@ -203,6 +203,7 @@ impl Record {
             price: HostPrice {
                 direct_ns: options.price.direct.0,
                 refill_ns: options.price.refill.0,
+                tick_ns: tick.0,
                 from: options.price_from.to_owned(),
             },
             enforcement,

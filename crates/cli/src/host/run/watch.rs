@@ -1,4 +1,4 @@
-//! vCPU threads to windows: which VMs there are, looked for in every window, and what their vCPUs did.
+//! vCPU threads to windows: which VMs there are, looked for every second, and what their vCPUs did.
 
 use crate::failure::Failure;
 use crate::host::list::{chosen, no_vcpus, refuse_unknown_vcpus};
@@ -11,19 +11,23 @@ use gleaner_observe::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A run interval of at least this part of the slice is a full slice.
 const FULL: f64 = 0.9;
 
+/// Looks for VMs at most so often, however short windows are (a little less than one by default); at once where a vCPU has ended.
+const LOOK: Duration = Duration::from_millis(900);
+
 /// Watches the VMs that were asked for.
 pub struct Watch {
     root: ProcRoot,
-    /// Kept, and with them what monitors said.
+    /// Kept, and with them what monitors said and which processes are no VMs.
     options: DiscoverOptions,
     wanted: Vec<String>,
     intervals: RunIntervals,
     vms: Vec<Vm>,
+    looked: Instant,
     began: Instant,
     /// Switches by threads so far, where BPF does not tell: voluntary, involuntary.
     switches: BTreeMap<i32, (u64, u64)>,
@@ -71,6 +75,7 @@ impl Watch {
             wanted: wanted.to_vec(),
             intervals,
             vms: Vec::new(),
+            looked: Instant::now(),
             began: Instant::now(),
             switches: BTreeMap::new(),
             pause_exits: None,
@@ -127,7 +132,7 @@ impl Watch {
         self.intervals.competition()
     }
 
-    /// What happened since the last call; then looks which VMs there are now.
+    /// What happened since the last call; then, if it is time, looks which VMs there are now.
     pub fn window(&mut self) -> Result<Seen, Failure> {
         let seen = self.intervals.window();
         let threads: BTreeMap<i32, &ThreadIntervals> =
@@ -140,9 +145,13 @@ impl Watch {
         }
         vms.sort_by_key(|vm| vm.vm);
         self.entitle(&mut vms, seen.length);
-        let found = discover(&self.root, &self.options).map_err(Failure::work)?;
-        let now = self.still_wanted(found);
-        self.follow(now);
+        let ended = seen.threads.iter().any(|thread| thread.ended);
+        if ended || self.looked.elapsed() >= LOOK {
+            self.looked = Instant::now();
+            let found = discover(&self.root, &self.options).map_err(Failure::work)?;
+            let now = self.still_wanted(found);
+            self.follow(now);
+        }
         let at = Nanos::from(self.began.elapsed());
         Ok(Seen { window: HostWindow { at, length: seen.length, vms, pcpus: Vec::new() }, delivered })
     }
