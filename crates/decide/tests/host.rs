@@ -253,3 +253,17 @@ proptest! {
         prop_assert!(found <= best + 0.08, "{found:.3} where {best:.3} was to be had\n{}", host.reasons());
     }
 }
+
+/// Windows that differ by four fifths: three of them say now this and now that, fifteen say which slice is best.
+#[test]
+fn windows_that_differ_are_looked_at_together() {
+    for (vm, path) in [
+        (SERVER, &[1_000, 500, 100][..]),
+        (Vm::Waker { burst_us: 2_500.0, think_us: 500.0 }, &[1_000]),
+        (Vm::Hog, &[1_000, 5_000, 10_000, 30_000]),
+    ] {
+        let mut host = Loop::adaptive(Host { noise: 0.8, ..Host::new(&[Vm::Hog, vm]) }, 60);
+        host.run(40);
+        assert_eq!(host.path(1), path, "{}", host.reasons());
+    }
+}

@@ -20,6 +20,13 @@ use std::collections::VecDeque;
 /// A wait that became this many times as long after a step down says that the load is another.
 const OTHER_LOAD: f64 = 1.5;
 
+/// Windows that are looked at together, at most, in units of those that a step is decided on: what differs from one window to the next hides less the
+/// longer a slice is in force.
+const RECENT_TIMES: usize = 5;
+
+/// Standard errors that a step has to promise; of three windows that is about half of their range.
+const NOISE_ERRORS: f64 = 1.5;
+
 /// A rest doubles if the turn before is less than so many rests, or the longest rest, ago: what is noise by chance comes back at long
 /// intervals, too.
 const REST_QUIET_TIMES: u64 = 4;
@@ -119,14 +126,12 @@ impl SetState {
         }
         self.fairness.push(window);
         self.recent.push_back(SetHarm::of(window, set, self.slice(self.level), price, &self.params));
-        let judged = usize::try_from(self.params.judge_windows).unwrap_or(usize::MAX);
-        if self.recent.len() < judged {
+        if self.recent.len() < self.judged() {
             self.no_step = HostNoStep::Settling;
             return None;
         }
-        while self.recent.len() > judged.max(1) {
-            self.recent.pop_front();
-        }
+        self.keep_recent(self.judged().max(1).saturating_mul(RECENT_TIMES));
+        self.drop_another_load(price);
         let harm = self.gathered()?;
         if harm.contended() < self.params.contended_share_min {
             self.no_step = HostNoStep::NoCompetition;
@@ -140,11 +145,36 @@ impl SetState {
         self.walk(window.at, &harm, unfair.as_ref().map_or(0.0, deviation), price)
     }
 
+    /// Windows that a step is decided on and judged over, at least.
+    fn judged(&self) -> usize {
+        usize::try_from(self.params.judge_windows).unwrap_or(usize::MAX)
+    }
+
+    fn keep_recent(&mut self, most: usize) {
+        self.recent.drain(..self.recent.len().saturating_sub(most));
+    }
+
+    /// Drops the windows before the last ones where these say that the workload is another.
+    fn drop_another_load(&mut self, price: SwitchPrice) {
+        let judged = self.judged().max(1);
+        let at = self.recent.len().saturating_sub(judged);
+        let (before, last) = (sum(self.recent.range(..at)), sum(self.recent.range(at..)));
+        let moved = before
+            .zip(last)
+            .map(|(before, last)| (self.unweighted(&before, price) - self.unweighted(&last, price)).abs());
+        if moved.is_some_and(|moved| moved > self.params.change_min) {
+            self.keep_recent(judged);
+        }
+    }
+
     fn gathered(&self) -> Option<SetHarm> {
-        let mut recent = self.recent.iter();
-        let mut sum = recent.next()?.clone();
-        recent.for_each(|harm| sum.add(harm));
-        Some(sum)
+        sum(self.recent.iter())
+    }
+
+    /// Waiting in full, and switches.
+    fn unweighted(&self, harm: &SetHarm, price: SwitchPrice) -> f64 {
+        let here = self.slice(self.level);
+        harm.lost(here) + harm.cost(here, price)
     }
 
     /// Takes the last step back if it did harm, or not what it was for.
@@ -204,7 +234,7 @@ impl SetState {
 
     fn see(&self, at: Nanos, harm: &SetHarm, price: SwitchPrice) -> Seen {
         let here = self.slice(self.level);
-        Seen { toll: harm.toll(here, price), unweighted: harm.lost(here) + harm.cost(here, price), at }
+        Seen { toll: harm.toll(here, price), unweighted: self.unweighted(harm, price), at }
     }
 
     /// A step towards the level with the smallest toll, if it promises more than is needed and more than windows differ.
@@ -257,11 +287,16 @@ impl SetState {
         (longest, self.shortest.map_or(last, |(level, _)| level).max(self.level))
     }
 
-    /// Half of the range of the toll over the last windows.
+    /// What windows differ by: standard errors of their mean toll.
     fn noise(&self, price: SwitchPrice) -> f64 {
         let tolls = || self.recent.iter().map(|harm| harm.toll(self.slice(self.level), price));
-        let (low, high) = (tolls().fold(f64::INFINITY, f64::min), tolls().fold(0.0, f64::max));
-        (high - low).max(0.0) / 2.0
+        let n = self.recent.len() as f64;
+        if n < 2.0 {
+            return 0.0;
+        }
+        let mean = tolls().sum::<f64>() / n;
+        let squares: f64 = tolls().map(|toll| (toll - mean).powi(2)).sum();
+        NOISE_ERRORS * (squares / (n - 1.0) / n).sqrt()
     }
 
     /// A step back, or in the other direction than the last: what was seen is believed longer, and no step is taken for a
@@ -279,6 +314,13 @@ impl SetState {
         self.recent.clear();
         self.fairness.clear();
     }
+}
+
+/// Windows together.
+fn sum<'a>(mut windows: impl Iterator<Item = &'a SetHarm>) -> Option<SetHarm> {
+    let mut sum = windows.next()?.clone();
+    windows.for_each(|harm| sum.add(harm));
+    Some(sum)
 }
 
 fn down_reason(worst: &super::harm::VmHarm, cost: f64) -> HostReason {
