@@ -6,6 +6,7 @@
 //! time; dividing by the operations gives the time between them. Nothing here was fitted to the figures that are compared.
 
 use super::kernel::Kernel;
+use super::threadgroup::{self, Tile};
 use crate::engine::Time;
 use crate::program::{Builder, Op, Span, Test, Workload};
 
@@ -31,9 +32,11 @@ pub(super) enum Shape {
         stages: u32,
         /// Items that go through.
         items: u64,
+        /// The stage that gives memory back, counted from 0.
+        frees: u32,
     },
-    /// Each takes the next part of the image: so many parts.
-    Parts(u64),
+    /// A thread hands tiles of an image to the others: so many tiles.
+    Tiles(u64),
     /// Frames in turn; each needs its predecessor's rows: so many frames with so many waits each.
     Frames {
         /// Frames.
@@ -52,8 +55,8 @@ pub(super) struct Program {
     pub shape: Shape,
     /// Instructions of all threads, millions.
     pub minstructions: u64,
-    /// Memory that is given back to the kernel, MiB: a shootdown for each 128 KiB (glibc's M_TRIM_THRESHOLD).
-    pub freed_mib: u64,
+    /// How often memory is given back to the kernel, which is a shootdown.
+    pub shootdowns: u64,
     /// Where it is from.
     pub source: &'static str,
 }
@@ -62,10 +65,18 @@ const fn program(
     name: &'static str,
     shape: Shape,
     minstructions: u64,
-    freed_mib: u64,
+    shootdowns: u64,
     source: &'static str,
 ) -> Program {
-    Program { name, shape, minstructions, freed_mib, source }
+    Program { name, shape, minstructions, shootdowns, source }
+}
+
+/// glibc gives memory at the top of a heap back in portions of this (M_TRIM_THRESHOLD, M_TOP_PAD), KiB.
+const TRIM_KIB: u64 = 128;
+
+/// In how many portions so much goes back.
+const fn portions(mib: u64) -> u64 {
+    mib * 1_024 / TRIM_KIB
 }
 
 /// The programs of PARSEC 2.1.
@@ -81,13 +92,19 @@ pub(super) const PARSEC: [Program; 13] = [
     program("canneal", Shape::Independent, 7_330, 0, "34 locks; its elements are swapped without locks"),
     program(
         "dedup",
-        Shape::Pipeline { stages: 3, items: 1_472 },
+        Shape::Pipeline { stages: 3, items: 1_472, frees: 2 },
         37_100,
-        2 * 184,
+        portions(2 * 184),
         "184 MB of input, in portions of 128 KiB",
     ),
     program("facesim", Shape::Phases(3_137 / COUNTED_ON), 29_900, 0, "3,137 condition waits"),
-    program("ferret", Shape::Pipeline { stages: 4, items: 256 }, 23_970, 0, "256 queries, six stages"),
+    program(
+        "ferret",
+        Shape::Pipeline { stages: 4, items: 256, frees: 1 },
+        23_970,
+        256,
+        "256 queries, six stages; a query's segmentation (srm.c, 84 bytes a pixel) goes back when t_extract frees the mask above it in that heap (heap_trim)",
+    ),
     program(
         "fluidanimate",
         Shape::SpinningPhases(5 * 8),
@@ -111,12 +128,15 @@ pub(super) const PARSEC: [Program; 13] = [
         "129,600 barriers; they spin for 0.1 ms, then block (its parsec_barrier.cpp)",
     ),
     program("swaptions", Shape::Independent, 14_110, 0, "23 locks"),
-    program("vips", Shape::Parts(6_361), 31_210, 18 * 42, "6,361 condition waits; 18 stages, 42 MiB of image each"),
+    program(
+        "vips",
+        Shape::Tiles(42 * 86),
+        31_210,
+        portions(18 * 42),
+        "tiles of 64 x 64 of 2,662 x 5,500 pixels, handed out by its thread group (threadgroup.c): two waits each at most, 6,361 counted; 18 stages, 42 MiB of image each",
+    ),
     program("x264", Shape::Frames { frames: 128, waits: 1_056 / 128 }, 32_430, 0, "128 frames, 1,056 condition waits"),
 ];
-
-/// glibc gives memory at the top of its heap back in portions of this.
-const TRIM_BYTES: u64 = 128 * 1024;
 
 impl Program {
     /// By its name, which is one of the table's.
@@ -129,11 +149,6 @@ impl Program {
         self.minstructions * 1_000_000 / INSTRUCTIONS_PER_US * 1_000
     }
 
-    /// Shootdowns of a run.
-    fn shootdowns(&self) -> u64 {
-        self.freed_mib * 1024 * 1024 / TRIM_BYTES
-    }
-
     /// Written without end into `b`, with so many threads (of a stage) and what its kernel does.
     pub(super) fn write(&self, b: &mut Builder, kernel: &Kernel, threads: u32) {
         match self.shape {
@@ -142,12 +157,14 @@ impl Program {
             Shape::SpinningPhases(phases) => {
                 spinning_phases(b, kernel, threads, self.cpu_ns() / phases / u64::from(threads));
             }
-            Shape::Pipeline { stages, items } => {
+            Shape::Pipeline { stages, items, frees } => {
                 let each = self.cpu_ns() / items / u64::from(stages);
-                pipeline(b, kernel, threads, stages, each, self.shootdowns() / items);
+                pipeline(b, kernel, threads, (stages, each), (frees, self.shootdowns / items));
             }
-            Shape::Parts(parts) => {
-                self::parts(b, kernel, threads, self.cpu_ns() / parts, self.shootdowns().div_ceil(parts));
+            Shape::Tiles(tiles) => {
+                let ratio = [self.shootdowns, tiles].map(|n| i64::try_from(n).unwrap_or(1));
+                let tile = Tile { each: self.cpu_ns() / tiles, shootdowns: (ratio[0], ratio[1]) };
+                threadgroup::tiles(b, kernel, threads, tile);
             }
             Shape::Frames { frames, waits } => self::frames(b, kernel, threads, self.cpu_ns() / frames / waits, waits),
         }
@@ -292,8 +309,14 @@ impl Queue {
     }
 }
 
-/// A serial stage that reads, parallel ones, a serial one that writes.
-fn pipeline(b: &mut Builder, kernel: &Kernel, threads: u32, stages: u32, each: Time, shootdowns: u64) {
+/// A serial stage that reads, parallel ones with so much computation each, a serial one that writes. One of them gives memory back.
+fn pipeline(
+    b: &mut Builder,
+    kernel: &Kernel,
+    threads: u32,
+    (stages, each): (u32, Time),
+    (frees, shootdowns): (u32, u64),
+) {
     let queues: Vec<Queue> = (0..=stages).map(|_| Queue::new(b)).collect();
     Kernel::begin(b);
     let again = b.label_here();
@@ -302,8 +325,7 @@ fn pipeline(b: &mut Builder, kernel: &Kernel, threads: u32, stages: u32, each: T
     b.jump(again);
     b.threads(1, 0);
     for stage in 0..stages as usize {
-        // What was read is given back by the last of them, as in dedup.
-        let mine = if stage + 1 == stages as usize { shootdowns } else { 0 };
+        let mine = if stage == frees as usize { shootdowns } else { 0 };
         for _ in 0..threads {
             let kernel = kernel.of_thread(b);
             let ticks = Kernel::ticks(b, each);
@@ -324,23 +346,6 @@ fn pipeline(b: &mut Builder, kernel: &Kernel, threads: u32, stages: u32, each: T
     kernel.done(b);
     b.jump(again);
     b.threads(1, 0);
-}
-
-/// vips' thread group: each thread takes the next part, computes it, frees its buffers.
-fn parts(b: &mut Builder, kernel: &Kernel, threads: u32, each: Time, shootdowns: u64) {
-    let mutex = b.mutex();
-    for _ in 0..threads {
-        let kernel = kernel.of_thread(b);
-        let ticks = Kernel::ticks(b, each);
-        Kernel::begin(b);
-        let again = b.label_here();
-        b.op(Op::Lock(mutex)).op(Op::Compute(kernel.hold())).op(Op::Unlock(mutex));
-        ticks.compute(b, &kernel);
-        (0..shootdowns).for_each(|_| kernel.shootdown(b));
-        kernel.done(b);
-        b.jump(again);
-        b.threads(1, 0);
-    }
 }
 
 /// x264: thread k has every fourth frame; a row group waits for that of the frame before, which thread k - 1 has.
@@ -378,7 +383,7 @@ mod tests {
         // 22.12e9 instructions at 2.4e9 a second over 16,200 phases of 4 threads.
         assert_eq!(streamcluster.shape, Shape::SpinningPhases(16_200));
         assert_eq!(streamcluster.cpu_ns() / 16_200 / 4, 142_232);
-        assert_eq!(Program::named("dedup").shootdowns() / 1_472, 2);
+        assert_eq!(Program::named("dedup").shootdowns / 1_472, 2);
         assert!(PARSEC.iter().all(|program| program.workload(7_000).flaw().is_none()));
     }
 }
