@@ -4,7 +4,11 @@
 //! | --- | --- | --- |
 //! | tick | the run queue's (scheduler_tick) | the vCPU's own: nobody else wants it |
 //! | futex wait, futex wake | the hash bucket's | those who wait for the same |
-//! | memory goes back | the page table's, over the shootdown (the paper, II-B) | the program's |
+//! | memory goes back | none that keeps others out | - |
+//!
+//! A worker thread's heap is trimmed with madvise (glibc 2.15, malloc/arena.c, shrink_heap: MADV_DONTNEED), which takes the address space's semaphore to read
+//! (mm/madvise.c of Linux 3.5) and interrupts the other vCPUs when the page table's lock has been given back (mm/memory.c, tlb_finish_mmu), each sender with a
+//! state of its own (arch/x86/mm/tlb.c): shootdowns of several threads go on at once, and each spins for its answers.
 //!
 //! Section lengths are the paper's Table I, solo, holding time: the mean is known and nothing else, so they are exponential.
 
@@ -19,7 +23,6 @@ const BEGINS_WITHIN: Time = 30_000_000;
 /// A kernel, as one of its threads meets it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Kernel {
-    memory: u32,
     run_queue: u32,
     hold_ns: Time,
     /// Whether what is done now counts as the virtual machine's work.
@@ -36,7 +39,7 @@ pub(super) struct Ticks {
 
 impl Kernel {
     pub(super) fn new(b: &mut Builder, hold_ns: Time) -> Self {
-        Self { memory: b.spinlock(), run_queue: b.spinlock(), hold_ns, counted: true }
+        Self { run_queue: b.spinlock(), hold_ns, counted: true }
     }
 
     /// The same kernel, for a program whose work counts or does not.
@@ -82,10 +85,9 @@ impl Kernel {
         b.op(Op::Compute(Span::Fixed(0)));
     }
 
-    /// Memory goes back: the page table changes under the lock, and so does every vCPU's TLB.
+    /// Memory goes back: the page table changes, and so does every vCPU's TLB before the thread goes on.
     pub(super) fn shootdown(&self, b: &mut Builder) {
-        let lock = self.memory;
-        b.op(Op::SpinLock(lock)).op(Op::Compute(self.hold())).op(Op::Shootdown).op(Op::SpinUnlock(lock));
+        b.op(Op::Compute(self.hold())).op(Op::Shootdown);
     }
 
     /// Computation from one tick to the next.
