@@ -2,7 +2,9 @@
 //!
 //! | section | lock | whose |
 //! | --- | --- | --- |
-//! | tick | the run queue's (scheduler_tick) | the vCPU's own: nobody else wants it |
+//! | tick | the run queue's (scheduler_tick) | the same |
+//! | wake-up (try_to_wake_up) | the sleeper's own, and its run queue's, over the interrupt | the sleeper, when it goes on |
+//! | leaving a vCPU, coming back (__schedule) | the run queue's | who wakes this one |
 //! | futex wait, futex wake | the hash bucket's | those who wait for the same |
 //! | memory goes back | none that keeps others out | - |
 //!
@@ -24,6 +26,8 @@ const BEGINS_WITHIN: Time = 30_000_000;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Kernel {
     run_queue: u32,
+    /// task_struct.pi_lock.
+    own: u32,
     hold_ns: Time,
     /// Whether what is done now counts as the virtual machine's work.
     counted: bool,
@@ -39,7 +43,7 @@ pub(super) struct Ticks {
 
 impl Kernel {
     pub(super) fn new(b: &mut Builder, hold_ns: Time) -> Self {
-        Self { run_queue: b.spinlock(), hold_ns, counted: true }
+        Self { run_queue: b.spinlock(), own: b.spinlock(), hold_ns, counted: true }
     }
 
     /// The same kernel, for a program whose work counts or does not.
@@ -49,7 +53,7 @@ impl Kernel {
 
     /// The same kernel, for another thread.
     pub(super) fn of_thread(self, b: &mut Builder) -> Self {
-        Self { run_queue: b.spinlock(), ..self }
+        Self { run_queue: b.spinlock(), own: b.spinlock(), ..self }
     }
 
     /// A piece of work is done.
@@ -71,6 +75,20 @@ impl Kernel {
     /// One section under this lock.
     pub(super) fn section(&self, b: &mut Builder, lock: u32) {
         b.op(Op::SpinLock(lock)).op(Op::Compute(self.hold())).op(Op::SpinUnlock(lock));
+    }
+
+    /// Wakes the thread whose kernel that is: try_to_wake_up (kernel/sched/core.c, 3.5) sends the interrupt with both locks held.
+    pub(super) fn wakes_thread(&self, b: &mut Builder, other: &Self, wake: Op) {
+        b.op(Op::SpinLock(other.own)).op(Op::SpinLock(other.run_queue)).op(Op::Compute(self.hold())).op(wake);
+        Self::sends(b);
+        b.op(Op::SpinUnlock(other.run_queue)).op(Op::SpinUnlock(other.own));
+    }
+
+    /// The thread sleeps until another one has posted this: __schedule takes the run queue's lock when it leaves and when it is back.
+    pub(super) fn sleeps(&self, b: &mut Builder, semaphore: u32) {
+        self.section(b, self.run_queue);
+        b.op(Op::Wait(semaphore));
+        self.section(b, self.run_queue);
     }
 
     /// Wakes others under this lock. futex_wake (kernel/futex.c, 3.5) holds the bucket's lock until the last interrupt is sent.

@@ -192,26 +192,34 @@ fn independent(b: &mut Builder, kernel: &Kernel, threads: u32) {
     }
 }
 
+/// Threads that wake each other, each on a vCPU of its own.
+fn siblings(b: &mut Builder, kernel: &Kernel, threads: u32) -> Vec<(Kernel, u32)> {
+    (0..threads).map(|_| (kernel.of_thread(b), b.semaphore())).collect()
+}
+
 /// All compute, all wait for all (bodytrack's and facesim's pool is the same: none goes on before all are done).
 fn phases(b: &mut Builder, kernel: &Kernel, threads: u32, each: Time) {
-    let (barrier, arrived, bucket) = (b.barrier(threads), b.counter(0), b.spinlock());
-    for _ in 0..threads {
-        let kernel = kernel.of_thread(b);
+    let (arrived, bucket, all) = (b.counter(0), b.spinlock(), siblings(b, kernel, threads));
+    for (me, (kernel, woken)) in all.iter().enumerate() {
         let ticks = Kernel::ticks(b, each);
         Kernel::begin(b);
         let again = b.label_here();
-        ticks.compute(b, &kernel);
+        ticks.compute(b, kernel);
         let not_last = b.label();
         // futex: the bucket's lock is held by whoever goes to sleep, and by the last one while it wakes the others.
         b.op(Op::SpinLock(bucket)).op(Op::Compute(kernel.hold())).op(Op::Add(arrived, 1));
         b.unless(Test::AtLeast(arrived, i64::from(threads)), not_last);
-        b.op(Op::Add(arrived, -i64::from(threads))).op(Op::Barrier(barrier));
-        Kernel::sends(b);
+        b.op(Op::Add(arrived, -i64::from(threads)));
+        for (_, (other, wake)) in all.iter().enumerate().filter(|(other, _)| *other != me) {
+            kernel.wakes_thread(b, other, Op::Post(*wake));
+        }
         b.op(Op::SpinUnlock(bucket));
         kernel.done(b);
         b.jump(again);
         b.here(not_last);
-        b.op(Op::SpinUnlock(bucket)).op(Op::Barrier(barrier)).jump(again);
+        b.op(Op::SpinUnlock(bucket));
+        kernel.sleeps(b, *woken);
+        b.jump(again);
         b.threads(1, 0);
     }
 }
@@ -223,17 +231,18 @@ const LOOK: Time = 5_000;
 
 /// All compute, all wait for all, awake at first. The kernel is entered only to sleep, and to wake who sleeps.
 fn spinning_phases(b: &mut Builder, kernel: &Kernel, threads: u32, each: Time) {
-    let (mutex, cond, bucket, asleep) = (b.mutex(), b.cond(), b.spinlock(), b.counter(0));
+    let (mutex, bucket, asleep) = (b.mutex(), b.spinlock(), b.counter(0));
+    let all: Vec<(Kernel, u32, u32)> =
+        siblings(b, kernel, threads).into_iter().map(|(kernel, woken)| (kernel, woken, b.counter(0))).collect();
     // Two barriers in turn, so that nobody overtakes: arrived[n] counts up to `threads`, open[n] is 1 when all have come.
     let (arrived, open) = ([b.counter(0), b.counter(0)], [b.counter(0), b.counter(0)]);
-    for _ in 0..threads {
-        let kernel = kernel.of_thread(b);
+    for (kernel, woken, sleeps) in &all {
         let (ticks, turns) = (Kernel::ticks(b, each), b.counter(0));
         Kernel::begin(b);
         let again = b.label_here();
         for n in 0..2 {
             let (last, through, blocks) = (b.label(), b.label(), b.label());
-            ticks.compute(b, &kernel);
+            ticks.compute(b, kernel);
             b.op(Op::Lock(mutex)).op(Op::Add(arrived[n], 1));
             b.unless(Test::AtMost(arrived[n], i64::from(threads) - 1), last);
             b.op(Op::Unlock(mutex)).op(Op::Add(turns, i64::try_from(SPINS / LOOK).unwrap_or(0)));
@@ -242,15 +251,16 @@ fn spinning_phases(b: &mut Builder, kernel: &Kernel, threads: u32, each: Time) {
             b.op(Op::Compute(Span::Fixed(LOOK))).jump(spins);
             b.here(blocks);
             kernel.section(b, bucket);
-            b.op(Op::Lock(mutex)).op(Op::Add(asleep, 1));
-            b.op(Op::WaitUntil { cond, mutex, guard: Test::AtLeast(open[n], 1).into() });
-            b.op(Op::Add(asleep, -1)).op(Op::Unlock(mutex)).jump(through);
+            b.unless(Test::AtMost(open[n], 0), through);
+            b.op(Op::Add(asleep, 1)).op(Op::Add(*sleeps, 1));
+            kernel.sleeps(b, *woken);
+            b.op(Op::Lock(mutex)).op(Op::Unlock(mutex)).jump(through);
             b.here(last);
             opens(b, (arrived[n], open), n, threads);
             kernel.done(b);
             let nobody = b.label();
             b.unless(Test::AtLeast(asleep, 1), nobody);
-            kernel.wakes(b, bucket, Op::Broadcast(cond));
+            wakes_all(b, kernel, bucket, (asleep, &all));
             b.here(nobody);
             b.op(Op::Unlock(mutex));
             b.here(through);
@@ -262,6 +272,18 @@ fn spinning_phases(b: &mut Builder, kernel: &Kernel, threads: u32, each: Time) {
         b.jump(again);
         b.threads(1, 0);
     }
+}
+
+/// Wakes all who sleep, under the bucket's lock.
+fn wakes_all(b: &mut Builder, kernel: &Kernel, bucket: u32, (asleep, all): (u32, &[(Kernel, u32, u32)])) {
+    b.op(Op::SpinLock(bucket)).op(Op::Compute(kernel.hold()));
+    for (other, wake, sleeps) in all {
+        let awake = b.label();
+        b.claim(*sleeps, awake).op(Op::Add(asleep, -1));
+        kernel.wakes_thread(b, other, Op::Post(*wake));
+        b.here(awake);
+    }
+    b.op(Op::SpinUnlock(bucket));
 }
 
 /// Closes the other barrier before it opens this one.
