@@ -2,7 +2,7 @@
 //!
 //! | section | lock | whose |
 //! | --- | --- | --- |
-//! | tick | the run queue's (scheduler_tick) | the same |
+//! | tick (from memory: kernel/hrtimer.c, sched/core.c, timer.c) | the run queue's; three times the timers' | who wakes this one; nobody |
 //! | wake-up (try_to_wake_up) | the sleeper's own, and its run queue's, over the interrupt | the sleeper, when it goes on |
 //! | leaving a vCPU, coming back (__schedule) | the run queue's | who wakes this one |
 //! | futex wait, futex wake | the hash bucket's | those who wait for the same |
@@ -28,6 +28,8 @@ pub(super) struct Kernel {
     run_queue: u32,
     /// task_struct.pi_lock.
     own: u32,
+    /// Its vCPU's timers', which nobody else wants.
+    timers: u32,
     hold_ns: Time,
     /// Whether what is done now counts as the virtual machine's work.
     counted: bool,
@@ -43,7 +45,7 @@ pub(super) struct Ticks {
 
 impl Kernel {
     pub(super) fn new(b: &mut Builder, hold_ns: Time) -> Self {
-        Self { run_queue: b.spinlock(), own: b.spinlock(), hold_ns, counted: true }
+        Self { run_queue: b.spinlock(), own: b.spinlock(), timers: b.spinlock(), hold_ns, counted: true }
     }
 
     /// The same kernel, for a program whose work counts or does not.
@@ -53,7 +55,7 @@ impl Kernel {
 
     /// The same kernel, for another thread.
     pub(super) fn of_thread(self, b: &mut Builder) -> Self {
-        Self { run_queue: b.spinlock(), own: b.spinlock(), ..self }
+        Self { run_queue: b.spinlock(), own: b.spinlock(), timers: b.spinlock(), ..self }
     }
 
     /// A piece of work is done.
@@ -108,10 +110,17 @@ impl Kernel {
         b.op(Op::Compute(self.hold())).op(Op::Shootdown);
     }
 
+    /// A tick with high resolution timers: hrtimer_interrupt before and after the timer's function, which calls scheduler_tick, and __run_timers.
+    fn tick(&self, b: &mut Builder) {
+        for lock in [self.timers, self.run_queue, self.timers, self.timers] {
+            self.section(b, lock);
+        }
+    }
+
     /// Computation from one tick to the next.
     pub(super) fn compute_a_tick(&self, b: &mut Builder) {
         b.op(Op::Compute(Span::Uniform { low: 0, high: 2 * TICK }));
-        self.section(b, self.run_queue);
+        self.tick(b);
     }
 
     /// For computation in parts of this length.
@@ -133,7 +142,7 @@ impl Ticks {
         b.op(Op::Compute(Span::Fixed(self.each))).claim(left, tick).jump(done);
         b.here(tick);
         b.op(Op::Add(left, parts - 1));
-        kernel.section(b, kernel.run_queue);
+        kernel.tick(b);
         b.here(done);
     }
 }
