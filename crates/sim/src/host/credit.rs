@@ -141,7 +141,9 @@ impl World {
         for p in 0..self.host.pcpus.len() {
             self.sort_queue(p);
         }
-        parking.into_iter().for_each(|v| self.parks(v));
+        for v in parking {
+            self.parks(v);
+        }
     }
 
     /// vcpu_pause_nosync and vcpu_unpause, which does not boost: a parked vCPU has no pCPU and is in no queue.

@@ -146,3 +146,63 @@ impl Ticks {
         b.here(done);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Config, CreditParams, HostConfig, Scheduler, VmConfig};
+    use crate::{Costs, SimResult, Simulation, Time};
+
+    const MS: Time = 1_000_000;
+
+    fn run(pcpus: u32, vcpus: u32, b: &mut Builder) -> SimResult {
+        let costs = Costs { ipi_ns: 11_000, ipi_send_ns: 830, ..Costs::FREE };
+        let host = HostConfig::new(pcpus, Scheduler::Credit(CreditParams::XEN));
+        let config = Config::new(host, vec![VmConfig::new("vm", vcpus, costs, b.build())]);
+        Simulation::new(config).and_then(Simulation::run).unwrap().0
+    }
+
+    /// A wakes B after 5 ms; B goes on for 3 ms when it is back on its run queue.
+    fn wake_up(pcpus: u32) -> SimResult {
+        let mut b = Builder::new();
+        let kernel = Kernel::new(&mut b, 0);
+        let (other, woken) = (kernel.of_thread(&mut b), b.semaphore());
+        b.op(Op::Compute(Span::Fixed(5 * MS)));
+        kernel.wakes_thread(&mut b, &other, Op::Post(woken));
+        b.threads(1, 0);
+        b.op(Op::Wait(woken));
+        other.section(&mut b, other.run_queue);
+        b.op(Op::Compute(Span::Fixed(3 * MS))).threads(1, 0);
+        run(pcpus, 2, &mut b)
+    }
+
+    #[test]
+    fn who_is_woken_on_the_same_pcpu_spins_for_the_lock_its_waker_holds() {
+        // B is there when the sender's exit is over, at 5.000 83, and preempts A under B's run queue's lock. B spins until its slice ends at 35.000 83; then A gives
+        // the lock back, and B has its 3 ms.
+        let together = wake_up(1);
+        assert_eq!(together.vms[0].totals.spin_waits.sum().0, 30 * MS);
+        assert_eq!(together.vms[0].totals.ended_at, Some(38 * MS + 830));
+        // A has held B's own lock as long as the run queue's, 30.000 83 ms each; B the latter for no time.
+        assert_eq!(together.vms[0].totals.spin_holds.sum().0, 2 * (30 * MS + 830));
+        // On pCPUs of their own A gives it back before B is awake, at 5.011.
+        let apart = wake_up(2);
+        assert_eq!(apart.vms[0].totals.spin_waits.sum().0, 0);
+        assert_eq!(apart.vms[0].totals.ended_at, Some(8 * MS + 11_000));
+    }
+
+    #[test]
+    fn shootdowns_of_two_threads_go_on_at_once() {
+        // Both ask at 1 ms; each answers when its own interrupt has arrived, 11 us later, while it spins for the other's answer.
+        let mut b = Builder::new();
+        let kernel = Kernel::new(&mut b, 0);
+        for _ in 0..2 {
+            b.op(Op::Compute(Span::Fixed(MS)));
+            kernel.shootdown(&mut b);
+            b.threads(1, 0);
+        }
+        let result = run(2, 2, &mut b);
+        assert_eq!(result.vms[0].totals.shootdowns.count(), 2);
+        assert_eq!(result.vms[0].totals.ended_at, Some(MS + 11_000));
+    }
+}

@@ -66,7 +66,9 @@ pub(super) fn tiles(b: &mut Builder, kernel: &Kernel, threads: u32, tile: Tile) 
     let idle = Semaphore::new(b, i64::from(threads));
     let workers: Vec<Worker> = (0..threads).map(|_| Worker { idle: b.counter(1), go: Semaphore::new(b, 0) }).collect();
     hands_out(b, kernel, idle, &workers);
-    workers.iter().for_each(|worker| works(b, kernel, idle, *worker, tile));
+    for worker in workers {
+        works(b, kernel, idle, worker, tile);
+    }
 }
 
 fn hands_out(b: &mut Builder, kernel: &Kernel, idle: Semaphore, workers: &[Worker]) {
@@ -94,11 +96,11 @@ fn works(b: &mut Builder, kernel: &Kernel, idle: Semaphore, worker: Worker, tile
     worker.go.down(b, &kernel);
     ticks.compute(b, &kernel);
     b.op(Op::Add(owed, tile.shootdowns.0));
-    let (frees, freed) = (b.label_here(), b.label());
-    b.unless(Test::AtLeast(owed, tile.shootdowns.1), freed).op(Op::Add(owed, -tile.shootdowns.1));
+    let (again_frees, nothing_left) = (b.label_here(), b.label());
+    b.unless(Test::AtLeast(owed, tile.shootdowns.1), nothing_left).op(Op::Add(owed, -tile.shootdowns.1));
     kernel.shootdown(b);
-    b.jump(frees);
-    b.here(freed);
+    b.jump(again_frees);
+    b.here(nothing_left);
     kernel.done(b);
     b.op(Op::Add(worker.idle, 1));
     idle.up(b, &kernel);
@@ -121,10 +123,12 @@ mod tests {
         let vm = VmConfig::new("vm", 3, Costs::FREE, b.build());
         let mut config = Config::new(HostConfig::new(3, Scheduler::Dedicated), vec![vm]);
         config.end = 130 * MS + 10 * US;
-        let result = Simulation::new(config).and_then(Simulation::run).unwrap();
+        let result = Simulation::new(config).and_then(Simulation::run).unwrap().0;
         let totals = &result.vms[0].totals;
-        // Nothing but computing takes time: both workers are busy from 30 ms at the latest, for 50 tiles each, and every other tile frees something.
-        assert!((100..=128).contains(&totals.items), "{}", totals.items);
-        assert!(totals.shootdowns.count().abs_diff(totals.items / 2) <= 1, "{}", totals.shootdowns.count());
+        // Nothing but computing takes time: both workers are busy from 30 ms at the latest, for 50 tiles each, and every other tile frees something; a shootdown
+        // that finds nobody else awake is none.
+        let (tiles, shootdowns) = (totals.items, totals.shootdowns.count());
+        assert!((100..=128).contains(&tiles), "{tiles}");
+        assert!((tiles / 3..=tiles / 2).contains(&shootdowns), "{shootdowns} for {tiles} tiles");
     }
 }
