@@ -373,22 +373,27 @@ fn pipeline(
 /// x264: thread k has every fourth frame; a row group waits for that of the frame before, which thread k - 1 has.
 fn frames(b: &mut Builder, kernel: &Kernel, threads: u32, each: Time, waits: u64) {
     // The first frame has no predecessor: all its row groups may begin.
-    let may_begin = |k: u32| if k == 0 { i64::try_from(waits).unwrap_or(1) } else { 0 };
-    let done: Vec<[u32; 4]> =
-        (0..threads).map(|k| [b.counter(may_begin(k)), b.mutex(), b.cond(), b.spinlock()]).collect();
-    for k in 0..threads as usize {
-        let ([rows, mutex, cond, _], [next_rows, next_mutex, next_cond, next_bucket]) =
-            (done[k], done[(k + 1) % done.len()]);
-        let kernel = kernel.of_thread(b);
-        let ticks = Kernel::ticks(b, each);
+    let may_begin = |k: usize| if k == 0 { i64::try_from(waits).unwrap_or(1) } else { 0 };
+    let all = siblings(b, kernel, threads);
+    let done: Vec<[u32; 3]> = (0..all.len()).map(|k| [b.counter(may_begin(k)), b.counter(0), b.spinlock()]).collect();
+    for (k, (kernel, woken)) in all.iter().enumerate() {
+        let next = (k + 1) % all.len();
+        let ([rows, sleeps, bucket], [next_rows, next_sleeps, next_bucket]) = (done[k], done[next]);
+        let (ticks, at_once, nobody) = (Kernel::ticks(b, each), b.label(), b.label());
         Kernel::begin(b);
         let again = b.label_here();
-        b.op(Op::Lock(mutex));
-        b.op(Op::WaitUntil { cond, mutex, guard: Test::AtLeast(rows, 1).into() });
-        b.op(Op::Add(rows, -1)).op(Op::Unlock(mutex));
-        ticks.compute(b, &kernel);
-        b.op(Op::Lock(next_mutex)).op(Op::Add(next_rows, 1)).op(Op::Unlock(next_mutex));
-        kernel.wakes(b, next_bucket, Op::Signal(next_cond));
+        b.unless(Test::AtMost(rows, 0), at_once);
+        kernel.section(b, bucket);
+        b.unless(Test::AtMost(rows, 0), at_once).op(Op::Add(sleeps, 1));
+        kernel.sleeps(b, *woken);
+        b.here(at_once);
+        b.op(Op::Add(rows, -1));
+        ticks.compute(b, kernel);
+        b.op(Op::Add(next_rows, 1)).claim(next_sleeps, nobody);
+        b.op(Op::SpinLock(next_bucket)).op(Op::Compute(kernel.hold()));
+        kernel.wakes_thread(b, &all[next].0, Op::Post(all[next].1));
+        b.op(Op::SpinUnlock(next_bucket));
+        b.here(nobody);
         kernel.done(b);
         b.jump(again);
         b.threads(1, 0);
