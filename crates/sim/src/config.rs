@@ -227,7 +227,7 @@ pub struct VmConfig {
     pub affinity: Vec<Vec<PcpuIx>>,
     /// Share of the host relative to others; 1024 is one.
     pub weight: u32,
-    /// CPUs' worth of time at most, in thousandths; 0: no limit.
+    /// CPUs' worth of time at most, in thousandths; 0: no limit. Under [`Scheduler::Credit`] as Xen's cap, else as CFS bandwidth has it.
     pub cap_permille: u32,
     /// A slice of its own.
     pub slice: Option<Time>,

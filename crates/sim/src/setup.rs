@@ -154,7 +154,12 @@ fn waits_at_most(config: &Config) -> Time {
     let lightest = vms().map(|vm| vm.weight.max(1)).min().unwrap_or(1);
     let ladder = config.host.adaptive.iter().flat_map(|adaptive| &adaptive.params.ladder_us);
     let longest = vms().filter_map(|vm| vm.slice).chain(ladder.map(|us| us * 1_000)).max();
-    let throttled = if vms().any(|vm| vm.cap_permille > 0) { crate::host::CAP_PERIOD } else { 0 };
+    let throttled = |vm: &VmConfig| match config.host.scheduler {
+        // From the most that it may owe, a period's worth and what it runs until a tick sees it, by its part of the cap at a time.
+        Scheduler::Credit(own) => own.period * (2 * 1_000 * u64::from(vm.vcpus)).div_ceil(u64::from(vm.cap_permille)),
+        _ => crate::host::CAP_PERIOD,
+    };
+    let throttled = vms().filter(|vm| vm.cap_permille > 0).map(throttled).max().unwrap_or(0);
     let weights = u64::from(heaviest.div_ceil(lightest));
     // A group's weight is between all of it and hardly any.
     let weights = if config.host.groups.is_some() { weights * u64::from(heaviest) } else { weights };
@@ -165,6 +170,7 @@ impl World {
     fn add_vm(&mut self, id: VmIx, config: &VmConfig, classes: &mut BTreeMap<Vec<PcpuIx>, u32>) {
         let (first_vcpu, first_thread) = (VcpuIx::of(self.vcpus.len()), ThreadIx::of(self.threads.len()));
         let dedicated = self.host.config.scheduler == Scheduler::Dedicated;
+        let credit = self.scheduler().is_credit();
         let pcpus = self.host.pcpus.len();
         let costs = self.costs_of(config.costs);
         let mut everywhere = None;
@@ -207,7 +213,8 @@ impl World {
                 .gleaner
                 .as_ref()
                 .map(|managed| Box::new(Gleaner::new(managed, &config.costs, config.vcpus))),
-            cap: Cap::new(config.cap_permille),
+            cap: if credit { None } else { Cap::new(config.cap_permille) },
+            credit_cap_permille: (credit && config.cap_permille > 0).then_some(config.cap_permille),
             ready: 0,
             yielded_to: 0,
             totals: VmTotals { threads_left: threads, ..VmTotals::default() },

@@ -111,7 +111,11 @@ impl World {
             vm: VmId(vm.0),
             slice: self.vcpus[first.at()].slice.map(Nanos),
             weight: u64::from(state.weight),
-            limit: state.cap.map(|cap| Nanos(cap.limit(length))),
+            limit: state
+                .cap
+                .map(|cap| cap.limit(length))
+                .or(state.credit_cap_permille.map(|permille| length / 1_000 * u64::from(permille)))
+                .map(Nanos),
             refill: Some(Nanos(self.costs[state.costs as usize].cache_refill_ns)),
             vcpus,
         }

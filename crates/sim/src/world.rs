@@ -173,8 +173,10 @@ pub(crate) struct Vm {
     pub(crate) objects: Objects,
     pub(crate) guest: Guest,
     pub(crate) gleaner: Option<Box<Gleaner>>,
-    /// Its limit, if it has one.
+    /// Its limit, if it has one, as CFS has it.
     pub(crate) cap: Option<Cap>,
+    /// And as Xen's credit scheduler has it, thousandths of a pCPU.
+    pub(crate) credit_cap_permille: Option<u32>,
     /// vCPUs that wait for a pCPU, as bits.
     pub(crate) ready: u64,
     /// Whom a pause-loop exit preferred last.

@@ -1,4 +1,4 @@
-//! A virtual machine's limit, as CFS bandwidth has it: so much pCPU time in every 100 ms, to the nanosecond.
+//! A virtual machine's limit, as CFS bandwidth has it: so much pCPU time in every 100 ms, to the nanosecond; and as Xen has it, by credit.
 //!
 //! Nothing costs anything; half a CPU is 50 ms of each period.
 
@@ -68,19 +68,37 @@ fn others_have_what_a_capped_one_may_not() {
 
 #[test]
 fn under_every_scheduler_a_capped_machine_gets_its_cap_and_no_more() {
-    for scheduler in [
-        Scheduler::RoundRobin { slice: MS },
-        Scheduler::Window(WindowParams::CFS),
-        Scheduler::Fair(FairParams::EEVDF),
-        Scheduler::Credit(CreditParams::XEN),
-    ] {
-        let mut config = Config::new(
-            HostConfig::new(2, scheduler),
-            vec![capped(300, vec![(0, vec![compute(10_000 * MS)]), (1, vec![compute(10_000 * MS)])], 2), hog([0, 1])],
-        );
-        config.end = 2_000 * MS;
-        let result = common::run_config(config);
+    for scheduler in
+        [Scheduler::RoundRobin { slice: MS }, Scheduler::Window(WindowParams::CFS), Scheduler::Fair(FairParams::EEVDF)]
+    {
+        let result = beside_a_hog(scheduler);
         assert_eq!(result.vms[0].cpu_ns, 600 * MS, "{scheduler:?}");
         assert_eq!(result.vms[1].cpu_ns, 3_400 * MS, "{scheduler:?}");
     }
+    // Xen's holds on average.
+    let result = beside_a_hog(Scheduler::Credit(CreditParams::XEN));
+    assert!(result.vms[0].cpu_ns.abs_diff(600 * MS) < 60 * MS, "{}", result.vms[0].cpu_ns);
+    assert_eq!(result.vms[0].cpu_ns + result.vms[1].cpu_ns, 4_000 * MS);
+}
+
+fn beside_a_hog(scheduler: Scheduler) -> SimResult {
+    let forever = || vec![compute(10_000 * MS)];
+    let vms = vec![capped(300, vec![(0, forever()), (1, forever())], 2), hog([0, 1])];
+    common::run_config(Config { end: 2_000 * MS, ..Config::new(HostConfig::new(2, scheduler), vms) })
+}
+
+#[test]
+fn xen_parks_at_the_accounting_who_owes_more_than_its_part() {
+    // Half of one pCPU: 15 ms of credit in 30. Ticks at 10 and 20 have seen 20 ms at the accounting at 30: -5. At 60 it owes 20, more than 15: parked, and
+    // pays for the last 10 ms, too. -15 at 90, 0 at 120. [0, 60), [120, 160).
+    let xen = |pcpus| HostConfig::new(pcpus, Scheduler::Credit(CreditParams::XEN));
+    let one = run(xen(1), vec![capped(500, vec![(0, vec![compute(100 * MS)])], 1)]);
+    assert_eq!((ended(&one), one.vms[0].vcpus[0].ready), (160 * MS, 60 * MS));
+    // One CPU of two. A alone has it all until the tick at 55 sees B, which woke at 50; from then on 15 ms each. A: 10 at 30, -5 at 60, -20 at 90: parked until
+    // it has nothing to pay at 150. B: 10 at 60, -5 at 90, -20 at 120: parked, pays 5 more; -10 at 150, 5 at 180. Each by itself.
+    let programs = vec![(0, vec![compute(100 * MS)]), (1, vec![sleep(50 * MS), compute(80 * MS)])];
+    let two = run(xen(2), vec![capped(1_000, programs, 2)]);
+    assert_eq!(two.vms[0].vcpus.iter().map(|vcpu| vcpu.ready).collect::<Vec<_>>(), [60 * MS, 60 * MS]);
+    // A: [0, 90), [150, 160). B: [50, 120), [180, 190).
+    assert_eq!(ended(&two), 190 * MS);
 }

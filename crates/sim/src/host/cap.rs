@@ -3,6 +3,8 @@
 //!
 //! The kernel hands the quota out to its CPUs 5 ms at a time and looks at ticks, so a real machine is throttled some
 //! milliseconds sooner or later; here it is the moment at which the quota is used up.
+//!
+//! Xen's credit scheduler has another kind of cap, by credit ([`super::credit`]); both have vCPUs leave, and join again, as here.
 
 use super::Cause;
 use crate::engine::Time;
@@ -82,7 +84,8 @@ impl World {
     }
 
     pub(crate) fn is_throttled(&self, v: VcpuIx) -> bool {
-        self.vms[self.vcpus[v.at()].vm.at()].cap.is_some_and(|cap| cap.throttled)
+        let vcpu = &self.vcpus[v.at()];
+        vcpu.entity.parked || self.vms[vcpu.vm.at()].cap.is_some_and(|cap| cap.throttled)
     }
 
     /// The quota is used up, or a new period begins.
@@ -107,7 +110,7 @@ impl World {
     }
 
     /// The vCPU leaves its pCPU or its queue.
-    fn throttle(&mut self, v: VcpuIx) {
+    pub(super) fn throttle(&mut self, v: VcpuIx) {
         let p = self.vcpus[v.at()].pcpu;
         self.charge(v);
         match self.vcpus[v.at()].place {
@@ -141,7 +144,7 @@ impl World {
         self.group_loses(v);
     }
 
-    fn unthrottle(&mut self, v: VcpuIx) {
+    pub(super) fn unthrottle(&mut self, v: VcpuIx) {
         self.charge(v);
         // It has waited since it was throttled, or woke.
         let since = self.vcpus[v.at()].placed_at;

@@ -33,6 +33,8 @@ pub(crate) struct Entity {
     pub(crate) active: bool,
     /// Is to make room (credit).
     pub(crate) yields: bool,
+    /// Owes more than its virtual machine's cap allows, and waits until it owes nothing (credit).
+    pub(crate) parked: bool,
     /// Time it has had and not paid for (credit).
     pub(crate) unpaid: i64,
 }

@@ -36,6 +36,11 @@ impl Builder {
         next(&mut self.workload.shared.spinlocks)
     }
 
+    /// A semaphore, which has none.
+    pub fn semaphore(&mut self) -> u32 {
+        next(&mut self.workload.shared.semaphores)
+    }
+
     /// A queue of items.
     pub fn queue(&mut self) -> u32 {
         next(&mut self.workload.shared.queues)

@@ -70,7 +70,6 @@ pub(crate) struct Thread {
     pub(crate) waited: Time,
     pub(crate) migrations: u64,
     spin_since: Time,
-    held_since: Time,
     pub(crate) spun: Time,
 }
 
@@ -88,7 +87,6 @@ impl Thread {
             relock: false,
             item: 0,
             spin_since: 0,
-            held_since: 0,
             random,
             cpu: 0,
             cpu_at_switch: 0,
@@ -215,10 +213,11 @@ impl World {
         let now = self.now;
         let thread = &mut self.threads[t.at()];
         match thread.doing {
-            Doing::Spin { .. } => {
+            Doing::Spin { lock } => {
                 let waited = now - thread.spin_since;
-                thread.held_since = now;
-                self.vms[thread.vm.at()].totals.spin_waits.record(Nanos(waited));
+                let vm = &mut self.vms[thread.vm.at()];
+                vm.objects.spinlocks[lock as usize].held_since = now;
+                vm.totals.spin_waits.record(Nanos(waited));
             }
             Doing::Answers { .. } => {
                 thread.unpreemptible -= 1;
@@ -400,7 +399,7 @@ impl World {
         let lock = &mut vm.objects.spinlocks[number as usize];
         if lock.owner.is_none() {
             lock.owner = Some(t);
-            thread.held_since = now;
+            lock.held_since = now;
             vm.totals.spin_waits.record(Nanos(0));
             return Flow::Next;
         }
@@ -416,8 +415,8 @@ impl World {
         let thread = &mut self.threads[t.at()];
         thread.unpreemptible -= 1;
         let vm = &mut self.vms[thread.vm.at()];
-        vm.totals.spin_holds.record(Nanos(now - thread.held_since));
         let lock = &mut vm.objects.spinlocks[lock as usize];
+        vm.totals.spin_holds.record(Nanos(now - lock.held_since));
         debug_assert_eq!(lock.owner, Some(t), "unlocked by somebody else");
         lock.owner = lock.waiters.pop_front(&mut self.threads);
         let Some(next) = lock.owner else { return };

@@ -17,6 +17,8 @@ pub(crate) struct Mutex {
 pub(crate) struct SpinLock {
     pub(crate) owner: Option<ThreadIx>,
     pub(crate) waiters: Line,
+    /// Since when its owner has known that it has it.
+    pub(crate) held_since: Time,
 }
 
 #[derive(Clone, Debug)]

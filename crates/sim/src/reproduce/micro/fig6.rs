@@ -21,8 +21,8 @@ const METRIC: &str = "execution time / capped solo run, ratio";
 const MUCH: f64 = 1.25;
 
 /// Why rows disagree.
-const FERRET_LOCKS: &str = "the model's ferret waits at its queues only; what its libraries lock is counted in [4] (345,778 times), \
-                            but not for how long, so it is not modelled";
+const FERRET_LOCKS: &str = "the model's ferret waits at its queues, and for one shootdown a query; what its libraries lock is counted in [4] (345,778 times), \
+                            but not for how long, so it is not modelled, and its stages share the work equally";
 const NOTHING_GIVEN: &str = "machines that spin keep their pCPUs for the ratelimit at least, and none waits for a disk, so nobody has \
                              more than a quarter";
 const SWITCHES: &str = "all four machines want all CPUs all the time here, and switching costs 17.5 us of each 100";

@@ -21,6 +21,7 @@ mod parsec;
 mod table1;
 #[cfg(test)]
 mod tests;
+mod threadgroup;
 
 use super::{Extent, ReproduceError, Reproduced};
 

@@ -86,8 +86,8 @@ fn rows(line: &Line, alone: &Measured, beside: &Measured) -> Vec<Row> {
         Row::order(line.name, &metric, RISES, ratio, ratio >= RISES_BY, "at least ten times", Basis::Predicted)
     };
     let no_flushes = "long sections are those that a woken sibling preempts; which ones this program's kernel interrupts all vCPUs in is not known";
-    let unlike = "only the locks of futexes are waited for here; whoever wakes others after less than 1 ms is safe (the ratelimit), and other \
-                  locks' short waits would lower the mean";
+    let unlike = "only the locks of futexes and of run queues that somebody is woken on are waited for here; whoever wakes others after less than 1 ms is safe \
+                  (the ratelimit), a program that wakes nobody waits for nothing, and other locks' short waits would lower the mean";
     vec![
         Row::number(case("solo"), wait, line.wait[0], alone.wait_us, Basis::Predicted).because(unlike),
         Row::number(case("co-run"), wait, line.wait[1], beside.wait_us, Basis::Predicted).because(unlike),
