@@ -23,7 +23,9 @@ impl World {
         let state = &mut self.vms[vm.at()];
         let (from, to) = (state.first_thread.at(), state.first_thread.at() + state.threads as usize);
         let totals = &mut state.totals;
-        let cpu = self.threads[from..to].iter().map(|thread| thread.cpu).sum();
+        // A guest that is not told of steal counts it as its threads' time.
+        let seen = |thread: &crate::program::Thread| thread.cpu + if steal_visible { 0 } else { thread.stolen };
+        let cpu = self.threads[from..to].iter().map(seen).sum();
         let now = WindowZero {
             at: self.now,
             threads: u64::from(totals.threads_left),
@@ -62,13 +64,16 @@ impl World {
         let since = |of: fn(&VcpuTotals) -> u64| of(&now) - of(&before);
         let resuming = since(|t| t.resuming);
         let stolen = since(|t| t.ready + t.overhead) - resuming;
+        // Whose time it takes steal for that it is not told of: a thread's, the yielding thread's, the halt's.
+        let (worked, retained) = (since(|t| t.stolen_work), since(|t| t.stolen_retained));
+        let unseen = |part: u64| if steal_visible { 0 } else { part };
         VcpuWindow {
             id: VcpuId(vcpu.index),
-            busy: Nanos(since(|t| t.work + t.kernel)),
-            work: Some(Nanos(since(|t| t.work))),
-            retained: Nanos(since(|t| t.retained)),
-            halted: Nanos(since(|t| t.halted + t.polled) + resuming),
-            steal: Nanos(if steal_visible { stolen } else { 0 }),
+            busy: Nanos(since(|t| t.work + t.kernel) + unseen(worked)),
+            work: Some(Nanos(since(|t| t.work) + unseen(worked))),
+            retained: Nanos(since(|t| t.retained) + unseen(retained)),
+            halted: Nanos(since(|t| t.halted + t.polled) + resuming + unseen(stolen.saturating_sub(worked + retained))),
+            steal: Nanos(stolen - unseen(stolen)),
             idle_entries: Some(since(|t| t.idle_entries)),
             halts: Some(since(|t| t.halts)),
             work_switches: Some(since(|t| t.work_switches)),
@@ -88,4 +93,34 @@ fn pinned(threads: &[crate::program::Thread], active: u64) -> CpuSet {
     };
     // With one active vCPU everybody has no other.
     if active.is_power_of_two() { CpuSet::new() } else { threads.iter().filter_map(only).collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Costs;
+    use crate::config::{Config, HostConfig, Scheduler, VmConfig};
+    use crate::program::{Op, Span, Workload};
+
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn steal_that_a_guest_is_not_told_of_is_its_threads_time() {
+        // Two that compute without end take turns of 1 ms on one pCPU: 25 of 50 ms each.
+        for (visible, busy, steal) in [(true, 25, 25), (false, 50, 0)] {
+            let vms = ["a", "b"].map(|name| {
+                let work = Workload::one(vec![Op::Compute(Span::Fixed(10_000 * MS))], 1);
+                VmConfig::new(name, 1, Costs::FREE, work)
+            });
+            let mut config = Config::new(HostConfig::new(1, Scheduler::RoundRobin { slice: MS }), vms.into());
+            config.end = 50 * MS;
+            let mut world = crate::setup::Simulation::new(config).expect("a valid configuration").into_world();
+            world.run();
+            let window = world.window(VmIx(0), &mut WindowZero::default(), visible, true);
+            let vcpu = &window.vcpus[0];
+            assert_eq!((vcpu.busy, vcpu.steal), (Nanos(busy * MS), Nanos(steal * MS)), "{visible}");
+            assert_eq!((vcpu.work, window.group.cpu_time), (Some(vcpu.busy), vcpu.busy), "{visible}");
+            assert_eq!(vcpu.busy + vcpu.idle() + vcpu.steal, window.length, "{visible}");
+        }
+    }
 }
