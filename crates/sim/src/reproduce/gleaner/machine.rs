@@ -76,8 +76,14 @@ pub(super) fn grouped_cfs(pcpus: u32) -> HostConfig {
     }
 }
 
+/// Longer than anything that is simulated here.
+const HOUR_MS: u64 = 3_600_000;
+/// nanosleep(1) of a thread with Linux's timer slack, and no yielding in between: its time-out is over until somebody displaces it.
+const NANOSLEEP_US: u64 = 50;
+
 /// Gleaner as the paper describes it: both techniques, load and granularity factors from 1, a time-out of what a switch of vCPUs
-/// costs (Table 2), sleeps of nanosleep(1), and none of what is ours (guards, trials, allowances, the rule for vCPUs that are never idle).
+/// costs (Table 2), sleeps of nanosleep(1), and none of what is ours (guards, trials, allowances, the rule for vCPUs that are never idle, naps
+/// that double, hold-offs, looks back). T_work and T_yield are the guest's own figures, and Linux 3.9 does not take steal out of them.
 pub(super) fn gleaner(oversubscribed: bool) -> Managed {
     let costs = Costs::KVM_2014;
     let preempting = if oversubscribed { costs.vcpu_preempt_ns } else { 0 };
@@ -97,6 +103,11 @@ pub(super) fn gleaner(oversubscribed: bool) -> Managed {
     params.retention_trials = false;
     params.steal_share_stop = 1.0;
     params.never_idle_share = 0.0;
+    // "calls nanosleep(1) to effect the actual vCPU suspension" (section 6), however often.
+    (params.nap_min_us, params.nap_max_us, params.nap_check_us) = (NANOSLEEP_US, NANOSLEEP_US, 0);
+    // "Then, it gradually reduces active vCPUs when the above two conditions are met" (section 5): at once.
+    (params.hold_off_min_ms, params.hold_off_max_ms) = (1, 1);
+    (params.look_out_min_ms, params.look_out_doubtful_ms, params.look_out_max_ms) = (HOUR_MS, HOUR_MS, HOUR_MS);
     managed
 }
 
