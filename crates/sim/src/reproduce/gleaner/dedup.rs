@@ -125,11 +125,8 @@ pub(super) fn workload(plan: &Plan) -> Workload {
     b.op(Op::Done).jump(again);
     b.here(out);
     b.threads(1, 0);
-    one_semaphore(b.build())
-}
-
-/// The builder makes none; number 0 is the only one.
-pub(super) fn one_semaphore(mut workload: Workload) -> Workload {
+    let mut workload = b.build();
+    // The builder makes none; number 0 is the only one.
     workload.shared.semaphores = 1;
     workload
 }
