@@ -348,6 +348,9 @@ pub struct Managed {
     pub signalled: bool,
     /// Whether the guest sees the host's steal time.
     pub steal_visible: bool,
+    /// Whether idle periods and who gave a vCPU up are seen as such. Otherwise all switches of the yielding threads, into sleeps as well, and all of the
+    /// threads stand for them, as in the paper (section 6: S_yield and S_work).
+    pub periods_visible: bool,
 }
 
 impl Managed {
@@ -361,6 +364,7 @@ impl Managed {
             window: 100_000_000,
             signalled: true,
             steal_visible: true,
+            periods_visible: true,
         }
     }
 }

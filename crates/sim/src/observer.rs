@@ -1,5 +1,6 @@
 //! Fills a [`Window`] as observe does on a real machine: counters subtracted, distributions of what ended since the last one.
 
+use crate::config::Managed;
 use crate::ids::{VcpuIx, VmIx};
 use crate::vcpu::VcpuTotals;
 use crate::world::World;
@@ -15,16 +16,31 @@ pub(crate) struct WindowZero {
     cpu: u64,
 }
 
+/// What a guest's observer sees.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sight {
+    /// [`Managed::steal_visible`].
+    pub(crate) steal: bool,
+    /// [`Managed::periods_visible`].
+    pub(crate) periods: bool,
+}
+
+impl Sight {
+    pub(crate) fn of(managed: &Managed) -> Self {
+        Self { steal: managed.steal_visible, periods: managed.periods_visible }
+    }
+}
+
 impl World {
     /// What happened in a virtual machine since `zero`, which moves on.
-    pub(crate) fn window(&mut self, vm: VmIx, zero: &mut WindowZero, steal_visible: bool, first: bool) -> Window {
+    pub(crate) fn window(&mut self, vm: VmIx, zero: &mut WindowZero, sight: Sight, first: bool) -> Window {
         let vcpus: Vec<VcpuIx> = (0..self.vms[vm.at()].vcpus).map(|n| self.vcpu_of(vm, n)).collect();
-        let vcpus = vcpus.into_iter().map(|v| self.vcpu_window(v, steal_visible)).collect();
+        let vcpus = vcpus.into_iter().map(|v| self.vcpu_window(v, sight)).collect();
         let state = &mut self.vms[vm.at()];
         let (from, to) = (state.first_thread.at(), state.first_thread.at() + state.threads as usize);
         let totals = &mut state.totals;
         // A guest that is not told of steal counts it as its threads' time.
-        let seen = |thread: &crate::program::Thread| thread.cpu + if steal_visible { 0 } else { thread.stolen };
+        let seen = |thread: &crate::program::Thread| thread.cpu + if sight.steal { 0 } else { thread.stolen };
         let cpu = self.threads[from..to].iter().map(seen).sum();
         let now = WindowZero {
             at: self.now,
@@ -34,6 +50,8 @@ impl World {
             cpu,
         };
         let before = std::mem::replace(zero, now);
+        let (voluntary, involuntary) = (now.voluntary - before.voluntary, now.involuntary - before.involuntary);
+        let switches = if sight.periods { (voluntary, involuntary) } else { (voluntary + involuntary, 0) };
         Window {
             at: Nanos(now.at),
             length: Nanos(now.at - before.at),
@@ -46,8 +64,8 @@ impl World {
                 new_threads: if first { now.threads } else { 0 },
                 execs: Some(u64::from(first)),
                 cpu_time: Nanos(now.cpu - before.cpu),
-                voluntary_switches: now.voluntary - before.voluntary,
-                involuntary_switches: now.involuntary - before.involuntary,
+                voluntary_switches: switches.0,
+                involuntary_switches: switches.1,
                 g_comp: Some(std::mem::take(&mut totals.g_comp)),
                 wake_to_run: Some(std::mem::take(&mut totals.wake_to_run)),
                 pinned: pinned(&self.threads[from..to], state.guest.active),
@@ -55,7 +73,7 @@ impl World {
         }
     }
 
-    fn vcpu_window(&mut self, v: VcpuIx, steal_visible: bool) -> VcpuWindow {
+    fn vcpu_window(&mut self, v: VcpuIx, sight: Sight) -> VcpuWindow {
         self.charge(v);
         let vcpu = &mut self.vcpus[v.at()];
         let now = vcpu.totals;
@@ -66,7 +84,7 @@ impl World {
         let stolen = since(|t| t.ready + t.overhead) - resuming;
         // Whose time it takes steal for that it is not told of: a thread's, the yielding thread's, the halt's.
         let (worked, retained) = (since(|t| t.stolen_work), since(|t| t.stolen_retained));
-        let unseen = |part: u64| if steal_visible { 0 } else { part };
+        let unseen = |part: u64| if sight.steal { 0 } else { part };
         VcpuWindow {
             id: VcpuId(vcpu.index),
             busy: Nanos(since(|t| t.work + t.kernel) + unseen(worked)),
@@ -74,7 +92,11 @@ impl World {
             retained: Nanos(since(|t| t.retained) + unseen(retained)),
             halted: Nanos(since(|t| t.halted + t.polled) + resuming + unseen(stolen.saturating_sub(worked + retained))),
             steal: Nanos(stolen - unseen(stolen)),
-            idle_entries: Some(since(|t| t.idle_entries)),
+            idle_entries: Some(if sight.periods {
+                since(|t| t.idle_entries)
+            } else {
+                since(|t| t.yield_switches + t.yield_sleeps)
+            }),
             halts: Some(since(|t| t.halts)),
             work_switches: Some(since(|t| t.work_switches)),
             yield_switches: Some(since(|t| t.yield_switches)),
@@ -116,7 +138,7 @@ mod tests {
             config.end = 50 * MS;
             let mut world = crate::setup::Simulation::new(config).expect("a valid configuration").into_world();
             world.run();
-            let window = world.window(VmIx(0), &mut WindowZero::default(), visible, true);
+            let window = world.window(VmIx(0), &mut WindowZero::default(), Sight { steal: visible, periods: true }, true);
             let vcpu = &window.vcpus[0];
             assert_eq!((vcpu.busy, vcpu.steal), (Nanos(busy * MS), Nanos(steal * MS)), "{visible}");
             assert_eq!((vcpu.work, window.group.cpu_time), (Some(vcpu.busy), vcpu.busy), "{visible}");

@@ -100,6 +100,8 @@ pub struct VcpuTotals {
     pub work_switches: u64,
     /// Times a thread displaced the yielding thread.
     pub yield_switches: u64,
+    /// Times the yielding thread went to sleep, having had the vCPU.
+    pub yield_sleeps: u64,
     /// Threads woken here by another vCPU.
     pub cross_wakeups: u64,
     /// Pause-loop exits.

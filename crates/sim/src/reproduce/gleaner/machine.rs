@@ -83,7 +83,8 @@ const NANOSLEEP_US: u64 = 50;
 
 /// Gleaner as the paper describes it: both techniques, load and granularity factors from 1, a time-out of what a switch of vCPUs
 /// costs (Table 2), sleeps of nanosleep(1), and none of what is ours (guards, trials, allowances, the rule for vCPUs that are never idle, naps
-/// that double, hold-offs, looks back). T_work and T_yield are the guest's own figures, and Linux 3.9 does not take steal out of them.
+/// that double, hold-offs, looks back). T_work, T_yield, S_work and S_yield (section 6) are the guest's own figures, and Linux 3.9 does not take
+/// steal out of them.
 pub(super) fn gleaner(oversubscribed: bool) -> Managed {
     let costs = Costs::KVM_2014;
     let preempting = if oversubscribed { costs.vcpu_preempt_ns } else { 0 };
@@ -94,6 +95,7 @@ pub(super) fn gleaner(oversubscribed: bool) -> Managed {
     managed.window = 25 * MS;
     managed.signalled = false;
     managed.steal_visible = false;
+    managed.periods_visible = false;
     let params = &mut managed.params;
     params.load_factor = 1.0;
     params.granularity_factor = 1.0;
