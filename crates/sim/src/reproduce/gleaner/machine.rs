@@ -76,6 +76,15 @@ pub(super) fn grouped_cfs(pcpus: u32) -> HostConfig {
     }
 }
 
+/// Simulated time from when and to when rates are counted: queues have filled, and Gleaner has found its place, which takes eight windows for each of 15 steps.
+pub(super) fn counted(smoke: bool, gleaner: bool) -> (Time, Time) {
+    match (smoke, gleaner) {
+        (true, _) => (10 * MS, 25 * MS),
+        (false, false) => (S, 3 * S),
+        (false, true) => (12 * S, 14 * S),
+    }
+}
+
 /// Longer than anything that is simulated here.
 const HOUR_MS: u64 = 3_600_000;
 /// nanosleep(1) of a thread with Linux's timer slack, and no yielding in between: its time-out is over until somebody displaces it.
@@ -91,8 +100,9 @@ pub(super) fn gleaner(oversubscribed: bool) -> Managed {
     let mut managed = Managed::new(Policy::Full);
     managed.profile = Profile::Latency;
     managed.timeout = Some(costs.vcpu_resume_ns + preempting);
-    // The paper does not say how often it looks. Four times as often as the daemon, so that it has settled after 3 simulated seconds.
-    managed.window = 25 * MS;
+    // The paper does not say how often it looks. As often as the daemon: windows of 25 ms, which settle in 3 simulated seconds, hold two slices of a host that is
+    // shared, and everything in them seems to change.
+    managed.window = 100 * MS;
     managed.signalled = false;
     managed.steal_visible = false;
     managed.periods_visible = false;
