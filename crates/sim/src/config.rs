@@ -323,11 +323,14 @@ pub struct GuestConfig {
     pub pulls: bool,
     /// TLB shootdowns spare vCPUs that idle.
     pub lazy_tlb: bool,
+    /// Woken threads go to vCPUs that run the yielding thread alone as to idle ones: Linux since 5.4 (`sched_idle_cpu`). Before that only those that the idle
+    /// task has are idle (`idle_cpu`), and are preferred.
+    pub yielding_is_idle: bool,
 }
 
 impl Default for GuestConfig {
     fn default() -> Self {
-        Self { slice: 3_000_000, wakeup_granularity: 1_000_000, pulls: true, lazy_tlb: true }
+        Self { slice: 3_000_000, wakeup_granularity: 1_000_000, pulls: true, lazy_tlb: true, yielding_is_idle: true }
     }
 }
 

@@ -161,6 +161,8 @@ pub(super) fn forever(threads: u32, body: impl Fn(&mut Builder)) -> Workload {
 pub(super) fn config(setting: Setting, vcpus: u32, workload: Workload, neighbours: Vec<Workload>, seed: u64) -> Config {
     let oversubscribed = matches!(setting, Setting::Shared { .. });
     let mut vm = VmConfig::new("app", vcpus, setting.costs(), workload);
+    // Linux 3.9 (kernel/sched/core.c, `idle_cpu`).
+    vm.guest.yielding_is_idle = false;
     vm.gleaner = setting.gleaner().then(|| gleaner(oversubscribed));
     let mut vms = vec![vm];
     for (workload, number) in neighbours.into_iter().zip(1..) {
