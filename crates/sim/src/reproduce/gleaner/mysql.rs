@@ -190,7 +190,7 @@ pub(super) fn fig9(extent: &Extent) -> Result<Reproduced, ReproduceError> {
         least,
         least > 10.0,
         "above 10 %",
-        predicted,
+        Basis::Calibrated,
     ));
     rows.push(Row::order(
         "dedup",
