@@ -138,11 +138,33 @@ mod tests {
             config.end = 50 * MS;
             let mut world = crate::setup::Simulation::new(config).expect("a valid configuration").into_world();
             world.run();
-            let window = world.window(VmIx(0), &mut WindowZero::default(), Sight { steal: visible, periods: true }, true);
+            let window =
+                world.window(VmIx(0), &mut WindowZero::default(), Sight { steal: visible, periods: true }, true);
             let vcpu = &window.vcpus[0];
             assert_eq!((vcpu.busy, vcpu.steal), (Nanos(busy * MS), Nanos(steal * MS)), "{visible}");
             assert_eq!((vcpu.work, window.group.cpu_time), (Some(vcpu.busy), vcpu.busy), "{visible}");
             assert_eq!(vcpu.busy + vcpu.idle() + vcpu.steal, window.length, "{visible}");
+        }
+    }
+
+    #[test]
+    fn switches_stand_for_idle_periods_that_are_not_seen() {
+        // 4 us for the switch, 10 us of work, and no more. Retained until 54 us; then it sleeps for 50 us at a time, and 0.501 for the timer and a yield: 54 + 50.501 n.
+        for (periods, entries) in [(true, 1), (false, 19)] {
+            let work =
+                Workload::one(vec![Op::Compute(Span::Fixed(MS / 100)), Op::Sleep(Span::Fixed(MS * 100)), Op::Exit], 1);
+            let mut managed = Managed::new(gleaner_model::Policy::Retain);
+            (managed.timeout, managed.window, managed.signalled) = (Some(MS / 25), 100 * MS, false);
+            let params = &mut managed.params;
+            (params.nap_min_us, params.nap_max_us, params.nap_check_us) = (50, 50, 0);
+            let mut vm = VmConfig::new("vm", 1, Costs::NATIVE_2014, work);
+            vm.gleaner = Some(managed);
+            let mut config = Config::new(HostConfig::new(1, Scheduler::Dedicated), vec![vm]);
+            config.end = MS;
+            let mut world = crate::setup::Simulation::new(config).expect("a valid configuration").into_world();
+            world.run();
+            let window = world.window(VmIx(0), &mut WindowZero::default(), Sight { steal: true, periods }, true);
+            assert_eq!(window.vcpus[0].idle_entries, Some(entries), "{periods}");
         }
     }
 }

@@ -4,8 +4,8 @@ mod common;
 use common::{MS, S, US, compute, hog, managed, run_config, sleep};
 use gleaner_model::{Action, Policy, Reason};
 use gleaner_sim::config::{Config, HostConfig, Managed, Scheduler, VmConfig, WindowParams};
-use gleaner_sim::program::{Builder, Span};
 use gleaner_sim::program::catalogue::{Plan, by_name};
+use gleaner_sim::program::{Builder, Span};
 use gleaner_sim::{Costs, SimResult, Time};
 
 /// A chain of threads with 5 us of work each at Table 2's costs: nearly every hand-over wakes a halted vCPU.

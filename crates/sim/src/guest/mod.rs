@@ -297,7 +297,8 @@ impl World {
         }
         let first = self.vms[vm.at()].first_vcpu.at();
         let vcpus = &self.vcpus[first..first + guest.all.count_ones() as usize];
-        let yielding = vcpus.iter().filter(|vcpu| vcpu.activity == Activity::Yield).fold(0, |all, vcpu| all | vcpu.bit());
+        let yielding =
+            vcpus.iter().filter(|vcpu| vcpu.activity == Activity::Yield).fold(0, |all, vcpu| all | vcpu.bit());
         guest.idle & !yielding
     }
 
