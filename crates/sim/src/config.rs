@@ -323,11 +323,14 @@ pub struct GuestConfig {
     pub pulls: bool,
     /// TLB shootdowns spare vCPUs that idle.
     pub lazy_tlb: bool,
+    /// Woken threads go to vCPUs that run the yielding thread alone as to idle ones: Linux since 5.4 (`sched_idle_cpu`). Before that only those that the idle
+    /// task has are idle (`idle_cpu`), and are preferred.
+    pub yielding_is_idle: bool,
 }
 
 impl Default for GuestConfig {
     fn default() -> Self {
-        Self { slice: 3_000_000, wakeup_granularity: 1_000_000, pulls: true, lazy_tlb: true }
+        Self { slice: 3_000_000, wakeup_granularity: 1_000_000, pulls: true, lazy_tlb: true, yielding_is_idle: true }
     }
 }
 
@@ -348,6 +351,9 @@ pub struct Managed {
     pub signalled: bool,
     /// Whether the guest sees the host's steal time.
     pub steal_visible: bool,
+    /// Whether idle periods and who gave a vCPU up are seen as such. Otherwise all switches of the yielding threads, into sleeps as well, and all of the
+    /// threads stand for them, as in the paper (section 6: S_yield and S_work).
+    pub periods_visible: bool,
 }
 
 impl Managed {
@@ -361,6 +367,7 @@ impl Managed {
             window: 100_000_000,
             signalled: true,
             steal_visible: true,
+            periods_visible: true,
         }
     }
 }

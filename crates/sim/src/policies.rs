@@ -5,7 +5,7 @@ use crate::costs::Costs;
 use crate::engine::Time;
 use crate::guest::Yielder;
 use crate::ids::VmIx;
-use crate::observer::WindowZero;
+use crate::observer::{Sight, WindowZero};
 use crate::world::World;
 use gleaner_decide::guest::GuestPolicy;
 use gleaner_model::{Action, CpuSet, Decision, Nanos, Order, Policy, VcpuId, WakeupCosts};
@@ -89,7 +89,7 @@ impl World {
     pub(crate) fn window_ends(&mut self, vm: VmIx) {
         let Some(mut gleaner) = self.vms[vm.at()].gleaner.take() else { return };
         let first = gleaner.windows == 0;
-        let window = self.window(vm, &mut gleaner.zero, gleaner.managed.steal_visible, first);
+        let window = self.window(vm, &mut gleaner.zero, Sight::of(&gleaner.managed), first);
         gleaner.windows += 1;
         gleaner.active_time += gleaner.policy.active().len() as f64 * window.length.as_f64();
         let decisions = gleaner.policy.step(&window);

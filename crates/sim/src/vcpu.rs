@@ -78,6 +78,10 @@ pub struct VcpuTotals {
     pub resuming: Time,
     /// It waited for a pCPU.
     pub ready: Time,
+    /// Of `overhead` and `ready`: a thread had the vCPU. A guest that is not told of steal takes it for the thread's time.
+    pub stolen_work: Time,
+    /// Of `overhead` and `ready`: the yielding thread had it.
+    pub stolen_retained: Time,
     /// It was halted (or the host polled for it).
     pub halted: Time,
     /// Of `halted`: the host polled on a pCPU.
@@ -96,6 +100,8 @@ pub struct VcpuTotals {
     pub work_switches: u64,
     /// Times a thread displaced the yielding thread.
     pub yield_switches: u64,
+    /// Times the yielding thread went to sleep, having had the vCPU.
+    pub yield_sleeps: u64,
     /// Threads woken here by another vCPU.
     pub cross_wakeups: u64,
     /// Pause-loop exits.

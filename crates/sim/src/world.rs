@@ -265,7 +265,10 @@ impl World {
         }
         match vcpu.place {
             Place::Running => {}
-            Place::Ready => return vcpu.totals.ready += left,
+            Place::Ready => {
+                vcpu.totals.ready += left;
+                return self.stolen(v, left);
+            }
             Place::Halted => return vcpu.totals.halted += left,
             Place::Polling => {
                 vcpu.totals.halted += left;
@@ -278,7 +281,9 @@ impl World {
             let paid = pay(&mut vcpu.host_debt, &mut left, takes, does);
             vcpu.totals.overhead += paid;
             vcpu.totals.resuming += if vcpu.resuming { paid } else { 0 };
+            self.stolen(v, paid);
         }
+        let vcpu = &mut self.vcpus[v.at()];
         if vcpu.debt > 0 {
             let (takes, does) = (vcpu.takes(vcpu.debt), vcpu.does(left));
             vcpu.totals.kernel += pay(&mut vcpu.debt, &mut left, takes, does);
@@ -304,6 +309,20 @@ impl World {
                     vcpu.pause_left = vcpu.pause_left.saturating_sub(left);
                 }
             }
+        }
+    }
+
+    /// The vCPU had no pCPU, or not yet, for so long: whose time a guest takes that for that is not told of steal. Its clock goes on, and whoever is
+    /// current is charged (kernel/sched/core.c, `update_rq_clock_task` without `CONFIG_PARAVIRT_TIME_ACCOUNTING`).
+    fn stolen(&mut self, v: VcpuIx, time: Time) {
+        let vcpu = &mut self.vcpus[v.at()];
+        match vcpu.activity {
+            Activity::Thread(t) => {
+                vcpu.totals.stolen_work += time;
+                self.threads[t.at()].stolen += time;
+            }
+            Activity::Yield => vcpu.totals.stolen_retained += time,
+            Activity::Idle | Activity::Poll => {}
         }
     }
 

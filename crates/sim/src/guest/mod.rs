@@ -2,7 +2,7 @@
 //!
 //! As Linux does it, as far as it matters here. A woken thread goes to the vCPU it ran on if that is idle, else to another
 //! idle one, else waits where it was. A vCPU is idle when only the idle task or the yielding thread runs there (wake-up placement
-//! treats SCHED_IDLE as idle). A vCPU that becomes idle takes waiting threads from others, unless its idle periods are so short that
+//! treats SCHED_IDLE as idle, or does not: [`GuestConfig::yielding_is_idle`]). A vCPU that becomes idle takes waiting threads from others, unless its idle periods are so short that
 //! it would not pay (`newidle_balance`); a tick later an idle vCPU takes them in any case.
 
 mod idle;
@@ -281,12 +281,25 @@ impl World {
             0 => thread.allowed,
             some => some,
         };
-        let idle = guest.idle & allowed;
+        let idle = self.taken_for_idle(thread.vm) & allowed;
         if idle >> before & 1 == 1 {
             return before;
         }
         let instead = next_in_word(idle, before + 1);
         instead.or_else(|| next_in_word(allowed, before)).unwrap_or(before)
+    }
+
+    /// vCPUs that a woken thread goes to as to idle ones.
+    fn taken_for_idle(&self, vm: VmIx) -> u64 {
+        let guest = &self.vms[vm.at()].guest;
+        if guest.config.yielding_is_idle {
+            return guest.idle;
+        }
+        let first = self.vms[vm.at()].first_vcpu.at();
+        let vcpus = &self.vcpus[first..first + guest.all.count_ones() as usize];
+        let yielding =
+            vcpus.iter().filter(|vcpu| vcpu.activity == Activity::Yield).fold(0, |all, vcpu| all | vcpu.bit());
+        guest.idle & !yielding
     }
 
     /// Makes an idle vCPU look at its queue: by an interrupt, unless its idle task polls.

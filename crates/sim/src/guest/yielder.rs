@@ -153,6 +153,7 @@ impl World {
 
     fn yielder_goes_on(&mut self, v: VcpuIx, next: Next) {
         if !self.yielder_does(v, next) {
+            self.vcpus[v.at()].totals.yield_sleeps += 1;
             self.vcpus[v.at()].activity = Activity::Idle;
             if !self.vcpus[v.at()].owes() {
                 self.pick_thread(v);
@@ -190,6 +191,7 @@ impl World {
             yielder.report(now)
         };
         if !self.yielder_does(v, next) {
+            self.vcpus[v.at()].totals.yield_sleeps += 1;
             self.vcpus[v.at()].activity = Activity::Idle;
         }
     }

@@ -64,6 +64,8 @@ pub(crate) struct Thread {
     pub(crate) vruntime: Time,
     pub(crate) cpu: Time,
     pub(crate) cpu_at_switch: Time,
+    /// It had a vCPU that had no pCPU.
+    pub(crate) stolen: Time,
     random: Random,
     /// The stamp of its item.
     item: Time,
@@ -90,6 +92,7 @@ impl Thread {
             random,
             cpu: 0,
             cpu_at_switch: 0,
+            stolen: 0,
             vruntime: 0,
             spun: 0,
             waited: 0,

@@ -65,7 +65,7 @@ pub(super) fn all(calibration: &Calibration) -> Vec<Benchmark> {
         let time = (us * US as f64) as Time;
         time
     };
-    let fitted = "SPLASH-2: tasks in queues under locks; granularity fitted to Figure 5 without Gleaner";
+    let fitted = "SPLASH-2: tasks in queues under pthread mutexes; granularity fitted to Figure 5 without Gleaner";
     all.push(of("cholesky", Splash, "locks", CORES, us(calibration.cholesky.task_us), true, fitted));
     all.push(of("volrend", Splash, "locks", CORES, us(calibration.volrend.task_us), true, fitted));
     all.extend(SPLASH);

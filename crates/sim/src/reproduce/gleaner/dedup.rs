@@ -11,8 +11,9 @@
 //! | lock held | 1.2 us, the shortest of kernel locks | micro-slice paper, Table I, solo |
 //! | work, lock operations per chunk | calibrated | Gleaner, Table 1, native on 1 and 16 cores |
 //!
-//! Each chunk's memory is mapped, touched and freed, which takes the address space's semaphore, a kernel lock that blocks, and that is given to
-//! the first who waits before that one is awake (lib/rwsem.c, `__rwsem_do_wake`, of Linux 3.9): "the problematic blocking synchronization may arise in the guest OS code" (section 1). The three parallel stages share the work
+//! Each chunk's memory is mapped, touched and freed, which takes the address space's semaphore, a kernel lock that blocks: "the problematic
+//! blocking synchronization may arise in the guest OS code" (section 1). Here it is given to the first who waits before that one is awake, as lib/rwsem.c of Linux 3.9 gives it to readers;
+//! a running writer may take it before a woken one there (`try_get_writer_sem`). How many are writers has no source (docs/reproductions.md). The three parallel stages share the work
 //! equally, the two serial ones only pass items on; between two lock operations computation is exponentially distributed.
 //!
 //! Memory goes back to the kernel under the semaphore, and every other vCPU that is not idle has to drop it from its TLB before anybody goes on (munmap, brk:
@@ -125,11 +126,8 @@ pub(super) fn workload(plan: &Plan) -> Workload {
     b.op(Op::Done).jump(again);
     b.here(out);
     b.threads(1, 0);
-    one_semaphore(b.build())
-}
-
-/// The builder makes none; number 0 is the only one.
-pub(super) fn one_semaphore(mut workload: Workload) -> Workload {
+    let mut workload = b.build();
+    // The builder makes none; number 0 is the only one.
     workload.shared.semaphores = 1;
     workload
 }

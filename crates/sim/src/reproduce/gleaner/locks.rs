@@ -1,7 +1,8 @@
-//! Threads that compute and meet at one lock, which goes to the first who waits: for cholesky and volrend, whose tasks are in shared
-//! queues under locks, and whose kernel's semaphores hand over so.
+//! Threads that compute and meet at one mutex, which whoever comes first has: for cholesky and volrend, whose tasks are in queues under
+//! `LOCK`, and that is pthread_mutex_lock (SPLASH-2's pthread macros; kernels/cholesky/src/mf.C, `Send` and `GetBlock`; PARSEC's gcc-pthreads).
 //!
-//! A task's granularity is fitted; the lock is held for 1.2 us, the shortest of the micro-slice paper's Table I, solo.
+//! A task's granularity is fitted; the lock is held for 1.2 us, the shortest of the micro-slice paper's Table I, solo. The real queues are several, and
+//! a thread of cholesky that has no task spins until it has one.
 
 use crate::Time;
 use crate::program::catalogue::Plan;
@@ -12,12 +13,10 @@ pub(super) const HELD: Time = 1_200;
 /// An item is a task.
 pub(super) fn workload(plan: &Plan) -> Workload {
     let mut b = Builder::new();
-    let lock = 0;
+    let lock = b.mutex();
     let again = b.label_here();
     b.op(Op::Compute(plan.granularity));
-    b.op(Op::Wait(lock)).op(Op::Compute(Span::Fixed(HELD))).op(Op::Post(lock)).op(Op::Done).jump(again);
+    b.op(Op::Lock(lock)).op(Op::Compute(Span::Fixed(HELD))).op(Op::Unlock(lock)).op(Op::Done).jump(again);
     b.threads(plan.threads, 0);
-    // Semaphores begin with none.
-    b.op(Op::Post(lock)).threads(1, 0);
-    super::dedup::one_semaphore(b.build())
+    b.build()
 }

@@ -76,18 +76,36 @@ pub(super) fn grouped_cfs(pcpus: u32) -> HostConfig {
     }
 }
 
+/// Simulated time from when and to when rates are counted: queues have filled, and Gleaner has found its place, which takes eight windows for each of 15 steps.
+pub(super) fn counted(smoke: bool, gleaner: bool) -> (Time, Time) {
+    match (smoke, gleaner) {
+        (true, _) => (10 * MS, 25 * MS),
+        (false, false) => (S, 3 * S),
+        (false, true) => (12 * S, 14 * S),
+    }
+}
+
+/// Longer than anything that is simulated here.
+const HOUR_MS: u64 = 3_600_000;
+/// nanosleep(1) of a thread with Linux's timer slack, and no yielding in between: its time-out is over until somebody displaces it.
+const NANOSLEEP_US: u64 = 50;
+
 /// Gleaner as the paper describes it: both techniques, load and granularity factors from 1, a time-out of what a switch of vCPUs
-/// costs (Table 2), sleeps of nanosleep(1), and none of what is ours (guards, trials, allowances, the rule for vCPUs that are never idle).
+/// costs (Table 2), sleeps of nanosleep(1), and none of what is ours (guards, trials, allowances, the rule for vCPUs that are never idle, naps
+/// that double, hold-offs, looks back). T_work, T_yield, S_work and S_yield (section 6) are the guest's own figures, and Linux 3.9 does not take
+/// steal out of them.
 pub(super) fn gleaner(oversubscribed: bool) -> Managed {
     let costs = Costs::KVM_2014;
     let preempting = if oversubscribed { costs.vcpu_preempt_ns } else { 0 };
     let mut managed = Managed::new(Policy::Full);
     managed.profile = Profile::Latency;
     managed.timeout = Some(costs.vcpu_resume_ns + preempting);
-    // The paper does not say how often it looks. Four times as often as the daemon, so that it has settled after 3 simulated seconds.
-    managed.window = 25 * MS;
+    // The paper does not say how often it looks. As often as the daemon: windows of 25 ms, which settle in 3 simulated seconds, hold two slices of a host that is
+    // shared, and everything in them seems to change.
+    managed.window = 100 * MS;
     managed.signalled = false;
     managed.steal_visible = false;
+    managed.periods_visible = false;
     let params = &mut managed.params;
     params.load_factor = 1.0;
     params.granularity_factor = 1.0;
@@ -97,6 +115,11 @@ pub(super) fn gleaner(oversubscribed: bool) -> Managed {
     params.retention_trials = false;
     params.steal_share_stop = 1.0;
     params.never_idle_share = 0.0;
+    // "calls nanosleep(1) to effect the actual vCPU suspension" (section 6), however often.
+    (params.nap_min_us, params.nap_max_us, params.nap_check_us) = (NANOSLEEP_US, NANOSLEEP_US, 0);
+    // "Then, it gradually reduces active vCPUs when the above two conditions are met" (section 5): at once.
+    (params.hold_off_min_ms, params.hold_off_max_ms) = (1, 1);
+    (params.look_out_min_ms, params.look_out_doubtful_ms, params.look_out_max_ms) = (HOUR_MS, HOUR_MS, HOUR_MS);
     managed
 }
 
@@ -138,6 +161,10 @@ pub(super) fn forever(threads: u32, body: impl Fn(&mut Builder)) -> Workload {
 pub(super) fn config(setting: Setting, vcpus: u32, workload: Workload, neighbours: Vec<Workload>, seed: u64) -> Config {
     let oversubscribed = matches!(setting, Setting::Shared { .. });
     let mut vm = VmConfig::new("app", vcpus, setting.costs(), workload);
+    // Linux 3.9 (kernel/sched/core.c, `idle_cpu`).
+    vm.guest.yielding_is_idle = false;
+    // `get_update_sysctl_factor`: as `WindowParams::CFS`, for as many CPUs as there are.
+    vm.guest.wakeup_granularity = MS * u64::from(1 + vcpus.clamp(1, 8).ilog2());
     vm.gleaner = setting.gleaner().then(|| gleaner(oversubscribed));
     let mut vms = vec![vm];
     for (workload, number) in neighbours.into_iter().zip(1..) {

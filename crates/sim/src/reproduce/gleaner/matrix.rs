@@ -1,7 +1,7 @@
 //! Every benchmark under every setting, in parallel: rates of work once things have settled.
 
 use super::benchmarks::{Benchmark, Suite};
-use super::machine::{CORES, MS, Neighbour, S, Setting, config, freqsleep, matmul, run};
+use super::machine::{CORES, Neighbour, S, Setting, config, counted, freqsleep, matmul, run};
 use super::streamcluster;
 use crate::program::Workload;
 use crate::reproduce::calibration::Calibration;
@@ -48,15 +48,6 @@ impl Measured {
     }
 }
 
-/// Simulated time from when and to when is counted: queues have filled, and Gleaner has found its place.
-fn span(extent: &Extent, gleaner: bool) -> (Time, Time) {
-    match (extent.smoke, gleaner) {
-        (true, _) => (10 * MS, 25 * MS),
-        (false, false) => (S, 3 * S),
-        (false, true) => (3 * S, 5 * S),
-    }
-}
-
 pub(super) fn neighbour(of: Neighbour) -> Workload {
     match of {
         Neighbour::Matmul => matmul(CORES),
@@ -71,7 +62,7 @@ fn rates(
     calibration: &Calibration,
     extent: &Extent,
 ) -> Result<Rates, ReproduceError> {
-    let (from, to) = span(extent, setting.gleaner());
+    let (from, to) = counted(extent.smoke, setting.gleaner());
     let until = |end: Time| -> Result<SimResult, ReproduceError> {
         let workload = benchmark.workload(calibration, setting.is_virtual());
         let other = if let Setting::Shared { neighbour: of, .. } = setting { vec![neighbour(of)] } else { Vec::new() };

@@ -61,7 +61,7 @@ mod calibrating {
     fn locks() {
         let mut calibration = Calibration::read().unwrap();
         let off = Setting::Dedicated { gleaner: false };
-        for us in [200.0, calibration.cholesky.task_us, 300.0, calibration.volrend.task_us, 500.0] {
+        for us in [1.0, 2.5, calibration.cholesky.task_us, 20.0, calibration.volrend.task_us, 40.0] {
             calibration.cholesky.task_us = us;
             let all = benchmarks::all(&calibration);
             let one: Vec<_> = all.into_iter().filter(|benchmark| benchmark.name == "cholesky").collect();

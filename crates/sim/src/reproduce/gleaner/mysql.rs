@@ -11,7 +11,7 @@
 //! fitted.
 
 use super::dedup;
-use super::machine::{CORES, MS, Neighbour, S, Setting, Time, US, config, run};
+use super::machine::{CORES, Neighbour, S, Setting, Time, US, config, counted, run};
 use crate::program::{Builder, Op, Span, Workload};
 use crate::reproduce::calibration::Calibration;
 use crate::reproduce::{Basis, Extent, ReproduceError, Reproduced, Row};
@@ -63,11 +63,7 @@ fn together(
         let waited: u64 = result.vms.iter().map(|vm| vm.totals.latency.sum().0).sum();
         Ok((items as f64, waited as f64 / S as f64))
     };
-    let (from, to) = match (extent.smoke, gleaner) {
-        (true, _) => (10 * MS, 20 * MS),
-        (false, false) => (S, 3 * S),
-        (false, true) => (3 * S, 5 * S),
-    };
+    let (from, to) = counted(extent.smoke, gleaner);
     let (before, after): ((f64, f64), (f64, f64)) = (until(from)?, until(to)?);
     let items = after.0 - before.0;
     Ok((items / ((to - from) as f64 / S as f64), (after.1 - before.1) / items))
@@ -194,7 +190,7 @@ pub(super) fn fig9(extent: &Extent) -> Result<Reproduced, ReproduceError> {
         least,
         least > 10.0,
         "above 10 %",
-        predicted,
+        Basis::Calibrated,
     ));
     rows.push(Row::order(
         "dedup",
