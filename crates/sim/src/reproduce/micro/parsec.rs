@@ -133,7 +133,7 @@ pub(super) const PARSEC: [Program; 13] = [
         Shape::Tiles(42 * 86),
         31_210,
         portions(18 * 42),
-        "tiles of 64 x 64 of 2,662 x 5,500 pixels, handed out by its thread group (threadgroup.c): two waits each at most, 6,361 counted; 18 stages, 42 MiB of image each",
+        "tiles of 64 x 64 of 2,662 x 5,500 pixels (from memory), handed out by its thread group (threadgroup.c): two waits each at most, 6,361 counted; 18 stages, 42 MiB of image each",
     ),
     program("x264", Shape::Frames { frames: 128, waits: 1_056 / 128 }, 32_430, 0, "128 frames, 1,056 condition waits"),
 ];
