@@ -326,11 +326,20 @@ pub struct GuestConfig {
     /// Woken threads go to vCPUs that run the yielding thread alone as to idle ones: Linux since 5.4 (`sched_idle_cpu`). Before that only those that the idle
     /// task has are idle (`idle_cpu`), and are preferred.
     pub yielding_is_idle: bool,
+    /// vCPUs that share a last-level cache, as the guest sees it: a woken thread looks for an idle one among those of the vCPU that it ran on (`select_idle_sibling`). 0: all.
+    pub llc_vcpus: u32,
 }
 
 impl Default for GuestConfig {
     fn default() -> Self {
-        Self { slice: 3_000_000, wakeup_granularity: 1_000_000, pulls: true, lazy_tlb: true, yielding_is_idle: true }
+        Self {
+            slice: 3_000_000,
+            wakeup_granularity: 1_000_000,
+            pulls: true,
+            lazy_tlb: true,
+            yielding_is_idle: true,
+            llc_vcpus: 0,
+        }
     }
 }
 

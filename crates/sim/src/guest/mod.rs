@@ -281,7 +281,7 @@ impl World {
             0 => thread.allowed,
             some => some,
         };
-        let idle = self.taken_for_idle(thread.vm) & allowed;
+        let idle = self.taken_for_idle(thread.vm) & allowed & sharing_cache(guest.config.llc_vcpus, before);
         if idle >> before & 1 == 1 {
             return before;
         }
@@ -398,5 +398,27 @@ impl World {
                 self.send(v, v, Irq::Resched);
             }
         }
+    }
+}
+
+/// vCPUs that share a last-level cache with this one, where `size` of them do; 0: all.
+fn sharing_cache(size: u32, with: u32) -> u64 {
+    if size == 0 || size >= u64::BITS {
+        return u64::MAX;
+    }
+    ((1 << size) - 1) << (with / size * size).min(u64::BITS - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_shares_a_cache() {
+        assert_eq!(sharing_cache(0, 3), u64::MAX);
+        assert_eq!(sharing_cache(64, 3), u64::MAX);
+        assert_eq!(sharing_cache(8, 3), 0xff);
+        assert_eq!(sharing_cache(8, 8), 0xff00);
+        assert_eq!(sharing_cache(1, 63), 1 << 63);
     }
 }

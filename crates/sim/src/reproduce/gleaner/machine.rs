@@ -163,6 +163,8 @@ pub(super) fn config(setting: Setting, vcpus: u32, workload: Workload, neighbour
     let mut vm = VmConfig::new("app", vcpus, setting.costs(), workload);
     // Linux 3.9 (kernel/sched/core.c, `idle_cpu`).
     vm.guest.yielding_is_idle = false;
+    // QEMU makes a socket of each vCPU unless it is told otherwise (before 6.2: "sockets over cores over threads").
+    vm.guest.llc_vcpus = if setting.is_virtual() { 1 } else { CORES_PER_SOCKET };
     // `get_update_sysctl_factor`: as `WindowParams::CFS`, for as many CPUs as there are.
     vm.guest.wakeup_granularity = MS * u64::from(1 + vcpus.clamp(1, 8).ilog2());
     vm.gleaner = setting.gleaner().then(|| gleaner(oversubscribed));
