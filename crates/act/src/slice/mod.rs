@@ -15,6 +15,7 @@
 //! a slice it asked for. So on one CPU the shortest slice among the competing threads is everybody's, and a thread's own slice
 //! counts towards how soon it runs after a wake-up.
 
+mod alternating;
 mod attr;
 mod enforcer;
 mod limits;
