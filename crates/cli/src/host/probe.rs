@@ -181,7 +181,8 @@ fn nesting(vm: &Vm) -> VmNesting {
     }
 }
 
-/// Below so many switches a slice is all overhead: `host slice` refuses it.
+/// The verdict promises no slice of fewer switches: what they cost would be more than a tenth of it. `host slice` refuses only what is shorter
+/// than two (`refuse_slice` in act).
 const SWITCHES_IN_A_SLICE: u64 = 10;
 
 /// How short slices may be, and by what means.
