@@ -8,7 +8,7 @@
 //! ```text
 //!   Slices     sched_setattr, journalled       ticker    one CPU's thread: wakes once a slice, or sleeps
 //!   attr       the two system calls            enforcer  which tickers are needed now; what they cost
-//!   limits     what would starve the machine
+//!   limits     what would starve the machine   throttling  whether the kernel stops a ticker that goes wrong
 //! ```
 //!
 //! The ticker's period is the slice: among threads of equal weight the one that has just run is no longer eligible, however long
@@ -19,6 +19,7 @@ mod attr;
 mod enforcer;
 mod limits;
 mod slices;
+mod throttling;
 mod ticker;
 
 pub use attr::{SliceSupport, ThreadAttr, thread_attr};
@@ -26,4 +27,5 @@ pub use enforcer::{Competing, Enforcer, EnforcerConfig};
 pub use limits::{SliceRefusal, by_kernel, hrtick, refuse_slice, switch_cost, tick};
 pub(crate) use slices::restore_slice;
 pub use slices::{SLICE_RANGE, SliceOutcome, Slices};
+pub use throttling::RtThrottling;
 pub use ticker::{TickerCost, try_fifo};
