@@ -1,6 +1,7 @@
 //! What would starve the machine, and so is refused; and whether the kernel enforces slices by itself.
 
-use super::ticker::{enter_fifo, now};
+use super::fifo::enter_fifo;
+use super::ticker::now;
 use super::{RtThrottling, SLICE_RANGE, SliceSupport};
 use gleaner_model::Nanos;
 use rustix::thread::{CpuSet as Mask, sched_getaffinity, sched_setaffinity, sched_yield};
