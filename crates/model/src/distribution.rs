@@ -98,6 +98,13 @@ impl Distribution {
         (self.count > 0).then(|| self.sum as f64 / self.count as f64)
     }
 
+    /// How many whole `part`s the values hold together, each value taken by itself; to what a bucket's ends (12.5 % apart) differ by.
+    pub fn whole_parts(&self, part: Nanos) -> f64 {
+        let part = part.0.max(1);
+        let ends = |index: usize| (bucket_low(index) / part + bucket_high(index) / part) as f64 / 2.0;
+        self.counts.iter().enumerate().filter(|(_, count)| **count > 0).map(|(i, count)| *count as f64 * ends(i)).sum()
+    }
+
     /// The value below or at which a share `q` (0 to 1, clamped) of the values lies, to the bucket's upper end
     /// (at most 12.5 % high); `None` when empty.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]

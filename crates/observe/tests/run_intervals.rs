@@ -101,6 +101,7 @@ fn one_that_sleeps_is_seen_to_sleep_and_to_wake_machine() {
     }
     let intervals = window.threads[0].intervals.as_ref().unwrap();
     assert!(intervals.slept.count() > 10, "{intervals:?}");
+    assert_eq!(intervals.bursts.count(), intervals.slept.count());
     // Each but the first follows a wake-up.
     assert!(intervals.wake_to_run.count() * 10 >= intervals.slept.count() * 8, "{intervals:?}");
     assert!(intervals.wake_to_run.quantile(0.5).unwrap() < Nanos::from_millis(100));
@@ -115,6 +116,34 @@ fn one_that_sleeps_is_seen_to_sleep_and_to_wake_machine() {
     assert_eq!(window.threads.len(), 1);
     assert_ne!(window.threads[0].tid, tid);
     assert!(window.threads[0].intervals.as_ref().unwrap().slept.count() < 5);
+}
+
+/// Computes for a slice and more of its own CPU time, then sleeps; two such on one CPU preempt each other in the middle.
+#[test]
+fn a_burst_goes_on_over_preemptions_machine() {
+    let threads = pinned(2, || {
+        let cpu_time =
+            || Nanos(u64::try_from(rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime).tv_nsec).unwrap());
+        let begun = cpu_time();
+        // The clock's seconds do not matter: a burst that crosses one ends early.
+        while cpu_time().0.wrapping_sub(begun.0) < 30_000_000 {
+            compute();
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    });
+    let (observer, window) = observing(true, &threads.tids);
+    if observer.source() == Source::Procfs {
+        eprintln!("\n*** SKIPPED: {} ***\n", observer.refusal().unwrap());
+        return;
+    }
+    for thread in &window.threads {
+        let intervals = thread.intervals.as_ref().unwrap();
+        assert!(intervals.preempted.count() > 2 && intervals.bursts.count() >= 1, "{intervals:?}");
+        // Between a burst's preemptions lie slices that are shorter than it is.
+        let longest = intervals.preempted.quantile(1.0).max(intervals.slept.quantile(1.0));
+        assert!(intervals.bursts.mean() > longest, "{:?} {longest:?}", intervals.bursts.mean());
+        assert!(intervals.bursts.sum() > intervals.slept.sum());
+    }
 }
 
 #[test]

@@ -9,13 +9,14 @@
 //!   Slices      sched_setattr, journalled      ticker    one CPU's thread: wakes once a slice, or sleeps
 //!   attr        the two system calls           enforcer  which tickers are needed now; what they cost
 //!   limits      what would starve the machine  fifo      a ticker's class, and what helps where it is refused
-//!   throttling  what stops a ticker that goes wrong
+//!   throttling  what stops a bad ticker        alternating  a ticker's timers
 //! ```
 //!
 //! The ticker's period is the slice: among threads of equal weight the one that has just run is no longer eligible, however long
 //! a slice it asked for. So on one CPU the shortest slice among the competing threads is everybody's, and a thread's own slice
 //! counts towards how soon it runs after a wake-up.
 
+mod alternating;
 mod attr;
 mod enforcer;
 mod fifo;

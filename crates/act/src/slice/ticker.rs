@@ -4,15 +4,12 @@
 //! sleeps without a timer, so that an idle CPU stays idle. It never takes more of the CPU than its budget: a period too short
 //! for that is stretched, and the stretching is counted. If the owner is silent for two seconds it sleeps too.
 
+use super::alternating::AlternatingTimers;
 use super::fifo::enter_fifo;
 use crate::{ActError, Fallback};
 use gleaner_model::Nanos;
 use rustix::thread::{CpuSet as Mask, sched_setaffinity};
-use rustix::time::{
-    ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime, timerfd_create,
-    timerfd_settime,
-};
-use std::os::fd::OwnedFd;
+use rustix::time::{ClockId, clock_gettime};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::channel;
@@ -63,13 +60,13 @@ impl Ticker {
     pub fn start(cpu: u32, budget_ratio: f64, heart: Arc<AtomicU64>) -> Result<(Self, Option<Fallback>), ActError> {
         let cell = Arc::new(Cell::default());
         let (tell, told) = channel();
-        let mut runner = Runner { cell: Arc::clone(&cell), budget_ratio, heart, timer: None };
+        let mut runner = Runner { cell: Arc::clone(&cell), budget_ratio, heart, timers: None };
         let unavailable = |why: String| ActError::Unavailable { what: format!("a ticker on CPU {cpu}"), why };
         let thread = std::thread::Builder::new().name(format!("gleaner-t{cpu}")).stack_size(128 * 1024);
         let thread = thread
             .spawn(move || {
                 let ready = pin(cpu).and_then(|()| enter_fifo()).and_then(|fallback| {
-                    runner.timer = Some(new_timer()?);
+                    runner.timers = Some(AlternatingTimers::new()?);
                     Ok(fallback)
                 });
                 let go = ready.is_ok();
@@ -120,12 +117,12 @@ struct Runner {
     cell: Arc<Cell>,
     budget_ratio: f64,
     heart: Arc<AtomicU64>,
-    timer: Option<OwnedFd>,
+    timers: Option<AlternatingTimers>,
 }
 
 impl Runner {
     fn run(&mut self) {
-        let Some(timer) = self.timer.take() else { return };
+        let Some(mut timers) = self.timers.take() else { return };
         while !self.cell.stop.load(Relaxed) {
             let period = Nanos(self.cell.period_ns.load(Relaxed));
             if period == Nanos::ZERO || self.owner_silent(now()) {
@@ -134,27 +131,23 @@ impl Runner {
                 std::thread::park_timeout(rest);
                 continue;
             }
-            if self.tick(&timer, period).is_err() {
+            if self.tick(&mut timers, period).is_err() {
                 return;
             }
         }
     }
 
     /// Ticks at `period` until something is to be looked at: the cost, the owner, another order.
-    fn tick(&self, timer: &OwnedFd, period: Nanos) -> rustix::io::Result<()> {
+    fn tick(&self, timers: &mut AlternatingTimers, period: Nanos) -> rustix::io::Result<()> {
         let mut actual = period;
-        arm(timer, actual)?;
+        timers.arm(now(), actual)?;
         let (mut since, mut cpu_since) = (now(), thread_cpu_time());
         let mut unchecked = 0;
         while self.cell.period_ns.load(Relaxed) == period.0 && !self.cell.stop.load(Relaxed) {
-            let mut expirations = [0; 8];
-            match rustix::io::read(timer, &mut expirations) {
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                Err(errno) => return Err(errno),
-            }
+            let expirations = timers.wait()?;
             self.cell.ticks.store(self.cell.ticks.load(Relaxed) + 1, Relaxed);
             // A tick does as little as it can: the clock is not asked at each.
-            unchecked += u64::from_ne_bytes(expirations);
+            unchecked += expirations;
             if actual.times(unchecked) < CHECK_EVERY {
                 continue;
             }
@@ -170,11 +163,11 @@ impl Runner {
             if fitting != actual {
                 self.cell.stretched.fetch_add(u64::from(fitting > actual), Relaxed);
                 actual = fitting;
-                arm(timer, actual)?;
+                timers.arm(now(), actual)?;
             }
         }
         self.publish(now() - since);
-        arm(timer, Nanos::ZERO)
+        timers.disarm()
     }
 
     /// Tells the owner what this thread took, and that it was awake for so long since it last told.
@@ -194,22 +187,6 @@ fn within_budget(wanted: Nanos, actual: Nanos, share: f64, budget: f64) -> Nanos
     // A quarter back at a time, so that it does not swing.
     let eased = Nanos::from_f64(actual.as_f64() * 0.75);
     wanted.max(if share > budget { fitting } else { fitting.max(eased) }.min(Nanos::from_millis(100)))
-}
-
-fn new_timer() -> Result<OwnedFd, ActError> {
-    timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC)
-        .map_err(ActError::thread("timerfd_create", rustix::thread::gettid().as_raw_nonzero().get()))
-}
-
-/// Every `period` from now on, at absolute times: a late wake-up delays none after it. Zero: never.
-fn arm(timer: &OwnedFd, period: Nanos) -> rustix::io::Result<()> {
-    let spec = |ns: Nanos| Timespec {
-        tv_sec: i64::try_from(ns.0 / 1_000_000_000).unwrap_or(i64::MAX),
-        tv_nsec: i64::try_from(ns.0 % 1_000_000_000).unwrap_or(0),
-    };
-    let first = if period == Nanos::ZERO { Nanos::ZERO } else { now() + period };
-    let value = Itimerspec { it_interval: spec(period), it_value: spec(first) };
-    timerfd_settime(timer, TimerfdTimerFlags::ABSTIME, &value).map(|_| ())
 }
 
 fn pin(cpu: u32) -> Result<(), ActError> {

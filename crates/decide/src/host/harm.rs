@@ -14,7 +14,7 @@
 
 use super::HostParams;
 use super::sharing::SharingSet;
-use gleaner_model::{HostVcpuWindow, HostWindow, Nanos, SwitchPrice, VmId, VmWindow};
+use gleaner_model::{Distribution, HostVcpuWindow, HostWindow, Nanos, SwitchPrice, VmId, VmWindow};
 
 /// A VM's activity (runnable time over time) from which its loss counts in full, if it does not wake often either.
 const ACTIVE: f64 = 0.05;
@@ -135,6 +135,31 @@ fn spun(vcpu: &HostVcpuWindow, slice: Nanos, params: &HostParams) -> Option<f64>
     by_slices.max(by_exits).map(|spun| spun.min(vcpu.run).as_f64())
 }
 
+/// What one vCPU ran in one window, and in what pieces.
+#[derive(Clone, Debug)]
+struct Bursts {
+    run: Nanos,
+    wakeups: u64,
+    /// Lengths of those that ended.
+    ended: Option<Distribution>,
+}
+
+impl Bursts {
+    fn of(vcpu: &HostVcpuWindow) -> Self {
+        Self { run: vcpu.run, wakeups: vcpu.wakeups.unwrap_or(0), ended: vcpu.bursts.clone() }
+    }
+
+    /// Slices that end before a burst does, if all of them are cut. What runs on belongs to a long burst. Where lengths are not known, no
+    /// burst is shorter than its first slice.
+    fn slice_ends(&self, slice: Nanos) -> f64 {
+        let parts = |run: Nanos| run.as_f64() / slice.as_f64().max(1.0);
+        match &self.ended {
+            Some(ended) => ended.whole_parts(slice) + parts(self.run - ended.sum()),
+            None => (parts(self.run) - self.wakeups as f64).max(0.0),
+        }
+    }
+}
+
 /// The VMs of a set over one or more windows at one slice.
 #[derive(Clone, Debug)]
 pub(super) struct SetHarm {
@@ -145,8 +170,8 @@ pub(super) struct SetHarm {
     preempted: f64,
     /// Preemptions, where all are known.
     preemptions: Option<f64>,
-    /// By vCPU and window: run time and wake-ups.
-    runs: Vec<(f64, f64)>,
+    /// By vCPU and window.
+    bursts: Vec<Bursts>,
     /// Share of the busy time of its pCPUs in which more than one vCPU was runnable, times the windows' length.
     contended: f64,
     length: f64,
@@ -179,7 +204,7 @@ impl SetHarm {
             run,
             preempted: vcpus().map(|v| (v.wait - v.wake_wait().unwrap_or_default()).as_f64()).sum(),
             preemptions: vcpus().map(|vcpu| vcpu.preemptions).sum::<Option<u64>>().map(|n| n as f64),
-            runs: vcpus().map(|vcpu| (vcpu.run.as_f64(), vcpu.wakeups.unwrap_or(0) as f64)).collect(),
+            bursts: vcpus().map(Bursts::of).collect(),
             contended: contended(window, set).unwrap_or(if run > 0.0 { (wait / run).min(1.0) } else { 0.0 }) * length,
             length,
             refill: members().map(|vm| vm.refill.unwrap_or(price.refill).as_f64() * run_of(vm)).sum(),
@@ -197,7 +222,7 @@ impl SetHarm {
         self.run += other.run;
         self.preempted += other.preempted;
         self.preemptions = self.preemptions.zip(other.preemptions).map(|(a, b)| a + b);
-        self.runs.extend(&other.runs);
+        self.bursts.extend_from_slice(&other.bursts);
         self.contended += other.contended;
         self.length += other.length;
         self.refill += other.refill;
@@ -260,11 +285,10 @@ impl SetHarm {
         }
     }
 
-    /// Runs cut short by the end of a slice: no burst is shorter than its first slice, and only where somebody waits all the while.
+    /// Runs cut short by the end of a slice: only where somebody waits all the while.
     /// Who waits after a wake-up ends one slice of another's whatever its length, so that is none of these.
     fn slice_ends(&self, slice: Nanos) -> f64 {
-        let slice = slice.as_f64().max(1.0);
-        let ends: f64 = self.runs.iter().map(|(run, wakeups)| (run / slice - wakeups).max(0.0)).sum();
+        let ends: f64 = self.bursts.iter().map(|bursts| bursts.slice_ends(slice)).sum();
         ends * (self.preempted / self.run.max(1.0)).min(1.0)
     }
 }
@@ -278,4 +302,29 @@ fn contended(window: &HostWindow, set: &SharingSet) -> Option<f64> {
         more += (runnable? - 1.0).clamp(0.0, 1.0);
     }
     (busy > 0.0).then_some(more / busy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slices_end_in_bursts_that_are_longer() {
+        let ms = Nanos::from_millis;
+        let check = |bursts: &[Nanos], run: Nanos, slice: Nanos, expected: f64| {
+            let mut ended = Distribution::new();
+            bursts.iter().for_each(|burst| ended.record(*burst));
+            let of = |ended| Bursts { run, wakeups: bursts.len() as u64, ended };
+            let known = of(Some(ended)).slice_ends(slice);
+            assert!((known - expected).abs() <= 0.13 * expected, "{bursts:?} {slice}: {known}");
+            of(None).slice_ends(slice)
+        };
+        // Many short ones and one long one: by the mean they would all fit.
+        let mut mixed = vec![Nanos::from_micros(100); 500];
+        mixed.push(ms(450));
+        assert_eq!(check(&mixed, ms(500), ms(1), 450.0), 0.0);
+        // One that has not ended, and short ones alone.
+        check(&[Nanos::from_micros(100)], ms(500), ms(1), 500.0);
+        check(&[Nanos::from_micros(100); 10], ms(1), ms(1), 0.0);
+    }
 }

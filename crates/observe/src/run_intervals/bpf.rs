@@ -133,6 +133,7 @@ impl Programs {
         let intervals = Intervals {
             preempted: difference(&now.preempted, &last.preempted),
             slept: difference(&now.slept, &last.slept),
+            bursts: difference(&now.bursts, &last.bursts),
             wake_to_run: difference(&now.wake_to_run, &last.wake_to_run),
             off_preempted: difference(&now.off_preempted, &last.off_preempted),
         };

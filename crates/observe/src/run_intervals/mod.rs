@@ -88,6 +88,8 @@ pub struct Intervals {
     pub preempted: IntervalDistribution,
     /// Those that ended because it slept: it needed no more.
     pub slept: IntervalDistribution,
+    /// All that it ran between a wake-up and the sleep that ended it, however often it was preempted in between.
+    pub bursts: IntervalDistribution,
     /// From being woken to running.
     pub wake_to_run: IntervalDistribution,
     /// From being preempted to running again: the paper's scheduling latency.
@@ -99,6 +101,7 @@ impl Intervals {
     pub fn merge(&mut self, other: &Self) {
         self.preempted.merge(&other.preempted);
         self.slept.merge(&other.slept);
+        self.bursts.merge(&other.bursts);
         self.wake_to_run.merge(&other.wake_to_run);
         self.off_preempted.merge(&other.off_preempted);
     }

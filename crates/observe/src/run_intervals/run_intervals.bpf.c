@@ -70,9 +70,11 @@ struct watched_thread {
 	__u64 waking_ns; // when it was last woken, 0 once it ran
 	__u32 cpu;
 	__u32 phase;
-	__u64 unused[3];
+	__u64 burst_ns; // run since it last woke up, the interval in progress apart
+	__u64 unused[2];
 	struct interval_histogram preempted; // run intervals that ended by preemption
 	struct interval_histogram slept; // run intervals that ended by sleeping
+	struct interval_histogram bursts; // all that it ran between a wake-up and the sleep that ended it
 	struct interval_histogram wake_to_run;
 	struct interval_histogram off_preempted; // from a preemption to running again
 } __attribute__((aligned(64)));
@@ -166,8 +168,11 @@ static __always_inline void leave(struct watched_thread *t, bool runnable, bool 
 	t->seq++;
 	barrier();
 	if (!runnable) {
-		if (known)
+		if (known) {
 			record(&t->slept, ran);
+			record(&t->bursts, t->burst_ns + ran);
+		}
+		t->burst_ns = 0;
 		t->phase = ASLEEP;
 		// A wake-up that found it still running; a waker on another CPU may be a moment ahead of this switch.
 		if (now - t->waking_ns > 20000)
@@ -175,8 +180,10 @@ static __always_inline void leave(struct watched_thread *t, bool runnable, bool 
 	} else {
 		t->waking_ns = 0;
 		t->off_ns = now;
-		if (!to_rt && known)
+		if (!to_rt && known) {
 			record(&t->preempted, ran);
+			t->burst_ns += ran;
+		}
 		t->phase = to_rt ? INTERRUPTED : PREEMPTED;
 	}
 	barrier();
@@ -191,8 +198,10 @@ static __always_inline void enter(struct watched_thread *t, __u32 cpu, bool ran_
 		if (t->run_since_ns)
 			t->run_since_ns += now - t->off_ns;
 	} else {
-		if (t->phase == INTERRUPTED && t->run_since_ns && t->off_ns > t->run_since_ns)
+		if (t->phase == INTERRUPTED && t->run_since_ns && t->off_ns > t->run_since_ns) {
 			record(&t->preempted, t->off_ns - t->run_since_ns);
+			t->burst_ns += t->off_ns - t->run_since_ns;
+		}
 		if ((t->phase == INTERRUPTED || t->phase == PREEMPTED) && now > t->off_ns)
 			record(&t->off_preempted, now - t->off_ns);
 		else if (t->phase == ASLEEP && t->waking_ns && now > t->waking_ns)

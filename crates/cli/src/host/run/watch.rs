@@ -252,7 +252,7 @@ impl Watch {
             wakeups: Some(seen.wake_to_run.count()),
             wake_to_run: Some(seen.wake_to_run.coarse()),
             preemptions: Some(seen.preempted.count()),
-            bursts: Some(seen.slept.coarse()),
+            bursts: Some(seen.bursts.coarse()),
             full_slices: slice.and_then(|slice| full_slices(&seen.preempted, slice)),
             ..window
         }
