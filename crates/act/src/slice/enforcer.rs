@@ -4,7 +4,8 @@
 //! that is seen. While some ticker is awake the function is asked every few milliseconds, and less and less often while its answer
 //! stays the same; while none is, it may wait until there is something to tell, so that a quiet machine is left alone.
 
-use super::ticker::{Ticker, TickerCost, now, thread_cpu_time, try_fifo};
+use super::fifo::try_fifo;
+use super::ticker::{Ticker, TickerCost, now, thread_cpu_time};
 use crate::{ActError, Fallback};
 use gleaner_model::Nanos;
 use rustix::mm::{MlockAllFlags, mlockall, munlockall};

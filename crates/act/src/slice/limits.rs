@@ -1,7 +1,8 @@
 //! What would starve the machine, and so is refused; and whether the kernel enforces slices by itself.
 
-use super::ticker::{enter_fifo, now};
-use super::{SLICE_RANGE, SliceSupport};
+use super::fifo::enter_fifo;
+use super::ticker::now;
+use super::{RtThrottling, SLICE_RANGE, SliceSupport};
 use gleaner_model::Nanos;
 use rustix::thread::{CpuSet as Mask, sched_getaffinity, sched_setaffinity, sched_yield};
 use std::fs;
@@ -24,10 +25,11 @@ pub enum SliceRefusal {
     OutOfRange(Nanos),
     /// Real-time threads could take a whole CPU for ever.
     #[error(
-        "real-time throttling is off (kernel.sched_rt_runtime_us = {0}): a ticker that went wrong could take its CPU for ever; \
-         set it, for example with `sysctl kernel.sched_rt_runtime_us=950000`, or do not enforce (--no-enforce)"
+        "real-time throttling is off (kernel.sched_rt_runtime_us = {runtime}, sched_rt_period_us = {period}): the ticker that ends such a \
+         slice, if it went wrong, could take its CPU for ever; set it, for example with `{advice}`, or do not enforce (--no-enforce)",
+        runtime = .0.runtime_us, period = .0.period_us, advice = .0.turn_on()
     )]
-    NoThrottling(String),
+    NoThrottling(RtThrottling),
     /// The CPU would do nothing but switch.
     #[error(
         "a slice of {slice} is shorter than the two switches that end it: one takes {switch} here; ask for a longer slice"
@@ -40,25 +42,22 @@ pub enum SliceRefusal {
     },
 }
 
-/// Refuses what would starve the machine. `proc` is `/proc`; `switch` the measured cost of a context switch.
+/// Refuses what would starve the machine. `takes_ticker`: whether a ticker will end such slices, and not the kernel ([`by_kernel`]) or nobody;
+/// `switch`: the measured cost of a context switch; `proc`: `/proc`.
 ///
 /// # Errors
 /// The reason.
-pub fn refuse_slice(slice: Nanos, enforce: bool, switch: Option<Nanos>, proc: &Path) -> Result<(), SliceRefusal> {
+pub fn refuse_slice(slice: Nanos, takes_ticker: bool, switch: Option<Nanos>, proc: &Path) -> Result<(), SliceRefusal> {
     if !SLICE_RANGE.contains(&slice) {
         return Err(SliceRefusal::OutOfRange(slice));
     }
     if let Some(switch) = switch.filter(|switch| slice < switch.times(2)) {
         return Err(SliceRefusal::UnderSwitchCost { slice, switch });
     }
-    if enforce {
-        // Where the file is missing there is nothing to turn off.
-        let runtime = fs::read_to_string(proc.join("sys/kernel/sched_rt_runtime_us")).unwrap_or_default();
-        if runtime.trim().starts_with('-') {
-            return Err(SliceRefusal::NoThrottling(runtime.trim().to_owned()));
-        }
+    match RtThrottling::read(proc).filter(|throttling| takes_ticker && !throttling.is_on()) {
+        Some(off) => Err(SliceRefusal::NoThrottling(off)),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// Whether the kernel ends slices by a timer of its own (the scheduler feature HRTICK); `None` where it does not tell. `sys`
@@ -209,11 +208,24 @@ mod tests {
         fs::create_dir_all(&folder).unwrap();
         let refuse = |slice, enforce, switch| refuse_slice(slice, enforce, switch, dir.path());
         let ms = Nanos::from_millis(1);
-        for (runtime, enforce, refused) in
-            [("950000\n", true, false), ("-1\n", true, true), ("-1\n", false, false), ("0\n", true, false)]
-        {
+        for (runtime, period, takes_ticker, refused) in [
+            ("950000\n", "1000000\n", true, false),
+            ("-1\n", "1000000\n", true, true),
+            ("-1\n", "1000000\n", false, false),
+            ("0\n", "1000000\n", true, false),
+            ("1000000\n", "1000000\n", true, true),
+            ("1000000\n", "1000000\n", false, false),
+            ("100000\n", "100000\n", true, true),
+            ("1000000\n", "2000000\n", true, false),
+        ] {
             fs::write(folder.join("sched_rt_runtime_us"), runtime).unwrap();
-            assert_eq!(refuse(ms, enforce, None).is_err(), refused, "{runtime:?} {enforce}");
+            fs::write(folder.join("sched_rt_period_us"), period).unwrap();
+            let refusal = refuse(ms, takes_ticker, None);
+            assert_eq!(refusal.is_err(), refused, "{runtime:?} {period:?} {takes_ticker}");
+            let Err(refusal) = refusal else { continue };
+            for words in [runtime.trim(), "sysctl", "--no-enforce"] {
+                assert!(refusal.to_string().contains(words), "{words}: {refusal}");
+            }
         }
         fs::write(folder.join("sched_rt_runtime_us"), "950000").unwrap();
         for slice in [Nanos(99_999), Nanos(100_000_001)] {

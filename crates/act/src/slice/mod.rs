@@ -6,9 +6,10 @@
 //! the scheduler picks anew, without protecting whoever ran before.
 //!
 //! ```text
-//!   Slices     sched_setattr, journalled       ticker    one CPU's thread: wakes once a slice, or sleeps
-//!   attr       the two system calls            enforcer  which tickers are needed now; what they cost
-//!   limits     what would starve the machine
+//!   Slices      sched_setattr, journalled      ticker    one CPU's thread: wakes once a slice, or sleeps
+//!   attr        the two system calls           enforcer  which tickers are needed now; what they cost
+//!   limits      what would starve the machine  fifo      a ticker's class, and what helps where it is refused
+//!   throttling  what stops a bad ticker        alternating  a ticker's timers
 //! ```
 //!
 //! The ticker's period is the slice: among threads of equal weight the one that has just run is no longer eligible, however long
@@ -18,13 +19,17 @@
 mod alternating;
 mod attr;
 mod enforcer;
+mod fifo;
 mod limits;
 mod slices;
+mod throttling;
 mod ticker;
 
 pub use attr::{SliceSupport, ThreadAttr, thread_attr};
 pub use enforcer::{Competing, Enforcer, EnforcerConfig};
+pub use fifo::try_fifo;
 pub use limits::{SliceRefusal, by_kernel, hrtick, refuse_slice, switch_cost, tick};
 pub(crate) use slices::restore_slice;
 pub use slices::{SLICE_RANGE, SliceOutcome, Slices};
-pub use ticker::{TickerCost, try_fifo};
+pub use throttling::RtThrottling;
+pub use ticker::TickerCost;

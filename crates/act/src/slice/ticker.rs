@@ -5,7 +5,7 @@
 //! for that is stretched, and the stretching is counted. If the owner is silent for two seconds it sleeps too.
 
 use super::alternating::AlternatingTimers;
-use crate::cgroup::{self, CgroupHierarchies};
+use super::fifo::enter_fifo;
 use crate::{ActError, Fallback};
 use gleaner_model::Nanos;
 use rustix::thread::{CpuSet as Mask, sched_setaffinity};
@@ -196,52 +196,6 @@ fn pin(cpu: u32) -> Result<(), ActError> {
     }
     sched_setaffinity(None, &mask)
         .map_err(ActError::thread("sched_setaffinity", rustix::thread::gettid().as_raw_nonzero().get()))
-}
-
-/// SCHED_FIFO at the lowest priority, for the calling thread. Where the cgroup it is in has no real-time budget
-/// (CONFIG_RT_GROUP_SCHED), the thread goes to the root cgroup of the cpu controller first, alone.
-pub(super) fn enter_fifo() -> Result<Option<Fallback>, ActError> {
-    let tid = rustix::thread::gettid().as_raw_nonzero().get();
-    let Err(refused) = set_fifo() else { return Ok(None) };
-    let group = CgroupHierarchies::find(&crate::CgroupRoots::default()).cpu.filter(|cpu| !cpu.own_is_root());
-    match group {
-        Some(group) if refused.raw_os_error() == Some(libc::EPERM) && !group.v2 => {
-            cgroup::write(&group.mount.join("tasks"), &tid.to_string())?;
-            set_fifo().map_err(|error| no_fifo(&error, ""))?;
-            Ok(Some(Fallback {
-                wanted: "tickers in this process's cpu cgroup",
-                used: "tickers in the root cpu cgroup",
-                why: format!("{} has no real-time budget (cpu.rt_runtime_us)", group.own.display()),
-            }))
-        }
-        Some(group) if group.v2 => Err(no_fifo(
-            &refused,
-            "; if this kernel has CONFIG_RT_GROUP_SCHED, start gleaner in the root cgroup: \
-             sh -c 'echo $$ >/sys/fs/cgroup/cgroup.procs; exec gleaner ...'",
-        )),
-        _ => Err(no_fifo(&refused, "; run as root, or with CAP_SYS_NICE")),
-    }
-}
-
-/// Whether a ticker gets its class here, and what had to be done for it: tried on a thread that ends at once.
-///
-/// # Errors
-/// Why not, and what would help.
-pub fn try_fifo() -> Result<Option<Fallback>, ActError> {
-    std::thread::spawn(enter_fifo).join().unwrap_or_else(|_| {
-        Err(ActError::Unavailable { what: "SCHED_FIFO".into(), why: "the thread that tried it died".into() })
-    })
-}
-
-fn set_fifo() -> std::io::Result<()> {
-    let param = libc::sched_param { sched_priority: 1 };
-    // SAFETY: pid 0 is the calling thread; the parameter outlives the call.
-    let status = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &raw const param) };
-    if status == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
-}
-
-fn no_fifo(error: &std::io::Error, advice: &str) -> ActError {
-    ActError::Unavailable { what: "SCHED_FIFO, which a ticker needs,".into(), why: format!("{error}{advice}") }
 }
 
 pub(super) fn now() -> Nanos {

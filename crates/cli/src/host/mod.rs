@@ -9,7 +9,10 @@ mod xen;
 
 use crate::failure::Failure;
 use clap::{Args, Subcommand};
+use gleaner_act::{SliceSupport, by_kernel, hrtick, tick};
+use gleaner_model::Nanos;
 use gleaner_observe::{KernelVersion, SliceIssue, slice_issues};
+use std::path::Path;
 
 #[derive(Debug, Args)]
 pub struct HostArgs {
@@ -47,4 +50,10 @@ fn kernel_notes() -> Vec<String> {
     let Some(version) = KernelVersion::parse(&uname.release().to_string_lossy()) else { return Vec::new() };
     let told = |issue: &SliceIssue| ["stale-group-slices", "group-slice-overflow"].contains(&issue.id);
     slice_issues(version).into_iter().filter(told).map(|issue| format!("Linux {version}: {}", issue.text)).collect()
+}
+
+/// Tells of a slice whether it takes a ticker to end it in time here.
+fn takes_ticker() -> impl Fn(Nanos) -> bool {
+    let (support, hrtick, tick) = (SliceSupport::probe(), hrtick(Path::new("/sys")), tick());
+    move |slice| by_kernel(slice, support, hrtick, tick).is_none()
 }

@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::interrupt;
 use crate::output::Output;
 use clap::Args;
-use gleaner_act::{ActError, Fallback, SLICE_RANGE, SliceSupport};
+use gleaner_act::{ActError, Fallback, RtThrottling, SLICE_RANGE, SliceSupport};
 use gleaner_model::Nanos;
 use gleaner_observe::{
     DiscoverOptions, Fact, HostFacts, Hypervisor, KernelVersion, ProcRoot, SwitchCost, Vm, discover, exit_cost,
@@ -57,9 +57,9 @@ fn examine(root: &ProcRoot, interrupted: &AtomicBool) -> Result<HostProbeReport,
     let switch = switch_and_refill(interrupted);
     let vms = discover(root, &DiscoverOptions::default()).map_err(Failure::work)?;
     let issues = KernelVersion::parse(&facts.kernel).map(slice_issues).unwrap_or_default();
-    let budget = facts.rt_budget.value;
-    let rt_throttling = finding(&facts.rt_budget, |budget| budget.runtime.is_some());
-    let verdict = verdict(&facts, own_slices.0.is_some(), &fifo, rt_throttling.value, switch.as_ref());
+    // Act's own reading, so that the verdict is what `host slice` does.
+    let throttling = RtThrottling::read(&root.proc);
+    let verdict = verdict(&facts, own_slices.0.is_some(), &fifo, throttling, switch.as_ref());
     Ok(HostProbeReport {
         schema: HostProbeReport::SCHEMA.to_owned(),
         hypervisor: below.as_ref().map(|found| found.name.clone()),
@@ -69,9 +69,9 @@ fn examine(root: &ProcRoot, interrupted: &AtomicBool) -> Result<HostProbeReport,
         preemption: finding(&facts.preemption, Clone::clone),
         base_slice_ns: base_slice(&facts, own_slices.0),
         slice_per_thread: own_slices.1,
-        rt_throttling,
-        rt_runtime_ns: budget.and_then(|budget| budget.runtime).map(|runtime| runtime.0),
-        rt_period_ns: budget.map(|budget| budget.period.0),
+        rt_throttling: Finding { value: throttling.map(RtThrottling::is_on), from: facts.rt_budget.from.clone() },
+        rt_runtime_ns: throttling.and_then(RtThrottling::runtime).map(|runtime| runtime.0),
+        rt_period_ns: facts.rt_budget.value.map(|budget| budget.period.0),
         rt_group_runtime_ns: finding(&facts.rt_group_runtime, |runtime| runtime.0),
         fifo,
         slice_issues: issues.iter().map(issue).collect(),
@@ -181,7 +181,8 @@ fn nesting(vm: &Vm) -> VmNesting {
     }
 }
 
-/// Below so many switches a slice is all overhead: `host slice` refuses it.
+/// The verdict promises no slice of fewer switches: what they cost would be more than a tenth of it. `host slice` refuses only what is shorter
+/// than two (`refuse_slice` in act).
 const SWITCHES_IN_A_SLICE: u64 = 10;
 
 /// How short slices may be, and by what means.
@@ -189,7 +190,7 @@ fn verdict(
     facts: &HostFacts,
     own_slices: bool,
     fifo: &Finding<bool>,
-    throttling: Option<bool>,
+    throttling: Option<RtThrottling>,
     switch: Option<&SwitchCost>,
 ) -> HostVerdict {
     let switch = switch.and_then(|switch| switch.by_working_set.first()).map(|bare| bare.p50);
@@ -212,13 +213,14 @@ fn verdict(
         || "slices end at the kernel's tick".to_owned(),
         |tick| format!("slices end at the tick, {tick} apart"),
     );
-    match (fifo.value, throttling) {
-        (Some(true), Some(false)) => says(
+    match (fifo.value, throttling.filter(|throttling| !throttling.is_on())) {
+        (Some(true), Some(off)) => says(
             tick,
             Some("tick"),
             format!(
-                "{at_tick}, because tickers are refused while real-time throttling is off; `sysctl kernel.sched_rt_runtime_us=950000` \
-                 would allow slices down to {floor}"
+                "{at_tick}, because tickers are refused while real-time throttling is off (`host slice` then takes slices that the tick ends in \
+                 time, and others with --no-enforce); `{}` would allow slices down to {floor}",
+                off.turn_on()
             ),
         ),
         (Some(true), _) => says(
@@ -258,14 +260,17 @@ mod tests {
 
     #[test]
     fn the_verdict_names_the_best_means_and_what_stands_in_its_way() {
+        let runtime = |runtime_us| Some(RtThrottling { runtime_us, period_us: 1_000_000 });
         for (hrtick, own_slices, can, throttling, method, words) in [
             (Some(true), true, false, None, "hrtick", "100us"),
+            (Some(true), true, true, runtime(-1), "hrtick", "100us"),
             (Some(true), false, true, None, "ticker", "ticker"),
             (Some(true), false, false, None, "tick", "not permitted"),
-            (Some(false), true, true, Some(true), "ticker", "ticker"),
+            (Some(false), true, true, runtime(950_000), "ticker", "ticker"),
             (None, true, true, None, "ticker", "ticker"),
-            (Some(false), true, true, Some(false), "tick", "sched_rt_runtime_us"),
-            (Some(false), true, false, Some(true), "tick", "not permitted"),
+            (Some(false), true, true, runtime(-1), "tick", "sched_rt_runtime_us=950000"),
+            (Some(false), true, true, runtime(1_000_000), "tick", "sched_rt_runtime_us=950000"),
+            (Some(false), true, false, runtime(950_000), "tick", "not permitted"),
         ] {
             let found = verdict(&facts(hrtick), own_slices, &may_fifo(can), throttling, None);
             assert_eq!(found.method.as_deref(), Some(method), "{found:?}");
@@ -273,6 +278,27 @@ mod tests {
         }
         let found = verdict(&facts(None), true, &may_fifo(false), None, None);
         assert_eq!(found.shortest_slice_ns, Some(4_000_000));
+    }
+
+    #[test]
+    fn the_verdict_is_what_is_refused_and_what_is_not() {
+        let slice = *SLICE_RANGE.start();
+        let folder = tempfile::tempdir().unwrap();
+        let files = folder.path().join("sys/kernel");
+        std::fs::create_dir_all(&files).unwrap();
+        for (runtime, period) in [(950_000, 1_000_000), (-1, 1_000_000), (1_000_000, 1_000_000), (0, 1_000_000)] {
+            std::fs::write(files.join("sched_rt_runtime_us"), format!("{runtime}\n")).unwrap();
+            std::fs::write(files.join("sched_rt_period_us"), format!("{period}\n")).unwrap();
+            for (hrtick, base) in [(true, Some(Nanos(1))), (true, None), (false, Some(Nanos(1))), (false, None)] {
+                let throttling = RtThrottling::read(folder.path());
+                let found = verdict(&facts(Some(hrtick)), base.is_some(), &may_fifo(true), throttling, None);
+                let by_kernel =
+                    gleaner_act::by_kernel(slice, SliceSupport { base }, Some(hrtick), Nanos::from_millis(4));
+                let refused = gleaner_act::refuse_slice(slice, by_kernel.is_none(), None, folder.path()).is_err();
+                let shorter = found.shortest_slice_ns == Some(slice.0);
+                assert_eq!(refused, !shorter, "{runtime} {period} {hrtick} {base:?}: {found:?}");
+            }
+        }
     }
 
     #[test]
@@ -297,7 +323,7 @@ mod tests {
         let cost =
             gleaner_observe::RefillCost { bytes: 0, n: 1, p50: Nanos::from_micros(40), p95: Nanos::from_micros(50) };
         let switch = SwitchCost { pcpu: 0, by_working_set: vec![cost] };
-        let found = verdict(&facts(None), true, &may_fifo(true), Some(true), Some(&switch));
+        let found = verdict(&facts(None), true, &may_fifo(true), None, Some(&switch));
         assert_eq!(found.shortest_slice_ns, Some(400_000));
     }
 }

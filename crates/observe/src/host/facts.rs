@@ -37,7 +37,7 @@ impl<T> Fact<T> {
 /// How much real-time threads may take of a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RtBudget {
-    /// In each period; `None`: without limit (throttling is off).
+    /// In each period; `None`: without limit. As long as the period is none either (act's `RtThrottling` judges).
     pub runtime: Option<Nanos>,
     /// The period.
     pub period: Nanos,

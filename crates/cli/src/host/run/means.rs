@@ -93,7 +93,7 @@ impl Means {
         *lock(&self.by_thread) = now;
         let Some(error) = first else { return Ok(()) };
         if self.set == 0 {
-            let advice = if rustix::process::geteuid().is_root() { "" } else { "; run this as root" };
+            let advice = if rustix::process::geteuid().is_root() { "" } else { "; run as root, or with CAP_SYS_NICE" };
             return Err(Failure::work(format!("no slice could be set: {error}{advice}")));
         }
         if self.told.len() < MOST_TOLD && self.told.insert(error.clone()) {

@@ -2,8 +2,9 @@
 
 use super::{PolicyArg, RunArgs};
 use crate::failure::Failure;
+use crate::host::takes_ticker;
 use crate::params::read_params;
-use gleaner_act::{refuse_slice, switch_cost};
+use gleaner_act::{SliceRefusal, refuse_slice, switch_cost};
 use gleaner_decide::host::{HostParams, SlicePolicy};
 use gleaner_model::{Nanos, SwitchPrice};
 use std::path::Path;
@@ -49,7 +50,9 @@ impl Options {
         let mut params = args.config.as_deref().map_or_else(|| Ok(HostParams::default()), read_params)?;
         let switch = switch_cost();
         let mut warnings = Vec::new();
-        refuse(policy, &mut params, switch, !args.no_enforce, &mut warnings)?;
+        let (enforce, takes_ticker) = (!args.no_enforce, takes_ticker());
+        let refused = |slice| refuse_slice(slice, enforce && takes_ticker(slice), switch, Path::new("/proc"));
+        refuse(policy, &mut params, refused, &mut warnings)?;
         let unmeasured = params.unmeasured_price();
         Ok(Self {
             policy,
@@ -59,7 +62,7 @@ impl Options {
             vms: args.vm.clone(),
             length: args.length,
             interval: args.interval,
-            enforce: !args.no_enforce,
+            enforce,
             pause_exits: args.pause_exits,
             warnings,
         })
@@ -70,11 +73,9 @@ impl Options {
 fn refuse(
     policy: SlicePolicy,
     params: &mut HostParams,
-    switch: Option<Nanos>,
-    enforce: bool,
+    refused: impl Fn(Nanos) -> Result<(), SliceRefusal>,
     warnings: &mut Vec<String>,
 ) -> Result<(), Failure> {
-    let refused = |slice| refuse_slice(slice, enforce, switch, Path::new("/proc"));
     if let SlicePolicy::Static(slice) = policy {
         return refused(slice).map_err(|refusal| Failure::input(format!("--slice: {refusal}")));
     }
@@ -100,20 +101,42 @@ mod tests {
     fn a_ladder_ends_before_what_is_refused() {
         let mut params = HostParams::default();
         let mut warnings = Vec::new();
-        let switch = Some(Nanos::from_micros(60));
-        refuse(SlicePolicy::Adaptive, &mut params, switch, false, &mut warnings).unwrap();
+        let by_switch = |us| move |slice| refuse_slice(slice, false, Some(Nanos::from_micros(us)), Path::new("/proc"));
+        refuse(SlicePolicy::Adaptive, &mut params, by_switch(60), &mut warnings).unwrap();
         assert_eq!(params.ladder_us, [30_000, 10_000, 5_000, 1_000, 500]);
         assert!(warnings[0].contains("no slices shorter than 500us") && warnings[0].contains("switch"), "{warnings:?}");
-        let slow = Some(Nanos::from_millis(20));
-        let refused = refuse(SlicePolicy::Adaptive, &mut params, slow, false, &mut warnings).unwrap_err();
+        let refused = refuse(SlicePolicy::Adaptive, &mut params, by_switch(20_000), &mut warnings).unwrap_err();
         assert_eq!(refused.status, 1);
+    }
+
+    #[test]
+    fn without_throttling_the_ladder_keeps_what_the_kernel_ends_by_itself() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("sys/kernel");
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("sched_rt_runtime_us"), "1000000").unwrap();
+        fs::write(folder.join("sched_rt_period_us"), "1000000").unwrap();
+        let all = HostParams::default().ladder_us;
+        // From this slice on the kernel needs no help, with HRTICK, the tick at HZ=1000, and nothing.
+        for (by_kernel_us, kept) in [(0, Some(all.len())), (10_000, Some(2)), (u64::MAX / 1000, None)] {
+            let (mut params, mut warnings) = (HostParams::default(), Vec::new());
+            let takes_ticker = |slice| slice < Nanos::from_micros(by_kernel_us);
+            let refused = |slice| refuse_slice(slice, takes_ticker(slice), None, dir.path());
+            let outcome = refuse(SlicePolicy::Adaptive, &mut params, refused, &mut warnings);
+            assert_eq!(outcome.is_ok().then_some(params.ladder_us.len()), kept, "{outcome:?}");
+            let said = warnings.join("") + &outcome.err().map(|failure| failure.message).unwrap_or_default();
+            assert_eq!(said.contains("real-time throttling is off"), kept != Some(all.len()), "{said}");
+            let fixed = refuse(SlicePolicy::Static(Nanos::from_millis(5)), &mut params, refused, &mut Vec::new());
+            assert_eq!(fixed.is_ok(), kept == Some(all.len()), "{fixed:?}");
+        }
     }
 
     #[test]
     fn a_static_slice_out_of_range_is_bad_input() {
         for us in [10, 200_000] {
             let policy = SlicePolicy::Static(Nanos::from_micros(us));
-            let refused = refuse(policy, &mut HostParams::default(), None, false, &mut Vec::new()).unwrap_err();
+            let in_range = |slice| refuse_slice(slice, false, None, Path::new("/proc"));
+            let refused = refuse(policy, &mut HostParams::default(), in_range, &mut Vec::new()).unwrap_err();
             assert_eq!(refused.status, 2);
             assert!(refused.message.contains("--slice") && refused.message.contains("100us"), "{}", refused.message);
         }

@@ -73,7 +73,7 @@ pub fn hold(
     let means = Means::start(request.enforce, request.slice, slices.support(), &intervals)?;
     let refused = set_all(&mut seen, |tid| slices.set(tid, request.slice, &mut session.journal));
     if let Some(Refused { error, .. }) = refused.into_iter().next() {
-        let advice = if is_forbidden(&error) { "; run as root, or as its owner" } else { "" };
+        let advice = if is_forbidden(&error) { "; run as root, with CAP_SYS_NICE, or as its owner" } else { "" };
         let then = match session.end() {
             Ok(_) => "Every slice is as it was".to_owned(),
             Err(left) => format!("Not everything could be undone ({left}): run `gleaner restore`"),

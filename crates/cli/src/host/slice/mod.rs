@@ -7,6 +7,7 @@ mod held;
 
 pub use held::without_room;
 
+use super::takes_ticker;
 use super::xen::{self, XenSlice, XenSliceArgs};
 use crate::args::JsonArg;
 use crate::failure::Failure;
@@ -101,7 +102,8 @@ pub fn main(args: &SliceArgs) -> Result<u8, Failure> {
     let mut output = Output::open(args.json.json.as_deref())?;
     let threads = chosen::choose(args)?;
     let switch = switch_cost();
-    refuse_slice(slice, !args.no_enforce, switch, Path::new("/proc")).map_err(Failure::input)?;
+    let takes_ticker = !args.no_enforce && takes_ticker()(slice);
+    refuse_slice(slice, takes_ticker, switch, Path::new("/proc")).map_err(Failure::input)?;
     let interrupted = interrupt::flag()?;
     let options = DiscoverOptions { qmp: args.qmp.clone(), ..DiscoverOptions::default() };
     let look_again = || chosen::look_again(args, &options);
