@@ -4,7 +4,7 @@ mod common;
 
 use common::machine::guardian_of;
 use common::{comes_true, finish, gleaner, own_pid, pid_of, send};
-use gleaner_act::thread_attr;
+use gleaner_act::{Journal, SliceOutcome, Slices, thread_attr};
 use gleaner_model::Nanos;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde_json::Value;
@@ -104,6 +104,40 @@ fn a_slice_for_all_is_set_delivered_and_given_back_on_this_machine() {
         let delivered = found["after"]["delivered_p50_ns"].as_u64().unwrap();
         assert!(delivered < 3_000_000, "{report:#}");
     }
+}
+
+/// Gives a thread a slice as some other program does, which no run of Gleaner knows of.
+fn set_by_somebody_else(tid: i32, slice: Nanos) {
+    let dir = tempfile::tempdir().unwrap();
+    let mut journal = Journal::create(dir.path(), "somebody-else").unwrap();
+    assert_eq!(Slices::new().set(tid, slice, &mut journal).unwrap(), SliceOutcome::Set(slice));
+}
+
+#[test]
+fn a_slice_that_somebody_else_changes_is_set_back_and_said_once_on_this_machine() {
+    let vm = Vm::start();
+    if !vm.has_slices() {
+        return;
+    }
+    // One that was chosen by its owner, so that what is undone is told from what the kernel gives by itself.
+    set_by_somebody_else(vm.tids[0], Nanos::from_millis(7));
+    let (before, ours) = (vm.slices(), [Nanos::from_millis(1); 2]);
+    let pid = own_pid().to_string();
+    let mut command = gleaner(["host", "run", "--policy", "static", "--interval", "100ms", "--vm", &pid]);
+    let agent = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    assert!(comes_true(|| vm.slices() == ours), "{:?}", vm.slices());
+    for tid in [vm.tids[0], vm.tids[1], vm.tids[0]] {
+        set_by_somebody_else(tid, Nanos::from_millis(5));
+        assert!(comes_true(|| vm.slices() == ours), "{:?}", vm.slices());
+    }
+    send(pid_of(&agent), libc::SIGTERM);
+    let done = agent.wait_with_output().unwrap();
+    let said = String::from_utf8(done.stderr).unwrap();
+    assert_eq!(done.status.code(), Some(0), "{said}");
+    assert_eq!(vm.slices(), before);
+    let named = format!("gleaner: somebody else gave thread {} of VM", vm.tids[0]);
+    let told: Vec<&str> = said.lines().filter(|line| line.starts_with("gleaner: somebody else")).collect();
+    assert!(told.len() == 1 && told[0].starts_with(&named) && told[0].contains("5.00ms"), "{said}");
 }
 
 #[test]
