@@ -99,13 +99,12 @@ impl Slices {
 
     /// Sets the slice of a thread that has `found`, unless it is the same.
     fn change(&mut self, tid: i32, found: Nanos, slice: Nanos) -> Result<SliceOutcome, ActError> {
-        let outcome = match found == slice {
-            true => SliceOutcome::Set(slice),
-            false => match set_slice(tid, slice) {
-                Ok(()) => self.verify(tid, slice)?,
-                Err(Errno::SRCH) => self.gone(tid),
-                Err(errno) => return Err(ActError::thread("sched_setattr", tid)(errno)),
-            },
+        let kernel_says = if found == slice { Ok(()) } else { set_slice(tid, slice) };
+        let outcome = match kernel_says {
+            Ok(()) if found == slice => SliceOutcome::Set(slice),
+            Ok(()) => self.verify(tid, slice)?,
+            Err(Errno::SRCH) => self.gone(tid),
+            Err(errno) => return Err(ActError::thread("sched_setattr", tid)(errno)),
         };
         let last = self.changed.get_mut(&tid).and_then(|changed| changed.last.replace(slice));
         let by_another = last == Some(slice) && found != slice && outcome == SliceOutcome::Set(slice);
