@@ -190,6 +190,62 @@ fn guest_that_only_its_monitor_tells_of_is_managed_and_may_go_with_its_monitor()
     late.with_status(2).naming(&["cannot connect", socket, "-qmp unix:"]);
 }
 
+/// Another process as a VM whose one vCPU computes on the CPU of [`Vm`]'s, and gets next to nothing there although its nice value entitles
+/// it to as much as the others: it is SCHED_IDLE.
+struct Starved(Child);
+
+impl Starved {
+    fn start(beside: i32, folder: &std::path::Path) -> Self {
+        let named = folder.join("fc_vcpu 0");
+        std::fs::copy("/bin/sh", &named).unwrap();
+        let child = std::process::Command::new(named).args(["-c", "while :; do :; done"]).spawn().unwrap();
+        let own = rustix::thread::Pid::from_raw(pid_of(&child));
+        let one = sched_getaffinity(rustix::thread::Pid::from_raw(beside)).unwrap();
+        sched_setaffinity(own, &one).unwrap();
+        let param = libc::sched_param { sched_priority: 0 };
+        // SAFETY: the parameter outlives the call.
+        assert_eq!(unsafe { libc::sched_setscheduler(pid_of(&child), libc::SCHED_IDLE, &raw const param) }, 0);
+        Self(child)
+    }
+}
+
+impl Drop for Starved {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_share_that_is_unfair_is_said_once_meanwhile_and_at_the_end_on_this_machine() {
+    let vm = Vm::start();
+    if !vm.has_slices() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let starved = Starved::start(vm.tids[0], folder.path());
+    let config = folder.path().join("host.toml");
+    // The kernel counts a wait once it is over, so of a short time a starved thread seems to have wanted less.
+    std::fs::write(&config, "fairness_span_ms = 2000\nrunnable_share_min = 0.5\n").unwrap();
+    let (own, theirs) = (own_pid().to_string(), pid_of(&starved.0).to_string());
+    let args = ["host", "run", "--vm", &own, "--vm", &theirs, "--interval", "200ms", "--for", "5s", "--json"];
+    for policy in [&["--policy", "adaptive"][..], &["--slice", "1ms"]] {
+        let said = finish(gleaner(args).args(policy).arg("--config").arg(&config)).with_status(0);
+        let named = format!("({theirs}) got");
+        let count = |begins: &str| {
+            let lines = said.stderr.lines();
+            lines
+                .filter(|line| line.starts_with(begins) && line.contains(&named) && line.contains("less than fair"))
+                .count()
+        };
+        assert_eq!((count("gleaner: VM"), count("UNFAIR: VM")), (1, 1), "{}", said.stderr);
+        let report: Value = serde_json::from_str(&said.stdout).unwrap();
+        let vms = report["vms"].as_array().unwrap();
+        let found = vms.iter().find(|vm| vm["vm"] == pid_of(&starved.0)).unwrap();
+        assert!(found["unfair"] == true && found["share_ratio"].as_f64().unwrap() < 0.9, "{report:#}");
+    }
+}
+
 #[test]
 fn a_killed_agent_leaves_no_slice_behind_on_this_machine() {
     let vm = Vm::start();

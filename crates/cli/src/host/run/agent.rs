@@ -80,6 +80,7 @@ fn turns(
         }
         means.apply(watch.vms(), policy.slices(), &mut record.warnings)?;
         record.warnings.extend(watch.news());
+        record.warn_of_unfair(&policy.unfair(), seen.window.at, &options.params);
         for warning in news.of(&mut record.warnings) {
             bar.suspend(|| say(&format!("gleaner: {warning}")));
         }
