@@ -4,7 +4,7 @@ mod common;
 
 use common::machine::guardian_of;
 use common::{comes_true, finish, gleaner, own_pid, pid_of, send};
-use gleaner_act::thread_attr;
+use gleaner_act::{Journal, SliceOutcome, Slices, thread_attr};
 use gleaner_model::Nanos;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde_json::Value;
@@ -103,6 +103,146 @@ fn a_slice_for_all_is_set_delivered_and_given_back_on_this_machine() {
         // 4 ms is the tick, and what a slice of 1 ms would be without enforcement.
         let delivered = found["after"]["delivered_p50_ns"].as_u64().unwrap();
         assert!(delivered < 3_000_000, "{report:#}");
+    }
+}
+
+/// Gives a thread a slice as some other program does, which no run of Gleaner knows of.
+fn set_by_somebody_else(tid: i32, slice: Nanos) {
+    let dir = tempfile::tempdir().unwrap();
+    let mut journal = Journal::create(dir.path(), "somebody-else").unwrap();
+    assert_eq!(Slices::new().set(tid, slice, &mut journal).unwrap(), SliceOutcome::Set(slice));
+}
+
+#[test]
+fn a_slice_that_somebody_else_changes_is_set_back_and_said_once_on_this_machine() {
+    let vm = Vm::start();
+    if !vm.has_slices() {
+        return;
+    }
+    // One that was chosen by its owner, so that what is undone is told from what the kernel gives by itself.
+    set_by_somebody_else(vm.tids[0], Nanos::from_millis(7));
+    let (before, ours) = (vm.slices(), [Nanos::from_millis(1); 2]);
+    let pid = own_pid().to_string();
+    let mut command = gleaner(["host", "run", "--policy", "static", "--interval", "100ms", "--vm", &pid]);
+    let agent = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    assert!(comes_true(|| vm.slices() == ours), "{:?}", vm.slices());
+    for tid in [vm.tids[0], vm.tids[1], vm.tids[0]] {
+        set_by_somebody_else(tid, Nanos::from_millis(5));
+        assert!(comes_true(|| vm.slices() == ours), "{:?}", vm.slices());
+    }
+    send(pid_of(&agent), libc::SIGTERM);
+    let done = agent.wait_with_output().unwrap();
+    let said = String::from_utf8(done.stderr).unwrap();
+    assert_eq!(done.status.code(), Some(0), "{said}");
+    assert_eq!(vm.slices(), before);
+    let named = format!("gleaner: somebody else gave thread {} of VM", vm.tids[0]);
+    let told: Vec<&str> = said.lines().filter(|line| line.starts_with("gleaner: somebody else")).collect();
+    assert!(told.len() == 1 && told[0].starts_with(&named) && told[0].contains("5.00ms"), "{said}");
+}
+
+/// The threads of a process that have this slice.
+fn threads_with(pid: i32, slice: Nanos) -> usize {
+    let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return 0 };
+    let tids = tasks.filter_map(|task| task.ok()?.file_name().to_str()?.parse().ok());
+    tids.filter(|tid: &i32| thread_attr(*tid).is_ok_and(|attr| attr.slice == slice)).count()
+}
+
+#[test]
+fn guest_that_only_its_monitor_tells_of_is_managed_and_may_go_with_its_monitor() {
+    let vm = Vm::start();
+    if !vm.has_slices() {
+        return;
+    }
+    let (before, ours) = (vm.slices(), [Nanos::from_millis(1); 2]);
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("monitor");
+    let socket = socket.to_str().unwrap();
+    // No names of threads, and a command line in whose short form no monitor is recognized.
+    let mut qemu = std::process::Command::new("qemu-system-x86_64");
+    qemu.args(["-accel", "tcg,thread=multi", "-m", "32", "-nodefaults", "-display", "none", "-S", "-smp", "3"]);
+    qemu.args(["-chardev", &format!("socket,id=m,server=on,wait=off,path={socket}"), "-mon", "m,mode=control"]);
+    let mut qemu = qemu.stdin(Stdio::null()).spawn().expect("QEMU, from scripts/setup.sh test");
+    let pid = pid_of(&qemu);
+    assert!(comes_true(|| std::path::Path::new(socket).exists()), "QEMU made no monitor");
+    let (own, theirs) = (own_pid().to_string(), pid.to_string());
+    let of_both = ["host", "run", "--policy", "static", "--interval", "100ms", "--vm", &own, "--vm", &theirs];
+    let blind = finish(gleaner(of_both).args(["--for", "300ms"]));
+    blind.with_status(2).naming(&[&theirs, "no vCPU threads", "--qmp"]);
+
+    let mut command = gleaner(of_both);
+    command.args(["--qmp", socket]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let agent = command.spawn().unwrap();
+    assert!(comes_true(|| vm.slices() == ours && threads_with(pid, ours[0]) == 3), "{}", threads_with(pid, ours[0]));
+    // The monitor goes; the agent stays, and looks after the other VM.
+    qemu.kill().unwrap();
+    qemu.wait().unwrap();
+    std::thread::sleep(Duration::from_millis(2500));
+    set_by_somebody_else(vm.tids[0], Nanos::from_millis(5));
+    assert!(comes_true(|| vm.slices() == ours), "{:?}", vm.slices());
+    send(pid_of(&agent), libc::SIGTERM);
+    let done = agent.wait_with_output().unwrap();
+    let said = String::from_utf8(done.stderr).unwrap();
+    assert_eq!(done.status.code(), Some(0), "{said}");
+    assert_eq!(vm.slices(), before);
+    let told = said.lines().filter(|line| line.starts_with("gleaner: ") && line.contains(socket)).count();
+    assert_eq!(told, 1, "once, not at each look: {said}");
+    let late = finish(&mut gleaner(["host", "run", "--for", "300ms", "--qmp", socket]));
+    late.with_status(2).naming(&["cannot connect", socket, "-qmp unix:"]);
+}
+
+/// Another process as a VM whose one vCPU computes on the CPU of [`Vm`]'s, and gets next to nothing there although its nice value entitles
+/// it to as much as the others: it is SCHED_IDLE.
+struct Starved(Child);
+
+impl Starved {
+    fn start(beside: i32, folder: &std::path::Path) -> Self {
+        let named = folder.join("fc_vcpu 0");
+        std::fs::copy("/bin/sh", &named).unwrap();
+        let child = std::process::Command::new(named).args(["-c", "while :; do :; done"]).spawn().unwrap();
+        let own = rustix::thread::Pid::from_raw(pid_of(&child));
+        let one = sched_getaffinity(rustix::thread::Pid::from_raw(beside)).unwrap();
+        sched_setaffinity(own, &one).unwrap();
+        let param = libc::sched_param { sched_priority: 0 };
+        // SAFETY: the parameter outlives the call.
+        assert_eq!(unsafe { libc::sched_setscheduler(pid_of(&child), libc::SCHED_IDLE, &raw const param) }, 0);
+        Self(child)
+    }
+}
+
+impl Drop for Starved {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_share_that_is_unfair_is_said_once_meanwhile_and_at_the_end_on_this_machine() {
+    let vm = Vm::start();
+    if !vm.has_slices() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let starved = Starved::start(vm.tids[0], folder.path());
+    let config = folder.path().join("host.toml");
+    // The kernel counts a wait once it is over, so of a short time a starved thread seems to have wanted less.
+    std::fs::write(&config, "fairness_span_ms = 2000\nrunnable_share_min = 0.5\n").unwrap();
+    let (own, theirs) = (own_pid().to_string(), pid_of(&starved.0).to_string());
+    let args = ["host", "run", "--vm", &own, "--vm", &theirs, "--interval", "200ms", "--for", "5s", "--json"];
+    for policy in [&["--policy", "adaptive"][..], &["--slice", "1ms"]] {
+        let said = finish(gleaner(args).args(policy).arg("--config").arg(&config)).with_status(0);
+        let named = format!("({theirs}) got");
+        let count = |begins: &str| {
+            let lines = said.stderr.lines();
+            lines
+                .filter(|line| line.starts_with(begins) && line.contains(&named) && line.contains("less than fair"))
+                .count()
+        };
+        assert_eq!((count("gleaner: VM"), count("UNFAIR: VM")), (1, 1), "{}", said.stderr);
+        let report: Value = serde_json::from_str(&said.stdout).unwrap();
+        let vms = report["vms"].as_array().unwrap();
+        let found = vms.iter().find(|vm| vm["vm"] == pid_of(&starved.0)).unwrap();
+        assert!(found["unfair"] == true && found["share_ratio"].as_f64().unwrap() < 0.9, "{report:#}");
     }
 }
 

@@ -3,7 +3,7 @@
 #[path = "host/toy.rs"]
 mod toy;
 
-use gleaner_decide::host::{HostNoStep, HostParams, SlicePolicy, deviation};
+use gleaner_decide::host::{HostNoStep, HostParams, SlicePolicy, VmShare, deviation};
 use gleaner_model::{HostReason, Nanos, VmId};
 use proptest::prelude::*;
 use toy::{Host, Loop, Vm};
@@ -119,6 +119,23 @@ fn a_step_that_makes_shares_unfair_is_taken_back() {
     assert!(host.policy.explain().shares.iter().all(|share| deviation(share) < 0.03));
     // The same without unfairness goes further.
     assert_eq!(Loop::adaptive(Host::new(&vms), 10).run(60), [500; 3]);
+}
+
+/// A fixed slice is judged as well, over the whole span, and where the policy cannot help it.
+#[test]
+fn unfair_shares_are_told_of_once_enough_was_seen() {
+    let vms = |shares: &[VmShare]| -> Vec<u32> { shares.iter().map(|share| share.vm.0).collect() };
+    // Shorter than 0.7 ms, the first gets a tenth less, and the others get that.
+    for (slice_us, unfair) in [(500, &[1, 2, 3][..]), (1_000, &[])] {
+        let policy = SlicePolicy::Static(Nanos::from_micros(slice_us));
+        let host = Host { unfair: Some((700.0, 0.10)), ..Host::new(&[Vm::Hog, Vm::Hog, Vm::Hog]) };
+        let mut host = Loop::new(host, policy, HostParams::default(), 10);
+        host.run(9);
+        assert_eq!(host.policy.unfair(), [], "nine seconds of ten");
+        assert_eq!(vms(&host.policy.explain().unfair), unfair, "at the end, whenever that is");
+        host.run(1);
+        assert_eq!(vms(&host.policy.unfair()), unfair, "{slice_us}");
+    }
 }
 
 #[test]

@@ -31,6 +31,9 @@ pub struct HostRunReport {
     /// How far a VM's share was from its entitlement at most, at the end, as a share of it; null where nobody was continuously runnable
     /// beside others.
     pub unfair_worst_ratio: Option<f64>,
+    /// How far from its entitlement a share may be (`unfair_share`); 0 in older results, which left it out.
+    #[serde(default)]
+    pub unfair_allowed_ratio: f64,
     /// What was decided, oldest first.
     pub decisions: Vec<HostDecisionRecord>,
     /// Decisions beyond the first thousand, which are not listed.
@@ -95,6 +98,10 @@ pub struct HostRunVm {
     pub after: Option<HostVmFigures>,
     /// What its continuously runnable vCPUs got over what they were entitled to, at the end; null where it has none with company.
     pub share_ratio: Option<f64>,
+    /// Whether that is further from 1 than `unfair_allowed_ratio`, and than one slice of so short a time; false in older results, which
+    /// left it out.
+    #[serde(default)]
+    pub unfair: bool,
 }
 
 /// From a moment on, this slice.
@@ -213,6 +220,10 @@ impl HostRunReport {
         if let Some(unfair) = self.unfair_worst_ratio {
             writeln!(f, "shares are within {} of entitlement", text::percent(unfair))?;
         }
+        for vm in self.vms.iter().filter(|vm| vm.unfair) {
+            let words = unfair_words(&vm.name, vm.vm, vm.share_ratio.unwrap_or(1.0), self.unfair_allowed_ratio);
+            writeln!(f, "UNFAIR: {words}")?;
+        }
         for warning in &self.warnings {
             writeln!(f, "note: {warning}")?;
         }
@@ -243,6 +254,16 @@ impl HostRunVm {
             self.share_ratio.map_or_else(|| "-".to_owned(), text::percent),
         ]
     }
+}
+
+/// That a VM got less or more than its share, where `allowed` is how far that may be off.
+pub fn unfair_words(name: &str, vm: u32, ratio: f64, allowed: f64) -> String {
+    let side = if ratio < 1.0 { "less" } else { "more" };
+    format!(
+        "VM {name} ({vm}) got {} of what its vCPUs that could always run are entitled to: {side} than fair by more than {}",
+        text::percent(ratio),
+        text::percent(allowed)
+    )
 }
 
 /// The same decision for one or more VMs, in a line.

@@ -37,7 +37,7 @@ pub use host_probe::{
 };
 pub use host_run::{
     HostDecisionRecord, HostEnforcement, HostPrice, HostRunReport, HostRunSet, HostRunVm, HostSlice, HostVmFigures,
-    decision_lines,
+    decision_lines, unfair_words,
 };
 pub use llc::{LlcChange, LlcGroup, LlcHost, LlcReport, LlcVmResult};
 pub use probe::{ProbeReport, SettingResult, TimeOuts};

@@ -23,6 +23,13 @@ pub const SLICE_RANGE: std::ops::RangeInclusive<Nanos> = Nanos::from_micros(100)
 pub enum SliceOutcome {
     /// It has this slice now, read back.
     Set(Nanos),
+    /// Likewise, and it had been given the same one before: somebody else has changed it since.
+    SetBack {
+        /// What it has now.
+        slice: Nanos,
+        /// What somebody else had given it.
+        found: Nanos,
+    },
     /// This kernel gives threads no slices (before Linux 6.12): nothing was changed.
     NoSlices,
     /// The thread has ended.
@@ -36,6 +43,8 @@ struct Changed {
     was: Nanos,
     /// What it was given, each value once: those that a policy chooses from.
     given: Vec<Nanos>,
+    /// What it was given last, and had.
+    last: Option<Nanos>,
 }
 
 /// The threads whose slices were set.
@@ -85,14 +94,21 @@ impl Slices {
         if self.support.base.is_none() {
             return Ok(SliceOutcome::NoSlices);
         }
-        if now.slice == slice {
-            return Ok(SliceOutcome::Set(slice));
-        }
-        match set_slice(tid, slice) {
-            Ok(()) => self.verify(tid, slice),
-            Err(Errno::SRCH) => Ok(self.gone(tid)),
-            Err(errno) => Err(ActError::thread("sched_setattr", tid)(errno)),
-        }
+        self.change(tid, now.slice, slice)
+    }
+
+    /// Sets the slice of a thread that has `found`, unless it is the same.
+    fn change(&mut self, tid: i32, found: Nanos, slice: Nanos) -> Result<SliceOutcome, ActError> {
+        let kernel_says = if found == slice { Ok(()) } else { set_slice(tid, slice) };
+        let outcome = match kernel_says {
+            Ok(()) if found == slice => SliceOutcome::Set(slice),
+            Ok(()) => self.verify(tid, slice)?,
+            Err(Errno::SRCH) => self.gone(tid),
+            Err(errno) => return Err(ActError::thread("sched_setattr", tid)(errno)),
+        };
+        let last = self.changed.get_mut(&tid).and_then(|changed| changed.last.replace(slice));
+        let by_another = last == Some(slice) && found != slice && outcome == SliceOutcome::Set(slice);
+        Ok(if by_another { SliceOutcome::SetBack { slice, found } } else { outcome })
     }
 
     fn gone(&mut self, tid: i32) -> SliceOutcome {
@@ -113,7 +129,7 @@ impl Slices {
         if known.is_some_and(|known| known.given.contains(&slice)) {
             return Ok(());
         }
-        let mut changed = known.cloned().unwrap_or(Changed { start_time, was, given: Vec::new() });
+        let mut changed = known.cloned().unwrap_or(Changed { start_time, was, given: Vec::new(), last: None });
         let undo = Undo::Slice { tid, start_time, was_ns: changed.was.0, set_ns: slice.0 };
         if changed.given.is_empty() {
             // Two that begin together must not both find nobody.
@@ -149,11 +165,10 @@ impl Slices {
     /// # Errors
     /// When the kernel refuses.
     pub fn give_back(&mut self, tid: i32) -> Result<(), ActError> {
-        match self.changed.get(&tid) {
-            Some(changed) => restore_slice(tid, changed.start_time, changed.was, &changed.given),
-            None => Ok(()),
-        }
         // It stays in the journal and in `changed`: giving back twice does no harm, and it may be set again.
+        let Some(changed) = self.changed.get_mut(&tid) else { return Ok(()) };
+        changed.last = None;
+        restore_slice(tid, changed.start_time, changed.was, &changed.given)
     }
 
     /// The threads that were set, ascending.
@@ -303,6 +318,51 @@ mod tests {
         assert_eq!(thread_attr(other.tid).unwrap().slice, Nanos::from_millis(9));
         drop(other.end);
         other.thread.join().unwrap();
+    }
+
+    #[test]
+    fn what_somebody_else_set_is_set_back_and_said_and_undone_to_the_first_one() {
+        if !has_slices() {
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let mut journal = Journal::create(dir.path(), "run-1").unwrap();
+        let (own, ours, others) = (Nanos::from_millis(7), Nanos::from_millis(1), Nanos::from_millis(5));
+        let thread = sleeper(own);
+        let mut slices = Slices::new();
+        let mut set = |slice| slices.set(thread.tid, slice, &mut journal).unwrap();
+        assert_eq!((set(ours), set(ours)), (SliceOutcome::Set(ours), SliceOutcome::Set(ours)));
+        for _ in 0..2 {
+            set_slice(thread.tid, others).unwrap();
+            assert_eq!(set(ours), SliceOutcome::SetBack { slice: ours, found: others });
+        }
+        // Another slice of ours, as a policy's step is.
+        assert_eq!(set(Nanos::from_millis(2)), SliceOutcome::Set(Nanos::from_millis(2)));
+        undo_own(&journal).unwrap();
+        assert_eq!(thread_attr(thread.tid).unwrap().slice, own);
+        drop(thread.end);
+        thread.thread.join().unwrap();
+    }
+
+    #[test]
+    fn a_thread_that_took_the_id_of_another_is_new() {
+        if !has_slices() {
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let mut journal = Journal::create(dir.path(), "run-1").unwrap();
+        let (own, ours) = (Nanos::from_millis(7), Nanos::from_millis(1));
+        let thread = sleeper(own);
+        let mut slices = Slices::new();
+        let start_time = thread_start_time(thread.tid).unwrap() - 1;
+        let dead = Changed { start_time, was: Nanos::from_millis(3), given: vec![ours], last: Some(ours) };
+        slices.changed.insert(thread.tid, dead);
+        // Set, not set back, and what it had itself is given back.
+        assert_eq!(slices.set(thread.tid, ours, &mut journal).unwrap(), SliceOutcome::Set(ours));
+        undo_own(&journal).unwrap();
+        assert_eq!(thread_attr(thread.tid).unwrap().slice, own);
+        drop(thread.end);
+        thread.thread.join().unwrap();
     }
 
     #[test]

@@ -97,7 +97,7 @@ pub fn refuse_unknown_vcpus(vm: &Vm) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::input(format!(
-        "{}; name its monitor or its threads to `gleaner host slice` (--qmp, --tid)",
+        "{}; name its monitor with --qmp, or its threads to `gleaner host slice --tid`",
         no_vcpus(vm)
     )))
 }

@@ -18,6 +18,8 @@ pub struct VmShare {
     pub vcpus: usize,
     /// What they got over what they were entitled to: 1 is fair.
     pub ratio: f64,
+    /// What one of them was entitled to, on average, in the time that is looked at.
+    pub entitled: Nanos,
 }
 
 /// One vCPU over one window.
@@ -106,7 +108,12 @@ impl FairnessMeter {
         by_vm
             .into_iter()
             .filter(|(_, (_, _, entitled))| *entitled > 0.0)
-            .map(|(vm, (vcpus, run, entitled))| VmShare { vm, vcpus, ratio: run / entitled })
+            .map(|(vm, (vcpus, run, entitled))| VmShare {
+                vm,
+                vcpus,
+                ratio: run / entitled,
+                entitled: Nanos::from_f64(entitled / vcpus as f64),
+            })
             .collect()
     }
 
@@ -188,6 +195,12 @@ impl FairnessMeter {
     }
 }
 
+/// Whether a share is further from fair than `allowed`. That one slice more or less falls into the time that is looked at is not unfair:
+/// of a short time it is much.
+pub fn is_unfair(share: &VmShare, allowed: f64, slice: Nanos) -> bool {
+    deviation(share) > allowed + slice.share_of(share.entitled)
+}
+
 /// How far from fair, as a share of the entitlement.
 pub fn deviation(share: &VmShare) -> f64 {
     (share.ratio - 1.0).abs()
@@ -257,6 +270,36 @@ mod tests {
             &[(1, "0-1", 4096, 1000, 0), (2, "0-1", 1024, 500, 500), (3, "0-1", 1024, 500, 500)],
             &[(1, 1.0), (2, 1.0), (3, 1.0)],
         );
+    }
+
+    #[test]
+    fn unfair_is_what_is_beyond_the_allowed_and_a_slice() {
+        for (what, run_ms, entitled_ms, slice_us, unfair) in [
+            ("to the dot", 5_000, 5_000, 1_000, false),
+            ("2.9 % less", 4_855, 5_000, 1_000, false),
+            ("3.1 % less", 4_845, 5_000, 1_000, true),
+            ("3.1 % more", 5_155, 5_000, 1_000, true),
+            ("3.5 % less, of which one slice is 0.6", 4_825, 5_000, 30_000, false),
+            ("3.7 % less, of which one slice is 0.6", 4_815, 5_000, 30_000, true),
+            ("20 % less of a moment that three slices fill", 80, 100, 30_000, false),
+            ("40 % less of it", 60, 100, 30_000, true),
+            ("nothing at all", 0, 5_000, 1_000, true),
+        ] {
+            let entitled = Nanos::from_millis(entitled_ms);
+            let ratio = Nanos::from_millis(run_ms).share_of(entitled);
+            let share = VmShare { vm: VmId(1), vcpus: 1, ratio, entitled };
+            assert_eq!(is_unfair(&share, 0.03, Nanos::from_micros(slice_us)), unfair, "{what}");
+        }
+    }
+
+    #[test]
+    fn what_a_vcpu_is_entitled_to_is_told_beside_its_share() {
+        let mut meter = FairnessMeter::new(Nanos::from_secs(10), 0.95);
+        for _ in 0..2 {
+            meter.push(&window(&[(1, "0", 2048, 600, 400), (2, "0", 1024, 300, 700)]));
+        }
+        let entitled: Vec<Nanos> = meter.shares().iter().map(|share| share.entitled).collect();
+        assert_eq!(entitled, [Nanos::from_millis(1_200), Nanos::from_millis(600)]);
     }
 
     #[test]

@@ -6,7 +6,7 @@
 use super::HostParams;
 use super::adaptive::SetState;
 use super::explain::{HostExplanation, HostNoStep, SetExplanation};
-use super::fairness::FairnessMeter;
+use super::fairness::{FairnessMeter, VmShare, is_unfair};
 use super::sharing::{SharingSet, sharing_sets};
 use gleaner_model::{HostAction, HostDecision, HostReason, HostWindow, Nanos, SwitchPrice, VmId};
 use std::collections::BTreeMap;
@@ -90,7 +90,22 @@ impl HostPolicy {
                 no_step: HostNoStep::NotAsked,
             }));
         }
-        HostExplanation { sets, shares: self.fairness.shares(), unjudged: self.fairness.unjudged() }
+        let shares = self.fairness.shares();
+        let unfair = self.unfair_among(&shares);
+        HostExplanation { sets, shares, unfair, unjudged: self.fairness.unjudged() }
+    }
+
+    /// VMs that got less or more than their share over all of `fairness_span_ms`. Nobody until so much was seen: for whoever asks
+    /// after each window, and would else be told of every beginning.
+    pub fn unfair(&self) -> Vec<VmShare> {
+        let seen_enough = self.fairness.length() >= Nanos::from_millis(self.params.fairness_span_ms);
+        if seen_enough { self.unfair_among(&self.fairness.shares()) } else { Vec::new() }
+    }
+
+    fn unfair_among(&self, shares: &[VmShare]) -> Vec<VmShare> {
+        let slice = |vm: VmId| self.slices.get(&vm).copied().unwrap_or_default();
+        let unfair = |share: &&VmShare| is_unfair(share, self.params.unfair_share, slice(share.vm));
+        shares.iter().filter(unfair).copied().collect()
     }
 
     fn adapt(&mut self, window: &HostWindow) -> Vec<HostDecision> {

@@ -41,7 +41,7 @@ use crate::ObserveError;
 use crate::root::ProcRoot;
 use gleaner_model::CpuSet;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// A virtual machine: a process with vCPU threads.
@@ -172,11 +172,30 @@ pub enum DiscoverError {
 /// # Errors
 /// When `/proc` cannot be listed, or a QMP socket of `options` does not answer.
 pub fn discover(root: &ProcRoot, options: &DiscoverOptions) -> Result<Vec<Vm>, DiscoverError> {
-    discover_at(root, options, Instant::now())
+    let told = ask_monitors(root, options).into_iter().collect::<Result<_, _>>()?;
+    Ok(vms_at(root, options, &told, Instant::now())?)
 }
 
-fn discover_at(root: &ProcRoot, options: &DiscoverOptions, now: Instant) -> Result<Vec<Vm>, DiscoverError> {
-    let told = ask_monitors(root, options)?;
+/// Likewise for whoever looks again and again: VMs end, and their monitors with them, so one that does not answer is no error. The VMs are
+/// then found by the other witnesses; beside them stands what each such monitor said.
+///
+/// # Errors
+/// When `/proc` cannot be listed.
+pub fn rediscover(root: &ProcRoot, options: &DiscoverOptions) -> Result<(Vec<Vm>, Vec<QmpError>), ObserveError> {
+    let (mut told, mut silent) = (BTreeMap::new(), Vec::new());
+    for answer in ask_monitors(root, options) {
+        match answer {
+            Ok(answer) => told.extend([answer]),
+            Err(error) => silent.push(error),
+        }
+    }
+    Ok((vms_at(root, options, &told, Instant::now())?, silent))
+}
+
+/// What monitors said, by process.
+type Told = BTreeMap<i32, Vec<QmpCpu>>;
+
+fn vms_at(root: &ProcRoot, options: &DiscoverOptions, told: &Told, now: Instant) -> Result<Vec<Vm>, ObserveError> {
     let in_kernel = kvm::debugfs_vcpus(root);
     let pids = process::pids(root)?;
     options.passed_over.keep(&pids);
@@ -207,25 +226,25 @@ impl Known<'_> {
     }
 }
 
-/// Asks each monitor that was named; by the process that the threads it answers with belong to.
-fn ask_monitors(root: &ProcRoot, options: &DiscoverOptions) -> Result<BTreeMap<i32, Vec<QmpCpu>>, QmpError> {
-    let mut told = BTreeMap::new();
-    for socket in &options.qmp {
-        let ask = || {
-            let cpus = options.answers.ask(socket, None, options.qmp_timeout)?;
-            let owner = cpus.first().and_then(|cpu| process::process_of_thread(root, cpu.thread_id));
-            Ok(owner.map(|pid| (pid, cpus)))
-        };
-        let remembered = options.answers.know(socket);
-        let mut found = ask()?;
-        if found.is_none() && remembered {
-            // That was said a while ago: another VM may listen there by now.
-            options.answers.forget(socket);
-            found = ask()?;
-        }
-        told.extend([found.ok_or_else(|| QmpError::Elsewhere { socket: socket.clone() })?]);
+/// Asks each monitor that was named: its vCPUs, and the process that the threads it answers with belong to.
+fn ask_monitors(root: &ProcRoot, options: &DiscoverOptions) -> Vec<Result<(i32, Vec<QmpCpu>), QmpError>> {
+    options.qmp.iter().map(|socket| ask_monitor(root, options, socket)).collect()
+}
+
+fn ask_monitor(root: &ProcRoot, options: &DiscoverOptions, socket: &Path) -> Result<(i32, Vec<QmpCpu>), QmpError> {
+    let ask = || {
+        let cpus = options.answers.ask(socket, None, options.qmp_timeout)?;
+        let owner = cpus.first().and_then(|cpu| process::process_of_thread(root, cpu.thread_id));
+        Ok(owner.map(|pid| (pid, cpus)))
+    };
+    let remembered = options.answers.know(socket);
+    let mut found = ask()?;
+    if found.is_none() && remembered {
+        // That was said a while ago: another VM may listen there by now.
+        options.answers.forget(socket);
+        found = ask()?;
     }
-    Ok(told)
+    found.ok_or_else(|| QmpError::Elsewhere { socket: socket.to_owned() })
 }
 
 #[cfg(test)]

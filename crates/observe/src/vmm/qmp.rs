@@ -70,6 +70,18 @@ pub enum QmpError {
     },
 }
 
+impl QmpError {
+    /// The monitor's socket.
+    pub fn socket(&self) -> &Path {
+        match self {
+            Self::Connect { socket, .. }
+            | Self::Silent { socket, .. }
+            | Self::Protocol { socket, .. }
+            | Self::Elsewhere { socket } => socket,
+        }
+    }
+}
+
 /// Asks a monitor for its vCPUs' threads.
 ///
 /// # Errors

@@ -168,6 +168,18 @@ fn a_qemu_without_thread_names_says_what_would_help() {
 }
 
 #[test]
+fn a_monitor_that_is_gone_is_an_error_at_first_and_a_word_beside_the_vms_later() {
+    let tree = Tree::new();
+    tree.process(80, &["qemu-system-x86_64", "-name", "web"], "/", &[(81, "CPU 0/KVM")]);
+    let qmp = ["gone", "gone too"].map(|name| tree.folder.path().join(name));
+    let options = DiscoverOptions { qmp: qmp.to_vec(), ..DiscoverOptions::default() };
+    assert!(matches!(discover(&tree.root, &options), Err(DiscoverError::Qmp(QmpError::Connect { .. }))));
+    let (vms, silent) = rediscover(&tree.root, &options).unwrap();
+    assert_eq!(vms.iter().map(threads).collect::<Vec<_>>(), [[(0, 81)]]);
+    assert_eq!(silent.iter().map(QmpError::socket).collect::<Vec<_>>(), qmp.iter().collect::<Vec<_>>());
+}
+
+#[test]
 fn damaged_trees_are_no_error() {
     let tree = Tree::new();
     tree.process(50, &["qemu-system-x86_64"], "/", &[(51, "CPU 0/KVM"), (52, "CPU 1/KVM")]);
@@ -215,7 +227,8 @@ fn a_process_that_was_no_vm_is_passed_over_for_a_while_unless_kvm_names_it() {
     let options = DiscoverOptions::default();
     let begun = Instant::now();
     let found = |after_ms: u64| -> Vec<i32> {
-        let vms = discover_at(&tree.root, &options, begun + Duration::from_millis(after_ms)).unwrap();
+        let now = begun + Duration::from_millis(after_ms);
+        let vms = vms_at(&tree.root, &options, &BTreeMap::new(), now).unwrap();
         vms.iter().map(|vm| vm.pid).collect()
     };
     assert!(found(0).is_empty());

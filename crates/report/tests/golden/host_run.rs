@@ -29,7 +29,8 @@ fn whole() -> HostRunReport {
         ],
         before: Some(figures(4_000_000)),
         after: Some(figures(1_000_000)),
-        share_ratio: Some(1.012),
+        share_ratio: Some(if vm == 4712 { 0.912 } else { 1.012 }),
+        unfair: vm == 4712,
     };
     let decision =
         |at_ns, vm, slice_ns, reason: &str| HostDecisionRecord { at_ns, vm, slice_ns, reason: reason.into() };
@@ -56,7 +57,8 @@ fn whole() -> HostRunReport {
             pcpus: 2,
         },
         vms: vec![vm(4711, "web"), vm(4712, "batch")],
-        unfair_worst_ratio: Some(0.012),
+        unfair_worst_ratio: Some(0.088),
+        unfair_allowed_ratio: 0.03,
         decisions: vec![
             decision(1_000_000_000, 4711, 5_000_000, "policy adaptive starts here"),
             decision(1_000_000_000, 4712, 5_000_000, "policy adaptive starts here"),
@@ -92,7 +94,9 @@ fn host_run_whole() {
             "vms[].before.wake_to_run_p99_ns",
             "vms[].after.delivered_p50_ns",
             "vms[].share_ratio",
+            "vms[].unfair",
             "unfair_worst_ratio",
+            "unfair_allowed_ratio",
             "decisions[].at_ns",
             "decisions[].vm",
             "decisions[].slice_ns",

@@ -22,7 +22,7 @@ pub fn run(options: &Options, interrupted: &AtomicBool) -> Result<HostRunReport,
     let mut record = Record::default();
     record.warnings.clone_from(&options.warnings);
     record.warnings.extend(kernel_notes());
-    let mut watch = Watch::begin(ProcRoot::default(), &options.vms)?;
+    let mut watch = Watch::begin(ProcRoot::default(), &options.vms, &options.qmp)?;
     if let Some(why) = watch.refusal() {
         let why: String = why.chars().take(300).collect();
         record.warnings.push(format!("observing through /proc, which sees means but no distributions: {why}"));
@@ -80,6 +80,7 @@ fn turns(
         }
         means.apply(watch.vms(), policy.slices(), &mut record.warnings)?;
         record.warnings.extend(watch.news());
+        record.warn_of_unfair(&policy.unfair(), seen.window.at, &options.params);
         for warning in news.of(&mut record.warnings) {
             bar.suspend(|| say(&format!("gleaner: {warning}")));
         }

@@ -30,9 +30,11 @@ pub struct Means {
     enforcer: Option<Enforcer>,
     method: &'static str,
     began: Instant,
-    /// Threads whose slice could be set, ever.
-    set: u64,
+    /// Whether a slice could be set, ever.
+    set: bool,
     told: BTreeSet<String>,
+    /// VMs of which was said that somebody else changes their slices.
+    changed: BTreeSet<VmId>,
 }
 
 impl Means {
@@ -48,7 +50,17 @@ impl Means {
         if slices.support().base.is_none() {
             warnings.push(slices.support().describe());
         }
-        Ok(Self { session, slices, by_thread, enforcer, method, began: Instant::now(), set: 0, told: BTreeSet::new() })
+        Ok(Self {
+            session,
+            slices,
+            by_thread,
+            enforcer,
+            method,
+            began: Instant::now(),
+            set: false,
+            told: BTreeSet::new(),
+            changed: BTreeSet::new(),
+        })
     }
 
     /// What ending a slice takes: a ticker's wake-up, nothing where the kernel does it.
@@ -56,8 +68,9 @@ impl Means {
         if self.enforcer.is_some() { Nanos::from_micros(params.tick_us) } else { Nanos::ZERO }
     }
 
-    /// Gives every vCPU thread of `vms` its VM's slice. What fails is said once; it is a failure of the command only if nothing
-    /// could be set at all.
+    /// Gives every vCPU thread of `vms` its VM's slice, also one that has it: somebody else may have changed it since (a
+    /// `sched_setattr` that names no slice takes it away), and an id may be another thread's by now. What fails is said once; it is a
+    /// failure of the command only if nothing could be set at all.
     pub fn apply(
         &mut self,
         vms: &[Vm],
@@ -69,30 +82,31 @@ impl Means {
         warnings.extend(notes.into_iter().filter(|note| self.told.insert(note.clone())));
         let mut first = None;
         let mut now = BTreeMap::new();
-        // The enforcer reads it meanwhile: it stays whole until the new one is.
-        let before = lock(&self.by_thread).clone();
+        self.changed.retain(|vm| vms.iter().any(|there| id(there) == *vm));
         for vm in vms {
             let Some(slice) = slices.get(&id(vm)) else { continue };
             for vcpu in &vm.vcpus {
-                if before.get(&vcpu.tid) == Some(slice) {
-                    now.insert(vcpu.tid, *slice);
-                    continue;
-                }
                 match self.slices.set(vcpu.tid, *slice, &mut self.session.journal) {
-                    Ok(SliceOutcome::Set(_) | SliceOutcome::NoSlices) => {
-                        self.set += 1;
-                        now.insert(vcpu.tid, *slice);
+                    Ok(SliceOutcome::Gone) => continue,
+                    Ok(SliceOutcome::Set(_) | SliceOutcome::NoSlices) => {}
+                    Ok(SliceOutcome::SetBack { slice, found }) => {
+                        if self.changed.insert(id(vm)) {
+                            warnings.push(set_back(vm, vcpu.tid, slice, found));
+                        }
                     }
-                    Ok(SliceOutcome::Gone) => {}
                     Err(error) => {
                         first.get_or_insert_with(|| error.to_string());
+                        continue;
                     }
                 }
+                now.insert(vcpu.tid, *slice);
             }
         }
+        self.set |= !now.is_empty();
+        // The enforcer reads it: it stays whole until the new one is.
         *lock(&self.by_thread) = now;
         let Some(error) = first else { return Ok(()) };
-        if self.set == 0 {
+        if !self.set {
             let advice = if rustix::process::geteuid().is_root() { "" } else { "; run as root, or with CAP_SYS_NICE" };
             return Err(Failure::work(format!("no slice could be set: {error}{advice}")));
         }
@@ -130,6 +144,15 @@ impl Means {
             pcpus: costs.len() as u64,
         }
     }
+}
+
+/// Once a VM: whoever does it may do it again and again.
+fn set_back(vm: &Vm, tid: i32, slice: Nanos, found: Nanos) -> String {
+    format!(
+        "somebody else gave thread {tid} of VM {} (process {}) a slice of {found}; it is set back to {slice}, and so will others be, without \
+         a word: end whatever sets them, or leave this VM out",
+        vm.name, vm.pid
+    )
 }
 
 fn lock(by_thread: &Mutex<BTreeMap<i32, Nanos>>) -> std::sync::MutexGuard<'_, BTreeMap<i32, Nanos>> {

@@ -34,7 +34,8 @@ use std::time::Duration;
                   Examples:\n\
                   \x20 gleaner host run\n\
                   \x20 gleaner host run --policy static --slice 1ms --for 1m --json run.json\n\
-                  \x20 gleaner host run --vm web --vm db")]
+                  \x20 gleaner host run --vm web --vm db\n\
+                  \x20 gleaner host run --qmp /run/old-vm.qmp")]
 pub struct RunArgs {
     /// How slices are chosen [default: adaptive; static where --slice is given]
     #[arg(long, value_enum, value_name = "POLICY")]
@@ -45,6 +46,9 @@ pub struct RunArgs {
     /// Only this VM, by its name or pid (may be repeated)
     #[arg(long, value_name = "NAME|PID")]
     pub vm: Vec<String>,
+    /// Ask this QEMU monitor which thread is which vCPU (may be repeated)
+    #[arg(long, value_name = "SOCKET")]
+    pub qmp: Vec<PathBuf>,
     /// End after so long [default: when told to]
     #[arg(long = "for", value_name = "DURATION", value_parser = span)]
     pub length: Option<Duration>,
@@ -111,6 +115,11 @@ fn on_xen(args: &RunArgs) -> Result<u8, Failure> {
                 "{option} means nothing on a Xen host, which enforces slices itself; leave it out"
             )));
         }
+    }
+    if !args.qmp.is_empty() {
+        return Err(Failure::input(
+            "--qmp means nothing on a Xen host, where Xen itself knows its vCPUs; leave it out",
+        ));
     }
     let slice = Some(args.slice.unwrap_or(options::DEFAULT_SLICE));
     xen::slice(&XenSlice { options: &args.xen, slice, domains: &args.vm, length: args.length, json: &args.json })

@@ -7,7 +7,7 @@ use crate::params::read_params;
 use gleaner_act::{SliceRefusal, refuse_slice, switch_cost};
 use gleaner_decide::host::{HostParams, SlicePolicy};
 use gleaner_model::{Nanos, SwitchPrice};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// What `host run` is to do.
@@ -19,6 +19,8 @@ pub struct Options {
     /// Where the price is from, in words.
     pub price_from: &'static str,
     pub vms: Vec<String>,
+    /// QEMU monitors to ask.
+    pub qmp: Vec<PathBuf>,
     pub length: Option<Duration>,
     pub interval: Duration,
     pub enforce: bool,
@@ -60,6 +62,7 @@ impl Options {
             price_from: if switch.is_some() { "switch measured, refill as configured" } else { "as configured" },
             params,
             vms: args.vm.clone(),
+            qmp: args.qmp.clone(),
             length: args.length,
             interval: args.interval,
             enforce,

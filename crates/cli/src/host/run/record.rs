@@ -2,13 +2,14 @@
 
 use super::options::Options;
 use super::watch::{Seen, id};
-use gleaner_decide::host::{HostExplanation, SlicePolicy, deviation};
+use gleaner_decide::host::{HostExplanation, HostParams, SlicePolicy, VmShare, deviation};
 use gleaner_model::{HostDecision, HostVcpuWindow, Nanos, VmId, VmWindow};
 use gleaner_observe::{IntervalDistribution, Vm};
 use gleaner_report::{
     HostDecisionRecord, HostEnforcement, HostPrice, HostRunReport, HostRunSet, HostRunVm, HostSlice, HostVmFigures,
+    unfair_words,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Decisions that are listed.
 const LISTED: usize = 1000;
@@ -87,6 +88,8 @@ pub struct Record {
     left_out: u64,
     windows: u64,
     length: Nanos,
+    /// VMs of which was said that their share is unfair, that are there still.
+    unfair: BTreeSet<VmId>,
     pub warnings: Vec<String>,
 }
 
@@ -136,6 +139,19 @@ impl Record {
             self.decisions.push(decision);
         } else {
             self.left_out += 1;
+        }
+    }
+
+    /// Warns of VMs that got less or more than their share; once, for an agent looks every second.
+    pub fn warn_of_unfair(&mut self, shares: &[VmShare], at: Nanos, params: &HostParams) {
+        self.unfair.retain(|vm| self.vms.get(vm).is_some_and(|record| record.left.is_none()));
+        for share in shares {
+            let Some(record) = self.vms.get(&share.vm) else { continue };
+            if self.unfair.insert(share.vm) {
+                let words = unfair_words(&record.name, share.vm.0, share.ratio, params.unfair_share);
+                let span = Nanos::from_millis(params.fairness_span_ms);
+                self.warnings.push(format!("{words} (the {span} before {at}; said once)"));
+            }
         }
     }
 
@@ -208,6 +224,7 @@ impl Record {
             },
             enforcement,
             unfair_worst_ratio: unfair,
+            unfair_allowed_ratio: options.params.unfair_share,
             vms: self.vms.into_iter().map(|(vm, record)| vm_report(vm, record, stand)).collect(),
             decisions: self.decisions,
             decisions_left_out: self.left_out,
@@ -230,6 +247,7 @@ fn vm_report(vm: VmId, record: VmRecord, stand: &HostExplanation) -> HostRunVm {
         before: record.before.figures(),
         after: record.after.figures(),
         share_ratio: stand.shares.iter().find(|share| share.vm == vm).map(|share| share.ratio),
+        unfair: stand.unfair.iter().any(|share| share.vm == vm),
     }
 }
 
@@ -242,4 +260,31 @@ fn sets(stand: &HostExplanation) -> Vec<HostRunSet> {
         no_step_because: set.no_step.to_string(),
     });
     sets.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unfair_share_is_said_once_for_each_vm_and_again_if_another_has_its_id() {
+        let mut record = Record::default();
+        for (vm, name) in [(1, "web"), (2, "db")] {
+            record.vms.insert(VmId(vm), VmRecord { name: name.into(), ..VmRecord::default() });
+        }
+        let share = |vm| VmShare { vm: VmId(vm), vcpus: 1, ratio: 0.9, entitled: Nanos::from_secs(5) };
+        let told = |record: &mut Record, shares: &[VmShare]| {
+            let before = record.warnings.len();
+            record.warn_of_unfair(shares, Nanos::from_secs(12), &HostParams::default());
+            record.warnings[before..].to_vec()
+        };
+        let first = told(&mut record, &[share(1)]);
+        assert!(first.len() == 1 && first[0].contains("web (1) got 90.0 %") && first[0].contains("3.0 %"), "{first:?}");
+        assert_eq!(told(&mut record, &[share(1), share(2)]).len(), 1);
+        assert!(told(&mut record, &[]).is_empty() && told(&mut record, &[share(1), share(2)]).is_empty());
+        record.vms.entry(VmId(1)).and_modify(|vm| vm.left = Some(Nanos::from_secs(13)));
+        told(&mut record, &[]);
+        record.vms.entry(VmId(1)).and_modify(|vm| vm.left = None);
+        assert_eq!(told(&mut record, &[share(1), share(2)]).len(), 1);
+    }
 }

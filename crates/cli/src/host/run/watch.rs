@@ -6,11 +6,13 @@ use crate::host::slice::without_room;
 use gleaner_act::thread_attr;
 use gleaner_model::{CpuSet, HostVcpuWindow, HostWindow, Nanos, Source, VcpuId, VmId, VmWindow};
 use gleaner_observe::{
-    Competition, DiscoverOptions, IntervalDistribution, PauseExitCounters, PauseExitRefusal, ProcRoot, RunIntervals,
-    RunIntervalsConfig, ThreadIntervals, VcpuLoad, VcpuThread, Vm, cpu_limit, discover, entitlements, select,
+    Competition, DiscoverOptions, IntervalDistribution, PauseExitCounters, PauseExitRefusal, ProcRoot, QmpError,
+    RunIntervals, RunIntervalsConfig, ThreadIntervals, VcpuLoad, VcpuThread, Vm, cpu_limit, entitlements, rediscover,
+    select,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// A run interval of at least this part of the slice is a full slice.
@@ -33,6 +35,8 @@ pub struct Watch {
     switches: BTreeMap<i32, (u64, u64)>,
     /// Of VMs with siblings that can be spun for; where they were asked for and can be had.
     pause_exits: Option<PauseExitCounters>,
+    /// What monitors said at the last look that did not answer.
+    silent: Vec<QmpError>,
     told: Told,
 }
 
@@ -45,6 +49,8 @@ struct Told {
     left_out: bool,
     /// VMs whose vCPUs are not to be found, that are there still.
     unknown: BTreeSet<i32>,
+    /// Monitors that do not answer, and have not since.
+    silent: BTreeSet<PathBuf>,
 }
 
 /// One window.
@@ -60,9 +66,9 @@ pub fn id(vm: &Vm) -> VmId {
 }
 
 impl Watch {
-    /// Begins. A VM that is asked for has to be there now; later it may go and come back.
-    pub fn begin(root: ProcRoot, wanted: &[String]) -> Result<Self, Failure> {
-        let vms = chosen(&root, wanted, &[])?;
+    /// Begins. A VM that is asked for has to be there now, and so has a monitor; later they may go and come back.
+    pub fn begin(root: ProcRoot, wanted: &[String], qmp: &[PathBuf]) -> Result<Self, Failure> {
+        let vms = chosen(&root, wanted, qmp)?;
         if !wanted.is_empty() {
             vms.iter().try_for_each(refuse_unknown_vcpus)?;
         }
@@ -71,7 +77,7 @@ impl Watch {
         let intervals = RunIntervals::new(&config.with_room_for(vcpus));
         let mut watch = Self {
             root,
-            options: DiscoverOptions::default(),
+            options: DiscoverOptions { qmp: qmp.to_vec(), ..DiscoverOptions::default() },
             wanted: wanted.to_vec(),
             intervals,
             vms: Vec::new(),
@@ -79,6 +85,7 @@ impl Watch {
             began: Instant::now(),
             switches: BTreeMap::new(),
             pause_exits: None,
+            silent: Vec::new(),
             told: Told::default(),
         };
         watch.follow(vms);
@@ -106,6 +113,12 @@ impl Watch {
         for vm in self.vms.iter().filter(|vm| vm.vcpus.is_empty()) {
             if self.told.unknown.insert(vm.pid) {
                 news.push(format!("{}; it is left alone", no_vcpus(vm)));
+            }
+        }
+        self.told.silent.retain(|socket| self.silent.iter().any(|error| error.socket() == socket));
+        for error in &self.silent {
+            if self.told.silent.insert(error.socket().to_owned()) {
+                news.push(format!("{error}; until it answers, VMs are found without it"));
             }
         }
         let note = without_room(self.intervals.left_out());
@@ -148,7 +161,8 @@ impl Watch {
         let ended = seen.threads.iter().any(|thread| thread.ended);
         if ended || self.looked.elapsed() >= LOOK {
             self.looked = Instant::now();
-            let found = discover(&self.root, &self.options).map_err(Failure::work)?;
+            let found;
+            (found, self.silent) = rediscover(&self.root, &self.options).map_err(Failure::work)?;
             let now = self.still_wanted(found);
             self.follow(now);
         }

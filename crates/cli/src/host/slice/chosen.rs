@@ -4,7 +4,7 @@ use super::SliceArgs;
 use crate::failure::Failure;
 use crate::host::list;
 use gleaner_act::{ThreadAttr, thread_attr};
-use gleaner_observe::{DiscoverOptions, ProcRoot, Vm, discover, select};
+use gleaner_observe::{DiscoverOptions, ProcRoot, Vm, rediscover, select};
 
 /// A thread that is to get a slice.
 #[derive(Clone, Debug)]
@@ -40,7 +40,7 @@ pub fn look_again(args: &SliceArgs, options: &DiscoverOptions) -> Vec<Chosen> {
         return Vec::new();
     }
     let root = ProcRoot::default();
-    let Ok(found) = discover(&root, options) else { return Vec::new() };
+    let Ok((found, _)) = rediscover(&root, options) else { return Vec::new() };
     let wanted: Vec<Vm> = if args.vm.is_empty() {
         found
     } else {

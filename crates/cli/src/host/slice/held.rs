@@ -190,7 +190,7 @@ fn set_all(seen: &mut [Seen], mut set: impl FnMut(i32) -> Result<SliceOutcome, A
     let mut refused = Vec::new();
     for (at, thread) in seen.iter_mut().enumerate().filter(|(_, thread)| thread.is_held()) {
         match set(thread.chosen.tid) {
-            Ok(SliceOutcome::Set(set)) => thread.set = Some(set),
+            Ok(SliceOutcome::Set(set) | SliceOutcome::SetBack { slice: set, .. }) => thread.set = Some(set),
             Ok(SliceOutcome::NoSlices) => {}
             Ok(SliceOutcome::Gone) => thread.ended = true,
             Err(error) => {
