@@ -241,6 +241,7 @@ fn probe_of_this_machine_knows_or_says_why_not() {
         "fifo",
         "switch",
         "exit",
+        "exit_from_host",
         "pause_exits",
         "halt_polling",
     ] {
@@ -255,5 +256,15 @@ fn probe_of_this_machine_knows_or_says_why_not() {
         "{switch}"
     );
     assert!(report["exit"]["value"]["p50_ns"].as_u64().unwrap() > 0, "{}", report["exit"]);
+    assert_eq!(report["exit"]["value"]["side"], "guest");
+    // This machine's KVM may emulate what the VM of one page runs, or there may be none: then it says so, here and in words.
+    let from_host = &report["exit_from_host"];
+    if let Some(exit) = from_host["value"].as_object() {
+        assert!(exit["side"] == "host" && exit["p50_ns"].as_u64().unwrap() > 0, "{from_host}");
+    } else {
+        let why = from_host["from"].as_str().unwrap();
+        assert!(["kvm", "KVM", "VM of one page"].iter().any(|word| why.contains(word)), "{why}");
+        assert!(said.stderr.contains("unknown: ") && said.stderr.contains(why), "{}", said.stderr);
+    }
     assert!(report["verdict"]["text"].as_str().unwrap().contains("slices"), "{}", report["verdict"]);
 }

@@ -37,8 +37,8 @@ pub use bpf::{BpfObserver, BpfRefusal, BusySignal, BusyWaker};
 pub use capabilities::{Capabilities, capabilities};
 pub use error::ObserveError;
 pub use host::{
-    ExitCost, Fact, HaltPolling, HostFacts, KernelVersion, PauseExits, RefillCost, RtBudget, SliceIssue, SwitchCost,
-    exit_cost, host_facts, slice_issues, switch_and_refill,
+    ExitCost, Fact, HaltPolling, HostExitError, HostFacts, KernelVersion, PauseExits, RefillCost, RtBudget, SliceIssue,
+    SwitchCost, exit_cost, exit_cost_from_host, host_facts, slice_issues, switch_and_refill,
 };
 pub use hypervisor::{Evidence, Hypervisor, hypervisor};
 pub use llc_counts::{LlcCountFiles, LlcCountSource, NotCounted};

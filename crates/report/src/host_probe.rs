@@ -41,6 +41,9 @@ pub struct HostProbeReport {
     pub switch: Finding<SwitchFigures>,
     /// Leaving a guest and coming back, measured from inside this machine.
     pub exit: Finding<ExitFigures>,
+    /// The same for a guest of this machine, measured from the host's side. Results before 2026-11-24 have none.
+    #[serde(default = "HostExitFigures::not_asked")]
+    pub exit_from_host: Finding<HostExitFigures>,
     /// Exits of guests that spin.
     pub pause_exits: Finding<PauseExitFacts>,
     /// How long KVM polls when a vCPU halts.
@@ -112,6 +115,46 @@ pub struct ExitFigures {
     pub p95_cycles: u64,
     /// Whether CPUID leaves a guest here; false on bare metal and under emulation: the figure is then that of the instruction.
     pub leaves_guest: bool,
+    /// Which side of the exit the clock was on; results before 2026-11-24 do not say so.
+    #[serde(default = "ExitSide::guest")]
+    pub side: ExitSide,
+}
+
+/// A VM exit of a guest of this machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostExitFigures {
+    /// Batches measured.
+    pub n: u64,
+    /// Median.
+    pub p50_ns: u64,
+    /// 95th percentile.
+    pub p95_ns: u64,
+    /// The same in cycles of the time-stamp counter, for the paper's Table III.
+    pub p95_cycles: u64,
+    /// Which side of the exit the clock was on.
+    pub side: ExitSide,
+}
+
+/// From where an exit was measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ExitSide {
+    /// Inside the guest that is left.
+    Guest,
+    /// Outside: the host that it is left for.
+    Host,
+}
+
+impl ExitSide {
+    fn guest() -> Self {
+        Self::Guest
+    }
+}
+
+impl HostExitFigures {
+    fn not_asked() -> Finding<Self> {
+        Finding { value: None, from: "not measured by the version of Gleaner that wrote this".to_owned() }
+    }
 }
 
 /// Pause-loop exiting.
@@ -193,6 +236,7 @@ impl fmt::Display for HostProbeReport {
         }
         line("switch", self.switch.text(switch_text))?;
         line("exit", self.exit.text(exit_text))?;
+        line("host's exits", self.exit_from_host.text(host_exit_text))?;
         line("PLE", self.pause_exits.text(pause_text))?;
         line("halt polling", self.halt_polling.text(polling_text))?;
         for vm in &self.vms {
@@ -269,6 +313,11 @@ fn exit_text(exit: &ExitFigures) -> String {
     } else {
         format!("no guest is left here: CPUID itself takes {figure}")
     }
+}
+
+fn host_exit_text(exit: &HostExitFigures) -> String {
+    let (p50, p95) = (time(exit.p50_ns), time(exit.p95_ns));
+    format!("{p50} (p95 {p95}, {} cycles) for a guest of this machine to leave and come back (CPUID)", exit.p95_cycles)
 }
 
 fn pause_text(pauses: &PauseExitFacts) -> String {

@@ -32,8 +32,8 @@ pub use classify::{CacheClassPoint, CacheClassProgram, CacheClassReport};
 pub use doctor::{Capability, DoctorReport, HaltCost, MachineFacts, StealFacts, Verdict};
 pub use host_list::{HostListReport, HostPcpu, HostVcpu, HostVm};
 pub use host_probe::{
-    ExitFigures, Finding, HaltPollingFacts, HostProbeReport, HostVerdict, PauseExitFacts, RefillFigures,
-    SliceIssueFact, SwitchFigures, VmNesting,
+    ExitFigures, ExitSide, Finding, HaltPollingFacts, HostExitFigures, HostProbeReport, HostVerdict, PauseExitFacts,
+    RefillFigures, SliceIssueFact, SwitchFigures, VmNesting,
 };
 pub use host_run::{
     HostDecisionRecord, HostEnforcement, HostPrice, HostRunReport, HostRunSet, HostRunVm, HostSlice, HostVmFigures,

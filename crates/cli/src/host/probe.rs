@@ -9,12 +9,12 @@ use clap::Args;
 use gleaner_act::{ActError, Fallback, RtThrottling, SLICE_RANGE, SliceSupport};
 use gleaner_model::Nanos;
 use gleaner_observe::{
-    DiscoverOptions, Fact, HostFacts, Hypervisor, KernelVersion, ProcRoot, SwitchCost, Vm, discover, exit_cost,
-    host_facts, hypervisor, online_cpus, slice_issues, switch_and_refill,
+    DiscoverOptions, ExitCost, Fact, HostExitError, HostFacts, Hypervisor, KernelVersion, ProcRoot, SwitchCost, Vm,
+    discover, exit_cost, exit_cost_from_host, host_facts, hypervisor, online_cpus, slice_issues, switch_and_refill,
 };
 use gleaner_report::{
-    ExitFigures, Finding, HaltPollingFacts, HostProbeReport, HostVerdict, PauseExitFacts, RefillFigures,
-    SliceIssueFact, SwitchFigures, VmNesting,
+    ExitFigures, ExitSide, Finding, HaltPollingFacts, HostExitFigures, HostProbeReport, HostVerdict, PauseExitFacts,
+    RefillFigures, SliceIssueFact, SwitchFigures, VmNesting,
 };
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -77,6 +77,7 @@ fn examine(root: &ProcRoot, interrupted: &AtomicBool) -> Result<HostProbeReport,
         slice_issues: issues.iter().map(issue).collect(),
         switch: switch_finding(switch.as_ref()),
         exit: exit_finding(below.as_ref()),
+        exit_from_host: host_exit_finding(exit_cost_from_host(root)),
         pause_exits: finding(&facts.pause_exits, |pauses| PauseExitFacts {
             on: pauses.on,
             parameters: pauses.parameters.iter().cloned().collect(),
@@ -161,6 +162,7 @@ fn exit_finding(below: Option<&Hypervisor>) -> Finding<ExitFigures> {
         p95_ns: cost.p95.0,
         p95_cycles: cost.p95_cycles,
         leaves_guest,
+        side: ExitSide::Guest,
     });
     let from = match (&figures, below) {
         (None, _) => "no instruction is known that leaves a guest on this architecture".to_owned(),
@@ -169,6 +171,22 @@ fn exit_finding(below: Option<&Hypervisor>) -> Finding<ExitFigures> {
         (Some(_), None) => "CPUID on bare metal".to_owned(),
     };
     Finding { value: figures, from }
+}
+
+fn host_exit_finding(measured: Result<ExitCost, HostExitError>) -> Finding<HostExitFigures> {
+    match measured {
+        Ok(cost) => Finding {
+            value: Some(HostExitFigures {
+                n: cost.n,
+                p50_ns: cost.p50.0,
+                p95_ns: cost.p95.0,
+                p95_cycles: cost.p95_cycles,
+                side: ExitSide::Host,
+            }),
+            from: "CPUID in a VM of one page, less the same VM without it".to_owned(),
+        },
+        Err(error) => Finding { value: None, from: error.to_string() },
+    }
 }
 
 fn nesting(vm: &Vm) -> VmNesting {

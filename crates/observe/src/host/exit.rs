@@ -2,11 +2,11 @@
 //!
 //! The paper times a null hypercall. A program may not make one, but CPUID may be run by anybody, and Intel's processors leave the
 //! guest for it always, AMD's under every hypervisor that hides or adds a feature (all do). On bare metal, and under emulation, no guest is
-//! left, and the same loop says what CPUID itself costs there.
+//! left, and the same loop says what CPUID itself costs there; `exit_host` is the host's side of it.
 
 use gleaner_model::Nanos;
 
-/// What one CPUID costs.
+/// What one CPUID costs: from inside a guest, or of a guest from the host's side.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ExitCost {
     /// Batches measured.
@@ -17,6 +17,20 @@ pub struct ExitCost {
     pub p95: Nanos,
     /// The 95th percentile in cycles of the time-stamp counter.
     pub p95_cycles: u64,
+}
+
+impl ExitCost {
+    /// From what one exit took in each batch, in ns; there is at least one.
+    pub(super) fn of(mut times: Vec<u64>, cycles_per_ns: f64) -> Self {
+        times.sort_unstable();
+        let at = |percent: usize| Nanos(times[(times.len() * percent / 100).min(times.len() - 1)]);
+        Self {
+            n: times.len() as u64,
+            p50: at(50),
+            p95: at(95),
+            p95_cycles: Nanos::from_f64(at(95).as_f64() * cycles_per_ns).0,
+        }
+    }
 }
 
 /// Measures it; takes some milliseconds. `None` on other architectures.
@@ -40,15 +54,7 @@ pub fn exit_cost() -> Option<ExitCost> {
         times.push(u64::try_from(batch.elapsed().as_nanos()).unwrap_or(u64::MAX) / BATCH);
     }
     let (passed, ticked) = (began.elapsed(), cycles() - cycles_before);
-    times.sort_unstable();
-    let at = |percent: usize| Nanos(times[(times.len() * percent / 100).min(times.len() - 1)]);
-    let cycles_per_ns = ticked as f64 / passed.as_nanos() as f64;
-    Some(ExitCost {
-        n: times.len() as u64,
-        p50: at(50),
-        p95: at(95),
-        p95_cycles: Nanos::from_f64(at(95).as_f64() * cycles_per_ns).0,
-    })
+    Some(ExitCost::of(times, ticked as f64 / passed.as_nanos() as f64))
 }
 
 /// Measures it; takes some milliseconds. `None` on other architectures.

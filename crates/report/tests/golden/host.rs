@@ -2,8 +2,8 @@
 
 use super::{check, has, units_are_named};
 use gleaner_report::{
-    ExitFigures, Finding, HaltPollingFacts, HostListReport, HostPcpu, HostProbeReport, HostVcpu, HostVerdict, HostVm,
-    PauseExitFacts, RefillFigures, SliceIssueFact, SwitchFigures, VmNesting,
+    ExitFigures, ExitSide, Finding, HaltPollingFacts, HostExitFigures, HostListReport, HostPcpu, HostProbeReport,
+    HostVcpu, HostVerdict, HostVm, PauseExitFacts, RefillFigures, SliceIssueFact, SwitchFigures, VmNesting,
 };
 
 /// Numbers that have no unit: ids, counts, and what the kernel itself leaves without.
@@ -152,8 +152,19 @@ fn probe() -> HostProbeReport {
             "two threads on one CPU that hand a byte to and fro",
         ),
         exit: known(
-            ExitFigures { n: 1_000, p50_ns: 700, p95_ns: 800, p95_cycles: 1_484, leaves_guest: true },
+            ExitFigures {
+                n: 1_000,
+                p50_ns: 700,
+                p95_ns: 800,
+                p95_cycles: 1_484,
+                leaves_guest: true,
+                side: ExitSide::Guest,
+            },
             "CPUID, which leaves a guest of KVM",
+        ),
+        exit_from_host: known(
+            HostExitFigures { n: 1_000, p50_ns: 9_000, p95_ns: 9_500, p95_cycles: 19_000, side: ExitSide::Host },
+            "a VM of one page",
         ),
         pause_exits: known(
             PauseExitFacts {
@@ -219,9 +230,10 @@ fn host_probe_unknown() {
         slice_issues: vec![],
         switch: unknown(why),
         exit: known(
-            ExitFigures { n: 1, p50_ns: 30, p95_ns: 40, p95_cycles: 100, leaves_guest: false },
+            ExitFigures { n: 1, p50_ns: 30, p95_ns: 40, p95_cycles: 100, leaves_guest: false, side: ExitSide::Guest },
             "CPUID on bare metal",
         ),
+        exit_from_host: unknown("there is no /dev/kvm"),
         pause_exits: unknown(why),
         halt_polling: unknown(why),
         vms: vec![VmNesting { name: "web".into(), pid: 4_000, cgroup: None, cgroup_depth: None }],
@@ -233,4 +245,14 @@ fn host_probe_unknown() {
         ..probe()
     };
     check("host_probe_unknown", &report);
+}
+
+#[test]
+fn a_probe_from_before_exits_had_sides_is_still_read() {
+    let mut json = serde_json::to_value(probe()).unwrap();
+    json.as_object_mut().unwrap().remove("exit_from_host");
+    json["exit"]["value"].as_object_mut().unwrap().remove("side");
+    let read: HostProbeReport = serde_json::from_value(json).unwrap();
+    assert_eq!(read.exit, probe().exit);
+    assert!(read.exit_from_host.value.is_none() && read.exit_from_host.from.contains("not measured"), "{read:?}");
 }
