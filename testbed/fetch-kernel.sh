@@ -2,7 +2,7 @@
 # Finds Debian's own kernels for the guests of the test bed, downloads what is not cached, and prints their paths.
 #
 #   testbed/fetch-kernel.sh [--refresh] [6.1|6.12|6.18|new|newest|all]...     default: 6.1
-#   testbed/fetch-kernel.sh --modules 6.1|6.12|6.18|new disk|net|haltpoll
+#   testbed/fetch-kernel.sh --modules 6.1|6.12|6.18|new disk|net|haltpoll|kvm
 #
 #   6.1    Debian 12's kernel: always to be had, so failing to get it is an error
 #   6.12   the newest 6.12 of bookworm-backports
@@ -17,6 +17,7 @@
 # --modules prints the files (.ko, not compressed) that a guest of that series must insert, in that order, to have
 #   disk      a virtio disk with ext4 on it
 #   net       a virtio network card
+#   kvm       KVM on AMD's virtualization, which QEMU emulates
 #   haltpoll  the haltpoll idle driver, with cpuidle_haltpoll.force=1 on the command line
 # and nothing for what is built in. Exit status 1 where that kernel cannot have it: 6.1 has no haltpoll governor. Driver and
 # governor stay away where they see no KVM, whatever is forced: so in every guest under QEMU's emulation
@@ -90,7 +91,7 @@ download() { # SUITE PACKAGE VERSION
 fetch() { # SERIES SUITE VERSION PACKAGE
     local series=$1 suite=$2 version=$3 image=$4 deb vmlinuz=$kernels/vmlinuz-$3
     mkdir -p "$kernels"
-    if [[ ! -s $vmlinuz || ! -d $kernels/modules-$version ]]; then
+    if [[ ! -s $vmlinuz || ! -d $kernels/modules-$version ]] || ! asked "$kernels/modules-$version" "${purpose_wanted:-disk}"; then
         scratch=$(mktemp -d "$cache/download.XXXXXX")
         # One file is wanted of a package of hundreds: boot/vmlinuz-VERSION, or usr/lib/modules/VERSION/vmlinuz of late.
         if deb=$(download "$suite" "$image" "$version") &&
@@ -106,7 +107,12 @@ fetch() { # SERIES SUITE VERSION PACKAGE
 }
 
 # --- modules: $kernels/modules-VERSION holds them, and one list for each purpose -----------------------------------------
-declare -A needed_for=([disk]="virtio_pci virtio_blk ext4" [net]="virtio_pci virtio_net" [haltpoll]="cpuidle_haltpoll")
+declare -A needed_for=([disk]="virtio_pci virtio_blk ext4" [net]="virtio_pci virtio_net" [haltpoll]="cpuidle_haltpoll" [kvm]="kvm_amd")
+
+# A folder of before a purpose was thought of has no list for it, and says nothing of whether the kernel can have it.
+asked() { # FOLDER PURPOSE
+    grep -qsx "$2" "$1/asked" || [[ -e $1/$2 ]]
+}
 
 # The module's own section .modinfo names what it depends on; depmod knows no more, and is not on every machine.
 insert_order() { # FOLDER NAME...: appends to the array `order`; uses path_of, built_in and seen
@@ -162,6 +168,7 @@ fetch_modules() { # SUITE VERSION PACKAGE DEB
         insert_order "$folder" ${needed_for[$purpose]} || continue
         printf '%s\n' ${order[@]+"${order[@]}"} >"$folder/$purpose"
     done
+    printf '%s\n' "${!needed_for[@]}" >"$folder/asked"
     # The driver without its governor loads, and polls nothing. The governor is never a module.
     find "$scratch/tree" -name modules.builtin.modinfo -exec grep -qa 'parm.*guest_halt_poll_ns' {} + || rm -f "$folder/haltpoll"
     rm -rf "$kernels/modules-$version"
@@ -186,8 +193,8 @@ cached_version() { # SERIES
 print_modules() { # SERIES PURPOSE
     local series=$1 purpose=$2 folder version
     version=$(cached_version "$series")
-    if [[ -z $version || ! -d $kernels/modules-$version ]]; then
-        fetch_series "$series" "${suite_of[$series]}" "$version" || return 1
+    if [[ -z $version ]] || ! asked "$kernels/modules-$version" "$purpose"; then
+        purpose_wanted=$purpose fetch_series "$series" "${suite_of[$series]}" "$version" || return 1
         version=$(cached_version "$series")
     fi
     folder=$kernels/modules-$version
@@ -202,7 +209,7 @@ cache=$(realpath "$cache") kernels=$cache/kernels apt_dir=$cache/apt
 
 if [[ ${1:-} == --modules ]]; then
     [[ $# -eq 3 && -n ${suite_of[$2]:-} && -n ${needed_for[$3]:-} ]] ||
-        { say "--modules takes one of 6.1, 6.12, 6.18, new and one of disk, net, haltpoll"; exit 2; }
+        { say "--modules takes one of 6.1, 6.12, 6.18, new and one of disk, net, haltpoll, kvm"; exit 2; }
     print_modules "$2" "$3"
     exit
 fi

@@ -268,3 +268,38 @@ fn probe_of_this_machine_knows_or_says_why_not() {
     }
     assert!(report["verdict"]["text"].as_str().unwrap().contains("slices"), "{}", report["verdict"]);
 }
+
+#[test]
+fn guest_with_a_kvm_of_its_own_measures_exits_from_the_hosts_side() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
+    let fetch = |arguments: &[&str]| {
+        let fetched = Command::new(root.join("testbed/fetch-kernel.sh")).args(arguments).output().unwrap();
+        assert!(fetched.status.success(), "{}", String::from_utf8_lossy(&fetched.stderr));
+        String::from_utf8(fetched.stdout).unwrap()
+    };
+    // Modules first: asking for them may move the series to its newest kernel.
+    let modules = fetch(&["--modules", "6.1", "kvm"]);
+    let kernel = fetch(&["6.1"]);
+    let mut guest = Command::new(root.join("testbed/guest.sh"));
+    guest.args(["--timeout", "240", "--binary", env!("CARGO_BIN_EXE_gleaner")]);
+    for (number, module) in modules.lines().enumerate() {
+        guest.args(["--file", &format!("{module}:/kvm/{number}-module.ko")]);
+    }
+    let kernel = kernel.trim_end().split_once(' ').expect("a kernel 6.1").1;
+    let output = guest.arg(kernel).arg(root.join("testbed/kvm.sh")).arg("2").output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
+    let probe = |name: &str| -> Value {
+        let line = text.lines().find_map(|line| line.strip_prefix(&format!("json {name} "))).expect("a probe");
+        serde_json::from_str(line).unwrap()
+    };
+    let without = probe("without");
+    assert!(without["exit_from_host"]["value"].is_null(), "{without}");
+    assert!(without["exit_from_host"]["from"].as_str().unwrap().contains("there is no /dev/kvm"), "{without}");
+    // Under emulation CPUID leaves no guest; that of the VM of one page goes through KVM, and that takes longer.
+    let with = probe("with");
+    let (alone, exit) = (&with["exit"]["value"], &with["exit_from_host"]["value"]);
+    assert_eq!((&alone["leaves_guest"], &exit["side"]), (&Value::Bool(false), &"host".into()), "{with}");
+    assert!(exit["p50_ns"].as_u64().unwrap() > alone["p50_ns"].as_u64().unwrap(), "{with}");
+    assert!(exit["p95_ns"].as_u64() >= exit["p50_ns"].as_u64() && exit["n"].as_u64().unwrap() > 0, "{with}");
+}

