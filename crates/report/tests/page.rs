@@ -149,13 +149,14 @@ fn the_page_needs_nothing_else() {
     );
 }
 
-/// Puts this in place of every string but the schema's name.
+/// Puts this in place of every string but those that have to be one of a few words: the schema's name, and the side of an exit.
 fn replace_strings(value: &mut Value, with: &str) {
     match value {
         Value::String(text) => with.clone_into(text),
         Value::Array(all) => all.iter_mut().for_each(|value| replace_strings(value, with)),
         Value::Object(fields) => {
-            fields.iter_mut().filter(|(key, _)| *key != "schema").for_each(|(_, value)| replace_strings(value, with));
+            let free = |key: &str| !["schema", "side"].contains(&key);
+            fields.iter_mut().filter(|(key, _)| free(key)).for_each(|(_, value)| replace_strings(value, with));
         }
         _ => {}
     }

@@ -114,9 +114,11 @@ fn programs_wait_as_they_say() {
         (Program::Independent, false),
         (Program::Matmul, false),
     ] {
-        let usage = outcome(&plan(program)).usage;
-        // Other tests of this process switch too, if they run in it (nextest gives each its own): only the lower bound is sure.
-        assert!(!waits || usage.voluntary_switches >= ITEMS / 4, "{program}: {usage:?}");
+        // Other tests of this process switch too, if they run in it (nextest gives each its own): only the lower bound is sure. And that not at once: on a machine
+        // that is short of CPUs one thread may get to its second half before the next one begins, and then finds nothing to wait for.
+        let mut usages = std::iter::repeat_with(|| outcome(&plan(program)).usage).take(5);
+        let enough = |usage: &gleaner_workloads::Usage| !waits || usage.voluntary_switches >= ITEMS / 4;
+        let usage = usages.find(enough).unwrap_or_else(|| panic!("{program}: none of five runs waited"));
         assert!(usage.cpu_time.0 > 0, "{program}: {usage:?}");
     }
 }
