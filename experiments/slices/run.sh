@@ -11,19 +11,20 @@
 #   network    Figures 3 and 6(c): iperf3. Takes port 5299 of 127.0.0.1
 #   tables     nothing is measured: the tables again, of what is in the folder
 #
-# BLOCKS=n: blocks instead of 5 (corun, pairs: of a round each; adaptive, mix: of two). ROUNDS=n: rounds instead of the scenario's (locks,
+# BLOCKS=n: blocks up to this one instead of 5 (corun, pairs: of a round each; adaptive, mix: of two); FIRST=n: from this one on, which adds to what
+# a folder has. ROUNDS=n: rounds instead of the scenario's (locks,
 # kernel, wakeup, network). RUN=name: a folder of its own. Takes root, a cgroup hierarchy with the cpu
 # controller (corun, pairs, adaptive, mix: "capped" is a quota), and a quiet machine.
 [[ $# -gt 0 ]] || set -- --help
 for what in "$@"; do
     case $what in
         locks | corun | kernel | pairs | adaptive | mix | wakeup | network | tables) ;;
-        *) sed -n 's/^# \{0,1\}//; 2,16p' "$0" >&2; exit 2 ;;
+        *) sed -n 's/^# \{0,1\}//; 2,17p' "$0" >&2; exit 2 ;;
     esac
 done
 . "$(dirname "$0")/../lib.sh" "$@"
 [[ "$*" == tables ]] || scripts/setup.sh build test >&2
-blocks=${BLOCKS:-5}
+blocks=${BLOCKS:-5} first=${FIRST:-1}
 work=$(mktemp -d "${TMPDIR:-/tmp}/gleaner-slices.XXXXXX")
 server=""
 trap '[[ -z $server ]] || kill "$server" 2>/dev/null || true; rm -rf "$work"' EXIT
@@ -47,10 +48,10 @@ cap_holds() {
 in_turns() {
     local file=$1 capped=$2 name=$3 number
     shift 3
-    for ((number = 1; number <= blocks; number++)); do
+    for ((number = first; number <= blocks; number++)); do
         ((number % 2)) || block "$file" "$name" "$number"
         block "$capped" "capped-$name" "$number" "$@"
-        ((number > 1)) || cap_holds "$folder/capped-$name-1.json"
+        ((number > first)) || cap_holds "$folder/capped-$name-$number.json"
         ((number % 2 == 0)) || block "$file" "$name" "$number"
     done
 }
