@@ -12,7 +12,7 @@
 #   tables     nothing is measured: the tables again, of what is in the folder
 #
 # BLOCKS=n: blocks up to this one instead of 5 (corun, pairs: of a round each; adaptive, mix: of two); FIRST=n: from this one on, which adds to what
-# a folder has. ROUNDS=n: rounds instead of the scenario's (locks,
+# a folder has; ONLY=label,...: these workloads of the mixes alone. ROUNDS=n: rounds instead of the scenario's (locks,
 # kernel, wakeup, network). RUN=name: a folder of its own. Takes root, a cgroup hierarchy with the cpu
 # controller (corun, pairs, adaptive, mix: "capped" is a quota), and a quiet machine.
 [[ $# -gt 0 ]] || set -- --help
@@ -49,10 +49,10 @@ in_turns() {
     local file=$1 capped=$2 name=$3 number
     shift 3
     for ((number = first; number <= blocks; number++)); do
-        ((number % 2)) || block "$file" "$name" "$number"
+        ((number % 2)) || block "$file" "$name" "$number" ${ONLY:+--only "$ONLY"}
         block "$capped" "capped-$name" "$number" "$@"
         ((number > first)) || cap_holds "$folder/capped-$name-$number.json"
-        ((number % 2 == 0)) || block "$file" "$name" "$number"
+        ((number % 2 == 0)) || block "$file" "$name" "$number" ${ONLY:+--only "$ONLY"}
     done
 }
 # table NAME JQ PATTERN...: what follows from the results whose names match; nothing where there are none.
