@@ -106,9 +106,11 @@ machine=(
 )
 # QEMU 7.2's multi-threaded emulation now and then runs a guest's vCPU over an instruction that the guest's kernel is patching
 # (jump labels at boot; tracepoints whenever somebody attaches to them): an int3 that nobody expects, or garbage before init.
-# No program in the guest can do that, so such a guest is booted again, aloud, RETRIES times at most.
+# No program in the guest can do that, so such a guest is booted again, aloud, RETRIES times at most. So is one that hangs before init, which takes seconds
+# otherwise: nothing of ours has begun there.
+booted() { grep -q '^guest: init done' "$work/console.log"; }
 emulator_broke_it() {
-    ! grep -q '^guest: init done' "$work/console.log" ||
+    ! booted ||
         grep -qE 'Oops: int3|RIP: .*(do_sync_core|text_poke)' "$work/console.log"
 }
 boot() {
@@ -117,13 +119,20 @@ boot() {
     setpriv --pdeathsig TERM timeout --kill-after=5 "$timeout" setpriv --pdeathsig KILL "${machine[@]}" \
         </dev/null >"$work/qemu.log" 2>&1 &
     qemu_pid=$!
-    ended=0
+    ended=0 hung=""
+    local left=$((boot_limit * 5))
+    until booted || ! kill -0 "$qemu_pid" 2>/dev/null; do
+        ((left--)) || { hung=yes; kill "$qemu_pid" 2>/dev/null || true; break; }
+        sleep 0.2
+    done
     wait "$qemu_pid" || ended=$?
     qemu_pid=""
 }
 retries=${RETRIES:-3}
+# Most seconds until init: twenty times what it takes on a machine that has nothing else to do.
+boot_limit=${BOOT_LIMIT:-90}
 boot
-while [[ $ended -eq 0 && ! -s $work/status.log && $retries -gt 0 ]] && emulator_broke_it; do
+while [[ ( $ended -eq 0 || -n $hung ) && ! -s $work/status.log && $retries -gt 0 ]] && emulator_broke_it; do
     say "the emulator broke the guest's kernel while it was patching itself ($(grep -m 1 -oE 'Oops: .*|BUG: .*' "$work/console.log" || echo 'no boot')); once more"
     retries=$((retries - 1))
     boot
