@@ -26,6 +26,10 @@ const MOST_DOUBLINGS: u32 = 5;
 const LASTS: Duration = Duration::from_millis(1);
 /// How long the function may wait while all are asleep. Also how long an [`Enforcer`] may take to end.
 const QUIET: Duration = Duration::from_millis(200);
+/// Tickers' periods differ by up to so much of the slice from CPU to CPU.
+const APART: f64 = 0.01;
+/// The fractional part of the golden ratio.
+const GOLDEN: f64 = 0.618_033_988_749_895;
 /// Most tickers: one a CPU of the largest machine.
 const MOST_TICKERS: usize = 8192;
 
@@ -175,7 +179,7 @@ impl Loop {
                 self.order(cpu, Nanos::ZERO);
             }
             for found in found {
-                self.order(found.cpu, period(found.slice));
+                self.order(found.cpu, period(found.slice, found.cpu));
             }
             self.shared.cpu_time_ns.store(thread_cpu_time().0, Relaxed);
         }
@@ -214,8 +218,13 @@ impl Loop {
 
 /// A ticker's period for a slice: a little longer, so that whoever it displaces has used up its slice by the scheduler's own account, which does
 /// not count the ticker's microseconds. Who has some left when displaced is, presumably, cut short by the kernel's tick once it runs again (10 ms gave 8.2 to 10.1 at HZ=250; with this 10.1).
-fn period(slice: Nanos) -> Nanos {
-    slice + Nanos(slice.0 / 100).max(Nanos::from_micros(20)).min(Nanos(slice.0 / 20))
+///
+/// Each CPU's is longer by another part of a hundredth (the golden ratio's multiples, which lie evenly). Of equal length, slices of two CPUs would
+/// keep the phase in which they happened to begin, and VMs that need both CPUs at a time would be well or badly off for as long as that lasts.
+fn period(slice: Nanos, cpu: u32) -> Nanos {
+    let longer = Nanos(slice.0 / 100).max(Nanos::from_micros(20)).min(Nanos(slice.0 / 20));
+    let apart = slice.as_f64() * APART * (f64::from(cpu) * GOLDEN).fract();
+    slice + longer + Nanos::from_f64(apart)
 }
 
 /// Until the next question, where `shortest` is the shortest slice enforced and the last `same` answers were like those before them.
@@ -231,8 +240,18 @@ mod tests {
     #[test]
     fn a_period_is_a_hundredth_to_a_twentieth_longer_than_the_slice() {
         for (slice, expected) in [(100, 105), (500, 520), (1_000, 1_020), (10_000, 10_100)] {
-            assert_eq!(period(Nanos::from_micros(slice)), Nanos::from_micros(expected), "{slice}");
+            assert_eq!(period(Nanos::from_micros(slice), 0), Nanos::from_micros(expected), "{slice}");
         }
+    }
+
+    #[test]
+    fn no_two_cpus_of_a_machine_keep_step() {
+        let slice = Nanos::from_millis(1);
+        let mut periods: Vec<Nanos> = (0..256).map(|cpu| period(slice, cpu)).collect();
+        assert!(periods.iter().all(|period| *period <= slice + Nanos::from_micros(30)), "{periods:?}");
+        periods.sort_unstable();
+        periods.dedup();
+        assert_eq!(periods.len(), 256);
     }
 
     #[test]

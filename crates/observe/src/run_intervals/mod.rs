@@ -151,7 +151,7 @@ impl RunIntervals {
     pub fn window(&mut self) -> IntervalsWindow {
         let now = crate::bpf::reader::now_ns();
         let length = Nanos(now.saturating_sub(std::mem::replace(&mut self.began, now)));
-        let counted = procfs::lock(&self.threads).counters();
+        let counted = procfs::lock(&self.threads).counters(length);
         let mut threads = Vec::with_capacity(counted.len());
         for (tid, counters) in counted {
             let ended = counters.is_none();
