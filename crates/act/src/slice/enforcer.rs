@@ -28,7 +28,7 @@ const LASTS: Duration = Duration::from_millis(1);
 const QUIET: Duration = Duration::from_millis(200);
 /// Tickers' periods differ by up to so much of the slice from CPU to CPU.
 const APART: f64 = 0.01;
-/// The fractional part of the golden ratio.
+/// The fractional part of the golden ratio (in std from Rust 1.94; 1.88 is what this takes).
 const GOLDEN: f64 = 0.618_033_988_749_895;
 /// Most tickers: one a CPU of the largest machine.
 const MOST_TICKERS: usize = 8192;
@@ -220,7 +220,7 @@ impl Loop {
 /// not count the ticker's microseconds. Who has some left when displaced is, presumably, cut short by the kernel's tick once it runs again (10 ms gave 8.2 to 10.1 at HZ=250; with this 10.1).
 ///
 /// Each CPU's is longer by another part of a hundredth (the golden ratio's multiples, which lie evenly). Of equal length, slices of two CPUs would
-/// keep the phase in which they happened to begin, and VMs that need both CPUs at a time would be well or badly off for as long as that lasts.
+/// keep the phase in which they happened to begin, which may be a bad one for VMs that need both CPUs at a time (what it gains: experiments/slices).
 fn period(slice: Nanos, cpu: u32) -> Nanos {
     let longer = Nanos(slice.0 / 100).max(Nanos::from_micros(20)).min(Nanos(slice.0 / 20));
     let apart = slice.as_f64() * APART * (f64::from(cpu) * GOLDEN).fract();

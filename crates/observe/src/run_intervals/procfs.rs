@@ -54,9 +54,9 @@ impl Threads {
         let starved = self.starved(&found);
         for (tid, used) in found.iter_mut().filter_map(|(tid, used)| Some((*tid, used.as_mut()?))) {
             let before = self.told.remove(&tid).unwrap_or_default();
-            let new = used.wait - before;
-            let told = if starved.contains(&tid) { before - used.wait + (length - new) } else { before - used.wait };
+            let (new, left) = (used.wait - before, before - used.wait);
             used.wait = if starved.contains(&tid) { new.max(length) } else { new };
+            let told = left + (used.wait - new);
             // Who ran is not in that wait any more.
             if used.runs == 0 && told > Nanos::ZERO {
                 self.told.insert(tid, told);
