@@ -28,7 +28,7 @@ const LASTS: Duration = Duration::from_millis(1);
 const QUIET: Duration = Duration::from_millis(200);
 /// Tickers' periods differ by up to so much of the slice from CPU to CPU.
 const APART: f64 = 0.01;
-/// The fractional part of the golden ratio (in std from Rust 1.94; 1.88 is what this takes).
+/// The fractional part of the golden ratio; std has it, but not yet in 1.88, which is what this takes.
 const GOLDEN: f64 = 0.618_033_988_749_895;
 /// Most tickers: one a CPU of the largest machine.
 const MOST_TICKERS: usize = 8192;
