@@ -259,7 +259,8 @@ pub(super) fn fig7(extent: &Extent) -> Result<Reproduced, ReproduceError> {
     rows.push(ratio("all, freqsleep against matmul", "Gleaner, mean runtime_ratio", 0.85, mean, Basis::Predicted));
     let mean = results.mean(None, off);
     rows.push(
-        ratio("all, matmul against freqsleep", "off, mean runtime_ratio", 3.0, mean, Basis::Predicted).because(UNSATURATED),
+        ratio("all, matmul against freqsleep", "off, mean runtime_ratio", 3.0, mean, Basis::Predicted)
+            .because(UNSATURATED),
     );
     finish("Gleaner beside matmul: speedups of the benchmarks, throughput of the system", rows)
 }
