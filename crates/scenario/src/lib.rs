@@ -16,7 +16,7 @@ mod workloads;
 
 pub use parse::ScenarioError;
 pub use plan::{Choice, Combination, Plan, Step};
-pub use simulator::{SimCosts, SimScheduler, Simulator};
+pub use simulator::{SimCosts, SimIdleStates, SimScheduler, Simulator};
 pub use slices::HostSlice;
 
 use format::{as_duration, as_lists, as_option, is_default};

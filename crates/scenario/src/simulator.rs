@@ -30,6 +30,9 @@ pub struct Simulator {
     pub halt_poll: Duration,
     /// Pause-loop exits.
     pub ple: bool,
+    /// How deep idle pCPUs sleep.
+    #[serde(skip_serializing_if = "is_default")]
+    pub idle_states: SimIdleStates,
     /// What things cost.
     pub costs: SimCosts,
     /// Single costs, by name (`gleaner sim list`), nanoseconds.
@@ -48,6 +51,7 @@ impl Default for Simulator {
             enforced: false,
             halt_poll: HALT_POLL,
             ple: true,
+            idle_states: SimIdleStates::Shallow,
             costs: SimCosts::Kvm2014,
             cost_ns: BTreeMap::new(),
         }
@@ -75,6 +79,17 @@ pub enum SimScheduler {
     Dedicated,
     /// No hypervisor.
     Native,
+}
+
+/// Idle states of a host's pCPUs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SimIdleStates {
+    /// None that takes longer to leave than a wake-up costs anyway.
+    #[default]
+    Shallow,
+    /// C3 and C6, as Linux 3.9 has them.
+    SandyBridge,
 }
 
 /// A set of costs.
@@ -107,6 +122,7 @@ pub(crate) struct RawSimulator {
     enforced: bool,
     halt_poll: Option<Spanned<Time>>,
     ple: Option<bool>,
+    idle_states: Option<Spanned<String>>,
     costs: Option<Spanned<String>>,
     #[serde(default)]
     cost_ns: BTreeMap<String, Spanned<u64>>,
@@ -126,6 +142,7 @@ impl RawSimulator {
             ("dedicated", SimScheduler::Dedicated),
             ("native", SimScheduler::Native),
         ];
+        let idle_states = [("shallow", SimIdleStates::Shallow), ("sandy-bridge", SimIdleStates::SandyBridge)];
         let costs = [
             ("kvm-2014", SimCosts::Kvm2014),
             ("xen-2014", SimCosts::Xen2014),
@@ -146,6 +163,9 @@ impl RawSimulator {
             enforced: self.enforced,
             halt_poll: time("halt_poll", self.halt_poll, default.halt_poll, polls)?,
             ple: self.ple.unwrap_or(default.ple),
+            idle_states: self
+                .idle_states
+                .map_or(Ok(default.idle_states), |found| word("idle_states", &found, &idle_states))?,
             costs: self.costs.map_or(Ok(default.costs), |found| word("costs", &found, &costs))?,
             cost_ns: self
                 .cost_ns

@@ -50,6 +50,8 @@ pub struct HostConfig {
     pub groups: Option<Groups>,
     /// Busy pCPUs pull from busier ones now and then, as Linux 3.9 does ([`Scheduler::Window`] and [`Scheduler::Fair`] alone).
     pub rebalances: bool,
+    /// How deep idle pCPUs sleep, which whoever wants one waits for. Table 2's costs contain the shallow states.
+    pub idle_states: IdleStates,
     /// Gleaner on the host, choosing slices; `None`: nobody does.
     pub adaptive: Option<AdaptiveSlices>,
 }
@@ -67,6 +69,7 @@ impl Default for HostConfig {
             skew_tick: false,
             groups: None,
             rebalances: false,
+            idle_states: IdleStates::SHALLOW,
             adaptive: None,
         }
     }
@@ -175,6 +178,28 @@ impl Groups {
     pub const LINUX_3_9: Self = Self { at_ticks: false };
     /// Linux 3.12 and later: in `entity_tick`, too.
     pub const LINUX_3_12: Self = Self { at_ticks: true };
+}
+
+/// Idle states that take longer to leave than [`Costs`] say, the shallowest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IdleStates(pub &'static [IdleState]);
+
+/// One of them. Times in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IdleState {
+    /// A pCPU that is not expected to stay idle for so long does not enter it (`target_residency`).
+    pub residency: Time,
+    /// From when the pCPU is wanted until it runs (`exit_latency`).
+    pub exit: Time,
+}
+
+impl IdleStates {
+    /// None: as with `intel_idle.max_cstate=1`, or where pCPUs are never idle for long.
+    pub const SHALLOW: Self = Self(&[]);
+    /// C3 and C6 of Sandy Bridge, as Linux 3.9 has them (drivers/idle/intel_idle.c, `snb_cstates`). C1 and C1E, 2 and 10 us, are what a ping-pong meets, and so part of
+    /// what the Gleaner paper's Table 2 measured.
+    pub const SANDY_BRIDGE: Self =
+        Self(&[IdleState { residency: 211_000, exit: 80_000 }, IdleState { residency: 345_000, exit: 104_000 }]);
 }
 
 /// Host halt polling (kvm.ko's module parameters).

@@ -75,7 +75,7 @@ costs! {
     interrupt_ns: "a device's or timer's interrupt is handled by the guest",
         [1_660, 500, 1_660], "micro-slice Table III, Westmere: two exits; native: ours";
     flush_ns: "a vCPU invalidates its TLB when another one asks",
-        [500, 500, 500], "ours: handler of one interrupt";
+        [2_160, 500, 2_160], "ours: 500 for the handler; virtual: two exits more, micro-slice Table III, Westmere";
     timer_slack_ns: "a sleep takes so much longer than asked for",
         [50_000, 50_000, 50_000], "Linux: default slack of a normal thread's timers";
     ple_exit_ns: "a pause-loop exit and the host's look for somebody else",

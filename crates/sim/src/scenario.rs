@@ -1,8 +1,8 @@
 //! From a scenario, which the test bed runs too, to configurations: one for each combination of workloads and policies.
 
 use crate::config::{
-    AdaptiveSlices, Config, CreditParams, FairParams, HaltPoll, HostConfig, IdleLoop, Managed, PauseLoop, Scheduler,
-    SimError, VmConfig, WindowParams,
+    AdaptiveSlices, Config, CreditParams, FairParams, HaltPoll, HostConfig, IdleLoop, IdleStates, Managed, PauseLoop,
+    Scheduler, SimError, VmConfig, WindowParams,
 };
 use crate::costs::Costs;
 use crate::engine::Time;
@@ -13,8 +13,8 @@ use crate::recording;
 use gleaner_decide::guest::GuestParams;
 use gleaner_model::{CpuSet, Policy, VcpuId};
 use gleaner_scenario::{
-    Choice, Combination, HostSlice, PolicyChoice, Program, Role, Scenario, SimCosts, SimScheduler, Simulator,
-    TimeoutFrom, Vm, Workload as Asked,
+    Choice, Combination, HostSlice, PolicyChoice, Program, Role, Scenario, SimCosts, SimIdleStates, SimScheduler,
+    Simulator, TimeoutFrom, Vm, Workload as Asked,
 };
 use std::fs::File;
 use std::io::BufReader;
@@ -90,6 +90,10 @@ fn host(simulator: &Simulator, pcpus: usize) -> HostConfig {
         scheduler: scheduler(simulator),
         halt_poll: if native || halt_poll.max == 0 { HaltPoll::OFF } else { halt_poll },
         ple: (simulator.ple && !native).then_some(PauseLoop::KVM),
+        idle_states: match simulator.idle_states {
+            SimIdleStates::Shallow => IdleStates::SHALLOW,
+            SimIdleStates::SandyBridge => IdleStates::SANDY_BRIDGE,
+        },
         ..HostConfig::default()
     }
 }

@@ -1,11 +1,11 @@
-//! The four ways in which a vCPU that vanishes hurts, each out of the mechanisms alone, with the arithmetic.
+//! The four ways in which a vCPU that vanishes hurts, and how a pCPU does that sleeps, each out of the mechanisms alone, with the arithmetic.
 //!
 //! Nothing costs anything here, a hog shares one pCPU, and the host gives fixed slices of 10 ms in turn, the virtual machine
 //! first: its vCPU on the shared pCPU runs in [0, 10), [20, 30) ms and so on.
 
 mod common;
-use common::{MS, compute, hog, round_robin, run, sleep, threads};
-use gleaner_sim::config::{Config, CreditParams, HostConfig, PauseLoop, Scheduler, VmConfig};
+use common::{MS, US, compute, hog, round_robin, run, sleep, threads};
+use gleaner_sim::config::{Config, CreditParams, HostConfig, IdleStates, PauseLoop, Scheduler, VmConfig};
 use gleaner_sim::program::{Builder, Op, Span};
 use gleaner_sim::{Costs, SimResult, Simulation, Time};
 
@@ -180,4 +180,17 @@ fn only_a_directed_yield_helps_a_lock_holder_on_another_pcpu() {
     assert_eq!(ended(true), Some(13_500_000));
     // Xen's exits make room on the waiter's own pCPU, where nobody waits.
     assert_eq!(ended(false), Some(23 * MS));
+}
+
+#[test]
+fn the_longer_a_pcpu_idles_the_later_it_is_back() {
+    // Six sleeps of 1 ms. Of the next one is expected, in us: 0, 125, 234, 330, 414, 487; C3 takes 211 of them and 80 to leave, C6 345 and 104.
+    let asleep = |idle_states: IdleStates| {
+        let mut builder = Builder::new();
+        let work = threads(&mut builder, vec![(0, vec![sleep(MS); 6])]);
+        let host = HostConfig { idle_states, ..HostConfig::new(1, Scheduler::Dedicated) };
+        run(host, vec![VmConfig::new("vm", 1, Costs::FREE, work)]).vms[0].totals.ended_at
+    };
+    assert_eq!(asleep(IdleStates::SHALLOW), Some(6 * MS));
+    assert_eq!(asleep(IdleStates::SANDY_BRIDGE), Some(6 * MS + 2 * 80 * US + 2 * 104 * US));
 }

@@ -40,7 +40,7 @@ fn enter(
         Some(group) if !group.v2 => in_root_group(set, &group).map(Some),
         Some(_) => Err(no_fifo(
             &refused,
-            "; if this kernel has CONFIG_RT_GROUP_SCHED, start gleaner in the root cgroup: \
+            "; if this kernel has CONFIG_RT_GROUP_SCHED (`gleaner host probe` tells), start gleaner in the root cgroup: \
              sh -c 'echo $$ >/sys/fs/cgroup/cgroup.procs; exec gleaner ...'",
         )),
         None => Err(no_fifo(

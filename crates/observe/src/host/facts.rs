@@ -242,20 +242,36 @@ fn rt_budget(root: &ProcRoot) -> Fact<RtBudget> {
     }
 }
 
-/// Only the v1 cpu controller shows group budgets; on v2 real-time threads must be in the root group where the kernel has them.
+/// What this process's group may give to real-time threads. Only the v1 cpu controller shows it; on v2 a group has nothing where the kernel has such budgets
+/// at all (kernel/sched/rt.c, `alloc_rt_sched_group`), and real-time threads must be in the root group.
 fn rt_group_runtime(root: &ProcRoot, config: &Config) -> Fact<Nanos> {
-    if config.is_set("CONFIG_RT_GROUP_SCHED") == Some(false) {
+    let built = config.is_set("CONFIG_RT_GROUP_SCHED");
+    if built == Some(false) {
         return Fact::unknown("groups have no real-time budgets: this kernel is built without RT_GROUP_SCHED");
     }
     let lines = text(&root.proc.join("self/cgroup")).unwrap_or_default();
-    let own = lines.lines().find_map(|line| {
-        let (_, rest) = line.split_once(':')?;
-        let (controllers, path) = rest.split_once(':')?;
-        controllers.split(',').any(|name| name == "cpu").then_some(path)
-    });
-    let Some(own) = own else { return Fact::unknown("the cpu controller is not mounted as cgroup v1 here") };
+    let own = |of: &dyn Fn(&str) -> bool| {
+        lines.lines().find_map(|line| {
+            let (_, rest) = line.split_once(':')?;
+            let (controllers, path) = rest.split_once(':')?;
+            of(controllers).then_some(path.trim_start_matches('/'))
+        })
+    };
+    let v1 = own(&|controllers| controllers.split(',').any(|name| name == "cpu"));
+    let unified = root.sys.join("fs/cgroup");
+    if let (None, Some(own), true) = (v1, own(&str::is_empty), unified.join("cgroup.controllers").exists()) {
+        return if built == Some(true) && rt_groups_wanted(root, config) {
+            rt_runtime_v2(&unified, own)
+        } else {
+            Fact::unknown(format!(
+                "cgroup v2 shows no real-time budgets; {} does not say that this kernel has them (RT_GROUP_SCHED)",
+                config.from
+            ))
+        };
+    }
+    let Some(own) = v1 else { return Fact::unknown("the cpu controller is not mounted here") };
     let mounts = ["fs/cgroup/cpu", "fs/cgroup/cpu,cpuacct"].map(|mount| root.sys.join(mount));
-    let files = mounts.map(|mount| mount.join(own.trim_start_matches('/')).join("cpu.rt_runtime_us"));
+    let files = mounts.map(|mount| mount.join(own).join("cpu.rt_runtime_us"));
     let found = files.iter().find_map(|path| number::<i64>(path).map(|us| (us, path)));
     match found {
         Some((us, path)) => {
@@ -263,6 +279,31 @@ fn rt_group_runtime(root: &ProcRoot, config: &Config) -> Fact<Nanos> {
             Fact::known(runtime, path.display().to_string())
         }
         None => Fact::unknown("cpu.rt_runtime_us of this process's cgroup cannot be read"),
+    }
+}
+
+/// Since 6.16 a kernel that is built with budgets may be told to do without (`rt_group_sched=`), and may be so by default.
+fn rt_groups_wanted(root: &ProcRoot, config: &Config) -> bool {
+    let line = text(&root.proc.join("cmdline")).unwrap_or_default();
+    let asked = line.split_whitespace().filter_map(|word| word.strip_prefix("rt_group_sched=")).next_back();
+    match asked {
+        Some(word) => !["0", "n", "N", "off"].contains(&word),
+        None => config.is_set("CONFIG_RT_GROUP_SCHED_DEFAULT_DISABLED") != Some(true),
+    }
+}
+
+/// The scheduler's group is the nearest cgroup that the cpu controller is enabled for; without one, the root's.
+fn rt_runtime_v2(unified: &Path, own: &str) -> Fact<Nanos> {
+    let own = unified.join(own);
+    let groups = own.ancestors().take_while(|group| *group != unified);
+    match groups.map(|group| group.join("cpu.weight")).find(|weight| weight.exists()) {
+        Some(weight) => Fact::known(
+            Nanos::ZERO,
+            format!("{} and RT_GROUP_SCHED: only cgroup v2's root has a budget", weight.display()),
+        ),
+        None => {
+            Fact::unknown("this process is in the scheduler's root group, which has the machine's real-time budget")
+        }
     }
 }
 
@@ -400,6 +441,33 @@ mod tests {
         let found = facts(&files);
         assert_eq!(found.rt_budget.value, Some(RtBudget { runtime: None, period: Nanos::from_secs(1) }));
         assert_eq!(found.rt_group_runtime.value, Some(Nanos::ZERO));
+    }
+
+    #[test]
+    fn on_cgroup_v2_only_the_root_has_a_real_time_budget_where_the_kernel_has_them() {
+        let (with, without) = ("CONFIG_RT_GROUP_SCHED=y\n", "# CONFIG_RT_GROUP_SCHED is not set\n");
+        let off = "CONFIG_RT_GROUP_SCHED=y\nCONFIG_RT_GROUP_SCHED_DEFAULT_DISABLED=y\n";
+        let controlled = "sys/fs/cgroup/vms/cpu.weight";
+        for (config, cmdline, weight, runtime, words) in [
+            (with, "quiet", controlled, Some(Nanos::ZERO), "vms/cpu.weight and RT_GROUP_SCHED"),
+            (with, "quiet", "sys/fs/cgroup/other/cpu.weight", None, "root group"),
+            (with, "rt_group_sched=0", controlled, None, "does not say that this kernel has them"),
+            (off, "quiet", controlled, None, "does not say that this kernel has them"),
+            (off, "rt_group_sched=1", controlled, Some(Nanos::ZERO), "only cgroup v2's root has a budget"),
+            (without, "quiet", controlled, None, "without RT_GROUP_SCHED"),
+        ] {
+            let files = [
+                RELEASE,
+                (CONFIG.0, config),
+                ("proc/cmdline", cmdline),
+                ("proc/self/cgroup", "0::/vms/a\n"),
+                ("sys/fs/cgroup/cgroup.controllers", "cpu memory\n"),
+                (weight, "100\n"),
+            ];
+            let found = facts(&files).rt_group_runtime;
+            assert_eq!(found.value, runtime, "{config} {cmdline} {weight}");
+            assert!(found.from.contains(words), "{words}: {}", found.from);
+        }
     }
 
     #[test]

@@ -11,7 +11,7 @@ use super::threads::ThreadStat;
 use super::{SchedPolicy, Vm};
 use crate::root::{ProcRoot, reread};
 use gleaner_model::Nanos;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -159,7 +159,25 @@ pub fn watch(root: &ProcRoot, vms: &[Vm], length: Duration, stop: &AtomicBool) -
         activity.vcpus.insert(thread.tid, thread.seen);
     }
     activity.interval = Nanos::from(began.elapsed());
+    activity.count_waits_in_progress();
     activity
+}
+
+impl Activity {
+    /// The kernel counts a wait once it is over, so a vCPU that starves for the whole interval seems to want nothing. Who could run at every look and never did, while
+    /// another vCPU ran on its CPU, waited for all of it. Without that other one it may have run: alone on a tickless CPU its time is not counted either.
+    fn count_waits_in_progress(&mut self) {
+        let ran = |vcpu: &&VcpuActivity| vcpu.used.is_some_and(|used| used.run > Nanos::ZERO);
+        let ran_on: BTreeSet<u32> = self.vcpus.values().filter(ran).filter_map(VcpuActivity::main_pcpu).collect();
+        for vcpu in self.vcpus.values_mut() {
+            let queued: u64 = vcpu.queued_on.values().sum();
+            let displaced = vcpu.main_pcpu().is_some_and(|pcpu| ran_on.contains(&pcpu));
+            let starved = queued > 0 && queued == self.samples && displaced;
+            if let Some(used) = vcpu.used.as_mut().filter(|used| starved && **used == ThreadCounters::default()) {
+                used.wait = self.interval;
+            }
+        }
+    }
 }
 
 fn sample(watched: &mut [Watched], activity: &mut Activity, buffer: &mut Vec<u8>) {
@@ -201,6 +219,30 @@ mod tests {
         assert_eq!((parsed.wait_per_run(), parsed.runs), (Some(Nanos(2500)), 2));
         assert_eq!(ThreadCounters::default().wait_per_run(), None);
         assert_eq!(ThreadCounters::parse("1 2"), None);
+    }
+
+    #[test]
+    fn a_vcpu_that_starves_throughout_waits_for_all_of_it() {
+        let counted =
+            |run: u64, wait: u64, runs: u64| Some(ThreadCounters { run: Nanos(run), wait: Nanos(wait), runs });
+        let vcpu = |used, queued_on: &[(u32, u64)]| VcpuActivity {
+            used,
+            queued_on: queued_on.iter().copied().collect(),
+            ..VcpuActivity::default()
+        };
+        let vcpus = BTreeMap::from([
+            (1, vcpu(counted(9_000, 0, 1), &[(0, 10)])),
+            (2, vcpu(counted(0, 0, 0), &[(0, 10)])),
+            // Asleep at one look; alone on its CPU; counted by the kernel; without counters.
+            (3, vcpu(counted(0, 0, 0), &[(0, 9)])),
+            (4, vcpu(counted(0, 0, 0), &[(1, 10)])),
+            (5, vcpu(counted(0, 7, 0), &[(0, 10)])),
+            (6, vcpu(None, &[(0, 10)])),
+        ]);
+        let mut seen = Activity { interval: Nanos(10_000), samples: 10, vcpus, ..Activity::default() };
+        seen.count_waits_in_progress();
+        let waits: Vec<_> = seen.vcpus.values().map(|vcpu| vcpu.used.map(|used| used.wait.0)).collect();
+        assert_eq!(waits, [Some(0), Some(10_000), Some(0), Some(0), Some(7), None]);
     }
 
     #[test]

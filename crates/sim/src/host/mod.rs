@@ -9,6 +9,7 @@ mod cap;
 mod credit;
 mod entity;
 mod groups;
+mod idle_states;
 mod pause;
 mod queue;
 mod rebalance;
@@ -19,6 +20,7 @@ pub(crate) use cap::Cap;
 pub(crate) use cap::PERIOD as CAP_PERIOD;
 pub(crate) use entity::Entity;
 pub(crate) use groups::Group;
+use idle_states::IdlePeriods;
 pub(crate) use queue::RunQueue;
 pub(crate) use rebalance::Pulls;
 
@@ -65,6 +67,7 @@ pub(crate) struct Pcpu {
     pub(crate) busy: Time,
     pub(crate) busy_since: Time,
     pub(crate) pulls: Pulls,
+    idle_periods: IdlePeriods,
 }
 
 #[derive(Clone, Debug)]
@@ -344,6 +347,7 @@ impl World {
         self.charge(v);
         let was_idle = self.host.idle.contains(p.at());
         self.host.idle.remove(p.at());
+        let wakes = if was_idle { self.host.pcpus[p.at()].idle_periods.end(self.now) } else { 0 };
         let (now, continues) = (self.now, prev == Some(v));
         if let Some(prev) = prev.filter(|prev| *prev != v && self.vcpus[prev.at()].place == Place::Ready) {
             self.vcpus[prev.at()].totals.preemptions += 1;
@@ -364,6 +368,7 @@ impl World {
                 vcpu.host_seen.wake_to_run.record(Nanos(now - vcpu.placed_at));
             }
             vcpu.resuming = woken;
+            vcpu.host_debt += wakes;
             vcpu.host_debt += match (woken, cause) {
                 (true, Cause::Wake) => costs.vcpu_preempt_ns + costs.vcpu_resume_ns,
                 (true, _) if was_idle => costs.vcpu_resume_ns,
@@ -385,6 +390,8 @@ impl World {
 
     fn goes_idle(&mut self, p: PcpuIx) {
         self.host.idle.insert(p.at());
+        let states = self.host.config.idle_states;
+        self.host.pcpus[p.at()].idle_periods.begin(self.now, states.0);
         self.timers.cancel(self.slots.pcpu(p));
         self.sibling_changed(p);
     }

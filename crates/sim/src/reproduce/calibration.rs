@@ -22,8 +22,8 @@ pub(super) struct Dedup {
     pub(super) work_s: f64,
     /// How much longer a virtual machine computes for the same.
     pub(super) virtual_ratio: f64,
-    /// Times that a chunk takes the lock of the address space, over all stages.
-    pub(super) address_space_ops_per_chunk: f64,
+    /// Changes of the address space for each chunk, over all stages, each with a shootdown.
+    pub(super) shootdowns_per_chunk: f64,
 }
 
 /// Of a program with a queue of tasks.

@@ -7,17 +7,14 @@
 //! | room in a queue | 1024 * 1024 chunks (`QUEUE_SIZE`) | dedupdef.h |
 //! | queues of a stage | one for each four threads (`MAX_THREADS_PER_QUEUE`) | encoder.c |
 //! | chunks | 672 MB (native input) of 4 KB (`RabinMask` 0xfff) | PARSEC, rabin.c |
-//! | given back | the input twice (what was read, what was compressed), 128 KiB at a time | glibc's trim threshold; as micro/parsec.rs |
-//! | lock held | 1.2 us, the shortest of kernel locks | micro-slice paper, Table I, solo |
-//! | work, lock operations per chunk | calibrated | Gleaner, Table 1, native on 1 and 16 cores |
+//! | lock held | 1.2 us, the shortest of kernel locks, and the shootdown | micro-slice paper, Table I, solo |
+//! | work, shootdowns per chunk | calibrated | Gleaner, Table 1, native on 1 and 4 cores |
 //!
-//! Each chunk's memory is mapped, touched and freed, which takes the address space's semaphore, a kernel lock that blocks: "the problematic
-//! blocking synchronization may arise in the guest OS code" (section 1). Here it is given to the first who waits before that one is awake, as lib/rwsem.c of Linux 3.9 gives it to readers;
-//! a running writer may take it before a woken one there (`try_get_writer_sem`). How many are writers has no source (docs/reproductions.md). The three parallel stages share the work
-//! equally, the two serial ones only pass items on; between two lock operations computation is exponentially distributed.
-//!
-//! Memory goes back to the kernel under the semaphore, and every other vCPU that is not idle has to drop it from its TLB before anybody goes on (munmap, brk:
-//! arch/x86/mm/tlb.c, `flush_tlb_mm_range`): one interrupt each, waited for. The last parallel stage does it, as it frees the chunks.
+//! Each chunk's memory is mapped and given back, which changes the address space under its semaphore, a kernel lock that blocks: "the problematic
+//! blocking synchronization may arise in the guest OS code" (section 1). Whoever changes it is a writer, and a running writer takes it before one that has been woken for it
+//! (lib/rwsem.c of Linux 3.9, `try_get_writer_sem`): a mutex that whoever comes first gets. Every other vCPU that is not idle has to drop what was changed from its TLB before anybody
+//! goes on (arch/x86/mm/tlb.c, `flush_tlb_mm_range`): one interrupt each, waited for under the semaphore. How often has no source, and page faults, which are readers, are left out
+//! (docs/reproductions.md). The three parallel stages share the work equally, the two serial ones only pass items on; between two changes computation is exponentially distributed.
 
 use super::machine::{S, Time, US};
 use crate::program::{Builder, Label, Op, Span, Test, Workload};
@@ -30,9 +27,6 @@ const STAGES: f64 = 3.0;
 const THREADS: u32 = 16;
 const THREADS_PER_QUEUE: u32 = 4;
 const HELD: Time = 1_200;
-
-/// Shootdowns for an item: so many for so many items. An item's 80 KiB go back twice, 128 KiB at a time.
-const SHOOTDOWNS: (i64, i64) = (5, 4);
 
 /// Items of the whole native input.
 pub(super) const ITEMS: f64 = CHUNKS / CHUNKS_PER_ITEM;
@@ -48,11 +42,11 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// Lock operations of an item in a stage, and the computation before each.
+    /// Shootdowns of an item in a stage, the computation before each, and how long the semaphore is held besides.
     fn granularity(&self) -> (i64, Time, Time) {
-        let Dedup { work_s, virtual_ratio, address_space_ops_per_chunk } = self.calibration;
+        let Dedup { work_s, virtual_ratio, shootdowns_per_chunk } = self.calibration;
         let ratio = if self.virtualized { virtual_ratio } else { 1.0 };
-        let ops = (address_space_ops_per_chunk * CHUNKS_PER_ITEM / STAGES).round().max(1.0);
+        let ops = (shootdowns_per_chunk * CHUNKS_PER_ITEM / STAGES).round().max(1.0);
         let item_ns = work_s * S as f64 / (CHUNKS / CHUNKS_PER_ITEM) / STAGES;
         let computes = (item_ns / ops - HELD as f64).max(0.0) * ratio;
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive, below a second")]
@@ -107,18 +101,17 @@ impl Queue {
 pub(super) fn workload(plan: &Plan) -> Workload {
     let mut b = Builder::new();
     let groups = THREADS / THREADS_PER_QUEUE;
-    let address_space = 0;
+    let address_space = b.mutex();
     let left = b.counter(plan.items.and_then(|items| i64::try_from(items).ok()).unwrap_or(i64::MAX));
     let queues = |b: &mut Builder, producers| (0..groups).map(|_| Queue::new(b, producers)).collect::<Vec<_>>();
     let stages = [queues(&mut b, 1), queues(&mut b, THREADS_PER_QUEUE), queues(&mut b, THREADS_PER_QUEUE)];
     let to_reorder = Queue::new(&mut b, THREADS);
-    fragment(&mut b, left, address_space, &stages[0]);
+    fragment(&mut b, left, &stages[0]);
     for stage in 0..stages.len() {
         for thread in 0..THREADS {
             let group = (thread / THREADS_PER_QUEUE) as usize;
             let to = stages.get(stage + 1).map_or(to_reorder, |next| next[group]);
-            let shootdowns = (stage + 1 == stages.len()).then_some(SHOOTDOWNS);
-            worker(&mut b, plan, address_space, stages[stage][group], to, shootdowns);
+            worker(&mut b, plan, address_space, stages[stage][group], to);
         }
     }
     let (again, out) = (b.label_here(), b.label());
@@ -126,16 +119,11 @@ pub(super) fn workload(plan: &Plan) -> Workload {
     b.op(Op::Done).jump(again);
     b.here(out);
     b.threads(1, 0);
-    let mut workload = b.build();
-    // The builder makes none; number 0 is the only one.
-    workload.shared.semaphores = 1;
-    workload
+    b.build()
 }
 
 /// Hands items to the groups in turn.
-fn fragment(b: &mut Builder, left: u32, address_space: u32, to: &[Queue]) {
-    // Semaphores begin with none: the lock is free from now on.
-    b.op(Op::Post(address_space));
+fn fragment(b: &mut Builder, left: u32, to: &[Queue]) {
     let (again, out) = (b.label_here(), b.label());
     for queue in to {
         // So that time passes: nothing against the 2.3 ms of the other stages.
@@ -151,7 +139,7 @@ fn fragment(b: &mut Builder, left: u32, address_space: u32, to: &[Queue]) {
 }
 
 /// A thread of a parallel stage. The counter is its own.
-fn worker(b: &mut Builder, plan: &Plan, address_space: u32, from: Queue, to: Queue, shootdowns: Option<(i64, i64)>) {
+fn worker(b: &mut Builder, plan: &Plan, address_space: u32, from: Queue, to: Queue) {
     let (ops, computes, held) = plan.granularity();
     let todo = b.counter(0);
     let (again, out) = (b.label_here(), b.label());
@@ -159,29 +147,15 @@ fn worker(b: &mut Builder, plan: &Plan, address_space: u32, from: Queue, to: Que
     b.op(Op::Add(todo, ops));
     let (next, done) = (b.label_here(), b.label());
     b.claim(todo, done).op(Op::Compute(Span::Exponential { mean: computes }));
-    b.op(Op::Wait(address_space)).op(Op::Compute(Span::Fixed(held))).op(Op::Post(address_space)).jump(next);
+    b.op(Op::Lock(address_space))
+        .op(Op::Compute(Span::Fixed(held)))
+        .op(Op::Shootdown)
+        .op(Op::Unlock(address_space))
+        .jump(next);
     b.here(done);
-    if let Some((times, items)) = shootdowns {
-        give_back(b, address_space, held, times, items);
-    }
     to.put(b);
     b.jump(again);
     b.here(out);
     to.close(b);
     b.threads(1, 0);
-}
-
-/// Gives memory back `times` for each `items` items. The counter is the thread's own.
-fn give_back(b: &mut Builder, address_space: u32, held: Time, times: i64, items: i64) {
-    let owed = b.counter(0);
-    let none = b.label();
-    b.op(Op::Add(owed, times));
-    let next = b.label_here();
-    b.unless(Test::AtLeast(owed, items), none).op(Op::Add(owed, -items));
-    b.op(Op::Wait(address_space))
-        .op(Op::Compute(Span::Fixed(held)))
-        .op(Op::Shootdown)
-        .op(Op::Post(address_space))
-        .jump(next);
-    b.here(none);
 }

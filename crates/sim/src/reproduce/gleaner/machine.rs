@@ -2,7 +2,7 @@
 
 pub(super) use crate::Time;
 use crate::config::{
-    Config, Groups, HaltPoll, HostConfig, Managed, PauseLoop, Scheduler, SimError, VmConfig, WindowParams,
+    Config, Groups, HaltPoll, HostConfig, IdleStates, Managed, PauseLoop, Scheduler, SimError, VmConfig, WindowParams,
 };
 use crate::program::{Builder, Op, Span, Workload};
 use crate::reproduce::ReproduceError;
@@ -50,11 +50,12 @@ impl Setting {
     }
 }
 
-/// A host that its virtual machines have to themselves.
+/// A host that its virtual machines have to themselves. Whatever runs on it, also natively, its idle pCPUs sleep as deep as Linux 3.9 lets them.
 pub(super) fn dedicated(pcpus: u32) -> HostConfig {
     HostConfig {
         llc_pcpus: CORES_PER_SOCKET,
         ple: Some(PauseLoop::KVM),
+        idle_states: IdleStates::SANDY_BRIDGE,
         ..HostConfig::new(pcpus, Scheduler::Dedicated)
     }
 }
