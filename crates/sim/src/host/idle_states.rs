@@ -28,7 +28,6 @@ impl IdlePeriods {
     pub(crate) fn begin(&mut self, now: Time, states: &[IdleState]) {
         towards(&mut self.busy_mean, now - self.since);
         self.since = now;
-        // The mean with all of its parts, so that nothing is divided before the end.
         let (expected, both) = (self.idle_mean, (self.idle_mean + self.busy_mean).max(1));
         let reluctant = |exit: Time| exit + BUSY_COUNTS * exit * self.busy_mean / both;
         let enters = |state: &&IdleState| expected >= state.residency && expected >= reluctant(state.exit);
