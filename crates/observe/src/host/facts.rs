@@ -264,7 +264,7 @@ fn rt_group_runtime(root: &ProcRoot, config: &Config) -> Fact<Nanos> {
             rt_runtime_v2(&unified, own)
         } else {
             Fact::unknown(format!(
-                "cgroup v2 shows no real-time budgets; {} does not say that this kernel has them (RT_GROUP_SCHED)",
+                "cgroup v2 shows no real-time budgets, and by {} and the command line's rt_group_sched= this kernel is not known to have any",
                 config.from
             ))
         };
@@ -451,8 +451,8 @@ mod tests {
         for (config, cmdline, weight, runtime, words) in [
             (with, "quiet", controlled, Some(Nanos::ZERO), "vms/cpu.weight and RT_GROUP_SCHED"),
             (with, "quiet", "sys/fs/cgroup/other/cpu.weight", None, "root group"),
-            (with, "rt_group_sched=0", controlled, None, "does not say that this kernel has them"),
-            (off, "quiet", controlled, None, "does not say that this kernel has them"),
+            (with, "rt_group_sched=0", controlled, None, "is not known to have any"),
+            (off, "quiet", controlled, None, "is not known to have any"),
             (off, "rt_group_sched=1", controlled, Some(Nanos::ZERO), "only cgroup v2's root has a budget"),
             (without, "quiet", controlled, None, "without RT_GROUP_SCHED"),
         ] {

@@ -1,7 +1,7 @@
 //! Idle periods: from the moment the last thread leaves a vCPU until the next one runs, however the vCPU spends them.
 
 use crate::config::IdleLoop;
-use crate::engine::NEVER;
+use crate::engine::{NEVER, decaying_mean};
 use crate::ids::VcpuIx;
 use crate::vcpu::Activity;
 use crate::world::World;
@@ -56,8 +56,7 @@ impl World {
         let vcpu = &mut self.vcpus[v.at()];
         let Some(since) = vcpu.idle_since.take() else { return };
         let length = now - since;
-        // As the kernel does it (update_avg).
-        vcpu.idle_mean = vcpu.idle_mean - vcpu.idle_mean / 8 + length / 8;
+        vcpu.idle_mean = decaying_mean(vcpu.idle_mean, length);
         vcpu.busy_zero = vcpu.totals.work + vcpu.totals.kernel;
         let vm = &self.vms[vcpu.vm.at()];
         if vm.guest.observed {

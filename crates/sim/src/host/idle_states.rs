@@ -5,10 +5,8 @@
 //! the load from the last tick.
 
 use crate::config::IdleState;
-use crate::engine::Time;
+use crate::engine::{Time, decaying_mean};
 
-/// Of means (`DECAY`).
-const DECAY: Time = 8;
 /// An exit latency counts for so much more on a pCPU that is always busy: twice `get_loadavg`, which is 5 for one busy thread.
 const BUSY_COUNTS: Time = 10;
 
@@ -26,7 +24,7 @@ pub(crate) struct IdlePeriods {
 impl IdlePeriods {
     /// It has nothing to run.
     pub(crate) fn begin(&mut self, now: Time, states: &[IdleState]) {
-        towards(&mut self.busy_mean, now - self.since);
+        self.busy_mean = decaying_mean(self.busy_mean, now - self.since);
         self.since = now;
         let (expected, both) = (self.idle_mean, (self.idle_mean + self.busy_mean).max(1));
         let reluctant = |exit: Time| exit + BUSY_COUNTS * exit * self.busy_mean / both;
@@ -36,14 +34,10 @@ impl IdlePeriods {
 
     /// It is wanted: how long that takes.
     pub(crate) fn end(&mut self, now: Time) -> Time {
-        towards(&mut self.idle_mean, now - self.since);
+        self.idle_mean = decaying_mean(self.idle_mean, now - self.since);
         self.since = now;
         self.exit
     }
-}
-
-fn towards(mean: &mut Time, length: Time) {
-    *mean = *mean - *mean / DECAY + length / DECAY;
 }
 
 #[cfg(test)]
