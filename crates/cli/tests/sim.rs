@@ -157,28 +157,6 @@ fn what_cannot_be_simulated_is_named() {
 }
 
 #[test]
-fn pcpus_that_may_sleep_deep_are_late() {
-    // Each of the chain's two threads waits while the other computes for 1 ms: C6, whose 104 us come on top of each.
-    let rate = |states: &str| {
-        let host = format!("scheduler = \"cfs\"\nidle_states = \"{states}\"");
-        let text = SCENARIO.replacen("scheduler = \"cfs\"", &host, 1).replacen("5us", "1ms", 1);
-        let mut rate = 0.0;
-        with_file(&text, |path| {
-            let ran = run(path, &["--rounds", "1"]);
-            assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
-            let report: serde_json::Value = serde_json::from_slice(&ran.stdout).unwrap();
-            let rows = report["rows"].as_array().unwrap();
-            let alone =
-                |row: &&serde_json::Value| row["policy"] == "off" && row["beside"].to_string().contains("nothing");
-            rate = rows.iter().find(alone).unwrap()["items_per_s"].as_f64().unwrap();
-        });
-        rate
-    };
-    let slower = rate("shallow") / rate("sandy-bridge");
-    assert!((1.08..1.12).contains(&slower), "{slower}");
-}
-
-#[test]
 fn the_slices_that_a_scenario_compares_are_simulated() {
     let slices = "cpus = \"0-1\"\nslices = [\"kernel\", \"100us\", \"adaptive\"]";
     with_file(&SCENARIO.replacen("cpus = \"0-1\"", slices, 1), |path| {

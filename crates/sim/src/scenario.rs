@@ -256,3 +256,18 @@ fn names() -> String {
     let names: Vec<&str> = catalogue::ALL.iter().map(|program| program.name).collect();
     names.join(", ")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What they do to whoever wakes there: tests/phenomena.rs.
+    #[test]
+    fn a_host_sleeps_as_deep_as_its_file_says() {
+        for (said, states) in
+            [(SimIdleStates::Shallow, IdleStates::SHALLOW), (SimIdleStates::SandyBridge, IdleStates::SANDY_BRIDGE)]
+        {
+            assert_eq!(host(&Simulator { idle_states: said, ..Simulator::default() }, 1).idle_states, states);
+        }
+    }
+}
