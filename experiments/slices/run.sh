@@ -7,6 +7,7 @@
 #   pairs      Figure 5: pairs of programs
 #   adaptive   the adaptive agent against every slice for all, on four more pairs; with what `mix` has measured, if that is in the same folder
 #   mix        Figure 6(a): four VMs, and the adaptive agent on them
+#   turns      likewise on the five mixes, with slices in turn within one run of the programs; blocks up to UNTIL=hh:mm, if that is given
 #   wakeup     wake-up p99 of a spinning guest
 #   network    Figures 3 and 6(c): iperf3. Takes port 5299 of 127.0.0.1
 #   tables     nothing is measured: the tables again, of what is in the folder
@@ -18,8 +19,8 @@
 [[ $# -gt 0 ]] || set -- --help
 for what in "$@"; do
     case $what in
-        locks | corun | kernel | pairs | adaptive | mix | wakeup | network | tables) ;;
-        *) sed -n 's/^# \{0,1\}//; 2,17p' "$0" >&2; exit 2 ;;
+        locks | corun | kernel | pairs | adaptive | mix | turns | wakeup | network | tables) ;;
+        *) sed -n 's/^# \{0,1\}//; 2,18p' "$0" >&2; exit 2 ;;
     esac
 done
 . "$(dirname "$0")/../lib.sh" "$@"
@@ -75,6 +76,12 @@ for what in "$@"; do
         corun) in_turns corun.toml capped.toml corun ;;
         pairs | adaptive) in_turns "$what.toml" capped.toml "$what" --only "$of_pairs" ;;
         mix) in_turns mix.toml mix-capped.toml mix ;;
+        turns)
+            for ((number = first; number <= blocks; number++)); do
+                [[ -z ${UNTIL:-} || $(date +%R) < $UNTIL ]] || { say "it is $UNTIL: no more blocks"; break; }
+                for file in turns mix-turns; do block $file.toml "$file" "$number"; done
+            done
+            ;;
         network)
             scripts/setup.sh bed experiments >&2
             # The other end; the emulator passes the guest's packets on to it.

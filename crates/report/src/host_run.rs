@@ -46,6 +46,45 @@ pub struct HostRunReport {
     pub warnings: Vec<String>,
     /// Whether all changes to the machine were undone.
     pub restored: bool,
+    /// Of `--in-turn`: what the policy and slices for all came to, one after the other; null without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_turn: Option<HostInTurn>,
+}
+
+/// The policy and slices for all, in turn.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HostInTurn {
+    /// How long the policy had for itself first.
+    pub lead_ns: u64,
+    /// What each VM's vCPUs did in the turns of each, all together.
+    pub figures: Vec<HostTurnFigures>,
+    /// Every turn that was not cut short, oldest first.
+    pub turns: Vec<HostTurn>,
+}
+
+/// One turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostTurn {
+    /// Counted from 0: in each pass everybody has one turn.
+    pub pass: u32,
+    /// The slice for all; null for the policy's.
+    pub slice_ns: Option<u64>,
+    /// When its slices were in force, on the host's CLOCK_MONOTONIC.
+    pub from_ns: u64,
+    /// When it was over, likewise.
+    pub until_ns: u64,
+}
+
+/// A VM in the turns of one slice.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HostTurnFigures {
+    /// The slice for all; null for the policy's.
+    pub slice_ns: Option<u64>,
+    /// Its process.
+    pub vm: u32,
+    /// What its vCPUs did.
+    #[serde(flatten)]
+    pub figures: HostVmFigures,
 }
 
 /// The price of a switch.
@@ -206,6 +245,36 @@ impl HostRunReport {
         writeln!(f, "{table}")
     }
 
+    fn write_turns(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(in_turn) = &self.in_turn else { return Ok(()) };
+        let passes = in_turn.turns.last().map_or(0, |turn| u64::from(turn.pass) + 1);
+        writeln!(
+            f,
+            "in turn, {}, after {} for the policy alone:",
+            text::count(passes, "pass"),
+            Nanos(in_turn.lead_ns)
+        )?;
+        let header = ["VM", "name", "slice", "delivered p50", "run", "wait", "wake-up p50", "p99", "preemptions/s"];
+        let mut table = text::table(&header);
+        for vm in &self.vms {
+            for turns in in_turn.figures.iter().filter(|turns| turns.vm == vm.vm) {
+                let figures = &turns.figures;
+                table.add_row([
+                    vm.vm.to_string(),
+                    vm.name.clone(),
+                    turns.slice_ns.map_or_else(|| self.policy.clone(), |ns| Nanos(ns).to_string()),
+                    text::duration(figures.delivered_p50_ns),
+                    format!("{:.2}", figures.run_ratio),
+                    format!("{:.2}", figures.wait_ratio),
+                    text::duration(figures.wake_to_run_p50_ns),
+                    text::duration(figures.wake_to_run_p99_ns),
+                    figures.preemptions_per_s.map_or_else(|| "-".to_owned(), |rate| format!("{rate:.0}")),
+                ]);
+            }
+        }
+        writeln!(f, "{table}")
+    }
+
     fn write_cost(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let cost = &self.enforcement;
         let wall = self.wall_ns.max(1) as f64;
@@ -302,6 +371,7 @@ impl fmt::Display for HostRunReport {
         } else {
             self.write_vms(f)?;
             self.write_decisions(f)?;
+            self.write_turns(f)?;
         }
         self.write_cost(f)
     }

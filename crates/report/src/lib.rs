@@ -36,8 +36,8 @@ pub use host_probe::{
     RefillFigures, SliceIssueFact, SwitchFigures, VmNesting,
 };
 pub use host_run::{
-    HostDecisionRecord, HostEnforcement, HostPrice, HostRunReport, HostRunSet, HostRunVm, HostSlice, HostVmFigures,
-    decision_lines, unfair_words,
+    HostDecisionRecord, HostEnforcement, HostInTurn, HostPrice, HostRunReport, HostRunSet, HostRunVm, HostSlice,
+    HostTurn, HostTurnFigures, HostVmFigures, decision_lines, unfair_words,
 };
 pub use llc::{LlcChange, LlcGroup, LlcHost, LlcReport, LlcVmResult};
 pub use probe::{ProbeReport, SettingResult, TimeOuts};
@@ -45,8 +45,8 @@ pub use recording::{RecordReport, Recorded, Replayed, SimRecordingReport, WhatIf
 pub use reproduction::{ReproductionParameter, ReproductionReport, ReproductionRow};
 pub use run::{DecisionRecord, LengthStats, Means, ObservedLengths, RunReport};
 pub use scenario::{
-    BackgroundRate, DeliveredSlices, HostFacts, MetricFound, MetricMedian, RatioSpread, RunFigures, ScenarioReport,
-    ScenarioRow, ScenarioRun, SoloRun, VmFacts,
+    BackgroundRate, DeliveredSlices, HostFacts, InTurnRun, InTurnSlice, InTurnVm, MetricFound, MetricMedian,
+    RatioSpread, RunFigures, ScenarioReport, ScenarioRow, ScenarioRun, SliceTurn, SoloRun, VmFacts,
 };
 pub use sim::{SimCost, SimDecision, SimHost, SimReport, SimRow, SimRun, SimVm};
 pub use slice::{SliceCpu, SliceReport, SliceThread};

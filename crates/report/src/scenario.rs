@@ -1,8 +1,10 @@
 //! `gleaner.scenario/1`: what real virtual machines did under a scenario, run by run, and what follows from it.
 
+mod in_turn;
 mod summary;
 mod text;
 
+pub use in_turn::{InTurnRun, InTurnSlice, InTurnVm, SliceTurn};
 pub use summary::{MetricMedian, RatioSpread, ScenarioRow};
 
 use crate::{LatencyReport, RunReport};
@@ -28,6 +30,9 @@ pub struct ScenarioReport {
     pub vms: Vec<VmFacts>,
     /// Every measured run, in the order in which they were made. Warm-up rounds are here too.
     pub runs: Vec<ScenarioRun>,
+    /// Runs within which slices took turns (`machine.in_turn`); then there are no `runs`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub in_turn: Vec<InTurnRun>,
     /// Every background workload alone.
     pub solos: Vec<SoloRun>,
     /// Per VM, workload, background and policy: warm-up rounds and failed runs left out.

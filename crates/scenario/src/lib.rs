@@ -84,6 +84,9 @@ pub struct Machine {
     /// Slices of vCPUs that are compared, every combination with each; empty: nobody touches the kernel's.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub slices: Vec<HostSlice>,
+    /// Turns of each slice within one run of the programs; `None`: each slice has runs of its own. The test bed's alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub in_turn: Option<u32>,
 }
 
 /// Scheduling class of the threads of QEMU that run no vCPU.

@@ -4,7 +4,9 @@ use crate::baseline::{Places, check_baselines};
 use crate::format::{CpuList, Other, Time, TimeoutWord, WordOr};
 use crate::simulator::RawSimulator;
 use crate::workloads::{RawWorkload, check_workloads};
-use crate::{Accelerator, EmulatorSched, HostSlice, Machine, Observer, PolicyChoice, Role, Scenario, TimeoutFrom, Vm};
+use crate::{
+    Accelerator, EmulatorSched, HostSlice, Machine, Observer, PolicyChoice, Role, Scenario, TimeoutFrom, Vm, Workload,
+};
 use gleaner_model::{CpuSet, Policy, Profile};
 use serde::Deserialize;
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
@@ -101,6 +103,7 @@ struct RawMachine {
     emulator_sched: Option<Spanned<String>>,
     #[serde(default)]
     slices: Vec<Spanned<String>>,
+    in_turn: Option<Spanned<u32>>,
 }
 
 #[derive(Deserialize)]
@@ -181,6 +184,11 @@ impl RawScenario {
         }
         let places: Vec<Places> = raw_vms.iter().map(places).collect();
         let vms = raw_vms.into_iter().map(|vm| vm.into_inner().check()).collect::<Result<Vec<Vm>, Wrong>>()?;
+        let in_turn = self.machine.in_turn.as_ref().map(Spanned::span);
+        let machine = self.machine.check()?;
+        if let Some(span) = in_turn {
+            check_in_turn(self.together, &vms).map_err(|what| (span, what))?;
+        }
         let scenario = Scenario {
             name,
             description: self.description,
@@ -193,7 +201,7 @@ impl RawScenario {
             run_timeout: time("run_timeout", self.run_timeout, seconds(120), seconds(1)..=seconds(86_400))?,
             boot_timeout: time("boot_timeout", self.boot_timeout, seconds(120), seconds(1)..=seconds(3_600))?,
             total_timeout: time("total_timeout", self.total_timeout, seconds(7_200), seconds(1)..=seconds(604_800))?,
-            machine: self.machine.check()?,
+            machine,
             simulator: self.simulator.map(RawSimulator::check).transpose()?,
             vms,
         };
@@ -212,6 +220,17 @@ fn places(raw: &Spanned<RawVm>) -> Places {
         policies: policies.unwrap_or_else(|| raw.span()),
         baseline: vm.baseline.as_ref().map_or_else(|| raw.span(), Spanned::span),
     }
+}
+
+/// Whether slices can take turns: all programs go on at the same time, and none is compared by policy.
+fn check_in_turn(together: bool, vms: &[Vm]) -> Result<(), String> {
+    if !together || vms.iter().any(|vm| vm.role != Role::Measured || vm.policies.len() != 1) {
+        return Err("with in_turn all VMs are measured, together, each with one policy".to_owned());
+    }
+    if vms.iter().flat_map(|vm| &vm.workloads).any(|workload| matches!(workload, Workload::Nothing)) {
+        return Err("with in_turn \"nothing\" is no workload: each has to report its progress".to_owned());
+    }
+    Ok(())
 }
 
 /// What concerns several VMs.
@@ -268,7 +287,14 @@ impl RawMachine {
         let classes = [("other", EmulatorSched::Other), ("batch", EmulatorSched::Batch)];
         let class = self.emulator_sched.map(|found| word("emulator_sched", &found, &classes)).transpose()?;
         let (accelerator, emulator_sched) = (accelerator.unwrap_or_default(), class.unwrap_or_default());
-        Ok(Machine { kernel, accelerator, cpus, emulator_cpus, emulator_sched, slices })
+        let in_turn = self.in_turn.map(|turns| {
+            if slices.len() < 2 || slices.contains(&HostSlice::Kernel) {
+                return Err((turns.span(), "in_turn compares two slices or more, none of them \"kernel\"".to_owned()));
+            }
+            within("in_turn", &turns, 1..=1000)
+        });
+        let in_turn = in_turn.transpose()?;
+        Ok(Machine { kernel, accelerator, cpus, emulator_cpus, emulator_sched, slices, in_turn })
     }
 }
 

@@ -105,6 +105,15 @@ fn mistakes_are_named_with_their_line() {
         ("rounds = 3", "rounds = 3\n[machine]\naccelerator = \"xen\"", 5, "one of \"auto\""),
         ("rounds = 3", "rounds = 3\n[machine]\nemulator_sched = \"fifo\"", 5, "one of \"other\", \"batch\""),
         ("rounds = 3", "rounds = 3\n[machine]\nslices = [\"1ms\",\n\"1h\"]", 6, "100us to 100ms"),
+        ("rounds = 3", "rounds = 3\n[machine]\nslices = [\"1ms\"]\nin_turn = 2", 6, "two slices or more"),
+        (
+            "rounds = 3",
+            "rounds = 3\n[machine]\nslices = [\"1ms\", \"kernel\"]\nin_turn = 2",
+            6,
+            "none of them \"kernel\"",
+        ),
+        ("rounds = 3", "rounds = 3\n[machine]\nslices = [\"1ms\", \"5ms\"]\nin_turn = 0", 6, "within 1 and 1000"),
+        ("rounds = 3", "rounds = 3\n[machine]\nslices = [\"1ms\", \"5ms\"]\nin_turn = 2", 6, "each with one policy"),
         ("rounds = 3", "rounds = 3\n[machine]\nemulator_cpus = \"1-0\"", 5, "CPU"),
         ("rounds = 3", "rounds = 3\n[machine]\nslices = [\"short\"]", 5, "kernel, adaptive, or"),
         ("rounds = 3", "rounds = 3\n[machine]\nslices = [\"1ms\", \"1000us\"]", 5, "slice 1ms is there twice"),
@@ -275,13 +284,16 @@ proptest! {
         pin in proptest::option::of("[0-7](-[0-7])?"),
         append in "[ -~]{0,20}",
         slices in proptest::sample::subsequence(vec!["kernel", "30ms", "100us", "adaptive"], 0..=4),
+        in_turn in proptest::option::of(1u32..=1000),
     ) {
         let quoted = |text: &str| toml::Value::from(text).to_string();
         let cap = cap.map_or(String::new(), |cap| format!("cap = {cap:?}\n"));
         let pin = pin.filter(|pin| pin.parse::<gleaner_model::CpuSet>().is_ok());
         let pin = pin.map_or(String::new(), |pin| format!("pin = {pin:?}\n"));
+        let in_turn = in_turn.filter(|_| slices.len() > 1 && slices[0] != "kernel" && !workload.contains("nothing"));
+        let in_turn = in_turn.map_or(String::new(), |turns| format!("in_turn = {turns}\n"));
         let text = format!(
-            "name = \"p\"\ndescription = \"\"\nrounds = {rounds}\nseed = {seed}\nsettle = \"{settle_ms}ms\"\n[machine]\nslices = {slices:?}\n[[vm]]\nname = \"a\"\n\
+            "name = \"p\"\ndescription = \"\"\nrounds = {rounds}\nseed = {seed}\nsettle = \"{settle_ms}ms\"\n[machine]\nslices = {slices:?}\n{in_turn}[[vm]]\nname = \"a\"\n\
              role = \"measured\"\nvcpus = {vcpus}\n{cap}{pin}append = {}\npolicies = [\"off\"]\nworkloads = [{workload}]\n",
             quoted(&append)
         );

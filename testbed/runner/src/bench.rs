@@ -5,7 +5,7 @@ use crate::host::{self, script};
 use crate::qemu::Boot;
 use crate::step::{Bench, Place};
 use crate::trouble::{Patience, Trouble};
-use gleaner_report::{HostFacts, ScenarioReport, ScenarioRun, SoloRun, VmFacts};
+use gleaner_report::{HostFacts, InTurnRun, ScenarioReport, ScenarioRun, SoloRun, VmFacts};
 use gleaner_scenario::{Accelerator, Plan, Role, Scenario, Step, Vm};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::fs;
@@ -33,6 +33,7 @@ pub struct Experiment<'a> {
 struct Collected {
     vms: Vec<VmFacts>,
     runs: Vec<ScenarioRun>,
+    in_turn: Vec<InTurnRun>,
     solos: Vec<SoloRun>,
 }
 
@@ -62,6 +63,7 @@ impl Experiment<'_> {
                 .map(|trouble| trouble.to_string().lines().next().unwrap_or_default().to_owned()),
             vms: collected.vms,
             runs: collected.runs,
+            in_turn: collected.in_turn,
             solos: collected.solos,
             summary: Vec::new(),
         };
@@ -70,7 +72,7 @@ impl Experiment<'_> {
     }
 
     fn rounds(&self, boots: &[Boot], collected: &mut Collected) -> Result<(), Trouble> {
-        let plan = Plan::of(self.scenario);
+        let plan = plan(self.scenario);
         let rounds = self.scenario.warmup_rounds + self.scenario.rounds;
         let bar = progress_bar(u64::from(rounds) * plan.steps_per_round() as u64);
         let mut guests = self.boot_all(boots, collected)?;
@@ -260,6 +262,15 @@ impl Experiment<'_> {
     }
 }
 
+/// What there is to do. Slices that take turns within a run are no steps of their own.
+pub fn plan(scenario: &Scenario) -> Plan {
+    let mut scenario = scenario.clone();
+    if scenario.machine.in_turn.is_some() {
+        scenario.machine.slices.clear();
+    }
+    Plan::of(&scenario)
+}
+
 fn take(
     bench: &Bench<'_>,
     guests: &mut [Guest],
@@ -268,6 +279,9 @@ fn take(
     collected: &mut Collected,
 ) -> Result<(), Trouble> {
     match step {
+        Step::Run(combination) if bench.scenario.machine.in_turn.is_some() => {
+            collected.in_turn.push(bench.in_turn(guests, combination, place)?);
+        }
         Step::Run(combination) => collected.runs.extend(bench.run(guests, combination, place)?),
         Step::Solo(choice) => collected.solos.push(bench.solo(guests, *choice, place)?),
     }

@@ -1,6 +1,6 @@
 //! Runs a scenario (docs/testbed.md) in real virtual machines and writes what was measured, raw, as JSON.
 //!
-//! The parts: [`bench`] a whole scenario, [`step`] one combination of it, [`guest`] one VM, which is a [`qemu`] process with an
+//! The parts: [`bench`] a whole scenario, [`step`] one combination of it, [`in_turn`] one in which slices take turns, [`guest`] one VM, which is a [`qemu`] process with an
 //! [`agent`] inside; [`outcome`] what its answer comes to; [`progress`] what neighbours get done, [`host`] what is done to the host,
 //! [`trouble`] errors and waiting.
 
@@ -8,6 +8,7 @@ mod agent;
 mod bench;
 mod guest;
 mod host;
+mod in_turn;
 mod outcome;
 mod progress;
 mod qemu;
@@ -17,7 +18,7 @@ mod trouble;
 
 use clap::{Args, Parser, Subcommand};
 use gleaner_report::ScenarioReport;
-use gleaner_scenario::{Plan, Role, Scenario, Workload};
+use gleaner_scenario::{Role, Scenario, Workload};
 use guest::Sources;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -252,7 +253,7 @@ fn keep_logs(scenario: &Scenario, folder: &Path, keep: &Path) -> Result<(), Trou
 
 fn check(file: &Path) -> Result<(), Trouble> {
     let scenario = read(file)?;
-    let plan = Plan::of(&scenario);
+    let plan = bench::plan(&scenario);
     let rounds = scenario.warmup_rounds + scenario.rounds;
     println!("{}: {}", scenario.name, scenario.description);
     for vm in &scenario.vms {

@@ -3,12 +3,23 @@
 //! `progress AT_NS ITEMS` carries the guest's time since the program's start. The serial line and a busy host delay a line by
 //! milliseconds to seconds, so a line's arrival is not when it was true; but both clocks run at the same rate, and the line that was
 //! delayed least shows their distance. Between two lines progress is taken to be even.
+//!
+//! A command may run several programs at a time, whose lines then end with a name of theirs, `progress AT_NS ITEMS NAME`; what it gets done is the
+//! geometric mean of their rates.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// One background program's progress.
+/// The progress of what a VM runs in the background.
 #[derive(Clone, Debug, Default)]
 pub struct Progress {
+    /// By name; of a single program without one.
+    programs: BTreeMap<String, Lines>,
+}
+
+/// One program's.
+#[derive(Clone, Debug, Default)]
+struct Lines {
     /// Guest's time and items, oldest first.
     lines: Vec<(Duration, u64)>,
     /// The host's time at the guest's zero, by the least delayed line.
@@ -17,16 +28,45 @@ pub struct Progress {
 
 /// More lines than a day has at ten a second.
 const LINES_MAX: usize = 1_000_000;
+/// More programs than a VM has vCPUs.
+const PROGRAMS_MAX: usize = 64;
 
 impl Progress {
     /// Takes a line that arrived at `now`; says whether it was one of progress.
     pub fn line(&mut self, now: Instant, line: &str) -> bool {
         let mut words = line.split_whitespace();
-        let (Some("progress"), Some(at), Some(items), None) = (words.next(), words.next(), words.next(), words.next())
-        else {
+        let (Some("progress"), Some(at), Some(items)) = (words.next(), words.next(), words.next()) else {
             return false;
         };
         let (Ok(at), Ok(items)) = (at.parse().map(Duration::from_nanos), items.parse::<u64>()) else { return false };
+        let name = words.next().unwrap_or_default();
+        let known = self.programs.contains_key(name) || self.programs.len() < PROGRAMS_MAX;
+        words.next().is_none() && known && self.programs.entry(name.to_owned()).or_default().line(now, at, items)
+    }
+
+    /// Whether anything was heard.
+    pub fn began(&self) -> bool {
+        !self.programs.is_empty()
+    }
+
+    /// Whether it is known what was true at this moment.
+    pub fn covers(&self, moment: Instant) -> bool {
+        self.began() && self.programs.values().all(|lines| lines.covers(moment))
+    }
+
+    /// Items per second from one moment to another, as far as lines reach; `None` when that is not half of the time at least.
+    pub fn rate(&self, from: Instant, to: Instant) -> Option<f64> {
+        let rates: Option<Vec<f64>> = self.programs.values().map(|lines| lines.rate(from, to)).collect();
+        match rates?.as_slice() {
+            [] => None,
+            [rate] => Some(*rate),
+            several => Some((several.iter().map(|rate| rate.ln()).sum::<f64>() / several.len() as f64).exp()),
+        }
+    }
+}
+
+impl Lines {
+    fn line(&mut self, now: Instant, at: Duration, items: u64) -> bool {
         // Neither time nor items go backwards: whoever says so is a program anew, or garbage.
         if self.lines.last().is_some_and(|(last, so_far)| at <= *last || items < *so_far)
             || self.lines.len() >= LINES_MAX
@@ -40,19 +80,12 @@ impl Progress {
         true
     }
 
-    /// Whether anything was heard.
-    pub fn began(&self) -> bool {
-        !self.lines.is_empty()
-    }
-
-    /// Whether it is known what was true at this moment.
-    pub fn covers(&self, moment: Instant) -> bool {
+    fn covers(&self, moment: Instant) -> bool {
         let Some(zero) = self.zero else { return false };
         self.lines.last().is_some_and(|(last, _)| zero + *last >= moment)
     }
 
-    /// Items per second from one moment to another, as far as lines reach; `None` when that is not half of the time at least.
-    pub fn rate(&self, from: Instant, to: Instant) -> Option<f64> {
+    fn rate(&self, from: Instant, to: Instant) -> Option<f64> {
         let zero = self.zero?;
         let (first, last) = (self.lines.first()?.0, self.lines.last()?.0);
         let wanted = to.checked_duration_since(from)?;
@@ -122,10 +155,26 @@ mod tests {
     }
 
     #[test]
+    fn of_several_programs_it_is_the_geometric_mean() {
+        let start = Instant::now();
+        let ms = |n| start + Duration::from_millis(n);
+        let mut progress = Progress::default();
+        for n in 0..20_u64 {
+            let (at, now) = (n * 100_000_000, ms(n * 100));
+            assert!(progress.line(now, &format!("progress {at} {} slow", n * 10)));
+            assert!(n < 15 || !progress.covers(now), "of fast that is not known");
+            assert!(n >= 15 || progress.line(now, &format!("progress {at} {} fast", n * 1000)));
+        }
+        let rate = progress.rate(ms(200), ms(1200)).unwrap();
+        assert!((rate - 1000.0).abs() < 1e-6, "{rate}");
+        assert_eq!(progress.rate(ms(1500), ms(1900)), None, "one of them is unknown");
+    }
+
+    #[test]
     fn other_lines_are_not_progress() {
         let mut progress = Progress::default();
         let now = Instant::now();
-        for line in ["", "progress", "progress 1", "progress x 2", "progress 1 2 3", "regress 1 2", "progress -1 2"] {
+        for line in ["", "progress", "progress 1", "progress x 2", "progress 1 2 a b", "regress 1 2", "progress -1 2"] {
             assert!(!progress.line(now, line), "{line}");
         }
         assert!(!progress.began());

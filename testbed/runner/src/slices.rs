@@ -7,6 +7,7 @@ use gleaner_model::Nanos;
 use gleaner_report::{DeliveredSlices, HostRunReport, ScenarioRun, SliceReport};
 use gleaner_scenario::{Combination, HostSlice};
 use rustix::process::{Pid, Signal, kill_process};
+use serde::de::DeserializeOwned;
 use std::fs::{self, File};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -37,15 +38,53 @@ impl HeldSlices {
     /// Sets slices, if they are not to be the kernel's.
     pub fn begin(bench: &Bench<'_>, guests: &[Guest], slice: Option<HostSlice>) -> Result<Option<Self>, Trouble> {
         let Some(slice) = slice.filter(|slice| *slice != HostSlice::Kernel) else { return Ok(None) };
+        let words = match slice {
+            HostSlice::Fixed(slice) => ["slice", "--slice", &in_us(slice)].map(str::to_owned).to_vec(),
+            _ => ["run", "--policy", "adaptive", "--interval", INTERVAL].map(str::to_owned).to_vec(),
+        };
+        let mut held = Self::start(bench, guests, &words, slice == HostSlice::Adaptive)?;
+        bench.patience.sleep(READY)?;
+        if held.has_ended() {
+            return Err(held.failed("ended at once"));
+        }
+        Ok(Some(held))
+    }
+
+    /// All slices of the scenario in turn, on VMs that go on working; waits until each has had so many turns.
+    pub fn in_turn(bench: &Bench<'_>, guests: &[Guest], passes: u32) -> Result<HostRunReport, Trouble> {
+        let slices = &bench.scenario.machine.slices;
+        let mut fixed: Vec<String> =
+            slices.iter().filter_map(|slice| slice.fixed()).map(|slice| in_us(slice.into())).collect();
+        let mut words = ["run", "--interval", INTERVAL].map(str::to_owned).to_vec();
+        let adaptive = slices.contains(&HostSlice::Adaptive);
+        if adaptive {
+            words.extend(["--policy".to_owned(), "adaptive".to_owned(), "--lead".to_owned(), in_us(SEARCH)]);
+        } else {
+            // The policy that the others take turns with is the first slice for all.
+            words.extend(["--policy".to_owned(), "static".to_owned(), "--slice".to_owned(), fixed.remove(0)]);
+            words.extend(["--lead".to_owned(), INTERVAL.to_owned()]);
+        }
+        words.extend(["--in-turn".to_owned(), fixed.join(","), "--passes".to_owned(), passes.to_string()]);
+        let mut held = Self::start(bench, guests, &words, adaptive)?;
+        let end = Instant::now() + bench.scenario.run_timeout;
+        while !held.has_ended() {
+            if Instant::now() >= end {
+                return Err(held.failed("did not end within run_timeout"));
+            }
+            bench.patience.sleep(TICK)?;
+        }
+        held.report()
+    }
+
+    fn start(bench: &Bench<'_>, guests: &[Guest], words: &[String], adaptive: bool) -> Result<Self, Trouble> {
         let (json, log) = (bench.folder.join("slices.json"), bench.folder.join("slices.log"));
+        // Of the run before: what did not end well leaves none.
+        let _ = fs::remove_file(&json);
         let refused = |error: std::io::Error| Trouble::work("cannot start gleaner host", error);
         let mut command = Command::new("setpriv");
         // Killed -9, the runner takes it along; told by SIGTERM, it puts everything back.
         command.args(["--pdeathsig", "TERM"]).arg(&bench.sources.binary).arg("host");
-        match slice {
-            HostSlice::Fixed(slice) => command.args(["slice", "--slice", &format!("{}us", slice.as_micros())]),
-            _ => command.args(["run", "--policy", "adaptive", "--interval", INTERVAL]),
-        };
+        command.args(words);
         for guest in guests {
             command.args(["--vm", &guest.pid().to_string()]);
         }
@@ -57,14 +96,17 @@ impl HeldSlices {
             .stderr(File::create(&log).map_err(refused)?)
             .spawn()
             .map_err(refused)?;
-        let adaptive = slice == HostSlice::Adaptive;
-        let mut held = Self { child, adaptive, json, log, ended: false, measured_from: Instant::now() };
-        bench.patience.sleep(READY)?;
-        if held.child.try_wait().is_ok_and(|status| status.is_some()) {
-            held.ended = true;
-            return Err(held.failed("ended at once"));
-        }
-        Ok(Some(held))
+        Ok(Self { child, adaptive, json, log, ended: false, measured_from: Instant::now() })
+    }
+
+    fn has_ended(&mut self) -> bool {
+        self.ended |= self.child.try_wait().is_ok_and(|status| status.is_some());
+        self.ended
+    }
+
+    fn report<T: DeserializeOwned>(&self) -> Result<T, Trouble> {
+        let text = fs::read_to_string(&self.json).unwrap_or_default();
+        serde_json::from_str(&text).map_err(|error| self.failed(&format!("gave no result ({error})")))
     }
 
     /// Lets `adaptive` find its slices under the load that is measured then: the same runs over and over. They are returned as warm-up,
@@ -96,12 +138,10 @@ impl HeldSlices {
         if !self.tell_to_end() {
             return Err(self.failed("did not put the slices back when told to"));
         }
-        let text = fs::read_to_string(&self.json).unwrap_or_default();
-        let wrong = |error: serde_json::Error| self.failed(&format!("gave no result ({error})"));
         if self.adaptive {
-            serde_json::from_str(&text).map_err(wrong).map(|report: HostRunReport| of_agent(&report, measured))
+            self.report().map(|report: HostRunReport| of_agent(&report, measured))
         } else {
-            serde_json::from_str(&text).map_err(wrong).map(|report: SliceReport| of_slice(&report))
+            self.report().map(|report: SliceReport| of_slice(&report))
         }
     }
 
@@ -134,6 +174,10 @@ impl Drop for HeldSlices {
             self.tell_to_end();
         }
     }
+}
+
+fn in_us(duration: Duration) -> String {
+    format!("{}us", duration.as_micros())
 }
 
 fn of_slice(report: &SliceReport) -> DeliveredSlices {

@@ -38,7 +38,7 @@ pub struct Place {
 }
 
 /// Something in the background.
-struct Running {
+pub struct Running {
     vm: usize,
     id: String,
 }
@@ -65,8 +65,10 @@ impl Bench<'_> {
             .copied()
             .filter(|choice| *self.workload(*choice) != Workload::Nothing)
             .collect();
-        let running =
-            busy.iter().map(|choice| self.start(guests, *choice)).collect::<Result<Vec<Running>, Trouble>>()?;
+        let running = busy
+            .iter()
+            .map(|choice| self.start(guests, *choice, self.reports(*choice)))
+            .collect::<Result<Vec<Running>, Trouble>>()?;
         self.patience.sleep(self.scenario.settle)?;
         let searching = held.as_mut().map(|held| held.search(self, guests, combination, place)).transpose()?;
         let answers = self.measure(guests, &combination.measured)?;
@@ -99,7 +101,7 @@ impl Bench<'_> {
     /// Measures a background workload alone.
     pub fn solo(&self, guests: &mut [Guest], choice: Choice, place: Place) -> Result<SoloRun, Trouble> {
         self.pause_others(guests, None)?;
-        let running = [self.start(guests, choice)?];
+        let running = [self.start(guests, choice, self.reports(choice))?];
         self.patience.sleep(self.scenario.settle)?;
         let from = Instant::now();
         self.patience.sleep(self.scenario.solo)?;
@@ -128,7 +130,8 @@ impl Bench<'_> {
         Ok(())
     }
 
-    fn workload(&self, choice: Choice) -> &Workload {
+    /// What a VM does.
+    pub fn workload(&self, choice: Choice) -> &Workload {
         &self.scenario.vms[choice.vm].workloads[choice.workload]
     }
 
@@ -140,7 +143,8 @@ impl Bench<'_> {
         matches!(self.workload(choice), Workload::Program(_))
     }
 
-    fn start(&self, guests: &mut [Guest], choice: Choice) -> Result<Running, Trouble> {
+    /// Starts a workload that goes on until it is stopped; where it `reports`, waits for its first line of progress.
+    pub fn start(&self, guests: &mut [Guest], choice: Choice, reports: bool) -> Result<Running, Trouble> {
         let guest = &mut guests[choice.vm];
         let id = guest.new_id();
         let program = match self.workload(choice) {
@@ -158,16 +162,22 @@ impl Bench<'_> {
         } else {
             self.under_gleaner(guest, policy, None, program)
         };
-        guest.start(&id, &words, self.reports(choice), self.patience)?;
+        guest.start(&id, &words, reports, self.patience)?;
         Ok(Running { vm: choice.vm, id })
     }
 
-    fn stop(&self, guests: &mut [Guest], running: &[Running]) -> Result<(), Trouble> {
+    /// Ends them.
+    pub fn stop(&self, guests: &mut [Guest], running: &[Running]) -> Result<(), Trouble> {
         running.iter().try_for_each(|one| guests[one.vm].stop(&one.id, self.patience))
     }
 
     /// Waits until neighbours have said how far they were at `moment`.
-    fn await_progress(&self, guests: &[Guest], running: &[Running], moment: Option<Instant>) -> Result<(), Trouble> {
+    pub fn await_progress(
+        &self,
+        guests: &[Guest],
+        running: &[Running],
+        moment: Option<Instant>,
+    ) -> Result<(), Trouble> {
         let Some(moment) = moment else { return Ok(()) };
         let end = Instant::now() + LATE_LINES;
         while Instant::now() < end {
@@ -332,7 +342,8 @@ fn profile_word(profile: Profile) -> &'static str {
     }
 }
 
-fn nanos(duration: Duration) -> u64 {
+/// In nanoseconds.
+pub fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 

@@ -94,7 +94,7 @@ impl RatioSpread {
     }
 
     /// Of the ratios first / second of pairs, as `gleaner ab` has it.
-    fn of_pairs(pairs: &[(f64, f64)]) -> Option<Self> {
+    pub(super) fn of_pairs(pairs: &[(f64, f64)]) -> Option<Self> {
         let found = speedup(pairs)?;
         Some(Self { median: found.median, ci95: found.ci95.map(|(low, high)| [low, high]), n: found.pairs as u64 })
     }

@@ -5,7 +5,7 @@ use crate::text::{count, duration, table};
 use std::collections::BTreeSet;
 use std::fmt;
 
-fn spread(spread: Option<RatioSpread>) -> String {
+pub(super) fn spread(spread: Option<RatioSpread>) -> String {
     match spread {
         None => "-".to_owned(),
         Some(RatioSpread { median, ci95: None, .. }) => format!("{median:.2}"),
@@ -14,7 +14,7 @@ fn spread(spread: Option<RatioSpread>) -> String {
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-fn time(ns: Option<f64>) -> String {
+pub(super) fn time(ns: Option<f64>) -> String {
     ns.map_or_else(|| "-".to_owned(), |ns| duration(Some(ns.max(0.0) as u64)))
 }
 
@@ -23,7 +23,7 @@ fn lower_metric(row: &ScenarioRow) -> Option<f64> {
     row.metric.filter(|metric| !metric.higher_is_better).map(|metric| metric.median)
 }
 
-fn decimal(value: Option<f64>) -> String {
+pub(super) fn decimal(value: Option<f64>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| format!("{value:.1}"))
 }
 
@@ -71,10 +71,16 @@ fn machines(report: &ScenarioReport) -> String {
 
 impl fmt::Display for ScenarioReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let rounds: BTreeSet<u32> = self.runs.iter().filter(|run| !run.warmup).map(|run| run.round).collect();
+        let of_runs = self.runs.iter().filter(|run| !run.warmup).map(|run| run.round);
+        let in_turn = self.in_turn.iter().filter(|run| !run.warmup).map(|run| run.round);
+        let rounds: BTreeSet<u32> = of_runs.chain(in_turn).collect();
         writeln!(f, "{}: {}", self.name, self.description)?;
         let rounds = count(rounds.len() as u64, "round");
         writeln!(f, "{}, {rounds}", machines(self))?;
+        if !self.in_turn.is_empty() {
+            super::in_turn::write(f, &self.in_turn)?;
+            return self.incomplete.as_ref().map_or(Ok(()), |why| writeln!(f, "INCOMPLETE: {why}"));
+        }
         let filled = |(_, optional, cell): &Column| !optional || self.summary.iter().any(|row| cell(row) != "-");
         let columns: Vec<Column> = COLUMNS.into_iter().filter(filled).collect();
         let names: Vec<&str> = columns.iter().map(|(name, ..)| *name).collect();

@@ -76,6 +76,7 @@ fn whole() -> HostRunReport {
         overhead_cpu_ns: 120_000_000,
         warnings: vec![],
         restored: true,
+        in_turn: None,
     }
 }
 
@@ -144,6 +145,7 @@ fn host_run_unknown() {
             sets: vec![HostRunSet { lost_ratio: None, switch_cost_ratio: None, ..whole.sets[0].clone() }],
             warnings: vec!["slices end only at the kernel's tick: SCHED_FIFO is refused".into()],
             restored: false,
+            in_turn: None,
             ..whole
         },
     );

@@ -4,7 +4,8 @@ use super::means::Means;
 use super::news::News;
 use super::options::Options;
 use super::record::Record;
-use super::watch::Watch;
+use super::turns::Turns;
+use super::watch::{Seen, Watch};
 use crate::failure::Failure;
 use crate::host::kernel_notes;
 use crate::interrupt::sleep_until;
@@ -14,6 +15,7 @@ use gleaner_model::{Nanos, SwitchPrice};
 use gleaner_observe::ProcRoot;
 use gleaner_report::{HostRunReport, decision_lines};
 use indicatif::{ProgressBar, ProgressStyle};
+use rustix::time::ClockId;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
@@ -41,7 +43,19 @@ pub fn run(options: &Options, interrupted: &AtomicBool) -> Result<HostRunReport,
     let mut policy = HostPolicy::new(options.policy, options.params.clone(), price);
     let (began, cpu_before) = (Instant::now(), thread_cpu_time());
     let bar = progress_bar();
-    let ended = turns(options, interrupted, &mut watch, &mut means, &mut policy, &mut record, &mut news, &bar, began);
+    let mut turns = options.in_turn.clone().map(Turns::new);
+    let ended = windows(
+        options,
+        interrupted,
+        &mut watch,
+        &mut means,
+        &mut policy,
+        &mut turns,
+        &mut record,
+        &mut news,
+        &bar,
+        began,
+    );
     bar.finish_and_clear();
     let overhead = thread_cpu_time() - cpu_before;
     let undone = means.end(&mut record.warnings);
@@ -50,16 +64,18 @@ pub fn run(options: &Options, interrupted: &AtomicBool) -> Result<HostRunReport,
     news.of(&mut record.warnings).iter().for_each(|warning| say(&format!("gleaner: {warning}")));
     ended?;
     let wall = Nanos::from(began.elapsed());
-    Ok(record.report(options, watch.source(), tick, (wall, overhead), &stand, undone))
+    let in_turn = turns.map(Turns::report);
+    Ok(HostRunReport { in_turn, ..record.report(options, watch.source(), tick, (wall, overhead), &stand, undone) })
 }
 
 #[allow(clippy::too_many_arguments)]
-fn turns(
+fn windows(
     options: &Options,
     interrupted: &AtomicBool,
     watch: &mut Watch,
     means: &mut Means,
     policy: &mut HostPolicy,
+    turns: &mut Option<Turns>,
     record: &mut Record,
     news: &mut News,
     bar: &ProgressBar,
@@ -74,18 +90,28 @@ fn turns(
             return Ok(());
         }
         let seen = watch.window()?;
-        let decisions = policy.step(&seen.window);
+        let now = monotonic();
+        let window = turns.as_ref().map_or_else(|| Some(seen.window.clone()), |turns| turns.of_policy(&seen.window));
+        let decisions = window.as_ref().map(|window| policy.step(window)).unwrap_or_default();
         for line in decision_lines(&decisions) {
             bar.suspend(|| say(&line));
         }
-        means.apply(watch.vms(), policy.slices(), &mut record.warnings)?;
+        let over = turns.as_mut().is_some_and(|turns| !turns.add(&seen, now));
+        let slices = turns.as_ref().map(|turns| turns.slices(policy.slices(), watch.vms()));
+        means.apply(watch.vms(), slices.as_ref().unwrap_or(policy.slices()), &mut record.warnings)?;
         record.warnings.extend(watch.news());
         record.warn_of_unfair(&policy.unfair(), seen.window.at, &options.params);
         for warning in news.of(&mut record.warnings) {
             bar.suspend(|| say(&format!("gleaner: {warning}")));
         }
-        record.add(&seen, &decisions, watch.vms());
-        bar.set_message(record.line(seen.window.at, policy.slices()));
+        if let Some(window) = window {
+            record.add(&Seen { window, ..seen }, &decisions, watch.vms());
+        }
+        let line = record.line(Nanos::from(began.elapsed()), policy.slices());
+        bar.set_message(turns.as_ref().map_or(line.clone(), |turns| format!("{line}; {}", turns.word())));
+        if over {
+            return Ok(());
+        }
         if end.is_some_and(|end| Instant::now() >= end) {
             return Ok(());
         }
@@ -101,7 +127,15 @@ fn progress_bar() -> ProgressBar {
 }
 
 fn thread_cpu_time() -> Nanos {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    clock(ClockId::ThreadCPUTime)
+}
+
+fn monotonic() -> Nanos {
+    clock(ClockId::Monotonic)
+}
+
+fn clock(id: ClockId) -> Nanos {
+    let time = rustix::time::clock_gettime(id);
     let part = |value: i64| u64::try_from(value).unwrap_or(0);
     Nanos(part(time.tv_sec) * 1_000_000_000 + part(time.tv_nsec))
 }

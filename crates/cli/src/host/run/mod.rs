@@ -4,6 +4,7 @@
 //!   agent     the loop                        watch    vCPU threads -> HostWindow
 //!   options   the command line, validated     means    slices set and enforced, and given back
 //!   record    what is said at the end         news     what is said at once
+//!   turns     the policy and slices for all, in turn
 //! ```
 
 mod agent;
@@ -11,6 +12,7 @@ mod means;
 mod news;
 mod options;
 mod record;
+mod turns;
 mod watch;
 
 use super::xen::{self, XenSlice, XenSliceArgs};
@@ -35,6 +37,7 @@ use std::time::Duration;
                   \x20 gleaner host run\n\
                   \x20 gleaner host run --policy static --slice 1ms --for 1m --json run.json\n\
                   \x20 gleaner host run --vm web --vm db\n\
+                  \x20 gleaner host run --in-turn 30ms,5ms,1ms --passes 20 --json compared.json\n\
                   \x20 gleaner host run --qmp /run/old-vm.qmp")]
 pub struct RunArgs {
     /// How slices are chosen [default: adaptive; static where --slice is given]
@@ -52,9 +55,9 @@ pub struct RunArgs {
     /// End after so long [default: when told to]
     #[arg(long = "for", value_name = "DURATION", value_parser = span)]
     pub length: Option<Duration>,
-    /// Length of an observation window
-    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = span)]
-    pub interval: Duration,
+    /// Length of an observation window [default: 1s; 200ms with --in-turn]
+    #[arg(long, value_name = "DURATION", value_parser = span)]
+    pub interval: Option<Duration>,
     /// Parameters of the policy, a TOML file (docs/tuning.md)
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
@@ -65,9 +68,29 @@ pub struct RunArgs {
     #[arg(long)]
     pub pause_exits: bool,
     #[command(flatten)]
+    pub compare: InTurnArgs,
+    #[command(flatten)]
     pub xen: XenSliceArgs,
     #[command(flatten)]
     pub json: JsonArg,
+}
+
+/// The policy against slices for all, on VMs that go on working.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Comparing")]
+pub struct InTurnArgs {
+    /// Give the policy and each of these slices for all a turn, over and over, in random order, and say what VMs ran and waited under each
+    #[arg(long, value_name = "SLICE,...", value_delimiter = ',', value_parser = crate::args::duration)]
+    pub in_turn: Vec<Duration>,
+    /// What counts of a turn, after 0.4 s until its slices are in force
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = span, requires = "in_turn")]
+    pub turn: Duration,
+    /// How long the policy has for itself before the first turn
+    #[arg(long, value_name = "DURATION", default_value = "12s", value_parser = span, requires = "in_turn")]
+    pub lead: Duration,
+    /// End after so many turns of each [default: when told to]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000), requires = "in_turn")]
+    pub passes: Option<u32>,
 }
 
 /// How slices are chosen.
@@ -107,9 +130,12 @@ fn on_xen(args: &RunArgs) -> Result<u8, Failure> {
              second; on a Xen host use --policy static --slice 1ms",
         ));
     }
-    for (given, option) in
-        [(args.config.is_some(), "--config"), (args.pause_exits, "--pause-exits"), (args.no_enforce, "--no-enforce")]
-    {
+    for (given, option) in [
+        (args.config.is_some(), "--config"),
+        (args.pause_exits, "--pause-exits"),
+        (args.no_enforce, "--no-enforce"),
+        (!args.compare.in_turn.is_empty(), "--in-turn"),
+    ] {
         if given {
             return Err(Failure::input(format!(
                 "{option} means nothing on a Xen host, which enforces slices itself; leave it out"

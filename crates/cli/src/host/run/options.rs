@@ -1,6 +1,7 @@
 //! `host run`'s options, validated.
 
-use super::{PolicyArg, RunArgs};
+use super::turns::TurnOptions;
+use super::{InTurnArgs, PolicyArg, RunArgs};
 use crate::failure::Failure;
 use crate::host::takes_ticker;
 use crate::params::read_params;
@@ -26,12 +27,19 @@ pub struct Options {
     pub enforce: bool,
     /// Whether exits by PAUSE are to be counted.
     pub pause_exits: bool,
+    /// Slices for all that the policy takes turns with.
+    pub in_turn: Option<TurnOptions>,
     /// What is weaker than was asked for.
     pub warnings: Vec<String>,
 }
 
 /// Windows are at least this long, and at most.
 const INTERVALS: std::ops::RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(60);
+/// A window's length where none is given; with `--in-turn`.
+const INTERVAL: Duration = Duration::from_secs(1);
+const INTERVAL_IN_TURN: Duration = Duration::from_millis(200);
+/// With `--in-turn`: a turn begins and ends with a window.
+const LONGEST_WINDOW_OF_TURN: Duration = Duration::from_millis(400);
 /// Policy static's, where none is named.
 pub const DEFAULT_SLICE: Duration = Duration::from_millis(1);
 
@@ -46,7 +54,9 @@ impl Options {
             (Some(PolicyArg::Adaptive) | None, None) => SlicePolicy::Adaptive,
             (_, slice) => SlicePolicy::Static(Nanos::from(slice.unwrap_or(DEFAULT_SLICE))),
         };
-        if !INTERVALS.contains(&args.interval) {
+        let usual = if args.compare.in_turn.is_empty() { INTERVAL } else { INTERVAL_IN_TURN };
+        let interval = args.interval.unwrap_or(usual);
+        if !INTERVALS.contains(&interval) {
             return Err(Failure::input("--interval must be within 100ms and 60s"));
         }
         let mut params = args.config.as_deref().map_or_else(|| Ok(HostParams::default()), read_params)?;
@@ -55,6 +65,7 @@ impl Options {
         let (enforce, takes_ticker) = (!args.no_enforce, takes_ticker());
         let refused = |slice| refuse_slice(slice, enforce && takes_ticker(slice), switch, Path::new("/proc"));
         refuse(policy, &mut params, refused, &mut warnings)?;
+        let in_turn = in_turn(&args.compare, interval, policy, refused)?;
         let unmeasured = params.unmeasured_price();
         Ok(Self {
             policy,
@@ -64,9 +75,10 @@ impl Options {
             vms: args.vm.clone(),
             qmp: args.qmp.clone(),
             length: args.length,
-            interval: args.interval,
+            interval,
             enforce,
             pause_exits: args.pause_exits,
+            in_turn,
             warnings,
         })
     }
@@ -93,6 +105,36 @@ fn refuse(
         params.ladder_us.truncate(kept);
     }
     Ok(())
+}
+
+/// What `--in-turn` asks for.
+fn in_turn(
+    args: &InTurnArgs,
+    interval: Duration,
+    policy: SlicePolicy,
+    refused: impl Fn(Nanos) -> Result<(), SliceRefusal>,
+) -> Result<Option<TurnOptions>, Failure> {
+    let wrong = |what: String| Err(Failure::input(format!("--in-turn: {what}")));
+    let mut slices = Vec::new();
+    for slice in args.in_turn.iter().copied().map(Nanos::from) {
+        if let Err(refusal) = refused(slice) {
+            return wrong(refusal.to_string());
+        }
+        if slices.contains(&slice) || policy == SlicePolicy::Static(slice) {
+            return wrong(format!("{slice} is there twice"));
+        }
+        slices.push(slice);
+    }
+    if slices.is_empty() {
+        return Ok(None);
+    }
+    // The first and the last part of a turn are windows.
+    if interval > args.turn || interval > LONGEST_WINDOW_OF_TURN {
+        let turn = humantime::format_duration(args.turn.min(LONGEST_WINDOW_OF_TURN));
+        return wrong(format!("windows must be shorter than turns: --interval {turn} or less, such as 200ms"));
+    }
+    let seed = fastrand::u64(..);
+    Ok(Some(TurnOptions { slices, length: args.turn, lead: args.lead, passes: args.passes, seed }))
 }
 
 #[cfg(test)]

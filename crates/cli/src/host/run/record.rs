@@ -18,7 +18,7 @@ const MOST_VMS: usize = 1000;
 
 /// Sums over some windows of one VM.
 #[derive(Clone, Debug, Default)]
-struct Sums {
+pub struct Sums {
     length: Nanos,
     run: Nanos,
     wait: Nanos,
@@ -29,7 +29,7 @@ struct Sums {
 }
 
 impl Sums {
-    fn add(&mut self, vm: &VmWindow, length: Nanos, delivered: Option<&IntervalDistribution>) {
+    pub fn add(&mut self, vm: &VmWindow, length: Nanos, delivered: Option<&IntervalDistribution>) {
         let first = self.length == Nanos::ZERO;
         self.length += length;
         self.run += vm.vcpus.iter().map(|vcpu| vcpu.run).sum();
@@ -46,7 +46,7 @@ impl Sums {
         }
     }
 
-    fn figures(&self) -> Option<HostVmFigures> {
+    pub fn figures(&self) -> Option<HostVmFigures> {
         if self.length == Nanos::ZERO {
             return None;
         }
@@ -232,6 +232,7 @@ impl Record {
             overhead_cpu_ns: overhead.0,
             warnings: self.warnings,
             restored,
+            in_turn: None,
         }
     }
 }
