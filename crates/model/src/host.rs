@@ -139,6 +139,8 @@ pub struct HostWindow {
     pub vms: Vec<VmWindow>,
     /// The pCPUs they may use, ascending; empty where they are not observed.
     pub pcpus: Vec<PcpuWindow>,
+    /// CPU time that ending a slice took so far, on average, where something of ours ends them; `None` until that is known.
+    pub tick: Option<Nanos>,
 }
 
 /// What taking a pCPU from one vCPU and giving it to another costs (paper, section III-A: direct and indirect cost).
@@ -146,6 +148,8 @@ pub struct HostWindow {
 pub struct SwitchPrice {
     /// The switch itself, VM exit and entry included.
     pub direct: Nanos,
+    /// Ending the slice: a ticker's wake-up, nothing where the kernel does it.
+    pub tick: Nanos,
     /// Refilling caches, TLBs and predictors afterwards, for a VM of which nothing better is known.
     pub refill: Nanos,
 }

@@ -30,7 +30,11 @@ impl Slices {
         let price = config
             .vms
             .first()
-            .map(|vm| SwitchPrice { direct: Nanos(vm.costs.vcpu_switch_ns), refill: Nanos(vm.costs.cache_refill_ns) });
+            .map(|vm| SwitchPrice {
+                direct: Nanos(vm.costs.vcpu_switch_ns),
+                tick: Nanos::ZERO,
+                refill: Nanos(vm.costs.cache_refill_ns),
+            });
         Self {
             policy: HostPolicy::new(SlicePolicy::Adaptive, adaptive.params.clone(), price.unwrap_or_default()),
             window: adaptive.window,
@@ -100,7 +104,7 @@ impl World {
             switches: None,
         };
         let pcpus = self.host.pcpus.iter_mut().enumerate().map(pcpu).collect();
-        HostWindow { at: Nanos(self.now), length: Nanos(length), vms, pcpus }
+        HostWindow { at: Nanos(self.now), length: Nanos(length), vms, pcpus, tick: None }
     }
 
     fn vm_window(&mut self, vm: VmIx, length: Time, all: &CpuSet) -> VmWindow {

@@ -253,7 +253,7 @@ impl SetHarm {
         if self.run <= 0.0 {
             return 0.0;
         }
-        let each = price.direct.as_f64() + self.refill / self.run;
+        let each = (price.direct + price.tick).as_f64() + self.refill / self.run;
         let took = self.switches(slice) * each;
         took / (self.run + took)
     }

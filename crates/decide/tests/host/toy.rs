@@ -36,6 +36,8 @@ pub struct Host {
     pub unfair: Option<(f64, f64)>,
     /// Amplitude of uniform noise, as a share.
     pub noise: f64,
+    /// What ending a slice was measured to take.
+    pub tick: Option<Nanos>,
     pub now: Nanos,
     pub random: u64,
 }
@@ -46,7 +48,7 @@ const US: f64 = 1e6;
 impl Host {
     pub fn new(vms: &[Vm]) -> Self {
         let vms = (1..).zip(vms).map(|(id, vm)| (VmId(id), *vm)).collect();
-        Self { vms, pcpu: 0, tick_us: 0.0, unfair: None, noise: 0.0, now: Nanos::ZERO, random: 7 }
+        Self { vms, pcpu: 0, tick_us: 0.0, unfair: None, noise: 0.0, tick: None, now: Nanos::ZERO, random: 7 }
     }
 
     /// 1 +- noise, uniform (splitmix64).
@@ -92,6 +94,7 @@ impl Host {
             length: LENGTH,
             vms: wakers,
             pcpus: vec![PcpuWindow { pcpu: PcpuId(self.pcpu), runnable_mean: Some(runnable), switches: None }],
+            tick: self.tick,
         }
     }
 
@@ -163,7 +166,7 @@ pub struct Loop {
 }
 
 pub fn price(us: u64) -> SwitchPrice {
-    SwitchPrice { direct: Nanos::from_micros(3), refill: Nanos::from_micros(us) }
+    SwitchPrice { direct: Nanos::from_micros(3), tick: Nanos::ZERO, refill: Nanos::from_micros(us) }
 }
 
 impl Loop {
