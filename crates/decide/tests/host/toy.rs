@@ -5,7 +5,7 @@
 
 use gleaner_decide::host::{HostParams, HostPolicy, SlicePolicy};
 use gleaner_model::{
-    CpuSet, Distribution, HostAction, HostDecision, HostVcpuWindow, HostWindow, Nanos, PcpuId, PcpuWindow, SwitchPrice,
+    CpuSet, Distribution, HostAction, HostDecision, HostVcpuWindow, HostWindow, Nanos, SwitchPrice,
     VcpuId, VmId, VmWindow, bucket_index,
 };
 use std::collections::BTreeMap;
@@ -79,7 +79,6 @@ impl Host {
             wakers.push(self.waker(vm, wakeups, burst_us, delay_us, again, again * slice_us * always));
         }
         let woken: f64 = wakers.iter().map(|vm| vm.vcpus[0].wakeups.unwrap_or(0) as f64).sum();
-        let waiting_us: f64 = wakers.iter().map(|vm| vm.vcpus[0].wait.as_f64() / 1e3).sum();
         for (&vm, &what) in &vms {
             let share_us = left_us.max(0.0) / always.max(1.0) * self.noise();
             match what {
@@ -88,12 +87,10 @@ impl Host {
             }
         }
         wakers.sort_by_key(|vm| vm.vm);
-        let runnable = if always > 0.0 { always + waiting_us / US } else { 0.5 };
         HostWindow {
             at: self.now,
             length: LENGTH,
             vms: wakers,
-            pcpus: vec![PcpuWindow { pcpu: PcpuId(self.pcpu), runnable_mean: Some(runnable), switches: None }],
             tick: self.tick,
         }
     }

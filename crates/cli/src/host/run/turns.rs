@@ -181,7 +181,7 @@ mod tests {
         let mut played = Vec::new();
         loop {
             at += step;
-            let window = HostWindow { at, length: step, vms: Vec::new(), pcpus: Vec::new(), tick: None };
+            let window = HostWindow { at, length: step, vms: Vec::new(), tick: None };
             played.push((turns.arms[turns.now].map(|slice| slice.0), turns.of_policy(&window).map(|window| window.at)));
             if !turns.add(&Seen { window, delivered: BTreeMap::new() }, at) {
                 return played;
