@@ -115,7 +115,12 @@ impl Means {
         }
         self.set |= !now.is_empty();
         // The enforcer reads it: it stays whole until the new one is.
-        *lock(&self.by_thread) = now;
+        let before = std::mem::replace(&mut *lock(&self.by_thread), now.clone());
+        if before != now
+            && let Some(enforcer) = &self.enforcer
+        {
+            enforcer.slices_changed();
+        }
         let Some(error) = first else { return Ok(()) };
         if !self.set {
             let advice = if rustix::process::geteuid().is_root() { "" } else { "; run as root, or with CAP_SYS_NICE" };

@@ -12,8 +12,7 @@ use gleaner_report::{HostInTurn, HostTurn, HostTurnFigures};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Windows at the beginning of a turn that count for nothing: who enforces asks every tenth of a second which slices there are, and a ticker
-/// that is needed no more lingers for two of these.
+/// Windows at the beginning of a turn that count for nothing: who enforces asks every fifth of a second where vCPUs compete while no ticker is awake.
 const FOLLOWING: Duration = Duration::from_millis(400);
 
 /// What takes turns, and for how long.
