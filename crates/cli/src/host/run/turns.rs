@@ -15,6 +15,9 @@ use std::time::Duration;
 /// Windows at the beginning of a turn that count for nothing: who enforces asks every fifth of a second where vCPUs compete while no ticker is awake.
 const FOLLOWING: Duration = Duration::from_millis(400);
 
+/// Turns that are listed: of two days.
+const LISTED: usize = 100_000;
+
 /// What takes turns, and for how long.
 #[derive(Clone, Debug)]
 pub struct TurnOptions {
@@ -108,7 +111,9 @@ impl Turns {
             return true;
         }
         let slice_ns = self.arms[self.now].map(|slice| slice.0);
-        self.turns.push(HostTurn { pass: self.pass, slice_ns, from_ns: self.from.0, until_ns: now.0 });
+        if self.turns.len() < LISTED {
+            self.turns.push(HostTurn { pass: self.pass, slice_ns, from_ns: self.from.0, until_ns: now.0 });
+        }
         if self.later.is_empty() && self.options.passes.is_some_and(|passes| self.pass + 1 >= passes) {
             return false;
         }
