@@ -12,7 +12,7 @@
 #   network    Figures 3 and 6(c): iperf3. Takes port 5299 of 127.0.0.1
 #   tables     nothing is measured: the tables again, of what is in the folder
 #
-# BLOCKS=n: blocks up to this one instead of 5 (corun, pairs: of a round each; adaptive, mix: of two); FIRST=n: from this one on, which adds to what
+# CAPPED=folder, seen from that of the results: whose capped runs `turns` is relative to, for it has none of its own. BLOCKS=n: blocks up to this one instead of 5 (corun, pairs: of a round each; adaptive, mix: of two); FIRST=n: from this one on, which adds to what
 # a folder has; ONLY=label,...: these workloads of the mixes alone. ROUNDS=n: rounds instead of the scenario's (locks,
 # kernel, wakeup, network). RUN=name: a folder of its own. Takes root, a cgroup hierarchy with the cpu
 # controller (corun, pairs, adaptive, mix: "capped" is a quota), and a quiet machine.
@@ -97,5 +97,6 @@ table corun capped 'corun-*.json' 'capped-corun-*.json'
 table pairs pairs 'pairs-*.json' 'capped-pairs-*.json' 'adaptive-*.json' 'capped-adaptive-*.json'
 table mix pairs 'mix-*.json' 'capped-mix-*.json'
 table adaptive adaptive 'adaptive-*.json' 'capped-adaptive-*.json' 'mix-*.json' 'capped-mix-*.json'
+table turns turns 'turns-*.json' 'mix-turns-*.json' "${CAPPED:-.}/capped-adaptive-*.json" "${CAPPED:-.}/capped-mix-*.json"
 table wakeup wakeup wakeup.json
 table network network network.json network-mix.json

@@ -106,6 +106,47 @@ fn a_slice_for_all_is_set_delivered_and_given_back_on_this_machine() {
     }
 }
 
+#[test]
+fn policy_and_slices_for_all_take_turns_and_everything_is_given_back_on_this_machine() {
+    let vm = Vm::start();
+    if !vm.has_slices() {
+        return;
+    }
+    let before = vm.slices();
+    let pid = own_pid().to_string();
+    let fixed = ["host", "run", "--vm", &pid, "--policy", "static", "--slice", "5ms"];
+    let turns = ["--in-turn", "1ms,3ms", "--interval", "100ms", "--lead", "200ms", "--turn", "300ms", "--passes", "2"];
+    let mut command = gleaner(fixed.iter().chain(&turns).chain(&["--json"]).copied());
+    let agent = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // Each in its turn.
+    for slice in [5, 1, 3].map(Nanos::from_millis) {
+        assert!(comes_true(|| vm.slices() == [slice; 2]), "{slice}");
+    }
+    // It ends by itself.
+    let output = agent.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), vm.slices()), (Some(0), before));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let in_turn = &report["in_turn"];
+    assert_eq!(in_turn["lead_ns"], 200_000_000);
+    let turns = in_turn["turns"].as_array().unwrap();
+    for pass in 0..2 {
+        let of = turns.iter().filter(|turn| turn["pass"] == pass);
+        let mut slices: Vec<Option<u64>> = of.map(|turn| turn["slice_ns"].as_u64()).collect();
+        slices.sort_unstable();
+        assert_eq!(slices, [None, Some(1_000_000), Some(3_000_000)], "{in_turn:#}");
+    }
+    let ns = |turn: &Value, key: &str| turn[key].as_u64().unwrap();
+    assert!(turns.iter().all(|turn| ns(turn, "until_ns") - ns(turn, "from_ns") >= 300_000_000), "{in_turn:#}");
+    // Between two of them slices are not yet in force.
+    let apart = |two: &[Value]| ns(&two[1], "from_ns") - ns(&two[0], "until_ns") >= 400_000_000;
+    assert!(turns.windows(2).all(apart), "{in_turn:#}");
+    let figures = in_turn["figures"].as_array().unwrap();
+    assert_eq!(figures.len(), 3, "one VM under three slices: {in_turn:#}");
+    assert!(figures.iter().all(|figures| figures["run_ratio"].as_f64().is_some_and(|ratio| ratio > 0.0)), "{in_turn:#}");
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert!(words.contains("in turn, 2 passes, after 200ms for the policy alone"), "{words}");
+}
+
 /// Gives a thread a slice as some other program does, which no run of Gleaner knows of.
 fn set_by_somebody_else(tid: i32, slice: Nanos) {
     let dir = tempfile::tempdir().unwrap();
@@ -332,6 +373,13 @@ fn bad_input_is_named_and_changes_nothing() {
         (&["--config", "/no/such/file"], &["/no/such/file"]),
         (&["--config", config], &["host.toml:1", "gain_min = 7", "from 0.0001 to 1"]),
         (&["--json", "/no/such/dir/x"], &["/no/such/dir/x"]),
+        (&["--in-turn", "200ms"], &["--in-turn", "100us"]),
+        (&["--in-turn", "1ms,soon"], &["--in-turn", "soon"]),
+        (&["--in-turn", "1ms,1000us"], &["--in-turn", "1.00ms is there twice"]),
+        (&["--policy", "static", "--slice", "1ms", "--in-turn", "5ms,1ms"], &["1.00ms is there twice"]),
+        (&["--in-turn", "1ms", "--interval", "1s"], &["--interval 400ms or less"]),
+        (&["--in-turn", "1ms", "--turn", "200ms", "--interval", "300ms"], &["--interval 200ms or less"]),
+        (&["--passes", "3"], &["--in-turn"]),
     ] {
         finish(gleaner(["host", "run", "--for", "1s"]).args(args)).with_status(2).naming(words);
     }

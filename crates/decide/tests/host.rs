@@ -64,6 +64,18 @@ fn dear_switches_make_slices_long() {
     assert_eq!(host.run(60), [5_000, 5_000], "{}", host.reasons());
 }
 
+/// The same where it is tickers that are dear: 30 us of refill, and 270 us a tick by what was measured.
+#[test]
+fn what_ticks_were_measured_to_take_counts() {
+    let host = Host { tick: Some(Nanos::from_micros(270)), ..Host::new(&[Vm::Spinner { per_ms: 1.0 }, Vm::Hog]) };
+    let mut host = Loop::adaptive(host, 30);
+    assert_eq!(host.run(60), [5_000, 5_000], "{}", host.reasons());
+    // What was known of it once is believed while nothing is said.
+    host.host.tick = None;
+    host.run(1);
+    assert_eq!(host.policy.price().tick, Nanos::from_micros(270));
+}
+
 /// A server beside a hog waits half a slice for each 100 us of work: at 0.1 ms a third of its time, at 0.5 ms 70 %. The hog
 /// alone pays, and little: there is nobody to switch to between the server's wake-ups.
 #[test]

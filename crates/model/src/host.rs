@@ -22,17 +22,6 @@ impl fmt::Display for VmId {
     }
 }
 
-/// A physical CPU as the host's kernel numbers it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct PcpuId(pub u32);
-
-impl fmt::Display for PcpuId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "pCPU {}", self.0)
-    }
-}
-
 /// One vCPU thread over one window.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostVcpuWindow {
@@ -117,17 +106,6 @@ pub struct VmWindow {
     pub vcpus: Vec<HostVcpuWindow>,
 }
 
-/// One pCPU over one window.
-#[derive(Clone, Debug, PartialEq)]
-pub struct PcpuWindow {
-    /// Which.
-    pub pcpu: PcpuId,
-    /// Mean number of runnable vCPUs, the running one included (the paper's run-queue length, section IV-C).
-    pub runnable_mean: Option<f64>,
-    /// Context switches.
-    pub switches: Option<u64>,
-}
-
 /// One observation of the host.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HostWindow {
@@ -137,8 +115,8 @@ pub struct HostWindow {
     pub length: Nanos,
     /// The VMs there are, ascending by id.
     pub vms: Vec<VmWindow>,
-    /// The pCPUs they may use, ascending; empty where they are not observed.
-    pub pcpus: Vec<PcpuWindow>,
+    /// CPU time that ending a slice took so far, on average, where something of ours ends them; `None` until that is known.
+    pub tick: Option<Nanos>,
 }
 
 /// What taking a pCPU from one vCPU and giving it to another costs (paper, section III-A: direct and indirect cost).
@@ -146,6 +124,8 @@ pub struct HostWindow {
 pub struct SwitchPrice {
     /// The switch itself, VM exit and entry included.
     pub direct: Nanos,
+    /// Ending the slice: a ticker's wake-up, nothing where the kernel does it.
+    pub tick: Nanos,
     /// Refilling caches, TLBs and predictors afterwards, for a VM of which nothing better is known.
     pub refill: Nanos,
 }

@@ -24,7 +24,7 @@ pub use action::{Action, Decision, Policy, Profile, Reason, WakeupCosts};
 pub use cpuset::{CpuSet, ParseCpuSetError};
 pub use distribution::{Distribution, SUB_BUCKET_BITS, bucket_high, bucket_index, bucket_low};
 pub use host::{
-    HostAction, HostDecision, HostReason, HostVcpuWindow, HostWindow, PcpuId, PcpuWindow, SwitchPrice, VmId, VmWindow,
+    HostAction, HostDecision, HostReason, HostVcpuWindow, HostWindow, SwitchPrice, VmId, VmWindow,
 };
 pub use ids::{Nanos, VcpuId};
 pub use kernel::KernelVersion;

@@ -58,7 +58,7 @@ pub struct HostInTurn {
     pub lead_ns: u64,
     /// What each VM's vCPUs did in the turns of each, all together.
     pub figures: Vec<HostTurnFigures>,
-    /// Every turn that was not cut short, oldest first.
+    /// Every turn that was not cut short, oldest first; the first hundred thousand.
     pub turns: Vec<HostTurn>,
 }
 

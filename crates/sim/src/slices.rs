@@ -5,13 +5,13 @@
 
 use crate::config::{AdaptiveSlices, Config, Scheduler};
 use crate::engine::Time;
-use crate::host::{Class, Pcpu};
-use crate::ids::{PcpuIx, VcpuIx, VmIx};
+use crate::host::Class;
+use crate::ids::{VcpuIx, VmIx};
 use crate::vcpu::VcpuTotals;
 use crate::world::World;
 use gleaner_decide::host::{HostPolicy, SlicePolicy};
 use gleaner_model::{
-    CpuSet, HostAction, HostDecision, HostVcpuWindow, HostWindow, Nanos, PcpuId, PcpuWindow, SwitchPrice, VcpuId, VmId,
+    CpuSet, HostAction, HostDecision, HostVcpuWindow, HostWindow, Nanos, SwitchPrice, VcpuId, VmId,
     VmWindow,
 };
 
@@ -30,7 +30,11 @@ impl Slices {
         let price = config
             .vms
             .first()
-            .map(|vm| SwitchPrice { direct: Nanos(vm.costs.vcpu_switch_ns), refill: Nanos(vm.costs.cache_refill_ns) });
+            .map(|vm| SwitchPrice {
+                direct: Nanos(vm.costs.vcpu_switch_ns),
+                tick: Nanos::ZERO,
+                refill: Nanos(vm.costs.cache_refill_ns),
+            });
         Self {
             policy: HostPolicy::new(SlicePolicy::Adaptive, adaptive.params.clone(), price.unwrap_or_default()),
             window: adaptive.window,
@@ -94,13 +98,7 @@ impl World {
         let length = self.now - from;
         let all: CpuSet = (0..self.host.config.pcpus).map(VcpuId).collect();
         let vms = (0..self.vms.len()).map(|n| self.vm_window(VmIx::of(n), length, &all)).collect();
-        let pcpu = |(n, pcpu): (usize, &mut Pcpu)| PcpuWindow {
-            pcpu: PcpuId(PcpuIx::of(n).0),
-            runnable_mean: Some(std::mem::take(&mut pcpu.runnable) as f64 / length.max(1) as f64),
-            switches: None,
-        };
-        let pcpus = self.host.pcpus.iter_mut().enumerate().map(pcpu).collect();
-        HostWindow { at: Nanos(self.now), length: Nanos(length), vms, pcpus }
+        HostWindow { at: Nanos(self.now), length: Nanos(length), vms, tick: None }
     }
 
     fn vm_window(&mut self, vm: VmIx, length: Time, all: &CpuSet) -> VmWindow {

@@ -260,9 +260,6 @@ impl World {
             return;
         }
         vcpu.since = self.now;
-        if self.host.observed && vcpu.place != Place::Halted {
-            self.host.pcpus[vcpu.pcpu.at()].runnable += left;
-        }
         match vcpu.place {
             Place::Running => {}
             Place::Ready => {

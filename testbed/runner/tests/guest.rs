@@ -94,6 +94,43 @@ fn guest_scenario_from_end_to_end() {
     }
 }
 
+/// A program and a command that merges two programs' progress go on while two slices take turns.
+#[test]
+fn guest_programs_go_on_while_slices_take_turns() {
+    let folder = tempfile::tempdir().unwrap();
+    let vm = |name: &str, workload: &str| {
+        format!(
+            "[[vm]]\nname = \"{name}\"\nrole = \"measured\"\nvcpus = 1\nmemory_mib = 256\npin = \"0\"\npolicies = [\"off\"]\nworkloads = [{workload}]\n"
+        )
+    };
+    let of_two = "for name in a b; do gleaner workload independent --threads 1 --seconds 0 --progress-every 100ms | \
+                  awk -v name=$name '{ print $0, name; fflush() }' & done; wait";
+    let text = format!(
+        "name = \"turns\"\ndescription = \"two VMs\"\nrounds = 1\n[machine]\naccelerator = \"tcg\"\nslices = [\"5ms\", \"1ms\"]\nin_turn = 2\n{}{}",
+        vm("one", "{ program = \"independent\", threads = 1 }"),
+        vm("two", &format!("{{ label = \"both\", command = [\"sh\", \"-c\", {of_two:?}] }}")),
+    );
+    fs::write(folder.path().join("scenario.toml"), text).unwrap();
+    let (output, report) = run(folder.path());
+    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{stdout}\n{stderr}");
+    assert!(stdout.contains("by first slice"), "the table: {stdout}");
+    assert_eq!(report["runs"], Value::Array(vec![]));
+    let [in_turn] = report["in_turn"].as_array().unwrap().as_slice() else { panic!("{report:#}") };
+    assert_eq!(in_turn["vms"][1], serde_json::json!({"vm": "two", "workload": "both"}));
+    assert_eq!((&in_turn["chosen_ns"], &in_turn["changes"]), (&Value::Null, &Value::Null), "nobody is adaptive");
+    let turns = in_turn["turns"].as_array().unwrap();
+    let mut had: Vec<(u64, &str)> =
+        turns.iter().map(|turn| (turn["pass"].as_u64().unwrap(), turn["slice"].as_str().unwrap())).collect();
+    had.sort_unstable();
+    assert_eq!(had, [(0, "1ms"), (0, "5ms"), (1, "1ms"), (1, "5ms")]);
+    for turn in turns {
+        let rates = turn["items_per_second"].as_array().unwrap();
+        assert!(rates.len() == 2 && rates.iter().all(|rate| rate.as_f64() > Some(0.0)), "{turn}");
+        assert!(turn["length_ns"].as_u64() >= Some(1_000_000_000), "{turn}");
+    }
+}
+
 #[test]
 fn guest_that_panics_is_reported_with_its_console() {
     let folder = one_vm("echo c >/proc/sysrq-trigger", "");

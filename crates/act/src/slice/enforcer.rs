@@ -16,12 +16,12 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Between two questions while a ticker is awake: at least, and at most.
-const ASK_EVERY: (Nanos, Nanos) = (Nanos::from_millis(5), Nanos::from_millis(100));
+const ASK_EVERY: (Nanos, Nanos) = (Nanos::from_millis(5), Nanos::from_millis(200));
 /// And so many of the shortest slice: whoever asks wakes, and so ends the slice of somebody.
 const SLICES_PER_QUESTION: u64 = 4;
 /// So often the time between two questions doubles while the answer stays the same, until it is the longest. Asking at 5 ms took as much
-/// CPU time as the ticker of a 1 ms slice.
-const MOST_DOUBLINGS: u32 = 5;
+/// CPU time as the ticker of a 1 ms slice, and at 100 ms a fourteenth of it.
+const MOST_DOUBLINGS: u32 = 6;
 /// Competition that is over after so long needs no ticker: threads that wake at the same moment for some microseconds.
 const LASTS: Duration = Duration::from_millis(1);
 /// How long the function may wait while all are asleep. Also how long an [`Enforcer`] may take to end.
@@ -63,6 +63,8 @@ struct Shared {
     tickers: Mutex<BTreeMap<u32, Ticker>>,
     notes: Mutex<Vec<String>>,
     stop: AtomicBool,
+    /// The next answer may be another.
+    changed: AtomicBool,
     cpu_time_ns: AtomicU64,
 }
 
@@ -103,6 +105,14 @@ impl Enforcer {
         let thread = std::thread::Builder::new().name("gleaner-slices".into());
         let thread = thread.spawn(move || loop_.run()).map_err(|error| unavailable(error.to_string()))?;
         Ok(Self { shared, thread: Some(thread) })
+    }
+
+    /// Tells that slices have changed: who competes where is asked at once, and often for a while.
+    pub fn slices_changed(&self) {
+        self.shared.changed.store(true, Relaxed);
+        if let Some(thread) = &self.thread {
+            thread.thread().unpark();
+        }
     }
 
     /// What each ticker did and took, one entry a CPU that ever needed one.
@@ -158,6 +168,9 @@ impl Loop {
                 std::thread::park_timeout(LASTS);
             } else if !quiet {
                 std::thread::park_timeout(self.ask_every().into());
+            }
+            if self.shared.changed.swap(false, Relaxed) {
+                self.same = 0;
             }
             let mut found = (self.competing)(if quiet { QUIET } else { Duration::ZERO });
             let before = std::mem::take(&mut self.once);
@@ -261,11 +274,12 @@ mod tests {
             (1, 0, 5),
             (1, 1, 10),
             (1, 4, 80),
-            (1, 5, 100),
-            (1, u32::MAX, 100),
+            (1, 5, 160),
+            (1, 6, 200),
+            (1, u32::MAX, 200),
             (10, 0, 40),
-            (10, 2, 100),
-            (60, 0, 100),
+            (10, 3, 200),
+            (60, 0, 200),
         ] {
             assert_eq!(ask_every(ms(shortest), same), ms(every), "{shortest} {same}");
         }

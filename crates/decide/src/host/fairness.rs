@@ -245,7 +245,7 @@ mod tests {
             }],
         };
         let vms = vcpus.iter().map(vm).collect();
-        HostWindow { at: Nanos::from_secs(1), length: Nanos::from_secs(1), vms, pcpus: Vec::new() }
+        HostWindow { at: Nanos::from_secs(1), length: Nanos::from_secs(1), vms, tick: None }
     }
 
     fn check(vcpus: &[(u32, &str, u64, u64, u64)], expected: &[(u32, f64)]) {

@@ -172,7 +172,7 @@ pub(super) struct SetHarm {
     preemptions: Option<f64>,
     /// By vCPU and window.
     bursts: Vec<Bursts>,
-    /// Share of the busy time of its pCPUs in which more than one vCPU was runnable, times the windows' length.
+    /// Waiting by running, at most 1, times the windows' length: where two always run on each pCPU, all of it.
     contended: f64,
     length: f64,
     /// Refill of each switch, weighed with run time.
@@ -205,7 +205,7 @@ impl SetHarm {
             preempted: vcpus().map(|v| (v.wait - v.wake_wait().unwrap_or_default()).as_f64()).sum(),
             preemptions: vcpus().map(|vcpu| vcpu.preemptions).sum::<Option<u64>>().map(|n| n as f64),
             bursts: vcpus().map(Bursts::of).collect(),
-            contended: contended(window, set).unwrap_or(if run > 0.0 { (wait / run).min(1.0) } else { 0.0 }) * length,
+            contended: if run > 0.0 { (wait / run).min(1.0) * length } else { 0.0 },
             length,
             refill: members().map(|vm| vm.refill.unwrap_or(price.refill).as_f64() * run_of(vm)).sum(),
             capacity: set.pcpus.len() as f64 * length,
@@ -253,7 +253,7 @@ impl SetHarm {
         if self.run <= 0.0 {
             return 0.0;
         }
-        let each = price.direct.as_f64() + self.refill / self.run;
+        let each = (price.direct + price.tick).as_f64() + self.refill / self.run;
         let took = self.switches(slice) * each;
         took / (self.run + took)
     }
@@ -291,17 +291,6 @@ impl SetHarm {
         let ends: f64 = self.bursts.iter().map(|bursts| bursts.slice_ends(slice)).sum();
         ends * (self.preempted / self.run.max(1.0)).min(1.0)
     }
-}
-
-/// Share of the busy time of the set's pCPUs in which more than one vCPU was runnable; `None` where they are not observed.
-fn contended(window: &HostWindow, set: &SharingSet) -> Option<f64> {
-    let pcpus = window.pcpus.iter().filter(|pcpu| set.pcpus.contains(gleaner_model::VcpuId(pcpu.pcpu.0)));
-    let (mut busy, mut more) = (0.0, 0.0);
-    for runnable in pcpus.map(|pcpu| pcpu.runnable_mean) {
-        busy += runnable?.min(1.0);
-        more += (runnable? - 1.0).clamp(0.0, 1.0);
-    }
-    (busy > 0.0).then_some(more / busy)
 }
 
 #[cfg(test)]

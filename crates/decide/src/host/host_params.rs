@@ -25,7 +25,8 @@ pub struct HostParams {
     pub switch_us: u64,
     /// Indirect cost (caches, TLBs, predictors) where it was not measured, microseconds. 0 to 10000.
     pub refill_us: u64,
-    /// What a ticker takes to end a slice, where the kernel would not, microseconds (ours). 0 to 10000. Measured: 5 to 11 (experiments/slices).
+    /// What a ticker takes to end a slice, where the kernel would not, microseconds (ours), until that was measured. 0 to 10000. Here: 5 to 11
+    /// (experiments/slices).
     pub tick_us: u64,
 
     // --- What discontinuity costs (ours) ---
@@ -167,7 +168,7 @@ impl HostParams {
 
     /// The price of a switch where nothing was measured.
     pub fn unmeasured_price(&self) -> SwitchPrice {
-        SwitchPrice { direct: Nanos::from_micros(self.switch_us), refill: Nanos::from_micros(self.refill_us) }
+        SwitchPrice { direct: Nanos::from_micros(self.switch_us), tick: Nanos::ZERO, refill: Nanos::from_micros(self.refill_us) }
     }
 }
 

@@ -55,7 +55,7 @@ mod tests {
                 .collect(),
         };
         let vms = masks.iter().enumerate().map(vm).collect();
-        let window = HostWindow { at: Nanos(1), length: Nanos(1), vms, pcpus: Vec::new() };
+        let window = HostWindow { at: Nanos(1), length: Nanos(1), vms, tick: None };
         let found: Vec<Vec<u32>> =
             sharing_sets(&window).iter().map(|set| set.vms.iter().map(|vm| vm.0).collect()).collect();
         assert_eq!(found, expected, "{masks:?}");

@@ -33,7 +33,8 @@ pub struct HostPolicy {
 }
 
 impl HostPolicy {
-    /// `price`: what a switch was measured to cost; [`HostParams::unmeasured_price`] where it was not. `params` should be
+    /// `price`: what a switch was measured to cost; [`HostParams::unmeasured_price`] where it was not. What ending a slice takes is a window's to tell,
+    /// once it is known. `params` should be
     /// [valid](HostParams::validate); if they are not, decisions are poor, never unsafe.
     pub fn new(policy: SlicePolicy, params: HostParams, price: SwitchPrice) -> Self {
         let span = Nanos::from_millis(params.fairness_span_ms);
@@ -53,6 +54,7 @@ impl HostPolicy {
             return Vec::new();
         }
         self.fairness.push(window);
+        self.price.tick = window.tick.unwrap_or(self.price.tick);
         self.slices.retain(|vm, _| window.vms.iter().any(|there| there.vm == *vm));
         match self.policy {
             SlicePolicy::Static(slice) => {
@@ -66,6 +68,11 @@ impl HostPolicy {
     /// The slice decided for each VM that was there in the last window.
     pub fn slices(&self) -> &BTreeMap<VmId, Nanos> {
         &self.slices
+    }
+
+    /// What a switch is taken to cost now.
+    pub fn price(&self) -> SwitchPrice {
+        self.price
     }
 
     /// Where the policy stands and why it did not step.

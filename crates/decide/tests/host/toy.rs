@@ -5,7 +5,7 @@
 
 use gleaner_decide::host::{HostParams, HostPolicy, SlicePolicy};
 use gleaner_model::{
-    CpuSet, Distribution, HostAction, HostDecision, HostVcpuWindow, HostWindow, Nanos, PcpuId, PcpuWindow, SwitchPrice,
+    CpuSet, Distribution, HostAction, HostDecision, HostVcpuWindow, HostWindow, Nanos, SwitchPrice,
     VcpuId, VmId, VmWindow, bucket_index,
 };
 use std::collections::BTreeMap;
@@ -36,6 +36,8 @@ pub struct Host {
     pub unfair: Option<(f64, f64)>,
     /// Amplitude of uniform noise, as a share.
     pub noise: f64,
+    /// What ending a slice was measured to take.
+    pub tick: Option<Nanos>,
     pub now: Nanos,
     pub random: u64,
 }
@@ -46,7 +48,7 @@ const US: f64 = 1e6;
 impl Host {
     pub fn new(vms: &[Vm]) -> Self {
         let vms = (1..).zip(vms).map(|(id, vm)| (VmId(id), *vm)).collect();
-        Self { vms, pcpu: 0, tick_us: 0.0, unfair: None, noise: 0.0, now: Nanos::ZERO, random: 7 }
+        Self { vms, pcpu: 0, tick_us: 0.0, unfair: None, noise: 0.0, tick: None, now: Nanos::ZERO, random: 7 }
     }
 
     /// 1 +- noise, uniform (splitmix64).
@@ -77,7 +79,6 @@ impl Host {
             wakers.push(self.waker(vm, wakeups, burst_us, delay_us, again, again * slice_us * always));
         }
         let woken: f64 = wakers.iter().map(|vm| vm.vcpus[0].wakeups.unwrap_or(0) as f64).sum();
-        let waiting_us: f64 = wakers.iter().map(|vm| vm.vcpus[0].wait.as_f64() / 1e3).sum();
         for (&vm, &what) in &vms {
             let share_us = left_us.max(0.0) / always.max(1.0) * self.noise();
             match what {
@@ -86,12 +87,11 @@ impl Host {
             }
         }
         wakers.sort_by_key(|vm| vm.vm);
-        let runnable = if always > 0.0 { always + waiting_us / US } else { 0.5 };
         HostWindow {
             at: self.now,
             length: LENGTH,
             vms: wakers,
-            pcpus: vec![PcpuWindow { pcpu: PcpuId(self.pcpu), runnable_mean: Some(runnable), switches: None }],
+            tick: self.tick,
         }
     }
 
@@ -163,7 +163,7 @@ pub struct Loop {
 }
 
 pub fn price(us: u64) -> SwitchPrice {
-    SwitchPrice { direct: Nanos::from_micros(3), refill: Nanos::from_micros(us) }
+    SwitchPrice { direct: Nanos::from_micros(3), tick: Nanos::ZERO, refill: Nanos::from_micros(us) }
 }
 
 impl Loop {

@@ -2,7 +2,8 @@
 
 use super::{check, has, units_are_named};
 use gleaner_report::{
-    HostDecisionRecord, HostEnforcement, HostPrice, HostRunReport, HostRunSet, HostRunVm, HostSlice, HostVmFigures,
+    HostDecisionRecord, HostEnforcement, HostInTurn, HostPrice, HostRunReport, HostRunSet, HostRunVm, HostSlice, HostTurn, HostTurnFigures,
+    HostVmFigures,
 };
 
 fn whole() -> HostRunReport {
@@ -149,4 +150,37 @@ fn host_run_unknown() {
             ..whole
         },
     );
+}
+
+#[test]
+fn host_run_in_turn() {
+    let whole = whole();
+    let figures = |slice_ns: Option<u64>, vm, wait_ratio| {
+        let p99 = slice_ns.unwrap_or(1_000_000);
+        let figures = HostVmFigures {
+            wait_ratio,
+            wake_to_run_p99_ns: Some(p99),
+            delivered_p50_ns: Some(p99),
+            ..whole.vms[0].after.unwrap_or_default()
+        };
+        HostTurnFigures { slice_ns, vm, figures }
+    };
+    let turn = |pass, slice_ns, from_ns| HostTurn { pass, slice_ns, from_ns, until_ns: from_ns + 1_000_000_000 };
+    let in_turn = HostInTurn {
+        lead_ns: 12_000_000_000,
+        figures: vec![
+            figures(None, 4711, 0.97),
+            figures(None, 4712, 0.97),
+            figures(Some(30_000_000), 4711, 1.02),
+            figures(Some(30_000_000), 4712, 0.88),
+        ],
+        turns: vec![
+            turn(0, Some(30_000_000), 400_000_000_000),
+            turn(0, None, 401_400_000_000),
+            turn(1, None, 402_800_000_000),
+            turn(1, Some(30_000_000), 404_200_000_000),
+        ],
+    };
+    let json = check("host_run_in_turn", &HostRunReport { in_turn: Some(in_turn), ..whole.clone() });
+    has(&json, &["in_turn.lead_ns", "in_turn.figures[].slice_ns", "in_turn.figures[].vm", "in_turn.turns[].pass"]);
 }

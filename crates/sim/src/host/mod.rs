@@ -62,8 +62,6 @@ pub(crate) struct Pcpu {
     pub(crate) listed: bool,
     /// To be run next, whatever its key (directed yield).
     pub(crate) favoured: Option<VcpuIx>,
-    /// Runnable vCPUs times time since the last window, where somebody observes.
-    pub(crate) runnable: Time,
     pub(crate) busy: Time,
     pub(crate) busy_since: Time,
     pub(crate) pulls: Pulls,

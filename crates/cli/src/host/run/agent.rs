@@ -38,8 +38,7 @@ pub fn run(options: &Options, interrupted: &AtomicBool) -> Result<HostRunReport,
     record.warnings.extend(watch.news());
     let mut news = News::default();
     news.of(&mut record.warnings).iter().for_each(|warning| say(&format!("gleaner: {warning}")));
-    let tick = means.tick(&options.params);
-    let price = SwitchPrice { direct: options.price.direct + tick, ..options.price };
+    let price = SwitchPrice { tick: means.tick(&options.params), ..options.price };
     let mut policy = HostPolicy::new(options.policy, options.params.clone(), price);
     let (began, cpu_before) = (Instant::now(), thread_cpu_time());
     let bar = progress_bar();
@@ -65,7 +64,7 @@ pub fn run(options: &Options, interrupted: &AtomicBool) -> Result<HostRunReport,
     ended?;
     let wall = Nanos::from(began.elapsed());
     let in_turn = turns.map(Turns::report);
-    Ok(HostRunReport { in_turn, ..record.report(options, watch.source(), tick, (wall, overhead), &stand, undone) })
+    Ok(HostRunReport { in_turn, ..record.report(options, watch.source(), policy.price().tick, (wall, overhead), &stand, undone) })
 }
 
 #[allow(clippy::too_many_arguments)]
@@ -89,7 +88,8 @@ fn windows(
         if !sleep_until(until, interrupted) {
             return Ok(());
         }
-        let seen = watch.window()?;
+        let mut seen = watch.window()?;
+        seen.window.tick = means.measured_tick();
         let now = monotonic();
         let window = turns.as_ref().map_or_else(|| Some(seen.window.clone()), |turns| turns.of_policy(&seen.window));
         let decisions = window.as_ref().map(|window| policy.step(window)).unwrap_or_default();

@@ -22,6 +22,9 @@ type ByThread = Arc<Mutex<BTreeMap<i32, Nanos>>>;
 /// A limit on different failures that are said: an agent runs for weeks.
 const MOST_TOLD: usize = 1000;
 
+/// Tickers' CPU time is read a few times a second, so over fewer wake-ups than these it says little.
+const ENOUGH_TICKS: u64 = 2000;
+
 /// Everything that acts.
 pub struct Means {
     session: Session,
@@ -63,9 +66,17 @@ impl Means {
         })
     }
 
-    /// What ending a slice takes: a ticker's wake-up, nothing where the kernel does it.
+    /// What ending a slice is taken to take: a ticker's wake-up, nothing where the kernel does it.
     pub fn tick(&self, params: &HostParams) -> Nanos {
         if self.enforcer.is_some() { Nanos::from_micros(params.tick_us) } else { Nanos::ZERO }
+    }
+
+    /// The same as it was so far, on average; `None` before it can be told.
+    pub fn measured_tick(&self) -> Option<Nanos> {
+        let costs = self.enforcer.as_ref()?.costs();
+        let ticks: u64 = costs.iter().map(|cost| cost.ticks).sum();
+        let cpu_time: Nanos = costs.iter().map(|cost| cost.cpu_time).sum();
+        (ticks >= ENOUGH_TICKS).then(|| Nanos(cpu_time.0 / ticks))
     }
 
     /// Gives every vCPU thread of `vms` its VM's slice, also one that has it: somebody else may have changed it since (a
@@ -104,7 +115,12 @@ impl Means {
         }
         self.set |= !now.is_empty();
         // The enforcer reads it: it stays whole until the new one is.
-        *lock(&self.by_thread) = now;
+        let before = std::mem::replace(&mut *lock(&self.by_thread), now.clone());
+        if before != now
+            && let Some(enforcer) = &self.enforcer
+        {
+            enforcer.slices_changed();
+        }
         let Some(error) = first else { return Ok(()) };
         if !self.set {
             let advice = if rustix::process::geteuid().is_root() { "" } else { "; run as root, or with CAP_SYS_NICE" };

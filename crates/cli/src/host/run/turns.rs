@@ -12,9 +12,11 @@ use gleaner_report::{HostInTurn, HostTurn, HostTurnFigures};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Windows at the beginning of a turn that count for nothing: who enforces asks every tenth of a second which slices there are, and a ticker
-/// that is needed no more lingers for two of these.
+/// Windows at the beginning of a turn that count for nothing: who enforces asks every fifth of a second where vCPUs compete while no ticker is awake.
 const FOLLOWING: Duration = Duration::from_millis(400);
+
+/// Turns that are listed: of two days.
+const LISTED: usize = 100_000;
 
 /// What takes turns, and for how long.
 #[derive(Clone, Debug)]
@@ -109,7 +111,9 @@ impl Turns {
             return true;
         }
         let slice_ns = self.arms[self.now].map(|slice| slice.0);
-        self.turns.push(HostTurn { pass: self.pass, slice_ns, from_ns: self.from.0, until_ns: now.0 });
+        if self.turns.len() < LISTED {
+            self.turns.push(HostTurn { pass: self.pass, slice_ns, from_ns: self.from.0, until_ns: now.0 });
+        }
         if self.later.is_empty() && self.options.passes.is_some_and(|passes| self.pass + 1 >= passes) {
             return false;
         }
@@ -181,7 +185,7 @@ mod tests {
         let mut played = Vec::new();
         loop {
             at += step;
-            let window = HostWindow { at, length: step, vms: Vec::new(), pcpus: Vec::new() };
+            let window = HostWindow { at, length: step, vms: Vec::new(), tick: None };
             played.push((turns.arms[turns.now].map(|slice| slice.0), turns.of_policy(&window).map(|window| window.at)));
             if !turns.add(&Seen { window, delivered: BTreeMap::new() }, at) {
                 return played;

@@ -167,7 +167,7 @@ impl Watch {
             self.follow(now);
         }
         let at = Nanos::from(self.began.elapsed());
-        Ok(Seen { window: HostWindow { at, length: seen.length, vms, pcpus: Vec::new() }, delivered })
+        Ok(Seen { window: HostWindow { at, length: seen.length, vms, tick: None }, delivered })
     }
 
     /// Weights by nice value become those that count where VMs are in cgroups of their own; of a VM's vCPUs the mean.
