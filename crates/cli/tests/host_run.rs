@@ -142,7 +142,10 @@ fn policy_and_slices_for_all_take_turns_and_everything_is_given_back_on_this_mac
     assert!(turns.windows(2).all(apart), "{in_turn:#}");
     let figures = in_turn["figures"].as_array().unwrap();
     assert_eq!(figures.len(), 3, "one VM under three slices: {in_turn:#}");
-    assert!(figures.iter().all(|figures| figures["run_ratio"].as_f64().is_some_and(|ratio| ratio > 0.0)), "{in_turn:#}");
+    assert!(
+        figures.iter().all(|figures| figures["run_ratio"].as_f64().is_some_and(|ratio| ratio > 0.0)),
+        "{in_turn:#}"
+    );
     let words = String::from_utf8_lossy(&output.stderr);
     assert!(words.contains("in turn, 2 passes, after 200ms for the policy alone"), "{words}");
 }

@@ -23,9 +23,7 @@ mod yielding;
 pub use action::{Action, Decision, Policy, Profile, Reason, WakeupCosts};
 pub use cpuset::{CpuSet, ParseCpuSetError};
 pub use distribution::{Distribution, SUB_BUCKET_BITS, bucket_high, bucket_index, bucket_low};
-pub use host::{
-    HostAction, HostDecision, HostReason, HostVcpuWindow, HostWindow, SwitchPrice, VmId, VmWindow,
-};
+pub use host::{HostAction, HostDecision, HostReason, HostVcpuWindow, HostWindow, SwitchPrice, VmId, VmWindow};
 pub use ids::{Nanos, VcpuId};
 pub use kernel::KernelVersion;
 pub use thread_event::{Left, ThreadEvent, ThreadHappening};

@@ -1,8 +1,8 @@
 //! `gleaner.scenario/1`: the contract, held still by golden files, and what its summary computes.
 
 use gleaner_report::{
-    BackgroundRate, HostFacts, LatencyReport, MetricFound, MetricMedian, RatioSpread, RunFigures, ScenarioReport,
-    ScenarioRow, ScenarioRun, SoloRun, VmFacts,
+    BackgroundRate, HostFacts, InTurnRun, InTurnSlice, InTurnVm, LatencyReport, MetricFound, MetricMedian, RatioSpread,
+    RunFigures, ScenarioReport, ScenarioRow, ScenarioRun, SliceTurn, SoloRun, VmFacts,
 };
 use serde_json::{Value, json};
 
@@ -88,6 +88,7 @@ fn report(runs: Vec<ScenarioRun>) -> ScenarioReport {
         incomplete: None,
         vms: vec![vm("app", "measured", Some(1_250_000)), vm("near", "background", None)],
         runs,
+        in_turn: vec![],
         solos: vec![solo(0, Some(400.0)), solo(1, Some(400.0))],
         summary: vec![],
     };
@@ -107,6 +108,50 @@ fn whole() -> ScenarioReport {
         ]
     });
     report(runs.collect())
+}
+
+/// Two runs of six passes: the second VM gets twice as much done at 1 ms, the first as much.
+#[test]
+fn slices_in_turn_are_compared_within_their_pass() {
+    let turn = |pass: u32, slice: &str, rates: [f64; 2]| SliceTurn {
+        pass,
+        slice: slice.into(),
+        at_ns: u64::from(pass) * 3_000_000_000,
+        length_ns: 1_000_000_000,
+        items_per_second: rates.map(Some).to_vec(),
+    };
+    let run = |round: u32| InTurnRun {
+        round,
+        warmup: false,
+        order: 0,
+        vms: ["one", "two"].map(|vm| InTurnVm { vm: vm.into(), workload: "barrier".into() }).to_vec(),
+        slices: [("30ms", 30_000_000), ("1ms", 1_000_000)]
+            .map(|(slice, ns)| InTurnSlice {
+                slice: slice.into(),
+                p50_ns: Some(ns),
+                p90_ns: Some(ns),
+                wake_to_run_p99_ns: Some(ns),
+            })
+            .to_vec(),
+        chosen_ns: None,
+        changes: None,
+        agent_cpu_ratio: 0.004,
+        // Faster from pass to pass, which is nobody's doing.
+        turns: (0..6)
+            .flat_map(|pass| {
+                let speed = f64::from(1 + pass);
+                [turn(pass, "30ms", [100.0 * speed, 50.0 * speed]), turn(pass, "1ms", [100.0 * speed, 100.0 * speed])]
+            })
+            .collect(),
+    };
+    let report = ScenarioReport { in_turn: vec![run(0), run(1)], ..report(vec![]) };
+    let text = report.to_string();
+    let found = |words: &[&str]| text.lines().any(|line| words.iter().all(|word| line.contains(word)));
+    assert!(found(&["one", "1ms", "1.00ms", "12", "350.0", "1.00 [1.00, 1.00]"]), "{text}");
+    assert!(found(&["two", "1ms", "2.00 [2.00, 2.00]"]) && found(&["two", "30ms", "175.0"]), "{text}");
+    assert!(text.contains("2 rounds") && text.contains("took 4.00ms of CPU time a second"), "{text}");
+    let json = serde_json::to_string(&report).unwrap();
+    assert_eq!(serde_json::from_str::<ScenarioReport>(&json).unwrap(), report);
 }
 
 fn row<'a>(report: &'a ScenarioReport, background: &str, policy: &str) -> &'a ScenarioRow {

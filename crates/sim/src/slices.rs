@@ -11,8 +11,7 @@ use crate::vcpu::VcpuTotals;
 use crate::world::World;
 use gleaner_decide::host::{HostPolicy, SlicePolicy};
 use gleaner_model::{
-    CpuSet, HostAction, HostDecision, HostVcpuWindow, HostWindow, Nanos, SwitchPrice, VcpuId, VmId,
-    VmWindow,
+    CpuSet, HostAction, HostDecision, HostVcpuWindow, HostWindow, Nanos, SwitchPrice, VcpuId, VmId, VmWindow,
 };
 
 /// What manages the host's slices.
@@ -27,14 +26,11 @@ pub(crate) struct Slices {
 impl Slices {
     /// The price of a switch is what it costs in the first virtual machine.
     pub(crate) fn new(adaptive: &AdaptiveSlices, config: &Config) -> Self {
-        let price = config
-            .vms
-            .first()
-            .map(|vm| SwitchPrice {
-                direct: Nanos(vm.costs.vcpu_switch_ns),
-                tick: Nanos::ZERO,
-                refill: Nanos(vm.costs.cache_refill_ns),
-            });
+        let price = config.vms.first().map(|vm| SwitchPrice {
+            direct: Nanos(vm.costs.vcpu_switch_ns),
+            tick: Nanos::ZERO,
+            refill: Nanos(vm.costs.cache_refill_ns),
+        });
         Self {
             policy: HostPolicy::new(SlicePolicy::Adaptive, adaptive.params.clone(), price.unwrap_or_default()),
             window: adaptive.window,

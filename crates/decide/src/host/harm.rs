@@ -198,6 +198,8 @@ impl SetHarm {
         let run: f64 = members().map(run_of).sum();
         let wait = vcpus().map(|vcpu| vcpu.wait).sum::<Nanos>().as_f64();
         let length = window.length.as_f64();
+        // With a pCPU for each, what they wait is how long a wake-up takes.
+        let competes = vcpus().count() > set.pcpus.len();
         Self {
             slice,
             vms: members().map(|vm| VmHarm::of(vm, window.length, slice, params)).collect(),
@@ -205,7 +207,7 @@ impl SetHarm {
             preempted: vcpus().map(|v| (v.wait - v.wake_wait().unwrap_or_default()).as_f64()).sum(),
             preemptions: vcpus().map(|vcpu| vcpu.preemptions).sum::<Option<u64>>().map(|n| n as f64),
             bursts: vcpus().map(Bursts::of).collect(),
-            contended: if run > 0.0 { (wait / run).min(1.0) * length } else { 0.0 },
+            contended: if competes && run > 0.0 { (wait / run).min(1.0) * length } else { 0.0 },
             length,
             refill: members().map(|vm| vm.refill.unwrap_or(price.refill).as_f64() * run_of(vm)).sum(),
             capacity: set.pcpus.len() as f64 * length,

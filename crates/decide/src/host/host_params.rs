@@ -168,7 +168,11 @@ impl HostParams {
 
     /// The price of a switch where nothing was measured.
     pub fn unmeasured_price(&self) -> SwitchPrice {
-        SwitchPrice { direct: Nanos::from_micros(self.switch_us), tick: Nanos::ZERO, refill: Nanos::from_micros(self.refill_us) }
+        SwitchPrice {
+            direct: Nanos::from_micros(self.switch_us),
+            tick: Nanos::ZERO,
+            refill: Nanos::from_micros(self.refill_us),
+        }
     }
 }
 

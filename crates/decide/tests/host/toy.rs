@@ -5,8 +5,8 @@
 
 use gleaner_decide::host::{HostParams, HostPolicy, SlicePolicy};
 use gleaner_model::{
-    CpuSet, Distribution, HostAction, HostDecision, HostVcpuWindow, HostWindow, Nanos, SwitchPrice,
-    VcpuId, VmId, VmWindow, bucket_index,
+    CpuSet, Distribution, HostAction, HostDecision, HostVcpuWindow, HostWindow, Nanos, SwitchPrice, VcpuId, VmId,
+    VmWindow, bucket_index,
 };
 use std::collections::BTreeMap;
 
@@ -87,12 +87,7 @@ impl Host {
             }
         }
         wakers.sort_by_key(|vm| vm.vm);
-        HostWindow {
-            at: self.now,
-            length: LENGTH,
-            vms: wakers,
-            tick: self.tick,
-        }
+        HostWindow { at: self.now, length: LENGTH, vms: wakers, tick: self.tick }
     }
 
     fn vcpu(&self, run_us: f64, wait_us: f64, wakeups: f64, preemptions: f64) -> HostVcpuWindow {

@@ -2,8 +2,8 @@
 
 use super::{check, has, units_are_named};
 use gleaner_report::{
-    HostDecisionRecord, HostEnforcement, HostInTurn, HostPrice, HostRunReport, HostRunSet, HostRunVm, HostSlice, HostTurn, HostTurnFigures,
-    HostVmFigures,
+    HostDecisionRecord, HostEnforcement, HostInTurn, HostPrice, HostRunReport, HostRunSet, HostRunVm, HostSlice,
+    HostTurn, HostTurnFigures, HostVmFigures,
 };
 
 fn whole() -> HostRunReport {

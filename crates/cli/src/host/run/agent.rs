@@ -64,7 +64,10 @@ pub fn run(options: &Options, interrupted: &AtomicBool) -> Result<HostRunReport,
     ended?;
     let wall = Nanos::from(began.elapsed());
     let in_turn = turns.map(Turns::report);
-    Ok(HostRunReport { in_turn, ..record.report(options, watch.source(), policy.price().tick, (wall, overhead), &stand, undone) })
+    Ok(HostRunReport {
+        in_turn,
+        ..record.report(options, watch.source(), policy.price().tick, (wall, overhead), &stand, undone)
+    })
 }
 
 #[allow(clippy::too_many_arguments)]

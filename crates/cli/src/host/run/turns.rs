@@ -52,7 +52,7 @@ pub struct Turns {
     /// Time that was not the policy's.
     others: Nanos,
     random: fastrand::Rng,
-    turns: Vec<HostTurn>,
+    done: Vec<HostTurn>,
     sums: Vec<BTreeMap<VmId, Sums>>,
 }
 
@@ -69,7 +69,7 @@ impl Turns {
             from: Nanos::ZERO,
             others: Nanos::ZERO,
             random: fastrand::Rng::with_seed(options.seed),
-            turns: Vec::new(),
+            done: Vec::new(),
             sums: vec![BTreeMap::new(); arms.len()],
             arms,
             options,
@@ -111,8 +111,8 @@ impl Turns {
             return true;
         }
         let slice_ns = self.arms[self.now].map(|slice| slice.0);
-        if self.turns.len() < LISTED {
-            self.turns.push(HostTurn { pass: self.pass, slice_ns, from_ns: self.from.0, until_ns: now.0 });
+        if self.done.len() < LISTED {
+            self.done.push(HostTurn { pass: self.pass, slice_ns, from_ns: self.from.0, until_ns: now.0 });
         }
         if self.later.is_empty() && self.options.passes.is_some_and(|passes| self.pass + 1 >= passes) {
             return false;
@@ -141,7 +141,7 @@ impl Turns {
             };
             sums.iter().filter_map(figures)
         });
-        HostInTurn { lead_ns: Nanos::from(self.options.lead).0, figures: arms.collect(), turns: self.turns }
+        HostInTurn { lead_ns: Nanos::from(self.options.lead).0, figures: arms.collect(), turns: self.done }
     }
 
     fn leading(&self) -> bool {
@@ -155,7 +155,7 @@ impl Turns {
 
     fn next(&mut self) {
         if self.later.is_empty() {
-            self.pass = if self.turns.is_empty() { 0 } else { self.pass + 1 };
+            self.pass = if self.done.is_empty() { 0 } else { self.pass + 1 };
             self.later = (0..self.arms.len()).collect();
             self.random.shuffle(&mut self.later);
         }
