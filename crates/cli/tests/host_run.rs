@@ -136,9 +136,9 @@ fn policy_and_slices_for_all_take_turns_and_everything_is_given_back_on_this_mac
         assert_eq!(slices, [None, Some(1_000_000), Some(3_000_000)], "{in_turn:#}");
     }
     let ns = |turn: &Value, key: &str| turn[key].as_u64().unwrap();
-    assert!(turns.iter().all(|turn| ns(turn, "until_ns") - ns(turn, "from_ns") >= 300_000_000), "{in_turn:#}");
+    assert!(turns.iter().all(|turn| ns(turn, "until_ns") - ns(turn, "from_ns") >= 290_000_000), "{in_turn:#}");
     // Between two of them slices are not yet in force.
-    let apart = |two: &[Value]| ns(&two[1], "from_ns") - ns(&two[0], "until_ns") >= 400_000_000;
+    let apart = |two: &[Value]| ns(&two[1], "from_ns") - ns(&two[0], "until_ns") >= 390_000_000;
     assert!(turns.windows(2).all(apart), "{in_turn:#}");
     let figures = in_turn["figures"].as_array().unwrap();
     assert_eq!(figures.len(), 3, "one VM under three slices: {in_turn:#}");
