@@ -25,7 +25,7 @@ const FERRET_LOCKS: &str = "the model's ferret waits at its queues, and for one 
                             but not for how long, so it is not modelled, and its stages share the work equally";
 const NOTHING_GIVEN: &str = "machines that spin keep their pCPUs for the ratelimit at least, and none waits for a disk, so nobody has \
                              more than a quarter";
-const SWITCHES: &str = "all four machines want all CPUs all the time here, and switching costs 17.5 us of each 100";
+const SWITCHES: &str = "all four machines want all CPUs all the time here, and switching costs 3.9 us of each 100";
 const OVERLAP: &str = "depends on how much the slices of its vCPUs overlap; a mean over beginnings";
 const UNKNOWN_RATE: &str =
     "the paper does not say what iperf sent, and the packet's thread may wait for a thread of ferret's in the guest";
