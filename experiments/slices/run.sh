@@ -12,15 +12,16 @@
 #   network    Figures 3 and 6(c): iperf3. Takes port 5299 of 127.0.0.1
 #   tables     nothing is measured: the tables again, of what is in the folder
 #
-# CAPPED=folder, seen from that of the results: whose capped runs `turns` is relative to, for it has none of its own. BLOCKS=n: blocks up to this one instead of 5 (corun, pairs: of a round each; adaptive, mix: of two); FIRST=n: from this one on, which adds to what
-# a folder has; ONLY=label,...: these workloads of the mixes alone. ROUNDS=n: rounds instead of the scenario's (locks,
+# CAPPED=folder, seen from that of the results: whose capped runs `turns` is relative to, for it has none of its own.
+# BLOCKS=n: blocks up to this one instead of 5 (corun, pairs: of a round each; adaptive, mix, turns: of two); FIRST=n: from this one on, which
+# adds to what a folder has; ONLY=label,...: these workloads of the mixes alone. ROUNDS=n: rounds instead of the scenario's (locks,
 # kernel, wakeup, network). RUN=name: a folder of its own. Takes root, a cgroup hierarchy with the cpu
 # controller (corun, pairs, adaptive, mix: "capped" is a quota), and a quiet machine.
 [[ $# -gt 0 ]] || set -- --help
 for what in "$@"; do
     case $what in
         locks | corun | kernel | pairs | adaptive | mix | turns | wakeup | network | tables) ;;
-        *) sed -n 's/^# \{0,1\}//; 2,18p' "$0" >&2; exit 2 ;;
+        *) sed -n 's/^# \{0,1\}//; 2,19p' "$0" >&2; exit 2 ;;
     esac
 done
 . "$(dirname "$0")/../lib.sh" "$@"
@@ -95,8 +96,8 @@ done
 table locks locks locks.json
 table corun capped 'corun-*.json' 'capped-corun-*.json'
 table pairs pairs 'pairs-*.json' 'capped-pairs-*.json' 'adaptive-*.json' 'capped-adaptive-*.json'
-table mix pairs 'mix-*.json' 'capped-mix-*.json'
-table adaptive adaptive 'adaptive-*.json' 'capped-adaptive-*.json' 'mix-*.json' 'capped-mix-*.json'
+table mix pairs 'mix-[0-9]*.json' 'capped-mix-*.json'
+table adaptive adaptive 'adaptive-*.json' 'capped-adaptive-*.json' 'mix-[0-9]*.json' 'capped-mix-*.json'
 table turns turns 'turns-*.json' 'mix-turns-*.json' "${CAPPED:-.}/capped-adaptive-*.json" "${CAPPED:-.}/capped-mix-*.json"
 table wakeup wakeup wakeup.json
 table network network network.json network-mix.json
