@@ -294,7 +294,7 @@ mod tests {
             let slice = if odd && changes.load(Relaxed) { 500_000 } else { 1_000_000 };
             vec![Competing { cpu: 0, slice: Nanos(slice) }]
         });
-        let Ok(_enforcer) = enforcer else {
+        let Ok(enforcer) = enforcer else {
             eprintln!("\n*** SKIPPED: SCHED_FIFO needs root ***\n");
             return;
         };
@@ -309,6 +309,9 @@ mod tests {
         questions();
         let of_steady = questions();
         assert!(of_steady > 0 && of_changing > 2 * of_steady, "{of_changing} {of_steady}");
+        enforcer.slices_changed();
+        let of_changed = questions();
+        assert!(of_changed > of_steady, "{of_changed} {of_steady}");
     }
 
     #[test]

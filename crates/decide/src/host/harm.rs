@@ -199,7 +199,7 @@ impl SetHarm {
         let wait = vcpus().map(|vcpu| vcpu.wait).sum::<Nanos>().as_f64();
         let length = window.length.as_f64();
         // With a pCPU for each, what they wait is how long a wake-up takes.
-        let competes = vcpus().count() > set.pcpus.len();
+        let competes = set.competes(window);
         Self {
             slice,
             vms: members().map(|vm| VmHarm::of(vm, window.length, slice, params)).collect(),

@@ -16,6 +16,22 @@ pub struct SharingSet {
     pub pcpus: CpuSet,
 }
 
+impl SharingSet {
+    /// Whether some of its vCPUs have fewer pCPUs than they are: those that may use certain pCPUs and no others, or all together.
+    pub fn competes(&self, window: &HostWindow) -> bool {
+        let vms = || window.vms.iter().filter(|vm| self.vms.contains(&vm.vm));
+        let masks: Vec<&CpuSet> = vms().flat_map(|vm| vm.vcpus.iter().map(|vcpu| &vcpu.pcpus)).collect();
+        let mut different: Vec<&CpuSet> = Vec::new();
+        for mask in masks.iter().copied().chain([&self.pcpus]) {
+            if !different.contains(&mask) {
+                different.push(mask);
+            }
+        }
+        let within = |all: &CpuSet| masks.iter().filter(|mask| mask.is_subset(all)).count();
+        different.into_iter().any(|mask| within(mask) > mask.len())
+    }
+}
+
 /// The sets of `window`, ascending by their first VM. Every VM is in exactly one.
 pub fn sharing_sets(window: &HostWindow) -> Vec<SharingSet> {
     let mut sets: Vec<SharingSet> = Vec::new();
@@ -41,7 +57,7 @@ mod tests {
     use super::*;
     use gleaner_model::{HostVcpuWindow, Nanos, VcpuId, VmWindow};
 
-    fn check(masks: &[&[&str]], expected: &[&[u32]]) {
+    fn window(masks: &[&[&str]]) -> HostWindow {
         let vm = |(id, vcpus): (usize, &&[&str])| VmWindow {
             vm: VmId(u32::try_from(id).unwrap()),
             slice: None,
@@ -55,9 +71,12 @@ mod tests {
                 .collect(),
         };
         let vms = masks.iter().enumerate().map(vm).collect();
-        let window = HostWindow { at: Nanos(1), length: Nanos(1), vms, tick: None };
+        HostWindow { at: Nanos(1), length: Nanos(1), vms, tick: None }
+    }
+
+    fn check(masks: &[&[&str]], expected: &[&[u32]]) {
         let found: Vec<Vec<u32>> =
-            sharing_sets(&window).iter().map(|set| set.vms.iter().map(|vm| vm.0).collect()).collect();
+            sharing_sets(&window(masks)).iter().map(|set| set.vms.iter().map(|vm| vm.0).collect()).collect();
         assert_eq!(found, expected, "{masks:?}");
     }
 
@@ -68,5 +87,23 @@ mod tests {
         check(&[&["0"], &["1"], &["0"], &["1"]], &[&[0, 2], &[1, 3]]);
         check(&[&[], &["0"]], &[&[0], &[1]]);
         check(&[], &[]);
+    }
+
+    #[test]
+    fn vcpus_compete_where_they_have_fewer_pcpus_than_they_are() {
+        for (masks, expected) in [
+            (&[&["0", "1"][..]][..], false),
+            (&[&["0", "1"], &["0", "1"]], true),
+            (&[&["0-3", "0-3"], &["0-3", "0-3"]], false),
+            (&[&["0-3", "0-3", "0-3"], &["0-3", "0-3"]], true),
+            // Room enough all together, and none on pCPU 0.
+            (&[&["0"], &["0", "1-3"]], true),
+            (&[&["0", "0", "1-3"]], true),
+            (&[&["0", "0-1"]], false),
+        ] {
+            let window = window(masks);
+            let sets = sharing_sets(&window);
+            assert_eq!(sets.iter().any(|set| set.competes(&window)), expected, "{masks:?}");
+        }
     }
 }
