@@ -1,20 +1,21 @@
 #!/bin/sh
 # Runs inside a guest of the test bed (testbed/runner) as its script: takes commands from the host on ttyS1 and answers there.
-# Programs in the background write to ttyS3, so that their lines cannot come between an answer's.
 #
 # From the host, one command a line, in words quoted for a shell:
 #   run ID [NAME=FILE]... -- CMD...   runs CMD; its output and the FILEs come back
-#   start ID CMD...                   runs CMD in the background
-#   stop ID                           ends it: SIGTERM, and SIGKILL five seconds later
+#   start ID CMD...                   runs CMD in the background; what it writes is lost
+#   keep ID CMD...                    the same, but what it writes is kept in memory, and the answer comes when there is a first line
+#   stop ID                           ends it: SIGTERM, and SIGKILL five seconds later; what was kept comes back
+#   clock ID                          tells the guest's time, over and over for some tens of milliseconds
 #   bye                               the guest switches itself off
 # To the host:
 #   ready KERNEL                      once, at the start
-#   frame ID NAME                     NAME (output, a FILE's, or left: what Gleaner left behind), each line after a |, then: end
+#   frame ID NAME                     NAME (output, kept, a FILE's, or left: what Gleaner left behind), each line after a |, then: end
+#   clock ID SECONDS                  since the guest's boot, now
 #   done ID STATUS                    the command has ended
 # Programs that the host wants marked write `began ID` and `ended ID` to ttyS1 themselves.
 
 stty -F /dev/ttyS1 raw -echo
-stty -F /dev/ttyS3 raw -echo 2>/dev/null
 
 frame() { # frame ID NAME FILE
     echo "frame $1 $2"
@@ -53,8 +54,19 @@ run() {
 start() {
     id=$1
     shift
-    setsid "$@" >/dev/ttyS3 2>&1 </dev/null &
+    setsid "$@" >/dev/null 2>&1 </dev/null &
     echo "$!" >"/tmp/$id.pid"
+    echo "done $id 0"
+}
+
+# In memory: lines of progress over an emulated serial line take a guest a good part of what they tell of.
+keep() {
+    id=$1
+    shift
+    setsid "$@" >"/tmp/$id.kept" 2>&1 </dev/null &
+    pid=$!
+    echo "$pid" >"/tmp/$id.pid"
+    while kill -0 "$pid" 2>/dev/null && [ ! -s "/tmp/$id.kept" ]; do sleep 0.1; done
     echo "done $id 0"
 }
 
@@ -68,8 +80,20 @@ stop() {
     wait "$pid"
     status=$?
     kill "$killer" 2>/dev/null
-    rm -f "/tmp/$id.pid"
+    [ ! -e "/tmp/$id.kept" ] || frame "$id" kept "/tmp/$id.kept"
+    rm -f "/tmp/$id.pid" "/tmp/$id.kept"
     echo "done $id $status"
+}
+
+# The kernel tells hundredths: of many readings, spread over more than one of these, the host takes the least delayed.
+clock() {
+    n=0
+    while [ "$n" -lt 40 ]; do
+        read -r up _ </proc/uptime
+        echo "clock $1 $up"
+        n=$((n + 1))
+    done
+    echo "done $1 0"
 }
 
 # busybox's `read` loses what it has of a line when a child ends meanwhile. This loop has no children, and hands on whole lines.
@@ -86,7 +110,7 @@ lines | while IFS= read -r line; do
     command=$1
     shift
     case $command in
-        run | start | stop) "$command" "$@" ;;
+        run | start | keep | stop | clock) "$command" "$@" ;;
         bye) exit 0 ;;
         *) echo "noise: unknown command $command" ;;
     esac

@@ -18,7 +18,6 @@
 #   -serial file:CONSOLE     ttyS0: the kernel's console
 #   -serial file:OUTPUT      ttyS1: the script's stdout and stderr
 #   -serial file:STATUS      ttyS2: `exit N` once the script has ended; nothing if the guest panicked or hangs
-#   -serial ...              ttyS3: where there is one it is made raw too, and is the script's own
 #
 # The guest then switches itself off, and QEMU ends. A disk with a Debian image (image.sh) is one drive more, and the modules
 # that `fetch-kernel.sh --modules SERIES disk` prints, each with --module:
@@ -128,8 +127,7 @@ for instance in /sys/kernel/tracing /sys/kernel/tracing/instances/second; do
     done
 done
 ip link set lo up
-# /dev has all four lines whether or not the machine has; one that is not there refuses.
-for line in 1 2 3; do
+for line in 1 2; do
     stty -F /dev/ttyS$line raw 2>/dev/null
 done
 # Ends the guest: closing a serial line waits until all is sent; the power goes only after that.

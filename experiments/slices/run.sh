@@ -12,7 +12,7 @@
 #   network    Figures 3 and 6(c): iperf3. Takes port 5299 of 127.0.0.1
 #   tables     nothing is measured: the tables again, of what is in the folder
 #
-# CAPPED=folder, seen from that of the results: whose capped runs `turns` is relative to, for it has none of its own.
+# CAPPED=folder, seen from that of the results: whose capped runs `turns` is relative to, instead of its own.
 # BLOCKS=n: blocks up to this one instead of 5 (corun, pairs: of a round each; adaptive, mix, turns: of two); FIRST=n: from this one on, which
 # adds to what a folder has; ONLY=label,...: these workloads of the mixes alone. ROUNDS=n: rounds instead of the scenario's (locks,
 # kernel, wakeup, network). RUN=name: a folder of its own. Takes root, a cgroup hierarchy with the cpu
@@ -80,7 +80,11 @@ for what in "$@"; do
         turns)
             for ((number = first; number <= blocks; number++)); do
                 [[ -z ${UNTIL:-} || $(date +%R) < $UNTIL ]] || { say "it is $UNTIL: no more blocks"; break; }
-                for file in turns mix-turns; do block $file.toml "$file" "$number"; done
+                for file in turns mix-turns; do block $file.toml "$file" "$number" ${ONLY:+--only "$ONLY"}; done
+                [[ -z ${CAPPED:-} ]] || continue
+                block capped.toml capped-turns "$number" --only "$of_pairs"
+                block mix-capped.toml capped-mix-turns "$number"
+                cap_holds "$folder/capped-turns-$number.json"
             done
             ;;
         network)
@@ -98,6 +102,8 @@ table corun capped 'corun-*.json' 'capped-corun-*.json'
 table pairs pairs 'pairs-*.json' 'capped-pairs-*.json' 'adaptive-*.json' 'capped-adaptive-*.json'
 table mix pairs 'mix-[0-9]*.json' 'capped-mix-*.json'
 table adaptive adaptive 'adaptive-*.json' 'capped-adaptive-*.json' 'mix-[0-9]*.json' 'capped-mix-*.json'
-table turns turns 'turns-*.json' 'mix-turns-*.json' "${CAPPED:-.}/capped-adaptive-*.json" "${CAPPED:-.}/capped-mix-*.json"
+capped=('capped-turns-*.json' 'capped-mix-turns-*.json')
+[[ -z ${CAPPED:-} ]] || capped=("$CAPPED/capped-adaptive-*.json" "$CAPPED/capped-mix-*.json")
+table turns turns 'turns-*.json' 'mix-turns-*.json' "${capped[@]}"
 table wakeup wakeup wakeup.json
 table network network network.json network-mix.json

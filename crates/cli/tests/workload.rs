@@ -99,6 +99,17 @@ fn progress_rises_and_its_last_line_is_the_whole() {
 }
 
 #[test]
+fn progress_has_a_name_where_one_is_given() {
+    let arguments = ["independent", "--seconds", "0.05", "--progress-every", "10ms", "--progress-name", "a-1"];
+    let said = finish(&mut workload(&arguments)).with_status(0);
+    let named: Vec<&str> = said.stdout.lines().filter(|line| line.starts_with("progress ")).collect();
+    assert!(!named.is_empty(), "{said:#?}");
+    for line in named {
+        assert!(line.strip_suffix(" a-1").and_then(progress).is_some(), "{line}");
+    }
+}
+
+#[test]
 fn seconds_0_goes_on_until_told_and_then_ends_well() {
     for signal in [libc::SIGTERM, libc::SIGINT] {
         let mut child = Killed(
@@ -168,6 +179,11 @@ fn what_is_wrong_is_named() {
         (&["workload", "matmul", "--seconds", "nan"], &["nan"]),
         (&["workload", "matmul", "--progress-every", "1us"], &["1us", "1ms"]),
         (&["workload", "matmul", "--progress-every", "1s", "--json"], &["--progress-every", "--json FILE"]),
+        (&["workload", "matmul", "--progress-name", "a"], &["--progress-every"]),
+        (
+            &["workload", "matmul", "--progress-every", "1s", "--progress-name", "a b"],
+            &["--progress-name", "single word"],
+        ),
         (&["workload", "matmul", "--connect", "localhost:1"], &["--connect", "matmul", "open-loop"]),
         (&["workload", "open-loop"], &["server", "--connect localhost:6379"]),
         (&["workload", "open-loop", "--connect", "example.org:80"], &["example.org:80", "IP address"]),

@@ -29,6 +29,8 @@ pub struct Answer {
     pub began: Option<Stamp>,
     /// See `began`.
     pub ended: Option<Stamp>,
+    /// The host's time at the guest's boot, by the least delayed of the times that it told.
+    pub booted: Option<Instant>,
     /// Whether it was not waited for any longer: then there is no more than the above.
     pub overdue: bool,
 }
@@ -187,6 +189,11 @@ impl Open {
         match words.as_slice() {
             ["began", id] if *id == self.id => self.answer.began = Some(stamp),
             ["ended", id] if *id == self.id => self.answer.ended = Some(stamp),
+            ["clock", id, seconds] if *id == self.id => {
+                let told = seconds.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+                let booted = told.and_then(|told| stamp.at.checked_sub(told));
+                self.answer.booted = self.answer.booted.into_iter().chain(booted).min();
+            }
             ["frame", id, name] if *id == self.id => self.frame = Some(((*name).to_owned(), String::new())),
             ["done", id, status] if *id == self.id => {
                 self.answer.status = status.parse().unwrap_or(-1);
@@ -261,6 +268,19 @@ mod tests {
         assert_eq!(answer.frames["run"], "{\"a\": 1}\n");
         let (began, ended) = (answer.began.unwrap(), answer.ended.unwrap());
         assert!(began.at <= ended.at && began.cpu_ns == Some(7));
+    }
+
+    #[test]
+    fn of_the_times_a_guest_tells_the_least_delayed_counts() {
+        let before = Instant::now();
+        let (mut agent, guest) =
+            guest("clock r1 0.02\nclock r1 0.03\nclock r1 x\nclock r0 9\nclock r1 0.00\ndone r1 0\n");
+        agent.send("clock", "r1", &[]).unwrap();
+        let booted = agent.wait(&patience(), LONG).unwrap().booted.unwrap();
+        let after = Instant::now();
+        let told = Duration::from_millis(30);
+        assert!((before..=after).contains(&(booted + told)), "the second was told last, by its own clock");
+        guest.join().unwrap();
     }
 
     #[test]

@@ -1,17 +1,14 @@
 //! One VM of a scenario: booted, pinned, capped, ready, asked.
 
-use crate::agent::{Agent, Answer, Silence, next_line};
+use crate::agent::{Agent, Answer, Silence};
 use crate::host::{self, Cap};
 use crate::progress::Progress;
 use crate::qemu::{Boot, Qemu};
-use crate::trouble::{Patience, TICK, Trouble};
+use crate::trouble::{Patience, Trouble};
 use gleaner_model::{CpuSet, Profile};
 use gleaner_report::{ProbeReport, TimeOuts, VmFacts};
 use gleaner_scenario::{EmulatorSched, PolicyChoice, Role, TimeoutFrom, Vm};
-use std::io::BufReader;
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// A VM that runs.
@@ -23,7 +20,7 @@ pub struct Guest {
     /// Whether a run of it was over its time: it has to be booted anew.
     pub overdue: bool,
     agent: Agent,
-    progress: Arc<Mutex<Progress>>,
+    progress: Progress,
     timeouts: Option<TimeOuts>,
     // Dropped in this order: the cgroup can be removed only when QEMU is gone.
     qemu: Qemu,
@@ -84,7 +81,7 @@ impl Guest {
         patience: &Patience,
     ) -> Result<Self, Trouble> {
         let began = Instant::now();
-        let (qemu, lines) = Qemu::start(vm, boot, folder, patience)?;
+        let (qemu, control) = Qemu::start(vm, boot, folder, patience)?;
         confine(vm, &qemu, cpus, boot.emulator_cpus.as_ref())?;
         if boot.emulator_sched == EmulatorSched::Batch {
             let mut own = host::threads(qemu.pid()).into_iter().filter(|tid| !qemu.vcpu_tids.contains(tid));
@@ -92,8 +89,7 @@ impl Guest {
         }
         let cap = vm.cap.map(|cpus| Cap::new(qemu.pid(), &vm.name, cpus)).transpose()?;
         let pid = qemu.pid();
-        let mut agent = Agent::new(lines.control, move || host::cpu_time_ns(pid))?;
-        let progress = listen_to_background(lines.background)?;
+        let mut agent = Agent::new(control, move || host::cpu_time_ns(pid))?;
         let facts = VmFacts {
             vm: vm.name.clone(),
             role: match vm.role {
@@ -113,7 +109,7 @@ impl Guest {
             facts,
             overdue: false,
             agent,
-            progress,
+            progress: Progress::default(),
             timeouts: None,
             qemu,
             _cap: cap,
@@ -245,28 +241,39 @@ impl Guest {
         }
     }
 
-    /// Starts a program in the background, and waits until it reports progress if it is one that does.
+    /// Starts a program in the background. Of one that `reports`, what it writes is kept in the guest's memory, and its first line is waited for.
     pub fn start(&mut self, id: &str, command: &[String], reports: bool, patience: &Patience) -> Result<(), Trouble> {
-        *self.progress.lock().unwrap_or_else(PoisonError::into_inner) = Progress::default();
-        self.short("start", id, command, patience)?;
-        let end = Instant::now() + SHORT;
-        while reports && !self.progress().began() {
-            if Instant::now() >= end {
-                return Err(self.explain(Silence::Hangs, &format!("the first progress of {}", command.join(" "))));
+        self.progress = Progress::default();
+        let verb = if reports { "keep" } else { "start" };
+        self.short(verb, id, command, patience).map(|_| ())
+    }
+
+    /// Ends it. What it reported was by a clock that was 0 at `booted`.
+    pub fn stop(&mut self, id: &str, booted: Option<Instant>, patience: &Patience) -> Result<(), Trouble> {
+        let answer = self.short("stop", id, &[], patience)?;
+        if let (Some(booted), Some(kept)) = (booted, answer.frames.get("kept")) {
+            self.progress = Progress::of(booted, kept);
+            if !self.progress.began() {
+                let name = &self.vm.name;
+                return Err(Trouble::Work(format!(
+                    "VM {name}: what runs in it reports no progress:\n{}",
+                    kept.trim_end()
+                )));
             }
-            patience.sleep(TICK)?;
         }
         Ok(())
     }
 
-    /// Ends it.
-    pub fn stop(&mut self, id: &str, patience: &Patience) -> Result<(), Trouble> {
-        self.short("stop", id, &[], patience)
+    /// The host's time when the guest's clock (CLOCK_MONOTONIC; it never sleeps) was 0. Paused, it stands.
+    pub fn booted(&mut self, patience: &Patience) -> Result<Instant, Trouble> {
+        let id = self.new_id();
+        let booted = self.short("clock", &id, &[], patience)?.booted;
+        booted.ok_or_else(|| Trouble::Work(format!("VM {} does not say what time it is", self.vm.name)))
     }
 
-    /// What the program in the background has reported.
-    pub fn progress(&self) -> Progress {
-        self.progress.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// What the program that was stopped last had reported.
+    pub fn progress(&self) -> &Progress {
+        &self.progress
     }
 
     /// Whether its vCPUs may run.
@@ -290,9 +297,9 @@ impl Guest {
         self.qemu.end(Duration::from_secs(10));
     }
 
-    fn short(&mut self, verb: &str, id: &str, words: &[String], patience: &Patience) -> Result<(), Trouble> {
+    fn short(&mut self, verb: &str, id: &str, words: &[String], patience: &Patience) -> Result<Answer, Trouble> {
         let answer = self.agent.send(verb, id, words).and_then(|()| self.agent.wait(patience, SHORT));
-        answer.map(|_| ()).map_err(|silence| self.explain(silence, verb))
+        answer.map_err(|silence| self.explain(silence, verb))
     }
 
     fn explain(&mut self, silence: Silence, doing: &str) -> Trouble {
@@ -333,21 +340,6 @@ fn confine(vm: &Vm, qemu: &Qemu, cpus: Option<&CpuSet>, emulator_cpus: Option<&C
         host::pin(*tid, cpus)?;
     }
     Ok(())
-}
-
-fn listen_to_background(line: UnixStream) -> Result<Arc<Mutex<Progress>>, Trouble> {
-    let progress = Arc::new(Mutex::new(Progress::default()));
-    let shared = Arc::clone(&progress);
-    std::thread::Builder::new()
-        .name("guest's background".to_owned())
-        .spawn(move || {
-            let mut reader = BufReader::new(line);
-            while let Some(text) = next_line(&mut reader) {
-                shared.lock().unwrap_or_else(PoisonError::into_inner).line(Instant::now(), &text);
-            }
-        })
-        .map_err(|error| Trouble::work("a guest's line", error))?;
-    Ok(progress)
 }
 
 /// What all guests of a scenario share.

@@ -11,21 +11,18 @@ use std::time::{Duration, Instant};
 
 impl Bench<'_> {
     /// Starts the measured programs, without an end; gives each slice its turns; then what each VM got done in each of them, from its lines of
-    /// progress.
+    /// progress, which it keeps until the end.
     pub fn in_turn(&self, guests: &mut [Guest], combination: &Combination, place: Place) -> Result<InTurnRun, Trouble> {
         let passes = self.scenario.machine.in_turn.unwrap_or(1);
-        let started = combination.measured.iter().map(|choice| self.start(guests, *choice, true));
-        let running = started.collect::<Result<Vec<_>, Trouble>>()?;
+        let running = self.start(guests, &combination.measured, |_| true)?;
         self.patience.sleep(self.scenario.settle)?;
         let report = HeldSlices::in_turn(self, guests, passes)?;
         let clock = Clock::now();
         let Some(in_turn) = &report.in_turn else {
             return Err(Trouble::Work("gleaner host run --in-turn told of no turns".to_owned()));
         };
-        let last = in_turn.turns.last().map(|turn| clock.instant(turn.until_ns));
-        self.await_progress(guests, &running, last)?;
-        let progress: Vec<_> = combination.measured.iter().map(|choice| guests[choice.vm].progress()).collect();
         self.stop(guests, &running)?;
+        let progress: Vec<_> = combination.measured.iter().map(|choice| guests[choice.vm].progress()).collect();
         let turn = |turn: &gleaner_report::HostTurn| {
             let (from, until) = (clock.instant(turn.from_ns), clock.instant(turn.until_ns));
             SliceTurn {

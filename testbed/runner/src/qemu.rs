@@ -38,24 +38,14 @@ pub struct Qemu {
     emulated: bool,
 }
 
-/// Sockets that QEMU connects to.
-pub struct Lines {
-    /// Control (ttyS1).
-    pub control: UnixStream,
-    /// Programs in the background (ttyS3).
-    pub background: UnixStream,
-}
-
 /// Between QEMU's start and its sockets.
 const CONNECT_LIMIT: Duration = Duration::from_secs(20);
 
 impl Qemu {
-    /// Starts a VM, its files in `folder`.
-    pub fn start(vm: &Vm, boot: &Boot, folder: &Path, patience: &Patience) -> Result<(Self, Lines), Trouble> {
+    /// Starts a VM, its files in `folder`; with it the other end of its ttyS1.
+    pub fn start(vm: &Vm, boot: &Boot, folder: &Path, patience: &Patience) -> Result<(Self, UnixStream), Trouble> {
         fs::create_dir_all(folder).map_err(|error| Trouble::work(&format!("creating {}", folder.display()), error))?;
-        let listeners = ["control", "background", "monitor"].map(|name| listen(&folder.join(name)));
-        let [control, background, monitor] = listeners;
-        let (control, background, monitor) = (control?, background?, monitor?);
+        let (control, monitor) = (listen(&folder.join("control"))?, listen(&folder.join("monitor"))?);
         let log = |error| Trouble::work("QEMU's log", error);
         let errors = File::create(folder.join("qemu.log")).map_err(log)?;
         // setpriv becomes QEMU: if the runner is killed -9, QEMU goes with it.
@@ -72,8 +62,7 @@ impl Qemu {
         let emulated = boot.accelerator != Accelerator::Kvm;
         let mut qemu =
             Self { child, folder: folder.into(), vcpu_tids: Vec::new(), monitor: Monitor::default(), emulated };
-        let lines =
-            Lines { control: qemu.accept(&control, patience)?, background: qemu.accept(&background, patience)? };
+        let control = qemu.accept(&control, patience)?;
         let stream = qemu.accept(&monitor, patience)?;
         qemu.monitor = Monitor::new(stream).map_err(|why| qemu.failed(&why))?;
         let cpus = qemu.monitor.ask("query-cpus-fast").map_err(|why| qemu.failed(&why))?;
@@ -87,7 +76,7 @@ impl Qemu {
         if qemu.vcpu_tids.len() != vm.vcpus as usize {
             return Err(qemu.failed(&format!("{} vCPU threads instead of {}", qemu.vcpu_tids.len(), vm.vcpus)));
         }
-        Ok((qemu, lines))
+        Ok((qemu, control))
     }
 
     /// Its process.
@@ -223,13 +212,10 @@ fn arguments(vm: &Vm, boot: &Boot, folder: &Path) -> Vec<String> {
         vm.memory_mib.to_string(),
     ];
     arguments.extend(["-nodefaults", "-display", "none", "-no-reboot"].map(str::to_owned));
-    for (name, line) in [("control", 1), ("background", 3)] {
-        arguments.extend(["-chardev".into(), format!("socket,id=line{line},path={}", path(name))]);
-    }
+    arguments.extend(["-chardev".into(), format!("socket,id=control,path={}", path("control"))]);
     arguments.extend(["-serial".into(), format!("file:{}", path("console.log"))]);
-    arguments.extend(["-serial", "chardev:line1"].map(str::to_owned));
+    arguments.extend(["-serial", "chardev:control"].map(str::to_owned));
     arguments.extend(["-serial".into(), format!("file:{}", path("status.log"))]);
-    arguments.extend(["-serial", "chardev:line3"].map(str::to_owned));
     arguments.extend(["-qmp".into(), format!("unix:{}", path("monitor"))]);
     arguments.extend(["-kernel".into(), boot.kernel.display().to_string()]);
     arguments.extend(["-initrd".into(), boot.initramfs.display().to_string(), "-append".into(), words]);

@@ -4,7 +4,7 @@ use crate::agent::Answer;
 use crate::guest::{Guest, Sources};
 use crate::outcome::{Outcome, frame};
 use crate::slices::HeldSlices;
-use crate::trouble::{Patience, TICK, Trouble};
+use crate::trouble::{Patience, Trouble};
 use gleaner_model::Profile;
 use gleaner_report::{BackgroundRate, RunFigures, ScenarioRun, SoloRun};
 use gleaner_scenario::{Choice, Combination, Observer, PolicyChoice, Program, Role, Scenario, TimeoutFrom, Workload};
@@ -41,13 +41,13 @@ pub struct Place {
 pub struct Running {
     vm: usize,
     id: String,
+    /// The host's time when its guest's clock was 0; of one that reports.
+    booted: Option<Instant>,
 }
 
 /// Writes when the program began and ended, on the line that the host listens to. A command may have a result of `gleaner workload`, which
 /// then is the run's.
 const MARKED: &str = "export GLEANER_WORKLOAD_JSON=/tmp/$0.workload; echo \"began $0\" >/dev/ttyS1; \"$@\"; status=$?; echo \"ended $0\" >/dev/ttyS1; exit $status";
-/// How long a neighbour's last line may be late.
-const LATE_LINES: Duration = Duration::from_secs(2);
 
 impl Bench<'_> {
     /// Measures a combination.
@@ -65,21 +65,15 @@ impl Bench<'_> {
             .copied()
             .filter(|choice| *self.workload(*choice) != Workload::Nothing)
             .collect();
-        let running = busy
-            .iter()
-            .map(|choice| self.start(guests, *choice, self.reports(*choice)))
-            .collect::<Result<Vec<Running>, Trouble>>()?;
+        let running = self.start(guests, &busy, |choice| self.reports(choice))?;
         self.patience.sleep(self.scenario.settle)?;
         let searching = held.as_mut().map(|held| held.search(self, guests, combination, place)).transpose()?;
         let answers = self.measure(guests, &combination.measured)?;
         let delivered = held.map(HeldSlices::end).transpose()?;
-        let last = answers.iter().filter_map(|(_, answer)| answer.ended).map(|stamp| stamp.at).max();
-        self.await_progress(guests, &running, last)?;
+        self.stop(guests, &running)?;
         let counted = self.runs_of(guests, combination, place, &answers);
         let counted = counted.into_iter().map(|run| ScenarioRun { delivered, ..run });
-        let runs = searching.into_iter().flatten().chain(counted).collect();
-        self.stop(guests, &running)?;
-        Ok(runs)
+        Ok(searching.into_iter().flatten().chain(counted).collect())
     }
 
     /// What came of the measured VMs' runs.
@@ -101,14 +95,13 @@ impl Bench<'_> {
     /// Measures a background workload alone.
     pub fn solo(&self, guests: &mut [Guest], choice: Choice, place: Place) -> Result<SoloRun, Trouble> {
         self.pause_others(guests, None)?;
-        let running = [self.start(guests, choice, self.reports(choice))?];
+        let running = self.start(guests, &[choice], |choice| self.reports(choice))?;
         self.patience.sleep(self.scenario.settle)?;
         let from = Instant::now();
         self.patience.sleep(self.scenario.solo)?;
         let to = Instant::now();
-        self.await_progress(guests, &running, Some(to))?;
-        let rate = guests[choice.vm].progress().rate(from, to);
         self.stop(guests, &running)?;
+        let rate = guests[choice.vm].progress().rate(from, to);
         Ok(SoloRun {
             round: place.round,
             warmup: place.warmup,
@@ -143,10 +136,28 @@ impl Bench<'_> {
         matches!(self.workload(choice), Workload::Program(_))
     }
 
-    /// Starts a workload that goes on until it is stopped; where it `reports`, waits for its first line of progress.
-    pub fn start(&self, guests: &mut [Guest], choice: Choice, reports: bool) -> Result<Running, Trouble> {
-        let guest = &mut guests[choice.vm];
-        let id = guest.new_id();
+    /// Starts workloads that go on until they are stopped, and keeps what those tell that report.
+    pub fn start(
+        &self,
+        guests: &mut [Guest],
+        choices: &[Choice],
+        reports: impl Fn(Choice) -> bool,
+    ) -> Result<Vec<Running>, Trouble> {
+        // Before any of them runs: a busy host's guests tell the time late.
+        let mut running = Vec::new();
+        for choice in choices {
+            let guest = &mut guests[choice.vm];
+            let booted = reports(*choice).then(|| guest.booted(self.patience)).transpose()?;
+            running.push(Running { vm: choice.vm, id: guest.new_id(), booted });
+        }
+        for (choice, one) in choices.iter().zip(&running) {
+            let words = self.endless(&guests[choice.vm], *choice);
+            guests[choice.vm].start(&one.id, &words, one.booted.is_some(), self.patience)?;
+        }
+        Ok(running)
+    }
+
+    fn endless(&self, guest: &Guest, choice: Choice) -> Vec<String> {
         let program = match self.workload(choice) {
             // Recordings have been refused when the scenario was read.
             Workload::Nothing | Workload::Recording(_) => vec!["sleep".to_owned(), "1000000".to_owned()],
@@ -157,40 +168,15 @@ impl Bench<'_> {
             Workload::Command(command) => guest.in_image(command.command.clone()),
         };
         let policy = self.policy(choice);
-        let words = if policy.policy == gleaner_model::Policy::Off {
-            program
-        } else {
-            self.under_gleaner(guest, policy, None, program)
-        };
-        guest.start(&id, &words, reports, self.patience)?;
-        Ok(Running { vm: choice.vm, id })
-    }
-
-    /// Ends them.
-    pub fn stop(&self, guests: &mut [Guest], running: &[Running]) -> Result<(), Trouble> {
-        running.iter().try_for_each(|one| guests[one.vm].stop(&one.id, self.patience))
-    }
-
-    /// Waits until neighbours have said how far they were at `moment`.
-    pub fn await_progress(
-        &self,
-        guests: &[Guest],
-        running: &[Running],
-        moment: Option<Instant>,
-    ) -> Result<(), Trouble> {
-        let Some(moment) = moment else { return Ok(()) };
-        let end = Instant::now() + LATE_LINES;
-        while Instant::now() < end {
-            let known = |one: &Running| {
-                let progress = guests[one.vm].progress();
-                !progress.began() || progress.covers(moment)
-            };
-            if running.iter().all(known) {
-                break;
-            }
-            self.patience.sleep(TICK)?;
+        match policy.policy {
+            gleaner_model::Policy::Off => program,
+            _ => self.under_gleaner(guest, policy, None, program),
         }
-        Ok(())
+    }
+
+    /// Ends them; from then on the guests know what those that report had got done.
+    pub fn stop(&self, guests: &mut [Guest], running: &[Running]) -> Result<(), Trouble> {
+        running.iter().try_for_each(|one| guests[one.vm].stop(&one.id, one.booted, self.patience))
     }
 
     /// Starts all measured runs of a step and waits for all of them.

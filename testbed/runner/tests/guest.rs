@@ -94,7 +94,7 @@ fn guest_scenario_from_end_to_end() {
     }
 }
 
-/// A program and a command that merges two programs' progress go on while two slices take turns.
+/// A program and a command of two programs go on while two slices take turns.
 #[test]
 fn guest_programs_go_on_while_slices_take_turns() {
     let folder = tempfile::tempdir().unwrap();
@@ -103,8 +103,8 @@ fn guest_programs_go_on_while_slices_take_turns() {
             "[[vm]]\nname = \"{name}\"\nrole = \"measured\"\nvcpus = 1\nmemory_mib = 256\npin = \"0\"\npolicies = [\"off\"]\nworkloads = [{workload}]\n"
         )
     };
-    let of_two = "for name in a b; do gleaner workload independent --threads 1 --seconds 0 --progress-every 100ms | \
-                  awk -v name=$name '{ print $0, name; fflush() }' & done; wait";
+    let of_two = "trap 'trap - TERM; kill 0' TERM; for name in a b; do gleaner workload independent --threads 1 --seconds 0 \
+                  --progress-every 100ms --progress-name $name & done; wait";
     let text = format!(
         "name = \"turns\"\ndescription = \"two VMs\"\nrounds = 1\n[machine]\naccelerator = \"tcg\"\nslices = [\"5ms\", \"1ms\"]\nin_turn = 2\n{}{}",
         vm("one", "{ program = \"independent\", threads = 1 }"),

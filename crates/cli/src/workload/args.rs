@@ -49,6 +49,9 @@ pub struct WorkloadArgs {
     /// Print `progress AT_NS ITEMS` to stdout so often (AT_NS: CLOCK_MONOTONIC)
     #[arg(long, value_name = "DURATION", value_parser = period)]
     pub progress_every: Option<Duration>,
+    /// End each of these lines with a word, which tells it from those of others that write to the same file
+    #[arg(long, value_name = "WORD", requires = "progress_every", value_parser = word)]
+    pub progress_name: Option<String>,
     /// open-loop: the server's address, an IP address or `localhost` with a port
     #[arg(long, value_name = "HOST:PORT", value_parser = address)]
     pub connect: Option<SocketAddr>,
@@ -131,6 +134,13 @@ fn period(text: &str) -> Result<Duration, String> {
     let allowed = Duration::from_millis(1)..=Duration::from_secs(3600);
     parse(text)
         .and_then(|time| if allowed.contains(&time) { Ok(time) } else { Err("must be within 1ms and 1h".into()) })
+}
+
+fn word(text: &str) -> Result<String, String> {
+    if text.is_empty() || text.contains(|c: char| c.is_whitespace() || c.is_control()) {
+        return Err("must be a single word".into());
+    }
+    Ok(text.to_owned())
 }
 
 fn parse(text: &str) -> Result<Duration, String> {

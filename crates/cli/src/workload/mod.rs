@@ -38,7 +38,7 @@ pub fn main(args: &WorkloadArgs) -> Result<u8, Failure> {
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
         signal_hook::flag::register(signal, progress.stop_flag()).map_err(Failure::work)?;
     }
-    let outcome = run_watched(&plan, &progress, args.progress_every)?;
+    let outcome = run_watched(&plan, &progress, args)?;
     if outcome.ended == Ended::Told && matches!(plan.stop, Stop::Items(_)) {
         // Half of the work compares with nothing: no result.
         return Ok(130);
@@ -50,12 +50,13 @@ pub fn main(args: &WorkloadArgs) -> Result<u8, Failure> {
 }
 
 /// Runs the plan while, if anybody wants to see it, another thread tells how far it is.
-fn run_watched(plan: &Plan, progress: &Progress, every: Option<Duration>) -> Result<Outcome, Failure> {
+fn run_watched(plan: &Plan, progress: &Progress, args: &WorkloadArgs) -> Result<Outcome, Failure> {
     std::thread::scope(|scope| {
         // Nothing is ever sent: dropping the senders ends the watching threads.
         let ((lines_end, lines), (shown_end, shown)) = (channel(), channel());
-        if let Some(every) = every {
-            scope.spawn(move || print_progress(progress, every, &lines));
+        if let Some(every) = args.progress_every {
+            let name = args.progress_name.as_deref();
+            scope.spawn(move || print_progress(progress, every, name, &lines));
         }
         if std::io::stderr().is_terminal() {
             scope.spawn(move || show_progress(plan.stop, progress, &shown));
@@ -78,13 +79,16 @@ fn goes_on(ended: &Receiver<()>, every: Duration) -> bool {
 }
 
 /// Lines for other programs. The last one comes after the end, so that no item is missing from it.
-fn print_progress(progress: &Progress, every: Duration, ended: &Receiver<()>) {
+fn print_progress(progress: &Progress, every: Duration, name: Option<&str>, ended: &Receiver<()>) {
+    let name = name.map(|name| format!(" {name}")).unwrap_or_default();
     loop {
         let goes_on = goes_on(ended, every);
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
         let at_ns = i128::from(now.tv_sec) * 1_000_000_000 + i128::from(now.tv_nsec);
+        // In one piece: others may write to the same file.
+        let line = format!("progress {at_ns} {}{name}\n", progress.items());
         let mut stdout = std::io::stdout().lock();
-        let written = writeln!(stdout, "progress {at_ns} {}", progress.items()).and_then(|()| stdout.flush());
+        let written = stdout.write_all(line.as_bytes()).and_then(|()| stdout.flush());
         // Whoever read this may have gone; the work goes on.
         if !goes_on || written.is_err() {
             return;
