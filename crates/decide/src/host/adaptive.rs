@@ -5,8 +5,8 @@
 //! ```
 //!
 //! What was seen at a slice is believed for a while, and only then what [`super::harm`] predicts for it from the slice in force. A step is taken if the
-//! best slice promises `gain_min` (or, to a longer one, saves `saving_min`). A step down that did not shorten the waits is taken back, and so is one that made
-//! shares unfair; after that, and after every turn, what was seen is believed twice as long. So on a stationary load there are few
+//! best slice promises `gain_min` (or, to a longer one, saves `saving_min`). A step down after which neither the waits are shorter nor the VMs get more done is
+//! taken back, and so is one that made shares unfair; nor does a step lead up to a slice at which they were seen to get less done. After a step that was taken back, and after every turn, what was seen is believed twice as long. So on a stationary load there are few
 //! steps, and ever fewer.
 
 use super::HostParams;
@@ -24,6 +24,10 @@ const OTHER_LOAD: f64 = 1.5;
 /// longer a slice is in force.
 const RECENT_TIMES: usize = 5;
 
+/// A step down that has gained nothing is taken back once so many times the windows that a step is decided on say so: of few, half of the good ones
+/// seem to be none.
+const DOUBT_TIMES: usize = 3;
+
 /// Standard errors that a step has to promise; of three windows that is about half of their range.
 const NOISE_ERRORS: f64 = 1.5;
 
@@ -35,6 +39,8 @@ const REST_QUIET_TIMES: u64 = 4;
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     toll: f64,
+    /// Its standard error.
+    error: f64,
     /// Waiting in full: by its weight it would not tell a new load from the old one.
     unweighted: f64,
     at: Nanos,
@@ -46,8 +52,18 @@ struct Step {
     from: usize,
     /// Whom it was for, and its y (lost per time used) before; for a step down.
     relief: Option<(VmId, f64)>,
+    /// What the VMs got done before.
+    got: f64,
     /// How far from fair the set was before.
     unfair: f64,
+}
+
+/// What became of a step.
+enum Verdict {
+    Stands,
+    /// It has gained nothing yet; more windows may say otherwise.
+    Unclear,
+    Back(HostReason),
 }
 
 /// The state of one set.
@@ -61,6 +77,8 @@ pub(super) struct SetState {
     /// By level.
     seen: Vec<Option<Seen>>,
     pending: Option<Step>,
+    /// What the VMs got done at the next longer slice, before the step that led here; and when that was found to stand.
+    longer_got: Option<(f64, Nanos)>,
     /// How long what was seen is believed.
     memory: Nanos,
     /// No longer slice than this level's until then: one was taken back.
@@ -83,6 +101,7 @@ impl SetState {
             recent: VecDeque::new(),
             seen: vec![None; params.ladder_us.len()],
             pending: None,
+            longer_got: None,
             memory,
             longest: None,
             shortest: None,
@@ -138,8 +157,13 @@ impl SetState {
             return None;
         }
         let unfair = self.fairness.worst(&set.vms);
-        if let Some(back) = self.judge(window.at, &harm, unfair) {
-            return Some(back);
+        match self.judge(window.at, &harm, unfair, price) {
+            Verdict::Stands => {}
+            Verdict::Unclear => {
+                self.no_step = HostNoStep::Settling;
+                return None;
+            }
+            Verdict::Back(reason) => return Some(reason),
         }
         self.notice(window.at, &harm, price);
         self.walk(window.at, &harm, unfair.as_ref().map_or(0.0, deviation), price)
@@ -164,6 +188,7 @@ impl SetState {
             .map(|(before, last)| (self.unweighted(&before, price) - self.unweighted(&last, price)).abs());
         if moved.is_some_and(|moved| moved > self.params.change_min) {
             self.keep_recent(judged);
+            self.longer_got = None;
         }
     }
 
@@ -178,29 +203,41 @@ impl SetState {
     }
 
     /// Takes the last step back if it did harm, or not what it was for.
-    fn judge(&mut self, at: Nanos, harm: &SetHarm, worst: Option<VmShare>) -> Option<HostReason> {
-        let step = self.pending.take()?;
+    ///
+    /// Waits alone do not tell: a VM whose vCPUs wait for each other (a barrier) waits as long in all, but more often, and no longer sleeps as long.
+    /// It does get more CPU time.
+    fn judge(&mut self, at: Nanos, harm: &SetHarm, worst: Option<VmShare>, price: SwitchPrice) -> Verdict {
+        let Some(step) = self.pending.take() else { return Verdict::Stands };
         let ratio = self.slice(self.level).as_f64() / self.slice(step.from).as_f64().max(1.0);
         let relief = step.relief.and_then(|(vm, before)| {
             let after = harm.vms.iter().find(|harm| harm.vm == vm)?.lost_per_used();
             Some(if before > 0.0 { after / before } else { 0.0 })
         });
         let hardly = 1.0 - self.params.fall_min * (1.0 - ratio);
+        let more_done = harm.got(price) > step.got * (1.0 + self.params.gain_min);
+        let doubt = self.judged().saturating_mul(DOUBT_TIMES);
         let reason = match (relief, worst) {
             // A shorter slice lengthens no wait: that is another load.
-            (Some(found), _) if found > OTHER_LOAD => return None,
-            (Some(found), _) if found > hardly => HostReason::NoGain { expected: ratio, found },
+            (Some(found), _) if found > OTHER_LOAD => return Verdict::Stands,
             (_, Some(share)) if deviation(&share) > self.unfair_from(step.unfair) + self.fairness.spread(share.vm) => {
                 HostReason::Unfair { vm: share.vm, ratio: share.ratio }
             }
-            _ => return None,
+            (Some(found), _) if found > hardly && !more_done && self.recent.len() < doubt => {
+                self.pending = Some(step);
+                return Verdict::Unclear;
+            }
+            (Some(found), _) if found > hardly && !more_done => HostReason::NoGain { expected: ratio, found },
+            _ => {
+                self.longer_got = relief.map(|_| (step.got, at));
+                return Verdict::Stands;
+            }
         };
         self.turn(at);
         let limit = if step.from < self.level { &mut self.shortest } else { &mut self.longest };
         *limit = Some((step.from, at + self.memory));
         self.went_down = None;
         self.go_to(step.from);
-        Some(reason)
+        Verdict::Back(reason)
     }
 
     /// A share this far from fair is unfair, where it was `before` before the step: one slice more or less within the time that is looked
@@ -228,13 +265,14 @@ impl SetState {
         for seen in &mut self.seen {
             *seen = seen.filter(|seen| at - seen.at < self.memory);
         }
+        self.longer_got = self.longer_got.filter(|(_, since)| !changed && at - *since < self.memory);
         self.longest = self.longest.filter(|(_, until)| at < *until);
         self.shortest = self.shortest.filter(|(_, until)| at < *until);
     }
 
     fn see(&self, at: Nanos, harm: &SetHarm, price: SwitchPrice) -> Seen {
         let here = self.slice(self.level);
-        Seen { toll: harm.toll(here, price), unweighted: self.unweighted(harm, price), at }
+        Seen { toll: harm.toll(here, price), error: self.error(price), unweighted: self.unweighted(harm, price), at }
     }
 
     /// A step towards the level with the smallest toll, if it promises more than is needed and more than windows differ.
@@ -247,13 +285,15 @@ impl SetState {
             Some(seen) => seen.toll,
             None => harm.toll(self.slice(level), price),
         };
-        let (longest, shortest) = self.limits(harm);
+        let (longest, shortest) = self.limits(harm, harm.got(price));
         // Of equals the longest.
         let best = (longest..=shortest).min_by(|&a, &b| toll(a).total_cmp(&toll(b)))?;
         let gain = toll(self.level) - toll(best);
         let down = best > self.level;
         let needed = if down { self.params.gain_min } else { self.params.saving_min };
-        if best == self.level || gain < needed.max(self.noise(price)) {
+        // What is predicted is as uncertain as what is seen here; what was seen elsewhere is so by itself.
+        let elsewhere = self.seen[best].map_or(0.0, |seen| seen.error);
+        if best == self.level || gain < needed.max(NOISE_ERRORS * self.error(price).hypot(elsewhere)) {
             self.no_step = HostNoStep::NothingToGain;
             return None;
         }
@@ -270,7 +310,8 @@ impl SetState {
             self.turn(at);
         }
         self.went_down = Some(down);
-        self.pending = Some(Step { from: self.level, relief: down.then(|| (worst.vm, worst.lost_per_used())), unfair });
+        let relief = down.then(|| (worst.vm, worst.lost_per_used()));
+        self.pending = Some(Step { from: self.level, relief, got: harm.got(price), unfair });
         // The clock of what was seen here starts now.
         self.seen[self.level] = self.seen[self.level].map(|_| self.see(at, harm, price));
         self.go_to(to);
@@ -278,17 +319,18 @@ impl SetState {
     }
 
     /// The longest and the shortest slice allowed, as levels. Where nothing would tell that a vCPU spins, not longer than `blind_slice`,
-    /// unless it is already.
-    fn limits(&self, harm: &SetHarm) -> (usize, usize) {
+    /// unless it is already; and not the next longer one where the VMs got less done than they do here.
+    fn limits(&self, harm: &SetHarm, got: f64) -> (usize, usize) {
         let last = self.seen.len().saturating_sub(1);
         let blind = self.params.ladder_us.iter().position(|us| *us <= self.params.blind_slice_us).unwrap_or(last);
         let blind = if harm.blind { blind.min(self.level) } else { 0 };
-        let longest = self.longest.map_or(0, |(level, _)| level).max(blind).min(self.level);
+        let less_done = if self.longer_got.is_some_and(|(longer, _)| longer < got) { self.level } else { 0 };
+        let longest = self.longest.map_or(0, |(level, _)| level).max(blind).max(less_done).min(self.level);
         (longest, self.shortest.map_or(last, |(level, _)| level).max(self.level))
     }
 
-    /// What windows differ by: standard errors of their mean toll.
-    fn noise(&self, price: SwitchPrice) -> f64 {
+    /// What windows differ by: the standard error of their mean toll.
+    fn error(&self, price: SwitchPrice) -> f64 {
         let tolls = || self.recent.iter().map(|harm| harm.toll(self.slice(self.level), price));
         let n = self.recent.len() as f64;
         if n < 2.0 {
@@ -296,7 +338,7 @@ impl SetState {
         }
         let mean = tolls().sum::<f64>() / n;
         let squares: f64 = tolls().map(|toll| (toll - mean).powi(2)).sum();
-        NOISE_ERRORS * (squares / (n - 1.0) / n).sqrt()
+        (squares / (n - 1.0) / n).sqrt()
     }
 
     /// A step back, or in the other direction than the last: what was seen is believed longer, and no step is taken for a
@@ -312,6 +354,7 @@ impl SetState {
         self.level = level;
         self.settle = self.params.settle_windows;
         self.recent.clear();
+        self.longer_got = None;
         self.fairness.clear();
     }
 }

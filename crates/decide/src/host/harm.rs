@@ -264,6 +264,21 @@ impl SetHarm {
         self.mean(slice, |vm, ratio| vm.toll(ratio, self.entitled(vm), self.wait_weight)) + self.cost(slice, price)
     }
 
+    /// What the VMs get done, as far as the host can see: the harmonic mean of the CPU time that each uses without spinning, relative to its entitlement,
+    /// less what switches take of it. One that starves for another pulls it down by more than the other's gain (Luo, Gummaraju and Franklin,
+    /// ISPASS 2001); for VMs that could run all the time it says no more than the switches' cost.
+    pub(super) fn got(&self, price: SwitchPrice) -> f64 {
+        let (mut weights, mut sum) = (0.0, 0.0);
+        for vm in &self.vms {
+            let used = (vm.run - vm.spun).max(WORK_MIN * vm.run);
+            if used > 0.0 {
+                weights += vm.weight;
+                sum += vm.weight * self.entitled(vm) / used;
+            }
+        }
+        if sum > 0.0 { (1.0 - self.cost(self.slice, price)) * weights / sum } else { 0.0 }
+    }
+
     /// The VM whose loss counts most, by its entitlement.
     pub(super) fn worst(&self) -> Option<&VmHarm> {
         let counts = |vm: &VmHarm| vm.weight * vm.toll(1.0, self.entitled(vm), self.wait_weight);

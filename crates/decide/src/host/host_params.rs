@@ -23,7 +23,8 @@ pub struct HostParams {
     /// Direct cost of a vCPU switch where it was not measured, microseconds. 0 to 10000. The paper: 1000 to 2000 cycles for exit
     /// and entry alone.
     pub switch_us: u64,
-    /// Indirect cost (caches, TLBs, predictors) where it was not measured, microseconds. 0 to 10000.
+    /// Indirect cost (caches, TLBs, predictors) where it was not measured, microseconds. 0 to 10000. Here: what slices of 0.1 ms took of emulated guests that
+    /// compute, 21 us each, less switch and tick (experiments/slices, series of 2026-11-24); a guest with a large working set pays more.
     pub refill_us: u64,
     /// What a ticker takes to end a slice, where the kernel would not, microseconds (ours), until that was measured. 0 to 10000. Here: 5 to 11
     /// (experiments/slices).
@@ -83,7 +84,7 @@ impl Default for HostParams {
             start_slice_us: 1_000,
             blind_slice_us: 5_000,
             switch_us: 3,
-            refill_us: 30,
+            refill_us: 12,
             tick_us: 8,
             wait_weight: 0.25,
             wakeups_per_s_min: 50.0,
