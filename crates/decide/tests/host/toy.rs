@@ -18,8 +18,8 @@ pub enum Vm {
     /// Thinks, is woken, computes: microseconds.
     Waker { burst_us: f64, think_us: f64 },
     /// Threads that wait for each other: a millisecond of work is 20 wake-ups. However short the slices it waits for 0.4 s of a second, but the shorter
-    /// they are the more often, and the less it sleeps: up to 0.5 ms it gets more done.
-    Barrier,
+    /// they are the more often, and the less it sleeps: so much CPU time it gets of a second at slices above 0.5 ms, and at others.
+    Barrier { long_us: f64, short_us: f64 },
     /// Spins for `per_ms` as long as it works, for each millisecond of slice.
     Spinner { per_ms: f64 },
     /// Like a hog, and nobody can tell whether it spins: it has two vCPUs on the pCPU.
@@ -69,7 +69,7 @@ impl Host {
         self.now += LENGTH;
         let asked = slices.values().max().map_or(4_000.0, |slice| slice.as_f64() / 1e3);
         let slice_us = asked.max(self.tick_us);
-        let waits = |vm: &Vm| matches!(vm, Vm::Waker { .. } | Vm::Barrier);
+        let waits = |vm: &Vm| matches!(vm, Vm::Waker { .. } | Vm::Barrier { .. });
         let always = self.vms.values().filter(|vm| !waits(vm)).count() as f64;
         let mut left_us = US;
         let mut wakers = Vec::new();
@@ -77,8 +77,8 @@ impl Host {
         for (&vm, &what) in &vms {
             let (burst_us, think_us) = match what {
                 Vm::Waker { burst_us, think_us } => (burst_us * self.noise(), think_us),
-                Vm::Barrier => {
-                    let run_us = self.noise() * if slice_us > 500.0 { 200_000.0 } else { 300_000.0 };
+                Vm::Barrier { long_us, short_us } => {
+                    let run_us = self.noise() * if slice_us > 500.0 { long_us } else { short_us };
                     let wakeups = run_us / 50.0;
                     left_us -= run_us;
                     wakers.push(self.waker(vm, wakeups, run_us / wakeups, 400_000.0 / wakeups, 0.0, 0.0));
@@ -95,7 +95,7 @@ impl Host {
         for (&vm, &what) in &vms {
             let share_us = left_us.max(0.0) / always.max(1.0) * self.noise();
             match what {
-                Vm::Waker { .. } | Vm::Barrier => {}
+                Vm::Waker { .. } | Vm::Barrier { .. } => {}
                 _ => wakers.push(self.always(vm, what, share_us, slice_us, always, woken)),
             }
         }
