@@ -4,7 +4,7 @@
 # From the host, one command a line, in words quoted for a shell:
 #   run ID [NAME=FILE]... -- CMD...   runs CMD; its output and the FILEs come back
 #   start ID CMD...                   runs CMD in the background; what it writes is lost
-#   keep ID CMD...                    the same, but what it writes is kept in memory, and the answer comes when there is a first line
+#   keep ID CMD...                    the same, but what it writes is kept in memory, and the answer comes with its first line of progress
 #   stop ID                           ends it: SIGTERM, and SIGKILL five seconds later; what was kept comes back
 #   clock ID                          tells the guest's time, over and over for some tens of milliseconds
 #   bye                               the guest switches itself off
@@ -59,14 +59,23 @@ start() {
     echo "done $id 0"
 }
 
-# In memory: lines of progress over an emulated serial line take a guest a good part of what they tell of.
+# In memory: lines of progress over an emulated serial line took programs part of what they tell of.
 keep() {
     id=$1
     shift
     setsid "$@" >"/tmp/$id.kept" 2>&1 </dev/null &
     pid=$!
     echo "$pid" >"/tmp/$id.pid"
-    while kill -0 "$pid" 2>/dev/null && [ ! -s "/tmp/$id.kept" ]; do sleep 0.1; done
+    tries=0
+    until grep -q '^progress ' "/tmp/$id.kept"; do
+        tries=$((tries + 1))
+        if [ "$tries" -gt 150 ] || ! kill -0 "$pid" 2>/dev/null; then
+            frame "$id" kept "/tmp/$id.kept"
+            echo "done $id 1"
+            return
+        fi
+        sleep 0.1
+    done
     echo "done $id 0"
 }
 

@@ -14,7 +14,7 @@
 #
 # CAPPED=folder, seen from that of the results: whose capped runs `turns` is relative to, instead of its own.
 # BLOCKS=n: blocks up to this one instead of 5 (corun, pairs: of a round each; adaptive, mix, turns: of two); FIRST=n: from this one on, which
-# adds to what a folder has; ONLY=label,...: these workloads of the mixes alone. ROUNDS=n: rounds instead of the scenario's (locks,
+# adds to what a folder has; ONLY=label,...: these workloads of the mixes alone (turns: of the pairs). ROUNDS=n: rounds instead of the scenario's (locks,
 # kernel, wakeup, network). RUN=name: a folder of its own. Takes root, a cgroup hierarchy with the cpu
 # controller (corun, pairs, adaptive, mix: "capped" is a quota), and a quiet machine.
 [[ $# -gt 0 ]] || set -- --help
@@ -80,10 +80,11 @@ for what in "$@"; do
         turns)
             for ((number = first; number <= blocks; number++)); do
                 [[ -z ${UNTIL:-} || $(date +%R) < $UNTIL ]] || { say "it is $UNTIL: no more blocks"; break; }
-                for file in turns mix-turns; do block $file.toml "$file" "$number" ${ONLY:+--only "$ONLY"}; done
+                block turns.toml turns "$number" ${ONLY:+--only "$ONLY"}
+                [[ -n ${ONLY:-} ]] || block mix-turns.toml mix-turns "$number"
                 [[ -z ${CAPPED:-} ]] || continue
                 block capped.toml capped-turns "$number" --only "$of_pairs"
-                block mix-capped.toml capped-mix-turns "$number"
+                [[ -n ${ONLY:-} ]] || block mix-capped.toml capped-mix-turns "$number"
                 cap_holds "$folder/capped-turns-$number.json"
             done
             ;;

@@ -189,7 +189,7 @@ pub enum HostReason {
         /// Share that waiting is predicted to take, mean of the VMs.
         lost: f64,
     },
-    /// The last step did not shorten what it was to shorten.
+    /// The last step did not shorten what it was to shorten, and the VMs get no more done.
     NoGain {
         /// What it should have become, as a ratio to what it was.
         expected: f64,
@@ -233,7 +233,7 @@ impl fmt::Display for HostReason {
             ),
             Self::NoGain { expected, found } => write!(
                 f,
-                "the last step was to bring waiting down to {:.0} % of what it was, and it is at {:.0} %: taken back",
+                "the last step was to bring waiting down to {:.0} % of what it was, and it is at {:.0} %, and VMs get no more done: taken back",
                 percent(expected),
                 percent(found)
             ),

@@ -2,8 +2,10 @@
 
 use crate::agent::{Agent, Answer, Silence};
 use crate::host::{self, Cap};
+use crate::outcome::frame;
 use crate::progress::Progress;
 use crate::qemu::{Boot, Qemu};
+use crate::step::last_lines;
 use crate::trouble::{Patience, Trouble};
 use gleaner_model::{CpuSet, Profile};
 use gleaner_report::{ProbeReport, TimeOuts, VmFacts};
@@ -241,11 +243,17 @@ impl Guest {
         }
     }
 
-    /// Starts a program in the background. Of one that `reports`, what it writes is kept in the guest's memory, and its first line is waited for.
+    /// Starts a program in the background. Of one that `reports`, what it writes is kept in the guest's memory, and its first line of progress is waited for.
     pub fn start(&mut self, id: &str, command: &[String], reports: bool, patience: &Patience) -> Result<(), Trouble> {
         self.progress = Progress::default();
         let verb = if reports { "keep" } else { "start" };
-        self.short(verb, id, command, patience).map(|_| ())
+        let answer = self.short(verb, id, command, patience)?;
+        if answer.status != 0 {
+            let (name, words) = (&self.vm.name, command.join(" "));
+            let wrote = last_lines(frame(&answer, "kept"));
+            return Err(Trouble::Work(format!("VM {name}: {words}\nreports no progress; it wrote:\n{wrote}")));
+        }
+        Ok(())
     }
 
     /// Ends it. What it reported was by a clock that was 0 at `booted`.
@@ -253,13 +261,6 @@ impl Guest {
         let answer = self.short("stop", id, &[], patience)?;
         if let (Some(booted), Some(kept)) = (booted, answer.frames.get("kept")) {
             self.progress = Progress::of(booted, kept);
-            if !self.progress.began() {
-                let name = &self.vm.name;
-                return Err(Trouble::Work(format!(
-                    "VM {name}: what runs in it reports no progress:\n{}",
-                    kept.trim_end()
-                )));
-            }
         }
         Ok(())
     }

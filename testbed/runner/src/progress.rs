@@ -1,7 +1,7 @@
 //! How much a program got done between two moments, from the lines it wrote meanwhile.
 //!
 //! `progress AT_NS ITEMS` carries the guest's time (CLOCK_MONOTONIC); guest's and host's clock run at the same rate. The lines stay in the guest until the
-//! program is stopped: sent as they are written, over an emulated serial line, they took programs a good part of what they tell of
+//! program is stopped: sent as they are written, over an emulated serial line, they presumably took programs part of what they tell of
 //! (experiments/slices, item 6). Between two lines progress is taken to be even.
 //!
 //! A command may run several programs at a time, whose lines then end with a name of theirs, `progress AT_NS ITEMS NAME`; what it gets done is the
@@ -42,11 +42,6 @@ impl Progress {
             self.programs.entry(name.to_owned()).or_default().push(at, items);
         }
         Some(())
-    }
-
-    /// Whether there was any.
-    pub fn began(&self) -> bool {
-        !self.programs.is_empty()
     }
 
     /// Items per second from one moment to another, as far as lines reach; `None` when that is not half of the time at least.
@@ -141,7 +136,7 @@ mod tests {
     fn other_lines_are_not_progress() {
         let booted = Instant::now();
         for line in ["", "progress", "progress 1", "progress x 2", "progress 1 2 a b", "regress 1 2", "progress -1 2"] {
-            assert!(!Progress::of(booted, line).began(), "{line}");
+            assert!(Progress::of(booted, line).programs.is_empty(), "{line}");
         }
         let ms = |n| booted + Duration::from_millis(n);
         // Time does not go backwards, nor do items.

@@ -1,11 +1,12 @@
 //! Slices of the vCPUs while a combination is measured: Gleaner's own host side, as its user would run it.
 
+use crate::agent::Answer;
 use crate::guest::Guest;
-use crate::step::{Bench, Place};
+use crate::step::Bench;
 use crate::trouble::{TICK, Trouble};
 use gleaner_model::Nanos;
-use gleaner_report::{DeliveredSlices, HostRunReport, ScenarioRun, SliceReport};
-use gleaner_scenario::{Combination, HostSlice};
+use gleaner_report::{DeliveredSlices, HostRunReport, SliceReport};
+use gleaner_scenario::{Choice, Combination, HostSlice};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::de::DeserializeOwned;
 use std::fs::{self, File};
@@ -20,7 +21,7 @@ const END_LIMIT: Duration = Duration::from_secs(20);
 /// Of `adaptive`: runs take seconds, and a step takes some windows.
 const INTERVAL: &str = "200ms";
 /// How long `adaptive` works under the same load before what is measured. From 1 ms to the longest or the shortest takes three steps at most, of four
-/// windows each: 2.4 s without a pause; after a step taken back it rests for ten seconds.
+/// windows each: 2.4 s without a pause. After a step that was taken back, 2 s after it, it rests for ten seconds.
 const SEARCH: Duration = Duration::from_secs(12);
 
 /// `gleaner host` at work on all VMs. Dropped, it is told to end all the same, and puts every slice back.
@@ -109,21 +110,21 @@ impl HeldSlices {
         serde_json::from_str(&text).map_err(|error| self.failed(&format!("gave no result ({error})")))
     }
 
-    /// Lets `adaptive` find its slices under the load that is measured then: the same runs over and over. They are returned as warm-up,
-    /// so that what the search costs can be seen apart.
+    /// Lets `adaptive` find its slices under the load that is measured then: the same runs over and over. Their answers are returned, so that what
+    /// the search costs can be seen apart.
     pub fn search(
         &mut self,
         bench: &Bench<'_>,
         guests: &mut [Guest],
         combination: &Combination,
-        place: Place,
-    ) -> Result<Vec<ScenarioRun>, Trouble> {
+    ) -> Result<Vec<Vec<(Choice, Answer)>>, Trouble> {
         let end = Instant::now() + SEARCH;
-        let mut runs = Vec::new();
+        let mut runs: Vec<Vec<(Choice, Answer)>> = Vec::new();
         while self.adaptive && Instant::now() < end {
             let answers = bench.measure(guests, &combination.measured)?;
-            runs.extend(bench.runs_of(guests, combination, Place { warmup: true, ..place }, &answers));
-            if answers.iter().any(|(_, answer)| answer.status != 0) {
+            let failed = answers.iter().any(|(_, answer)| answer.status != 0);
+            runs.push(answers);
+            if failed {
                 // The run that counts will fail as well, and say why.
                 break;
             }

@@ -67,17 +67,21 @@ impl Bench<'_> {
             .collect();
         let running = self.start(guests, &busy, |choice| self.reports(choice))?;
         self.patience.sleep(self.scenario.settle)?;
-        let searching = held.as_mut().map(|held| held.search(self, guests, combination, place)).transpose()?;
+        let searching = held.as_mut().map(|held| held.search(self, guests, combination)).transpose()?;
         let answers = self.measure(guests, &combination.measured)?;
         let delivered = held.map(HeldSlices::end).transpose()?;
         self.stop(guests, &running)?;
+        // As warm-up, and only now: what neighbours got done meanwhile is known once they are stopped.
+        let warmup = Place { warmup: true, ..place };
+        let searching = searching.into_iter().flatten();
+        let searching = searching.flat_map(|answers| self.runs_of(guests, combination, warmup, &answers));
         let counted = self.runs_of(guests, combination, place, &answers);
         let counted = counted.into_iter().map(|run| ScenarioRun { delivered, ..run });
-        Ok(searching.into_iter().flatten().chain(counted).collect())
+        Ok(searching.chain(counted).collect())
     }
 
     /// What came of the measured VMs' runs.
-    pub fn runs_of(
+    fn runs_of(
         &self,
         guests: &[Guest],
         combination: &Combination,
@@ -304,7 +308,8 @@ fn program_words(program: &Program, with_items: bool) -> Vec<String> {
     words
 }
 
-fn last_lines(output: &str) -> String {
+/// Enough to see what went wrong.
+pub fn last_lines(output: &str) -> String {
     let lines: Vec<&str> = output.lines().collect();
     lines[lines.len().saturating_sub(20)..].join("\n")
 }

@@ -6,7 +6,7 @@
 //!
 //! What was seen at a slice is believed for a while, and only then what [`super::harm`] predicts for it from the slice in force. A step is taken if the
 //! best slice promises `gain_min` (or, to a longer one, saves `saving_min`). A step down after which neither the waits are shorter nor the VMs get more done is
-//! taken back, and so is one that made shares unfair; nor does a step lead up to a slice at which they were seen to get less done. After a step that was taken back, and after every turn, what was seen is believed twice as long. So on a stationary load there are few
+//! taken back, and so is one that made shares unfair; nor does a step lead back up where they got less done before that one. After a step that was taken back, and after every turn, what was seen is believed twice as long. So on a stationary load there are few
 //! steps, and ever fewer.
 
 use super::HostParams;
@@ -54,6 +54,8 @@ struct Step {
     relief: Option<(VmId, f64)>,
     /// What the VMs got done before.
     got: f64,
+    /// The state's before.
+    longer_got: Option<(f64, Nanos)>,
     /// How far from fair the set was before.
     unfair: f64,
 }
@@ -154,6 +156,7 @@ impl SetState {
         let harm = self.gathered()?;
         if harm.contended() < self.params.contended_share_min {
             self.no_step = HostNoStep::NoCompetition;
+            self.pending = None;
             return None;
         }
         let unfair = self.fairness.worst(&set.vms);
@@ -188,7 +191,7 @@ impl SetState {
             .map(|(before, last)| (self.unweighted(&before, price) - self.unweighted(&last, price)).abs());
         if moved.is_some_and(|moved| moved > self.params.change_min) {
             self.keep_recent(judged);
-            self.longer_got = None;
+            (self.pending, self.longer_got) = (None, None);
         }
     }
 
@@ -237,6 +240,7 @@ impl SetState {
         *limit = Some((step.from, at + self.memory));
         self.went_down = None;
         self.go_to(step.from);
+        self.longer_got = step.longer_got;
         Verdict::Back(reason)
     }
 
@@ -311,7 +315,8 @@ impl SetState {
         }
         self.went_down = Some(down);
         let relief = down.then(|| (worst.vm, worst.lost_per_used()));
-        self.pending = Some(Step { from: self.level, relief, got: harm.got(price), unfair });
+        let (got, longer_got) = (harm.got(price), self.longer_got);
+        self.pending = Some(Step { from: self.level, relief, got, longer_got, unfair });
         // The clock of what was seen here starts now.
         self.seen[self.level] = self.seen[self.level].map(|_| self.see(at, harm, price));
         self.go_to(to);

@@ -269,12 +269,14 @@ impl SetHarm {
     /// ISPASS 2001); for VMs that could run all the time it says no more than the switches' cost.
     pub(super) fn got(&self, price: SwitchPrice) -> f64 {
         let (mut weights, mut sum) = (0.0, 0.0);
-        for vm in &self.vms {
+        for vm in self.vms.iter().filter(|vm| vm.weight > 0.0) {
             let used = (vm.run - vm.spun).max(WORK_MIN * vm.run);
-            if used > 0.0 {
-                weights += vm.weight;
-                sum += vm.weight * self.entitled(vm) / used;
+            // Who wants to run and never does: nothing could be worse.
+            if used <= 0.0 {
+                return 0.0;
             }
+            weights += vm.weight;
+            sum += vm.weight * self.entitled(vm) / used;
         }
         if sum > 0.0 { (1.0 - self.cost(self.slice, price)) * weights / sum } else { 0.0 }
     }

@@ -47,13 +47,14 @@ pub struct HostParams {
     // --- Steps (ours) ---
     /// Windows passed over after a step or a change of who shares with whom. 0 to 100.
     pub settle_windows: u32,
-    /// Settled windows that a step is decided on and judged over, by their sums. 1 to 100.
+    /// Settled windows that a step is decided on and judged over, by their sums; three times as many before one that gained nothing is taken back. 1 to 100.
     pub judge_windows: u32,
     /// A shorter slice has to promise at least this share of the VMs' time. 0.0001 to 1.
     pub gain_min: f64,
     /// A longer slice has to save at least this share. 0.0001 to 1.
     pub saving_min: f64,
-    /// After a step down the waits must have fallen by at least this part of what the slice fell by. 0 to 1.
+    /// After a step down the waits must have fallen by at least this part of what the slice fell by, or the VMs must get more CPU time by `gain_min` (harmonic
+    /// mean, relative to entitlement, less switches). 0 to 1.
     pub fall_min: f64,
     /// What was lost in all moved by more than this share without a step: the workload changed, and what was seen at other
     /// slices is forgotten. 0.01 to 1.

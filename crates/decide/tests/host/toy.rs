@@ -17,6 +17,9 @@ pub enum Vm {
     Hog,
     /// Thinks, is woken, computes: microseconds.
     Waker { burst_us: f64, think_us: f64 },
+    /// Threads that wait for each other: a millisecond of work is 20 wake-ups. However short the slices it waits for 0.4 s of a second, but the shorter
+    /// they are the more often, and the less it sleeps: so much CPU time it gets of a second at slices above 0.5 ms, and at others.
+    Barrier { long_us: f64, short_us: f64 },
     /// Spins for `per_ms` as long as it works, for each millisecond of slice.
     Spinner { per_ms: f64 },
     /// Like a hog, and nobody can tell whether it spins: it has two vCPUs on the pCPU.
@@ -66,13 +69,23 @@ impl Host {
         self.now += LENGTH;
         let asked = slices.values().max().map_or(4_000.0, |slice| slice.as_f64() / 1e3);
         let slice_us = asked.max(self.tick_us);
-        let always = self.vms.values().filter(|vm| !matches!(vm, Vm::Waker { .. })).count() as f64;
+        let waits = |vm: &Vm| matches!(vm, Vm::Waker { .. } | Vm::Barrier { .. });
+        let always = self.vms.values().filter(|vm| !waits(vm)).count() as f64;
         let mut left_us = US;
         let mut wakers = Vec::new();
         let vms = self.vms.clone();
         for (&vm, &what) in &vms {
-            let Vm::Waker { burst_us, think_us } = what else { continue };
-            let burst_us = burst_us * self.noise();
+            let (burst_us, think_us) = match what {
+                Vm::Waker { burst_us, think_us } => (burst_us * self.noise(), think_us),
+                Vm::Barrier { long_us, short_us } => {
+                    let run_us = self.noise() * if slice_us > 500.0 { long_us } else { short_us };
+                    let wakeups = run_us / 50.0;
+                    left_us -= run_us;
+                    wakers.push(self.waker(vm, wakeups, run_us / wakeups, 400_000.0 / wakeups, 0.0, 0.0));
+                    continue;
+                }
+                _ => continue,
+            };
             let (delay_us, again) = (slice_us / 2.0 * always + 10.0, (burst_us / slice_us).floor());
             let wakeups = (US / (think_us + delay_us + burst_us + again * slice_us * always)).floor();
             left_us -= wakeups * burst_us;
@@ -82,7 +95,7 @@ impl Host {
         for (&vm, &what) in &vms {
             let share_us = left_us.max(0.0) / always.max(1.0) * self.noise();
             match what {
-                Vm::Waker { .. } => {}
+                Vm::Waker { .. } | Vm::Barrier { .. } => {}
                 _ => wakers.push(self.always(vm, what, share_us, slice_us, always, woken)),
             }
         }
