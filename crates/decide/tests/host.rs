@@ -249,7 +249,8 @@ fn any_vm() -> impl Strategy<Value = Vm> {
         Just(Vm::Opaque),
         (10.0..20_000.0f64, 0.0..50_000.0f64).prop_map(|(burst_us, think_us)| Vm::Waker { burst_us, think_us }),
         (0.001..5.0f64).prop_map(|per_ms| Vm::Spinner { per_ms }),
-        (50_000.0..200_000.0f64, 1.0..2.0f64).prop_map(|(long_us, more)| Vm::Barrier { long_us, short_us: long_us * more }),
+        (50_000.0..200_000.0f64, 1.0..2.0f64)
+            .prop_map(|(long_us, more)| Vm::Barrier { long_us, short_us: long_us * more }),
     ]
 }
 
