@@ -118,14 +118,12 @@ mod tests {
     fn of_several_programs_it_is_the_geometric_mean() {
         let booted = Instant::now();
         let ms = |n| booted + Duration::from_millis(n);
-        let mut text = String::new();
-        for n in 0..20_u64 {
+        let lines = |n: u64| {
             let at = n * 100_000_000;
-            text += &format!("progress {at} {} slow\n", n * 10);
-            if n < 15 {
-                text += &format!("progress {at} {} fast\n", n * 1000);
-            }
-        }
+            let fast = format!("progress {at} {} fast\n", n * 1000);
+            format!("progress {at} {} slow\n{}", n * 10, if n < 15 { &fast } else { "" })
+        };
+        let text: String = (0..20).map(lines).collect();
         let progress = Progress::of(booted, &text);
         let rate = progress.rate(ms(200), ms(1200)).unwrap();
         assert!((rate - 1000.0).abs() < 1e-6, "{rate}");
