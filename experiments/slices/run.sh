@@ -101,8 +101,8 @@ done
 table locks locks locks.json
 table corun capped 'corun-*.json' 'capped-corun-*.json'
 table pairs pairs 'pairs-*.json' 'capped-pairs-*.json' 'adaptive-*.json' 'capped-adaptive-*.json'
-table mix pairs 'mix-[0-9]*.json' 'capped-mix-*.json'
-table adaptive adaptive 'adaptive-*.json' 'capped-adaptive-*.json' 'mix-[0-9]*.json' 'capped-mix-*.json'
+table mix pairs 'mix-[0-9]*.json' 'capped-mix-[0-9]*.json'
+table adaptive adaptive 'adaptive-*.json' 'capped-adaptive-*.json' 'mix-[0-9]*.json' 'capped-mix-[0-9]*.json'
 capped=('capped-turns-*.json' 'capped-mix-turns-*.json')
 [[ -z ${CAPPED:-} ]] || capped=("$CAPPED/capped-adaptive-*.json" "$CAPPED/capped-mix-*.json")
 table turns turns 'turns-*.json' 'mix-turns-*.json' "${capped[@]}"
