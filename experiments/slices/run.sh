@@ -12,6 +12,7 @@
 #   network    Figures 3 and 6(c): iperf3. Takes port 5299 of 127.0.0.1
 #   tables     nothing is measured: the tables again, of what is in the folder
 #
+# AGAINST=slice: `turns` compares the agent with this one alone, in ten passes instead of five.
 # CAPPED=folder, seen from that of the results: whose capped runs `turns` is relative to, instead of its own.
 # BLOCKS=n: blocks up to this one instead of 5 (corun, pairs: of a round each; adaptive, mix, turns: of two); FIRST=n: from this one on, which
 # adds to what a folder has; ONLY=label,...: these workloads of the mixes alone (turns: of the pairs). ROUNDS=n: rounds instead of the scenario's (locks,
@@ -21,7 +22,7 @@
 for what in "$@"; do
     case $what in
         locks | corun | kernel | pairs | adaptive | mix | turns | wakeup | network | tables) ;;
-        *) sed -n 's/^# \{0,1\}//; 2,19p' "$0" >&2; exit 2 ;;
+        *) sed -n 's/^# \{0,1\}//; 2,20p' "$0" >&2; exit 2 ;;
     esac
 done
 . "$(dirname "$0")/../lib.sh" "$@"
@@ -38,6 +39,7 @@ block() {
     local from="experiments/slices/$1" to="$work/$2-$3.toml" number=$3
     shift 3
     sed "s/^seed = .*/seed = $number/" "$from" >"$to"
+    [[ -z ${AGAINST:-} ]] || sed -i "s/^slices = .*/slices = [\"$AGAINST\", \"adaptive\"]/; s/^in_turn = .*/in_turn = 10/" "$to"
     scenario "$to" "$@"
 }
 # cap_holds RESULT...: ends the script where the cap leaves a VM that computes something else than it says. The experiment would be of that.
@@ -104,7 +106,7 @@ table pairs pairs 'pairs-*.json' 'capped-pairs-*.json' 'adaptive-*.json' 'capped
 table mix pairs 'mix-[0-9]*.json' 'capped-mix-[0-9]*.json'
 table adaptive adaptive 'adaptive-*.json' 'capped-adaptive-*.json' 'mix-[0-9]*.json' 'capped-mix-[0-9]*.json'
 capped=('capped-turns-*.json' 'capped-mix-turns-*.json')
-[[ -z ${CAPPED:-} ]] || capped=("$CAPPED/capped-adaptive-*.json" "$CAPPED/capped-mix-*.json")
+[[ -z ${CAPPED:-} ]] || capped=("$CAPPED/capped-adaptive-*.json" "$CAPPED/capped-turns-*.json" "$CAPPED/capped-mix-*.json")
 table turns turns 'turns-*.json' 'mix-turns-*.json' "${capped[@]}"
 table wakeup wakeup wakeup.json
 table network network network.json network-mix.json
