@@ -18,7 +18,7 @@ recorded_before=$(stat -c %s "$folder/machine.txt" 2>/dev/null || echo 0)
     changed=$(git diff --stat HEAD -- . ':(exclude)experiments/*/20*')
     echo "$(date -u +%FT%TZ) commit $(git rev-parse --short HEAD)${changed:++changes} load $(cut -d' ' -f1-3 /proc/loadavg)"
     echo "command: $0 $*"
-    for name in RUN PAIRS ROUNDS BLOCKS FIRST UNTIL CAPPED ONLY WORK SECONDS_EACH SLICES SEED PORT POWERCAP TMPDIR; do
+    for name in RUN PAIRS ROUNDS BLOCKS FIRST UNTIL AGAINST CAPPED ONLY WORK SECONDS_EACH SLICES SEED PORT POWERCAP TMPDIR; do
         [[ -z ${!name:-} ]] || echo "setting: $name=${!name}"
     done
     [[ -z $changed ]] || printf 'changed: %s\n' "${changed//$'\n'/$'\n'changed: }"
