@@ -39,7 +39,8 @@ block() {
     local from="experiments/slices/$1" to="$work/$2-$3.toml" number=$3
     shift 3
     sed "s/^seed = .*/seed = $number/" "$from" >"$to"
-    [[ -z ${AGAINST:-} ]] || sed -i "s/^slices = .*/slices = [\"$AGAINST\", \"adaptive\"]/; s/^in_turn = .*/in_turn = 10/" "$to"
+    # Of the turns alone: capped runs have slices of their own.
+    [[ -z ${AGAINST:-} ]] || ! grep -q "^in_turn" "$to" || sed -i "s/^slices = .*/slices = [\"$AGAINST\", \"adaptive\"]/; s/^in_turn = .*/in_turn = 10/" "$to"
     scenario "$to" "$@"
 }
 # cap_holds RESULT...: ends the script where the cap leaves a VM that computes something else than it says. The experiment would be of that.

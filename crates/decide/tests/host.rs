@@ -314,7 +314,7 @@ proptest! {
         prop_assume!(!host.decisions.iter().any(|it| matches!(it.reason, HostReason::Unfair { .. })));
         let tolls = HostParams::default().ladder_us.into_iter().map(|us| toll(&vms, us, refill_us));
         let (best, found) = (tolls.fold(f64::INFINITY, f64::min), toll(&vms, found, refill_us));
-        // What a VM asks for, its weight here, moves with the slice where bursts are longer than slices: by up to 0.084 in 8000 such loads.
+        // What a VM asks for, its weight here, moves with the slice where bursts are longer than slices: by up to 0.084 in 8000 such loads (`cases`).
         prop_assert!(found <= best + 0.12, "{found:.3} where {best:.3} was to be had\n{}", host.reasons());
     }
 }
