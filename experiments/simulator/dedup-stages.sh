@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # What dedup's stages ask of the kernel, by chunk: system calls that change the address space or release memory, page faults, and each stage's part of the CPU time.
 #
-#   experiments/simulator/dedup-stages/run.sh [ROUNDS]     default: 3; as root (perf's tracepoints), with a network: the input are Debian packages
+#   experiments/simulator/dedup-stages.sh [ROUNDS]     default: 3; as root (perf's tracepoints), with a network: the input are Debian packages
 #
 # glibc's per-thread caches (since 2.26) and its threshold for trimming arenas (since 2.20) are off, and arenas are as many as on 16 cores: what is left of malloc is as in
 # 2.15, which the Gleaner paper's Ubuntu 12.04 has (malloc/arena.c: heap_trim, grow_heap, shrink_heap).
-. "$(dirname "$0")/../../lib.sh" "$@"
+. "$(dirname "$0")/../lib.sh" "$@"
 rounds=${1:-3}
 tunables=glibc.malloc.tcache_count=0:glibc.malloc.arena_max=128:glibc.malloc.trim_threshold=0
 calls=(madvise mprotect mmap munmap brk futex write)
@@ -13,7 +13,7 @@ calls=(madvise mprotect mmap munmap brk futex write)
 cd "$here"
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-gcc -O2 -Wall -Wextra -o "$scratch/stages" stages.c -lz -lcrypto -lpthread
+gcc -O2 -Wall -Wextra -o "$scratch/stages" dedup-stages.c -lz -lcrypto -lpthread
 # Compressed packages, as on dedup's native input, a Fedora image.
 (cd "$scratch" && apt-get download -q chromium firefox-esr llvm-14-dev mariadb-server-core qemu-system-x86 >&2)
 cat "$scratch"/*.deb >"$scratch/input"
