@@ -65,12 +65,17 @@ struct chunk {
 
 /* --- queues of chunks, filled and emptied in batches --- */
 
+static int threads, groups;
+
 struct queue { pthread_mutex_t lock; pthread_cond_t filled; struct chunk **ring; size_t size, from, count; int producers; };
 
-static struct queue *queues_new(int n, int producers, size_t size) {
-	struct queue *q = get(n * sizeof *q);
-	for (int i = 0; i < n; i++) {
-		q[i] = (struct queue){ .ring = get(size * sizeof(void *)), .size = size, .producers = producers };
+/* One for each group; `stages` parallel stages fill it, or Fragment (0). The last group may have fewer threads. */
+static struct queue *queues_new(int stages) {
+	size_t size = 1 << 20;
+	struct queue *q = get(groups * sizeof *q);
+	for (int i = 0; i < groups; i++) {
+		int members = threads - i * PER_QUEUE < PER_QUEUE ? threads - i * PER_QUEUE : PER_QUEUE;
+		q[i] = (struct queue){ .ring = get(size * sizeof(void *)), .size = size, .producers = stages ? stages * members : 1 };
 		pthread_mutex_init(&q[i].lock, NULL);
 		pthread_cond_init(&q[i].filled, NULL);
 	}
@@ -111,7 +116,6 @@ static void close_queue(struct queue *q) {
 
 /* --- what all threads share --- */
 
-static int threads, groups;
 static struct queue *to_refine, *to_dedup, *to_compress, *to_reorder;
 static struct { pthread_mutex_t lock; struct chunk *first; } *table;
 static unsigned char *input;
@@ -376,13 +380,11 @@ int main(int argc, char **argv) {
 	}
 	ends(5);
 	groups = (threads + PER_QUEUE - 1) / PER_QUEUE;
-	int each = threads < PER_QUEUE ? threads : PER_QUEUE;
-	size_t room = 1 << 20;
-	to_refine = queues_new(groups, 1, room);
-	to_dedup = queues_new(groups, each, room);
-	to_compress = queues_new(groups, each, room);
-	/* Both stages before it fill it. */
-	to_reorder = queues_new(groups, 2 * each, room);
+	to_refine = queues_new(0);
+	to_dedup = queues_new(1);
+	to_compress = queues_new(1);
+	/* Duplicates come from Deduplicate, the others from Compress. */
+	to_reorder = queues_new(2);
 	table = calloc(BUCKETS, sizeof *table);
 	for (int i = 0; i < BUCKETS; i++)
 		pthread_mutex_init(&table[i].lock, NULL);

@@ -21,23 +21,24 @@ cat "$scratch"/*.deb >"$scratch/input"
 fresh "$folder/counts.jsonl"
 begun=yes
 for ((round = 1; round <= rounds; round++)); do
-    for threads in 16 4 1; do
-        say "round $round, $threads threads a stage"
+    for on in "16 0-1" "16 0" "8 0-1" "8 0" "4 0-1" "4 0"; do
+        read -r threads cpus <<<"$on"
+        say "round $round, $threads threads a stage on CPUs $cpus"
         # CSV: value, unit, event.
         GLIBC_TUNABLES=$tunables perf stat -x, -o "$scratch/perf" $(printf -- '-e syscalls:sys_enter_%s ' "${calls[@]}") -e faults -e cs \
-            "$scratch/stages" "$threads" "$scratch/input" "$scratch/output" >"$scratch/said"
-        jq -c --argjson round "$round" --rawfile perf "$scratch/perf" '
+            taskset -c "$cpus" "$scratch/stages" "$threads" "$scratch/input" "$scratch/output" >"$scratch/said"
+        jq -c --arg cpus "$cpus" --argjson round "$round" --rawfile perf "$scratch/perf" '
             ($perf | split("\n") | map(split(",") | select(.[2] != null) | {(.[2] | sub(".*sys_enter_"; "")): (.[0] | tonumber)}) | add) as $counts |
             . as $run | ($run.cpu_s | add) as $cpu |
-            {round: $round} + $run + {
+            {round: $round, cpus: $cpus} + $run + {
                 a_chunk: ($counts | map_values(. / $run.chunks * 1000 | round / 1000)),
                 part_of_cpu: ($run.cpu_s | map_values(. / $cpu * 1000 | round / 1000))
             }' "$scratch/said" | tee -a "$folder/counts.jsonl"
     done
 done
-say "medians by threads a stage"
+say "medians by threads a stage and CPUs"
 jq -s -c 'def median: sort | .[length / 2 | floor];
-    group_by(.threads)[] | {threads: .[0].threads, rounds: length,
+    group_by([.threads, .cpus])[] | {threads: .[0].threads, cpus: .[0].cpus, rounds: length,
         a_chunk: (map(.a_chunk) | . as $all | .[0] | with_entries(.key as $k | .value = ($all | map(.[$k]) | median))),
         part_of_cpu: (map(.part_of_cpu) | . as $all | .[0] | with_entries(.key as $k | .value = ($all | map(.[$k]) | median)))}' \
     "$folder/counts.jsonl" | tee "$folder/medians.jsonl"

@@ -337,6 +337,15 @@ impl IdleLoop {
     pub const HALTPOLL: Self = Self::Haltpoll { max: 200_000, grow_start: 50_000 };
 }
 
+/// What a kernel does about vCPUs whose idle task has borrowed the address space of the thread before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LazyTlb {
+    /// They are not asked: Linux since 4.20 (commit 145f573b89a6).
+    Spared,
+    /// They are asked once in an idle period, upon which they leave the address space (arch/x86/mm/tlb.c, `leave_mm`).
+    Leaves,
+}
+
 /// The guest's scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GuestConfig {
@@ -346,8 +355,8 @@ pub struct GuestConfig {
     pub wakeup_granularity: Time,
     /// An idle vCPU takes a waiting thread from another one.
     pub pulls: bool,
-    /// TLB shootdowns spare vCPUs that idle.
-    pub lazy_tlb: bool,
+    /// Which vCPUs that idle are asked in a TLB shootdown.
+    pub lazy_tlb: LazyTlb,
     /// Woken threads go to vCPUs that run the yielding thread alone as to idle ones: Linux since 5.4 (`sched_idle_cpu`). Before that only those that the idle
     /// task has are idle (`idle_cpu`), and are preferred.
     pub yielding_is_idle: bool,
@@ -361,7 +370,7 @@ impl Default for GuestConfig {
             slice: 3_000_000,
             wakeup_granularity: 1_000_000,
             pulls: true,
-            lazy_tlb: true,
+            lazy_tlb: LazyTlb::Spared,
             yielding_is_idle: true,
             llc_vcpus: 0,
         }

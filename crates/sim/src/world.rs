@@ -368,6 +368,11 @@ impl World {
             assert!(mutex.owner.is_none_or(|owner| self.threads[owner.at()].state != ThreadState::Ended));
             assert!(mutex.waiters.iter(&self.threads).all(|t| mutex.owner != Some(t)), "an owner waits for itself");
         }
+        for sem in &vm.objects.rwsems {
+            assert!(sem.readers == 0 || sem.writer.is_none(), "{sem:?} is read and written");
+            let free = sem.readers == 0 && sem.writer.is_none() && sem.coming.is_none();
+            assert!(!free || sem.waiters.is_empty(), "{sem:?} is free and has waiters");
+        }
         for lock in &vm.objects.spinlocks {
             assert!(lock.owner.is_some() || lock.waiters.is_empty(), "a free ticket lock has waiters");
         }

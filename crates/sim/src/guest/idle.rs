@@ -23,6 +23,8 @@ impl World {
             }
         }
         if self.yielder_resumes(v) {
+            // It has an address space of its own.
+            self.vms[vm.at()].guest.left |= self.vcpus[v.at()].bit();
             self.vcpus[v.at()].activity = Activity::Yield;
             return self.trace(v);
         }

@@ -35,6 +35,8 @@ pub(crate) struct Guest {
     pub(crate) active: u64,
     /// Those without a thread.
     pub(crate) idle: u64,
+    /// Of those without a thread, those that no shootdown of the workload concerns any more: they have left its address space.
+    pub(crate) left: u64,
     /// Those with a thread that waits though somebody else could run it.
     pub(crate) waiting: u64,
     pub(crate) ticks_waited: u32,
@@ -202,6 +204,7 @@ impl World {
         vcpu.resched = false;
         vcpu.debt += costs.guest_switch_ns;
         self.vms[vm.at()].guest.idle &= !vcpu.bit();
+        self.vms[vm.at()].guest.left &= !vcpu.bit();
         let thread = &mut self.threads[t.at()];
         if thread.vcpu != v {
             thread.vcpu = v;

@@ -41,6 +41,11 @@ impl Builder {
         next(&mut self.workload.shared.semaphores)
     }
 
+    /// A read-write semaphore.
+    pub fn rwsem(&mut self) -> u32 {
+        next(&mut self.workload.shared.rwsems)
+    }
+
     /// A queue of items.
     pub fn queue(&mut self) -> u32 {
         next(&mut self.workload.shared.queues)

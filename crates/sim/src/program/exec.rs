@@ -3,6 +3,7 @@
 use super::Workload;
 use super::code::Inst;
 use super::line::{Line, NOBODY};
+use crate::config::LazyTlb;
 use crate::engine::{Random, Time};
 use crate::ids::{ThreadIx, VcpuIx, VmIx};
 use crate::vcpu::{Activity, Irq};
@@ -47,7 +48,7 @@ pub(crate) enum Doing {
 pub(crate) struct Thread {
     pub(crate) vm: VmIx,
     /// In the table of all programs.
-    pc: u32,
+    pub(super) pc: u32,
     /// Who stands behind it in a line.
     pub(super) behind: ThreadIx,
     /// Where it runs, or ran last.
@@ -58,6 +59,8 @@ pub(crate) struct Thread {
     unpreemptible: u32,
     /// It was woken at a condition variable and needs the mutex again.
     relock: bool,
+    /// What it waits for at a read-write semaphore is to write.
+    pub(super) writes: bool,
     /// vCPUs that it may use, as bits.
     pub(crate) allowed: u64,
     /// CPU time, lifted when it wakes so that sleep is not saved up.
@@ -87,6 +90,7 @@ impl Thread {
             allowed,
             unpreemptible: 0,
             relock: false,
+            writes: false,
             item: 0,
             spin_since: 0,
             random,
@@ -130,7 +134,7 @@ impl Thread {
 }
 
 /// What an instruction leads to.
-enum Flow {
+pub(super) enum Flow {
     Next,
     /// Time passes on the vCPU.
     Stays,
@@ -268,6 +272,10 @@ impl World {
             Inst::Post(semaphore) => self.give_one(v, t, semaphore),
             Inst::SpinLock(lock) => return self.spin_lock(v, t, lock),
             Inst::SpinUnlock(lock) => self.spin_unlock(t, lock),
+            Inst::ReadLock(sem) => return self.read_lock(v, t, sem),
+            Inst::ReadUnlock(sem) => self.read_unlock(v, t, sem),
+            Inst::WriteLock(sem) => return self.write_lock(v, t, sem, here),
+            Inst::WriteUnlock(sem) => self.write_unlock(v, t, sem),
             Inst::Shootdown => return self.shoot_down(v, t),
             Inst::Sleep(span) => {
                 let wakes = self.now + span.draw(&mut thread.random) + self.costs[vm.costs as usize].timer_slack_ns;
@@ -313,7 +321,7 @@ impl World {
         }
     }
 
-    fn blocks(&mut self, v: VcpuIx, t: ThreadIx) -> Flow {
+    pub(super) fn blocks(&mut self, v: VcpuIx, t: ThreadIx) -> Flow {
         self.threads[t.at()].state = ThreadState::Blocked;
         self.blocked(v, t);
         Flow::Leaves
@@ -432,8 +440,12 @@ impl World {
 
     fn shoot_down(&mut self, v: VcpuIx, t: ThreadIx) -> Flow {
         let vm = self.threads[t.at()].vm;
-        let guest = &self.vms[vm.at()].guest;
-        let spared = if guest.config.lazy_tlb { guest.idle } else { 0 };
+        let guest = &mut self.vms[vm.at()].guest;
+        let spared = match guest.config.lazy_tlb {
+            LazyTlb::Spared => guest.idle,
+            LazyTlb::Leaves => guest.left,
+        };
+        guest.left |= guest.idle;
         let mut others = guest.all & !spared & !self.vcpus[v.at()].bit();
         let now = self.now;
         let thread = &mut self.threads[t.at()];

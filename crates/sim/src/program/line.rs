@@ -30,6 +30,10 @@ impl Line {
         self.len == 0
     }
 
+    pub(crate) fn first(&self) -> Option<ThreadIx> {
+        (self.first != NOBODY).then_some(self.first)
+    }
+
     pub(crate) fn push_back(&mut self, threads: &mut [Thread], t: ThreadIx) {
         debug_assert_eq!(threads[t.at()].behind, NOBODY, "{t:?} stands in two lines");
         match self.last {

@@ -9,6 +9,7 @@ pub mod catalogue;
 mod code;
 mod exec;
 mod line;
+mod rwsem;
 mod sync;
 
 pub use build::{Builder, Label};
@@ -116,6 +117,14 @@ pub enum Op {
     SpinLock(u32),
     /// Gives it back.
     SpinUnlock(u32),
+    /// Takes a read-write semaphore to read, blocking; not before who waits already.
+    ReadLock(u32),
+    /// Gives it back; the last wakes the first who waits.
+    ReadUnlock(u32),
+    /// Takes a read-write semaphore to write, blocking; who runs takes a free one before who waits.
+    WriteLock(u32),
+    /// Gives it back to the first who waits: to all readers up to the first writer, or has a writer come for it.
+    WriteUnlock(u32),
     /// Interrupts the virtual machine's other vCPUs, and spins until all have answered.
     Shootdown,
     /// Sleeps; a timer of the thread's vCPU ends it.
@@ -156,6 +165,8 @@ pub struct Shared {
     pub conds: u32,
     /// How many ticket spinlocks.
     pub spinlocks: u32,
+    /// How many read-write semaphores.
+    pub rwsems: u32,
     /// How many queues.
     pub queues: u32,
     /// How many semaphores; each begins with none.
@@ -239,6 +250,7 @@ impl Workload {
             Op::Barrier(barrier) => (barrier as usize) < shared.barriers.len(),
             Op::Wait(semaphore) | Op::Post(semaphore) => semaphore < shared.semaphores,
             Op::SpinLock(lock) | Op::SpinUnlock(lock) => lock < shared.spinlocks,
+            Op::ReadLock(sem) | Op::ReadUnlock(sem) | Op::WriteLock(sem) | Op::WriteUnlock(sem) => sem < shared.rwsems,
             Op::Push(queue) | Op::Pop(queue) => queue < shared.queues,
             Op::Add(n, _) => counter(n),
             Op::Claim { counter: n, otherwise } => counter(n) && target(otherwise),

@@ -33,12 +33,25 @@ pub(crate) struct Semaphore {
     pub(crate) waiters: Line,
 }
 
+/// A kernel's read-write semaphore ([`super::rwsem`]).
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RwSem {
+    /// Who reads.
+    pub(crate) readers: u32,
+    /// Who writes.
+    pub(crate) writer: Option<ThreadIx>,
+    /// The first who waits, a writer that was woken to take it.
+    pub(crate) coming: Option<ThreadIx>,
+    pub(crate) waiters: Line,
+}
+
 /// A virtual machine's objects.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Objects {
     pub(crate) mutexes: Vec<Mutex>,
     pub(crate) conds: Vec<Line>,
     pub(crate) spinlocks: Vec<SpinLock>,
+    pub(crate) rwsems: Vec<RwSem>,
     pub(crate) semaphores: Vec<Semaphore>,
     /// Items, by the time of their stamp.
     pub(crate) queues: Vec<VecDeque<Time>>,
@@ -53,6 +66,7 @@ impl Objects {
             mutexes: vec![Mutex::default(); many(shared.mutexes)],
             conds: vec![Line::default(); many(shared.conds)],
             spinlocks: vec![SpinLock::default(); many(shared.spinlocks)],
+            rwsems: vec![RwSem::default(); many(shared.rwsems)],
             semaphores: vec![Semaphore::default(); many(shared.semaphores)],
             queues: vec![VecDeque::new(); many(shared.queues)],
             barriers: shared.barriers.iter().map(|n| Barrier { parties: *n, waiting: Line::default() }).collect(),

@@ -7,14 +7,14 @@
 //! | room in a queue | 1024 * 1024 chunks (`QUEUE_SIZE`) | dedupdef.h |
 //! | queues of a stage | one for each four threads (`MAX_THREADS_PER_QUEUE`) | encoder.c |
 //! | chunks | 672 MB (native input) of 4 KB (`RabinMask` 0xfff) | PARSEC, rabin.c |
-//! | lock held | 1.2 us, the shortest of kernel locks, and the shootdown | micro-slice paper, Table I, solo |
-//! | work, shootdowns per chunk | calibrated | Gleaner, Table 1, native on 1 and 4 cores |
+//! | each stage's part of the work; page faults, madvise and mprotect of a chunk | [`PARTS`], [`OF_A_GROUP`] | counted: experiments/simulator/dedup-stages.sh |
+//! | semaphore held | 1.2 us, the shortest of kernel locks, and the shootdown | micro-slice paper, Table I, solo |
+//! | work | calibrated | Gleaner, Table 1, native on 1 core |
 //!
-//! Each chunk's memory is mapped and given back, which changes the address space under its semaphore, a kernel lock that blocks: "the problematic
-//! blocking synchronization may arise in the guest OS code" (section 1). Whoever changes it is a writer, and a running writer takes it before one that has been woken for it
-//! (lib/rwsem.c of Linux 3.9, `try_get_writer_sem`): a mutex that whoever comes first gets. Every other vCPU that is not idle has to drop what was changed from its TLB before anybody
-//! goes on (arch/x86/mm/tlb.c, `flush_tlb_mm_range`): one interrupt each, waited for under the semaphore. How often has no source, and page faults, which are readers, are left out
-//! (docs/reproductions.md). The three parallel stages share the work equally, the two serial ones only pass items on; between two changes computation is exponentially distributed.
+//! "The problematic blocking synchronization may arise in the guest OS code" (section 1): Compress takes its memory from arenas that grow and shrink with each chunk (zlib wants 256 KB and
+//! gives them back). What shrinks is given back by madvise, what grows is faulted in page by page; both read the address space's semaphore, and madvise interrupts every other vCPU that has the
+//! address space while it does (arch/x86/mm/tlb.c, `flush_tlb_mm_range`). What grows beyond what it ever was, for the chunks that Reorder has not written yet, takes mprotect, a writer, for which
+//! everybody has to leave the semaphore, and who is woken again after it ([`Op::ReadLock`]).
 
 use super::machine::{S, Time, US};
 use crate::program::{Builder, Label, Op, Span, Test, Workload};
@@ -23,10 +23,16 @@ use crate::reproduce::calibration::Dedup;
 const CHUNKS: f64 = 672.0 * 1024.0 / 4.0;
 const CHUNKS_PER_ITEM: f64 = 20.0;
 const ROOM: u32 = 1024 * 1024 / 20;
-const STAGES: f64 = 3.0;
+const STAGES: usize = 3;
 const THREADS: u32 = 16;
 const THREADS_PER_QUEUE: u32 = 4;
 const HELD: Time = 1_200;
+
+/// Parts of the CPU time: main reads the input, Fragment, FragmentRefine, Deduplicate, Compress, Reorder.
+const PARTS: [f64; 6] = [0.012, 0.011, 0.034, 0.016, 0.875, 0.052];
+/// mprotect, madvise, faults of 3.3 chunks; an item has six times as many. Counted, of 20 chunks: 12.2, 54.6 and 481.
+const OF_A_GROUP: [u32; 3] = [2, 9, 80];
+const GROUPS_OF_AN_ITEM: i64 = 6;
 
 /// Items of the whole native input.
 pub(super) const ITEMS: f64 = CHUNKS / CHUNKS_PER_ITEM;
@@ -42,15 +48,22 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// Shootdowns of an item in a stage, the computation before each, and how long the semaphore is held besides.
-    fn granularity(&self) -> (i64, Time, Time) {
-        let Dedup { work_s, virtual_ratio, shootdowns_per_chunk } = self.calibration;
-        let ratio = if self.virtualized { virtual_ratio } else { 1.0 };
-        let ops = (shootdowns_per_chunk * CHUNKS_PER_ITEM / STAGES).round().max(1.0);
-        let item_ns = work_s * S as f64 / (CHUNKS / CHUNKS_PER_ITEM) / STAGES;
-        let computes = (item_ns / ops - HELD as f64).max(0.0) * ratio;
+    /// How long an item computes in each part.
+    fn parts(&self) -> [Time; 6] {
+        let item_ns = self.calibration.work_s * S as f64 / ITEMS * self.slower();
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive, below a second")]
-        (ops as i64, computes as Time, (HELD as f64 * ratio) as Time)
+        PARTS.map(|part| (item_ns * part) as Time)
+    }
+
+    fn slower(&self) -> f64 {
+        if self.virtualized { self.calibration.virtual_ratio } else { 1.0 }
+    }
+
+    /// How long the semaphore is held.
+    fn held(&self) -> Time {
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "some microseconds")]
+        let held = (HELD as f64 * self.slower()) as Time;
+        held
     }
 }
 
@@ -101,33 +114,38 @@ impl Queue {
 pub(super) fn workload(plan: &Plan) -> Workload {
     let mut b = Builder::new();
     let groups = THREADS / THREADS_PER_QUEUE;
-    let address_space = b.mutex();
+    let address_space = b.rwsem();
     let left = b.counter(plan.items.and_then(|items| i64::try_from(items).ok()).unwrap_or(i64::MAX));
     let queues = |b: &mut Builder, producers| (0..groups).map(|_| Queue::new(b, producers)).collect::<Vec<_>>();
     let stages = [queues(&mut b, 1), queues(&mut b, THREADS_PER_QUEUE), queues(&mut b, THREADS_PER_QUEUE)];
     let to_reorder = Queue::new(&mut b, THREADS);
-    fragment(&mut b, left, &stages[0]);
-    for stage in 0..stages.len() {
+    let [read, fragments, refines, deduplicates, compresses, reorders] = plan.parts();
+    b.op(Op::Compute(Span::Fixed(read * plan.items.unwrap_or(0))));
+    fragment(&mut b, left, &stages[0], fragments);
+    for stage in 0..STAGES {
         for thread in 0..THREADS {
             let group = (thread / THREADS_PER_QUEUE) as usize;
             let to = stages.get(stage + 1).map_or(to_reorder, |next| next[group]);
-            worker(&mut b, plan, address_space, stages[stage][group], to);
+            worker(&mut b, stages[stage][group], to, |b| match stage {
+                0 => _ = b.op(Op::Compute(Span::Exponential { mean: refines })),
+                1 => _ = b.op(Op::Compute(Span::Exponential { mean: deduplicates })),
+                _ => compress(b, address_space, compresses, plan.held()),
+            });
         }
     }
     let (again, out) = (b.label_here(), b.label());
     to_reorder.take(&mut b, out);
-    b.op(Op::Done).jump(again);
+    b.op(Op::Compute(Span::Exponential { mean: reorders })).op(Op::Done).jump(again);
     b.here(out);
     b.threads(1, 0);
     b.build()
 }
 
 /// Hands items to the groups in turn.
-fn fragment(b: &mut Builder, left: u32, to: &[Queue]) {
+fn fragment(b: &mut Builder, left: u32, to: &[Queue], computes: Time) {
     let (again, out) = (b.label_here(), b.label());
     for queue in to {
-        // So that time passes: nothing against the 2.3 ms of the other stages.
-        b.claim(left, out).op(Op::Stamp).op(Op::Compute(Span::Fixed(US)));
+        b.claim(left, out).op(Op::Stamp).op(Op::Compute(Span::Fixed(computes.max(US))));
         queue.put(b);
     }
     b.jump(again);
@@ -138,24 +156,45 @@ fn fragment(b: &mut Builder, left: u32, to: &[Queue]) {
     b.threads(1, 0);
 }
 
-/// A thread of a parallel stage. The counter is its own.
-fn worker(b: &mut Builder, plan: &Plan, address_space: u32, from: Queue, to: Queue) {
-    let (ops, computes, held) = plan.granularity();
-    let todo = b.counter(0);
+/// A thread of a parallel stage.
+fn worker(b: &mut Builder, from: Queue, to: Queue, item: impl FnOnce(&mut Builder)) {
     let (again, out) = (b.label_here(), b.label());
     from.take(b, out);
-    b.op(Op::Add(todo, ops));
-    let (next, done) = (b.label_here(), b.label());
-    b.claim(todo, done).op(Op::Compute(Span::Exponential { mean: computes }));
-    b.op(Op::Lock(address_space))
-        .op(Op::Compute(Span::Fixed(held)))
-        .op(Op::Shootdown)
-        .op(Op::Unlock(address_space))
-        .jump(next);
-    b.here(done);
+    item(b);
     to.put(b);
     b.jump(again);
     b.here(out);
     to.close(b);
     b.threads(1, 0);
+}
+
+/// Compresses an item's chunks. The counter is the thread's own.
+fn compress(b: &mut Builder, address_space: u32, item: Time, held: Time) {
+    let [writers, releases, faults] = OF_A_GROUP;
+    let todo = b.counter(0);
+    let ops = u64::from(writers + releases + faults) * GROUPS_OF_AN_ITEM.unsigned_abs();
+    let mean = (item / ops).saturating_sub(held);
+    b.op(Op::Add(todo, GROUPS_OF_AN_ITEM));
+    let (next, done) = (b.label_here(), b.label());
+    b.claim(todo, done);
+    let lasts = |b: &mut Builder| _ = b.op(Op::Compute(Span::Fixed(held)));
+    for n in 0..faults {
+        // The rarer ones are spread evenly among the faults.
+        let comes = |of: u32| (n + 1) * of / faults > n * of / faults;
+        b.op(Op::Compute(Span::Exponential { mean })).op(Op::ReadLock(address_space));
+        lasts(b);
+        b.op(Op::ReadUnlock(address_space));
+        if comes(releases) {
+            b.op(Op::Compute(Span::Exponential { mean })).op(Op::ReadLock(address_space));
+            lasts(b);
+            b.op(Op::Shootdown).op(Op::ReadUnlock(address_space));
+        }
+        if comes(writers) {
+            b.op(Op::Compute(Span::Exponential { mean })).op(Op::WriteLock(address_space));
+            lasts(b);
+            b.op(Op::WriteUnlock(address_space));
+        }
+    }
+    b.jump(next);
+    b.here(done);
 }

@@ -2,7 +2,7 @@
 
 pub(super) use crate::Time;
 use crate::config::{
-    Config, Groups, HaltPoll, HostConfig, IdleStates, Managed, PauseLoop, Scheduler, SimError, VmConfig, WindowParams,
+    Config, Groups, HaltPoll, HostConfig, LazyTlb, Managed, PauseLoop, Scheduler, SimError, VmConfig, WindowParams,
 };
 use crate::program::{Builder, Op, Span, Workload};
 use crate::reproduce::ReproduceError;
@@ -50,12 +50,11 @@ impl Setting {
     }
 }
 
-/// A host that its virtual machines have to themselves. Whatever runs on it, also natively, its idle pCPUs sleep as deep as Linux 3.9 lets them.
+/// A host that its virtual machines have to themselves. Its pCPUs sleep no deeper than C1: "we disabled the C states deeper than C1 (including C1E)" (section 7).
 pub(super) fn dedicated(pcpus: u32) -> HostConfig {
     HostConfig {
         llc_pcpus: CORES_PER_SOCKET,
         ple: Some(PauseLoop::KVM),
-        idle_states: IdleStates::SANDY_BRIDGE,
         ..HostConfig::new(pcpus, Scheduler::Dedicated)
     }
 }
@@ -164,6 +163,8 @@ pub(super) fn config(setting: Setting, vcpus: u32, workload: Workload, neighbour
     let mut vm = VmConfig::new("app", vcpus, setting.costs(), workload);
     // Linux 3.9 (kernel/sched/core.c, `idle_cpu`).
     vm.guest.yielding_is_idle = false;
+    // arch/x86/mm/tlb.c of Linux 3.9.
+    vm.guest.lazy_tlb = LazyTlb::Leaves;
     // QEMU makes a socket of each vCPU unless it is told otherwise (before 6.2: "sockets over cores over threads").
     vm.guest.llc_vcpus = if setting.is_virtual() { 1 } else { CORES_PER_SOCKET };
     // `get_update_sysctl_factor`: as `WindowParams::CFS`, for as many CPUs as there are.
