@@ -20,10 +20,6 @@ pub(super) struct Calibration {
 pub(super) struct Dedup {
     /// Computation of the whole native input, seconds.
     pub(super) work_s: f64,
-    /// How much longer a virtual machine computes for the same.
-    pub(super) virtual_ratio: f64,
-    /// Changes of the address space for each chunk, over all stages, each with a shootdown.
-    pub(super) shootdowns_per_chunk: f64,
 }
 
 /// Of a program with a queue of tasks.

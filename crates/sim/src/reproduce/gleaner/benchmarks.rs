@@ -98,7 +98,7 @@ const PARSEC: [Benchmark; 12] = [
         structure: Structure::Dedup,
         granularity: 0,
         exponential: true,
-        source: "see dedup.rs; fitted to Table 1, native",
+        source: "see dedup.rs; its work fitted to Table 1, native on 1 core",
     },
     of(
         "facesim",
@@ -189,12 +189,10 @@ const SPLASH: [Benchmark; 3] = [
 
 impl Benchmark {
     /// Its threads, without end.
-    pub(super) fn workload(&self, calibration: &Calibration, virtualized: bool) -> Workload {
+    pub(super) fn workload(&self, calibration: &Calibration) -> Workload {
         let mean = self.granularity;
         match self.structure {
-            Structure::Dedup => {
-                dedup::workload(&dedup::Plan { calibration: calibration.dedup, virtualized, items: None })
-            }
+            Structure::Dedup => dedup::workload(&dedup::Plan { calibration: calibration.dedup, items: None }),
             Structure::SpinBarrier => streamcluster::workload(CORES, mean),
             Structure::Program(name, threads) => {
                 let granularity = if self.exponential { Span::Exponential { mean } } else { Span::Fixed(mean) };

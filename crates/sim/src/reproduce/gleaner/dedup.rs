@@ -41,8 +41,6 @@ pub(super) const ITEMS: f64 = CHUNKS / CHUNKS_PER_ITEM;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
     pub(super) calibration: Dedup,
-    /// Whether it computes in a virtual machine.
-    pub(super) virtualized: bool,
     /// Items to do; `None`: without end.
     pub(super) items: Option<u64>,
 }
@@ -50,20 +48,9 @@ pub(super) struct Plan {
 impl Plan {
     /// How long an item computes in each part.
     fn parts(&self) -> [Time; 6] {
-        let item_ns = self.calibration.work_s * S as f64 / ITEMS * self.slower();
+        let item_ns = self.calibration.work_s * S as f64 / ITEMS;
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive, below a second")]
         PARTS.map(|part| (item_ns * part) as Time)
-    }
-
-    fn slower(&self) -> f64 {
-        if self.virtualized { self.calibration.virtual_ratio } else { 1.0 }
-    }
-
-    /// How long the semaphore is held.
-    fn held(&self) -> Time {
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "some microseconds")]
-        let held = (HELD as f64 * self.slower()) as Time;
-        held
     }
 }
 
@@ -129,7 +116,7 @@ pub(super) fn workload(plan: &Plan) -> Workload {
             worker(&mut b, stages[stage][group], to, |b| match stage {
                 0 => _ = b.op(Op::Compute(Span::Exponential { mean: refines })),
                 1 => _ = b.op(Op::Compute(Span::Exponential { mean: deduplicates })),
-                _ => compress(b, address_space, compresses, plan.held()),
+                _ => compress(b, address_space, compresses),
             });
         }
     }
@@ -169,15 +156,15 @@ fn worker(b: &mut Builder, from: Queue, to: Queue, item: impl FnOnce(&mut Builde
 }
 
 /// Compresses an item's chunks. The counter is the thread's own.
-fn compress(b: &mut Builder, address_space: u32, item: Time, held: Time) {
+fn compress(b: &mut Builder, address_space: u32, item: Time) {
     let [writers, releases, faults] = OF_A_GROUP;
     let todo = b.counter(0);
     let ops = u64::from(writers + releases + faults) * GROUPS_OF_AN_ITEM.unsigned_abs();
-    let mean = (item / ops).saturating_sub(held);
+    let mean = (item / ops).saturating_sub(HELD);
     b.op(Op::Add(todo, GROUPS_OF_AN_ITEM));
     let (next, done) = (b.label_here(), b.label());
     b.claim(todo, done);
-    let lasts = |b: &mut Builder| _ = b.op(Op::Compute(Span::Fixed(held)));
+    let lasts = |b: &mut Builder| _ = b.op(Op::Compute(Span::Fixed(HELD)));
     for n in 0..faults {
         // The rarer ones are spread evenly among the faults.
         let comes = |of: u32| (n + 1) * of / faults > n * of / faults;

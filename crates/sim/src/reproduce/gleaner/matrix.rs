@@ -64,7 +64,7 @@ fn rates(
 ) -> Result<Rates, ReproduceError> {
     let (from, to) = counted(extent.smoke, setting.gleaner());
     let until = |end: Time| -> Result<SimResult, ReproduceError> {
-        let workload = benchmark.workload(calibration, setting.is_virtual());
+        let workload = benchmark.workload(calibration);
         let other = if let Setting::Shared { neighbour: of, .. } = setting { vec![neighbour(of)] } else { Vec::new() };
         let mut config = config(setting, CORES, workload, other, extent.seed);
         config.end = end;

@@ -42,17 +42,11 @@ mod calibrating {
     #[ignore = "takes a minute; prints what calibration.toml was fitted to"]
     fn dedup() {
         let mut calibration = Calibration::read().unwrap();
-        let fitted = calibration.dedup.shootdowns_per_chunk;
-        for per_chunk in [fitted, fitted * 0.9, fitted * 1.1] {
-            calibration.dedup.shootdowns_per_chunk = per_chunk;
-            for (setting, cores, paper) in [
-                (Setting::Native, 1, 23.5),
-                (Setting::Native, 4, 7.1),
-                (Setting::Dedicated { gleaner: false }, 1, 26.4),
-            ] {
-                let time = table1::run_time(&calibration, setting, cores, &FULL).unwrap();
-                println!("{per_chunk} a chunk {setting:?} {cores}: {time:.2} s, paper {paper}");
-            }
+        let fitted = calibration.dedup.work_s;
+        for work_s in [fitted, fitted * 0.95, fitted * 1.05] {
+            calibration.dedup.work_s = work_s;
+            let time = table1::run_time(&calibration, Setting::Native, 1, &FULL).unwrap();
+            println!("work {work_s} s: {time:.2} s, paper 23.5");
         }
     }
 

@@ -147,7 +147,7 @@ fn parameters() -> Vec<(String, String)> {
 
 pub(super) fn fig9(extent: &Extent) -> Result<Reproduced, ReproduceError> {
     let calibration = Calibration::read()?;
-    let dedup = dedup::workload(&dedup::Plan { calibration: calibration.dedup, virtualized: true, items: None });
+    let dedup = dedup::workload(&dedup::Plan { calibration: calibration.dedup, items: None });
     let programs = [("dedup", dedup), ("mysql", sysbench(20))];
     let plan: Vec<(usize, usize)> = (0..2).flat_map(|program| (2..=5).map(move |vms| (program, vms))).collect();
     let measured: Result<Vec<(f64, f64)>, ReproduceError> = plan
