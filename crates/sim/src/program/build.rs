@@ -1,6 +1,6 @@
 //! Writes programs: labels instead of places, and a workload's objects by number as they are made.
 
-use super::{Group, Guard, Op, Shared, Workload};
+use super::{Group, Guard, Op, Shared, Workload, Writers};
 
 /// A place in a program that is yet to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,8 +42,8 @@ impl Builder {
     }
 
     /// A read-write semaphore.
-    pub fn rwsem(&mut self) -> u32 {
-        next(&mut self.workload.shared.rwsems)
+    pub fn rwsem(&mut self, writers: Writers) -> u32 {
+        numbered(&mut self.workload.shared.rwsems, writers)
     }
 
     /// A queue of items.

@@ -121,9 +121,9 @@ pub enum Op {
     ReadLock(u32),
     /// Gives it back; the last wakes the first who waits.
     ReadUnlock(u32),
-    /// Takes a read-write semaphore to write, blocking; who runs takes a free one before who waits.
+    /// Takes a read-write semaphore to write, blocking; [`Writers`] says whether before who waits already.
     WriteLock(u32),
-    /// Gives it back to the first who waits: to all readers up to the first writer, or has a writer come for it.
+    /// Gives it back, and wakes the first who waits: all readers up to the first writer, or a writer.
     WriteUnlock(u32),
     /// Interrupts the virtual machine's other vCPUs, and spins until all have answered.
     Shootdown,
@@ -156,6 +156,15 @@ pub enum Op {
     Exit,
 }
 
+/// How a read-write semaphore comes to a writer that sleeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Writers {
+    /// It is given to it, as to readers, and nobody overtakes: Linux before 3.9.
+    InTurn,
+    /// It is woken and takes it when it runs, unless another writer that runs has come first (commit ce6c711cd11d).
+    Steal,
+}
+
 /// What the threads of a virtual machine share.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Shared {
@@ -165,8 +174,8 @@ pub struct Shared {
     pub conds: u32,
     /// How many ticket spinlocks.
     pub spinlocks: u32,
-    /// How many read-write semaphores.
-    pub rwsems: u32,
+    /// Each read-write semaphore, by what it does with writers.
+    pub rwsems: Vec<Writers>,
     /// How many queues.
     pub queues: u32,
     /// How many semaphores; each begins with none.
@@ -250,7 +259,9 @@ impl Workload {
             Op::Barrier(barrier) => (barrier as usize) < shared.barriers.len(),
             Op::Wait(semaphore) | Op::Post(semaphore) => semaphore < shared.semaphores,
             Op::SpinLock(lock) | Op::SpinUnlock(lock) => lock < shared.spinlocks,
-            Op::ReadLock(sem) | Op::ReadUnlock(sem) | Op::WriteLock(sem) | Op::WriteUnlock(sem) => sem < shared.rwsems,
+            Op::ReadLock(sem) | Op::ReadUnlock(sem) | Op::WriteLock(sem) | Op::WriteUnlock(sem) => {
+                (sem as usize) < shared.rwsems.len()
+            }
             Op::Push(queue) | Op::Pop(queue) => queue < shared.queues,
             Op::Add(n, _) => counter(n),
             Op::Claim { counter: n, otherwise } => counter(n) && target(otherwise),

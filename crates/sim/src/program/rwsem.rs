@@ -1,10 +1,10 @@
-//! The kernel's read-write semaphore as x86 has it in Linux 3.9 (lib/rwsem.c; writers steal since then, commit ce6c711cd11d).
+//! The kernel's read-write semaphore as x86 has it (lib/rwsem.c, 3.5 and 3.9).
 //!
-//! Readers share it, but stand behind whoever waits. Who gives it back when nobody is left in it looks at the first who waits: readers are
-//! given it there and then, all up to the first writer (`__rwsem_do_wake`); a writer is only woken, and takes it when it runs, unless another that runs has come first
-//! (`try_get_writer_sem`), or readers have; then it waits again as the first. So a writer that has to sleep stops all others for as long as it takes to wake it, and once more for as
-//! long as it takes to wake them.
+//! Readers share it, but stand behind whoever waits. When nobody is left in it, the first who waits comes next (`__rwsem_do_wake`). Readers are given it there and then, all up to the
+//! first writer. A writer, too, before Linux 3.9; since then it is only woken, and takes it when it runs, unless another that runs has come first (`try_get_writer_sem`): then it waits
+//! again as the first. So a writer that has to sleep stops all others for as long as it takes to wake it, and once more for as long as it takes to wake them.
 
+use super::Writers;
 use super::exec::Flow;
 use crate::ids::{ThreadIx, VcpuIx};
 use crate::world::World;
@@ -32,20 +32,20 @@ impl World {
         }
     }
 
-    /// Takes it, or waits with the program counter on `again`.
+    /// Takes it, or waits: with the program counter on `again` where it is not given.
     pub(super) fn write_lock(&mut self, v: VcpuIx, t: ThreadIx, sem: u32, again: u32) -> Flow {
         let thread = &mut self.threads[t.at()];
         let sem = &mut self.vms[thread.vm.at()].objects.rwsems[sem as usize];
-        let comes = sem.coming == Some(t);
-        if comes {
-            sem.coming = None;
-        }
-        if sem.readers == 0 && sem.writer.is_none() {
+        let comes = sem.coming.take_if(|first| *first == t).is_some();
+        let steals = sem.writers == Writers::Steal;
+        if sem.readers == 0 && sem.writer.is_none() && (steals || sem.waiters.is_empty()) {
             sem.writer = Some(t);
             return Flow::Next;
         }
-        thread.pc = again;
         thread.writes = true;
+        if steals {
+            thread.pc = again;
+        }
         if comes {
             sem.waiters.push_front(&mut self.threads, t);
         } else {
@@ -72,12 +72,16 @@ impl World {
                 return;
             }
             it.waiters.pop_front(&mut self.threads);
-            if writes {
-                it.coming = Some(first);
-                return self.wake(first, v);
+            if !writes {
+                it.readers += 1;
+                self.wake(first, v);
+                continue;
             }
-            it.readers += 1;
-            self.wake(first, v);
+            match it.writers {
+                Writers::InTurn => it.writer = Some(first),
+                Writers::Steal => it.coming = Some(first),
+            }
+            return self.wake(first, v);
         }
     }
 }

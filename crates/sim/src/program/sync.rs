@@ -1,7 +1,7 @@
 //! The state of what threads share. Waiting threads stand in the order in which they came.
 
 use super::line::Line;
-use super::{Guard, Shared, Test};
+use super::{Guard, Shared, Test, Writers};
 use crate::engine::Time;
 use crate::ids::ThreadIx;
 use std::collections::VecDeque;
@@ -34,8 +34,9 @@ pub(crate) struct Semaphore {
 }
 
 /// A kernel's read-write semaphore ([`super::rwsem`]).
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct RwSem {
+    pub(crate) writers: Writers,
     /// Who reads.
     pub(crate) readers: u32,
     /// Who writes.
@@ -43,6 +44,12 @@ pub(crate) struct RwSem {
     /// The first who waits, a writer that was woken to take it.
     pub(crate) coming: Option<ThreadIx>,
     pub(crate) waiters: Line,
+}
+
+impl RwSem {
+    fn new(writers: Writers) -> Self {
+        Self { writers, readers: 0, writer: None, coming: None, waiters: Line::default() }
+    }
 }
 
 /// A virtual machine's objects.
@@ -66,7 +73,7 @@ impl Objects {
             mutexes: vec![Mutex::default(); many(shared.mutexes)],
             conds: vec![Line::default(); many(shared.conds)],
             spinlocks: vec![SpinLock::default(); many(shared.spinlocks)],
-            rwsems: vec![RwSem::default(); many(shared.rwsems)],
+            rwsems: shared.rwsems.iter().map(|writers| RwSem::new(*writers)).collect(),
             semaphores: vec![Semaphore::default(); many(shared.semaphores)],
             queues: vec![VecDeque::new(); many(shared.queues)],
             barriers: shared.barriers.iter().map(|n| Barrier { parties: *n, waiting: Line::default() }).collect(),

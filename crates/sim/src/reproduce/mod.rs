@@ -3,6 +3,7 @@
 //! ```text
 //!   calibration.toml (few values, committed before the first comparison)
 //!        |
+//!   memory    what dedup asks of the kernel, in both
 //!   gleaner/  the 2014 ATC paper: workload models after the real programs, its machine, its settings
 //!   micro/    the 2014 MICRO paper
 //!        |
@@ -14,6 +15,7 @@
 
 mod calibration;
 pub mod gleaner;
+mod memory;
 pub mod micro;
 mod row;
 

@@ -7,32 +7,21 @@
 //! | room in a queue | 1024 * 1024 chunks (`QUEUE_SIZE`) | dedupdef.h |
 //! | queues of a stage | one for each four threads (`MAX_THREADS_PER_QUEUE`) | encoder.c |
 //! | chunks | 672 MB (native input) of 4 KB (`RabinMask` 0xfff) | PARSEC, rabin.c |
-//! | each stage's part of the work; page faults, madvise and mprotect of a chunk | [`PARTS`], [`OF_A_GROUP`] | counted: experiments/simulator/dedup-stages.sh |
-//! | semaphore held | 1.2 us, the shortest of kernel locks, and the shootdown | micro-slice paper, Table I, solo |
+//! | each stage's part of the work, page faults, madvise, mprotect | [`memory`](crate::reproduce::memory) | counted |
 //! | work | calibrated | Gleaner, Table 1, native on 1 core |
 //!
-//! "The problematic blocking synchronization may arise in the guest OS code" (section 1): Compress takes its memory from arenas that grow and shrink with each chunk (zlib wants 256 KB and
-//! gives them back). What shrinks is given back by madvise, what grows is faulted in page by page; both read the address space's semaphore, and madvise interrupts every other vCPU that has the
-//! address space while it does (arch/x86/mm/tlb.c, `flush_tlb_mm_range`). What grows beyond what it ever was, for the chunks that Reorder has not written yet, takes mprotect, a writer, for which
-//! everybody has to leave the semaphore, and who is woken again after it ([`Op::ReadLock`]).
+//! "The problematic blocking synchronization may arise in the guest OS code" (section 1): it is at the address space's semaphore.
 
 use super::machine::{S, Time, US};
-use crate::program::{Builder, Label, Op, Span, Test, Workload};
+use crate::program::{Builder, Label, Op, Span, Test, Workload, Writers};
 use crate::reproduce::calibration::Dedup;
+use crate::reproduce::memory::{PARTS_OF_16, USES_OF_16};
 
 const CHUNKS: f64 = 672.0 * 1024.0 / 4.0;
 const CHUNKS_PER_ITEM: f64 = 20.0;
 const ROOM: u32 = 1024 * 1024 / 20;
-const STAGES: usize = 3;
 const THREADS: u32 = 16;
 const THREADS_PER_QUEUE: u32 = 4;
-const HELD: Time = 1_200;
-
-/// Parts of the CPU time: main reads the input, Fragment, FragmentRefine, Deduplicate, Compress, Reorder.
-const PARTS: [f64; 6] = [0.012, 0.011, 0.034, 0.016, 0.875, 0.052];
-/// mprotect, madvise, faults of 3.3 chunks; an item has six times as many. Counted, of 20 chunks: 12.2, 54.6 and 481.
-const OF_A_GROUP: [u32; 3] = [2, 9, 80];
-const GROUPS_OF_AN_ITEM: i64 = 6;
 
 /// Items of the whole native input.
 pub(super) const ITEMS: f64 = CHUNKS / CHUNKS_PER_ITEM;
@@ -46,11 +35,11 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// How long an item computes in each part.
-    fn parts(&self) -> [Time; 6] {
-        let item_ns = self.calibration.work_s * S as f64 / ITEMS;
+    /// How long an item computes in a stage with that part of the work.
+    fn computes(&self, part: f64) -> Time {
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive, below a second")]
-        PARTS.map(|part| (item_ns * part) as Time)
+        let time = (self.calibration.work_s * S as f64 / ITEMS * part) as Time;
+        time
     }
 }
 
@@ -101,25 +90,28 @@ impl Queue {
 pub(super) fn workload(plan: &Plan) -> Workload {
     let mut b = Builder::new();
     let groups = THREADS / THREADS_PER_QUEUE;
-    let address_space = b.rwsem();
+    let address_space = b.rwsem(Writers::Steal);
     let left = b.counter(plan.items.and_then(|items| i64::try_from(items).ok()).unwrap_or(i64::MAX));
     let queues = |b: &mut Builder, producers| (0..groups).map(|_| Queue::new(b, producers)).collect::<Vec<_>>();
     let stages = [queues(&mut b, 1), queues(&mut b, THREADS_PER_QUEUE), queues(&mut b, THREADS_PER_QUEUE)];
     let to_reorder = Queue::new(&mut b, THREADS);
-    let [read, fragments, refines, deduplicates, compresses, reorders] = plan.parts();
-    b.op(Op::Compute(Span::Fixed(read * plan.items.unwrap_or(0))));
-    fragment(&mut b, left, &stages[0], fragments);
-    for stage in 0..STAGES {
+    b.op(Op::Compute(Span::Fixed(plan.computes(PARTS_OF_16.read) * plan.items.unwrap_or(0))));
+    fragment(&mut b, left, &stages[0], plan.computes(PARTS_OF_16.fragment));
+    let [refines, deduplicates, compresses] =
+        [PARTS_OF_16.refine, PARTS_OF_16.deduplicate, PARTS_OF_16.compress].map(|part| plan.computes(part));
+    for stage in 0..stages.len() {
         for thread in 0..THREADS {
             let group = (thread / THREADS_PER_QUEUE) as usize;
             let to = stages.get(stage + 1).map_or(to_reorder, |next| next[group]);
+            let todo = b.counter(0);
             worker(&mut b, stages[stage][group], to, |b| match stage {
                 0 => _ = b.op(Op::Compute(Span::Exponential { mean: refines })),
                 1 => _ = b.op(Op::Compute(Span::Exponential { mean: deduplicates })),
-                _ => compress(b, address_space, compresses),
+                _ => USES_OF_16.compress(b, address_space, todo, compresses),
             });
         }
     }
+    let reorders = plan.computes(PARTS_OF_16.reorder);
     let (again, out) = (b.label_here(), b.label());
     to_reorder.take(&mut b, out);
     b.op(Op::Compute(Span::Exponential { mean: reorders })).op(Op::Done).jump(again);
@@ -153,35 +145,4 @@ fn worker(b: &mut Builder, from: Queue, to: Queue, item: impl FnOnce(&mut Builde
     b.here(out);
     to.close(b);
     b.threads(1, 0);
-}
-
-/// Compresses an item's chunks. The counter is the thread's own.
-fn compress(b: &mut Builder, address_space: u32, item: Time) {
-    let [writers, releases, faults] = OF_A_GROUP;
-    let todo = b.counter(0);
-    let ops = u64::from(writers + releases + faults) * GROUPS_OF_AN_ITEM.unsigned_abs();
-    let mean = (item / ops).saturating_sub(HELD);
-    b.op(Op::Add(todo, GROUPS_OF_AN_ITEM));
-    let (next, done) = (b.label_here(), b.label());
-    b.claim(todo, done);
-    let lasts = |b: &mut Builder| _ = b.op(Op::Compute(Span::Fixed(HELD)));
-    for n in 0..faults {
-        // The rarer ones are spread evenly among the faults.
-        let comes = |of: u32| (n + 1) * of / faults > n * of / faults;
-        b.op(Op::Compute(Span::Exponential { mean })).op(Op::ReadLock(address_space));
-        lasts(b);
-        b.op(Op::ReadUnlock(address_space));
-        if comes(releases) {
-            b.op(Op::Compute(Span::Exponential { mean })).op(Op::ReadLock(address_space));
-            lasts(b);
-            b.op(Op::Shootdown).op(Op::ReadUnlock(address_space));
-        }
-        if comes(writers) {
-            b.op(Op::Compute(Span::Exponential { mean })).op(Op::WriteLock(address_space));
-            lasts(b);
-            b.op(Op::WriteUnlock(address_space));
-        }
-    }
-    b.jump(next);
-    b.here(done);
 }

@@ -1,6 +1,6 @@
 //! The paper's machine: Xen 4.2's credit scheduler on one socket of four cores, HVM guests with four vCPUs (section III-B).
 
-use crate::config::{Config, CreditParams, HostConfig, PauseLoop, Scheduler, VmConfig};
+use crate::config::{Config, CreditParams, HostConfig, LazyTlb, PauseLoop, Scheduler, VmConfig};
 use crate::engine::Time;
 use crate::program::Workload;
 use crate::reproduce::{Extent, ReproduceError};
@@ -43,6 +43,13 @@ pub(super) const REFILL_SOURCE: &str = "both first-level caches, 1,024 lines fro
 /// What things cost there.
 pub(super) fn costs() -> Costs {
     Costs { cache_refill_ns: 1_024 * 52 * 100 / 2_400, ..Costs::XEN_2014 }
+}
+
+/// A guest of Linux 3.5.7.
+fn guest(name: &str, work: Workload) -> VmConfig {
+    let mut vm = VmConfig::new(name, PCPUS, costs(), work);
+    vm.guest.lazy_tlb = LazyTlb::Leaves;
+    vm
 }
 
 impl Bed {
@@ -95,7 +102,7 @@ impl Bed {
         let host = HostConfig { ple, ..HostConfig::new(PCPUS, credit(self.slice)) };
         let case = vms.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(" + ");
         // They begin on a pCPU each, as Xen creates them (cpumask_cycle in XEN_DOMCTL_max_vcpus), and may go anywhere.
-        let vms = vms.into_iter().map(|(name, work)| VmConfig::new(&name, PCPUS, costs(), work)).collect();
+        let vms = vms.into_iter().map(|(name, work)| guest(&name, work)).collect();
         let config = Config { seed: self.seed, end: self.length, trace, ..Config::new(host, vms) };
         let run = Simulation::new(config).and_then(Simulation::run);
         run.map_err(|error| ReproduceError::Simulation { case, error })

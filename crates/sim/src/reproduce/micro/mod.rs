@@ -14,6 +14,7 @@ mod fig3;
 mod fig5;
 mod fig6;
 mod fig9;
+mod dedup;
 mod guests;
 mod kernel;
 mod network;
