@@ -196,8 +196,8 @@ pub struct IdleState {
 impl IdleStates {
     /// None: as with `intel_idle.max_cstate=1`, or where pCPUs are never idle for long.
     pub const SHALLOW: Self = Self(&[]);
-    /// C3 and C6 of Sandy Bridge, as Linux 3.9 has them (drivers/idle/intel_idle.c, `snb_cstates`). C1 and C1E, 2 and 10 us, are what a ping-pong meets, and so part of
-    /// what the Gleaner paper's Table 2 measured.
+    /// C3 and C6 of Sandy Bridge, as Linux 3.9 has them (drivers/idle/intel_idle.c, `snb_cstates`). C1 is part of what the Gleaner paper's Table 2 measured, on a machine on which all deeper
+    /// ones were off (its section 7).
     pub const SANDY_BRIDGE: Self =
         Self(&[IdleState { residency: 211_000, exit: 80_000 }, IdleState { residency: 345_000, exit: 104_000 }]);
 }

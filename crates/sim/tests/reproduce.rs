@@ -23,7 +23,9 @@ fn check(id: &str) -> Reproduced {
         let missing = row.simulated.is_none() && row.note.is_none();
         assert!(!missing, "{id}: {} {} has no figure, and no reason", row.case, row.metric);
         let judged = row.paper.zip(row.simulated).map(|(paper, here)| (here - paper).abs() <= AGREES_WITHIN * paper);
-        assert!(row.paper.is_none() || row.agrees == judged, "{id}: {row:?}");
+        let open = row.agrees.is_none();
+        assert!(row.paper.is_none() || open || row.agrees == Some(judged == Some(true)), "{id}: {row:?}");
+        assert!(!open || !row.is_compared() || row.case == "SPLASH2X", "{id}: {} is not judged", row.case);
         assert!(row.paper_order.is_none() || row.note.is_some(), "{id}: {} has no criterion", row.case);
     }
     reproduced

@@ -44,11 +44,12 @@ pub struct Row {
 }
 
 impl Row {
-    /// A figure that the paper's text gives: agrees within 25 %.
+    /// A figure that the paper's text gives: agrees within 25 %; not where nothing was done, so that there is none here.
     pub fn number(case: impl Into<String>, metric: &str, paper: f64, simulated: f64, basis: Basis) -> Self {
         Self {
             paper: Some(paper),
-            agrees: simulated.is_finite().then(|| within(simulated, paper)),
+            // No figure, for nothing was done, is within nothing.
+            agrees: Some(within(simulated, paper)),
             ..Self::measured(case, metric, simulated, basis)
         }
     }
@@ -65,7 +66,7 @@ impl Row {
     ) -> Self {
         Self {
             paper_order: Some(paper_order.to_owned()),
-            agrees: simulated.is_finite().then_some(agrees),
+            agrees: Some(agrees && simulated.is_finite()),
             ..Self::measured(case, metric, simulated, basis)
         }
         .with_note(Into::<String>::into(criterion))
@@ -126,7 +127,10 @@ mod tests {
         let agrees = |simulated| Row::number("x", "time us", 8.0, simulated, Basis::Predicted).agrees;
         assert_eq!([6.0, 10.0].map(agrees), [Some(true); 2]);
         assert_eq!([5.99, 10.01].map(agrees), [Some(false); 2]);
-        assert_eq!(agrees(f64::NAN), None);
+        // Where nothing was done, what the paper says did not come out: the row counts.
+        assert_eq!([f64::NAN, f64::INFINITY].map(agrees), [Some(false); 2]);
+        let order = Row::order("x", "ratio", "more", f64::INFINITY, true, "above 1", Basis::Predicted);
+        assert_eq!(order.agrees, Some(false));
         assert_eq!(Row::number("x", "time us", 8.0, 6.0, Basis::Predicted).error_ratio(), Some(-0.25));
         assert_eq!(Row::measured("x", "time us", f64::NAN, Basis::Predicted).simulated, None);
     }

@@ -268,8 +268,7 @@ pub(super) fn fig7(extent: &Extent) -> Result<Reproduced, ReproduceError> {
 const MIN_SLICE: &str =
     "a wait counts as load, load makes a vCPU's weight small, and a small weight makes it wait: always or never";
 
-const UNSATURATED: &str = "beside freqsleep no pCPU idles for long enough to sleep deep, and by its costs it uses a third of \
-                           them, where the paper says that it saturates them";
+const UNSATURATED: &str = "freqsleep uses a third of the pCPUs by its costs, and does not preempt who runs (groups), where the paper says that it saturates them";
 
 fn speedups(results: &Results, speedup: impl Fn(&Measured) -> f64) -> Vec<Row> {
     let predicted = Basis::Predicted;
