@@ -18,7 +18,8 @@ declare -A packages=(
              autoconf automake autopoint gettext flex bison gawk libtool"
     [test]="qemu-system-x86 busybox-static cpio jq util-linux chromium valgrind"
     [bed]="debootstrap e2fsprogs xz-utils zstd util-linux"
-    [experiments]="sysbench mariadb-server redis-server jq stress-ng iperf3"
+    [experiments]="sysbench mariadb-server redis-server jq stress-ng iperf3
+                   gcc zlib1g-dev libssl-dev linux-perf"
     [demo]="sysbench pbzip2 pigz jq tar bsdextrautils"
 )
 
