@@ -5,7 +5,7 @@ use crate::config::{
     Config, Groups, HaltPoll, HostConfig, LazyTlb, Managed, PauseLoop, Scheduler, SimError, VmConfig, WindowParams,
 };
 use crate::program::{Builder, Op, Span, Workload};
-use crate::reproduce::ReproduceError;
+use crate::reproduce::{Extent, ReproduceError};
 use crate::{Costs, SimResult, Simulation};
 use gleaner_model::{Policy, Profile};
 
@@ -140,6 +140,16 @@ pub(super) fn freqsleep(threads: u32) -> Workload {
 /// Programs of different virtual machines do not begin in the same nanosecond on all pCPUs; slices of equal length would stay in step for ever.
 /// As in the micro-sliced paper's reproductions (micro/kernel.rs).
 const BEGINS_WITHIN: Time = 30 * MS;
+
+/// Beside another virtual machine results hang on how both begin: as in the micro-sliced paper's reproductions they are means over several beginnings.
+const BEGINNINGS: u64 = 4;
+
+/// A seed for each beginning; where nothing is shared, one is as another.
+pub(super) fn beginnings(setting: Setting, extent: &Extent) -> Vec<u64> {
+    let shared = matches!(setting, Setting::Shared { .. });
+    let many = if shared && !extent.smoke { BEGINNINGS } else { 1 };
+    (0..many).map(|n| extent.seed.wrapping_add(n.wrapping_mul(0x9E37_79B9))).collect()
+}
 
 /// A thread of a neighbour begins at some time.
 pub(super) fn begin(b: &mut Builder) {

@@ -1,7 +1,7 @@
 //! Every benchmark under every setting, in parallel: rates of work once things have settled.
 
 use super::benchmarks::{Benchmark, Suite};
-use super::machine::{CORES, Neighbour, S, Setting, config, counted, freqsleep, matmul, run};
+use super::machine::{CORES, Neighbour, S, Setting, beginnings, config, counted, freqsleep, matmul, run};
 use super::streamcluster;
 use crate::program::Workload;
 use crate::reproduce::calibration::Calibration;
@@ -56,7 +56,26 @@ pub(super) fn neighbour(of: Neighbour) -> Workload {
     }
 }
 
+/// Means over beginnings.
 fn rates(
+    benchmark: &Benchmark,
+    setting: Setting,
+    calibration: &Calibration,
+    extent: &Extent,
+) -> Result<Rates, ReproduceError> {
+    let mut mean = Rates::default();
+    let seeds = beginnings(setting, extent);
+    for seed in &seeds {
+        let one = rates_of(benchmark, setting, calibration, &Extent { seed: *seed, ..*extent })?;
+        let share = 1.0 / seeds.len() as f64;
+        mean.app += one.app * share;
+        mean.neighbour += one.neighbour * share;
+        mean.idle += one.idle * share;
+    }
+    Ok(mean)
+}
+
+fn rates_of(
     benchmark: &Benchmark,
     setting: Setting,
     calibration: &Calibration,

@@ -11,7 +11,7 @@
 //! fitted.
 
 use super::dedup;
-use super::machine::{CORES, Neighbour, S, Setting, Time, US, config, counted, run};
+use super::machine::{CORES, Neighbour, S, Setting, Time, US, beginnings, config, counted, run};
 use crate::program::{Builder, Op, Span, Workload};
 use crate::reproduce::calibration::Calibration;
 use crate::reproduce::{Basis, Extent, ReproduceError, Reproduced, Row};
@@ -44,8 +44,25 @@ fn sysbench(connections: u32) -> Workload {
     workload
 }
 
-/// What all virtual machines together do a second, and the mean response time in seconds.
+/// What all virtual machines together do a second, and the mean response time in seconds: means over beginnings.
 fn together(
+    name: &str,
+    workload: &Workload,
+    vms: usize,
+    gleaner: bool,
+    extent: &Extent,
+) -> Result<(f64, f64), ReproduceError> {
+    let seeds = beginnings(Setting::Shared { gleaner, neighbour: Neighbour::Matmul }, extent);
+    let all: Result<Vec<(f64, f64)>, ReproduceError> = seeds
+        .par_iter()
+        .map(|seed| together_once(name, workload, vms, gleaner, &Extent { seed: *seed, ..*extent }))
+        .collect();
+    let mean = |of: fn(&(f64, f64)) -> f64, all: &[(f64, f64)]| all.iter().map(of).sum::<f64>() / all.len() as f64;
+    let all = all?;
+    Ok((mean(|one| one.0, &all), mean(|one| one.1, &all)))
+}
+
+fn together_once(
     name: &str,
     workload: &Workload,
     vms: usize,
