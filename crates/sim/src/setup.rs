@@ -208,7 +208,16 @@ impl World {
             first_thread,
             threads,
             objects: Objects::new(&config.workload.shared),
-            guest: Guest { config: config.guest, all, active: all, idle: all, left: all, waiting: 0, ticks_waited: 0, observed },
+            guest: Guest {
+                config: config.guest,
+                all,
+                active: all,
+                idle: all,
+                left: all,
+                waiting: 0,
+                ticks_waited: 0,
+                observed,
+            },
             gleaner: config
                 .gleaner
                 .as_ref()

@@ -97,7 +97,8 @@ mod tests {
         assert_eq!(count(|op| matches!(op, Op::Shootdown)), 9);
         assert_eq!(count(|op| matches!(op, Op::WriteLock(_))), 2);
         assert_eq!(count(|op| matches!(op, Op::ReadLock(_))), 89);
-        let config = Config::new(HostConfig::new(1, Scheduler::Dedicated), vec![VmConfig::new("vm", 1, Costs::FREE, work)]);
+        let config =
+            Config::new(HostConfig::new(1, Scheduler::Dedicated), vec![VmConfig::new("vm", 1, Costs::FREE, work)]);
         let took = Simulation::new(config).and_then(Simulation::run).unwrap().0.end_ns;
         // 546 exponential times: their sum is within 20 % of its mean, four standard deviations.
         assert!((1_600_000..2_400_000).contains(&took), "{took} ns");

@@ -20,8 +20,10 @@ pub(super) fn run_time(
     extent: &Extent,
 ) -> Result<f64, ReproduceError> {
     let seeds = beginnings(setting, extent);
-    let times: Result<Vec<f64>, ReproduceError> =
-        seeds.par_iter().map(|seed| run_time_of(calibration, setting, cores, &Extent { seed: *seed, ..*extent })).collect();
+    let times: Result<Vec<f64>, ReproduceError> = seeds
+        .par_iter()
+        .map(|seed| run_time_of(calibration, setting, cores, &Extent { seed: *seed, ..*extent }))
+        .collect();
     Ok(times?.iter().sum::<f64>() / seeds.len() as f64)
 }
 

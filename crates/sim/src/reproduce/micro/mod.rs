@@ -9,12 +9,12 @@
 //! Nothing was fitted. Inputs are the table in `parsec`, Table I's holding times alone, and costs with their sources.
 
 mod bed;
+mod dedup;
 mod fig2;
 mod fig3;
 mod fig5;
 mod fig6;
 mod fig9;
-mod dedup;
 mod guests;
 mod kernel;
 mod network;
