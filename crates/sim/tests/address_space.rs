@@ -31,10 +31,10 @@ fn run(mut b: Builder, programs: &[Vec<Op>], lazy_tlb: LazyTlb) -> SimResult {
 fn convoy(writers: Writers, late: Option<u64>) -> Option<u64> {
     let mut b = Builder::new();
     let sem = b.rwsem(writers);
-    let reads = |before, for_| vec![compute(before), Op::ReadLock(sem), compute(for_), Op::ReadUnlock(sem)];
-    let writes = |before, for_| vec![compute(before), Op::WriteLock(sem), compute(for_), Op::WriteUnlock(sem)];
-    let mut programs = vec![reads(0, 9 * MS), writes(MS, MS), reads(2 * MS, MS)];
-    programs.extend(late.map(|late| writes(late, 3 * MS)));
+    let read = |before, for_| vec![compute(before), Op::ReadLock(sem), compute(for_), Op::ReadUnlock(sem)];
+    let write = |before, for_| vec![compute(before), Op::WriteLock(sem), compute(for_), Op::WriteUnlock(sem)];
+    let mut programs = vec![read(0, 9 * MS), write(MS, MS), read(2 * MS, MS)];
+    programs.extend(late.map(|late| write(late, 3 * MS)));
     run(b, &programs, LazyTlb::Spared).vms[0].totals.ended_at
 }
 
