@@ -1,9 +1,10 @@
+#define _GNU_SOURCE /* RUSAGE_THREAD */
 /* What dedup's stages ask of the kernel: a program with PARSEC dedup's structure (docs/reproductions.md), to be counted by `dedup-stages.sh`.
  *
  * Fragment -> FragmentRefine -> Deduplicate -> Compress -> Reorder, with the sizes of dedupdef.h and each allocation and release by the thread that does it there: who
  * allocates what, and who gives it back, decides what malloc asks of the kernel. Written for this; what it leaves out (statistics, decoding, bzip2) asks for nothing.
  *
- *     stages THREADS INPUT OUTPUT     one line of JSON: chunks, and each stage's CPU time in seconds
+ *     stages THREADS INPUT OUTPUT     one line of JSON: chunks, each stage's CPU time in seconds and its page faults
  */
 #include <fcntl.h>
 #include <openssl/sha.h>
@@ -12,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -122,14 +124,18 @@ static unsigned char *input;
 static size_t input_size;
 static const char *output;
 static uint64_t chunks, duplicates;
-static double cpu[6]; /* fragment, refine, deduplicate, compress, reorder; and main, which reads the input */
+static double cpu[6];
+static long faults[6]; /* by stage: fragment, refine, deduplicate, compress, reorder; and main, which reads the input */
 static pthread_mutex_t totals = PTHREAD_MUTEX_INITIALIZER;
 
 static void ends(int stage) {
 	struct timespec t;
+	struct rusage usage;
 	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	getrusage(RUSAGE_THREAD, &usage);
 	pthread_mutex_lock(&totals);
 	cpu[stage] += t.tv_sec + t.tv_nsec / 1e9;
+	faults[stage] += usage.ru_minflt;
 	pthread_mutex_unlock(&totals);
 }
 
@@ -398,8 +404,13 @@ int main(int argc, char **argv) {
 	pthread_create(&all[n++], NULL, reorder, NULL);
 	for (int i = 0; i < n; i++)
 		pthread_join(all[i], NULL);
-	printf("{\"threads\":%d,\"bytes\":%zu,\"chunks\":%lu,\"duplicates\":%lu,\"cpu_s\":{\"read\":%.3f,\"fragment\":%.3f,\"refine\":%.3f,"
-	       "\"deduplicate\":%.3f,\"compress\":%.3f,\"reorder\":%.3f}}\n",
-	       threads, input_size, (unsigned long)chunks, (unsigned long)duplicates, cpu[5], cpu[0], cpu[1], cpu[2], cpu[3], cpu[4]);
+	const char *stages_of[] = { "fragment", "refine", "deduplicate", "compress", "reorder", "read" };
+	printf("{\"threads\":%d,\"bytes\":%zu,\"chunks\":%lu,\"duplicates\":%lu,\"cpu_s\":{", threads, input_size, (unsigned long)chunks, (unsigned long)duplicates);
+	for (int i = 0; i < 6; i++)
+		printf("%s\"%s\":%.3f", i ? "," : "", stages_of[i], cpu[i]);
+	printf("},\"faults\":{");
+	for (int i = 0; i < 6; i++)
+		printf("%s\"%s\":%ld", i ? "," : "", stages_of[i], faults[i]);
+	printf("}}\n");
 	return 0;
 }

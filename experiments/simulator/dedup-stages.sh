@@ -3,12 +3,15 @@
 #
 #   experiments/simulator/dedup-stages.sh [ROUNDS]     default: 3; as root (perf's tracepoints), with a network: the input are Debian packages
 #
-# glibc's per-thread caches (since 2.26) and its threshold for trimming arenas (since 2.20) are off, and arenas are as many as on 16 cores: what is left of malloc is as in
+# glibc's per-thread caches (since 2.26) and its threshold for trimming arenas (later than 2.15, too) are off, and arenas are as many as on 16 cores: what is left of malloc is as in
 # 2.15, which the Gleaner paper's Ubuntu 12.04 has (malloc/arena.c: heap_trim, grow_heap, shrink_heap).
 . "$(dirname "$0")/../lib.sh" "$@"
 rounds=${1:-3}
 tunables=glibc.malloc.tcache_count=0:glibc.malloc.arena_max=128:glibc.malloc.trim_threshold=0
 calls=(madvise mprotect mmap munmap brk futex write)
+
+fresh "$folder/counts.jsonl" "$folder/medians.jsonl"
+begun=yes
 
 cd "$here"
 scratch=$(mktemp -d)
@@ -17,9 +20,8 @@ gcc -O2 -Wall -Wextra -o "$scratch/stages" dedup-stages.c -lz -lcrypto -lpthread
 # Compressed packages, as on dedup's native input, a Fedora image.
 (cd "$scratch" && apt-get download -q chromium firefox-esr llvm-14-dev mariadb-server-core qemu-system-x86 >&2)
 cat "$scratch"/*.deb >"$scratch/input"
+{ (cd "$scratch" && sha256sum -- *.deb); echo "transparent huge pages: $(cat /sys/kernel/mm/transparent_hugepage/enabled)"; } >>"$folder/machine.txt"
 
-fresh "$folder/counts.jsonl"
-begun=yes
 for ((round = 1; round <= rounds; round++)); do
     for on in "16 0-1" "16 0" "8 0-1" "8 0" "4 0-1" "4 0"; do
         read -r threads cpus <<<"$on"
@@ -32,6 +34,7 @@ for ((round = 1; round <= rounds; round++)); do
             . as $run | ($run.cpu_s | add) as $cpu |
             {round: $round, cpus: $cpus} + $run + {
                 a_chunk: ($counts | map_values(. / $run.chunks * 1000 | round / 1000)),
+                faults_a_chunk: ($run.faults | map_values(. / $run.chunks * 1000 | round / 1000)),
                 part_of_cpu: ($run.cpu_s | map_values(. / $cpu * 1000 | round / 1000))
             }' "$scratch/said" | tee -a "$folder/counts.jsonl"
     done
@@ -40,5 +43,6 @@ say "medians by threads a stage and CPUs"
 jq -s -c 'def median: sort | .[length / 2 | floor];
     group_by([.threads, .cpus])[] | {threads: .[0].threads, cpus: .[0].cpus, rounds: length,
         a_chunk: (map(.a_chunk) | . as $all | .[0] | with_entries(.key as $k | .value = ($all | map(.[$k]) | median))),
+        faults_a_chunk: (map(.faults_a_chunk) | . as $all | .[0] | with_entries(.key as $k | .value = ($all | map(.[$k]) | median))),
         part_of_cpu: (map(.part_of_cpu) | . as $all | .[0] | with_entries(.key as $k | .value = ($all | map(.[$k]) | median)))}' \
     "$folder/counts.jsonl" | tee "$folder/medians.jsonl"

@@ -50,7 +50,7 @@ pub struct HostConfig {
     pub groups: Option<Groups>,
     /// Busy pCPUs pull from busier ones now and then, as Linux 3.9 does ([`Scheduler::Window`] and [`Scheduler::Fair`] alone).
     pub rebalances: bool,
-    /// How deep idle pCPUs sleep, which whoever wants one waits for. Table 2's costs contain the shallow states.
+    /// How deep idle pCPUs sleep, which whoever wants one waits for. Table 2's costs contain C1.
     pub idle_states: IdleStates,
     /// Gleaner on the host, choosing slices; `None`: nobody does.
     pub adaptive: Option<AdaptiveSlices>,

@@ -74,3 +74,17 @@ fn an_idle_vcpu_is_asked_once_in_an_idle_period() {
     assert_eq!(ended(LazyTlb::Spared), Some(4 * MS));
     assert_eq!(ended(LazyTlb::Leaves), Some(5 * MS));
 }
+
+#[test]
+fn an_idle_vcpu_that_has_not_answered_yet_is_asked_by_others_too() {
+    let ended = |second| {
+        let shoots = |at| vec![compute(at), Op::Shootdown];
+        run(Builder::new(), &[shoots(2 * MS), shoots(second), vec![compute(MS)]], LazyTlb::Leaves).vms[0]
+            .totals
+            .ended_at
+    };
+    // The third vCPU, idle from 1, is asked at 2 and is there at 3. Whoever asks at 2.5 waits for that, too.
+    assert_eq!(ended(2_500_000), Some(3 * MS));
+    // At 3.5 it has left the address space; the first vCPU, idle since 3, is asked, and takes 1 ms.
+    assert_eq!(ended(3_500_000), Some(4_500_000));
+}

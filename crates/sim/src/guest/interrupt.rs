@@ -96,12 +96,23 @@ impl World {
             match irq {
                 Irq::Resched => self.vcpus[v.at()].resched = true,
                 Irq::Wake(t) => self.wake(t, v),
-                Irq::Flush(t) => self.answered(t),
+                Irq::Flush(t) => {
+                    self.leave_address_space(v);
+                    self.answered(t);
+                }
                 Irq::Nap => self.nap_over(v),
             }
         }
         if self.spins_idly(v) && !self.vcpus[v.at()].queue.is_empty() {
             self.displace(v);
+        }
+    }
+
+    /// A vCPU that no thread has when it is asked is not asked again ([`crate::config::LazyTlb::Leaves`]).
+    fn leave_address_space(&mut self, v: VcpuIx) {
+        let vcpu = &self.vcpus[v.at()];
+        if !matches!(vcpu.activity, Activity::Thread(_)) {
+            self.vms[vcpu.vm.at()].guest.left |= vcpu.bit();
         }
     }
 

@@ -440,12 +440,11 @@ impl World {
 
     fn shoot_down(&mut self, v: VcpuIx, t: ThreadIx) -> Flow {
         let vm = self.threads[t.at()].vm;
-        let guest = &mut self.vms[vm.at()].guest;
+        let guest = &self.vms[vm.at()].guest;
         let spared = match guest.config.lazy_tlb {
             LazyTlb::Spared => guest.idle,
             LazyTlb::Leaves => guest.left,
         };
-        guest.left |= guest.idle;
         let mut others = guest.all & !spared & !self.vcpus[v.at()].bit();
         let now = self.now;
         let thread = &mut self.threads[t.at()];

@@ -41,7 +41,7 @@ pub(crate) struct RwSem {
     pub(crate) readers: u32,
     /// Who writes.
     pub(crate) writer: Option<ThreadIx>,
-    /// The first who waits, a writer that was woken to take it.
+    /// The first who waits, a writer that was woken to take it and stands in the line no more.
     pub(crate) coming: Option<ThreadIx>,
     pub(crate) waiters: Line,
 }

@@ -1,5 +1,5 @@
 //! dedup's memory, as both papers' reproductions have it: its stages' parts of the CPU time, and how often they use the address space, by threads a stage. Counted in a program with its
-//! structure, with glibc as in 2.15 (experiments/simulator/dedup-stages.sh, experiments/simulator/README.md).
+//! structure, with what glibc has got since 2.15 turned off (experiments/simulator/dedup-stages.sh, experiments/simulator/README.md).
 //!
 //! Compress takes its memory from arenas that grow and shrink with each chunk (zlib wants 256 KB and gives them back). What shrinks is given back by madvise, what grows is faulted in page by
 //! page; both read the address space's semaphore, and madvise interrupts every other vCPU that has the address space while it does (arch/x86/mm/tlb.c, `flush_tlb_mm_range`). What grows beyond what it
@@ -49,13 +49,15 @@ impl Uses {
         self.mprotect + self.madvise + self.faults
     }
 
-    /// Compresses an item's chunks in `compute` with the semaphore `address_space`. `todo` is a counter of the thread's own.
-    pub(super) fn compress(&self, b: &mut Builder, address_space: u32, todo: u32, compute: Time) {
+    /// Compresses an item's chunks in `compute` with the semaphore `address_space`.
+    pub(super) fn compress(&self, b: &mut Builder, address_space: u32, compute: Time) {
+        let todo = b.counter(0);
         let uses = u64::from(self.all()) * self.times.unsigned_abs();
         let mean = (compute / uses).saturating_sub(HELD);
         let before = |b: &mut Builder, lock: Op| {
             b.op(Op::Compute(Span::Exponential { mean })).op(lock).op(Op::Compute(Span::Fixed(HELD)));
         };
+        debug_assert!(self.mprotect.max(self.madvise) <= self.faults, "at most one of each after a fault");
         let (next, done) = (b.label(), b.label());
         b.op(Op::Add(todo, self.times));
         b.here(next);
@@ -89,8 +91,8 @@ mod tests {
     #[test]
     fn an_item_takes_its_time_and_as_many_uses_as_were_counted() {
         let mut b = Builder::new();
-        let (sem, todo) = (b.rwsem(Writers::Steal), b.counter(0));
-        USES_OF_16.compress(&mut b, sem, todo, 2_000_000);
+        let sem = b.rwsem(Writers::Steal);
+        USES_OF_16.compress(&mut b, sem, 2_000_000);
         b.threads(1, 0);
         let work = b.build();
         let count = |wanted: fn(&Op) -> bool| work.programs[0].iter().filter(|op| wanted(op)).count();

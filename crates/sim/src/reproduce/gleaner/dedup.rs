@@ -103,21 +103,25 @@ pub(super) fn workload(plan: &Plan) -> Workload {
         for thread in 0..THREADS {
             let group = (thread / THREADS_PER_QUEUE) as usize;
             let to = stages.get(stage + 1).map_or(to_reorder, |next| next[group]);
-            let todo = b.counter(0);
             worker(&mut b, stages[stage][group], to, |b| match stage {
-                0 => _ = b.op(Op::Compute(Span::Exponential { mean: refines })),
-                1 => _ = b.op(Op::Compute(Span::Exponential { mean: deduplicates })),
-                _ => USES_OF_16.compress(b, address_space, todo, compresses),
+                0 => computes(b, refines),
+                1 => computes(b, deduplicates),
+                _ => USES_OF_16.compress(b, address_space, compresses),
             });
         }
     }
     let reorders = plan.computes(PARTS_OF_16.reorder);
     let (again, out) = (b.label_here(), b.label());
     to_reorder.take(&mut b, out);
-    b.op(Op::Compute(Span::Exponential { mean: reorders })).op(Op::Done).jump(again);
+    computes(&mut b, reorders);
+    b.op(Op::Done).jump(again);
     b.here(out);
     b.threads(1, 0);
     b.build()
+}
+
+fn computes(b: &mut Builder, mean: Time) {
+    b.op(Op::Compute(Span::Exponential { mean }));
 }
 
 /// Hands items to the groups in turn.

@@ -167,23 +167,29 @@ pub(super) fn forever(threads: u32, body: impl Fn(&mut Builder)) -> Workload {
     b.build()
 }
 
-/// The machine under a setting: a virtual machine with the program, and its neighbours.
-pub(super) fn config(setting: Setting, vcpus: u32, workload: Workload, neighbours: Vec<Workload>, seed: u64) -> Config {
-    let oversubscribed = matches!(setting, Setting::Shared { .. });
-    let mut vm = VmConfig::new("app", vcpus, setting.costs(), workload);
-    // Linux 3.9 (kernel/sched/core.c, `idle_cpu`).
+/// A kernel of Linux 3.9, also natively.
+fn guest(name: &str, setting: Setting, vcpus: u32, workload: Workload) -> VmConfig {
+    let mut vm = VmConfig::new(name, vcpus, setting.costs(), workload);
+    // kernel/sched/core.c, `idle_cpu`.
     vm.guest.yielding_is_idle = false;
-    // arch/x86/mm/tlb.c of Linux 3.9.
+    // arch/x86/mm/tlb.c.
     vm.guest.lazy_tlb = LazyTlb::Leaves;
     // QEMU makes a socket of each vCPU unless it is told otherwise (before 6.2: "sockets over cores over threads").
     vm.guest.llc_vcpus = if setting.is_virtual() { 1 } else { CORES_PER_SOCKET };
     // `get_update_sysctl_factor`: as `WindowParams::CFS`, for as many CPUs as there are.
     vm.guest.wakeup_granularity = MS * u64::from(1 + vcpus.clamp(1, 8).ilog2());
+    vm
+}
+
+/// The machine under a setting: a virtual machine with the program, and its neighbours.
+pub(super) fn config(setting: Setting, vcpus: u32, workload: Workload, neighbours: Vec<Workload>, seed: u64) -> Config {
+    let oversubscribed = matches!(setting, Setting::Shared { .. });
+    let mut vm = guest("app", setting, vcpus, workload);
     vm.gleaner = setting.gleaner().then(|| gleaner(oversubscribed));
     let mut vms = vec![vm];
     for (workload, number) in neighbours.into_iter().zip(1..) {
         let name = format!("neighbour-{number}");
-        vms.push(VmConfig::new(&name, vcpus, setting.costs(), workload).background());
+        vms.push(guest(&name, setting, vcpus, workload).background());
     }
     let host = if oversubscribed { grouped_cfs(vcpus) } else { dedicated(vcpus) };
     Config { seed, ..Config::new(host, vms) }

@@ -22,13 +22,13 @@ pub(super) fn write(b: &mut Builder, kernel: &Kernel, threads: u32, item: Time) 
     });
     for stage in 0..STAGES {
         for _ in 0..threads {
-            let (kernel, todo) = (kernel.of_thread(b), b.counter(0));
+            let kernel = kernel.of_thread(b);
             over_and_over(b, |b| {
                 queues[stage].take(b, &kernel);
                 match stage {
-                    0 => _ = b.op(Op::Compute(Span::Exponential { mean: part(parts.refine) })),
-                    1 => _ = b.op(Op::Compute(Span::Exponential { mean: part(parts.deduplicate) })),
-                    _ => USES_OF_4.compress(b, address_space, todo, part(parts.compress)),
+                    0 => computes(b, part(parts.refine)),
+                    1 => computes(b, part(parts.deduplicate)),
+                    _ => USES_OF_4.compress(b, address_space, part(parts.compress)),
                 }
                 queues[stage + 1].put(b, &kernel);
             });
@@ -36,9 +36,13 @@ pub(super) fn write(b: &mut Builder, kernel: &Kernel, threads: u32, item: Time) 
     }
     over_and_over(b, |b| {
         queues[STAGES].take(b, kernel);
-        b.op(Op::Compute(Span::Exponential { mean: part(parts.reorder) }));
+        computes(b, part(parts.reorder));
         kernel.done(b);
     });
+}
+
+fn computes(b: &mut Builder, mean: Time) {
+    b.op(Op::Compute(Span::Exponential { mean }));
 }
 
 /// A thread that does something over and over.

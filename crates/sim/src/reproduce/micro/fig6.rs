@@ -27,7 +27,7 @@ const NOTHING_GIVEN: &str = "machines that spin keep their pCPUs for the ratelim
                              more than a quarter";
 const STILL_GIVEN: &str =
     "presumably dedup waits at its address space's semaphore with 1 ms as with 30, and leaves others as much";
-const SWITCHES: &str = "switching costs 3.9 us of each 100, and nobody leaves that much to others";
+const SWITCHES: &str = "switching costs 3.9 us of each 100, and presumably nobody leaves that much to others";
 const OVERLAP: &str = "depends on how much the slices of its vCPUs overlap; a mean over beginnings";
 const UNKNOWN_RATE: &str =
     "the paper does not say what iperf sent, and the packet's thread may wait for a thread of ferret's in the guest";

@@ -2,11 +2,11 @@
 //!
 //! ```text
 //!   bed      the paper's machine and what a capped solo run is
-//!   kernel   sections under ticket locks, ticks, shootdowns        --> parsec   the 13 programs from published counts
+//!   kernel   sections under ticket locks, ticks, shootdowns        --> parsec, dedup   the 13 programs from published counts
 //!   table1, fig2, fig3, fig5, fig6, fig9: what is run, and what the paper says about it
 //! ```
 //!
-//! Nothing was fitted. Inputs are the table in `parsec`, Table I's holding times alone, and costs with their sources.
+//! Nothing was fitted. Inputs are the table in `parsec`, what dedup was counted to ask of its kernel (`memory`), Table I's holding times alone, and costs with their sources.
 
 mod bed;
 mod dedup;
