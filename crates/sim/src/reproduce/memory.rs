@@ -3,7 +3,7 @@
 //!
 //! Compress takes its memory from arenas that grow and shrink with each chunk (zlib wants 256 KB and gives them back). What shrinks is given back by madvise, what grows is faulted in page by
 //! page; both read the address space's semaphore, and madvise interrupts every other vCPU that has the address space while it does (arch/x86/mm/tlb.c, `flush_tlb_mm_range`). What grows beyond what it
-//! ever was, for chunks that Reorder has not written yet, takes mprotect, a writer, for which everybody has to leave the semaphore, and who is woken again after it. Left out are main's faults, one a
+//! ever was, for chunks that Reorder has not written yet, takes mprotect, a writer: everybody leaves the semaphore for it, and is woken after it. Left out are main's faults, one a
 //! chunk before there are other threads, and Fragment's, one a chunk, too.
 
 use crate::Time;
