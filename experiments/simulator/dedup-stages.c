@@ -6,6 +6,7 @@
  *
  *     stages THREADS INPUT OUTPUT     one line of JSON: chunks, each stage's CPU time in seconds and its page faults
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <openssl/sha.h>
 #include <pthread.h>
@@ -290,6 +291,7 @@ static void *compress_all(void *group) {
 			c->packed = buffer_new(size);
 			need(compress(c->packed.at, &size, c->raw.at, c->raw.n) == Z_OK, "compress");
 			c->packed.owner->start = c->packed.at = realloc(c->packed.at, size);
+			need(c->packed.at != NULL, "realloc");
 			c->packed.n = size;
 			buffer_free(&c->raw);
 			c->compressed = 1;
@@ -337,6 +339,7 @@ static void *reorder(void *unused) {
 	need(fd >= 0, output);
 	size_t rows = input_size / ANCHOR_JUMP + 2;
 	struct { struct chunk **at; size_t room; } *early = calloc(rows, sizeof *early);
+	need(early != NULL, "calloc");
 	struct chunk *in[BATCH];
 	uint32_t coarse = 0, fine = 0;
 	while (idle < groups) {
@@ -348,6 +351,7 @@ static void *reorder(void *unused) {
 			if (c->fine >= early[c->coarse].room) {
 				size_t old = early[c->coarse].room, room = c->fine * 2 + 1024;
 				early[c->coarse].at = realloc(early[c->coarse].at, room * sizeof(void *));
+				need(early[c->coarse].at != NULL, "realloc");
 				memset(early[c->coarse].at + old, 0, (room - old) * sizeof(void *));
 				early[c->coarse].room = room;
 			}
@@ -366,6 +370,11 @@ static void *reorder(void *unused) {
 	close(fd);
 	ends(4);
 	return NULL;
+}
+
+static void begin(pthread_t *thread, void *(*stage)(void *), int group) {
+	errno = pthread_create(thread, NULL, stage, (void *)(intptr_t)group);
+	need(errno == 0, "pthread_create");
 }
 
 int main(int argc, char **argv) {
@@ -392,16 +401,17 @@ int main(int argc, char **argv) {
 	/* Duplicates come from Deduplicate, the others from Compress. */
 	to_reorder = queues_new(2);
 	table = calloc(BUCKETS, sizeof *table);
+	need(table != NULL, "calloc");
 	for (int i = 0; i < BUCKETS; i++)
 		pthread_mutex_init(&table[i].lock, NULL);
 	pthread_t all[2 + 3 * threads];
 	int n = 0;
 	void *(*stages[])(void *) = { refine, deduplicate, compress_all };
-	pthread_create(&all[n++], NULL, fragment, NULL);
+	begin(&all[n++], fragment, 0);
 	for (int stage = 0; stage < 3; stage++)
 		for (int i = 0; i < threads; i++)
-			pthread_create(&all[n++], NULL, stages[stage], (void *)(intptr_t)(i / PER_QUEUE));
-	pthread_create(&all[n++], NULL, reorder, NULL);
+			begin(&all[n++], stages[stage], i / PER_QUEUE);
+	begin(&all[n++], reorder, 0);
 	for (int i = 0; i < n; i++)
 		pthread_join(all[i], NULL);
 	const char *stages_of[] = { "fragment", "refine", "deduplicate", "compress", "reorder", "read" };

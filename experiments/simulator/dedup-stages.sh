@@ -5,8 +5,15 @@
 #
 # glibc's per-thread caches (since 2.26) and its threshold for trimming arenas (later than 2.15, too) are off, and arenas are as many as on 16 cores: what is left of malloc is as in
 # 2.15, which the Gleaner paper's Ubuntu 12.04 has (malloc/arena.c: heap_trim, grow_heap, shrink_heap).
-. "$(dirname "$0")/../lib.sh" "$@"
 rounds=${1:-3}
+# Before anything is written down.
+stop() { printf '%s: %s\n' "$0" "$1" >&2; exit "$2"; }
+[[ $rounds =~ ^[1-9][0-9]*$ ]] || stop "'$rounds' is no number of rounds" 2
+for tool in gcc perf jq; do
+    command -v "$tool" >/dev/null || stop "$tool is not there: scripts/setup.sh experiments installs it" 1
+done
+[[ $EUID -eq 0 ]] || stop "perf's tracepoints want root" 1
+. "$(dirname "$0")/../lib.sh" "$@"
 tunables=glibc.malloc.tcache_count=0:glibc.malloc.arena_max=128:glibc.malloc.trim_threshold=0
 calls=(madvise mprotect mmap munmap brk futex write)
 

@@ -82,6 +82,11 @@ impl Uses {
     }
 }
 
+/// A stage's computation for an item.
+pub(super) fn computes(b: &mut Builder, mean: Time) {
+    b.op(Op::Compute(Span::Exponential { mean }));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

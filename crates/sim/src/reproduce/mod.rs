@@ -50,6 +50,18 @@ pub struct Extent {
     pub seed: u64,
 }
 
+impl Extent {
+    /// The same with so many seeds, which the given one determines: results that hang on how virtual machines begin are means over them.
+    fn beginnings(&self, many: u64) -> Vec<Self> {
+        seeds(self.seed, many).map(|seed| Self { seed, ..*self }).collect()
+    }
+}
+
+/// So many seeds, the given one first.
+fn seeds(first: u64, many: u64) -> impl Iterator<Item = u64> {
+    (0..many).map(move |n| first.wrapping_add(n.wrapping_mul(0x9E37_79B9)))
+}
+
 /// What came out.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reproduced {

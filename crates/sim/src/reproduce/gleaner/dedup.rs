@@ -15,7 +15,7 @@
 use super::machine::{S, Time, US};
 use crate::program::{Builder, Label, Op, Span, Test, Workload, Writers};
 use crate::reproduce::calibration::Dedup;
-use crate::reproduce::memory::{PARTS_OF_16, USES_OF_16};
+use crate::reproduce::memory::{PARTS_OF_16, USES_OF_16, computes};
 
 const CHUNKS: f64 = 672.0 * 1024.0 / 4.0;
 const CHUNKS_PER_ITEM: f64 = 20.0;
@@ -95,6 +95,7 @@ pub(super) fn workload(plan: &Plan) -> Workload {
     let queues = |b: &mut Builder, producers| (0..groups).map(|_| Queue::new(b, producers)).collect::<Vec<_>>();
     let stages = [queues(&mut b, 1), queues(&mut b, THREADS_PER_QUEUE), queues(&mut b, THREADS_PER_QUEUE)];
     let to_reorder = Queue::new(&mut b, THREADS);
+    // Before Fragment does anything, main has read the input.
     b.op(Op::Compute(Span::Fixed(plan.computes(PARTS_OF_16.read) * plan.items.unwrap_or(0))));
     fragment(&mut b, left, &stages[0], plan.computes(PARTS_OF_16.fragment));
     let [refines, deduplicates, compresses] =
@@ -118,10 +119,6 @@ pub(super) fn workload(plan: &Plan) -> Workload {
     b.here(out);
     b.threads(1, 0);
     b.build()
-}
-
-fn computes(b: &mut Builder, mean: Time) {
-    b.op(Op::Compute(Span::Exponential { mean }));
 }
 
 /// Hands items to the groups in turn.

@@ -144,11 +144,10 @@ const BEGINS_WITHIN: Time = 30 * MS;
 /// Beside another virtual machine results hang on how both begin: as in the micro-sliced paper's reproductions they are means over several beginnings.
 const BEGINNINGS: u64 = 4;
 
-/// A seed for each beginning; where nothing is shared, one is as another.
-pub(super) fn beginnings(setting: Setting, extent: &Extent) -> Vec<u64> {
+/// Each beginning; where nothing is shared, one is as another.
+pub(super) fn beginnings(setting: Setting, extent: &Extent) -> Vec<Extent> {
     let shared = matches!(setting, Setting::Shared { .. });
-    let many = if shared && !extent.smoke { BEGINNINGS } else { 1 };
-    (0..many).map(|n| extent.seed.wrapping_add(n.wrapping_mul(0x9E37_79B9))).collect()
+    extent.beginnings(if shared && !extent.smoke { BEGINNINGS } else { 1 })
 }
 
 /// A thread of a neighbour begins at some time.

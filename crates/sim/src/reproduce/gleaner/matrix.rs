@@ -64,10 +64,10 @@ fn rates(
     extent: &Extent,
 ) -> Result<Rates, ReproduceError> {
     let mut mean = Rates::default();
-    let seeds = beginnings(setting, extent);
-    for seed in &seeds {
-        let one = rates_of(benchmark, setting, calibration, &Extent { seed: *seed, ..*extent })?;
-        let share = 1.0 / seeds.len() as f64;
+    let all = beginnings(setting, extent);
+    for extent in &all {
+        let one = rates_of(benchmark, setting, calibration, extent)?;
+        let share = 1.0 / all.len() as f64;
         mean.app += one.app * share;
         mean.neighbour += one.neighbour * share;
         mean.idle += one.idle * share;

@@ -52,10 +52,10 @@ fn together(
     gleaner: bool,
     extent: &Extent,
 ) -> Result<(f64, f64), ReproduceError> {
-    let seeds = beginnings(Setting::Shared { gleaner, neighbour: Neighbour::Matmul }, extent);
-    let all: Result<Vec<(f64, f64)>, ReproduceError> = seeds
+    let setting = Setting::Shared { gleaner, neighbour: Neighbour::Matmul };
+    let all: Result<Vec<(f64, f64)>, ReproduceError> = beginnings(setting, extent)
         .par_iter()
-        .map(|seed| together_once(name, workload, vms, gleaner, &Extent { seed: *seed, ..*extent }))
+        .map(|extent| together_once(name, workload, vms, setting, extent))
         .collect();
     let mean = |of: fn(&(f64, f64)) -> f64, all: &[(f64, f64)]| all.iter().map(of).sum::<f64>() / all.len() as f64;
     let all = all?;
@@ -66,10 +66,9 @@ fn together_once(
     name: &str,
     workload: &Workload,
     vms: usize,
-    gleaner: bool,
+    setting: Setting,
     extent: &Extent,
 ) -> Result<(f64, f64), ReproduceError> {
-    let setting = Setting::Shared { gleaner, neighbour: Neighbour::Matmul };
     let until = |end: Time| {
         let mut config = config(setting, CORES, workload.clone(), vec![workload.clone(); vms - 1], extent.seed);
         let managed = config.vms[0].gleaner.clone();
@@ -80,7 +79,7 @@ fn together_once(
         let waited: u64 = result.vms.iter().map(|vm| vm.totals.latency.sum().0).sum();
         Ok((items as f64, waited as f64 / S as f64))
     };
-    let (from, to) = counted(extent.smoke, gleaner);
+    let (from, to) = counted(extent.smoke, setting.gleaner());
     let (before, after): ((f64, f64), (f64, f64)) = (until(from)?, until(to)?);
     let items = after.0 - before.0;
     Ok((items / ((to - from) as f64 / S as f64), (after.1 - before.1) / items))

@@ -19,12 +19,10 @@ pub(super) fn run_time(
     cores: u32,
     extent: &Extent,
 ) -> Result<f64, ReproduceError> {
-    let seeds = beginnings(setting, extent);
-    let times: Result<Vec<f64>, ReproduceError> = seeds
-        .par_iter()
-        .map(|seed| run_time_of(calibration, setting, cores, &Extent { seed: *seed, ..*extent }))
-        .collect();
-    Ok(times?.iter().sum::<f64>() / seeds.len() as f64)
+    let times: Result<Vec<f64>, ReproduceError> =
+        beginnings(setting, extent).par_iter().map(|extent| run_time_of(calibration, setting, cores, extent)).collect();
+    let times = times?;
+    Ok(times.iter().sum::<f64>() / times.len() as f64)
 }
 
 fn run_time_of(

@@ -3,7 +3,7 @@
 use crate::config::{Config, CreditParams, HostConfig, LazyTlb, PauseLoop, Scheduler, VmConfig};
 use crate::engine::Time;
 use crate::program::Workload;
-use crate::reproduce::{Extent, ReproduceError};
+use crate::reproduce::{Extent, ReproduceError, seeds};
 use crate::{Costs, SimResult, Simulation, Timeline};
 
 pub(super) const US: Time = 1_000;
@@ -62,7 +62,7 @@ impl Bed {
     /// Each run.
     pub(super) fn each(&self) -> impl Iterator<Item = Self> + use<> {
         let bed = *self;
-        (0..bed.runs).map(move |n| Self { seed: bed.seed.wrapping_add(n.wrapping_mul(0x9E37_79B9)), ..bed })
+        seeds(bed.seed, bed.runs).map(move |seed| Self { seed, ..bed })
     }
 
     /// Work done a second by each of these virtual machines.

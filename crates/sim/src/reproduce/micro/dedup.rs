@@ -4,7 +4,7 @@ use super::kernel::Kernel;
 use super::parsec::Queue;
 use crate::engine::Time;
 use crate::program::{Builder, Op, Span, Writers};
-use crate::reproduce::memory::{PARTS_OF_4, USES_OF_4};
+use crate::reproduce::memory::{PARTS_OF_4, USES_OF_4, computes};
 
 const STAGES: usize = 3;
 
@@ -39,10 +39,6 @@ pub(super) fn write(b: &mut Builder, kernel: &Kernel, threads: u32, item: Time) 
         computes(b, part(parts.reorder));
         kernel.done(b);
     });
-}
-
-fn computes(b: &mut Builder, mean: Time) {
-    b.op(Op::Compute(Span::Exponential { mean }));
 }
 
 /// A thread that does something over and over.
