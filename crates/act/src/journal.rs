@@ -168,6 +168,12 @@ impl Journal {
         self.write_line(undo)
     }
 
+    /// From now on nothing can be written.
+    #[cfg(test)]
+    pub(crate) fn refuse_to_write(&mut self) {
+        self.file = File::open(&self.path).unwrap();
+    }
+
     /// Locks the folder of journals; see [`lock_folder_of`].
     pub(crate) fn lock_folder(&self) -> Option<Lock> {
         lock_folder_of(&self.path)

@@ -80,6 +80,20 @@ pub enum Undo {
         /// What it was given: put back only where that is still there.
         set_ns: u64,
     },
+    /// A file of the kernel's that held one value.
+    FileValue {
+        /// Which file.
+        path: PathBuf,
+        /// What it held.
+        had: String,
+        /// What it was given: put back only where that is still there.
+        set: String,
+    },
+    /// Each vCPU's haltpoll limit begins at 0 again: it outlives the parameters that made it.
+    ResetHaltpoll {
+        /// Where `/sys` is.
+        sys: PathBuf,
+    },
     /// Something of Xen's.
     Xen {
         /// Xen's tool.
@@ -162,6 +176,8 @@ fn undo_all(state: &JournalState, own: bool) -> Result<(), ActError> {
             crate::slice::restore_slice(*tid, *start_time, Nanos(*was_ns), &[Nanos(*set_ns)])
         }
         Undo::RemoveResctrlGroup { path } => resctrl::remove_group(path),
+        Undo::FileValue { path, had, set } => crate::retain::restore_value(path, had, set),
+        Undo::ResetHaltpoll { sys } => crate::retain::reset_limits(sys),
         Undo::Xen { xl, was, set } => crate::xen::undo_xen(xl, was, set),
         // Controllers and mounts come later, and the affinities are read by GroupAffinity, which is older than both.
         Undo::DisableController { .. }

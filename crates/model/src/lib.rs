@@ -3,7 +3,7 @@
 //! ```text
 //! observe ──Window──▶ decide ──Decision──▶ act
 //!    ▲                                      │
-//!    └────────── YieldCounters ◀────────────┘
+//!    └────────── RetainCounters ◀────────────┘
 //! ```
 //!
 //! Nothing here does I/O or reads a clock. Times are [`Nanos`]; names carry their unit only where the type does not.
@@ -15,6 +15,7 @@ mod distribution;
 mod host;
 mod ids;
 mod kernel;
+mod retain;
 mod thread_event;
 mod window;
 mod xen;
@@ -26,7 +27,8 @@ pub use distribution::{Distribution, SUB_BUCKET_BITS, bucket_high, bucket_index,
 pub use host::{HostAction, HostDecision, HostReason, HostVcpuWindow, HostWindow, SwitchPrice, VmId, VmWindow};
 pub use ids::{Nanos, VcpuId};
 pub use kernel::KernelVersion;
+pub use retain::{ParseRetainMeansError, RetainMeans};
 pub use thread_event::{Left, ThreadEvent, ThreadHappening};
-pub use window::{GroupWindow, Lengths, Source, VcpuWindow, Window, YieldCounters};
+pub use window::{GroupWindow, Lengths, RetainCounters, Source, VcpuWindow, Window};
 pub use xen::{XenPool, XenScheduler, XenSetting};
 pub use yielding::{Next, Order, YieldMachine, YieldReturn};

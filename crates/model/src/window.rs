@@ -15,15 +15,20 @@ pub enum Source {
     Procfs,
 }
 
-/// What a yielding thread counted, cumulative since it started. Exported by act, read by observe.
+/// What a means of retention counted on one vCPU, cumulative since it began. Exported by act, read by observe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct YieldCounters {
-    /// The vCPU it is pinned to.
+pub struct RetainCounters {
+    /// The vCPU.
     pub vcpu: Option<VcpuId>,
-    /// Its thread id, 0 before it runs.
+    /// The yielding thread's id; 0 before it runs, and where there is none.
     pub tid: i32,
-    /// T_yield: time it kept the vCPU from halting, stolen gaps excluded.
+    /// T_yield: time a yielding thread kept the vCPU from halting, stolen gaps excluded.
     pub retained: Nanos,
+    /// Time that the idle task polled instead of halting, where the means counts it itself (idle-poll). It is part of what the
+    /// kernel calls idle time.
+    pub polled: Nanos,
+    /// Idle entries that ended by a wake-up while the idle task polled, so without a halt.
+    pub polls_held: u64,
     /// S_yield: how often another task displaced it.
     pub displaced: u64,
     /// How often it slept, so that the vCPU could halt (time-outs, naps, orders).

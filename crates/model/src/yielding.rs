@@ -3,7 +3,7 @@
 //! The spin/halt state machine is a decision and lives in decide; act runs it on a real thread, a simulator on a
 //! simulated one. This trait is their one seam: act must not know decide, and the loop is too hot for messages.
 
-use crate::{Nanos, YieldCounters};
+use crate::{Nanos, RetainCounters};
 
 /// What the policy wants of a vCPU's yielding thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,5 +51,5 @@ pub trait YieldMachine: Send {
     /// The sleep ended after `asleep_for`; `vcpu_was_busy` is `None` where nothing can tell.
     fn woke(&mut self, now: Nanos, asleep_for: Nanos, vcpu_was_busy: Option<bool>) -> Next;
     /// What it has counted so far (`vcpu` and `tid` are the runner's to fill).
-    fn counters(&self) -> YieldCounters;
+    fn counters(&self) -> RetainCounters;
 }

@@ -3,7 +3,7 @@
 use crate::bpf::{BpfObserver, BpfRefusal};
 use crate::procfs::ProcfsObserver;
 use crate::{ObserveError, root::ProcRoot};
-use gleaner_model::{CpuSet, Nanos, Source, Window, YieldCounters};
+use gleaner_model::{CpuSet, Nanos, Source, Window, RetainCounters};
 use rustix::time::{ClockId, clock_gettime};
 
 /// Which observer to use.
@@ -117,7 +117,7 @@ impl Observer {
     ///
     /// # Errors
     /// When `/proc/stat` cannot be read.
-    pub fn start(&mut self, yields: &[YieldCounters]) -> Result<(), ObserveError> {
+    pub fn start(&mut self, yields: &[RetainCounters]) -> Result<(), ObserveError> {
         match self {
             Self::Bpf(observer) => {
                 observer.start(yields);
@@ -131,7 +131,7 @@ impl Observer {
     ///
     /// # Errors
     /// When a file that every Linux has cannot be read.
-    pub fn window(&mut self, yields: &[YieldCounters]) -> Result<Window, ObserveError> {
+    pub fn window(&mut self, yields: &[RetainCounters]) -> Result<Window, ObserveError> {
         match self {
             Self::Bpf(observer) => observer.window(yields),
             Self::Procfs(observer) => observer.window(yields),

@@ -5,7 +5,7 @@
 
 mod support;
 
-use gleaner_model::{CpuSet, Lengths, Nanos, VcpuWindow, Window, YieldCounters};
+use gleaner_model::{CpuSet, Lengths, Nanos, VcpuWindow, Window, RetainCounters};
 use gleaner_observe::{Observer, ObserverChoice, ObserverConfig};
 use std::time::Duration;
 use support::{Player, Spinner, alone, bpf_expected, my_cpus, play};
@@ -33,7 +33,7 @@ const LATE_WINDOWS: usize = 4;
 /// Runs the workload under both observers; their windows cover the same time to within their own reading. And how many of
 /// its reads had to wait, by its own count.
 fn observe_both(spinners: &[Spinner]) -> (Window, Window, f64) {
-    let counters = || spinners.iter().map(Spinner::counters).collect::<Vec<YieldCounters>>();
+    let counters = || spinners.iter().map(Spinner::counters).collect::<Vec<RetainCounters>>();
     let config = ObserverConfig::default();
     let open = |choice| Observer::new(choice, &config).unwrap().0;
     let (mut bpf, mut procfs) = (open(ObserverChoice::Bpf), open(ObserverChoice::Procfs));

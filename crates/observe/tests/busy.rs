@@ -2,7 +2,7 @@
 
 mod support;
 
-use gleaner_model::{VcpuId, YieldCounters};
+use gleaner_model::{VcpuId, RetainCounters};
 use gleaner_observe::{BpfObserver, ObserverConfig};
 use std::sync::mpsc;
 use std::thread;
@@ -19,9 +19,9 @@ fn last_cpu() -> (usize, VcpuId) {
     (cpu, VcpuId(u32::try_from(cpu).unwrap()))
 }
 
-fn i_yield_on(vcpu: VcpuId) -> YieldCounters {
+fn i_yield_on(vcpu: VcpuId) -> RetainCounters {
     let tid = rustix::thread::gettid().as_raw_nonzero().get();
-    YieldCounters { vcpu: Some(vcpu), tid, ..YieldCounters::default() }
+    RetainCounters { vcpu: Some(vcpu), tid, ..RetainCounters::default() }
 }
 
 #[test]

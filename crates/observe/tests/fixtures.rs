@@ -1,6 +1,6 @@
 //! The `/proc` observer on trees made up for the purpose: every number of a window is known.
 
-use gleaner_model::{CpuSet, Nanos, VcpuId, Window, YieldCounters};
+use gleaner_model::{CpuSet, Nanos, VcpuId, Window, RetainCounters};
 use gleaner_observe::{
     ObserveError, Observer, ObserverChoice, ObserverConfig, ProcRoot, StatReader, capabilities, online_cpus,
 };
@@ -101,7 +101,7 @@ impl Machine {
 }
 
 /// A window over a little real time, long enough for the ticks the fixtures count.
-fn window(observer: &mut Observer, yields: &[YieldCounters]) -> Window {
+fn window(observer: &mut Observer, yields: &[RetainCounters]) -> Window {
     sleep(Duration::from_millis(60));
     observer.window(yields).unwrap()
 }
@@ -140,7 +140,7 @@ fn yielding_threads_turn_idle_exits_into_idle_periods() {
     let mut observer = machine.observer();
     let yields = |retained, displaced, idle_naps| {
         let vcpu = Some(VcpuId(1));
-        [YieldCounters {
+        [RetainCounters {
             vcpu,
             tid: 11,
             retained: Nanos::from_millis(retained),

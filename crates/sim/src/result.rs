@@ -2,7 +2,7 @@
 
 use crate::engine::Time;
 use crate::vcpu::VcpuTotals;
-use gleaner_model::{Decision, Distribution, HostDecision, YieldCounters};
+use gleaner_model::{Decision, Distribution, HostDecision, RetainCounters};
 
 /// What a virtual machine's threads did, as it goes.
 #[derive(Clone, Debug, Default)]
@@ -53,7 +53,7 @@ pub struct VmResult {
     /// What Gleaner decided.
     pub decisions: Vec<Decision>,
     /// What its yielding threads counted.
-    pub yielding: Vec<YieldCounters>,
+    pub yielding: Vec<RetainCounters>,
     /// vCPUs its workload was allowed, on average over time; `None` where nobody manages it.
     pub active_vcpus_mean: Option<f64>,
     /// The retention time-out in force.

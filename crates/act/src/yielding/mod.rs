@@ -11,7 +11,7 @@
 mod runner;
 
 use crate::{ActError, Fallback, IdleGroup, IdleMeans};
-use gleaner_model::{CpuSet, Nanos, Order, VcpuId, YieldCounters, YieldMachine};
+use gleaner_model::{CpuSet, Nanos, Order, RetainCounters, VcpuId, YieldMachine};
 use runner::{EnterClass, Runner, enter_idle_class, lower, now};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::Relaxed};
@@ -53,7 +53,7 @@ struct Cell {
 }
 
 impl Cell {
-    fn publish(&self, counters: &YieldCounters) {
+    fn publish(&self, counters: &RetainCounters) {
         self.retained.store(counters.retained.0, Relaxed);
         self.displaced.store(counters.displaced, Relaxed);
         self.sleeps.store(counters.sleeps, Relaxed);
@@ -62,8 +62,8 @@ impl Cell {
         self.guard_trips.store(counters.guard_trips, Relaxed);
     }
 
-    fn read(&self, vcpu: VcpuId) -> YieldCounters {
-        YieldCounters {
+    fn read(&self, vcpu: VcpuId) -> RetainCounters {
+        RetainCounters {
             vcpu: Some(vcpu),
             tid: self.tid.load(Relaxed),
             retained: Nanos(self.retained.load(Relaxed)),
@@ -72,6 +72,7 @@ impl Cell {
             idle_naps: self.idle_naps.load(Relaxed),
             stolen: Nanos(self.stolen.load(Relaxed)),
             guard_trips: self.guard_trips.load(Relaxed),
+            ..RetainCounters::default()
         }
     }
 
@@ -211,7 +212,7 @@ impl YieldingThreads {
     }
 
     /// Cumulative counters, one entry per thread.
-    pub fn counters(&self) -> Vec<YieldCounters> {
+    pub fn counters(&self) -> Vec<RetainCounters> {
         self.members.iter().map(|member| member.cell.read(member.vcpu)).collect()
     }
 
@@ -262,7 +263,7 @@ mod tests {
     use std::time::Duration;
 
     /// Spins as ordered, with no time-out: enough to exercise the runner.
-    struct Obedient(YieldCounters);
+    struct Obedient(RetainCounters);
 
     impl YieldMachine for Obedient {
         fn order(&mut self, _: Nanos, order: Order) -> Next {
@@ -280,7 +281,7 @@ mod tests {
             self.0.sleeps += 1;
             Next::Sleep { at_most: Nanos::from_secs(1), until_busy: false }
         }
-        fn counters(&self) -> YieldCounters {
+        fn counters(&self) -> RetainCounters {
             self.0
         }
     }
@@ -290,7 +291,7 @@ mod tests {
     }
 
     fn started_in(enter_idle: EnterClass, group: &IdleGroup) -> YieldingThreads {
-        let machine = |_| Box::new(Obedient(YieldCounters::default())) as Box<dyn YieldMachine>;
+        let machine = |_| Box::new(Obedient(RetainCounters::default())) as Box<dyn YieldMachine>;
         let (vcpus, gap) = (CpuSet::first(1), Nanos::from_micros(200));
         YieldingThreads::start_in(enter_idle, &vcpus, group, gap, machine, |_| None).unwrap()
     }
@@ -318,7 +319,7 @@ mod tests {
         assert_eq!((granted.class(), granted.fallbacks()), (YieldClass::Idle, &[][..]));
     }
 
-    fn wait_until(threads: &YieldingThreads, met: impl Fn(&YieldCounters) -> bool) -> bool {
+    fn wait_until(threads: &YieldingThreads, met: impl Fn(&RetainCounters) -> bool) -> bool {
         (0..500).any(|_| {
             std::thread::sleep(Duration::from_millis(10));
             threads.beat();

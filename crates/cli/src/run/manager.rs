@@ -9,7 +9,7 @@ use crate::output::say;
 use crate::session::Session;
 use gleaner_act::{IdleGroup, IdleMeans, Placement, PlacementKind, Seat, YieldClass, YieldingThreads, pinned_vcpus};
 use gleaner_decide::guest::{GuestParams, GuestPolicy};
-use gleaner_model::{Action, CpuSet, Decision, Nanos, Order, Reason, Source, VcpuId, Window, YieldCounters};
+use gleaner_model::{Action, CpuSet, Decision, Nanos, Order, Reason, Source, VcpuId, Window, RetainCounters};
 use gleaner_observe::{Observer, ObserverChoice};
 use gleaner_report::Means;
 use std::path::PathBuf;
@@ -282,7 +282,7 @@ impl Manager {
         self.seat.take(self.policy.active(), &self.pinned);
     }
 
-    fn counters(&self) -> Vec<YieldCounters> {
+    fn counters(&self) -> Vec<RetainCounters> {
         self.yields.as_ref().map(YieldingThreads::counters).unwrap_or_default()
     }
 
@@ -410,7 +410,7 @@ impl Manager {
 }
 
 /// Retained time and guard trips.
-fn sum_of(counters: &[YieldCounters]) -> (Nanos, u64) {
+fn sum_of(counters: &[RetainCounters]) -> (Nanos, u64) {
     let retained = counters.iter().map(|counters| counters.retained).sum();
     (retained, counters.iter().map(|counters| counters.guard_trips).sum())
 }

@@ -23,7 +23,7 @@
 
 use super::GuestParams;
 use super::contention::{ContentionGuard, GuardChange, StolenMeter};
-use gleaner_model::{Nanos, Next, Order, YieldCounters, YieldMachine, YieldReturn};
+use gleaner_model::{Nanos, Next, Order, RetainCounters, YieldMachine, YieldReturn};
 
 /// A sleep that only an order ends.
 pub const UNTIL_ORDERED: Nanos = Nanos(u64::MAX);
@@ -59,7 +59,7 @@ pub struct YieldingThread {
     nap_check: Nanos,
     meter: StolenMeter,
     guard: ContentionGuard,
-    counters: YieldCounters,
+    counters: RetainCounters,
 }
 
 impl YieldingThread {
@@ -82,7 +82,7 @@ impl YieldingThread {
             nap_check: Nanos::from_micros(params.nap_check_us),
             meter: StolenMeter::new(params),
             guard: ContentionGuard::new(params),
-            counters: YieldCounters::default(),
+            counters: RetainCounters::default(),
         }
     }
 }
@@ -155,7 +155,7 @@ impl YieldMachine for YieldingThread {
     }
 
     /// What it counted so far. `vcpu` and `tid` are act's to fill in.
-    fn counters(&self) -> YieldCounters {
+    fn counters(&self) -> RetainCounters {
         self.counters
     }
 }

@@ -46,7 +46,7 @@ pub use refusal::BpfRefusal;
 use crate::observer::{ObserverConfig, thread_cpu_time};
 use crate::system::{OnlineReader, StatReader, SystemStat};
 use crate::{ObserveError, root::ProcRoot};
-use gleaner_model::{CpuSet, Distribution, GroupWindow, Nanos, Source, VcpuId, Window, YieldCounters};
+use gleaner_model::{CpuSet, Distribution, GroupWindow, Nanos, Source, VcpuId, Window, RetainCounters};
 use libbpf_rs::libbpf_sys::bpf_map_create_opts;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 use reader::{Totals, now_ns};
@@ -130,7 +130,7 @@ impl BpfObserver {
 
     /// Which threads are the yielding ones. [`Self::start`] and [`Self::window`] do it too; call this right after they
     /// were started, so that they never count as work.
-    pub fn set_yielding(&mut self, yields: &[YieldCounters]) {
+    pub fn set_yielding(&mut self, yields: &[RetainCounters]) {
         for counters in yields {
             let Some(vcpu) = counters.vcpu.map(|id| id.0 as usize) else { continue };
             if vcpu < self.programs.controls.len() {
@@ -141,7 +141,7 @@ impl BpfObserver {
     }
 
     /// Zero of [`Window::at`]; what happened before is not in the next window.
-    pub fn start(&mut self, yields: &[YieldCounters]) {
+    pub fn start(&mut self, yields: &[RetainCounters]) {
         self.set_yielding(yields);
         let stat = self.system_stat().ok();
         self.last = Reading { stat, ..self.read(true) };
@@ -152,7 +152,7 @@ impl BpfObserver {
     ///
     /// # Errors
     /// When the list of online CPUs or `/proc/stat` cannot be read.
-    pub fn window(&mut self, yields: &[YieldCounters]) -> Result<Window, ObserveError> {
+    pub fn window(&mut self, yields: &[RetainCounters]) -> Result<Window, ObserveError> {
         let cpu_before = thread_cpu_time();
         self.set_yielding(yields);
         let online = match &mut self.online {

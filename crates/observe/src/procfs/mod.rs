@@ -51,7 +51,7 @@ mod tracker;
 use crate::ObserveError;
 use crate::observer::{ObserverConfig, thread_cpu_time};
 use crate::system::{OnlineReader, StatReader, SystemStat, split};
-use gleaner_model::{CpuSet, GroupWindow, Nanos, Source, VcpuId, VcpuWindow, Window, YieldCounters};
+use gleaner_model::{CpuSet, GroupWindow, Nanos, Source, VcpuId, VcpuWindow, Window, RetainCounters};
 use rustix::process::{Resource, getrlimit};
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -69,7 +69,7 @@ struct Snapshot {
     stat: SystemStat,
     group: Census,
     known: Census,
-    yields: BTreeMap<VcpuId, YieldCounters>,
+    yields: BTreeMap<VcpuId, RetainCounters>,
 }
 
 /// The observer that reads `/proc`. See the module's text.
@@ -136,7 +136,7 @@ impl ProcfsObserver {
     ///
     /// # Errors
     /// When `/proc/stat` cannot be read.
-    pub fn start(&mut self, yields: &[YieldCounters]) -> Result<(), ObserveError> {
+    pub fn start(&mut self, yields: &[RetainCounters]) -> Result<(), ObserveError> {
         self.last = Some(self.snapshot(yields)?);
         self.started = Instant::now();
         Ok(())
@@ -146,7 +146,7 @@ impl ProcfsObserver {
     ///
     /// # Errors
     /// When `/proc/stat` or the list of online CPUs cannot be read. Threads that vanish are no error.
-    pub fn window(&mut self, yields: &[YieldCounters]) -> Result<Window, ObserveError> {
+    pub fn window(&mut self, yields: &[RetainCounters]) -> Result<Window, ObserveError> {
         let cpu_before = thread_cpu_time();
         let Some(last) = self.last.take() else {
             self.start(yields)?;
@@ -195,7 +195,7 @@ impl ProcfsObserver {
         self.group.open_files() + self.known.open_files()
     }
 
-    fn snapshot(&mut self, yields: &[YieldCounters]) -> Result<Snapshot, ObserveError> {
+    fn snapshot(&mut self, yields: &[RetainCounters]) -> Result<Snapshot, ObserveError> {
         let taken = Instant::now();
         let stat = self.stat.read()?;
         self.group.update();
@@ -240,7 +240,7 @@ fn idle_exits(last: &Snapshot, now: &Snapshot) -> u64 {
 }
 
 fn idle_periods(idle_exits: u64, last: &Snapshot, now: &Snapshot) -> u64 {
-    let change = |count: fn(&YieldCounters) -> u64| -> u64 {
+    let change = |count: fn(&RetainCounters) -> u64| -> u64 {
         now.yields.iter().map(|(id, to)| count(to).saturating_sub(last.yields.get(id).map_or(0, count))).sum()
     };
     (idle_exits + change(|yields| yields.displaced)).saturating_sub(change(|yields| yields.idle_naps))

@@ -6,7 +6,7 @@
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
-use gleaner_model::{VcpuId, YieldCounters};
+use gleaner_model::{VcpuId, RetainCounters};
 use gleaner_observe::{Observer, ObserverChoice, ObserverConfig};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -389,15 +389,15 @@ impl Spinner {
         Self { cpu, tid, stop, counted, thread: Some(thread) }
     }
 
-    pub fn counters(&self) -> YieldCounters {
+    pub fn counters(&self) -> RetainCounters {
         let Counted { displaced, ran_ns, idle_naps } = *self.counted.lock().unwrap();
-        YieldCounters {
+        RetainCounters {
             vcpu: Some(VcpuId(u32::try_from(self.cpu).unwrap())),
             tid: self.tid.load(Ordering::SeqCst),
             retained: gleaner_model::Nanos(ran_ns),
             displaced,
             idle_naps,
-            ..YieldCounters::default()
+            ..RetainCounters::default()
         }
     }
 }

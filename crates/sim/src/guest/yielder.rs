@@ -8,7 +8,7 @@ use crate::ids::VcpuIx;
 use crate::vcpu::{Activity, Irq};
 use crate::world::World;
 use gleaner_decide::guest::{GuestParams, UNTIL_ORDERED, YieldingThread};
-use gleaner_model::{Nanos, Next, Order, YieldCounters, YieldMachine, YieldReturn};
+use gleaner_model::{Nanos, Next, Order, RetainCounters, YieldMachine, YieldReturn};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
@@ -55,7 +55,7 @@ impl Yielder {
         }
     }
 
-    pub(crate) fn counters(&self) -> YieldCounters {
+    pub(crate) fn counters(&self) -> RetainCounters {
         self.machine.counters()
     }
 

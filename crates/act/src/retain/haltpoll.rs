@@ -1,0 +1,207 @@
+//! The haltpoll governor with a limit that does not adapt (kernel: drivers/cpuidle/governors/haltpoll.c).
+//!
+//! Problem: as shipped, haltpoll polls for at most 200 us, and its limit grows only after a halt shorter than
+//! `guest_halt_poll_ns`, so an idle period of 500 us never makes it poll. How: with `guest_halt_poll_ns` at its highest,
+//! `guest_halt_poll_grow` 0 and `guest_halt_poll_grow_start` T, the first halt of any length makes a vCPU's limit exactly T.
+//! A vCPU's limit outlives these parameters; any write to one of its `cpuidle/state*/disable` files sets it to 0.
+//!
+//! The parameters are the whole machine's: the longest time-out that any vCPU is given is everybody's.
+
+use super::Retainer;
+use super::value_file::ValueFile;
+use crate::undo::Undo;
+use crate::{ActError, Journal};
+use gleaner_model::{CpuSet, Nanos, RetainMeans, VcpuId};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The highest that `guest_halt_poll_ns` can be, in nanoseconds.
+const HIGHEST: u32 = u32::MAX;
+
+/// The governor, ours for as long as this lives.
+#[derive(Debug)]
+pub struct Haltpoll {
+    sys: PathBuf,
+    highest: ValueFile,
+    grow: ValueFile,
+    start: ValueFile,
+    wanted: BTreeMap<VcpuId, Nanos>,
+    /// The time-out in force.
+    in_force: Option<Nanos>,
+    reset_journalled: bool,
+}
+
+fn parameter(sys: &Path, name: &str) -> PathBuf {
+    sys.join("module/haltpoll/parameters").join(name)
+}
+
+impl Haltpoll {
+    /// Whether this machine's idle vCPUs are governed by haltpoll.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn check(sys: &Path) -> Result<(), ActError> {
+        let words = |name: &str| {
+            let text = fs::read_to_string(sys.join("devices/system/cpu/cpuidle").join(name)).unwrap_or_default();
+            text.trim().to_owned()
+        };
+        let unavailable = |why: String| Err(ActError::Unavailable { what: "the haltpoll governor".into(), why });
+        let (driver, governor) = (words("current_driver"), words("current_governor"));
+        match (driver.as_str(), governor.as_str()) {
+            ("" | "none", _) => unavailable("this machine has no cpuidle driver".into()),
+            (_, "haltpoll") => Ok(()),
+            ("haltpoll", "") => unavailable("the kernel was built without the governor, only with its driver".into()),
+            (_, other) => unavailable(format!("idle vCPUs are governed by {other}")),
+        }
+    }
+
+    /// Takes the governor's parameters, and changes nothing yet.
+    ///
+    /// # Errors
+    /// When the governor is another, another Gleaner has it, or its parameters cannot be written.
+    pub fn open(sys: &Path) -> Result<Self, ActError> {
+        Self::check(sys)?;
+        let open = |name: &str| ValueFile::open(&parameter(sys, name));
+        Ok(Self {
+            sys: sys.to_owned(),
+            highest: open("guest_halt_poll_ns")?,
+            grow: open("guest_halt_poll_grow")?,
+            start: open("guest_halt_poll_grow_start")?,
+            wanted: BTreeMap::new(),
+            in_force: None,
+            reset_journalled: false,
+        })
+    }
+
+    /// How long the governor polls at most by itself, without us; zero: not at all.
+    pub fn by_itself(&self) -> Nanos {
+        Nanos(self.highest.had().parse().unwrap_or(0))
+    }
+
+    fn begin(&mut self, timeout: Nanos, journal: &mut Journal) -> Result<(), ActError> {
+        if !self.reset_journalled {
+            // Undone last, as the oldest: once the parameters are what they were.
+            journal.before(&Undo::ResetHaltpoll { sys: self.sys.clone() })?;
+            self.reset_journalled = true;
+        }
+        let start = u32::try_from(timeout.0).unwrap_or(HIGHEST);
+        self.grow.set("0", journal)?;
+        self.start.set(&start.to_string(), journal)?;
+        self.highest.set(&HIGHEST.to_string(), journal)?;
+        reset_limits(&self.sys)
+    }
+
+    fn end(&mut self) -> Result<(), ActError> {
+        for file in [&mut self.highest, &mut self.start, &mut self.grow] {
+            let had = file.had().to_owned();
+            file.write(&had)?;
+        }
+        reset_limits(&self.sys)
+    }
+}
+
+impl Retainer for Haltpoll {
+    fn means(&self) -> RetainMeans {
+        RetainMeans::Haltpoll
+    }
+
+    fn set(&mut self, vcpu: VcpuId, timeout: Option<Nanos>, journal: &mut Journal) -> Result<(), ActError> {
+        match timeout {
+            Some(timeout) => self.wanted.insert(vcpu, timeout),
+            None => self.wanted.remove(&vcpu),
+        };
+        let longest = self.wanted.values().copied().max();
+        if longest == self.in_force {
+            return Ok(());
+        }
+        self.in_force = longest;
+        match longest {
+            Some(timeout) => self.begin(timeout, journal),
+            None => self.end(),
+        }
+    }
+
+    fn retire(self: Box<Self>) {}
+}
+
+/// Makes each vCPU begin with a limit of 0: writes its `disable` file's own value into it once more.
+pub(crate) fn reset_limits(sys: &Path) -> Result<(), ActError> {
+    let online = fs::read_to_string(sys.join("devices/system/cpu/online")).unwrap_or_default();
+    let online: CpuSet = online.trim().parse().unwrap_or_default();
+    for vcpu in online.iter() {
+        let path = sys.join(format!("devices/system/cpu/cpu{}/cpuidle/state0/disable", vcpu.0));
+        // A vCPU that has just gone offline has no limit.
+        let Ok(value) = fs::read_to_string(&path) else { continue };
+        fs::write(&path, value.trim()).map_err(ActError::file("write", &path))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::undo_own;
+
+    /// A /sys with two vCPUs under haltpoll.
+    fn fake_sys(governor: &str) -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        let file = |path: &str, text: &str| {
+            let path = dir.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        file("devices/system/cpu/cpuidle/current_driver", "haltpoll\n");
+        file("devices/system/cpu/cpuidle/current_governor", governor);
+        file("devices/system/cpu/online", "0-1\n");
+        for (name, value) in [("ns", "0"), ("grow", "2"), ("grow_start", "50000")] {
+            file(&format!("module/haltpoll/parameters/guest_halt_poll_{name}"), value);
+        }
+        for vcpu in 0..2 {
+            file(&format!("devices/system/cpu/cpu{vcpu}/cpuidle/state0/disable"), "0\n");
+        }
+        dir
+    }
+
+    #[test]
+    fn it_says_why_it_is_not_to_be_had() {
+        for (governor, why) in [("menu\n", "governed by menu"), ("", "only with its driver")] {
+            let sys = fake_sys(governor);
+            let error = Haltpoll::check(sys.path()).unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
+        }
+        let error = Haltpoll::check(Path::new("/nonexistent")).unwrap_err().to_string();
+        assert!(error.contains("no cpuidle driver"), "{error}");
+    }
+
+    #[test]
+    fn nothing_is_set_before_it_is_journalled() {
+        let sys = fake_sys("haltpoll\n");
+        let mut journal = Journal::create(&sys.path().join("state"), "run-1").unwrap();
+        journal.refuse_to_write();
+        let mut haltpoll = Haltpoll::open(sys.path()).unwrap();
+        assert!(haltpoll.set(VcpuId(0), Some(Nanos::from_micros(200)), &mut journal).is_err());
+        for (name, value) in [("ns", "0"), ("grow", "2"), ("grow_start", "50000")] {
+            let path = parameter(sys.path(), &format!("guest_halt_poll_{name}"));
+            assert_eq!(fs::read_to_string(path).unwrap(), value);
+        }
+    }
+
+    #[test]
+    fn the_longest_timeout_is_everybodys() {
+        let sys = fake_sys("haltpoll\n");
+        let mut journal = Journal::create(&sys.path().join("state"), "run-1").unwrap();
+        let mut haltpoll = Haltpoll::open(sys.path()).unwrap();
+        let us = Nanos::from_micros;
+        for (vcpu, timeout, in_force) in [
+            (0, Some(us(200)), Some(us(200))),
+            (1, Some(us(500)), Some(us(500))),
+            (0, None, Some(us(500))),
+            (1, None, None),
+        ] {
+            haltpoll.set(VcpuId(vcpu), timeout, &mut journal).unwrap();
+            assert_eq!(haltpoll.in_force, in_force);
+        }
+        undo_own(&journal).unwrap();
+    }
+}

@@ -1,0 +1,250 @@
+//! PM QoS: a latency limit of zero makes haltpoll, menu and ladder choose the POLL state on that vCPU (kernel: base/power/qos.c,
+//! drivers/cpuidle/governor.c).
+//!
+//! Problem: POLL under such a limit has no end. How: while vCPUs are retained a watch looks at their cpuidle counts every few
+//! milliseconds. A vCPU that polled all the time since the last look has outlived its time-out, and is let go until it has
+//! been busy again. So a time-out holds to one look; a vCPU that already halts is not woken by any of these writes.
+//!
+//! Somebody else's limit is respected: where it is as strict as ours there is nothing to do, and a weaker one comes back.
+
+use super::Retainer;
+use super::value_file::ValueFile;
+use crate::undo::Undo;
+use crate::{ActError, Journal};
+use gleaner_model::{CpuSet, Nanos, RetainMeans, VcpuId};
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+/// What the file holds for "latency zero": the vCPU polls.
+const POLLS: &str = "n/a";
+/// The shortest time between two looks; a time-out below it is as long as that.
+const LOOK: Duration = Duration::from_millis(5);
+/// The longest, on a vCPU that was let go.
+const LOOK_LONGEST: Duration = Duration::from_millis(80);
+/// A vCPU that polled for more than this share of the time since the last look polled all the time.
+const ALL_THE_TIME: f64 = 0.9;
+
+enum Order {
+    Set(VcpuId, Option<Nanos>),
+}
+
+/// PM QoS limits on these vCPUs, ours for as long as this lives.
+#[derive(Debug)]
+pub struct PmQos {
+    vcpus: Vec<(VcpuId, PathBuf)>,
+    journalled: bool,
+    /// To the watch; dropping it ends the watch, which gives every value back.
+    orders: Option<Sender<Order>>,
+    watch: Option<std::thread::JoinHandle<()>>,
+    had: Vec<(PathBuf, String)>,
+}
+
+/// What the watch knows of one vCPU.
+struct Watched {
+    vcpu: VcpuId,
+    limit: ValueFile,
+    counts: Counts,
+    timeout: Option<Nanos>,
+    /// Polled time and halts at the last look, and when that was.
+    last: (Instant, u64, u64),
+    /// Let go because it outlived its time-out.
+    let_go: bool,
+    next_look: Instant,
+    pause: Duration,
+}
+
+/// The cpuidle counts of one vCPU, kept open.
+struct Counts {
+    polled: File,
+    halts: Vec<File>,
+}
+
+impl PmQos {
+    /// Whether a cpuidle driver with a POLL state is in charge.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn check(sys: &Path, vcpu: VcpuId) -> Result<(), ActError> {
+        let unavailable = |why: String| Err(ActError::Unavailable { what: "PM QoS".into(), why });
+        let cpu = sys.join(format!("devices/system/cpu/cpu{}", vcpu.0));
+        let state = cpu.join("cpuidle/state0/name");
+        match fs::read_to_string(&state) {
+            Err(_) => return unavailable("this machine has no cpuidle driver".into()),
+            Ok(name) if name.trim() != "POLL" => return unavailable("its cpuidle driver has no POLL state".into()),
+            Ok(_) => {}
+        }
+        let governor = fs::read_to_string(sys.join("devices/system/cpu/cpuidle/current_governor")).unwrap_or_default();
+        let shallow = || fs::read_to_string(cpu.join("cpuidle/state1/latency")).is_ok_and(|text| text.trim() == "0");
+        if governor.trim() == "teo" && shallow() {
+            return unavailable("the teo governor prefers another state without exit latency".into());
+        }
+        Ok(())
+    }
+
+    /// Takes the limits of `vcpus`, and changes nothing yet.
+    ///
+    /// # Errors
+    /// When there is no POLL state, another Gleaner has a limit, or they cannot be written.
+    pub fn open(sys: &Path, vcpus: &CpuSet) -> Result<Self, ActError> {
+        let first = vcpus.iter().next().unwrap_or(VcpuId(0));
+        Self::check(sys, first)?;
+        let mut watched = Vec::new();
+        for vcpu in vcpus.iter() {
+            let cpu = sys.join(format!("devices/system/cpu/cpu{}", vcpu.0));
+            let limit = ValueFile::open(&cpu.join("power/pm_qos_resume_latency_us"))?;
+            let counts = Counts::open(&cpu.join("cpuidle"))?;
+            let now = Instant::now();
+            let (timeout, last) = (None, (now, 0, 0));
+            watched.push(Watched { vcpu, limit, counts, timeout, last, let_go: false, next_look: now, pause: LOOK });
+        }
+        let had = watched.iter().map(|watched| (watched.limit.path().to_owned(), watched.limit.had().to_owned()));
+        let had = had.collect();
+        let paths = watched.iter().map(|watched| (watched.vcpu, watched.limit.path().to_owned())).collect();
+        let (sender, receiver) = channel();
+        let watch = std::thread::Builder::new()
+            .name("gleaner-qos".into())
+            .spawn(move || watch(watched, &receiver))
+            .map_err(|source| ActError::Unavailable { what: "PM QoS".into(), why: format!("no thread: {source}") })?;
+        Ok(Self { vcpus: paths, journalled: false, orders: Some(sender), watch: Some(watch), had })
+    }
+
+    fn journal(&mut self, journal: &mut Journal) -> Result<(), ActError> {
+        if self.journalled {
+            return Ok(());
+        }
+        for (path, had) in self.had.iter().filter(|(_, had)| had != POLLS) {
+            journal.before(&Undo::FileValue { path: path.clone(), had: had.clone(), set: POLLS.to_owned() })?;
+        }
+        self.journalled = true;
+        Ok(())
+    }
+}
+
+impl Retainer for PmQos {
+    fn means(&self) -> RetainMeans {
+        RetainMeans::PmQos
+    }
+
+    fn set(&mut self, vcpu: VcpuId, timeout: Option<Nanos>, journal: &mut Journal) -> Result<(), ActError> {
+        if !self.vcpus.iter().any(|(id, _)| *id == vcpu) {
+            return Ok(());
+        }
+        self.journal(journal)?;
+        // The watch lives as long as its sender.
+        self.orders.iter().for_each(|orders| drop(orders.send(Order::Set(vcpu, timeout))));
+        Ok(())
+    }
+
+    fn retire(self: Box<Self>) {}
+}
+
+impl Drop for PmQos {
+    fn drop(&mut self) {
+        drop(self.orders.take());
+        // A watch that panicked has nothing to hand over; the journal gives back what it had set.
+        self.watch.take().map(std::thread::JoinHandle::join);
+    }
+}
+
+/// Carries out orders and time-outs until the orders end; then gives everything back.
+fn watch(mut vcpus: Vec<Watched>, orders: &Receiver<Order>) {
+    loop {
+        let due = vcpus.iter().filter(|watched| watched.timeout.is_some()).map(|watched| watched.next_look).min();
+        let order = match due {
+            None => orders.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            Some(due) => orders.recv_timeout(due.saturating_duration_since(Instant::now())),
+        };
+        match order {
+            Ok(Order::Set(id, timeout)) => {
+                vcpus.iter_mut().filter(|watched| watched.vcpu == id).for_each(|watched| watched.order(timeout));
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                let now = Instant::now();
+                let due = |watched: &&mut Watched| watched.timeout.is_some() && watched.next_look <= now;
+                vcpus.iter_mut().filter(due).for_each(|watched| watched.look(now));
+            }
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+    }
+    for watched in &mut vcpus {
+        watched.order(None);
+    }
+}
+
+impl Watched {
+    fn order(&mut self, timeout: Option<Nanos>) {
+        self.timeout = timeout;
+        self.let_go = false;
+        self.begin_pause(LOOK, Instant::now());
+        self.apply(timeout.is_some());
+    }
+
+    /// Polls or not. A refusal leaves it as it is: the journal knows what it was.
+    fn apply(&mut self, polls: bool) {
+        let had = self.limit.had().to_owned();
+        if let Err(error) = self.limit.write(if polls { POLLS } else { &had }) {
+            tracing::warn!("{error}");
+        }
+    }
+
+    fn begin_pause(&mut self, at_least: Duration, now: Instant) {
+        let timeout = self.timeout.map_or(Duration::ZERO, Duration::from);
+        self.pause = at_least.max(timeout).max(LOOK);
+        self.next_look = now + self.pause;
+        let (polled, halts) = self.counts.read();
+        self.last = (now, polled, halts);
+    }
+
+    fn look(&mut self, now: Instant) {
+        let (then, polled_before, halts_before) = self.last;
+        let (polled, halts) = self.counts.read();
+        let passed = now.saturating_duration_since(then).as_secs_f64();
+        let polled = Duration::from_micros(polled.saturating_sub(polled_before)).as_secs_f64();
+        if self.let_go {
+            // An interrupt ends a halt too: only more than one a look is work.
+            if halts.saturating_sub(halts_before) > 1 {
+                self.let_go = false;
+                self.apply(true);
+                self.begin_pause(LOOK, now);
+            } else {
+                self.begin_pause((self.pause * 2).min(LOOK_LONGEST), now);
+            }
+        } else if polled > ALL_THE_TIME * passed {
+            self.let_go = true;
+            self.apply(false);
+            self.begin_pause(LOOK, now);
+        } else {
+            self.begin_pause(LOOK, now);
+        }
+    }
+}
+
+impl Counts {
+    fn open(cpuidle: &Path) -> Result<Self, ActError> {
+        let open = |path: PathBuf| File::open(&path).map_err(ActError::file("open", &path));
+        let polled = open(cpuidle.join("state0/time"))?;
+        let mut halts = Vec::new();
+        for state in 1.. {
+            let path = cpuidle.join(format!("state{state}/usage"));
+            if !path.exists() {
+                break;
+            }
+            halts.push(open(path)?);
+        }
+        Ok(Self { polled, halts })
+    }
+
+    /// Microseconds polled and halts, since boot.
+    fn read(&self) -> (u64, u64) {
+        (number(&self.polled), self.halts.iter().map(number).sum())
+    }
+}
+
+fn number(file: &File) -> u64 {
+    let mut text = [0; 24];
+    let length = file.read_at(&mut text, 0).unwrap_or(0);
+    std::str::from_utf8(&text[..length]).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
+}

@@ -1,0 +1,139 @@
+//! A file of the kernel's that holds one value: read, locked against another Gleaner, journalled, set, given back.
+
+use crate::undo::Undo;
+use crate::{ActError, Journal};
+use rustix::fs::{FlockOperation, flock};
+use std::fs::{self, File, OpenOptions};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+/// One value, ours for as long as this lives. The lock is on the file itself, so nothing is left behind.
+#[derive(Debug)]
+pub(super) struct ValueFile {
+    path: PathBuf,
+    _lock: File,
+    /// What it was.
+    had: String,
+    /// What it is now, as far as we know.
+    now: String,
+    /// What was journalled as set by us.
+    journalled: Vec<String>,
+}
+
+impl ValueFile {
+    /// Opens it for writing and takes its lock.
+    pub fn open(path: &Path) -> Result<Self, ActError> {
+        let lock = OpenOptions::new().write(true).open(path).map_err(ActError::file("open", path))?;
+        flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|_| ActError::Unavailable {
+            what: path.display().to_string(),
+            why: "another Gleaner has set it; its vCPUs are kept awake already".into(),
+        })?;
+        let had = read(path)?;
+        Ok(Self { path: path.to_owned(), _lock: lock, now: had.clone(), had, journalled: Vec::new() })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What it was before us.
+    pub fn had(&self) -> &str {
+        &self.had
+    }
+
+    /// Sets it, journalled first. Nothing is done where it is so already.
+    pub fn set(&mut self, value: &str, journal: &mut Journal) -> Result<(), ActError> {
+        if self.now == value {
+            return Ok(());
+        }
+        if value != self.had && !self.journalled.iter().any(|known| known == value) {
+            journal.before(&Undo::FileValue {
+                path: self.path.clone(),
+                had: self.had.clone(),
+                set: value.to_owned(),
+            })?;
+            self.journalled.push(value.to_owned());
+        }
+        self.write(value)
+    }
+
+    /// Sets it to what it was, or to something set and journalled before.
+    pub fn write(&mut self, value: &str) -> Result<(), ActError> {
+        fs::write(&self.path, value).map_err(ActError::file("write", &self.path))?;
+        value.clone_into(&mut self.now);
+        Ok(())
+    }
+}
+
+fn read(path: &Path) -> Result<String, ActError> {
+    fs::read_to_string(path).map(|text| text.trim().to_owned()).map_err(ActError::file("read", path))
+}
+
+/// Gives a file its earlier value back, but only where ours is still there.
+pub(crate) fn restore_value(path: &Path, had: &str, set: &str) -> Result<(), ActError> {
+    let now = match read(path) {
+        Ok(now) => now,
+        // Its vCPU or its module has gone, and the value with it.
+        Err(ActError::File { source, .. }) if source.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    if now != set {
+        return Ok(());
+    }
+    fs::write(path, had).map_err(ActError::file("write", path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::undo_own;
+
+    fn journal(dir: &Path) -> Journal {
+        Journal::create(&dir.join("state"), "run-1").unwrap()
+    }
+
+    #[test]
+    fn a_value_is_given_back_only_where_ours_is_still_there() {
+        for (meanwhile, after) in [(None, "0"), (Some("7"), "7")] {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("value");
+            fs::write(&path, "0\n").unwrap();
+            let mut journal = journal(dir.path());
+            let mut file = ValueFile::open(&path).unwrap();
+            file.set("n/a", &mut journal).unwrap();
+            fs::write(&path, meanwhile.unwrap_or("n/a")).unwrap();
+            undo_own(&journal).unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), after);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_journalled_is_not_done() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("value");
+        fs::write(&path, "0").unwrap();
+        let mut journal = journal(dir.path());
+        journal.refuse_to_write();
+        let mut file = ValueFile::open(&path).unwrap();
+        assert!(file.set("n/a", &mut journal).is_err());
+        assert_eq!(fs::read_to_string(&path).unwrap(), "0");
+    }
+
+    #[test]
+    fn two_do_not_set_the_same_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("value");
+        fs::write(&path, "0").unwrap();
+        let first = ValueFile::open(&path).unwrap();
+        let why = ValueFile::open(&path).unwrap_err().to_string();
+        assert!(why.contains("another Gleaner"), "{why}");
+        drop(first);
+        assert!(ValueFile::open(&path).is_ok());
+    }
+
+    #[test]
+    fn a_file_that_is_gone_has_nothing_to_give_back() {
+        assert!(restore_value(Path::new("/nonexistent/value"), "0", "1").is_ok());
+    }
+}
