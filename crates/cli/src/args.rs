@@ -1,7 +1,7 @@
 //! The command line. Help text lives here and teaches; nothing here acts.
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use gleaner_model::{Policy, Profile};
+use gleaner_model::{Policy, Profile, RetainMeans};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -129,7 +129,13 @@ pub struct RunArgs {
     /// How long an idle vCPU is kept from halting
     #[arg(long, value_enum, default_value_t = ProfileArg::Balanced)]
     pub profile: ProfileArg,
-    /// Retention time-out, instead of the profile's; nothing is measured before the program starts (e.g. 500us, 2ms)
+    /// What keeps an idle vCPU awake
+    #[arg(long, value_enum, default_value_t = RetainArg::Auto)]
+    pub retain: RetainArg,
+    /// Retain without a trial whether it pays
+    #[arg(long)]
+    pub no_trial: bool,
+    /// Retention time-out, instead of the profile's (e.g. 500us, 2ms)
     #[arg(long, value_name = "DURATION", value_parser = duration, conflicts_with = "profile")]
     pub timeout: Option<Duration>,
     /// Policy parameters: a TOML file with any of the keys in docs/tuning.md
@@ -203,6 +209,35 @@ impl From<ProfileArg> for Profile {
             ProfileArg::Frugal => Self::Frugal,
             ProfileArg::Balanced => Self::Balanced,
             ProfileArg::Latency => Self::Latency,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum RetainArg {
+    /// The first of these that this machine has
+    Auto,
+    /// A BPF program of Gleaner's polls in the idle loop
+    IdlePoll,
+    /// The kernel's haltpoll governor polls, on the whole machine
+    Haltpoll,
+    /// The kernel's cpuidle governor polls, by a PM QoS limit on each vCPU
+    PmQos,
+    /// A thread of the lowest class on each vCPU; needs no privilege
+    Yielding,
+    /// Nothing: idle vCPUs halt as without Gleaner
+    None,
+}
+
+impl RetainArg {
+    /// The means asked for by name.
+    pub fn means(self) -> Option<RetainMeans> {
+        match self {
+            Self::Auto | Self::None => None,
+            Self::IdlePoll => Some(RetainMeans::IdlePoll),
+            Self::Haltpoll => Some(RetainMeans::Haltpoll),
+            Self::PmQos => Some(RetainMeans::PmQos),
+            Self::Yielding => Some(RetainMeans::Yielding),
         }
     }
 }

@@ -206,6 +206,23 @@ pub enum Reason {
         /// Cost with retention, as a multiple of that without.
         cost_ratio: f64,
     },
+    /// The program synchronizes more often with retention. Told where costs cannot be seen.
+    RetentionFaster {
+        /// Synchronizations per second with retention, as a multiple of those without.
+        rate_ratio: f64,
+    },
+    /// The program waits in another way with retention, so that its synchronizations cannot be compared; its CPU time can.
+    RetentionAndCpuTime {
+        /// Whether it pays.
+        pays: bool,
+        /// CPU time with retention, as a multiple of that without.
+        cpu_ratio: f64,
+    },
+    /// It does not.
+    RetentionNoFaster {
+        /// Synchronizations per second with retention, as a multiple of those without.
+        rate_ratio: f64,
+    },
 }
 
 impl fmt::Display for Reason {
@@ -259,16 +276,26 @@ impl fmt::Display for Reason {
             Self::Exec => write!(f, "workload change: a new program was started"),
             Self::TopologyChanged => write!(f, "a vCPU went offline or came online"),
             Self::RetentionTrial => write!(f, "a trial whether bridging idle periods pays"),
-            Self::RetentionUnseen => write!(
-                f,
-                "only BPF sees whether bridging idle periods pays: not bridged unseen (--timeout and --profile latency are)"
-            ),
+            Self::RetentionUnseen => write!(f, "not bridged until a trial has shown that it pays"),
             Self::RetentionPays { cost_ratio } => {
                 write!(
                     f,
                     "bridging idle periods pays: a synchronization costs {cost_ratio:.2} times what it costs without"
                 )
             }
+            Self::RetentionAndCpuTime { pays, cpu_ratio } => write!(
+                f,
+                "bridging idle periods {}: threads wait in another way, and compute for {cpu_ratio:.2} times as long",
+                if pays { "pays" } else { "does not pay" }
+            ),
+            Self::RetentionFaster { rate_ratio } => write!(
+                f,
+                "bridging idle periods pays: {rate_ratio:.2} times as many synchronizations a second as without"
+            ),
+            Self::RetentionNoFaster { rate_ratio } => write!(
+                f,
+                "bridging idle periods does not pay: {rate_ratio:.2} times as many synchronizations a second as without"
+            ),
             Self::RetentionCosts { cost_ratio } => write!(
                 f,
                 "bridging idle periods does not pay: a synchronization costs {cost_ratio:.2} times what it costs without"

@@ -19,6 +19,7 @@
 
 mod bpf;
 mod capabilities;
+mod cpuidle;
 mod error;
 mod host;
 mod hypervisor;

@@ -3,7 +3,7 @@
 use crate::bpf::{BpfObserver, BpfRefusal};
 use crate::procfs::ProcfsObserver;
 use crate::{ObserveError, root::ProcRoot};
-use gleaner_model::{CpuSet, Nanos, Source, Window, RetainCounters};
+use gleaner_model::{CpuSet, Nanos, RetainCounters, Source, Window};
 use rustix::time::{ClockId, clock_gettime};
 
 /// Which observer to use.

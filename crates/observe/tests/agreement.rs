@@ -5,7 +5,7 @@
 
 mod support;
 
-use gleaner_model::{CpuSet, Lengths, Nanos, VcpuWindow, Window, RetainCounters};
+use gleaner_model::{CpuSet, Lengths, Nanos, RetainCounters, VcpuWindow, Window};
 use gleaner_observe::{Observer, ObserverChoice, ObserverConfig};
 use std::time::Duration;
 use support::{Player, Spinner, alone, bpf_expected, my_cpus, play};

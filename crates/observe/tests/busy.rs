@@ -2,7 +2,7 @@
 
 mod support;
 
-use gleaner_model::{VcpuId, RetainCounters};
+use gleaner_model::{RetainCounters, VcpuId};
 use gleaner_observe::{BpfObserver, ObserverConfig};
 use std::sync::mpsc;
 use std::thread;

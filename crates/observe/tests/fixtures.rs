@@ -1,6 +1,6 @@
 //! The `/proc` observer on trees made up for the purpose: every number of a window is known.
 
-use gleaner_model::{CpuSet, Nanos, VcpuId, Window, RetainCounters};
+use gleaner_model::{CpuSet, Nanos, RetainCounters, VcpuId, Window};
 use gleaner_observe::{
     ObserveError, Observer, ObserverChoice, ObserverConfig, ProcRoot, StatReader, capabilities, online_cpus,
 };

@@ -124,7 +124,10 @@ pub struct Means {
     pub observer: Option<String>,
     /// `cpuset-v2`, `cpuset-v1` or `affinity`; null when the policy does not consolidate.
     pub placement: Option<String>,
-    /// `sched-idle` or `nice-19`, with `+cpu.idle` where there is such a cgroup; null when the policy does not retain.
+    /// `idle-poll`, `haltpoll`, `pm-qos` or `yielding`; null when the policy does not retain.
+    #[serde(default)]
+    pub retention: Option<String>,
+    /// `sched-idle` or `nice-19`, with `+cpu.idle` where there is such a cgroup; null where no yielding thread is in use.
     pub yielding: Option<String>,
 }
 

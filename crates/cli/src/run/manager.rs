@@ -1,15 +1,17 @@
 //! observe -> decide -> act, ten times a second, around one program.
 
 use super::options::Options;
-use super::setup::{self, Actuators, actuators, busy_wait, calibrate};
+use super::retain::{self, Opened, Opening};
+use super::setup::{self, Actuators, actuators};
 use super::totals::Totals;
+use crate::args::RetainArg;
 use crate::calibrate::start_yielding;
 use crate::failure::Failure;
 use crate::output::say;
 use crate::session::Session;
-use gleaner_act::{IdleGroup, IdleMeans, Placement, PlacementKind, Seat, YieldClass, YieldingThreads, pinned_vcpus};
+use gleaner_act::{IdleGroup, Placement, PlacementKind, Retainer, Seat, pinned_vcpus};
 use gleaner_decide::guest::{GuestParams, GuestPolicy};
-use gleaner_model::{Action, CpuSet, Decision, Nanos, Order, Reason, Source, VcpuId, Window, RetainCounters};
+use gleaner_model::{Action, CpuSet, Decision, Nanos, Reason, RetainCounters, RetainMeans, Source, VcpuId, Window};
 use gleaner_observe::{Observer, ObserverChoice};
 use gleaner_report::Means;
 use std::path::PathBuf;
@@ -42,7 +44,7 @@ pub struct Manager {
     /// vCPUs that a thread of the program is bound to, when that was last looked at.
     pinned: CpuSet,
     policy: GuestPolicy,
-    yields: Option<YieldingThreads>,
+    retainer: Option<Box<dyn Retainer>>,
     group: IdleGroup,
     placement: Option<Placement>,
     session: Option<Session>,
@@ -65,16 +67,21 @@ impl Manager {
     pub fn prepare(options: &Options, vcpus: CpuSet) -> Result<Self, Failure> {
         let mut warnings = Vec::new();
         let overhead_zero = thread_cpu_time();
-        let Actuators { session, group, placement } = actuators(options, &vcpus, &mut warnings)?;
+        let Actuators { mut session, hierarchies, placement } = actuators(options, &vcpus, &mut warnings)?;
         let config = setup::observer_config(session.as_ref(), &vcpus);
         let (observer, refusal) = Observer::new(options.observer, &config).map_err(Failure::run)?;
-        let retains = options.policy.retains() && session.is_some();
-        let yields = retains.then(|| {
-            start_yielding(&vcpus, &group, &options.params, |vcpu| busy_wait(&observer, vcpu))
-                .map_err(|error| Failure::run(format!("cannot retain: {error}")))
-        });
-        let yields = yields.transpose()?;
-        warnings.extend(yields.iter().flat_map(YieldingThreads::fallbacks).map(ToString::to_string));
+        let params = options.params.clone();
+        let mut opened = None;
+        if let Some(session) =
+            session.as_mut().filter(|_| options.policy.retains() && options.retain != RetainArg::None)
+        {
+            let opening = Opening { vcpus: &vcpus, params: &params, hierarchies: &hierarchies, observer: &observer };
+            opened = Some(retain::open(options.retain, &opening, &mut session.journal)?);
+        }
+        let (retainer, group) =
+            opened.map_or_else(|| (None, IdleGroup::none()), |Opened { retainer, group }| (Some(retainer), group));
+        warnings.extend(group.fallback().map(ToString::to_string));
+        warnings.extend(retainer.iter().flat_map(|retainer| retainer.fallbacks()).map(ToString::to_string));
         if options.strict && !warnings.is_empty() {
             return Err(Failure::run(format!("--strict: {}", warnings.join("; "))));
         }
@@ -83,12 +90,13 @@ impl Manager {
             let why: String = why.to_string().chars().take(LONGEST_REASON).collect();
             format!("observing through /proc, which sees means but no distributions: {why}")
         }));
-        let (costs, timeout_from) = match &yields {
-            Some(yields) => calibrate(options, yields, &vcpus)?,
-            None => (None, None),
+        let means = retainer.as_ref().map(|retainer| retainer.means());
+        let timeout_from = means.map(|means| setup::timeout_from(options, means));
+        let policy = GuestPolicy::new(options.policy, options.profile, params.clone(), options.costs, vcpus.clone());
+        let policy = match means {
+            Some(means) => policy.by(means, options.timeout.map(Nanos::from)),
+            None => policy,
         };
-        let params = options.params.clone();
-        let policy = GuestPolicy::new(options.policy, options.profile, params.clone(), costs, vcpus.clone());
         Ok(Self {
             observer,
             observer_is_free: options.observer == ObserverChoice::Auto,
@@ -100,7 +108,7 @@ impl Manager {
             params,
             pinned: CpuSet::new(),
             policy,
-            yields,
+            retainer,
             group,
             placement,
             session,
@@ -159,8 +167,8 @@ impl Manager {
         } else {
             self.sit();
         }
-        if let Some(yields) = &self.yields {
-            yields.beat();
+        if let Some(retainer) = &self.retainer {
+            retainer.beat();
         }
         let before = thread_cpu_time();
         let mut window = match self.observer.window(&self.counters()) {
@@ -230,18 +238,18 @@ impl Manager {
         let config = setup::observer_config(self.session.as_ref(), &self.vcpus);
         tracing::debug!("leaving BPF");
         let (mut observer, _) = Observer::new(ObserverChoice::Procfs, &config).map_err(Failure::run)?;
-        if self.yields.is_some() {
+        if self.retainer.as_ref().is_some_and(|retainer| retainer.means() == RetainMeans::Yielding) {
             // The old ones wait for BPF to tell that their vCPU is busy; the new ones nap.
             let yields = start_yielding(&self.vcpus, &self.group, &self.params, |_| None).map_err(Failure::run)?;
             let (retained, trips) = self.spent();
             self.spent_before = (retained, trips - self.guard_releases);
             self.spent_zero = (Nanos::ZERO, 0);
-            if let Some(old) = self.yields.replace(yields) {
+            if let Some(old) = self.retainer.replace(Box::new(yields)) {
                 old.retire();
             }
             let timeout = self.policy.timeout();
             for vcpu in self.policy.explain().retaining.iter() {
-                self.order(vcpu, Order::Retain { timeout });
+                self.retain(vcpu, Some(timeout));
             }
         }
         tracing::debug!("new yielding threads");
@@ -255,8 +263,8 @@ impl Manager {
 
     /// Forgets the time up to now: the program was stopped.
     pub fn skip(&mut self) {
-        if let Some(yields) = &self.yields {
-            yields.beat();
+        if let Some(retainer) = &self.retainer {
+            retainer.beat();
         }
         if let Err(error) = self.observer.window(&self.counters()) {
             self.warn(format!("a window was lost: {error}"));
@@ -283,7 +291,7 @@ impl Manager {
     }
 
     fn counters(&self) -> Vec<RetainCounters> {
-        self.yields.as_ref().map(YieldingThreads::counters).unwrap_or_default()
+        self.retainer.as_ref().map(|retainer| retainer.counters()).unwrap_or_default()
     }
 
     fn warn(&mut self, warning: String) {
@@ -299,8 +307,8 @@ impl Manager {
             tracing::debug!(at_ms = decision.at.0 / 1_000_000, action = ?decision.action, "{}", decision.reason);
             self.guard_releases += u64::from(matches!(decision.reason, Reason::Contended { .. }));
             match decision.action {
-                Action::Retain { vcpu, timeout } => self.order(vcpu, Order::Retain { timeout }),
-                Action::Release { vcpu } => self.order(vcpu, Order::Sleep),
+                Action::Retain { vcpu, timeout } => self.retain(vcpu, Some(timeout)),
+                Action::Release { vcpu } => self.retain(vcpu, None),
                 Action::Deactivate { .. } | Action::Activate { .. } | Action::ActivateAll => moved = true,
             }
         }
@@ -311,9 +319,10 @@ impl Manager {
         self.totals.decided(decisions);
     }
 
-    fn order(&self, vcpu: VcpuId, order: Order) {
-        if let Some(yields) = &self.yields {
-            yields.order(vcpu, order);
+    fn retain(&mut self, vcpu: VcpuId, timeout: Option<Nanos>) {
+        let (Some(retainer), Some(session)) = (&mut self.retainer, &mut self.session) else { return };
+        if let Err(error) = retainer.set(vcpu, timeout, &mut session.journal) {
+            self.warn(format!("{vcpu} halts as without Gleaner: {error}"));
         }
     }
 
@@ -344,7 +353,10 @@ impl Manager {
     pub fn spent(&self) -> (Nanos, u64) {
         let (retained, trips) = sum_of(&self.counters());
         let (retained, trips) = (retained - self.spent_zero.0, trips.saturating_sub(self.spent_zero.1));
-        (self.spent_before.0 + retained, self.spent_before.1 + trips + self.guard_releases)
+        // What yielding threads count themselves is exact to the end; what the kernel polls is known by the window.
+        let polls = self.retainer.as_ref().is_none_or(|retainer| retainer.means().polls_in_idle_task());
+        let retained = if polls { self.totals.retained } else { self.spent_before.0 + retained };
+        (retained, self.spent_before.1 + trips + self.guard_releases)
     }
 
     /// More threads than an observer follows are a weakness to be told.
@@ -357,7 +369,7 @@ impl Manager {
 
     /// The time-out in force, where the policy retains.
     pub fn timeout(&self) -> Option<Nanos> {
-        self.yields.as_ref().map(|_| self.policy.timeout())
+        self.retainer.as_ref().map(|_| self.policy.timeout())
     }
 
     /// Why the policy took no step in most of the windows in which it took none.
@@ -385,18 +397,17 @@ impl Manager {
             PlacementKind::CpusetV1 => "cpuset-v1",
             PlacementKind::Affinity => "affinity",
         });
-        let yielding = self.yields.as_ref().map(|yields| {
-            let class = if yields.class() == YieldClass::Idle { "sched-idle" } else { "nice-19" };
-            let group = if yields.idle_means() == IdleMeans::ClassOnly { "" } else { "+cpu.idle" };
-            format!("{class}{group}")
-        });
-        Means { observer: Some(observer.to_owned()), placement: placement.map(str::to_owned), yielding }
+        let retention = self.retainer.as_ref().map(|retainer| retainer.means());
+        let by_thread = self.retainer.as_ref().filter(|_| retention == Some(RetainMeans::Yielding));
+        let yielding = by_thread.map(|retainer| retainer.detail());
+        let retention = retention.map(|means| means.name().to_owned());
+        Means { observer: Some(observer.to_owned()), placement: placement.map(str::to_owned), retention, yielding }
     }
 
     /// Undoes everything; says whether that worked.
     pub fn finish(self) -> bool {
-        let Self { yields, mut observer, placement, session, .. } = self;
-        drop(yields);
+        let Self { retainer, mut observer, placement, session, .. } = self;
+        drop(retainer);
         let Some(mut session) = session else { return true };
         // While the observer still knows them: processes that outlive the program with an environment of their own.
         if let Some(mut placement) = placement

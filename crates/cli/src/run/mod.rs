@@ -3,6 +3,7 @@
 pub mod child;
 mod manager;
 mod options;
+mod retain;
 mod setup;
 pub mod signals;
 mod totals;
@@ -205,7 +206,7 @@ fn conclude(options: &Options, manager: Option<Manager>, vcpus: &CpuSet, wall: N
         timeout_ns: None,
         timeout_from: None,
         guard_trips: 0,
-        means: Means { observer: None, placement: None, yielding: None },
+        means: Means { observer: None, placement: None, retention: None, yielding: None },
         windows: 0,
         window_ns_mean: None,
         overhead_cpu_ns: 0,

@@ -1,6 +1,6 @@
 //! `run`'s options, validated.
 
-use crate::args::{ObserverArg, PlacementArg, RunArgs};
+use crate::args::{ObserverArg, PlacementArg, RetainArg, RunArgs};
 use crate::failure::Failure;
 use crate::params::read_params;
 use gleaner_act::PlacementRequest;
@@ -15,7 +15,8 @@ use std::time::Duration;
 pub struct Options {
     pub policy: Policy,
     pub profile: Profile,
-    /// The user's own time-out; nothing is calibrated then.
+    pub retain: RetainArg,
+    /// The user's own time-out.
     pub timeout: Option<Duration>,
     /// What wake-ups cost, where it was measured already.
     pub costs: Option<WakeupCosts>,
@@ -33,15 +34,15 @@ impl Options {
     pub fn from_args(args: RunArgs) -> Result<Self, Failure> {
         let mut params = args.config.as_deref().map_or_else(|| Ok(GuestParams::default()), read_params)?;
         if let Some(timeout) = args.timeout {
-            // Asked for in so many words.
-            params.retention_trials = false;
             let us = u64::try_from(timeout.as_micros()).unwrap_or(u64::MAX);
             params.timeout_unmeasured_balanced_us = us;
             params.timeout_min_us = params.timeout_min_us.min(us);
             params.timeout_max_us = params.timeout_max_us.max(us);
         }
+        params.retention_trials &= !args.no_trial;
         Ok(Self {
             policy: args.policy.into(),
+            retain: args.retain,
             profile: if args.timeout.is_some() { Profile::Balanced } else { args.profile.into() },
             timeout: args.timeout,
             costs: args.wakeup_costs,

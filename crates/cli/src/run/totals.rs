@@ -28,6 +28,8 @@ pub struct Totals {
     pub involuntary_switches: u64,
     pub threads_max: u64,
     pub steal: Nanos,
+    /// Idle time that was bridged, by whichever means, on all vCPUs.
+    pub retained: Nanos,
     pub decisions: Vec<DecisionRecord>,
     pub decisions_left_out: u64,
     active_time: Nanos,
@@ -50,6 +52,7 @@ impl Totals {
         self.observed += window.length;
         self.active_time += window.length.times(active.len() as u64);
         self.steal += window.vcpus.iter().map(|vcpu| vcpu.steal).sum();
+        self.retained += window.vcpus.iter().map(|vcpu| vcpu.retained).sum();
         self.add_group(window);
         let entries = window.idle_entries_of(active);
         self.idle_entries.add(entries);

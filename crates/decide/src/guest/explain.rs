@@ -72,11 +72,13 @@ pub enum NoStep {
         /// The most that is allowed.
         max: f64,
     },
+    /// Polling holds the idle periods, and the host is not short of CPUs: packing would lose what that wins.
+    HeldCheaply,
 }
 
 impl NoStep {
     /// How many kinds there are.
-    pub(super) const KINDS: usize = 15;
+    pub(super) const KINDS: usize = 16;
 
     /// Which kind it is, values aside.
     pub(super) fn kind(&self) -> usize {
@@ -96,6 +98,7 @@ impl NoStep {
             Self::Pinned => 12,
             Self::FullAndNoSlower { .. } => 13,
             Self::Trying => 14,
+            Self::HeldCheaply => 15,
         }
     }
 }
@@ -108,6 +111,7 @@ impl fmt::Display for NoStep {
             Self::Settling => write!(f, "settling: too few windows since the start or the last change"),
             Self::Judging => write!(f, "judging the last step"),
             Self::Trying => write!(f, "trying whether retention pays"),
+            Self::HeldCheaply => write!(f, "idle vCPUs poll, which wakes a thread sooner than packing would"),
             Self::HoldingOff { remaining } => {
                 write!(f, "holding off for {remaining} after a change or a step that hurt")
             }

@@ -190,6 +190,14 @@ pub struct GuestParams {
     pub bpf_trial_switches_per_s_max: f64,
     /// ... in so many windows in a row at most: a trial takes 16, after ten quiet ones. 1 to 1000.
     pub bpf_trial_windows: u32,
+
+    // --- Polling in the idle task: ours ---
+    /// Time-out of profile `frugal` where the idle task polls, microseconds. 0 to 5000.
+    pub poll_timeout_frugal_us: u64,
+    /// ... of profile `balanced`. 0 to 5000.
+    pub poll_timeout_balanced_us: u64,
+    /// Windows in a row in which nothing else went on before a trial begins, where the idle task polls. 1 to 1000.
+    pub poll_trial_quiet_windows: u32,
 }
 
 impl Default for GuestParams {
@@ -259,6 +267,9 @@ impl Default for GuestParams {
             bpf_leave_windows: 3,
             bpf_trial_switches_per_s_max: 150_000.0,
             bpf_trial_windows: 40,
+            poll_timeout_frugal_us: 50,
+            poll_timeout_balanced_us: 200,
+            poll_trial_quiet_windows: 3,
         }
     }
 }
@@ -367,12 +378,15 @@ impl GuestParams {
         ]
     }
 
-    fn observer_ranges(&self) -> [Range; 4] {
+    fn observer_ranges(&self) -> [Range; 7] {
         [
             ("bpf_switches_per_s_max", self.bpf_switches_per_s_max, 1e3, 1e7),
             ("bpf_leave_windows", f64::from(self.bpf_leave_windows), 1.0, 1000.0),
             ("bpf_trial_switches_per_s_max", self.bpf_trial_switches_per_s_max, 0.0, 1e7),
             ("bpf_trial_windows", f64::from(self.bpf_trial_windows), 1.0, 1000.0),
+            ("poll_timeout_frugal_us", self.poll_timeout_frugal_us as f64, 0.0, 5_000.0),
+            ("poll_timeout_balanced_us", self.poll_timeout_balanced_us as f64, 0.0, 5_000.0),
+            ("poll_trial_quiet_windows", f64::from(self.poll_trial_quiet_windows), 1.0, 1000.0),
         ]
     }
 

@@ -12,7 +12,8 @@ use super::packing::{Outcome, Packing};
 use super::trial::Trial;
 use super::{GuestParams, NoStep, retention};
 use gleaner_model::{
-    Action, CpuSet, Decision, Lengths, Nanos, Policy, Profile, Reason, VcpuId, VcpuWindow, WakeupCosts, Window,
+    Action, CpuSet, Decision, Lengths, Nanos, Policy, Profile, Reason, RetainMeans, VcpuId, VcpuWindow, WakeupCosts,
+    Window,
 };
 use std::collections::BTreeMap;
 
@@ -32,11 +33,13 @@ struct Retention {
 }
 
 impl Retention {
-    fn new(profile: Profile, params: &GuestParams) -> Self {
+    fn new(profile: Profile, means: RetainMeans, params: &GuestParams) -> Self {
+        // A vCPU that polls in the idle task costs nothing where it is never idle.
+        let watches = profile != Profile::Latency && !means.polls_in_idle_task();
         Self {
             retained: false,
             guard: ContentionGuard::new(params),
-            idle_watch: IdleWatch::new(profile != Profile::Latency, params),
+            idle_watch: IdleWatch::new(watches, params),
             length: Nanos::ZERO,
             steal: Nanos::ZERO,
             contended: None,
@@ -97,6 +100,7 @@ impl Retention {
 pub struct GuestPolicy {
     policy: Policy,
     profile: Profile,
+    means: RetainMeans,
     params: GuestParams,
     timeout: Nanos,
     packing: Packing,
@@ -117,20 +121,35 @@ impl GuestPolicy {
         costs: Option<WakeupCosts>,
         vcpus: CpuSet,
     ) -> Self {
+        let means = RetainMeans::Yielding;
         let timeout = retention::timeout(profile, costs.as_ref(), &params);
-        let doubtful = policy.retains() && timeout > Nanos::ZERO && profile != Profile::Latency;
         Self {
             policy,
             profile,
+            means,
             timeout,
-            trial: Trial::new(doubtful, &params),
-            retention: vcpus.iter().map(|id| (id, Retention::new(profile, &params))).collect(),
+            trial: Trial::new(policy.retains() && timeout > Nanos::ZERO, means, &params),
+            retention: vcpus.iter().map(|id| (id, Retention::new(profile, means, &params))).collect(),
             packing: Packing::new(vcpus, costs.map(|costs| costs.halted_p50), params.clone()),
             params,
             now: Nanos::ZERO,
             lengths: None,
             no_step: NoStepCounts::default(),
         }
+    }
+
+    /// The same where vCPUs are kept awake by `means` instead of a yielding thread, for `timeout` or, by default, what the profile says.
+    #[must_use]
+    pub fn by(mut self, means: RetainMeans, timeout: Option<Nanos>) -> Self {
+        if means.polls_in_idle_task() {
+            self.timeout = timeout.unwrap_or_else(|| retention::poll_timeout(self.profile, &self.params));
+        }
+        self.means = means;
+        self.trial = Trial::new(self.policy.retains() && self.timeout > Nanos::ZERO, means, &self.params);
+        for state in self.retention.values_mut() {
+            *state = Retention::new(self.profile, means, &self.params);
+        }
+        self
     }
 
     /// What to carry out before the program starts, at time 0.
@@ -222,7 +241,7 @@ impl GuestPolicy {
             }
         }
         for vcpu in vcpus.iter() {
-            self.retention.entry(vcpu).or_insert_with(|| Retention::new(self.profile, &self.params));
+            self.retention.entry(vcpu).or_insert_with(|| Retention::new(self.profile, self.means, &self.params));
         }
         let outcome = self.packing.set_vcpus(window.at, vcpus);
         if self.policy.consolidates() {
@@ -249,7 +268,12 @@ impl GuestPolicy {
     /// Says whether the window was undisturbed: nothing was changed in it, nor is anything being judged.
     fn pack(&mut self, window: &Window, decisions: &mut Vec<Decision>) -> bool {
         let trying = self.trial.is_running();
+        let held = !trying && self.holds_cheaply();
         let outcome = match (trying, self.policy.consolidates()) {
+            (_, true) if held => match self.packing.watch(window) {
+                Outcome::Stay(_) => Outcome::Stay(NoStep::HeldCheaply),
+                outcome => outcome,
+            },
             (true, true) => self.packing.watch(window),
             (true, false) => Outcome::Stay(NoStep::Trying),
             (false, true) => self.packing.step(window),
@@ -269,6 +293,13 @@ impl GuestPolicy {
             Outcome::Stay(why) => !matches!(why, NoStep::Settling | NoStep::Judging),
             _ => false,
         }
+    }
+
+    /// Whether idle periods are held by polling on a host that has the CPUs for it: then packing has nothing to win.
+    fn holds_cheaply(&self) -> bool {
+        let mut active = self.packing.active().iter().filter_map(|id| self.retention.get(&id));
+        let retains = self.policy.retains() && self.timeout > Nanos::ZERO && self.means.polls_in_idle_task();
+        retains && active.all(|vcpu| !vcpu.guard.stopped())
     }
 
     /// What retention does to it is unknown again.
@@ -326,7 +357,9 @@ impl GuestPolicy {
         decisions: &mut Vec<Decision>,
     ) {
         let tried = self.trial.retains();
-        let allowed = self.policy.retains() && self.timeout > Nanos::ZERO && tried;
+        // Parameters of the whole machine are for all vCPUs or for none.
+        let contended = self.contended_anywhere().filter(|_| !self.means.is_per_vcpu());
+        let allowed = self.policy.retains() && self.timeout > Nanos::ZERO && tried && contended.is_none();
         let (at, timeout) = (self.now, self.timeout);
         for (&vcpu, state) in &mut self.retention {
             let active = self.packing.active().contains(vcpu);
@@ -339,11 +372,17 @@ impl GuestPolicy {
                 (Action::Retain { vcpu, timeout }, allowed_again.get(&vcpu).copied().unwrap_or(because))
             } else {
                 let not_tried = Some(because).filter(|_| !tried);
-                let reason = state.why_held_back().or(not_tried).filter(|_| active);
+                let reason = state.why_held_back().or(contended).or(not_tried).filter(|_| active);
                 (Action::Release { vcpu }, reason.unwrap_or(Reason::Deactivated))
             };
             decisions.push(Decision { at, action, reason });
         }
+    }
+
+    /// Why a guard has stopped, where one has.
+    fn contended_anywhere(&self) -> Option<Reason> {
+        let mut active = self.packing.active().iter().filter_map(|id| self.retention.get(&id));
+        active.find(|vcpu| vcpu.guard.stopped()).and_then(|vcpu| vcpu.contended)
     }
 
     fn decide(&self, action: Action, reason: Reason, decisions: &mut Vec<Decision>) {

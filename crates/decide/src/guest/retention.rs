@@ -26,6 +26,16 @@ pub fn timeout(profile: Profile, costs: Option<&WakeupCosts>, params: &GuestPara
     wanted.min(longest)
 }
 
+/// The time-out for `profile` where the idle task itself polls: a wake-up then costs a tenth of a halted one's, and polling takes nothing
+/// from the program. `latency`: `timeout_max_us`.
+pub fn poll_timeout(profile: Profile, params: &GuestParams) -> Nanos {
+    Nanos::from_micros(match profile {
+        Profile::Frugal => params.poll_timeout_frugal_us,
+        Profile::Balanced => params.poll_timeout_balanced_us,
+        Profile::Latency => params.timeout_max_us,
+    })
+}
+
 /// Whether a halted vCPU answers no later than a retained one, beyond what noise explains, in the median *and* in the tail
 /// (`halting_costs_p50_ratio`, `halting_costs_p99_ratio`): the host polls for it, or the host is so short of CPUs that retaining makes things worse. Ours; a time-out of the least length
 /// would do harm there. This is the one rule of it: `doctor`'s verdict and the time-out of a run both follow it.

@@ -10,24 +10,56 @@
 //!
 //! Blocks follow each other as `-++-+--+` (Thue-Morse), which cancels a drift of the load, linear or quadratic. The first window of a block only
 //! settles. Retention stops where it costs more in the median of the four pairs and in at least `trial_pairs_min` (three) of them, unless the
-//! program switches clearly more often with it: then it waits less often for longer, and is faster all the same. Needs an observer that sees
-//! wake-ups run; without one, what has not been tried is not done, for it may cost as much as half of a program's speed
-//! (experiments/programs, `policies`: relay, alone).
+//! program switches clearly more often with it: then it waits less often for longer, and is faster all the same.
+//!
+//! An observer that sees no wake-ups run (`/proc`) leaves the rate of synchronizations: retention must raise it. Where the idle task polls
+//! nothing has to settle or to be displaced, so a block is one window, and it is retained until it was tried. A yielding thread may cost
+//! half of a program's speed (experiments/programs, `policies`: relay, alone): through `/proc` it waits for its trial.
+//! A trial ends after two pairs where both are clear.
+//!
+//! Hand-overs are compared at like granularity only. A program that looks for a while before it blocks hardly blocks where it is woken sooner:
+//! `relay` is four times as fast on the live guest with a hundredth of the switches. Where granularity grows by more than `GRANULARITY_ALIKE`,
+//! the CPU time that the program gets to use tells instead: who waits less, computes more.
 
 use super::GuestParams;
 use super::backoff::Backoff;
-use gleaner_model::{Distribution, Nanos, Reason, Window};
+use gleaner_model::{Nanos, Reason, RetainMeans, Window};
 
 /// Whether retention is on, block by block.
 const BLOCKS: [bool; 8] = [false, true, true, false, true, false, false, true];
 /// Each with one block with and one without.
 pub(super) const TRIAL_PAIRS: usize = BLOCKS.len() / 2;
 
-/// One block: cost of a synchronization in nanoseconds, and synchronizations per second.
+/// Pairs after which a trial may end, where each is clear.
+const EARLY_PAIRS: usize = 2;
+/// A pair is clear where one of its blocks has so many times the other's cost or rate.
+const CLEAR: f64 = 1.15;
+
+/// Where retention makes computations longer by more than this factor, hand-overs say nothing.
+const GRANULARITY_ALIKE: f64 = 2.0;
+
+/// One block: cost of a synchronization in nanoseconds (`None`: not seen), synchronizations per second, CPU seconds per second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Block {
-    cost: f64,
+    cost: Option<f64>,
     rate: f64,
+    cpu: f64,
+}
+
+impl Block {
+    fn granularity(&self) -> f64 {
+        self.cpu / self.rate
+    }
+}
+
+/// What pairs of blocks say: with retention, as multiples of without.
+#[derive(Clone, Debug)]
+struct Ratios {
+    /// `None` where a block has not seen it.
+    costs: Option<Vec<f64>>,
+    rates: Vec<f64>,
+    /// Whether it was CPU time that was compared in most of them.
+    by_cpu_time: bool,
 }
 
 /// What a trial has done so far.
@@ -54,6 +86,8 @@ pub(super) struct Trial {
     running: Option<Running>,
     /// Whether the observer sees no wake-ups.
     blind: bool,
+    /// Whether the idle task itself polls: nothing settles, nobody is displaced.
+    polls: bool,
     /// Whether it pays, as it was last tried; `None`: not tried with this workload.
     verdict: Option<bool>,
     /// What a synchronization cost with retention, as a multiple of what it cost without, when that was last tried.
@@ -61,12 +95,13 @@ pub(super) struct Trial {
 }
 
 impl Trial {
-    pub(super) fn new(enabled: bool, params: &GuestParams) -> Self {
+    pub(super) fn new(enabled: bool, means: RetainMeans, params: &GuestParams) -> Self {
         let ms = Nanos::from_millis;
+        let polls = means.polls_in_idle_task();
         Self {
             enabled: enabled && params.retention_trials,
-            windows_per_block: params.trial_block_windows,
-            quiet_windows: params.trial_quiet_windows,
+            windows_per_block: if polls { 1 } else { params.trial_block_windows },
+            quiet_windows: if polls { params.poll_trial_quiet_windows } else { params.trial_quiet_windows },
             wakeups_min: params.trial_wakeups_min,
             pairs_min: params.trial_pairs_min as usize,
             margin: params.trial_cost_min,
@@ -76,6 +111,7 @@ impl Trial {
             quiet: 0,
             running: None,
             blind: false,
+            polls,
             verdict: None,
             cost_ratio: None,
         }
@@ -93,7 +129,7 @@ impl Trial {
 
     /// Whether it is taken to pay, as far as is known.
     pub(super) fn pays(&self) -> bool {
-        self.verdict.unwrap_or(!self.blind)
+        self.verdict.unwrap_or(self.polls || !self.blind)
     }
 
     /// Whether a trial is going on: other decisions have to wait.
@@ -122,11 +158,11 @@ impl Trial {
         let seen = if self.enabled { measured(window, self.wakeups_min) } else { None };
         let before = self.retains();
         self.blind = self.enabled && window.group.wake_to_run.is_none();
+        let why = if self.blind && !self.polls { Reason::RetentionUnseen } else { Reason::RetentionTrial };
         let (Some(block), true) = (seen, undisturbed) else {
             self.quiet = 0;
             // Not known yet, so not said; tried again once it is quiet.
             self.running = None;
-            let why = if self.blind { Reason::RetentionUnseen } else { Reason::RetentionTrial };
             return (self.retains() != before).then_some(why);
         };
         let Some(running) = &mut self.running else {
@@ -135,7 +171,8 @@ impl Trial {
             if due {
                 self.running = Some(Running::default());
             }
-            return (self.retains() != before).then_some(Reason::RetentionTrial);
+            let why = if due { Reason::RetentionTrial } else { why };
+            return (self.retains() != before).then_some(why);
         };
         running.windows += 1;
         if running.windows < self.windows_per_block {
@@ -143,52 +180,110 @@ impl Trial {
         }
         running.windows = 0;
         running.blocks.push(block);
-        if running.blocks.len() < BLOCKS.len() {
+        let blocks = running.blocks.clone();
+        let Some((pays, ratios)) = self.verdict_of(&blocks) else {
             return (self.retains() != before).then_some(Reason::RetentionTrial);
-        }
-        let blocks = self.running.take().map(|running| running.blocks).unwrap_or_default();
-        Some(self.conclude(window.at, &blocks)).filter(|_| self.retains() != before)
+        };
+        self.running = None;
+        Some(self.conclude(window.at, pays, &ratios)).filter(|_| self.retains() != before)
     }
 
-    fn conclude(&mut self, now: Nanos, blocks: &[Block]) -> Reason {
+    /// What the blocks so far say, once that is enough.
+    fn verdict_of(&self, blocks: &[Block]) -> Option<(bool, Ratios)> {
+        let ratios = Ratios::of(blocks);
+        let pairs = ratios.rates.len();
+        if blocks.len() == BLOCKS.len() {
+            return Some((self.does_pay(&ratios), ratios));
+        }
+        let early =
+            blocks.len() == 2 * EARLY_PAIRS && (ratios.all_clearly(true, pairs) || ratios.all_clearly(false, pairs));
+        early.then(|| (ratios.all_clearly(true, pairs), ratios))
+    }
+
+    fn does_pay(&self, Ratios { costs, rates, .. }: &Ratios) -> bool {
+        let rate = median(rates);
+        let faster = rates.iter().filter(|rate| **rate > 1.0).count();
+        let gains = rate > 1.0 + self.gain_min;
+        let Some(costs) = costs else { return gains && faster >= self.pairs_min };
+        let (cost, dearer) = (median(costs), costs.iter().filter(|cost| **cost > 1.0).count());
+        gains || !(cost > 1.0 + self.margin && dearer >= self.pairs_min)
+    }
+
+    fn conclude(&mut self, now: Nanos, pays: bool, ratios: &Ratios) -> Reason {
         self.quiet = 0;
         self.again.trigger(now, now, now);
-        let pairs = BLOCKS.chunks(2).zip(blocks.chunks(2));
-        let pairs = pairs.map(|(on, pair)| if on[0] { (pair[0], pair[1]) } else { (pair[1], pair[0]) });
-        let cost = median_ratio(pairs.clone().map(|(on, off)| on.cost / off.cost));
-        let dearer = pairs.clone().filter(|(on, off)| on.cost > off.cost).count();
-        let rate = median_ratio(pairs.map(|(on, off)| on.rate / off.rate));
-        let costs = cost > 1.0 + self.margin && dearer >= self.pairs_min;
-        self.cost_ratio = Some(cost);
-        let pays = !costs || rate > 1.0 + self.gain_min;
         self.verdict = Some(pays);
-        if pays { Reason::RetentionPays { cost_ratio: cost } } else { Reason::RetentionCosts { cost_ratio: cost } }
+        if ratios.by_cpu_time {
+            return Reason::RetentionAndCpuTime { pays, cpu_ratio: median(&ratios.rates) };
+        }
+        let Some(costs) = &ratios.costs else {
+            let rate_ratio = median(&ratios.rates);
+            return if pays {
+                Reason::RetentionFaster { rate_ratio }
+            } else {
+                Reason::RetentionNoFaster { rate_ratio }
+            };
+        };
+        let cost_ratio = median(costs);
+        self.cost_ratio = Some(cost_ratio);
+        if pays { Reason::RetentionPays { cost_ratio } } else { Reason::RetentionCosts { cost_ratio } }
+    }
+}
+
+impl Ratios {
+    fn of(blocks: &[Block]) -> Self {
+        let pairs = BLOCKS.chunks(2).zip(blocks.chunks_exact(2));
+        let pairs = pairs.map(|(on, pair)| if on[0] { (pair[0], pair[1]) } else { (pair[1], pair[0]) });
+        // Finer is no reason: what a wake-up costs the waker is part of it, and that is what retention saves.
+        let unlike = |on: Block, off: Block| on.granularity() > GRANULARITY_ALIKE * off.granularity();
+        let cost = |(on, off): (Block, Block)| {
+            if unlike(on, off) { Some(off.cpu / on.cpu) } else { Some(on.cost? / off.cost?) }
+        };
+        let rate = |(on, off): (Block, Block)| if unlike(on, off) { on.cpu / off.cpu } else { on.rate / off.rate };
+        let by_cpu_time = pairs.clone().filter(|(on, off)| unlike(*on, *off)).count() * 2 > blocks.len() / 2;
+        Self { costs: pairs.clone().map(cost).collect(), rates: pairs.map(rate).collect(), by_cpu_time }
+    }
+
+    /// Whether each of the pairs clearly speaks for retention (`better`), or clearly against it.
+    fn all_clearly(&self, better: bool, pairs: usize) -> bool {
+        let clear = |ratio: f64| if better { ratio > CLEAR } else { ratio < 1.0 / CLEAR };
+        let by_rate = self.rates.iter().all(|rate| clear(*rate));
+        let by_cost = self.costs.as_ref().map(|costs| costs.iter().all(|cost| clear(1.0 / cost)));
+        pairs > 0 && if better { by_rate || by_cost == Some(true) } else { by_rate && by_cost != Some(false) }
     }
 }
 
 /// What a window says, if it says enough.
 fn measured(window: &Window, wakeups_min: u64) -> Option<Block> {
-    let delay: &Distribution = window.group.wake_to_run.as_ref()?;
     let switches = window.group.voluntary_switches;
-    if delay.count() < wakeups_min || switches < wakeups_min || window.length == Nanos::ZERO {
+    if switches < wakeups_min || window.length == Nanos::ZERO {
         return None;
     }
-    let cost = (window.group.cpu_time.as_f64() + delay.sum().as_f64()) / switches as f64;
-    (cost > 0.0).then(|| Block { cost, rate: switches as f64 / window.length.as_secs_f64() })
+    let cpu_time = window.group.cpu_time;
+    let (rate, cpu) = (switches as f64 / window.length.as_secs_f64(), cpu_time.share_of(window.length));
+    let delay = window.group.wake_to_run.as_ref();
+    if cpu_time == Nanos::ZERO || delay.is_some_and(|delay| delay.count() < wakeups_min) {
+        return None;
+    }
+    let cost = delay.map(|delay| (cpu_time.as_f64() + delay.sum().as_f64()) / switches as f64);
+    Some(Block { cost, rate, cpu })
 }
 
-/// The median of four.
-fn median_ratio(ratios: impl Iterator<Item = f64>) -> f64 {
-    let mut ratios: Vec<f64> = ratios.collect();
+fn median(ratios: &[f64]) -> f64 {
+    let mut ratios = ratios.to_vec();
     ratios.sort_unstable_by(f64::total_cmp);
     let half = ratios.len() / 2;
-    f64::midpoint(ratios[half - 1], ratios[half])
+    match ratios.len() {
+        0 => 1.0,
+        odd if odd % 2 == 1 => ratios[half],
+        _ => f64::midpoint(ratios[half - 1], ratios[half]),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gleaner_model::{GroupWindow, Source};
+    use gleaner_model::{Distribution, GroupWindow, Source};
 
     /// A program that synchronizes 10,000 times a second, and what each costs: with retention, without.
     struct Program {
@@ -234,7 +329,7 @@ mod tests {
     }
 
     fn trial() -> Trial {
-        Trial::new(true, &GuestParams::default())
+        Trial::new(true, RetainMeans::Yielding, &GuestParams::default())
     }
 
     #[test]
@@ -264,7 +359,8 @@ mod tests {
         // Ten minutes: the ten windows before the first trial, and half of each trial of 16 windows, at 0, 30, 90, 210 and 450 s.
         assert_eq!(retained.iter().filter(|retained| **retained).count(), 9 + 5 * 8);
         let cheap = Program { cost_us: [14.0, 15.0], rate: [10_000; 2], drift: 0.0 };
-        let (_, retained) = run(&mut super::Trial::new(true, &GuestParams::default()), &cheap, 6000);
+        let (_, retained) =
+            run(&mut super::Trial::new(true, RetainMeans::Yielding, &GuestParams::default()), &cheap, 6000);
         assert_eq!(retained.iter().filter(|retained| !**retained).count(), 5 * 8);
     }
 
@@ -287,10 +383,10 @@ mod tests {
         assert_eq!(trial.step(&window(1200, 15.0, 10_000), false), Some(Reason::RetentionTrial));
         assert!(trial.retains() && !trial.is_running() && !trial.is_settled());
         // Who sees no wake-ups does not retain what has not been tried, and keeps to what has.
-        let mut unseen = super::Trial::new(true, &GuestParams::default());
+        let mut unseen = super::Trial::new(true, RetainMeans::Yielding, &GuestParams::default());
         assert_eq!(unseen.step(&blind(window(100, 15.0, 10_000)), true), Some(Reason::RetentionUnseen));
         assert!(!unseen.retains() && !unseen.pays());
-        let mut tried = super::Trial::new(true, &GuestParams::default());
+        let mut tried = super::Trial::new(true, RetainMeans::Yielding, &GuestParams::default());
         run(&mut tried, &Program { cost_us: [14.0, 15.0], rate: [10_000; 2], drift: 0.0 }, 40);
         assert_eq!(tried.step(&blind(window(4100, 15.0, 10_000)), true), None);
         assert!(tried.retains());
@@ -298,7 +394,10 @@ mod tests {
         assert_eq!(tried.step(&blind(window(4200, 15.0, 10_000)), true), Some(Reason::RetentionUnseen));
         // The user does not want to be asked.
         let params = GuestParams { retention_trials: false, ..GuestParams::default() };
-        for mut trial in [Trial::new(true, &params), Trial::new(false, &GuestParams::default())] {
+        for mut trial in [
+            Trial::new(true, RetainMeans::Yielding, &params),
+            Trial::new(false, RetainMeans::Yielding, &GuestParams::default()),
+        ] {
             assert_eq!(run(&mut trial, &dear, 100).0, []);
             assert!(trial.retains() && trial.is_settled());
         }
@@ -311,5 +410,56 @@ mod tests {
         assert!(!trial.retains());
         trial.workload_changed();
         assert!(trial.retains());
+    }
+
+    /// A window seen through `/proc`: CPU use in vCPUs, and synchronizations per second.
+    fn unseen(at_ms: u64, cpu: f64, rate: u64) -> Window {
+        let length = Nanos::from_millis(100);
+        let cpu_time = Nanos::from_f64(cpu * length.as_f64());
+        let group = GroupWindow { cpu_time, voluntary_switches: rate / 10, ..GroupWindow::default() };
+        Window { group, ..window(at_ms, 15.0, 10_000) }
+    }
+
+    #[test]
+    fn polling_is_kept_by_what_the_program_gets_done() {
+        // CPU use and rate: with retention, without.
+        for (name, with, without, pays) in [
+            ("faster", (0.9, 14_000), (0.9, 10_000), true),
+            ("no faster", (0.9, 10_100), (0.9, 10_000), false),
+            ("slower", (0.9, 8_000), (0.9, 10_000), false),
+            ("relay on the live guest: looks before it blocks, and hardly blocks", (1.9, 600), (0.9, 60_000), true),
+            ("hardly blocks, and computes less", (0.5, 600), (0.9, 60_000), false),
+        ] {
+            let mut trial = Trial::new(true, RetainMeans::Haltpoll, &GuestParams::default());
+            assert!(trial.retains(), "{name}");
+            for n in 1..40 {
+                let (cpu, rate) = if trial.retains() { with } else { without };
+                trial.step(&unseen(n * 100, cpu, rate), true);
+            }
+            assert_eq!((trial.pays(), trial.is_running()), (pays, false), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_clear_trial_of_polling_costs_the_program_two_windows() {
+        let mut trial = Trial::new(true, RetainMeans::PmQos, &GuestParams::default());
+        let off = (1..100).filter(|n| {
+            let retained = trial.retains();
+            trial.step(&unseen(n * 100, 0.9, if retained { 30_000 } else { 10_000 }), true);
+            !retained
+        });
+        assert_eq!(off.count(), 2);
+    }
+
+    #[test]
+    fn a_yielding_thread_waits_for_its_trial_where_nobody_sees_wakeups() {
+        let mut trial = Trial::new(true, RetainMeans::Yielding, &GuestParams::default());
+        let mut retained = Vec::new();
+        for n in 1..60 {
+            trial.step(&unseen(n * 100, 0.9, if trial.retains() { 14_000 } else { 10_000 }), true);
+            retained.push(trial.retains());
+        }
+        assert!(retained[..9].iter().all(|retained| !retained), "not before it was tried");
+        assert!(trial.pays() && trial.retains());
     }
 }

@@ -43,10 +43,11 @@ mod skel {
 pub use busy::{BusySignal, BusyWaker};
 pub use refusal::BpfRefusal;
 
+use crate::cpuidle::IdleSplitter;
 use crate::observer::{ObserverConfig, thread_cpu_time};
 use crate::system::{OnlineReader, StatReader, SystemStat};
 use crate::{ObserveError, root::ProcRoot};
-use gleaner_model::{CpuSet, Distribution, GroupWindow, Nanos, Source, VcpuId, Window, RetainCounters};
+use gleaner_model::{CpuSet, Distribution, GroupWindow, Nanos, RetainCounters, Source, VcpuId, VcpuWindow, Window};
 use libbpf_rs::libbpf_sys::bpf_map_create_opts;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 use reader::{Totals, now_ns};
@@ -92,6 +93,7 @@ pub struct BpfObserver {
     programs: load::Loaded,
     started_ns: u64,
     last: Reading,
+    idle: IdleSplitter,
     hlts: u64,
     cost: Nanos,
 }
@@ -111,6 +113,7 @@ impl BpfObserver {
             programs,
             started_ns: now_ns(),
             last: Reading { at_ns: 0, shared: shared_state::default(), cpus: Vec::new(), stat: None },
+            idle: IdleSplitter::default(),
             hlts: 0,
             cost: Nanos::ZERO,
         };
@@ -146,6 +149,9 @@ impl BpfObserver {
         let stat = self.system_stat().ok();
         self.last = Reading { stat, ..self.read(true) };
         self.started_ns = self.last.at_ns;
+        let allowed = self.allowed.clone().unwrap_or_default();
+        let mut vcpus: Vec<_> = allowed.iter().map(VcpuWindow::new).collect();
+        self.idle.split(&self.root, yields, &mut vcpus);
     }
 
     /// What happened since the last call, or since [`Self::start`].
@@ -173,7 +179,8 @@ impl BpfObserver {
             let (from, to) = (&last.cpus[id.0 as usize], &now.cpus[id.0 as usize]);
             to.window_since(from, id, length, steal(id).unwrap_or(Nanos::ZERO))
         };
-        let vcpus: Vec<_> = online.iter().filter(usable).map(of).collect();
+        let mut vcpus: Vec<_> = online.iter().filter(usable).map(of).collect();
+        self.idle.split(&self.root, yields, &mut vcpus);
         let window = Window {
             at: Nanos(now.at_ns.saturating_sub(self.started_ns)),
             length,

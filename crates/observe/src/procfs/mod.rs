@@ -49,9 +49,11 @@ mod thread;
 mod tracker;
 
 use crate::ObserveError;
+use crate::cpuidle::IdleSplitter;
 use crate::observer::{ObserverConfig, thread_cpu_time};
+use crate::root::ProcRoot;
 use crate::system::{OnlineReader, StatReader, SystemStat, split};
-use gleaner_model::{CpuSet, GroupWindow, Nanos, Source, VcpuId, VcpuWindow, Window, RetainCounters};
+use gleaner_model::{CpuSet, GroupWindow, Nanos, RetainCounters, Source, VcpuId, VcpuWindow, Window};
 use rustix::process::{Resource, getrlimit};
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -86,6 +88,8 @@ pub struct ProcfsObserver {
     /// The owner and its helpers: not managed, but their switches are known.
     known: Tracker,
     started: Instant,
+    root: ProcRoot,
+    idle: IdleSplitter,
     last: Option<Snapshot>,
     /// `processes` of `/proc/stat` when threads were last looked for.
     forks_seen: Option<u64>,
@@ -114,6 +118,8 @@ impl ProcfsObserver {
             allowed: config.allowed.clone(),
             roots: config.roots.clone(),
             started: Instant::now(),
+            root: root.clone(),
+            idle: IdleSplitter::default(),
             last: None,
             forks_seen: None,
             windows_since_scan: 0,
@@ -139,6 +145,9 @@ impl ProcfsObserver {
     pub fn start(&mut self, yields: &[RetainCounters]) -> Result<(), ObserveError> {
         self.last = Some(self.snapshot(yields)?);
         self.started = Instant::now();
+        let allowed = self.allowed.clone().unwrap_or_default();
+        let mut vcpus: Vec<_> = allowed.iter().map(VcpuWindow::new).collect();
+        self.idle.split(&self.root, yields, &mut vcpus);
         Ok(())
     }
 
@@ -158,13 +167,16 @@ impl ProcfsObserver {
         let usable = |id: &VcpuId| self.allowed.as_ref().is_none_or(|allowed| allowed.contains(*id));
         let length = Nanos::from(now.taken - last.taken);
         let exits = idle_exits(&last, &now);
+        let mut vcpus: Vec<_> = online.iter().filter(usable).map(|id| vcpu_window(id, length, &last, &now)).collect();
+        let by_cpuidle = self.idle.split(&self.root, yields, &mut vcpus);
+        let held = change(&last, &now, |counters| counters.polls_held);
         let window = Window {
             at: Nanos::from(now.taken.saturating_duration_since(self.started)),
             length,
             source: Source::Procfs,
-            vcpus: online.iter().filter(usable).map(|id| vcpu_window(id, length, &last, &now)).collect(),
+            vcpus,
             idle_entries: Some(idle_periods(exits, &last, &now)),
-            halts: Some(exits),
+            halts: Some(by_cpuidle.map_or(exits, |halts| halts.min(exits)).saturating_sub(held)),
             group: group_window(&last.group, &now.group),
         };
         self.last = Some(now);
@@ -240,10 +252,13 @@ fn idle_exits(last: &Snapshot, now: &Snapshot) -> u64 {
 }
 
 fn idle_periods(idle_exits: u64, last: &Snapshot, now: &Snapshot) -> u64 {
-    let change = |count: fn(&RetainCounters) -> u64| -> u64 {
-        now.yields.iter().map(|(id, to)| count(to).saturating_sub(last.yields.get(id).map_or(0, count))).sum()
-    };
+    let change = |count| change(last, now, count);
     (idle_exits + change(|yields| yields.displaced)).saturating_sub(change(|yields| yields.idle_naps))
+}
+
+/// By how much a counter of the means of retention rose, on all vCPUs together.
+fn change(last: &Snapshot, now: &Snapshot, count: fn(&RetainCounters) -> u64) -> u64 {
+    now.yields.iter().map(|(id, to)| count(to).saturating_sub(last.yields.get(id).map_or(0, count))).sum()
 }
 
 fn vcpu_window(id: VcpuId, length: Nanos, last: &Snapshot, now: &Snapshot) -> VcpuWindow {

@@ -6,7 +6,7 @@
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
-use gleaner_model::{VcpuId, RetainCounters};
+use gleaner_model::{RetainCounters, VcpuId};
 use gleaner_observe::{Observer, ObserverChoice, ObserverConfig};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};

@@ -1,0 +1,76 @@
+//! Which means keeps idle vCPUs awake: the user's, or the first that this machine has.
+
+use super::setup::busy_wait;
+use crate::args::RetainArg;
+use crate::calibrate::start_yielding;
+use crate::failure::Failure;
+use gleaner_act::{CgroupHierarchies, Haltpoll, IdleGroup, Journal, PmQos, Retainer, YieldingThreads};
+use gleaner_decide::guest::GuestParams;
+use gleaner_model::{CpuSet, RetainMeans};
+use gleaner_observe::{Observer, ProcRoot, online_cpus};
+use std::path::Path;
+
+/// What a means is opened with.
+pub struct Opening<'a> {
+    pub vcpus: &'a CpuSet,
+    pub params: &'a GuestParams,
+    pub hierarchies: &'a CgroupHierarchies,
+    pub observer: &'a Observer,
+}
+
+/// An open means, and the cgroup of its threads where it has some.
+pub struct Opened {
+    pub retainer: Box<dyn Retainer>,
+    pub group: IdleGroup,
+}
+
+/// The means that `choice` asks for; with `auto` the first that can be had, in the order of [`RetainMeans::ALL`]. What was refused
+/// on the way is logged.
+///
+/// # Errors
+/// When none can be had; with a means asked for by name, why it cannot.
+pub fn open(choice: RetainArg, opening: &Opening<'_>, journal: &mut Journal) -> Result<Opened, Failure> {
+    let asked = choice.means();
+    let mut refused = Vec::new();
+    for means in RetainMeans::ALL.into_iter().filter(|means| asked.is_none_or(|asked| asked == *means)) {
+        match open_one(means, opening, journal) {
+            Ok(opened) => return Ok(opened),
+            Err(why) => {
+                tracing::info!("{means}: {why}");
+                refused.push(format!("{means}: {why}"));
+            }
+        }
+    }
+    Err(Failure::run(format!("cannot retain: {}", refused.join("; "))))
+}
+
+fn open_one(means: RetainMeans, opening: &Opening<'_>, journal: &mut Journal) -> Result<Opened, String> {
+    let sys = ProcRoot::default().sys;
+    let boxed = |retainer: Box<dyn Retainer>| Opened { retainer, group: IdleGroup::none() };
+    match means {
+        RetainMeans::IdlePoll => Err("not built in yet".into()),
+        RetainMeans::Haltpoll => haltpoll(&sys, opening.vcpus).map(|retainer| boxed(Box::new(retainer))),
+        RetainMeans::PmQos => {
+            let opened = PmQos::open(&sys, opening.vcpus).map_err(|error| error.to_string())?;
+            Ok(boxed(Box::new(opened)))
+        }
+        RetainMeans::Yielding => {
+            let group = IdleGroup::create(opening.hierarchies, journal);
+            let yields = yielding(opening, &group).map_err(|error| error.to_string())?;
+            Ok(Opened { retainer: Box::new(yields), group })
+        }
+    }
+}
+
+/// Its parameters are the whole machine's, so the program has to be allowed the whole machine.
+fn haltpoll(sys: &Path, vcpus: &CpuSet) -> Result<Haltpoll, String> {
+    let online = online_cpus(&ProcRoot::default()).map_err(|error| error.to_string())?;
+    if online != *vcpus {
+        return Err(format!("it is for all vCPUs ({online}), and the program may use {vcpus}"));
+    }
+    Haltpoll::open(sys).map_err(|error| error.to_string())
+}
+
+fn yielding(opening: &Opening<'_>, group: &IdleGroup) -> Result<YieldingThreads, gleaner_act::ActError> {
+    start_yielding(opening.vcpus, group, opening.params, |vcpu| busy_wait(opening.observer, vcpu))
+}
