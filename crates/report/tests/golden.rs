@@ -135,6 +135,7 @@ fn run() -> RunReport {
         means: Means {
             observer: Some("bpf".into()),
             placement: Some("cpuset-v2".into()),
+            retention: Some("yielding".into()),
             yielding: Some("sched-idle+cpu.idle".into()),
         },
         windows: 20,
@@ -210,7 +211,7 @@ fn run_unknown() {
         timeout_ns: None,
         timeout_from: None,
         guard_trips: 0,
-        means: Means { observer: None, placement: None, yielding: None },
+        means: Means { observer: None, placement: None, retention: None, yielding: None },
         windows: 0,
         window_ns_mean: None,
         overhead_cpu_ns: 0,
@@ -248,6 +249,7 @@ fn run_without_privilege_and_not_restored() {
         means: Means {
             observer: Some("procfs".into()),
             placement: Some("affinity".into()),
+            retention: Some("yielding".into()),
             yielding: Some("nice-19".into()),
         },
         restored: false,
