@@ -13,6 +13,7 @@ SHELL := /bin/bash
 HOST := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 BINARY := $(TARGET_DIR)/gleaner
+LAB := $(TARGET_DIR)/gleaner-lab
 PREFIX ?= /usr/local
 CARGO ?= cargo
 
@@ -34,6 +35,12 @@ build: toolchain ## the static binary, at target/gleaner
 	$(CARGO) build --release --locked --target $(HOST) --package gleaner --bin gleaner
 	@ln -sfn $(HOST)/release/gleaner $(BINARY)
 	@scripts/check-static.sh $(BINARY)
+
+.PHONY: lab
+lab: toolchain ## the laboratory (simulators, reproductions, test bed), at target/gleaner-lab
+	@scripts/setup.sh build
+	$(CARGO) build --release --locked --target $(HOST) --package gleaner-lab --bin gleaner-lab
+	@ln -sfn $(HOST)/release/gleaner-lab $(LAB)
 
 .PHONY: check
 check: toolchain ## formatting and lints only

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs inside a guest of the test bed (testbed/runner) as its script: takes commands from the host on ttyS1 and answers there.
+# Runs inside a guest of the test bed (lab/runner) as its script: takes commands from the host on ttyS1 and answers there.
 #
 # From the host, one command a line, in words quoted for a shell:
 #   run ID [NAME=FILE]... -- CMD...   runs CMD; its output and the FILEs come back

@@ -1,7 +1,8 @@
 //! The command line. Help text lives here and teaches; nothing here acts.
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use gleaner_model::{Policy, Profile, RetainMeans};
+pub use gleaner_command::args::{JsonArg, PolicyArg, duration};
+use gleaner_model::{Profile, RetainMeans};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -44,10 +45,12 @@ pub enum Command {
     Host(crate::host::HostArgs),
     /// Record what a program's threads do, to simulate it elsewhere
     Record(crate::record::RecordArgs),
-    /// Simulate hosts and guests, with the same policies
-    Sim(crate::sim::SimArgs),
-    /// Simulate caches under time-shared contexts; record and classify programs
-    Cache(crate::cache::CacheArgs),
+    /// Moved to `gleaner-lab sim`
+    #[command(hide = true, disable_help_flag = true)]
+    Sim(MovedArgs),
+    /// Moved to `gleaner-lab cache`
+    #[command(hide = true, disable_help_flag = true)]
+    Cache(MovedArgs),
     /// Undo what a killed Gleaner left behind
     Restore(RestoreArgs),
     /// Undo a run's changes when its main process dies (started by Gleaner itself)
@@ -58,11 +61,11 @@ pub enum Command {
     },
 }
 
+/// The arguments of a command that is elsewhere now.
 #[derive(Debug, Args)]
-pub struct JsonArg {
-    /// Write the result as JSON to FILE; without FILE, or to `-`, to stdout, with the human text on stderr
-    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
-    pub json: Option<PathBuf>,
+pub struct MovedArgs {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<OsString>,
 }
 
 #[derive(Debug, Args)]
@@ -168,32 +171,6 @@ pub struct RunArgs {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum PolicyArg {
-    /// Run it, do nothing
-    Off,
-    /// Watch and say what is seen
-    Observe,
-    /// Bridge short idle periods
-    Retain,
-    /// Pack work onto fewer vCPUs
-    Consolidate,
-    /// Both, as the paper does
-    Full,
-}
-
-impl From<PolicyArg> for Policy {
-    fn from(arg: PolicyArg) -> Self {
-        match arg {
-            PolicyArg::Off => Self::Off,
-            PolicyArg::Observe => Self::Observe,
-            PolicyArg::Retain => Self::Retain,
-            PolicyArg::Consolidate => Self::Consolidate,
-            PolicyArg::Full => Self::Full,
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ProfileArg {
     /// The mean extra cost of waking a halted vCPU: at most twice the cost of the better choice
     Frugal,
@@ -269,13 +246,6 @@ pub enum PlacementArg {
 )]
 pub struct RestoreArgs {}
 
-/// A retention time-out.
-pub fn duration(text: &str) -> Result<Duration, String> {
-    let parsed = humantime::parse_duration(text).map_err(|error| format!("{error}; write it like 500us, 1ms or 5s"))?;
-    let allowed = Duration::from_micros(1)..=Duration::from_secs(1);
-    if allowed.contains(&parsed) { Ok(parsed) } else { Err("must be within 1us and 1s".to_owned()) }
-}
-
 fn overhead(text: &str) -> Result<f64, String> {
     let percent: f64 = text.trim_end_matches('%').trim().parse().map_err(|_| "write a number, like 0.5".to_owned())?;
     if (0.1..=20.0).contains(&percent) { Ok(percent) } else { Err("must be within 0.1 and 20".to_owned()) }
@@ -319,14 +289,6 @@ mod tests {
         assert_eq!(overhead("5%"), Ok(5.0));
         for bad in ["0", "50", "much", "-1", "NaN", "inf"] {
             assert!(overhead(bad).is_err(), "{bad}");
-        }
-    }
-
-    #[test]
-    fn durations_take_units_and_have_bounds() {
-        assert_eq!(duration("500us"), Ok(Duration::from_micros(500)));
-        for bad in ["5", "2s", "0us", "soon"] {
-            assert!(duration(bad).is_err(), "{bad}");
         }
     }
 }

@@ -2,27 +2,22 @@
 
 mod ab;
 mod args;
-mod cache;
 mod calibrate;
 mod doctor;
-mod failure;
-mod files;
 mod guardian;
 mod host;
-mod interrupt;
-mod output;
-mod params;
 mod probe;
 mod record;
 mod report;
 mod restore;
 mod run;
 mod session;
-mod sim;
 mod workload;
 
 use args::{Cli, Command};
 use clap::Parser;
+// The rooms of this binary name them as their own.
+use gleaner_command::{failure, files, interrupt, output, params};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -38,8 +33,8 @@ fn main() -> ExitCode {
         Command::Report(args) => report::main(&args),
         Command::Host(args) => host::main(&args),
         Command::Record(args) => record::main(&args),
-        Command::Sim(args) => sim::main(&args),
-        Command::Cache(args) => cache::main(&args),
+        Command::Sim(_) => Err(moved("sim")),
+        Command::Cache(_) => Err(moved("cache")),
         Command::Restore(_) => restore::main(),
         Command::Guardian { journal } => guardian::main(&journal),
     };
@@ -50,4 +45,9 @@ fn main() -> ExitCode {
             ExitCode::from(failure.status)
         }
     }
+}
+
+/// Says where a command went.
+fn moved(command: &str) -> failure::Failure {
+    failure::Failure::input(format!("`gleaner {command} ...` is `gleaner-lab {command} ...` now; `make lab` builds it"))
 }

@@ -41,6 +41,15 @@ fn a_command_that_cannot_be_run() {
 }
 
 #[test]
+fn what_went_to_the_laboratory_says_so() {
+    for arguments in [&["sim"][..], &["sim", "run", "x.toml", "--json"], &["sim", "--help"], &["cache", "run"]] {
+        let there = format!("gleaner-lab {}", arguments[0]);
+        let said = finish(&mut gleaner(arguments)).with_status(2).saying("").naming(&[&there, "make lab"]);
+        assert_eq!(said.stderr.lines().count(), 1, "one line is enough: {said:?}");
+    }
+}
+
+#[test]
 fn bad_usage() {
     for (arguments, words) in [
         (&["run"][..], &["CMD"][..]),

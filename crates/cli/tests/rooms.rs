@@ -1,9 +1,9 @@
 //! Rooms import only what the design allows (ARCHITECTURE.md, "Invariants").
 //!
-//! Two checks. The manifests say which room knows which: everything knows `model`, only `cli` knows them all. The
-//! sources of `decide` say that it is pure: no file, clock, environment, process, thread, no output, and no map whose
-//! order differs from run to run. The second reads tokens, so comments and strings do not count, and
-//! `use std::{fs as f, ...}` does.
+//! Two checks. The manifests say which room knows which: everything knows `model`, only `cli` knows them all, and nothing of
+//! the product (crates/) knows the laboratory (lab/). The sources of `decide` say that it is pure: no file, clock,
+//! environment, process, thread, no output, and no map whose order differs from run to run. The second reads tokens, so
+//! comments and strings do not count, and `use std::{fs as f, ...}` does.
 
 use cargo_metadata::MetadataCommand;
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
@@ -27,15 +27,9 @@ const ROOMS: &[Room] = &[
     Room { name: "gleaner-workloads", knows: &["gleaner-model"], outside: None },
     Room { name: "gleaner-report", knows: &["gleaner-model", "gleaner-stats"], outside: None },
     Room { name: "gleaner-stats", knows: &[], outside: Some(&["fastrand", "rayon"]) },
-    Room {
-        name: "gleaner-scenario",
-        knows: &["gleaner-model"],
-        outside: Some(&["fastrand", "humantime", "serde", "thiserror", "toml"]),
-    },
-    // A simulator runs the policies themselves.
-    Room { name: "gleaner-cachesim", knows: &["gleaner-model", "gleaner-decide"], outside: None },
-    Room { name: "gleaner-sim", knows: &["gleaner-model", "gleaner-decide", "gleaner-scenario"], outside: None },
-    Room { name: "gleaner-testbed", knows: &["gleaner-model", "gleaner-report", "gleaner-scenario"], outside: None },
+    Room { name: "gleaner-recording", knows: &["gleaner-model"], outside: Some(&["thiserror", "zstd"]) },
+    // What the commands of both binaries share.
+    Room { name: "gleaner-command", knows: &["gleaner-model", "gleaner-decide", "gleaner-report"], outside: None },
     Room {
         name: "gleaner",
         knows: &[
@@ -45,14 +39,68 @@ const ROOMS: &[Room] = &[
             "gleaner-act",
             "gleaner-workloads",
             "gleaner-report",
-            "gleaner-scenario",
             "gleaner-stats",
+            "gleaner-recording",
+            "gleaner-command",
+        ],
+        outside: None,
+    },
+    Room {
+        name: "gleaner-scenario",
+        knows: &["gleaner-model"],
+        outside: Some(&["fastrand", "humantime", "serde", "thiserror", "toml"]),
+    },
+    // A simulator runs the policies themselves.
+    Room { name: "gleaner-cachesim", knows: &["gleaner-model", "gleaner-decide"], outside: None },
+    Room {
+        name: "gleaner-sim",
+        knows: &["gleaner-model", "gleaner-decide", "gleaner-recording", "gleaner-scenario"],
+        outside: None,
+    },
+    Room {
+        name: "gleaner-testbed",
+        knows: &["gleaner-model", "gleaner-report", "gleaner-command", "gleaner-scenario"],
+        outside: None,
+    },
+    Room { name: "gleaner-pictures", knows: &["gleaner-report"], outside: None },
+    Room {
+        name: "gleaner-lab",
+        knows: &[
+            "gleaner-model",
+            "gleaner-decide",
+            // In tests: the roles that a recorded program plays.
+            "gleaner-observe",
+            "gleaner-report",
+            "gleaner-command",
+            "gleaner-scenario",
             "gleaner-cachesim",
             "gleaner-sim",
+            "gleaner-testbed",
+            "gleaner-pictures",
         ],
         outside: None,
     },
 ];
+
+/// Where a package is, below the workspace.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Side {
+    /// crates/: what users run.
+    Product,
+    /// lab/: what decides for machines that are not there.
+    Lab,
+}
+
+/// What the product imports from the laboratory, in words; the other way round is as it should be.
+fn laboratory_in_the_product(packages: &[(&str, Side, Vec<Import>)]) -> Vec<String> {
+    let in_lab = |name: &str| packages.iter().any(|(package, side, _)| *package == name && *side == Side::Lab);
+    let product = packages.iter().filter(|(_, side, _)| *side == Side::Product);
+    product
+        .flat_map(|(package, _, imports)| imports.iter().map(move |import| (package, import.name)))
+        .filter(|(_, import)| in_lab(import))
+        .map(|(package, import)| format!("{package} must not know {import}: the product does not know the laboratory"))
+        .collect()
+}
 
 /// One line of a manifest.
 struct Import<'a> {
@@ -191,11 +239,11 @@ fn rust_files(folder: &Path, files: &mut Vec<PathBuf>) {
 fn rooms_import_only_what_the_design_allows() {
     let metadata = MetadataCommand::new().manifest_path(workspace().join("Cargo.toml")).no_deps().exec().unwrap();
     assert!(metadata.packages.len() >= ROOMS.len(), "a room is gone: {:?}", metadata.workspace_members);
-    let wrong: Vec<String> = metadata
+    let packages: Vec<(&str, Side, Vec<Import>)> = metadata
         .packages
         .iter()
-        .flat_map(|package| {
-            let imports: Vec<Import> = package
+        .map(|package| {
+            let imports = package
                 .dependencies
                 .iter()
                 .map(|import| Import {
@@ -203,10 +251,14 @@ fn rooms_import_only_what_the_design_allows() {
                     dev_only: import.kind == cargo_metadata::DependencyKind::Development,
                 })
                 .collect();
-            wrong_imports(&package.name, &imports)
+            let in_lab = package.manifest_path.starts_with(metadata.workspace_root.join("lab"));
+            (package.name.as_str(), if in_lab { Side::Lab } else { Side::Product }, imports)
         })
         .collect();
+    let mut wrong: Vec<String> = packages.iter().flat_map(|(name, _, imports)| wrong_imports(name, imports)).collect();
+    wrong.extend(laboratory_in_the_product(&packages));
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(packages.iter().any(|(_, side, _)| *side == Side::Lab), "no laboratory was found");
 }
 
 #[test]
@@ -243,6 +295,18 @@ fn the_import_check_can_fail() {
         let wrong = wrong_imports(room, &[import]).join("\n");
         assert!(wrong.contains(word), "{room}: '{wrong}' lacks '{word}'");
     }
+}
+
+#[test]
+fn the_check_of_the_laboratory_can_fail() {
+    let of = |name| vec![Import { name, dev_only: true }];
+    let packages = [
+        ("gleaner", Side::Product, of("gleaner-sim")),
+        ("gleaner-sim", Side::Lab, of("gleaner-decide")),
+        ("gleaner-decide", Side::Product, of("proptest")),
+    ];
+    let wrong = laboratory_in_the_product(&packages);
+    assert_eq!(wrong, ["gleaner must not know gleaner-sim: the product does not know the laboratory"]);
 }
 
 #[test]

@@ -2,40 +2,11 @@
 //!
 //! What a browser makes of it is tried with the binary (crates/cli/tests/report.rs).
 
-use gleaner_report::html::{Page, page, png, png_of_all, read};
-use resvg::tiny_skia::Pixmap;
+mod support;
+
+use gleaner_report::html::{page, read};
 use serde_json::Value;
-use std::fs;
-use std::path::Path;
-
-/// Every example there is: the golden files of the schemas, and results made up for the page.
-fn examples() -> Vec<(String, String)> {
-    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
-    let files = |folder: &str, ending: &str| {
-        let mut all: Vec<(String, String)> = fs::read_dir(tests.join(folder))
-            .unwrap()
-            .map(|entry| entry.unwrap().path())
-            .map(|path| (path.file_name().unwrap().to_string_lossy().into_owned(), path))
-            .filter(|(name, _)| name.ends_with(ending))
-            .map(|(name, path)| (name, fs::read_to_string(path).unwrap()))
-            .collect();
-        all.sort();
-        all
-    };
-    let mut all = files("results", ".json");
-    for (name, text) in files("snapshots", ".json.snap") {
-        let json = text.splitn(3, "---\n").nth(2).unwrap();
-        if read(&name, json).is_ok() {
-            all.push((name, json.to_owned()));
-        }
-    }
-    all
-}
-
-fn made_of(examples: &[(String, String)]) -> Page {
-    let results: Vec<_> = examples.iter().map(|(name, text)| read(name, text).unwrap()).collect();
-    page(None, &results).unwrap()
-}
+use support::{NASTY, examples, made_of, replace_strings};
 
 /// The elements of this name, from `<` to the next `>`.
 fn tags<'a>(html: &'a str, name: &str) -> Vec<&'a str> {
@@ -149,53 +120,17 @@ fn the_page_needs_nothing_else() {
     );
 }
 
-/// Puts this in place of every string but those that have to be one of a few words: the schema's name, and the side of an exit.
-fn replace_strings(value: &mut Value, with: &str) {
-    match value {
-        Value::String(text) => with.clone_into(text),
-        Value::Array(all) => all.iter_mut().for_each(|value| replace_strings(value, with)),
-        Value::Object(fields) => {
-            let free = |key: &str| !["schema", "side"].contains(&key);
-            fields.iter_mut().filter(|(key, _)| free(key)).for_each(|(_, value)| replace_strings(value, with));
-        }
-        _ => {}
-    }
-}
-
 #[test]
 fn nothing_breaks_out_of_its_place() {
-    let nasty = "</title></svg><script>alert('x')</script>\"><img src=x onerror=y>\u{0}\u{1b}[31m\u{202e}&amp;";
     for (name, text) in examples() {
         let mut value: Value = serde_json::from_str(&text).unwrap();
-        replace_strings(&mut value, nasty);
-        let page = page(Some(nasty), &[read(nasty, &value.to_string()).unwrap()]).unwrap();
+        replace_strings(&mut value, NASTY);
+        let page = page(Some(NASTY), &[read(NASTY, &value.to_string()).unwrap()]).unwrap();
         assert!(page.html.contains("&lt;script&gt;alert"), "{name}: shown as text");
         for broken in ["<script", "<img", "alert('x')<", "\u{0}", "\u{1b}", "\u{202e}"] {
             assert!(!page.html.contains(broken), "{name}: {broken:?} in the page");
         }
-        // The drawings are still XML.
-        page.figures.first().into_iter().for_each(|figure| _ = png(figure).unwrap());
     }
-}
-
-#[test]
-fn pictures_are_drawn_without_a_font_of_the_system() {
-    let page = made_of(&examples());
-    for figure in page.figures.iter().step_by(3) {
-        let picture = Pixmap::decode_png(&png(figure).unwrap()).unwrap();
-        assert_eq!(picture.width(), 1_760);
-        let inked = |from: u32, to: u32| {
-            let row = picture.width() as usize;
-            let rows = &picture.pixels()[from as usize * row..to as usize * row];
-            rows.iter().filter(|pixel| pixel.green() < 200).count()
-        };
-        assert!(inked(10, 64) > 300, "no title in the picture of {}", figure.title);
-        assert!(inked(130, picture.height()) > 1_000, "nothing drawn in the picture of {}", figure.title);
-    }
-    let all = Pixmap::decode_png(&png_of_all(&page.figures[..3]).unwrap()).unwrap();
-    let each = |at: usize| Pixmap::decode_png(&png(&page.figures[at]).unwrap()).unwrap().height();
-    assert_eq!(all.height(), each(0) + each(1) + each(2));
-    assert!(png_of_all(&[]).is_err());
 }
 
 /// Puts extremes in place of some numbers, and null in place of some values.

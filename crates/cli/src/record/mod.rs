@@ -1,7 +1,7 @@
-//! `gleaner record --threads`: what a real program's threads do, for `gleaner sim from-recording`.
+//! `gleaner record --threads`: what a real program's threads do, for `gleaner-lab sim from-recording`.
 //!
 //! ```text
-//!   BPF (observe::ThreadRecorder) --every 20 ms--> sim::recording::Writer --> a file beside FILE, put in its place at the end
+//!   BPF (observe::ThreadRecorder) --every 20 ms--> recording::Writer --> a file beside FILE, put in its place at the end
 //! ```
 //!
 //! The program runs as without us: its streams, signals and process group are its own. At --max-bytes recording stops and the
@@ -14,10 +14,11 @@ use crate::output::{Output, say};
 use crate::run::child::{Launch, shell_status};
 use crate::run::signals::{Event, Inherited, Relay, listen};
 use clap::Args;
+use gleaner_command::args::size;
 use gleaner_model::ThreadHappening;
 use gleaner_observe::{ThreadEventLosses, ThreadRecorder, ThreadRecorderConfig};
+use gleaner_recording::{EndedBy, Header, Summary, Writer};
 use gleaner_report::RecordReport;
-use gleaner_sim::recording::{EndedBy, Header, Summary, Writer};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::BufWriter;
@@ -35,7 +36,7 @@ use std::time::{Duration, Instant};
                   CMD cannot be started.\n\n\
                   Examples:\n\
                   \x20 gleaner record --threads -- pigz -p4 -k big.tar\n\
-                  \x20 gleaner sim from-recording pigz.glthreads --vcpus 16 --pcpus 8 --slice 1ms"
+                  \x20 gleaner-lab sim from-recording pigz.glthreads --vcpus 16 --pcpus 8 --slice 1ms"
 )]
 pub struct RecordArgs {
     /// Record threads: who computed how long, waited for whom, woke whom
@@ -63,7 +64,7 @@ const END_BYTES: u64 = 4 << 10;
 
 /// A file's size.
 fn bytes(text: &str) -> Result<u64, String> {
-    let size = crate::cache::size(text)?;
+    let size = size(text)?;
     if size >= 64 << 10 { Ok(size) } else { Err("must be 64k at least".to_owned()) }
 }
 
@@ -215,15 +216,6 @@ impl Recording {
     }
 }
 
-/// As results say it.
-pub fn word(ended_by: EndedBy) -> &'static str {
-    match ended_by {
-        EndedBy::Exit => "exit",
-        EndedBy::Limit => "limit",
-        EndedBy::Interrupt => "interrupt",
-    }
-}
-
 fn report(
     header: Header,
     path: &Path,
@@ -232,7 +224,7 @@ fn report(
     summary: &Summary,
     exit_status: i32,
 ) -> RecordReport {
-    let mut notes = crate::record::losses(summary);
+    let mut notes = summary.losses();
     if summary.ended_by == EndedBy::Limit {
         notes.push("recording stopped at --max-bytes, before the program ended; a larger one takes more".to_owned());
     }
@@ -251,24 +243,10 @@ fn report(
         events: summary.events,
         lost_events: summary.lost,
         untracked_threads: summary.untracked,
-        ended_by: word(summary.ended_by).to_owned(),
+        ended_by: summary.ended_by.word().to_owned(),
         exit_status,
         notes,
     }
-}
-
-/// What is not in a recording, in words.
-pub fn losses(summary: &Summary) -> Vec<String> {
-    let mut notes = Vec::new();
-    if summary.lost > 0 {
-        let lost = summary.lost;
-        notes
-            .push(format!("{lost} events were lost: the machine was too busy to write them down; waits became delays"));
-    }
-    if summary.untracked > 0 {
-        notes.push(format!("{} threads were too many and are not in the recording", summary.untracked));
-    }
-    notes
 }
 
 #[cfg(test)]

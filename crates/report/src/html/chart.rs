@@ -5,7 +5,7 @@
 //! their values (`style.css`), so every colour used must be one of these.
 
 use super::DrawError;
-use super::figure::{WIDTH, printable, shortened};
+use super::figure::{Figure, printable, shortened};
 use plotters::coord::Shift;
 use plotters::coord::cartesian::Cartesian2d;
 use plotters::coord::ranged1d::{BoldPoints, Ranged};
@@ -217,7 +217,7 @@ impl<'a> Canvas<'a> {
     pub fn plot(&self, x: Axis<'_>, y: Option<Axis<'_>>, rows: usize, left: i32) -> Result<Plot<'_, 'a>, DrawError> {
         let height = self.height();
         let (top, bottom) = (TOP_PX, height - BOTTOM_PX);
-        let right = pixels(f64::from(WIDTH)) - RIGHT_PX;
+        let right = pixels(f64::from(Figure::WIDTH)) - RIGHT_PX;
         let y_scale = y.as_ref().map_or_else(|| Scale::exactly(0.0, rows as f64), |axis| axis.scale.clone());
         let plane = Cartesian2d::<RangedCoordf64, RangedCoordf64>::new(
             x.scale.from..x.scale.to,

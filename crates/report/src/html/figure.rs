@@ -4,9 +4,6 @@ use super::{DrawError, chart::Canvas};
 use plotters::prelude::{IntoDrawingArea, SVGBackend};
 use std::fmt::Write;
 
-/// Every figure's width, in its own units; the page scales it.
-pub(super) const WIDTH: u32 = 880;
-
 /// A drawing and what it says.
 #[derive(Clone, Debug)]
 pub struct Figure {
@@ -17,12 +14,15 @@ pub struct Figure {
     /// How to read it, below the drawing.
     pub caption: String,
     /// Height in the drawing's units.
-    pub(super) height: u32,
+    height: u32,
     /// What plotters drew, without the outer element.
     body: String,
 }
 
 impl Figure {
+    /// Every figure's width, in its own units; the page scales it.
+    pub const WIDTH: u32 = 880;
+
     /// Draws one.
     pub(super) fn draw(
         title: impl Into<String>,
@@ -34,7 +34,7 @@ impl Figure {
         let (title, description) = (title.into(), description.into());
         let mut svg = String::new();
         {
-            let area = SVGBackend::with_string(&mut svg, (WIDTH, height)).into_drawing_area();
+            let area = SVGBackend::with_string(&mut svg, (Self::WIDTH, height)).into_drawing_area();
             let canvas = Canvas::new(area);
             canvas.heading(&title)?;
             draw(&canvas)?;
@@ -52,8 +52,9 @@ impl Figure {
         // Writing to a string cannot fail.
         let _ = write!(
             svg,
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {}\" role=\"img\" \
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" role=\"img\" \
              aria-labelledby=\"{id}-title {id}-desc\"><title id=\"{id}-title\">{}</title><desc id=\"{id}-desc\">{}</desc>{}</svg>",
+            Self::WIDTH,
             self.height,
             escaped(&self.title),
             escaped(&self.description),
@@ -62,11 +63,18 @@ impl Figure {
         svg
     }
 
-    /// The drawing inside another one, `top` units down.
-    pub(super) fn nested(&self, top: u32) -> String {
+    /// Height in the drawing's units.
+    pub fn height(&self) -> u32 {
+        self.height
+    }
+
+    /// SVG of the drawing inside another one, `top` units down.
+    pub fn nested(&self, top: u32) -> String {
         format!(
-            "<svg x=\"0\" y=\"{top}\" width=\"{WIDTH}\" height=\"{0}\" viewBox=\"0 0 {WIDTH} {0}\">{1}</svg>",
-            self.height, self.body
+            "<svg x=\"0\" y=\"{top}\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} {1}\">{2}</svg>",
+            Self::WIDTH,
+            self.height,
+            self.body
         )
     }
 }

@@ -1,7 +1,7 @@
 //! One self-contained HTML page of results: plain words first, then figures, the raw numbers, and how to read them.
 //!
 //! Each schema has a file that turns results into a `Section` (those without figures share `plain.rs`); `page.rs` puts sections together. Figures are plotters' SVG,
-//! inline; there is no script and no request. `png.rs` draws the same figures as pictures, with a font of its own.
+//! inline; there is no script and no request. lab/pictures draws the same figures as PNG.
 
 mod ab;
 mod chart;
@@ -13,7 +13,6 @@ mod glossary;
 mod input;
 mod page;
 mod plain;
-mod png;
 mod probe;
 mod reproduction;
 mod run;
@@ -27,7 +26,6 @@ pub use figure::Figure;
 pub use input::{Content, ReadError, ResultFile, read};
 pub use page::{Page, page};
 pub use plain::Plain;
-pub use png::{png, png_of_all};
 
 /// A figure that could not be drawn.
 #[derive(Debug, thiserror::Error)]

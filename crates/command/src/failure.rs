@@ -1,0 +1,29 @@
+//! How a command fails: what to say and with which status (design, section 5).
+
+use std::fmt::Display;
+
+/// A failure with its exit status.
+#[derive(Debug)]
+pub struct Failure {
+    /// What the process exits with.
+    pub status: u8,
+    /// What is wrong, in one line, with what would be right.
+    pub message: String,
+}
+
+impl Failure {
+    /// Bad usage or bad input: status 2.
+    pub fn input(message: impl Display) -> Self {
+        Self { status: 2, message: message.to_string() }
+    }
+
+    /// The work failed: status 1.
+    pub fn work(message: impl Display) -> Self {
+        Self { status: 1, message: message.to_string() }
+    }
+
+    /// `run`'s own failure: status 125.
+    pub fn run(message: impl Display) -> Self {
+        Self { status: 125, message: message.to_string() }
+    }
+}

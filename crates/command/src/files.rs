@@ -1,0 +1,267 @@
+//! Files that are there as a whole or not at all: written without a name, then given their name.
+
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat};
+use rustix::io::Errno;
+use std::fs::{self, File, Metadata, OpenOptions, Permissions};
+use std::io::{self, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
+use std::path::{Path, PathBuf};
+use tempfile::TempPath;
+
+const OWN_FILES: &str = "/proc/self/fd";
+
+/// A place for a file, tried out: opening it fails where writing would, and leaves nothing behind however the process ends.
+#[derive(Debug)]
+pub enum Place {
+    /// A file is moved there.
+    Replaced(PathBuf),
+    /// What is no regular file (/dev/stdout, a pipe), or one in a folder that is closed to us, or somebody else's in a folder like /tmp: only
+    /// written.
+    Written(File),
+}
+
+impl Place {
+    /// Tries it out.
+    ///
+    /// # Errors
+    /// As writing there would fail.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        if path.file_name().is_none() && !path.exists() {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        // A link's target is what is meant. What has no path, like a pipe's /dev/fd/63, keeps this one.
+        let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let Ok(is) = fs::metadata(&real) else {
+            return beside(&real).map(|_| Self::Replaced(real));
+        };
+        let old = OpenOptions::new().write(true).open(&real)?;
+        let replaceable = is.is_file() && may_be_renamed_over(&is, folder_of(&real)) && beside(&real).is_ok();
+        Ok(if replaceable { Self::Replaced(real) } else { Self::Written(old) })
+    }
+
+    /// Puts a whole file there.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Self::Written(file) => {
+                if file.metadata()?.is_file() {
+                    file.set_len(0)?;
+                }
+                file.write_all(bytes)
+            }
+            Self::Replaced(path) => {
+                let mut new = beside(path)?;
+                new.file.write_all(bytes)?;
+                new.put(path)
+            }
+        }
+    }
+}
+
+/// Where something is written over a long time: into its place when it is whole, so that what was there is lost to nothing less.
+#[derive(Debug)]
+pub enum Destination {
+    /// A file without a name, and the name that it gets.
+    Replaced {
+        /// What is written to.
+        new: New,
+        /// Its place.
+        path: PathBuf,
+    },
+    /// As [`Place::Written`].
+    Written,
+}
+
+impl Destination {
+    /// And the file to write to.
+    ///
+    /// # Errors
+    /// As writing there would fail.
+    pub fn open(path: &Path) -> io::Result<(Self, File)> {
+        Ok(match Place::open(path)? {
+            Place::Written(file) => {
+                if file.metadata()?.is_file() {
+                    file.set_len(0)?;
+                }
+                (Self::Written, file)
+            }
+            Place::Replaced(path) => {
+                let new = beside(&path)?;
+                let file = new.file.try_clone()?;
+                (Self::Replaced { new, path }, file)
+            }
+        })
+    }
+
+    /// Puts what was written into its place.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn whole(self) -> io::Result<()> {
+        match self {
+            Self::Replaced { new, path } => new.put(&path),
+            Self::Written => Ok(()),
+        }
+    }
+}
+
+/// A file that is to replace another, or to be a new one.
+#[derive(Debug)]
+pub struct New {
+    /// What is written to.
+    pub file: File,
+    /// Its random name, which goes away with the value: only where the file system has no files without names (NFS, 9p). There
+    /// SIGKILL leaves it behind.
+    name: Option<TempPath>,
+}
+
+impl New {
+    /// Gives it its name, with the permissions and the owner of the file that had it.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn put(self, path: &Path) -> io::Result<()> {
+        if let Ok(old) = fs::metadata(path) {
+            self.file.set_permissions(old.permissions())?;
+            // Root's result stays its user's. Others can give nothing away, nor have they anything to.
+            let _ = fchown(&self.file, Some(old.uid()), Some(old.gid()));
+        }
+        let name = match self.name {
+            Some(name) => name,
+            None => match name_it(&self.file, path) {
+                // A link replaces nothing, so another name comes first, for as long as a rename takes.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    random_name().make_in(folder_of(path), |name| name_it(&self.file, name))?.into_temp_path()
+                }
+                named => return named,
+            },
+        };
+        Ok(name.persist(path)?)
+    }
+}
+
+/// A file in the same folder: names can be changed within one file system only.
+///
+/// # Errors
+/// The system's.
+pub fn beside(path: &Path) -> io::Result<New> {
+    let folder = folder_of(path);
+    // Less what the umask takes away, like any new file.
+    let usual = 0o666;
+    // Without /proc (a chroot) it could not be given its name.
+    if Path::new(OWN_FILES).exists() {
+        match rustix::fs::open(folder, OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC, Mode::from_raw_mode(usual)) {
+            Ok(file) => return Ok(New { file: file.into(), name: None }),
+            // Kernels' and file systems' ways to say that they know no such file (open(2)).
+            Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::NOENT | Errno::INVAL) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let made = random_name().permissions(Permissions::from_mode(usual)).tempfile_in(folder);
+    // The system's word for it, without the random name.
+    let (file, name) =
+        made.map_err(|error| error.raw_os_error().map_or(error, io::Error::from_raw_os_error))?.into_parts();
+    Ok(New { file, name: Some(name) })
+}
+
+/// In a sticky folder (/tmp) only the file's owner, the folder's, and root may give its name to another file (unlink(2)).
+fn may_be_renamed_over(file: &Metadata, folder: &Path) -> bool {
+    let own = rustix::process::geteuid();
+    let sticky = |folder: &Metadata| folder.mode() & libc::S_ISVTX != 0 && folder.uid() != own.as_raw();
+    own.is_root() || file.uid() == own.as_raw() || fs::metadata(folder).is_ok_and(|folder| !sticky(&folder))
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+fn random_name() -> tempfile::Builder<'static, 'static> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".gleaner-").suffix(".new");
+    builder
+}
+
+/// Gives a file without a name one that nobody has.
+fn name_it(file: &File, name: &Path) -> io::Result<()> {
+    let nameless = format!("{OWN_FILES}/{}", file.as_raw_fd());
+    Ok(linkat(CWD, nameless, CWD, name, AtFlags::SYMLINK_FOLLOW)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{New, Place, beside, random_name};
+    use std::fs::{self, Permissions};
+    use std::io::Write;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_place_is_as_it_was_until_it_is_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let names = || fs::read_dir(folder.path()).unwrap().count();
+        let path = folder.path().join("x");
+        let mut place = Place::open(&path).unwrap();
+        assert_eq!(names(), 0);
+        place.write(b"first").unwrap();
+        assert_eq!((fs::read(&path).unwrap(), names()), (b"first".to_vec(), 1));
+        fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink("x", &link).unwrap();
+        let mut place = Place::open(&link).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"first");
+        place.write(b"2nd").unwrap();
+        assert_eq!((fs::read(&path).unwrap(), names()), (b"2nd".to_vec(), 2));
+        assert!(link.is_symlink(), "a link's target is what is meant");
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
+    }
+
+    /// Where the file system has no files without names, and where it has.
+    #[test]
+    fn a_file_that_is_not_put_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x");
+        let names = || fs::read_dir(folder.path()).unwrap().count();
+        let with_name = || {
+            let (file, name) = random_name().tempfile_in(folder.path()).unwrap().into_parts();
+            New { file, name: Some(name) }
+        };
+        drop(with_name());
+        assert_eq!(names(), 0);
+        let nameless = beside(&path).unwrap();
+        if nameless.name.is_none() {
+            // Not even when this process is killed here.
+            assert_eq!(names(), 0);
+        }
+        let put = |mut new: New, text: &str| {
+            new.file.write_all(text.as_bytes()).unwrap();
+            new.put(&path).unwrap();
+            assert_eq!((fs::read_to_string(&path).unwrap().as_str(), names()), (text, 1));
+        };
+        put(nameless, "first");
+        put(with_name(), "2nd");
+        put(beside(&path).unwrap(), "third");
+        assert!(beside(&path).unwrap().put(&folder.path().join("none/x")).is_err());
+        assert_eq!(names(), 1);
+    }
+
+    #[test]
+    fn new_files_are_readable_as_far_as_the_umask_lets_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let mode = |name: &str| fs::metadata(folder.path().join(name)).unwrap().permissions().mode();
+        fs::write(folder.path().join("usual"), "").unwrap();
+        Place::open(&folder.path().join("ours")).unwrap().write(b"").unwrap();
+        assert_eq!(mode("ours"), mode("usual"));
+    }
+
+    #[test]
+    fn what_is_no_regular_file_is_only_written() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(Place::open(folder.path()).is_err());
+        assert!(Place::open(&folder.path().join("none/x")).is_err());
+        assert!(Place::open("".as_ref()).is_err());
+        assert!(Place::open("/dev/full".as_ref()).unwrap().write(b"x").is_err());
+        assert!(fs::exists("/dev/full").unwrap());
+    }
+}

@@ -1,0 +1,50 @@
+//! Signals that tell a command to end, and sleeping until one comes.
+
+use crate::failure::Failure;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// A signal may come between the look at the flag and the sleep, or reach another thread: it is noticed this late at most. Long,
+/// because whoever wakes often ends the slices of those whom it displaces.
+const LONGEST_NAP: Duration = Duration::from_millis(200);
+
+/// Set by SIGINT, SIGTERM and SIGHUP: the work then stops, and everything is undone as at any end.
+///
+/// # Errors
+/// If the handlers cannot be set.
+pub fn flag() -> Result<Arc<AtomicBool>, Failure> {
+    let flag = Arc::new(AtomicBool::new(false));
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(&flag)).map_err(Failure::work)?;
+    }
+    Ok(flag)
+}
+
+/// Sleeps until then; `false` as soon as a signal has come.
+pub fn sleep_until(due: Instant, interrupted: &AtomicBool) -> bool {
+    while !interrupted.load(Ordering::Relaxed) {
+        let left = due.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return true;
+        }
+        nap(left);
+    }
+    false
+}
+
+/// As [`nap`], and ends as soon as `descriptor` is ready to be read; whether it was.
+pub fn nap_until_ready(descriptor: &impl AsFd, limit: Duration) -> bool {
+    let limit = Timespec::try_from(limit.min(LONGEST_NAP)).unwrap_or_default();
+    poll(&mut [PollFd::new(descriptor, PollFlags::IN)], Some(&limit)).is_ok_and(|ready| ready > 0)
+}
+
+/// Sleeps so long, or shorter: a signal ends it, unlike `std::thread::sleep`.
+pub fn nap(limit: Duration) {
+    let nobody: &mut [PollFd<'_>] = &mut [];
+    let limit = Timespec::try_from(limit.min(LONGEST_NAP)).unwrap_or_default();
+    // The one failure there is, EINTR, is what is hoped for.
+    let _ = poll(nobody, Some(&limit));
+}

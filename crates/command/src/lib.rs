@@ -1,0 +1,10 @@
+//! What the commands of both binaries do alike: how they fail, where results go, files that are whole or not there, signals,
+//! parameter files. `gleaner` and `gleaner-lab` stand on it; it knows no command.
+
+pub mod args;
+pub mod failure;
+pub mod files;
+pub mod interrupt;
+pub mod output;
+pub mod params;
+pub mod results;

@@ -1,0 +1,84 @@
+//! Where results go: JSON to a file or to stdout, the human text to the other.
+
+use crate::failure::Failure;
+use crate::files::Place;
+use serde::Serialize;
+use std::fmt::Display;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// The place for a command's result, tried out before the work begins: a bad path must not cost the work.
+#[derive(Debug)]
+pub enum Output {
+    /// Only the human text.
+    Text,
+    /// JSON to stdout, the text to stderr.
+    JsonToStdout,
+    /// JSON to a file, the text as without.
+    JsonToFile(JsonFile),
+}
+
+/// A file for the result. It is there, or is a new one, only when the result is: neither a failure nor a kill leaves an empty one.
+#[derive(Debug)]
+pub struct JsonFile {
+    path: PathBuf,
+    place: Place,
+}
+
+impl Output {
+    /// From `--json [FILE]`.
+    ///
+    /// # Errors
+    /// If the file could not be written.
+    pub fn open(json: Option<&Path>) -> Result<Self, Failure> {
+        match json {
+            None => Ok(Self::Text),
+            Some(path) if path == Path::new("-") => Ok(Self::JsonToStdout),
+            Some(path) => JsonFile::open(path).map(Self::JsonToFile).map_err(|error| {
+                Failure::input(format!(
+                    "cannot write --json file {}: {error}; name a file you may write",
+                    path.display()
+                ))
+            }),
+        }
+    }
+
+    /// Writes the JSON where it goes.
+    ///
+    /// # Errors
+    /// If it cannot be written there.
+    pub fn json(&mut self, result: &impl Serialize) -> Result<(), Failure> {
+        let text = serde_json::to_string_pretty(result).map_err(Failure::work)?;
+        let (written, place) = match self {
+            Self::Text => return Ok(()),
+            Self::JsonToStdout => (writeln!(io::stdout(), "{text}"), "stdout".to_owned()),
+            Self::JsonToFile(file) => (file.write(&text), file.path.display().to_string()),
+        };
+        written.map_err(|error| Failure::work(format!("cannot write the result to {place}: {error}")))
+    }
+
+    /// Writes the human text: to stdout, unless the JSON is there.
+    pub fn text(&self, text: &impl Display) {
+        if matches!(self, Self::JsonToStdout) {
+            say(text);
+        } else {
+            // A reader that went away (`| head`) is no failure.
+            let _ = writeln!(io::stdout(), "{}", text.to_string().trim_end());
+        }
+    }
+}
+
+impl JsonFile {
+    fn open(path: &Path) -> io::Result<Self> {
+        Ok(Self { path: path.to_owned(), place: Place::open(path)? })
+    }
+
+    fn write(&mut self, text: &str) -> io::Result<()> {
+        self.place.write(format!("{text}\n").as_bytes())
+    }
+}
+
+/// Writes a line to stderr; a closed one is no failure.
+pub fn say(text: &impl Display) {
+    let _ = writeln!(io::stderr(), "{}", text.to_string().trim_end());
+}

@@ -1,0 +1,31 @@
+//! The `gleaner-lab` binary: for those who must decide for machines that they do not have. Parse -> validated options -> run.
+
+mod args;
+mod cache;
+mod report;
+mod sim;
+
+use args::{Cli, Command};
+use clap::Parser;
+// The rooms of this binary name them as their own.
+use gleaner_command::{failure, files, interrupt, output, params};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let log = tracing_subscriber::EnvFilter::try_from_env("GLEANER_LOG").unwrap_or_else(|_| "off".into());
+    tracing_subscriber::fmt().with_env_filter(log).with_writer(std::io::stderr).init();
+    let result = match cli.command {
+        Command::Sim(args) => sim::main(&args),
+        Command::Cache(args) => cache::main(&args),
+        Command::Bed(args) => gleaner_testbed::main(&args),
+        Command::Report(args) => report::main(&args),
+    };
+    match result {
+        Ok(status) => ExitCode::from(status),
+        Err(failure) => {
+            output::say(&format!("gleaner-lab: {}", failure.message));
+            ExitCode::from(failure.status)
+        }
+    }
+}
