@@ -70,7 +70,7 @@ demo: ## build, then run real programs under Gleaner
 
 .PHONY: bench
 bench: toolchain ## benchmarks: they print series, and pass or fail nothing
-	@scripts/setup.sh build demo
+	@scripts/setup.sh build bench
 	$(CARGO) bench --workspace --locked --target $(HOST)
 
 .PHONY: install

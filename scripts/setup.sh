@@ -2,7 +2,7 @@
 # Installs the Debian packages that building, testing and the demonstration need, and nothing else.
 # Fast when all is there: apt is asked only for what is missing. A Rust toolchain is the caller's own affair.
 #
-#   scripts/setup.sh [build] [demo] [test] [bed] [experiments]      default: build
+#   scripts/setup.sh [build] [demo] [test] [bed] [bench] [experiments]      default: build
 set -euo pipefail
 
 # What each group is for:
@@ -11,6 +11,7 @@ set -euo pipefail
 #   test   guests: an emulator, a shell for them, and a way to pack both. jq reads their JSON.
 #          chromium reads the pages that gleaner report makes; valgrind records memory accesses.
 #   bed    the test bed's Debian image: what builds it, and what unpacks kernel modules.
+#   bench  what the benchmarks manage.
 #   demo   real programs to manage.
 #   experiments  servers; whether they are started on installation is the machine's own policy (policy-rc.d).
 declare -A packages=(
@@ -20,7 +21,8 @@ declare -A packages=(
     [bed]="debootstrap e2fsprogs xz-utils zstd util-linux"
     [experiments]="sysbench mariadb-server redis-server jq stress-ng iperf3
                    gcc zlib1g-dev libssl-dev linux-perf"
-    [demo]="sysbench pbzip2 pigz jq tar bsdextrautils"
+    [bench]="sysbench"
+    [demo]="pbzip2 pigz jq tar bsdextrautils util-linux"
 )
 
 say() { printf 'setup: %s\n' "$*"; }
@@ -30,8 +32,8 @@ fail() { printf 'setup: %s\n' "$*" >&2; exit 1; }
 wanted=()
 for group in "$@"; do
     case $group in
-        build | test | bed | demo | experiments) read -r -d '' -a names <<<"${packages[$group]}" || true; wanted+=("${names[@]}") ;;
-        *) printf "setup: '%s' is no group; use build, demo, test, bed or experiments\n" "$group" >&2; exit 2 ;;
+        build | test | bed | bench | demo | experiments) read -r -d '' -a names <<<"${packages[$group]}" || true; wanted+=("${names[@]}") ;;
+        *) printf "setup: '%s' is no group; use build, demo, test, bed, bench or experiments\n" "$group" >&2; exit 2 ;;
     esac
 done
 mapfile -t wanted < <(printf '%s\n' "${wanted[@]}" | sort -u)

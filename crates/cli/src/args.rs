@@ -97,6 +97,9 @@ pub struct ProbeArgs {
     /// Measure only these settings (may be repeated)
     #[arg(long = "setting", value_name = "SETTING", value_enum, ignore_case = true)]
     pub settings: Vec<Setting>,
+    /// Instead: what a wake-up costs by each means of keeping a vCPU awake, at gaps of 50us, 200us, 1ms and 10ms
+    #[arg(long, conflicts_with_all = ["settings", "load", "gap_us", "samples"])]
+    pub means: bool,
     /// Measure setting D too, with a busy thread on the waiter's vCPU
     #[arg(long)]
     pub load: bool,

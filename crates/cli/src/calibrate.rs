@@ -2,11 +2,12 @@
 
 use crate::args::Setting;
 use crate::session::Session;
-use gleaner_act::{BusyWait, CgroupHierarchies, CgroupRoots, IdleGroup, YieldingThreads};
+use gleaner_act::{BusyWait, CgroupHierarchies, CgroupRoots, IdleGroup, Journal, Retainer, YieldingThreads};
 use gleaner_decide::guest::{GuestParams, YieldingThread, halting_costs_by_the_tail_alone};
 use gleaner_model::{CpuSet, Nanos, Order, VcpuId, WakeupCosts, YieldMachine};
 use gleaner_workloads::wakeup::{self, Hog, WakeupError, WakeupPlan};
 use hdrhistogram::Histogram;
+use std::cell::RefCell;
 use std::time::Duration;
 
 /// Wake-ups per setting at the start of `run`: enough for a p99, few enough to take a third of a second; up to three times
@@ -20,9 +21,13 @@ const ROUNDS: usize = 4;
 /// How many times as many samples there are at most, where only their tail says that halting costs.
 const TIMES_FOR_A_TAIL: usize = 3;
 
+/// Keeps a vCPU awake for so long, or lets it halt.
+type Keep<'a> = Box<dyn Fn(VcpuId, Option<Nanos>) + 'a>;
+
 /// Where wake-ups are measured.
 pub struct Bench<'a> {
-    pub yields: &'a YieldingThreads,
+    keep: Keep<'a>,
+    beat: Box<dyn Fn() + 'a>,
     pub waiter: VcpuId,
     /// `None` on a machine with one vCPU: then only setting A exists.
     pub waker: Option<VcpuId>,
@@ -51,12 +56,38 @@ pub fn start_yielding(
 }
 
 impl<'a> Bench<'a> {
-    /// On two of `vcpus`: the waker on the first, the waiter on the second.
+    /// On two of `vcpus`: the waker on the first, the waiter on the second, kept awake by yielding threads.
     pub fn new(yields: &'a YieldingThreads, vcpus: &CpuSet, gap: Duration) -> Option<Self> {
+        let order = |timeout: Option<Nanos>| timeout.map_or(Order::Sleep, |timeout| Order::Retain { timeout });
+        let keep = move |vcpu, timeout| {
+            yields.beat();
+            yields.order(vcpu, order(timeout));
+        };
+        Self::keeping(Box::new(keep), Box::new(|| yields.beat()), vcpus, gap)
+    }
+
+    /// The same by any means. What is refused is logged: the vCPU halts then, which the figures show.
+    pub fn by(
+        retainer: &'a RefCell<Box<dyn Retainer>>,
+        journal: &'a RefCell<&mut Journal>,
+        vcpus: &CpuSet,
+        gap: Duration,
+    ) -> Option<Self> {
+        let keep = move |vcpu, timeout| {
+            let (mut retainer, mut journal) = (retainer.borrow_mut(), journal.borrow_mut());
+            retainer.beat();
+            if let Err(error) = retainer.set(vcpu, timeout, &mut journal) {
+                tracing::warn!("{error}");
+            }
+        };
+        Self::keeping(Box::new(keep), Box::new(|| retainer.borrow().beat()), vcpus, gap)
+    }
+
+    fn keeping(keep: Keep<'a>, beat: Box<dyn Fn() + 'a>, vcpus: &CpuSet, gap: Duration) -> Option<Self> {
         let mut ids = vcpus.iter();
         let first = ids.next()?;
         let second = ids.next();
-        Some(Self { yields, waiter: second.unwrap_or(first), waker: second.map(|_| first), gap })
+        Some(Self { keep, beat, waiter: second.unwrap_or(first), waker: second.map(|_| first), gap })
     }
 
     /// Whether `setting` can be measured on this many vCPUs.
@@ -77,21 +108,16 @@ impl<'a> Bench<'a> {
         if setting == Setting::B {
             // Longer than any gap is idle for: B is the vCPU that never halts.
             let timeout = Nanos::from(self.gap).times(100) + Nanos::from_secs(1);
-            self.order(waker, Order::Retain { timeout });
-            self.order(self.waiter, Order::Retain { timeout });
+            (self.keep)(waker, Some(timeout));
+            (self.keep)(self.waiter, Some(timeout));
         }
         let measured = wakeup::measure(&plan, |n| {
-            self.yields.beat();
+            (self.beat)();
             progress(n)
         });
-        self.order(waker, Order::Sleep);
-        self.order(self.waiter, Order::Sleep);
+        (self.keep)(waker, None);
+        (self.keep)(self.waiter, None);
         measured
-    }
-
-    fn order(&self, vcpu: VcpuId, order: Order) {
-        self.yields.beat();
-        self.yields.order(vcpu, order);
     }
 
     /// B and C, alternating. Where halting costs by the tail alone, which rests on a sample or two, more are added before it is believed.

@@ -9,16 +9,18 @@ use crate::failure::Failure;
 use crate::interrupt;
 use crate::output::Output;
 use crate::run::allowed_vcpus;
+use crate::run::retain::{Opening, open_one};
 use crate::session::Session;
 use gleaner_act::{
     CgroupHierarchies, CgroupRoots, IdleGroup, IdleMeans, Placement, PlacementKind, PlacementRequest, YieldClass,
     default_state_dir, list_journals,
 };
 use gleaner_decide::guest::{GuestParams, halting_is_free};
-use gleaner_model::{CpuSet, Nanos};
+use gleaner_model::{CpuSet, Nanos, RetainMeans};
 use gleaner_observe::{Capabilities, ProcRoot, StatReader, SystemStat, capabilities, hypervisor, online_cpus};
 use gleaner_report::{Capability, DoctorReport, HaltCost, MachineFacts, StealFacts, Verdict};
 use indicatif::{ProgressBar, ProgressStyle};
+use std::cell::RefCell;
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -144,8 +146,10 @@ fn try_actuators(vcpus: &CpuSet, interrupted: &AtomicBool) -> (Vec<Capability>, 
     let hierarchies = CgroupHierarchies::find(&CgroupRoots::default());
     all.push(capability("cpuset", try_cpuset(vcpus, &hierarchies, &mut session)));
     all.push(capability("affinity", Ok("thread by thread; needs no privilege".to_owned())));
+    let polling = try_polling(vcpus, &hierarchies, &mut session, interrupted, &mut all);
     let group = IdleGroup::create(&hierarchies, &mut session.journal);
-    let (yielding, idle, halt) = try_yielding(vcpus, &group, interrupted);
+    let (yielding, idle, halt) = try_yielding(vcpus, &group, polling.is_none(), interrupted);
+    let halt = polling.or(halt);
     all.push(capability("cpu.idle", idle));
     all.push(capability("yielding", yielding));
     all.push(capability("resctrl", crate::host::llc::in_a_line()));
@@ -171,10 +175,47 @@ fn try_cpuset(vcpus: &CpuSet, hierarchies: &CgroupHierarchies, session: &mut Ses
     }
 }
 
+/// Whether the idle task can be made to poll, by each means, and what a halt costs against the first of them.
+fn try_polling(
+    vcpus: &CpuSet,
+    hierarchies: &CgroupHierarchies,
+    session: &mut Session,
+    interrupted: &AtomicBool,
+    all: &mut Vec<Capability>,
+) -> Option<HaltCost> {
+    let params = GuestParams::default();
+    let opening = Opening { vcpus, params: &params, hierarchies, observer: None };
+    let mut first = None;
+    for means in RetainMeans::ALL.into_iter().filter(|means| means.polls_in_idle_task()) {
+        let opened = open_one(means, &opening, &mut session.journal);
+        let told = match &opened {
+            Ok(_) => Ok(polls_how(means).to_owned()),
+            Err(why) => Err(why.clone()),
+        };
+        all.push(capability(means.name(), told));
+        first = first.or(opened.ok());
+    }
+    let retainer = RefCell::new(first?.retainer);
+    let journal = RefCell::new(&mut session.journal);
+    let on: CpuSet = vcpus.iter().take(2).collect();
+    let bench = Bench::by(&retainer, &journal, &on, GAP_AT_START).filter(|bench| bench.can(Setting::C))?;
+    halt_cost(&bench, interrupted)
+}
+
+fn polls_how(means: RetainMeans) -> &'static str {
+    match means {
+        RetainMeans::IdlePoll => "a BPF program polls in the idle loop; per vCPU, exact time-outs",
+        RetainMeans::Haltpoll => "the kernel's governor polls; the whole machine, exact time-outs",
+        RetainMeans::PmQos => "the kernel's POLL idle state; per vCPU, time-outs to 5 ms",
+        RetainMeans::Yielding => "a thread of the lowest class",
+    }
+}
+
 /// Whether there can be yielding threads, whether they can join their cgroup, and what a halt costs.
 fn try_yielding(
     vcpus: &CpuSet,
     group: &IdleGroup,
+    measure: bool,
     interrupted: &AtomicBool,
 ) -> (Result<String, String>, Result<String, String>, Option<HaltCost>) {
     let on: CpuSet = vcpus.iter().take(2).collect();
@@ -194,7 +235,7 @@ fn try_yielding(
         YieldClass::Idle => "SCHED_IDLE".to_owned(),
         YieldClass::Nice19 => yields.fallbacks().first().map(ToString::to_string).unwrap_or_default(),
     };
-    let bench = Bench::new(&yields, &on, GAP_AT_START).filter(|bench| bench.can(Setting::C));
+    let bench = Bench::new(&yields, &on, GAP_AT_START).filter(|bench| measure && bench.can(Setting::C));
     let halt = bench.and_then(|bench| halt_cost(&bench, interrupted));
     (Ok(detail), idle, halt)
 }

@@ -6,6 +6,7 @@ mod calibrate;
 mod doctor;
 mod guardian;
 mod host;
+mod means;
 mod probe;
 mod record;
 mod report;

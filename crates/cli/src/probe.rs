@@ -4,21 +4,33 @@ use crate::args::{ProbeArgs, Setting};
 use crate::calibrate::{Bench, Summary, start_yielding};
 use crate::failure::Failure;
 use crate::interrupt;
+use crate::means;
 use crate::output::{Output, say};
+use crate::run::retain::Opening;
 use crate::session::Session;
 use gleaner_act::{CgroupHierarchies, CgroupRoots, IdleGroup, YieldClass};
 use gleaner_decide::guest::{GuestParams, timeout};
 use gleaner_model::{CpuSet, Nanos, Profile, VcpuId, WakeupCosts};
-use gleaner_observe::{ProcRoot, StatReader};
+use gleaner_observe::{ProcRoot, StatReader, SystemStat};
 use gleaner_report::{ProbeReport, SettingResult, TimeOuts};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+/// How long is looked whether the machine is busy, and from which share on it is.
+const BUSY_SPAN: Duration = Duration::from_millis(300);
+const BUSY_SHARE: f64 = 0.2;
+
 pub fn main(args: &ProbeArgs) -> Result<u8, Failure> {
     let mut output = Output::open(args.json.json.as_deref())?;
     let interrupted = interrupt::flag()?;
     let vcpus = crate::run::allowed_vcpus()?;
+    if args.means {
+        let Some(report) = by_means(&vcpus, &interrupted)? else { return Ok(130) };
+        output.json(&report)?;
+        output.text(&report);
+        return Ok(0);
+    }
     let mut settings = wanted(args);
     let mut notes = Vec::new();
     if vcpus.len() < 2 {
@@ -35,6 +47,61 @@ pub fn main(args: &ProbeArgs) -> Result<u8, Failure> {
     output.json(&report)?;
     output.text(&report);
     Ok(0)
+}
+
+/// Every means in turn; `None` when interrupted.
+fn by_means(vcpus: &CpuSet, interrupted: &AtomicBool) -> Result<Option<ProbeReport>, Failure> {
+    if vcpus.len() < 2 {
+        return Err(Failure::work(format!("only {} may be used here: a wake-up needs two vCPUs", name_of(vcpus))));
+    }
+    let mut session = Session::begin().map_err(Failure::work)?;
+    let on: CpuSet = vcpus.iter().take(2).collect();
+    let hierarchies = CgroupHierarchies::find(&CgroupRoots::default());
+    let params = means::unguarded();
+    let opening = Opening { vcpus, params: &params, hierarchies: &hierarchies, observer: None };
+    let opened = means::open_all(&opening, &mut session.journal);
+    let bar = ProgressBar::new(means::TURNS as u64);
+    if let Ok(style) = ProgressStyle::with_template("  measuring each means in turn [{bar:30}] {eta} left") {
+        bar.set_style(style);
+    }
+    let mut notes: Vec<String> = busy_now().into_iter().collect();
+    let measured = means::measure(opened, &on, &mut session.journal, |turn| {
+        bar.set_position(turn as u64);
+        !interrupted.load(Ordering::Relaxed)
+    });
+    bar.finish_and_clear();
+    if let Err(error) = session.end() {
+        notes.push(format!("not everything could be undone ({error}): run `gleaner restore`"));
+    }
+    let Some(means) = measured.map_err(Failure::work)? else { return Ok(None) };
+    Ok(Some(ProbeReport {
+        schema: ProbeReport::SCHEMA.to_owned(),
+        gap_ns: 0,
+        waiter_vcpu: on.iter().next_back().map_or(0, |vcpu| vcpu.0),
+        waker_vcpu: on.iter().next().map(|vcpu| vcpu.0),
+        d_kind: None,
+        timeouts: None,
+        settings: Vec::new(),
+        means: Some(means),
+        notes,
+    }))
+}
+
+/// What to know before trusting the figures: that other programs use the vCPUs.
+fn busy_now() -> Option<String> {
+    let read = || StatReader::open(&ProcRoot::default()).and_then(|mut reader| reader.read()).ok();
+    let (began, before) = (Instant::now(), read()?);
+    std::thread::sleep(BUSY_SPAN);
+    let after = read()?;
+    let idle = |stat: &SystemStat| stat.cpus.iter().map(|(_, times)| times.idle).sum::<Nanos>();
+    let whole = Nanos::from(began.elapsed()).times(after.cpus.len() as u64);
+    let busy = 1.0 - (idle(&after) - idle(&before)).share_of(whole).min(1.0);
+    (busy > BUSY_SHARE).then(|| {
+        format!(
+            "this machine is busy: other programs use {:.0} % of its vCPUs, and these figures are theirs too",
+            busy * 100.0
+        )
+    })
 }
 
 fn wanted(args: &ProbeArgs) -> Vec<Setting> {
@@ -80,6 +147,7 @@ fn measure(
     let bench = Bench::new(&yields, &on, Duration::from_micros(args.gap_us))
         .ok_or_else(|| Failure::work("no vCPU may be used here"))?;
     let results = measure_each(&bench, settings, args, interrupted)?;
+    drop(bench);
     drop(yields);
     if let Some(Err(error)) = session.map(Session::end) {
         notes.push(format!("not everything could be undone ({error}): run `gleaner restore`"));
@@ -93,6 +161,7 @@ fn measure(
         d_kind: d_measured.then(|| "guest".to_owned()),
         timeouts: timeouts(&results),
         settings: results,
+        means: None,
         notes,
     })
 }

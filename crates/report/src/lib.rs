@@ -40,7 +40,7 @@ pub use host_run::{
     HostTurn, HostTurnFigures, HostVmFigures, decision_lines, unfair_words,
 };
 pub use llc::{LlcChange, LlcGroup, LlcHost, LlcReport, LlcVmResult};
-pub use probe::{ProbeReport, SettingResult, TimeOuts};
+pub use probe::{MeansCell, MeansResult, ProbeReport, SettingResult, TimeOuts};
 pub use recording::{RecordReport, Recorded, Replayed, SimRecordingReport, WhatIf, WhatIfRow};
 pub use reproduction::{ReproductionParameter, ReproductionReport, ReproductionRow};
 pub use run::{DecisionRecord, LengthStats, Means, ObservedLengths, RunReport};

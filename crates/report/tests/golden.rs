@@ -284,6 +284,7 @@ fn probe() -> ProbeReport {
         gap_ns: 1_000_000,
         waiter_vcpu: 1,
         waker_vcpu: Some(0),
+        means: None,
         d_kind: Some("guest".into()),
         settings: vec![
             setting("A", 5_000, Some(0.001)),

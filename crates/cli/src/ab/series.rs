@@ -75,10 +75,11 @@ impl Series {
 
     /// What a halt costs here, for all runs alike.
     fn costs(&mut self, plan: &Plan, interrupt: &Interrupt) -> Result<Option<String>, Failure> {
-        if !plan.needs_costs {
+        let vcpus = crate::run::allowed_vcpus()?;
+        // Where the idle task polls, a trial in each run decides.
+        if !plan.needs_costs || crate::means::polls_here(&vcpus) {
             return Ok(None);
         }
-        let vcpus = crate::run::allowed_vcpus()?;
         match calibrate::costs_now(&vcpus, &plan.params, || interrupt.signal().is_none()) {
             Ok(costs) => Ok(costs.map(|costs| calibrate::costs_to_text(&costs))),
             Err(error) => {

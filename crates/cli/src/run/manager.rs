@@ -75,7 +75,8 @@ impl Manager {
         if let Some(session) =
             session.as_mut().filter(|_| options.policy.retains() && options.retain != RetainArg::None)
         {
-            let opening = Opening { vcpus: &vcpus, params: &params, hierarchies: &hierarchies, observer: &observer };
+            let opening =
+                Opening { vcpus: &vcpus, params: &params, hierarchies: &hierarchies, observer: Some(&observer) };
             opened = Some(retain::open(options.retain, &opening, &mut session.journal)?);
         }
         let (retainer, group) =

@@ -3,7 +3,7 @@
 pub mod child;
 mod manager;
 mod options;
-mod retain;
+pub mod retain;
 mod setup;
 pub mod signals;
 mod totals;

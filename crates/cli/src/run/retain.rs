@@ -15,7 +15,8 @@ pub struct Opening<'a> {
     pub vcpus: &'a CpuSet,
     pub params: &'a GuestParams,
     pub hierarchies: &'a CgroupHierarchies,
-    pub observer: &'a Observer,
+    /// Who can tell a yielding thread that its vCPU is busy again.
+    pub observer: Option<&'a Observer>,
 }
 
 /// An open means, and the cgroup of its threads where it has some.
@@ -44,7 +45,8 @@ pub fn open(choice: RetainArg, opening: &Opening<'_>, journal: &mut Journal) -> 
     Err(Failure::run(format!("cannot retain: {}", refused.join("; "))))
 }
 
-fn open_one(means: RetainMeans, opening: &Opening<'_>, journal: &mut Journal) -> Result<Opened, String> {
+/// One means, or why this machine does not have it.
+pub fn open_one(means: RetainMeans, opening: &Opening<'_>, journal: &mut Journal) -> Result<Opened, String> {
     let sys = ProcRoot::default().sys;
     let boxed = |retainer: Box<dyn Retainer>| Opened { retainer, group: IdleGroup::none() };
     match means {
@@ -72,5 +74,7 @@ fn haltpoll(sys: &Path, vcpus: &CpuSet) -> Result<Haltpoll, String> {
 }
 
 fn yielding(opening: &Opening<'_>, group: &IdleGroup) -> Result<YieldingThreads, gleaner_act::ActError> {
-    start_yielding(opening.vcpus, group, opening.params, |vcpu| busy_wait(opening.observer, vcpu))
+    start_yielding(opening.vcpus, group, opening.params, |vcpu| {
+        opening.observer.and_then(|found| busy_wait(found, vcpu))
+    })
 }

@@ -55,6 +55,7 @@ mod tests {
             steal_ratio: None,
         };
         ProbeReport {
+            means: None,
             schema: ProbeReport::SCHEMA.to_owned(),
             gap_ns: 1,
             waiter_vcpu: 0,
