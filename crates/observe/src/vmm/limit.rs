@@ -2,7 +2,7 @@
 
 use super::cgroup::CgroupPath;
 use super::weight::prefixes;
-use crate::root::ProcRoot;
+use gleaner_sys::ProcRoot;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
