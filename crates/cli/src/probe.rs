@@ -4,7 +4,7 @@ use crate::args::{ProbeArgs, Setting};
 use crate::calibrate::{Bench, Summary, start_yielding};
 use crate::failure::Failure;
 use crate::interrupt;
-use crate::output::{Output, say};
+use crate::output::Output;
 use crate::session::Session;
 use gleaner_act::{CgroupHierarchies, CgroupRoots, IdleGroup, YieldClass};
 use gleaner_decide::guest::{GuestParams, timeout};
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 pub fn main(args: &ProbeArgs) -> Result<u8, Failure> {
     let mut output = Output::open(args.json.json.as_deref())?;
     let interrupted = interrupt::flag()?;
-    let vcpus = crate::run::allowed_vcpus()?;
+    let vcpus = crate::run::allowed_vcpus();
     let mut settings = wanted(args);
     let mut notes = Vec::new();
     if vcpus.len() < 2 {
@@ -143,7 +143,8 @@ fn result(setting: Setting, summary: &Summary, steal_ratio: Option<f64>) -> Sett
 /// Steal of one vCPU since boot; `None` where none was ever reported (the hypervisor may not tell).
 fn steal_of(vcpu: VcpuId) -> Option<Nanos> {
     let stat = StatReader::open(&ProcRoot::default()).and_then(|mut reader| reader.read());
-    let stat = stat.map_err(|error| say(&format!("gleaner: {error}"))).ok()?;
+    // Without the file the results say that it is unknown.
+    let stat = stat.ok()?;
     (stat.steal() > Nanos::ZERO).then(|| stat.cpu(vcpu).map(|times| times.steal)).flatten()
 }
 

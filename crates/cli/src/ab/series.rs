@@ -5,6 +5,7 @@ use super::measure::{self, Outcome};
 use super::plan::{Mode, Plan};
 use crate::calibrate;
 use crate::failure::Failure;
+use crate::output::steady_tick;
 use gleaner_report::AbRun;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::collections::BTreeMap;
@@ -78,7 +79,7 @@ impl Series {
         if !plan.needs_costs {
             return Ok(None);
         }
-        let vcpus = crate::run::allowed_vcpus()?;
+        let vcpus = crate::run::allowed_vcpus();
         match calibrate::costs_now(&vcpus, &plan.params, || interrupt.signal().is_none()) {
             Ok(costs) => Ok(costs.map(|costs| calibrate::costs_to_text(&costs))),
             Err(error) => {
@@ -177,7 +178,7 @@ fn progress(plan: &Plan) -> ProgressBar {
     if let Ok(style) = ProgressStyle::with_template("  pair {pos}/{len} [{bar:30}] {eta} left  {msg}") {
         bar.set_style(style);
     }
-    bar.enable_steady_tick(Duration::from_secs(1));
+    steady_tick(&bar, Duration::from_secs(1));
     bar
 }
 

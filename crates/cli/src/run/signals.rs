@@ -5,10 +5,11 @@
 //! program twice: the kernel does not say that it was for the group (docs/safety.md).
 
 use crate::failure::Failure;
+use gleaner_sys::Limits;
 use signal_hook::iterator::exfiltrator::WithOrigin;
 use signal_hook::iterator::{Handle, SignalsInfo};
 use signal_hook::low_level::siginfo::{Cause, Origin};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::mpsc::Sender;
 
 /// Passed on when sent to us, and all real-time signals. SIGTTIN and SIGTTOU keep their default action: the terminal sends them to
@@ -48,22 +49,35 @@ pub enum Event {
     Signal { signal: i32, by_terminal: bool },
 }
 
-/// How signals stood when this process began: what the program has to find again.
+/// How this process was started: what the program has to find again.
 #[derive(Clone)]
 pub struct Inherited {
     ignored: Vec<i32>,
     blocked: libc::sigset_t,
+    /// Resource limits, of which Gleaner lifts its own.
+    pub limits: Limits,
 }
+
+/// Sent by the kernel to a process that exceeds a limit of its own: Gleaner's are not the program's.
+const OF_LIMITS: [i32; 2] = [libc::SIGXCPU, libc::SIGXFSZ];
 
 /// Whether SIGPIPE was ignored before Rust's runtime ignored it.
 static PIPE_WAS_IGNORED: AtomicBool = AtomicBool::new(false);
+/// Which of stdin, stdout and stderr were closed (bits 0 to 2) before Rust's runtime opened /dev/null there.
+static WERE_CLOSED: AtomicU8 = AtomicU8::new(0);
 
 /// Run by the C library before `main`, and so before that runtime: nobody can tell afterwards.
 #[used]
 #[unsafe(link_section = ".init_array")]
-static LOOK_AT_PIPE: extern "C" fn() = {
+static LOOK_FIRST: extern "C" fn() = {
     extern "C" fn look() {
         PIPE_WAS_IGNORED.store(is_ignored(libc::SIGPIPE), Ordering::Relaxed);
+        for fd in 0..3 {
+            // SAFETY: no memory is passed.
+            if unsafe { libc::fcntl(fd, libc::F_GETFD) } < 0 {
+                WERE_CLOSED.fetch_or(1 << fd, Ordering::Relaxed);
+            }
+        }
     }
     look
 };
@@ -88,15 +102,35 @@ impl Inherited {
             libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), &raw mut blocked);
             blocked
         };
-        Self { ignored: ignored.chain(pipe).collect(), blocked }
+        Self { ignored: ignored.chain(pipe).collect(), blocked, limits: Limits::now() }
+    }
+
+    /// Lifts the limits that were meant for the program from this process, as far as it may, and lives on where one is exceeded. To be
+    /// called once all that was inherited is known.
+    pub fn lift_limits(&self) {
+        self.limits.lift();
+        for signal in OF_LIMITS {
+            // SAFETY: SIG_IGN is no function of ours. A `Listener` made later listens to them all the same.
+            unsafe { libc::signal(signal, libc::SIG_IGN) };
+        }
     }
 
     /// Makes it so again. To be called between fork and exec: async-signal-safe, allocates nothing.
     pub fn restore(&self) {
+        for signal in OF_LIMITS {
+            // SAFETY: SIG_DFL is no function of ours.
+            unsafe { libc::signal(signal, libc::SIG_DFL) };
+        }
         for signal in &self.ignored {
             // SAFETY: SIG_IGN is no function of ours.
             unsafe { libc::signal(*signal, libc::SIG_IGN) };
         }
+        for fd in (0..3).filter(|fd| WERE_CLOSED.load(Ordering::Relaxed) & (1 << fd) != 0) {
+            // SAFETY: nothing of this process uses the descriptor any more.
+            unsafe { libc::close(fd) };
+        }
+        // Lowering a limit is never refused.
+        let _ = self.limits.restore();
         // SAFETY: the set outlives the call; the old one is not wanted.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.blocked, std::ptr::null_mut()) };
     }
@@ -134,7 +168,7 @@ impl Listener {
     /// Sends an [`Event`] for every signal, until its [`Listening`] goes or nobody receives.
     pub fn listen(mut self) {
         for origin in self.signals.forever() {
-            if self.events.send(event(&origin)).is_err() {
+            if event(&origin).is_some_and(|event| self.events.send(event).is_err()) {
                 return;
             }
         }
@@ -151,19 +185,25 @@ impl Drop for Listening {
 pub fn listen(events: Sender<Event>, inherited: &Inherited) -> Result<Listening, Failure> {
     let (listener, listening) = Listener::new(events, inherited)?;
     let thread = std::thread::Builder::new().name("gleaner-signals".into());
-    thread.spawn(|| listener.listen()).map_err(Failure::run)?;
+    let refused = |error| Failure::run(format!("no thread to listen to signals: {}", gleaner_sys::why_refused(&error)));
+    thread.spawn(|| listener.listen()).map_err(refused)?;
     Ok(listening)
 }
 
-fn event(origin: &Origin) -> Event {
-    match origin.signal {
+/// `None` for what is nobody else's.
+fn event(origin: &Origin) -> Option<Event> {
+    // SIGXFSZ says that it comes from this process, SIGXCPU from the kernel.
+    let own = i32::try_from(std::process::id()).ok();
+    let by_kernel = matches!(origin.cause, Cause::Kernel) || origin.process.map(|process| process.pid) == own;
+    Some(match origin.signal {
         libc::SIGCHLD => Event::Child,
+        signal if OF_LIMITS.contains(&signal) && by_kernel => return None,
         // The kernel sends others too, such as an inherited alarm's: those are for the program.
         signal => {
             let by_terminal = matches!(origin.cause, Cause::Kernel) && BY_TERMINAL.contains(&signal);
             Event::Signal { signal, by_terminal }
         }
-    }
+    })
 }
 
 /// Passes signals on to one program.
