@@ -285,7 +285,7 @@ pub(crate) fn read(path: &Path) -> Result<JournalState, ActError> {
         return Err(bad(1, format!("version {}, this Gleaner knows {VERSION}", header.gleaner_journal)));
     }
     let foreign = header.namespaces.is_some_and(|namespaces| namespaces != own_namespaces());
-    let held = is_held(path);
+    let held = foreign && is_held(path);
     if foreign && !held && header.boot_id != boot_id() {
         return Err(ActError::Unavailable {
             what: path.display().to_string(),
@@ -303,7 +303,7 @@ pub(crate) fn read(path: &Path) -> Result<JournalState, ActError> {
         Vec::new()
     };
     // In another namespace the id is somebody else's, or nobody's.
-    let alive = held || (!foreign && is_alive(header.main_pid, header.main_start_time));
+    let alive = if foreign { held } else { is_alive(header.main_pid, header.main_start_time) };
     let alive = alive.then_some(header.main_pid);
     Ok(JournalState { path: path.to_owned(), run_id: header.run_id, alive, foreign, undos })
 }

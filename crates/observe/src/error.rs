@@ -38,8 +38,8 @@ pub enum ObserveError {
     },
     /// The CPUs in a file are not those of the kernel.
     #[error(
-        "{} numbers its CPUs otherwise than the kernel does (it has none of the number {cpu}, which this process may use), as \
-         a container's own file may (lxcfs); so it cannot be told how long they were idle",
+        "{} numbers its CPUs otherwise than the kernel does (it has no {cpu}, which this process may use), as a \
+         container's own file may (lxcfs); so it cannot be told how long they were idle",
         path.display()
     )]
     OtherCpus {

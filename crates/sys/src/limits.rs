@@ -14,6 +14,8 @@ impl Limit {
     pub const FILE_SIZE: Self = Self(libc::RLIMIT_FSIZE);
     /// Address space, in bytes (`ulimit -v`).
     pub const ADDRESS_SPACE: Self = Self(libc::RLIMIT_AS);
+    /// Stack of the first thread, in bytes (`ulimit -s`).
+    pub const STACK: Self = Self(libc::RLIMIT_STACK);
     /// Open files (`ulimit -n`).
     pub const OPEN_FILES: Self = Self(libc::RLIMIT_NOFILE);
     /// Processes and threads of the user (`ulimit -u`).
@@ -25,7 +27,7 @@ impl Limit {
         Self::FILE_SIZE,
         Self::ADDRESS_SPACE,
         Self(libc::RLIMIT_DATA),
-        Self(libc::RLIMIT_STACK),
+        Self::STACK,
         Self::OPEN_FILES,
         Self::PROCESSES,
         Self(libc::RLIMIT_SIGPENDING),
@@ -35,6 +37,16 @@ impl Limit {
     pub fn now(self) -> (u64, u64) {
         let limit = self.get();
         (limit.rlim_cur, limit.rlim_max)
+    }
+
+    /// Lifts it for this process: to none where it may (`CAP_SYS_RESOURCE`), else up to the hard limit, which anybody may.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn lift(self) -> io::Result<()> {
+        let none = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+        let hard = self.get().rlim_max;
+        self.set(&none).or_else(|_| self.set(&libc::rlimit { rlim_cur: hard, rlim_max: hard }))
     }
 
     fn get(self) -> libc::rlimit {
@@ -59,6 +71,13 @@ const KINDS: usize = 16;
 pub struct Limits([libc::rlimit; KINDS]);
 
 impl Limits {
+    /// Lifts what this process itself could run into. What is not to be had is done without.
+    pub fn lift_own() {
+        for limit in Limit::LIFTED {
+            let _ = limit.lift();
+        }
+    }
+
     /// As they are now.
     pub fn now() -> Self {
         let mut kinds = 0..;
@@ -70,15 +89,10 @@ impl Limits {
         self.0.get(limit.0 as usize).map_or(u64::MAX, |limit| limit.rlim_cur)
     }
 
-    /// Lifts this process's own: to none where it may (`CAP_SYS_RESOURCE`), else up to the hard limit, which anybody may.
-    pub fn lift(&self) {
-        let none = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
-        for limit in Limit::LIFTED {
-            let was = limit.get();
-            // A larger stack or more descriptors than were meant cost nothing; what is not to be had is done without.
-            if limit.set(&none).is_err() {
-                let _ = limit.set(&libc::rlimit { rlim_cur: was.rlim_max, ..was });
-            }
+    /// Sets the soft limit that [`Self::restore`] will set.
+    pub fn set_soft(&mut self, limit: Limit, soft: u64) {
+        if let Some(limit) = self.0.get_mut(limit.0 as usize) {
+            limit.rlim_cur = soft;
         }
     }
 
@@ -111,7 +125,7 @@ mod tests {
             let soft = libc::rlimit { rlim_cur: 5, rlim_max: most };
             let ok = Limit::FILE_SIZE.set(&soft).is_ok() && {
                 let had = Limits::now();
-                had.lift();
+                Limits::lift_own();
                 let lifted = Limit::FILE_SIZE.now();
                 lifted.0 >= most && had.restore().is_ok() && Limit::FILE_SIZE.now() == (5, most)
             };
