@@ -11,7 +11,7 @@ use crate::affinity::MOST_STEPS;
 use crate::procs::{is_alive, thread_start_time};
 use crate::undo::Undo;
 use crate::{ActError, own_start_time};
-use gleaner_sys::{Namespaces, ProcRoot};
+use gleaner_sys::{Namespaces, OwnProc, ProcRoot, own_proc};
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
@@ -284,7 +284,9 @@ pub(crate) fn read(path: &Path) -> Result<JournalState, ActError> {
     if header.gleaner_journal != VERSION {
         return Err(bad(1, format!("version {}, this Gleaner knows {VERSION}", header.gleaner_journal)));
     }
-    let foreign = header.namespaces.is_some_and(|namespaces| namespaces != own_namespaces());
+    // Where /proc is another namespace's, ids of this one cannot be looked up there either.
+    let foreign = header.namespaces.is_some_and(|namespaces| namespaces != own_namespaces())
+        || own_proc(&ProcRoot::default()) == OwnProc::Foreign;
     let held = foreign && is_held(path);
     if foreign && !held && header.boot_id != boot_id() {
         return Err(ActError::Unavailable {

@@ -5,7 +5,7 @@ use crate::journal::{self, Journal, JournalState};
 use crate::procs::{adopted_since, members, process_start_time, thread_start_time, threads_of};
 use crate::{ActError, cgroup, resctrl};
 use gleaner_model::{CpuSet, Nanos, XenSetting};
-use gleaner_sys::ProcRoot;
+use gleaner_sys::{OwnProc, ProcRoot, own_proc};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::fs;
@@ -133,6 +133,11 @@ pub enum UndoOutcome {
 /// # Errors
 /// The first thing that could not be undone; the rest is still tried, and the journal stays for another try.
 pub fn undo_journal(path: &Path, own: bool) -> Result<UndoOutcome, ActError> {
+    let root = ProcRoot::default();
+    if own_proc(&root) == OwnProc::Foreign {
+        let why = format!("{} is another PID namespace's, so nobody could be found", root.proc.display());
+        return Err(ActError::Unavailable { what: "an undo".into(), why });
+    }
     let Some(_lock) = journal::lock(path)? else { return Ok(UndoOutcome::Gone) };
     let state = journal::read(path)?;
     if let Some(pid) = state.alive.filter(|_| !own) {

@@ -175,6 +175,7 @@ fn the_program_finds_what_the_caller_had() {
         "ulimit -c 0; ulimit -S -d 1000000",
         "trap '' XFSZ XCPU",
         "trap '' PIPE USR1 40",
+        "trap '' CHLD",
         "renice -n 3 -p $$ >/dev/null",
         "umask 077; echo 500 >/proc/self/oom_score_adj",
         "exec </dev/null 3</dev/null",
@@ -186,7 +187,12 @@ fn the_program_finds_what_the_caller_had() {
             assert!(alone.stdout.contains("SigIgn"), "{alone:#?}");
             let cut = |said: &Said| {
                 let ours = |line: &&str| !line.contains("cpuset:") && !line.contains("gleaner-");
-                said.stdout.lines().filter(ours).map(str::to_owned).collect::<Vec<_>>()
+                // How many signals the user has pending is others' doing; how many it may have is not.
+                let limit = |line: &str| match line.strip_prefix("SigQ:") {
+                    Some(pending) => pending.split_once('/').map_or_else(String::new, |(_, most)| most.to_owned()),
+                    None => line.to_owned(),
+                };
+                said.stdout.lines().filter(ours).map(limit).collect::<Vec<_>>()
             };
             assert_eq!(cut(&alone), cut(&under), "{set_up}, {policy}: {}", under.stderr);
         }
@@ -235,6 +241,32 @@ fn a_limit_that_the_program_exceeds_ends_the_program() {
     // What somebody sends to Gleaner is passed on.
     let script = "trap 'exit 7' XCPU; kill -XCPU $PPID; sleep 5 & wait";
     finish(run(["-q", "--", "sh", "-c", script]).env("X", "1")).with_status(7);
+}
+
+#[test]
+fn a_caller_that_ignores_its_children_gets_a_comparison() {
+    sh("trap '' CHLD; exec $G ab -n 2 --modes off,observe -- true").with_status(0);
+}
+
+#[test]
+fn slices_are_not_set_by_another_namespaces_numbers() {
+    if needs_root() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    for command in ["list --for 10ms", "slice --tid 1 --slice 1ms --for 1s", "run --for 1s", "llc --for 1s"] {
+        let said = in_namespaces(&["-pf"], folder.path(), &format!("$G host {command}"));
+        said.with_status(1).naming(&["another PID namespace"]);
+    }
+    // Nor is anything undone by them.
+    let script = "mount -t tmpfs none /run; mkdir -m 700 /run/gleaner; \
+                  echo '{\"gleaner_journal\":1,\"run_id\":\"x\",\"boot_id\":\"y\",\"main_pid\":1,\"main_start_time\":1}' \
+                  >/run/gleaner/x.journal; $G restore; s=$?; ls /run/gleaner; exit $s";
+    in_namespaces(&["-mpf"], folder.path(), script)
+        .with_status(1)
+        .saying("x.journal\n")
+        .naming(&["another PID namespace"]);
+    in_namespaces(&["-mpf", "--mount-proc"], folder.path(), script).with_status(0);
 }
 
 /// A v1 or v2 group with a limit, removed in the end.

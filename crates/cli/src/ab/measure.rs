@@ -4,11 +4,12 @@ use super::capture::{Capture, Scan, Show};
 use super::interrupt::Interrupt;
 use super::plan::{Mode, Plan};
 use crate::failure::Failure;
+use crate::run::signals::Inherited;
 use gleaner_model::Nanos;
 use gleaner_observe::{ProcRoot, StatReader};
 use gleaner_report::RunReport;
 use std::fs;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
@@ -89,6 +90,13 @@ pub fn run(
     command.args(costs.filter(|_| mode.policy.retains()).map(|costs| format!("--wakeup-costs={costs}")));
     command.arg("--").args(&plan.command);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let inherited = Inherited::now();
+    let restore = move || {
+        inherited.restore();
+        Ok(())
+    };
+    // SAFETY: `restore` makes only async-signal-safe calls and allocates nothing.
+    unsafe { command.pre_exec(restore) };
     let (before, stolen_before) = (Usage::of_children(), steal());
     let mut child = command
         .spawn()

@@ -23,8 +23,10 @@ use manager::{Manager, Prepared};
 use options::Options;
 pub use signals::is_ignored;
 use signals::{Event, Inherited, Listener, Listening, Relay};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, ExitStatus};
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 use unmanaged::{limit_in_the_way, make_way};
@@ -56,8 +58,9 @@ fn beside_the_first_thread(options: &Options, inherited: &Inherited) -> Result<R
         return Err(instead(options, inherited, &why));
     }
     let (sender, listeners) = channel::<Listener>();
+    let program = AtomicI32::new(0);
     std::thread::scope(|scope| {
-        let work = move || run(options, inherited, &sender);
+        let work = || run(options, inherited, &program, sender);
         let thread = std::thread::Builder::new().name("gleaner-run".into()).spawn_scoped(scope, work);
         let thread = match thread {
             Ok(thread) => thread,
@@ -67,8 +70,29 @@ fn beside_the_first_thread(options: &Options, inherited: &Inherited) -> Result<R
         if let Ok(listener) = listeners.recv() {
             listener.listen();
         }
-        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        thread.join().unwrap_or_else(|_| Err(without_gleaner(options, inherited, program.load(Ordering::Relaxed))))
     })
+}
+
+/// The thread that managed the program panicked, and has undone what it did on its way out: the program is not to suffer from it.
+/// `program`: 0 where it does not run yet.
+fn without_gleaner(options: &Options, inherited: &Inherited, program: i32) -> Failure {
+    let why = "Gleaner failed, which is a bug; please report what it said above";
+    if program == 0 {
+        return instead(options, inherited, why);
+    }
+    let mut status = 0;
+    // SAFETY: the status outlives the call. Nobody else waits for the program any more.
+    while unsafe { libc::waitpid(program, &raw mut status, 0) } < 0 {
+        if std::io::Error::last_os_error().kind() != std::io::ErrorKind::Interrupted {
+            return Failure::run(why);
+        }
+    }
+    let status = shell_status(ExitStatus::from_raw(status));
+    Failure {
+        status: u8::try_from(status & 0xff).unwrap_or(125),
+        message: format!("the program ended unmanaged: {why}"),
+    }
 }
 
 /// Gleaner makes way for the program, unless it has to be managed. Comes back only where the program cannot be executed.
@@ -80,7 +104,12 @@ fn instead(options: &Options, inherited: &Inherited, why: &str) -> Failure {
     Failure { status: error.status, message: error.message }
 }
 
-fn run(options: &Options, inherited: &Inherited, listeners: &Sender<Listener>) -> Result<RunReport, Failure> {
+fn run(
+    options: &Options,
+    inherited: &Inherited,
+    program: &AtomicI32,
+    listeners: Sender<Listener>,
+) -> Result<RunReport, Failure> {
     let vcpus = allowed_vcpus();
     let own_cgroup = CgroupHierarchies::find(&CgroupRoots::default()).own_unified();
     let (mut manager, mut unmanaged) = (None, None);
@@ -92,7 +121,7 @@ fn run(options: &Options, inherited: &Inherited, listeners: &Sender<Listener>) -
             Prepared::Unmanaged(why) => unmanaged = Some(why),
         }
     }
-    let mut started = start(options, inherited, manager.as_mut(), own_cgroup.as_deref(), listeners);
+    let mut started = start(options, inherited, manager.as_mut(), own_cgroup.as_deref(), &listeners);
     if let (Err(NotStarted::Ours(why)), true) = (&started, manager.is_some()) {
         // What is in the way may be Gleaner's own doing: a cgroup, descriptors.
         unmanaged = Some(why.clone());
@@ -102,7 +131,7 @@ fn run(options: &Options, inherited: &Inherited, listeners: &Sender<Listener>) -
             let _ = std::fs::write(own.join("cgroup.procs"), "0");
         }
         if !options.strict {
-            started = start(options, inherited, None, None, listeners);
+            started = start(options, inherited, None, None, &listeners);
         }
     }
     let mut started = match started {
@@ -115,6 +144,9 @@ fn run(options: &Options, inherited: &Inherited, listeners: &Sender<Listener>) -
             });
         }
     };
+    // Nobody waits for another one.
+    drop(listeners);
+    program.store(i32::try_from(started.child.id()).unwrap_or(0), Ordering::Relaxed);
     let (status, ended) = accompany(&mut started.child, &started.events, manager.as_mut())?;
     let wall = Nanos::from(ended.saturating_duration_since(started.began));
     let mut report = conclude(options, manager, &vcpus, wall, shell_status(status));

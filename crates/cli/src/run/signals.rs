@@ -163,6 +163,13 @@ impl Inherited {
     }
 }
 
+/// With SIGCHLD ignored the kernel would tell nobody how a child ended. For every command; the program finds it as it was.
+pub fn hear_of_children() {
+    if is_ignored(libc::SIGCHLD) {
+        disposition(libc::SIGCHLD, Some(libc::SIG_DFL));
+    }
+}
+
 /// Blocked signals would never be heard of, a child's end among them. The program blocks what it found blocked.
 fn unblock_all() {
     // SAFETY: sigset_t is plain data; both calls only fill and read it.

@@ -9,8 +9,8 @@
 
 use super::threads::ThreadStat;
 use super::{SchedPolicy, Vm};
+use crate::root::{ProcRoot, reread};
 use gleaner_model::Nanos;
-use gleaner_sys::{ProcRoot, reread};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::sync::atomic::{AtomicBool, Ordering};

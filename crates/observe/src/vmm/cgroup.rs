@@ -1,6 +1,6 @@
 //! A thread's cgroup, from `/proc/PID/task/TID/cgroup`.
 
-use gleaner_sys::ProcRoot;
+use crate::root::ProcRoot;
 use std::path::Path;
 
 /// Where a thread is in the hierarchy that shares out CPU time: that of the v1 `cpu` controller where it is mounted apart, else

@@ -1,6 +1,6 @@
 //! KVM's own traces of its users: debugfs, files, and what a thread waits in.
 
-use gleaner_sys::ProcRoot;
+use crate::root::ProcRoot;
 use std::collections::BTreeMap;
 use std::fs;
 

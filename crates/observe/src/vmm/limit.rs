@@ -2,7 +2,7 @@
 
 use super::cgroup::CgroupPath;
 use super::weight::prefixes;
-use gleaner_sys::ProcRoot;
+use crate::root::ProcRoot;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;

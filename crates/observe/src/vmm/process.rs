@@ -6,7 +6,7 @@ use super::name::{name_in_args, qemu_accelerator, qmp_socket, vmm_of_program};
 use super::threads::{ThreadStat, VcpuName, thread_stat, vcpu_name};
 use super::{Accelerator, Known, VcpuThread, Vm, Vmm};
 use crate::ObserveError;
-use gleaner_sys::ProcRoot;
+use crate::root::ProcRoot;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! Which of the VMs a person means.
 
 use super::Vm;
-use gleaner_sys::{ProcRoot, read_optional};
+use crate::root::{ProcRoot, read_optional};
 
 /// A word that means no VM.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -2,7 +2,7 @@
 
 use super::{Accelerator, Vmm};
 use crate::ObserveError;
-use gleaner_sys::{ProcRoot, read_optional};
+use crate::root::{ProcRoot, read_optional};
 use std::fmt;
 
 /// A scheduling class as the kernel numbers it.

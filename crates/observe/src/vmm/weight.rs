@@ -5,7 +5,7 @@
 //! quarter as much on each CPU as one with a single one.
 
 use super::cgroup::CgroupPath;
-use gleaner_sys::ProcRoot;
+use crate::root::ProcRoot;
 use std::collections::BTreeMap;
 use std::fs;
 
