@@ -12,12 +12,12 @@ pub const RUN_ID_VARIABLE: &str = "GLEANER_RUN_ID";
 /// When a process (or thread) started, in clock ticks since boot; together with the pid it names one process for ever, in one PID
 /// and one time namespace. `None` when there is no such process.
 pub fn process_start_time(pid: i32) -> Option<u64> {
-    of_stat(&format!("/proc/{pid}/stat"), Stat::start_time)
+    of_stat(&format!("/proc/{pid}/stat"), |stat| stat.start_time())
 }
 
 /// The same of this process, whosever `/proc` it is.
 pub fn own_start_time() -> Option<u64> {
-    of_stat("/proc/self/stat", Stat::start_time)
+    of_stat("/proc/self/stat", |stat| stat.start_time())
 }
 
 /// Whether the process of this pid and start time still does anything. A zombie does not: it was killed, and its parent may
@@ -29,11 +29,11 @@ pub(crate) fn is_alive(pid: i32, start_time: u64) -> bool {
 
 /// Start time of thread `tid`, whichever process it belongs to.
 pub(crate) fn thread_start_time(tid: i32) -> Option<u64> {
-    of_stat(&format!("/proc/{tid}/task/{tid}/stat"), Stat::start_time)
+    of_stat(&format!("/proc/{tid}/task/{tid}/stat"), |stat| stat.start_time())
 }
 
-fn of_stat<T>(path: &str, field: impl FnOnce(&Stat<'_>) -> Option<T>) -> Option<T> {
-    field(&Stat::parse(&fs::read(path).ok()?)?)
+fn of_stat<T>(path: &str, field: impl FnOnce(Stat<'_>) -> Option<T>) -> Option<T> {
+    field(Stat::parse(&fs::read(path).ok()?)?)
 }
 
 /// The threads of `pid`, none when it is gone.
@@ -78,7 +78,7 @@ fn descends_from(pid: i32, root: i32, parents: &HashMap<i32, i32>) -> bool {
 }
 
 fn parent_of(pid: i32) -> Option<i32> {
-    of_stat(&format!("/proc/{pid}/stat"), Stat::parent)
+    of_stat(&format!("/proc/{pid}/stat"), |stat| stat.parent())
 }
 
 fn is_marked(pid: i32, mark: &str) -> bool {

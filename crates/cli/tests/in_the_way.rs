@@ -128,13 +128,14 @@ fn a_containers_own_cpu_numbers_are_not_taken_for_the_kernels() {
         (Some("none"), None, "procfs", ""),
         (Some("7000-8000"), None, "procfs", ""),
     ] {
-        let mut mounts = String::new();
+        let mut mounts = Vec::new();
         for (text, path) in [(online, "/sys/devices/system/cpu/online"), (stat, "/proc/stat")] {
             let Some(text) = text else { continue };
             let file = folder.path().join(path.replace('/', "-"));
             fs::write(&file, format!("{text}\n")).unwrap();
-            mounts += &format!("mount --bind {} {path} && ", file.display());
+            mounts.push(format!("mount --bind {} {path} && ", file.display()));
         }
+        let mounts = mounts.concat();
         let on_last = format!("taskset -c {} {RUN} --observer {observer}", last.0);
         let script = format!("{mounts} {on_last} --json $W/x.json -- sh -c 'sleep 0.4; exit 3'");
         let said = in_namespaces(&["-m"], folder.path(), &script).with_status(3);
@@ -376,4 +377,61 @@ fn a_cgroup_mount_that_shows_another_group_is_left_alone() {
         assert!(!said.stdout.contains("in-the-way"), "{mounts}: {said:#?}");
     }
     assert!(fs::read_to_string(format!("{group}/cgroup.procs")).unwrap().is_empty());
+}
+
+/// `command` with these system calls answered by an error, as a container's or a service's seccomp filter does.
+fn forbidding(command: &mut Command, calls: &[libc::c_long], errno: i32) {
+    use std::os::unix::process::CommandExt;
+    let statement = |code: u32, k: u32| libc::sock_filter { code: u16::try_from(code).unwrap(), jt: 0, jf: 0, k };
+    let refuse = libc::SECCOMP_RET_ERRNO | errno.unsigned_abs();
+    // Of the struct that the kernel hands to the filter, the call's number comes first.
+    let mut filter = vec![statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0)];
+    for call in calls {
+        let is = statement(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, u32::try_from(*call).unwrap());
+        filter.extend([libc::sock_filter { jf: 1, ..is }, statement(libc::BPF_RET | libc::BPF_K, refuse)]);
+    }
+    filter.push(statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW));
+    let install = move || {
+        let program =
+            libc::sock_fprog { len: u16::try_from(filter.len()).unwrap_or(0), filter: filter.as_ptr().cast_mut() };
+        // SAFETY: the kernel copies the program, which outlives both calls.
+        let failed = unsafe {
+            libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0
+                || libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) != 0
+        };
+        if failed { Err(std::io::Error::last_os_error()) } else { Ok(()) }
+    };
+    // SAFETY: two system calls, and no allocation.
+    unsafe { command.pre_exec(install) };
+}
+
+#[test]
+fn forbidden_system_calls_cost_nobody_a_run() {
+    let processes: Vec<libc::c_long> = vec![libc::SYS_clone, libc::SYS_clone3];
+    let one = |call| vec![call];
+    for (calls, errno, why) in [
+        // Neither a process nor a thread can be had.
+        (processes, libc::EAGAIN, "in Gleaner's place"),
+        (one(libc::SYS_sched_getaffinity), libc::EPERM, ""),
+        (one(libc::SYS_sched_setaffinity), libc::EPERM, "nothing is retained"),
+        (vec![libc::SYS_sched_getaffinity, libc::SYS_sched_setaffinity, libc::SYS_getcpu], libc::EPERM, ""),
+        (one(libc::SYS_sched_setscheduler), libc::EPERM, ""),
+        (one(libc::SYS_bpf), libc::EPERM, ""),
+        (one(libc::SYS_socketpair), libc::EPERM, "in Gleaner's place"),
+        (one(libc::SYS_pipe2), libc::EMFILE, ""),
+        (one(libc::SYS_flock), libc::ENOSYS, ""),
+        (one(libc::SYS_fcntl), libc::EPERM, ""),
+        (one(libc::SYS_prlimit64), libc::EPERM, ""),
+        (one(libc::SYS_prctl), libc::EPERM, ""),
+        (one(libc::SYS_waitid), libc::ENOSYS, ""),
+        (one(libc::SYS_statx), libc::ENOSYS, ""),
+        (one(libc::SYS_getrandom), libc::ENOSYS, ""),
+        (one(libc::SYS_perf_event_open), libc::EPERM, ""),
+        (one(libc::SYS_clock_gettime), libc::EPERM, ""),
+    ] {
+        let mut command = run(["--", "sh", "-c", "echo ran; exit 3"]);
+        forbidding(&mut command, &calls, errno);
+        let said = finish(&mut command).with_status(3).saying("ran\n");
+        assert!(said.stderr.contains(why), "{calls:?}: {said:#?}");
+    }
 }
