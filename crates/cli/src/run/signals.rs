@@ -82,8 +82,9 @@ static LOOK_FIRST: extern "C" fn() = {
             WERE_IGNORED.fetch_or(1 << (signal - 1), Ordering::Relaxed);
         }
         for fd in 0..3 {
-            // SAFETY: no memory is passed.
-            if unsafe { libc::fcntl(fd, libc::F_GETFD) } < 0 {
+            // SAFETY: no memory is passed. The call may be forbidden, too.
+            let closed = unsafe { libc::fcntl(fd, libc::F_GETFD) < 0 && *libc::__errno_location() == libc::EBADF };
+            if closed {
                 WERE_CLOSED.fetch_or(1 << fd, Ordering::Relaxed);
             }
         }
