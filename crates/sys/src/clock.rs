@@ -1,18 +1,22 @@
 //! Clocks.
 
 use gleaner_model::Nanos;
-use rustix::time::{ClockId, Timespec, clock_gettime};
+use rustix::time::{ClockId, clock_gettime};
 
 /// Monotonic time. Async-signal-safe. In a time namespace it is not the kernel's own.
 #[inline]
 pub fn monotonic() -> Nanos {
-    nanos(clock_gettime(ClockId::Monotonic))
+    let time = clock_gettime(ClockId::Monotonic);
+    Nanos::from_secs(u64::try_from(time.tv_sec).unwrap_or(0)) + Nanos(u64::try_from(time.tv_nsec).unwrap_or(0))
 }
 
 /// CPU time of the calling thread.
 #[inline]
 pub fn thread_cpu_time() -> Nanos {
-    nanos(clock_gettime(ClockId::ThreadCPUTime))
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the kernel fills a local of the type asked for. Where the call is forbidden, nothing was used.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    Nanos::from_secs(u64::try_from(time.tv_sec).unwrap_or(0)) + Nanos(u64::try_from(time.tv_nsec).unwrap_or(0))
 }
 
 /// CPU time of a process by its own clock (`clock_getcpuclockid`; 0: this one): exact now, without waiting for a tick, and with the
@@ -28,10 +32,6 @@ pub fn process_cpu_time(pid: i32) -> Option<Nanos> {
         return None;
     }
     Some(Nanos(u64::try_from(time.tv_sec).ok()? * 1_000_000_000 + u64::try_from(time.tv_nsec).ok()?))
-}
-
-fn nanos(time: Timespec) -> Nanos {
-    Nanos::from_secs(u64::try_from(time.tv_sec).unwrap_or(0)) + Nanos(u64::try_from(time.tv_nsec).unwrap_or(0))
 }
 
 #[cfg(test)]
