@@ -9,9 +9,8 @@
 //! `sched_getaffinity` leaves out vCPUs that are offline, although the mask it reads from keeps them. So masks are compared
 //! without the vCPUs of `base` that are offline: taking a vCPU away from the machine makes no thread look pinned.
 
-use gleaner_model::{CpuSet, VcpuId};
-use rustix::process::Pid;
-use rustix::thread::{CpuSet as Mask, sched_getaffinity, sched_setaffinity};
+use gleaner_model::CpuSet;
+use gleaner_sys::own_affinity;
 use std::collections::HashMap;
 
 /// Most threads whose own affinities are remembered one by one.
@@ -19,31 +18,14 @@ const MOST_REMEMBERED: usize = 65_536;
 /// Most active sets that are remembered, the newest. A thread is confined anew at every step, so older ones are nobody's mask.
 pub(crate) const MOST_STEPS: usize = 256;
 
-pub(crate) fn mask_of(set: &CpuSet) -> Mask {
-    let mut mask = Mask::new();
-    for vcpu in set.iter().filter(|vcpu| (vcpu.0 as usize) < Mask::MAX_CPU) {
-        mask.set(vcpu.0 as usize);
-    }
-    mask
-}
-
-fn set_of(mask: &Mask) -> CpuSet {
-    let numbers = (0..u32::try_from(Mask::MAX_CPU).unwrap_or(0)).filter(|cpu| mask.is_set(*cpu as usize));
-    numbers.map(VcpuId).collect()
-}
-
 /// The vCPUs `tid` may use (0: the calling thread); `None` when it is gone.
 pub(crate) fn affinity_of(tid: i32) -> Option<CpuSet> {
-    // A negative id is nobody's, and Pid takes none.
-    if tid < 0 {
-        return None;
-    }
-    sched_getaffinity(Pid::from_raw(tid)).ok().map(|mask| set_of(&mask))
+    gleaner_sys::affinity_of(tid).ok()
 }
 
 /// The CPUs that this process may use, by the mask of its first thread: others of its threads may keep to one (see `seat`).
 pub fn allowed_cpus() -> CpuSet {
-    affinity_of(rustix::process::getpid().as_raw_nonzero().get()).unwrap_or_default()
+    own_affinity().unwrap_or_default()
 }
 
 /// For each thread whose own affinity has only some of `active`, the first of these: as long as that is active, the thread has an active one.
@@ -57,7 +39,7 @@ pub fn pinned_vcpus(tids: &[i32], active: &CpuSet) -> CpuSet {
 
 /// Sets it. Refusals are not errors: the thread ended, or the program was given to another user.
 pub(crate) fn set_affinity(tid: i32, set: &CpuSet) -> bool {
-    Pid::from_raw(tid).is_some_and(|pid| sched_setaffinity(Some(pid), &mask_of(set)).is_ok())
+    tid != 0 && gleaner_sys::set_affinity(tid, set).is_ok()
 }
 
 /// The vCPUs of `base` that are offline now, by this process's own mask: it had all of `base` when it began, and the kernel
@@ -205,6 +187,7 @@ pub(crate) fn give_back(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gleaner_model::VcpuId;
 
     fn set(list: &str) -> CpuSet {
         list.parse().unwrap()

@@ -6,6 +6,7 @@
 use crate::ActError;
 use crate::journal::Journal;
 use crate::undo::Undo;
+use gleaner_sys::{Mount, cgroup_path, hierarchy_folder, mounts};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -16,11 +17,14 @@ pub struct CgroupRoots {
     pub mountinfo: PathBuf,
     /// Usually `/proc/self/cgroup`.
     pub own: PathBuf,
+    /// Who has to be in the groups that are found, usually this process. `None`: a fixture tree has no members.
+    pub member: Option<i32>,
 }
 
 impl Default for CgroupRoots {
     fn default() -> Self {
-        Self { mountinfo: "/proc/self/mountinfo".into(), own: "/proc/self/cgroup".into() }
+        let member = Some(rustix::process::getpid().as_raw_nonzero().get());
+        Self { mountinfo: "/proc/self/mountinfo".into(), own: "/proc/self/cgroup".into(), member }
     }
 }
 
@@ -54,9 +58,7 @@ pub struct CgroupHierarchies {
 impl CgroupHierarchies {
     /// Finds them. A file that cannot be read means: none.
     pub fn find(roots: &CgroupRoots) -> Self {
-        let mounts = fs::read_to_string(&roots.mountinfo).unwrap_or_default();
-        let own = fs::read_to_string(&roots.own).unwrap_or_default();
-        Self { cpu: hierarchy("cpu", &mounts, &own), cpuset: hierarchy("cpuset", &mounts, &own) }
+        Self { cpu: hierarchy("cpu", roots), cpuset: hierarchy("cpuset", roots) }
     }
 }
 
@@ -67,50 +69,47 @@ impl CgroupHierarchies {
     }
 }
 
-/// Finds `controller` on v1, else on v2. Formats: proc_pid_mountinfo(5), cgroups(7).
-fn hierarchy(controller: &str, mounts: &str, own: &str) -> Option<Hierarchy> {
-    let own_path = |of_v2: bool| {
-        own.lines().find_map(|line| {
-            let mut parts = line.splitn(3, ':');
-            let (id, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
-            let matches = if of_v2 { id == "0" } else { controllers.split(',').any(|name| name == controller) };
-            matches.then(|| path.to_owned())
-        })
-    };
-    let found = |v2: bool, mount: &str, mount_root: &str| {
-        let path = own_path(v2)?;
-        // A bind mount or a cgroup namespace shows a part of the tree: the mount's root is cut off the path.
-        let below = path.strip_prefix(mount_root.trim_end_matches('/')).unwrap_or(&path).trim_start_matches('/');
-        let own = if below.is_empty() { PathBuf::from(mount) } else { Path::new(mount).join(below) };
-        Some(Hierarchy { v2, mount: mount.into(), own })
-    };
-    let parsed: Vec<_> = mounts.lines().filter_map(parse_mount).collect();
-    let v1 = parsed.iter().find(|mount| mount.kind == "cgroup" && mount.options.split(',').any(|o| o == controller));
-    if let Some(mount) = v1 {
-        return found(false, mount.point, mount.root);
+/// The cgroup of this process that `controller` goes by, whether it is enabled there or not: for looking at limits.
+pub fn own_group(roots: &CgroupRoots, controller: &str) -> Option<Hierarchy> {
+    let read = |path: &Path| fs::read(path).unwrap_or_default();
+    let mounted: Vec<Mount> = mounts(&read(&roots.mountinfo)).collect();
+    let own = read(&roots.own);
+    let is_v1 = |mount: &&Mount| mount.kind == b"cgroup" && mount.has_option(controller);
+    // A controller is on one hierarchy only: where v1 has it and does not show our group, v2 cannot have it.
+    if mounted.iter().any(|mount| is_v1(&mount)) {
+        let path = cgroup_path(&own, Some(controller))?;
+        return shown(false, mounted.iter().filter(is_v1), path, roots.member);
     }
-    let v2 = parsed.iter().find(|mount| mount.kind == "cgroup2")?;
-    let hierarchy = found(true, v2.point, v2.root)?;
+    let unified = mounted.iter().filter(|mount| mount.kind == b"cgroup2");
+    shown(true, unified, cgroup_path(&own, None)?, roots.member)
+}
+
+/// Of mounts that show the group at `path`, one that shows most of the tree. A mount of another part of it is not ours, nor is one
+/// that something else was mounted over: `member` has to be in the group.
+fn shown<'a>(v2: bool, mounts: impl Iterator<Item = &'a Mount>, path: &Path, member: Option<i32>) -> Option<Hierarchy> {
+    let ours = mounts.filter_map(|mount| Some((mount, hierarchy_folder(mount, path)?)));
+    let ours = ours.filter(|(_, own)| member.is_none_or(|pid| holds(own, pid)));
+    let (mount, own) = ours.min_by_key(|(mount, _)| mount.root.components().count())?;
+    Some(Hierarchy { v2, mount: mount.point.clone(), own })
+}
+
+/// Whether the process is in the group. A threaded group of v2 lists no processes, only threads.
+fn holds(group: &Path, pid: i32) -> bool {
+    let listed = |name: &str| fs::read_to_string(group.join(name));
+    let members = listed("cgroup.procs").or_else(|_| listed("cgroup.threads"));
+    members.is_ok_and(|members| members.lines().any(|line| line.parse() == Ok(pid)))
+}
+
+/// Finds `controller` where it can be used.
+fn hierarchy(controller: &str, roots: &CgroupRoots) -> Option<Hierarchy> {
+    let hierarchy = own_group(roots, controller)?;
+    if !hierarchy.v2 {
+        return Some(hierarchy);
+    }
     // The yielding threads' group is made at the top, the program's below our own.
     let parent = if controller == "cpu" { &hierarchy.mount } else { &hierarchy.own };
     let controllers = fs::read_to_string(parent.join("cgroup.controllers")).unwrap_or_default();
     controllers.split_whitespace().any(|name| name == controller).then_some(hierarchy)
-}
-
-struct Mount<'a> {
-    root: &'a str,
-    point: &'a str,
-    kind: &'a str,
-    options: &'a str,
-}
-
-fn parse_mount(line: &str) -> Option<Mount<'_>> {
-    let (left, right) = line.split_once(" - ")?;
-    let mut left = left.split(' ').skip(3);
-    let (root, point) = (left.next()?, left.next()?);
-    let mut right = right.split(' ');
-    let (kind, _source, options) = (right.next()?, right.next()?, right.next()?);
-    Some(Mount { root, point, kind, options })
 }
 
 /// Reads a small file, trimmed.
@@ -148,7 +147,7 @@ mod tests {
     use super::*;
 
     fn roots(dir: &Path, mounts: &str, own: &str) -> CgroupRoots {
-        let roots = CgroupRoots { mountinfo: dir.join("mountinfo"), own: dir.join("own") };
+        let roots = CgroupRoots { mountinfo: dir.join("mountinfo"), own: dir.join("own"), member: None };
         fs::write(&roots.mountinfo, mounts).unwrap();
         fs::write(&roots.own, own).unwrap();
         roots
@@ -185,9 +184,67 @@ mod tests {
     }
 
     #[test]
+    fn a_mount_that_does_not_show_our_group_is_not_ours() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |root: &str, point: &str| format!("30 25 0:26 {root} {point} rw - cgroup cgroup rw,cpuset\n");
+        for (mounts, path, mount, own) in [
+            // Mounted twice, the first being another program's part of the tree.
+            (at("/other", "/sub") + &at("/", "/cg"), "/", Some("/cg"), "/cg"),
+            (at("/other", "/sub"), "/", None, ""),
+            (at("/other", "/sub"), "/oth", None, ""),
+            // A container without a cgroup namespace sees its own part, at its own place.
+            (at("/docker/x", "/cg"), "/docker/x", Some("/cg"), "/cg"),
+            (at("/docker/x", "/cg"), "/docker/x/y", Some("/cg"), "/cg/y"),
+            // The whole tree is better than a part.
+            (at("/a", "/part") + &at("/", "/whole"), "/a/b", Some("/whole"), "/whole/a/b"),
+            // In a cgroup namespace, what is above its root cannot be named.
+            (at("/../..", "/cg"), "/", None, ""),
+            (at("/", "/cg"), "/../other", None, ""),
+        ] {
+            let found = CgroupHierarchies::find(&roots(dir.path(), &mounts, &format!("3:cpuset:{path}\n")));
+            let wanted = mount.map(|mount| Hierarchy { v2: false, mount: mount.into(), own: own.into() });
+            assert_eq!(found.cpuset, wanted, "{mounts}{path}");
+        }
+    }
+
+    #[test]
+    fn a_group_that_does_not_list_us_is_not_ours() {
+        let dir = tempfile::tempdir().unwrap();
+        for mount in ["covered", "cg"] {
+            fs::create_dir_all(dir.path().join(mount).join("own")).unwrap();
+        }
+        let at = |point: &str| format!("30 25 0:26 / {}/{point} rw - cgroup2 none rw\n", dir.path().display());
+        let members = |mount: &str, name: &str, pids: &str| {
+            fs::write(dir.path().join(mount).join("own").join(name), pids).unwrap();
+        };
+        let roots = CgroupRoots { member: Some(77), ..roots(dir.path(), &(at("covered") + &at("cg")), "0::/own\n") };
+        assert_eq!(own_group(&roots, "cpu"), None);
+        members("covered", "cgroup.procs", "7\n777\n");
+        members("cg", "cgroup.procs", "1\n77\n");
+        assert_eq!(own_group(&roots, "cpu").map(|found| found.mount), Some(dir.path().join("cg")));
+        // A threaded group.
+        fs::remove_file(dir.path().join("cg/own/cgroup.procs")).unwrap();
+        members("cg", "cgroup.threads", "77\n");
+        assert_eq!(own_group(&roots, "cpu").map(|found| found.mount), Some(dir.path().join("cg")));
+        // No v1 controller of this name is mounted, and one that is not shown is not looked for on v2.
+        let v1 = "31 25 0:27 /other /v1 rw - cgroup none rw,cpu\n".to_owned() + &at("cg");
+        fs::write(&roots.mountinfo, v1).unwrap();
+        assert_eq!(own_group(&roots, "cpu"), None);
+    }
+
+    #[test]
+    fn this_process_is_in_the_groups_that_are_found() {
+        let roots = CgroupRoots::default();
+        for controller in ["cpu", "cpuset", "pids"] {
+            let Some(found) = own_group(&roots, controller) else { continue };
+            assert!(holds(&found.own, i32::try_from(std::process::id()).unwrap()), "{controller}: {found:?}");
+        }
+    }
+
+    #[test]
     fn no_cgroups_at_all_is_no_error() {
         let dir = tempfile::tempdir().unwrap();
-        let roots = CgroupRoots { mountinfo: dir.path().join("no"), own: dir.path().join("no") };
+        let roots = CgroupRoots { mountinfo: dir.path().join("no"), own: dir.path().join("no"), member: None };
         assert_eq!(CgroupHierarchies::find(&roots), CgroupHierarchies::default());
     }
 }

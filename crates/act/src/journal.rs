@@ -10,7 +10,8 @@
 use crate::affinity::MOST_STEPS;
 use crate::procs::{is_alive, thread_start_time};
 use crate::undo::Undo;
-use crate::{ActError, process_start_time};
+use crate::{ActError, own_start_time};
+use gleaner_sys::{Namespaces, OwnProc, ProcRoot, own_proc};
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
@@ -35,6 +36,9 @@ struct Header {
     boot_id: String,
     main_pid: i32,
     main_start_time: u64,
+    /// Which namespaces process ids and start times belong to; `None`: written by a version that did not say, here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    namespaces: Option<String>,
 }
 
 /// An open journal: this process is the one that acts.
@@ -57,6 +61,8 @@ pub(crate) struct JournalState {
     pub run_id: String,
     /// The process that acts; `Some` while it lives.
     pub alive: Option<i32>,
+    /// Whether its process ids and start times mean something else here: it was written in another PID or time namespace.
+    pub foreign: bool,
     /// What to undo, oldest first.
     pub(crate) undos: Vec<Undo>,
 }
@@ -131,17 +137,21 @@ impl Journal {
                 Err(error) => return Err(ActError::file("create", &path)(error)),
             }
         };
-        let main_pid = rustix::process::getpid().as_raw_nonzero().get();
-        let main_start_time = process_start_time(main_pid).unwrap_or(0);
+        hold(&file);
         let header = Header {
             gleaner_journal: VERSION,
             run_id: run_id.to_owned(),
             boot_id: boot_id(),
-            main_pid,
-            main_start_time,
+            main_pid: rustix::process::getpid().as_raw_nonzero().get(),
+            main_start_time: own_start_time().unwrap_or(0),
+            namespaces: Some(own_namespaces()),
         };
         let mut journal = Self { path, file, run_id: run_id.to_owned(), lines: 0, long: LONG };
-        journal.write_line(&header)?;
+        if let Err(error) = journal.write_line(&header) {
+            // A full disk, a limit on file sizes: an empty journal would be left for ever.
+            let _ = remove(&journal.path);
+            return Err(error);
+        }
         Ok(journal)
     }
 
@@ -217,6 +227,7 @@ impl Journal {
         // Left behind by a compaction that failed.
         let _ = fs::remove_file(&new);
         let written = OpenOptions::new().create_new(true).append(true).mode(0o600).open(&new).and_then(|mut file| {
+            hold(&file);
             file.write_all((lines.join("\n") + "\n").as_bytes())?;
             fs::rename(&new, &self.path)?;
             Ok(file)
@@ -261,13 +272,31 @@ pub(crate) fn read(path: &Path) -> Result<JournalState, ActError> {
     let Some((_, first)) = lines.next() else {
         // Killed before the header was whole, or just about to write it: nothing has been changed.
         let alive = named_process(path);
-        return Ok(JournalState { path: path.to_owned(), run_id: String::new(), alive, undos: Vec::new() });
+        return Ok(JournalState {
+            path: path.to_owned(),
+            run_id: String::new(),
+            alive,
+            foreign: false,
+            undos: Vec::new(),
+        });
     };
     let header: Header = serde_json::from_str(first).map_err(|error| bad(1, error.to_string()))?;
     if header.gleaner_journal != VERSION {
         return Err(bad(1, format!("version {}, this Gleaner knows {VERSION}", header.gleaner_journal)));
     }
-    let undos = if header.boot_id == boot_id() {
+    // Where /proc is another namespace's, ids of this one cannot be looked up there either.
+    let foreign = header.namespaces.is_some_and(|namespaces| namespaces != own_namespaces())
+        || own_proc(&ProcRoot::default()) == OwnProc::Foreign;
+    let held = foreign && is_held(path);
+    if foreign && !held && header.boot_id != boot_id() {
+        return Err(ActError::Unavailable {
+            what: path.display().to_string(),
+            why: "it was written in another container, or before this machine was restarted, and which of them cannot be told: it \
+                  was kept; run `gleaner restore` where it was written, or remove it if that is gone"
+                .into(),
+        });
+    }
+    let undos = if held || header.boot_id == boot_id() {
         lines
             .map(|(number, line)| serde_json::from_str(line).map_err(|error| bad(number + 1, error.to_string())))
             .collect::<Result<_, _>>()?
@@ -275,15 +304,44 @@ pub(crate) fn read(path: &Path) -> Result<JournalState, ActError> {
         // Written before the machine was restarted: nothing of it is left.
         Vec::new()
     };
-    let alive = is_alive(header.main_pid, header.main_start_time);
-    Ok(JournalState { path: path.to_owned(), run_id: header.run_id, alive: alive.then_some(header.main_pid), undos })
+    // In another namespace the id is somebody else's, or nobody's.
+    let alive = if foreign { held } else { is_alive(header.main_pid, header.main_start_time) };
+    let alive = alive.then_some(header.main_pid);
+    Ok(JournalState { path: path.to_owned(), run_id: header.run_id, alive, foreign, undos })
+}
+
+fn own_namespaces() -> String {
+    Namespaces::own(&ProcRoot::default()).to_string()
+}
+
+/// Marks a journal as that of a living process, in a way that means the same in every namespace: the kernel takes the lock back
+/// when the last descriptor of this opening goes. Where it cannot be had, process ids alone tell.
+fn hold(file: &File) {
+    // SAFETY: flock is plain data, and outlives the call.
+    unsafe {
+        let mut lock: libc::flock = std::mem::zeroed();
+        lock.l_type = i16::try_from(libc::F_WRLCK).unwrap_or_default();
+        libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock);
+    }
+}
+
+/// Whether somebody [holds](hold) the journal at `path`.
+fn is_held(path: &Path) -> bool {
+    let Ok(file) = File::open(path) else { return false };
+    // SAFETY: flock is plain data, which the kernel reads and fills.
+    unsafe {
+        let mut lock: libc::flock = std::mem::zeroed();
+        lock.l_type = i16::try_from(libc::F_WRLCK).unwrap_or_default();
+        libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) == 0
+            && lock.l_type != i16::try_from(libc::F_UNLCK).unwrap_or_default()
+    }
 }
 
 /// The living process that a journal's name tells of (`PID-START-TIME.journal`), for as long as its header does not.
 fn named_process(path: &Path) -> Option<i32> {
     let (pid, start_time) = path.file_stem()?.to_str()?.split_once('-')?;
     let (pid, start_time) = (pid.parse().ok()?, start_time.parse().ok()?);
-    is_alive(pid, start_time).then_some(pid)
+    (is_held(path) || is_alive(pid, start_time)).then_some(pid)
 }
 
 /// The lock on a journal; held while undoing.

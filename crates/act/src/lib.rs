@@ -25,12 +25,12 @@ mod xen;
 mod yielding;
 
 pub use affinity::{allowed_cpus, pinned_vcpus};
-pub use cgroup::{CgroupHierarchies, CgroupRoots};
+pub use cgroup::{CgroupHierarchies, CgroupRoots, Hierarchy, own_group};
 pub use error::{ActError, Fallback};
 pub use idle_group::{IdleGroup, IdleMeans};
 pub use journal::{Journal, default_state_dir, list_journals};
 pub use placement::{Placement, PlacementKind, PlacementRequest};
-pub use procs::{RUN_ID_VARIABLE, process_start_time};
+pub use procs::{RUN_ID_VARIABLE, own_start_time, process_start_time};
 pub use resctrl::{
     CacheAllocation, CacheGroup, CacheMonitor, CacheMonitoring, CacheReading, Joined, Resctrl, ResctrlInfo,
 };

@@ -1,6 +1,7 @@
 //! Processes and threads as the undo has to find them again: by id and start time, by ancestry, by a mark in their
 //! environment.
 
+use gleaner_sys::{Stat, numbered};
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::path::Path;
@@ -8,53 +9,36 @@ use std::path::Path;
 /// Set in the environment of the managed program, so that its processes are found even when they have left its process tree.
 pub const RUN_ID_VARIABLE: &str = "GLEANER_RUN_ID";
 
-/// When a process (or thread) started, in clock ticks since boot; together with the pid it names one process for ever.
-/// `None` when there is no such process.
+/// When a process (or thread) started, in clock ticks since boot; together with the pid it names one process for ever, in one PID
+/// and one time namespace. `None` when there is no such process.
 pub fn process_start_time(pid: i32) -> Option<u64> {
-    stat_field(&format!("/proc/{pid}/stat"), 22)
+    of_stat(&format!("/proc/{pid}/stat"), |stat| stat.start_time())
+}
+
+/// The same of this process, whosever `/proc` it is.
+pub fn own_start_time() -> Option<u64> {
+    of_stat("/proc/self/stat", |stat| stat.start_time())
 }
 
 /// Whether the process of this pid and start time still does anything. A zombie does not: it was killed, and its parent may
 /// take its time to reap it, or never do.
 pub(crate) fn is_alive(pid: i32, start_time: u64) -> bool {
-    let Some(fields) = stat_fields(&format!("/proc/{pid}/stat")) else { return false };
-    let mut fields = fields.split_ascii_whitespace();
-    let state = fields.next();
-    // The state is field 3, the start time field 22.
-    let started = fields.nth(22 - 4).and_then(|field| field.parse().ok());
-    !matches!(state, Some("Z" | "X") | None) && started == Some(start_time)
+    let found = of_stat(&format!("/proc/{pid}/stat"), |stat| Some((stat.state()?, stat.start_time()?)));
+    found.is_some_and(|(state, started)| !matches!(state, b'Z' | b'X') && started == start_time)
 }
 
 /// Start time of thread `tid`, whichever process it belongs to.
 pub(crate) fn thread_start_time(tid: i32) -> Option<u64> {
-    stat_field(&format!("/proc/{tid}/task/{tid}/stat"), 22)
+    of_stat(&format!("/proc/{tid}/task/{tid}/stat"), |stat| stat.start_time())
 }
 
-/// Field `number` (1-based, above 2) of a stat file.
-fn stat_field(path: &str, number: usize) -> Option<u64> {
-    stat_fields(path)?.split_ascii_whitespace().nth(number - 3)?.parse().ok()
-}
-
-/// The fields of a stat file from the third on. The second is a name that may hold anything, spaces and parentheses too, so
-/// it ends at the last ')'.
-fn stat_fields(path: &str) -> Option<String> {
-    let text = fs::read_to_string(path).ok()?;
-    text.rsplit_once(')').map(|(_, rest)| rest.to_owned())
-}
-
-/// All pids there are.
-fn pids() -> Vec<i32> {
-    numbers_in(Path::new("/proc"))
-}
-
-fn numbers_in(folder: &Path) -> Vec<i32> {
-    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
-    entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+fn of_stat<T>(path: &str, field: impl FnOnce(Stat<'_>) -> Option<T>) -> Option<T> {
+    field(Stat::parse(&fs::read(path).ok()?)?)
 }
 
 /// The threads of `pid`, none when it is gone.
 pub(crate) fn threads_of(pid: i32) -> Vec<i32> {
-    numbers_in(Path::new(&format!("/proc/{pid}/task")))
+    numbered(Path::new(&format!("/proc/{pid}/task"))).collect()
 }
 
 /// The processes of a run: `root` (where it still lives) and what descends from it, and whoever carries the run's mark.
@@ -75,7 +59,7 @@ pub(crate) fn adopted_since(start_time: u64) -> BTreeSet<i32> {
 
 /// Every process's parent.
 fn parents() -> HashMap<i32, i32> {
-    pids().into_iter().filter_map(|pid| Some((pid, parent_of(pid)?))).collect()
+    numbered(Path::new("/proc")).filter_map(|pid| Some((pid, parent_of(pid)?))).collect()
 }
 
 fn descends_from(pid: i32, root: i32, parents: &HashMap<i32, i32>) -> bool {
@@ -94,7 +78,7 @@ fn descends_from(pid: i32, root: i32, parents: &HashMap<i32, i32>) -> bool {
 }
 
 fn parent_of(pid: i32) -> Option<i32> {
-    stat_field(&format!("/proc/{pid}/stat"), 4).and_then(|parent| i32::try_from(parent).ok())
+    of_stat(&format!("/proc/{pid}/stat"), |stat| stat.parent())
 }
 
 fn is_marked(pid: i32, mark: &str) -> bool {
@@ -111,6 +95,7 @@ mod tests {
         let pid = i32::try_from(std::process::id()).unwrap();
         assert!(process_start_time(pid).is_some());
         assert_eq!(thread_start_time(pid), process_start_time(pid));
+        assert_eq!(own_start_time(), process_start_time(pid));
         assert_eq!(process_start_time(-1), None);
         assert!(threads_of(pid).contains(&pid));
     }

@@ -7,9 +7,9 @@
 //! Only the calling thread's own mask is changed, so there is nothing to undo. Whoever wants to know what the process may use asks the
 //! mask of its first thread, which never takes a seat.
 
-use crate::affinity::{affinity_of, allowed_cpus, mask_of};
+use crate::affinity::{affinity_of, allowed_cpus};
 use gleaner_model::{CpuSet, VcpuId};
-use rustix::thread::sched_setaffinity;
+use gleaner_sys::set_affinity;
 use std::time::{Duration, Instant};
 
 /// For so long a vCPU on which the thread was kept waiting is avoided: whoever held it may be gone by then.
@@ -71,7 +71,7 @@ fn choose(there: &CpuSet, active: &CpuSet, pinned: &CpuSet, avoided: Option<Vcpu
 }
 
 fn keep_to(set: &CpuSet) -> bool {
-    sched_setaffinity(None, &mask_of(set)).is_ok()
+    set_affinity(0, set).is_ok()
 }
 
 #[cfg(test)]

@@ -1,10 +1,11 @@
 //! Undoing a journal, newest change first. Every undo may be repeated: it looks at what is there before it touches it.
 
-use crate::affinity::{OwnChoice, affinity_of, give_back, is_what_is_left, set_affinity};
+use crate::affinity::{OwnChoice, affinity_of, allowed_cpus, give_back, is_what_is_left, set_affinity};
 use crate::journal::{self, Journal, JournalState};
 use crate::procs::{adopted_since, members, process_start_time, thread_start_time, threads_of};
 use crate::{ActError, cgroup, resctrl};
 use gleaner_model::{CpuSet, Nanos, XenSetting};
+use gleaner_sys::{OwnProc, ProcRoot, own_proc};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::fs;
@@ -132,6 +133,11 @@ pub enum UndoOutcome {
 /// # Errors
 /// The first thing that could not be undone; the rest is still tried, and the journal stays for another try.
 pub fn undo_journal(path: &Path, own: bool) -> Result<UndoOutcome, ActError> {
+    let root = ProcRoot::default();
+    if own_proc(&root) == OwnProc::Foreign {
+        let why = format!("{} is another PID namespace's, so nobody could be found", root.proc.display());
+        return Err(ActError::Unavailable { what: "an undo".into(), why });
+    }
     let Some(_lock) = journal::lock(path)? else { return Ok(UndoOutcome::Gone) };
     let state = journal::read(path)?;
     if let Some(pid) = state.alive.filter(|_| !own) {
@@ -172,6 +178,8 @@ fn undo_all(state: &JournalState, own: bool) -> Result<(), ActError> {
         Undo::GroupAffinity { root_pid, root_start_time, base } => {
             restore_affinities(state, own, *root_pid, *root_start_time, base)
         }
+        // Another namespace's thread: its id and start time name somebody else here.
+        Undo::Slice { .. } if state.foreign => Ok(()),
         Undo::Slice { tid, start_time, was_ns, set_ns } => {
             crate::slice::restore_slice(*tid, *start_time, Nanos(*was_ns), &[Nanos(*set_ns)])
         }
@@ -231,7 +239,7 @@ fn remove_cgroup(path: &Path, members_to: Option<&Path>) -> Result<(), ActError>
         // Never made. A read-only file system would refuse even to remove what is not there.
         return Ok(());
     }
-    let offline = fs::read_to_string("/sys/devices/system/cpu/offline").unwrap_or_default();
+    let offline = fs::read_to_string(ProcRoot::default().sys.join("devices/system/cpu/offline")).unwrap_or_default();
     if let Some(parent) = members_to.filter(|_| !offline.trim().is_empty()) {
         tell_apart(path, parent);
     }
@@ -309,17 +317,22 @@ fn restore_affinities(
         match undo {
             Undo::AffinityStep { active } => had.steps.push(parse(active)?),
             Undo::ThreadAffinity { tid, start_time, own: choice } => {
-                had.own.insert((*tid, *start_time), parse(choice)?);
+                let choice = parse(choice)?;
+                had.others.push(choice.clone());
+                // Another namespace's thread is nobody here.
+                if !state.foreign {
+                    had.own.insert((*tid, *start_time), choice);
+                }
             }
             _ => {}
         }
     }
     // A pid that was given to another process since is not the program's.
-    let root = Some(root_pid).filter(|pid| process_start_time(*pid) == Some(root_start));
-    had.others = had.own.values().cloned().collect();
+    let root = Some(root_pid).filter(|pid| !state.foreign && process_start_time(*pid) == Some(root_start));
     had.others.sort();
     had.others.dedup();
-    if let Some(online) = online() {
+    // A container's list (lxcfs) may have other numbers than the kernel: then it says nothing of these.
+    if let Some(online) = online().filter(|online| allowed_cpus().is_subset(online)) {
         had.offline = had.base.difference(&online);
     }
     // Threads born while we look inherit what we have not yet widened: look until nothing is left to do.
@@ -360,7 +373,7 @@ impl Had {
 
 /// The online vCPUs; `None` where the kernel does not say.
 fn online() -> Option<CpuSet> {
-    fs::read_to_string("/sys/devices/system/cpu/online").ok()?.trim().parse().ok()
+    gleaner_sys::online_cpus(&ProcRoot::default()).ok()
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use crate::args::{DoctorArgs, Setting};
 use crate::calibrate::{Bench, GAP_AT_START, start_yielding};
 use crate::failure::Failure;
 use crate::interrupt;
-use crate::output::Output;
+use crate::output::{Output, steady_tick};
 use crate::run::allowed_vcpus;
 use crate::run::retain::{Opening, open_one};
 use crate::session::Session;
@@ -35,7 +35,7 @@ pub fn main(args: &DoctorArgs) -> Result<u8, Failure> {
     if let Ok(style) = ProgressStyle::with_template("  {spinner} {msg}") {
         bar.set_style(style);
     }
-    bar.enable_steady_tick(Duration::from_millis(250));
+    steady_tick(&bar, Duration::from_millis(250));
     bar.set_message("looking at the machine, trying each means");
     let report = examine(&interrupted)?;
     bar.finish_and_clear();
@@ -49,13 +49,13 @@ pub fn main(args: &DoctorArgs) -> Result<u8, Failure> {
 
 fn examine(interrupted: &AtomicBool) -> Result<DoctorReport, Failure> {
     let root = ProcRoot::default();
-    let vcpus = allowed_vcpus()?;
+    let vcpus = allowed_vcpus();
     let left_behind = left_behind();
     let before = (Instant::now(), system_stat(&root));
     let seen = capabilities(&root);
     let (actuators, halt) = try_actuators(&vcpus, interrupted);
     let steal = steal(before, &root);
-    let machine = machine(&root, &vcpus)?;
+    let machine = machine(&root, &vcpus);
     let verdict = verdict(&machine, &vcpus, halt.as_ref(), steal, &actuators);
     Ok(DoctorReport {
         schema: DoctorReport::SCHEMA.to_owned(),
@@ -72,20 +72,21 @@ fn examine(interrupted: &AtomicBool) -> Result<DoctorReport, Failure> {
 /// Of the haltpoll governor.
 const DOES_NOT_POLL: &str = ", which does not poll (guest_halt_poll_ns is 0)";
 
-fn machine(root: &ProcRoot, vcpus: &CpuSet) -> Result<MachineFacts, Failure> {
-    let online = online_cpus(root).map_err(Failure::work)?;
+fn machine(root: &ProcRoot, vcpus: &CpuSet) -> MachineFacts {
+    // A container's list (lxcfs) may have fewer than the kernel lets us use.
+    let online = online_cpus(root).ok().filter(|online| vcpus.is_subset(online));
     let read = |name: &str| fs::read_to_string(root.sys.join("devices/system/cpu/cpuidle").join(name));
     let trimmed = |name: &str| read(name).ok().map(|text| text.trim().to_owned());
     let driver = trimmed("current_driver").filter(|driver| driver != "none");
     let governor = trimmed("current_governor").or_else(|| trimmed("current_governor_ro")).unwrap_or_default();
     let polls = fs::read_to_string(root.sys.join("module/haltpoll/parameters/guest_halt_poll_ns")).ok();
-    Ok(MachineFacts {
+    MachineFacts {
         hypervisor: hypervisor(root).map(|found| found.name),
         kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
-        vcpus_online: online.len() as u64,
+        vcpus_online: online.as_ref().unwrap_or(vcpus).len() as u64,
         vcpus_allowed: vcpus.to_string(),
         idle_driver: driver.map(|driver| idle(&driver, &governor, polls.as_deref())),
-    })
+    }
 }
 
 /// `polls`: haltpoll's limit, in nanoseconds. At 0 its driver halts like none.

@@ -6,10 +6,22 @@
 
 use crate::failure::Failure;
 use gleaner_act::{UndoOutcome, undo_journal};
+use std::ffi::OsStr;
 use std::io::{self, Read, Write};
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
+
+/// This program's own file, by the name it was started with where /proc does not tell.
+pub fn own_binary() -> PathBuf {
+    let own = PathBuf::from("/proc/self/exe");
+    // `metadata` follows the link, also to a file that was removed.
+    if std::fs::metadata(&own).is_ok() {
+        return own;
+    }
+    PathBuf::from(OsStr::from_bytes(rustix::param::linux_execfn().to_bytes()))
+}
 
 /// Said when main has cleaned up.
 const ALL_CLEAR: u8 = b'.';
@@ -25,7 +37,7 @@ pub struct Guardian {
 impl Guardian {
     /// Starts one for the journal at `path`.
     pub fn start(path: &Path) -> io::Result<Self> {
-        let mut command = Command::new("/proc/self/exe");
+        let mut command = Command::new(own_binary());
         command.arg("guardian").arg(path).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         Ok(Self { child: command.spawn()? })
     }
@@ -53,7 +65,9 @@ impl Guardian {
 pub fn main(journal: &Path) -> Result<u8, Failure> {
     // Fails only if we lead a group already, which is as good.
     let _ = rustix::process::setsid();
-    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGTSTP, libc::SIGPIPE] {
+    let sent_to_all = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGTSTP, libc::SIGPIPE];
+    // Limits that were meant for the program.
+    for signal in sent_to_all.into_iter().chain([libc::SIGXCPU, libc::SIGXFSZ]) {
         // SAFETY: SIG_IGN is no function of ours; ignoring a signal touches no memory.
         unsafe { libc::signal(signal, libc::SIG_IGN) };
     }

@@ -22,6 +22,7 @@ use gleaner_command::{failure, files, interrupt, output, params};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    run::signals::hear_of_children();
     let cli = Cli::parse();
     let log = tracing_subscriber::EnvFilter::try_from_env("GLEANER_LOG").unwrap_or_else(|_| "off".into());
     tracing_subscriber::fmt().with_env_filter(log).with_writer(std::io::stderr).init();

@@ -5,7 +5,7 @@ use crate::calibrate::{Bench, Summary, start_yielding};
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::means;
-use crate::output::{Output, say};
+use crate::output::Output;
 use crate::run::retain::Opening;
 use crate::session::Session;
 use gleaner_act::{CgroupHierarchies, CgroupRoots, IdleGroup, YieldClass};
@@ -24,7 +24,7 @@ const BUSY_SHARE: f64 = 0.2;
 pub fn main(args: &ProbeArgs) -> Result<u8, Failure> {
     let mut output = Output::open(args.json.json.as_deref())?;
     let interrupted = interrupt::flag()?;
-    let vcpus = crate::run::allowed_vcpus()?;
+    let vcpus = crate::run::allowed_vcpus();
     if args.means {
         let Some(report) = by_means(&vcpus, &interrupted)? else { return Ok(130) };
         output.json(&report)?;
@@ -212,7 +212,8 @@ fn result(setting: Setting, summary: &Summary, steal_ratio: Option<f64>) -> Sett
 /// Steal of one vCPU since boot; `None` where none was ever reported (the hypervisor may not tell).
 fn steal_of(vcpu: VcpuId) -> Option<Nanos> {
     let stat = StatReader::open(&ProcRoot::default()).and_then(|mut reader| reader.read());
-    let stat = stat.map_err(|error| say(&format!("gleaner: {error}"))).ok()?;
+    // Without the file the results say that it is unknown.
+    let stat = stat.ok()?;
     (stat.steal() > Nanos::ZERO).then(|| stat.cpu(vcpu).map(|times| times.steal)).flatten()
 }
 

@@ -3,8 +3,9 @@
 use crate::guardian::Guardian;
 use crate::output::say;
 use gleaner_act::{
-    ActError, Journal, UndoOutcome, default_state_dir, list_journals, process_start_time, undo_journal, undo_own,
+    ActError, Journal, UndoOutcome, default_state_dir, list_journals, own_start_time, undo_journal, undo_own,
 };
+use gleaner_sys::{OwnProc, ProcRoot, own_proc, why_refused};
 use std::path::PathBuf;
 
 /// Acts under a journal and a guardian until [`Session::end`] (or drop).
@@ -20,14 +21,24 @@ pub struct Session {
 
 /// A name for this process's acts that no other process of this boot has.
 pub fn run_id() -> String {
-    let pid = rustix::process::getpid().as_raw_nonzero().get();
-    format!("{pid}-{}", process_start_time(pid).unwrap_or(0))
+    format!("{}-{}", rustix::process::getpid().as_raw_nonzero(), own_start_time().unwrap_or(0))
 }
 
 impl Session {
     /// Begins one in the default state folder. A guardian that cannot be started is a weakness to be told, not an error.
     /// What runs before it left behind is cleaned up first: their guardians are dead, or they would have done it.
     pub fn begin() -> Result<Self, ActError> {
+        // Whoever undoes knows processes by their ids in /proc.
+        let root = ProcRoot::default();
+        let why = match own_proc(&root) {
+            OwnProc::Ours => None,
+            OwnProc::Foreign => Some("is another PID namespace's"),
+            OwnProc::Missing => Some("does not show this process"),
+        };
+        if let Some(why) = why {
+            let why = format!("{} {why}, so nothing could be undone", root.proc.display());
+            return Err(ActError::Unavailable { what: "a journal".into(), why });
+        }
         for abandoned in list_journals(&default_state_dir())? {
             if let Err(error) = undo_journal(&abandoned, false) {
                 say(&format!("gleaner: {}: {error}", abandoned.display()));
@@ -37,7 +48,7 @@ impl Session {
         let path = Journal::path_in(&default_state_dir(), &run_id());
         let (guardian, unguarded) = match Guardian::start(&path) {
             Ok(guardian) => (Some(guardian), None),
-            Err(error) => (None, Some(error.to_string())),
+            Err(error) => (None, Some(why_refused(&error))),
         };
         let journal = match Journal::create(&default_state_dir(), &run_id()) {
             Ok(journal) => journal,
@@ -73,7 +84,7 @@ impl Session {
             Ok(guardian) => self.guardian = Some(guardian),
             Err(error) => {
                 self.guardian = None;
-                self.unguarded = Some(error.to_string());
+                self.unguarded = Some(why_refused(&error));
             }
         }
     }

@@ -2,10 +2,12 @@
 
 use crate::failure::Failure;
 use crate::files::Place;
+use indicatif::ProgressBar;
 use serde::Serialize;
 use std::fmt::Display;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// The place for a command's result, tried out before the work begins: a bad path must not cost the work.
 #[derive(Debug)]
@@ -76,6 +78,19 @@ impl JsonFile {
     fn write(&mut self, text: &str) -> io::Result<()> {
         self.place.write(format!("{text}\n").as_bytes())
     }
+}
+
+/// Draws a bar anew now and then. Where no thread can be had it is drawn only when something happens: indicatif would panic.
+pub fn steady_tick(bar: &ProgressBar, every: Duration) {
+    let bar = bar.downgrade();
+    let tick = move || {
+        while let Some(bar) = bar.upgrade().filter(|bar| !bar.is_finished()) {
+            bar.tick();
+            drop(bar);
+            std::thread::sleep(every);
+        }
+    };
+    let _ = std::thread::Builder::new().name("gleaner-bar".into()).spawn(tick);
 }
 
 /// Writes a line to stderr; a closed one is no failure.

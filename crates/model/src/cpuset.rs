@@ -77,6 +77,12 @@ impl FromIterator<VcpuId> for CpuSet {
     }
 }
 
+impl Extend<VcpuId> for CpuSet {
+    fn extend<I: IntoIterator<Item = VcpuId>>(&mut self, iter: I) {
+        self.0.extend(iter);
+    }
+}
+
 impl fmt::Display for CpuSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut ids = self.0.iter().map(|id| id.0).peekable();

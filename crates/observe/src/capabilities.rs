@@ -2,9 +2,9 @@
 
 use crate::bpf::{BpfObserver, BpfRefusal};
 use crate::observer::ObserverConfig;
-use crate::root::ProcRoot;
-use crate::{ObserveError, StatReader};
+use crate::{ObserveError, ProcfsObserver};
 use gleaner_model::Nanos;
+use gleaner_sys::{ProcRoot, StatReader};
 
 /// What can be observed here.
 #[derive(Debug)]
@@ -23,12 +23,12 @@ pub struct Capabilities {
 /// Tries everything, and leaves nothing behind: BPF programs are loaded, attached and taken out again.
 pub fn capabilities(root: &ProcRoot) -> Capabilities {
     let config = ObserverConfig { root: root.clone(), ..ObserverConfig::default() };
-    let mut stat = StatReader::open(root).and_then(|mut reader| reader.read());
+    let stat = StatReader::open(root).and_then(|mut reader| reader.read());
     let owner = config.owner_pid;
     Capabilities {
         bpf: BpfObserver::new(&config).map(drop),
         children_files: root.proc.join(format!("{owner}/task/{owner}/children")).exists(),
-        steal_since_boot: stat.as_mut().ok().map(|stat| stat.steal()),
-        procfs: stat.map(drop),
+        steal_since_boot: stat.as_ref().ok().map(gleaner_sys::SystemStat::steal),
+        procfs: stat.map_err(ObserveError::from).and_then(|_| ProcfsObserver::new(&config)).map(drop),
     }
 }

@@ -4,8 +4,8 @@
 //! `cpuN/cpuidle/state0/{name,time}` (POLL) and `stateM/usage` (kernel: drivers/cpuidle/sysfs.c). A poll counts when it ends.
 //! Where a BPF program of ours polls ahead of cpuidle, or without it, that program's counters tell ([`RetainCounters::polled`]).
 
-use crate::root::{ProcRoot, reread};
 use gleaner_model::{Nanos, RetainCounters, VcpuId, VcpuWindow};
+use gleaner_sys::{ProcRoot, reread};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::Path;

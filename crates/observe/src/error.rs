@@ -1,5 +1,7 @@
 //! What can go wrong while observing, with the file it went wrong in.
 
+use gleaner_model::VcpuId;
+use gleaner_sys::SysError;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -24,6 +26,28 @@ pub enum ObserveError {
         /// What is wrong with it.
         what: String,
     },
+    /// The process ids in `/proc` are not those of this process.
+    #[error(
+        "{} is that of another PID namespace, so its process ids mean other processes; mount one for this namespace \
+         (mount -t proc proc /proc, unshare --mount-proc)",
+        path.display()
+    )]
+    OtherProc {
+        /// Which `/proc`.
+        path: PathBuf,
+    },
+    /// The CPUs in a file are not those of the kernel.
+    #[error(
+        "{} numbers its CPUs otherwise than the kernel does (it has no {cpu}, which this process may use), as a \
+         container's own file may (lxcfs); so it cannot be told how long they were idle",
+        path.display()
+    )]
+    OtherCpus {
+        /// Which file.
+        path: PathBuf,
+        /// A CPU that it should have and has not.
+        cpu: VcpuId,
+    },
     /// Gleaner was told to observe with BPF only.
     #[error(transparent)]
     Bpf(#[from] crate::BpfRefusal),
@@ -39,7 +63,11 @@ impl ObserveError {
     }
 }
 
-/// Whether an error only says that the thread, process or file is gone: no error, the world moved on.
-pub(crate) fn is_gone(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH | libc::ENOTDIR))
+impl From<SysError> for ObserveError {
+    fn from(error: SysError) -> Self {
+        match error {
+            SysError::Read { path, source } => Self::Read { path, source },
+            SysError::Parse { path, line, what } => Self::Parse { path, line, what },
+        }
+    }
 }

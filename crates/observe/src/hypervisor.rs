@@ -3,7 +3,7 @@
 //! CPUID tells where the architecture has it (leaf 0x4000_0000, one list of names for all). Else `/sys/hypervisor/type`
 //! (Xen), else what the firmware's DMI strings say of the maker.
 
-use crate::root::{ProcRoot, read_optional};
+use gleaner_sys::{ProcRoot, read_optional};
 use std::fmt;
 
 /// Where it was seen.

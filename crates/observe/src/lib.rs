@@ -27,12 +27,15 @@ mod llc_counts;
 mod observer;
 mod perf_counters;
 mod procfs;
-mod root;
 mod run_intervals;
 mod system;
 mod thread_events;
 mod vmm;
 mod xen;
+
+// The readers of `vmm` still call it so.
+use gleaner_sys as root;
+pub use gleaner_sys::{CpuTimes, ProcRoot, StatReader, SystemStat};
 
 pub use bpf::{BpfObserver, BpfRefusal, BusySignal, BusyWaker};
 pub use capabilities::{Capabilities, capabilities};
@@ -46,12 +49,11 @@ pub use llc_counts::{LlcCountFiles, LlcCountSource, NotCounted};
 pub use observer::{Observer, ObserverChoice, ObserverConfig};
 pub use perf_counters::{LlcCounterRefusal, LlcCounters, LlcThreadCounts};
 pub use procfs::ProcfsObserver;
-pub use root::ProcRoot;
 pub use run_intervals::{
     CompetingThreads, Competition, IntervalDistribution, Intervals, IntervalsWindow, RunIntervals, RunIntervalsConfig,
     ThreadIntervals,
 };
-pub use system::{CpuTimes, StatReader, SystemStat, online_cpus};
+pub use system::online_cpus;
 pub use thread_events::{ThreadEventLosses, ThreadRecorder, ThreadRecorderConfig};
 pub use vmm::{
     Accelerator, Activity, CgroupPath, DiscoverError, DiscoverOptions, MonitorAnswers, PassedOver, PauseExitCounters,

@@ -1,10 +1,10 @@
 //! One front for both observers, and the choice between them.
 
+use crate::ObserveError;
 use crate::bpf::{BpfObserver, BpfRefusal};
 use crate::procfs::ProcfsObserver;
-use crate::{ObserveError, root::ProcRoot};
 use gleaner_model::{CpuSet, Nanos, RetainCounters, Source, Window};
-use rustix::time::{ClockId, clock_gettime};
+use gleaner_sys::ProcRoot;
 
 /// Which observer to use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -161,10 +161,4 @@ impl Observer {
             Self::Procfs(observer) => observer.untracked(),
         }
     }
-}
-
-/// CPU time of the calling thread.
-pub(crate) fn thread_cpu_time() -> Nanos {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Nanos(u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0))
 }

@@ -9,7 +9,7 @@
 //! time that was counted.
 
 use crate::llc_counts::{LlcCountSource, NotCounted};
-use crate::root::ProcRoot;
+use gleaner_sys::ProcRoot;
 use perf_event::events::{Hardware, Raw};
 use perf_event::{Builder, Counter, ReadFormat};
 use std::collections::BTreeMap;

@@ -269,6 +269,10 @@ impl RunReport {
             let trips = count(self.guard_trips, "time");
             writeln!(f, "             the contention guard stopped spinning {trips}")?;
         }
+        Ok(())
+    }
+
+    fn write_notes(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for warning in &self.warnings {
             writeln!(f, "  note       {warning}")?;
         }
@@ -285,10 +289,12 @@ impl fmt::Display for RunReport {
         let command: Vec<&str> = self.command.iter().map(String::as_str).collect();
         writeln!(f, "gleaner: {} (exit status {})", command.join(" "), self.exit_status)?;
         if self.means.observer.is_none() {
-            return writeln!(f, "  program    {}, not observed", text::duration(Some(self.wall_ns)));
+            writeln!(f, "  program    {}, not observed", text::duration(Some(self.wall_ns)))?;
+            return self.write_notes(f);
         }
         self.write_program(f)?;
         self.write_decisions(f)?;
-        self.write_cost(f)
+        self.write_cost(f)?;
+        self.write_notes(f)
     }
 }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::process_start_time;
 use std::os::unix::fs::PermissionsExt;
 
 fn written(entries: &[Undo]) -> (tempfile::TempDir, PathBuf) {
@@ -177,4 +178,66 @@ fn the_last_journal_takes_its_folder_along() {
     remove(&path).unwrap();
     assert!(!folder.exists());
     assert_eq!(list_journals(&folder).unwrap(), Vec::<PathBuf>::new());
+}
+
+/// A journal of a process that is gone, or of one elsewhere.
+fn written_by(dir: &Path, boot_id: &str, pid: i32, namespaces: Option<&str>) -> PathBuf {
+    let path = dir.join("elsewhere.journal");
+    let namespaces = namespaces.map_or_else(String::new, |found| format!(r#","namespaces":"{found}""#));
+    let start_time = process_start_time(pid).unwrap_or(1);
+    let header = format!(
+        r#"{{"gleaner_journal":1,"run_id":"r","boot_id":"{boot_id}","main_pid":{pid},"main_start_time":{start_time}{namespaces}}}"#
+    );
+    let entry = serde_json::to_string(&entry()).unwrap();
+    fs::write(&path, format!("{header}\n{entry}\n")).unwrap();
+    path
+}
+
+#[test]
+fn process_ids_of_another_namespace_are_not_taken_for_ours() {
+    let dir = tempfile::tempdir().unwrap();
+    let (own, boot) = (i32::try_from(std::process::id()).unwrap(), boot_id());
+    for (pid, namespaces, alive, foreign) in [
+        // Written by a version that did not say where, or here.
+        (own, None, Some(own), false),
+        (own, Some(own_namespaces()), Some(own), false),
+        (i32::MAX, Some(own_namespaces()), None, false),
+        // The same number there is another process.
+        (own, Some("pid:1 time:2".to_owned()), None, true),
+    ] {
+        let path = written_by(dir.path(), &boot, pid, namespaces.as_deref());
+        let state = read(&path).unwrap();
+        assert_eq!((state.alive, state.foreign, state.undos.len()), (alive, foreign, 1), "{pid} {namespaces:?}");
+    }
+}
+
+#[test]
+fn a_journal_that_is_held_is_a_living_ones_wherever_that_is() {
+    let dir = tempfile::tempdir().unwrap();
+    // As from a container that has its own boot id, too.
+    let path = written_by(dir.path(), "other", i32::MAX, Some("pid:1 time:2"));
+    let file = OpenOptions::new().append(true).open(&path).unwrap();
+    hold(&file);
+    let state = read(&path).unwrap();
+    assert_eq!((state.alive, state.undos.len()), (Some(i32::MAX), 1));
+    assert!(matches!(crate::undo_journal(&path, false), Ok(crate::UndoOutcome::InUse { .. })));
+    drop(file);
+    // Now it is a dead container's, or one from before a restart: nobody can tell, and nothing is decided.
+    let error = crate::undo_journal(&path, false).unwrap_err().to_string();
+    assert!(error.contains("another container") && path.exists(), "{error}");
+    // From here, another boot id is another boot.
+    let path = written_by(dir.path(), "other", i32::MAX, Some(&own_namespaces()));
+    assert_eq!(read(&path).unwrap().undos, []);
+}
+
+#[test]
+fn a_journal_that_cannot_be_begun_leaves_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let state = dir.path().join("state");
+    // Its name is taken, as two namespaces may give one out twice.
+    fs::create_dir(&state).unwrap();
+    fs::write(Journal::path_in(&state, "run-1"), "").unwrap();
+    fs::set_permissions(&state, fs::Permissions::from_mode(0o700)).unwrap();
+    assert!(Journal::create(&state, "run-1").is_err());
+    assert!(Journal::path_in(&state, "run-1").exists(), "it is somebody else's");
 }

@@ -76,11 +76,8 @@ pub enum Joined {
 impl Resctrl {
     /// Where resctrl is mounted, by a mountinfo file (usually `/proc/self/mountinfo`).
     pub fn mount_point(mountinfo: &Path) -> Option<PathBuf> {
-        let text = fs::read_to_string(mountinfo).ok()?;
-        text.lines().find_map(|line| {
-            let (left, right) = line.split_once(" - ")?;
-            right.starts_with("resctrl ").then(|| left.split(' ').nth(4).map(PathBuf::from))?
-        })
+        let found = gleaner_sys::mounts(&fs::read(mountinfo).ok()?).find(|mount| mount.kind == b"resctrl");
+        found.map(|mount| mount.point)
     }
 
     /// Whether this kernel, on this processor, has resctrl at all, by `/proc/filesystems`.

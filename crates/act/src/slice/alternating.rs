@@ -69,8 +69,8 @@ fn set(timer: &OwnedFd, first: Nanos, interval: Nanos) -> rustix::io::Result<()>
 
 #[cfg(test)]
 mod tests {
-    use super::super::ticker::now;
     use super::*;
+    use gleaner_sys::monotonic as now;
 
     #[test]
     fn timers_take_turns_and_none_is_missed() {

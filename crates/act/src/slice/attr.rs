@@ -77,17 +77,27 @@ pub struct SliceSupport {
 }
 
 impl SliceSupport {
-    /// Tries it out on a thread that ends at once.
+    /// Tries it out on a thread that ends at once; where none is to be had, on the calling one, which keeps what it had.
     pub fn probe() -> Self {
-        let tried = std::thread::spawn(|| {
-            let odd = Nanos(1_234_567);
-            set_slice(0, odd).ok()?;
-            let took = thread_attr(0).ok()?.slice == odd;
-            set_slice(0, Nanos::ZERO).ok()?;
-            thread_attr(0).ok().map(|attr| attr.slice).filter(|_| took)
-        });
-        Self { base: tried.join().ok().flatten().filter(|base| *base > Nanos::ZERO) }
+        let thread = std::thread::Builder::new().spawn(try_slice);
+        let base = match thread {
+            Ok(thread) => thread.join().ok().flatten(),
+            Err(_) => thread_attr(0).ok().and_then(|before| {
+                let base = try_slice();
+                set_slice(0, before.slice).ok().and(base)
+            }),
+        };
+        Self { base: base.filter(|base| *base > Nanos::ZERO) }
     }
+}
+
+/// The base slice, if the calling thread can be given another.
+fn try_slice() -> Option<Nanos> {
+    let odd = Nanos(1_234_567);
+    set_slice(0, odd).ok()?;
+    let took = thread_attr(0).ok()?.slice == odd;
+    set_slice(0, Nanos::ZERO).ok()?;
+    thread_attr(0).ok().map(|attr| attr.slice).filter(|_| took)
 }
 
 #[cfg(test)]

@@ -5,9 +5,10 @@
 //! stays the same; while none is, it may wait until there is something to tell, so that a quiet machine is left alone.
 
 use super::fifo::try_fifo;
-use super::ticker::{Ticker, TickerCost, now, thread_cpu_time};
+use super::ticker::{Ticker, TickerCost};
 use crate::{ActError, Fallback};
 use gleaner_model::Nanos;
+use gleaner_sys::{monotonic as now, thread_cpu_time, why_refused};
 use rustix::mm::{MlockAllFlags, mlockall, munlockall};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -103,7 +104,7 @@ impl Enforcer {
             competing: Box::new(competing),
         };
         let thread = std::thread::Builder::new().name("gleaner-slices".into());
-        let thread = thread.spawn(move || loop_.run()).map_err(|error| unavailable(error.to_string()))?;
+        let thread = thread.spawn(move || loop_.run()).map_err(|error| unavailable(why_refused(&error)))?;
         Ok(Self { shared, thread: Some(thread) })
     }
 

@@ -6,6 +6,7 @@
 
 use crate::cgroup::{self, CgroupHierarchies, Hierarchy};
 use crate::{ActError, CgroupRoots, Fallback};
+use gleaner_sys::why_refused;
 use rustix::thread::{CapabilitySet, capabilities, gettid};
 use std::io;
 
@@ -20,9 +21,10 @@ pub(super) fn enter_fifo() -> Result<Option<Fallback>, ActError> {
 /// # Errors
 /// Why not, and what would help.
 pub fn try_fifo() -> Result<Option<Fallback>, ActError> {
-    std::thread::spawn(enter_fifo).join().unwrap_or_else(|_| {
-        Err(ActError::Unavailable { what: "SCHED_FIFO".into(), why: "the thread that tried it died".into() })
-    })
+    let untried = |why| ActError::Unavailable { what: "SCHED_FIFO".into(), why };
+    let thread = std::thread::Builder::new().spawn(enter_fifo);
+    let thread = thread.map_err(|error| untried(format!("no thread to try it on: {}", why_refused(&error))))?;
+    thread.join().unwrap_or_else(|_| Err(untried("the thread that tried it died".into())))
 }
 
 /// By what `set` answers, and whether the thread `may` where its cgroup lets it.
@@ -81,7 +83,7 @@ mod tests {
 
     /// A machine whose cpu controller is in `DIR/cg`, and Gleaner in its cgroup `own`.
     fn machine(dir: &Path, v2: bool, own: &str) -> CgroupRoots {
-        let roots = CgroupRoots { mountinfo: dir.join("mountinfo"), own: dir.join("own") };
+        let roots = CgroupRoots { mountinfo: dir.join("mountinfo"), own: dir.join("own"), member: None };
         let mount = dir.join("cg");
         fs::create_dir(&mount).unwrap();
         fs::write(mount.join("tasks"), "").unwrap();

@@ -1,10 +1,10 @@
 //! What would starve the machine, and so is refused; and whether the kernel enforces slices by itself.
 
 use super::fifo::enter_fifo;
-use super::ticker::now;
 use super::{RtThrottling, SLICE_RANGE, SliceSupport};
-use gleaner_model::Nanos;
-use rustix::thread::{CpuSet as Mask, sched_getaffinity, sched_setaffinity, sched_yield};
+use gleaner_model::{Nanos, VcpuId};
+use gleaner_sys::{affinity_of, monotonic as now, set_affinity};
+use rustix::thread::sched_yield;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
@@ -95,13 +95,13 @@ pub fn tick() -> Nanos {
 }
 
 /// What one context switch costs here at least: two threads on one CPU that yield to each other, at real-time priority where that
-/// is to be had, so that others do not get in between. `None` where no CPU could be used or the time did not suffice.
+/// is to be had, so that others do not get in between. `None` where no CPU could be used, no thread be had, or the time did not suffice.
 pub fn switch_cost() -> Option<Nanos> {
     let done = Arc::new(AtomicBool::new(false));
-    let cpu = sched_getaffinity(None).ok().and_then(|may| (0..Mask::MAX_CPU).rev().find(|cpu| may.is_set(*cpu)))?;
+    let cpu = affinity_of(0).ok()?.iter().next_back()?;
     let here = Arc::new(AtomicBool::new(false));
     let (partner_done, partner_here) = (Arc::clone(&done), Arc::clone(&here));
-    let partner = std::thread::spawn(move || {
+    let partner = std::thread::Builder::new().spawn(move || {
         let limit = now() + LONGEST_MEASUREMENT;
         let ready = join(cpu);
         partner_here.store(true, Relaxed);
@@ -109,7 +109,8 @@ pub fn switch_cost() -> Option<Nanos> {
             sched_yield();
         }
     });
-    let measured = std::thread::spawn(move || {
+    let partner = partner.ok()?;
+    let measured = std::thread::Builder::new().spawn(move || {
         let limit = now() + LONGEST_MEASUREMENT;
         if !join(cpu) {
             return None;
@@ -127,19 +128,18 @@ pub fn switch_cost() -> Option<Nanos> {
         };
         (0..BATCHES).take_while(|_| now() < limit).filter_map(|_| batch()).min()
     });
-    let cost = measured.join().ok().flatten();
+    // Without a second thread the partner still has to be told.
+    let cost = measured.ok().and_then(|measured| measured.join().ok().flatten());
     done.store(true, Relaxed);
     let _ = partner.join();
     cost
 }
 
 /// To one CPU, and above normal threads where that is allowed.
-fn join(cpu: usize) -> bool {
+fn join(cpu: VcpuId) -> bool {
     // First: a normal thread may have to wait for its turn on that CPU. Normal threads measure it too, only later.
     let _ = enter_fifo();
-    let mut mask = Mask::new();
-    mask.set(cpu);
-    sched_setaffinity(None, &mask).is_ok()
+    set_affinity(0, &std::iter::once(cpu).collect()).is_ok()
 }
 
 fn involuntary_switches() -> i64 {

@@ -7,9 +7,8 @@
 use super::alternating::AlternatingTimers;
 use super::fifo::enter_fifo;
 use crate::{ActError, Fallback};
-use gleaner_model::Nanos;
-use rustix::thread::{CpuSet as Mask, sched_setaffinity};
-use rustix::time::{ClockId, clock_gettime};
+use gleaner_model::{Nanos, VcpuId};
+use gleaner_sys::{monotonic as now, set_affinity, thread_cpu_time, why_refused};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::channel;
@@ -74,7 +73,7 @@ impl Ticker {
                     runner.run();
                 }
             })
-            .map_err(|error| unavailable(error.to_string()))?;
+            .map_err(|error| unavailable(why_refused(&error)))?;
         let ticker = Self { cpu, cell, thread: Some(thread) };
         let fallback = told.recv().map_err(|_| unavailable("it ended before it began".into()))??;
         Ok((ticker, fallback))
@@ -190,25 +189,9 @@ fn within_budget(wanted: Nanos, actual: Nanos, share: f64, budget: f64) -> Nanos
 }
 
 fn pin(cpu: u32) -> Result<(), ActError> {
-    let mut mask = Mask::new();
-    if (cpu as usize) < Mask::MAX_CPU {
-        mask.set(cpu as usize);
-    }
-    sched_setaffinity(None, &mask)
-        .map_err(ActError::thread("sched_setaffinity", rustix::thread::gettid().as_raw_nonzero().get()))
-}
-
-pub(super) fn now() -> Nanos {
-    clock(ClockId::Monotonic)
-}
-
-pub(super) fn thread_cpu_time() -> Nanos {
-    clock(ClockId::ThreadCPUTime)
-}
-
-fn clock(id: ClockId) -> Nanos {
-    let time = clock_gettime(id);
-    Nanos::from_secs(u64::try_from(time.tv_sec).unwrap_or(0)) + Nanos(u64::try_from(time.tv_nsec).unwrap_or(0))
+    let tid = rustix::thread::gettid().as_raw_nonzero().get();
+    let pinned = set_affinity(0, &std::iter::once(VcpuId(cpu)).collect());
+    pinned.map_err(|source| ActError::Thread { call: "sched_setaffinity", tid, source })
 }
 
 #[cfg(test)]

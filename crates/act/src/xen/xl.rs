@@ -1,7 +1,8 @@
 //! Running `xl`, Xen's own tool. It hangs for good where xenstored does not run, so it gets a limit.
 
 use crate::ActError;
-use std::io::{ErrorKind, Read};
+use gleaner_sys::why_refused;
+use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::thread::{self, JoinHandle, sleep};
@@ -52,7 +53,15 @@ impl Xl {
             .spawn()
             .map_err(ActError::file("run", &self.program))?;
         // Both are read while it runs: a pipe that is full would stop it.
-        let (stdout, stderr) = (reader(child.stdout.take()), reader(child.stderr.take()));
+        let (stdout, stderr) = match (reader(child.stdout.take()), reader(child.stderr.take())) {
+            (Ok(stdout), Ok(stderr)) => (stdout, stderr),
+            (Err(error), _) | (_, Err(error)) => {
+                let _ = child.kill();
+                let _ = child.wait();
+                let reason = format!("no thread to read what it says: {}", why_refused(&error));
+                return Err(ActError::Xl { command: command_line(words), reason });
+            }
+        };
         let begun = Instant::now();
         let status = loop {
             match child.try_wait() {
@@ -79,8 +88,8 @@ pub(super) fn command_line<Word: AsRef<str>>(words: &[Word]) -> String {
     words.iter().fold("xl".to_owned(), |line, word| line + " " + word.as_ref())
 }
 
-fn reader(pipe: Option<impl Read + Send + 'static>) -> JoinHandle<Vec<u8>> {
-    thread::spawn(move || {
+fn reader(pipe: Option<impl Read + Send + 'static>) -> io::Result<JoinHandle<Vec<u8>>> {
+    thread::Builder::new().spawn(move || {
         let mut bytes = Vec::new();
         // What was read before an error still counts.
         if let Some(mut pipe) = pipe {

@@ -178,7 +178,7 @@ impl YieldingThreads {
             })
             .map_err(|source| ActError::Unavailable {
                 what: format!("a yielding thread on {vcpu}"),
-                why: source.to_string(),
+                why: gleaner_sys::why_refused(&source),
             })?;
         self.members.push(Member { vcpu, cell, thread: Some(thread), wake });
         receiver.recv().map_err(|_| ActError::Unavailable {

@@ -10,8 +10,8 @@
 use super::Cell;
 use crate::ActError;
 use gleaner_model::{Nanos, Next, Order, VcpuId, YieldMachine, YieldReturn};
-use rustix::process::Pid;
-use rustix::thread::{CpuSet as Mask, sched_getcpu, sched_setaffinity, sched_yield};
+use gleaner_sys::{schedstat, set_affinity, set_affinity_to_all, thread_cpu_time};
+use rustix::thread::{sched_getcpu, sched_yield};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub(super) type EnterClass = fn(i32) -> std::io::Result<()>;
 /// Pins a thread to `vcpu` and puts it into its class; says why not, where `enter_idle` is refused and nice 19 is what it gets. Called by
 /// the owner: the thread itself would not come back from the lowest class while the program keeps that vCPU busy.
 pub(super) fn lower(tid: i32, vcpu: VcpuId, enter_idle: EnterClass) -> Result<Option<String>, ActError> {
-    pin(Pid::from_raw(tid), vcpu).map_err(ActError::thread("sched_setaffinity", tid))?;
+    pin(tid, vcpu).map_err(|source| ActError::Thread { call: "sched_setaffinity", tid, source })?;
     Ok(enter_idle(tid).err().map(|error| {
         lower_to_nice_19(tid);
         error.to_string()
@@ -47,17 +47,13 @@ pub(super) fn lower(tid: i32, vcpu: VcpuId, enter_idle: EnterClass) -> Result<Op
 
 /// Lets a thread run on any vCPU again; of one that is gone there is nothing to say.
 pub(super) fn unpin(tid: i32) {
-    let mut mask = Mask::new();
-    (0..Mask::MAX_CPU).for_each(|cpu| mask.set(cpu));
-    if let Some(thread) = Pid::from_raw(tid) {
-        let _ = sched_setaffinity(Some(thread), &mask);
+    if tid != 0 {
+        let _ = set_affinity_to_all(tid);
     }
 }
 
-fn pin(thread: Option<Pid>, vcpu: VcpuId) -> rustix::io::Result<()> {
-    let mut mask = Mask::new();
-    mask.set(vcpu.0 as usize);
-    sched_setaffinity(thread, &mask)
+fn pin(tid: i32, vcpu: VcpuId) -> std::io::Result<()> {
+    set_affinity(tid, &std::iter::once(vcpu).collect())
 }
 
 /// The thread's own side.
@@ -176,7 +172,7 @@ impl Runner {
     /// CPU time tells of it, which goes on while nobody says that the vCPU is gone. Where the hypervisor reports steal, CPU time
     /// stands still and the policy reads the report instead.
     fn hidden_gap(&mut self) -> Nanos {
-        let now = clock(rustix::time::ClockId::ThreadCPUTime);
+        let now = thread_cpu_time();
         let hidden = now - self.cpu_zero - self.accounted;
         self.cpu_zero = now;
         self.accounted = Nanos::ZERO;
@@ -207,7 +203,7 @@ impl Runner {
     /// Whether the vCPU is offline, so that the kernel moved this thread to another. It does not move it back: once the vCPU has
     /// returned, this does. One that is to end was unpinned, and stays so.
     fn moved_away(&self) -> bool {
-        !self.cell.stop.load(Relaxed) && sched_getcpu() != self.vcpu.0 as usize && pin(None, self.vcpu).is_err()
+        !self.cell.stop.load(Relaxed) && sched_getcpu() != self.vcpu.0 as usize && pin(0, self.vcpu).is_err()
     }
 
     /// Sleeps as told. An order ends the sleep, and is for the machine to hear of before anything else.
@@ -256,20 +252,11 @@ impl RunDelay {
     fn read(&self) -> Option<Nanos> {
         let mut buffer = [0; 80];
         let length = self.0.as_ref()?.read_at(&mut buffer, 0).ok()?;
-        let text = std::str::from_utf8(&buffer[..length]).ok()?;
-        text.split_ascii_whitespace().nth(1)?.parse().ok().map(Nanos)
+        schedstat(&buffer[..length]).map(|(_, waited, _)| Nanos(waited))
     }
 }
 
-pub(super) fn now() -> Nanos {
-    clock(rustix::time::ClockId::Monotonic)
-}
-
-fn clock(id: rustix::time::ClockId) -> Nanos {
-    let time = rustix::time::clock_gettime(id);
-    let seconds = Nanos::from_secs(u64::try_from(time.tv_sec).unwrap_or(0));
-    seconds + Nanos(u64::try_from(time.tv_nsec).unwrap_or(0))
-}
+pub(super) use gleaner_sys::monotonic as now;
 
 /// How often this thread was switched out while it wanted to run. sched_yield's own switches count as such
 /// (kernel/sched/core.c, `__schedule`: `nivcsw` unless the task blocks).
@@ -299,15 +286,14 @@ fn lower_to_nice_19(tid: i32) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gleaner_model::CpuSet;
     use std::sync::atomic::{AtomicBool, Ordering};
 
     /// In the lowest class on CPU 0, naps of 1 ms: the share that ended late.
     fn late_share() -> f64 {
         const NAPS: u32 = 100;
         let late = std::thread::spawn(|| {
-            let mut mask = Mask::new();
-            mask.set(0);
-            sched_setaffinity(None, &mask).unwrap();
+            set_affinity(0, &CpuSet::first(1)).unwrap();
             enter_idle_class(0).unwrap();
             let delay = RunDelay::of_this_thread();
             let nap = || {
@@ -325,9 +311,7 @@ mod tests {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let busy = std::thread::spawn(move || {
-            let mut mask = Mask::new();
-            mask.set(0);
-            sched_setaffinity(None, &mask).unwrap();
+            set_affinity(0, &CpuSet::first(1)).unwrap();
             while !stopped.load(Ordering::Relaxed) {
                 // Computes for 3 ms, pauses for 1 ms.
                 let end = now() + Nanos::from_millis(3);

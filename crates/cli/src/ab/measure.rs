@@ -4,11 +4,12 @@ use super::capture::{Capture, Scan, Show};
 use super::interrupt::Interrupt;
 use super::plan::{Mode, Plan};
 use crate::failure::Failure;
+use crate::run::signals::Inherited;
 use gleaner_model::Nanos;
 use gleaner_observe::{ProcRoot, StatReader};
 use gleaner_report::RunReport;
 use std::fs;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
@@ -84,14 +85,35 @@ pub fn run(
 ) -> Result<Outcome, Failure> {
     // What an earlier run left there must not be taken for this one's.
     let _ = fs::remove_file(json);
-    let mut command = Command::new("/proc/self/exe");
+    let mut command = Command::new(crate::guardian::own_binary());
     command.arg("run").args(["--policy", &mode.name]).args(&plan.run_options).arg("--json").arg(json);
     command.args(costs.filter(|_| mode.policy.retains()).map(|costs| format!("--wakeup-costs={costs}")));
     command.arg("--").args(&plan.command);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let inherited = Inherited::now();
+    let restore = move || {
+        inherited.restore();
+        Ok(())
+    };
+    // SAFETY: `restore` makes only async-signal-safe calls and allocates nothing.
+    unsafe { command.pre_exec(restore) };
     let (before, stolen_before) = (Usage::of_children(), steal());
-    let mut child = command.spawn().map_err(|error| Failure::run(format!("cannot start a run: {error}")))?;
-    let captures = captures(plan, &mut child).map_err(Failure::run)?;
+    let mut child = command
+        .spawn()
+        .map_err(|error| Failure::run(format!("cannot start a run: {}", gleaner_sys::why_refused(&error))))?;
+    let captures = captures(plan, &mut child);
+    let captures = match captures {
+        Ok(captures) => captures,
+        Err(error) => {
+            // Nobody would read what it says.
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(Failure::run(format!(
+                "no thread to read the run's output: {}",
+                gleaner_sys::why_refused(&error)
+            )));
+        }
+    };
     let status = wait(&mut child, interrupt)?;
     let somebody_lives = reap_orphans();
     let usage = Usage::of_children().since(before);

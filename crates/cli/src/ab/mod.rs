@@ -26,7 +26,9 @@ use series::Series;
 pub fn main(args: &AbArgs) -> Result<u8, Failure> {
     let mut output = Output::open(args.json.json.as_deref())?;
     let plan = Plan::from_args(args)?;
-    let interrupt = Interrupt::listen().map_err(Failure::run)?;
+    let interrupt = Interrupt::listen().map_err(|error| {
+        Failure::run(format!("no thread to listen to signals: {}", gleaner_sys::why_refused(&error)))
+    })?;
     let series = Series::measured(&plan, &interrupt)?;
     let report = summary::report(&plan, &series);
     // The summary first: if the JSON cannot be written, the result is not lost.

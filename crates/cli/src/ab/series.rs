@@ -5,6 +5,7 @@ use super::measure::{self, Outcome};
 use super::plan::{Mode, Plan};
 use crate::calibrate;
 use crate::failure::Failure;
+use crate::output::steady_tick;
 use gleaner_report::AbRun;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::collections::BTreeMap;
@@ -75,7 +76,7 @@ impl Series {
 
     /// What a halt costs here, for all runs alike.
     fn costs(&mut self, plan: &Plan, interrupt: &Interrupt) -> Result<Option<String>, Failure> {
-        let vcpus = crate::run::allowed_vcpus()?;
+        let vcpus = crate::run::allowed_vcpus();
         // Where the idle task polls, a trial in each run decides.
         if !plan.needs_costs || crate::means::polls_here(&vcpus) {
             return Ok(None);
@@ -178,7 +179,7 @@ fn progress(plan: &Plan) -> ProgressBar {
     if let Ok(style) = ProgressStyle::with_template("  pair {pos}/{len} [{bar:30}] {eta} left  {msg}") {
         bar.set_style(style);
     }
-    bar.enable_steady_tick(Duration::from_secs(1));
+    steady_tick(&bar, Duration::from_secs(1));
     bar
 }
 

@@ -10,7 +10,7 @@ pub fn report(plan: &Plan, series: &Series) -> AbReport {
     plan.modes.iter().for_each(|mode| mark_outliers(&mut runs, mode, plan.metric.is_some()));
     let pairs = complete_pairs(plan, &runs);
     let found = speedup_of(plan, &pairs);
-    let vcpus = crate::run::allowed_vcpus().map_or(0, |vcpus| vcpus.len() as u64);
+    let vcpus = crate::run::allowed_vcpus().len() as u64;
     let mut notes = series.notes.clone();
     let without_ratio = pairs.len() - found.map_or(0, |found| found.pairs);
     if without_ratio > 0 {

@@ -12,6 +12,7 @@ use clap::{Args, Subcommand};
 use gleaner_act::{SliceSupport, by_kernel, hrtick, tick};
 use gleaner_model::Nanos;
 use gleaner_observe::{KernelVersion, SliceIssue, slice_issues};
+use gleaner_sys::{OwnProc, ProcRoot, own_proc};
 use std::path::Path;
 
 #[derive(Debug, Args)]
@@ -35,6 +36,15 @@ enum HostCommand {
 }
 
 pub fn main(args: &HostArgs) -> Result<u8, Failure> {
+    let root = ProcRoot::default();
+    if own_proc(&root) == OwnProc::Foreign {
+        // What is read there would be asked of other threads.
+        return Err(Failure::work(format!(
+            "{} is another PID namespace's: its numbers of processes and threads mean others here; mount one for this namespace \
+             (mount -t proc proc /proc, unshare --mount-proc), or run gleaner in that one",
+            root.proc.display()
+        )));
+    }
     match &args.command {
         HostCommand::List(args) => list::main(args),
         HostCommand::Probe(args) => probe::main(args),

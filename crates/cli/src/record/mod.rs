@@ -105,7 +105,7 @@ fn record(command: &[OsString], path: &Path, max_bytes: u64) -> Result<RecordRep
 }
 
 fn header(command: &[OsString]) -> Result<Header, Failure> {
-    let vcpus = crate::run::allowed_vcpus()?.len();
+    let vcpus = crate::run::allowed_vcpus().len();
     Ok(Header {
         kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
         command: command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),

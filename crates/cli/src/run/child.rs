@@ -2,6 +2,7 @@
 
 use super::signals::Inherited;
 use gleaner_act::RUN_ID_VARIABLE;
+use gleaner_model::Nanos;
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
@@ -9,7 +10,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// How to start it.
 pub struct Launch {
@@ -27,6 +28,8 @@ pub struct LaunchError {
     /// 127 when there is no such command, 126 when it cannot be executed, 125 otherwise; as env(1) and nohup(1) do.
     pub status: u8,
     pub message: String,
+    /// The command itself could not be executed. If not, another way to start it may do.
+    pub of_command: bool,
 }
 
 impl Launch {
@@ -52,8 +55,9 @@ impl Launch {
     /// late under each policy.
     pub fn spawn(mut self) -> Result<(Child, Instant), LaunchError> {
         let (inherited, join) = (self.inherited.clone(), std::mem::take(&mut self.join));
-        let pipe = io::pipe().map_err(|error| explain(&self.name, &error))?;
+        let pipe = io::pipe().map_err(|error| cannot_start(&self.name, &error))?;
         let (mut told, tell) = pipe;
+        let forked = gleaner_sys::monotonic();
         let prepare = move || {
             inherited.restore();
             for file in &join {
@@ -63,51 +67,62 @@ impl Launch {
                 }
             }
             // If it cannot be told, the parent takes its own time.
-            let now = monotonic_ns().to_ne_bytes();
+            let now = gleaner_sys::monotonic().0.to_ne_bytes();
             // SAFETY: the descriptor is open and the bytes outlive the call.
             unsafe { libc::write(tell.as_raw_fd(), now.as_ptr().cast(), now.len()) };
             Ok(())
         };
         // SAFETY: `prepare` makes only async-signal-safe calls and allocates nothing.
         unsafe { self.command.pre_exec(prepare) };
-        let child = self.command.spawn().map_err(|error| explain(&self.name, &error))?;
+        let spawned = self.command.spawn();
         // The other end goes with the command, or reading would wait for ever where nothing was told.
         drop(self.command);
         let mut bytes = [0; 8];
-        let late = match told.read_exact(&mut bytes) {
-            Ok(()) => monotonic_ns().saturating_sub(u64::from_ne_bytes(bytes)),
-            Err(_) => 0,
-        };
+        let executed = told.read_exact(&mut bytes).ok().map(|()| Nanos(u64::from_ne_bytes(bytes)));
+        let child = spawned.map_err(|error| match executed {
+            Some(_) => explain(&self.name, &error),
+            None => cannot_start(&self.name, &error),
+        })?;
+        let now = gleaner_sys::monotonic();
+        // A program may begin in another time namespace: a moment outside of these two is one of another clock.
+        let late = executed.filter(|at| (forked..=now).contains(at)).map_or(Nanos::ZERO, |at| now - at);
         let now = Instant::now();
-        Ok((child, now.checked_sub(Duration::from_nanos(late)).unwrap_or(now)))
+        Ok((child, now.checked_sub(late.into()).unwrap_or(now)))
+    }
+
+    /// Executes it in this process's place. Returns only where that fails.
+    pub fn become_it(mut self) -> LaunchError {
+        let inherited = self.inherited.clone();
+        let prepare = move || {
+            inherited.restore();
+            Ok(())
+        };
+        // SAFETY: `prepare` makes only async-signal-safe calls and allocates nothing.
+        unsafe { self.command.pre_exec(prepare) };
+        explain(&self.name, &self.command.exec())
     }
 }
 
-/// Nanoseconds of the clock that `Instant` uses. Async-signal-safe.
-fn monotonic_ns() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
+/// Before the command was tried: a process or a descriptor was refused, or a cgroup.
+fn cannot_start(name: &OsString, error: &io::Error) -> LaunchError {
+    let message = format!("cannot start '{}': {}", name.to_string_lossy(), gleaner_sys::why_refused(error));
+    LaunchError { status: 125, message, of_command: false }
 }
 
 fn explain(name: &OsString, error: &io::Error) -> LaunchError {
     let name = name.to_string_lossy();
+    let failed = |status, message| LaunchError { status, message, of_command: true };
     match error.kind() {
-        io::ErrorKind::NotFound => LaunchError {
-            status: 127,
-            message: format!("cannot run '{name}': command not found; check its spelling, or give its path"),
-        },
-        io::ErrorKind::PermissionDenied => LaunchError {
-            status: 126,
-            message: format!("cannot run '{name}': permission denied; is it an executable file? (chmod +x)"),
-        },
-        _ if error.raw_os_error() == Some(libc::ENOEXEC) => LaunchError {
-            status: 126,
-            message: format!("cannot run '{name}': {error}; a script needs a first line such as #!/bin/sh"),
-        },
-        io::ErrorKind::ResourceBusy | io::ErrorKind::OutOfMemory | io::ErrorKind::WouldBlock => {
-            LaunchError { status: 125, message: format!("cannot start '{name}': {error}") }
+        io::ErrorKind::NotFound => {
+            failed(127, format!("cannot run '{name}': command not found; check its spelling, or give its path"))
         }
-        _ => LaunchError { status: 126, message: format!("cannot run '{name}': {error}") },
+        io::ErrorKind::PermissionDenied => {
+            failed(126, format!("cannot run '{name}': permission denied; is it an executable file? (chmod +x)"))
+        }
+        _ if error.raw_os_error() == Some(libc::ENOEXEC) => {
+            failed(126, format!("cannot run '{name}': {error}; a script needs a first line such as #!/bin/sh"))
+        }
+        _ => failed(126, format!("cannot run '{name}': {error}")),
     }
 }
 

@@ -14,6 +14,7 @@ use gleaner_decide::guest::{GuestParams, GuestPolicy};
 use gleaner_model::{Action, CpuSet, Decision, Nanos, Reason, RetainCounters, RetainMeans, Source, VcpuId, Window};
 use gleaner_observe::{Observer, ObserverChoice};
 use gleaner_report::Means;
+use gleaner_sys::thread_cpu_time;
 use std::path::PathBuf;
 
 /// Windows are this long, unless observing costs too much.
@@ -62,14 +63,26 @@ pub struct Manager {
     guard_releases: u64,
 }
 
+/// What setting up came to.
+pub enum Prepared {
+    Managed(Box<Manager>),
+    /// Nothing runs beside the program, for this reason.
+    Unmanaged(String),
+}
+
 impl Manager {
-    /// Sets everything up; measures what a halt costs here if the policy wants to know. Says what could not be had.
-    pub fn prepare(options: &Options, vcpus: CpuSet) -> Result<Self, Failure> {
+    /// Sets everything up; measures what a halt costs here if the policy wants to know. Says what could not be had. Only what was asked
+    /// for by name, and is refused, is a failure.
+    pub fn prepare(options: &Options, vcpus: CpuSet) -> Result<Prepared, Failure> {
         let mut warnings = Vec::new();
         let overhead_zero = thread_cpu_time();
         let Actuators { mut session, hierarchies, placement } = actuators(options, &vcpus, &mut warnings)?;
         let config = setup::observer_config(session.as_ref(), &vcpus);
-        let (observer, refusal) = Observer::new(options.observer, &config).map_err(Failure::run)?;
+        let (observer, refusal) = match Observer::new(options.observer, &config) {
+            Ok(observer) => observer,
+            Err(error) if options.observer == ObserverChoice::Bpf => return Err(Failure::run(error)),
+            Err(error) => return Ok(Prepared::Unmanaged(format!("nothing can be observed: {error}"))),
+        };
         let params = options.params.clone();
         let mut opened = None;
         if let Some(session) =
@@ -77,7 +90,16 @@ impl Manager {
         {
             let opening =
                 Opening { vcpus: &vcpus, params: &params, hierarchies: &hierarchies, observer: Some(&observer) };
-            opened = Some(retain::open(options.retain, &opening, &mut session.journal)?);
+            opened = match retain::open(options.retain, &opening, &mut session.journal) {
+                Ok(opened) => Some(opened),
+                Err(why) if options.retain.means().is_some() => {
+                    return Err(Failure::run(format!("cannot retain: {why}")));
+                }
+                Err(why) => {
+                    warnings.push(format!("nothing is retained: {why}"));
+                    None
+                }
+            };
         }
         let (retainer, group) =
             opened.map_or_else(|| (None, IdleGroup::none()), |Opened { retainer, group }| (Some(retainer), group));
@@ -98,7 +120,7 @@ impl Manager {
             Some(means) => policy.by(means, options.timeout.map(Nanos::from)),
             None => policy,
         };
-        Ok(Self {
+        Ok(Prepared::Managed(Box::new(Self {
             observer,
             observer_is_free: options.observer == ObserverChoice::Auto,
             switching_windows: 0,
@@ -122,7 +144,7 @@ impl Manager {
             spent_zero: (Nanos::ZERO, 0),
             spent_before: (Nanos::ZERO, 0),
             guard_releases: 0,
-        })
+        })))
     }
 
     /// Where the program has to enter itself before exec.
@@ -425,9 +447,4 @@ impl Manager {
 fn sum_of(counters: &[RetainCounters]) -> (Nanos, u64) {
     let retained = counters.iter().map(|counters| counters.retained).sum();
     (retained, counters.iter().map(|counters| counters.guard_trips).sum())
-}
-
-fn thread_cpu_time() -> Nanos {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    Nanos::from_secs(u64::try_from(time.tv_sec).unwrap_or(0)) + Nanos(u64::try_from(time.tv_nsec).unwrap_or(0))
 }

@@ -7,34 +7,41 @@ pub mod retain;
 mod setup;
 pub mod signals;
 mod totals;
+mod unmanaged;
 
 use crate::args::RunArgs;
 use crate::failure::Failure;
 use crate::output::{Output, say};
 use crate::session::run_id;
 use child::{Launch, shell_status};
+use gleaner_act::{CgroupHierarchies, CgroupRoots};
 use gleaner_model::{CpuSet, Nanos, Policy};
-use gleaner_observe::{ProcRoot, StatReader, online_cpus};
+use gleaner_observe::{ProcRoot, StatReader};
 use gleaner_report::{Means, ObservedLengths, RunReport};
-use manager::Manager;
+use gleaner_sys::{usable_cpus, why_refused};
+use manager::{Manager, Prepared};
 use options::Options;
 pub use signals::is_ignored;
-use signals::{Event, Listener, Relay};
+use signals::{Event, Inherited, Listener, Listening, Relay};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, ExitStatus};
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
+use unmanaged::{limit_in_the_way, make_way};
 
-/// The vCPUs that are online and that this process may use.
-pub fn allowed_vcpus() -> Result<CpuSet, Failure> {
-    let online = online_cpus(&ProcRoot::default()).map_err(Failure::work)?;
-    Ok(gleaner_act::allowed_cpus().intersection(&online))
+/// The vCPUs that are online and that this process may use; never none.
+pub fn allowed_vcpus() -> CpuSet {
+    usable_cpus(&ProcRoot::default())
 }
 
 pub fn main(args: RunArgs) -> Result<u8, Failure> {
+    let inherited = Inherited::now();
+    inherited.lift_limits();
     let mut output = Output::open(args.json.json.as_deref())?;
     let options = Options::from_args(args)?;
-    let report = beside_the_first_thread(&options)?;
+    let report = beside_the_first_thread(&options, &inherited)?;
     // The summary first: if the JSON cannot be written, the result is not lost.
     if !options.quiet {
         say(&report);
@@ -46,58 +53,173 @@ pub fn main(args: RunArgs) -> Result<u8, Failure> {
 
 /// Runs in a thread of its own, which may keep to one vCPU (`gleaner_act::Seat`). The first thread listens to signals, and its mask
 /// still tells what the process may use.
-fn beside_the_first_thread(options: &Options) -> Result<RunReport, Failure> {
+fn beside_the_first_thread(options: &Options, inherited: &Inherited) -> Result<RunReport, Failure> {
+    if let Some(why) = unmanaged::too_little_memory() {
+        return Err(instead(options, inherited, &why));
+    }
     let (sender, listeners) = channel::<Listener>();
+    let program = AtomicI32::new(0);
     std::thread::scope(|scope| {
-        let work = move || run(options, &sender);
+        let work = || run(options, inherited, &program, sender);
         let thread = std::thread::Builder::new().name("gleaner-run".into()).spawn_scoped(scope, work);
-        let thread = thread.map_err(Failure::run)?;
+        let thread = match thread {
+            Ok(thread) => thread,
+            Err(error) => return Err(instead(options, inherited, &format!("no thread: {}", why_refused(&error)))),
+        };
         // None comes from a run that failed before.
         if let Ok(listener) = listeners.recv() {
             listener.listen();
         }
-        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        thread.join().unwrap_or_else(|_| Err(without_gleaner(options, inherited, program.load(Ordering::Relaxed))))
     })
 }
 
-fn run(options: &Options, listeners: &Sender<Listener>) -> Result<RunReport, Failure> {
-    let vcpus = allowed_vcpus()?;
-    let inherited = signals::Inherited::now();
-    let own_cgroup = gleaner_act::CgroupHierarchies::find(&gleaner_act::CgroupRoots::default()).own_unified();
-    let mut launch = Launch::new(&options.command, inherited.clone());
-    let mut manager = None;
+/// The thread that managed the program panicked, and has undone what it did on its way out: the program is not to suffer from it.
+/// `program`: 0 where it does not run yet.
+fn without_gleaner(options: &Options, inherited: &Inherited, program: i32) -> Failure {
+    let why = "Gleaner failed, which is a bug; please report what it said above";
+    if program == 0 {
+        return instead(options, inherited, why);
+    }
+    let mut status = 0;
+    // SAFETY: the status outlives the call. Nobody else waits for the program any more.
+    while unsafe { libc::waitpid(program, &raw mut status, 0) } < 0 {
+        if std::io::Error::last_os_error().kind() != std::io::ErrorKind::Interrupted {
+            return Failure::run(why);
+        }
+    }
+    let status = shell_status(ExitStatus::from_raw(status));
+    Failure {
+        status: u8::try_from(status & 0xff).unwrap_or(125),
+        message: format!("the program ended unmanaged: {why}"),
+    }
+}
+
+/// Gleaner makes way for the program, unless it has to be managed. Comes back only where the program cannot be executed.
+fn instead(options: &Options, inherited: &Inherited, why: &str) -> Failure {
+    if options.strict {
+        return Failure::run(format!("--strict: {why}"));
+    }
+    let error = make_way(&options.command, inherited.clone(), why);
+    Failure { status: error.status, message: error.message }
+}
+
+fn run(
+    options: &Options,
+    inherited: &Inherited,
+    program: &AtomicI32,
+    listeners: Sender<Listener>,
+) -> Result<RunReport, Failure> {
+    let vcpus = allowed_vcpus();
+    let own_cgroup = CgroupHierarchies::find(&CgroupRoots::default()).own_unified();
+    let (mut manager, mut unmanaged) = (None, None);
     if options.policy != Policy::Off {
         // Orphans of the program come to us, so that they stay observable; and are reaped below.
         let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
-        let prepared = Manager::prepare(options, vcpus.clone())?;
-        launch.mark(&run_id());
-        let join =
-            prepared.join_file().or_else(|| own_cgroup.map(|own| own.join("cgroup.procs")).filter(|f| writable(f)));
-        if let Some(file) = join {
-            launch.join(&file).map_err(|error| Failure::run(format!("cannot open {}: {error}", file.display())))?;
+        match prepare(options, inherited, &vcpus)? {
+            Prepared::Managed(prepared) => manager = Some(*prepared),
+            Prepared::Unmanaged(why) => unmanaged = Some(why),
         }
-        manager = Some(prepared);
+    }
+    let mut started = start(options, inherited, manager.as_mut(), own_cgroup.as_deref(), &listeners);
+    if let (Err(NotStarted::Ours(why)), true) = (&started, manager.is_some()) {
+        // What is in the way may be Gleaner's own doing: a cgroup, descriptors.
+        unmanaged = Some(why.clone());
+        manager.take().map(Manager::finish);
+        if let Some(own) = &own_cgroup {
+            // Where the yielding threads' cgroup took this process out of it.
+            let _ = std::fs::write(own.join("cgroup.procs"), "0");
+        }
+        if !options.strict {
+            started = start(options, inherited, None, None, &listeners);
+        }
+    }
+    let mut started = match started {
+        Ok(started) => started,
+        Err(failed) => {
+            manager.map(Manager::finish);
+            return Err(match failed {
+                NotStarted::Command(failure) => failure,
+                NotStarted::Ours(why) => instead(options, inherited, &why),
+            });
+        }
+    };
+    // Nobody waits for another one.
+    drop(listeners);
+    program.store(i32::try_from(started.child.id()).unwrap_or(0), Ordering::Relaxed);
+    let (status, ended) = accompany(&mut started.child, &started.events, manager.as_mut())?;
+    let wall = Nanos::from(ended.saturating_duration_since(started.began));
+    let mut report = conclude(options, manager, &vcpus, wall, shell_status(status));
+    report.warnings.extend(unmanaged.map(|why| {
+        let line = format!("the program ran unmanaged: {why}");
+        if options.quiet {
+            say(&format!("gleaner: {line}"));
+        }
+        line
+    }));
+    Ok(report)
+}
+
+/// Everything that is to run beside the program; or why it is left alone, which only `--strict` takes for a failure.
+fn prepare(options: &Options, inherited: &Inherited, vcpus: &CpuSet) -> Result<Prepared, Failure> {
+    let prepared = match limit_in_the_way(inherited, vcpus) {
+        Some(why) => Prepared::Unmanaged(why),
+        None => Manager::prepare(options, vcpus.clone())?,
+    };
+    match prepared {
+        Prepared::Unmanaged(why) if options.strict => Err(Failure::run(format!("--strict: {why}"))),
+        prepared => Ok(prepared),
+    }
+}
+
+/// The program, running.
+struct Started {
+    child: Child,
+    began: Instant,
+    events: Receiver<Event>,
+    _listening: Listening,
+}
+
+/// Why it is not.
+enum NotStarted {
+    /// There is no such command, or it cannot be executed.
+    Command(Failure),
+    /// Something that Gleaner needs to start it.
+    Ours(String),
+}
+
+fn start(
+    options: &Options,
+    inherited: &Inherited,
+    mut manager: Option<&mut Manager>,
+    own_cgroup: Option<&Path>,
+    listeners: &Sender<Listener>,
+) -> Result<Started, NotStarted> {
+    let mut launch = Launch::new(&options.command, inherited.clone());
+    if let Some(manager) = &manager {
+        launch.mark(&run_id());
+        let own = || own_cgroup.map(|own| own.join("cgroup.procs")).filter(|file| writable(file));
+        if let Some(file) = manager.join_file().or_else(own) {
+            let cannot = |error| NotStarted::Ours(format!("cannot open {}: {error}", file.display()));
+            launch.join(&file).map_err(cannot)?;
+        }
     }
     let (sender, events) = channel();
-    let (listener, _listening) = Listener::new(sender, &inherited)?;
-    let _ = listeners.send(listener);
+    let (listener, listening) =
+        Listener::new(sender, inherited).map_err(|failure| NotStarted::Ours(failure.message))?;
     if let Some(manager) = &mut manager {
         manager.about_to_start();
     }
-    let (mut child, began) = match launch.spawn() {
-        Ok(started) => started,
-        Err(error) => {
-            manager.map(Manager::finish);
-            return Err(Failure { status: error.status, message: error.message });
-        }
-    };
-    let pid = i32::try_from(child.id()).unwrap_or(0);
-    if let Some(manager) = &mut manager {
-        manager.started(pid);
+    let (child, began) = launch.spawn().map_err(|error| match error.of_command {
+        true => NotStarted::Command(Failure { status: error.status, message: error.message }),
+        false => NotStarted::Ours(error.message),
+    })?;
+    // Whoever listens finds what came meanwhile.
+    let _ = listeners.send(listener);
+    if let Some(manager) = manager {
+        manager.started(i32::try_from(child.id()).unwrap_or(0));
     }
-    let (status, ended) = accompany(&mut child, &events, manager.as_mut())?;
-    let wall = Nanos::from(ended.saturating_duration_since(began));
-    Ok(conclude(options, manager, &vcpus, wall, shell_status(status)))
+    Ok(Started { child, began, events, _listening: listening })
 }
 
 fn writable(path: &Path) -> bool {

@@ -1,9 +1,8 @@
 //! Which means keeps idle vCPUs awake: the user's, or the first that this machine has.
 
-use super::setup::busy_wait;
+use super::setup::{busy_wait, spends_no_quota};
 use crate::args::RetainArg;
 use crate::calibrate::start_yielding;
-use crate::failure::Failure;
 use gleaner_act::{CgroupHierarchies, Haltpoll, IdleGroup, Journal, PmQos, Retainer, YieldingThreads};
 use gleaner_decide::guest::GuestParams;
 use gleaner_model::{CpuSet, RetainMeans};
@@ -30,7 +29,7 @@ pub struct Opened {
 ///
 /// # Errors
 /// When none can be had; with a means asked for by name, why it cannot.
-pub fn open(choice: RetainArg, opening: &Opening<'_>, journal: &mut Journal) -> Result<Opened, Failure> {
+pub fn open(choice: RetainArg, opening: &Opening<'_>, journal: &mut Journal) -> Result<Opened, String> {
     let asked = choice.means();
     let mut refused = Vec::new();
     for means in RetainMeans::ALL.into_iter().filter(|means| asked.is_none_or(|asked| asked == *means)) {
@@ -42,7 +41,7 @@ pub fn open(choice: RetainArg, opening: &Opening<'_>, journal: &mut Journal) -> 
             }
         }
     }
-    Err(Failure::run(format!("cannot retain: {}", refused.join("; "))))
+    Err(refused.join("; "))
 }
 
 /// One means, or why this machine does not have it.
@@ -58,7 +57,10 @@ pub fn open_one(means: RetainMeans, opening: &Opening<'_>, journal: &mut Journal
         }
         RetainMeans::Yielding => {
             let group = IdleGroup::create(opening.hierarchies, journal);
+            spends_no_quota(group.means())?;
             let yields = yielding(opening, &group).map_err(|error| error.to_string())?;
+            // Some may not have got into their cgroup.
+            spends_no_quota(yields.idle_means())?;
             Ok(Opened { retainer: Box::new(yields), group })
         }
     }

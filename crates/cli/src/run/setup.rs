@@ -3,9 +3,10 @@
 use super::options::Options;
 use crate::failure::Failure;
 use crate::session::Session;
-use gleaner_act::{BusyWait, CgroupHierarchies, CgroupRoots, Placement};
+use gleaner_act::{BusyWait, CgroupHierarchies, CgroupRoots, IdleMeans, Placement, own_group};
 use gleaner_model::{CpuSet, Profile, RetainMeans, VcpuId};
 use gleaner_observe::{Observer, ObserverConfig};
+use gleaner_sys::cpu_quota;
 
 /// What the actuators came to.
 pub struct Actuators {
@@ -52,6 +53,19 @@ pub fn actuators(options: &Options, vcpus: &CpuSet, warnings: &mut Vec<String>) 
         None
     };
     Ok(Actuators { session: Some(session), hierarchies, placement })
+}
+
+/// Whether yielding threads run outside of the program's limit of CPU time; else why there are to be none: they would use it up, and
+/// the program would be throttled. `means`: whether they have a cgroup of their own, at the top of what can be seen.
+pub fn spends_no_quota(means: IdleMeans) -> Result<(), String> {
+    let Some(own) = own_group(&CgroupRoots::default(), "cpu") else { return Ok(()) };
+    let folder = if means == IdleMeans::ClassOnly { &own.own } else { &own.mount };
+    match cpu_quota(&own.mount, folder) {
+        None => Ok(()),
+        Some(quota) => {
+            Err(format!("they would use up the program's CPU quota ({} CPUs by {})", quota.cpus, quota.file.display()))
+        }
+    }
 }
 
 /// How a yielding thread learns that its vCPU is busy again: from BPF, or not at all.

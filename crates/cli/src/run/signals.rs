@@ -5,10 +5,12 @@
 //! program twice: the kernel does not say that it was for the group (docs/safety.md).
 
 use crate::failure::Failure;
+use gleaner_sys::{Limit, Limits};
 use signal_hook::iterator::exfiltrator::WithOrigin;
 use signal_hook::iterator::{Handle, SignalsInfo};
 use signal_hook::low_level::siginfo::{Cause, Origin};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::ops::RangeInclusive;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 
 /// Passed on when sent to us, and all real-time signals. SIGTTIN and SIGTTOU keep their default action: the terminal sends them to
@@ -48,57 +50,124 @@ pub enum Event {
     Signal { signal: i32, by_terminal: bool },
 }
 
-/// How signals stood when this process began: what the program has to find again.
+/// How this process was started: what the program has to find again.
 #[derive(Clone)]
 pub struct Inherited {
-    ignored: Vec<i32>,
+    /// Bit 0 is signal 1.
+    ignored: u64,
     blocked: libc::sigset_t,
+    /// Resource limits, of which Gleaner lifts its own.
+    pub limits: Limits,
 }
 
-/// Whether SIGPIPE was ignored before Rust's runtime ignored it.
-static PIPE_WAS_IGNORED: AtomicBool = AtomicBool::new(false);
+/// Sent by the kernel to a process that exceeds a limit of its own: Gleaner's are not the program's.
+const OF_LIMITS: [i32; 2] = [libc::SIGXCPU, libc::SIGXFSZ];
+
+/// Which signals were ignored when this process began (bit 0 is signal 1): before Rust's runtime ignored SIGPIPE, and the C library
+/// took two for its threads.
+static WERE_IGNORED: AtomicU64 = AtomicU64::new(0);
+/// Which of stdin, stdout and stderr were closed (bits 0 to 2) before Rust's runtime opened /dev/null there.
+static WERE_CLOSED: AtomicU8 = AtomicU8::new(0);
+const SIGNALS: RangeInclusive<i32> = 1..=64;
+/// The soft limit of the stack, where that was too small for Gleaner itself and was lifted; else all bits are set.
+static STACK_WAS: AtomicU64 = AtomicU64::new(u64::MAX);
+const LEAST_STACK: u64 = 1 << 20;
 
 /// Run by the C library before `main`, and so before that runtime: nobody can tell afterwards.
 #[used]
 #[unsafe(link_section = ".init_array")]
-static LOOK_AT_PIPE: extern "C" fn() = {
+static LOOK_FIRST: extern "C" fn() = {
     extern "C" fn look() {
-        PIPE_WAS_IGNORED.store(is_ignored(libc::SIGPIPE), Ordering::Relaxed);
+        for signal in SIGNALS.filter(|signal| disposition(*signal, None) == Some(libc::SIG_IGN)) {
+            WERE_IGNORED.fetch_or(1 << (signal - 1), Ordering::Relaxed);
+        }
+        for fd in 0..3 {
+            // SAFETY: no memory is passed. The call may be forbidden, too.
+            let closed = unsafe { libc::fcntl(fd, libc::F_GETFD) < 0 && *libc::__errno_location() == libc::EBADF };
+            if closed {
+                WERE_CLOSED.fetch_or(1 << fd, Ordering::Relaxed);
+            }
+        }
+        // Reading the command line would overflow a smaller one.
+        let (stack, _) = Limit::STACK.now();
+        if stack < LEAST_STACK && Limit::STACK.lift().is_ok() {
+            STACK_WAS.store(stack, Ordering::Relaxed);
+        }
     }
     look
 };
 
+/// What is done at a signal, and what is to be done from now on: SIG_IGN, SIG_DFL or a handler. The kernel's own call, because the
+/// C library hides two signals. Async-signal-safe.
+fn disposition(signal: i32, new: Option<libc::sighandler_t>) -> Option<libc::sighandler_t> {
+    // The kernel's struct: the handler, then flags, restorer and mask, none of which SIG_IGN and SIG_DFL need.
+    let mut old = [0_usize; 4];
+    let set = new.map(|handler| [handler, 0, 0, 0]);
+    let new = set.as_ref().map_or(std::ptr::null(), |set| set.as_ptr());
+    // SAFETY: both arrays are as long as the struct, and outlive the call; 8 is the size of its mask.
+    let status = unsafe { libc::syscall(libc::SYS_rt_sigaction, signal, new, old.as_mut_ptr(), 8_usize) };
+    (status == 0).then_some(old[0])
+}
+
 /// Whether this process was started with the signal ignored (nohup), or ignores it by now.
 pub fn is_ignored(signal: i32) -> bool {
-    // SAFETY: sigaction is plain data; a null new action only asks.
-    unsafe {
-        let mut current: libc::sigaction = std::mem::zeroed();
-        libc::sigaction(signal, std::ptr::null(), &raw mut current) == 0 && current.sa_sigaction == libc::SIG_IGN
-    }
+    disposition(signal, None) == Some(libc::SIG_IGN)
 }
 
 impl Inherited {
     /// To be asked before a [`Listener`] is made.
     pub fn now() -> Self {
-        let ignored = PASSED_ON.into_iter().chain([libc::SIGCHLD]).filter(|signal| is_ignored(*signal));
-        let pipe = PIPE_WAS_IGNORED.load(Ordering::Relaxed).then_some(libc::SIGPIPE);
+        let ignored = WERE_IGNORED.load(Ordering::Relaxed);
         // SAFETY: sigset_t is plain data, filled by the call; a null new set only asks.
         let blocked = unsafe {
             let mut blocked: libc::sigset_t = std::mem::zeroed();
             libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), &raw mut blocked);
             blocked
         };
-        Self { ignored: ignored.chain(pipe).collect(), blocked }
+        let mut limits = Limits::now();
+        if let stack @ 0..u64::MAX = STACK_WAS.load(Ordering::Relaxed) {
+            limits.set_soft(Limit::STACK, stack);
+        }
+        Self { ignored, blocked, limits }
+    }
+
+    fn ignores(&self, signal: i32) -> bool {
+        self.ignored & (1 << (signal - 1)) != 0
+    }
+
+    /// Lifts the limits that were meant for the program from this process, as far as it may, and lives on where one is exceeded. To be
+    /// called once all that was inherited is known.
+    pub fn lift_limits(&self) {
+        Limits::lift_own();
+        for signal in OF_LIMITS {
+            // A `Listener` made later listens to them all the same.
+            disposition(signal, Some(libc::SIG_IGN));
+        }
     }
 
     /// Makes it so again. To be called between fork and exec: async-signal-safe, allocates nothing.
     pub fn restore(&self) {
-        for signal in &self.ignored {
-            // SAFETY: SIG_IGN is no function of ours.
-            unsafe { libc::signal(*signal, libc::SIG_IGN) };
+        for signal in OF_LIMITS {
+            disposition(signal, Some(libc::SIG_DFL));
         }
+        for signal in SIGNALS.filter(|signal| self.ignores(*signal)) {
+            disposition(signal, Some(libc::SIG_IGN));
+        }
+        for fd in (0..3).filter(|fd| WERE_CLOSED.load(Ordering::Relaxed) & (1 << fd) != 0) {
+            // SAFETY: nothing of this process uses the descriptor any more.
+            unsafe { libc::close(fd) };
+        }
+        // Lowering a limit is never refused.
+        let _ = self.limits.restore();
         // SAFETY: the set outlives the call; the old one is not wanted.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.blocked, std::ptr::null_mut()) };
+    }
+}
+
+/// With SIGCHLD ignored the kernel would tell nobody how a child ended. For every command; the program finds it as it was.
+pub fn hear_of_children() {
+    if is_ignored(libc::SIGCHLD) {
+        disposition(libc::SIGCHLD, Some(libc::SIG_DFL));
     }
 }
 
@@ -123,7 +192,7 @@ pub struct Listening(Handle);
 
 impl Listener {
     pub fn new(events: Sender<Event>, inherited: &Inherited) -> Result<(Self, Listening), Failure> {
-        let wanted = passed_on().filter(|signal| !inherited.ignored.contains(signal));
+        let wanted = passed_on().filter(|signal| !inherited.ignores(*signal));
         let wanted: Vec<i32> = wanted.chain([libc::SIGCHLD]).collect();
         let signals = SignalsInfo::<WithOrigin>::new(&wanted).map_err(Failure::run)?;
         let listening = Listening(signals.handle());
@@ -134,7 +203,7 @@ impl Listener {
     /// Sends an [`Event`] for every signal, until its [`Listening`] goes or nobody receives.
     pub fn listen(mut self) {
         for origin in self.signals.forever() {
-            if self.events.send(event(&origin)).is_err() {
+            if event(&origin).is_some_and(|event| self.events.send(event).is_err()) {
                 return;
             }
         }
@@ -151,19 +220,25 @@ impl Drop for Listening {
 pub fn listen(events: Sender<Event>, inherited: &Inherited) -> Result<Listening, Failure> {
     let (listener, listening) = Listener::new(events, inherited)?;
     let thread = std::thread::Builder::new().name("gleaner-signals".into());
-    thread.spawn(|| listener.listen()).map_err(Failure::run)?;
+    let refused = |error| Failure::run(format!("no thread to listen to signals: {}", gleaner_sys::why_refused(&error)));
+    thread.spawn(|| listener.listen()).map_err(refused)?;
     Ok(listening)
 }
 
-fn event(origin: &Origin) -> Event {
-    match origin.signal {
+/// `None` for what is nobody else's.
+fn event(origin: &Origin) -> Option<Event> {
+    // SIGXFSZ says that it comes from this process, SIGXCPU from the kernel.
+    let own = i32::try_from(std::process::id()).ok();
+    let by_kernel = matches!(origin.cause, Cause::Kernel) || origin.process.map(|process| process.pid) == own;
+    Some(match origin.signal {
         libc::SIGCHLD => Event::Child,
+        signal if OF_LIMITS.contains(&signal) && by_kernel => return None,
         // The kernel sends others too, such as an inherited alarm's: those are for the program.
         signal => {
             let by_terminal = matches!(origin.cause, Cause::Kernel) && BY_TERMINAL.contains(&signal);
             Event::Signal { signal, by_terminal }
         }
-    }
+    })
 }
 
 /// Passes signals on to one program.

@@ -9,6 +9,7 @@ use crate::output::Output;
 use args::LIST;
 use gleaner_model::Nanos;
 use gleaner_report::{LatencyReport, WorkloadReport};
+use gleaner_sys::why_refused;
 use gleaner_workloads::{
     Ended, ITERATIONS_PER_US, LatencySummary, Outcome, Plan, Program, Progress, Stop, WorkloadError, run,
 };
@@ -16,6 +17,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread::Scope;
 use std::time::Duration;
 
 /// How often a terminal shows how far it is.
@@ -27,7 +29,7 @@ pub fn main(args: &WorkloadArgs) -> Result<u8, Failure> {
         Output::Text.text(&list());
         return Ok(0);
     };
-    let plan = args.plan(program, crate::run::allowed_vcpus()?.len())?;
+    let plan = args.plan(program, crate::run::allowed_vcpus().len())?;
     let mut output = Output::open(args.json.json.as_deref())?;
     if args.progress_every.is_some() && matches!(output, Output::JsonToStdout) {
         return Err(Failure::input(
@@ -56,22 +58,29 @@ fn run_watched(plan: &Plan, progress: &Progress, args: &WorkloadArgs) -> Result<
         let ((lines_end, lines), (shown_end, shown)) = (channel(), channel());
         if let Some(every) = args.progress_every {
             let name = args.progress_name.as_deref();
-            scope.spawn(move || print_progress(progress, every, name, &lines));
+            watch(scope, move || print_progress(progress, every, name, &lines))?;
         }
         if std::io::stderr().is_terminal() {
-            scope.spawn(move || show_progress(plan.stop, progress, &shown));
+            // A bar is done without.
+            let _ = watch(scope, move || show_progress(plan.stop, progress, &shown));
         }
         let outcome = run(plan, progress);
         drop((lines_end, shown_end));
-        outcome
+        outcome.map_err(|error| match error {
+            WorkloadError::OutOfRange { .. } | WorkloadError::Rate { .. } | WorkloadError::NoServer => {
+                Failure::input(error)
+            }
+            WorkloadError::Connect { .. } => Failure::input(format!("{error} (--connect)")),
+            _ => Failure::work(error),
+        })
     })
-    .map_err(|error| match error {
-        WorkloadError::OutOfRange { .. } | WorkloadError::Rate { .. } | WorkloadError::NoServer => {
-            Failure::input(error)
-        }
-        WorkloadError::Connect { .. } => Failure::input(format!("{error} (--connect)")),
-        _ => Failure::work(error),
-    })
+}
+
+/// A thread that tells how far it is.
+fn watch<'scope>(scope: &'scope Scope<'scope, '_>, body: impl FnOnce() + Send + 'scope) -> Result<(), Failure> {
+    let thread = std::thread::Builder::new().name("gleaner-progress".into()).spawn_scoped(scope, body);
+    let refused = |error| Failure::work(format!("no thread to tell the progress: {}", why_refused(&error)));
+    thread.map(drop).map_err(refused)
 }
 
 fn goes_on(ended: &Receiver<()>, every: Duration) -> bool {

@@ -7,18 +7,16 @@ use super::refusal::BpfRefusal;
 use super::skel::types::{cpu_control, cpu_state, shared_state};
 use super::skel::{GleanerSkelBuilder, OpenGleanerSkel};
 use crate::observer::ObserverConfig;
-use crate::root::ProcRoot;
-use gleaner_model::{KernelVersion, VcpuId};
+use gleaner_model::{CpuSet, KernelVersion};
+use gleaner_sys::ProcRoot;
+use gleaner_sys::{Namespaces, affinity_of, possible_cpus, set_affinity};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapHandle, PrintLevel};
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity, sched_yield};
+use rustix::thread::sched_yield;
 use std::io;
 use std::mem::{MaybeUninit, offset_of};
-use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Inode of the initial PID namespace (`PROC_PID_INIT_INO`).
-const INITIAL_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
 /// First Linux with everything used here: mappable arrays, ring buffers, hash updates in such programs.
 const OLDEST: KernelVersion = KernelVersion(5, 11);
 /// How much of libbpf's log a refusal shows.
@@ -97,15 +95,24 @@ fn check_place(root: &ProcRoot) -> Result<(), BpfRefusal> {
     if !btf.exists() {
         return Err(BpfRefusal::NoBtf { path: btf.display().to_string() });
     }
-    match std::fs::metadata(root.proc.join("self/ns/pid")) {
-        Ok(namespace) if namespace.ino() != INITIAL_PID_NAMESPACE => Err(BpfRefusal::NotInitialPidNamespace),
+    let namespaces = Namespaces::own(root);
+    match namespaces {
+        Namespaces { pid: None, .. } => Err(BpfRefusal::UnknownNamespace),
+        _ if !namespaces.pid_is_initial() => Err(BpfRefusal::NotInitialPidNamespace),
+        _ if !namespaces.time_is_initial() => Err(BpfRefusal::NotInitialTimeNamespace),
         _ => Ok(()),
     }
 }
 
+/// One more than the largest number that a CPU can have here: numbers may have gaps, and libbpf counts CPUs.
+pub(crate) fn cpu_numbers(root: &ProcRoot) -> libbpf_rs::Result<usize> {
+    let last = possible_cpus(root).and_then(|possible| possible.iter().next_back());
+    last.map_or_else(libbpf_rs::num_possible_cpus, |last| Ok(last.0 as usize + 1))
+}
+
 fn load_programs(config: &ObserverConfig, with_cpu_idle: bool) -> Result<Loaded, BpfRefusal> {
     let refuse = |step| move |error: libbpf_rs::Error| refusal(step, &error);
-    let possible = libbpf_rs::num_possible_cpus().map_err(refuse("counting CPUs"))?;
+    let possible = cpu_numbers(&config.root).map_err(refuse("counting CPUs"))?;
     let mut storage = MaybeUninit::uninit();
     let mut open = GleanerSkelBuilder::default().open(&mut storage).map_err(refuse("opening the object"))?;
     configure(&mut open, config, possible, with_cpu_idle).map_err(refuse("sizing the maps"))?;
@@ -181,21 +188,15 @@ pub(crate) fn refusal(step: &'static str, error: &libbpf_rs::Error) -> BpfRefusa
 /// Makes every vCPU that is `allowed` (`None`: that this thread may use) switch once, by going there, so that what it runs is
 /// known from the first window on: an idle vCPU may otherwise not switch for seconds. All others are left alone, because they
 /// may be isolated for somebody; a vCPU that has not switched yet counts as halted until it does.
-fn visit_usable_cpus(loaded: &Loaded, allowed: Option<&gleaner_model::CpuSet>) {
-    let Ok(before) = sched_getaffinity(None) else { return };
-    let usable = |index: &usize| match allowed {
-        Some(allowed) => u32::try_from(*index).is_ok_and(|id| allowed.contains(VcpuId(id))),
-        None => before.is_set(*index),
-    };
-    for index in (0..loaded.cpus.len().min(CpuSet::MAX_CPU)).filter(usable) {
-        let mut only = CpuSet::new();
-        only.set(index);
-        if sched_setaffinity(None, &only).is_ok() {
+fn visit_usable_cpus(loaded: &Loaded, allowed: Option<&CpuSet>) {
+    let Ok(before) = affinity_of(0) else { return };
+    for vcpu in allowed.unwrap_or(&before).iter().filter(|vcpu| (vcpu.0 as usize) < loaded.cpus.len()) {
+        if set_affinity(0, &std::iter::once(vcpu).collect()).is_ok() {
             sched_yield();
         }
     }
     // Setting what was read a moment ago fails only if the cpuset changed since; then the kernel has set another already.
-    let _ = sched_setaffinity(None, &before);
+    let _ = set_affinity(0, &before);
 }
 
 #[cfg(test)]

@@ -43,11 +43,12 @@ mod skel {
 pub use busy::{BusySignal, BusyWaker};
 pub use refusal::BpfRefusal;
 
+use crate::ObserveError;
 use crate::cpuidle::IdleSplitter;
-use crate::observer::{ObserverConfig, thread_cpu_time};
-use crate::system::{OnlineReader, StatReader, SystemStat};
-use crate::{ObserveError, root::ProcRoot};
+use crate::observer::ObserverConfig;
+use crate::system::{PresentReader, open_stat};
 use gleaner_model::{CpuSet, Distribution, GroupWindow, Nanos, RetainCounters, Source, VcpuId, VcpuWindow, Window};
+use gleaner_sys::{ProcRoot, StatReader, SystemStat, thread_cpu_time};
 use libbpf_rs::libbpf_sys::bpf_map_create_opts;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 use reader::{Totals, now_ns};
@@ -87,7 +88,8 @@ struct Reading {
 #[derive(Debug)]
 pub struct BpfObserver {
     root: ProcRoot,
-    online: Option<OnlineReader>,
+    present: Option<PresentReader>,
+    /// `None` where it cannot be read or is not about this machine's CPUs: then nobody tells of steal.
     stat: Option<StatReader>,
     allowed: Option<CpuSet>,
     programs: load::Loaded,
@@ -107,8 +109,8 @@ impl BpfObserver {
         let programs = load::load(config)?;
         let mut observer = Self {
             root: config.root.clone(),
-            online: None,
-            stat: None,
+            present: None,
+            stat: open_stat(&config.root).ok(),
             allowed: config.allowed.clone(),
             programs,
             started_ns: now_ns(),
@@ -146,7 +148,7 @@ impl BpfObserver {
     /// Zero of [`Window::at`]; what happened before is not in the next window.
     pub fn start(&mut self, yields: &[RetainCounters]) {
         self.set_yielding(yields);
-        let stat = self.system_stat().ok();
+        let stat = self.system_stat();
         self.last = Reading { stat, ..self.read(true) };
         self.started_ns = self.last.at_ns;
         let allowed = self.allowed.clone().unwrap_or_default();
@@ -157,21 +159,19 @@ impl BpfObserver {
     /// What happened since the last call, or since [`Self::start`].
     ///
     /// # Errors
-    /// When the list of online CPUs or `/proc/stat` cannot be read.
+    /// When the list of online CPUs cannot be read.
     pub fn window(&mut self, yields: &[RetainCounters]) -> Result<Window, ObserveError> {
         let cpu_before = thread_cpu_time();
         self.set_yielding(yields);
-        let online = match &mut self.online {
+        let present = match &mut self.present {
             Some(reader) => reader.read()?,
-            none => none.insert(OnlineReader::open(&self.root)?).read()?,
+            none => none.insert(PresentReader::open(&self.root, self.allowed.clone())?).read()?,
         };
-        let stat = Some(self.system_stat()?);
+        let stat = self.system_stat();
         let now = Reading { stat, ..self.read(true) };
         let last = std::mem::replace(&mut self.last, now);
         let now = &self.last;
-        let usable = |id: &VcpuId| {
-            (id.0 as usize) < now.cpus.len() && self.allowed.as_ref().is_none_or(|allowed| allowed.contains(*id))
-        };
+        let known = |id: &VcpuId| (id.0 as usize) < now.cpus.len();
         let length = Nanos(now.at_ns.saturating_sub(last.at_ns));
         let reported = |reading: &Reading, id| reading.stat.as_ref()?.cpu(id).map(|times| times.steal);
         let steal = |id| Some(reported(now, id)? - reported(&last, id)?);
@@ -179,7 +179,7 @@ impl BpfObserver {
             let (from, to) = (&last.cpus[id.0 as usize], &now.cpus[id.0 as usize]);
             to.window_since(from, id, length, steal(id).unwrap_or(Nanos::ZERO))
         };
-        let mut vcpus: Vec<_> = online.iter().filter(usable).map(of).collect();
+        let mut vcpus: Vec<_> = present.iter().filter(known).map(of).collect();
         self.idle.split(&self.root, yields, &mut vcpus);
         let window = Window {
             at: Nanos(now.at_ns.saturating_sub(self.started_ns)),
@@ -242,18 +242,15 @@ impl BpfObserver {
         BusySignal::new(vcpu, Arc::clone(&self.programs.cpus), Arc::clone(&self.programs.controls), fd)
     }
 
-    fn system_stat(&mut self) -> Result<SystemStat, ObserveError> {
-        match &mut self.stat {
-            Some(reader) => reader.read(),
-            none => none.insert(StatReader::open(&self.root)?).read(),
-        }
+    fn system_stat(&mut self) -> Option<SystemStat> {
+        self.stat.as_mut()?.read().ok()
     }
 
     fn read(&self, reuse: bool) -> Reading {
         let cpus = &self.programs.cpus;
         let cpu_time = |pid: u32| {
-            let text = std::fs::read_to_string(self.root.proc.join(format!("{pid}/schedstat"))).ok()?;
-            text.split_ascii_whitespace().next()?.parse().ok()
+            let text = std::fs::read(self.root.proc.join(format!("{pid}/schedstat"))).ok()?;
+            gleaner_sys::schedstat(&text).map(|(run_ns, ..)| run_ns)
         };
         let last = |index: usize| reuse.then(|| self.last.cpus.get(index)).flatten();
         Reading {

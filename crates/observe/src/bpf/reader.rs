@@ -8,7 +8,6 @@ use super::skel::types::{cpu_state, histogram};
 use super::{CLASSES, GROUP, IDLE, UNKNOWN, YIELDING};
 use crate::system::split;
 use gleaner_model::{Distribution, Nanos, VcpuId, VcpuWindow};
-use rustix::time::{ClockId, clock_gettime};
 use std::mem::offset_of;
 use std::sync::atomic::{Ordering, fence};
 
@@ -27,8 +26,7 @@ pub(super) const WAKE_TO_RUN: usize = 3;
 
 /// The clock of `bpf_ktime_get_ns`.
 pub(crate) fn now_ns() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
+    gleaner_sys::monotonic().0
 }
 
 /// Everything one vCPU counted until it was read, the stint in progress included.

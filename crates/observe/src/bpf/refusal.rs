@@ -25,6 +25,14 @@ pub enum BpfRefusal {
     /// Thread ids here are not those that the kernel sees.
     #[error("gleaner runs in a PID namespace (a container) of its own; run it on the machine itself")]
     NotInitialPidNamespace,
+    /// Nobody says whether thread ids here are those that the kernel sees.
+    #[error("/proc does not tell whether process ids here are the kernel's own (/proc/self/ns/pid cannot be read)")]
+    UnknownNamespace,
+    /// The clock here is not the one that the kernel's programs read.
+    #[error(
+        "gleaner runs in a time namespace of its own, whose clock is not the kernel's; run it on the machine itself"
+    )]
+    NotInitialTimeNamespace,
     /// The kernel lacks something that came with Linux 5.11 at the latest.
     #[error("this kernel ({release}) is too old or built without BPF: {step}: {log}; Linux 5.11 or later is needed")]
     KernelTooOld {

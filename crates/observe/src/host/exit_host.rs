@@ -17,8 +17,8 @@
 //! there. A loop without CPUID that is about as slow as one with it gives them away.
 
 use super::exit::ExitCost;
-use crate::root::ProcRoot;
 use gleaner_model::Nanos;
+use gleaner_sys::ProcRoot;
 use std::io;
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! What files tell of a host.
 
-use crate::root::ProcRoot;
 use gleaner_model::Nanos;
+use gleaner_sys::ProcRoot;
 use std::fs;
 use std::io::{self, Read};
 use std::path::Path;

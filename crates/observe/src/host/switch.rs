@@ -8,10 +8,10 @@
 //! On a host at work others want the CPU too. So a batch is short, shorter than a slice, and the two things that are subtracted
 //! are measured one right after the other; the median of their differences counts.
 
-use gleaner_model::Nanos;
+use gleaner_model::{Nanos, VcpuId};
+use gleaner_sys::{affinity_of, set_affinity};
 use rustix::io::{read, write};
 use rustix::pipe::pipe;
-use rustix::thread::{CpuSet as Mask, sched_getaffinity, sched_setaffinity};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -54,8 +54,7 @@ pub struct RefillCost {
 /// Measures it on the last CPU that this process may use; takes about two seconds. `None` when it was stopped, or threads cannot be
 /// bound or started.
 pub fn switch_and_refill(stop: &AtomicBool) -> Option<SwitchCost> {
-    let may = sched_getaffinity(None).ok()?;
-    let cpu = (0..Mask::MAX_CPU).rev().find(|cpu| may.is_set(*cpu))?;
+    let cpu = affinity_of(0).ok()?.iter().next_back()?;
     let mut by_working_set = Vec::new();
     for bytes in SIZES {
         if stop.load(Ordering::Relaxed) {
@@ -65,10 +64,10 @@ pub fn switch_and_refill(stop: &AtomicBool) -> Option<SwitchCost> {
     }
     // Without the bare switch the others say nothing.
     by_working_set.first().filter(|first| first.bytes == 0)?;
-    Some(SwitchCost { pcpu: u32::try_from(cpu).ok()?, by_working_set })
+    Some(SwitchCost { pcpu: cpu.0, by_working_set })
 }
 
-fn measure(cpu: usize, bytes: usize) -> Option<RefillCost> {
+fn measure(cpu: VcpuId, bytes: usize) -> Option<RefillCost> {
     // A thread of its own, so that the caller stays where it is allowed to be.
     let measured = thread::Builder::new().spawn(move || {
         bind(cpu)?;
@@ -145,7 +144,7 @@ struct Handing {
 }
 
 impl Handing {
-    fn new(cpu: usize, bytes: usize) -> Option<Self> {
+    fn new(cpu: VcpuId, bytes: usize) -> Option<Self> {
         let (partner_from, to) = pipe().ok()?;
         let (from, partner_to) = pipe().ok()?;
         let body = move || {
@@ -190,10 +189,8 @@ fn wait(from: &OwnedFd) -> bool {
     matches!(read(from, &mut byte), Ok(1))
 }
 
-fn bind(cpu: usize) -> Option<()> {
-    let mut mask = Mask::new();
-    mask.set(cpu);
-    sched_setaffinity(None, &mask).ok()
+fn bind(cpu: VcpuId) -> Option<()> {
+    set_affinity(0, &std::iter::once(cpu).collect()).ok()
 }
 
 /// Memory read a line at a time, in an order that prefetchers follow: a refill at its cheapest.

@@ -44,16 +44,15 @@
 //! made between its last reading and its death. For each such death, and for each thread that came and went unseen, one
 //! switch is subtracted: the one every thread makes at its end.
 
-mod parse;
 mod thread;
 mod tracker;
 
 use crate::ObserveError;
 use crate::cpuidle::IdleSplitter;
-use crate::observer::{ObserverConfig, thread_cpu_time};
-use crate::root::ProcRoot;
-use crate::system::{OnlineReader, StatReader, SystemStat, split};
+use crate::observer::ObserverConfig;
+use crate::system::{PresentReader, open_stat, split};
 use gleaner_model::{CpuSet, GroupWindow, Nanos, RetainCounters, Source, VcpuId, VcpuWindow, Window};
+use gleaner_sys::{OwnProc, ProcRoot, StatReader, SystemStat, own_proc, thread_cpu_time};
 use rustix::process::{Resource, getrlimit};
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -79,10 +78,9 @@ struct Snapshot {
 pub struct ProcfsObserver {
     owner: i32,
     excluded: Vec<i32>,
-    allowed: Option<CpuSet>,
     roots: Vec<i32>,
     stat: StatReader,
-    online: OnlineReader,
+    present: PresentReader,
     /// The managed threads.
     group: Tracker,
     /// The owner and its helpers: not managed, but their switches are known.
@@ -101,21 +99,23 @@ impl ProcfsObserver {
     /// Opens what stays open.
     ///
     /// # Errors
-    /// When `/proc/stat` cannot be read.
+    /// When `/proc/stat` cannot be read, or `/proc` is not this process's: then its numbers are those of others.
     pub fn new(config: &ObserverConfig) -> Result<Self, ObserveError> {
         let root = &config.root;
+        if root.is_live() && own_proc(root) == OwnProc::Foreign {
+            return Err(ObserveError::OtherProc { path: root.proc.clone() });
+        }
         let owner = config.owner_pid;
         let has_children = root.proc.join(format!("{owner}/task/{owner}/children")).exists();
         let soft_limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         let files = usize::try_from((soft_limit / 2).min(MAX_OPEN_FILES)).unwrap_or(0);
         Ok(Self {
-            stat: StatReader::open(root)?,
-            online: OnlineReader::open(root)?,
+            stat: open_stat(root)?,
+            present: PresentReader::open(root, config.allowed.clone())?,
             group: Tracker::new(&root.proc, true, root.is_live(), has_children, files),
             known: Tracker::new(&root.proc, false, root.is_live(), has_children, files / 8),
             owner,
             excluded: config.excluded_pids.clone(),
-            allowed: config.allowed.clone(),
             roots: config.roots.clone(),
             started: Instant::now(),
             root: root.clone(),
@@ -145,8 +145,7 @@ impl ProcfsObserver {
     pub fn start(&mut self, yields: &[RetainCounters]) -> Result<(), ObserveError> {
         self.last = Some(self.snapshot(yields)?);
         self.started = Instant::now();
-        let allowed = self.allowed.clone().unwrap_or_default();
-        let mut vcpus: Vec<_> = allowed.iter().map(VcpuWindow::new).collect();
+        let mut vcpus: Vec<_> = self.present.read()?.iter().map(VcpuWindow::new).collect();
         self.idle.split(&self.root, yields, &mut vcpus);
         Ok(())
     }
@@ -163,11 +162,10 @@ impl ProcfsObserver {
         };
         let now = self.snapshot(yields);
         let now = now.inspect_err(|_| self.last = Some(last.clone()))?;
-        let online = self.online.read()?;
-        let usable = |id: &VcpuId| self.allowed.as_ref().is_none_or(|allowed| allowed.contains(*id));
+        let present = self.present.read()?;
         let length = Nanos::from(now.taken - last.taken);
         let exits = idle_exits(&last, &now);
-        let mut vcpus: Vec<_> = online.iter().filter(usable).map(|id| vcpu_window(id, length, &last, &now)).collect();
+        let mut vcpus: Vec<_> = present.iter().map(|id| vcpu_window(id, length, &last, &now)).collect();
         let by_cpuidle = self.idle.split(&self.root, yields, &mut vcpus);
         let held = change(&last, &now, |counters| counters.polls_held);
         let window = Window {

@@ -4,9 +4,7 @@
 //! open file of `/proc` belongs to the thread it was opened for: after its death reading gives ESRCH, even when the id
 //! has been given to another. Without open files (the budget is spent) the start time tells them apart.
 
-use super::parse;
-use crate::error::is_gone;
-use crate::root::reread;
+use gleaner_sys::{Stat, is_gone, reread, schedstat, switches};
 use std::fs::File;
 use std::io;
 use std::path::Path;
@@ -108,7 +106,7 @@ impl Thread {
             return;
         }
         let mut add = |text: &[u8]| {
-            found.extend(parse::children(text));
+            found.extend(gleaner_sys::children(text));
             Some(())
         };
         match &self.files {
@@ -120,9 +118,9 @@ impl Thread {
 
     fn try_update(&mut self, task: &Path, buffer: &mut Vec<u8>) -> Option<()> {
         let ran = match &self.files {
-            Files::Kept { schedstat, .. } => parse::schedstat(reread(schedstat, buffer).ok()?)?,
+            Files::Kept { schedstat: file, .. } => run_and_slices(reread(file, buffer).ok()?)?,
             Files::Reopened { start } if start_time(task, buffer)? == *start => {
-                read(task, "schedstat", buffer, parse::schedstat)?
+                read(task, "schedstat", buffer, run_and_slices)?
             }
             Files::Reopened { .. } => return None,
         };
@@ -130,8 +128,8 @@ impl Thread {
             return Some(());
         }
         let (voluntary, involuntary) = match &self.files {
-            Files::Kept { status, .. } => parse::switches(reread(status, buffer).ok()?)?,
-            Files::Reopened { .. } => read(task, "status", buffer, parse::switches)?,
+            Files::Kept { status, .. } => switches(reread(status, buffer).ok()?)?,
+            Files::Reopened { .. } => read(task, "status", buffer, switches)?,
         };
         self.slices = ran.1;
         self.ran = true;
@@ -141,7 +139,12 @@ impl Thread {
 }
 
 fn start_time(task: &Path, buffer: &mut Vec<u8>) -> Option<u64> {
-    read(task, "stat", buffer, parse::parent_and_start).map(|(_, start)| start)
+    read(task, "stat", buffer, |text| Stat::parse(text)?.start_time())
+}
+
+/// Time on a CPU in ns, and how often it got one.
+fn run_and_slices(text: &[u8]) -> Option<(u64, u64)> {
+    schedstat(text).map(|(run_ns, _, slices)| (run_ns, slices))
 }
 
 /// Opens, reads and parses one file of a thread; `None` when it is gone.

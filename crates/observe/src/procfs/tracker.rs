@@ -4,8 +4,8 @@
 //! created (`processes`), so as long as that stands still nobody looks. A thread that exits leaves its last counts in
 //! the sums: nothing ever counts backwards.
 
-use super::parse;
 use super::thread::{Counts, FileBudget, Thread, read};
+use gleaner_sys::{Stat, numbered, process_cpu_time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -174,8 +174,8 @@ impl Tracker {
     fn parents(&mut self) -> BTreeMap<i32, Vec<i32>> {
         let mut by_parent: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
         for pid in numbered(&self.proc) {
-            let stat = read(&self.proc.join(pid.to_string()), "stat", &mut self.buffer, parse::parent_and_start);
-            if let Some((parent, _)) = stat {
+            let of = |text: &[u8]| Stat::parse(text)?.parent();
+            if let Some(parent) = read(&self.proc.join(pid.to_string()), "stat", &mut self.buffer, of) {
                 by_parent.entry(parent).or_default().push(pid);
             }
         }
@@ -271,23 +271,7 @@ fn thread_count(tasks: &Path) -> Option<usize> {
     usize::try_from(fs::metadata(tasks).ok()?.nlink()).ok()?.checked_sub(2)
 }
 
-/// The numbered entries of a directory; none when it is gone.
-fn numbered(directory: &Path) -> impl Iterator<Item = i32> + use<> {
-    let entries = fs::read_dir(directory).ok().into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-}
-
-/// CPU time of a process by its own clock (`clock_getcpuclockid`): exact now, without waiting for a tick, and with the
-/// threads that are no more. Needs no privilege.
+/// CPU time of a process, in ns.
 fn process_clock(pid: i32) -> Option<u64> {
-    let mut clock = 0;
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: both pointers are to locals of the type asked for.
-    let failed = unsafe {
-        libc::clock_getcpuclockid(pid, &raw mut clock) != 0 || libc::clock_gettime(clock, &raw mut time) != 0
-    };
-    if failed {
-        return None;
-    }
-    Some(u64::try_from(time.tv_sec).ok()? * 1_000_000_000 + u64::try_from(time.tv_nsec).ok()?)
+    process_cpu_time(pid).map(|time| time.0)
 }

@@ -3,7 +3,7 @@
 use super::competition::Competition;
 use super::procfs::Threads;
 use super::{IntervalDistribution, Intervals};
-use crate::bpf::load::{loading, refusal};
+use crate::bpf::load::{cpu_numbers, loading, refusal};
 use crate::bpf::maps::MappedArray;
 use crate::{BpfRefusal, ProcRoot};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
@@ -52,12 +52,12 @@ pub(super) struct Programs {
 
 impl Programs {
     pub fn load(root: &ProcRoot, capacity: usize) -> Result<Self, BpfRefusal> {
-        loading(root, || Self::load_now(capacity))
+        loading(root, || Self::load_now(root, capacity))
     }
 
-    fn load_now(capacity: usize) -> Result<Self, BpfRefusal> {
+    fn load_now(root: &ProcRoot, capacity: usize) -> Result<Self, BpfRefusal> {
         let refuse = |step| move |error: libbpf_rs::Error| refusal(step, &error);
-        let possible = libbpf_rs::num_possible_cpus().map_err(refuse("counting CPUs"))?;
+        let possible = cpu_numbers(root).map_err(refuse("counting CPUs"))?;
         let slots = u32::try_from(capacity.clamp(1, 65_536)).unwrap_or(65_536);
         let mut storage = MaybeUninit::uninit();
         let mut open = RunIntervalsSkelBuilder::default().open(&mut storage).map_err(refuse("opening the object"))?;

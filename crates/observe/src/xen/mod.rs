@@ -7,8 +7,8 @@ mod parse;
 
 pub use parse::XenReadError;
 
-use crate::root::ProcRoot;
 use gleaner_model::{XenPool, XenScheduler, XenSetting};
+use gleaner_sys::ProcRoot;
 use parse::{Line, SchedTables, cpupool_list, domain_list, sched_tables, vcpu_list};
 use std::fs;
 

@@ -198,7 +198,7 @@ fn judge(args: &ClassifyArgs, name: String, trace: &mut dyn Trace, sizes: Sizes)
         bar.set_style(style);
     }
     bar.set_message(name.clone());
-    bar.enable_steady_tick(Duration::from_millis(200));
+    crate::output::steady_tick(&bar, Duration::from_millis(200));
     let capacities = curve_sizes(sizes.llc_bytes, &[sizes.l2_bytes, sizes.llc_bytes]);
     let found = profile(trace, &capacities, args.max_accesses, |read| {
         bar.set_position(read);

@@ -81,7 +81,7 @@ fn bar(ids: u64) -> ProgressBar {
     {
         bar.set_style(style);
     }
-    bar.enable_steady_tick(Duration::from_millis(200));
+    crate::output::steady_tick(&bar, Duration::from_millis(200));
     bar
 }
 

@@ -14,8 +14,8 @@ use gleaner_decide::host::HostPolicy;
 use gleaner_model::{Nanos, SwitchPrice};
 use gleaner_observe::ProcRoot;
 use gleaner_report::{HostRunReport, decision_lines};
+use gleaner_sys::{monotonic, thread_cpu_time};
 use indicatif::{ProgressBar, ProgressStyle};
-use rustix::time::ClockId;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
@@ -127,18 +127,4 @@ fn progress_bar() -> ProgressBar {
         bar.set_style(style);
     }
     bar
-}
-
-fn thread_cpu_time() -> Nanos {
-    clock(ClockId::ThreadCPUTime)
-}
-
-fn monotonic() -> Nanos {
-    clock(ClockId::Monotonic)
-}
-
-fn clock(id: ClockId) -> Nanos {
-    let time = rustix::time::clock_gettime(id);
-    let part = |value: i64| u64::try_from(value).unwrap_or(0);
-    Nanos(part(time.tv_sec) * 1_000_000_000 + part(time.tv_nsec))
 }

@@ -299,12 +299,7 @@ fn full_slices(preempted: &IntervalDistribution, slice: Nanos) -> Option<u64> {
 
 /// Voluntary and involuntary switches of a thread so far.
 fn switches(root: &ProcRoot, tid: i32) -> Option<(u64, u64)> {
-    parse_switches(&fs::read_to_string(root.proc.join(format!("{tid}/task/{tid}/status"))).ok()?)
-}
-
-fn parse_switches(status: &str) -> Option<(u64, u64)> {
-    let value = |key: &str| status.lines().find_map(|line| line.strip_prefix(key)?.trim().parse().ok());
-    Some((value("voluntary_ctxt_switches:")?, value("nonvoluntary_ctxt_switches:")?))
+    gleaner_sys::switches(&fs::read(root.proc.join(format!("{tid}/task/{tid}/status"))).ok()?)
 }
 
 /// What the fair scheduler gives a thread of this nice value, relative to others: 1024 at 0, a quarter more for each step down.
@@ -351,7 +346,7 @@ mod tests {
     #[test]
     fn switches_are_two_lines_of_status() {
         let status = "Name:\tCPU 0/KVM\nvoluntary_ctxt_switches:\t7\nnonvoluntary_ctxt_switches:\t9\n";
-        assert_eq!(parse_switches(status), Some((7, 9)));
-        assert_eq!(parse_switches("Name:\tx\n"), None);
+        assert_eq!(gleaner_sys::switches(status.as_bytes()), Some((7, 9)));
+        assert_eq!(gleaner_sys::switches(b"Name:\tx\n"), None);
     }
 }

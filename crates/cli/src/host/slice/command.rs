@@ -2,8 +2,10 @@
 
 use crate::failure::Failure;
 use crate::interrupt::nap_until_ready;
+use gleaner_sys::why_refused;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::ffi::OsString;
+use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command};
@@ -26,8 +28,13 @@ impl Running {
     pub fn start(command: &[OsString]) -> Result<Option<Self>, Failure> {
         let Some((program, arguments)) = command.split_first() else { return Ok(None) };
         let child = Command::new(program).args(arguments).spawn().map_err(|error| {
-            let status = if error.kind() == std::io::ErrorKind::NotFound { 127 } else { 126 };
-            Failure { status, message: format!("cannot run {}: {error}", program.to_string_lossy()) }
+            let status = match error.kind() {
+                ErrorKind::NotFound => 127,
+                // No process could be had: that says nothing of the program.
+                ErrorKind::WouldBlock | ErrorKind::OutOfMemory => 1,
+                _ => 126,
+            };
+            Failure { status, message: format!("cannot run {}: {}", program.to_string_lossy(), why_refused(&error)) }
         })?;
         let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
         let end = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());

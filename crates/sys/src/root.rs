@@ -1,13 +1,13 @@
 //! Where `/proc` and `/sys` are, so that tests can hand in trees of their own, and how a file there is
 //! read without allocating.
 
-use crate::{ObserveError, error::is_gone};
+use crate::{SysError, is_gone};
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// The roots that every reader of this room starts from.
+/// The roots that every reader starts from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcRoot {
     /// `/proc`.
@@ -34,17 +34,23 @@ impl ProcRoot {
     }
 }
 
-/// A small text file as a whole; `None` where it does not exist.
-pub(crate) fn read_optional(path: &Path) -> Result<Option<String>, ObserveError> {
-    match fs::read_to_string(path) {
-        Ok(text) => Ok(Some(text)),
+/// A small text file as a whole; `None` where it does not exist. What is no UTF-8 in it is replaced: names may hold any bytes.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn read_optional(path: &Path) -> Result<Option<String>, SysError> {
+    match fs::read(path) {
+        Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
         Err(error) if is_gone(&error) => Ok(None),
-        Err(error) => Err(ObserveError::read(path, error)),
+        Err(error) => Err(SysError::read(path, error)),
     }
 }
 
 /// Reads an open file from its start into `buffer`, growing it up to `LIMIT`; returns what was read.
-pub(crate) fn reread<'a>(file: &File, buffer: &'a mut Vec<u8>) -> io::Result<&'a [u8]> {
+///
+/// # Errors
+/// What the kernel says; ESRCH where the thread that the file is about has ended.
+pub fn reread<'a>(file: &File, buffer: &'a mut Vec<u8>) -> io::Result<&'a [u8]> {
     /// `/proc/stat` of the largest machine, or 100,000 children, with room.
     const LIMIT: usize = 1 << 20;
     if buffer.is_empty() {
@@ -62,4 +68,10 @@ pub(crate) fn reread<'a>(file: &File, buffer: &'a mut Vec<u8>) -> io::Result<&'a
             buffer.resize((buffer.len() * 2).min(LIMIT), 0);
         }
     }
+}
+
+/// The numbered entries of a folder, such as the processes of `/proc`; none when it is gone.
+pub fn numbered(folder: &Path) -> impl Iterator<Item = i32> + use<> {
+    let entries = fs::read_dir(folder).ok().into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
