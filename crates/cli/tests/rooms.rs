@@ -22,8 +22,10 @@ struct Room {
 const ROOMS: &[Room] = &[
     Room { name: "gleaner-model", knows: &[], outside: Some(&["serde", "thiserror"]) },
     Room { name: "gleaner-decide", knows: &["gleaner-model"], outside: Some(&["serde", "thiserror"]) },
-    Room { name: "gleaner-observe", knows: &["gleaner-model"], outside: None },
-    Room { name: "gleaner-act", knows: &["gleaner-model"], outside: None },
+    // Two rooms load programs into the kernel. How is the same in both.
+    Room { name: "gleaner-bpf", knows: &["gleaner-model"], outside: None },
+    Room { name: "gleaner-observe", knows: &["gleaner-model", "gleaner-bpf"], outside: None },
+    Room { name: "gleaner-act", knows: &["gleaner-model", "gleaner-bpf"], outside: None },
     Room { name: "gleaner-workloads", knows: &["gleaner-model"], outside: None },
     Room { name: "gleaner-report", knows: &["gleaner-model", "gleaner-stats"], outside: None },
     Room { name: "gleaner-stats", knows: &[], outside: Some(&["fastrand", "rayon"]) },
