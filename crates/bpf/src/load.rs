@@ -61,8 +61,7 @@ pub fn loading<T, E: From<BpfRefusal>>(sys: &Path, load: impl FnOnce() -> Result
 
 /// Turns an error into the refusal it stands for, with the end of libbpf's log.
 pub fn refusal(step: &'static str, error: &libbpf_rs::Error) -> BpfRefusal {
-    let io_error = std::error::Error::source(error).and_then(|source| source.downcast_ref::<io::Error>());
-    let code = io_error.and_then(io::Error::raw_os_error);
+    let code = os_error(&error.to_string());
     // The verifier says EACCES too, but root is not lacking permission.
     let unprivileged = !rustix::process::geteuid().is_root();
     if code == Some(libc::EPERM) || (unprivileged && error.kind() == libbpf_rs::ErrorKind::PermissionDenied) {
@@ -78,9 +77,22 @@ pub fn refusal(step: &'static str, error: &libbpf_rs::Error) -> BpfRefusal {
     BpfRefusal::Rejected { step, log }
 }
 
+/// The system's error number in an error's text: libbpf-rs hands it out in no other way.
+fn os_error(text: &str) -> Option<i32> {
+    text.rsplit_once("(os error ")?.1.split_once(')')?.0.parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_system_refuses_is_no_fault_of_the_program() {
+        let of = |code| refusal("loading", &libbpf_rs::Error::from_raw_os_error(code));
+        assert!(matches!(of(libc::EPERM), BpfRefusal::NotPermitted { step: "loading", .. }));
+        assert_eq!(os_error(&libbpf_rs::Error::from_raw_os_error(libc::ENOENT).to_string()), Some(libc::ENOENT));
+        assert_eq!(os_error("no number here"), None);
+    }
 
     #[test]
     fn the_tail_of_a_log_never_splits_a_character() {
