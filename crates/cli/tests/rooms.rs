@@ -23,8 +23,10 @@ const ROOMS: &[Room] = &[
     Room { name: "gleaner-model", knows: &[], outside: Some(&["serde", "thiserror"]) },
     Room { name: "gleaner-sys", knows: &["gleaner-model"], outside: Some(&["libc", "rustix", "thiserror"]) },
     Room { name: "gleaner-decide", knows: &["gleaner-model"], outside: Some(&["serde", "thiserror"]) },
-    Room { name: "gleaner-observe", knows: &["gleaner-model", "gleaner-sys"], outside: None },
-    Room { name: "gleaner-act", knows: &["gleaner-model", "gleaner-sys"], outside: None },
+    // Two layers load programs into the kernel. How is the same in both.
+    Room { name: "gleaner-bpf", knows: &["gleaner-model"], outside: None },
+    Room { name: "gleaner-observe", knows: &["gleaner-model", "gleaner-sys", "gleaner-bpf"], outside: None },
+    Room { name: "gleaner-act", knows: &["gleaner-model", "gleaner-sys", "gleaner-bpf"], outside: None },
     Room { name: "gleaner-workloads", knows: &["gleaner-model"], outside: None },
     Room { name: "gleaner-report", knows: &["gleaner-model", "gleaner-stats"], outside: None },
     Room { name: "gleaner-stats", knows: &[], outside: Some(&["fastrand", "rayon"]) },

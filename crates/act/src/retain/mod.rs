@@ -12,11 +12,13 @@
 //! on one whose idle task polls in 3.
 
 mod haltpoll;
+mod idle_poll;
 mod pm_qos;
 mod value_file;
 
 pub use haltpoll::Haltpoll;
 pub(crate) use haltpoll::reset_limits;
+pub use idle_poll::{IdlePoll, IdlePollParams, IdlePollRefusal};
 pub use pm_qos::PmQos;
 pub(crate) use value_file::restore_value;
 

@@ -3,9 +3,11 @@
 use super::setup::{busy_wait, spends_no_quota};
 use crate::args::RetainArg;
 use crate::calibrate::start_yielding;
-use gleaner_act::{CgroupHierarchies, Haltpoll, IdleGroup, Journal, PmQos, Retainer, YieldingThreads};
+use gleaner_act::{
+    CgroupHierarchies, Haltpoll, IdleGroup, IdlePoll, IdlePollParams, Journal, PmQos, Retainer, YieldingThreads,
+};
 use gleaner_decide::guest::GuestParams;
-use gleaner_model::{CpuSet, RetainMeans};
+use gleaner_model::{CpuSet, Nanos, RetainMeans};
 use gleaner_observe::{Observer, ProcRoot, online_cpus};
 use std::path::Path;
 
@@ -49,7 +51,11 @@ pub fn open_one(means: RetainMeans, opening: &Opening<'_>, journal: &mut Journal
     let sys = ProcRoot::default().sys;
     let boxed = |retainer: Box<dyn Retainer>| Opened { retainer, group: IdleGroup::none() };
     match means {
-        RetainMeans::IdlePoll => Err("not built in yet".into()),
+        RetainMeans::IdlePoll => {
+            let params = idle_poll_params(opening.params);
+            let opened = IdlePoll::open(&sys, opening.vcpus, &params).map_err(|error| error.to_string())?;
+            Ok(boxed(Box::new(opened)))
+        }
         RetainMeans::Haltpoll => haltpoll(&sys, opening.vcpus).map(|retainer| boxed(Box::new(retainer))),
         RetainMeans::PmQos => {
             let opened = PmQos::open(&sys, opening.vcpus).map_err(|error| error.to_string())?;
@@ -63,6 +69,19 @@ pub fn open_one(means: RetainMeans, opening: &Opening<'_>, journal: &mut Journal
             spends_no_quota(yields.idle_means())?;
             Ok(Opened { retainer: Box::new(yields), group })
         }
+    }
+}
+
+/// The guard that the policy has, in the program itself.
+fn idle_poll_params(params: &GuestParams) -> IdlePollParams {
+    let ms = Nanos::from_millis;
+    IdlePollParams {
+        stolen_gap: params.stolen_gap(),
+        steal_span: ms(params.steal_span_ms),
+        steal_share_stop: params.steal_share_stop,
+        hold_off_min: ms(params.guard_hold_off_min_ms),
+        hold_off_max: ms(params.guard_hold_off_max_ms),
+        ..IdlePollParams::default()
     }
 }
 

@@ -7,9 +7,9 @@
 //! No wake-up is lost: the flag is up before the vCPU's present task is looked at, and a record stays until it is drained.
 //! A record that arrives just after a time-out ends the next wait at once, which is true enough: the vCPU *was* busy.
 
-use super::maps::{MappedArray, Mapping};
 use super::skel::types::{cpu_control, cpu_state};
 use super::{GROUP, kernel_pid};
+use gleaner_bpf::{MappedArray, Mapping};
 use gleaner_model::VcpuId;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::time::Timespec;

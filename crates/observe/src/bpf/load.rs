@@ -1,26 +1,20 @@
 //! Gets the programs into the kernel, or says why not.
 
 use super::kernel_pid;
-use super::maps::MappedArray;
 use super::reader::now_ns;
-use super::refusal::BpfRefusal;
 use super::skel::types::{cpu_control, cpu_state, shared_state};
 use super::skel::{GleanerSkelBuilder, OpenGleanerSkel};
 use crate::observer::ObserverConfig;
-use gleaner_model::{CpuSet, KernelVersion};
+use gleaner_bpf::{BpfRefusal, MappedArray, refusal};
+use gleaner_model::CpuSet;
 use gleaner_sys::ProcRoot;
 use gleaner_sys::{Namespaces, affinity_of, possible_cpus, set_affinity};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{Link, MapCore, MapHandle, PrintLevel};
+use libbpf_rs::{Link, MapCore, MapHandle};
 use rustix::thread::sched_yield;
 use std::io;
 use std::mem::{MaybeUninit, offset_of};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-/// First Linux with everything used here: mappable arrays, ring buffers, hash updates in such programs.
-const OLDEST: KernelVersion = KernelVersion(5, 11);
-/// How much of libbpf's log a refusal shows.
-const LOG_TAIL: usize = 1500;
+use std::sync::Arc;
 
 /// The programs in the kernel, and the memory shared with them.
 #[derive(Debug)]
@@ -34,45 +28,12 @@ pub(super) struct Loaded {
     _links: Vec<Link>,
 }
 
-/// What libbpf says, kept while one thread loads. The print callback takes no context, hence a static.
-static LOG: Mutex<String> = Mutex::new(String::new());
-/// One loads at a time, or their logs would mix.
-static LOADING: Mutex<()> = Mutex::new(());
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-#[expect(clippy::needless_pass_by_value, reason = "the type of libbpf-rs's callback")]
-fn keep_log(_level: PrintLevel, message: String) {
-    tracing::debug!(target: "libbpf", "{}", message.trim_end());
-    let mut log = lock(&LOG);
-    log.push_str(&message);
-    // The verifier may talk for megabytes; its last words count.
-    if log.len() > 64 * LOG_TAIL {
-        let surplus = log.len() - tail(&log).len();
-        log.drain(..surplus);
-    }
-}
-
-fn tail(log: &str) -> &str {
-    let log = log.trim_end();
-    let mut start = log.len().saturating_sub(LOG_TAIL);
-    while !log.is_char_boundary(start) {
-        start += 1;
-    }
-    &log[start..]
-}
-
-/// Runs what loads programs, one at a time, with libbpf's words kept for [`refusal`]. Refuses first where it cannot work.
+/// Runs what loads programs, with libbpf's words kept. Refuses first where numbers here are not the kernel's.
 pub(crate) fn loading<T>(root: &ProcRoot, load: impl FnOnce() -> Result<T, BpfRefusal>) -> Result<T, BpfRefusal> {
-    check_place(root)?;
-    let _one_at_a_time = lock(&LOADING);
-    lock(&LOG).clear();
-    let print_before = libbpf_rs::set_print(Some((PrintLevel::Info, keep_log)));
-    let loaded = load();
-    libbpf_rs::set_print(print_before);
-    loaded
+    gleaner_bpf::loading(&root.sys, || {
+        check_place(root)?;
+        load()
+    })
 }
 
 /// Loads and attaches everything.
@@ -91,10 +52,6 @@ pub(super) fn load(config: &ObserverConfig) -> Result<Loaded, BpfRefusal> {
 
 /// Refuses where it is plain from files that it cannot work.
 fn check_place(root: &ProcRoot) -> Result<(), BpfRefusal> {
-    let btf = root.sys.join("kernel/btf/vmlinux");
-    if !btf.exists() {
-        return Err(BpfRefusal::NoBtf { path: btf.display().to_string() });
-    }
     let namespaces = Namespaces::own(root);
     match namespaces {
         Namespaces { pid: None, .. } => Err(BpfRefusal::UnknownNamespace),
@@ -166,25 +123,6 @@ fn configure(
     Ok(())
 }
 
-/// Turns an error into the refusal it stands for, with the end of libbpf's log.
-pub(crate) fn refusal(step: &'static str, error: &libbpf_rs::Error) -> BpfRefusal {
-    let io_error = std::error::Error::source(error).and_then(|source| source.downcast_ref::<io::Error>());
-    let code = io_error.and_then(io::Error::raw_os_error);
-    // The verifier says EACCES too, but root is not lacking permission.
-    let unprivileged = !rustix::process::geteuid().is_root();
-    if code == Some(libc::EPERM) || (unprivileged && error.kind() == libbpf_rs::ErrorKind::PermissionDenied) {
-        let source = io::Error::from_raw_os_error(code.unwrap_or(libc::EPERM));
-        return BpfRefusal::NotPermitted { step, source };
-    }
-    let log = lock(&LOG);
-    let log = format!("{error}: {}", tail(&log));
-    let release = rustix::system::uname().release().to_string_lossy().into_owned();
-    if KernelVersion::of_release(&release).is_some_and(|version| version < OLDEST) {
-        return BpfRefusal::KernelTooOld { release, step, log };
-    }
-    BpfRefusal::Rejected { step, log }
-}
-
 /// Makes every vCPU that is `allowed` (`None`: that this thread may use) switch once, by going there, so that what it runs is
 /// known from the first window on: an idle vCPU may otherwise not switch for seconds. All others are left alone, because they
 /// may be isolated for somebody; a vCPU that has not switched yet counts as halted until it does.
@@ -204,13 +142,6 @@ mod tests {
     use super::*;
     use gleaner_model::bucket_index;
     use libbpf_rs::ProgramInput;
-
-    #[test]
-    fn the_tail_of_a_log_never_splits_a_character() {
-        let log = "é".repeat(LOG_TAIL);
-        assert!(tail(&log).len() <= LOG_TAIL);
-        assert_eq!(tail("short\n"), "short");
-    }
 
     #[test]
     fn the_kernel_and_rust_agree_on_every_bucket() {

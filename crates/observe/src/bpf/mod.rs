@@ -5,8 +5,7 @@
 //! is the difference of two readings.
 //!
 //! ```text
-//!   load    gets the programs into the kernel, or says why not (refusal)
-//!   maps    the shared memory
+//!   load    gets the programs into the kernel, or says why not (with gleaner-bpf, which has the shared memory too)
 //!   reader  memory -> Totals -> VcpuWindow
 //!   busy    "wake me when this vCPU works again", for the yielding threads
 //! ```
@@ -31,9 +30,7 @@
 
 pub(crate) mod busy;
 pub(crate) mod load;
-pub(crate) mod maps;
 pub(crate) mod reader;
-mod refusal;
 
 #[allow(warnings, clippy::all, clippy::pedantic)]
 mod skel {
@@ -41,7 +38,7 @@ mod skel {
 }
 
 pub use busy::{BusySignal, BusyWaker};
-pub use refusal::BpfRefusal;
+pub use gleaner_bpf::BpfRefusal;
 
 use crate::ObserveError;
 use crate::cpuidle::IdleSplitter;

@@ -3,10 +3,10 @@
 //! The kernel closes a stint when the task leaves the vCPU. A window ends in the middle of one, so the open part is
 //! added here from its time stamp; otherwise a task that computes for a second would be ten empty windows and a full one.
 
-use super::maps::MappedArray;
 use super::skel::types::{cpu_state, histogram};
 use super::{CLASSES, GROUP, IDLE, UNKNOWN, YIELDING};
 use crate::system::split;
+use gleaner_bpf::MappedArray;
 use gleaner_model::{Distribution, Nanos, VcpuId, VcpuWindow};
 use std::mem::offset_of;
 use std::sync::atomic::{Ordering, fence};

@@ -3,9 +3,9 @@
 use super::competition::Competition;
 use super::procfs::Threads;
 use super::{IntervalDistribution, Intervals};
-use crate::bpf::load::{cpu_numbers, loading, refusal};
-use crate::bpf::maps::MappedArray;
+use crate::bpf::load::{cpu_numbers, loading};
 use crate::{BpfRefusal, ProcRoot};
+use gleaner_bpf::{MappedArray, refusal};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle};
 use skel::RunIntervalsSkelBuilder;

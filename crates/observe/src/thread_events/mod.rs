@@ -3,9 +3,9 @@
 //! `thread_events.bpf.c` says what is seen and what is not. Here: loading it, and taking what lies in its ring. Needs BPF; `/proc`
 //! cannot tell who woke whom, so there is nothing to fall back to.
 
-use crate::bpf::load::{loading, refusal};
-use crate::bpf::maps::MappedArray;
+use crate::bpf::load::loading;
 use crate::{BpfRefusal, ProcRoot};
+use gleaner_bpf::{MappedArray, refusal};
 use gleaner_model::{Left, Nanos, ThreadEvent, ThreadHappening};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, RingBuffer, RingBufferBuilder};

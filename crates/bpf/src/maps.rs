@@ -1,7 +1,7 @@
-//! Memory that BPF programs and Gleaner share, and the only unsafe code of this observer.
+//! Memory that BPF programs and Gleaner share, and the only unsafe code for it.
 //!
 //! Arrays created with `BPF_F_MMAPABLE` are mapped once and read without a system call. Every access is volatile: the
-//! other side writes whenever it likes, and consistency is the caller's business (see `reader`).
+//! other side writes whenever it likes, and consistency is the caller's business.
 
 use std::ffi::c_void;
 use std::io;
@@ -13,7 +13,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 /// A mapping of a file descriptor's memory, unmapped when dropped.
 #[derive(Debug)]
-pub(crate) struct Mapping {
+pub struct Mapping {
     start: NonNull<u8>,
     len: usize,
 }
@@ -25,6 +25,9 @@ unsafe impl Sync for Mapping {}
 
 impl Mapping {
     /// Maps `len` bytes at `offset`, writable if asked.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
     pub fn new(fd: BorrowedFd<'_>, offset: usize, len: usize, writable: bool) -> io::Result<Self> {
         let protection = if writable { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
         // SAFETY: a fresh mapping at an address of the kernel's choice disturbs nothing.
@@ -64,7 +67,7 @@ impl Drop for Mapping {
 
 /// A mapped BPF array of `T`.
 #[derive(Debug)]
-pub(crate) struct MappedArray<T> {
+pub struct MappedArray<T> {
     mapping: Mapping,
     stride: usize,
     len: usize,
@@ -73,6 +76,9 @@ pub(crate) struct MappedArray<T> {
 
 impl<T: Copy> MappedArray<T> {
     /// Maps all of an array map: `value_size` bytes apart, `len` of them.
+    ///
+    /// # Errors
+    /// When the kernel refuses, or a value is smaller than a `T`.
     pub fn new(map: &impl AsFd, value_size: u32, len: usize) -> io::Result<Self> {
         // The kernel rounds each element up to eight bytes.
         let stride = (value_size as usize).next_multiple_of(8);
@@ -83,6 +89,8 @@ impl<T: Copy> MappedArray<T> {
         Ok(Self { mapping, stride, len, item: PhantomData })
     }
 
+    /// How many elements there are.
+    #[expect(clippy::len_without_is_empty, reason = "no map is empty")]
     pub fn len(&self) -> usize {
         self.len
     }

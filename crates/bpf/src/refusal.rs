@@ -2,7 +2,7 @@
 
 use std::io;
 
-/// A reason for observing through `/proc` instead.
+/// A reason for doing without.
 #[derive(Debug, thiserror::Error)]
 pub enum BpfRefusal {
     /// It was not to be used.

@@ -1,0 +1,10 @@
+//! What the rooms with BPF programs of their own share: getting programs into the kernel, why that was refused, and the memory
+//! shared with them.
+
+mod load;
+mod maps;
+mod refusal;
+
+pub use load::{loading, refusal};
+pub use maps::{MappedArray, Mapping};
+pub use refusal::BpfRefusal;
