@@ -42,7 +42,7 @@ fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
         }
         std::thread::sleep(Duration::from_millis(200));
     };
-    for counters in poll.iter().flat_map(|poll| poll.counters()) {
+    for counters in poll.iter().flat_map(Retainer::counters) {
         eprintln!(
             "idle-poll {}: polled {} ms, held {}, timed out {}, stolen {} ms, guard trips {}",
             counters.vcpu.map_or_else(String::new, |vcpu| vcpu.to_string()),

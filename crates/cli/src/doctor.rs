@@ -37,7 +37,7 @@ pub fn main(args: &DoctorArgs) -> Result<u8, Failure> {
     }
     steady_tick(&bar, Duration::from_millis(250));
     bar.set_message("looking at the machine, trying each means");
-    let report = examine(&interrupted)?;
+    let report = examine(&interrupted);
     bar.finish_and_clear();
     if interrupted.load(Ordering::Relaxed) {
         return Ok(130);
@@ -47,7 +47,7 @@ pub fn main(args: &DoctorArgs) -> Result<u8, Failure> {
     Ok(0)
 }
 
-fn examine(interrupted: &AtomicBool) -> Result<DoctorReport, Failure> {
+fn examine(interrupted: &AtomicBool) -> DoctorReport {
     let root = ProcRoot::default();
     let vcpus = allowed_vcpus();
     let left_behind = left_behind();
@@ -57,7 +57,7 @@ fn examine(interrupted: &AtomicBool) -> Result<DoctorReport, Failure> {
     let steal = steal(before, &root);
     let machine = machine(&root, &vcpus);
     let verdict = verdict(&machine, &vcpus, halt.as_ref(), steal, &actuators);
-    Ok(DoctorReport {
+    DoctorReport {
         schema: DoctorReport::SCHEMA.to_owned(),
         machine,
         steal,
@@ -66,7 +66,7 @@ fn examine(interrupted: &AtomicBool) -> Result<DoctorReport, Failure> {
         actuators,
         left_behind,
         verdict,
-    })
+    }
 }
 
 /// Of the haltpoll governor.

@@ -94,7 +94,7 @@ fn record(command: &[OsString], path: &Path, max_bytes: u64) -> Result<RecordRep
         return Err(no_file(std::io::ErrorKind::IsADirectory.into()));
     }
     let (destination, file) = Destination::open(path).map_err(no_file)?;
-    let header = header(command)?;
+    let header = header(command);
     let mut recording = Recording::begin(file, &header, max_bytes)?;
     let (status, wall) = recording.accompany(command)?;
     let threads = recording.threads;
@@ -104,13 +104,13 @@ fn record(command: &[OsString], path: &Path, max_bytes: u64) -> Result<RecordRep
     Ok(report(header, path, file_bytes, threads, &summary, shell_status(status)))
 }
 
-fn header(command: &[OsString]) -> Result<Header, Failure> {
+fn header(command: &[OsString]) -> Header {
     let vcpus = crate::run::allowed_vcpus().len();
-    Ok(Header {
+    Header {
         kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
         command: command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
         vcpus: u32::try_from(vcpus).unwrap_or(u32::MAX),
-    })
+    }
 }
 
 /// A recording in progress.

@@ -38,7 +38,7 @@ pub fn allowed_vcpus() -> CpuSet {
 
 pub fn main(args: RunArgs) -> Result<u8, Failure> {
     let inherited = Inherited::now();
-    inherited.lift_limits();
+    signals::Inherited::lift_limits();
     let mut output = Output::open(args.json.json.as_deref())?;
     let options = Options::from_args(args)?;
     let report = beside_the_first_thread(&options, &inherited)?;
@@ -210,9 +210,12 @@ fn start(
     if let Some(manager) = &mut manager {
         manager.about_to_start();
     }
-    let (child, began) = launch.spawn().map_err(|error| match error.of_command {
-        true => NotStarted::Command(Failure { status: error.status, message: error.message }),
-        false => NotStarted::Ours(error.message),
+    let (child, began) = launch.spawn().map_err(|error| {
+        if error.of_command {
+            NotStarted::Command(Failure { status: error.status, message: error.message })
+        } else {
+            NotStarted::Ours(error.message)
+        }
     })?;
     // Whoever listens finds what came meanwhile.
     let _ = listeners.send(listener);

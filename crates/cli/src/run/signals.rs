@@ -125,7 +125,8 @@ impl Inherited {
             blocked
         };
         let mut limits = Limits::now();
-        if let stack @ 0..u64::MAX = STACK_WAS.load(Ordering::Relaxed) {
+        let stack = STACK_WAS.load(Ordering::Relaxed);
+        if stack != u64::MAX {
             limits.set_soft(Limit::STACK, stack);
         }
         Self { ignored, blocked, limits }
@@ -137,7 +138,7 @@ impl Inherited {
 
     /// Lifts the limits that were meant for the program from this process, as far as it may, and lives on where one is exceeded. To be
     /// called once all that was inherited is known.
-    pub fn lift_limits(&self) {
+    pub fn lift_limits() {
         Limits::lift_own();
         for signal in OF_LIMITS {
             // A `Listener` made later listens to them all the same.
