@@ -90,16 +90,9 @@ impl Manager {
         {
             let opening =
                 Opening { vcpus: &vcpus, params: &params, hierarchies: &hierarchies, observer: Some(&observer) };
-            opened = match retain::open(options.retain, &opening, &mut session.journal) {
-                Ok(opened) => Some(opened),
-                Err(why) if options.retain.means().is_some() => {
-                    return Err(Failure::run(format!("cannot retain: {why}")));
-                }
-                Err(why) => {
-                    warnings.push(format!("nothing is retained: {why}"));
-                    None
-                }
-            };
+            let (found, instead) = retain::open(options.retain, &opening, &mut session.journal);
+            warnings.extend(instead);
+            opened = found;
         }
         let (retainer, group) =
             opened.map_or_else(|| (None, IdleGroup::none()), |Opened { retainer, group }| (Some(retainer), group));

@@ -26,24 +26,25 @@ pub struct Opened {
     pub group: IdleGroup,
 }
 
-/// The means that `choice` asks for; with `auto` the first that can be had, in the order of [`RetainMeans::ALL`]. What was refused
-/// on the way is logged.
-///
-/// # Errors
-/// When none can be had; with a means asked for by name, why it cannot.
-pub fn open(choice: RetainArg, opening: &Opening<'_>, journal: &mut Journal) -> Result<Opened, String> {
+/// The means that `choice` asks for, or else the first that can be had, in the order of [`RetainMeans::ALL`]. With it what to warn of: that
+/// another is used than was asked for, or none. What `auto` passes over is logged.
+pub fn open(choice: RetainArg, opening: &Opening<'_>, journal: &mut Journal) -> (Option<Opened>, Option<String>) {
     let asked = choice.means();
+    let others = RetainMeans::ALL.into_iter().filter(|means| asked != Some(*means));
     let mut refused = Vec::new();
-    for means in RetainMeans::ALL.into_iter().filter(|means| asked.is_none_or(|asked| asked == *means)) {
+    for means in asked.into_iter().chain(others) {
         match open_one(means, opening, journal) {
-            Ok(opened) => return Ok(opened),
+            Ok(opened) => {
+                let warning = refused.first().filter(|_| asked.is_some());
+                return (Some(opened), warning.map(|why| format!("{means} keeps vCPUs awake instead of {why}")));
+            }
             Err(why) => {
                 tracing::info!("{means}: {why}");
                 refused.push(format!("{means}: {why}"));
             }
         }
     }
-    Err(refused.join("; "))
+    (None, Some(format!("nothing is retained: {}", refused.join("; "))))
 }
 
 /// One means, or why this machine does not have it.
