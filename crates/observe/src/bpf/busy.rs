@@ -7,7 +7,7 @@
 //! No wake-up is lost: the flag is up before the vCPU's present task is looked at, and a record stays until it is drained.
 //! A record that arrives just after a time-out ends the next wait at once, which is true enough: the vCPU *was* busy.
 
-use super::maps::{MappedArray, Mapping};
+use super::maps::{MappedArray, Mapping, ReadOnly, Writable};
 use super::skel::types::{cpu_control, cpu_state};
 use super::{GROUP, kernel_pid};
 use gleaner_model::VcpuId;
@@ -24,15 +24,15 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(crate) struct Ring {
     fd: OwnedFd,
-    consumer: Mapping,
-    producer: Mapping,
+    consumer: Mapping<Writable>,
+    producer: Mapping<ReadOnly>,
 }
 
 impl Ring {
     pub fn new(fd: OwnedFd) -> io::Result<Self> {
         let page = rustix::param::page_size();
-        let consumer = Mapping::new(fd.as_fd(), 0, page, true)?;
-        let producer = Mapping::new(fd.as_fd(), page, page, false)?;
+        let consumer = Mapping::new(fd.as_fd(), 0, page)?;
+        let producer = Mapping::new(fd.as_fd(), page, page)?;
         Ok(Self { fd, consumer, producer })
     }
 

@@ -1,10 +1,10 @@
 //! Gets the programs into the kernel, or says why not.
 
 use super::kernel_pid;
-use super::maps::MappedArray;
+use super::maps::{MappedArray, plain_old_data};
 use super::reader::now_ns;
 use super::refusal::BpfRefusal;
-use super::skel::types::{cpu_control, cpu_state, shared_state};
+use super::skel::types::{cpu_control, cpu_state, histogram, shared_state};
 use super::skel::{GleanerSkelBuilder, OpenGleanerSkel};
 use crate::observer::ObserverConfig;
 use crate::root::ProcRoot;
@@ -23,6 +23,16 @@ const INITIAL_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
 const OLDEST: KernelVersion = KernelVersion(5, 11);
 /// How much of libbpf's log a refusal shows.
 const LOG_TAIL: usize = 1500;
+
+plain_old_data! {
+    histogram { sum_ns, count, buckets, unused }
+    cpu_state {
+        seq, since_ns, exec_at_ns, class, pid, idle_since_ns, comp_ns, wall_ns, exec_ns, idle_entries, halts, work_switches,
+        yield_switches, yield_nvcsw, cross_wakeups, voluntary, involuntary, hlts, histograms, __pad_5256,
+    }
+    cpu_control { yield_pid, armed, unused }
+    shared_state { adopt, unused, born, died, execs, untracked, __pad_40 }
+}
 
 /// The programs in the kernel, and the memory shared with them.
 #[derive(Debug)]

@@ -4,7 +4,7 @@
 //! cannot tell who woke whom, so there is nothing to fall back to.
 
 use crate::bpf::load::{loading, refusal};
-use crate::bpf::maps::MappedArray;
+use crate::bpf::maps::{MappedArray, plain_old_data};
 use crate::{BpfRefusal, ProcRoot};
 use gleaner_model::{Left, Nanos, ThreadEvent, ThreadHappening};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
@@ -19,6 +19,10 @@ use std::rc::Rc;
 #[allow(warnings, clippy::all, clippy::pedantic)]
 mod skel {
     include!(concat!(env!("OUT_DIR"), "/thread_events.skel.rs"));
+}
+
+plain_old_data! {
+    recorder_state { adopt, unused, born, died, lost, untracked, __pad_40 }
 }
 
 /// Of the ring unless told otherwise, bytes: some 400,000 events.
