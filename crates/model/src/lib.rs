@@ -16,6 +16,7 @@ mod host;
 mod ids;
 mod kernel;
 mod retain;
+mod printable;
 mod thread_event;
 mod window;
 mod xen;
@@ -28,6 +29,7 @@ pub use host::{HostAction, HostDecision, HostReason, HostVcpuWindow, HostWindow,
 pub use ids::{Nanos, VcpuId};
 pub use kernel::KernelVersion;
 pub use retain::{ParseRetainMeansError, RetainMeans};
+pub use printable::{printable, printable_text};
 pub use thread_event::{Left, ThreadEvent, ThreadHappening};
 pub use window::{GroupWindow, Lengths, RetainCounters, Source, VcpuWindow, Window};
 pub use xen::{XenPool, XenScheduler, XenSetting};

@@ -34,10 +34,10 @@ impl ProcRoot {
     }
 }
 
-/// A small text file as a whole; `None` where it does not exist.
+/// A small text file as a whole; `None` where it does not exist. What is no UTF-8 in it is replaced: names may hold any bytes.
 pub(crate) fn read_optional(path: &Path) -> Result<Option<String>, ObserveError> {
-    match fs::read_to_string(path) {
-        Ok(text) => Ok(Some(text)),
+    match fs::read(path) {
+        Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
         Err(error) if is_gone(&error) => Ok(None),
         Err(error) => Err(ObserveError::read(path, error)),
     }
