@@ -1,6 +1,7 @@
 //! The managed program: started so that it sees what it would see without Gleaner.
 
 use super::signals::Inherited;
+use crate::refusal::{Refusal as LaunchError, refusal};
 use gleaner_act::RUN_ID_VARIABLE;
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
@@ -14,27 +15,18 @@ use std::time::{Duration, Instant};
 /// How to start it.
 pub struct Launch {
     command: Command,
-    name: OsString,
+    words: Vec<OsString>,
     /// Signals that we found ignored (nohup, a shell's background job) or blocked: the program must find them so too.
     inherited: Inherited,
     /// cgroup.procs files the child writes itself into before exec.
     join: Vec<File>,
 }
 
-/// Why it did not start.
-#[derive(Debug)]
-pub struct LaunchError {
-    /// 127 when there is no such command, 126 when it cannot be executed, 125 otherwise; as env(1) and nohup(1) do.
-    pub status: u8,
-    pub message: String,
-}
-
 impl Launch {
     pub fn new(command: &[OsString], inherited: Inherited) -> Self {
-        let name = command.first().cloned().unwrap_or_default();
-        let mut process = Command::new(&name);
+        let mut process = Command::new(command.first().cloned().unwrap_or_default());
         process.args(command.iter().skip(1));
-        Self { command: process, name, inherited, join: Vec::new() }
+        Self { command: process, words: command.to_vec(), inherited, join: Vec::new() }
     }
 
     /// Marks the program's environment, so that an undo finds processes that left its tree.
@@ -52,7 +44,7 @@ impl Launch {
     /// late under each policy.
     pub fn spawn(mut self) -> Result<(Child, Instant), LaunchError> {
         let (inherited, join) = (self.inherited.clone(), std::mem::take(&mut self.join));
-        let pipe = io::pipe().map_err(|error| explain(&self.name, &error))?;
+        let pipe = io::pipe().map_err(|error| refusal(&self.words, &error))?;
         let (mut told, tell) = pipe;
         let prepare = move || {
             inherited.restore();
@@ -70,7 +62,7 @@ impl Launch {
         };
         // SAFETY: `prepare` makes only async-signal-safe calls and allocates nothing.
         unsafe { self.command.pre_exec(prepare) };
-        let child = self.command.spawn().map_err(|error| explain(&self.name, &error))?;
+        let child = self.command.spawn().map_err(|error| refusal(&self.words, &error))?;
         // The other end goes with the command, or reading would wait for ever where nothing was told.
         drop(self.command);
         let mut bytes = [0; 8];
@@ -87,28 +79,6 @@ impl Launch {
 fn monotonic_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
-}
-
-fn explain(name: &OsString, error: &io::Error) -> LaunchError {
-    let name = name.to_string_lossy();
-    match error.kind() {
-        io::ErrorKind::NotFound => LaunchError {
-            status: 127,
-            message: format!("cannot run '{name}': command not found; check its spelling, or give its path"),
-        },
-        io::ErrorKind::PermissionDenied => LaunchError {
-            status: 126,
-            message: format!("cannot run '{name}': permission denied; is it an executable file? (chmod +x)"),
-        },
-        _ if error.raw_os_error() == Some(libc::ENOEXEC) => LaunchError {
-            status: 126,
-            message: format!("cannot run '{name}': {error}; a script needs a first line such as #!/bin/sh"),
-        },
-        io::ErrorKind::ResourceBusy | io::ErrorKind::OutOfMemory | io::ErrorKind::WouldBlock => {
-            LaunchError { status: 125, message: format!("cannot start '{name}': {error}") }
-        }
-        _ => LaunchError { status: 126, message: format!("cannot run '{name}': {error}") },
-    }
 }
 
 /// The status a shell would show: 128 + n for signal n.

@@ -88,11 +88,13 @@ pub(super) fn tell_apart(vms: &mut [Vm]) {
     // A number may mean a process or a thread, too.
     let numbers: Vec<(i32, i32)> = vms.iter().flat_map(|vm| vm.ids().map(|id| (id, vm.pid))).collect();
     let is_another =
-        |vm: &Vm| vm.name.parse().is_ok_and(|name| numbers.iter().any(|id| id.0 == name && id.1 != vm.pid));
+        |vm: &Vm| vm.name.parse().is_ok_and(|name: i32| numbers.iter().any(|id| id.0 == name && id.1 != vm.pid));
     // Again where one is called what another one becomes: after that all end in different process ids.
     for _ in 0..2 {
         let mut names: BTreeMap<String, usize> = BTreeMap::new();
-        vms.iter().for_each(|vm| *names.entry(vm.name.clone()).or_default() += 1);
+        for vm in &*vms {
+            *names.entry(vm.name.clone()).or_default() += 1;
+        }
         for vm in vms.iter_mut().filter(|vm| names.get(&vm.name) > Some(&1) || is_another(vm)) {
             vm.name = format!("{}#{}", vm.name, vm.pid);
         }

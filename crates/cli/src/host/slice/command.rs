@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 use crate::interrupt::nap_until_ready;
+use crate::refusal::refusal;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
@@ -26,8 +27,8 @@ impl Running {
     pub fn start(command: &[OsString]) -> Result<Option<Self>, Failure> {
         let Some((program, arguments)) = command.split_first() else { return Ok(None) };
         let child = Command::new(program).args(arguments).spawn().map_err(|error| {
-            let status = if error.kind() == std::io::ErrorKind::NotFound { 127 } else { 126 };
-            Failure { status, message: format!("cannot run {}: {error}", program.to_string_lossy()) }
+            let refusal = refusal(command, &error);
+            Failure { status: refusal.status, message: refusal.message }
         })?;
         let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
         let end = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
