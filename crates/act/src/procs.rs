@@ -38,8 +38,8 @@ fn stat_field(path: &str, number: usize) -> Option<u64> {
 /// The fields of a stat file from the third on. The second is a name that may hold anything, spaces and parentheses too, so
 /// it ends at the last ')'.
 fn stat_fields(path: &str) -> Option<String> {
-    let text = fs::read_to_string(path).ok()?;
-    text.rsplit_once(')').map(|(_, rest)| rest.to_owned())
+    let line = fs::read(path).ok()?;
+    String::from_utf8_lossy(&line).rsplit_once(')').map(|(_, rest)| rest.to_owned())
 }
 
 /// All pids there are.
