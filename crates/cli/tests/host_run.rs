@@ -416,14 +416,18 @@ fn a_vm_without_known_vcpus_is_refused_by_name_and_told_of_when_it_comes_later_o
     if !vm.has_slices() {
         return;
     }
-    // VMs that share a name are all meant: this process's own goes by what it is and its pid.
+    // A VM that gets the name later is meant once the first has ended: this process's own goes by what it is and its pid.
     let name = format!("firecracker-{}", own_pid());
     let mut command = gleaner(["host", "run", "--policy", "static", "--interval", "100ms", "--vm", &name]);
     let agent = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     assert!(comes_true(|| vm.slices() == [Nanos::from_millis(1); 2]), "{:?}", vm.slices());
     let nameless = Nameless::start(&name);
     let pid = nameless.0.id().to_string();
+    // Two are called so now, and the word still means the first.
     std::thread::sleep(Duration::from_secs(1));
+    assert_eq!(vm.slices(), [Nanos::from_millis(1); 2]);
+    drop(vm);
+    std::thread::sleep(Duration::from_secs(2));
     send(pid_of(&agent), libc::SIGTERM);
     let said = String::from_utf8(agent.wait_with_output().unwrap().stderr).unwrap();
     let told = said.lines().filter(|line| line.contains(&pid) && line.contains("left alone")).count();
