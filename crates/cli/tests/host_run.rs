@@ -8,6 +8,7 @@ use gleaner_act::{Journal, SliceOutcome, Slices, thread_attr};
 use gleaner_model::Nanos;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde_json::Value;
+use std::os::fd::AsRawFd;
 use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -201,13 +202,18 @@ fn guest_that_only_its_monitor_tells_of_is_managed_and_may_go_with_its_monitor()
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("monitor");
     let socket = socket.to_str().unwrap();
-    // No names of threads, and a command line in whose short form no monitor is recognized.
+    // No names of threads, and a monitor that was handed over as a descriptor, as libvirt does: the command line does not say where it is.
+    let listener = std::os::unix::net::UnixListener::bind(socket).unwrap();
+    rustix::io::fcntl_setfd(&listener, rustix::io::FdFlags::empty()).unwrap();
     let mut qemu = std::process::Command::new("qemu-system-x86_64");
     qemu.args(["-accel", "tcg,thread=multi", "-m", "32", "-nodefaults", "-display", "none", "-S", "-smp", "3"]);
-    qemu.args(["-chardev", &format!("socket,id=m,server=on,wait=off,path={socket}"), "-mon", "m,mode=control"]);
+    let chardev = format!("socket,id=m,server=on,wait=off,fd={}", listener.as_raw_fd());
+    qemu.args(["-chardev", &chardev, "-mon", "m,mode=control"]);
     let mut qemu = qemu.stdin(Stdio::null()).spawn().expect("QEMU, from scripts/setup.sh test");
     let pid = pid_of(&qemu);
-    assert!(comes_true(|| std::path::Path::new(socket).exists()), "QEMU made no monitor");
+    drop(listener);
+    let made = || std::fs::read_dir(format!("/proc/{pid}/task")).is_ok_and(|tasks| tasks.count() >= 5);
+    assert!(comes_true(made), "QEMU made no vCPUs");
     let (own, theirs) = (own_pid().to_string(), pid.to_string());
     let of_both = ["host", "run", "--policy", "static", "--interval", "100ms", "--vm", &own, "--vm", &theirs];
     let blind = finish(gleaner(of_both).args(["--for", "300ms"]));
