@@ -5,6 +5,7 @@ mod load;
 mod maps;
 mod refusal;
 
+pub use bytemuck;
 pub use load::{loading, refusal};
-pub use maps::{MappedArray, Mapping};
+pub use maps::{Access, MappedArray, Mapping, ReadOnly, Writable};
 pub use refusal::BpfRefusal;

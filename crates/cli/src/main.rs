@@ -18,7 +18,7 @@ mod workload;
 use args::{Cli, Command};
 use clap::Parser;
 // The rooms of this binary name them as their own.
-use gleaner_command::{failure, files, interrupt, output, params};
+use gleaner_command::{failure, files, interrupt, output, params, refusal};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {

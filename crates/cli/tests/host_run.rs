@@ -8,6 +8,7 @@ use gleaner_act::{Journal, SliceOutcome, Slices, thread_attr};
 use gleaner_model::Nanos;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde_json::Value;
+use std::os::fd::AsRawFd;
 use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -201,13 +202,18 @@ fn guest_that_only_its_monitor_tells_of_is_managed_and_may_go_with_its_monitor()
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("monitor");
     let socket = socket.to_str().unwrap();
-    // No names of threads, and a command line in whose short form no monitor is recognized.
+    // No names of threads, and a monitor that was handed over as a descriptor, as libvirt does: the command line does not say where it is.
+    let listener = std::os::unix::net::UnixListener::bind(socket).unwrap();
+    rustix::io::fcntl_setfd(&listener, rustix::io::FdFlags::empty()).unwrap();
     let mut qemu = std::process::Command::new("qemu-system-x86_64");
     qemu.args(["-accel", "tcg,thread=multi", "-m", "32", "-nodefaults", "-display", "none", "-S", "-smp", "3"]);
-    qemu.args(["-chardev", &format!("socket,id=m,server=on,wait=off,path={socket}"), "-mon", "m,mode=control"]);
+    let chardev = format!("socket,id=m,server=on,wait=off,fd={}", listener.as_raw_fd());
+    qemu.args(["-chardev", &chardev, "-mon", "m,mode=control"]);
     let mut qemu = qemu.stdin(Stdio::null()).spawn().expect("QEMU, from scripts/setup.sh test");
     let pid = pid_of(&qemu);
-    assert!(comes_true(|| std::path::Path::new(socket).exists()), "QEMU made no monitor");
+    drop(listener);
+    let made = || std::fs::read_dir(format!("/proc/{pid}/task")).is_ok_and(|tasks| tasks.count() >= 5);
+    assert!(comes_true(made), "QEMU made no vCPUs");
     let (own, theirs) = (own_pid().to_string(), pid.to_string());
     let of_both = ["host", "run", "--policy", "static", "--interval", "100ms", "--vm", &own, "--vm", &theirs];
     let blind = finish(gleaner(of_both).args(["--for", "300ms"]));
@@ -416,14 +422,18 @@ fn a_vm_without_known_vcpus_is_refused_by_name_and_told_of_when_it_comes_later_o
     if !vm.has_slices() {
         return;
     }
-    // VMs that share a name are all meant: this process's own goes by what it is and its pid.
+    // A VM that gets the name later is meant once the first has ended: this process's own goes by what it is and its pid.
     let name = format!("firecracker-{}", own_pid());
     let mut command = gleaner(["host", "run", "--policy", "static", "--interval", "100ms", "--vm", &name]);
     let agent = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     assert!(comes_true(|| vm.slices() == [Nanos::from_millis(1); 2]), "{:?}", vm.slices());
     let nameless = Nameless::start(&name);
     let pid = nameless.0.id().to_string();
+    // Two are called so now, and the word still means the first.
     std::thread::sleep(Duration::from_secs(1));
+    assert_eq!(vm.slices(), [Nanos::from_millis(1); 2]);
+    drop(vm);
+    std::thread::sleep(Duration::from_secs(2));
     send(pid_of(&agent), libc::SIGTERM);
     let said = String::from_utf8(agent.wait_with_output().unwrap().stderr).unwrap();
     let told = said.lines().filter(|line| line.contains(&pid) && line.contains("left alone")).count();

@@ -1,5 +1,5 @@
 //! What the commands of both binaries do alike: how they fail, where results go, files that are whole or not there, signals,
-//! parameter files. `gleaner` and `gleaner-lab` stand on it; it knows no command.
+//! parameter files, what is said of commands that cannot be run. `gleaner` and `gleaner-lab` stand on it; it knows no command.
 
 pub mod args;
 pub mod failure;
@@ -7,4 +7,5 @@ pub mod files;
 pub mod interrupt;
 pub mod output;
 pub mod params;
+pub mod refusal;
 pub mod results;

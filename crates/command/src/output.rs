@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 use crate::files::Place;
+use gleaner_model::printable_text;
 use indicatif::ProgressBar;
 use serde::Serialize;
 use std::fmt::Display;
@@ -65,7 +66,7 @@ impl Output {
             say(text);
         } else {
             // A reader that went away (`| head`) is no failure.
-            let _ = writeln!(io::stdout(), "{}", text.to_string().trim_end());
+            let _ = writeln!(io::stdout(), "{}", printable_text(text.to_string().trim_end()));
         }
     }
 }
@@ -93,7 +94,7 @@ pub fn steady_tick(bar: &ProgressBar, every: Duration) {
     let _ = std::thread::Builder::new().name("gleaner-bar".into()).spawn(tick);
 }
 
-/// Writes a line to stderr; a closed one is no failure.
+/// Writes a line to stderr; a closed one is no failure. Here and above: nothing in it steers a terminal, wherever it comes from.
 pub fn say(text: &impl Display) {
-    let _ = writeln!(io::stderr(), "{}", text.to_string().trim_end());
+    let _ = writeln!(io::stderr(), "{}", printable_text(text.to_string().trim_end()));
 }

@@ -15,6 +15,7 @@ mod distribution;
 mod host;
 mod ids;
 mod kernel;
+mod printable;
 mod retain;
 mod thread_event;
 mod window;
@@ -27,6 +28,7 @@ pub use distribution::{Distribution, SUB_BUCKET_BITS, bucket_high, bucket_index,
 pub use host::{HostAction, HostDecision, HostReason, HostVcpuWindow, HostWindow, SwitchPrice, VmId, VmWindow};
 pub use ids::{Nanos, VcpuId};
 pub use kernel::KernelVersion;
+pub use printable::{printable, printable_text};
 pub use retain::{ParseRetainMeansError, RetainMeans};
 pub use thread_event::{Left, ThreadEvent, ThreadHappening};
 pub use window::{GroupWindow, Lengths, RetainCounters, Source, VcpuWindow, Window};

@@ -56,9 +56,9 @@ pub use run_intervals::{
 pub use system::online_cpus;
 pub use thread_events::{ThreadEventLosses, ThreadRecorder, ThreadRecorderConfig};
 pub use vmm::{
-    Accelerator, Activity, CgroupPath, DiscoverError, DiscoverOptions, MonitorAnswers, PassedOver, PauseExitCounters,
-    PauseExitRefusal, QmpCpu, QmpError, SchedPolicy, SelectError, ThreadCounters, ThreadStat, VcpuActivity, VcpuLoad,
-    VcpuThread, Vm, Vmm, cgroup_of, cpu_limit, discover, entitlements, query_cpus, rediscover, select, thread_stat,
-    watch,
+    Accelerator, Activity, CgroupPath, DiscoverError, DiscoverOptions, MonitorAddress, MonitorAnswer, MonitorAnswers,
+    PassedOver, PauseExitCounters, PauseExitRefusal, QmpCpu, QmpError, SchedPolicy, SelectError, ThreadCounters,
+    ThreadStat, VcpuActivity, VcpuLoad, VcpuThread, Vm, Vmm, cgroup_of, cpu_limit, discover, entitlements, query_cpus,
+    rediscover, select, thread_stat, watch,
 };
 pub use xen::{XenDomain, XenHost, XenReadError, XenVcpu, XenVcpuState, is_xen_dom0, xen_host, xen_pools};

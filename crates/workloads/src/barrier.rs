@@ -1,12 +1,12 @@
 //! A barrier of a mutex and a condition variable, as PARSEC's own.
 
-use crate::pthread::{Condvar, Mutex};
+use crate::pthread::Monitor;
 
 /// Where a fixed number of threads wait for each other, again and again.
 pub(crate) struct Barrier<T> {
     threads: usize,
-    state: Mutex<State<T>>,
-    opened: Condvar,
+    /// Its condition variable: the barrier has opened.
+    state: Monitor<State<T>>,
 }
 
 struct State<T> {
@@ -18,7 +18,7 @@ struct State<T> {
 impl<T: Copy> Barrier<T> {
     pub(crate) fn new(threads: usize, value: T) -> Self {
         let state = State { arrived: 0, generation: 0, value };
-        Self { threads, state: Mutex::new(state), opened: Condvar::default() }
+        Self { threads, state: Monitor::new(state) }
     }
 
     /// Waits for all. The last to arrive calls `next` before anybody goes on, and everybody returns what it said.
@@ -29,10 +29,10 @@ impl<T: Copy> Barrier<T> {
             state.value = next();
             state.arrived = 0;
             state.generation += 1;
-            self.opened.broadcast();
+            self.state.broadcast::<0>();
         } else {
             let generation = state.generation;
-            self.opened.wait_until(&mut state, |state| state.generation != generation);
+            state.wait_until::<0>(|state| state.generation != generation);
         }
         // The next round cannot end before this thread has come to it.
         state.value

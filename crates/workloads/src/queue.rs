@@ -1,15 +1,17 @@
 //! A bounded queue of a pthread mutex and two condition variables, as dedup and most pipelines have it.
 
-use crate::pthread::{Condvar, Mutex};
+use crate::pthread::Monitor;
 use std::collections::VecDeque;
 
 /// A queue between the threads of two stages. It closes when either side has left.
 pub(crate) struct Queue<T> {
-    state: Mutex<State<T>>,
-    not_empty: Condvar,
-    not_full: Condvar,
+    state: Monitor<State<T>, 2>,
     capacity: usize,
 }
+
+/// The condition variables.
+const NOT_EMPTY: usize = 0;
+const NOT_FULL: usize = 1;
 
 struct State<T> {
     items: VecDeque<T>,
@@ -21,7 +23,7 @@ impl<T> Queue<T> {
     /// For so many threads on each side; each of them must take its end.
     pub(crate) fn new(capacity: usize, producers: usize, consumers: usize) -> Self {
         let state = State { items: VecDeque::with_capacity(capacity), producers, consumers };
-        Self { state: Mutex::new(state), not_empty: Condvar::default(), not_full: Condvar::default(), capacity }
+        Self { state: Monitor::new(state), capacity }
     }
 
     pub(crate) fn producer(&self) -> Producer<'_, T> {
@@ -41,12 +43,12 @@ impl<T> Producer<'_, T> {
     pub(crate) fn put(&self, item: T) -> bool {
         let queue = self.0;
         let mut state = queue.state.lock();
-        queue.not_full.wait_until(&mut state, |state| state.items.len() < queue.capacity || state.consumers == 0);
+        state.wait_until::<NOT_FULL>(|state| state.items.len() < queue.capacity || state.consumers == 0);
         if state.consumers == 0 {
             return false;
         }
         state.items.push_back(item);
-        queue.not_empty.signal();
+        queue.state.signal::<NOT_EMPTY>();
         true
     }
 }
@@ -56,7 +58,7 @@ impl<T> Drop for Producer<'_, T> {
         let mut state = self.0.state.lock();
         state.producers -= 1;
         if state.producers == 0 {
-            self.0.not_empty.broadcast();
+            self.0.state.broadcast::<NOT_EMPTY>();
         }
     }
 }
@@ -69,10 +71,10 @@ impl<T> Consumer<'_, T> {
     pub(crate) fn take(&self) -> Option<T> {
         let queue = self.0;
         let mut state = queue.state.lock();
-        queue.not_empty.wait_until(&mut state, |state| !state.items.is_empty() || state.producers == 0);
+        state.wait_until::<NOT_EMPTY>(|state| !state.items.is_empty() || state.producers == 0);
         let item = state.items.pop_front();
         if item.is_some() {
-            queue.not_full.signal();
+            queue.state.signal::<NOT_FULL>();
         }
         item
     }
@@ -83,7 +85,7 @@ impl<T> Drop for Consumer<'_, T> {
         let mut state = self.0.state.lock();
         state.consumers -= 1;
         if state.consumers == 0 {
-            self.0.not_full.broadcast();
+            self.0.state.broadcast::<NOT_FULL>();
         }
     }
 }

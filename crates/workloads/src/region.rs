@@ -24,17 +24,16 @@ impl Region {
     }
 
     /// Takes the right to write away from the whole region, so that other vCPUs must forget their translations, looks at it,
-    /// and gives it back.
-    pub(crate) fn while_read_only<T>(&mut self, look: impl FnOnce(&[u8]) -> T) -> Result<T, WorkloadError> {
+    /// and gives it back with the region. A region that the kernel leaves without it is nobody's any more: it is unmapped.
+    pub(crate) fn while_read_only<T>(self, look: impl FnOnce(&[u8]) -> T) -> Result<(Self, T), WorkloadError> {
         self.protect(MprotectFlags::READ)?;
-        let seen = look(self);
+        let seen = look(&self);
         self.protect(MprotectFlags::READ | MprotectFlags::WRITE)?;
-        Ok(seen)
+        Ok((self, seen))
     }
 
-    /// Must not be left without the right to write: `deref_mut` counts on it.
-    fn protect(&mut self, flags: MprotectFlags) -> Result<(), WorkloadError> {
-        // SAFETY: exactly the mapping made above, and nobody else has a reference into it.
+    fn protect(&self, flags: MprotectFlags) -> Result<(), WorkloadError> {
+        // SAFETY: exactly the mapping made above. Only `while_read_only` calls this, which owns it: nobody has a reference into it.
         let done = unsafe { mprotect(self.start.cast(), self.bytes, flags) };
         done.map_err(|errno| WorkloadError::Memory { call: "mprotect", bytes: self.bytes, source: errno.into() })
     }
@@ -51,7 +50,7 @@ impl Deref for Region {
 
 impl DerefMut for Region {
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above, and writable whenever nobody is inside `while_read_only`.
+        // SAFETY: as above, and writable: `while_read_only` owns a region that is not, and returns none.
         unsafe { std::slice::from_raw_parts_mut(self.start, self.bytes) }
     }
 }
@@ -73,7 +72,8 @@ mod tests {
         let mut region = Region::map(5_000).unwrap();
         assert!(region.iter().all(|byte| *byte == 0));
         region[4_999] = 7;
-        assert_eq!(region.while_read_only(|bytes| bytes[4_999]).unwrap(), 7);
+        let (mut region, seen) = region.while_read_only(|bytes| bytes[4_999]).unwrap();
+        assert_eq!(seen, 7);
         region[0] = 1;
         assert_eq!((region[0], region.len()), (1, 5_000));
     }
@@ -82,5 +82,32 @@ mod tests {
     fn what_the_kernel_does_not_have_is_an_error() {
         let error = Region::map(usize::MAX / 2).err().unwrap().to_string();
         assert!(error.contains("cannot map"), "{error}");
+    }
+
+    /// What a region's pages may be, as the kernel says it; `None` where nothing is mapped.
+    fn rights(start: usize) -> Option<String> {
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        maps.lines().find_map(|line| {
+            let (range, rest) = line.split_once(' ')?;
+            let (from, to) = range.split_once('-')?;
+            let at = |hex| usize::from_str_radix(hex, 16).ok();
+            (at(from)?..at(to)?).contains(&start).then(|| rest[..4].to_owned())
+        })
+    }
+
+    #[test]
+    fn nobody_gets_a_region_that_is_left_without_the_right_to_write() {
+        let region = Region::map(1 << 20).unwrap();
+        let start = region.start.addr();
+        let looking = std::panic::AssertUnwindSafe(|| {
+            region.while_read_only(|_| {
+                assert_eq!(rights(start).as_deref(), Some("r--p"));
+                panic!("while it is read-only");
+            })
+        });
+        assert!(std::panic::catch_unwind(looking).is_err());
+        assert_ne!(rights(start).as_deref(), Some("r--p"), "it was unmapped, and may be somebody else's by now");
+        let (region, ()) = Region::map(1 << 20).unwrap().while_read_only(|_| ()).unwrap();
+        assert_eq!(rights(region.start.addr()).as_deref(), Some("rw-p"));
     }
 }

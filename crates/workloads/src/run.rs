@@ -3,7 +3,7 @@
 use crate::catalogue::Program;
 use crate::latency::{Latencies, LatencySummary};
 use crate::plan::{Plan, Stop, WorkloadError};
-use crate::pthread::{Condvar, Mutex};
+use crate::pthread::Monitor;
 use crate::usage::Usage;
 use crate::work::{Checksum, compute, mix};
 use gleaner_model::Nanos;
@@ -257,25 +257,24 @@ impl<'a> Job<'a> {
 /// Where threads wait until all are there.
 struct Gate {
     /// Whether to go or to go home, once that is known.
-    go: Mutex<Option<bool>>,
-    opened: Condvar,
+    go: Monitor<Option<bool>>,
 }
 
 impl Default for Gate {
     fn default() -> Self {
-        Self { go: Mutex::new(None), opened: Condvar::default() }
+        Self { go: Monitor::new(None) }
     }
 }
 
 impl Gate {
     fn wait(&self) -> bool {
         let mut go = self.go.lock();
-        self.opened.wait_until(&mut go, |go| go.is_some());
+        go.wait_until::<0>(|go| go.is_some());
         *go == Some(true)
     }
 
     fn open(&self, go: bool) {
         *self.go.lock() = Some(go);
-        self.opened.broadcast();
+        self.go.broadcast::<0>();
     }
 }

@@ -7,6 +7,7 @@ use gleaner_cachesim::trace::recording::Recorder;
 use gleaner_cachesim::trace::{Kind, Record, open};
 use serde_json::Value;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -423,6 +424,21 @@ fn what_cannot_be_recorded_is_named_and_leaves_no_file() {
         .with_status(2)
         .naming(&["/etc/passwd", "chmod +x"]);
     cache(folder.path(), &["classify", "--", "no-such-command"]).with_status(2).naming(&["not found"]);
+    for way in [&["record", "-o", "x", "--"][..], &["classify", "--"]] {
+        for (command, advice) in [
+            ("sleep 0.1 && true", "sh -c 'sleep 0.1 && true'"),
+            ("FOO=1 sleep 0.1", "sh -c 'FOO=1 sleep 0.1'"),
+            ("sleep 0.1 | cat", "sh -c 'sleep 0.1 | cat'"),
+        ] {
+            cache(folder.path(), &[way, &[command]].concat()).with_status(2).naming(&["cannot run", advice]);
+        }
+    }
+    // Valgrind says why it cannot, and nothing else is said.
+    fs::write(folder.path().join("script"), "#!/no/such/interpreter\n").unwrap();
+    fs::set_permissions(folder.path().join("script"), fs::Permissions::from_mode(0o755)).unwrap();
+    let said = cache(folder.path(), &["record", "-o", "x", "--", "./script"]).with_status(2);
+    said.naming(&["valgrind: ", "see its message above"]);
+    fs::remove_file(folder.path().join("script")).unwrap();
     let mut lost = lab(["cache", "record", "-o", "x", "--", "true"]);
     let said = finish(lost.current_dir(folder.path()).env("PATH", folder.path()));
     said.with_status(1).naming(&["valgrind", "apt-get install valgrind"]);

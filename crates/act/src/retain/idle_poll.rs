@@ -5,12 +5,12 @@
 
 use super::Retainer;
 use crate::{ActError, Fallback, Journal};
-use gleaner_bpf::{BpfRefusal, MappedArray, loading, refusal};
+use gleaner_bpf::{BpfRefusal, MappedArray, loading, plain_old_data, refusal};
 use gleaner_model::{CpuSet, Nanos, RetainCounters, RetainMeans, VcpuId};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapCore};
 use memchr::memmem;
-use skel::types::{idle_control, idle_cpu};
+use skel::types::{guard, idle_control, idle_cpu};
 use skel::{IdlePollSkelBuilder, OpenIdlePollSkel};
 use std::cell::RefCell;
 use std::mem::{MaybeUninit, offset_of};
@@ -21,6 +21,15 @@ use std::{fs, io};
 #[allow(warnings, clippy::all, clippy::pedantic)]
 mod skel {
     include!(concat!(env!("OUT_DIR"), "/idle_poll.skel.rs"));
+}
+
+plain_old_data! {
+    guard { slot, stolen_ns, hold_off_ns, stopped_until_ns }
+    idle_cpu {
+        timeout_ns, interrupt_ns, polling, entries, entry_flags, exit_flags, exits, trips, polls, held, timeouts, polled_ns, stolen_ns,
+        paused_until_ns, pause_level, guard, __pad_192,
+    }
+    idle_control { heart_ns, reschedule_flag }
 }
 
 /// The longest time-out. A poll is an RCU reader, so every grace period of the machine may wait that long, and whoever waits for one

@@ -6,12 +6,15 @@ use crate::failure::Failure;
 use crate::interrupt;
 use crate::output::Output;
 use clap::Args;
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use gleaner_act::thread_attr;
+use gleaner_model::printable;
 use gleaner_observe::{
-    Activity, DiscoverError, DiscoverOptions, ProcRoot, QmpError, SchedPolicy, ThreadCounters, VcpuActivity,
-    VcpuThread, Vm, discover, host_facts, select, watch,
+    Activity, DiscoverError, DiscoverOptions, ProcRoot, QmpError, SchedPolicy, SelectError, ThreadCounters,
+    VcpuActivity, VcpuThread, Vm, discover, host_facts, select, watch,
 };
 use gleaner_report::{HostListReport, HostPcpu, HostVcpu, HostVm};
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -27,7 +30,7 @@ use std::time::Duration;
 )]
 pub struct ListArgs {
     /// Only this VM, by its name or pid; on a Xen host by its name or number (may be repeated)
-    #[arg(long, value_name = "NAME|PID")]
+    #[arg(long, value_name = "NAME|PID", value_parser = vm_word())]
     pub vm: Vec<String>,
     /// Ask this QEMU monitor which thread is which vCPU (may be repeated)
     #[arg(long, value_name = "SOCKET")]
@@ -66,6 +69,52 @@ pub fn main(args: &ListArgs) -> Result<u8, Failure> {
     Ok(0)
 }
 
+/// What names a VM, in the form in which names are shown: they may hold any bytes.
+pub fn vm_word() -> impl TypedValueParser<Value = String> {
+    OsStringValueParser::new().map(|word| printable(word.as_bytes()))
+}
+
+/// The VMs that a command line means, by word, kept while VMs come and go.
+#[derive(Debug, Default)]
+pub struct Wanted {
+    /// Each with the VM that it meant last, by process and start time.
+    words: Vec<(String, Option<(i32, u64)>)>,
+}
+
+impl Wanted {
+    /// Of words that meant `vms` a moment ago.
+    pub fn begin(root: &ProcRoot, words: &[String], vms: &[Vm]) -> Self {
+        let mut wanted = Self { words: words.iter().map(|word| (word.clone(), None)).collect() };
+        wanted.among(root, vms.to_vec());
+        wanted
+    }
+
+    /// Those of `found` that are meant now, ascending by pid; all where nothing was named. One that is not there is no error. A VM that gets
+    /// the name of one that is meant does not become it: the one that had it before is meant as long as it is there.
+    pub fn among(&mut self, root: &ProcRoot, found: Vec<Vm>) -> Vec<Vm> {
+        if self.words.is_empty() {
+            return found;
+        }
+        let id = |vm: &Vm| (vm.pid, vm.start_time_ticks);
+        let mut meant: Vec<Vm> = Vec::new();
+        for (word, last) in &mut self.words {
+            let vm = match select(root, &found, word) {
+                Ok(vm) => vm,
+                Err(SelectError::Ambiguous { vms, .. }) => {
+                    let Some(same) = vms.into_iter().find(|vm| Some(id(vm)) == *last) else { continue };
+                    same
+                }
+                Err(_) => continue,
+            };
+            *last = Some(id(&vm));
+            meant.push(vm);
+        }
+        meant.sort_by_key(|vm| vm.pid);
+        meant.dedup_by_key(|vm| vm.pid);
+        meant
+    }
+}
+
 /// The VMs that a command line means; all of them where it names none.
 pub fn chosen(root: &ProcRoot, wanted: &[String], qmp: &[PathBuf]) -> Result<Vec<Vm>, Failure> {
     let options = DiscoverOptions { qmp: qmp.to_vec(), ..DiscoverOptions::default() };
@@ -82,10 +131,9 @@ pub fn chosen(root: &ProcRoot, wanted: &[String], qmp: &[PathBuf]) -> Result<Vec
     })?;
     let mut vms: Vec<Vm> = Vec::new();
     for word in wanted {
-        for vm in select(root, &all, word).map_err(Failure::input)? {
-            if vms.iter().all(|known| known.pid != vm.pid) {
-                vms.push(vm);
-            }
+        let vm = select(root, &all, word).map_err(Failure::input)?;
+        if vms.iter().all(|known| known.pid != vm.pid) {
+            vms.push(vm);
         }
     }
     Ok(if wanted.is_empty() { all } else { vms })
@@ -138,7 +186,7 @@ fn host_vm(vm: &Vm, activity: &Activity, base: Option<u64>) -> HostVm {
         pid: vm.pid,
         vmm: vm.vmm.as_str().to_owned(),
         accelerator: vm.accelerator.map(|accelerator| accelerator.as_str().to_owned()),
-        cgroup: vm.cgroup.as_ref().map(|cgroup| cgroup.path.clone()),
+        cgroup: vm.cgroup.as_ref().map(ToString::to_string),
         cgroup_version: vm.cgroup.as_ref().map(|cgroup| cgroup.version),
         cgroup_depth: vm.cgroup.as_ref().map(|cgroup| cgroup.depth() as u64),
         vcpus: vm.vcpus.iter().map(vcpu).collect(),
@@ -157,11 +205,7 @@ fn host_vcpu(vm: &Vm, vcpu: &VcpuThread, seen: &VcpuActivity, base: Option<u64>)
         thread: vcpu.name.clone(),
         pcpus_allowed: vcpu.allowed.as_ref().map(ToString::to_string),
         pcpu: seen.main_pcpu(),
-        cgroup: vcpu
-            .cgroup
-            .as_ref()
-            .filter(|cgroup| vm.cgroup.as_ref() != Some(cgroup))
-            .map(|cgroup| cgroup.path.clone()),
+        cgroup: vcpu.cgroup.as_ref().filter(|cgroup| vm.cgroup.as_ref() != Some(cgroup)).map(ToString::to_string),
         policy: stat.map(|stat| stat.policy.to_string()),
         nice: stat.map(|stat| stat.nice),
         rt_priority: stat.filter(|stat| real_time(stat.policy)).map(|stat| stat.rt_priority),

@@ -194,7 +194,7 @@ fn nesting(vm: &Vm) -> VmNesting {
     VmNesting {
         name: vm.name.clone(),
         pid: vm.pid,
-        cgroup: cgroup.map(|cgroup| cgroup.path.clone()),
+        cgroup: cgroup.map(ToString::to_string),
         cgroup_depth: cgroup.map(|cgroup| cgroup.depth() as u64),
     }
 }

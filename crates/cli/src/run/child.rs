@@ -1,6 +1,7 @@
 //! The managed program: started so that it sees what it would see without Gleaner.
 
 use super::signals::Inherited;
+use crate::refusal::{Refusal, refusal};
 use gleaner_act::RUN_ID_VARIABLE;
 use gleaner_model::Nanos;
 use std::ffi::OsString;
@@ -15,7 +16,7 @@ use std::time::Instant;
 /// How to start it.
 pub struct Launch {
     command: Command,
-    name: OsString,
+    words: Vec<OsString>,
     /// Signals that we found ignored (nohup, a shell's background job) or blocked: the program must find them so too.
     inherited: Inherited,
     /// cgroup.procs files the child writes itself into before exec.
@@ -34,10 +35,9 @@ pub struct LaunchError {
 
 impl Launch {
     pub fn new(command: &[OsString], inherited: Inherited) -> Self {
-        let name = command.first().cloned().unwrap_or_default();
-        let mut process = Command::new(&name);
+        let mut process = Command::new(command.first().cloned().unwrap_or_default());
         process.args(command.iter().skip(1));
-        Self { command: process, name, inherited, join: Vec::new() }
+        Self { command: process, words: command.to_vec(), inherited, join: Vec::new() }
     }
 
     /// Marks the program's environment, so that an undo finds processes that left its tree.
@@ -55,7 +55,7 @@ impl Launch {
     /// late under each policy.
     pub fn spawn(mut self) -> Result<(Child, Instant), LaunchError> {
         let (inherited, join) = (self.inherited.clone(), std::mem::take(&mut self.join));
-        let pipe = io::pipe().map_err(|error| cannot_start(&self.name, &error))?;
+        let pipe = io::pipe().map_err(|error| cannot_start(&self.words, &error))?;
         let (mut told, tell) = pipe;
         let forked = gleaner_sys::monotonic();
         let prepare = move || {
@@ -80,8 +80,8 @@ impl Launch {
         let mut bytes = [0; 8];
         let executed = told.read_exact(&mut bytes).ok().map(|()| Nanos(u64::from_ne_bytes(bytes)));
         let child = spawned.map_err(|error| match executed {
-            Some(_) => explain(&self.name, &error),
-            None => cannot_start(&self.name, &error),
+            Some(_) => explain(&self.words, &error),
+            None => cannot_start(&self.words, &error),
         })?;
         let now = gleaner_sys::monotonic();
         // A program may begin in another time namespace: a moment outside of these two is one of another clock.
@@ -99,31 +99,21 @@ impl Launch {
         };
         // SAFETY: `prepare` makes only async-signal-safe calls and allocates nothing.
         unsafe { self.command.pre_exec(prepare) };
-        explain(&self.name, &self.command.exec())
+        explain(&self.words, &self.command.exec())
     }
 }
 
 /// Before the command was tried: a process or a descriptor was refused, or a cgroup.
-fn cannot_start(name: &OsString, error: &io::Error) -> LaunchError {
-    let message = format!("cannot start '{}': {}", name.to_string_lossy(), gleaner_sys::why_refused(error));
+fn cannot_start(words: &[OsString], error: &io::Error) -> LaunchError {
+    let name = words.first().map(|name| name.to_string_lossy()).unwrap_or_default();
+    let message = format!("cannot start '{name}': {}", gleaner_sys::why_refused(error));
     LaunchError { status: 125, message, of_command: false }
 }
 
-fn explain(name: &OsString, error: &io::Error) -> LaunchError {
-    let name = name.to_string_lossy();
-    let failed = |status, message| LaunchError { status, message, of_command: true };
-    match error.kind() {
-        io::ErrorKind::NotFound => {
-            failed(127, format!("cannot run '{name}': command not found; check its spelling, or give its path"))
-        }
-        io::ErrorKind::PermissionDenied => {
-            failed(126, format!("cannot run '{name}': permission denied; is it an executable file? (chmod +x)"))
-        }
-        _ if error.raw_os_error() == Some(libc::ENOEXEC) => {
-            failed(126, format!("cannot run '{name}': {error}; a script needs a first line such as #!/bin/sh"))
-        }
-        _ => failed(126, format!("cannot run '{name}': {error}")),
-    }
+/// The command itself could not be executed.
+fn explain(words: &[OsString], error: &io::Error) -> LaunchError {
+    let Refusal { status, message } = refusal(words, error);
+    LaunchError { status, message, of_command: true }
 }
 
 /// The status a shell would show: 128 + n for signal n.

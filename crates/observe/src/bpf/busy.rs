@@ -9,7 +9,7 @@
 
 use super::skel::types::{cpu_control, cpu_state};
 use super::{GROUP, kernel_pid};
-use gleaner_bpf::{MappedArray, Mapping};
+use gleaner_bpf::{MappedArray, Mapping, ReadOnly, Writable};
 use gleaner_model::VcpuId;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::time::Timespec;
@@ -24,15 +24,15 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(crate) struct Ring {
     fd: OwnedFd,
-    consumer: Mapping,
-    producer: Mapping,
+    consumer: Mapping<Writable>,
+    producer: Mapping<ReadOnly>,
 }
 
 impl Ring {
     pub fn new(fd: OwnedFd) -> io::Result<Self> {
         let page = rustix::param::page_size();
-        let consumer = Mapping::new(fd.as_fd(), 0, page, true)?;
-        let producer = Mapping::new(fd.as_fd(), page, page, false)?;
+        let consumer = Mapping::new(fd.as_fd(), 0, page)?;
+        let producer = Mapping::new(fd.as_fd(), page, page)?;
         Ok(Self { fd, consumer, producer })
     }
 

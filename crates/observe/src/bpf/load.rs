@@ -2,10 +2,10 @@
 
 use super::kernel_pid;
 use super::reader::now_ns;
-use super::skel::types::{cpu_control, cpu_state, shared_state};
+use super::skel::types::{cpu_control, cpu_state, histogram, shared_state};
 use super::skel::{GleanerSkelBuilder, OpenGleanerSkel};
 use crate::observer::ObserverConfig;
-use gleaner_bpf::{BpfRefusal, MappedArray, refusal};
+use gleaner_bpf::{BpfRefusal, MappedArray, plain_old_data, refusal};
 use gleaner_model::CpuSet;
 use gleaner_sys::ProcRoot;
 use gleaner_sys::{Namespaces, affinity_of, possible_cpus, set_affinity};
@@ -15,6 +15,16 @@ use rustix::thread::sched_yield;
 use std::io;
 use std::mem::{MaybeUninit, offset_of};
 use std::sync::Arc;
+
+plain_old_data! {
+    histogram { sum_ns, count, buckets, unused }
+    cpu_state {
+        seq, since_ns, exec_at_ns, class, pid, idle_since_ns, comp_ns, wall_ns, exec_ns, idle_entries, halts, work_switches,
+        yield_switches, yield_nvcsw, cross_wakeups, voluntary, involuntary, hlts, histograms, __pad_5256,
+    }
+    cpu_control { yield_pid, armed, unused }
+    shared_state { adopt, unused, born, died, execs, untracked, __pad_40 }
+}
 
 /// The programs in the kernel, and the memory shared with them.
 #[derive(Debug)]

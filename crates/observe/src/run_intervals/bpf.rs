@@ -5,7 +5,7 @@ use super::procfs::Threads;
 use super::{IntervalDistribution, Intervals};
 use crate::bpf::load::{cpu_numbers, loading};
 use crate::{BpfRefusal, ProcRoot};
-use gleaner_bpf::{MappedArray, refusal};
+use gleaner_bpf::{MappedArray, ReadOnly, plain_old_data, refusal};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle};
 use skel::RunIntervalsSkelBuilder;
@@ -22,6 +22,16 @@ pub(super) mod skel {
     include!(concat!(env!("OUT_DIR"), "/run_intervals.skel.rs"));
 }
 
+plain_old_data! {
+    interval_histogram { sum_ns, count, buckets, unused }
+    watched_thread {
+        seq, run_since_ns, off_ns, waking_ns, cpu, phase, burst_ns, unused,
+        preempted, slept, bursts, wake_to_run, off_preempted, __pad_14224,
+    }
+    cpu_competition { competing_ns, last_pid, last_runnable, last_watched, unused }
+    competition_control { armed, unused }
+}
+
 /// Copies that a busy writer may spoil before a torn one is taken; it is off by one interval.
 const MAX_TRIES: u32 = 16;
 /// Phases in which a thread is on a CPU or wants one, as in the BPF program.
@@ -31,7 +41,7 @@ pub(super) const WANTS_CPU: std::ops::RangeInclusive<u32> = 1..=3;
 #[derive(Debug)]
 pub(super) struct Shared {
     pub watched: MappedArray<watched_thread>,
-    pub cpus: MappedArray<cpu_competition>,
+    pub cpus: MappedArray<cpu_competition, ReadOnly>,
     pub control: MappedArray<competition_control>,
     pub ring: MapHandle,
     /// Slot by thread.

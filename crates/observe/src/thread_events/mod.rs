@@ -5,7 +5,7 @@
 
 use crate::bpf::load::loading;
 use crate::{BpfRefusal, ProcRoot};
-use gleaner_bpf::{MappedArray, refusal};
+use gleaner_bpf::{MappedArray, plain_old_data, refusal};
 use gleaner_model::{Left, Nanos, ThreadEvent, ThreadHappening};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, RingBuffer, RingBufferBuilder};
@@ -19,6 +19,10 @@ use std::rc::Rc;
 #[allow(warnings, clippy::all, clippy::pedantic)]
 mod skel {
     include!(concat!(env!("OUT_DIR"), "/thread_events.skel.rs"));
+}
+
+plain_old_data! {
+    recorder_state { adopt, unused, born, died, lost, untracked, __pad_40 }
 }
 
 /// Of the ring unless told otherwise, bytes: some 400,000 events.

@@ -116,7 +116,7 @@ impl Watched {
 
     fn look(&mut self, buffer: &mut Vec<u8>) -> Option<ThreadStat> {
         let read = reread(&self.stat, buffer).ok().filter(|text| !text.is_empty());
-        let stat = read.and_then(|text| ThreadStat::parse(&String::from_utf8_lossy(text)));
+        let stat = read.and_then(ThreadStat::parse).filter(|stat| !stat.is_dead());
         match stat {
             Some(stat) => self.seen.stat = Some(stat),
             None => self.seen.gone = true,
@@ -258,6 +258,7 @@ mod tests {
         };
         let vm = Vm {
             name: "x".into(),
+            called: "x".into(),
             pid: 5,
             start_time_ticks: 1,
             vmm: crate::vmm::Vmm::Kvm,

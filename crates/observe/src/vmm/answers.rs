@@ -1,9 +1,9 @@
 //! What monitors said a while ago: whoever looks for VMs every second neither connects to each monitor every second, nor waits every second
 //! for one that is taken.
 
-use super::qmp::{QmpCpu, QmpError, query_cpus};
+use super::address::MonitorAddress;
+use super::qmp::{MonitorAnswer, QmpError, query_cpus};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -13,8 +13,8 @@ const GOOD_FOR: Duration = Duration::from_secs(60);
 const MOST_ANSWERS: usize = 1000;
 
 /// A monitor: its socket, and the process that has it, by id and start time. Where a socket was named by somebody, no process is known.
-type Asked = (PathBuf, Option<(i32, u64)>);
-type Answer = Result<Vec<QmpCpu>, QmpError>;
+type Asked = (MonitorAddress, Option<(i32, u64)>);
+type Answer = Result<MonitorAnswer, QmpError>;
 
 /// Answers of monitors, kept for a minute. Copies share them.
 #[derive(Clone, Debug, Default)]
@@ -22,8 +22,8 @@ pub struct MonitorAnswers(Arc<Mutex<BTreeMap<Asked, (Instant, Answer)>>>);
 
 impl MonitorAnswers {
     /// What a monitor says, or said a moment ago.
-    pub(super) fn ask(&self, socket: &Path, process: Option<(i32, u64)>, timeout: Duration) -> Answer {
-        let asked = (socket.to_owned(), process);
+    pub(super) fn ask(&self, socket: &MonitorAddress, process: Option<(i32, u64)>, timeout: Duration) -> Answer {
+        let asked = (socket.clone(), process);
         let kept = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let known = kept().get(&asked).filter(|(at, _)| at.elapsed() < GOOD_FOR).map(|(_, answer)| answer.clone());
         known.unwrap_or_else(|| {
@@ -41,14 +41,14 @@ impl MonitorAnswers {
     }
 
     /// Forgets what the monitor said: it was of a process that is gone.
-    pub(super) fn forget(&self, socket: &Path) {
+    pub(super) fn forget(&self, socket: &MonitorAddress) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|(kept, _), _| kept != socket);
     }
 
     /// Whether it was asked a moment ago, where no process is known.
-    pub(super) fn know(&self, socket: &Path) -> bool {
+    pub(super) fn know(&self, socket: &MonitorAddress) -> bool {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.get(&(socket.to_owned(), None)).is_some_and(|(at, _)| at.elapsed() < GOOD_FOR)
+        kept.get(&(socket.clone(), None)).is_some_and(|(at, _)| at.elapsed() < GOOD_FOR)
     }
 }
 
@@ -62,6 +62,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("qmp");
         let listener = UnixListener::bind(&socket).unwrap();
+        let socket = MonitorAddress::Path(socket);
         listener.set_nonblocking(true).unwrap();
         let mut asked = 0;
         let mut come = || {

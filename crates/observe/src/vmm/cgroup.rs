@@ -1,7 +1,10 @@
 //! A thread's cgroup, from `/proc/PID/task/TID/cgroup`.
 
 use crate::root::ProcRoot;
-use std::path::Path;
+use gleaner_model::printable;
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 /// Where a thread is in the hierarchy that shares out CPU time: that of the v1 `cpu` controller where it is mounted apart, else
 /// cgroup v2.
@@ -9,37 +12,41 @@ use std::path::Path;
 pub struct CgroupPath {
     /// 1 or 2.
     pub version: u8,
-    /// From the hierarchy's root, with a leading `/`.
-    pub path: String,
+    /// From the hierarchy's root, with a leading `/`; as the kernel has it, which is bytes.
+    pub path: OsString,
+}
+
+/// The path, fit to be shown.
+impl fmt::Display for CgroupPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&printable(self.path.as_bytes()))
+    }
 }
 
 impl CgroupPath {
     /// Groups between it and the root: 0 in the root itself. Each level is a choice the scheduler makes on the way to the thread.
     pub fn depth(&self) -> usize {
-        self.path.split('/').filter(|part| !part.is_empty()).count()
+        self.path.as_bytes().split(|byte| *byte == b'/').filter(|part| !part.is_empty()).count()
     }
 }
 
 /// The cgroup of a thread; `None` when it is gone, or there are no cgroups.
 pub fn cgroup_of(root: &ProcRoot, pid: i32, tid: i32) -> Option<CgroupPath> {
     let path = root.proc.join(format!("{pid}/task/{tid}/cgroup"));
-    parse(&read(&path)?)
+    parse(&std::fs::read(path).ok()?)
 }
 
-fn read(path: &Path) -> Option<String> {
-    std::fs::read(path).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
-}
-
-fn parse(text: &str) -> Option<CgroupPath> {
+fn parse(text: &[u8]) -> Option<CgroupPath> {
     let mut unified = None;
-    for line in text.lines() {
-        let mut parts = line.splitn(3, ':');
+    for line in text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+        let mut parts = line.splitn(3, |byte| *byte == b':');
         let (id, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
-        if controllers.split(',').any(|name| name == "cpu") {
-            return Some(CgroupPath { version: 1, path: path.to_owned() });
+        let path = || OsStr::from_bytes(path).to_owned();
+        if controllers.split(|byte| *byte == b',').any(|name| name == b"cpu") {
+            return Some(CgroupPath { version: 1, path: path() });
         }
-        if id == "0" && controllers.is_empty() {
-            unified = Some(CgroupPath { version: 2, path: path.to_owned() });
+        if id == b"0" && controllers.is_empty() {
+            unified = Some(CgroupPath { version: 2, path: path() });
         }
     }
     unified
@@ -47,41 +54,49 @@ fn parse(text: &str) -> Option<CgroupPath> {
 
 /// The machine's name in a libvirt cgroup's path: `/machine.slice/machine-qemu\x2d1\x2dweb.scope/libvirt/vcpu0` or, without
 /// systemd, `/machine/qemu-1-web.libvirt-qemu`.
-pub(super) fn libvirt_name(path: &str) -> Option<String> {
-    path.split('/').find_map(|part| {
-        let whole = match part.strip_prefix("machine-").and_then(|rest| rest.strip_suffix(".scope")) {
+pub(super) fn libvirt_name(path: &OsStr) -> Option<Vec<u8>> {
+    path.as_bytes().split(|byte| *byte == b'/').find_map(|part| {
+        let whole = match part.strip_prefix(b"machine-").and_then(|rest| rest.strip_suffix(b".scope")) {
             Some(escaped) => unescape(escaped),
-            None => part.strip_suffix(".libvirt-qemu")?.to_owned(),
+            None => part.strip_suffix(b".libvirt-qemu")?.to_vec(),
         };
         // DRIVER-ID-NAME
-        let mut parts = whole.splitn(3, '-');
+        let mut parts = whole.splitn(3, |byte| *byte == b'-');
         let (_driver, id, name) = (parts.next()?, parts.next()?, parts.next()?);
-        (id.parse::<u64>().is_ok() && !name.is_empty()).then(|| name.to_owned())
+        (!id.is_empty() && id.iter().all(u8::is_ascii_digit) && !name.is_empty()).then(|| name.to_vec())
     })
 }
 
 /// The jailer's cgroup ends in the VM's id: `/firecracker/ID`.
-pub(super) fn jailer_name(path: &str) -> Option<String> {
-    let (parent, id) = path.rsplit_once('/')?;
-    (parent.ends_with("/firecracker") && !id.is_empty()).then(|| id.to_owned())
+pub(super) fn jailer_name(path: &OsStr) -> Option<Vec<u8>> {
+    let path = path.as_bytes();
+    let (parent, id) = path.split_at(path.iter().rposition(|byte| *byte == b'/')?);
+    (parent.ends_with(b"/firecracker") && id.len() > 1).then(|| id[1..].to_vec())
 }
 
 /// systemd writes what a unit's name may not hold as `\xNN`.
-fn unescape(text: &str) -> String {
+fn unescape(text: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut rest = text;
-    while let Some((before, after)) = rest.split_once("\\x") {
-        bytes.extend_from_slice(before.as_bytes());
-        if let Some(byte) = after.get(..2).and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
+    while let [first, more @ ..] = rest {
+        let hex = rest.strip_prefix(br"\x").and_then(|rest| std::str::from_utf8(rest.get(..2)?).ok());
+        if let Some(byte) = hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
             bytes.push(byte);
-            rest = &after[2..];
+            rest = &rest[4..];
         } else {
-            bytes.extend_from_slice(b"\\x");
-            rest = after;
+            bytes.push(*first);
+            rest = more;
         }
     }
-    bytes.extend_from_slice(rest.as_bytes());
-    String::from_utf8_lossy(&bytes).into_owned()
+    bytes
+}
+
+/// `/a`, `/a/b`, ... of `/a/b/...`; not the root, which has no weight.
+pub(super) fn prefixes(path: &OsStr) -> impl Iterator<Item = OsString> {
+    let bytes = path.as_bytes();
+    let ends =
+        bytes.iter().enumerate().skip(1).filter(|(_, byte)| **byte == b'/').map(|(at, _)| at).chain([bytes.len()]);
+    ends.map(|end| OsString::from_vec(bytes[..end].to_vec())).filter(|path| path.len() > 1)
 }
 
 #[cfg(test)]
@@ -91,10 +106,10 @@ mod tests {
     #[test]
     fn the_hierarchy_that_shares_out_cpu_time_counts() {
         let text = "9:name=systemd:/a\n4:memory:/b\n2:cpu,cpuacct:/machine/x\n0::/c\n";
-        assert_eq!(parse(text), Some(CgroupPath { version: 1, path: "/machine/x".into() }));
-        assert_eq!(parse("0::/a.slice/b:c.scope\n").unwrap().path, "/a.slice/b:c.scope");
-        assert_eq!(parse("4:memory:/b\n"), None);
-        assert_eq!(parse("nonsense"), None);
+        assert_eq!(parse(text.as_bytes()), Some(CgroupPath { version: 1, path: "/machine/x".into() }));
+        assert_eq!(parse(b"0::/a.slice/b:c.scope\n").unwrap().path, "/a.slice/b:c.scope");
+        assert_eq!(parse(b"4:memory:/b\n"), None);
+        assert_eq!(parse(b"nonsense"), None);
         for (path, depth) in [("/", 0), ("/a", 1), ("/a/b/c", 3)] {
             assert_eq!(CgroupPath { version: 2, path: path.into() }.depth(), depth);
         }
@@ -110,9 +125,20 @@ mod tests {
             ("/system.slice/docker-abc.scope", None),
             ("/", None),
         ] {
-            assert_eq!(libvirt_name(path).as_deref(), name, "{path}");
+            assert_eq!(libvirt_name(OsStr::new(path)).as_deref(), name.map(str::as_bytes), "{path}");
         }
-        assert_eq!(jailer_name("/firecracker/vm-1").as_deref(), Some("vm-1"));
-        assert_eq!(jailer_name("/firecracker"), None);
+        assert_eq!(jailer_name(OsStr::new("/firecracker/vm-1")).as_deref(), Some(&b"vm-1"[..]));
+        assert_eq!(jailer_name(OsStr::new("/firecracker")), None);
+        assert_eq!(
+            libvirt_name(OsStr::new(r"/machine.slice/machine-qemu\x2d1\x2d\xff\x0a.scope")).as_deref(),
+            Some(&b"\xff\n"[..])
+        );
+    }
+
+    #[test]
+    fn a_path_is_bytes_and_is_shown_without_control_characters() {
+        let found = parse(b"0::/a/\xff\x1b[2J\n").unwrap();
+        assert_eq!((found.path.as_bytes(), found.to_string().as_str()), (&b"/a/\xff\x1b[2J"[..], r"/a/\xff\u{1b}[2J"));
+        assert_eq!(prefixes(&found.path).map(|path| path.len()).collect::<Vec<_>>(), [2, 8]);
     }
 }

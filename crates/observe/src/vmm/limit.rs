@@ -1,18 +1,19 @@
 //! How much CPU time cgroups let a VM have at most (`cpu.max`, or `cpu.cfs_quota_us` in v1).
 
-use super::cgroup::CgroupPath;
-use super::weight::prefixes;
+use super::cgroup::{CgroupPath, prefixes};
+use super::weight::below;
 use crate::root::ProcRoot;
 use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::PathBuf;
 
 /// The cap of a VM whose vCPU threads are in these cgroups, in CPUs: the tightest of the groups that hold all of them, or the sum of
 /// what each has for itself, as libvirt's `vcpuN` have. `None` where nothing limits them. What a group shares with other VMs counts whole.
 pub fn cpu_limit(root: &ProcRoot, vcpus: &[Option<&CgroupPath>]) -> Option<f64> {
-    let limits: Vec<BTreeMap<String, f64>> = vcpus.iter().map(|cgroup| limits(root, *cgroup)).collect();
-    let shared = |path: &String| limits.iter().all(|of| of.contains_key(path));
-    let tightest = |of: &BTreeMap<String, f64>, all: bool| {
+    let limits: Vec<BTreeMap<OsString, f64>> = vcpus.iter().map(|cgroup| limits(root, *cgroup)).collect();
+    let shared = |path: &OsString| limits.iter().all(|of| of.contains_key(path));
+    let tightest = |of: &BTreeMap<OsString, f64>, all: bool| {
         of.iter().filter(|(path, _)| shared(path) == all).map(|(_, cpus)| *cpus).reduce(f64::min)
     };
     let whole = tightest(limits.first()?, true);
@@ -21,7 +22,7 @@ pub fn cpu_limit(root: &ProcRoot, vcpus: &[Option<&CgroupPath>]) -> Option<f64> 
 }
 
 /// The limits on the way down to a cgroup, by path; groups without one are left out.
-fn limits(root: &ProcRoot, cgroup: Option<&CgroupPath>) -> BTreeMap<String, f64> {
+fn limits(root: &ProcRoot, cgroup: Option<&CgroupPath>) -> BTreeMap<OsString, f64> {
     let paths = cgroup.into_iter().flat_map(|cgroup| prefixes(&cgroup.path).map(|path| (path, cgroup.version)));
     paths
         .filter_map(|(path, version)| Some((group_limit(root, version, &path)?, path)))
@@ -30,9 +31,9 @@ fn limits(root: &ProcRoot, cgroup: Option<&CgroupPath>) -> BTreeMap<String, f64>
 }
 
 /// A group's own limit, in CPUs.
-fn group_limit(root: &ProcRoot, version: u8, path: &str) -> Option<f64> {
+fn group_limit(root: &ProcRoot, version: u8, path: &OsStr) -> Option<f64> {
     let tree = root.sys.join("fs/cgroup");
-    let below = path.trim_start_matches('/');
+    let below = below(path);
     let read = |file: PathBuf| fs::read_to_string(file).ok();
     let number = |text: &str| text.trim().parse::<f64>().ok().filter(|number| *number > 0.0);
     if version == 1 {
@@ -61,8 +62,7 @@ mod tests {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
         }
-        let groups: Vec<CgroupPath> =
-            paths.iter().map(|path| CgroupPath { version, path: (*path).to_owned() }).collect();
+        let groups: Vec<CgroupPath> = paths.iter().map(|path| CgroupPath { version, path: (*path).into() }).collect();
         cpu_limit(&ProcRoot::below(folder.path()), &groups.iter().map(Some).collect::<Vec<_>>())
     }
 

@@ -13,13 +13,17 @@
 //! One pass over `/proc`; a process that goes away meanwhile is no error. [`watch`] then says what the vCPUs got and waited for.
 
 mod activity;
+mod address;
 mod answers;
 mod cgroup;
+mod command_line;
 mod kvm;
 mod limit;
+mod monitors;
 mod name;
 mod passed_over;
 mod pause_exits;
+mod place;
 mod process;
 mod qmp;
 mod select;
@@ -27,12 +31,13 @@ mod threads;
 mod weight;
 
 pub use activity::{Activity, ThreadCounters, VcpuActivity, watch};
+pub use address::MonitorAddress;
 pub use answers::MonitorAnswers;
 pub use cgroup::{CgroupPath, cgroup_of};
 pub use limit::cpu_limit;
 pub use passed_over::PassedOver;
 pub use pause_exits::{PauseExitCounters, PauseExitRefusal};
-pub use qmp::{QmpCpu, QmpError, query_cpus};
+pub use qmp::{MonitorAnswer, QmpCpu, QmpError, query_cpus};
 pub use select::{SelectError, select};
 pub use threads::{SchedPolicy, ThreadStat, thread_stat};
 pub use weight::{VcpuLoad, entitlements};
@@ -47,8 +52,10 @@ use std::time::{Duration, Instant};
 /// A virtual machine: a process with vCPU threads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Vm {
-    /// What its user calls it; `VMM-PID` where nothing tells.
+    /// Its name, of which there is one among the VMs found with it: [`Self::called`], or `NAME#PID` where several are called so.
     pub name: String,
+    /// What its user calls it, fit to be shown; `VMM-PID` where nothing tells.
+    pub called: String,
     /// The process.
     pub pid: i32,
     /// Ticks since boot when the process was started: with the pid it names the process for good.
@@ -65,6 +72,13 @@ pub struct Vm {
     pub notes: Vec<String>,
 }
 
+impl Vm {
+    /// A name that means this VM whatever others are called; it may be asked for by it.
+    pub fn unique_name(&self) -> String {
+        format!("{}#{}", self.called, self.pid)
+    }
+}
+
 /// One vCPU's thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VcpuThread {
@@ -72,7 +86,7 @@ pub struct VcpuThread {
     pub index: u32,
     /// The thread.
     pub tid: i32,
-    /// The thread's name.
+    /// The thread's name, fit to be shown.
     pub name: String,
     /// Ticks since boot when the thread was started: with the tid it names the thread for good.
     pub start_time_ticks: u64,
@@ -95,6 +109,10 @@ pub enum Vmm {
     Crosvm,
     /// kvmtool (`lkvm`).
     Kvmtool,
+    /// StratoVirt.
+    StratoVirt,
+    /// Dragonball, in Kata's shim.
+    Dragonball,
     /// Some other user of KVM.
     Kvm,
 }
@@ -108,6 +126,8 @@ impl Vmm {
             Self::CloudHypervisor => "cloud-hypervisor",
             Self::Crosvm => "crosvm",
             Self::Kvmtool => "kvmtool",
+            Self::StratoVirt => "stratovirt",
+            Self::Dragonball => "dragonball",
             Self::Kvm => "kvm",
         }
     }
@@ -135,7 +155,7 @@ impl Accelerator {
 /// What to ask besides `/proc` and `/sys`.
 #[derive(Clone, Debug)]
 pub struct DiscoverOptions {
-    /// QMP sockets to ask; each must answer.
+    /// QMP sockets to ask, as [`MonitorAddress::from_option`] takes them; each must answer.
     pub qmp: Vec<PathBuf>,
     /// How long a QMP socket may take.
     pub qmp_timeout: Duration,
@@ -208,6 +228,7 @@ fn vms_at(root: &ProcRoot, options: &DiscoverOptions, told: &Told, now: Instant)
             vms.extend(vm);
         }
     }
+    select::tell_apart(&mut vms);
     Ok(vms)
 }
 
@@ -232,19 +253,20 @@ fn ask_monitors(root: &ProcRoot, options: &DiscoverOptions) -> Vec<Result<(i32, 
 }
 
 fn ask_monitor(root: &ProcRoot, options: &DiscoverOptions, socket: &Path) -> Result<(i32, Vec<QmpCpu>), QmpError> {
+    let socket = MonitorAddress::from_option(socket);
     let ask = || {
-        let cpus = options.answers.ask(socket, None, options.qmp_timeout)?;
-        let owner = cpus.first().and_then(|cpu| process::process_of_thread(root, cpu.thread_id));
+        let MonitorAnswer { cpus, peer } = options.answers.ask(&socket, None, options.qmp_timeout)?;
+        let owner = process::process_of_monitor(root, &cpus, peer);
         Ok(owner.map(|pid| (pid, cpus)))
     };
-    let remembered = options.answers.know(socket);
+    let remembered = options.answers.know(&socket);
     let mut found = ask()?;
     if found.is_none() && remembered {
         // That was said a while ago: another VM may listen there by now.
-        options.answers.forget(socket);
+        options.answers.forget(&socket);
         found = ask()?;
     }
-    found.ok_or_else(|| QmpError::Elsewhere { socket: socket.to_owned() })
+    found.ok_or(QmpError::Elsewhere { socket })
 }
 
 #[cfg(test)]

@@ -1,126 +1,194 @@
-//! What a VM is called, by its command line.
+//! What runs a VM and what the VM is called, by program names and command lines.
 
+use super::command_line::{Arguments, QemuOptions};
 use super::{Accelerator, Vmm};
-use std::path::{Path, PathBuf};
 
-/// The VMM that a program is, by its file's name or its process's.
-pub(super) fn vmm_of_program(argv0: &str, comm: &str) -> Option<Vmm> {
-    let base = Path::new(argv0).file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-    let is = |prefix: &str| base.starts_with(prefix) || comm.starts_with(prefix);
-    if is("qemu-system-") || base == "qemu-kvm" || base == "kvm" || comm == "qemu-kvm" {
+/// Bytes of a process's name: the kernel cuts it there, also within a letter.
+const COMM_BYTES: usize = 15;
+
+/// The names that a process goes by.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ProgramNames<'a> {
+    /// Its first argument.
+    pub argv0: &'a [u8],
+    /// Its program's file, as `/proc/PID/exe` has it; empty where this user may not see it.
+    pub exe: &'a [u8],
+    /// Its name, cut after 15 bytes.
+    pub comm: &'a [u8],
+}
+
+impl ProgramNames<'_> {
+    /// The VMM that the program is.
+    pub fn vmm(&self) -> Option<Vmm> {
+        let by_file = [self.argv0, self.exe].into_iter().find_map(|path| vmm_of_file(base(path)));
+        by_file.or_else(|| vmm_of_file(self.comm)).or_else(|| vmm_of_cut_name(self.comm))
+    }
+
+    /// Whether it only runs a script, which has the VMM's name and starts it.
+    pub fn is_script(&self) -> bool {
+        const SHELLS: [&[u8]; 10] =
+            [b"sh", b"bash", b"dash", b"ash", b"zsh", b"ksh", b"mksh", b"busybox", b"perl", b"env"];
+        let runs = |path| {
+            let name = base(path);
+            SHELLS.contains(&name) || name.starts_with(b"python") || name.starts_with(b"ruby")
+        };
+        vmm_of_file(base(self.argv0)).is_none() && (runs(self.argv0) || runs(self.exe))
+    }
+}
+
+/// A path's last part. A program that was replaced while it runs is ` (deleted)`, and NixOS wraps `.NAME-wrapped`.
+fn base(path: &[u8]) -> &[u8] {
+    let path = path.strip_suffix(b" (deleted)").unwrap_or(path);
+    path.rsplit(|byte| *byte == b'/').next().unwrap_or_default()
+}
+
+/// By a program's file. Distributions and container runtimes add to the names: `qemu-system-x86_64-headless`, `qemu-lite-system-x86_64`,
+/// `firecracker-v1.7.0-x86_64`, `cloud-hypervisor-static`.
+fn vmm_of_file(name: &[u8]) -> Option<Vmm> {
+    let mut name = name;
+    while let Some(inner) = name.strip_prefix(b".") {
+        name = inner;
+    }
+    let starts = |prefix: &[u8]| name.starts_with(prefix);
+    let holds = |part: &[u8]| name.windows(part.len()).any(|window| window == part);
+    let is_qemu = (starts(b"qemu-") || starts(b"nemu-")) && holds(b"-system-");
+    if is_qemu || starts(b"qemu-kvm") || matches!(name, b"qemu" | b"kvm" | b"kvm-spice" | b"kvm-wrapped") {
         return Some(Vmm::Qemu);
     }
-    // A process's name is cut after 15 bytes.
-    [
-        ("firecracker", Vmm::Firecracker),
-        ("cloud-hyperviso", Vmm::CloudHypervisor),
-        ("crosvm", Vmm::Crosvm),
-        ("lkvm", Vmm::Kvmtool),
-    ]
-    .into_iter()
-    .find_map(|(prefix, vmm)| is(prefix).then_some(vmm))
+    if starts(b"firecracker-c") {
+        // firecracker-containerd, firecracker-ctr.
+        return None;
+    }
+    let known: [(&[u8], Vmm); 5] = [
+        (b"stratovirt", Vmm::StratoVirt),
+        (b"firecracker", Vmm::Firecracker),
+        // A process's name is cut.
+        (b"cloud-hyperviso", Vmm::CloudHypervisor),
+        (b"crosvm", Vmm::Crosvm),
+        (b"lkvm", Vmm::Kvmtool),
+    ];
+    known.into_iter().find_map(|(prefix, vmm)| starts(prefix).then_some(vmm))
 }
 
-/// The name that the command line gives.
-pub(super) fn name_in_args(vmm: Vmm, args: &[String]) -> Option<String> {
-    let name = match vmm {
-        Vmm::Qemu => qemu_name(option(args, &["-name", "--name"])?),
-        Vmm::Firecracker => option(args, &["--id"]).map(str::to_owned),
-        Vmm::CloudHypervisor => {
-            let socket = option(args, &["--api-socket"])?;
-            stem(socket.strip_prefix("path=").unwrap_or(socket))
-        }
-        Vmm::Crosvm => {
-            option(args, &["--name"]).map(str::to_owned).or_else(|| stem(option(args, &["-s", "--socket"])?))
-        }
-        Vmm::Kvmtool => option(args, &["--name", "-n"]).map(str::to_owned),
+/// `qemu-lite-syste`, `qemu-virtiofs-s`.
+fn vmm_of_cut_name(comm: &[u8]) -> Option<Vmm> {
+    let is_cut = comm.len() == COMM_BYTES && comm.starts_with(b"qemu-");
+    let begins = (2..b"-system-".len()).rev().any(|kept| kept > 2 && comm.ends_with(&b"-system-"[..kept]));
+    (is_cut && (begins || comm == b"qemu-virtiofs-s")).then_some(Vmm::Qemu)
+}
+
+/// The name that the command line gives, or the machine's own id; bytes.
+pub(super) fn name_in_args(vmm: Vmm, options: &QemuOptions<'_>) -> Option<Vec<u8>> {
+    given_name(vmm, options).filter(|name| !name.is_empty()).or_else(|| uuid(vmm, options))
+}
+
+fn given_name(vmm: Vmm, options: &QemuOptions<'_>) -> Option<Vec<u8>> {
+    let arguments = options.arguments();
+    let value = |names: &[&str]| arguments.value(names).map(<[u8]>::to_vec);
+    match vmm {
+        Vmm::Qemu | Vmm::StratoVirt => options.merged("name", "guest", "guest"),
+        Vmm::Firecracker => value(&["id"])
+            .filter(|id| id != b"anonymous-instance")
+            .or_else(|| name_of_socket(arguments.value(&["api-sock"])?)),
+        Vmm::CloudHypervisor => name_of_socket(path_in(arguments.value(&["api-socket"])?)?),
+        Vmm::Crosvm => value(&["name"]).or_else(|| name_of_socket(arguments.value(&["s", "socket"])?)),
+        Vmm::Kvmtool => value(&["name", "n"]),
+        // It runs in Kata's shim, which is told the sandbox.
+        Vmm::Dragonball => value(&["id"]),
         Vmm::Kvm => None,
+    }
+}
+
+fn uuid(vmm: Vmm, options: &QemuOptions<'_>) -> Option<Vec<u8>> {
+    let found = match vmm {
+        Vmm::Qemu | Vmm::StratoVirt => {
+            options.arguments().values("uuid").last().map(<[u8]>::to_vec).or_else(|| {
+                options.all("smbios", "").iter().rev().find_map(|table| table.get("uuid").map(<[u8]>::to_vec))
+            })
+        }
+        Vmm::CloudHypervisor => options.merged("platform", "", "uuid"),
+        _ => None,
     };
-    name.filter(|name| !name.is_empty())
+    found.filter(|uuid| !uuid.is_empty())
 }
 
-/// `NAME,debug-threads=on` or `guest=NAME,...`; a comma in a name is doubled.
-fn qemu_name(value: &str) -> Option<String> {
-    let properties = split_properties(value);
-    let named = properties.iter().find_map(|property| property.strip_prefix("guest="));
-    let first = properties.first().filter(|first| !first.contains('=')).map(String::as_str);
-    named.or(first).map(str::to_owned)
+/// `path=/run/x.sock` or `/run/x.sock`; nothing of a descriptor (`fd=3`).
+fn path_in(value: &[u8]) -> Option<&[u8]> {
+    let path = value.strip_prefix(b"path=").unwrap_or(value);
+    let path = path.split(|byte| *byte == b',').next().unwrap_or_default();
+    (!path.starts_with(b"fd=")).then_some(path)
 }
 
-/// What QEMU's command line asks to run the guest with, where it says so.
-pub(super) fn qemu_accelerator(args: &[String]) -> Option<Accelerator> {
-    if args.iter().any(|arg| arg == "-enable-kvm" || arg == "--enable-kvm") {
+/// A socket's file is often called after its VM. Where every VM's has the same name (Kata's `/run/vc/vm/ID/clh-api.sock`), the folder is.
+fn name_of_socket(path: &[u8]) -> Option<Vec<u8>> {
+    const EVERYBODYS: [&[u8]; 28] = [
+        b"api",
+        b"clh",
+        b"clh-api",
+        b"ch",
+        b"ch-api",
+        b"cloud-hypervisor",
+        b"fc",
+        b"firecracker",
+        b"crosvm",
+        b"api-socket",
+        b"socket",
+        b"sock",
+        b"control",
+        b"hypervisor",
+        b"vmm",
+        b"vm",
+        b"vms",
+        b"run",
+        b"root",
+        b"tmp",
+        b"var",
+        b"dev",
+        b"shm",
+        b"vc",
+        b"lib",
+        b"opt",
+        b"srv",
+        b"user",
+    ];
+    let mut parts = path.rsplit(|byte| *byte == b'/');
+    let file = parts.next()?;
+    let stem = match file.iter().rposition(|byte| *byte == b'.') {
+        Some(at) if at > 0 => &file[..at],
+        _ => file,
+    };
+    // libvirt's NAME-socket.
+    let stem = stem.strip_suffix(b"-socket").unwrap_or(stem);
+    let tells = |part: &&[u8]| !part.is_empty() && !EVERYBODYS.contains(part) && !matches!(*part, b"." | b"..");
+    std::iter::once(stem).chain(parts).find(tells).map(<[u8]>::to_vec)
+}
+
+/// What QEMU's options ask to run the guest with, where they say so.
+pub(super) fn qemu_accelerator(options: &QemuOptions<'_>) -> Option<Accelerator> {
+    if options.arguments().has("enable-kvm") {
         return Some(Accelerator::Kvm);
     }
-    let accel = values(args, "-accel").flat_map(split_properties).next();
-    let machine = option(args, &["-machine", "-M"]).map(split_properties).unwrap_or_default();
-    let in_machine = machine.iter().find_map(|property| property.strip_prefix("accel="));
+    let accel = options.all("accel", "accel").first().and_then(|accel| accel.get("accel").map(<[u8]>::to_vec));
+    let in_machine = ["machine", "M"].into_iter().find_map(|option| options.merged(option, "type", "accel"));
     // More than one may be named (kvm:tcg): which it became is not to be seen here.
-    match accel.as_deref().or(in_machine)? {
-        "kvm" => Some(Accelerator::Kvm),
-        "tcg" => Some(Accelerator::Tcg),
+    match accel.or(in_machine)?.as_slice() {
+        b"kvm" => Some(Accelerator::Kvm),
+        b"tcg" => Some(Accelerator::Tcg),
         _ => None,
     }
 }
 
-/// A UNIX socket on which QEMU's command line promises QMP.
-pub(super) fn qmp_socket(args: &[String]) -> Option<PathBuf> {
-    if let Some(value) = option(args, &["-qmp", "--qmp", "-qmp-pretty"]) {
-        let properties = split_properties(value.strip_prefix("unix:")?);
-        let path = properties
-            .iter()
-            .find_map(|property| property.strip_prefix("path="))
-            .or(properties.first().map(String::as_str));
-        return path.map(PathBuf::from);
-    }
-    let monitors = values(args, "-mon").map(split_properties);
-    let control =
-        monitors.into_iter().find(|properties| properties.iter().any(|property| property == "mode=control"))?;
-    let id = control.iter().find_map(|property| property.strip_prefix("chardev="))?.to_owned();
-    let devices = values(args, "-chardev").map(split_properties);
-    let device = devices.into_iter().find(|properties| properties.contains(&format!("id={id}")))?;
-    // libvirt hands over a file descriptor, and keeps the monitor to itself.
-    device.iter().find_map(|property| property.strip_prefix("path=")).map(PathBuf::from)
-}
-
-fn split_properties(value: &str) -> Vec<String> {
-    let mut properties = vec![String::new()];
-    let mut letters = value.chars().peekable();
-    while let Some(letter) = letters.next() {
-        if letter != ',' {
-            properties.last_mut().expect("never empty").push(letter);
-        } else if letters.next_if_eq(&',').is_some() {
-            properties.last_mut().expect("never empty").push(',');
-        } else {
-            properties.push(String::new());
-        }
-    }
-    properties
-}
-
-/// The value of the first of these options: `--id X` or `--id=X`.
-fn option<'a>(args: &'a [String], names: &[&str]) -> Option<&'a str> {
-    names.iter().find_map(|name| values(args, name).next())
-}
-
-fn values<'a>(args: &'a [String], name: &str) -> impl Iterator<Item = &'a str> {
-    let with_equals = format!("{name}=");
-    args.iter().enumerate().filter_map(move |(at, arg)| match arg.strip_prefix(&with_equals) {
-        Some(value) => Some(value),
-        None => (arg == name).then(|| args.get(at + 1).map(String::as_str)).flatten(),
-    })
-}
-
-fn stem(path: &str) -> Option<String> {
-    Path::new(path).file_stem().map(|stem| stem.to_string_lossy().into_owned())
+/// Files with options that the command line names.
+pub(super) fn config_files(arguments: &Arguments) -> Vec<&[u8]> {
+    arguments.values("readconfig").collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn args(line: &str) -> Vec<String> {
-        line.split(' ').map(str::to_owned).collect()
+    fn args(line: &str) -> Arguments {
+        Arguments::from_cmdline(line.replace(' ', "\0").as_bytes())
     }
 
     #[test]
@@ -129,29 +197,38 @@ mod tests {
             (Vmm::Qemu, "qemu -name guest=web,debug-threads=on -m 1", Some("web")),
             (Vmm::Qemu, "qemu -name gleaner-guest,debug-threads=on", Some("gleaner-guest")),
             (Vmm::Qemu, "qemu -name debug-threads=on,guest=a,,b", Some("a,b")),
+            (Vmm::Qemu, "qemu -name a,,b,process=c", Some("a,b")),
+            (Vmm::Qemu, "qemu --name process=y,guest=x", Some("x")),
+            (Vmm::Qemu, "qemu -name first -name debug-threads=on -name last", Some("last")),
+            (Vmm::Qemu, "qemu -name guest=a=b", Some("a=b")),
             (Vmm::Qemu, "qemu -m 1", None),
             (Vmm::Qemu, "qemu -name", None),
+            (Vmm::Qemu, "qemu -name debug-threads=on -uuid 1b4e28ba-2fa1", Some("1b4e28ba-2fa1")),
+            (Vmm::Qemu, "qemu -smbios type=1,uuid=1b4e28ba", Some("1b4e28ba")),
+            (Vmm::Qemu, "kvm -id 100 -name vm100,debug-threads=on -uuid x", Some("vm100")),
+            (Vmm::StratoVirt, "stratovirt -name sandbox-1", Some("sandbox-1")),
             (Vmm::Firecracker, "firecracker --id vm-7 --api-sock x", Some("vm-7")),
             (Vmm::Firecracker, "firecracker --id=vm-8", Some("vm-8")),
+            (Vmm::Firecracker, "firecracker --api-sock /var/lib/vms/web/firecracker.sock", Some("web")),
+            (Vmm::Firecracker, "firecracker --id anonymous-instance --api-sock /run/firecracker.socket", None),
             (Vmm::CloudHypervisor, "cloud-hypervisor --api-socket path=/run/db.sock", Some("db")),
+            (Vmm::CloudHypervisor, "cloud-hypervisor --api-socket=/run/libvirt/ch/web-socket", Some("web")),
+            (Vmm::CloudHypervisor, "cloud-hypervisor --api-socket /run/vc/vm/0a1b/clh-api.sock", Some("0a1b")),
+            (Vmm::CloudHypervisor, "cloud-hypervisor --api-socket /tmp/ch.sock", None),
+            (Vmm::CloudHypervisor, "cloud-hypervisor --api-socket fd=7", None),
+            (
+                Vmm::CloudHypervisor,
+                "cloud-hypervisor --api-socket fd=7 --platform num_pci_segments=1,uuid=1b4e",
+                Some("1b4e"),
+            ),
             (Vmm::Crosvm, "crosvm run --socket /run/x.sock", Some("x")),
+            (Vmm::Crosvm, "crosvm run --name y -s /run/x.sock", Some("y")),
             (Vmm::Kvmtool, "lkvm run --name tiny", Some("tiny")),
+            (Vmm::Dragonball, "/opt/kata/bin/containerd-shim-kata-v2 -namespace k8s.io -id 0a1b", Some("0a1b")),
         ] {
-            assert_eq!(name_in_args(vmm, &args(line)).as_deref(), name, "{line}");
-        }
-    }
-
-    #[test]
-    fn monitors_in_command_lines() {
-        for (line, path) in [
-            ("qemu -qmp unix:/run/q.sock,server=on,wait=off", Some("/run/q.sock")),
-            ("qemu -qmp unix:path=/run/q.sock,server=on", Some("/run/q.sock")),
-            ("qemu -qmp tcp:localhost:4444", None),
-            ("qemu -chardev socket,id=m,path=/run/m.sock,server=on -mon chardev=m,mode=control", Some("/run/m.sock")),
-            ("qemu -chardev socket,id=m,fd=22,server=on -mon chardev=m,mode=control", None),
-            ("qemu -chardev socket,id=m,path=/run/m.sock -mon chardev=m,mode=readline", None),
-        ] {
-            assert_eq!(qmp_socket(&args(line)), path.map(PathBuf::from), "{line}");
+            let found = args(line);
+            let name = name.map(|name| name.as_bytes().to_vec());
+            assert_eq!(name_in_args(vmm, &QemuOptions::new(&found)), name, "{line}");
         }
     }
 
@@ -160,11 +237,12 @@ mod tests {
         for (line, accelerator) in [
             ("qemu -accel tcg,thread=multi -m 1", Some(Accelerator::Tcg)),
             ("qemu -enable-kvm", Some(Accelerator::Kvm)),
+            ("qemu --accel kvm", Some(Accelerator::Kvm)),
             ("qemu -machine q35,accel=kvm", Some(Accelerator::Kvm)),
             ("qemu -M pc,accel=kvm:tcg", None),
             ("qemu -m 1", None),
         ] {
-            assert_eq!(qemu_accelerator(&args(line)), accelerator, "{line}");
+            assert_eq!(qemu_accelerator(&QemuOptions::new(&args(line))), accelerator, "{line}");
         }
     }
 
@@ -176,8 +254,46 @@ mod tests {
             ("./firecracker", "firecracker", Some(Vmm::Firecracker)),
             ("x", "cloud-hyperviso", Some(Vmm::CloudHypervisor)),
             ("/usr/bin/bash", "bash", None),
+            ("/usr/bin/kvm", "kvm", Some(Vmm::Qemu)),
+            ("qemu", "qemu", Some(Vmm::Qemu)),
+            ("/usr/bin/kvm-spice", "kvm-spice", Some(Vmm::Qemu)),
+            ("/usr/bin/qemu-system-x86_64-headless", "qemu-system-x86", Some(Vmm::Qemu)),
+            ("/nix/store/x/bin/.qemu-system-x86_64-wrapped", ".qemu-system-x8", Some(Vmm::Qemu)),
+            ("/nix/store/x/bin/..qemu-kvm-wrapped-wrapped", "x", Some(Vmm::Qemu)),
+            ("/opt/kata/bin/qemu-lite-system-x86_64", "x", Some(Vmm::Qemu)),
+            ("/opt/kata/bin/qemu-system-x86_64-snp-experimental", "x", Some(Vmm::Qemu)),
+            ("x", ".qemu-system-x8", Some(Vmm::Qemu)),
+            ("x", "qemu-lite-syste", Some(Vmm::Qemu)),
+            ("x", "qemu-vanilla-sy", Some(Vmm::Qemu)),
+            ("x", "qemu-virtiofs-s", Some(Vmm::Qemu)),
+            ("/opt/kata/bin/cloud-hypervisor-static", "x", Some(Vmm::CloudHypervisor)),
+            ("firecracker-v1.7.0-x86_64", "x", Some(Vmm::Firecracker)),
+            ("/usr/bin/stratovirt", "x", Some(Vmm::StratoVirt)),
+            // Not VMs.
+            ("/usr/bin/qemu-img", "qemu-img", None),
+            ("/usr/bin/qemu-nbd", "qemu-nbd", None),
+            ("/usr/bin/qemu-ga", "qemu-ga", None),
+            ("/usr/bin/qemu-storage-daemon", "qemu-storage-da", None),
+            ("/usr/bin/qemu-mips64el-static", "qemu-mips64el-s", None),
+            ("/usr/bin/qemu-x86_64-static", "qemu-x86_64-sta", None),
+            ("/usr/bin/firecracker-containerd", "firecracker-con", None),
+            ("kvm_stat", "kvm_stat", None),
+            ("kvm-ok", "kvm-ok", None),
+            ("", "kvm-nx-lpage-re", None),
         ] {
-            assert_eq!(vmm_of_program(argv0, comm), vmm, "{argv0}");
+            let names = ProgramNames { argv0: argv0.as_bytes(), comm: comm.as_bytes(), exe: b"" };
+            assert_eq!(names.vmm(), vmm, "{argv0} {comm}");
         }
+        let of = |argv0: &'static str, exe: &'static str, comm: &'static str| ProgramNames {
+            argv0: argv0.as_bytes(),
+            exe: exe.as_bytes(),
+            comm: comm.as_bytes(),
+        };
+        // By the kernel's word alone, also after an upgrade.
+        let renamed = of("web", "/usr/bin/qemu-system-x86_64 (deleted)", "\u{1b}[2J");
+        assert_eq!((renamed.vmm(), renamed.is_script()), (Some(Vmm::Qemu), false));
+        let script = of("/bin/sh", "/usr/bin/dash", "qemu-kvm");
+        assert_eq!((script.vmm(), script.is_script()), (Some(Vmm::Qemu), true));
+        assert!(of("python3.11", "", "qemu-kvm").is_script());
     }
 }

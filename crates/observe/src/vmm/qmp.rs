@@ -1,16 +1,20 @@
 //! QEMU's monitor: which thread is which vCPU, by QEMU's own word.
 //!
-//! QMP is lines of JSON over a socket: a greeting, `qmp_capabilities`, `query-cpus-fast`. Three lines of a protocol do not need
-//! a library with QEMU's whole schema. A monitor serves one client at a time, so one that is taken (libvirt's always is) accepts
+//! QMP is JSON over a socket: a greeting, `qmp_capabilities`, `query-cpus-fast` (before QEMU 2.12 `query-cpus`). Three objects of a protocol
+//! do not need a library with QEMU's whole schema. A monitor serves one client at a time, so one that is taken (libvirt's always is) accepts
 //! the connection and stays silent: hence the time-out.
 
+use super::address::MonitorAddress;
+use gleaner_model::printable;
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use serde_json::{Value, json};
+use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -28,14 +32,23 @@ pub struct QmpCpu {
     pub thread_id: i32,
 }
 
+/// What a monitor said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MonitorAnswer {
+    /// The vCPUs. Threads have the numbers of the monitor's own PID namespace.
+    pub cpus: Vec<QmpCpu>,
+    /// Who listens, by the kernel's word; `None` for a port, and for a process that is not seen from here.
+    pub peer: Option<i32>,
+}
+
 /// Why a monitor did not say.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum QmpError {
     /// The socket cannot be connected to.
-    #[error("cannot connect to the QMP socket {}: {source}", socket.display())]
+    #[error("cannot connect to the QMP socket {}: {source}", socket)]
     Connect {
         /// The socket.
-        socket: PathBuf,
+        socket: MonitorAddress,
         /// What the kernel said.
         source: Arc<io::Error>,
     },
@@ -43,36 +56,36 @@ pub enum QmpError {
     #[error(
         "the QMP socket {} did not answer within {} ms: a monitor serves one client at a time; close the other one, or give \
          this VM a second monitor (-qmp unix:PATH,server=on,wait=off)",
-        socket.display(), timeout.as_millis()
+        socket, timeout.as_millis()
     )]
     Silent {
         /// The socket.
-        socket: PathBuf,
+        socket: MonitorAddress,
         /// How long was waited.
         timeout: Duration,
     },
     /// Something answered that does not speak QMP, or not this command.
-    #[error("the socket {} is no QMP monitor: {what}", socket.display())]
+    #[error("the socket {} is no QMP monitor: {what}", socket)]
     Protocol {
         /// The socket.
-        socket: PathBuf,
+        socket: MonitorAddress,
         /// What it said.
         what: String,
     },
     /// Its threads are not of this machine's processes.
     #[error(
         "the vCPU threads that the QMP socket {} names are in no process that this user sees here: is it in another PID namespace?",
-        socket.display()
+        socket
     )]
     Elsewhere {
         /// The socket.
-        socket: PathBuf,
+        socket: MonitorAddress,
     },
 }
 
 impl QmpError {
     /// The monitor's socket.
-    pub fn socket(&self) -> &Path {
+    pub fn socket(&self) -> &MonitorAddress {
         match self {
             Self::Connect { socket, .. }
             | Self::Silent { socket, .. }
@@ -86,55 +99,98 @@ impl QmpError {
 ///
 /// # Errors
 /// When it cannot be connected to, does not answer within `timeout` altogether, or answers something else.
-pub fn query_cpus(socket: &Path, timeout: Duration) -> Result<Vec<QmpCpu>, QmpError> {
+pub fn query_cpus(socket: &MonitorAddress, timeout: Duration) -> Result<MonitorAnswer, QmpError> {
     let end = Instant::now() + timeout;
     let stream = connected(socket, timeout, end)?;
-    let mut monitor = Monitor { socket, timeout, end, stream: BufReader::new(stream) };
-    let greeting = monitor.line()?;
+    let peer = if matches!(socket, MonitorAddress::Port(_)) { None } else { peer_of(&stream) };
+    let mut monitor = Monitor { socket, timeout, end, stream: BufReader::new(File::from(stream)) };
+    let greeting = monitor.value()?;
     if greeting.get("QMP").is_none() {
-        return Err(monitor.protocol(&format!("it greets with {}", start_of(&greeting.to_string()))));
+        return Err(monitor.protocol(&format!("it greets with {}", start_of(&greeting))));
     }
     monitor.command("qmp_capabilities")?;
-    let answer = monitor.command("query-cpus-fast")?;
-    let cpus = answer.as_array().and_then(|cpus| {
-        let number = |cpu: &Value, key: &str| cpu.get(key).and_then(Value::as_i64);
-        let parsed = cpus.iter().map(|cpu| {
-            Some(QmpCpu {
-                index: u32::try_from(number(cpu, "cpu-index")?).ok()?,
-                thread_id: i32::try_from(number(cpu, "thread-id")?).ok()?,
-            })
-        });
-        parsed.collect::<Option<Vec<_>>>()
-    });
-    cpus.ok_or_else(|| monitor.protocol(&format!("query-cpus-fast answers {}", start_of(&answer.to_string()))))
+    let answer = match monitor.command("query-cpus-fast") {
+        // QEMU before 2.12. What it says of that command too is no news where neither is known.
+        Err(refused @ QmpError::Protocol { .. }) => monitor.command("query-cpus").map_err(|_| refused)?,
+        answer => answer?,
+    };
+    let cpus = answer.as_array().and_then(|cpus| cpus.iter().map(cpu).collect::<Option<Vec<_>>>());
+    let cpus =
+        cpus.ok_or_else(|| monitor.protocol(&format!("asked for its vCPUs, it answers {}", start_of(&answer))))?;
+    Ok(MonitorAnswer { cpus, peer })
 }
 
-/// Connects, and lets nothing that is sent take longer than `timeout` either. Whoever listens and accepts nobody has a queue, and once
-/// that is full a connection waits for ever unless it is told how long.
-fn connected(socket: &Path, timeout: Duration, end: Instant) -> Result<UnixStream, QmpError> {
-    let failed = |errno: Errno| QmpError::Connect { socket: socket.to_owned(), source: Arc::new(errno.into()) };
-    let address = SocketAddrUnix::new(socket).map_err(failed)?;
-    let stream = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).map_err(failed)?;
+/// Both commands' words for the same.
+fn cpu(answer: &Value) -> Option<QmpCpu> {
+    let number = |keys: [&str; 2]| keys.iter().find_map(|key| answer.get(key).and_then(Value::as_i64));
+    Some(QmpCpu {
+        index: u32::try_from(number(["cpu-index", "CPU"])?).ok()?,
+        thread_id: i32::try_from(number(["thread-id", "thread_id"])?).ok()?,
+    })
+}
+
+/// Connects, and lets nothing that is sent or read take longer than `timeout` either. Whoever listens and accepts nobody has a queue, and
+/// once that is full a connection waits for ever unless it is told how long.
+fn connected(socket: &MonitorAddress, timeout: Duration, end: Instant) -> Result<OwnedFd, QmpError> {
+    let failed = |errno: Errno| QmpError::Connect { socket: socket.clone(), source: Arc::new(errno.into()) };
+    let family = match socket {
+        MonitorAddress::Port(port) if port.is_ipv6() => AddressFamily::INET6,
+        MonitorAddress::Port(_) => AddressFamily::INET,
+        MonitorAddress::Path(_) | MonitorAddress::Abstract(_) => AddressFamily::UNIX,
+    };
+    let stream = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None).map_err(failed)?;
     loop {
         let left = end.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Err(QmpError::Silent { socket: socket.to_owned(), timeout });
+            return Err(QmpError::Silent { socket: socket.clone(), timeout });
         }
         set_socket_timeout(&stream, Timeout::Send, Some(left)).map_err(failed)?;
-        match connect(&stream, &address) {
-            Ok(()) => return Ok(stream.into()),
+        let connected = match socket {
+            MonitorAddress::Path(path) => connect_to_file(&stream, path),
+            MonitorAddress::Abstract(name) => {
+                SocketAddrUnix::new_abstract_name(name).and_then(|address| connect(&stream, &address))
+            }
+            MonitorAddress::Port(port) => connect(&stream, port),
+        };
+        match connected {
+            Ok(()) => return Ok(stream),
             // The time is over, or a signal came.
-            Err(Errno::AGAIN | Errno::INTR) => {}
+            Err(Errno::AGAIN | Errno::INTR | Errno::INPROGRESS | Errno::ALREADY) => {}
             Err(errno) => return Err(failed(errno)),
         }
     }
 }
 
+/// A path may be longer than an address takes, 107 bytes: then it is named from its folder.
+fn connect_to_file(stream: &OwnedFd, path: &Path) -> Result<(), Errno> {
+    let address = match (SocketAddrUnix::new(path), path.parent(), path.file_name()) {
+        (Err(Errno::NAMETOOLONG), Some(parent), Some(name)) => {
+            let folder = rustix::fs::open(parent, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+            let short = Path::new("/proc/self/fd").join(folder.as_raw_fd().to_string()).join(name);
+            return connect(stream, &SocketAddrUnix::new(short)?);
+        }
+        (address, ..) => address?,
+    };
+    connect(stream, &address)
+}
+
+/// The process that listens. (Not by rustix, whose process ids cannot be 0, and that is what the kernel says of one unseen from here.)
+fn peer_of(stream: &OwnedFd) -> Option<i32> {
+    let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut length = libc::socklen_t::try_from(size_of::<libc::ucred>()).ok()?;
+    // SAFETY: both pointers are to locals, of the type that this option has and of its length.
+    let told = unsafe {
+        let (value, length) = ((&raw mut peer).cast(), &raw mut length);
+        libc::getsockopt(stream.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, value, length)
+    };
+    Some(peer.pid).filter(|pid| told == 0 && *pid > 0)
+}
+
 struct Monitor<'a> {
-    socket: &'a Path,
+    socket: &'a MonitorAddress,
     timeout: Duration,
     end: Instant,
-    stream: BufReader<UnixStream>,
+    stream: BufReader<File>,
 }
 
 impl Monitor<'_> {
@@ -146,61 +202,109 @@ impl Monitor<'_> {
             _ => self.protocol(&format!("it hung up ({error})")),
         })?;
         for _ in 0..MOST_LINES {
-            let mut answer = self.line()?;
+            let mut answer = self.value()?;
             if let Some(result) = answer.get_mut("return") {
                 return Ok(result.take());
             }
             if let Some(error) = answer.get("error") {
-                return Err(self.protocol(&format!("{name} is refused: {}", start_of(&error.to_string()))));
+                return Err(self.protocol(&format!("{name} is refused: {}", start_of(error))));
             }
             // Anything else is an event.
         }
         Err(self.protocol(&format!("{MOST_LINES} events and no answer")))
     }
 
-    fn line(&mut self) -> Result<Value, QmpError> {
-        let mut line = Vec::new();
-        // A read may end with part of a line; what is left of the time bounds all of them together.
-        while line.last() != Some(&b'\n') {
+    /// The next JSON object, which may be on many lines (`-qmp-pretty`).
+    fn value(&mut self) -> Result<Value, QmpError> {
+        let (mut text, mut scanned) = (Vec::new(), Nesting::default());
+        loop {
+            let start = text.len();
+            self.line(&mut text)?;
+            text[start..].iter().for_each(|byte| scanned.add(*byte));
+            if text.trim_ascii().is_empty() {
+                text.clear();
+            } else if scanned.depth == 0 || text.trim_ascii_start().first() != Some(&b'{') {
+                let said = || self.protocol(&format!("it says '{}'", start_of_text(&text)));
+                return serde_json::from_slice(&text).map_err(|_| said());
+            }
+        }
+    }
+
+    /// Appends a line, with its end.
+    fn line(&mut self, text: &mut Vec<u8>) -> Result<(), QmpError> {
+        loop {
+            // A read may end with part of a line; what is left of the time bounds all of them together.
             let left = self.end.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Err(self.silent());
             }
-            let set = self.stream.get_ref().set_read_timeout(Some(left));
+            let set = set_socket_timeout(self.stream.get_ref(), Timeout::Recv, Some(left));
             set.map_err(|error| self.protocol(&error.to_string()))?;
-            match self.stream.by_ref().take(LONGEST_ANSWER).read_until(b'\n', &mut line) {
+            match self.stream.by_ref().take(LONGEST_ANSWER).read_until(b'\n', text) {
                 Ok(0) => return Err(self.protocol("it hung up")),
-                Ok(_) if line.len() as u64 >= LONGEST_ANSWER => return Err(self.protocol("its answer has no end")),
-                Ok(_) => {}
+                Ok(_) if text.len() as u64 >= LONGEST_ANSWER => return Err(self.protocol("its answer has no end")),
+                Ok(_) if text.last() == Some(&b'\n') => return Ok(()),
                 Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
                     return Err(self.silent());
                 }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(self.protocol(&error.to_string())),
+                Err(error) if error.kind() != io::ErrorKind::Interrupted => {
+                    return Err(self.protocol(&error.to_string()));
+                }
+                Ok(_) | Err(_) => {}
             }
         }
-        serde_json::from_slice(&line)
-            .map_err(|_| self.protocol(&format!("it says {}", start_of(&String::from_utf8_lossy(&line)))))
     }
 
     fn silent(&self) -> QmpError {
-        QmpError::Silent { socket: self.socket.to_owned(), timeout: self.timeout }
+        QmpError::Silent { socket: self.socket.clone(), timeout: self.timeout }
     }
 
     fn protocol(&self, what: &str) -> QmpError {
-        QmpError::Protocol { socket: self.socket.to_owned(), what: what.to_owned() }
+        QmpError::Protocol { socket: self.socket.clone(), what: what.to_owned() }
     }
 }
 
-fn start_of(text: &str) -> String {
-    format!("'{}'", text.trim_end().chars().take(80).collect::<String>())
+/// How deep in a JSON text a place is: an object is over where it is 0 again.
+#[derive(Default)]
+struct Nesting {
+    depth: usize,
+    in_string: bool,
+    escaped: bool,
+}
+
+impl Nesting {
+    fn add(&mut self, byte: u8) {
+        match (self.in_string, byte) {
+            (true, _) if self.escaped => self.escaped = false,
+            (true, b'\\') => self.escaped = true,
+            (_, b'"') => self.in_string = !self.in_string,
+            (false, b'{' | b'[') => self.depth += 1,
+            (false, b'}' | b']') => self.depth = self.depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+}
+
+fn start_of(value: &Value) -> String {
+    format!("'{}'", start_of_text(value.to_string().as_bytes()))
+}
+
+/// Whoever listens there may say anything.
+fn start_of_text(text: &[u8]) -> String {
+    printable(text.trim_ascii_end()).chars().take(80).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::net::UnixListener;
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::net::{UnixListener, UnixStream};
+    use std::path::PathBuf;
     use std::thread;
+
+    fn ask(socket: &Path, timeout: Duration) -> Result<Vec<QmpCpu>, QmpError> {
+        query_cpus(&MonitorAddress::Path(socket.to_owned()), timeout).map(|answer| answer.cpus)
+    }
 
     /// A monitor that says `greeting`, and then `answers` to one line each; keeps the connection until it is dropped.
     fn monitor(greeting: &'static str, answers: &'static [&'static str]) -> (tempfile::TempDir, PathBuf) {
@@ -230,8 +334,78 @@ mod tests {
              {\"cpu-index\": 1, \"thread-id\": 72}]}\n",
         ];
         let (_folder, socket) = monitor(GREETING, answers);
-        let cpus = query_cpus(&socket, Duration::from_secs(5)).unwrap();
+        let cpus = ask(&socket, Duration::from_secs(5)).unwrap();
         assert_eq!(cpus, [QmpCpu { index: 0, thread_id: 71 }, QmpCpu { index: 1, thread_id: 72 }]);
+    }
+
+    #[test]
+    fn answers_on_many_lines_and_of_old_qemus() {
+        let pretty = &[
+            "{\n    \"return\": {\n    }\n}\r\n",
+            "{\n    \"event\": \"}]\\\"{\"\n}\n{\n    \"return\": [\n        {\n            \"cpu-index\": 0,\n            \"thread-id\": 71\n        }\n    ]\n}\n",
+        ];
+        let (_a, socket) = monitor("{\n    \"QMP\": {\n    }\n}\n", pretty);
+        assert_eq!(ask(&socket, Duration::from_secs(5)).unwrap(), [QmpCpu { index: 0, thread_id: 71 }]);
+        let old = &[
+            "{\"return\": {}}\n",
+            "{\"error\": {\"class\": \"CommandNotFound\"}}\n",
+            "{\"return\": [{\"CPU\": 3, \"current\": true, \"halted\": false, \"thread_id\": 72}]}\n",
+        ];
+        let (_b, socket) = monitor(GREETING, old);
+        assert_eq!(ask(&socket, Duration::from_secs(5)).unwrap(), [QmpCpu { index: 3, thread_id: 72 }]);
+    }
+
+    #[test]
+    fn a_monitor_may_be_far_down_abstract_or_a_port() {
+        let answers = ["{\"return\": {}}\n", "{\"return\": []}\n"];
+        let serve = move |mut stream: Box<dyn Talk>| {
+            stream.write_all(GREETING.as_bytes()).unwrap();
+            let mut lines = BufReader::new(stream);
+            for answer in answers {
+                lines.read_line(&mut String::new()).unwrap();
+                lines.get_mut().write_all(answer.as_bytes()).unwrap();
+            }
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let deep = folder.path().join("d".repeat(120));
+        std::fs::create_dir(&deep).unwrap();
+        // The listener binds by way of its folder, too.
+        let short = PathBuf::from(format!("/proc/self/fd/{}/q", {
+            let folder = File::open(&deep).unwrap();
+            let number = folder.as_raw_fd();
+            std::mem::forget(folder);
+            number
+        }));
+        let far = UnixListener::bind(short).unwrap();
+        let name = folder.path().as_os_str().as_bytes().to_vec();
+        let nameless = {
+            use std::os::linux::net::SocketAddrExt;
+            UnixListener::bind_addr(&std::os::unix::net::SocketAddr::from_abstract_name(&name).unwrap()).unwrap()
+        };
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let own = i32::try_from(std::process::id()).ok();
+        let addresses = [
+            (MonitorAddress::Path(deep.join("q")), own),
+            (MonitorAddress::Abstract(name), own),
+            (MonitorAddress::Port(port.local_addr().unwrap()), None),
+        ];
+        thread::spawn(move || serve(Box::new(far.accept().unwrap().0)));
+        thread::spawn(move || serve(Box::new(nameless.accept().unwrap().0)));
+        thread::spawn(move || serve(Box::new(port.accept().unwrap().0)));
+        for (address, peer) in addresses {
+            let answer = query_cpus(&address, Duration::from_secs(5)).unwrap();
+            assert_eq!(answer, MonitorAnswer { cpus: vec![], peer }, "{address}");
+        }
+    }
+
+    trait Talk: Read + Write + Send {}
+    impl<T: Read + Write + Send> Talk for T {}
+
+    #[test]
+    fn what_a_stranger_says_does_not_reach_the_terminal() {
+        let (_folder, socket) = monitor("\u{1b}[2J\u{202e}hello\n", &[]);
+        let said = ask(&socket, Duration::from_secs(5)).unwrap_err().to_string();
+        assert!(said.contains("\\u{1b}[2J\\u{202e}hello") && !said.contains('\u{1b}'), "{said}");
     }
 
     #[test]
@@ -244,7 +418,7 @@ mod tests {
         // A queue for none holds one.
         let _queued = UnixStream::connect(&socket).unwrap();
         let (tell, told) = std::sync::mpsc::channel();
-        thread::spawn(move || tell.send(query_cpus(&socket, Duration::from_millis(50))));
+        thread::spawn(move || tell.send(ask(&socket, Duration::from_millis(50))));
         let said = told.recv_timeout(Duration::from_secs(20)).expect("it hangs");
         assert!(matches!(said, Err(QmpError::Silent { .. })), "{said:?}");
     }
@@ -253,16 +427,16 @@ mod tests {
     fn what_is_wrong_is_told_apart() {
         let short = Duration::from_millis(50);
         let (_a, silent) = monitor("", &[]);
-        assert!(matches!(query_cpus(&silent, short), Err(QmpError::Silent { .. })));
+        assert!(matches!(ask(&silent, short), Err(QmpError::Silent { .. })));
         let (_b, half) = monitor("{\"QMP\": ", &[]);
-        assert!(matches!(query_cpus(&half, short), Err(QmpError::Silent { .. })));
+        assert!(matches!(ask(&half, short), Err(QmpError::Silent { .. })));
         let (_c, other) = monitor("220 mail ready\n", &[]);
-        let said = query_cpus(&other, Duration::from_secs(5)).unwrap_err();
+        let said = ask(&other, Duration::from_secs(5)).unwrap_err();
         assert!(said.to_string().contains("220 mail ready"), "{said}");
         let (_d, old) = monitor(GREETING, &["{\"return\": {}}\n", "{\"error\": {\"class\": \"CommandNotFound\"}}\n"]);
-        let said = query_cpus(&old, Duration::from_secs(5)).unwrap_err();
+        let said = ask(&old, Duration::from_secs(5)).unwrap_err();
         assert!(said.to_string().contains("CommandNotFound"), "{said}");
-        let missing = query_cpus(Path::new("/no/such/socket"), short);
+        let missing = ask(Path::new("/no/such/socket"), short);
         assert!(matches!(missing, Err(QmpError::Connect { .. })));
     }
 }

@@ -19,35 +19,40 @@ impl Tree {
         Self { folder, root }
     }
 
-    fn file(&self, path: &str, text: &str) {
+    fn file(&self, path: &str, text: impl AsRef<[u8]>) {
         let path = self.folder.path().join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
     }
 
     fn process(&self, pid: i32, args: &[&str], cgroup: &str, threads: &[(i32, &str)]) {
-        self.file(&format!("proc/{pid}/cmdline"), &(args.join("\0") + "\0"));
+        self.file(&format!("proc/{pid}/cmdline"), args.join("\0") + "\0");
         let comm: String = Path::new(args[0]).file_name().unwrap().to_str().unwrap().chars().take(15).collect();
-        self.file(&format!("proc/{pid}/comm"), &format!("{comm}\n"));
+        self.file(&format!("proc/{pid}/comm"), format!("{comm}\n"));
         self.thread(pid, pid, &comm, cgroup, 0);
         for (tid, name) in threads {
             self.thread(pid, *tid, name, cgroup, 0);
         }
     }
 
-    fn thread(&self, pid: i32, tid: i32, name: &str, cgroup: &str, guest_ticks: u64) {
+    fn thread(&self, pid: i32, tid: i32, name: impl AsRef<[u8]>, cgroup: &str, guest_ticks: u64) {
+        self.thread_in(pid, tid, name, cgroup, guest_ticks, 'S');
+    }
+
+    fn thread_in(&self, pid: i32, tid: i32, name: impl AsRef<[u8]>, cgroup: &str, guest_ticks: u64, state: char) {
+        let name = name.as_ref();
         let zeros = ["0"; 22].join(" ");
         let stat = format!(
-            "{tid} ({name}) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 9 0 {start} {zeros} {guest_ticks} 0\n",
+            ") {state} 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 9 0 {start} {zeros} {guest_ticks} 0\n",
             start = 1000 + tid,
             zeros = &zeros[..zeros.len() - 4],
         );
         let task = format!("proc/{pid}/task/{tid}");
-        self.file(&format!("{task}/comm"), &format!("{name}\n"));
-        self.file(&format!("{task}/stat"), &stat);
+        self.file(&format!("{task}/comm"), [name, b"\n"].concat());
+        self.file(&format!("{task}/stat"), [format!("{tid} (").as_bytes(), name, stat.as_bytes()].concat());
         self.file(&format!("{task}/status"), "Name:\tx\nCpus_allowed:\tf\nCpus_allowed_list:\t0-1,3\n");
-        self.file(&format!("{task}/cgroup"), &format!("0::{cgroup}\n"));
-        self.file(&format!("proc/{tid}/status"), &format!("Name:\tx\nTgid:\t{pid}\n"));
+        self.file(&format!("{task}/cgroup"), format!("0::{cgroup}\n"));
+        self.file(&format!("proc/{tid}/status"), format!("Name:\tx\nTgid:\t{pid}\n"));
     }
 
     fn kvm_file(&self, pid: i32, fd: i32, target: &str) {
@@ -176,7 +181,8 @@ fn a_monitor_that_is_gone_is_an_error_at_first_and_a_word_beside_the_vms_later()
     assert!(matches!(discover(&tree.root, &options), Err(DiscoverError::Qmp(QmpError::Connect { .. }))));
     let (vms, silent) = rediscover(&tree.root, &options).unwrap();
     assert_eq!(vms.iter().map(threads).collect::<Vec<_>>(), [[(0, 81)]]);
-    assert_eq!(silent.iter().map(QmpError::socket).collect::<Vec<_>>(), qmp.iter().collect::<Vec<_>>());
+    let asked = qmp.map(MonitorAddress::Path);
+    assert_eq!(silent.iter().map(QmpError::socket).collect::<Vec<_>>(), asked.iter().collect::<Vec<_>>());
 }
 
 #[test]
@@ -199,14 +205,19 @@ fn who_is_meant() {
     tree.process(55, &["qemu-system-x86_64", "-name", "web"], "/", &[(56, "CPU 0/KVM")]);
     tree.process(60, &["/bin/bash"], "/", &[]);
     let vms = tree.discover();
-    let pids = |wanted| select(&tree.root, &vms, wanted).map(|vms| vms.iter().map(|vm| vm.pid).collect::<Vec<_>>());
-    assert_eq!(pids("web"), Ok(vec![50, 55]));
-    assert_eq!(pids("55"), Ok(vec![55]));
-    assert_eq!(pids("51"), Ok(vec![50]), "a vCPU's thread means its VM");
+    assert_eq!(vms.iter().map(|vm| vm.name.as_str()).collect::<Vec<_>>(), ["web#50", "web#55"]);
+    let pids = |wanted: &str| select(&tree.root, &vms, wanted).map(|vm| vm.pid);
+    for (wanted, pid) in [("web#50", 50), ("web#55", 55), ("55", 55), ("51", 50), ("56", 55)] {
+        assert_eq!(pids(wanted), Ok(pid), "{wanted}");
+    }
+    tree.thread_in(61, 61, "qemu-system-x86", "/", 0, 'Z');
+    tree.file("proc/61/comm", "qemu-system-x86\n");
     for (wanted, words) in [
-        ("db", ["no VM is called 'db'", "web (pid 50)"]),
+        ("web", ["'web' means 2 VMs", "web#50, web#55"]),
+        ("db", ["no VM is called 'db'", "web#50 (pid 50)"]),
         ("60", ["(bash)", "no VM"]),
-        ("61", ["no process 61", "web"]),
+        ("61", ["(qemu-system-x86)", "has ended"]),
+        ("62", ["no process 62", "web"]),
     ] {
         let said = pids(wanted).unwrap_err().to_string();
         assert!(words.iter().all(|word| said.contains(word)), "{said}");
@@ -241,4 +252,205 @@ fn a_process_that_was_no_vm_is_passed_over_for_a_while_unless_kvm_names_it() {
     assert_eq!(found(1_001), [7, 8]);
     // Other options know nothing of it.
     assert_eq!(tree.discover().len(), 2);
+}
+
+#[test]
+fn names_tell_vms_apart_whatever_they_are_called() {
+    let tree = Tree::new();
+    let qemu = |pid: i32, name: &str| {
+        tree.process(pid, &["qemu-system-x86_64", "-name", name], "/", &[(pid + 1, "CPU 0/KVM")]);
+    };
+    // Two of one name; one that is called as one of those is shown; one that is called as another's process id.
+    qemu(50, "web");
+    qemu(60, "web");
+    qemu(70, "web#60");
+    qemu(80, "50");
+    let vms = tree.discover();
+    let names: Vec<&str> = vms.iter().map(|vm| vm.name.as_str()).collect();
+    assert_eq!(names, ["web#50", "web#60#60", "web#60#70", "50#80"]);
+    let meant = |wanted: &str| match select(&tree.root, &vms, wanted) {
+        Ok(vm) => vec![vm.pid],
+        Err(SelectError::Ambiguous { vms, .. }) => vms.iter().map(|vm| vm.pid).collect(),
+        Err(other) => panic!("{other}"),
+    };
+    for (wanted, pids) in [
+        ("web", &[50, 60][..]),
+        ("50", &[50, 80]),
+        ("50#80", &[80]),
+        ("web#50", &[50]),
+        ("web#60", &[60, 70]),
+        ("web#60#70", &[70]),
+        ("60", &[60]),
+    ] {
+        assert_eq!(meant(wanted), pids, "{wanted}");
+    }
+    assert!(vms.iter().all(|vm| meant(&vm.name) == [vm.pid]), "each name that is shown means one");
+    let said = select(&tree.root, &vms, "50").unwrap_err().to_string();
+    assert!(said.contains("web#50") && said.contains("50#80"), "{said}");
+}
+
+#[test]
+fn sandboxes_whose_sockets_have_one_name_are_told_apart() {
+    let tree = Tree::new();
+    for (pid, id) in [(50, "0a1b"), (60, "2c3d")] {
+        let socket = format!("/run/vc/vm/{id}/clh-api.sock");
+        tree.process(pid, &["/opt/kata/bin/cloud-hypervisor", "--api-socket", &socket], "/", &[(pid + 1, "vcpu0")]);
+    }
+    for pid in [70, 80] {
+        tree.process(pid, &["cloud-hypervisor", "--api-socket", "fd=3"], "/", &[(pid + 1, "vcpu0")]);
+    }
+    tree.process(90, &["containerd-shim-kata-v2", "-id", "4e5f"], "/", &[(91, "db_vcpu0")]);
+    let found: Vec<_> = tree.discover().into_iter().map(|vm| (vm.name, vm.vmm)).collect();
+    let ch = Vmm::CloudHypervisor;
+    let expected = [
+        ("0a1b", ch),
+        ("2c3d", ch),
+        ("cloud-hypervisor-70", ch),
+        ("cloud-hypervisor-80", ch),
+        ("4e5f", Vmm::Dragonball),
+    ];
+    assert_eq!(found, expected.map(|(name, vmm)| (name.to_owned(), vmm)));
+}
+
+#[test]
+fn names_are_bytes_and_are_shown_without_control_characters() {
+    let tree = Tree::new();
+    // Cut within a letter: nobody's name is UTF-8, and the VM is there with both its vCPUs.
+    tree.process(50, &["fakevm", "-name", "guest=bureau,process=x"], "/", &[(51, "CPU 0/KVM")]);
+    tree.file("proc/50/comm", b"qemu-bureau-fr\xc3\n");
+    tree.thread(50, 50, b"qemu-bureau-fr\xc3", "/", 0);
+    tree.thread(50, 52, b"CPU 1/KVM", "/", 0);
+    tree.thread(50, 53, b"\xff\xfe) R\n(", "/", 0);
+    let vm = tree.only();
+    assert_eq!((vm.name.as_str(), threads(&vm)), ("bureau", vec![(0, 51), (1, 52)]));
+    // The VM's name itself, and what stands beside it.
+    tree.file("proc/50/cmdline", b"qemu-system-x86_64\0-name\0web\x1b[2J\nfake: qemu\xe2\x80\xae\xff\0");
+    tree.file("proc/50/task/50/cgroup", b"0::/a/\xff\x1b\n");
+    let vm = tree.only();
+    assert_eq!(vm.name, r"web\u{1b}[2J\nfake: qemu\u{202e}\xff");
+    assert_eq!(vm.cgroup.unwrap().to_string(), r"/a/\xff\u{1b}");
+    let vms = tree.discover();
+    for wanted in ["web\u{1b}[2J\nfake: qemu\u{202e}\\xff", r"web\u{1b}[2J\nfake: qemu\u{202e}\xff", "51"] {
+        assert_eq!(select(&tree.root, &vms, wanted).map(|vm| vm.pid), Ok(50), "{wanted:?}");
+    }
+    let said = select(&tree.root, &vms, "\u{1b}c").unwrap_err().to_string();
+    assert!(!said.contains(char::is_control), "{said:?}");
+    // A thread's name, where a monitor or KVM says that it is a vCPU.
+    tree.thread(50, 51, b"a\x07b\xff", "/", 0);
+    tree.thread(50, 52, b"c", "/", 0);
+    tree.file("sys/kernel/debug/kvm/50-4/vcpu0/pid", "51\n");
+    assert_eq!(tree.only().vcpus[0].name, r"a\u{7}b\xff");
+    // Process 60 is no VM, and its name is not to be shown as it is either.
+    tree.process(60, &["x"], "/", &[]);
+    tree.file("proc/60/comm", b"\x1b]0;x\x07\n");
+    let said = select(&tree.root, &vms, "60").unwrap_err().to_string();
+    assert!(said.contains(r"(\u{1b}]0;x\u{7})"), "{said:?}");
+}
+
+#[test]
+fn a_process_that_has_ended_is_no_vm_and_one_whose_first_thread_has_is() {
+    let tree = Tree::new();
+    for (pid, state) in [(50, 'Z'), (60, 'X')] {
+        tree.process(pid, &["qemu-system-x86_64", "-name", "gone"], "/", &[]);
+        tree.thread_in(pid, pid, "qemu-system-x86", "/", 0, state);
+        tree.file(&format!("proc/{pid}/cmdline"), "");
+    }
+    // Being killed: nothing of it is alive, but its threads are still listed, and its command line, too.
+    tree.process(70, &["qemu-system-x86_64", "-name", "going"], "/", &[]);
+    tree.thread_in(70, 70, "qemu-system-x86", "/", 0, 'Z');
+    tree.thread_in(70, 71, "CPU 0/KVM", "/", 0, 'X');
+    // Gone between two looks.
+    tree.file("proc/80/cmdline", "qemu-system-x86_64\0");
+    assert_eq!(tree.discover(), []);
+    // Stopped, traced, or without the thread that began it, it is one.
+    for (pid, state) in [(90, 'T'), (100, 't'), (110, 'Z'), (120, 'D')] {
+        tree.process(pid, &["qemu-system-x86_64", "-name", &format!("vm{pid}")], "/", &[(pid + 1, "CPU 0/KVM")]);
+        tree.thread_in(pid, pid, "qemu-system-x86", "/", 0, state);
+    }
+    tree.file("proc/110/cmdline", "");
+    tree.file("proc/110/task/111/cmdline", "qemu-system-x86_64\0-name\0vm110\0");
+    // A vCPU that was unplugged.
+    tree.thread_in(90, 92, "CPU 1/KVM", "/", 0, 'X');
+    let found: Vec<_> = tree.discover().iter().map(|vm| (vm.name.clone(), threads(vm))).collect();
+    let expected = [90, 100, 110, 120].map(|pid| (format!("vm{pid}"), vec![(0, pid + 1)]));
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn a_script_that_has_the_name_of_a_vmm_is_none() {
+    let tree = Tree::new();
+    tree.process(50, &["/bin/sh", "/usr/local/bin/qemu-kvm", "-m", "1"], "/", &[]);
+    tree.file("proc/50/comm", "qemu-kvm\n");
+    // A thread of the kernel.
+    tree.process(60, &["kvm"], "/", &[]);
+    tree.file("proc/60/cmdline", "");
+    assert_eq!(tree.discover(), []);
+    // After an upgrade only the kernel knows what runs.
+    tree.process(70, &["web-server-vm"], "/", &[]);
+    symlink("/usr/libexec/qemu-kvm (deleted)", tree.folder.path().join("proc/70/exe")).unwrap();
+    assert_eq!(tree.only().name, "qemu-70");
+}
+
+/// A monitor at `socket` that answers `times` clients: vCPU 0 is `tid`.
+fn monitor(socket: &Path, times: usize, tid: i32) {
+    use std::io::{BufRead, BufReader, Write};
+    let listener = std::os::unix::net::UnixListener::bind(socket).unwrap();
+    std::thread::spawn(move || {
+        for _ in 0..times {
+            let Ok((mut stream, _)) = listener.accept() else { return };
+            let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
+            let answer = format!("{{\"return\": [{{\"cpu-index\": 0, \"thread-id\": {tid}}}]}}\n");
+            for said in ["{\"QMP\": {}}\n", "{\"return\": {}}\n", &answer] {
+                let _ = stream.write_all(said.as_bytes());
+                let _ = lines.next();
+            }
+        }
+    });
+}
+
+#[test]
+fn the_next_monitor_is_asked_where_one_does_not_answer() {
+    let tree = Tree::new();
+    let path = |name: &str| tree.folder.path().join(name);
+    monitor(&path("second"), 1, 81);
+    monitor(&path("configured"), 1, 91);
+    let socket = |name: &str| format!("unix:{},server,nowait", path(name).display());
+    let args = ["qemu-system-x86_64", "--qmp", &socket("none"), "-qmp", &socket("second")];
+    tree.process(80, &args, "/", &[(81, "qemu-system-x86")]);
+    let vm = tree.only();
+    assert_eq!((threads(&vm), vm.notes), (vec![(0, 81)], vec![]));
+    // Named in a file of options, with a chardev after the monitor that has it.
+    fs::remove_dir_all(path("proc/80")).unwrap();
+    let config = format!(
+        "[name]\n guest = \"filed\"\n[mon]\n chardev = \"m\"\n mode = \"control\"\n[chardev \"m\"]\n backend = \"socket\"\n server = \"on\"\n path = \"{}\"\n",
+        path("configured").display()
+    );
+    tree.file("vm.cfg", config);
+    let file = path("vm.cfg").display().to_string();
+    tree.process(90, &["/usr/bin/kvm", "-readconfig", &file], "/", &[(91, "kvm")]);
+    let vm = tree.only();
+    assert_eq!((vm.name.as_str(), threads(&vm)), ("filed", vec![(0, 91)]));
+}
+
+#[test]
+fn a_monitors_threads_are_those_of_its_process_and_of_its_namespace() {
+    let tree = Tree::new();
+    let socket = tree.folder.path().join("qmp");
+    // In its container the vCPU is thread 7; here thread 7 is another process's.
+    monitor(&socket, 2, 7);
+    let qmp = format!("unix:{},server=on", socket.display());
+    tree.process(80, &["qemu-system-x86_64", "-qmp", &qmp], "/", &[(81, "qemu-system-x86")]);
+    tree.process(7, &["/bin/bash"], "/", &[]);
+    let vm = tree.only();
+    assert!(vm.vcpus.is_empty() && vm.notes[0].contains("no thread of this process"), "{vm:?}");
+    for (tid, inside) in [(80, 1), (81, 7)] {
+        tree.file(&format!("proc/80/task/{tid}/status"), format!("Name:\tx\nNSpid:\t{tid}\t{inside}\n"));
+    }
+    assert_eq!(threads(&tree.only()), [(0, 81)]);
+    // Nor are they taken for the other process's where the monitor is named by hand.
+    let cpus = [QmpCpu { index: 0, thread_id: 7 }];
+    assert_eq!(process::process_of_monitor(&tree.root, &cpus, Some(80)), Some(80));
+    assert_eq!(process::process_of_monitor(&tree.root, &cpus, None), Some(7));
+    tree.file("proc/7/status", "Name:\tx\nTgid:\t7\nNSpid:\t7\t1\n");
+    assert_eq!(process::process_of_monitor(&tree.root, &cpus, None), None);
 }

@@ -2,8 +2,10 @@
 
 use super::{Accelerator, Vmm};
 use crate::ObserveError;
-use crate::root::{ProcRoot, read_optional};
+use crate::root::ProcRoot;
+use gleaner_sys::is_gone;
 use std::fmt;
+use std::fs;
 
 /// A scheduling class as the kernel numbers it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,9 +90,16 @@ impl ThreadStat {
         self.state == 'R'
     }
 
-    /// From the file's text; `None` where it is not the format. The name may hold anything, so count from its last `)`.
-    pub fn parse(text: &str) -> Option<Self> {
-        let fields: Vec<&str> = text[text.rfind(')')? + 1..].split_ascii_whitespace().collect();
+    /// Whether it has ended and only its entry is left, until somebody waits for it.
+    pub fn is_dead(&self) -> bool {
+        matches!(self.state, 'Z' | 'X' | 'x')
+    }
+
+    /// From the file's bytes; `None` where it is not the format. The name may hold anything, so count from its last `)`.
+    pub fn parse(line: impl AsRef<[u8]>) -> Option<Self> {
+        let line = line.as_ref();
+        let numbers = &line[line.iter().rposition(|byte| *byte == b')')? + 1..];
+        let fields: Vec<&str> = std::str::from_utf8(numbers).ok()?.split_ascii_whitespace().collect();
         // fields[0] is field 3 of proc(5).
         let field = |number: usize| fields.get(number - 3).copied();
         Some(Self {
@@ -111,8 +120,11 @@ impl ThreadStat {
 /// When the file cannot be read, or is not what proc(5) promises.
 pub fn thread_stat(root: &ProcRoot, pid: i32, tid: i32) -> Result<Option<ThreadStat>, ObserveError> {
     let path = root.proc.join(format!("{pid}/task/{tid}/stat"));
-    let Some(text) = read_optional(&path)? else { return Ok(None) };
-    let parsed = ThreadStat::parse(&text).ok_or_else(|| ObserveError::parse(&path, 1, "not a line of proc(5)"))?;
+    let line = match fs::read(&path) {
+        Err(error) if is_gone(&error) => return Ok(None),
+        read => read.map_err(|error| ObserveError::read(&path, error))?,
+    };
+    let parsed = ThreadStat::parse(&line).ok_or_else(|| ObserveError::parse(&path, 1, "not a line of proc(5)"))?;
     Ok(Some(parsed))
 }
 
@@ -127,9 +139,11 @@ pub(super) struct VcpuName {
 }
 
 /// What a thread's name says, if it is a vCPU's.
-pub(super) fn vcpu_name(comm: &str) -> Option<VcpuName> {
+pub(super) fn vcpu_name(comm: &[u8]) -> Option<VcpuName> {
+    let comm = std::str::from_utf8(comm).ok()?;
     let named = |vmm, index: &str, accelerator| {
-        let index = index.parse().ok()?;
+        // Neither a sign nor a space.
+        let index = index.bytes().all(|byte| byte.is_ascii_digit()).then(|| index.parse().ok())??;
         Some(VcpuName { vmm, index, accelerator, ambiguous: vmm == Vmm::CloudHypervisor })
     };
     if let Some((index, accelerator)) = comm.strip_prefix("CPU ").and_then(|rest| rest.split_once('/')) {
@@ -141,6 +155,9 @@ pub(super) fn vcpu_name(comm: &str) -> Option<VcpuName> {
     }
     [
         ("fc_vcpu ", Vmm::Firecracker),
+        // Firecracker's before 0.22.
+        ("fc_vcpu", Vmm::Firecracker),
+        ("db_vcpu", Vmm::Dragonball),
         ("crosvm_vcpu", Vmm::Crosvm),
         ("kvm-vcpu-", Vmm::Kvmtool),
         ("vcpu", Vmm::CloudHypervisor),
@@ -166,12 +183,21 @@ mod tests {
             ("ALL CPUs/TCG", None),
             ("CPU x/KVM", None),
             ("CPU 0/HVF", None),
+            ("fc_vcpu4", Some((Vmm::Firecracker, 4, Kvm))),
+            ("db_vcpu0", Some((Vmm::Dragonball, 0, Kvm))),
+            ("crosvm_vcpu1234", Some((Vmm::Crosvm, 1234, Kvm))),
+            ("CPU 100/KVM", Some((Vmm::Qemu, 100, Kvm))),
+            ("CPU +1/KVM", None),
+            ("CPU /KVM", None),
+            ("CPU 99999999999/", None),
+            ("vcpu-1", None),
+            ("fc_vcpu  1", None),
             ("vcpu", None),
             ("vcpu1-io", None),
             ("kvm-nx-lpage-re", None),
             ("", None),
         ] {
-            let found = vcpu_name(comm).map(|name| (name.vmm, name.index, name.accelerator));
+            let found = vcpu_name(comm.as_bytes()).map(|name| (name.vmm, name.index, name.accelerator));
             assert_eq!(found, expected, "{comm}");
         }
     }
@@ -183,6 +209,10 @@ mod tests {
         let stat = ThreadStat::parse(line).unwrap();
         assert_eq!((stat.state, stat.nice, stat.start_time_ticks), ('R', -5, 4242));
         assert_eq!((stat.last_cpu, stat.policy, stat.guest_time_ticks), (9, SchedPolicy::Normal, 31));
+        let mut odd = b"77 (CPU\xc3 0)\n\x1b) Z".to_vec();
+        odd.extend(&line.as_bytes()["77 (CPU 0/KVM) x) R".len()..]);
+        let odd = ThreadStat::parse(odd).unwrap();
+        assert_eq!((odd.start_time_ticks, odd.is_dead(), stat.is_dead()), (4242, true, false));
         assert_eq!(ThreadStat::parse("77 (x) R 1"), None);
         assert_eq!(ThreadStat::parse("no brackets"), None);
     }

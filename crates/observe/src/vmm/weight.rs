@@ -4,10 +4,12 @@
 //! `calc_group_shares`). So a VM's weight is divided among its busy vCPUs: of two VMs with equal weights, one of four busy vCPUs gets a
 //! quarter as much on each CPU as one with a single one.
 
-use super::cgroup::CgroupPath;
+use super::cgroup::{CgroupPath, prefixes};
 use crate::root::ProcRoot;
 use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 
 /// Weight of a thread with nice 0, and of a group with `cpu.weight` 100 or `cpu.shares` 1024.
 const ORDINARY: f64 = 1024.0;
@@ -26,8 +28,8 @@ pub struct VcpuLoad {
 /// What each vCPU competes with on its CPU, relative to the others. Groups that hold all of them make no difference between them
 /// and do not count; nor do those without a weight, where the `cpu` controller is off.
 pub fn entitlements(root: &ProcRoot, vcpus: &[VcpuLoad]) -> Vec<f64> {
-    let mut weights: BTreeMap<String, Option<f64>> = BTreeMap::new();
-    let mut levels: Vec<Vec<(String, f64)>> = Vec::new();
+    let mut weights: BTreeMap<OsString, Option<f64>> = BTreeMap::new();
+    let mut levels: Vec<Vec<(OsString, f64)>> = Vec::new();
     for vcpu in vcpus {
         let mut groups = Vec::new();
         for (path, version) in
@@ -59,16 +61,10 @@ pub fn entitlements(root: &ProcRoot, vcpus: &[VcpuLoad]) -> Vec<f64> {
     found
 }
 
-/// `/a`, `/a/b`, ... of `/a/b/...`; not the root, which has no weight.
-pub(super) fn prefixes(path: &str) -> impl Iterator<Item = String> {
-    let ends = path.char_indices().skip(1).filter(|(_, c)| *c == '/').map(|(at, _)| at).chain([path.len()]);
-    ends.map(|end| path[..end].to_owned()).filter(|path| path.len() > 1).collect::<Vec<_>>().into_iter()
-}
-
 /// A group's weight, in the units of threads' weights.
-fn group_weight(root: &ProcRoot, version: u8, path: &str) -> Option<f64> {
+fn group_weight(root: &ProcRoot, version: u8, path: &OsStr) -> Option<f64> {
     let tree = root.sys.join("fs/cgroup");
-    let below = path.trim_start_matches('/');
+    let below = below(path);
     let read = |file: std::path::PathBuf| fs::read_to_string(file).ok()?.trim().parse::<f64>().ok();
     if version == 1 {
         let mounts = ["cpu", "cpu,cpuacct"];
@@ -78,6 +74,13 @@ fn group_weight(root: &ProcRoot, version: u8, path: &str) -> Option<f64> {
     let mounts = [tree.clone(), tree.join("unified")];
     let weight = mounts.iter().find_map(|mount| read(mount.join(below).join("cpu.weight")));
     weight.map(|weight| weight * ORDINARY / 100.0)
+}
+
+/// A group's path without the slashes that would make it one from the root.
+pub(super) fn below(path: &OsStr) -> &OsStr {
+    let bytes = path.as_bytes();
+    let start = bytes.iter().position(|byte| *byte != b'/').unwrap_or(bytes.len());
+    OsStr::from_bytes(&bytes[start..])
 }
 
 #[cfg(test)]
@@ -96,7 +99,7 @@ mod tests {
     }
 
     fn vcpu(version: u8, path: &str, weight: f64, activity: f64) -> VcpuLoad {
-        VcpuLoad { cgroup: Some(CgroupPath { version, path: path.to_owned() }), weight, activity }
+        VcpuLoad { cgroup: Some(CgroupPath { version, path: path.into() }), weight, activity }
     }
 
     fn close(found: &[f64], expected: &[f64]) {
@@ -141,8 +144,8 @@ mod tests {
 
     #[test]
     fn paths_are_taken_apart() {
-        assert_eq!(prefixes("/a/b").collect::<Vec<_>>(), ["/a", "/a/b"]);
-        assert!(prefixes("/").next().is_none());
-        assert!(prefixes("").next().is_none());
+        assert_eq!(prefixes(OsStr::new("/a/b")).collect::<Vec<_>>(), ["/a", "/a/b"]);
+        assert!(prefixes(OsStr::new("/")).next().is_none());
+        assert!(prefixes(OsStr::new("")).next().is_none());
     }
 }

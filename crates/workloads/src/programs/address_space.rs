@@ -30,10 +30,12 @@ fn churn(number: u64) -> Result<u64, WorkloadError> {
     for (page, first) in region.chunks_mut(PAGE_BYTES).zip(0..) {
         page[..8].copy_from_slice(&mix(number, first).to_le_bytes());
     }
-    region.while_read_only(|bytes| {
+    let (region, number) = region.while_read_only(|bytes| {
         bytes.chunks(PAGE_BYTES).fold(0, |sum, page| {
             let word = std::array::from_fn(|n| page[n]);
             mix(sum, u64::from_le_bytes(word))
         })
-    })
+    })?;
+    drop(region);
+    Ok(number)
 }

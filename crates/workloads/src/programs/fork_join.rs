@@ -4,7 +4,7 @@
 //! [`PARTS`] parts are done. Parts are handed out under the mutex, so the work of a region is the same for every number of threads.
 
 use crate::plan::WorkloadError;
-use crate::pthread::{Condvar, Mutex};
+use crate::pthread::Monitor;
 use crate::run::{Job, Tally};
 
 /// Parts of a region.
@@ -21,14 +21,16 @@ struct Region {
 }
 
 struct Pool {
-    region: Mutex<Region>,
-    work: Condvar,
-    all_done: Condvar,
+    region: Monitor<Region, 2>,
 }
+
+/// The condition variables.
+const WORK: usize = 0;
+const ALL_DONE: usize = 1;
 
 pub(crate) fn run(job: &Job) -> Result<Tally, WorkloadError> {
     let idle = Region { handed_out: PARTS, done: PARTS, ..Region::default() };
-    let pool = Pool { region: Mutex::new(idle), work: Condvar::default(), all_done: Condvar::default() };
+    let pool = Pool { region: Monitor::new(idle) };
     job.crew(job.plan.threads + 1, |number| Ok(if number == 0 { pool.lead(job) } else { pool.follow(job) }))
 }
 
@@ -39,12 +41,12 @@ impl Pool {
             tally.checksum.add(job.number(item, SERIAL), job.compute(item, SERIAL));
             let mut region = self.region.lock();
             *region = Region { item, ..Region::default() };
-            self.work.broadcast();
-            self.all_done.wait_until(&mut region, |region| region.done == PARTS);
+            self.region.broadcast::<WORK>();
+            region.wait_until::<ALL_DONE>(|region| region.done == PARTS);
             job.finish();
         }
         self.region.lock().over = true;
-        self.work.broadcast();
+        self.region.broadcast::<WORK>();
         tally
     }
 
@@ -52,7 +54,7 @@ impl Pool {
         let mut tally = Tally::default();
         let mut region = self.region.lock();
         loop {
-            self.work.wait_until(&mut region, |region| region.over || region.handed_out < PARTS);
+            region.wait_until::<WORK>(|region| region.over || region.handed_out < PARTS);
             if region.over {
                 return tally;
             }
@@ -63,7 +65,7 @@ impl Pool {
             region = self.region.lock();
             region.done += 1;
             if region.done == PARTS {
-                self.all_done.signal();
+                self.region.signal::<ALL_DONE>();
             }
         }
     }

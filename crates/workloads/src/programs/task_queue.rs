@@ -6,7 +6,7 @@
 //! does not matter.
 
 use crate::plan::WorkloadError;
-use crate::pthread::{Condvar, Mutex};
+use crate::pthread::Monitor;
 use crate::run::{Job, Tally};
 use std::collections::VecDeque;
 
@@ -22,12 +22,12 @@ struct Tasks {
 }
 
 struct Shared {
-    tasks: Mutex<Tasks>,
-    changed: Condvar,
+    /// Its condition variable: there is a task, or there will be none.
+    tasks: Monitor<Tasks>,
 }
 
 pub(crate) fn run(job: &Job) -> Result<Tally, WorkloadError> {
-    let shared = Shared { tasks: Mutex::new(Tasks::default()), changed: Condvar::default() };
+    let shared = Shared { tasks: Monitor::new(Tasks::default()) };
     shared.plant(&mut shared.tasks.lock(), job);
     job.crew(job.plan.threads, |_| {
         let mut tally = Tally::default();
@@ -43,7 +43,7 @@ pub(crate) fn run(job: &Job) -> Result<Tally, WorkloadError> {
 impl Shared {
     fn take(&self) -> Option<(u64, u64)> {
         let mut tasks = self.tasks.lock();
-        self.changed.wait_until(&mut tasks, |tasks| tasks.over || !tasks.ready.is_empty());
+        tasks.wait_until::<0>(|tasks| tasks.over || !tasks.ready.is_empty());
         let task = tasks.ready.pop_front();
         tasks.running += usize::from(task.is_some());
         task
@@ -58,7 +58,7 @@ impl Shared {
                 && let Some(item) = job.claim()
             {
                 tasks.ready.push_back((item, child));
-                self.changed.signal();
+                self.tasks.signal::<0>();
             }
         }
         if tasks.running == 0 && tasks.ready.is_empty() {
@@ -70,10 +70,10 @@ impl Shared {
     fn plant(&self, tasks: &mut Tasks, job: &Job) {
         if let Some(item) = job.claim() {
             tasks.ready.push_back((item, 0));
-            self.changed.signal();
+            self.tasks.signal::<0>();
         } else {
             tasks.over = true;
-            self.changed.broadcast();
+            self.tasks.broadcast::<0>();
         }
     }
 }

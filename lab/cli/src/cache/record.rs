@@ -12,6 +12,7 @@ use crate::args::JsonArg;
 use crate::failure::Failure;
 use crate::files::Destination;
 use crate::output::{Output, say};
+use crate::refusal::{find, is_executable, name_of, not_found};
 use clap::Args;
 use gleaner_cachesim::trace::recording::Recorder;
 use gleaner_cachesim::trace::{Record, Trace, TraceError, live_lackey};
@@ -284,12 +285,16 @@ fn shell_status(status: ExitStatus) -> i32 {
 }
 
 pub(super) fn not_started(command: &[OsString], status: ExitStatus) -> Failure {
-    let name = command[0].to_string_lossy();
-    Failure::input(match shell_status(status) {
-        127 => format!("cannot run '{name}': command not found; check its spelling, or give its path"),
-        126 => format!("cannot run '{name}': it cannot be executed; is it an executable file? (chmod +x)"),
-        other => {
-            format!("valgrind could not run '{name}' (status {other}, see its message above): nothing is recorded")
+    let name = name_of(command);
+    Failure::input(match find(command) {
+        None => format!("cannot run '{name}': {}", not_found(command)),
+        Some(file) if !is_executable(&file) => {
+            format!("cannot run '{name}': it cannot be executed; is it an executable file? (chmod +x)")
+        }
+        // Whatever it is, valgrind has said it.
+        Some(_) => {
+            let status = shell_status(status);
+            format!("valgrind could not run '{name}' (status {status}, see its message above): nothing is recorded")
         }
     })
 }

@@ -18,6 +18,7 @@ use crate::interrupt;
 use crate::output::Output;
 use clap::Args;
 use gleaner_decide::host::{CacheClass, LlcParams};
+use gleaner_model::printable;
 use gleaner_report::LlcReport;
 use means::Means;
 use std::path::PathBuf;
@@ -40,7 +41,7 @@ pub use means::in_a_line;
 )]
 pub struct LlcArgs {
     /// Only this VM, by its name or pid (may be repeated); default: all
-    #[arg(long, value_name = "NAME|PID")]
+    #[arg(long, value_name = "NAME|PID", value_parser = crate::host::list::vm_word())]
     pub vm: Vec<String>,
     /// Also this process, which need not be a VM, with all its threads (may be repeated)
     #[arg(long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
@@ -94,6 +95,7 @@ impl LlcArgs {
     }
 }
 
+/// A class is told of a VM by its name as it is shown.
 fn told(text: &str) -> Result<(String, CacheClass), String> {
     let (vm, class) = text.rsplit_once('=').ok_or("write it like web=thrashing")?;
     let class = match class {
@@ -102,7 +104,7 @@ fn told(text: &str) -> Result<(String, CacheClass), String> {
         "thrashing" => CacheClass::Thrashing,
         _ => return Err(format!("{class:?} is no class: cpu-bound, cache-friendly or thrashing")),
     };
-    Ok((vm.to_owned(), class))
+    Ok((printable(vm.as_bytes()), class))
 }
 
 fn within(text: &str, from: Duration, to: Duration, bounds: &str) -> Result<Duration, String> {

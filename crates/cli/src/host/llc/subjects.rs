@@ -3,9 +3,9 @@
 use super::LlcArgs;
 use crate::failure::Failure;
 use crate::host::list::chosen;
-use gleaner_act::process_start_time;
 use gleaner_decide::host::{CacheClass, LlcVm};
-use gleaner_observe::{ProcRoot, Vm};
+use gleaner_model::printable;
+use gleaner_observe::{ProcRoot, Vm, thread_stat};
 use std::collections::BTreeMap;
 use std::fs;
 
@@ -13,6 +13,8 @@ use std::fs;
 #[derive(Clone, Debug)]
 pub struct Subject {
     pub name: String,
+    /// Its name without what tells it from others of that name.
+    called: String,
     pub pid: i32,
     start_time: u64,
     /// The vCPUs' threads; `None`: all threads of the process.
@@ -23,7 +25,7 @@ pub struct Subject {
 impl Subject {
     /// Its threads, as of now. Empty when it is gone.
     pub fn threads(&self) -> Vec<i32> {
-        if process_start_time(self.pid) != Some(self.start_time) {
+        if start_time(self.pid) != Some(self.start_time) {
             return Vec::new();
         }
         let entries = fs::read_dir(format!("/proc/{}/task", self.pid)).into_iter().flatten().flatten();
@@ -38,15 +40,23 @@ impl Subject {
         let tids: Vec<i32> = vm.vcpus.iter().map(|vcpu| vcpu.tid).collect();
         // Where its vCPUs cannot be told from its other threads, all are taken.
         let vcpus = Some(tids).filter(|tids| !tids.is_empty());
-        Self { name: vm.name.clone(), pid: vm.pid, start_time: vm.start_time_ticks, vcpus, told: None }
+        Self {
+            name: vm.name.clone(),
+            called: vm.called.clone(),
+            pid: vm.pid,
+            start_time: vm.start_time_ticks,
+            vcpus,
+            told: None,
+        }
     }
 
     fn of_process(pid: i32) -> Result<Self, Failure> {
-        let comm = fs::read_to_string(format!("/proc/{pid}/comm"));
-        let (Ok(comm), Some(start_time)) = (comm, process_start_time(pid)) else {
-            return Err(Failure::input(format!("--pid {pid}: there is no such process")));
+        let comm = fs::read(format!("/proc/{pid}/comm"));
+        let (Ok(comm), Some(start_time)) = (comm, start_time(pid)) else {
+            return Err(Failure::input(format!("--pid {pid}: there is no such process, or it has ended")));
         };
-        Ok(Self { name: comm.trim_end().to_owned(), pid, start_time, vcpus: None, told: None })
+        let name = printable(comm.strip_suffix(b"\n").unwrap_or(&comm));
+        Ok(Self { called: name.clone(), name, pid, start_time, vcpus: None, told: None })
     }
 }
 
@@ -71,6 +81,14 @@ impl Subjects {
             subjects.add(Subject::of_process(*pid)?);
         }
         for (name, _) in &args.classes {
+            let named = subjects.all.values().filter(|subject| subject.called == *name).map(|subject| &*subject.name);
+            let named: Vec<&str> = named.collect();
+            if named.len() > 1 && subjects.all.values().all(|subject| subject.name != *name) {
+                return Err(Failure::input(format!(
+                    "--class {name}=...: several are called so: {}; write which one",
+                    named.join(", ")
+                )));
+            }
             if !subjects.all.values().any(|subject| subject.is_called(name)) {
                 return Err(Failure::input(format!(
                     "--class {name}=...: no VM that is looked at is called so; `gleaner host list` names them"
@@ -114,8 +132,14 @@ impl Subjects {
 
 impl Subject {
     fn is_called(&self, name: &str) -> bool {
-        self.name == name || self.pid.to_string() == name
+        self.name == name || self.pid.to_string() == name || format!("{}#{}", self.called, self.pid) == name
     }
+}
+
+/// When a process began, as long as it has not ended.
+fn start_time(pid: i32) -> Option<u64> {
+    let stat = thread_stat(&ProcRoot::default(), pid, pid).ok()??;
+    (!stat.is_dead()).then_some(stat.start_time_ticks)
 }
 
 #[cfg(test)]

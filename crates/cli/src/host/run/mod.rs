@@ -47,7 +47,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "DURATION", value_parser = crate::args::duration)]
     pub slice: Option<Duration>,
     /// Only this VM, by its name or pid (may be repeated)
-    #[arg(long, value_name = "NAME|PID")]
+    #[arg(long, value_name = "NAME|PID", value_parser = crate::host::list::vm_word())]
     pub vm: Vec<String>,
     /// Ask this QEMU monitor which thread is which vCPU (may be repeated)
     #[arg(long, value_name = "SOCKET")]

@@ -1,14 +1,14 @@
 //! vCPU threads to windows: which VMs there are, looked for every second, and what their vCPUs did.
 
 use crate::failure::Failure;
-use crate::host::list::{chosen, no_vcpus, refuse_unknown_vcpus};
+use crate::host::list::{Wanted, chosen, no_vcpus, refuse_unknown_vcpus};
 use crate::host::slice::without_room;
 use gleaner_act::thread_attr;
 use gleaner_model::{CpuSet, HostVcpuWindow, HostWindow, Nanos, Source, VcpuId, VmId, VmWindow};
 use gleaner_observe::{
-    Competition, DiscoverOptions, IntervalDistribution, PauseExitCounters, PauseExitRefusal, ProcRoot, QmpError,
-    RunIntervals, RunIntervalsConfig, ThreadIntervals, VcpuLoad, VcpuThread, Vm, cpu_limit, entitlements, rediscover,
-    select,
+    Competition, DiscoverOptions, IntervalDistribution, MonitorAddress, PauseExitCounters, PauseExitRefusal, ProcRoot,
+    QmpError, RunIntervals, RunIntervalsConfig, ThreadIntervals, VcpuLoad, VcpuThread, Vm, cpu_limit, entitlements,
+    rediscover,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -26,7 +26,7 @@ pub struct Watch {
     root: ProcRoot,
     /// Kept, and with them what monitors said and which processes are no VMs.
     options: DiscoverOptions,
-    wanted: Vec<String>,
+    wanted: Wanted,
     intervals: RunIntervals,
     vms: Vec<Vm>,
     looked: Instant,
@@ -50,7 +50,7 @@ struct Told {
     /// VMs whose vCPUs are not to be found, that are there still.
     unknown: BTreeSet<i32>,
     /// Monitors that do not answer, and have not since.
-    silent: BTreeSet<PathBuf>,
+    silent: BTreeSet<MonitorAddress>,
 }
 
 /// One window.
@@ -75,10 +75,11 @@ impl Watch {
         let vcpus = vms.iter().map(|vm| vm.vcpus.len()).sum();
         let config = RunIntervalsConfig { root: root.clone(), ..RunIntervalsConfig::default() };
         let intervals = RunIntervals::new(&config.with_room_for(vcpus));
+        let wanted = Wanted::begin(&root, wanted, &vms);
         let mut watch = Self {
             root,
             options: DiscoverOptions { qmp: qmp.to_vec(), ..DiscoverOptions::default() },
-            wanted: wanted.to_vec(),
+            wanted,
             intervals,
             vms: Vec::new(),
             looked: Instant::now(),
@@ -117,7 +118,7 @@ impl Watch {
         }
         self.told.silent.retain(|socket| self.silent.iter().any(|error| error.socket() == socket));
         for error in &self.silent {
-            if self.told.silent.insert(error.socket().to_owned()) {
+            if self.told.silent.insert(error.socket().clone()) {
                 news.push(format!("{error}; until it answers, VMs are found without it"));
             }
         }
@@ -163,7 +164,7 @@ impl Watch {
             self.looked = Instant::now();
             let found;
             (found, self.silent) = rediscover(&self.root, &self.options).map_err(Failure::work)?;
-            let now = self.still_wanted(found);
+            let now = self.wanted.among(&self.root, found);
             self.follow(now);
         }
         let at = Nanos::from(self.began.elapsed());
@@ -191,18 +192,6 @@ impl Watch {
                 window.weight = Nanos::from_f64(sum / count as f64 + 0.5).0.max(1);
             }
         }
-    }
-
-    /// Those that were asked for; one that is not there is no error any more.
-    fn still_wanted(&self, found: Vec<Vm>) -> Vec<Vm> {
-        if self.wanted.is_empty() {
-            return found;
-        }
-        let chosen = self.wanted.iter().flat_map(|word| select(&self.root, &found, word).unwrap_or_default());
-        let mut chosen: Vec<Vm> = chosen.collect();
-        chosen.sort_by_key(|vm| vm.pid);
-        chosen.dedup_by_key(|vm| vm.pid);
-        chosen
     }
 
     fn follow(&mut self, vms: Vec<Vm>) {

@@ -2,9 +2,10 @@
 
 use super::SliceArgs;
 use crate::failure::Failure;
-use crate::host::list;
+use crate::host::list::{self, Wanted};
 use gleaner_act::{ThreadAttr, thread_attr};
-use gleaner_observe::{DiscoverOptions, ProcRoot, Vm, rediscover, select};
+use gleaner_model::printable;
+use gleaner_observe::{DiscoverOptions, ProcRoot, Vm, rediscover, thread_stat};
 
 /// A thread that is to get a slice.
 #[derive(Clone, Debug)]
@@ -17,9 +18,10 @@ pub struct Chosen {
     pub attr: ThreadAttr,
 }
 
-/// The threads meant, each there a moment ago and of a class that has slices. Nothing is changed if one is not.
-pub fn choose(args: &SliceArgs) -> Result<Vec<Chosen>, Failure> {
-    let mut found = if args.tid.is_empty() { of_vms(args)? } else { of_tids(&args.tid)? };
+/// The threads meant, each there a moment ago and of a class that has slices, and the VMs that were named. Nothing is changed if one is not.
+pub fn choose(args: &SliceArgs) -> Result<(Vec<Chosen>, Wanted), Failure> {
+    let (mut found, wanted) =
+        if args.tid.is_empty() { of_vms(args)? } else { (of_tids(&args.tid)?, Wanted::default()) };
     let mut seen = std::collections::BTreeSet::new();
     found.retain(|thread| seen.insert(thread.tid));
     for thread in &found {
@@ -30,22 +32,18 @@ pub fn choose(args: &SliceArgs) -> Result<Vec<Chosen>, Failure> {
             )));
         }
     }
-    Ok(found)
+    Ok((found, wanted))
 }
 
 /// The threads that are meant now; what cannot be found or has no slice is left out, and no reason to stop. Nothing where threads were
 /// named, and not VMs. `options` are kept between looks, and with them what monitors said.
-pub fn look_again(args: &SliceArgs, options: &DiscoverOptions) -> Vec<Chosen> {
+pub fn look_again(args: &SliceArgs, options: &DiscoverOptions, wanted: &mut Wanted) -> Vec<Chosen> {
     if !args.tid.is_empty() {
         return Vec::new();
     }
     let root = ProcRoot::default();
     let Ok((found, _)) = rediscover(&root, options) else { return Vec::new() };
-    let wanted: Vec<Vm> = if args.vm.is_empty() {
-        found
-    } else {
-        args.vm.iter().flat_map(|word| select(&root, &found, word).unwrap_or_default()).collect()
-    };
+    let wanted = wanted.among(&root, found);
     let mut threads: Vec<Chosen> = wanted.iter().flat_map(vcpus_of).filter(|thread| thread.attr.is_fair()).collect();
     let mut seen = std::collections::BTreeSet::new();
     threads.retain(|thread| seen.insert(thread.tid));
@@ -54,9 +52,10 @@ pub fn look_again(args: &SliceArgs, options: &DiscoverOptions) -> Vec<Chosen> {
 
 fn of_tids(tids: &[i32]) -> Result<Vec<Chosen>, Failure> {
     let one = |tid: &i32| {
-        let attr = thread_attr(*tid).map_err(|_| {
+        let ended = thread_stat(&ProcRoot::default(), *tid, *tid).ok().flatten().is_some_and(|stat| stat.is_dead());
+        let attr = thread_attr(*tid).ok().filter(|_| !ended).ok_or_else(|| {
             Failure::input(format!(
-                "there is no thread {tid}; `ls /proc/PID/task` names a process's threads, `gleaner host list` those of VMs"
+                "there is no thread {tid}, or it has ended; `ls /proc/PID/task` names a process's threads, `gleaner host list` those of VMs"
             ))
         })?;
         Ok(Chosen { tid: *tid, name: name_of(*tid), vm: None, vcpu: None, attr })
@@ -65,11 +64,13 @@ fn of_tids(tids: &[i32]) -> Result<Vec<Chosen>, Failure> {
 }
 
 fn name_of(tid: i32) -> String {
-    std::fs::read_to_string(format!("/proc/{tid}/task/{tid}/comm")).unwrap_or_default().trim_end().to_owned()
+    let name = std::fs::read(format!("/proc/{tid}/task/{tid}/comm")).unwrap_or_default();
+    printable(name.strip_suffix(b"\n").unwrap_or(&name))
 }
 
-fn of_vms(args: &SliceArgs) -> Result<Vec<Chosen>, Failure> {
-    let vms = list::chosen(&ProcRoot::default(), &args.vm, &args.qmp)?;
+fn of_vms(args: &SliceArgs) -> Result<(Vec<Chosen>, Wanted), Failure> {
+    let root = ProcRoot::default();
+    let vms = list::chosen(&root, &args.vm, &args.qmp)?;
     if vms.is_empty() {
         return Err(Failure::work(
             "no VM runs here; `gleaner host list` says what is looked for, and --tid takes threads of any program",
@@ -87,7 +88,7 @@ fn of_vms(args: &SliceArgs) -> Result<Vec<Chosen>, Failure> {
     if found.is_empty() {
         return Err(Failure::work("no vCPU thread of any VM is to be found; name monitors with --qmp"));
     }
-    Ok(found)
+    Ok((found, Wanted::begin(&root, &args.vm, &vms)))
 }
 
 /// Those that are still there.

@@ -2,10 +2,9 @@
 
 use crate::failure::Failure;
 use crate::interrupt::nap_until_ready;
-use gleaner_sys::why_refused;
+use crate::refusal::refusal;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::ffi::OsString;
-use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command};
@@ -28,13 +27,8 @@ impl Running {
     pub fn start(command: &[OsString]) -> Result<Option<Self>, Failure> {
         let Some((program, arguments)) = command.split_first() else { return Ok(None) };
         let child = Command::new(program).args(arguments).spawn().map_err(|error| {
-            let status = match error.kind() {
-                ErrorKind::NotFound => 127,
-                // No process could be had: that says nothing of the program.
-                ErrorKind::WouldBlock | ErrorKind::OutOfMemory => 1,
-                _ => 126,
-            };
-            Failure { status, message: format!("cannot run {}: {}", program.to_string_lossy(), why_refused(&error)) }
+            let refusal = refusal(command, &error);
+            Failure { status: refusal.status, message: refusal.message }
         })?;
         let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
         let end = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());

@@ -17,6 +17,7 @@ use clap::{ArgGroup, Args};
 use gleaner_act::{SLICE_RANGE, refuse_slice, switch_cost};
 use gleaner_model::Nanos;
 use gleaner_observe::DiscoverOptions;
+use std::cell::RefCell;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -40,7 +41,7 @@ pub struct SliceArgs {
     #[arg(long, value_name = "TID", num_args = 1.., value_parser = clap::value_parser!(i32).range(1..))]
     pub tid: Vec<i32>,
     /// The vCPUs of these VMs, by name or pid
-    #[arg(long, value_name = "NAME|PID", num_args = 1..)]
+    #[arg(long, value_name = "NAME|PID", num_args = 1.., value_parser = crate::host::list::vm_word())]
     pub vm: Vec<String>,
     /// The vCPUs of every VM
     #[arg(long)]
@@ -100,13 +101,14 @@ pub fn main(args: &SliceArgs) -> Result<u8, Failure> {
         )));
     }
     let mut output = Output::open(args.json.json.as_deref())?;
-    let threads = chosen::choose(args)?;
+    let (threads, wanted) = chosen::choose(args)?;
     let switch = switch_cost();
     let takes_ticker = !args.no_enforce && takes_ticker()(slice);
     refuse_slice(slice, takes_ticker, switch, Path::new("/proc")).map_err(Failure::input)?;
     let interrupted = interrupt::flag()?;
     let options = DiscoverOptions { qmp: args.qmp.clone(), ..DiscoverOptions::default() };
-    let look_again = || chosen::look_again(args, &options);
+    let wanted = RefCell::new(wanted);
+    let look_again = || chosen::look_again(args, &options, &mut wanted.borrow_mut());
     let held = held::Request {
         slice,
         enforce: !args.no_enforce,

@@ -1,0 +1,58 @@
+//! Wherever a command is taken, what only a shell understands is told to be given to one.
+
+mod common;
+
+use common::{Said, finish, gleaner, is_root};
+use std::ffi::OsStr;
+
+/// Commands that are no programs, and what to write instead.
+const FOR_A_SHELL: [(&[&str], &str); 8] = [
+    (&["sleep 0.1 && true"], "sh -c 'sleep 0.1 && true'"),
+    (&["FOO=1 sleep 0.1"], "sh -c 'FOO=1 sleep 0.1'"),
+    (&["FOO=1", "sleep", "0.1"], "sh -c 'FOO=1 sleep 0.1'"),
+    (&["sleep 0.1 | cat > '/dev/null'"], r"sh -c 'sleep 0.1 | cat > '\''/dev/null'\'''"),
+    (&["cd", "/tmp"], "sh -c 'cd /tmp'"),
+    (&["ulimit -n 100; ls *.c"], "sh -c 'ulimit -n 100; ls *.c'"),
+    (&["$NO_SUCH_PROGRAM"], "sh -c '$NO_SUCH_PROGRAM'"),
+    (&["source env.sh"], "bash -c 'source env.sh'"),
+];
+
+fn of(way: &[&str], command: &[&str]) -> Said {
+    // An empty folder as PATH's first would hide nothing: what is a builtin must be no program there either.
+    let folder = tempfile::tempdir().unwrap();
+    finish(gleaner(way.iter().map(OsStr::new)).current_dir(folder.path()).args(["--"]).args(command))
+}
+
+#[track_caller]
+fn told(way: &[&str], status: i32) {
+    for (command, advice) in FOR_A_SHELL {
+        if ["/bin/cd", "/usr/bin/cd"].iter().any(|file| std::path::Path::new(file).exists()) && command[0] == "cd" {
+            continue;
+        }
+        of(way, command).with_status(status).saying("").naming(&["cannot run", advice]);
+    }
+    of(way, &["no-such-command-anywhere", "-x"]).with_status(status).naming(&["check its spelling"]);
+}
+
+#[test]
+fn what_is_for_a_shell_is_told_to_be_given_to_one() {
+    told(&["run", "--timeout", "1ms"], 127);
+    told(&["run", "--policy", "off"], 127);
+    told(&["ab", "-n", "2", "--modes", "off,observe"], 127);
+}
+
+#[test]
+fn likewise_by_who_records_threads() {
+    if is_root() {
+        told(&["record", "--threads", "-o", "/dev/null"], 2);
+    } else {
+        eprintln!("\n*** SKIPPED: needs root ***\n");
+    }
+}
+
+#[test]
+fn likewise_while_slices_are_held() {
+    // This test's own thread keeps the slice it has.
+    let own = std::process::id().to_string();
+    told(&["host", "slice", "--tid", &own, "--slice", "3ms"], 127);
+}
