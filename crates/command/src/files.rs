@@ -75,10 +75,7 @@ pub enum Destination {
     /// As [`Place::Written`].
     Written(File),
     /// A file that cannot be replaced: what is to be in it is written elsewhere first.
-    Copied {
-        new: File,
-        to: File,
-    },
+    Copied { new: File, to: File },
 }
 
 impl Destination {

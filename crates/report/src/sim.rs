@@ -210,7 +210,11 @@ impl fmt::Display for SimReport {
         }
         writeln!(f, "{table}")?;
         if let Some(run) = self.runs.iter().find(|run| run.stopped) {
-            writeln!(f, "The last run was ended at {} of simulated time; its rates are until then.", text::duration(Some(run.end_ns)))?;
+            writeln!(
+                f,
+                "The last run was ended at {} of simulated time; its rates are until then.",
+                text::duration(Some(run.end_ns))
+            )?;
         }
         let cut = self.runs.iter().filter(|run| !run.complete && !run.stopped).count();
         if cut > 0 {

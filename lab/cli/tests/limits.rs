@@ -257,8 +257,7 @@ fn caches_end_when_they_are_told_to() {
     assert_eq!(json(&part.stdout)["stopped_by"], "max-time");
     part.naming(&["PARTIAL RESULT: --max-time ended it"]);
     for signal in [libc::SIGINT, libc::SIGTERM] {
-        let said =
-            ended_by(started(lab(["cache", "run", "--trace"]).arg(&trace).args(long)), signal).with_status(130);
+        let said = ended_by(started(lab(["cache", "run", "--trace"]).arg(&trace).args(long)), signal).with_status(130);
         assert!(json(&said.stdout)["stopped_by"] == "interrupt" && accesses(&json(&said.stdout)) > 0);
     }
     run(&[&long[..], &["--warmup", "1G", "--max-accesses", "1M"]].concat())

@@ -101,7 +101,10 @@ impl Simulation {
     ///
     /// # Errors
     /// As [`Self::run`].
-    pub fn run_while(mut self, go_on: &mut dyn FnMut(Moment) -> bool) -> Result<(SimResult, Option<Timeline>), SimError> {
+    pub fn run_while(
+        mut self,
+        go_on: &mut dyn FnMut(Moment) -> bool,
+    ) -> Result<(SimResult, Option<Timeline>), SimError> {
         let world = &mut self.0;
         world.start();
         world.run_while(go_on);

@@ -247,9 +247,12 @@ impl Workload {
                 self.programs.len()
             ));
         }
-        let long = |op: &&Op| matches!(op, Op::Compute(span) | Op::Sleep(span) | Op::Io(span) if span.longest() > SPAN_MAX);
+        let long =
+            |op: &&Op| matches!(op, Op::Compute(span) | Op::Sleep(span) | Op::Io(span) if span.longest() > SPAN_MAX);
         if let Some(op) = self.programs.iter().flatten().find(long) {
-            return Some(format!("{op:?} takes more than 100 days, which no simulation reaches: give it a shorter time"));
+            return Some(format!(
+                "{op:?} takes more than 100 days, which no simulation reaches: give it a shorter time"
+            ));
         }
         self.programs.iter().zip(0..).find_map(|(program, number)| {
             let wrong = program.iter().zip(0..).find(|(op, _)| !self.has_all_of(op, program.len()));
