@@ -34,19 +34,23 @@ impl Layout {
     const CLOUDSUITE: Self = Self { bytes: 96, places_at: 24, written: 4, read: 4 };
     const ALL: [Self; 3] = [Self::INPUT, Self::CLOUDSUITE, Self::INPUT_WITH_LOAD];
 
-    /// The one that the beginning of a file may have; of several, one that ends with a file that ends there.
+    /// The one that the beginning of a file may have. Of several, one all of whose instructions are somewhere, and that ends with a file that ends
+    /// there.
     pub(super) fn of(start: &[u8], whole: bool) -> Option<Self> {
-        let fits = |layout: &&Self| start.len() >= layout.bytes && start.chunks_exact(layout.bytes).all(may_be);
-        let ends = |layout: &&Self| !whole || start.len().is_multiple_of(layout.bytes);
-        let mut fitting = Self::ALL.iter().filter(fits);
-        let first = fitting.clone().next();
-        fitting.find(ends).or(first).copied()
+        let all = |layout: &Self, is: fn(&[u8]) -> bool| {
+            start.len() >= layout.bytes && start.chunks_exact(layout.bytes).all(is)
+        };
+        let quality = |layout: &&Self| {
+            let ends = !whole || start.len().is_multiple_of(layout.bytes);
+            (all(layout, |record| word(record, 0) != 0), ends)
+        };
+        // The first of the best: `max_by_key` takes the last.
+        Self::ALL.iter().rev().filter(|layout| all(layout, has_flags)).max_by_key(quality).copied()
     }
 }
 
-/// Flags that are flags, and an address.
-fn may_be(record: &[u8]) -> bool {
-    record[8] <= 1 && record[9] <= 1 && word(record, 0) != 0
+fn has_flags(record: &[u8]) -> bool {
+    record[8] <= 1 && record[9] <= 1
 }
 
 fn word(record: &[u8], at: usize) -> u64 {

@@ -46,8 +46,8 @@ pub fn open(path: &Path, format: Option<Format>) -> Result<Box<dyn Trace>, Trace
     let failed = |source| TraceError::read(path, source);
     let file = File::open(path).map_err(failed)?;
     if file.metadata().map_err(failed)?.is_dir() {
-        let what = "it is a folder; name a trace in it. One of DynamoRIO's becomes a trace by 'drrun -t drmemtrace -tool view -indir FOLDER 2> FILE'";
-        return Err(TraceError::format(path, 0, what));
+        let why = "it is a folder; name a trace in it. One of DynamoRIO's becomes a trace by 'drrun -t drmemtrace -tool view -indir FOLDER 2> FILE'";
+        return Err(failed(std::io::Error::new(std::io::ErrorKind::IsADirectory, why)));
     }
     // To look at a recording's end, which is not where it is while it is packed.
     let bare = file.try_clone().map_err(failed)?;

@@ -3,7 +3,7 @@
 use crate::args::JsonArg;
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::sim::limits::{MaxTime, StoppedBy, Watch};
+use crate::sim::limits::{MaxTime, Watch};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use gleaner_cachesim::prefetch::PrefetchParams;
@@ -66,7 +66,7 @@ pub fn main(args: &ReproduceArgs) -> Result<u8, Failure> {
     let extent = Extent { quanta: if args.smoke { 1 } else { args.quanta }, mixes: args.mixes.clone() };
     let source = Source::new(args.traces.clone());
     let jobs = args.jobs.map_or(0, usize::from);
-    let watch = Watch::new("simulating", args.max_time)?;
+    let watch = Watch::without_signals("simulating", args.max_time);
     watch.doing(figure.id());
     let counts = Arc::new(Counts::default());
     let work = {
@@ -80,7 +80,7 @@ pub fn main(args: &ReproduceArgs) -> Result<u8, Failure> {
         let message = format!(
             "ended after {done} of {planned} simulations, and a figure needs them all: there is no result; --mix N and --quanta N make a smaller one"
         );
-        return Err(Failure { status: StoppedBy::status(watch.stopped()).max(1), message });
+        return Err(Failure::work(message));
     };
     let reproduction = reproduction.map_err(failure)?;
     let report = report(reproduction, &extent, args);

@@ -106,19 +106,28 @@ const FIRST_WORD_S: u64 = 10;
 impl Watch {
     /// Begins; `what` is being done.
     pub fn new(what: &str, limits: MaxTime) -> Result<Self, Failure> {
+        Ok(Self::of(what, limits, flag()?))
+    }
+
+    /// As [`Self::new`], for work that is all or nothing: a signal ends the process as it does any.
+    pub fn without_signals(what: &str, limits: MaxTime) -> Self {
+        Self::of(what, limits, Arc::default())
+    }
+
+    fn of(what: &str, limits: MaxTime, interrupted: Arc<AtomicBool>) -> Self {
         let bar = ProgressBar::new(PARTS);
         if let Ok(style) = ProgressStyle::with_template("  {prefix} [{bar:30}] {percent} % {msg}, {eta} left") {
             bar.set_style(style);
         }
         bar.set_prefix(what.to_owned());
-        Ok(Self {
+        Self {
             bar,
-            interrupted: flag()?,
+            interrupted,
             began: Instant::now(),
             max_time: limits.max_time,
             stopped: AtomicU8::new(0),
             says_at_s: AtomicU64::new(FIRST_WORD_S),
-        })
+        }
     }
 
     /// Does what does not look at the watch, in a thread beside; `None` where it was ended before. `done` says how far it is. What is not needed any more
