@@ -410,7 +410,9 @@ pub fn list_journals(dir: &Path) -> Result<Vec<PathBuf>, ActError> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(ActError::file("read", dir)(error)),
     };
-    let mut found: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    // A pipe or a link of that name is nobody's journal, and opening one may never return.
+    let own = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|is| is.is_file()));
+    let mut found: Vec<PathBuf> = own.map(|entry| entry.path()).collect();
     found.retain(|path| path.extension().is_some_and(|extension| extension == "journal"));
     found.sort();
     Ok(found)

@@ -306,10 +306,9 @@ fn restore_affinities(
     base: &str,
 ) -> Result<(), ActError> {
     let parse = |list: &str| {
-        list.parse::<CpuSet>().map_err(|error| ActError::Journal {
-            path: state.path.clone(),
-            line: 0,
-            reason: error.to_string(),
+        list.parse::<CpuSet>().map_err(|error| ActError::Unavailable {
+            what: format!("the CPU list {list:?} in {}", state.path.display()),
+            why: format!("{error}; the threads were not given back their CPUs, and what else could be undone was"),
         })
     };
     let mut had = Had { base: parse(base)?, ..Had::default() };

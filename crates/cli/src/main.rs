@@ -23,7 +23,12 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     run::signals::hear_of_children();
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return ExitCode::from(output::usage(&error)),
+    };
+    // What a lost result is worth, where another status is the program's own.
+    let lost = if matches!(cli.command, Command::Run(_) | Command::Ab(_)) { 125 } else { 1 };
     let log = tracing_subscriber::EnvFilter::try_from_env("GLEANER_LOG").unwrap_or_else(|_| "off".into());
     tracing_subscriber::fmt().with_env_filter(log).with_writer(std::io::stderr).init();
     let result = match cli.command {
@@ -41,7 +46,7 @@ fn main() -> ExitCode {
         Command::Guardian { journal } => guardian::main(&journal),
     };
     match result {
-        Ok(status) => ExitCode::from(status),
+        Ok(status) => ExitCode::from(output::status(status, lost)),
         Err(failure) => {
             output::say(&format!("gleaner: {}", failure.message));
             ExitCode::from(failure.status)

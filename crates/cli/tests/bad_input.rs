@@ -403,3 +403,30 @@ fn a_refused_run_leaves_nothing() {
     assert_eq!(cgroups_of_run(pid), Vec::<PathBuf>::new());
     assert_eq!(journals_of_run(Path::new("/run/gleaner"), pid), Vec::<PathBuf>::new());
 }
+
+#[test]
+fn a_result_that_cannot_be_written_is_a_failure() {
+    for (arguments, status) in [
+        (&["workload", "list"][..], 1),
+        (&["workload", "relay", "--threads", "2", "--items", "5"], 1),
+        (&["host", "list", "--for", "10ms"], 1),
+        (&["--help"], 1),
+        (&["--version"], 1),
+        (&["run", "--help"], 1),
+    ] {
+        let full = fs::File::options().write(true).open("/dev/full").unwrap();
+        let mut command = gleaner(arguments);
+        let output = command.stdin(Stdio::null()).stdout(full).stderr(Stdio::piped()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(status), "{arguments:?}: {said}");
+        assert!(said.contains("No space left"), "{arguments:?}: {said}");
+    }
+}
+
+#[test]
+fn files_without_an_end_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("x.html");
+    finish(gleaner(["report", "/dev/zero", "-o"]).arg(page)).with_status(2).naming(&["/dev/zero", "MiB"]);
+    finish(&mut gleaner(["run", "--config", "/dev/zero", "--", "true"])).naming(&["/dev/zero", "longer than"]);
+}

@@ -3,8 +3,8 @@
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat};
 use rustix::io::Errno;
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
-use std::io::{self, Write};
-use std::os::fd::AsRawFd;
+use std::io::{self, Seek, Write};
+use std::os::fd::{AsRawFd, IntoRawFd};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 use tempfile::TempPath;
@@ -50,7 +50,8 @@ impl Place {
                 if file.metadata()?.is_file() {
                     file.set_len(0)?;
                 }
-                file.write_all(bytes)
+                file.write_all(bytes)?;
+                arrived(file)
             }
             Self::Replaced(path) => {
                 let mut new = beside(path)?;
@@ -72,7 +73,9 @@ pub enum Destination {
         path: PathBuf,
     },
     /// As [`Place::Written`].
-    Written,
+    Written(File),
+    /// A file that cannot be replaced: what is to be in it is written elsewhere first.
+    Copied { new: File, to: File },
 }
 
 impl Destination {
@@ -82,12 +85,12 @@ impl Destination {
     /// As writing there would fail.
     pub fn open(path: &Path) -> io::Result<(Self, File)> {
         Ok(match Place::open(path)? {
-            Place::Written(file) => {
-                if file.metadata()?.is_file() {
-                    file.set_len(0)?;
-                }
-                (Self::Written, file)
+            Place::Written(to) if to.metadata()?.is_file() => {
+                let new = tempfile::tempfile()?;
+                let file = new.try_clone()?;
+                (Self::Copied { new, to }, file)
             }
+            Place::Written(file) => (Self::Written(file.try_clone()?), file),
             Place::Replaced(path) => {
                 let new = beside(&path)?;
                 let file = new.file.try_clone()?;
@@ -103,7 +106,13 @@ impl Destination {
     pub fn whole(self) -> io::Result<()> {
         match self {
             Self::Replaced { new, path } => new.put(&path),
-            Self::Written => Ok(()),
+            Self::Written(file) => arrived(&file),
+            Self::Copied { mut new, mut to } => {
+                new.rewind()?;
+                to.set_len(0)?;
+                io::copy(&mut new, &mut to)?;
+                arrived(&to)
+            }
         }
     }
 }
@@ -124,6 +133,7 @@ impl New {
     /// # Errors
     /// The system's.
     pub fn put(self, path: &Path) -> io::Result<()> {
+        arrived(&self.file)?;
         if let Ok(old) = fs::metadata(path) {
             self.file.set_permissions(old.permissions())?;
             // Root's result stays its user's. Others can give nothing away, nor have they anything to.
@@ -141,6 +151,13 @@ impl New {
         };
         Ok(name.persist(path)?)
     }
+}
+
+/// Whether all that was written got there. File systems over a network, and quotas, say so only when a descriptor is closed, and `File` does not ask.
+fn arrived(file: &File) -> io::Result<()> {
+    let copy = file.try_clone()?.into_raw_fd();
+    // SAFETY: the descriptor is ours alone.
+    if unsafe { libc::close(copy) } == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// A file in the same folder: names can be changed within one file system only.

@@ -8,6 +8,7 @@ use serde::Serialize;
 use std::fmt::Display;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// The place for a command's result, tried out before the work begins: a bad path must not cost the work.
@@ -65,8 +66,7 @@ impl Output {
         if matches!(self, Self::JsonToStdout) {
             say(text);
         } else {
-            // A reader that went away (`| head`) is no failure.
-            let _ = writeln!(io::stdout(), "{}", printable_text(text.to_string().trim_end()));
+            lost(writeln!(io::stdout(), "{}", printable_text(text.to_string().trim_end())));
         }
     }
 }
@@ -79,6 +79,33 @@ impl JsonFile {
     fn write(&mut self, text: &str) -> io::Result<()> {
         self.place.write(format!("{text}\n").as_bytes())
     }
+}
+
+/// Whether something could not be written to stdout.
+static LOST: AtomicBool = AtomicBool::new(false);
+
+/// Notes that a result did not get to stdout: the disk is full, say. A reader that went away (`| head`) is no failure.
+fn lost(written: io::Result<()>) {
+    let failed =
+        written.and_then(|()| io::stdout().flush()).err().filter(|error| error.kind() != io::ErrorKind::BrokenPipe);
+    if let Some(error) = failed {
+        say(&format!("gleaner: cannot write the result to stdout: {error}"));
+        LOST.store(true, Ordering::Relaxed);
+    }
+}
+
+/// The command's status, or `failure` where it was 0 and the result was lost.
+pub fn status(status: u8, failure: u8) -> u8 {
+    if status == 0 && LOST.load(Ordering::Relaxed) { failure } else { status }
+}
+
+/// Prints clap's help, version or complaint; the command's status.
+pub fn usage(error: &clap::Error) -> u8 {
+    let printed = error.print();
+    if !error.use_stderr() {
+        lost(printed);
+    }
+    status(u8::try_from(error.exit_code()).unwrap_or(2), 1)
 }
 
 /// Draws a bar anew now and then. Where no thread can be had it is drawn only when something happens: indicatif would panic.

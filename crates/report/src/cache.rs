@@ -11,6 +11,9 @@ pub struct CacheReport {
     pub schema: String,
     /// The machine.
     pub machine: CacheMachine,
+    /// Why there is less than was asked for: `interrupt`, `max-time` or `max-accesses`; null: there is all of it.
+    #[serde(default)]
+    pub stopped_by: Option<String>,
     /// One for each trace, in their order.
     pub contexts: Vec<CacheContext>,
     /// What memory was asked for, all contexts together.
@@ -122,6 +125,7 @@ impl CacheReport {
 impl fmt::Display for CacheReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let machine = &self.machine;
+        text::partial(f, self.stopped_by.as_deref())?;
         writeln!(
             f,
             "{} on {}, slices of {}, last-level cache of {} in {} ways, {}:",

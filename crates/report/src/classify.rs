@@ -19,6 +19,9 @@ pub struct CacheClassReport {
     pub without_pki_min: f64,
     /// From this share of misses saved on: cache-friendly.
     pub saved_ratio_min: f64,
+    /// Why there is less than was asked for: `interrupt` or `max-time`; null: there is all of it.
+    #[serde(default)]
+    pub stopped_by: Option<String>,
     /// One for each trace or command.
     pub programs: Vec<CacheClassProgram>,
     /// `yes`, `no` or `isolate` (several want the cache; dividing it keeps them apart and gives none of them more).
@@ -156,6 +159,7 @@ impl fmt::Display for CacheClassReport {
             "given" => "as given",
             _ => "the paper's",
         };
+        text::partial(f, self.stopped_by.as_deref())?;
         writeln!(
             f,
             "Against a last-level cache of {} behind {} ({from}), per 1,000 instructions:",

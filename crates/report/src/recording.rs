@@ -54,6 +54,9 @@ pub struct SimRecordingReport {
     pub replay: Replayed,
     /// What was asked.
     pub what_if: WhatIf,
+    /// Why there is less than was asked for: `interrupt`, `max-time` or `max-events`; null: there is all of it.
+    #[serde(default)]
+    pub stopped_by: Option<String>,
     /// The answer, for each policy.
     pub rows: Vec<WhatIfRow>,
     /// What the reader should know.
@@ -173,6 +176,7 @@ impl fmt::Display for SimRecordingReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Recorded { vcpus, wall_ns, cpu_ns, threads, waits, delays, .. } = &self.recorded;
         let time = |ns: u64| text::duration(Some(ns));
+        text::partial(f, self.stopped_by.as_deref())?;
         writeln!(
             f,
             "{}: {} of {} ran {} ({} of CPU time) on {}: {} for each other, {} for others or timers.",

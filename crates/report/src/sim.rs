@@ -17,6 +17,9 @@ pub struct SimReport {
     pub host: SimHost,
     /// What things cost in it.
     pub costs: Vec<SimCost>,
+    /// Why there is less than was asked for: `interrupt`, `max-time` or `max-events`; null: there is all of it.
+    #[serde(default)]
+    pub stopped_by: Option<String>,
     /// One entry for each combination and round, in order.
     pub runs: Vec<SimRun>,
     /// Measured workloads under each policy, against the first policy of their VM.
@@ -60,6 +63,9 @@ pub struct SimRun {
     pub end_ns: u64,
     /// Whether all measured workloads had ended by then.
     pub complete: bool,
+    /// Whether it was ended from outside before that (`stopped_by`): its figures are those of the time until then.
+    #[serde(default)]
+    pub stopped: bool,
     /// Events dealt with.
     pub events: u64,
     /// Busy share of all pCPUs.
@@ -180,6 +186,7 @@ impl fmt::Display for SimReport {
         let host = &self.host;
         let slice = host.slice_ns.map_or_else(String::new, |ns| format!(", slices of {}", text::duration(Some(ns))));
         let pcpus = text::count(u64::from(host.pcpus), "pCPU");
+        text::partial(f, self.stopped_by.as_deref())?;
         writeln!(f, "{}: simulated on {pcpus} under {}{slice}", self.scenario, host.scheduler)?;
         let slices = self.rows.iter().any(|row| row.slice.is_some());
         let mut table = text::table(&[
@@ -202,7 +209,14 @@ impl fmt::Display for SimReport {
             ]);
         }
         writeln!(f, "{table}")?;
-        let cut = self.runs.iter().filter(|run| !run.complete).count();
+        if let Some(run) = self.runs.iter().find(|run| run.stopped) {
+            writeln!(
+                f,
+                "The last run was ended at {} of simulated time; its rates are until then.",
+                text::duration(Some(run.end_ns))
+            )?;
+        }
+        let cut = self.runs.iter().filter(|run| !run.complete && !run.stopped).count();
         if cut > 0 {
             let cut = text::count(cut as u64, "run");
             writeln!(f, "{cut} ended at run_timeout before the measured work was done; rates count until then.")?;

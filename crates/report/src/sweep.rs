@@ -30,6 +30,9 @@ pub struct SweepReport {
     pub points_simulated: u64,
     /// Points of the whole sweep that nobody has simulated yet.
     pub points_missing: u64,
+    /// Why there is less than was asked for: `interrupt` or `max-time`; null: there is all of it.
+    #[serde(default)]
+    pub stopped_by: Option<String>,
     /// A row for each point of this part and VM, with the columns of its Parquet file.
     pub rows: Vec<Map<String, Value>>,
 }
@@ -102,6 +105,7 @@ fn median(values: &mut [f64]) -> f64 {
 impl fmt::Display for SweepReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let part = self.shard.as_ref().map_or_else(String::new, |shard| format!(" (part {shard})"));
+        text::partial(f, self.stopped_by.as_deref())?;
         writeln!(
             f,
             "{}{part}: {} of {} here, {} simulated now; results are in {}/points/*.parquet.",

@@ -14,6 +14,17 @@ pub(crate) fn table(header: &[&str]) -> Table {
     table
 }
 
+/// Says first of all that a result is a part of what was asked for.
+pub(crate) fn partial(f: &mut std::fmt::Formatter<'_>, stopped_by: Option<&str>) -> std::fmt::Result {
+    stopped_by.map_or(Ok(()), |by| writeln!(f, "{}", partial_words(by)))
+}
+
+/// The same as a sentence.
+pub(crate) fn partial_words(stopped_by: &str) -> String {
+    let by = if stopped_by == "interrupt" { "a signal".to_owned() } else { format!("--{stopped_by}") };
+    format!("PARTIAL RESULT: {by} ended it; this is what was done until then.")
+}
+
 /// A duration in nanoseconds, or a dash where it is unknown.
 pub(crate) fn duration(ns: Option<u64>) -> String {
     ns.map_or_else(|| "-".to_owned(), |ns| Nanos(ns).to_string())

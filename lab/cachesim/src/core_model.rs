@@ -104,6 +104,12 @@ impl CoreClock {
         self.now / TICKS_PER_CYCLE
     }
 
+    /// Whether that cycle has come. The end of time is beyond any.
+    #[inline]
+    pub fn has_reached(&self, cycle: u64) -> bool {
+        self.now >= cycle.saturating_mul(TICKS_PER_CYCLE)
+    }
+
     /// Instructions executed so far.
     pub fn instructions(&self) -> u64 {
         self.instructions
@@ -117,19 +123,25 @@ impl CoreClock {
     /// `count` instructions enter the core.
     #[inline]
     pub fn execute(&mut self, count: u64) {
-        let end = self.instructions + count;
+        let end = self.instructions.saturating_add(count);
         while let Some(&oldest) = self.outstanding.front() {
             let blocked = oldest.instruction + self.rob_entries;
             if blocked > end {
                 break;
             }
-            self.now += blocked.saturating_sub(self.instructions) * self.ticks_per_instruction;
+            self.pass_instructions(blocked.saturating_sub(self.instructions));
             self.instructions = self.instructions.max(blocked);
             self.wait_for(oldest.done_at, oldest.from_memory);
             self.outstanding.pop_front();
         }
-        self.now += (end - self.instructions) * self.ticks_per_instruction;
+        self.pass_instructions(end - self.instructions);
         self.instructions = end;
+    }
+
+    /// Counts in a trace may be anything, and the end of time is the end of every quantum.
+    #[inline]
+    fn pass_instructions(&mut self, count: u64) {
+        self.now = self.now.saturating_add(count.saturating_mul(self.ticks_per_instruction));
     }
 
     /// The cycle at which a load beyond the L1 that is issued now can start.
@@ -148,11 +160,11 @@ impl CoreClock {
     /// The newest instruction is a load beyond the L1; its data is there at `done_cycle`, from memory or from a cache.
     #[inline]
     pub fn load(&mut self, done_cycle: u64, from_memory: bool) {
-        let done_at = done_cycle * TICKS_PER_CYCLE;
+        let done_at = done_cycle.saturating_mul(TICKS_PER_CYCLE);
         self.returns[self.next_return] = done_at;
         self.next_return = if self.next_return + 1 == self.mlp_max { 0 } else { self.next_return + 1 };
         // One that returns before the buffer can fill never stops the core.
-        if done_at > self.now + self.rob_entries * self.ticks_per_instruction {
+        if done_at > self.now.saturating_add(self.rob_entries * self.ticks_per_instruction) {
             self.outstanding.push_back(Outstanding { instruction: self.instructions, done_at, from_memory });
         }
     }
@@ -160,7 +172,7 @@ impl CoreClock {
     /// The front end waits until `cycle` for instructions, from memory or from a cache.
     #[inline]
     pub fn stall_until(&mut self, cycle: u64, from_memory: bool) {
-        self.wait_for(cycle * TICKS_PER_CYCLE, from_memory);
+        self.wait_for(cycle.saturating_mul(TICKS_PER_CYCLE), from_memory);
     }
 
     /// Waits for everything under way, as a context switch does.
@@ -171,7 +183,7 @@ impl CoreClock {
 
     /// Nothing is executed for so long.
     pub fn pass(&mut self, cycles: u64) {
-        self.now += cycles * TICKS_PER_CYCLE;
+        self.now = self.now.saturating_add(cycles.saturating_mul(TICKS_PER_CYCLE));
     }
 }
 

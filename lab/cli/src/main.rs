@@ -12,7 +12,10 @@ use gleaner_command::{failure, files, interrupt, output, params, refusal};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return ExitCode::from(output::usage(&error)),
+    };
     let log = tracing_subscriber::EnvFilter::try_from_env("GLEANER_LOG").unwrap_or_else(|_| "off".into());
     tracing_subscriber::fmt().with_env_filter(log).with_writer(std::io::stderr).init();
     let result = match cli.command {
@@ -22,7 +25,7 @@ fn main() -> ExitCode {
         Command::Report(args) => report::main(&args),
     };
     match result {
-        Ok(status) => ExitCode::from(status),
+        Ok(status) => ExitCode::from(output::status(status, 1)),
         Err(failure) => {
             output::say(&format!("gleaner-lab: {}", failure.message));
             ExitCode::from(failure.status)

@@ -30,12 +30,18 @@ pub fn png(figure: &Figure) -> Result<Vec<u8>, DrawError> {
 ///
 /// When they cannot be drawn, or are too many for one picture.
 pub fn png_of_all(figures: &[Figure]) -> Result<Vec<u8>, DrawError> {
-    let height: u32 = figures.iter().map(Figure::height).sum();
+    let height = figures.iter().fold(0_u32, |height, figure| height.saturating_add(figure.height()));
     if figures.is_empty() {
         return Err(DrawError("there is none in these results".to_owned()));
     }
-    if height * SCALE > HIGHEST {
-        return Err(DrawError(format!("{} figures are too many for one picture; name a folder", figures.len())));
+    if height > HIGHEST / SCALE {
+        return Err(DrawError(match figures.len() {
+            1 => format!(
+                "it would be a picture of {} pixels in height, and {HIGHEST} is the most; leave out --png, or report fewer results at a time",
+                u64::from(height) * u64::from(SCALE)
+            ),
+            several => format!("{several} figures are too many for one picture; name a folder"),
+        }));
     }
     let mut top = 0;
     let mut svg = format!("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\">");

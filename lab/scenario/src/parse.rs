@@ -12,6 +12,8 @@ use serde::Deserialize;
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{MapAccess, SeqAccess};
 use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::Read;
 use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -40,14 +42,32 @@ pub enum ScenarioError {
     },
 }
 
+/// Longer than any file that a person or a program of ours writes; what does not end (/dev/zero) ends there.
+const FILE_BYTES_MAX: u64 = 4 << 20;
+
 impl Scenario {
     /// Reads and checks a file.
     ///
     /// # Errors
     /// If it cannot be read or is no scenario.
     pub fn read(path: &Path) -> Result<Self, ScenarioError> {
+        Self::parse(&Self::read_text(path)?, path)
+    }
+
+    /// The text of a file, for [`Scenario::parse`].
+    ///
+    /// # Errors
+    /// If it cannot be read, or is far longer than any scenario.
+    pub fn read_text(path: &Path) -> Result<String, ScenarioError> {
         let unreadable = |why: std::io::Error| ScenarioError::Unreadable { path: path.into(), why: why.to_string() };
-        Self::parse(&std::fs::read_to_string(path).map_err(unreadable)?, path)
+        let mut text = String::new();
+        let file = File::open(path).map_err(unreadable)?;
+        file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).map_err(unreadable)?;
+        if text.len() as u64 > FILE_BYTES_MAX {
+            let why = format!("it is longer than {} MiB, and no scenario is", FILE_BYTES_MAX >> 20);
+            return Err(ScenarioError::Unreadable { path: path.into(), why });
+        }
+        Ok(text)
     }
 
     /// Checks a text; `path` is for messages only.

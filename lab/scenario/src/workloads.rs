@@ -1,13 +1,14 @@
 //! What runs in a VM, as a file says it.
 
 use crate::format::{Other, Time, WordOr};
-use crate::parse::{Wrong, within, word};
+use crate::parse::{Wrong, time, within, word};
 use crate::{Better, CommandLine, Program, Recording, Workload};
 use serde::Deserialize;
 use serde::de::MapAccess;
 use serde::de::value::MapAccessDeserializer;
 use std::ops::Range;
 use std::path::Path;
+use std::time::Duration;
 use toml::Spanned;
 
 #[derive(Deserialize)]
@@ -17,7 +18,7 @@ pub(crate) struct RawWorkload {
     program: Option<String>,
     threads: Option<Spanned<u32>>,
     items: Option<Spanned<u64>>,
-    granularity: Option<Time>,
+    granularity: Option<Spanned<Time>>,
     seed: Option<u64>,
     args: Option<Vec<String>>,
     command: Option<Vec<String>>,
@@ -71,7 +72,7 @@ fn check_workload(raw: Spanned<WordOr<RawWorkload>>) -> Result<Workload, Wrong> 
             program,
             threads: raw.threads.map(|threads| within("threads", &threads, 1..=1024)).transpose()?,
             items: raw.items.map(|items| within("items", &items, 1..=u64::MAX >> 1)).transpose()?,
-            granularity: raw.granularity.map(|granularity| granularity.0),
+            granularity: raw.granularity.map(granularity).transpose()?,
             seed: raw.seed,
             args: raw.args.unwrap_or_default(),
         }),
@@ -96,6 +97,11 @@ fn check_workload(raw: Spanned<WordOr<RawWorkload>>) -> Result<Workload, Wrong> 
         return Err((span, format!("a label cannot be {:?}", workload.label())));
     }
     Ok(workload)
+}
+
+/// More than an hour is a mistake of unit.
+fn granularity(found: Spanned<Time>) -> Result<Duration, Wrong> {
+    time("granularity", Some(found), Duration::ZERO, Duration::ZERO..=Duration::from_secs(3_600))
 }
 
 fn check_better(better: Option<&Spanned<String>>, metric: bool) -> Result<Better, Wrong> {

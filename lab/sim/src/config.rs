@@ -431,6 +431,14 @@ pub enum SimError {
         /// Which of its threads, counted from 0.
         thread: u32,
     },
+    /// Events without end at one time.
+    #[error(
+        "at {at_ns} ns events follow one another and time does not go on: whatever is done there takes no time at all (granularity = \"0s\" without items?); give it a granularity of 1us or more"
+    )]
+    StandsStill {
+        /// When.
+        at_ns: Time,
+    },
     /// All threads wait for each other.
     #[error(
         "at {at_ns} ns nothing can happen any more, and virtual machine {vm} has {waiting} threads that wait: a deadlock in its program"

@@ -61,3 +61,4 @@ pub use result::{SimResult, VmResult, VmTotals};
 pub use setup::Simulation;
 pub use timeline::{ChromeEvent, Timeline, TimelineSpan};
 pub use vcpu::VcpuTotals;
+pub use world::Moment;

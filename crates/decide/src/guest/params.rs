@@ -290,7 +290,7 @@ impl GuestParams {
         for (key, value, low, high) in ranges.chain(self.trial_ranges()).chain(self.observer_ranges()) {
             // `contains` is false for NaN, as it has to be.
             if !(low..=high).contains(&value) {
-                let allowed = format!("from {low} to {high}");
+                let allowed = if low < high { format!("from {low} to {high}") } else { format!("exactly {high}") };
                 return Err(ParamError { key, value: value.to_string(), allowed });
             }
         }

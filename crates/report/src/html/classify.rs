@@ -26,7 +26,8 @@ pub(super) fn section(report: &CacheClassReport) -> Result<Section, DrawError> {
     section.tables.push(table(report));
     section.facts.push(("last-level cache".to_owned(), format!("{} ({})", bytes(report.llc_bytes), report.llc_from)));
     section.facts.push(("level before it".to_owned(), bytes(report.l2_bytes)));
-    section.notes.clone_from(&report.notes);
+    section.notes.extend(report.stopped_by.as_deref().map(crate::text::partial_words));
+    section.notes.extend(report.notes.iter().cloned());
     Ok(section)
 }
 

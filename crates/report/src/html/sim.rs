@@ -5,7 +5,7 @@ use super::chart::Look;
 use super::figure::Figure;
 use super::forest::{self, Estimate, Words};
 use super::section::{Section, Table};
-use crate::text::{count, duration, percent};
+use crate::text::{count, duration, partial_words, percent};
 use crate::{SimReport, SimRow, SimRun, SimVm};
 use maud::{Markup, html};
 
@@ -33,7 +33,8 @@ pub(super) fn section(report: &SimReport) -> Result<Section, DrawError> {
         ("pause-loop exits".into(), if host.ple { "yes" } else { "no" }.into()),
         ("seed".into(), format!("{} in the first round, the next in each further one", report.seed)),
     ];
-    let cut = report.runs.iter().filter(|run| !run.complete).count() as u64;
+    section.notes.extend(report.stopped_by.as_deref().map(partial_words));
+    let cut = report.runs.iter().filter(|run| !run.complete && !run.stopped).count() as u64;
     if cut > 0 {
         section.notes.push(format!(
             "{} ended at run_timeout before the measured work was done; rates count until then.",
@@ -45,10 +46,11 @@ pub(super) fn section(report: &SimReport) -> Result<Section, DrawError> {
 
 fn told(report: &SimReport) -> Vec<Markup> {
     let rounds = rounds(report);
-    let mut told = vec![html! {
+    let mut told: Vec<Markup> = report.stopped_by.iter().map(|by| html! { (partial_words(by)) }).collect();
+    told.push(html! {
         "Simulated, not measured: " (count(u64::from(report.host.pcpus), "pCPU")) " under " (report.host.scheduler) ", "
         (count(report.runs.len() as u64, "simulation")) " in " (count(u64::from(rounds), "round")) "."
-    }];
+    });
     let compared: Vec<(&SimRow, f64)> = report
         .rows
         .iter()

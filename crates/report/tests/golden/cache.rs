@@ -28,6 +28,7 @@ fn context(name: &str, instructions: u64) -> CacheContext {
 #[test]
 fn cache() {
     let report = CacheReport {
+        stopped_by: None,
         schema: CacheReport::SCHEMA.to_owned(),
         machine: CacheMachine {
             cores: 1,
@@ -103,6 +104,7 @@ fn classes(programs: Vec<CacheClassProgram>) -> CacheClassReport {
     let classes: Vec<&str> = programs.iter().map(|program| program.class.as_str()).collect();
     let (partition, verdict) = CacheClassReport::partition(&classes);
     CacheClassReport {
+        stopped_by: None,
         schema: CacheClassReport::SCHEMA.to_owned(),
         llc_bytes: 2 << 20,
         l2_bytes: 256 << 10,

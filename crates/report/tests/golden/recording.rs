@@ -34,6 +34,7 @@ fn simulated() -> SimRecordingReport {
         neighbour_items_per_s: Some(3_900.0),
     };
     SimRecordingReport {
+        stopped_by: None,
         schema: SimRecordingReport::SCHEMA.into(),
         file: "pigz.glthreads".into(),
         command: vec!["pigz".into(), "-p4".into(), "big.tar".into()],

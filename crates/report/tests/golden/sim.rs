@@ -51,6 +51,7 @@ fn vm(vm: &str, role: &str, policy: &str, items_per_s: f64) -> SimVm {
 
 fn run(round: u32, policy: &str, items_per_s: f64, beside: f64) -> SimRun {
     SimRun {
+        stopped: false,
         round,
         seed: 7 + u64::from(round),
         end_ns: 1_000_000_000,
@@ -77,6 +78,7 @@ fn row(policy: &str, items_per_s: f64, speedup: Option<f64>, beside_speedup: Opt
 
 fn sim() -> SimReport {
     SimReport {
+        stopped_by: None,
         schema: SimReport::SCHEMA.into(),
         scenario: "small".into(),
         seed: 7,

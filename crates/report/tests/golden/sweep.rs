@@ -15,6 +15,7 @@ fn row(point: u64, slice_ns: u64, policy: &str, seed: u64, items_per_s: f64) -> 
 
 fn sweep() -> SweepReport {
     SweepReport {
+        stopped_by: None,
         schema: SweepReport::SCHEMA.into(),
         scenario: "small".into(),
         seed: 7,

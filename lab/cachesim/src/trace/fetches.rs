@@ -30,9 +30,14 @@ impl Fetches {
         }
     }
 
+    /// An instruction of which nothing is known.
+    pub(super) fn executed(&mut self) {
+        self.instructions = self.instructions.saturating_add(1);
+    }
+
     /// An instruction of so many bytes, at least one.
     pub(super) fn instruction(&mut self, batch: &mut Vec<Record>, address: u64, size_bytes: u64) {
-        self.instructions = self.instructions.saturating_add(1);
+        self.executed();
         let last_line = address.saturating_add(size_bytes - 1) / LINE_BYTES;
         if self.fetched_line != Some(address / LINE_BYTES) {
             self.push(batch, Kind::Fetch, address, size_bytes);

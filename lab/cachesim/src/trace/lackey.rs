@@ -5,8 +5,12 @@
 //!  S 1ffefffe58,8      a store
 //!  L 04025cd8,8        a load
 //!  M 0421c7cc,4        a load and a store of the same place
-//! ==1234== ...         valgrind's own messages, passed over
+//! SB 04001f30          a superblock's start (--trace-superblocks=yes), passed over
+//! ==1234== ...         valgrind's own messages, passed over; also "--1234--", "**1234**", "vex ...", "disInstr..."
 //! ```
+//!
+//! Digits may be upper-case and have 0x before them; valgrind 3.1 and before wrote `instr : 0x0023C790, 2`, `load  :`, `store :` and `modify:`;
+//! valgrind-listener puts `(1) ` before each line. Text without a single instruction (filtered to its data) counts an instruction for each access.
 //!
 //! An instruction's fetch is handed on only where it leaves the cache line (64 bytes) of the one before: the fetches between cannot miss, and
 //! they are three quarters of the text. What that hides is the number of L1I hits. An access that straddles lines becomes one
@@ -14,7 +18,7 @@
 //! (`--log-file` keeps them apart).
 
 use super::fetches::Fetches;
-use super::text::{self, Lines, hexadecimal, shown};
+use super::text::{self, Lines, hexadecimal};
 use super::{BATCH, Kind, Record, Trace, TraceError};
 use std::fs::File;
 use std::io::Read;
@@ -30,6 +34,8 @@ const SIZE_BYTES_MAX: u64 = 16384;
 pub struct Lackey<R = File> {
     lines: Lines<R>,
     fetches: Fetches,
+    /// Whether an instruction was seen.
+    instructions: bool,
     empty: bool,
 }
 
@@ -47,7 +53,7 @@ impl<R: Read> Lackey<R> {
     }
 
     fn on(lines: Lines<R>) -> Self {
-        Self { lines, fetches: Fetches::default(), empty: true }
+        Self { lines, fetches: Fetches::default(), instructions: false, empty: true }
     }
 }
 
@@ -56,13 +62,19 @@ impl<R: Read> Trace for Lackey<R> {
         let full = batch.len() + BATCH;
         while batch.len() < full {
             let Some(line) = self.lines.next()? else { break };
-            if line.is_empty() || line.starts_with(b"==") || line.starts_with(b"--") || line.starts_with(b"**") {
+            let line = without_listener(line);
+            let (message, parsed) = (is_message(line), parse(line));
+            self.lines.whole()?;
+            if message {
                 continue;
             }
-            let Some((letter, address, size_bytes)) = parse(line) else {
-                let what = format!("{} is no line of lackey's; {EXPECTED}", shown(line));
-                return Err(self.lines.error(what));
+            let Some((letter, address, size_bytes)) = parsed else {
+                return Err(self.lines.error(format!("{} is no line of lackey's; {EXPECTED}", self.lines.shown())));
             };
+            self.instructions |= letter == b'I';
+            if !self.instructions {
+                self.fetches.executed();
+            }
             match letter {
                 b'I' => self.fetches.instruction(batch, address, size_bytes),
                 b'L' => self.fetches.push(batch, Kind::Read, address, size_bytes),
@@ -81,14 +93,59 @@ impl<R: Read> Trace for Lackey<R> {
     }
 }
 
+/// What is not an access: valgrind's words, blocks of code.
+fn is_message(line: &[u8]) -> bool {
+    let starts: [&[u8]; 6] = [b"==", b"--", b"**", b"SB ", b"vex ", b"disInstr"];
+    line.is_empty() || starts.iter().any(|start| line.starts_with(start))
+}
+
+/// The line without the number of the connection that valgrind-listener puts before it.
+fn without_listener(line: &[u8]) -> &[u8] {
+    let Some((number, rest)) = line.strip_prefix(b"(").and_then(|rest| split_once(rest, b')')) else { return line };
+    if number.is_empty() || !number.iter().all(u8::is_ascii_digit) {
+        line
+    } else {
+        rest.strip_prefix(b" ").unwrap_or(rest)
+    }
+}
+
+fn split_once(bytes: &[u8], at: u8) -> Option<(&[u8], &[u8])> {
+    let place = bytes.iter().position(|byte| *byte == at)?;
+    Some((&bytes[..place], &bytes[place + 1..]))
+}
+
 fn parse(line: &[u8]) -> Option<(u8, u64, u64)> {
     let line = line.trim_ascii_start();
     let (letter, rest) = line.split_first()?;
-    if !b"ILSM".contains(letter) || !rest.starts_with(b" ") {
-        return None;
-    }
-    let mut fields = rest.trim_ascii_start().splitn(2, |byte| *byte == b',');
-    let address = hexadecimal(fields.next()?)?;
-    let size: u64 = std::str::from_utf8(fields.next()?).ok()?.parse().ok()?;
-    (1..=SIZE_BYTES_MAX).contains(&size).then_some((*letter, address, size))
+    let (letter, rest) = match letter {
+        b'I' | b'L' | b'S' | b'M' if rest.starts_with(b" ") => (*letter, rest),
+        b'i' | b'l' | b's' | b'm' => old_word(line)?,
+        _ => return None,
+    };
+    let (address, size) = split_once(rest.trim_ascii_start(), b',')?;
+    let address = hexadecimal(address)?;
+    let size: u64 = std::str::from_utf8(size.trim_ascii_start()).ok()?.parse().ok()?;
+    (1..=SIZE_BYTES_MAX).contains(&size).then_some((letter, address, size))
+}
+
+/// As valgrind 3.1 had it: the letter that stands for the word, and what follows.
+fn old_word(line: &[u8]) -> Option<(u8, &[u8])> {
+    let (word, rest) = split_once(line, b':')?;
+    let letter = match word.trim_ascii_end() {
+        b"instr" => b'I',
+        b"load" => b'L',
+        b"store" => b'S',
+        b"modify" => b'M',
+        _ => return None,
+    };
+    Some((letter, rest))
+}
+
+/// Whether a line is meant to be lackey's, to tell formats apart.
+pub(super) fn looks_like(line: &[u8]) -> bool {
+    let line = without_listener(line);
+    matches!(
+        line,
+        [b'I', b' ', b' ', ..] | [b' ', b'L' | b'S' | b'M', b' ', ..] | [b'=', b'=', ..] | [b'S', b'B', b' ', ..]
+    ) || parse(line).is_some()
 }

@@ -19,12 +19,13 @@ mod fetches;
 mod format;
 pub mod lackey;
 pub mod memtrace;
+mod packed;
 pub mod plain;
 pub mod recording;
 pub mod synthetic;
 mod text;
 
-pub use format::{Format, open};
+pub use format::{Format, open, open_endless};
 
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -105,28 +106,61 @@ impl Trace for Shared {
     }
 }
 
-/// Opens a trace again when it is over: a short one can stand for a program that goes on.
+/// A trace of at most so many records is kept rather than opened again: 4 MiB.
+const KEPT_RECORDS_MAX: usize = 1 << 18;
+
+/// Begins a trace again when it is over: a short one can stand for a program that goes on. A long one is opened again.
 pub struct Repeat<F, T> {
     open: F,
     trace: T,
+    /// All records so far; `None`: too many.
+    kept: Option<Vec<Record>>,
+    /// Where the kept ones are played back, once they are all.
+    at: Option<usize>,
 }
 
 impl<F: FnMut() -> Result<T, TraceError>, T: Trace> Repeat<F, T> {
     /// Opens it for the first time.
     pub fn new(mut open: F) -> Result<Self, TraceError> {
         let trace = open()?;
-        Ok(Self { open, trace })
+        Ok(Self::begun(trace, open))
+    }
+
+    /// Begins with one that is open already.
+    pub fn begun(trace: T, open: F) -> Self {
+        Self { open, trace, kept: Some(Vec::new()), at: None }
+    }
+
+    fn play_kept(&mut self, batch: &mut Vec<Record>, at: usize) {
+        let kept = self.kept.as_deref().unwrap_or_default();
+        let end = kept.len().min(at + BATCH);
+        batch.extend_from_slice(&kept[at..end]);
+        self.at = Some(if end == kept.len() { 0 } else { end });
     }
 }
 
 impl<F: FnMut() -> Result<T, TraceError>, T: Trace> Trace for Repeat<F, T> {
     fn fill(&mut self, batch: &mut Vec<Record>) -> Result<(), TraceError> {
+        if let Some(at) = self.at {
+            self.play_kept(batch, at);
+            return Ok(());
+        }
         let before = batch.len();
         self.trace.fill(batch)?;
         if batch.len() == before {
+            if self.kept.is_some() {
+                // An empty trace stays over.
+                self.play_kept(batch, 0);
+                return Ok(());
+            }
             self.trace = (self.open)()?;
-            // An empty trace stays over.
             self.trace.fill(batch)?;
+            return Ok(());
+        }
+        let fits = |kept: &Vec<Record>| kept.len() + (batch.len() - before) <= KEPT_RECORDS_MAX;
+        self.kept = self.kept.take().filter(fits);
+        if let Some(kept) = &mut self.kept {
+            kept.extend_from_slice(&batch[before..]);
         }
         Ok(())
     }
@@ -170,6 +204,15 @@ pub enum TraceError {
         offset: u64,
         /// What is wrong, and what would be right.
         what: String,
+    },
+    /// A trace that is over, was to start over, and comes from where nothing can be read twice.
+    #[error(
+        "{}: the trace is over, and what comes from a pipe cannot be read again where it is too long to be kept; give --once, so that its context ends with it, or a file",
+        path.display()
+    )]
+    Once {
+        /// Which pipe.
+        path: PathBuf,
     },
     /// A trace without a single access.
     #[error("{}: no access in it; {expected}", path.display())]

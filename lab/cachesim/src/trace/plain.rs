@@ -1,7 +1,7 @@
 //! The simplest trace: a line an access, `R` or `W` and a hexadecimal address. Empty lines and lines that start with `#` are
 //! passed over. Each access counts as one instruction.
 
-use super::text::{self, Lines, hexadecimal, shown};
+use super::text::{self, Lines, hexadecimal};
 use super::{BATCH, Kind, Record, Trace, TraceError};
 use std::fs::File;
 use std::io::Read;
@@ -23,6 +23,14 @@ impl PlainText {
     }
 }
 
+impl PlainText {
+    /// Whether a line is an access, to tell formats apart.
+    pub(super) fn looks_like(line: &[u8]) -> bool {
+        let line = line.trim_ascii_start();
+        !line.is_empty() && parse(line).is_some()
+    }
+}
+
 impl<R: Read> PlainText<R> {
     /// From any stream; `path` is what errors call it.
     pub fn new(path: &Path, input: R) -> Self {
@@ -39,9 +47,12 @@ impl<R: Read> Trace for PlainText<R> {
             if line.is_empty() || line[0] == b'#' {
                 continue;
             }
-            let Some((kind, address)) = parse(line) else {
-                let what = format!("{} is no access; {EXPECTED}", shown(line));
-                return Err(self.lines.error(what));
+            let (parsed, full) = (parse(line), is_full(line));
+            if !full {
+                self.lines.whole()?;
+            }
+            let Some((kind, address)) = parsed else {
+                return Err(self.lines.error(format!("{} is no access; {EXPECTED}", self.lines.shown())));
             };
             batch.push(Record { address, instructions: 1, kind });
             self.empty = false;
@@ -51,6 +62,11 @@ impl<R: Read> Trace for PlainText<R> {
         }
         Ok(())
     }
+}
+
+/// Whether more digits cannot have followed.
+fn is_full(line: &[u8]) -> bool {
+    line.iter().rev().take_while(|byte| byte.is_ascii_hexdigit()).count() == 16
 }
 
 fn parse(line: &[u8]) -> Option<(Kind, u64)> {

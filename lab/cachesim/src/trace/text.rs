@@ -1,4 +1,6 @@
 //! What the text formats share: lines with numbers, a limit on their length, hexadecimal addresses.
+//!
+//! Programs that write traces end every line. A last line without its end was cut, or may have been: half an address is an address too.
 
 use super::TraceError;
 use std::fs::File;
@@ -8,12 +10,17 @@ use std::path::{Path, PathBuf};
 /// No line of any format is longer.
 const LINE_BYTES_MAX: u64 = 4096;
 
+/// What some editors put before UTF-8.
+pub(super) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
 /// Lines of a file or stream, with their numbers.
 pub(super) struct Lines<R> {
     path: PathBuf,
     input: Take<BufReader<R>>,
     line: Vec<u8>,
     number: u64,
+    /// The last line of the input has no end.
+    cut: bool,
 }
 
 /// Opens a text trace.
@@ -25,7 +32,7 @@ impl<R: Read> Lines<R> {
     /// From any stream; `path` is what errors call it.
     pub(super) fn new(path: &Path, input: R) -> Self {
         let input = BufReader::with_capacity(1 << 16, input).take(LINE_BYTES_MAX);
-        Self { path: path.to_owned(), input, line: Vec::new(), number: 0 }
+        Self { path: path.to_owned(), input, line: Vec::new(), number: 0, cut: false }
     }
 
     /// The next line without its end; `None` at the end of the input.
@@ -38,7 +45,26 @@ impl<R: Read> Lines<R> {
         if read as u64 == LINE_BYTES_MAX && self.line.last() != Some(&b'\n') {
             return Err(self.error(format!("longer than {LINE_BYTES_MAX} bytes: this is no text trace")));
         }
-        Ok((read > 0).then(|| self.line.trim_ascii_end()))
+        self.cut = read > 0 && self.line.last() != Some(&b'\n');
+        let mark = if self.number == 1 && self.line.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 };
+        Ok((read > 0).then(|| self.line[mark..].trim_ascii_end()))
+    }
+
+    /// Refuses the line read last if it is the input's last and has no end.
+    pub(super) fn whole(&self) -> Result<(), TraceError> {
+        if !self.cut {
+            return Ok(());
+        }
+        let what = format!(
+            "{}, the last line, has no line feed at its end: the file was cut short; make it anew, or end the line if it is whole",
+            self.shown()
+        );
+        Err(self.error(what))
+    }
+
+    /// The line read last, fit to be shown.
+    pub(super) fn shown(&self) -> String {
+        shown(self.line.trim_ascii_end())
     }
 
     /// Something is wrong with the line read last.
@@ -52,7 +78,7 @@ impl<R: Read> Lines<R> {
 }
 
 /// The beginning of a line, fit to be shown.
-pub(super) fn shown(line: &[u8]) -> String {
+fn shown(line: &[u8]) -> String {
     let text = String::from_utf8_lossy(&line[..line.len().min(40)]);
     let text: String = text.chars().map(|c| if c.is_control() { '.' } else { c }).collect();
     format!("'{text}{}'", if line.len() > 40 { "..." } else { "" })

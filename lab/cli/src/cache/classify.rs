@@ -8,17 +8,15 @@ use super::{count, record, run, size, trace_failure};
 use crate::args::JsonArg;
 use crate::failure::Failure;
 use crate::output::Output;
+use crate::sim::limits::{MaxTime, StoppedBy, Watch};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use gleaner_cachesim::classify::{Profile, curve_sizes, profile};
 use gleaner_cachesim::trace::{Format, Trace, TraceError, open};
 use gleaner_decide::host::{CacheClass, CacheClassParams, CacheUse};
 use gleaner_report::{CacheClassPoint, CacheClassProgram, CacheClassReport};
-use indicatif::{ProgressBar, ProgressStyle};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 #[derive(Debug, Args)]
 #[command(
@@ -48,6 +46,8 @@ pub struct ClassifyArgs {
     /// Read at most so many accesses of each (k, M and G are understood)
     #[arg(long, value_name = "N", default_value = "100M", value_parser = count)]
     max_accesses: u64,
+    #[command(flatten)]
+    max_time: MaxTime,
     #[command(flatten)]
     json: JsonArg,
     /// The program and its arguments
@@ -86,14 +86,25 @@ pub fn main(args: &ClassifyArgs) -> Result<u8, Failure> {
     let sizes = sizes(args, Path::new("/sys"))?;
     let mut notes = Vec::new();
     let mut programs = Vec::new();
+    run::refuse_shared_pipes(&args.traces)?;
+    let watch = Watch::new("reading", args.max_time)?;
     if args.command.is_empty() {
         for path in &args.traces {
-            let Some(program) = of_trace(args, path, sizes)? else { return Ok(130) };
-            programs.push(program);
+            if watch.look().is_none() {
+                programs.extend(of_trace(args, path, sizes, &watch, programs.len())?);
+            }
         }
     } else {
-        let Some(program) = of_command(args, sizes)? else { return Ok(130) };
-        programs.push(program);
+        programs.extend(of_command(args, sizes, &watch)?);
+    }
+    watch.end();
+    let stopped = watch.stopped();
+    if let (Some(_), Some(last)) = (stopped, programs.last()) {
+        notes.push(format!("{}: judged by the {} accesses that were read until then", last.name, last.accesses));
+    }
+    if programs.is_empty() {
+        let message = "ended before enough accesses were read to say anything: there is no result".to_owned();
+        return Err(Failure { status: StoppedBy::status(stopped).max(1), message });
     }
     for program in programs.iter().filter(|program| program.accesses >= args.max_accesses) {
         notes.push(format!(
@@ -121,12 +132,13 @@ pub fn main(args: &ClassifyArgs) -> Result<u8, Failure> {
         saved_ratio_min: params.saved_ratio_min,
         partition: partition.to_owned(),
         verdict: verdict.to_owned(),
+        stopped_by: stopped.map(|by| by.word("max-accesses")),
         programs,
         notes,
     };
     output.json(&report)?;
     output.text(&report);
-    Ok(0)
+    Ok(StoppedBy::status(stopped))
 }
 
 fn sizes(args: &ClassifyArgs, sys: &Path) -> Result<Sizes, Failure> {
@@ -170,18 +182,24 @@ fn host_sizes(sys: &Path) -> Result<Sizes, Failure> {
     }
 }
 
-/// `None` when interrupted.
-fn of_trace(args: &ClassifyArgs, path: &Path, sizes: Sizes) -> Result<Option<CacheClassProgram>, Failure> {
+/// `None` when ended before it says anything.
+fn of_trace(
+    args: &ClassifyArgs,
+    path: &Path,
+    sizes: Sizes,
+    watch: &Watch,
+    before: usize,
+) -> Result<Option<CacheClassProgram>, Failure> {
     let format = args.format.as_deref().and_then(Format::by_name);
     let mut trace = open(path, format).map_err(|error| trace_failure(&error))?;
-    judge(args, run::name(path), &mut *trace, sizes)?.map_err(|error| trace_failure(&error))
+    judge(args, run::name(path), &mut *trace, sizes, (watch, before))?.map_err(|error| trace_failure(&error))
 }
 
-fn of_command(args: &ClassifyArgs, sizes: Sizes) -> Result<Option<CacheClassProgram>, Failure> {
-    let mut traced = record::Traced::start(&args.command, crate::interrupt::flag()?)?;
+fn of_command(args: &ClassifyArgs, sizes: Sizes, watch: &Watch) -> Result<Option<CacheClassProgram>, Failure> {
+    let mut traced = record::Traced::start(&args.command, watch.interrupted())?;
     let mut trace = traced.trace();
     let name = run::name(Path::new(&args.command[0]));
-    let judged = judge(args, name, &mut *trace, sizes);
+    let judged = judge(args, name, &mut *trace, sizes, (watch, 0));
     let status = traced.stop()?;
     judged?.map_err(|error| match error {
         TraceError::Empty { .. } => record::not_started(&args.command, status),
@@ -191,24 +209,25 @@ fn of_command(args: &ClassifyArgs, sizes: Sizes) -> Result<Option<CacheClassProg
 
 type Judged = Result<Option<CacheClassProgram>, TraceError>;
 
-fn judge(args: &ClassifyArgs, name: String, trace: &mut dyn Trace, sizes: Sizes) -> Result<Judged, Failure> {
-    let interrupted = crate::interrupt::flag()?;
-    let bar = ProgressBar::new_spinner();
-    if let Ok(style) = ProgressStyle::with_template("  {spinner} {msg}: {human_pos} accesses, {per_sec}") {
-        bar.set_style(style);
-    }
-    bar.set_message(name.clone());
-    crate::output::steady_tick(&bar, Duration::from_millis(200));
+/// `before`: traces that were read before this one.
+fn judge(
+    args: &ClassifyArgs,
+    name: String,
+    trace: &mut dyn Trace,
+    sizes: Sizes,
+    (watch, before): (&Watch, usize),
+) -> Result<Judged, Failure> {
+    watch.doing(name.clone());
+    let all = args.traces.len().max(1) as f64;
     let capacities = curve_sizes(sizes.llc_bytes, &[sizes.l2_bytes, sizes.llc_bytes]);
     let found = profile(trace, &capacities, args.max_accesses, |read| {
-        bar.set_position(read);
-        !interrupted.load(Ordering::Relaxed)
+        // How long a trace is nobody knows: at most as long as is read of it.
+        watch.go_on((before as f64 + read as f64 / args.max_accesses.max(1) as f64) / all)
     });
-    bar.finish_and_clear();
     match found {
         Err(error) => Ok(Err(error)),
         Ok(Some(profile)) => Ok(Ok(Some(program(name, &profile, &capacities, sizes)))),
-        Ok(None) if interrupted.load(Ordering::Relaxed) => Ok(Ok(None)),
+        Ok(None) if watch.stopped().is_some() => Ok(Ok(None)),
         Ok(None) => Err(Failure::input(format!(
             "{name}: too few accesses to say anything: some thousands are needed, some ten millions are better"
         ))),

@@ -46,7 +46,7 @@ fn trace_failure(error: &TraceError) -> Failure {
 }
 
 /// A number of things, with k, M or G for thousands, millions, thousand millions.
-fn count(text: &str) -> Result<u64, String> {
+pub fn count(text: &str) -> Result<u64, String> {
     let (digits, unit) = match text.char_indices().next_back() {
         Some((at, 'k' | 'K')) => (&text[..at], 1_000),
         Some((at, 'M')) => (&text[..at], 1_000_000),

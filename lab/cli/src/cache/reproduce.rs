@@ -3,6 +3,7 @@
 use crate::args::JsonArg;
 use crate::failure::Failure;
 use crate::output::Output;
+use crate::sim::limits::{MaxTime, Watch};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use gleaner_cachesim::prefetch::PrefetchParams;
@@ -10,8 +11,9 @@ use gleaner_cachesim::reproduce::{
     Extent, Figure, Progress, QUANTA_FULL, ReproduceError, Reproduction, Source, reproduce,
 };
 use gleaner_report::{ReproductionParameter, ReproductionReport, ReproductionRow};
-use indicatif::{ProgressBar, ProgressStyle};
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 #[derive(Debug, Args)]
 #[command(after_help = "The figures are those of section IV and V of the paper (MICRO'14):\n\
@@ -46,6 +48,8 @@ pub struct ReproduceArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
     #[command(flatten)]
+    max_time: MaxTime,
+    #[command(flatten)]
     pub json: JsonArg,
 }
 
@@ -62,9 +66,23 @@ pub fn main(args: &ReproduceArgs) -> Result<u8, Failure> {
     let extent = Extent { quanta: if args.smoke { 1 } else { args.quanta }, mixes: args.mixes.clone() };
     let source = Source::new(args.traces.clone());
     let jobs = args.jobs.map_or(0, usize::from);
-    let bar = Bar::new(figure);
-    let reproduction = reproduce(figure, &extent, &source, jobs, &bar).map_err(failure)?;
-    bar.0.finish_and_clear();
+    let watch = Watch::without_signals("simulating", args.max_time);
+    watch.doing(figure.id());
+    let counts = Arc::new(Counts::default());
+    let work = {
+        let (extent, counts) = (extent.clone(), Arc::clone(&counts));
+        move || reproduce(figure, &extent, &source, jobs, &*counts)
+    };
+    let reproduction = watch.beside(|| counts.share(), work)?;
+    watch.end();
+    let Some(reproduction) = reproduction else {
+        let (done, planned) = (counts.done.load(Ordering::Relaxed), counts.planned.load(Ordering::Relaxed));
+        let message = format!(
+            "ended after {done} of {planned} simulations, and a figure needs them all: there is no result; --mix N and --quanta N make a smaller one"
+        );
+        return Err(Failure::work(message));
+    };
+    let reproduction = reproduction.map_err(failure)?;
     let report = report(reproduction, &extent, args);
     output.json(&report)?;
     output.text(&report);
@@ -79,27 +97,26 @@ fn failure(error: ReproduceError) -> Failure {
     }
 }
 
-struct Bar(ProgressBar);
+/// How far it is.
+#[derive(Default)]
+struct Counts {
+    planned: AtomicU64,
+    done: AtomicU64,
+}
 
-impl Bar {
-    fn new(figure: Figure) -> Self {
-        let bar = ProgressBar::new(0);
-        if let Ok(style) = ProgressStyle::with_template("  simulating {msg} [{bar:30}] {pos} of {len}, {eta} left") {
-            bar.set_style(style);
-        }
-        bar.set_message(figure.id());
-        Self(bar)
+impl Counts {
+    fn share(&self) -> f64 {
+        self.done.load(Ordering::Relaxed) as f64 / self.planned.load(Ordering::Relaxed).max(1) as f64
     }
 }
 
-impl Progress for Bar {
+impl Progress for Counts {
     fn planned(&self, simulations: u64) {
-        self.0.inc_length(simulations);
-        self.0.tick();
+        self.planned.fetch_add(simulations, Ordering::Relaxed);
     }
 
     fn done(&self) {
-        self.0.inc(1);
+        self.done.fetch_add(1, Ordering::Relaxed);
     }
 }
 

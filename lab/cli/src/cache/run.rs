@@ -4,6 +4,7 @@ use super::{count, size, trace_failure};
 use crate::args::{JsonArg, duration};
 use crate::failure::Failure;
 use crate::output::Output;
+use crate::sim::limits::{MaxTime, StoppedBy, Watch};
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use gleaner_cachesim::Geometry;
@@ -16,10 +17,10 @@ use gleaner_cachesim::paging::{PagingConfig, deal_colours};
 use gleaner_cachesim::policy::PolicyKind;
 use gleaner_cachesim::prefetch::{PrefetchParams, Records, Restorer};
 use gleaner_cachesim::trace::synthetic::{Profile, Synthetic};
-use gleaner_cachesim::trace::{Format, Repeat, Trace, open};
+use gleaner_cachesim::trace::{Format, Trace, open, open_endless};
 use gleaner_model::Nanos;
 use gleaner_report::{CacheContext, CacheLevel, CacheMachine, CacheMemory, CacheReport};
-use indicatif::ProgressBar;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -83,6 +84,11 @@ pub struct RunArgs {
     /// Feeds everything that is decided by chance
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
+    /// End after so many accesses, of all contexts together and in steps of 65,536, with what is counted by then (k, M and G are understood)
+    #[arg(long, value_name = "N", value_parser = quanta, alias = "max-events")]
+    max_accesses: Option<u64>,
+    #[command(flatten)]
+    max_time: MaxTime,
     #[command(flatten)]
     json: JsonArg,
 }
@@ -140,14 +146,20 @@ pub fn main(args: &RunArgs) -> Result<u8, Failure> {
         return Err(Failure::input("nothing to run: give --trace FILE or --synthetic PROFILE, once for each context"));
     }
     let (config, traces) = (config(args, contexts)?, traces(args)?);
+    let watch = Watch::new("running", args.max_time)?;
     let outcome = match args.prefetch.as_str() {
-        "none" => turns(Machine::new(config, traces).map_err(Failure::input)?, args)?,
+        "none" => turns(Machine::new(config, traces).map_err(Failure::input)?, args, &watch)?,
         kind => {
             let params = if kind == "recap" { PrefetchParams::recap() } else { PrefetchParams::daly_cain() };
             let (records, restorer) = (Records::new(params), Restorer::new(usize::from(args.cores)));
-            turns(Machine::with_hooks(config, traces, records, restorer).map_err(Failure::input)?, args)?
+            turns(Machine::with_hooks(config, traces, records, restorer).map_err(Failure::input)?, args, &watch)?
         }
     };
+    let stopped = watch.stopped();
+    if outcome.contexts.iter().all(|context| context.instructions == 0) && stopped.is_some() {
+        let message = "ended within the warm-up: nothing is counted, and there is no result".to_owned();
+        return Err(Failure { status: StoppedBy::status(stopped).max(1), message });
+    }
     if outcome.contexts.iter().all(over_in_warmup) {
         return Err(Failure::input(format!(
             "with --once, the traces end within the {} quanta of --warmup, and nothing is left to count: give a smaller \
@@ -155,23 +167,39 @@ pub fn main(args: &RunArgs) -> Result<u8, Failure> {
             args.warmup
         )));
     }
-    let report = report(args, &outcome);
+    let report = report(args, &outcome, stopped);
     output.json(&report)?;
     output.text(&report);
-    Ok(0)
+    Ok(StoppedBy::status(stopped))
 }
 
 /// Lets the contexts take their turns.
-fn turns<W: LlcWatch, H: SwitchHook<W>>(mut machine: Machine<W, H>, args: &RunArgs) -> Result<Outcome, Failure> {
+fn turns<W: LlcWatch, H: SwitchHook<W>>(
+    mut machine: Machine<W, H>,
+    args: &RunArgs,
+    watch: &Watch,
+) -> Result<Outcome, Failure> {
     let quanta = args.warmup.saturating_add(args.quanta);
-    let bar = ProgressBar::new(quanta);
-    // One turn of everybody at a time, for the bar. Ctrl-C ends it as it does any program: there is nothing to undo.
+    let on_a_core = (args.traces.len() + args.synthetic.len()).div_ceil(usize::from(args.cores));
+    let cycles_in_all = quanta as f64 * on_a_core as f64 * cycles(Nanos::from(args.slice), TABLE_V_HZ).max(1) as f64;
+    // One turn of everybody at a time, for the warm-up's end and the traces'.
     for quantum in 0..quanta {
         if quantum == args.warmup {
             machine.reset_counters();
         }
-        machine.run_quanta(1).map_err(|error| trace_failure(&error))?;
-        bar.inc(1);
+        let go_on = |accesses: u64, cycle: u64| {
+            if args.max_accesses.is_some_and(|most| accesses >= most) {
+                watch.stop(StoppedBy::MaxCount);
+            }
+            watch.go_on(cycle as f64 / cycles_in_all)
+        };
+        let whole = machine.run_quanta_while(1, go_on).map_err(|error| trace_failure(&error))?;
+        if !whole || !go_on(machine.accesses(), machine.cycle()) {
+            if quantum < args.warmup {
+                machine.reset_counters();
+            }
+            break;
+        }
         if machine.outcome().contexts.iter().all(|context| context.over) {
             if quantum < args.warmup {
                 machine.reset_counters();
@@ -179,7 +207,7 @@ fn turns<W: LlcWatch, H: SwitchHook<W>>(mut machine: Machine<W, H>, args: &RunAr
             break;
         }
     }
-    bar.finish_and_clear();
+    watch.end();
     Ok(machine.outcome())
 }
 
@@ -241,16 +269,11 @@ fn written(bytes: u64) -> String {
 
 fn traces(args: &RunArgs) -> Result<Vec<Box<dyn Trace>>, Failure> {
     let format = args.format.as_deref().and_then(Format::by_name);
+    refuse_shared_pipes(&args.traces)?;
     let mut traces: Vec<Box<dyn Trace>> = Vec::new();
     for path in &args.traces {
-        let first = open(path, format).map_err(|error| trace_failure(&error))?;
-        if args.once {
-            traces.push(first);
-            continue;
-        }
-        let path = path.clone();
-        let repeated = Repeat::new(move || open(&path, format)).map_err(|error| trace_failure(&error))?;
-        traces.push(Box::new(repeated));
+        let opened = if args.once { open(path, format) } else { open_endless(path, format) };
+        traces.push(opened.map_err(|error| trace_failure(&error))?);
     }
     for (at, name) in (1..).zip(&args.synthetic) {
         let profile = match name.as_str() {
@@ -264,7 +287,23 @@ fn traces(args: &RunArgs) -> Result<Vec<Box<dyn Trace>>, Failure> {
     Ok(traces)
 }
 
-fn report(args: &RunArgs, outcome: &Outcome) -> CacheReport {
+/// Two contexts cannot both have what comes out of one pipe.
+pub(super) fn refuse_shared_pipes(paths: &[PathBuf]) -> Result<(), Failure> {
+    let pipe = |path: &PathBuf| {
+        let is = std::fs::metadata(path).ok().filter(|is| !is.is_file() && !is.is_dir())?;
+        Some((is.dev(), is.ino()))
+    };
+    let pipes: Vec<_> = paths.iter().map(pipe).collect();
+    let twice = (1..paths.len()).find(|n| pipes[*n].is_some() && pipes[..*n].contains(&pipes[*n]));
+    twice.map_or(Ok(()), |n| {
+        Err(Failure::input(format!(
+            "{} is named twice, and what comes from a pipe can be read once: give --once with one context for it, or a file",
+            paths[n].display()
+        )))
+    })
+}
+
+fn report(args: &RunArgs, outcome: &Outcome, stopped: Option<StoppedBy>) -> CacheReport {
     let files = args.traces.iter().map(|path| name(path));
     let names = files.chain(args.synthetic.iter().cloned());
     let contexts: Vec<(String, &ContextOutcome)> = names.zip(&outcome.contexts).collect();
@@ -306,6 +345,7 @@ fn report(args: &RunArgs, outcome: &Outcome) -> CacheReport {
             read_wait_cycles: outcome.dram.read_wait_cycles,
         },
         switches: outcome.switches,
+        stopped_by: stopped.map(|by| by.word("max-accesses")),
         notes,
     }
 }

@@ -3,8 +3,10 @@
 //! The recording becomes a scenario of one measured VM, and a neighbour if wanted; `--scenario` writes it down, for `sim run`. Before the
 //! question, the recording is played back as it was recorded: how far that is from the recording is what the simulator gets wrong.
 
+use super::limits::{MaxTime, StoppedBy, Watch};
 use crate::args::{JsonArg, PolicyArg};
 use crate::failure::Failure;
+use crate::files::Place;
 use crate::output::Output;
 use clap::{Args, ValueEnum};
 use gleaner_model::Profile;
@@ -16,7 +18,7 @@ use gleaner_scenario::{
 use gleaner_sim::program::catalogue;
 use gleaner_sim::recording::Replay;
 use gleaner_sim::scenario::{self, Files};
-use gleaner_sim::{SimResult, Simulation};
+use gleaner_sim::{Moment, SimResult, Simulation};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -57,6 +59,11 @@ pub struct FromRecordingArgs {
     /// Write the scenario too, for `gleaner sim run`
     #[arg(long, value_name = "FILE")]
     scenario: Option<PathBuf>,
+    /// End after so many events, of all simulations together, with what is done by then (k, M and G are understood)
+    #[arg(long, value_name = "N", value_parser = super::events)]
+    max_events: Option<u64>,
+    #[command(flatten)]
+    max_time: MaxTime,
     #[command(flatten)]
     json: JsonArg,
 }
@@ -91,19 +98,30 @@ pub fn main(args: &FromRecordingArgs) -> Result<u8, Failure> {
     let mut output = Output::open(args.json.json.as_deref())?;
     let replay = scenario::read_recording(&args.file).map_err(Failure::input)?;
     let asked = what_if(args, &replay)?;
-    if let Some(path) = &args.scenario {
+    let no_file = |path: &Path, error| {
+        let what = format!("cannot write --scenario file {}: {error}", path.display());
+        Failure::input(format!("{what}; name a file you may write"))
+    };
+    let place =
+        args.scenario.as_deref().map(|path| Place::open(path).map(|place| (path, place)).map_err(|e| no_file(path, e)));
+    let place = place.transpose()?;
+    let mut work =
+        Work { args, replay: &replay, watch: Watch::new("playing back", args.max_time)?, done: 0, events: 0 };
+    let as_recorded = work.simulate(&as_recorded(&asked, &replay))?;
+    let answers = work.simulate(&asked)?;
+    work.watch.end();
+    let stopped = work.watch.stopped();
+    let Some(as_recorded) = as_recorded.first().filter(|result| !result.stopped) else {
+        return Err(super::nothing_done(stopped));
+    };
+    let report = report(args, &replay, &asked, as_recorded, &answers, stopped)?;
+    if let Some((path, mut place)) = place {
         let text = readable(&asked).to_toml().map_err(Failure::work)?;
-        std::fs::write(path, text).map_err(|error| {
-            let what = format!("cannot write --scenario file {}: {error}", path.display());
-            Failure::input(format!("{what}; name a file you may write"))
-        })?;
+        place.write(text.as_bytes()).map_err(|error| no_file(path, error))?;
     }
-    let as_recorded = simulate(args, &as_recorded(&asked, &replay), &replay)?;
-    let answers = simulate(args, &asked, &replay)?;
-    let report = report(args, &replay, &asked, &as_recorded[0], &answers)?;
     output.json(&report)?;
     output.text(&report);
-    Ok(0)
+    Ok(StoppedBy::status(stopped))
 }
 
 /// The question as a scenario.
@@ -235,22 +253,43 @@ fn as_recorded(asked: &Scenario, replay: &Replay) -> Scenario {
     scenario
 }
 
-/// One result for each policy.
-fn simulate(args: &FromRecordingArgs, asked: &Scenario, replay: &Replay) -> Result<Vec<SimResult>, Failure> {
-    let interrupted = crate::interrupt::flag()?;
-    let wrong = |error| Failure::input(format!("{}: {error}", args.file.display()));
-    let recording = |_: &str| Ok(replay.workload.clone());
-    let files = Files { params: &|file| Err(format!("there is no {file}")), recording: &recording };
-    let plan = Plan::of(asked);
-    let one = |combination| {
-        if interrupted.load(std::sync::atomic::Ordering::Relaxed) {
-            return Err(Failure { status: 130, message: "interrupted".to_owned() });
+/// Simulations one after the other.
+struct Work<'a> {
+    args: &'a FromRecordingArgs,
+    replay: &'a Replay,
+    watch: Watch,
+    /// Simulations that are over.
+    done: usize,
+    /// Their events.
+    events: u64,
+}
+
+impl Work<'_> {
+    /// One result for each policy, or for the first ones where it is ended; the last one says so.
+    fn simulate(&mut self, asked: &Scenario) -> Result<Vec<SimResult>, Failure> {
+        let wrong = |error| Failure::input(format!("{}: {error}", self.args.file.display()));
+        let recording = |_: &str| Ok(self.replay.workload.clone());
+        let files = Files { params: &|file| Err(format!("there is no {file}")), recording: &recording };
+        let all = 1.0 + self.args.policy.len() as f64;
+        let mut results = Vec::new();
+        for combination in Plan::of(asked).combinations() {
+            if self.watch.look().is_some() {
+                break;
+            }
+            let config = scenario::config_with(asked, combination, asked.seed, files).map_err(wrong)?;
+            let mut go_on = |at: Moment| {
+                if self.args.max_events.is_some_and(|most| self.events + at.events >= most) {
+                    self.watch.stop(StoppedBy::MaxCount);
+                }
+                self.watch.go_on((self.done as f64 + super::share(at)) / all)
+            };
+            let (result, _) = Simulation::new(config).map_err(wrong)?.run_while(&mut go_on).map_err(wrong)?;
+            self.done += 1;
+            self.events += result.events;
+            results.push(result);
         }
-        let config = scenario::config_with(asked, combination, asked.seed, files).map_err(wrong)?;
-        let (result, _) = Simulation::new(config).map_err(wrong)?.run().map_err(wrong)?;
-        Ok(result)
-    };
-    plan.combinations().iter().map(one).collect()
+        Ok(results)
+    }
 }
 
 fn report(
@@ -259,6 +298,7 @@ fn report(
     asked: &Scenario,
     as_recorded: &SimResult,
     answers: &[SimResult],
+    stopped: Option<StoppedBy>,
 ) -> Result<SimRecordingReport, Failure> {
     let Some(again) = as_recorded.vms[0].totals.ended_at.filter(|ns| *ns > 0) else {
         return Err(Failure::work(format!("{}: played back, its threads do not end", args.file.display())));
@@ -292,8 +332,9 @@ fn report(
             neighbour: args.neighbour.clone(),
             costs: costs_word(args.costs, replay),
         },
+        stopped_by: stopped.map(|by| by.word("max-events")),
         rows: rows.collect(),
-        notes: notes(args, replay),
+        notes: notes(args, replay, asked, answers),
     })
 }
 
@@ -322,8 +363,13 @@ fn recorded(replay: &Replay) -> Recorded {
     }
 }
 
-fn notes(args: &FromRecordingArgs, replay: &Replay) -> Vec<String> {
+fn notes(args: &FromRecordingArgs, replay: &Replay, asked: &Scenario, answers: &[SimResult]) -> Vec<String> {
     let mut notes = replay.summary.losses();
+    if answers.last().is_some_and(|last| last.stopped)
+        && let Some(policy) = asked.vms[0].policies.get(answers.len() - 1)
+    {
+        notes.push(format!("the simulation with policy {} was ended before its end", policy.label));
+    }
     if args.costs == CostsArg::Recorded && replay.facts.latency.is_none() {
         notes.push("too few wake-ups of idle vCPUs were recorded to tell what they cost: kvm-2014's costs".to_owned());
     }

@@ -1,6 +1,7 @@
 //! `gleaner sim`: hosts and guests that you do not have, with the policy code that you ship.
 
 mod from_recording;
+pub(crate) mod limits;
 mod list;
 mod probe;
 mod reproduce;
@@ -10,6 +11,8 @@ mod sweep;
 
 use crate::failure::Failure;
 use clap::{Args, Subcommand};
+use gleaner_sim::Moment;
+use limits::StoppedBy;
 
 #[derive(Debug, Args)]
 pub struct SimArgs {
@@ -29,6 +32,24 @@ enum SimCommand {
     List(list::ListArgs),
     /// Simulate a table or figure of the two papers, and compare with what they say
     Reproduce(reproduce::ReproduceArgs),
+}
+
+/// A number of events.
+fn events(text: &str) -> Result<u64, String> {
+    let events = crate::cache::count(text)?;
+    if events > 0 { Ok(events) } else { Err("give at least 1".to_owned()) }
+}
+
+/// How much of a simulation is over, at least: its measured work may end before its time does.
+fn share(at: Moment) -> f64 {
+    at.now_ns as f64 / at.end_ns.max(1) as f64
+}
+
+/// Ended before there was anything to tell.
+fn nothing_done(stopped: Option<StoppedBy>) -> Failure {
+    let message = "ended before anything was simulated: there is no result".to_owned();
+    let status = if stopped == Some(StoppedBy::Interrupt) { 130 } else { 1 };
+    Failure { status, message }
 }
 
 pub fn main(args: &SimArgs) -> Result<u8, Failure> {

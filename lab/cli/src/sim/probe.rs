@@ -3,13 +3,25 @@
 use crate::failure::Failure;
 use gleaner_report::ProbeReport;
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
+
+/// No result of `gleaner probe` is longer.
+const PROBE_BYTES_MAX: u64 = 1 << 20;
 
 /// Single costs by name, as a scenario's `cost_ns` takes them, from a `gleaner.probe/1` file.
 pub fn costs(path: &Path) -> Result<BTreeMap<String, u64>, Failure> {
     let wrong = |why: &dyn std::fmt::Display| Failure::input(format!("--probe {}: {why}", path.display()));
-    let text = fs::read(path).map_err(|error| wrong(&error))?;
+    let mut text = Vec::new();
+    let file = File::open(path).map_err(|error| wrong(&error))?;
+    file.take(PROBE_BYTES_MAX + 1).read_to_end(&mut text).map_err(|error| wrong(&error))?;
+    if text.len() as u64 > PROBE_BYTES_MAX {
+        return Err(wrong(&format_args!(
+            "longer than {} MiB, and no result of gleaner probe is",
+            PROBE_BYTES_MAX >> 20
+        )));
+    }
     let probe: ProbeReport = serde_json::from_slice(&text)
         .map_err(|error| wrong(&format_args!("not a result of gleaner probe --json: {error}")))?;
     if probe.schema != ProbeReport::SCHEMA {

@@ -1,5 +1,6 @@
 //! `gleaner sim reproduce`: both papers' scheduling results, simulated.
 
+use super::limits::{MaxTime, StoppedBy, Watch};
 use crate::args::JsonArg;
 use crate::failure::Failure;
 use crate::output::Output;
@@ -7,8 +8,6 @@ use clap::Args;
 use clap::builder::PossibleValuesParser;
 use gleaner_report::{ReproductionParameter, ReproductionReport, ReproductionRow};
 use gleaner_sim::reproduce::{Extent, IDS, ReproduceError, Reproduced, Row, reproduce};
-use indicatif::{ProgressBar, ProgressStyle};
-use std::time::Duration;
 
 /// Stands for every identifier.
 const ALL: &str = "all";
@@ -41,6 +40,8 @@ pub struct ReproduceArgs {
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     #[command(flatten)]
+    max_time: MaxTime,
+    #[command(flatten)]
     json: JsonArg,
 }
 
@@ -48,18 +49,30 @@ pub fn main(args: &ReproduceArgs) -> Result<u8, Failure> {
     let mut output = Output::open(args.json.json.as_deref())?;
     let extent = Extent { smoke: args.smoke, seed: args.seed };
     let ids = IDS.iter().copied().filter(|id| args.id == ALL || args.id == *id).collect::<Vec<_>>();
-    let bar = bar(ids.len() as u64);
+    let watch = Watch::new("simulating", args.max_time)?;
     let (mut reports, mut unbuilt) = (Vec::new(), Vec::new());
-    for id in ids {
-        bar.set_message(id);
-        match reproduce(id, &extent) {
-            Ok(reproduced) => reports.push(report(id, reproduced, extent)),
-            Err(ReproduceError::Unbuilt(id)) if args.id == ALL => unbuilt.push(id),
-            Err(error) => return Err(Failure::work(error)),
+    for (n, id) in ids.iter().copied().enumerate() {
+        watch.doing(id);
+        let share = n as f64 / ids.len() as f64;
+        match watch.beside(|| share, move || reproduce(id, &extent))? {
+            Some(Ok(reproduced)) => reports.push(report(id, reproduced, extent)),
+            Some(Err(ReproduceError::Unbuilt(id))) if args.id == ALL => unbuilt.push(id),
+            Some(Err(error)) => return Err(Failure::work(error)),
+            None => break,
         }
-        bar.inc(1);
     }
-    bar.finish_and_clear();
+    watch.end();
+    let stopped = watch.stopped();
+    if stopped.is_some() && reports.is_empty() {
+        return Err(super::nothing_done(stopped));
+    }
+    if let Some(by) = stopped.map(|by| by.word("")) {
+        let (done, all) = (reports.len(), ids.len());
+        let note = format!(
+            "PARTIAL RESULT: ended early ({by}) after {done} of {all} tables and figures, of which this is one"
+        );
+        reports.iter_mut().for_each(|report| report.notes.push(note.clone()));
+    }
     if args.id != ALL
         && let Some(report) = reports.first()
     {
@@ -72,17 +85,7 @@ pub fn main(args: &ReproduceArgs) -> Result<u8, Failure> {
         output.text(report);
     }
     output.text(&Summary { reports, unbuilt });
-    Ok(0)
-}
-
-fn bar(ids: u64) -> ProgressBar {
-    let bar = ProgressBar::new(ids);
-    if let Ok(style) = ProgressStyle::with_template("  {spinner} simulating {msg} [{bar:30}] {pos} of {len}, {elapsed}")
-    {
-        bar.set_style(style);
-    }
-    crate::output::steady_tick(&bar, Duration::from_millis(200));
-    bar
+    Ok(StoppedBy::status(stopped))
 }
 
 fn row(row: Row, smoke: bool) -> ReproductionRow {

@@ -19,7 +19,7 @@ pub struct Done {
     pub result: SimResult,
 }
 
-pub fn report(scenario: &Scenario, seed: u64, done: &[Done]) -> SimReport {
+pub fn report(scenario: &Scenario, seed: u64, done: &[Done], stopped_by: Option<String>) -> SimReport {
     let default = Simulator::default();
     let simulator = scenario.simulator.as_ref().unwrap_or(&default);
     let first = done.first();
@@ -36,6 +36,7 @@ pub fn report(scenario: &Scenario, seed: u64, done: &[Done]) -> SimReport {
             ple: first.is_some_and(|done| done.host.ple.is_some()),
         },
         costs: first.map_or_else(Vec::new, |done| done.costs.iter().map(cost).collect()),
+        stopped_by,
         rows: rows(scenario, done, &runs),
         runs,
     }
@@ -64,6 +65,7 @@ pub fn run(scenario: &Scenario, done: &Done) -> SimRun {
         seed: done.seed,
         end_ns: result.end_ns,
         complete: result.complete,
+        stopped: result.stopped,
         events: result.events,
         pcpu_busy_ratio: if wall > 0.0 { busy as f64 / wall } else { 0.0 },
         vcpu_switches: result.vcpu_switches,

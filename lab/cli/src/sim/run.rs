@@ -1,15 +1,16 @@
 //! `gleaner sim run`: every combination of a scenario, round after round, simulated.
 
+use super::limits::{MaxTime, StoppedBy, Watch};
 use super::results::{self, Done};
 use crate::args::JsonArg;
 use crate::failure::Failure;
+use crate::files::Destination;
 use crate::output::Output;
 use clap::Args;
 use gleaner_scenario::{Plan, Scenario};
 use gleaner_sim::program::Workload;
 use gleaner_sim::scenario::Files;
-use gleaner_sim::{Simulation, Timeline, scenario};
-use indicatif::ProgressBar;
+use gleaner_sim::{Moment, Simulation, Timeline, scenario};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -41,6 +42,11 @@ pub struct RunArgs {
     /// Write every vCPU's timeline of the first combination's first round, as a Chrome trace
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
+    /// End after so many events, of all simulations together, with what is done by then (k, M and G are understood)
+    #[arg(long, value_name = "N", value_parser = super::events)]
+    max_events: Option<u64>,
+    #[command(flatten)]
+    max_time: MaxTime,
     #[command(flatten)]
     json: JsonArg,
 }
@@ -55,22 +61,27 @@ pub fn main(args: &RunArgs) -> Result<u8, Failure> {
         }
     }
     let trace = args.trace.as_deref().map(|path| create(path).map(|file| (path, file))).transpose()?;
-    let (done, timeline) = simulate(args, &scenario, trace.is_some())?;
-    if let (Some((path, file)), Some((names, timeline))) = (trace, timeline) {
+    let (done, timeline, stopped) = simulate(args, &scenario, trace.is_some())?;
+    if let (Some((path, (place, file))), Some((names, timeline))) = (trace, timeline) {
         write_trace(file, &names, &timeline)
+            .and_then(|()| place.whole())
             .map_err(|error| Failure::work(format!("cannot write the trace to {}: {error}", path.display())))?;
     }
-    let report = results::report(&scenario, args.seed.unwrap_or(scenario.seed), &done);
+    let stopped_by = stopped.map(|by| by.word("max-events"));
+    let report = results::report(&scenario, args.seed.unwrap_or(scenario.seed), &done, stopped_by);
     output.json(&report)?;
     output.text(&report);
-    Ok(0)
+    Ok(StoppedBy::status(stopped))
 }
 
 /// The timeline of a run, with the VMs' names and numbers of vCPUs.
 type Traced = (Vec<(String, u32)>, Timeline);
 
-fn simulate(args: &RunArgs, scenario: &Scenario, trace: bool) -> Result<(Vec<Done>, Option<Traced>), Failure> {
-    let interrupted = crate::interrupt::flag()?;
+/// What was done, and what ended it if it was not all.
+type Simulated = (Vec<Done>, Option<Traced>, Option<StoppedBy>);
+
+fn simulate(args: &RunArgs, scenario: &Scenario, trace: bool) -> Result<Simulated, Failure> {
+    let watch = Watch::new("simulating", args.max_time)?;
     let plan = Plan::of(scenario);
     let rounds = args.rounds.unwrap_or(scenario.rounds);
     let folder = args.file.parent().unwrap_or(Path::new("."));
@@ -78,28 +89,38 @@ fn simulate(args: &RunArgs, scenario: &Scenario, trace: bool) -> Result<(Vec<Don
     let recordings = RefCell::new(BTreeMap::new());
     let read_recording = |file: &str| read_once(&mut recordings.borrow_mut(), &folder.join(file));
     let files = Files { params: &read_params, recording: &read_recording };
-    let bar = ProgressBar::new(u64::from(rounds) * plan.combinations().len() as u64);
-    let (mut done, mut timeline) = (Vec::new(), None);
-    for round in 0..rounds {
+    let all = f64::from(rounds) * plan.combinations().len() as f64;
+    let (mut done, mut timeline, mut events) = (Vec::new(), None, 0);
+    'all: for round in 0..rounds {
         let seed = args.seed.unwrap_or(scenario.seed).wrapping_add(u64::from(round));
         for combination in plan.combinations() {
-            if interrupted.load(std::sync::atomic::Ordering::Relaxed) {
-                return Err(Failure { status: 130, message: "interrupted".to_owned() });
+            if watch.look().is_some() {
+                break 'all;
             }
+            watch.doing(format!("run {} of {all}", done.len() + 1));
             let wrong = |error| Failure::input(format!("{}: {error}", args.file.display()));
             let mut config = scenario::config_with(scenario, combination, seed, files).map_err(wrong)?;
             config.trace = trace && done.is_empty();
             let names = config.vms.iter().map(|vm| (vm.name.clone(), vm.vcpus)).collect();
             let host = config.host.clone();
             let costs = config.vms.first().map(|vm| vm.costs.described()).unwrap_or_default();
-            let (result, spans) = Simulation::new(config).map_err(wrong)?.run().map_err(wrong)?;
+            let mut go_on = |at: Moment| {
+                if args.max_events.is_some_and(|most| events + at.events >= most) {
+                    watch.stop(StoppedBy::MaxCount);
+                }
+                watch.go_on((done.len() as f64 + super::share(at)) / all)
+            };
+            let (result, spans) = Simulation::new(config).map_err(wrong)?.run_while(&mut go_on).map_err(wrong)?;
+            events += result.events;
             timeline = timeline.or(spans.map(|spans| (names, spans)));
             done.push(Done { round, seed, combination: combination.clone(), host, costs, result });
-            bar.inc(1);
         }
     }
-    bar.finish_and_clear();
-    Ok((done, timeline))
+    watch.end();
+    if done.is_empty() {
+        return Err(super::nothing_done(watch.stopped()));
+    }
+    Ok((done, timeline, watch.stopped()))
 }
 
 /// Every combination plays the same recordings.
@@ -110,8 +131,9 @@ fn read_once(known: &mut BTreeMap<PathBuf, Workload>, path: &Path) -> Result<Wor
     Ok(known[path].clone())
 }
 
-fn create(path: &Path) -> Result<File, Failure> {
-    File::create(path).map_err(|error| {
+/// A place for the trace: what is there stays until the new one is whole.
+fn create(path: &Path) -> Result<(Destination, File), Failure> {
+    Destination::open(path).map_err(|error| {
         Failure::input(format!("cannot write --trace file {}: {error}; name a file you may write", path.display()))
     })
 }

@@ -40,7 +40,19 @@ pub enum Span {
     },
 }
 
+/// No instruction may take longer: 100 days, far beyond every simulation's end, and sums of such times are numbers still.
+pub const SPAN_MAX: Time = 100 * 86_400 * 1_000_000_000;
+
 impl Span {
+    /// The longest there is, or for an exponential one, its mean.
+    fn longest(self) -> Time {
+        match self {
+            Self::Fixed(time) => time,
+            Self::Exponential { mean } => mean,
+            Self::Uniform { low, high } => low.max(high),
+        }
+    }
+
     pub(crate) fn draw(self, random: &mut Random) -> Time {
         match self {
             Self::Fixed(time) => time,
@@ -233,6 +245,13 @@ impl Workload {
                 "a group of threads runs program {}, and there are {}",
                 group.program,
                 self.programs.len()
+            ));
+        }
+        let long =
+            |op: &&Op| matches!(op, Op::Compute(span) | Op::Sleep(span) | Op::Io(span) if span.longest() > SPAN_MAX);
+        if let Some(op) = self.programs.iter().flatten().find(long) {
+            return Some(format!(
+                "{op:?} takes more than 100 days, which no simulation reaches: give it a shorter time"
             ));
         }
         self.programs.iter().zip(0..).find_map(|(program, number)| {

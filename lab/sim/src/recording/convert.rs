@@ -223,7 +223,7 @@ impl Converter {
             let lasted = wake.at.saturating_sub(since);
             thread.items[item] = Item::Delay(lasted);
             self.facts.delays += 1;
-            self.facts.delays_ns += lasted;
+            self.facts.delays_ns = self.facts.delays_ns.saturating_add(lasted);
         }
     }
 
@@ -238,7 +238,7 @@ impl Converter {
         thread.early = None;
         thread.running_since = Some(at);
         if let Some(since) = thread.displaced_at.take() {
-            self.facts.displaced_ns += at.saturating_sub(since);
+            self.facts.displaced_ns = self.facts.displaced_ns.saturating_add(at.saturating_sub(since));
         }
     }
 
@@ -249,7 +249,7 @@ impl Converter {
         }
         let thread = &mut self.threads[t as usize];
         self.instructions += thread.interval_ends(at, ran) + 1;
-        self.facts.cpu_ns += ran;
+        self.facts.cpu_ns = self.facts.cpu_ns.saturating_add(ran);
         match why {
             Left::Displaced => thread.displaced_at = Some(at),
             Left::Blocked => {
@@ -271,7 +271,7 @@ impl Converter {
             }
             if let Some(since) = thread.running_since {
                 let ran = self.last_at.saturating_sub(since);
-                self.facts.cpu_ns += ran;
+                self.facts.cpu_ns = self.facts.cpu_ns.saturating_add(ran);
                 thread.interval_ends(self.last_at, ran);
             }
             self.facts.unfinished += u64::from(!thread.ended);
@@ -310,7 +310,7 @@ impl Thread {
 
     fn compute(&mut self, time: Time) {
         match self.items.last_mut() {
-            Some(Item::Compute(before)) => *before += time,
+            Some(Item::Compute(before)) => *before = before.saturating_add(time),
             _ if time > 0 => self.items.push(Item::Compute(time)),
             _ => {}
         }
@@ -323,7 +323,7 @@ fn program(own: u32, items: &[Item], posts: &[Post]) -> Vec<Op> {
         match *item {
             Item::Compute(time) => match ops.last_mut() {
                 // A dropped post was between them.
-                Some(Op::Compute(Span::Fixed(before))) => *before += time,
+                Some(Op::Compute(Span::Fixed(before))) => *before = before.saturating_add(time),
                 _ => ops.push(Op::Compute(Span::Fixed(time))),
             },
             Item::Post(number) => {

@@ -32,6 +32,9 @@ const WITHOUT_EFFECT: [&str; 15] = [
 /// The same of each virtual machine.
 const WITHOUT_EFFECT_IN_VM: [&str; 5] = ["name", "role", "memory_mib", "image", "prepare"];
 
+/// `vm.app.workloads.relay.items` has five. Tables are walked, and thrown away, level by level: a thousand of them are too many for a stack.
+const LEVELS_MAX: usize = 16;
+
 impl Axis {
     /// From the command line.
     pub fn parse(text: &str) -> Result<Self, String> {
@@ -69,6 +72,12 @@ pub fn word_of(value: &Value) -> String {
 fn check_key(key: &str) -> Result<(), String> {
     if key.is_empty() || key.split('.').any(str::is_empty) {
         return Err(format!("{key:?} is no key; write it like simulator.slice, vm.0.vcpus or vm.app.vcpus"));
+    }
+    let levels = key.split('.').count();
+    if levels > LEVELS_MAX {
+        return Err(format!(
+            "a key of {levels} levels, and no scenario has more than {LEVELS_MAX}; write it like simulator.slice"
+        ));
     }
     let in_vm = key.strip_prefix("vm.").and_then(|rest| rest.split_once('.')).map(|(_, key)| key);
     match key {

@@ -29,6 +29,8 @@ pub struct Manifest {
     pub seed: u64,
     pub seeds: u32,
     pub points: usize,
+    /// Where each simulation ends, if not by itself.
+    pub max_events: Option<u64>,
 }
 
 impl Manifest {
@@ -45,6 +47,7 @@ impl Manifest {
             (self.parameters != other.parameters, "--set"),
             (self.seed != other.seed, "--seed"),
             (self.seeds != other.seeds, "--seeds"),
+            (self.max_events != other.max_events, "--max-events"),
         ];
         let names: Vec<&str> = differs.iter().filter(|(differs, _)| *differs).map(|(_, name)| *name).collect();
         if !names.is_empty() {
@@ -70,6 +73,25 @@ pub fn build() -> io::Result<String> {
 #[derive(Debug)]
 pub struct Folder {
     points: PathBuf,
+    sweep: u32,
+}
+
+/// No point's file is longer: one has a row for each VM.
+const POINT_BYTES_MAX: u64 = 16 << 20;
+/// Nor is what says what a sweep is of, policy files included.
+const MANIFEST_BYTES_MAX: u64 = 64 << 20;
+
+/// The whole of a file, if it is no longer than that.
+fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(most + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!("longer than {most} bytes, and none of ours is"),
+        ));
+    }
+    Ok(bytes)
 }
 
 impl Folder {
@@ -85,17 +107,18 @@ impl Folder {
         fs::create_dir_all(&points).map_err(cannot)?;
         let place = path.join("sweep.json");
         let text = serde_json::to_string_pretty(manifest).map_err(Failure::work)?;
+        let sweep = crc32fast::hash(text.as_bytes());
         match write(&place, format!("{text}\n").as_bytes(), Overwrite::Never) {
-            Ok(()) => return Ok(Self { points }),
+            Ok(()) => return Ok(Self { points, sweep }),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(cannot(error)),
         }
-        let there = fs::read_to_string(&place).map_err(cannot)?;
-        let other: Manifest = serde_json::from_str(&there).map_err(|error| {
+        let there = read(&place, MANIFEST_BYTES_MAX).map_err(cannot)?;
+        let other: Manifest = serde_json::from_slice(&there).map_err(|error| {
             Failure::input(format!("{} is no sweep's: {error}; name another folder with -o", place.display()))
         })?;
         match manifest.difference(&other) {
-            None => Ok(Self { points }),
+            None => Ok(Self { points, sweep }),
             Some(why) => Err(Failure::input(format!(
                 "{} has another sweep: {why}. Results of both must not be mixed: name another folder with -o, or delete this one",
                 path.display()
@@ -118,9 +141,14 @@ impl Folder {
     }
 
     /// A finished point's file.
-    pub fn open_point(&self, point: usize) -> Result<File, Failure> {
+    pub fn read_point(&self, point: usize) -> Result<Vec<u8>, Failure> {
         let path = self.file(point);
-        File::open(&path).map_err(|error| Failure::work(format!("cannot read {}: {error}", path.display())))
+        read(&path, POINT_BYTES_MAX).map_err(|error| Failure::work(format!("cannot read {}: {error}", path.display())))
+    }
+
+    /// The sweep's number: two sweeps of different things have different ones.
+    pub fn sweep(&self) -> u32 {
+        self.sweep
     }
 }
 

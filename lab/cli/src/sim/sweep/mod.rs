@@ -6,6 +6,7 @@ mod folder;
 mod grid;
 mod table;
 
+use super::limits::{MaxTime, StoppedBy, Watch};
 use super::results::{self, Done};
 use crate::args::JsonArg;
 use crate::failure::Failure;
@@ -16,14 +17,14 @@ use columns::Columns;
 use folder::{Folder, Manifest};
 use gleaner_report::{SweepParameter, SweepReport};
 use gleaner_scenario::Scenario;
-use gleaner_sim::Simulation;
+use gleaner_sim::{Moment, Simulation};
 use grid::{Base, Grid, Point, Shard};
-use indicatif::{ProgressBar, ProgressStyle};
 use rayon::ThreadPoolBuilder;
 use rayon::prelude::*;
+use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 #[derive(Debug, Args)]
 #[command(
@@ -60,6 +61,11 @@ pub struct SweepArgs {
     /// Simulations at a time; changes nothing but the time it takes [default: as many as there are CPUs]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
+    /// End each simulation after so many events; its row says that it is not complete (k, M and G are understood)
+    #[arg(long, value_name = "N", value_parser = super::events)]
+    max_events: Option<u64>,
+    #[command(flatten)]
+    max_time: MaxTime,
     #[command(flatten)]
     json: JsonArg,
 }
@@ -69,24 +75,37 @@ const SEED_MAX: u64 = (i64::MAX / 2) as u64;
 
 pub fn main(args: &SweepArgs) -> Result<u8, Failure> {
     let mut output = Output::open(args.json.json.as_deref())?;
-    let interrupted = crate::interrupt::flag()?;
-    let scenario = Scenario::read(&args.file).map_err(Failure::input)?;
+    let watch = Watch::new("simulating", args.max_time)?;
+    let text = Scenario::read_text(&args.file).map_err(Failure::input)?;
+    let scenario = Scenario::parse(&text, &args.file).map_err(Failure::input)?;
     check_axes(&args.axes)?;
-    let text = std::fs::read_to_string(&args.file).map_err(|error| in_file(&args.file, error))?;
     let place = args.file.parent().unwrap_or(Path::new(".")).to_owned();
     let read_params = |file: &str| crate::params::read_params(&place.join(file)).map_err(|failure| failure.message);
     let table: toml::Table = toml::from_str(&text).map_err(|error| in_file(&args.file, error))?;
     let base = Base { path: &args.file, table, read_params: &read_params };
     let (seed, seeds) = (args.seed.unwrap_or(scenario.seed.min(SEED_MAX)), args.seeds.unwrap_or(scenario.rounds));
     let grid = Grid::new(&base, args.axes.clone(), seed, seeds).map_err(|error| in_file(&args.file, error))?;
-    let folder = Folder::open(&args.output, &manifest(&grid, &base, &place)?)?;
+    let folder = Folder::open(&args.output, &manifest(&grid, &base, &place, args.max_events)?)?;
     let columns = Columns::of(&grid.axes);
     let shard = args.shard.unwrap_or(Shard::WHOLE);
     let here: Vec<usize> = (0..grid.len()).filter(|number| shard.has(*number)).collect();
     let missing: Vec<usize> = here.iter().copied().filter(|number| !folder.has(*number)).collect();
-    let work = Work { args, base: &base, grid: &grid, folder: &folder, columns: &columns, interrupted: &interrupted };
+    let work = Work {
+        args,
+        base: &base,
+        grid: &grid,
+        folder: &folder,
+        columns: &columns,
+        watch: &watch,
+        before: here.len() - missing.len(),
+        all: here.len(),
+        finished: AtomicUsize::new(0),
+    };
+    // What is there is looked at first: whatever is wrong with it must not cost the work.
+    let there: Vec<usize> = here.iter().copied().filter(|number| folder.has(*number)).collect();
+    work.rows(&there)?;
     work.simulate(&here, &missing)?;
-    let report = work.report(&scenario.name, &here, missing.len())?;
+    let report = work.report(&scenario.name, &here)?;
     output.json(&report)?;
     output.text(&report);
     Ok(0)
@@ -106,7 +125,7 @@ fn check_axes(axes: &[Axis]) -> Result<(), Failure> {
 }
 
 /// What the results depend on.
-fn manifest(grid: &Grid, base: &Base<'_>, place: &Path) -> Result<Manifest, Failure> {
+fn manifest(grid: &Grid, base: &Base<'_>, place: &Path, max_events: Option<u64>) -> Result<Manifest, Failure> {
     let mut policy_files = BTreeMap::new();
     for file in grid.policy_files() {
         let text = std::fs::read_to_string(place.join(file)).map_err(|error| in_file(Path::new(file), error))?;
@@ -122,6 +141,7 @@ fn manifest(grid: &Grid, base: &Base<'_>, place: &Path) -> Result<Manifest, Fail
         seed: grid.seed,
         seeds: grid.seeds,
         points: grid.len(),
+        max_events,
     })
 }
 
@@ -131,29 +151,34 @@ struct Work<'a> {
     grid: &'a Grid,
     folder: &'a Folder,
     columns: &'a Columns,
-    interrupted: &'a AtomicBool,
+    watch: &'a Watch,
+    /// Points of this part that were there.
+    before: usize,
+    all: usize,
+    /// Points that this call has simulated.
+    finished: AtomicUsize,
 }
 
 impl Work<'_> {
     fn simulate(&self, here: &[usize], missing: &[usize]) -> Result<(), Failure> {
-        let bar = ProgressBar::new(here.len() as u64).with_position((here.len() - missing.len()) as u64);
-        if let Ok(style) = ProgressStyle::with_template("  simulating [{bar:30}] {pos} of {len} points, {eta} left") {
-            bar.set_style(style);
-        }
         let pool = ThreadPoolBuilder::new().num_threads(self.args.jobs.map_or(0, usize::from)).build();
         let pool = pool.map_err(|error| Failure::work(format!("cannot start threads: {error}")))?;
         let done = pool.install(|| {
             missing.par_iter().try_for_each(|number| {
-                if self.interrupted.load(Ordering::Relaxed) {
-                    return Err(Failure { status: 130, message: String::new() });
+                if self.watch.look().is_none() {
+                    self.point(*number)?;
+                    let finished = self.finished.load(Ordering::Relaxed) + self.before;
+                    self.watch.doing(format!("{finished} of {} points", self.all));
                 }
-                self.point(*number)?;
-                bar.inc(1);
                 Ok(())
             })
         });
-        bar.finish_and_clear();
-        done.map_err(|failure| self.with_what_is_kept(&failure, here))
+        self.watch.end();
+        let stopped = |()| match self.watch.stopped() {
+            Some(StoppedBy::Interrupt) => Err(Failure { status: 130, message: String::new() }),
+            _ => Ok(()),
+        };
+        done.and_then(stopped).map_err(|failure| self.with_what_is_kept(&failure, here))
     }
 
     /// Whatever ends a sweep, its finished points stay.
@@ -172,25 +197,54 @@ impl Work<'_> {
     fn point(&self, number: usize) -> Result<(), Failure> {
         let point = self.grid.point(number);
         let wrong = |error: String| in_file(&self.args.file, format!("{}: {error}", self.grid.told(point)));
-        let done = simulate(point, self.base).map_err(wrong)?;
+        let Some(done) = self.run(point).map_err(wrong)? else { return Ok(()) };
         let run = results::run(&point.setting.scenario, &done);
         let columns = self.columns.of_point(point, &run);
-        let bytes = table::to_parquet(&columns).map_err(Failure::work)?;
+        let bytes = table::to_parquet(&columns, self.folder.sweep()).map_err(Failure::work)?;
         self.folder.keep(number, &bytes).map_err(|error| {
             Failure::work(format!("cannot keep point {number} in {}: {error}", self.args.output.display()))
-        })
+        })?;
+        self.finished.fetch_add(1, Ordering::Relaxed);
+        Ok(())
     }
 
-    fn report(&self, scenario: &str, here: &[usize], simulated: usize) -> Result<SweepReport, Failure> {
+    /// `None` where all is to end: half a point is none.
+    fn run(&self, point: Point<'_>) -> Result<Option<Done>, String> {
+        let scenario = &point.setting.scenario;
+        let config = self.base.config(scenario, point.combination, point.seed)?;
+        let (host, costs) =
+            (config.host.clone(), config.vms.first().map(|vm| vm.costs.described()).unwrap_or_default());
+        let simulation = Simulation::new(config).map_err(|error| error.to_string())?;
+        let mut full = false;
+        let mut go_on = |at: Moment| {
+            full = self.args.max_events.is_some_and(|most| at.events >= most);
+            let points = (self.finished.load(Ordering::Relaxed) + self.before) as f64 + super::share(at);
+            self.watch.go_on(points / self.all.max(1) as f64) && !full
+        };
+        let (result, _) = simulation.run_while(&mut go_on).map_err(|error| error.to_string())?;
+        if result.stopped && !full {
+            return Ok(None);
+        }
+        Ok(Some(Done { round: 0, seed: point.seed, combination: point.combination.clone(), host, costs, result }))
+    }
+
+    /// What these points' files say. A file that is not as it was written, or not this point's, is refused.
+    fn rows(&self, points: &[usize]) -> Result<Vec<Map<String, Value>>, Failure> {
         let mut rows = Vec::new();
-        for number in here {
-            let file = self.folder.open_point(*number)?;
-            let unreadable = |error| {
+        for number in points {
+            let bytes = self.folder.read_point(*number)?;
+            let unreadable = |error: String| {
                 let path = self.args.output.join("points");
                 Failure::work(format!("{}/{number:06}.parquet: {error}; delete it and run this again", path.display()))
             };
-            rows.extend(table::rows(file).map_err(unreadable)?);
+            rows.extend(table::rows(bytes, *number, self.folder.sweep()).map_err(unreadable)?);
         }
+        Ok(rows)
+    }
+
+    fn report(&self, scenario: &str, here: &[usize]) -> Result<SweepReport, Failure> {
+        let there: Vec<usize> = here.iter().copied().filter(|number| self.folder.has(*number)).collect();
+        let rows = self.rows(&there)?;
         let missing = (0..self.grid.len()).filter(|number| !self.folder.has(*number)).count();
         Ok(SweepReport {
             schema: SweepReport::SCHEMA.to_owned(),
@@ -206,18 +260,10 @@ impl Work<'_> {
             shard: self.args.shard.map(|shard| format!("{}/{}", shard.i, shard.of)),
             points: self.grid.len() as u64,
             points_here: here.len() as u64,
-            points_simulated: simulated as u64,
+            points_simulated: self.finished.load(Ordering::Relaxed) as u64,
             points_missing: missing as u64,
+            stopped_by: self.watch.stopped().map(|by| by.word("max-events")),
             rows,
         })
     }
-}
-
-fn simulate(point: Point<'_>, base: &Base<'_>) -> Result<Done, String> {
-    let scenario = &point.setting.scenario;
-    let config = base.config(scenario, point.combination, point.seed)?;
-    let (host, costs) = (config.host.clone(), config.vms.first().map(|vm| vm.costs.described()).unwrap_or_default());
-    let simulation = Simulation::new(config).map_err(|error| error.to_string())?;
-    let (result, _) = simulation.run().map_err(|error| error.to_string())?;
-    Ok(Done { round: 0, seed: point.seed, combination: point.combination.clone(), host, costs, result })
 }
