@@ -14,6 +14,10 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 declare -A LIMITS=(
     [README.md]=640
     [docs/style.md]=450
+    [docs/quick-start.md]=600
+    [docs/faq.md]=1000
+    [docs/safety.md]=700
+    [docs/report.md]=400
 )
 # The longest mean sentence and the longest line, in words and characters.
 MEAN_MAX=16
