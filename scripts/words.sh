@@ -18,6 +18,7 @@ declare -A LIMITS=(
     [docs/faq.md]=1000
     [docs/safety.md]=700
     [docs/report.md]=400
+    [docs/how-it-works.md]=2250
 )
 # The longest mean sentence and the longest line, in words and characters.
 MEAN_MAX=16
