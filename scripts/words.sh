@@ -19,6 +19,7 @@ declare -A LIMITS=(
     [docs/safety.md]=700
     [docs/report.md]=400
     [docs/how-it-works.md]=2250
+    [docs/results.md]=1300
 )
 # The longest mean sentence and the longest line, in words and characters.
 MEAN_MAX=16
