@@ -16,16 +16,19 @@ declare -A LIMITS=(
     [docs/style.md]=450
     [docs/quick-start.md]=600
     [docs/faq.md]=1000
-    [docs/safety.md]=700
+    [docs/safety.md]=650
+    [docs/safety-reference.md]=620
     [docs/report.md]=400
+    [docs/ab.md]=1250
     [docs/how-it-works.md]=2250
     [docs/results.md]=1300
 )
-# The longest mean sentence and the longest line, in words and characters.
+# The longest mean sentence, sentence and line, in words and characters.
 MEAN_MAX=16
+LONGEST_MAX=25
 COLUMNS_MAX=120
 
-# Words, sentences, mean words a sentence (prose only), and the longest sentence of one page.
+# Words, sentences, mean words a sentence (prose only), and the longest sentence of one page, in words and as it is.
 measure() {
     awk '
         function flush(   i, n, parts, words, list) {
@@ -55,7 +58,7 @@ measure() {
         /^[ \t]*$/ { flush(); next }
         /^[ \t]*([-*]|[0-9]+\.) / { flush(); sub(/^[ \t]*([-*]|[0-9]+\.) /, "") }
         { total += NF; sub(/^[ \t]+/, ""); paragraph = paragraph (paragraph == "" ? "" : " ") $0 }
-        END { flush(); printf "%d %d %.1f %d\n", total, sentences, sentences ? prose / sentences : 0, longest }
+        END { flush(); printf "%d %d %.1f %d %s\n", total, sentences, sentences ? prose / sentences : 0, longest, text }
     ' "$1"
 }
 
@@ -71,13 +74,14 @@ $check_only || printf '%-40s %7s %10s %6s %8s\n' page words sentences mean longe
 over=0
 complain() { printf 'words: %s\n' "$*" >&2; over=1; }
 while read -r page; do
-    read -r words sentences mean longest < <(measure "$page")
+    read -r words sentences mean longest text < <(measure "$page")
     $check_only || printf '%-40s %7d %10d %6s %8d\n' "$page" "$words" "$sentences" "$mean" "$longest"
     limit=${LIMITS[$page]:-}
     [[ -n $limit ]] || continue
     [[ $words -le $limit ]] || complain "$page has $words words; at most $limit"
     awk -v mean="$mean" -v most="$MEAN_MAX" 'BEGIN { exit !(mean < most) }' ||
         complain "$page: a sentence has $mean words in the mean; fewer than $MEAN_MAX"
+    [[ $longest -le $LONGEST_MAX ]] || complain "$page: a sentence has $longest words; at most $LONGEST_MAX: $text"
     lines=$(long_lines "$page")
     [[ $lines -eq 0 ]] || complain "$page: $lines lines are over $COLUMNS_MAX columns"
 done < <(git ls-files --cached --others --exclude-standard '*.md' 2>/dev/null || find . -name '*.md' -not -path './target/*' -printf '%P\n' | sort)
