@@ -265,7 +265,7 @@ fn needed(undos: Vec<Undo>, lives: impl Fn(i32, u64) -> bool) -> Vec<Undo> {
 /// # Errors
 /// [`ActError::Journal`] when a line is not an entry of this version, [`ActError::File`] when it cannot be read.
 pub(crate) fn read(path: &Path) -> Result<JournalState, ActError> {
-    let text = fs::read_to_string(path).map_err(ActError::file("read", path))?;
+    let text = open_file(path).and_then(std::io::read_to_string).map_err(ActError::file("read", path))?;
     let complete = &text[..text.rfind('\n').map_or(0, |end| end + 1)];
     let bad = |line: usize, reason: String| ActError::Journal { path: path.to_owned(), line, reason };
     let mut lines = complete.lines().enumerate();
@@ -344,15 +344,25 @@ fn named_process(path: &Path) -> Option<i32> {
     (is_held(path) || is_alive(pid, start_time)).then_some(pid)
 }
 
+/// Opens what is called a journal. A pipe of that name would keep us waiting for ever.
+fn open_file(path: &Path) -> std::io::Result<File> {
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    if file.metadata()?.is_file() {
+        Ok(file)
+    } else {
+        Err(std::io::Error::other("it is no regular file, so it is no journal; remove it"))
+    }
+}
+
 /// The lock on a journal; held while undoing.
 pub(crate) struct Lock(#[allow(dead_code, reason = "the lock goes with the file")] File);
 
 /// Locks the journal at `path`, waiting for whoever holds it. `None` when it is gone: somebody has undone it.
 pub(crate) fn lock(path: &Path) -> Result<Option<Lock>, ActError> {
     loop {
-        let file = match File::open(path) {
+        let file = match open_file(path) {
             Ok(file) => file,
-            Err(error) if error.kind() == ErrorKind::NotFound => {
+            Err(error) if error.kind() == ErrorKind::NotFound && fs::symlink_metadata(path).is_err() => {
                 remove_folder_of(path);
                 return Ok(None);
             }
@@ -410,9 +420,7 @@ pub fn list_journals(dir: &Path) -> Result<Vec<PathBuf>, ActError> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(ActError::file("read", dir)(error)),
     };
-    // A pipe or a link of that name is nobody's journal, and opening one may never return.
-    let own = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|is| is.is_file()));
-    let mut found: Vec<PathBuf> = own.map(|entry| entry.path()).collect();
+    let mut found: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
     found.retain(|path| path.extension().is_some_and(|extension| extension == "journal"));
     found.sort();
     Ok(found)

@@ -276,6 +276,15 @@ fn restore_undoes_what_it_understands_and_keeps_the_rest() {
     user.make_folder(&path);
     finish(&mut user.gleaner(&["restore"])).with_status(1).naming(&["t.journal"]);
     fs::remove_dir(&path).unwrap();
+    // A pipe nobody writes to, and a link to nothing: neither is waited for, nor taken for undone.
+    rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::from_raw_mode(0o666)).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
+    finish(&mut user.gleaner(&["restore"])).with_status(1).naming(&["t.journal", "no regular file"]);
+    finish(&mut user.gleaner(&["doctor"])).with_status(0);
+    fs::remove_file(&path).unwrap();
+    std::os::unix::fs::symlink("/nonexistent", &path).unwrap();
+    finish(&mut user.gleaner(&["restore"])).with_status(1).naming(&["t.journal"]);
+    fs::remove_file(&path).unwrap();
     // One that fails does not keep the next from being undone.
     let (bad, good) = (user.journal("a.journal", "nonsense\n"), user.journal("b.journal", &whole));
     finish(&mut user.gleaner(&["restore"])).with_status(1).naming(&["a.journal:1", "b.journal: undone"]);

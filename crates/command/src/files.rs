@@ -75,7 +75,12 @@ pub enum Destination {
     /// As [`Place::Written`].
     Written(File),
     /// A file that cannot be replaced: what is to be in it is written elsewhere first.
-    Copied { new: File, to: File },
+    Copied {
+        /// What is written to.
+        new: File,
+        /// Its place.
+        to: File,
+    },
 }
 
 impl Destination {
