@@ -1,5 +1,7 @@
 //! Traces as the tools that make them write them, on whatever machine: all of it is read, or what is wrong is named.
 
+#![allow(clippy::items_after_statements, clippy::too_many_lines, reason = "tables of cases")]
+
 use gleaner_cachesim::core_model::CoreConfig;
 use gleaner_cachesim::hierarchy::HierarchyConfig;
 use gleaner_cachesim::machine::{ContextConfig, Machine, MachineConfig, SWITCH_CYCLES};

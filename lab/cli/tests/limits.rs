@@ -1,5 +1,7 @@
 //! Work that may take long ends when it is told to, with what is done; results that are damaged, lost or half there are called so.
 
+#![allow(clippy::format_collect, reason = "ten lines of text")]
+
 mod common;
 
 use common::{LAB, Said, comes_true, finish, lab, pid_of, send};

@@ -10,13 +10,16 @@ use zip::{CompressionMethod, ZipArchive};
 /// Dictionaries of xz and lzma files, KiB: what `xz -9` makes takes 65 MiB.
 const XZ_MEMORY_KIB_MAX: u32 = 256 << 10;
 
+/// A stream of bytes.
+type Bytes = Box<dyn Read>;
+
 /// The stream unpacked; in `Err` the stream as it is, where it is not packed. `file` is what it comes from.
 pub(super) fn unpacked(
     path: &Path,
     start: &[u8],
     input: Box<dyn Read>,
     file: &File,
-) -> Result<Result<Box<dyn Read>, Box<dyn Read>>, TraceError> {
+) -> Result<Result<Bytes, Bytes>, TraceError> {
     let failed = |source| TraceError::read(path, source);
     let wrong = |what: String| Err(TraceError::format(path, 0, what));
     let reader: Box<dyn Read> = match start {
@@ -34,7 +37,7 @@ pub(super) fn unpacked(
             if *high == *high2 && *high2 == *high3 && matches!(high, 0 | 0xff) =>
         {
             let reader = lzma_rust2::LzmaReader::new_mem_limit(input, XZ_MEMORY_KIB_MAX, None);
-            Box::new(reader.map_err(|error| failed(error.into()))?)
+            Box::new(reader.map_err(failed)?)
         }
         [b'P', b'K', 3, 4, ..] => member(path, file)?,
         [b'P', b'K', 5, 6, ..] => return wrong("a zip archive without a file in it".to_owned()),
@@ -101,7 +104,7 @@ impl<R: Read> Read for Checked<R> {
         if read == 0 && !buffer.is_empty() {
             let (sum, bytes) = (self.reader.crc().sum(), self.reader.crc().amount());
             // `amount` counts modulo 2^32.
-            if sum != self.crc || bytes != (self.bytes & u64::from(u32::MAX)) as u32 {
+            if sum != self.crc || u64::from(bytes) != self.bytes & u64::from(u32::MAX) {
                 return Err(io::Error::new(
                     io::ErrorKind::InvalidData,
                     "the zip archive is damaged: its checksum differs",

@@ -71,7 +71,9 @@ pub fn main(args: &ReproduceArgs) -> Result<u8, Failure> {
         let note = format!(
             "PARTIAL RESULT: ended early ({by}) after {done} of {all} tables and figures, of which this is one"
         );
-        reports.iter_mut().for_each(|report| report.notes.push(note.clone()));
+        for report in &mut reports {
+            report.notes.push(note.clone());
+        }
     }
     if args.id != ALL
         && let Some(report) = reports.first()

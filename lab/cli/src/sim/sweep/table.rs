@@ -60,7 +60,9 @@ fn checksum(bytes: &[u8]) -> Option<(u32, Range<usize>)> {
     let digits = at..at + UNSEALED.len();
     let (before, after) = (bytes.get(..at)?, bytes.get(digits.end..)?);
     let mut hasher = crc32fast::Hasher::new();
-    [before, UNSEALED.as_bytes(), after].iter().for_each(|part| hasher.update(part));
+    for part in [before, UNSEALED.as_bytes(), after] {
+        hasher.update(part);
+    }
     Some((hasher.finalize(), digits))
 }
 
