@@ -125,6 +125,11 @@ for instance in /sys/kernel/tracing /sys/kernel/tracing/instances/second; do
     for event in sched/sched_switch sched/sched_waking sched/sched_process_fork sched/sched_process_exec power/cpu_idle; do
         echo 1 >$instance/events/$event/enable
     done
+    # The same for the functions that Gleaner's programs hang on.
+    for function in tick_nohz_idle_enter tick_nohz_idle_exit irq_enter_rcu; do
+        echo $function >>$instance/set_ftrace_filter
+    done
+    echo function >$instance/current_tracer
 done
 ip link set lo up
 for line in 1 2; do

@@ -13,7 +13,7 @@
 //
 // Nothing else ends a poll early, and nothing else has to. Wake-ups through the wake list and function calls without an interrupt
 // set the same flag (call_function_single_prep_ipi); interrupts are on, so the tick, timers and softirqs go on as in the kernel's
-// own poll_idle(). A program runs as an RCU reader, though: grace periods wait for a poll's end. Hence TIMEOUT_NS_MAX in Rust.
+// own poll_idle(). A program runs as an RCU reader, though: grace periods wait for a poll's end. Hence TIMEOUT_MAX in Rust.
 //
 // Lazy rescheduling (6.13 and later) never marks an idle task: __resched_curr() turns the lazy flag into the eager one for it.
 // So the one flag that is set at every exit, and not at every entry, is TIF_NEED_RESCHED; Rust learns which bit that is here.

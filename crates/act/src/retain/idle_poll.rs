@@ -32,10 +32,6 @@ plain_old_data! {
     idle_control { heart_ns, reschedule_flag }
 }
 
-/// The longest time-out. A poll is an RCU reader, so every grace period of the machine may wait that long, and whoever waits for one
-/// (`synchronize_rcu`, expedited or not). Well below a grace period's own 20 ms and more; stalls are reported after 21 s, and the
-/// soft-lockup watchdog asks for its thread every 4 s and waits 20.
-pub(super) const TIMEOUT_MAX: Nanos = Nanos::from_millis(10);
 /// Slots of the guard's memory, as in the BPF program.
 const SLOTS: u64 = 8;
 /// Exits of the idle loop that must agree before a flag is believed.
@@ -119,6 +115,10 @@ pub struct IdlePoll {
 }
 
 impl IdlePoll {
+    /// The longest time-out. A poll is an RCU reader, so grace periods of the whole machine wait for its end, expedited ones too.
+    /// Well below an ordinary one's 20 ms and more; a stall is reported after 21 s, a soft lockup after 20.
+    pub const TIMEOUT_MAX: Nanos = Nanos::from_millis(10);
+
     /// Loads and attaches the program, and learns which flag says "reschedule", for which this thread sleeps a few times. `sys` is
     /// `/sys`. Nothing polls until [`Retainer::set`] says so.
     ///
@@ -198,10 +198,10 @@ impl Retainer for IdlePoll {
         RetainMeans::IdlePoll
     }
 
-    /// At most 10 ms, see the module's `TIMEOUT_MAX`. No journal: the time-outs end with the process.
+    /// At most [`IdlePoll::TIMEOUT_MAX`]. No journal: the time-outs end with the process.
     fn set(&mut self, vcpu: VcpuId, timeout: Option<Nanos>, _: &mut Journal) -> Result<(), ActError> {
         if self.members().any(|(member, _)| member == vcpu) {
-            self.set_timeout(vcpu, timeout.map_or(Nanos::ZERO, |timeout| timeout.min(TIMEOUT_MAX)));
+            self.set_timeout(vcpu, timeout.map_or(Nanos::ZERO, |timeout| timeout.min(Self::TIMEOUT_MAX)));
         }
         Ok(())
     }
