@@ -38,6 +38,8 @@ actuators! {
     cpuset: CPUSET,
     affinity: AFFINITY,
     slices: SLICES,
+    pm_qos: PM_QOS,
+    haltpoll: HALTPOLL,
     resctrl_group: RESCTRL_GROUP,
     resctrl_mount: RESCTRL_MOUNT,
     xen_credit: XEN_CREDIT,
@@ -115,8 +117,7 @@ fn first_the_journal(actuator: &Actuator) {
     let whole = match Play::begin(actuator, Fault::None) {
         Ok(play) => play,
         Err(lacking) => {
-            eprintln!("\n*** SKIPPED: {} needs {lacking} ***\n", actuator.name);
-            return;
+            gleaner_testing::skip!("needs {lacking}");
         }
     };
     let about = actuators::list(&whole.world.words);

@@ -4,10 +4,10 @@
 
 use crate::fake_resctrl::{FakeResctrl, Machine};
 use gleaner_act::{
-    CgroupHierarchies, CgroupRoots, IdleGroup, Journal, Placement, PlacementRequest, RUN_ID_VARIABLE, Resctrl,
-    SliceSupport, Slices, XenChange, Xl, allowed_cpus, change_xen, thread_attr,
+    CgroupHierarchies, CgroupRoots, Haltpoll, IdleGroup, Journal, Placement, PlacementRequest, PmQos, RUN_ID_VARIABLE,
+    Resctrl, Retainer, SliceSupport, Slices, XenChange, Xl, allowed_cpus, change_xen, thread_attr,
 };
-use gleaner_model::{CpuSet, Nanos, XenSetting};
+use gleaner_model::{CpuSet, Nanos, VcpuId, XenSetting};
 use rustix::process::Pid;
 use rustix::thread::{CpuSet as Mask, sched_getaffinity, sched_setaffinity};
 use std::fmt::Write as _;
@@ -170,6 +170,72 @@ pub const SLICES: Actuator = Actuator {
     },
 };
 
+/// Files of `/sys`, made up; what is in them afterwards.
+fn sys_world(folder: &Path, files: &'static [(&'static str, &'static str)]) -> World {
+    let sys = folder.join("sys");
+    for (name, text) in files {
+        fs::create_dir_all(sys.join(name).parent().unwrap()).unwrap();
+        fs::write(sys.join(name), text).unwrap();
+    }
+    let words = vec![sys.display().to_string()];
+    let text = move |(name, _): &(&str, &str)| fs::read_to_string(sys.join(name)).unwrap().trim().to_owned();
+    World { words, look: Box::new(move || files.iter().map(&text).collect::<Vec<_>>().join(" ")) }
+}
+
+fn retain(mut retainer: impl Retainer, journal: &mut Journal) -> Result<(), String> {
+    let set = [0, 1].into_iter().try_for_each(|cpu| {
+        let timeout = Some(Nanos::from_micros(200 + 100 * u64::from(cpu)));
+        retainer.set(VcpuId(cpu), timeout, journal)
+    });
+    // A thread of its own may have to be done first; nothing is given back before this process has ended.
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    std::mem::forget(retainer);
+    set.map_err(|error| error.to_string())
+}
+
+/// PM QoS of two vCPUs.
+pub const PM_QOS: Actuator = Actuator {
+    name: "pm_qos",
+    world: |_, folder| {
+        const FILES: &[(&str, &str)] = &[
+            ("devices/system/cpu/cpu0/cpuidle/state0/name", "POLL\n"),
+            ("devices/system/cpu/cpu0/cpuidle/state0/time", "0\n"),
+            ("devices/system/cpu/cpu0/cpuidle/state1/usage", "0\n"),
+            ("devices/system/cpu/cpu0/power/pm_qos_resume_latency_us", "0\n"),
+            ("devices/system/cpu/cpu1/cpuidle/state0/time", "0\n"),
+            ("devices/system/cpu/cpu1/cpuidle/state1/usage", "0\n"),
+            ("devices/system/cpu/cpu1/power/pm_qos_resume_latency_us", "100\n"),
+        ];
+        Ok(sys_world(folder, FILES))
+    },
+    act: |words, journal| {
+        let retainer = PmQos::open(Path::new(&words[0]), &CpuSet::first(2)).map_err(|error| error.to_string())?;
+        retain(retainer, journal)
+    },
+};
+
+/// The parameters of the haltpoll governor.
+pub const HALTPOLL: Actuator = Actuator {
+    name: "haltpoll",
+    world: |_, folder| {
+        const FILES: &[(&str, &str)] = &[
+            ("devices/system/cpu/cpuidle/current_driver", "haltpoll\n"),
+            ("devices/system/cpu/cpuidle/current_governor", "haltpoll\n"),
+            ("devices/system/cpu/online", "0-1\n"),
+            ("devices/system/cpu/cpu0/cpuidle/state0/disable", "0\n"),
+            ("devices/system/cpu/cpu1/cpuidle/state0/disable", "1\n"),
+            ("module/haltpoll/parameters/guest_halt_poll_ns", "200000\n"),
+            ("module/haltpoll/parameters/guest_halt_poll_grow", "2\n"),
+            ("module/haltpoll/parameters/guest_halt_poll_grow_start", "50000\n"),
+        ];
+        Ok(sys_world(folder, FILES))
+    },
+    act: |words, journal| {
+        let retainer = Haltpoll::open(Path::new(&words[0])).map_err(|error| error.to_string())?;
+        retain(retainer, journal)
+    },
+};
+
 /// A group of the last-level cache, a thread in it, and a monitoring group.
 pub const RESCTRL_GROUP: Actuator = Actuator {
     name: "resctrl_group",
@@ -190,6 +256,18 @@ pub const RESCTRL_GROUP: Actuator = Actuator {
     },
 };
 
+/// A fake one and where it may be bound to. A binding that is left would keep the fake from ending.
+struct Bound {
+    target: PathBuf,
+    fake: FakeResctrl,
+}
+
+impl Drop for Bound {
+    fn drop(&mut self) {
+        let _ = rustix::mount::unmount(&self.target, rustix::mount::UnmountFlags::DETACH);
+    }
+}
+
 /// The mount of resctrl itself: a fake one bound to where the kernel's would be.
 pub const RESCTRL_MOUNT: Actuator = Actuator {
     name: "resctrl_mount",
@@ -198,7 +276,8 @@ pub const RESCTRL_MOUNT: Actuator = Actuator {
         let target = folder.join("resctrl");
         fs::create_dir(&target).unwrap();
         let words = vec![fake.path().display().to_string(), target.display().to_string()];
-        let look = move || format!("{} {:?}", target.join("info").is_dir(), fake.groups());
+        let bound = Bound { target, fake };
+        let look = move || format!("{} {:?}", bound.target.join("info").is_dir(), bound.fake.groups());
         Ok(World { words, look: Box::new(look) })
     },
     act: |words, journal| {

@@ -39,15 +39,14 @@ impl Files {
             if inode == INodeNo::ROOT.0 { (FileType::Directory, 0o700) } else { (FileType::RegularFile, 0o600) };
         let uid = rustix::process::geteuid().as_raw();
         let (ino, size, blocks, nlink, gid, rdev, blksize, flags) = (INodeNo(inode), size as u64, 0, 1, 0, 0, 512, 0);
-        let (atime, mtime, ctime, crtime) = (UNIX_EPOCH, UNIX_EPOCH, UNIX_EPOCH, UNIX_EPOCH);
         Some(FileAttr {
             ino,
             size,
             blocks,
-            atime,
-            mtime,
-            ctime,
-            crtime,
+            atime: UNIX_EPOCH,
+            mtime: UNIX_EPOCH,
+            ctime: UNIX_EPOCH,
+            crtime: UNIX_EPOCH,
             kind,
             perm,
             nlink,
