@@ -84,8 +84,7 @@ fn cpus_of(pid: Option<Pid>) -> Vec<usize> {
 fn a_process_that_got_the_id_of_the_program_is_left_alone() {
     let all = cpus_of(None);
     if all.len() < 2 {
-        eprintln!("\n*** SKIPPED: needs two CPUs ***\n");
-        return;
+        gleaner_testing::skip!("needs two CPUs");
     }
     let list = |cpus: &[usize]| cpus.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
     for (later, widened) in [(0, true), (1, false)] {

@@ -4,6 +4,9 @@
 #[path = "../../act/tests/support/fake_resctrl.rs"]
 mod fake_resctrl;
 
+#[path = "../../report/tests/support/frozen.rs"]
+mod frozen;
+
 use fake_resctrl::{FakeResctrl, Machine};
 use serde_json::Value;
 use std::fs;
@@ -67,6 +70,7 @@ fn each_is_where_its_class_belongs_and_all_is_undone() {
     let json = report(&output);
     assert_eq!(output.status.code(), Some(0), "{json:#}");
     assert_eq!(json["schema"], "gleaner.llc/1");
+    frozen::check(&json);
     assert_eq!(
         (&json["changed"], &json["restored"], &json["missing"]),
         (&true.into(), &true.into(), &serde_json::json!([]))
@@ -166,7 +170,9 @@ fn with_one_class_of_service_left_the_thrashing_are_confined_all_the_same() {
 
 #[test]
 fn a_dry_run_changes_nothing_and_says_what_would_be() {
-    let Some(fake) = FakeResctrl::mount(Machine { min_cbm_bits: 0, sparse_masks: true, ..Machine::default() }) else { return };
+    let Some(fake) = FakeResctrl::mount(Machine { min_cbm_bits: 0, sparse_masks: true, ..Machine::default() }) else {
+        return;
+    };
     let batch = Sleeper::start();
     let output = llc(&fake, &[(&batch, "thrashing")], &["--dry-run", "--json"]).output().unwrap();
     let json = report(&output);
@@ -180,8 +186,7 @@ fn a_dry_run_changes_nothing_and_says_what_would_be() {
 fn this_host_says_what_it_lacks() {
     let filesystems = fs::read_to_string("/proc/filesystems").unwrap();
     if filesystems.contains("resctrl") {
-        eprintln!("skipped: this host has resctrl");
-        return;
+        gleaner_testing::skip!("needs a host without resctrl");
     }
     let batch = Sleeper::start();
     let pid = batch.pid().to_string();

@@ -216,8 +216,7 @@ mod tests {
     fn a_ticker_ticks_when_ordered_and_sleeps_otherwise() {
         let heart = Arc::new(AtomicU64::new(now().0));
         let Ok((ticker, _)) = Ticker::start(0, 0.5, Arc::clone(&heart)) else {
-            eprintln!("\n*** SKIPPED: SCHED_FIFO needs root ***\n");
-            return;
+            gleaner_testing::skip!("needs SCHED_FIFO (root)");
         };
         let beat = |ms| {
             std::thread::sleep(std::time::Duration::from_millis(ms));
@@ -268,8 +267,7 @@ mod tests {
         let long_ago = now() - HEART_STOPPED.times(2);
         let heart = Arc::new(AtomicU64::new(long_ago.0));
         let Ok((ticker, _)) = Ticker::start(0, 0.5, Arc::clone(&heart)) else {
-            eprintln!("\n*** SKIPPED: SCHED_FIFO needs root ***\n");
-            return;
+            gleaner_testing::skip!("needs SCHED_FIFO (root)");
         };
         // Silent already when it is told to tick: not once.
         ticker.order(Nanos::from_millis(1));
@@ -288,8 +286,7 @@ mod tests {
         // No thread takes less than a millionth of a CPU for 5,000 wake-ups a second; half a CPU is more than they take.
         for (budget_ratio, stretched) in [(1e-6, true), (0.5, false)] {
             let Ok((ticker, _)) = Ticker::start(0, budget_ratio, Arc::clone(&heart)) else {
-                eprintln!("\n*** SKIPPED: SCHED_FIFO needs root ***\n");
-                return;
+                gleaner_testing::skip!("needs SCHED_FIFO (root)");
             };
             ticker.order(Nanos::from_micros(200));
             let enough = || ticker.cost().stretched > 0 || ticker.cost().ticks > 3_000;

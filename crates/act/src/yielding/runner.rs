@@ -349,8 +349,8 @@ mod tests {
         fn woke(&mut self, _: Nanos, _: Nanos, _: Option<bool>) -> Next {
             Next::Yield
         }
-        fn counters(&self) -> gleaner_model::YieldCounters {
-            gleaner_model::YieldCounters::default()
+        fn counters(&self) -> gleaner_model::RetainCounters {
+            gleaner_model::RetainCounters::default()
         }
     }
 

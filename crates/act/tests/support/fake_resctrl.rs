@@ -199,7 +199,7 @@ impl FakeResctrl {
     /// Mounts one; `None`, said aloud, where that cannot be done.
     pub fn mount(machine: Machine) -> Option<Self> {
         if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
-            eprintln!("\n*** SKIPPED: a resctrl of our own takes root and /dev/fuse ***\n");
+            gleaner_testing::skipped("needs root and /dev/fuse");
             return None;
         }
         let folder = tempfile::tempdir().unwrap();
