@@ -15,6 +15,10 @@ TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 BINARY := $(TARGET_DIR)/gleaner
 LAB := $(TARGET_DIR)/gleaner-lab
 PREFIX ?= /usr/local
+# Tests with their times, those that were skipped, and those that may be: of CI's machine.
+JUNIT := $(TARGET_DIR)/nextest/default/junit.xml
+SKIPS := $(abspath $(TARGET_DIR))/skips
+SKIPS_ALLOWED ?= .config/skips-allowed
 CARGO ?= cargo
 
 .PHONY: help
@@ -51,17 +55,22 @@ check: toolchain ## formatting, lints and the length of pages
 
 # The doc tests come before the others: whoever reads only the last lines sees the count that matters.
 # Without nextest one test runs after the other: guests and what measures this machine need it to themselves.
+# The last lines count the tests that were skipped, by reason; one that is not allowed to be fails the whole.
 .PHONY: test
 test: toolchain ## everything CI runs: formatting, lints, static link, tests, guests
 	@scripts/setup.sh build test
 	@$(MAKE) --no-print-directory check build
 	@testbed/fetch-kernel.sh 6.1 6.12 newest
 	$(CARGO) test --doc --workspace --locked --target $(HOST)
+	@rm -f $(SKIPS) $(JUNIT); status=0; export GLEANER_SKIPS=$(SKIPS); \
 	if $(CARGO) nextest --version >/dev/null 2>&1; then \
-		$(CARGO) nextest run --workspace --locked --target $(HOST) --no-fail-fast; \
+		$(CARGO) nextest run --workspace --locked --target $(HOST) --no-fail-fast || status=$$?; \
 	else \
-		timeout --foreground 5000 $(CARGO) test --workspace --lib --bins --tests --locked --target $(HOST) --no-fail-fast -- --test-threads=1; \
-	fi
+		timeout --foreground 5000 $(CARGO) test --workspace --lib --bins --tests --locked --target $(HOST) --no-fail-fast -- --test-threads=1 || status=$$?; \
+	fi; \
+	$(CARGO) run --quiet --package gleaner-testing --locked --target $(HOST) -- $(JUNIT) $(SKIPS) $(SKIPS_ALLOWED) || \
+		{ [[ $$status -ne 0 ]] || status=1; echo "a machine that lacks more: make test SKIPS_ALLOWED=FILE" >&2; }; \
+	exit $$status
 
 .PHONY: demo
 demo: ## build, then run real programs under Gleaner

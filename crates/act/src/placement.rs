@@ -294,8 +294,7 @@ mod tests {
     fn a_thread_born_while_its_creator_is_widened_is_widened_later() {
         let base = affinity_of(0).unwrap();
         let Some(first) = base.iter().next().filter(|_| base.len() > 1) else {
-            eprintln!("\n*** SKIPPED: needs two CPUs ***\n");
-            return;
+            gleaner_testing::skip!("needs two CPUs");
         };
         let active: CpuSet = std::iter::once(first).collect();
         let folder = tempfile::tempdir().unwrap();
@@ -325,8 +324,7 @@ mod tests {
     fn a_thread_that_was_pinned_to_what_becomes_active_keeps_its_choice() {
         let base = affinity_of(0).unwrap();
         let Some(first) = base.iter().next().filter(|_| base.len() > 1) else {
-            eprintln!("\n*** SKIPPED: needs two CPUs ***\n");
-            return;
+            gleaner_testing::skip!("needs two CPUs");
         };
         let active: CpuSet = std::iter::once(first).collect();
         let folder = tempfile::tempdir().unwrap();
@@ -347,8 +345,7 @@ mod tests {
     fn a_program_that_pins_a_thread_gets_masks_instead_of_a_cpuset() {
         let base = affinity_of(0).unwrap();
         let Some(first) = base.iter().next().filter(|_| base.len() > 1) else {
-            eprintln!("\n*** SKIPPED: needs two CPUs ***\n");
-            return;
+            gleaner_testing::skip!("needs two CPUs");
         };
         let active: CpuSet = std::iter::once(first).collect();
         let folder = tempfile::tempdir().unwrap();
@@ -402,8 +399,7 @@ mod tests {
     fn a_program_that_pins_a_thread_gets_masks_though_its_cpuset_vanished() {
         let base = affinity_of(0).unwrap();
         let Some(first) = base.iter().next().filter(|_| base.len() > 1) else {
-            eprintln!("\n*** SKIPPED: needs two CPUs ***\n");
-            return;
+            gleaner_testing::skip!("needs two CPUs");
         };
         let active: CpuSet = std::iter::once(first).collect();
         let (folder, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());

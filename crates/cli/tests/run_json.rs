@@ -84,7 +84,9 @@ fn written(command: &mut std::process::Command) -> Value {
     let said = finish(command).with_status(0);
     assert!(said.stdout.starts_with("{\n  \"schema\": \"gleaner."), "schema first: {said:#?}");
     assert!(!said.stderr.contains("NaN") && !said.stderr.contains("inf"), "{said:#?}");
-    serde_json::from_str(&said.stdout).unwrap()
+    let found = serde_json::from_str(&said.stdout).unwrap();
+    common::frozen::check(&found);
+    found
 }
 
 #[test]

@@ -70,7 +70,7 @@ impl Drop for Thread {
 fn can() -> bool {
     let can = is_root() && gleaner_act::SliceSupport::probe().base.is_some();
     if !can {
-        eprintln!("\n*** SKIPPED: needs root, and Linux 6.12 ***\n");
+        gleaner_testing::skipped("needs root and slices of threads (Linux 6.12)");
     }
     can
 }
@@ -81,7 +81,9 @@ fn slice(threads: &[&Thread], arguments: &[&str]) -> Value {
     let tids: Vec<String> = threads.iter().map(|thread| thread.tid.to_string()).collect();
     let mut command = gleaner(["host", "slice", "--json", "--tid"]);
     let said = finish(command.args(&tids).args(arguments)).with_status(0);
-    serde_json::from_str(&said.stdout).unwrap_or_else(|error| panic!("{error}: {}", said.stdout))
+    let report = serde_json::from_str(&said.stdout).unwrap_or_else(|error| panic!("{error}: {}", said.stdout));
+    common::frozen::check(&report);
+    report
 }
 
 /// The median delivered; the mean where there is no BPF.

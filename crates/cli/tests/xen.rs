@@ -1,6 +1,9 @@
 //! A real Xen 4.17 with Debian's kernel as dom0, emulated: `testbed/xen.sh` boots it, `testbed/xen-check.sh` checks inside.
 //! Skipped aloud where Debian's packages cannot be had.
 
+#[path = "../../report/tests/support/frozen.rs"]
+mod frozen;
+
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -18,26 +21,26 @@ fn json(output: &str, name: &str) -> Value {
 #[test]
 fn guest_xen_gets_a_slice_of_a_millisecond_and_its_own_back() {
     if cfg!(not(target_arch = "x86_64")) {
-        eprintln!("skipped: Xen is booted on x86-64 only");
-        return;
+        gleaner_testing::skip!("needs x86-64");
     }
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testbed/xen.sh");
     let Output { status, stdout, stderr } =
         Command::new(script).args(["--binary", env!("CARGO_BIN_EXE_gleaner")]).output().unwrap();
     let (text, errors) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
     if status.code() == Some(SKIPPED) {
-        eprintln!("skipped: {errors}");
-        return;
+        gleaner_testing::skip!("needs Xen for a guest: {errors}");
     }
     assert!(status.success(), "{status}\n{text}\n{errors}");
     let list = json(&text, "list");
     assert_eq!(list["schema"], "gleaner.xen-list/1");
+    frozen::check(&list);
     assert_eq!(list["pools"][0]["scheduler"], "credit");
     assert_eq!(list["pools"][0]["times"]["slice_ns"], 30_000_000);
     assert_eq!(list["domains"][0]["name"], "Domain-0");
     assert_eq!(list["domains"][0]["vcpus"].as_array().unwrap().len(), 2);
     let slice = json(&text, "slice");
     assert_eq!(slice["schema"], "gleaner.xen-slice/1");
+    frozen::check(&slice);
     assert_eq!(slice["method"], "xen-credit");
     let change = &slice["changes"][0];
     assert_eq!((&change["was"]["slice_ns"], &change["set"]["slice_ns"]), (&30_000_000.into(), &1_000_000.into()));

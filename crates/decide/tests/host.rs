@@ -2,11 +2,14 @@
 
 #[path = "host/toy.rs"]
 mod toy;
+#[path = "host/worked_out.rs"]
+mod worked_out;
 
 use gleaner_decide::host::{HostNoStep, HostParams, HostPolicy, SlicePolicy, VmShare, deviation};
 use gleaner_model::{HostReason, Nanos, VmId};
 use proptest::prelude::*;
 use toy::{Host, Loop, Vm};
+use worked_out::Toll;
 
 const SERVER: Vm = Vm::Waker { burst_us: 100.0, think_us: 900.0 };
 
@@ -264,6 +267,29 @@ fn told(vm: &Vm) -> bool {
     }
 }
 
+/// The same on what loads are made of, at every slice.
+#[test]
+fn the_toll_of_each_kind_of_vm_is_what_was_worked_out() {
+    let (starved, late) =
+        (Vm::Waker { burst_us: 800.0, think_us: 200.0 }, Vm::Waker { burst_us: 2_500.0, think_us: 500.0 });
+    for vms in [
+        &[Vm::Hog, Vm::Hog][..],
+        &[Vm::Hog, SERVER],
+        &[Vm::Hog, Vm::Hog, starved],
+        &[Vm::Hog, late, SERVER],
+        &[Vm::Hog, Vm::Spinner { per_ms: 1.0 }],
+        &[Vm::RuledOut, Vm::Hog, Vm::Waker { burst_us: 30.0, think_us: 100_000.0 }],
+    ] {
+        for slice_us in HostParams::default().ladder_us {
+            let expected = worked_out::toll(vms, slice_us as f64, 30.0, &HostParams::default());
+            let (lost, switches) = metered(vms, slice_us, 30);
+            let near = (lost - expected.lost).abs() < 0.01 && (switches - expected.switches).abs() < 0.01;
+            let Toll { lost: wanted, switches: wanted_switches, .. } = expected;
+            assert!(near, "{vms:?} at {slice_us} us: {lost:.3} {switches:.3}, not {wanted:.3} {wanted_switches:.3}");
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 16, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -301,6 +327,21 @@ proptest! {
         }
     }
 
+    /// What is measured in windows is what can be worked out from what the VMs are.
+    #[test]
+    fn what_the_policy_measures_is_what_was_worked_out(
+        others in proptest::collection::vec(any_vm().prop_filter("told", told), 1..4),
+        refill_us in 0u64..500,
+        level in 0usize..6,
+    ) {
+        let vms = [&[Vm::Hog], &others[..]].concat();
+        let slice_us = HostParams::default().ladder_us[level];
+        let expected = worked_out::toll(&vms, slice_us as f64, refill_us as f64, &HostParams::default());
+        let (lost, switches) = metered(&vms, slice_us, refill_us);
+        prop_assert!((lost - expected.lost).abs() < 0.01, "at {slice_us} us {lost} is lost, and not {}", expected.lost);
+        prop_assert!((switches - expected.switches).abs() < 0.01, "at {slice_us} us switches take {switches}, and not {}", expected.switches);
+    }
+
     /// Not worse than any slice for all, by the toll that the toy host really takes, beyond what is too little for a step.
     #[test]
     fn it_ends_near_the_best_slice_for_all(
@@ -319,8 +360,14 @@ proptest! {
     }
 }
 
-/// What the policy says of a window of this slice: what is lost there, and what switches take.
+/// What is lost at this slice, and what switches take: worked out, not asked of the policy.
 fn toll(vms: &[Vm], slice_us: u64, refill_us: u64) -> f64 {
+    let toll = worked_out::toll(vms, slice_us as f64, refill_us as f64, &HostParams::default());
+    toll.weighed + toll.switches
+}
+
+/// What the policy says of a window of this slice: what is lost, and what switches take.
+fn metered(vms: &[Vm], slice_us: u64, refill_us: u64) -> (f64, f64) {
     let policy = SlicePolicy::Static(Nanos::from_micros(slice_us));
     let mut fixed = Loop::new(Host::new(vms), policy, HostParams::default(), refill_us);
     fixed.run(1);
@@ -331,7 +378,7 @@ fn toll(vms: &[Vm], slice_us: u64, refill_us: u64) -> f64 {
     let mut meter = HostPolicy::new(SlicePolicy::Adaptive, params, toy::price(refill_us));
     meter.step(&window);
     let set = meter.explain().sets.remove(0);
-    set.lost.unwrap_or(0.0) + set.switch_cost.unwrap_or(0.0)
+    (set.lost.unwrap(), set.switch_cost.unwrap())
 }
 
 /// Windows that differ by four fifths: three of them say now this and now that, fifteen say which slice is best.

@@ -184,6 +184,19 @@ fn the_group_is_the_tree_below_the_owner_without_its_helpers() {
     }
 }
 
+/// Nothing tells of it: the kernel's count of processes stands still, and its parent has not run.
+#[test]
+fn a_process_that_was_missed_is_found_some_windows_later() {
+    let machine = Machine::new(true);
+    let mut observer = machine.observer();
+    observer.start(&[]).unwrap();
+    machine.thread(CHILD, CHILD, ROOT, [9, 1, 1, 0]);
+    machine.children(ROOT, &[CHILD]);
+    let mut threads = (0..40).map(|_| observer.window(&[]).unwrap().group.threads);
+    let found_in = threads.position(|threads| threads == 2);
+    assert!(found_in.is_some_and(|window| window > 10), "not in each window, and not in none: {found_in:?}");
+}
+
 #[test]
 fn what_exited_threads_did_stays_counted() {
     let machine = Machine::new(true);

@@ -91,7 +91,7 @@ fn a_thread_that_calls_exec_becomes_its_process() {
 #[test]
 fn without_privilege_proc_observes_and_says_why_not_bpf() {
     if !is_root() {
-        return;
+        gleaner_testing::skip!("needs root");
     }
     let _turn = alone();
     let mut player = Player::start_as_nobody("observe");

@@ -62,7 +62,7 @@ fn two_that_compute_on_one_cpu_are_preempted_and_seen_to_compete_machine() {
     for bpf in [true, false] {
         let (observer, window) = observing(bpf, &threads.tids);
         if bpf && observer.source() == Source::Procfs {
-            eprintln!("\n*** SKIPPED: {} ***\n", observer.refusal().unwrap());
+            gleaner_testing::skipped(format_args!("needs BPF: {}", observer.refusal().unwrap()));
             continue;
         }
         for thread in &window.threads {
@@ -96,8 +96,7 @@ fn one_that_sleeps_is_seen_to_sleep_and_to_wake_machine() {
     });
     let (mut observer, window) = observing(true, &threads.tids);
     if observer.source() == Source::Procfs {
-        eprintln!("\n*** SKIPPED: {} ***\n", observer.refusal().unwrap());
-        return;
+        gleaner_testing::skip!("needs BPF: {}", observer.refusal().unwrap());
     }
     let intervals = window.threads[0].intervals.as_ref().unwrap();
     assert!(intervals.slept.count() > 10, "{intervals:?}");
@@ -133,8 +132,7 @@ fn a_burst_goes_on_over_preemptions_machine() {
     });
     let (observer, window) = observing(true, &threads.tids);
     if observer.source() == Source::Procfs {
-        eprintln!("\n*** SKIPPED: {} ***\n", observer.refusal().unwrap());
-        return;
+        gleaner_testing::skip!("needs BPF: {}", observer.refusal().unwrap());
     }
     for thread in &window.threads {
         let intervals = thread.intervals.as_ref().unwrap();
@@ -153,14 +151,12 @@ fn two_without_a_slot_are_seen_to_compete_all_the_same_machine() {
     let without = pinned(2, compute);
     let highest = with_slots.tids.iter().max().unwrap();
     if !without.tids.iter().all(|tid| tid > highest) {
-        eprintln!("\n*** SKIPPED: thread ids have wrapped round ***\n");
-        return;
+        gleaner_testing::skip!("needs thread ids that have not wrapped round");
     }
     let tids: Vec<i32> = with_slots.tids.iter().chain(&without.tids).copied().collect();
     let (mut observer, _) = observing(true, &tids);
     if observer.source() == Source::Procfs {
-        eprintln!("\n*** SKIPPED: {} ***\n", observer.refusal().unwrap());
-        return;
+        gleaner_testing::skip!("needs BPF: {}", observer.refusal().unwrap());
     }
     assert_eq!(observer.left_out(), 2);
     let mut competition = observer.competition().unwrap();

@@ -67,6 +67,9 @@ pub struct RunReport {
     /// What a synchronization cost with idle periods bridged, as a multiple of what it cost without, when that was last tried; null:
     /// it was not.
     pub retention_cost_ratio: Option<f64>,
+    /// Always null: the trial under contention that it told of is gone, and a key of a version never is.
+    #[serde(default)]
+    pub contended_cost_ratio: Option<f64>,
     /// Everything that was weaker than it might be, and other things to know.
     pub warnings: Vec<String>,
     /// Whether all changes to the machine were undone.

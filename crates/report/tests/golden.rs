@@ -149,6 +149,7 @@ fn run() -> RunReport {
         decisions_left_out: 2,
         no_step_because: Some("holding off after the last change for another 900ms".into()),
         retention_cost_ratio: Some(0.87),
+        contended_cost_ratio: None,
         warnings: vec!["the guardian process died and was replaced".into()],
         restored: true,
     }

@@ -26,7 +26,9 @@ fn names(folder: &Path) -> Vec<String> {
 }
 
 fn json(said: &Said) -> Value {
-    serde_json::from_str(&said.stdout).unwrap_or_else(|error| panic!("{error} in {said:#?}"))
+    let report = serde_json::from_str(&said.stdout).unwrap_or_else(|error| panic!("{error} in {said:#?}"));
+    common::frozen::check(&report);
+    report
 }
 
 #[test]

@@ -72,7 +72,9 @@ impl Place {
     /// The result as JSON.
     fn json(&self, out: &str, more: &[&str]) -> Value {
         let said = self.sweep(out, more).with_status(0);
-        serde_json::from_str(&said.stdout).unwrap()
+        let report = serde_json::from_str(&said.stdout).unwrap();
+        common::frozen::check(&report);
+        report
     }
 
     /// Every point's file with its bytes.

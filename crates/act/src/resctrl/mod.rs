@@ -91,12 +91,25 @@ impl Resctrl {
     /// # Errors
     /// When the kernel refuses, or the journal cannot be written.
     pub fn mount(journal: &mut Journal) -> Result<PathBuf, ActError> {
-        let target = PathBuf::from(MOUNT_POINT);
+        let by_the_kernel =
+            |target: &Path| rustix::mount::mount("resctrl", target, "resctrl", MountFlags::empty(), None);
+        Self::mount_with(Path::new(MOUNT_POINT), by_the_kernel, journal)
+    }
+
+    /// The same at `target` and by `mount`: for tests, on machines whose kernel has no resctrl.
+    ///
+    /// # Errors
+    /// As [`Resctrl::mount`].
+    #[doc(hidden)]
+    pub fn mount_with(
+        target: &Path,
+        mount: impl FnOnce(&Path) -> rustix::io::Result<()>,
+        journal: &mut Journal,
+    ) -> Result<PathBuf, ActError> {
         let _lock = journal.lock_folder();
-        journal.before(&Undo::UnmountResctrl { path: target.clone() })?;
-        rustix::mount::mount("resctrl", &target, "resctrl", MountFlags::empty(), None)
-            .map_err(|errno| ActError::file("mount resctrl at", &target)(errno.into()))?;
-        Ok(target)
+        journal.before(&Undo::UnmountResctrl { path: target.to_owned() })?;
+        mount(target).map_err(|errno| ActError::file("mount resctrl at", target)(errno.into()))?;
+        Ok(target.to_owned())
     }
 
     /// For a mount that another run of Gleaner's made and will leave to us: unmounting it becomes this run's task as well.

@@ -389,7 +389,7 @@ mod tests {
             Err(IdlePollRefusal::Bpf(BpfRefusal::Rejected { log, .. })) => panic!("the program is wrong: {log}"),
             Err(refusal) => {
                 let text = refusal.to_string();
-                eprintln!("\n*** SKIPPED: no polling here: {text} ***\n");
+                gleaner_testing::skipped(format_args!("no polling here: {text}"));
                 assert!(!text.contains('\n') && text.len() < 200, "{text}");
             }
         }

@@ -296,8 +296,7 @@ mod tests {
             vec![Competing { cpu: 0, slice: Nanos(slice) }]
         });
         let Ok(enforcer) = enforcer else {
-            eprintln!("\n*** SKIPPED: SCHED_FIFO needs root ***\n");
-            return;
+            gleaner_testing::skip!("needs SCHED_FIFO (root)");
         };
         let questions = || {
             let before = asked.load(Relaxed);
@@ -328,8 +327,7 @@ mod tests {
             vec![Competing { cpu: 0, slice }]
         });
         let Ok(enforcer) = enforcer else {
-            eprintln!("\n*** SKIPPED: SCHED_FIFO needs root ***\n");
-            return;
+            gleaner_testing::skip!("needs SCHED_FIFO (root)");
         };
         std::thread::sleep(Duration::from_millis(50));
         assert_eq!(enforcer.costs(), []);

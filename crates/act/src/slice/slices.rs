@@ -255,7 +255,7 @@ mod tests {
     fn has_slices() -> bool {
         let has = SliceSupport::probe().base.is_some();
         if !has {
-            eprintln!("\n*** SKIPPED: this kernel has no slices (Linux 6.12 has) ***\n");
+            gleaner_testing::skipped("needs slices of threads (Linux 6.12)");
         }
         has
     }

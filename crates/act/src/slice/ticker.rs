@@ -216,8 +216,7 @@ mod tests {
     fn a_ticker_ticks_when_ordered_and_sleeps_otherwise() {
         let heart = Arc::new(AtomicU64::new(now().0));
         let Ok((ticker, _)) = Ticker::start(0, 0.5, Arc::clone(&heart)) else {
-            eprintln!("\n*** SKIPPED: SCHED_FIFO needs root ***\n");
-            return;
+            gleaner_testing::skip!("needs SCHED_FIFO (root)");
         };
         let beat = |ms| {
             std::thread::sleep(std::time::Duration::from_millis(ms));
@@ -237,6 +236,63 @@ mod tests {
         let after = ticker.cost();
         assert!(woken && before.awake > Nanos::ZERO);
         assert_eq!(before, after);
+    }
+
+    /// Comes true within ten seconds, while the owner beats or does not.
+    fn comes_true(heart: &AtomicU64, beats: bool, met: impl Fn() -> bool) -> bool {
+        (0..1_000).any(|_| {
+            if beats {
+                heart.store(now().0, Relaxed);
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            met()
+        })
+    }
+
+    /// The ticks after which it has not ticked for so long that it must sleep: a tenth of a second, at a tick a millisecond.
+    fn ticks_when_it_stood_still(ticker: &Ticker) -> u64 {
+        let mut last = ticker.cost().ticks;
+        for _ in 0..100 {
+            std::thread::sleep(std::time::Duration::from_millis(100));
+            let ticks = ticker.cost().ticks;
+            if std::mem::replace(&mut last, ticks) == ticks {
+                return ticks;
+            }
+        }
+        panic!("it ticks for ever: {:?}", ticker.cost());
+    }
+
+    #[test]
+    fn a_ticker_whose_owner_is_silent_sleeps_and_wakes_when_it_is_back() {
+        let long_ago = now() - HEART_STOPPED.times(2);
+        let heart = Arc::new(AtomicU64::new(long_ago.0));
+        let Ok((ticker, _)) = Ticker::start(0, 0.5, Arc::clone(&heart)) else {
+            gleaner_testing::skip!("needs SCHED_FIFO (root)");
+        };
+        // Silent already when it is told to tick: not once.
+        ticker.order(Nanos::from_millis(1));
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        assert_eq!(ticker.cost().ticks, 0, "it began to tick for an owner that is silent");
+        assert!(comes_true(&heart, true, || ticker.cost().ticks >= 20), "it does not come back");
+        // Silent while it ticks.
+        heart.store(long_ago.0, Relaxed);
+        let slept_at = ticks_when_it_stood_still(&ticker);
+        assert!(comes_true(&heart, true, || ticker.cost().ticks >= slept_at + 20), "it does not come back");
+    }
+
+    #[test]
+    fn a_ticker_that_takes_more_than_its_budget_is_stretched() {
+        let heart = Arc::new(AtomicU64::new(now().0));
+        // No thread takes less than a millionth of a CPU for 5,000 wake-ups a second; half a CPU is more than they take.
+        for (budget_ratio, stretched) in [(1e-6, true), (0.5, false)] {
+            let Ok((ticker, _)) = Ticker::start(0, budget_ratio, Arc::clone(&heart)) else {
+                gleaner_testing::skip!("needs SCHED_FIFO (root)");
+            };
+            ticker.order(Nanos::from_micros(200));
+            let enough = || ticker.cost().stretched > 0 || ticker.cost().ticks > 3_000;
+            assert!(comes_true(&heart, true, enough), "{:?}", ticker.cost());
+            assert_eq!(ticker.cost().stretched > 0, stretched, "{:?}", ticker.cost());
+        }
     }
 
     #[test]

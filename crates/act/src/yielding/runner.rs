@@ -328,4 +328,110 @@ mod tests {
         eprintln!("late beside a busy task: {share:.2}, alone: {:.2}", late_share());
         assert!(share > 0.2, "{share}");
     }
+
+    /// What the machine was told, oldest first; it sleeps once it hears of stolen time if `sleeps`.
+    #[derive(Clone, Default)]
+    struct Told {
+        returns: Arc<std::sync::Mutex<Vec<(Nanos, YieldReturn)>>>,
+        sleeps: bool,
+    }
+
+    const SLEEP: Next = Next::Sleep { at_most: Nanos::from_millis(7), until_busy: false };
+
+    impl YieldMachine for Told {
+        fn order(&mut self, _: Nanos, _: Order) -> Next {
+            Next::Yield
+        }
+        fn returned(&mut self, _: Nanos, elapsed: Nanos, how: YieldReturn) -> Next {
+            self.returns.lock().unwrap().push((elapsed, how));
+            if self.sleeps && how == YieldReturn::Stolen { SLEEP } else { Next::Yield }
+        }
+        fn woke(&mut self, _: Nanos, _: Nanos, _: Option<bool>) -> Next {
+            Next::Yield
+        }
+        fn counters(&self) -> gleaner_model::RetainCounters {
+            gleaner_model::RetainCounters::default()
+        }
+    }
+
+    const GAP: Nanos = Nanos::from_millis(5);
+
+    /// A runner of this thread, and what its machine hears.
+    fn runner(told: &Told) -> Runner {
+        let (cell, heart) = (Arc::default(), Arc::default());
+        // A clock that has gone on for long enough to be set back.
+        compute(GAP.times(3));
+        let mut runner = Runner::new(VcpuId(0), Box::new(told.clone()), None, cell, heart, GAP);
+        runner.hidden_gap();
+        runner
+    }
+
+    /// Takes so much CPU time.
+    fn compute(time: Nanos) {
+        let cpu_time = || clock(rustix::time::ClockId::ThreadCPUTime);
+        let began = cpu_time();
+        while cpu_time() - began < time {
+            std::hint::spin_loop();
+        }
+    }
+
+    #[test]
+    fn a_gap_that_ends_with_a_displacement_is_told_before_it_and_once() {
+        let us = Nanos::from_micros;
+        for (hidden, sleeps) in [(us(9_000), false), (us(9_000), true), (us(1_000), true)] {
+            let told = Told { sleeps, ..Told::default() };
+            let mut runner = runner(&told);
+            // This thread's clock went on for so long, of which the machine knows nothing.
+            runner.cpu_zero = runner.cpu_zero - hidden;
+            let next = runner.report(Nanos::from_secs(1), us(300), YieldReturn::Displaced);
+            let heard: Vec<_> = std::mem::take(&mut *told.returns.lock().unwrap());
+            let stolen = heard.iter().filter(|(_, how)| *how == YieldReturn::Stolen);
+            let stolen: Vec<Nanos> = stolen.map(|(elapsed, _)| *elapsed).collect();
+            if hidden > GAP {
+                assert!(matches!(stolen[..], [one] if one >= hidden && one < hidden.times(2)), "{heard:?}");
+                assert_eq!(heard[0].1, YieldReturn::Stolen, "{heard:?}");
+            } else {
+                assert_eq!(stolen, []);
+            }
+            // Where the machine wants to sleep for it, it is told no more.
+            let stopped = hidden > GAP && sleeps;
+            assert_eq!((next == SLEEP, heard.contains(&(us(300), YieldReturn::Displaced))), (stopped, !stopped));
+            runner.report(Nanos::from_secs(2), us(300), YieldReturn::Displaced);
+            assert_eq!(*told.returns.lock().unwrap(), [(us(300), YieldReturn::Displaced)], "told once");
+        }
+    }
+
+    #[test]
+    fn time_that_the_machine_was_told_of_is_not_hidden() {
+        let told = Told::default();
+        let mut runner = runner(&told);
+        compute(Nanos::from_millis(9));
+        runner.report(Nanos::from_secs(1), Nanos::from_millis(9), YieldReturn::Immediate);
+        runner.report(Nanos::from_secs(1), Nanos::from_micros(300), YieldReturn::Displaced);
+        let heard = told.returns.lock().unwrap();
+        assert!(heard.iter().all(|(_, how)| *how != YieldReturn::Stolen), "{heard:?}");
+    }
+
+    #[test]
+    fn a_late_return_without_a_switch_is_stolen_and_with_one_a_displacement() {
+        let mut runner = runner(&Told::default());
+        for (elapsed, switched, expected) in [
+            (QUICK - Nanos(1), true, YieldReturn::Immediate),
+            (GAP, false, YieldReturn::Immediate),
+            (GAP + Nanos(1), false, YieldReturn::Stolen),
+            (GAP + Nanos(1), true, YieldReturn::Displaced),
+            (QUICK, true, YieldReturn::Displaced),
+        ] {
+            // Somebody else may really displace this thread here; then it is asked again.
+            let undisturbed = (0..1_000).find_map(|_| {
+                let before = involuntary_switches();
+                runner.switches = before - i64::from(switched);
+                let how = runner.classify(elapsed);
+                (involuntary_switches() == before).then_some((how, runner.switches, before))
+            });
+            let (how, seen, now) = undisturbed.unwrap();
+            assert_eq!(how, expected, "{elapsed} {switched}");
+            assert!(elapsed < QUICK || seen == now, "a switch counts once");
+        }
+    }
 }

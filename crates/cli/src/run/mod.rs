@@ -339,6 +339,7 @@ fn conclude(options: &Options, manager: Option<Manager>, vcpus: &CpuSet, wall: N
         decisions_left_out: 0,
         no_step_because: None,
         retention_cost_ratio: None,
+        contended_cost_ratio: None,
         warnings: Vec::new(),
         restored: true,
     };

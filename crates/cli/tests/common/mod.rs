@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "every test file uses its own part")]
 
+#[path = "../../../report/tests/support/frozen.rs"]
+pub mod frozen;
 pub mod machine;
 pub mod process;
 pub mod program;

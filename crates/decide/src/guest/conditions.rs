@@ -146,6 +146,17 @@ mod tests {
     }
 
     #[test]
+    fn a_computation_just_as_long_as_a_slice_fits() {
+        let params = GuestParams::default();
+        let slice = params.min_time_slice();
+        for (g_comp, fits) in [(slice, true), (slice + Nanos(1), false)] {
+            let lengths = Lengths { l_comp: T, g_comp: g_comp.as_f64(), l_idle: 100.0 * T };
+            let found = check(&lengths, 0.1, (2, 1), Factors::new(&params), None, &params);
+            assert_eq!(matches!(found, Check::Fits { .. }), fits, "{found:?}");
+        }
+    }
+
+    #[test]
     fn several_at_once_need_the_idle_time_of_those_that_stay() {
         // Four vCPUs, 30 % busy: 0.3 ms of work for each 0.7 ms of idle time. (k, load ratio, predicted utilization, fits)
         let (lengths, params) = (Lengths { l_comp: 0.3 * T, g_comp: 0.2 * T, l_idle: 0.7 * T }, GuestParams::default());

@@ -163,6 +163,20 @@ mod tests {
         assert!(crept.loss(&quiet, &after, &GuestParams::default()).is_some(), "2 % now, 7 % since the first step");
     }
 
+    #[test]
+    fn more_cpu_time_is_the_steps_only_with_more_hand_overs() {
+        let spread = |median| Spread { median, mad: 0.0 };
+        let before = Speed { cpu: spread(2.0), handovers: spread(1000.0) };
+        for (cpu, handovers, its_own) in
+            [(3.0, 1500.0, true), (3.0, 1000.0, false), (1.5, 1500.0, false), (2.0, 1000.0, false)]
+        {
+            let mut step = step(before);
+            step.credit(&Speed { cpu: spread(cpu), handovers: spread(handovers) }, &GuestParams::default());
+            assert_eq!(step.usual().median > 2.0, its_own, "{cpu} {handovers}");
+            assert_eq!(step.faster.is_some(), its_own, "{cpu} {handovers}");
+        }
+    }
+
     fn step(before: Speed) -> Step {
         let lengths = Lengths { l_comp: 1.0, g_comp: 1.0, l_idle: 1.0 };
         let measure = Measure { lengths, utilization: 0.5 };

@@ -168,6 +168,14 @@ mod tests {
         }
     }
 
+    #[test]
+    fn windows_before_and_after_an_interruption_are_none_in_a_row() {
+        let mut watch = vcpu();
+        assert_eq!(feed(&mut watch, 0, &[0, 0]), []);
+        watch.interrupt();
+        assert_eq!(feed(&mut watch, 3, &[0, 0, 0]), [(5, true)]);
+    }
+
     /// Idle periods of 0.5 % while they are retained, of 5 % while they are not.
     #[test]
     fn what_is_short_because_it_is_retained_is_left_ever_longer() {

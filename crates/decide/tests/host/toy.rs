@@ -155,7 +155,8 @@ impl Host {
                 let without_progress = matches!(what, Vm::RuledOut).then_some(0);
                 let blind =
                     HostVcpuWindow { pause_exits: None, full_slices_without_progress: without_progress, ..vcpu };
-                let other = HostVcpuWindow { run: Nanos::ZERO, wait: Nanos::ZERO, vcpu: VcpuId(1), ..blind.clone() };
+                let (run, wait, preemptions, vcpu) = (Nanos::ZERO, Nanos::ZERO, Some(0), VcpuId(1));
+                let other = HostVcpuWindow { run, wait, preemptions, vcpu, ..blind.clone() };
                 Self::vm(vm, vec![blind, other])
             }
             _ => Self::vm(vm, vec![vcpu]),

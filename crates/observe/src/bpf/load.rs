@@ -156,8 +156,7 @@ mod tests {
     #[test]
     fn the_kernel_and_rust_agree_on_every_bucket() {
         if !rustix::process::geteuid().is_root() {
-            eprintln!("\n*** SKIPPED: loading BPF programs needs root ***\n");
-            return;
+            gleaner_testing::skip!("needs root");
         }
         let mut values: Vec<u64> = (0..20).collect();
         values.extend((4..40).map(|bit| (1 << bit) - 1));

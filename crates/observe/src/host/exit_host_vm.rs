@@ -230,7 +230,7 @@ mod tests {
         match outcome {
             Err(HostExitError::TimedOut { .. }) => assert!(began.elapsed() >= limit),
             // No KVM for this user here: then there is nothing to end.
-            Err(error) => eprintln!("skipped: {error}"),
+            Err(error) => gleaner_testing::skipped(format_args!("needs KVM: {error}")),
             Ok(took) => panic!("ended by itself after {took} ns"),
         }
     }

@@ -176,8 +176,7 @@ mod tests {
     #[test]
     fn a_tracepoint_is_counted_for_one_thread_by_its_filter() {
         let Some(tracefs) = Tracefs::mount() else {
-            eprintln!("skipped: tracefs takes root");
-            return;
+            gleaner_testing::skip!("needs root");
         };
         // No guest runs here: the scheduler's tracepoint stands in, and this test's own sleeps (state 1) for the exits.
         let switch = tracefs.id("sched/sched_switch").expect("every kernel has it");

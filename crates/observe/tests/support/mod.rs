@@ -37,7 +37,7 @@ pub fn is_root() -> bool {
 pub fn bpf_expected() -> bool {
     let expected = is_root() && std::path::Path::new("/sys/kernel/btf/vmlinux").exists();
     if !expected {
-        eprintln!("\n*** SKIPPED: this test needs root and a kernel with BTF ***\n");
+        gleaner_testing::skipped("needs root and a kernel with BTF");
     }
     expected
 }
