@@ -86,7 +86,10 @@ fn hand_over(times: u32) {
     let ((there, here), (back, again)) = (mpsc::channel(), mpsc::channel());
     let partner = thread::spawn(move || {
         pin(1);
-        here.iter().for_each(|turn: u32| back.send(turn).unwrap());
+        for turn in here {
+            let turn: u32 = turn;
+            back.send(turn).unwrap();
+        }
     });
     thread::spawn(move || {
         pin(0);
