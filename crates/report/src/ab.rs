@@ -66,7 +66,7 @@ pub struct AbMedians {
     pub metric: Option<f64>,
     /// CPU time of the command, and of Gleaner around it.
     pub cpu_time_ns: u64,
-    /// Idle time bridged by yielding threads.
+    /// Idle time bridged.
     pub retained_ns: u64,
     /// Stolen time of all vCPUs; null where the hypervisor has never reported any.
     pub steal_ns: Option<u64>,
@@ -111,9 +111,9 @@ pub struct AbRun {
     pub wall_ns: u64,
     /// The metric; null without one.
     pub metric: Option<f64>,
-    /// CPU time of the command and its descendants, and of Gleaner around it, yielding threads included.
+    /// CPU time of the command and its descendants, and of Gleaner around it, what retention takes included: yielding threads, or polling.
     pub cpu_time_ns: u64,
-    /// Idle time bridged by yielding threads, summed over vCPUs.
+    /// Idle time bridged, summed over vCPUs.
     pub retained_ns: u64,
     /// Stolen time, summed over vCPUs; null where the hypervisor has never reported any.
     pub steal_ns: Option<u64>,

@@ -233,8 +233,8 @@ static __always_inline bool begin(struct poll *poll)
 	if (!cpu->timeout_ns || flags & owner->reschedule_flag)
 		return false;
 	now = bpf_ktime_get_ns();
-	// Unsigned, and both are in the past: a sign of life later than `now` is one of this moment.
-	if ((__s64)(now - owner->heart_ns) > (__s64)heart_stops_ns)
+	// Ahead of this clock is the sign of life of an owner with another one (a time namespace): it could not be seen to hang.
+	if (now - owner->heart_ns + heart_stops_ns > 2 * heart_stops_ns)
 		return false;
 	if (now < cpu->guard.stopped_until_ns || now < cpu->paused_until_ns)
 		return false;

@@ -6,7 +6,7 @@ use super::plan::{Mode, Plan};
 use crate::calibrate;
 use crate::failure::Failure;
 use crate::output::steady_tick;
-use gleaner_report::AbRun;
+use gleaner_report::{AbRun, RunReport};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -238,6 +238,11 @@ fn metric(plan: &Plan, which: &Which<'_>, outcome: &Outcome) -> Result<Option<f6
     }
 }
 
+/// What the kernel polled: the CPU takes it from the host as a yielding thread does, but the kernel charges it to nobody.
+fn polled_ns(report: &RunReport) -> u64 {
+    if report.means.yielding.is_none() { report.retained_ns } else { 0 }
+}
+
 /// `None` for a warm-up.
 fn record(which: &Which<'_>, outcome: &Outcome, metric: Option<f64>) -> Option<AbRun> {
     let ((pair, order), report) = (which.pair?, outcome.report.as_ref()?);
@@ -247,7 +252,7 @@ fn record(which: &Which<'_>, outcome: &Outcome, metric: Option<f64>) -> Option<A
         order,
         wall_ns: report.wall_ns,
         metric,
-        cpu_time_ns: outcome.usage.cpu_time_ns,
+        cpu_time_ns: outcome.usage.cpu_time_ns + polled_ns(report),
         retained_ns: report.retained_ns,
         steal_ns: outcome.steal_ns,
         voluntary_switches: outcome.usage.voluntary_switches,

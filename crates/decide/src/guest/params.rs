@@ -133,9 +133,7 @@ pub struct GuestParams {
     /// How long a yielding thread looks, after a nap, for a task that displaces it, microseconds. 0 to 1000000.
     pub nap_check_us: u64,
 
-    /// Whether retention is tried against none from time to time, and stopped where it costs more than it saves (ours). Needs
-    /// an observer that sees wake-ups run (BPF); without one nothing is retained that has not been tried. Profile `latency`
-    /// and `--timeout` are never doubted.
+    /// Whether retention is tried against none from time to time, and stopped where it does not pay (ours). `--no-trial` leaves it out.
     pub retention_trials: bool,
     /// Windows in each of the eight blocks of a trial, the first of which settles. 2 to 100.
     pub trial_block_windows: u32,
