@@ -81,7 +81,7 @@ for placement in affinity auto; do
     over
 done
 
-start retained --policy retain
+start retained --policy retain --retain yielding --no-trial
 sleep 1
 check "retained: a yielding thread is on its vCPU" returned
 switch 0
