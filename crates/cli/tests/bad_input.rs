@@ -324,7 +324,18 @@ fn read_only_cgroups_are_done_without() {
     if !is_root() {
         gleaner_testing::skip!("needs root");
     }
-    let said = with_read_only_cgroups(&["run", "--timeout", "1ms", "--json", "--", "sh", "-c", "sleep 0.2; exit 3"]);
+    let said = with_read_only_cgroups(&[
+        "run",
+        "--retain",
+        "yielding",
+        "--timeout",
+        "1ms",
+        "--json",
+        "--",
+        "sh",
+        "-c",
+        "sleep 0.2; exit 3",
+    ]);
     let said = said.with_status(3).naming(&["thread affinity instead of cpuset", "Read-only file system", "cpu.idle"]);
     let report = json(&said);
     assert_eq!((&report["means"]["placement"], &report["restored"]), (&"affinity".into(), &true.into()), "{report}");
