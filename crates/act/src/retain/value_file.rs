@@ -3,6 +3,7 @@
 use crate::undo::Undo;
 use crate::{ActError, Journal};
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use std::fs::{self, File, OpenOptions};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -24,10 +25,16 @@ impl ValueFile {
     /// Opens it for writing and takes its lock.
     pub fn open(path: &Path) -> Result<Self, ActError> {
         let lock = OpenOptions::new().write(true).open(path).map_err(ActError::file("open", path))?;
-        flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|_| ActError::Unavailable {
-            what: path.display().to_string(),
-            why: "another Gleaner has set it; its vCPUs are kept awake already".into(),
-        })?;
+        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => {
+                return Err(ActError::Unavailable {
+                    what: path.display().to_string(),
+                    why: "another Gleaner has set it; its vCPUs are kept awake already".into(),
+                });
+            }
+            Err(errno) => return Err(ActError::file("lock", path)(errno.into())),
+        }
         let had = read(path)?;
         Ok(Self { path: path.to_owned(), _lock: lock, now: had.clone(), had, journalled: Vec::new() })
     }
