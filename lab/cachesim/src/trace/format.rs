@@ -143,7 +143,9 @@ fn detected(start: &[u8], whole: bool) -> Option<Format> {
     }
     // Names of programs and what they print may be in any encoding; other control characters are in no text.
     let is_text = start.iter().all(|byte| !byte.is_ascii_control() || byte.is_ascii_whitespace() || *byte == 0x1b);
-    if !is_text {
+    // A program's name in it may be no ASCII; most of a trace is.
+    let is_ascii = start.iter().filter(|byte| byte.is_ascii()).count() * 2 >= start.len();
+    if !is_text || !is_ascii {
         return Layout::of(start, whole).map(|_| Format::ChampSim);
     }
     let start = start.strip_prefix(BYTE_ORDER_MARK).unwrap_or(start);
