@@ -80,7 +80,8 @@ impl IdleSplitter {
         let Some(now) = files.as_ref().and_then(|files| files.read(&mut self.buffer)) else {
             return (Nanos::ZERO, None);
         };
-        let last = self.last.insert(id, now).unwrap_or(now);
+        // What was before the first look nobody knows.
+        let Some(last) = self.last.insert(id, now) else { return (Nanos::ZERO, None) };
         (now.polled - last.polled, Some(now.halts.saturating_sub(last.halts)))
     }
 

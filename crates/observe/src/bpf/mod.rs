@@ -148,7 +148,8 @@ impl BpfObserver {
         let stat = self.system_stat();
         self.last = Reading { stat, ..self.read(true) };
         self.started_ns = self.last.at_ns;
-        let allowed = self.allowed.clone().unwrap_or_default();
+        let possible = u32::try_from(self.last.cpus.len()).unwrap_or(0);
+        let allowed = self.allowed.clone().unwrap_or_else(|| CpuSet::first(possible));
         let mut vcpus: Vec<_> = allowed.iter().map(VcpuWindow::new).collect();
         self.idle.split(&self.root, yields, &mut vcpus);
     }
