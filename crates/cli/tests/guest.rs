@@ -84,7 +84,7 @@ fn smoke(series: &str) {
     // Root, BTF and a whole cgroup tree: nothing weaker than the best means, which before 6.2 is not a cpuset.
     let placement = if series == "6.1" { "affinity" } else { "cpuset-v2" };
     assert_eq!(run["means"]["observer"], "bpf", "{run}");
-    assert_eq!(run["means"]["yielding"], "sched-idle+cpu.idle", "{run}");
+    assert_eq!(run["means"]["retention"], "idle-poll", "{run}");
     assert_eq!(run["means"]["placement"], placement, "{run}");
     assert!(run["idle_entries"].as_u64().unwrap() > 0, "{run}");
 }
