@@ -55,7 +55,7 @@ check: toolchain ## formatting, lints and the length of pages
 
 # The doc tests come before the others: whoever reads only the last lines sees the count that matters.
 # Without nextest one test runs after the other: guests and what measures this machine need it to themselves.
-# The last lines count the tests that were skipped, by reason; one that is not allowed to be fails the whole.
+# The last lines count the tests that were skipped, by reason; one that is not allowed to be is told, and fails nothing yet.
 .PHONY: test
 test: toolchain ## everything CI runs: formatting, lints, static link, tests, guests
 	@scripts/setup.sh build test
