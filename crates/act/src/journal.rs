@@ -194,6 +194,11 @@ impl Journal {
         others_have(&self.path, undo)
     }
 
+    /// The other journals in the same folder with an entry like this.
+    pub(crate) fn others_with(&self, wanted: impl Fn(&Undo) -> bool) -> Vec<PathBuf> {
+        others_with(&self.path, wanted)
+    }
+
     fn write_line(&mut self, entry: &impl Serialize) -> Result<(), ActError> {
         let mut line = serde_json::to_vec(entry).map_err(|error| ActError::File {
             verb: "encode an entry for",
@@ -428,9 +433,14 @@ pub fn list_journals(dir: &Path) -> Result<Vec<PathBuf>, ActError> {
 
 /// Whether a journal beside the one at `path` has this entry.
 pub(crate) fn others_have(path: &Path, undo: &Undo) -> bool {
-    let all = path.parent().map(list_journals).and_then(Result::ok).unwrap_or_default();
-    let mut others = all.iter().filter(|other| *other != path);
-    others.any(|other| read(other).is_ok_and(|state| state.undos.contains(undo)))
+    !others_with(path, |other| other == undo).is_empty()
+}
+
+/// The journals beside the one at `path` with an entry like this.
+fn others_with(path: &Path, wanted: impl Fn(&Undo) -> bool) -> Vec<PathBuf> {
+    let mut others = path.parent().map(list_journals).and_then(Result::ok).unwrap_or_default();
+    others.retain(|other| other != path && read(other).is_ok_and(|state| state.undos.iter().any(&wanted)));
+    others
 }
 
 #[cfg(test)]

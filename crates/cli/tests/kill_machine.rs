@@ -8,8 +8,8 @@
 mod common;
 
 use common::machine::{
-    Machine, allowed_of, busy_share, cgroups_of_run, children_of, comm, guardian_of, journals_of_run, state_of,
-    threads_of,
+    Machine, allowed_of, busy_share, cgroups_of_run, children_of, comm, guardian_of, idle_values, journals_of_run,
+    state_of, threads_of,
 };
 use common::{Random, comes_true, comes_true_within, gleaner, own_pid, program, send, text_of};
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,6 +25,8 @@ const KILLS: usize = 100;
 const MOST_ROUNDS: usize = 2 * KILLS;
 /// Kills that must have met a program confined to fewer vCPUs: otherwise the test would show little.
 const LEAST_CONFINED: usize = 10;
+/// Kills that must have met idle vCPUs that the kernel was told to keep awake, where it can be told.
+const LEAST_POLLED: usize = 10;
 /// Others that use this share of the machine may keep every step from being taken.
 const BUSY: f64 = 0.2;
 const STATE_DIR: &str = "/run/gleaner";
@@ -68,6 +70,8 @@ struct Outcome {
     /// Whether the run was still there to be killed.
     killed: bool,
     confined: bool,
+    /// Whether haltpoll's parameters or PM QoS limits were ours at that moment.
+    polled: bool,
 }
 
 #[test]
@@ -91,7 +95,7 @@ fn a_hundred_kills_leave_the_machine_unchanged() {
     // Nothing can be consolidated where others leave no idle time: on such a machine only the undoing is tested.
     let busy = busy_share();
     let steps = if busy < BUSY { steps_without_a_kill(&config) } else { Vec::new() };
-    let (mut kills, mut confined, mut wrong) = (BTreeMap::new(), 0, Vec::new());
+    let (mut kills, mut confined, mut polled, mut wrong) = (BTreeMap::new(), 0, 0, Vec::new());
     let mut rounds = 0;
     while kills.values().sum::<usize>() < KILLS && rounds < MOST_ROUNDS {
         let kind = [Kind::Main, Kind::Guardian, *random.pick(&[Kind::Both, Kind::GroupAndGuardian])][rounds % 3];
@@ -102,6 +106,7 @@ fn a_hundred_kills_leave_the_machine_unchanged() {
             Ok(outcome) => {
                 *kills.entry(kind).or_insert(0) += usize::from(outcome.killed);
                 confined += usize::from(outcome.killed && outcome.confined);
+                polled += usize::from(outcome.killed && outcome.polled);
             }
             Err(differences) => {
                 println!("{about}: {differences:#?}");
@@ -111,11 +116,16 @@ fn a_hundred_kills_leave_the_machine_unchanged() {
     }
     let busy = busy.max(busy_share());
     println!(
-        "{} kills in {rounds} rounds and {:.0} s: {kills:?}; {confined} met a confined program; steps without a kill: {steps:?}",
+        "{} kills in {rounds} rounds and {:.0} s: {kills:?}; {confined} met a confined program, {polled} vCPUs kept awake; steps without a kill: {steps:?}",
         kills.values().sum::<usize>(),
         began.elapsed().as_secs_f64(),
     );
     assert!(wrong.is_empty(), "{} machines left changed: {wrong:#?}", wrong.len());
+    if Path::new("/sys/devices/system/cpu/cpu0/cpuidle/state0").exists() {
+        assert!(polled >= LEAST_POLLED, "only {polled} kills met vCPUs kept awake");
+    } else {
+        gleaner_testing::skipped(format_args!("no cpuidle driver: kills under haltpoll and PM QoS"));
+    }
     assert_eq!(kills.values().sum::<usize>(), KILLS);
     if busy >= BUSY {
         gleaner_testing::skip!(
@@ -129,7 +139,8 @@ fn a_hundred_kills_leave_the_machine_unchanged() {
 /// The lenient policy does take steps, with either placement: the number of decisions of each.
 fn steps_without_a_kill(config: &Path) -> Vec<usize> {
     let count = |placement: &str| {
-        let options = [["--placement", placement], ["--policy", "full"]].concat();
+        // Where idle vCPUs poll, there is nothing to win by fewer of them.
+        let options = [["--placement", placement], ["--policy", "full"], ["--retain", "yielding"]].concat();
         let (before, mut run) = (Machine::look(&BTreeSet::new()), Run::start(&options, config));
         run.wait_for_start();
         // Busy neighbours may hide the idle periods for a while.
@@ -145,6 +156,13 @@ fn steps_without_a_kill(config: &Path) -> Vec<usize> {
         decisions.iter().filter(|decision| decision["action"] == "deactivate").count()
     };
     ["affinity", "cpuset"].into_iter().map(count).collect()
+}
+
+fn same_idle_values(before: &BTreeMap<PathBuf, String>) -> Result<(), Vec<String>> {
+    let after = idle_values();
+    let changed = before.iter().filter(|(path, was)| after.get(*path).is_some_and(|is| is != *was));
+    let changed: Vec<String> = changed.map(|(path, was)| format!("{}: was {was}", path.display())).collect();
+    if changed.is_empty() { Ok(()) } else { Err(changed) }
 }
 
 /// A kill to be tried.
@@ -170,15 +188,17 @@ impl<'a> Round<'a> {
         let mut options = vec!["--placement", *random.pick(&["affinity", "cpuset"])];
         options.extend(["--policy", *random.pick(&["full", "full", "consolidate", "retain"])]);
         options.extend(["--observer", *random.pick(&["auto", "procfs"])]);
+        options.extend(["--retain", *random.pick(&["yielding", "yielding", "haltpoll", "pm-qos"])]);
         Self { kind, options, moment, reaped_late: random.below(2) == 0, config }
     }
 
     /// Starts a run, kills, and looks whether all is as it was. `Err` says what is not.
     fn play(&self) -> Result<Outcome, Vec<String>> {
+        let idle_before = idle_values();
         let before = Machine::look(&BTreeSet::new());
         let mut run = Run::start(&self.options, self.config);
         let guardian = self.wait(&mut run);
-        let confined = run.is_confined();
+        let (confined, polled) = (run.is_confined(), idle_values() != idle_before);
         self.kill(&run, guardian);
         let killed = match self.kind {
             Kind::Guardian => guardian.is_some_and(was_killed),
@@ -189,7 +209,8 @@ impl<'a> Round<'a> {
                 // On a busy machine the program might be over before the main process comes to look.
                 comes_true(|| guardian_of(run.pid).is_some_and(|now| now != first));
             }
-            return self.after_the_guardian(&before, run, killed).map(|()| Outcome { killed, confined });
+            self.after_the_guardian(&before, run, killed)?;
+            return same_idle_values(&idle_before).map(|()| Outcome { killed, confined, polled });
         }
         if !self.reaped_late {
             run.reap();
@@ -205,7 +226,8 @@ impl<'a> Round<'a> {
         run.finishes_its_work()?;
         run.reap();
         Self::nothing_left(&before, &mut run)?;
-        Ok(Outcome { killed, confined })
+        same_idle_values(&idle_before)?;
+        Ok(Outcome { killed, confined, polled })
     }
 
     /// Waits for the moment; says who the guardian is by then.

@@ -60,9 +60,9 @@ impl Haltpoll {
     ///
     /// # Errors
     /// When the governor is another, another Gleaner has it, or its parameters cannot be written.
-    pub fn open(sys: &Path) -> Result<Self, ActError> {
+    pub fn open(sys: &Path, journal: &Journal) -> Result<Self, ActError> {
         Self::check(sys)?;
-        let open = |name: &str| ValueFile::open(&parameter(sys, name));
+        let open = |name: &str| ValueFile::open(&parameter(sys, name), journal);
         Ok(Self {
             sys: sys.to_owned(),
             highest: open("guest_halt_poll_ns")?,
@@ -179,7 +179,7 @@ mod tests {
         let sys = fake_sys("haltpoll\n");
         let mut journal = Journal::create(&sys.path().join("state"), "run-1").unwrap();
         journal.refuse_to_write();
-        let mut haltpoll = Haltpoll::open(sys.path()).unwrap();
+        let mut haltpoll = Haltpoll::open(sys.path(), &journal).unwrap();
         assert!(haltpoll.set(VcpuId(0), Some(Nanos::from_micros(200)), &mut journal).is_err());
         for (name, value) in [("ns", "0"), ("grow", "2"), ("grow_start", "50000")] {
             let path = parameter(sys.path(), &format!("guest_halt_poll_{name}"));
@@ -191,7 +191,7 @@ mod tests {
     fn the_longest_timeout_is_everybodys() {
         let sys = fake_sys("haltpoll\n");
         let mut journal = Journal::create(&sys.path().join("state"), "run-1").unwrap();
-        let mut haltpoll = Haltpoll::open(sys.path()).unwrap();
+        let mut haltpoll = Haltpoll::open(sys.path(), &journal).unwrap();
         let us = Nanos::from_micros;
         for (vcpu, timeout, in_force) in [
             (0, Some(us(200)), Some(us(200))),

@@ -88,13 +88,13 @@ impl PmQos {
     ///
     /// # Errors
     /// When there is no POLL state, another Gleaner has a limit, or they cannot be written.
-    pub fn open(sys: &Path, vcpus: &CpuSet) -> Result<Self, ActError> {
+    pub fn open(sys: &Path, vcpus: &CpuSet, journal: &Journal) -> Result<Self, ActError> {
         let first = vcpus.iter().next().unwrap_or(VcpuId(0));
         Self::check(sys, first)?;
         let mut watched = Vec::new();
         for vcpu in vcpus.iter() {
             let cpu = sys.join(format!("devices/system/cpu/cpu{}", vcpu.0));
-            let limit = ValueFile::open(&cpu.join("power/pm_qos_resume_latency_us"))?;
+            let limit = ValueFile::open(&cpu.join("power/pm_qos_resume_latency_us"), journal)?;
             let counts = Counts::open(&cpu.join("cpuidle"))?;
             let now = Instant::now();
             let (timeout, last) = (None, (now, 0, 0));

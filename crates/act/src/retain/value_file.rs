@@ -1,12 +1,17 @@
 //! A file of the kernel's that holds one value: read, locked against another Gleaner, journalled, set, given back.
 
-use crate::undo::Undo;
+use crate::undo::{Undo, undo_journal};
 use crate::{ActError, Journal};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use std::fs::{self, File, OpenOptions};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::Duration;
+
+/// How long, in steps of 10 ms, a run that has let go of a file may take to give its value back.
+const TRIES: usize = 200;
 
 /// One value, ours for as long as this lives. The lock is on the file itself, so nothing is left behind.
 #[derive(Debug)]
@@ -23,7 +28,7 @@ pub(super) struct ValueFile {
 
 impl ValueFile {
     /// Opens it for writing and takes its lock.
-    pub fn open(path: &Path) -> Result<Self, ActError> {
+    pub fn open(path: &Path, journal: &Journal) -> Result<Self, ActError> {
         let lock = OpenOptions::new().write(true).open(path).map_err(ActError::file("open", path))?;
         match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
@@ -35,6 +40,7 @@ impl ValueFile {
             }
             Err(errno) => return Err(ActError::file("lock", path)(errno.into())),
         }
+        given_back(path, journal)?;
         let had = read(path)?;
         Ok(Self { path: path.to_owned(), _lock: lock, now: had.clone(), had, journalled: Vec::new() })
     }
@@ -73,6 +79,25 @@ impl ValueFile {
     }
 }
 
+/// Waits until no other run has to give the file's value back: one that was killed, or is about to end, no longer has the lock.
+/// What it had set would be taken for the machine's own.
+fn given_back(path: &Path, journal: &Journal) -> Result<(), ActError> {
+    for _ in 0..TRIES {
+        let claims = |undo: &Undo| matches!(undo, Undo::FileValue { path: other, .. } if other == path);
+        let claimed = journal.others_with(claims);
+        if claimed.is_empty() {
+            return Ok(());
+        }
+        for other in claimed {
+            // One that lives undoes for itself.
+            undo_journal(&other, false)?;
+        }
+        sleep(Duration::from_millis(10));
+    }
+    let why = "another run has not given its value back; run `gleaner restore`".into();
+    Err(ActError::Unavailable { what: path.display().to_string(), why })
+}
+
 fn read(path: &Path) -> Result<String, ActError> {
     fs::read_to_string(path).map(|text| text.trim().to_owned()).map_err(ActError::file("read", path))
 }
@@ -107,7 +132,7 @@ mod tests {
             let path = dir.path().join("value");
             fs::write(&path, "0\n").unwrap();
             let mut journal = journal(dir.path());
-            let mut file = ValueFile::open(&path).unwrap();
+            let mut file = ValueFile::open(&path, &journal).unwrap();
             file.set("n/a", &mut journal).unwrap();
             fs::write(&path, meanwhile.unwrap_or("n/a")).unwrap();
             undo_own(&journal).unwrap();
@@ -122,7 +147,7 @@ mod tests {
         fs::write(&path, "0").unwrap();
         let mut journal = journal(dir.path());
         journal.refuse_to_write();
-        let mut file = ValueFile::open(&path).unwrap();
+        let mut file = ValueFile::open(&path, &journal).unwrap();
         assert!(file.set("n/a", &mut journal).is_err());
         assert_eq!(fs::read_to_string(&path).unwrap(), "0");
     }
@@ -132,11 +157,32 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("value");
         fs::write(&path, "0").unwrap();
-        let first = ValueFile::open(&path).unwrap();
-        let why = ValueFile::open(&path).unwrap_err().to_string();
+        let journal = journal(dir.path());
+        let first = ValueFile::open(&path, &journal).unwrap();
+        let why = ValueFile::open(&path, &journal).unwrap_err().to_string();
         assert!(why.contains("another Gleaner"), "{why}");
         drop(first);
-        assert!(ValueFile::open(&path).is_ok());
+        assert!(ValueFile::open(&path, &journal).is_ok());
+    }
+
+    #[test]
+    fn what_a_killed_run_had_set_is_not_taken_for_the_machines_own() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("value");
+        fs::write(&path, "0").unwrap();
+        let killed = dir.path().join("state/run-0.journal");
+        let mut first = journal(dir.path());
+        ValueFile::open(&path, &first).unwrap().set("7", &mut first).unwrap();
+        // The same journal, of a process that no longer is.
+        let text = fs::read_to_string(first.path()).unwrap();
+        let own = format!("\"main_pid\":{}", std::process::id());
+        assert!(text.contains(&own), "{text}");
+        fs::write(&killed, text.replace(&own, "\"main_pid\":999999999")).unwrap();
+        fs::remove_file(first.path()).unwrap();
+
+        let second = Journal::create(&dir.path().join("state"), "run-2").unwrap();
+        assert_eq!(ValueFile::open(&path, &second).unwrap().had(), "0");
+        assert!(!killed.exists());
     }
 
     #[test]

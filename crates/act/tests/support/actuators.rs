@@ -209,7 +209,8 @@ pub const PM_QOS: Actuator = Actuator {
         Ok(sys_world(folder, FILES))
     },
     act: |words, journal| {
-        let retainer = PmQos::open(Path::new(&words[0]), &CpuSet::first(2)).map_err(|error| error.to_string())?;
+        let retainer =
+            PmQos::open(Path::new(&words[0]), &CpuSet::first(2), journal).map_err(|error| error.to_string())?;
         retain(retainer, journal)
     },
 };
@@ -231,7 +232,7 @@ pub const HALTPOLL: Actuator = Actuator {
         Ok(sys_world(folder, FILES))
     },
     act: |words, journal| {
-        let retainer = Haltpoll::open(Path::new(&words[0])).map_err(|error| error.to_string())?;
+        let retainer = Haltpoll::open(Path::new(&words[0]), journal).map_err(|error| error.to_string())?;
         retain(retainer, journal)
     },
 };

@@ -57,9 +57,9 @@ pub fn open_one(means: RetainMeans, opening: &Opening<'_>, journal: &mut Journal
             let opened = IdlePoll::open(&sys, opening.vcpus, &params).map_err(|error| error.to_string())?;
             Ok(boxed(Box::new(opened)))
         }
-        RetainMeans::Haltpoll => haltpoll(&sys, opening.vcpus).map(|retainer| boxed(Box::new(retainer))),
+        RetainMeans::Haltpoll => haltpoll(&sys, opening.vcpus, journal).map(|retainer| boxed(Box::new(retainer))),
         RetainMeans::PmQos => {
-            let opened = PmQos::open(&sys, opening.vcpus).map_err(|error| error.to_string())?;
+            let opened = PmQos::open(&sys, opening.vcpus, journal).map_err(|error| error.to_string())?;
             Ok(boxed(Box::new(opened)))
         }
         RetainMeans::Yielding => {
@@ -87,12 +87,12 @@ fn idle_poll_params(params: &GuestParams) -> IdlePollParams {
 }
 
 /// Its parameters are the whole machine's, so the program has to be allowed the whole machine.
-fn haltpoll(sys: &Path, vcpus: &CpuSet) -> Result<Haltpoll, String> {
+fn haltpoll(sys: &Path, vcpus: &CpuSet, journal: &Journal) -> Result<Haltpoll, String> {
     let online = online_cpus(&ProcRoot::default()).map_err(|error| error.to_string())?;
     if online != *vcpus {
         return Err(format!("it is for all vCPUs ({online}), and the program may use {vcpus}"));
     }
-    Haltpoll::open(sys).map_err(|error| error.to_string())
+    Haltpoll::open(sys, journal).map_err(|error| error.to_string())
 }
 
 fn yielding(opening: &Opening<'_>, group: &IdleGroup) -> Result<YieldingThreads, gleaner_act::ActError> {

@@ -107,6 +107,14 @@ pub fn busy_share() -> f64 {
     1.0 - (idle - idle_before) / (all - all_before)
 }
 
+/// What keeps idle vCPUs awake, machine-wide: haltpoll's parameters, each vCPU's PM QoS limit.
+pub fn idle_values() -> BTreeMap<PathBuf, String> {
+    let entries = |dir: &str| fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
+    let limits = entries("/sys/devices/system/cpu").map(|cpu| cpu.join("power/pm_qos_resume_latency_us"));
+    let files = entries("/sys/module/haltpoll/parameters").chain(limits);
+    files.filter_map(|path| Some((path.clone(), fs::read_to_string(&path).ok()?.trim().to_owned()))).collect()
+}
+
 /// All pids there are.
 pub fn pids() -> Vec<i32> {
     numbers_in("/proc")
