@@ -1,7 +1,7 @@
 //! What a wake-up costs on this machine: settings A to D of Table 2, for `probe`, for `doctor`, and for the time-outs of `run`.
 
 use crate::args::Setting;
-use crate::session::Session;
+use crate::session;
 use gleaner_act::{BusyWait, CgroupHierarchies, CgroupRoots, IdleGroup, Journal, Retainer, YieldingThreads};
 use gleaner_decide::guest::{GuestParams, YieldingThread, halting_costs_by_the_tail_alone};
 use gleaner_model::{CpuSet, Nanos, Order, VcpuId, WakeupCosts, YieldMachine};
@@ -166,7 +166,7 @@ pub fn costs_now(
     params: &GuestParams,
     go_on: impl FnMut() -> bool,
 ) -> Result<Option<WakeupCosts>, Box<dyn std::error::Error>> {
-    let mut session = Session::begin()?;
+    let mut session = session::begin()?;
     let group = IdleGroup::create(&CgroupHierarchies::find(&CgroupRoots::default()), &mut session.journal);
     let on: CpuSet = vcpus.iter().take(2).collect();
     let yields = start_yielding(&on, &group, params, |_| None)?;

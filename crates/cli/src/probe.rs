@@ -7,7 +7,7 @@ use crate::interrupt;
 use crate::means;
 use crate::output::Output;
 use crate::run::retain::Opening;
-use crate::session::Session;
+use crate::session;
 use gleaner_act::{CgroupHierarchies, CgroupRoots, IdleGroup, YieldClass};
 use gleaner_decide::guest::{GuestParams, timeout};
 use gleaner_model::{CpuSet, Nanos, Profile, VcpuId, WakeupCosts};
@@ -54,7 +54,7 @@ fn by_means(vcpus: &CpuSet, interrupted: &AtomicBool) -> Result<Option<ProbeRepo
     if vcpus.len() < 2 {
         return Err(Failure::work(format!("only {} may be used here: a wake-up needs two vCPUs", name_of(vcpus))));
     }
-    let mut session = Session::begin().map_err(Failure::work)?;
+    let mut session = session::begin().map_err(Failure::work)?;
     let on: CpuSet = vcpus.iter().take(2).collect();
     let hierarchies = CgroupHierarchies::find(&CgroupRoots::default());
     let params = means::unguarded();
@@ -132,7 +132,7 @@ fn measure(
     let mut session = None;
     let mut group = IdleGroup::none();
     if settings.contains(&Setting::B) {
-        let begun = Session::begin().map_err(Failure::work)?;
+        let begun = session::begin().map_err(Failure::work)?;
         let begun = session.insert(begun);
         group = IdleGroup::create(&CgroupHierarchies::find(&CgroupRoots::default()), &mut begun.journal);
     }
@@ -149,7 +149,7 @@ fn measure(
     let results = measure_each(&bench, settings, args, interrupted)?;
     drop(bench);
     drop(yields);
-    if let Some(Err(error)) = session.map(Session::end) {
+    if let Some(Err(error)) = session.map(gleaner_runtime::Session::end) {
         notes.push(format!("not everything could be undone ({error}): run `gleaner restore`"));
     }
     let d_measured = settings.contains(&Setting::D);

@@ -30,6 +30,12 @@ const ROOMS: &[Room] = &[
     Room { name: "gleaner-bpf", knows: &["gleaner-model"], outside: None },
     Room { name: "gleaner-observe", knows: &["gleaner-model", "gleaner-sys", "gleaner-bpf"], outside: None },
     Room { name: "gleaner-act", knows: &["gleaner-model", "gleaner-sys", "gleaner-bpf"], outside: None },
+    // The one layer that ties observe, decide and act together.
+    Room {
+        name: "gleaner-runtime",
+        knows: &["gleaner-model", "gleaner-sys", "gleaner-observe", "gleaner-decide", "gleaner-act"],
+        outside: None,
+    },
     Room { name: "gleaner-workloads", knows: &["gleaner-model"], outside: None },
     Room { name: "gleaner-report", knows: &["gleaner-model", "gleaner-stats"], outside: None },
     Room { name: "gleaner-stats", knows: &[], outside: Some(&["fastrand", "rayon"]) },
@@ -46,6 +52,7 @@ const ROOMS: &[Room] = &[
             "gleaner-observe",
             "gleaner-decide",
             "gleaner-act",
+            "gleaner-runtime",
             "gleaner-workloads",
             "gleaner-report",
             "gleaner-stats",

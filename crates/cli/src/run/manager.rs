@@ -8,12 +8,12 @@ use crate::args::RetainArg;
 use crate::calibrate::start_yielding;
 use crate::failure::Failure;
 use crate::output::say;
-use crate::session::Session;
 use gleaner_act::{IdleGroup, Placement, PlacementKind, Retainer, Seat, pinned_vcpus};
 use gleaner_decide::guest::{GuestParams, GuestPolicy};
 use gleaner_model::{Action, CpuSet, Decision, Nanos, Reason, RetainCounters, RetainMeans, Source, VcpuId, Window};
 use gleaner_observe::{Observer, ObserverChoice};
 use gleaner_report::Means;
+use gleaner_runtime::Session;
 use gleaner_sys::thread_cpu_time;
 use std::path::PathBuf;
 
@@ -292,13 +292,15 @@ impl Manager {
         let Some(session) = &mut self.session else { return };
         if session.guardian_pid() == Some(died) {
             self.seat.leave();
-            session.replace_guardian();
+            let warning = session.look_after_guardian();
             let pid = session.guardian_pid();
             self.sit();
             if let Some(pid) = pid {
                 self.observer.exclude(pid);
             }
-            self.warn("the guardian process died and was replaced".to_owned());
+            if let Some(warning) = warning {
+                self.warn(warning.to_string());
+            }
         }
     }
 

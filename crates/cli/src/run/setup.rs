@@ -2,10 +2,11 @@
 
 use super::options::Options;
 use crate::failure::Failure;
-use crate::session::Session;
+use crate::session;
 use gleaner_act::{BusyWait, CgroupHierarchies, CgroupRoots, IdleMeans, Placement, own_group};
 use gleaner_model::{CpuSet, Profile, RetainMeans, VcpuId};
 use gleaner_observe::{Observer, ObserverConfig};
+use gleaner_runtime::Session;
 use gleaner_sys::cpu_quota;
 
 /// What the actuators came to.
@@ -31,7 +32,7 @@ pub fn actuators(options: &Options, vcpus: &CpuSet, warnings: &mut Vec<String>) 
     if !options.policy.retains() && !options.policy.consolidates() {
         return Ok(none(hierarchies));
     }
-    let mut session = match Session::begin() {
+    let mut session = match session::begin() {
         Ok(session) => session,
         Err(error) if options.strict => return Err(Failure::run(format!("--strict: {error}"))),
         Err(error) => {
@@ -39,11 +40,7 @@ pub fn actuators(options: &Options, vcpus: &CpuSet, warnings: &mut Vec<String>) 
             return Ok(none(hierarchies));
         }
     };
-    warnings.extend(
-        session.unguarded.iter().map(|why| {
-            format!("no guardian process ({why}): after a kill -9, `gleaner restore` has to be run by hand")
-        }),
-    );
+    warnings.extend(session.warning().map(|warning| warning.to_string()));
     let placement = if options.policy.consolidates() && vcpus.len() > 1 {
         let prepared = Placement::prepare(options.placement, vcpus, &hierarchies, &mut session.journal);
         let (placement, fallback) = prepared.map_err(Failure::run)?;
