@@ -2,9 +2,10 @@
 
 use crate::args::Setting;
 use crate::session;
-use gleaner_act::{BusyWait, CgroupHierarchies, CgroupRoots, IdleGroup, Journal, Retainer, YieldingThreads};
-use gleaner_decide::guest::{GuestParams, YieldingThread, halting_costs_by_the_tail_alone};
-use gleaner_model::{CpuSet, Nanos, Order, VcpuId, WakeupCosts, YieldMachine};
+use gleaner_act::{CgroupHierarchies, CgroupRoots, IdleGroup, Journal, Retainer, YieldingThreads};
+use gleaner_decide::guest::{GuestParams, halting_costs_by_the_tail_alone};
+use gleaner_model::{CpuSet, Nanos, Order, VcpuId, WakeupCosts};
+use gleaner_runtime::start_yielding;
 use gleaner_workloads::wakeup::{self, Hog, WakeupError, WakeupPlan};
 use hdrhistogram::Histogram;
 use std::cell::RefCell;
@@ -32,27 +33,6 @@ pub struct Bench<'a> {
     /// `None` on a machine with one vCPU: then only setting A exists.
     pub waker: Option<VcpuId>,
     pub gap: Duration,
-}
-
-/// Starts yielding threads that run decide's state machine, asleep.
-pub fn start_yielding(
-    vcpus: &CpuSet,
-    group: &IdleGroup,
-    params: &GuestParams,
-    mut busy_wait: impl FnMut(VcpuId) -> Option<BusyWait>,
-) -> Result<YieldingThreads, gleaner_act::ActError> {
-    let mut waits: Vec<(VcpuId, Option<BusyWait>)> = vcpus.iter().map(|vcpu| (vcpu, busy_wait(vcpu))).collect();
-    let signalled: Vec<VcpuId> = waits.iter().filter(|(_, wait)| wait.is_some()).map(|(vcpu, _)| *vcpu).collect();
-    YieldingThreads::start(
-        vcpus,
-        group,
-        params.stolen_gap(),
-        |vcpu| {
-            let machine = YieldingThread::new(Order::Sleep, signalled.contains(&vcpu), params);
-            Box::new(machine) as Box<dyn YieldMachine>
-        },
-        |vcpu| waits.iter_mut().find(|(id, _)| *id == vcpu).and_then(|(_, wait)| wait.take()),
-    )
 }
 
 impl<'a> Bench<'a> {

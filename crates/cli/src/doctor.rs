@@ -4,12 +4,11 @@
 //! journal, and undone before the report is printed.
 
 use crate::args::{DoctorArgs, Setting};
-use crate::calibrate::{Bench, GAP_AT_START, start_yielding};
+use crate::calibrate::{Bench, GAP_AT_START};
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::output::{Output, steady_tick};
 use crate::run::allowed_vcpus;
-use crate::run::retain::{Opening, open_one};
 use crate::session;
 use gleaner_act::{
     CgroupHierarchies, CgroupRoots, IdleGroup, IdleMeans, Placement, PlacementKind, PlacementRequest, YieldClass,
@@ -19,7 +18,7 @@ use gleaner_decide::guest::{GuestParams, halting_is_free};
 use gleaner_model::{CpuSet, Nanos, RetainMeans};
 use gleaner_observe::{Capabilities, ProcRoot, StatReader, SystemStat, capabilities, hypervisor, online_cpus};
 use gleaner_report::{Capability, DoctorReport, HaltCost, MachineFacts, StealFacts, Verdict};
-use gleaner_runtime::Session;
+use gleaner_runtime::{Opening, Session, open_one, start_yielding};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::cell::RefCell;
 use std::fs;

@@ -1,18 +1,18 @@
 //! `gleaner probe`: Table 2 of the paper on this machine.
 
 use crate::args::{ProbeArgs, Setting};
-use crate::calibrate::{Bench, Summary, start_yielding};
+use crate::calibrate::{Bench, Summary};
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::means;
 use crate::output::Output;
-use crate::run::retain::Opening;
 use crate::session;
 use gleaner_act::{CgroupHierarchies, CgroupRoots, IdleGroup, YieldClass};
 use gleaner_decide::guest::{GuestParams, timeout};
 use gleaner_model::{CpuSet, Nanos, Profile, VcpuId, WakeupCosts};
 use gleaner_observe::{ProcRoot, StatReader, SystemStat};
 use gleaner_report::{ProbeReport, SettingResult, TimeOuts};
+use gleaner_runtime::{Opening, Session, start_yielding};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -149,7 +149,7 @@ fn measure(
     let results = measure_each(&bench, settings, args, interrupted)?;
     drop(bench);
     drop(yields);
-    if let Some(Err(error)) = session.map(gleaner_runtime::Session::end) {
+    if let Some(Err(error)) = session.map(Session::end) {
         notes.push(format!("not everything could be undone ({error}): run `gleaner restore`"));
     }
     let d_measured = settings.contains(&Setting::D);

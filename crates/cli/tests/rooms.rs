@@ -135,7 +135,7 @@ fn wrong_imports(room: &str, imports: &[Import]) -> Vec<String> {
     for Import { name, dev_only } in imports {
         let for_tests = *dev_only && *name == TESTING;
         if is_room(name) && !for_tests && !rules.knows.contains(name) {
-            wrong.push(format!("{room} must not know {name}: only cli wires rooms together"));
+            wrong.push(format!("{room} must not know {name}: only runtime and cli wire rooms together"));
         }
         let shipped = !is_room(name) && !dev_only;
         if shipped && rules.outside.is_some_and(|allowed| !allowed.contains(name)) {
