@@ -3,6 +3,7 @@
 use clap::{Args, Parser, Subcommand, ValueEnum};
 pub use gleaner_command::args::{JsonArg, PolicyArg, duration};
 use gleaner_model::{Profile, RetainMeans};
+use gleaner_runtime::RetainChoice;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -209,15 +210,15 @@ pub enum RetainArg {
     None,
 }
 
-impl RetainArg {
-    /// The means asked for by name.
-    pub fn means(self) -> Option<RetainMeans> {
-        match self {
-            Self::Auto | Self::None => None,
-            Self::IdlePoll => Some(RetainMeans::IdlePoll),
-            Self::Haltpoll => Some(RetainMeans::Haltpoll),
-            Self::PmQos => Some(RetainMeans::PmQos),
-            Self::Yielding => Some(RetainMeans::Yielding),
+impl From<RetainArg> for RetainChoice {
+    fn from(arg: RetainArg) -> Self {
+        match arg {
+            RetainArg::Auto => Self::Auto,
+            RetainArg::IdlePoll => Self::By(RetainMeans::IdlePoll),
+            RetainArg::Haltpoll => Self::By(RetainMeans::Haltpoll),
+            RetainArg::PmQos => Self::By(RetainMeans::PmQos),
+            RetainArg::Yielding => Self::By(RetainMeans::Yielding),
+            RetainArg::None => Self::None,
         }
     }
 }

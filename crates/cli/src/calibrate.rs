@@ -1,10 +1,11 @@
 //! What a wake-up costs on this machine: settings A to D of Table 2, for `probe`, for `doctor`, and for the time-outs of `run`.
 
 use crate::args::Setting;
-use crate::session::Session;
-use gleaner_act::{BusyWait, CgroupHierarchies, CgroupRoots, IdleGroup, Journal, Retainer, YieldingThreads};
-use gleaner_decide::guest::{GuestParams, YieldingThread, halting_costs_by_the_tail_alone};
-use gleaner_model::{CpuSet, Nanos, Order, VcpuId, WakeupCosts, YieldMachine};
+use crate::session;
+use gleaner_act::{CgroupHierarchies, CgroupRoots, IdleGroup, Journal, Retainer, YieldingThreads};
+use gleaner_decide::guest::{GuestParams, halting_costs_by_the_tail_alone};
+use gleaner_model::{CpuSet, Nanos, Order, VcpuId, WakeupCosts};
+use gleaner_runtime::start_yielding;
 use gleaner_workloads::wakeup::{self, Hog, WakeupError, WakeupPlan};
 use hdrhistogram::Histogram;
 use std::cell::RefCell;
@@ -32,27 +33,6 @@ pub struct Bench<'a> {
     /// `None` on a machine with one vCPU: then only setting A exists.
     pub waker: Option<VcpuId>,
     pub gap: Duration,
-}
-
-/// Starts yielding threads that run decide's state machine, asleep.
-pub fn start_yielding(
-    vcpus: &CpuSet,
-    group: &IdleGroup,
-    params: &GuestParams,
-    mut busy_wait: impl FnMut(VcpuId) -> Option<BusyWait>,
-) -> Result<YieldingThreads, gleaner_act::ActError> {
-    let mut waits: Vec<(VcpuId, Option<BusyWait>)> = vcpus.iter().map(|vcpu| (vcpu, busy_wait(vcpu))).collect();
-    let signalled: Vec<VcpuId> = waits.iter().filter(|(_, wait)| wait.is_some()).map(|(vcpu, _)| *vcpu).collect();
-    YieldingThreads::start(
-        vcpus,
-        group,
-        params.stolen_gap(),
-        |vcpu| {
-            let machine = YieldingThread::new(Order::Sleep, signalled.contains(&vcpu), params);
-            Box::new(machine) as Box<dyn YieldMachine>
-        },
-        |vcpu| waits.iter_mut().find(|(id, _)| *id == vcpu).and_then(|(_, wait)| wait.take()),
-    )
 }
 
 impl<'a> Bench<'a> {
@@ -166,7 +146,7 @@ pub fn costs_now(
     params: &GuestParams,
     go_on: impl FnMut() -> bool,
 ) -> Result<Option<WakeupCosts>, Box<dyn std::error::Error>> {
-    let mut session = Session::begin()?;
+    let mut session = session::begin()?;
     let group = IdleGroup::create(&CgroupHierarchies::find(&CgroupRoots::default()), &mut session.journal);
     let on: CpuSet = vcpus.iter().take(2).collect();
     let yields = start_yielding(&on, &group, params, |_| None)?;

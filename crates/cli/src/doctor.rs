@@ -4,13 +4,12 @@
 //! journal, and undone before the report is printed.
 
 use crate::args::{DoctorArgs, Setting};
-use crate::calibrate::{Bench, GAP_AT_START, start_yielding};
+use crate::calibrate::{Bench, GAP_AT_START};
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::output::{Output, steady_tick};
 use crate::run::allowed_vcpus;
-use crate::run::retain::{Opening, open_one};
-use crate::session::Session;
+use crate::session;
 use gleaner_act::{
     CgroupHierarchies, CgroupRoots, IdleGroup, IdleMeans, Placement, PlacementKind, PlacementRequest, YieldClass,
     default_state_dir, list_journals,
@@ -19,6 +18,7 @@ use gleaner_decide::guest::{GuestParams, halting_is_free};
 use gleaner_model::{CpuSet, Nanos, RetainMeans};
 use gleaner_observe::{Capabilities, ProcRoot, StatReader, SystemStat, capabilities, hypervisor, online_cpus};
 use gleaner_report::{Capability, DoctorReport, HaltCost, MachineFacts, StealFacts, Verdict};
+use gleaner_runtime::{Opening, Session, open_one, start_yielding};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::cell::RefCell;
 use std::fs;
@@ -132,14 +132,14 @@ fn observers(seen: &Capabilities) -> Vec<Capability> {
 /// Tries every actuator, and measures B and C with the yielding threads.
 fn try_actuators(vcpus: &CpuSet, interrupted: &AtomicBool) -> (Vec<Capability>, Option<HaltCost>) {
     let mut all = Vec::new();
-    let mut session = match Session::begin() {
+    let mut session = match session::begin() {
         Ok(session) => session,
         Err(error) => {
             all.push(capability("journal", Err(format!("{error}; without a journal nothing is changed"))));
             return (all, None);
         }
     };
-    let guardian = session.unguarded.clone().map_or_else(
+    let guardian = session.unguarded().map_or_else(
         || Ok("every change is undone, after kill -9 too".to_owned()),
         |why| Err(format!("the guardian process cannot be started ({why})")),
     );

@@ -4,7 +4,6 @@ mod ab;
 mod args;
 mod calibrate;
 mod doctor;
-mod guardian;
 mod host;
 mod means;
 mod probe;
@@ -43,7 +42,7 @@ fn main() -> ExitCode {
         Command::Sim(_) => Err(moved("sim")),
         Command::Cache(_) => Err(moved("cache")),
         Command::Restore(_) => restore::main(),
-        Command::Guardian { journal } => guardian::main(&journal),
+        Command::Guardian { journal } => gleaner_runtime::guard(&journal).map(|()| 0).map_err(failure::Failure::work),
     };
     match result {
         Ok(status) => ExitCode::from(output::status(status, lost)),

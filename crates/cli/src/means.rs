@@ -2,11 +2,11 @@
 
 use crate::args::Setting;
 use crate::calibrate::{Bench, Summary};
-use crate::run::retain::{Opened, Opening, open_one};
 use gleaner_act::{Journal, Retainer};
 use gleaner_decide::guest::GuestParams;
 use gleaner_model::{CpuSet, Nanos, RetainMeans};
 use gleaner_report::{MeansCell, MeansResult};
+use gleaner_runtime::{Opened, Opening, open_one};
 use gleaner_stats::{interval_of_median, median};
 use std::cell::RefCell;
 use std::time::Duration;

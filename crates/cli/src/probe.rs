@@ -1,18 +1,18 @@
 //! `gleaner probe`: Table 2 of the paper on this machine.
 
 use crate::args::{ProbeArgs, Setting};
-use crate::calibrate::{Bench, Summary, start_yielding};
+use crate::calibrate::{Bench, Summary};
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::means;
 use crate::output::Output;
-use crate::run::retain::Opening;
-use crate::session::Session;
+use crate::session;
 use gleaner_act::{CgroupHierarchies, CgroupRoots, IdleGroup, YieldClass};
 use gleaner_decide::guest::{GuestParams, timeout};
 use gleaner_model::{CpuSet, Nanos, Profile, VcpuId, WakeupCosts};
 use gleaner_observe::{ProcRoot, StatReader, SystemStat};
 use gleaner_report::{ProbeReport, SettingResult, TimeOuts};
+use gleaner_runtime::{Opening, Session, start_yielding};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -54,7 +54,7 @@ fn by_means(vcpus: &CpuSet, interrupted: &AtomicBool) -> Result<Option<ProbeRepo
     if vcpus.len() < 2 {
         return Err(Failure::work(format!("only {} may be used here: a wake-up needs two vCPUs", name_of(vcpus))));
     }
-    let mut session = Session::begin().map_err(Failure::work)?;
+    let mut session = session::begin().map_err(Failure::work)?;
     let on: CpuSet = vcpus.iter().take(2).collect();
     let hierarchies = CgroupHierarchies::find(&CgroupRoots::default());
     let params = means::unguarded();
@@ -132,7 +132,7 @@ fn measure(
     let mut session = None;
     let mut group = IdleGroup::none();
     if settings.contains(&Setting::B) {
-        let begun = Session::begin().map_err(Failure::work)?;
+        let begun = session::begin().map_err(Failure::work)?;
         let begun = session.insert(begun);
         group = IdleGroup::create(&CgroupHierarchies::find(&CgroupRoots::default()), &mut begun.journal);
     }

@@ -1,116 +1,20 @@
-//! One stretch of acting on the machine: a journal, its guardian, and what was changed. Undone when it ends.
+//! Sessions of this binary: what they cannot undo is said on stderr.
 
-use crate::guardian::Guardian;
 use crate::output::say;
-use gleaner_act::{
-    ActError, Journal, UndoOutcome, default_state_dir, list_journals, own_start_time, undo_journal, undo_own,
-};
-use gleaner_sys::{OwnProc, ProcRoot, own_proc, why_refused};
-use std::path::PathBuf;
+use gleaner_act::ActError;
+use gleaner_runtime::{Event, Listener, Session};
+use std::sync::Arc;
 
-/// Acts under a journal and a guardian until [`Session::end`] (or drop).
-#[derive(Debug)]
-pub struct Session {
-    pub journal: Journal,
-    guardian: Option<Guardian>,
-    /// Why there is no guardian, if there is none.
-    pub unguarded: Option<String>,
-    path: PathBuf,
-    ended: bool,
+/// Says at once what a result would tell too late, or not at all.
+pub fn listener() -> Listener {
+    Arc::new(|event| {
+        if matches!(event, Event::JournalKept { .. } | Event::NotUndone { .. }) {
+            say(&format!("gleaner: {event}"));
+        }
+    })
 }
 
-/// A name for this process's acts that no other process of this boot has.
-pub fn run_id() -> String {
-    format!("{}-{}", rustix::process::getpid().as_raw_nonzero(), own_start_time().unwrap_or(0))
-}
-
-impl Session {
-    /// Begins one in the default state folder. A guardian that cannot be started is a weakness to be told, not an error.
-    /// What runs before it left behind is cleaned up first: their guardians are dead, or they would have done it.
-    pub fn begin() -> Result<Self, ActError> {
-        // Whoever undoes knows processes by their ids in /proc.
-        let root = ProcRoot::default();
-        let why = match own_proc(&root) {
-            OwnProc::Ours => None,
-            OwnProc::Foreign => Some("is another PID namespace's"),
-            OwnProc::Missing => Some("does not show this process"),
-        };
-        if let Some(why) = why {
-            let why = format!("{} {why}, so nothing could be undone", root.proc.display());
-            return Err(ActError::Unavailable { what: "a journal".into(), why });
-        }
-        for abandoned in list_journals(&default_state_dir())? {
-            if let Err(error) = undo_journal(&abandoned, false) {
-                say(&format!("gleaner: {}: {error}", abandoned.display()));
-            }
-        }
-        // The guardian first: from the journal's first byte on there is somebody to remove it.
-        let path = Journal::path_in(&default_state_dir(), &run_id());
-        let (guardian, unguarded) = match Guardian::start(&path) {
-            Ok(guardian) => (Some(guardian), None),
-            Err(error) => (None, Some(why_refused(&error))),
-        };
-        let journal = match Journal::create(&default_state_dir(), &run_id()) {
-            Ok(journal) => journal,
-            Err(error) => {
-                guardian.into_iter().for_each(Guardian::dismiss);
-                return Err(error);
-            }
-        };
-        Ok(Self { journal, guardian, unguarded, path, ended: false })
-    }
-
-    pub fn guardian_pid(&self) -> Option<i32> {
-        self.guardian.as_ref().map(Guardian::pid)
-    }
-
-    /// Somebody may have killed the guardian, and there has to be one: what to warn of, where it was gone.
-    pub fn look_after_guardian(&mut self) -> Option<String> {
-        if !self.guardian.as_mut()?.is_gone() {
-            return None;
-        }
-        self.replace_guardian();
-        Some(match &self.guardian {
-            Some(_) => "the guardian process died and was replaced".to_owned(),
-            None => {
-                "the guardian process died and cannot be replaced: after a kill -9, run `gleaner restore`".to_owned()
-            }
-        })
-    }
-
-    /// The guardian died: start another.
-    pub fn replace_guardian(&mut self) {
-        match Guardian::start(&self.path) {
-            Ok(guardian) => self.guardian = Some(guardian),
-            Err(error) => {
-                self.guardian = None;
-                self.unguarded = Some(why_refused(&error));
-            }
-        }
-    }
-
-    /// Undoes everything.
-    pub fn end(mut self) -> Result<UndoOutcome, ActError> {
-        self.undo()
-    }
-
-    fn undo(&mut self) -> Result<UndoOutcome, ActError> {
-        self.ended = true;
-        let outcome = undo_own(&self.journal);
-        // What could not be undone (no descriptor left, say) the guardian tries again once this process is gone.
-        if let Some(guardian) = self.guardian.take().filter(|_| outcome.is_ok()) {
-            guardian.dismiss();
-        }
-        outcome
-    }
-}
-
-impl Drop for Session {
-    fn drop(&mut self) {
-        if !self.ended
-            && let Err(error) = self.undo()
-        {
-            say(&format!("gleaner: not everything could be undone ({error}): run `gleaner restore`"));
-        }
-    }
+/// Begins one.
+pub fn begin() -> Result<Session, ActError> {
+    Session::begin(listener())
 }

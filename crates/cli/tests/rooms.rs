@@ -30,6 +30,12 @@ const ROOMS: &[Room] = &[
     Room { name: "gleaner-bpf", knows: &["gleaner-model"], outside: None },
     Room { name: "gleaner-observe", knows: &["gleaner-model", "gleaner-sys", "gleaner-bpf"], outside: None },
     Room { name: "gleaner-act", knows: &["gleaner-model", "gleaner-sys", "gleaner-bpf"], outside: None },
+    // The one layer that ties observe, decide and act together.
+    Room {
+        name: "gleaner-runtime",
+        knows: &["gleaner-model", "gleaner-sys", "gleaner-observe", "gleaner-decide", "gleaner-act"],
+        outside: None,
+    },
     Room { name: "gleaner-workloads", knows: &["gleaner-model"], outside: None },
     Room { name: "gleaner-report", knows: &["gleaner-model", "gleaner-stats"], outside: None },
     Room { name: "gleaner-stats", knows: &[], outside: Some(&["fastrand", "rayon"]) },
@@ -46,6 +52,7 @@ const ROOMS: &[Room] = &[
             "gleaner-observe",
             "gleaner-decide",
             "gleaner-act",
+            "gleaner-runtime",
             "gleaner-workloads",
             "gleaner-report",
             "gleaner-stats",
@@ -128,7 +135,7 @@ fn wrong_imports(room: &str, imports: &[Import]) -> Vec<String> {
     for Import { name, dev_only } in imports {
         let for_tests = *dev_only && *name == TESTING;
         if is_room(name) && !for_tests && !rules.knows.contains(name) {
-            wrong.push(format!("{room} must not know {name}: only cli wires rooms together"));
+            wrong.push(format!("{room} must not know {name}: only runtime and cli wire rooms together"));
         }
         let shipped = !is_room(name) && !dev_only;
         if shipped && rules.outside.is_some_and(|allowed| !allowed.contains(name)) {

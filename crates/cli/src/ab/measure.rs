@@ -85,7 +85,7 @@ pub fn run(
 ) -> Result<Outcome, Failure> {
     // What an earlier run left there must not be taken for this one's.
     let _ = fs::remove_file(json);
-    let mut command = Command::new(crate::guardian::own_binary());
+    let mut command = Command::new(gleaner_runtime::own_binary());
     command.arg("run").args(["--policy", &mode.name]).args(&plan.run_options).arg("--json").arg(json);
     command.args(costs.filter(|_| mode.policy.retains()).map(|costs| format!("--wakeup-costs={costs}")));
     command.arg("--").args(&plan.command);

@@ -5,7 +5,7 @@ use crate::args::JsonArg;
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::output::{Output, say};
-use crate::session::Session;
+use crate::session;
 use clap::Args;
 use gleaner_act::{ActError, XenChange, XenRequest, Xl, change_xen, plan_xen};
 use gleaner_model::{Nanos, XenPool, XenSetting};
@@ -211,9 +211,9 @@ fn hold(
     if changes.is_empty() {
         return Ok((Duration::ZERO, Ok(())));
     }
-    let mut session = Session::begin().map_err(Failure::work)?;
-    if let Some(why) = &session.unguarded {
-        say(&format!("gleaner: no guardian ({why}): after a kill -9, run `gleaner restore`"));
+    let mut session = session::begin().map_err(Failure::work)?;
+    if let Some(warning) = session.warning() {
+        say(&format!("gleaner: {warning}"));
     }
     // A failure drops the session, which undoes what was set before it.
     for change in changes {

@@ -1,34 +1,32 @@
 //! `gleaner run`: a program under Gleaner.
 
 pub mod child;
-mod manager;
+mod event_loop;
 mod options;
-pub mod retain;
-mod setup;
 pub mod signals;
-mod totals;
+mod summary;
 mod unmanaged;
 
 use crate::args::RunArgs;
 use crate::failure::Failure;
 use crate::output::{Output, say};
-use crate::session::run_id;
+use crate::session::listener;
 use child::{Launch, shell_status};
 use gleaner_act::{CgroupHierarchies, CgroupRoots};
 use gleaner_model::{CpuSet, Nanos, Policy};
-use gleaner_observe::{ProcRoot, StatReader};
-use gleaner_report::{Means, ObservedLengths, RunReport};
+use gleaner_observe::ProcRoot;
+use gleaner_report::RunReport;
+use gleaner_runtime::{Runtime, SetupError, run_id};
 use gleaner_sys::{usable_cpus, why_refused};
-use manager::{Manager, Prepared};
 use options::Options;
 pub use signals::is_ignored;
-use signals::{Event, Inherited, Listener, Listening, Relay};
+use signals::{Event, Inherited, Listener, Listening};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, ExitStatus};
 use std::sync::atomic::{AtomicI32, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::time::{Duration, Instant};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Instant;
 use unmanaged::{limit_in_the_way, make_way};
 
 /// The vCPUs that are online and that this process may use; never none.
@@ -97,7 +95,7 @@ fn without_gleaner(options: &Options, inherited: &Inherited, program: i32) -> Fa
 
 /// Gleaner makes way for the program, unless it has to be managed. Comes back only where the program cannot be executed.
 fn instead(options: &Options, inherited: &Inherited, why: &str) -> Failure {
-    if options.strict {
+    if options.config.strict {
         return Failure::run(format!("--strict: {why}"));
     }
     let error = make_way(&options.command, inherited.clone(), why);
@@ -112,32 +110,32 @@ fn run(
 ) -> Result<RunReport, Failure> {
     let vcpus = allowed_vcpus();
     let own_cgroup = CgroupHierarchies::find(&CgroupRoots::default()).own_unified();
-    let (mut manager, mut unmanaged) = (None, None);
-    if options.policy != Policy::Off {
+    let (mut runtime, mut unmanaged) = (None, None);
+    if options.config.policy != Policy::Off {
         // Orphans of the program come to us, so that they stay observable; and are reaped below.
         let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
         match prepare(options, inherited, &vcpus)? {
-            Prepared::Managed(prepared) => manager = Some(*prepared),
-            Prepared::Unmanaged(why) => unmanaged = Some(why),
+            Ok(prepared) => runtime = Some(prepared),
+            Err(why) => unmanaged = Some(why),
         }
     }
-    let mut started = start(options, inherited, manager.as_mut(), own_cgroup.as_deref(), &listeners);
-    if let (Err(NotStarted::Ours(why)), true) = (&started, manager.is_some()) {
+    let mut started = start(options, inherited, runtime.as_mut(), own_cgroup.as_deref(), &listeners);
+    if let (Err(NotStarted::Ours(why)), true) = (&started, runtime.is_some()) {
         // What is in the way may be Gleaner's own doing: a cgroup, descriptors.
         unmanaged = Some(why.clone());
-        manager.take().map(Manager::finish);
+        runtime.take().map(Runtime::end);
         if let Some(own) = &own_cgroup {
             // Where the yielding threads' cgroup took this process out of it.
             let _ = std::fs::write(own.join("cgroup.procs"), "0");
         }
-        if !options.strict {
+        if !options.config.strict {
             started = start(options, inherited, None, None, &listeners);
         }
     }
     let mut started = match started {
         Ok(started) => started,
         Err(failed) => {
-            manager.map(Manager::finish);
+            runtime.map(Runtime::end);
             return Err(match failed {
                 NotStarted::Command(failure) => failure,
                 NotStarted::Ours(why) => instead(options, inherited, &why),
@@ -147,9 +145,9 @@ fn run(
     // Nobody waits for another one.
     drop(listeners);
     program.store(i32::try_from(started.child.id()).unwrap_or(0), Ordering::Relaxed);
-    let (status, ended) = accompany(&mut started.child, &started.events, manager.as_mut())?;
+    let (status, ended) = event_loop::accompany(&mut started.child, &started.events, runtime.as_mut())?;
     let wall = Nanos::from(ended.saturating_duration_since(started.began));
-    let mut report = conclude(options, manager, &vcpus, wall, shell_status(status));
+    let mut report = summary::report(options, &vcpus, (wall, shell_status(status)), runtime.map(Runtime::end));
     report.warnings.extend(unmanaged.map(|why| {
         let line = format!("the program ran unmanaged: {why}");
         if options.quiet {
@@ -161,13 +159,20 @@ fn run(
 }
 
 /// Everything that is to run beside the program; or why it is left alone, which only `--strict` takes for a failure.
-fn prepare(options: &Options, inherited: &Inherited, vcpus: &CpuSet) -> Result<Prepared, Failure> {
+fn prepare(options: &Options, inherited: &Inherited, vcpus: &CpuSet) -> Result<Result<Runtime, String>, Failure> {
     let prepared = match limit_in_the_way(inherited, vcpus) {
-        Some(why) => Prepared::Unmanaged(why),
-        None => Manager::prepare(options, vcpus.clone())?,
+        Some(why) => Err(why),
+        None => match Runtime::prepare(&options.config, vcpus.clone(), listener()) {
+            Ok(runtime) => Ok(runtime),
+            Err(error @ SetupError::NothingObserved(_)) => Err(error.to_string()),
+            Err(error @ (SetupError::NoJournal(_) | SetupError::Weaker(_))) => {
+                return Err(Failure::run(format!("--strict: {error}")));
+            }
+            Err(error) => return Err(Failure::run(error)),
+        },
     };
     match prepared {
-        Prepared::Unmanaged(why) if options.strict => Err(Failure::run(format!("--strict: {why}"))),
+        Err(why) if options.config.strict => Err(Failure::run(format!("--strict: {why}"))),
         prepared => Ok(prepared),
     }
 }
@@ -191,15 +196,15 @@ enum NotStarted {
 fn start(
     options: &Options,
     inherited: &Inherited,
-    mut manager: Option<&mut Manager>,
+    mut runtime: Option<&mut Runtime>,
     own_cgroup: Option<&Path>,
     listeners: &Sender<Listener>,
 ) -> Result<Started, NotStarted> {
     let mut launch = Launch::new(&options.command, inherited.clone());
-    if let Some(manager) = &manager {
+    if let Some(runtime) = &runtime {
         launch.mark(&run_id());
         let own = || own_cgroup.map(|own| own.join("cgroup.procs")).filter(|file| writable(file));
-        if let Some(file) = manager.join_file().or_else(own) {
+        if let Some(file) = runtime.join_file().or_else(own) {
             let cannot = |error| NotStarted::Ours(format!("cannot open {}: {error}", file.display()));
             launch.join(&file).map_err(cannot)?;
         }
@@ -207,8 +212,8 @@ fn start(
     let (sender, events) = channel();
     let (listener, listening) =
         Listener::new(sender, inherited).map_err(|failure| NotStarted::Ours(failure.message))?;
-    if let Some(manager) = &mut manager {
-        manager.about_to_start();
+    if let Some(runtime) = &mut runtime {
+        runtime.about_to_start();
     }
     let (child, began) = launch.spawn().map_err(|error| {
         if error.of_command {
@@ -219,168 +224,12 @@ fn start(
     })?;
     // Whoever listens finds what came meanwhile.
     let _ = listeners.send(listener);
-    if let Some(manager) = manager {
-        manager.started(i32::try_from(child.id()).unwrap_or(0));
+    if let Some(runtime) = runtime {
+        runtime.started(i32::try_from(child.id()).unwrap_or(0));
     }
     Ok(Started { child, began, events, _listening: listening })
 }
 
 fn writable(path: &Path) -> bool {
     std::fs::OpenOptions::new().write(true).open(path).is_ok()
-}
-
-/// Until the program ends: signals, children, windows. And when that was: the last window's turn is not the program's time.
-fn accompany(
-    child: &mut Child,
-    events: &Receiver<Event>,
-    mut manager: Option<&mut Manager>,
-) -> Result<(ExitStatus, Instant), Failure> {
-    let pid = i32::try_from(child.id()).unwrap_or(0);
-    let mut relay = Relay::to(pid);
-    let mut due = Instant::now() + next_window(manager.as_deref());
-    // Whoever died before signals were listened to: their SIGCHLD is gone.
-    reap_others(pid, manager.as_deref_mut());
-    loop {
-        // Looked at on every turn: a storm of signals must not starve the windows.
-        let late = Instant::now().checked_duration_since(due);
-        if let Some(late) = late {
-            if let Some(manager) = manager.as_deref_mut() {
-                manager.turn(late.into());
-            }
-            due = Instant::now() + next_window(manager.as_deref());
-        }
-        match events.recv_timeout(due.saturating_duration_since(Instant::now())) {
-            Ok(Event::Child) => {
-                if let Some(status) = child.try_wait().map_err(Failure::run)? {
-                    let ended = Instant::now();
-                    if let Some(manager) = manager.as_deref_mut() {
-                        manager.turn(Nanos::ZERO);
-                    }
-                    return Ok((status, ended));
-                }
-                reap_others(pid, manager.as_deref_mut());
-            }
-            Ok(Event::Signal { signal, by_terminal }) => {
-                relay.pass_on(signal, by_terminal);
-                let was_stopped = matches!(signal, libc::SIGTSTP | libc::SIGCONT);
-                if let Some(manager) = manager.as_deref_mut().filter(|_| was_stopped) {
-                    manager.skip();
-                    due = Instant::now() + next_window(Some(manager));
-                }
-            }
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => {
-                let status = child.wait().map_err(Failure::run)?;
-                return Ok((status, Instant::now()));
-            }
-        }
-    }
-}
-
-/// How long until the next window; without a manager there is none to wait for.
-fn next_window(manager: Option<&Manager>) -> Duration {
-    manager.map_or(Duration::from_secs(3600), |manager| manager.window_length().into())
-}
-
-/// Reaps orphans that came to us, and notices a guardian that died.
-fn reap_others(program: i32, mut manager: Option<&mut Manager>) {
-    loop {
-        // SAFETY: siginfo is plain data, filled by the call; WNOWAIT leaves the child to whoever waits for it.
-        let pid = unsafe {
-            let mut info: libc::siginfo_t = std::mem::zeroed();
-            let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
-            if libc::waitid(libc::P_ALL, 0, &raw mut info, flags) != 0 {
-                return;
-            }
-            info.si_pid()
-        };
-        // None, or the program itself, whose end the caller will see.
-        if pid == 0 || pid == program {
-            return;
-        }
-        // SAFETY: the status is not wanted.
-        unsafe { libc::waitpid(pid, std::ptr::null_mut(), libc::WNOHANG) };
-        if let Some(manager) = manager.as_deref_mut() {
-            manager.look_after_guardian(pid);
-        }
-    }
-}
-
-fn conclude(options: &Options, manager: Option<Manager>, vcpus: &CpuSet, wall: Nanos, exit_status: i32) -> RunReport {
-    let mut report = RunReport {
-        schema: RunReport::SCHEMA.to_owned(),
-        command: options.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
-        policy: format!("{:?}", options.policy).to_lowercase(),
-        profile: options
-            .timeout
-            .map_or_else(|| format!("{:?}", options.profile).to_lowercase(), |_| "custom".to_owned()),
-        wall_ns: wall.0,
-        exit_status,
-        idle_entries: None,
-        halts: None,
-        retained_ns: 0,
-        steal_ns: None,
-        cpu_time_ns: None,
-        voluntary_switches: None,
-        involuntary_switches: None,
-        cross_wakeups: None,
-        threads_max: None,
-        vcpus: vcpus.len() as u64,
-        active_vcpus_mean: vcpus.len() as f64,
-        lengths: ObservedLengths::default(),
-        timeout_ns: None,
-        timeout_from: None,
-        guard_trips: 0,
-        means: Means { observer: None, placement: None, retention: None, yielding: None },
-        windows: 0,
-        window_ns_mean: None,
-        overhead_cpu_ns: 0,
-        decisions: Vec::new(),
-        decisions_left_out: 0,
-        no_step_because: None,
-        retention_cost_ratio: None,
-        contended_cost_ratio: None,
-        warnings: Vec::new(),
-        restored: true,
-    };
-    if let Some(manager) = manager {
-        fill(&mut report, options, manager);
-    }
-    report
-}
-
-/// Whether this machine has seen any steal since boot. Zero for ever means that the hypervisor does not tell.
-fn steal_is_reported() -> bool {
-    let stat = StatReader::open(&ProcRoot::default()).and_then(|mut reader| reader.read());
-    stat.is_ok_and(|stat| stat.steal() > Nanos::ZERO)
-}
-
-fn fill(report: &mut RunReport, options: &Options, mut manager: Manager) {
-    report.overhead_cpu_ns = manager.overhead().0;
-    let (retained, guard_trips) = manager.spent();
-    report.retained_ns = retained.0;
-    report.guard_trips = guard_trips;
-    report.timeout_ns = manager.timeout().map(|timeout| timeout.0);
-    report.timeout_from = manager.timeout_from.take();
-    report.no_step_because = options.policy.consolidates().then(|| manager.no_step_because()).flatten();
-    report.retention_cost_ratio = manager.retention_cost_ratio();
-    report.means = manager.means();
-    let totals = std::mem::take(&mut manager.totals);
-    report.steal_ns = steal_is_reported().then_some(totals.steal.0);
-    report.cpu_time_ns = Some(totals.cpu_time.0);
-    report.voluntary_switches = Some(totals.voluntary_switches);
-    report.involuntary_switches = Some(totals.involuntary_switches);
-    report.cross_wakeups = totals.cross_wakeups();
-    report.idle_entries = totals.idle_entries();
-    report.halts = totals.halts();
-    report.threads_max = Some(totals.threads_max);
-    report.active_vcpus_mean = totals.active_mean(usize::try_from(report.vcpus).unwrap_or(0));
-    report.lengths = totals.lengths();
-    report.windows = totals.windows;
-    report.window_ns_mean = totals.observed.0.checked_div(totals.windows);
-    report.decisions = totals.decisions;
-    report.decisions_left_out = totals.decisions_left_out;
-    manager.warn_of_untracked();
-    report.warnings = std::mem::take(&mut manager.warnings);
-    report.restored = manager.finish();
 }

@@ -1,31 +1,20 @@
 //! `run`'s options, validated.
 
-use crate::args::{ObserverArg, PlacementArg, RetainArg, RunArgs};
+use crate::args::{ObserverArg, PlacementArg, RunArgs};
 use crate::failure::Failure;
 use crate::params::read_params;
 use gleaner_act::PlacementRequest;
 use gleaner_decide::guest::GuestParams;
-use gleaner_model::{Policy, Profile, WakeupCosts};
+use gleaner_model::{Nanos, Profile};
 use gleaner_observe::ObserverChoice;
+use gleaner_runtime::Config;
 use std::ffi::OsString;
-use std::time::Duration;
 
 /// What `run` is to do.
 #[derive(Debug)]
 pub struct Options {
-    pub policy: Policy,
-    pub profile: Profile,
-    pub retain: RetainArg,
-    /// The user's own time-out.
-    pub timeout: Option<Duration>,
-    /// What wake-ups cost, where it was measured already.
-    pub costs: Option<WakeupCosts>,
-    pub params: GuestParams,
-    pub observer: ObserverChoice,
-    pub placement: PlacementRequest,
-    /// Observing and deciding may take this share of one CPU.
-    pub overhead_ratio: f64,
-    pub strict: bool,
+    /// What is to run beside the program.
+    pub config: Config,
     pub quiet: bool,
     pub command: Vec<OsString>,
 }
@@ -40,11 +29,11 @@ impl Options {
             params.timeout_max_us = params.timeout_max_us.max(us);
         }
         params.retention_trials &= !args.no_trial;
-        Ok(Self {
+        let config = Config {
             policy: args.policy.into(),
-            retain: args.retain,
+            retain: args.retain.into(),
             profile: if args.timeout.is_some() { Profile::Balanced } else { args.profile.into() },
-            timeout: args.timeout,
+            timeout: args.timeout.map(Nanos::from),
             costs: args.wakeup_costs,
             params,
             observer: match args.observer {
@@ -59,9 +48,8 @@ impl Options {
             },
             overhead_ratio: args.overhead / 100.0,
             strict: args.strict,
-            quiet: args.quiet,
-            command: args.command,
-        })
+        };
+        Ok(Self { config, quiet: args.quiet, command: args.command })
     }
 }
 

@@ -6,7 +6,7 @@ use super::subjects::{Subject, Subjects};
 use super::{LlcArgs, Mode};
 use crate::failure::Failure;
 use crate::interrupt::sleep_until;
-use crate::session::Session;
+use crate::session;
 use gleaner_act::{ActError, Resctrl};
 use gleaner_decide::host::{
     CacheClass, CacheUse, LlcCounts, LlcMove, LlcParams, LlcPolicy, LlcReason, LlcShare, LlcVm,
@@ -14,6 +14,7 @@ use gleaner_decide::host::{
 use gleaner_model::Nanos;
 use gleaner_observe::{LlcCountSource, LlcThreadCounts, NotCounted};
 use gleaner_report::{LlcChange, LlcGroup, LlcReport, LlcVmResult};
+use gleaner_runtime::Session;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -88,10 +89,8 @@ fn empty_report(args: &LlcArgs, means: &Means) -> LlcReport {
 impl Agent<'_> {
     /// Changes the host, until it is time to stop, and undoes it all.
     fn allocate(&mut self, mounted: Option<&std::path::Path>, interrupted: &AtomicBool) -> Result<(), Failure> {
-        let mut session = Session::begin().map_err(Failure::work)?;
-        self.report.warnings.extend(session.unguarded.iter().map(|why| {
-            format!("no guardian process ({why}): after a kill -9, `gleaner restore` has to be run by hand")
-        }));
+        let mut session = session::begin().map_err(Failure::work)?;
+        self.report.warnings.extend(session.warning().map(|warning| warning.to_string()));
         let opened = match mounted {
             Some(root) => Resctrl::share_mount(root, &mut session.journal).map(|()| root.to_owned()),
             None => Resctrl::mount(&mut session.journal).inspect(|_| self.report.changed = true),
@@ -133,7 +132,7 @@ impl Agent<'_> {
         self.report.changed = true;
         self.report.groups = allocation.groups();
         let outcome = self.turns(stop, |agent, moves| {
-            agent.report.warnings.extend(session.look_after_guardian());
+            agent.report.warnings.extend(session.look_after_guardian().map(|warning| warning.to_string()));
             let all = &agent.subjects.all;
             for change in moves {
                 if let Some(subject) = all.get(&change.vm) {

@@ -3,7 +3,7 @@
 use super::options::Options;
 use super::watch::{Watch, id};
 use crate::failure::Failure;
-use crate::session::Session;
+use crate::session;
 use gleaner_act::{
     Competing, Enforcer, EnforcerConfig, SLICE_RANGE, SliceOutcome, SliceSupport, Slices, by_kernel, hrtick, tick,
 };
@@ -11,6 +11,7 @@ use gleaner_decide::host::HostParams;
 use gleaner_model::{Nanos, VmId};
 use gleaner_observe::{Competition, Vm};
 use gleaner_report::HostEnforcement;
+use gleaner_runtime::Session;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -43,10 +44,8 @@ pub struct Means {
 impl Means {
     /// Begins to act, with nothing set yet.
     pub fn begin(watch: &Watch, options: &Options, warnings: &mut Vec<String>) -> Result<Self, Failure> {
-        let session = Session::begin().map_err(Failure::work)?;
-        if let Some(why) = &session.unguarded {
-            warnings.push(format!("no guardian ({why}): after a kill -9, run `gleaner restore`"));
-        }
+        let session = session::begin().map_err(Failure::work)?;
+        warnings.extend(session.warning().map(|warning| warning.to_string()));
         let by_thread = ByThread::default();
         let slices = Slices::new();
         let (enforcer, method) = enforcer(watch, options, &by_thread, slices.support(), warnings);
@@ -88,7 +87,7 @@ impl Means {
         slices: &BTreeMap<VmId, Nanos>,
         warnings: &mut Vec<String>,
     ) -> Result<(), Failure> {
-        warnings.extend(self.session.look_after_guardian());
+        warnings.extend(self.session.look_after_guardian().map(|warning| warning.to_string()));
         let notes = self.enforcer.as_ref().map(Enforcer::notes).unwrap_or_default();
         warnings.extend(notes.into_iter().filter(|note| self.told.insert(note.clone())));
         let mut first = None;

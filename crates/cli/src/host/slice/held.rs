@@ -7,12 +7,13 @@ use crate::failure::Failure;
 use crate::host::kernel_notes;
 use crate::interrupt::sleep_until;
 use crate::output::say;
-use crate::session::Session;
+use crate::session;
 use gleaner_act::{ActError, SliceOutcome, Slices};
 use gleaner_decide::host::HostParams;
 use gleaner_model::{Nanos, Source};
 use gleaner_observe::{IntervalDistribution, Intervals, IntervalsWindow, RunIntervals, RunIntervalsConfig};
 use gleaner_report::{SliceReport, SliceThread};
+use gleaner_runtime::Session;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -53,13 +54,9 @@ pub fn hold(
     switch: Option<Nanos>,
     interrupted: &AtomicBool,
 ) -> Result<SliceReport, Failure> {
-    let mut session = Session::begin().map_err(Failure::work)?;
+    let mut session = session::begin().map_err(Failure::work)?;
     let mut notes = kernel_notes();
-    notes.extend(
-        session.unguarded.iter().map(|why| {
-            format!("no guardian process ({why}): after a kill -9, `gleaner restore` has to be run by hand")
-        }),
-    );
+    notes.extend(session.warning().map(|warning| warning.to_string()));
     let tids: Vec<i32> = threads.iter().map(|thread| thread.tid).collect();
     let mut intervals = RunIntervals::new(&RunIntervalsConfig::default().with_room_for(tids.len()));
     notes.extend(intervals.refusal().map(|why| format!("only means are known, no distributions: {why}")));
@@ -103,7 +100,7 @@ pub fn hold(
         };
         command.iter_mut().filter(|_| told).for_each(Running::tell_to_end);
         if Instant::now() >= next || done {
-            notes.extend(session.look_after_guardian());
+            notes.extend(session.look_after_guardian().map(|warning| warning.to_string()));
             add(&mut seen, intervals.window());
             let came = take_in(&mut seen, (request.look_again)());
             // Whoever is already held is not let go because of one that cannot be.

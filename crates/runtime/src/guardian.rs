@@ -4,8 +4,7 @@
 //! without one means that it was killed. The guardian has a session of its own and ignores the signals that a terminal or a
 //! supervisor sends to everybody, so that it outlives what it guards.
 
-use crate::failure::Failure;
-use gleaner_act::{UndoOutcome, undo_journal};
+use gleaner_act::{ActError, UndoOutcome, undo_journal};
 use std::ffi::OsStr;
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -61,8 +60,22 @@ impl Guardian {
     }
 }
 
-/// The guardian's own side.
-pub fn main(journal: &Path) -> Result<u8, Failure> {
+/// Why a guardian could not do its work.
+#[derive(Debug, thiserror::Error)]
+pub enum GuardError {
+    /// Not everything could be undone.
+    #[error(transparent)]
+    Undo(#[from] ActError),
+    /// There is nothing to undo as long as it acts.
+    #[error("the main process closed its pipe but lives on")]
+    MainLives,
+}
+
+/// The guardian's own side: what a binary that begins a [`crate::Session`] does when it is started as `BINARY guardian JOURNAL`.
+///
+/// # Errors
+/// When not everything could be undone.
+pub fn guard(journal: &Path) -> Result<(), GuardError> {
     // Fails only if we lead a group already, which is as good.
     let _ = rustix::process::setsid();
     let sent_to_all = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGTSTP, libc::SIGPIPE];
@@ -73,16 +86,16 @@ pub fn main(journal: &Path) -> Result<u8, Failure> {
     }
     let mut word = [0; 1];
     match io::stdin().read(&mut word) {
-        Ok(1) if word[0] == ALL_CLEAR => return Ok(0),
+        Ok(1) if word[0] == ALL_CLEAR => return Ok(()),
         _ => {}
     }
     for _ in 0..TRIES {
         match undo_journal(journal, false) {
             // The pipe closes a moment before the process is gone.
             Ok(UndoOutcome::InUse { .. }) => std::thread::sleep(Duration::from_millis(10)),
-            Ok(_) => return Ok(0),
-            Err(error) => return Err(Failure::work(error)),
+            Ok(_) => return Ok(()),
+            Err(error) => return Err(error.into()),
         }
     }
-    Err(Failure::work("the main process closed its pipe but lives on"))
+    Err(GuardError::MainLives)
 }

@@ -1,7 +1,6 @@
-//! What a run's windows add up to.
+//! What a group's windows add up to.
 
 use gleaner_model::{CpuSet, Decision, Distribution, Nanos, Window};
-use gleaner_report::{DecisionRecord, LengthStats, ObservedLengths};
 
 /// Decisions kept one by one; a limit for runs of weeks.
 const DECISIONS_KEPT: usize = 1_000;
@@ -18,19 +17,48 @@ impl Known {
     }
 }
 
-/// Sums over all windows.
-#[derive(Debug, Default)]
+/// A length over the whole run.
+#[derive(Clone, Debug, PartialEq)]
+pub enum LengthSummary {
+    /// Where only sums are known: their ratio, in nanoseconds.
+    Mean(f64),
+    /// Where the observer sees each; not empty.
+    Distribution(Distribution),
+}
+
+/// The paper's lengths over the whole run; `None` where unknown.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LengthSummaries {
+    /// l_comp: a vCPU's busy time between two idle periods.
+    pub l_comp: Option<LengthSummary>,
+    /// g_comp: a thread's computation between two synchronization points.
+    pub g_comp: Option<LengthSummary>,
+    /// l_idle: an idle period.
+    pub l_idle: Option<LengthSummary>,
+    /// From wake-up to running.
+    pub wake_to_run: Option<LengthSummary>,
+}
+
+/// Sums over all windows of one group.
+#[derive(Clone, Debug, Default)]
 pub struct Totals {
+    /// How many there were.
     pub windows: u64,
+    /// Their lengths.
     pub observed: Nanos,
+    /// CPU time of the group.
     pub cpu_time: Nanos,
+    /// Context switches of its threads' own will.
     pub voluntary_switches: u64,
+    /// Context switches by preemption.
     pub involuntary_switches: u64,
+    /// Most threads seen at once.
     pub threads_max: u64,
+    /// Stolen time, on all vCPUs.
     pub steal: Nanos,
-    /// Idle time that was bridged, by whichever means, on all vCPUs.
-    pub retained: Nanos,
-    pub decisions: Vec<DecisionRecord>,
+    /// What was decided.
+    pub decisions: Vec<Decision>,
+    /// Decisions beyond the first thousand.
     pub decisions_left_out: u64,
     active_time: Nanos,
     idle_entries: Known,
@@ -47,12 +75,11 @@ pub struct Totals {
 
 impl Totals {
     /// Adds a window during which `active` vCPUs were the group's.
-    pub fn add(&mut self, window: &Window, active: &CpuSet) {
+    pub(crate) fn add(&mut self, window: &Window, active: &CpuSet) {
         self.windows += 1;
         self.observed += window.length;
         self.active_time += window.length.times(active.len() as u64);
         self.steal += window.vcpus.iter().map(|vcpu| vcpu.steal).sum();
-        self.retained += window.vcpus.iter().map(|vcpu| vcpu.retained).sum();
         self.add_group(window);
         let entries = window.idle_entries_of(active);
         self.idle_entries.add(entries);
@@ -79,20 +106,23 @@ impl Totals {
     }
 
     /// Adds what was decided.
-    pub fn decided(&mut self, decisions: &[Decision]) {
+    pub(crate) fn decided(&mut self, decisions: &[Decision]) {
         let room = DECISIONS_KEPT.saturating_sub(self.decisions.len());
-        self.decisions.extend(decisions.iter().take(room).map(DecisionRecord::from));
+        self.decisions.extend(decisions.iter().take(room));
         self.decisions_left_out += decisions.len().saturating_sub(room) as u64;
     }
 
+    /// Idle periods that began on active vCPUs; `None` where they could not be seen.
     pub fn idle_entries(&self) -> Option<u64> {
         self.idle_entries.0
     }
 
+    /// Times an idle task was entered on them; `None` where it could not be seen.
     pub fn halts(&self) -> Option<u64> {
         self.halts.0
     }
 
+    /// Wake-ups of the group's threads from another vCPU; `None` where they could not be seen.
     pub fn cross_wakeups(&self) -> Option<u64> {
         self.cross_wakeups.0
     }
@@ -103,18 +133,18 @@ impl Totals {
     }
 
     /// The lengths over the whole run: distributions where the observer has them, else means as ratios of sums.
-    pub fn lengths(&self) -> ObservedLengths {
+    pub fn lengths(&self) -> LengthSummaries {
         // A sum of zero is one too short to be seen.
         let ratio = |sum: Nanos, n: Option<u64>| {
             let n = n.filter(|n| *n > 0 && sum > Nanos::ZERO)?;
-            LengthStats::from_mean(sum.as_f64() / n as f64)
+            Some(LengthSummary::Mean(sum.as_f64() / n as f64))
         };
-        let seen = LengthStats::from_distribution;
-        ObservedLengths {
+        let seen = |all: &Distribution| (all.count() > 0).then(|| LengthSummary::Distribution(all.clone()));
+        LengthSummaries {
             l_comp: seen(&self.l_comp).or_else(|| ratio(self.work_known, self.idle_entries.0)),
             g_comp: seen(&self.g_comp).or_else(|| ratio(self.cpu_time, Some(self.voluntary_switches))),
             l_idle: seen(&self.l_idle).or_else(|| ratio(self.idle_known, self.idle_entries.0)),
-            wake_to_run: LengthStats::from_distribution(&self.wake_to_run),
+            wake_to_run: seen(&self.wake_to_run),
         }
     }
 }
@@ -149,7 +179,10 @@ mod tests {
         totals.add(&window(Some(4)), &CpuSet::first(2));
         totals.add(&window(None), &CpuSet::first(1));
         let lengths = totals.lengths();
-        let mean = |stats: Option<LengthStats>| stats.map(|stats| stats.mean_ns);
+        let mean = |length: Option<LengthSummary>| match length? {
+            LengthSummary::Mean(mean) => Some(mean),
+            LengthSummary::Distribution(all) => all.mean(),
+        };
         assert_eq!(mean(lengths.l_comp), Some(150.0));
         assert_eq!(mean(lengths.l_idle), Some(200.0));
         assert_eq!(mean(lengths.g_comp), Some(100.0));

@@ -1,8 +1,7 @@
 //! Which means keeps idle vCPUs awake: the user's, or the first that this machine has.
 
-use super::setup::{busy_wait, spends_no_quota};
-use crate::args::RetainArg;
-use crate::calibrate::start_yielding;
+use crate::config::RetainChoice;
+use crate::yielding::{busy_wait, spends_no_quota, start_yielding};
 use gleaner_act::{
     CgroupHierarchies, Haltpoll, IdleGroup, IdlePoll, IdlePollParams, Journal, PmQos, Retainer, YieldingThreads,
 };
@@ -13,8 +12,11 @@ use std::path::Path;
 
 /// What a means is opened with.
 pub struct Opening<'a> {
+    /// The vCPUs that groups may use.
     pub vcpus: &'a CpuSet,
+    /// The policy's numbers, its guard's among them.
     pub params: &'a GuestParams,
+    /// Where a yielding thread's cgroup could be.
     pub hierarchies: &'a CgroupHierarchies,
     /// Who can tell a yielding thread that its vCPU is busy again.
     pub observer: Option<&'a Observer>,
@@ -22,13 +24,19 @@ pub struct Opening<'a> {
 
 /// An open means, and the cgroup of its threads where it has some.
 pub struct Opened {
+    /// The means; nothing is retained yet.
     pub retainer: Box<dyn Retainer>,
+    /// The cgroup.
     pub group: IdleGroup,
 }
 
 /// The means that `choice` asks for, or else the first that can be had, in the order of [`RetainMeans::ALL`]. With it what to warn of: that
 /// another is used than was asked for, or none. What `auto` passes over is logged.
-pub fn open(choice: RetainArg, opening: &Opening<'_>, journal: &mut Journal) -> (Option<Opened>, Option<String>) {
+pub(crate) fn open(
+    choice: RetainChoice,
+    opening: &Opening<'_>,
+    journal: &mut Journal,
+) -> (Option<Opened>, Option<String>) {
     let asked = choice.means();
     let others = RetainMeans::ALL.into_iter().filter(|means| asked != Some(*means));
     let mut refused = Vec::new();
@@ -47,7 +55,10 @@ pub fn open(choice: RetainArg, opening: &Opening<'_>, journal: &mut Journal) -> 
     (None, Some(format!("nothing is retained: {}", refused.join("; "))))
 }
 
-/// One means, or why this machine does not have it.
+/// One means.
+///
+/// # Errors
+/// Why this machine does not have it, in words.
 pub fn open_one(means: RetainMeans, opening: &Opening<'_>, journal: &mut Journal) -> Result<Opened, String> {
     let sys = ProcRoot::default().sys;
     let boxed = |retainer: Box<dyn Retainer>| Opened { retainer, group: IdleGroup::none() };

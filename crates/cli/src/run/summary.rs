@@ -1,0 +1,145 @@
+//! What `run` has to say at its end: a snapshot, as `gleaner.run/1`.
+
+use super::options::Options;
+use gleaner_act::PlacementKind;
+use gleaner_decide::guest::NoStep;
+use gleaner_model::{CpuSet, Nanos, Profile, RetainMeans, Source};
+use gleaner_report::{DecisionRecord, LengthStats, Means, ObservedLengths, RunReport};
+use gleaner_runtime::{GroupSnapshot, LengthSummary, Snapshot, Warning};
+
+/// The report of a program that ran for `wall`. `ended`: how everything stood at its end, and whether it was undone; `None` where
+/// nothing ran beside the program.
+pub fn report(
+    options: &Options,
+    vcpus: &CpuSet,
+    (wall, exit_status): (Nanos, i32),
+    ended: Option<(Snapshot, bool)>,
+) -> RunReport {
+    let mut report = unobserved(options, vcpus, wall, exit_status);
+    if let Some((snapshot, restored)) = ended {
+        fill(&mut report, options, &snapshot);
+        report.restored = restored;
+    }
+    report
+}
+
+fn unobserved(options: &Options, vcpus: &CpuSet, wall: Nanos, exit_status: i32) -> RunReport {
+    let config = &options.config;
+    let profile = format!("{:?}", config.profile).to_lowercase();
+    RunReport {
+        schema: RunReport::SCHEMA.to_owned(),
+        command: options.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
+        policy: format!("{:?}", config.policy).to_lowercase(),
+        profile: if config.timeout.is_some() { "custom".to_owned() } else { profile },
+        wall_ns: wall.0,
+        exit_status,
+        idle_entries: None,
+        halts: None,
+        retained_ns: 0,
+        steal_ns: None,
+        cpu_time_ns: None,
+        voluntary_switches: None,
+        involuntary_switches: None,
+        cross_wakeups: None,
+        threads_max: None,
+        vcpus: vcpus.len() as u64,
+        active_vcpus_mean: vcpus.len() as f64,
+        lengths: ObservedLengths::default(),
+        timeout_ns: None,
+        timeout_from: None,
+        guard_trips: 0,
+        means: Means { observer: None, placement: None, retention: None, yielding: None },
+        windows: 0,
+        window_ns_mean: None,
+        overhead_cpu_ns: 0,
+        decisions: Vec::new(),
+        decisions_left_out: 0,
+        no_step_because: None,
+        retention_cost_ratio: None,
+        contended_cost_ratio: None,
+        warnings: Vec::new(),
+        restored: true,
+    }
+}
+
+fn fill(report: &mut RunReport, options: &Options, snapshot: &Snapshot) {
+    report.overhead_cpu_ns = snapshot.overhead.0;
+    report.retained_ns = snapshot.retained.0;
+    report.guard_trips = snapshot.guard_trips;
+    let retention = snapshot.retention.as_ref().map(|retention| retention.means);
+    report.timeout_from = retention.map(|means| timeout_from(options, means));
+    report.warnings = snapshot.warnings.iter().map(Warning::to_string).collect();
+    report.means = means(snapshot);
+    // One program is one group.
+    let Some(group) = snapshot.groups.first() else { return };
+    let totals = &group.totals;
+    report.timeout_ns = group.timeout.map(|timeout| timeout.0);
+    let steps = options.config.policy.consolidates();
+    report.no_step_because = steps.then(|| no_step_because(&group.explanation.no_step_windows)).flatten();
+    report.retention_cost_ratio = group.explanation.retention_cost_ratio;
+    report.steal_ns = snapshot.steal_is_reported.then_some(totals.steal.0);
+    report.cpu_time_ns = Some(totals.cpu_time.0);
+    report.voluntary_switches = Some(totals.voluntary_switches);
+    report.involuntary_switches = Some(totals.involuntary_switches);
+    report.cross_wakeups = totals.cross_wakeups();
+    report.idle_entries = totals.idle_entries();
+    report.halts = totals.halts();
+    report.threads_max = Some(totals.threads_max);
+    report.active_vcpus_mean = totals.active_mean(usize::try_from(report.vcpus).unwrap_or(0));
+    report.lengths = lengths(group);
+    report.windows = totals.windows;
+    report.window_ns_mean = totals.observed.0.checked_div(totals.windows);
+    report.decisions = totals.decisions.iter().map(DecisionRecord::from).collect();
+    report.decisions_left_out = totals.decisions_left_out;
+}
+
+/// Where the time-out comes from, in words.
+fn timeout_from(options: &Options, means: RetainMeans) -> String {
+    if options.config.timeout.is_some() {
+        return "as given by --timeout".to_owned();
+    }
+    let profile = match options.config.profile {
+        Profile::Frugal => "frugal",
+        Profile::Balanced => "balanced",
+        Profile::Latency => "latency",
+    };
+    format!("profile {profile}, kept awake by {means}")
+}
+
+/// By what means.
+fn means(snapshot: &Snapshot) -> Means {
+    let observer = if snapshot.source == Source::Bpf { "bpf" } else { "procfs" };
+    let placement = snapshot.groups.first().and_then(|group| group.placement).map(|kind| match kind {
+        PlacementKind::CpusetV2 => "cpuset-v2",
+        PlacementKind::CpusetV1 => "cpuset-v1",
+        PlacementKind::Affinity => "affinity",
+    });
+    let retention = snapshot.retention.as_ref();
+    let by_thread = retention.filter(|retention| retention.means == RetainMeans::Yielding);
+    Means {
+        observer: Some(observer.to_owned()),
+        placement: placement.map(str::to_owned),
+        retention: retention.map(|retention| retention.means.name().to_owned()),
+        yielding: by_thread.map(|retention| retention.detail.clone()),
+    }
+}
+
+/// Why the policy took no step in most of the windows in which it took none.
+fn no_step_because(reasons: &[(NoStep, u64)]) -> Option<String> {
+    let windows: u64 = reasons.iter().map(|(_, windows)| windows).sum();
+    reasons.first().map(|(why, times)| format!("{why} (in {times} of {windows} windows without a step)"))
+}
+
+fn lengths(group: &GroupSnapshot) -> ObservedLengths {
+    let stats = |length: Option<LengthSummary>| match length? {
+        LengthSummary::Mean(mean) => LengthStats::from_mean(mean),
+        LengthSummary::Distribution(all) => LengthStats::from_distribution(&all),
+    };
+    let lengths = group.totals.lengths();
+    ObservedLengths {
+        l_comp: stats(lengths.l_comp),
+        g_comp: stats(lengths.g_comp),
+        l_idle: stats(lengths.l_idle),
+        wake_to_run: stats(lengths.wake_to_run),
+    }
+}

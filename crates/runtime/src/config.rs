@@ -1,0 +1,57 @@
+//! What a runtime is to do.
+
+use gleaner_act::PlacementRequest;
+use gleaner_decide::guest::GuestParams;
+use gleaner_model::{Nanos, Policy, Profile, RetainMeans, WakeupCosts};
+use gleaner_observe::ObserverChoice;
+
+/// How vCPUs are kept awake.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RetainChoice {
+    /// By the first means that the machine has.
+    #[default]
+    Auto,
+    /// By this one, where the machine has it.
+    By(RetainMeans),
+    /// Not at all.
+    None,
+}
+
+impl RetainChoice {
+    /// The means asked for by name.
+    pub fn means(self) -> Option<RetainMeans> {
+        if let Self::By(means) = self { Some(means) } else { None }
+    }
+}
+
+/// What a runtime is to do.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// How much it may do.
+    pub policy: Policy,
+    /// How long an idle vCPU is kept awake.
+    pub profile: Profile,
+    /// How it is kept awake.
+    pub retain: RetainChoice,
+    /// Instead of the profile's time-out.
+    pub timeout: Option<Nanos>,
+    /// What wake-ups cost, where it was measured.
+    pub costs: Option<WakeupCosts>,
+    /// The policy's numbers.
+    pub params: GuestParams,
+    /// Which observer.
+    pub observer: ObserverChoice,
+    /// How groups are confined.
+    pub placement: PlacementRequest,
+    /// Observing and deciding may take this share of one CPU.
+    pub overhead_ratio: f64,
+    /// Whatever would be weaker than asked for is an error.
+    pub strict: bool,
+}
+
+impl Config {
+    /// Whether anything is to be changed.
+    pub(crate) fn acts(&self) -> bool {
+        self.policy.retains() || self.policy.consolidates()
+    }
+}

@@ -1,0 +1,157 @@
+//! What a runtime tells while it runs, typed: a line of text, a log and a live view are made of the same.
+
+use gleaner_act::Fallback;
+use gleaner_model::{Decision, Nanos, VcpuId};
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Something that happened. [`fmt::Display`] says it in plain words.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// What a killed run left behind could not be undone; its journal was kept.
+    JournalKept {
+        /// The journal.
+        journal: PathBuf,
+        /// Why.
+        why: String,
+    },
+    /// Not everything that this process changed could be undone.
+    NotUndone {
+        /// Why.
+        why: String,
+    },
+    /// A decision that is carried out.
+    Decided(Decision),
+    /// Something is weaker than it might be.
+    Warned(Warning),
+}
+
+/// Who is told of each event at once.
+pub type Listener = Arc<dyn Fn(&Event) + Send + Sync>;
+
+/// Something that is weaker than it might be, and other things to know. [`fmt::Display`] says it in plain words.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Warning {
+    /// There is no journal, so nothing may be changed.
+    OnlyObserved {
+        /// Why.
+        why: String,
+    },
+    /// There is no guardian process.
+    Unguarded {
+        /// Why.
+        why: String,
+    },
+    /// The guardian process had to be replaced.
+    GuardianReplaced,
+    /// The guardian process died, and there is no other.
+    GuardianLost,
+    /// A weaker means took the place of a better one.
+    Weaker(Fallback),
+    /// Another means of retention is used than was asked for, or none.
+    Retention(String),
+    /// BPF was refused.
+    NoDistributions {
+        /// Why.
+        why: String,
+    },
+    /// A group cannot be confined, because that could not be undone.
+    NotConfined {
+        /// Why.
+        why: String,
+    },
+    /// A group could not be moved to other vCPUs.
+    NotMoved {
+        /// Why.
+        why: String,
+    },
+    /// A vCPU is not retained.
+    NotRetained {
+        /// Which.
+        vcpu: VcpuId,
+        /// Why.
+        why: String,
+    },
+    /// The first window began after the program.
+    ObservedLate {
+        /// Why.
+        why: String,
+    },
+    /// Nothing is known of a window.
+    WindowLost {
+        /// Why.
+        why: String,
+    },
+    /// Groups switch so often that BPF would slow them down: `/proc` is read instead.
+    LeftBpf {
+        /// When, on the clock of [`gleaner_model::Window::at`].
+        at: Nanos,
+        /// Context switches a second.
+        switches_per_s: f64,
+    },
+    /// The same, and `/proc` cannot be read.
+    StaysWithBpf {
+        /// Context switches a second.
+        switches_per_s: f64,
+        /// Why.
+        why: String,
+    },
+    /// More threads than an observer follows.
+    Untracked {
+        /// How many too many.
+        threads: u64,
+    },
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::JournalKept { journal, why } => write!(f, "{}: {why}", journal.display()),
+            Self::NotUndone { why } => {
+                write!(f, "not everything could be undone ({why}): run `gleaner restore`")
+            }
+            Self::Decided(decision) => {
+                let name = decision.action.name();
+                let vcpu = decision.action.vcpu().map(|vcpu| format!(" {vcpu}")).unwrap_or_default();
+                write!(f, "{name}{vcpu}: {}", decision.reason)
+            }
+            Self::Warned(warning) => warning.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OnlyObserved { why } => write!(f, "nothing is changed, only observed: {why}"),
+            Self::Unguarded { why } => {
+                write!(f, "no guardian process ({why}): after a kill -9, `gleaner restore` has to be run by hand")
+            }
+            Self::GuardianReplaced => write!(f, "the guardian process died and was replaced"),
+            Self::GuardianLost => {
+                write!(f, "the guardian process died and cannot be replaced: after a kill -9, run `gleaner restore`")
+            }
+            Self::Weaker(fallback) => fallback.fmt(f),
+            Self::Retention(text) => f.write_str(text),
+            Self::NoDistributions { why } => {
+                write!(f, "observing through /proc, which sees means but no distributions: {why}")
+            }
+            Self::NotConfined { why } => write!(f, "the program keeps all its vCPUs: {why}"),
+            Self::NotMoved { why } => write!(f, "the program could not be moved: {why}"),
+            Self::NotRetained { vcpu, why } => write!(f, "{vcpu} halts as without Gleaner: {why}"),
+            Self::ObservedLate { why } => write!(f, "observing began late: {why}"),
+            Self::WindowLost { why } => write!(f, "a window was lost: {why}"),
+            Self::LeftBpf { at, switches_per_s } => write!(
+                f,
+                "after {at} observing went over to /proc: {switches_per_s:.0} switches a second, which BPF would slow down"
+            ),
+            Self::StaysWithBpf { switches_per_s, why } => {
+                write!(f, "observing stays with BPF, which slows {switches_per_s:.0} switches a second: {why}")
+            }
+            Self::Untracked { threads } => {
+                write!(f, "{threads} threads were too many to follow: they are missing in all figures")
+            }
+        }
+    }
+}

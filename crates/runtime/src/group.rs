@@ -1,0 +1,165 @@
+//! What belongs to one managed group of threads: its policy, where it may run, what it did.
+
+use crate::config::Config;
+use crate::event::Warning;
+use crate::events::Events;
+use crate::machine::Machine;
+use crate::observing::Observing;
+use crate::snapshot::GroupSnapshot;
+use crate::totals::Totals;
+use gleaner_act::{Journal, Placement, pinned_vcpus};
+use gleaner_decide::guest::GuestPolicy;
+use gleaner_model::{Action, CpuSet, Decision, Nanos, Reason, RetainMeans, Window};
+use std::path::PathBuf;
+
+/// A mask has to be asked of each thread, so it is not asked in each window. A step is taken after eight windows at the earliest.
+const WINDOWS_PER_LOOK_AT_MASKS: u64 = 4;
+
+/// One program, with all that it starts.
+pub(crate) struct Group {
+    policy: GuestPolicy,
+    retains: bool,
+    placement: Option<Placement>,
+    /// vCPUs that a thread of it is bound to, when that was last looked at.
+    pinned: CpuSet,
+    totals: Totals,
+    /// How often the policy's own guard, which reads steal, stopped retention.
+    guard_releases: u64,
+}
+
+impl Group {
+    /// One that may run on all of `vcpus`. `means`: by what they are retained.
+    pub(crate) fn new(
+        config: &Config,
+        vcpus: &CpuSet,
+        means: Option<RetainMeans>,
+        placement: Option<Placement>,
+    ) -> Self {
+        let policy =
+            GuestPolicy::new(config.policy, config.profile, config.params.clone(), config.costs, vcpus.clone());
+        let policy = match means {
+            Some(means) => policy.by(means, config.timeout),
+            None => policy,
+        };
+        Self {
+            policy,
+            retains: means.is_some(),
+            placement,
+            pinned: CpuSet::new(),
+            totals: Totals::default(),
+            guard_releases: 0,
+        }
+    }
+
+    /// Where its first process has to enter itself before exec.
+    pub(crate) fn join_file(&self) -> Option<PathBuf> {
+        self.placement.as_ref().and_then(Placement::join_file)
+    }
+
+    /// Its first process runs.
+    pub(crate) fn adopted(&mut self, root: i32, machine: &mut Machine, events: &mut Events) {
+        if let (Some(placement), Some(journal)) = (&mut self.placement, machine.journal())
+            && let Err(error) = placement.program_started(root, journal)
+        {
+            // What cannot be undone is not done.
+            self.placement = None;
+            events.warn(Warning::NotConfined { why: error.to_string() });
+        }
+    }
+
+    /// At time 0.
+    pub(crate) fn begin(&mut self, machine: &mut Machine, events: &mut Events) {
+        let decisions = self.policy.begin();
+        self.carry_out(&decisions, machine, events);
+    }
+
+    /// The vCPUs it runs on.
+    pub(crate) fn active(&self) -> &CpuSet {
+        self.policy.active()
+    }
+
+    /// Those to which a thread of it is bound.
+    pub(crate) fn pinned(&self) -> &CpuSet {
+        &self.pinned
+    }
+
+    /// Whether it needs an observer that sees wake-ups.
+    pub(crate) fn wants_wakeups(&self) -> bool {
+        self.policy.wants_wakeups()
+    }
+
+    /// One window: decides, and carries that out. Says whether it was moved to other vCPUs.
+    pub(crate) fn tick(&mut self, window: &mut Window, machine: &mut Machine, events: &mut Events) -> bool {
+        let active = self.active().clone();
+        if self.placement.is_some() && self.totals.windows.is_multiple_of(WINDOWS_PER_LOOK_AT_MASKS) {
+            self.pinned = pinned_vcpus(&machine.threads(), &active);
+        }
+        window.group.pinned.clone_from(&self.pinned);
+        let decisions = self.policy.step(window);
+        tracing::debug!(
+            at_ms = window.at.0 / 1_000_000,
+            ms = window.length.0 / 1_000_000,
+            switches = window.group.voluntary_switches,
+            "window"
+        );
+        let moved = self.carry_out(&decisions, machine, events);
+        if decisions.is_empty() && self.placement.as_ref().is_some_and(Placement::follows_threads) {
+            self.confine(machine, events);
+        }
+        self.totals.add(window, &active);
+        moved
+    }
+
+    fn carry_out(&mut self, decisions: &[Decision], machine: &mut Machine, events: &mut Events) -> bool {
+        let mut moved = false;
+        for decision in decisions {
+            events.decided(*decision);
+            self.guard_releases += u64::from(matches!(decision.reason, Reason::Contended { .. }));
+            match decision.action {
+                Action::Retain { vcpu, timeout } => machine.retain(vcpu, Some(timeout), events),
+                Action::Release { vcpu } => machine.retain(vcpu, None, events),
+                Action::Deactivate { .. } | Action::Activate { .. } | Action::ActivateAll => moved = true,
+            }
+        }
+        if moved {
+            self.confine(machine, events);
+        }
+        self.totals.decided(decisions);
+        moved
+    }
+
+    /// Keeps all its threads to the active vCPUs.
+    fn confine(&mut self, machine: &mut Machine, events: &mut Events) {
+        let Some(placement) = &mut self.placement else { return };
+        let Some((journal, tids)) = machine.journal_and_threads() else { return };
+        match placement.confine(self.policy.active(), &tids, journal) {
+            Ok(None) => {}
+            Ok(Some(fallback)) => events.warn(Warning::Weaker(fallback)),
+            Err(error) => events.warn(Warning::NotMoved { why: error.to_string() }),
+        }
+    }
+
+    pub(crate) fn guard_releases(&self) -> u64 {
+        self.guard_releases
+    }
+
+    /// As it stands.
+    pub(crate) fn snapshot(&self) -> GroupSnapshot {
+        let timeout: Option<Nanos> = self.retains.then(|| self.policy.timeout());
+        GroupSnapshot {
+            placement: self.placement.as_ref().map(Placement::kind),
+            timeout,
+            totals: self.totals.clone(),
+            explanation: self.policy.explain(),
+        }
+    }
+
+    /// Gives it back what it had, while the observer still knows processes that outlive it with an environment of their own.
+    pub(crate) fn release(self, observing: &mut Observing, journal: &mut Journal) {
+        if let Some(mut placement) = self.placement
+            && let Err(error) = placement.release(|| observing.threads(), journal)
+        {
+            tracing::warn!("{error}");
+        }
+    }
+}

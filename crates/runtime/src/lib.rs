@@ -1,0 +1,41 @@
+//! What everything that manages a machine is made of: observe -> decide -> act, tied together here and nowhere else.
+//!
+//! ```text
+//!   runtime      one machine and its groups; one window a tick
+//!     machine      observer (observing), means of retention (retention), journal, housekeeping CPU, pace
+//!     group        policy, placement, totals of one managed group
+//!   event_loop   ticks, and what happens between them
+//!   session      a journal and its guardian: whatever is changed is undone, however the process ends
+//!   retain       which means keeps idle vCPUs awake here
+//!   event        what happens, typed          snapshot   how everything stands
+//! ```
+//!
+//! Nothing here prints: who calls makes text, JSON or a picture of a [`Snapshot`] and of [`Event`]s.
+
+mod config;
+mod event;
+pub mod event_loop;
+mod events;
+mod group;
+mod guardian;
+mod machine;
+mod observing;
+mod retain;
+mod retention;
+mod runtime;
+mod session;
+mod setup;
+mod snapshot;
+mod totals;
+mod yielding;
+
+pub use config::{Config, RetainChoice};
+pub use event::{Event, Listener, Warning};
+pub use guardian::{GuardError, guard, own_binary};
+pub use retain::{Opened, Opening, open_one};
+pub use runtime::Runtime;
+pub use session::{Session, run_id};
+pub use setup::SetupError;
+pub use snapshot::{GroupSnapshot, RetentionSnapshot, Snapshot};
+pub use totals::{LengthSummaries, LengthSummary, Totals};
+pub use yielding::start_yielding;

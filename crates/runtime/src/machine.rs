@@ -1,0 +1,244 @@
+//! What belongs to the whole machine, whatever groups there are: observer, means of retention, journal, housekeeping CPU, pace.
+
+use crate::Session;
+use crate::config::Config;
+use crate::event::Warning;
+use crate::events::Events;
+use crate::observing::Observing;
+use crate::retention::{Retention, Spent};
+use gleaner_act::{ActError, Journal, Seat};
+use gleaner_decide::guest::GuestParams;
+use gleaner_model::{CpuSet, Nanos, RetainCounters, RetainMeans, Source, VcpuId, Window};
+use gleaner_observe::ObserveError;
+use gleaner_sys::thread_cpu_time;
+
+/// Windows are this long, unless observing costs too much.
+const WINDOW: Nanos = Nanos::from_millis(100);
+/// Longest window: the yielding threads want a heart-beat within two seconds.
+const LONGEST_WINDOW: Nanos = Nanos::from_secs(1);
+/// Windows are paced for this part of what observing may take, so that it stays below.
+const OVERHEAD_AIR: f64 = 0.8;
+
+/// The machine, and what Gleaner does to all of it.
+pub(crate) struct Machine {
+    vcpus: CpuSet,
+    params: GuestParams,
+    observing: Observing,
+    retention: Option<Retention>,
+    session: Option<Session>,
+    /// Of the thread that ticks.
+    housekeeping: Seat,
+    /// The vCPUs that any group runs on, and those to which a thread of one is bound.
+    occupied: (CpuSet, CpuSet),
+    window_length: Nanos,
+    /// Share of one CPU.
+    overhead_target: f64,
+    overhead_zero: Nanos,
+    /// Idle time that was bridged, as windows tell it.
+    retained: Nanos,
+}
+
+impl Machine {
+    /// `overhead_zero`: the CPU time of this thread that is not its own.
+    pub(crate) fn new(
+        config: &Config,
+        vcpus: CpuSet,
+        observing: Observing,
+        retention: Option<Retention>,
+        session: Option<Session>,
+        overhead_zero: Nanos,
+    ) -> Self {
+        Self {
+            housekeeping: Seat::new(vcpus.clone()),
+            occupied: (vcpus.clone(), CpuSet::new()),
+            vcpus,
+            params: config.params.clone(),
+            observing,
+            retention,
+            session,
+            window_length: WINDOW,
+            overhead_target: OVERHEAD_AIR * config.overhead_ratio,
+            overhead_zero,
+            retained: Nanos::ZERO,
+        }
+    }
+
+    pub(crate) fn vcpus(&self) -> &CpuSet {
+        &self.vcpus
+    }
+
+    /// Where changes are journalled; `None` where there is none, and so nothing is changed.
+    pub(crate) fn journal(&mut self) -> Option<&mut Journal> {
+        self.session.as_mut().map(|session| &mut session.journal)
+    }
+
+    /// The same, and the managed threads alive now.
+    pub(crate) fn journal_and_threads(&mut self) -> Option<(&mut Journal, Vec<i32>)> {
+        let session = self.session.as_mut()?;
+        Some((&mut session.journal, self.observing.threads()))
+    }
+
+    pub(crate) fn threads(&mut self) -> Vec<i32> {
+        self.observing.threads()
+    }
+
+    pub(crate) fn adopt_next_child(&mut self) {
+        self.observing.adopt_next_child();
+    }
+
+    pub(crate) fn adopted(&mut self, root: i32) {
+        self.observing.adopted(root);
+    }
+
+    /// Time and costs count from here.
+    pub(crate) fn start(&mut self, events: &mut Events) {
+        if let Err(error) = self.observing.start(&self.counters()) {
+            events.warn(Warning::ObservedLate { why: error.to_string() });
+        }
+        self.overhead_zero = thread_cpu_time();
+        if let Some(retention) = &mut self.retention {
+            retention.start();
+        }
+    }
+
+    /// How long until the next window is due.
+    pub(crate) fn window_length(&self) -> Nanos {
+        self.window_length
+    }
+
+    /// The owner is alive.
+    pub(crate) fn beat(&self) {
+        if let Some(retention) = &self.retention {
+            retention.beat();
+        }
+    }
+
+    /// What happened since the last call.
+    pub(crate) fn observe(&mut self) -> Result<Window, ObserveError> {
+        let window = self.observing.window(&self.counters())?;
+        self.retained += window.vcpus.iter().map(|vcpu| vcpu.retained).sum();
+        Ok(window)
+    }
+
+    /// Forgets what happened since the last call.
+    pub(crate) fn skip(&mut self) -> Result<(), ObserveError> {
+        self.observing.window(&self.counters()).map(drop)
+    }
+
+    fn counters(&self) -> Vec<RetainCounters> {
+        self.retention.as_ref().map(Retention::counters).unwrap_or_default()
+    }
+
+    /// Bridges idle periods of `vcpu` up to `timeout`, or lets it halt.
+    pub(crate) fn retain(&mut self, vcpu: VcpuId, timeout: Option<Nanos>, events: &mut Events) {
+        let (Some(retention), Some(session)) = (&mut self.retention, &mut self.session) else { return };
+        if let Err(error) = retention.set(vcpu, timeout, &mut session.journal) {
+            events.warn(Warning::NotRetained { vcpu, why: error.to_string() });
+        }
+    }
+
+    /// Keeps this thread to a vCPU where it displaces nobody: groups run on `active`, and threads of theirs are bound to `pinned`.
+    /// `late`: it was kept waiting there, for longer than a window, so it takes another.
+    pub(crate) fn pin(&mut self, active: CpuSet, pinned: CpuSet, late: Nanos) {
+        self.occupied = (active, pinned);
+        let (active, pinned) = &self.occupied;
+        if late > WINDOW {
+            self.housekeeping.change(active, pinned);
+        } else {
+            self.housekeeping.take(active, pinned);
+        }
+    }
+
+    /// Does what starts a process or a thread, which must not inherit the one vCPU.
+    fn unpinned<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
+        self.housekeeping.leave();
+        let done = work(self);
+        self.housekeeping.take(&self.occupied.0, &self.occupied.1);
+        done
+    }
+
+    /// Longer windows when observing costs too much, shorter ones again when it does not.
+    pub(crate) fn pace(&mut self, cost: Nanos) {
+        let length = Nanos::from_f64(cost.as_f64() / self.overhead_target).max(WINDOW).min(LONGEST_WINDOW);
+        // A quarter of the way: one expensive window is no reason.
+        self.window_length = Nanos((self.window_length.0 * 3 + length.0) / 4);
+    }
+
+    /// Goes over to /proc when groups switch so often that BPF would slow them down. `trial`: one still needs what only BPF sees.
+    pub(crate) fn fall_back_to_procfs(&mut self, window: &Window, trial: bool, events: &mut Events) {
+        let Some(switches_per_s) = self.observing.too_dear(window, trial, &self.params) else { return };
+        let left = self.unpinned(|machine| machine.leave_bpf(window.at, events));
+        events.warn(match left {
+            Ok(()) => Warning::LeftBpf { at: window.at, switches_per_s },
+            Err(why) => {
+                self.observing.change_no_more();
+                Warning::StaysWithBpf { switches_per_s, why }
+            }
+        });
+    }
+
+    fn leave_bpf(&mut self, at: Nanos, events: &mut Events) -> Result<(), String> {
+        tracing::debug!("leaving BPF");
+        let observer = self.observing.procfs().map_err(|error| error.to_string())?;
+        if let (Some(retention), Some(session)) = (&mut self.retention, &mut self.session) {
+            let left = retention.nap_instead(&self.vcpus, &self.params, &mut session.journal);
+            for (vcpu, error) in left.map_err(|error| error.to_string())? {
+                events.warn(Warning::NotRetained { vcpu, why: error.to_string() });
+            }
+        }
+        tracing::debug!("new yielding threads");
+        let counters = self.counters();
+        self.observing.change_to(observer, at, &counters).map_err(|error| error.to_string())?;
+        tracing::debug!("BPF is left");
+        Ok(())
+    }
+
+    /// A child process ended. Where it was the guardian, there has to be another.
+    pub(crate) fn child_ended(&mut self, pid: i32, events: &mut Events) {
+        if self.session.as_ref().and_then(Session::guardian_pid) != Some(pid) {
+            return;
+        }
+        let warning = self.unpinned(|machine| machine.session.as_mut()?.look_after_guardian());
+        if let Some(pid) = self.session.as_ref().and_then(Session::guardian_pid) {
+            self.observing.guardian_is(pid);
+        }
+        events.warn_of(warning);
+    }
+
+    pub(crate) fn source(&self) -> Source {
+        self.observing.observer().source()
+    }
+
+    /// Threads of groups that were seen and not tracked.
+    pub(crate) fn untracked(&self) -> u64 {
+        self.observing.observer().untracked()
+    }
+
+    /// The means of retention, and what it rests on.
+    pub(crate) fn retention(&self) -> Option<(RetainMeans, String)> {
+        self.retention.as_ref().map(|retention| (retention.means(), retention.detail()))
+    }
+
+    /// What retention has spent since the start.
+    pub(crate) fn spent(&self) -> Spent {
+        let spent = self.retention.as_ref().map(Retention::spent).unwrap_or_default();
+        // What yielding threads count themselves is exact to the end; what the kernel polls is known by the window.
+        let polls = self.retention.as_ref().is_none_or(|retention| retention.means().polls_in_idle_task());
+        Spent { retained: if polls { self.retained } else { spent.retained }, ..spent }
+    }
+
+    /// CPU time of observing and deciding since the start.
+    pub(crate) fn overhead(&self) -> Nanos {
+        thread_cpu_time() - self.overhead_zero
+    }
+
+    /// Undoes everything; `release` gives groups back what they had, as long as their threads can still be seen.
+    pub(crate) fn end(self, release: impl FnOnce(&mut Observing, &mut Journal)) -> Result<(), ActError> {
+        let Self { retention, mut observing, session, .. } = self;
+        drop(retention);
+        let Some(mut session) = session else { return Ok(()) };
+        release(&mut observing, &mut session.journal);
+        drop(observing);
+        session.end().map(drop)
+    }
+}

@@ -1,0 +1,122 @@
+//! The observer in use, and when it is changed for another.
+
+use gleaner_decide::guest::GuestParams;
+use gleaner_model::{CpuSet, Nanos, RetainCounters, Source, Window};
+use gleaner_observe::{BpfRefusal, ObserveError, Observer, ObserverChoice, ObserverConfig};
+
+/// Sees the machine and its groups.
+#[derive(Debug)]
+pub(crate) struct Observing {
+    observer: Observer,
+    config: ObserverConfig,
+    /// Whether the observer may be changed for another.
+    may_change: bool,
+    /// Windows in a row with too many switches for BPF.
+    switching_windows: u32,
+    /// [`Window::at`] when the observer was changed: each observer begins at zero.
+    at_zero: Nanos,
+    /// The first process of each group.
+    roots: Vec<i32>,
+}
+
+impl Observing {
+    /// The best observer that `choice` allows, and why it is not BPF. `guardian` is nobody's.
+    pub(crate) fn open(
+        choice: ObserverChoice,
+        guardian: Option<i32>,
+        vcpus: &CpuSet,
+    ) -> Result<(Self, Option<BpfRefusal>), ObserveError> {
+        let config = ObserverConfig {
+            excluded_pids: guardian.into_iter().collect(),
+            allowed: Some(vcpus.clone()),
+            ..ObserverConfig::default()
+        };
+        let (observer, refusal) = Observer::new(choice, &config)?;
+        let observing = Self {
+            observer,
+            config,
+            may_change: choice == ObserverChoice::Auto,
+            switching_windows: 0,
+            at_zero: Nanos::ZERO,
+            roots: Vec::new(),
+        };
+        Ok((observing, refusal))
+    }
+
+    pub(crate) fn observer(&self) -> &Observer {
+        &self.observer
+    }
+
+    /// The next child process is a group's first.
+    pub(crate) fn adopt_next_child(&mut self) {
+        self.observer.adopt_next_child();
+    }
+
+    /// That was it.
+    pub(crate) fn adopted(&mut self, root: i32) {
+        self.roots.push(root);
+        self.observer.adopted(root);
+    }
+
+    /// The guardian is another process now.
+    pub(crate) fn guardian_is(&mut self, pid: i32) {
+        self.config.excluded_pids = vec![pid];
+        self.observer.exclude(pid);
+    }
+
+    /// Zero of [`Window::at`].
+    pub(crate) fn start(&mut self, retained: &[RetainCounters]) -> Result<(), ObserveError> {
+        self.observer.start(retained)
+    }
+
+    /// What happened since the last call.
+    pub(crate) fn window(&mut self, retained: &[RetainCounters]) -> Result<Window, ObserveError> {
+        let mut window = self.observer.window(retained)?;
+        window.at += self.at_zero;
+        Ok(window)
+    }
+
+    /// The managed threads alive now.
+    pub(crate) fn threads(&mut self) -> Vec<i32> {
+        self.observer.threads()
+    }
+
+    /// How many switches a second BPF slows down, once they have been too many for long enough. `trial`: somebody needs what only BPF sees.
+    pub(crate) fn too_dear(&mut self, window: &Window, trial: bool, params: &GuestParams) -> Option<f64> {
+        let switches = window.group.voluntary_switches + window.group.involuntary_switches;
+        let per_s = switches as f64 / window.length.as_secs_f64().max(1e-9);
+        let is_dear = self.may_change && window.source == Source::Bpf && per_s > params.bpf_switches_per_s_max;
+        self.switching_windows = if is_dear { self.switching_windows + 1 } else { 0 };
+        let waits_for_trial = trial && per_s < params.bpf_trial_switches_per_s_max;
+        let windows = if waits_for_trial { params.bpf_trial_windows } else { params.bpf_leave_windows };
+        if self.switching_windows < windows {
+            return None;
+        }
+        self.switching_windows = 0;
+        Some(per_s)
+    }
+
+    /// An observer that reads `/proc`, to take this one's place.
+    pub(crate) fn procfs(&self) -> Result<Observer, ObserveError> {
+        Ok(Observer::new(ObserverChoice::Procfs, &self.config)?.0)
+    }
+
+    /// Goes on with `observer` from `at` on.
+    pub(crate) fn change_to(
+        &mut self,
+        mut observer: Observer,
+        at: Nanos,
+        retained: &[RetainCounters],
+    ) -> Result<(), ObserveError> {
+        self.roots.iter().for_each(|root| observer.adopted(*root));
+        observer.start(retained)?;
+        std::mem::replace(&mut self.observer, observer).retire();
+        self.at_zero = at;
+        Ok(())
+    }
+
+    /// It stays what it is.
+    pub(crate) fn change_no_more(&mut self) {
+        self.may_change = false;
+    }
+}

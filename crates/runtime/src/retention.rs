@@ -1,0 +1,104 @@
+//! The means of retention in use: which vCPUs it keeps awake, and what it has spent.
+
+use crate::retain::Opened;
+use crate::yielding::start_yielding;
+use gleaner_act::{ActError, Fallback, IdleGroup, Journal, Retainer};
+use gleaner_decide::guest::GuestParams;
+use gleaner_model::{CpuSet, Nanos, RetainCounters, RetainMeans, VcpuId};
+use std::collections::BTreeMap;
+
+/// Retained time, and how often a guard stopped it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Spent {
+    pub(crate) retained: Nanos,
+    pub(crate) guard_trips: u64,
+}
+
+impl Spent {
+    fn of(counters: &[RetainCounters]) -> Self {
+        Self {
+            retained: counters.iter().map(|counters| counters.retained).sum(),
+            guard_trips: counters.iter().map(|counters| counters.guard_trips).sum(),
+        }
+    }
+}
+
+/// Keeps vCPUs awake.
+pub(crate) struct Retention {
+    retainer: Box<dyn Retainer>,
+    group: IdleGroup,
+    /// The time-out of each vCPU that is retained.
+    retaining: BTreeMap<VcpuId, Nanos>,
+    /// When counting began: what was spent before is nobody's.
+    zero: Spent,
+    /// What yielding threads that are no more had spent.
+    before: Spent,
+}
+
+impl Retention {
+    pub(crate) fn new(opened: Opened) -> Self {
+        let Opened { retainer, group } = opened;
+        Self { retainer, group, retaining: BTreeMap::new(), zero: Spent::default(), before: Spent::default() }
+    }
+
+    pub(crate) fn means(&self) -> RetainMeans {
+        self.retainer.means()
+    }
+
+    pub(crate) fn detail(&self) -> String {
+        self.retainer.detail()
+    }
+
+    pub(crate) fn fallbacks(&self) -> impl Iterator<Item = &Fallback> {
+        self.group.fallback().into_iter().chain(self.retainer.fallbacks())
+    }
+
+    pub(crate) fn counters(&self) -> Vec<RetainCounters> {
+        self.retainer.counters()
+    }
+
+    pub(crate) fn beat(&self) {
+        self.retainer.beat();
+    }
+
+    /// From now on it counts.
+    pub(crate) fn start(&mut self) {
+        self.zero = Spent::of(&self.counters());
+    }
+
+    /// What it has spent since it counts. Retained time is not in it where the kernel polls: windows tell that.
+    pub(crate) fn spent(&self) -> Spent {
+        let now = Spent::of(&self.counters());
+        Spent {
+            retained: self.before.retained + (now.retained - self.zero.retained),
+            guard_trips: self.before.guard_trips + now.guard_trips.saturating_sub(self.zero.guard_trips),
+        }
+    }
+
+    /// Bridges idle periods of `vcpu` up to `timeout`, or lets it halt.
+    pub(crate) fn set(&mut self, vcpu: VcpuId, timeout: Option<Nanos>, journal: &mut Journal) -> Result<(), ActError> {
+        match timeout {
+            Some(timeout) => self.retaining.insert(vcpu, timeout),
+            None => self.retaining.remove(&vcpu),
+        };
+        self.retainer.set(vcpu, timeout, journal)
+    }
+
+    /// BPF will no longer tell when a vCPU is busy: yielding threads that wait for that are replaced by others that nap.
+    pub(crate) fn nap_instead(
+        &mut self,
+        vcpus: &CpuSet,
+        params: &GuestParams,
+        journal: &mut Journal,
+    ) -> Result<Vec<(VcpuId, ActError)>, ActError> {
+        if self.means() != RetainMeans::Yielding {
+            return Ok(Vec::new());
+        }
+        let yields = start_yielding(vcpus, &self.group, params, |_| None)?;
+        self.before = self.spent();
+        self.zero = Spent::default();
+        std::mem::replace(&mut self.retainer, Box::new(yields)).retire();
+        let set = |(&vcpu, &timeout)| Some((vcpu, self.retainer.set(vcpu, Some(timeout), journal).err()?));
+        Ok(self.retaining.iter().filter_map(set).collect())
+    }
+}

@@ -1,0 +1,119 @@
+//! Setting up: journal, guardian, placement, observer, means of retention, as far as the policy needs them and the machine allows.
+
+use crate::config::{Config, RetainChoice};
+use crate::event::{Listener, Warning};
+use crate::events::Events;
+use crate::group::Group;
+use crate::machine::Machine;
+use crate::observing::Observing;
+use crate::retain::{self, Opening};
+use crate::retention::Retention;
+use crate::{Runtime, Session};
+use gleaner_act::{ActError, CgroupHierarchies, CgroupRoots, Placement};
+use gleaner_model::CpuSet;
+use gleaner_observe::{BpfRefusal, ObserveError, ObserverChoice};
+use gleaner_sys::thread_cpu_time;
+
+/// Characters of a reason that are told; the whole of it (a verifier's log) is in GLEANER_LOG=info.
+const LONGEST_REASON: usize = 300;
+
+/// Why nothing is managed.
+#[derive(Debug, thiserror::Error)]
+pub enum SetupError {
+    /// A program runs as well without.
+    #[error("nothing can be observed: {0}")]
+    NothingObserved(ObserveError),
+    /// The observer that was asked for by name.
+    #[error(transparent)]
+    Observer(ObserveError),
+    /// The placement that was asked for by name.
+    #[error(transparent)]
+    Placement(ActError),
+    /// Strictly: nothing could be undone.
+    #[error(transparent)]
+    NoJournal(ActError),
+    /// Strictly: something would be weaker than it might be.
+    #[error("{}", joined(.0))]
+    Weaker(Vec<Warning>),
+}
+
+fn joined(warnings: &[Warning]) -> String {
+    warnings.iter().map(ToString::to_string).collect::<Vec<String>>().join("; ")
+}
+
+/// See [`Runtime::prepare`].
+pub(crate) fn set_up(config: &Config, vcpus: CpuSet, listener: Listener) -> Result<Runtime, SetupError> {
+    let overhead_zero = thread_cpu_time();
+    let mut events = Events::new(listener);
+    let hierarchies = CgroupHierarchies::find(&CgroupRoots::default());
+    let mut session = session(config, &mut events)?;
+    let placement = placement(config, &vcpus, &hierarchies, session.as_mut(), &mut events)?;
+    let guardian = session.as_ref().and_then(Session::guardian_pid);
+    let (observing, refusal) = match Observing::open(config.observer, guardian, &vcpus) {
+        Ok(opened) => opened,
+        Err(error) if config.observer == ObserverChoice::Bpf => return Err(SetupError::Observer(error)),
+        Err(error) => return Err(SetupError::NothingObserved(error)),
+    };
+    let retention = retention(config, &vcpus, &hierarchies, session.as_mut(), &observing, &mut events);
+    if config.strict && !events.warnings().is_empty() {
+        return Err(SetupError::Weaker(events.warnings().to_vec()));
+    }
+    events.warn_of(refusal.as_ref().map(no_distributions));
+    let means = retention.as_ref().map(Retention::means);
+    let group = Group::new(config, &vcpus, means, placement);
+    let machine = Machine::new(config, vcpus, observing, retention, session, overhead_zero);
+    Ok(Runtime { machine, groups: vec![group], events })
+}
+
+fn session(config: &Config, events: &mut Events) -> Result<Option<Session>, SetupError> {
+    if !config.acts() {
+        return Ok(None);
+    }
+    match Session::begin(events.listener().clone()) {
+        Ok(session) => {
+            events.warn_of(session.warning());
+            Ok(Some(session))
+        }
+        Err(error) if config.strict => Err(SetupError::NoJournal(error)),
+        Err(error) => {
+            events.warn(Warning::OnlyObserved { why: error.to_string() });
+            Ok(None)
+        }
+    }
+}
+
+fn placement(
+    config: &Config,
+    vcpus: &CpuSet,
+    hierarchies: &CgroupHierarchies,
+    session: Option<&mut Session>,
+    events: &mut Events,
+) -> Result<Option<Placement>, SetupError> {
+    let Some(session) = session.filter(|_| config.policy.consolidates() && vcpus.len() > 1) else { return Ok(None) };
+    let prepared = Placement::prepare(config.placement, vcpus, hierarchies, &mut session.journal);
+    let (placement, fallback) = prepared.map_err(SetupError::Placement)?;
+    events.warn_of(fallback.map(Warning::Weaker));
+    Ok(Some(placement))
+}
+
+fn retention(
+    config: &Config,
+    vcpus: &CpuSet,
+    hierarchies: &CgroupHierarchies,
+    session: Option<&mut Session>,
+    observing: &Observing,
+    events: &mut Events,
+) -> Option<Retention> {
+    let session = session.filter(|_| config.policy.retains() && config.retain != RetainChoice::None)?;
+    let opening = Opening { vcpus, params: &config.params, hierarchies, observer: Some(observing.observer()) };
+    let (opened, instead) = retain::open(config.retain, &opening, &mut session.journal);
+    events.warn_of(instead.map(Warning::Retention));
+    let retention = Retention::new(opened?);
+    events.warn_of(retention.fallbacks().cloned().map(Warning::Weaker));
+    Some(retention)
+}
+
+fn no_distributions(refusal: &BpfRefusal) -> Warning {
+    tracing::info!("{refusal}");
+    Warning::NoDistributions { why: refusal.to_string().chars().take(LONGEST_REASON).collect() }
+}

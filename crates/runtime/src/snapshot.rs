@@ -1,0 +1,54 @@
+//! The state at one moment: what text, JSON, metrics and a live view are made of.
+
+use crate::event::Warning;
+use crate::totals::Totals;
+use gleaner_act::PlacementKind;
+use gleaner_decide::guest::Explanation;
+use gleaner_model::{CpuSet, Nanos, RetainMeans, Source};
+
+/// The machine and its groups, at one moment.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// The vCPUs that groups may use.
+    pub vcpus: CpuSet,
+    /// Which observer is in use.
+    pub source: Source,
+    /// By what vCPUs are retained; `None` where they are not.
+    pub retention: Option<RetentionSnapshot>,
+    /// Idle time bridged since the start, summed over vCPUs.
+    pub retained: Nanos,
+    /// How often a contention guard stopped retention.
+    pub guard_trips: u64,
+    /// Whether this machine has reported any steal since boot. Zero for ever means that the hypervisor does not tell.
+    pub steal_is_reported: bool,
+    /// CPU time of observing and deciding since the start.
+    pub overhead: Nanos,
+    /// How long windows are now.
+    pub window_length: Nanos,
+    /// Each managed group.
+    pub groups: Vec<GroupSnapshot>,
+    /// What is, or was, weaker than it might be.
+    pub warnings: Vec<Warning>,
+}
+
+/// A means of retention in use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RetentionSnapshot {
+    /// Which one.
+    pub means: RetainMeans,
+    /// Its name and what it rests on.
+    pub detail: String,
+}
+
+/// One managed group, at one moment.
+#[derive(Clone, Debug)]
+pub struct GroupSnapshot {
+    /// By what it is confined; `None` where it is not to be.
+    pub placement: Option<PlacementKind>,
+    /// The time-out in force, where the policy retains.
+    pub timeout: Option<Nanos>,
+    /// What its windows add up to.
+    pub totals: Totals,
+    /// Where its policy stands.
+    pub explanation: Explanation,
+}

@@ -1,0 +1,52 @@
+//! Yielding threads as the runtime wants them: with decide's state machine in them, told by BPF, outside of the program's quota.
+
+use gleaner_act::{ActError, BusyWait, CgroupRoots, IdleGroup, IdleMeans, YieldingThreads, own_group};
+use gleaner_decide::guest::{GuestParams, YieldingThread};
+use gleaner_model::{CpuSet, Order, VcpuId, YieldMachine};
+use gleaner_observe::Observer;
+use gleaner_sys::cpu_quota;
+
+/// Starts yielding threads that run decide's state machine, asleep. `busy_wait`: how one learns that its vCPU is busy again.
+///
+/// # Errors
+/// As [`YieldingThreads::start`].
+pub fn start_yielding(
+    vcpus: &CpuSet,
+    group: &IdleGroup,
+    params: &GuestParams,
+    mut busy_wait: impl FnMut(VcpuId) -> Option<BusyWait>,
+) -> Result<YieldingThreads, ActError> {
+    let mut waits: Vec<(VcpuId, Option<BusyWait>)> = vcpus.iter().map(|vcpu| (vcpu, busy_wait(vcpu))).collect();
+    let signalled: Vec<VcpuId> = waits.iter().filter(|(_, wait)| wait.is_some()).map(|(vcpu, _)| *vcpu).collect();
+    YieldingThreads::start(
+        vcpus,
+        group,
+        params.stolen_gap(),
+        |vcpu| {
+            let machine = YieldingThread::new(Order::Sleep, signalled.contains(&vcpu), params);
+            Box::new(machine) as Box<dyn YieldMachine>
+        },
+        |vcpu| waits.iter_mut().find(|(id, _)| *id == vcpu).and_then(|(_, wait)| wait.take()),
+    )
+}
+
+/// Whether yielding threads run outside of the program's limit of CPU time; else why there are to be none: they would use it up, and
+/// the program would be throttled. `means`: whether they have a cgroup of their own, at the top of what can be seen.
+pub(crate) fn spends_no_quota(means: IdleMeans) -> Result<(), String> {
+    let Some(own) = own_group(&CgroupRoots::default(), "cpu") else { return Ok(()) };
+    let folder = if means == IdleMeans::ClassOnly { &own.own } else { &own.mount };
+    match cpu_quota(&own.mount, folder) {
+        None => Ok(()),
+        Some(quota) => {
+            Err(format!("they would use up the program's CPU quota ({} CPUs by {})", quota.cpus, quota.file.display()))
+        }
+    }
+}
+
+/// How a yielding thread learns that its vCPU is busy again: from BPF, or not at all.
+pub(crate) fn busy_wait(observer: &Observer, vcpu: VcpuId) -> Option<BusyWait> {
+    let Observer::Bpf(bpf) = observer else { return None };
+    let mut signal = bpf.busy_signal(vcpu).ok()?;
+    let waker = signal.waker();
+    Some(BusyWait { wait: Box::new(move |limit| signal.wait(limit)), wake: Box::new(move || waker.wake()) })
+}
