@@ -22,7 +22,7 @@ PROGRAMS = {
     "redis-1": ("rate", "redis-server", REDIS + "taskset -c 1 redis-benchmark -s $W/r.sock -c 1 -n 60000 -t get --csv | sed -n '$s/[^,]*,\"\\([0-9.]*\\).*/\\1/p'"),
     "redis-100": ("time", "redis-server", REDIS + "taskset -c 1 $PYTHON $W/open.py $W/r.sock 100 3"),
     "redis-1000": ("time", "redis-server", REDIS + "taskset -c 1 $PYTHON $W/open.py $W/r.sock 1000 3"),
-    "memcached-8": ("time", "memcslap", MEMCACHED + "memcslap --servers=$W/m.sock --concurrency=8 --execute-number=8000 --test=get >/dev/null"),
+    "memcached-8": ("time", "memcslap", MEMCACHED + "memcslap --servers=$W/m.sock --concurrency=8 --execute-number=8000 --test=get | sed -n 's/^Time total: *\\([0-9.]*\\).*/\\1/p'"),
     "pgbench-1": ("rate", "pgbench", "pgbench -h $W -U postgres -n -S -c 1 -T 3 postgres 2>/dev/null | sed -n 's/^tps = \\([0-9.]*\\).*/\\1/p'"),
     "pgbench-8": ("rate", "pgbench", "pgbench -h $W -U postgres -n -S -c 8 -j 2 -T 3 postgres 2>/dev/null | sed -n 's/^tps = \\([0-9.]*\\).*/\\1/p'"),
     "nginx-8": ("rate", "nginx", "nginx -p $W -c $W/nginx.conf & server=$!; trap 'kill $server; wait $server' EXIT; sleep 0.3; wrk -t 1 -c 8 -d 3 http://127.0.0.1:18080/ | sed -n 's/^Requests.sec: *//p'"),

@@ -4,14 +4,14 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// Who keeps an idle vCPU from halting. In the order in which a calibration usually finds them cheap.
+/// Who keeps an idle vCPU from halting. In the order in which they are chosen: exact time-outs first, the kernel's own before ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RetainMeans {
-    /// A BPF program at the head of the idle loop polls (`fentry/tick_nohz_idle_enter`). Any cpuidle driver, or none.
-    IdlePoll,
     /// The haltpoll governor, with a limit that does not adapt. Its parameters are the whole machine's.
     Haltpoll,
+    /// A BPF program at the head of the idle loop polls (`fentry/tick_nohz_idle_enter`). Any cpuidle driver, or none.
+    IdlePoll,
     /// A PM QoS latency of zero makes the cpuidle governor choose its POLL state on that vCPU.
     PmQos,
     /// A thread of the lowest scheduling class that calls sched_yield (the paper, section 6). Needs no privilege.
@@ -20,7 +20,7 @@ pub enum RetainMeans {
 
 impl RetainMeans {
     /// All of them, in that order.
-    pub const ALL: [Self; 4] = [Self::IdlePoll, Self::Haltpoll, Self::PmQos, Self::Yielding];
+    pub const ALL: [Self; 4] = [Self::Haltpoll, Self::IdlePoll, Self::PmQos, Self::Yielding];
 
     /// The word that stands for it on the command line and in JSON.
     pub fn name(self) -> &'static str {

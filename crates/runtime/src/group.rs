@@ -88,6 +88,11 @@ impl Group {
         self.policy.wants_wakeups()
     }
 
+    /// Whether it waits for its next window to go on.
+    pub(crate) fn wants_quick_windows(&self) -> bool {
+        self.policy.wants_quick_windows()
+    }
+
     /// One window: decides, and carries that out. Says whether it was moved to other vCPUs.
     pub(crate) fn tick(&mut self, window: &mut Window, machine: &mut Machine, events: &mut Events) -> bool {
         let active = self.active().clone();

@@ -14,6 +14,8 @@ use gleaner_sys::thread_cpu_time;
 
 /// Windows are this long, unless observing costs too much.
 const WINDOW: Nanos = Nanos::from_millis(100);
+/// Where a policy waits for its next window to go on.
+const QUICK_WINDOW: Nanos = Nanos::from_millis(25);
 /// Longest window: the yielding threads want a heart-beat within two seconds.
 const LONGEST_WINDOW: Nanos = Nanos::from_secs(1);
 /// Windows are paced for this part of what observing may take, so that it stays below.
@@ -30,7 +32,9 @@ pub(crate) struct Machine {
     housekeeping: Seat,
     /// The vCPUs that any group runs on, and those to which a thread of one is bound.
     occupied: (CpuSet, CpuSet),
-    window_length: Nanos,
+    /// How long windows are, as far as what observing costs is concerned.
+    paced: Nanos,
+    quick: bool,
     /// Share of one CPU.
     overhead_target: f64,
     overhead_zero: Nanos,
@@ -56,7 +60,8 @@ impl Machine {
             observing,
             retention,
             session,
-            window_length: WINDOW,
+            paced: QUICK_WINDOW,
+            quick: false,
             overhead_target: OVERHEAD_AIR * config.overhead_ratio,
             overhead_zero,
             retained: Nanos::ZERO,
@@ -103,7 +108,7 @@ impl Machine {
 
     /// How long until the next window is due.
     pub(crate) fn window_length(&self) -> Nanos {
-        self.window_length
+        self.paced.max(if self.quick { QUICK_WINDOW } else { WINDOW })
     }
 
     /// The owner is alive.
@@ -157,11 +162,17 @@ impl Machine {
         done
     }
 
-    /// Longer windows when observing costs too much, shorter ones again when it does not.
-    pub(crate) fn pace(&mut self, cost: Nanos) {
-        let length = Nanos::from_f64(cost.as_f64() / self.overhead_target).max(WINDOW).min(LONGEST_WINDOW);
+    /// Longer windows when observing costs too much, shorter ones again when it does not. `quick`: somebody waits for the next one.
+    pub(crate) fn pace(&mut self, cost: Nanos, quick: bool) {
+        let length = Nanos::from_f64(cost.as_f64() / self.overhead_target).min(LONGEST_WINDOW);
         // A quarter of the way: one expensive window is no reason.
-        self.window_length = Nanos((self.window_length.0 * 3 + length.0) / 4);
+        self.paced = Nanos((self.paced.0 * 3 + length.0) / 4);
+        self.hurry(quick);
+    }
+
+    /// Whether somebody waits for the next window.
+    pub(crate) fn hurry(&mut self, quick: bool) {
+        self.quick = quick;
     }
 
     /// Goes over to /proc when groups switch so often that BPF would slow them down. `trial`: one still needs what only BPF sees.

@@ -30,29 +30,52 @@ pub struct Opened {
     pub group: IdleGroup,
 }
 
-/// The means that `choice` asks for, or else the first that can be had, in the order of [`RetainMeans::ALL`]. With it what to warn of: that
-/// another is used than was asked for, or none. What `auto` passes over is logged.
-pub(crate) fn open(
-    choice: RetainChoice,
-    opening: &Opening<'_>,
-    journal: &mut Journal,
-) -> (Option<Opened>, Option<String>) {
-    let asked = choice.means();
-    let others = RetainMeans::ALL.into_iter().filter(|means| asked != Some(*means));
-    let mut refused = Vec::new();
-    for means in asked.into_iter().chain(others) {
+/// Looks for a means: the one that is asked for, or else the first that can be had, in the order of [`RetainMeans::ALL`].
+#[derive(Debug)]
+pub(crate) struct Search {
+    asked: Option<RetainMeans>,
+    left: Vec<RetainMeans>,
+    refused: Vec<String>,
+}
+
+impl Search {
+    pub(crate) fn new(choice: RetainChoice) -> Self {
+        let asked = choice.means();
+        let others = RetainMeans::ALL.into_iter().filter(|means| asked != Some(*means));
+        Self { asked, left: asked.into_iter().chain(others).collect(), refused: Vec::new() }
+    }
+
+    /// Whether the next one to be tried needs no observer.
+    pub(crate) fn polls_next(&self) -> bool {
+        self.left.first().is_some_and(|means| means.polls_in_idle_task())
+    }
+
+    /// Tries the next one. What `auto` passes over is logged.
+    pub(crate) fn next(&mut self, opening: &Opening<'_>, journal: &mut Journal) -> Option<Opened> {
+        let means = self.left.remove(0);
         match open_one(means, opening, journal) {
-            Ok(opened) => {
-                let warning = refused.first().filter(|_| asked.is_some());
-                return (Some(opened), warning.map(|why| format!("{means} keeps vCPUs awake instead of {why}")));
-            }
+            Ok(opened) => Some(opened),
             Err(why) => {
                 tracing::info!("{means}: {why}");
-                refused.push(format!("{means}: {why}"));
+                self.refused.push(format!("{means}: {why}"));
+                None
             }
         }
     }
-    (None, Some(format!("nothing is retained: {}", refused.join("; "))))
+
+    /// Whether there is none left to try.
+    pub(crate) fn is_over(&self) -> bool {
+        self.left.is_empty()
+    }
+
+    /// What to warn of: that `found` is another than was asked for, or that there is none.
+    pub(crate) fn warning(&self, found: Option<RetainMeans>) -> Option<String> {
+        match (found, self.asked.and(self.refused.first())) {
+            (Some(means), Some(why)) => Some(format!("{means} keeps vCPUs awake instead of {why}")),
+            (Some(_), None) => None,
+            (None, _) => Some(format!("nothing is retained: {}", self.refused.join("; "))),
+        }
+    }
 }
 
 /// One means.

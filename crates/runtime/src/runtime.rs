@@ -49,6 +49,7 @@ impl Runtime {
         for group in groups.iter_mut() {
             group.begin(machine, events);
         }
+        machine.hurry(groups.iter().any(Group::wants_quick_windows));
         self.pin(Nanos::ZERO);
     }
 
@@ -77,7 +78,8 @@ impl Runtime {
         if moved {
             self.pin(Nanos::ZERO);
         }
-        self.machine.pace(thread_cpu_time() - before);
+        let quick = self.groups.iter().any(Group::wants_quick_windows);
+        self.machine.pace(thread_cpu_time() - before, quick);
         let trial = self.groups.iter().any(Group::wants_wakeups);
         self.machine.fall_back_to_procfs(&window, trial, &mut self.events);
     }

@@ -6,10 +6,10 @@ use crate::events::Events;
 use crate::group::Group;
 use crate::machine::Machine;
 use crate::observing::Observing;
-use crate::retain::{self, Opening};
+use crate::retain::{Opened, Opening, Search};
 use crate::retention::Retention;
 use crate::{Runtime, Session};
-use gleaner_act::{ActError, CgroupHierarchies, CgroupRoots, Placement};
+use gleaner_act::{ActError, CgroupHierarchies, CgroupRoots, Journal, Placement};
 use gleaner_model::CpuSet;
 use gleaner_observe::{BpfRefusal, ObserveError, ObserverChoice};
 use gleaner_sys::thread_cpu_time;
@@ -49,12 +49,14 @@ pub(crate) fn set_up(config: &Config, vcpus: CpuSet, listener: Listener) -> Resu
     let mut session = session(config, &mut events)?;
     let placement = placement(config, &vcpus, &hierarchies, session.as_mut(), &mut events)?;
     let guardian = session.as_ref().and_then(Session::guardian_pid);
-    let (observing, refusal) = match Observing::open(config.observer, guardian, &vcpus) {
+    let mut looking = Looking::new(config, &vcpus, &hierarchies, session.as_mut());
+    let polling = looking.as_mut().and_then(Looking::polling);
+    let (observing, refusal) = match Observing::open(observer_for(config, polling.is_some()), guardian, &vcpus) {
         Ok(opened) => opened,
         Err(error) if config.observer == ObserverChoice::Bpf => return Err(SetupError::Observer(error)),
         Err(error) => return Err(SetupError::NothingObserved(error)),
     };
-    let retention = retention(config, &vcpus, &hierarchies, session.as_mut(), &observing, &mut events);
+    let retention = looking.and_then(|looking| looking.found(polling, &observing, &mut events));
     if config.strict && !events.warnings().is_empty() {
         return Err(SetupError::Weaker(events.warnings().to_vec()));
     }
@@ -96,21 +98,59 @@ fn placement(
     Ok(Some(placement))
 }
 
-fn retention(
-    config: &Config,
-    vcpus: &CpuSet,
-    hierarchies: &CgroupHierarchies,
-    session: Option<&mut Session>,
-    observing: &Observing,
-    events: &mut Events,
-) -> Option<Retention> {
-    let session = session.filter(|_| config.policy.retains() && config.retain != RetainChoice::None)?;
-    let opening = Opening { vcpus, params: &config.params, hierarchies, observer: Some(observing.observer()) };
-    let (opened, instead) = retain::open(config.retain, &opening, &mut session.journal);
-    events.warn_of(instead.map(Warning::Retention));
-    let retention = Retention::new(opened?);
-    events.warn_of(retention.fallbacks().cloned().map(Warning::Weaker));
-    Some(retention)
+/// Where idle vCPUs poll there is nothing to consolidate on a host that has the CPUs, and the trial needs no wake-ups: `/proc` does,
+/// which costs no switch anything.
+fn observer_for(config: &Config, polls: bool) -> ObserverChoice {
+    match config.observer {
+        ObserverChoice::Auto if polls => ObserverChoice::Procfs,
+        choice => choice,
+    }
+}
+
+/// The search for a means of retention: before the observer is chosen, and after.
+struct Looking<'a> {
+    search: Search,
+    opening: Opening<'a>,
+    journal: &'a mut Journal,
+}
+
+impl<'a> Looking<'a> {
+    /// `None` where nothing is to be retained.
+    fn new(
+        config: &'a Config,
+        vcpus: &'a CpuSet,
+        hierarchies: &'a CgroupHierarchies,
+        session: Option<&'a mut Session>,
+    ) -> Option<Self> {
+        let session = session.filter(|_| config.policy.retains() && config.retain != RetainChoice::None)?;
+        let opening = Opening { vcpus, params: &config.params, hierarchies, observer: None };
+        Some(Self { search: Search::new(config.retain), opening, journal: &mut session.journal })
+    }
+
+    /// One that needs no observer, as long as it is its turn.
+    fn polling(&mut self) -> Option<Opened> {
+        while self.search.polls_next() {
+            let opened = self.search.next(&self.opening, self.journal);
+            if opened.is_some() {
+                return opened;
+            }
+        }
+        None
+    }
+
+    /// `polling`, or what comes after it.
+    fn found(self, polling: Option<Opened>, observing: &Observing, events: &mut Events) -> Option<Retention> {
+        let Self { mut search, opening, journal } = self;
+        let opening = Opening { observer: Some(observing.observer()), ..opening };
+        let mut found = polling;
+        while found.is_none() && !search.is_over() {
+            found = search.next(&opening, journal);
+        }
+        let retention = found.map(Retention::new);
+        events.warn_of(search.warning(retention.as_ref().map(Retention::means)).map(Warning::Retention));
+        events.warn_of(retention.iter().flat_map(Retention::fallbacks).cloned().map(Warning::Weaker));
+        retention
+    }
 }
 
 fn no_distributions(refusal: &BpfRefusal) -> Warning {

@@ -193,6 +193,11 @@ impl GuestPolicy {
         !self.trial.is_settled()
     }
 
+    /// Whether a quarter of the usual window would do, and a trial of retention is over the sooner for it.
+    pub fn wants_quick_windows(&self) -> bool {
+        self.trial.wants_quick_windows()
+    }
+
     /// The vCPUs the group runs on. Never empty, unless the policy was made with none.
     pub fn active(&self) -> &CpuSet {
         self.packing.active()

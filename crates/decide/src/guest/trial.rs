@@ -32,8 +32,16 @@ pub(super) const TRIAL_PAIRS: usize = BLOCKS.len() / 2;
 
 /// Pairs after which a trial may end, where each is clear.
 const EARLY_PAIRS: usize = 2;
-/// A pair is clear where one of its blocks has so many times the other's cost or rate.
-const CLEAR: f64 = 1.15;
+/// A pair clearly speaks for retention where it has so many times the rate.
+const CLEARLY_BETTER: f64 = 1.15;
+/// ... and clearly against it where it has so many times less: what is stopped stays so for long.
+const CLEARLY_WORSE: f64 = 1.5;
+
+/// A quick window is this part of a usual one, and has to see so many times the least wake-ups.
+const QUICK_PART: f64 = 0.25;
+const QUICK_WAKEUPS: f64 = 2.0;
+/// What is too few wake-ups for a window is said of windows of this length.
+const USUAL_WINDOW_S: f64 = 0.1;
 
 /// Where retention makes computations longer by more than this factor, hand-overs say nothing.
 const GRANULARITY_ALIKE: f64 = 2.0;
@@ -83,6 +91,8 @@ pub(super) struct Trial {
     again: Backoff,
     /// Windows in a row in which nothing else was going on.
     quiet: u32,
+    /// Hand-overs per second in the last window.
+    rate: Option<f64>,
     running: Option<Running>,
     /// Whether the observer sees no wake-ups.
     blind: bool,
@@ -109,6 +119,7 @@ impl Trial {
             // Nothing but a change of the workload makes it start small again.
             again: Backoff::new(ms(params.trial_again_min_ms), ms(params.trial_again_max_ms), u64::MAX),
             quiet: 0,
+            rate: None,
             running: None,
             blind: false,
             polls,
@@ -142,6 +153,13 @@ impl Trial {
         !self.enabled || self.running.is_none() && self.again.until() > Nanos::ZERO
     }
 
+    /// Whether it goes on the sooner for quick windows. What two pairs have not told takes windows of the usual length.
+    pub(super) fn wants_quick_windows(&self) -> bool {
+        let early = self.running.as_ref().is_none_or(|running| running.blocks.len() < 2 * EARLY_PAIRS);
+        let seen = |rate: f64| rate * USUAL_WINDOW_S * QUICK_PART >= QUICK_WAKEUPS * self.wakeups_min as f64;
+        self.enabled && self.polls && self.verdict.is_none() && early && self.rate.is_none_or(seen)
+    }
+
     /// The workload is another one: retention is taken to pay until it is tried again, if it can be.
     pub(super) fn workload_changed(&mut self) {
         self.verdict = None;
@@ -155,6 +173,8 @@ impl Trial {
     /// Takes a window. `undisturbed`: nothing else was changed in it or is being judged, no guard has stopped a yielding thread, and some vCPU
     /// is idle now and then. Says why, if retention begins or ends after it.
     pub(super) fn step(&mut self, window: &Window, undisturbed: bool) -> Option<Reason> {
+        let per_s = window.group.voluntary_switches as f64 / window.length.as_secs_f64().max(1e-9);
+        self.rate = Some(per_s);
         let seen = if self.enabled { measured(window, self.wakeups_min) } else { None };
         let before = self.retains();
         self.blind = self.enabled && window.group.wake_to_run.is_none();
@@ -246,7 +266,7 @@ impl Ratios {
 
     /// Whether each of the pairs clearly speaks for retention (`better`), or clearly against it.
     fn all_clearly(&self, better: bool, pairs: usize) -> bool {
-        let clear = |ratio: f64| if better { ratio > CLEAR } else { ratio < 1.0 / CLEAR };
+        let clear = |ratio: f64| if better { ratio > CLEARLY_BETTER } else { ratio < 1.0 / CLEARLY_WORSE };
         let by_rate = self.rates.iter().all(|rate| clear(*rate));
         let by_cost = self.costs.as_ref().map(|costs| costs.iter().all(|cost| clear(1.0 / cost)));
         pairs > 0 && if better { by_rate || by_cost == Some(true) } else { by_rate && by_cost != Some(false) }
