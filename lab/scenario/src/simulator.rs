@@ -35,7 +35,7 @@ pub struct Simulator {
     pub idle_states: SimIdleStates,
     /// What things cost.
     pub costs: SimCosts,
-    /// Single costs, by name (`gleaner sim list`), nanoseconds.
+    /// Single costs, by name (`gleaner-lab sim list`), nanoseconds.
     #[serde(skip_serializing_if = "is_default")]
     pub cost_ns: BTreeMap<String, u64>,
 }
