@@ -52,8 +52,10 @@ def figures:
         [[.name, {items_per_s: .items_per_second, p50_us: (.latency.p50_ns | us), p99_us: (.latency.p99_ns | us)}]]
     elif .schema == "gleaner.probe/1" then [wakeups]
     elif .schema == "gleaner.reproduction/1" then
+        # What the paper says in words tells statements about one figure apart.
         .id as $id | [.rows[] | select(.paper != null or .agrees != null)
-            | ["\($id) | \(.case) | \(.metric)", {paper, simulated, agrees}]]
+            | ["\($id) | \(.case) | \(.metric)" + (if .paper == null and .paper_order then " | \(.paper_order)" else "" end),
+               {paper, simulated, agrees, fitted: (if .basis == "calibrated" then true else null end)}]]
     elif .schema == "gleaner.sim/1" then
         [.rows[] | [of(.vm, .workload, .beside, .slice, .policy), {items_per_s, speedup}]]
     elif .schema == "gleaner.sim-recording/1" then

@@ -23,6 +23,10 @@ declare -A LIMITS=(
     [docs/ab.md]=1250
     [docs/how-it-works.md]=2250
     [docs/results.md]=1300
+    [docs/research/README.md]=400
+    [docs/research/models.md]=700
+    [docs/research/reproductions.md]=750
+    [docs/research/not-reproduced.md]=650
 )
 # Short records, all of one form.
 for page in docs/decisions/*.md; do LIMITS[$page]=300; done

@@ -1,6 +1,6 @@
 //! The page of results: what is on it, that nothing breaks out of it, and that no file can make it panic.
 //!
-//! What a browser makes of it is tried with the binary (crates/gleaner/tests/report.rs).
+//! What a browser makes of it is tried with the binary (crates/cli/tests/report.rs).
 
 mod support;
 

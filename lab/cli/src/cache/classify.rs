@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 #[command(
     override_usage = "gleaner-lab cache classify [OPTIONS] --trace FILE...\n       gleaner-lab cache classify [OPTIONS] -- CMD [ARG]...",
     after_help = "The three types are those of the micro-sliced paper: CPU-bound (the working set fits the level before the last one), \
-                  cache-friendly (it fits the last level), thrashing (it fits none). docs/cachesim.md has the thresholds.\n\n\
+                  cache-friendly (it fits the last level), thrashing (it fits none). docs/research/cachesim.md has the thresholds.\n\n\
                   Examples:\n\
                   \x20 gleaner-lab cache classify -- bzip2 -kc big.tar > /dev/null\n\
                   \x20 gleaner-lab cache classify --trace web.gltrace --trace batch.gltrace --llc host\n\

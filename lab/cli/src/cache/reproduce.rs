@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
                         \x20 micro:fig11  memory requests by technique, two contexts on a core\n\
                         \x20 micro:fig12  CPI by technique, four contexts on a core\n\n\
                         Takes some minutes; with --quanta 10, below which the result is called a smoke run, three times as long. \
-                        docs/cachesim.md states the model and what the programs are.\n\n\
+                        docs/research/cachesim.md states the model and what the programs are.\n\n\
                         Examples:\n\
                         \x20 gleaner-lab cache reproduce micro:fig10 --mix 9 --mix 13\n\
                         \x20 gleaner-lab cache reproduce micro:fig11 --quanta 10 --json fig11.json")]

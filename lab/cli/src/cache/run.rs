@@ -27,7 +27,7 @@ use std::time::Duration;
 #[derive(Debug, Args)]
 #[command(
     after_help = "Contexts are dealt to the cores in turn: traces first, then made-up ones. The machine is Table V of the paper \
-                        except where an option says otherwise (docs/cachesim.md). The same options give the same result.\n\n\
+                        except where an option says otherwise (docs/research/cachesim.md). The same options give the same result.\n\n\
                         Examples:\n\
                         \x20 gleaner-lab cache run --synthetic cache-friendly --synthetic thrashing --slice 1ms\n\
                         \x20 gleaner-lab cache run --trace bzip2.gltrace --trace libquantum.gltrace --slice 30ms \\\n\

@@ -24,7 +24,7 @@ use std::time::Duration;
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "What is simulated and what a recording cannot say: docs/recording.md. The same recording, options and version give \
+    after_help = "What is simulated and what a recording cannot say: docs/research/recording.md. The same recording, options and version give \
                   the same result to the last byte.\n\n\
                   Examples:\n\
                   \x20 gleaner-lab sim from-recording pigz.glthreads    # as recorded, Gleaner off and on\n\

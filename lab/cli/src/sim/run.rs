@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "The file is a test bed's scenario (docs/testbed.md), with a [simulator] table for the host (docs/simulator.md). The \
+    after_help = "The file is a test bed's scenario (docs/research/testbed.md), with a [simulator] table for the host (docs/research/simulator.md). The \
                   same file, seed and version give the same result to the last byte.\n\n\
                   Examples:\n\
                   \x20 gleaner-lab sim run experiments/interference/scenario.toml\n\
