@@ -223,7 +223,7 @@ pub enum TimeoutFrom {
     /// Measured once, after boot, with no neighbour at work.
     #[default]
     Boot,
-    /// Measured by every run itself, in whatever state the machine is then; takes a second or more each time.
+    /// The profile's own, as users have it: nothing is measured before the program starts.
     Run,
     /// Given.
     Fixed(Duration),
