@@ -1,10 +1,10 @@
 # Rows of results and the page that they make; summary.sh uses it.
 include "statistics";
 
-# Four significant digits are more than anything here is known by.
+# Four significant digits are more than anything here is known by. DIGITS: what is drawn or rounded again needs one more.
 def short:
     if type != "number" or . == 0 then .
-    else . as $x | (($x | fabs | log10 | floor) - 3) as $digit
+    else . as $x | (($x | fabs | log10 | floor) + 1 - (env.DIGITS // "4" | tonumber)) as $digit
         | if $digit >= 0 then ($x / pow(10; $digit) | round) * pow(10; $digit) | round
           else pow(10; -$digit) as $by | ($x * $by | round) / $by end
     end;
