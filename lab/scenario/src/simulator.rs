@@ -99,7 +99,7 @@ pub enum SimCosts {
     /// Table 2 of the Gleaner paper.
     #[serde(rename = "kvm-2014")]
     Kvm2014,
-    /// The micro-slice paper's Xen machine.
+    /// The micro-sliced paper's Xen machine.
     #[serde(rename = "xen-2014")]
     Xen2014,
     /// Table 2 without virtualization.

@@ -75,7 +75,7 @@ enum CostsArg {
     /// Table 2 of the Gleaner paper
     #[value(name = "kvm-2014")]
     Kvm2014,
-    /// The micro-slice paper's Xen machine
+    /// The micro-sliced paper's Xen machine
     #[value(name = "xen-2014")]
     Xen2014,
     /// Table 2 without virtualization

@@ -22,7 +22,7 @@ const ALL: &str = "all";
                   \x20 gleaner:fig7    speedups and throughput with Gleaner, two virtual machines\n\
                   \x20 gleaner:fig8    MySQL by connections\n\
                   \x20 gleaner:fig9    dedup and MySQL by virtual machines\n\
-                  Of the micro-slice paper (MICRO'14): micro:table1, fig2, fig3, fig5, fig6, fig9; its cache figures are \
+                  Of the micro-sliced paper (MICRO'14): micro:table1, fig2, fig3, fig5, fig6, fig9; its cache figures are \
                   `gleaner-lab cache reproduce`'s.\n\n\
                   A figure agrees within 25 % of the paper's, a statement by the criterion in its note. `predicted` means that nothing \
                   of the row was fitted. docs/research/ has the models, the calibration and what disagrees.\n\n\
