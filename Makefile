@@ -49,6 +49,7 @@ lab: toolchain ## the laboratory (simulators, reproductions, test bed), at targe
 .PHONY: check
 check: toolchain ## formatting, lints and the length of pages
 	@scripts/words.sh --check
+	@experiments/simulator/rows.sh --check
 	@$(CARGO) fmt --version >/dev/null && $(CARGO) clippy --version >/dev/null || { echo "this toolchain lacks rustfmt or clippy: rustup component add rustfmt clippy" >&2; exit 1; }
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked --target $(HOST) -- -D warnings

@@ -1,5 +1,6 @@
 # Shared by the experiments' run.sh: `. "$(dirname "$0")/../lib.sh"`. Changes into the repository's root, builds before anything is measured,
-# and names a folder for the raw results after day, kernel and number of CPUs, and $RUN (RUN=b: a second run on the same day beside the first).
+# and names a folder for the raw results below target/experiments/ (or $OUT) after day, kernel and number of CPUs, and $RUN (RUN=b: a second run
+# on the same day beside the first).
 # shellcheck shell=bash
 set -euo pipefail
 
@@ -7,15 +8,17 @@ here=$(cd "$(dirname "$0")" && pwd)
 cd "$here/../.."
 # shellcheck disable=SC2034 # the scripts' own
 host=$(rustc -vV | sed -n 's/^host: //p')
-folder=$here/$(date +%F)-$(uname -r)-$(nproc)cpu${RUN:+-$RUN}
+# shellcheck disable=SC2034
+raw=${OUT:-${CARGO_TARGET_DIR:-target}/experiments}
+folder=$raw/$(basename "$here")/$(date +%F)-$(uname -r)-$(nproc)cpu${RUN:+-$RUN}
 mkdir -p "$folder"
+folder=$(readlink -f "$folder") raw=$(readlink -f "$raw")
 make --no-print-directory build >&2
 gleaner=$(readlink -f "${CARGO_TARGET_DIR:-target}/gleaner")
 recorded_before=$(stat -c %s "$folder/machine.txt" 2>/dev/null || echo 0)
 # What changes a result and is not in the commit: other programs' share of the machine, settings, sources that are not committed.
 {
-    # Raw results are no sources: this file itself is one that git knows.
-    changed=$(git diff --stat HEAD -- . ':(exclude)experiments/*/20*')
+    changed=$(git diff --stat HEAD)
     echo "$(date -u +%FT%TZ) commit $(git rev-parse --short HEAD)${changed:++changes} load $(cut -d' ' -f1-3 /proc/loadavg)"
     echo "command: $0 $*"
     for name in RUN PAIRS ROUNDS BLOCKS FIRST UNTIL AGAINST CAPPED ONLY WORK SECONDS_EACH SLICES SEED PORT POWERCAP TMPDIR; do
@@ -25,6 +28,11 @@ recorded_before=$(stat -c %s "$folder/machine.txt" 2>/dev/null || echo 0)
     "$gleaner" doctor 2>/dev/null | head -n 6
 } >>"$folder/machine.txt"
 
+# laboratory: builds gleaner-lab, for the scripts that simulate; $lab is its path.
+laboratory() {
+    make --no-print-directory lab >&2
+    lab=$(readlink -f "${CARGO_TARGET_DIR:-target}/gleaner-lab")
+}
 say() { printf '%s %s\n' "$(date +%T)" "$*" >&2; }
 # fresh FILE...: ends the script where an earlier run has left one. Measured once is kept: another run gets a folder of its own. Several
 # commands may fill one folder (`programs/run.sh machine`, then `relay`), so it is asked file by file, before anything is measured; and

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds what is needed and starts the test bed's runner: `testbed/run.sh run experiments/smoke/scenario.toml`.
-# All arguments are the runner's own; `testbed/run.sh --help` lists them, docs/testbed.md explains scenarios.
+# All arguments are the runner's own; `testbed/run.sh --help` lists them, docs/research/testbed.md explains scenarios.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)

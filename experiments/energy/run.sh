@@ -76,7 +76,7 @@ measure_joules() {
 # The folder with machine-*.json whose machine.txt names the latest run of `machine`: names sort by day, kernel and suffix, not by time.
 newest() {
     local results
-    for results in experiments/programs/20*/; do
+    for results in "$raw"/programs/20*/; do
         compgen -G "${results}machine-*.json" >/dev/null || continue
         awk -v results="$results" '
             /^20[0-9-]+T[0-9:]+Z / { date = $1 }

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Recording real programs: what it costs, how far their replay is from what was recorded, and one what-if each. About two minutes, as root.
 . "$(dirname "$0")/../lib.sh" "$@"
+laboratory
 pairs=${PAIRS:-5}
 
 data=$(mktemp)
@@ -35,7 +36,7 @@ for name in pipeline barrier pigz; do
     # The last recording.
     {
         echo "== $name: median of $pairs runs, interleaved: alone $alone us, recorded $recorded us, ratio $(awk "BEGIN { printf \"%.3f\", $recorded / $alone }")"
-        "$gleaner" sim from-recording "$file" --vcpus 16 --pcpus 8 --slice 1ms --neighbour matmul --json "$folder/$name.json"
+        "$lab" sim from-recording "$file" --vcpus 16 --pcpus 8 --slice 1ms --neighbour matmul --json "$folder/$name.json"
     } | tee -a "$folder/results.txt"
     rm -f "$file"
 done

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE /* RUSAGE_THREAD */
-/* What dedup's stages ask of the kernel: a program with PARSEC dedup's structure (docs/reproductions.md), to be counted by `dedup-stages.sh`.
+/* What dedup's stages ask of the kernel: a program with PARSEC dedup's structure (docs/research/models.md), to be counted by `dedup-stages.sh`.
  *
  * Fragment -> FragmentRefine -> Deduplicate -> Compress -> Reorder, with the sizes of dedupdef.h and each allocation and release by the thread that does it there: who
  * allocates what, and who gives it back, decides what malloc asks of the kernel. Written for this; what it leaves out (statistics, decoding, bzip2) asks for nothing.

@@ -3,7 +3,7 @@
 #
 #   experiments/traces/record.sh [FOLDER [PROGRAM...]]       default: target/traces, all six
 #
-# GLEANER=PATH names the binary, ACCESSES=200M how much is kept of each. Programs that are there already are not recorded again.
+# GLEANER_LAB=PATH names the binary, ACCESSES=200M how much is kept of each. Programs that are there already are not recorded again.
 set -euo pipefail
 
 here=$(dirname "$(readlink -f "$0")")
@@ -11,11 +11,11 @@ root=$(readlink -f "$here/../..")
 folder=$(mkdir -p "${1:-$root/target/traces}" && readlink -f "${1:-$root/target/traces}")
 shift || true
 [[ $# -gt 0 ]] || set -- sjeng x264 bzip2 cc1 xalan libquantum
-gleaner=${GLEANER:-$root/target/gleaner}
+lab=${GLEANER_LAB:-$root/target/gleaner-lab}
 accesses=${ACCESSES:-200M}
 
 fail() { printf 'record: %s\n' "$*" >&2; exit 1; }
-[[ -x $gleaner ]] || fail "$gleaner is not there: make build, or name one by GLEANER=PATH"
+[[ -x $lab ]] || fail "$lab is not there: make lab, or name one by GLEANER_LAB=PATH"
 
 packages=(valgrind sjeng x264 bzip2 gcc cpp xalan libquantum-dev libc6-dev)
 missing=$(dpkg-query -W -f='${db:Status-Abbrev} ${Package}\n' "${packages[@]}" 2>/dev/null | sed -n 's/^.i  *//p' |
@@ -36,7 +36,7 @@ fi
 record() { # NAME SKIP -- CMD...
     local name=$1 skip=$2
     shift 3
-    "$gleaner" cache record -o "$folder/$name.part" --skip "$skip" --max-accesses "$accesses" --json "$folder/$name.json" -- "$@"
+    "$lab" cache record -o "$folder/$name.part" --skip "$skip" --max-accesses "$accesses" --json "$folder/$name.json" -- "$@"
     mv "$folder/$name.part" "$folder/$name.gltrace"
 }
 

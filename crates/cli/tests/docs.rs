@@ -78,6 +78,16 @@ fn the_table_takes_meaning_and_default_from_the_source() {
     assert_eq!(parameter_table(source, "GuestParams"), expected);
 }
 
+fn files_below(folder: &Path, found: &mut Vec<PathBuf>) {
+    for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+        if path.is_dir() {
+            files_below(&path, found);
+        } else {
+            found.push(path);
+        }
+    }
+}
+
 /// Targets of `[text](target)` that are files.
 fn links(markdown: &str) -> Vec<&str> {
     markdown
@@ -93,7 +103,8 @@ fn links(markdown: &str) -> Vec<&str> {
 fn links_between_documents_lead_somewhere() {
     let mut pages: Vec<PathBuf> =
         ["README.md", "ARCHITECTURE.md", "CHANGELOG.md"].iter().map(|name| root().join(name)).collect();
-    pages.extend(fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().path()));
+    files_below(&root().join("docs"), &mut pages);
+    files_below(&root().join("experiments"), &mut pages);
     for page in pages.iter().filter(|page| page.extension().is_some_and(|extension| extension == "md")) {
         let text = read(page);
         for link in links(&text) {

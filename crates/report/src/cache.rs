@@ -4,7 +4,7 @@ use crate::text;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// What `gleaner cache run` simulated.
+/// What `gleaner-lab cache run` simulated.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CacheReport {
     /// `gleaner.cache/1`.

@@ -1,4 +1,4 @@
-//! `gleaner.cache-record/1`: what `gleaner cache record` wrote.
+//! `gleaner.cache-record/1`: what `gleaner-lab cache record` wrote.
 
 use crate::text;
 use serde::{Deserialize, Serialize};

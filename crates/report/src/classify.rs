@@ -4,7 +4,7 @@ use crate::text;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// What `gleaner cache classify` found.
+/// What `gleaner-lab cache classify` found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CacheClassReport {
     /// `gleaner.cache-class/1`.

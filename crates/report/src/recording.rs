@@ -37,7 +37,7 @@ pub struct RecordReport {
     pub notes: Vec<String>,
 }
 
-/// What `gleaner sim from-recording` found.
+/// What `gleaner-lab sim from-recording` found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SimRecordingReport {
     /// `gleaner.sim-recording/1`.

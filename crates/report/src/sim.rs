@@ -4,7 +4,7 @@ use crate::text;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// What `gleaner sim run` found.
+/// What `gleaner-lab sim run` found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SimReport {
     /// `gleaner.sim/1`.

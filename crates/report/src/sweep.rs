@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::fmt;
 
-/// What `gleaner sim sweep` found.
+/// What `gleaner-lab sim sweep` found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SweepReport {
     /// `gleaner.sweep/1`.

@@ -1,4 +1,4 @@
-//! How a program uses caches of every size, from its trace alone: what `gleaner cache classify` is decided by.
+//! How a program uses caches of every size, from its trace alone: what `gleaner-lab cache classify` is decided by.
 //!
 //! One pass over the trace gives the miss-ratio curve ([`miss_ratio`](crate::miss_ratio), sampled: memory does not depend on the trace). An LRU
 //! cache misses what lies beyond its size, so the same curve says how many accesses get through the second level and how many of

@@ -1,4 +1,4 @@
-//! Runs a scenario (docs/testbed.md) in real virtual machines and writes what was measured, raw, as JSON.
+//! Runs a scenario (docs/research/testbed.md) in real virtual machines and writes what was measured, raw, as JSON.
 //!
 //! `gleaner-lab bed` is its command. The parts: [`bench`] a whole scenario, [`step`] one combination of it, [`in_turn`] one in which slices take turns, [`guest`] one VM, which is a [`qemu`] process with an
 //! [`agent`] inside; [`outcome`] what its answer comes to; [`progress`] what neighbours get done, [`host`] what is done to the host,
@@ -27,7 +27,7 @@ use trouble::{Patience, Trouble};
 
 /// Runs scenarios in real virtual machines.
 #[derive(Debug, Args)]
-#[command(after_help = "The format is described in docs/testbed.md.\n\n\
+#[command(after_help = "The format is described in docs/research/testbed.md.\n\n\
                   Exit status: 0 done, 1 the work failed (what was measured is written, marked incomplete), 2 bad usage or input, \
                   130 interrupted (likewise).")]
 pub struct BedArgs {

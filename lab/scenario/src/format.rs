@@ -83,7 +83,7 @@ impl<'de> Deserialize<'de> for TimeoutWord {
             ("run", _) => Ok(Self(TimeoutFrom::Run)),
             (_, Ok(duration)) if allowed.contains(&duration) => Ok(Self(TimeoutFrom::Fixed(duration))),
             _ => Err(de::Error::custom(format!(
-                "timeout {text:?}: must be \"boot\" (measured after boot), \"run\" (measured by every run), \
+                "timeout {text:?}: must be \"boot\" (measured after boot), \"run\" (the profile's own), \
                  or a duration within 1us and 1s"
             ))),
         }

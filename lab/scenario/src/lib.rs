@@ -4,7 +4,7 @@
 //! nothing here knows of QEMU: a [`Scenario`] is a machine with CPUs, VMs with vCPUs, workloads and policies.
 //! [`Scenario::parse`] checks all of it before anything is done, and says file, line, and what would be right.
 //! [`Plan`] is the order in which everything is measured: every round holds each combination once, shuffled by the seed, so
-//! that whatever drifts while the machines run meets all combinations alike. docs/testbed.md is the format's manual.
+//! that whatever drifts while the machines run meets all combinations alike. docs/research/testbed.md is the format's manual.
 
 mod baseline;
 mod format;
@@ -223,7 +223,7 @@ pub enum TimeoutFrom {
     /// Measured once, after boot, with no neighbour at work.
     #[default]
     Boot,
-    /// Measured by every run itself, in whatever state the machine is then; takes a second or more each time.
+    /// The profile's own, as users have it: nothing is measured before the program starts.
     Run,
     /// Given.
     Fixed(Duration),
@@ -292,7 +292,7 @@ pub enum Better {
     Lower,
 }
 
-/// A recording of a program's threads (docs/recording.md).
+/// A recording of a program's threads (docs/research/recording.md).
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Recording {
     /// Unique within its VM; the file's name without its ending unless given.

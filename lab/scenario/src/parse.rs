@@ -80,7 +80,7 @@ impl Scenario {
             ScenarioError::Invalid { path: path.into(), line: before.matches('\n').count() + 1, what }
         };
         let raw: RawScenario = toml::from_str(text).map_err(|error| {
-            let what = format!("{}; docs/testbed.md and docs/simulator.md describe scenarios", error.message().trim());
+            let what = format!("{}; docs/research/ describes scenarios", error.message().trim());
             invalid((error.span().unwrap_or(0..0), what))
         })?;
         raw.check().map_err(invalid)

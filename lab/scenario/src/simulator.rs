@@ -35,7 +35,7 @@ pub struct Simulator {
     pub idle_states: SimIdleStates,
     /// What things cost.
     pub costs: SimCosts,
-    /// Single costs, by name (`gleaner sim list`), nanoseconds.
+    /// Single costs, by name (`gleaner-lab sim list`), nanoseconds.
     #[serde(skip_serializing_if = "is_default")]
     pub cost_ns: BTreeMap<String, u64>,
 }
@@ -99,7 +99,7 @@ pub enum SimCosts {
     /// Table 2 of the Gleaner paper.
     #[serde(rename = "kvm-2014")]
     Kvm2014,
-    /// The micro-slice paper's Xen machine.
+    /// The micro-sliced paper's Xen machine.
     #[serde(rename = "xen-2014")]
     Xen2014,
     /// Table 2 without virtualization.

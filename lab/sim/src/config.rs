@@ -101,7 +101,7 @@ pub enum Scheduler {
         /// How long each runs.
         slice: Time,
     },
-    /// A bounded window: CFS before Linux 6.6, and PowerVM (micro-slice Table II).
+    /// A bounded window: CFS before Linux 6.6, and PowerVM (micro-sliced Table II).
     Window(WindowParams),
     /// EEVDF-like: equal shares, earliest virtual deadline first, lag kept over sleeps.
     Fair(FairParams),

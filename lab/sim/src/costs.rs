@@ -20,7 +20,7 @@ macro_rules! costs {
             pub const KVM_2014: Self = Self { $($name: $vm,)* };
             /// That machine without virtualization.
             pub const NATIVE_2014: Self = Self { $($name: $pm,)* };
-            /// A Xen guest on the micro-slice paper's machine (Xeon E5620, Xen 4.2).
+            /// A Xen guest on the micro-sliced paper's machine (Xeon E5620, Xen 4.2).
             pub const XEN_2014: Self = Self { $($name: $xen,)* };
 
             /// Every cost: name, value, meaning, source of the presets' values.
@@ -59,7 +59,7 @@ costs! {
     ipi_ns: "IPI: from sending an interrupt to another vCPU to its arrival there, if it runs",
         [11_000, 4_000, 11_000], "Gleaner Table 2, B - A";
     ipi_send_ns: "of that, time of the sending vCPU (its exit)",
-        [830, 0, 830], "micro-slice Table III, Westmere: 1988 cycles at 2.4 GHz; none without a hypervisor";
+        [830, 0, 830], "micro-sliced Table III, Westmere: 1988 cycles at 2.4 GHz; none without a hypervisor";
     poll_wake_ns: "from another vCPU's write until a polling idle task sees it",
         [4_000, 4_000, 4_000], "Gleaner Table 2, physical machine, B - A: no interrupt is needed, the cache line is";
     vcpu_resume_ns: "RV: an idle pCPU takes up a vCPU that was halted",
@@ -67,19 +67,19 @@ costs! {
     vcpu_preempt_ns: "PV: a wake-up takes a pCPU from another vCPU",
         [59_000, 9_000, 59_000], "Gleaner Table 2, D - C (a lower bound there)";
     vcpu_switch_ns: "a pCPU changes from one vCPU to another at the end of a slice or at a halt",
-        [1_660, 0, 1_660], "micro-slice Table III, Westmere: an exit and an entry for each of the two";
+        [1_660, 0, 1_660], "micro-sliced Table III, Westmere: an exit and an entry for each of the two";
     cache_refill_ns: "a vCPU that returns to a pCPU on which another one ran meanwhile finds its cache cold",
         [0, 0, 0], "none in either paper: the workload's; contained in PV for wake-ups";
     thread_migration_ns: "a thread goes on on another vCPU: its cache is cold",
         [0, 0, 0], "none in either paper: the workload's";
     interrupt_ns: "a device's or timer's interrupt is handled by the guest",
-        [1_660, 500, 1_660], "micro-slice Table III, Westmere: two exits; native: ours";
+        [1_660, 500, 1_660], "micro-sliced Table III, Westmere: two exits; native: ours";
     flush_ns: "a vCPU invalidates its TLB when another one asks",
-        [2_160, 500, 2_160], "ours: 500 for the handler; virtual: two exits more, micro-slice Table III, Westmere";
+        [2_160, 500, 2_160], "ours: 500 for the handler; virtual: two exits more, micro-sliced Table III, Westmere";
     timer_slack_ns: "a sleep takes so much longer than asked for",
         [50_000, 50_000, 50_000], "Linux: default slack of a normal thread's timers";
     ple_exit_ns: "a pause-loop exit and the host's look for somebody else",
-        [830, 0, 830], "micro-slice Table III, Westmere: 1988 cycles at 2.4 GHz";
+        [830, 0, 830], "micro-sliced Table III, Westmere: 1988 cycles at 2.4 GHz";
 }
 
 #[cfg(test)]

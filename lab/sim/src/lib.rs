@@ -31,7 +31,7 @@
 //!
 //! To add an instruction: a variant of [`program::Op`], its check in `Workload::flaw`, its case in `program/exec.rs` (`step`); if
 //! it takes time on the vCPU, a variant of `Doing` with its length in `World::activity_lasts` and its end in `finish`. To add a host
-//! scheduler: a variant of [`config::Scheduler`] and its line in each function of `host/entity.rs`. docs/simulator.md says what is
+//! scheduler: a variant of [`config::Scheduler`] and its line in each function of `host/entity.rs`. docs/research/simulator.md says what is
 //! modelled, from where, and what is left out.
 
 pub mod config;

@@ -10,9 +10,9 @@
 //!                                           <  half ------------------------------------> thrashing
 //! ```
 //!
-//! One miss per 1,000 instructions costs at most 170 cycles (docs/cachesim.md, memory), a CPI of 0.17 beside the program's own of 0.25 or, usually,
+//! One miss per 1,000 instructions costs at most 170 cycles (docs/research/cachesim.md, memory), a CPI of 0.17 beside the program's own of 0.25 or, usually,
 //! much more; below that, nothing that is done to the cache is felt. And a working set fits a cache when most of its
-//! accesses hit. Who measures a curve (`gleaner cache classify`) and who reads counters of a vCPU (`gleaner host llc`) gives what they know.
+//! accesses hit. Who measures a curve (`gleaner-lab cache classify`) and who reads counters of a vCPU (`gleaner host llc`) gives what they know.
 
 use serde::{Deserialize, Serialize};
 

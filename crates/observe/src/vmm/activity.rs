@@ -1,7 +1,7 @@
 //! What vCPU threads got and waited for, and how many of them were queued on each physical CPU, over an interval.
 //!
 //! Run and wait time are the kernel's own, exact: the first two numbers of `schedstat` at the end less those at the start. The
-//! run-queue length (section IV.C of the micro-slicing paper) is *sampled*: again and again the state and CPU of every vCPU thread are
+//! run-queue length (section IV.C of the micro-sliced paper) is *sampled*: again and again the state and CPU of every vCPU thread are
 //! read; those that run or wait for the same CPU are queued there. Only vCPUs count, as in the paper; the host's other tasks do not.
 //!
 //! The moments of sampling are spread unevenly (a golden-ratio sequence), or a tick of the same period would show always the same

@@ -57,9 +57,9 @@ const READERS: &[(&str, &str, Reader)] = &[
     (AbReport::SCHEMA, "gleaner ab --json FILE -- CMD", |text| reader(text, Content::Ab)),
     (WorkloadReport::SCHEMA, "gleaner workload NAME --json FILE", |text| reader(text, Content::Workload)),
     (ScenarioReport::SCHEMA, "the test bed's runner", |text| reader(text, Content::Scenario)),
-    (CacheClassReport::SCHEMA, "gleaner cache classify --json FILE", |text| reader(text, Content::CacheClass)),
-    (SimReport::SCHEMA, "gleaner sim run --json FILE", |text| reader(text, Content::Sim)),
-    (ReproductionReport::SCHEMA, "gleaner sim (or cache) reproduce --json FILE", |text| {
+    (CacheClassReport::SCHEMA, "gleaner-lab cache classify --json FILE", |text| reader(text, Content::CacheClass)),
+    (SimReport::SCHEMA, "gleaner-lab sim run --json FILE", |text| reader(text, Content::Sim)),
+    (ReproductionReport::SCHEMA, "gleaner-lab sim (or cache) reproduce --json FILE", |text| {
         reader(text, Content::Reproduction)
     }),
 ];

@@ -50,15 +50,15 @@ pub(super) const KINDS: [Kind; 12] = [
     kind::<HostProbeReport>(HostProbeReport::SCHEMA, "gleaner host probe", "What the host can do"),
     kind::<XenListReport>(XenListReport::SCHEMA, "gleaner host list", "The Xen host's domains"),
     kind::<XenSliceReport>(XenSliceReport::SCHEMA, "gleaner host slice", "The Xen host's slices"),
-    kind::<SweepReport>(SweepReport::SCHEMA, "gleaner sim sweep", "A simulation over a grid of parameters"),
+    kind::<SweepReport>(SweepReport::SCHEMA, "gleaner-lab sim sweep", "A simulation over a grid of parameters"),
     kind::<SimRecordingReport>(
         SimRecordingReport::SCHEMA,
-        "gleaner sim from-recording",
+        "gleaner-lab sim from-recording",
         "A recorded program, simulated elsewhere",
     ),
     kind::<RecordReport>(RecordReport::SCHEMA, "gleaner record", "A recording of a program's threads"),
-    kind::<CacheReport>(CacheReport::SCHEMA, "gleaner cache run", "Simulated caches"),
-    kind::<CacheRecordReport>(CacheRecordReport::SCHEMA, "gleaner cache record", "A recording of memory accesses"),
+    kind::<CacheReport>(CacheReport::SCHEMA, "gleaner-lab cache run", "Simulated caches"),
+    kind::<CacheRecordReport>(CacheRecordReport::SCHEMA, "gleaner-lab cache record", "A recording of memory accesses"),
 ];
 
 impl Kind {

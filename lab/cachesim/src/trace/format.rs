@@ -62,7 +62,7 @@ pub fn open(path: &Path, format: Option<Format>) -> Result<Box<dyn Trace>, Trace
     if start.is_empty() {
         return Err(TraceError::Empty {
             path: path.to_owned(),
-            expected: "it is empty; 'gleaner cache record -- CMD' makes a trace",
+            expected: "it is empty; 'gleaner-lab cache record -- CMD' makes a trace",
         });
     }
     let whole = (start.len() as u64) < START_BYTES;
@@ -115,11 +115,11 @@ fn unknown(start: &[u8]) -> String {
             b"\x19\0\0\0",
             "a file of DynamoRIO's own, which lacks instructions; 'drrun -t drmemtrace -tool view -indir FOLDER 2> FILE' makes a trace of it",
         ),
-        (b"PERFILE2", "a file of perf's; 'gleaner cache record -- CMD' makes a trace"),
-        (b"\x7fELF", "a program or library; 'gleaner cache record -- CMD' makes a trace of one"),
+        (b"PERFILE2", "a file of perf's; 'gleaner-lab cache record -- CMD' makes a trace"),
+        (b"\x7fELF", "a program or library; 'gleaner-lab cache record -- CMD' makes a trace of one"),
         (
             b"GLTHRD",
-            "a recording of threads, which 'gleaner sim from-recording' plays back; 'gleaner cache record -- CMD' makes one of accesses",
+            "a recording of threads, which 'gleaner-lab sim from-recording' plays back; 'gleaner-lab cache record -- CMD' makes one of accesses",
         ),
     ];
     let what = known.into_iter().find(|(magic, _)| start.starts_with(magic)).map(|(_, what)| what.to_owned());

@@ -233,7 +233,7 @@ impl<R: Read> Recording<R> {
     fn header(&mut self) -> Result<(), TraceError> {
         let magic: [u8; 8] = self.take("header")?;
         if magic != MAGIC {
-            return Err(self.wrong(0, "not a recording of Gleaner's; 'gleaner cache record -- CMD' makes one"));
+            return Err(self.wrong(0, "not a recording of Gleaner's; 'gleaner-lab cache record -- CMD' makes one"));
         }
         let version: [u8; 2] = self.take("header")?;
         let _reserved: [u8; 2] = self.take("header")?;

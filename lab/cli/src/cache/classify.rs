@@ -1,4 +1,4 @@
-//! `gleaner cache classify`: does a program need the last-level cache, and should the cache be divided?
+//! `gleaner-lab cache classify`: does a program need the last-level cache, and should the cache be divided?
 //!
 //! ```text
 //! trace, or CMD under valgrind ──▶ cachesim::classify (miss-ratio curve) ──▶ decide::host::CacheUse::class ──▶ verdict
@@ -20,17 +20,17 @@ use std::path::{Path, PathBuf};
 
 #[derive(Debug, Args)]
 #[command(
-    override_usage = "gleaner cache classify [OPTIONS] --trace FILE...\n       gleaner cache classify [OPTIONS] -- CMD [ARG]...",
+    override_usage = "gleaner-lab cache classify [OPTIONS] --trace FILE...\n       gleaner-lab cache classify [OPTIONS] -- CMD [ARG]...",
     after_help = "The three types are those of the micro-sliced paper: CPU-bound (the working set fits the level before the last one), \
-                  cache-friendly (it fits the last level), thrashing (it fits none). docs/cachesim.md has the thresholds.\n\n\
+                  cache-friendly (it fits the last level), thrashing (it fits none). docs/research/cachesim.md has the thresholds.\n\n\
                   Examples:\n\
-                  \x20 gleaner cache classify -- bzip2 -kc big.tar > /dev/null\n\
-                  \x20 gleaner cache classify --trace web.gltrace --trace batch.gltrace --llc host\n\
-                  \x20 gleaner cache classify --trace web.gltrace --json class.json\n\
+                  \x20 gleaner-lab cache classify -- bzip2 -kc big.tar > /dev/null\n\
+                  \x20 gleaner-lab cache classify --trace web.gltrace --trace batch.gltrace --llc host\n\
+                  \x20 gleaner-lab cache classify --trace web.gltrace --json class.json\n\
                   \x20 gleaner report class.json -o page.html"
 )]
 pub struct ClassifyArgs {
-    /// A trace to judge (may be repeated): a recording (`gleaner cache record` makes one), R|W HEXADDR lines, ChampSim's, or the text of
+    /// A trace to judge (may be repeated): a recording (`gleaner-lab cache record` makes one), R|W HEXADDR lines, ChampSim's, or the text of
     /// valgrind's lackey or of DynamoRIO's `drrun -t drmemtrace -tool view`; packed or not
     #[arg(long = "trace", value_name = "FILE", conflicts_with = "command")]
     traces: Vec<PathBuf>,

@@ -1,4 +1,4 @@
-//! `gleaner cache`: what time-shared contexts do to a last-level cache, simulated.
+//! `gleaner-lab cache`: what time-shared contexts do to a last-level cache, simulated.
 
 mod classify;
 mod record;

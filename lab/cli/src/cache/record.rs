@@ -1,4 +1,4 @@
-//! `gleaner cache record`: a real program's memory accesses, through valgrind's lackey.
+//! `gleaner-lab cache record`: a real program's memory accesses, through valgrind's lackey.
 //!
 //! ```text
 //! valgrind lackey (runs CMD) ──text through a pipe──▶ trace::lackey ──▶ trace::recording ──▶ FILE
@@ -33,13 +33,13 @@ use std::time::{Duration, Instant};
 
 #[derive(Debug, Args)]
 #[command(
-    override_usage = "gleaner cache record [OPTIONS] -- CMD [ARG]...",
+    override_usage = "gleaner-lab cache record [OPTIONS] -- CMD [ARG]...",
     after_help = "The program runs under valgrind's lackey, some hundred times slower than alone, with its stdin, stdout and stderr its own. \
                   Threads are recorded, as one context; programs that it starts are not. At --max-accesses, and on Ctrl-C, the program is \
                   ended and the recording is whole.\n\n\
                   Examples:\n\
-                  \x20 gleaner cache record -o bzip2.gltrace -- bzip2 -kc big.tar > /dev/null\n\
-                  \x20 gleaner cache record --skip 20M --max-accesses 50M -- x264 --quiet -o /dev/null in.y4m"
+                  \x20 gleaner-lab cache record -o bzip2.gltrace -- bzip2 -kc big.tar > /dev/null\n\
+                  \x20 gleaner-lab cache record --skip 20M --max-accesses 50M -- x264 --quiet -o /dev/null in.y4m"
 )]
 pub struct RecordArgs {
     /// The recording; an earlier one is replaced when the new one is whole [default: CMD.gltrace]

@@ -1,4 +1,4 @@
-//! `gleaner cache reproduce`: figures of the micro-sliced paper, simulated.
+//! `gleaner-lab cache reproduce`: figures of the micro-sliced paper, simulated.
 
 use crate::args::JsonArg;
 use crate::failure::Failure;
@@ -23,10 +23,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
                         \x20 micro:fig11  memory requests by technique, two contexts on a core\n\
                         \x20 micro:fig12  CPI by technique, four contexts on a core\n\n\
                         Takes some minutes; with --quanta 10, below which the result is called a smoke run, three times as long. \
-                        docs/cachesim.md states the model and what the programs are.\n\n\
+                        docs/research/cachesim.md states the model and what the programs are.\n\n\
                         Examples:\n\
-                        \x20 gleaner cache reproduce micro:fig10 --mix 9 --mix 13\n\
-                        \x20 gleaner cache reproduce micro:fig11 --quanta 10 --json fig11.json")]
+                        \x20 gleaner-lab cache reproduce micro:fig10 --mix 9 --mix 13\n\
+                        \x20 gleaner-lab cache reproduce micro:fig11 --quanta 10 --json fig11.json")]
 pub struct ReproduceArgs {
     /// Which figure
     #[arg(value_name = "FIGURE", value_parser = PossibleValuesParser::new(Figure::ALL.map(Figure::id)))]
@@ -40,7 +40,7 @@ pub struct ReproduceArgs {
     /// Only this mix of the paper's Table VI, 1 to 17 (may be repeated); statements about types need all
     #[arg(long = "mix", value_name = "N")]
     mixes: Vec<u32>,
-    /// Use recordings of real programs (`gleaner cache record`) in DIR instead of made-up ones: sjeng, x264, bzip2, cc1, xalan,
+    /// Use recordings of real programs (`gleaner-lab cache record`) in DIR instead of made-up ones: sjeng, x264, bzip2, cc1, xalan,
     /// libquantum, each with .gltrace
     #[arg(long, value_name = "DIR")]
     traces: Option<PathBuf>,
@@ -59,7 +59,7 @@ pub fn main(args: &ReproduceArgs) -> Result<u8, Failure> {
     let figure = figure.ok_or_else(|| Failure::input(format!("{} is none of the figures", args.figure)))?;
     if let Some(folder) = args.traces.as_ref().filter(|folder| !folder.is_dir()) {
         return Err(Failure::input(format!(
-            "--traces {}: no such folder; give one with recordings that `gleaner cache record` made",
+            "--traces {}: no such folder; give one with recordings that `gleaner-lab cache record` made",
             folder.display()
         )));
     }

@@ -1,4 +1,4 @@
-//! `gleaner cache run`: contexts that take turns on simulated cores and caches.
+//! `gleaner-lab cache run`: contexts that take turns on simulated cores and caches.
 
 use super::{count, size, trace_failure};
 use crate::args::{JsonArg, duration};
@@ -27,15 +27,15 @@ use std::time::Duration;
 #[derive(Debug, Args)]
 #[command(
     after_help = "Contexts are dealt to the cores in turn: traces first, then made-up ones. The machine is Table V of the paper \
-                        except where an option says otherwise (docs/cachesim.md). The same options give the same result.\n\n\
+                        except where an option says otherwise (docs/research/cachesim.md). The same options give the same result.\n\n\
                         Examples:\n\
-                        \x20 gleaner cache run --synthetic cache-friendly --synthetic thrashing --slice 1ms\n\
-                        \x20 gleaner cache run --trace bzip2.gltrace --trace libquantum.gltrace --slice 30ms \\\n\
+                        \x20 gleaner-lab cache run --synthetic cache-friendly --synthetic thrashing --slice 1ms\n\
+                        \x20 gleaner-lab cache run --trace bzip2.gltrace --trace libquantum.gltrace --slice 30ms \\\n\
                         \x20     --policy dip-time --json\n\
-                        \x20 gleaner cache run --synthetic cache-friendly --synthetic thrashing --prefetch recap --colours 3:1"
+                        \x20 gleaner-lab cache run --synthetic cache-friendly --synthetic thrashing --prefetch recap --colours 3:1"
 )]
 pub struct RunArgs {
-    /// A context that runs this trace: a recording (`gleaner cache record` makes one), R|W HEXADDR lines, ChampSim's, or the text of
+    /// A context that runs this trace: a recording (`gleaner-lab cache record` makes one), R|W HEXADDR lines, ChampSim's, or the text of
     /// valgrind's lackey or of DynamoRIO's `drrun -t drmemtrace -tool view`; packed or not
     #[arg(long = "trace", value_name = "FILE")]
     traces: Vec<PathBuf>,

@@ -1,4 +1,4 @@
-//! `gleaner sim from-recording`: a real program's threads, played back on hosts and guests that you do not have.
+//! `gleaner-lab sim from-recording`: a real program's threads, played back on hosts and guests that you do not have.
 //!
 //! The recording becomes a scenario of one measured VM, and a neighbour if wanted; `--scenario` writes it down, for `sim run`. Before the
 //! question, the recording is played back as it was recorded: how far that is from the recording is what the simulator gets wrong.
@@ -24,12 +24,12 @@ use std::time::Duration;
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "What is simulated and what a recording cannot say: docs/recording.md. The same recording, options and version give \
+    after_help = "What is simulated and what a recording cannot say: docs/research/recording.md. The same recording, options and version give \
                   the same result to the last byte.\n\n\
                   Examples:\n\
-                  \x20 gleaner sim from-recording pigz.glthreads    # as recorded, Gleaner off and on\n\
-                  \x20 gleaner sim from-recording pigz.glthreads --vcpus 16 --pcpus 8 --slice 1ms # twice oversubscribed\n\
-                  \x20 gleaner sim from-recording pigz.glthreads --neighbour matmul --scenario what-if.toml"
+                  \x20 gleaner-lab sim from-recording pigz.glthreads    # as recorded, Gleaner off and on\n\
+                  \x20 gleaner-lab sim from-recording pigz.glthreads --vcpus 16 --pcpus 8 --slice 1ms # twice oversubscribed\n\
+                  \x20 gleaner-lab sim from-recording pigz.glthreads --neighbour matmul --scenario what-if.toml"
 )]
 pub struct FromRecordingArgs {
     /// The recording, by `gleaner record --threads`
@@ -47,7 +47,7 @@ pub struct FromRecordingArgs {
     /// Policies of Gleaner in the guest, to be compared
     #[arg(long, value_name = "POLICY,...", value_enum, value_delimiter = ',', default_values_t = [PolicyArg::Off, PolicyArg::Full])]
     policy: Vec<PolicyArg>,
-    /// Another VM of as many vCPUs runs this program on the same pCPUs (`gleaner sim list`)
+    /// Another VM of as many vCPUs runs this program on the same pCPUs (`gleaner-lab sim list`)
     #[arg(long, value_name = "PROGRAM")]
     neighbour: Option<String>,
     /// What wake-ups cost
@@ -56,7 +56,7 @@ pub struct FromRecordingArgs {
     /// Of everything that is drawn: the neighbour's work
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Write the scenario too, for `gleaner sim run`
+    /// Write the scenario too, for `gleaner-lab sim run`
     #[arg(long, value_name = "FILE")]
     scenario: Option<PathBuf>,
     /// End after so many events, of all simulations together, with what is done by then (k, M and G are understood)
@@ -75,7 +75,7 @@ enum CostsArg {
     /// Table 2 of the Gleaner paper
     #[value(name = "kvm-2014")]
     Kvm2014,
-    /// The micro-slice paper's Xen machine
+    /// The micro-sliced paper's Xen machine
     #[value(name = "xen-2014")]
     Xen2014,
     /// Table 2 without virtualization

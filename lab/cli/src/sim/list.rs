@@ -1,4 +1,4 @@
-//! `gleaner sim list`.
+//! `gleaner-lab sim list`.
 
 use crate::args::JsonArg;
 use crate::failure::Failure;

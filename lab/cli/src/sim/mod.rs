@@ -1,4 +1,4 @@
-//! `gleaner sim`: hosts and guests that you do not have, with the policy code that you ship.
+//! `gleaner-lab sim`: hosts and guests that you do not have, with the policy code that you ship.
 
 mod from_recording;
 pub(crate) mod limits;

@@ -1,4 +1,4 @@
-//! `gleaner sim reproduce`: both papers' scheduling results, simulated.
+//! `gleaner-lab sim reproduce`: both papers' scheduling results, simulated.
 
 use super::limits::{MaxTime, StoppedBy, Watch};
 use crate::args::JsonArg;
@@ -22,13 +22,13 @@ const ALL: &str = "all";
                   \x20 gleaner:fig7    speedups and throughput with Gleaner, two virtual machines\n\
                   \x20 gleaner:fig8    MySQL by connections\n\
                   \x20 gleaner:fig9    dedup and MySQL by virtual machines\n\
-                  Of the micro-slice paper (MICRO'14): micro:table1, fig2, fig3, fig5, fig6, fig9; its cache figures are \
-                  `gleaner cache reproduce`'s.\n\n\
+                  Of the micro-sliced paper (MICRO'14): micro:table1, fig2, fig3, fig5, fig6, fig9; its cache figures are \
+                  `gleaner-lab cache reproduce`'s.\n\n\
                   A figure agrees within 25 % of the paper's, a statement by the criterion in its note. `predicted` means that nothing \
-                  of the row was fitted. docs/reproductions.md has the models, the calibration and what disagrees.\n\n\
+                  of the row was fitted. docs/research/ has the models, the calibration and what disagrees.\n\n\
                   Examples:\n\
-                  \x20 gleaner sim reproduce gleaner:table2\n\
-                  \x20 gleaner sim reproduce all --json reproductions.json")]
+                  \x20 gleaner-lab sim reproduce gleaner:table2\n\
+                  \x20 gleaner-lab sim reproduce all --json reproductions.json")]
 pub struct ReproduceArgs {
     /// Which table or figure, or all of them
     #[arg(value_name = "ID", value_parser = PossibleValuesParser::new(IDS.iter().copied().chain([ALL])))]

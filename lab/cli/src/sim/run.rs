@@ -1,4 +1,4 @@
-//! `gleaner sim run`: every combination of a scenario, round after round, simulated.
+//! `gleaner-lab sim run`: every combination of a scenario, round after round, simulated.
 
 use super::limits::{MaxTime, StoppedBy, Watch};
 use super::results::{self, Done};
@@ -19,12 +19,12 @@ use std::path::{Path, PathBuf};
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "The file is a test bed's scenario (docs/testbed.md), with a [simulator] table for the host (docs/simulator.md). The \
+    after_help = "The file is a test bed's scenario (docs/research/testbed.md), with a [simulator] table for the host (docs/research/simulator.md). The \
                   same file, seed and version give the same result to the last byte.\n\n\
                   Examples:\n\
-                  \x20 gleaner sim run experiments/interference/scenario.toml\n\
-                  \x20 gleaner sim run my.toml --probe probe.json   (costs of the VM where probe ran)\n\
-                  \x20 gleaner sim run my.toml --rounds 1 --trace timeline.json   (open it in ui.perfetto.dev)"
+                  \x20 gleaner-lab sim run experiments/interference/scenario.toml\n\
+                  \x20 gleaner-lab sim run my.toml --probe probe.json   (costs of the VM where probe ran)\n\
+                  \x20 gleaner-lab sim run my.toml --rounds 1 --trace timeline.json   (open it in ui.perfetto.dev)"
 )]
 pub struct RunArgs {
     /// The scenario

@@ -22,7 +22,7 @@ use crate::world::World;
 const MIGRATION_PAYS: Time = 500_000;
 /// The guest's tick: waiting threads are moved to idle vCPUs.
 const TICK: Time = 4_000_000;
-/// After so many ticks also to those that a yielding thread keeps awake (ARCHITECTURE.md: "only a tenth of a second later").
+/// After so many ticks also to those that a yielding thread keeps awake (so the benchmark `guest`, `spread`).
 const TICKS_TO_RETAINED: u32 = 25;
 
 /// A guest's scheduler.

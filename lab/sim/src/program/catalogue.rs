@@ -370,7 +370,7 @@ fn request_reply(plan: &Plan) -> Workload {
 /// address_space.rs: every mapping takes the kernel's lock of the address space three times (map, protect, unmap); the latter two
 /// interrupt the other vCPUs with the lock held.
 fn address_space(plan: &Plan) -> Workload {
-    /// Of a page table's change under the lock: ours, within the 1.2 to 16 us of the micro-slice paper's Table I, solo.
+    /// Of a page table's change under the lock: ours, within the micro-sliced paper's 1.2 to 16 us (Table I, solo).
     const LOCKED: Span = Span::Fixed(1_000);
     let mut b = Builder::new();
     let (left, lock) = (items(&mut b, plan), b.spinlock());

@@ -9,7 +9,7 @@
 use crate::Time;
 use crate::program::{Builder, Op, Span};
 
-/// How long the semaphore is held, but for the shootdown: the shortest of kernel locks (micro-slice paper, Table I, solo).
+/// How long the semaphore is held, but for the shootdown: as the shortest kernel lock (micro-sliced paper, Table I, solo).
 const HELD: Time = 1_200;
 
 /// Parts of the CPU time.

@@ -1,4 +1,4 @@
-//! Both papers' scheduling results, simulated: what `gleaner sim reproduce` prints.
+//! Both papers' scheduling results, simulated: what `gleaner-lab sim reproduce` prints.
 //!
 //! ```text
 //!   calibration.toml (few values, committed before the first comparison)

@@ -1,4 +1,4 @@
-//! `gleaner sim sweep`: a scenario over a grid of parameters and seeds, on all cores or shared out over machines.
+//! `gleaner-lab sim sweep`: a scenario over a grid of parameters and seeds, on all cores or shared out over machines.
 
 mod axis;
 mod columns;
@@ -34,9 +34,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
                   Each point is a file of its own in DIR/points, there only when it is whole: the same command again does only \
                   what is missing. The same points by the same build are the same bytes, whoever simulates them.\n\n\
                   Examples:\n\
-                  \x20 gleaner sim sweep my.toml -o slices --seeds 10 \\\n\
+                  \x20 gleaner-lab sim sweep my.toml -o slices --seeds 10 \\\n\
                   \x20     --set simulator.slice=30ms,6ms,1ms --set vm.app.vcpus=4,8\n\
-                  \x20 gleaner sim sweep my.toml -o slices ... --shard 3/16     # the third of sixteen parts\n\
+                  \x20 gleaner-lab sim sweep my.toml -o slices ... --shard 3/16     # the third of sixteen parts\n\
                   \x20 duckdb -c \"from 'slices/points/*.parquet'\""
 )]
 pub struct SweepArgs {
