@@ -21,6 +21,8 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+/// Raised by what an earlier Gleaner must not pass over. A field that it may do without raises nothing: readers ignore those they do not know.
+/// Entries are not like that: one that is not understood, or not whole, is a change that would stay.
 const VERSION: u32 = 1;
 /// Lines after which a journal is written anew; twice what was left, if that is more.
 const LONG: usize = 4096;
@@ -29,7 +31,6 @@ const MOST_CHOICES: usize = 1024;
 
 /// The first line of a journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 struct Header {
     gleaner_journal: u32,
     run_id: String,
@@ -37,7 +38,7 @@ struct Header {
     main_pid: i32,
     main_start_time: u64,
     /// Which namespaces process ids and start times belong to; `None`: written by a version that did not say, here.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     namespaces: Option<String>,
 }
 

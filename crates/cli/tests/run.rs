@@ -312,26 +312,21 @@ fn report_on(mode: &str, crowd: u32, way: &[&str], time: Duration) -> serde_json
     serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap()
 }
 
+/// By limits that every machine exceeds, and that none does: how fast this one is makes no difference.
 #[test]
 fn a_storm_of_switches_is_not_watched_with_bpf() {
-    let patient = tempfile::NamedTempFile::new().unwrap();
-    std::fs::write(&patient, "bpf_switches_per_s_max = 1e7\n").unwrap();
-    let (default, patient) = ("/dev/null", patient.path().to_str().unwrap());
-    for (observer, config) in [("auto", default), ("bpf", default), ("auto", patient)] {
-        let way = ["--policy", "full", "--observer", observer, "--config", config];
-        let leaves = (observer, config) == ("auto", default);
+    for (observer, limit, leaves) in [("auto", "1e7", false), ("bpf", "1e3", false), ("auto", "1e3", true)] {
+        let config = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(&config, format!("bpf_switches_per_s_max = {limit}\n")).unwrap();
+        let way = ["--policy", "full", "--observer", observer, "--config", config.path().to_str().unwrap()];
         let report = report_on("storm", 3, &way, Duration::from_secs(2));
-        let began_with_bpf = report["lengths"]["wake_to_run"] != serde_json::Value::Null || !leaves;
-        let per_s = report["involuntary_switches"].as_f64().unwrap() / report["wall_ns"].as_f64().unwrap() * 1e9;
-        if !began_with_bpf {
+        let means = report["means"]["observer"].as_str();
+        if observer == "auto" && !leaves && means != Some("bpf") {
             gleaner_testing::skip!("needs BPF: {report}");
-        }
-        if per_s < 400_000.0 {
-            gleaner_testing::skip!("needs a machine fast enough for a storm: {per_s:.0} switches/s");
         }
         let warned = report["warnings"].to_string().contains("observing went over to /proc");
         let wanted = if leaves { "procfs" } else { "bpf" };
-        assert_eq!((report["means"]["observer"].as_str(), warned), (Some(wanted), leaves), "{report}");
+        assert_eq!((means, warned), (Some(wanted), leaves), "{report}");
         assert_eq!(report["restored"], true);
         // One clock for all decisions, whoever observed.
         let at: Vec<u64> =

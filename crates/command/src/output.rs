@@ -89,7 +89,9 @@ fn lost(written: io::Result<()>) {
     let failed =
         written.and_then(|()| io::stdout().flush()).err().filter(|error| error.kind() != io::ErrorKind::BrokenPipe);
     if let Some(error) = failed {
-        say(&format!("gleaner: cannot write the result to stdout: {error}"));
+        let program = std::env::args_os().next().map(PathBuf::from);
+        let program = program.as_deref().and_then(Path::file_name).unwrap_or_else(|| "gleaner".as_ref());
+        say(&format!("{}: cannot write the result to stdout: {error}", program.display()));
         LOST.store(true, Ordering::Relaxed);
     }
 }

@@ -33,8 +33,6 @@ mod thread_events;
 mod vmm;
 mod xen;
 
-// The readers of `vmm` still call it so.
-use gleaner_sys as root;
 pub use gleaner_sys::{CpuTimes, ProcRoot, StatReader, SystemStat};
 
 pub use bpf::{BpfObserver, BpfRefusal, BusySignal, BusyWaker};

@@ -6,8 +6,8 @@
 //! The clocks agree between vCPUs (CLOCK_MONOTONIC).
 
 use gleaner_model::{Nanos, VcpuId};
+use gleaner_sys::{monotonic as now, set_affinity};
 use rustix::thread::futex::{Flags, wait, wake};
-use rustix::thread::{CpuSet as Mask, sched_setaffinity};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::thread::{Builder, JoinHandle};
@@ -159,9 +159,7 @@ impl Drop for Hog {
 fn pinned(name: &str, vcpu: VcpuId, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, WakeupError> {
     let (sender, receiver) = std::sync::mpsc::channel();
     let thread = Builder::new().name(name.to_owned()).spawn(move || {
-        let mut mask = Mask::new();
-        mask.set(vcpu.0 as usize);
-        let result = sched_setaffinity(None, &mask);
+        let result = set_affinity(0, &std::iter::once(vcpu).collect());
         let go = result.is_ok();
         // The receiver waits below for exactly this.
         let _ = sender.send(result);
@@ -170,14 +168,9 @@ fn pinned(name: &str, vcpu: VcpuId, work: impl FnOnce() + Send + 'static) -> Res
         }
     })?;
     match receiver.recv() {
-        Ok(Err(errno)) => Err(WakeupError::Pin { vcpu, source: errno.into() }),
+        Ok(Err(source)) => Err(WakeupError::Pin { vcpu, source }),
         _ => Ok(thread),
     }
-}
-
-fn now() -> Nanos {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    Nanos::from_secs(u64::try_from(time.tv_sec).unwrap_or(0)) + Nanos(u64::try_from(time.tv_nsec).unwrap_or(0))
 }
 
 #[cfg(test)]

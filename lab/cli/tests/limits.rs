@@ -330,6 +330,8 @@ fn a_result_that_cannot_be_written_is_a_failure() {
         (&["sim", "run", path][..], 1),
         (&["sim", "run", path, "--json"], 1),
         (&["sim", "list"], 1),
+        (&["bed", "list"], 1),
+        (&["bed", "check", path], 1),
         (&["sim", "sweep", path, "-o", folder.path().join("sw").to_str().unwrap()], 1),
         (&["cache", "run", "--trace", trace.to_str().unwrap(), "--quanta", "1", "--slice", "10us"], 1),
         (&["--help"], 1),
@@ -345,10 +347,12 @@ fn a_result_that_cannot_be_written_is_a_failure() {
         assert!(said.contains("No space left"), "{arguments:?}: {said}");
     }
     // A reader that has seen enough is no failure.
-    let (reader, writer) = std::io::pipe().unwrap();
-    drop(reader);
-    let status = Command::new(LAB).args(["sim", "list"]).stdout(writer).stderr(Stdio::null()).status();
-    assert_eq!(status.unwrap().code(), Some(0));
+    for list in ["sim", "bed"] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let status = Command::new(LAB).args([list, "list"]).stdout(writer).stderr(Stdio::null()).status();
+        assert_eq!(status.unwrap().code(), Some(0), "{list}");
+    }
 }
 
 #[test]
@@ -361,6 +365,13 @@ fn earlier_files_outlive_a_command_that_fails() {
         finish(lab(["sim", "run"]).arg(&path).arg(option).arg(&kept)).with_status(2);
         assert_eq!(fs::read_to_string(&kept).unwrap(), "precious", "{option}");
     }
+    // The test bed's result: neither an earlier one is lost, nor is an empty one left.
+    let new = folder.path().join("new.json");
+    for place in [&kept, &new] {
+        let missing = ["--binary", "/no/such/file", "--json"];
+        finish(lab(["bed", "run"]).arg(&path).args(missing).arg(place)).with_status(2).naming(&["/no/such/file"]);
+    }
+    assert!(fs::read_to_string(&kept).unwrap() == "precious" && !new.exists());
     scenario(&folder, SHORT, "");
     finish(lab(["sim", "run"]).arg(&path).arg("--trace").arg(&kept)).with_status(0);
     assert!(json(&fs::read_to_string(&kept).unwrap())["traceEvents"].is_array());

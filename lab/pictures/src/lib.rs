@@ -37,7 +37,8 @@ pub fn png_of_all(figures: &[Figure]) -> Result<Vec<u8>, DrawError> {
     if height > HIGHEST / SCALE {
         return Err(DrawError(match figures.len() {
             1 => format!(
-                "it would be a picture of {} pixels in height, and {HIGHEST} is the most; leave out --png, or report fewer results at a time",
+                "it would be a picture of {} pixels in height, and {HIGHEST} is the most; report fewer results at a time, or make a page of \
+                 them with `gleaner report`",
                 u64::from(height) * u64::from(SCALE)
             ),
             several => format!("{several} figures are too many for one picture; name a folder"),

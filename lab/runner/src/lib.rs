@@ -18,7 +18,7 @@ mod trouble;
 
 use clap::{Args, Subcommand};
 use gleaner_command::failure::Failure;
-use gleaner_report::ScenarioReport;
+use gleaner_command::output::Output;
 use gleaner_scenario::{Role, Scenario, Workload};
 use guest::Sources;
 use std::fs;
@@ -78,10 +78,10 @@ struct RunArgs {
 /// Bad input, an interruption, or that the work failed.
 pub fn main(args: &BedArgs) -> Result<u8, Failure> {
     let result = match &args.command {
-        Command::Run(args) => run(args),
-        Command::Check { file } => check(file),
+        Command::Run(args) => run(args, &mut Output::open(args.json.as_deref())?),
+        Command::Check { file } => check(file).map(|text| Output::Text.text(&text)),
         Command::List => {
-            list();
+            Output::Text.text(&list());
             Ok(())
         }
     };
@@ -95,17 +95,12 @@ pub fn main(args: &BedArgs) -> Result<u8, Failure> {
     })
 }
 
-fn run(args: &RunArgs) -> Result<(), Trouble> {
+fn run(args: &RunArgs, output: &mut Output) -> Result<(), Trouble> {
     let mut scenario = read(&args.file)?;
     scenario.rounds = args.rounds.unwrap_or(scenario.rounds);
     keep_only(&mut scenario, &args.only)?;
     multiply_work(&mut scenario, args.work)?;
     let sources = sources(&scenario, args)?;
-    // Before the work, not after: a result that cannot be written is lost.
-    if let Some(path) = args.json.as_deref().filter(|path| *path != Path::new("-")) {
-        let refused = |error| Trouble::Input(format!("cannot write --json {}: {error}", path.display()));
-        fs::OpenOptions::new().create(true).append(true).open(path).map_err(refused)?;
-    }
     let patience = Patience::new(scenario.total_timeout)?;
     let folder = tempfile::Builder::new().prefix("gleaner-testbed.").tempdir();
     let folder = folder.map_err(|error| Trouble::work("a temporary folder", error))?;
@@ -118,25 +113,10 @@ fn run(args: &RunArgs) -> Result<(), Trouble> {
         keep_logs(&scenario, folder.path(), keep)?;
     }
     let (report, trouble) = outcome?;
-    write(&report, args.json.as_deref())?;
+    let written = output.json(&report).map_err(|failure| Trouble::Work(failure.message));
+    output.text(&report);
+    written?;
     trouble.map_or(Ok(()), Err)
-}
-
-fn write(report: &ScenarioReport, json: Option<&Path>) -> Result<(), Trouble> {
-    let text = serde_json::to_string_pretty(report).map_err(|error| Trouble::work("the result as JSON", error))?;
-    match json {
-        None => println!("{report}"),
-        Some(path) if path == Path::new("-") => {
-            println!("{text}");
-            eprintln!("{report}");
-        }
-        Some(path) => {
-            fs::write(path, text + "\n")
-                .map_err(|error| Trouble::work(&format!("writing {}", path.display()), error))?;
-            println!("{report}");
-        }
-    }
-    Ok(())
 }
 
 fn read(file: &Path) -> Result<Scenario, Trouble> {
@@ -248,42 +228,41 @@ fn keep_logs(scenario: &Scenario, folder: &Path, keep: &Path) -> Result<(), Trou
     Ok(())
 }
 
-fn check(file: &Path) -> Result<(), Trouble> {
+fn check(file: &Path) -> Result<String, Trouble> {
     let scenario = read(file)?;
     let plan = bench::plan(&scenario);
     let rounds = scenario.warmup_rounds + scenario.rounds;
-    println!("{}: {}", scenario.name, scenario.description);
-    for vm in &scenario.vms {
+    let mut lines = vec![format!("{}: {}", scenario.name, scenario.description)];
+    lines.extend(scenario.vms.iter().map(|vm| {
         let labels = |all: Vec<&str>| all.join(", ");
-        println!(
+        format!(
             "  {}: {}, workloads {}, policies {}{}",
             vm.name,
             count(vm.vcpus as usize, "vCPU"),
             labels(vm.workloads.iter().map(gleaner_scenario::Workload::label).collect()),
             labels(vm.policies.iter().map(|policy| policy.label.as_str()).collect()),
             vm.baseline.as_ref().map_or_else(String::new, |base| format!(", against off in {base}"))
-        );
-    }
+        )
+    }));
     let steps = count(plan.steps_per_round(), "step");
     let combinations = count(plan.combinations().len(), "combination");
-    println!("  {combinations}, {steps} a round, {}", count(rounds as usize, "round"));
-    Ok(())
+    lines.push(format!("  {combinations}, {steps} a round, {}", count(rounds as usize, "round")));
+    Ok(lines.join("\n"))
 }
 
 fn count(n: usize, singular: &str) -> String {
     format!("{n} {singular}{}", if n == 1 { "" } else { "s" })
 }
 
-fn list() {
+fn list() -> String {
     let mut found = Vec::new();
     scenarios_in(&root().join("experiments"), &mut found);
     found.sort();
-    for path in found {
-        match Scenario::read(&path) {
-            Ok(scenario) => println!("{}  {}: {}", path.display(), scenario.name, scenario.description),
-            Err(error) => println!("{error}"),
-        }
-    }
+    let line = |path: PathBuf| match Scenario::read(&path) {
+        Ok(scenario) => format!("{}  {}: {}\n", path.display(), scenario.name, scenario.description),
+        Err(error) => format!("{error}\n"),
+    };
+    found.into_iter().map(line).collect()
 }
 
 /// A TOML file with VMs in it is meant to be a scenario.

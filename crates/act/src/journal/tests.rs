@@ -125,6 +125,36 @@ fn a_line_that_is_no_entry_is_named() {
     assert!(error.contains("run-1.journal:3"), "{error}");
 }
 
+/// As versions before and after this one write it.
+#[test]
+fn journals_of_earlier_and_later_versions_are_read() {
+    let (_dir, path) = written(&[entry()]);
+    let whole = fs::read_to_string(&path).unwrap();
+    let (header, entry_line) = whole.split_once('\n').unwrap();
+    let header: serde_json::Value = serde_json::from_str(header).unwrap();
+    let reads = |header: &serde_json::Value| {
+        fs::write(&path, format!("{header}\n{entry_line}")).unwrap();
+        read(&path).map(|state| (state.run_id, state.alive, state.undos)).map_err(|error| error.to_string())
+    };
+    let expected = ("run-1".to_owned(), i32::try_from(std::process::id()).ok(), vec![entry()]);
+    let mut earlier = header.clone();
+    earlier.as_object_mut().unwrap().remove("namespaces").unwrap();
+    assert_eq!(reads(&earlier), Ok(expected.clone()));
+    let mut later = header.clone();
+    later["of_a_later_version"] = serde_json::json!({ "a": [1] });
+    assert_eq!(reads(&later), Ok(expected.clone()));
+    // What must be understood raises the version. Nothing of it is undone, and the journal stays.
+    later["gleaner_journal"] = 2.into();
+    let refused = reads(&later).unwrap_err();
+    assert!(refused.contains("version 2, this Gleaner knows 1"), "{refused}");
+    // An entry that is not known whole is none that may be passed over.
+    for entry in [r#"{"of-a-later-version":{}}"#, r#"{"remove-cgroup":{"path":"/x","members_to":null,"more":1}}"#] {
+        fs::write(&path, format!("{header}\n{entry}\n")).unwrap();
+        assert!(read(&path).is_err() && crate::undo_journal(&path, true).is_err() && path.exists(), "{entry}");
+    }
+    reads(&header).unwrap();
+}
+
 #[test]
 fn a_journal_of_an_earlier_boot_has_nothing_to_undo() {
     let (_dir, path) = written(&[entry()]);

@@ -346,10 +346,17 @@ mod tests {
         threads.order(VcpuId(0), Order::Retain { timeout: Nanos::from_millis(5) });
         assert!(wait_until(&threads, |counters| counters.retained > Nanos::from_millis(1)));
         threads.order(VcpuId(0), Order::Sleep);
-        assert!(wait_until(&threads, |_| true));
+        // It ran until now, or waited for its turn to; it sleeps once it has seen the order.
+        assert!(wait_until(&threads, |counters| state(counters.tid) == 'S'));
         let before = threads.counters()[0].retained;
         std::thread::sleep(Duration::from_millis(50));
-        assert!(threads.counters()[0].retained - before < Nanos::from_millis(20));
+        assert_eq!(threads.counters()[0].retained, before);
+    }
+
+    /// A thread's state, as the kernel has it.
+    fn state(tid: i32) -> char {
+        let line = std::fs::read(format!("/proc/self/task/{tid}/stat")).unwrap();
+        gleaner_sys::Stat::parse(&line).and_then(|stat| stat.state()).map(char::from).unwrap()
     }
 
     #[test]

@@ -45,7 +45,7 @@ impl Threads {
 
     fn read(&self, tid: i32) -> Option<ThreadCounters> {
         let path = self.root.proc.join(format!("{tid}/task/{tid}/schedstat"));
-        ThreadCounters::parse(&std::fs::read_to_string(path).ok()?)
+        ThreadCounters::parse(&std::fs::read(path).ok()?)
     }
 
     /// What each thread used since the last call, `length` ago; `None` for one that has ended.

@@ -9,8 +9,8 @@
 
 use super::threads::ThreadStat;
 use super::{SchedPolicy, Vm};
-use crate::root::{ProcRoot, reread};
 use gleaner_model::Nanos;
+use gleaner_sys::{ProcRoot, reread, schedstat};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -76,10 +76,8 @@ pub struct ThreadCounters {
 
 impl ThreadCounters {
     /// From the file's text.
-    pub fn parse(text: &str) -> Option<Self> {
-        let mut words = text.split_ascii_whitespace().map(str::parse::<u64>);
-        let mut number = || words.next()?.ok();
-        Some(Self { run: Nanos(number()?), wait: Nanos(number()?), runs: number()? })
+    pub fn parse(text: impl AsRef<[u8]>) -> Option<Self> {
+        schedstat(text.as_ref()).map(|(run, wait, runs)| Self { run: Nanos(run), wait: Nanos(wait), runs })
     }
 
     fn since(self, earlier: Self) -> Self {
@@ -111,7 +109,7 @@ impl Watched {
     }
 
     fn counters(&self, buffer: &mut Vec<u8>) -> Option<ThreadCounters> {
-        ThreadCounters::parse(std::str::from_utf8(reread(self.schedstat.as_ref()?, buffer).ok()?).ok()?)
+        ThreadCounters::parse(reread(self.schedstat.as_ref()?, buffer).ok()?)
     }
 
     fn look(&mut self, buffer: &mut Vec<u8>) -> Option<ThreadStat> {

@@ -1,7 +1,7 @@
 //! A thread's cgroup, from `/proc/PID/task/TID/cgroup`.
 
-use crate::root::ProcRoot;
 use gleaner_model::printable;
+use gleaner_sys::{ProcRoot, cgroup_path};
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -37,19 +37,11 @@ pub fn cgroup_of(root: &ProcRoot, pid: i32, tid: i32) -> Option<CgroupPath> {
 }
 
 fn parse(text: &[u8]) -> Option<CgroupPath> {
-    let mut unified = None;
-    for line in text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-        let mut parts = line.splitn(3, |byte| *byte == b':');
-        let (id, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
-        let path = || OsStr::from_bytes(path).to_owned();
-        if controllers.split(|byte| *byte == b',').any(|name| name == b"cpu") {
-            return Some(CgroupPath { version: 1, path: path() });
-        }
-        if id == b"0" && controllers.is_empty() {
-            unified = Some(CgroupPath { version: 2, path: path() });
-        }
-    }
-    unified
+    let path = |version, controller| {
+        let path = cgroup_path(text, controller)?.as_os_str().to_owned();
+        Some(CgroupPath { version, path })
+    };
+    path(1, Some("cpu")).or_else(|| path(2, None))
 }
 
 /// The machine's name in a libvirt cgroup's path: `/machine.slice/machine-qemu\x2d1\x2dweb.scope/libvirt/vcpu0` or, without

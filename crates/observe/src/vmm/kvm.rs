@@ -1,6 +1,6 @@
 //! KVM's own traces of its users: debugfs, files, and what a thread waits in.
 
-use crate::root::ProcRoot;
+use gleaner_sys::ProcRoot;
 use std::collections::BTreeMap;
 use std::fs;
 

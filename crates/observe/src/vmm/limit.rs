@@ -2,7 +2,7 @@
 
 use super::cgroup::{CgroupPath, prefixes};
 use super::weight::below;
-use crate::root::ProcRoot;
+use gleaner_sys::ProcRoot;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs;

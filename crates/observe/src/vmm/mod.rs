@@ -43,8 +43,8 @@ pub use threads::{SchedPolicy, ThreadStat, thread_stat};
 pub use weight::{VcpuLoad, entitlements};
 
 use crate::ObserveError;
-use crate::root::ProcRoot;
 use gleaner_model::CpuSet;
+use gleaner_sys::ProcRoot;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

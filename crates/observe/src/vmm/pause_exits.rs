@@ -6,7 +6,7 @@
 //! on a host with many; whoever wants it asks for it.
 
 use crate::host::host_facts;
-use crate::root::ProcRoot;
+use gleaner_sys::ProcRoot;
 use perf_event::events::Tracepoint;
 use perf_event::{Builder, Counter};
 use std::collections::BTreeMap;

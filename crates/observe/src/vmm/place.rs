@@ -1,7 +1,7 @@
 //! Files as a process names them: its root, its mounts and its folder may be others than ours.
 
 use super::address::MonitorAddress;
-use crate::root::ProcRoot;
+use gleaner_sys::ProcRoot;
 use rustix::fs::{Mode, OFlags};
 use std::fs::{self, File};
 use std::io::Read;

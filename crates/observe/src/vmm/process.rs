@@ -10,8 +10,8 @@ use super::qmp::QmpCpu;
 use super::threads::{ThreadStat, VcpuName, thread_stat, vcpu_name};
 use super::{Accelerator, Known, VcpuThread, Vm, Vmm};
 use crate::ObserveError;
-use crate::root::ProcRoot;
 use gleaner_model::printable;
+use gleaner_sys::{ProcRoot, status_field};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs;
@@ -33,7 +33,7 @@ pub(super) fn process_of_monitor(root: &ProcRoot, cpus: &[QmpCpu], peer: Option<
     let listens = peer.filter(|pid| !own_threads(root, *pid, &task_ids(root, *pid), cpus).is_empty());
     listens.or_else(|| {
         let status = Status::read(&root.proc.join(format!("{first}/status")))?;
-        (status.namespaces() <= 1).then(|| status.number("Tgid:"))?
+        (status.namespaces() <= 1).then(|| status.number("Tgid"))?
     })
 }
 
@@ -235,7 +235,7 @@ impl<'a> Process<'a> {
                 tid: *tid,
                 name: self.threads.get(tid).map(|name| printable(name)).unwrap_or_default(),
                 start_time_ticks: self.stat(*tid)?.start_time_ticks,
-                allowed: status.and_then(|status| status.value("Cpus_allowed_list:")?.parse().ok()),
+                allowed: status.and_then(|status| status.value("Cpus_allowed_list")?.parse().ok()),
                 cgroup: cgroup_of(self.root, self.pid, *tid),
             })
         };
@@ -262,15 +262,15 @@ fn own_threads(root: &ProcRoot, pid: i32, tids: &[i32], cpus: &[QmpCpu]) -> BTre
 }
 
 /// A thread's `status`. The name in it may hold any bytes but a new line.
-struct Status(String);
+struct Status(Vec<u8>);
 
 impl Status {
     fn read(path: &Path) -> Option<Self> {
-        fs::read(path).ok().map(|bytes| Self(String::from_utf8_lossy(&bytes).into_owned()))
+        fs::read(path).ok().map(Self)
     }
 
     fn value(&self, key: &str) -> Option<&str> {
-        self.0.lines().find_map(|line| line.strip_prefix(key)).map(str::trim)
+        std::str::from_utf8(status_field(&self.0, key.as_bytes())?).ok()
     }
 
     fn number(&self, key: &str) -> Option<i32> {
@@ -279,12 +279,12 @@ impl Status {
 
     /// In how many PID namespaces, from this one inwards, the thread has a number.
     fn namespaces(&self) -> usize {
-        self.value("NSpid:").map_or(0, |numbers| numbers.split_ascii_whitespace().count())
+        self.value("NSpid").map_or(0, |numbers| numbers.split_ascii_whitespace().count())
     }
 
     /// Its number in its own.
     fn innermost(&self) -> Option<i32> {
-        self.value("NSpid:")?.split_ascii_whitespace().last()?.parse().ok()
+        self.value("NSpid")?.split_ascii_whitespace().last()?.parse().ok()
     }
 }
 

@@ -12,14 +12,14 @@ use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use serde_json::{Value, json};
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Longest answer that is read: thousands of vCPUs.
-const LONGEST_ANSWER: u64 = 4 << 20;
+const LONGEST_ANSWER: usize = 4 << 20;
 /// Events may come between question and answer; not for ever.
 const MOST_LINES: usize = 1000;
 
@@ -240,17 +240,27 @@ impl Monitor<'_> {
             }
             let set = set_socket_timeout(self.stream.get_ref(), Timeout::Recv, Some(left));
             set.map_err(|error| self.protocol(&error.to_string()))?;
-            match self.stream.by_ref().take(LONGEST_ANSWER).read_until(b'\n', text) {
-                Ok(0) => return Err(self.protocol("it hung up")),
-                Ok(_) if text.len() as u64 >= LONGEST_ANSWER => return Err(self.protocol("its answer has no end")),
-                Ok(_) if text.last() == Some(&b'\n') => return Ok(()),
+            // Not `read_until`: it reads again and again by itself, and each read has all the time that is left.
+            let (length, ended) = match self.stream.fill_buf() {
+                Ok([]) => return Err(self.protocol("it hung up")),
+                Ok(bytes) => {
+                    let end = bytes.iter().position(|byte| *byte == b'\n');
+                    let length = end.map_or(bytes.len(), |at| at + 1);
+                    text.extend_from_slice(&bytes[..length]);
+                    (length, end.is_some())
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
                     return Err(self.silent());
                 }
-                Err(error) if error.kind() != io::ErrorKind::Interrupted => {
-                    return Err(self.protocol(&error.to_string()));
-                }
-                Ok(_) | Err(_) => {}
+                Err(error) => return Err(self.protocol(&error.to_string())),
+            };
+            self.stream.consume(length);
+            if text.len() >= LONGEST_ANSWER {
+                return Err(self.protocol("its answer has no end"));
+            }
+            if ended {
+                return Ok(());
             }
         }
     }
@@ -297,6 +307,7 @@ fn start_of_text(text: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Read;
     use std::os::unix::ffi::OsStrExt;
     use std::os::unix::net::{UnixListener, UnixStream};
     use std::path::PathBuf;
@@ -421,6 +432,29 @@ mod tests {
         thread::spawn(move || tell.send(ask(&socket, Duration::from_millis(50))));
         let said = told.recv_timeout(Duration::from_secs(20)).expect("it hangs");
         assert!(matches!(said, Err(QmpError::Silent { .. })), "{said:?}");
+    }
+
+    /// What a stranger drips must not hold us for longer than the time-out, however it is cut.
+    #[test]
+    fn a_monitor_that_never_ends_a_line_an_object_or_its_events_is_silent() {
+        for drop in ["x", "{\n", "\n", "{\"event\": \"RESUME\"}\n"] {
+            let folder = tempfile::tempdir().unwrap();
+            let socket = folder.path().join("qmp");
+            let listener = UnixListener::bind(&socket).unwrap();
+            thread::spawn(move || {
+                let (mut stream, _) = listener.accept().unwrap();
+                if drop.len() > 2 {
+                    stream.write_all(GREETING.as_bytes()).unwrap();
+                }
+                while stream.write_all(drop.as_bytes()).is_ok() {
+                    thread::sleep(Duration::from_millis(5));
+                }
+            });
+            let (tell, told) = std::sync::mpsc::channel();
+            thread::spawn(move || tell.send(ask(&socket, Duration::from_millis(200))));
+            let said = told.recv_timeout(Duration::from_secs(20)).unwrap_or_else(|_| panic!("{drop:?}: it hangs"));
+            assert!(matches!(said, Err(QmpError::Silent { .. })), "{drop:?}: {said:?}");
+        }
     }
 
     #[test]

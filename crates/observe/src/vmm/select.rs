@@ -2,8 +2,8 @@
 
 use super::Vm;
 use super::threads::thread_stat;
-use crate::root::{ProcRoot, read_optional};
 use gleaner_model::printable;
+use gleaner_sys::{ProcRoot, read_optional};
 use std::collections::BTreeMap;
 
 /// A word that means no VM, or more than one.

@@ -2,8 +2,8 @@
 
 use super::{Accelerator, Vmm};
 use crate::ObserveError;
-use crate::root::ProcRoot;
 use gleaner_sys::is_gone;
+use gleaner_sys::{ProcRoot, Stat};
 use std::fmt;
 use std::fs;
 
@@ -95,21 +95,17 @@ impl ThreadStat {
         matches!(self.state, 'Z' | 'X' | 'x')
     }
 
-    /// From the file's bytes; `None` where it is not the format. The name may hold anything, so count from its last `)`.
+    /// From the file's bytes; `None` where it is not the format.
     pub fn parse(line: impl AsRef<[u8]>) -> Option<Self> {
-        let line = line.as_ref();
-        let numbers = &line[line.iter().rposition(|byte| *byte == b')')? + 1..];
-        let fields: Vec<&str> = std::str::from_utf8(numbers).ok()?.split_ascii_whitespace().collect();
-        // fields[0] is field 3 of proc(5).
-        let field = |number: usize| fields.get(number - 3).copied();
+        let stat = Stat::parse(line.as_ref())?;
         Some(Self {
-            state: field(3)?.chars().next()?,
-            nice: field(19)?.parse().ok()?,
-            start_time_ticks: field(22)?.parse().ok()?,
-            last_cpu: field(39)?.parse().ok()?,
-            rt_priority: field(40)?.parse().ok()?,
-            policy: SchedPolicy::from_number(field(41)?.parse().ok()?),
-            guest_time_ticks: field(43)?.parse().ok()?,
+            state: char::from(stat.state()?),
+            nice: stat.number(19)?,
+            start_time_ticks: stat.start_time()?,
+            last_cpu: stat.number(39)?,
+            rt_priority: stat.number(40)?,
+            policy: SchedPolicy::from_number(stat.number(41)?),
+            guest_time_ticks: stat.number(43)?,
         })
     }
 }

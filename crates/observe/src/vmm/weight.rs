@@ -5,7 +5,7 @@
 //! quarter as much on each CPU as one with a single one.
 
 use super::cgroup::{CgroupPath, prefixes};
-use crate::root::ProcRoot;
+use gleaner_sys::ProcRoot;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs;

@@ -208,6 +208,9 @@ mod tests {
             assert_eq!(of, [None, Some(1_000_000), Some(30_000_000)], "pass {pass}");
         }
         assert!(report.turns.iter().all(|turn| turn.until_ns - turn.from_ns == 600_000_000));
+        // Until slices are in force nothing counts.
+        let apart = |two: &[HostTurn]| Nanos(two[1].from_ns - two[0].until_ns) == Nanos::from(FOLLOWING);
+        assert!(report.turns.windows(2).all(apart), "{:?}", report.turns);
         let orders: Vec<Vec<_>> =
             report.turns.chunks(3).map(|pass| pass.iter().map(|turn| turn.slice_ns).collect()).collect();
         assert!(orders.iter().any(|order| *order != orders[0]), "{orders:?}");
