@@ -8,12 +8,15 @@ mod slice;
 mod xen;
 
 use crate::failure::Failure;
+use crate::interrupt::sleep_until;
 use clap::{Args, Subcommand};
 use gleaner_act::{SliceSupport, by_kernel, hrtick, tick};
 use gleaner_model::Nanos;
 use gleaner_observe::{KernelVersion, SliceIssue, slice_issues};
 use gleaner_sys::{OwnProc, ProcRoot, own_proc};
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
 
 #[derive(Debug, Args)]
 pub struct HostArgs {
@@ -52,6 +55,14 @@ pub fn main(args: &HostArgs) -> Result<u8, Failure> {
         HostCommand::Run(args) => run::main(args),
         HostCommand::Llc(args) => llc::main(args),
     }
+}
+
+/// A signal has told the command to end.
+struct Told;
+
+/// Sleeps until then, or until the command is told to end: what each of these loops waits for.
+fn told_before(due: Instant, interrupted: &AtomicBool) -> Option<Told> {
+    (!sleep_until(due, interrupted)).then_some(Told)
 }
 
 /// What this kernel is known to do to slices that setting them does not help, or that one should know before setting them.

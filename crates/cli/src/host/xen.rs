@@ -3,6 +3,7 @@
 
 use crate::args::JsonArg;
 use crate::failure::Failure;
+use crate::host::{Told, told_before};
 use crate::interrupt;
 use crate::output::{Output, say};
 use crate::session;
@@ -13,10 +14,13 @@ use gleaner_observe::{ProcRoot, XenDomain, XenHost, XenReadError, XenVcpuState, 
 use gleaner_report::{
     XenListDomain, XenListPool, XenListReport, XenListVcpu, XenSliceChange, XenSliceReport, XenTimes,
 };
-use std::sync::atomic::{AtomicBool, Ordering};
+use gleaner_runtime::Session;
+use gleaner_runtime::event_loop::{self, Task};
+use std::ops::ControlFlow;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-/// How often a held slice looks whether it is to end.
+/// How often a held slice looks after its guardian.
 const NAP: Duration = Duration::from_secs(1);
 
 /// What every command takes that does something else on a Xen host.
@@ -223,13 +227,46 @@ fn hold(
     if length.is_none() {
         say(&"Kept until this is interrupted (Ctrl-C, or SIGTERM).");
     }
-    let begun = Instant::now();
-    while !interrupted.load(Ordering::Relaxed) && length.is_none_or(|length| begun.elapsed() < length) {
-        session.look_after_guardian().iter().for_each(|warning| say(&format!("gleaner: {warning}")));
-        interrupt::nap(length.map_or(NAP, |length| length.saturating_sub(begun.elapsed())).min(NAP));
+    let mut holding = Holding { session, length, begun: Instant::now(), interrupted };
+    let first = holding.until_next();
+    event_loop::run(&mut holding, first);
+    let held = holding.begun.elapsed();
+    Ok((held, holding.session.end().map(drop)))
+}
+
+/// Changes in force.
+struct Holding<'a> {
+    session: Session,
+    length: Option<Duration>,
+    begun: Instant,
+    interrupted: &'a AtomicBool,
+}
+
+impl Holding<'_> {
+    fn until_next(&self) -> Duration {
+        self.length.map_or(NAP, |length| length.saturating_sub(self.begun.elapsed()).min(NAP))
     }
-    let held = begun.elapsed();
-    Ok((held, session.end().map(drop)))
+}
+
+impl Task for Holding<'_> {
+    type Event = Told;
+    type Outcome = ();
+
+    fn wait_until(&mut self, due: Instant) -> Option<Told> {
+        told_before(due, self.interrupted)
+    }
+
+    fn tick(&mut self, _: Nanos) -> ControlFlow<(), Duration> {
+        self.session.look_after_guardian().iter().for_each(|warning| say(&format!("gleaner: {warning}")));
+        if self.length.is_some_and(|length| self.begun.elapsed() >= length) {
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(self.until_next())
+    }
+
+    fn event(&mut self, _: Told) -> ControlFlow<(), Option<Duration>> {
+        ControlFlow::Break(())
+    }
 }
 
 fn slice_report(

@@ -5,7 +5,7 @@ use super::means::{Means, describe, divide};
 use super::subjects::{Subject, Subjects};
 use super::{LlcArgs, Mode};
 use crate::failure::Failure;
-use crate::interrupt::sleep_until;
+use crate::host::{Told, told_before};
 use crate::session;
 use gleaner_act::{ActError, Resctrl};
 use gleaner_decide::host::{
@@ -15,7 +15,9 @@ use gleaner_model::Nanos;
 use gleaner_observe::{LlcCountSource, LlcThreadCounts, NotCounted};
 use gleaner_report::{LlcChange, LlcGroup, LlcReport, LlcVmResult};
 use gleaner_runtime::Session;
+use gleaner_runtime::event_loop::{self, Task};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
@@ -131,7 +133,7 @@ impl Agent<'_> {
         };
         self.report.changed = true;
         self.report.groups = allocation.groups();
-        let outcome = self.turns(stop, |agent, moves| {
+        let outcome = self.intervals(stop, |agent, moves| {
             agent.report.warnings.extend(session.look_after_guardian().map(|warning| warning.to_string()));
             let all = &agent.subjects.all;
             for change in moves {
@@ -152,47 +154,25 @@ impl Agent<'_> {
     }
 
     /// Interval after interval; `apply` makes the policy's moves.
-    fn turns(
+    fn intervals(
         &mut self,
         stop: &AtomicBool,
-        mut apply: impl FnMut(&mut Self, &[LlcMove]) -> Result<(), ActError>,
+        apply: impl FnMut(&mut Self, &[LlcMove]) -> Result<(), ActError>,
     ) -> Result<(), ActError> {
         self.follow();
+        let first = self.until_next();
+        let mut allocating = Allocating { agent: self, apply, stop, intervals: 0 };
         // What was told needs no counting.
-        let moves = self.policy.step(&BTreeMap::new());
-        self.note(&moves);
-        apply(self, &moves)?;
-        let mut turn = 0_u32;
-        while self.sleep(stop) {
-            turn = turn.wrapping_add(1);
-            let counts = self.count();
-            let moves = self.policy.step(&counts);
-            self.note(&moves);
-            apply(self, &moves)?;
-            if turn.is_multiple_of(LOOK_AGAIN) {
-                self.subjects.look_again();
-            }
-            self.follow();
-            if self.subjects.all.values().all(|subject| subject.threads().is_empty()) {
-                self.report.warnings.push("every VM that was looked at is gone".to_owned());
-                break;
-            }
-        }
-        Ok(())
+        allocating.step(&BTreeMap::new())?;
+        event_loop::run(&mut allocating, first)
     }
 
     /// Judges without changing: by everything counted until the end.
     fn monitor(&mut self, length: Option<Duration>, stop: &AtomicBool) {
         self.follow();
         let until = length.map(|length| self.began + length);
-        loop {
-            let on = sleep_until(Instant::now() + self.args.interval, stop);
-            self.count();
-            if !on || until.is_some_and(|until| Instant::now() >= until) {
-                break;
-            }
-            self.follow();
-        }
+        let interval = self.args.interval;
+        event_loop::run(&mut Monitoring { agent: self, until, stop }, interval);
         self.conclude(None);
     }
 
@@ -227,12 +207,14 @@ impl Agent<'_> {
         Ok(())
     }
 
-    /// Until the next interval's end; `false` when it is time to stop.
-    fn sleep(&self, stop: &AtomicBool) -> bool {
-        let end = self.args.length.map(|length| self.began + length);
-        let due = Instant::now() + self.args.interval;
-        let on = sleep_until(end.map_or(due, |end| due.min(end)), stop);
-        on && end.is_none_or(|end| Instant::now() < end)
+    /// When the time is over; `None`: when told.
+    fn end(&self) -> Option<Instant> {
+        self.args.length.map(|length| self.began + length)
+    }
+
+    fn until_next(&self) -> Duration {
+        let left = self.end().map(|end| end.saturating_duration_since(Instant::now()));
+        left.map_or(self.args.interval, |left| left.min(self.args.interval))
     }
 
     /// Counts the threads that there are now, and tells the policy of new VMs and of those that are gone.
@@ -356,6 +338,85 @@ impl Agent<'_> {
             CacheUse { accesses_pki: pki(counts.accesses), misses_full_pki: pki(counts.misses), ..CacheUse::default() }
         });
         (told.or_else(|| used.class(&params.class)), used)
+    }
+}
+
+/// Counts, judges, moves threads.
+struct Allocating<'a, 'b, F> {
+    agent: &'a mut Agent<'b>,
+    apply: F,
+    stop: &'a AtomicBool,
+    intervals: u32,
+}
+
+impl<'b, F: FnMut(&mut Agent<'b>, &[LlcMove]) -> Result<(), ActError>> Allocating<'_, 'b, F> {
+    fn step(&mut self, counts: &BTreeMap<LlcVm, LlcCounts>) -> Result<(), ActError> {
+        let moves = self.agent.policy.step(counts);
+        self.agent.note(&moves);
+        (self.apply)(self.agent, &moves)
+    }
+}
+
+impl<'b, F: FnMut(&mut Agent<'b>, &[LlcMove]) -> Result<(), ActError>> Task for Allocating<'_, 'b, F> {
+    type Event = Told;
+    type Outcome = Result<(), ActError>;
+
+    fn wait_until(&mut self, due: Instant) -> Option<Told> {
+        told_before(due, self.stop)
+    }
+
+    fn tick(&mut self, _: Nanos) -> ControlFlow<Self::Outcome, Duration> {
+        if self.agent.end().is_some_and(|end| Instant::now() >= end) {
+            return ControlFlow::Break(Ok(()));
+        }
+        self.intervals = self.intervals.wrapping_add(1);
+        let counts = self.agent.count();
+        if let Err(error) = self.step(&counts) {
+            return ControlFlow::Break(Err(error));
+        }
+        if self.intervals.is_multiple_of(LOOK_AGAIN) {
+            self.agent.subjects.look_again();
+        }
+        self.agent.follow();
+        if self.agent.subjects.all.values().all(|subject| subject.threads().is_empty()) {
+            self.agent.report.warnings.push("every VM that was looked at is gone".to_owned());
+            return ControlFlow::Break(Ok(()));
+        }
+        ControlFlow::Continue(self.agent.until_next())
+    }
+
+    fn event(&mut self, _: Told) -> ControlFlow<Self::Outcome, Option<Duration>> {
+        ControlFlow::Break(Ok(()))
+    }
+}
+
+/// Counts.
+struct Monitoring<'a, 'b> {
+    agent: &'a mut Agent<'b>,
+    until: Option<Instant>,
+    stop: &'a AtomicBool,
+}
+
+impl Task for Monitoring<'_, '_> {
+    type Event = Told;
+    type Outcome = ();
+
+    fn wait_until(&mut self, due: Instant) -> Option<Told> {
+        told_before(due, self.stop)
+    }
+
+    fn tick(&mut self, _: Nanos) -> ControlFlow<(), Duration> {
+        self.agent.count();
+        if self.until.is_some_and(|until| Instant::now() >= until) {
+            return ControlFlow::Break(());
+        }
+        self.agent.follow();
+        ControlFlow::Continue(self.agent.args.interval)
+    }
+
+    fn event(&mut self, _: Told) -> ControlFlow<(), Option<Duration>> {
+        self.agent.count();
+        ControlFlow::Break(())
     }
 }
 

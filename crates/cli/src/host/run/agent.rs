@@ -7,17 +7,18 @@ use super::record::Record;
 use super::turns::Turns;
 use super::watch::{Seen, Watch};
 use crate::failure::Failure;
-use crate::host::kernel_notes;
-use crate::interrupt::sleep_until;
+use crate::host::{Told, kernel_notes, told_before};
 use crate::output::say;
 use gleaner_decide::host::HostPolicy;
 use gleaner_model::{Nanos, SwitchPrice};
 use gleaner_observe::ProcRoot;
 use gleaner_report::{HostRunReport, decision_lines};
+use gleaner_runtime::event_loop::{self, Task};
 use gleaner_sys::{monotonic, thread_cpu_time};
 use indicatif::{ProgressBar, ProgressStyle};
+use std::ops::ControlFlow;
 use std::sync::atomic::AtomicBool;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Runs until the time is over or a signal came; undoes everything.
 pub fn run(options: &Options, interrupted: &AtomicBool) -> Result<HostRunReport, Failure> {
@@ -34,29 +35,31 @@ pub fn run(options: &Options, interrupted: &AtomicBool) -> Result<HostRunReport,
     {
         record.warnings.push(format!("exits by PAUSE are not counted: {why}"));
     }
-    let mut means = Means::begin(&watch, options, &mut record.warnings)?;
+    let means = Means::begin(&watch, options, &mut record.warnings)?;
     record.warnings.extend(watch.news());
     let mut news = News::default();
     news.of(&mut record.warnings).iter().for_each(|warning| say(&format!("gleaner: {warning}")));
     let price = SwitchPrice { tick: means.tick(&options.params), ..options.price };
-    let mut policy = HostPolicy::new(options.policy, options.params.clone(), price);
+    let policy = HostPolicy::new(options.policy, options.params.clone(), price);
     let (began, cpu_before) = (Instant::now(), thread_cpu_time());
-    let bar = progress_bar();
-    let mut turns = options.in_turn.clone().map(Turns::new);
-    let ended = windows(
+    let mut agent = Agent {
         options,
         interrupted,
-        &mut watch,
-        &mut means,
-        &mut policy,
-        &mut turns,
-        &mut record,
-        &mut news,
-        &bar,
+        watch,
+        means,
+        policy,
+        turns: options.in_turn.clone().map(Turns::new),
+        record,
+        news,
+        bar: progress_bar(),
         began,
-    );
-    bar.finish_and_clear();
+        next: began + options.interval,
+    };
+    let first = agent.until_next();
+    let ended = event_loop::run(&mut agent, first);
+    agent.bar.finish_and_clear();
     let overhead = thread_cpu_time() - cpu_before;
+    let Agent { watch, means, policy, turns, mut record, mut news, .. } = agent;
     let undone = means.end(&mut record.warnings);
     let stand = policy.explain();
     record.warnings.extend(record.unjudged(&stand));
@@ -70,27 +73,61 @@ pub fn run(options: &Options, interrupted: &AtomicBool) -> Result<HostRunReport,
     })
 }
 
-#[allow(clippy::too_many_arguments)]
-fn windows(
-    options: &Options,
-    interrupted: &AtomicBool,
-    watch: &mut Watch,
-    means: &mut Means,
-    policy: &mut HostPolicy,
-    turns: &mut Option<Turns>,
-    record: &mut Record,
-    news: &mut News,
-    bar: &ProgressBar,
+/// What runs while the command does.
+struct Agent<'a> {
+    options: &'a Options,
+    interrupted: &'a AtomicBool,
+    watch: Watch,
+    means: Means,
+    policy: HostPolicy,
+    turns: Option<Turns>,
+    record: Record,
+    news: News,
+    bar: ProgressBar,
     began: Instant,
-) -> Result<(), Failure> {
-    let end = options.length.map(|length| began + length);
-    let mut next = began;
-    loop {
-        next = (next + options.interval).max(Instant::now());
-        let until = end.map_or(next, |end| end.min(next));
-        if !sleep_until(until, interrupted) {
-            return Ok(());
+    /// When the next window ends, if it is not the last.
+    next: Instant,
+}
+
+impl Task for Agent<'_> {
+    type Event = Told;
+    type Outcome = Result<(), Failure>;
+
+    fn wait_until(&mut self, due: Instant) -> Option<Told> {
+        told_before(due, self.interrupted)
+    }
+
+    fn tick(&mut self, _: Nanos) -> ControlFlow<Self::Outcome, Duration> {
+        match self.window() {
+            Err(failure) => ControlFlow::Break(Err(failure)),
+            Ok(true) => ControlFlow::Break(Ok(())),
+            Ok(false) => {
+                // Windows that take longer than they are apart are not made up for.
+                self.next = (self.next + self.options.interval).max(Instant::now());
+                ControlFlow::Continue(self.until_next())
+            }
         }
+    }
+
+    fn event(&mut self, _: Told) -> ControlFlow<Self::Outcome, Option<Duration>> {
+        ControlFlow::Break(Ok(()))
+    }
+}
+
+impl Agent<'_> {
+    /// When the time is over; `None`: when told.
+    fn end(&self) -> Option<Instant> {
+        self.options.length.map(|length| self.began + length)
+    }
+
+    fn until_next(&self) -> Duration {
+        let until = self.end().map_or(self.next, |end| end.min(self.next));
+        until.saturating_duration_since(Instant::now())
+    }
+
+    /// One window; says whether it was the last.
+    fn window(&mut self) -> Result<bool, Failure> {
+        let Self { options, watch, means, policy, turns, record, news, bar, .. } = self;
         let mut seen = watch.window()?;
         seen.window.tick = means.measured_tick();
         let now = monotonic();
@@ -110,14 +147,9 @@ fn windows(
         if let Some(window) = window {
             record.add(&Seen { window, ..seen }, &decisions, watch.vms());
         }
-        let line = record.line(Nanos::from(began.elapsed()), policy.slices());
+        let line = record.line(Nanos::from(self.began.elapsed()), policy.slices());
         bar.set_message(turns.as_ref().map_or(line.clone(), |turns| format!("{line}; {}", turns.word())));
-        if over {
-            return Ok(());
-        }
-        if end.is_some_and(|end| Instant::now() >= end) {
-            return Ok(());
-        }
+        Ok(over || self.end().is_some_and(|end| Instant::now() >= end))
     }
 }
 

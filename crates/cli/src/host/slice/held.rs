@@ -4,8 +4,7 @@ use super::chosen::Chosen;
 use super::command::Running;
 use super::enforce::Means;
 use crate::failure::Failure;
-use crate::host::kernel_notes;
-use crate::interrupt::sleep_until;
+use crate::host::{kernel_notes, told_before};
 use crate::output::say;
 use crate::session;
 use gleaner_act::{ActError, SliceOutcome, Slices};
@@ -14,8 +13,10 @@ use gleaner_model::{Nanos, Source};
 use gleaner_observe::{IntervalDistribution, Intervals, IntervalsWindow, RunIntervals, RunIntervalsConfig};
 use gleaner_report::{SliceReport, SliceThread};
 use gleaner_runtime::Session;
+use gleaner_runtime::event_loop::{self, Task};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -70,58 +71,39 @@ pub fn hold(
     let means = Means::start(request.enforce, request.slice, slices.support(), &intervals)?;
     let refused = set_all(&mut seen, |tid| slices.set(tid, request.slice, &mut session.journal));
     if let Some(Refused { error, .. }) = refused.into_iter().next() {
-        let advice = if is_forbidden(&error) { "; run as root, with CAP_SYS_NICE, or as its owner" } else { "" };
-        let then = match session.end() {
-            Ok(_) => "Every slice is as it was".to_owned(),
-            Err(left) => format!("Not everything could be undone ({left}): run `gleaner restore`"),
-        };
-        return Err(Failure::work(format!("{error}{advice}. {then}")));
+        return Err(refusal(&error, session));
     }
-    let mut command = Running::start(request.command)?;
+    let command = Running::start(request.command)?;
     let began = Instant::now();
-    let mut exit_status = None;
-    let mut next = began + WINDOW;
-    let mut done = false;
-    let mut newcomers = 0;
-    while !done {
-        let end = request.length.map_or(next, |length| next.min(began + length));
-        match &command {
-            Some(command) => command.sleep_until(end, interrupted),
-            None => {
-                sleep_until(end, interrupted);
-            }
-        }
-        exit_status = command.as_mut().and_then(Running::ended);
-        let told = interrupted.load(Ordering::Relaxed);
-        let over = told || request.length.is_some_and(|length| began.elapsed() >= length);
-        done = match &mut command {
-            Some(_) => exit_status.is_some(),
-            None => over || seen.iter().all(|thread| !thread.is_held()),
-        };
-        command.iter_mut().filter(|_| told).for_each(Running::tell_to_end);
-        if Instant::now() >= next || done {
-            notes.extend(session.look_after_guardian().map(|warning| warning.to_string()));
-            add(&mut seen, intervals.window());
-            let came = take_in(&mut seen, (request.look_again)());
-            // Whoever is already held is not let go because of one that cannot be.
-            let refused = set_all(&mut seen, |tid| slices.set(tid, request.slice, &mut session.journal));
-            newcomers += seen[came.clone()].iter().filter(|thread| thread.is_held()).count();
-            tell(&mut notes, refused.iter().map(|refused| refused.note(&seen)));
-            if !(came.is_empty() && refused.is_empty()) {
-                let held = seen.iter().filter(|thread| thread.is_held()).map(|thread| thread.chosen.tid);
-                intervals.watch(&held.collect::<Vec<i32>>());
-                let note = without_room(intervals.left_out()).filter(|note| !notes.contains(note));
-                tell(&mut notes, note.into_iter());
-            }
-            next = Instant::now() + WINDOW;
-        }
-    }
-    let wall = Nanos::from(began.elapsed());
-    if newcomers > 0 {
-        notes.push(format!("vCPU threads that came meanwhile and got the slice too: {newcomers}"));
-    }
-    let held = Held { request, seen, means, slices, intervals, switch, wall, exit_status, notes };
-    Ok(held.conclude(session))
+    let mut held = Held {
+        request,
+        interrupted,
+        session,
+        seen,
+        means,
+        slices,
+        intervals,
+        switch,
+        command,
+        began,
+        next: began + WINDOW,
+        exit_status: None,
+        newcomers: 0,
+        notes,
+    };
+    let first = held.until_next();
+    event_loop::run(&mut held, first);
+    Ok(held.conclude())
+}
+
+/// A slice cannot be set: all are put back.
+fn refusal(error: &ActError, session: Session) -> Failure {
+    let advice = if is_forbidden(error) { "; run as root, with CAP_SYS_NICE, or as its owner" } else { "" };
+    let then = match session.end() {
+        Ok(_) => "Every slice is as it was".to_owned(),
+        Err(left) => format!("Not everything could be undone ({left}): run `gleaner restore`"),
+    };
+    Failure::work(format!("{error}{advice}. {then}"))
 }
 
 impl Seen {
@@ -217,22 +199,97 @@ fn add(seen: &mut [Seen], window: IntervalsWindow) {
     }
 }
 
-/// All that a report is made of.
+/// Slices in force, and all that a report is made of.
 struct Held<'a> {
     request: &'a Request<'a>,
+    interrupted: &'a AtomicBool,
+    session: Session,
     seen: Vec<Seen>,
     means: Means,
     slices: Slices,
     intervals: RunIntervals,
     switch: Option<Nanos>,
-    wall: Nanos,
+    command: Option<Running>,
+    began: Instant,
+    /// When the next window ends, if the time is not over before.
+    next: Instant,
     exit_status: Option<i32>,
+    newcomers: usize,
     notes: Vec<String>,
 }
 
+impl Task for Held<'_> {
+    /// The command has ended, or somebody interrupts.
+    type Event = ();
+    type Outcome = ();
+
+    fn wait_until(&mut self, due: Instant) -> Option<()> {
+        match &self.command {
+            Some(command) => {
+                command.sleep_until(due, self.interrupted);
+                (Instant::now() < due).then_some(())
+            }
+            None => told_before(due, self.interrupted).map(drop),
+        }
+    }
+
+    fn tick(&mut self, _: Nanos) -> ControlFlow<(), Duration> {
+        if self.is_over() { ControlFlow::Break(()) } else { ControlFlow::Continue(self.until_next()) }
+    }
+
+    fn event(&mut self, (): ()) -> ControlFlow<(), Option<Duration>> {
+        if self.is_over() { ControlFlow::Break(()) } else { ControlFlow::Continue(Some(self.until_next())) }
+    }
+}
+
 impl Held<'_> {
-    fn conclude(self, session: Session) -> SliceReport {
-        let Self { request, seen, means, slices, intervals, switch, wall, exit_status, mut notes } = self;
+    fn until_next(&self) -> Duration {
+        let until = self.request.length.map_or(self.next, |length| self.next.min(self.began + length));
+        until.saturating_duration_since(Instant::now())
+    }
+
+    /// Looks whether there is a reason to end, and ends the window if it is time.
+    fn is_over(&mut self) -> bool {
+        self.exit_status = self.command.as_mut().and_then(Running::ended);
+        let told = self.interrupted.load(Ordering::Relaxed);
+        let over = told || self.request.length.is_some_and(|length| self.began.elapsed() >= length);
+        let done = match &mut self.command {
+            Some(_) => self.exit_status.is_some(),
+            None => over || self.seen.iter().all(|thread| !thread.is_held()),
+        };
+        self.command.iter_mut().filter(|_| told).for_each(Running::tell_to_end);
+        if Instant::now() >= self.next || done {
+            self.window();
+            self.next = Instant::now() + WINDOW;
+        }
+        done
+    }
+
+    fn window(&mut self) {
+        let Self { request, session, seen, slices, intervals, newcomers, notes, .. } = self;
+        notes.extend(session.look_after_guardian().map(|warning| warning.to_string()));
+        add(seen, intervals.window());
+        let came = take_in(seen, (request.look_again)());
+        // Whoever is already held is not let go because of one that cannot be.
+        let refused = set_all(seen, |tid| slices.set(tid, request.slice, &mut session.journal));
+        *newcomers += seen[came.clone()].iter().filter(|thread| thread.is_held()).count();
+        tell(notes, refused.iter().map(|refused| refused.note(seen)));
+        if !(came.is_empty() && refused.is_empty()) {
+            let held = seen.iter().filter(|thread| thread.is_held()).map(|thread| thread.chosen.tid);
+            intervals.watch(&held.collect::<Vec<i32>>());
+            let note = without_room(intervals.left_out()).filter(|note| !notes.contains(note));
+            tell(notes, note.into_iter());
+        }
+    }
+
+    fn conclude(self) -> SliceReport {
+        let wall = Nanos::from(self.began.elapsed());
+        let Self {
+            request, session, seen, means, slices, intervals, switch, exit_status, newcomers, mut notes, ..
+        } = self;
+        if newcomers > 0 {
+            notes.push(format!("vCPU threads that came meanwhile and got the slice too: {newcomers}"));
+        }
         let cpus = means.cpus(wall);
         notes.extend(means.notes());
         let (method, asking) = (means.method, means.asking());
