@@ -22,7 +22,7 @@ gleaner probe --gap-us 1000 --samples 100 --json >/tmp/probe.json 2>/tmp/probe.t
 check "probe ends with 0" [ $? = 0 ]
 json probe /tmp/probe.json
 
-gleaner run --json /tmp/run.json -- sh -c "$pipeline; exit 7" 2>/tmp/run.txt
+gleaner run --observer bpf --json /tmp/run.json -- sh -c "$pipeline; exit 7" 2>/tmp/run.txt
 check "run keeps the exit status" [ $? = 7 ]
 json run /tmp/run.json
 cat /tmp/run.txt
