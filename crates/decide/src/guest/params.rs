@@ -133,6 +133,16 @@ pub struct GuestParams {
     /// How long a yielding thread looks, after a nap, for a task that displaces it, microseconds. 0 to 1000000.
     pub nap_check_us: u64,
 
+    /// Whether time-outs follow the lengths of recent idle periods where the idle task polls (ours). `--retain-for` leaves it out.
+    pub learn_timeouts: bool,
+    /// ... up to so many times what the profile says. 1 to 100.
+    pub learnt_timeout_factor: u64,
+    /// What polling costs more where the host is short of CPUs: this many times the stolen share (ours). 0 to 1000.
+    pub poll_steal_price: f64,
+    /// What all vCPUs together may poll, as a share of one CPU: profile `frugal`. 0 to 1000.
+    pub poll_budget_frugal_ratio: f64,
+    /// The same for profile `balanced`. `latency` has no limit. 0 to 1000.
+    pub poll_budget_balanced_ratio: f64,
     /// Whether retention is tried against none from time to time, and stopped where it does not pay (ours). `--no-trial` leaves it out.
     pub retention_trials: bool,
     /// Windows in each of the eight blocks of a trial, the first of which settles. 2 to 100.
@@ -265,6 +275,11 @@ impl Default for GuestParams {
             bpf_leave_windows: 3,
             bpf_trial_switches_per_s_max: 150_000.0,
             bpf_trial_windows: 40,
+            learn_timeouts: true,
+            learnt_timeout_factor: 4,
+            poll_steal_price: 20.0,
+            poll_budget_frugal_ratio: 0.05,
+            poll_budget_balanced_ratio: 1.0,
             poll_timeout_frugal_us: 50,
             poll_timeout_balanced_us: 200,
             poll_trial_quiet_windows: 3,
@@ -376,12 +391,16 @@ impl GuestParams {
         ]
     }
 
-    fn observer_ranges(&self) -> [Range; 7] {
+    fn observer_ranges(&self) -> [Range; 11] {
         [
             ("bpf_switches_per_s_max", self.bpf_switches_per_s_max, 1e3, 1e7),
             ("bpf_leave_windows", f64::from(self.bpf_leave_windows), 1.0, 1000.0),
             ("bpf_trial_switches_per_s_max", self.bpf_trial_switches_per_s_max, 0.0, 1e7),
             ("bpf_trial_windows", f64::from(self.bpf_trial_windows), 1.0, 1000.0),
+            ("learnt_timeout_factor", self.learnt_timeout_factor as f64, 1.0, 100.0),
+            ("poll_steal_price", self.poll_steal_price, 0.0, 1000.0),
+            ("poll_budget_frugal_ratio", self.poll_budget_frugal_ratio, 0.0, 1000.0),
+            ("poll_budget_balanced_ratio", self.poll_budget_balanced_ratio, 0.0, 1000.0),
             ("poll_timeout_frugal_us", self.poll_timeout_frugal_us as f64, 0.0, 5_000.0),
             ("poll_timeout_balanced_us", self.poll_timeout_balanced_us as f64, 0.0, 5_000.0),
             ("poll_trial_quiet_windows", f64::from(self.poll_trial_quiet_windows), 1.0, 1000.0),
