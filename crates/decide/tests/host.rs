@@ -185,6 +185,16 @@ fn a_step_that_makes_shares_unfair_is_taken_back() {
     assert_eq!(Loop::adaptive(Host::new(&vms), 10).run(60), [500; 3]);
 }
 
+/// What was unfair before a step is none of its doing.
+#[test]
+fn a_step_that_finds_shares_unfair_stands() {
+    let vms = [Vm::Spinner { per_ms: 1.0 }, Vm::Hog, Vm::Hog];
+    let mut host = Loop::adaptive(Host { unfair: Some((1e9, 0.10)), ..Host::new(&vms) }, 10);
+    assert_eq!(host.run(60), [500; 3], "{}", host.reasons());
+    let unfair = |decision: &gleaner_model::HostDecision| matches!(decision.reason, HostReason::Unfair { .. });
+    assert!(!host.decisions.iter().any(unfair), "{}", host.reasons());
+}
+
 /// A fixed slice is judged as well, over the whole span, and where the policy cannot help it.
 #[test]
 fn unfair_shares_are_told_of_once_enough_was_seen() {
@@ -211,6 +221,18 @@ fn a_new_load_gets_its_own_slice() {
     assert_eq!(host.run(60), [30_000, 30_000], "{}", host.reasons());
     host.host.vms.insert(VmId(2), SERVER);
     assert_eq!(host.run(60)[0], short, "{}", host.reasons());
+}
+
+/// Once three windows say that the load is another, those before them are dropped: no average of both is judged.
+#[test]
+fn a_new_load_is_judged_by_its_own_windows() {
+    let mut host = Loop::adaptive(Host::new(&[Vm::Hog, Vm::Hog]), 30);
+    assert_eq!(host.run(120), [30_000; 2]);
+    let (changed, before) = (host.host.now, host.decisions.len());
+    host.host.vms.insert(VmId(2), SERVER);
+    host.run(60);
+    let first = host.decisions.get(before).expect("a shorter slice");
+    assert_eq!(first.at - changed, toy::LENGTH.times(3), "{}", host.reasons());
 }
 
 /// A load that changes every quarter of a minute: after a while the slice is left alone for minutes.
@@ -264,6 +286,26 @@ fn told(vm: &Vm) -> bool {
         Vm::Opaque | Vm::Barrier { .. } => false,
         Vm::Waker { burst_us, think_us } => !(9_000.0..25_000.0).contains(&(burst_us + think_us)),
         _ => true,
+    }
+}
+
+/// Of what a waker would get done with a pCPU of its own it gets so much less done beside a hog: by what the toy does, and by no formula of the
+/// policy's. What weighs how much (`wait_weight`, who counts) is the policy's own choice, which no measurement can confirm.
+#[test]
+fn what_a_waker_is_said_to_lose_is_what_it_gets_less_done() {
+    for (burst_us, think_us) in [(90.0, 900.0), (50.0, 450.0), (90.0, 300.0)] {
+        let waker = Vm::Waker { burst_us, think_us };
+        let done = |vms: &[Vm], slice_us: u64| {
+            let mut host = Host::new(vms);
+            let slices = host.vms.keys().map(|vm| (*vm, Nanos::from_micros(slice_us))).collect();
+            host.window(&slices).vms.last().unwrap().vcpus[0].wakeups.unwrap() as f64
+        };
+        for slice_us in HostParams::default().ladder_us {
+            let less = 1.0 - done(&[Vm::Hog, waker], slice_us) / done(&[waker], slice_us);
+            // The hog, half of the two, loses nothing.
+            let said = 2.0 * metered(&[Vm::Hog, waker], slice_us, 0).0;
+            assert!((said - less).abs() < 0.02, "{waker:?} at {slice_us} us: {said:.3}, and {less:.3} less is done");
+        }
     }
 }
 
@@ -360,7 +402,7 @@ proptest! {
     }
 }
 
-/// What is lost at this slice, and what switches take: worked out, not asked of the policy.
+/// What is lost at this slice, and what switches take, by the policy's definition: worked out from the VMs, not asked of the policy.
 fn toll(vms: &[Vm], slice_us: u64, refill_us: u64) -> f64 {
     let toll = worked_out::toll(vms, slice_us as f64, refill_us as f64, &HostParams::default());
     toll.weighed + toll.switches

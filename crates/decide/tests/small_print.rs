@@ -111,6 +111,25 @@ fn a_program_that_hardly_blocks_any_more_is_judged_by_its_cpu_time() {
     }
 }
 
+/// `median`: of the two pairs of a trial that ended early it is the mean.
+#[test]
+fn a_trial_that_ends_early_tells_the_mean_of_its_pairs() {
+    let mut guest = Guest::new(4, Workload { demand: 1.6, ..PIPELINE }, 1);
+    let mut policy = polling(Policy::Retain);
+    let (mut began, mut retained) = (false, 0);
+    while policy.explain().retention_cost_ratio.is_none() && retained < 10 {
+        let retains = !policy.explain().retaining.is_empty();
+        began |= !retains;
+        retained += usize::from(began && retains);
+        // Computing takes 100 us a synchronization; with it 200 us in all, then 300 us, and 400 us without.
+        let wait_us = if retains { 100 * retained.max(1) } else { 300 };
+        guest.wakeup = Some([Nanos::from_micros(wait_us as u64); 2]);
+        guest.run(&mut policy, 1);
+    }
+    let ratio = policy.explain().retention_cost_ratio.unwrap();
+    assert!((ratio - 0.625).abs() < 0.01, "{ratio}");
+}
+
 /// `measured`: a cost that few wake-ups tell is none.
 #[test]
 fn a_trial_waits_for_wakeups_that_can_be_compared() {
