@@ -98,11 +98,13 @@ pub fn refusal(command: &[OsString], error: &io::Error) -> Refusal {
     let missing = error.kind() == io::ErrorKind::NotFound;
     // A long line is too long a name, and one with a file's name in it may lead through that file.
     let odd = matches!(error.raw_os_error(), Some(libc::ENAMETOOLONG | libc::ENOTDIR | libc::EACCES));
-    let is_file = command.first().is_some_and(|name| Path::new(name).exists());
+    let path = Path::new(command.first().map_or(OsStr::new(""), OsString::as_os_str));
+    let is_file = path.exists() && !path.is_dir();
     if missing || (odd && !is_file && is_for_a_shell(command)) {
         return of(127, &not_found(command));
     }
     match error.kind() {
+        io::ErrorKind::PermissionDenied if path.is_dir() => of(126, "it is a folder"),
         io::ErrorKind::PermissionDenied => of(126, "permission denied; is it an executable file? (chmod +x)"),
         _ if error.raw_os_error() == Some(libc::ENOEXEC) => {
             of(126, &format!("{error}; a script needs a first line such as #!/bin/sh"))
@@ -334,6 +336,11 @@ mod tests {
         }
         let line = refusal(&command(&["FOO=1 x"]), &io::Error::from_raw_os_error(libc::EACCES));
         assert!(line.status == 127 && line.message.contains("sh -c 'FOO=1 x'"), "{line:?}");
+        // A folder is called so, and it is a shell's command all the same.
+        let read = refusal(&command(&[".", "env.sh"]), &io::Error::from_raw_os_error(libc::EACCES));
+        assert!(read.status == 127 && read.message.ends_with("sh -c '. env.sh'"), "{read:?}");
+        let inside = refusal(&command(&["/tmp"]), &io::Error::from_raw_os_error(libc::EACCES));
+        assert!(inside.status == 126 && inside.message.ends_with("it is a folder"), "{inside:?}");
         let busy = refusal(&command(&["true"]), &io::Error::from_raw_os_error(libc::EAGAIN));
         assert_eq!(busy.status, 125);
     }

@@ -291,11 +291,16 @@ pub(super) fn not_started(command: &[OsString], status: ExitStatus) -> Failure {
         Some(file) if !is_executable(&file) => {
             format!("cannot run '{name}': it cannot be executed; is it an executable file? (chmod +x)")
         }
-        // Whatever it is, valgrind has said it.
-        Some(_) => {
-            let status = shell_status(status);
-            format!("valgrind could not run '{name}' (status {status}, see its message above): nothing is recorded")
-        }
+        Some(_) => match status.signal() {
+            Some(signal) => {
+                format!("valgrind was killed by signal {signal} before '{name}' began: nothing is recorded")
+            }
+            // Whatever it is, valgrind has said it.
+            None => {
+                let status = shell_status(status);
+                format!("valgrind could not run '{name}' (status {status}, see its message above): nothing is recorded")
+            }
+        },
     })
 }
 
@@ -352,6 +357,15 @@ mod tests {
         let takes = kinds.map(|kind| tally.takes(&Record { address: 0, instructions: 2, kind }));
         assert_eq!(takes, [false, false, true, true, true, false]);
         assert_eq!((tally.full(), tally.kinds, tally.instructions), (true, [1, 1, 1], 6));
+    }
+
+    /// Who was killed has said nothing that could be read above.
+    #[test]
+    fn a_valgrind_that_was_killed_gave_no_reason() {
+        let said = |raw: i32| not_started(&[OsString::from("sh")], ExitStatus::from_raw(raw)).message;
+        assert!(said(1 << 8).contains("status 1, see its message above"), "{}", said(1 << 8));
+        let killed = said(libc::SIGSEGV);
+        assert!(killed.contains("killed by signal 11 before 'sh' began") && !killed.contains("message"), "{killed}");
     }
 
     #[test]
