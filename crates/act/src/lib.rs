@@ -24,7 +24,7 @@ mod undo;
 mod xen;
 mod yielding;
 
-pub use affinity::{allowed_cpus, pinned_vcpus};
+pub use affinity::allowed_cpus;
 pub use cgroup::{CgroupHierarchies, CgroupRoots, Hierarchy, own_group};
 pub use error::{ActError, Fallback};
 pub use idle_group::{IdleGroup, IdleMeans};

@@ -12,7 +12,9 @@
 //!
 //! Nothing here prints: who calls makes text, JSON or a picture of a [`Snapshot`] and of [`Event`]s.
 
+mod active_set;
 mod config;
+mod decisions;
 mod event;
 pub mod event_loop;
 mod events;

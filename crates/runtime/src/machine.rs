@@ -83,8 +83,9 @@ impl Machine {
         Some((&mut session.journal, self.observing.threads()))
     }
 
-    pub(crate) fn threads(&mut self) -> Vec<i32> {
-        self.observing.threads()
+    /// A group is kept to `active`.
+    pub(crate) fn kept_to(&mut self, active: &CpuSet) {
+        self.observing.kept_to(active);
     }
 
     pub(crate) fn adopt_next_child(&mut self) {

@@ -17,6 +17,8 @@ pub(crate) struct Observing {
     at_zero: Nanos,
     /// The first process of each group.
     roots: Vec<i32>,
+    /// The vCPUs that they are kept to, where they are.
+    kept_to: Option<CpuSet>,
 }
 
 impl Observing {
@@ -39,6 +41,7 @@ impl Observing {
             switching_windows: 0,
             at_zero: Nanos::ZERO,
             roots: Vec::new(),
+            kept_to: None,
         };
         Ok((observing, refusal))
     }
@@ -62,6 +65,12 @@ impl Observing {
     pub(crate) fn guardian_is(&mut self, pid: i32) {
         self.config.excluded_pids = vec![pid];
         self.observer.exclude(pid);
+    }
+
+    /// Groups are kept to `active`: windows tell who has bound itself to some of them.
+    pub(crate) fn kept_to(&mut self, active: &CpuSet) {
+        self.kept_to = Some(active.clone());
+        self.observer.kept_to(active);
     }
 
     /// Zero of [`Window::at`].
@@ -109,6 +118,9 @@ impl Observing {
         retained: &[RetainCounters],
     ) -> Result<(), ObserveError> {
         self.roots.iter().for_each(|root| observer.adopted(*root));
+        if let Some(active) = &self.kept_to {
+            observer.kept_to(active);
+        }
         observer.start(retained)?;
         std::mem::replace(&mut self.observer, observer).retire();
         self.at_zero = at;

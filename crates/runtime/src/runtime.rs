@@ -63,7 +63,7 @@ impl Runtime {
         self.pin(late);
         self.machine.beat();
         let before = thread_cpu_time();
-        let mut window = match self.machine.observe() {
+        let window = match self.machine.observe() {
             Ok(window) => window,
             Err(error) => {
                 self.events.warn(Warning::WindowLost { why: error.to_string() });
@@ -73,7 +73,7 @@ impl Runtime {
         let Self { machine, groups, events } = self;
         let mut moved = false;
         for group in groups.iter_mut() {
-            moved |= group.tick(&mut window, machine, events);
+            moved |= group.tick(&window, machine, events);
         }
         if moved {
             self.pin(Nanos::ZERO);

@@ -4,7 +4,7 @@ use crate::event::Warning;
 use crate::totals::Totals;
 use gleaner_act::PlacementKind;
 use gleaner_decide::guest::Explanation;
-use gleaner_model::{CpuSet, Nanos, RetainMeans, Source};
+use gleaner_model::{CpuSet, Decision, Nanos, RetainMeans, Source};
 
 /// The machine and its groups, at one moment.
 #[derive(Clone, Debug)]
@@ -47,6 +47,12 @@ pub struct GroupSnapshot {
     pub placement: Option<PlacementKind>,
     /// The time-out in force, where the policy retains.
     pub timeout: Option<Nanos>,
+    /// The vCPUs it runs on.
+    pub active: CpuSet,
+    /// The first hundred decisions and the newest nine hundred, oldest first.
+    pub decisions: Vec<Decision>,
+    /// How many decisions there were between them.
+    pub decisions_left_out: u64,
     /// What its windows add up to.
     pub totals: Totals,
     /// Where its policy stands.
