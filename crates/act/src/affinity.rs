@@ -23,7 +23,7 @@ pub(crate) fn affinity_of(tid: i32) -> Option<CpuSet> {
     gleaner_sys::affinity_of(tid).ok()
 }
 
-/// The CPUs that this process may use, by the mask of its first thread: others of its threads may keep to one (see `seat`).
+/// The CPUs that this process may use, by the mask of its first thread: others of its threads may keep to one (see `housekeeping`).
 pub fn allowed_cpus() -> CpuSet {
     own_affinity().unwrap_or_default()
 }

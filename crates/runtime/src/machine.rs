@@ -6,7 +6,7 @@ use crate::event::Warning;
 use crate::events::Events;
 use crate::observing::Observing;
 use crate::retention::{Retention, Spent};
-use gleaner_act::{ActError, Journal, Seat};
+use gleaner_act::{ActError, HousekeepingCpu, Journal};
 use gleaner_decide::guest::GuestParams;
 use gleaner_model::{CpuSet, Nanos, RetainCounters, RetainMeans, Source, VcpuId, Window};
 use gleaner_observe::ObserveError;
@@ -29,7 +29,7 @@ pub(crate) struct Machine {
     retention: Option<Retention>,
     session: Option<Session>,
     /// Of the thread that ticks.
-    housekeeping: Seat,
+    housekeeping: HousekeepingCpu,
     /// The vCPUs that any group runs on, and those to which a thread of one is bound.
     occupied: (CpuSet, CpuSet),
     /// How long windows are, as far as what observing costs is concerned.
@@ -53,7 +53,7 @@ impl Machine {
         overhead_zero: Nanos,
     ) -> Self {
         Self {
-            housekeeping: Seat::new(vcpus.clone()),
+            housekeeping: HousekeepingCpu::new(vcpus.clone()),
             occupied: (vcpus.clone(), CpuSet::new()),
             vcpus,
             params: config.params.clone(),
@@ -149,17 +149,17 @@ impl Machine {
         self.occupied = (active, pinned);
         let (active, pinned) = &self.occupied;
         if late > WINDOW {
-            self.housekeeping.change(active, pinned);
+            self.housekeeping.pin_elsewhere(active, pinned);
         } else {
-            self.housekeeping.take(active, pinned);
+            self.housekeeping.pin(active, pinned);
         }
     }
 
     /// Does what starts a process or a thread, which must not inherit the one vCPU.
     fn unpinned<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
-        self.housekeeping.leave();
+        self.housekeeping.unpin();
         let done = work(self);
-        self.housekeeping.take(&self.occupied.0, &self.occupied.1);
+        self.housekeeping.pin(&self.occupied.0, &self.occupied.1);
         done
     }
 
