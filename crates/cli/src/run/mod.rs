@@ -145,7 +145,7 @@ fn run(
     // Nobody waits for another one.
     drop(listeners);
     program.store(i32::try_from(started.child.id()).unwrap_or(0), Ordering::Relaxed);
-    let (status, ended) = event_loop::accompany(&mut started.child, &started.events, runtime.as_mut())?;
+    let (status, ended) = event_loop::until_it_ends(&mut started.child, &started.events, runtime.as_mut())?;
     let wall = Nanos::from(ended.saturating_duration_since(started.began));
     let mut report = summary::report(options, &vcpus, (wall, shell_status(status)), runtime.map(Runtime::end));
     report.warnings.extend(unmanaged.map(|why| {
