@@ -1,7 +1,7 @@
 //! The loop: count an interval, judge, move threads; and the report.
 
 use super::allocation::Allocation;
-use super::means::{Means, describe, divide};
+use super::backend::{Backend, describe, divide};
 use super::subjects::{Subject, Subjects};
 use super::{LlcArgs, Mode};
 use crate::failure::Failure;
@@ -38,13 +38,18 @@ struct Agent<'a> {
     report: LlcReport,
 }
 
-pub fn run(args: &LlcArgs, subjects: Subjects, means: Means, interrupted: &AtomicBool) -> Result<LlcReport, Failure> {
+pub fn run(
+    args: &LlcArgs,
+    subjects: Subjects,
+    backend: Backend,
+    interrupted: &AtomicBool,
+) -> Result<LlcReport, Failure> {
     let params = LlcParams { period: args.period, ..LlcParams::default() };
     let mut agent = Agent {
         args,
         subjects,
-        report: empty_report(args, &means),
-        counters: means.counters,
+        report: empty_report(args, &backend),
+        counters: backend.counters,
         policy: LlcPolicy::new(params),
         totals: BTreeMap::new(),
         told_uncounted: BTreeSet::new(),
@@ -52,16 +57,16 @@ pub fn run(args: &LlcArgs, subjects: Subjects, means: Means, interrupted: &Atomi
     };
     if agent.report.missing.is_empty() {
         match args.mode() {
-            Mode::Allocate => agent.allocate(means.mounted.as_deref(), interrupted)?,
+            Mode::Allocate => agent.allocate(backend.mounted.as_deref(), interrupted)?,
             Mode::MonitorOnly => agent.monitor(args.length, interrupted),
-            Mode::DryRun => agent.dry_run(means.mounted.as_deref(), interrupted)?,
+            Mode::DryRun => agent.dry_run(backend.mounted.as_deref(), interrupted)?,
         }
     }
     agent.report.wall_ns = Nanos::from(agent.began.elapsed()).0;
     Ok(agent.report)
 }
 
-fn empty_report(args: &LlcArgs, means: &Means) -> LlcReport {
+fn empty_report(args: &LlcArgs, backend: &Backend) -> LlcReport {
     let mode = match args.mode() {
         Mode::Allocate => "allocate",
         Mode::MonitorOnly => "monitor-only",
@@ -72,8 +77,8 @@ fn empty_report(args: &LlcArgs, means: &Means) -> LlcReport {
         mode: mode.to_owned(),
         wall_ns: 0,
         interval_ns: Nanos::from(args.interval).0,
-        host: describe(None, false, means.counters.is_some()),
-        missing: means.missing.clone(),
+        host: describe(None, false, backend.counters.is_some()),
+        missing: backend.missing.clone(),
         changed: false,
         groups: Vec::new(),
         vms: Vec::new(),

@@ -2,7 +2,7 @@
 
 use super::chosen::Chosen;
 use super::command::Running;
-use super::enforce::Means;
+use super::enforce::Backend;
 use crate::failure::Failure;
 use crate::host::{kernel_notes, told_before};
 use crate::output::say;
@@ -67,8 +67,8 @@ pub fn hold(
     if slices.support().base.is_none() && !request.enforce {
         return Err(Failure::work(format!("{}; --no-enforce leaves nothing to do", slices.support().describe())));
     }
-    // The means first: where they are refused, nothing has been changed.
-    let means = Means::start(request.enforce, request.slice, slices.support(), &intervals)?;
+    // This first: where it is refused, nothing has been changed.
+    let backend = Backend::start(request.enforce, request.slice, slices.support(), &intervals)?;
     let refused = set_all(&mut seen, |tid| slices.set(tid, request.slice, &mut session.journal));
     if let Some(Refused { error, .. }) = refused.into_iter().next() {
         return Err(refusal(&error, session));
@@ -80,7 +80,7 @@ pub fn hold(
         interrupted,
         session,
         seen,
-        means,
+        backend,
         slices,
         intervals,
         switch,
@@ -205,7 +205,7 @@ struct Held<'a> {
     interrupted: &'a AtomicBool,
     session: Session,
     seen: Vec<Seen>,
-    means: Means,
+    backend: Backend,
     slices: Slices,
     intervals: RunIntervals,
     switch: Option<Nanos>,
@@ -285,15 +285,15 @@ impl Held<'_> {
     fn conclude(self) -> SliceReport {
         let wall = Nanos::from(self.began.elapsed());
         let Self {
-            request, session, seen, means, slices, intervals, switch, exit_status, newcomers, mut notes, ..
+            request, session, seen, backend, slices, intervals, switch, exit_status, newcomers, mut notes, ..
         } = self;
         if newcomers > 0 {
             notes.push(format!("vCPU threads that came meanwhile and got the slice too: {newcomers}"));
         }
-        let cpus = means.cpus(wall);
-        notes.extend(means.notes());
-        let (method, asking) = (means.method, means.asking());
-        drop(means);
+        let cpus = backend.cpus(wall);
+        notes.extend(backend.notes());
+        let (method, asking) = (backend.method, backend.asking());
+        drop(backend);
         let base = slices.support().base;
         if base.is_none() {
             notes.push(slices.support().describe());
