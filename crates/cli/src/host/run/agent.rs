@@ -5,7 +5,7 @@ use super::news::News;
 use super::options::Options;
 use super::record::Record;
 use super::turns::Turns;
-use super::watch::{Seen, Watch};
+use super::watch::{Sample, Watch};
 use crate::failure::Failure;
 use crate::host::{Told, kernel_notes, told_before};
 use crate::output::say;
@@ -145,7 +145,7 @@ impl Agent<'_> {
             bar.suspend(|| say(&format!("gleaner: {warning}")));
         }
         if let Some(window) = window {
-            record.add(&Seen { window, ..seen }, &decisions, watch.vms());
+            record.add(&Sample { window, ..seen }, &decisions, watch.vms());
         }
         let line = record.line(Nanos::from(self.began.elapsed()), policy.slices());
         bar.set_message(turns.as_ref().map_or(line.clone(), |turns| format!("{line}; {}", turns.word())));
