@@ -5,7 +5,7 @@ use super::backend::{Backend, describe, divide};
 use super::subjects::{Subject, Subjects};
 use super::{LlcArgs, Mode};
 use crate::failure::Failure;
-use crate::host::{Told, told_before};
+use crate::host::{Interrupted, interrupted_before};
 use crate::session;
 use gleaner_act::{ActError, Resctrl};
 use gleaner_decide::host::{
@@ -363,11 +363,11 @@ impl<'b, F: FnMut(&mut Agent<'b>, &[LlcMove]) -> Result<(), ActError>> Allocatin
 }
 
 impl<'b, F: FnMut(&mut Agent<'b>, &[LlcMove]) -> Result<(), ActError>> Task for Allocating<'_, 'b, F> {
-    type Event = Told;
+    type Event = Interrupted;
     type Outcome = Result<(), ActError>;
 
-    fn wait_until(&mut self, due: Instant) -> Option<Told> {
-        told_before(due, self.stop)
+    fn wait_until(&mut self, due: Instant) -> Option<Interrupted> {
+        interrupted_before(due, self.stop)
     }
 
     fn tick(&mut self, _: Nanos) -> ControlFlow<Self::Outcome, Duration> {
@@ -390,7 +390,7 @@ impl<'b, F: FnMut(&mut Agent<'b>, &[LlcMove]) -> Result<(), ActError>> Task for 
         ControlFlow::Continue(self.agent.until_next())
     }
 
-    fn event(&mut self, _: Told) -> ControlFlow<Self::Outcome, Option<Duration>> {
+    fn event(&mut self, _: Interrupted) -> ControlFlow<Self::Outcome, Option<Duration>> {
         ControlFlow::Break(Ok(()))
     }
 }
@@ -403,11 +403,11 @@ struct Monitoring<'a, 'b> {
 }
 
 impl Task for Monitoring<'_, '_> {
-    type Event = Told;
+    type Event = Interrupted;
     type Outcome = ();
 
-    fn wait_until(&mut self, due: Instant) -> Option<Told> {
-        told_before(due, self.stop)
+    fn wait_until(&mut self, due: Instant) -> Option<Interrupted> {
+        interrupted_before(due, self.stop)
     }
 
     fn tick(&mut self, _: Nanos) -> ControlFlow<(), Duration> {
@@ -419,7 +419,7 @@ impl Task for Monitoring<'_, '_> {
         ControlFlow::Continue(self.agent.args.interval)
     }
 
-    fn event(&mut self, _: Told) -> ControlFlow<(), Option<Duration>> {
+    fn event(&mut self, _: Interrupted) -> ControlFlow<(), Option<Duration>> {
         self.agent.count();
         ControlFlow::Break(())
     }

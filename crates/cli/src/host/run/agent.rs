@@ -7,7 +7,7 @@ use super::record::Record;
 use super::turns::Turns;
 use super::watch::{Sample, Watch};
 use crate::failure::Failure;
-use crate::host::{Told, kernel_notes, told_before};
+use crate::host::{Interrupted, interrupted_before, kernel_notes};
 use crate::output::say;
 use gleaner_decide::host::HostPolicy;
 use gleaner_model::{Nanos, SwitchPrice};
@@ -90,11 +90,11 @@ struct Agent<'a> {
 }
 
 impl Task for Agent<'_> {
-    type Event = Told;
+    type Event = Interrupted;
     type Outcome = Result<(), Failure>;
 
-    fn wait_until(&mut self, due: Instant) -> Option<Told> {
-        told_before(due, self.interrupted)
+    fn wait_until(&mut self, due: Instant) -> Option<Interrupted> {
+        interrupted_before(due, self.interrupted)
     }
 
     fn tick(&mut self, _: Nanos) -> ControlFlow<Self::Outcome, Duration> {
@@ -109,7 +109,7 @@ impl Task for Agent<'_> {
         }
     }
 
-    fn event(&mut self, _: Told) -> ControlFlow<Self::Outcome, Option<Duration>> {
+    fn event(&mut self, _: Interrupted) -> ControlFlow<Self::Outcome, Option<Duration>> {
         ControlFlow::Break(Ok(()))
     }
 }

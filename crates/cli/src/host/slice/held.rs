@@ -4,7 +4,7 @@ use super::chosen::Chosen;
 use super::command::Running;
 use super::enforce::Backend;
 use crate::failure::Failure;
-use crate::host::{kernel_notes, told_before};
+use crate::host::{interrupted_before, kernel_notes};
 use crate::output::say;
 use crate::session;
 use gleaner_act::{ActError, SliceOutcome, Slices};
@@ -229,7 +229,7 @@ impl Task for Held<'_> {
                 command.sleep_until(due, self.interrupted);
                 (Instant::now() < due).then_some(())
             }
-            None => told_before(due, self.interrupted).map(drop),
+            None => interrupted_before(due, self.interrupted).map(drop),
         }
     }
 
