@@ -6,6 +6,7 @@ use crate::decisions::DecisionLog;
 use crate::event::Warning;
 use crate::events::Events;
 use crate::machine::Machine;
+use crate::members::Members;
 use crate::observing::Observing;
 use crate::snapshot::GroupSnapshot;
 use crate::totals::Totals;
@@ -16,6 +17,7 @@ use std::path::PathBuf;
 
 /// One program, with all that it starts.
 pub(crate) struct Group {
+    members: Option<Members>,
     policy: GuestPolicy,
     retains: bool,
     placement: Option<Placement>,
@@ -43,6 +45,7 @@ impl Group {
             None => policy,
         };
         Self {
+            members: None,
             policy,
             retains: means.is_some(),
             placement,
@@ -59,8 +62,9 @@ impl Group {
         self.placement.as_ref().and_then(Placement::join_file)
     }
 
-    /// Its first process runs.
-    pub(crate) fn adopted(&mut self, root: i32, machine: &mut Machine, events: &mut Events) {
+    /// Its first process, `root`, runs.
+    pub(crate) fn started(&mut self, root: i32, machine: &mut Machine, events: &mut Events) {
+        self.members = Some(Members::ProcessTree { root });
         if let (Some(placement), Some(journal)) = (&mut self.placement, machine.journal())
             && let Err(error) = placement.program_started(root, journal)
         {
@@ -159,6 +163,7 @@ impl Group {
     pub(crate) fn snapshot(&self) -> GroupSnapshot {
         let timeout: Option<Nanos> = self.retains.then(|| self.policy.timeout());
         GroupSnapshot {
+            members: self.members.clone(),
             placement: self.placement.as_ref().map(Placement::kind),
             timeout,
             active: self.active().clone(),

@@ -119,16 +119,18 @@ impl Machine {
         }
     }
 
-    /// What happened since the last call.
-    pub(crate) fn observe(&mut self) -> Result<Window, ObserveError> {
-        let window = self.observing.window(&self.counters())?;
-        self.retained += window.vcpus.iter().map(|vcpu| vcpu.retained).sum();
-        Ok(window)
+    /// What happened since the last call: a window for each group, in their order.
+    pub(crate) fn observe(&mut self) -> Result<Vec<Window>, ObserveError> {
+        let windows = self.observing.windows(&self.counters())?;
+        // All tell the same of vCPUs.
+        let vcpus = windows.first().map(|window| window.vcpus.as_slice()).unwrap_or_default();
+        self.retained += vcpus.iter().map(|vcpu| vcpu.retained).sum();
+        Ok(windows)
     }
 
     /// Forgets what happened since the last call.
     pub(crate) fn skip(&mut self) -> Result<(), ObserveError> {
-        self.observing.window(&self.counters()).map(drop)
+        self.observing.windows(&self.counters()).map(drop)
     }
 
     fn counters(&self) -> Vec<RetainCounters> {
@@ -177,11 +179,12 @@ impl Machine {
     }
 
     /// Goes over to /proc when groups switch so often that BPF would slow them down. `trial`: one still needs what only BPF sees.
-    pub(crate) fn fall_back_to_procfs(&mut self, window: &Window, trial: bool, events: &mut Events) {
-        let Some(switches_per_s) = self.observing.too_dear(window, trial, &self.params) else { return };
-        let left = self.unpinned(|machine| machine.leave_bpf(window.at, events));
+    pub(crate) fn fall_back_to_procfs(&mut self, windows: &[Window], trial: bool, events: &mut Events) {
+        let Some(switches_per_s) = self.observing.too_dear(windows, trial, &self.params) else { return };
+        let at = windows.first().map_or(Nanos::ZERO, |window| window.at);
+        let left = self.unpinned(|machine| machine.leave_bpf(at, events));
         events.warn(match left {
-            Ok(()) => Warning::LeftBpf { at: window.at, switches_per_s },
+            Ok(()) => Warning::LeftBpf { at, switches_per_s },
             Err(why) => {
                 self.observing.change_no_more();
                 Warning::StaysWithBpf { switches_per_s, why }

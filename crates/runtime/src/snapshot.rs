@@ -1,6 +1,7 @@
 //! The state at one moment: what text, JSON, metrics and a live view are made of.
 
 use crate::event::Warning;
+use crate::members::Members;
 use crate::totals::Totals;
 use gleaner_act::PlacementKind;
 use gleaner_decide::guest::Explanation;
@@ -43,6 +44,8 @@ pub struct RetentionSnapshot {
 /// One managed group, at one moment.
 #[derive(Clone, Debug)]
 pub struct GroupSnapshot {
+    /// Which threads it is; `None` before its first process runs.
+    pub members: Option<Members>,
     /// By what it is confined; `None` where it is not to be.
     pub placement: Option<PlacementKind>,
     /// The time-out in force, where the policy retains.
