@@ -23,18 +23,9 @@ pub(crate) fn affinity_of(tid: i32) -> Option<CpuSet> {
     gleaner_sys::affinity_of(tid).ok()
 }
 
-/// The CPUs that this process may use, by the mask of its first thread: others of its threads may keep to one (see `seat`).
+/// The CPUs that this process may use, by the mask of its first thread: others of its threads may keep to one (see `housekeeping`).
 pub fn allowed_cpus() -> CpuSet {
     own_affinity().unwrap_or_default()
-}
-
-/// For each thread whose own affinity has only some of `active`, the first of these: as long as that is active, the thread has an active one.
-pub fn pinned_vcpus(tids: &[i32], active: &CpuSet) -> CpuSet {
-    let first = |tid: &i32| {
-        let left = affinity_of(*tid)?.intersection(active);
-        left.iter().next().filter(|_| left.len() < active.len())
-    };
-    if active.len() < 2 { CpuSet::new() } else { tids.iter().filter_map(first).collect() }
 }
 
 /// Sets it. Refusals are not errors: the thread ended, or the program was given to another user.
@@ -187,7 +178,6 @@ pub(crate) fn give_back(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gleaner_model::VcpuId;
 
     fn set(list: &str) -> CpuSet {
         list.parse().unwrap()
@@ -261,29 +251,5 @@ mod tests {
             let given = give_back(&set(current), None, &base, &others, &[set(step)], &offline);
             assert_eq!(given, wanted.map(set), "{current} after {step}");
         }
-    }
-
-    #[test]
-    fn a_thread_that_may_use_some_active_vcpus_pins_the_first_of_them() {
-        let all = allowed_cpus();
-        let Some(first) = all.iter().next().filter(|_| all.len() > 1) else { gleaner_testing::skip!("needs two CPUs") };
-        let (tell, told) = std::sync::mpsc::channel();
-        let (stop, stopped) = std::sync::mpsc::channel::<()>();
-        let thread = std::thread::spawn(move || {
-            let tid = rustix::thread::gettid().as_raw_nonzero().get();
-            assert!(set_affinity(tid, &std::iter::once(first).collect()));
-            tell.send(tid).unwrap();
-            // Ends when the sender is gone.
-            let _ = stopped.recv();
-        });
-        let tid = told.recv().unwrap();
-        assert_eq!(pinned_vcpus(&[tid], &all), std::iter::once(first).collect());
-        assert_eq!(pinned_vcpus(&[0], &all), CpuSet::new(), "this thread may go anywhere");
-        // It may use all of `all`, and that is not all that is active.
-        let more: CpuSet = all.iter().chain([VcpuId(4_000)]).collect();
-        assert_eq!(pinned_vcpus(&[0], &more), std::iter::once(first).collect(), "as long as that one is active");
-        assert_eq!(pinned_vcpus(&[tid], &CpuSet::first(1)), CpuSet::new(), "the last one is not to be lost anyway");
-        drop(stop);
-        thread.join().unwrap();
     }
 }

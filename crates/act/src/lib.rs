@@ -12,21 +12,22 @@
 mod affinity;
 mod cgroup;
 mod error;
+mod housekeeping;
 mod idle_group;
 mod journal;
 mod placement;
 mod procs;
 mod resctrl;
 mod retain;
-mod seat;
 mod slice;
 mod undo;
 mod xen;
 mod yielding;
 
-pub use affinity::{allowed_cpus, pinned_vcpus};
+pub use affinity::allowed_cpus;
 pub use cgroup::{CgroupHierarchies, CgroupRoots, Hierarchy, own_group};
 pub use error::{ActError, Fallback};
+pub use housekeeping::HousekeepingCpu;
 pub use idle_group::{IdleGroup, IdleMeans};
 pub use journal::{Journal, default_state_dir, list_journals};
 pub use placement::{Placement, PlacementKind, PlacementRequest};
@@ -35,7 +36,6 @@ pub use resctrl::{
     CacheAllocation, CacheGroup, CacheMonitor, CacheMonitoring, CacheReading, Joined, Resctrl, ResctrlInfo,
 };
 pub use retain::{Haltpoll, IdlePoll, IdlePollParams, IdlePollRefusal, PmQos, Retainer};
-pub use seat::Seat;
 pub use slice::{
     Competing, Enforcer, EnforcerConfig, RtThrottling, SLICE_RANGE, SliceOutcome, SliceRefusal, SliceSupport, Slices,
     ThreadAttr, TickerCost, by_kernel, hrtick, refuse_slice, switch_cost, thread_attr, tick, try_fifo,

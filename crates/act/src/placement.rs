@@ -45,7 +45,7 @@ pub enum PlacementRequest {
 }
 
 #[derive(Debug)]
-enum Means {
+enum Backend {
     /// `by_name`: the user insists on it.
     Cpuset {
         folder: PathBuf,
@@ -58,7 +58,7 @@ enum Means {
 /// Confines one group of threads. Nothing is confined until [`Placement::confine`] is called.
 #[derive(Debug)]
 pub struct Placement {
-    means: Means,
+    backend: Backend,
     base: CpuSet,
     active: CpuSet,
     root_pid: i32,
@@ -80,8 +80,8 @@ impl Placement {
         hierarchies: &CgroupHierarchies,
         journal: &mut Journal,
     ) -> Result<(Self, Option<Fallback>), ActError> {
-        let with = |means| Self { means, base: base.clone(), active: base.clone(), root_pid: 0, passes_left: 0 };
-        let affinity = || with(Means::Affinity(Affinities::new(base.clone())));
+        let with = |backend| Self { backend, base: base.clone(), active: base.clone(), root_pid: 0, passes_left: 0 };
+        let affinity = || with(Backend::Affinity(Affinities::new(base.clone())));
         let why = match request {
             PlacementRequest::Affinity => return Ok((affinity(), None)),
             PlacementRequest::Auto if !kernel_keeps_user_affinity() => {
@@ -90,7 +90,7 @@ impl Placement {
             _ => match make_cpuset(base, hierarchies, journal) {
                 Ok((folder, kind)) => {
                     let by_name = request == PlacementRequest::Cpuset;
-                    return Ok((with(Means::Cpuset { folder, kind, by_name }), None));
+                    return Ok((with(Backend::Cpuset { folder, kind, by_name }), None));
                 }
                 Err(why) => why,
             },
@@ -103,9 +103,9 @@ impl Placement {
 
     /// The cgroup.procs file that the program has to write itself into before exec, where there is one.
     pub fn join_file(&self) -> Option<PathBuf> {
-        match &self.means {
-            Means::Cpuset { folder, .. } => Some(folder.join("cgroup.procs")),
-            Means::Affinity(_) => None,
+        match &self.backend {
+            Backend::Cpuset { folder, .. } => Some(folder.join("cgroup.procs")),
+            Backend::Affinity(_) => None,
         }
     }
 
@@ -115,7 +115,7 @@ impl Placement {
     /// When the journal cannot be written.
     pub fn program_started(&mut self, root_pid: i32, journal: &mut Journal) -> Result<(), ActError> {
         self.root_pid = root_pid;
-        if matches!(self.means, Means::Affinity(_)) { self.before_masks(journal) } else { Ok(()) }
+        if matches!(self.backend, Backend::Affinity(_)) { self.before_masks(journal) } else { Ok(()) }
     }
 
     fn before_masks(&self, journal: &mut Journal) -> Result<(), ActError> {
@@ -136,12 +136,12 @@ impl Placement {
         journal: &mut Journal,
     ) -> Result<Option<Fallback>, ActError> {
         let fallback = self.give_way_to_pinned(active, tids, journal)?;
-        match &mut self.means {
-            Means::Cpuset { folder, .. } if *active != self.active => {
+        match &mut self.backend {
+            Backend::Cpuset { folder, .. } if *active != self.active => {
                 cgroup::write(&folder.join("cpuset.cpus"), &active.to_string())?;
             }
-            Means::Cpuset { .. } => {}
-            Means::Affinity(affinities) => {
+            Backend::Cpuset { .. } => {}
+            Backend::Affinity(affinities) => {
                 if !affinities.knows_step(active) {
                     journal.before(&Undo::AffinityStep { active: active.to_string() })?;
                 }
@@ -169,7 +169,7 @@ impl Placement {
         tids: &[i32],
         journal: &mut Journal,
     ) -> Result<Option<Fallback>, ActError> {
-        let Means::Cpuset { folder, by_name: false, .. } = &self.means else { return Ok(None) };
+        let Backend::Cpuset { folder, by_name: false, .. } = &self.backend else { return Ok(None) };
         let offline = offline_of(&self.base);
         let has_pinned_itself =
             |tid: &i32| affinity_of(*tid).is_some_and(|mask| !is_what_is_left(&mask, &self.active, &offline));
@@ -185,7 +185,7 @@ impl Placement {
             cgroup::write(&folder.join("cpuset.cpus"), &self.base.to_string())?;
         }
         self.active = self.base.clone();
-        self.means = Means::Affinity(Affinities::new(self.base.clone()));
+        self.backend = Backend::Affinity(Affinities::new(self.base.clone()));
         let why = "the program pins threads itself, and a cpuset would overrule it".to_owned();
         Ok(Some(Fallback { wanted: "cpuset", used: "thread affinity", why }))
     }
@@ -207,14 +207,14 @@ impl Placement {
     /// Whether new threads have to be looked for and confined one by one: with masks, while the group is confined and for a few
     /// passes after.
     pub fn follows_threads(&self) -> bool {
-        matches!(self.means, Means::Affinity(_)) && (self.active != self.base || self.passes_left > 0)
+        matches!(self.backend, Backend::Affinity(_)) && (self.active != self.base || self.passes_left > 0)
     }
 
     /// The means in use.
     pub fn kind(&self) -> PlacementKind {
-        match &self.means {
-            Means::Cpuset { kind, .. } => *kind,
-            Means::Affinity(_) => PlacementKind::Affinity,
+        match &self.backend {
+            Backend::Cpuset { kind, .. } => *kind,
+            Backend::Affinity(_) => PlacementKind::Affinity,
         }
     }
 }
@@ -281,13 +281,13 @@ mod tests {
     }
 
     fn by_masks(base: &CpuSet) -> Placement {
-        let means = Means::Affinity(Affinities::new(base.clone()));
-        Placement { means, base: base.clone(), active: base.clone(), root_pid: 0, passes_left: 0 }
+        let backend = Backend::Affinity(Affinities::new(base.clone()));
+        Placement { backend, base: base.clone(), active: base.clone(), root_pid: 0, passes_left: 0 }
     }
 
     fn by_cpuset(folder: &Path, base: &CpuSet, by_name: bool) -> Placement {
-        let means = Means::Cpuset { folder: folder.to_owned(), kind: PlacementKind::CpusetV1, by_name };
-        Placement { means, ..by_masks(base) }
+        let backend = Backend::Cpuset { folder: folder.to_owned(), kind: PlacementKind::CpusetV1, by_name };
+        Placement { backend, ..by_masks(base) }
     }
 
     #[test]

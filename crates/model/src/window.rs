@@ -126,8 +126,8 @@ pub struct GroupWindow {
     pub g_comp: Option<Distribution>,
     /// Delay from wake-up to running.
     pub wake_to_run: Option<Distribution>,
-    /// One active vCPU for each thread of the group that has bound itself to some of them: while that one is active, the thread has one. Known to
-    /// act; empty where nobody asked.
+    /// One active vCPU for each thread of the group that has bound itself to some of them: while that one is active, the thread has one.
+    /// Empty as long as the observer was not told which are active.
     pub pinned: CpuSet,
 }
 

@@ -17,6 +17,7 @@
 //!
 //! Every reader starts from a [`ProcRoot`], so that tests hand in trees of their own.
 
+mod bound;
 mod bpf;
 mod capabilities;
 mod cpuidle;

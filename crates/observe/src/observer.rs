@@ -113,6 +113,15 @@ impl Observer {
         }
     }
 
+    /// From now on the group is kept to `active`: windows tell which of these its threads have bound themselves to. Until then nobody
+    /// is asked.
+    pub fn kept_to(&mut self, active: &CpuSet) {
+        match self {
+            Self::Bpf(observer) => observer.kept_to(active),
+            Self::Procfs(observer) => observer.kept_to(active),
+        }
+    }
+
     /// Zero of [`Window::at`]; the next window begins here.
     ///
     /// # Errors

@@ -60,7 +60,7 @@ pub struct RunReport {
     pub overhead_cpu_ns: u64,
     /// What was decided, oldest first.
     pub decisions: Vec<DecisionRecord>,
-    /// Decisions beyond the first thousand, which are not listed.
+    /// Decisions between the first hundred and the newest nine hundred, which are not listed.
     pub decisions_left_out: u64,
     /// The most frequent reason for taking no step, with its windows; null when nothing was to be decided.
     pub no_step_because: Option<String>,

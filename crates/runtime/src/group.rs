@@ -1,28 +1,31 @@
 //! What belongs to one managed group of threads: its policy, where it may run, what it did.
 
+use crate::active_set::ActiveSet;
 use crate::config::Config;
+use crate::decisions::DecisionLog;
 use crate::event::Warning;
 use crate::events::Events;
 use crate::machine::Machine;
+use crate::members::Members;
 use crate::observing::Observing;
 use crate::snapshot::GroupSnapshot;
 use crate::totals::Totals;
-use gleaner_act::{Journal, Placement, pinned_vcpus};
+use gleaner_act::{Journal, Placement};
 use gleaner_decide::guest::GuestPolicy;
 use gleaner_model::{Action, CpuSet, Decision, Nanos, Reason, RetainMeans, Window};
 use std::path::PathBuf;
 
-/// A mask has to be asked of each thread, so it is not asked in each window. A step is taken after eight windows at the earliest.
-const WINDOWS_PER_LOOK_AT_MASKS: u64 = 4;
-
 /// One program, with all that it starts.
 pub(crate) struct Group {
+    members: Option<Members>,
     policy: GuestPolicy,
     retains: bool,
     placement: Option<Placement>,
-    /// vCPUs that a thread of it is bound to, when that was last looked at.
+    active: ActiveSet,
+    /// vCPUs that a thread of it is bound to, as the last window told.
     pinned: CpuSet,
     totals: Totals,
+    decisions: DecisionLog,
     /// How often the policy's own guard, which reads steal, stopped retention.
     guard_releases: u64,
 }
@@ -42,11 +45,14 @@ impl Group {
             None => policy,
         };
         Self {
+            members: None,
             policy,
             retains: means.is_some(),
             placement,
+            active: ActiveSet::new(vcpus.clone()),
             pinned: CpuSet::new(),
             totals: Totals::default(),
+            decisions: DecisionLog::default(),
             guard_releases: 0,
         }
     }
@@ -56,8 +62,9 @@ impl Group {
         self.placement.as_ref().and_then(Placement::join_file)
     }
 
-    /// Its first process runs.
-    pub(crate) fn adopted(&mut self, root: i32, machine: &mut Machine, events: &mut Events) {
+    /// Its first process, `root`, runs.
+    pub(crate) fn started(&mut self, root: i32, machine: &mut Machine, events: &mut Events) {
+        self.members = Some(Members::ProcessTree { root });
         if let (Some(placement), Some(journal)) = (&mut self.placement, machine.journal())
             && let Err(error) = placement.program_started(root, journal)
         {
@@ -69,13 +76,16 @@ impl Group {
 
     /// At time 0.
     pub(crate) fn begin(&mut self, machine: &mut Machine, events: &mut Events) {
+        if self.placement.is_some() {
+            machine.kept_to(self.active());
+        }
         let decisions = self.policy.begin();
         self.carry_out(&decisions, machine, events);
     }
 
     /// The vCPUs it runs on.
     pub(crate) fn active(&self) -> &CpuSet {
-        self.policy.active()
+        self.active.vcpus()
     }
 
     /// Those to which a thread of it is bound.
@@ -94,13 +104,11 @@ impl Group {
     }
 
     /// One window: decides, and carries that out. Says whether it was moved to other vCPUs.
-    pub(crate) fn tick(&mut self, window: &mut Window, machine: &mut Machine, events: &mut Events) -> bool {
+    pub(crate) fn tick(&mut self, window: &Window, machine: &mut Machine, events: &mut Events) -> bool {
         let active = self.active().clone();
-        if self.placement.is_some() && self.totals.windows.is_multiple_of(WINDOWS_PER_LOOK_AT_MASKS) {
-            self.pinned = pinned_vcpus(&machine.threads(), &active);
-        }
-        window.group.pinned.clone_from(&self.pinned);
+        self.pinned.clone_from(&window.group.pinned);
         let decisions = self.policy.step(window);
+        self.active.follow(window);
         tracing::debug!(
             at_ms = window.at.0 / 1_000_000,
             ms = window.length.0 / 1_000_000,
@@ -120,24 +128,27 @@ impl Group {
         for decision in decisions {
             events.decided(*decision);
             self.guard_releases += u64::from(matches!(decision.reason, Reason::Contended { .. }));
+            self.decisions.add(*decision);
             match decision.action {
                 Action::Retain { vcpu, timeout } => machine.retain(vcpu, Some(timeout), events),
                 Action::Release { vcpu } => machine.retain(vcpu, None, events),
-                Action::Deactivate { .. } | Action::Activate { .. } | Action::ActivateAll => moved = true,
+                Action::Deactivate { .. } | Action::Activate { .. } | Action::ActivateAll => {
+                    moved |= self.active.carry_out(decision.action);
+                }
             }
         }
         if moved {
             self.confine(machine, events);
         }
-        self.totals.decided(decisions);
         moved
     }
 
     /// Keeps all its threads to the active vCPUs.
     fn confine(&mut self, machine: &mut Machine, events: &mut Events) {
         let Some(placement) = &mut self.placement else { return };
+        machine.kept_to(self.active.vcpus());
         let Some((journal, tids)) = machine.journal_and_threads() else { return };
-        match placement.confine(self.policy.active(), &tids, journal) {
+        match placement.confine(self.active.vcpus(), &tids, journal) {
             Ok(None) => {}
             Ok(Some(fallback)) => events.warn(Warning::Weaker(fallback)),
             Err(error) => events.warn(Warning::NotMoved { why: error.to_string() }),
@@ -152,8 +163,12 @@ impl Group {
     pub(crate) fn snapshot(&self) -> GroupSnapshot {
         let timeout: Option<Nanos> = self.retains.then(|| self.policy.timeout());
         GroupSnapshot {
+            members: self.members.clone(),
             placement: self.placement.as_ref().map(Placement::kind),
             timeout,
+            active: self.active().clone(),
+            decisions: self.decisions.kept(),
+            decisions_left_out: self.decisions.left_out(),
             totals: self.totals.clone(),
             explanation: self.policy.explain(),
         }

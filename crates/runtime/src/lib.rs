@@ -12,13 +12,16 @@
 //!
 //! Nothing here prints: who calls makes text, JSON or a picture of a [`Snapshot`] and of [`Event`]s.
 
+mod active_set;
 mod config;
+mod decisions;
 mod event;
 pub mod event_loop;
 mod events;
 mod group;
 mod guardian;
 mod machine;
+mod members;
 mod observing;
 mod retain;
 mod retention;
@@ -32,6 +35,7 @@ mod yielding;
 pub use config::{Config, RetainChoice};
 pub use event::{Event, Listener, Warning};
 pub use guardian::{GuardError, guard, own_binary};
+pub use members::Members;
 pub use retain::{Opened, Opening, open_one};
 pub use runtime::Runtime;
 pub use session::{Session, run_id};

@@ -6,7 +6,7 @@ use crate::event::Warning;
 use crate::events::Events;
 use crate::observing::Observing;
 use crate::retention::{Retention, Spent};
-use gleaner_act::{ActError, Journal, Seat};
+use gleaner_act::{ActError, HousekeepingCpu, Journal};
 use gleaner_decide::guest::GuestParams;
 use gleaner_model::{CpuSet, Nanos, RetainCounters, RetainMeans, Source, VcpuId, Window};
 use gleaner_observe::ObserveError;
@@ -29,7 +29,7 @@ pub(crate) struct Machine {
     retention: Option<Retention>,
     session: Option<Session>,
     /// Of the thread that ticks.
-    housekeeping: Seat,
+    housekeeping: HousekeepingCpu,
     /// The vCPUs that any group runs on, and those to which a thread of one is bound.
     occupied: (CpuSet, CpuSet),
     /// How long windows are, as far as what observing costs is concerned.
@@ -53,7 +53,7 @@ impl Machine {
         overhead_zero: Nanos,
     ) -> Self {
         Self {
-            housekeeping: Seat::new(vcpus.clone()),
+            housekeeping: HousekeepingCpu::new(vcpus.clone()),
             occupied: (vcpus.clone(), CpuSet::new()),
             vcpus,
             params: config.params.clone(),
@@ -83,8 +83,9 @@ impl Machine {
         Some((&mut session.journal, self.observing.threads()))
     }
 
-    pub(crate) fn threads(&mut self) -> Vec<i32> {
-        self.observing.threads()
+    /// A group is kept to `active`.
+    pub(crate) fn kept_to(&mut self, active: &CpuSet) {
+        self.observing.kept_to(active);
     }
 
     pub(crate) fn adopt_next_child(&mut self) {
@@ -118,16 +119,18 @@ impl Machine {
         }
     }
 
-    /// What happened since the last call.
-    pub(crate) fn observe(&mut self) -> Result<Window, ObserveError> {
-        let window = self.observing.window(&self.counters())?;
-        self.retained += window.vcpus.iter().map(|vcpu| vcpu.retained).sum();
-        Ok(window)
+    /// What happened since the last call: a window for each group, in their order.
+    pub(crate) fn observe(&mut self) -> Result<Vec<Window>, ObserveError> {
+        let windows = self.observing.windows(&self.counters())?;
+        // All tell the same of vCPUs.
+        let vcpus = windows.first().map(|window| window.vcpus.as_slice()).unwrap_or_default();
+        self.retained += vcpus.iter().map(|vcpu| vcpu.retained).sum();
+        Ok(windows)
     }
 
     /// Forgets what happened since the last call.
     pub(crate) fn skip(&mut self) -> Result<(), ObserveError> {
-        self.observing.window(&self.counters()).map(drop)
+        self.observing.windows(&self.counters()).map(drop)
     }
 
     fn counters(&self) -> Vec<RetainCounters> {
@@ -148,17 +151,17 @@ impl Machine {
         self.occupied = (active, pinned);
         let (active, pinned) = &self.occupied;
         if late > WINDOW {
-            self.housekeeping.change(active, pinned);
+            self.housekeeping.pin_elsewhere(active, pinned);
         } else {
-            self.housekeeping.take(active, pinned);
+            self.housekeeping.pin(active, pinned);
         }
     }
 
     /// Does what starts a process or a thread, which must not inherit the one vCPU.
     fn unpinned<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
-        self.housekeeping.leave();
+        self.housekeeping.unpin();
         let done = work(self);
-        self.housekeeping.take(&self.occupied.0, &self.occupied.1);
+        self.housekeeping.pin(&self.occupied.0, &self.occupied.1);
         done
     }
 
@@ -176,11 +179,12 @@ impl Machine {
     }
 
     /// Goes over to /proc when groups switch so often that BPF would slow them down. `trial`: one still needs what only BPF sees.
-    pub(crate) fn fall_back_to_procfs(&mut self, window: &Window, trial: bool, events: &mut Events) {
-        let Some(switches_per_s) = self.observing.too_dear(window, trial, &self.params) else { return };
-        let left = self.unpinned(|machine| machine.leave_bpf(window.at, events));
+    pub(crate) fn fall_back_to_procfs(&mut self, windows: &[Window], trial: bool, events: &mut Events) {
+        let Some(switches_per_s) = self.observing.too_dear(windows, trial, &self.params) else { return };
+        let at = windows.first().map_or(Nanos::ZERO, |window| window.at);
+        let left = self.unpinned(|machine| machine.leave_bpf(at, events));
         events.warn(match left {
-            Ok(()) => Warning::LeftBpf { at: window.at, switches_per_s },
+            Ok(()) => Warning::LeftBpf { at, switches_per_s },
             Err(why) => {
                 self.observing.change_no_more();
                 Warning::StaysWithBpf { switches_per_s, why }

@@ -17,6 +17,8 @@ pub(crate) struct Observing {
     at_zero: Nanos,
     /// The first process of each group.
     roots: Vec<i32>,
+    /// The vCPUs that they are kept to, where they are.
+    kept_to: Option<CpuSet>,
 }
 
 impl Observing {
@@ -39,6 +41,7 @@ impl Observing {
             switching_windows: 0,
             at_zero: Nanos::ZERO,
             roots: Vec::new(),
+            kept_to: None,
         };
         Ok((observing, refusal))
     }
@@ -64,16 +67,22 @@ impl Observing {
         self.observer.exclude(pid);
     }
 
+    /// Groups are kept to `active`: windows tell who has bound itself to some of them.
+    pub(crate) fn kept_to(&mut self, active: &CpuSet) {
+        self.kept_to = Some(active.clone());
+        self.observer.kept_to(active);
+    }
+
     /// Zero of [`Window::at`].
     pub(crate) fn start(&mut self, retained: &[RetainCounters]) -> Result<(), ObserveError> {
         self.observer.start(retained)
     }
 
-    /// What happened since the last call.
-    pub(crate) fn window(&mut self, retained: &[RetainCounters]) -> Result<Window, ObserveError> {
+    /// What happened since the last call: a window for each group. An observer sees one.
+    pub(crate) fn windows(&mut self, retained: &[RetainCounters]) -> Result<Vec<Window>, ObserveError> {
         let mut window = self.observer.window(retained)?;
         window.at += self.at_zero;
-        Ok(window)
+        Ok(vec![window])
     }
 
     /// The managed threads alive now.
@@ -82,10 +91,11 @@ impl Observing {
     }
 
     /// How many switches a second BPF slows down, once they have been too many for long enough. `trial`: somebody needs what only BPF sees.
-    pub(crate) fn too_dear(&mut self, window: &Window, trial: bool, params: &GuestParams) -> Option<f64> {
-        let switches = window.group.voluntary_switches + window.group.involuntary_switches;
-        let per_s = switches as f64 / window.length.as_secs_f64().max(1e-9);
-        let is_dear = self.may_change && window.source == Source::Bpf && per_s > params.bpf_switches_per_s_max;
+    pub(crate) fn too_dear(&mut self, windows: &[Window], trial: bool, params: &GuestParams) -> Option<f64> {
+        let switches = |window: &Window| window.group.voluntary_switches + window.group.involuntary_switches;
+        let per_s = |window: &Window| switches(window) as f64 / window.length.as_secs_f64().max(1e-9);
+        let per_s: f64 = windows.iter().map(per_s).sum();
+        let is_dear = self.may_change && self.observer.source() == Source::Bpf && per_s > params.bpf_switches_per_s_max;
         self.switching_windows = if is_dear { self.switching_windows + 1 } else { 0 };
         let waits_for_trial = trial && per_s < params.bpf_trial_switches_per_s_max;
         let windows = if waits_for_trial { params.bpf_trial_windows } else { params.bpf_leave_windows };
@@ -109,6 +119,9 @@ impl Observing {
         retained: &[RetainCounters],
     ) -> Result<(), ObserveError> {
         self.roots.iter().for_each(|root| observer.adopted(*root));
+        if let Some(active) = &self.kept_to {
+            observer.kept_to(active);
+        }
         observer.start(retained)?;
         std::mem::replace(&mut self.observer, observer).retire();
         self.at_zero = at;

@@ -43,7 +43,7 @@ impl Runtime {
         let Self { machine, groups, events } = self;
         machine.adopted(pid);
         for group in groups.iter_mut() {
-            group.adopted(pid, machine, events);
+            group.started(pid, machine, events);
         }
         machine.start(events);
         for group in groups.iter_mut() {
@@ -63,8 +63,8 @@ impl Runtime {
         self.pin(late);
         self.machine.beat();
         let before = thread_cpu_time();
-        let mut window = match self.machine.observe() {
-            Ok(window) => window,
+        let windows = match self.machine.observe() {
+            Ok(windows) => windows,
             Err(error) => {
                 self.events.warn(Warning::WindowLost { why: error.to_string() });
                 return;
@@ -72,8 +72,8 @@ impl Runtime {
         };
         let Self { machine, groups, events } = self;
         let mut moved = false;
-        for group in groups.iter_mut() {
-            moved |= group.tick(&mut window, machine, events);
+        for (group, window) in groups.iter_mut().zip(&windows) {
+            moved |= group.tick(window, machine, events);
         }
         if moved {
             self.pin(Nanos::ZERO);
@@ -81,7 +81,7 @@ impl Runtime {
         let quick = self.groups.iter().any(Group::wants_quick_windows);
         self.machine.pace(thread_cpu_time() - before, quick);
         let trial = self.groups.iter().any(Group::wants_wakeups);
-        self.machine.fall_back_to_procfs(&window, trial, &mut self.events);
+        self.machine.fall_back_to_procfs(&windows, trial, &mut self.events);
     }
 
     /// Keeps this thread out of the groups' way.

@@ -1,10 +1,11 @@
 //! The state at one moment: what text, JSON, metrics and a live view are made of.
 
 use crate::event::Warning;
+use crate::members::Members;
 use crate::totals::Totals;
 use gleaner_act::PlacementKind;
 use gleaner_decide::guest::Explanation;
-use gleaner_model::{CpuSet, Nanos, RetainMeans, Source};
+use gleaner_model::{CpuSet, Decision, Nanos, RetainMeans, Source};
 
 /// The machine and its groups, at one moment.
 #[derive(Clone, Debug)]
@@ -43,10 +44,18 @@ pub struct RetentionSnapshot {
 /// One managed group, at one moment.
 #[derive(Clone, Debug)]
 pub struct GroupSnapshot {
+    /// Which threads it is; `None` before its first process runs.
+    pub members: Option<Members>,
     /// By what it is confined; `None` where it is not to be.
     pub placement: Option<PlacementKind>,
     /// The time-out in force, where the policy retains.
     pub timeout: Option<Nanos>,
+    /// The vCPUs it runs on.
+    pub active: CpuSet,
+    /// The first hundred decisions and the newest nine hundred, oldest first.
+    pub decisions: Vec<Decision>,
+    /// How many decisions there were between them.
+    pub decisions_left_out: u64,
     /// What its windows add up to.
     pub totals: Totals,
     /// Where its policy stands.

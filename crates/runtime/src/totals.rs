@@ -1,9 +1,6 @@
 //! What a group's windows add up to.
 
-use gleaner_model::{CpuSet, Decision, Distribution, Nanos, Window};
-
-/// Decisions kept one by one; a limit for runs of weeks.
-const DECISIONS_KEPT: usize = 1_000;
+use gleaner_model::{CpuSet, Distribution, Nanos, Window};
 
 /// A sum of counts of which some windows knew nothing: unknown as long as no window knew.
 #[derive(Clone, Copy, Debug, Default)]
@@ -56,10 +53,6 @@ pub struct Totals {
     pub threads_max: u64,
     /// Stolen time, on all vCPUs.
     pub steal: Nanos,
-    /// What was decided.
-    pub decisions: Vec<Decision>,
-    /// Decisions beyond the first thousand.
-    pub decisions_left_out: u64,
     active_time: Nanos,
     idle_entries: Known,
     halts: Known,
@@ -103,13 +96,6 @@ impl Totals {
         self.threads_max = self.threads_max.max(group.threads);
         merge(&mut self.g_comp, group.g_comp.as_ref());
         merge(&mut self.wake_to_run, group.wake_to_run.as_ref());
-    }
-
-    /// Adds what was decided.
-    pub(crate) fn decided(&mut self, decisions: &[Decision]) {
-        let room = DECISIONS_KEPT.saturating_sub(self.decisions.len());
-        self.decisions.extend(decisions.iter().take(room));
-        self.decisions_left_out += decisions.len().saturating_sub(room) as u64;
     }
 
     /// Idle periods that began on active vCPUs; `None` where they could not be seen.

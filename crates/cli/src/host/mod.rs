@@ -58,11 +58,11 @@ pub fn main(args: &HostArgs) -> Result<u8, Failure> {
 }
 
 /// A signal has told the command to end.
-struct Told;
+struct Interrupted;
 
 /// Sleeps until then, or until the command is told to end: what each of these loops waits for.
-fn told_before(due: Instant, interrupted: &AtomicBool) -> Option<Told> {
-    (!sleep_until(due, interrupted)).then_some(Told)
+fn interrupted_before(due: Instant, interrupted: &AtomicBool) -> Option<Interrupted> {
+    (!sleep_until(due, interrupted)).then_some(Interrupted)
 }
 
 /// What this kernel is known to do to slices that setting them does not help, or that one should know before setting them.

@@ -3,7 +3,7 @@
 
 use crate::args::JsonArg;
 use crate::failure::Failure;
-use crate::host::{Told, told_before};
+use crate::host::{Interrupted, interrupted_before};
 use crate::interrupt;
 use crate::output::{Output, say};
 use crate::session;
@@ -249,11 +249,11 @@ impl Holding<'_> {
 }
 
 impl Task for Holding<'_> {
-    type Event = Told;
+    type Event = Interrupted;
     type Outcome = ();
 
-    fn wait_until(&mut self, due: Instant) -> Option<Told> {
-        told_before(due, self.interrupted)
+    fn wait_until(&mut self, due: Instant) -> Option<Interrupted> {
+        interrupted_before(due, self.interrupted)
     }
 
     fn tick(&mut self, _: Nanos) -> ControlFlow<(), Duration> {
@@ -264,7 +264,7 @@ impl Task for Holding<'_> {
         ControlFlow::Continue(self.until_next())
     }
 
-    fn event(&mut self, _: Told) -> ControlFlow<(), Option<Duration>> {
+    fn event(&mut self, _: Interrupted) -> ControlFlow<(), Option<Duration>> {
         ControlFlow::Break(())
     }
 }

@@ -96,7 +96,7 @@ fn record(command: &[OsString], path: &Path, max_bytes: u64) -> Result<RecordRep
     let (destination, file) = Destination::open(path).map_err(no_file)?;
     let header = header(command);
     let mut recording = Recording::begin(file, &header, max_bytes)?;
-    let (status, wall) = recording.accompany(command)?;
+    let (status, wall) = recording.run(command)?;
     let threads = recording.threads;
     let (file, summary) = recording.finish(wall)?;
     let file_bytes = file.metadata().map_err(Failure::work)?.len();
@@ -137,7 +137,7 @@ impl Recording {
     }
 
     /// Runs the program to its end; says how it ended and how long it ran, or was recorded.
-    fn accompany(&mut self, command: &[OsString]) -> Result<(ExitStatus, Duration), Failure> {
+    fn run(&mut self, command: &[OsString]) -> Result<(ExitStatus, Duration), Failure> {
         let inherited = Inherited::now();
         let (sender, events) = channel();
         let _listening = listen(sender, &inherited)?;

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 const NO_WINDOW: Duration = Duration::from_secs(3600);
 
 /// Until the program ends. Says when that was: the last window's tick is not the program's time.
-pub fn accompany(
+pub fn until_it_ends(
     child: &mut Child,
     events: &Receiver<Event>,
     runtime: Option<&mut Runtime>,

@@ -49,7 +49,7 @@ pub fn main(args: RunArgs) -> Result<u8, Failure> {
     Ok(u8::try_from(report.exit_status & 0xff).unwrap_or(125))
 }
 
-/// Runs in a thread of its own, which may keep to one vCPU (`gleaner_act::Seat`). The first thread listens to signals, and its mask
+/// Runs in a thread of its own, which may keep to one vCPU (`gleaner_act::HousekeepingCpu`). The first thread listens to signals, and its mask
 /// still tells what the process may use.
 fn beside_the_first_thread(options: &Options, inherited: &Inherited) -> Result<RunReport, Failure> {
     if let Some(why) = unmanaged::too_little_memory() {
@@ -145,7 +145,7 @@ fn run(
     // Nobody waits for another one.
     drop(listeners);
     program.store(i32::try_from(started.child.id()).unwrap_or(0), Ordering::Relaxed);
-    let (status, ended) = event_loop::accompany(&mut started.child, &started.events, runtime.as_mut())?;
+    let (status, ended) = event_loop::until_it_ends(&mut started.child, &started.events, runtime.as_mut())?;
     let wall = Nanos::from(ended.saturating_duration_since(started.began));
     let mut report = summary::report(options, &vcpus, (wall, shell_status(status)), runtime.map(Runtime::end));
     report.warnings.extend(unmanaged.map(|why| {

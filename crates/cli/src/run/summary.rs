@@ -89,8 +89,8 @@ fn fill(report: &mut RunReport, options: &Options, snapshot: &Snapshot) {
     report.lengths = lengths(group);
     report.windows = totals.windows;
     report.window_ns_mean = totals.observed.0.checked_div(totals.windows);
-    report.decisions = totals.decisions.iter().map(DecisionRecord::from).collect();
-    report.decisions_left_out = totals.decisions_left_out;
+    report.decisions = group.decisions.iter().map(DecisionRecord::from).collect();
+    report.decisions_left_out = group.decisions_left_out;
 }
 
 /// Where the time-out comes from, in words.

@@ -41,6 +41,7 @@ pub use busy::{BusySignal, BusyWaker};
 pub use gleaner_bpf::BpfRefusal;
 
 use crate::ObserveError;
+use crate::bound::BoundThreads;
 use crate::cpuidle::IdleSplitter;
 use crate::observer::ObserverConfig;
 use crate::system::{PresentReader, open_stat};
@@ -93,6 +94,7 @@ pub struct BpfObserver {
     started_ns: u64,
     last: Reading,
     idle: IdleSplitter,
+    bound: BoundThreads,
     hlts: u64,
     cost: Nanos,
 }
@@ -113,6 +115,7 @@ impl BpfObserver {
             started_ns: now_ns(),
             last: Reading { at_ns: 0, shared: shared_state::default(), cpus: Vec::new(), stat: None },
             idle: IdleSplitter::default(),
+            bound: BoundThreads::default(),
             hlts: 0,
             cost: Nanos::ZERO,
         };
@@ -179,6 +182,7 @@ impl BpfObserver {
         };
         let mut vcpus: Vec<_> = present.iter().filter(known).map(of).collect();
         self.idle.split(&self.root, yields, &mut vcpus);
+        let pinned = self.bound.window(|| threads_of(&self.programs));
         let window = Window {
             at: Nanos(now.at_ns.saturating_sub(self.started_ns)),
             length,
@@ -186,11 +190,16 @@ impl BpfObserver {
             idle_entries: vcpus.iter().map(|vcpu| vcpu.idle_entries).sum(),
             halts: vcpus.iter().map(|vcpu| vcpu.halts).sum(),
             vcpus,
-            group: group_window(&last, now),
+            group: group_window(&last, now, pinned),
         };
         self.hlts = now.cpus.iter().zip(&last.cpus).map(|(now, last)| now.hlts_since(last)).sum();
         self.cost = thread_cpu_time() - cpu_before;
         Ok(window)
+    }
+
+    /// See [`crate::Observer::kept_to`].
+    pub fn kept_to(&mut self, active: &CpuSet) {
+        self.bound.kept_to(active);
     }
 
     /// CPU time that the last window cost the calling thread; what the programs cost is in the threads they interrupt.
@@ -208,11 +217,7 @@ impl BpfObserver {
 
     /// The managed threads alive now, ascending.
     pub fn threads(&mut self) -> Vec<i32> {
-        let id = |key: Vec<u8>| Some(i32::from_ne_bytes(key.try_into().ok()?));
-        // The walk starts anew whenever the thread it stands at dies: without a limit it might never end.
-        let most = self.programs.threads.max_entries() as usize;
-        let found: BTreeSet<i32> = self.programs.threads.keys().take(most).filter_map(id).collect();
-        found.into_iter().collect()
+        threads_of(&self.programs)
     }
 
     /// Threads that were seen and not tracked, because there were too many.
@@ -260,7 +265,16 @@ impl BpfObserver {
     }
 }
 
-fn group_window(last: &Reading, now: &Reading) -> GroupWindow {
+/// The managed threads alive now, ascending.
+fn threads_of(programs: &load::Loaded) -> Vec<i32> {
+    let id = |key: Vec<u8>| Some(i32::from_ne_bytes(key.try_into().ok()?));
+    // The walk starts anew whenever the thread it stands at dies: without a limit it might never end.
+    let most = programs.threads.max_entries() as usize;
+    let found: BTreeSet<i32> = programs.threads.keys().take(most).filter_map(id).collect();
+    found.into_iter().collect()
+}
+
+fn group_window(last: &Reading, now: &Reading, pinned: CpuSet) -> GroupWindow {
     let pairs = || now.cpus.iter().zip(&last.cpus);
     let merged = |which| {
         pairs().fold(Distribution::new(), |mut all, (now, last)| {
@@ -269,7 +283,7 @@ fn group_window(last: &Reading, now: &Reading) -> GroupWindow {
         })
     };
     GroupWindow {
-        pinned: CpuSet::new(),
+        pinned,
         threads: now.shared.born.saturating_sub(now.shared.died),
         new_threads: now.shared.born.wrapping_sub(last.shared.born),
         execs: Some(now.shared.execs.wrapping_sub(last.shared.execs)),

@@ -48,6 +48,7 @@ mod thread;
 mod tracker;
 
 use crate::ObserveError;
+use crate::bound::BoundThreads;
 use crate::cpuidle::IdleSplitter;
 use crate::observer::ObserverConfig;
 use crate::system::{PresentReader, open_stat, split};
@@ -88,6 +89,7 @@ pub struct ProcfsObserver {
     started: Instant,
     root: ProcRoot,
     idle: IdleSplitter,
+    bound: BoundThreads,
     last: Option<Snapshot>,
     /// `processes` of `/proc/stat` when threads were last looked for.
     forks_seen: Option<u64>,
@@ -120,6 +122,7 @@ impl ProcfsObserver {
             started: Instant::now(),
             root: root.clone(),
             idle: IdleSplitter::default(),
+            bound: BoundThreads::default(),
             last: None,
             forks_seen: None,
             windows_since_scan: 0,
@@ -168,6 +171,7 @@ impl ProcfsObserver {
         let mut vcpus: Vec<_> = present.iter().map(|id| vcpu_window(id, length, &last, &now)).collect();
         let by_cpuidle = self.idle.split(&self.root, yields, &mut vcpus);
         let held = change(&last, &now, |counters| counters.polls_held);
+        let pinned = self.bound.window(|| self.group.thread_ids().collect());
         let window = Window {
             at: Nanos::from(now.taken.saturating_duration_since(self.started)),
             length,
@@ -175,11 +179,16 @@ impl ProcfsObserver {
             vcpus,
             idle_entries: Some(idle_periods(exits, &last, &now)),
             halts: Some(by_cpuidle.map_or(exits, |halts| halts.min(exits)).saturating_sub(held)),
-            group: group_window(&last.group, &now.group),
+            group: group_window(&last.group, &now.group, pinned),
         };
         self.last = Some(now);
         self.cost = thread_cpu_time() - cpu_before;
         Ok(window)
+    }
+
+    /// See [`crate::Observer::kept_to`].
+    pub fn kept_to(&mut self, active: &CpuSet) {
+        self.bound.kept_to(active);
     }
 
     /// CPU time that the last window cost the calling thread.
@@ -273,9 +282,9 @@ fn vcpu_window(id: VcpuId, length: Nanos, last: &Snapshot, now: &Snapshot) -> Vc
     }
 }
 
-fn group_window(last: &Census, now: &Census) -> GroupWindow {
+fn group_window(last: &Census, now: &Census, pinned: CpuSet) -> GroupWindow {
     GroupWindow {
-        pinned: CpuSet::new(),
+        pinned,
         threads: now.threads,
         new_threads: now.new_threads,
         execs: None,

@@ -121,10 +121,7 @@ fn moves(event: &Event<'_>) -> bool {
 fn caption(report: &RunReport, events: usize) -> String {
     let left_out = match report.decisions_left_out {
         0 => String::new(),
-        n => format!(
-            " {} after the last one shown are not in the file: the line's end may differ.",
-            count(n, "decision")
-        ),
+        n => format!(" {} are not in the file: the line may differ after the first hundred.", count(n, "decision")),
     };
     format!(
         "The line is the number of vCPUs that the program was allowed to use, out of {}. The marks are {}, numbered as in the table of decisions below, \

@@ -1,11 +1,11 @@
 //! The loop: count an interval, judge, move threads; and the report.
 
 use super::allocation::Allocation;
-use super::means::{Means, describe, divide};
+use super::backend::{Backend, describe, divide};
 use super::subjects::{Subject, Subjects};
 use super::{LlcArgs, Mode};
 use crate::failure::Failure;
-use crate::host::{Told, told_before};
+use crate::host::{Interrupted, interrupted_before};
 use crate::session;
 use gleaner_act::{ActError, Resctrl};
 use gleaner_decide::host::{
@@ -38,13 +38,18 @@ struct Agent<'a> {
     report: LlcReport,
 }
 
-pub fn run(args: &LlcArgs, subjects: Subjects, means: Means, interrupted: &AtomicBool) -> Result<LlcReport, Failure> {
+pub fn run(
+    args: &LlcArgs,
+    subjects: Subjects,
+    backend: Backend,
+    interrupted: &AtomicBool,
+) -> Result<LlcReport, Failure> {
     let params = LlcParams { period: args.period, ..LlcParams::default() };
     let mut agent = Agent {
         args,
         subjects,
-        report: empty_report(args, &means),
-        counters: means.counters,
+        report: empty_report(args, &backend),
+        counters: backend.counters,
         policy: LlcPolicy::new(params),
         totals: BTreeMap::new(),
         told_uncounted: BTreeSet::new(),
@@ -52,16 +57,16 @@ pub fn run(args: &LlcArgs, subjects: Subjects, means: Means, interrupted: &Atomi
     };
     if agent.report.missing.is_empty() {
         match args.mode() {
-            Mode::Allocate => agent.allocate(means.mounted.as_deref(), interrupted)?,
+            Mode::Allocate => agent.allocate(backend.mounted.as_deref(), interrupted)?,
             Mode::MonitorOnly => agent.monitor(args.length, interrupted),
-            Mode::DryRun => agent.dry_run(means.mounted.as_deref(), interrupted)?,
+            Mode::DryRun => agent.dry_run(backend.mounted.as_deref(), interrupted)?,
         }
     }
     agent.report.wall_ns = Nanos::from(agent.began.elapsed()).0;
     Ok(agent.report)
 }
 
-fn empty_report(args: &LlcArgs, means: &Means) -> LlcReport {
+fn empty_report(args: &LlcArgs, backend: &Backend) -> LlcReport {
     let mode = match args.mode() {
         Mode::Allocate => "allocate",
         Mode::MonitorOnly => "monitor-only",
@@ -72,8 +77,8 @@ fn empty_report(args: &LlcArgs, means: &Means) -> LlcReport {
         mode: mode.to_owned(),
         wall_ns: 0,
         interval_ns: Nanos::from(args.interval).0,
-        host: describe(None, false, means.counters.is_some()),
-        missing: means.missing.clone(),
+        host: describe(None, false, backend.counters.is_some()),
+        missing: backend.missing.clone(),
         changed: false,
         groups: Vec::new(),
         vms: Vec::new(),
@@ -358,11 +363,11 @@ impl<'b, F: FnMut(&mut Agent<'b>, &[LlcMove]) -> Result<(), ActError>> Allocatin
 }
 
 impl<'b, F: FnMut(&mut Agent<'b>, &[LlcMove]) -> Result<(), ActError>> Task for Allocating<'_, 'b, F> {
-    type Event = Told;
+    type Event = Interrupted;
     type Outcome = Result<(), ActError>;
 
-    fn wait_until(&mut self, due: Instant) -> Option<Told> {
-        told_before(due, self.stop)
+    fn wait_until(&mut self, due: Instant) -> Option<Interrupted> {
+        interrupted_before(due, self.stop)
     }
 
     fn tick(&mut self, _: Nanos) -> ControlFlow<Self::Outcome, Duration> {
@@ -385,7 +390,7 @@ impl<'b, F: FnMut(&mut Agent<'b>, &[LlcMove]) -> Result<(), ActError>> Task for 
         ControlFlow::Continue(self.agent.until_next())
     }
 
-    fn event(&mut self, _: Told) -> ControlFlow<Self::Outcome, Option<Duration>> {
+    fn event(&mut self, _: Interrupted) -> ControlFlow<Self::Outcome, Option<Duration>> {
         ControlFlow::Break(Ok(()))
     }
 }
@@ -398,11 +403,11 @@ struct Monitoring<'a, 'b> {
 }
 
 impl Task for Monitoring<'_, '_> {
-    type Event = Told;
+    type Event = Interrupted;
     type Outcome = ();
 
-    fn wait_until(&mut self, due: Instant) -> Option<Told> {
-        told_before(due, self.stop)
+    fn wait_until(&mut self, due: Instant) -> Option<Interrupted> {
+        interrupted_before(due, self.stop)
     }
 
     fn tick(&mut self, _: Nanos) -> ControlFlow<(), Duration> {
@@ -414,7 +419,7 @@ impl Task for Monitoring<'_, '_> {
         ControlFlow::Continue(self.agent.args.interval)
     }
 
-    fn event(&mut self, _: Told) -> ControlFlow<(), Option<Duration>> {
+    fn event(&mut self, _: Interrupted) -> ControlFlow<(), Option<Duration>> {
         self.agent.count();
         ControlFlow::Break(())
     }

@@ -2,31 +2,31 @@
 //!
 //! ```text
 //! subjects   which VMs, and which of their threads
-//! means      what the host has: resctrl, its ways, counters; and what is missing
+//! backend    what the host has: resctrl, its ways, counters; and what is missing
 //! agent      the loop: count, judge (decide's LlcPolicy)
 //! allocation the groups of this run; moves threads between them
 //! ```
 
 mod agent;
 mod allocation;
-mod means;
+mod backend;
 mod subjects;
 
 use crate::args::JsonArg;
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::output::Output;
+use backend::Backend;
 use clap::Args;
 use gleaner_decide::host::{CacheClass, LlcParams};
 use gleaner_model::printable;
 use gleaner_report::LlcReport;
-use means::Means;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use subjects::Subjects;
 
-pub use means::in_a_line;
+pub use backend::in_a_line;
 
 #[derive(Debug, Args)]
 #[command(
@@ -131,8 +131,8 @@ pub fn main(args: &LlcArgs) -> Result<u8, Failure> {
 
 fn run(args: &LlcArgs, interrupted: &AtomicBool) -> Result<LlcReport, Failure> {
     let subjects = Subjects::find(args)?;
-    let means = Means::find(args, &subjects);
-    agent::run(args, subjects, means, interrupted)
+    let backend = Backend::find(args, &subjects);
+    agent::run(args, subjects, backend, interrupted)
 }
 
 #[cfg(test)]

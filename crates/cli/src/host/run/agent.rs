@@ -1,13 +1,13 @@
 //! The loop: observe, decide, act, print; once a window.
 
-use super::means::Means;
+use super::backend::Backend;
 use super::news::News;
 use super::options::Options;
 use super::record::Record;
 use super::turns::Turns;
-use super::watch::{Seen, Watch};
+use super::watch::{Sample, Watch};
 use crate::failure::Failure;
-use crate::host::{Told, kernel_notes, told_before};
+use crate::host::{Interrupted, interrupted_before, kernel_notes};
 use crate::output::say;
 use gleaner_decide::host::HostPolicy;
 use gleaner_model::{Nanos, SwitchPrice};
@@ -35,18 +35,18 @@ pub fn run(options: &Options, interrupted: &AtomicBool) -> Result<HostRunReport,
     {
         record.warnings.push(format!("exits by PAUSE are not counted: {why}"));
     }
-    let means = Means::begin(&watch, options, &mut record.warnings)?;
+    let backend = Backend::begin(&watch, options, &mut record.warnings)?;
     record.warnings.extend(watch.news());
     let mut news = News::default();
     news.of(&mut record.warnings).iter().for_each(|warning| say(&format!("gleaner: {warning}")));
-    let price = SwitchPrice { tick: means.tick(&options.params), ..options.price };
+    let price = SwitchPrice { tick: backend.tick(&options.params), ..options.price };
     let policy = HostPolicy::new(options.policy, options.params.clone(), price);
     let (began, cpu_before) = (Instant::now(), thread_cpu_time());
     let mut agent = Agent {
         options,
         interrupted,
         watch,
-        means,
+        backend,
         policy,
         turns: options.in_turn.clone().map(Turns::new),
         record,
@@ -59,8 +59,8 @@ pub fn run(options: &Options, interrupted: &AtomicBool) -> Result<HostRunReport,
     let ended = event_loop::run(&mut agent, first);
     agent.bar.finish_and_clear();
     let overhead = thread_cpu_time() - cpu_before;
-    let Agent { watch, means, policy, turns, mut record, mut news, .. } = agent;
-    let undone = means.end(&mut record.warnings);
+    let Agent { watch, backend, policy, turns, mut record, mut news, .. } = agent;
+    let undone = backend.end(&mut record.warnings);
     let stand = policy.explain();
     record.warnings.extend(record.unjudged(&stand));
     news.of(&mut record.warnings).iter().for_each(|warning| say(&format!("gleaner: {warning}")));
@@ -78,7 +78,7 @@ struct Agent<'a> {
     options: &'a Options,
     interrupted: &'a AtomicBool,
     watch: Watch,
-    means: Means,
+    backend: Backend,
     policy: HostPolicy,
     turns: Option<Turns>,
     record: Record,
@@ -90,11 +90,11 @@ struct Agent<'a> {
 }
 
 impl Task for Agent<'_> {
-    type Event = Told;
+    type Event = Interrupted;
     type Outcome = Result<(), Failure>;
 
-    fn wait_until(&mut self, due: Instant) -> Option<Told> {
-        told_before(due, self.interrupted)
+    fn wait_until(&mut self, due: Instant) -> Option<Interrupted> {
+        interrupted_before(due, self.interrupted)
     }
 
     fn tick(&mut self, _: Nanos) -> ControlFlow<Self::Outcome, Duration> {
@@ -109,7 +109,7 @@ impl Task for Agent<'_> {
         }
     }
 
-    fn event(&mut self, _: Told) -> ControlFlow<Self::Outcome, Option<Duration>> {
+    fn event(&mut self, _: Interrupted) -> ControlFlow<Self::Outcome, Option<Duration>> {
         ControlFlow::Break(Ok(()))
     }
 }
@@ -127,9 +127,9 @@ impl Agent<'_> {
 
     /// One window; says whether it was the last.
     fn window(&mut self) -> Result<bool, Failure> {
-        let Self { options, watch, means, policy, turns, record, news, bar, .. } = self;
+        let Self { options, watch, backend, policy, turns, record, news, bar, .. } = self;
         let mut seen = watch.window()?;
-        seen.window.tick = means.measured_tick();
+        seen.window.tick = backend.measured_tick();
         let now = monotonic();
         let window = turns.as_ref().map_or_else(|| Some(seen.window.clone()), |turns| turns.of_policy(&seen.window));
         let decisions = window.as_ref().map(|window| policy.step(window)).unwrap_or_default();
@@ -138,14 +138,14 @@ impl Agent<'_> {
         }
         let over = turns.as_mut().is_some_and(|turns| !turns.add(&seen, now));
         let slices = turns.as_ref().map(|turns| turns.slices(policy.slices(), watch.vms()));
-        means.apply(watch.vms(), slices.as_ref().unwrap_or(policy.slices()), &mut record.warnings)?;
+        backend.apply(watch.vms(), slices.as_ref().unwrap_or(policy.slices()), &mut record.warnings)?;
         record.warnings.extend(watch.news());
         record.warn_of_unfair(&policy.unfair(), seen.window.at, &options.params);
         for warning in news.of(&mut record.warnings) {
             bar.suspend(|| say(&format!("gleaner: {warning}")));
         }
         if let Some(window) = window {
-            record.add(&Seen { window, ..seen }, &decisions, watch.vms());
+            record.add(&Sample { window, ..seen }, &decisions, watch.vms());
         }
         let line = record.line(Nanos::from(self.began.elapsed()), policy.slices());
         bar.set_message(turns.as_ref().map_or(line.clone(), |turns| format!("{line}; {}", turns.word())));

@@ -2,13 +2,13 @@
 //!
 //! ```text
 //!   agent     the loop                        watch    vCPU threads -> HostWindow
-//!   options   the command line, validated     means    slices set and enforced, and given back
+//!   options   the command line, validated     backend  slices set and enforced, and given back
 //!   record    what is said at the end         news     what is said at once
 //!   turns     the policy and slices for all, in turn
 //! ```
 
 mod agent;
-mod means;
+mod backend;
 mod news;
 mod options;
 mod record;

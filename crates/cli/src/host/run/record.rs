@@ -1,7 +1,7 @@
 //! What is kept for the report: slices over time, and each VM's figures before and after.
 
 use super::options::Options;
-use super::watch::{Seen, id};
+use super::watch::{Sample, id};
 use gleaner_decide::host::{HostExplanation, HostParams, SlicePolicy, VmShare, deviation};
 use gleaner_model::{HostDecision, HostVcpuWindow, Nanos, VmId, VmWindow};
 use gleaner_observe::{IntervalDistribution, Vm};
@@ -95,7 +95,7 @@ pub struct Record {
 
 impl Record {
     /// Adds a window, what was decided on it, and who is there now.
-    pub fn add(&mut self, seen: &Seen, decisions: &[HostDecision], there: &[Vm]) {
+    pub fn add(&mut self, seen: &Sample, decisions: &[HostDecision], there: &[Vm]) {
         let window = &seen.window;
         self.windows += 1;
         self.length += window.length;

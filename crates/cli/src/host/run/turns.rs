@@ -5,7 +5,7 @@
 //! turn the policy sees nothing, and its clock stands.
 
 use super::record::Sums;
-use super::watch::{Seen, id};
+use super::watch::{Sample, id};
 use gleaner_model::{HostWindow, Nanos, VmId};
 use gleaner_observe::Vm;
 use gleaner_report::{HostInTurn, HostTurn, HostTurnFigures};
@@ -83,7 +83,7 @@ impl Turns {
     }
 
     /// Takes a window that ended at `now` (CLOCK_MONOTONIC), and goes on to the next turn when it is time. False when the last one is over.
-    pub fn add(&mut self, seen: &Seen, now: Nanos) -> bool {
+    pub fn add(&mut self, seen: &Sample, now: Nanos) -> bool {
         let length = seen.window.length;
         if self.leading() {
             self.lead = self.lead - length;
@@ -187,7 +187,7 @@ mod tests {
             at += step;
             let window = HostWindow { at, length: step, vms: Vec::new(), tick: None };
             played.push((turns.arms[turns.now].map(|slice| slice.0), turns.of_policy(&window).map(|window| window.at)));
-            if !turns.add(&Seen { window, delivered: BTreeMap::new() }, at) {
+            if !turns.add(&Sample { window, delivered: BTreeMap::new() }, at) {
                 return played;
             }
         }

@@ -54,7 +54,7 @@ struct Told {
 }
 
 /// One window.
-pub struct Seen {
+pub struct Sample {
     pub window: HostWindow,
     /// Run intervals that ended by preemption, by VM; empty without BPF.
     pub delivered: BTreeMap<VmId, IntervalDistribution>,
@@ -147,7 +147,7 @@ impl Watch {
     }
 
     /// What happened since the last call; then, if it is time, looks which VMs there are now.
-    pub fn window(&mut self) -> Result<Seen, Failure> {
+    pub fn window(&mut self) -> Result<Sample, Failure> {
         let seen = self.intervals.window();
         let threads: BTreeMap<i32, &ThreadIntervals> =
             seen.threads.iter().filter(|thread| !thread.ended).map(|thread| (thread.tid, thread)).collect();
@@ -168,7 +168,7 @@ impl Watch {
             self.follow(now);
         }
         let at = Nanos::from(self.began.elapsed());
-        Ok(Seen { window: HostWindow { at, length: seen.length, vms, tick: None }, delivered })
+        Ok(Sample { window: HostWindow { at, length: seen.length, vms, tick: None }, delivered })
     }
 
     /// Weights by nice value become those that count where VMs are in cgroups of their own; of a VM's vCPUs the mean.

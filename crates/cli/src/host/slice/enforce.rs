@@ -7,13 +7,13 @@ use gleaner_observe::RunIntervals;
 use gleaner_report::SliceCpu;
 use std::path::Path;
 
-/// The means in force.
-pub struct Means {
+/// What ends slices in time.
+pub struct Backend {
     pub method: &'static str,
     enforcer: Option<Enforcer>,
 }
 
-impl Means {
+impl Backend {
     /// Starts to enforce `slice` on the threads that are watched.
     pub fn start(
         enforce: bool,

@@ -2,9 +2,9 @@
 
 use super::chosen::Chosen;
 use super::command::Running;
-use super::enforce::Means;
+use super::enforce::Backend;
 use crate::failure::Failure;
-use crate::host::{kernel_notes, told_before};
+use crate::host::{interrupted_before, kernel_notes};
 use crate::output::say;
 use crate::session;
 use gleaner_act::{ActError, SliceOutcome, Slices};
@@ -36,7 +36,7 @@ pub struct Request<'a> {
 }
 
 /// One thread and what was seen of it.
-struct Seen {
+struct HeldThread {
     chosen: Chosen,
     set: Option<Nanos>,
     ended: bool,
@@ -62,13 +62,13 @@ pub fn hold(
     let mut intervals = RunIntervals::new(&RunIntervalsConfig::default().with_room_for(tids.len()));
     notes.extend(intervals.refusal().map(|why| format!("only means are known, no distributions: {why}")));
     intervals.watch(&tids);
-    let mut seen: Vec<Seen> = threads.into_iter().map(Seen::nothing).collect();
+    let mut seen: Vec<HeldThread> = threads.into_iter().map(HeldThread::nothing).collect();
     let mut slices = Slices::new();
     if slices.support().base.is_none() && !request.enforce {
         return Err(Failure::work(format!("{}; --no-enforce leaves nothing to do", slices.support().describe())));
     }
-    // The means first: where they are refused, nothing has been changed.
-    let means = Means::start(request.enforce, request.slice, slices.support(), &intervals)?;
+    // This first: where it is refused, nothing has been changed.
+    let backend = Backend::start(request.enforce, request.slice, slices.support(), &intervals)?;
     let refused = set_all(&mut seen, |tid| slices.set(tid, request.slice, &mut session.journal));
     if let Some(Refused { error, .. }) = refused.into_iter().next() {
         return Err(refusal(&error, session));
@@ -80,7 +80,7 @@ pub fn hold(
         interrupted,
         session,
         seen,
-        means,
+        backend,
         slices,
         intervals,
         switch,
@@ -106,7 +106,7 @@ fn refusal(error: &ActError, session: Session) -> Failure {
     Failure::work(format!("{error}{advice}. {then}"))
 }
 
-impl Seen {
+impl HeldThread {
     fn nothing(chosen: Chosen) -> Self {
         let (run, wait, runs) = (Nanos::ZERO, Nanos::ZERO, 0);
         Self { chosen, set: None, ended: false, left_out: false, run, wait, runs, intervals: None }
@@ -118,11 +118,11 @@ impl Seen {
 }
 
 /// Adds those that were not there before; says which they are.
-fn take_in(seen: &mut Vec<Seen>, now: Vec<Chosen>) -> std::ops::Range<usize> {
+fn take_in(seen: &mut Vec<HeldThread>, now: Vec<Chosen>) -> std::ops::Range<usize> {
     let before = seen.len();
     for chosen in now {
         if !seen.iter().any(|thread| thread.chosen.tid == chosen.tid && !thread.ended) {
-            seen.push(Seen::nothing(chosen));
+            seen.push(HeldThread::nothing(chosen));
         }
     }
     before..seen.len()
@@ -153,7 +153,7 @@ struct Refused {
 }
 
 impl Refused {
-    fn note(&self, seen: &[Seen]) -> String {
+    fn note(&self, seen: &[HeldThread]) -> String {
         let chosen = &seen[self.at].chosen;
         let vm = chosen.vm.as_ref().map(|vm| format!(" of VM {vm}")).unwrap_or_default();
         let error = &self.error;
@@ -165,7 +165,7 @@ impl Refused {
 }
 
 /// Sets the slice of all that are held. Those whose slice cannot be set are left out from now on; the others are set all the same.
-fn set_all(seen: &mut [Seen], mut set: impl FnMut(i32) -> Result<SliceOutcome, ActError>) -> Vec<Refused> {
+fn set_all(seen: &mut [HeldThread], mut set: impl FnMut(i32) -> Result<SliceOutcome, ActError>) -> Vec<Refused> {
     let mut refused = Vec::new();
     for (at, thread) in seen.iter_mut().enumerate().filter(|(_, thread)| thread.is_held()) {
         match set(thread.chosen.tid) {
@@ -185,7 +185,7 @@ fn is_forbidden(error: &ActError) -> bool {
     matches!(error, ActError::Thread { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied)
 }
 
-fn add(seen: &mut [Seen], window: IntervalsWindow) {
+fn add(seen: &mut [HeldThread], window: IntervalsWindow) {
     let mut by_tid: BTreeMap<i32, _> = window.threads.into_iter().map(|thread| (thread.tid, thread)).collect();
     for thread in seen {
         let Some(found) = by_tid.remove(&thread.chosen.tid) else { continue };
@@ -204,8 +204,8 @@ struct Held<'a> {
     request: &'a Request<'a>,
     interrupted: &'a AtomicBool,
     session: Session,
-    seen: Vec<Seen>,
-    means: Means,
+    seen: Vec<HeldThread>,
+    backend: Backend,
     slices: Slices,
     intervals: RunIntervals,
     switch: Option<Nanos>,
@@ -229,7 +229,7 @@ impl Task for Held<'_> {
                 command.sleep_until(due, self.interrupted);
                 (Instant::now() < due).then_some(())
             }
-            None => told_before(due, self.interrupted).map(drop),
+            None => interrupted_before(due, self.interrupted).map(drop),
         }
     }
 
@@ -285,15 +285,15 @@ impl Held<'_> {
     fn conclude(self) -> SliceReport {
         let wall = Nanos::from(self.began.elapsed());
         let Self {
-            request, session, seen, means, slices, intervals, switch, exit_status, newcomers, mut notes, ..
+            request, session, seen, backend, slices, intervals, switch, exit_status, newcomers, mut notes, ..
         } = self;
         if newcomers > 0 {
             notes.push(format!("vCPU threads that came meanwhile and got the slice too: {newcomers}"));
         }
-        let cpus = means.cpus(wall);
-        notes.extend(means.notes());
-        let (method, asking) = (means.method, means.asking());
-        drop(means);
+        let cpus = backend.cpus(wall);
+        notes.extend(backend.notes());
+        let (method, asking) = (backend.method, backend.asking());
+        drop(backend);
         let base = slices.support().base;
         if base.is_none() {
             notes.push(slices.support().describe());
@@ -349,15 +349,15 @@ impl Held<'_> {
 
 /// Those whose run intervals tell of slices: continuously runnable threads, as `host run` takes it, or all where none is. A vCPU that idles runs for moments, and
 /// whoever wakes meanwhile may cut those short: thousands of intervals that no slice has ended.
-fn users_of_slices(seen: &[Seen], wall: Nanos) -> Vec<&Seen> {
+fn users_of_slices(seen: &[HeldThread], wall: Nanos) -> Vec<&HeldThread> {
     let share_min = HostParams::default().runnable_share_min;
-    let runnable = |thread: &&Seen| (thread.run + thread.wait).share_of(wall) >= share_min;
-    let users: Vec<&Seen> = seen.iter().filter(runnable).collect();
+    let runnable = |thread: &&HeldThread| (thread.run + thread.wait).share_of(wall) >= share_min;
+    let users: Vec<&HeldThread> = seen.iter().filter(runnable).collect();
     if users.is_empty() { seen.iter().collect() } else { users }
 }
 
-fn thread(seen: Seen, base: Option<Nanos>) -> SliceThread {
-    let Seen { chosen, set, ended, run, wait, intervals, .. } = seen;
+fn thread(seen: HeldThread, base: Option<Nanos>) -> SliceThread {
+    let HeldThread { chosen, set, ended, run, wait, intervals, .. } = seen;
     let of = |which: fn(&Intervals) -> &IntervalDistribution| intervals.as_ref().map(which);
     let quantile = |which: fn(&Intervals) -> &IntervalDistribution, q| of(which)?.quantile(q).map(|ns: Nanos| ns.0);
     let policy = match i32::try_from(chosen.attr.policy) {
@@ -410,7 +410,7 @@ mod tests {
 
     #[test]
     fn a_newcomer_that_cannot_be_set_is_left_out_and_the_others_go_on() {
-        let mut seen: Vec<Seen> = [1, 2].map(|tid| Seen::nothing(chosen(tid))).into();
+        let mut seen: Vec<HeldThread> = [1, 2].map(|tid| HeldThread::nothing(chosen(tid))).into();
         assert_eq!(set_all(&mut seen, kernel).len(), 0);
         // Named again, new and refused, new and ended meanwhile, new.
         let came = take_in(&mut seen, [1, 90, 50, 3].map(chosen).into());
@@ -421,7 +421,7 @@ mod tests {
         for word in ["thread 90 (CPU 90/KVM) of VM web is left out", "not permitted", "the others go on"] {
             assert!(notes[0].contains(word), "{word}: {notes:?}");
         }
-        let held = |seen: &[Seen]| -> Vec<i32> {
+        let held = |seen: &[HeldThread]| -> Vec<i32> {
             seen.iter().filter(|thread| thread.is_held()).map(|thread| thread.chosen.tid).collect()
         };
         assert_eq!(held(&seen), [1, 2, 3]);
@@ -434,8 +434,8 @@ mod tests {
     #[test]
     fn what_was_delivered_is_told_by_those_who_could_always_run() {
         let ms = Nanos::from_millis;
-        let thread = |tid, run, wait| Seen { run: ms(run), wait: ms(wait), ..Seen::nothing(chosen(tid)) };
-        let tids = |seen: &[Seen]| -> Vec<i32> {
+        let thread = |tid, run, wait| HeldThread { run: ms(run), wait: ms(wait), ..HeldThread::nothing(chosen(tid)) };
+        let tids = |seen: &[HeldThread]| -> Vec<i32> {
             users_of_slices(seen, ms(1000)).iter().map(|seen| seen.chosen.tid).collect()
         };
         assert_eq!(tids(&[thread(1, 500, 490), thread(2, 60, 30), thread(3, 480, 480), thread(4, 900, 0)]), [1, 3]);
@@ -445,7 +445,7 @@ mod tests {
 
     #[test]
     fn one_that_is_held_and_cannot_be_any_more_is_left_out_too() {
-        let mut seen: Vec<Seen> = [1, 2].map(|tid| Seen::nothing(chosen(tid))).into();
+        let mut seen: Vec<HeldThread> = [1, 2].map(|tid| HeldThread::nothing(chosen(tid))).into();
         set_all(&mut seen, kernel);
         let refused = set_all(&mut seen, |tid| kernel(if tid == 1 { 91 } else { tid }));
         assert_eq!(refused.len(), 1);

@@ -1,11 +1,11 @@
-//! Where Gleaner's own thread runs: on one vCPU, and not wherever the kernel's wake-up finds room.
+//! The housekeeping CPU: Gleaner's own thread runs on one vCPU, and not wherever the kernel's wake-up finds room.
 //!
 //! Ten times a second a thread that may run anywhere takes an idle vCPU, and the threads of a program that hands work from one to the next
 //! are spread anew around it. A thread that did nothing but wake took a quarter of request-reply's speed on four emulated vCPUs, and
 //! nothing that could be measured when it stayed on one (experiments/programs, 2026-11-23).
 //!
 //! Only the calling thread's own mask is changed, so there is nothing to undo. Whoever wants to know what the process may use asks the
-//! mask of its first thread, which never takes a seat.
+//! mask of its first thread, which is never pinned.
 
 use crate::affinity::{affinity_of, allowed_cpus};
 use gleaner_model::{CpuSet, VcpuId};
@@ -17,14 +17,14 @@ const AVOIDED_FOR: Duration = Duration::from_secs(10);
 
 /// The vCPU that one thread keeps to. To be used by that thread alone.
 #[derive(Debug)]
-pub struct Seat {
+pub struct HousekeepingCpu {
     allowed: CpuSet,
     taken: Option<VcpuId>,
     /// Where the thread was last kept waiting, and when.
     avoided: Option<(VcpuId, Instant)>,
 }
 
-impl Seat {
+impl HousekeepingCpu {
     /// None yet, of the vCPUs that the thread may use.
     pub fn new(allowed: CpuSet) -> Self {
         Self { allowed, taken: None, avoided: None }
@@ -34,7 +34,7 @@ impl Seat {
     /// to the last to which the program has `pinned` no thread, for that one could not move away; else to the last of all. To be asked
     /// for now and then: the kernel takes a thread away from a vCPU that goes offline or leaves the cpuset. A refusal is no error: the
     /// thread then runs where it may, as before.
-    pub fn take(&mut self, active: &CpuSet, pinned: &CpuSet) {
+    pub fn pin(&mut self, active: &CpuSet, pinned: &CpuSet) {
         self.avoided = self.avoided.filter(|(_, since)| since.elapsed() < AVOIDED_FOR);
         // Online and in the cpuset now.
         let there = self.allowed.intersection(&allowed_cpus());
@@ -43,18 +43,18 @@ impl Seat {
         if wanted == self.taken && wanted.as_ref().is_none_or(kept) {
             return;
         }
-        self.leave();
+        self.unpin();
         self.taken = wanted.filter(|vcpu| keep_to(&std::iter::once(*vcpu).collect()));
     }
 
     /// For a thread that was kept waiting for its vCPU (by another program, a real-time task, the host): takes another.
-    pub fn change(&mut self, active: &CpuSet, pinned: &CpuSet) {
+    pub fn pin_elsewhere(&mut self, active: &CpuSet, pinned: &CpuSet) {
         self.avoided = self.taken.map(|vcpu| (vcpu, Instant::now())).or(self.avoided);
-        self.take(active, pinned);
+        self.pin(active, pinned);
     }
 
     /// Lets the calling thread run wherever it may. Before a process or a thread is started, which would inherit the mask.
-    pub fn leave(&mut self) {
+    pub fn unpin(&mut self) {
         if self.taken.take().is_some() {
             keep_to(&self.allowed);
         }
@@ -100,31 +100,31 @@ mod tests {
     }
 
     #[test]
-    fn the_thread_keeps_to_its_seat_until_it_leaves_and_its_process_does_not() {
+    fn the_thread_keeps_to_its_cpu_until_it_is_unpinned_and_its_process_does_not() {
         std::thread::spawn(|| {
             let (all, none) = (affinity_of(0).unwrap(), CpuSet::new());
-            let mut seat = Seat::new(all.clone());
+            let mut housekeeping = HousekeepingCpu::new(all.clone());
             if all.len() < 2 {
-                seat.take(&all, &none);
+                housekeeping.pin(&all, &none);
                 assert_eq!(affinity_of(0).unwrap(), all, "nothing to choose from");
                 return;
             }
             let last = all.iter().next_back().unwrap();
-            seat.take(&all, &none);
+            housekeeping.pin(&all, &none);
             assert_eq!(affinity_of(0).unwrap(), std::iter::once(last).collect());
             // As the kernel does with a thread whose only vCPU goes offline.
             keep_to(&all);
-            seat.take(&all, &none);
+            housekeeping.pin(&all, &none);
             assert_eq!(affinity_of(0).unwrap(), std::iter::once(last).collect());
             assert_eq!(allowed_cpus(), all, "what the process may use is as it was");
-            seat.change(&all, &none);
+            housekeeping.pin_elsewhere(&all, &none);
             let other = affinity_of(0).unwrap();
             assert!(other.len() == 1 && !other.contains(last), "{other}");
             // A vCPU that is not the process's (any more) is not asked for.
-            let mut beyond = Seat::new(all.iter().chain([VcpuId(1023)]).collect());
-            beyond.take(&all, &none);
+            let mut beyond = HousekeepingCpu::new(all.iter().chain([VcpuId(1023)]).collect());
+            beyond.pin(&all, &none);
             assert_eq!(affinity_of(0).unwrap(), std::iter::once(last).collect());
-            seat.leave();
+            housekeeping.unpin();
             assert_eq!(affinity_of(0).unwrap(), all);
         })
         .join()

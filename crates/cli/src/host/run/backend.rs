@@ -27,7 +27,7 @@ const MOST_TOLD: usize = 1000;
 const ENOUGH_TICKS: u64 = 2000;
 
 /// Everything that acts.
-pub struct Means {
+pub struct Backend {
     session: Session,
     slices: Slices,
     by_thread: ByThread,
@@ -41,7 +41,7 @@ pub struct Means {
     changed: BTreeSet<VmId>,
 }
 
-impl Means {
+impl Backend {
     /// Begins to act, with nothing set yet.
     pub fn begin(watch: &Watch, options: &Options, warnings: &mut Vec<String>) -> Result<Self, Failure> {
         let session = session::begin().map_err(Failure::work)?;

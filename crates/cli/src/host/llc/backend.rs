@@ -9,14 +9,14 @@ use gleaner_report::LlcHost;
 use std::path::{Path, PathBuf};
 
 /// What was found. Nothing is changed by finding it.
-pub struct Means {
+pub struct Backend {
     /// Where resctrl is mounted; `None`: it has to be.
     pub mounted: Option<PathBuf>,
     pub counters: Option<Box<dyn LlcCountSource>>,
     pub missing: Vec<String>,
 }
 
-impl Means {
+impl Backend {
     pub fn find(args: &LlcArgs, subjects: &Subjects) -> Self {
         let mut missing = Vec::new();
         if subjects.all.is_empty() {
