@@ -22,7 +22,7 @@ pub struct Options {
 impl Options {
     pub fn from_args(args: RunArgs) -> Result<Self, Failure> {
         let mut params = args.config.as_deref().map_or_else(|| Ok(GuestParams::default()), read_params)?;
-        if let Some(timeout) = args.timeout {
+        if let Some(timeout) = args.retain_for {
             let us = u64::try_from(timeout.as_micros()).unwrap_or(u64::MAX);
             params.timeout_unmeasured_balanced_us = us;
             params.timeout_min_us = params.timeout_min_us.min(us);
@@ -32,8 +32,8 @@ impl Options {
         let config = Config {
             policy: args.policy.into(),
             retain: args.retain.into(),
-            profile: if args.timeout.is_some() { Profile::Balanced } else { args.profile.into() },
-            timeout: args.timeout.map(Nanos::from),
+            profile: if args.retain_for.is_some() { Profile::Balanced } else { args.profile.into() },
+            timeout: args.retain_for.map(Nanos::from),
             costs: args.wakeup_costs,
             params,
             observer: match args.observer {
