@@ -52,6 +52,8 @@ pub enum Command {
     /// Moved to `gleaner-lab cache`
     #[command(hide = true, disable_help_flag = true)]
     Cache(MovedArgs),
+    /// Print every parameter of a policy: default, range, unit, and what it is
+    Params(crate::parameters::ParamsArgs),
     /// Undo what a killed Gleaner left behind
     Restore(RestoreArgs),
     /// Undo a run's changes when its main process dies (started by Gleaner itself)
@@ -159,7 +161,7 @@ pub struct RunArgs {
     /// How long an idle vCPU is kept from halting, instead of the profile's time-out: 1us to 1s
     #[arg(long, alias = "timeout", value_name = "DURATION", value_parser = duration, conflicts_with = "profile")]
     pub retain_for: Option<Duration>,
-    /// Policy parameters: a TOML file with any of the keys in docs/tuning.md
+    /// Policy parameters: a TOML file with any of the keys that `gleaner params` prints
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Which observer to use

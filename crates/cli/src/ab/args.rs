@@ -36,7 +36,7 @@ pub struct AbArgs {
     /// How long an idle vCPU is kept from halting, instead of the profile's time-out: 1us to 1s
     #[arg(long, alias = "timeout", value_name = "DURATION", value_parser = duration, conflicts_with = "profile")]
     pub retain_for: Option<Duration>,
-    /// Policy parameters: a TOML file with any of the keys in docs/tuning.md
+    /// Policy parameters: a TOML file with any of the keys that `gleaner params` prints
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Compare a number in CMD's output instead of the wall time: the one group of this regular expression, in the last line that
