@@ -28,8 +28,8 @@ while [ $round -lt "$rounds" ]; do
     run retain --policy retain
     run consolidate --policy consolidate
     run full --policy full
-    run retain-50us --policy retain --timeout 50us
-    run retain-5ms --policy retain --timeout 5ms
+    run retain-50us --policy retain --retain-for 50us
+    run retain-5ms --policy retain --retain-for 5ms
     round=$((round + 1))
 done
 for name in off observe retain consolidate full retain-50us retain-5ms; do
@@ -39,7 +39,7 @@ for name in off observe retain consolidate full retain-50us retain-5ms; do
 done
 printf 'steal_share_stop = 1.0\nsteal_share_quiet = 1.0\nretention_trials = false\nnever_idle_share = 0.0\n' >/tmp/unguarded.toml
 items=$((items / 3))
-run unguarded --policy retain --timeout 5ms --config /tmp/unguarded.toml
+run unguarded --policy retain --retain-for 5ms --config /tmp/unguarded.toml
 echo "slowest unguarded $(cat /tmp/wall.unguarded)"
 spun unguarded
 exit $failures

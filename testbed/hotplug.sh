@@ -33,7 +33,7 @@ start() {
     name=$1
     shift
     rm -f /tmp/end /tmp/pid
-    gleaner run --timeout 1ms --config /tmp/easy.toml --json "/tmp/$name.json" "$@" -- sh -c '
+    gleaner run --retain-for 1ms --config /tmp/easy.toml --json "/tmp/$name.json" "$@" -- sh -c '
         pipeline 4 100000000 200 >/dev/null & echo $! >/tmp/pid
         while [ ! -e /tmp/end ]; do usleep 20000; done' >/tmp/out 2>&1 &
     main=$!

@@ -41,7 +41,7 @@ done
 
 # Somebody without any privilege: /proc, masks, SCHED_IDLE.
 before=$(state)
-su -s /bin/sh nobody -c 'gleaner run --config /tmp/easy.toml --timeout 1ms --json /tmp/user.json -- pipeline 2 6000 200' >/tmp/out 2>&1
+su -s /bin/sh nobody -c 'gleaner run --config /tmp/easy.toml --retain-for 1ms --json /tmp/user.json -- pipeline 2 6000 200' >/tmp/out 2>&1
 check "without privilege: the pipeline ends with 0" [ $? = 0 ]
 json user /tmp/user.json
 check "without privilege: a vCPU was deactivated" steps /tmp/user.json
@@ -64,7 +64,7 @@ kill "$(cat /tmp/pids)"
 mkdir /sys/fs/cgroup/service
 before=$(state)
 sh -c 'echo 0 >/sys/fs/cgroup/service/cgroup.procs
-    exec gleaner run --policy full --retain yielding --timeout 1ms --config /tmp/easy.toml --json /tmp/nested.json -- sh -c "
+    exec gleaner run --policy full --retain yielding --retain-for 1ms --config /tmp/easy.toml --json /tmp/nested.json -- sh -c "
         cat /proc/self/cgroup >/tmp/place; exec pipeline 2 6000 200"' >/tmp/out 2>&1
 check "nested: the pipeline ends with 0" [ $? = 0 ]
 json nested /tmp/nested.json

@@ -18,7 +18,7 @@ gleaner doctor --json >/tmp/doctor.json 2>/tmp/doctor.txt
 check "doctor ends with 0" [ $? = 0 ]
 json doctor /tmp/doctor.json
 
-gleaner probe --gap-us 1000 --samples 100 --json >/tmp/probe.json 2>/tmp/probe.txt
+gleaner probe --gap 1ms --samples 100 --json >/tmp/probe.json 2>/tmp/probe.txt
 check "probe ends with 0" [ $? = 0 ]
 json probe /tmp/probe.json
 

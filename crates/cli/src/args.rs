@@ -1,7 +1,7 @@
 //! The command line. Help text lives here and teaches; nothing here acts.
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-pub use gleaner_command::args::{JsonArg, PolicyArg, duration};
+pub use gleaner_command::args::{JsonArg, PolicyArg, duration, duration_within};
 use gleaner_model::{Profile, RetainMeans};
 use gleaner_runtime::RetainChoice;
 use std::ffi::OsString;
@@ -52,6 +52,8 @@ pub enum Command {
     /// Moved to `gleaner-lab cache`
     #[command(hide = true, disable_help_flag = true)]
     Cache(MovedArgs),
+    /// Print every parameter of a policy: default, range, unit, and what it is
+    Params(crate::parameters::ParamsArgs),
     /// Undo what a killed Gleaner left behind
     Restore(RestoreArgs),
     /// Undo a run's changes when its main process dies (started by Gleaner itself)
@@ -85,13 +87,16 @@ pub struct DoctorArgs {
                         \x20 D  on two vCPUs, a hog on the waiter's (--load)\n\n\
                         Gaps shorter than the host's own halt polling (often 200us) hide the cost of halting.\n\n\
                         Examples:\n\
-                        \x20 gleaner probe --gap-us 1000 --json\n\
+                        \x20 gleaner probe --gap 1ms --json\n\
                         \x20 gleaner run --profile latency -- gleaner probe --setting C\n\
                         \x20                             # what C becomes under Gleaner")]
 pub struct ProbeArgs {
-    /// Sleep between two wake-ups, in microseconds
-    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
-    pub gap_us: u64,
+    /// Sleep between two wake-ups, 1us to 10s
+    #[arg(long, value_name = "DURATION", default_value = "1ms", value_parser = gap)]
+    gap: Duration,
+    /// The same in microseconds, as it was called first
+    #[arg(long, hide = true, value_name = "N", conflicts_with = "gap", value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    gap_us: Option<u64>,
     /// Wake-ups measured per setting
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub samples: u64,
@@ -99,13 +104,24 @@ pub struct ProbeArgs {
     #[arg(long = "setting", value_name = "SETTING", value_enum, ignore_case = true)]
     pub settings: Vec<Setting>,
     /// Instead: what a wake-up costs by each means of keeping a vCPU awake, at gaps of 50us, 200us, 1ms and 10ms
-    #[arg(long, conflicts_with_all = ["settings", "load", "gap_us", "samples"])]
+    #[arg(long, conflicts_with_all = ["settings", "load", "gap", "gap_us", "samples"])]
     pub means: bool,
     /// Measure setting D too, with a busy thread on the waiter's vCPU
     #[arg(long)]
     pub load: bool,
     #[command(flatten)]
     pub json: JsonArg,
+}
+
+impl ProbeArgs {
+    /// Sleep between two wake-ups.
+    pub fn gap(&self) -> Duration {
+        self.gap_us.map_or(self.gap, Duration::from_micros)
+    }
+}
+
+fn gap(text: &str) -> Result<Duration, String> {
+    duration_within(text, Duration::from_micros(1)..=Duration::from_secs(10))
 }
 
 /// A row of Table 2.
@@ -142,10 +158,10 @@ pub struct RunArgs {
     /// Retain without a trial whether it pays
     #[arg(long)]
     pub no_trial: bool,
-    /// Retention time-out, instead of the profile's (e.g. 500us, 2ms)
-    #[arg(long, value_name = "DURATION", value_parser = duration, conflicts_with = "profile")]
-    pub timeout: Option<Duration>,
-    /// Policy parameters: a TOML file with any of the keys in docs/tuning.md
+    /// How long an idle vCPU is kept from halting, instead of the profile's time-out: 1us to 1s
+    #[arg(long, alias = "timeout", value_name = "DURATION", value_parser = duration, conflicts_with = "profile")]
+    pub retain_for: Option<Duration>,
+    /// Policy parameters: a TOML file with any of the keys that `gleaner params` prints
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Which observer to use
@@ -162,7 +178,7 @@ pub struct RunArgs {
     #[arg(long)]
     pub strict: bool,
     /// What wake-ups cost here, measured already (`gleaner ab` measures once for all its runs)
-    #[arg(long, value_name = "NS,...", hide = true, value_parser = crate::calibrate::costs_from_text, conflicts_with = "timeout")]
+    #[arg(long, value_name = "NS,...", hide = true, value_parser = crate::calibrate::costs_from_text, conflicts_with = "retain_for")]
     pub wakeup_costs: Option<gleaner_model::WakeupCosts>,
     /// Print no summary
     #[arg(short, long)]
@@ -285,6 +301,35 @@ mod tests {
         let cli = Cli::try_parse_from(["gleaner", "run", "--", "--polcy"]).unwrap();
         let Command::Run(run) = cli.command else { panic!("not run") };
         assert_eq!(run.command, ["--polcy"]);
+    }
+
+    #[test]
+    fn earlier_names_of_durations_are_understood_and_not_shown() {
+        use clap::CommandFactory;
+        let durations = |words: &str| {
+            let cli = Cli::try_parse_from(words.split(' ')).unwrap();
+            match cli.command {
+                Command::Run(run) => run.retain_for,
+                Command::Ab(ab) => ab.retain_for,
+                Command::Probe(probe) => Some(probe.gap()),
+                Command::Workload(workload) => Some(workload.length()),
+                other => panic!("{other:?}"),
+            }
+        };
+        for (command, rest, earlier, now) in [
+            ("run", " ls", "--timeout 2ms", "--retain-for 2ms"),
+            ("ab", " ls", "--timeout 2ms", "--retain-for 2ms"),
+            ("probe", "", "--gap-us 300", "--gap 300us"),
+            ("workload", " relay", "--seconds 2.5", "--for 2500ms"),
+        ] {
+            let given = durations(&format!("gleaner {command} {now}{rest}"));
+            assert_eq!(durations(&format!("gleaner {command} {earlier}{rest}")), given, "{earlier}");
+            assert_ne!(durations(&format!("gleaner {command}{rest}")), given, "{now}");
+            let mut cli = Cli::command();
+            let help = cli.find_subcommand_mut(command).unwrap().render_long_help().to_string();
+            let name = |option: &'static str| option.split_once(' ').unwrap().0;
+            assert!(help.contains(name(now)) && !help.contains(name(earlier)), "{help}");
+        }
     }
 
     #[test]

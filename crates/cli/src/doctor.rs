@@ -317,7 +317,7 @@ fn verdict(
                 Some(false),
                 format!(
                     "keeping vCPUs awake would win nothing here now, because {why}. Packing threads onto fewer vCPUs may still: \
-                     `gleaner ab -- YOUR-PROGRAM` tells. Longer waits may differ: `gleaner probe --gap-us 10000`"
+                     `gleaner ab -- YOUR-PROGRAM` tells. Longer waits may differ: `gleaner probe --gap 10ms`"
                 ),
             )
         }

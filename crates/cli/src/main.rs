@@ -6,6 +6,7 @@ mod calibrate;
 mod doctor;
 mod host;
 mod means;
+mod parameters;
 mod probe;
 mod record;
 mod report;
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
         Command::Record(args) => record::main(&args),
         Command::Sim(_) => Err(moved("sim")),
         Command::Cache(_) => Err(moved("cache")),
+        Command::Params(args) => parameters::main(&args),
         Command::Restore(_) => restore::main(),
         Command::Guardian { journal } => gleaner_runtime::guard(&journal).map(|()| 0).map_err(failure::Failure::work),
     };

@@ -144,8 +144,7 @@ fn measure(
     if yields.class() != YieldClass::Idle {
         notes.extend(yields.fallbacks().iter().map(ToString::to_string));
     }
-    let bench = Bench::new(&yields, &on, Duration::from_micros(args.gap_us))
-        .ok_or_else(|| Failure::work("no vCPU may be used here"))?;
+    let bench = Bench::new(&yields, &on, args.gap()).ok_or_else(|| Failure::work("no vCPU may be used here"))?;
     let results = measure_each(&bench, settings, args, interrupted)?;
     drop(bench);
     drop(yields);
@@ -155,7 +154,7 @@ fn measure(
     let d_measured = settings.contains(&Setting::D);
     Ok(ProbeReport {
         schema: ProbeReport::SCHEMA.to_owned(),
-        gap_ns: args.gap_us * 1_000,
+        gap_ns: Nanos::from(args.gap()).0,
         waiter_vcpu: on.iter().next_back().map_or(0, |vcpu| vcpu.0),
         waker_vcpu: on.iter().next().filter(|_| on.len() > 1).map(|vcpu| vcpu.0),
         d_kind: d_measured.then(|| "guest".to_owned()),

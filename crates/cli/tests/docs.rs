@@ -1,21 +1,13 @@
-//! The documents say what the code does: the parameter table is made from the source, links lead somewhere.
+//! The documents say what the code does: the page of parameters is made from the source, links lead somewhere.
 //!
-//! `UPDATE_DOCS=1 cargo test -p gleaner --test docs` writes the table anew.
+//! `UPDATE_DOCS=1 cargo test -p gleaner --test docs` writes the page anew.
 
+use gleaner_decide::Parameter;
+use gleaner_decide::guest::GuestParams;
+use gleaner_decide::host::HostParams;
 use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
-
-/// A table of docs/tuning.md: the markers around it, the struct, and where that is.
-const TABLES: &[(&str, &str, &str, &str)] = &[
-    ("<!-- parameters: begin", "<!-- parameters: end -->", "GuestParams", "crates/decide/src/guest/params.rs"),
-    (
-        "<!-- host parameters: begin",
-        "<!-- host parameters: end -->",
-        "HostParams",
-        "crates/decide/src/host/host_params.rs",
-    ),
-];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
@@ -25,57 +17,49 @@ fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The text between the first `begin` and the next `end`, both excluded.
-fn between<'a>(text: &'a str, begin: &str, end: &str) -> &'a str {
-    let start = text.find(begin).unwrap_or_else(|| panic!("no '{begin}'")) + begin.len();
-    let length = text[start..].find(end).unwrap_or_else(|| panic!("no '{end}' after '{begin}'"));
-    &text[start..start + length]
-}
-
-/// Markdown of every field of a struct of parameters: key, default, meaning (its doc comment), a heading row per group.
-fn parameter_table(source: &str, name: &str) -> String {
-    let defaults = between(source, &format!("impl Default for {name}"), "\n}\n");
-    let mut table = String::from("| key | default | meaning |\n| --- | --- | --- |\n");
-    let mut meaning = String::new();
-    for line in between(source, &format!("pub struct {name} {{"), "\n}\n").lines().map(str::trim) {
-        if let Some(group) = line.strip_prefix("// --- ") {
-            writeln!(table, "| | | **{}** |", group.trim_end_matches([' ', '-'])).unwrap();
-        } else if let Some(text) = line.strip_prefix("///") {
-            meaning += text;
-        } else if let Some(key) = line.strip_prefix("pub ").and_then(|field| field.split(':').next()) {
-            let default = between(defaults, &format!(" {key}: "), ",\n").replace('_', "").replace("vec!", "");
-            writeln!(table, "| `{key}` | {default} | {} |", meaning.trim().replace('|', "\\|")).unwrap();
-            meaning.clear();
+/// Markdown of parameters, a table for each group.
+fn tables(parameters: &[Parameter]) -> String {
+    let mut text = String::new();
+    for of_group in parameters.chunk_by(|a, b| a.group == b.group) {
+        write!(text, "\n### {}\n\n", of_group[0].group).unwrap();
+        text += "| key | default | range | unit | meaning |\n| --- | --- | --- | --- | --- |\n";
+        for Parameter { key, default, allowed, unit, meaning, .. } in of_group {
+            writeln!(text, "| `{key}` | {default} | {allowed} | {unit} | {} |", meaning.replace('|', "\\|")).unwrap();
         }
     }
-    table
+    text
 }
 
 #[test]
-fn the_parameter_tables_are_those_of_the_source() {
-    let page = root().join("docs/tuning.md");
-    for (begin, end, name, source) in TABLES {
-        let table = parameter_table(&read(&root().join(source)), name);
-        let text = read(&page);
-        let found = between(&text, begin, end);
-        let marker_rest = &found[..=found.find('\n').unwrap()];
-        let expected = format!("{marker_rest}{table}");
-        if found != expected && std::env::var_os("UPDATE_DOCS").is_some() {
-            let (old, new) = (format!("{begin}{found}{end}"), format!("{begin}{expected}{end}"));
-            fs::write(&page, text.replace(&old, &new)).unwrap();
-            continue;
-        }
-        assert_eq!(found, expected, "docs/tuning.md is stale: UPDATE_DOCS=1 cargo test -p gleaner --test docs");
+fn the_page_of_parameters_is_made_of_their_definitions() {
+    let page = root().join("docs/reference/parameters.md");
+    let expected = format!(
+        "# Parameters\n\nMade from the source: `UPDATE_DOCS=1 cargo test -p gleaner --test docs`. `gleaner params` prints the same.\n\
+         [Tuning](../tuning.md) says how a file gives them.\n\n## Of a guest\n\nFor `gleaner run` and `ab`.\n{}\n\
+         ## Of a host\n\nFor `gleaner host run`.\n{}",
+        tables(&GuestParams::parameters()),
+        tables(&HostParams::parameters())
+    );
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        fs::write(&page, &expected).unwrap();
     }
+    let advice = "stale: UPDATE_DOCS=1 cargo test -p gleaner --test docs";
+    assert_eq!(read(&page), expected, "docs/reference/parameters.md is {advice}");
 }
 
 #[test]
-fn the_table_takes_meaning_and_default_from_the_source() {
-    let source = "pub struct GuestParams {\n    // --- A: b ---\n    /// One.\n    /// Two | three.\n    pub a_us: u64,\n}\n\
-                  impl Default for GuestParams {\n        Self {\n            a_us: 4_000,\n        }\n}\n";
-    let expected =
-        "| key | default | meaning |\n| --- | --- | --- |\n| | | **A: b** |\n| `a_us` | 4000 | One. Two \\| three. |\n";
-    assert_eq!(parameter_table(source, "GuestParams"), expected);
+fn a_table_has_what_the_definition_has() {
+    let parameter = Parameter {
+        key: "a_us",
+        group: "A: b",
+        meaning: "One. Two | three.",
+        default: "4000".into(),
+        allowed: "1 to 2".into(),
+        unit: "us",
+    };
+    let expected = "\n### A: b\n\n| key | default | range | unit | meaning |\n| --- | --- | --- | --- | --- |\n\
+                    | `a_us` | 4000 | 1 to 2 | us | One. Two \\| three. |\n";
+    assert_eq!(tables(&[parameter]), expected);
 }
 
 fn files_below(folder: &Path, found: &mut Vec<PathBuf>) {

@@ -2,6 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use gleaner_model::Policy;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -45,9 +46,20 @@ impl From<PolicyArg> for Policy {
 /// # Errors
 /// What is wrong, in words.
 pub fn duration(text: &str) -> Result<Duration, String> {
+    duration_within(text, Duration::from_micros(1)..=Duration::from_secs(1))
+}
+
+/// A duration with a unit, within bounds.
+///
+/// # Errors
+/// What is wrong, in words.
+pub fn duration_within(text: &str, allowed: RangeInclusive<Duration>) -> Result<Duration, String> {
     let parsed = humantime::parse_duration(text).map_err(|error| format!("{error}; write it like 500us, 1ms or 5s"))?;
-    let allowed = Duration::from_micros(1)..=Duration::from_secs(1);
-    if allowed.contains(&parsed) { Ok(parsed) } else { Err("must be within 1us and 1s".to_owned()) }
+    if allowed.contains(&parsed) {
+        return Ok(parsed);
+    }
+    let [low, high] = [allowed.start(), allowed.end()].map(|end| humantime::format_duration(*end));
+    Err(format!("must be within {low} and {high}"))
 }
 
 /// A size of 4 KiB to 1 GiB in bytes, with k, M or G for powers of 1024.
@@ -87,5 +99,6 @@ mod tests {
         for bad in ["5", "2s", "0us", "soon"] {
             assert!(duration(bad).is_err(), "{bad}");
         }
+        assert_eq!(duration("2s"), Err("must be within 1us and 1s".into()));
     }
 }

@@ -1,8 +1,10 @@
-//! Parameter files: TOML that names only what differs from the defaults (docs/tuning.md).
+//! Parameter files: TOML that names only what differs from the defaults (`gleaner params` has them all).
 
 use crate::failure::Failure;
-use gleaner_decide::guest::{GuestParams, ParamError};
+use gleaner_decide::guest::GuestParams;
 use gleaner_decide::host::HostParams;
+use gleaner_decide::{ParamError, Parameter};
+use gleaner_model::printable;
 use serde::de::DeserializeOwned;
 use std::fs::File;
 use std::io::Read;
@@ -10,6 +12,12 @@ use std::path::Path;
 
 /// The parameters of a policy.
 pub trait Params: DeserializeOwned {
+    /// The command that prints them all.
+    const LISTED_BY: &str;
+
+    /// What they are.
+    fn parameters() -> Vec<Parameter>;
+
     /// Checks every value.
     ///
     /// # Errors
@@ -18,12 +26,24 @@ pub trait Params: DeserializeOwned {
 }
 
 impl Params for GuestParams {
+    const LISTED_BY: &str = "gleaner params";
+
+    fn parameters() -> Vec<Parameter> {
+        Self::parameters()
+    }
+
     fn check(&self) -> Result<(), ParamError> {
         self.validate()
     }
 }
 
 impl Params for HostParams {
+    const LISTED_BY: &str = "gleaner params host";
+
+    fn parameters() -> Vec<Parameter> {
+        Self::parameters()
+    }
+
     fn check(&self) -> Result<(), ParamError> {
         self.validate()
     }
@@ -31,6 +51,9 @@ impl Params for HostParams {
 
 /// Some thousand times what all keys take.
 const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// Keys that are less alike are no typing errors of each other (Jaro-Winkler: 0 nothing, 1 all).
+const ALIKE: f64 = 0.85;
 
 /// Reads a policy file.
 ///
@@ -47,10 +70,14 @@ pub fn read_params<P: Params>(path: &Path) -> Result<P, Failure> {
     if text.len() as u64 > FILE_BYTES_MAX {
         return Err(unreadable(&format_args!("it is longer than {} KiB, and no policy file is", FILE_BYTES_MAX >> 10)));
     }
-    let params: P = toml::from_str(&text)
-        .map_err(|error| Failure::input(format!("{name}: {error}The keys and their ranges are in docs/tuning.md")))?;
+    let place = |key: &str| text.lines().position(|line| line.trim_start().starts_with(key)).map(|line| line + 1);
+    if let Some((key, told)) = unknown_key::<P>(&text) {
+        return Err(Failure::input(format!("{name}:{}: {told}", place(&key).unwrap_or(1))));
+    }
+    let params: P = toml::from_str(&text).map_err(|error| {
+        Failure::input(format!("{name}: {error}`{}` lists the keys and what they may be", P::LISTED_BY))
+    })?;
     params.check().map_err(|error| {
-        let place = |key: &str| text.lines().position(|line| line.trim_start().starts_with(key)).map(|line| line + 1);
         Failure::input(match (place(error.key), culprit::<P>(&text)) {
             (Some(line), _) => format!("{name}:{line}: {error}"),
             (None, Some(key)) => {
@@ -61,6 +88,20 @@ pub fn read_params<P: Params>(path: &Path) -> Result<P, Failure> {
         })
     })?;
     Ok(params)
+}
+
+/// The first key that is no parameter, and what to say of it; `None` too where the text is no TOML.
+fn unknown_key<P: Params>(text: &str) -> Option<(String, String)> {
+    let table: toml::Table = toml::from_str(text).ok()?;
+    let known = P::parameters();
+    let unknown = table.keys().find(|key| known.iter().all(|parameter| parameter.key != **key))?;
+    let alike = |parameter: &Parameter| strsim::jaro_winkler(parameter.key, unknown);
+    let nearest = known.iter().max_by(|a, b| alike(a).total_cmp(&alike(b))).filter(|nearest| alike(nearest) > ALIKE);
+    let advice = match nearest {
+        Some(nearest) => format!("did you mean {}?", nearest.key),
+        None => format!("`{}` lists them", P::LISTED_BY),
+    };
+    Some((unknown.clone(), format!("unknown key {}: {advice}", printable(unknown.as_bytes()))))
 }
 
 /// The key without which the file would be right: it moves another one's bounds.
@@ -93,6 +134,22 @@ mod tests {
         assert!(said("judge_windows = 0").contains("p.toml:1: "), "{}", said("judge_windows = 0"));
         let both = said("judge_windows = 100\nbaseline_windows_min = 5\n");
         assert!(both.contains("p.toml:2: "), "{both}");
+    }
+
+    #[test]
+    fn a_misspelt_key_is_told_with_the_nearest_one() {
+        fn said<P: Params>(text: &str) -> String {
+            unknown_key::<P>(text).map_or_else(String::new, |(_, told)| told)
+        }
+        assert_eq!(said::<GuestParams>("lod_factor = 1"), "unknown key lod_factor: did you mean load_factor?");
+        assert_eq!(
+            said::<GuestParams>("load_factor = 1\nmin_time_slice = 4000"),
+            "unknown key min_time_slice: did you mean min_time_slice_us?"
+        );
+        assert_eq!(said::<GuestParams>("colour = 1"), "unknown key colour: `gleaner params` lists them");
+        assert_eq!(said::<HostParams>("ladder = [1]"), "unknown key ladder: did you mean ladder_us?");
+        assert_eq!(said::<HostParams>("load_factor = 1"), "unknown key load_factor: `gleaner params host` lists them");
+        assert_eq!(said::<GuestParams>("load_factor = 1"), "");
     }
 
     #[test]

@@ -2,3 +2,6 @@
 
 pub mod guest;
 pub mod host;
+mod params;
+
+pub use params::{ParamError, Parameter};

@@ -164,7 +164,7 @@ impl Guest {
         };
         if self.vm.vcpus > 1 && self.vm.policies.iter().any(asked_for) {
             // As many samples and as long a gap as `gleaner run` itself takes.
-            let probe = "gleaner probe --setting B --setting C --samples 120 --gap-us 1000 --json /tmp/probe.json";
+            let probe = "gleaner probe --setting B --setting C --samples 120 --gap 1ms --json /tmp/probe.json";
             let words: Vec<String> = probe.split(' ').map(str::to_owned).collect();
             let answer = self.run(&["probe=/tmp/probe.json".to_owned()], &words, limits.run, patience)?;
             let report = answer.frames.get("probe").and_then(|json| serde_json::from_str::<ProbeReport>(json).ok());

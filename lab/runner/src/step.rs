@@ -166,7 +166,7 @@ impl Bench<'_> {
             // Recordings have been refused when the scenario was read.
             Workload::Nothing | Workload::Recording(_) => vec!["sleep".to_owned(), "1000000".to_owned()],
             Workload::Program(program) => {
-                let endless = ["--seconds", "0", "--progress-every", "100ms"].map(str::to_owned);
+                let endless = ["--for", "0s", "--progress-every", "100ms"].map(str::to_owned);
                 [program_words(program, false), endless.to_vec()].concat()
             }
             Workload::Command(command) => guest.in_image(command.command.clone()),
@@ -235,7 +235,7 @@ impl Bench<'_> {
                 TimeoutFrom::Fixed(duration) => Some(nanos(duration)),
             };
             words.extend(match timeout {
-                Some(ns) => ["--timeout".to_owned(), format!("{ns}ns")],
+                Some(ns) => ["--retain-for".to_owned(), format!("{ns}ns")],
                 None => ["--profile".to_owned(), profile_word(choice.profile).to_owned()],
             });
         }

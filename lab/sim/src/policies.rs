@@ -41,7 +41,7 @@ impl Gleaner {
         let mut params = managed.params.clone();
         let (mut profile, mut measured) = (managed.profile, Some(wakeup_costs(costs)));
         if let Some(timeout) = managed.timeout {
-            // As `gleaner run --timeout` has it: nothing is measured, and what was given is not doubted.
+            // As `gleaner run --retain-for` has it: nothing is measured, and what was given is not doubted.
             params.timeout_unmeasured_balanced_us = (timeout / 1_000).max(1);
             params.timeout_min_us = params.timeout_min_us.min(params.timeout_unmeasured_balanced_us);
             params.timeout_max_us = params.timeout_max_us.max(params.timeout_unmeasured_balanced_us);

@@ -57,7 +57,7 @@ fn observing(seconds: usize) {
             let report = gleaner_json(&[
                 "run",
                 "--quiet",
-                "--timeout",
+                "--retain-for",
                 "1ms",
                 "--observer",
                 observer,

@@ -33,10 +33,10 @@ pub struct AbArgs {
     /// How long an idle vCPU is kept from halting, in runs whose policy does that
     #[arg(long, value_enum, default_value_t = ProfileArg::Balanced)]
     pub profile: ProfileArg,
-    /// Retention time-out, instead of the profile's (e.g. 500us, 2ms)
-    #[arg(long, value_name = "DURATION", value_parser = duration, conflicts_with = "profile")]
-    pub timeout: Option<Duration>,
-    /// Policy parameters: a TOML file with any of the keys in docs/tuning.md
+    /// How long an idle vCPU is kept from halting, instead of the profile's time-out: 1us to 1s
+    #[arg(long, alias = "timeout", value_name = "DURATION", value_parser = duration, conflicts_with = "profile")]
+    pub retain_for: Option<Duration>,
+    /// Policy parameters: a TOML file with any of the keys that `gleaner params` prints
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Compare a number in CMD's output instead of the wall time: the one group of this regular expression, in the last line that

@@ -54,7 +54,7 @@ impl Plan {
     pub fn from_args(args: &AbArgs) -> Result<Self, Failure> {
         let modes = modes(&args.modes)?;
         let params = args.config.as_deref().map_or_else(|| Ok(GuestParams::default()), crate::params::read_params)?;
-        let measured = args.timeout.is_none() && args.profile != ProfileArg::Latency;
+        let measured = args.retain_for.is_none() && args.profile != ProfileArg::Latency;
         Ok(Self {
             needs_costs: measured && modes.iter().any(|mode| mode.policy.retains()),
             modes,
@@ -66,7 +66,7 @@ impl Plan {
             max_time: args.max_time,
             show_output: args.show_output,
             stdout_taken: args.json.json.as_ref().is_some_and(|path| path.as_os_str() == "-"),
-            profile: if args.timeout.is_some() { "custom".to_owned() } else { word(&args.profile) },
+            profile: if args.retain_for.is_some() { "custom".to_owned() } else { word(&args.profile) },
             params,
             run_options: run_options(args),
             command: args.command.clone(),
@@ -112,8 +112,8 @@ fn metric(args: &AbArgs) -> Result<Option<Metric>, Failure> {
 
 fn run_options(args: &AbArgs) -> Vec<OsString> {
     let mut options: Vec<OsString> = vec!["--quiet".into()];
-    match args.timeout {
-        Some(timeout) => options.extend(["--timeout".into(), format!("{}ns", timeout.as_nanos()).into()]),
+    match args.retain_for {
+        Some(timeout) => options.extend(["--retain-for".into(), format!("{}ns", timeout.as_nanos()).into()]),
         None => options.extend(["--profile".into(), word(&args.profile).into()]),
     }
     if let Some(config) = &args.config {

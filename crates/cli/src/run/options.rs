@@ -22,7 +22,7 @@ pub struct Options {
 impl Options {
     pub fn from_args(args: RunArgs) -> Result<Self, Failure> {
         let mut params = args.config.as_deref().map_or_else(|| Ok(GuestParams::default()), read_params)?;
-        if let Some(timeout) = args.timeout {
+        if let Some(timeout) = args.retain_for {
             let us = u64::try_from(timeout.as_micros()).unwrap_or(u64::MAX);
             params.timeout_unmeasured_balanced_us = us;
             params.timeout_min_us = params.timeout_min_us.min(us);
@@ -32,8 +32,8 @@ impl Options {
         let config = Config {
             policy: args.policy.into(),
             retain: args.retain.into(),
-            profile: if args.timeout.is_some() { Profile::Balanced } else { args.profile.into() },
-            timeout: args.timeout.map(Nanos::from),
+            profile: if args.retain_for.is_some() { Profile::Balanced } else { args.profile.into() },
+            timeout: args.retain_for.map(Nanos::from),
             costs: args.wakeup_costs,
             params,
             observer: match args.observer {
@@ -80,7 +80,7 @@ mod tests {
         let out_of_range = read("min_time_slice_us = 4000\nload_factor = 7.5\n").unwrap_err();
         assert!(out_of_range.contains("policy.toml:2") && out_of_range.contains("load_factor"), "{out_of_range}");
         let unknown = read("lod_factor = 0.5\n").unwrap_err();
-        assert!(unknown.contains("line 1") && unknown.contains("lod_factor"), "{unknown}");
+        assert!(unknown.contains("policy.toml:1: unknown key lod_factor: did you mean load_factor?"), "{unknown}");
         let no_number = read("\nload_factor = \"much\"\n").unwrap_err();
         assert!(no_number.contains("line 2"), "{no_number}");
     }

@@ -96,7 +96,7 @@ fn fill(report: &mut RunReport, options: &Options, snapshot: &Snapshot) {
 /// Where the time-out comes from, in words.
 fn timeout_from(options: &Options, means: RetainMeans) -> String {
     if options.config.timeout.is_some() {
-        return "as given by --timeout".to_owned();
+        return "as given by --retain-for".to_owned();
     }
     let profile = match options.config.profile {
         Profile::Frugal => "frugal",

@@ -1,6 +1,6 @@
 //! `workload`'s command line: help, ranges, and the plan that follows.
 
-use crate::args::JsonArg;
+use crate::args::{JsonArg, duration_within};
 use crate::failure::Failure;
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser};
@@ -21,8 +21,8 @@ pub const LIST: &str = "list";
                   \x20 gleaner workload pipeline                      # for 5 seconds\n\
                   \x20 gleaner workload barrier --threads 4 --granularity 20us --items 20000\n\
                   \x20 gleaner ab -n 10 -- gleaner workload pipeline --items 20000\n\
-                  \x20 gleaner workload matmul --seconds 0            # a neighbour, until it gets SIGTERM\n\
-                  \x20 gleaner workload open-loop --connect localhost:6379 --rate 200 --seconds 30 --json redis.json"
+                  \x20 gleaner workload matmul --for 0s               # a neighbour, until it gets SIGTERM\n\
+                  \x20 gleaner workload open-loop --connect localhost:6379 --rate 200 --for 30s --json redis.json"
 )]
 pub struct WorkloadArgs {
     /// The program, or `list` for what each of them does
@@ -38,11 +38,14 @@ pub struct WorkloadArgs {
     #[arg(long, value_name = "N", conflicts_with = "granularity", value_parser = clap::value_parser!(u64).range(0..=ITERATIONS_MAX))]
     pub granularity_iterations: Option<u64>,
     /// Do so many items: the same work in every run
-    #[arg(long, value_name = "N", conflicts_with = "seconds", value_parser = clap::value_parser!(u64).range(1..=ITEMS_MAX))]
+    #[arg(long, value_name = "N", conflicts_with_all = ["length", "seconds"], value_parser = clap::value_parser!(u64).range(1..=ITEMS_MAX))]
     pub items: Option<u64>,
-    /// Go on for so long (fractions allowed); 0: until SIGTERM or SIGINT
-    #[arg(long, value_name = "S", default_value = "5", value_parser = seconds)]
-    pub seconds: f64,
+    /// Go on for so long; 0s: until SIGTERM or SIGINT
+    #[arg(long = "for", value_name = "DURATION", default_value = "5s", value_parser = length)]
+    length: Duration,
+    /// The same in seconds, as it was called first
+    #[arg(long, hide = true, value_name = "S", conflicts_with = "length", value_parser = seconds)]
+    seconds: Option<f64>,
     /// Where the data come from: the same seed, the same data
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
@@ -73,6 +76,11 @@ pub struct WorkloadArgs {
 pub struct Request(Vec<u8>);
 
 impl WorkloadArgs {
+    /// How long to go on where no items are given; zero: until told to end.
+    pub fn length(&self) -> Duration {
+        self.seconds.map_or(self.length, Duration::from_secs_f64)
+    }
+
     /// The plan for `program`, on as many threads as there are vCPUs unless told otherwise.
     pub fn plan(&self, program: Program, vcpus: usize) -> Result<Plan, Failure> {
         let requests = match (program, self.connect) {
@@ -100,8 +108,8 @@ impl WorkloadArgs {
             iterations: self.granularity.or(self.granularity_iterations).unwrap_or(plan.iterations),
             stop: match self.items {
                 Some(items) => Stop::Items(items),
-                None if self.seconds > 0.0 => Stop::After(Duration::from_secs_f64(self.seconds)),
-                None => Stop::Told,
+                None if self.length().is_zero() => Stop::Told,
+                None => Stop::After(self.length()),
             },
             seed: self.seed,
             requests,
@@ -145,6 +153,10 @@ fn word(text: &str) -> Result<String, String> {
 
 fn parse(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text).map_err(|error| format!("{error}; write it like 20us, 1ms or 5s"))
+}
+
+fn length(text: &str) -> Result<Duration, String> {
+    duration_within(text, Duration::ZERO..=Duration::from_secs(1_000_000))
 }
 
 fn seconds(text: &str) -> Result<f64, String> {

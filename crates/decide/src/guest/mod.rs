@@ -34,7 +34,7 @@ pub use conditions::{Check, Factors, check, granularity_ratio, load_ratio};
 pub use contention::{ContentionGuard, GuardChange, StolenMeter};
 pub use explain::{Explanation, NoStep};
 pub use idle_lengths::{IdleLengths, LearntTimeout, PollPrice, Prices};
-pub use params::{GuestParams, ParamError};
+pub use params::GuestParams;
 pub use policy::GuestPolicy;
 pub use retention::{halting_costs_by_the_tail_alone, halting_is_free, poll_timeout, timeout};
 pub use yielding::{SIGNAL_CHECK, UNTIL_ORDERED, YieldingThread};

@@ -58,7 +58,7 @@ pub struct RunArgs {
     /// Length of an observation window [default: 1s; 200ms with --in-turn]
     #[arg(long, value_name = "DURATION", value_parser = span)]
     pub interval: Option<Duration>,
-    /// Parameters of the policy, a TOML file (docs/tuning.md)
+    /// Parameters of the policy: a TOML file with any of the keys that `gleaner params host` prints
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Set slices, but let the kernel's tick end them
