@@ -124,6 +124,15 @@ fn gap(text: &str) -> Result<Duration, String> {
     duration_within(text, Duration::from_micros(1)..=Duration::from_secs(10))
 }
 
+/// A part of one CPU; several CPUs may poll.
+fn budget(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix('%').unwrap_or(text).trim();
+    match number.parse::<f64>() {
+        Ok(percent) if (0.0..=100_000.0).contains(&percent) => Ok(percent / 100.0),
+        _ => Err("write a part of one CPU from 0% to 100000%, such as 20%".to_owned()),
+    }
+}
+
 /// A row of Table 2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 #[value(rename_all = "UPPER")]
@@ -161,6 +170,10 @@ pub struct RunArgs {
     /// How long an idle vCPU is kept from halting, instead of the profile's time-out: 1us to 1s
     #[arg(long, alias = "timeout", value_name = "DURATION", value_parser = duration, conflicts_with = "profile")]
     pub retain_for: Option<Duration>,
+    /// CPU time that idle vCPUs may poll for, all together, as a part of one CPU: 20% (default by profile: frugal 5%, balanced
+    /// 100%, latency without limit)
+    #[arg(long, value_name = "PERCENT", value_parser = budget)]
+    pub budget: Option<f64>,
     /// Policy parameters: a TOML file with any of the keys that `gleaner params` prints
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,

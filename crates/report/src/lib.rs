@@ -43,7 +43,7 @@ pub use llc::{LlcChange, LlcGroup, LlcHost, LlcReport, LlcVmResult};
 pub use probe::{MeansCell, MeansResult, ProbeReport, SettingResult, TimeOuts};
 pub use recording::{RecordReport, Recorded, Replayed, SimRecordingReport, WhatIf, WhatIfRow};
 pub use reproduction::{ReproductionParameter, ReproductionReport, ReproductionRow};
-pub use run::{DecisionRecord, LengthStats, Means, ObservedLengths, RunReport};
+pub use run::{DecisionRecord, LengthStats, Means, ObservedLengths, RunReport, VcpuTimes};
 pub use scenario::{
     BackgroundRate, DeliveredSlices, HostFacts, InTurnRun, InTurnSlice, InTurnVm, MetricFound, MetricMedian,
     RatioSpread, RunFigures, ScenarioReport, ScenarioRow, ScenarioRun, SliceTurn, SoloRun, VmFacts,

@@ -24,7 +24,7 @@ pub struct RunReport {
     pub idle_entries: Option<u64>,
     /// Times an idle task was entered; null where it could not be seen.
     pub halts: Option<u64>,
-    /// Summed over vCPUs: idle time bridged by yielding threads.
+    /// Summed over vCPUs: idle time bridged, by a yielding thread or by the idle task's polling.
     pub retained_ns: u64,
     /// Summed over vCPUs: stolen time; null where the hypervisor has never reported any.
     pub steal_ns: Option<u64>,
@@ -42,6 +42,9 @@ pub struct RunReport {
     pub vcpus: u64,
     /// Mean number of vCPUs it was allowed.
     pub active_vcpus_mean: f64,
+    /// What each vCPU did meanwhile, for this program and for others; empty when nothing was observed.
+    #[serde(default)]
+    pub vcpu_times: Vec<VcpuTimes>,
     /// The paper's measurements over the whole run.
     pub lengths: ObservedLengths,
     /// Retention time-out in force; null when the policy does not retain.
@@ -74,6 +77,21 @@ pub struct RunReport {
     pub warnings: Vec<String>,
     /// Whether all changes to the machine were undone.
     pub restored: bool,
+}
+
+/// The time of one vCPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VcpuTimes {
+    /// Its number.
+    pub vcpu: u32,
+    /// At work, for whomever.
+    pub busy_ns: u64,
+    /// Idle and kept awake: a yielding thread ran, or the idle task polled.
+    pub retained_ns: u64,
+    /// Idle and halted.
+    pub halted_ns: u64,
+    /// Wanted, and taken by the host, as far as that is reported.
+    pub steal_ns: u64,
 }
 
 /// The paper's lengths.

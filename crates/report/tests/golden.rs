@@ -31,7 +31,7 @@ mod xen;
 
 use gleaner_report::{
     Capability, DecisionRecord, DoctorReport, HaltCost, LengthStats, MachineFacts, Means, ObservedLengths, ProbeReport,
-    RunReport, SettingResult, StealFacts, TimeOuts, Verdict,
+    RunReport, SettingResult, StealFacts, TimeOuts, VcpuTimes, Verdict,
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -123,6 +123,13 @@ fn run() -> RunReport {
         threads_max: Some(9),
         vcpus: 4,
         active_vcpus_mean: 3.25,
+        vcpu_times: vec![VcpuTimes {
+            vcpu: 0,
+            busy_ns: 1_400_000_000,
+            retained_ns: 350_000_000,
+            halted_ns: 238_000_000,
+            steal_ns: 12_000_000,
+        }],
         lengths: ObservedLengths {
             l_comp: stats(172_000.5),
             g_comp: stats(155_000.0),

@@ -35,6 +35,8 @@ pub struct Config {
     pub retain: RetainChoice,
     /// Instead of the profile's time-out.
     pub timeout: Option<Nanos>,
+    /// What all vCPUs together may poll, as a share of one CPU, instead of what the profile allows.
+    pub budget: Option<f64>,
     /// What wake-ups cost, where it was measured.
     pub costs: Option<WakeupCosts>,
     /// The policy's numbers.

@@ -44,6 +44,10 @@ impl Group {
             Some(means) => policy.by(means, config.timeout),
             None => policy,
         };
+        let policy = match config.budget {
+            Some(budget) => policy.within_budget(budget),
+            None => policy,
+        };
         Self {
             members: None,
             policy,

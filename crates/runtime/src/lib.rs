@@ -41,5 +41,5 @@ pub use runtime::Runtime;
 pub use session::{Session, run_id};
 pub use setup::SetupError;
 pub use snapshot::{GroupSnapshot, RetentionSnapshot, Snapshot};
-pub use totals::{LengthSummaries, LengthSummary, Totals};
+pub use totals::{LengthSummaries, LengthSummary, Totals, VcpuTime};
 pub use yielding::start_yielding;

@@ -1,6 +1,7 @@
 //! What a group's windows add up to.
 
-use gleaner_model::{CpuSet, Distribution, Nanos, Window};
+use gleaner_model::{CpuSet, Distribution, Nanos, VcpuId, Window};
+use std::collections::BTreeMap;
 
 /// A sum of counts of which some windows knew nothing: unknown as long as no window knew.
 #[derive(Clone, Copy, Debug, Default)]
@@ -36,6 +37,19 @@ pub struct LengthSummaries {
     pub wake_to_run: Option<LengthSummary>,
 }
 
+/// What one vCPU did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VcpuTime {
+    /// At work, for whomever.
+    pub busy: Nanos,
+    /// Idle and kept awake.
+    pub retained: Nanos,
+    /// Idle and halted.
+    pub halted: Nanos,
+    /// Taken by the host.
+    pub steal: Nanos,
+}
+
 /// Sums over all windows of one group.
 #[derive(Clone, Debug, Default)]
 pub struct Totals {
@@ -53,6 +67,8 @@ pub struct Totals {
     pub threads_max: u64,
     /// Stolen time, on all vCPUs.
     pub steal: Nanos,
+    /// What each vCPU did that it might use.
+    pub vcpus: BTreeMap<VcpuId, VcpuTime>,
     active_time: Nanos,
     idle_entries: Known,
     halts: Known,
@@ -73,6 +89,13 @@ impl Totals {
         self.observed += window.length;
         self.active_time += window.length.times(active.len() as u64);
         self.steal += window.vcpus.iter().map(|vcpu| vcpu.steal).sum();
+        for vcpu in &window.vcpus {
+            let time = self.vcpus.entry(vcpu.id).or_default();
+            time.busy += vcpu.busy;
+            time.retained += vcpu.retained;
+            time.halted += vcpu.halted;
+            time.steal += vcpu.steal;
+        }
         self.add_group(window);
         let entries = window.idle_entries_of(active);
         self.idle_entries.add(entries);

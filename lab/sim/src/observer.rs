@@ -98,6 +98,7 @@ impl World {
                 since(|t| t.yield_switches + t.yield_sleeps)
             }),
             halts: Some(since(|t| t.halts)),
+            polls_held: None,
             work_switches: Some(since(|t| t.work_switches)),
             yield_switches: Some(since(|t| t.yield_switches)),
             cross_wakeups: Some(since(|t| t.cross_wakeups)),

@@ -34,6 +34,7 @@ impl Options {
             retain: args.retain.into(),
             profile: if args.retain_for.is_some() { Profile::Balanced } else { args.profile.into() },
             timeout: args.retain_for.map(Nanos::from),
+            budget: args.budget,
             costs: args.wakeup_costs,
             params,
             observer: match args.observer {

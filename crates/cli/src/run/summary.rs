@@ -3,9 +3,9 @@
 use super::options::Options;
 use gleaner_act::PlacementKind;
 use gleaner_decide::guest::NoStep;
-use gleaner_model::{CpuSet, Nanos, Profile, RetainMeans, Source};
-use gleaner_report::{DecisionRecord, LengthStats, Means, ObservedLengths, RunReport};
-use gleaner_runtime::{GroupSnapshot, LengthSummary, Snapshot, Warning};
+use gleaner_model::{CpuSet, Nanos, Profile, RetainMeans, Source, VcpuId};
+use gleaner_report::{DecisionRecord, LengthStats, Means, ObservedLengths, RunReport, VcpuTimes};
+use gleaner_runtime::{GroupSnapshot, LengthSummary, Snapshot, VcpuTime, Warning};
 
 /// The report of a program that ran for `wall`. `ended`: how everything stood at its end, and whether it was undone; `None` where
 /// nothing ran beside the program.
@@ -44,6 +44,7 @@ fn unobserved(options: &Options, vcpus: &CpuSet, wall: Nanos, exit_status: i32) 
         threads_max: None,
         vcpus: vcpus.len() as u64,
         active_vcpus_mean: vcpus.len() as f64,
+        vcpu_times: Vec::new(),
         lengths: ObservedLengths::default(),
         timeout_ns: None,
         timeout_from: None,
@@ -86,6 +87,7 @@ fn fill(report: &mut RunReport, options: &Options, snapshot: &Snapshot) {
     report.halts = totals.halts();
     report.threads_max = Some(totals.threads_max);
     report.active_vcpus_mean = totals.active_mean(usize::try_from(report.vcpus).unwrap_or(0));
+    report.vcpu_times = totals.vcpus.iter().map(|(id, time)| vcpu_times(*id, time)).collect();
     report.lengths = lengths(group);
     report.windows = totals.windows;
     report.window_ns_mean = totals.observed.0.checked_div(totals.windows);
@@ -128,6 +130,16 @@ fn means(snapshot: &Snapshot) -> Means {
 fn no_step_because(reasons: &[(NoStep, u64)]) -> Option<String> {
     let windows: u64 = reasons.iter().map(|(_, windows)| windows).sum();
     reasons.first().map(|(why, times)| format!("{why} (in {times} of {windows} windows without a step)"))
+}
+
+fn vcpu_times(id: VcpuId, time: &VcpuTime) -> VcpuTimes {
+    VcpuTimes {
+        vcpu: id.0,
+        busy_ns: time.busy.0,
+        retained_ns: time.retained.0,
+        halted_ns: time.halted.0,
+        steal_ns: time.steal.0,
+    }
 }
 
 fn lengths(group: &GroupSnapshot) -> ObservedLengths {
