@@ -44,7 +44,11 @@ impl Files {
         let mut number =
             |file: &File| -> Option<u64> { std::str::from_utf8(reread(file, buffer).ok()?).ok()?.trim().parse().ok() };
         let polled = Nanos::from_micros(number(&self.polled)?);
-        Some(Counts { polled, polls: number(&self.polls)?, halts: self.halts.iter().map(&mut number).sum::<Option<u64>>()? })
+        Some(Counts {
+            polled,
+            polls: number(&self.polls)?,
+            halts: self.halts.iter().map(&mut number).sum::<Option<u64>>()?,
+        })
     }
 }
 
