@@ -309,6 +309,31 @@ fn what_a_waker_is_said_to_lose_is_what_it_gets_less_done() {
     }
 }
 
+/// An interrupt for a vCPU that waits has to wait too: half of the wait, for it comes at any time within it.
+#[test]
+fn interrupts_that_wait_are_lost_time() {
+    let seconds = |interrupts: Option<u64>| {
+        let mut policy = HostPolicy::new(
+            SlicePolicy::Adaptive,
+            HostParams { judge_windows: 1, ..HostParams::default() },
+            toy::price(0),
+        );
+        let mut host = Host::new(&[Vm::Hog, Vm::Hog]);
+        let mut window = host.window(&[(VmId(1), Nanos::from_millis(1)), (VmId(2), Nanos::from_millis(1))].into());
+        // Half a second of run and of wait, in pieces of a millisecond.
+        window.vms[1].vcpus[0].interrupts_while_waiting = interrupts;
+        policy.step(&window);
+        let lost = 2.0 * policy.explain().sets[0].lost.unwrap();
+        // Of what it ran, y / (1 + y) undone.
+        lost / (1.0 - lost) * 0.5
+    };
+    let few = HostParams::default().wakeups_per_s_min as u64 / 4;
+    for (interrupts, lost) in [(None, 0.0), (Some(few), 0.0), (Some(400), 0.2), (Some(900), 0.45), (Some(100_000), 0.5)]
+    {
+        assert!((seconds(interrupts) - lost).abs() < 0.001, "{interrupts:?}: {} s", seconds(interrupts));
+    }
+}
+
 /// The same on what loads are made of, at every slice.
 #[test]
 fn the_toll_of_each_kind_of_vm_is_what_was_worked_out() {
