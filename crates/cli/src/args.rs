@@ -36,6 +36,8 @@ pub enum Command {
     Probe(ProbeArgs),
     /// Run a program under Gleaner
     Run(RunArgs),
+    /// Do for something that runs already what `run` does, except moving it
+    Attach(crate::attach::AttachArgs),
     /// Compare a program with and without Gleaner, in interleaved pairs
     Ab(crate::ab::AbArgs),
     /// Run a built-in program with known synchronization
@@ -125,7 +127,7 @@ fn gap(text: &str) -> Result<Duration, String> {
 }
 
 /// A part of one CPU; several CPUs may poll.
-fn budget(text: &str) -> Result<f64, String> {
+pub fn budget(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix('%').unwrap_or(text).trim();
     match number.parse::<f64>() {
         Ok(percent) if (0.0..=100_000.0).contains(&percent) => Ok(percent / 100.0),

@@ -2,6 +2,7 @@
 
 mod ab;
 mod args;
+mod attach;
 mod calibrate;
 mod doctor;
 mod host;
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
         Command::Doctor(args) => doctor::main(&args),
         Command::Probe(args) => probe::main(&args),
         Command::Run(args) => run::main(args),
+        Command::Attach(args) => attach::main(args),
         Command::Ab(args) => ab::main(&args),
         Command::Workload(args) => workload::main(&args),
         Command::Report(args) => report::main(&args),

@@ -30,7 +30,7 @@ fn a_command_that_cannot_be_run() {
             (no_interpreter.as_str(), 127, "not found"),
             ("", 127, "not found"),
             (plain.as_str(), 126, "permission denied"),
-            ("/", 126, "permission denied"),
+            ("/", 126, "it is a folder"),
         ] {
             let said = finish(run(way).args(["--", command])).with_status(status).saying("").naming(&[command, words]);
             assert_eq!(said.stderr.lines().count(), 1, "one line is enough: {said:?}");

@@ -16,6 +16,9 @@ pub struct RunReport {
     pub policy: String,
     /// The retention profile; `custom` for a time-out of the user's own.
     pub profile: String,
+    /// Whether it ran already (`gleaner attach`): its exit status is not known then, and `wall_ns` is what was seen of it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub attached: bool,
     /// From exec to exit.
     pub wall_ns: u64,
     /// As a shell would say it: 128 + n after signal n.
@@ -308,7 +311,8 @@ impl RunReport {
 impl fmt::Display for RunReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let command: Vec<&str> = self.command.iter().map(String::as_str).collect();
-        writeln!(f, "gleaner: {} (exit status {})", command.join(" "), self.exit_status)?;
+        let how = if self.attached { "attached".to_owned() } else { format!("exit status {}", self.exit_status) };
+        writeln!(f, "gleaner: {} ({how})", command.join(" "))?;
         if self.means.observer.is_none() {
             writeln!(f, "  program    {}, not observed", text::duration(Some(self.wall_ns)))?;
             return self.write_notes(f);

@@ -110,6 +110,7 @@ fn run() -> RunReport {
         command: vec!["pbzip2".into(), "-k".into(), "big \"file\".tar".into()],
         policy: "full".into(),
         profile: "balanced".into(),
+        attached: false,
         wall_ns: 2_000_000_000,
         exit_status: 143,
         idle_entries: Some(18_000),

@@ -53,6 +53,18 @@ impl Runtime {
         self.pin(Nanos::ZERO);
     }
 
+    /// Manages processes that run already, with all that they start, as one group: the observer has to be `/proc`.
+    pub fn attach(&mut self, roots: &[i32]) {
+        let (Some(first), rest) = (roots.first(), roots.iter().skip(1)) else { return };
+        self.started(*first);
+        rest.for_each(|pid| self.joined(*pid));
+    }
+
+    /// Another process belongs to it, which none of the others has started.
+    pub fn joined(&mut self, pid: i32) {
+        self.machine.adopted(pid);
+    }
+
     /// How long until the next window is due.
     pub fn window_length(&self) -> Nanos {
         self.machine.window_length()

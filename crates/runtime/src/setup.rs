@@ -51,7 +51,7 @@ pub(crate) fn set_up(config: &Config, vcpus: CpuSet, listener: Listener) -> Resu
     let guardian = session.as_ref().and_then(Session::guardian_pid);
     let mut looking = Looking::new(config, &vcpus, &hierarchies, session.as_mut());
     let polling = looking.as_mut().and_then(Looking::polling);
-    let (observing, refusal) = match Observing::open(observer_for(config, polling.is_some()), guardian, &vcpus) {
+    let (observing, refusal) = match observe(config, polling.is_some(), guardian, &vcpus) {
         Ok(opened) => opened,
         Err(error) if config.observer == ObserverChoice::Bpf => return Err(SetupError::Observer(error)),
         Err(error) => return Err(SetupError::NothingObserved(error)),
@@ -99,12 +99,18 @@ fn placement(
 }
 
 /// Where idle vCPUs poll there is nothing to consolidate on a host that has the CPUs, and the trial needs no wake-ups: `/proc` does,
-/// which costs no switch anything.
-fn observer_for(config: &Config, polls: bool) -> ObserverChoice {
-    match config.observer {
-        ObserverChoice::Auto if polls => ObserverChoice::Procfs,
-        choice => choice,
+/// which costs no switch anything. Where it is not the machine's own, BPF may still see.
+fn observe(
+    config: &Config,
+    polls: bool,
+    guardian: Option<i32>,
+    vcpus: &CpuSet,
+) -> Result<(Observing, Option<BpfRefusal>), ObserveError> {
+    let open = |choice| Observing::open(choice, guardian, vcpus);
+    if polls && config.observer == ObserverChoice::Auto {
+        return open(ObserverChoice::Procfs).or_else(|_| open(ObserverChoice::Auto));
     }
+    open(config.observer)
 }
 
 /// The search for a means of retention: before the observer is chosen, and after.

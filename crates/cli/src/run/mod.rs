@@ -2,9 +2,9 @@
 
 pub mod child;
 mod event_loop;
-mod options;
+pub mod options;
 pub mod signals;
-mod summary;
+pub mod summary;
 mod unmanaged;
 
 use crate::args::RunArgs;

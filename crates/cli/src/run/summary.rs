@@ -31,6 +31,7 @@ fn unobserved(options: &Options, vcpus: &CpuSet, wall: Nanos, exit_status: i32) 
         command: options.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
         policy: format!("{:?}", config.policy).to_lowercase(),
         profile: if config.timeout.is_some() { "custom".to_owned() } else { profile },
+        attached: false,
         wall_ns: wall.0,
         exit_status,
         idle_entries: None,
