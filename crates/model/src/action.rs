@@ -192,6 +192,11 @@ pub enum Reason {
     Exec,
     /// A vCPU came or went.
     TopologyChanged,
+    /// The time-out follows the lengths of recent idle periods.
+    IdleLengths {
+        /// The part of them that ends within it, 0 to 1.
+        within: f64,
+    },
     /// Retention is being tried: with and without it in turn.
     RetentionTrial,
     /// Nobody would see whether retention pays: the observer sees no wake-ups.
@@ -275,6 +280,10 @@ impl fmt::Display for Reason {
             Self::ThreadBurst { new_threads } => write!(f, "workload change: {new_threads} new threads at once"),
             Self::Exec => write!(f, "workload change: a new program was started"),
             Self::TopologyChanged => write!(f, "a vCPU went offline or came online"),
+            Self::IdleLengths { within } if within > 0.0 => {
+                write!(f, "{:.0} % of recent idle periods end within this time-out: the cheapest", percent(within))
+            }
+            Self::IdleLengths { .. } => write!(f, "recent idle periods are too long to bridge: halting is cheaper"),
             Self::RetentionTrial => write!(f, "a trial whether bridging idle periods pays"),
             Self::RetentionUnseen => write!(f, "not bridged until a trial has shown that it pays"),
             Self::RetentionPays { cost_ratio } => {

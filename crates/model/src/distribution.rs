@@ -83,6 +83,12 @@ impl Distribution {
         self.sum = self.sum.saturating_add(other.sum);
     }
 
+    /// The buckets in use: the middle of each, and how many values are in it.
+    pub fn cells(&self) -> impl Iterator<Item = (Nanos, u64)> {
+        let used = self.counts.iter().enumerate().filter(|(_, count)| **count > 0);
+        used.map(|(index, count)| (Nanos(u64::midpoint(bucket_low(index), bucket_high(index))), *count))
+    }
+
     /// How many values.
     pub fn count(&self) -> u64 {
         self.count

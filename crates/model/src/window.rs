@@ -61,6 +61,8 @@ pub struct VcpuWindow {
     pub idle_entries: Option<u64>,
     /// Times the idle task was entered.
     pub halts: Option<u64>,
+    /// Idle periods that ended while the idle task still polled; `None` where nobody counts them.
+    pub polls_held: Option<u64>,
     /// Switches away from a thread of the group.
     pub work_switches: Option<u64>,
     /// S_yield: times another task displaced the yielding thread. Its going to sleep is none.
@@ -85,6 +87,7 @@ impl VcpuWindow {
             steal: Nanos::ZERO,
             idle_entries: None,
             halts: None,
+            polls_held: None,
             work_switches: None,
             yield_switches: None,
             cross_wakeups: None,

@@ -17,13 +17,15 @@ const POLL: &str = "POLL";
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     polled: Nanos,
+    polls: u64,
     halts: u64,
 }
 
-/// The open files of one vCPU: the POLL state's time, every other state's usage.
+/// The open files of one vCPU: the POLL state's time and usage, every other state's usage.
 #[derive(Debug)]
 struct Files {
     polled: File,
+    polls: File,
     halts: Vec<File>,
 }
 
@@ -35,14 +37,18 @@ impl Files {
         }
         let polled = File::open(cpuidle.join("state0/time")).ok()?;
         let usage = |state: u32| File::open(cpuidle.join(format!("state{state}/usage"))).ok();
-        Some(Self { polled, halts: (1..).map_while(usage).collect() })
+        Some(Self { polled, polls: usage(0)?, halts: (1..).map_while(usage).collect() })
     }
 
     fn read(&self, buffer: &mut Vec<u8>) -> Option<Counts> {
         let mut number =
             |file: &File| -> Option<u64> { std::str::from_utf8(reread(file, buffer).ok()?).ok()?.trim().parse().ok() };
         let polled = Nanos::from_micros(number(&self.polled)?);
-        Some(Counts { polled, halts: self.halts.iter().map(&mut number).sum::<Option<u64>>()? })
+        Some(Counts {
+            polled,
+            polls: number(&self.polls)?,
+            halts: self.halts.iter().map(&mut number).sum::<Option<u64>>()?,
+        })
     }
 }
 
@@ -61,8 +67,11 @@ impl IdleSplitter {
     pub fn split(&mut self, root: &ProcRoot, counters: &[RetainCounters], vcpus: &mut [VcpuWindow]) -> Option<u64> {
         let mut total = Some(0);
         for vcpu in vcpus {
-            let (polled, halts) = self.cpuidle_since(root, vcpu.id);
+            let (polled, polls, halts) = self.cpuidle_since(root, vcpu.id);
             let (own, held) = self.own_since(counters, vcpu.id);
+            // A poll that timed out is followed by a halt.
+            vcpu.polls_held = halts.map(|halts| polls.saturating_sub(halts)).into_iter().chain(held).max();
+            let held = held.unwrap_or(0);
             let polled = (polled + own).min(vcpu.halted);
             vcpu.retained += polled;
             vcpu.halted = vcpu.halted - polled;
@@ -74,21 +83,23 @@ impl IdleSplitter {
         total
     }
 
-    fn cpuidle_since(&mut self, root: &ProcRoot, id: VcpuId) -> (Nanos, Option<u64>) {
+    /// Time polled, polls, halts.
+    fn cpuidle_since(&mut self, root: &ProcRoot, id: VcpuId) -> (Nanos, u64, Option<u64>) {
         let cpuidle = || root.sys.join(format!("devices/system/cpu/cpu{}/cpuidle", id.0));
         let files = self.files.entry(id).or_insert_with(|| Files::open(&cpuidle()));
         let Some(now) = files.as_ref().and_then(|files| files.read(&mut self.buffer)) else {
-            return (Nanos::ZERO, None);
+            return (Nanos::ZERO, 0, None);
         };
         // What was before the first look nobody knows.
-        let Some(last) = self.last.insert(id, now) else { return (Nanos::ZERO, None) };
-        (now.polled - last.polled, Some(now.halts.saturating_sub(last.halts)))
+        let Some(last) = self.last.insert(id, now) else { return (Nanos::ZERO, 0, None) };
+        (now.polled - last.polled, now.polls.saturating_sub(last.polls), Some(now.halts.saturating_sub(last.halts)))
     }
 
-    fn own_since(&mut self, counters: &[RetainCounters], id: VcpuId) -> (Nanos, u64) {
-        let Some(now) = counters.iter().find(|counters| counters.vcpu == Some(id)) else { return (Nanos::ZERO, 0) };
+    /// Time polled and polls that held, where our own program counts.
+    fn own_since(&mut self, counters: &[RetainCounters], id: VcpuId) -> (Nanos, Option<u64>) {
+        let Some(now) = counters.iter().find(|counters| counters.vcpu == Some(id)) else { return (Nanos::ZERO, None) };
         let last = self.last_own.insert(id, (now.polled, now.polls_held)).unwrap_or((now.polled, now.polls_held));
-        (now.polled - last.0, now.polls_held.saturating_sub(last.1))
+        (now.polled - last.0, Some(now.polls_held.saturating_sub(last.1)))
     }
 }
 
@@ -101,6 +112,7 @@ mod tests {
         for (file, text) in [
             ("state0/name", "POLL\n".to_owned()),
             ("state0/time", format!("{polled_us}\n")),
+            ("state0/usage", format!("{}\n", 3 * halts)),
             ("state1/usage", format!("{halts}\n")),
         ] {
             let path = cpuidle.join(file);
@@ -120,6 +132,7 @@ mod tests {
         let mut splitter = IdleSplitter::default();
         set(dir.path(), 0, 7_000, 100);
         splitter.split(&root, &[], &mut [window(0)]);
+        let mut last = 100;
         for (polled, halts, retained, halted, counted) in
             [(7_600, 110, 600, 400, 10), (7_600, 110, 0, 1000, 0), (99_000, 300, 1000, 0, 50)]
         {
@@ -129,6 +142,9 @@ mod tests {
             assert_eq!(vcpus[0].retained, Nanos::from_micros(retained), "{polled}");
             assert_eq!(vcpus[0].halted, Nanos::from_micros(halted), "{polled}");
             assert_eq!(vcpus[0].halts, Some(counted), "{polled}");
+            // Three polls for each halt: two of them held. More halts than were entered are interrupts.
+            assert_eq!(vcpus[0].polls_held.unwrap(), 2 * (halts - last), "{polled}");
+            last = halts;
         }
     }
 

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! policy ─┬─ retention    time-outs by profile and measured cost
+//!         ├─ idle_lengths ... and by what idle periods are like
 //!         ├─ trial        does retention pay here at all?
 //!         ├─ contention   no spinning where the host needs the CPU
 //!         ├─ never_idle   nor where there are no idle periods
@@ -17,6 +18,7 @@ mod backoff;
 mod conditions;
 mod contention;
 mod explain;
+mod idle_lengths;
 mod judge;
 mod measure;
 mod never_idle;
@@ -31,6 +33,7 @@ mod yielding;
 pub use conditions::{Check, Factors, check, granularity_ratio, load_ratio};
 pub use contention::{ContentionGuard, GuardChange, StolenMeter};
 pub use explain::{Explanation, NoStep};
+pub use idle_lengths::{IdleLengths, LearntTimeout, PollPrice, Prices};
 pub use params::GuestParams;
 pub use policy::GuestPolicy;
 pub use retention::{halting_costs_by_the_tail_alone, halting_is_free, poll_timeout, timeout};

@@ -124,6 +124,17 @@ parameters! {
         nap_max_us: u64 = 10_000, (nap_min_us) to 1_000_000, "us";
         /// How long a yielding thread looks, after a nap, for a task that displaces it.
         nap_check_us: u64 = 50, 0 to 1_000_000, "us";
+        /// Whether time-outs follow the lengths of recent idle periods where the idle task polls (ours). `--retain-for`
+        /// leaves it out.
+        learn_timeouts: bool = true, any of "true or false", "";
+        /// ... up to so many times what the profile says.
+        learnt_timeout_factor: u64 = 4, 1 to 100, "times";
+        /// What polling costs more where the host is short of CPUs: this many times the stolen share (ours).
+        poll_steal_price: f64 = 20.0, 0 to 1_000, "times";
+        /// What all vCPUs together may poll, as a share of one CPU: profile `frugal`.
+        poll_budget_frugal_ratio: f64 = 0.05, 0 to 1_000, "CPUs";
+        /// The same for profile `balanced`. `latency` has no limit.
+        poll_budget_balanced_ratio: f64 = 1.0, 0 to 1_000, "CPUs";
         /// Whether retention is tried against none from time to time, and stopped where it does not pay (ours).
         /// `--no-trial` leaves it out.
         retention_trials: bool = true, any of "true or false", "";

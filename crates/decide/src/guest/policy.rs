@@ -7,6 +7,7 @@
 use super::conditions::Factors;
 use super::contention::{ContentionGuard, GuardChange};
 use super::explain::{Explanation, NoStepCounts};
+use super::idle_lengths::{IdleLengths, LearntTimeout, PollPrice, Prices};
 use super::never_idle::{IdleChange, IdleWatch};
 use super::packing::{Outcome, Packing};
 use super::trial::Trial;
@@ -20,7 +21,12 @@ use std::collections::BTreeMap;
 /// What is kept per vCPU.
 #[derive(Clone, Debug)]
 struct Retention {
-    retained: bool,
+    /// The time-out in force, where it is retained.
+    retained: Option<Nanos>,
+    /// Where it follows the idle lengths.
+    learnt: Option<LearntTimeout>,
+    /// Whether it is released because its idle periods are too long.
+    too_long: bool,
     guard: ContentionGuard,
     idle_watch: IdleWatch,
     /// Time and steal not yet fed to the guard: windows shorter than its span are put together.
@@ -37,7 +43,9 @@ impl Retention {
         // A vCPU that polls in the idle task costs nothing where it is never idle.
         let watches = profile != Profile::Latency && !means.polls_in_idle_task();
         Self {
-            retained: false,
+            retained: None,
+            learnt: None,
+            too_long: false,
             guard: ContentionGuard::new(params),
             idle_watch: IdleWatch::new(watches, params),
             length: Nanos::ZERO,
@@ -66,6 +74,19 @@ impl Retention {
         }
         let idle_again = (change == IdleChange::IdleAgain).then_some(Reason::IdleAgain);
         idle_again.or(calmed_down.then_some(Reason::ContentionOver))
+    }
+
+    /// Takes the idle periods of a window.
+    fn learn(&mut self, window: &Window, vcpu: &VcpuWindow, prices: Prices) {
+        let seen = IdleLengths::seen(vcpu, self.retained.unwrap_or(Nanos::ZERO));
+        if let (Some(learnt), Some(seen)) = (&mut self.learnt, seen) {
+            learnt.feed(&seen, window.length, prices);
+        }
+    }
+
+    /// How long its idle periods are to be bridged; `group`: as long as the group's.
+    fn timeout(&self, group: Nanos) -> Nanos {
+        self.learnt.as_ref().map_or(group, LearntTimeout::timeout)
     }
 
     fn held_back(&self) -> bool {
@@ -103,6 +124,9 @@ pub struct GuestPolicy {
     means: RetainMeans,
     params: GuestParams,
     timeout: Nanos,
+    /// Whether each vCPU's time-out follows its idle lengths.
+    learns: bool,
+    poll_price: PollPrice,
     packing: Packing,
     retention: BTreeMap<VcpuId, Retention>,
     trial: Trial,
@@ -128,6 +152,8 @@ impl GuestPolicy {
             profile,
             means,
             timeout,
+            learns: false,
+            poll_price: PollPrice::new(profile, &params),
             trial: Trial::new(policy.retains() && timeout > Nanos::ZERO, means, &params),
             retention: vcpus.iter().map(|id| (id, Retention::new(profile, means, &params))).collect(),
             packing: Packing::new(vcpus, costs.map(|costs| costs.halted_p50), params.clone()),
@@ -139,6 +165,7 @@ impl GuestPolicy {
     }
 
     /// The same where vCPUs are kept awake by `means` instead of a yielding thread, for `timeout` or, by default, what the profile says.
+    /// A time-out that is given stays; else each vCPU's follows its idle lengths.
     #[must_use]
     pub fn by(mut self, means: RetainMeans, timeout: Option<Nanos>) -> Self {
         if means.polls_in_idle_task() {
@@ -146,10 +173,24 @@ impl GuestPolicy {
         }
         self.means = means;
         self.trial = Trial::new(self.policy.retains() && self.timeout > Nanos::ZERO, means, &self.params);
-        for state in self.retention.values_mut() {
-            *state = Retention::new(self.profile, means, &self.params);
-        }
+        self.learns = self.params.learn_timeouts && timeout.is_none() && means.polls_in_idle_task();
+        let vcpus: Vec<VcpuId> = self.retention.keys().copied().collect();
+        self.retention = vcpus.into_iter().map(|id| (id, self.new_retention())).collect();
         self
+    }
+
+    /// Polls no more than this share of one CPU, all vCPUs together, instead of what the profile allows.
+    #[must_use]
+    pub fn within_budget(mut self, budget: f64) -> Self {
+        self.poll_price = self.poll_price.within(budget);
+        self
+    }
+
+    fn new_retention(&self) -> Retention {
+        let longest = Nanos(self.timeout.0.saturating_mul(self.params.learnt_timeout_factor));
+        let longest = longest.min(Nanos::from_micros(self.params.timeout_max_us)).max(self.timeout);
+        let learnt = self.learns.then(|| LearntTimeout::new(self.timeout, longest));
+        Retention { learnt, ..Retention::new(self.profile, self.means, &self.params) }
     }
 
     /// What to carry out before the program starts, at time 0.
@@ -217,7 +258,7 @@ impl GuestPolicy {
         Explanation {
             active: self.packing.active().clone(),
             vcpus: self.packing.all().len(),
-            retaining: those(|vcpu| vcpu.retained),
+            retaining: those(|vcpu| vcpu.retained.is_some()),
             contended: those(|vcpu| vcpu.guard.stopped()),
             never_idle: those(|vcpu| vcpu.idle_watch.is_never_idle()),
             timeout: self.timeout,
@@ -241,12 +282,14 @@ impl GuestPolicy {
         let vcpus: CpuSet = online.iter().map(|vcpu| vcpu.id).collect();
         let gone: Vec<VcpuId> = self.retention.keys().copied().filter(|id| !vcpus.contains(*id)).collect();
         for vcpu in gone {
-            if self.retention.remove(&vcpu).is_some_and(|state| state.retained) {
+            if self.retention.remove(&vcpu).is_some_and(|state| state.retained.is_some()) {
                 self.decide(Action::Release { vcpu }, Reason::TopologyChanged, decisions);
             }
         }
         for vcpu in vcpus.iter() {
-            self.retention.entry(vcpu).or_insert_with(|| Retention::new(self.profile, self.means, &self.params));
+            if !self.retention.contains_key(&vcpu) {
+                self.retention.insert(vcpu, self.new_retention());
+            }
         }
         let outcome = self.packing.set_vcpus(window.at, vcpus);
         if self.policy.consolidates() {
@@ -259,10 +302,15 @@ impl GuestPolicy {
     fn feed(&mut self, window: &Window) -> BTreeMap<VcpuId, Reason> {
         let span = Nanos::from_millis(self.params.steal_span_ms);
         let steady = !self.trial.is_running();
+        self.poll_price.feed(window);
+        let prices = Prices { halt: self.timeout, poll: self.poll_price.get() };
         let mut allowed_again = BTreeMap::new();
         for vcpu in &window.vcpus {
             let active = self.packing.active().contains(vcpu.id);
             let Some(state) = self.retention.get_mut(&vcpu.id) else { continue };
+            if steady {
+                state.learn(window, vcpu, prices);
+            }
             if let Some(reason) = state.feed(window, vcpu, active, steady, span) {
                 allowed_again.insert(vcpu.id, reason);
             }
@@ -312,6 +360,7 @@ impl GuestPolicy {
         self.trial.workload_changed();
         for vcpu in self.retention.values_mut() {
             vcpu.idle_watch.workload_changed();
+            vcpu.learnt.iter_mut().for_each(LearntTimeout::forget);
         }
     }
 
@@ -320,7 +369,8 @@ impl GuestPolicy {
         let active = || self.packing.active().iter().filter_map(|id| self.retention.get(&id));
         let stopped = active().any(|vcpu| vcpu.guard.stopped());
         // Nothing would be compared with nothing.
-        let nothing_to_try = active().all(|vcpu| vcpu.idle_watch.is_never_idle());
+        let nothing = |vcpu: &Retention| vcpu.idle_watch.is_never_idle() || vcpu.timeout(self.timeout) == Nanos::ZERO;
+        let nothing_to_try = active().all(nothing);
         let was_running = self.trial.is_running();
         let reason = self.trial.step(window, undisturbed && !stopped && !nothing_to_try);
         if was_running && !self.trial.is_running() {
@@ -365,19 +415,26 @@ impl GuestPolicy {
         // Parameters of the whole machine are for all vCPUs or for none.
         let contended = self.contended_anywhere().filter(|_| !self.means.is_per_vcpu());
         let allowed = self.policy.retains() && self.timeout > Nanos::ZERO && tried && contended.is_none();
-        let (at, timeout) = (self.now, self.timeout);
+        let at = self.now;
         for (&vcpu, state) in &mut self.retention {
             let active = self.packing.active().contains(vcpu);
             let wanted = allowed && active && active_before.contains(vcpu) && !state.held_back();
-            if wanted == state.retained {
+            let timeout = state.timeout(self.timeout);
+            let retained = Some(timeout).filter(|timeout| wanted && *timeout > Nanos::ZERO);
+            if retained == state.retained {
                 continue;
             }
-            state.retained = wanted;
-            let (action, reason) = if wanted {
-                (Action::Retain { vcpu, timeout }, allowed_again.get(&vcpu).copied().unwrap_or(because))
+            let was = std::mem::replace(&mut state.retained, retained);
+            let was_too_long = std::mem::replace(&mut state.too_long, wanted && retained.is_none());
+            let by_lengths = state.learnt.as_ref().map(|learnt| Reason::IdleLengths { within: learnt.within() });
+            let (action, reason) = if let Some(timeout) = retained {
+                let other_timeout = by_lengths.filter(|_| was.is_some() || was_too_long);
+                let reason = allowed_again.get(&vcpu).copied().or(other_timeout).unwrap_or(because);
+                (Action::Retain { vcpu, timeout }, reason)
             } else {
                 let not_tried = Some(because).filter(|_| !tried);
-                let reason = state.why_held_back().or(contended).or(not_tried).filter(|_| active);
+                let reason = state.why_held_back().or(contended).or(not_tried);
+                let reason = reason.or(by_lengths.filter(|_| wanted)).filter(|_| active);
                 (Action::Release { vcpu }, reason.unwrap_or(Reason::Deactivated))
             };
             decisions.push(Decision { at, action, reason });
