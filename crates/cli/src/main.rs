@@ -15,21 +15,24 @@ mod run;
 mod session;
 mod workload;
 
-use args::{Cli, Command};
-use clap::Parser;
+use args::Command;
 // The rooms of this binary name them as their own.
+use gleaner_command::everywhere::set_color_before_parsing;
 use gleaner_command::{failure, files, interrupt, output, params, refusal};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     run::signals::hear_of_children();
-    let cli = match Cli::try_parse() {
+    set_color_before_parsing(std::env::args_os());
+    let cli = match args::parse(std::env::args_os()) {
         Ok(cli) => cli,
         Err(error) => return ExitCode::from(output::usage(&error)),
     };
+    cli.everywhere.apply();
     // What a lost result is worth, where another status is the program's own.
     let lost = if matches!(cli.command, Command::Run(_) | Command::Ab(_)) { 125 } else { 1 };
-    let log = tracing_subscriber::EnvFilter::try_from_env("GLEANER_LOG").unwrap_or_else(|_| "off".into());
+    let log =
+        tracing_subscriber::EnvFilter::try_from_env("GLEANER_LOG").unwrap_or_else(|_| cli.everywhere.log().into());
     tracing_subscriber::fmt().with_env_filter(log).with_writer(std::io::stderr).init();
     let result = match cli.command {
         Command::Doctor(args) => doctor::main(&args),
@@ -49,7 +52,7 @@ fn main() -> ExitCode {
     match result {
         Ok(status) => ExitCode::from(output::status(status, lost)),
         Err(failure) => {
-            output::say(&format!("gleaner: {}", failure.message));
+            output::complain("gleaner", &failure.message);
             ExitCode::from(failure.status)
         }
     }
