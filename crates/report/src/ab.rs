@@ -1,7 +1,6 @@
 //! `gleaner.ab/1`: two modes of one command, in interleaved pairs: every run, what the interval says, what it cost.
 
 use crate::text::{self, count, duration};
-use gleaner_stats::Verdict;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -36,6 +35,10 @@ pub struct AbReport {
     pub verdict: String,
     /// What kept a verdict from being given, other than the interval; null when nothing did.
     pub verdict_withheld: Option<String>,
+    /// Where the interval is too wide to say anything (`no difference` would be taken for "equal"): about how many pairs would
+    /// tell, if the median and the noise stay. Null where the verdict stands, or there is no interval.
+    #[serde(default)]
+    pub pairs_to_tell: Option<u64>,
     /// What the second mode cost.
     pub side_costs: AbSideCosts,
     /// Why there are fewer pairs than planned, when a run failed or somebody interrupted; else null.
@@ -246,6 +249,11 @@ impl AbReport {
         writeln!(f, "{table}")
     }
 
+    /// The verdict in a word: that of the JSON, or `inconclusive` where the interval says too little for it.
+    pub fn told_verdict(&self) -> &str {
+        if self.pairs_to_tell.is_some() { "inconclusive" } else { &self.verdict }
+    }
+
     /// The verdict with its interval, as the page has it too.
     pub(crate) fn verdict_sentence(&self) -> String {
         struct Sentence<'a>(&'a AbReport);
@@ -269,13 +277,14 @@ impl AbReport {
         if let Some([low, high]) = speedup.ci95 {
             write!(f, ", 95 % interval {}", words.interval(low, high))?;
         }
-        let verdict = match self.verdict.as_str() {
-            name if name == Verdict::NoDifference.name() => "no difference".to_owned(),
-            name => format!("{second} {name}"),
+        let verdict = match self.told_verdict() {
+            verdict @ ("helps" | "hurts") => format!("{second} {verdict}"),
+            verdict => verdict.to_owned(),
         };
-        match &self.verdict_withheld {
-            Some(why) => writeln!(f, ": {verdict}, because {why}."),
-            None => writeln!(f, ": {verdict}."),
+        match (&self.verdict_withheld, self.pairs_to_tell) {
+            (Some(why), _) => writeln!(f, ": {verdict}, because {why}."),
+            (None, Some(pairs)) => writeln!(f, ": {verdict}; about {pairs} pairs would tell."),
+            (None, None) => writeln!(f, ": {verdict}."),
         }
     }
 
