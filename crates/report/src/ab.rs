@@ -6,6 +6,7 @@ use std::fmt;
 
 /// What `gleaner ab` measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AbReport {
     /// `gleaner.ab/1`.
     pub schema: String,
@@ -49,6 +50,7 @@ pub struct AbReport {
 
 /// A mode and the medians over its runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AbMode {
     /// A policy's name.
     pub mode: String,
@@ -62,6 +64,7 @@ pub struct AbMode {
 
 /// Medians over the runs of a mode.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AbMedians {
     /// From exec to exit.
     pub wall_ns: u64,
@@ -83,6 +86,7 @@ pub struct AbMedians {
 
 /// A figure read from the command's output.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AbMetric {
     /// What it is called.
     pub name: String,
@@ -94,6 +98,7 @@ pub struct AbMetric {
 
 /// The machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AbMachine {
     /// Kernel release.
     pub kernel: String,
@@ -103,6 +108,7 @@ pub struct AbMachine {
 
 /// One run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AbRun {
     /// A policy's name.
     pub mode: String,
@@ -136,6 +142,7 @@ pub struct AbRun {
 
 /// How much better the second mode is.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AbSpeedup {
     /// Median of the pairs' ratios: above 1 the second mode is better.
     pub median: f64,
@@ -147,6 +154,7 @@ pub struct AbSpeedup {
 
 /// The second mode's costs as ratios to the first's: medians over pairs; null where the first had none, or there is no pair.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AbSideCosts {
     /// CPU time.
     pub cpu_time_ratio: Option<f64>,
