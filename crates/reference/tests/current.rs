@@ -55,7 +55,8 @@ fn wrong(root: &Value, schema: &Value, value: &Value, at: &str) -> Vec<String> {
         Value::Array(several) => several.iter().filter_map(Value::as_str).collect(),
         _ => return Vec::new(),
     };
-    if !types.contains(&kind) && !(kind == "integer" && types.contains(&"number")) {
+    let fits = |wanted: &&str| *wanted == kind || (*wanted == "number" && kind == "integer");
+    if !types.iter().any(fits) {
         return vec![format!("{at} is {kind}, not {types:?}")];
     }
     let mut all = Vec::new();
@@ -86,7 +87,7 @@ fn what_is_written_is_what_the_schemas_say() {
     let schemas: Vec<Value> = pages()
         .unwrap()
         .iter()
-        .filter(|file| file.path.ends_with(".json"))
+        .filter(|file| file.path.starts_with("schemas/"))
         .map(|file| serde_json::from_slice(&file.bytes).unwrap())
         .collect();
     let mut seen = BTreeSet::new();
