@@ -15,6 +15,8 @@ TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 BINARY := $(TARGET_DIR)/gleaner
 LAB := $(TARGET_DIR)/gleaner-lab
 PREFIX ?= /usr/local
+# Man pages and completions, laid out as below $(PREFIX)/share.
+SHARE := $(TARGET_DIR)/share
 # Tests with their times, those that were skipped, and those that may be: of CI's machine.
 JUNIT := $(TARGET_DIR)/nextest/default/junit.xml
 SKIPS := $(abspath $(TARGET_DIR))/skips
@@ -45,6 +47,11 @@ lab: toolchain ## the laboratory (simulators, reproductions, test bed), at targe
 	@scripts/setup.sh build
 	$(CARGO) build --release --locked --target $(HOST) --package gleaner-lab --bin gleaner-lab
 	@ln -sfn $(HOST)/release/gleaner-lab $(LAB)
+
+.PHONY: reference
+reference: toolchain ## docs/reference, and man pages and completions in target/share
+	$(CARGO) run --quiet --package gleaner-reference --locked --target $(HOST) -- pages docs/reference
+	$(CARGO) run --quiet --package gleaner-reference --locked --target $(HOST) -- share $(SHARE)
 
 .PHONY: check
 check: toolchain ## formatting, lints and the length of pages
@@ -85,14 +92,17 @@ bench: toolchain ## benchmarks: they print series, and pass or fail nothing
 	$(CARGO) bench --workspace --locked --target $(HOST)
 
 .PHONY: install
-install: ## copy the binary that `make build` made to $(PREFIX)/bin (PREFIX=/usr/local)
+install: ## copy what `make build`, and `make reference` if it ran, made to $(PREFIX) (PREFIX=/usr/local)
 	@[[ -e $(BINARY) ]] || { echo "nothing to install yet: run make build first (not as root, if your toolchain is yours)" >&2; exit 1; }
 	install -D -m 755 $(BINARY) $(DESTDIR)$(PREFIX)/bin/gleaner
+	@[[ ! -d $(SHARE) ]] || (cd $(SHARE) && find . -type f -exec install -D -m 644 {} $(abspath $(DESTDIR)$(PREFIX))/share/{} \;)
 
 # There is nothing else to remove: no service, no configuration.
 .PHONY: uninstall
-uninstall: ## remove that copy again (the same PREFIX)
+uninstall: ## remove those copies again (the same PREFIX)
 	rm -f $(DESTDIR)$(PREFIX)/bin/gleaner
+	rm -f $(DESTDIR)$(PREFIX)/share/man/man1/gleaner{,-*}.1
+	rm -f $(DESTDIR)$(PREFIX)/share/{bash-completion/completions/gleaner,zsh/site-functions/_gleaner,fish/vendor_completions.d/gleaner.fish}
 
 .PHONY: clean
 clean: ## remove everything that was built

@@ -1,10 +1,12 @@
 //! The command line. Help text lives here and teaches; nothing here acts.
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 pub use gleaner_command::args::{JsonArg, PolicyArg, duration, duration_within};
+use gleaner_command::everywhere::EverywhereArgs;
 use gleaner_model::{Profile, RetainMeans};
 use gleaner_runtime::RetainChoice;
 use std::ffi::OsString;
+use std::fmt::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -19,13 +21,74 @@ use std::time::Duration;
     version,
     max_term_width = 100,
     after_help = "Start with `gleaner doctor`, then `gleaner run -- YOUR-PROGRAM`.\n\
-                  GLEANER_LOG=debug in the environment prints what happens inside.\n\n\
+                  GLEANER_LOG=debug in the environment prints what -vv does.\n\n\
                   Exit status: 0 done, 1 the work failed, 2 bad usage or input. Of `run`: the program's own (128+n for \
                   signal n), or 125 when Gleaner failed, 126 not executable, 127 not found."
 )]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
+    #[command(flatten)]
+    pub everywhere: EverywhereArgs,
+}
+
+/// The commands as the first help shows them: a title, and those below it. `host` is shown by what it has.
+const GROUPS: [(&str, &[&str]); 4] = [
+    ("In a guest", &["doctor", "run", "attach", "ab"]),
+    ("On a host", &["host"]),
+    ("Look and measure", &["probe", "record", "workload", "report"]),
+    ("Besides", &["params", "restore"]),
+];
+
+/// The whole command line.
+pub fn command() -> clap::Command {
+    let command = Cli::command();
+    let header = *command.get_styles().get_header();
+    let template = format!(
+        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{}{header}Everywhere:{header:#}\n{{options}}{{after-help}}",
+        groups(&command)
+    );
+    command.help_template(template)
+}
+
+/// Every command with what it does, in groups.
+fn groups(command: &clap::Command) -> String {
+    let mut rows: Vec<(&str, Vec<(String, String)>)> = Vec::new();
+    for (title, names) in GROUPS {
+        let of_group = names.iter().filter_map(|name| command.find_subcommand(name));
+        rows.push((title, of_group.flat_map(|command| with_its_own("", command)).collect()));
+    }
+    let all = rows.iter().flat_map(|(_, commands)| commands);
+    let width = all.map(|(name, _)| name.len()).max().unwrap_or(0);
+    let (header, literal) = (*command.get_styles().get_header(), *command.get_styles().get_literal());
+    let mut text = String::new();
+    for (title, commands) in rows {
+        let _ = writeln!(text, "{header}{title}:{header:#}");
+        for (name, about) in commands {
+            let _ = writeln!(text, "  {literal}{name:width$}{literal:#}  {about}");
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// A command, or those that it has.
+fn with_its_own(above: &str, command: &clap::Command) -> Vec<(String, String)> {
+    let name = format!("{above}{}", command.get_name());
+    if command.has_subcommands() {
+        return command.get_subcommands().flat_map(|own| with_its_own(&format!("{name} "), own)).collect();
+    }
+    vec![(name, command.get_about().map(ToString::to_string).unwrap_or_default())]
+}
+
+/// What the words say.
+///
+/// # Errors
+/// Help, version, or what is wrong with them.
+pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
+    let mut command = command();
+    let matches = command.try_get_matches_from_mut(words)?;
+    Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
 }
 
 #[derive(Debug, Subcommand)]
@@ -195,9 +258,6 @@ pub struct RunArgs {
     /// What wake-ups cost here, measured already (`gleaner ab` measures once for all its runs)
     #[arg(long, value_name = "NS,...", hide = true, value_parser = crate::calibrate::costs_from_text, conflicts_with = "retain_for")]
     pub wakeup_costs: Option<gleaner_model::WakeupCosts>,
-    /// Print no summary
-    #[arg(short, long)]
-    pub quiet: bool,
     #[command(flatten)]
     pub json: JsonArg,
     /// The program and its arguments
@@ -289,24 +349,82 @@ fn overhead(text: &str) -> Result<f64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gleaner_command::everywhere::ColorArg;
 
     #[test]
     fn the_definition_is_sound() {
-        use clap::CommandFactory;
-        Cli::command().debug_assert();
+        command().debug_assert();
+    }
+
+    /// Every command, whatever it is below.
+    fn all(command: &clap::Command) -> Vec<clap::Command> {
+        let own = command.get_subcommands().flat_map(all);
+        own.chain([command.clone()]).collect()
+    }
+
+    #[test]
+    fn the_first_help_has_every_command_once() {
+        let command = command();
+        let help = command.clone().render_help().to_string();
+        let shown: Vec<_> = command.get_subcommands().filter(|command| !command.is_hide_set()).collect();
+        let mut grouped: Vec<&str> = GROUPS.iter().flat_map(|(_, names)| names.iter().copied()).collect();
+        let mut names: Vec<&str> = shown.iter().map(|command| command.get_name()).collect();
+        grouped.sort_unstable();
+        names.sort_unstable();
+        assert_eq!(grouped, names, "a command belongs to one of GROUPS");
+        for line in
+            shown.into_iter().flat_map(|command| with_its_own("", command)).map(|(name, _)| format!("\n  {name} "))
+        {
+            assert_eq!(help.matches(&line).count(), 1, "{line:?} in {help}");
+        }
+        assert!(help.contains("\nOn a host:\n  host list "), "{help}");
+        assert!(help.lines().all(|line| line.len() <= 100), "{help}");
+    }
+
+    /// An installed binary is alone: help and messages name commands, not files of the source.
+    #[test]
+    fn no_help_points_to_a_file_of_the_source() {
+        let mut whole = command();
+        whole.build();
+        let commands = all(&whole);
+        assert!(commands.len() > 15, "{}", commands.len());
+        for mut command in commands {
+            let help = command.render_long_help().to_string();
+            for file in ["docs/", "experiments/", ".md"] {
+                assert!(!help.contains(file), "`{} --help` points to {file}: {help}", command.get_name());
+            }
+        }
+    }
+
+    #[test]
+    fn every_command_takes_the_options_of_all() {
+        for words in ["doctor", "host list", "workload list", "params host", "ab ls", "restore"] {
+            let words = format!("gleaner {words} -vv --quiet --color never");
+            // Behind a program they would be the program's.
+            let words = words.replace("ab ls -vv --quiet --color never", "ab -vv --quiet --color never ls");
+            let cli = parse(words.split(' ').map(OsString::from)).unwrap();
+            let everywhere = &cli.everywhere;
+            assert_eq!(
+                (everywhere.log(), everywhere.quiet, everywhere.color),
+                ("debug", true, ColorArg::Never),
+                "{words}"
+            );
+        }
     }
 
     #[test]
     fn what_follows_the_program_is_the_programs() {
         let cli = Cli::try_parse_from(["gleaner", "run", "--json", "f", "--", "ls", "--json", "-q"]).unwrap();
+        let quiet = cli.everywhere.quiet;
         let Command::Run(run) = cli.command else { panic!("not run") };
         assert_eq!(run.command, ["ls", "--json", "-q"]);
-        assert_eq!((run.json.json, run.quiet), (Some("f".into()), false));
+        assert_eq!((run.json.json, quiet), (Some("f".into()), false));
         for words in [["ls", "--json", "-q"], ["ls", "--", "-x"], ["ls", "-", "--no-such-option"]] {
             let cli = Cli::try_parse_from(["gleaner", "run", "--quiet"].iter().chain(&words)).unwrap();
+            let quiet = cli.everywhere.quiet;
             let Command::Run(run) = cli.command else { panic!("not run") };
             assert_eq!(run.command, words);
-            assert_eq!((run.json.json, run.quiet), (None, true));
+            assert_eq!((run.json.json, quiet), (None, true));
         }
     }
 
@@ -320,7 +438,6 @@ mod tests {
 
     #[test]
     fn earlier_names_of_durations_are_understood_and_not_shown() {
-        use clap::CommandFactory;
         let durations = |words: &str| {
             let cli = Cli::try_parse_from(words.split(' ')).unwrap();
             match cli.command {

@@ -7,7 +7,7 @@ use crate::args::{DoctorArgs, Setting};
 use crate::calibrate::{Bench, GAP_AT_START};
 use crate::failure::Failure;
 use crate::interrupt;
-use crate::output::{Output, steady_tick};
+use crate::output::{Output, shown, steady_tick};
 use crate::run::allowed_vcpus;
 use crate::session;
 use gleaner_act::{
@@ -31,7 +31,7 @@ const SAMPLES: usize = 400;
 pub fn main(args: &DoctorArgs) -> Result<u8, Failure> {
     let mut output = Output::open(args.json.json.as_deref())?;
     let interrupted = interrupt::flag()?;
-    let bar = ProgressBar::new_spinner();
+    let bar = shown(ProgressBar::new_spinner());
     if let Ok(style) = ProgressStyle::with_template("  {spinner} {msg}") {
         bar.set_style(style);
     }

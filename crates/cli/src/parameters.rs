@@ -1,6 +1,5 @@
 //! `gleaner params`: every parameter of a policy, as the file that `--config` takes.
 
-use crate::failure::Failure;
 use crate::output::Output;
 use clap::{Args, ValueEnum};
 use gleaner_decide::Parameter;
@@ -31,12 +30,11 @@ enum Of {
 /// Longest line of a comment, as a terminal has it.
 const COLUMNS: usize = 80;
 
-pub fn main(args: &ParamsArgs) -> Result<u8, Failure> {
+pub fn print(args: &ParamsArgs) {
     Output::Text.text(&match args.of {
         Of::Guest => file("gleaner run --config FILE", &GuestParams::parameters()),
         Of::Host => file("gleaner host run --config FILE", &HostParams::parameters()),
     });
-    Ok(0)
 }
 
 /// TOML: each key with its default, below what it is and what it may be.

@@ -5,7 +5,7 @@ use crate::calibrate::{Bench, Summary};
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::means;
-use crate::output::Output;
+use crate::output::{Output, shown};
 use crate::session;
 use gleaner_act::{CgroupHierarchies, CgroupRoots, IdleGroup, YieldClass};
 use gleaner_decide::guest::{GuestParams, timeout};
@@ -60,7 +60,7 @@ fn by_means(vcpus: &CpuSet, interrupted: &AtomicBool) -> Result<Option<ProbeRepo
     let params = means::unguarded();
     let opening = Opening { vcpus, params: &params, hierarchies: &hierarchies, observer: None };
     let opened = means::open_all(&opening, &mut session.journal);
-    let bar = ProgressBar::new(means::TURNS as u64);
+    let bar = shown(ProgressBar::new(means::TURNS as u64));
     if let Ok(style) = ProgressStyle::with_template("  measuring each means in turn [{bar:30}] {eta} left") {
         bar.set_style(style);
     }
@@ -172,7 +172,7 @@ fn measure_each(
     interrupted: &AtomicBool,
 ) -> Result<Vec<SettingResult>, Failure> {
     let samples = usize::try_from(args.samples).unwrap_or(usize::MAX);
-    let bar = ProgressBar::new(args.samples * settings.len() as u64);
+    let bar = shown(ProgressBar::new(args.samples * settings.len() as u64));
     if let Ok(style) = ProgressStyle::with_template("  measuring setting {msg} [{bar:30}] {eta} left") {
         bar.set_style(style);
     }

@@ -4,7 +4,7 @@
 //! failure leaves what was there.
 
 use crate::failure::Failure;
-use crate::output::say;
+use crate::output::tell;
 use clap::Args;
 use gleaner_command::results::{read, refuse_inputs, replace};
 use gleaner_report::html::{self, Page, ResultFile};
@@ -46,7 +46,7 @@ pub fn main(args: &ReportArgs) -> Result<u8, Failure> {
     refuse_inputs(&args.output, &args.results)?;
     let page = html::page(args.title.as_deref(), &results).map_err(Failure::work)?;
     replace(&args.output, page.html.as_bytes())?;
-    say(&format!("gleaner: {}", told(&args.output, &results, &page)));
+    tell(&format!("gleaner: {}", told(&args.output, &results, &page)));
     Ok(0)
 }
 

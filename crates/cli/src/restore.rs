@@ -1,22 +1,22 @@
 //! `gleaner restore`: undo what killed runs left behind.
 
 use crate::failure::Failure;
-use crate::output::say;
+use crate::output::{say, tell};
 use gleaner_act::{UndoOutcome, default_state_dir, list_journals, undo_journal};
 
 pub fn main() -> Result<u8, Failure> {
     let dir = default_state_dir();
     let journals = list_journals(&dir).map_err(Failure::work)?;
     if journals.is_empty() {
-        say(&format!("Nothing to restore: no run has left a journal in {}.", dir.display()));
+        tell(&format!("Nothing to restore: no run has left a journal in {}.", dir.display()));
     }
     let mut failed = false;
     for journal in journals {
         let name = journal.display();
         match undo_journal(&journal, false) {
-            Ok(UndoOutcome::Undone { entries }) => say(&format!("{name}: undone ({entries} entries).")),
-            Ok(UndoOutcome::InUse { pid }) => say(&format!("{name}: left alone, its run goes on as process {pid}.")),
-            Ok(UndoOutcome::Gone) => say(&format!("{name}: already undone by its guardian.")),
+            Ok(UndoOutcome::Undone { entries }) => tell(&format!("{name}: undone ({entries} entries).")),
+            Ok(UndoOutcome::InUse { pid }) => tell(&format!("{name}: left alone, its run goes on as process {pid}.")),
+            Ok(UndoOutcome::Gone) => tell(&format!("{name}: already undone by its guardian.")),
             Err(error) => {
                 failed = true;
                 say(&format!(

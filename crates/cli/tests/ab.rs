@@ -56,6 +56,39 @@ fn consistent(json: &Value) {
     assert_eq!(json["verdict"], verdict, "{speedup}");
 }
 
+/// A metric that tells the modes apart, so that the verdict is no matter of chance.
+#[test]
+fn what_came_out_can_be_a_failure() {
+    let with = |fail_if: &str, better: &str, status: i32| {
+        let metric = ["-n", "5", "--warmup", "0", "--metric", "rate: ([0-9]+)", better, "--fail-if", fail_if];
+        ab_json(&metric, KNOWS_ITS_MODE, status).1["verdict"].clone()
+    };
+    assert_eq!(with("hurts", "--higher-is-better", 0), "helps");
+    assert_eq!(with("no-gain", "--higher-is-better", 0), "helps");
+    assert_eq!(with("hurts", "--lower-is-better", 3), "hurts");
+    assert_eq!(with("no-gain", "--lower-is-better", 3), "hurts");
+    // Two pairs cannot tell; and the command's own failure is told as such.
+    let few = ["-n", "2", "--warmup", "0", "--fail-if"];
+    ab_json(&[&few[..], &["hurts"]].concat(), "true", 0);
+    ab_json(&[&few[..], &["no-gain"]].concat(), "true", 3);
+    ab_json(&[&few[..], &["no-gain"]].concat(), "exit 7", 7);
+}
+
+#[test]
+fn a_wide_interval_is_inconclusive_and_says_what_would_tell() {
+    let folder = tempfile::tempdir().unwrap();
+    // Managed runs do twice as well, half as well, and so on in turn: no median tells anything.
+    let script = format!(
+        r#"cd {}; [ -n "$GLEANER_RUN_ID" ] || {{ echo "t 100"; exit; }}; echo x >>n; [ $(($(wc -l <n) % 2)) = 0 ] && echo "t 200" || echo "t 50""#,
+        folder.path().display()
+    );
+    let (said, json) =
+        ab_json(&["-n", "6", "--warmup", "0", "--metric", "t ([0-9]+)", "--lower-is-better"], &script, 0);
+    assert_eq!(json["verdict"], "no difference", "{json}");
+    let pairs = json["pairs_to_tell"].as_u64().unwrap_or_else(|| panic!("{json}"));
+    assert!(pairs > 6 && said.stdout.contains(&format!("inconclusive; about {pairs} pairs would tell")), "{said:#?}");
+}
+
 #[test]
 fn every_pair_has_both_modes_in_an_order_that_the_seed_decides() {
     let compare = |seed: &str| {

@@ -1,11 +1,5 @@
-//! The documents say what the code does: the page of parameters is made from the source, links lead somewhere.
-//!
-//! `UPDATE_DOCS=1 cargo test -p gleaner --test docs` writes the page anew.
+//! Links between documents lead somewhere. What is made of the source is kept current by `gleaner-reference`'s own test.
 
-use gleaner_decide::Parameter;
-use gleaner_decide::guest::GuestParams;
-use gleaner_decide::host::HostParams;
-use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -15,51 +9,6 @@ fn root() -> PathBuf {
 
 fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
-}
-
-/// Markdown of parameters, a table for each group.
-fn tables(parameters: &[Parameter]) -> String {
-    let mut text = String::new();
-    for of_group in parameters.chunk_by(|a, b| a.group == b.group) {
-        write!(text, "\n### {}\n\n", of_group[0].group).unwrap();
-        text += "| key | default | range | unit | meaning |\n| --- | --- | --- | --- | --- |\n";
-        for Parameter { key, default, allowed, unit, meaning, .. } in of_group {
-            writeln!(text, "| `{key}` | {default} | {allowed} | {unit} | {} |", meaning.replace('|', "\\|")).unwrap();
-        }
-    }
-    text
-}
-
-#[test]
-fn the_page_of_parameters_is_made_of_their_definitions() {
-    let page = root().join("docs/reference/parameters.md");
-    let expected = format!(
-        "# Parameters\n\nMade from the source: `UPDATE_DOCS=1 cargo test -p gleaner --test docs`. `gleaner params` prints the same.\n\
-         [Tuning](../tuning.md) says how a file gives them.\n\n## Of a guest\n\nFor `gleaner run` and `ab`.\n{}\n\
-         ## Of a host\n\nFor `gleaner host run`.\n{}",
-        tables(&GuestParams::parameters()),
-        tables(&HostParams::parameters())
-    );
-    if std::env::var_os("UPDATE_DOCS").is_some() {
-        fs::write(&page, &expected).unwrap();
-    }
-    let advice = "stale: UPDATE_DOCS=1 cargo test -p gleaner --test docs";
-    assert_eq!(read(&page), expected, "docs/reference/parameters.md is {advice}");
-}
-
-#[test]
-fn a_table_has_what_the_definition_has() {
-    let parameter = Parameter {
-        key: "a_us",
-        group: "A: b",
-        meaning: "One. Two | three.",
-        default: "4000".into(),
-        allowed: "1 to 2".into(),
-        unit: "us",
-    };
-    let expected = "\n### A: b\n\n| key | default | range | unit | meaning |\n| --- | --- | --- | --- | --- |\n\
-                    | `a_us` | 4000 | 1 to 2 | us | One. Two \\| three. |\n";
-    assert_eq!(tables(&[parameter]), expected);
 }
 
 fn files_below(folder: &Path, found: &mut Vec<PathBuf>) {

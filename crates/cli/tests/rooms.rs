@@ -44,6 +44,8 @@ const ROOMS: &[Room] = &[
     Room { name: "gleaner-command", knows: &["gleaner-model", "gleaner-decide", "gleaner-report"], outside: None },
     // Nothing that ships knows it.
     Room { name: TESTING, knows: &[], outside: Some(&["roxmltree"]) },
+    // Nor this: it makes pages of the definitions.
+    Room { name: "gleaner-reference", knows: &["gleaner", "gleaner-decide", "gleaner-report"], outside: None },
     Room {
         name: "gleaner",
         knows: &[

@@ -2,6 +2,7 @@
 //! parameter files, what is said of commands that cannot be run. `gleaner` and `gleaner-lab` stand on it; it knows no command.
 
 pub mod args;
+pub mod everywhere;
 pub mod failure;
 pub mod files;
 pub mod interrupt;

@@ -2,8 +2,9 @@
 
 use crate::failure::Failure;
 use crate::files::Place;
+use clap::builder::styling::{AnsiColor, Style};
 use gleaner_model::printable_text;
-use indicatif::ProgressBar;
+use indicatif::{ProgressBar, ProgressDrawTarget};
 use serde::Serialize;
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -61,8 +62,11 @@ impl Output {
         written.map_err(|error| Failure::work(format!("cannot write the result to {place}: {error}")))
     }
 
-    /// Writes the human text: to stdout, unless the JSON is there.
+    /// Writes the human text: to stdout, unless the JSON is there; nowhere with `--quiet`.
     pub fn text(&self, text: &impl Display) {
+        if quiet() {
+            return;
+        }
         if matches!(self, Self::JsonToStdout) {
             say(text);
         } else {
@@ -110,6 +114,28 @@ pub fn usage(error: &clap::Error) -> u8 {
     status(u8::try_from(error.exit_code()).unwrap_or(2), 1)
 }
 
+/// Whether `--quiet` was given.
+static QUIET: AtomicBool = AtomicBool::new(false);
+
+/// From here on no result is printed in words, and no progress.
+pub fn set_quiet(quiet: bool) {
+    QUIET.store(quiet, Ordering::Relaxed);
+}
+
+/// Whether no result is printed in words.
+pub fn quiet() -> bool {
+    QUIET.load(Ordering::Relaxed)
+}
+
+/// A bar that is hidden with `--quiet`.
+#[must_use]
+pub fn shown(bar: ProgressBar) -> ProgressBar {
+    if quiet() {
+        bar.set_draw_target(ProgressDrawTarget::hidden());
+    }
+    bar
+}
+
 /// Draws a bar anew now and then. Where no thread can be had it is drawn only when something happens: indicatif would panic.
 pub fn steady_tick(bar: &ProgressBar, every: Duration) {
     let bar = bar.downgrade();
@@ -121,6 +147,19 @@ pub fn steady_tick(bar: &ProgressBar, every: Duration) {
         }
     };
     let _ = std::thread::Builder::new().name("gleaner-bar".into()).spawn(tick);
+}
+
+/// Writes a line of a result to stderr, unless nothing is to be told.
+pub fn tell(text: &impl Display) {
+    if !quiet() {
+        say(text);
+    }
+}
+
+/// Says why a command failed: `gleaner: ...`, the name in colour where there are colours.
+pub fn complain(program: &str, why: &str) {
+    let name = Style::new().bold().fg_color(Some(AnsiColor::Red.into()));
+    let _ = writeln!(anstream::stderr(), "{name}{program}:{name:#} {}", printable_text(why.trim_end()));
 }
 
 /// Writes a line to stderr; a closed one is no failure. Here and above: nothing in it steers a terminal, wherever it comes from.

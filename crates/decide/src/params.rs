@@ -44,7 +44,7 @@ macro_rules! numbers {
             fn shown(&self) -> String {
                 self.to_string()
             }
-            #[allow(clippy::cast_lossless, clippy::unnecessary_cast, reason = "one line for all of them")]
+            #[allow(clippy::cast_lossless, reason = "one of the three types has no lossless way")]
             fn number(&self) -> Option<f64> {
                 Some(*self as f64)
             }

@@ -1,12 +1,12 @@
 //! `gleaner.ab/1`: two modes of one command, in interleaved pairs: every run, what the interval says, what it cost.
 
 use crate::text::{self, count, duration};
-use gleaner_stats::Verdict;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// What `gleaner ab` measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AbReport {
     /// `gleaner.ab/1`.
     pub schema: String,
@@ -36,6 +36,10 @@ pub struct AbReport {
     pub verdict: String,
     /// What kept a verdict from being given, other than the interval; null when nothing did.
     pub verdict_withheld: Option<String>,
+    /// Where the interval is too wide to say anything (`no difference` would be taken for "equal"): about how many pairs would
+    /// tell, if the median and the noise stay. Null where the verdict stands, or there is no interval.
+    #[serde(default)]
+    pub pairs_to_tell: Option<u64>,
     /// What the second mode cost.
     pub side_costs: AbSideCosts,
     /// Why there are fewer pairs than planned, when a run failed or somebody interrupted; else null.
@@ -46,6 +50,7 @@ pub struct AbReport {
 
 /// A mode and the medians over its runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AbMode {
     /// A policy's name.
     pub mode: String,
@@ -59,6 +64,7 @@ pub struct AbMode {
 
 /// Medians over the runs of a mode.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AbMedians {
     /// From exec to exit.
     pub wall_ns: u64,
@@ -80,6 +86,7 @@ pub struct AbMedians {
 
 /// A figure read from the command's output.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AbMetric {
     /// What it is called.
     pub name: String,
@@ -91,6 +98,7 @@ pub struct AbMetric {
 
 /// The machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AbMachine {
     /// Kernel release.
     pub kernel: String,
@@ -100,6 +108,7 @@ pub struct AbMachine {
 
 /// One run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AbRun {
     /// A policy's name.
     pub mode: String,
@@ -133,6 +142,7 @@ pub struct AbRun {
 
 /// How much better the second mode is.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AbSpeedup {
     /// Median of the pairs' ratios: above 1 the second mode is better.
     pub median: f64,
@@ -144,6 +154,7 @@ pub struct AbSpeedup {
 
 /// The second mode's costs as ratios to the first's: medians over pairs; null where the first had none, or there is no pair.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AbSideCosts {
     /// CPU time.
     pub cpu_time_ratio: Option<f64>,
@@ -246,6 +257,11 @@ impl AbReport {
         writeln!(f, "{table}")
     }
 
+    /// The verdict in a word: that of the JSON, or `inconclusive` where the interval says too little for it.
+    pub fn told_verdict(&self) -> &str {
+        if self.pairs_to_tell.is_some() { "inconclusive" } else { &self.verdict }
+    }
+
     /// The verdict with its interval, as the page has it too.
     pub(crate) fn verdict_sentence(&self) -> String {
         struct Sentence<'a>(&'a AbReport);
@@ -269,13 +285,14 @@ impl AbReport {
         if let Some([low, high]) = speedup.ci95 {
             write!(f, ", 95 % interval {}", words.interval(low, high))?;
         }
-        let verdict = match self.verdict.as_str() {
-            name if name == Verdict::NoDifference.name() => "no difference".to_owned(),
-            name => format!("{second} {name}"),
+        let verdict = match self.told_verdict() {
+            verdict @ ("helps" | "hurts") => format!("{second} {verdict}"),
+            verdict => verdict.to_owned(),
         };
-        match &self.verdict_withheld {
-            Some(why) => writeln!(f, ": {verdict}, because {why}."),
-            None => writeln!(f, ": {verdict}."),
+        match (&self.verdict_withheld, self.pairs_to_tell) {
+            (Some(why), _) => writeln!(f, ": {verdict}, because {why}."),
+            (None, Some(pairs)) => writeln!(f, ": {verdict}; about {pairs} pairs would tell."),
+            (None, None) => writeln!(f, ": {verdict}."),
         }
     }
 

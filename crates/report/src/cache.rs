@@ -6,6 +6,7 @@ use std::fmt;
 
 /// What `gleaner-lab cache run` simulated.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CacheReport {
     /// `gleaner.cache/1`.
     pub schema: String,
@@ -26,6 +27,7 @@ pub struct CacheReport {
 
 /// The machine that was simulated; what is not here is Table V's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CacheMachine {
     /// Cores that share the last level.
     pub cores: u64,
@@ -57,6 +59,7 @@ pub struct CacheMachine {
 
 /// One context.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CacheContext {
     /// Its trace, or the profile it was made up from.
     pub name: String,
@@ -86,6 +89,7 @@ pub struct CacheContext {
 
 /// What a context did at one level.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CacheLevel {
     /// Demand accesses.
     pub accesses: u64,
@@ -97,6 +101,7 @@ pub struct CacheLevel {
 
 /// Transfers of cache lines from and to memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CacheMemory {
     /// Because a demand access missed.
     pub reads: u64,

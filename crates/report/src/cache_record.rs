@@ -6,6 +6,7 @@ use std::fmt;
 
 /// One recording.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CacheRecordReport {
     /// `gleaner.cache-record/1`.
     pub schema: String,

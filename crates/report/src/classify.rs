@@ -6,6 +6,7 @@ use std::fmt;
 
 /// What `gleaner-lab cache classify` found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CacheClassReport {
     /// `gleaner.cache-class/1`.
     pub schema: String,
@@ -34,6 +35,7 @@ pub struct CacheClassReport {
 
 /// One program.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CacheClassProgram {
     /// What it is called.
     pub name: String,
@@ -61,6 +63,7 @@ pub struct CacheClassProgram {
 
 /// A point of a miss-ratio curve.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CacheClassPoint {
     /// Size of the cache.
     pub size_bytes: u64,

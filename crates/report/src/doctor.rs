@@ -6,6 +6,7 @@ use std::fmt;
 
 /// What `gleaner doctor` found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DoctorReport {
     /// `gleaner.doctor/1`.
     pub schema: String,
@@ -27,6 +28,7 @@ pub struct DoctorReport {
 
 /// The machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MachineFacts {
     /// `KVM`, `Xen`, ...; null on bare metal.
     pub hypervisor: Option<String>,
@@ -42,6 +44,7 @@ pub struct MachineFacts {
 
 /// Stolen time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StealFacts {
     /// How long it was sampled.
     pub sampled_ns: u64,
@@ -51,6 +54,7 @@ pub struct StealFacts {
 
 /// Whether HLT gives the vCPU away: setting B against C.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HaltCost {
     /// Gap between wake-ups.
     pub gap_ns: u64,
@@ -68,6 +72,7 @@ pub struct HaltCost {
 
 /// One means.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Capability {
     /// Its name.
     pub name: String,
@@ -79,6 +84,7 @@ pub struct Capability {
 
 /// What to do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Verdict {
     /// Whether a program with frequent short waits would benefit here; null when it could not be told.
     pub would_benefit: Option<bool>,

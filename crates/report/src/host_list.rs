@@ -6,6 +6,7 @@ use std::fmt;
 
 /// What `gleaner host list` saw.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HostListReport {
     /// `gleaner.host-list/1`.
     pub schema: String,
@@ -25,6 +26,7 @@ pub struct HostListReport {
 
 /// One VM.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HostVm {
     /// Its name; `VMM-PID` where nothing tells.
     pub name: String,
@@ -48,6 +50,7 @@ pub struct HostVm {
 
 /// One vCPU's thread.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HostVcpu {
     /// As its VM numbers it.
     pub index: u32,
@@ -85,6 +88,7 @@ pub struct HostVcpu {
 
 /// One physical CPU.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HostPcpu {
     /// As the kernel numbers it.
     pub pcpu: u32,

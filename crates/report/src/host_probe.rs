@@ -6,6 +6,7 @@ use std::fmt;
 
 /// What `gleaner host probe` found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HostProbeReport {
     /// `gleaner.host-probe/1`.
     pub schema: String,
@@ -56,6 +57,7 @@ pub struct HostProbeReport {
 
 /// Something found, or not.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Finding<T> {
     /// Null: unknown.
     pub value: Option<T>,
@@ -65,6 +67,7 @@ pub struct Finding<T> {
 
 /// Something that kernels of a range do to slices.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SliceIssueFact {
     /// A word for it.
     pub id: String,
@@ -78,6 +81,7 @@ pub struct SliceIssueFact {
 
 /// A context switch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SwitchFigures {
     /// The CPU it was measured on.
     pub pcpu: u32,
@@ -91,6 +95,7 @@ pub struct SwitchFigures {
 
 /// A switch between threads that read a working set at every turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RefillFigures {
     /// Bytes of each of the two threads.
     pub working_set_bytes: u64,
@@ -104,6 +109,7 @@ pub struct RefillFigures {
 
 /// A VM exit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ExitFigures {
     /// Batches measured.
     pub n: u64,
@@ -122,6 +128,7 @@ pub struct ExitFigures {
 
 /// A VM exit of a guest of this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HostExitFigures {
     /// Batches measured.
     pub n: u64,
@@ -137,6 +144,7 @@ pub struct HostExitFigures {
 
 /// From where an exit was measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum ExitSide {
     /// Inside the guest that is left.
@@ -159,6 +167,7 @@ impl HostExitFigures {
 
 /// Pause-loop exiting.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PauseExitFacts {
     /// Whether it is on.
     pub on: bool,
@@ -168,6 +177,7 @@ pub struct PauseExitFacts {
 
 /// Halt polling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HaltPollingFacts {
     /// Longest poll; 0: off.
     pub longest_ns: u64,
@@ -181,6 +191,7 @@ pub struct HaltPollingFacts {
 
 /// A VM's place in the hierarchy of cgroups.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct VmNesting {
     /// Its name.
     pub name: String,
@@ -194,6 +205,7 @@ pub struct VmNesting {
 
 /// How slices can be delivered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HostVerdict {
     /// The shortest slice that can be delivered; null where even that is not known.
     pub shortest_slice_ns: Option<u64>,

@@ -7,6 +7,7 @@ use std::fmt;
 
 /// What `gleaner host run` has to say at the end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HostRunReport {
     /// `gleaner.host-run/1`.
     pub schema: String,
@@ -53,6 +54,7 @@ pub struct HostRunReport {
 
 /// The policy and slices for all, in turn.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HostInTurn {
     /// How long the policy had for itself first.
     pub lead_ns: u64,
@@ -64,6 +66,7 @@ pub struct HostInTurn {
 
 /// One turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HostTurn {
     /// Counted from 0: in each pass everybody has one turn.
     pub pass: u32,
@@ -77,6 +80,7 @@ pub struct HostTurn {
 
 /// A VM in the turns of one slice.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HostTurnFigures {
     /// The slice for all; null for the policy's.
     pub slice_ns: Option<u64>,
@@ -89,6 +93,7 @@ pub struct HostTurnFigures {
 
 /// The price of a switch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HostPrice {
     /// The switch itself.
     pub direct_ns: u64,
@@ -103,6 +108,7 @@ pub struct HostPrice {
 
 /// How slices were enforced.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HostEnforcement {
     /// `ticker`, `hrtick` (the kernel's own), or `none`.
     pub method: String,
@@ -118,6 +124,7 @@ pub struct HostEnforcement {
 
 /// One VM.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HostRunVm {
     /// Its process.
     pub vm: u32,
@@ -145,6 +152,7 @@ pub struct HostRunVm {
 
 /// From a moment on, this slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HostSlice {
     /// Since the agent began.
     pub at_ns: u64,
@@ -154,6 +162,7 @@ pub struct HostSlice {
 
 /// What a VM's vCPUs did over some windows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HostVmFigures {
     /// Time observed.
     pub observed_ns: u64,
@@ -177,6 +186,7 @@ pub struct HostVmFigures {
 
 /// One decision.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HostDecisionRecord {
     /// Since the agent began.
     pub at_ns: u64,
@@ -197,6 +207,7 @@ impl From<&HostDecision> for HostDecisionRecord {
 
 /// VMs that share pCPUs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HostRunSet {
     /// Their processes.
     pub vms: Vec<u32>,

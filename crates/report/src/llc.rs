@@ -6,6 +6,7 @@ use std::fmt;
 
 /// What `gleaner host llc` found and did.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LlcReport {
     /// `gleaner.llc/1`.
     pub schema: String,
@@ -37,6 +38,7 @@ pub struct LlcReport {
 
 /// The host's means.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LlcHost {
     /// Where resctrl is mounted; null: it is not, or the host has none.
     pub resctrl: Option<String>,
@@ -64,6 +66,7 @@ pub struct LlcHost {
 
 /// One group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LlcGroup {
     /// `minimal` or `rest`.
     pub share: String,
@@ -75,6 +78,7 @@ pub struct LlcGroup {
 
 /// One VM.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LlcVmResult {
     /// Its name.
     pub name: String,
@@ -104,6 +108,7 @@ pub struct LlcVmResult {
 
 /// One change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LlcChange {
     /// From the beginning.
     pub at_ns: u64,

@@ -6,6 +6,7 @@ use std::fmt;
 
 /// What `gleaner probe` measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProbeReport {
     /// `gleaner.probe/1`.
     pub schema: String,
@@ -30,6 +31,7 @@ pub struct ProbeReport {
 
 /// One means.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MeansResult {
     /// `halted`, `idle-poll`, `haltpoll`, `pm-qos` or `yielding`.
     pub means: String,
@@ -41,6 +43,7 @@ pub struct MeansResult {
 
 /// One means at one gap.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MeansCell {
     /// Sleep between two wake-ups.
     pub gap_ns: u64,
@@ -68,6 +71,7 @@ impl MeansCell {
 
 /// One setting of Table 2.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SettingResult {
     /// `A`: same vCPU. `B`: other vCPU, retained. `C`: other vCPU, halted. `D`: other vCPU, contended.
     pub setting: String,
@@ -89,6 +93,7 @@ pub struct SettingResult {
 
 /// Retention time-outs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TimeOuts {
     /// mean C - mean B.
     pub frugal_ns: u64,

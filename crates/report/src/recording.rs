@@ -6,6 +6,7 @@ use std::fmt;
 
 /// What `gleaner record` wrote.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RecordReport {
     /// `gleaner.record/1`.
     pub schema: String,
@@ -39,6 +40,7 @@ pub struct RecordReport {
 
 /// What `gleaner-lab sim from-recording` found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SimRecordingReport {
     /// `gleaner.sim-recording/1`.
     pub schema: String,
@@ -65,6 +67,7 @@ pub struct SimRecordingReport {
 
 /// What was recorded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Recorded {
     /// vCPUs that the program could use.
     pub vcpus: u32,
@@ -98,6 +101,7 @@ pub struct Recorded {
 
 /// The recording played back.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Replayed {
     /// Until the last thread ended.
     pub wall_ns: u64,
@@ -107,6 +111,7 @@ pub struct Replayed {
 
 /// The question.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WhatIf {
     /// vCPUs.
     pub vcpus: u32,
@@ -124,6 +129,7 @@ pub struct WhatIf {
 
 /// The answer under a policy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WhatIfRow {
     /// The policy.
     pub policy: String,

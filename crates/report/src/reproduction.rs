@@ -6,6 +6,7 @@ use std::fmt;
 
 /// What a reproduction gave, beside what the paper says.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ReproductionReport {
     /// `gleaner.reproduction/1`.
     pub schema: String,
@@ -25,6 +26,7 @@ pub struct ReproductionReport {
 
 /// One of the simulation's parameters.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ReproductionParameter {
     /// Its name, with the unit.
     pub name: String,
@@ -34,6 +36,7 @@ pub struct ReproductionParameter {
 
 /// One figure, or one statement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ReproductionRow {
     /// Which mix, workload or group of them.
     pub case: String,

@@ -7,6 +7,7 @@ use std::fmt;
 
 /// What `gleaner run` has to say at the end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunReport {
     /// `gleaner.run/1`.
     pub schema: String,
@@ -84,6 +85,7 @@ pub struct RunReport {
 
 /// The time of one vCPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct VcpuTimes {
     /// Its number.
     pub vcpu: u32,
@@ -99,6 +101,7 @@ pub struct VcpuTimes {
 
 /// The paper's lengths.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ObservedLengths {
     /// l_comp: a vCPU's busy time between two idle periods.
     pub l_comp: Option<LengthStats>,
@@ -112,6 +115,7 @@ pub struct ObservedLengths {
 
 /// A length: its mean, and its distribution where the observer sees one.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LengthStats {
     /// Mean.
     pub mean_ns: f64,
@@ -143,6 +147,7 @@ impl LengthStats {
 
 /// By what means.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Means {
     /// `bpf` or `procfs`; null when nothing was observed.
     pub observer: Option<String>,
@@ -157,6 +162,7 @@ pub struct Means {
 
 /// One decision.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DecisionRecord {
     /// Since exec.
     pub at_ns: u64,

@@ -13,6 +13,7 @@ use serde_json::Value;
 
 /// What the test bed measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ScenarioReport {
     /// `gleaner.scenario/1`.
     pub schema: String,
@@ -41,6 +42,7 @@ pub struct ScenarioReport {
 
 /// The host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HostFacts {
     /// CPUs online.
     pub cpus: u32,
@@ -56,6 +58,7 @@ pub struct HostFacts {
 
 /// One virtual machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct VmFacts {
     /// Its name in the scenario.
     pub vm: String,
@@ -77,6 +80,7 @@ pub struct VmFacts {
 
 /// One run of a measured workload.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ScenarioRun {
     /// Counted from 0, warm-up rounds first.
     pub round: u32,
@@ -130,6 +134,7 @@ pub struct ScenarioRun {
 
 /// A figure found in a command's output.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MetricFound {
     /// Above 0.
     pub value: f64,
@@ -139,6 +144,7 @@ pub struct MetricFound {
 
 /// What `gleaner host slice` or `gleaner host run` said of a run's slices, background and measured VMs together.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DeliveredSlices {
     /// Median of the run intervals that ended by preemption; of `adaptive` the longest of the VMs' medians. Null without BPF.
     pub p50_ns: Option<u64>,
@@ -160,6 +166,7 @@ pub struct DeliveredSlices {
 
 /// What a VM in the background did during a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BackgroundRate {
     /// The VM.
     pub vm: String,
@@ -171,6 +178,7 @@ pub struct BackgroundRate {
 
 /// A background workload alone.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SoloRun {
     /// Counted from 0, warm-up rounds first.
     pub round: u32,
@@ -188,6 +196,7 @@ pub struct SoloRun {
 
 /// Figures of `gleaner.run/1`, under the same names.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunFigures {
     /// Idle time bridged, summed over vCPUs.
     pub retained_ns: u64,

@@ -6,6 +6,7 @@ use std::fmt;
 
 /// What `gleaner-lab sim run` found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SimReport {
     /// `gleaner.sim/1`.
     pub schema: String,
@@ -28,6 +29,7 @@ pub struct SimReport {
 
 /// The simulated host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SimHost {
     /// Physical CPUs.
     pub pcpus: u32,
@@ -43,6 +45,7 @@ pub struct SimHost {
 
 /// A cost.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SimCost {
     /// Its name.
     pub name: String,
@@ -54,6 +57,7 @@ pub struct SimCost {
 
 /// One simulation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SimRun {
     /// From 0.
     pub round: u32,
@@ -78,6 +82,7 @@ pub struct SimRun {
 
 /// One virtual machine in one simulation. Times of vCPUs are summed over them; the seven parts add up to `vcpus * end_ns`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SimVm {
     /// Its name.
     pub vm: String,
@@ -143,6 +148,7 @@ pub struct SimVm {
 
 /// A decision.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SimDecision {
     /// When, in simulated time.
     pub at_ns: u64,
@@ -156,6 +162,7 @@ pub struct SimDecision {
 
 /// A measured workload under a policy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SimRow {
     /// Which VM.
     pub vm: String,

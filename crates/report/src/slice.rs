@@ -6,6 +6,7 @@ use std::fmt;
 
 /// What `gleaner host slice` did and saw.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SliceReport {
     /// `gleaner.slice/1`.
     pub schema: String,
@@ -51,6 +52,7 @@ pub struct SliceReport {
 
 /// One thread.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SliceThread {
     /// Its id.
     pub tid: i32,
@@ -96,6 +98,7 @@ pub struct SliceThread {
 
 /// One CPU's ticker.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SliceCpu {
     /// Its number.
     pub cpu: u32,

@@ -7,6 +7,7 @@ use std::fmt;
 
 /// What `gleaner-lab sim sweep` found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SweepReport {
     /// `gleaner.sweep/1`.
     pub schema: String,
@@ -39,6 +40,7 @@ pub struct SweepReport {
 
 /// A parameter.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SweepParameter {
     /// Where it is in the scenario.
     pub key: String,

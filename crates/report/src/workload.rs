@@ -6,6 +6,7 @@ use std::fmt;
 
 /// What `gleaner workload NAME` did.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WorkloadReport {
     /// `gleaner.workload/1`.
     pub schema: String,
@@ -49,6 +50,7 @@ pub struct WorkloadReport {
 
 /// A distribution of latencies, to three digits.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LatencyReport {
     /// Requests.
     pub n: u64,

@@ -7,6 +7,7 @@ use std::fmt;
 
 /// The times that a cpupool or a vCPU of Xen's is set to; null for what its scheduler does not have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct XenTimes {
     /// How long a vCPU may run while others wait (RTDS: its budget).
     pub slice_ns: Option<u64>,
@@ -48,6 +49,7 @@ fn time(name: &str, ns: u64) -> String {
 
 /// What `gleaner host list` saw on a Xen host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct XenListReport {
     /// `gleaner.xen-list/1`.
     pub schema: String,
@@ -63,6 +65,7 @@ pub struct XenListReport {
 
 /// A cpupool.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct XenListPool {
     /// Its name.
     pub name: String,
@@ -81,6 +84,7 @@ pub struct XenListPool {
 
 /// A domain.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct XenListDomain {
     /// Its number.
     pub id: u32,
@@ -100,6 +104,7 @@ pub struct XenListDomain {
 
 /// A vCPU.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct XenListVcpu {
     /// As its domain numbers it.
     pub index: u32,
@@ -171,6 +176,7 @@ impl fmt::Display for XenListDomain {
 
 /// What `gleaner host slice` set on a Xen host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct XenSliceReport {
     /// `gleaner.xen-slice/1`.
     pub schema: String,
@@ -196,6 +202,7 @@ pub struct XenSliceReport {
 
 /// One thing that was set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct XenSliceChange {
     /// `cpupool Pool-0`, `vCPU 1 of domain 3`.
     pub target: String,

@@ -36,7 +36,7 @@ mod speedup;
 pub use interval::{FEWEST, interval_of_median};
 pub use order::orders;
 pub use sign_flips::{EXTENSION_AT_FIVE, FALSE_VERDICTS};
-pub use speedup::{Speedup, Verdict, paired_log_ratios, speedup};
+pub use speedup::{SMALL, Speedup, Verdict, paired_log_ratios, speedup};
 
 /// The middle value, or the mean of the two in the middle; `None` of nothing.
 pub fn median(values: &[f64]) -> Option<f64> {

@@ -46,6 +46,36 @@ impl Speedup {
     }
 }
 
+/// A difference smaller than this, as a ratio, is none that anybody would act on.
+pub const SMALL: f64 = 1.1;
+
+impl Speedup {
+    /// How many pairs would tell, where these do not: 1 is within the interval, and so is a difference of more than
+    /// [`SMALL`]. `None` where the verdict stands, or there is no interval.
+    ///
+    /// An interval shrinks with the square root of the pairs. It tells once it leaves 1 out, or once nothing beyond
+    /// [`SMALL`] is left in it, whichever comes first; the median and the noise are taken to stay.
+    pub fn pairs_to_tell(&self) -> Option<u64> {
+        let (low, high) = self.ci95?;
+        let small = SMALL.ln();
+        let (low, high) = (low.ln(), high.ln());
+        if self.verdict() != Verdict::NoDifference || (low >= -small && high <= small) {
+            return None;
+        }
+        let distance = self.median.ln().abs();
+        let enough = distance.max(small - distance);
+        let half = (high - low) / 2.0;
+        Some(rounded_up(self.pairs as f64 * (half / enough).powi(2)).max(self.pairs as u64 + 1))
+    }
+}
+
+/// To two digits: it is an estimate.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive, and the cast saturates")]
+fn rounded_up(value: f64) -> u64 {
+    let unit = 10f64.powi((value.max(1.0).log10().floor() as i32 - 1).max(0));
+    ((value / unit).ceil() * unit) as u64
+}
+
 /// ln(first/second) of each pair (first, second) of times; `None` where one is not above 0, or not finite.
 ///
 /// Where more is better, hand in (second, first): then above 1 still means that the second mode is better.
@@ -88,6 +118,43 @@ mod tests {
             let speedup = of(ratios);
             assert_eq!(speedup.verdict(), verdict, "{ratios:?}: {speedup:?}");
         }
+    }
+
+    #[test]
+    fn a_wide_interval_says_how_many_pairs_would_tell() {
+        let with = |median, low, high| Speedup { median, ci95: Some((low, high)), pairs: 10 }.pairs_to_tell();
+        for (median, low, high, pairs) in [
+            // Half as wide in logarithms as 0.603, it would leave 1 out at 0.9 with 330 pairs.
+            (0.9, 0.47, 1.57, Some(330)),
+            // At a median of 1 it takes to 10 % each way.
+            (1.0, 0.8, 1.25, Some(55)),
+            (1.3, 0.98, 1.7, Some(12)),
+            // It tells: nothing beyond 10 %, or one side of 1.
+            (1.02, 0.97, 1.05, None),
+            (1.3, 1.1, 1.5, None),
+            (0.7, 0.5, 0.9, None),
+        ] {
+            assert_eq!(with(median, low, high), pairs, "{median} ({low} to {high})");
+        }
+        assert_eq!(Speedup { median: 1.0, ci95: None, pairs: 4 }.pairs_to_tell(), None);
+    }
+
+    /// Noise alone: with the pairs that it asks for, an interval is nearly always narrow enough.
+    #[test]
+    fn the_pairs_that_would_tell_do_tell() {
+        let mut random = fastrand::Rng::with_seed(7);
+        let mut drawn = |pairs: u64| {
+            let mut ratio = || (0.4 * (random.f64() + random.f64() + random.f64() - 1.5)).exp();
+            of(&(0..pairs).map(|_| ratio()).collect::<Vec<_>>())
+        };
+        let (mut asked, mut told) = (0, 0);
+        for _ in 0..60 {
+            if let Some(pairs) = drawn(10).pairs_to_tell().filter(|pairs| *pairs <= 1_000) {
+                asked += 1;
+                told += u32::from(drawn(pairs).pairs_to_tell().is_none());
+            }
+        }
+        assert!(asked >= 30 && told * 3 >= asked, "{told} of {asked}");
     }
 
     #[test]

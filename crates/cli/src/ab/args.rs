@@ -1,7 +1,8 @@
 //! `ab`'s part of the command line.
 
 use crate::args::{JsonArg, PolicyArg, ProfileArg, duration};
-use clap::Args;
+use clap::{Args, ValueEnum};
+use gleaner_stats::Verdict;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,14 +11,16 @@ use std::time::Duration;
 #[command(
     override_usage = "gleaner ab [OPTIONS] -- CMD [ARG]...",
     after_help = "Who goes first in a pair is random. Outliers are shown and kept. The verdict is `helps` or `hurts` only where the \
-                  95 % interval of the speedup leaves 1 out, else `no difference`; below five pairs there is no interval. \
+                  95 % interval of the speedup leaves 1 out, else `no difference`, or `inconclusive` where more than 10 % either \
+                  way may have stayed unseen; below five pairs there is no interval. \
                   CMD reads nothing (/dev/null); its output is read for the metric and otherwise dropped.\n\n\
                   CMD has to do the same work in every run: `make` without -B has nothing left to do after the first.\n\n\
-                  Exit status: 0 compared, whatever the verdict; CMD's own when it fails, and then the comparison stops; 128+n \
-                  after signal n; 125 when Gleaner failed, 126 not executable, 127 not found.\n\n\
+                  Exit status: 0 compared, whatever the verdict; 3 compared, and it came out as --fail-if names; CMD's own when it \
+                  fails, and then the comparison stops; 128+n after signal n; 125 when Gleaner failed, 126 not executable, 127 not found.\n\n\
                   Examples:\n\
                   \x20 gleaner ab -- make -B -j8\n\
                   \x20 gleaner ab -n 20 --modes retain,full --json ab.json -- ./simulate\n\
+                  \x20 gleaner ab --fail-if hurts -- ./bench             # status 3 if Gleaner makes it slower\n\
                   \x20 gleaner ab --metric 'transactions: .*\\(([0-9.]+) per sec' --higher-is-better -- sysbench ... run"
 )]
 pub struct AbArgs {
@@ -58,6 +61,9 @@ pub struct AbArgs {
     /// Begin no pair, except the first, that would not be done by this time; warming up counts (e.g. 90s, 10m)
     #[arg(long, value_name = "DURATION", value_parser = max_time)]
     pub max_time: Option<Duration>,
+    /// End with status 3 if this came out
+    #[arg(long, value_name = "VERDICT", value_enum)]
+    pub fail_if: Option<FailIf>,
     /// Show what CMD prints
     #[arg(long)]
     pub show_output: bool,
@@ -68,6 +74,40 @@ pub struct AbArgs {
     pub command: Vec<OsString>,
 }
 
+/// What a comparison may not come out as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum FailIf {
+    /// The second mode is worse
+    Hurts,
+    /// It is not shown to be better: it hurts, there is no difference, or these pairs cannot tell
+    NoGain,
+}
+
+impl FailIf {
+    /// Whether a verdict is one of those.
+    pub fn names(self, verdict: &str) -> bool {
+        match self {
+            Self::Hurts => verdict == Verdict::Hurts.name(),
+            Self::NoGain => verdict != Verdict::Helps.name(),
+        }
+    }
+}
+
 fn max_time(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text).map_err(|error| format!("{error}; write it like 90s or 10m"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_a_failure_is_the_callers_choice() {
+        for (verdict, hurts, no_gain) in
+            [(Verdict::Helps, false, false), (Verdict::NoDifference, false, true), (Verdict::Hurts, true, true)]
+        {
+            let of = |fail_if: FailIf| fail_if.names(verdict.name());
+            assert_eq!((of(FailIf::Hurts), of(FailIf::NoGain)), (hurts, no_gain), "{verdict:?}");
+        }
+    }
 }

@@ -23,6 +23,9 @@ use interrupt::Interrupt;
 use plan::Plan;
 use series::Series;
 
+/// The status where a comparison came out as `--fail-if` names.
+const FAILED_IF: u8 = 3;
+
 pub fn main(args: &AbArgs) -> Result<u8, Failure> {
     let mut output = Output::open(args.json.json.as_deref())?;
     let plan = Plan::from_args(args)?;
@@ -36,7 +39,10 @@ pub fn main(args: &AbArgs) -> Result<u8, Failure> {
         output.text(&report);
     }
     output.json(&report).map_err(|failure| Failure { status: 125, ..failure })?;
-    let Some(stop) = series.stop else { return Ok(0) };
+    let Some(stop) = series.stop else {
+        let failed = args.fail_if.is_some_and(|fail_if| fail_if.names(&report.verdict));
+        return Ok(if failed { FAILED_IF } else { 0 });
+    };
     say(&format!("gleaner: {}", stop.message));
     Ok(stop.status)
 }

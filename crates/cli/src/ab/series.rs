@@ -5,7 +5,7 @@ use super::measure::{self, Outcome};
 use super::plan::{Mode, Plan};
 use crate::calibrate;
 use crate::failure::Failure;
-use crate::output::steady_tick;
+use crate::output::{shown, steady_tick};
 use gleaner_report::{AbRun, RunReport};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::collections::BTreeMap;
@@ -175,7 +175,7 @@ fn progress(plan: &Plan) -> ProgressBar {
     if plan.show_output {
         return ProgressBar::hidden();
     }
-    let bar = ProgressBar::new(plan.pairs);
+    let bar = shown(ProgressBar::new(plan.pairs));
     if let Ok(style) = ProgressStyle::with_template("  pair {pos}/{len} [{bar:30}] {eta} left  {msg}") {
         bar.set_style(style);
     }

@@ -44,6 +44,7 @@ pub fn report(plan: &Plan, series: &Series) -> AbReport {
         }),
         verdict: found.map_or(Verdict::NoDifference, |found| found.verdict()).name().to_owned(),
         verdict_withheld: withheld(found),
+        pairs_to_tell: found.and_then(|found| found.pairs_to_tell()),
         side_costs: side_costs(&pairs, vcpus),
         incomplete: series.stop.as_ref().map(|stop| stop.reason.clone()),
         notes,

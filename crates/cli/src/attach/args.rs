@@ -51,9 +51,6 @@ pub struct AttachArgs {
     /// Policy parameters: a TOML file with any of the keys that `gleaner params` prints
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Print no summary
-    #[arg(short, long)]
-    pub quiet: bool,
     #[command(flatten)]
     pub json: JsonArg,
 }
@@ -104,6 +101,6 @@ impl AttachArgs {
             overhead_ratio: 0.005,
             strict: false,
         };
-        Ok(Options { config, quiet: self.quiet, command })
+        Ok(Options { config, quiet: crate::output::quiet(), command })
     }
 }

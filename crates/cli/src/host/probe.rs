@@ -35,7 +35,7 @@ pub fn main(args: &ProbeArgs) -> Result<u8, Failure> {
     if args.xen.applies() {
         return Err(Failure::input(
             "on a Xen host slices are Xen's own, and what dom0's kernel could do with a ticker says nothing of them; `gleaner host list` \
-             names the scheduler of each cpupool with its slice, and docs/xen.md what each can do",
+             names the scheduler of each cpupool with its slice",
         ));
     }
     let mut output = Output::open(args.json.json.as_deref())?;

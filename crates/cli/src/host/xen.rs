@@ -5,7 +5,7 @@ use crate::args::JsonArg;
 use crate::failure::Failure;
 use crate::host::{Interrupted, interrupted_before};
 use crate::interrupt;
-use crate::output::{Output, say};
+use crate::output::{Output, say, tell};
 use crate::session;
 use clap::Args;
 use gleaner_act::{ActError, XenChange, XenRequest, Xl, change_xen, plan_xen};
@@ -33,6 +33,7 @@ pub struct XenArg {
 
 /// What `host slice` takes on a Xen host only.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Xen hosts")]
 pub struct XenSliceArgs {
     #[command(flatten)]
     pub xen: XenArg,
@@ -222,10 +223,10 @@ fn hold(
     // A failure drops the session, which undoes what was set before it.
     for change in changes {
         change_xen(xl, change, &mut session.journal).map_err(Failure::work)?;
-        say(&format!("{}: now {}; it was {}", change.set.target(), change.set, change.was));
+        tell(&format!("{}: now {}; it was {}", change.set.target(), change.set, change.was));
     }
     if length.is_none() {
-        say(&"Kept until this is interrupted (Ctrl-C, or SIGTERM).");
+        tell(&"Kept until this is interrupted (Ctrl-C, or SIGTERM).");
     }
     let mut holding = Holding { session, length, begun: Instant::now(), interrupted };
     let first = holding.until_next();

@@ -10,7 +10,7 @@
 use crate::args::JsonArg;
 use crate::failure::Failure;
 use crate::files::Destination;
-use crate::output::{Output, say};
+use crate::output::{Output, say, tell};
 use crate::run::child::{Launch, shell_status};
 use crate::run::signals::{Event, Inherited, Relay, listen};
 use clap::Args;
@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 #[command(
     override_usage = "gleaner record --threads [OPTIONS] -- CMD [ARG]...",
     after_help = "Needs BPF (root, Linux 5.11 or later): nothing else says who woke whom. The program's stdin, stdout, stderr and signals are its \
-                  own; programs that it starts are recorded with it. What is kept and what is lost: docs/research/recording.md.\n\n\
+                  own; programs that it starts are recorded with it.\n\n\
                   Exit status: 0 recorded, whatever CMD's own was (the result has it); 1 the recording failed, 2 bad usage, or \
                   CMD cannot be started.\n\n\
                   Examples:\n\
@@ -74,7 +74,7 @@ pub fn main(args: &RecordArgs) -> Result<u8, Failure> {
     let report = record(&args.command, &path, args.max_bytes)?;
     output.json(&report)?;
     // The program's own stdout stays its own.
-    say(&report);
+    tell(&report);
     Ok(0)
 }
 

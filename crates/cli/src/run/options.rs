@@ -50,7 +50,7 @@ impl Options {
             overhead_ratio: args.overhead / 100.0,
             strict: args.strict,
         };
-        Ok(Self { config, quiet: args.quiet, command: args.command })
+        Ok(Self { config, quiet: crate::output::quiet(), command: args.command })
     }
 }
 

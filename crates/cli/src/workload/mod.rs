@@ -5,7 +5,7 @@ mod args;
 pub use args::WorkloadArgs;
 
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::output::{Output, quiet};
 use args::LIST;
 use gleaner_model::Nanos;
 use gleaner_report::{LatencyReport, WorkloadReport};
@@ -60,7 +60,7 @@ fn run_watched(plan: &Plan, progress: &Progress, args: &WorkloadArgs) -> Result<
             let name = args.progress_name.as_deref();
             watch(scope, move || print_progress(progress, every, name, &lines))?;
         }
-        if std::io::stderr().is_terminal() {
+        if std::io::stderr().is_terminal() && !quiet() {
             // A bar is done without.
             let _ = watch(scope, move || show_progress(plan.stop, progress, &shown));
         }

@@ -131,10 +131,10 @@ parameters! {
         learnt_timeout_factor: u64 = 4, 1 to 100, "times";
         /// What polling costs more where the host is short of CPUs: this many times the stolen share (ours).
         poll_steal_price: f64 = 20.0, 0 to 1_000, "times";
-        /// What all vCPUs together may poll in profile `frugal`; `latency` has no limit.
-        poll_budget_frugal_ratio: f64 = 0.05, 0 to 1_000, "of one CPU";
-        /// The same for profile `balanced`.
-        poll_budget_balanced_ratio: f64 = 1.0, 0 to 1_000, "of one CPU";
+        /// What all vCPUs together may poll, as a share of one CPU: profile `frugal`.
+        poll_budget_frugal_ratio: f64 = 0.05, 0 to 1_000, "CPUs";
+        /// The same for profile `balanced`. `latency` has no limit.
+        poll_budget_balanced_ratio: f64 = 1.0, 0 to 1_000, "CPUs";
         /// Whether retention is tried against none from time to time, and stopped where it does not pay (ours).
         /// `--no-trial` leaves it out.
         retention_trials: bool = true, any of "true or false", "";

@@ -69,7 +69,7 @@ fn section(report: &AbReport) -> Result<Section, DrawError> {
 fn told(report: &AbReport) -> Vec<Markup> {
     let (first, second) = (mode(report, 0), mode(report, 1));
     let what = report.metric.as_ref().map_or("its run time", |metric| &metric.name);
-    let class = match report.verdict.as_str() {
+    let class = match report.told_verdict() {
         "helps" => "verdict helps",
         "hurts" => "verdict hurts",
         _ => "verdict",
@@ -127,7 +127,7 @@ fn forest_figure(reports: &[&AbReport]) -> Result<Option<Figure>, DrawError> {
     let helped = |verdict: &str| reports.iter().filter(|report| report.verdict == verdict).count();
     let title = match (&estimates[..], reports) {
         ([], _) => return Ok(None),
-        ([one], [report]) => format!("{}: speedup {}, {}", name(report), one.told(), report.verdict),
+        ([one], [report]) => format!("{}: speedup {}, {}", name(report), one.told(), report.told_verdict()),
         _ => format!(
             "Speedup of {}: {} helped, {} hurt, {} without a clear difference",
             count(reports.len() as u64, "comparison"),

@@ -8,6 +8,7 @@ use std::fmt;
 
 /// One run of the measured programs, and every slice's turns within it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct InTurnRun {
     /// Counted from 0, warm-up rounds first.
     pub round: u32,
@@ -31,6 +32,7 @@ pub struct InTurnRun {
 
 /// Who ran what.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct InTurnVm {
     /// The VM.
     pub vm: String,
@@ -40,6 +42,7 @@ pub struct InTurnVm {
 
 /// What came of a slice, over all its turns of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct InTurnSlice {
     /// `adaptive`, or a duration.
     pub slice: String,
@@ -53,6 +56,7 @@ pub struct InTurnSlice {
 
 /// One turn.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SliceTurn {
     /// Counted from 0.
     pub pass: u32,

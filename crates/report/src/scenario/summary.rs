@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 
 /// One combination over all rounds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ScenarioRow {
     /// The VM.
     pub vm: String,
@@ -68,6 +69,7 @@ pub struct ScenarioRow {
 
 /// A command's metric over all rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MetricMedian {
     /// Median.
     pub median: f64,
@@ -77,6 +79,7 @@ pub struct MetricMedian {
 
 /// A median with its 95 % interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RatioSpread {
     /// Median.
     pub median: f64,

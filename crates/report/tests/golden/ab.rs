@@ -81,6 +81,7 @@ fn ab() -> AbReport {
         speedup: Some(AbSpeedup { median: 1.236, ci95: Some([1.021, 4.21]), pairs: 5 }),
         verdict: "helps".into(),
         verdict_withheld: None,
+        pairs_to_tell: None,
         side_costs: AbSideCosts {
             cpu_time_ratio: Some(1.258),
             cpu_time_less_retained_ratio: Some(1.03),
@@ -132,6 +133,12 @@ fn ab_of_wall_time() {
     let text = AbReport { speedup: Some(close), verdict: "no difference".into(), ..ab() }.to_string();
     let verdict = "full is 2.1 % faster than off, 95 % interval 0.3 % slower to 4.5 % faster: no difference.";
     assert!(text.contains(verdict), "{text}");
+    let wide = AbSpeedup { median: 0.9, ci95: Some([0.47, 1.57]), pairs: 10 };
+    let wide = AbReport { speedup: Some(wide), verdict: "no difference".into(), pairs_to_tell: Some(330), ..ab() };
+    let verdict = "full is 10.0 % slower than off, 95 % interval 0.47 times as fast to 1.57 times as fast: \
+                   inconclusive; about 330 pairs would tell.";
+    assert!(wide.to_string().contains(verdict), "{wide}");
+    assert_eq!((wide.told_verdict(), &*wide.verdict), ("inconclusive", "no difference"));
 }
 
 #[test]

@@ -30,7 +30,7 @@ pub use backend::in_a_line;
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "What a VM is, is judged by what its vCPUs' threads miss (docs/host-llc.md), or told with --class. Needs root; a processor with \
+    after_help = "What a VM is, is judged by what its vCPUs' threads miss, or told with --class. Needs root; a processor with \
                   cache allocation (Intel RDT, AMD QoS; `gleaner doctor` says whether), and counters unless all classes are told. \
                   Goes on until a signal or --for; then, and after kill -9, everything is undone.\n\n\
                   Examples:\n\

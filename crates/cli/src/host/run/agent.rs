@@ -8,7 +8,7 @@ use super::turns::Turns;
 use super::watch::{Sample, Watch};
 use crate::failure::Failure;
 use crate::host::{Interrupted, interrupted_before, kernel_notes};
-use crate::output::say;
+use crate::output::{say, shown, tell};
 use gleaner_decide::host::HostPolicy;
 use gleaner_model::{Nanos, SwitchPrice};
 use gleaner_observe::ProcRoot;
@@ -134,7 +134,7 @@ impl Agent<'_> {
         let window = turns.as_ref().map_or_else(|| Some(seen.window.clone()), |turns| turns.of_policy(&seen.window));
         let decisions = window.as_ref().map(|window| policy.step(window)).unwrap_or_default();
         for line in decision_lines(&decisions) {
-            bar.suspend(|| say(&line));
+            bar.suspend(|| tell(&line));
         }
         let over = turns.as_mut().is_some_and(|turns| !turns.add(&seen, now));
         let slices = turns.as_ref().map(|turns| turns.slices(policy.slices(), watch.vms()));
@@ -154,7 +154,7 @@ impl Agent<'_> {
 }
 
 fn progress_bar() -> ProgressBar {
-    let bar = ProgressBar::new_spinner();
+    let bar = shown(ProgressBar::new_spinner());
     if let Ok(style) = ProgressStyle::with_template("  {msg}") {
         bar.set_style(style);
     }

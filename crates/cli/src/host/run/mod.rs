@@ -64,15 +64,15 @@ pub struct RunArgs {
     /// Set slices, but let the kernel's tick end them
     #[arg(long)]
     pub no_enforce: bool,
-    /// Count VM exits by PAUSE, which tell a VM that spins, through KVM's tracepoint: some time at every exit (docs/host.md)
+    /// Count VM exits by PAUSE, which tell a VM that spins, through KVM's tracepoint: takes some time at every exit
     #[arg(long)]
     pub pause_exits: bool,
+    #[command(flatten)]
+    pub json: JsonArg,
     #[command(flatten)]
     pub compare: InTurnArgs,
     #[command(flatten)]
     pub xen: XenSliceArgs,
-    #[command(flatten)]
-    pub json: JsonArg,
 }
 
 /// The policy against slices for all, on VMs that go on working.

@@ -59,9 +59,9 @@ pub struct SliceArgs {
     #[arg(long)]
     pub no_enforce: bool,
     #[command(flatten)]
-    pub xen: XenSliceArgs,
-    #[command(flatten)]
     pub json: JsonArg,
+    #[command(flatten)]
+    pub xen: XenSliceArgs,
     /// A command to run meanwhile; its exit status is then Gleaner's
     #[arg(value_name = "CMD", last = true)]
     pub command: Vec<OsString>,

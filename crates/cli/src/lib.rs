@@ -1,0 +1,73 @@
+//! The `gleaner` command: parse -> validated options -> run. Glue only; what it glues is in the other rooms.
+//!
+//! A library beside its binary, so that man pages and completions are made of the same definition (`crates/reference`).
+
+mod ab;
+mod args;
+mod attach;
+mod calibrate;
+mod doctor;
+mod host;
+mod means;
+mod parameters;
+mod probe;
+mod record;
+mod report;
+mod restore;
+mod run;
+mod session;
+mod workload;
+
+use args::Command;
+pub use args::command;
+// The rooms of this binary name them as their own.
+use gleaner_command::everywhere::set_color_before_parsing;
+use gleaner_command::{failure, files, interrupt, output, params, refusal};
+use std::process::ExitCode;
+
+/// Runs the command that the process was started with.
+pub fn main() -> ExitCode {
+    run::signals::hear_of_children();
+    set_color_before_parsing(std::env::args_os());
+    let cli = match args::parse(std::env::args_os()) {
+        Ok(cli) => cli,
+        Err(error) => return ExitCode::from(output::usage(&error)),
+    };
+    cli.everywhere.apply();
+    // What a lost result is worth, where another status is the program's own.
+    let lost = if matches!(cli.command, Command::Run(_) | Command::Ab(_)) { 125 } else { 1 };
+    let log =
+        tracing_subscriber::EnvFilter::try_from_env("GLEANER_LOG").unwrap_or_else(|_| cli.everywhere.log().into());
+    tracing_subscriber::fmt().with_env_filter(log).with_writer(std::io::stderr).init();
+    let result = match cli.command {
+        Command::Doctor(args) => doctor::main(&args),
+        Command::Probe(args) => probe::main(&args),
+        Command::Run(args) => run::main(args),
+        Command::Attach(args) => attach::main(args),
+        Command::Ab(args) => ab::main(&args),
+        Command::Workload(args) => workload::main(&args),
+        Command::Report(args) => report::main(&args),
+        Command::Host(args) => host::main(&args),
+        Command::Record(args) => record::main(&args),
+        Command::Sim(_) => Err(moved("sim")),
+        Command::Cache(_) => Err(moved("cache")),
+        Command::Params(args) => {
+            parameters::print(&args);
+            Ok(0)
+        }
+        Command::Restore(_) => restore::main(),
+        Command::Guardian { journal } => gleaner_runtime::guard(&journal).map(|()| 0).map_err(failure::Failure::work),
+    };
+    match result {
+        Ok(status) => ExitCode::from(output::status(status, lost)),
+        Err(failure) => {
+            output::complain("gleaner", &failure.message);
+            ExitCode::from(failure.status)
+        }
+    }
+}
+
+/// Says where a command went.
+fn moved(command: &str) -> failure::Failure {
+    failure::Failure::input(format!("`gleaner {command} ...` is `gleaner-lab {command} ...` now; `make lab` builds it"))
+}

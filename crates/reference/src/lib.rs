@@ -1,0 +1,50 @@
+//! The reference, made of the definitions in the source and of nothing else:
+//!
+//! ```text
+//!   decide's parameters          -> parameters.md
+//!   report's structs (schemars)  -> schemas/*.json
+//!   the command line (clap)      -> man pages, completions
+//! ```
+//!
+//! [`pages`] are kept in docs/reference, and a test keeps them current. What [`for_installing`] makes is made at `make
+//! reference`, because nobody reads it there. It ships with nothing: the product carries neither schemas nor generators.
+
+mod parameters;
+mod schemas;
+mod share;
+
+use std::io;
+
+/// A file to be written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct File {
+    /// Below the folder asked for.
+    pub path: String,
+    /// What is in it.
+    pub bytes: Vec<u8>,
+}
+
+impl File {
+    fn text(path: impl Into<String>, text: String) -> Self {
+        Self { path: path.into(), bytes: text.into_bytes() }
+    }
+}
+
+/// docs/reference.
+///
+/// # Errors
+/// If a schema is no JSON.
+pub fn pages() -> io::Result<Vec<File>> {
+    let schemas = schemas::all()?;
+    let mut files = vec![File::text("parameters.md", parameters::page()), schemas::index(&schemas)];
+    files.extend(schemas.iter().map(schemas::Described::file));
+    Ok(files)
+}
+
+/// Man pages and completions, laid out as below /usr/local/share.
+///
+/// # Errors
+/// If a page cannot be rendered.
+pub fn for_installing() -> io::Result<Vec<File>> {
+    share::all(&gleaner::command())
+}

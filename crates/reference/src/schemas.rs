@@ -1,0 +1,66 @@
+//! schemas/*.json: what each command writes with `--json`, as JSON Schema.
+
+use crate::File;
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde_json::{Value, json};
+use std::fmt::Write;
+use std::io;
+
+/// A schema of ours with its JSON Schema.
+pub struct Described {
+    /// Such as `gleaner.run/1`.
+    name: &'static str,
+    schema: Value,
+}
+
+impl Described {
+    fn of<T: JsonSchema>(name: &'static str) -> io::Result<Self> {
+        // What is written, not what would be read: keys are there even where they are null.
+        let generator = SchemaSettings::draft2020_12().for_serialize().into_generator();
+        let mut schema = serde_json::to_value(generator.into_root_schema_for::<T>())?;
+        // Its own name is the one value that may stand there.
+        schema["properties"]["schema"]["const"] = json!(name);
+        Ok(Self { name, schema })
+    }
+
+    /// Its file's name: that of the frozen examples.
+    fn file_name(&self) -> String {
+        format!("{}.json", self.name.replace('/', "."))
+    }
+
+    /// The file.
+    pub fn file(&self) -> File {
+        File::text(format!("schemas/{}", self.file_name()), format!("{:#}\n", self.schema))
+    }
+}
+
+macro_rules! described {
+    ($($report:ident)*) => {
+        vec![$(Described::of::<gleaner_report::$report>(gleaner_report::$report::SCHEMA)?),*]
+    };
+}
+
+/// Every schema, by name.
+pub fn all() -> io::Result<Vec<Described>> {
+    let mut all = described![
+        AbReport CacheClassReport CacheRecordReport CacheReport DoctorReport HostListReport HostProbeReport HostRunReport LlcReport ProbeReport RecordReport ReproductionReport RunReport ScenarioReport SimRecordingReport SimReport SliceReport SweepReport WorkloadReport XenListReport XenSliceReport
+    ];
+    all.sort_by_key(|described| described.name);
+    Ok(all)
+}
+
+/// README.md: where one looks first.
+pub fn index(schemas: &[Described]) -> File {
+    let mut text = "# Reference\n\n`make reference` makes these pages of the source, and a test keeps them current.\n\n\
+                    - [Parameters](parameters.md): every number that a policy uses.\n\
+                    - Man pages and completions: `make reference` writes them to `target/share`, `make install` installs them.\n\
+                    - JSON schemas of what `--json` writes; [JSON](../json.md) says what keys mean:\n\n\
+                    | schema | of |\n| --- | --- |\n"
+        .to_owned();
+    for described in schemas {
+        let about = described.schema["description"].as_str().unwrap_or_default().replace('\n', " ");
+        let _ = writeln!(text, "| [`{}`](schemas/{}) | {about} |", described.name, described.file_name());
+    }
+    File::text("README.md", text)
+}
