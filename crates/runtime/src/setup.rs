@@ -51,7 +51,13 @@ pub(crate) fn set_up(config: &Config, vcpus: CpuSet, listener: Listener) -> Resu
     let guardian = session.as_ref().and_then(Session::guardian_pid);
     let mut looking = Looking::new(config, &vcpus, &hierarchies, session.as_mut());
     let polling = looking.as_mut().and_then(Looking::polling);
-    let (observing, refusal) = match Observing::open(observer_for(config, polling.is_some()), guardian, &vcpus) {
+    let wanted = observer_for(config, polling.is_some());
+    let opened = Observing::open(wanted, guardian, &vcpus);
+    // A container's /proc may say nothing of its vCPUs, where BPF still sees them.
+    let opened = opened.or_else(|error| {
+        if wanted == config.observer { Err(error) } else { Observing::open(config.observer, guardian, &vcpus) }
+    });
+    let (observing, refusal) = match opened {
         Ok(opened) => opened,
         Err(error) if config.observer == ObserverChoice::Bpf => return Err(SetupError::Observer(error)),
         Err(error) => return Err(SetupError::NothingObserved(error)),

@@ -53,8 +53,7 @@ use crate::cpuidle::IdleSplitter;
 use crate::observer::ObserverConfig;
 use crate::system::{PresentReader, open_stat, split};
 use gleaner_model::{CpuSet, GroupWindow, Nanos, RetainCounters, Source, VcpuId, VcpuWindow, Window};
-use gleaner_sys::{OwnProc, ProcRoot, StatReader, SystemStat, own_proc, thread_cpu_time};
-use rustix::process::{Resource, getrlimit};
+use gleaner_sys::{Limit, OwnProc, ProcRoot, StatReader, SystemStat, own_proc, thread_cpu_time};
 use std::collections::BTreeMap;
 use std::time::Instant;
 use tracker::{Census, Tracker};
@@ -109,7 +108,7 @@ impl ProcfsObserver {
         }
         let owner = config.owner_pid;
         let has_children = root.proc.join(format!("{owner}/task/{owner}/children")).exists();
-        let soft_limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+        let (soft_limit, _) = Limit::OPEN_FILES.now();
         let files = usize::try_from((soft_limit / 2).min(MAX_OPEN_FILES)).unwrap_or(0);
         Ok(Self {
             stat: open_stat(root)?,
