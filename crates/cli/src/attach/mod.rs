@@ -25,7 +25,7 @@ pub fn main(args: AttachArgs) -> Result<u8, Failure> {
     let length = args.length;
     let target = Target::find(&args)?;
     let options = args.into_options(target.command())?;
-    let roots = target.roots()?;
+    let roots = target.roots();
     let vcpus = vcpus_of(&roots);
     let prepared = Runtime::prepare(&options.config, vcpus.clone(), session::listener());
     let mut runtime = prepared.map_err(Failure::work)?;
@@ -84,10 +84,11 @@ impl Task for Attached<'_> {
     fn tick(&mut self, late: Nanos) -> ControlFlow<bool, Duration> {
         self.look_after_the_guardian();
         self.runtime.tick(late);
-        match self.target.roots() {
-            Ok(now) if !now.is_empty() => self.follow(now),
-            _ => return ControlFlow::Break(true),
+        let now = self.target.roots();
+        if now.is_empty() {
+            return ControlFlow::Break(true);
         }
+        self.follow(now);
         if self.ends.is_some_and(|ends| Instant::now() >= ends) || self.interrupted.load(Ordering::Relaxed) {
             return ControlFlow::Break(false);
         }

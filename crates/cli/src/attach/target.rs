@@ -41,28 +41,25 @@ impl Target {
             (_, _, Some(name)) => Self::Cgroup { folder: unit(name)? },
             _ => return Err(Failure::input("write --pid, --cgroup or --unit")),
         };
-        if target.roots()?.is_empty() {
+        if target.roots().is_empty() {
             return Err(Failure::input(format!("nothing runs in {target}")));
         }
         Ok(target)
     }
 
     /// The processes whose parents do not belong to it; none: it has ended.
-    ///
-    /// # Errors
-    /// When a cgroup cannot be read; not when it has gone.
-    pub fn roots(&self) -> Result<Vec<i32>, Failure> {
+    pub fn roots(&self) -> Vec<i32> {
         match self {
             Self::Process { pid, start_time } => {
                 let lives = |(state, _, began): &(u8, i32, u64)| !matches!(state, b'Z' | b'X') && began == start_time;
-                Ok(stat_of(*pid).filter(lives).map(|_| *pid).into_iter().collect())
+                stat_of(*pid).filter(lives).map(|_| *pid).into_iter().collect()
             }
             Self::Cgroup { folder } => {
                 let mut pids = BTreeSet::new();
                 members(folder, DEEPEST, &mut pids);
                 let own = std::process::id().cast_signed();
                 let is_root = |pid: &&i32| stat_of(**pid).is_some_and(|(_, parent, _)| !pids.contains(&parent));
-                Ok(pids.iter().filter(is_root).copied().filter(|pid| *pid != own).collect())
+                pids.iter().filter(is_root).copied().filter(|pid| *pid != own).collect()
             }
         }
     }
@@ -122,7 +119,9 @@ fn members(folder: &Path, depth: usize, into: &mut BTreeSet<i32>) {
     let text = fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
     into.extend(text.lines().filter_map(|line| line.parse::<i32>().ok()).filter(|pid| *pid > 0));
     if depth > 1 {
-        folders(folder).iter().for_each(|path| members(path, depth - 1, into));
+        for path in folders(folder) {
+            members(&path, depth - 1, into);
+        }
     }
 }
 
