@@ -104,7 +104,7 @@ pub fn refusal(command: &[OsString], error: &io::Error) -> Refusal {
         return of(127, &not_found(command));
     }
     match error.kind() {
-        io::ErrorKind::PermissionDenied if path.is_dir() => of(126, "it is a folder"),
+        io::ErrorKind::PermissionDenied if path.is_dir() => of(126, "permission denied: it is a folder"),
         io::ErrorKind::PermissionDenied => of(126, "permission denied; is it an executable file? (chmod +x)"),
         _ if error.raw_os_error() == Some(libc::ENOEXEC) => {
             of(126, &format!("{error}; a script needs a first line such as #!/bin/sh"))

@@ -313,13 +313,12 @@ fn what_a_waker_is_said_to_lose_is_what_it_gets_less_done() {
 #[test]
 fn interrupts_that_wait_are_lost_time() {
     let seconds = |interrupts: Option<u64>| {
-        let mut policy = HostPolicy::new(
-            SlicePolicy::Adaptive,
-            HostParams { judge_windows: 1, ..HostParams::default() },
-            toy::price(0),
-        );
-        let mut host = Host::new(&[Vm::Hog, Vm::Hog]);
-        let mut window = host.window(&[(VmId(1), Nanos::from_millis(1)), (VmId(2), Nanos::from_millis(1))].into());
+        // No step is worth its while on this ladder, so what was seen is told.
+        let ladder_us = vec![1_000, 999];
+        let params = HostParams { judge_windows: 1, settle_windows: 0, ladder_us, ..HostParams::default() };
+        let mut policy = HostPolicy::new(SlicePolicy::Adaptive, params, toy::price(0));
+        let slices = [1, 2].map(|vm| (VmId(vm), Nanos::from_millis(1))).into();
+        let mut window = Host::new(&[Vm::Hog, Vm::Hog]).window(&slices);
         // Half a second of run and of wait, in pieces of a millisecond.
         window.vms[1].vcpus[0].interrupts_while_waiting = interrupts;
         policy.step(&window);
