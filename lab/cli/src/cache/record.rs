@@ -291,16 +291,15 @@ pub(super) fn not_started(command: &[OsString], status: ExitStatus) -> Failure {
         Some(file) if !is_executable(&file) => {
             format!("cannot run '{name}': it cannot be executed; is it an executable file? (chmod +x)")
         }
-        Some(_) => match status.signal() {
-            Some(signal) => {
+        Some(_) => {
+            if let Some(signal) = status.signal() {
                 format!("valgrind was killed by signal {signal} before '{name}' began: nothing is recorded")
-            }
-            // Whatever it is, valgrind has said it.
-            None => {
+            } else {
+                // Whatever it is, valgrind has said it.
                 let status = shell_status(status);
                 format!("valgrind could not run '{name}' (status {status}, see its message above): nothing is recorded")
             }
-        },
+        }
     })
 }
 
