@@ -326,6 +326,7 @@ fn interrupts_that_wait_are_lost_time() {
         // Of what it ran, y / (1 + y) undone.
         lost / (1.0 - lost) * 0.5
     };
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small positive number")]
     let few = HostParams::default().wakeups_per_s_min as u64 / 4;
     for (interrupts, lost) in [(None, 0.0), (Some(few), 0.0), (Some(400), 0.2), (Some(900), 0.45), (Some(100_000), 0.5)]
     {

@@ -98,7 +98,8 @@ fn a_program_that_hardly_blocks_any_more_is_judged_by_its_cpu_time() {
         window.group.voluntary_switches /= 8;
     }
     // Not so much less that the trial ends early: then it ends while nothing is retained, and nothing is left to say.
-    let (more, less): (fn(&mut Window), fn(&mut Window)) = (|window| longer(window, 150), |window| longer(window, 90));
+    let more: fn(&mut Window) = |window| longer(window, 150);
+    let less: fn(&mut Window) = |window| longer(window, 90);
     for (change, pays) in [(more, true), (less, false)] {
         let mut guest = Guest::new(4, Workload { demand: 1.6, ..PIPELINE }, 1);
         guest.wakeup = Some([Nanos::from_micros(100); 2]);
