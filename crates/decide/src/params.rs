@@ -194,7 +194,8 @@ mod tests {
     #[test]
     fn a_file_of_all_defaults_changes_nothing() {
         let file = |all: Vec<super::Parameter>| {
-            all.iter().map(|parameter| format!("{} = {}\n", parameter.key, parameter.default)).collect::<String>()
+            let lines = all.iter().map(|parameter| format!("{} = {}", parameter.key, parameter.default));
+            lines.collect::<Vec<_>>().join("\n")
         };
         let guest = file(GuestParams::parameters());
         let keys: BTreeSet<&str> = guest.lines().filter_map(|line| line.split(' ').next()).collect();

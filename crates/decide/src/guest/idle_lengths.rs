@@ -234,7 +234,9 @@ mod tests {
 
     fn lengths(us: &[u64]) -> IdleLengths {
         let mut seen = Distribution::new();
-        us.iter().for_each(|us| seen.record(Nanos::from_micros(*us)));
+        for us in us {
+            seen.record(Nanos::from_micros(*us));
+        }
         IdleLengths::of(&seen)
     }
 
