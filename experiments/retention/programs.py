@@ -5,7 +5,7 @@
 
 Modes of one program follow each other in random order, in each round. Wall time counts the start. Needs root, a cpuidle driver with a
 POLL state under the haltpoll governor (what it sets there it takes back), and the programs themselves: what is missing is left out and said.
-Raw values and the summary are printed as JSON to --out (default target/retention/programs.json).
+Raw values go to --out (default target/retention/programs.json), a summary to a file beside it.
 """
 import argparse, glob, json, os, platform, random, re, shutil, signal, statistics, subprocess, sys, tempfile, textwrap, time
 
@@ -237,10 +237,31 @@ def main():
         for stop in servers:
             stop()
         shutil.rmtree(work, ignore_errors=True)
-    summary = {"machine": f"{platform.release()}, {os.cpu_count()} vCPUs", "rounds": args.rounds, "programs": rows}
     os.makedirs(os.path.dirname(args.out), exist_ok=True)
+    commit = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short", "HEAD"], stdout=subprocess.PIPE).stdout.decode().strip()
+    machine = f"Linux {platform.release()}, {os.cpu_count()} vCPUs, {time.strftime('%Y-%m-%d')}, commit {commit}"
     with open(args.out, "w") as file:
-        json.dump(summary, file, indent=1)
+        json.dump({"machine": machine, "rounds": args.rounds, "programs": rows}, file, indent=1)
+    with open(args.out.removesuffix(".json") + "-summary.json", "w") as file:
+        json.dump(summary(machine, args.rounds, rows), file, indent=1)
+
+
+def summary(machine, rounds, rows):
+    """For each program and mode: the speed-up against plain in the same round (median, least, most), polled seconds, p99 in us."""
+    programs = {}
+    for name, modes in rows.items():
+        kind, cells = PROGRAMS[name][0], {}
+        for mode, runs in modes.items():
+            ratios = [better(kind, run["value"], plain["value"]) for run, plain in zip(runs, modes["plain"])]
+            cells[mode] = {"speedup": [round(x, 3) for x in (statistics.median(ratios), min(ratios), max(ratios))],
+                           "polled_s": round(statistics.median(run["polled"] for run in runs), 2)}
+            if "p99" in runs[0]:
+                cells[mode]["p99_us"] = round(statistics.median(run["p99"] for run in runs))
+        programs[name] = {"value": kind, **cells}
+    geometric = {}
+    for mode in next(iter(rows.values())):
+        geometric[mode] = round(statistics.geometric_mean(cells[mode]["speedup"][0] for cells in programs.values()), 3)
+    return {"machine": machine, "rounds": rounds, "geometric_mean_of_speedups": geometric, "programs": programs}
 
 
 if __name__ == "__main__":

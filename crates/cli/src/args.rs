@@ -133,7 +133,7 @@ pub enum Command {
 #[derive(Debug, Args)]
 pub struct MovedArgs {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-    arguments: Vec<OsString>,
+    pub arguments: Vec<OsString>,
 }
 
 #[derive(Debug, Args)]

@@ -23,6 +23,7 @@ pub use args::command;
 // The rooms of this binary name them as their own.
 use gleaner_command::everywhere::set_color_before_parsing;
 use gleaner_command::{failure, files, interrupt, output, params, refusal};
+use std::os::unix::process::CommandExt;
 use std::process::ExitCode;
 
 /// Runs the command that the process was started with.
@@ -49,8 +50,8 @@ pub fn main() -> ExitCode {
         Command::Report(args) => report::main(&args),
         Command::Host(args) => host::main(&args),
         Command::Record(args) => record::main(&args),
-        Command::Sim(_) => Err(moved("sim")),
-        Command::Cache(_) => Err(moved("cache")),
+        Command::Sim(args) => Err(moved("sim", &args)),
+        Command::Cache(args) => Err(moved("cache", &args)),
         Command::Params(args) => {
             parameters::print(&args);
             Ok(0)
@@ -67,7 +68,16 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Says where a command went.
-fn moved(command: &str) -> failure::Failure {
-    failure::Failure::input(format!("`gleaner {command} ...` is `gleaner-lab {command} ...` now; `make lab` builds it"))
+/// Says where a command went, and goes there where that is beside this binary. Comes back only where it cannot.
+fn moved(command: &str, args: &args::MovedArgs) -> failure::Failure {
+    let there = format!("`gleaner {command} ...` is `gleaner-lab {command} ...` now");
+    let lab = std::env::current_exe().map(|own| own.with_file_name("gleaner-lab"));
+    match lab.ok().filter(|lab| lab.is_file()) {
+        None => failure::Failure::input(format!("{there}; `make lab` builds it")),
+        Some(lab) => {
+            output::complain("gleaner", &there);
+            let error = std::process::Command::new(&lab).arg(command).args(&args.arguments).exec();
+            failure::Failure::input(format!("cannot run {}: {error}", lab.display()))
+        }
+    }
 }

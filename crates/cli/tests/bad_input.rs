@@ -42,10 +42,21 @@ fn a_command_that_cannot_be_run() {
 
 #[test]
 fn what_went_to_the_laboratory_says_so() {
-    for arguments in [&["sim"][..], &["sim", "run", "x.toml", "--json"], &["sim", "--help"], &["cache", "run"]] {
+    // Where it is not beside the binary; then where it is.
+    let folder = tempfile::tempdir().unwrap();
+    let (own, lab) = (folder.path().join("gleaner"), folder.path().join("gleaner-lab"));
+    std::fs::copy(env!("CARGO_BIN_EXE_gleaner"), &own).unwrap();
+    let all = [&["sim"][..], &["sim", "run", "x.toml", "--json"], &["sim", "--help"], &["cache", "run"]];
+    for arguments in all {
         let there = format!("gleaner-lab {}", arguments[0]);
-        let said = finish(&mut gleaner(arguments)).with_status(2).saying("").naming(&[&there, "make lab"]);
+        let said = finish(Command::new(&own).args(arguments)).with_status(2).saying("").naming(&[&there, "make lab"]);
         assert_eq!(said.stderr.lines().count(), 1, "one line is enough: {said:?}");
+    }
+    std::fs::write(&lab, "#!/bin/sh\necho \"$@\"; exit 5\n").unwrap();
+    std::fs::set_permissions(&lab, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    for arguments in all {
+        let went = format!("{}\n", arguments.join(" "));
+        finish(Command::new(&own).args(arguments)).with_status(5).saying(&went).naming(&["is `gleaner-lab"]);
     }
 }
 

@@ -35,7 +35,7 @@ fn a_terminal_has_colours_unless_no_color_is_set() {
     for words in WRONG.map(|words| words.join(" ")) {
         for (set, expected) in [("TERM=xterm", true), ("TERM=xterm NO_COLOR=1", false), ("TERM=dumb", false)] {
             let mut terminal = Terminal::open();
-            terminal.type_in(&format!("unset NO_COLOR; {set} {GLEANER} {words}; echo done:$?:\n"));
+            terminal.type_in(&format!("unset NO_COLOR CI CLICOLOR_FORCE; {set} {GLEANER} {words}; echo done:$?:\n"));
             assert_eq!(terminal.number_after("done:"), 2, "{}", terminal.shown());
             assert_eq!(terminal.shown().contains(ESCAPE), expected, "{set}: {:?}", terminal.shown());
         }
