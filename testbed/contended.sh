@@ -4,8 +4,8 @@
 # vCPU with work needs, and without a guard a pipeline took thirty times as long as alone (docs/safety.md, "A contended host").
 # Runs the same pipeline under each policy, interleaved, and prints one line a run: `wall POLICY NS`, then for each policy
 # `median POLICY NS`, `slowest POLICY NS` and `spun POLICY SHARE`: CPU time of the yielding threads for each second of wall time, over
-# all its runs. Two last runs of yielding threads and of a third of the items, with the guard and nothing else (`guard-alone`) and without it
-# (`unguarded`), show that the share tells, and that it is the guard. Whoever started the guest compares; nothing is judged here.
+# all its runs. Two last runs of yielding threads, with the guard and nothing else (`guard-alone`) and without it, of a third of the items
+# (`unguarded`), show that the share tells, and that it is the guard (`trips NAME TIMES`). Whoever started the guest compares; nothing is judged here.
 
 rounds=${ROUNDS:-3}
 items=3000
@@ -39,10 +39,11 @@ for name in off observe retain consolidate full yielding-5ms retain-5ms; do
 done
 printf 'retention_trials = false\nnever_idle_share = 0.0\n' >/tmp/guard-alone.toml
 { cat /tmp/guard-alone.toml; printf 'steal_share_stop = 1.0\nsteal_share_quiet = 1.0\n'; } >/tmp/unguarded.toml
-items=$((items / 3))
 for name in guard-alone unguarded; do
     run $name --policy retain --retain yielding --retain-for 5ms --config /tmp/$name.toml
     echo "slowest $name $(cat /tmp/wall.$name)"
+    echo "trips $name $(key guard_trips)"
     spun $name
+    items=$((items / 3))
 done
 exit $failures

@@ -192,7 +192,8 @@ fn guest_short_of_cpus_is_not_made_much_slower() {
     }
     let (guarded, unguarded) = (value("spun", "guard-alone"), value("spun", "unguarded"));
     eprintln!("yielding threads ran {guarded:.3} of the time with the guard alone, {unguarded:.3} without");
-    assert!(guarded <= SPUN && guarded < unguarded / 2.0, "{guarded:.3} against {unguarded:.3}:\n{text}");
+    assert!(guarded < 0.6 * unguarded, "{guarded:.3} against {unguarded:.3}:\n{text}");
+    assert!(value("trips", "guard-alone") > 0.0 && value("trips", "unguarded") <= 0.0, "{text}");
     // A third of the items. At load 10 its threads got 0.23 of the time only, and it took 15 times as long as off, item by item.
     let (ratio, spun) = (3.0 * value("slowest", "unguarded") / value("median", "off"), value("spun", "unguarded"));
     eprintln!("without a guard: {ratio:.1} times off, yielding threads ran {spun:.3} of the time");
