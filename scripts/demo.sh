@@ -50,6 +50,9 @@ headline "This machine (gleaner doctor)"
 headline "What a wake-up costs here, by what keeps the vCPU awake (gleaner probe --means)"
 "$gleaner" probe --means --json "$results/means.json"
 
+# How late threads ran only BPF sees; without it Gleaner chooses.
+observer=$(jq -r 'if any(.observers[]; .name == "bpf" and .available) then "bpf" else "auto" end' "$results/doctor.json")
+
 # Waking has to cost something, or there is nothing to win.
 pays=$(jq '[.means[]? | select(.means != "halted") | .cells[].halted_by_it_ci95 | select(. != null and .[0] > 1.3)] | length > 0' "$results/means.json")
 if [[ $pays != true ]]; then
@@ -102,7 +105,7 @@ for program in "${programs[@]}"; do
     finished "$name under gleaner ab" "$status" "$work/said.txt"
     sed "s/^/  /; s|$work/||g" "$work/said.txt"
     # shellcheck disable=SC2086 # the same
-    "$gleaner" run --json "$results/$name-run.json" -- $command >/dev/null 2>"$work/said.txt" || status=$?
+    "$gleaner" run --observer "$observer" --json "$results/$name-run.json" -- $command >/dev/null 2>"$work/said.txt" || status=$?
     finished "$name under gleaner run" "$status" "$work/said.txt"
     rows+=("$(jq -r --arg name "$name" --slurpfile run "$results/$name-run.json" '
         def s(ns): if ns == null then "-" else ns / 1e7 | round / 100 | tostring end;
