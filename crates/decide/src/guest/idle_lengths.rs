@@ -10,7 +10,8 @@
 //!
 //! and the cheapest is best on average (Karlin, Manasse, McGeoch, Owicki: Competitive randomized algorithms for nonuniform problems, 1994).
 //! History is halved every second. A window on which the time-out in force cost clearly more than the best possible is
-//! another distribution: what was before is forgotten. So the bound of B is missed for one window at most.
+//! another distribution: what was before is forgotten. So a shift costs more than the bound of B in its first window only, if
+//! that has periods enough to tell.
 
 use super::GuestParams;
 use gleaner_model::{Distribution, Nanos, Profile, VcpuWindow, Window};
