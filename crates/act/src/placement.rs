@@ -62,6 +62,8 @@ pub struct Placement {
     base: CpuSet,
     active: CpuSet,
     root_pid: i32,
+    /// Whether the journal knows that masks are changed.
+    masks_journalled: bool,
     /// Passes over the threads still to be made after the group was given everything back.
     passes_left: u32,
 }
@@ -80,7 +82,7 @@ impl Placement {
         hierarchies: &CgroupHierarchies,
         journal: &mut Journal,
     ) -> Result<(Self, Option<Fallback>), ActError> {
-        let with = |backend| Self { backend, base: base.clone(), active: base.clone(), root_pid: 0, passes_left: 0 };
+        let with = |backend| Self::new(backend, base);
         let affinity = || with(Backend::Affinity(Affinities::new(base.clone())));
         let why = match request {
             PlacementRequest::Affinity => return Ok((affinity(), None)),
@@ -101,6 +103,11 @@ impl Placement {
         Ok((affinity(), Some(Fallback { wanted: "cpuset", used: "thread affinity", why })))
     }
 
+    fn new(backend: Backend, base: &CpuSet) -> Self {
+        let (base, active) = (base.clone(), base.clone());
+        Self { backend, base, active, root_pid: 0, masks_journalled: false, passes_left: 0 }
+    }
+
     /// The cgroup.procs file that the program has to write itself into before exec, where there is one.
     pub fn join_file(&self) -> Option<PathBuf> {
         match &self.backend {
@@ -109,19 +116,20 @@ impl Placement {
         }
     }
 
-    /// The program runs as `root_pid`; noted, so that an undo finds its threads.
-    ///
-    /// # Errors
-    /// When the journal cannot be written.
-    pub fn program_started(&mut self, root_pid: i32, journal: &mut Journal) -> Result<(), ActError> {
+    /// The program runs as `root_pid`: where an undo begins to look for its threads.
+    pub fn program_started(&mut self, root_pid: i32) {
         self.root_pid = root_pid;
-        if matches!(self.backend, Backend::Affinity(_)) { self.before_masks(journal) } else { Ok(()) }
     }
 
-    fn before_masks(&self, journal: &mut Journal) -> Result<(), ActError> {
+    fn before_masks(&mut self, journal: &mut Journal) -> Result<(), ActError> {
+        if self.masks_journalled {
+            return Ok(());
+        }
         let root_start_time = process_start_time(self.root_pid).unwrap_or(0);
         let base = self.base.to_string();
-        journal.before(&Undo::GroupAffinity { root_pid: self.root_pid, root_start_time, base })
+        journal.before(&Undo::GroupAffinity { root_pid: self.root_pid, root_start_time, base })?;
+        self.masks_journalled = true;
+        Ok(())
     }
 
     /// Confines the group, whose threads are `tids`, to `active`. With masks this has to be repeated for new threads
@@ -136,6 +144,13 @@ impl Placement {
         journal: &mut Journal,
     ) -> Result<Option<Fallback>, ActError> {
         let fallback = self.give_way_to_pinned(active, tids, journal)?;
+        if matches!(self.backend, Backend::Affinity(_)) {
+            if *active == self.base && !self.masks_journalled {
+                // No mask was ever changed.
+                return Ok(fallback);
+            }
+            self.before_masks(journal)?;
+        }
         match &mut self.backend {
             Backend::Cpuset { folder, .. } if *active != self.active => {
                 cgroup::write(&folder.join("cpuset.cpus"), &active.to_string())?;
@@ -170,6 +185,7 @@ impl Placement {
         journal: &mut Journal,
     ) -> Result<Option<Fallback>, ActError> {
         let Backend::Cpuset { folder, by_name: false, .. } = &self.backend else { return Ok(None) };
+        let cpus = folder.join("cpuset.cpus");
         let offline = offline_of(&self.base);
         let has_pinned_itself =
             |tid: &i32| affinity_of(*tid).is_some_and(|mask| !is_what_is_left(&mask, &self.active, &offline));
@@ -182,7 +198,7 @@ impl Placement {
         }
         self.before_masks(journal)?;
         if self.active != self.base {
-            cgroup::write(&folder.join("cpuset.cpus"), &self.base.to_string())?;
+            cgroup::write(&cpus, &self.base.to_string())?;
         }
         self.active = self.base.clone();
         self.backend = Backend::Affinity(Affinities::new(self.base.clone()));
@@ -281,8 +297,7 @@ mod tests {
     }
 
     fn by_masks(base: &CpuSet) -> Placement {
-        let backend = Backend::Affinity(Affinities::new(base.clone()));
-        Placement { backend, base: base.clone(), active: base.clone(), root_pid: 0, passes_left: 0 }
+        Placement::new(Backend::Affinity(Affinities::new(base.clone())), base)
     }
 
     fn by_cpuset(folder: &Path, base: &CpuSet, by_name: bool) -> Placement {

@@ -228,7 +228,7 @@ fn a_cgroup_that_vanishes_does_no_harm() {
     sleep 0.5; exit 3";
     let file = tempfile::NamedTempFile::new().unwrap();
     let path = file.path().to_str().unwrap();
-    let said = finish(&mut run(["--policy", "full", "--json", path, "--", "sh", "-c", script])).with_status(3);
+    let said = finish(&mut run(["--policy", "consolidate", "--json", path, "--", "sh", "-c", script])).with_status(3);
     let report: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
     assert_eq!(report["restored"], true, "{report}");
     let in_a_cpuset = report["means"]["placement"].as_str().is_some_and(|means| means.starts_with("cpuset"));

@@ -56,11 +56,6 @@ pub enum Warning {
         /// Why.
         why: String,
     },
-    /// A group cannot be confined, because that could not be undone.
-    NotConfined {
-        /// Why.
-        why: String,
-    },
     /// A group could not be moved to other vCPUs.
     NotMoved {
         /// Why.
@@ -137,7 +132,6 @@ impl fmt::Display for Warning {
             Self::NoDistributions { why } => {
                 write!(f, "observing through /proc, which sees means but no distributions: {why}")
             }
-            Self::NotConfined { why } => write!(f, "the program keeps all its vCPUs: {why}"),
             Self::NotMoved { why } => write!(f, "the program could not be moved: {why}"),
             Self::NotRetained { vcpu, why } => write!(f, "{vcpu} halts as without Gleaner: {why}"),
             Self::ObservedLate { why } => write!(f, "observing began late: {why}"),

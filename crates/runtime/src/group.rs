@@ -67,15 +67,9 @@ impl Group {
     }
 
     /// Its first process, `root`, runs.
-    pub(crate) fn started(&mut self, root: i32, machine: &mut Machine, events: &mut Events) {
+    pub(crate) fn started(&mut self, root: i32) {
         self.members = Some(Members::ProcessTree { root });
-        if let (Some(placement), Some(journal)) = (&mut self.placement, machine.journal())
-            && let Err(error) = placement.program_started(root, journal)
-        {
-            // What cannot be undone is not done.
-            self.placement = None;
-            events.warn(Warning::NotConfined { why: error.to_string() });
-        }
+        self.placement.iter_mut().for_each(|placement| placement.program_started(root));
     }
 
     /// At time 0.

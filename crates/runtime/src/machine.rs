@@ -72,12 +72,7 @@ impl Machine {
         &self.vcpus
     }
 
-    /// Where changes are journalled; `None` where there is none, and so nothing is changed.
-    pub(crate) fn journal(&mut self) -> Option<&mut Journal> {
-        self.session.as_mut().map(|session| &mut session.journal)
-    }
-
-    /// The same, and the managed threads alive now.
+    /// Where changes are journalled, and the managed threads alive now; `None` where nothing can be undone.
     pub(crate) fn journal_and_threads(&mut self) -> Option<(&mut Journal, Vec<i32>)> {
         let session = self.session.as_mut()?;
         Some((&mut session.journal, self.observing.threads()))

@@ -43,7 +43,7 @@ impl Runtime {
         let Self { machine, groups, events } = self;
         machine.adopted(pid);
         for group in groups.iter_mut() {
-            group.started(pid, machine, events);
+            group.started(pid);
         }
         machine.start(events);
         for group in groups.iter_mut() {

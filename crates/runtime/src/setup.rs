@@ -9,8 +9,8 @@ use crate::observing::Observing;
 use crate::retain::{Opened, Opening, Search};
 use crate::retention::Retention;
 use crate::{Runtime, Session};
-use gleaner_act::{ActError, CgroupHierarchies, CgroupRoots, Journal, Placement};
-use gleaner_model::CpuSet;
+use gleaner_act::{ActError, CgroupHierarchies, CgroupRoots, Journal, Placement, PlacementRequest};
+use gleaner_model::{CpuSet, RetainMeans};
 use gleaner_observe::{BpfRefusal, ObserveError, ObserverChoice};
 use gleaner_sys::thread_cpu_time;
 
@@ -47,7 +47,6 @@ pub(crate) fn set_up(config: &Config, vcpus: CpuSet, listener: Listener) -> Resu
     let mut events = Events::new(listener);
     let hierarchies = CgroupHierarchies::find(&CgroupRoots::default());
     let mut session = session(config, &mut events)?;
-    let placement = placement(config, &vcpus, &hierarchies, session.as_mut(), &mut events)?;
     let guardian = session.as_ref().and_then(Session::guardian_pid);
     let mut looking = Looking::new(config, &vcpus, &hierarchies, session.as_mut());
     let polling = looking.as_mut().and_then(Looking::polling);
@@ -57,11 +56,12 @@ pub(crate) fn set_up(config: &Config, vcpus: CpuSet, listener: Listener) -> Resu
         Err(error) => return Err(SetupError::NothingObserved(error)),
     };
     let retention = looking.and_then(|looking| looking.found(polling, &observing, &mut events));
+    let means = retention.as_ref().map(Retention::means);
+    let placement = placement(config, means, &vcpus, &hierarchies, session.as_mut(), &mut events)?;
     if config.strict && !events.warnings().is_empty() {
         return Err(SetupError::Weaker(events.warnings().to_vec()));
     }
     events.warn_of(refusal.as_ref().map(no_distributions));
-    let means = retention.as_ref().map(Retention::means);
     let group = Group::new(config, &vcpus, means, placement);
     let machine = Machine::new(config, vcpus, observing, retention, session, overhead_zero);
     Ok(Runtime { machine, groups: vec![group], events })
@@ -84,15 +84,22 @@ fn session(config: &Config, events: &mut Events) -> Result<Option<Session>, Setu
     }
 }
 
+/// Where idle vCPUs poll the group is rarely confined: masks cost nothing until it is, and making a cpuset and removing it take 10 ms.
 fn placement(
     config: &Config,
+    means: Option<RetainMeans>,
     vcpus: &CpuSet,
     hierarchies: &CgroupHierarchies,
     session: Option<&mut Session>,
     events: &mut Events,
 ) -> Result<Option<Placement>, SetupError> {
     let Some(session) = session.filter(|_| config.policy.consolidates() && vcpus.len() > 1) else { return Ok(None) };
-    let prepared = Placement::prepare(config.placement, vcpus, hierarchies, &mut session.journal);
+    let polls = means.is_some_and(RetainMeans::polls_in_idle_task);
+    let request = match config.placement {
+        PlacementRequest::Auto if polls => PlacementRequest::Affinity,
+        request => request,
+    };
+    let prepared = Placement::prepare(request, vcpus, hierarchies, &mut session.journal);
     let (placement, fallback) = prepared.map_err(SetupError::Placement)?;
     events.warn_of(fallback.map(Warning::Weaker));
     Ok(Some(placement))

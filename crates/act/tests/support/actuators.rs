@@ -116,7 +116,7 @@ pub const CPUSET: Actuator = Actuator {
         let prepared = Placement::prepare(PlacementRequest::Cpuset, &base, &hierarchies(), journal);
         let (mut placement, _) = prepared.map_err(|error| error.to_string())?;
         fs::write(placement.join_file().unwrap(), pid.to_string()).unwrap();
-        placement.program_started(pid, journal).map_err(|error| error.to_string())?;
+        placement.program_started(pid);
         placement.confine(&first_cpu(&base), &[pid], journal).map(drop).map_err(|error| error.to_string())
     },
 };
@@ -143,7 +143,7 @@ pub const AFFINITY: Actuator = Actuator {
         let (root, pinned, base) = (pid_in(words, 0), pid_in(words, 1), allowed_cpus());
         let prepared = Placement::prepare(PlacementRequest::Affinity, &base, &hierarchies(), journal);
         let (mut placement, _) = prepared.map_err(|error| error.to_string())?;
-        placement.program_started(root, journal).map_err(|error| error.to_string())?;
+        placement.program_started(root);
         let confined = placement.confine(&first_cpu(&base), &[root, pinned], journal);
         confined.map(drop).map_err(|error| error.to_string())
     },

@@ -68,7 +68,7 @@ fn confined_and_released(request: PlacementRequest, retained: bool, journal: &mu
     let mut program = computing(&placement)?;
     let pid = i32::try_from(program.id()).map_err(|error| error.to_string())?;
     let result = (|| {
-        placement.program_started(pid, journal).map_err(|error| error.to_string())?;
+        placement.program_started(pid);
         std::thread::sleep(Duration::from_millis(100));
         placement.confine(&CpuSet::first(1), &threads(pid), journal).map_err(|error| error.to_string())?;
         std::thread::sleep(Duration::from_millis(200));
