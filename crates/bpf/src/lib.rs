@@ -1,5 +1,5 @@
-//! What the rooms with BPF programs of their own share: getting programs into the kernel, why that was refused, and the memory
-//! shared with them.
+//! What the rooms with BPF programs of their own share: getting programs into the kernel, why that was refused, and the
+//! memory shared with them.
 
 mod load;
 mod maps;

@@ -3,8 +3,8 @@
 //! Arrays created with `BPF_F_MMAPABLE` are mapped once and read without a system call. Every access is volatile: the
 //! other side writes whenever it likes, and consistency is the caller's business.
 //!
-//! What can go wrong is excluded by types: only plain old data (`bytemuck::Pod`: every pattern of bytes is a value, none is padding) is read
-//! and written, and only a mapping that was made [`Writable`] is written to.
+//! What can go wrong is excluded by types: only plain old data (`bytemuck::Pod`: every pattern of bytes is a value,
+//! none is padding) is read and written, and only a mapping that was made [`Writable`] is written to.
 
 use bytemuck::Pod;
 use std::ffi::c_void;
@@ -151,8 +151,8 @@ impl<T: Pod> MappedArray<T, Writable> {
     }
 }
 
-/// Says of structs that a skeleton generates that they are plain old data, and has the compiler look: all of their fields are, and are all
-/// there is. A struct that has changed since does not compile.
+/// Says of structs that a skeleton generates that they are plain old data, and has the compiler look: all of their
+/// fields are, and are all there is. A struct that has changed since does not compile.
 #[macro_export]
 macro_rules! plain_old_data {
     ($($name:ident { $($field:ident),* $(,)? })*) => {$(

@@ -49,7 +49,8 @@ impl EverywhereArgs {
     }
 }
 
-/// Help and complaints come before anything is parsed, and have colours too: looks for `--color` in the words themselves.
+/// Help and complaints come before anything is parsed, and have colours too: looks for `--color` in the words
+/// themselves.
 pub fn set_color_before_parsing(words: impl IntoIterator<Item = OsString>) {
     if let Some(color) = color_in(words) {
         set_color(color);

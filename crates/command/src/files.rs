@@ -11,13 +11,14 @@ use tempfile::TempPath;
 
 const OWN_FILES: &str = "/proc/self/fd";
 
-/// A place for a file, tried out: opening it fails where writing would, and leaves nothing behind however the process ends.
+/// A place for a file, tried out: opening it fails where writing would, and leaves nothing behind however the process
+/// ends.
 #[derive(Debug)]
 pub enum Place {
     /// A file is moved there.
     Replaced(PathBuf),
-    /// What is no regular file (/dev/stdout, a pipe), or one in a folder that is closed to us, or somebody else's in a folder like /tmp: only
-    /// written.
+    /// What is no regular file (/dev/stdout, a pipe), or one in a folder that is closed to us, or somebody else's in a
+    /// folder like /tmp: only written.
     Written(File),
 }
 
@@ -62,7 +63,8 @@ impl Place {
     }
 }
 
-/// Where something is written over a long time: into its place when it is whole, so that what was there is lost to nothing less.
+/// Where something is written over a long time: into its place when it is whole, so that what was there is lost to
+/// nothing less.
 #[derive(Debug)]
 pub enum Destination {
     /// A file without a name, and the name that it gets.
@@ -127,8 +129,8 @@ impl Destination {
 pub struct New {
     /// What is written to.
     pub file: File,
-    /// Its random name, which goes away with the value: only where the file system has no files without names (NFS, 9p). There
-    /// SIGKILL leaves it behind.
+    /// Its random name, which goes away with the value: only where the file system has no files without names (NFS,
+    /// 9p). There SIGKILL leaves it behind.
     name: Option<TempPath>,
 }
 
@@ -158,7 +160,8 @@ impl New {
     }
 }
 
-/// Whether all that was written got there. File systems over a network, and quotas, say so only when a descriptor is closed, and `File` does not ask.
+/// Whether all that was written got there. File systems over a network, and quotas, say so only when a descriptor is
+/// closed, and `File` does not ask.
 fn arrived(file: &File) -> io::Result<()> {
     let copy = file.try_clone()?.into_raw_fd();
     // SAFETY: the descriptor is ours alone.
@@ -189,7 +192,8 @@ pub fn beside(path: &Path) -> io::Result<New> {
     Ok(New { file, name: Some(name) })
 }
 
-/// In a sticky folder (/tmp) only the file's owner, the folder's, and root may give its name to another file (unlink(2)).
+/// In a sticky folder (/tmp) only the file's owner, the folder's, and root may give its name to another file
+/// (unlink(2)).
 fn may_be_renamed_over(file: &Metadata, folder: &Path) -> bool {
     let own = rustix::process::geteuid();
     let sticky = |folder: &Metadata| folder.mode() & libc::S_ISVTX != 0 && folder.uid() != own.as_raw();

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// A signal may come between the look at the flag and the sleep, or reach another thread: it is noticed this late at most. Long,
-/// because whoever wakes often ends the slices of those whom it displaces.
+/// A signal may come between the look at the flag and the sleep, or reach another thread: it is noticed this late at
+/// most. Long, because whoever wakes often ends the slices of those whom it displaces.
 const LONGEST_NAP: Duration = Duration::from_millis(200);
 
 /// Set by SIGINT, SIGTERM and SIGHUP: the work then stops, and everything is undone as at any end.

@@ -1,5 +1,6 @@
-//! What the commands of both binaries do alike: how they fail, where results go, files that are whole or not there, signals,
-//! parameter files, what is said of commands that cannot be run. `gleaner` and `gleaner-lab` stand on it; it knows no command.
+//! What the commands of both binaries do alike: how they fail, where results go, files that are whole or not there,
+//! signals, parameter files, what is said of commands that cannot be run. `gleaner` and `gleaner-lab` stand on it; it
+//! knows no command.
 
 pub mod args;
 pub mod everywhere;

@@ -23,7 +23,8 @@ pub enum Output {
     JsonToFile(JsonFile),
 }
 
-/// A file for the result. It is there, or is a new one, only when the result is: neither a failure nor a kill leaves an empty one.
+/// A file for the result. It is there, or is a new one, only when the result is: neither a failure nor a kill leaves an
+/// empty one.
 #[derive(Debug)]
 pub struct JsonFile {
     path: PathBuf,
@@ -136,7 +137,8 @@ pub fn shown(bar: ProgressBar) -> ProgressBar {
     bar
 }
 
-/// Draws a bar anew now and then. Where no thread can be had it is drawn only when something happens: indicatif would panic.
+/// Draws a bar anew now and then. Where no thread can be had it is drawn only when something happens: indicatif would
+/// panic.
 pub fn steady_tick(bar: &ProgressBar, every: Duration) {
     let bar = bar.downgrade();
     let tick = move || {
@@ -162,7 +164,8 @@ pub fn complain(program: &str, why: &str) {
     let _ = writeln!(anstream::stderr(), "{name}{program}:{name:#} {}", printable_text(why.trim_end()));
 }
 
-/// Writes a line to stderr; a closed one is no failure. Here and above: nothing in it steers a terminal, wherever it comes from.
+/// Writes a line to stderr; a closed one is no failure. Here and above: nothing in it steers a terminal, wherever it
+/// comes from.
 pub fn say(text: &impl Display) {
     let _ = writeln!(io::stderr(), "{}", printable_text(text.to_string().trim_end()));
 }

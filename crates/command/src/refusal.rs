@@ -1,6 +1,7 @@
 //! What is said of a command that cannot be run: what the kernel said, and what to write instead.
 //!
-//! People hand over what a shell would understand (`'a | b'`, `FOO=1 make`, `cd`), and it is no program: then the message says what to write.
+//! People hand over what a shell would understand (`'a | b'`, `FOO=1 make`, `cd`), and it is no program: then the
+//! message says what to write.
 
 use gleaner_model::printable;
 use std::ffi::{OsStr, OsString};
@@ -197,7 +198,8 @@ fn is_assignment(word: &[u8]) -> bool {
 /// `sh -c '...'` with the same words.
 fn for_a_shell(command: &[OsString]) -> String {
     let line = match command {
-        // One word is a line for a shell as it is, and so begins a command that is none. What follows stays what a shell made of it.
+        // One word is a line for a shell as it is, and so begins a command that is none. What follows stays what a
+        // shell made of it.
         [line] => line.as_bytes().to_vec(),
         [first, words @ ..] => {
             let first = if is_assignment(first.as_bytes()) { quoted_word(first) } else { first.as_bytes().to_vec() };
@@ -221,7 +223,8 @@ fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
-/// A word as a shell has to be given it, so that it stays what it is: all but operators and redirections, which only a shell understands.
+/// A word as a shell has to be given it, so that it stays what it is: all but operators and redirections, which only a
+/// shell understands.
 fn quoted_word(word: &OsStr) -> Vec<u8> {
     let bytes = word.as_bytes();
     let plain = |bytes: &[u8]| bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || b"_-./=:,@%+^".contains(byte));

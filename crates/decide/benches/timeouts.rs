@@ -1,6 +1,7 @@
 //! What time-outs cost, as a multiple of knowing each idle period in advance: fixed ones, and the one that is learnt.
 //!
-//! `cargo bench -p gleaner-decide --bench timeouts`. Nothing is timed, so the machine makes no difference; a seed makes the periods.
+//! `cargo bench -p gleaner-decide --bench timeouts`. Nothing is timed, so the machine makes no difference; a seed makes
+//! the periods.
 
 use gleaner_decide::guest::{IdleLengths, LearntTimeout, Prices};
 use gleaner_model::{Distribution, Nanos};

@@ -1,8 +1,8 @@
 //! A change of the workload that comes together with something of ours: what is seen of it, how soon, and what is not.
 //!
-//! Where nothing of ours goes on, `properties.rs` says that every change gives everything back at once or within three windows. A
-//! step, its judging and a trial of retention change what is measured themselves, so for those windows less can be promised; the
-//! tables here are that promise, window by window (docs/decisions/0010).
+//! Where nothing of ours goes on, `properties.rs` says that every change gives everything back at once or within three
+//! windows. A step, its judging and a trial of retention change what is measured themselves, so for those windows less
+//! can be promised; the tables here are that promise, window by window (docs/decisions/0010).
 
 mod common;
 
@@ -27,8 +27,8 @@ fn seen_after(guest: &mut Guest, policy: &mut GuestPolicy, change: &Change, most
     })
 }
 
-/// What was not seen: the steps stand, and when the change goes away again, that is seen. A program that does less is compared with
-/// itself before the first step, too, so that the next step may be blamed and taken back.
+/// What was not seen: the steps stand, and when the change goes away again, that is seen. A program that does less is
+/// compared with itself before the first step, too, so that the next step may be blamed and taken back.
 fn missed_and_the_next_is_seen(name: &str, guest: &mut Guest, policy: &mut GuestPolicy, change: &Change) {
     let decisions = guest.run_changed(policy, 60, change.apply);
     let blamed = usize::from(change.name == "CPU use down");

@@ -160,10 +160,11 @@ fn a_vcpu_that_our_own_step_filled_is_relieved_without_forgetting() {
     assert!(policy.explain().granularity_factor < 1.0);
 }
 
-/// Rising concurrency gives every vCPU back within this many windows of a step that settles (3) and is judged (3), wherever it comes after
-/// that.
+/// Rising concurrency gives every vCPU back within this many windows of a step that settles (3) and is judged (3),
+/// wherever it comes after that.
 const RISE_WINDOWS: usize = 7;
-/// A rise that comes with a step looks like its gain, until there has been a look (after 10, once it has settled and is judged).
+/// A rise that comes with a step looks like its gain, until there has been a look (after 10, once it has settled and is
+/// judged).
 const RISE_WITH_A_STEP: usize = 17;
 
 #[test]

@@ -46,7 +46,7 @@ fn it_looks_whether_more_vcpus_would_be_faster_and_ever_more_seldom() {
     let decisions = guest.run(&mut policy, 36_000);
     let looks: Vec<u64> = decisions
         .iter()
-        .filter(|decision| decision.reason == Reason::LookOut)
+        .filter(|decision| decision.reason == Reason::Recheck)
         .map(|decision| decision.at.0 / 1_000_000_000)
         .collect();
     let gaps: Vec<u64> = looks.windows(2).map(|pair| pair[1] - pair[0]).collect();
@@ -59,7 +59,8 @@ fn it_looks_whether_more_vcpus_would_be_faster_and_ever_more_seldom() {
     assert_eq!(policy.active().len(), 2, "a gain that is lost is noticed without a look: {decisions:?}");
 }
 
-/// Packed it cannot be seen to want more; the look shows it, and that it hands over more often packed is then no reason.
+/// Packed it cannot be seen to want more; the look shows it, and that it hands over more often packed is then no
+/// reason.
 #[test]
 fn a_look_that_shows_much_more_work_leaves_it_to_the_conditions() {
     let mut guest = Guest::new(2, WAKEUP_BOUND, 1);
@@ -68,7 +69,7 @@ fn a_look_that_shows_much_more_work_leaves_it_to_the_conditions() {
     assert_eq!(policy.active().len(), 1);
     guest.workload = Workload { demand: 1.6, gain_on_one: 1.5, ..guest.workload };
     let decisions = guest.run(&mut policy, 2_500);
-    assert!(decisions.iter().any(|decision| decision.reason == Reason::LookOut), "{decisions:?}");
+    assert!(decisions.iter().any(|decision| decision.reason == Reason::Recheck), "{decisions:?}");
     assert_eq!(policy.active().len(), 2, "{decisions:?}");
 }
 
@@ -76,7 +77,7 @@ fn a_look_that_shows_much_more_work_leaves_it_to_the_conditions() {
 fn an_exec_during_a_look_is_another_workload() {
     let mut guest = Guest::new(2, WAKEUP_BOUND, 1);
     let mut policy = calibrated(2);
-    let looks = |decisions: &[gleaner_model::Decision]| decisions.iter().any(|found| found.reason == Reason::LookOut);
+    let looks = |decisions: &[gleaner_model::Decision]| decisions.iter().any(|found| found.reason == Reason::Recheck);
     assert!((0..3_000).any(|_| looks(&guest.run(&mut policy, 1))));
     guest.run_changed(&mut policy, 1, |window, _| window.group.execs = Some(1));
     assert!(policy.explain().hold_off > gleaner_model::Nanos::ZERO, "{:?}", policy.explain());

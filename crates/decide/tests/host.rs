@@ -50,8 +50,8 @@ fn hogs_that_cannot_be_spinning_do() {
     assert_eq!(mixed.run(60), [5_000, 5_000]);
 }
 
-/// y = 1 per ms of slice for one of two, a switch costs 33 us, everybody always runs. The toll (half the spinner's loss + 33 us / slice):
-/// 30 ms 0.485, 10 ms 0.458, 5 ms 0.423, 1 ms 0.282, 0.5 ms 0.229, 0.1 ms 0.294. So 0.5 ms.
+/// y = 1 per ms of slice for one of two, a switch costs 33 us, everybody always runs. The toll (half the spinner's loss
+/// + 33 us / slice): 30 ms 0.485, 10 ms 0.458, 5 ms 0.423, 1 ms 0.282, 0.5 ms 0.229, 0.1 ms 0.294. So 0.5 ms.
 #[test]
 fn spinning_is_weighed_against_switches() {
     let mut host = Loop::adaptive(Host::new(&[Vm::Spinner { per_ms: 1.0 }, Vm::Hog]), 30);
@@ -79,8 +79,8 @@ fn what_ticks_were_measured_to_take_counts() {
     assert_eq!(host.policy.price().tick, Nanos::from_micros(270));
 }
 
-/// A server beside a hog waits half a slice for each 100 us of work: at 0.1 ms a third of its time, at 0.5 ms 70 %. The hog
-/// alone pays, and little: there is nobody to switch to between the server's wake-ups.
+/// A server beside a hog waits half a slice for each 100 us of work: at 0.1 ms a third of its time, at 0.5 ms 70 %. The
+/// hog alone pays, and little: there is nobody to switch to between the server's wake-ups.
 #[test]
 fn a_server_beside_a_hog_gets_the_shortest() {
     let mut host = Loop::adaptive(Host::new(&[Vm::Hog, SERVER]), 30);
@@ -89,8 +89,8 @@ fn a_server_beside_a_hog_gets_the_shortest() {
     assert!(matches!(host.decisions[2].reason, HostReason::WaitsHurt { vm: VmId(2), .. }), "{}", host.reasons());
 }
 
-/// Beside two hogs it is the switches between these that short slices pay for. Who gets a tenth of a CPU loses all that it waits; who gets its third is late, which is
-/// worth what it is said to be.
+/// Beside two hogs it is the switches between these that short slices pay for. Who gets a tenth of a CPU loses all that
+/// it waits; who gets its third is late, which is worth what it is said to be.
 #[test]
 fn waiting_counts_by_what_a_vm_does_not_get() {
     let starved = Vm::Waker { burst_us: 800.0, think_us: 200.0 };
@@ -112,7 +112,8 @@ fn housekeeping_is_no_reason() {
     assert_eq!(host.run(60), [30_000; 3], "{}", host.reasons());
 }
 
-/// The host delivers no slice under 4 ms (no ticker, say): shortening shortens nothing, so it is taken back, and seldom tried again.
+/// The host delivers no slice under 4 ms (no ticker, say): shortening shortens nothing, so it is taken back, and seldom
+/// tried again.
 #[test]
 fn a_step_that_shortens_no_wait_is_taken_back() {
     let host = Host { tick_us: 4_000.0, ..Host::new(&[Vm::Hog, SERVER]) };
@@ -124,8 +125,8 @@ fn a_step_that_shortens_no_wait_is_taken_back() {
     assert!(host.path(1).iter().all(|slice| *slice >= 500), "{:?}", host.path(1));
 }
 
-/// A barrier's waits per time used are 2/3 at any slice, so by them no step gains anything. The harmonic mean of what the two get of what they are entitled to
-/// does tell: 0.64 at 1 ms, 0.84 at 0.5 ms, and no more at 0.1 ms.
+/// A barrier's waits per time used are 2/3 at any slice, so by them no step gains anything. The harmonic mean of what
+/// the two get of what they are entitled to does tell: 0.64 at 1 ms, 0.84 at 0.5 ms, and no more at 0.1 ms.
 #[test]
 fn a_step_by_which_a_vm_gets_more_done_stands() {
     let barrier = Vm::Barrier { long_us: 200_000.0, short_us: 300_000.0 };
@@ -138,8 +139,9 @@ fn a_step_by_which_a_vm_gets_more_done_stands() {
     }
 }
 
-/// At 0.5 ms the barrier loses as much (0.4) and gets 0.28 of its third instead of 0.24, while two hogs switch twice as often, at 22 us: the toll rises by some 0.015,
-/// which would be saved at 1 ms again. But there the VMs got a twelfth less done.
+/// At 0.5 ms the barrier loses as much (0.4) and gets 0.28 of its third instead of 0.24, while two hogs switch twice as
+/// often, at 22 us: the toll rises by some 0.015, which would be saved at 1 ms again. But there the VMs got a twelfth
+/// less done.
 #[test]
 fn a_step_by_which_vms_get_more_done_is_not_undone_for_the_switches() {
     let barrier = Vm::Barrier { long_us: 80_000.0, short_us: 93_000.0 };
@@ -152,7 +154,8 @@ fn a_step_by_which_vms_get_more_done_is_not_undone_for_the_switches() {
     assert_eq!(host.run(50), [1_000; 3], "{}", host.reasons());
 }
 
-/// Settled after a window, it is judged from the third on, and given up at the ninth; unless the load is another by then.
+/// Settled after a window, it is judged from the third on, and given up at the ninth; unless the load is another by
+/// then.
 #[test]
 fn a_step_that_gains_nothing_is_given_nine_windows() {
     let host = || Loop::adaptive(Host { tick_us: 4_000.0, ..Host::new(&[Vm::Hog, SERVER]) }, 30);
@@ -279,8 +282,9 @@ fn any_vm() -> impl Strategy<Value = Vm> {
     ]
 }
 
-/// Whether windows at one slice tell the toll of the others: not where nobody tells what spins, not where waits do not follow the slice, and not at the
-/// rate (50 to 100 wake-ups a second) at which waits begin to matter, where one wake-up more in a window makes it another.
+/// Whether windows at one slice tell the toll of the others: not where nobody tells what spins, not where waits do not
+/// follow the slice, and not at the rate (50 to 100 wake-ups a second) at which waits begin to matter, where one
+/// wake-up more in a window makes it another.
 fn told(vm: &Vm) -> bool {
     match vm {
         Vm::Opaque | Vm::Barrier { .. } => false,
@@ -289,8 +293,9 @@ fn told(vm: &Vm) -> bool {
     }
 }
 
-/// Of what a waker would get done with a pCPU of its own it gets so much less done beside a hog: by what the toy does, and by no formula of the
-/// policy's. What weighs how much (`wait_weight`, who counts) is the policy's own choice, which no measurement can confirm.
+/// Of what a waker would get done with a pCPU of its own it gets so much less done beside a hog: by what the toy does,
+/// and by no formula of the policy's. What weighs how much (`wait_weight`, who counts) is the policy's own choice,
+/// which no measurement can confirm.
 #[test]
 fn what_a_waker_is_said_to_lose_is_what_it_gets_less_done() {
     for (burst_us, think_us) in [(90.0, 900.0), (50.0, 450.0), (90.0, 300.0)] {
@@ -410,7 +415,8 @@ proptest! {
         prop_assert!((switches - expected.switches).abs() < 0.01, "at {slice_us} us switches take {switches}, and not {}", expected.switches);
     }
 
-    /// Not worse than any slice for all, by the toll that the toy host really takes, beyond what is too little for a step.
+    /// Not worse than any slice for all, by the toll that the toy host really takes, beyond what is too little for a
+    /// step.
     #[test]
     fn it_ends_near_the_best_slice_for_all(
         others in proptest::collection::vec(any_vm().prop_filter("told", told), 1..4),
@@ -423,12 +429,14 @@ proptest! {
         prop_assume!(!host.decisions.iter().any(|it| matches!(it.reason, HostReason::Unfair { .. })));
         let tolls = HostParams::default().ladder_us.into_iter().map(|us| toll(&vms, us, refill_us));
         let (best, found) = (tolls.fold(f64::INFINITY, f64::min), toll(&vms, found, refill_us));
-        // What a VM asks for, its weight here, moves with the slice where bursts are longer than slices: by up to 0.084 in 8000 such loads (`cases`).
+        // What a VM asks for, its weight here, moves with the slice where bursts are longer than slices: by up to 0.084
+        // in 8000 such loads (`cases`).
         prop_assert!(found <= best + 0.12, "{found:.3} where {best:.3} was to be had\n{}", host.reasons());
     }
 }
 
-/// What is lost at this slice, and what switches take, by the policy's definition: worked out from the VMs, not asked of the policy.
+/// What is lost at this slice, and what switches take, by the policy's definition: worked out from the VMs, not asked
+/// of the policy.
 fn toll(vms: &[Vm], slice_us: u64, refill_us: u64) -> f64 {
     let toll = worked_out::toll(vms, slice_us as f64, refill_us as f64, &HostParams::default());
     toll.weighed + toll.switches

@@ -1,4 +1,5 @@
-//! vCPUs that are never idle, against a fake guest that closes the loop (see `common`): nothing is retained there, and trials know of it.
+//! vCPUs that are never idle, against a fake guest that closes the loop (see `common`): nothing is retained there, and
+//! trials know of it.
 
 mod common;
 

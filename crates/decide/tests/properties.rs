@@ -1,5 +1,6 @@
-//! What holds for any sequence of windows, and for any stationary workload, with or without a calibration and an observer that sees
-//! wake-ups: time-outs of zero, trials of retention and the allowance for fine-grained programs are among what is drawn.
+//! What holds for any sequence of windows, and for any stationary workload, with or without a calibration and an
+//! observer that sees wake-ups: time-outs of zero, trials of retention and the allowance for fine-grained programs are
+//! among what is drawn.
 
 mod common;
 
@@ -63,7 +64,8 @@ fn any_policy() -> impl Strategy<Value = Policy> {
     prop_oneof![Just(Policy::Retain), Just(Policy::Consolidate), Just(Policy::Full)]
 }
 
-/// What a calibration found, if there was one: that halting is free, that it costs, that a wake-up takes longer than a computation.
+/// What a calibration found, if there was one: that halting is free, that it costs, that a wake-up takes longer than a
+/// computation.
 fn any_costs() -> impl Strategy<Value = Option<WakeupCosts>> {
     let halted_to_retained = prop_oneof![1 => (1.0..1.3, 1.0..2.0), 3 => (1.0..20.0, 1.0..60.0)];
     let costs = (2u64..60, 2u64..40, halted_to_retained).prop_map(|(p50_us, tail, (p50_ratio, p99_ratio))| {
@@ -112,15 +114,16 @@ fn zero_time_outs_trials_and_the_allowance_are_drawn() {
     }
 }
 
-/// Windows after something of ours in which what is measured may still be of it: three settle, three are the recent ones.
+/// Windows after something of ours in which what is measured may still be of it: three settle, three are the recent
+/// ones.
 const AFTERMATH: usize = 6;
 
 fn is_trying(policy: &GuestPolicy) -> bool {
     policy.explain().no_step == Some(NoStep::Trying)
 }
 
-/// Runs the guest until the policy has decided nothing for 20 windows, long enough for a reference of what is usual, and then for
-/// `longer`. Says how many windows nothing of ours has come in since.
+/// Runs the guest until the policy has decided nothing for 20 windows, long enough for a reference of what is usual,
+/// and then for `longer`. Says how many windows nothing of ours has come in since.
 fn come_to_rest(guest: &mut Guest, policy: &mut GuestPolicy, longer: usize) -> usize {
     // The longest hold-off, in windows of 100 ms, and some.
     guest.run(policy, 700);
@@ -133,9 +136,10 @@ fn come_to_rest(guest: &mut Guest, policy: &mut GuestPolicy, longer: usize) -> u
     quiet
 }
 
-/// Everything has to come back within the windows of the change. Where something of ours comes with it, or came less than an
-/// `AFTERMATH` before it, all comes back later; and what may be missed then must not keep what follows from being seen. A full vCPU may
-/// stay full where the program is no slower than before the last step; noise may see that for some steps and not for others.
+/// Everything has to come back within the windows of the change. Where something of ours comes with it, or came less
+/// than an `AFTERMATH` before it, all comes back later; and what may be missed then must not keep what follows from
+/// being seen. A full vCPU may stay full where the program is no slower than before the last step; noise may see that
+/// for some steps and not for others.
 fn everything_comes_back(
     guest: &mut Guest,
     policy: &mut GuestPolicy,
@@ -201,8 +205,8 @@ proptest! {
         }
     }
 
-    /// On a full vCPU nothing can be seen to grow, so there is a look for as long as the workload lasts: no bound in total, but at most
-    /// one after 15 s, 30 s, ... and in the end in every four minutes.
+    /// On a full vCPU nothing can be seen to grow, so there is a look for as long as the workload lasts: no bound in
+    /// total, but at most one after 15 s, 30 s, ... and in the end in every four minutes.
     #[test]
     fn looks_are_bounded_per_unit_of_time(
         seed in any::<u64>(),
@@ -226,7 +230,7 @@ proptest! {
 
 /// Steps taken back for a moment.
 fn looks(decisions: &[Decision]) -> impl Iterator<Item = &Decision> {
-    decisions.iter().filter(|decision| decision.reason == Reason::LookOut)
+    decisions.iter().filter(|decision| decision.reason == Reason::Recheck)
 }
 
 proptest! {
@@ -265,7 +269,8 @@ proptest! {
             }
             prop_assert_eq!(&retained, &one.explain().retaining);
         }
-        // Whatever came before, and in the middle of a trial, a change of the workload gives everything back, in the same window.
+        // Whatever came before, and in the middle of a trial, a change of the workload gives everything back, in the
+        // same window.
         let mut guest = Guest::new(4, PIPELINE, 1);
         guest.now = now;
         let mut change = guest.window(one.active());
@@ -274,15 +279,16 @@ proptest! {
         prop_assert_eq!(one.active(), &CpuSet::first(4));
     }
 
-    /// Stationary, without or with noise of up to 5 %: at most N - 1 steps, and 5 that are tried again; and now and then a look
-    /// whether a full vCPU is still the best, which takes a step back and takes it again
+    /// Stationary, without or with noise of up to 5 %: at most N - 1 steps, and 5 that are tried again; and now and
+    /// then a look whether a full vCPU is still the best, which takes a step back and takes it again
     /// ([`looks_are_bounded_per_unit_of_time`]).
     ///
-    /// Why: noise up to 5 % never looks like a workload change (20 % of CPU time, a factor of 2 of g_comp), so factors only
-    /// fall. Each step that is undone multiplies rho or eta by at most 0.9, and a ratio within r..R allows at most
-    /// 1 + ln(R/r)/ln(1/0.9) of them per factor: here R/r < 1.22, so 2 for rho and 2 for eta; with the allowance, which ends with the
-    /// first of them and leaves 0.9 at most, no more; and one more for a step of several vCPUs, of which there is none after the first that is
-    /// undone. A step that is not undone leaves one vCPU fewer or several, at most N - 1 times.
+    /// Why: noise up to 5 % never looks like a workload change (20 % of CPU time, a factor of 2 of g_comp), so factors
+    /// only fall. Each step that is undone multiplies rho or eta by at most 0.9, and a ratio within r..R allows at most
+    /// 1 + ln(R/r)/ln(1/0.9) of them per factor: here R/r < 1.22, so 2 for rho and 2 for eta; with the allowance, which
+    /// ends with the first of them and leaves 0.9 at most, no more; and one more for a step of several vCPUs, of which
+    /// there is none after the first that is undone. A step that is not undone leaves one vCPU fewer or several, at
+    /// most N - 1 times.
     #[test]
     fn a_stationary_workload_comes_to_rest(
         seed in any::<u64>(),
@@ -313,8 +319,9 @@ proptest! {
         prop_assert!(undone <= 5 && steps < vcpus as usize + undone, "{} steps, {} undone", steps, undone);
     }
 
-    /// Larger noise may look like changes. Then the doubling hold-off limits how often steps are tried: at most 60 in five
-    /// minutes on four vCPUs (held in 20,000 cases; a series of 3 steps a change, changes mostly 4 s to 60 s apart).
+    /// Larger noise may look like changes. Then the doubling hold-off limits how often steps are tried: at most 60 in
+    /// five minutes on four vCPUs (held in 20,000 cases; a series of 3 steps a change, changes mostly 4 s to 60 s
+    /// apart).
     #[test]
     fn noise_of_any_size_is_held_off(seed in any::<u64>(), load in 0.05f64..1.0, noise in 0.05f64..1.0) {
         let workload = Workload { demand: 4.0 * load, noise, ..PIPELINE };

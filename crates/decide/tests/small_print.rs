@@ -90,7 +90,8 @@ fn idle_periods_that_polling_holds_are_not_packed() {
     assert_eq!(packed.active().len(), 1);
 }
 
-/// `Block::granularity`, and how many pairs are `by_cpu_time`: where computations grow longer, the CPU time that the program gets to use tells.
+/// `Block::granularity`, and how many pairs are `by_cpu_time`: where computations grow longer, the CPU time that the
+/// program gets to use tells.
 #[test]
 fn a_program_that_hardly_blocks_any_more_is_judged_by_its_cpu_time() {
     fn longer(window: &mut Window, percent: u64) {

@@ -1,4 +1,5 @@
-//! What holds once a step was taken back: how long nothing is tried, who may be taken again, and what a vCPU that was out of use is remembered for.
+//! What holds once a step was taken back: how long nothing is tried, who may be taken again, and what a vCPU that was
+//! out of use is remembered for.
 
 mod common;
 
@@ -44,7 +45,7 @@ fn after_a_step_that_hurt_none_is_tried_for_a_while_and_for_longer_the_next_time
 fn a_vcpu_that_a_thread_bound_itself_to_during_a_look_is_not_taken_again() {
     let mut guest = Guest::new(2, WAKEUP_BOUND, 1);
     let mut policy = policy_with(Policy::Full, 2, Some(SLOW_WAKEUPS));
-    let look_out = |decision: &Decision| decision.reason == Reason::LookOut;
+    let look_out = |decision: &Decision| decision.reason == Reason::Recheck;
     let look = (0..3_000).find_map(|_| guest.run(&mut policy, 1).into_iter().find(look_out));
     let vcpu = look.and_then(|look| look.action.vcpu()).expect("there is a look");
     for bound in [false, true] {
@@ -54,7 +55,7 @@ fn a_vcpu_that_a_thread_bound_itself_to_during_a_look_is_not_taken_again() {
                 window.group.pinned.insert(vcpu);
             }
         });
-        let again = decisions.iter().any(|decision| matches!(decision.reason, Reason::LookedSlower { .. }));
+        let again = decisions.iter().any(|decision| matches!(decision.reason, Reason::RecheckSlower { .. }));
         assert_eq!((again, policy.active().contains(vcpu)), (!bound, bound), "{decisions:?}");
     }
 }

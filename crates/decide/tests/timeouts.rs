@@ -14,7 +14,8 @@ fn policy(profile: Profile, timeout: Option<Nanos>) -> GuestPolicy {
     GuestPolicy::new(Policy::Retain, profile, params, None, CpuSet::first(1)).by(RetainMeans::Haltpoll, timeout)
 }
 
-/// One vCPU, idle for `idle_us` between two computations of 50 us, as cpuidle's counts tell it: the window after `before`.
+/// One vCPU, idle for `idle_us` between two computations of 50 us, as cpuidle's counts tell it: the window after
+/// `before`.
 fn window(before: Nanos, idle_us: u64, retained: Option<Nanos>) -> Window {
     let periods = WINDOW.0 / US(idle_us + 50).0;
     let polled = retained.unwrap_or(Nanos::ZERO).min(US(idle_us));
@@ -91,7 +92,8 @@ fn a_given_timeout_stays() {
     assert_eq!(seen, [given; 3]);
 }
 
-/// A third of the time polled, where a twentieth is allowed: polling stops; and is tried again, for a vCPU that halts uses no budget.
+/// A third of the time polled, where a twentieth is allowed: polling stops; and is tried again, for a vCPU that halts
+/// uses no budget.
 #[test]
 fn what_is_polled_is_kept_to_the_budget() {
     let share = |budget: Option<f64>| {

@@ -213,7 +213,8 @@ fn any_event() -> impl Strategy<Value = Event> {
 }
 
 proptest! {
-    /// Whatever happens: no yielding when ordered to sleep, none past the time-out, naps within their limits, times add up.
+    /// Whatever happens: no yielding when ordered to sleep, none past the time-out, naps within their limits, times add
+    /// up.
     #[test]
     fn it_obeys_its_order_its_timeout_and_its_limits(
         signalled in any::<bool>(),
@@ -255,7 +256,8 @@ proptest! {
 
 #[test]
 fn a_thread_that_seldom_spins_still_feels_a_contended_host() {
-    // Every 5 ms it spins 100 us and then loses the vCPU for 400 us: a tenth of the wall clock, four fifths of its own time.
+    // Every 5 ms it spins 100 us and then loses the vCPU for 400 us: a tenth of the wall clock, four fifths of its own
+    // time.
     let mut thread = YieldingThread::new(RETAIN, true, &GuestParams::default());
     let mut now = Nanos::from_secs(10);
     thread.order(now, RETAIN);

@@ -172,9 +172,9 @@ pub enum Reason {
         utilization: f64,
     },
     /// A step that filled a vCPU and pays is taken back for a moment.
-    LookOut,
+    Recheck,
     /// A look showed that the program is slower with the vCPUs that the step had taken: the step is taken again.
-    LookedSlower {
+    RecheckSlower {
         /// Hand-overs per second with them, below those without, as a share.
         loss: f64,
     },
@@ -216,7 +216,8 @@ pub enum Reason {
         /// Synchronizations per second with retention, as a multiple of those without.
         rate_ratio: f64,
     },
-    /// The program waits in another way with retention, so that its synchronizations cannot be compared; its CPU time can.
+    /// The program waits in another way with retention, so that its synchronizations cannot be compared; its CPU time
+    /// can.
     RetentionAndCpuTime {
         /// Whether it pays.
         pays: bool,
@@ -270,8 +271,8 @@ impl fmt::Display for Reason {
             Self::Saturated { vcpu, utilization } => {
                 write!(f, "workload change: {vcpu} is {:.0} % busy", percent(utilization))
             }
-            Self::LookOut => write!(f, "a look whether more vCPUs would be faster by now"),
-            Self::LookedSlower { loss } => {
+            Self::Recheck => write!(f, "a look whether more vCPUs would be faster by now"),
+            Self::RecheckSlower { loss } => {
                 write!(f, "a look showed that more vCPUs make it {:.0} % slower (hand-overs)", percent(loss))
             }
             Self::GranularityChanged { ratio } => {

@@ -52,7 +52,8 @@ impl Distribution {
         Self::default()
     }
 
-    /// From bucket counts by [`bucket_index`] and the exact sum of the values. Buckets past the last valid one are ignored.
+    /// From bucket counts by [`bucket_index`] and the exact sum of the values. Buckets past the last valid one are
+    /// ignored.
     pub fn from_buckets(counts: &[u64], sum: Nanos) -> Self {
         let used = counts.iter().take(BUCKETS).rposition(|count| *count > 0).map_or(0, |last| last + 1);
         let counts = counts[..used].to_vec();
@@ -104,7 +105,8 @@ impl Distribution {
         (self.count > 0).then(|| self.sum as f64 / self.count as f64)
     }
 
-    /// How many whole `part`s the values hold together, each value taken by itself; to what a bucket's ends (12.5 % apart) differ by.
+    /// How many whole `part`s the values hold together, each value taken by itself; to what a bucket's ends (12.5 %
+    /// apart) differ by.
     pub fn whole_parts(&self, part: Nanos) -> f64 {
         let part = part.0.max(1);
         let ends = |index: usize| (bucket_low(index) / part + bucket_high(index) / part) as f64 / 2.0;

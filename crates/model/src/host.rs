@@ -1,4 +1,5 @@
-//! The host's nouns: VMs and their vCPU threads as the hypervisor's scheduler sees them, and what the host agent may do to them.
+//! The host's nouns: VMs and their vCPU threads as the hypervisor's scheduler sees them, and what the host agent may do
+//! to them.
 //!
 //! Counted like this, over one window:
 //!
@@ -70,8 +71,9 @@ impl HostVcpuWindow {
         }
     }
 
-    /// Time spent waiting after wake-ups, as opposed to after preemptions: measured where `wake_to_run` is, otherwise the part
-    /// of the wait that falls to wake-ups when every wait is taken to be as long as any other. `None` where wake-ups are unknown.
+    /// Time spent waiting after wake-ups, as opposed to after preemptions: measured where `wake_to_run` is, otherwise
+    /// the part of the wait that falls to wake-ups when every wait is taken to be as long as any other. `None` where
+    /// wake-ups are unknown.
     pub fn wake_wait(&self) -> Option<Nanos> {
         if let Some(delays) = &self.wake_to_run {
             return Some(delays.sum());
@@ -81,8 +83,8 @@ impl HostVcpuWindow {
         Some(Nanos::from_f64(if waits > 0.0 { self.wait.as_f64() * wakeups / waits } else { 0.0 }))
     }
 
-    /// Share of the time in which it ran or wanted to, waits after wake-ups apart: those last as long as others' slices, so they say
-    /// nothing about how much of a pCPU it asks for.
+    /// Share of the time in which it ran or wanted to, waits after wake-ups apart: those last as long as others'
+    /// slices, so they say nothing about how much of a pCPU it asks for.
     pub fn wanted(&self, length: Nanos) -> f64 {
         let woken = self.wake_wait().unwrap_or_default().min(self.wait);
         (self.run + self.wait - woken).share_of(length - woken)
@@ -115,7 +117,8 @@ pub struct HostWindow {
     pub length: Nanos,
     /// The VMs there are, ascending by id.
     pub vms: Vec<VmWindow>,
-    /// CPU time that ending a slice took so far, on average, where something of ours ends them; `None` until that is known.
+    /// CPU time that ending a slice took so far, on average, where something of ours ends them; `None` until that is
+    /// known.
     pub tick: Option<Nanos>,
 }
 

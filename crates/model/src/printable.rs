@@ -1,13 +1,14 @@
 //! Names and texts from elsewhere, made fit for a terminal.
 //!
-//! Names of processes, threads, VMs and cgroups are bytes that anybody may choose: an escape sequence in one clears the screen, a new line
-//! in one makes a line that looks like ours, and a mark that turns the writing direction shows another name than there is.
+//! Names of processes, threads, VMs and cgroups are bytes that anybody may choose: an escape sequence in one clears the
+//! screen, a new line in one makes a line that looks like ours, and a mark that turns the writing direction shows
+//! another name than there is.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// A name as one line that can be shown: what is no printable character stands as Rust writes it (`\u{1b}`, `\n`), a byte that is no
-/// UTF-8 as `\xc3`. Everything else is as it was, a backslash too, so most names are themselves.
+/// A name as one line that can be shown: what is no printable character stands as Rust writes it (`\u{1b}`, `\n`), a
+/// byte that is no UTF-8 as `\xc3`. Everything else is as it was, a backslash too, so most names are themselves.
 pub fn printable(name: &[u8]) -> String {
     let mut shown = String::with_capacity(name.len());
     for chunk in name.utf8_chunks() {

@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// Who keeps an idle vCPU from halting. In the order in which they are chosen: exact time-outs first, the kernel's own before ours.
+/// Who keeps an idle vCPU from halting. In the order in which they are chosen: exact time-outs first, the kernel's own
+/// before ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RetainMeans {

@@ -1,5 +1,5 @@
-//! What one thread of a recorded program did: the vocabulary between the observer that sees it, the file that keeps it and the
-//! simulator that plays it back.
+//! What one thread of a recorded program did: the vocabulary between the observer that sees it, the file that keeps it
+//! and the simulator that plays it back.
 
 use crate::Nanos;
 

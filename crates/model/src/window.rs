@@ -1,8 +1,9 @@
 //! One observation: what the vCPUs and the managed group of threads did between two moments.
 //!
 //! Per vCPU, wall time is split once: `busy + retained + halted + steal = length`, to within what the observer
-//! states. An *idle period* begins when the last task that is not a yielding thread leaves the vCPU (the *idle entry*) and
-//! ends when the next one runs; during it the vCPU is *retained* by a yielding thread or *halted* (the idle task runs).
+//! states. An *idle period* begins when the last task that is not a yielding thread leaves the vCPU (the *idle entry*)
+//! and ends when the next one runs; during it the vCPU is *retained* by a yielding thread or *halted* (the idle task
+//! runs).
 
 use crate::{CpuSet, Distribution, Nanos, VcpuId};
 
@@ -24,8 +25,8 @@ pub struct RetainCounters {
     pub tid: i32,
     /// T_yield: time a yielding thread kept the vCPU from halting, stolen gaps excluded.
     pub retained: Nanos,
-    /// Time that the idle task polled instead of halting, where the means counts it itself (idle-poll). It is part of what the
-    /// kernel calls idle time.
+    /// Time that the idle task polled instead of halting, where the means counts it itself (idle-poll). It is part of
+    /// what the kernel calls idle time.
     pub polled: Nanos,
     /// Idle entries that ended by a wake-up while the idle task polled, so without a halt.
     pub polls_held: u64,
@@ -33,8 +34,8 @@ pub struct RetainCounters {
     pub displaced: u64,
     /// How often it slept, so that the vCPU could halt (time-outs, naps, orders).
     pub sleeps: u64,
-    /// How often a nap ended with the vCPU idle: from outside each looks like the end of an idle period, and is none. A nap that
-    /// ended while another task had the vCPU does not count.
+    /// How often a nap ended with the vCPU idle: from outside each looks like the end of an idle period, and is none. A
+    /// nap that ended while another task had the vCPU does not count.
     pub idle_naps: u64,
     /// Time lost in gaps between two yields without having been switched out: steal, as the guest itself feels it.
     pub stolen: Nanos,
@@ -55,7 +56,8 @@ pub struct VcpuWindow {
     pub retained: Nanos,
     /// Time the idle task ran.
     pub halted: Nanos,
-    /// Time the hypervisor took while the vCPU wanted to run, as it reports it (in ticks of 10 ms); 0 where it does not.
+    /// Time the hypervisor took while the vCPU wanted to run, as it reports it (in ticks of 10 ms); 0 where it does
+    /// not.
     pub steal: Nanos,
     /// Idle periods that began.
     pub idle_entries: Option<u64>,
@@ -126,8 +128,8 @@ pub struct GroupWindow {
     pub g_comp: Option<Distribution>,
     /// Delay from wake-up to running.
     pub wake_to_run: Option<Distribution>,
-    /// One active vCPU for each thread of the group that has bound itself to some of them: while that one is active, the thread has one.
-    /// Empty as long as the observer was not told which are active.
+    /// One active vCPU for each thread of the group that has bound itself to some of them: while that one is active,
+    /// the thread has one. Empty as long as the observer was not told which are active.
     pub pinned: CpuSet,
 }
 
@@ -172,8 +174,8 @@ impl Window {
         self.active(active).map(|vcpu| vcpu.idle_entries).sum::<Option<u64>>().or(self.idle_entries)
     }
 
-    /// The averages as ratios of sums over the vCPUs of `active`; `None` when idle periods are unknown or there was none,
-    /// or when no thread of the group gave up a vCPU of its own will.
+    /// The averages as ratios of sums over the vCPUs of `active`; `None` when idle periods are unknown or there was
+    /// none, or when no thread of the group gave up a vCPU of its own will.
     pub fn lengths(&self, active: &CpuSet) -> Option<Lengths> {
         let periods = self.idle_entries_of(active).filter(|n| *n > 0)? as f64;
         let switches = Some(self.group.voluntary_switches).filter(|n| *n > 0)? as f64;

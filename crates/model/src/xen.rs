@@ -38,7 +38,8 @@ impl fmt::Display for XenScheduler {
     }
 }
 
-/// The times that something of Xen's is set to, and what that something is. Units are Xen's own, for it takes no others.
+/// The times that something of Xen's is set to, and what that something is. Units are Xen's own, for it takes no
+/// others.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "scheduler", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum XenSetting {
@@ -48,7 +49,8 @@ pub enum XenSetting {
         pool: String,
         /// How long a vCPU may run while others wait: 1 to 1000.
         slice_ms: u32,
-        /// How long it runs at least before a waking one may take its place: 100 to 500,000 and at most the slice; 0: no limit.
+        /// How long it runs at least before a waking one may take its place: 100 to 500,000 and at most the slice; 0:
+        /// no limit.
         ratelimit_us: u32,
     },
     /// A cpupool under credit2.

@@ -1,7 +1,8 @@
 //! What the BPF programs cost a context switch: two threads of a managed process, on one vCPU, hand a byte to and fro,
-//! with and without the programs, in turn. Prints the series, and the medians of the differences and ratios *within* pairs: a baseline
-//! that drifts from pair to pair moves the difference of two medians, and says nothing about the programs. Then what the kernel
-//! itself counts per run of each program (`bpf_enable_stats`, which costs two clock readings a run and is off otherwise).
+//! with and without the programs, in turn. Prints the series, and the medians of the differences and ratios *within*
+//! pairs: a baseline that drifts from pair to pair moves the difference of two medians, and says nothing about the
+//! programs. Then what the kernel itself counts per run of each program (`bpf_enable_stats`, which costs two clock
+//! readings a run and is off otherwise).
 //!
 //! `cargo bench -p gleaner-observe --bench switch_cost [-- --pairs N --rounds N]`
 

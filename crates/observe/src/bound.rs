@@ -3,7 +3,8 @@
 use gleaner_model::CpuSet;
 use gleaner_sys::affinity_of;
 
-/// A mask has to be asked of each thread, so it is not asked in each window. A step is taken after eight windows at the earliest.
+/// A mask has to be asked of each thread, so it is not asked in each window. A step is taken after eight windows at the
+/// earliest.
 const WINDOWS_PER_LOOK: u32 = 4;
 
 /// Looks now and then, once it is told which vCPUs the group is kept to.
@@ -34,7 +35,8 @@ impl BoundThreads {
     }
 }
 
-/// For each thread whose own affinity has only some of `active`, the first of these: as long as that is active, the thread has an active one.
+/// For each thread whose own affinity has only some of `active`, the first of these: as long as that is active, the
+/// thread has an active one.
 fn bound_vcpus(tids: &[i32], active: &CpuSet) -> CpuSet {
     let first = |tid: &i32| {
         let left = affinity_of(*tid).ok()?.intersection(active);

@@ -1,8 +1,9 @@
 //! What idle vCPUs did: halted, or polled in the kernel's idle loop.
 //!
 //! `/proc/stat` and the scheduler's tracepoints call both idle. cpuidle tells them apart, for everybody to read:
-//! `cpuN/cpuidle/state0/{name,time}` (POLL) and `stateM/usage` (kernel: drivers/cpuidle/sysfs.c). A poll counts when it ends.
-//! Where a BPF program of ours polls ahead of cpuidle, or without it, that program's counters tell ([`RetainCounters::polled`]).
+//! `cpuN/cpuidle/state0/{name,time}` (POLL) and `stateM/usage` (kernel: drivers/cpuidle/sysfs.c). A poll counts when it
+//! ends. Where a BPF program of ours polls ahead of cpuidle, or without it, that program's counters tell
+//! ([`RetainCounters::polled`]).
 
 use gleaner_model::{Nanos, RetainCounters, VcpuId, VcpuWindow};
 use gleaner_sys::{ProcRoot, reread};
@@ -62,8 +63,8 @@ pub(crate) struct IdleSplitter {
 }
 
 impl IdleSplitter {
-    /// Moves what was polled since the last call from each vCPU's halted time to its retained time, and takes polls that held from
-    /// its halts. Returns the halts that cpuidle counted on all of them, where it counts.
+    /// Moves what was polled since the last call from each vCPU's halted time to its retained time, and takes polls
+    /// that held from its halts. Returns the halts that cpuidle counted on all of them, where it counts.
     pub fn split(&mut self, root: &ProcRoot, counters: &[RetainCounters], vcpus: &mut [VcpuWindow]) -> Option<u64> {
         let mut total = Some(0);
         for vcpu in vcpus {

@@ -5,8 +5,8 @@
 //!                   └─ LlcCountFiles  FOLDER/TID, written by whoever plays the processor
 //! ```
 //!
-//! Most machines have no counters of this kind, those that test this project among them. With counts from a folder everything
-//! after the counter itself runs there as it does on a host: judging, moving threads, sampling, undoing.
+//! Most machines have no counters of this kind, those that test this project among them. With counts from a folder
+//! everything after the counter itself runs there as it does on a host: judging, moving threads, sampling, undoing.
 
 use crate::perf_counters::{LlcCounterRefusal, LlcThreadCounts};
 use std::collections::BTreeMap;
@@ -25,8 +25,8 @@ pub struct NotCounted {
 
 /// Counts what threads do with the last level.
 pub trait LlcCountSource: Debug {
-    /// Counts exactly these threads from now on; those that are counted already go on. One that is refused does not keep the
-    /// others from being counted, and is tried again at the next call; one that is gone is no refusal.
+    /// Counts exactly these threads from now on; those that are counted already go on. One that is refused does not
+    /// keep the others from being counted, and is tried again at the next call; one that is gone is no refusal.
     fn follow(&mut self, tids: &[i32]) -> Vec<NotCounted>;
 
     /// What a thread did since its last reading; `None` if it is not followed, or was never counted in that time.

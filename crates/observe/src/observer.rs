@@ -31,8 +31,8 @@ pub struct ObserverConfig {
     pub roots: Vec<i32>,
     /// The vCPUs the group may use; `None` for all that are online.
     pub allowed: Option<CpuSet>,
-    /// Count how often idle tasks execute the idle instruction (BPF only): one more program, at every idle entry, that no
-    /// policy needs. For experiments, see [`BpfObserver::idle_instructions`].
+    /// Count how often idle tasks execute the idle instruction (BPF only): one more program, at every idle entry, that
+    /// no policy needs. For experiments, see [`BpfObserver::idle_instructions`].
     pub count_idle_instructions: bool,
 }
 
@@ -91,8 +91,9 @@ impl Observer {
         }
     }
 
-    /// Ends it without waiting for it, on a thread of its own: taking BPF programs off the tracepoints waits until no CPU is in the
-    /// middle of one, six seconds in a busy guest of 4 vCPUs on 2 CPUs. Where there can be no thread, it is waited for.
+    /// Ends it without waiting for it, on a thread of its own: taking BPF programs off the tracepoints waits until no
+    /// CPU is in the middle of one, six seconds in a busy guest of 4 vCPUs on 2 CPUs. Where there can be no thread, it
+    /// is waited for.
     pub fn retire(self) {
         // Where spawning fails, the closure is dropped, and `self` with it.
         let _ = std::thread::Builder::new().name("gleaner-retire".to_owned()).spawn(move || drop(self));
@@ -113,8 +114,8 @@ impl Observer {
         }
     }
 
-    /// From now on the group is kept to `active`: windows tell which of these its threads have bound themselves to. Until then nobody
-    /// is asked.
+    /// From now on the group is kept to `active`: windows tell which of these its threads have bound themselves to.
+    /// Until then nobody is asked.
     pub fn kept_to(&mut self, active: &CpuSet) {
         match self {
             Self::Bpf(observer) => observer.kept_to(active),

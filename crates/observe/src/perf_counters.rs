@@ -1,12 +1,15 @@
-//! What a thread does with the last-level cache, by the processor's own counters (perf_event_open), guests' time included.
+//! What a thread does with the last-level cache, by the processor's own counters (perf_event_open), guests' time
+//! included.
 //!
-//! Three figures a thread: instructions, accesses that reach the last level, those that miss it. Which events these are depends on
-//! the maker. The kernel's generic `cache-references` and `cache-misses` are about the last level on Intel's processors, and about the
+//! Three figures a thread: instructions, accesses that reach the last level, those that miss it. Which events these are
+//! depends on the maker. The kernel's generic `cache-references` and `cache-misses` are about the last level on Intel's
+//! processors, and about the
 //! *second* on AMD's since Zen, whose L3 has counters of its own that know no threads. There the accesses are the misses of the L2, and
-//! the misses are the lines that came from memory (`ls_any_fills_from_sys.dram_io_all`, since Zen 3; before, nothing tells).
+//! the misses are the lines that came from memory (`ls_any_fills_from_sys.dram_io_all`, since Zen 3; before, nothing
+//! tells).
 //!
-//! Where the processor has fewer counters than are asked for, the kernel takes turns; figures are scaled by the share of the
-//! time that was counted.
+//! Where the processor has fewer counters than are asked for, the kernel takes turns; figures are scaled by the share
+//! of the time that was counted.
 
 use crate::llc_counts::{LlcCountSource, NotCounted};
 use gleaner_sys::ProcRoot;
@@ -201,7 +204,8 @@ impl ThreadGroup {
     }
 }
 
-/// What was counted between two readings, as if it had been counted all the time; `None` if it never was although the thread ran.
+/// What was counted between two readings, as if it had been counted all the time; `None` if it never was although the
+/// thread ran.
 fn difference(from: &Reading, to: &Reading) -> Option<[u64; 4]> {
     let (enabled, running) =
         (to.enabled_ns.saturating_sub(from.enabled_ns), to.running_ns.saturating_sub(from.running_ns));

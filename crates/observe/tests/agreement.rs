@@ -24,14 +24,15 @@ fn player() {
     play();
 }
 
-/// Pairs of threads of a crowd: with three times as many threads as `/proc` reads in a window, each is read in every fourth.
+/// Pairs of threads of a crowd: with three times as many threads as `/proc` reads in a window, each is read in every
+/// fourth.
 const PAIRS: u64 = 50;
 const READ_PER_WINDOW: u64 = 32;
 /// A thread's switches arrive at most so many windows late.
 const LATE_WINDOWS: usize = 4;
 
-/// Runs the workload under both observers; their windows cover the same time to within their own reading. And how many of
-/// its reads had to wait, by its own count.
+/// Runs the workload under both observers; their windows cover the same time to within their own reading. And how many
+/// of its reads had to wait, by its own count.
 fn observe_both(spinners: &[Spinner]) -> (Window, Window, f64) {
     let counters = || spinners.iter().map(Spinner::counters).collect::<Vec<RetainCounters>>();
     let config = ObserverConfig::default();
@@ -124,8 +125,8 @@ fn agree(bpf: &Window, procfs: &Window) -> Result<(), String> {
     close("l_idle", lengths(bpf).l_idle, lengths(procfs).l_idle, 0.20, 0.0)
 }
 
-/// What the workload is known to do: two computations in each round, and a block, a wake-up and an idle period for each read
-/// that had to `wait`.
+/// What the workload is known to do: two computations in each round, and a block, a wake-up and an idle period for each
+/// read that had to `wait`.
 fn matches_the_workload(bpf: &Window, waited: f64) -> Result<(), String> {
     let computations = 2.0 * ROUNDS as f64;
     let compute = COMPUTE_US as f64 * 1e3;
@@ -217,7 +218,8 @@ struct Seen {
     bpf: (f64, f64),
 }
 
-/// A crowd watched from its first round until all of it has been read once more. `/proc` is read first, so what it has seen, BPF has.
+/// A crowd watched from its first round until all of it has been read once more. `/proc` is read first, so what it has
+/// seen, BPF has.
 fn watch_a_crowd() -> Vec<Seen> {
     let config = ObserverConfig::default();
     let open = |choice| Observer::new(choice, &config).unwrap().0;

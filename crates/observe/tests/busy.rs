@@ -1,4 +1,5 @@
-//! "Wake me when this vCPU works again": no wake-up is lost, none comes without work, and another thread can end a wait.
+//! "Wake me when this vCPU works again": no wake-up is lost, none comes without work, and another thread can end a
+//! wait.
 
 mod support;
 

@@ -117,7 +117,8 @@ fn one_that_sleeps_is_seen_to_sleep_and_to_wake_machine() {
     assert!(window.threads[0].intervals.as_ref().unwrap().slept.count() < 5);
 }
 
-/// Computes for a slice and more of its own CPU time, then sleeps; two such on one CPU preempt each other in the middle.
+/// Computes for a slice and more of its own CPU time, then sleeps; two such on one CPU preempt each other in the
+/// middle.
 #[test]
 fn a_burst_goes_on_over_preemptions_machine() {
     let threads = pinned(2, || {

@@ -1,5 +1,5 @@
-//! The file of what the threads of a real program did: small, bounded, and never half believed. `gleaner record` writes it,
-//! `gleaner-lab sim from-recording` reads it.
+//! The file of what the threads of a real program did: small, bounded, and never half believed. `gleaner record` writes
+//! it, `gleaner-lab sim from-recording` reads it.
 //!
 //! ```text
 //!   magic (8 bytes)  version (1 byte)

@@ -5,10 +5,10 @@ use crate::sorted;
 /// Fewer values than this have no interval.
 pub const FEWEST: usize = 5;
 
-/// An interval that holds the median of what the values were drawn from in 95 % of cases or more; `None` for fewer than [`FEWEST`]
-/// values. Nothing is assumed of the distribution: the ends are two of the values, so chosen that fewer than 2.5 % of fair coin
-/// sequences have as few heads as there are values beyond one (the sign test). A percentile bootstrap would be narrower and would
-/// miss more often than it says: 12.8 % at seven values.
+/// An interval that holds the median of what the values were drawn from in 95 % of cases or more; `None` for fewer than
+/// [`FEWEST`] values. Nothing is assumed of the distribution: the ends are two of the values, so chosen that fewer than
+/// 2.5 % of fair coin sequences have as few heads as there are values beyond one (the sign test). A percentile
+/// bootstrap would be narrower and would miss more often than it says: 12.8 % at seven values.
 ///
 /// Five values reach 93.75 % only: there the interval is extended as that of a speedup is.
 pub fn interval_of_median(values: &[f64]) -> Option<(f64, f64)> {

@@ -2,9 +2,10 @@
 //!
 //! # The problem
 //!
-//! Ten pairs of runs are few, their noise is skewed, drifts, and throws outliers, and a tool that says "helps" of a mode that does
-//! nothing, one time in ten, is worse than none. The usual percentile bootstrap of the median does that: drawn from five pairs it
-//! calls 5.5 % of identical modes different, from seven 12.8 %, because resampling seven values spans too few of them.
+//! Ten pairs of runs are few, their noise is skewed, drifts, and throws outliers, and a tool that says "helps" of a
+//! mode that does nothing, one time in ten, is worse than none. The usual percentile bootstrap of the median does that:
+//! drawn from five pairs it calls 5.5 % of identical modes different, from seven 12.8 %, because resampling seven
+//! values spans too few of them.
 //!
 //! # The interval of a speedup
 //!
@@ -12,12 +13,12 @@
 //!   run times -> log ratio of each pair -> all 2^n ways to flip their signs -> interval of the ratio
 //! ```
 //!
-//! The order within a pair is drawn at random, so under identical modes a pair's log ratio is as likely as its negative, whatever
-//! the noise is, drift included. So the resamples are sign flips (a wild bootstrap), and none needs to be drawn: all 2^n are
-//! counted. The interval holds every speedup about which the log ratios are not more one-sided than all but 4 % of their flips. It
-//! keeps its promise for every symmetric noise. One-sided is measured by deviations that are clipped at 1.5 median deviations
-//! (Huber's score): nearly as sharp as a t interval where the noise is normal, and an outlier counts no more than a common
-//! deviation does.
+//! The order within a pair is drawn at random, so under identical modes a pair's log ratio is as likely as its
+//! negative, whatever the noise is, drift included. So the resamples are sign flips (a wild bootstrap), and none needs
+//! to be drawn: all 2^n are counted. The interval holds every speedup about which the log ratios are not more one-sided
+//! than all but 4 % of their flips. It keeps its promise for every symmetric noise. One-sided is measured by deviations
+//! that are clipped at 1.5 median deviations (Huber's score): nearly as sharp as a t interval where the noise is
+//! normal, and an outlier counts no more than a common deviation does.
 //!
 //! Three things widen it, all to the safe side:
 //!
@@ -49,8 +50,9 @@ pub fn median(values: &[f64]) -> Option<f64> {
     }
 }
 
-/// Which values lie far from the others: a modified z-score over 3.5 (0.6745 |x - median| / MAD; Iglewicz and Hoaglin, 1993). Where
-/// more than half of the values are alike (MAD 0) the mean deviation stands in for it. To be shown, not to be left out.
+/// Which values lie far from the others: a modified z-score over 3.5 (0.6745 |x - median| / MAD; Iglewicz and Hoaglin,
+/// 1993). Where more than half of the values are alike (MAD 0) the mean deviation stands in for it. To be shown, not to
+/// be left out.
 pub fn outliers(values: &[f64]) -> Vec<bool> {
     let Some(centre) = median(values) else { return Vec::new() };
     let deviations: Vec<f64> = values.iter().map(|value| (value - centre).abs()).collect();

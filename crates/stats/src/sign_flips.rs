@@ -2,15 +2,16 @@
 
 use crate::{FEWEST, median, sorted};
 
-/// How often an interval may miss the truth. Under 5 %, so that what is measured in some thousand trials stays below it too.
+/// How often an interval may miss the truth. Under 5 %, so that what is measured in some thousand trials stays below it
+/// too.
 pub const FALSE_VERDICTS: f64 = 0.04;
 
-/// How far the interval of five values reaches beyond the smallest and the largest, in parts of the distance between them. Chosen by
-/// simulation.
+/// How far the interval of five values reaches beyond the smallest and the largest, in parts of the distance between
+/// them. Chosen by simulation.
 pub const EXTENSION_AT_FIVE: f64 = 0.15;
 
-/// A deviation counts in full up to this many median deviations; what is beyond counts as much as one of that size (Huber). At 1.5
-/// one outlier in ten values leaves the interval where the other nine would have it.
+/// A deviation counts in full up to this many median deviations; what is beyond counts as much as one of that size
+/// (Huber). At 1.5 one outlier in ten values leaves the interval where the other nine would have it.
 const CLIP: f64 = 1.5;
 
 /// Steps in which deviations are counted: whole numbers, so that 2^n sums can be counted in a table.
@@ -78,7 +79,8 @@ impl Flips {
         self.shares.iter().enumerate().map(as_one_sided).sum::<f64>() <= FALSE_VERDICTS
     }
 
-    /// Each value's deviation in whole steps, and its side. Only sizes decide about the scale, so that it is the same for all flips.
+    /// Each value's deviation in whole steps, and its side. Only sizes decide about the scale, so that it is the same
+    /// for all flips.
     fn score(&mut self, values: &[f64], centre: f64) {
         let sizes: Vec<f64> = values.iter().map(|value| (value - centre).abs()).collect();
         let clip = CLIP * median(&sizes).unwrap_or(0.0);

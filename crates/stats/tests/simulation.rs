@@ -1,7 +1,8 @@
 //! What the interval of a speedup promises, by simulation: false verdicts, power, cover.
 //!
-//! Every rate comes from [`TRIALS`] series with fixed seeds, over the whole way of `gleaner ab`: random order within pairs, run times,
-//! speedup, verdict. `cargo nextest run -p gleaner-stats simulation --no-capture` prints the table of docs/ab.md.
+//! Every rate comes from [`TRIALS`] series with fixed seeds, over the whole way of `gleaner ab`: random order within
+//! pairs, run times, speedup, verdict. `cargo nextest run -p gleaner-stats simulation --no-capture` prints the table of
+//! docs/ab.md.
 
 use fastrand::Rng;
 use gleaner_stats::{Verdict, interval_of_median, orders, speedup};

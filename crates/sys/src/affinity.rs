@@ -1,5 +1,5 @@
-//! Which CPUs a thread may use. The C library's mask ends at 1024 CPUs, and the kernel refuses a mask that is too short for the
-//! machine; so this one holds as many as a kernel can be built for.
+//! Which CPUs a thread may use. The C library's mask ends at 1024 CPUs, and the kernel refuses a mask that is too short
+//! for the machine; so this one holds as many as a kernel can be built for.
 
 use gleaner_model::{CpuSet, VcpuId};
 use std::io;
@@ -10,8 +10,8 @@ const BITS: usize = usize::BITS as usize;
 
 type Mask = [usize; MAX_CPUS / BITS];
 
-/// The CPUs that `tid` may use now (0: the calling thread). The kernel leaves out those that are offline, and has cut the mask to
-/// the thread's cpuset.
+/// The CPUs that `tid` may use now (0: the calling thread). The kernel leaves out those that are offline, and has cut
+/// the mask to the thread's cpuset.
 ///
 /// # Errors
 /// When the thread is gone, or the call is forbidden here.

@@ -1,8 +1,8 @@
 //! Which cgroups a process is in, and where they can be seen.
 //!
-//! `/proc/PID/cgroup` names a group by its path from the root of the reader's cgroup namespace, `mountinfo` a mount by the path of what
-//! it shows, from the same root. A mount shows a group only if the group's path begins with the mount's. What is above the namespace's
-//! root has no name here (`/..`), so nothing is concluded from such a path.
+//! `/proc/PID/cgroup` names a group by its path from the root of the reader's cgroup namespace, `mountinfo` a mount by
+//! the path of what it shows, from the same root. A mount shows a group only if the group's path begins with the
+//! mount's. What is above the namespace's root has no name here (`/..`), so nothing is concluded from such a path.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -57,7 +57,8 @@ fn unescape(field: &[u8]) -> PathBuf {
     PathBuf::from(OsStr::from_bytes(&bytes))
 }
 
-/// The path of a process's group in the v1 hierarchy of `controller`, or in the unified one (`None`), from a `cgroup` file.
+/// The path of a process's group in the v1 hierarchy of `controller`, or in the unified one (`None`), from a `cgroup`
+/// file.
 pub fn cgroup_path<'a>(cgroup: &'a [u8], controller: Option<&str>) -> Option<&'a Path> {
     cgroup.split(|byte| *byte == b'\n').find_map(|line| {
         let mut parts = line.splitn(3, |byte| *byte == b':');
@@ -70,7 +71,8 @@ pub fn cgroup_path<'a>(cgroup: &'a [u8], controller: Option<&str>) -> Option<&'a
     })
 }
 
-/// The folder in which `mount` shows the group at `path`; `None` where it shows another part of the tree, or that cannot be told.
+/// The folder in which `mount` shows the group at `path`; `None` where it shows another part of the tree, or that
+/// cannot be told.
 pub fn hierarchy_folder(mount: &Mount, path: &Path) -> Option<PathBuf> {
     let is_named = |path: &Path| {
         path.is_absolute() && path.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)))

@@ -19,8 +19,8 @@ pub fn thread_cpu_time() -> Nanos {
     Nanos::from_secs(u64::try_from(time.tv_sec).unwrap_or(0)) + Nanos(u64::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-/// CPU time of a process by its own clock (`clock_getcpuclockid`; 0: this one): exact now, without waiting for a tick, and with the
-/// threads that are no more. Needs no privilege. `None` when it is gone.
+/// CPU time of a process by its own clock (`clock_getcpuclockid`; 0: this one): exact now, without waiting for a tick,
+/// and with the threads that are no more. Needs no privilege. `None` when it is gone.
 pub fn process_cpu_time(pid: i32) -> Option<Nanos> {
     let mut clock = 0;
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };

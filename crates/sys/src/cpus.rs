@@ -1,8 +1,9 @@
 //! Which CPUs there are, and which of them this process may use.
 //!
-//! The kernel's own answer is the affinity of this process: it leaves out CPUs that are offline and those outside of the cpuset, and
-//! nobody can forge it. The files can lie: lxcfs numbers a container's CPUs from 0 in `/proc/stat` and in sysfs. So files are asked
-//! only where the call is forbidden, and where they say nothing either, the CPU that this very thread is on is the answer.
+//! The kernel's own answer is the affinity of this process: it leaves out CPUs that are offline and those outside of
+//! the cpuset, and nobody can forge it. The files can lie: lxcfs numbers a container's CPUs from 0 in `/proc/stat` and
+//! in sysfs. So files are asked only where the call is forbidden, and where they say nothing either, the CPU that this
+//! very thread is on is the answer.
 
 use crate::stat::status_field;
 use crate::{ProcRoot, StatReader, SysError, affinity_of, is_gone, reread};
@@ -10,8 +11,8 @@ use gleaner_model::{CpuSet, VcpuId};
 use std::fs::{self, File};
 use std::path::PathBuf;
 
-/// The CPUs that this process may use now, by the mask of its first thread: others of its threads may keep to one. `None` where
-/// the call is forbidden.
+/// The CPUs that this process may use now, by the mask of its first thread: others of its threads may keep to one.
+/// `None` where the call is forbidden.
 pub fn own_affinity() -> Option<CpuSet> {
     affinity_of(rustix::process::getpid().as_raw_nonzero().get()).ok().filter(|set| !set.is_empty())
 }
@@ -39,8 +40,8 @@ fn this_cpu() -> VcpuId {
     VcpuId(u32::try_from(unsafe { libc::sched_getcpu() }).unwrap_or(0))
 }
 
-/// The online CPUs, from `/sys/devices/system/cpu/online`, or from `/proc/stat` where that file is missing. A container's file may
-/// number them anew: which CPUs may be used is for [`usable_cpus`].
+/// The online CPUs, from `/sys/devices/system/cpu/online`, or from `/proc/stat` where that file is missing. A
+/// container's file may number them anew: which CPUs may be used is for [`usable_cpus`].
 ///
 /// # Errors
 /// When neither can be read, or the list is none.

@@ -13,9 +13,9 @@
 //!   clock       CPU time of a thread or process, monotonic time
 //! ```
 //!
-//! Names are bytes, because the kernel's are. Every reader takes a [`ProcRoot`] or the text itself, so tests need no machine.
-//! The `procfs` crate was looked at: it has names as `String`, and makes a map of all of `status` where two numbers are wanted,
-//! for every thread in every window.
+//! Names are bytes, because the kernel's are. Every reader takes a [`ProcRoot`] or the text itself, so tests need no
+//! machine. The `procfs` crate was looked at: it has names as `String`, and makes a map of all of `status` where two
+//! numbers are wanted, for every thread in every window.
 
 mod affinity;
 mod cgroup;

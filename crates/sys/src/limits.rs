@@ -1,5 +1,5 @@
-//! Resource limits: those that the caller set are for the program that is to run. Gleaner lifts its own where it may, and the
-//! program gets back exactly what there was.
+//! Resource limits: those that the caller set are for the program that is to run. Gleaner lifts its own where it may,
+//! and the program gets back exactly what there was.
 
 use std::io;
 
@@ -39,7 +39,8 @@ impl Limit {
         (limit.rlim_cur, limit.rlim_max)
     }
 
-    /// Lifts it for this process: to none where it may (`CAP_SYS_RESOURCE`), else up to the hard limit, which anybody may.
+    /// Lifts it for this process: to none where it may (`CAP_SYS_RESOURCE`), else up to the hard limit, which anybody
+    /// may.
     ///
     /// # Errors
     /// What the kernel says.

@@ -1,5 +1,6 @@
-//! Whose numbers are read. A process id, a start time and a clock mean something within one namespace only, and a `/proc` may be
-//! that of another: `unshare --pid` without `--mount-proc`, bubblewrap without `--proc`, a container that bind-mounts the host's.
+//! Whose numbers are read. A process id, a start time and a clock mean something within one namespace only, and a
+//! `/proc` may be that of another: `unshare --pid` without `--mount-proc`, bubblewrap without `--proc`, a container
+//! that bind-mounts the host's.
 
 use crate::ProcRoot;
 use crate::stat::{status_field, words};
@@ -67,8 +68,8 @@ pub fn own_proc(root: &ProcRoot) -> OwnProc {
     judge(own, link, status_field(&status, b"NSpid"))
 }
 
-/// `NSpid` lists this process's ids from the namespace of that `/proc` down to its own: where there are several, it is another's,
-/// even if the first happens to be the same number. Before Linux 4.1 there is the link alone.
+/// `NSpid` lists this process's ids from the namespace of that `/proc` down to its own: where there are several, it is
+/// another's, even if the first happens to be the same number. Before Linux 4.1 there is the link alone.
 fn judge(own: i32, link: Option<i32>, ids: Option<&[u8]>) -> OwnProc {
     match (link, ids.map(|ids| words(ids).count())) {
         (None, _) => OwnProc::Missing,

@@ -1,5 +1,5 @@
-//! What cgroups allow: CPU time (`cpu.max`, `cpu.cfs_quota_us`) and processes (`pids.max`). A limit counts for the group that has it
-//! and for all below; limits above what is mounted here cannot be seen.
+//! What cgroups allow: CPU time (`cpu.max`, `cpu.cfs_quota_us`) and processes (`pids.max`). A limit counts for the
+//! group that has it and for all below; limits above what is mounted here cannot be seen.
 
 use crate::stat::{self, status_field, words};
 use crate::{ProcRoot, numbered};

@@ -34,7 +34,8 @@ impl ProcRoot {
     }
 }
 
-/// A small text file as a whole; `None` where it does not exist. What is no UTF-8 in it is replaced: names may hold any bytes.
+/// A small text file as a whole; `None` where it does not exist. What is no UTF-8 in it is replaced: names may hold any
+/// bytes.
 ///
 /// # Errors
 /// When it cannot be read.

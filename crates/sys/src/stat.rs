@@ -63,7 +63,8 @@ pub fn switches(status: &[u8]) -> Option<(u64, u64)> {
     voluntary.zip(involuntary)
 }
 
-/// A line of `status` by its key, without the colon. The name of a process cannot forge one: the kernel escapes line feeds there.
+/// A line of `status` by its key, without the colon. The name of a process cannot forge one: the kernel escapes line
+/// feeds there.
 pub fn status_field<'a>(status: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
     let mut lines = status.split(|byte| *byte == b'\n');
     lines.find_map(|line| line.strip_prefix(key)?.strip_prefix(b":")).map(<[u8]>::trim_ascii)

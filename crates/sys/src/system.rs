@@ -35,8 +35,8 @@ impl SystemStat {
         self.cpus.get(index).map(|(_, times)| *times)
     }
 
-    /// The first of `cpus` that it does not know. Those that this process may use are online, so it knows them all, unless it is a
-    /// container's (lxcfs) that numbers CPUs anew: then nothing in it is about the CPUs that it names.
+    /// The first of `cpus` that it does not know. Those that this process may use are online, so it knows them all,
+    /// unless it is a container's (lxcfs) that numbers CPUs anew: then nothing in it is about the CPUs that it names.
     pub fn unknown_of(&self, cpus: &CpuSet) -> Option<VcpuId> {
         cpus.iter().find(|id| self.cpu(*id).is_none())
     }

@@ -1,9 +1,9 @@
 //! Small real programs with known synchronization.
 //!
-//! [`Program`] lists those that stand for real programs: each is named for what it does and says whom it stands for. A [`Plan`] says
-//! how many threads, how much computation between two synchronization points, and how much work; [`run`] does it and
-//! returns an [`Outcome`]. Work is counted in items and in turns of a loop, never in time, and the checksum proves that it was done.
-//! Nothing here prints.
+//! [`Program`] lists those that stand for real programs: each is named for what it does and says whom it stands for. A
+//! [`Plan`] says how many threads, how much computation between two synchronization points, and how much work; [`run`]
+//! does it and returns an [`Outcome`]. Work is counted in items and in turns of a loop, never in time, and the checksum
+//! proves that it was done. Nothing here prints.
 //!
 //! [`wakeup`] is apart: it is what the paper's Table 2 is made of.
 

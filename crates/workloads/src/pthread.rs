@@ -1,7 +1,7 @@
 //! pthread mutexes and condition variables behind a safe face.
 //!
-//! The programs of this room stand for real ones, and those block in glibc's primitives: std's own are built on futexes directly
-//! and spin, wake and requeue differently. What is here is those calls and nothing more; threads are std's.
+//! The programs of this room stand for real ones, and those block in glibc's primitives: std's own are built on futexes
+//! directly and spin, wake and requeue differently. What is here is those calls and nothing more; threads are std's.
 
 use std::cell::UnsafeCell;
 use std::marker::PhantomData;
@@ -35,8 +35,9 @@ impl<T> Mutex<T> {
 
 impl<T> Drop for Mutex<T> {
     fn drop(&mut self) {
-        // A guard borrows it, but may have been forgotten: destroying a locked mutex is undefined, forgetting one is not.
-        // SAFETY: initialized in `new`; unlocked by the thread that has just locked it, and nobody else can reach it any more.
+        // A guard borrows it, but may have been forgotten: destroying a locked mutex is undefined, forgetting one is
+        // not. SAFETY: initialized in `new`; unlocked by the thread that has just locked it, and nobody else can reach
+        // it any more.
         unsafe {
             if libc::pthread_mutex_trylock(self.raw.get()) == 0 {
                 libc::pthread_mutex_unlock(self.raw.get());
@@ -76,7 +77,8 @@ impl<T> Drop for Guard<'_, T> {
     }
 }
 
-/// A `pthread_cond_t`. Only a [`Monitor`] has some: two threads that wait for one with different mutexes are undefined behaviour.
+/// A `pthread_cond_t`. Only a [`Monitor`] has some: two threads that wait for one with different mutexes are undefined
+/// behaviour.
 struct Condvar {
     raw: Box<UnsafeCell<libc::pthread_cond_t>>,
 }
@@ -97,7 +99,8 @@ impl Drop for Condvar {
     }
 }
 
-/// A mutex with what it protects and its condition variables, which are numbered from 0: whoever waits for one waits with this mutex.
+/// A mutex with what it protects and its condition variables, which are numbered from 0: whoever waits for one waits
+/// with this mutex.
 pub struct Monitor<T, const CONDITIONS: usize = 1> {
     mutex: Mutex<T>,
     conditions: [Condvar; CONDITIONS],
@@ -144,8 +147,8 @@ impl<T, const CONDITIONS: usize> Inside<'_, T, CONDITIONS> {
         let monitor = self.monitor;
         let (condition, mutex) = (monitor.condition::<WHICH>(), &monitor.mutex);
         while !ready(&mut self.guard) {
-            // SAFETY: this thread holds the mutex (it has the guard), and holds it again afterwards. Nobody else has the condition
-            // variable, so all of its waiters come with this mutex.
+            // SAFETY: this thread holds the mutex (it has the guard), and holds it again afterwards. Nobody else has
+            // the condition variable, so all of its waiters come with this mutex.
             unsafe { libc::pthread_cond_wait(condition.raw.get(), mutex.raw.get()) };
         }
     }

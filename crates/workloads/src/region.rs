@@ -23,8 +23,9 @@ impl Region {
         Ok(Self { start: start.cast(), bytes })
     }
 
-    /// Takes the right to write away from the whole region, so that other vCPUs must forget their translations, looks at it,
-    /// and gives it back with the region. A region that the kernel leaves without it is nobody's any more: it is unmapped.
+    /// Takes the right to write away from the whole region, so that other vCPUs must forget their translations, looks
+    /// at it, and gives it back with the region. A region that the kernel leaves without it is nobody's any more: it is
+    /// unmapped.
     pub(crate) fn while_read_only<T>(self, look: impl FnOnce(&[u8]) -> T) -> Result<(Self, T), WorkloadError> {
         self.protect(MprotectFlags::READ)?;
         let seen = look(&self);
@@ -33,7 +34,8 @@ impl Region {
     }
 
     fn protect(&self, flags: MprotectFlags) -> Result<(), WorkloadError> {
-        // SAFETY: exactly the mapping made above. Only `while_read_only` calls this, which owns it: nobody has a reference into it.
+        // SAFETY: exactly the mapping made above. Only `while_read_only` calls this, which owns it: nobody has a
+        // reference into it.
         let done = unsafe { mprotect(self.start.cast(), self.bytes, flags) };
         done.map_err(|errno| WorkloadError::Memory { call: "mprotect", bytes: self.bytes, source: errno.into() })
     }

@@ -56,7 +56,8 @@ pub struct Outcome {
     pub ended: Ended,
     /// How long requests took, or a lock was waited for; `None` where there are none.
     pub latency: Option<LatencySummary>,
-    /// How long the lock of `spin-lock` was held at a time, where `latency` is how long it was waited for; `None` elsewhere.
+    /// How long the lock of `spin-lock` was held at a time, where `latency` is how long it was waited for; `None`
+    /// elsewhere.
     pub holding: Option<LatencySummary>,
     /// How late the open-loop client sent its requests (a part of `latency`); `None` elsewhere.
     pub send_delay: Option<LatencySummary>,
@@ -187,7 +188,8 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Runs `body` on `count` threads that start together, and adds up what they return; the body gets its thread's number.
+    /// Runs `body` on `count` threads that start together, and adds up what they return; the body gets its thread's
+    /// number.
     ///
     /// A body that fails stops the run; it must let go of what others wait for (queues do when dropped).
     pub(crate) fn crew<F>(&self, count: usize, body: F) -> Result<Tally, WorkloadError>

@@ -1,9 +1,9 @@
 //! How long a wake-up takes: the paper's section 3.1 and Table 2.
 //!
-//! A *waiter*, pinned to one vCPU, blocks in a futex, which is what pthread_mutex_lock does when the mutex is held. A *waker*, pinned
-//! to the same vCPU or to another, sleeps for the gap, reads the clock, wakes the waiter; the waiter reads the clock as
-//! soon as it runs. During the gap the waiter's vCPU is idle; whether it halts is the setting.
-//! The clocks agree between vCPUs (CLOCK_MONOTONIC).
+//! A *waiter*, pinned to one vCPU, blocks in a futex, which is what pthread_mutex_lock does when the mutex is held. A
+//! *waker*, pinned to the same vCPU or to another, sleeps for the gap, reads the clock, wakes the waiter; the waiter
+//! reads the clock as soon as it runs. During the gap the waiter's vCPU is idle; whether it halts is the setting. The
+//! clocks agree between vCPUs (CLOCK_MONOTONIC).
 
 use gleaner_model::{Nanos, VcpuId};
 use gleaner_sys::{monotonic as now, set_affinity};

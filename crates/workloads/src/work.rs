@@ -1,16 +1,16 @@
 //! The computation, the numbers from a seed, and the checksum.
 //!
-//! Work is counted in turns of one loop, never in time: a loop that ran until a clock says so would do less where more is stolen,
-//! and an A/B comparison of it would compare nothing. [`ITERATIONS_PER_US`] says how many turns count as a microsecond; it is a
-//! constant, taken once on one machine, so a granularity of `20us` is the same work in every run everywhere, and is 20 us of time on
-//! machines like that one.
+//! Work is counted in turns of one loop, never in time: a loop that ran until a clock says so would do less where more
+//! is stolen, and an A/B comparison of it would compare nothing. [`ITERATIONS_PER_US`] says how many turns count as a
+//! microsecond; it is a constant, taken once on one machine, so a granularity of `20us` is the same work in every run
+//! everywhere, and is 20 us of time on machines like that one.
 
 use std::hint::black_box;
 
 /// Turns of the loop that count as one microsecond of computation.
 ///
-/// Each turn is a multiplication, a shift and an exclusive or, each waiting for the one before. It was taken on the project's
-/// test machine (docs/research/workloads.md says which, and how to take it on another).
+/// Each turn is a multiplication, a shift and an exclusive or, each waiting for the one before. It was taken on the
+/// project's test machine (docs/research/workloads.md says which, and how to take it on another).
 pub const ITERATIONS_PER_US: u64 = 500;
 
 /// So many turns of the loop on `value`; the result depends on every one of them.

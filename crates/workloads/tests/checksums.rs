@@ -1,4 +1,5 @@
-//! The checksum proves the work: the same for the same items, however the threads took turns, and another one without one of them.
+//! The checksum proves the work: the same for the same items, however the threads took turns, and another one without
+//! one of them.
 
 use gleaner_workloads::{Ended, Outcome, Plan, Program, Progress, Stop, WorkloadError, run};
 use std::time::Duration;
@@ -114,8 +115,9 @@ fn programs_wait_as_they_say() {
         (Program::Independent, false),
         (Program::Matmul, false),
     ] {
-        // Other tests of this process switch too, if they run in it (nextest gives each its own): only the lower bound is sure. And that not at once: on a machine
-        // that is short of CPUs one thread may get to its second half before the next one begins, and then finds nothing to wait for.
+        // Other tests of this process switch too, if they run in it (nextest gives each its own): only the lower bound
+        // is sure. And that not at once: on a machine that is short of CPUs one thread may get to its second half
+        // before the next one begins, and then finds nothing to wait for.
         let mut usages = std::iter::repeat_with(|| outcome(&plan(program)).usage).take(5);
         let enough = |usage: &gleaner_workloads::Usage| !waits || usage.voluntary_switches >= ITEMS / 4;
         let usage = usages.find(enough).unwrap_or_else(|| panic!("{program}: none of five runs waited"));

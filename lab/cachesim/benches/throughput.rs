@@ -1,10 +1,11 @@
-//! Accesses a second on one core through three levels (Table V's), by policy of the last level and by what the trace misses.
+//! Accesses a second on one core through three levels (Table V's), by policy of the last level and by what the trace
+//! misses.
 //!
 //! `cargo bench -p gleaner-cachesim --bench throughput [-- REPETITIONS [L1-PERCENT]]`
 //!
-//! Traces are made before the clock runs. Everything is measured in turn, and that again and again, so that a disturbance hits all alike; the best
-//! of each is printed, by the clock on the wall and by CPU time. The two differ where others wanted the CPU meanwhile, and both suffer
-//! from what others did to its caches.
+//! Traces are made before the clock runs. Everything is measured in turn, and that again and again, so that a
+//! disturbance hits all alike; the best of each is printed, by the clock on the wall and by CPU time. The two differ
+//! where others wanted the CPU meanwhile, and both suffer from what others did to its caches.
 
 #![allow(missing_docs, reason = "a benchmark")]
 
@@ -149,7 +150,8 @@ fn caches(name: &str, policy: PolicyKind, before: &[Record], records: &Arc<[Reco
     })
 }
 
-/// Adds the core model, memory's queue, time slices and the trace's hand-over: two contexts of the same trace, from empty caches.
+/// Adds the core model, memory's queue, time slices and the trace's hand-over: two contexts of the same trace, from
+/// empty caches.
 fn machine(mix: Mix, records: &Arc<[Record]>) -> Measured<'static> {
     let context = ContextConfig { core: 0, core_model: CoreConfig::default() };
     let config = MachineConfig {

@@ -1,7 +1,8 @@
 //! One set-associative, write-back, write-allocate cache.
 //!
-//! It knows nothing of the levels around it: [`Cache::access`] says hit or miss, [`Cache::fill`] brings a line in and hands out
-//! the one that had to go, and whoever calls decides where that goes. Addresses are line numbers (address / line length).
+//! It knows nothing of the levels around it: [`Cache::access`] says hit or miss, [`Cache::fill`] brings a line in and
+//! hands out the one that had to go, and whoever calls decides where that goes. Addresses are line numbers (address /
+//! line length).
 
 use crate::geometry::Geometry;
 use crate::line::{ContextId, Line};

@@ -1,11 +1,13 @@
 //! How a program uses caches of every size, from its trace alone: what `gleaner-lab cache classify` is decided by.
 //!
-//! One pass over the trace gives the miss-ratio curve ([`miss_ratio`](crate::miss_ratio), sampled: memory does not depend on the trace). An LRU
-//! cache misses what lies beyond its size, so the same curve says how many accesses get through the second level and how many of
-//! those through the last one. Caches are taken to be fully associative, and to hold instructions and data.
+//! One pass over the trace gives the miss-ratio curve ([`miss_ratio`](crate::miss_ratio), sampled: memory does not
+//! depend on the trace). An LRU cache misses what lies beyond its size, so the same curve says how many accesses get
+//! through the second level and how many of those through the last one. Caches are taken to be fully associative, and
+//! to hold instructions and data.
 //!
-//! A trace begins in empty caches, and its first uses would count against every size. So only what comes after a warm-up counts, the
-//! first quarter to half of the trace: memory used there is no news later, while a program that goes on to new memory keeps missing.
+//! A trace begins in empty caches, and its first uses would count against every size. So only what comes after a
+//! warm-up counts, the first quarter to half of the trace: memory used there is no news later, while a program that
+//! goes on to new memory keeps missing.
 
 use crate::miss_ratio::{MissRatio, Sampling};
 use crate::trace::{Trace, TraceError};
@@ -43,8 +45,8 @@ pub struct Profile {
 }
 
 /// Reads a trace to its end, or at most `accesses_max` of its accesses. `None` where it has too few accesses or
-/// no instructions to say anything. `progress` is told the number of accesses read now and then; it says whether to go on, and a trace that is
-/// not read on is judged by what was read.
+/// no instructions to say anything. `progress` is told the number of accesses read now and then; it says whether to go
+/// on, and a trace that is not read on is judged by what was read.
 pub fn profile(
     trace: &mut dyn Trace,
     sizes_bytes: &[u64],
@@ -110,7 +112,8 @@ fn between(from: &Snapshot, to: &Snapshot, curve: &MissRatio) -> Option<Profile>
     })
 }
 
-/// Sizes for a curve: every power of two from 4 KiB to `largest_bytes` and beyond it twice more, and `extra` among them, ascending.
+/// Sizes for a curve: every power of two from 4 KiB to `largest_bytes` and beyond it twice more, and `extra` among
+/// them, ascending.
 pub fn curve_sizes(largest_bytes: u64, extra: &[u64]) -> Vec<u64> {
     let last = largest_bytes.saturating_mul(4);
     let powers = (12..=40).map(|bits| 1_u64 << bits).take_while(|size| *size <= last);
@@ -135,7 +138,8 @@ mod tests {
 
     #[test]
     fn made_up_programs_miss_what_their_distances_say() {
-        // 300 accesses per 1,000 instructions; of the friendly one's a twentieth lies beyond the L2, of the thrashing one's 8 % beyond all.
+        // 300 accesses per 1,000 instructions; of the friendly one's a twentieth lies beyond the L2, of the thrashing
+        // one's 8 % beyond all.
         let cpu = of(Shape::cpu_bound(), 1_000_000);
         assert!(cpu.misses_pki[0] < 0.3 && (299.0..301.0).contains(&cpu.accesses_pki), "{cpu:?}");
         let friendly = of(Shape::cache_friendly(), 8_000_000);

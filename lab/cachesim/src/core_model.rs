@@ -1,7 +1,7 @@
 //! From latencies to cycles: an interval-style model of an out-of-order core.
 //!
-//! Between long misses the core executes at its base rate (the commit width of Table V, or a program's own CPI on perfect caches).
-//! Three things stop it, each an assumption that is stated here and nowhere else:
+//! Between long misses the core executes at its base rate (the commit width of Table V, or a program's own CPI on
+//! perfect caches). Three things stop it, each an assumption that is stated here and nowhere else:
 //!
 //! 1. **The reorder buffer.** Instruction i + ROB cannot enter before instruction i has left. A load that takes longer than
 //!    the core needs to fill the buffer stops it for the difference; loads within the same ROB-full of instructions overlap.
@@ -11,10 +11,11 @@
 //!    are not in the traces, so this number is where they go.
 //! 3. **The front end.** An instruction fetch beyond the L1 stops the core for its whole latency beyond the L1's.
 //!
-//! Stores wait in a write buffer that is never full; L1 hits are part of the base CPI. Branches, the issue queue, the load/store queue and TLBs
-//! are not modelled.
+//! Stores wait in a write buffer that is never full; L1 hits are part of the base CPI. Branches, the issue queue, the
+//! load/store queue and TLBs are not modelled.
 //!
-//! Time is kept in ticks, [`TICKS_PER_CYCLE`] to a cycle, so that a width of 3, 4, 5 or 6 instructions a cycle is a whole number.
+//! Time is kept in ticks, [`TICKS_PER_CYCLE`] to a cycle, so that a width of 3, 4, 5 or 6 instructions a cycle is a
+//! whole number.
 
 use std::collections::VecDeque;
 

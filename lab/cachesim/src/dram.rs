@@ -1,8 +1,9 @@
 //! Main memory: one first-in-first-out server per channel.
 //!
-//! A request waits until its channel is free, then takes the latency of an unloaded memory; it occupies the channel for as long as
-//! a line takes on the bus. Reads, write-backs and prefetches share the bus, so prefetches and write-backs delay reads; nobody
-//! waits for a write. No banks, rows, refresh or reordering (DRAMSim2, which the paper uses, has them).
+//! A request waits until its channel is free, then takes the latency of an unloaded memory; it occupies the channel for
+//! as long as a line takes on the bus. Reads, write-backs and prefetches share the bus, so prefetches and write-backs
+//! delay reads; nobody waits for a write. No banks, rows, refresh or reordering (DRAMSim2, which the paper uses, has
+//! them).
 
 /// Latency and bandwidth, in cycles of the cores' clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,8 +17,8 @@ pub struct DramConfig {
 }
 
 impl Default for DramConfig {
-    /// Table V: DDR3-1600, one controller, cores at 3.4 GHz. 12.8 GB/s are 5 ns or 17 cycles for 64 bytes. The latency is
-    /// ours: 50 ns, about 33 ns of an 11-11-11 part with the row closed, and the controller.
+    /// Table V: DDR3-1600, one controller, cores at 3.4 GHz. 12.8 GB/s are 5 ns or 17 cycles for 64 bytes. The latency
+    /// is ours: 50 ns, about 33 ns of an 11-11-11 part with the row closed, and the controller.
     fn default() -> Self {
         Self { latency_cycles: 170, line_cycles: 17, channels: 1 }
     }
@@ -72,8 +73,8 @@ impl Dram {
         Self { config, free_at: vec![0; config.channels.max(1)], counters: DramCounters::default() }
     }
 
-    /// Transfers a line, asked for at `now`; returns when the data is there. `now` should not go back by much: the server
-    /// serves in the order of the calls.
+    /// Transfers a line, asked for at `now`; returns when the data is there. `now` should not go back by much: the
+    /// server serves in the order of the calls.
     #[inline]
     #[allow(clippy::cast_possible_truncation, reason = "an index below the number of channels")]
     pub fn transfer(&mut self, number: u64, now: u64, what: Transfer) -> u64 {

@@ -7,11 +7,11 @@
 //!                      DRAM
 //! ```
 //!
-//! A demand miss fills every level on its way. The private levels are not inclusive of each other. The L3 is inclusive of them
-//! (a line it evicts is taken out of the private levels too) or not, as configured; not by default, because an inclusive L3 that
-//! inserts at LRU would take lines out of the L1 that are used all the time, and nothing in the paper says that its caches were.
-//! A dirty line that is evicted is written to the level below, which allocates it if it is not there, and
-//! keeps its place in the recency stack if it is: a write-back is no reuse.
+//! A demand miss fills every level on its way. The private levels are not inclusive of each other. The L3 is inclusive
+//! of them (a line it evicts is taken out of the private levels too) or not, as configured; not by default, because an
+//! inclusive L3 that inserts at LRU would take lines out of the L1 that are used all the time, and nothing in the paper
+//! says that its caches were. A dirty line that is evicted is written to the level below, which allocates it if it is
+//! not there, and keeps its place in the recency stack if it is: a write-back is no reuse.
 //!
 //! A context runs on one core, and contexts share no memory, so there is no coherence.
 
@@ -58,8 +58,8 @@ pub struct HierarchyConfig {
 }
 
 impl HierarchyConfig {
-    /// Table V for `cores` cores that share the L3: L1I/L1D 32 KB 4-way 2/4 cycles, L2 256 KB 8-way 6 cycles, L3 2 MB 16-way
-    /// 27 cycles, 64-byte lines, DDR3-1600. The latencies are taken to add up from level to level.
+    /// Table V for `cores` cores that share the L3: L1I/L1D 32 KB 4-way 2/4 cycles, L2 256 KB 8-way 6 cycles, L3 2 MB
+    /// 16-way 27 cycles, 64-byte lines, DDR3-1600. The latencies are taken to add up from level to level.
     pub fn table_v(cores: usize, contexts: usize, l3_policy: PolicyKind) -> Result<Self, GeometryError> {
         let level = |size_bytes, ways, latency_cycles| {
             Geometry::new(size_bytes, ways, 64).map(|geometry| LevelConfig { geometry, latency_cycles })
@@ -208,8 +208,8 @@ impl<W: LlcWatch> Hierarchy<W> {
         })
     }
 
-    /// An access by `context`, running on `core`, to a physical address at cycle `now`. Returns where the line was and the
-    /// cycle at which its data is there.
+    /// An access by `context`, running on `core`, to a physical address at cycle `now`. Returns where the line was and
+    /// the cycle at which its data is there.
     #[inline]
     pub fn access(&mut self, core: usize, context: ContextId, kind: Kind, address: u64, now: u64) -> (Served, u64) {
         let number = address >> self.line_bits;
@@ -312,8 +312,8 @@ impl<W: LlcWatch> Hierarchy<W> {
         true
     }
 
-    /// As [`Self::prefetch`], but the line goes to where a hit would have moved it, whatever the policy does with new lines, and one that
-    /// is there already goes there too.
+    /// As [`Self::prefetch`], but the line goes to where a hit would have moved it, whatever the policy does with new
+    /// lines, and one that is there already goes there too.
     pub fn prefetch_as_hit(&mut self, context: ContextId, number: u64, now: u64) -> bool {
         let fetched = self.prefetch(context, number, now);
         self.l3.promote(number);

@@ -1,8 +1,9 @@
 //! A cache simulator under time-shared contexts (micro-sliced vCPUs, MICRO'14, sections IV and V).
 //!
-//! What a shorter time slice costs is above all the last-level cache that the others leave behind. This room answers how much, and what
-//! insertion policies save of it: contexts with traces of memory accesses take turns on cores with the caches of the
-//! paper's Table V. `docs/research/cachesim.md` states the model, its parameters with their sources, and what it leaves out.
+//! What a shorter time slice costs is above all the last-level cache that the others leave behind. This room answers
+//! how much, and what insertion policies save of it: contexts with traces of memory accesses take turns on cores with
+//! the caches of the paper's Table V. `docs/research/cachesim.md` states the model, its parameters with their sources,
+//! and what it leaves out.
 //!
 //! ```text
 //! trace ──▶ machine ─┬─ core_model   latencies -> cycles

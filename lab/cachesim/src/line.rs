@@ -1,4 +1,5 @@
-//! One cache line's tag and state in a single word, so that a set of eight ways is one line of the real machine's cache.
+//! One cache line's tag and state in a single word, so that a set of eight ways is one line of the real machine's
+//! cache.
 //!
 //! ```text
 //! bit 63  62     61          60..59  58..54  53..46   45..0

@@ -1,9 +1,10 @@
 //! Contexts that take turns on cores, each with its trace.
 //!
-//! Every core runs its contexts round robin, a slice each, as the paper's fixed-slice scheduler does (section V-A: 102,000,000 cycles
-//! for 30 ms and 3,400,000 for 1 ms at 3.4 GHz). A switch waits for what is under way, costs a fixed number of cycles, and
-//! leaves the caches as they are; what they have lost is then paid miss by miss. Cores that share the L3 and memory advance together, the one
-//! that is behind first, and none stops before all may: one that did would find memory booked in its own future later on.
+//! Every core runs its contexts round robin, a slice each, as the paper's fixed-slice scheduler does (section V-A:
+//! 102,000,000 cycles for 30 ms and 3,400,000 for 1 ms at 3.4 GHz). A switch waits for what is under way, costs a fixed
+//! number of cycles, and leaves the caches as they are; what they have lost is then paid miss by miss. Cores that share
+//! the L3 and memory advance together, the one that is behind first, and none stops before all may: one that did would
+//! find memory booked in its own future later on.
 
 use crate::core_model::{CoreClock, CoreConfig, TICKS_PER_CYCLE};
 use crate::dram::DramCounters;
@@ -54,8 +55,8 @@ pub const SWITCH_CYCLES: u64 = 3_400;
 /// changing between them.
 const SKEW_CYCLES: u64 = 200;
 
-/// More records in a row than one instruction makes: whoever filters a trace may have left its instructions out, and time has to pass.
-/// The longest, an XSAVE, has 256 lines, which lackey may call a load and a store each.
+/// More records in a row than one instruction makes: whoever filters a trace may have left its instructions out, and
+/// time has to pass. The longest, an XSAVE, has 256 lines, which lackey may call a load and a store each.
 const RECORDS_PER_INSTRUCTION_MAX: u32 = 512;
 
 /// Whoever watches is asked after so many batches of a trace.
@@ -67,7 +68,8 @@ pub trait SwitchHook<W> {
     fn switched_in(&mut self, _hierarchy: &mut Hierarchy<W>, _core: usize, _context: ContextId, _cycle: u64) {}
     /// `context` has just left `core`.
     fn switched_out(&mut self, _hierarchy: &mut Hierarchy<W>, _core: usize, _context: ContextId, _cycle: u64) {}
-    /// The cycle at which [`Self::running`] is to be called for `core`; `u64::MAX` for never. Asked again after each call.
+    /// The cycle at which [`Self::running`] is to be called for `core`; `u64::MAX` for never. Asked again after each
+    /// call.
     fn due_cycle(&self, _core: usize) -> u64 {
         u64::MAX
     }
@@ -136,7 +138,8 @@ struct Running {
     started_cycle: u64,
     started_instructions: u64,
     started_misses: u64,
-    /// Misses that a reset has taken out of the counters: they are none of the outcome's, but the policy's all the same.
+    /// Misses that a reset has taken out of the counters: they are none of the outcome's, but the policy's all the
+    /// same.
     misses_before_reset: u64,
     end_cycle: u64,
     /// The core's clock when counting began: at the start, or at a reset since.
@@ -231,15 +234,17 @@ impl<W: LlcWatch, H: SwitchHook<W>> Machine<W, H> {
         })
     }
 
-    /// Gives every context so many more quanta, or runs it to the end of its trace. All cores run until the last context has had its
-    /// quanta: one on a core with fewer contexts gets more, and may be within one when this returns. Ten calls for one quantum are the same as
-    /// one for ten. A trace's error ends the run; what has been counted until then is no result.
+    /// Gives every context so many more quanta, or runs it to the end of its trace. All cores run until the last
+    /// context has had its quanta: one on a core with fewer contexts gets more, and may be within one when this
+    /// returns. Ten calls for one quantum are the same as one for ten. A trace's error ends the run; what has been
+    /// counted until then is no result.
     pub fn run_quanta(&mut self, quanta: u64) -> Result<(), TraceError> {
         self.run_quanta_while(quanta, |_, _| true).map(|_| ())
     }
 
-    /// As [`Self::run_quanta`]; `go_on` is asked about every 65,536 records with their number so far and the furthest clock's cycle;
-    /// where it refuses, the machine stays within its quanta and `false` comes back. What has been counted until then is in [`Self::outcome`].
+    /// As [`Self::run_quanta`]; `go_on` is asked about every 65,536 records with their number so far and the furthest
+    /// clock's cycle; where it refuses, the machine stays within its quanta and `false` comes back. What has been
+    /// counted until then is in [`Self::outcome`].
     pub fn run_quanta_while(
         &mut self,
         quanta: u64,
@@ -320,7 +325,8 @@ impl<W: LlcWatch, H: SwitchHook<W>> Machine<W, H> {
         });
     }
 
-    /// Runs a core to a cycle, the end of its quantum, or the end of its trace; `false` where it is on the way, and somebody may want to look.
+    /// Runs a core to a cycle, the end of its quantum, or the end of its trace; `false` where it is on the way, and
+    /// somebody may want to look.
     fn advance(&mut self, index: usize, until_cycle: u64) -> Result<bool, TraceError> {
         let core = &mut self.cores[index];
         let Some(running) = core.running else { return Ok(true) };

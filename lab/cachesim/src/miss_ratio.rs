@@ -1,9 +1,10 @@
-//! A trace's miss-ratio curve in one pass: what share of its accesses a fully associative LRU cache misses, for every size at once.
+//! A trace's miss-ratio curve in one pass: what share of its accesses a fully associative LRU cache misses, for every
+//! size at once.
 //!
 //! An access hits in all caches larger than its stack distance and misses in all others (Mattson et al., 1970), so a
 //! histogram of distances is the whole curve. Exact, that costs a logarithm per access and memory for every line of the
-//! trace; sampled by lines (SHARDS, Waldspurger et al., FAST'15) it follows only lines whose hash is below a threshold, and scales distances
-//! and counts up. With a bound on the lines followed, memory does not depend on the trace at all.
+//! trace; sampled by lines (SHARDS, Waldspurger et al., FAST'15) it follows only lines whose hash is below a threshold,
+//! and scales distances and counts up. With a bound on the lines followed, memory does not depend on the trace at all.
 
 use crate::recency_tree::{RecencyTree, Slot};
 use std::collections::{BinaryHeap, HashMap};
@@ -145,8 +146,8 @@ impl MissRatio {
             return None;
         }
         let total = self.accesses as f64;
-        // By chance too many or too few accesses are sampled, those of a few hot lines above all: the difference belongs to
-        // the shortest distances (SHARDS-adj), so the total is the true one.
+        // By chance too many or too few accesses are sampled, those of a few hot lines above all: the difference
+        // belongs to the shortest distances (SHARDS-adj), so the total is the true one.
         let missed = |capacity: u64| {
             let beyond: f64 = self.histogram.iter().skip(bucket(capacity)).sum::<f64>() + self.first_uses;
             let missed = if capacity == 0 { total } else { beyond };

@@ -1,8 +1,8 @@
 //! From a context's virtual addresses to physical ones: first touch takes a page frame, and page colouring says which.
 //!
 //! A frame's *colour* is that part of its number that the last level's set index uses: frames of different colours
-//! never meet in a set. Giving two contexts different colours isolates them in the cache, at the price of the capacity that each
-//! does not get (MICRO'14, section IV-A and Figure 7: 1:1 and 2:1 shares).
+//! never meet in a set. Giving two contexts different colours isolates them in the cache, at the price of the capacity
+//! that each does not get (MICRO'14, section IV-A and Figure 7: 1:1 and 2:1 shares).
 
 use crate::geometry::{Geometry, GeometryError};
 use crate::line::ContextId;

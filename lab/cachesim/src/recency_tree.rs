@@ -1,7 +1,7 @@
 //! An LRU stack of any depth in logarithmic time: "how deep is this line" and "which line is so deep".
 //!
-//! Lines stand in slots in the order of their last use; a Fenwick tree counts the taken slots. When the slots are used up, the lines
-//! move together (or the tree grows with them), so memory follows the number of lines, not of uses.
+//! Lines stand in slots in the order of their last use; a Fenwick tree counts the taken slots. When the slots are used
+//! up, the lines move together (or the tree grows with them), so memory follows the number of lines, not of uses.
 
 #![allow(clippy::cast_possible_truncation, reason = "2^32 lines would need more memory than there is")]
 

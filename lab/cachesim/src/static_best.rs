@@ -1,5 +1,6 @@
-//! SIP-best: the best fixed insertion policy for each context, by trying all combinations (MICRO'14, section V-B: "The applications were run with all
-//! possible insertion policies, and we selected the best insertion policy for each context").
+//! SIP-best: the best fixed insertion policy for each context, by trying all combinations (MICRO'14, section V-B: "The
+//! applications were run with all possible insertion policies, and we selected the best insertion policy for each
+//! context").
 
 use gleaner_decide::host::Insertion;
 
@@ -26,8 +27,8 @@ pub fn combinations(contexts: usize) -> Result<impl Iterator<Item = Vec<Insertio
     Ok((0..1_u32 << contexts).map(move |bits| (0..contexts).map(|context| insertion(bits, context)).collect()))
 }
 
-/// The cheapest of what the combinations gave, the first of equals; none of none. `cost` is usually the sum of the contexts' CPI, each
-/// divided by its CPI without time sharing; one that is no number is dearer than all.
+/// The cheapest of what the combinations gave, the first of equals; none of none. `cost` is usually the sum of the
+/// contexts' CPI, each divided by its CPI without time sharing; one that is no number is dearer than all.
 pub fn cheapest<O>(tried: impl IntoIterator<Item = O>, cost: impl Fn(&O) -> f64) -> Option<O> {
     let cost = |one: &O| Some(cost(one)).filter(|cost| !cost.is_nan()).unwrap_or(f64::INFINITY);
     tried.into_iter().min_by(|one, other| cost(one).total_cmp(&cost(other)))

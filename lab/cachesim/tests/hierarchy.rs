@@ -208,7 +208,8 @@ fn a_context_alone_on_a_core_is_not_slowed_by_how_many_take_turns_on_another() {
     let cpi = |light: usize| {
         let profiles = [vec![Profile::thrashing()], vec![Profile::cpu_bound(); light]].concat();
         let mut machine = first_on_a_core_of_its_own(PolicyKind::Lru, &profiles, 500_000);
-        // Their first accesses of all take bandwidth; then one at a time, as `gleaner-lab cache run` does, which shows how far it is.
+        // Their first accesses of all take bandwidth; then one at a time, as `gleaner-lab cache run` does, which shows
+        // how far it is.
         machine.run_quanta(6).unwrap();
         machine.reset_counters();
         (0..8).for_each(|_| machine.run_quanta(1).unwrap());

@@ -1,4 +1,5 @@
-//! Memory does not grow with a trace's length: the most that is allocated at a time, for N accesses and for 10 N of the same kind.
+//! Memory does not grow with a trace's length: the most that is allocated at a time, for N accesses and for 10 N of the
+//! same kind.
 //!
 //! One test only: what other threads allocate would be counted, too.
 
@@ -20,7 +21,8 @@ struct Counting;
 static NOW: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
 
-// SAFETY: the system's allocator does the work; counting needs no memory. A reallocation is an allocation, a copy and a release.
+// SAFETY: the system's allocator does the work; counting needs no memory. A reallocation is an allocation, a copy and a
+// release.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         PEAK.fetch_max(NOW.fetch_add(layout.size(), Relaxed) + layout.size(), Relaxed);

@@ -1,7 +1,8 @@
-//! Every replacement policy against a deliberately naive model of it, access by access: the same hits, the same victims.
+//! Every replacement policy against a deliberately naive model of it, access by access: the same hits, the same
+//! victims.
 //!
-//! The models share nothing with the simulator but the coin's seed. Recency is a time stamp in each line and not an order of lines;
-//! leaders are compared bit by bit.
+//! The models share nothing with the simulator but the coin's seed. Recency is a time stamp in each line and not an
+//! order of lines; leaders are compared bit by bit.
 
 use fastrand::Rng;
 use gleaner_cachesim::cache::{Cache, Fill};
@@ -123,8 +124,8 @@ impl Naive {
         }
     }
 
-    /// MICRO'14, section IV-B: of ten quanta the first inserts at MRU, the second at LRU, the others as the one with fewer misses did; LRU where
-    /// they are similar, which is here within a twentieth.
+    /// MICRO'14, section IV-B: of ten quanta the first inserts at MRU, the second at LRU, the others as the one with
+    /// fewer misses did; LRU where they are similar, which is here within a twentieth.
     fn samples_or_follows_lru(&self, context: ContextId) -> bool {
         let quanta = &self.quanta[usize::from(context.0)];
         let now = quanta.len() - 1;
@@ -150,7 +151,8 @@ impl Naive {
 const ACCESSES: usize = 60_000;
 const CONTEXTS: usize = 3;
 
-/// A number that is often small and of lines used lately: hits and misses, whatever the policy. The last context reuses little.
+/// A number that is often small and of lines used lately: hits and misses, whatever the policy. The last context reuses
+/// little.
 fn draw(chance: &mut Rng, lines: u64, step: usize, context: ContextId) -> u64 {
     let circle = step as u64 % lines;
     if usize::from(context.0) == CONTEXTS - 1 {
@@ -282,8 +284,8 @@ fn circle(policy: &PolicyKind, lines: u64) -> f64 {
     misses as f64 / accesses as f64
 }
 
-/// Misses of a policy on the 2 MB L3, as a share of all, when a working set of three quarters of it is used ten times over and then
-/// another: everything but the first time is LRU's to hit.
+/// Misses of a policy on the 2 MB L3, as a share of all, when a working set of three quarters of it is used ten times
+/// over and then another: everything but the first time is LRU's to hit.
 fn changing(policy: &PolicyKind) -> f64 {
     const ROUNDS: u64 = 10;
     let geometry = Geometry::new(2 << 20, 16, 64).unwrap();

@@ -99,7 +99,8 @@ fn what_others_evicted_comes_back_and_its_list_is_paid_for() {
 
 #[test]
 fn a_list_of_lost_lines_pushes_out_what_was_not_lost_and_a_table_of_accesses_does_not() {
-    // B leaves line 3 of A at the bottom of the stack. The list restores 0, 1 and 2, and the first of them takes its place.
+    // B leaves line 3 of A at the bottom of the stack. The list restores 0, 1 and 2, and the first of them takes its
+    // place.
     let mut bench = Bench::new(lost(), 4);
     bench.quantum(A, 0..4);
     bench.quantum(B, 100..103);

@@ -1,4 +1,5 @@
-//! The `gleaner-lab` binary: for those who must decide for machines that they do not have. Parse -> validated options -> run.
+//! The `gleaner-lab` binary: for those who must decide for machines that they do not have. Parse -> validated options
+//! -> run.
 
 mod args;
 mod cache;

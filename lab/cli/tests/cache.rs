@@ -186,7 +186,8 @@ fn version_1() -> Vec<Record> {
 fn version_1_blocks() -> Vec<Record> {
     let of_kind = |at: u32| {
         let far = u64::from(at);
-        // The kinds' period does not divide a block's records: each block begins with another, and knows nothing of the one before.
+        // The kinds' period does not divide a block's records: each block begins with another, and knows nothing of the
+        // one before.
         match at % 3 {
             0 => Record { address: 0x0040_1000 + far * 4, instructions: at % 5 + 1, kind: Kind::Fetch },
             1 => Record { address: 0x7f00_0000_0000 + far * 64, instructions: 0, kind: Kind::Read },
@@ -225,7 +226,8 @@ fn blocks(bytes: &[u8]) -> Vec<usize> {
     blocks
 }
 
-/// Recordings that people keep must stay readable: who changes the format gives it a new version and reads these as well.
+/// Recordings that people keep must stay readable: who changes the format gives it a new version and reads these as
+/// well.
 #[test]
 fn recordings_of_version_1_are_read_as_they_were_written() {
     let path = fixture("version-1.gltrace");

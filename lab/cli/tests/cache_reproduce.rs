@@ -21,7 +21,8 @@ fn command(folder: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// A program that goes round so many lines, as a recording. It computes long between accesses, which makes simulating it quick.
+/// A program that goes round so many lines, as a recording. It computes long between accesses, which makes simulating
+/// it quick.
 fn record(folder: &Path, name: &str, lines: u64) {
     let mut recorder = Recorder::create(&folder.join(format!("{name}.gltrace"))).unwrap();
     for turn in 0..4 * lines {

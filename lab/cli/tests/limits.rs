@@ -1,4 +1,5 @@
-//! Work that may take long ends when it is told to, with what is done; results that are damaged, lost or half there are called so.
+//! Work that may take long ends when it is told to, with what is done; results that are damaged, lost or half there are
+//! called so.
 
 #![allow(clippy::format_collect, reason = "ten lines of text")]
 

@@ -1,5 +1,5 @@
-//! `gleaner record` and `gleaner-lab sim from-recording` on a program whose waits are known: the recording has them, and played
-//! back they still wait for each other.
+//! `gleaner record` and `gleaner-lab sim from-recording` on a program whose waits are known: the recording has them,
+//! and played back they still wait for each other.
 
 mod common;
 #[path = "../../../crates/observe/tests/support/mod.rs"]
@@ -66,8 +66,9 @@ fn a_recorded_program_waits_as_it_did_on_this_machine() {
     let waits = number(&of["waits"]);
     assert!(waited > 50.0 && waits >= waited * 0.9 && waits < 620.0 + 100.0, "{waits} waits, {waited} known");
     assert!(number(&of["cpu_ns"]) >= turns_ns, "{of}");
-    // If they did not wait for each other, half the time would do. A read that found its byte (its vCPU was away meanwhile) is no wait, and what comes after
-    // it may come earlier elsewhere. And nothing is slower than it was where others disturbed it.
+    // If they did not wait for each other, half the time would do. A read that found its byte (its vCPU was away
+    // meanwhile) is no wait, and what comes after it may come earlier elsewhere. And nothing is slower than it was
+    // where others disturbed it.
     assert!(replay >= turns_ns * 0.98 * (waited / 600.0), "{replay}, {waited} waits");
     assert!(replay <= number(&of["wall_ns"]) * 1.1, "{replay} {of}");
     // One computes at a time: 16 vCPUs are no help.

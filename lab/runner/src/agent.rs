@@ -1,6 +1,7 @@
 //! The host's end of testbed/agent.sh: commands to a guest, answers from it, each line stamped when it came.
 //!
-//! A thread reads the lines, so that stamps do not wait for whatever the runner is doing. Everything that waits has a limit.
+//! A thread reads the lines, so that stamps do not wait for whatever the runner is doing. Everything that waits has a
+//! limit.
 
 use crate::trouble::{Patience, TICK, Trouble};
 use std::collections::BTreeMap;

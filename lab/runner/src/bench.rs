@@ -116,8 +116,8 @@ impl Experiment<'_> {
         for (vm, boot) in self.scenario.vms.iter().zip(boots) {
             guests.push(Guest::boot(vm, boot, &self.folder.join(&vm.name), cpus, limits, self.patience)?);
         }
-        // Asked when all are up and idle: what halting costs depends on who else is there. VMs that take turns are paused even then:
-        // one that polls is never idle.
+        // Asked when all are up and idle: what halting costs depends on who else is there. VMs that take turns are
+        // paused even then: one that polls is never idle.
         let in_turn = |guest: &Guest| !self.scenario.together && guest.vm.role == Role::Measured;
         for guest in guests.iter_mut().filter(|guest| in_turn(guest)) {
             guest.set_paused(true)?;

@@ -179,8 +179,8 @@ impl Guest {
         Ok(())
     }
 
-    /// The retention time-out that was measured after boot; `None` where there is none, or it is 0, which cannot be given on the
-    /// command line: then each run finds out again that halting is free.
+    /// The retention time-out that was measured after boot; `None` where there is none, or it is 0, which cannot be
+    /// given on the command line: then each run finds out again that halting is free.
     pub fn timeout_ns(&self, profile: Profile) -> Option<u64> {
         let timeouts = self.timeouts?;
         let ns = match profile {
@@ -226,7 +226,8 @@ impl Guest {
         sent.map_err(|silence| self.explain(silence, "a command"))
     }
 
-    /// Waits for a moment for the answer. After `end` it is one that is overdue, unless the VM is gone or the emulator broke it.
+    /// Waits for a moment for the answer. After `end` it is one that is overdue, unless the VM is gone or the emulator
+    /// broke it.
     pub fn poll(&mut self, end: Instant, patience: &Patience) -> Result<Option<Answer>, Trouble> {
         let silence = match self.agent.poll(patience, end) {
             Ok(polled) => return Ok(polled),
@@ -243,7 +244,8 @@ impl Guest {
         }
     }
 
-    /// Starts a program in the background. Of one that `reports`, what it writes is kept in the guest's memory, and its first line of progress is waited for.
+    /// Starts a program in the background. Of one that `reports`, what it writes is kept in the guest's memory, and its
+    /// first line of progress is waited for.
     pub fn start(&mut self, id: &str, command: &[String], reports: bool, patience: &Patience) -> Result<(), Trouble> {
         self.progress = Progress::default();
         let verb = if reports { "keep" } else { "start" };

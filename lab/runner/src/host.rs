@@ -1,5 +1,5 @@
-//! What the runner does to the host, and reads from it: pins, CPU caps, CPU time, facts. Everything is undone when it ends,
-//! after a kill -9 too: a small process of its own waits for the runner's end and removes what is left.
+//! What the runner does to the host, and reads from it: pins, CPU caps, CPU time, facts. Everything is undone when it
+//! ends, after a kill -9 too: a small process of its own waits for the runner's end and removes what is left.
 
 use crate::trouble::Trouble;
 use gleaner_model::CpuSet;
@@ -76,8 +76,8 @@ fn cpu_controller() -> Option<CpuController> {
 /// Longer periods would let a VM run at full speed for a long time and then stand still as long.
 const PERIOD_US: u32 = 20_000;
 
-/// A cgroup that lets a process have so much CPU time and no more. Dropped after the process's end, it is gone; [`Undertaker`] sees to
-/// it where there is nobody to drop it.
+/// A cgroup that lets a process have so much CPU time and no more. Dropped after the process's end, it is gone;
+/// [`Undertaker`] sees to it where there is nobody to drop it.
 pub struct Cap {
     folder: PathBuf,
 }
@@ -138,8 +138,8 @@ impl Drop for Cap {
     }
 }
 
-/// A process that removes this one's cgroups and folder once this one is gone, however that happens. It needs no list: all cgroups
-/// carry this process's id in their names.
+/// A process that removes this one's cgroups and folder once this one is gone, however that happens. It needs no list:
+/// all cgroups carry this process's id in their names.
 pub struct Undertaker {
     child: Child,
     /// Its end of the pipe closes with this process.

@@ -10,8 +10,8 @@ use rustix::time::{ClockId, clock_gettime};
 use std::time::{Duration, Instant};
 
 impl Bench<'_> {
-    /// Starts the measured programs, without an end; gives each slice its turns; then what each VM got done in each of them, from its lines of
-    /// progress, which it keeps until the end.
+    /// Starts the measured programs, without an end; gives each slice its turns; then what each VM got done in each of
+    /// them, from its lines of progress, which it keeps until the end.
     pub fn in_turn(&self, guests: &mut [Guest], combination: &Combination, place: Place) -> Result<InTurnRun, Trouble> {
         let passes = self.scenario.machine.in_turn.unwrap_or(1);
         let running = self.start(guests, &combination.measured, |_| true)?;

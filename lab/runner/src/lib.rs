@@ -1,8 +1,9 @@
 //! Runs a scenario (docs/research/testbed.md) in real virtual machines and writes what was measured, raw, as JSON.
 //!
-//! `gleaner-lab bed` is its command. The parts: [`bench`] a whole scenario, [`step`] one combination of it, [`in_turn`] one in which slices take turns, [`guest`] one VM, which is a [`qemu`] process with an
-//! [`agent`] inside; [`outcome`] what its answer comes to; [`progress`] what neighbours get done, [`host`] what is done to the host,
-//! [`trouble`] errors and waiting.
+//! `gleaner-lab bed` is its command. The parts: [`bench`] a whole scenario, [`step`] one combination of it, [`in_turn`]
+//! one in which slices take turns, [`guest`] one VM, which is a [`qemu`] process with an [`agent`] inside; [`outcome`]
+//! what its answer comes to; [`progress`] what neighbours get done, [`host`] what is done to the host, [`trouble`]
+//! errors and waiting.
 
 mod agent;
 mod bench;
@@ -61,7 +62,8 @@ struct RunArgs {
     /// Rounds that count, instead of the scenario's
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: Option<u32>,
-    /// This many times the measured programs' items, 0.01 to 1000: on a machine on which they are over too soon, or take for ever
+    /// This many times the measured programs' items, 0.01 to 1000: on a machine on which they are over too soon, or
+    /// take for ever
     #[arg(long, value_name = "TIMES", default_value_t = 1.0, value_parser = work_factor)]
     work: f64,
     /// Only these workloads and policies of the measured VMs, by label (may be repeated)

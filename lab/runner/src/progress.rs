@@ -1,11 +1,12 @@
 //! How much a program got done between two moments, from the lines it wrote meanwhile.
 //!
-//! `progress AT_NS ITEMS` carries the guest's time (CLOCK_MONOTONIC); guest's and host's clock run at the same rate. The lines stay in the guest until the
-//! program is stopped: sent as they are written, over an emulated serial line, they presumably took programs part of what they tell of
-//! (experiments/slices, item 6). Between two lines progress is taken to be even.
+//! `progress AT_NS ITEMS` carries the guest's time (CLOCK_MONOTONIC); guest's and host's clock run at the same rate.
+//! The lines stay in the guest until the program is stopped: sent as they are written, over an emulated serial line,
+//! they presumably took programs part of what they tell of (experiments/slices, item 6). Between two lines progress is
+//! taken to be even.
 //!
-//! A command may run several programs at a time, whose lines then end with a name of theirs, `progress AT_NS ITEMS NAME`; what it gets done is the
-//! geometric mean of their rates.
+//! A command may run several programs at a time, whose lines then end with a name of theirs, `progress AT_NS ITEMS
+//! NAME`; what it gets done is the geometric mean of their rates.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -44,7 +45,8 @@ impl Progress {
         Some(())
     }
 
-    /// Items per second from one moment to another, as far as lines reach; `None` when that is not half of the time at least.
+    /// Items per second from one moment to another, as far as lines reach; `None` when that is not half of the time at
+    /// least.
     pub fn rate(&self, from: Instant, to: Instant) -> Option<f64> {
         let booted = self.booted?;
         let (from, to) = (from.saturating_duration_since(booted), to.saturating_duration_since(booted));

@@ -158,8 +158,8 @@ impl Drop for Qemu {
     }
 }
 
-/// The console's end as messages have it: at least [`CONSOLE_LINES`], and from where the kernel says why it panics, which the trace below it
-/// may push further up. Among panics within panics the first is the cause.
+/// The console's end as messages have it: at least [`CONSOLE_LINES`], and from where the kernel says why it panics,
+/// which the trace below it may push further up. Among panics within panics the first is the cause.
 fn last_lines(console: &str) -> String {
     let lines: Vec<&str> = console.lines().collect();
     let panic = lines.iter().position(|line| line.contains("Kernel panic"));
@@ -171,8 +171,8 @@ fn last_lines(console: &str) -> String {
 /// Lines of the console in messages.
 const CONSOLE_LINES: usize = 40;
 
-/// As testbed/guest.sh has it: QEMU 7.2's emulation now and then runs a vCPU over an instruction that the guest's kernel is patching,
-/// which no program in the guest can cause.
+/// As testbed/guest.sh has it: QEMU 7.2's emulation now and then runs a vCPU over an instruction that the guest's
+/// kernel is patching, which no program in the guest can cause.
 fn emulator_broke(console: &str) -> bool {
     !console.lines().any(|line| line.starts_with("guest: init done"))
         || console.contains("Oops: int3")

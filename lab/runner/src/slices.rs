@@ -20,8 +20,9 @@ const READY: Duration = Duration::from_millis(1500);
 const END_LIMIT: Duration = Duration::from_secs(20);
 /// Of `adaptive`: runs take seconds, and a step takes some windows.
 const INTERVAL: &str = "200ms";
-/// How long `adaptive` works under the same load before what is measured. From 1 ms to the longest or the shortest takes three steps at most, of four
-/// windows each: 2.4 s without a pause. After a step that was taken back, 2 s after it, it rests for ten seconds.
+/// How long `adaptive` works under the same load before what is measured. From 1 ms to the longest or the shortest
+/// takes three steps at most, of four windows each: 2.4 s without a pause. After a step that was taken back, 2 s after
+/// it, it rests for ten seconds.
 const SEARCH: Duration = Duration::from_secs(12);
 
 /// `gleaner host` at work on all VMs. Dropped, it is told to end all the same, and puts every slice back.
@@ -110,8 +111,8 @@ impl HeldSlices {
         serde_json::from_str(&text).map_err(|error| self.failed(&format!("gave no result ({error})")))
     }
 
-    /// Lets `adaptive` find its slices under the load that is measured then: the same runs over and over. Their answers are returned, so that what
-    /// the search costs can be seen apart.
+    /// Lets `adaptive` find its slices under the load that is measured then: the same runs over and over. Their answers
+    /// are returned, so that what the search costs can be seen apart.
     pub fn search(
         &mut self,
         bench: &Bench<'_>,
@@ -196,7 +197,8 @@ fn of_slice(report: &SliceReport) -> DeliveredSlices {
     }
 }
 
-/// `measured`: for how long before its end runs counted. The agent's clock begins some time after its process, but ends with it.
+/// `measured`: for how long before its end runs counted. The agent's clock begins some time after its process, but ends
+/// with it.
 fn of_agent(report: &HostRunReport, measured: Duration) -> DeliveredSlices {
     let from = report.wall_ns.saturating_sub(u64::try_from(measured.as_nanos()).unwrap_or(u64::MAX));
     let changes = report.decisions.iter().filter(|decision| decision.at_ns >= from).count() as u64;

@@ -45,8 +45,8 @@ pub struct Running {
     booted: Option<Instant>,
 }
 
-/// Writes when the program began and ended, on the line that the host listens to. A command may have a result of `gleaner workload`, which
-/// then is the run's.
+/// Writes when the program began and ended, on the line that the host listens to. A command may have a result of
+/// `gleaner workload`, which then is the run's.
 const MARKED: &str = "export GLEANER_WORKLOAD_JSON=/tmp/$0.workload; echo \"began $0\" >/dev/ttyS1; \"$@\"; status=$?; echo \"ended $0\" >/dev/ttyS1; exit $status";
 
 impl Bench<'_> {

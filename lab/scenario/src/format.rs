@@ -1,4 +1,5 @@
-//! Values as the format writes and reads them: durations with units, CPU lists as strings, workloads as a word or a table.
+//! Values as the format writes and reads them: durations with units, CPU lists as strings, workloads as a word or a
+//! table.
 
 use crate::{TimeoutFrom, Workload};
 use gleaner_model::CpuSet;

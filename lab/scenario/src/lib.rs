@@ -1,10 +1,11 @@
 //! The scenario format: which virtual machines, what runs in them, under which policies, how often.
 //!
-//! One TOML file is one question. The test bed boots the machines it describes and the simulator will read the same files, so
-//! nothing here knows of QEMU: a [`Scenario`] is a machine with CPUs, VMs with vCPUs, workloads and policies.
-//! [`Scenario::parse`] checks all of it before anything is done, and says file, line, and what would be right.
-//! [`Plan`] is the order in which everything is measured: every round holds each combination once, shuffled by the seed, so
-//! that whatever drifts while the machines run meets all combinations alike. docs/research/testbed.md is the format's manual.
+//! One TOML file is one question. The test bed boots the machines it describes and the simulator will read the same
+//! files, so nothing here knows of QEMU: a [`Scenario`] is a machine with CPUs, VMs with vCPUs, workloads and policies.
+//! [`Scenario::parse`] checks all of it before anything is done, and says file, line, and what would be right. [`Plan`]
+//! is the order in which everything is measured: every round holds each combination once, shuffled by the seed, so that
+//! whatever drifts while the machines run meets all combinations alike. docs/research/testbed.md is the format's
+//! manual.
 
 mod baseline;
 mod format;
@@ -84,7 +85,8 @@ pub struct Machine {
     /// Slices of vCPUs that are compared, every combination with each; empty: nobody touches the kernel's.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub slices: Vec<HostSlice>,
-    /// Turns of each slice within one run of the programs; `None`: each slice has runs of its own. The test bed's alone.
+    /// Turns of each slice within one run of the programs; `None`: each slice has runs of its own. The test bed's
+    /// alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub in_turn: Option<u32>,
 }
@@ -93,7 +95,8 @@ pub struct Machine {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EmulatorSched {
-    /// `SCHED_OTHER`. Such a thread wakes for every timer of an emulated guest, and ends the slice of the vCPU that runs there.
+    /// `SCHED_OTHER`. Such a thread wakes for every timer of an emulated guest, and ends the slice of the vCPU that
+    /// runs there.
     #[default]
     Other,
     /// `SCHED_BATCH`: it waits for its turn.

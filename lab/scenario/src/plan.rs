@@ -1,7 +1,8 @@
 //! In which order everything is measured.
 //!
-//! A round holds each combination of measured workload, policy and background workloads once, and each background workload
-//! alone once, in an order of its own. What is compared with each other (the same programs under other policies and slices, a
+//! A round holds each combination of measured workload, policy and background workloads once, and each background
+//! workload alone once, in an order of its own. What is compared with each other (the same programs under other
+//! policies and slices, a
 //! *case*) comes one after the other, in random order: a host whose speed changes from minute to minute (its other
 //! tenants, heat) meets both runs of a pair alike, and neither is always the first.
 

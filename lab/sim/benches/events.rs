@@ -1,9 +1,11 @@
-//! Events a second on one core, over a series of sizes: 2 virtual machines of 16 vCPUs on 16 pCPUs up to 1,024 on 4,096.
+//! Events a second on one core, over a series of sizes: 2 virtual machines of 16 vCPUs on 16 pCPUs up to 1,024 on
+//! 4,096.
 //!
 //! `cargo bench -p gleaner-sim --bench events`
 //!
-//! Half of the virtual machines run the pipeline, half compute without end; the host is CFS-like with the costs of Table 2. The same
-//! order of events at each size: bigger machines are simulated for a shorter time, long enough that the first burst does not count.
+//! Half of the virtual machines run the pipeline, half compute without end; the host is CFS-like with the costs of
+//! Table 2. The same order of events at each size: bigger machines are simulated for a shorter time, long enough that
+//! the first burst does not count.
 
 #![allow(missing_docs, reason = "a benchmark")]
 

@@ -43,12 +43,13 @@ pub struct HostConfig {
     pub halt_poll: HaltPoll,
     /// Pause-loop exits.
     pub ple: Option<PauseLoop>,
-    /// Ticks one pCPU after the other, over half a tick, as Linux's boot option `skew_tick` has them. Without it, as by its default,
-    /// all pCPUs' ticks are at the same time.
+    /// Ticks one pCPU after the other, over half a tick, as Linux's boot option `skew_tick` has them. Without it, as by
+    /// its default, all pCPUs' ticks are at the same time.
     pub skew_tick: bool,
     /// Each virtual machine is a group of the host's scheduler ([`Scheduler::Window`] alone).
     pub groups: Option<Groups>,
-    /// Busy pCPUs pull from busier ones now and then, as Linux 3.9 does ([`Scheduler::Window`] and [`Scheduler::Fair`] alone).
+    /// Busy pCPUs pull from busier ones now and then, as Linux 3.9 does ([`Scheduler::Window`] and [`Scheduler::Fair`]
+    /// alone).
     pub rebalances: bool,
     /// How deep idle pCPUs sleep, which whoever wants one waits for. Table 2's costs contain C1.
     pub idle_states: IdleStates,
@@ -165,8 +166,8 @@ impl CreditParams {
     pub const XEN: Self = Self { slice: 30_000_000, ratelimit: 1_000_000, tick: 10_000_000, period: 30_000_000 };
 }
 
-/// A group of the host's scheduler for each virtual machine, as libvirt's cgroups and autogroup make them: the virtual machine's weight is
-/// divided among the pCPUs that it is on, by load.
+/// A group of the host's scheduler for each virtual machine, as libvirt's cgroups and autogroup make them: the virtual
+/// machine's weight is divided among the pCPUs that it is on, by load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Groups {
     /// Whether ticks, too, bring the weight of who runs up to date. Without, only what wakes, sleeps or moves does.
@@ -196,8 +197,8 @@ pub struct IdleState {
 impl IdleStates {
     /// None: as with `intel_idle.max_cstate=1`, or where pCPUs are never idle for long.
     pub const SHALLOW: Self = Self(&[]);
-    /// C3 and C6 of Sandy Bridge, as Linux 3.9 has them (drivers/idle/intel_idle.c, `snb_cstates`). C1 is part of what the Gleaner paper's Table 2 measured, on a machine on which all deeper
-    /// ones were off (its section 7).
+    /// C3 and C6 of Sandy Bridge, as Linux 3.9 has them (drivers/idle/intel_idle.c, `snb_cstates`). C1 is part of what
+    /// the Gleaner paper's Table 2 measured, on a machine on which all deeper ones were off (its section 7).
     pub const SANDY_BRIDGE: Self =
         Self(&[IdleState { residency: 211_000, exit: 80_000 }, IdleState { residency: 345_000, exit: 104_000 }]);
 }
@@ -220,7 +221,8 @@ impl HaltPoll {
     pub const KVM: Self = Self { max: 200_000, grow_start: 10_000, shrink: 0 };
 }
 
-/// Pause-loop exiting: a vCPU that spins is interrupted, steps behind who waits for its pCPU, and another one of its virtual machine may be preferred.
+/// Pause-loop exiting: a vCPU that spins is interrupted, steps behind who waits for its pCPU, and another one of its
+/// virtual machine may be preferred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PauseLoop {
     /// Spinning time until the first exit (ple_window: 4096 cycles).
@@ -234,8 +236,8 @@ pub struct PauseLoop {
 impl PauseLoop {
     /// KVM on a 2.4 GHz processor.
     pub const KVM: Self = Self { window: 1_700, window_max: 220_000, directed: true };
-    /// Xen 4.2 on the same: a window that stays (ple_window, xen/arch/x86/hvm/vmx/vmcs.c), and a plain yield (do_sched_op_compat,
-    /// SCHEDOP_yield).
+    /// Xen 4.2 on the same: a window that stays (ple_window, xen/arch/x86/hvm/vmx/vmcs.c), and a plain yield
+    /// (do_sched_op_compat, SCHEDOP_yield).
     pub const XEN: Self = Self { window: 1_700, window_max: 1_700, directed: false };
 }
 
@@ -252,7 +254,8 @@ pub struct VmConfig {
     pub affinity: Vec<Vec<PcpuIx>>,
     /// Share of the host relative to others; 1024 is one.
     pub weight: u32,
-    /// CPUs' worth of time at most, in thousandths; 0: no limit. Under [`Scheduler::Credit`] as Xen's cap, else as CFS bandwidth has it.
+    /// CPUs' worth of time at most, in thousandths; 0: no limit. Under [`Scheduler::Credit`] as Xen's cap, else as CFS
+    /// bandwidth has it.
     pub cap_permille: u32,
     /// A slice of its own.
     pub slice: Option<Time>,
@@ -351,16 +354,18 @@ pub enum LazyTlb {
 pub struct GuestConfig {
     /// A thread runs this long while others wait on its vCPU.
     pub slice: Time,
-    /// A woken thread preempts one that has run for this much longer; it counts as having slept for at most three of these.
+    /// A woken thread preempts one that has run for this much longer; it counts as having slept for at most three of
+    /// these.
     pub wakeup_granularity: Time,
     /// An idle vCPU takes a waiting thread from another one.
     pub pulls: bool,
     /// Which vCPUs that idle are asked in a TLB shootdown.
     pub lazy_tlb: LazyTlb,
-    /// Woken threads go to vCPUs that run the yielding thread alone as to idle ones: Linux since 5.4 (`sched_idle_cpu`). Before that only those that the idle
-    /// task has are idle (`idle_cpu`), and are preferred.
+    /// Woken threads go to vCPUs that run the yielding thread alone as to idle ones: Linux since 5.4
+    /// (`sched_idle_cpu`). Before that only those that the idle task has are idle (`idle_cpu`), and are preferred.
     pub yielding_is_idle: bool,
-    /// vCPUs that share a last-level cache, as the guest sees it: a woken thread looks for an idle one among those of the vCPU that it ran on (`select_idle_sibling`). 0: all.
+    /// vCPUs that share a last-level cache, as the guest sees it: a woken thread looks for an idle one among those of
+    /// the vCPU that it ran on (`select_idle_sibling`). 0: all.
     pub llc_vcpus: u32,
 }
 
@@ -394,8 +399,8 @@ pub struct Managed {
     pub signalled: bool,
     /// Whether the guest sees the host's steal time.
     pub steal_visible: bool,
-    /// Whether idle periods and who gave a vCPU up are seen as such. Otherwise all switches of the yielding threads, into sleeps as well, and all of the
-    /// threads stand for them, as in the paper (section 6: S_yield and S_work).
+    /// Whether idle periods and who gave a vCPU up are seen as such. Otherwise all switches of the yielding threads,
+    /// into sleeps as well, and all of the threads stand for them, as in the paper (section 6: S_yield and S_work).
     pub periods_visible: bool,
 }
 

@@ -1,4 +1,5 @@
-//! What things cost: every duration that is not computation, by name, with its unit in the name and its source beside it.
+//! What things cost: every duration that is not computation, by name, with its unit in the name and its source beside
+//! it.
 //!
 //! Table 2 of the Gleaner paper says what a wake-up takes as a sum of operations; differences of its rows give each:
 //! A = RT, B = IPI + RT, C = IPI + RV + RT, D = IPI + PV + RV + RT.

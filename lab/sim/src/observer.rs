@@ -1,4 +1,5 @@
-//! Fills a [`Window`] as observe does on a real machine: counters subtracted, distributions of what ended since the last one.
+//! Fills a [`Window`] as observe does on a real machine: counters subtracted, distributions of what ended since the
+//! last one.
 
 use crate::config::Managed;
 use crate::ids::{VcpuIx, VmIx};
@@ -150,7 +151,8 @@ mod tests {
 
     #[test]
     fn switches_stand_for_idle_periods_that_are_not_seen() {
-        // 4 us for the switch, 10 us of work, and no more. Retained until 54 us; then it sleeps for 50 us at a time, and 0.501 for the timer and a yield: 54 + 50.501 n.
+        // 4 us for the switch, 10 us of work, and no more. Retained until 54 us; then it sleeps for 50 us at a time,
+        // and 0.501 for the timer and a yield: 54 + 50.501 n.
         for (periods, entries) in [(true, 1), (false, 19)] {
             let work =
                 Workload::one(vec![Op::Compute(Span::Fixed(MS / 100)), Op::Sleep(Span::Fixed(MS * 100)), Op::Exit], 1);

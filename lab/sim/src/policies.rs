@@ -1,4 +1,5 @@
-//! Gleaner in a simulated guest: the policy that ships, fed by windows, its decisions carried out on vCPUs and yielding threads.
+//! Gleaner in a simulated guest: the policy that ships, fed by windows, its decisions carried out on vCPUs and yielding
+//! threads.
 
 use crate::config::Managed;
 use crate::costs::Costs;
@@ -22,7 +23,8 @@ pub(crate) struct Gleaner {
     active_time: f64,
 }
 
-/// What `gleaner probe` would measure in a guest with these costs and nobody else on the host: every wake-up takes the same time.
+/// What `gleaner probe` would measure in a guest with these costs and nobody else on the host: every wake-up takes the
+/// same time.
 pub fn wakeup_costs(costs: &Costs) -> WakeupCosts {
     let retained = Nanos(costs.ipi_ns + costs.guest_switch_ns);
     let halted = retained + Nanos(costs.vcpu_resume_ns);

@@ -98,7 +98,8 @@ fn host(simulator: &Simulator, pcpus: usize) -> HostConfig {
     }
 }
 
-/// The host with one of the slices that `machine.slices` compares: a fixed one is enforced, as `gleaner host slice` enforces it.
+/// The host with one of the slices that `machine.slices` compares: a fixed one is enforced, as `gleaner host slice`
+/// enforces it.
 fn with_slice(simulator: &Simulator, combination: &Combination) -> Simulator {
     match combination.slice {
         Some(HostSlice::Fixed(slice)) => Simulator { slice: Some(slice), enforced: true, ..simulator.clone() },

@@ -97,7 +97,8 @@ impl Simulation {
         self.run_while(&mut |_| true)
     }
 
-    /// Runs it for as long as `go_on` wants, which is asked every few thousand events. What is there when it refuses is the result, which says so.
+    /// Runs it for as long as `go_on` wants, which is asked every few thousand events. What is there when it refuses is
+    /// the result, which says so.
     ///
     /// # Errors
     /// As [`Self::run`].
@@ -172,7 +173,8 @@ fn waits_at_most(config: &Config) -> Time {
     let ladder = config.host.adaptive.iter().flat_map(|adaptive| &adaptive.params.ladder_us);
     let longest = vms().filter_map(|vm| vm.slice).chain(ladder.map(|us| us * 1_000)).max();
     let throttled = |vm: &VmConfig| match config.host.scheduler {
-        // From the most that it may owe, a period's worth and what it runs until a tick sees it, by its part of the cap at a time.
+        // From the most that it may owe, a period's worth and what it runs until a tick sees it, by its part of the cap
+        // at a time.
         Scheduler::Credit(own) => own.period * (2 * 1_000 * u64::from(vm.vcpus)).div_ceil(u64::from(vm.cap_permille)),
         _ => crate::host::CAP_PERIOD,
     };

@@ -1,7 +1,8 @@
-//! Gleaner's host side: decide's slice policy, fed with windows of the simulated host, its slices given to virtual machines' vCPUs.
+//! Gleaner's host side: decide's slice policy, fed with windows of the simulated host, its slices given to virtual
+//! machines' vCPUs.
 //!
-//! What a window has is what the agent has on a real host with BPF, and two things that only a simulator sees for certain: pause-loop
-//! exits by vCPU, and how many vCPUs were runnable on each pCPU.
+//! What a window has is what the agent has on a real host with BPF, and two things that only a simulator sees for
+//! certain: pause-loop exits by vCPU, and how many vCPUs were runnable on each pCPU.
 
 use crate::config::{AdaptiveSlices, Config, Scheduler};
 use crate::engine::Time;

@@ -70,7 +70,8 @@ impl Timeline {
         }
     }
 
-    /// The events of a Chrome trace: names of virtual machines and vCPUs, then spans. Virtual machines are processes, vCPUs threads.
+    /// The events of a Chrome trace: names of virtual machines and vCPUs, then spans. Virtual machines are processes,
+    /// vCPUs threads.
     pub fn chrome<'a>(&'a self, vms: &'a [(String, u32)]) -> impl Iterator<Item = ChromeEvent> + 'a {
         let names = vms.iter().zip(0..).flat_map(|((name, vcpus), vm)| {
             let process = ChromeEvent::name("process_name", vm, 0, name.clone());

@@ -10,8 +10,8 @@
 //!          interrupt
 //! ```
 //!
-//! A running vCPU first pays what it owes (the host's debt: a switch; the guest's: interrupts, a switch of threads), then goes on with
-//! its activity. Time is charged when something changes, never by ticks.
+//! A running vCPU first pays what it owes (the host's debt: a switch; the guest's: interrupts, a switch of threads),
+//! then goes on with its activity. Time is charged when something changes, never by ticks.
 
 use crate::engine::{NEVER, Time};
 use crate::guest::Yielder;
@@ -78,7 +78,8 @@ pub struct VcpuTotals {
     pub resuming: Time,
     /// It waited for a pCPU.
     pub ready: Time,
-    /// Of `overhead` and `ready`: a thread had the vCPU. A guest that is not told of steal takes it for the thread's time.
+    /// Of `overhead` and `ready`: a thread had the vCPU. A guest that is not told of steal takes it for the thread's
+    /// time.
     pub stolen_work: Time,
     /// Of `overhead` and `ready`: the yielding thread had it.
     pub stolen_retained: Time,
@@ -126,7 +127,8 @@ pub(crate) struct Seen {
     pub(crate) zero: VcpuTotals,
 }
 
-/// In the order in which an event needs it, in lines of the processor's cache: on big machines that is what an event costs.
+/// In the order in which an event needs it, in lines of the processor's cache: on big machines that is what an event
+/// costs.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Vcpu {

@@ -348,8 +348,9 @@ impl World {
         }
     }
 
-    /// The vCPU had no pCPU, or not yet, for so long: whose time a guest takes that for that is not told of steal. Its clock goes on, and whoever is
-    /// current is charged (kernel/sched/core.c, `update_rq_clock_task` without `CONFIG_PARAVIRT_TIME_ACCOUNTING`).
+    /// The vCPU had no pCPU, or not yet, for so long: whose time a guest takes that for that is not told of steal. Its
+    /// clock goes on, and whoever is current is charged (kernel/sched/core.c, `update_rq_clock_task` without
+    /// `CONFIG_PARAVIRT_TIME_ACCOUNTING`).
     fn stolen(&mut self, v: VcpuIx, time: Time) {
         let vcpu = &mut self.vcpus[v.at()];
         match vcpu.activity {
@@ -365,7 +366,8 @@ impl World {
     /// The totals of all parts are the time that has passed; nobody has more than one place.
     #[cfg(debug_assertions)]
     fn check(&self) {
-        // All of it at every event would make big machines quadratic: a few of each, in turn, and all of them small ones.
+        // All of it at every event would make big machines quadratic: a few of each, in turn, and all of them small
+        // ones.
         let turn = usize::try_from(self.events).unwrap_or(0);
         for n in 0..self.vcpus.len().min(4) {
             self.check_vcpu(VcpuIx::of((turn + n) % self.vcpus.len()));

@@ -1,4 +1,5 @@
-//! What threads of one address space do to each other in the kernel: its semaphore, and shootdowns of idle vCPUs. Each with the arithmetic beside it.
+//! What threads of one address space do to each other in the kernel: its semaphore, and shootdowns of idle vCPUs. Each
+//! with the arithmetic beside it.
 
 use gleaner_sim::config::{Config, HostConfig, LazyTlb, Scheduler, VmConfig};
 use gleaner_sim::program::{Builder, Op, Span, Writers};
@@ -40,8 +41,9 @@ fn convoy(writers: Writers, late: Option<u64>) -> Option<u64> {
 
 #[test]
 fn a_writer_that_sleeps_stops_readers_for_two_wake_ups() {
-    // The first reads [0, 9). The writer sleeps from 1, the second reader behind it from 2, though others read. At 9 the writer is woken, is there at 10, writes until 11; the reader
-    // is woken then, is there at 12, reads until 13. Without the writer it would have been done at 3.
+    // The first reads [0, 9). The writer sleeps from 1, the second reader behind it from 2, though others read. At 9
+    // the writer is woken, is there at 10, writes until 11; the reader is woken then, is there at 12, reads until 13.
+    // Without the writer it would have been done at 3.
     for writers in [Writers::Steal, Writers::InTurn] {
         assert_eq!(convoy(writers, None), Some(13 * MS), "{writers:?}");
     }
@@ -49,10 +51,11 @@ fn a_writer_that_sleeps_stops_readers_for_two_wake_ups() {
 
 #[test]
 fn a_writer_that_runs_overtakes_one_that_is_being_woken_since_linux_3_9() {
-    // The second writer comes at 9.5, when the first is on its way. It has the semaphore until 12.5; the first is there at 10, sleeps again, is woken at 12.5, writes [13.5, 14.5);
-    // the reader reads [15.5, 16.5).
+    // The second writer comes at 9.5, when the first is on its way. It has the semaphore until 12.5; the first is there
+    // at 10, sleeps again, is woken at 12.5, writes [13.5, 14.5); the reader reads [15.5, 16.5).
     assert_eq!(convoy(Writers::Steal, Some(9_500_000)), Some(16_500_000));
-    // In turn, the first has had it since 9 and writes [10, 11), the reader reads [12, 13), the second writer writes [14, 17).
+    // In turn, the first has had it since 9 and writes [10, 11), the reader reads [12, 13), the second writer writes
+    // [14, 17).
     assert_eq!(convoy(Writers::InTurn, Some(9_500_000)), Some(17 * MS));
 }
 
@@ -70,7 +73,8 @@ fn an_idle_vcpu_is_asked_once_in_an_idle_period() {
         let two = [compute(2 * MS), Op::Shootdown, compute(2 * MS), Op::Shootdown];
         run(Builder::new(), &[two.to_vec(), vec![compute(MS)]], lazy_tlb).vms[0].totals.ended_at
     };
-    // The second vCPU idles from 1. If it is asked at 2, it has to be taken up for that, which takes 1 ms; at the next shootdown it has left the address space.
+    // The second vCPU idles from 1. If it is asked at 2, it has to be taken up for that, which takes 1 ms; at the next
+    // shootdown it has left the address space.
     assert_eq!(ended(LazyTlb::Spared), Some(4 * MS));
     assert_eq!(ended(LazyTlb::Leaves), Some(5 * MS));
 }

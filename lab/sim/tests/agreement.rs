@@ -1,6 +1,8 @@
-//! How many rows of each reproduction agree with the paper, in a smoke run: a change of the simulator that moves one is seen here, and said.
+//! How many rows of each reproduction agree with the paper, in a smoke run: a change of the simulator that moves one is
+//! seen here, and said.
 //!
-//! A smoke run is short, so these are not the figures of docs/results.md. They are the same in every run: where one changes, that is somebody's doing.
+//! A smoke run is short, so these are not the figures of docs/results.md. They are the same in every run: where one
+//! changes, that is somebody's doing.
 
 use gleaner_sim::reproduce::{Basis, Extent, IDS, reproduce};
 

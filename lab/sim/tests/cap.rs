@@ -1,4 +1,5 @@
-//! A virtual machine's limit, as CFS bandwidth has it: so much pCPU time in every 100 ms, to the nanosecond; and as Xen has it, by credit.
+//! A virtual machine's limit, as CFS bandwidth has it: so much pCPU time in every 100 ms, to the nanosecond; and as Xen
+//! has it, by credit.
 //!
 //! Nothing costs anything; half a CPU is 50 ms of each period.
 
@@ -42,8 +43,8 @@ fn vcpus_share_one_quota() {
     // Two at a time use up 100 ms in 50: [0, 50), [100, 130) each.
     let both = vec![(0, vec![compute(80 * MS)]), (1, vec![compute(80 * MS)])];
     assert_eq!(ended(&run(dedicated(2), vec![capped(1_000, both, 2)])), 130 * MS);
-    // A uses up 50 ms alone. B's sleep ends at 70: it waits for the period's end as A does, then both run until B has done its one ms
-    // at 101, and A its last ten at 110.
+    // A uses up 50 ms alone. B's sleep ends at 70: it waits for the period's end as A does, then both run until B has
+    // done its one ms at 101, and A its last ten at 110.
     let late = vec![(0, vec![compute(60 * MS)]), (1, vec![sleep(70 * MS), compute(MS)])];
     let result = run(dedicated(2), vec![capped(500, late, 2)]);
     assert_eq!((ended(&result), result.vms[0].vcpus[1].ready), (110 * MS, 30 * MS));
@@ -58,8 +59,8 @@ fn what_is_not_used_is_lost() {
 
 #[test]
 fn others_have_what_a_capped_one_may_not() {
-    // A quarter of a CPU, slices of 10 ms in turn with a hog: [0, 10), [20, 30), [40, 45). The hog has the rest of the period, its
-    // slice is used up at its end: [100, 105).
+    // A quarter of a CPU, slices of 10 ms in turn with a hog: [0, 10), [20, 30), [40, 45). The hog has the rest of the
+    // period, its slice is used up at its end: [100, 105).
     let vm = capped(250, vec![(0, vec![compute(30 * MS)])], 1);
     let result = run(round_robin(1, 10 * MS), vec![vm, hog([0])]);
     assert_eq!(ended(&result), 105 * MS);
@@ -89,13 +90,14 @@ fn beside_a_hog(scheduler: Scheduler) -> SimResult {
 
 #[test]
 fn xen_parks_at_the_accounting_who_owes_more_than_its_part() {
-    // Half of one pCPU: 15 ms of credit in 30. Ticks at 10 and 20 have seen 20 ms at the accounting at 30: -5. At 60 it owes 20, more than 15: parked, and
-    // pays for the last 10 ms, too. -15 at 90, 0 at 120. [0, 60), [120, 160).
+    // Half of one pCPU: 15 ms of credit in 30. Ticks at 10 and 20 have seen 20 ms at the accounting at 30: -5. At 60 it
+    // owes 20, more than 15: parked, and pays for the last 10 ms, too. -15 at 90, 0 at 120. [0, 60), [120, 160).
     let xen = |pcpus| HostConfig::new(pcpus, Scheduler::Credit(CreditParams::XEN));
     let one = run(xen(1), vec![capped(500, vec![(0, vec![compute(100 * MS)])], 1)]);
     assert_eq!((ended(&one), one.vms[0].vcpus[0].ready), (160 * MS, 60 * MS));
-    // One CPU of two. A alone has it all until the tick at 55 sees B, which woke at 50; from then on 15 ms each. A: 10 at 30, -5 at 60, -20 at 90: parked until
-    // it has nothing to pay at 150. B: 10 at 60, -5 at 90, -20 at 120: parked, pays 5 more; -10 at 150, 5 at 180. Each by itself.
+    // One CPU of two. A alone has it all until the tick at 55 sees B, which woke at 50; from then on 15 ms each. A: 10
+    // at 30, -5 at 60, -20 at 90: parked until it has nothing to pay at 150. B: 10 at 60, -5 at 90, -20 at 120: parked,
+    // pays 5 more; -10 at 150, 5 at 180. Each by itself.
     let programs = vec![(0, vec![compute(100 * MS)]), (1, vec![sleep(50 * MS), compute(80 * MS)])];
     let two = run(xen(2), vec![capped(1_000, programs, 2)]);
     assert_eq!(two.vms[0].vcpus.iter().map(|vcpu| vcpu.ready).collect::<Vec<_>>(), [60 * MS, 60 * MS]);

@@ -1,7 +1,8 @@
-//! Xen's credit scheduler, to the nanosecond: who steals, who is told, who goes on, and what that does to a lock holder.
+//! Xen's credit scheduler, to the nanosecond: who steals, who is told, who goes on, and what that does to a lock
+//! holder.
 //!
-//! Nothing costs anything unless a test says so. Xen's values: slices and periods of 30 ms, ticks of 10, a ratelimit of 1. vCPUs may go anywhere; number
-//! n of all together begins on pCPU n, round and round.
+//! Nothing costs anything unless a test says so. Xen's values: slices and periods of 30 ms, ticks of 10, a ratelimit of
+//! 1. vCPUs may go anywhere; number n of all together begins on pCPU n, round and round.
 
 mod common;
 use common::{MS, S, US, compute, run, run_config, sleep, threads};
@@ -33,7 +34,8 @@ fn a_pcpu_that_has_nobody_steals() {
 
 #[test]
 fn who_wakes_preempts_where_it_was_and_an_idle_pcpu_takes_who_made_room() {
-    // 0 sleeps at once, 2 then has pCPU 0. At 12 it wakes there, boosted; 2 goes on at once on pCPU 1, where 1 has ended.
+    // 0 sleeps at once, 2 then has pCPU 0. At 12 it wakes there, boosted; 2 goes on at once on pCPU 1, where 1 has
+    // ended.
     let programs = vec![vec![sleep(12 * MS), compute(4 * MS)], vec![compute(3 * MS)], vec![compute(20 * MS)]];
     let result = run(xen(2), singles(programs));
     assert_eq!(ended(&result), [Some(16 * MS), Some(3 * MS), Some(20 * MS)]);
@@ -54,9 +56,9 @@ fn the_ratelimit_runs_from_the_moment_somebody_wakes() {
 
 #[test]
 fn who_is_in_debt_makes_room_for_who_waits_elsewhere() {
-    // Two compute without end on a pCPU each. Three more come after 200 and 500 ms and want to: five on two pCPUs, 0.4 each, though one
-    // pCPU has three and the other two. Who is on the fuller one gets less than its credit and stays UNDER, who is on the other one is OVER at
-    // times, and its pCPU then takes somebody from the fuller one.
+    // Two compute without end on a pCPU each. Three more come after 200 and 500 ms and want to: five on two pCPUs, 0.4
+    // each, though one pCPU has three and the other two. Who is on the fuller one gets less than its credit and stays
+    // UNDER, who is on the other one is OVER at times, and its pCPU then takes somebody from the fuller one.
     let forever = compute(100 * S);
     let late = || vec![sleep(200 * MS), forever];
     let vms = singles(vec![vec![forever], vec![forever], late(), late(), vec![sleep(500 * MS), forever]]);
@@ -84,7 +86,8 @@ fn wakes_in_a_section(pcpus: u32) -> SimResult {
 
 #[test]
 fn a_woken_sibling_preempts_the_lock_holder_on_its_pcpu() {
-    // Sent at 5 ms, from the same pCPU: B is there when the sender's exit is over, at 5.000 83, and preempts A in its section. B spins from
+    // Sent at 5 ms, from the same pCPU: B is there when the sender's exit is over, at 5.000 83, and preempts A in its
+    // section. B spins from
     // 8.000 83 until its slice is over, at 35.000 83. A: [35.000 83, 37.000 83). B has waited for 29 ms.
     let together = wakes_in_a_section(1);
     assert_eq!(together.vms[0].totals.spin_waits.sum().0, 29 * MS);
@@ -98,7 +101,8 @@ fn a_woken_sibling_preempts_the_lock_holder_on_its_pcpu() {
 
 #[test]
 fn a_pause_loop_exit_obeys_the_ratelimit() {
-    // A holds the lock for 40 ms, 30 of them in its first slice. B spins from 30 on and exits each 0.1 ms, in vain until it has run for 1 ms. A: [31, 41).
+    // A holds the lock for 40 ms, 30 of them in its first slice. B spins from 30 on and exits each 0.1 ms, in vain
+    // until it has run for 1 ms. A: [31, 41).
     let mut b = Builder::new();
     let lock = b.spinlock();
     let section = |held| vec![Op::SpinLock(lock), compute(held), Op::SpinUnlock(lock)];
@@ -120,8 +124,8 @@ fn restless() -> Workload {
 
 #[test]
 fn free_vcpus_do_not_pile_up() {
-    // That no pCPU idles while a vCPU waits anywhere is checked after every event, in debug builds. Here: all pCPUs are as busy as each
-    // other, and so are the machines, though vCPUs go where they like.
+    // That no pCPU idles while a vCPU waits anywhere is checked after every event, in debug builds. Here: all pCPUs are
+    // as busy as each other, and so are the machines, though vCPUs go where they like.
     let vms = ["a", "b", "c"].map(|name| VmConfig::new(name, 4, Costs::KVM_2014, restless()));
     let mut config = Config::new(xen(4), vms.into());
     config.end = 10 * S;

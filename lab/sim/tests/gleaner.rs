@@ -78,9 +78,10 @@ fn a_naive_spinner_harms_where_the_host_is_contended_and_the_guard_stops_it() {
 
 #[test]
 fn a_woken_thread_prefers_a_halted_vcpu_to_one_that_only_yields_before_linux_5_4() {
-    // One thread that sleeps for 100 us at a time (50 and the slack), with 14.5 us for the timer, the switch and its 10 us: a round of 114.5. Where it ran last the yielding
-    // thread has taken over, for 1 ms: at the ninth wake-up after that, 100 + 8 * 114.5 = 1,016 us, that vCPU has halted and the thread goes there. It left the
-    // other one 100 us before: a move every 916 us, 54 in 50 ms.
+    // One thread that sleeps for 100 us at a time (50 and the slack), with 14.5 us for the timer, the switch and its 10
+    // us: a round of 114.5. Where it ran last the yielding thread has taken over, for 1 ms: at the ninth wake-up after
+    // that, 100 + 8 * 114.5 = 1,016 us, that vCPU has halted and the thread goes there. It left the other one 100 us
+    // before: a move every 916 us, 54 in 50 ms.
     let migrations = |yielding_is_idle: bool| {
         let mut builder = Builder::new();
         let again = builder.label_here();

@@ -1,4 +1,5 @@
-//! Groups of the host's scheduler, ticks of different phase, and balancing between busy pCPUs: small cases with the arithmetic.
+//! Groups of the host's scheduler, ticks of different phase, and balancing between busy pCPUs: small cases with the
+//! arithmetic.
 
 mod common;
 use common::{MS, S, compute, hog, run, run_config, sleep, threads};
@@ -14,7 +15,8 @@ fn grouped(pcpus: u32, groups: Groups) -> HostConfig {
     HostConfig { groups: Some(groups), ..cfs(pcpus) }
 }
 
-/// A virtual machine whose vCPU 0 wakes at 3,201 ms on pCPU 0, which a hog has, while its other vCPUs are busy on pCPUs of their own.
+/// A virtual machine whose vCPU 0 wakes at 3,201 ms on pCPU 0, which a hog has, while its other vCPUs are busy on pCPUs
+/// of their own.
 fn wakes_beside(busy: u32) -> SimResult {
     let mut builder = Builder::new();
     let mut programs = vec![(0, vec![sleep(3_201 * MS), compute(MS)])];
@@ -30,8 +32,8 @@ fn wakes_beside(busy: u32) -> SimResult {
 fn whether_a_wakeup_preempts_depends_on_how_busy_its_virtual_machine_is() {
     // Placed 12 ms behind. With one vCPU busy elsewhere it weighs 1,024 / 2: granularity of 4 ms * 2, so it preempts.
     assert_eq!(wakes_beside(1).vms[0].vcpus[0].ready, 0);
-    // With two, 1,024 / 3: 12 ms and a little (341 for 341.3), so it does not; with three neither. The hog has long used up its slice: the
-    // tick at 3,204 ms preempts it.
+    // With two, 1,024 / 3: 12 ms and a little (341 for 341.3), so it does not; with three neither. The hog has long
+    // used up its slice: the tick at 3,204 ms preempts it.
     assert_eq!(wakes_beside(2).vms[0].vcpus[0].ready, 3 * MS);
     assert_eq!(wakes_beside(3).vms[0].vcpus[0].ready, 3 * MS);
 }
@@ -57,8 +59,8 @@ fn a_vcpu_that_never_sleeps_keeps_the_weight_it_woke_with_before_linux_3_12() {
 
 #[test]
 fn ticks_are_skewed_by_half_a_tick_over_all_pcpus() {
-    // Two pCPUs: ticks at 0, 4, 8 ms on the first, and 1 ms later on the second (4 / 2 / 2). Two hogs on each, slices of 12 ms: whoever began
-    // at 0 is preempted at the first tick after that, at 12 and at 13 ms.
+    // Two pCPUs: ticks at 0, 4, 8 ms on the first, and 1 ms later on the second (4 / 2 / 2). Two hogs on each, slices
+    // of 12 ms: whoever began at 0 is preempted at the first tick after that, at 12 and at 13 ms.
     let ready_at = |skew_tick| {
         let host = HostConfig { skew_tick, ..cfs(2) };
         let mut config = Config::new(host, vec![hog([0, 1]), hog([0, 1])]);

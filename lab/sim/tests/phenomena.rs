@@ -1,7 +1,8 @@
-//! The four ways in which a vCPU that vanishes hurts, and how a pCPU does that sleeps, each out of the mechanisms alone, with the arithmetic.
+//! The four ways in which a vCPU that vanishes hurts, and how a pCPU does that sleeps, each out of the mechanisms
+//! alone, with the arithmetic.
 //!
-//! Nothing costs anything here, a hog shares one pCPU, and the host gives fixed slices of 10 ms in turn, the virtual machine
-//! first: its vCPU on the shared pCPU runs in [0, 10), [20, 30) ms and so on.
+//! Nothing costs anything here, a hog shares one pCPU, and the host gives fixed slices of 10 ms in turn, the virtual
+//! machine first: its vCPU on the shared pCPU runs in [0, 10), [20, 30) ms and so on.
 
 mod common;
 use common::{MS, US, compute, hog, round_robin, run, sleep, threads};
@@ -37,15 +38,17 @@ fn a_preempted_lock_holder_makes_the_waiter_spin() {
     assert_eq!(shared.vms[0].totals.spin_waits.sum().0, 17 * MS);
     assert_eq!(shared.vms[0].totals.ended_at, Some(23 * MS));
     assert_eq!(shared.vms[0].spun_ns, 17 * MS);
-    // Slices of 1 ms: the holder's k-th ms of work is done at 2k - 1. It takes the lock at 9 (5 ms done), gives it up at
-    // 25 (13 ms done); the waiter spins from 6 to 25: longer in all, for the hog gets its half while the lock is held...
+    // Slices of 1 ms: the holder's k-th ms of work is done at 2k - 1. It takes the lock at 9 (5 ms done), gives it up
+    // at 25 (13 ms done); the waiter spins from 6 to 25: longer in all, for the hog gets its half while the lock is
+    // held...
     let fine = lock_holder(MS, true, None);
     assert_eq!(fine.vms[0].totals.ended_at, Some(25 * MS));
 }
 
 #[test]
 fn short_slices_shorten_what_a_waiter_loses_to_one_preemption() {
-    // The section is short (0.5 ms) and meets the end of a slice: taken at 9.8, preempted at 10, goes on at 20: waits 10.3 - 0.1.
+    // The section is short (0.5 ms) and meets the end of a slice: taken at 9.8, preempted at 10, goes on at 20: waits
+    // 10.3 - 0.1.
     let run_with = |slice: Time| {
         let mut builder = Builder::new();
         let lock = builder.spinlock();
@@ -132,8 +135,8 @@ fn device(scheduler: Scheduler, mixed: bool) -> SimResult {
 
 #[test]
 fn an_interrupt_for_a_preempted_vcpu_waits_for_its_slice() {
-    // Alone in its virtual machine, the thread's vCPU halts, and wakes behind the hog's slice of 10 ms: asked at 0, answered at 3,
-    // handled at 10; then asked at 10, answered at 13, handled at 20; and so on.
+    // Alone in its virtual machine, the thread's vCPU halts, and wakes behind the hog's slice of 10 ms: asked at 0,
+    // answered at 3, handled at 10; then asked at 10, answered at 13, handled at 20; and so on.
     let fixed = device(Scheduler::RoundRobin { slice: SLICE }, false);
     assert_eq!(mean(&fixed.vms[0].totals.latency), SLICE);
     // Xen boosts whoever wakes with credit left: at once, but for the ratelimit, which has passed after 3 ms.
@@ -143,11 +146,12 @@ fn an_interrupt_for_a_preempted_vcpu_waits_for_its_slice() {
 
 #[test]
 fn xens_boost_does_not_help_a_virtual_machine_that_computes_too() {
-    // Its vCPU does not wake: it waits in the queue like any other, so an interrupt waits for its turn. In each 60 ms it has
-    // the pCPU for 30: nine requests of 3 ms fit, the tenth is answered 30 ms late: (9 * 3 + 33) / 10.
+    // Its vCPU does not wake: it waits in the queue like any other, so an interrupt waits for its turn. In each 60 ms
+    // it has the pCPU for 30: nine requests of 3 ms fit, the tenth is answered 30 ms late: (9 * 3 + 33) / 10.
     let mixed = device(Scheduler::Credit(CreditParams::XEN), true);
     assert_eq!(mean(&mixed.vms[0].totals.latency), 6 * MS);
-    // Slices of 1 ms: away in [1, 2), [3, 4) and so on. Every answer comes as the vCPU goes away or comes back: a wait of 1 ms.
+    // Slices of 1 ms: away in [1, 2), [3, 4) and so on. Every answer comes as the vCPU goes away or comes back: a wait
+    // of 1 ms.
     let fine = device(Scheduler::Credit(CreditParams { slice: MS, ..CreditParams::XEN }), true);
     assert!(mean(&fine.vms[0].totals.latency) <= 4 * MS);
 }
@@ -173,8 +177,8 @@ fn a_pause_loop_exit_gives_the_pcpu_to_the_lock_holder() {
 
 #[test]
 fn only_a_directed_yield_helps_a_lock_holder_on_another_pcpu() {
-    // Holder [0, 10), 5 of 8 ms done, then the hog's turn until 20. The waiter, alone on its pCPU, spins from 6 and exits each 0.9 ms. The exit
-    // at 10.5 is the first that finds the holder waiting.
+    // Holder [0, 10), 5 of 8 ms done, then the hog's turn until 20. The waiter, alone on its pCPU, spins from 6 and
+    // exits each 0.9 ms. The exit at 10.5 is the first that finds the holder waiting.
     let exits = |directed| PauseLoop { window: 900_000, window_max: 900_000, directed };
     let ended = |directed| lock_holder(SLICE, true, Some(exits(directed))).vms[0].totals.ended_at;
     assert_eq!(ended(true), Some(13_500_000));
@@ -184,7 +188,8 @@ fn only_a_directed_yield_helps_a_lock_holder_on_another_pcpu() {
 
 #[test]
 fn the_longer_a_pcpu_idles_the_later_it_is_back() {
-    // Six sleeps of 1 ms. Of the next one is expected, in us: 0, 125, 234, 330, 414, 487; C3 takes 211 of them and 80 to leave, C6 345 and 104.
+    // Six sleeps of 1 ms. Of the next one is expected, in us: 0, 125, 234, 330, 414, 487; C3 takes 211 of them and 80
+    // to leave, C6 345 and 104.
     let asleep = |idle_states: IdleStates| {
         let mut builder = Builder::new();
         let work = threads(&mut builder, vec![(0, vec![sleep(MS); 6])]);

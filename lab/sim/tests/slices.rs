@@ -1,4 +1,5 @@
-//! Gleaner's host side, the policy that ships: short slices where they help somebody, long ones where nobody waits for anything.
+//! Gleaner's host side, the policy that ships: short slices where they help somebody, long ones where nobody waits for
+//! anything.
 
 mod common;
 use common::{MS, S, US, hog, run_config};
@@ -32,7 +33,8 @@ fn simulate(vms: Vec<VmConfig>, adaptive: bool) -> SimResult {
     run_config(config)
 }
 
-/// The slice that was decided last, if there was any decision; all virtual machines here share a pCPU and have the same.
+/// The slice that was decided last, if there was any decision; all virtual machines here share a pCPU and have the
+/// same.
 fn slice(result: &SimResult) -> Time {
     let gleaner_model::HostAction::SetSlice { slice, .. } = result.slice_decisions.last().expect("a decision").action;
     slice.0

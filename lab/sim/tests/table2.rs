@@ -1,4 +1,5 @@
-//! Table 2 of the Gleaner paper out of the mechanisms: the time to wake a thread blocked on a mutex, in its four settings.
+//! Table 2 of the Gleaner paper out of the mechanisms: the time to wake a thread blocked on a mutex, in its four
+//! settings.
 
 mod common;
 use common::{MS, S, US, compute, hog, managed, run, sleep, threads};
@@ -7,7 +8,8 @@ use gleaner_sim::config::{HostConfig, IdleLoop, Managed, Scheduler, VmConfig, Wi
 use gleaner_sim::program::{Builder, Op, Workload};
 use gleaner_sim::{Costs, Time};
 
-/// A waker that holds a mutex, sleeps, and unlocks; a waiter that blocks on it. Latency: from the unlock until the waiter runs.
+/// A waker that holds a mutex, sleeps, and unlocks; a waiter that blocks on it. Latency: from the unlock until the
+/// waiter runs.
 fn waker_and_waiter(waiter_vcpu: u32) -> Workload {
     let mut builder = Builder::new();
     let (mutex, queue) = (builder.mutex(), builder.queue());

@@ -1,6 +1,7 @@
 //! Against theory: queues with known means, shared processors, halting against polling, work conservation.
 //!
-//! Means and standard errors are of independent batches (seeds). Costs are nothing: what is left is the engine and the schedulers.
+//! Means and standard errors are of independent batches (seeds). Costs are nothing: what is left is the engine and the
+//! schedulers.
 
 mod common;
 use common::{MS, S, US, compute, hog, managed, round_robin, run, run_config, threads};
@@ -75,8 +76,8 @@ fn m_d_1_has_its_mean_response_time() {
 
 #[test]
 fn a_closed_system_has_its_utilization() {
-    // Ten virtual machines with one vCPU each on one pCPU: each thinks, exponentially, then computes, exponentially, in turn
-    // (FIFO). The machine repairman: utilization from Erlang's sums.
+    // Ten virtual machines with one vCPU each on one pCPU: each thinks, exponentially, then computes, exponentially, in
+    // turn (FIFO). The machine repairman: utilization from Erlang's sums.
     let (n, service, think) = (10i32, 100_000.0f64, 1_150_000.0f64);
     let r = service / think;
     let term = |k: i32| (0..k).map(|i| f64::from(n - i) * r).product::<f64>();
@@ -143,8 +144,9 @@ fn weights_are_obeyed() {
 
 #[test]
 fn polling_for_as_long_as_a_halt_costs_is_at_most_twice_the_best() {
-    // Ski rental. Idle periods of a fixed length; a halt costs RV = 20 us at the wake-up, retaining its own time. The best knows
-    // the length: min(length, RV). A time-out of RV costs the length up to RV, and RV again where that was not enough.
+    // Ski rental. Idle periods of a fixed length; a halt costs RV = 20 us at the wake-up, retaining its own time. The
+    // best knows the length: min(length, RV). A time-out of RV costs the length up to RV, and RV again where that was
+    // not enough.
     let mut costs = Costs::FREE;
     costs.vcpu_resume_ns = 20 * US;
     for (length, each) in [(5 * US, 5 * US), (19 * US, 19 * US), (40 * US, 40 * US), (MS, 40 * US)] {
@@ -168,7 +170,8 @@ fn polling_for_as_long_as_a_halt_costs_is_at_most_twice_the_best() {
 
 #[test]
 fn no_pcpu_idles_while_a_vcpu_waits() {
-    // Eight single-vCPU machines of 10 ms of work each on three pCPUs, free to move: 80 ms / 3, and the last slices' rest.
+    // Eight single-vCPU machines of 10 ms of work each on three pCPUs, free to move: 80 ms / 3, and the last slices'
+    // rest.
     for scheduler in [
         Scheduler::RoundRobin { slice: MS },
         Scheduler::Window(WindowParams::CFS),

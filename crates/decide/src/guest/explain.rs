@@ -164,7 +164,8 @@ pub struct Explanation {
     pub never_idle: CpuSet,
     /// Retention time-out in force; zero means that nothing is retained.
     pub timeout: Nanos,
-    /// What a synchronization cost with retention, as a multiple of what it cost without, when that was last tried; `None`: not yet.
+    /// What a synchronization cost with retention, as a multiple of what it cost without, when that was last tried;
+    /// `None`: not yet.
     pub retention_cost_ratio: Option<f64>,
     /// Whether retention was stopped for that.
     pub retention_stopped: bool,
@@ -178,8 +179,8 @@ pub struct Explanation {
     pub lengths: Option<Lengths>,
     /// Why the last window brought no step; `None` if it did, or before the first window.
     pub no_step: Option<NoStep>,
-    /// For each kind of reason that occurred, its latest values and in how many windows it was the reason; most frequent
-    /// first.
+    /// For each kind of reason that occurred, its latest values and in how many windows it was the reason; most
+    /// frequent first.
     pub no_step_windows: Vec<(NoStep, u64)>,
 }
 

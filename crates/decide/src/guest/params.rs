@@ -1,9 +1,10 @@
-//! Every number the guest policy uses, in one place: with the paper's symbol, unit, default, range and where it is from.
+//! Every number the guest policy uses, in one place: with the paper's symbol, unit, default, range and where it is
+//! from.
 //!
-//! Keys carry their unit, so a parameter file is plain numbers (`min_time_slice_us = 4000`). What is not given keeps its
-//! default; an unknown key is refused by serde, a bad value by [`GuestParams::validate`], which names the range.
+//! Keys carry their unit, so a parameter file is plain numbers (`min_time_slice_us = 4000`). What is not given keeps
+//! its default; an unknown key is refused by serde, a bad value by [`GuestParams::validate`], which names the range.
 
-use super::trial::TRIAL_PAIRS;
+use super::retention::TRIAL_PAIRS;
 use crate::params::{ParamError, parameters};
 use gleaner_model::Nanos;
 
@@ -201,7 +202,8 @@ parameters! {
     }
 }
 
-/// What rho and eta never fall below, given or adapted: at 0 nothing could be told from "never", and multiplying would end there.
+/// What rho and eta never fall below, given or adapted: at 0 nothing could be told from "never", and multiplying would
+/// end there.
 pub(super) const FACTOR_MIN: f64 = 0.001;
 
 impl GuestParams {

@@ -4,10 +4,12 @@
 //! settle -> gather judge_windows -> judge the last step -> has the workload changed? -> step towards the smallest toll, or stay
 //! ```
 //!
-//! What was seen at a slice is believed for a while, and only then what [`super::harm`] predicts for it from the slice in force. A step is taken if the
-//! best slice promises `gain_min` (or, to a longer one, saves `saving_min`). A step down after which neither the waits are shorter nor the VMs get more done is
-//! taken back, and so is one that made shares unfair; nor does a step lead back up where they got less done before that one. After a step that was taken back, and after every turn, what was seen is believed twice as long. So on a stationary load there are few
-//! steps, and ever fewer.
+//! What was seen at a slice is believed for a while, and only then what [`super::harm`] predicts for it from the slice
+//! in force. A step is taken if the best slice promises `gain_min` (or, to a longer one, saves `saving_min`). A step
+//! down after which neither the waits are shorter nor the VMs get more done is taken back, and so is one that made
+//! shares unfair; nor does a step lead back up where they got less done before that one. After a step that was taken
+//! back, and after every turn, what was seen is believed twice as long. So on a stationary load there are few steps,
+//! and ever fewer.
 
 use super::HostParams;
 use super::explain::HostNoStep;
@@ -20,19 +22,19 @@ use std::collections::VecDeque;
 /// A wait that became this many times as long after a step down says that the load is another.
 const OTHER_LOAD: f64 = 1.5;
 
-/// Windows that are looked at together, at most, in units of those that a step is decided on: what differs from one window to the next hides less the
-/// longer a slice is in force.
+/// Windows that are looked at together, at most, in units of those that a step is decided on: what differs from one
+/// window to the next hides less the longer a slice is in force.
 const RECENT_TIMES: usize = 5;
 
-/// A step down that has gained nothing is taken back once so many times the windows that a step is decided on say so: of few, half of the good ones
-/// seem to be none.
+/// A step down that has gained nothing is taken back once so many times the windows that a step is decided on say so:
+/// of few, half of the good ones seem to be none.
 const DOUBT_TIMES: usize = 3;
 
 /// Standard errors that a step has to promise; of three windows that is about half of their range.
 const NOISE_ERRORS: f64 = 1.5;
 
-/// A rest doubles if the turn before is less than so many rests, or the longest rest, ago: what is noise by chance comes back at long
-/// intervals, too.
+/// A rest doubles if the turn before is less than so many rests, or the longest rest, ago: what is noise by chance
+/// comes back at long intervals, too.
 const REST_QUIET_TIMES: u64 = 4;
 
 /// What was found at a slice, and when.
@@ -207,8 +209,8 @@ impl SetState {
 
     /// Takes the last step back if it did harm, or not what it was for.
     ///
-    /// Waits alone do not tell: a VM whose vCPUs wait for each other (a barrier) waits as long in all, but more often, and no longer sleeps as long.
-    /// It does get more CPU time.
+    /// Waits alone do not tell: a VM whose vCPUs wait for each other (a barrier) waits as long in all, but more often,
+    /// and no longer sleeps as long. It does get more CPU time.
     fn judge(&mut self, at: Nanos, harm: &SetHarm, worst: Option<VmShare>, price: SwitchPrice) -> Verdict {
         let Some(step) = self.pending.take() else { return Verdict::Stands };
         let ratio = self.slice(self.level).as_f64() / self.slice(step.from).as_f64().max(1.0);
@@ -244,8 +246,8 @@ impl SetState {
         Verdict::Back(reason)
     }
 
-    /// A share this far from fair is unfair, where it was `before` before the step: one slice more or less within the time that is looked
-    /// at is not. What single windows differ by comes on top.
+    /// A share this far from fair is unfair, where it was `before` before the step: one slice more or less within the
+    /// time that is looked at is not. What single windows differ by comes on top.
     fn unfair_from(&self, before: f64) -> f64 {
         let grain = self.slice(self.level).share_of(self.fairness.length());
         (self.params.unfair_share + grain).max(before + self.params.unfair_share / 2.0)
@@ -279,7 +281,8 @@ impl SetState {
         Seen { toll: harm.toll(here, price), error: self.error(price), unweighted: self.unweighted(harm, price), at }
     }
 
-    /// A step towards the level with the smallest toll, if it promises more than is needed and more than windows differ.
+    /// A step towards the level with the smallest toll, if it promises more than is needed and more than windows
+    /// differ.
     fn walk(&mut self, at: Nanos, harm: &SetHarm, unfair: f64, price: SwitchPrice) -> Option<HostReason> {
         if self.turned.is_some_and(|(turned, rest)| at < turned + rest) {
             self.no_step = HostNoStep::Resting;
@@ -323,8 +326,9 @@ impl SetState {
         Some(reason)
     }
 
-    /// The longest and the shortest slice allowed, as levels. Where nothing would tell that a vCPU spins, not longer than `blind_slice`,
-    /// unless it is already; and not the next longer one where the VMs got less done than they do here.
+    /// The longest and the shortest slice allowed, as levels. Where nothing would tell that a vCPU spins, not longer
+    /// than `blind_slice`, unless it is already; and not the next longer one where the VMs got less done than they do
+    /// here.
     fn limits(&self, harm: &SetHarm, got: f64) -> (usize, usize) {
         let last = self.seen.len().saturating_sub(1);
         let blind = self.params.ladder_us.iter().position(|us| *us <= self.params.blind_slice_us).unwrap_or(last);
@@ -346,8 +350,8 @@ impl SetState {
         (squares / (n - 1.0) / n).sqrt()
     }
 
-    /// A step back, or in the other direction than the last: what was seen is believed longer, and no step is taken for a
-    /// while, which doubles unless the turn before was long ago.
+    /// A step back, or in the other direction than the last: what was seen is believed longer, and no step is taken for
+    /// a while, which doubles unless the turn before was long ago.
     fn turn(&mut self, at: Nanos) {
         self.memory = self.memory.times(2).min(Nanos::from_millis(self.params.memory_max_ms));
         let (min, max) = (Nanos::from_millis(self.params.rest_min_ms), Nanos::from_millis(self.params.rest_max_ms));

@@ -1,8 +1,10 @@
-//! CPU-bound, cache-friendly or thrashing: what the last-level cache is to a context (micro-sliced vCPUs, MICRO'14, section IV-B).
+//! CPU-bound, cache-friendly or thrashing: what the last-level cache is to a context (micro-sliced vCPUs, MICRO'14,
+//! section IV-B).
 //!
-//! The paper names three types by where the working set ends: within the second level (*CPU*: the last level is hardly used), beyond it and
-//! within the last level (*cache-friendly*), beyond the last level (*thrashing*: it is used and does not help). Table VI
-//! sorts the programs of SPEC into them and gives no threshold, so the two numbers here are ours:
+//! The paper names three types by where the working set ends: within the second level (*CPU*: the last level is hardly
+//! used), beyond it and within the last level (*cache-friendly*), beyond the last level (*thrashing*: it is used and
+//! does not help). Table VI sorts the programs of SPEC into them and gives no threshold, so the two numbers here are
+//! ours:
 //!
 //! ```text
 //! misses without the last level, or with the least of it   < 1 per 1,000 instructions ---> CPU-bound
@@ -10,22 +12,23 @@
 //!                                           <  half ------------------------------------> thrashing
 //! ```
 //!
-//! One miss per 1,000 instructions costs at most 170 cycles (docs/research/cachesim.md, memory), a CPI of 0.17 beside the program's own of 0.25 or, usually,
-//! much more; below that, nothing that is done to the cache is felt. And a working set fits a cache when most of its
-//! accesses hit. Who measures a curve (`gleaner-lab cache classify`) and who reads counters of a vCPU (`gleaner host llc`) gives what they know.
+//! One miss per 1,000 instructions costs at most 170 cycles (docs/research/cachesim.md, memory), a CPI of 0.17 beside
+//! the program's own of 0.25 or, usually, much more; below that, nothing that is done to the cache is felt. And a
+//! working set fits a cache when most of its accesses hit. Who measures a curve (`gleaner-lab cache classify`) and who
+//! reads counters of a vCPU (`gleaner host llc`) gives what they know.
 
 use serde::{Deserialize, Serialize};
 
-/// How much a context uses the last level, per 1,000 instructions ("pki"); `None` where it is not known. Figures that are not finite or are
-/// below 0 count as not known.
+/// How much a context uses the last level, per 1,000 instructions ("pki"); `None` where it is not known. Figures that
+/// are not finite or are below 0 count as not known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CacheUse {
     /// Accesses that reach the last level, that is misses of the level before it.
     pub accesses_pki: Option<f64>,
     /// Misses of the last level with all of it to itself.
     pub misses_full_pki: Option<f64>,
-    /// Misses of the last level with the smallest allocation (one way, or what the levels before it hold). Where nobody has tried,
-    /// the accesses stand for it: the smallest cache is taken to serve nothing.
+    /// Misses of the last level with the smallest allocation (one way, or what the levels before it hold). Where nobody
+    /// has tried, the accesses stand for it: the smallest cache is taken to serve nothing.
     pub misses_minimal_pki: Option<f64>,
 }
 

@@ -53,7 +53,8 @@ pub struct HostExplanation {
     pub sets: Vec<SetExplanation>,
     /// What continuously runnable vCPUs got, by VM.
     pub shares: Vec<VmShare>,
-    /// Those of them that are unfair: beyond `unfair_share`, and beyond what one slice is of the time that was looked at.
+    /// Those of them that are unfair: beyond `unfair_share`, and beyond what one slice is of the time that was looked
+    /// at.
     pub unfair: Vec<VmShare>,
     /// VMs that have no share, because they share some pCPUs with others, and not all.
     pub unjudged: Vec<VmId>,

@@ -1,10 +1,11 @@
-//! Did every VM get what it is entitled to? (Paper, section III-B: short slices bring the VMs closer to their capped solo runs.)
+//! Did every VM get what it is entitled to? (Paper, section III-B: short slices bring the VMs closer to their capped
+//! solo runs.)
 //!
-//! Only vCPUs that never stopped wanting a pCPU can be judged: who sleeps gives part of its share away. Of those that may use the
-//! same pCPUs, each is entitled to its weight's part of what they got together, but to no more than one whole pCPU.
-//! vCPUs that may use different pCPUs and some of the same cannot be judged against each other: what each pCPU had to give is not known. Which
-//! VMs have no share because of that is told.
-//! A VM that a cap holds back got what the cap gives it, so it is not judged, and the others share what they got without it.
+//! Only vCPUs that never stopped wanting a pCPU can be judged: who sleeps gives part of its share away. Of those that
+//! may use the same pCPUs, each is entitled to its weight's part of what they got together, but to no more than one
+//! whole pCPU. vCPUs that may use different pCPUs and some of the same cannot be judged against each other: what each
+//! pCPU had to give is not known. Which VMs have no share because of that is told. A VM that a cap holds back got what
+//! the cap gives it, so it is not judged, and the others share what they got without it.
 
 use gleaner_model::{CpuSet, HostWindow, Nanos, VcpuId, VmId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -117,7 +118,8 @@ impl FairnessMeter {
             .collect()
     }
 
-    /// VMs that have no share although their vCPUs never stopped wanting a pCPU beside others: they share some pCPUs, and not all, with those.
+    /// VMs that have no share although their vCPUs never stopped wanting a pCPU beside others: they share some pCPUs,
+    /// and not all, with those.
     pub fn unjudged(&self) -> Vec<VmId> {
         let (groups, judged) = (self.groups(), self.shares());
         let meets_others =
@@ -195,8 +197,8 @@ impl FairnessMeter {
     }
 }
 
-/// Whether a share is further from fair than `allowed`. That one slice more or less falls into the time that is looked at is not unfair:
-/// of a short time it is much.
+/// Whether a share is further from fair than `allowed`. That one slice more or less falls into the time that is looked
+/// at is not unfair: of a short time it is much.
 pub fn is_unfair(share: &VmShare, allowed: f64, slice: Nanos) -> bool {
     deviation(share) > allowed + slice.share_of(share.entitled)
 }

@@ -1,16 +1,19 @@
 //! What discontinuity costs the VMs of a set and what switching costs them, now and at another slice.
 //!
-//! Three things are lost because a vCPU does not have its pCPU when it needs it: the time after a wake-up until it runs, the
-//! time an interrupt for a vCPU that waits has to wait too, and the time its siblings spin for what it holds. Each lasts until the
-//! others have used up their slices, so each is proportional to the slice (equation 1). Compared with the time that a VM uses (works, or sleeps between
-//! wake-ups), y = lost / used is proportional to the slice; the share lost is y / (1 + y).
+//! Three things are lost because a vCPU does not have its pCPU when it needs it: the time after a wake-up until it
+//! runs, the time an interrupt for a vCPU that waits has to wait too, and the time its siblings spin for what it holds.
+//! Each lasts until the others have used up their slices, so each is proportional to the slice (equation 1). Compared
+//! with the time that a VM uses (works, or sleeps between wake-ups), y = lost / used is proportional to the slice; the
+//! share lost is y / (1 + y).
 //!
-//! Against that stand the switches at the ends of slices: their number is proportional to 1 / slice, each costs its price.
+//! Against that stand the switches at the ends of slices: their number is proportional to 1 / slice, each costs its
+//! price.
 //!
-//! Spinning and switching take CPU time that nobody gets back. While a vCPU waits, another runs. A VM that gets all it is entitled to loses nothing by that but that its
-//! answers are late. One that gets a tenth is slower by all of its wait: it uses little, and the others gain a tenth of what it loses, or it starves for
-//! them. So waiting counts by the part of its entitlement that a VM does not get, and at least by `wait_weight`. The *toll* of a
-//! slice is that, plus what is lost by spinning, plus what switches take, as a share of the VMs' time. The best slice has the smallest.
+//! Spinning and switching take CPU time that nobody gets back. While a vCPU waits, another runs. A VM that gets all it
+//! is entitled to loses nothing by that but that its answers are late. One that gets a tenth is slower by all of its
+//! wait: it uses little, and the others gain a tenth of what it loses, or it starves for them. So waiting counts by the
+//! part of its entitlement that a VM does not get, and at least by `wait_weight`. The *toll* of a slice is that, plus
+//! what is lost by spinning, plus what switches take, as a share of the VMs' time. The best slice has the smallest.
 
 use super::HostParams;
 use super::sharing::SharingSet;
@@ -120,8 +123,8 @@ fn interrupts_cost(vcpu: &HostVcpuWindow, length: Nanos, params: &HostParams) ->
     ((interrupts as f64 * each).min(vcpu.wait.as_f64()) * matters, matters)
 }
 
-/// 0 below `wakeups_per_s_min` events a second, 1 above twice as many. Over the time in which the vCPU did not wait: who waits 30 ms after
-/// each wake-up cannot wake often.
+/// 0 below `wakeups_per_s_min` events a second, 1 above twice as many. Over the time in which the vCPU did not wait:
+/// who waits 30 ms after each wake-up cannot wake often.
 fn rate_matters(events: u64, available: Nanos, params: &HostParams) -> f64 {
     let floor = params.wakeups_per_s_min;
     let rate = events as f64 / available.as_secs_f64().max(1e-6);
@@ -149,8 +152,8 @@ impl Bursts {
         Self { run: vcpu.run, wakeups: vcpu.wakeups.unwrap_or(0), ended: vcpu.bursts.clone() }
     }
 
-    /// Slices that end before a burst does, if all of them are cut. What runs on belongs to a long burst. Where lengths are not known, no
-    /// burst is shorter than its first slice.
+    /// Slices that end before a burst does, if all of them are cut. What runs on belongs to a long burst. Where lengths
+    /// are not known, no burst is shorter than its first slice.
     fn slice_ends(&self, slice: Nanos) -> f64 {
         let parts = |run: Nanos| run.as_f64() / slice.as_f64().max(1.0);
         match &self.ended {
@@ -264,9 +267,10 @@ impl SetHarm {
         self.mean(slice, |vm, ratio| vm.toll(ratio, self.entitled(vm), self.wait_weight)) + self.cost(slice, price)
     }
 
-    /// What the VMs get done, as far as the host can see: the harmonic mean of the CPU time that each uses without spinning, relative to its entitlement,
-    /// less what switches take of it. One that starves for another pulls it down by more than the other's gain (Luo, Gummaraju and Franklin,
-    /// ISPASS 2001); for VMs that could run all the time it says no more than the switches' cost.
+    /// What the VMs get done, as far as the host can see: the harmonic mean of the CPU time that each uses without
+    /// spinning, relative to its entitlement, less what switches take of it. One that starves for another pulls it down
+    /// by more than the other's gain (Luo, Gummaraju and Franklin, ISPASS 2001); for VMs that could run all the time it
+    /// says no more than the switches' cost.
     pub(super) fn got(&self, price: SwitchPrice) -> f64 {
         let (mut weights, mut sum) = (0.0, 0.0);
         for vm in self.vms.iter().filter(|vm| vm.weight > 0.0) {
@@ -293,8 +297,8 @@ impl SetHarm {
         if all > 0.0 { self.capacity * vm.entitlement / all } else { 0.0 }
     }
 
-    /// Preemptions at `slice`: those at the ends of slices follow it, the others (who wakes preempts) stay. Where fewer were seen than
-    /// the slice in force explains, so many fewer are expected at another.
+    /// Preemptions at `slice`: those at the ends of slices follow it, the others (who wakes preempts) stay. Where fewer
+    /// were seen than the slice in force explains, so many fewer are expected at another.
     fn switches(&self, slice: Nanos) -> f64 {
         let (expected, at_slice) = (self.slice_ends(self.slice), self.slice_ends(slice));
         match self.preemptions {

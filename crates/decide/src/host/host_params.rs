@@ -1,4 +1,5 @@
-//! Every number the slice policy uses, in one place: with the paper's symbol, unit, default, range and where it is from.
+//! Every number the slice policy uses, in one place: with the paper's symbol, unit, default, range and where it is
+//! from.
 
 use crate::params::{ParamError, parameters};
 use gleaner_model::{Nanos, SwitchPrice};

@@ -1,19 +1,21 @@
 //! Where a context's new cache lines go (micro-sliced vCPUs, MICRO'14, section IV-B, "context-aware cache insertion").
 //!
-//! A context that reuses what it puts into the last-level cache should insert at the most recently used position; one that
-//! does not (its working set fits the L2, or exceeds every cache) should insert at the least recently used position, where its
-//! lines push out one another instead of the data of the contexts that wait for their turn. Which of the two a context is, is
-//! found by time sampling: of every ten quanta one is run with MRU insertion and one with LRU insertion, and the other eight
-//! follow the one with fewer misses. Similar misses mean LRU, because that costs nobody anything.
+//! A context that reuses what it puts into the last-level cache should insert at the most recently used position; one
+//! that does not (its working set fits the L2, or exceeds every cache) should insert at the least recently used
+//! position, where its lines push out one another instead of the data of the contexts that wait for their turn. Which
+//! of the two a context is, is found by time sampling: of every ten quanta one is run with MRU insertion and one with
+//! LRU insertion, and the other eight follow the one with fewer misses. Similar misses mean LRU, because that costs
+//! nobody anything.
 //!
 //! ```text
 //! period of 10 quanta:  [first sample][second sample][follow x 8]
 //! ```
 //!
-//! One [`InsertionSampler`] belongs to one context; whoever schedules asks it before each of the context's quanta and tells it
-//! what the quantum missed. What the paper leaves open is a parameter: how similar "similar" is, which sample comes first (the
-//! second inherits the cache that the first has filled), and whether misses are counted per quantum, as the paper says, or
-//! per instruction (a quantum with fewer misses executes more instructions, so the difference per quantum is flatter).
+//! One [`InsertionSampler`] belongs to one context; whoever schedules asks it before each of the context's quanta and
+//! tells it what the quantum missed. What the paper leaves open is a parameter: how similar "similar" is, which sample
+//! comes first (the second inherits the cache that the first has filled), and whether misses are counted per quantum,
+//! as the paper says, or per instruction (a quantum with fewer misses executes more instructions, so the difference per
+//! quantum is flatter).
 
 use serde::{Deserialize, Serialize};
 
@@ -31,8 +33,8 @@ pub enum Insertion {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SampleOrder {
-    /// The order in which the paper names them. The LRU sample then still hits what the MRU sample inserted, and looks better
-    /// than it is.
+    /// The order in which the paper names them. The LRU sample then still hits what the MRU sample inserted, and looks
+    /// better than it is.
     MruFirst,
     /// The LRU sample runs on what the quanta before it have left.
     LruFirst,
@@ -141,7 +143,8 @@ impl InsertionSampler {
         }
     }
 
-    /// A quantum is over. One in which nothing ran is not counted: a sample is taken again, and a period does not pass by.
+    /// A quantum is over. One in which nothing ran is not counted: a sample is taken again, and a period does not pass
+    /// by.
     pub fn quantum_ended(&mut self, quantum: Quantum) {
         let Some(misses) = quantum.misses_per_unit(self.params.measure) else { return };
         if let Some(sample) = self.samples.get_mut(self.quanta_done as usize) {

@@ -1,9 +1,10 @@
 //! Who shares pCPUs with whom.
 //!
-//! How long a vCPU waits is up to the slices of the *others* on its pCPU (equation 1), and a fair scheduler pays back what a
-//! long slice took: after 30 ms of one vCPU the other is owed 30 ms, in however many pieces. So the longest slice of a pCPU sets the
-//! waits there, and with RUN_TO_PARITY as it was before 2025 nothing but the running vCPU's own slice ends its turn. VMs
-//! that may meet on a pCPU therefore get one slice, and so do VMs that are linked through a third.
+//! How long a vCPU waits is up to the slices of the *others* on its pCPU (equation 1), and a fair scheduler pays back
+//! what a long slice took: after 30 ms of one vCPU the other is owed 30 ms, in however many pieces. So the longest
+//! slice of a pCPU sets the waits there, and with RUN_TO_PARITY as it was before 2025 nothing but the running vCPU's
+//! own slice ends its turn. VMs that may meet on a pCPU therefore get one slice, and so do VMs that are linked through
+//! a third.
 
 use gleaner_model::{CpuSet, HostWindow, VmId};
 
@@ -17,7 +18,8 @@ pub struct SharingSet {
 }
 
 impl SharingSet {
-    /// Whether some of its vCPUs have fewer pCPUs than they are: those that may use certain pCPUs and no others, or all together.
+    /// Whether some of its vCPUs have fewer pCPUs than they are: those that may use certain pCPUs and no others, or all
+    /// together.
     pub fn competes(&self, window: &HostWindow) -> bool {
         let vms = || window.vms.iter().filter(|vm| self.vms.contains(&vm.vm));
         let masks: Vec<&CpuSet> = vms().flat_map(|vm| vm.vcpus.iter().map(|vcpu| &vcpu.pcpus)).collect();

@@ -1,7 +1,8 @@
 //! The slice policy as a whole: windows of the host in, decisions with reasons out (paper, section III).
 //!
-//! `static` is the paper: one slice for all VMs. `adaptive` is ours: one slice for each set of VMs that share pCPUs (why a
-//! set and not a VM is in [`super::sharing`]), as short as discontinuity makes worthwhile and as long as the price of switches demands.
+//! `static` is the paper: one slice for all VMs. `adaptive` is ours: one slice for each set of VMs that share pCPUs
+//! (why a set and not a VM is in [`super::sharing`]), as short as discontinuity makes worthwhile and as long as the
+//! price of switches demands.
 
 use super::HostParams;
 use super::adaptive::SetState;
@@ -33,9 +34,9 @@ pub struct HostPolicy {
 }
 
 impl HostPolicy {
-    /// `price`: what a switch was measured to cost; [`HostParams::unmeasured_price`] where it was not. What ending a slice takes is a window's to tell,
-    /// once it is known. `params` should be
-    /// [valid](HostParams::validate); if they are not, decisions are poor, never unsafe.
+    /// `price`: what a switch was measured to cost; [`HostParams::unmeasured_price`] where it was not. What ending a
+    /// slice takes is a window's to tell, once it is known. `params` should be [valid](HostParams::validate); if they
+    /// are not, decisions are poor, never unsafe.
     pub fn new(policy: SlicePolicy, params: HostParams, price: SwitchPrice) -> Self {
         let span = Nanos::from_millis(params.fairness_span_ms);
         Self {
@@ -102,8 +103,8 @@ impl HostPolicy {
         HostExplanation { sets, shares, unfair, unjudged: self.fairness.unjudged() }
     }
 
-    /// VMs that got less or more than their share over all of `fairness_span_ms`. Nobody until so much was seen: for whoever asks
-    /// after each window, and would else be told of every beginning.
+    /// VMs that got less or more than their share over all of `fairness_span_ms`. Nobody until so much was seen: for
+    /// whoever asks after each window, and would else be told of every beginning.
     pub fn unfair(&self) -> Vec<VmShare> {
         let seen_enough = self.fairness.length() >= Nanos::from_millis(self.params.fairness_span_ms);
         if seen_enough { self.unfair_among(&self.fairness.shares()) } else { Vec::new() }
@@ -134,8 +135,8 @@ impl HostPolicy {
         decisions
     }
 
-    /// The state of a set that was not there before: it starts with the shortest slice that any of its VMs has already, because somebody
-    /// there was found to need it, and with the longest memory.
+    /// The state of a set that was not there before: it starts with the shortest slice that any of its VMs has already,
+    /// because somebody there was found to need it, and with the longest memory.
     fn begin(&self, old: &[(SharingSet, SetState)], set: &SharingSet) -> SetState {
         let related = || old.iter().filter(|(before, _)| before.vms.iter().any(|vm| set.vms.contains(vm)));
         let level = related().map(|(_, state)| state.level()).max();

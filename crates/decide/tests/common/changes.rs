@@ -1,5 +1,5 @@
-//! What a changed workload looks like in each window from then on, and how soon it has to be seen where nothing of ours comes
-//! with it. What holds where a step, a look or a trial does is in `tests/changes.rs`.
+//! What a changed workload looks like in each window from then on, and how soon it has to be seen where nothing of ours
+//! comes with it. What holds where a step, a look or a trial does is in `tests/changes.rs`.
 
 use gleaner_decide::guest::GuestPolicy;
 use gleaner_model::{CpuSet, Nanos, Window};
@@ -7,8 +7,8 @@ use gleaner_model::{CpuSet, Nanos, Window};
 /// A change of the workload.
 pub struct Change {
     pub name: &'static str,
-    /// Within how many windows it must have given everything back: one where it is seen at once, three where the median of three
-    /// has to move.
+    /// Within how many windows it must have given everything back: one where it is seen at once, three where the median
+    /// of three has to move.
     pub windows: usize,
     /// Whether it may be taken for the doing of a step, or of a look or trial, that it comes with.
     pub may_be_missed: bool,
@@ -19,8 +19,8 @@ pub struct Change {
 pub const WITH_A_STEP: usize = 13;
 /// A trial: eight blocks of two windows. Then what is measured settles (3), and is seen (3).
 pub const WITH_A_TRIAL: usize = 22;
-/// If the group computes no more than before, it is our own steps that are taken back, one after the other, on three vCPUs: each
-/// has to settle (3) and be seen (3), and may come in the window of another step (1).
+/// If the group computes no more than before, it is our own steps that are taken back, one after the other, on three
+/// vCPUs: each has to settle (3) and be seen (3), and may come in the window of another step (1).
 pub const STEP_BY_STEP: usize = 3 * 7;
 
 const fn change(name: &'static str, windows: usize, apply: fn(&mut Window, &CpuSet)) -> Change {

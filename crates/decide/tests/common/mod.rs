@@ -1,7 +1,8 @@
 //! A fake guest that closes the loop: a workload and the vCPUs it may run on give the next window.
 //!
-//! The group wants `demand` CPU seconds per second in pieces of `piece`; each piece ends in a voluntary switch, and in an idle
-//! period with the probability that nobody else is there. Fewer vCPUs may slow it down or make its wake-ups cheaper.
+//! The group wants `demand` CPU seconds per second in pieces of `piece`; each piece ends in a voluntary switch, and in
+//! an idle period with the probability that nobody else is there. Fewer vCPUs may slow it down or make its wake-ups
+//! cheaper.
 
 #![allow(dead_code, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 
@@ -43,8 +44,8 @@ pub const PIPELINE: Workload = Workload {
     noise: 0.0,
 };
 
-/// What a pipeline of two threads looks like where waking each other takes as long as computing: 1.1 vCPUs used, of which half is
-/// wake-ups. On one vCPU it is full, and twice as fast.
+/// What a pipeline of two threads looks like where waking each other takes as long as computing: 1.1 vCPUs used, of
+/// which half is wake-ups. On one vCPU it is full, and twice as fast.
 pub const WAKEUP_BOUND: Workload =
     Workload { demand: 1.06, piece: Nanos::from_micros(60), gain_on_one: 0.8, ..PIPELINE };
 

@@ -1,7 +1,7 @@
 //! A toy host that closes the loop: round-robin arithmetic for VMs of one vCPU each on one pCPU.
 //!
-//! Everybody waits as equation 1 says. A waker waits half a slice for each other vCPU that is runnable then (it comes at any time),
-//! and then runs its burst; hogs and spinners share what is left, in whole slices.
+//! Everybody waits as equation 1 says. A waker waits half a slice for each other vCPU that is runnable then (it comes
+//! at any time), and then runs its burst; hogs and spinners share what is left, in whole slices.
 
 use gleaner_decide::host::{HostParams, HostPolicy, SlicePolicy};
 use gleaner_model::{
@@ -17,8 +17,9 @@ pub enum Vm {
     Hog,
     /// Thinks, is woken, computes: microseconds.
     Waker { burst_us: f64, think_us: f64 },
-    /// Threads that wait for each other: a millisecond of work is 20 wake-ups. However short the slices it waits for 0.4 s of a second, but the shorter
-    /// they are the more often, and the less it sleeps: so much CPU time it gets of a second at slices above 0.5 ms, and at others.
+    /// Threads that wait for each other: a millisecond of work is 20 wake-ups. However short the slices it waits for
+    /// 0.4 s of a second, but the shorter they are the more often, and the less it sleeps: so much CPU time it gets of
+    /// a second at slices above 0.5 ms, and at others.
     Barrier { long_us: f64, short_us: f64 },
     /// Spins for `per_ms` as long as it works, for each millisecond of slice.
     Spinner { per_ms: f64 },

@@ -1,12 +1,14 @@
-//! The toll of a slice worked out from what the toy's VMs are, by the words of docs and of `harm`'s head, without a window and without the policy.
+//! The toll of a slice worked out from what the toy's VMs are, by the words of docs and of `harm`'s head, without a
+//! window and without the policy.
 //!
-//! It is the policy's own definition written down a second time: it catches an error in the arithmetic or in what windows are made into, and not
-//! a definition that is wrong. `ACTIVE`, `DIRECT_US`, `wait_weight` and the rest are the policy's numbers. Nor is the toy a scheduler: equation 1 is
-//! its premise. What a VM really gets done is held against it for wakers alone (`what_a_waker_is_said_to_lose_is_what_it_gets_less_done`).
+//! It is the policy's own definition written down a second time: it catches an error in the arithmetic or in what
+//! windows are made into, and not a definition that is wrong. `ACTIVE`, `DIRECT_US`, `wait_weight` and the rest are the
+//! policy's numbers. Nor is the toy a scheduler: equation 1 is its premise. What a VM really gets done is held against
+//! it for wakers alone (`what_a_waker_is_said_to_lose_is_what_it_gets_less_done`).
 //!
-//! toll = mean over the VMs of what each loses + what switches take. A spinner loses y / (1 + y), where y is what it spins for each unit of work. A waker
-//! loses the same with y = waiting / (working + sleeping), times the part of its entitlement that it does not get, and at least times
-//! `wait_weight`; nothing where it wakes too seldom to matter.
+//! toll = mean over the VMs of what each loses + what switches take. A spinner loses y / (1 + y), where y is what it
+//! spins for each unit of work. A waker loses the same with y = waiting / (working + sleeping), times the part of its
+//! entitlement that it does not get, and at least times `wait_weight`; nothing where it wakes too seldom to matter.
 
 use super::toy::Vm;
 use gleaner_decide::host::HostParams;

@@ -1,11 +1,13 @@
 //! "Wake me when this vCPU works again", for a yielding thread that let its vCPU halt.
 //!
-//! Problem: a yielding thread that sleeps has to come back when the vCPU has been busy again, and timed naps are wake-ups
-//! of their own. How: the thread arms a flag of its vCPU that the switch program tests when work starts, and sleeps in
-//! poll(2) on a ring buffer of that vCPU. The program clears the flag and writes one record. Unarmed it costs one test.
+//! Problem: a yielding thread that sleeps has to come back when the vCPU has been busy again, and timed naps are
+//! wake-ups of their own. How: the thread arms a flag of its vCPU that the switch program tests when work starts, and
+//! sleeps in poll(2) on a ring buffer of that vCPU. The program clears the flag and writes one record. Unarmed it costs
+//! one test.
 //!
-//! No wake-up is lost: the flag is up before the vCPU's present task is looked at, and a record stays until it is drained.
-//! A record that arrives just after a time-out ends the next wait at once, which is true enough: the vCPU *was* busy.
+//! No wake-up is lost: the flag is up before the vCPU's present task is looked at, and a record stays until it is
+//! drained. A record that arrives just after a time-out ends the next wait at once, which is true enough: the vCPU
+//! *was* busy.
 
 use super::skel::types::{cpu_control, cpu_state};
 use super::{GROUP, kernel_pid};

@@ -44,7 +44,8 @@ struct task_struct {
 struct linux_binprm;
 #pragma clang attribute pop
 
-// The layout of gleaner_model::bucket_index (a test feeds both the same values), cut at 2^40 ns (18 minutes): longer ones share the last bucket.
+// The layout of gleaner_model::bucket_index (a test feeds both the same values), cut at 2^40 ns (18 minutes): longer
+// ones share the last bucket.
 #define SUB_BUCKET_BITS 3
 #define BUCKETS 312
 #include "buckets.bpf.h"
@@ -388,7 +389,8 @@ int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 	return 0;
 }
 
-// A thread that is not its process's first and calls exec takes over the first one's id, and its entry if that is still there.
+// A thread that is not its process's first and calls exec takes over the first one's id, and its entry if that is still
+// there.
 SEC("tp_btf/sched_process_exec")
 int BPF_PROG(on_exec, struct task_struct *task, int old_pid)
 {

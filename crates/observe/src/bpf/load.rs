@@ -133,9 +133,9 @@ fn configure(
     Ok(())
 }
 
-/// Makes every vCPU that is `allowed` (`None`: that this thread may use) switch once, by going there, so that what it runs is
-/// known from the first window on: an idle vCPU may otherwise not switch for seconds. All others are left alone, because they
-/// may be isolated for somebody; a vCPU that has not switched yet counts as halted until it does.
+/// Makes every vCPU that is `allowed` (`None`: that this thread may use) switch once, by going there, so that what it
+/// runs is known from the first window on: an idle vCPU may otherwise not switch for seconds. All others are left
+/// alone, because they may be isolated for somebody; a vCPU that has not switched yet counts as halted until it does.
 fn visit_usable_cpus(loaded: &Loaded, allowed: Option<&CpuSet>) {
     let Ok(before) = affinity_of(0) else { return };
     for vcpu in allowed.unwrap_or(&before).iter().filter(|vcpu| (vcpu.0 as usize) < loaded.cpus.len()) {
@@ -143,7 +143,8 @@ fn visit_usable_cpus(loaded: &Loaded, allowed: Option<&CpuSet>) {
             sched_yield();
         }
     }
-    // Setting what was read a moment ago fails only if the cpuset changed since; then the kernel has set another already.
+    // Setting what was read a moment ago fails only if the cpuset changed since; then the kernel has set another
+    // already.
     let _ = set_affinity(0, &before);
 }
 

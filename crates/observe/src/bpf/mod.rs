@@ -1,8 +1,8 @@
 //! The observer that sees every context switch: CO-RE programs on the scheduler's tracepoints.
 //!
 //! Problem: true distributions of l_comp, g_comp and l_idle, per vCPU, at under 200 ns a context switch. How: the
-//! programs (`gleaner.bpf.c`, whose head explains them) keep one struct per vCPU in memory that is mapped here; a window
-//! is the difference of two readings.
+//! programs (`gleaner.bpf.c`, whose head explains them) keep one struct per vCPU in memory that is mapped here; a
+//! window is the difference of two readings.
 //!
 //! ```text
 //!   load    gets the programs into the kernel, or says why not (with gleaner-bpf, which has the shared memory too)
@@ -208,9 +208,9 @@ impl BpfObserver {
     }
 
     /// How often, in the last window, idle tasks really executed the idle instruction; `None` unless
-    /// [`ObserverConfig::count_idle_instructions`] asked for it and the kernel has the `cpu_idle` tracepoint. A window's `halts`
-    /// are entries of the idle task instead. More than the window's halts when interrupts end halts without any task to run, fewer when the
-    /// kernel polls instead.
+    /// [`ObserverConfig::count_idle_instructions`] asked for it and the kernel has the `cpu_idle` tracepoint. A
+    /// window's `halts` are entries of the idle task instead. More than the window's halts when interrupts end halts
+    /// without any task to run, fewer when the kernel polls instead.
     pub fn idle_instructions(&self) -> Option<u64> {
         self.programs.has_cpu_idle.then_some(self.hlts)
     }

@@ -1,7 +1,8 @@
 //! What the BPF programs counted -> cumulative totals -> one window.
 //!
 //! The kernel closes a stint when the task leaves the vCPU. A window ends in the middle of one, so the open part is
-//! added here from its time stamp; otherwise a task that computes for a second would be ten empty windows and a full one.
+//! added here from its time stamp; otherwise a task that computes for a second would be ten empty windows and a full
+//! one.
 
 use super::skel::types::{cpu_state, histogram};
 use super::{CLASSES, GROUP, IDLE, UNKNOWN, YIELDING};

@@ -1,8 +1,9 @@
 //! What leaving the guest and coming back costs, measured from inside: the paper's Table III without a hypercall.
 //!
-//! The paper times a null hypercall. A program may not make one, but CPUID may be run by anybody, and Intel's processors leave the
-//! guest for it always, AMD's under every hypervisor that hides or adds a feature (all do). On bare metal, and under emulation, no guest is
-//! left, and the same loop says what CPUID itself costs there; `exit_host` is the host's side of it.
+//! The paper times a null hypercall. A program may not make one, but CPUID may be run by anybody, and Intel's
+//! processors leave the guest for it always, AMD's under every hypervisor that hides or adds a feature (all do). On
+//! bare metal, and under emulation, no guest is left, and the same loop says what CPUID itself costs there; `exit_host`
+//! is the host's side of it.
 
 use gleaner_model::Nanos;
 
@@ -41,7 +42,8 @@ pub fn exit_cost() -> Option<ExitCost> {
     /// Instructions in a batch: enough that the clock's own cost is small.
     const BATCH: u64 = 10;
     const BATCHES: usize = 1000;
-    // SAFETY: every x86-64 processor has a time-stamp counter, and Linux lets programs read it unless they ask otherwise.
+    // SAFETY: every x86-64 processor has a time-stamp counter, and Linux lets programs read it unless they ask
+    // otherwise.
     let cycles = || unsafe { _rdtsc() };
     let mut times = Vec::with_capacity(BATCHES);
     let (began, cycles_before) = (Instant::now(), cycles());

@@ -1,4 +1,5 @@
-//! What leaving a guest and coming back costs, measured from the host's side: a VM of one page whose code does nothing but leave.
+//! What leaving a guest and coming back costs, measured from the host's side: a VM of one page whose code does nothing
+//! but leave.
 //!
 //! ```text
 //!   turns: xor eax, eax     KVM is left with HLT, which ends the run: KVM_RUN returns.
@@ -8,13 +9,15 @@
 //!          hlt
 //! ```
 //!
-//! It needs /dev/kvm and nothing else: no firmware, no kernel, no disk, and nothing is left of it when its files are closed.
+//! It needs /dev/kvm and nothing else: no firmware, no kernel, no disk, and nothing is left of it when its files are
+//! closed.
 //!
-//! It ends by construction (`si` has 16 bits, and there is nothing to interrupt it) unless KVM itself goes round in circles, as broken
-//! nested virtualization does. So it has a thread of its own, and a signal ends its run when the time is up.
+//! It ends by construction (`si` has 16 bits, and there is nothing to interrupt it) unless KVM itself goes round in
+//! circles, as broken nested virtualization does. So it has a thread of its own, and a signal ends its run when the
+//! time is up.
 //!
-//! Not every KVM lets the processor run such code: some emulate real mode, instruction by instruction, and no guest is left by CPUID
-//! there. A loop without CPUID that is about as slow as one with it gives them away.
+//! Not every KVM lets the processor run such code: some emulate real mode, instruction by instruction, and no guest is
+//! left by CPUID there. A loop without CPUID that is about as slow as one with it gives them away.
 
 use super::exit::ExitCost;
 use gleaner_model::Nanos;
@@ -98,7 +101,8 @@ struct Series {
     cycles_per_ns: f64,
 }
 
-/// A processor does a turn of the empty loop in a hundredth of an exit or less; an emulator needs about as long for any instruction.
+/// A processor does a turn of the empty loop in a hundredth of an exit or less; an emulator needs about as long for any
+/// instruction.
 const EMULATED_FROM_RATIO: f64 = 0.25;
 
 fn judge(series: &Series, module: impl FnOnce() -> String) -> Result<ExitCost, HostExitError> {
@@ -163,7 +167,8 @@ mod tests {
 
     #[test]
     fn the_run_itself_is_taken_off_and_the_95th_percentile_is_of_batches() {
-        // Exits of 1,000 ns, some of 3,000, in runs that cost 2,000 themselves; a turn of the empty loop takes a nanosecond.
+        // Exits of 1,000 ns, some of 3,000, in runs that cost 2,000 themselves; a turn of the empty loop takes a
+        // nanosecond.
         let mut leaving = vec![12_000; 90];
         leaving.extend([32_000; 10]);
         let cost = judge(&series(&leaving, 2_000, 3_000), || unreachable!()).unwrap();

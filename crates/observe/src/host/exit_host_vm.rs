@@ -72,7 +72,8 @@ fn within<T: Send + 'static>(
     }
 }
 
-/// No signal reaches this thread: one that KVM_RUN lets through stays pending, runs nobody's handler, and ends with the thread.
+/// No signal reaches this thread: one that KVM_RUN lets through stays pending, runs nobody's handler, and ends with the
+/// thread.
 fn block_signals() -> Result<(), HostExitError> {
     // SAFETY: a set of signals is plain data, filled before it is used.
     let error = unsafe {
@@ -111,7 +112,8 @@ const LEAVING_AT: u64 = CODE_AT;
 const IDLE_AT: u64 = CODE_AT + IDLE_OFFSET as u64;
 
 fn cycles() -> u64 {
-    // SAFETY: every x86-64 processor has a time-stamp counter, and Linux lets programs read it unless they ask otherwise.
+    // SAFETY: every x86-64 processor has a time-stamp counter, and Linux lets programs read it unless they ask
+    // otherwise.
     unsafe { _rdtsc() }
 }
 

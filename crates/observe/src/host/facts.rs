@@ -242,8 +242,9 @@ fn rt_budget(root: &ProcRoot) -> Fact<RtBudget> {
     }
 }
 
-/// What this process's group may give to real-time threads. Only the v1 cpu controller shows it; on v2 a group has nothing where the kernel has such budgets
-/// at all (kernel/sched/rt.c, `alloc_rt_sched_group`), and real-time threads must be in the root group.
+/// What this process's group may give to real-time threads. Only the v1 cpu controller shows it; on v2 a group has
+/// nothing where the kernel has such budgets at all (kernel/sched/rt.c, `alloc_rt_sched_group`), and real-time threads
+/// must be in the root group.
 fn rt_group_runtime(root: &ProcRoot, config: &Config) -> Fact<Nanos> {
     let built = config.is_set("CONFIG_RT_GROUP_SCHED");
     if built == Some(false) {
@@ -282,7 +283,8 @@ fn rt_group_runtime(root: &ProcRoot, config: &Config) -> Fact<Nanos> {
     }
 }
 
-/// Since 6.16 a kernel that is built with budgets may be told to do without (`rt_group_sched=`), and may be so by default.
+/// Since 6.16 a kernel that is built with budgets may be told to do without (`rt_group_sched=`), and may be so by
+/// default.
 fn rt_groups_wanted(root: &ProcRoot, config: &Config) -> bool {
     let line = text(&root.proc.join("cmdline")).unwrap_or_default();
     let asked = line.split_whitespace().filter_map(|word| word.strip_prefix("rt_group_sched=")).next_back();

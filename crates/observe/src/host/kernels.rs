@@ -1,7 +1,7 @@
 //! Known faults of slices, by kernel version.
 //!
-//! The ranges are those of Linus Torvalds' releases; distributions carry fixes back and features too, so what matters is tried as
-//! well (slices are set on a thread of our own). The sources are named beside each.
+//! The ranges are those of Linus Torvalds' releases; distributions carry fixes back and features too, so what matters
+//! is tried as well (slices are set on a thread of our own). The sources are named beside each.
 
 use std::fmt;
 

@@ -1,12 +1,13 @@
-//! What handing a CPU from one thread to another costs: the switch itself, and the caches that the other must fill again.
+//! What handing a CPU from one thread to another costs: the switch itself, and the caches that the other must fill
+//! again.
 //!
-//! Method, that of lmbench's lat_ctx: two threads bound to one CPU hand a byte to and fro through two pipes, and each reads
-//! a working set of its own at every turn. From the time of a turn is taken what one thread alone needs for the same pipe calls and
-//! the same working set, all warm. What is left is the switch, and for larger working sets the refill: the paper's
-//! indirect cost (section III, "the pollution of architectural structures").
+//! Method, that of lmbench's lat_ctx: two threads bound to one CPU hand a byte to and fro through two pipes, and each
+//! reads a working set of its own at every turn. From the time of a turn is taken what one thread alone needs for the
+//! same pipe calls and the same working set, all warm. What is left is the switch, and for larger working sets the
+//! refill: the paper's indirect cost (section III, "the pollution of architectural structures").
 //!
-//! On a host at work others want the CPU too. So a batch is short, shorter than a slice, and the two things that are subtracted
-//! are measured one right after the other; the median of their differences counts.
+//! On a host at work others want the CPU too. So a batch is short, shorter than a slice, and the two things that are
+//! subtracted are measured one right after the other; the median of their differences counts.
 
 use gleaner_model::{Nanos, VcpuId};
 use gleaner_sys::{affinity_of, set_affinity};
@@ -33,8 +34,8 @@ const LINE: usize = 64;
 pub struct SwitchCost {
     /// The CPU it was measured on.
     pub pcpu: u32,
-    /// By working set of each of the two threads, ascending; the first is without. A size of which the cost could not be told from
-    /// the noise is left out.
+    /// By working set of each of the two threads, ascending; the first is without. A size of which the cost could not
+    /// be told from the noise is left out.
     pub by_working_set: Vec<RefillCost>,
 }
 
@@ -51,8 +52,8 @@ pub struct RefillCost {
     pub p95: Nanos,
 }
 
-/// Measures it on the last CPU that this process may use; takes about two seconds. `None` when it was stopped, or threads cannot be
-/// bound or started.
+/// Measures it on the last CPU that this process may use; takes about two seconds. `None` when it was stopped, or
+/// threads cannot be bound or started.
 pub fn switch_and_refill(stop: &AtomicBool) -> Option<SwitchCost> {
     let cpu = affinity_of(0).ok()?.iter().next_back()?;
     let mut by_working_set = Vec::new();

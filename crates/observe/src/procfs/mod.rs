@@ -23,9 +23,9 @@
 //!
 //! An idle task that was entered is left again, so over a window *halts* = idle exits, to within one a vCPU.
 //! An *idle period* ends when a working task follows the idle task or a yielding thread. Of the idle exits, those to a
-//! yielding thread whose nap ended on an idle vCPU (`idle_naps`) end none; one whose nap ended while another task worked
-//! waits until that is done, leaves no idle task, and is not counted there. Periods that end without an idle exit are those in which
-//! a working task displaced the yielding thread (`displaced`):
+//! yielding thread whose nap ended on an idle vCPU (`idle_naps`) end none; one whose nap ended while another task
+//! worked waits until that is done, leaves no idle task, and is not counted there. Periods that end without an idle
+//! exit are those in which a working task displaced the yielding thread (`displaced`):
 //!
 //! ```text
 //! idle periods = idle exits - idle_naps + displaced

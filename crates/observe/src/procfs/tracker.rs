@@ -22,8 +22,8 @@ struct Process {
     clock_ns: Option<u64>,
 }
 
-/// Threads read in one window, as long as no thread waits for more than [`MAX_STRIDE`] windows. Sixty-four busy threads would cost
-/// half a per cent of a CPU at ten windows a second if all were read in each.
+/// Threads read in one window, as long as no thread waits for more than [`MAX_STRIDE`] windows. Sixty-four busy threads
+/// would cost half a per cent of a CPU at ten windows a second if all were read in each.
 const READ_PER_WINDOW: usize = 32;
 /// Each thread is read at least in every fourth window: its switches come late by no more.
 const MAX_STRIDE: usize = 4;
@@ -108,8 +108,8 @@ impl Tracker {
         }
     }
 
-    /// Brings the threads of one process up to date with its task directory; false when the process is gone. Dead threads
-    /// are forgotten by [`Self::update`] just before, so where the number is right there is no new one either.
+    /// Brings the threads of one process up to date with its task directory; false when the process is gone. Dead
+    /// threads are forgotten by [`Self::update`] just before, so where the number is right there is no new one either.
     fn list_threads(&mut self, pid: i32) -> bool {
         let tasks = self.proc.join(pid.to_string()).join("task");
         if self.processes.get(&pid).is_some_and(|process| thread_count(&tasks) == Some(process.threads.len())) {
@@ -182,8 +182,8 @@ impl Tracker {
         by_parent
     }
 
-    /// Reads every known process, and its threads: all of them if they are few, else in turns. CPU time is exact in any case,
-    /// because it is the process's; switches of a thread that was passed over come with the window that reads it.
+    /// Reads every known process, and its threads: all of them if they are few, else in turns. CPU time is exact in any
+    /// case, because it is the process's; switches of a thread that was passed over come with the window that reads it.
     pub fn update(&mut self) {
         let stride = if self.live { self.tracked.div_ceil(READ_PER_WINDOW).clamp(1, MAX_STRIDE) } else { 1 };
         self.turn = self.turn.wrapping_add(1);

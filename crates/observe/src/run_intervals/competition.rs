@@ -1,8 +1,9 @@
 //! Where watched threads compete for a CPU now.
 //!
-//! With BPF: on which CPUs one of them, or another beside one of them, was left able to run within the last moments. It is
-//! read from shared memory, and while nobody competes the kernel tells when that changes. With `/proc`: CPUs on which two or
-//! more of them are in state R, looked at now and then; so too, besides, with BPF and more threads than it has room for.
+//! With BPF: on which CPUs one of them, or another beside one of them, was left able to run within the last moments. It
+//! is read from shared memory, and while nobody competes the kernel tells when that changes. With `/proc`: CPUs on
+//! which two or more of them are in state R, looked at now and then; so too, besides, with BPF and more threads than it
+//! has room for.
 
 use super::bpf::{Shared, WANTS_CPU, skel::types};
 use super::procfs::{Threads, lock};
@@ -19,8 +20,8 @@ use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// Competition that was seen this long ago is still going on: longer than threads of two long slices take to show it again
-/// would be too long, and shorter would miss them.
+/// Competition that was seen this long ago is still going on: longer than threads of two long slices take to show it
+/// again would be too long, and shorter would miss them.
 const RECENT: Nanos = Nanos::from_millis(10);
 /// Between two looks at `/proc`, and as many times as long as one look takes.
 const LOOK_EVERY: Duration = Duration::from_millis(10);

@@ -1,5 +1,5 @@
-//! Lengths of run intervals, to 3 %: finer than [`gleaner_model::Distribution`], because a promise of "within 10 % of the slice"
-//! cannot be checked with buckets of 12.5 %.
+//! Lengths of run intervals, to 3 %: finer than [`gleaner_model::Distribution`], because a promise of "within 10 % of
+//! the slice" cannot be checked with buckets of 12.5 %.
 //!
 //! The layout is that of `run_intervals.bpf.c`: units of 256 ns, 32 buckets an octave, cut at 2^34 ns (17 s).
 
@@ -64,7 +64,8 @@ impl IntervalDistribution {
         self.sum.checked_div(self.count).map(Nanos)
     }
 
-    /// The length below which a share `q` (0 to 1, clamped) lies: the middle of its bucket, so at most 1.6 % off; `None` when empty.
+    /// The length below which a share `q` (0 to 1, clamped) lies: the middle of its bucket, so at most 1.6 % off;
+    /// `None` when empty.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     pub fn quantile(&self, q: f64) -> Option<Nanos> {
         let rank = ((q.clamp(0.0, 1.0) * self.count as f64).ceil() as u64).max(1);
@@ -76,7 +77,8 @@ impl IntervalDistribution {
         Some(Nanos(u64::midpoint(low(index), low(index + 1))))
     }
 
-    /// The share of the intervals' time that lies in intervals shorter than `limit`, by the buckets' middles; `None` when empty.
+    /// The share of the intervals' time that lies in intervals shorter than `limit`, by the buckets' middles; `None`
+    /// when empty.
     pub fn share_below(&self, limit: Nanos) -> Option<f64> {
         let below: u64 = (0..self.counts.len()).filter(|index| low(index + 1) <= limit.0).map(|i| self.counts[i]).sum();
         (self.count > 0).then(|| below as f64 / self.count as f64)

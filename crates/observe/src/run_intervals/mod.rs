@@ -6,7 +6,8 @@
 //!   Competition   where watched threads compete for a CPU now; for another thread, beside the windows
 //! ```
 //!
-//! Made for an agent that runs for days: threads are added and removed with [`RunIntervals::watch`], windows are differences.
+//! Made for an agent that runs for days: threads are added and removed with [`RunIntervals::watch`], windows are
+//! differences.
 
 mod bpf;
 mod competition;
@@ -141,8 +142,8 @@ impl RunIntervals {
         }
     }
 
-    /// Watched threads that BPF has no room for: of them only means are known, and competition only where two of the watched are seen to want
-    /// one CPU at a time. 0 where BPF is not used at all.
+    /// Watched threads that BPF has no room for: of them only means are known, and competition only where two of the
+    /// watched are seen to want one CPU at a time. 0 where BPF is not used at all.
     pub fn left_out(&self) -> usize {
         self.bpf.as_ref().map_or(0, Programs::left_out)
     }

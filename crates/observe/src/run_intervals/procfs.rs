@@ -1,7 +1,8 @@
 //! What `/proc` tells of threads: run time, waiting time, runs; who wants which CPU. Needs no privilege.
 //!
-//! The kernel counts a wait once it is over (`run_delay`, kernel/sched/stats.h), so a thread that starves for whole windows would seem to
-//! want nothing. Such windows are counted as waited through, and taken off again when the kernel counts the wait they are part of.
+//! The kernel counts a wait once it is over (`run_delay`, kernel/sched/stats.h), so a thread that starves for whole
+//! windows would seem to want nothing. Such windows are counted as waited through, and taken off again when the kernel
+//! counts the wait they are part of.
 
 use super::CompetingThreads;
 use crate::ProcRoot;
@@ -65,8 +66,8 @@ impl Threads {
         found
     }
 
-    /// Those that wanted a CPU all the while and did not get it: able to run, and not run, where another of the threads did. (Without
-    /// that other, one that runs on a CPU without a tick would look the same.)
+    /// Those that wanted a CPU all the while and did not get it: able to run, and not run, where another of the threads
+    /// did. (Without that other, one that runs on a CPU without a tick would look the same.)
     fn starved(&self, found: &[(i32, Option<ThreadCounters>)]) -> BTreeSet<i32> {
         let idle = |used: &ThreadCounters| used.run == Nanos::ZERO && used.runs == 0;
         let stat = |tid: i32| thread_stat(&self.root, tid, tid).ok().flatten();

@@ -2,21 +2,21 @@
 //
 // How long watched threads ran each time, how each run ended, and where they compete for a CPU.
 //
-// Problem: what slice did a vCPU thread really get? How: one struct per watched thread in memory that user space maps. A run
-// interval ends when the thread sleeps, or when another thread takes its CPU although it wants to go on (preemption; sched_yield
-// cannot be told from it).
+// Problem: what slice did a vCPU thread really get? How: one struct per watched thread in memory that user space maps.
+// A run interval ends when the thread sleeps, or when another thread takes its CPU although it wants to go on
+// (preemption; sched_yield cannot be told from it).
 //
 //   UNKNOWN --enter--> RUNNING --leave, sleeps--> ASLEEP --enter--> RUNNING
 //                      RUNNING --leave, a normal task comes--> PREEMPTED --enter--> RUNNING
 //                      RUNNING --leave, a real-time task comes--> INTERRUPTED --enter--> RUNNING
 //
-// A real-time task that comes in between ends nothing if the same thread goes on afterwards: the tickers that enforce slices are
-// such tasks, and an interval shall not end at every tick of a CPU that only one thread wants. Only when another thread runs after
-// it was the interval ended, when the real-time task came.
+// A real-time task that comes in between ends nothing if the same thread goes on afterwards: the tickers that enforce
+// slices are such tasks, and an interval shall not end at every tick of a CPU that only one thread wants. Only when
+// another thread runs after it was the interval ended, when the real-time task came.
 //
-// Competition: a thread was left able to run while another took its CPU, one of the two is watched, and the one that came is no
-// kernel thread (those come for microseconds). User space reads when that was last seen on each CPU, or is told through `ring`
-// if it has armed it.
+// Competition: a thread was left able to run while another took its CPU, one of the two is watched, and the one that
+// came is no kernel thread (those come for microseconds). User space reads when that was last seen on each CPU, or is
+// told through `ring` if it has armed it.
 
 #include <stdbool.h>
 #include <linux/bpf.h>

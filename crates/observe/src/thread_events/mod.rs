@@ -1,7 +1,7 @@
 //! Every event of one program's threads: created, on a vCPU, off it, woken by whom. For `gleaner record`.
 //!
-//! `thread_events.bpf.c` says what is seen and what is not. Here: loading it, and taking what lies in its ring. Needs BPF; `/proc`
-//! cannot tell who woke whom, so there is nothing to fall back to.
+//! `thread_events.bpf.c` says what is seen and what is not. Here: loading it, and taking what lies in its ring. Needs
+//! BPF; `/proc` cannot tell who woke whom, so there is nothing to fall back to.
 
 use crate::bpf::load::loading;
 use crate::{BpfRefusal, ProcRoot};

@@ -2,20 +2,20 @@
 //
 // What each thread of one program did, event by event: created, got a vCPU, left it, was woken and by whom.
 //
-// Problem: a simulator shall play a real program back, so it needs to know who waited for whom, not only for how long. How:
-// the scheduler's own tracepoints, for threads of the group only; everything else costs one look into a hash map.
+// Problem: a simulator shall play a real program back, so it needs to know who waited for whom, not only for how long.
+// How: the scheduler's own tracepoints, for threads of the group only; everything else costs one look into a hash map.
 //
 //   fork ---> threads[tid] <--- exec (a thread that is not the first takes over the first one's id)
 //                 |
 //   switch, waking: reserve --> ring --> user space, which looks every few milliseconds: nobody is woken, for that would
 //                                        be seen in the recording
 //
-// A wake-up has a waker only if the thread that runs does it itself: what an interrupt does while that thread happens to run is
-// not its doing. The CPU's preempt count would say so, but kernels without CONFIG_KALLSYMS_ALL do not tell where it is; so the
-// tracepoints around timers, devices' handlers and soft interrupts set a flag and take it back.
+// A wake-up has a waker only if the thread that runs does it itself: what an interrupt does while that thread happens
+// to run is not its doing. The CPU's preempt count would say so, but kernels without CONFIG_KALLSYMS_ALL do not tell
+// where it is; so the tracepoints around timers, devices' handlers and soft interrupts set a flag and take it back.
 //
-// A full ring loses events, and they are counted. CPU time is the difference to what was last told, not to what last happened:
-// so a lost event costs no CPU time.
+// A full ring loses events, and they are counted. CPU time is the difference to what was last told, not to what last
+// happened: so a lost event costs no CPU time.
 
 #include <stdbool.h>
 #include <linux/bpf.h>

@@ -1,11 +1,13 @@
 //! What vCPU threads got and waited for, and how many of them were queued on each physical CPU, over an interval.
 //!
-//! Run and wait time are the kernel's own, exact: the first two numbers of `schedstat` at the end less those at the start. The
-//! run-queue length (section IV.C of the micro-sliced paper) is *sampled*: again and again the state and CPU of every vCPU thread are
-//! read; those that run or wait for the same CPU are queued there. Only vCPUs count, as in the paper; the host's other tasks do not.
+//! Run and wait time are the kernel's own, exact: the first two numbers of `schedstat` at the end less those at the
+//! start. The run-queue length (section IV.C of the micro-sliced paper) is *sampled*: again and again the state and CPU
+//! of every vCPU thread are read; those that run or wait for the same CPU are queued there. Only vCPUs count, as in the
+//! paper; the host's other tasks do not.
 //!
-//! The moments of sampling are spread unevenly (a golden-ratio sequence), or a tick of the same period would show always the same
-//! state. They come at most every millisecond, and as much rarer as it takes to stay below a twentieth of one CPU.
+//! The moments of sampling are spread unevenly (a golden-ratio sequence), or a tick of the same period would show
+//! always the same state. They come at most every millisecond, and as much rarer as it takes to stay below a twentieth
+//! of one CPU.
 
 use super::threads::ThreadStat;
 use super::{SchedPolicy, Vm};
@@ -32,8 +34,8 @@ pub struct Activity {
     pub samples: u64,
     /// By thread.
     pub vcpus: BTreeMap<i32, VcpuActivity>,
-    /// By physical CPU on which a vCPU was seen: `[n]` is the number of samples with n vCPUs queued (running ones included). Its
-    /// sum is [`Self::samples`].
+    /// By physical CPU on which a vCPU was seen: `[n]` is the number of samples with n vCPUs queued (running ones
+    /// included). Its sum is [`Self::samples`].
     pub run_queues: BTreeMap<u32, Vec<u64>>,
 }
 
@@ -162,8 +164,9 @@ pub fn watch(root: &ProcRoot, vms: &[Vm], length: Duration, stop: &AtomicBool) -
 }
 
 impl Activity {
-    /// The kernel counts a wait once it is over, so a vCPU that starves for the whole interval seems to want nothing. Who could run at every look and never did, while
-    /// another vCPU ran on its CPU, waited for all of it. Without that other one it may have run: alone on a tickless CPU its time is not counted either.
+    /// The kernel counts a wait once it is over, so a vCPU that starves for the whole interval seems to want nothing.
+    /// Who could run at every look and never did, while another vCPU ran on its CPU, waited for all of it. Without that
+    /// other one it may have run: alone on a tickless CPU its time is not counted either.
     fn count_waits_in_progress(&mut self) {
         let ran = |vcpu: &&VcpuActivity| vcpu.used.is_some_and(|used| used.run > Nanos::ZERO);
         let ran_on: BTreeSet<u32> = self.vcpus.values().filter(ran).filter_map(VcpuActivity::main_pcpu).collect();

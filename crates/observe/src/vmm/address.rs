@@ -22,7 +22,8 @@ pub enum MonitorAddress {
 }
 
 impl MonitorAddress {
-    /// From `--qmp`: a path, or what QEMU was given (`unix:PATH,server=on`, `tcp:HOST:PORT,server=on`), or `@NAME` of an abstract socket.
+    /// From `--qmp`: a path, or what QEMU was given (`unix:PATH,server=on`, `tcp:HOST:PORT,server=on`), or `@NAME` of
+    /// an abstract socket.
     pub fn from_option(text: &Path) -> Self {
         let bytes = text.as_os_str().as_bytes();
         let first = bytes.split(|byte| *byte == b',').next().unwrap_or_default();

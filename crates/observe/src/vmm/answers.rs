@@ -1,5 +1,5 @@
-//! What monitors said a while ago: whoever looks for VMs every second neither connects to each monitor every second, nor waits every second
-//! for one that is taken.
+//! What monitors said a while ago: whoever looks for VMs every second neither connects to each monitor every second,
+//! nor waits every second for one that is taken.
 
 use super::address::MonitorAddress;
 use super::qmp::{MonitorAnswer, QmpError, query_cpus};
@@ -12,7 +12,8 @@ const GOOD_FOR: Duration = Duration::from_secs(60);
 /// Most answers kept: VMs come and go.
 const MOST_ANSWERS: usize = 1000;
 
-/// A monitor: its socket, and the process that has it, by id and start time. Where a socket was named by somebody, no process is known.
+/// A monitor: its socket, and the process that has it, by id and start time. Where a socket was named by somebody, no
+/// process is known.
 type Asked = (MonitorAddress, Option<(i32, u64)>);
 type Answer = Result<MonitorAnswer, QmpError>;
 

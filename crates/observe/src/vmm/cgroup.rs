@@ -6,8 +6,8 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-/// Where a thread is in the hierarchy that shares out CPU time: that of the v1 `cpu` controller where it is mounted apart, else
-/// cgroup v2.
+/// Where a thread is in the hierarchy that shares out CPU time: that of the v1 `cpu` controller where it is mounted
+/// apart, else cgroup v2.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CgroupPath {
     /// 1 or 2.
@@ -24,7 +24,8 @@ impl fmt::Display for CgroupPath {
 }
 
 impl CgroupPath {
-    /// Groups between it and the root: 0 in the root itself. Each level is a choice the scheduler makes on the way to the thread.
+    /// Groups between it and the root: 0 in the root itself. Each level is a choice the scheduler makes on the way to
+    /// the thread.
     pub fn depth(&self) -> usize {
         self.path.as_bytes().split(|byte| *byte == b'/').filter(|part| !part.is_empty()).count()
     }
@@ -44,8 +45,8 @@ fn parse(text: &[u8]) -> Option<CgroupPath> {
     path(1, Some("cpu")).or_else(|| path(2, None))
 }
 
-/// The machine's name in a libvirt cgroup's path: `/machine.slice/machine-qemu\x2d1\x2dweb.scope/libvirt/vcpu0` or, without
-/// systemd, `/machine/qemu-1-web.libvirt-qemu`.
+/// The machine's name in a libvirt cgroup's path: `/machine.slice/machine-qemu\x2d1\x2dweb.scope/libvirt/vcpu0` or,
+/// without systemd, `/machine/qemu-1-web.libvirt-qemu`.
 pub(super) fn libvirt_name(path: &OsStr) -> Option<Vec<u8>> {
     path.as_bytes().split(|byte| *byte == b'/').find_map(|part| {
         let whole = match part.strip_prefix(b"machine-").and_then(|rest| rest.strip_suffix(b".scope")) {

@@ -1,7 +1,8 @@
 //! Command lines as the kernel shows them, and QEMU's way to write properties.
 //!
-//! Arguments are bytes. QEMU takes each option with one dash or two, and lists of properties in which a comma is doubled
-//! (`guest=a,,b`), the first one may be nameless (`-name web,...`), and one without a value is on (`server`) or off (`nowait`).
+//! Arguments are bytes. QEMU takes each option with one dash or two, and lists of properties in which a comma is
+//! doubled (`guest=a,,b`), the first one may be nameless (`-name web,...`), and one without a value is on (`server`) or
+//! off (`nowait`).
 
 /// A process's arguments, its program's name first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -10,7 +10,8 @@
 //!   /proc/PID/fd                anon_inode:kvm-vcpu:N says how many; which threads by what they wait in, or their guest time
 //! ```
 //!
-//! One pass over `/proc`; a process that goes away meanwhile is no error. [`watch`] then says what the vCPUs got and waited for.
+//! One pass over `/proc`; a process that goes away meanwhile is no error. [`watch`] then says what the vCPUs got and
+//! waited for.
 
 mod activity;
 mod address;
@@ -52,7 +53,8 @@ use std::time::{Duration, Instant};
 /// A virtual machine: a process with vCPU threads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Vm {
-    /// Its name, of which there is one among the VMs found with it: [`Self::called`], or `NAME#PID` where several are called so.
+    /// Its name, of which there is one among the VMs found with it: [`Self::called`], or `NAME#PID` where several are
+    /// called so.
     pub name: String,
     /// What its user calls it, fit to be shown; `VMM-PID` where nothing tells.
     pub called: String,
@@ -161,7 +163,8 @@ pub struct DiscoverOptions {
     pub qmp_timeout: Duration,
     /// What monitors said already: whoever looks again with the same options does not ask again for a minute.
     pub answers: MonitorAnswers,
-    /// Processes that were no VM: whoever looks again with the same options passes them over for a while, half a minute at most.
+    /// Processes that were no VM: whoever looks again with the same options passes them over for a while, half a minute
+    /// at most.
     pub passed_over: PassedOver,
 }
 
@@ -196,8 +199,8 @@ pub fn discover(root: &ProcRoot, options: &DiscoverOptions) -> Result<Vec<Vm>, D
     Ok(vms_at(root, options, &told, Instant::now())?)
 }
 
-/// Likewise for whoever looks again and again: VMs end, and their monitors with them, so one that does not answer is no error. The VMs are
-/// then found by the other witnesses; beside them stands what each such monitor said.
+/// Likewise for whoever looks again and again: VMs end, and their monitors with them, so one that does not answer is no
+/// error. The VMs are then found by the other witnesses; beside them stands what each such monitor said.
 ///
 /// # Errors
 /// When `/proc` cannot be listed.

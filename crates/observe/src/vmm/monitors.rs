@@ -6,8 +6,8 @@
 //!   -readconfig FILE, with [chardev "ID"] and [mon]
 //! ```
 //!
-//! One that listens can be asked. A socket without `server` is QEMU's own connection to somebody; one that was handed over as a file
-//! descriptor (`fd=`, as libvirt does) is somebody's who keeps it to himself; `-monitor` is for people.
+//! One that listens can be asked. A socket without `server` is QEMU's own connection to somebody; one that was handed
+//! over as a file descriptor (`fd=`, as libvirt does) is somebody's who keeps it to himself; `-monitor` is for people.
 
 use super::address::MonitorAddress;
 use super::command_line::{Properties, QemuOptions};

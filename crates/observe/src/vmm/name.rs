@@ -42,8 +42,8 @@ fn base(path: &[u8]) -> &[u8] {
     path.rsplit(|byte| *byte == b'/').next().unwrap_or_default()
 }
 
-/// By a program's file. Distributions and container runtimes add to the names: `qemu-system-x86_64-headless`, `qemu-lite-system-x86_64`,
-/// `firecracker-v1.7.0-x86_64`, `cloud-hypervisor-static`.
+/// By a program's file. Distributions and container runtimes add to the names: `qemu-system-x86_64-headless`,
+/// `qemu-lite-system-x86_64`, `firecracker-v1.7.0-x86_64`, `cloud-hypervisor-static`.
 fn vmm_of_file(name: &[u8]) -> Option<Vmm> {
     let mut name = name;
     while let Some(inner) = name.strip_prefix(b".") {
@@ -119,7 +119,8 @@ fn path_in(value: &[u8]) -> Option<&[u8]> {
     (!path.starts_with(b"fd=")).then_some(path)
 }
 
-/// A socket's file is often called after its VM. Where every VM's has the same name (Kata's `/run/vc/vm/ID/clh-api.sock`), the folder is.
+/// A socket's file is often called after its VM. Where every VM's has the same name (Kata's
+/// `/run/vc/vm/ID/clh-api.sock`), the folder is.
 fn name_of_socket(path: &[u8]) -> Option<Vec<u8>> {
     const EVERYBODYS: [&[u8]; 28] = [
         b"api",

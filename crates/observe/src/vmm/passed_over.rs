@@ -1,8 +1,9 @@
-//! Processes that are no VM: whoever looks for VMs every second does not read every thread of every process every second.
+//! Processes that are no VM: whoever looks for VMs every second does not read every thread of every process every
+//! second.
 //!
-//! A process that was no VM is passed over for a second at first, and twice as long each time, up to half a minute: most become a VM
-//! soon after they start, or never. Whom a monitor or KVM's debugfs names is not passed over. A process id that is given to another
-//! process meanwhile is found when the rest is over.
+//! A process that was no VM is passed over for a second at first, and twice as long each time, up to half a minute:
+//! most become a VM soon after they start, or never. Whom a monitor or KVM's debugfs names is not passed over. A
+//! process id that is given to another process meanwhile is found when the rest is over.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

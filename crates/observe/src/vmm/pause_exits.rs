@@ -1,9 +1,9 @@
 //! How often a vCPU left its guest because it executed too many PAUSEs in a row: spinning, as the processor sees it.
 //!
-//! KVM keeps no such statistic on x86, neither in debugfs nor behind `KVM_GET_STATS_FD` (`directed_yield_attempted`, which sounds like
-//! it, counts a hypercall of the guest's). Its tracepoint `kvm_exit` tells, and perf counts a tracepoint for a single thread, those
-//! hits alone that pass a filter. The kernel evaluates the filter at *every* exit of the thread, so this costs something
-//! on a host with many; whoever wants it asks for it.
+//! KVM keeps no such statistic on x86, neither in debugfs nor behind `KVM_GET_STATS_FD` (`directed_yield_attempted`,
+//! which sounds like it, counts a hypercall of the guest's). Its tracepoint `kvm_exit` tells, and perf counts a
+//! tracepoint for a single thread, those hits alone that pass a filter. The kernel evaluates the filter at *every* exit
+//! of the thread, so this costs something on a host with many; whoever wants it asks for it.
 
 use crate::host::host_facts;
 use gleaner_sys::ProcRoot;
@@ -56,7 +56,8 @@ impl PauseExitCounters {
         Ok(Self { tracepoint, filter: filter.to_owned(), threads: BTreeMap::new() })
     }
 
-    /// Counts exactly these threads from now on; those that are counted already go on. One that is refused is not counted.
+    /// Counts exactly these threads from now on; those that are counted already go on. One that is refused is not
+    /// counted.
     pub fn follow(&mut self, tids: &[i32]) {
         self.threads.retain(|tid, _| tids.contains(tid));
         for tid in tids {

@@ -48,7 +48,8 @@ impl<'a> Place<'a> {
         self.folder.join("root").join(path.strip_prefix("/").unwrap_or(path))
     }
 
-    /// Whether its files are others than ours under the same name. Not where it cannot be told: then they are taken for ours.
+    /// Whether its files are others than ours under the same name. Not where it cannot be told: then they are taken for
+    /// ours.
     fn is_elsewhere(&self) -> bool {
         let moved = fs::read_link(self.folder.join("root")).is_ok_and(|root| root != Path::new("/"));
         moved || self.has_other("mnt")

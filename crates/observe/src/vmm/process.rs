@@ -27,7 +27,8 @@ pub(super) fn pids(root: &ProcRoot) -> Result<Vec<i32>, ObserveError> {
     Ok(pids)
 }
 
-/// The process whose threads a monitor means: the one that listens, or the one that has them, if their numbers are this namespace's.
+/// The process whose threads a monitor means: the one that listens, or the one that has them, if their numbers are this
+/// namespace's.
 pub(super) fn process_of_monitor(root: &ProcRoot, cpus: &[QmpCpu], peer: Option<i32>) -> Option<i32> {
     let first = cpus.first()?.thread_id;
     let listens = peer.filter(|pid| !own_threads(root, *pid, &task_ids(root, *pid), cpus).is_empty());
@@ -122,8 +123,8 @@ impl<'a> Process<'a> {
         ProgramNames { argv0: self.arguments.program(), exe: &self.exe, comm: &self.comm }
     }
 
-    /// Leaves only threads that have not ended; `None` where none is left: a process that was not waited for yet is no VM. Where its first
-    /// thread has ended and others go on, what that one's files do not say any more is read anew.
+    /// Leaves only threads that have not ended; `None` where none is left: a process that was not waited for yet is no
+    /// VM. Where its first thread has ended and others go on, what that one's files do not say any more is read anew.
     fn forget_the_dead(&mut self) -> Option<()> {
         let (root, pid) = (self.root, self.pid);
         let lives = |tid: i32| thread_stat(root, pid, tid).ok().flatten().is_some_and(|stat| !stat.is_dead());
@@ -249,7 +250,8 @@ fn task_ids(root: &ProcRoot, pid: i32) -> Vec<i32> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// The vCPUs' threads that a monitor names, among those of its process. In a container they have other numbers there than here.
+/// The vCPUs' threads that a monitor names, among those of its process. In a container they have other numbers there
+/// than here.
 fn own_threads(root: &ProcRoot, pid: i32, tids: &[i32], cpus: &[QmpCpu]) -> BTreeMap<u32, i32> {
     let status = |tid: i32| Status::read(&root.proc.join(format!("{pid}/task/{tid}/status")));
     let foreign = tids.first().and_then(|tid| status(*tid)).is_some_and(|status| status.namespaces() > 1);

@@ -1,8 +1,8 @@
 //! QEMU's monitor: which thread is which vCPU, by QEMU's own word.
 //!
-//! QMP is JSON over a socket: a greeting, `qmp_capabilities`, `query-cpus-fast` (before QEMU 2.12 `query-cpus`). Three objects of a protocol
-//! do not need a library with QEMU's whole schema. A monitor serves one client at a time, so one that is taken (libvirt's always is) accepts
-//! the connection and stays silent: hence the time-out.
+//! QMP is JSON over a socket: a greeting, `qmp_capabilities`, `query-cpus-fast` (before QEMU 2.12 `query-cpus`). Three
+//! objects of a protocol do not need a library with QEMU's whole schema. A monitor serves one client at a time, so one
+//! that is taken (libvirt's always is) accepts the connection and stays silent: hence the time-out.
 
 use super::address::MonitorAddress;
 use gleaner_model::printable;
@@ -129,8 +129,8 @@ fn cpu(answer: &Value) -> Option<QmpCpu> {
     })
 }
 
-/// Connects, and lets nothing that is sent or read take longer than `timeout` either. Whoever listens and accepts nobody has a queue, and
-/// once that is full a connection waits for ever unless it is told how long.
+/// Connects, and lets nothing that is sent or read take longer than `timeout` either. Whoever listens and accepts
+/// nobody has a queue, and once that is full a connection waits for ever unless it is told how long.
 fn connected(socket: &MonitorAddress, timeout: Duration, end: Instant) -> Result<OwnedFd, QmpError> {
     let failed = |errno: Errno| QmpError::Connect { socket: socket.clone(), source: Arc::new(errno.into()) };
     let family = match socket {
@@ -174,7 +174,8 @@ fn connect_to_file(stream: &OwnedFd, path: &Path) -> Result<(), Errno> {
     connect(stream, &address)
 }
 
-/// The process that listens. (Not by rustix, whose process ids cannot be 0, and that is what the kernel says of one unseen from here.)
+/// The process that listens. (Not by rustix, whose process ids cannot be 0, and that is what the kernel says of one
+/// unseen from here.)
 fn peer_of(stream: &OwnedFd) -> Option<i32> {
     let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut length = libc::socklen_t::try_from(size_of::<libc::ucred>()).ok()?;

@@ -1,8 +1,9 @@
-//! What the scheduler entitles vCPUs to where their VMs are in cgroups with weights of their own (`cpu.weight`, or `cpu.shares` in v1).
+//! What the scheduler entitles vCPUs to where their VMs are in cgroups with weights of their own (`cpu.weight`, or
+//! `cpu.shares` in v1).
 //!
-//! A group competes on each CPU with the part of its weight that its load there is of its load everywhere (kernel/sched/fair.c,
-//! `calc_group_shares`). So a VM's weight is divided among its busy vCPUs: of two VMs with equal weights, one of four busy vCPUs gets a
-//! quarter as much on each CPU as one with a single one.
+//! A group competes on each CPU with the part of its weight that its load there is of its load everywhere
+//! (kernel/sched/fair.c, `calc_group_shares`). So a VM's weight is divided among its busy vCPUs: of two VMs with equal
+//! weights, one of four busy vCPUs gets a quarter as much on each CPU as one with a single one.
 
 use super::cgroup::{CgroupPath, prefixes};
 use gleaner_sys::ProcRoot;
@@ -25,8 +26,8 @@ pub struct VcpuLoad {
     pub activity: f64,
 }
 
-/// What each vCPU competes with on its CPU, relative to the others. Groups that hold all of them make no difference between them
-/// and do not count; nor do those without a weight, where the `cpu` controller is off.
+/// What each vCPU competes with on its CPU, relative to the others. Groups that hold all of them make no difference
+/// between them and do not count; nor do those without a weight, where the `cpu` controller is off.
 pub fn entitlements(root: &ProcRoot, vcpus: &[VcpuLoad]) -> Vec<f64> {
     let mut weights: BTreeMap<OsString, Option<f64>> = BTreeMap::new();
     let mut levels: Vec<Vec<(OsString, f64)>> = Vec::new();
@@ -114,7 +115,8 @@ mod tests {
             ("machine.slice/a.scope/cpu.weight", "100\n"),
             ("machine.slice/b.scope/cpu.weight", "200\n"),
         ]);
-        // a: one vCPU, 1024. b: 2048 for two busy ones and one that is busy half of the time: 2048 / 2.5, and 2048 / 3 for the latter.
+        // a: one vCPU, 1024. b: 2048 for two busy ones and one that is busy half of the time: 2048 / 2.5, and 2048 / 3
+        // for the latter.
         let busy = |path: &str| vcpu(2, path, 1024.0, 1.0);
         let b = "/machine.slice/b.scope/libvirt/vcpu";
         let vcpus = [

@@ -1,7 +1,7 @@
 //! A Xen host, read from what its tool `xl` prints: cpupools with their schedulers, domains with their vCPUs.
 //!
-//! vCPUs are no threads of dom0 there, so nothing of `/proc` tells of them. Running `xl` is the caller's: reading takes a function from
-//! arguments to output, which a test answers from captured files (`fixtures/`, from Xen 4.17).
+//! vCPUs are no threads of dom0 there, so nothing of `/proc` tells of them. Running `xl` is the caller's: reading takes
+//! a function from arguments to output, which a test answers from captured files (`fixtures/`, from Xen 4.17).
 
 mod parse;
 

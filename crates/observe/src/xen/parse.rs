@@ -127,7 +127,8 @@ pub(super) fn sched_tables(text: &str, scheduler: &XenScheduler, into: &mut Sche
     Ok(())
 }
 
-/// `tslice=30ms ratelimit=1000us migration-delay=0us`, `ratelimit=1000us`; nothing of `[sched params unavailable]`, `sched=RTDS`.
+/// `tslice=30ms ratelimit=1000us migration-delay=0us`, `ratelimit=1000us`; nothing of `[sched params unavailable]`,
+/// `sched=RTDS`.
 fn pool_setting(name: &str, words: &str, scheduler: &XenScheduler) -> Option<XenSetting> {
     let value = |key: &str, unit: &str| {
         let found = words.split_whitespace().find_map(|word| word.strip_prefix(key)?.strip_prefix('='));

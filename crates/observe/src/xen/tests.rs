@@ -1,5 +1,5 @@
-//! On what xl of Xen 4.17.7 printed in a dom0 (captured by hand with `testbed/xen.sh`; the RTDS ones with the same Xen built with
-//! RTDS, which Debian's is not; `rtds-cpupool-list` is written after xl's source).
+//! On what xl of Xen 4.17.7 printed in a dom0 (captured by hand with `testbed/xen.sh`; the RTDS ones with the same Xen
+//! built with RTDS, which Debian's is not; `rtds-cpupool-list` is written after xl's source).
 
 use super::*;
 use gleaner_model::XenSetting;

@@ -1,8 +1,9 @@
 //! A workload whose synchronization is known, run by the test binary itself in a child process.
 //!
 //! Two threads, pinned to two vCPUs where there are two, hand a byte to and fro through pipes and compute for a while
-//! each time they get it. Every round blocks each thread once, and while one computes the other's vCPU is idle; but where the
-//! host takes a vCPU away before its thread reads, the byte is there already. So the program counts the reads that found none.
+//! each time they get it. Every round blocks each thread once, and while one computes the other's vCPU is idle; but
+//! where the host takes a vCPU away before its thread reads, the byte is there already. So the program counts the reads
+//! that found none.
 
 #![allow(dead_code, reason = "each test file uses its part")]
 

@@ -1,8 +1,8 @@
 //! Threads that change their common address space all the time, as allocators under load and garbage collectors do.
 //!
-//! Each item maps memory, touches it, takes the right to write away and gives it back, and unmaps it. After each change the other
-//! vCPUs on which this process runs must forget their translations (a TLB shootdown): an interrupt that a vCPU without a
-//! physical CPU answers late, while the one that sent it waits.
+//! Each item maps memory, touches it, takes the right to write away and gives it back, and unmaps it. After each change
+//! the other vCPUs on which this process runs must forget their translations (a TLB shootdown): an interrupt that a
+//! vCPU without a physical CPU answers late, while the one that sent it waits.
 
 use crate::plan::WorkloadError;
 use crate::region::Region;

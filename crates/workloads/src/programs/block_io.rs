@@ -1,8 +1,8 @@
 //! Short blocking input and output: the vCPU idles for as long as a disk or another thread takes to answer.
 //!
-//! Each worker has a file (unlinked, in the folder for temporary files) and a partner at the other end of two pipes. An item
-//! is a computation, a block written and flushed to the disk (fdatasync), a block read, and a line sent to the partner and back.
-//! Where the folder is in memory (tmpfs) the flush is free, and what is left is the pipes.
+//! Each worker has a file (unlinked, in the folder for temporary files) and a partner at the other end of two pipes. An
+//! item is a computation, a block written and flushed to the disk (fdatasync), a block read, and a line sent to the
+//! partner and back. Where the folder is in memory (tmpfs) the flush is free, and what is left is the pipes.
 
 use crate::plan::WorkloadError;
 use crate::run::{Job, Tally};

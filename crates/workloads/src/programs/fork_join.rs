@@ -1,7 +1,8 @@
 //! bodytrack, vips: a pool of threads that is woken for each parallel region, and a main thread that waits for it.
 //!
-//! An item is a region: the main thread prepares it (as much computation as one part), wakes the pool, and sleeps until all
-//! [`PARTS`] parts are done. Parts are handed out under the mutex, so the work of a region is the same for every number of threads.
+//! An item is a region: the main thread prepares it (as much computation as one part), wakes the pool, and sleeps until
+//! all [`PARTS`] parts are done. Parts are handed out under the mutex, so the work of a region is the same for every
+//! number of threads.
 
 use crate::plan::WorkloadError;
 use crate::pthread::Monitor;

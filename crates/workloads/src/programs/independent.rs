@@ -1,4 +1,5 @@
-//! Threads that never wait for one another, as in blackscholes and swaptions: nothing for Gleaner to gain, and nothing to lose.
+//! Threads that never wait for one another, as in blackscholes and swaptions: nothing for Gleaner to gain, and nothing
+//! to lose.
 
 use crate::plan::WorkloadError;
 use crate::run::{Job, Tally};

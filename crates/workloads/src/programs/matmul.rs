@@ -1,7 +1,7 @@
 //! The paper's first neighbour: matrices multiplied, all the time, by threads that never wait.
 //!
-//! Two square matrices of 256 x 256 numbers (512 KiB each), shared by all threads and read over and over, so it wants its vCPUs
-//! and its cache. An item is some rows of their product; the granularity says how many.
+//! Two square matrices of 256 x 256 numbers (512 KiB each), shared by all threads and read over and over, so it wants
+//! its vCPUs and its cache. An item is some rows of their product; the granularity says how many.
 
 use crate::plan::WorkloadError;
 use crate::run::{Job, Tally};

@@ -1,11 +1,11 @@
 //! A client that asks a TCP server at a fixed rate, and measures from the moment a request was meant to be sent.
 //!
-//! A client that waits for a reply before it sends the next request asks less of a slow server, and so hides its slowness
-//! ("coordinated omission"). Here request n is due at a moment that was fixed before the start, and is sent then on whichever connection is
-//! free, each with a thread of its own; if none is, the wait counts.
+//! A client that waits for a reply before it sends the next request asks less of a slow server, and so hides its
+//! slowness ("coordinated omission"). Here request n is due at a moment that was fixed before the start, and is sent
+//! then on whichever connection is free, each with a thread of its own; if none is, the wait counts.
 //!
-//! A request that gets no reply within [`REPLY_MAX`], or an error reply of Redis (`-ERR ...`), counts as an error; after
-//! the former the connection is made anew. Errors have no latency.
+//! A request that gets no reply within [`REPLY_MAX`], or an error reply of Redis (`-ERR ...`), counts as an error;
+//! after the former the connection is made anew. Errors have no latency.
 
 use crate::latency::Latencies;
 use crate::plan::{Requests, WorkloadError};
@@ -112,8 +112,8 @@ fn connect(requests: &Requests) -> io::Result<Connection> {
     Ok(BufReader::new(stream))
 }
 
-/// Sends one request and reads its reply; a number that depends on the reply's every byte. A connection that failed is given up,
-/// and made anew for the next request.
+/// Sends one request and reads its reply; a number that depends on the reply's every byte. A connection that failed is
+/// given up, and made anew for the next request.
 fn exchange(connection: &mut Option<Connection>, requests: &Requests) -> io::Result<u64> {
     let mut reader = match connection.take() {
         Some(reader) => reader,

@@ -6,9 +6,9 @@
 //!            +--> hash ... --+---- duplicates ---+
 //! ```
 //!
-//! The source maps memory for each chunk and fills it with text; the hash stage takes its SHA-256 and looks it up in a table
-//! under a mutex; what was not there before is compressed (deflate, level 1); the sink adds up. Whoever is last at a chunk unmaps it. As
-//! in dedup, `threads` is the number of threads in each of the two middle stages.
+//! The source maps memory for each chunk and fills it with text; the hash stage takes its SHA-256 and looks it up in a
+//! table under a mutex; what was not there before is compressed (deflate, level 1); the sink adds up. Whoever is last
+//! at a chunk unmaps it. As in dedup, `threads` is the number of threads in each of the two middle stages.
 //!
 //! Who sees a chunk before its duplicates depends on the threads' order, and must not show in the checksum: every chunk
 //! adds its hash, every content that was compressed adds its result once, whichever chunk it came with.

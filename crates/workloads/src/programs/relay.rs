@@ -1,7 +1,8 @@
-//! A chain of threads that hand items on through places for one: nearly every hand-over blocks somebody and wakes somebody else.
+//! A chain of threads that hand items on through places for one: nearly every hand-over blocks somebody and wakes
+//! somebody else.
 //!
-//! What is left of a pipeline when its critical sections are short: blocked-waiter wake-ups and hardly anything else. An item
-//! is computed on once by every thread, so its work grows with the threads.
+//! What is left of a pipeline when its critical sections are short: blocked-waiter wake-ups and hardly anything else.
+//! An item is computed on once by every thread, so its work grows with the threads.
 
 use crate::plan::WorkloadError;
 use crate::queue::Queue;

@@ -1,10 +1,11 @@
 //! A database under load: clients, a server thread for each connection, short transactions that hold row locks.
 //!
-//! As in MariaDB, each client's connection (a Unix socket) has a thread of its own at the server. A transaction is an item
-//! and takes three requests: the first reads; the second locks two rows, in order, and moves an amount from one to the
-//! other; the third commits, which unlocks them. The rows stay locked while the client makes up its mind, so a client or server
-//! thread without a CPU keeps everybody waiting who wants one of its rows. Each statement is one granularity of computation at
-//! the server. The latency is that of a transaction, seen from the client, which sends the next at once.
+//! As in MariaDB, each client's connection (a Unix socket) has a thread of its own at the server. A transaction is an
+//! item and takes three requests: the first reads; the second locks two rows, in order, and moves an amount from one to
+//! the other; the third commits, which unlocks them. The rows stay locked while the client makes up its mind, so a
+//! client or server thread without a CPU keeps everybody waiting who wants one of its rows. Each statement is one
+//! granularity of computation at the server. The latency is that of a transaction, seen from the client, which sends
+//! the next at once.
 
 use crate::latency::Latencies;
 use crate::plan::WorkloadError;

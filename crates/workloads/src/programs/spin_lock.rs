@@ -1,11 +1,12 @@
 //! A guest kernel's spinlocks: a ticket lock that its waiters spin for, in the order in which they came.
 //!
-//! What the micro-sliced paper's Table I is about: a vCPU that loses its pCPU while it holds the lock makes everybody wait for as long as
-//! others' slices last, and so does one that loses it while it waits, for those behind it. Kernels up to 4.1 had ticket locks; today's
-//! queued ones hand over in the same order. Here it is a program's own, so that holding and waiting can be timed in any guest.
+//! What the micro-sliced paper's Table I is about: a vCPU that loses its pCPU while it holds the lock makes everybody
+//! wait for as long as others' slices last, and so does one that loses it while it waits, for those behind it. Kernels
+//! up to 4.1 had ticket locks; today's queued ones hand over in the same order. Here it is a program's own, so that
+//! holding and waiting can be timed in any guest.
 //!
-//! An item is a computation outside, of the plan's granularity, and a critical section of [`HELD`] turns. Both wait times and
-//! holding times are recorded: from wanting the lock to having it, and from having it to giving it back.
+//! An item is a computation outside, of the plan's granularity, and a critical section of [`HELD`] turns. Both wait
+//! times and holding times are recorded: from wanting the lock to having it, and from having it to giving it back.
 
 use crate::latency::Latencies;
 use crate::plan::WorkloadError;

@@ -1,9 +1,10 @@
-//! cholesky, volrend: small tasks in one queue under one mutex, and a condition variable for threads that find it empty.
+//! cholesky, volrend: small tasks in one queue under one mutex, and a condition variable for threads that find it
+//! empty.
 //!
-//! Tasks make tasks, as eliminating a column of a matrix makes others ready: each tree of [`TREE`] tasks begins with one,
-//! which makes two, and so on. The next tree begins when the last one is done, so there is too little to do for all at each
-//! beginning, and threads go to sleep and are woken there. An item is a task; which tree and thread it falls to is chance, and
-//! does not matter.
+//! Tasks make tasks, as eliminating a column of a matrix makes others ready: each tree of [`TREE`] tasks begins with
+//! one, which makes two, and so on. The next tree begins when the last one is done, so there is too little to do for
+//! all at each beginning, and threads go to sleep and are woken there. An item is a task; which tree and thread it
+//! falls to is chance, and does not matter.
 
 use crate::plan::WorkloadError;
 use crate::pthread::Monitor;

@@ -1,4 +1,5 @@
-//! The programs that only compute, against the same work done by one thread in a loop: nothing is left out and nothing done twice.
+//! The programs that only compute, against the same work done by one thread in a loop: nothing is left out and nothing
+//! done twice.
 
 use crate::run::Job;
 use crate::work::Checksum;

@@ -1,4 +1,5 @@
-//! Insertion that depends on whose line it is: fixed for each context, or found by time sampling (MICRO'14, section IV-B).
+//! Insertion that depends on whose line it is: fixed for each context, or found by time sampling (MICRO'14, section
+//! IV-B).
 
 use super::Replacement;
 use super::recency::{on_a_stack, promote};

@@ -1,10 +1,10 @@
-//! Set dueling: a few sets always use one policy, as many always use the other, and a saturating counter of their misses tells
-//! all the rest which to follow (ISCA'07, section 4).
+//! Set dueling: a few sets always use one policy, as many always use the other, and a saturating counter of their
+//! misses tells all the rest which to follow (ISCA'07, section 4).
 //!
-//! Leaders are found by *complement-select* (section 4.3): the index's upper bits name one of 32 constituencies, and in each
-//! constituency the set whose lower bits equal that number leads for the first policy, the one whose lower bits equal its
-//! complement for the second. Where the paper's 1024 sets have five bits of either, other sizes have more or fewer lower bits:
-//! more are zero for the first and one for the second leader, fewer are compared as far as they go.
+//! Leaders are found by *complement-select* (section 4.3): the index's upper bits name one of 32 constituencies, and in
+//! each constituency the set whose lower bits equal that number leads for the first policy, the one whose lower bits
+//! equal its complement for the second. Where the paper's 1024 sets have five bits of either, other sizes have more or
+//! fewer lower bits: more are zero for the first and one for the second leader, fewer are compared as far as they go.
 
 use super::Replacement;
 use super::recency::{Coin, on_a_stack, promote};

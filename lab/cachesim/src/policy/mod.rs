@@ -1,8 +1,8 @@
 //! Replacement policies: what a set does at a hit, at a fill, and when something has to go.
 //!
-//! Recency policies keep a set's lines *in the order of their recency stack* (most recently used first), so that the stack costs
-//! no memory of its own: a hit moves a line to the front, an insertion at the LRU position leaves it at the end.
-//! RRIP policies leave lines where they are and keep two bits in each.
+//! Recency policies keep a set's lines *in the order of their recency stack* (most recently used first), so that the
+//! stack costs no memory of its own: a hit moves a line to the front, an insertion at the LRU position leaves it at the
+//! end. RRIP policies leave lines where they are and keep two bits in each.
 //!
 //! | policy | new lines | from |
 //! | --- | --- | --- |
@@ -101,7 +101,8 @@ impl PolicyKind {
     }
 }
 
-/// Any of the policies. An enum and not a trait object: the branch is always the same one, and the bodies can be inlined.
+/// Any of the policies. An enum and not a trait object: the branch is always the same one, and the bodies can be
+/// inlined.
 #[derive(Clone, Debug)]
 #[allow(missing_docs, reason = "each variant is its policy")]
 pub enum Policy {

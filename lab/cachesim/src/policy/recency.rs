@@ -8,8 +8,8 @@ use crate::line::{ContextId, Line};
 /// A used line goes to the top of the stack.
 #[inline]
 pub(super) fn promote(ways: &mut [Line], way: usize) {
-    // By hand: `rotate_right` and `copy_within` call out to routines for long slices, even for the commonest case of all,
-    // a line that is at the top already.
+    // By hand: `rotate_right` and `copy_within` call out to routines for long slices, even for the commonest case of
+    // all, a line that is at the top already.
     let mut carried = ways[way];
     for place in &mut ways[..=way] {
         std::mem::swap(place, &mut carried);

@@ -1,7 +1,8 @@
 //! Re-reference interval prediction (Jaleel et al., ISCA'10) with two bits and hit priority.
 //!
-//! A line's value predicts how soon it is used again: 0 soon, 3 distant. A hit makes it 0. The victim is the first way with 3;
-//! where there is none, all values grow by one until there is. SRRIP inserts with 2, BRRIP with 3 and one in 32 with 2.
+//! A line's value predicts how soon it is used again: 0 soon, 3 distant. A hit makes it 0. The victim is the first way
+//! with 3; where there is none, all values grow by one until there is. SRRIP inserts with 2, BRRIP with 3 and one in 32
+//! with 2.
 
 use super::Replacement;
 use super::duel::{Duel, Side};

@@ -1,4 +1,5 @@
-//! Context prefetching: what a context loses from the last level while it waits, it gets back when it runs again (MICRO'14, section IV-B).
+//! Context prefetching: what a context loses from the last level while it waits, it gets back when it runs again
+//! (MICRO'14, section IV-B).
 //!
 //! ```text
 //! A runs, or waits and loses lines ──▶ A's record             (Records watches the last level)
@@ -58,8 +59,8 @@ pub struct PrefetchParams {
     pub entries_max: usize,
     /// Bytes an entry takes in memory. Ours.
     pub entry_bytes: u64,
-    /// Nothing is asked of memory while a request would wait longer than this, cycles. So a demand miss waits for prefetches no longer than this
-    /// and one line more. Ours.
+    /// Nothing is asked of memory while a request would wait longer than this, cycles. So a demand miss waits for
+    /// prefetches no longer than this and one line more. Ours.
     pub backlog_cycles_max: u64,
     /// Where restored lines are put. The papers do not say.
     pub restored_at: RestoredAt,
@@ -77,7 +78,8 @@ impl PrefetchParams {
         }
     }
 
-    /// RECAP: regions of a page's 64 lines, so that a bit vector is one word, with tag and hit bit 16 bytes; 2,048 of them, 32 KiB a context.
+    /// RECAP: regions of a page's 64 lines, so that a bit vector is one word, with tag and hit bit 16 bytes; 2,048 of
+    /// them, 32 KiB a context.
     pub fn recap() -> Self {
         Self {
             kind: RecordKind::Accessed { region_lines: 64, hit_filter: true },

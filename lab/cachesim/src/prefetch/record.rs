@@ -1,4 +1,5 @@
-//! What each context may want back: one bounded table for both kinds of record. A list of lines is a table of regions of one line.
+//! What each context may want back: one bounded table for both kinds of record. A list of lines is a table of regions
+//! of one line.
 
 use super::{PrefetchParams, RecordKind};
 use crate::cache::Fill;

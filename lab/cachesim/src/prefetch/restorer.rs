@@ -1,8 +1,8 @@
 //! Brings back what was lost, a little at a time.
 //!
-//! At switch-in the record is read, then its lines are asked for, then the writing of the record, which happened before, is
-//! paid for. Each transfer is made only while memory's backlog is within the bound, so
-//! demand misses go nearly first; what is not restored when the quantum ends is left out for good.
+//! At switch-in the record is read, then its lines are asked for, then the writing of the record, which happened
+//! before, is paid for. Each transfer is made only while memory's backlog is within the bound, so demand misses go
+//! nearly first; what is not restored when the quantum ends is left out for good.
 
 use super::RestoredAt;
 use super::record::{Recorded, Records};

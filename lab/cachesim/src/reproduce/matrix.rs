@@ -163,7 +163,8 @@ fn plan(mixes: &[Mix], techniques: &[Technique]) -> Result<Vec<Task>, ReproduceE
                 tasks.push(Task { mix, technique: *technique, insertions: None });
                 continue;
             }
-            // All at MRU is plain 1 ms, which is run anyway. Copies of a program are treated alike: with four contexts, 4 of 16.
+            // All at MRU is plain 1 ms, which is run anyway. Copies of a program are treated alike: with four contexts,
+            // 4 of 16.
             for insertions in combinations(2)?.filter(|insertions| insertions.contains(&Insertion::Lru)) {
                 tasks.push(Task { mix, technique: *technique, insertions: Some(insertions) });
             }

@@ -7,8 +7,8 @@
 //!                                            figures: rows and the paper's statements about them
 //! ```
 //!
-//! Whatever is run in parallel, the rows are the same: every simulation has its own seeds and its own machine, and results are
-//! put together in the order of the plan.
+//! Whatever is run in parallel, the rows are the same: every simulation has its own seeds and its own machine, and
+//! results are put together in the order of the plan.
 
 mod coloured;
 mod figures;

@@ -1,10 +1,11 @@
 //! The programs of Table VI and their mixes.
 //!
-//! SPEC's programs cannot be shipped, so each is a profile: how many of a thousand instructions look beyond the L1, and how far back the line
-//! they want was last used. The figures are ours. They follow the paper's three types (section IV-B), each program placed
-//! within its type by what is generally known of it: omnetpp, astar, xalancbmk and mcf chase pointers (few loads at a time), libquantum and milc stream,
-//! omnetpp and soplex nearly fill 2 MB. Accesses that hit the L1 for certain are left out and are part of the base CPI:
-//! the other end of the cost, refilling 512 lines of L1 after a switch, is below a thousandth of a 1 ms slice.
+//! SPEC's programs cannot be shipped, so each is a profile: how many of a thousand instructions look beyond the L1, and
+//! how far back the line they want was last used. The figures are ours. They follow the paper's three types (section
+//! IV-B), each program placed within its type by what is generally known of it: omnetpp, astar, xalancbmk and mcf chase
+//! pointers (few loads at a time), libquantum and milc stream, omnetpp and soplex nearly fill 2 MB. Accesses that hit
+//! the L1 for certain are left out and are part of the base CPI: the other end of the cost, refilling 512 lines of L1
+//! after a switch, is below a thousandth of a 1 ms slice.
 
 use crate::core_model::CoreConfig;
 use crate::trace::synthetic::{Band, Profile};

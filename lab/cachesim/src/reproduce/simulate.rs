@@ -92,8 +92,8 @@ pub fn simulate(
     }
 }
 
-/// One trace for each program. Where a trace is used more than once, be it for two programs that share a stand-in, each use starts
-/// elsewhere: contexts in lockstep would be no two contexts.
+/// One trace for each program. Where a trace is used more than once, be it for two programs that share a stand-in, each
+/// use starts elsewhere: contexts in lockstep would be no two contexts.
 fn traces(programs: &[&'static Program], source: &Source) -> Result<Vec<Box<dyn Trace>>, ReproduceError> {
     let turn = |index: usize| {
         let same = |before: &&&'static Program| source.plays_the_same(before, programs[index]);

@@ -1,6 +1,7 @@
 //! What the paper's section V-B says in words, each as a row that agrees or does not.
 //!
-//! "Minor", "significant" and "effective" are no numbers. Where one was needed it is stated in the row's note, and is ours.
+//! "Minor", "significant" and "effective" are no numbers. Where one was needed it is stated in the row's note, and is
+//! ours.
 
 use super::Row;
 use super::matrix::{MixResults, Technique};

@@ -1,16 +1,18 @@
-//! ChampSim's traces (`inc/trace_instruction.h`), without header or end, little-endian. `input_instr` has 64 bytes an instruction:
+//! ChampSim's traces (`inc/trace_instruction.h`), without header or end, little-endian. `input_instr` has 64 bytes an
+//! instruction:
 //!
 //! ```text
 //! ip u64   is_branch u8   branch_taken u8   registers written u8[2]   read u8[4]
 //! places written u64[2] (0: none)   places read u64[4]
 //! ```
 //!
-//! `cloudsuite_instr` (`--cloudsuite`) has 96: four registers and four places written, six bytes of padding, and two bytes of address space at the end. Since 2025
-//! either has a byte more for the kind of load, which makes `input_instr` 72 bytes. Which one a file has is told by its beginning.
+//! `cloudsuite_instr` (`--cloudsuite`) has 96: four registers and four places written, six bytes of padding, and two
+//! bytes of address space at the end. Since 2025 either has a byte more for the kind of load, which makes `input_instr`
+//! 72 bytes. Which one a file has is told by its beginning.
 //!
-//! A file of such records cannot say that its end is missing, except by a last record that is cut. What else can be wrong shows by the two flags and
-//! by where instructions are. Places may be anywhere: AArch64 programs use 48 bits and more, with a tag above, x86-64 ones up to 57. Sizes are not in it:
-//! each place counts as one access.
+//! A file of such records cannot say that its end is missing, except by a last record that is cut. What else can be
+//! wrong shows by the two flags and by where instructions are. Places may be anywhere: AArch64 programs use 48 bits and
+//! more, with a tag above, x86-64 ones up to 57. Sizes are not in it: each place counts as one access.
 
 use super::fetches::Fetches;
 use super::{BATCH, Kind, Record, Trace, TraceError};
@@ -34,8 +36,8 @@ impl Layout {
     const CLOUDSUITE: Self = Self { bytes: 96, places_at: 24, written: 4, read: 4 };
     const ALL: [Self; 3] = [Self::INPUT, Self::CLOUDSUITE, Self::INPUT_WITH_LOAD];
 
-    /// The one that the beginning of a file may have. Of several, one all of whose instructions are somewhere, and that ends with a file that ends
-    /// there.
+    /// The one that the beginning of a file may have. Of several, one all of whose instructions are somewhere, and that
+    /// ends with a file that ends there.
     pub(super) fn of(start: &[u8], whole: bool) -> Option<Self> {
         let all = |layout: &Self, is: fn(&[u8]) -> bool| {
             start.len() >= layout.bytes && start.chunks_exact(layout.bytes).all(is)

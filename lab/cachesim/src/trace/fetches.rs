@@ -1,5 +1,5 @@
-//! What traces of whole instructions share: fetches only where they leave the cache line of the one before, accesses cut at cache
-//! lines, instructions counted between records.
+//! What traces of whole instructions share: fetches only where they leave the cache line of the one before, accesses
+//! cut at cache lines, instructions counted between records.
 
 use super::{Kind, Record};
 

@@ -41,7 +41,8 @@ impl Format {
 /// Bytes at the start that say what a file is.
 const START_BYTES: u64 = 4096;
 
-/// Opens a trace; its format is told by its content unless it is given. Files packed by gzip, xz, lzma, zstd, bzip2, lz4 or zip are unpacked on the way.
+/// Opens a trace; its format is told by its content unless it is given. Files packed by gzip, xz, lzma, zstd, bzip2,
+/// lz4 or zip are unpacked on the way.
 pub fn open(path: &Path, format: Option<Format>) -> Result<Box<dyn Trace>, TraceError> {
     let failed = |source| TraceError::read(path, source);
     let file = File::open(path).map_err(failed)?;

@@ -9,13 +9,14 @@
 //! ==1234== ...         valgrind's own messages, passed over; also "--1234--", "**1234**", "vex ...", "disInstr..."
 //! ```
 //!
-//! Digits may be upper-case and have 0x before them; valgrind 3.1 and before wrote `instr : 0x0023C790, 2`, `load  :`, `store :` and `modify:`;
-//! valgrind-listener puts `(1) ` before each line. Text without a single instruction (filtered to its data) counts an instruction for each access.
+//! Digits may be upper-case and have 0x before them; valgrind 3.1 and before wrote `instr : 0x0023C790, 2`, `load  :`,
+//! `store :` and `modify:`; valgrind-listener puts `(1) ` before each line. Text without a single instruction (filtered
+//! to its data) counts an instruction for each access.
 //!
-//! An instruction's fetch is handed on only where it leaves the cache line (64 bytes) of the one before: the fetches between cannot miss, and
-//! they are three quarters of the text. What that hides is the number of L1I hits. An access that straddles lines becomes one
-//! access to each. Other lines are errors: a program that writes to the same stream spoils a trace unnoticed otherwise
-//! (`--log-file` keeps them apart).
+//! An instruction's fetch is handed on only where it leaves the cache line (64 bytes) of the one before: the fetches
+//! between cannot miss, and they are three quarters of the text. What that hides is the number of L1I hits. An access
+//! that straddles lines becomes one access to each. Other lines are errors: a program that writes to the same stream
+//! spoils a trace unnoticed otherwise (`--log-file` keeps them apart).
 
 use super::fetches::Fetches;
 use super::text::{self, Lines, hexadecimal};

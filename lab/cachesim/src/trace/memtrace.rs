@@ -9,14 +9,16 @@
 //!        47446       37770:     2765543 read         8 byte(s) @ 0x00007fdf64e2adc8 by PC 0x0000000000404a7e
 //! ```
 //!
-//! Older views have `<--record#->: T<tid>` before the details, 32-bit programs shorter addresses. Markers of any kind, prefetches, flushes, ends of
-//! threads and the further lines of a long instruction are passed over.
+//! Older views have `<--record#->: T<tid>` before the details, 32-bit programs shorter addresses. Markers of any kind,
+//! prefetches, flushes, ends of threads and the further lines of a long instruction are passed over.
 //!
-//! Record numbers show what is missing in the middle. What was not in DynamoRIO's file (injected system calls and context switches) has the number of
-//! the record before, and a long instruction's further line that of its first. Where the view itself skipped something, it drew a line of dashes.
-//! Any other jump is an error. A header starts anew: views of several files may follow one another. Threads may be numbered each by itself.
+//! Record numbers show what is missing in the middle. What was not in DynamoRIO's file (injected system calls and
+//! context switches) has the number of the record before, and a long instruction's further line that of its first.
+//! Where the view itself skipped something, it drew a line of dashes. Any other jump is an error. A header starts anew:
+//! views of several files may follow one another. Threads may be numbered each by itself.
 //!
-//! DynamoRIO's own files are not read here: they need the program's binaries and a decoder to become accesses, which is what that command is.
+//! DynamoRIO's own files are not read here: they need the program's binaries and a decoder to become accesses, which is
+//! what that command is.
 
 use super::fetches::Fetches;
 use super::text::{Lines, hexadecimal};

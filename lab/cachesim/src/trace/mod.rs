@@ -11,8 +11,8 @@
 //!
 //! [`open`] tells files apart by their content, and unpacks them.
 //!
-//! A source hands out records in batches: one call for thousands of them costs nothing, and memory does not depend on the
-//! length of the trace.
+//! A source hands out records in batches: one call for thousands of them costs nothing, and memory does not depend on
+//! the length of the trace.
 
 pub mod champsim;
 mod fetches;

@@ -1,5 +1,5 @@
-//! The simplest trace: a line an access, `R` or `W` and a hexadecimal address. Empty lines and lines that start with `#` are
-//! passed over. Each access counts as one instruction.
+//! The simplest trace: a line an access, `R` or `W` and a hexadecimal address. Empty lines and lines that start with
+//! `#` are passed over. Each access counts as one instruction.
 
 use super::text::{self, Lines, hexadecimal};
 use super::{BATCH, Kind, Record, Trace, TraceError};

@@ -7,10 +7,11 @@
 //! end      0 u32   0 u32   all records u64   all instructions u64          nothing may follow
 //! ```
 //!
-//! Numbers are little-endian. Within a block's payload a record is two LEB128 numbers: `instructions * 4 + kind` (0 read, 1 write,
-//! 2 fetch), and the zigzag difference of the address from the last one of the same kind, 0 at the block's start. Blocks can
-//! be read alone. A file without its end, as a killed recorder leaves it, is an error and not a shorter trace, however little of it is read:
-//! its last bytes are looked at when it is opened. A pipe, or a packed file, shows its end only to who reads that far.
+//! Numbers are little-endian. Within a block's payload a record is two LEB128 numbers: `instructions * 4 + kind` (0
+//! read, 1 write, 2 fetch), and the zigzag difference of the address from the last one of the same kind, 0 at the
+//! block's start. Blocks can be read alone. A file without its end, as a killed recorder leaves it, is an error and not
+//! a shorter trace, however little of it is read: its last bytes are looked at when it is opened. A pipe, or a packed
+//! file, shows its end only to who reads that far.
 
 use super::{Kind, Record, Trace, TraceError};
 use std::fs::File;

@@ -1,9 +1,9 @@
 //! Accesses made up from a stack-distance profile.
 //!
-//! The *stack distance* of an access is the number of different lines used since the last use of its line: a fully associative LRU cache of
-//! n lines hits if and only if it is below n. So a profile of stack distances says what any size of cache makes of a
-//! program, and the paper's three types (MICRO'14, section IV-B) are three profiles: distances within the L2, within the
-//! L3, beyond every cache.
+//! The *stack distance* of an access is the number of different lines used since the last use of its line: a fully
+//! associative LRU cache of n lines hits if and only if it is below n. So a profile of stack distances says what any
+//! size of cache makes of a program, and the paper's three types (MICRO'14, section IV-B) are three profiles: distances
+//! within the L2, within the L3, beyond every cache.
 
 use super::{BATCH, Kind, Record, Trace, TraceError};
 use crate::recency_tree::RecencyTree;
@@ -29,8 +29,8 @@ pub struct Band {
 pub struct Profile {
     /// Its stack distances.
     pub bands: Vec<Band>,
-    /// Different lines it uses in all, 1 to [`FOOTPRINT_LINES_MAX`]. A distance beyond the lines used so far means a new line,
-    /// or, when all are used, the one used longest ago.
+    /// Different lines it uses in all, 1 to [`FOOTPRINT_LINES_MAX`]. A distance beyond the lines used so far means a
+    /// new line, or, when all are used, the one used longest ago.
     pub footprint_lines: u64,
     /// Loads and stores per instruction, 0.001 to 1.
     pub accesses_per_instruction: f64,

@@ -1,6 +1,7 @@
 //! What the text formats share: lines with numbers, a limit on their length, hexadecimal addresses.
 //!
-//! Programs that write traces end every line. A last line without its end was cut, or may have been: half an address is an address too.
+//! Programs that write traces end every line. A last line without its end was cut, or may have been: half an address is
+//! an address too.
 
 use super::TraceError;
 use std::fs::File;

@@ -30,8 +30,8 @@ use std::path::{Path, PathBuf};
                   \x20 gleaner report class.json -o page.html"
 )]
 pub struct ClassifyArgs {
-    /// A trace to judge (may be repeated): a recording (`gleaner-lab cache record` makes one), R|W HEXADDR lines, ChampSim's, or the text of
-    /// valgrind's lackey or of DynamoRIO's `drrun -t drmemtrace -tool view`; packed or not
+    /// A trace to judge (may be repeated): a recording (`gleaner-lab cache record` makes one), R|W HEXADDR lines,
+    /// ChampSim's, or the text of valgrind's lackey or of DynamoRIO's `drrun -t drmemtrace -tool view`; packed or not
     #[arg(long = "trace", value_name = "FILE", conflicts_with = "command")]
     traces: Vec<PathBuf>,
     /// What the traces are, instead of finding out

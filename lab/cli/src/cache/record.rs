@@ -4,8 +4,9 @@
 //! valgrind lackey (runs CMD) ──text through a pipe──▶ trace::lackey ──▶ trace::recording ──▶ FILE
 //! ```
 //!
-//! Lackey writes a line an access with one system call each, some hundred thousand to a million a second; nothing is ever on disk but
-//! the compact recording, beside FILE until it is whole. A program cannot be let go from valgrind, so at the limit it is ended.
+//! Lackey writes a line an access with one system call each, some hundred thousand to a million a second; nothing is
+//! ever on disk but the compact recording, beside FILE until it is whole. A program cannot be let go from valgrind, so
+//! at the limit it is ended.
 
 use super::count;
 use crate::args::JsonArg;
@@ -220,7 +221,8 @@ impl Traced {
         self.end()
     }
 
-    /// Waits for the program's end, or brings it about. What it still writes is thrown away meanwhile, or it would wait for ever.
+    /// Waits for the program's end, or brings it about. What it still writes is thrown away meanwhile, or it would wait
+    /// for ever.
     fn end(&mut self) -> Result<ExitStatus, Failure> {
         let mut child = self.child.borrow_mut();
         let began = Instant::now();
@@ -253,8 +255,8 @@ fn readable(pipe: &PipeReader, wait: Duration) -> bool {
     poll(&mut polled, wait.as_ref()).is_ok_and(|ready| ready > 0) && polled[0].revents().contains(PollFlags::IN)
 }
 
-/// Lackey's text. It is over when valgrind has ended and the pipe is empty: the program's children may hold the pipe open for
-/// as long as they like.
+/// Lackey's text. It is over when valgrind has ended and the pipe is empty: the program's children may hold the pipe
+/// open for as long as they like.
 struct Stream {
     child: Rc<RefCell<Child>>,
     pipe: Rc<PipeReader>,

@@ -40,8 +40,8 @@ pub struct ReproduceArgs {
     /// Only this mix of the paper's Table VI, 1 to 17 (may be repeated); statements about types need all
     #[arg(long = "mix", value_name = "N")]
     mixes: Vec<u32>,
-    /// Use recordings of real programs (`gleaner-lab cache record`) in DIR instead of made-up ones: sjeng, x264, bzip2, cc1, xalan,
-    /// libquantum, each with .gltrace
+    /// Use recordings of real programs (`gleaner-lab cache record`) in DIR instead of made-up ones: sjeng, x264, bzip2,
+    /// cc1, xalan, libquantum, each with .gltrace
     #[arg(long, value_name = "DIR")]
     traces: Option<PathBuf>,
     /// Simulations at a time; changes nothing but the time it takes [default: as many as there are CPUs]

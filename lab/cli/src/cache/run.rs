@@ -35,8 +35,8 @@ use std::time::Duration;
                         \x20 gleaner-lab cache run --synthetic cache-friendly --synthetic thrashing --prefetch recap --colours 3:1"
 )]
 pub struct RunArgs {
-    /// A context that runs this trace: a recording (`gleaner-lab cache record` makes one), R|W HEXADDR lines, ChampSim's, or the text of
-    /// valgrind's lackey or of DynamoRIO's `drrun -t drmemtrace -tool view`; packed or not
+    /// A context that runs this trace: a recording (`gleaner-lab cache record` makes one), R|W HEXADDR lines,
+    /// ChampSim's, or the text of valgrind's lackey or of DynamoRIO's `drrun -t drmemtrace -tool view`; packed or not
     #[arg(long = "trace", value_name = "FILE")]
     traces: Vec<PathBuf>,
     /// What the traces are, instead of finding out
@@ -66,7 +66,8 @@ pub struct RunArgs {
     /// Context prefetching: what a context lost from the last level while it waited is brought back when it runs again
     #[arg(long, value_name = "KIND", default_value = "none", value_parser = PossibleValuesParser::new(PREFETCHERS.map(prefetcher)))]
     prefetch: String,
-    /// Page colours of the last level, dealt out to the contexts in these shares, like 2:1 for two; without this, chance decides
+    /// Page colours of the last level, dealt out to the contexts in these shares, like 2:1 for two; without this,
+    /// chance decides
     #[arg(long, value_name = "N:N:...", value_parser = shares)]
     colours: Option<Shares>,
     /// Size of the last level (k, M and G are 1024, 1024^2, 1024^3 bytes)
@@ -84,7 +85,8 @@ pub struct RunArgs {
     /// Feeds everything that is decided by chance
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// End after so many accesses, of all contexts together and in steps of 65,536, with what is counted by then (k, M and G are understood)
+    /// End after so many accesses, of all contexts together and in steps of 65,536, with what is counted by then (k, M
+    /// and G are understood)
     #[arg(long, value_name = "N", value_parser = quanta, alias = "max-events")]
     max_accesses: Option<u64>,
     #[command(flatten)]

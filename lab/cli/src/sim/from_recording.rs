@@ -1,7 +1,8 @@
 //! `gleaner-lab sim from-recording`: a real program's threads, played back on hosts and guests that you do not have.
 //!
-//! The recording becomes a scenario of one measured VM, and a neighbour if wanted; `--scenario` writes it down, for `sim run`. Before the
-//! question, the recording is played back as it was recorded: how far that is from the recording is what the simulator gets wrong.
+//! The recording becomes a scenario of one measured VM, and a neighbour if wanted; `--scenario` writes it down, for
+//! `sim run`. Before the question, the recording is played back as it was recorded: how far that is from the recording
+//! is what the simulator gets wrong.
 
 use super::limits::{MaxTime, StoppedBy, Watch};
 use crate::args::{JsonArg, PolicyArg};

@@ -1,7 +1,8 @@
 //! Work that may take long: how far it is, how long it still takes, and ending it early with what is done.
 //!
-//! A signal, or a limit that was given, ends the work; what there is by then is the result, and says so. Whatever does not look at its
-//! [`Watch`] (a read from a pipe that gives nothing) is ended a few seconds after the signal all the same: nothing here has to be undone.
+//! A signal, or a limit that was given, ends the work; what there is by then is the result, and says so. Whatever does
+//! not look at its [`Watch`] (a read from a pipe that gives nothing) is ended a few seconds after the signal all the
+//! same: nothing here has to be undone.
 
 use crate::failure::Failure;
 use crate::output::say;
@@ -57,7 +58,8 @@ const GRACE_S: u32 = 3;
 /// And what is to be written then, so long.
 const WRITING_S: u32 = 20;
 
-/// Set by SIGINT, SIGTERM and SIGHUP, which end the process a little later if it does not end by itself. Only for work without anything to undo.
+/// Set by SIGINT, SIGTERM and SIGHUP, which end the process a little later if it does not end by itself. Only for work
+/// without anything to undo.
 pub fn flag() -> Result<Arc<AtomicBool>, Failure> {
     let flag = Arc::new(AtomicBool::new(false));
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
@@ -130,8 +132,8 @@ impl Watch {
         }
     }
 
-    /// Does what does not look at the watch, in a thread beside; `None` where it was ended before. `done` says how far it is. What is not needed any more
-    /// ends with the process.
+    /// Does what does not look at the watch, in a thread beside; `None` where it was ended before. `done` says how far
+    /// it is. What is not needed any more ends with the process.
     pub fn beside<T: Send + 'static>(
         &self,
         done: impl Fn() -> f64,

@@ -124,8 +124,8 @@ fn decision(decision: &gleaner_model::Decision) -> SimDecision {
     }
 }
 
-/// Each measured VM, workload and policy at each slice beside each background, over the rounds; against the first policy at the first
-/// slice, round by round.
+/// Each measured VM, workload and policy at each slice beside each background, over the rounds; against the first
+/// policy at the first slice, round by round.
 fn rows(scenario: &Scenario, done: &[Done], runs: &[SimRun]) -> Vec<SimRow> {
     let first_round: Vec<&Done> = done.iter().filter(|done| done.round == 0).collect();
     let per_round = first_round.len();

@@ -36,7 +36,8 @@ pub struct RunArgs {
     /// Rounds instead of the scenario's
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: Option<u32>,
-    /// Costs of wake-ups as `gleaner probe --json` measured them, instead of the scenario's; what the file's cost_ns names stays
+    /// Costs of wake-ups as `gleaner probe --json` measured them, instead of the scenario's; what the file's cost_ns
+    /// names stays
     #[arg(long, value_name = "FILE")]
     probe: Option<PathBuf>,
     /// Write every vCPU's timeline of the first combination's first round, as a Chrome trace

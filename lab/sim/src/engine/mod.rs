@@ -11,7 +11,8 @@ pub use timers::Timers;
 /// Nanoseconds since the simulation began.
 pub type Time = u64;
 
-/// A mean of lengths, the latest of which counts an eighth, as the kernel keeps them (`update_avg`; the menu governor's `DECAY`).
+/// A mean of lengths, the latest of which counts an eighth, as the kernel keeps them (`update_avg`; the menu governor's
+/// `DECAY`).
 pub(crate) const fn decaying_mean(mean: Time, length: Time) -> Time {
     mean - mean / 8 + length / 8
 }

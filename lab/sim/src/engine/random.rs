@@ -1,5 +1,5 @@
-//! Random numbers, a stream of its own for each thread: what one thread draws does not change with what others do, so two
-//! policies meet the same work.
+//! Random numbers, a stream of its own for each thread: what one thread draws does not change with what others do, so
+//! two policies meet the same work.
 
 use super::Time;
 use fastrand::Rng;

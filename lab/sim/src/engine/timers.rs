@@ -1,11 +1,12 @@
 //! The event queue: one timer for each thing that can have one, in a heap that knows where each of them is.
 //!
-//! Every vCPU, pCPU, thread and virtual machine owns a *slot* and re-arms it as its plans change, many times for each time that it
-//! expires. A queue of events would fill with stale ones; here re-arming moves the slot's one entry. Of timers due at the
-//! same moment the one armed first goes first, so a run depends on nothing but its input.
+//! Every vCPU, pCPU, thread and virtual machine owns a *slot* and re-arms it as its plans change, many times for each
+//! time that it expires. A queue of events would fill with stale ones; here re-arming moves the slot's one entry. Of
+//! timers due at the same moment the one armed first goes first, so a run depends on nothing but its input.
 //!
-//! A heap with four children a node: half as deep as a binary one, and the four keys of siblings are one cache line. The place of
-//! what was taken out last stays open, for most events arm a timer anew: that one is put there and sinks, once instead of twice.
+//! A heap with four children a node: half as deep as a binary one, and the four keys of siblings are one cache line.
+//! The place of what was taken out last stays open, for most events arm a timer anew: that one is put there and sinks,
+//! once instead of twice.
 
 use super::Time;
 
@@ -14,7 +15,8 @@ const ABSENT: u32 = u32::MAX;
 /// Low bits of a key: the slot.
 const SLOT_BITS: u32 = 20;
 const CHILDREN: usize = 4;
-/// The first place: the children of place `n` are the line `n - ROOT + 1`, so the first line has the root alone, as its last.
+/// The first place: the children of place `n` are the line `n - ROOT + 1`, so the first line has the root alone, as its
+/// last.
 const ROOT: usize = CHILDREN - 1;
 /// Nobody's key, behind all.
 const NOBODY: u128 = u128::MAX;

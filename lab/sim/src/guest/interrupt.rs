@@ -1,7 +1,7 @@
 //! Interrupts: sent, on their way, waiting for a vCPU that is away, handled, done.
 //!
-//! An interrupt for a vCPU that runs takes its latency; for one that is halted it makes the host take the vCPU up; for one that
-//! waits for a pCPU it waits too. That is all there is to delayed IPIs and delayed I/O.
+//! An interrupt for a vCPU that runs takes its latency; for one that is halted it makes the host take the vCPU up; for
+//! one that waits for a pCPU it waits too. That is all there is to delayed IPIs and delayed I/O.
 
 use crate::engine::Time;
 use crate::ids::{ThreadIx, VcpuIx};

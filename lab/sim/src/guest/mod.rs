@@ -1,9 +1,11 @@
-//! The guest's scheduler: a queue of threads for each vCPU, where a woken thread goes, who takes whose work, what an idle vCPU does.
+//! The guest's scheduler: a queue of threads for each vCPU, where a woken thread goes, who takes whose work, what an
+//! idle vCPU does.
 //!
-//! As Linux does it, as far as it matters here. A woken thread goes to the vCPU it ran on if that is idle, else to another
-//! idle one, else waits where it was. A vCPU is idle when only the idle task or the yielding thread runs there (wake-up placement
-//! treats SCHED_IDLE as idle, or does not: [`GuestConfig::yielding_is_idle`]). A vCPU that becomes idle takes waiting threads from others, unless its idle periods are so short that
-//! it would not pay (`newidle_balance`); a tick later an idle vCPU takes them in any case.
+//! As Linux does it, as far as it matters here. A woken thread goes to the vCPU it ran on if that is idle, else to
+//! another idle one, else waits where it was. A vCPU is idle when only the idle task or the yielding thread runs there
+//! (wake-up placement treats SCHED_IDLE as idle, or does not: [`GuestConfig::yielding_is_idle`]). A vCPU that becomes
+//! idle takes waiting threads from others, unless its idle periods are so short that it would not pay
+//! (`newidle_balance`); a tick later an idle vCPU takes them in any case.
 
 mod idle;
 mod interrupt;
@@ -35,7 +37,8 @@ pub(crate) struct Guest {
     pub(crate) active: u64,
     /// Those without a thread.
     pub(crate) idle: u64,
-    /// Of those without a thread, those that no shootdown of the workload concerns any more: they have left its address space.
+    /// Of those without a thread, those that no shootdown of the workload concerns any more: they have left its address
+    /// space.
     pub(crate) left: u64,
     /// Those with a thread that waits though somebody else could run it.
     pub(crate) waiting: u64,
@@ -265,7 +268,8 @@ impl World {
         self.arm(to);
     }
 
-    /// Whether a woken thread is to run before the one that runs (CFS's wakeup_preempt_entity). Lifts its virtual runtime.
+    /// Whether a woken thread is to run before the one that runs (CFS's wakeup_preempt_entity). Lifts its virtual
+    /// runtime.
     fn guest_preempts(&mut self, to: VcpuIx, t: ThreadIx) -> bool {
         let Activity::Thread(running) = self.vcpus[to.at()].activity else { return false };
         let granularity = self.vms[self.vcpus[to.at()].vm.at()].guest.config.wakeup_granularity;

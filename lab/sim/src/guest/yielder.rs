@@ -1,7 +1,8 @@
-//! The yielding thread on a simulated vCPU: runs the state machine that ships ([`YieldingThread`]) as act's runner does on a real one.
+//! The yielding thread on a simulated vCPU: runs the state machine that ships ([`YieldingThread`]) as act's runner does
+//! on a real one.
 //!
-//! A real one asks the machine after every sched_yield, a million times a second. Returns that find nobody only add up, so they
-//! are reported together: the machine itself, cloned, is asked how long it would go on ([`quiet_for`]).
+//! A real one asks the machine after every sched_yield, a million times a second. Returns that find nobody only add up,
+//! so they are reported together: the machine itself, cloned, is asked how long it would go on ([`quiet_for`]).
 
 use crate::engine::{NEVER, Time};
 use crate::ids::VcpuIx;
@@ -79,8 +80,8 @@ impl Yielder {
 /// Longest look ahead.
 const FAR: Time = 10_000_000_000;
 
-/// How long undisturbed yields change nothing: the least time after which the machine, told of it at once, does something
-/// else. One of the guesses is nearly always right; otherwise it is found by halving.
+/// How long undisturbed yields change nothing: the least time after which the machine, told of it at once, does
+/// something else. One of the guesses is nearly always right; otherwise it is found by halving.
 fn quiet_for(machine: &YieldingThread, now: Time, guesses: &[Time]) -> Time {
     let acts_after =
         |time: Time| machine.clone().returned(Nanos(now), Nanos(time), YieldReturn::Immediate) != Next::Yield;

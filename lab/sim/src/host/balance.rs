@@ -1,7 +1,7 @@
 //! Which pCPU: for a vCPU that wakes, and which vCPU for a pCPU that has none.
 //!
-//! vCPUs with the same set of allowed pCPUs are a class, and a class knows on which pCPUs members of it wait, so that an idle pCPU finds
-//! somebody without looking at every queue.
+//! vCPUs with the same set of allowed pCPUs are a class, and a class knows on which pCPUs members of it wait, so that
+//! an idle pCPU finds somebody without looking at every queue.
 
 use crate::engine::BitSet;
 use crate::ids::{PcpuIx, VcpuIx};

@@ -1,10 +1,12 @@
-//! A virtual machine's limit, as CFS bandwidth control has it: in every period of 100 ms its vCPUs together may hold pCPUs for the
-//! quota; then they wait until the next period begins, whoever else is there or not. What is not used is lost.
+//! A virtual machine's limit, as CFS bandwidth control has it: in every period of 100 ms its vCPUs together may hold
+//! pCPUs for the quota; then they wait until the next period begins, whoever else is there or not. What is not used is
+//! lost.
 //!
 //! The kernel hands the quota out to its CPUs 5 ms at a time and looks at ticks, so a real machine is throttled some
 //! milliseconds sooner or later; here it is the moment at which the quota is used up.
 //!
-//! Xen's credit scheduler has another kind of cap, by credit ([`super::credit`]); both have vCPUs leave, and join again, as here.
+//! Xen's credit scheduler has another kind of cap, by credit ([`super::credit`]); both have vCPUs leave, and join
+//! again, as here.
 
 use super::Cause;
 use crate::engine::Time;

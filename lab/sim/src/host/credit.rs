@@ -8,14 +8,15 @@
 //!   wake-up (csched_vcpu_wake)                          UNDER becomes BOOST
 //! ```
 //!
-//! A capped virtual machine's vCPUs share no more credit than the cap, and each that owes more than its part of it at the accounting is parked, by itself,
-//! until one at which it owes nothing: with half of four pCPUs a vCPU that computes has two periods and is parked for two.
+//! A capped virtual machine's vCPUs share no more credit than the cap, and each that owes more than its part of it at
+//! the accounting is parked, by itself, until one at which it owes nothing: with half of four pCPUs a vCPU that
+//! computes has two periods and is parked for two.
 //!
-//! So classes change only at these moments: a vCPU that spends its last credit stays UNDER until the accounting. And credit is
-//! for those whom a tick has found running: a vCPU that computes between ticks never pays with its class.
+//! So classes change only at these moments: a vCPU that spends its last credit stays UNDER until the accounting. And
+//! credit is for those whom a tick has found running: a vCPU that computes between ticks never pays with its class.
 //!
-//! What is different from Xen: queues are sorted anew at the accounting, not at each pCPU's next tick; virtual machines that could use more than
-//! others leave are not moved to the front of the list.
+//! What is different from Xen: queues are sorted anew at the accounting, not at each pCPU's next tick; virtual machines
+//! that could use more than others leave are not moved to the front of the list.
 
 mod schedule;
 
@@ -26,8 +27,8 @@ use crate::ids::{PcpuIx, VcpuIx};
 use crate::vcpu::Place;
 use crate::world::World;
 
-/// When the `n`th tick of all pCPUs together is. Xen starts each pCPU's as it is brought up, one after the other, so they lie apart; evenly,
-/// for lack of anything better.
+/// When the `n`th tick of all pCPUs together is. Xen starts each pCPU's as it is brought up, one after the other, so
+/// they lie apart; evenly, for lack of anything better.
 fn tick_at(params: &CreditParams, n: u64, pcpus: u64) -> Time {
     params.tick * (n / pcpus + 1) + params.tick * (n % pcpus) / pcpus
 }
@@ -43,8 +44,9 @@ fn up(a: i64, b: i64) -> i64 {
     (a + b - 1) / b.max(1)
 }
 
-/// csched_acct's division, for `active` vCPUs of `weight` each. `total` is shared by `weights`, of which `after` have yet to come;
-/// `debt` is what all together owe. Nobody gets more than all of its active vCPUs could use in a period, or than its cap.
+/// csched_acct's division, for `active` vCPUs of `weight` each. `total` is shared by `weights`, of which `after` have
+/// yet to come; `debt` is what all together owe. Nobody gets more than all of its active vCPUs could use in a period,
+/// or than its cap.
 fn share(
     (active, weight, cap): (i64, i64, i64),
     (weights, after): (i64, i64),
@@ -62,8 +64,8 @@ fn share(
 }
 
 impl Entity {
-    /// Its credit and class after an accounting that gave it `credit`, and whether it is parked: it is when it owes more than `part`, and no longer
-    /// when it owes nothing.
+    /// Its credit and class after an accounting that gave it `credit`, and whether it is parked: it is when it owes
+    /// more than `part`, and no longer when it owes nothing.
     fn accounted(&mut self, credit: i64, period: i64, part: i64) {
         self.credit += credit;
         (self.over, self.boosted) = (self.credit < 0, false);
@@ -185,8 +187,8 @@ mod tests {
         assert_eq!(share((4, 1, NONE), (8, 4), 120, (30, 0)), Share { each: 15, total: 120 });
         // One with four beside one with a single vCPU: 24 each, by vCPU, not by machine.
         assert_eq!(share((4, 1, NONE), (5, 1), 120, (30, 0)), Share { each: 24, total: 120 });
-        // One vCPU of weight 4 beside four of weight 1 would have 60, can use 30 only; what it leaves goes to the four: its share of a total that
-        // is 30 * 8 / 4 larger, 90 of it, 23 each rounded up.
+        // One vCPU of weight 4 beside four of weight 1 would have 60, can use 30 only; what it leaves goes to the four:
+        // its share of a total that is 30 * 8 / 4 larger, 90 of it, 23 each rounded up.
         assert_eq!(share((1, 4, NONE), (8, 4), 120, (30, 0)), Share { each: 30, total: 180 });
         assert_eq!(share((4, 1, NONE), (8, 0), 180, (30, 0)).each, 23);
         // Where all together owe 8, each may have a part of that more than it can use.

@@ -1,5 +1,5 @@
-//! The arithmetic of the host's schedulers: pure functions of an [`Entity`] (a vCPU as the scheduler sees it) and a queue's
-//! virtual time. [`super`] moves vCPUs about; nothing here knows of the world.
+//! The arithmetic of the host's schedulers: pure functions of an [`Entity`] (a vCPU as the scheduler sees it) and a
+//! queue's virtual time. [`super`] moves vCPUs about; nothing here knows of the world.
 //!
 //! | scheduler | key | slice | a wake-up preempts |
 //! | --- | --- | --- | --- |
@@ -113,7 +113,8 @@ impl Scheduler {
         }
     }
 
-    /// When a slice that is used up at `end` is ended: at a tick, where nothing enforces it. Ticks are `phase` after multiples.
+    /// When a slice that is used up at `end` is ended: at a tick, where nothing enforces it. Ticks are `phase` after
+    /// multiples.
     pub(crate) fn enforced(&self, end: Time, phase: Time) -> Time {
         match self.tick() {
             0 => end,
@@ -178,12 +179,13 @@ impl Scheduler {
         }
     }
 
-    /// Nothing that is ready starves: how long a vCPU may wait at most while `others` may want its pCPU, each with `slice` or the
-    /// scheduler's own, with so many times its weight.
+    /// Nothing that is ready starves: how long a vCPU may wait at most while `others` may want its pCPU, each with
+    /// `slice` or the scheduler's own, with so many times its weight.
     ///
-    /// In turn, each comes before it once, and once more by directed yields. By virtual time, each may be ahead of it by half a window (its
-    /// lag at most a slice) when the wait begins, runs for its weight's share of that, and until a tick after its slice. By
-    /// credit, each may come first with all that it can have saved, a period's worth, and a slice that it began with.
+    /// In turn, each comes before it once, and once more by directed yields. By virtual time, each may be ahead of it
+    /// by half a window (its lag at most a slice) when the wait begins, runs for its weight's share of that, and until
+    /// a tick after its slice. By credit, each may come first with all that it can have saved, a period's worth, and a
+    /// slice that it began with.
     #[cfg(debug_assertions)]
     pub(crate) fn waits_at_most(&self, others: u64, slice: Option<Time>, weights: u64) -> Time {
         let slice = slice.unwrap_or(0);

@@ -1,20 +1,23 @@
 //! Groups of the host's scheduler: each virtual machine has one, and its weight is divided among its pCPUs by load.
 //!
-//! The mechanism is that of Linux 3.8 and later (kernel/sched/fair.c). On a pCPU, the group's entity weighs (`calc_cfs_shares`)
+//! The mechanism is that of Linux 3.8 and later (kernel/sched/fair.c). On a pCPU, the group's entity weighs
+//! (`calc_cfs_shares`)
 //!
 //! ```text
 //!   weight of the group * load here now / (load averages elsewhere + load here now)
 //! ```
 //!
-//! where a vCPU's load is 1,024 while it is runnable, and its load average a geometric one with a half-life of 32 periods of
-//! 2^20 ns (`__update_entity_runnable_avg`, `decay_load`). So the entities of a virtual machine with 16 busy vCPUs weigh 64 each, and that of one with
-//! one busy vCPU weighs 1,024. When it is worked out matters as much as how: when a vCPU wakes, sleeps, or moves
-//! (`update_cfs_shares` in `enqueue_entity` and `dequeue_entity`), and since Linux 3.12 at ticks (`entity_tick`). Before that, a
-//! vCPU that never sleeps kept the weight it woke with: all of the group's, if the virtual machine had been idle.
+//! where a vCPU's load is 1,024 while it is runnable, and its load average a geometric one with a half-life of 32
+//! periods of 2^20 ns (`__update_entity_runnable_avg`, `decay_load`). So the entities of a virtual machine with 16 busy
+//! vCPUs weigh 64 each, and that of one with one busy vCPU weighs 1,024. When it is worked out matters as much as how:
+//! when a vCPU wakes, sleeps, or moves (`update_cfs_shares` in `enqueue_entity` and `dequeue_entity`), and since Linux
+//! 3.12 at ticks (`entity_tick`). Before that, a vCPU that never sleeps kept the weight it woke with: all of the
+//! group's, if the virtual machine had been idle.
 //!
-//! From the weight follow the slice (`sched_slice`), when a tick ends it (`check_preempt_tick`) and whether a wake-up preempts
-//! (`wakeup_gran`). What is simpler here: vCPUs of one virtual machine on one pCPU are no queue of their own within the group's entity, but have
-//! equal parts of its weight; and load averages are exact where the kernel rounds, and lets an eighth pass before it tells the group.
+//! From the weight follow the slice (`sched_slice`), when a tick ends it (`check_preempt_tick`) and whether a wake-up
+//! preempts (`wakeup_gran`). What is simpler here: vCPUs of one virtual machine on one pCPU are no queue of their own
+//! within the group's entity, but have equal parts of its weight; and load averages are exact where the kernel rounds,
+//! and lets an eighth pass before it tells the group.
 
 use crate::config::{Groups, Scheduler};
 use crate::engine::Time;
@@ -200,9 +203,9 @@ impl World {
 
     /// How long `curr`, charged, has until a tick preempts it (`check_preempt_tick`); `None` where there are no groups.
     ///
-    /// Its slice is its weight's part of the latency (`sched_slice`). It is preempted when that is used up, or, after the
-    /// least granularity, when its virtual time is ahead of the next one's by as much: virtual time that goes 1,024 / weight times as
-    /// fast as time.
+    /// Its slice is its weight's part of the latency (`sched_slice`). It is preempted when that is used up, or, after
+    /// the least granularity, when its virtual time is ahead of the next one's by as much: virtual time that goes 1,024
+    /// / weight times as fast as time.
     pub(super) fn group_slice_left(&self, p: PcpuIx, curr: VcpuIx) -> Option<Time> {
         let Scheduler::Window(params) = self.scheduler() else { return None };
         if self.host.groups.is_empty() || self.slice_of(curr).is_some() {

@@ -1,13 +1,15 @@
 //! How deep an idle pCPU sleeps, and how long it then takes to come back.
 //!
-//! The choice is the menu governor's (drivers/cpuidle/governors/menu.c, Linux 3.9), which expects of an idle period what the last ones were (its correction factor, a mean over eight),
-//! and is the more reluctant the busier the pCPU is (`performance_multiplier`). Not modelled: that it looks for repeating patterns, asks the next timer, and takes
-//! the load from the last tick.
+//! The choice is the menu governor's (drivers/cpuidle/governors/menu.c, Linux 3.9), which expects of an idle period
+//! what the last ones were (its correction factor, a mean over eight), and is the more reluctant the busier the pCPU is
+//! (`performance_multiplier`). Not modelled: that it looks for repeating patterns, asks the next timer, and takes the
+//! load from the last tick.
 
 use crate::config::IdleState;
 use crate::engine::{Time, decaying_mean};
 
-/// An exit latency counts for so much more on a pCPU that is always busy: twice `get_loadavg`, which is 5 for one busy thread.
+/// An exit latency counts for so much more on a pCPU that is always busy: twice `get_loadavg`, which is 5 for one busy
+/// thread.
 const BUSY_COUNTS: Time = 10;
 
 /// A pCPU's idle periods.

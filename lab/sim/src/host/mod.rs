@@ -1,8 +1,8 @@
 //! The host: pCPUs, who runs on them, who waits.
 //!
-//! Whatever makes a pCPU's choice worth another look (a wake-up, a halt, the end of a slice, a pause-loop exit) only notes why,
-//! in `cause`, and puts the pCPU on the list; [`World::settle`] takes the list up when the event has been dealt with, so that no
-//! decision is made in the middle of another.
+//! Whatever makes a pCPU's choice worth another look (a wake-up, a halt, the end of a slice, a pause-loop exit) only
+//! notes why, in `cause`, and puts the pCPU on the list; [`World::settle`] takes the list up when the event has been
+//! dealt with, so that no decision is made in the middle of another.
 
 mod balance;
 mod cap;

@@ -1,7 +1,8 @@
 //! Pause-loop exits: a vCPU that spins is interrupted, and its pCPU goes to somebody who may make it stop.
 //!
-//! As KVM does: prefer a vCPU of the same virtual machine that waits for a pCPU (directed yield), taking turns; the spinner itself
-//! steps behind whoever waits on its own pCPU. The window doubles with every exit in vain. Xen has neither the preference nor the doubling.
+//! As KVM does: prefer a vCPU of the same virtual machine that waits for a pCPU (directed yield), taking turns; the
+//! spinner itself steps behind whoever waits on its own pCPU. The window doubles with every exit in vain. Xen has
+//! neither the preference nor the doubling.
 
 use super::Cause;
 use crate::engine::next_in_word;

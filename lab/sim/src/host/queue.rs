@@ -1,7 +1,7 @@
 //! A pCPU's queue of ready vCPUs: sorted by the scheduler's key, the first to come first among equals.
 //!
-//! Sorted with the next one last, so that taking it is a pop. Queues are short; where a thousand vCPUs wait for one pCPU, a
-//! binary search and a move of a few kilobytes are still cheap.
+//! Sorted with the next one last, so that taking it is a pop. Queues are short; where a thousand vCPUs wait for one
+//! pCPU, a binary search and a move of a few kilobytes are still cheap.
 
 use crate::ids::VcpuIx;
 use smallvec::SmallVec;

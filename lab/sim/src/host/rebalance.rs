@@ -1,13 +1,15 @@
 //! A busy pCPU pulls vCPUs from a busier one, now and then.
 //!
-//! As `load_balance` of Linux 3.9 (kernel/sched/fair.c) does: a pCPU compares the pCPUs that share its last-level cache, and the first of each
-//! cache's pCPUs compares the caches. Load is the sum of the weights of all that are runnable. It pulls if the busiest one's load is 1.25 times
-//! its own (`imbalance_pct` of `SD_CPU_INIT`), as much as is missing to the mean (`calculate_imbalance`), nobody who ran within the last
+//! As `load_balance` of Linux 3.9 (kernel/sched/fair.c) does: a pCPU compares the pCPUs that share its last-level
+//! cache, and the first of each cache's pCPUs compares the caches. Load is the sum of the weights of all that are
+//! runnable. It pulls if the busiest one's load is 1.25 times its own (`imbalance_pct` of `SD_CPU_INIT`), as much as is
+//! missing to the mean (`calculate_imbalance`), nobody who ran within the last
 //! 0.5 ms (`task_hot`) and nobody with twice the load that is to be moved (`move_tasks`). A busy pCPU looks every 64 to 256 ms within the cache
-//! (`busy_factor` 64, `balance_interval` 1 to 4 ms, doubled whenever all is balanced), and every 256 to 1,024 ms beyond (`SD_NODE_INIT`).
+//! (`busy_factor` 64, `balance_interval` 1 to 4 ms, doubled whenever all is balanced), and every 256 to 1,024 ms beyond
+//! (`SD_NODE_INIT`).
 //!
-//! Left out: `nr_balance_failed` and what follows of it (hot ones are moved after some failures, running ones are pushed), loads averaged over ticks.
-//! Idle pCPUs take what waits when they become idle (`balance`).
+//! Left out: `nr_balance_failed` and what follows of it (hot ones are moved after some failures, running ones are
+//! pushed), loads averaged over ticks. Idle pCPUs take what waits when they become idle (`balance`).
 
 use crate::engine::Time;
 use crate::ids::{PcpuIx, VcpuIx};
@@ -200,8 +202,8 @@ mod tests {
         // 2,048 are within 125 % of 1,700; and who has one vCPU only has none to give.
         assert!(imbalance(&[one(0, 1_700, 2), one(1, 2_048, 2)], &one(0, 1_700, 2)).is_none());
         assert!(imbalance(&[one(0, 64, 1), one(1, 1_024, 1)], &one(0, 64, 1)).is_none());
-        // 1,024 against 2 * 1,024: the mean is 512 away, less than a vCPU. Moving one would only turn it round, but 1,024 + 1,024 is as much as
-        // twice 1,024: the kernel moves it.
+        // 1,024 against 2 * 1,024: the mean is 512 away, less than a vCPU. Moving one would only turn it round, but
+        // 1,024 + 1,024 is as much as twice 1,024: the kernel moves it.
         let all = [one(0, 1_024, 1), one(1, 2_048, 2)];
         assert_eq!(imbalance(&all, &all[0]).map(|(_, pull)| pull), Some(1_024));
     }

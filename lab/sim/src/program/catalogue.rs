@@ -119,8 +119,8 @@ fn items(b: &mut Builder, plan: &Plan) -> u32 {
     b.counter(plan.items.and_then(|items| i64::try_from(items).ok()).unwrap_or(i64::MAX))
 }
 
-/// pipeline.rs: source -> hash (a table under a mutex) -> compress -> sink. A quarter of the chunks are duplicates and skip the
-/// compression; here every fourth.
+/// pipeline.rs: source -> hash (a table under a mutex) -> compress -> sink. A quarter of the chunks are duplicates and
+/// skip the compression; here every fourth.
 fn pipeline(plan: &Plan) -> Workload {
     let mut b = Builder::new();
     let (n, work) = (plan.threads.max(1), plan.granularity);
@@ -327,7 +327,8 @@ fn freqsleep(plan: &Plan) -> Workload {
 /// Row locks of `request_reply`, taken two at a time, lower first. 16 pairs in turn stand for 64 rows at random.
 const ROWS: u32 = 16;
 
-/// request_reply.rs: a transaction is three requests through a socket; the second takes two rows, the third gives them back.
+/// request_reply.rs: a transaction is three requests through a socket; the second takes two rows, the third gives them
+/// back.
 fn request_reply(plan: &Plan) -> Workload {
     let mut b = Builder::new();
     let left = items(&mut b, plan);
@@ -367,8 +368,8 @@ fn request_reply(plan: &Plan) -> Workload {
     b.build()
 }
 
-/// address_space.rs: every mapping takes the kernel's lock of the address space three times (map, protect, unmap); the latter two
-/// interrupt the other vCPUs with the lock held.
+/// address_space.rs: every mapping takes the kernel's lock of the address space three times (map, protect, unmap); the
+/// latter two interrupt the other vCPUs with the lock held.
 fn address_space(plan: &Plan) -> Workload {
     /// Of a page table's change under the lock: ours, within the micro-sliced paper's 1.2 to 16 us (Table I, solo).
     const LOCKED: Span = Span::Fixed(1_000);

@@ -1,5 +1,6 @@
-//! Programs as they are run: one after the other in one table, each once however many virtual machines run it, in instructions of
-//! half the size. A thousand virtual machines with the same program then share what the processor's caches hold of it.
+//! Programs as they are run: one after the other in one table, each once however many virtual machines run it, in
+//! instructions of half the size. A thousand virtual machines with the same program then share what the processor's
+//! caches hold of it.
 
 use super::{Guard, Op, Span};
 

@@ -167,7 +167,8 @@ impl World {
         self.endless = Some(t);
     }
 
-    /// Runs instructions that take no time and concern no other thread: free locks, conditions that hold, nobody who waits.
+    /// Runs instructions that take no time and concern no other thread: free locks, conditions that hold, nobody who
+    /// waits.
     fn run_ahead(&mut self, t: ThreadIx, steps: &mut u32) {
         let thread = &mut self.threads[t.at()];
         let vm = &mut self.vms[thread.vm.at()];
@@ -390,7 +391,8 @@ impl World {
         }
     }
 
-    /// A thread whose program begins with a wait has yet to be created, as far as anybody sees: it waits without having run.
+    /// A thread whose program begins with a wait has yet to be created, as far as anybody sees: it waits without having
+    /// run.
     pub(crate) fn is_unborn(&mut self, t: ThreadIx) -> bool {
         let thread = &mut self.threads[t.at()];
         let vm = &mut self.vms[thread.vm.at()];

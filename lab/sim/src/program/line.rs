@@ -1,5 +1,5 @@
-//! Threads that stand in line: for a vCPU, a mutex, a condition. A thread stands in one line at a time, so each knows who is
-//! behind it, and a line is no more than its two ends.
+//! Threads that stand in line: for a vCPU, a mutex, a condition. A thread stands in one line at a time, so each knows
+//! who is behind it, and a line is no more than its two ends.
 
 use super::Thread;
 use crate::ids::ThreadIx;

@@ -1,8 +1,9 @@
 //! What threads do: small programs of computation and synchronization, as assembler for a machine without data.
 //!
-//! An instruction either takes no time of its own (locks that are free, counters, jumps), takes time on a vCPU (`Compute`,
-//! spinning), or blocks. The wait for a condition is `WaitUntil`, which is `while (!condition) pthread_cond_wait()`: it tests the
-//! condition with the mutex held, every time it is woken. So a woken thread that comes too late waits again, as in reality.
+//! An instruction either takes no time of its own (locks that are free, counters, jumps), takes time on a vCPU
+//! (`Compute`, spinning), or blocks. The wait for a condition is `WaitUntil`, which is `while (!condition)
+//! pthread_cond_wait()`: it tests the condition with the mutex held, every time it is woken. So a woken thread that
+//! comes too late waits again, as in reality.
 
 mod build;
 pub mod catalogue;
@@ -40,7 +41,8 @@ pub enum Span {
     },
 }
 
-/// No instruction may take longer: 100 days, far beyond every simulation's end, and sums of such times are numbers still.
+/// No instruction may take longer: 100 days, far beyond every simulation's end, and sums of such times are numbers
+/// still.
 pub const SPAN_MAX: Time = 100 * 86_400 * 1_000_000_000;
 
 impl Span {

@@ -1,8 +1,10 @@
 //! The kernel's read-write semaphore as x86 has it (lib/rwsem.c, 3.5 and 3.9).
 //!
-//! Readers share it, but stand behind whoever waits. When nobody is left in it, the first who waits comes next (`__rwsem_do_wake`). Readers are given it there and then, all up to the
-//! first writer. A writer, too, before Linux 3.9; since then it is only woken, and takes it when it runs, unless another that runs has come first (`try_get_writer_sem`): then it waits
-//! again as the first. So a writer that has to sleep stops all readers for as long as it takes to wake it, and once more for as long as it takes to wake them.
+//! Readers share it, but stand behind whoever waits. When nobody is left in it, the first who waits comes next
+//! (`__rwsem_do_wake`). Readers are given it there and then, all up to the first writer. A writer, too, before Linux
+//! 3.9; since then it is only woken, and takes it when it runs, unless another that runs has come first
+//! (`try_get_writer_sem`): then it waits again as the first. So a writer that has to sleep stops all readers for as
+//! long as it takes to wake it, and once more for as long as it takes to wake them.
 
 use super::Writers;
 use super::exec::Flow;

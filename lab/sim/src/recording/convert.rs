@@ -1,13 +1,14 @@
 //! From events to programs: for each thread what it computed, whom it woke where, and what it waited for.
 //!
-//! Each block is matched with the wake-up that ended it. Was the waker recorded, the block becomes a wait and the wake-up a post at
-//! the waker's place, which is its CPU time then: the interval's CPU time is spread evenly over its length, as what the host
-//! stole from it cannot be placed. Was it not (timers, devices, other programs), the block lasts as long as it did. Wake-ups that ended
-//! no block are dropped. So there are as many posts as waits, each semaphore has one thread that waits, and what could happen
-//! once in the recorded order ends in any order: a replay cannot deadlock.
+//! Each block is matched with the wake-up that ended it. Was the waker recorded, the block becomes a wait and the
+//! wake-up a post at the waker's place, which is its CPU time then: the interval's CPU time is spread evenly over its
+//! length, as what the host stole from it cannot be placed. Was it not (timers, devices, other programs), the block
+//! lasts as long as it did. Wake-ups that ended no block are dropped. So there are as many posts as waits, each
+//! semaphore has one thread that waits, and what could happen once in the recorded order ends in any order: a replay
+//! cannot deadlock.
 //!
-//! The wake-up may be written down before the block that it ends, when the waker is on its way while the thread still leaves:
-//! such a one is kept (`early`) until the block shows that it was meant.
+//! The wake-up may be written down before the block that it ends, when the waker is on its way while the thread still
+//! leaves: such a one is kept (`early`) until the block shows that it was meant.
 
 use super::costs::{LatencyDigest, WakeLatencies};
 use super::{Header, Reader, RecordingError, Summary};
@@ -227,7 +228,8 @@ impl Converter {
         }
     }
 
-    /// It is on a vCPU from now on. If it was blocked and nobody was seen to wake it, its wake-up came early, or was lost.
+    /// It is on a vCPU from now on. If it was blocked and nobody was seen to wake it, its wake-up came early, or was
+    /// lost.
     fn runs(&mut self, t: u32, at: Time) {
         let thread = &mut self.threads[t as usize];
         if thread.blocked.is_some() {

@@ -1,8 +1,9 @@
 //! What wake-ups cost where a recording was made: the simulator's costs for playing it back.
 //!
-//! A recorded thread's CPU time contains its own switches and system calls, so these cost nothing again. What lies between a wake-up
-//! and the woken thread's first instruction, on another vCPU that idled, is not in any thread's time: it is the interrupt and, where
-//! the vCPU was halted, taking it up again. The fastest tenth is taken for the interrupt alone; the median's surplus for the rest.
+//! A recorded thread's CPU time contains its own switches and system calls, so these cost nothing again. What lies
+//! between a wake-up and the woken thread's first instruction, on another vCPU that idled, is not in any thread's time:
+//! it is the interrupt and, where the vCPU was halted, taking it up again. The fastest tenth is taken for the interrupt
+//! alone; the median's surplus for the rest.
 
 use crate::engine::Time;
 use std::collections::BTreeMap;

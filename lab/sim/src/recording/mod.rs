@@ -5,9 +5,9 @@
 //!   ThreadEvents, one by one   -->   a small file   -->   who waits for whom   -->   Workload
 //! ```
 //!
-//! A wake-up becomes a post to the woken thread's semaphore, at the place in its waker's program where it was made; a block becomes a
-//! wait. So the simulator may run things in another order than the recording, but nobody goes on before those who woke him have come
-//! to that place. docs/research/recording.md says what is kept and what is lost.
+//! A wake-up becomes a post to the woken thread's semaphore, at the place in its waker's program where it was made; a
+//! block becomes a wait. So the simulator may run things in another order than the recording, but nobody goes on before
+//! those who woke him have come to that place. docs/research/recording.md says what is kept and what is lost.
 
 mod convert;
 mod costs;

@@ -104,7 +104,8 @@ fn who_is_woken_from_outside_waits_as_long_as_it_did() {
     assert_eq!((replay.facts.delays, replay.facts.delays_ns, replay.facts.displaced_ns), (1, 1_000, 300));
 }
 
-/// The waker is on its way while the thread still leaves: the wake-up is written down first. Another one finds the thread running.
+/// The waker is on its way while the thread still leaves: the wake-up is written down first. Another one finds the
+/// thread running.
 #[test]
 fn a_wake_up_before_the_block_that_it_ends_counts_and_one_that_ends_none_does_not() {
     let replay = replayed(&[

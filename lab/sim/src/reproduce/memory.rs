@@ -1,15 +1,19 @@
-//! dedup's memory, as both papers' reproductions have it: its stages' parts of the CPU time, and how often they use the address space, by threads a stage. Counted in a program with its
-//! structure, with what glibc has got since 2.15 turned off (experiments/simulator/dedup-stages.sh, experiments/simulator/README.md).
+//! dedup's memory, as both papers' reproductions have it: its stages' parts of the CPU time, and how often they use the
+//! address space, by threads a stage. Counted in a program with its structure, with what glibc has got since 2.15
+//! turned off (experiments/simulator/dedup-stages.sh, experiments/simulator/README.md).
 //!
-//! Compress takes its memory from arenas that grow and shrink with each chunk (zlib wants 256 KB and gives them back). What shrinks is given back by madvise, what grows is faulted in page by
-//! page; both read the address space's semaphore, and madvise interrupts every other vCPU that has the address space while it does (arch/x86/mm/tlb.c, `flush_tlb_mm_range`). What grows beyond what it
-//! ever was, for chunks that Reorder has not written yet, takes mprotect, a writer: everybody leaves the semaphore for it, and is woken after it. Left out are main's faults, one a
+//! Compress takes its memory from arenas that grow and shrink with each chunk (zlib wants 256 KB and gives them back).
+//! What shrinks is given back by madvise, what grows is faulted in page by page; both read the address space's
+//! semaphore, and madvise interrupts every other vCPU that has the address space while it does (arch/x86/mm/tlb.c,
+//! `flush_tlb_mm_range`). What grows beyond what it ever was, for chunks that Reorder has not written yet, takes
+//! mprotect, a writer: everybody leaves the semaphore for it, and is woken after it. Left out are main's faults, one a
 //! chunk before there are other threads, and Fragment's, one a chunk, too.
 
 use crate::Time;
 use crate::program::{Builder, Op, Span};
 
-/// How long the semaphore is held, but for the shootdown: as the shortest kernel lock (micro-sliced paper, Table I, solo).
+/// How long the semaphore is held, but for the shootdown: as the shortest kernel lock (micro-sliced paper, Table I,
+/// solo).
 const HELD: Time = 1_200;
 
 /// Parts of the CPU time.
@@ -120,7 +124,8 @@ mod tests {
         let config =
             Config::new(HostConfig::new(1, Scheduler::Dedicated), vec![VmConfig::new("vm", 1, Costs::FREE, work)]);
         let took = Simulation::new(config).and_then(Simulation::run).unwrap().0.end_ns;
-        // 486 exponential times, and as many fixed ones: the sum is within 20 % of what was asked for, more than four standard deviations.
+        // 486 exponential times, and as many fixed ones: the sum is within 20 % of what was asked for, more than four
+        // standard deviations.
         assert!((1_600_000..2_400_000).contains(&took), "{took} ns");
     }
 

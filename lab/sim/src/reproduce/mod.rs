@@ -10,8 +10,8 @@
 //!   row: paper's figure, simulated figure, whether they agree, whether anything of the row was fitted
 //! ```
 //!
-//! A row is `Predicted` only if everything in it comes from somewhere else than the row. Whatever is run in parallel, the
-//! rows are the same: a simulation has its own seed, and results are put together in the order of the plan.
+//! A row is `Predicted` only if everything in it comes from somewhere else than the row. Whatever is run in parallel,
+//! the rows are the same: a simulation has its own seed, and results are put together in the order of the plan.
 
 mod calibration;
 pub mod gleaner;
@@ -51,7 +51,8 @@ pub struct Extent {
 }
 
 impl Extent {
-    /// The same with so many seeds, which the given one determines: results that hang on how virtual machines begin are means over them.
+    /// The same with so many seeds, which the given one determines: results that hang on how virtual machines begin are
+    /// means over them.
     fn beginnings(&self, many: u64) -> Vec<Self> {
         seeds(self.seed, many).map(|seed| Self { seed, ..*self }).collect()
     }

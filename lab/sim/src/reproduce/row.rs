@@ -44,7 +44,8 @@ pub struct Row {
 }
 
 impl Row {
-    /// A figure that the paper's text gives: agrees within 25 %; not where nothing was done, so that there is none here.
+    /// A figure that the paper's text gives: agrees within 25 %; not where nothing was done, so that there is none
+    /// here.
     pub fn number(case: impl Into<String>, metric: &str, paper: f64, simulated: f64, basis: Basis) -> Self {
         Self {
             paper: Some(paper),

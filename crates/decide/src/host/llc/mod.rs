@@ -1,8 +1,9 @@
-//! Who may fill how much of the last-level cache: context preservation (micro-sliced vCPUs, MICRO'14, section IV-B) with what
-//! processors have today, allocation by ways.
+//! Who may fill how much of the last-level cache: context preservation (micro-sliced vCPUs, MICRO'14, section IV-B)
+//! with what processors have today, allocation by ways.
 //!
-//! The paper inserts the lines of contexts that do not use the last level at the least recently used position, so that they push out one another
-//! and not the data of the contexts that wait for their turn. No processor lets software choose that; a mask of few ways comes nearest.
+//! The paper inserts the lines of contexts that do not use the last level at the least recently used position, so that
+//! they push out one another and not the data of the contexts that wait for their turn. No processor lets software
+//! choose that; a mask of few ways comes nearest.
 //!
 //! ```text
 //! CPU-bound       stays where it is: it hardly fills anything
@@ -10,8 +11,8 @@
 //! thrashing       the minimal allocation, all of them together                    (split: which ways these are)
 //! ```
 //!
-//! What a context is, [`CacheClass`] says, from counters of an interval. Two things spoil such a judgement, and are what this
-//! file is about:
+//! What a context is, [`CacheClass`] says, from counters of an interval. Two things spoil such a judgement, and are
+//! what this file is about:
 //!
 //! - *Neighbours.* A friendly VM whose lines a thrashing one pushes out misses like a thrashing one. So of several that look
 //!   thrashing, only the one that misses most is confined at a time; then the others are looked at afresh.
@@ -38,7 +39,8 @@ pub struct LlcParams {
     pub period: u32,
     /// Intervals after a change of allocation that are not judged: the cache has to fill, or to be lost. Ours: 1.
     pub settle: u32,
-    /// Intervals in a row that must agree before a VM's allocation is changed. Ours: 2. A sample counts alone, as the paper's.
+    /// Intervals in a row that must agree before a VM's allocation is changed. Ours: 2. A sample counts alone, as the
+    /// paper's.
     pub agree: u32,
     /// Fewer instructions in an interval say nothing about a VM. Ours: a million.
     pub instructions_min: u64,
@@ -174,7 +176,8 @@ impl LlcPolicy {
         moves
     }
 
-    /// Of those that are to be confined for the first time only the one that misses most; what the others missed was in its company.
+    /// Of those that are to be confined for the first time only the one that misses most; what the others missed was in
+    /// its company.
     fn one_at_a_time(&mut self, moves: &mut Vec<LlcMove>) {
         let judged = |change: &LlcMove| change.reason == LlcReason::Class(CacheClass::Thrashing);
         let misses = |change: &LlcMove| self.vms.get(&change.vm).map_or(0, |state| state.misses);

@@ -11,7 +11,8 @@ pub struct LlcGeometry {
     pub bits_min: u32,
     /// Whether a mask may have gaps.
     pub sparse: bool,
-    /// Ways that devices fill as well: what is put there is soon lost, so they are the first choice for those who lose nothing.
+    /// Ways that devices fill as well: what is put there is soon lost, so they are the first choice for those who lose
+    /// nothing.
     pub shared_with_devices: u64,
     /// Ways that somebody else has for themselves.
     pub taken: u64,
@@ -26,8 +27,8 @@ pub struct LlcSplit {
     pub rest: u64,
 }
 
-/// Divides the ways: `minimal_ways` (or the fewest allowed, if that is more) for thrashing contexts, the rest for the others.
-/// `None` where too few ways are left for both.
+/// Divides the ways: `minimal_ways` (or the fewest allowed, if that is more) for thrashing contexts, the rest for the
+/// others. `None` where too few ways are left for both.
 pub fn split(geometry: &LlcGeometry, minimal_ways: u32) -> Option<LlcSplit> {
     let free = geometry.ways_mask & !geometry.taken;
     let ways = minimal_ways.max(geometry.bits_min);

@@ -1,7 +1,8 @@
 use super::*;
 use CacheClass::{CacheFriendly, CpuBound, Thrashing};
 
-/// A VM's nature: accesses per 1,000 instructions, and how many of them miss with a whole cache and with the minimal one.
+/// A VM's nature: accesses per 1,000 instructions, and how many of them miss with a whole cache and with the minimal
+/// one.
 #[derive(Clone, Copy)]
 struct Nature {
     accesses: u64,

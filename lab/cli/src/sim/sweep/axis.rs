@@ -32,7 +32,8 @@ const WITHOUT_EFFECT: [&str; 15] = [
 /// The same of each virtual machine.
 const WITHOUT_EFFECT_IN_VM: [&str; 5] = ["name", "role", "memory_mib", "image", "prepare"];
 
-/// `vm.app.workloads.relay.items` has five. Tables are walked, and thrown away, level by level: a thousand of them are too many for a stack.
+/// `vm.app.workloads.relay.items` has five. Tables are walked, and thrown away, level by level: a thousand of them are
+/// too many for a stack.
 const LEVELS_MAX: usize = 16;
 
 impl Axis {
@@ -117,7 +118,8 @@ fn value(word: &str) -> Value {
     value.unwrap_or_else(|| Value::String(word.to_owned()))
 }
 
-/// Puts a value where the key says. What is not there yet is made; whether it may be there, the scenario's own check says.
+/// Puts a value where the key says. What is not there yet is made; whether it may be there, the scenario's own check
+/// says.
 pub fn set(scenario: &mut Table, key: &str, value: Value) -> Result<(), String> {
     let (folder, last) = key.rsplit_once('.').map_or((None, key), |(folder, last)| (Some(folder), last));
     let mut path = String::new();

@@ -1,7 +1,8 @@
 //! The folder of a sweep: what is being swept, and a file for each point that is finished.
 //!
-//! A point's file is there only when it is whole, so who comes after a kill, a Ctrl-C or a machine's end does what is missing and nothing
-//! else. `sweep.json` says what the points are of: a sweep of something else, or by another build, is refused.
+//! A point's file is there only when it is whole, so who comes after a kill, a Ctrl-C or a machine's end does what is
+//! missing and nothing else. `sweep.json` says what the points are of: a sweep of something else, or by another build,
+//! is refused.
 
 use crate::failure::Failure;
 use rustc_hash::FxHasher;

@@ -1,5 +1,5 @@
-//! Every point of a sweep: one setting of the parameters, one combination of the scenario, one seed. Numbered, so that any machine
-//! knows which are its own.
+//! Every point of a sweep: one setting of the parameters, one combination of the scenario, one seed. Numbered, so that
+//! any machine knows which are its own.
 
 use super::axis::{self, Axis};
 use gleaner_decide::guest::GuestParams;

@@ -1,10 +1,10 @@
 //! Columns to Parquet and back.
 //!
-//! One row group, plain values, no compression and nothing that depends on the time or on a hash's seed: the same columns are the same
-//! bytes.
+//! One row group, plain values, no compression and nothing that depends on the time or on a hash's seed: the same
+//! columns are the same bytes.
 //!
-//! Parquet's pages have no checksum here, so the file has one of its own: `gleaner.seal` among its metadata holds the sweep's number and the CRC-32 of
-//! all its bytes but these eight digits. Other readers take no notice.
+//! Parquet's pages have no checksum here, so the file has one of its own: `gleaner.seal` among its metadata holds the
+//! sweep's number and the CRC-32 of all its bytes but these eight digits. Other readers take no notice.
 
 use parquet::basic::{LogicalType, Repetition, Type as Physical};
 use parquet::column::writer::ColumnWriter;

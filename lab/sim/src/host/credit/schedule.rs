@@ -1,5 +1,5 @@
-//! Who runs, under Xen's credit scheduler: csched_schedule, __runq_tickle, csched_load_balance and csched_runq_steal of xen/common/sched_credit.c
-//! (4.2).
+//! Who runs, under Xen's credit scheduler: csched_schedule, __runq_tickle, csched_load_balance and csched_runq_steal of
+//! xen/common/sched_credit.c (4.2).
 //!
 //! - A woken vCPU goes into the queue of the pCPU it was on, and whoever is on that is preempted if its class is lower. If a pCPU idles, it is
 //!   told as well, and steals what it finds: the woken one, or the one that made room.
@@ -96,7 +96,8 @@ impl World {
         Some(next)
     }
 
-    /// Takes the first vCPU of a class above `than` from the next busy pCPU that has one (csched_load_balance, csched_runq_steal).
+    /// Takes the first vCPU of a class above `than` from the next busy pCPU that has one (csched_load_balance,
+    /// csched_runq_steal).
     fn credit_steal(&mut self, p: PcpuIx, than: i64) -> Option<VcpuIx> {
         if self.host.classes_of[p.at()].is_empty() {
             return None;
@@ -133,8 +134,8 @@ impl World {
         self.timers.set(self.slots.pcpu(p), end);
     }
 
-    /// Whether an interrupt for a halted vCPU is, to its host, no more than the sender's own exit: it is woken there and then
-    /// (vlapic_ipi, vcpu_kick, vcpu_wake), and takes the pCPU before the sender goes on.
+    /// Whether an interrupt for a halted vCPU is, to its host, no more than the sender's own exit: it is woken there
+    /// and then (vlapic_ipi, vcpu_kick, vcpu_wake), and takes the pCPU before the sender goes on.
     pub(crate) fn wakes_on_senders_pcpu(&self, from: VcpuIx, to: VcpuIx) -> bool {
         let (from, to) = (&self.vcpus[from.at()], &self.vcpus[to.at()]);
         self.scheduler().is_credit() && to.place == Place::Halted && from.runs() && from.pcpu == to.pcpu

@@ -1,9 +1,9 @@
 //! The paper's benchmarks as workload models: the structure of each program, and how often it synchronizes.
 //!
-//! PARSEC's counts are Table 1 of its report (Bienia et al., TR-811-08: instructions, locks, barriers and conditions of 8 threads with
-//! `simlarge`); SPLASH-2's are Table 1 of Woo et al. (ISCA 1995). Instructions become time by dedup, whose 37.1 thousand million
-//! for 184 MB are 23.5 s for the 672 MB of the native input (Gleaner, Table 1): 5.77 an ns. Where native input makes phases longer
-//! than `simlarge` does, the factor is given.
+//! PARSEC's counts are Table 1 of its report (Bienia et al., TR-811-08: instructions, locks, barriers and conditions of
+//! 8 threads with `simlarge`); SPLASH-2's are Table 1 of Woo et al. (ISCA 1995). Instructions become time by dedup,
+//! whose 37.1 thousand million for 184 MB are 23.5 s for the 672 MB of the native input (Gleaner, Table 1): 5.77 an ns.
+//! Where native input makes phases longer than `simlarge` does, the factor is given.
 
 use super::dedup;
 use super::machine::{CORES, MS, US};
@@ -36,7 +36,8 @@ pub(super) struct Benchmark {
     pub(super) name: &'static str,
     pub(super) suite: Suite,
     structure: Structure,
-    /// Mean computation between two synchronization points; drawn exponentially where threads do not share work equally.
+    /// Mean computation between two synchronization points; drawn exponentially where threads do not share work
+    /// equally.
     granularity: Time,
     exponential: bool,
     /// Where that is from.
@@ -206,7 +207,8 @@ impl Benchmark {
         }
     }
 
-    /// Whether its granularity was fitted to a row of these benchmarks, or has no source. (dedup's was fitted to Table 1.)
+    /// Whether its granularity was fitted to a row of these benchmarks, or has no source. (dedup's was fitted to Table
+    /// 1.)
     pub(super) fn is_fitted(&self) -> bool {
         matches!(self.name, "cholesky" | "volrend" | "water_nsquared" | "water_spatial")
     }

@@ -1,4 +1,5 @@
-//! dedup (PARSEC 3.0, pkgs/kernels/dedup/src/encoder.c): Fragment -> FragmentRefine -> Deduplicate -> Compress -> Reorder.
+//! dedup (PARSEC 3.0, pkgs/kernels/dedup/src/encoder.c): Fragment -> FragmentRefine -> Deduplicate -> Compress ->
+//! Reorder.
 //!
 //! | what | value | from |
 //! | --- | --- | --- |
@@ -10,7 +11,8 @@
 //! | each stage's part of the work, page faults, madvise, mprotect | [`memory`](crate::reproduce::memory) | counted |
 //! | work | calibrated | Gleaner, Table 1, native on 1 core |
 //!
-//! "The problematic blocking synchronization may arise in the guest OS code" (section 1): it is at the address space's semaphore.
+//! "The problematic blocking synchronization may arise in the guest OS code" (section 1): it is at the address space's
+//! semaphore.
 
 use super::machine::{S, Time, US};
 use crate::program::{Builder, Label, Op, Span, Test, Workload, Writers};

@@ -1,5 +1,6 @@
-//! Parallel regions of a pool (bodytrack's WorkerGroup, vips' threadgroups, facesim's task queues): a leader hands a part to each thread
-//! and waits for all. As catalogue's `fork_join`, with a part for each thread and no work by the leader.
+//! Parallel regions of a pool (bodytrack's WorkerGroup, vips' threadgroups, facesim's task queues): a leader hands a
+//! part to each thread and waits for all. As catalogue's `fork_join`, with a part for each thread and no work by the
+//! leader.
 
 use crate::program::catalogue::Plan;
 use crate::program::{Builder, Op, Test, Workload};

@@ -1,8 +1,9 @@
-//! Threads that compute and meet at one mutex, which whoever comes first has: for cholesky and volrend, whose tasks are in queues under
-//! `LOCK`, and that is pthread_mutex_lock (SPLASH-2's pthread macros; kernels/cholesky/src/mf.C, `Send` and `GetBlock`; PARSEC's gcc-pthreads).
+//! Threads that compute and meet at one mutex, which whoever comes first has: for cholesky and volrend, whose tasks are
+//! in queues under `LOCK`, and that is pthread_mutex_lock (SPLASH-2's pthread macros; kernels/cholesky/src/mf.C, `Send`
+//! and `GetBlock`; PARSEC's gcc-pthreads).
 //!
-//! A task's granularity is fitted; the lock is held for 1.2 us, the shortest of the micro-sliced paper's Table I, solo. The real queues are several, and
-//! a thread of cholesky that has no task spins until it has one.
+//! A task's granularity is fitted; the lock is held for 1.2 us, the shortest of the micro-sliced paper's Table I, solo.
+//! The real queues are several, and a thread of cholesky that has no task spins until it has one.
 
 use crate::Time;
 use crate::program::catalogue::Plan;

@@ -50,7 +50,8 @@ impl Setting {
     }
 }
 
-/// A host that its virtual machines have to themselves. Its pCPUs sleep no deeper than C1: "we disabled the C states deeper than C1 (including C1E)" (section 7).
+/// A host that its virtual machines have to themselves. Its pCPUs sleep no deeper than C1: "we disabled the C states
+/// deeper than C1 (including C1E)" (section 7).
 pub(super) fn dedicated(pcpus: u32) -> HostConfig {
     HostConfig {
         llc_pcpus: CORES_PER_SOCKET,
@@ -60,11 +61,13 @@ pub(super) fn dedicated(pcpus: u32) -> HostConfig {
 }
 
 /// CFS of Linux 3.9 with each virtual machine in a group of its own, as libvirt's cgroups and Ubuntu's autogroup
-/// (`CONFIG_SCHED_AUTOGROUP`) both make it, and with its balancing between busy pCPUs. Ticks are on all pCPUs at once, which is Linux's default.
+/// (`CONFIG_SCHED_AUTOGROUP`) both make it, and with its balancing between busy pCPUs. Ticks are on all pCPUs at once,
+/// which is Linux's default.
 ///
-/// So where a virtual machine keeps three vCPUs or more busy, a wake-up does not preempt: `wakeup_gran` makes 4 ms three times as long, and
-/// a sleeper is placed only 12 ms behind (`place_entity`). `check_preempt_tick` does, at the first tick after
-/// 3 ms (`sysctl_sched_min_granularity`) or later: the paper's "KVM enforces a minimum time slice for the vCPUs running matmul".
+/// So where a virtual machine keeps three vCPUs or more busy, a wake-up does not preempt: `wakeup_gran` makes 4 ms
+/// three times as long, and a sleeper is placed only 12 ms behind (`place_entity`). `check_preempt_tick` does, at the
+/// first tick after 3 ms (`sysctl_sched_min_granularity`) or later: the paper's "KVM enforces a minimum time slice for
+/// the vCPUs running matmul".
 pub(super) fn grouped_cfs(pcpus: u32) -> HostConfig {
     HostConfig {
         scheduler: Scheduler::Window(WindowParams::CFS),
@@ -76,7 +79,8 @@ pub(super) fn grouped_cfs(pcpus: u32) -> HostConfig {
     }
 }
 
-/// Simulated time from when and to when rates are counted: queues have filled, and Gleaner has found its place, which takes eight windows for each of 15 steps.
+/// Simulated time from when and to when rates are counted: queues have filled, and Gleaner has found its place, which
+/// takes eight windows for each of 15 steps.
 pub(super) fn counted(smoke: bool, gleaner: bool) -> (Time, Time) {
     match (smoke, gleaner) {
         (true, _) => (10 * MS, 25 * MS),
@@ -87,21 +91,22 @@ pub(super) fn counted(smoke: bool, gleaner: bool) -> (Time, Time) {
 
 /// Longer than anything that is simulated here.
 const HOUR_MS: u64 = 3_600_000;
-/// nanosleep(1) of a thread with Linux's timer slack, and no yielding in between: its time-out is over until somebody displaces it.
+/// nanosleep(1) of a thread with Linux's timer slack, and no yielding in between: its time-out is over until somebody
+/// displaces it.
 const NANOSLEEP_US: u64 = 50;
 
-/// Gleaner as the paper describes it: both techniques, load and granularity factors from 1, a time-out of what a switch of vCPUs
-/// costs (Table 2), sleeps of nanosleep(1), and none of what is ours (guards, trials, allowances, the rule for vCPUs that are never idle, naps
-/// that double, hold-offs, looks back). T_work, T_yield, S_work and S_yield (section 6) are the guest's own figures, and Linux 3.9 does not take
-/// steal out of them.
+/// Gleaner as the paper describes it: both techniques, load and granularity factors from 1, a time-out of what a switch
+/// of vCPUs costs (Table 2), sleeps of nanosleep(1), and none of what is ours (guards, trials, allowances, the rule for
+/// vCPUs that are never idle, naps that double, hold-offs, looks back). T_work, T_yield, S_work and S_yield (section 6)
+/// are the guest's own figures, and Linux 3.9 does not take steal out of them.
 pub(super) fn gleaner(oversubscribed: bool) -> Managed {
     let costs = Costs::KVM_2014;
     let preempting = if oversubscribed { costs.vcpu_preempt_ns } else { 0 };
     let mut managed = Managed::new(Policy::Full);
     managed.profile = Profile::Latency;
     managed.timeout = Some(costs.vcpu_resume_ns + preempting);
-    // The paper does not say how often it looks. As often as the daemon: windows of 25 ms, which settle in 3 simulated seconds, hold two slices of a host that is
-    // shared, and everything in them seems to change.
+    // The paper does not say how often it looks. As often as the daemon: windows of 25 ms, which settle in 3 simulated
+    // seconds, hold two slices of a host that is shared, and everything in them seems to change.
     managed.window = 100 * MS;
     managed.signalled = false;
     managed.steal_visible = false;
@@ -137,11 +142,12 @@ pub(super) fn freqsleep(threads: u32) -> Workload {
     })
 }
 
-/// Programs of different virtual machines do not begin in the same nanosecond on all pCPUs; slices of equal length would stay in step for ever.
-/// As in the micro-sliced paper's reproductions (micro/kernel.rs).
+/// Programs of different virtual machines do not begin in the same nanosecond on all pCPUs; slices of equal length
+/// would stay in step for ever. As in the micro-sliced paper's reproductions (micro/kernel.rs).
 const BEGINS_WITHIN: Time = 30 * MS;
 
-/// Beside another virtual machine results hang on how both begin: as in the micro-sliced paper's reproductions they are means over several beginnings.
+/// Beside another virtual machine results hang on how both begin: as in the micro-sliced paper's reproductions they are
+/// means over several beginnings.
 const BEGINNINGS: u64 = 4;
 
 /// Each beginning; where nothing is shared, one is as another.

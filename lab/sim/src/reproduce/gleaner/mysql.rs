@@ -7,8 +7,8 @@
 //! | a statement's computation | 200 us | 16 cores, about 4,500 transactions a second in memory (published results of MySQL 5.5 and 5.6 of that time) |
 //! | mutex of the storage engine | taken once a statement, for 1.2 us | "mutex contention in MySQL servers"; how long: micro-sliced paper, Table I |
 //!
-//! The third and fourth have no source that is a measurement of that program, so all of MySQL's rows count as calibrated; none was
-//! fitted.
+//! The third and fourth have no source that is a measurement of that program, so all of MySQL's rows count as
+//! calibrated; none was fitted.
 
 use super::dedup;
 use super::machine::{CORES, Neighbour, S, Setting, Time, US, beginnings, config, counted, run};

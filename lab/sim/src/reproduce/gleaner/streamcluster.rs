@@ -1,6 +1,7 @@
 //! streamcluster (PARSEC): phases of all threads between barriers that spin, then block.
 //!
-//! parsec_barrier.hpp defines `ENABLE_SPIN_BARRIER`, and parsec_barrier.cpp spins for `SPIN_COUNTER_MAX` turns ("so we spin no more than
+//! parsec_barrier.hpp defines `ENABLE_SPIN_BARRIER`, and parsec_barrier.cpp spins for `SPIN_COUNTER_MAX` turns ("so we
+//! spin no more than
 //! 0.1 ms") on a flag, without a pause instruction: no pause-loop exit sees it. After that it waits on a condition variable.
 
 use super::machine::{US, begin};
@@ -12,15 +13,16 @@ const SPINS: Time = 100 * US;
 /// How often the flag is looked at here. The real loop does it every 3 ns; the time lost is at most this.
 const LOOK: Time = 5 * US;
 
-/// With native input: 129,600 barriers of 8 threads in 22.12 G instructions for blocks of 16,384 points (TR-811-08), at 5.77 an ns
-/// and for 200,000 points a block and 16 threads.
+/// With native input: 129,600 barriers of 8 threads in 22.12 G instructions for blocks of 16,384 points (TR-811-08), at
+/// 5.77 an ns and for 200,000 points a block and 16 threads.
 pub(super) const PHASE: Time = 181 * US;
 
 /// An item is a phase of all threads.
 pub(super) fn workload(threads: u32, phase: Time) -> Workload {
     let mut b = Builder::new();
     let (mutex, cond) = (b.mutex(), b.cond());
-    // Two barriers in turn, so that nobody overtakes: arrived[n] counts up to `threads`, open[n] is 1 when all have come.
+    // Two barriers in turn, so that nobody overtakes: arrived[n] counts up to `threads`, open[n] is 1 when all have
+    // come.
     let arrived = [b.counter(0), b.counter(0)];
     let open = [b.counter(0), b.counter(0)];
     for _ in 0..threads {

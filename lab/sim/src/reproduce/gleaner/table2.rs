@@ -1,8 +1,9 @@
 //! Table 2: what waking a thread takes, in four settings, on a physical and a virtual machine.
 //!
-//! The costs are the table's: RT = A, IPI = B - A, RV = C - B, PV = D - C. So its rows are all inputs; that they come out again to
-//! the nanosecond says that a wake-up in the simulator consists of the operations of which the paper says that it does. What is
-//! predicted is the paper's sentence after it: a vCPU scheduling policy may delay the switch further.
+//! The costs are the table's: RT = A, IPI = B - A, RV = C - B, PV = D - C. So its rows are all inputs; that they come
+//! out again to the nanosecond says that a wake-up in the simulator consists of the operations of which the paper says
+//! that it does. What is predicted is the paper's sentence after it: a vCPU scheduling policy may delay the switch
+//! further.
 
 use super::machine::{CORES, MS, S, Setting, Time, US, dedicated, gleaner, grouped_cfs, matmul, run};
 use crate::Costs;
@@ -13,7 +14,8 @@ use crate::reproduce::{Basis, ReproduceError, Reproduced, Row};
 /// Unlocks happen at a time that is no multiple of the host's tick.
 const ASLEEP: Time = 101_300 * US;
 
-/// A waker that holds a mutex, sleeps, and unlocks; a waiter that blocks on it; threads that keep other vCPUs busy all the while.
+/// A waker that holds a mutex, sleeps, and unlocks; a waiter that blocks on it; threads that keep other vCPUs busy all
+/// the while.
 fn waker_and_waiter(waiter_vcpu: u32, busy: std::ops::Range<u32>) -> Workload {
     let mut b = Builder::new();
     let (mutex, queue) = (b.mutex(), b.queue());

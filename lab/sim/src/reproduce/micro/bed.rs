@@ -1,4 +1,5 @@
-//! The paper's machine: Xen 4.2's credit scheduler on one socket of four cores, HVM guests with four vCPUs (section III-B).
+//! The paper's machine: Xen 4.2's credit scheduler on one socket of four cores, HVM guests with four vCPUs (section
+//! III-B).
 
 use crate::config::{Config, CreditParams, HostConfig, LazyTlb, PauseLoop, Scheduler, VmConfig};
 use crate::engine::Time;
@@ -29,8 +30,8 @@ pub(super) struct Bed {
     pub seed: u64,
 }
 
-/// Xen 4.2's csched_init: credit once a slice, and three ticks a slice, or one where a slice has less than three milliseconds. The
-/// ratelimit of 1 ms cannot be longer than a slice.
+/// Xen 4.2's csched_init: credit once a slice, and three ticks a slice, or one where a slice has less than three
+/// milliseconds. The ratelimit of 1 ms cannot be longer than a slice.
 fn credit(slice: Time) -> Scheduler {
     let xen = CreditParams::XEN;
     let tick = if slice < 3 * MS { slice } else { slice / 3 };
@@ -114,8 +115,8 @@ pub(super) fn rate(result: &SimResult, vm: usize) -> f64 {
     result.vms[vm].totals.items as f64 / (result.end_ns as f64 / S as f64)
 }
 
-/// What a solo run would do with that share of all CPUs, which is what the paper's equal-capped solo runs are for: the same time, and none
-/// of time-sharing's effects. A program that does not use more than its share is not capped.
+/// What a solo run would do with that share of all CPUs, which is what the paper's equal-capped solo runs are for: the
+/// same time, and none of time-sharing's effects. A program that does not use more than its share is not capped.
 fn capped(solo: &SimResult, share: f64) -> f64 {
     let busy: Time = solo.pcpu_busy_ns.iter().sum();
     let used = busy as f64 / (solo.end_ns as f64 * f64::from(PCPUS));

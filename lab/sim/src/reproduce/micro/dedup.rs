@@ -1,4 +1,5 @@
-//! dedup with four threads a stage: what Compress does with the address space is as counted ([`memory`](crate::reproduce::memory)), under Linux 3.5's semaphore, which comes to writers in turn.
+//! dedup with four threads a stage: what Compress does with the address space is as counted
+//! ([`memory`](crate::reproduce::memory)), under Linux 3.5's semaphore, which comes to writers in turn.
 
 use super::kernel::Kernel;
 use super::parsec::Queue;

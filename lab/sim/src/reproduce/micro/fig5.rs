@@ -1,7 +1,8 @@
 //! Figure 5: every two PARSEC programs beside each other, with shorter slices.
 //!
-//! Aggregate throughput is the weighted speedup (Snavely and Tullsen, ASPLOS 2000): the sum of both programs' rates, each relative to its own alone. Its
-//! improvement is relative to the one with Xen's slice, so 1 is as good as 30 ms. A program's figure is its mean over the twelve others.
+//! Aggregate throughput is the weighted speedup (Snavely and Tullsen, ASPLOS 2000): the sum of both programs' rates,
+//! each relative to its own alone. Its improvement is relative to the one with Xen's slice, so 1 is as good as 30 ms. A
+//! program's figure is its mean over the twelve others.
 
 use super::bed::{Bed, MS, S, US, XEN_SLICE};
 use super::parsec::{PARSEC, Program};

@@ -1,8 +1,9 @@
 //! Figure 9: how many of ten vCPUs want their one pCPU at a time.
 //!
-//! As the text has it: ten machines with one vCPU, each set to a tenth of the target utilization, jobs that arrive at random, a fair
-//! scheduler that leaves nothing idle. Each vCPU sleeps for a random time after a job (a closed system), and wants the pCPU for
-//! the job. Active contexts count, so the one that runs does. Under fair sharing the distribution does not depend on the jobs' lengths.
+//! As the text has it: ten machines with one vCPU, each set to a tenth of the target utilization, jobs that arrive at
+//! random, a fair scheduler that leaves nothing idle. Each vCPU sleeps for a random time after a job (a closed system),
+//! and wants the pCPU for the job. Active contexts count, so the one that runs does. Under fair sharing the
+//! distribution does not depend on the jobs' lengths.
 
 use super::bed::{MS, S};
 use crate::config::{Config, FairParams, HostConfig, Scheduler, VmConfig};

@@ -8,20 +8,24 @@
 //! | futex wait, futex wake | the hash bucket's | those who wait for the same |
 //! | memory goes back | none that keeps others out | - |
 //!
-//! A worker thread's heap is trimmed with madvise (glibc 2.15, malloc/arena.c, shrink_heap: MADV_DONTNEED), which takes the address space's semaphore to read
-//! (mm/madvise.c of Linux 3.5) and interrupts the other vCPUs when the page table's lock has been given back (mm/memory.c, tlb_finish_mmu), each sender with a
-//! state of its own (arch/x86/mm/tlb.c): shootdowns of several threads go on at once, and each spins for its answers.
+//! A worker thread's heap is trimmed with madvise (glibc 2.15, malloc/arena.c, shrink_heap: MADV_DONTNEED), which takes
+//! the address space's semaphore to read (mm/madvise.c of Linux 3.5) and interrupts the other vCPUs when the page
+//! table's lock has been given back (mm/memory.c, tlb_finish_mmu), each sender with a state of its own
+//! (arch/x86/mm/tlb.c): shootdowns of several threads go on at once, and each spins for its answers.
 //!
 //! Of these only glibc's source and madvise.c's own words were read for this; the rest of Linux 3.5 is from memory.
 //!
-//! Section lengths are the paper's Table I, solo, holding time: the mean is known and nothing else, so they are exponential.
+//! Section lengths are the paper's Table I, solo, holding time: the mean is known and nothing else, so they are
+//! exponential.
 
 use crate::engine::Time;
 use crate::program::{Builder, Op, Span};
 
-/// HZ = 250 (Ubuntu 12.04's kernel configuration), on average: ticks of different vCPUs, which the host delays, are not in step.
+/// HZ = 250 (Ubuntu 12.04's kernel configuration), on average: ticks of different vCPUs, which the host delays, are not
+/// in step.
 const TICK: Time = 4_000_000;
-/// Slices of different pCPUs and programs of different machines do not begin together; without this they would for ever.
+/// Slices of different pCPUs and programs of different machines do not begin together; without this they would for
+/// ever.
 const BEGINS_WITHIN: Time = 30_000_000;
 
 /// A kernel, as one of its threads meets it.
@@ -81,21 +85,24 @@ impl Kernel {
         b.op(Op::SpinLock(lock)).op(Op::Compute(self.hold())).op(Op::SpinUnlock(lock));
     }
 
-    /// Wakes the thread whose kernel that is: try_to_wake_up (kernel/sched/core.c, 3.5) sends the interrupt with both locks held.
+    /// Wakes the thread whose kernel that is: try_to_wake_up (kernel/sched/core.c, 3.5) sends the interrupt with both
+    /// locks held.
     pub(super) fn wakes_thread(&self, b: &mut Builder, other: &Self, wake: Op) {
         b.op(Op::SpinLock(other.own)).op(Op::SpinLock(other.run_queue)).op(Op::Compute(self.hold())).op(wake);
         Self::sends(b);
         b.op(Op::SpinUnlock(other.run_queue)).op(Op::SpinUnlock(other.own));
     }
 
-    /// The thread sleeps until another one has posted this: __schedule takes the run queue's lock when it leaves and when it is back.
+    /// The thread sleeps until another one has posted this: __schedule takes the run queue's lock when it leaves and
+    /// when it is back.
     pub(super) fn sleeps(&self, b: &mut Builder, semaphore: u32) {
         self.section(b, self.run_queue);
         b.op(Op::Wait(semaphore));
         self.section(b, self.run_queue);
     }
 
-    /// Wakes others under this lock. futex_wake (kernel/futex.c, 3.5) holds the bucket's lock until the last interrupt is sent.
+    /// Wakes others under this lock. futex_wake (kernel/futex.c, 3.5) holds the bucket's lock until the last interrupt
+    /// is sent.
     pub(super) fn wakes(&self, b: &mut Builder, lock: u32, wake: Op) {
         b.op(Op::SpinLock(lock)).op(Op::Compute(self.hold())).op(wake);
         Self::sends(b);
@@ -112,7 +119,8 @@ impl Kernel {
         b.op(Op::Compute(self.hold())).op(Op::Shootdown);
     }
 
-    /// A tick with high resolution timers: hrtimer_interrupt before and after the timer's function, which calls scheduler_tick, and __run_timers.
+    /// A tick with high resolution timers: hrtimer_interrupt before and after the timer's function, which calls
+    /// scheduler_tick, and __run_timers.
     fn tick(&self, b: &mut Builder) {
         for lock in [self.timers, self.run_queue, self.timers, self.timers] {
             self.section(b, lock);
@@ -180,8 +188,8 @@ mod tests {
 
     #[test]
     fn who_is_woken_on_the_same_pcpu_spins_for_the_lock_its_waker_holds() {
-        // B is there when the sender's exit is over, at 5.000 83, and preempts A under B's run queue's lock. B spins until its slice ends at 35.000 83; then A gives
-        // the lock back, and B has its 3 ms.
+        // B is there when the sender's exit is over, at 5.000 83, and preempts A under B's run queue's lock. B spins
+        // until its slice ends at 35.000 83; then A gives the lock back, and B has its 3 ms.
         let together = wake_up(1);
         assert_eq!(together.vms[0].totals.spin_waits.sum().0, 30 * MS);
         assert_eq!(together.vms[0].totals.ended_at, Some(38 * MS + 830));
@@ -195,7 +203,8 @@ mod tests {
 
     #[test]
     fn shootdowns_of_two_threads_go_on_at_once() {
-        // Both ask at 1 ms; each answers when its own interrupt has arrived, 11 us later, while it spins for the other's answer.
+        // Both ask at 1 ms; each answers when its own interrupt has arrived, 11 us later, while it spins for the
+        // other's answer.
         let mut b = Builder::new();
         let kernel = Kernel::new(&mut b, 0);
         for _ in 0..2 {

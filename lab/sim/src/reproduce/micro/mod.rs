@@ -1,4 +1,5 @@
-//! The micro-sliced paper's scheduling results (MICRO'14): kernel locks and interrupts of guests on Xen's credit scheduler.
+//! The micro-sliced paper's scheduling results (MICRO'14): kernel locks and interrupts of guests on Xen's credit
+//! scheduler.
 //!
 //! ```text
 //!   bed      the paper's machine and what a capped solo run is
@@ -6,7 +7,8 @@
 //!   table1, fig2, fig3, fig5, fig6, fig9: what is run, and what the paper says about it
 //! ```
 //!
-//! Nothing was fitted. Inputs are the table in `parsec`, what dedup was counted to ask of its kernel (`memory`), Table I's holding times alone, and costs with their sources.
+//! Nothing was fitted. Inputs are the table in `parsec`, what dedup was counted to ask of its kernel (`memory`), Table
+//! I's holding times alone, and costs with their sources.
 
 mod bed;
 mod dedup;

@@ -50,8 +50,8 @@ pub(super) fn datagrams(length: Time) -> u32 {
     u32::try_from(arrivals(length).count()).unwrap_or(u32::MAX)
 }
 
-/// iperf's jitter, milliseconds: the mean difference between consecutive transit times. The datagrams are the threads of virtual machine
-/// 0 from `first` on.
+/// iperf's jitter, milliseconds: the mean difference between consecutive transit times. The datagrams are the threads
+/// of virtual machine 0 from `first` on.
 pub(super) fn jitter_ms(timeline: &Timeline, first: u32, length: Time) -> f64 {
     let mut asked = vec![0; datagrams(length) as usize];
     let mut handled: Vec<Option<Time>> = vec![None; asked.len()];

@@ -1,9 +1,10 @@
-//! The PARSEC programs, as far as schedulers see them: how long a thread computes between two synchronization points, what they
-//! synchronize with, and which kernel sections that takes.
+//! The PARSEC programs, as far as schedulers see them: how long a thread computes between two synchronization points,
+//! what they synchronize with, and which kernel sections that takes.
 //!
-//! Counts are those of Bienia et al. (PACT'08, the paper's reference [4]), Table 1: instructions and synchronization operations of all
-//! threads, input simlarge, 8 cores. A processor at 2.4 GHz that retires one instruction a cycle turns instructions into
-//! time; dividing by the operations gives the time between them. Nothing here was fitted to the figures that are compared.
+//! Counts are those of Bienia et al. (PACT'08, the paper's reference [4]), Table 1: instructions and synchronization
+//! operations of all threads, input simlarge, 8 cores. A processor at 2.4 GHz that retires one instruction a cycle
+//! turns instructions into time; dividing by the operations gives the time between them. Nothing here was fitted to the
+//! figures that are compared.
 
 use super::dedup;
 use super::kernel::Kernel;
@@ -231,7 +232,8 @@ fn phases(b: &mut Builder, kernel: &Kernel, threads: u32, each: Time) {
     }
 }
 
-/// parsec_barrier.cpp: whoever waits looks at a flag "for no more than 0.1 ms", without a pause instruction, then waits on a condition.
+/// parsec_barrier.cpp: whoever waits looks at a flag "for no more than 0.1 ms", without a pause instruction, then waits
+/// on a condition.
 const SPINS: Time = 100_000;
 /// How often it looks here; the real loop does so every few nanoseconds.
 const LOOK: Time = 5_000;
@@ -241,7 +243,8 @@ fn spinning_phases(b: &mut Builder, kernel: &Kernel, threads: u32, each: Time) {
     let (mutex, bucket, asleep) = (b.mutex(), b.spinlock(), b.counter(0));
     let all: Vec<(Kernel, u32, u32)> =
         siblings(b, kernel, threads).into_iter().map(|(kernel, woken)| (kernel, woken, b.counter(0))).collect();
-    // Two barriers in turn, so that nobody overtakes: arrived[n] counts up to `threads`, open[n] is 1 when all have come.
+    // Two barriers in turn, so that nobody overtakes: arrived[n] counts up to `threads`, open[n] is 1 when all have
+    // come.
     let (arrived, open) = ([b.counter(0), b.counter(0)], [b.counter(0), b.counter(0)]);
     for (kernel, woken, sleeps) in &all {
         let (ticks, turns) = (Kernel::ticks(b, each), b.counter(0));
@@ -301,8 +304,8 @@ fn opens(b: &mut Builder, (arrived, open): (u32, [u32; 2]), n: usize, threads: u
     b.op(Op::Add(open[n], 1));
 }
 
-/// A queue between stages: a mutex and two conditions. Who waits enters the kernel, and who wakes somebody (pthread_cond_signal makes no system call
-/// while nobody waits).
+/// A queue between stages: a mutex and two conditions. Who waits enters the kernel, and who wakes somebody
+/// (pthread_cond_signal makes no system call while nobody waits).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Queue {
     items: u32,
@@ -360,7 +363,8 @@ impl Queue {
     }
 }
 
-/// A serial stage that reads, parallel ones with so much computation each, a serial one that writes. One of them gives memory back.
+/// A serial stage that reads, parallel ones with so much computation each, a serial one that writes. One of them gives
+/// memory back.
 fn pipeline(
     b: &mut Builder,
     kernel: &Kernel,

@@ -1,7 +1,7 @@
 //! Table I: how long kernel locks are waited for and held, alone and beside swaptions.
 //!
-//! Waiting times are per wait, not per acquisition, as the kernel's lock statistics count them: a lock that is free is not waited for.
-//! Pause-loop exits are off: the paper comes to them only later.
+//! Waiting times are per wait, not per acquisition, as the kernel's lock statistics count them: a lock that is free is
+//! not waited for. Pause-loop exits are off: the paper comes to them only later.
 
 use super::bed::{Bed, S, US};
 use super::parsec::Program;

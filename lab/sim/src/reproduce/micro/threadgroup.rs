@@ -1,18 +1,20 @@
-//! vips' thread group, as its threadgroup.c and wbuffer.c have it: one thread hands tiles out, the others compute one each.
+//! vips' thread group, as its threadgroup.c and wbuffer.c have it: one thread hands tiles out, the others compute one
+//! each.
 //!
 //! ```text
 //!   main thread    waits at idle_sem (im_threadgroup_get), takes a thread off the idle list, ups that one's go (im_threadgroup_trigger)
 //!   each worker    waits at its go, computes a tile, frees its buffers, puts itself on the idle list, ups idle_sem
 //! ```
 //!
-//! So every tile costs two hand-overs between vCPUs, and a worker whose tile is done halts its vCPU until the main thread runs. Left out: the thread that writes strips of 42 tiles behind
-//! the others' backs.
+//! So every tile costs two hand-overs between vCPUs, and a worker whose tile is done halts its vCPU until the main
+//! thread runs. Left out: the thread that writes strips of 42 tiles behind the others' backs.
 
 use super::kernel::Kernel;
 use crate::engine::Time;
 use crate::program::{Builder, Op, Test};
 
-/// im_semaphore: a count under a mutex with a condition variable. Only who sleeps, and who wakes somebody, enters the kernel.
+/// im_semaphore: a count under a mutex with a condition variable. Only who sleeps, and who wakes somebody, enters the
+/// kernel.
 #[derive(Clone, Copy, Debug)]
 struct Semaphore {
     count: u32,
@@ -125,8 +127,8 @@ mod tests {
         config.end = 130 * MS + 10 * US;
         let result = Simulation::new(config).and_then(Simulation::run).unwrap().0;
         let totals = &result.vms[0].totals;
-        // Nothing but computing takes time: both workers are busy from 30 ms at the latest, for 50 tiles each, and every other tile frees something; a shootdown
-        // that finds nobody else awake is none.
+        // Nothing but computing takes time: both workers are busy from 30 ms at the latest, for 50 tiles each, and
+        // every other tile frees something; a shootdown that finds nobody else awake is none.
         let (tiles, shootdowns) = (totals.items, totals.shootdowns.count());
         assert!((100..=128).contains(&tiles), "{tiles}");
         assert!((tiles / 3..=tiles / 2).contains(&shootdowns), "{shootdowns} for {tiles} tiles");

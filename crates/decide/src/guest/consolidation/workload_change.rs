@@ -1,14 +1,14 @@
 //! Has the program become another one (paper, section 5, last paragraph)? Then what was learnt is void, and it may need
 //! every vCPU at once.
 //!
-//! The paper watches per-vCPU utilization, but that moves by our own steps; the *group's* CPU seconds per second do not. The
-//! reference they are compared with is the first settled windows after a step or a change, kept: a sliding one
-//! would miss a slow climb. A step that is taken back leaves the vCPUs, and so the reference, of before it: what
-//! looked like the step's doing may have been a change. New threads and exec are seen at once; a steady rate of births (a program that starts a thread
-//! per request) is no burst.
+//! The paper watches per-vCPU utilization, but that moves by our own steps; the *group's* CPU seconds per second do
+//! not. The reference they are compared with is the first settled windows after a step or a change, kept: a sliding one
+//! would miss a slow climb. A step that is taken back leaves the vCPUs, and so the reference, of before it: what looked
+//! like the step's doing may have been a change. New threads and exec are seen at once; a steady rate of births (a
+//! program that starts a thread per request) is no burst.
 
-use super::GuestParams;
 use super::measure::{Sample, Spread};
+use crate::guest::GuestParams;
 use gleaner_model::{Reason, Window};
 use std::collections::VecDeque;
 

@@ -1,22 +1,24 @@
 //! The time-out of least expected cost, by the lengths of recent idle periods.
 //!
-//! Problem: an idle vCPU may poll or halt. Polling costs vCPU time, halting costs whoever waits, and how long the idle period will last nobody
-//! knows (ski rental). Without history a time-out B of as much polling as a halt is worth costs at most twice what knowing the future
-//! would (Karlin, Manasse, Rudolph, Sleator: Competitive snoopy caching, 1988). With history the cost of each time-out T is known:
+//! Problem: an idle vCPU may poll or halt. Polling costs vCPU time, halting costs whoever waits, and how long the idle
+//! period will last nobody knows (ski rental). Without history a time-out B of as much polling as a halt is worth costs
+//! at most twice what knowing the future would (Karlin, Manasse, Rudolph, Sleator: Competitive snoopy caching, 1988).
+//! With history the cost of each time-out T is known:
 //!
 //! ```text
 //! cost(T) = price * (sum of l where l <= T  +  T * number of l > T)  +  halt * number of l > T
 //! ```
 //!
-//! and the cheapest is best on average (Karlin, Manasse, McGeoch, Owicki: Competitive randomized algorithms for nonuniform problems, 1994).
-//! History is halved every second. A window on which the time-out in force cost clearly more than the best possible is
-//! another distribution: what was before is forgotten. So a shift costs more than the bound of B in its first window only, if
-//! that has periods enough to tell.
+//! and the cheapest is best on average (Karlin, Manasse, McGeoch, Owicki: Competitive randomized algorithms for
+//! nonuniform problems, 1994). History is halved every second. A window on which the time-out in force cost clearly
+//! more than the best possible is another distribution: what was before is forgotten. So a shift costs more than the
+//! bound of B in its first window only, if that has periods enough to tell.
 
-use super::GuestParams;
+use crate::guest::GuestParams;
 use gleaner_model::{Distribution, Nanos, Profile, VcpuWindow, Window};
 
-/// The time-outs there are to choose from, in microseconds: a few, because each is written into a file or a map, and journalled.
+/// The time-outs there are to choose from, in microseconds: a few, because each is written into a file or a map, and
+/// journalled.
 const LADDER_US: [u64; 9] = [0, 25, 50, 100, 200, 400, 800, 1600, 3200];
 /// Fewer idle periods tell nothing.
 const PERIODS_MIN: f64 = 20.0;
@@ -60,8 +62,8 @@ impl IdleLengths {
         Self { cells: cells.collect() }
     }
 
-    /// Where only sums are known: `held` periods that ended while the vCPU polled, and `halted` ones, each with their time in all.
-    /// Each kind is taken to be as long as its mean.
+    /// Where only sums are known: `held` periods that ended while the vCPU polled, and `halted` ones, each with their
+    /// time in all. Each kind is taken to be as long as its mean.
     pub fn of_sums(held: (u64, Nanos), halted: (u64, Nanos)) -> Self {
         let mean = |(count, time): (u64, Nanos)| (count > 0).then(|| (time.as_f64() / count as f64, count as f64));
         Self { cells: mean(held).into_iter().chain(mean(halted)).collect() }
@@ -157,6 +159,13 @@ impl PollPrice {
         Self { budget: Some(budget), ..self }
     }
 
+    /// The same price so far, by other parameters; a budget that was given stays.
+    #[must_use]
+    pub fn with_params(self, profile: Profile, given: Option<f64>, params: &GuestParams) -> Self {
+        let new = Self::new(profile, params);
+        Self { overdrawn: self.overdrawn, steal_share: self.steal_share, budget: given.or(new.budget), ..new }
+    }
+
     /// Takes a window.
     pub fn feed(&mut self, window: &Window) {
         let sum = |of: fn(&VcpuWindow) -> Nanos| window.vcpus.iter().map(of).sum::<Nanos>().share_of(window.length);
@@ -189,6 +198,11 @@ impl LearntTimeout {
     /// Until something is known, `first`; never more than `longest`.
     pub fn new(first: Nanos, longest: Nanos) -> Self {
         Self { history: IdleLengths::default(), longest, timeout: first.min(longest) }
+    }
+
+    /// From now on never more than `longest`.
+    pub fn limit_to(&mut self, longest: Nanos) {
+        (self.longest, self.timeout) = (longest, self.timeout.min(longest));
     }
 
     /// The time-out in force.

@@ -1,17 +1,18 @@
 //! How long an idle vCPU is kept from halting (paper, section 4.1 and 6).
 //!
-//! Spinning for as long as a halt would cost never pays more than twice the cheaper choice (ski rental). What a halt costs
-//! is measured at start: wake-ups of a waiter whose vCPU is halted (setting C of Table 2) against one whose vCPU is
-//! retained (setting B). The mean says what is saved on average, the tail what programs feel: hence the profiles.
+//! Spinning for as long as a halt would cost never pays more than twice the cheaper choice (ski rental). What a halt
+//! costs is measured at start: wake-ups of a waiter whose vCPU is halted (setting C of Table 2) against one whose vCPU
+//! is retained (setting B). The mean says what is saved on average, the tail what programs feel: hence the profiles.
 
-use super::GuestParams;
+use crate::guest::GuestParams;
 use gleaner_model::{Nanos, Profile, WakeupCosts};
 
 /// The time-out for `profile`: `frugal` mean_C - mean_B, `balanced` p99_C - p99_B within `timeout_min_us` and
-/// `timeout_max_us` (50 us .. 5 ms), `latency` `timeout_max_us` (5 ms). No time-out exceeds `timeout_max_us`. Without `costs`,
-/// `timeout_unmeasured_frugal_us` and `timeout_unmeasured_balanced_us`.
+/// `timeout_max_us` (50 us .. 5 ms), `latency` `timeout_max_us` (5 ms). No time-out exceeds `timeout_max_us`. Without
+/// `costs`, `timeout_unmeasured_frugal_us` and `timeout_unmeasured_balanced_us`.
 ///
-/// Zero means: do not retain. That is the answer of `frugal` and `balanced` where halting [costs nothing](halting_is_free).
+/// Zero means: do not retain. That is the answer of `frugal` and `balanced` where halting [costs
+/// nothing](halting_is_free).
 pub fn timeout(profile: Profile, costs: Option<&WakeupCosts>, params: &GuestParams) -> Nanos {
     let shortest = Nanos::from_micros(params.timeout_min_us);
     let longest = Nanos::from_micros(params.timeout_max_us);
@@ -26,8 +27,8 @@ pub fn timeout(profile: Profile, costs: Option<&WakeupCosts>, params: &GuestPara
     wanted.min(longest)
 }
 
-/// The time-out for `profile` where the idle task itself polls: a wake-up then costs a tenth of a halted one's, and polling takes nothing
-/// from the program. `latency`: `timeout_max_us`.
+/// The time-out for `profile` where the idle task itself polls: a wake-up then costs a tenth of a halted one's, and
+/// polling takes nothing from the program. `latency`: `timeout_max_us`.
 pub fn poll_timeout(profile: Profile, params: &GuestParams) -> Nanos {
     Nanos::from_micros(match profile {
         Profile::Frugal => params.poll_timeout_frugal_us,
@@ -36,9 +37,10 @@ pub fn poll_timeout(profile: Profile, params: &GuestParams) -> Nanos {
     })
 }
 
-/// Whether a halted vCPU answers no later than a retained one, beyond what noise explains, in the median *and* in the tail
-/// (`halting_costs_p50_ratio`, `halting_costs_p99_ratio`): the host polls for it, or the host is so short of CPUs that retaining makes things worse. Ours; a time-out of the least length
-/// would do harm there. This is the one rule of it: `doctor`'s verdict and the time-out of a run both follow it.
+/// Whether a halted vCPU answers no later than a retained one, beyond what noise explains, in the median *and* in the
+/// tail (`halting_costs_p50_ratio`, `halting_costs_p99_ratio`): the host polls for it, or the host is so short of CPUs
+/// that retaining makes things worse. Ours; a time-out of the least length would do harm there. This is the one rule of
+/// it: `doctor`'s verdict and the time-out of a run both follow it.
 pub fn halting_is_free(costs: &WakeupCosts, params: &GuestParams) -> bool {
     free_by_median(costs, params) && free_by_tail(costs, params)
 }

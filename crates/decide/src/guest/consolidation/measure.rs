@@ -1,4 +1,5 @@
-//! From windows to the few numbers the policy compares: rates over the active vCPUs, steal subtracted, and their medians.
+//! From windows to the few numbers the policy compares: rates over the active vCPUs, steal subtracted, and their
+//! medians.
 //!
 //! Windows vary in length and single ones are noisy, so everything is a rate, averages are ratios of sums, and what is
 //! compared over time is a median with its MAD (median absolute deviation), which one odd window cannot move.
@@ -52,9 +53,10 @@ impl Sample {
         per_second(self.switches, self.available)
     }
 
-    /// Hand-overs per second that the hypervisor left to the group: a thread gave its vCPU up, or gave way to one that it woke. Where threads
-    /// share a vCPU, the second is what the first was before. Preemptions at the end of a time slice are none: at most one a tick of a
-    /// millisecond and vCPU, as many as are not counted; for all vCPUs, active or not, so that a step does not move the yardstick.
+    /// Hand-overs per second that the hypervisor left to the group: a thread gave its vCPU up, or gave way to one that
+    /// it woke. Where threads share a vCPU, the second is what the first was before. Preemptions at the end of a time
+    /// slice are none: at most one a tick of a millisecond and vCPU, as many as are not counted; for all vCPUs, active
+    /// or not, so that a step does not move the yardstick.
     pub(super) fn handover_rate(&self) -> f64 {
         let ticks = self.length.0 / 1_000_000 * self.all_vcpus as u64;
         per_second(self.switches + self.involuntary.saturating_sub(ticks), self.available)

@@ -1,18 +1,18 @@
-//! Did the last step hurt, and what is learnt from it (paper, section 5: "it stops the consolidation and restores the vCPU
-//! that was last deactivated").
+//! Did the last step hurt, and what is learnt from it (paper, section 5: "it stops the consolidation and restores the
+//! vCPU that was last deactivated").
 //!
-//! The paper takes falling utilization for a slow-down. But consolidation also makes wake-ups cheaper, which lowers CPU time
-//! without slowing anything down, and single windows are noise. So both the group's CPU time and its hand-overs per
-//! second must have fallen, by more than chance explains: `max(3 %, 2 MAD)` of the windows before, each of its own.
+//! The paper takes falling utilization for a slow-down. But consolidation also makes wake-ups cheaper, which lowers CPU
+//! time without slowing anything down, and single windows are noise. So both the group's CPU time and its hand-overs
+//! per second must have fallen, by more than chance explains: `max(3 %, 2 MAD)` of the windows before, each of its own.
 //!
 //! A chain of steps that each lose a little must not add up, so speed is compared with that before this step and with
 //! that before the first step of the chain (ours).
 
-use super::GuestParams;
 use super::conditions::{Factors, granularity_ratio, load_ratio};
 use super::measure::{Measure, Speed, Spread};
-use super::params::FACTOR_MIN;
 use super::workload_change::Reference;
+use crate::guest::GuestParams;
+use crate::guest::params::FACTOR_MIN;
 use gleaner_model::{CpuSet, Lengths, Nanos};
 
 /// A step that is in force: vCPUs were deactivated.
@@ -44,14 +44,15 @@ impl Step {
         })
     }
 
-    /// The share by which the group's hand-overs per second rose since before the step, unless they fell by more than chance
-    /// explains. CPU time says nothing here: it is asked where the step filled a vCPU, which bounds it.
+    /// The share by which the group's hand-overs per second rose since before the step, unless they fell by more than
+    /// chance explains. CPU time says nothing here: it is asked where the step filled a vCPU, which bounds it.
     pub(super) fn gain(&self, after: &Speed, params: &GuestParams) -> Option<f64> {
         let fell = fall(self.before.handovers, after.handovers.median, params);
         self.handovers_gained(after).filter(|_| fell.is_none())
     }
 
-    /// The share by which hand-overs per second are fewer `with` the step's vCPUs than `without`, by more than chance explains.
+    /// The share by which hand-overs per second are fewer `with` the step's vCPUs than `without`, by more than chance
+    /// explains.
     pub(super) fn slower(without: &Speed, with: &Speed, params: &GuestParams) -> Option<f64> {
         fall(without.handovers, with.handovers.median, params)
     }
@@ -61,8 +62,8 @@ impl Step {
         (before > 0.0).then(|| after.handovers.median / before.max(1.0) - 1.0)
     }
 
-    /// Takes how fast the group is when it is judged. A group that computes more *and* hands over more may be faster for the step:
-    /// threads that no longer wait for a vCPU to wake up compute instead.
+    /// Takes how fast the group is when it is judged. A group that computes more *and* hands over more may be faster
+    /// for the step: threads that no longer wait for a vCPU to wake up compute instead.
     pub(super) fn credit(&mut self, after: &Speed, params: &GuestParams) {
         let gained = self.handovers_gained(after).is_some_and(|gain| gain > params.cpu_growth_share);
         let faster = after.cpu.median > self.before.cpu.median && gained;
@@ -74,21 +75,22 @@ impl Step {
         self.faster.unwrap_or(self.before.cpu)
     }
 
-    /// Whether the group's CPU time per second rose, since before the step, by `cpu_growth_share` and more than chance explains:
-    /// no step of ours does that.
+    /// Whether the group's CPU time per second rose, since before the step, by `cpu_growth_share` and more than chance
+    /// explains: no step of ours does that.
     pub(super) fn grew(&self, after: &Speed, params: &GuestParams) -> bool {
         let rise = params.cpu_growth_share.max(noise(self.before.cpu, params));
         after.cpu.median > self.before.cpu.median * (1.0 + rise)
     }
 
-    /// The factors after this step hurt: a full vCPU means that pieces were too large (eta), otherwise idle time was too short
-    /// (rho).
+    /// The factors after this step hurt: a full vCPU means that pieces were too large (eta), otherwise idle time was
+    /// too short (rho).
     pub(super) fn learn(&self, factors: Factors, overloaded: bool, params: &GuestParams) -> Factors {
         learn(&self.measure.lengths, (self.n, self.vcpus.len()), factors, overloaded, params.adaptation)
     }
 }
 
-/// eta = 0.9 * min(eta, g_comp/l_idle) if a vCPU was overloaded, otherwise rho = 0.9 * min(rho, k*l_comp/((N-k)*l_idle)).
+/// eta = 0.9 * min(eta, g_comp/l_idle) if a vCPU was overloaded, otherwise rho = 0.9 * min(rho,
+/// k*l_comp/((N-k)*l_idle)).
 fn learn(lengths: &Lengths, (n, k): (usize, usize), factors: Factors, overloaded: bool, adaptation: f64) -> Factors {
     let lower = |factor: f64, ratio: f64| (adaptation * factor.min(ratio)).max(FACTOR_MIN);
     if overloaded {

@@ -1,11 +1,12 @@
 //! When one vCPU fewer would do (paper, section 5, conditions (1) and (2); condition (3) is ours).
 //!
-//! Condition (1) asks whether the others' idle time can take the work of the vCPU to be deactivated, condition (2) whether the
-//! pieces are small enough to fit into the idle periods (Figure 4(b) shows what happens otherwise), condition (3) whether
-//! the vCPUs that stay would not be so full that the workload-change detector had to undo the step. The paper deactivates one
-//! vCPU at a time; for `k` of them at once (ours) the conditions are the same, with the work of k and the idle time of N-k.
+//! Condition (1) asks whether the others' idle time can take the work of the vCPU to be deactivated, condition (2)
+//! whether the pieces are small enough to fit into the idle periods (Figure 4(b) shows what happens otherwise),
+//! condition (3) whether the vCPUs that stay would not be so full that the workload-change detector had to undo the
+//! step. The paper deactivates one vCPU at a time; for `k` of them at once (ours) the conditions are the same, with the
+//! work of k and the idle time of N-k.
 
-use super::{GuestParams, NoStep};
+use crate::guest::{GuestParams, NoStep};
 use gleaner_model::{Lengths, Nanos};
 
 /// The two factors that are adapted when a step hurts.
@@ -57,8 +58,9 @@ pub enum Check {
 /// Rounding in ratios of sums must not decide at a limit that is met exactly.
 const ROUNDING: f64 = 1e-9;
 
-/// Checks conditions (1), (2) and (3) for `n` active vCPUs, of which `k` would be deactivated, with mean utilization `utilization` (0 to
-/// 1). `wakeup_cost`: how long waking a halted vCPU takes, where that is known; finer computations get `fine_grained_allowance`.
+/// Checks conditions (1), (2) and (3) for `n` active vCPUs, of which `k` would be deactivated, with mean utilization
+/// `utilization` (0 to 1). `wakeup_cost`: how long waking a halted vCPU takes, where that is known; finer computations
+/// get `fine_grained_allowance`.
 pub fn check(
     lengths: &Lengths,
     utilization: f64,
@@ -158,7 +160,8 @@ mod tests {
 
     #[test]
     fn several_at_once_need_the_idle_time_of_those_that_stay() {
-        // Four vCPUs, 30 % busy: 0.3 ms of work for each 0.7 ms of idle time. (k, load ratio, predicted utilization, fits)
+        // Four vCPUs, 30 % busy: 0.3 ms of work for each 0.7 ms of idle time. (k, load ratio, predicted utilization,
+        // fits)
         let (lengths, params) = (Lengths { l_comp: 0.3 * T, g_comp: 0.2 * T, l_idle: 0.7 * T }, GuestParams::default());
         for (k, load, utilization, fits) in
             [(1, 1.0 / 7.0, 0.4, true), (2, 3.0 / 7.0, 0.6, true), (3, 9.0 / 7.0, 1.2, false)]

@@ -1,8 +1,9 @@
 //! The spin/halt state machine of one yielding thread (paper, sections 4.1 and 6).
 //!
-//! A yielding thread keeps its vCPU from halting by calling `sched_yield` in the lowest scheduling class. It has to give the
-//! vCPU up when an idle period outlasts the time-out, and must not come back before the vCPU has been busy: waking up earlier
-//! would be a wake-up of its own. act/ makes the calls and measures; this says what to do next. The simulator runs it too.
+//! A yielding thread keeps its vCPU from halting by calling `sched_yield` in the lowest scheduling class. It has to
+//! give the vCPU up when an idle period outlasts the time-out, and must not come back before the vCPU has been busy:
+//! waking up earlier would be a wake-up of its own. act/ makes the calls and measures; this says what to do next. The
+//! simulator runs it too.
 //!
 //! ```text
 //!            idle >= time-out, no signal             looked for nap_check_us,
@@ -15,14 +16,15 @@
 //!        +-- stolen share > 15 % --> GUARDED (1 s .. 30 s) --> SPINNING     order Sleep --> ORDERED
 //! ```
 //!
-//! Late: the nap ended while another task had the vCPU, and this thread, of the lowest class, ran when that was done. Work that
-//! comes and goes within one nap goes unnoticed: the idle period after it is not retained, up to `nap_max_us`. No cheap figure
-//! tells of it without privilege; the observer's count of idle periods is right all the same.
+//! Late: the nap ended while another task had the vCPU, and this thread, of the lowest class, ran when that was done.
+//! Work that comes and goes within one nap goes unnoticed: the idle period after it is not retained, up to
+//! `nap_max_us`. No cheap figure tells of it without privilege; the observer's count of idle periods is right all the
+//! same.
 //!
 //! Calls are a few nanoseconds and allocate nothing: [`YieldingThread::returned`] is on the path of every yield.
 
-use super::GuestParams;
 use super::contention::{ContentionGuard, GuardChange, StolenMeter};
+use crate::guest::GuestParams;
 use gleaner_model::{Nanos, Next, Order, RetainCounters, YieldMachine, YieldReturn};
 
 /// A sleep that only an order ends.
@@ -124,9 +126,10 @@ impl YieldMachine for YieldingThread {
         }
     }
 
-    /// A sleep ended at `now`, `_asleep_for` after it began. `vcpu_was_busy`: whether the vCPU has run another task since
-    /// it began; `None` where nobody can tell. Without a signal, only a task that had the vCPU when the nap ended shows: that
-    /// wake-up ended no idle period. All others took the vCPU out of idleness for nobody, and count as `idle_naps`.
+    /// A sleep ended at `now`, `_asleep_for` after it began. `vcpu_was_busy`: whether the vCPU has run another task
+    /// since it began; `None` where nobody can tell. Without a signal, only a task that had the vCPU when the nap ended
+    /// shows: that wake-up ended no idle period. All others took the vCPU out of idleness for nobody, and count as
+    /// `idle_naps`.
     fn woke(&mut self, now: Nanos, _asleep_for: Nanos, vcpu_was_busy: Option<bool>) -> Next {
         match (self.state, vcpu_was_busy) {
             (State::Ordered, _) => Next::Sleep { at_most: UNTIL_ORDERED, until_busy: false },
@@ -178,8 +181,8 @@ impl YieldingThread {
     }
 
     fn stolen(&mut self, now: Nanos, elapsed: Nanos) -> Next {
-        // On the clock of the time in which this thread wanted the vCPU: with short time-outs it spins for a small part of the
-        // wall clock, and could lose most of that without ever losing 15 % of 200 ms.
+        // On the clock of the time in which this thread wanted the vCPU: with short time-outs it spins for a small part
+        // of the wall clock, and could lose most of that without ever losing 15 % of 200 ms.
         let share = self.meter.add(self.counters.retained + self.counters.stolen, elapsed);
         let GuardChange::Tripped { hold_off } = self.guard.feed(now, share) else { return Next::Yield };
         self.counters.guard_trips += 1;

@@ -1,25 +1,31 @@
-//! Which vCPUs the group runs on: one step at a time, of one vCPU or several, judged, undone if it hurt, given up when the workload changes
-//! (imbalanced scheduling, paper sections 4.2 and 5).
+//! Which vCPUs the group runs on: one step at a time, of one vCPU or several, judged, undone if it hurt, given up when
+//! the workload changes (imbalanced scheduling, paper sections 4.2 and 5).
 //!
 //! ```text
 //!   settle (3 windows) -> judge the last step (3) -> change? -> saturated? -> hold-off? -> conditions -> step
 //!          ^                    | hurt: restore, learn  | activate all                                  |
 //!          +--------------------+-----------------------+---------------------------------------------- +
-//!          |                    now and then, on a full vCPU: a look -> slower without the step: take it again
+//!          |                    now and then, on a full vCPU: a recheck -> slower without the step: take it again
 //! ```
 //!
 //! A change of the workload that comes with a step is told from the step's own doing where that can be: see
-//! [`Packing::undo`] and `tests/changes.rs`.
+//! [`Consolidation::undo`] and `tests/changes.rs`.
+
+mod conditions;
+mod judge;
+mod measure;
+mod workload_change;
+
+pub use conditions::{Check, Factors, check, granularity_ratio, load_ratio};
 
 use super::backoff::Backoff;
-use super::conditions::{self, Check, Factors};
-use super::judge::Step;
-use super::measure::{Measure, Sample, Speed};
-use super::workload_change::{Births, Reference, moved};
 use super::{GuestParams, NoStep};
 use gleaner_model::{CpuSet, Lengths, Nanos, Reason, VcpuId, Window};
+use judge::Step;
+use measure::{Measure, Sample, Speed};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
+use workload_change::{Births, Reference, moved};
 
 /// What a window led to.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,29 +48,29 @@ struct Load {
     overloaded: u32,
 }
 
-/// A step that was taken back for a look, and how fast the group was with it.
+/// A step that was taken back to see whether the group is faster without it by now, and how fast it was with it.
 #[derive(Clone, Debug)]
-struct Look {
+struct Recheck {
     step: Step,
     packed: Speed,
 }
 
 /// What steps that hurt have taught.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Lessons {
+struct LearnedLimits {
     factors: Factors,
     /// Whether several vCPUs may go at once.
     several_at_once: bool,
 }
 
-impl Lessons {
+impl LearnedLimits {
     fn none(params: &GuestParams) -> Self {
         Self { factors: Factors::new(params), several_at_once: params.several_at_once }
     }
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Packing {
+pub(super) struct Consolidation {
     params: GuestParams,
     all: CpuSet,
     active: CpuSet,
@@ -74,14 +80,14 @@ pub(super) struct Packing {
     judging: bool,
     /// Whether what is measured began with the last of them.
     just_stepped: bool,
-    lessons: Lessons,
+    learned: LearnedLimits,
     hold_off: Backoff,
     /// When a step that pays on a full vCPU is next taken back for a moment.
-    look_out: Backoff,
-    /// Whether that has been looked at which grew with a step.
-    looked: bool,
-    /// The look that goes on.
-    look: Option<Look>,
+    recheck_backoff: Backoff,
+    /// Whether the first recheck was hurried because the group computed more after a step.
+    rechecked: bool,
+    /// The recheck that is going on.
+    recheck: Option<Recheck>,
     /// How long waking a halted vCPU takes, where it was measured.
     wakeup_cost: Option<Nanos>,
     settle_left: u32,
@@ -94,16 +100,16 @@ pub(super) struct Packing {
     pinned: CpuSet,
 }
 
-impl Packing {
+impl Consolidation {
     pub(super) fn new(vcpus: CpuSet, wakeup_cost: Option<Nanos>, params: GuestParams) -> Self {
         let ms = Nanos::from_millis;
         Self {
-            lessons: Lessons::none(&params),
+            learned: LearnedLimits::none(&params),
             hold_off: Backoff::new(ms(params.hold_off_min_ms), ms(params.hold_off_max_ms), params.hold_off_quiet_times),
             // Nothing but a change makes it start small again.
-            look_out: Backoff::new(ms(params.look_out_min_ms), ms(params.look_out_max_ms), u64::MAX),
-            looked: false,
-            look: None,
+            recheck_backoff: Backoff::new(ms(params.look_out_min_ms), ms(params.look_out_max_ms), u64::MAX),
+            rechecked: false,
+            recheck: None,
             wakeup_cost,
             settle_left: params.settle_windows,
             active: vcpus.clone(),
@@ -120,6 +126,17 @@ impl Packing {
         }
     }
 
+    /// Goes on with other parameters. What was learnt stays, within the new limits.
+    pub(super) fn set_params(&mut self, params: GuestParams) {
+        let ms = Nanos::from_millis;
+        if self.learned == LearnedLimits::none(&self.params) {
+            self.learned = LearnedLimits::none(&params);
+        }
+        self.hold_off.set_limits(ms(params.hold_off_min_ms), ms(params.hold_off_max_ms));
+        self.recheck_backoff.set_limits(ms(params.look_out_min_ms), ms(params.look_out_max_ms));
+        self.params = params;
+    }
+
     pub(super) fn all(&self) -> &CpuSet {
         &self.all
     }
@@ -129,7 +146,7 @@ impl Packing {
     }
 
     pub(super) fn factors(&self) -> Factors {
-        self.lessons.factors
+        self.learned.factors
     }
 
     pub(super) fn hold_off_remaining(&self, now: Nanos) -> Nanos {
@@ -169,12 +186,12 @@ impl Packing {
         }
         self.record(window);
         self.pinned.clone_from(&window.group.pinned);
-        if let Some(look) = self.look.take() {
+        if let Some(recheck) = self.recheck.take() {
             if self.history.len() < self.params.judge_windows as usize {
-                self.look = Some(look);
+                self.recheck = Some(recheck);
                 return Outcome::Stay(NoStep::Judging);
             }
-            if let Some(outcome) = self.retake(window.at, look) {
+            if let Some(outcome) = self.retake(window.at, recheck) {
                 return outcome;
             }
         }
@@ -204,10 +221,10 @@ impl Packing {
         self.consider(window.at)
     }
 
-    /// New threads or an exec. At the start, while all are active and nothing is known yet, that is the program itself and no
-    /// change: it begins to be measured anew, and nothing is held off.
+    /// New threads or an exec. At the start, while all are active and nothing is known yet, that is the program itself
+    /// and no change: it begins to be measured anew, and nothing is held off.
     fn sudden(&mut self, now: Nanos, reason: Reason) -> Outcome {
-        if !self.steps.is_empty() || self.look.is_some() || self.reference.ready(&self.params) {
+        if !self.steps.is_empty() || self.recheck.is_some() || self.reference.ready(&self.params) {
             return self.change(now, reason);
         }
         self.forget();
@@ -255,8 +272,8 @@ impl Packing {
         self.undo(now, Reason::StepHurt { cpu_loss, overloaded }, overloaded)
     }
 
-    /// Whether the group computes more than before the last step, and the step is not why: that is the workload's doing, and the
-    /// reference, taken anew after the step, may have been taken too late to show it.
+    /// Whether the group computes more than before the last step, and the step is not why: that is the workload's
+    /// doing, and the reference, taken anew after the step, may have been taken too late to show it.
     fn rose(&self) -> Option<Reason> {
         let before = self.steps.last()?.usual();
         let now = Speed::of(self.recent()).cpu.median;
@@ -264,7 +281,8 @@ impl Packing {
         (now > before.median && moved(before, now, &self.params)).then_some(Reason::UtilizationChanged { ratio })
     }
 
-    /// Whether the recent windows are of another workload than the reference, which after a step back is there before they are.
+    /// Whether the recent windows are of another workload than the reference, which after a step back is there before
+    /// they are.
     fn moved(&self) -> Option<Reason> {
         let enough = self.history.len() >= self.params.judge_windows as usize;
         enough.then(|| self.reference.change(self.recent(), &self.params)).flatten()
@@ -275,7 +293,7 @@ impl Packing {
         let lengths = Measure::of(self.recent()).map(|measure| measure.lengths);
         let fits = |lengths: &Lengths| {
             conditions::granularity_ratio(lengths)
-                <= self.lessons.factors.granularity * self.params.fine_grained_allowance
+                <= self.learned.factors.granularity * self.params.fine_grained_allowance
                 && lengths.g_comp <= self.params.min_time_slice().as_f64()
         };
         // Where it switches as often as before the last step, it is the step that made it finer for a while.
@@ -286,12 +304,12 @@ impl Packing {
 
     /// Pieces are finer: what earlier steps taught does not hold any more, and all is measured anew.
     fn unlearn(&mut self) {
-        self.lessons = Lessons::none(&self.params);
+        self.learned = LearnedLimits::none(&self.params);
         self.forget();
     }
 
-    /// A vCPU is full. Where the group computes as much as before the last step, on fewer vCPUs, the step did it and not the
-    /// workload: activating all and forgetting what was learnt would lead straight back here.
+    /// A vCPU is full. Where the group computes as much as before the last step, on fewer vCPUs, the step did it and
+    /// not the workload: activating all and forgetting what was learnt would lead straight back here.
     fn relieve(&mut self, now: Nanos, vcpu: VcpuId, utilization: f64) -> Outcome {
         let Some(step) = self.steps.last() else { return Outcome::Stay(NoStep::Saturated { vcpu, utilization }) };
         let reason = Reason::Saturated { vcpu, utilization };
@@ -310,30 +328,31 @@ impl Packing {
         self.undo(now, reason, self.overloaded()).unwrap_or_else(|| self.change(now, reason))
     }
 
-    /// The last step filled a vCPU and pays. From time to time it is taken back: it will be taken again, and judged again, if
-    /// conditions still hold. The first time soon, where the group computes more, too: the program may have grown just then.
+    /// The last step filled a vCPU and pays. From time to time it is taken back: it will be taken again, and judged
+    /// again, if conditions still hold. The first time soon, where the group computes more, too: the program may have
+    /// grown just then.
     fn keep(&mut self, now: Nanos, gain: f64, grew: bool) -> Outcome {
         let first = self.steps.last_mut().is_some_and(|step| !std::mem::replace(&mut step.paid, true));
-        if first && grew && !std::mem::replace(&mut self.looked, true) {
-            self.look_out.hold(now + Nanos::from_millis(self.params.look_out_doubtful_ms));
+        if first && grew && !std::mem::replace(&mut self.rechecked, true) {
+            self.recheck_backoff.hold(now + Nanos::from_millis(self.params.look_out_doubtful_ms));
         } else if first {
-            self.look_out.trigger(now, now, now);
+            self.recheck_backoff.trigger(now, now, now);
         }
-        if self.look_out.remaining(now) > Nanos::ZERO {
+        if self.recheck_backoff.remaining(now) > Nanos::ZERO {
             return Outcome::Stay(NoStep::FullAndNoSlower { gain });
         }
         let Some(step) = self.steps.pop() else { return Outcome::Stay(NoStep::FullAndNoSlower { gain }) };
         self.give_back(&step);
         let (vcpus, packed) = (step.vcpus.clone(), Speed::of(self.history.iter()));
         self.forget();
-        self.look = Some(Look { step, packed });
-        Outcome::Restore { vcpus, reason: Reason::LookOut }
+        self.recheck = Some(Recheck { step, packed });
+        Outcome::Restore { vcpus, reason: Reason::Recheck }
     }
 
-    /// What the look showed: the step is taken again at once where the group is slower without it. Where it is not, conditions say; and where it
-    /// computes much more, for packed threads may hand over more often for the same work, and then hand-overs alone say too little.
-    fn retake(&mut self, now: Nanos, look: Look) -> Option<Outcome> {
-        let Look { step, packed } = look;
+    /// The step is taken again at once where the group is slower without it. Else conditions decide. They also decide
+    /// where the group computes much more: packed threads may hand over more often for the same work.
+    fn retake(&mut self, now: Nanos, recheck: Recheck) -> Option<Outcome> {
+        let Recheck { step, packed } = recheck;
         let before = Speed::of(self.recent());
         let loss = Step::slower(&packed, &before, &self.params)?;
         let computes_more = before.cpu.median > packed.cpu.median && moved(packed.cpu, before.cpu.median, &self.params);
@@ -347,8 +366,8 @@ impl Packing {
         let reference = std::mem::take(&mut self.reference).close();
         self.steps.push(Step { taken_at: now, before, reference, faster: Some(packed.cpu), paid: true, ..step });
         self.forget();
-        self.look_out.trigger(now, now, now);
-        Some(Outcome::Deactivate { vcpus, reason: Reason::LookedSlower { loss } })
+        self.recheck_backoff.trigger(now, now, now);
+        Some(Outcome::Deactivate { vcpus, reason: Reason::RecheckSlower { loss } })
     }
 
     /// Whether a vCPU was full in most of the settled windows since the last step.
@@ -356,15 +375,16 @@ impl Packing {
         self.loads.values().any(|load| load.overloaded > load.windows / 2)
     }
 
-    /// Takes the last step back; `None` if there is none. With the vCPUs of before comes the reference of before: a program that
-    /// does less now, for reasons of its own, looks like one that the step hurt, until it still does less without the step.
+    /// Takes the last step back; `None` if there is none. With the vCPUs of before comes the reference of before: a
+    /// program that does less now, for reasons of its own, looks like one that the step hurt, until it still does less
+    /// without the step.
     fn undo(&mut self, now: Nanos, reason: Reason, overloaded: bool) -> Option<Outcome> {
         let step = self.steps.pop()?;
         if step.vcpus.len() == 1 {
-            self.lessons.factors = step.learn(self.lessons.factors, overloaded, &self.params);
+            self.learned.factors = step.learn(self.learned.factors, overloaded, &self.params);
         } else {
             // Too many at once says nothing of one.
-            self.lessons.several_at_once = false;
+            self.learned.several_at_once = false;
         }
         self.hold_off.trigger(now, self.hold_off.until(), step.taken_at);
         self.give_back(&step);
@@ -393,9 +413,9 @@ impl Packing {
     }
 
     fn give_all_back(&mut self, now: Nanos) {
-        self.lessons = Lessons::none(&self.params);
-        self.look_out.reset();
-        self.looked = false;
+        self.learned = LearnedLimits::none(&self.params);
+        self.recheck_backoff.reset();
+        self.rechecked = false;
         self.hold_off.trigger(now, self.hold_off.until(), now);
         self.active = self.all.clone();
         self.steps.clear();
@@ -406,7 +426,7 @@ impl Packing {
     fn forget(&mut self) {
         self.judging = false;
         self.just_stepped = false;
-        self.look = None;
+        self.recheck = None;
         self.settle_left = self.params.settle_windows;
         self.history.clear();
         self.reference.clear();
@@ -433,7 +453,7 @@ impl Packing {
         let Some(measure) = Measure::of(self.recent()) else { return Outcome::Stay(NoStep::Unmeasured) };
         let check = |k: usize| {
             let Measure { lengths, utilization } = &measure;
-            match conditions::check(lengths, *utilization, (n, k), self.lessons.factors, self.wakeup_cost, &self.params)
+            match conditions::check(lengths, *utilization, (n, k), self.learned.factors, self.wakeup_cost, &self.params)
             {
                 Check::Fits { load_ratio, granularity_ratio, utilization } => {
                     Ok(Reason::IdleFits { vcpus: k, load_ratio, granularity_ratio, utilization })
@@ -443,7 +463,7 @@ impl Packing {
         };
         // A step that hurt has taught that lengths say too little here: one at a time then, as in the paper.
         let candidates = self.candidates();
-        let bold = self.lessons == Lessons::none(&self.params) && self.params.several_at_once;
+        let bold = self.learned == LearnedLimits::none(&self.params) && self.params.several_at_once;
         let most = if bold { candidates.len().min(n - 1) } else { 1 };
         let found = (2..=most).rev().find_map(|k| Some((k, check(k).ok()?))).map_or_else(|| Ok((1, check(1)?)), Ok);
         match found {
@@ -457,7 +477,8 @@ impl Packing {
     fn candidates(&self) -> Vec<VcpuId> {
         let busy = |id: &VcpuId| self.loads.get(id).map_or(Nanos::ZERO, |load| load.busy);
         // The least busy one moves the fewest threads. Among equals the highest id: low ones take the interrupts.
-        // A thread that has bound itself to some vCPUs keeps one of them; on a deactivated one it would stay, and wait there for every wake-up of a vCPU that nobody retains.
+        // A thread that has bound itself to some vCPUs keeps one of them; on a deactivated one it would stay, and wait
+        // there for every wake-up of a vCPU that nobody retains.
         let mut candidates: Vec<VcpuId> = self.active.iter().filter(|id| !self.pinned.contains(*id)).collect();
         candidates.sort_by_key(|id| (busy(id), Reverse(*id)));
         candidates

@@ -1,34 +1,38 @@
-//! Does retention pay here? It is tried: blocks of windows with and without it, in turn (ours; the paper takes it for granted).
+//! Does retention pay here? It is tried: blocks of windows with and without it, in turn (ours; the paper takes it for
+//! granted).
 //!
-//! A yielding thread shortens wake-ups, and costs: each wake-up has to displace it, and what it takes the host may take from somebody
-//! else. Which of the two is more depends on the program and on the host, and the only one who can say is the program. So every now and then its
-//! yielding threads sleep for a moment, and what a synchronization costs is compared:
+//! A yielding thread shortens wake-ups, and costs: each wake-up has to displace it, and what it takes the host may take
+//! from somebody else. Which of the two is more depends on the program and on the host, and the only one who can say is
+//! the program. So every now and then its yielding threads sleep for a moment, and what a synchronization costs is
+//! compared:
 //!
 //! ```text
 //! cost = (CPU time of the group + its time from wake-up to running) / voluntary switches
 //! ```
 //!
-//! Blocks follow each other as `-++-+--+` (Thue-Morse), which cancels a drift of the load, linear or quadratic. The first window of a block only
-//! settles. Retention stops where it costs more in the median of the four pairs and in at least `trial_pairs_min` (three) of them, unless the
-//! program switches clearly more often with it: then it waits less often for longer, and is faster all the same.
+//! Blocks follow each other as `-++-+--+` (Thue-Morse), which cancels a drift of the load, linear or quadratic. The
+//! first window of a block only settles. Retention stops where it costs more in the median of the four pairs and in at
+//! least `trial_pairs_min` (three) of them, unless the program switches clearly more often with it: then it waits less
+//! often for longer, and is faster all the same.
 //!
-//! An observer that sees no wake-ups run (`/proc`) leaves the rate of synchronizations: retention must raise it. Where the idle task polls
-//! nothing has to settle or to be displaced, so a block is one window, and it is retained until it was tried. A yielding thread may cost
-//! half of a program's speed (experiments/programs, `policies`: relay, alone): through `/proc` it waits for its trial.
-//! A trial ends after two pairs where both are clear.
+//! An observer that sees no wake-ups run (`/proc`) leaves the rate of synchronizations: retention must raise it. Where
+//! the idle task polls nothing has to settle or to be displaced, so a block is one window, and it is retained until it
+//! was tried. A yielding thread may cost half of a program's speed (experiments/programs, `policies`: relay, alone):
+//! through `/proc` it waits for its trial. A trial ends after two pairs where both are clear.
 //!
-//! Hand-overs are compared at like granularity only. A program that looks for a while before it blocks hardly blocks where it is woken sooner:
-//! `relay` is four times as fast on the live guest with a hundredth of the switches. Where granularity grows by more than `GRANULARITY_ALIKE`,
-//! the CPU time that the program gets to use tells instead: who waits less, computes more.
+//! Hand-overs are compared at like granularity only. A program that looks for a while before it blocks hardly blocks
+//! where it is woken sooner: `relay` is four times as fast on the live guest with a hundredth of the switches. Where
+//! granularity grows by more than `GRANULARITY_ALIKE`, the CPU time that the program gets to use tells instead: who
+//! waits less, computes more.
 
-use super::GuestParams;
-use super::backoff::Backoff;
+use crate::guest::GuestParams;
+use crate::guest::backoff::Backoff;
 use gleaner_model::{Nanos, Reason, RetainMeans, Window};
 
 /// Whether retention is on, block by block.
 const BLOCKS: [bool; 8] = [false, true, true, false, true, false, false, true];
 /// Each with one block with and one without.
-pub(super) const TRIAL_PAIRS: usize = BLOCKS.len() / 2;
+pub(in crate::guest) const TRIAL_PAIRS: usize = BLOCKS.len() / 2;
 
 /// Pairs after which a trial may end, where each is clear.
 const EARLY_PAIRS: usize = 2;
@@ -46,7 +50,8 @@ const USUAL_WINDOW_S: f64 = 0.1;
 /// Where retention makes computations longer by more than this factor, hand-overs say nothing.
 const GRANULARITY_ALIKE: f64 = 2.0;
 
-/// One block: cost of a synchronization in nanoseconds (`None`: not seen), synchronizations per second, CPU seconds per second.
+/// One block: cost of a synchronization in nanoseconds (`None`: not seen), synchronizations per second, CPU seconds per
+/// second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Block {
     cost: Option<f64>,
@@ -80,7 +85,7 @@ struct Running {
 
 /// Tries retention from time to time and remembers whether it pays.
 #[derive(Clone, Debug)]
-pub(super) struct Trial {
+pub(in crate::guest) struct Trial {
     enabled: bool,
     windows_per_block: u32,
     quiet_windows: u32,
@@ -128,8 +133,25 @@ impl Trial {
         }
     }
 
+    /// Goes on with other parameters.
+    pub(super) fn set_params(&mut self, enabled: bool, means: RetainMeans, params: &GuestParams) {
+        let new = Self::new(enabled, means, params);
+        let ms = Nanos::from_millis;
+        self.again.set_limits(ms(params.trial_again_min_ms), ms(params.trial_again_max_ms));
+        *self = Self {
+            again: self.again.clone(),
+            quiet: self.quiet,
+            rate: self.rate,
+            running: self.running.take().filter(|_| new.enabled),
+            blind: self.blind,
+            verdict: self.verdict,
+            cost_ratio: self.cost_ratio,
+            ..new
+        };
+    }
+
     /// What a synchronization cost with retention, as a multiple of what it cost without, when that was last tried.
-    pub(super) fn cost_ratio(&self) -> Option<f64> {
+    pub(in crate::guest) fn cost_ratio(&self) -> Option<f64> {
         self.cost_ratio
     }
 
@@ -139,22 +161,22 @@ impl Trial {
     }
 
     /// Whether it is taken to pay, as far as is known.
-    pub(super) fn pays(&self) -> bool {
+    pub(in crate::guest) fn pays(&self) -> bool {
         self.verdict.unwrap_or(self.polls || !self.blind)
     }
 
     /// Whether a trial is going on: other decisions have to wait.
-    pub(super) fn is_running(&self) -> bool {
+    pub(in crate::guest) fn is_running(&self) -> bool {
         self.running.is_some()
     }
 
     /// Whether retention has been tried, or cannot be.
-    pub(super) fn is_settled(&self) -> bool {
+    pub(in crate::guest) fn is_settled(&self) -> bool {
         !self.enabled || self.running.is_none() && self.again.until() > Nanos::ZERO
     }
 
     /// Whether it goes on the sooner for quick windows. What two pairs have not told takes windows of the usual length.
-    pub(super) fn wants_quick_windows(&self) -> bool {
+    pub(in crate::guest) fn wants_quick_windows(&self) -> bool {
         let early = self.running.as_ref().is_none_or(|running| running.blocks.len() < 2 * EARLY_PAIRS);
         let seen = |rate: f64| rate * USUAL_WINDOW_S * QUICK_PART >= QUICK_WAKEUPS * self.wakeups_min as f64;
         self.enabled && self.polls && self.verdict.is_none() && early && self.rate.is_none_or(seen)
@@ -170,8 +192,8 @@ impl Trial {
         self.quiet = 0;
     }
 
-    /// Takes a window. `undisturbed`: nothing else was changed in it or is being judged, no guard has stopped a yielding thread, and some vCPU
-    /// is idle now and then. Says why, if retention begins or ends after it.
+    /// Takes a window. `undisturbed`: nothing else was changed in it or is being judged, no guard has stopped a
+    /// yielding thread, and some vCPU is idle now and then. Says why, if retention begins or ends after it.
     pub(super) fn step(&mut self, window: &Window, undisturbed: bool) -> Option<Reason> {
         let per_s = window.group.voluntary_switches as f64 / window.length.as_secs_f64().max(1e-9);
         self.rate = Some(per_s);
@@ -376,11 +398,11 @@ mod tests {
         let mut trial = trial();
         let dear = Program { cost_us: [16.0, 15.0], rate: [10_000; 2], drift: 0.0 };
         let (_, retained) = run(&mut trial, &dear, 6000);
-        // Ten minutes: the ten windows before the first trial, and half of each trial of 16 windows, at 0, 30, 90, 210 and 450 s.
+        // Ten minutes: the ten windows before the first trial, and half of each trial of 16 windows, at 0, 30, 90, 210
+        // and 450 s.
         assert_eq!(retained.iter().filter(|retained| **retained).count(), 9 + 5 * 8);
         let cheap = Program { cost_us: [14.0, 15.0], rate: [10_000; 2], drift: 0.0 };
-        let (_, retained) =
-            run(&mut super::Trial::new(true, RetainMeans::Yielding, &GuestParams::default()), &cheap, 6000);
+        let (_, retained) = run(&mut Trial::new(true, RetainMeans::Yielding, &GuestParams::default()), &cheap, 6000);
         assert_eq!(retained.iter().filter(|retained| !**retained).count(), 5 * 8);
     }
 
@@ -403,10 +425,10 @@ mod tests {
         assert_eq!(trial.step(&window(1200, 15.0, 10_000), false), Some(Reason::RetentionTrial));
         assert!(trial.retains() && !trial.is_running() && !trial.is_settled());
         // Who sees no wake-ups does not retain what has not been tried, and keeps to what has.
-        let mut unseen = super::Trial::new(true, RetainMeans::Yielding, &GuestParams::default());
+        let mut unseen = Trial::new(true, RetainMeans::Yielding, &GuestParams::default());
         assert_eq!(unseen.step(&blind(window(100, 15.0, 10_000)), true), Some(Reason::RetentionUnseen));
         assert!(!unseen.retains() && !unseen.pays());
-        let mut tried = super::Trial::new(true, RetainMeans::Yielding, &GuestParams::default());
+        let mut tried = Trial::new(true, RetainMeans::Yielding, &GuestParams::default());
         run(&mut tried, &Program { cost_us: [14.0, 15.0], rate: [10_000; 2], drift: 0.0 }, 40);
         assert_eq!(tried.step(&blind(window(4100, 15.0, 10_000)), true), None);
         assert!(tried.retains());

@@ -1,8 +1,8 @@
 //! The contention guard: no spinning where the host needs the CPU (ours; facts.md, "Blocked-waiter wake-ups").
 //!
-//! A spinning vCPU takes time from whoever could use it, often from the very vCPU it waits for: spinners without a guard
-//! made a contended guest 30 to 50 times slower. Steal tells. Its *share* decides, not the number of gaps: a quiet cloud
-//! guest shows 5 to 14 gaps a second that add up to 0.4 to 5 %.
+//! A spinning vCPU takes time from whoever could use it, often from the very vCPU it waits for: spinners without a
+//! guard made a contended guest 30 to 50 times slower. Steal tells. Its *share* decides, not the number of gaps: a
+//! quiet cloud guest shows 5 to 14 gaps a second that add up to 0.4 to 5 %.
 //!
 //! ```text
 //!             share > 15 %: for 1 s, 2 s, .. 30 s
@@ -14,8 +14,8 @@
 //!
 //! The same [`ContentionGuard`] serves the yielding thread, fed by the gaps it feels, and the policy, fed by windows.
 
-use super::GuestParams;
-use super::backoff::Backoff;
+use crate::guest::GuestParams;
+use crate::guest::backoff::Backoff;
 use gleaner_model::Nanos;
 
 /// What a share fed to the guard changed.
@@ -59,8 +59,15 @@ impl ContentionGuard {
         }
     }
 
-    /// Takes the stolen share (0 to 1) of the time just before `now`. When stopped, this is the caller that can see steal
-    /// without spinning, so the stop lasts until its time is over *and* the share is low.
+    /// Goes on with other parameters.
+    pub fn set_params(&mut self, params: &GuestParams) {
+        (self.stop_above, self.quiet_below) = (params.steal_share_stop, params.steal_share_quiet);
+        let ms = Nanos::from_millis;
+        self.hold_off.set_limits(ms(params.guard_hold_off_min_ms), ms(params.guard_hold_off_max_ms));
+    }
+
+    /// Takes the stolen share (0 to 1) of the time just before `now`. When stopped, this is the caller that can see
+    /// steal without spinning, so the stop lasts until its time is over *and* the share is low.
     pub fn feed(&mut self, now: Nanos, share: f64) -> GuardChange {
         let quiet = share < self.quiet_below;
         if self.stopped {
@@ -88,7 +95,8 @@ impl ContentionGuard {
         if self.stopped { self.hold_off.remaining(now) } else { Nanos::ZERO }
     }
 
-    /// Resumes if the hold-off is over; says whether spinning is allowed now. For a caller that sees steal only by spinning.
+    /// Resumes if the hold-off is over; says whether spinning is allowed now. For a caller that sees steal only by
+    /// spinning.
     pub fn resume(&mut self, now: Nanos) -> bool {
         if self.stopped && self.hold_off.remaining(now) == Nanos::ZERO {
             self.stopped = false;

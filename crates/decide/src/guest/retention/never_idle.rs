@@ -1,22 +1,25 @@
 //! Where there are no idle periods there is nothing to retain (ours; the paper's programs all wait).
 //!
-//! A yielding thread on a vCPU that is never idle stays runnable for ever, and even the lowest scheduling class gets turns: `sysbench cpu` with
-//! a thread per vCPU was switched out 3,700 times in 4 s instead of 190 (experiments/foundation). So where a vCPU was idle for less than
-//! `never_idle_share` of each of `never_idle_windows` windows in a row, its yielding thread sleeps. The turns themselves look like idle time, up
-//! to 1 % of a window; while it sleeps there are none, so half of that share brings it back.
+//! A yielding thread on a vCPU that is never idle stays runnable for ever, and even the lowest scheduling class gets
+//! turns: `sysbench cpu` with a thread per vCPU was switched out 3,700 times in 4 s instead of 190
+//! (experiments/foundation). So where a vCPU was idle for less than `never_idle_share` of each of `never_idle_windows`
+//! windows in a row, its yielding thread sleeps. The turns themselves look like idle time, up to 1 % of a window; while
+//! it sleeps there are none, so half of that share brings it back.
 //!
-//! Idle periods may be that short *because* they are retained. Then they grow as soon as they are not, and the yielding thread comes back at
-//! once. That it came for good is believed longer each time: it stays for a second, two, .. a minute.
+//! Idle periods may be that short *because* they are retained. Then they grow as soon as they are not, and the yielding
+//! thread comes back at once. That it came for good is believed longer each time: it stays for a second, two, .. a
+//! minute.
 //!
-//! Not seen: a program that calls `sched_yield` all the time beside a yielding thread, whose turns then are most of the vCPU's time, and idle
-//! periods that the kernel's ticks all miss (`nohz=off`, with the `/proc` observer).
+//! Not seen: a program that calls `sched_yield` all the time beside a yielding thread, whose turns then are most of the
+//! vCPU's time, and idle periods that the kernel's ticks all miss (`nohz=off`, with the `/proc` observer).
 
-use super::GuestParams;
-use super::backoff::Backoff;
+use crate::guest::GuestParams;
+use crate::guest::backoff::Backoff;
 use gleaner_model::{Nanos, VcpuWindow};
 
-/// A stay starts small again after ten times its length without idle periods. So waits that come every two seconds are nearly all retained, and of
-/// those that come every twelve and are over within a window none is: one window in twelve seconds then goes without.
+/// A stay starts small again after ten times its length without idle periods. So waits that come every two seconds are
+/// nearly all retained, and of those that come every twelve and are over within a window none is: one window in twelve
+/// seconds then goes without.
 const STAY_QUIET_TIMES: u64 = 10;
 
 /// What a window changed.
@@ -60,6 +63,16 @@ impl IdleWatch {
         }
     }
 
+    /// Goes on with other parameters.
+    pub(super) fn set_params(&mut self, params: &GuestParams) {
+        let ms = Nanos::from_millis;
+        if self.share > 0.0 {
+            self.share = params.never_idle_share;
+        }
+        self.windows = params.never_idle_windows;
+        self.stay.set_limits(ms(params.never_idle_stay_min_ms), ms(params.never_idle_stay_max_ms));
+    }
+
     pub(super) fn is_never_idle(&self) -> bool {
         self.never_idle
     }
@@ -83,7 +96,8 @@ impl IdleWatch {
 
     /// Takes a window of the vCPU that ended at `now`.
     pub(super) fn feed(&mut self, now: Nanos, length: Nanos, vcpu: &VcpuWindow) -> IdleChange {
-        // Of the time that the hypervisor left to the vCPU. Steal comes in ticks: where it is most of the window, the rest says nothing.
+        // Of the time that the hypervisor left to the vCPU. Steal comes in ticks: where it is most of the window, the
+        // rest says nothing.
         let available = length - vcpu.steal;
         if available.times(2) < length {
             return IdleChange::None;
@@ -194,7 +208,8 @@ mod tests {
         assert!(windows_retained.len() < 12, "{windows_retained:?}");
     }
 
-    /// Computes and waits for a tenth of a second, again and again. Too late for its one window comes what is never idle by then.
+    /// Computes and waits for a tenth of a second, again and again. Too late for its one window comes what is never
+    /// idle by then.
     #[test]
     fn short_phases_of_waiting_are_not_missed_but_where_they_are_rare() {
         for (every, at_most) in [(21, 10), (51, 15)] {

@@ -1,0 +1,191 @@
+//! What retention knows of one vCPU: the time-out in force, what its idle periods are like, and what holds it back.
+
+use super::contention::{ContentionGuard, GuardChange};
+use super::idle_lengths::{IdleLengths, LearntTimeout, Prices};
+use super::never_idle::{IdleChange, IdleWatch};
+use crate::guest::GuestParams;
+use gleaner_model::{Action, Nanos, Profile, Reason, RetainMeans, VcpuId, VcpuWindow, Window};
+
+/// One vCPU.
+#[derive(Clone, Debug)]
+pub(super) struct Vcpu {
+    /// The time-out in force, where it is retained.
+    retained: Option<Nanos>,
+    /// Where it follows the idle lengths.
+    learnt: Option<LearntTimeout>,
+    /// Whether it is released because its idle periods are too long.
+    too_long: bool,
+    guard: ContentionGuard,
+    idle_watch: IdleWatch,
+    /// Time and steal not yet fed to the guard: windows shorter than its span are put together.
+    length: Nanos,
+    steal: Nanos,
+    /// Why the guard stopped last.
+    contended: Option<Reason>,
+    /// How the vCPU was when it was last found to be never idle.
+    never_idle: Option<Reason>,
+}
+
+impl Vcpu {
+    pub(super) fn new(
+        profile: Profile,
+        means: RetainMeans,
+        learnt: Option<LearntTimeout>,
+        params: &GuestParams,
+    ) -> Self {
+        // A vCPU that polls in the idle task costs nothing where it is never idle.
+        let watches = profile != Profile::Latency && !means.polls_in_idle_task();
+        Self {
+            retained: None,
+            learnt,
+            too_long: false,
+            guard: ContentionGuard::new(params),
+            idle_watch: IdleWatch::new(watches, params),
+            length: Nanos::ZERO,
+            steal: Nanos::ZERO,
+            contended: None,
+            never_idle: None,
+        }
+    }
+
+    /// Goes on with other parameters; `learnt`: how its time-out begins, if it follows idle lengths, and its limit.
+    pub(super) fn set_params(&mut self, learnt: Option<(LearntTimeout, Nanos)>, params: &GuestParams) {
+        self.guard.set_params(params);
+        self.idle_watch.set_params(params);
+        self.learnt = match (self.learnt.take(), learnt) {
+            (Some(mut had), Some((_, longest))) => {
+                had.limit_to(longest);
+                Some(had)
+            }
+            (None, Some((new, _))) => Some(new),
+            (_, None) => None,
+        };
+    }
+
+    /// Takes a window; says why the vCPU may be retained again, if it may. `steady`: it is in use, and retention does
+    /// not come and go.
+    pub(super) fn feed(
+        &mut self,
+        window: &Window,
+        vcpu: &VcpuWindow,
+        active: bool,
+        steady: bool,
+        span: Nanos,
+    ) -> Option<Reason> {
+        let calmed_down = self.feed_guard(window.at, window.length, vcpu.steal, span) == GuardChange::Over;
+        let change = match (active, steady) {
+            (false, _) => {
+                self.idle_watch.forget();
+                IdleChange::None
+            }
+            (true, false) => {
+                self.idle_watch.interrupt();
+                IdleChange::None
+            }
+            (true, true) => self.idle_watch.feed(window.at, window.length, vcpu),
+        };
+        if let IdleChange::NeverIdle { idle_share } = change {
+            self.never_idle = Some(Reason::NeverIdle { idle_share });
+        }
+        let idle_again = (change == IdleChange::IdleAgain).then_some(Reason::IdleAgain);
+        idle_again.or(calmed_down.then_some(Reason::ContentionOver))
+    }
+
+    /// Takes a window's steal; says what the guard made of it.
+    fn feed_guard(&mut self, at: Nanos, length: Nanos, steal: Nanos, span: Nanos) -> GuardChange {
+        self.length += length;
+        self.steal += steal;
+        if self.length < span {
+            return GuardChange::None;
+        }
+        let steal_share = self.steal.share_of(self.length).min(1.0);
+        (self.length, self.steal) = (Nanos::ZERO, Nanos::ZERO);
+        let change = self.guard.feed(at, steal_share);
+        if let GuardChange::Tripped { hold_off } = change {
+            self.contended = Some(Reason::Contended { steal_share, hold_off });
+        }
+        change
+    }
+
+    /// Takes the idle periods of a window.
+    pub(super) fn learn(&mut self, window: &Window, vcpu: &VcpuWindow, prices: Prices) {
+        let seen = IdleLengths::seen(vcpu, self.retained.unwrap_or(Nanos::ZERO));
+        if let (Some(learnt), Some(seen)) = (&mut self.learnt, seen) {
+            learnt.feed(&seen, window.length, prices);
+        }
+    }
+
+    /// The program is another one now.
+    pub(super) fn workload_changed(&mut self) {
+        self.idle_watch.workload_changed();
+        self.learnt.iter_mut().for_each(LearntTimeout::forget);
+    }
+
+    pub(super) fn is_retained(&self) -> bool {
+        self.retained.is_some()
+    }
+
+    /// Whether the guard has stopped it.
+    pub(super) fn is_contended(&self) -> bool {
+        self.guard.stopped()
+    }
+
+    pub(super) fn is_never_idle(&self) -> bool {
+        self.idle_watch.is_never_idle()
+    }
+
+    /// Why the guard has stopped it, if it has.
+    pub(super) fn contended(&self) -> Option<Reason> {
+        self.contended.filter(|_| self.is_contended())
+    }
+
+    /// How long its idle periods are to be bridged; `group`: as long as the group's.
+    pub(super) fn timeout(&self, group: Nanos) -> Nanos {
+        self.learnt.as_ref().map_or(group, LearntTimeout::timeout)
+    }
+
+    fn held_back(&self) -> bool {
+        self.is_contended() || self.is_never_idle()
+    }
+
+    /// Why it is held back.
+    fn why_held_back(&self) -> Option<Reason> {
+        self.contended().or(self.never_idle.filter(|_| self.is_never_idle()))
+    }
+
+    /// Retains it, or lets go of it; says what changed.
+    pub(super) fn reconcile(&mut self, vcpu: VcpuId, wish: Wish, group: Nanos) -> Option<(Action, Reason)> {
+        let wanted = wish.wanted && !self.held_back();
+        let timeout = self.timeout(group);
+        let retained = Some(timeout).filter(|timeout| wanted && *timeout > Nanos::ZERO);
+        if retained == self.retained {
+            return None;
+        }
+        let was = std::mem::replace(&mut self.retained, retained);
+        let was_too_long = std::mem::replace(&mut self.too_long, wanted && retained.is_none());
+        let by_lengths = self.learnt.as_ref().map(|learnt| Reason::IdleLengths { within: learnt.within() });
+        if let Some(timeout) = retained {
+            let other_timeout = by_lengths.filter(|_| was.is_some() || was_too_long);
+            let reason = wish.allowed_again.or(other_timeout).unwrap_or(wish.because);
+            return Some((Action::Retain { vcpu, timeout }, reason));
+        }
+        let reason = self.why_held_back().or(wish.forbidden).or(by_lengths.filter(|_| wanted));
+        let reason = reason.filter(|_| wish.active).unwrap_or(Reason::Deactivated);
+        Some((Action::Release { vcpu }, reason))
+    }
+}
+
+/// What the group has to say of one of its vCPUs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wish {
+    /// Whether the group runs on it.
+    pub active: bool,
+    /// Whether it should be retained, as far as the group is concerned.
+    pub wanted: bool,
+    /// Why the group may not retain at all.
+    pub forbidden: Option<Reason>,
+    /// Why this vCPU may be retained again.
+    pub allowed_again: Option<Reason>,
+    /// Why anything changes, where nothing above says it.
+    pub because: Reason,
+}
