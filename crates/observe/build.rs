@@ -12,7 +12,7 @@ const SOURCES: [(&str, &str); 3] = [
 ];
 
 /// What they include of our own.
-const HEADER: &str = "src/bpf/buckets.bpf.h";
+const HEADER: &str = "src/bpf/common.bpf.h";
 
 fn main() {
     println!("cargo:rerun-if-changed={HEADER}");

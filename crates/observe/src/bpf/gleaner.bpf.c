@@ -23,32 +23,11 @@
 // that its last stint still counts), sched_wakeup (sched_waking runs on the waker's own CPU, which is what makes a
 // wake-up "cross"; the switch-in says where the thread went).
 
-#include <stdbool.h>
-#include <linux/bpf.h>
-#include <bpf/bpf_helpers.h>
-#include <bpf/bpf_tracing.h>
-#include <bpf/bpf_core_read.h>
-
-// Only the fields read here; their offsets come from the running kernel's BTF.
-#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
-struct sched_entity {
-	__u64 sum_exec_runtime;
-};
-struct task_struct {
-	int pid;
-	int tgid;
-	int exit_state;
-	unsigned long nvcsw;
-	struct sched_entity se;
-};
-struct linux_binprm;
-#pragma clang attribute pop
-
 // The layout of gleaner_model::bucket_index (a test feeds both the same values), cut at 2^40 ns (18 minutes): longer
 // ones share the last bucket.
 #define SUB_BUCKET_BITS 3
 #define BUCKETS 312
-#include "buckets.bpf.h"
+#include "common.bpf.h"
 
 #define MAX_THREADS 16384
 #define RING_BYTES 4096
@@ -67,13 +46,6 @@ struct linux_binprm;
 #define G_COMP 2
 #define WAKE_TO_RUN 3
 #define HISTOGRAMS 4
-
-struct histogram {
-	__u64 sum_ns;
-	__u32 count; // wraps, like the buckets: user space subtracts
-	__u32 buckets[BUCKETS];
-	__u32 unused;
-};
 
 struct cpu_state {
 	__u64 seq;
@@ -176,16 +148,7 @@ char LICENSE[] SEC("license") = "GPL";
 
 static __always_inline void record(struct histogram *histogram, __u64 value)
 {
-	__u64 index = bucket_index(value);
-
-	// Kept in one register, so that what the verifier sees checked is what is used.
-	barrier_var(index);
-	if (index >= BUCKETS)
-		index = BUCKETS - 1;
-	barrier_var(index);
-	histogram->buckets[index]++;
-	histogram->count++;
-	histogram->sum_ns += value;
+	record_scaled(histogram, value, value);
 }
 
 // Tells the yielding thread that waits on this CPU. One record a wait: arming is what pays for it.

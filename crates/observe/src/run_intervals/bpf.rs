@@ -9,7 +9,7 @@ use gleaner_bpf::{MappedArray, ReadOnly, plain_old_data, refusal};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle};
 use skel::RunIntervalsSkelBuilder;
-use skel::types::{competition_control, cpu_competition, interval_histogram, watched_thread};
+use skel::types::{competition_control, cpu_competition, histogram, watched_thread};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::mem::{MaybeUninit, offset_of};
@@ -23,7 +23,7 @@ pub(super) mod skel {
 }
 
 plain_old_data! {
-    interval_histogram { sum_ns, count, buckets, unused }
+    histogram { sum_ns, count, buckets, unused }
     watched_thread {
         seq, run_since_ns, off_ns, waking_ns, cpu, phase, burst_ns, unused,
         preempted, slept, bursts, wake_to_run, off_preempted, __pad_14224,
@@ -175,7 +175,7 @@ fn read_whole(watched: &MappedArray<watched_thread>, slot: usize) -> watched_thr
     watched.read(slot)
 }
 
-fn difference(now: &interval_histogram, last: &interval_histogram) -> IntervalDistribution {
+fn difference(now: &histogram, last: &histogram) -> IntervalDistribution {
     if now.count == last.count {
         return IntervalDistribution::default();
     }

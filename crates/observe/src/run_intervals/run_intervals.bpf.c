@@ -18,25 +18,6 @@
 // came is no kernel thread (those come for microseconds). User space reads when that was last seen on each CPU, or is
 // told through `ring` if it has armed it.
 
-#include <stdbool.h>
-#include <linux/bpf.h>
-#include <bpf/bpf_helpers.h>
-#include <bpf/bpf_tracing.h>
-#include <bpf/bpf_core_read.h>
-
-// Only the fields read here; their offsets come from the running kernel's BTF.
-#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
-struct task_struct {
-	int pid;
-	int prio;
-	unsigned int flags;
-	unsigned int __state;
-};
-struct task_struct___before_5_14 {
-	long state;
-};
-#pragma clang attribute pop
-
 #define PF_KTHREAD 0x00200000
 // Real-time and deadline tasks have a priority below this.
 #define MAX_RT_PRIO 100
@@ -45,7 +26,7 @@ struct task_struct___before_5_14 {
 #define UNIT_BITS 8
 #define SUB_BUCKET_BITS 5
 #define BUCKETS 704
-#include "../bpf/buckets.bpf.h"
+#include "../bpf/common.bpf.h"
 
 #define RING_BYTES 4096
 #define MAX_SLOTS 65536
@@ -56,13 +37,6 @@ struct task_struct___before_5_14 {
 #define PREEMPTED 3
 #define ASLEEP 4
 
-struct interval_histogram {
-	__u64 sum_ns;
-	__u32 count; // wraps, like the buckets: user space subtracts
-	__u32 buckets[BUCKETS];
-	__u32 unused;
-};
-
 struct watched_thread {
 	__u64 seq; // odd while a writer is inside
 	__u64 run_since_ns; // the interval in progress; 0: not known
@@ -72,11 +46,11 @@ struct watched_thread {
 	__u32 phase;
 	__u64 burst_ns; // run since it last woke up, the interval in progress apart
 	__u64 unused[2];
-	struct interval_histogram preempted; // run intervals that ended by preemption
-	struct interval_histogram slept; // run intervals that ended by sleeping
-	struct interval_histogram bursts; // all that it ran between a wake-up and the sleep that ended it
-	struct interval_histogram wake_to_run;
-	struct interval_histogram off_preempted; // from a preemption to running again
+	struct histogram preempted; // run intervals that ended by preemption
+	struct histogram slept; // run intervals that ended by sleeping
+	struct histogram bursts; // all that it ran between a wake-up and the sleep that ended it
+	struct histogram wake_to_run;
+	struct histogram off_preempted; // from a preemption to running again
 } __attribute__((aligned(64)));
 
 struct cpu_competition {
@@ -130,27 +104,9 @@ struct {
 
 char LICENSE[] SEC("license") = "GPL";
 
-static __always_inline void record(struct interval_histogram *histogram, __u64 value)
+static __always_inline void record(struct histogram *histogram, __u64 value)
 {
-	__u64 index = bucket_index(value >> UNIT_BITS);
-
-	// Kept in one register, so that what the verifier sees checked is what is used.
-	barrier_var(index);
-	if (index >= BUCKETS)
-		index = BUCKETS - 1;
-	barrier_var(index);
-	histogram->buckets[index]++;
-	histogram->count++;
-	histogram->sum_ns += value;
-}
-
-static __always_inline bool wants_to_run(bool preempt, struct task_struct *task)
-{
-	if (preempt)
-		return true;
-	if (bpf_core_field_exists(task->__state))
-		return task->__state == 0;
-	return ((struct task_struct___before_5_14 *)task)->state == 0;
+	record_scaled(histogram, value, value >> UNIT_BITS);
 }
 
 static __always_inline struct watched_thread *find(__u32 pid)
@@ -235,7 +191,7 @@ int BPF_PROG(on_interval_switch, bool preempt, struct task_struct *prev, struct 
 	__u32 cpu = bpf_get_smp_processor_id(), prev_pid = prev->pid, next_pid = next->pid;
 	struct cpu_competition *c = bpf_map_lookup_elem(&competition, &cpu);
 	bool from_rt = prev->prio < MAX_RT_PRIO, to_rt = next->prio < MAX_RT_PRIO;
-	bool runnable = prev_pid && wants_to_run(preempt, prev);
+	bool runnable = prev_pid && (preempt || !state_of_task(prev));
 	struct watched_thread *t;
 	__u64 now = bpf_ktime_get_ns();
 	__u32 last_pid, last_runnable, last_watched;

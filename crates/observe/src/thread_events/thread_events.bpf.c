@@ -17,27 +17,7 @@
 // A full ring loses events, and they are counted. CPU time is the difference to what was last told, not to what last
 // happened: so a lost event costs no CPU time.
 
-#include <stdbool.h>
-#include <linux/bpf.h>
-#include <bpf/bpf_helpers.h>
-#include <bpf/bpf_tracing.h>
-#include <bpf/bpf_core_read.h>
-
-// Only the fields read here; their offsets come from the running kernel's BTF.
-#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
-struct sched_entity {
-	__u64 sum_exec_runtime;
-};
-struct task_struct {
-	int pid;
-	int tgid;
-	unsigned int __state;
-	struct sched_entity se;
-};
-struct task_struct___before_5_14 {
-	long state;
-};
-#pragma clang attribute pop
+#include "../bpf/common.bpf.h"
 
 #define TASK_DEAD 0x80
 
@@ -168,13 +148,6 @@ static __always_inline bool tell(__u32 kind, __u32 tid, __u32 other, __u64 ran_n
 	event->kind = kind;
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
 	return true;
-}
-
-static __always_inline __u32 state_of_task(struct task_struct *task)
-{
-	if (bpf_core_field_exists(task->__state))
-		return task->__state;
-	return ((struct task_struct___before_5_14 *)task)->state;
 }
 
 static __always_inline void leave(struct told *told, bool preempt, struct task_struct *prev, __u32 pid)
