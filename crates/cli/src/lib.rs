@@ -37,9 +37,7 @@ pub fn main() -> ExitCode {
     cli.everywhere.apply();
     // What a lost result is worth, where another status is the program's own.
     let lost = if matches!(cli.command, Command::Run(_) | Command::Ab(_)) { 125 } else { 1 };
-    let log =
-        tracing_subscriber::EnvFilter::try_from_env("GLEANER_LOG").unwrap_or_else(|_| cli.everywhere.log().into());
-    tracing_subscriber::fmt().with_env_filter(log).with_writer(std::io::stderr).init();
+    gleaner_command::log::start(cli.everywhere.log());
     let result = match cli.command {
         Command::Doctor(args) => doctor::main(&args),
         Command::Probe(args) => probe::main(&args),

@@ -7,6 +7,7 @@ pub mod everywhere;
 pub mod failure;
 pub mod files;
 pub mod interrupt;
+pub mod log;
 pub mod output;
 pub mod params;
 pub mod refusal;

@@ -128,6 +128,8 @@ pub struct GroupWindow {
     pub g_comp: Option<Distribution>,
     /// Delay from wake-up to running.
     pub wake_to_run: Option<Distribution>,
+    /// What the program got done in the window, by a counter of its own; `None` where it names none, or it was reset.
+    pub progress: Option<u64>,
     /// One active vCPU for each thread of the group that has bound itself to some of them: while that one is active,
     /// the thread has one. Empty as long as the observer was not told which are active.
     pub pinned: CpuSet,

@@ -28,6 +28,7 @@ mod llc_counts;
 mod observer;
 mod perf_counters;
 mod procfs;
+mod progress;
 mod run_intervals;
 mod system;
 mod thread_events;
@@ -48,6 +49,7 @@ pub use llc_counts::{LlcCountFiles, LlcCountSource, NotCounted};
 pub use observer::{Observer, ObserverChoice, ObserverConfig};
 pub use perf_counters::{LlcCounterRefusal, LlcCounters, LlcThreadCounts};
 pub use procfs::ProcfsObserver;
+pub use progress::ProgressFile;
 pub use run_intervals::{
     CompetingThreads, Competition, IntervalDistribution, Intervals, IntervalsWindow, RunIntervals, RunIntervalsConfig,
     ThreadIntervals,

@@ -17,8 +17,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return ExitCode::from(output::usage(&error)),
     };
-    let log = tracing_subscriber::EnvFilter::try_from_env("GLEANER_LOG").unwrap_or_else(|_| "off".into());
-    tracing_subscriber::fmt().with_env_filter(log).with_writer(std::io::stderr).init();
+    gleaner_command::log::start("off");
     let result = match cli.command {
         Command::Sim(args) => sim::main(&args),
         Command::Cache(args) => cache::main(&args),

@@ -242,6 +242,8 @@ impl Bench<'_> {
         if choice.observer != Observer::default() {
             words.extend(["--observer".to_owned(), choice.observer.word().to_owned()]);
         }
+        let retain = choice.retain.filter(|_| choice.policy.retains());
+        words.extend(retain.into_iter().flat_map(|means| ["--retain".to_owned(), means.name().to_owned()]));
         words.extend(choice.overhead.into_iter().flat_map(|percent| ["--overhead".to_owned(), percent.to_string()]));
         let config = choice.config.as_ref().and_then(|name| self.sources.config_in_guest(name));
         words.extend(config.into_iter().flat_map(|path| ["--config".to_owned(), path]));

@@ -21,7 +21,7 @@ pub use simulator::{SimCosts, SimIdleStates, SimScheduler, Simulator};
 pub use slices::HostSlice;
 
 use format::{as_duration, as_lists, as_option, is_default};
-use gleaner_model::{CpuSet, Policy, Profile};
+use gleaner_model::{CpuSet, Policy, Profile, RetainMeans};
 use serde::Serialize;
 use std::fmt;
 use std::time::Duration;
@@ -190,6 +190,9 @@ pub struct PolicyChoice {
     /// What it observes with. An emulated guest pays BPF dearly: every instruction of it takes many.
     #[serde(skip_serializing_if = "is_default")]
     pub observer: Observer,
+    /// By what idle vCPUs are kept awake; `None`: what Gleaner finds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retain: Option<RetainMeans>,
     /// A policy file (docs/tuning.md), relative to the scenario's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub config: Option<String>,

@@ -7,7 +7,7 @@ use crate::workloads::{RawWorkload, check_workloads};
 use crate::{
     Accelerator, EmulatorSched, HostSlice, Machine, Observer, PolicyChoice, Role, Scenario, TimeoutFrom, Vm, Workload,
 };
-use gleaner_model::{CpuSet, Policy, Profile};
+use gleaner_model::{CpuSet, Policy, Profile, RetainMeans};
 use serde::Deserialize;
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{MapAccess, SeqAccess};
@@ -149,6 +149,7 @@ struct RawVm {
     timeout: Option<TimeoutWord>,
     overhead: Option<Spanned<f64>>,
     observer: Option<Spanned<String>>,
+    retain: Option<Spanned<String>>,
     config: Option<String>,
     workloads: Spanned<Vec<Spanned<WordOr<RawWorkload>>>>,
 }
@@ -162,6 +163,7 @@ struct RawPolicy {
     timeout: Option<TimeoutWord>,
     overhead: Option<Spanned<f64>>,
     observer: Option<Spanned<String>>,
+    retain: Option<Spanned<String>>,
     config: Option<String>,
 }
 
@@ -339,6 +341,7 @@ impl RawVm {
             timeout: self.timeout,
             overhead: self.overhead,
             observer: self.observer,
+            retain: self.retain,
             config: self.config,
         };
         Ok(Vm {
@@ -433,6 +436,8 @@ fn check_policy(raw: Spanned<WordOr<RawPolicy>>, defaults: &RawPolicy) -> Result
     let overhead = raw.overhead.as_ref().or(defaults.overhead.as_ref());
     let observers = [("auto", Observer::Auto), ("bpf", Observer::Bpf), ("procfs", Observer::Procfs)];
     let observer = raw.observer.as_ref().or(defaults.observer.as_ref());
+    let means = RetainMeans::ALL.map(|means| (means.name(), means));
+    let retain = raw.retain.as_ref().or(defaults.retain.as_ref());
     Ok(PolicyChoice {
         label,
         policy,
@@ -440,6 +445,7 @@ fn check_policy(raw: Spanned<WordOr<RawPolicy>>, defaults: &RawPolicy) -> Result
         timeout: timeout.map_or(TimeoutFrom::Boot, |timeout| timeout.0),
         overhead: overhead.map(|percent| within("overhead", percent, 0.1..=20.0)).transpose()?,
         observer: observer.map(|observer| word("observer", observer, &observers)).transpose()?.unwrap_or_default(),
+        retain: retain.map(|retain| word("retain", retain, &means)).transpose()?,
         config: raw.config.or_else(|| defaults.config.clone()),
     })
 }

@@ -69,6 +69,7 @@ impl World {
                 involuntary_switches: switches.1,
                 g_comp: Some(std::mem::take(&mut totals.g_comp)),
                 wake_to_run: Some(std::mem::take(&mut totals.wake_to_run)),
+                progress: None,
                 pinned: pinned(&self.threads[from..to], state.guest.active),
             },
         }

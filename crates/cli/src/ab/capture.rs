@@ -1,6 +1,6 @@
 //! What a run prints: read as it comes, searched for the metric, and all but its end forgotten.
 
-use regex::bytes::Regex;
+use regex_lite::Regex;
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::sync::mpsc::{Receiver, channel};
@@ -57,10 +57,10 @@ impl Scan {
     }
 
     fn end_line(&mut self) {
-        let line = self.line.trim_ascii_end();
-        let found = self.regex.as_ref().and_then(|regex| regex.captures_iter(line).last()?.get(1));
+        let line = String::from_utf8_lossy(self.line.trim_ascii_end());
+        let found = self.regex.as_ref().and_then(|regex| regex.captures_iter(&line).last()?.get(1));
         if let Some(group) = found {
-            self.last = Some(String::from_utf8_lossy(group.as_bytes()).into_owned());
+            self.last = Some(group.as_str().to_owned());
         }
         self.line.clear();
     }

@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use clap::ValueEnum;
 use gleaner_decide::guest::GuestParams;
 use gleaner_model::Policy;
-use regex::bytes::Regex;
+use regex_lite::Regex;
 use std::ffi::OsString;
 use std::hash::{BuildHasher, RandomState};
 use std::path::PathBuf;

@@ -284,6 +284,7 @@ fn group_window(last: &Reading, now: &Reading, pinned: CpuSet) -> GroupWindow {
     };
     GroupWindow {
         pinned,
+        progress: None,
         threads: now.shared.born.saturating_sub(now.shared.died),
         new_threads: now.shared.born.wrapping_sub(last.shared.born),
         execs: Some(now.shared.execs.wrapping_sub(last.shared.execs)),

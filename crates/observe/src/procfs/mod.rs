@@ -284,6 +284,7 @@ fn vcpu_window(id: VcpuId, length: Nanos, last: &Snapshot, now: &Snapshot) -> Vc
 fn group_window(last: &Census, now: &Census, pinned: CpuSet) -> GroupWindow {
     GroupWindow {
         pinned,
+        progress: None,
         threads: now.threads,
         new_threads: now.new_threads,
         execs: None,

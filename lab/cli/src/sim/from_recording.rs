@@ -217,6 +217,7 @@ fn policy(asked: PolicyArg) -> PolicyChoice {
         timeout: TimeoutFrom::Boot,
         overhead: None,
         observer: Observer::default(),
+        retain: None,
         config: None,
     }
 }

@@ -15,6 +15,7 @@ pub(super) struct Sample {
     cpu_time: Nanos,
     switches: u64,
     involuntary: u64,
+    progress: Option<u64>,
     idle_periods: Option<u64>,
     idle: Nanos,
     /// Mean over the active vCPUs.
@@ -35,6 +36,7 @@ impl Sample {
             cpu_time: window.group.cpu_time,
             switches: window.group.voluntary_switches,
             involuntary: window.group.involuntary_switches,
+            progress: window.group.progress,
             idle_periods: window.idle_entries_of(active),
             idle: window.active(active).map(VcpuWindow::idle).sum(),
             utilization: utilization / vcpus as f64,
@@ -58,6 +60,10 @@ impl Sample {
     /// slice are none: at most one a tick of a millisecond and vCPU, as many as are not counted; for all vCPUs, active
     /// or not, so that a step does not move the yardstick.
     pub(super) fn handover_rate(&self) -> f64 {
+        // What the program itself counts is what matters.
+        if let Some(progress) = self.progress {
+            return per_second(progress, self.available);
+        }
         let ticks = self.length.0 / 1_000_000 * self.all_vcpus as u64;
         per_second(self.switches + self.involuntary.saturating_sub(ticks), self.available)
     }

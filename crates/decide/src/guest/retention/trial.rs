@@ -50,6 +50,9 @@ const USUAL_WINDOW_S: f64 = 0.1;
 /// Where retention makes computations longer by more than this factor, hand-overs say nothing.
 const GRANULARITY_ALIKE: f64 = 2.0;
 
+/// Less progress in a window says nothing.
+const PROGRESS_MIN: u64 = 10;
+
 /// One block: cost of a synchronization in nanoseconds (`None`: not seen), synchronizations per second, CPU seconds per
 /// second.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -57,11 +60,20 @@ struct Block {
     cost: Option<f64>,
     rate: f64,
     cpu: f64,
+    /// Whether the rate is the program's own figure, not hand-overs.
+    progress: bool,
 }
 
 impl Block {
     fn granularity(&self) -> f64 {
         self.cpu / self.rate
+    }
+
+    /// Whether hand-overs of the two cannot be compared. Finer is no reason: what a wake-up costs the waker is part of
+    /// it, and that is what retention saves.
+    fn is_unlike(&self, without: Self) -> bool {
+        let coarser = self.granularity() > GRANULARITY_ALIKE * without.granularity();
+        self.progress != without.progress || coarser && !self.progress
     }
 }
 
@@ -96,7 +108,7 @@ pub(in crate::guest) struct Trial {
     again: Backoff,
     /// Windows in a row in which nothing else was going on.
     quiet: u32,
-    /// Hand-overs per second in the last window.
+    /// Hand-overs per second in the last window, or as many as its progress says as much as.
     rate: Option<f64>,
     running: Option<Running>,
     /// Whether the observer sees no wake-ups.
@@ -195,11 +207,12 @@ impl Trial {
     /// Takes a window. `undisturbed`: nothing else was changed in it or is being judged, no guard has stopped a
     /// yielding thread, and some vCPU is idle now and then. Says why, if retention begins or ends after it.
     pub(super) fn step(&mut self, window: &Window, undisturbed: bool) -> Option<Reason> {
-        let per_s = window.group.voluntary_switches as f64 / window.length.as_secs_f64().max(1e-9);
-        self.rate = Some(per_s);
+        let least = |progress: u64| progress * self.wakeups_min / PROGRESS_MIN;
+        let tells = window.group.progress.map_or(window.group.voluntary_switches, least);
+        self.rate = Some(tells as f64 / window.length.as_secs_f64().max(1e-9));
         let seen = if self.enabled { measured(window, self.wakeups_min) } else { None };
         let before = self.retains();
-        self.blind = self.enabled && window.group.wake_to_run.is_none();
+        self.blind = self.enabled && window.group.wake_to_run.is_none() && window.group.progress.is_none();
         let why = if self.blind && !self.polls { Reason::RetentionUnseen } else { Reason::RetentionTrial };
         let (Some(block), true) = (seen, undisturbed) else {
             self.quiet = 0;
@@ -276,8 +289,7 @@ impl Ratios {
     fn of(blocks: &[Block]) -> Self {
         let pairs = BLOCKS.chunks(2).zip(blocks.chunks_exact(2));
         let pairs = pairs.map(|(on, pair)| if on[0] { (pair[0], pair[1]) } else { (pair[1], pair[0]) });
-        // Finer is no reason: what a wake-up costs the waker is part of it, and that is what retention saves.
-        let unlike = |on: Block, off: Block| on.granularity() > GRANULARITY_ALIKE * off.granularity();
+        let unlike = |on: Block, off: Block| on.is_unlike(off);
         let cost = |(on, off): (Block, Block)| {
             if unlike(on, off) { Some(off.cpu / on.cpu) } else { Some(on.cost? / off.cost?) }
         };
@@ -297,6 +309,12 @@ impl Ratios {
 
 /// What a window says, if it says enough.
 fn measured(window: &Window, wakeups_min: u64) -> Option<Block> {
+    if let Some(progress) = window.group.progress {
+        let (rate, cpu) =
+            (progress as f64 / window.length.as_secs_f64(), window.group.cpu_time.share_of(window.length));
+        let tells = progress >= PROGRESS_MIN && window.length > Nanos::ZERO;
+        return tells.then_some(Block { cost: None, rate, cpu, progress: true });
+    }
     let switches = window.group.voluntary_switches;
     if switches < wakeups_min || window.length == Nanos::ZERO {
         return None;
@@ -308,7 +326,7 @@ fn measured(window: &Window, wakeups_min: u64) -> Option<Block> {
         return None;
     }
     let cost = delay.map(|delay| (cpu_time.as_f64() + delay.sum().as_f64()) / switches as f64);
-    Some(Block { cost, rate, cpu })
+    Some(Block { cost, rate, cpu, progress: false })
 }
 
 fn median(ratios: &[f64]) -> f64 {
@@ -480,6 +498,34 @@ mod tests {
             }
             assert_eq!((trial.pays(), trial.is_running()), (pays, false), "{name}");
         }
+    }
+
+    #[test]
+    fn a_program_that_counts_what_it_gets_done_is_judged_by_that_alone() {
+        // Hand-overs say the opposite. Progress a window: with retention, without.
+        for (name, with, without, pays) in
+            [("faster", 150, 100, true), ("slower", 100, 150, false), ("no faster", 100, 100, false)]
+        {
+            let mut trial = Trial::new(true, RetainMeans::Haltpoll, &GuestParams::default());
+            for n in 1..60 {
+                let retains = trial.retains();
+                let mut window = unseen(n * 100, 0.9, if retains == pays { 10_000 } else { 40_000 });
+                window.group.progress = Some(if retains { with } else { without });
+                trial.step(&window, true);
+            }
+            assert_eq!((trial.pays(), trial.is_running()), (pays, false), "{name}");
+        }
+    }
+
+    #[test]
+    fn too_little_progress_ends_a_trial_without_an_answer() {
+        let mut trial = Trial::new(true, RetainMeans::Haltpoll, &GuestParams::default());
+        for n in 1..100 {
+            let mut window = unseen(n * 100, 0.9, if trial.retains() { 10_000 } else { 40_000 });
+            window.group.progress = Some(3);
+            trial.step(&window, true);
+        }
+        assert!(!trial.is_settled() && trial.retains());
     }
 
     #[test]

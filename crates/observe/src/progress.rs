@@ -1,0 +1,84 @@
+//! What the program got done, by a counter that it or its user keeps in a file.
+
+use crate::ObserveError;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// The number is looked for up to here.
+const LONGEST: u64 = 4096;
+
+/// A file whose first number grows as the program gets on: `/sys/class/net/eth0/statistics/tx_packets`, or one that the
+/// program writes.
+#[derive(Debug)]
+pub struct ProgressFile {
+    path: PathBuf,
+    last: Option<u64>,
+}
+
+impl ProgressFile {
+    /// The counter in `path`. The file may come later.
+    pub fn new(path: &Path) -> Self {
+        Self { path: path.to_owned(), last: None }
+    }
+
+    /// How far it got since the last call. `None`: nothing was known then, it does not exist yet, or it was reset.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or has no number.
+    pub fn since_last(&mut self) -> Result<Option<u64>, ObserveError> {
+        let path = self.path.clone();
+        let failed = |source| ObserveError::read(&path, source);
+        let now = match File::open(&self.path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+            Err(error) => return Err(failed(error)),
+            Ok(file) => {
+                let mut text = Vec::new();
+                file.take(LONGEST).read_to_end(&mut text).map_err(failed)?;
+                // It may be written just now: an empty file is no error.
+                let is_empty = text.trim_ascii().is_empty();
+                let number = first_number(&text);
+                if number.is_none() && !is_empty {
+                    return Err(ObserveError::Parse { path, line: 1, what: "no number".to_owned() });
+                }
+                number
+            }
+        };
+        let before = std::mem::replace(&mut self.last, now);
+        Ok(now.zip(before).and_then(|(now, before)| now.checked_sub(before)))
+    }
+}
+
+/// The first run of digits.
+fn first_number(text: &[u8]) -> Option<u64> {
+    let digits = text.split(|byte| !byte.is_ascii_digit()).find(|run| !run.is_empty())?;
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_is_what_the_number_grew_by_since_the_last_look() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("done");
+        let mut file = ProgressFile::new(&path);
+        assert_eq!(file.since_last().unwrap(), None, "not there yet");
+        for (text, progress) in [
+            ("10\n", None),
+            ("requests: 35 (of 100)\n", Some(25)),
+            ("35", Some(0)),
+            ("", None),
+            ("40", None),
+            ("3", None),
+            ("5", Some(2)),
+        ] {
+            std::fs::write(&path, text).unwrap();
+            assert_eq!(file.since_last().unwrap(), progress, "{text:?}");
+        }
+        std::fs::write(&path, "no number").unwrap();
+        let said = file.since_last().unwrap_err().to_string();
+        assert!(said.contains("done") && said.contains("no number"), "{said}");
+    }
+}
