@@ -271,7 +271,16 @@ fn needed(undos: Vec<Undo>, lives: impl Fn(i32, u64) -> bool) -> Vec<Undo> {
 /// # Errors
 /// [`ActError::Journal`] when a line is not an entry of this version, [`ActError::File`] when it cannot be read.
 pub(crate) fn read(path: &Path) -> Result<JournalState, ActError> {
-    let text = open_file(path).and_then(std::io::read_to_string).map_err(ActError::file("read", path))?;
+    read_from(path, || open_file(path).and_then(std::io::read_to_string).map_err(ActError::file("read", path)))
+}
+
+/// What it says is asked again once its writer is seen to be gone: until then, there may have been more to write.
+fn read_from(path: &Path, mut text: impl FnMut() -> Result<String, ActError>) -> Result<JournalState, ActError> {
+    let state = parse(path, &text()?)?;
+    if state.alive.is_some() { Ok(state) } else { parse(path, &text()?) }
+}
+
+fn parse(path: &Path, text: &str) -> Result<JournalState, ActError> {
     let complete = &text[..text.rfind('\n').map_or(0, |end| end + 1)];
     let bad = |line: usize, reason: String| ActError::Journal { path: path.to_owned(), line, reason };
     let mut lines = complete.lines().enumerate();

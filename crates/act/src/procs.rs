@@ -21,10 +21,16 @@ pub fn own_start_time() -> Option<u64> {
 }
 
 /// Whether the process of this pid and start time still does anything. A zombie does not: it was killed, and its parent may
-/// take its time to reap it, or never do.
+/// take its time to reap it, or never do. But of a process that was killed the first thread may be one while another is still in a call.
 pub(crate) fn is_alive(pid: i32, start_time: u64) -> bool {
-    let found = of_stat(&format!("/proc/{pid}/stat"), |stat| Some((stat.state()?, stat.start_time()?)));
-    found.is_some_and(|(state, started)| !matches!(state, b'Z' | b'X') && started == start_time)
+    let lives = |path: &str| {
+        let found = of_stat(path, |stat| Some((stat.state()?, stat.start_time()?)));
+        found.map(|(state, started)| (!matches!(state, b'Z' | b'X'), started))
+    };
+    let Some((alive, started)) = lives(&format!("/proc/{pid}/stat")) else { return false };
+    let others = || threads_of(pid).into_iter().filter(|tid| *tid != pid);
+    let another_lives = |tid| lives(&format!("/proc/{pid}/task/{tid}/stat")).is_some_and(|(alive, _)| alive);
+    started == start_time && (alive || others().any(another_lives))
 }
 
 /// Start time of thread `tid`, whichever process it belongs to.
@@ -115,6 +121,53 @@ mod tests {
         let still_there = process_start_time(pid) == Some(start_time);
         child.wait().unwrap();
         assert!(noticed && still_there);
+    }
+
+    extern "C" fn wait_for_ever(_: *mut libc::c_void) -> libc::c_int {
+        loop {
+            // SAFETY: no memory is passed.
+            unsafe { libc::pause() };
+        }
+    }
+
+    /// A process whose first thread has ended while another goes on.
+    fn without_its_first_thread() -> i32 {
+        const STACK: usize = 64 * 1024;
+        // SAFETY: the stack is mapped before the fork, and nobody else's in the child, which allocates nothing.
+        unsafe {
+            let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+            let stack = libc::mmap(std::ptr::null_mut(), STACK, access, kind, -1, 0);
+            assert_ne!(stack, libc::MAP_FAILED);
+            let pid = libc::fork();
+            if pid == 0 {
+                let shared = libc::CLONE_VM | libc::CLONE_FS | libc::CLONE_FILES;
+                let flags = shared | libc::CLONE_SIGHAND | libc::CLONE_THREAD;
+                libc::clone(wait_for_ever, stack.add(STACK), flags, std::ptr::null_mut());
+                libc::syscall(libc::SYS_exit, 0);
+            }
+            libc::munmap(stack, STACK);
+            pid
+        }
+    }
+
+    #[test]
+    fn a_process_is_alive_as_long_as_a_thread_of_it_is() {
+        let pid = without_its_first_thread();
+        let becomes = |alive: bool, zombie: bool| {
+            (0..500).any(|_| {
+                std::thread::sleep(std::time::Duration::from_millis(10));
+                let state = of_stat(&format!("/proc/{pid}/stat"), |stat| stat.state());
+                let start_time = process_start_time(pid).unwrap();
+                is_alive(pid, start_time) == alive && (state == Some(b'Z')) == zombie
+            })
+        };
+        let first_is_gone = becomes(true, true);
+        // SAFETY: the process is this one's child.
+        unsafe { libc::kill(pid, libc::SIGKILL) };
+        let all_are_gone = becomes(false, true);
+        // SAFETY: as above; the status is not wanted.
+        unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
+        assert!(first_is_gone && all_are_gone, "{first_is_gone} {all_are_gone}");
     }
 
     #[test]

@@ -16,6 +16,7 @@ mod report;
 mod restore;
 mod run;
 mod session;
+mod stack;
 mod workload;
 
 use args::Command;
@@ -29,6 +30,11 @@ use std::process::ExitCode;
 /// Runs the command that the process was started with.
 pub fn main() -> ExitCode {
     run::signals::hear_of_children();
+    stack::with_room(obey)
+}
+
+/// Parses the command line and does what it says.
+fn obey() -> ExitCode {
     set_color_before_parsing(std::env::args_os());
     let cli = match args::parse(std::env::args_os()) {
         Ok(cli) => cli,

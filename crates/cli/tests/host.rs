@@ -135,9 +135,33 @@ fn monitors_that_do_not_answer() {
     ask(&socket("elsewhere")).with_status(1).saying("").naming(&["in no process"]);
 }
 
+#[test]
+fn a_signal_ends_the_wait_for_a_monitor() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("silent");
+    let silent = UnixListener::bind(&path).unwrap();
+    let path = path.display().to_string();
+    for command in [&["list"][..], &["run"], &["slice", "--all", "--slice", "1ms"]] {
+        for signal in [libc::SIGTERM, libc::SIGINT] {
+            let mut looking = gleaner([&["host"], command, &["--qmp", &path]].concat());
+            let looking = looking.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+            let (_waits, _) = silent.accept().unwrap();
+            common::send(common::pid_of(&looking), signal);
+            let ended = looking.wait_with_output().unwrap();
+            let said = String::from_utf8_lossy(&ended.stderr);
+            // Two seconds later it would have given up by itself, and said so.
+            assert!(ended.status.code() == Some(130) && said.is_empty(), "{command:?}: {ended:?}");
+        }
+    }
+}
+
 fn qemu(arguments: &[&str]) -> Command {
+    emulated("tcg,thread=multi", arguments)
+}
+
+fn emulated(accelerator: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new("qemu-system-x86_64");
-    command.args(["-accel", "tcg,thread=multi", "-m", "32", "-nodefaults", "-display", "none", "-S"]).args(arguments);
+    command.args(["-accel", accelerator, "-m", "32", "-nodefaults", "-display", "none", "-S"]).args(arguments);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command
 }
@@ -166,6 +190,22 @@ fn guest_without_thread_names_is_told_by_its_monitor() {
         assert_eq!(indices, [0, 1, 2], "{vm}");
         assert_eq!(vm["notes"], Value::Array(vec![]), "{vm}");
     }
+}
+
+#[test]
+fn guest_whose_vcpus_share_a_thread_is_listed_as_that() {
+    let arguments = ["-smp", "2", "-name", "single,debug-threads=on"];
+    let child = emulated("tcg,thread=single", &arguments).spawn().expect("QEMU, from scripts/setup.sh test");
+    let child = Ended(child);
+    let pid = child.0.id().to_string();
+    let said = || finish(&mut gleaner(["host", "list", "--for", "10ms", "--vm", &pid]));
+    assert!(comes_true(|| said().stdout.contains("in one thread")), "{:?}", said());
+    let report = list(&["--vm", &pid]);
+    let vm = &report["vms"][0];
+    assert_eq!(
+        (&vm["name"], &vm["accelerator"], vm["vcpus"].as_array().unwrap().len()),
+        (&"single".into(), &"tcg".into(), 1)
+    );
 }
 
 #[test]

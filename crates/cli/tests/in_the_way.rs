@@ -215,8 +215,18 @@ fn limits_that_were_meant_for_the_program_do_not_end_gleaner() {
         (&["--nproc=1"], "unmanaged"),
         (&["--nproc=3"], "unmanaged"),
         (&["--as=100000000"], "ulimit -v"),
+        (&["--data=40000000"], ""),
         (&["--stack=65536:unlimited"], ""),
+        // Hard ones: the command line is read on another stack, or not at all.
+        (&["--stack=262144"], ""),
+        (&["--stack=65536"], ""),
+        (&["--stack=32768"], ""),
+        (&["--stack=65536", "--nproc=1"], "ulimit -s"),
+        (&["--stack=65536", "--nofile=8"], "unmanaged"),
         (&["--sigpending=0"], ""),
+        (&["--memlock=0", "--rss=0", "--core=0", "--msgqueue=0", "--locks=0"], ""),
+        (&["--nice=0", "--rtprio=0", "--rttime=0"], ""),
+        (&["--nofile=5"], "unmanaged"),
     ] {
         let mut behind = vec!["prlimit"];
         behind.extend(limit);
@@ -231,6 +241,31 @@ fn limits_that_were_meant_for_the_program_do_not_end_gleaner() {
             finish(&mut user.behind(&behind, &strict)).with_status(125).saying("");
         }
     }
+}
+
+#[test]
+fn a_small_stack_is_enough_for_every_command() {
+    let user = Unprivileged::new();
+    for command in [
+        &["--version"][..],
+        &["doctor"],
+        &["params", "guest"],
+        &["probe", "--samples", "20", "--setting", "A"],
+        &["ab", "-n", "2", "--", "true"],
+        &["restore"],
+    ] {
+        finish(&mut user.behind(&["prlimit", "--stack=65536"], command)).with_status(0);
+    }
+    let found = ["run", "-q", "--", "sh", "-c", "ulimit -s; ulimit -Hs"];
+    finish(&mut user.behind(&["prlimit", "--stack=65536"], &found)).with_status(0).saying("64\n64\n");
+    let refused = |words: &[&str]| finish(&mut user.behind(&["prlimit", "--stack=65536", "--nproc=1"], words));
+    for command in ["run", "ab"] {
+        refused(&[command, "--strict"]).with_status(125).naming(&["ulimit -s"]);
+    }
+    refused(&["restore"]).with_status(1).naming(&["ulimit -s"]);
+    refused(&["run", "--", "/no/such/command"]).with_status(127);
+    // What stands behind the program's name is the program's.
+    refused(&["run", "--", "echo", "--strict", "run"]).with_status(0).saying("--strict run\n");
 }
 
 #[test]

@@ -160,8 +160,10 @@ fn steps_without_a_kill(config: &Path) -> Vec<usize> {
 
 fn same_idle_values(before: &BTreeMap<PathBuf, String>) -> Result<(), Vec<String>> {
     let after = idle_values();
-    let changed = before.iter().filter(|(path, was)| after.get(*path).is_some_and(|is| is != *was));
-    let changed: Vec<String> = changed.map(|(path, was)| format!("{}: was {was}", path.display())).collect();
+    let now = before.iter().filter_map(|(path, was)| Some((path, was, after.get(path)?)));
+    let changed = now.filter(|(_, was, is)| is != was);
+    let changed: Vec<String> =
+        changed.map(|(path, was, is)| format!("{}: was {was}, is {is}", path.display())).collect();
     if changed.is_empty() { Ok(()) } else { Err(changed) }
 }
 

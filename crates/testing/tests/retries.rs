@@ -25,6 +25,9 @@ const SAFETY: &[&str] = &[
     "unprivileged",
 ];
 
+/// Crates without I/O: what fails there fails always.
+const PURE: &[&str] = &["gleaner-decide", "gleaner-model", "gleaner-stats", "gleaner-report"];
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
@@ -50,6 +53,21 @@ fn operands(filter: &str) -> Vec<(String, String)> {
         .collect()
 }
 
+/// Whether a filter only adds tests up, and names them of each binary: neither `binary_id(=x)` alone nor `not` nor `-` does.
+fn only_adds_up(filter: &str) -> bool {
+    let (mut signs, mut kinds, mut inside) = (filter.to_owned(), Vec::new(), 0);
+    for (kind, name) in operands(filter) {
+        signs = signs.replacen(&format!("{kind}({name})"), "", 1);
+        kinds.push(kind);
+    }
+    let binaries = filter.match_indices("binary_id(").filter_map(|(at, _)| filter[at..].split_once(')'));
+    for (_, after) in binaries {
+        inside += usize::from(after.trim_start().starts_with('&'));
+    }
+    signs.chars().all(|sign| "&|()".contains(sign) || sign.is_whitespace())
+        && inside == kinds.iter().filter(|kind| **kind == "binary_id").count()
+}
+
 fn sources(folder: &Path, into: &mut String) {
     for entry in fs::read_dir(folder).unwrap().flatten() {
         let path = entry.path();
@@ -70,13 +88,33 @@ fn who_is_tried_again_is_named_one_by_one_and_guards_no_promise() {
     }
     let filters = filters(&config);
     assert!(!filters.is_empty());
+    for filter in &filters {
+        assert!(only_adds_up(filter), "more than what is named: {filter}");
+    }
     for (kind, name) in filters.iter().flat_map(|filter| operands(filter)) {
         assert!(matches!(&*kind, "test" | "binary_id"), "{kind}({name}) is no name");
         let name = name.strip_prefix('=').unwrap_or_else(|| panic!("{kind}({name}) is a pattern"));
+        let package = name.split("::").next().unwrap_or_default();
+        assert!(!PURE.contains(&package), "{name} is pure");
         if kind == "test" {
             assert!(all.contains(&format!("fn {name}()")), "there is no test {name}");
             assert_eq!(SAFETY.iter().find(|word| name.contains(**word)), None, "{name}");
         }
+    }
+}
+
+#[test]
+fn what_does_not_only_add_up_is_found() {
+    for (filter, adds_up) in [
+        ("binary_id(=a::b) & (\n  test(=one)\n | test(=two)) | test(=three)", true),
+        ("binary_id(=a::b) & test(=one)", true),
+        ("binary_id(=a::b)", false),
+        ("test(=one) | binary_id(=a::b)", false),
+        ("not test(=one)", false),
+        ("binary_id(=a::b) & !test(=one)", false),
+        ("binary_id(=a::b) - test(=one)", false),
+    ] {
+        assert_eq!(only_adds_up(filter), adds_up, "{filter}");
     }
 }
 

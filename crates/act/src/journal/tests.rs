@@ -25,6 +25,38 @@ fn what_was_written_is_read_back() {
 }
 
 #[test]
+fn what_was_written_between_a_look_and_a_kill_is_read() {
+    for written_first in [0, 1] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut run = std::process::Command::new("sleep").arg("30").spawn().unwrap();
+        let (pid, own) = (i32::try_from(run.id()).unwrap(), std::process::id());
+        let start_time = process_start_time(pid).unwrap();
+        let mut journal = Journal::create(dir.path(), &format!("{pid}-{start_time}")).unwrap();
+        journal.before(&entry()).unwrap();
+        let (path, text) = (journal.path().to_owned(), fs::read_to_string(journal.path()).unwrap());
+        // As if the other process had written it, which is killed once the first lines were read.
+        drop(journal);
+        let own_start = own_start_time().unwrap();
+        let text = text.replace(&format!("\"main_pid\":{own}"), &format!("\"main_pid\":{pid}"));
+        let text =
+            text.replace(&format!("\"main_start_time\":{own_start}"), &format!("\"main_start_time\":{start_time}"));
+        let first: String = text.split_inclusive('\n').take(written_first).collect();
+        let mut reads = 0;
+        let state = read_from(&path, || {
+            reads += 1;
+            if reads > 1 {
+                return Ok(text.clone());
+            }
+            run.kill().unwrap();
+            run.wait().unwrap();
+            Ok(first.clone())
+        });
+        let state = state.unwrap();
+        assert_eq!((state.alive, state.undos, reads), (None, vec![entry()], 2), "{written_first}");
+    }
+}
+
+#[test]
 fn a_line_that_a_kill_cut_off_is_ignored() {
     let (_dir, path) = written(&[entry()]);
     let whole = fs::read_to_string(&path).unwrap();

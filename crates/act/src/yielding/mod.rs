@@ -363,10 +363,22 @@ mod tests {
     fn a_thread_whose_owner_is_silent_stops_spinning() {
         let threads = started(&IdleGroup::none());
         threads.order(VcpuId(0), Order::Retain { timeout: Nanos::from_millis(5) });
-        std::thread::sleep(Duration::from_millis(2_600));
+        assert!(wait_until(&threads, |counters| counters.retained > Nanos::from_millis(1)));
+        // As if the last beat were long ago.
+        threads.heart.store(0, Relaxed);
+        let asleep = || state(threads.counters()[0].tid) == 'S';
+        let stopped = (0..500).any(|_| {
+            std::thread::sleep(Duration::from_millis(10));
+            asleep()
+        });
+        assert!(stopped, "it spins on");
         let before = threads.counters()[0].retained;
-        std::thread::sleep(Duration::from_millis(300));
-        assert!(threads.counters()[0].retained - before < Nanos::from_millis(30));
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(asleep());
+        assert_eq!(threads.counters()[0].retained, before);
+        // Another order is obeyed once the owner is there again.
+        threads.order(VcpuId(0), Order::Retain { timeout: Nanos::from_millis(6) });
+        assert!(wait_until(&threads, |counters| counters.retained > before));
     }
 
     #[test]

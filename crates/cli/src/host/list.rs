@@ -16,7 +16,8 @@ use gleaner_observe::{
 use gleaner_report::{HostListReport, HostPcpu, HostVcpu, HostVm};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 #[derive(Debug, Args)]
@@ -57,7 +58,11 @@ pub fn main(args: &ListArgs) -> Result<u8, Failure> {
     let mut output = Output::open(args.json.json.as_deref())?;
     let interrupted = interrupt::flag()?;
     let root = ProcRoot::default();
-    let vms = chosen(&root, &args.vm, &args.qmp)?;
+    let options = looking(&args.qmp, &interrupted);
+    let vms = match chosen(&root, &args.vm, &options) {
+        Err(_) if interrupted.load(Ordering::Relaxed) => return Ok(130),
+        chosen => chosen?,
+    };
     let activity = watch(&root, &vms, args.length, &interrupted);
     let report = report(&root, &vms, &activity, &args.vm);
     if vms.is_empty() && interrupted.load(Ordering::Relaxed) {
@@ -115,10 +120,15 @@ impl Wanted {
     }
 }
 
+/// Asks these monitors, until a signal comes. To be kept by whoever looks again.
+pub fn looking(qmp: &[PathBuf], interrupted: &Arc<AtomicBool>) -> DiscoverOptions {
+    let interrupted = Some(Arc::clone(interrupted));
+    DiscoverOptions { qmp: qmp.to_vec(), interrupted, ..DiscoverOptions::default() }
+}
+
 /// The VMs that a command line means; all of them where it names none.
-pub fn chosen(root: &ProcRoot, wanted: &[String], qmp: &[PathBuf]) -> Result<Vec<Vm>, Failure> {
-    let options = DiscoverOptions { qmp: qmp.to_vec(), ..DiscoverOptions::default() };
-    let all = discover(root, &options).map_err(|error| match &error {
+pub fn chosen(root: &ProcRoot, wanted: &[String], options: &DiscoverOptions) -> Result<Vec<Vm>, Failure> {
+    let all = discover(root, options).map_err(|error| match &error {
         // A socket that is not there is bad input; one that does not answer is work that failed.
         DiscoverError::Qmp(QmpError::Connect { source, .. })
             if source.kind() != std::io::ErrorKind::PermissionDenied =>

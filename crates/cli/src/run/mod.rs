@@ -27,7 +27,8 @@ use std::process::{Child, ExitStatus};
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Instant;
-use unmanaged::{limit_in_the_way, make_way};
+use unmanaged::limit_in_the_way;
+pub use unmanaged::make_way;
 
 /// The vCPUs that are online and that this process may use; never none.
 pub fn allowed_vcpus() -> CpuSet {

@@ -71,7 +71,8 @@ static WERE_CLOSED: AtomicU8 = AtomicU8::new(0);
 const SIGNALS: RangeInclusive<i32> = 1..=64;
 /// The soft limit of the stack, where that was too small for Gleaner itself and was lifted; else all bits are set.
 static STACK_WAS: AtomicU64 = AtomicU64::new(u64::MAX);
-const LEAST_STACK: u64 = 1 << 20;
+/// Bytes of stack that reading the command line needs.
+pub const LEAST_STACK: u64 = 1 << 20;
 
 /// Run by the C library before `main`, and so before that runtime: nobody can tell afterwards.
 #[used]

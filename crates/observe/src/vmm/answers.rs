@@ -2,9 +2,9 @@
 //! nor waits every second for one that is taken.
 
 use super::address::MonitorAddress;
-use super::qmp::{MonitorAnswer, QmpError, query_cpus};
+use super::qmp::{MonitorAnswer, Patience, QmpError, query_cpus_until};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long an answer, or that there was none, is good: a vCPU that is plugged in later is seen within a minute.
@@ -15,7 +15,7 @@ const MOST_ANSWERS: usize = 1000;
 /// A monitor: its socket, and the process that has it, by id and start time. Where a socket was named by somebody, no
 /// process is known.
 type Asked = (MonitorAddress, Option<(i32, u64)>);
-type Answer = Result<MonitorAnswer, QmpError>;
+pub(super) type Answer = Result<MonitorAnswer, QmpError>;
 
 /// Answers of monitors, kept for a minute. Copies share them.
 #[derive(Clone, Debug, Default)]
@@ -23,13 +23,17 @@ pub struct MonitorAnswers(Arc<Mutex<BTreeMap<Asked, (Instant, Answer)>>>);
 
 impl MonitorAnswers {
     /// What a monitor says, or said a moment ago.
-    pub(super) fn ask(&self, socket: &MonitorAddress, process: Option<(i32, u64)>, timeout: Duration) -> Answer {
-        let asked = (socket.clone(), process);
-        let kept = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = kept().get(&asked).filter(|(at, _)| at.elapsed() < GOOD_FOR).map(|(_, answer)| answer.clone());
-        known.unwrap_or_else(|| {
-            let answer = query_cpus(socket, timeout);
-            let mut kept = kept();
+    pub(super) fn ask(&self, socket: &MonitorAddress, process: Option<(i32, u64)>, patience: Patience<'_>) -> Answer {
+        self.known(socket, process).unwrap_or_else(|| {
+            if let Some(why) = patience.is_over() {
+                return Err(QmpError::Unasked { socket: socket.clone(), why });
+            }
+            let answer = query_cpus_until(socket, patience);
+            if matches!(answer, Err(QmpError::Unasked { .. })) {
+                return answer;
+            }
+            let asked = (socket.clone(), process);
+            let mut kept = self.kept();
             if kept.len() >= MOST_ANSWERS {
                 kept.retain(|_, (at, _)| at.elapsed() < GOOD_FOR);
             }
@@ -41,15 +45,20 @@ impl MonitorAnswers {
         })
     }
 
-    /// Forgets what the monitor said: it was of a process that is gone.
-    pub(super) fn forget(&self, socket: &MonitorAddress) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|(kept, _), _| kept != socket);
+    /// What it said a moment ago.
+    pub(super) fn known(&self, socket: &MonitorAddress, process: Option<(i32, u64)>) -> Option<Answer> {
+        let kept = self.kept();
+        let (at, answer) = kept.get(&(socket.clone(), process))?;
+        (at.elapsed() < GOOD_FOR).then(|| answer.clone())
     }
 
-    /// Whether it was asked a moment ago, where no process is known.
-    pub(super) fn know(&self, socket: &MonitorAddress) -> bool {
-        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.get(&(socket.clone(), None)).is_some_and(|(at, _)| at.elapsed() < GOOD_FOR)
+    /// Forgets what the monitor said: it was of a process that is gone.
+    pub(super) fn forget(&self, socket: &MonitorAddress) {
+        self.kept().retain(|(kept, _), _| kept != socket);
+    }
+
+    fn kept(&self) -> MutexGuard<'_, BTreeMap<Asked, (Instant, Answer)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -71,14 +80,16 @@ mod tests {
             asked
         };
         let answers = MonitorAnswers::default();
-        let ask = |answers: &MonitorAnswers, process| answers.ask(&socket, process, Duration::from_millis(20));
+        let ask = |answers: &MonitorAnswers, process| {
+            answers.ask(&socket, process, Patience::new(Duration::from_millis(20), None))
+        };
         for (process, times) in [(Some((7, 1)), 1), (Some((7, 1)), 1), (Some((7, 2)), 2), (None, 3), (None, 3)] {
             assert!(matches!(ask(&answers.clone(), process), Err(QmpError::Silent { .. })));
             assert_eq!(come(), times, "{process:?}");
         }
-        assert!(answers.know(&socket));
+        assert!(answers.known(&socket, None).is_some());
         answers.forget(&socket);
-        assert!(!answers.know(&socket));
+        assert!(answers.known(&socket, None).is_none());
         ask(&answers, None).unwrap_err();
         assert_eq!(come(), 4);
         ask(&MonitorAnswers::default(), None).unwrap_err();

@@ -28,6 +28,7 @@ mod place;
 mod process;
 mod qmp;
 mod select;
+mod side_by_side;
 mod threads;
 mod weight;
 
@@ -46,8 +47,13 @@ pub use weight::{VcpuLoad, entitlements};
 use crate::ObserveError;
 use gleaner_model::CpuSet;
 use gleaner_sys::ProcRoot;
+use qmp::Patience;
+use side_by_side::side_by_side;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 /// A virtual machine: a process with vCPU threads.
@@ -159,8 +165,10 @@ impl Accelerator {
 pub struct DiscoverOptions {
     /// QMP sockets to ask, as [`MonitorAddress::from_option`] takes them; each must answer.
     pub qmp: Vec<PathBuf>,
-    /// How long a QMP socket may take.
+    /// How long QMP sockets may take, all that are named together, and then all that VMs' command lines promise.
     pub qmp_timeout: Duration,
+    /// Once it is set, no socket is waited for any more.
+    pub interrupted: Option<Arc<AtomicBool>>,
     /// What monitors said already: whoever looks again with the same options does not ask again for a minute.
     pub answers: MonitorAnswers,
     /// Processes that were no VM: whoever looks again with the same options passes them over for a while, half a minute
@@ -173,9 +181,16 @@ impl Default for DiscoverOptions {
         Self {
             qmp: Vec::new(),
             qmp_timeout: Duration::from_secs(2),
+            interrupted: None,
             answers: MonitorAnswers::default(),
             passed_over: PassedOver::default(),
         }
+    }
+}
+
+impl DiscoverOptions {
+    fn patience(&self) -> Patience<'_> {
+        Patience::new(self.qmp_timeout, self.interrupted.as_deref())
     }
 }
 
@@ -222,17 +237,41 @@ fn vms_at(root: &ProcRoot, options: &DiscoverOptions, told: &Told, now: Instant)
     let in_kernel = kvm::debugfs_vcpus(root);
     let pids = process::pids(root)?;
     options.passed_over.keep(&pids);
+    let look = |pid: i32, patience| {
+        let known =
+            Known { qmp: told.get(&pid), debugfs: in_kernel.get(&pid), options, patience, unasked: false.into() };
+        if !known.is_named() && options.passed_over.rests(pid, now) {
+            return Looked::Rests;
+        }
+        let vm = process::vm_of(root, pid, &known);
+        if known.unasked.get() { Looked::Unasked } else { Looked::Is(vm.map(Box::new)) }
+    };
+    let mut found: Vec<(i32, Looked)> = pids.into_iter().map(|pid| (pid, look(pid, None))).collect();
+    let (asking, patience) =
+        (found.iter_mut().filter(|(_, looked)| matches!(looked, Looked::Unasked)), options.patience());
+    let asking: Vec<&mut (i32, Looked)> = asking.collect();
+    let pids: Vec<i32> = asking.iter().map(|(pid, _)| *pid).collect();
+    let asked = side_by_side(&pids, |pid| look(*pid, Some(patience)));
+    asking.into_iter().zip(asked).for_each(|((_, looked), asked)| *looked = asked);
     let mut vms = Vec::new();
-    for pid in pids {
-        let known = Known { qmp: told.get(&pid), debugfs: in_kernel.get(&pid), options };
-        if known.is_named() || !options.passed_over.rests(pid, now) {
-            let vm = process::vm_of(root, pid, &known);
+    for (pid, looked) in found {
+        if let Looked::Is(vm) = looked {
             options.passed_over.note(pid, vm.is_some(), now);
-            vms.extend(vm);
+            vms.extend(vm.map(|vm| *vm));
         }
     }
     select::tell_apart(&mut vms);
     Ok(vms)
+}
+
+/// What a look at a process came to.
+enum Looked {
+    /// It is passed over.
+    Rests,
+    /// It may be a VM or none.
+    Is(Option<Box<Vm>>),
+    /// Its monitors have to be asked first.
+    Unasked,
 }
 
 /// What was learnt of one process before looking at it.
@@ -241,6 +280,10 @@ struct Known<'a> {
     /// vCPU index to thread, as the kernel's debugfs has it.
     debugfs: Option<&'a BTreeMap<u32, i32>>,
     options: &'a DiscoverOptions,
+    /// How long its monitors are waited for; `None`: not yet.
+    patience: Option<Patience<'a>>,
+    /// Whether one of them would have to be.
+    unasked: Cell<bool>,
 }
 
 impl Known<'_> {
@@ -248,25 +291,47 @@ impl Known<'_> {
     fn is_named(&self) -> bool {
         self.qmp.is_some() || self.debugfs.is_some()
     }
+
+    /// What the monitor says of which there are `all`, `left` of them unheard; `None` where it is not waited for yet.
+    fn ask(
+        &self,
+        monitor: &MonitorAddress,
+        process: Option<(i32, u64)>,
+        (left, all): (usize, usize),
+    ) -> Option<Result<MonitorAnswer, QmpError>> {
+        let answers = &self.options.answers;
+        let Some(patience) = self.patience else {
+            let known = answers.known(monitor, process);
+            self.unasked.set(known.is_none());
+            return known;
+        };
+        Some(answers.ask(monitor, process, patience.share(left, all)))
+    }
 }
 
 /// Asks each monitor that was named: its vCPUs, and the process that the threads it answers with belong to.
 fn ask_monitors(root: &ProcRoot, options: &DiscoverOptions) -> Vec<Result<(i32, Vec<QmpCpu>), QmpError>> {
-    options.qmp.iter().map(|socket| ask_monitor(root, options, socket)).collect()
+    let patience = options.patience();
+    side_by_side(&options.qmp, |socket| ask_monitor(root, &options.answers, patience, socket))
 }
 
-fn ask_monitor(root: &ProcRoot, options: &DiscoverOptions, socket: &Path) -> Result<(i32, Vec<QmpCpu>), QmpError> {
+fn ask_monitor(
+    root: &ProcRoot,
+    answers: &MonitorAnswers,
+    patience: Patience<'_>,
+    socket: &Path,
+) -> Result<(i32, Vec<QmpCpu>), QmpError> {
     let socket = MonitorAddress::from_option(socket);
     let ask = || {
-        let MonitorAnswer { cpus, peer } = options.answers.ask(&socket, None, options.qmp_timeout)?;
+        let MonitorAnswer { cpus, peer } = answers.ask(&socket, None, patience)?;
         let owner = process::process_of_monitor(root, &cpus, peer);
         Ok(owner.map(|pid| (pid, cpus)))
     };
-    let remembered = options.answers.know(&socket);
+    let remembered = answers.known(&socket, None).is_some();
     let mut found = ask()?;
     if found.is_none() && remembered {
         // That was said a while ago: another VM may listen there by now.
-        options.answers.forget(&socket);
+        answers.forget(&socket);
         found = ask()?;
     }
     found.ok_or(QmpError::Elsewhere { socket })

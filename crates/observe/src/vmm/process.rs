@@ -18,6 +18,9 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+/// QEMU's name for a thread that emulates all vCPUs.
+const ALL_IN_ONE: &[u8] = b"ALL CPUs/TCG";
+
 /// Processes, ascending.
 pub(super) fn pids(root: &ProcRoot) -> Result<Vec<i32>, ObserveError> {
     let entries = fs::read_dir(&root.proc).map_err(|error| ObserveError::read(&root.proc, error))?;
@@ -61,13 +64,16 @@ pub(super) fn vm_of(root: &ProcRoot, pid: i32, known: &Known<'_>) -> Option<Vm> 
     let in_kernel = known.debugfs.filter(|vcpus| vcpus.values().any(|tid| process.threads.contains_key(tid)));
     // QEMU is a VM even where nothing tells its vCPUs; of the other programs' processes, only one has them.
     let by_name = program == Some(Vmm::Qemu) && !process.arguments.is_empty() && !process.names().is_script();
-    if names.is_empty() && files.is_empty() && known.qmp.is_none() && in_kernel.is_none() && !by_name {
+    let unnamed = names.is_empty() && process.all_in_one().is_none();
+    if unnamed && files.is_empty() && known.qmp.is_none() && in_kernel.is_none() && !by_name {
         return None;
     }
     process.forget_the_dead()?;
     names.retain(|tid, _| process.threads.contains_key(tid));
     let first = names.values().next().copied();
-    let vmm = program.or(first.map(|name| name.vmm)).unwrap_or(Vmm::Kvm);
+    let all_in_one = process.all_in_one();
+    let by_thread = first.map(|name| name.vmm).or(all_in_one.map(|_| Vmm::Qemu));
+    let vmm = program.or(by_thread).unwrap_or(Vmm::Kvm);
     let options = process.options(vmm);
     let mut notes = Vec::new();
     let threads =
@@ -80,6 +86,7 @@ pub(super) fn vm_of(root: &ProcRoot, pid: i32, known: &Known<'_>) -> Option<Vm> 
         .map_or_else(|| format!("{}-{pid}", vmm.as_str()), |name| printable(&name));
     let accelerator = first
         .map(|name| name.accelerator)
+        .or(all_in_one.map(|_| Accelerator::Tcg))
         .or((!files.is_empty()).then_some(Accelerator::Kvm))
         .or_else(|| (vmm == Vmm::Qemu).then(|| qemu_accelerator(&options)).flatten());
     Some(Vm {
@@ -137,6 +144,11 @@ impl<'a> Process<'a> {
         Some(())
     }
 
+    /// The thread in which QEMU emulates all vCPUs in turn (`-accel tcg,thread=single`, `-icount`).
+    fn all_in_one(&self) -> Option<i32> {
+        self.threads.iter().find(|(_, comm)| ***comm == *ALL_IN_ONE).map(|(tid, _)| *tid)
+    }
+
     /// A thread that has not ended; the first one, if it can be.
     fn speaker(&self) -> i32 {
         let first = self.threads.keys().next().copied().unwrap_or(self.pid);
@@ -166,6 +178,14 @@ impl<'a> Process<'a> {
         notes: &mut Vec<String>,
     ) -> BTreeMap<u32, i32> {
         let tids = || self.threads.keys().copied().collect::<Vec<i32>>();
+        if let Some(tid) = self.all_in_one() {
+            notes.push(
+                "QEMU emulates all its vCPUs in one thread, which is shown as vCPU 0: it has one slice, and they cannot have one each; \
+                 -accel tcg,thread=multi gives each a thread"
+                    .to_owned(),
+            );
+            return BTreeMap::from([(0, tid)]);
+        }
         if let Some(cpus) = witnesses.known.qmp {
             return own_threads(self.root, self.pid, &tids(), cpus);
         }
@@ -177,11 +197,15 @@ impl<'a> Process<'a> {
         }
         if vmm == Vmm::Qemu {
             let process = self.stat(self.pid).map(|stat| (self.pid, stat.start_time_ticks));
-            let ask = &witnesses.known.options;
             let place = Place::of(self.root, self.pid);
             let mut said = Vec::new();
-            for monitor in monitors(options).into_iter().filter_map(|monitor| place.address(monitor)) {
-                match ask.answers.ask(&monitor, process, ask.qmp_timeout) {
+            let monitors: Vec<_> = monitors(options).into_iter().filter_map(|monitor| place.address(monitor)).collect();
+            for (at, monitor) in monitors.iter().enumerate() {
+                let left = monitors.len() - at;
+                let Some(answer) = witnesses.known.ask(monitor, process, (left, monitors.len())) else {
+                    return BTreeMap::new();
+                };
+                match answer {
                     Ok(answer) => {
                         let own = own_threads(self.root, self.pid, &tids(), &answer.cpus);
                         if !own.is_empty() {

@@ -16,12 +16,67 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Longest answer that is read: thousands of vCPUs.
 const LONGEST_ANSWER: usize = 4 << 20;
 /// Events may come between question and answer; not for ever.
 const MOST_LINES: usize = 1000;
+
+/// The longest wait before somebody looks whether it is to go on.
+const NAP: Duration = Duration::from_millis(100);
+
+/// How long a monitor is waited for.
+#[derive(Clone, Copy)]
+pub(super) struct Patience<'a> {
+    /// As it is told.
+    pub timeout: Duration,
+    pub end: Instant,
+    /// Ends it at once.
+    pub interrupted: Option<&'a AtomicBool>,
+}
+
+impl<'a> Patience<'a> {
+    pub fn new(timeout: Duration, interrupted: Option<&'a AtomicBool>) -> Self {
+        Self { timeout, end: Instant::now() + timeout, interrupted }
+    }
+
+    /// A part for the first of `left` monitors of `all` that have this together.
+    pub fn share(self, left: usize, all: usize) -> Self {
+        let parts = |number: usize| u32::try_from(number).unwrap_or(u32::MAX).max(1);
+        Self {
+            timeout: self.timeout / parts(all),
+            end: Instant::now() + self.left().unwrap_or_default() / parts(left),
+            ..self
+        }
+    }
+
+    /// What is left of it, if anything.
+    fn left(&self) -> Option<Duration> {
+        Some(self.end.saturating_duration_since(Instant::now()))
+            .filter(|left| !left.is_zero() && !self.is_interrupted())
+    }
+
+    /// Likewise, in parts short enough to hear of an interruption.
+    fn nap(&self) -> Option<Duration> {
+        self.left().map(|left| left.min(NAP))
+    }
+
+    fn is_interrupted(&self) -> bool {
+        self.interrupted.is_some_and(|interrupted| interrupted.load(Ordering::Relaxed))
+    }
+
+    /// Why there is no point in asking, where there is none.
+    pub fn is_over(&self) -> Option<&'static str> {
+        if self.is_interrupted() {
+            return Some("a signal came");
+        }
+        // Whoever gets a moment only would be called silent.
+        let moment = self.end.saturating_duration_since(Instant::now()) < self.timeout / 2;
+        moment.then_some("others took all the time that there is for all of them")
+    }
+}
 
 /// One vCPU as QEMU reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +119,14 @@ pub enum QmpError {
         /// How long was waited.
         timeout: Duration,
     },
+    /// Nothing is known of it.
+    #[error("the QMP socket {} was not asked: {why}", socket)]
+    Unasked {
+        /// The socket.
+        socket: MonitorAddress,
+        /// Why.
+        why: &'static str,
+    },
     /// Something answered that does not speak QMP, or not this command.
     #[error("the socket {} is no QMP monitor: {what}", socket)]
     Protocol {
@@ -89,6 +152,7 @@ impl QmpError {
         match self {
             Self::Connect { socket, .. }
             | Self::Silent { socket, .. }
+            | Self::Unasked { socket, .. }
             | Self::Protocol { socket, .. }
             | Self::Elsewhere { socket } => socket,
         }
@@ -100,10 +164,13 @@ impl QmpError {
 /// # Errors
 /// When it cannot be connected to, does not answer within `timeout` altogether, or answers something else.
 pub fn query_cpus(socket: &MonitorAddress, timeout: Duration) -> Result<MonitorAnswer, QmpError> {
-    let end = Instant::now() + timeout;
-    let stream = connected(socket, timeout, end)?;
+    query_cpus_until(socket, Patience::new(timeout, None))
+}
+
+pub(super) fn query_cpus_until(socket: &MonitorAddress, patience: Patience<'_>) -> Result<MonitorAnswer, QmpError> {
+    let stream = connected(socket, patience)?;
     let peer = if matches!(socket, MonitorAddress::Port(_)) { None } else { peer_of(&stream) };
-    let mut monitor = Monitor { socket, timeout, end, stream: BufReader::new(File::from(stream)) };
+    let mut monitor = Monitor { socket, patience, stream: BufReader::new(File::from(stream)) };
     let greeting = monitor.value()?;
     if greeting.get("QMP").is_none() {
         return Err(monitor.protocol(&format!("it greets with {}", start_of(&greeting))));
@@ -129,9 +196,9 @@ fn cpu(answer: &Value) -> Option<QmpCpu> {
     })
 }
 
-/// Connects, and lets nothing that is sent or read take longer than `timeout` either. Whoever listens and accepts
-/// nobody has a queue, and once that is full a connection waits for ever unless it is told how long.
-fn connected(socket: &MonitorAddress, timeout: Duration, end: Instant) -> Result<OwnedFd, QmpError> {
+/// Connects, and lets nothing that is sent take longer either. Whoever listens and accepts nobody has a queue, and
+/// once that is full a connection waits for ever unless it is told how long.
+fn connected(socket: &MonitorAddress, patience: Patience<'_>) -> Result<OwnedFd, QmpError> {
     let failed = |errno: Errno| QmpError::Connect { socket: socket.clone(), source: Arc::new(errno.into()) };
     let family = match socket {
         MonitorAddress::Port(port) if port.is_ipv6() => AddressFamily::INET6,
@@ -140,11 +207,8 @@ fn connected(socket: &MonitorAddress, timeout: Duration, end: Instant) -> Result
     };
     let stream = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None).map_err(failed)?;
     loop {
-        let left = end.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(QmpError::Silent { socket: socket.clone(), timeout });
-        }
-        set_socket_timeout(&stream, Timeout::Send, Some(left)).map_err(failed)?;
+        let Some(nap) = patience.nap() else { return Err(given_up(socket, patience)) };
+        set_socket_timeout(&stream, Timeout::Send, Some(nap)).map_err(failed)?;
         let connected = match socket {
             MonitorAddress::Path(path) => connect_to_file(&stream, path),
             MonitorAddress::Abstract(name) => {
@@ -187,17 +251,26 @@ fn peer_of(stream: &OwnedFd) -> Option<i32> {
     Some(peer.pid).filter(|pid| told == 0 && *pid > 0)
 }
 
+/// Nothing came back in time, or for as long as somebody waited.
+fn given_up(socket: &MonitorAddress, patience: Patience<'_>) -> QmpError {
+    if patience.is_interrupted() {
+        return QmpError::Unasked { socket: socket.clone(), why: "a signal came" };
+    }
+    QmpError::Silent { socket: socket.clone(), timeout: patience.timeout }
+}
+
 struct Monitor<'a> {
     socket: &'a MonitorAddress,
-    timeout: Duration,
-    end: Instant,
+    patience: Patience<'a>,
     stream: BufReader<File>,
 }
 
 impl Monitor<'_> {
     fn command(&mut self, name: &str) -> Result<Value, QmpError> {
         let question = format!("{}\n", json!({ "execute": name }));
-        let sent = self.stream.get_mut().write_all(question.as_bytes());
+        let left = self.patience.left().ok_or_else(|| self.silent())?;
+        let sent = set_socket_timeout(self.stream.get_ref(), Timeout::Send, Some(left)).map_err(io::Error::from);
+        let sent = sent.and_then(|()| self.stream.get_mut().write_all(question.as_bytes()));
         sent.map_err(|error| match error.kind() {
             io::ErrorKind::WouldBlock => self.silent(),
             _ => self.protocol(&format!("it hung up ({error})")),
@@ -235,11 +308,8 @@ impl Monitor<'_> {
     fn line(&mut self, text: &mut Vec<u8>) -> Result<(), QmpError> {
         loop {
             // A read may end with part of a line; what is left of the time bounds all of them together.
-            let left = self.end.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Err(self.silent());
-            }
-            let set = set_socket_timeout(self.stream.get_ref(), Timeout::Recv, Some(left));
+            let Some(nap) = self.patience.nap() else { return Err(self.silent()) };
+            let set = set_socket_timeout(self.stream.get_ref(), Timeout::Recv, Some(nap));
             set.map_err(|error| self.protocol(&error.to_string()))?;
             // Not `read_until`: it reads again and again by itself, and each read has all the time that is left.
             let (length, ended) = match self.stream.fill_buf() {
@@ -250,11 +320,10 @@ impl Monitor<'_> {
                     text.extend_from_slice(&bytes[..length]);
                     (length, end.is_some())
                 }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
-                    return Err(self.silent());
-                }
-                Err(error) => return Err(self.protocol(&error.to_string())),
+                Err(error) => match error.kind() {
+                    io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => continue,
+                    _ => return Err(self.protocol(&error.to_string())),
+                },
             };
             self.stream.consume(length);
             if text.len() >= LONGEST_ANSWER {
@@ -267,7 +336,7 @@ impl Monitor<'_> {
     }
 
     fn silent(&self) -> QmpError {
-        QmpError::Silent { socket: self.socket.clone(), timeout: self.timeout }
+        given_up(self.socket, self.patience)
     }
 
     fn protocol(&self, what: &str) -> QmpError {

@@ -22,6 +22,7 @@ use gleaner_decide::host::{CacheClass, LlcParams};
 use gleaner_model::printable;
 use gleaner_report::LlcReport;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use subjects::Subjects;
@@ -129,8 +130,8 @@ pub fn main(args: &LlcArgs) -> Result<u8, Failure> {
     Ok(u8::from(!report.missing.is_empty() || !report.restored))
 }
 
-fn run(args: &LlcArgs, interrupted: &AtomicBool) -> Result<LlcReport, Failure> {
-    let subjects = Subjects::find(args)?;
+fn run(args: &LlcArgs, interrupted: &Arc<AtomicBool>) -> Result<LlcReport, Failure> {
+    let subjects = Subjects::find(args, interrupted)?;
     let backend = Backend::find(args, &subjects);
     agent::run(args, subjects, backend, interrupted)
 }

@@ -2,12 +2,14 @@
 
 use super::LlcArgs;
 use crate::failure::Failure;
-use crate::host::list::chosen;
+use crate::host::list::{chosen, looking};
 use gleaner_decide::host::{CacheClass, LlcVm};
 use gleaner_model::printable;
-use gleaner_observe::{ProcRoot, Vm, thread_stat};
+use gleaner_observe::{DiscoverOptions, ProcRoot, Vm, rediscover, thread_stat};
 use std::collections::BTreeMap;
 use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// A VM, or a process that somebody named.
 #[derive(Clone, Debug)]
@@ -67,15 +69,21 @@ pub struct Subjects {
     every: bool,
     told: Vec<(String, CacheClass)>,
     next: u32,
+    /// Kept between looks, and with them what monitors said.
+    options: DiscoverOptions,
 }
 
 impl Subjects {
     /// Those that the command line means.
-    pub fn find(args: &LlcArgs) -> Result<Self, Failure> {
+    pub fn find(args: &LlcArgs, interrupted: &Arc<AtomicBool>) -> Result<Self, Failure> {
         let every = args.vm.is_empty() && args.pid.is_empty();
-        let mut subjects = Self { all: BTreeMap::new(), every, told: args.classes.clone(), next: 0 };
+        let options = looking(&[], interrupted);
+        let mut subjects = Self { all: BTreeMap::new(), every, told: args.classes.clone(), next: 0, options };
         if every || !args.vm.is_empty() {
-            chosen(&ProcRoot::default(), &args.vm, &[])?.iter().for_each(|vm| subjects.add(Subject::of_vm(vm)));
+            let vms = chosen(&ProcRoot::default(), &args.vm, &subjects.options)?;
+            for vm in &vms {
+                subjects.add(Subject::of_vm(vm));
+            }
         }
         for pid in &args.pid {
             subjects.add(Subject::of_process(*pid)?);
@@ -111,7 +119,7 @@ impl Subjects {
 
     /// VMs that have come since, with vCPUs that were plugged in; those that are gone stay known for the report.
     pub fn look_again(&mut self) {
-        let Ok(vms) = chosen(&ProcRoot::default(), &[], &[]) else { return };
+        let Ok((vms, _)) = rediscover(&ProcRoot::default(), &self.options) else { return };
         for vm in &vms {
             let new = Subject::of_vm(vm);
             let known = self.all.values_mut().find(|known| (known.pid, known.start_time) == (new.pid, new.start_time));

@@ -7,6 +7,7 @@ use super::record::Record;
 use super::turns::Turns;
 use super::watch::{Sample, Watch};
 use crate::failure::Failure;
+use crate::host::list::looking;
 use crate::host::{Interrupted, interrupted_before, kernel_notes};
 use crate::output::{say, shown, tell};
 use gleaner_decide::host::HostPolicy;
@@ -17,15 +18,16 @@ use gleaner_runtime::event_loop::{self, Task};
 use gleaner_sys::{monotonic, thread_cpu_time};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 /// Runs until the time is over or a signal came; undoes everything.
-pub fn run(options: &Options, interrupted: &AtomicBool) -> Result<HostRunReport, Failure> {
+pub fn run(options: &Options, interrupted: &Arc<AtomicBool>) -> Result<HostRunReport, Failure> {
     let mut record = Record::default();
     record.warnings.clone_from(&options.warnings);
     record.warnings.extend(kernel_notes());
-    let mut watch = Watch::begin(ProcRoot::default(), &options.vms, &options.qmp)?;
+    let mut watch = Watch::begin(ProcRoot::default(), &options.vms, looking(&options.qmp, interrupted))?;
     if let Some(why) = watch.refusal() {
         let why: String = why.chars().take(300).collect();
         record.warnings.push(format!("observing through /proc, which sees means but no distributions: {why}"));

@@ -23,6 +23,7 @@ use crate::output::Output;
 use clap::{Args, ValueEnum};
 use options::Options;
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 #[derive(Debug, Args)]
@@ -116,7 +117,11 @@ pub fn main(args: &RunArgs) -> Result<u8, Failure> {
     let options = Options::from_args(args)?;
     let mut output = Output::open(args.json.json.as_deref())?;
     let interrupted = interrupt::flag()?;
-    let report = agent::run(&options, &interrupted)?;
+    let report = match agent::run(&options, &interrupted) {
+        // Before there was anything to do or to tell.
+        Err(_) if interrupted.load(Ordering::Relaxed) => return Ok(130),
+        report => report?,
+    };
     output.json(&report)?;
     output.text(&report);
     Ok(u8::from(!report.restored))

@@ -12,7 +12,6 @@ use gleaner_observe::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// A run interval of at least this part of the slice is a full slice.
@@ -67,8 +66,8 @@ pub fn id(vm: &Vm) -> VmId {
 
 impl Watch {
     /// Begins. A VM that is asked for has to be there now, and so has a monitor; later they may go and come back.
-    pub fn begin(root: ProcRoot, wanted: &[String], qmp: &[PathBuf]) -> Result<Self, Failure> {
-        let vms = chosen(&root, wanted, qmp)?;
+    pub fn begin(root: ProcRoot, wanted: &[String], options: DiscoverOptions) -> Result<Self, Failure> {
+        let vms = chosen(&root, wanted, &options)?;
         if !wanted.is_empty() {
             vms.iter().try_for_each(refuse_unknown_vcpus)?;
         }
@@ -78,7 +77,7 @@ impl Watch {
         let wanted = Wanted::begin(&root, wanted, &vms);
         let mut watch = Self {
             root,
-            options: DiscoverOptions { qmp: qmp.to_vec(), ..DiscoverOptions::default() },
+            options,
             wanted,
             intervals,
             vms: Vec::new(),

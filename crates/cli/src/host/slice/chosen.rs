@@ -19,9 +19,9 @@ pub struct Chosen {
 }
 
 /// The threads meant, each there a moment ago and of a class that has slices, and the VMs that were named. Nothing is changed if one is not.
-pub fn choose(args: &SliceArgs) -> Result<(Vec<Chosen>, Wanted), Failure> {
+pub fn choose(args: &SliceArgs, options: &DiscoverOptions) -> Result<(Vec<Chosen>, Wanted), Failure> {
     let (mut found, wanted) =
-        if args.tid.is_empty() { of_vms(args)? } else { (of_tids(&args.tid)?, Wanted::default()) };
+        if args.tid.is_empty() { of_vms(args, options)? } else { (of_tids(&args.tid)?, Wanted::default()) };
     let mut seen = std::collections::BTreeSet::new();
     found.retain(|thread| seen.insert(thread.tid));
     for thread in &found {
@@ -68,9 +68,9 @@ fn name_of(tid: i32) -> String {
     printable(name.strip_suffix(b"\n").unwrap_or(&name))
 }
 
-fn of_vms(args: &SliceArgs) -> Result<(Vec<Chosen>, Wanted), Failure> {
+fn of_vms(args: &SliceArgs, options: &DiscoverOptions) -> Result<(Vec<Chosen>, Wanted), Failure> {
     let root = ProcRoot::default();
-    let vms = list::chosen(&root, &args.vm, &args.qmp)?;
+    let vms = list::chosen(&root, &args.vm, options)?;
     if vms.is_empty() {
         return Err(Failure::work(
             "no VM runs here; `gleaner host list` says what is looked for, and --tid takes threads of any program",

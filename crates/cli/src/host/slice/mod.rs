@@ -7,6 +7,7 @@ mod held;
 
 pub use held::without_room;
 
+use super::list::looking;
 use super::takes_ticker;
 use super::xen::{self, XenSlice, XenSliceArgs};
 use crate::args::JsonArg;
@@ -16,10 +17,10 @@ use crate::output::Output;
 use clap::{ArgGroup, Args};
 use gleaner_act::{SLICE_RANGE, refuse_slice, switch_cost};
 use gleaner_model::Nanos;
-use gleaner_observe::DiscoverOptions;
 use std::cell::RefCell;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 #[derive(Debug, Args)]
@@ -101,12 +102,15 @@ pub fn main(args: &SliceArgs) -> Result<u8, Failure> {
         )));
     }
     let mut output = Output::open(args.json.json.as_deref())?;
-    let (threads, wanted) = chosen::choose(args)?;
+    let interrupted = interrupt::flag()?;
+    let options = looking(&args.qmp, &interrupted);
+    let (threads, wanted) = match chosen::choose(args, &options) {
+        Err(_) if interrupted.load(Ordering::Relaxed) => return Ok(130),
+        chosen => chosen?,
+    };
     let switch = switch_cost();
     let takes_ticker = !args.no_enforce && takes_ticker()(slice);
     refuse_slice(slice, takes_ticker, switch, Path::new("/proc")).map_err(Failure::input)?;
-    let interrupted = interrupt::flag()?;
-    let options = DiscoverOptions { qmp: args.qmp.clone(), ..DiscoverOptions::default() };
     let wanted = RefCell::new(wanted);
     let look_again = || chosen::look_again(args, &options, &mut wanted.borrow_mut());
     let held = held::Request {
