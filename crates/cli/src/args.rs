@@ -33,8 +33,9 @@ pub struct Cli {
 }
 
 /// The commands as the first help shows them: a title, and those below it. `host` is shown by what it has.
-const GROUPS: [(&str, &[&str]); 4] = [
+const GROUPS: [(&str, &[&str]); 5] = [
     ("In a guest", &["doctor", "run", "attach", "ab"]),
+    ("As a service", &["daemon", "config"]),
     ("On a host", &["host"]),
     ("Look and measure", &["probe", "record", "workload", "report"]),
     ("Besides", &["params", "restore"]),
@@ -101,6 +102,10 @@ pub enum Command {
     Run(RunArgs),
     /// Do for something that runs already what `run` does, except moving it
     Attach(crate::attach::AttachArgs),
+    /// Manage groups on this machine, as a configuration says, for as long as it runs
+    Daemon(crate::daemon::DaemonArgs),
+    /// Check or print the daemon's configuration
+    Config(crate::daemon::ConfigArgs),
     /// Compare a program with and without Gleaner, in interleaved pairs
     Ab(crate::ab::AbArgs),
     /// Run a built-in program with known synchronization

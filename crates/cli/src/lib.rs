@@ -6,6 +6,7 @@ mod ab;
 mod args;
 mod attach;
 mod calibrate;
+mod daemon;
 mod doctor;
 mod host;
 mod means;
@@ -49,6 +50,8 @@ fn obey() -> ExitCode {
         Command::Probe(args) => probe::main(&args),
         Command::Run(args) => run::main(args),
         Command::Attach(args) => attach::main(args),
+        Command::Daemon(args) => daemon::main(args),
+        Command::Config(args) => daemon::config(&args),
         Command::Ab(args) => ab::main(&args),
         Command::Workload(args) => workload::main(&args),
         Command::Report(args) => report::main(&args),

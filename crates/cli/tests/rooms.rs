@@ -36,6 +36,20 @@ const ROOMS: &[Room] = &[
         knows: &["gleaner-model", "gleaner-sys", "gleaner-observe", "gleaner-decide", "gleaner-act"],
         outside: None,
     },
+    // The service stands on it.
+    Room {
+        name: "gleaner-daemon",
+        knows: &[
+            "gleaner-model",
+            "gleaner-sys",
+            "gleaner-observe",
+            "gleaner-decide",
+            "gleaner-act",
+            "gleaner-runtime",
+            "gleaner-report",
+        ],
+        outside: None,
+    },
     Room { name: "gleaner-workloads", knows: &["gleaner-model", "gleaner-sys"], outside: None },
     Room { name: "gleaner-report", knows: &["gleaner-model", "gleaner-stats"], outside: None },
     Room { name: "gleaner-stats", knows: &[], outside: Some(&["fastrand", "rayon"]) },
@@ -45,7 +59,11 @@ const ROOMS: &[Room] = &[
     // Nothing that ships knows it.
     Room { name: TESTING, knows: &[], outside: Some(&["roxmltree"]) },
     // Nor this: it makes pages of the definitions.
-    Room { name: "gleaner-reference", knows: &["gleaner", "gleaner-decide", "gleaner-report"], outside: None },
+    Room {
+        name: "gleaner-reference",
+        knows: &["gleaner", "gleaner-daemon", "gleaner-decide", "gleaner-report"],
+        outside: None,
+    },
     Room {
         name: "gleaner",
         knows: &[
@@ -55,6 +73,7 @@ const ROOMS: &[Room] = &[
             "gleaner-decide",
             "gleaner-act",
             "gleaner-runtime",
+            "gleaner-daemon",
             "gleaner-workloads",
             "gleaner-report",
             "gleaner-stats",

@@ -48,6 +48,9 @@ pub enum ObserveError {
         /// A CPU that it should have and has not.
         cpu: VcpuId,
     },
+    /// A group's window was asked for, and there is no group.
+    #[error("no group is observed")]
+    NoGroup,
     /// Gleaner was told to observe with BPF only.
     #[error(transparent)]
     Bpf(#[from] crate::BpfRefusal),

@@ -6,6 +6,7 @@
 //! ```text
 //!   Observer ─┬─ bpf     programs on the scheduler's tracepoints: exact, with distributions; needs privilege
 //!             └─ procfs  files of /proc: means; needs none
+//!   target: what runs already and is to be managed, and how it is found
 //!   system, hypervisor, capabilities: what `doctor` asks
 //!   run_intervals: what slices threads really got, and where they compete
 //!   thread_events: who ran, waited and woke whom, event by event
@@ -31,6 +32,7 @@ mod procfs;
 mod progress;
 mod run_intervals;
 mod system;
+mod target;
 mod thread_events;
 mod vmm;
 mod xen;
@@ -55,6 +57,7 @@ pub use run_intervals::{
     ThreadIntervals,
 };
 pub use system::online_cpus;
+pub use target::{Selector, Target, TargetError, vcpus_of};
 pub use thread_events::{ThreadEventLosses, ThreadRecorder, ThreadRecorderConfig};
 pub use vmm::{
     Accelerator, Activity, CgroupPath, DiscoverError, DiscoverOptions, MonitorAddress, MonitorAnswer, MonitorAnswers,

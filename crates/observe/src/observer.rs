@@ -107,6 +107,32 @@ impl Observer {
         }
     }
 
+    /// Processes that run already, with all that they start, are another group, the last one. BPF cannot (it learns who belongs to whom
+    /// from forks): false.
+    pub fn add_group(&mut self, roots: &[i32]) -> bool {
+        match self {
+            Self::Bpf(_) => false,
+            Self::Procfs(observer) => {
+                observer.add_group(roots);
+                true
+            }
+        }
+    }
+
+    /// The group at this place is managed no more; those behind it move up. The first one, the owner's children, is there from the start.
+    pub fn remove_group(&mut self, group: usize) {
+        if let Self::Procfs(observer) = self {
+            observer.remove_group(group);
+        }
+    }
+
+    /// Another process, with all that it starts, belongs to the group at this place. BPF: see [`Self::add_group`].
+    pub fn joined(&mut self, group: usize, pid: i32) {
+        if let Self::Procfs(observer) = self {
+            observer.joined(group, pid);
+        }
+    }
+
     /// This child of the owner's is not managed. BPF never takes it for managed; `/proc` must be told.
     pub fn exclude(&mut self, pid: i32) {
         if let Self::Procfs(observer) = self {
@@ -137,10 +163,22 @@ impl Observer {
         }
     }
 
-    /// What happened since the last call. `yields` are the yielding threads' cumulative counters.
+    /// What happened since the last call, for each group in their order: all tell the same of vCPUs. `yields` are the yielding threads'
+    /// cumulative counters.
     ///
     /// # Errors
     /// When a file that every Linux has cannot be read.
+    pub fn windows(&mut self, yields: &[RetainCounters]) -> Result<Vec<Window>, ObserveError> {
+        match self {
+            Self::Bpf(observer) => Ok(vec![observer.window(yields)?]),
+            Self::Procfs(observer) => observer.windows(yields),
+        }
+    }
+
+    /// The same of the first group, where there is one.
+    ///
+    /// # Errors
+    /// As [`Self::windows`], or when there is no group.
     pub fn window(&mut self, yields: &[RetainCounters]) -> Result<Window, ObserveError> {
         match self {
             Self::Bpf(observer) => observer.window(yields),

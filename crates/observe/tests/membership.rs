@@ -56,6 +56,33 @@ fn children_and_orphans_belong_to_the_group() {
     }
 }
 
+#[test]
+fn groups_come_and_go_and_each_has_its_own_window() {
+    let _turn = alone();
+    let (busy, idle) = (Player::shell("i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done"), Player::shell("sleep 0.1"));
+    let mut observer = Observer::new(ObserverChoice::Procfs, &ObserverConfig::default()).unwrap().0;
+    observer.remove_group(0);
+    observer.start(&[]).unwrap();
+    assert!(observer.windows(&[]).unwrap().is_empty() && observer.window(&[]).is_err());
+    assert!(observer.add_group(&[idle.pid()]) && observer.add_group(&[busy.pid()]));
+    let mut players = [idle, busy];
+    players.iter_mut().for_each(Player::go);
+    for player in &mut players {
+        player.wait_done();
+    }
+    let windows = observer.windows(&[]).unwrap();
+    let [of_idle, of_busy] = &windows[..] else { panic!("{windows:?}") };
+    assert_eq!((of_idle.group.threads, of_busy.group.threads), (1, 1));
+    assert!(of_busy.group.cpu_time > of_idle.group.cpu_time, "{windows:?}");
+    assert_eq!(of_busy.group.new_threads, 0, "it ran already");
+    assert_eq!((&of_idle.vcpus, of_idle.at), (&of_busy.vcpus, of_busy.at));
+    observer.remove_group(0);
+    let [left] = &observer.windows(&[]).unwrap()[..] else { panic!("one is left") };
+    assert_eq!(left.group.threads, 1);
+    assert_eq!(observer.threads(), [players[1].pid()]);
+    players.into_iter().for_each(Player::finish);
+}
+
 /// The kernel answers a read of `children` a page at a time: some 600 ids.
 #[test]
 fn a_thousand_children_of_one_process_belong_to_the_group() {

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   decide's parameters          -> parameters.md
+//!   the daemon's keys            -> configuration.md
 //!   report's structs (schemars)  -> schemas/*.json
 //!   the command line (clap)      -> man pages, completions
 //! ```
@@ -9,6 +10,7 @@
 //! [`pages`] are kept in docs/reference, and a test keeps them current. What [`for_installing`] makes is made at `make
 //! reference`, because nobody reads it there. It ships with nothing: the product carries neither schemas nor generators.
 
+mod configuration;
 mod parameters;
 mod schemas;
 mod share;
@@ -36,7 +38,11 @@ impl File {
 /// If a schema is no JSON.
 pub fn pages() -> io::Result<Vec<File>> {
     let schemas = schemas::all()?;
-    let mut files = vec![File::text("parameters.md", parameters::page()), schemas::index(&schemas)];
+    let mut files = vec![
+        File::text("parameters.md", parameters::page()),
+        File::text("configuration.md", configuration::page()),
+        schemas::index(&schemas),
+    ];
     files.extend(schemas.iter().map(schemas::Described::file));
     Ok(files)
 }

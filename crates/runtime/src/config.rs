@@ -49,11 +49,13 @@ pub struct Config {
     pub overhead_ratio: f64,
     /// Whatever would be weaker than asked for is an error.
     pub strict: bool,
+    /// Decisions are made and told, and nothing is changed. Nothing is tried either: a trial would compare nothing with nothing.
+    pub dry_run: bool,
 }
 
 impl Config {
     /// Whether anything is to be changed.
     pub(crate) fn acts(&self) -> bool {
-        self.policy.retains() || self.policy.consolidates()
+        !self.dry_run && (self.policy.retains() || self.policy.consolidates())
     }
 }

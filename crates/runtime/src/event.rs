@@ -1,5 +1,6 @@
 //! What a runtime tells while it runs, typed: a line of text, a log and a live view are made of the same.
 
+use crate::GroupId;
 use gleaner_act::Fallback;
 use gleaner_model::{Decision, Nanos, VcpuId};
 use std::fmt;
@@ -21,8 +22,13 @@ pub enum Event {
         /// Why.
         why: String,
     },
-    /// A decision that is carried out.
-    Decided(Decision),
+    /// A decision that is carried out; in a dry run: that would be.
+    Decided {
+        /// For which group.
+        group: GroupId,
+        /// What, and why.
+        decision: Decision,
+    },
     /// Something is weaker than it might be.
     Warned(Warning),
 }
@@ -106,7 +112,7 @@ impl fmt::Display for Event {
             Self::NotUndone { why } => {
                 write!(f, "not everything could be undone ({why}): run `gleaner restore`")
             }
-            Self::Decided(decision) => {
+            Self::Decided { decision, .. } => {
                 let name = decision.action.name();
                 let vcpu = decision.action.vcpu().map(|vcpu| format!(" {vcpu}")).unwrap_or_default();
                 write!(f, "{name}{vcpu}: {}", decision.reason)

@@ -1,5 +1,6 @@
 //! What was told so far.
 
+use crate::GroupId;
 use crate::event::{Event, Listener, Warning};
 use gleaner_model::Decision;
 
@@ -35,9 +36,9 @@ impl Events {
         }
     }
 
-    pub(crate) fn decided(&self, decision: Decision) {
+    pub(crate) fn decided(&self, group: GroupId, decision: Decision) {
         tracing::debug!(at_ms = decision.at.0 / 1_000_000, action = ?decision.action, "{}", decision.reason);
-        (self.listener)(&Event::Decided(decision));
+        (self.listener)(&Event::Decided { group, decision });
     }
 
     pub(crate) fn tell(&self, event: &Event) {

@@ -10,13 +10,21 @@ use crate::members::Members;
 use crate::observing::Observing;
 use crate::snapshot::GroupSnapshot;
 use crate::totals::Totals;
+use crate::wishes::GroupId;
 use gleaner_act::{Journal, Placement};
 use gleaner_decide::guest::GuestPolicy;
 use gleaner_model::{Action, CpuSet, Decision, Nanos, Reason, RetainMeans, Window};
+use std::borrow::Cow;
 use std::path::PathBuf;
 
 /// One program, with all that it starts.
 pub(crate) struct Group {
+    id: GroupId,
+    since: Nanos,
+    /// The vCPUs that it may use, where that is not the whole machine.
+    only: Option<CpuSet>,
+    /// Decisions are told, and not carried out.
+    dry_run: bool,
     members: Option<Members>,
     policy: GuestPolicy,
     retains: bool,
@@ -38,19 +46,13 @@ impl Group {
         means: Option<RetainMeans>,
         placement: Option<Placement>,
     ) -> Self {
-        let policy =
-            GuestPolicy::new(config.policy, config.profile, config.params.clone(), config.costs, vcpus.clone());
-        let policy = match means {
-            Some(means) => policy.by(means, config.timeout),
-            None => policy,
-        };
-        let policy = match config.budget {
-            Some(budget) => policy.within_budget(budget),
-            None => policy,
-        };
         Self {
+            id: GroupId::default(),
+            since: Nanos::ZERO,
+            only: None,
+            dry_run: config.dry_run,
             members: None,
-            policy,
+            policy: policy_of(config, vcpus, means),
             retains: means.is_some(),
             placement,
             active: ActiveSet::new(vcpus.clone()),
@@ -59,6 +61,33 @@ impl Group {
             decisions: DecisionLog::default(),
             guard_releases: 0,
         }
+    }
+
+    /// The same for processes that run already. `whole`: the machine's vCPUs.
+    pub(crate) fn adopted(self, id: GroupId, since: Nanos, members: Members, whole: &CpuSet) -> Self {
+        let only = Some(self.active().clone()).filter(|own| own != whole);
+        Self { id, since, only, members: Some(members), ..self }
+    }
+
+    pub(crate) fn id(&self) -> GroupId {
+        self.id
+    }
+
+    /// From now on it is managed by this; what it did so far stays.
+    pub(crate) fn reconfigure(
+        &mut self,
+        config: &Config,
+        means: Option<RetainMeans>,
+        machine: &mut Machine,
+        events: &mut Events,
+    ) {
+        machine.wants_nothing(self.id, events);
+        let vcpus = self.only.clone().unwrap_or_else(|| machine.vcpus().clone());
+        self.policy = policy_of(config, &vcpus, means);
+        self.active = ActiveSet::new(vcpus);
+        self.retains = means.is_some();
+        self.dry_run = config.dry_run;
+        self.begin(machine, events);
     }
 
     /// Where its first process has to enter itself before exec.
@@ -72,12 +101,15 @@ impl Group {
         self.placement.iter_mut().for_each(|placement| placement.program_started(root));
     }
 
-    /// At time 0.
+    /// At its beginning.
     pub(crate) fn begin(&mut self, machine: &mut Machine, events: &mut Events) {
         if self.placement.is_some() {
             machine.kept_to(self.active());
         }
-        let decisions = self.policy.begin();
+        let mut decisions = self.policy.begin();
+        for decision in &mut decisions {
+            decision.at = machine.now();
+        }
         self.carry_out(&decisions, machine, events);
     }
 
@@ -101,8 +133,28 @@ impl Group {
         self.policy.wants_quick_windows()
     }
 
+    /// Whether it tries whether retention pays: then nobody else may change the vCPUs.
+    pub(crate) fn is_trying(&self) -> bool {
+        !self.dry_run && self.policy.is_trying()
+    }
+
+    /// What of a window of the machine concerns it.
+    fn own<'a>(&self, window: &'a Window) -> Cow<'a, Window> {
+        let Some(only) = &self.only else { return Cow::Borrowed(window) };
+        let vcpus = window.vcpus.iter().filter(|vcpu| only.contains(vcpu.id)).cloned().collect();
+        // Those are of all vCPUs together.
+        Cow::Owned(Window { vcpus, idle_entries: None, halts: None, ..window.clone() })
+    }
+
+    /// One window in which somebody else has the vCPUs to itself: it is counted, and nothing is learnt from it.
+    pub(crate) fn watch(&mut self, window: &Window) {
+        let active = self.active().clone();
+        self.totals.add(&self.own(window), &active);
+    }
+
     /// One window: decides, and carries that out. Says whether it was moved to other vCPUs.
     pub(crate) fn tick(&mut self, window: &Window, machine: &mut Machine, events: &mut Events) -> bool {
+        let window = &*self.own(window);
         let active = self.active().clone();
         self.pinned.clone_from(&window.group.pinned);
         let decisions = self.policy.step(window);
@@ -124,17 +176,19 @@ impl Group {
     fn carry_out(&mut self, decisions: &[Decision], machine: &mut Machine, events: &mut Events) -> bool {
         let mut moved = false;
         for decision in decisions {
-            events.decided(*decision);
+            events.decided(self.id, *decision);
             self.guard_releases += u64::from(matches!(decision.reason, Reason::Contended { .. }));
             self.decisions.add(*decision);
             match decision.action {
-                Action::Retain { vcpu, timeout } => machine.retain(vcpu, Some(timeout), events),
-                Action::Release { vcpu } => machine.retain(vcpu, None, events),
+                Action::Retain { .. } | Action::Release { .. } if self.dry_run => {}
+                Action::Retain { vcpu, timeout } => machine.wants(self.id, vcpu, Some(timeout)),
+                Action::Release { vcpu } => machine.wants(self.id, vcpu, None),
                 Action::Deactivate { .. } | Action::Activate { .. } | Action::ActivateAll => {
                     moved |= self.active.carry_out(decision.action);
                 }
             }
         }
+        machine.fulfil(events);
         if moved {
             self.confine(machine, events);
         }
@@ -161,6 +215,8 @@ impl Group {
     pub(crate) fn snapshot(&self) -> GroupSnapshot {
         let timeout: Option<Nanos> = self.retains.then(|| self.policy.timeout());
         GroupSnapshot {
+            id: self.id,
+            since: self.since,
             members: self.members.clone(),
             placement: self.placement.as_ref().map(Placement::kind),
             timeout,
@@ -179,5 +235,19 @@ impl Group {
         {
             tracing::warn!("{error}");
         }
+    }
+}
+
+fn policy_of(config: &Config, vcpus: &CpuSet, means: Option<RetainMeans>) -> GuestPolicy {
+    let mut params = config.params.clone();
+    params.retention_trials &= !config.dry_run;
+    let policy = GuestPolicy::new(config.policy, config.profile, params, config.costs, vcpus.clone());
+    let policy = match means {
+        Some(means) => policy.by(means, config.timeout),
+        None => policy,
+    };
+    match config.budget {
+        Some(budget) => policy.within_budget(budget),
+        None => policy,
     }
 }

@@ -4,6 +4,7 @@
 //!   runtime      one machine and its groups; one window a tick
 //!     machine      observer (observing), means of retention (retention), journal, housekeeping CPU, pace
 //!     group        policy, placement, totals of one managed group
+//!     wishes       what groups that share vCPUs want of them, and what comes of it
 //!   event_loop   ticks, and what happens between them
 //!   session      a journal and its guardian: whatever is changed is undone, however the process ends
 //!   retain       which means keeps idle vCPUs awake here
@@ -30,6 +31,7 @@ mod session;
 mod setup;
 mod snapshot;
 mod totals;
+mod wishes;
 mod yielding;
 
 pub use config::{Config, RetainChoice};
@@ -42,4 +44,5 @@ pub use session::{Session, run_id};
 pub use setup::SetupError;
 pub use snapshot::{GroupSnapshot, RetentionSnapshot, Snapshot};
 pub use totals::{LengthSummaries, LengthSummary, Totals, VcpuTime};
+pub use wishes::GroupId;
 pub use yielding::start_yielding;

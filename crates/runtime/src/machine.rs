@@ -6,6 +6,7 @@ use crate::event::Warning;
 use crate::events::Events;
 use crate::observing::Observing;
 use crate::retention::{Retention, Spent};
+use crate::wishes::{GroupId, Wishes};
 use gleaner_act::{ActError, HousekeepingCpu, Journal};
 use gleaner_decide::guest::GuestParams;
 use gleaner_model::{CpuSet, Nanos, RetainCounters, RetainMeans, Source, VcpuId, Window};
@@ -27,6 +28,8 @@ pub(crate) struct Machine {
     params: GuestParams,
     observing: Observing,
     retention: Option<Retention>,
+    /// What groups want of it.
+    wishes: Wishes,
     session: Option<Session>,
     /// Of the thread that ticks.
     housekeeping: HousekeepingCpu,
@@ -40,6 +43,8 @@ pub(crate) struct Machine {
     overhead_zero: Nanos,
     /// Idle time that was bridged, as windows tell it.
     retained: Nanos,
+    /// When the last window ended, on its own clock.
+    at: Nanos,
 }
 
 impl Machine {
@@ -59,12 +64,14 @@ impl Machine {
             params: config.params.clone(),
             observing,
             retention,
+            wishes: Wishes::default(),
             session,
             paced: QUICK_WINDOW,
             quick: false,
             overhead_target: OVERHEAD_AIR * config.overhead_ratio,
             overhead_zero,
             retained: Nanos::ZERO,
+            at: Nanos::ZERO,
         }
     }
 
@@ -89,6 +96,44 @@ impl Machine {
 
     pub(crate) fn adopted(&mut self, root: i32) {
         self.observing.adopted(root);
+    }
+
+    /// Processes that run already are another group, the last one; false where the observer cannot.
+    pub(crate) fn add_group(&mut self, roots: &[i32]) -> bool {
+        self.observing.add_group(roots)
+    }
+
+    /// The group at this place is managed no more, and wants nothing any more.
+    pub(crate) fn remove_group(&mut self, place: usize, group: GroupId, events: &mut Events) {
+        self.observing.remove_group(place);
+        self.wants_nothing(group, events);
+    }
+
+    /// Another process belongs to the group at this place.
+    pub(crate) fn joined(&mut self, place: usize, pid: i32) {
+        self.observing.joined(place, pid);
+    }
+
+    /// When the last window ended.
+    pub(crate) fn now(&self) -> Nanos {
+        self.at
+    }
+
+    /// Whether changes are journalled, and so may be made.
+    pub(crate) fn may_act(&self) -> bool {
+        self.session.is_some()
+    }
+
+    /// What it takes to change something, where it had been set up without.
+    pub(crate) fn equip(&mut self, find: impl FnOnce(&Observing, &CpuSet) -> (Option<Session>, Option<Retention>)) {
+        let (session, retention) = self.unpinned(|machine| find(&machine.observing, &machine.vcpus));
+        if let Some(pid) = session.as_ref().and_then(Session::guardian_pid) {
+            self.observing.guardian_is(pid);
+        }
+        (self.session, self.retention) = (session, retention);
+        if let Some(retention) = &mut self.retention {
+            retention.start();
+        }
     }
 
     /// Time and costs count from here.
@@ -120,6 +165,7 @@ impl Machine {
         // All tell the same of vCPUs.
         let vcpus = windows.first().map(|window| window.vcpus.as_slice()).unwrap_or_default();
         self.retained += vcpus.iter().map(|vcpu| vcpu.retained).sum();
+        self.at = windows.first().map_or(self.at, |window| window.at);
         Ok(windows)
     }
 
@@ -132,11 +178,35 @@ impl Machine {
         self.retention.as_ref().map(Retention::counters).unwrap_or_default()
     }
 
-    /// Bridges idle periods of `vcpu` up to `timeout`, or lets it halt.
-    pub(crate) fn retain(&mut self, vcpu: VcpuId, timeout: Option<Nanos>, events: &mut Events) {
+    /// `group` wants idle periods of `vcpu` bridged up to `timeout`, or not at all. Nothing is done before [`Self::fulfil`].
+    pub(crate) fn wants(&mut self, group: GroupId, vcpu: VcpuId, timeout: Option<Nanos>) {
+        self.wishes.set(group, vcpu, timeout);
+    }
+
+    /// `group` wants nothing any more.
+    pub(crate) fn wants_nothing(&mut self, group: GroupId, events: &mut Events) {
+        self.wishes.forget(group);
+        self.fulfil(events);
+    }
+
+    /// `group` tries something, and has the vCPUs to itself meanwhile; `None`: nobody does.
+    pub(crate) fn leave_alone(&mut self, group: Option<GroupId>, events: &mut Events) {
+        self.wishes.count_alone(group);
+        self.fulfil(events);
+    }
+
+    /// The time-out in force on each retained vCPU.
+    pub(crate) fn retaining(&self) -> Vec<(VcpuId, Nanos)> {
+        self.wishes.in_force().iter().map(|(vcpu, timeout)| (*vcpu, *timeout)).collect()
+    }
+
+    /// Does what groups want.
+    pub(crate) fn fulfil(&mut self, events: &mut Events) {
         let (Some(retention), Some(session)) = (&mut self.retention, &mut self.session) else { return };
-        if let Err(error) = retention.set(vcpu, timeout, &mut session.journal) {
-            events.warn(Warning::NotRetained { vcpu, why: error.to_string() });
+        for (vcpu, timeout) in self.wishes.changes() {
+            if let Err(error) = retention.set(vcpu, timeout, &mut session.journal) {
+                events.warn(Warning::NotRetained { vcpu, why: error.to_string() });
+            }
         }
     }
 

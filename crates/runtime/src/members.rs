@@ -10,9 +10,14 @@ pub enum Members {
         /// The first process.
         root: i32,
     },
-    /// All that is in a cgroup and below it: a service's. No observer finds those yet.
+    /// All that is in a cgroup and below it: a service's.
     Cgroup {
         /// Its folder.
         folder: PathBuf,
+    },
+    /// All processes of a program, with all that they start.
+    Program {
+        /// The program's name.
+        name: String,
     },
 }

@@ -78,11 +78,28 @@ impl Observing {
         self.observer.start(retained)
     }
 
-    /// What happened since the last call: a window for each group. An observer sees one.
+    /// What happened since the last call: a window for each group.
     pub(crate) fn windows(&mut self, retained: &[RetainCounters]) -> Result<Vec<Window>, ObserveError> {
-        let mut window = self.observer.window(retained)?;
-        window.at += self.at_zero;
-        Ok(vec![window])
+        let mut windows = self.observer.windows(retained)?;
+        for window in &mut windows {
+            window.at += self.at_zero;
+        }
+        Ok(windows)
+    }
+
+    /// Processes that run already are another group, the last one; false where this observer cannot.
+    pub(crate) fn add_group(&mut self, roots: &[i32]) -> bool {
+        self.observer.add_group(roots)
+    }
+
+    /// The group at this place is managed no more.
+    pub(crate) fn remove_group(&mut self, group: usize) {
+        self.observer.remove_group(group);
+    }
+
+    /// Another process belongs to the group at this place.
+    pub(crate) fn joined(&mut self, group: usize, pid: i32) {
+        self.observer.joined(group, pid);
     }
 
     /// The managed threads alive now.

@@ -5,9 +5,11 @@ use crate::event::{Event, Listener, Warning};
 use crate::events::Events;
 use crate::group::Group;
 use crate::machine::Machine;
-use crate::setup::{SetupError, set_up};
-use crate::snapshot::{RetentionSnapshot, Snapshot};
-use gleaner_model::{CpuSet, Nanos};
+use crate::members::Members;
+use crate::setup::{self, SetupError, likely_means, set_up};
+use crate::snapshot::{GroupSnapshot, RetentionSnapshot, Snapshot};
+use crate::wishes::GroupId;
+use gleaner_model::{CpuSet, Nanos, RetainMeans};
 use gleaner_observe::{ProcRoot, StatReader};
 use gleaner_sys::thread_cpu_time;
 use std::path::PathBuf;
@@ -17,9 +19,69 @@ pub struct Runtime {
     pub(crate) machine: Machine,
     pub(crate) groups: Vec<Group>,
     pub(crate) events: Events,
+    /// Adopted so far.
+    adopted: u64,
 }
 
 impl Runtime {
+    pub(crate) fn new(machine: Machine, groups: Vec<Group>, events: Events) -> Self {
+        Self { machine, groups, events, adopted: 0 }
+    }
+
+    /// Sets up for groups that run already, and come and go: see [`Self::adopt`]. There is none yet, and it has begun.
+    ///
+    /// # Errors
+    /// Where nothing can be observed, or what was asked for by name is refused.
+    pub fn open(config: &Config, vcpus: CpuSet, listener: Listener) -> Result<Self, SetupError> {
+        let mut runtime = setup::open(config, vcpus, listener)?;
+        runtime.machine.start(&mut runtime.events);
+        Ok(runtime)
+    }
+
+    /// Manages processes that run already, with all that they start, as one more group, which may use `vcpus`. To be called right after a
+    /// tick. `None` where the observer cannot see them: it has to be `/proc`.
+    pub fn adopt(&mut self, config: &Config, vcpus: &CpuSet, members: Members, roots: &[i32]) -> Option<GroupId> {
+        let Self { machine, groups, events, adopted } = self;
+        if !machine.add_group(roots) {
+            return None;
+        }
+        *adopted += 1;
+        let id = GroupId(*adopted);
+        let means = means_for(config, machine, events);
+        let group = Group::new(config, vcpus, means, None);
+        let mut group = group.adopted(id, machine.now(), members, machine.vcpus());
+        group.begin(machine, events);
+        groups.push(group);
+        Some(id)
+    }
+
+    /// Another process belongs to this group.
+    pub fn group_joined(&mut self, id: GroupId, pid: i32) {
+        if let Some(place) = self.place(id) {
+            self.machine.joined(place, pid);
+        }
+    }
+
+    /// The group is managed by another configuration from now on. What is known of it stays.
+    pub fn reconfigure(&mut self, id: GroupId, config: &Config) {
+        let Some(place) = self.place(id) else { return };
+        let Self { machine, groups, events, .. } = self;
+        let means = means_for(config, machine, events);
+        groups[place].reconfigure(config, means, machine, events);
+    }
+
+    /// The group is managed no more, and has back what it had. What there was to tell of it.
+    pub fn let_go(&mut self, id: GroupId) -> Option<GroupSnapshot> {
+        let place = self.place(id)?;
+        let group = self.groups.remove(place);
+        self.machine.remove_group(place, id, &mut self.events);
+        Some(group.snapshot())
+    }
+
+    fn place(&self, id: GroupId) -> Option<usize> {
+        self.groups.iter().position(|group| group.id() == id)
+    }
+
     /// Sets everything up for one group, the program that is to be started next, which may use `vcpus`.
     ///
     /// # Errors
@@ -40,7 +102,7 @@ impl Runtime {
 
     /// To be called right after exec: from here on it is managed. What fails now must not cost the program: it is a warning.
     pub fn started(&mut self, pid: i32) {
-        let Self { machine, groups, events } = self;
+        let Self { machine, groups, events, .. } = self;
         machine.adopted(pid);
         for group in groups.iter_mut() {
             group.started(pid);
@@ -82,11 +144,19 @@ impl Runtime {
                 return;
             }
         };
-        let Self { machine, groups, events } = self;
+        let Self { machine, groups, events, .. } = self;
         let mut moved = false;
+        // Whoever tries something would measure the others' doings.
+        let mut trying = groups.iter().find(|group| group.is_trying()).map(Group::id);
         for (group, window) in groups.iter_mut().zip(&windows) {
+            if trying.is_some_and(|trying| trying != group.id()) {
+                group.watch(window);
+                continue;
+            }
             moved |= group.tick(window, machine, events);
+            trying = Some(group.id()).filter(|_| group.is_trying());
         }
+        machine.leave_alone(trying, events);
         if moved {
             self.pin(Nanos::ZERO);
         }
@@ -130,6 +200,8 @@ impl Runtime {
             guard_trips: spent.guard_trips + releases,
             steal_is_reported: steal_is_reported(),
             overhead,
+            at: self.machine.now(),
+            retaining: self.machine.retaining(),
             window_length: self.machine.window_length(),
             groups: self.groups.iter().map(Group::snapshot).collect(),
             warnings: self.events.warnings().to_vec(),
@@ -143,7 +215,7 @@ impl Runtime {
             self.events.warn(Warning::Untracked { threads });
         }
         let snapshot = self.snapshot();
-        let Self { machine, groups, events } = self;
+        let Self { machine, groups, events, .. } = self;
         let ended = machine.end(|observing, journal| {
             for group in groups {
                 group.release(observing, journal);
@@ -152,6 +224,20 @@ impl Runtime {
         let restored = ended.map_err(|error| events.tell(&Event::NotUndone { why: error.to_string() })).is_ok();
         (snapshot, restored)
     }
+}
+
+/// By what the vCPUs of a group are retained. The first one that wants something makes the machine ready for it.
+fn means_for(config: &Config, machine: &mut Machine, events: &mut Events) -> Option<RetainMeans> {
+    if !config.policy.retains() {
+        return None;
+    }
+    if config.dry_run {
+        return Some(likely_means(machine.vcpus()));
+    }
+    if !machine.may_act() {
+        setup::equip(config, machine, events);
+    }
+    machine.retention().map(|(means, _)| means)
 }
 
 fn steal_is_reported() -> bool {

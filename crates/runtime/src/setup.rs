@@ -9,10 +9,10 @@ use crate::observing::Observing;
 use crate::retain::{Opened, Opening, Search};
 use crate::retention::Retention;
 use crate::{Runtime, Session};
-use gleaner_act::{ActError, CgroupHierarchies, CgroupRoots, Journal, Placement, PlacementRequest};
-use gleaner_model::{CpuSet, RetainMeans};
+use gleaner_act::{ActError, CgroupHierarchies, CgroupRoots, Haltpoll, Journal, Placement, PlacementRequest, PmQos};
+use gleaner_model::{CpuSet, RetainMeans, VcpuId};
 use gleaner_observe::{BpfRefusal, ObserveError, ObserverChoice};
-use gleaner_sys::thread_cpu_time;
+use gleaner_sys::{ProcRoot, thread_cpu_time};
 
 /// Characters of a reason that are told; the whole of it (a verifier's log) is in GLEANER_LOG=info.
 const LONGEST_REASON: usize = 300;
@@ -47,24 +47,81 @@ pub(crate) fn set_up(config: &Config, vcpus: CpuSet, listener: Listener) -> Resu
     let mut events = Events::new(listener);
     let hierarchies = CgroupHierarchies::find(&CgroupRoots::default());
     let mut session = session(config, &mut events)?;
-    let guardian = session.as_ref().and_then(Session::guardian_pid);
-    let mut looking = Looking::new(config, &vcpus, &hierarchies, session.as_mut());
+    let (observing, retention, refusal) = equipment(config, &vcpus, &hierarchies, session.as_mut(), &mut events)?;
+    let means = retention.as_ref().map(Retention::means);
+    let placement = placement(config, means, &vcpus, &hierarchies, session.as_mut(), &mut events)?;
+    nothing_weaker(config, refusal.as_ref(), &mut events)?;
+    let group = Group::new(config, &vcpus, means, placement);
+    let machine = Machine::new(config, vcpus, observing, retention, session, overhead_zero);
+    Ok(Runtime::new(machine, vec![group], events))
+}
+
+/// See [`Runtime::open`].
+pub(crate) fn open(config: &Config, vcpus: CpuSet, listener: Listener) -> Result<Runtime, SetupError> {
+    let overhead_zero = thread_cpu_time();
+    let mut events = Events::new(listener);
+    let hierarchies = CgroupHierarchies::find(&CgroupRoots::default());
+    let mut session = session(config, &mut events)?;
+    let (mut observing, retention, refusal) = equipment(config, &vcpus, &hierarchies, session.as_mut(), &mut events)?;
+    nothing_weaker(config, refusal.as_ref(), &mut events)?;
+    // That of a program that is to be started.
+    observing.remove_group(0);
+    let machine = Machine::new(config, vcpus, observing, retention, session, overhead_zero);
+    Ok(Runtime::new(machine, Vec::new(), events))
+}
+
+/// What it takes to change something, for a machine that was set up without.
+pub(crate) fn equip(config: &Config, machine: &mut Machine, events: &mut Events) {
+    machine.equip(|observing, vcpus| {
+        let hierarchies = CgroupHierarchies::find(&CgroupRoots::default());
+        let mut session = session(config, events).ok().flatten();
+        let looking = Looking::new(config, vcpus, &hierarchies, session.as_mut());
+        let retention = looking.and_then(|mut looking| {
+            let polling = looking.polling();
+            looking.found(polling, observing, events)
+        });
+        (session, retention)
+    });
+}
+
+/// By what vCPUs would be retained, as far as files tell: for a run that changes nothing.
+pub(crate) fn likely_means(vcpus: &CpuSet) -> RetainMeans {
+    let sys = ProcRoot::default().sys;
+    let first = vcpus.iter().next().unwrap_or(VcpuId(0));
+    match (Haltpoll::check(&sys), PmQos::check(&sys, first)) {
+        (Ok(()), _) => RetainMeans::Haltpoll,
+        (_, Ok(())) => RetainMeans::PmQos,
+        _ => RetainMeans::Yielding,
+    }
+}
+
+/// Observer and means of retention; why the observer is not BPF.
+fn equipment(
+    config: &Config,
+    vcpus: &CpuSet,
+    hierarchies: &CgroupHierarchies,
+    session: Option<&mut Session>,
+    events: &mut Events,
+) -> Result<(Observing, Option<Retention>, Option<BpfRefusal>), SetupError> {
+    let guardian = session.as_ref().and_then(|session| session.guardian_pid());
+    let mut looking = Looking::new(config, vcpus, hierarchies, session);
     let polling = looking.as_mut().and_then(Looking::polling);
-    let (observing, refusal) = match observe(config, polling.is_some(), guardian, &vcpus) {
+    let (observing, refusal) = match observe(config, polling.is_some(), guardian, vcpus) {
         Ok(opened) => opened,
         Err(error) if config.observer == ObserverChoice::Bpf => return Err(SetupError::Observer(error)),
         Err(error) => return Err(SetupError::NothingObserved(error)),
     };
-    let retention = looking.and_then(|looking| looking.found(polling, &observing, &mut events));
-    let means = retention.as_ref().map(Retention::means);
-    let placement = placement(config, means, &vcpus, &hierarchies, session.as_mut(), &mut events)?;
+    let retention = looking.and_then(|looking| looking.found(polling, &observing, events));
+    Ok((observing, retention, refusal))
+}
+
+/// Strictly, what was warned of so far is an error.
+fn nothing_weaker(config: &Config, refusal: Option<&BpfRefusal>, events: &mut Events) -> Result<(), SetupError> {
     if config.strict && !events.warnings().is_empty() {
         return Err(SetupError::Weaker(events.warnings().to_vec()));
     }
-    events.warn_of(refusal.as_ref().map(no_distributions));
-    let group = Group::new(config, &vcpus, means, placement);
-    let machine = Machine::new(config, vcpus, observing, retention, session, overhead_zero);
-    Ok(Runtime { machine, groups: vec![group], events })
+    events.warn_of(refusal.map(no_distributions));
+    Ok(())
 }
 
 fn session(config: &Config, events: &mut Events) -> Result<Option<Session>, SetupError> {

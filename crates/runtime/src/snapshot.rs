@@ -1,11 +1,12 @@
 //! The state at one moment: what text, JSON, metrics and a live view are made of.
 
+use crate::GroupId;
 use crate::event::Warning;
 use crate::members::Members;
 use crate::totals::Totals;
 use gleaner_act::PlacementKind;
 use gleaner_decide::guest::Explanation;
-use gleaner_model::{CpuSet, Decision, Nanos, RetainMeans, Source};
+use gleaner_model::{CpuSet, Decision, Nanos, RetainMeans, Source, VcpuId};
 
 /// The machine and its groups, at one moment.
 #[derive(Clone, Debug)]
@@ -24,6 +25,10 @@ pub struct Snapshot {
     pub steal_is_reported: bool,
     /// CPU time of observing and deciding since the start.
     pub overhead: Nanos,
+    /// When the last window ended: the clock of decisions.
+    pub at: Nanos,
+    /// The time-out in force on each vCPU that is retained, whichever group asked for it.
+    pub retaining: Vec<(VcpuId, Nanos)>,
     /// How long windows are now.
     pub window_length: Nanos,
     /// Each managed group.
@@ -44,6 +49,10 @@ pub struct RetentionSnapshot {
 /// One managed group, at one moment.
 #[derive(Clone, Debug)]
 pub struct GroupSnapshot {
+    /// Which one.
+    pub id: GroupId,
+    /// Since when it is managed, on the clock of decisions.
+    pub since: Nanos,
     /// Which threads it is; `None` before its first process runs.
     pub members: Option<Members>,
     /// By what it is confined; `None` where it is not to be.

@@ -100,6 +100,7 @@ impl AttachArgs {
             placement: PlacementRequest::Auto,
             overhead_ratio: 0.005,
             strict: false,
+            dry_run: false,
         };
         Ok(Options { config, quiet: crate::output::quiet(), command })
     }

@@ -3,29 +3,28 @@
 //! Retention only: a program that was started without Gleaner is not moved to fewer vCPUs.
 
 mod args;
-mod target;
 
 use crate::failure::Failure;
 use crate::output::{Output, say};
 use crate::run::summary;
 use crate::{interrupt, session};
 pub use args::AttachArgs;
-use gleaner_model::{CpuSet, Nanos};
+use gleaner_model::Nanos;
+use gleaner_observe::{Target, TargetError, vcpus_of};
 use gleaner_runtime::Runtime;
 use gleaner_runtime::event_loop::{self, Task};
-use gleaner_sys::{ProcRoot, affinity_of, usable_cpus};
+use gleaner_sys::ProcRoot;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use target::Target;
 
 pub fn main(args: AttachArgs) -> Result<u8, Failure> {
     let interrupted = interrupt::flag()?;
     let mut output = Output::open(args.json.json.as_deref())?;
     let length = args.length;
-    let target = Target::find(&args)?;
-    let options = args.into_options(target.command())?;
-    let roots = target.roots();
+    let target = find(&args)?;
+    let options = args.into_options(target.command(&ProcRoot::default()))?;
+    let roots = target.roots(&ProcRoot::default());
     let vcpus = vcpus_of(&roots);
     let prepared = Runtime::prepare(&options.config, vcpus.clone(), session::listener());
     let mut runtime = prepared.map_err(Failure::work)?;
@@ -53,12 +52,22 @@ pub fn main(args: AttachArgs) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// The vCPUs that any of the processes may use; those of this one where they have gone.
-fn vcpus_of(roots: &[i32]) -> CpuSet {
-    let usable = usable_cpus(&ProcRoot::default());
-    let allowed = roots.iter().filter_map(|pid| affinity_of(*pid).ok()).flat_map(|set| set.iter().collect::<Vec<_>>());
-    let allowed: CpuSet = allowed.filter(|vcpu| usable.contains(*vcpu)).collect();
-    if allowed.is_empty() { usable } else { allowed }
+/// What the command line names.
+fn find(args: &AttachArgs) -> Result<Target, Failure> {
+    let root = ProcRoot::default();
+    let named = |option: &str, found: Result<Target, TargetError>| {
+        found.map_err(|error| Failure::input(format!("{option} {error}")))
+    };
+    let target = match (args.to.pid, &args.to.cgroup, &args.to.unit) {
+        (Some(pid), ..) => named("--pid", Target::process(&root, pid))?,
+        (_, Some(folder), _) => named("--cgroup", Target::cgroup(&root, folder))?,
+        (_, _, Some(name)) => named("--unit", Target::unit(&root, name))?,
+        _ => return Err(Failure::input("write --pid, --cgroup or --unit")),
+    };
+    if target.roots(&root).is_empty() {
+        return Err(Failure::input(format!("nothing runs in {target}")));
+    }
+    Ok(target)
 }
 
 /// Beside what runs.
@@ -84,7 +93,7 @@ impl Task for Attached<'_> {
     fn tick(&mut self, late: Nanos) -> ControlFlow<bool, Duration> {
         self.look_after_the_guardian();
         self.runtime.tick(late);
-        let now = self.target.roots();
+        let now = self.target.roots(&ProcRoot::default());
         if now.is_empty() {
             return ControlFlow::Break(true);
         }

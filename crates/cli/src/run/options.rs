@@ -49,6 +49,7 @@ impl Options {
             },
             overhead_ratio: args.overhead / 100.0,
             strict: args.strict,
+            dry_run: false,
         };
         Ok(Self { config, quiet: crate::output::quiet(), command: args.command })
     }

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "every test file uses its own part")]
 
+pub mod daemon;
 #[path = "../../../report/tests/support/frozen.rs"]
 pub mod frozen;
 pub mod machine;

@@ -109,6 +109,11 @@ impl GuestPolicy {
         !self.retention.trial().is_settled()
     }
 
+    /// Whether retention is being tried: what it is tried on should be left alone by everybody else.
+    pub fn is_trying(&self) -> bool {
+        self.retention.trial().is_running()
+    }
+
     /// Whether a quarter of the usual window would do, and a trial of retention is over the sooner for it.
     pub fn wants_quick_windows(&self) -> bool {
         self.retention.trial().wants_quick_windows()

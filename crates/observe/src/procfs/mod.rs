@@ -44,16 +44,17 @@
 //! made between its last reading and its death. For each such death, and for each thread that came and went unseen, one
 //! switch is subtracted: the one every thread makes at its end.
 
+mod managed;
 mod thread;
 mod tracker;
 
 use crate::ObserveError;
-use crate::bound::BoundThreads;
 use crate::cpuidle::IdleSplitter;
 use crate::observer::ObserverConfig;
 use crate::system::{PresentReader, open_stat, split};
 use gleaner_model::{CpuSet, GroupWindow, Nanos, RetainCounters, Source, VcpuId, VcpuWindow, Window};
 use gleaner_sys::{Limit, OwnProc, ProcRoot, StatReader, SystemStat, own_proc, thread_cpu_time};
+use managed::Managed;
 use std::collections::BTreeMap;
 use std::time::Instant;
 use tracker::{Census, Tracker};
@@ -68,7 +69,8 @@ const MAX_OPEN_FILES: u64 = 2048;
 struct Snapshot {
     taken: Instant,
     stat: SystemStat,
-    group: Census,
+    /// As [`ProcfsObserver::groups`].
+    groups: Vec<Census>,
     known: Census,
     yields: BTreeMap<VcpuId, RetainCounters>,
 }
@@ -78,17 +80,18 @@ struct Snapshot {
 pub struct ProcfsObserver {
     owner: i32,
     excluded: Vec<i32>,
-    roots: Vec<i32>,
     stat: StatReader,
     present: PresentReader,
-    /// The managed threads.
-    group: Tracker,
+    /// The managed groups: the owner's children, until there are others.
+    groups: Vec<Managed>,
+    has_children: bool,
+    /// Files that all groups together may keep open.
+    files: usize,
     /// The owner and its helpers: not managed, but their switches are known.
     known: Tracker,
     started: Instant,
     root: ProcRoot,
     idle: IdleSplitter,
-    bound: BoundThreads,
     last: Option<Snapshot>,
     /// `processes` of `/proc/stat` when threads were last looked for.
     forks_seen: Option<u64>,
@@ -110,18 +113,19 @@ impl ProcfsObserver {
         let has_children = root.proc.join(format!("{owner}/task/{owner}/children")).exists();
         let soft_limit = Limit::OPEN_FILES.now().0;
         let files = usize::try_from((soft_limit / 2).min(MAX_OPEN_FILES)).unwrap_or(0);
+        let threads = Tracker::new(&root.proc, true, root.is_live(), has_children, files);
         Ok(Self {
             stat: open_stat(root)?,
             present: PresentReader::open(root, config.allowed.clone())?,
-            group: Tracker::new(&root.proc, true, root.is_live(), has_children, files),
+            groups: vec![Managed::new(threads, config.roots.clone(), true)],
+            has_children,
+            files,
             known: Tracker::new(&root.proc, false, root.is_live(), has_children, files / 8),
             owner,
             excluded: config.excluded_pids.clone(),
-            roots: config.roots.clone(),
             started: Instant::now(),
             root: root.clone(),
             idle: IdleSplitter::default(),
-            bound: BoundThreads::default(),
             last: None,
             forks_seen: None,
             windows_since_scan: 0,
@@ -136,8 +140,43 @@ impl ProcfsObserver {
 
     /// The managed program's first process.
     pub fn adopted(&mut self, root_pid: i32) {
-        self.roots.push(root_pid);
-        self.forks_seen = None;
+        self.joined(0, root_pid);
+    }
+
+    /// See [`crate::Observer::joined`].
+    pub fn joined(&mut self, group: usize, pid: i32) {
+        if let Some(group) = self.groups.get_mut(group) {
+            group.roots.push(pid);
+            self.forks_seen = None;
+        }
+    }
+
+    /// See [`crate::Observer::add_group`].
+    pub fn add_group(&mut self, roots: &[i32]) {
+        // Half of what is left: there is always something for the next one.
+        let files = self.files.saturating_sub(self.open_files()) / 2;
+        let threads = Tracker::new(&self.root.proc, true, self.root.is_live(), self.has_children, files);
+        let mut group = Managed::new(threads, roots.to_vec(), false);
+        group.discover(&[], &self.nobodys(), true);
+        group.threads.update();
+        if let Some(last) = &mut self.last {
+            last.groups.push(group.beginning());
+        }
+        self.groups.push(group);
+    }
+
+    /// See [`crate::Observer::remove_group`].
+    pub fn remove_group(&mut self, group: usize) {
+        if group < self.groups.len() {
+            self.groups.remove(group);
+            if let Some(last) = &mut self.last {
+                last.groups.remove(group);
+            }
+        }
+    }
+
+    fn nobodys(&self) -> Vec<i32> {
+        std::iter::once(self.owner).chain(self.excluded.iter().copied()).collect()
     }
 
     /// Zero of [`Window::at`]; what happened before is not in the next window.
@@ -152,15 +191,23 @@ impl ProcfsObserver {
         Ok(())
     }
 
-    /// What happened since the last call, or since [`Self::start`].
+    /// The same of the first group.
+    ///
+    /// # Errors
+    /// As [`Self::windows`], or when there is no group.
+    pub fn window(&mut self, yields: &[RetainCounters]) -> Result<Window, ObserveError> {
+        self.windows(yields)?.into_iter().next().ok_or(ObserveError::NoGroup)
+    }
+
+    /// What happened since the last call, or since [`Self::start`]: a window for each group, in their order.
     ///
     /// # Errors
     /// When `/proc/stat` or the list of online CPUs cannot be read. Threads that vanish are no error.
-    pub fn window(&mut self, yields: &[RetainCounters]) -> Result<Window, ObserveError> {
+    pub fn windows(&mut self, yields: &[RetainCounters]) -> Result<Vec<Window>, ObserveError> {
         let cpu_before = thread_cpu_time();
         let Some(last) = self.last.take() else {
             self.start(yields)?;
-            return self.window(yields);
+            return self.windows(yields);
         };
         let now = self.snapshot(yields);
         let now = now.inspect_err(|_| self.last = Some(last.clone()))?;
@@ -170,24 +217,29 @@ impl ProcfsObserver {
         let mut vcpus: Vec<_> = present.iter().map(|id| vcpu_window(id, length, &last, &now)).collect();
         let by_cpuidle = self.idle.split(&self.root, yields, &mut vcpus);
         let held = change(&last, &now, |counters| counters.polls_held);
-        let pinned = self.bound.window(|| self.group.thread_ids().collect());
-        let window = Window {
+        let machine = Window {
             at: Nanos::from(now.taken.saturating_duration_since(self.started)),
             length,
             source: Source::Procfs,
             vcpus,
             idle_entries: Some(idle_periods(exits, &last, &now)),
             halts: Some(by_cpuidle.map_or(exits, |halts| halts.min(exits)).saturating_sub(held)),
-            group: group_window(&last.group, &now.group, pinned),
+            group: GroupWindow::default(),
         };
+        let changes = last.groups.iter().zip(&now.groups);
+        let windows = self.groups.iter_mut().zip(changes).map(|(group, (from, to))| {
+            let pinned = group.bound.window(|| group.threads.thread_ids().collect());
+            Window { group: group_window(from, to, pinned), ..machine.clone() }
+        });
+        let windows = windows.collect();
         self.last = Some(now);
         self.cost = thread_cpu_time() - cpu_before;
-        Ok(window)
+        Ok(windows)
     }
 
     /// See [`crate::Observer::kept_to`].
     pub fn kept_to(&mut self, active: &CpuSet) {
-        self.bound.kept_to(active);
+        self.groups.iter_mut().for_each(|group| group.bound.kept_to(active));
     }
 
     /// CPU time that the last window cost the calling thread.
@@ -200,29 +252,30 @@ impl ProcfsObserver {
         if let Ok(stat) = self.stat.read() {
             self.look_for_threads(stat.forks);
         }
-        self.group.thread_ids().collect()
+        self.groups.iter().flat_map(|group| group.threads.thread_ids()).collect()
     }
 
     /// Threads that were seen and not tracked, because there were too many.
     pub fn untracked(&self) -> u64 {
-        self.group.untracked
+        self.groups.iter().map(|group| group.threads.untracked).sum()
     }
 
     /// Files of `/proc` kept open.
     pub fn open_files(&self) -> usize {
-        self.group.open_files() + self.known.open_files()
+        let of_groups: usize = self.groups.iter().map(|group| group.threads.open_files()).sum();
+        of_groups + self.known.open_files()
     }
 
     fn snapshot(&mut self, yields: &[RetainCounters]) -> Result<Snapshot, ObserveError> {
         let taken = Instant::now();
         let stat = self.stat.read()?;
-        self.group.update();
+        self.groups.iter_mut().for_each(|group| group.threads.update());
         self.known.update();
         self.look_for_threads(stat.forks);
         Ok(Snapshot {
             taken,
             stat,
-            group: self.group.census(),
+            groups: self.groups.iter_mut().map(|group| group.threads.census()).collect(),
             known: self.known.census(),
             yields: yields.iter().filter_map(|counters| Some((counters.vcpu?, *counters))).collect(),
         })
@@ -238,21 +291,22 @@ impl ProcfsObserver {
             self.windows_since_scan = 0;
         }
         self.forks_seen = Some(forks);
-        self.known.discover(std::iter::once(self.owner).chain(self.excluded.iter().copied()), true);
-        let mut roots = self.known.children_of_or_scan(self.owner);
-        roots.retain(|pid| !self.excluded.contains(pid));
-        roots.append(&mut self.roots);
-        self.group.discover(roots, all);
+        let nobodys = self.nobodys();
+        self.known.discover(nobodys.iter().copied(), &[], true);
+        let mut children = self.known.children_of_or_scan(self.owner);
+        children.retain(|pid| !self.excluded.contains(pid));
+        self.groups.iter_mut().for_each(|group| group.discover(&children, &nobodys, all));
     }
 }
 
 /// Times an idle task was left between the two. See the module's text.
 fn idle_exits(last: &Snapshot, now: &Snapshot) -> u64 {
     let ctxt = now.stat.context_switches.saturating_sub(last.stat.context_switches);
-    let switches = |from: &Census, to: &Census| to.counts.switches().saturating_sub(from.counts.switches());
-    let known = switches(&last.group, &now.group) + switches(&last.known, &now.known);
-    let exited = now.group.exited + now.known.exited;
-    let born = now.group.new_threads + now.known.new_threads;
+    let switches = |(from, to): (&Census, &Census)| to.counts.switches().saturating_sub(from.counts.switches());
+    let all = || now.groups.iter().chain([&now.known]);
+    let known: u64 = last.groups.iter().chain([&last.known]).zip(all()).map(switches).sum();
+    let exited: u64 = all().map(|census| census.exited).sum();
+    let born: u64 = all().map(|census| census.new_threads).sum();
     let unseen = now.stat.forks.saturating_sub(last.stat.forks).saturating_sub(born);
     ctxt.saturating_sub(known + exited + unseen)
 }

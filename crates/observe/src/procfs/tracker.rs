@@ -91,11 +91,13 @@ impl Tracker {
         self.budget.open
     }
 
-    /// Looks for new threads and processes below the known ones and `roots`. Unless `all` are to be asked, threads that
+    /// Looks for new threads and processes below the known ones and `roots`, not below those of `without`. Unless `all` are to be asked, threads that
     /// have not run since they were last asked are taken to have no new child: they can only have inherited one.
-    pub fn discover(&mut self, roots: impl IntoIterator<Item = i32>, all: bool) {
+    pub fn discover(&mut self, roots: impl IntoIterator<Item = i32>, without: &[i32], all: bool) {
         let mut seen: BTreeSet<i32> = roots.into_iter().chain(self.processes.keys().copied()).collect();
+        seen.retain(|pid| !without.contains(pid));
         let mut pending: Vec<i32> = seen.iter().copied().collect();
+        seen.extend(without);
         let by_parent = if self.descend && !self.has_children { self.parents() } else { BTreeMap::new() };
         while let Some(pid) = pending.pop() {
             if !self.list_threads(pid) {

@@ -1,0 +1,53 @@
+//! The service's arguments.
+
+use clap::{Args, Subcommand};
+use std::path::PathBuf;
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Runs until SIGTERM or Ctrl-C; everything is undone then, after kill -9 as well. SIGHUP reloads the \
+                        configuration; a broken one changes nothing.\n\n\
+                        Files, later ones over earlier ones:\n\
+                        \x20 /usr/share/gleaner/gleaner.toml\n\
+                        \x20 /etc/gleaner/gleaner.toml\n\
+                        \x20 /etc/gleaner/gleaner.d/*.toml\n\n\
+                        A file as short as this will do; `gleaner config check` says what is wrong with one:\n\
+                        \x20 [group.redis]\n\
+                        \x20 unit = \"redis-server\"\n\
+                        \x20 profile = \"latency\"\n\n\
+                        Examples:\n\
+                        \x20 gleaner daemon --dry-run\n\
+                        \x20 gleaner daemon --config ./gleaner.toml"
+)]
+pub struct DaemonArgs {
+    /// A configuration instead of the machine's
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Watch and decide, change nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Where its lock and its socket are, instead of /run/gleaner: for tests
+    #[arg(long, value_name = "FOLDER", hide = true)]
+    pub state_dir: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct ConfigArgs {
+    #[command(subcommand)]
+    pub command: ConfigCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum ConfigCommand {
+    /// Say whether the daemon's configuration is right, or what is wrong with it, where
+    Check(CheckArgs),
+    /// Print the daemon's configuration as it counts, all files taken together
+    Show(CheckArgs),
+}
+
+#[derive(Debug, Args)]
+pub struct CheckArgs {
+    /// This one, instead of the machine's
+    #[arg(value_name = "FILE")]
+    pub file: Option<PathBuf>,
+}

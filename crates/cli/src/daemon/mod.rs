@@ -1,0 +1,48 @@
+//! `gleaner daemon` and `gleaner config`: the service, and what it is to do.
+
+mod args;
+
+use crate::failure::Failure;
+use crate::output::{Output, say};
+use args::{CheckArgs, ConfigCommand};
+pub use args::{ConfigArgs, DaemonArgs};
+use gleaner_act::default_state_dir;
+use gleaner_daemon::{Configuration, DaemonError, Options};
+use std::path::Path;
+use std::sync::Arc;
+
+pub fn main(args: DaemonArgs) -> Result<u8, Failure> {
+    let state_dir = args.state_dir.unwrap_or_else(default_state_dir);
+    let options = Options { file: args.config, dry_run: args.dry_run, state_dir };
+    let quiet = crate::output::quiet();
+    let told = move |line: &str| {
+        if !quiet {
+            say(&line);
+        }
+    };
+    gleaner_daemon::run(options, Arc::new(told)).map(|()| 0).map_err(|error| match error {
+        DaemonError::Config(error) => Failure::input(error),
+        error => Failure::work(error),
+    })
+}
+
+pub fn config(args: &ConfigArgs) -> Result<u8, Failure> {
+    match &args.command {
+        ConfigCommand::Check(CheckArgs { file }) => {
+            let found = load(file.as_deref())?;
+            let from = found.files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(", ");
+            let groups = found.groups.len();
+            Output::Text.text(&match (found.files.is_empty(), found.names_no_group) {
+                (true, _) => "No file: the daemon would watch everything, and change nothing.".to_owned(),
+                (_, true) => format!("{from}: right. No group is named: the daemon would watch, and change nothing."),
+                _ => format!("{from}: right, {groups} group{}.", if groups == 1 { "" } else { "s" }),
+            });
+        }
+        ConfigCommand::Show(CheckArgs { file }) => Output::Text.text(&load(file.as_deref())?),
+    }
+    Ok(0)
+}
+
+fn load(file: Option<&Path>) -> Result<Configuration, Failure> {
+    Configuration::load(file).map_err(Failure::input)
+}

@@ -1,0 +1,87 @@
+//! A daemon of a test's own: its configuration, its state folder, what it says.
+
+use super::{LONGEST_WAIT, gleaner, pid_of, send};
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Instant;
+
+/// Killed when the test ends, however it ends.
+pub struct Daemon {
+    child: Child,
+    folder: tempfile::TempDir,
+    lines: Receiver<String>,
+    heard: Vec<String>,
+}
+
+impl Daemon {
+    /// With this configuration, once it has begun.
+    pub fn start(configuration: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("gleaner.toml"), configuration).unwrap();
+        let file = folder.path().join("gleaner.toml");
+        let mut command = gleaner(["daemon", "--config", file.to_str().unwrap()]);
+        command.arg("--state-dir").arg(folder.path().join("state"));
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let (sender, lines) = channel();
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        std::thread::spawn(move || stderr.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
+        let mut daemon = Self { child, folder, lines, heard: Vec::new() };
+        daemon.says("managing ");
+        daemon
+    }
+
+    pub fn pid(&self) -> i32 {
+        pid_of(&self.child)
+    }
+
+    pub fn configuration(&self) -> PathBuf {
+        self.folder.path().join("gleaner.toml")
+    }
+
+    pub fn state(&self) -> PathBuf {
+        self.folder.path().join("state")
+    }
+
+    pub fn signal(&self, signal: i32) {
+        send(self.pid(), signal);
+    }
+
+    /// Waits until it says a line with these words; what it said before that counts no more.
+    #[track_caller]
+    pub fn says(&mut self, words: &str) -> String {
+        let end = Instant::now() + LONGEST_WAIT;
+        loop {
+            let Ok(line) = self.lines.recv_timeout(end.saturating_duration_since(Instant::now())) else {
+                panic!("nothing about {words:?} in {:#?}", self.heard);
+            };
+            self.heard.push(line.clone());
+            if line.contains(words) {
+                return line;
+            }
+        }
+    }
+
+    /// Tells it to end, and waits for that: its status, and whether anything is left in its state folder.
+    pub fn ends(mut self) -> (Option<i32>, bool) {
+        self.signal(libc::SIGTERM);
+        let status = self.child.wait().unwrap().code();
+        let left = Path::new(&self.state()).exists();
+        (status, left)
+    }
+
+    pub fn is_running(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        if let Ok(None) = self.child.try_wait() {
+            send(pid_of(&self.child), libc::SIGCONT);
+            send(pid_of(&self.child), libc::SIGKILL);
+        }
+        let _ = self.child.wait();
+    }
+}

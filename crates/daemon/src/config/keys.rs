@@ -1,0 +1,152 @@
+//! Every key of the configuration: what it is, what it may be, and what it is without the file. The reference is made of this.
+
+/// A key.
+#[derive(Clone, Copy, Debug)]
+pub struct Key {
+    /// The table that it is in; `group.NAME` for those of a group.
+    pub table: &'static str,
+    /// Its name.
+    pub key: &'static str,
+    /// What it is.
+    pub meaning: &'static str,
+    /// What it may be.
+    pub allowed: &'static str,
+    /// What it is where nobody says.
+    pub default: &'static str,
+    /// A value, as TOML.
+    pub example: &'static str,
+}
+
+/// All of them, in the order of the reference.
+pub const KEYS: &[Key] = &[
+    Key {
+        table: "daemon",
+        key: "retain",
+        meaning: "What keeps idle vCPUs awake, for all groups.",
+        allowed: "auto, idle-poll, haltpoll, pm-qos, yielding, none",
+        default: "auto: the first that the machine has",
+        example: "\"auto\"",
+    },
+    Key {
+        table: "daemon",
+        key: "overhead",
+        meaning: "CPU time that observing all groups may take, as a part of one CPU. Windows get longer where it is dear.",
+        allowed: "0.1% to 20%",
+        default: "0.5%",
+        example: "\"0.5%\"",
+    },
+    Key {
+        table: "daemon",
+        key: "groups_max",
+        meaning: "Groups managed at once. Those beyond are left alone, and said to be.",
+        allowed: "1 to 1000",
+        default: "100",
+        example: "100",
+    },
+    Key {
+        table: "defaults",
+        key: "profile",
+        meaning: "How groups are managed that do not say. conservative polls for 5 % of one CPU at most, throughput for one CPU, latency \
+                  without a limit; observe-only watches.",
+        allowed: "conservative, latency, throughput, observe-only",
+        default: "conservative",
+        example: "\"conservative\"",
+    },
+    Key {
+        table: "group.NAME",
+        key: "unit",
+        meaning: "Which: a systemd service or slice by name; `*`, `?` and `[a-z]` may mean several, each a group of its own.",
+        allowed: "a unit's name, `.service` may be left out",
+        default: "one of unit, cgroup, program and pid has to be there",
+        example: "\"redis-server\"",
+    },
+    Key {
+        table: "group.NAME",
+        key: "cgroup",
+        meaning: "Which: a cgroup with all below it, by its path; `*` is one folder, `**` any number, and each match is a group of its own.",
+        allowed: "a path, as /proc/PID/cgroup has it",
+        default: "",
+        example: "\"/kubepods.slice/*/*\"",
+    },
+    Key {
+        table: "group.NAME",
+        key: "program",
+        meaning: "Which: all processes of a program, with all that they start, by the name that `ps` shows.",
+        allowed: "a name of up to 15 bytes",
+        default: "",
+        example: "\"redis-server\"",
+    },
+    Key {
+        table: "group.NAME",
+        key: "pid",
+        meaning: "Which: a process, with all that it starts.",
+        allowed: "a process id",
+        default: "",
+        example: "4711",
+    },
+    Key {
+        table: "group.NAME",
+        key: "profile",
+        meaning: "How it is managed.",
+        allowed: "conservative, latency, throughput, observe-only",
+        default: "that of [defaults]",
+        example: "\"latency\"",
+    },
+    Key {
+        table: "group.NAME",
+        key: "policy",
+        meaning: "What may be done, instead of what the profile says: nothing at all, watching, or keeping idle vCPUs awake where it pays.",
+        allowed: "off, observe, retain",
+        default: "the profile's",
+        example: "\"retain\"",
+    },
+    Key {
+        table: "group.NAME",
+        key: "budget",
+        meaning: "What idle vCPUs may poll for it, all together, as a part of one CPU, instead of what the profile says.",
+        allowed: "0% to 100000%",
+        default: "the profile's",
+        example: "\"20%\"",
+    },
+    Key {
+        table: "group.NAME",
+        key: "retain_for",
+        meaning: "How long an idle vCPU is kept awake, instead of a time-out that follows the lengths of its idle periods.",
+        allowed: "1us to 1s",
+        default: "follows the lengths of idle periods",
+        example: "\"200us\"",
+    },
+    Key {
+        table: "group.NAME",
+        key: "trial",
+        meaning: "Whether it is tried first whether keeping vCPUs awake pays.",
+        allowed: "true, false",
+        default: "true",
+        example: "true",
+    },
+    Key {
+        table: "group.NAME",
+        key: "params",
+        meaning: "The policy's numbers: any of the keys that `gleaner params` prints.",
+        allowed: "a table",
+        default: "",
+        example: "{ poll_trial_quiet_windows = 4 }",
+    },
+];
+
+/// Names that are less alike are no typing errors of each other (Jaro-Winkler: 0 nothing, 1 all).
+const ALIKE: f64 = 0.8;
+
+/// The one of `known` that was meant by `written`, where one is near enough.
+pub(super) fn nearest<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let alike = |name: &&str| strsim::jaro_winkler(name, written);
+    known.into_iter().max_by(|a, b| alike(a).total_cmp(&alike(b))).filter(|name| alike(name) > ALIKE)
+}
+
+/// The keys of a table; of `defaults` as well.
+pub(super) fn keys_of(table: &str) -> impl Iterator<Item = &'static str> {
+    KEYS.iter().filter(move |key| key.table == table).map(|key| key.key)
+}
+
+/// The tables that there may be.
+pub(super) const TABLES: [&str; 3] = ["daemon", "defaults", "group"];

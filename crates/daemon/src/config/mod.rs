@@ -1,0 +1,235 @@
+//! The configuration: files over each other, checked, to what the daemon is to do.
+//!
+//! ```text
+//!   /usr/share/gleaner/gleaner.toml   the package's       \
+//!   /etc/gleaner/gleaner.toml         the administrator's  > layers: each read and checked by itself (layer)
+//!   /etc/gleaner/gleaner.d/*.toml     drop-ins, by name   /
+//! ```
+//!
+//! What a later file says of a key counts. Where no file names a group, everything on the machine is one, which is only watched.
+
+mod keys;
+mod layer;
+mod show;
+
+pub use keys::{KEYS, Key};
+
+use gleaner_decide::guest::GuestParams;
+use gleaner_model::{Nanos, Policy, Profile};
+use gleaner_observe::Selector;
+use gleaner_runtime::RetainChoice;
+use layer::{At, GroupLayer, Layer};
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// The package's file.
+const SHIPPED: &str = "/usr/share/gleaner/gleaner.toml";
+/// The administrator's, and the folder of drop-ins.
+const OWN: &str = "/etc/gleaner/gleaner.toml";
+const DROP_INS: &str = "/etc/gleaner/gleaner.d";
+/// Drop-ins read at most.
+const MOST_FILES: usize = 1000;
+
+/// What is wrong with a configuration.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct ConfigError {
+    /// In which file.
+    pub file: PathBuf,
+    /// In which line, from 1.
+    pub line: Option<usize>,
+    /// What, and what would be right.
+    pub what: String,
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.file.display())?;
+        if let Some(line) = self.line {
+            write!(f, ":{line}")?;
+        }
+        write!(f, ": {}", self.what)
+    }
+}
+
+/// How a group is managed, in one word.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ProfileName {
+    /// Retains, for 5 % of one CPU at most.
+    #[default]
+    Conservative,
+    /// Retains, whatever it polls.
+    Latency,
+    /// Retains, for one CPU at most.
+    Throughput,
+    /// Watches.
+    ObserveOnly,
+}
+
+impl ProfileName {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Conservative, Self::Latency, Self::Throughput, Self::ObserveOnly];
+
+    /// As it is written.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Conservative => "conservative",
+            Self::Latency => "latency",
+            Self::Throughput => "throughput",
+            Self::ObserveOnly => "observe-only",
+        }
+    }
+
+    /// What it means to the policy.
+    pub fn means(self) -> (Policy, Profile) {
+        match self {
+            Self::Conservative => (Policy::Retain, Profile::Frugal),
+            Self::Latency => (Policy::Retain, Profile::Latency),
+            Self::Throughput => (Policy::Retain, Profile::Balanced),
+            Self::ObserveOnly => (Policy::Observe, Profile::Balanced),
+        }
+    }
+}
+
+/// One entry of the configuration: which groups, and how they are managed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GroupSettings {
+    /// Its name.
+    pub name: String,
+    /// Which.
+    pub selector: Selector,
+    /// In one word.
+    pub profile: ProfileName,
+    /// What may be done.
+    pub policy: Policy,
+    /// What idle vCPUs may poll for it, as a share of one CPU, instead of what the profile says.
+    pub budget: Option<f64>,
+    /// How long idle vCPUs are kept awake, instead of what is learnt.
+    pub retain_for: Option<Nanos>,
+    /// The policy's numbers.
+    pub params: GuestParams,
+}
+
+/// What the daemon is to do.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Configuration {
+    /// The files that it is from, in the order in which they were read.
+    pub files: Vec<PathBuf>,
+    /// What keeps vCPUs awake.
+    pub retain: RetainChoice,
+    /// What observing may take, as a share of one CPU.
+    pub overhead_ratio: f64,
+    /// Groups managed at most.
+    pub groups_max: usize,
+    /// In order of name; the first that a process belongs to has it.
+    pub groups: Vec<GroupSettings>,
+    /// Whether no file names a group: then there is one of everything, and nothing is changed.
+    pub names_no_group: bool,
+}
+
+impl Configuration {
+    /// Reads the file asked for, or those of the machine as far as there are any.
+    ///
+    /// # Errors
+    /// What is wrong, where, and what would be right.
+    pub fn load(file: Option<&Path>) -> Result<Self, ConfigError> {
+        let files = match file {
+            Some(file) => vec![file.to_owned()],
+            None => machine_files(Path::new("/")),
+        };
+        Self::of_files(files)
+    }
+
+    /// Reads these files, later ones over earlier ones.
+    ///
+    /// # Errors
+    /// As [`Self::load`].
+    pub fn of_files(files: Vec<PathBuf>) -> Result<Self, ConfigError> {
+        let mut whole = Layer::default();
+        for file in &files {
+            lay_over(&mut whole, layer::read(file)?);
+        }
+        Self::resolve(files, whole)
+    }
+
+    fn resolve(files: Vec<PathBuf>, whole: Layer) -> Result<Self, ConfigError> {
+        let profile = whole.profile.unwrap_or_default();
+        let groups = whole.groups.into_iter().map(|(name, group)| group_settings(name, group, profile));
+        let mut groups: Vec<GroupSettings> = groups.collect::<Result<_, _>>()?;
+        let names_no_group = groups.is_empty();
+        if names_no_group {
+            groups.push(everything());
+        }
+        Ok(Self {
+            files,
+            retain: whole.retain.unwrap_or_default(),
+            overhead_ratio: whole.overhead_ratio.unwrap_or(0.005),
+            groups_max: whole.groups_max.unwrap_or(100),
+            groups,
+            names_no_group,
+        })
+    }
+}
+
+/// The files there are below `root`.
+fn machine_files(root: &Path) -> Vec<PathBuf> {
+    let below = |path: &str| root.join(path.trim_start_matches('/'));
+    let entries = std::fs::read_dir(below(DROP_INS)).into_iter().flatten().flatten().map(|entry| entry.path());
+    let hidden = |path: &PathBuf| path.file_name().is_none_or(|name| name.as_encoded_bytes().starts_with(b"."));
+    let is_toml = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "toml");
+    let mut drop_ins: Vec<PathBuf> = entries.filter(|path| is_toml(path) && !hidden(path)).take(MOST_FILES).collect();
+    drop_ins.sort();
+    [SHIPPED, OWN].into_iter().map(below).filter(|path| path.exists()).chain(drop_ins).collect()
+}
+
+fn lay_over(below: &mut Layer, above: Layer) {
+    below.retain = above.retain.or(below.retain);
+    below.overhead_ratio = above.overhead_ratio.or(below.overhead_ratio);
+    below.groups_max = above.groups_max.or(below.groups_max);
+    below.profile = above.profile.or(below.profile);
+    for (name, group) in above.groups {
+        match below.groups.get_mut(&name) {
+            Some(found) => lay_group_over(&mut found.value, group.value),
+            None => drop(below.groups.insert(name, group)),
+        }
+    }
+}
+
+fn lay_group_over(below: &mut GroupLayer, above: GroupLayer) {
+    below.selector = above.selector.or(below.selector.take());
+    below.profile = above.profile.or(below.profile);
+    below.policy = above.policy.or(below.policy);
+    below.budget = above.budget.or(below.budget);
+    below.retain_for = above.retain_for.or(below.retain_for);
+    below.trial = above.trial.or(below.trial);
+    below.params.extend(above.params);
+}
+
+fn group_settings(name: String, group: At<GroupLayer>, default: ProfileName) -> Result<GroupSettings, ConfigError> {
+    let At { value: group, file, line } = group;
+    let Some(selector) = group.selector else {
+        let what = format!("group {name}: which? write unit, cgroup, program or pid");
+        return Err(ConfigError { file, line: Some(line), what });
+    };
+    let profile = group.profile.unwrap_or(default);
+    let mut params = layer::params(&group.params)?;
+    params.retention_trials &= group.trial.unwrap_or(true);
+    let policy = group.policy.unwrap_or(profile.means().0);
+    let (budget, retain_for) = (group.budget, group.retain_for);
+    Ok(GroupSettings { name, selector, profile, policy, budget, retain_for, params })
+}
+
+/// What there is where nobody names a group. It is not acted upon.
+fn everything() -> GroupSettings {
+    GroupSettings {
+        name: "machine".to_owned(),
+        selector: Selector::Pid(1),
+        profile: ProfileName::default(),
+        policy: Policy::Retain,
+        budget: None,
+        retain_for: None,
+        params: GuestParams::default(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,60 @@
+//! The configuration in force, as a file: `gleaner config show`.
+
+use super::Configuration;
+use gleaner_model::{Policy, Profile};
+use gleaner_observe::Selector;
+use gleaner_runtime::RetainChoice;
+use std::fmt;
+
+impl fmt::Display for Configuration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.files.is_empty() {
+            writeln!(f, "# No file: everything is watched, and nothing is changed.")?;
+        }
+        for file in &self.files {
+            writeln!(f, "# from {}", file.display())?;
+        }
+        let retain = match self.retain {
+            RetainChoice::Auto => "auto",
+            RetainChoice::None => "none",
+            RetainChoice::By(means) => means.name(),
+        };
+        writeln!(f, "[daemon]\nretain = {}", quoted(retain))?;
+        writeln!(f, "overhead = \"{}%\"\ngroups_max = {}", self.overhead_ratio * 100.0, self.groups_max)?;
+        for group in &self.groups {
+            let (kind, value) = match &group.selector {
+                Selector::Pid(pid) => ("pid", pid.to_string()),
+                Selector::Program(name) => ("program", quoted(name)),
+                Selector::Cgroup(path) => ("cgroup", quoted(path.as_str())),
+                Selector::Unit(name) => ("unit", quoted(name.as_str())),
+            };
+            writeln!(f, "\n[group.{}]\n{kind} = {value}", quoted(&group.name))?;
+            writeln!(f, "profile = {}", quoted(group.profile.name()))?;
+            let policy = match group.policy {
+                Policy::Off => "off",
+                Policy::Observe => "observe",
+                _ => "retain",
+            };
+            writeln!(f, "policy = {}", quoted(policy))?;
+            match (group.budget, group.profile.means().1) {
+                (Some(budget), _) => writeln!(f, "budget = \"{}%\"", budget * 100.0)?,
+                (None, Profile::Latency) => writeln!(f, "# budget: no limit")?,
+                (None, Profile::Frugal) => {
+                    writeln!(f, "# budget: {}%", group.params.poll_budget_frugal_ratio * 100.0)?;
+                }
+                (None, Profile::Balanced) => {
+                    writeln!(f, "# budget: {}%", group.params.poll_budget_balanced_ratio * 100.0)?;
+                }
+            }
+            if let Some(retain_for) = group.retain_for {
+                writeln!(f, "retain_for = \"{}ns\"", retain_for.0)?;
+            }
+            writeln!(f, "trial = {}", group.params.retention_trials)?;
+        }
+        Ok(())
+    }
+}
+
+fn quoted(text: &str) -> String {
+    toml::Value::from(text).to_string()
+}

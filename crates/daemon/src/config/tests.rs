@@ -1,0 +1,138 @@
+use super::*;
+use gleaner_model::RetainMeans;
+
+fn parsed(text: &str) -> Result<Configuration, ConfigError> {
+    let file = Path::new("x.toml");
+    Configuration::resolve(vec![file.to_owned()], layer::parse(file, text)?)
+}
+
+fn right(text: &str) -> Configuration {
+    parsed(text).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn wrong(text: &str) -> String {
+    parsed(text).map_or_else(|error| error.to_string(), |found| panic!("{text} is right: {found:?}"))
+}
+
+#[test]
+fn each_key_is_understood_and_each_that_is_understood_is_described() {
+    for key in KEYS {
+        let table = key.table.replace("NAME", "a");
+        let selects = ["unit", "cgroup", "program", "pid"].contains(&key.key);
+        let which = if key.table == "group.NAME" && !selects { "unit = \"x\"\n" } else { "" };
+        let text = format!("[{table}]\n{which}{} = {}\n", key.key, key.example);
+        right(&text);
+    }
+    // Serde names all that it takes.
+    let structs =
+        [("daemon", "[daemon]\nzz = 1"), ("defaults", "[defaults]\nzz = 1"), ("group.NAME", "[group.a]\nzz = 1")];
+    for (table, text) in structs {
+        let said = layer::said_by_serde(text);
+        let described = KEYS.iter().filter(|key| key.table == table).map(|key| format!("`{}`", key.key));
+        let described = described.collect::<Vec<_>>().join(", ");
+        assert!(said.contains(&described), "{said}\nis not {described}");
+    }
+}
+
+#[test]
+fn what_is_wrong_is_told_with_its_line_and_what_would_be_right() {
+    for (text, told) in [
+        ("[group.a]\nunit = \"x\"\nprofil = \"latency\"\n", "x.toml:3: unknown key profil: did you mean profile?"),
+        (
+            "[group.a]\nunit = \"x\"\nprofile = \"latencie\"\n",
+            "x.toml:3: unknown profile latencie: did you mean latency?",
+        ),
+        ("\n[deamon]\n", "x.toml:2: unknown table deamon: did you mean daemon?"),
+        ("[group.a]\nprofile = \"latency\"\n", "x.toml:1: group a: which? write unit, cgroup, program or pid"),
+        ("[group.a]\nunit = \"x\"\npid = 3\n", "x.toml:1: one group has one of"),
+        ("[group.a]\npid = -3\n", "x.toml:2: pid = -3: write a process id"),
+        ("[group.a]\npid = 3\nbudget = \"much\"\n", "x.toml:3: much: write 0% to 100000%"),
+        ("[group.a]\npid = 3\nretain_for = \"5s\"\n", "x.toml:3: 5s: write 1us to 1s"),
+        ("[group.a]\npid = 3\npolicy = \"full\"\n", "x.toml:3: unknown policy full: there are off, observe, retain"),
+        ("[group.a]\ncgroup = \"/a/**b\"\n", "x.toml:2: no such wildcards"),
+        ("[group.\"a b\"]\npid = 3\n", "x.toml:1: group a b: a name has"),
+        ("[daemon]\ngroups_max = 0\n", "x.toml:2: groups_max = 0: write 1 to 1000"),
+        ("[daemon]\noverhead = \"50%\"\n", "x.toml:2: 50%: write 0.1% to 20%"),
+        ("[daemon]\nretain = \"halt-poll\"\n", "x.toml:2: unknown means halt-poll: did you mean haltpoll?"),
+        (
+            "[group.a]\npid = 3\n[group.a.params]\nlod_factor = 1\n",
+            "x.toml:4: unknown parameter lod_factor: did you mean load_factor?",
+        ),
+        ("[group.a]\npid = 3\n[group.a.params]\nload_factor = 7\n", "x.toml:4: load_factor"),
+        ("[group.a]\npid = 3\n[group.a.params]\nload_factor = \"x\"\n", "x.toml:4: load_factor: "),
+        ("[group.a]\npid = \"x\"\n", "x.toml:2: "),
+        ("a = [\n", "x.toml:"),
+        ("[[group]]\n", "x.toml:1: "),
+        ("group = 3\n", "x.toml:1: "),
+    ] {
+        let said = wrong(text);
+        assert!(said.starts_with(told), "{said}\nfor {text}");
+    }
+}
+
+#[test]
+fn later_files_count_key_by_key() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |path: &str, text: &str| {
+        let path = folder.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    write("usr/share/gleaner/gleaner.toml", "[daemon]\nretain = \"none\"\ngroups_max = 5\n[group.a]\nunit = \"a\"\n");
+    write("etc/gleaner/gleaner.toml", "[daemon]\nretain = \"haltpoll\"\n[defaults]\nprofile = \"latency\"\n");
+    write(
+        "etc/gleaner/gleaner.d/20.toml",
+        "[group.a]\nprogram = \"aa\"\n[group.b]\npid = 2\nprofile = \"observe-only\"\n",
+    );
+    write(
+        "etc/gleaner/gleaner.d/10.toml",
+        "[group.a]\ncgroup = \"/a\"\nbudget = \"10%\"\nparams = { load_factor = 0.5 }\n",
+    );
+    write("etc/gleaner/gleaner.d/30.toml~", "garbage");
+    write("etc/gleaner/gleaner.d/.30.toml", "garbage");
+    let files = machine_files(folder.path());
+    assert_eq!(files.len(), 4, "{files:?}");
+    let found = Configuration::of_files(files).unwrap();
+    assert_eq!((found.retain, found.groups_max), (RetainChoice::By(RetainMeans::Haltpoll), 5));
+    let [a, b] = &found.groups[..] else { panic!("{found:?}") };
+    assert_eq!((&a.selector, a.budget, a.profile), (&Selector::Program("aa".into()), Some(0.1), ProfileName::Latency));
+    assert!((a.params.load_factor - 0.5).abs() < 1e-9);
+    assert_eq!((b.policy, &b.selector), (Policy::Observe, &Selector::Pid(2)));
+    assert!(!found.names_no_group);
+    // A broken one is named, not passed over.
+    write("etc/gleaner/gleaner.d/40.toml", "[group.b]\nprofile = \"x\"\n");
+    let said = Configuration::of_files(machine_files(folder.path())).unwrap_err().to_string();
+    assert!(said.contains("gleaner.d/40.toml:2: unknown profile x"), "{said}");
+}
+
+#[test]
+fn without_a_file_everything_is_watched_and_what_is_shown_can_be_read_again() {
+    let none = Configuration::of_files(Vec::new()).unwrap();
+    assert!(none.names_no_group);
+    let text = "[daemon]\nretain = \"pm-qos\"\n[group.\"web@1\"]\nunit = \"web@*\"\nbudget = \"20%\"\nretain_for = \"200us\"\n\
+                [group.b]\npid = 7\ntrial = false\nprofile = \"throughput\"\n";
+    for found in [none, right(text)] {
+        let again = right(&found.to_string());
+        assert_eq!((again.retain, &again.groups), (found.retain, &found.groups), "{found}");
+    }
+}
+
+#[test]
+fn what_is_no_file_is_said_to_be_none() {
+    for (path, told) in [("/no/such/file", "cannot be read"), ("/dev/zero", "longer than"), ("/", "cannot be read")] {
+        let said = Configuration::load(Some(Path::new(path))).unwrap_err().to_string();
+        assert!(said.contains(told), "{said}");
+    }
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig { failure_persistence: None, ..Default::default() })]
+
+    /// Whatever is written, it is read or refused with a line.
+    #[test]
+    fn garbage_is_refused_with_its_line(text in "(\\[|\\]|=|\"|group|daemon|\\.|a|\n|[0-9%{}]|unit|params|\\PC){0,60}") {
+        if let Err(error) = parsed(&text) {
+            proptest::prop_assert!(error.line.is_some() && !error.what.is_empty(), "{error}");
+        }
+    }
+}

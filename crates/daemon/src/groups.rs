@@ -1,0 +1,182 @@
+//! Which groups there are: what the configuration names, as far as it runs now.
+
+use crate::config::{Configuration, GroupSettings};
+use gleaner_model::Policy;
+use gleaner_observe::{ProcRoot, Target};
+use gleaner_runtime::{GroupId, Members};
+use gleaner_sys::Stat;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Parents asked for, of one process.
+const MOST_PARENTS: usize = 64;
+
+/// A group that is managed.
+#[derive(Clone, Debug)]
+pub(crate) struct Adopted {
+    pub id: GroupId,
+    /// That of the configuration; with what a wildcard stands for behind it.
+    pub name: String,
+    pub settings: GroupSettings,
+    pub target: Target,
+    /// Its processes whose parents are not its.
+    pub roots: Vec<i32>,
+}
+
+/// A group that is to be managed.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Candidate {
+    pub name: String,
+    pub settings: GroupSettings,
+    pub target: Target,
+    pub roots: Vec<i32>,
+}
+
+/// What is to be said of the machine after a look at it.
+#[derive(Debug, Default)]
+pub(crate) struct Look {
+    /// To be adopted, in this order.
+    pub new: Vec<Candidate>,
+    /// Runs, and is another group's already.
+    pub taken: BTreeMap<String, String>,
+    /// There are more groups than may be.
+    pub too_many: bool,
+}
+
+impl Adopted {
+    /// What `runtime` calls its members.
+    pub(crate) fn members(target: &Target) -> Members {
+        match target {
+            Target::Process { pid, .. } => Members::ProcessTree { root: *pid },
+            Target::Cgroup { folder } => Members::Cgroup { folder: folder.clone() },
+            Target::Program { name } => Members::Program { name: name.clone() },
+        }
+    }
+}
+
+/// Looks for what `configuration` names and nobody manages yet.
+pub(crate) fn look(root: &ProcRoot, configuration: &Configuration, adopted: &[Adopted]) -> Look {
+    let mut look = Look::default();
+    let mut owners: BTreeMap<i32, String> = BTreeMap::new();
+    for group in adopted {
+        owners.extend(group.roots.iter().map(|pid| (*pid, group.name.clone())));
+    }
+    let mut names: BTreeSet<String> = adopted.iter().map(|group| group.name.clone()).collect();
+    for settings in configuration.groups.iter().filter(|settings| settings.policy != Policy::Off) {
+        for (target, roots) in settings.selector.find(root, configuration.groups_max + 1) {
+            let known = |group: &&Adopted| group.settings.name == settings.name && group.target == target;
+            if adopted.iter().any(|group| known(&group)) {
+                continue;
+            }
+            let name = name_of(settings, &target, root);
+            if let Some(owner) = owner_of(root, &roots, &owners) {
+                look.taken.insert(name, owner);
+                continue;
+            }
+            if names.len() >= configuration.groups_max {
+                look.too_many = true;
+                return look;
+            }
+            let name = unlike(&names, name);
+            names.insert(name.clone());
+            owners.extend(roots.iter().map(|pid| (*pid, name.clone())));
+            look.new.push(Candidate { name, settings: settings.clone(), target, roots });
+        }
+    }
+    look
+}
+
+/// The configuration's name; where it may mean several, with which of them.
+fn name_of(settings: &GroupSettings, target: &Target, root: &ProcRoot) -> String {
+    let which = target.command(root).into_iter().next().unwrap_or_default();
+    let which = gleaner_model::printable(which.as_encoded_bytes());
+    if settings.selector.has_wildcards() { format!("{}/{which}", settings.name) } else { settings.name.clone() }
+}
+
+fn unlike(names: &BTreeSet<String>, name: String) -> String {
+    let others = (2..).map(|n| format!("{name}~{n}"));
+    std::iter::once(name.clone()).chain(others).find(|name| !names.contains(name)).unwrap_or(name)
+}
+
+/// The group that has one of these processes, a parent of one, or a child.
+fn owner_of(root: &ProcRoot, roots: &[i32], owners: &BTreeMap<i32, String>) -> Option<String> {
+    let above = roots.iter().find_map(|pid| lineage(root, *pid).find_map(|pid| owners.get(&pid)));
+    let below = || {
+        let ours = |pid: &i32| lineage(root, *pid).any(|parent| roots.contains(&parent));
+        owners.iter().find(|(pid, _)| ours(pid)).map(|(_, owner)| owner)
+    };
+    above.or_else(below).cloned()
+}
+
+/// A process and its parents.
+fn lineage(root: &ProcRoot, pid: i32) -> impl Iterator<Item = i32> {
+    let parent = |pid: &i32| {
+        let text = std::fs::read(root.proc.join(format!("{pid}/stat"))).ok()?;
+        Stat::parse(&text)?.parent().filter(|parent| *parent > 0)
+    };
+    std::iter::successors(Some(pid), move |pid| parent(pid)).take(MOST_PARENTS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::path::Path;
+
+    fn machine(folder: &Path, processes: &[(i32, i32, &str)], cgroups: &[(&str, &str)]) -> ProcRoot {
+        let root = ProcRoot::below(folder);
+        for (pid, parent, comm) in processes {
+            let path = root.proc.join(pid.to_string());
+            fs::create_dir_all(&path).unwrap();
+            fs::write(path.join("stat"), format!("{pid} ({comm}) S {parent} {}1 0\n", "0 ".repeat(17))).unwrap();
+            fs::write(path.join("comm"), format!("{comm}\n")).unwrap();
+        }
+        for (path, pids) in cgroups {
+            let path = root.sys.join("fs/cgroup").join(path);
+            fs::create_dir_all(&path).unwrap();
+            fs::write(path.join("cgroup.procs"), pids).unwrap();
+        }
+        root
+    }
+
+    fn configuration(text: &str) -> Configuration {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("c.toml");
+        fs::write(&file, text).unwrap();
+        Configuration::load(Some(&file)).unwrap()
+    }
+
+    fn adopted(candidate: Candidate, id: u64) -> Adopted {
+        let Candidate { name, settings, target, roots } = candidate;
+        Adopted { id: GroupId(id), name, settings, target, roots }
+    }
+
+    #[test]
+    fn each_process_is_one_groups_and_the_first_has_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let processes = [(1, 0, "init"), (10, 1, "redis"), (11, 10, "fork"), (20, 1, "web"), (30, 1, "web")];
+        let cgroups = [("a.service", "10\n11\n"), ("w@1.service", "20\n"), ("w@2.service", "30\n")];
+        let root = machine(folder.path(), &processes, &cgroups);
+        let text = "[group.a]\nunit = \"a\"\n[group.b]\npid = 11\n[group.c]\npid = 1\n[group.off]\npid = 20\npolicy = \"off\"\n\
+                    [group.w]\nunit = \"w@*\"\n[group.x]\nprogram = \"web\"\n[group.y]\nprogram = \"nobody\"\n";
+        let configuration = configuration(text);
+        let first = look(&root, &configuration, &[]);
+        let names: Vec<&str> = first.new.iter().map(|candidate| candidate.name.as_str()).collect();
+        assert_eq!(names, ["a", "w/w@1.service", "w/w@2.service"]);
+        let taken = [("b", "a"), ("c", "a"), ("x", "w/w@1.service")].map(|(a, b)| (a.to_owned(), b.to_owned()));
+        assert_eq!(first.taken, BTreeMap::from(taken));
+        let all: Vec<Adopted> = first.new.into_iter().zip(1..).map(|(candidate, id)| adopted(candidate, id)).collect();
+        assert!(look(&root, &configuration, &all).new.is_empty(), "known already");
+        assert!(!look(&root, &configuration, &all).too_many);
+    }
+
+    #[test]
+    fn there_are_no_more_than_may_be() {
+        let folder = tempfile::tempdir().unwrap();
+        let processes: Vec<_> = (10..20).map(|pid| (pid, 1, "x")).collect();
+        let cgroups: Vec<_> = (10..20).map(|pid| (format!("x@{pid}.service"), format!("{pid}\n"))).collect();
+        let cgroups: Vec<_> = cgroups.iter().map(|(path, pids)| (path.as_str(), pids.as_str())).collect();
+        let root = machine(folder.path(), &processes, &cgroups);
+        let found = look(&root, &configuration("[daemon]\ngroups_max = 3\n[group.x]\nunit = \"x@*\"\n"), &[]);
+        assert_eq!((found.new.len(), found.too_many), (3, true));
+    }
+}

@@ -1,0 +1,138 @@
+//! One daemon a machine: a lock in the state folder, with the process that holds it.
+
+use gleaner_act::{ActError, list_journals};
+use rustix::fs::{FlockOperation, flock};
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// Below the state folder.
+const NAME: &str = "daemon.lock";
+/// Somebody may remove the file between its opening and its locking, again and again.
+const TRIES: usize = 10;
+
+/// Why there is no lock.
+#[derive(Debug, thiserror::Error)]
+pub enum LockError {
+    /// There is a daemon.
+    #[error("a daemon runs already: process {} holds {}", pid.map_or("?".to_owned(), |pid| pid.to_string()), path.display())]
+    Held {
+        /// Its process, as far as the file tells.
+        pid: Option<i32>,
+        /// The lock.
+        path: PathBuf,
+    },
+    /// The state folder is not to be had, or not ours.
+    #[error(transparent)]
+    Folder(ActError),
+    /// The file cannot be made or locked.
+    #[error("cannot lock {}: {source}", path.display())]
+    File {
+        /// The lock.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+}
+
+/// The lock; given back when it is dropped, or when the process ends.
+#[derive(Debug)]
+pub(crate) struct Lock {
+    path: PathBuf,
+    _file: File,
+}
+
+impl Lock {
+    /// Takes it in the state folder `folder`, which is made where it is missing.
+    ///
+    /// # Errors
+    /// When somebody has it, or the folder is not to be trusted.
+    pub(crate) fn take(folder: &Path) -> Result<Self, LockError> {
+        let path = folder.join(NAME);
+        let failed = |source: io::Error| LockError::File { path: path.clone(), source };
+        for _ in 0..TRIES {
+            DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed)?;
+            list_journals(folder).map_err(LockError::Folder)?;
+            let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
+            let mut file = match opened {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                opened => opened.map_err(failed)?,
+            };
+            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => {}
+                Err(rustix::io::Errno::WOULDBLOCK) => return Err(LockError::Held { pid: written(&path), path }),
+                Err(errno) => return Err(failed(errno.into())),
+            }
+            // Whoever had it may have removed it before we locked.
+            let same = |found: fs::Metadata| file.metadata().is_ok_and(|own| own.ino() == found.ino());
+            if !fs::metadata(&path).is_ok_and(same) {
+                continue;
+            }
+            file.set_len(0).map_err(failed)?;
+            writeln!(file, "{}", std::process::id()).map_err(failed)?;
+            return Ok(Self { path, _file: file });
+        }
+        Err(failed(io::Error::other("it keeps vanishing")))
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+        if let Some(folder) = self.path.parent() {
+            // Fails while a journal is in it: that is the point.
+            let _ = fs::remove_dir(folder);
+        }
+    }
+}
+
+fn written(path: &Path) -> Option<i32> {
+    let mut text = String::new();
+    File::open(path).ok()?.take(32).read_to_string(&mut text).ok()?;
+    text.trim().parse().ok()
+}
+
+/// The process that holds the lock in `folder`; `None` where nobody does.
+pub fn holder(folder: &Path) -> Option<i32> {
+    let path = folder.join(NAME);
+    let file = File::open(&path).ok()?;
+    match flock(&file, FlockOperation::NonBlockingLockShared) {
+        Err(rustix::io::Errno::WOULDBLOCK) => written(&path).or(Some(0)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_has_it_and_the_second_is_told_who() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = folder.path().join("gleaner");
+        assert_eq!(holder(&state), None);
+        let own = i32::try_from(std::process::id()).unwrap();
+        let first = Lock::take(&state).unwrap();
+        assert_eq!(holder(&state), Some(own));
+        let said = Lock::take(&state).unwrap_err().to_string();
+        assert!(said.contains(&format!("process {own} holds")), "{said}");
+        drop(first);
+        assert!(!state.exists(), "nothing is left");
+        drop(Lock::take(&state).unwrap());
+    }
+
+    #[test]
+    fn what_a_killed_one_left_is_no_lock_and_a_folder_of_others_is_not_trusted() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = folder.path().join("gleaner");
+        DirBuilder::new().mode(0o700).create(&state).unwrap();
+        fs::write(state.join(NAME), "1\n").unwrap();
+        assert_eq!(holder(&state), None);
+        drop(Lock::take(&state).unwrap());
+        let open = folder.path().join("open");
+        fs::create_dir(&open).unwrap();
+        fs::set_permissions(&open, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+        assert!(matches!(Lock::take(&open), Err(LockError::Folder(_))));
+    }
+}

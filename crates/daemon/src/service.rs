@@ -1,0 +1,338 @@
+//! The loop: windows, a look at what runs once a second, signals; until it is told to end.
+
+use crate::config::{ConfigError, Configuration, GroupSettings};
+use crate::groups::{Adopted, Candidate, look};
+use crate::lock::{Lock, LockError};
+use crate::signals::Listening;
+use crate::supervisor::Supervisor;
+use gleaner_act::PlacementRequest;
+use gleaner_decide::guest::GuestParams;
+use gleaner_model::{Nanos, Policy, Profile};
+use gleaner_observe::{ObserverChoice, ProcRoot, vcpus_of};
+use gleaner_runtime::event_loop::{self, Received, Task};
+use gleaner_runtime::{Config, Listener, RetainChoice, Runtime, SetupError};
+use gleaner_sys::{thread_cpu_time, usable_cpus};
+use std::collections::BTreeSet;
+use std::io;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+/// How often the daemon looks for groups that came and went.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// What looking may cost, as a part of one CPU: 1/200.
+const LOOK_RARITY: u32 = 200;
+/// A window this late tells of a machine, or a daemon, that was stopped; nothing is to be learnt from it.
+const STOPPED: Nanos = Nanos::from_secs(1);
+
+/// Who is told, line by line.
+pub type Say = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// What the command line says.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Instead of the machine's files.
+    pub file: Option<PathBuf>,
+    /// Nothing is changed.
+    pub dry_run: bool,
+    /// Where the lock is, and what else others find it by.
+    pub state_dir: PathBuf,
+}
+
+/// Why there is no service.
+#[derive(Debug, thiserror::Error)]
+pub enum DaemonError {
+    /// The configuration is wrong.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// There is one already, or no lock is to be had.
+    #[error(transparent)]
+    Lock(#[from] LockError),
+    /// Nothing can be observed.
+    #[error(transparent)]
+    Setup(#[from] SetupError),
+    /// Signals or a thread.
+    #[error("cannot begin: {0}")]
+    Begin(#[from] io::Error),
+    /// It did not end as it should.
+    #[error("the service failed, which is a bug; what it changed is undone")]
+    Panicked,
+    /// Not everything could be undone.
+    #[error("not everything could be undone: run `gleaner restore`")]
+    NotUndone,
+}
+
+/// What happens between two windows.
+#[derive(Debug)]
+pub(crate) enum Event {
+    Stop,
+    Reload,
+    Child,
+}
+
+/// Runs until SIGTERM or SIGINT; everything is undone then.
+///
+/// # Errors
+/// When it cannot begin, or not everything could be undone.
+pub fn run(options: Options, say: Say) -> Result<(), DaemonError> {
+    let configuration = Configuration::load(options.file.as_deref())?;
+    let _lock = Lock::take(&options.state_dir)?;
+    let (sender, events) = channel();
+    let _listening = Listening::start(sender)?;
+    // The runtime keeps its thread to one vCPU; the first thread's mask still tells what the process may use.
+    let work = move || serve(options, configuration, events, say);
+    let thread = std::thread::Builder::new().name("gleaner-daemon".to_owned()).spawn(work)?;
+    thread.join().unwrap_or(Err(DaemonError::Panicked))
+}
+
+fn serve(options: Options, configuration: Configuration, events: Receiver<Event>, say: Say) -> Result<(), DaemonError> {
+    let mut service = Service::new(options, configuration, events, say)?;
+    service.look();
+    Supervisor::ready();
+    (service.say)(&format!("gleaner: managing {}", service.summary()));
+    let first = service.next_tick();
+    event_loop::run(&mut service, first);
+    Supervisor::stopping();
+    let (_, restored) = service.runtime.end();
+    if restored { Ok(()) } else { Err(DaemonError::NotUndone) }
+}
+
+struct Service {
+    options: Options,
+    configuration: Configuration,
+    runtime: Runtime,
+    groups: Vec<Adopted>,
+    events: Receiver<Event>,
+    say: Say,
+    supervisor: Supervisor,
+    next_look: Instant,
+    /// Said once.
+    said: BTreeSet<String>,
+    /// What is wrong with the configuration that was to be reloaded last.
+    reload_error: Option<ConfigError>,
+}
+
+impl Service {
+    fn new(
+        options: Options,
+        configuration: Configuration,
+        events: Receiver<Event>,
+        say: Say,
+    ) -> Result<Self, DaemonError> {
+        let config = machine_config(&configuration, options.dry_run);
+        let runtime = Runtime::open(&config, usable_cpus(&ProcRoot::default()), listener(&say))?;
+        Ok(Self {
+            options,
+            configuration,
+            runtime,
+            groups: Vec::new(),
+            events,
+            say,
+            supervisor: Supervisor::new(),
+            next_look: Instant::now(),
+            said: BTreeSet::new(),
+            reload_error: None,
+        })
+    }
+
+    /// Lets go what has ended, follows what goes on, adopts what has come.
+    fn look(&mut self) {
+        let (began, before) = (Instant::now(), thread_cpu_time());
+        let root = ProcRoot::default();
+        for mut group in std::mem::take(&mut self.groups) {
+            let roots = group.target.roots(&root);
+            if roots.is_empty() {
+                self.let_go(&group, "it has ended");
+                continue;
+            }
+            for pid in roots.iter().filter(|pid| !group.roots.contains(pid)) {
+                self.runtime.group_joined(group.id, *pid);
+            }
+            group.roots = roots;
+            self.groups.push(group);
+        }
+        let found = look(&root, &self.configuration, &self.groups);
+        found.new.into_iter().for_each(|candidate| self.adopt(candidate));
+        for (name, owner) in found.taken {
+            self.say_once(format!("gleaner: {name}: some of it is managed as {owner} already; it is left alone"));
+        }
+        if found.too_many {
+            self.say_once("gleaner: more groups than daemon.groups_max; the rest is left alone".to_owned());
+        }
+        let cost: Duration = (thread_cpu_time() - before).into();
+        self.next_look = began + LOOK_EVERY.max(cost * LOOK_RARITY);
+        let summary = self.summary();
+        self.supervisor.status(format!("managing {summary}"));
+    }
+
+    fn adopt(&mut self, candidate: Candidate) {
+        let Candidate { name, settings, target, roots } = candidate;
+        let config = self.group_config(&settings);
+        let members = Adopted::members(&target);
+        let Some(id) = self.runtime.adopt(&config, &vcpus_of(&roots), members, &roots) else { return };
+        let how = if config.dry_run { ", which is only watched" } else { "" };
+        (self.say)(&format!("gleaner: {name}: {target} is managed, profile {}{how}", settings.profile.name()));
+        self.groups.push(Adopted { id, name, settings, target, roots });
+    }
+
+    fn let_go(&mut self, group: &Adopted, why: &str) {
+        self.runtime.let_go(group.id);
+        (self.say)(&format!("gleaner: {}: {} is managed no more: {why}", group.name, group.target));
+    }
+
+    /// The configuration anew. Groups that stay keep what is known of them; where it is broken everything stays.
+    fn reload(&mut self) {
+        Supervisor::reloading();
+        match Configuration::load(self.options.file.as_deref()) {
+            Ok(new) => self.change_to(new),
+            Err(error) => {
+                (self.say)(&format!("gleaner: the configuration stays as it was: {error}"));
+                self.reload_error = Some(error);
+            }
+        }
+        Supervisor::ready();
+    }
+
+    fn change_to(&mut self, new: Configuration) {
+        let old = std::mem::replace(&mut self.configuration, new);
+        self.reload_error = None;
+        self.said.clear();
+        for mut group in std::mem::take(&mut self.groups) {
+            let settings = self.configuration.groups.iter().find(|settings| settings.name == group.settings.name);
+            match settings.filter(|new| new.policy != Policy::Off && new.selector == group.settings.selector).cloned() {
+                None => {
+                    self.let_go(&group, "the configuration names it no more");
+                    continue;
+                }
+                Some(new) if new != group.settings || old.names_no_group != self.configuration.names_no_group => {
+                    self.runtime.reconfigure(group.id, &self.group_config(&new));
+                    (self.say)(&format!("gleaner: {}: profile {} from now on", group.name, new.profile.name()));
+                    group.settings = new;
+                }
+                Some(_) => {}
+            }
+            self.groups.push(group);
+        }
+        if (old.retain, old.overhead_ratio) != (self.configuration.retain, self.configuration.overhead_ratio) {
+            (self.say)("gleaner: daemon.retain and daemon.overhead count from the next start");
+        }
+        self.look();
+        (self.say)(&format!("gleaner: reloaded, managing {}", self.summary()));
+    }
+
+    fn group_config(&self, settings: &GroupSettings) -> Config {
+        let (_, profile) = settings.profile.means();
+        Config {
+            policy: settings.policy,
+            profile,
+            timeout: settings.retain_for,
+            budget: settings.budget,
+            params: settings.params.clone(),
+            ..machine_config(&self.configuration, self.options.dry_run)
+        }
+    }
+
+    fn summary(&self) -> String {
+        match self.groups.len() {
+            0 => "nothing: nothing of what the configuration names runs".to_owned(),
+            1 => "one group".to_owned(),
+            n => format!("{n} groups"),
+        }
+    }
+
+    fn say_once(&mut self, line: String) {
+        if !self.said.contains(&line) && self.said.len() < 1000 {
+            (self.say)(&line);
+            self.said.insert(line);
+        }
+    }
+
+    /// Without a group there is no window to wait for.
+    fn next_tick(&self) -> Duration {
+        let look = self.next_look.saturating_duration_since(Instant::now());
+        if self.groups.is_empty() { look } else { self.runtime.window_length().into() }
+    }
+
+    /// The guardian is the only child of this process.
+    fn reap(&mut self) {
+        let mut status = 0;
+        loop {
+            // SAFETY: the status outlives the call.
+            let pid = unsafe { libc::waitpid(-1, &raw mut status, libc::WNOHANG) };
+            if pid <= 0 {
+                return;
+            }
+            self.runtime.child_ended(pid);
+        }
+    }
+}
+
+impl Task for Service {
+    type Event = Received<Event>;
+    type Outcome = ();
+
+    fn wait_until(&mut self, due: Instant) -> Option<Self::Event> {
+        event_loop::receive_until(&self.events, due)
+    }
+
+    fn tick(&mut self, late: Nanos) -> ControlFlow<(), Duration> {
+        if late > STOPPED {
+            self.runtime.skip();
+        } else {
+            self.runtime.tick(late);
+        }
+        if Instant::now() >= self.next_look {
+            self.look();
+        }
+        self.supervisor.alive();
+        ControlFlow::Continue(self.next_tick())
+    }
+
+    fn event(&mut self, event: Self::Event) -> ControlFlow<(), Option<Duration>> {
+        match event {
+            Received::Event(Event::Reload) => {
+                // Groups are adopted right after a window.
+                self.runtime.tick(Nanos::ZERO);
+                self.reload();
+                ControlFlow::Continue(Some(self.next_tick()))
+            }
+            Received::Event(Event::Child) => {
+                self.reap();
+                ControlFlow::Continue(None)
+            }
+            Received::Event(Event::Stop) | Received::Closed => ControlFlow::Break(()),
+        }
+    }
+}
+
+/// What concerns the whole machine.
+fn machine_config(configuration: &Configuration, dry_run: bool) -> Config {
+    let acts = configuration.groups.iter().any(|group| group.policy.retains());
+    Config {
+        policy: if acts { Policy::Retain } else { Policy::Observe },
+        profile: Profile::Balanced,
+        retain: configuration.retain,
+        timeout: None,
+        budget: None,
+        costs: None,
+        params: GuestParams::default(),
+        // BPF learns who belongs to whom from forks, and those are over.
+        observer: ObserverChoice::Procfs,
+        placement: PlacementRequest::Auto,
+        overhead_ratio: configuration.overhead_ratio,
+        strict: false,
+        dry_run: dry_run || configuration.names_no_group || configuration.retain == RetainChoice::None,
+    }
+}
+
+/// Decisions are the log's: the journal of a service would be full of them.
+fn listener(say: &Say) -> Listener {
+    let say = Arc::clone(say);
+    Arc::new(move |event| {
+        if !matches!(event, gleaner_runtime::Event::Decided { .. }) {
+            say(&format!("gleaner: {event}"));
+        }
+    })
+}

@@ -1,0 +1,112 @@
+//! Several groups share vCPUs: what each wants of each vCPU, and what comes of it.
+//!
+//! The longest time-out wins: to a group that wants a shorter one the longer one does no harm, and what it polls is the other's budget.
+//! While a group tries whether retention pays, its wishes alone count: else it would compare retention with retention.
+
+use gleaner_model::{Nanos, VcpuId};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// A managed group, for as long as it is one; never used again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct GroupId(pub u64);
+
+impl fmt::Display for GroupId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "group {}", self.0)
+    }
+}
+
+/// The time-outs that are wished for, and those in force.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Wishes {
+    by_group: BTreeMap<GroupId, BTreeMap<VcpuId, Nanos>>,
+    alone: Option<GroupId>,
+    in_force: BTreeMap<VcpuId, Nanos>,
+}
+
+impl Wishes {
+    /// `group` wants idle periods of `vcpu` bridged up to `timeout`, or not at all.
+    pub(crate) fn set(&mut self, group: GroupId, vcpu: VcpuId, timeout: Option<Nanos>) {
+        let own = self.by_group.entry(group).or_default();
+        match timeout {
+            Some(timeout) => own.insert(vcpu, timeout),
+            None => own.remove(&vcpu),
+        };
+    }
+
+    /// `group` wants nothing any more.
+    pub(crate) fn forget(&mut self, group: GroupId) {
+        self.by_group.remove(&group);
+        self.alone = self.alone.filter(|alone| *alone != group);
+    }
+
+    /// What `group` wants counts alone; `None`: what all want.
+    pub(crate) fn count_alone(&mut self, group: Option<GroupId>) {
+        self.alone = group;
+    }
+
+    /// The time-outs in force.
+    pub(crate) fn in_force(&self) -> &BTreeMap<VcpuId, Nanos> {
+        &self.in_force
+    }
+
+    /// What has to be changed for the wishes to be in force; from here on they are.
+    pub(crate) fn changes(&mut self) -> Vec<(VcpuId, Option<Nanos>)> {
+        let mut wanted: BTreeMap<VcpuId, Nanos> = BTreeMap::new();
+        let counts = |group: &GroupId| self.alone.is_none_or(|alone| alone == *group);
+        for (vcpu, timeout) in self.by_group.iter().filter(|(group, _)| counts(group)).flat_map(|(_, own)| own) {
+            let longest = wanted.entry(*vcpu).or_default();
+            *longest = (*timeout).max(*longest);
+        }
+        let ended = self.in_force.keys().filter(|vcpu| !wanted.contains_key(vcpu)).map(|vcpu| (*vcpu, None));
+        let others = wanted.iter().filter(|(vcpu, timeout)| self.in_force.get(vcpu) != Some(timeout));
+        let changes = ended.chain(others.map(|(vcpu, timeout)| (*vcpu, Some(*timeout)))).collect();
+        self.in_force = wanted;
+        changes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_wish_is_in_force_and_each_change_is_told_once() {
+        let (redis, batch) = (GroupId(1), GroupId(2));
+        let (one, two) = (VcpuId(1), VcpuId(2));
+        let us = |us| Some(Nanos::from_micros(us));
+        let mut wishes = Wishes::default();
+        wishes.set(redis, one, us(30));
+        wishes.set(batch, one, us(200));
+        wishes.set(batch, two, us(10));
+        assert_eq!(wishes.changes(), [(one, us(200)), (two, us(10))]);
+        assert_eq!(wishes.changes(), []);
+        wishes.set(batch, one, None);
+        assert_eq!(wishes.changes(), [(one, us(30))]);
+        wishes.set(redis, one, us(0));
+        assert_eq!(wishes.changes(), [(one, us(0))]);
+        wishes.forget(batch);
+        assert_eq!(wishes.changes(), [(two, None)]);
+        wishes.forget(redis);
+        assert_eq!(wishes.changes(), [(one, None)]);
+        assert!(wishes.in_force().is_empty());
+    }
+
+    #[test]
+    fn whoever_tries_has_the_vcpus_to_itself() {
+        let (trying, other) = (GroupId(1), GroupId(2));
+        let (vcpu, timeout) = (VcpuId(0), Some(Nanos::from_micros(50)));
+        let mut wishes = Wishes::default();
+        wishes.set(other, vcpu, timeout);
+        assert_eq!(wishes.changes(), [(vcpu, timeout)]);
+        wishes.count_alone(Some(trying));
+        assert_eq!(wishes.changes(), [(vcpu, None)], "a block without retention");
+        wishes.set(trying, vcpu, timeout);
+        assert_eq!(wishes.changes(), [(vcpu, timeout)]);
+        wishes.set(trying, vcpu, None);
+        assert_eq!(wishes.changes(), [(vcpu, None)]);
+        wishes.forget(trying);
+        assert_eq!(wishes.changes(), [(vcpu, timeout)], "it is gone, and the other's wish counts again");
+    }
+}
