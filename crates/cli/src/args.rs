@@ -244,6 +244,10 @@ pub struct RunArgs {
     /// 100%, latency without limit)
     #[arg(long, value_name = "PERCENT", value_parser = budget)]
     pub budget: Option<f64>,
+    /// A file whose first number grows as the program gets on. Whether retention pays is then judged by that, not by how often
+    /// threads hand over
+    #[arg(long, value_name = "FILE")]
+    pub progress: Option<PathBuf>,
     /// Policy parameters: a TOML file with any of the keys that `gleaner params` prints
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,

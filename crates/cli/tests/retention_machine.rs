@@ -47,3 +47,38 @@ fn idle_periods_are_retained_and_end_sooner_on_this_machine() {
         |reports: &[Value]| median(reports, |report| report["lengths"]["wake_to_run"]["p50_ns"].as_f64().unwrap());
     assert!(wakeup(&with) < wakeup(&without), "{} ns, {} without", wakeup(&with), wakeup(&without));
 }
+
+/// Hand-overs say that polling pays: `relay` is faster for it. The counter grows ten times as fast while nobody polls.
+#[test]
+fn a_progress_figure_decides_on_this_machine() {
+    let parameter = "/sys/module/haltpoll/parameters/guest_halt_poll_ns";
+    let Ok(had) = std::fs::read_to_string(parameter) else {
+        gleaner_testing::skip!("needs the haltpoll governor");
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let [file, counter] = ["run.json", "done"].map(|name| folder.path().join(name));
+    let script = format!(
+        "(i=0; while read now <{parameter}; do
+            [ \"$now\" = {had} ] && i=$((i + 1000)) || i=$((i + 100))
+            echo $i >{done}.new; mv {done}.new {done}; sleep 0.001
+        done) & counter=$!
+        {GLEANER} workload relay --threads 2 --for 3s; kill $counter",
+        had = had.trim(),
+        done = counter.display()
+    );
+    let retained = |options: &[&str]| {
+        let mut command = run(["--policy", "retain", "--retain", "haltpoll", "--quiet", "--json"]);
+        command.arg(&file).args(options).args(["--", "sh", "-c", &script]);
+        finish(&mut command);
+        let report: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+        if report["means"]["retention"] != "haltpoll" {
+            return None;
+        }
+        Some(report["retained_ns"].as_f64().unwrap() / report["wall_ns"].as_f64().unwrap())
+    };
+    let (Some(by_handovers), Some(by_progress)) = (retained(&[]), retained(&["--progress", counter.to_str().unwrap()]))
+    else {
+        gleaner_testing::skip!("needs the haltpoll governor");
+    };
+    assert!(by_progress < by_handovers / 2.0, "{by_progress} s a second polled, {by_handovers} by hand-overs");
+}

@@ -316,6 +316,7 @@ fn machine_config(configuration: &Configuration, dry_run: bool) -> Config {
         retain: configuration.retain,
         timeout: None,
         budget: None,
+        progress: None,
         costs: None,
         params: GuestParams::default(),
         // BPF learns who belongs to whom from forks, and those are over.

@@ -2,11 +2,13 @@
 
 use crate::ObserveError;
 use std::fs::File;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 /// The number is looked for up to here.
 const LONGEST: u64 = 4096;
+/// How often a file that is empty is read.
+const TRIES: usize = 3;
 
 /// A file whose first number grows as the program gets on: `/sys/class/net/eth0/statistics/tx_packets`, or one that the
 /// program writes.
@@ -27,25 +29,31 @@ impl ProgressFile {
     /// # Errors
     /// When the file cannot be read, or has no number.
     pub fn since_last(&mut self) -> Result<Option<u64>, ObserveError> {
-        let path = self.path.clone();
-        let failed = |source| ObserveError::read(&path, source);
-        let now = match File::open(&self.path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
-            Err(error) => return Err(failed(error)),
-            Ok(file) => {
-                let mut text = Vec::new();
-                file.take(LONGEST).read_to_end(&mut text).map_err(failed)?;
-                // It may be written just now: an empty file is no error.
-                let is_empty = text.trim_ascii().is_empty();
-                let number = first_number(&text);
-                if number.is_none() && !is_empty {
-                    return Err(ObserveError::Parse { path, line: 1, what: "no number".to_owned() });
-                }
-                number
-            }
-        };
+        let now = self.read()?;
         let before = std::mem::replace(&mut self.last, now);
         Ok(now.zip(before).and_then(|(now, before)| now.checked_sub(before)))
+    }
+}
+
+impl ProgressFile {
+    /// The number; `None` where there is no file, or nothing in it.
+    fn read(&self) -> Result<Option<u64>, ObserveError> {
+        for _ in 0..TRIES {
+            let file = match File::open(&self.path) {
+                Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+                file => file.map_err(|source| ObserveError::read(&self.path, source))?,
+            };
+            let mut text = Vec::new();
+            file.take(LONGEST).read_to_end(&mut text).map_err(|source| ObserveError::read(&self.path, source))?;
+            if text.trim_ascii().is_empty() {
+                // It is being written.
+                std::thread::yield_now();
+                continue;
+            }
+            let none = || ObserveError::Parse { path: self.path.clone(), line: 1, what: "no number".to_owned() };
+            return first_number(&text).ok_or_else(none).map(Some);
+        }
+        Ok(None)
     }
 }
 

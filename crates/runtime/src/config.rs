@@ -4,6 +4,7 @@ use gleaner_act::PlacementRequest;
 use gleaner_decide::guest::GuestParams;
 use gleaner_model::{Nanos, Policy, Profile, RetainMeans, WakeupCosts};
 use gleaner_observe::ObserverChoice;
+use std::path::PathBuf;
 
 /// How vCPUs are kept awake.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,6 +38,8 @@ pub struct Config {
     pub timeout: Option<Nanos>,
     /// What all vCPUs together may poll, as a share of one CPU, instead of what the profile allows.
     pub budget: Option<f64>,
+    /// A file whose first number grows as the program gets on. Retention is then judged by that.
+    pub progress: Option<PathBuf>,
     /// What wake-ups cost, where it was measured.
     pub costs: Option<WakeupCosts>,
     /// The policy's numbers.

@@ -62,6 +62,11 @@ pub enum Warning {
         /// Why.
         why: String,
     },
+    /// What a program counts cannot be read.
+    NoProgress {
+        /// Why.
+        why: String,
+    },
     /// A group could not be moved to other vCPUs.
     NotMoved {
         /// Why.
@@ -141,6 +146,9 @@ impl fmt::Display for Warning {
             Self::NotMoved { why } => write!(f, "the program could not be moved: {why}"),
             Self::NotRetained { vcpu, why } => write!(f, "{vcpu} halts as without Gleaner: {why}"),
             Self::ObservedLate { why } => write!(f, "observing began late: {why}"),
+            Self::NoProgress { why } => {
+                write!(f, "hand-overs say what pays, because there is no progress figure: {why}")
+            }
             Self::WindowLost { why } => write!(f, "a window was lost: {why}"),
             Self::LeftBpf { at, switches_per_s } => write!(
                 f,

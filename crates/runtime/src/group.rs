@@ -14,6 +14,7 @@ use crate::wishes::GroupId;
 use gleaner_act::{Journal, Placement};
 use gleaner_decide::guest::GuestPolicy;
 use gleaner_model::{Action, CpuSet, Decision, Nanos, Reason, RetainMeans, Window};
+use gleaner_observe::ProgressFile;
 use std::borrow::Cow;
 use std::path::PathBuf;
 
@@ -34,6 +35,7 @@ pub(crate) struct Group {
     pinned: CpuSet,
     totals: Totals,
     decisions: DecisionLog,
+    progress: Option<ProgressFile>,
     /// How often the policy's own guard, which reads steal, stopped retention.
     guard_releases: u64,
 }
@@ -59,6 +61,7 @@ impl Group {
             pinned: CpuSet::new(),
             totals: Totals::default(),
             decisions: DecisionLog::default(),
+            progress: config.progress.as_deref().map(ProgressFile::new),
             guard_releases: 0,
         }
     }
@@ -86,6 +89,7 @@ impl Group {
         self.policy = policy_of(config, &vcpus, means);
         self.active = ActiveSet::new(vcpus);
         self.retains = means.is_some();
+        self.progress = config.progress.as_deref().map(ProgressFile::new);
         self.dry_run = config.dry_run;
         self.begin(machine, events);
     }
@@ -111,6 +115,18 @@ impl Group {
             decision.at = machine.now();
         }
         self.carry_out(&decisions, machine, events);
+    }
+
+    /// How far it got since this was asked last, where it counts that.
+    pub(crate) fn take_progress(&mut self, events: &mut Events) -> Option<u64> {
+        match self.progress.as_mut()?.since_last() {
+            Ok(progress) => progress,
+            Err(error) => {
+                self.progress = None;
+                events.warn(Warning::NoProgress { why: error.to_string() });
+                None
+            }
+        }
     }
 
     /// The vCPUs it runs on.

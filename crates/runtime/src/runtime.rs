@@ -137,7 +137,7 @@ impl Runtime {
         self.pin(late);
         self.machine.beat();
         let before = thread_cpu_time();
-        let windows = match self.machine.observe() {
+        let mut windows = match self.machine.observe() {
             Ok(windows) => windows,
             Err(error) => {
                 self.events.warn(Warning::WindowLost { why: error.to_string() });
@@ -148,7 +148,8 @@ impl Runtime {
         let mut moved = false;
         // Whoever tries something would measure the others' doings.
         let mut trying = groups.iter().find(|group| group.is_trying()).map(Group::id);
-        for (group, window) in groups.iter_mut().zip(&windows) {
+        for (group, window) in groups.iter_mut().zip(&mut windows) {
+            window.group.progress = group.take_progress(events);
             if trying.is_some_and(|trying| trying != group.id()) {
                 group.watch(window);
                 continue;

@@ -35,6 +35,7 @@ impl Options {
             profile: if args.retain_for.is_some() { Profile::Balanced } else { args.profile.into() },
             timeout: args.retain_for.map(Nanos::from),
             budget: args.budget,
+            progress: args.progress.clone(),
             costs: args.wakeup_costs,
             params,
             observer: match args.observer {
