@@ -20,6 +20,8 @@ SHARE := $(TARGET_DIR)/share
 # Tests with their times, those that were skipped, and those that may be: of CI's machine.
 JUNIT := $(TARGET_DIR)/nextest/default/junit.xml
 SKIPS := $(abspath $(TARGET_DIR))/skips
+# What runs of Gleaner could leave behind, as it was before the tests.
+MACHINE := $(abspath $(TARGET_DIR))/machine
 SKIPS_ALLOWED ?= .config/skips-allowed
 CARGO ?= cargo
 
@@ -63,14 +65,14 @@ check: toolchain ## formatting, lints and the length of pages
 
 # The doc tests come before the others: whoever reads only the last lines sees the count that matters.
 # Without nextest one test runs after the other: guests and what measures this machine need it to themselves.
-# The last lines count the tests that were skipped, by reason; one that is not allowed to be fails the whole.
+# The last lines count the tests that were skipped, by reason; one that is not allowed to be fails the whole. So does a machine left changed.
 .PHONY: test
 test: toolchain ## everything CI runs: formatting, lints, static link, tests, guests
 	@scripts/setup.sh build test
 	@$(MAKE) --no-print-directory check build
 	@testbed/fetch-kernel.sh 6.1 6.12 newest
 	$(CARGO) test --doc --workspace --locked --target $(HOST)
-	@rm -f $(SKIPS) $(JUNIT); status=0; export GLEANER_SKIPS=$(SKIPS); \
+	@rm -f $(SKIPS) $(JUNIT); scripts/left-behind.sh >$(MACHINE); status=0; export GLEANER_SKIPS=$(SKIPS); \
 	if $(CARGO) nextest --version >/dev/null 2>&1; then \
 		$(CARGO) nextest run --workspace --locked --target $(HOST) --no-fail-fast || status=$$?; \
 	else \
@@ -78,6 +80,7 @@ test: toolchain ## everything CI runs: formatting, lints, static link, tests, gu
 	fi; \
 	$(CARGO) run --quiet --package gleaner-testing --locked --target $(HOST) -- $(JUNIT) $(SKIPS) $(SKIPS_ALLOWED) || \
 		{ [[ $$status -ne 0 ]] || status=1; echo "a machine that lacks more: make test SKIPS_ALLOWED=FILE" >&2; }; \
+	scripts/left-behind.sh $(MACHINE) || status=1; \
 	exit $$status
 
 .PHONY: demo

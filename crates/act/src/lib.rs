@@ -40,6 +40,6 @@ pub use slice::{
     Competing, Enforcer, EnforcerConfig, RtThrottling, SLICE_RANGE, SliceOutcome, SliceRefusal, SliceSupport, Slices,
     ThreadAttr, TickerCost, by_kernel, hrtick, refuse_slice, switch_cost, thread_attr, tick, try_fifo,
 };
-pub use undo::{Undo, UndoOutcome, is_abandoned, undo_journal, undo_own};
+pub use undo::{Undo, UndoOutcome, is_abandoned, take_values_back, undo_journal, undo_own};
 pub use xen::{XenChange, XenRefusal, XenRequest, Xl, change_xen, plan_xen};
 pub use yielding::{BusyWait, YieldClass, YieldingThreads};

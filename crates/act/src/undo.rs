@@ -166,6 +166,19 @@ pub fn undo_own(journal: &Journal) -> Result<UndoOutcome, ActError> {
     }
 }
 
+/// Gives files of the kernel's the values that they had, for as long as the run that set them is silent. Its journal stays, and all else.
+///
+/// # Errors
+/// The first that could not be given back; the others are.
+pub fn take_values_back(path: &Path) -> Result<(), ActError> {
+    let state = journal::read(path)?;
+    first_error(&state, |undo| match undo {
+        Undo::FileValue { path, had, set } => crate::retain::restore_value(path, had, set),
+        Undo::ResetHaltpoll { sys } => crate::retain::reset_limits(sys),
+        _ => Ok(()),
+    })
+}
+
 /// Whether the journal at `path` is that of a run that is over without having been undone. A journal that cannot be read counts.
 pub fn is_abandoned(path: &Path) -> bool {
     journal::read(path).map_or(true, |state| state.alive.is_none())

@@ -2,8 +2,12 @@
 
 mod common;
 
-use common::{GLEANER, finish, run};
+use common::machine::{guardian_of, idle_values, journals_of_run, state_of};
+use common::{GLEANER, Killed, comes_true, finish, is_root, pid_of, run, send};
 use serde_json::Value;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Stdio;
 
 /// A chain of two threads that wait for each other all the time, each pinned nowhere.
 fn relay(policy: &str) -> Value {
@@ -81,4 +85,46 @@ fn a_progress_figure_decides_on_this_machine() {
         gleaner_testing::skip!("needs the haltpoll governor");
     };
     assert!(by_progress < by_handovers / 2.0, "{by_progress} s a second polled, {by_handovers} by hand-overs");
+/// What a run that is ended or killed gives back in the end, one that is stopped gives back meanwhile.
+#[test]
+fn a_stopped_run_keeps_no_vcpu_awake_on_this_machine() {
+    if !is_root() || !Path::new("/sys/devices/system/cpu/cpu0/cpuidle/state0").exists() {
+        gleaner_testing::skip!("needs root and a cpuidle driver");
+    }
+    let before = idle_values();
+    // It ends soon after Gleaner, however that ends.
+    let busy = "gleaner=$PPID; while kill -0 $gleaner 2>/dev/null; do sleep 0.005; done";
+    for means in ["haltpoll", "pm-qos"] {
+        for killed in [false, true] {
+            let options = ["--policy", "retain", "--no-trial", "--retain", means, "--quiet"];
+            let mut command = run(options);
+            command.args(["--", "sh", "-c", busy]).stdin(Stdio::null()).stderr(Stdio::null());
+            let mut child = Killed(command.process_group(0).spawn().unwrap());
+            let pid = pid_of(&child.0);
+            let about = format!("{means}, {}", if killed { "killed" } else { "told to end" });
+            assert!(comes_true(|| idle_values() != before), "{about}: nothing is retained");
+            // Another guardian watches as the first did.
+            if killed {
+                let first = guardian_of(pid).unwrap();
+                send(first, libc::SIGKILL);
+                assert!(comes_true(|| guardian_of(pid).is_some_and(|now| now != first)), "{about}");
+            }
+            for round in 0..2 {
+                assert!(comes_true(|| idle_values() != before), "{about}, round {round}: not set again");
+                send(pid, libc::SIGSTOP);
+                assert!(comes_true(|| state_of(pid) == Some('T')));
+                assert!(comes_true(|| idle_values() == before), "{about}, round {round}: {:#?}", idle_values());
+                assert_eq!((state_of(pid), child.0.try_wait().unwrap()), (Some('T'), None), "{about}");
+                assert!(!journals_of_run(Path::new("/run/gleaner"), pid).is_empty(), "{about}: undone for good");
+                if killed {
+                    break;
+                }
+                send(pid, libc::SIGCONT);
+            }
+            send(pid, if killed { libc::SIGKILL } else { libc::SIGTERM });
+            child.0.wait().unwrap();
+            let journals = || journals_of_run(Path::new("/run/gleaner"), pid);
+            assert!(comes_true(|| idle_values() == before && journals().is_empty()), "{about}: {:#?}", idle_values());
+        }
+    }
 }

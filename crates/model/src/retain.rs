@@ -38,6 +38,11 @@ impl RetainMeans {
         self != Self::Yielding
     }
 
+    /// Whether it is a value in a file of the kernel's, which holds whatever becomes of the process that set it.
+    pub fn is_set_in_files(self) -> bool {
+        matches!(self, Self::Haltpoll | Self::PmQos)
+    }
+
     /// Whether it can be had on one vCPU and not on another.
     pub fn is_per_vcpu(self) -> bool {
         self != Self::Haltpoll

@@ -1,12 +1,18 @@
 //! The guardian: a process of its own that undoes a run's changes when the main process dies without doing so.
 //!
 //! It reads a pipe whose other end only the main process holds. A byte means that main has cleaned up itself; the end of the pipe
-//! without one means that it was killed. The guardian has a session of its own and ignores the signals that a terminal or a
+//! without one means that it was killed. While main's heart is silent, because it hangs or was stopped, the guardian takes back what
+//! would go on keeping vCPUs awake. The guardian has a session of its own and ignores the signals that a terminal or a
 //! supervisor sends to everybody, so that it outlives what it guards.
 
-use gleaner_act::{ActError, UndoOutcome, undo_journal};
+use crate::heart::{Heart, SILENT};
+use gleaner_act::{ActError, UndoOutcome, take_values_back, undo_journal};
+use gleaner_model::Nanos;
+use gleaner_sys::monotonic;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use std::ffi::OsStr;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -24,21 +30,32 @@ pub fn own_binary() -> PathBuf {
 
 /// Said when main has cleaned up.
 const ALL_CLEAR: u8 = b'.';
+/// Said when its heart is to be watched from now on.
+const WATCH: u8 = b'w';
 /// How long main may take to be gone after its end of the pipe was closed.
 const TRIES: usize = 200;
 
 /// Main's side: the guardian's process and the pipe to it.
 #[derive(Debug)]
-pub struct Guardian {
+pub(crate) struct Guardian {
     child: Child,
 }
 
 impl Guardian {
     /// Starts one for the journal at `path`.
-    pub fn start(path: &Path) -> io::Result<Self> {
+    pub fn start(path: &Path, heart: Option<&Heart>) -> io::Result<Self> {
         let mut command = Command::new(own_binary());
-        command.arg("guardian").arg(path).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        let heart = heart.map_or_else(Stdio::null, Heart::as_stdout);
+        command.arg("guardian").arg(path).stdin(Stdio::piped()).stdout(heart).stderr(Stdio::null());
         Ok(Self { child: command.spawn()? })
+    }
+
+    /// Has it watch the heart: values that were set are taken back while that is silent.
+    pub fn watch(&mut self) {
+        if let Some(pipe) = &mut self.child.stdin {
+            // If it is gone, another one takes its place.
+            let _ = pipe.write_all(&[WATCH]);
+        }
     }
 
     pub fn pid(&self) -> i32 {
@@ -84,10 +101,8 @@ pub fn guard(journal: &Path) -> Result<(), GuardError> {
         // SAFETY: SIG_IGN is no function of ours; ignoring a signal touches no memory.
         unsafe { libc::signal(signal, libc::SIG_IGN) };
     }
-    let mut word = [0; 1];
-    match io::stdin().read(&mut word) {
-        Ok(1) if word[0] == ALL_CLEAR => return Ok(()),
-        _ => {}
+    if wait_for_the_end(journal) {
+        return Ok(());
     }
     for _ in 0..TRIES {
         match undo_journal(journal, false) {
@@ -98,4 +113,52 @@ pub fn guard(journal: &Path) -> Result<(), GuardError> {
         }
     }
     Err(GuardError::MainLives)
+}
+
+/// Waits for the end of main's side, and watches its heart meanwhile, if that is wanted; whether main has cleaned up itself.
+fn wait_for_the_end(journal: &Path) -> bool {
+    let heart = Heart::from_stdout().ok();
+    let (mut watched, mut taken_at) = (false, None);
+    loop {
+        let last = heart.as_ref().filter(|_| watched).and_then(Heart::last);
+        // Looked at again when it would have been silent for too long.
+        let left = last.map(|last| (last + SILENT) - monotonic());
+        if let (Some(heart), Some(Nanos::ZERO)) = (&heart, left)
+            && taken_at != last
+        {
+            let taken = take_values_back(journal);
+            tracing::debug!(?taken, "the main process is silent");
+            // Only now: what main sets once it knows must not be taken back.
+            heart.took_back();
+            taken_at = last;
+        }
+        let timeout = left.map(|left| Duration::from(if left == Nanos::ZERO { SILENT } else { left }));
+        match next_word(timeout) {
+            Word::Said(ALL_CLEAR) => return true,
+            Word::Said(WATCH) => watched = true,
+            Word::Said(_) | Word::Nothing => {}
+            Word::Ended => return false,
+        }
+    }
+}
+
+enum Word {
+    Said(u8),
+    Nothing,
+    Ended,
+}
+
+fn next_word(timeout: Option<Duration>) -> Word {
+    let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+    match poll(&mut [PollFd::new(&io::stdin(), PollFlags::IN)], timeout.as_ref()) {
+        Ok(0) | Err(Errno::INTR) => return Word::Nothing,
+        // Where it cannot be waited for, reading waits.
+        _ => {}
+    }
+    let mut word = [0; 1];
+    match rustix::io::read(io::stdin(), &mut word) {
+        Ok(1) => Word::Said(word[0]),
+        Err(Errno::INTR) => Word::Nothing,
+        _ => Word::Ended,
+    }
 }

@@ -21,6 +21,7 @@ pub mod event_loop;
 mod events;
 mod group;
 mod guardian;
+mod heart;
 mod machine;
 mod members;
 mod observing;

@@ -145,6 +145,8 @@ impl Machine {
         if let Some(retention) = &mut self.retention {
             retention.start();
         }
+        // Whoever may have to take something back watches before it is set.
+        self.beat(events);
     }
 
     /// How long until the next window is due.
@@ -152,10 +154,15 @@ impl Machine {
         self.paced.max(if self.quick { QUICK_WINDOW } else { WINDOW })
     }
 
-    /// The owner is alive.
-    pub(crate) fn beat(&self) {
-        if let Some(retention) = &self.retention {
-            retention.beat();
+    /// The owner is alive. What was taken back while it was not is set again.
+    pub(crate) fn beat(&mut self, events: &mut Events) {
+        let Some(retention) = &mut self.retention else { return };
+        retention.beat();
+        let Some(session) = self.session.as_mut().filter(|_| retention.stays_when_stopped()) else { return };
+        if session.beat() {
+            for (vcpu, error) in retention.set_again(&mut session.journal) {
+                events.warn(Warning::NotRetained { vcpu, why: error.to_string() });
+            }
         }
     }
 

@@ -61,6 +61,22 @@ impl Retention {
         self.retainer.beat();
     }
 
+    /// Whether what it has set stays while this process is stopped, or hangs.
+    pub(crate) fn stays_when_stopped(&self) -> bool {
+        self.means().is_set_in_files()
+    }
+
+    /// What was set was taken back meanwhile; whoever could not be given it again, and why.
+    pub(crate) fn set_again(&mut self, journal: &mut Journal) -> Vec<(VcpuId, ActError)> {
+        self.retainer.was_taken_back();
+        self.set_all(journal)
+    }
+
+    fn set_all(&mut self, journal: &mut Journal) -> Vec<(VcpuId, ActError)> {
+        let set = |(&vcpu, &timeout)| Some((vcpu, self.retainer.set(vcpu, Some(timeout), journal).err()?));
+        self.retaining.iter().filter_map(set).collect()
+    }
+
     /// From now on it counts.
     pub(crate) fn start(&mut self) {
         self.zero = Spent::of(&self.counters());
@@ -98,7 +114,6 @@ impl Retention {
         self.before = self.spent();
         self.zero = Spent::default();
         std::mem::replace(&mut self.retainer, Box::new(yields)).retire();
-        let set = |(&vcpu, &timeout)| Some((vcpu, self.retainer.set(vcpu, Some(timeout), journal).err()?));
-        Ok(self.retaining.iter().filter_map(set).collect())
+        Ok(self.set_all(journal))
     }
 }

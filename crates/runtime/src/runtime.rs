@@ -135,7 +135,7 @@ impl Runtime {
     /// One window, `late` after it was due.
     pub fn tick(&mut self, late: Nanos) {
         self.pin(late);
-        self.machine.beat();
+        self.machine.beat(&mut self.events);
         let before = thread_cpu_time();
         let mut windows = match self.machine.observe() {
             Ok(windows) => windows,
@@ -176,7 +176,7 @@ impl Runtime {
 
     /// Forgets the time up to now: the program was stopped.
     pub fn skip(&mut self) {
-        self.machine.beat();
+        self.machine.beat(&mut self.events);
         if let Err(error) = self.machine.skip() {
             self.events.warn(Warning::WindowLost { why: error.to_string() });
         }

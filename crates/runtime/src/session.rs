@@ -2,6 +2,7 @@
 
 use crate::event::{Event, Listener, Warning};
 use crate::guardian::Guardian;
+use crate::heart::Heart;
 use gleaner_act::{
     ActError, Journal, UndoOutcome, default_state_dir, list_journals, own_start_time, undo_journal, undo_own,
 };
@@ -14,6 +15,10 @@ pub struct Session {
     /// Where every change is noted before it is made.
     pub journal: Journal,
     guardian: Option<Guardian>,
+    /// For the guardian to watch.
+    heart: Option<Heart>,
+    /// How often the guardian had taken values back when it was last asked; `None`: it was not told to watch.
+    taken: Option<u64>,
     /// Why there is no guardian, if there is none.
     unguarded: Option<String>,
     path: PathBuf,
@@ -52,7 +57,8 @@ impl Session {
         }
         // The guardian first: from the journal's first byte on there is somebody to remove it.
         let path = Journal::path_in(&default_state_dir(), &run_id());
-        let (guardian, unguarded) = match Guardian::start(&path) {
+        let heart = Heart::new().inspect_err(|error| tracing::debug!("no heart: {error}")).ok();
+        let (guardian, unguarded) = match Guardian::start(&path, heart.as_ref()) {
             Ok(guardian) => (Some(guardian), None),
             Err(error) => (None, Some(why_refused(&error))),
         };
@@ -63,7 +69,7 @@ impl Session {
                 return Err(error);
             }
         };
-        Ok(Self { journal, guardian, unguarded, path, listener, ended: false })
+        Ok(Self { journal, guardian, heart, taken: None, unguarded, path, listener, ended: false })
     }
 
     /// The guardian's process.
@@ -87,8 +93,11 @@ impl Session {
         if !self.guardian.as_mut()?.is_gone() {
             return None;
         }
-        match Guardian::start(&self.path) {
-            Ok(guardian) => {
+        match Guardian::start(&self.path, self.heart.as_ref()) {
+            Ok(mut guardian) => {
+                if self.taken.is_some() {
+                    guardian.watch();
+                }
                 self.guardian = Some(guardian);
                 Some(Warning::GuardianReplaced)
             }
@@ -98,6 +107,19 @@ impl Session {
                 Some(Warning::GuardianLost)
             }
         }
+    }
+
+    /// This process is alive. To be called at least once a second, from the first time on: where it is silent for longer, because it hangs
+    /// or was stopped, the guardian takes back values that would keep vCPUs awake all the same. Whether it did since the last call.
+    pub fn beat(&mut self) -> bool {
+        let (Some(heart), Some(guardian)) = (&self.heart, &mut self.guardian) else { return false };
+        heart.beat();
+        let now = heart.taken();
+        let before = self.taken.replace(now);
+        if before.is_none() {
+            guardian.watch();
+        }
+        before.is_some_and(|before| before != now)
     }
 
     /// Undoes everything.

@@ -122,6 +122,13 @@ impl Retainer for Haltpoll {
         }
     }
 
+    fn was_taken_back(&mut self) {
+        self.in_force = None;
+        for file in [&mut self.highest, &mut self.grow, &mut self.start] {
+            file.was_given_back();
+        }
+    }
+
     fn retire(self: Box<Self>) {}
 }
 
@@ -185,6 +192,28 @@ mod tests {
             let path = parameter(sys.path(), &format!("guest_halt_poll_{name}"));
             assert_eq!(fs::read_to_string(path).unwrap(), value);
         }
+    }
+
+    #[test]
+    fn what_was_taken_back_is_set_again() {
+        let sys = fake_sys("haltpoll\n");
+        let mut journal = Journal::create(&sys.path().join("state"), "run-1").unwrap();
+        let mut haltpoll = Haltpoll::open(sys.path(), &journal).unwrap();
+        let values = || {
+            ["ns", "grow", "grow_start"]
+                .map(|name| fs::read_to_string(parameter(sys.path(), &format!("guest_halt_poll_{name}"))).unwrap())
+        };
+        let (had, timeout) = (values(), Some(Nanos::from_micros(200)));
+        haltpoll.set(VcpuId(0), timeout, &mut journal).unwrap();
+        let set = values();
+        assert_eq!(set, ["4294967295", "0", "200000"]);
+        crate::take_values_back(journal.path()).unwrap();
+        assert_eq!((values(), journal.path().exists()), (had.clone(), true));
+        haltpoll.was_taken_back();
+        haltpoll.set(VcpuId(0), timeout, &mut journal).unwrap();
+        assert_eq!(values(), set);
+        undo_own(&journal).unwrap();
+        assert_eq!(values(), had);
     }
 
     #[test]

@@ -45,6 +45,9 @@ pub trait Retainer: Send {
     /// The owner is alive. To be called at least once a second: a hung Gleaner must not burn the machine.
     fn beat(&self) {}
 
+    /// Somebody gave back what it had set in files, because the owner was silent: what is set next is written anew.
+    fn was_taken_back(&mut self) {}
+
     /// More about it, for the summary: the means' name and what it rests on.
     fn detail(&self) -> String {
         self.means().name().to_owned()

@@ -12,9 +12,12 @@ use super::value_file::ValueFile;
 use crate::undo::Undo;
 use crate::{ActError, Journal};
 use gleaner_model::{CpuSet, Nanos, RetainMeans, VcpuId};
+use gleaner_sys::monotonic;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
@@ -26,6 +29,9 @@ const LOOK: Duration = Duration::from_millis(5);
 const LOOK_LONGEST: Duration = Duration::from_millis(80);
 /// A vCPU that polled for more than this share of the time since the last look polled all the time.
 const ALL_THE_TIME: f64 = 0.9;
+
+/// An owner that has not beaten for so long hangs.
+const HEART_STOPPED: Nanos = Nanos::from_secs(2);
 
 enum Order {
     Set(VcpuId, Option<Nanos>),
@@ -40,6 +46,7 @@ pub struct PmQos {
     orders: Option<Sender<Order>>,
     watch: Option<std::thread::JoinHandle<()>>,
     had: Vec<(PathBuf, String)>,
+    heart: Arc<AtomicU64>,
 }
 
 /// What the watch knows of one vCPU.
@@ -104,11 +111,13 @@ impl PmQos {
         let had = had.collect();
         let paths = watched.iter().map(|watched| (watched.vcpu, watched.limit.path().to_owned())).collect();
         let (sender, receiver) = channel();
+        let heart = Arc::new(AtomicU64::new(monotonic().0));
+        let beating = Arc::clone(&heart);
         let watch = std::thread::Builder::new()
             .name("gleaner-qos".into())
-            .spawn(move || watch(watched, &receiver))
+            .spawn(move || watch(watched, &receiver, &beating))
             .map_err(|source| ActError::Unavailable { what: "PM QoS".into(), why: format!("no thread: {source}") })?;
-        Ok(Self { vcpus: paths, journalled: false, orders: Some(sender), watch: Some(watch), had })
+        Ok(Self { vcpus: paths, journalled: false, orders: Some(sender), watch: Some(watch), had, heart })
     }
 
     fn journal(&mut self, journal: &mut Journal) -> Result<(), ActError> {
@@ -138,6 +147,10 @@ impl Retainer for PmQos {
         Ok(())
     }
 
+    fn beat(&self) {
+        self.heart.store(monotonic().0, Relaxed);
+    }
+
     fn retire(self: Box<Self>) {}
 }
 
@@ -149,8 +162,8 @@ impl Drop for PmQos {
     }
 }
 
-/// Carries out orders and time-outs until the orders end; then gives everything back.
-fn watch(mut vcpus: Vec<Watched>, orders: &Receiver<Order>) {
+/// Carries out orders and time-outs until the orders end; then gives everything back. While the owner is silent, nothing is kept awake.
+fn watch(mut vcpus: Vec<Watched>, orders: &Receiver<Order>, heart: &AtomicU64) {
     loop {
         let due = vcpus.iter().filter(|watched| watched.timeout.is_some()).map(|watched| watched.next_look).min();
         let order = match due {
@@ -164,7 +177,9 @@ fn watch(mut vcpus: Vec<Watched>, orders: &Receiver<Order>) {
             Err(RecvTimeoutError::Timeout) => {
                 let now = Instant::now();
                 let due = |watched: &&mut Watched| watched.timeout.is_some() && watched.next_look <= now;
-                vcpus.iter_mut().filter(due).for_each(|watched| watched.look(now));
+                let silent = monotonic() - Nanos(heart.load(Relaxed)) > HEART_STOPPED;
+                let look = |watched: &mut Watched| if silent { watched.let_go(now) } else { watched.look(now) };
+                vcpus.iter_mut().filter(due).for_each(look);
             }
             Err(RecvTimeoutError::Disconnected) => break,
         }
@@ -198,6 +213,14 @@ impl Watched {
         self.last = (now, polled, halts);
     }
 
+    /// Until it has been busy again.
+    fn let_go(&mut self, now: Instant) {
+        if !std::mem::replace(&mut self.let_go, true) {
+            self.apply(false);
+        }
+        self.begin_pause(LOOK, now);
+    }
+
     fn look(&mut self, now: Instant) {
         let (then, polled_before, halts_before) = self.last;
         let (polled, halts) = self.counts.read();
@@ -213,9 +236,7 @@ impl Watched {
                 self.begin_pause((self.pause * 2).min(LOOK_LONGEST), now);
             }
         } else if polled > ALL_THE_TIME * passed {
-            self.let_go = true;
-            self.apply(false);
-            self.begin_pause(LOOK, now);
+            self.let_go(now);
         } else {
             self.begin_pause(LOOK, now);
         }

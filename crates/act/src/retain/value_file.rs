@@ -71,6 +71,11 @@ impl ValueFile {
         self.write(value)
     }
 
+    /// Somebody gave its earlier value back.
+    pub fn was_given_back(&mut self) {
+        self.now.clone_from(&self.had);
+    }
+
     /// Sets it to what it was, or to something set and journalled before.
     pub fn write(&mut self, value: &str) -> Result<(), ActError> {
         fs::write(&self.path, value).map_err(ActError::file("write", &self.path))?;
