@@ -62,6 +62,14 @@ pub fn duration_within(text: &str, allowed: RangeInclusive<Duration>) -> Result<
     Err(format!("must be within {low} and {high}"))
 }
 
+/// A duration with a unit, of any length.
+///
+/// # Errors
+/// What is wrong, in words.
+pub fn any_duration(text: &str) -> Result<Duration, String> {
+    duration_within(text, Duration::ZERO..=Duration::MAX)
+}
+
 /// A size of 4 KiB to 1 GiB in bytes, with k, M or G for powers of 1024.
 ///
 /// # Errors
