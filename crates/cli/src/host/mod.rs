@@ -35,7 +35,7 @@ enum HostCommand {
     Probe(probe::ProbeArgs),
     /// Give vCPU threads a time slice, enforce it, and say what was delivered
     Slice(slice::SliceArgs),
-    /// The host agent: holds one slice for all VMs, or finds the best for those that share CPUs
+    /// The host agent: one slice for all VMs, or the best for those that share CPUs
     Run(run::RunArgs),
     /// Give thrashing VMs the least of the last-level cache, and the others the rest
     Llc(llc::LlcArgs),
