@@ -55,7 +55,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 /// What is wrong, in words.
 pub fn duration_within(text: &str, allowed: RangeInclusive<Duration>) -> Result<Duration, String> {
     let parsed =
-        humantime::parse_duration(text).map_err(|error| format!("{error}; write it like 20us, 500us or 5s"))?;
+        humantime::parse_duration(text).map_err(|error| format!("{error}; write it like 20us, 500us, 1ms or 5s"))?;
     if allowed.contains(&parsed) {
         return Ok(parsed);
     }
