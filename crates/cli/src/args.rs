@@ -280,11 +280,11 @@ pub struct RunArgs {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ProfileArg {
-    /// For as long as a halt costs more in the mean; polls least
+    /// 50us where the idle loop polls: for shared and burstable machines
     Frugal,
-    /// For as long as a halt costs more in the worst 1 %, within 50us and 5ms
+    /// 200us: for most programs
     Balanced,
-    /// 5ms
+    /// 5ms: for machines of your own, and servers that must answer at once
     Latency,
 }
 
