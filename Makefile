@@ -59,6 +59,7 @@ reference: toolchain ## docs/reference, and man pages and completions in target/
 check: toolchain ## formatting, lints and the length of pages
 	@scripts/words.sh --check
 	@experiments/simulator/rows.sh --check
+	@if command -v python3 >/dev/null; then scripts/cast.py check; else echo "check: no python3: the README's cast is not checked" >&2; fi
 	@$(CARGO) fmt --version >/dev/null && $(CARGO) clippy --version >/dev/null || { echo "this toolchain lacks rustfmt or clippy: rustup component add rustfmt clippy" >&2; exit 1; }
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked --target $(HOST) -- -D warnings

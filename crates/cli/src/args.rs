@@ -1,7 +1,7 @@
 //! The command line. Help text lives here and teaches; nothing here acts.
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
-pub use gleaner_command::args::{JsonArg, PolicyArg, duration, duration_within};
+pub use gleaner_command::args::{JsonArg, PolicyArg, any_duration, duration, duration_within};
 use gleaner_command::everywhere::EverywhereArgs;
 use gleaner_model::{Profile, RetainMeans};
 use gleaner_runtime::RetainChoice;
@@ -12,9 +12,9 @@ use std::time::Duration;
 
 /// Makes multithreaded programs in virtual machines run as if virtual CPUs were CPUs.
 ///
-/// A virtual CPU vanishes when it idles: the hypervisor takes it away, and every wake-up pays to get it back. Gleaner bridges
-/// short idle periods (retention) and packs work onto fewer vCPUs where that makes idle periods short (consolidation).
-/// It needs no change to kernel, hypervisor or program, and leaves the machine as it found it.
+/// A virtual CPU vanishes when it idles: the hypervisor takes it away, and every wake-up pays to get it back. Gleaner
+/// bridges short idle periods (retention), and packs work onto fewer vCPUs where that makes idle periods short
+/// (consolidation). It needs no change to kernel, hypervisor or program, and leaves the machine as it found it.
 #[derive(Debug, Parser)]
 #[command(
     name = "gleaner",
@@ -46,7 +46,8 @@ pub fn command() -> clap::Command {
     let command = Cli::command();
     let header = *command.get_styles().get_header();
     let template = format!(
-        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{}{header}Everywhere:{header:#}\n{{options}}{{after-help}}",
+        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{}{header}Everywhere:{header:#}\n{{options}}\
+         {{after-help}}",
         groups(&command)
     );
     command.help_template(template)
@@ -100,7 +101,7 @@ pub enum Command {
     Probe(ProbeArgs),
     /// Run a program under Gleaner
     Run(RunArgs),
-    /// Do for something that runs already what `run` does, except moving it
+    /// Keep idle vCPUs awake for something that runs already
     Attach(crate::attach::AttachArgs),
     /// Manage groups on this machine, as a configuration says, for as long as it runs
     Daemon(crate::daemon::DaemonArgs),
@@ -165,15 +166,17 @@ pub struct ProbeArgs {
     #[arg(long, value_name = "DURATION", default_value = "1ms", value_parser = gap)]
     gap: Duration,
     /// The same in microseconds, as it was called first
-    #[arg(long, hide = true, value_name = "N", conflicts_with = "gap", value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    #[arg(long, hide = true, value_name = "N", conflicts_with = "gap")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     gap_us: Option<u64>,
     /// Wake-ups measured per setting
-    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub samples: u64,
     /// Measure only these settings (may be repeated)
     #[arg(long = "setting", value_name = "SETTING", value_enum, ignore_case = true)]
     pub settings: Vec<Setting>,
-    /// Instead: what a wake-up costs by each means of keeping a vCPU awake, at gaps of 50us, 200us, 1ms and 10ms
+    /// Measure instead what a wake-up costs by each means of keeping a vCPU awake, at gaps of 50us to 10ms
     #[arg(long, conflicts_with_all = ["settings", "load", "gap", "gap_us", "samples"])]
     pub means: bool,
     /// Measure setting D too, with a busy thread on the waiter's vCPU
@@ -240,8 +243,8 @@ pub struct RunArgs {
     /// How long an idle vCPU is kept from halting, instead of the profile's time-out: 1us to 1s
     #[arg(long, alias = "timeout", value_name = "DURATION", value_parser = duration, conflicts_with = "profile")]
     pub retain_for: Option<Duration>,
-    /// CPU time that idle vCPUs may poll for, all together, as a part of one CPU: 20% (default by profile: frugal 5%, balanced
-    /// 100%, latency without limit)
+    /// CPU time that all idle vCPUs together may poll for, as a part of one CPU, such as 20% [default: frugal 5%,
+    /// balanced 100%, latency without limit]
     #[arg(long, value_name = "PERCENT", value_parser = budget)]
     pub budget: Option<f64>,
     /// A file whose first number grows as the program gets on. Whether retention pays is then judged by that, not by how often
@@ -257,15 +260,16 @@ pub struct RunArgs {
     /// How the program is confined to fewer vCPUs
     #[arg(long, value_enum, default_value_t = PlacementArg::Auto)]
     pub placement: PlacementArg,
-    /// CPU time that observing may take, in per cent of one CPU; where it is dear (many threads, an emulated machine) windows get
-    /// longer, and more lets Gleaner learn faster
+    /// CPU time that observing may take, in per cent of one CPU; more lets Gleaner learn faster, where there are many
+    /// threads or the machine is slow
     #[arg(long, value_name = "PERCENT", default_value_t = 0.5, value_parser = overhead)]
     pub overhead: f64,
     /// Refuse to run the program (status 125) when something the policy needs cannot be done here
     #[arg(long)]
     pub strict: bool,
     /// What wake-ups cost here, measured already (`gleaner ab` measures once for all its runs)
-    #[arg(long, value_name = "NS,...", hide = true, value_parser = crate::calibrate::costs_from_text, conflicts_with = "retain_for")]
+    #[arg(long, value_name = "NS,...", hide = true, conflicts_with = "retain_for")]
+    #[arg(value_parser = crate::calibrate::costs_from_text)]
     pub wakeup_costs: Option<gleaner_model::WakeupCosts>,
     #[command(flatten)]
     pub json: JsonArg,
@@ -276,11 +280,11 @@ pub struct RunArgs {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ProfileArg {
-    /// The mean extra cost of waking a halted vCPU: at most twice the cost of the better choice
+    /// 50us where the idle loop polls: for shared and burstable machines
     Frugal,
-    /// The tail of that cost, within 50us and 5ms
+    /// 200us: for most programs
     Balanced,
-    /// 5ms
+    /// 5ms: for machines of your own, and servers that must answer at once
     Latency,
 }
 
@@ -327,7 +331,7 @@ impl From<RetainArg> for RetainChoice {
 pub enum ObserverArg {
     /// BPF where it loads, else /proc
     Auto,
-    /// BPF or nothing
+    /// BPF; the program is not run where it does not load
     Bpf,
     /// /proc files only, no privilege
     Procfs,
@@ -337,7 +341,7 @@ pub enum ObserverArg {
 pub enum PlacementArg {
     /// A cpuset where it is safe, else thread affinity
     Auto,
-    /// A cpuset or nothing
+    /// A cpuset; the program is not run where none can be had
     Cpuset,
     /// Thread affinity, no privilege
     Affinity,

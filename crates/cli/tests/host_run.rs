@@ -86,7 +86,7 @@ fn a_slice_for_all_is_set_delivered_and_given_back_on_this_machine() {
     let before = vm.slices();
     let dir = tempfile::tempdir().unwrap();
     let json = dir.path().join("run.json");
-    let mut agent = agent(&["--policy", "static", "--slice", "1ms", "--json", json.to_str().unwrap()]);
+    let mut agent = agent(&["--slice", "1ms", "--json", json.to_str().unwrap()]);
     assert!(comes_true(|| vm.slices() == [Nanos::from_millis(1); 2]));
     std::thread::sleep(Duration::from_millis(1500));
     send(pid_of(&agent), libc::SIGTERM);
@@ -116,7 +116,7 @@ fn policy_and_slices_for_all_take_turns_and_everything_is_given_back_on_this_mac
     }
     let before = vm.slices();
     let pid = own_pid().to_string();
-    let fixed = ["host", "run", "--vm", &pid, "--policy", "static", "--slice", "5ms"];
+    let fixed = ["host", "run", "--vm", &pid, "--slice", "5ms"];
     let turns = ["--in-turn", "1ms,3ms", "--interval", "100ms", "--lead", "200ms", "--turn", "300ms", "--passes", "2"];
     let mut command = gleaner(fixed.iter().chain(&turns).chain(&["--json"]).copied());
     let agent = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -281,7 +281,7 @@ fn a_share_that_is_unfair_is_said_once_meanwhile_and_at_the_end_on_this_machine(
     std::fs::write(&config, "fairness_span_ms = 2000\nrunnable_share_min = 0.5\n").unwrap();
     let (own, theirs) = (own_pid().to_string(), pid_of(&starved.0).to_string());
     let args = ["host", "run", "--vm", &own, "--vm", &theirs, "--interval", "200ms", "--for", "5s", "--json"];
-    for policy in [&["--policy", "adaptive"][..], &["--slice", "1ms"]] {
+    for policy in [&["--slice", "adaptive"][..], &["--slice", "1ms"]] {
         let said = finish(gleaner(args).args(policy).arg("--config").arg(&config)).with_status(0);
         let named = format!("({theirs}) got");
         let count = |begins: &str| {
@@ -308,7 +308,7 @@ fn a_killed_agent_leaves_no_slice_behind_on_this_machine() {
         return;
     }
     let before = vm.slices();
-    let mut agent = agent(&["--policy", "adaptive"]);
+    let mut agent = agent(&["--slice", "adaptive"]);
     assert!(comes_true(|| vm.slices() == [Nanos::from_millis(1); 2]), "{:?}", vm.slices());
     agent.kill().unwrap();
     agent.wait().unwrap();
@@ -322,7 +322,7 @@ fn a_guardian_that_was_killed_is_replaced_on_this_machine() {
         return;
     }
     let before = vm.slices();
-    let mut agent = agent(&["--policy", "static", "--slice", "1ms"]);
+    let mut agent = agent(&["--slice", "1ms"]);
     assert!(comes_true(|| vm.slices() == [Nanos::from_millis(1); 2]), "{:?}", vm.slices());
     let first = guardian_of(pid_of(&agent)).unwrap();
     send(first, libc::SIGKILL);
@@ -358,7 +358,7 @@ fn two_runs_do_not_hold_the_same_vcpus_on_this_machine() {
     }
     let before = vm.slices();
     let (one, pid) = ([Nanos::from_millis(1); 2], own_pid().to_string());
-    let mut first = agent(&["--policy", "static", "--slice", "1ms"]);
+    let mut first = agent(&["--slice", "1ms"]);
     assert!(comes_true(|| vm.slices() == one), "{:?}", vm.slices());
     let holder = format!("process {}, another run", pid_of(&first));
     for second in [&["slice", "--slice", "2ms", "--for", "10s"][..], &["run", "--slice", "2ms", "--for", "10s"]] {
@@ -381,7 +381,9 @@ fn bad_input_is_named_and_changes_nothing() {
         (&["--vm", "1"], &["process 1", "no VM"]),
         (&["--slice", "200ms"], &["--slice", "100us"]),
         (&["--slice", "soon"], &["--slice"]),
-        (&["--policy", "adaptive", "--slice", "1ms"], &["--slice", "static"]),
+        (&["--slice", "adapt"], &["--slice", "adaptive"]),
+        // As it was called first.
+        (&["--policy", "adaptive", "--slice", "1ms"], &["--slice", "adaptive", "--policy"]),
         (&["--interval", "0s"], &["--interval", "100ms"]),
         (&["--interval", "5m"], &["--interval", "60s"]),
         (&["--config", "/no/such/file"], &["/no/such/file"]),

@@ -49,8 +49,9 @@ fn host_run_holds_one_slice_for_all_through_xl() {
 #[test]
 fn what_takes_threads_is_refused_with_the_reason() {
     for (words, reasons) in [
-        (&["run"][..], &["adaptive", "--policy static"][..]),
-        (&["run", "--policy", "adaptive"], &["adaptive", "--policy static"]),
+        (&["run"][..], &["adaptive", "--slice 1ms"][..]),
+        (&["run", "--slice", "adaptive"], &["adaptive", "--slice 1ms"]),
+        (&["run", "--policy", "adaptive"], &["adaptive", "--slice 1ms"]),
         (&["run", "--slice", "1ms", "--pause-exits"], &["--pause-exits"]),
         (&["run", "--slice", "1ms", "--no-enforce"], &["--no-enforce"]),
         (&["probe"], &["dom0", "host list"]),

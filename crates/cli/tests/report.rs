@@ -159,12 +159,55 @@ struct Measured {
     overlapping: Vec<String>,
     /// Headings, tables, captions and parts of the page without any extent or text.
     empty: Vec<String>,
+    /// Columns of tables in which no row says anything.
+    blank: Vec<String>,
+    /// Tables and drawings that reach out of a box which cannot be scrolled.
+    clipped: Vec<String>,
+    /// Words that hardly stand out from what is behind them.
+    faint: Vec<String>,
+    /// Words in drawings too small to read.
+    small: Vec<String>,
+    /// Where the first verdict ends, and the first part's name.
+    verdict_bottom: f64,
+    first: String,
 }
 
 const MEASURE: &str = r#"<script>
 const box = element => element.getBoundingClientRect();
 const svgs = [...document.querySelectorAll("figure svg")];
-const cut = [], overlapping = [], empty = [];
+const cut = [], overlapping = [], empty = [], blank = [], clipped = [], faint = [], small = [];
+const luminance = colour => {
+  const [r, g, b] = colour.match(/[0-9.]+/g).map(Number).map(c => c / 255)
+    .map(c => c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+};
+const behind = element => {
+  for (let at = element; at; at = at.parentElement) {
+    const colour = getComputedStyle(at).backgroundColor;
+    if (!colour.startsWith("rgba(")) return colour;
+  }
+  return "rgb(255, 255, 255)";
+};
+const contrast = (element, colour) => {
+  const [a, b] = [luminance(colour), luminance(behind(element))];
+  return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+};
+for (const element of document.querySelectorAll("p, li, td, th, dt, dd, figcaption, h1, h2, h3, .badge, .hurts, svg text")) {
+  const style = getComputedStyle(element), drawn = element.tagName == "text";
+  if (contrast(element, drawn ? style.fill : style.color) < 4.5) faint.push(element.textContent.trim().slice(0, 60));
+  const svg = drawn && element.ownerSVGElement;
+  if (drawn && parseFloat(style.fontSize) * box(svg).width / svg.viewBox.baseVal.width < 9.5) small.push(element.textContent.trim());
+}
+for (const table of document.querySelectorAll("table")) {
+  const rows = [...table.tBodies[0].rows];
+  [...table.tHead.rows[0].cells].forEach((head, at) => {
+    if (at > 0 && rows.every(row => ["", "-"].includes(row.cells[at].textContent))) blank.push(head.textContent);
+  });
+}
+for (const wide of document.querySelectorAll("table, figure svg, pre")) {
+  const scroll = wide.tagName == "PRE" ? wide : wide.closest(".scroll"), room = scroll && getComputedStyle(scroll).overflowX;
+  if (room != "auto" || box(scroll).right > innerWidth + 1) clipped.push(wide.outerHTML.slice(0, 80));
+}
 for (const svg of svgs) {
   const outer = box(svg), texts = [...svg.querySelectorAll("text")];
   texts.forEach((text, at) => {
@@ -182,22 +225,35 @@ for (const svg of svgs) {
 }
 for (const element of document.querySelectorAll("section, h1, h2, h3, table, figcaption, .result, dd"))
   if (!element.closest("details") && (box(element).height < 8 || !element.textContent.trim())) empty.push(element.outerHTML.slice(0, 80));
-const root = document.documentElement, pre = document.createElement("pre");
-pre.id = "measured";
-pre.textContent = JSON.stringify({ window: innerWidth, document: root.scrollWidth,
-  drawings: svgs.map(svg => [box(svg).width, box(svg).height]), cut, overlapping, empty });
-document.body.append(pre);
+const root = document.documentElement;
+parent.postMessage(JSON.stringify({ window: innerWidth, document: root.scrollWidth,
+  drawings: svgs.map(svg => [box(svg).width, box(svg).height]), cut, overlapping, empty,
+  blank, clipped, faint, small, verdict_bottom: box(document.querySelector(".badge")).bottom,
+  first: document.querySelector("main > section").id }), "*");
 </script>"#;
 
-/// Lays the page out in a window of this width.
-fn measure(folder: &TempDir, html: &str, width: u32) -> Measured {
+/// Chromium's own window is never narrower than 500 pixels; a frame is.
+fn framed(page: &Path, width: u32) -> String {
+    format!(
+        "<!DOCTYPE html><pre id=\"measured\"></pre><script>\
+         onmessage = said => {{ document.querySelector(\"pre\").textContent = said.data; }};</script>\
+         <iframe src=\"file://{}\" style=\"border: 0; width: {width}px; height: 1200px\"></iframe>",
+        page.display()
+    )
+}
+
+/// Lays the page out in a window of this width, on a light or a dark screen.
+fn measure(folder: &TempDir, html: &str, width: u32, dark: bool) -> Measured {
     let policy = "<meta http-equiv=\"Content-Security-Policy\"";
     let (head, rest) = html.split_once(policy).expect("the page forbids scripts");
     let rest = rest.split_once('>').unwrap().1;
-    let page = folder.path().join(format!("measured-{width}.html"));
+    let page = folder.path().join(format!("measured-{width}-{dark}.html"));
     fs::write(&page, format!("{head}{rest}{MEASURE}")).unwrap();
-    let profile = folder.path().join(format!("profile-{width}"));
-    let dump = chromium(&profile, &[&format!("--window-size={width},1200"), "--dump-dom"], &page);
+    let profile = folder.path().join(format!("profile-{width}-{dark}"));
+    let scheme = format!("--blink-settings=preferredColorScheme={}", u8::from(!dark));
+    let frame = folder.path().join(format!("frame-{width}-{dark}.html"));
+    fs::write(&frame, framed(&page, width)).unwrap();
+    let dump = chromium(&profile, &["--virtual-time-budget=5000", "--dump-dom", &scheme], &frame);
     let json = dump.split_once("<pre id=\"measured\">").expect("the script ran").1.split_once("</pre>").unwrap().0;
     let json = json.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&");
     serde_json::from_str(&json).unwrap()
@@ -210,13 +266,17 @@ fn a_browser_lays_the_page_out_without_anything_cut_or_empty() {
     report(&one_of_each(&folder), &page).with_status(0);
     let html = fs::read_to_string(&page).unwrap();
     let figures = html.matches("<figure ").count();
-    for width in [1_100, 520] {
-        let found = measure(&folder, &html, width);
+    for (width, dark) in [(1_280, true), (1_100, false), (520, false), (420, false)] {
+        let found = measure(&folder, &html, width, dark);
         assert!((found.window - f64::from(width)).abs() < 1.0, "{found:?}");
         assert!(found.document <= found.window, "wider than the window: {found:?}");
         assert_eq!(found.drawings.len(), figures);
-        assert!(found.drawings.iter().all(|[width, height]| *width > 400.0 && *height > 60.0), "{found:?}");
+        let least = if width > 420 { 400.0 } else { 370.0 };
+        assert!(found.drawings.iter().all(|[width, height]| *width > least && *height > 60.0), "{found:?}");
         assert!(found.cut.is_empty() && found.overlapping.is_empty() && found.empty.is_empty(), "{found:#?}");
+        assert!(found.blank.is_empty() && found.clipped.is_empty() && found.faint.is_empty(), "{found:#?}");
+        assert!(found.small.is_empty(), "{found:#?}");
+        assert!(found.first == "answer" && found.verdict_bottom < 250.0, "whether it helped comes first: {found:#?}");
     }
 }
 
@@ -240,9 +300,9 @@ fn a_browser_shows_verdict_figures_and_numbers_without_running_anything() {
         "full is 6.2&nbsp;% faster than off",
         ": full helps.",
         "&lt;script&gt;document.title=7&lt;/script&gt;",
-        "pipeline (b: matmul): policy full helps, speedup 1.840 (1.710 to 1.990)",
+        "policy full helps, speedup 1.840 (1.710 to 1.990)",
         ">3.12s</td>",
-        "Speedup of 3 comparisons: 1 helped, 1 hurt, 1 without a clear difference",
+        "9 compared: 5 helps, 3 hurts, 1 inconclusive",
         "vCPU deactivated",
         "<dt>contention guard</dt>",
     ] {

@@ -54,12 +54,21 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 /// # Errors
 /// What is wrong, in words.
 pub fn duration_within(text: &str, allowed: RangeInclusive<Duration>) -> Result<Duration, String> {
-    let parsed = humantime::parse_duration(text).map_err(|error| format!("{error}; write it like 500us, 1ms or 5s"))?;
+    let parsed =
+        humantime::parse_duration(text).map_err(|error| format!("{error}; write it like 20us, 500us, 1ms or 5s"))?;
     if allowed.contains(&parsed) {
         return Ok(parsed);
     }
     let [low, high] = [allowed.start(), allowed.end()].map(|end| humantime::format_duration(*end));
     Err(format!("must be within {low} and {high}"))
+}
+
+/// A duration with a unit, of any length.
+///
+/// # Errors
+/// What is wrong, in words.
+pub fn any_duration(text: &str) -> Result<Duration, String> {
+    duration_within(text, Duration::ZERO..=Duration::MAX)
 }
 
 /// A size of 4 KiB to 1 GiB in bytes, with k, M or G for powers of 1024.

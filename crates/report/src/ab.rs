@@ -259,7 +259,8 @@ impl AbReport {
 
     /// The verdict in a word: that of the JSON, or `inconclusive` where the interval says too little for it.
     pub fn told_verdict(&self) -> &str {
-        if self.pairs_to_tell.is_some() { "inconclusive" } else { &self.verdict }
+        let told = self.pairs_to_tell.is_none() && self.verdict_withheld.is_none();
+        if told { &self.verdict } else { "inconclusive" }
     }
 
     /// The verdict with its interval, as the page has it too.
@@ -276,7 +277,7 @@ impl AbReport {
     fn write_verdict(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (first, second) = (self.name(0), self.name(1));
         let Some(speedup) = &self.speedup else {
-            return writeln!(f, "No pair of runs could be compared: {}.", self.verdict);
+            return writeln!(f, "No pair of runs could be compared: {}.", self.told_verdict());
         };
         let words = self.words();
         let change = words.change(speedup.median);

@@ -51,11 +51,11 @@ fn every_schema_has_its_place_on_the_page() {
         "full is 6.2\u{a0}% faster than off, 95\u{a0}% interval 6.0\u{a0}% faster to 38.0\u{a0}% faster: full helps.",
         "full hurts",
         "1.08 times the CPU time of off",
-        "pipeline (b: matmul): policy full helps, speedup 1.840 (1.710 to 1.990)",
-        "because one pair is too few for an interval",
+        "<strong>pipeline (b: matmul), full</strong>: policy full helps, speedup 1.840 (1.710 to 1.990).",
+        "inconclusive, because one pair is too few for an interval",
         "Incomplete: 1 of 6 pairs, because the command ended with status 1.",
         // What was seen, as text in the figures.
-        "Speedup of 3 comparisons: 1 helped, 1 hurt, 1 without a clear difference",
+        "11 compared: 7 helps, 3 hurts, 1 inconclusive",
         "pbzip2: run time of every run, pair by pair",
         "pbzip2: between 3 and 4 vCPUs were active, 3.25 on average",
         "a, b: matmul: speedup by policy against off",
@@ -85,6 +85,59 @@ fn every_schema_has_its_place_on_the_page() {
     ] {
         assert!(page.html.contains(words), "the page lacks: {words}");
     }
+}
+
+/// What the page begins with, and nothing on it says otherwise.
+#[test]
+fn the_first_thing_on_the_page_is_whether_it_helped() {
+    let results = ["ab.json", "ab-metric.json", "ab-few.json"];
+    let mut chosen = examples();
+    chosen.retain(|(name, _)| results.contains(&name.as_str()));
+    let page = made_of(&chosen);
+    let body = page.html.split_once("<main>").unwrap().1;
+    let (answer, rest) = body.split_once("</section>").unwrap();
+    assert!(answer.starts_with("<section id=\"answer\"><h2>Did it help?</h2>"), "{answer:.200}");
+    let badges: Vec<(&str, &str)> = answer
+        .split("<span class=\"badge ")
+        .skip(1)
+        .map(|badge| {
+            let (class, rest) = badge.split_once('"').unwrap();
+            let words = rest.split_once("</span> ").unwrap().1;
+            (class, words.split_once('<').unwrap().0)
+        })
+        .collect();
+    assert_eq!(badges, [("open", "inconclusive"), ("hurts", "hurts"), ("helps", "helps")], "in the files' order");
+    assert_eq!(answer.matches("<svg ").count(), 1, "one drawing of all of them");
+    let overview = &page.figures[0];
+    assert_eq!(overview.title, "3 compared: 1 helps, 1 hurts, 1 inconclusive");
+    assert!(overview.description.contains("pbzip2: 1.062 (1.060 to 1.380), helps"), "{overview:?}");
+    assert!(!answer.contains("no difference.") && !answer.contains("no difference,"), "it is inconclusive");
+    assert!(!rest.contains("class=\"badge"), "a verdict is given once");
+}
+
+/// A ratio of 1.02 must not fill the page, and no axis of times begins at its least value.
+#[test]
+fn axes_do_not_exaggerate() {
+    let mut chosen = examples();
+    chosen.retain(|(name, _)| name == "ab.json");
+    let made = |json: &str| {
+        let mut changed: Value = serde_json::from_str(&chosen[0].1).unwrap();
+        changed["speedup"] = serde_json::from_str(json).unwrap();
+        page(None, &[read("ab.json", &changed.to_string()).unwrap()]).unwrap()
+    };
+    let drawings = |page: &gleaner_report::html::Page| {
+        let drawings: Vec<&str> = page.html.split("<svg ").skip(1).collect();
+        drawings.iter().map(|drawing| drawing.split("</svg>").next().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let small = drawings(&made(r#"{"median": 1.02, "ci95": [1.01, 1.03], "pairs": 6}"#));
+    for tick in ["0.8", "1", "1.25"] {
+        assert!(small[0].contains(&format!("\n{tick}\n")), "the overview has {tick}: {}", small[0]);
+    }
+    let large = drawings(&made(r#"{"median": 40.0, "ci95": [20.0, 80.0], "pairs": 6}"#));
+    for tick in ["1", "10"] {
+        assert!(large[0].contains(&format!("\n{tick}\n")), "the overview has {tick}: {}", large[0]);
+    }
+    assert!(small[1].contains("\n0ns\n"), "run times begin at 0: {}", small[1]);
 }
 
 #[test]

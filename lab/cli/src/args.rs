@@ -1,7 +1,8 @@
 //! The command line of the laboratory.
 
 use clap::{Parser, Subcommand};
-pub use gleaner_command::args::{JsonArg, PolicyArg, duration};
+pub use gleaner_command::args::{JsonArg, PolicyArg, duration, duration_within};
+use gleaner_command::everywhere::EverywhereArgs;
 
 /// Gleaner's laboratory: simulators, both papers' tables and figures, and the test bed.
 ///
@@ -11,12 +12,14 @@ pub use gleaner_command::args::{JsonArg, PolicyArg, duration};
     name = "gleaner-lab",
     version,
     max_term_width = 100,
-    after_help = "GLEANER_LOG=debug in the environment prints what happens inside.\n\n\
+    after_help = "GLEANER_LOG=debug in the environment prints what -vv does.\n\n\
                   Exit status: 0 done, 1 the work failed, 2 bad usage or input, 130 interrupted."
 )]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
+    #[command(flatten)]
+    pub everywhere: EverywhereArgs,
 }
 
 #[derive(Debug, Subcommand)]
@@ -39,5 +42,16 @@ mod tests {
     fn the_definition_is_sound() {
         use clap::CommandFactory;
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_takes_the_options_of_all() {
+        for words in ["sim list", "cache classify --trace x", "bed list", "report x.json --png x.png"] {
+            let words = format!("gleaner-lab {words} -vv --quiet --color never");
+            let cli = Cli::try_parse_from(words.split(' ')).unwrap();
+            let everywhere = &cli.everywhere;
+            let found = (everywhere.log(), everywhere.quiet, everywhere.color);
+            assert_eq!(found, ("debug", true, gleaner_command::everywhere::ColorArg::Never), "{words}");
+        }
     }
 }

@@ -9,15 +9,18 @@ mod sim;
 use args::{Cli, Command};
 use clap::Parser;
 // The rooms of this binary name them as their own.
+use gleaner_command::everywhere::set_color_before_parsing;
 use gleaner_command::{failure, files, interrupt, output, params, refusal};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    set_color_before_parsing(std::env::args_os());
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return ExitCode::from(output::usage(&error)),
     };
-    gleaner_command::log::start("off");
+    cli.everywhere.apply();
+    gleaner_command::log::start(cli.everywhere.log());
     let result = match cli.command {
         Command::Sim(args) => sim::main(&args),
         Command::Cache(args) => cache::main(&args),
@@ -27,7 +30,7 @@ fn main() -> ExitCode {
     match result {
         Ok(status) => ExitCode::from(output::status(status, 1)),
         Err(failure) => {
-            output::say(&format!("gleaner-lab: {}", failure.message));
+            output::complain("gleaner-lab", &failure.message);
             ExitCode::from(failure.status)
         }
     }

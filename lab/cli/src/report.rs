@@ -3,7 +3,7 @@
 //! Everything is read and drawn before anything is written, and what is written replaces an older file in one step.
 
 use crate::failure::Failure;
-use crate::output::say;
+use crate::output::tell;
 use clap::Args;
 use gleaner_command::results::{read, refuse_inputs, replace};
 use gleaner_pictures::{png, png_of_all};
@@ -35,7 +35,7 @@ pub fn main(args: &ReportArgs) -> Result<u8, Failure> {
     }
     let several = |n: usize, word: &str| format!("{n} {word}{}", if n == 1 { "" } else { "s" });
     let (results, pictures) = (several(results.len(), "result"), several(pictures.len(), "picture"));
-    say(&format!("gleaner-lab: {} made of {results}: {pictures}", args.png.display()));
+    tell(&format!("gleaner-lab: {} made of {results}: {pictures}", args.png.display()));
     Ok(0)
 }
 

@@ -43,7 +43,7 @@ fn a_cache_friendly_context_loses_beside_a_thrashing_one() {
     };
     let alone = cpi(&[]);
     let beside = cpi(&["--synthetic", "thrashing"]);
-    let preserved = cpi(&["--synthetic", "thrashing", "--policy", "lip"]);
+    let preserved = cpi(&["--synthetic", "thrashing", "--insertion", "lip"]);
     assert!(alone * 1.05 < beside, "alone {alone}, beside {beside}");
     assert!(preserved < beside, "insertion at LRU keeps some of it: {preserved}, {beside}");
 }
@@ -153,6 +153,8 @@ fn absurd_machines_and_usage_are_named() {
         (&["run", "--synthetic", "thrashing", "--slice", "0s"], &["0s"]),
         (&["run", "--synthetic", "thrashing", "--quanta", "0"], &["0", "at least 1"]),
         (&["run", "--synthetic", "thrashing", "--quanta", "99999999999G"], &["99999999999G", "smaller"]),
+        (&["run", "--synthetic", "thrashing", "--insertion", "best"], &["best", "dip-time"]),
+        // As it was called first.
         (&["run", "--synthetic", "thrashing", "--policy", "best"], &["best", "dip-time"]),
         (&["run", "--trace", "x", "--format", "pcap"], &["pcap", "champsim"]),
         (&["classify"], &["--trace FILE", "--"]),

@@ -289,7 +289,7 @@ fn take(
 }
 
 fn progress_bar(steps: u64) -> ProgressBar {
-    let bar = ProgressBar::new(steps);
+    let bar = gleaner_command::output::shown(ProgressBar::new(steps));
     if let Ok(style) = ProgressStyle::with_template("  {msg} [{bar:30}] {pos}/{len}, {eta} left") {
         bar.set_style(style);
     }

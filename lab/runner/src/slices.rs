@@ -42,7 +42,7 @@ impl HeldSlices {
         let Some(slice) = slice.filter(|slice| *slice != HostSlice::Kernel) else { return Ok(None) };
         let words = match slice {
             HostSlice::Fixed(slice) => ["slice", "--slice", &in_us(slice)].map(str::to_owned).to_vec(),
-            _ => ["run", "--policy", "adaptive", "--interval", INTERVAL].map(str::to_owned).to_vec(),
+            _ => ["run", "--slice", "adaptive", "--interval", INTERVAL].map(str::to_owned).to_vec(),
         };
         let mut held = Self::start(bench, guests, &words, slice == HostSlice::Adaptive)?;
         bench.patience.sleep(READY)?;
@@ -60,10 +60,10 @@ impl HeldSlices {
         let mut words = ["run", "--interval", INTERVAL].map(str::to_owned).to_vec();
         let adaptive = slices.contains(&HostSlice::Adaptive);
         if adaptive {
-            words.extend(["--policy".to_owned(), "adaptive".to_owned(), "--lead".to_owned(), in_us(SEARCH)]);
+            words.extend(["--slice".to_owned(), "adaptive".to_owned(), "--lead".to_owned(), in_us(SEARCH)]);
         } else {
             // The policy that the others take turns with is the first slice for all.
-            words.extend(["--policy".to_owned(), "static".to_owned(), "--slice".to_owned(), fixed.remove(0)]);
+            words.extend(["--slice".to_owned(), fixed.remove(0)]);
             words.extend(["--lead".to_owned(), INTERVAL.to_owned()]);
         }
         words.extend(["--in-turn".to_owned(), fixed.join(","), "--passes".to_owned(), passes.to_string()]);

@@ -17,7 +17,7 @@ pub enum HostSlice {
     Kernel,
     /// `gleaner host slice`: this slice for all, enforced.
     Fixed(Duration),
-    /// `gleaner host run --policy adaptive`.
+    /// `gleaner host run`.
     Adaptive,
 }
 

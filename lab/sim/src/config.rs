@@ -76,7 +76,7 @@ impl Default for HostConfig {
     }
 }
 
-/// Gleaner's slices on the host (`gleaner host run --policy adaptive`).
+/// Gleaner's slices on the host (`gleaner host run`).
 #[derive(Clone, Debug)]
 pub struct AdaptiveSlices {
     /// Its parameters.

@@ -1,6 +1,6 @@
 //! `ab`'s part of the command line.
 
-use crate::args::{JsonArg, PolicyArg, ProfileArg, duration};
+use crate::args::{JsonArg, PolicyArg, ProfileArg, any_duration, duration};
 use clap::{Args, ValueEnum};
 use gleaner_stats::Verdict;
 use std::ffi::OsString;
@@ -10,13 +10,17 @@ use std::time::Duration;
 #[derive(Debug, Args)]
 #[command(
     override_usage = "gleaner ab [OPTIONS] -- CMD [ARG]...",
-    after_help = "Who goes first in a pair is random. Outliers are shown and kept. The verdict is `helps` or `hurts` only where the \
-                  95 % interval of the speedup leaves 1 out, else `no difference`, or `inconclusive` where more than 10 % either \
-                  way may have stayed unseen; below five pairs there is no interval. \
-                  CMD reads nothing (/dev/null); its output is read for the metric and otherwise dropped.\n\n\
-                  CMD has to do the same work in every run: `make` without -B has nothing left to do after the first.\n\n\
-                  Exit status: 0 compared, whatever the verdict; 3 compared, and it came out as --fail-if names; CMD's own when it \
-                  fails, and then the comparison stops; 128+n after signal n; 125 when Gleaner failed, 126 not executable, 127 not found.\n\n\
+    after_help = "Who goes first in a pair is random. Outliers are shown and kept. CMD reads nothing (/dev/null); `ab` \
+                  searches its output for the metric and drops the rest.\n\n\
+                  Verdicts, by the 95 % interval of the speedup:\n\
+                  \x20 helps, hurts   the whole interval is on one side of 1\n\
+                  \x20 no difference  it holds 1, and nothing beyond 10 % either way\n\
+                  \x20 inconclusive   it holds 1 and more, or there are fewer than five pairs\n\n\
+                  CMD has to do the same work in every run: `make` without -B has nothing left to do after the \
+                  first.\n\n\
+                  Exit status: 0 compared, whatever the verdict; 3 compared, and it came out as --fail-if names; CMD's \
+                  own when it fails, and then the comparison stops; 128+n after signal n; 125 when Gleaner failed, 126 \
+                  not executable, 127 not found.\n\n\
                   Examples:\n\
                   \x20 gleaner ab -- make -B -j8\n\
                   \x20 gleaner ab -n 20 --modes retain,full --json ab.json -- ./simulate\n\
@@ -25,9 +29,10 @@ use std::time::Duration;
 )]
 pub struct AbArgs {
     /// Pairs of runs
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 10)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=1_000))]
     pub pairs: u64,
-    /// The two policies that are compared, the first being what the second is measured against
+    /// The two policies that are compared: what the second is measured against comes first
     #[arg(long, value_name = "A,B", value_enum, value_delimiter = ',', default_value = "off,full")]
     pub modes: Vec<PolicyArg>,
     /// Runs of each mode before the first pair, which are not counted
@@ -42,8 +47,8 @@ pub struct AbArgs {
     /// Policy parameters: a TOML file with any of the keys that `gleaner params` prints
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Compare a number in CMD's output instead of the wall time: the one group of this regular expression, in the last line that
-    /// matches
+    /// Compare a number in CMD's output instead of the wall time: the one group of this regular expression, in the last
+    /// line that matches
     #[arg(long, value_name = "REGEX")]
     pub metric: Option<String>,
     /// What the metric is called in the result
@@ -59,7 +64,7 @@ pub struct AbArgs {
     #[arg(long, value_name = "N")]
     pub shuffle_seed: Option<u64>,
     /// Begin no pair, except the first, that would not be done by this time; warming up counts (e.g. 90s, 10m)
-    #[arg(long, value_name = "DURATION", value_parser = max_time)]
+    #[arg(long, value_name = "DURATION", value_parser = any_duration)]
     pub max_time: Option<Duration>,
     /// End with status 3 if this came out
     #[arg(long, value_name = "VERDICT", value_enum)]
@@ -91,10 +96,6 @@ impl FailIf {
             Self::NoGain => verdict != Verdict::Helps.name(),
         }
     }
-}
-
-fn max_time(text: &str) -> Result<Duration, String> {
-    humantime::parse_duration(text).map_err(|error| format!("{error}; write it like 90s or 10m"))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! `gleaner host list`: find the VMs, watch them for a while, say what was seen.
 
 use super::xen::{self, XenArg};
-use crate::args::JsonArg;
+use crate::args::{JsonArg, duration_within};
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::output::Output;
@@ -22,8 +22,9 @@ use std::time::Duration;
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "VMs are found by their threads' names (QEMU with debug-threads=on, Firecracker, Cloud Hypervisor, crosvm, kvmtool), by \
-                        KVM's debugfs, and by the KVM files that processes have open; libvirt's are QEMU's. As root all are seen.\n\n\
+    after_help = "Gleaner finds VMs by their threads' names (QEMU with debug-threads=on, Firecracker, Cloud Hypervisor, \
+                        crosvm, kvmtool), by KVM's debugfs, and by the KVM files that processes have open. libvirt's \
+                        are QEMU's. Root sees all of them.\n\n\
                         Examples:\n\
                         \x20 gleaner host list\n\
                         \x20 gleaner host list --vm web --for 10s\n\
@@ -46,9 +47,7 @@ pub struct ListArgs {
 }
 
 fn watched_for(text: &str) -> Result<Duration, String> {
-    let parsed = humantime::parse_duration(text).map_err(|error| format!("{error}; write it like 500ms, 1s or 1m"))?;
-    let allowed = Duration::from_millis(10)..=Duration::from_secs(24 * 3600);
-    if allowed.contains(&parsed) { Ok(parsed) } else { Err("must be within 10ms and 24h".to_owned()) }
+    duration_within(text, Duration::from_millis(10)..=Duration::from_secs(24 * 3600))
 }
 
 pub fn main(args: &ListArgs) -> Result<u8, Failure> {

@@ -16,7 +16,10 @@ use gleaner_observe::{KernelVersion, SliceIssue, slice_issues};
 use gleaner_sys::{OwnProc, ProcRoot, own_proc};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// The longest that anything lasts, as humantime counts it.
+const YEAR: Duration = Duration::from_secs(31_557_600);
 
 #[derive(Debug, Args)]
 pub struct HostArgs {
@@ -26,13 +29,13 @@ pub struct HostArgs {
 
 #[derive(Debug, Subcommand)]
 enum HostCommand {
-    /// Every VM with its vCPU threads, and what they wait for
+    /// List every VM with its vCPU threads, and what they wait for
     List(list::ListArgs),
-    /// What this host can do, and what switches and exits cost here
+    /// Say what this host can do, and what switches and exits cost here
     Probe(probe::ProbeArgs),
     /// Give vCPU threads a time slice, enforce it, and say what was delivered
     Slice(slice::SliceArgs),
-    /// The host agent: one slice for all, or one chosen for each VM
+    /// The host agent: one slice for all VMs, or the best for those that share CPUs
     Run(run::RunArgs),
     /// Give thrashing VMs the least of the last-level cache, and the others the rest
     Llc(llc::LlcArgs),
@@ -43,8 +46,8 @@ pub fn main(args: &HostArgs) -> Result<u8, Failure> {
     if own_proc(&root) == OwnProc::Foreign {
         // What is read there would be asked of other threads.
         return Err(Failure::work(format!(
-            "{} is another PID namespace's: its numbers of processes and threads mean others here; mount one for this namespace \
-             (mount -t proc proc /proc, unshare --mount-proc), or run gleaner in that one",
+            "{} is another PID namespace's: its numbers of processes and threads mean others here; mount one for this \
+             namespace (mount -t proc proc /proc, unshare --mount-proc), or run gleaner in that one",
             root.proc.display()
         )));
     }

@@ -1,7 +1,7 @@
-//! `gleaner host list`, `gleaner host slice` and `gleaner host run --policy static` on a Xen host: there vCPUs are no threads, and Xen's own
+//! `gleaner host list`, `host slice` and `host run --slice 1ms` on a Xen host: there vCPUs are no threads, and Xen's own
 //! tool `xl` is asked. What else `gleaner host` does takes threads, and is refused there.
 
-use crate::args::JsonArg;
+use crate::args::{JsonArg, any_duration};
 use crate::failure::Failure;
 use crate::host::{Interrupted, interrupted_before};
 use crate::interrupt;
@@ -26,7 +26,7 @@ const NAP: Duration = Duration::from_secs(1);
 /// What every command takes that does something else on a Xen host.
 #[derive(Debug, Args)]
 pub struct XenArg {
-    /// Ask Xen's `xl`; in a Xen host's dom0 that is done without being told
+    /// Ask Xen's `xl`; in a Xen host's dom0 Gleaner does so by itself
     #[arg(long)]
     pub xen: bool,
 }
@@ -37,11 +37,11 @@ pub struct XenArg {
 pub struct XenSliceArgs {
     #[command(flatten)]
     pub xen: XenArg,
-    /// Xen: which cpupool, where there are several
+    /// Which cpupool, where there are several
     #[arg(long, value_name = "NAME")]
     pub pool: Option<String>,
-    /// Xen's credit and credit2: how long a vCPU runs at least before a waking one may take its place (100us to 500ms, 0s: no limit)
-    #[arg(long, value_name = "DURATION", value_parser = ratelimit)]
+    /// How long a vCPU runs before a waking one may take its place: 100us to 500ms, 0s: at once (credit and credit2)
+    #[arg(long, value_name = "DURATION", value_parser = any_duration)]
     pub ratelimit: Option<Duration>,
 }
 
@@ -58,10 +58,6 @@ pub struct XenSlice<'a> {
     pub length: Option<Duration>,
     /// `--json`.
     pub json: &'a JsonArg,
-}
-
-fn ratelimit(text: &str) -> Result<Duration, String> {
-    humantime::parse_duration(text).map_err(|error| format!("{error}; write it like 100us or 1ms, or 0s for none"))
 }
 
 impl XenArg {

@@ -1,6 +1,6 @@
 //! `workload`'s command line: help, ranges, and the plan that follows.
 
-use crate::args::{JsonArg, duration_within};
+use crate::args::{JsonArg, any_duration, duration_within};
 use crate::failure::Failure;
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser};
@@ -129,7 +129,7 @@ fn names() -> PossibleValuesParser {
 }
 
 fn granularity(text: &str) -> Result<u64, String> {
-    let parsed = parse(text)?;
+    let parsed = any_duration(text)?;
     let most = Duration::from_micros(ITERATIONS_MAX / ITERATIONS_PER_US);
     if parsed > most {
         return Err(format!("must be within 0s and {}", humantime::format_duration(most)));
@@ -139,9 +139,7 @@ fn granularity(text: &str) -> Result<u64, String> {
 }
 
 fn period(text: &str) -> Result<Duration, String> {
-    let allowed = Duration::from_millis(1)..=Duration::from_secs(3600);
-    parse(text)
-        .and_then(|time| if allowed.contains(&time) { Ok(time) } else { Err("must be within 1ms and 1h".into()) })
+    duration_within(text, Duration::from_millis(1)..=Duration::from_secs(3600))
 }
 
 fn word(text: &str) -> Result<String, String> {
@@ -149,10 +147,6 @@ fn word(text: &str) -> Result<String, String> {
         return Err("must be a single word".into());
     }
     Ok(text.to_owned())
-}
-
-fn parse(text: &str) -> Result<Duration, String> {
-    humantime::parse_duration(text).map_err(|error| format!("{error}; write it like 20us, 1ms or 5s"))
 }
 
 fn length(text: &str) -> Result<Duration, String> {

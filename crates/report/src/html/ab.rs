@@ -1,9 +1,9 @@
 //! `gleaner.ab/1` on the page: the verdict, every run, and what it cost.
 
 use super::DrawError;
+use super::answer::{Answer, Ratio, Verdict};
 use super::chart::{Axis, Look, MUTED, SERIES, Scale, Shape, axis_time, plain_number};
 use super::figure::Figure;
-use super::forest::{self, Estimate, VERDICTS, Words, look_of};
 use super::section::{Section, Table, command_line, program, prose};
 use crate::text::{count, duration, percent};
 use crate::{AbMedians, AbReport, AbRun};
@@ -14,13 +14,21 @@ const LOOKS: [Look; 2] =
     [Look { colour: SERIES[0], shape: Shape::Circle }, Look { colour: SERIES[1], shape: Shape::Square }];
 const OUTLIER: Look = Look { colour: MUTED, shape: Shape::Halo };
 
-/// A section for each; the first shows them all together.
-pub(super) fn sections(reports: &[&AbReport]) -> Result<Vec<Section>, DrawError> {
-    let mut sections = reports.iter().map(|report| section(report)).collect::<Result<Vec<_>, _>>()?;
-    if let (Some(first), Some(forest)) = (sections.first_mut(), forest_figure(reports)?) {
-        first.figures.insert(0, forest);
-    }
-    Ok(sections)
+/// A section for each report, with the name of its file.
+pub(super) fn sections(reports: &[(&str, &AbReport)]) -> Result<Vec<Section>, DrawError> {
+    let alike = reports.windows(2).all(|two| choice(two[0].1) == choice(two[1].1));
+    let called = |(file, report): &(&str, &AbReport)| {
+        let once = reports.iter().filter(|(_, other)| name(other) == name(report)).count() == 1;
+        let choice = if alike { String::new() } else { format!(", {}", choice(report)) };
+        let file = if once { String::new() } else { format!(" ({})", file.rsplit('/').next().unwrap_or(file)) };
+        format!("{}{choice}{file}", name(report))
+    };
+    reports.iter().map(|named| section(named.1, called(named))).collect()
+}
+
+/// What is compared with what.
+fn choice(report: &AbReport) -> String {
+    format!("{} against {}", mode(report, 1), mode(report, 0))
 }
 
 fn mode(report: &AbReport, which: usize) -> &str {
@@ -33,9 +41,22 @@ fn name(report: &AbReport) -> String {
     format!("{}{}", program(&report.command), metric.unwrap_or_default())
 }
 
-fn section(report: &AbReport) -> Result<Section, DrawError> {
-    let (first, second) = (mode(report, 0), mode(report, 1));
-    let mut section = Section::new(format!("{}: {second} against {first}", name(report)));
+/// `called` tells it from the page's other comparisons.
+fn section(report: &AbReport, called: String) -> Result<Section, DrawError> {
+    let mut section = Section::new(format!("{}: {}", name(report), choice(report)));
+    section.answers.push(Answer {
+        of: called,
+        verdict: Verdict::named(report.told_verdict()),
+        told: html! {
+            (prose(&report.verdict_sentence()))
+            @if let Some(why) = &report.incomplete {
+                " " span.hurts {
+                    "Incomplete: " (report.pairs) " of " (count(report.pairs_planned, "pair")) ", because " (why) "."
+                }
+            }
+        },
+        speedup: report.speedup.map(Ratio::from),
+    });
     section.summary = told(report);
     if !report.runs.is_empty() {
         section.figures.push(pairs_figure(report)?);
@@ -69,24 +90,12 @@ fn section(report: &AbReport) -> Result<Section, DrawError> {
 fn told(report: &AbReport) -> Vec<Markup> {
     let (first, second) = (mode(report, 0), mode(report, 1));
     let what = report.metric.as_ref().map_or("its run time", |metric| &metric.name);
-    let class = match report.told_verdict() {
-        "helps" => "verdict helps",
-        "hurts" => "verdict hurts",
-        _ => "verdict",
+    let ran = html! {
+        code { (command_line(&report.command, 200)) } " ran in " (count(report.pairs, "pair")) " of runs, one under policy "
+        (first) " and one under policy " (second) ", in random order, on Linux " (report.machine.kernel) " with "
+        (count(report.machine.vcpus, "vCPU")) ". Compared is " (what) "."
     };
-    let mut told = vec![html! {
-        code { (command_line(&report.command, 200)) } " ran in " (count(report.pairs, "pair")) " of runs, one under policy " (first)
-        " and one under policy " (second) ", in random order, on Linux " (report.machine.kernel) " with " (count(report.machine.vcpus, "vCPU"))
-        "; compared is " (what) "."
-    }];
-    told.push(html! {
-        span class=(class) { (prose(&report.verdict_sentence())) }
-    });
-    told.push(html! { (prose(&costs(report))) });
-    if let Some(why) = &report.incomplete {
-        told.push(html! { span.hurts { "Incomplete: " (report.pairs) " of " (count(report.pairs_planned, "pair")) ", because " (why) "." } });
-    }
-    told
+    vec![ran, html! { (prose(&costs(report))) }]
 }
 
 /// What the second mode cost, in a sentence.
@@ -109,43 +118,6 @@ fn costs(report: &AbReport) -> String {
     } else {
         format!("What {second} cost: {}.", parts.join("; "))
     }
-}
-
-fn forest_figure(reports: &[&AbReport]) -> Result<Option<Figure>, DrawError> {
-    let estimates: Vec<Estimate> = reports
-        .iter()
-        .filter_map(|report| {
-            let speedup = report.speedup?;
-            Some(Estimate {
-                label: format!("{} ({}/{})", name(report), mode(report, 1), mode(report, 0)),
-                median: speedup.median,
-                ci95: speedup.ci95,
-                look: look_of(&report.verdict),
-            })
-        })
-        .collect();
-    let helped = |verdict: &str| reports.iter().filter(|report| report.verdict == verdict).count();
-    let title = match (&estimates[..], reports) {
-        ([], _) => return Ok(None),
-        ([one], [report]) => format!("{}: speedup {}, {}", name(report), one.told(), report.told_verdict()),
-        _ => format!(
-            "Speedup of {}: {} helped, {} hurt, {} without a clear difference",
-            count(reports.len() as u64, "comparison"),
-            helped("helps"),
-            helped("hurts"),
-            helped("no difference")
-        ),
-    };
-    let words = Words {
-        title,
-        caption: "The mark is the median of the pairs' ratios, the bar its 95 % interval; right of 1 the second mode is better. Only where the whole bar is on one side \
-                  of 1 do these runs show that it helps or hurts. A mark without a bar rests on too few pairs."
-            .into(),
-        axis: "speedup (ratio; above 1 is better)",
-        one: Some("1: no difference"),
-        legend: VERDICTS.iter().map(|(name, look)| (*look, *name)).collect(),
-    };
-    forest::figure(words, &estimates).map(Some)
 }
 
 /// Wall time, or the metric.
@@ -181,7 +153,8 @@ fn pairs_figure(report: &AbReport) -> Result<Figure, DrawError> {
         ),
     };
     let caption = format!(
-        "Every run is a mark, the two of a pair are joined; {better} is better. A drift of the machine moves both runs of a pair. {circled}"
+        "Every run is a mark, the two of a pair are joined; {better} is better. \
+         A drift of the machine moves both runs of a pair. {circled}"
     );
     Figure::draw(format!("{}: {what} of every run, pair by pair", name(report)), description, caption, 320, |canvas| {
         let mut legend = vec![(LOOKS[0], first), (LOOKS[1], second)];
@@ -194,7 +167,7 @@ fn pairs_figure(report: &AbReport) -> Result<Figure, DrawError> {
         let scale = Scale::exactly(0.5, last as f64 + 0.5).with_ticks(ticks);
         let x = Axis { scale, name: "pair, in the order in which they ran", label: &plain_number };
         let time: &dyn Fn(f64) -> String = if report.metric.is_some() { &plain_number } else { &axis_time };
-        let y = Axis { scale: Scale::linear(values.iter().map(|(_, _, value, _)| *value)), name: what, label: time };
+        let y = Axis { scale: Scale::from_zero(values.iter().map(|(_, _, value, _)| *value)), name: what, label: time };
         let plot = canvas.plot(x, Some(y), 0, 84)?;
         for pair in values.chunk_by(|a, b| a.0 == b.0) {
             let ends: Vec<(f64, f64)> = pair.iter().map(|(pair, _, value, _)| (*pair as f64, *value)).collect();
@@ -218,6 +191,17 @@ fn is_or_are(n: u64, what: &str) -> String {
 
 fn plain(value: f64) -> String {
     if value.abs() >= 1_000.0 { format!("{value:.0}") } else { format!("{value:.3}") }
+}
+
+/// Where nothing but the run time was compared, there is no other figure to show.
+fn without_figure(report: &AbReport, table: &mut Table, column: usize) {
+    if let Some(metric) = &report.metric {
+        metric.name.clone_into(&mut table.header[column]);
+        return;
+    }
+    table.header.remove(column);
+    table.rows.iter_mut().for_each(|row| _ = row.remove(column));
+    table.words.iter_mut().for_each(|word| *word -= usize::from(*word > column));
 }
 
 fn medians_table(report: &AbReport) -> Table {
@@ -254,6 +238,7 @@ fn medians_table(report: &AbReport) -> Table {
         row.extend(mode.median.as_ref().map_or_else(|| vec!["-".to_owned(); 8], cells));
         table.rows.push(row);
     }
+    without_figure(report, &mut table, 4);
     table
 }
 
@@ -295,5 +280,6 @@ fn runs_table(report: &AbReport) -> Table {
         ]);
     }
     table.folded = table.rows.len() > 12;
+    without_figure(report, &mut table, 4);
     table
 }

@@ -98,6 +98,33 @@ impl Scale {
         Self::exactly(low - spare, high + spare)
     }
 
+    /// From 0 to a little more than the greatest, in equal steps: small differences look small.
+    pub fn from_zero(values: impl IntoIterator<Item = f64>) -> Self {
+        let (low, high) = bounds(values).unwrap_or((0.0, 1.0));
+        if low < 0.0 {
+            return Self::linear([low, high.max(0.0)]);
+        }
+        Self::exactly(0.0, if high > 0.0 { high * 1.06 } else { 1.0 })
+    }
+
+    /// Ratios around 1, in equal ratios. It always reaches from 0.8 to 1.25, so that what hardly differs looks so.
+    pub fn ratio(values: impl IntoIterator<Item = f64>) -> Self {
+        /// Ticks where the greatest is less than so many times the least.
+        const FINE: [(f64, &[f64]); 3] = [
+            (2.2, &[0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.4, 1.6]),
+            (6.0, &[0.2, 0.25, 0.33, 0.5, 0.67, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0]),
+            (60.0, &[0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0]),
+        ];
+        let positive = values.into_iter().filter(|value| *value > 0.0);
+        let (low, high) = bounds(positive.chain([0.8, 1.25])).unwrap_or((0.8, 1.25));
+        let scale = Self::in_decades(low.log10() - 0.03, high.log10() + 0.03);
+        let span = 10f64.powf(scale.to - scale.from);
+        let Some((_, ticks)) = FINE.into_iter().find(|(most, _)| span < *most) else { return scale };
+        let within = |tick: &f64| (scale.from..=scale.to).contains(&tick.log10());
+        let ticks = ticks.iter().copied().filter(within).collect();
+        scale.with_ticks(ticks)
+    }
+
     /// Between these two, in equal steps.
     pub fn exactly(from: f64, to: f64) -> Self {
         let range = RangedCoordf64::from(from..to);
@@ -109,12 +136,19 @@ impl Scale {
     pub fn log(values: impl IntoIterator<Item = f64>) -> Self {
         let positive = values.into_iter().map(|value| if value > 0.0 { value } else { 1.0 });
         let (low, high) = bounds(positive).unwrap_or((1.0, 10.0));
-        let (low, high) = (low.log10() - 0.08, high.log10() + 0.08);
-        let (from, to) = if high - low < 0.5 { (low - 0.2, high + 0.2) } else { (low, high) };
+        let (low, high) = (low.log10(), high.log10());
+        // Times that agree must not fill the whole width with their last digit.
+        let spare = if high - low < 0.34 { 0.28 } else { 0.08 };
+        Self::in_decades(low - spare, high + spare)
+    }
+
+    /// Between these two powers of ten.
+    fn in_decades(from: f64, to: f64) -> Self {
         let (multiples, every): (&[f64], i32) = match to - from {
             decades if decades > 9.0 => (&[1.0], 3),
             decades if decades > 4.5 => (&[1.0], 1),
             decades if decades > 2.5 => (&[1.0, 3.0], 1),
+            decades if decades < 0.8 => (&[1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0], 1),
             _ => (&[1.0, 2.0, 5.0], 1),
         };
         let ticks = (pixels(from.floor())..=pixels(to.ceil()))
@@ -171,7 +205,9 @@ impl<'a> Canvas<'a> {
     }
 
     pub fn heading(&self, title: &str) -> Result<(), DrawError> {
-        self.text(&shortened(title, 92), (12, 10), HEADING_PX, INK, (HPos::Left, VPos::Top))
+        let narrow = self.width() <= pixels(f64::from(Figure::NARROW));
+        let (most, size) = if narrow { (54, HEADING_PX - 4) } else { (92, HEADING_PX) };
+        self.text(&shortened(title, most), (12, 10), size, INK, (HPos::Left, VPos::Top))
     }
 
     fn text(&self, text: &str, at: (i32, i32), size: i32, colour: RGBColor, to: (HPos, VPos)) -> Result<(), DrawError> {
@@ -189,8 +225,8 @@ impl<'a> Canvas<'a> {
         for (look, words) in entries {
             // A halo is wider than the line of words.
             let shape = if look.shape == Shape::Halo { Shape::Ring } else { look.shape };
-            self.mark((x + 5, 47), Look { shape, ..*look })?;
-            self.text(words, (x + 16, 47), TEXT_PX, INK, (HPos::Left, VPos::Center))?;
+            self.mark((x + 5, 43), Look { shape, ..*look })?;
+            self.text(words, (x + 16, 43), TEXT_PX, INK, (HPos::Left, VPos::Center))?;
             x += 34 + width_of(words, TEXT_PX);
         }
         Ok(())
@@ -217,7 +253,7 @@ impl<'a> Canvas<'a> {
     pub fn plot(&self, x: Axis<'_>, y: Option<Axis<'_>>, rows: usize, left: i32) -> Result<Plot<'_, 'a>, DrawError> {
         let height = self.height();
         let (top, bottom) = (TOP_PX, height - BOTTOM_PX);
-        let right = pixels(f64::from(Figure::WIDTH)) - RIGHT_PX;
+        let right = self.width() - RIGHT_PX;
         let y_scale = y.as_ref().map_or_else(|| Scale::exactly(0.0, rows as f64), |axis| axis.scale.clone());
         let plane = Cartesian2d::<RangedCoordf64, RangedCoordf64>::new(
             x.scale.from..x.scale.to,
@@ -243,6 +279,10 @@ impl<'a> Canvas<'a> {
         }
         self.line((left, bottom), (right, bottom), MUTED.stroke_width(1))?;
         Ok(plot)
+    }
+
+    fn width(&self) -> i32 {
+        i32::try_from(self.area.dim_in_pixel().0).unwrap_or(i32::MAX)
     }
 
     fn height(&self) -> i32 {
@@ -341,6 +381,44 @@ pub(super) fn rows(
         if !row.note.is_empty() {
             let last = row.marks.iter().map(|(value, _)| *value).fold(f64::NEG_INFINITY, f64::max);
             plot.note(last, y, &row.note)?;
+        }
+    }
+    Ok(())
+}
+
+const STACKED_PX: u32 = 46;
+/// Width of a character of [`TEXT_PX`] where room is scarce: plotters draws it at four fifths of its size.
+const STACKED_CHARACTER_PX: f64 = 6.1;
+
+/// The height of a figure with so many stacked rows.
+pub(super) fn stacked_height(rows: usize) -> u32 {
+    let fixed = u32::try_from(TOP_PX + BOTTOM_PX).unwrap_or(0);
+    u32::try_from(rows).unwrap_or(1).max(1) * STACKED_PX + fixed
+}
+
+/// The same in less width: each row's label and note stand above it.
+pub(super) fn stacked_rows(
+    canvas: &Canvas<'_>,
+    x: Axis<'_>,
+    rows: &[Row],
+    reference: (f64, &str),
+) -> Result<(), DrawError> {
+    let plot = canvas.plot(x, None, rows.len(), RIGHT_PX)?;
+    plot.reference(reference.0, reference.1)?;
+    let right = canvas.width() - RIGHT_PX;
+    for (index, row) in rows.iter().enumerate() {
+        let y = rows.len() as f64 - index as f64 - 0.68;
+        let above = plot.at(plot.x.to, y).1 - 11;
+        let most = pixels(f64::from(right - RIGHT_PX) / STACKED_CHARACTER_PX) - 2;
+        let most = most - i32::try_from(row.note.chars().count()).unwrap_or(most);
+        let label = shortened(&row.label, usize::try_from(most).unwrap_or(0));
+        canvas.text(&label, (RIGHT_PX, above), TEXT_PX, INK, (HPos::Left, VPos::Bottom))?;
+        canvas.text(&row.note, (right, above), TEXT_PX, MUTED, (HPos::Right, VPos::Bottom))?;
+        if let Some((from, to, colour)) = row.range {
+            plot.path(&[(from, y), (to, y)], colour, 3)?;
+        }
+        for (value, look) in &row.marks {
+            plot.mark(*value, y, *look)?;
         }
     }
     Ok(())

@@ -4,7 +4,7 @@ use super::DrawError;
 use super::chart::{Axis, Row, Scale, axis_time, rows, rows_height};
 use super::figure::Figure;
 use super::probe::QUANTILES;
-use super::section::{Section, Table, prose};
+use super::section::{Section, Table, prose, sentence};
 use crate::text::{duration, percent};
 use crate::{DoctorReport, HaltCost};
 use maud::html;
@@ -34,14 +34,6 @@ pub(super) fn section(report: &DoctorReport) -> Result<Section, DrawError> {
     section.notes =
         report.left_behind.iter().map(|run| format!("{run} left something behind: run gleaner restore")).collect();
     Ok(section)
-}
-
-/// With a capital at its beginning and a full stop.
-fn sentence(text: &str) -> String {
-    let mut all = text.chars();
-    let first = all.next().map(|first| first.to_uppercase().to_string()).unwrap_or_default();
-    let rest = all.as_str();
-    format!("{first}{rest}{}", if rest.ends_with(['.', '!', '?']) { "" } else { "." })
 }
 
 fn figure(halt: HaltCost) -> Result<Figure, DrawError> {

@@ -13,15 +13,18 @@ pub struct Figure {
     pub description: String,
     /// How to read it, below the drawing.
     pub caption: String,
-    /// Height in the drawing's units.
+    /// Width and height in the drawing's units.
+    width: u32,
     height: u32,
     /// What plotters drew, without the outer element.
     body: String,
 }
 
 impl Figure {
-    /// Every figure's width, in its own units; the page scales it.
+    /// A figure's width, in its own units; the page scales it.
     pub const WIDTH: u32 = 880;
+    /// That of one which is read on a telephone too.
+    pub const NARROW: u32 = 380;
 
     /// Draws one.
     pub(super) fn draw(
@@ -31,10 +34,30 @@ impl Figure {
         height: u32,
         draw: impl FnOnce(&Canvas<'_>) -> Result<(), DrawError>,
     ) -> Result<Self, DrawError> {
-        let (title, description) = (title.into(), description.into());
+        Self::draw_in((Self::WIDTH, height), title.into(), description.into(), caption.into(), draw)
+    }
+
+    /// Draws a narrow one.
+    pub(super) fn draw_narrow(
+        title: impl Into<String>,
+        description: impl Into<String>,
+        caption: impl Into<String>,
+        height: u32,
+        draw: impl FnOnce(&Canvas<'_>) -> Result<(), DrawError>,
+    ) -> Result<Self, DrawError> {
+        Self::draw_in((Self::NARROW, height), title.into(), description.into(), caption.into(), draw)
+    }
+
+    fn draw_in(
+        (width, height): (u32, u32),
+        title: String,
+        description: String,
+        caption: String,
+        draw: impl FnOnce(&Canvas<'_>) -> Result<(), DrawError>,
+    ) -> Result<Self, DrawError> {
         let mut svg = String::new();
         {
-            let area = SVGBackend::with_string(&mut svg, (Self::WIDTH, height)).into_drawing_area();
+            let area = SVGBackend::with_string(&mut svg, (width, height)).into_drawing_area();
             let canvas = Canvas::new(area);
             canvas.heading(&title)?;
             draw(&canvas)?;
@@ -43,7 +66,7 @@ impl Figure {
         // The outer element is ours: it carries the words for screen readers, and no size in pixels.
         let body = svg.split_once('>').map_or("", |(_, rest)| rest);
         let body = body.trim_end().strip_suffix("</svg>").unwrap_or(body).to_owned();
-        Ok(Self { title, description, caption: caption.into(), height, body })
+        Ok(Self { title, description, caption, width, height, body })
     }
 
     /// The drawing, to stand in a page; `id` must be unique there.
@@ -53,14 +76,20 @@ impl Figure {
         let _ = write!(
             svg,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" role=\"img\" \
-             aria-labelledby=\"{id}-title {id}-desc\"><title id=\"{id}-title\">{}</title><desc id=\"{id}-desc\">{}</desc>{}</svg>",
-            Self::WIDTH,
+             aria-labelledby=\"{id}-title {id}-desc\"><title id=\"{id}-title\">{}</title>\
+             <desc id=\"{id}-desc\">{}</desc>{}</svg>",
+            self.width,
             self.height,
             escaped(&self.title),
             escaped(&self.description),
             self.body
         );
         svg
+    }
+
+    /// Width in the drawing's units.
+    pub fn width(&self) -> u32 {
+        self.width
     }
 
     /// Height in the drawing's units.
@@ -72,9 +101,7 @@ impl Figure {
     pub fn nested(&self, top: u32) -> String {
         format!(
             "<svg x=\"0\" y=\"{top}\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} {1}\">{2}</svg>",
-            Self::WIDTH,
-            self.height,
-            self.body
+            self.width, self.height, self.body
         )
     }
 }

@@ -1,7 +1,7 @@
 //! Ratios with their intervals, one a row, against 1: the drawing that a verdict is read from.
 
 use super::DrawError;
-use super::chart::{Axis, INK, Look, MUTED, Row, SERIES, Scale, Shape, plain_number, rows, rows_height};
+use super::chart::{Axis, Look, Row, Scale, plain_number, rows, rows_height};
 use super::figure::Figure;
 
 /// A ratio and how sure it is.
@@ -27,19 +27,6 @@ pub(super) fn told(median: f64, ci95: Option<[f64; 2]>) -> String {
     format!("{median:.3}{}", interval.unwrap_or_default())
 }
 
-/// What an interval means for the one who reads it.
-pub(super) const VERDICTS: [(&str, Look); 3] = [
-    ("helps", Look { colour: SERIES[2], shape: Shape::Circle }),
-    ("hurts", Look { colour: SERIES[1], shape: Shape::Triangle }),
-    ("no difference", Look { colour: MUTED, shape: Shape::Square }),
-];
-
-/// How a verdict is drawn.
-pub(super) fn look_of(verdict: &str) -> Look {
-    let known = VERDICTS.iter().find(|(name, _)| *name == verdict);
-    known.map_or(Look { colour: INK, shape: Shape::Ring }, |(_, look)| *look)
-}
-
 /// The words around a forest.
 pub(super) struct Words<'a> {
     pub title: String,
@@ -63,10 +50,9 @@ pub(super) fn figure(words: Words<'_>, estimates: &[Estimate]) -> Result<Figure,
         .collect();
     let values = estimates.iter().flat_map(|estimate| {
         let ends = estimate.ci95.into_iter().flatten();
-        ends.chain([estimate.median]).chain(words.one.map(|_| 1.0))
+        ends.chain([estimate.median])
     });
-    // Ratios that agree must not fill the whole width with their last digit.
-    let scale = Scale::linear(values.chain(words.one.iter().flat_map(|_| [0.98, 1.02])));
+    let scale = if words.one.is_some() { Scale::ratio(values) } else { Scale::from_zero(values) };
     let told: Vec<String> =
         estimates.iter().map(|estimate| format!("{}: {}", estimate.label, estimate.told())).collect();
     Figure::draw(words.title, told.join("; "), words.caption, rows_height(lines.len()), |canvas| {

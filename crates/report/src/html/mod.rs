@@ -1,9 +1,11 @@
 //! One self-contained HTML page of results: plain words first, then figures, the raw numbers, and how to read them.
 //!
-//! Each schema has a file that turns results into a `Section` (those without figures share `plain.rs`); `page.rs` puts sections together. Figures are plotters' SVG,
-//! inline; there is no script and no request. lab/pictures draws the same figures as PNG.
+//! Each schema has a file that turns results into a `Section` (those without figures share `plain.rs`). `page.rs` puts
+//! sections together, and begins with whether it helped (`answer.rs`). Figures are plotters' SVG, inline; there is no
+//! script and no request. lab/pictures draws the same figures as PNG.
 
 mod ab;
+mod answer;
 mod chart;
 mod classify;
 mod doctor;

@@ -1,9 +1,12 @@
 //! The page: sections in, HTML out.
 
+use super::answer::Answer;
 use super::figure::{Figure, printable};
 use super::input::{Content, ResultFile};
 use super::section::{Section, prose};
-use super::{DrawError, ab, classify, doctor, glossary, plain, probe, reproduction, run, scenario, sim, workload};
+use super::{
+    DrawError, ab, answer, classify, doctor, glossary, plain, probe, reproduction, run, scenario, sim, workload,
+};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 /// The page and what is drawn on it.
@@ -18,13 +21,15 @@ pub struct Page {
 /// Nothing is fetched, nothing runs.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
 
-/// Makes the page of these results, in the order of their kinds: verdicts first, then what explains them.
+/// Makes the page of these results: whether it helped, then what explains it, in the order of the results' kinds.
 ///
 /// # Errors
 ///
 /// When a figure cannot be drawn.
 pub fn page(title: Option<&str>, results: &[ResultFile]) -> Result<Page, DrawError> {
     let sections = sections(results)?;
+    let answers: Vec<&Answer> = sections.iter().flat_map(|section| &section.answers).collect();
+    let overview = answer::figure(&answers)?;
     let title = title.map_or_else(|| default_title(&sections), str::to_owned);
     let html = html! {
         (DOCTYPE)
@@ -40,17 +45,21 @@ pub fn page(title: Option<&str>, results: &[ResultFile]) -> Result<Page, DrawErr
             body {
                 header { h1 { (title) } }
                 main {
-                    (summary(&sections))
-                    (figures(&sections))
+                    (answer(&sections, &answers, overview.as_ref()))
+                    (summary(&sections, answers.is_empty()))
+                    (figures(&sections, usize::from(overview.is_some())))
                     (tables(&sections))
                     (how_to_read(&sections))
                     (facts(&sections, results))
                 }
-                footer { "Made by gleaner " (env!("CARGO_PKG_VERSION")) " report. Complete in itself: no script, nothing is fetched." }
+                footer {
+                    "Made by gleaner " (env!("CARGO_PKG_VERSION"))
+                    " report. Complete in itself: no script, nothing is fetched."
+                }
             }
         }
     };
-    let figures = sections.into_iter().flat_map(|section| section.figures).collect();
+    let figures = overview.into_iter().chain(sections.into_iter().flat_map(|section| section.figures)).collect();
     // Whatever a file says, no character steers the reader's screen or breaks the markup.
     Ok(Page { html: printable(&html.into_string()), figures })
 }
@@ -62,7 +71,7 @@ fn sections(results: &[ResultFile]) -> Result<Vec<Section>, DrawError> {
     let (mut caches, mut plains) = (Vec::new(), Vec::new());
     for file in results {
         match &file.content {
-            Content::Ab(report) => comparisons.push(&**report),
+            Content::Ab(report) => comparisons.push((file.name.as_str(), &**report)),
             Content::Run(report) => runs.push(&**report),
             Content::Workload(report) => workloads.push(&**report),
             Content::Scenario(report) => scenarios.push(scenario::section(report)?),
@@ -76,7 +85,8 @@ fn sections(results: &[ResultFile]) -> Result<Vec<Section>, DrawError> {
     }
     let mut sections = ab::sections(&comparisons)?;
     sections.append(&mut scenarios);
-    sections.extend(run::sections(&runs)?);
+    let compared: Vec<&Vec<String>> = comparisons.iter().map(|(_, report)| &report.command).collect();
+    sections.extend(run::sections(&runs, &compared)?);
     sections.extend(workload::section(&workloads)?);
     sections.append(&mut simulations);
     sections.append(&mut reproductions);
@@ -94,14 +104,54 @@ fn default_title(sections: &[Section]) -> String {
     }
 }
 
-fn summary(sections: &[Section]) -> Markup {
+/// The first thing on the page. Results that compare nothing have none.
+fn answer(sections: &[Section], answers: &[&Answer], overview: Option<&Figure>) -> Markup {
+    if answers.is_empty() {
+        return html! {};
+    }
+    html! {
+        section #answer {
+            h2 { "Did it help?" }
+            (answer::list(answers))
+            (lead(sections))
+            @if let Some(figure) = overview { (drawing(figure, 1, "narrow")) }
+        }
+    }
+}
+
+/// What the policies are, where there are any.
+fn lead(sections: &[Section]) -> Markup {
+    html! {
+        @if sections.iter().any(|section| section.terms.contains(&"policy")) {
+            p.lead {
+                "Policy off is the program as it runs without Gleaner. "
+                "Under every other policy Gleaner does something, under full all it can."
+            }
+        }
+    }
+}
+
+/// A drawing with its caption, in a box of its own that scrolls where the window is narrow.
+fn drawing(figure: &Figure, number: usize, class: &str) -> Markup {
+    let id = format!("figure-{number}");
+    html! {
+        figure id=(id) class=(class) {
+            div.scroll { (PreEscaped(figure.svg(&id))) }
+            figcaption { (prose(&figure.caption)) }
+        }
+    }
+}
+
+fn summary(sections: &[Section], first: bool) -> Markup {
+    let told = || sections.iter().filter(|section| !section.summary.is_empty());
+    if told().next().is_none() {
+        return html! {};
+    }
     html! {
         section #summary {
             h2 { "In short" }
-            @if sections.iter().any(|section| section.terms.contains(&"policy")) {
-                p.lead { "Policy off is the program as it runs without Gleaner; under every other policy Gleaner does something, under full all it can." }
-            }
-            @for section in sections {
+            @if first { (lead(sections)) }
+            @for section in told() {
                 div.result {
                     h3 { (&section.heading) }
                     @for line in &section.summary { p { (line) } }
@@ -111,23 +161,14 @@ fn summary(sections: &[Section]) -> Markup {
     }
 }
 
-fn figures(sections: &[Section]) -> Markup {
-    let mut number = 0;
-    let mut next = || {
-        number += 1;
-        format!("figure-{number}")
-    };
+/// The other figures; so many have a number already.
+fn figures(sections: &[Section], before: usize) -> Markup {
+    let all: Vec<&Figure> = sections.iter().flat_map(|section| &section.figures).collect();
     html! {
-        section #figures {
-            h2 { "What was seen" }
-            @for section in sections.iter().filter(|section| !section.figures.is_empty()) {
-                @for figure in &section.figures {
-                    @let id = next();
-                    figure id=(id) {
-                        (PreEscaped(figure.svg(&id)))
-                        figcaption { (prose(&figure.caption)) }
-                    }
-                }
+        @if !all.is_empty() {
+            section #figures {
+                h2 { "What was seen" }
+                @for (at, figure) in all.into_iter().enumerate() { (drawing(figure, before + 1 + at, "wide")) }
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Results without figures: shown in the words in which their command prints them.
 
-use super::section::Section;
+use super::section::{Section, prose, sentence};
 use crate::{
     CacheRecordReport, CacheReport, HostListReport, HostProbeReport, HostRunReport, LlcReport, RecordReport,
     SimRecordingReport, SliceReport, SweepReport, XenListReport, XenSliceReport,
@@ -69,6 +69,13 @@ impl Kind {
 
 pub(super) fn section(plain: &Plain) -> Section {
     let mut section = Section::new(plain.heading);
+    for line in plain.text.lines() {
+        if let Some(verdict) = line.strip_prefix("verdict ") {
+            section.summary.push(html! { span.verdict { (prose(&sentence(verdict.trim()))) } });
+        } else if line.starts_with("UNFAIR: ") {
+            section.summary.push(html! { span.hurts { (line) } });
+        }
+    }
     section.summary.push(html! { "There is no figure of it: what " code { (plain.command) } " says stands below." });
     section.texts.push(plain.text.trim_end().to_owned());
     section

@@ -149,7 +149,7 @@ fn against_paper(report: &ReproductionReport) -> Result<Vec<Figure>, DrawError> 
         }
         let ratios = || {
             let calibrated = part.iter().filter_map(|(row, _)| ratio_to_paper(row, row.calibrated));
-            part.iter().map(|(_, ratio)| *ratio).chain(calibrated).chain([0.75, 1.25])
+            part.iter().map(|(_, ratio)| *ratio).chain(calibrated)
         };
         let lines: Vec<Row> = part.iter().map(|(row, ratio)| paper_row(row, *ratio)).collect();
         let told: Vec<String> = part.iter().map(|(row, ratio)| format!("{}: {ratio:.3}", label(row))).collect();
@@ -160,12 +160,13 @@ fn against_paper(report: &ReproductionReport) -> Result<Vec<Figure>, DrawError> 
         figures.push(Figure::draw(
             format!("{}: simulated figures over the paper's", report.id),
             told.join("; "),
-            "Each row is a figure that the paper gives: at 1 the simulation gave the same, left of it less, right of it more. The colour says whether it stands \
-             to the others as the paper says.",
+            "Each row is a figure that the paper gives: at 1 the simulation gave the same, left of it less, right of \
+             it more. The colour says whether it stands to the others as the paper says.",
             rows_height(lines.len()),
             |canvas| {
                 canvas.legend(&legend)?;
-                let axis = Axis { scale: scale(ratios()), name: "simulated / paper (ratio)", label: &plain_number };
+                let axis =
+                    Axis { scale: Scale::ratio(ratios()), name: "simulated / paper (ratio)", label: &plain_number };
                 rows(canvas, axis, &lines, Some((1.0, "1: the paper's figure")))
             },
         )?);
@@ -185,12 +186,12 @@ fn paper_row(row: &ReproductionRow, ratio: f64) -> Row {
     Row { label: label(row), range: Some((1.0, ratio, GRID)), marks, note: String::new() }
 }
 
-/// In equal steps, or in equal ratios where values are far apart.
+/// In equal steps from 0, or in equal ratios where values are far apart.
 fn scale(values: impl Iterator<Item = f64>) -> Scale {
     let values: Vec<f64> = values.filter(|value| value.is_finite()).collect();
     let least = values.iter().copied().fold(f64::INFINITY, f64::min);
     let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    if least > 0.0 && most / least > 20.0 { Scale::log(values) } else { Scale::linear(values) }
+    if least > 0.0 && most / least > 20.0 { Scale::log(values) } else { Scale::from_zero(values) }
 }
 
 /// Cases down, techniques as marks; more than fit into a legend or a figure in parts.
@@ -255,8 +256,7 @@ fn case_figure(
     let is_ratio = of_unit.ends_with("_ratio");
     let one = is_ratio.then_some((1.0, "1: no difference"));
     let values = lines.iter().flat_map(|row| row.marks.iter().map(|(value, _)| *value));
-    let spare = if is_ratio { &[0.98, 1.02][..] } else { &[] };
-    let scale = scale(values.chain(spare.iter().copied()));
+    let scale = if is_ratio { Scale::ratio(values) } else { scale(values) };
     let names: Vec<&str> = looks.iter().map(|(_, name)| *name).filter(|name| !name.is_empty()).collect();
     let told: Vec<String> = lines
         .iter()

@@ -1,6 +1,7 @@
 //! `gleaner.run/1` on the page: runs of the same command stand together.
 
 use super::DrawError;
+use super::answer::{Answer, Verdict};
 use super::chart::{Axis, Look, Row, Scale, axis_time, rows, rows_height};
 use super::figure::Figure;
 use super::probe::QUANTILES;
@@ -14,8 +15,8 @@ use maud::{Markup, html};
 /// Timelines drawn of one command's runs.
 const MOST_TIMELINES: usize = 4;
 
-/// One section for each command.
-pub(super) fn sections(runs: &[&RunReport]) -> Result<Vec<Section>, DrawError> {
+/// One section for each command; those in `compared` have a verdict already.
+pub(super) fn sections(runs: &[&RunReport], compared: &[&Vec<String>]) -> Result<Vec<Section>, DrawError> {
     let mut groups: Vec<Vec<&RunReport>> = Vec::new();
     for run in runs {
         match groups.iter_mut().find(|group| group[0].command == run.command) {
@@ -23,13 +24,16 @@ pub(super) fn sections(runs: &[&RunReport]) -> Result<Vec<Section>, DrawError> {
             None => groups.push(vec![run]),
         }
     }
-    groups.iter().map(|group| section(group)).collect()
+    groups.iter().map(|group| section(group, compared.contains(&&group[0].command))).collect()
 }
 
-fn section(runs: &[&RunReport]) -> Result<Section, DrawError> {
+fn section(runs: &[&RunReport], compared: bool) -> Result<Section, DrawError> {
     let first = runs[0];
     let mut section = Section::new(format!("{} under gleaner run", program(&first.command)));
     let policies = policies(runs);
+    if !compared {
+        section.answers.push(not_compared(runs));
+    }
     section.summary = if runs.len() == 1 { told_alone(first) } else { told_together(runs, &policies) };
     if runs.len() > 1 {
         section.figures.push(walls(runs, &policies)?);
@@ -95,6 +99,20 @@ fn policies<'a>(runs: &[&'a RunReport]) -> Vec<&'a str> {
     policies
 }
 
+/// What `run` can answer.
+fn not_compared(runs: &[&RunReport]) -> Answer {
+    Answer {
+        of: program(&runs[0].command),
+        verdict: Verdict::NotCompared,
+        told: html! {
+            @if runs.len() == 1 { "One run compares nothing. " }
+            @else { "These are single runs without an interval: they show what happens, and prove nothing. " }
+            code { "gleaner ab" } " with the same command tells whether Gleaner helps."
+        },
+        speedup: None,
+    }
+}
+
 fn undone(runs: &[&RunReport]) -> Markup {
     html! {
         @if runs.iter().all(|run| run.restored) { "All changes to the machine were undone." }
@@ -122,7 +140,6 @@ fn told_alone(run: &RunReport) -> Vec<Markup> {
         }
         " and " (percent(run.overhead_cpu_ns as f64 / wall)) " of one CPU for observing. " (undone(&[run]))
     });
-    told.push(html! { "One run compares nothing: gleaner ab tells whether Gleaner helps." });
     told
 }
 
@@ -151,9 +168,6 @@ fn told_together(runs: &[&RunReport], policies: &[&str]) -> Vec<Markup> {
             "It cost " (duration(Some(retained))) " of vCPU time retained per run (median). " (undone(runs))
         });
     }
-    told.push(html! {
-        "These are single runs without an interval: they show what happens, and prove nothing. gleaner ab tells a difference from chance."
-    });
     told
 }
 
@@ -179,13 +193,14 @@ fn walls(runs: &[&RunReport], policies: &[&str]) -> Result<Figure, DrawError> {
     Figure::draw(
         format!("{}: run time by policy ({})", program(&runs[0].command), medians.join(", ")),
         medians.join("; "),
-        "Each mark is one run, from exec to exit; further left is faster. Where the rows overlap, these runs do not tell the policies apart.",
+        "Each mark is one run, from exec to exit; further left is faster. \
+         Where the rows overlap, these runs do not tell the policies apart.",
         rows_height(lines.len()),
         |canvas| {
             let looks: Vec<(Look, &str)> =
                 policies.iter().enumerate().map(|(at, policy)| (Look::nth(at), *policy)).collect();
             canvas.legend(&looks)?;
-            let scale = Scale::linear(runs.iter().map(|run| run.wall_ns as f64));
+            let scale = Scale::from_zero(runs.iter().map(|run| run.wall_ns as f64));
             rows(canvas, Axis { scale, name: "run time", label: &axis_time }, &lines, None)
         },
     )
@@ -231,7 +246,8 @@ fn lengths_figure(run: &RunReport) -> Result<Figure, DrawError> {
     let timeout = run.timeout_ns.filter(|ns| *ns > 0);
     let bridged = match timeout {
         Some(_) => {
-            "Idle periods left of the time-out were bridged where a yielding thread ran: the vCPU stayed awake. Those right of it were let go."
+            "Idle periods left of the time-out were bridged where a yielding thread ran: the vCPU stayed awake. \
+             Those right of it were let go."
         }
         None => "No idle period was bridged in this run: its policy does not, or halting is free on this machine.",
     };
@@ -239,7 +255,8 @@ fn lengths_figure(run: &RunReport) -> Result<Figure, DrawError> {
         format!("{}: how long it computed and how long it waited (policy {})", program(&run.command), run.policy),
         told.join("; "),
         format!(
-            "{bridged} Where a thread's work between two waits (g_comp) is long, packing threads onto fewer vCPUs would make others wait."
+            "{bridged} Where a thread's work between two waits (g_comp) is long, packing threads onto fewer vCPUs \
+             would make others wait."
         ),
         rows_height(lines.len()),
         |canvas| {

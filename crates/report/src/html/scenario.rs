@@ -1,5 +1,6 @@
 //! `gleaner.scenario/1` on the page: virtual machines beside one another, policies against `off`.
 
+use super::answer::{self, Answer, Ratio, Verdict};
 use super::chart::{Axis, Look, Row, Scale, axis_time, rows, rows_height};
 use super::figure::Figure;
 use super::forest::{self, Estimate, Words};
@@ -16,6 +17,7 @@ const MOST_ROWS: usize = 30;
 
 pub(super) fn section(report: &ScenarioReport) -> Result<Section, DrawError> {
     let mut section = Section::new(format!("scenario {}", report.name));
+    section.answers = answers(report);
     section.summary = told(report);
     for ratio in &RATIOS {
         section.figures.extend(figures(report, ratio)?);
@@ -64,40 +66,33 @@ fn told(report: &ScenarioReport) -> Vec<Markup> {
     let mut told = vec![
         html! { (report.description) },
         html! {
-            "Virtual machines " (vms.join(", ")) " ran on a host with " (count(u64::from(report.host.cpus), "CPU")) " (" (report.host.accelerator) "); "
+            "Virtual machines " (vms.join(", ")) " ran on a host with " (count(u64::from(report.host.cpus), "CPU"))
+            " (" (report.host.accelerator) "); "
             (count(report.runs.iter().filter(|run| !run.warmup).count() as u64, "run")) " count."
         },
     ];
-    let clear: Vec<&ScenarioRow> =
-        report.summary.iter().filter(|row| row.speedup.is_some_and(|spread| side(spread) != 0)).collect();
-    for row in clear.iter().take(MOST_TOLD) {
-        let Some(spread) = row.speedup else { continue };
-        let class = if side(spread) > 0 { "verdict helps" } else { "verdict hurts" };
-        told.push(html! {
-            span class=(class) {
-                (row.workload) " (" (row.background) "): policy " (row.policy)
-                @if let Some(base) = &row.baseline { " in " (row.vm) ", against off in " (base) "," }
-                @if side(spread) > 0 { " helps" } @else { " hurts" }
-                ", speedup " (forest::told(spread.median, spread.ci95)) "."
-            }
-        });
-    }
-    if clear.len() > MOST_TOLD {
-        let more = (clear.len() - MOST_TOLD) as u64;
+    let of = |verdict| report.summary.iter().filter(|row| verdict_of(row) == Some(verdict)).count();
+    let clear = of(Verdict::Helps) + of(Verdict::Hurts);
+    if clear > MOST_TOLD {
+        let more = (clear - MOST_TOLD) as u64;
         told.push(html! { "And " (count(more, "other clear difference")) ": the figures have them all." });
     }
-    let compared = report.summary.iter().filter(|row| row.speedup.is_some()).count();
-    if compared > clear.len() {
-        told.push(
-            html! { (count((compared - clear.len()) as u64, "other comparison")) " with off showed no difference." },
-        );
+    for (verdict, words) in
+        [(Verdict::NoDifference, "showed no difference"), (Verdict::Inconclusive, "told nothing: inconclusive")]
+    {
+        let n = of(verdict) as u64;
+        if n > 0 {
+            told.push(html! { (count(n, "other comparison")) " with off " (words) "." });
+        }
     }
     if failed > 0 {
         told.push(html! { span.hurts { (count(failed, "run")) " failed." } });
     }
     let left: usize = report.runs.iter().filter(|run| !run.left_behind.is_empty()).count();
     if left > 0 {
-        told.push(html! { span.hurts { (count(left as u64, "run")) " left something behind in the machine: see the notes." } });
+        told.push(html! {
+            span.hurts { (count(left as u64, "run")) " left something behind in the machine: see the notes." }
+        });
     }
     if let Some(why) = &report.incomplete {
         told.push(html! { span.hurts { "Incomplete: " (why) } });
@@ -105,17 +100,32 @@ fn told(report: &ScenarioReport) -> Vec<Markup> {
     told
 }
 
-/// On which side of 1 the whole interval lies: 1 above, -1 below, 0 neither.
-fn side(spread: RatioSpread) -> i8 {
-    match spread.ci95 {
-        Some([low, _]) if low > 1.0 => 1,
-        Some([_, high]) if high < 1.0 => -1,
-        _ => 0,
-    }
+fn verdict_of(row: &ScenarioRow) -> Option<Verdict> {
+    row.speedup.map(|spread| Verdict::of(spread.into()))
+}
+
+/// The clear differences: the others are counted in the summary and drawn.
+fn answers(report: &ScenarioReport) -> Vec<Answer> {
+    let clear = |row: &&ScenarioRow| matches!(verdict_of(row), Some(Verdict::Helps | Verdict::Hurts));
+    report.summary.iter().filter(clear).take(MOST_TOLD).filter_map(answer).collect()
+}
+
+fn answer(row: &ScenarioRow) -> Option<Answer> {
+    let verdict = verdict_of(row)?;
+    Some(Answer {
+        of: format!("{} ({}), {}", row.workload, row.background, row.policy),
+        verdict,
+        told: html! {
+            "policy " (row.policy)
+            @if let Some(base) = &row.baseline { " in " (row.vm) ", against off in " (base) "," }
+            " " (verdict.name()) ", speedup " (row.speedup.map(|spread| answer::told(spread.into())).unwrap_or_default()) "."
+        },
+        speedup: row.speedup.map(Ratio::from),
+    })
 }
 
 /// A ratio of the summary and its words.
-struct Ratio {
+struct Compared {
     of: fn(&ScenarioRow) -> Option<RatioSpread>,
     title: &'static str,
     axis: &'static str,
@@ -123,40 +133,43 @@ struct Ratio {
     caption: &'static str,
 }
 
-const RATIOS: [Ratio; 4] = [
-    Ratio {
+const RATIOS: [Compared; 4] = [
+    Compared {
         of: |row| row.speedup,
         title: "speedup by policy against off",
         axis: "speedup (off / policy; above 1 is better)",
         one: Some("1: as with off"),
-        caption: "Each mark is a policy's speedup over off, the median of pairs of runs in the same round; the bar is its 95 % interval. Right of 1 it is faster.",
+        caption: "Each mark is a policy's speedup over off, the median of pairs of runs in the same round; the bar is \
+                  its 95 % interval. Right of 1 it is faster.",
     },
-    Ratio {
+    Compared {
         of: |row| row.neighbour_speedup,
         title: "what the neighbours got done, against off",
         axis: "neighbours' throughput (policy / off; above 1 is better)",
         one: Some("1: as with off"),
-        caption: "What the other virtual machines got done meanwhile: left of 1 the policy took something from its neighbours.",
+        caption: "What the other virtual machines got done meanwhile: left of 1 the policy took something from its \
+                  neighbours.",
     },
-    Ratio {
+    Compared {
         of: |row| row.system_throughput,
         title: "system throughput, against off",
         axis: "average of both speedups (above 1 is better)",
         one: Some("1: as with off"),
-        caption: "The average of the measured machine's speedup and its neighbours', round by round: right of 1 the policy gained more than it took.",
+        caption: "The average of the measured machine's speedup and its neighbours', round by round: right of 1 the \
+                  policy gained more than it took.",
     },
-    Ratio {
+    Compared {
         of: |row| row.weighted_speedup,
         title: "weighted speedup: what all machines got done together",
         axis: "weighted speedup (sum of shares of what each does alone)",
         one: None,
-        caption: "The sum, over the measured machine and its neighbours, of what each got done relative to what it gets done alone: higher is better, and as many as \
-                  there are machines means that none notices the others.",
+        caption: "The sum, over the measured machine and its neighbours, of what each got done relative to what it gets \
+                  done alone: higher is better, and as many as there are machines means that none notices the others.",
     },
 ];
 
 /// One figure for each machine and background; long ones in parts.
-fn figures(report: &ScenarioReport, ratio: &Ratio) -> Result<Vec<Figure>, DrawError> {
+fn figures(report: &ScenarioReport, ratio: &Compared) -> Result<Vec<Figure>, DrawError> {
     let mut policies: Vec<&str> = Vec::new();
     for row in &report.summary {
         if !policies.contains(&row.policy.as_str()) {

@@ -1,5 +1,6 @@
 //! What each result contributes to the page.
 
+use super::answer::Answer;
 use super::figure::{Figure, shortened};
 use maud::{Markup, html};
 
@@ -8,7 +9,9 @@ use maud::{Markup, html};
 pub(super) struct Section {
     /// What it is about.
     pub heading: String,
-    /// Plain sentences for the top of the page: what was compared, the verdict, what it cost.
+    /// Whether Gleaner helped, for each program that was compared: the first thing on the page.
+    pub answers: Vec<Answer>,
+    /// Plain sentences for the top of the page: what was compared, what it cost.
     pub summary: Vec<Markup>,
     pub figures: Vec<Figure>,
     /// Raw numbers.
@@ -27,6 +30,7 @@ impl Section {
     pub fn new(heading: impl Into<String>) -> Self {
         Self {
             heading: heading.into(),
+            answers: Vec::new(),
             summary: Vec::new(),
             figures: Vec::new(),
             tables: Vec::new(),
@@ -57,14 +61,20 @@ impl Table {
     }
 
     pub fn markup(&self) -> Markup {
+        let columns = 0..self.header.len();
+        let (empty, shown): (Vec<usize>, Vec<usize>) = columns.partition(|column| self.is_empty(*column));
+        let left_out: Vec<&str> = empty.iter().map(|column| self.header[*column].as_str()).collect();
         let table = html! {
-            div.scroll { table {
-                caption { (&self.title) }
-                thead { tr { @for (at, name) in self.header.iter().enumerate() {
-                    th scope="col" class=[self.class_of(at)] { (name) }
+            div.scroll tabindex="0" { table {
+                caption {
+                    (&self.title)
+                    @if !left_out.is_empty() { " (no row has: " (left_out.join(", ")) ")" }
+                }
+                thead { tr { @for &at in &shown {
+                    th scope="col" class=[self.class_of(at)] { (self.header[at]) }
                 } } }
-                tbody { @for row in &self.rows { tr { @for (at, cell) in row.iter().enumerate() {
-                    td class=[self.class_of(at)] { (cell) }
+                tbody { @for row in &self.rows { tr { @for &at in &shown {
+                    td class=[self.class_of(at)] { @if let Some(cell) = row.get(at) { (cell) } }
                 } } } }
             } }
         };
@@ -73,6 +83,12 @@ impl Table {
         } else {
             table
         }
+    }
+
+    /// Whether no row says anything in this column. The first names the rows and stays.
+    fn is_empty(&self, column: usize) -> bool {
+        let says = |row: &Vec<String>| row.get(column).is_some_and(|cell| !["", "-"].contains(&cell.as_str()));
+        column > 0 && !self.rows.iter().any(says)
     }
 
     fn class_of(&self, column: usize) -> Option<&'static str> {
@@ -90,7 +106,20 @@ pub(super) fn command_line(command: &[String], most: usize) -> String {
 }
 
 /// The program's name without its folder, and the word after it where that names what it does: `sysbench mutex`.
+/// `gleaner workload relay` is `relay`, and of a shell it is the script.
 pub(super) fn program(command: &[String]) -> String {
+    if let [own, workload, name, ..] = command
+        && (own == "gleaner" || own.ends_with("/gleaner"))
+        && workload == "workload"
+    {
+        return shortened(name, 40);
+    }
+    if let [shell, option, script, ..] = command
+        && ["sh", "bash", "dash", "zsh"].contains(&shell.rsplit('/').next().unwrap_or(shell))
+        && option == "-c"
+    {
+        return shortened(script, 34);
+    }
     let name = command.first().map_or("?", |first| first.rsplit('/').next().unwrap_or(first));
     let is_verb =
         |word: &&String| word.starts_with(char::is_alphabetic) && word.chars().all(|c| c.is_alphanumeric() || c == '-');
@@ -104,6 +133,14 @@ pub(super) fn program(command: &[String]) -> String {
 pub(super) fn prose(text: &str) -> Markup {
     let text = text.replace(" %", "\u{a0}%");
     html! { @for (at, part) in text.split('`').enumerate() { @if at % 2 == 1 { code { (part) } } @else { (part) } } }
+}
+
+/// With a capital at its beginning and a full stop.
+pub(super) fn sentence(text: &str) -> String {
+    let mut all = text.chars();
+    let first = all.next().map(|first| first.to_uppercase().to_string()).unwrap_or_default();
+    let rest = all.as_str();
+    format!("{first}{rest}{}", if rest.ends_with(['.', '!', '?']) { "" } else { "." })
 }
 
 #[cfg(test)]
@@ -120,6 +157,8 @@ mod tests {
         assert_eq!(program(&words(&["/usr/bin/make", "-j4"])), "make");
         assert_eq!(program(&words(&["/usr/bin/sysbench", "mutex", "run"])), "sysbench mutex");
         assert_eq!(program(&words(&["gzip", "big.tar"])), "gzip");
+        assert_eq!(program(&words(&["target/gleaner", "workload", "relay", "--threads", "2"])), "relay");
+        assert_eq!(program(&words(&["/bin/sh", "-c", "make -B | tail"])), "make -B | tail");
         assert_eq!(program(&[]), "?");
         assert_eq!(prose("try `a <b>`: 5 %").into_string(), "try <code>a &lt;b&gt;</code>: 5\u{a0}%");
     }
@@ -131,7 +170,18 @@ mod tests {
         let shown = table.markup().into_string();
         assert!(shown.contains("&lt;b&gt;") && shown.contains("<td class=\"number\">2</td>"), "{shown}");
         assert!(!shown.contains("<details>"));
+        table.rows.push(words(&["c", "-"]));
+        assert!(table.markup().into_string().contains("<td class=\"number\">-</td>"), "unknown in one row only");
         table.folded = true;
-        assert!(table.markup().into_string().contains("<details><summary>t (1 rows)"));
+        assert!(table.markup().into_string().contains("<details><summary>t (2 rows)"));
+    }
+
+    #[test]
+    fn a_column_without_a_word_is_left_out_and_named() {
+        let mut table = Table::new("t", &["a", "b", "c", "d"]);
+        table.rows = vec![words(&["-", "-", "", "4"]), words(&["-", "-", "", "-"])];
+        let shown = table.markup().into_string();
+        assert!(shown.contains("<caption>t (no row has: b, c)</caption>"), "{shown}");
+        assert_eq!((shown.matches("<th ").count(), shown.matches("<td").count()), (2, 4), "{shown}");
     }
 }

@@ -12,7 +12,7 @@ use super::count;
 use crate::args::JsonArg;
 use crate::failure::Failure;
 use crate::files::Destination;
-use crate::output::{Output, say};
+use crate::output::{Output, shown, tell};
 use crate::refusal::{find, is_executable, name_of, not_found};
 use clap::Args;
 use gleaner_cachesim::trace::recording::Recorder;
@@ -71,7 +71,7 @@ pub fn main(args: &RecordArgs) -> Result<u8, Failure> {
     output.json(&report)?;
     // The program's own stdout stays its own.
     if args.json.json.is_none() {
-        say(&report);
+        tell(&report);
     } else {
         output.text(&report);
     }
@@ -145,7 +145,7 @@ impl Tally {
 }
 
 fn copy(traced: &mut Traced, recorder: &mut Recorder, tally: &mut Tally) -> Result<(), TraceError> {
-    let bar = ProgressBar::new(tally.skip.saturating_add(tally.most));
+    let bar = shown(ProgressBar::new(tally.skip.saturating_add(tally.most)));
     if let Ok(style) =
         ProgressStyle::with_template("  recording: {human_pos} accesses [{bar:30}] {per_sec}, {eta} left")
     {

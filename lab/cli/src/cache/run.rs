@@ -26,13 +26,15 @@ use std::time::Duration;
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Contexts are dealt to the cores in turn: traces first, then made-up ones. The machine is Table V of the paper \
-                        except where an option says otherwise (docs/research/cachesim.md). The same options give the same result.\n\n\
+    after_help = "Contexts are dealt to the cores in turn: traces first, then made-up ones. The machine is Table V of \
+                        the paper, except where an option says otherwise (docs/research/cachesim.md). The same options \
+                        give the same result.\n\n\
                         Examples:\n\
                         \x20 gleaner-lab cache run --synthetic cache-friendly --synthetic thrashing --slice 1ms\n\
                         \x20 gleaner-lab cache run --trace bzip2.gltrace --trace libquantum.gltrace --slice 30ms \\\n\
-                        \x20     --policy dip-time --json\n\
-                        \x20 gleaner-lab cache run --synthetic cache-friendly --synthetic thrashing --prefetch recap --colours 3:1"
+                        \x20     --insertion dip-time --json\n\
+                        \x20 gleaner-lab cache run --synthetic cache-friendly --synthetic thrashing \\\n\
+                        \x20     --prefetch recap --colours 3:1"
 )]
 pub struct RunArgs {
     /// A context that runs this trace: a recording (`gleaner-lab cache record` makes one), R|W HEXADDR lines,
@@ -61,8 +63,9 @@ pub struct RunArgs {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     cores: u16,
     /// Where the last level inserts new lines, from most (MRU) to least recently used (LRU, evicted next)
-    #[arg(long, default_value = "lru", value_parser = PossibleValuesParser::new(PolicyKind::NAMES.map(policy)))]
-    policy: String,
+    #[arg(long, alias = "policy", value_name = "KIND", default_value = "lru")]
+    #[arg(value_parser = PossibleValuesParser::new(PolicyKind::NAMES.map(insertion)))]
+    insertion: String,
     /// Context prefetching: what a context lost from the last level while it waited is brought back when it runs again
     #[arg(long, value_name = "KIND", default_value = "none", value_parser = PossibleValuesParser::new(PREFETCHERS.map(prefetcher)))]
     prefetch: String,
@@ -120,8 +123,8 @@ fn shares(text: &str) -> Result<Shares, String> {
 
 const PROFILES: [&str; 3] = ["cpu-bound", "cache-friendly", "thrashing"];
 
-/// A policy with what it does.
-fn policy(name: &'static str) -> PossibleValue {
+/// A way of inserting lines with what it does.
+fn insertion(name: &'static str) -> PossibleValue {
     PossibleValue::new(name).help(match name {
         "lru" => "new lines at MRU: plain least recently used",
         "lip" => "new lines at LRU: they stay only if used again",
@@ -219,8 +222,8 @@ fn over_in_warmup(context: &ContextOutcome) -> bool {
 }
 
 fn config(args: &RunArgs, contexts: usize) -> Result<MachineConfig, Failure> {
-    let policy =
-        PolicyKind::by_name(&args.policy).ok_or_else(|| Failure::input(format!("no policy {}", args.policy)))?;
+    let policy = PolicyKind::by_name(&args.insertion)
+        .ok_or_else(|| Failure::input(format!("no insertion {}", args.insertion)))?;
     let mut hierarchy = HierarchyConfig::table_v(usize::from(args.cores), contexts, policy).map_err(Failure::input)?;
     hierarchy.l3.geometry = Geometry::new(args.llc_size, args.llc_ways, 64)
         .map_err(|error| Failure::input(format!("--llc-size and --llc-ways: {error}{}", fitting(args))))?;
@@ -322,7 +325,7 @@ fn report(args: &RunArgs, outcome: &Outcome, stopped: Option<StoppedBy>) -> Cach
             slice_ns: Nanos::from(args.slice).0,
             quanta: args.quanta,
             warmup_quanta: args.warmup,
-            policy: args.policy.clone(),
+            policy: args.insertion.clone(),
             prefetch: args.prefetch.clone(),
             colour_shares: args
                 .colours
@@ -393,12 +396,12 @@ fn of(name: String, core: usize, context: &ContextOutcome) -> CacheContext {
 
 #[cfg(test)]
 mod tests {
-    use super::{PolicyKind, policy, size, written};
+    use super::{PolicyKind, insertion, size, written};
 
     #[test]
     fn every_policy_is_explained() {
         for name in PolicyKind::NAMES {
-            assert!(policy(name).get_help().is_some_and(|help| !help.to_string().is_empty()), "{name}");
+            assert!(insertion(name).get_help().is_some_and(|help| !help.to_string().is_empty()), "{name}");
         }
     }
 

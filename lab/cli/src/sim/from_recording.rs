@@ -5,7 +5,7 @@
 //! is what the simulator gets wrong.
 
 use super::limits::{MaxTime, StoppedBy, Watch};
-use crate::args::{JsonArg, PolicyArg};
+use crate::args::{JsonArg, PolicyArg, duration_within};
 use crate::failure::Failure;
 use crate::files::Place;
 use crate::output::Output;
@@ -29,7 +29,7 @@ use std::time::Duration;
                   the same result to the last byte.\n\n\
                   Examples:\n\
                   \x20 gleaner-lab sim from-recording pigz.glthreads    # as recorded, Gleaner off and on\n\
-                  \x20 gleaner-lab sim from-recording pigz.glthreads --vcpus 16 --pcpus 8 --slice 1ms # twice oversubscribed\n\
+                  \x20 gleaner-lab sim from-recording pigz.glthreads --vcpus 16 --pcpus 8 --slice 1ms\n\
                   \x20 gleaner-lab sim from-recording pigz.glthreads --neighbour matmul --scenario what-if.toml"
 )]
 pub struct FromRecordingArgs {
@@ -45,7 +45,7 @@ pub struct FromRecordingArgs {
     /// The host's slice, enforced, instead of its scheduler's own (e.g. 1ms)
     #[arg(long, value_name = "DURATION", value_parser = slice)]
     slice: Option<Duration>,
-    /// Policies of Gleaner in the guest, to be compared
+    /// What Gleaner may do in the guest: policies to be compared
     #[arg(long, value_name = "POLICY,...", value_enum, value_delimiter = ',', default_values_t = [PolicyArg::Off, PolicyArg::Full])]
     policy: Vec<PolicyArg>,
     /// Another VM of as many vCPUs runs this program on the same pCPUs (`gleaner-lab sim list`)
@@ -90,9 +90,7 @@ enum CostsArg {
 const TIMES_AS_LONG_MAX: u32 = 1_000;
 
 fn slice(text: &str) -> Result<Duration, String> {
-    let parsed = humantime::parse_duration(text).map_err(|error| format!("{error}; write it like 1ms or 100us"))?;
-    let allowed = Duration::from_micros(10)..=Duration::from_secs(10);
-    if allowed.contains(&parsed) { Ok(parsed) } else { Err("must be within 10us and 10s".to_owned()) }
+    duration_within(text, Duration::from_micros(10)..=Duration::from_secs(10))
 }
 
 pub fn main(args: &FromRecordingArgs) -> Result<u8, Failure> {

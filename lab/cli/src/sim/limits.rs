@@ -4,8 +4,9 @@
 //! not look at its [`Watch`] (a read from a pipe that gives nothing) is ended a few seconds after the signal all the
 //! same: nothing here has to be undone.
 
+use crate::args::duration_within;
 use crate::failure::Failure;
-use crate::output::say;
+use crate::output::{shown, tell};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::sync::Arc;
@@ -22,9 +23,7 @@ pub struct MaxTime {
 }
 
 fn long_time(text: &str) -> Result<Duration, String> {
-    let parsed = humantime::parse_duration(text).map_err(|error| format!("{error}; write it like 30s, 10m or 2h"))?;
-    let allowed = Duration::from_millis(1)..=Duration::from_secs(30 * 86_400);
-    if allowed.contains(&parsed) { Ok(parsed) } else { Err("must be within 1ms and 30days".to_owned()) }
+    duration_within(text, Duration::from_millis(1)..=Duration::from_secs(30 * 86_400))
 }
 
 /// What ended the work before its end.
@@ -117,7 +116,7 @@ impl Watch {
     }
 
     fn of(what: &str, limits: MaxTime, interrupted: Arc<AtomicBool>) -> Self {
-        let bar = ProgressBar::new(PARTS);
+        let bar = shown(ProgressBar::new(PARTS));
         if let Ok(style) = ProgressStyle::with_template("  {prefix} [{bar:30}] {percent} % {msg}, {eta} left") {
             bar.set_style(style);
         }
@@ -215,7 +214,7 @@ impl Watch {
         let due = self.says_at_s.load(Ordering::Relaxed);
         let late = self.bar.is_hidden() && passed.as_secs() >= due && self.stopped().is_none();
         if late && self.says_at_s.compare_exchange(due, due * 2, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
-            say(&format!("gleaner: {}", words(done, passed)));
+            tell(&format!("gleaner-lab: {}", words(done, passed)));
         }
     }
 

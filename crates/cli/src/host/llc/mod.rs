@@ -12,7 +12,8 @@ mod allocation;
 mod backend;
 mod subjects;
 
-use crate::args::JsonArg;
+use super::YEAR;
+use crate::args::{JsonArg, duration_within};
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::output::Output;
@@ -31,9 +32,10 @@ pub use backend::in_a_line;
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "What a VM is, is judged by what its vCPUs' threads miss, or told with --class. Needs root; a processor with \
-                  cache allocation (Intel RDT, AMD QoS; `gleaner doctor` says whether), and counters unless all classes are told. \
-                  Goes on until a signal or --for; then, and after kill -9, everything is undone.\n\n\
+    after_help = "Gleaner judges a VM's class by the cache misses of its vCPUs' threads, unless --class tells it. \
+                  It needs root, a processor with cache allocation (Intel RDT, AMD QoS; `gleaner doctor` says whether), \
+                  and counters unless you tell all classes. It goes on until a signal or --for. Then, and after \
+                  kill -9, everything is undone.\n\n\
                   Examples:\n\
                   \x20 gleaner host llc --dry-run                  # what it would do\n\
                   \x20 gleaner host llc --monitor-only --for 1m    # what the VMs are\n\
@@ -50,14 +52,15 @@ pub struct LlcArgs {
     /// A VM's class, told instead of judged: cpu-bound, cache-friendly or thrashing (may be repeated)
     #[arg(long = "class", value_name = "NAME|PID=CLASS", value_parser = told)]
     pub classes: Vec<(String, CacheClass)>,
-    /// How long to go on
+    /// End after so long [default: when told to]
     #[arg(long = "for", value_name = "DURATION", value_parser = span)]
     pub length: Option<Duration>,
     /// From one judgement to the next
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = interval)]
     pub interval: Duration,
-    /// Of how many intervals a thrashing VM is given the cache back for two, to see whether it still is
-    #[arg(long, value_name = "N", default_value_t = LlcParams::default().period, value_parser = clap::value_parser!(u32).range(4..=100_000))]
+    /// Every N intervals, give a thrashing VM the cache back for two, to see whether it still thrashes
+    #[arg(long, value_name = "N", default_value_t = LlcParams::default().period)]
+    #[arg(value_parser = clap::value_parser!(u32).range(4..=100_000))]
     pub period: u32,
     /// Ways for the thrashing VMs, if more than the fewest that the processor allows
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=64))]
@@ -108,17 +111,15 @@ fn told(text: &str) -> Result<(String, CacheClass), String> {
     Ok((printable(vm.as_bytes()), class))
 }
 
-fn within(text: &str, from: Duration, to: Duration, bounds: &str) -> Result<Duration, String> {
-    let parsed = humantime::parse_duration(text).map_err(|error| format!("{error}; write it like 500ms, 1s or 5m"))?;
-    if (from..=to).contains(&parsed) { Ok(parsed) } else { Err(format!("must be within {bounds}")) }
-}
+/// A judgement takes some of it.
+const SHORTEST: Duration = Duration::from_millis(10);
 
 fn interval(text: &str) -> Result<Duration, String> {
-    within(text, Duration::from_millis(10), Duration::from_secs(3600), "10ms and 1h")
+    duration_within(text, SHORTEST..=Duration::from_secs(3600))
 }
 
 fn span(text: &str) -> Result<Duration, String> {
-    within(text, Duration::from_millis(10), Duration::from_secs(10 * 365 * 24 * 3600), "10ms and 10 years")
+    duration_within(text, SHORTEST..=10 * YEAR)
 }
 
 pub fn main(args: &LlcArgs) -> Result<u8, Failure> {

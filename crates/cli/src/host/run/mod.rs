@@ -15,8 +15,9 @@ mod record;
 mod turns;
 mod watch;
 
+use super::YEAR;
 use super::xen::{self, XenSlice, XenSliceArgs};
-use crate::args::JsonArg;
+use crate::args::{JsonArg, duration_within};
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::output::Output;
@@ -27,26 +28,25 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 #[derive(Debug, Args)]
-#[command(after_help = "Policies:\n\
-                  \x20 adaptive  one slice for each set of VMs that share CPUs, found by trying:\n\
-                  \x20           short where waiting and spinning cost more than switches do, long\n\
-                  \x20           where only the cache would suffer. Each step is judged, and taken\n\
-                  \x20           back if it did not help or made shares unfair\n\
-                  \x20 static    the same slice for every VM (--slice)\n\n\
-                  VMs may come and go. Whatever ends the agent, every thread gets its slice back.\n\n\
-                  Examples:\n\
-                  \x20 gleaner host run\n\
-                  \x20 gleaner host run --policy static --slice 1ms --for 1m --json run.json\n\
-                  \x20 gleaner host run --vm web --vm db\n\
-                  \x20 gleaner host run --in-turn 30ms,5ms,1ms --passes 20 --json compared.json\n\
-                  \x20 gleaner host run --qmp /run/old-vm.qmp")]
+#[command(
+    after_help = "`--slice adaptive` finds one slice for each set of VMs that share CPUs, by trying: short where \
+                        waiting and spinning cost more than switches do, long where only the cache would suffer. It \
+                        judges each step, and takes it back if it did not help or made shares unfair.\n\n\
+                        VMs may come and go. Whatever ends the agent, every thread gets its slice back.\n\n\
+                        Examples:\n\
+                        \x20 gleaner host run\n\
+                        \x20 gleaner host run --slice 1ms --for 1m --json run.json\n\
+                        \x20 gleaner host run --vm web --vm db\n\
+                        \x20 gleaner host run --in-turn 30ms,5ms,1ms --passes 20 --json compared.json\n\
+                        \x20 gleaner host run --qmp /run/old-vm.qmp"
+)]
 pub struct RunArgs {
-    /// How slices are chosen [default: adaptive; static where --slice is given]
-    #[arg(long, value_enum, value_name = "POLICY")]
+    /// One slice for every VM, 100us to 100ms; or `adaptive`: Gleaner finds one for each set of VMs that share CPUs
+    #[arg(long, value_name = "DURATION|adaptive", default_value = "adaptive", value_parser = slice)]
+    pub slice: SliceArg,
+    /// How slices are chosen, as it was called first
+    #[arg(long, hide = true, value_enum, value_name = "POLICY")]
     pub policy: Option<PolicyArg>,
-    /// The slice of policy static [default: 1ms]
-    #[arg(long, value_name = "DURATION", value_parser = crate::args::duration)]
-    pub slice: Option<Duration>,
     /// Only this VM, by its name or pid (may be repeated)
     #[arg(long, value_name = "NAME|PID", value_parser = crate::host::list::vm_word())]
     pub vm: Vec<String>,
@@ -56,37 +56,46 @@ pub struct RunArgs {
     /// End after so long [default: when told to]
     #[arg(long = "for", value_name = "DURATION", value_parser = span)]
     pub length: Option<Duration>,
-    /// Length of an observation window [default: 1s; 200ms with --in-turn]
-    #[arg(long, value_name = "DURATION", value_parser = span)]
-    pub interval: Option<Duration>,
-    /// Parameters of the policy: a TOML file with any of the keys that `gleaner params host` prints
-    #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
-    /// Set slices, but let the kernel's tick end them
-    #[arg(long)]
-    pub no_enforce: bool,
-    /// Count VM exits by PAUSE, which tell a VM that spins, through KVM's tracepoint: takes some time at every exit
-    #[arg(long)]
-    pub pause_exits: bool,
     #[command(flatten)]
     pub json: JsonArg,
+    #[command(flatten)]
+    pub tuning: TuningArgs,
     #[command(flatten)]
     pub compare: InTurnArgs,
     #[command(flatten)]
     pub xen: XenSliceArgs,
 }
 
-/// The policy against slices for all, on VMs that go on working.
+/// How it watches and enforces.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Tuning")]
+pub struct TuningArgs {
+    /// Parameters of `adaptive`: a TOML file with any of the keys that `gleaner params host` prints
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Length of an observation window, 100ms to 60s [default: 1s; 200ms with --in-turn]
+    #[arg(long, value_name = "DURATION", value_parser = span)]
+    pub interval: Option<Duration>,
+    /// Set slices, but let the kernel's tick end them
+    #[arg(long)]
+    pub no_enforce: bool,
+    /// Count VM exits by PAUSE, which show that a VM spins; this takes some time at every exit
+    #[arg(long)]
+    pub pause_exits: bool,
+}
+
+/// What is chosen against slices for all, on VMs that go on working.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Comparing")]
 pub struct InTurnArgs {
-    /// Give the policy and each of these slices for all a turn, over and over, in random order, and say what VMs ran and waited under each
+    /// Compare --slice with each of these: all take turns, in random order, and the report says what VMs ran and waited
+    /// under each
     #[arg(long, value_name = "SLICE,...", value_delimiter = ',', value_parser = crate::args::duration)]
     pub in_turn: Vec<Duration>,
-    /// What counts of a turn, after 0.4 s until its slices are in force
+    /// Length of a turn; another 0.4 s before it do not count
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = span, requires = "in_turn")]
     pub turn: Duration,
-    /// How long the policy has for itself before the first turn
+    /// How long --slice runs alone before the first turn
     #[arg(long, value_name = "DURATION", default_value = "12s", value_parser = span, requires = "in_turn")]
     pub lead: Duration,
     /// End after so many turns of each [default: when told to]
@@ -103,11 +112,38 @@ pub enum PolicyArg {
     Adaptive,
 }
 
+/// What `--slice` asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SliceArg {
+    /// One for each set of VMs that share CPUs.
+    Adaptive,
+    /// One for all.
+    Fixed(Duration),
+}
+
+impl RunArgs {
+    /// What `--slice`, or `--policy` as it was, asks for.
+    fn slices(&self) -> Result<SliceArg, Failure> {
+        match (self.policy, self.slice) {
+            (Some(PolicyArg::Adaptive), SliceArg::Fixed(_)) => {
+                Err(Failure::input("--slice with a duration is one for all, and not adaptive: leave --policy out"))
+            }
+            (Some(PolicyArg::Static), SliceArg::Adaptive) => Ok(SliceArg::Fixed(options::DEFAULT_SLICE)),
+            (_, slice) => Ok(slice),
+        }
+    }
+}
+
+fn slice(text: &str) -> Result<SliceArg, String> {
+    if text == "adaptive" {
+        return Ok(SliceArg::Adaptive);
+    }
+    crate::args::duration(text).map(SliceArg::Fixed).map_err(|wrong| format!("{wrong}, or `adaptive`"))
+}
+
 /// A year will do.
 fn span(text: &str) -> Result<Duration, String> {
-    let parsed = humantime::parse_duration(text).map_err(|error| format!("{error}; write it like 500ms, 10s or 2h"))?;
-    let allowed = Duration::from_millis(100)..=Duration::from_secs(365 * 24 * 3600);
-    if allowed.contains(&parsed) { Ok(parsed) } else { Err("must be within 100ms and a year".to_owned()) }
+    duration_within(text, Duration::from_millis(100)..=YEAR)
 }
 
 pub fn main(args: &RunArgs) -> Result<u8, Failure> {
@@ -129,16 +165,16 @@ pub fn main(args: &RunArgs) -> Result<u8, Failure> {
 
 /// Xen takes one slice for all, and holds it; the rest of the agent takes what Xen does not tell.
 fn on_xen(args: &RunArgs) -> Result<u8, Failure> {
-    if args.policy == Some(PolicyArg::Adaptive) || (args.policy.is_none() && args.slice.is_none()) {
+    let SliceArg::Fixed(slice) = args.slices()? else {
         return Err(Failure::input(
-            "policy adaptive needs to see how long each vCPU waits and runs at a time, and Xen tells dom0 only its CPU time, to a tenth of a \
-             second; on a Xen host use --policy static --slice 1ms",
+            "--slice adaptive needs to see how long each vCPU waits and runs at a time, and Xen tells dom0 only its \
+             CPU time, to a tenth of a second; on a Xen host say --slice 1ms",
         ));
-    }
+    };
     for (given, option) in [
-        (args.config.is_some(), "--config"),
-        (args.pause_exits, "--pause-exits"),
-        (args.no_enforce, "--no-enforce"),
+        (args.tuning.config.is_some(), "--config"),
+        (args.tuning.pause_exits, "--pause-exits"),
+        (args.tuning.no_enforce, "--no-enforce"),
         (!args.compare.in_turn.is_empty(), "--in-turn"),
     ] {
         if given {
@@ -152,6 +188,37 @@ fn on_xen(args: &RunArgs) -> Result<u8, Failure> {
             "--qmp means nothing on a Xen host, where Xen itself knows its vCPUs; leave it out",
         ));
     }
-    let slice = Some(args.slice.unwrap_or(options::DEFAULT_SLICE));
+    let slice = Some(slice);
     xen::slice(&XenSlice { options: &args.xen, slice, domains: &args.vm, length: args.length, json: &args.json })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        run: RunArgs,
+    }
+
+    #[test]
+    fn earlier_words_for_slices_are_understood_and_not_shown() {
+        let slices = |words: &str| Line::try_parse_from(words.split_whitespace()).unwrap().run.slices();
+        let fixed = |ms| SliceArg::Fixed(Duration::from_millis(ms));
+        for (words, expected) in [
+            ("run", SliceArg::Adaptive),
+            ("run --slice adaptive", SliceArg::Adaptive),
+            ("run --policy adaptive", SliceArg::Adaptive),
+            ("run --slice 5ms", fixed(5)),
+            ("run --policy static --slice 5ms", fixed(5)),
+            ("run --policy static", fixed(1)),
+        ] {
+            assert_eq!(slices(words).unwrap(), expected, "{words}");
+        }
+        assert!(slices("run --policy adaptive --slice 5ms").is_err());
+        let help = <Line as clap::CommandFactory>::command().render_long_help().to_string();
+        assert!(help.contains("--slice") && !help.contains("--policy"), "{help}");
+    }
 }

@@ -1,7 +1,7 @@
 //! `host run`'s options, validated.
 
 use super::turns::TurnOptions;
-use super::{InTurnArgs, PolicyArg, RunArgs};
+use super::{InTurnArgs, RunArgs, SliceArg};
 use crate::failure::Failure;
 use crate::host::takes_ticker;
 use crate::params::read_params;
@@ -40,29 +40,24 @@ const INTERVAL: Duration = Duration::from_secs(1);
 const INTERVAL_IN_TURN: Duration = Duration::from_millis(200);
 /// With `--in-turn`: a turn begins and ends with a window.
 const LONGEST_WINDOW_OF_TURN: Duration = Duration::from_millis(400);
-/// Policy static's, where none is named.
+/// That of `--policy static`, as it was, where none is named.
 pub const DEFAULT_SLICE: Duration = Duration::from_millis(1);
 
 impl Options {
     pub fn from_args(args: &RunArgs) -> Result<Self, Failure> {
-        let policy = match (args.policy, args.slice) {
-            (Some(PolicyArg::Adaptive), Some(_)) => {
-                return Err(Failure::input(
-                    "--slice is the slice of policy static; policy adaptive finds its own (start_slice_us in --config)",
-                ));
-            }
-            (Some(PolicyArg::Adaptive) | None, None) => SlicePolicy::Adaptive,
-            (_, slice) => SlicePolicy::Static(Nanos::from(slice.unwrap_or(DEFAULT_SLICE))),
+        let policy = match args.slices()? {
+            SliceArg::Adaptive => SlicePolicy::Adaptive,
+            SliceArg::Fixed(slice) => SlicePolicy::Static(Nanos::from(slice)),
         };
         let usual = if args.compare.in_turn.is_empty() { INTERVAL } else { INTERVAL_IN_TURN };
-        let interval = args.interval.unwrap_or(usual);
+        let interval = args.tuning.interval.unwrap_or(usual);
         if !INTERVALS.contains(&interval) {
             return Err(Failure::input("--interval must be within 100ms and 60s"));
         }
-        let mut params = args.config.as_deref().map_or_else(|| Ok(HostParams::default()), read_params)?;
+        let mut params = args.tuning.config.as_deref().map_or_else(|| Ok(HostParams::default()), read_params)?;
         let switch = switch_cost();
         let mut warnings = Vec::new();
-        let (enforce, takes_ticker) = (!args.no_enforce, takes_ticker());
+        let (enforce, takes_ticker) = (!args.tuning.no_enforce, takes_ticker());
         let refused = |slice| refuse_slice(slice, enforce && takes_ticker(slice), switch, Path::new("/proc"));
         refuse(policy, &mut params, refused, &mut warnings)?;
         let in_turn = in_turn(&args.compare, interval, policy, refused)?;
@@ -77,7 +72,7 @@ impl Options {
             length: args.length,
             interval,
             enforce,
-            pause_exits: args.pause_exits,
+            pause_exits: args.tuning.pause_exits,
             in_turn,
             warnings,
         })

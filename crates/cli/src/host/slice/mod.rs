@@ -8,9 +8,9 @@ mod held;
 pub use held::without_room;
 
 use super::list::looking;
-use super::takes_ticker;
 use super::xen::{self, XenSlice, XenSliceArgs};
-use crate::args::JsonArg;
+use super::{YEAR, takes_ticker};
+use crate::args::{JsonArg, any_duration, duration_within};
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::output::Output;
@@ -26,11 +26,11 @@ use std::time::Duration;
 #[derive(Debug, Args)]
 #[command(
     group(ArgGroup::new("threads").args(["tid", "vm", "all"])),
-    after_help = "Threads keep their nice value and scheduling policy. A slice is enforced by the kernel where its HRTICK feature is on, \
-                  else by a SCHED_FIFO thread on each CPU where such threads compete, asleep while they do not. Slices are put back when \
-                  the command ends, however it ends.\n\n\
-                  Between VMs that compute all the time the shortest slice on a CPU is everybody's there: give it to all that compete \
-                  (--all).\n\n\
+    after_help = "Threads keep their nice value and scheduling policy. The kernel enforces a slice where its HRTICK \
+                  feature is on. Elsewhere a SCHED_FIFO thread does, on each CPU where such threads compete; it sleeps \
+                  while they do not. Slices are put back when the command ends, however it ends.\n\n\
+                  Between VMs that compute all the time the shortest slice on a CPU is everybody's there: give it to \
+                  all that compete (--all).\n\n\
                   Examples:\n\
                   \x20 gleaner host slice --all --slice 1ms              # until Ctrl-C\n\
                   \x20 gleaner host slice --vm web --vm db --slice 500us --for 1m --json slice.json\n\
@@ -38,7 +38,7 @@ use std::time::Duration;
                   \x20 gleaner host slice --all --slice 1ms --for 10s --no-enforce   # what the kernel alone makes of it"
 )]
 pub struct SliceArgs {
-    /// These threads
+    /// These threads, by their ids
     #[arg(long, value_name = "TID", num_args = 1.., value_parser = clap::value_parser!(i32).range(1..))]
     pub tid: Vec<i32>,
     /// The vCPUs of these VMs, by name or pid
@@ -53,29 +53,23 @@ pub struct SliceArgs {
     /// The slice: 100us to 100ms (on a Xen host as its scheduler allows)
     #[arg(long, value_name = "DURATION", value_parser = any_duration)]
     pub slice: Option<Duration>,
-    /// How long; otherwise until the command ends, or until it is interrupted
+    /// End after so long [default: when the command ends, or when told to]
     #[arg(long = "for", value_name = "DURATION", value_parser = lasting, conflicts_with = "command")]
     pub length: Option<Duration>,
-    /// Only set the slices; do not see to it that they are kept
+    /// Set slices, but let the kernel's tick end them
     #[arg(long)]
     pub no_enforce: bool,
     #[command(flatten)]
     pub json: JsonArg,
-    #[command(flatten)]
-    pub xen: XenSliceArgs,
     /// A command to run meanwhile; its exit status is then Gleaner's
     #[arg(value_name = "CMD", last = true)]
     pub command: Vec<OsString>,
-}
-
-fn any_duration(text: &str) -> Result<Duration, String> {
-    humantime::parse_duration(text).map_err(|error| format!("{error}; write it like 100us, 500us or 1ms"))
+    #[command(flatten)]
+    pub xen: XenSliceArgs,
 }
 
 fn lasting(text: &str) -> Result<Duration, String> {
-    let parsed = humantime::parse_duration(text).map_err(|error| format!("{error}; write it like 500ms, 5s or 1h"))?;
-    let allowed = Duration::from_millis(10)..=Duration::from_secs(366 * 24 * 3600);
-    if allowed.contains(&parsed) { Ok(parsed) } else { Err("must be within 10ms and a year".to_owned()) }
+    duration_within(text, Duration::from_millis(10)..=YEAR)
 }
 
 pub fn main(args: &SliceArgs) -> Result<u8, Failure> {
