@@ -85,6 +85,8 @@ fn a_progress_figure_decides_on_this_machine() {
         gleaner_testing::skip!("needs the haltpoll governor");
     };
     assert!(by_progress < by_handovers / 2.0, "{by_progress} s a second polled, {by_handovers} by hand-overs");
+}
+
 /// What a run that is ended or killed gives back in the end, one that is stopped gives back meanwhile.
 #[test]
 fn a_stopped_run_keeps_no_vcpu_awake_on_this_machine() {
