@@ -224,6 +224,11 @@ pub enum Reason {
         /// CPU time with retention, as a multiple of that without.
         cpu_ratio: f64,
     },
+    /// The program synchronizes no less often, which is enough where it is latency that counts.
+    RetentionNoSlower {
+        /// Synchronizations per second with retention, as a multiple of those without.
+        rate_ratio: f64,
+    },
     /// It does not.
     RetentionNoFaster {
         /// Synchronizations per second with retention, as a multiple of those without.
@@ -301,6 +306,11 @@ impl fmt::Display for Reason {
             Self::RetentionFaster { rate_ratio } => write!(
                 f,
                 "bridging idle periods pays: {rate_ratio:.2} times as many synchronizations a second as without"
+            ),
+            Self::RetentionNoSlower { rate_ratio } => write!(
+                f,
+                "bridging idle periods slows nothing down: {rate_ratio:.2} times as many synchronizations a second as \
+                 without, which is enough for profile latency"
             ),
             Self::RetentionNoFaster { rate_ratio } => write!(
                 f,

@@ -60,7 +60,7 @@ impl Retention {
             budget: None,
             timeout: Nanos::ZERO,
             poll_price: PollPrice::new(profile, &params),
-            trial: Trial::new(asked, RetainMeans::Yielding, &params),
+            trial: Trial::new(asked, RetainMeans::Yielding, &params).unless_slower(profile == Profile::Latency),
             vcpus: vcpus.iter().map(|id| (id, Vcpu::new(profile, RetainMeans::Yielding, None, &params))).collect(),
             params,
         };
@@ -74,7 +74,8 @@ impl Retention {
         self.means = means;
         self.fixed = timeout.filter(|_| means.polls_in_idle_task());
         self.timeout = self.wanted_timeout();
-        self.trial = Trial::new(self.asked && self.timeout > Nanos::ZERO, means, &self.params);
+        let trial = Trial::new(self.asked && self.timeout > Nanos::ZERO, means, &self.params);
+        self.trial = trial.unless_slower(self.profile == Profile::Latency);
         let vcpus: Vec<VcpuId> = self.vcpus.keys().copied().collect();
         self.vcpus = vcpus.into_iter().map(|id| (id, self.new_vcpu())).collect();
     }

@@ -19,6 +19,7 @@
 //! the idle task polls nothing has to settle or to be displaced, so a block is one window, and it is retained until it
 //! was tried. A yielding thread may cost half of a program's speed (experiments/programs, `policies`: relay, alone):
 //! through `/proc` it waits for its trial. A trial ends after two pairs where both are clear.
+//! Under profile `latency` retention stays unless it makes the program slower: a fixed rate of requests shows no more.
 //!
 //! Hand-overs are compared at like granularity only. A program that looks for a while before it blocks hardly blocks
 //! where it is woken sooner: `relay` is four times as fast on the live guest with a hundredth of the switches. Where
@@ -113,6 +114,8 @@ pub(in crate::guest) struct Trial {
     running: Option<Running>,
     /// Whether the observer sees no wake-ups.
     blind: bool,
+    /// Whether it stays unless the program is slower for it.
+    unless_slower: bool,
     /// Whether the idle task itself polls: nothing settles, nobody is displaced.
     polls: bool,
     /// Whether it pays, as it was last tried; `None`: not tried with this workload.
@@ -139,10 +142,17 @@ impl Trial {
             rate: None,
             running: None,
             blind: false,
+            unless_slower: false,
             polls,
             verdict: None,
             cost_ratio: None,
         }
+    }
+
+    /// Retention stays unless the program is slower for it: at a fixed rate of requests nothing else can be seen through
+    /// `/proc`, however much sooner each is answered.
+    pub(super) fn unless_slower(self, unless_slower: bool) -> Self {
+        Self { unless_slower, ..self }
     }
 
     /// Goes on with other parameters.
@@ -156,6 +166,7 @@ impl Trial {
             rate: self.rate,
             running: self.running.take().filter(|_| new.enabled),
             blind: self.blind,
+            unless_slower: self.unless_slower,
             verdict: self.verdict,
             cost_ratio: self.cost_ratio,
             ..new
@@ -259,7 +270,11 @@ impl Trial {
         let rate = median(rates);
         let faster = rates.iter().filter(|rate| **rate > 1.0).count();
         let gains = rate > 1.0 + self.gain_min;
-        let Some(costs) = costs else { return gains && faster >= self.pairs_min };
+        let slower = rates.iter().filter(|rate| **rate < 1.0).count();
+        let loses = rate < 1.0 - self.gain_min && slower >= self.pairs_min;
+        let Some(costs) = costs else {
+            return if self.unless_slower { !loses } else { gains && faster >= self.pairs_min };
+        };
         let (cost, dearer) = (median(costs), costs.iter().filter(|cost| **cost > 1.0).count());
         gains || !(cost > 1.0 + self.margin && dearer >= self.pairs_min)
     }
@@ -273,10 +288,12 @@ impl Trial {
         }
         let Some(costs) = &ratios.costs else {
             let rate_ratio = median(&ratios.rates);
-            return if pays {
-                Reason::RetentionFaster { rate_ratio }
-            } else {
-                Reason::RetentionNoFaster { rate_ratio }
+            return match pays {
+                true if self.unless_slower && rate_ratio <= 1.0 + self.gain_min => {
+                    Reason::RetentionNoSlower { rate_ratio }
+                }
+                true => Reason::RetentionFaster { rate_ratio },
+                false => Reason::RetentionNoFaster { rate_ratio },
             };
         };
         let cost_ratio = median(costs);
@@ -497,6 +514,27 @@ mod tests {
                 trial.step(&unseen(n * 100, cpu, rate), true);
             }
             assert_eq!((trial.pays(), trial.is_running()), (pays, false), "{name}");
+        }
+    }
+
+    #[test]
+    fn where_latency_counts_polling_stays_unless_the_program_is_slower() {
+        // Rates: with retention, without.
+        for (name, with, without, pays) in [
+            ("a fixed rate of requests", 10_000, 10_000, true),
+            ("a little less by chance", 9_950, 10_000, true),
+            ("faster", 14_000, 10_000, true),
+            ("slower", 9_000, 10_000, false),
+            ("much slower", 6_000, 10_000, false),
+        ] {
+            for means in [RetainMeans::Haltpoll, RetainMeans::Yielding] {
+                let mut trial = Trial::new(true, means, &GuestParams::default()).unless_slower(true);
+                for n in 1..60 {
+                    let rate = if trial.retains() { with } else { without };
+                    trial.step(&unseen(n * 100, 0.9, rate), true);
+                }
+                assert_eq!((trial.pays(), trial.is_running()), (pays, false), "{name}, {means}");
+            }
         }
     }
 
