@@ -68,7 +68,8 @@ fn interrupted_before(due: Instant, interrupted: &AtomicBool) -> Option<Interrup
     (!sleep_until(due, interrupted)).then_some(Interrupted)
 }
 
-/// What this kernel is known to do to slices that setting them does not help, or that one should know before setting them.
+/// What this kernel is known to do to slices that setting them does not help, or that one should know before setting
+/// them.
 fn kernel_notes() -> Vec<String> {
     let uname = rustix::system::uname();
     let Some(version) = KernelVersion::parse(&uname.release().to_string_lossy()) else { return Vec::new() };
