@@ -103,7 +103,7 @@ pub enum Command {
     Run(RunArgs),
     /// Keep idle vCPUs awake for something that runs already
     Attach(crate::attach::AttachArgs),
-    /// Manage groups on this machine, as a configuration says, for as long as it runs
+    /// Do for many services what `attach` does for one, as a configuration file says
     Daemon(crate::daemon::DaemonArgs),
     /// Check or print the daemon's configuration
     Config(crate::daemon::ConfigArgs),

@@ -12,8 +12,8 @@ use hdrhistogram::Histogram;
 use std::cell::RefCell;
 use std::time::Duration;
 
-/// Wake-ups per setting at the start of `run`: enough for a p99, few enough to take a third of a second; up to three
-/// times that where only the tail says that halting costs.
+/// Wake-ups per setting at the start of `run`: enough for a p99, in a third of a second. Where only the tail says that
+/// halting costs, up to three times as many.
 pub const SAMPLES_AT_START: usize = 120;
 /// The gap at the start of `run`. Long enough that the host's own halt polling (200 us by default) does not hide the
 /// halt.

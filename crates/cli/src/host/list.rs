@@ -92,9 +92,8 @@ impl Wanted {
         wanted
     }
 
-    /// Those of `found` that are meant now, ascending by pid; all where nothing was named. One that is not there is no
-    /// error. A VM that gets the name of one that is meant does not become it: the one that had it before is meant as
-    /// long as it is there.
+    /// Those of `found` that were named, ascending by pid; all where none was. A name stays with the VM that had it
+    /// first, for as long as that is there. A missing VM is no error.
     pub fn among(&mut self, root: &ProcRoot, found: Vec<Vm>) -> Vec<Vm> {
         if self.words.is_empty() {
             return found;

@@ -18,9 +18,8 @@ const OWN_TASKS: u64 = 6;
 /// What a limit on processes has to leave, in times what Gleaner takes: else the program would miss it.
 const TIMES_OWN_TASKS: u64 = 4;
 
-/// Why the program is run as it would run without Gleaner, where a limit was set that it and Gleaner would share, or
-/// that would end Gleaner. `inherited`: the limits as the caller set them; Gleaner's own are lifted by now, where that
-/// is allowed.
+/// The limit because of which the program runs unmanaged: Gleaner would use it up, or be ended by it. `inherited` are
+/// the caller's limits; Gleaner has lifted its own by now, where that is allowed.
 pub fn limit_in_the_way(inherited: &Inherited, vcpus: &CpuSet) -> Option<String> {
     let (_, seconds) = Limit::CPU.now();
     if seconds != u64::MAX {

@@ -78,9 +78,8 @@ impl Backend {
         (ticks >= ENOUGH_TICKS).then(|| Nanos(cpu_time.0 / ticks))
     }
 
-    /// Gives every vCPU thread of `vms` its VM's slice, also one that has it: somebody else may have changed it since
-    /// (a `sched_setattr` that names no slice takes it away), and an id may be another thread's by now. What fails is
-    /// said once; it is a failure of the command only if nothing could be set at all.
+    /// Gives every vCPU thread of `vms` its VM's slice, every time: somebody may have changed it (a `sched_setattr`
+    /// without a slice does), or the id is another thread's by now. Only if none could be set does the command fail.
     pub fn apply(
         &mut self,
         vms: &[Vm],

@@ -36,8 +36,8 @@ pub fn choose(args: &SliceArgs, options: &DiscoverOptions) -> Result<(Vec<Chosen
     Ok((found, wanted))
 }
 
-/// The threads that are meant now; what cannot be found or has no slice is left out, and no reason to stop. Nothing
-/// where threads were named, and not VMs. `options` are kept between looks, and with them what monitors said.
+/// The vCPU threads of the named VMs now; none where threads were named. What is gone or has no slice is left out.
+/// `options` keep between looks what monitors said.
 pub fn look_again(args: &SliceArgs, options: &DiscoverOptions, wanted: &mut Wanted) -> Vec<Chosen> {
     if !args.tid.is_empty() {
         return Vec::new();

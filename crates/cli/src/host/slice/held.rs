@@ -348,9 +348,8 @@ impl Held<'_> {
     }
 }
 
-/// Those whose run intervals tell of slices: continuously runnable threads, as `host run` takes it, or all where none
-/// is. A vCPU that idles runs for moments, and whoever wakes meanwhile may cut those short: thousands of intervals that
-/// no slice has ended.
+/// Threads whose run intervals show slices: the continuously runnable ones, or all where there is none. A vCPU that
+/// idles has thousands of short intervals that no slice ended.
 fn users_of_slices(seen: &[HeldThread], wall: Nanos) -> Vec<&HeldThread> {
     let share_min = HostParams::default().runnable_share_min;
     let runnable = |thread: &&HeldThread| (thread.run + thread.wait).share_of(wall) >= share_min;
