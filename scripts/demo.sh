@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# The main job on real programs: what this machine is, what a wake-up costs here by each means, and four programs off and on.
+# The main job on real programs: what this machine is, what a wake-up costs here by each means, and four programs off
+# and on.
 #
 #   scripts/demo.sh [BINARY]      default: target/gleaner (`make demo` installs and builds first)
 #
 # PAIRS in the environment makes it longer or shorter: each program runs in so many pairs (default 5: fewer have no
-# interval) without and with Gleaner, in random order. A table and a page of figures, target/demo/report.html, come last.
+# interval) without and with Gleaner, in random order. A table and a page of figures, target/demo/report.html, come
+# last.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -51,17 +53,21 @@ headline "What a wake-up costs here, by what keeps the vCPU awake (gleaner probe
 "$gleaner" probe --means --json "$results/means.json"
 
 # How late threads ran only BPF sees; without it Gleaner chooses.
-observer=$(jq -r 'if any(.observers[]; .name == "bpf" and .available) then "bpf" else "auto" end' "$results/doctor.json")
+observer=$(jq -r 'if any(.observers[]; .name == "bpf" and .available) then "bpf" else "auto" end' \
+    "$results/doctor.json")
 
 # Waking has to cost something, or there is nothing to win.
-pays=$(jq '[.means[]? | select(.means != "halted") | .cells[].halted_by_it_ci95 | select(. != null and .[0] > 1.3)] | length > 0' "$results/means.json")
+pays=$(jq '[.means[]? | select(.means != "halted") | .cells[].halted_by_it_ci95 | select(. != null and .[0] > 1.3)]
+    | length > 0' "$results/means.json")
 if [[ $pays != true ]]; then
-    printf '\nA halted vCPU is woken about as soon here as one kept awake, so there is nothing to win: the host polls for it, or this is no VM.\n'
+    printf '\nA halted vCPU is woken about as soon here as one kept awake, so there is nothing to win: %s.\n' \
+        "the host polls for it, or this is no VM"
 fi
 
 # Real files, always the same ones on the same machine, in an archive of about $archive_mb MB.
 find /usr/share /usr/lib -xdev -type f -printf '%s %p\n' 2>/dev/null | LC_ALL=C sort -k2 |
-    awk -v limit="$archive_mb" '{ if (total + $1 <= limit * 1e6) { total += $1; print substr($0, index($0, " ") + 1) } }' >"$work/list"
+    awk -v limit="$archive_mb" '
+        { if (total + $1 <= limit * 1e6) { total += $1; print substr($0, index($0, " ") + 1) } }' >"$work/list"
 tar -cf "$work/archive.tar" -C / --verbatim-files-from -T "$work/list" 2>/dev/null
 
 # One client asks Redis, each on a vCPU of its own: both wait for each other all the time.
@@ -105,7 +111,8 @@ for program in "${programs[@]}"; do
     finished "$name under gleaner ab" "$status" "$work/said.txt"
     sed "s/^/  /; s|$work/||g" "$work/said.txt"
     # shellcheck disable=SC2086 # the same
-    "$gleaner" run --observer "$observer" --json "$results/$name-run.json" -- $command >/dev/null 2>"$work/said.txt" || status=$?
+    "$gleaner" run --observer "$observer" --json "$results/$name-run.json" -- $command \
+        >/dev/null 2>"$work/said.txt" || status=$?
     finished "$name under gleaner run" "$status" "$work/said.txt"
     rows+=("$(jq -r --arg name "$name" --slurpfile run "$results/$name-run.json" '
         def s(ns): if ns == null then "-" else ns / 1e7 | round / 100 | tostring end;
@@ -115,7 +122,8 @@ for program in "${programs[@]}"; do
         [$name, s(.modes[0].median.wall_ns), s(.modes[1].median.wall_ns),
          (if .speedup then .speedup.median | two else "-" end),
          (if .speedup.ci95 then "\(.speedup.ci95[0] | two) to \(.speedup.ci95[1] | two)" else "-" end),
-         .verdict, us($run.lengths.wake_to_run.p99_ns), s($run.retained_ns), ($run.means.retention // "-"),
+         (if .pairs_to_tell or .verdict_withheld then "inconclusive" else .verdict end),
+         us($run.lengths.wake_to_run.p99_ns), s($run.retained_ns), ($run.means.retention // "-"),
          (if $run.restored then "yes" else "NO" end)] | join("|")
     ' "$results/$name-ab.json")")
 done
@@ -135,11 +143,11 @@ hypervisor=$(sed -n 's/^hypervisor *//p' "$work/doctor.txt")
 cat <<EOF
 
 Measured $(date -u '+%Y-%m-%d %H:%M UTC') on $(uname -n): $hypervisor, Linux $(uname -r), $(nproc) vCPUs$others.
-A speed-up above 1: faster under Gleaner. "wake p99", "polled" and "by" are of one more run under Gleaner: how late its threads ran,
-what it cost in vCPU time, and by what means. "all undone": it left the machine as it found it.
+A speed-up above 1: faster under Gleaner. "wake p99", "polled" and "by" are of one more run under Gleaner: how late
+its threads ran, what it cost in vCPU time, and by what means. "all undone": it left the machine as it found it.
 
-This is a demonstration: $pairs pairs tell only a large effect from the noise of a machine whose neighbours nobody knows,
-and the interval says so. For a longer one: PAIRS=20 scripts/demo.sh.
+This is a demonstration: $pairs pairs tell only a large effect from the noise of a machine whose neighbours nobody
+knows, and the interval says so. For a longer one: PAIRS=20 scripts/demo.sh.
 
 The same with figures, for a browser: ${folder#"$PWD"/}/report.html (results in JSON: ${results#"$PWD"/}/)
 EOF

@@ -32,7 +32,9 @@ fail() { printf 'setup: %s\n' "$*" >&2; exit 1; }
 wanted=()
 for group in "$@"; do
     case $group in
-        build | test | bed | bench | demo | experiments) read -r -d '' -a names <<<"${packages[$group]}" || true; wanted+=("${names[@]}") ;;
+        build | test | bed | bench | demo | experiments)
+            read -r -d '' -a names <<<"${packages[$group]}" || true
+            wanted+=("${names[@]}") ;;
         *) printf "setup: '%s' is no group; use build, demo, test, bed, bench or experiments\n" "$group" >&2; exit 2 ;;
     esac
 done

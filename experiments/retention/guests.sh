@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Retention in guests without a cpuidle driver, kernel by kernel, alone and beside a VM that multiplies matrices. 7 minutes for five
-# rounds of one kernel, alone; twice that beside.
+# Retention in guests without a cpuidle driver, kernel by kernel, alone and beside a VM that multiplies matrices. Seven
+# minutes for five rounds of one kernel, alone; twice that beside.
 #
 #   experiments/retention/guests.sh [--rounds N] [--beside] KERNEL...
 . "$(dirname "$0")/../lib.sh" "$@"

@@ -3,29 +3,62 @@
 
     programs.py [--rounds N] [--only NAME,...] [--modes M,...] [--gleaner PATH] [--out FILE]
 
-Modes of one program follow each other in random order, in each round. Wall time counts the start. Needs root, a cpuidle driver with a
-POLL state under the haltpoll governor (what it sets there it takes back), and the programs themselves: what is missing is left out and said.
+Modes of one program follow each other in random order, in each round. Wall time counts the start. Needs root, a
+cpuidle driver with a POLL state under the haltpoll governor (what it sets there it takes back), and the programs
+themselves: what is missing is left out and said.
 Raw values go to --out (default target/retention/programs.json), a summary to a file beside it.
 """
-import argparse, glob, json, os, platform, random, re, shutil, signal, statistics, subprocess, sys, tempfile, textwrap, time
+
+import argparse, glob, json, os, platform, random, re, shutil, signal
+import statistics, subprocess, sys, tempfile, textwrap, time
 
 PARAMETERS = "/sys/module/haltpoll/parameters/guest_halt_poll_"
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "../.."))
 
-# What each program prints last is its figure. `rate`: higher is better; `time`: lower is better, wall time where nothing is printed.
+# What each program prints last is its figure. `rate`: higher is better; `time`: lower is better, wall time where
+# nothing is printed.
 # The server is a child of the same command, so it is managed with its client.
 SERVER = 'taskset -c 0 {server} >/dev/null 2>&1 & server=$!; trap "kill $server; wait $server" EXIT; '
 REDIS = SERVER.format(server='redis-server --port 0 --unixsocket $W/r.sock --save "" --appendonly no') + (
     "until redis-cli -s $W/r.sock ping >/dev/null 2>&1; do sleep 0.02; done; ")
-MEMCACHED = "memcached -u nobody -t 2 -s $W/m.sock -a 777 & server=$!; trap 'kill $server; wait $server' EXIT; sleep 0.2; "
+MEMCACHED = (
+    "memcached -u nobody -t 2 -s $W/m.sock -a 777 & server=$!; trap 'kill $server; wait $server' EXIT; sleep 0.2; "
+)
 PROGRAMS = {
-    "redis-1": ("rate", "redis-server", REDIS + "taskset -c 1 redis-benchmark -s $W/r.sock -c 1 -n 60000 -t get --csv | sed -n '$s/[^,]*,\"\\([0-9.]*\\).*/\\1/p'"),
+    "redis-1": (
+        "rate",
+        "redis-server",
+        REDIS
+        + "taskset -c 1 redis-benchmark -s $W/r.sock -c 1 -n 60000 -t get --csv | sed -n"
+        " '$s/[^,]*,\"\\([0-9.]*\\).*/\\1/p'",
+    ),
     "redis-100": ("time", "redis-server", REDIS + "taskset -c 1 $PYTHON $W/open.py $W/r.sock 100 3"),
     "redis-1000": ("time", "redis-server", REDIS + "taskset -c 1 $PYTHON $W/open.py $W/r.sock 1000 3"),
-    "memcached-8": ("time", "memcslap", MEMCACHED + "memcslap --servers=$W/m.sock --concurrency=8 --execute-number=8000 --test=get | sed -n 's/^Time total: *\\([0-9.]*\\).*/\\1/p'"),
-    "pgbench-1": ("rate", "pgbench", "pgbench -h $W -U postgres -n -S -c 1 -T 3 postgres 2>/dev/null | sed -n 's/^tps = \\([0-9.]*\\).*/\\1/p'"),
-    "pgbench-8": ("rate", "pgbench", "pgbench -h $W -U postgres -n -S -c 8 -j 2 -T 3 postgres 2>/dev/null | sed -n 's/^tps = \\([0-9.]*\\).*/\\1/p'"),
-    "nginx-8": ("rate", "nginx", "nginx -p $W -c $W/nginx.conf & server=$!; trap 'kill $server; wait $server' EXIT; sleep 0.3; wrk -t 1 -c 8 -d 3 http://127.0.0.1:18080/ | sed -n 's/^Requests.sec: *//p'"),
+    "memcached-8": (
+        "time",
+        "memcslap",
+        MEMCACHED
+        + "memcslap --servers=$W/m.sock --concurrency=8 --execute-number=8000 --test=get | sed -n 's/^Time total:"
+        " *\\([0-9.]*\\).*/\\1/p'",
+    ),
+    "pgbench-1": (
+        "rate",
+        "pgbench",
+        "pgbench -h $W -U postgres -n -S -c 1 -T 3 postgres 2>/dev/null | sed -n 's/^tps = \\([0-9.]*\\).*/\\1/p'",
+    ),
+    "pgbench-8": (
+        "rate",
+        "pgbench",
+        "pgbench -h $W -U postgres -n -S -c 8 -j 2 -T 3 postgres 2>/dev/null | sed -n 's/^tps = \\([0-9.]*\\).*/\\1/p'",
+    ),
+    "nginx-8": (
+        "rate",
+        "nginx",
+        (
+            "nginx -p $W -c $W/nginx.conf & server=$!; trap 'kill $server; wait $server' EXIT; sleep 0.3; wrk -t 1 -c 8"
+            " -d 3 http://127.0.0.1:18080/ | sed -n 's/^Requests.sec: *//p'"
+        ),
+    ),
     "pigz": ("time", "pigz", "pigz -b 32 -p 2 -c $W/archive >/dev/null"),
     "pigz-p4": ("time", "pigz", "pigz -b 32 -p 4 -c $W/archive >/dev/null"),
     "hackbench": ("time", "hackbench", "hackbench -p -g 2 -f 4 -l 60000 >/dev/null"),
@@ -36,9 +69,27 @@ PROGRAMS = {
     "go-channel": ("time", "go", "$W/channel"),
     "x264": ("time", "x264", "x264 --quiet --preset veryfast --threads 2 -o /dev/null $W/film.y4m 2>/dev/null"),
     "sysbench-cpu": ("time", "sysbench", "sysbench cpu --threads=2 --events=6000 --time=0 run >/dev/null"),
-    "sysbench-mutex": ("time", "sysbench", "sysbench mutex --threads=4 --mutex-loops=10000 --mutex-locks=40000 run >/dev/null"),
-    "mariadb-1": ("rate", "sysbench", "sysbench $O --threads=1 --time=3 oltp_point_select run | sed -n 's/.*transactions:.*(\\([0-9.]*\\) per.*/\\1/p'"),
-    "mariadb-48": ("rate", "sysbench", "sysbench $O --threads=48 --time=3 oltp_point_select run | sed -n 's/.*transactions:.*(\\([0-9.]*\\) per.*/\\1/p'"),
+    "sysbench-mutex": (
+        "time",
+        "sysbench",
+        "sysbench mutex --threads=4 --mutex-loops=10000 --mutex-locks=40000 run >/dev/null",
+    ),
+    "mariadb-1": (
+        "rate",
+        "sysbench",
+        (
+            "sysbench $O --threads=1 --time=3 oltp_point_select run | sed -n 's/.*transactions:.*(\\([0-9.]*\\)"
+            " per.*/\\1/p'"
+        ),
+    ),
+    "mariadb-48": (
+        "rate",
+        "sysbench",
+        (
+            "sysbench $O --threads=48 --time=3 oltp_point_select run | sed -n 's/.*transactions:.*(\\([0-9.]*\\)"
+            " per.*/\\1/p'"
+        ),
+    ),
     "true": ("time", "true", "true"),
     "git": ("time", "git", "git -C $ROOT log --stat -n 150 >/dev/null"),
     "make": ("time", "gcc", "for i in 1 2 3 4 5 6; do gcc -O2 -pipe -c $W/x.c -o $W/x$i.o & done; wait"),
@@ -69,7 +120,9 @@ QUEUE = """
 import java.util.concurrent.*;
 public class Queue { public static void main(String[] x) throws Exception {
   var a = new SynchronousQueue<Integer>(); var b = new SynchronousQueue<Integer>();
-  var t = new Thread(() -> { try { for (int i = 0; i < 60000; i++) b.put(a.take()); } catch (InterruptedException e) {} });
+  var t = new Thread(() -> {
+   try { for (int i = 0; i < 60000; i++) b.put(a.take()); } catch (InterruptedException e) {}
+  });
   t.start(); for (int i = 0; i < 60000; i++) { a.put(i); b.take(); } t.join(); } }
 """
 FUTURES = """
@@ -90,7 +143,10 @@ func main() {
 	close(a)
 }
 """
-NGINX = "daemon off; worker_processes 1; pid {W}/nginx.pid; error_log {W}/error.log; events {{}} http {{ access_log off; server {{ listen 127.0.0.1:18080; location / {{ return 200 hello; }} }} }}"
+NGINX = (
+    "daemon off; worker_processes 1; pid {W}/nginx.pid; error_log {W}/error.log; events {{}} http {{ access_log off;"
+    " server {{ listen 127.0.0.1:18080; location / {{ return 200 hello; }} }} }}"
+)
 
 
 def read(path):
@@ -105,8 +161,14 @@ def write(path, value):
 
 def prepare(work):
     """What the programs need; servers whose start takes long run all the time, outside of what is measured."""
-    for name, text in (("open.py", OPEN), ("pair.py", PAIR), ("Queue.java", QUEUE), ("Futures.java", FUTURES), ("channel.go", CHANNEL),
-                       ("nginx.conf", NGINX.format(W=work))):
+    for name, text in (
+        ("open.py", OPEN),
+        ("pair.py", PAIR),
+        ("Queue.java", QUEUE),
+        ("Futures.java", FUTURES),
+        ("channel.go", CHANNEL),
+        ("nginx.conf", NGINX.format(W=work)),
+    ):
         write(f"{work}/{name}", textwrap.dedent(text))
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     os.chmod(work, 0o777)
@@ -114,29 +176,79 @@ def prepare(work):
         for path in sorted(glob.glob("/usr/lib/x86_64-linux-gnu/*.so*"))[:400]:
             with open(path, "rb") as file:
                 archive.write(file.read()[:200_000])
-    write(f"{work}/x.c", "\n".join(f"double f{i}(double *a, int n) {{ double s = {i}; for (int k = 0; k < n; k++) s += a[k] * {i}; return s; }}" for i in range(150)))
+    write(
+        f"{work}/x.c",
+        "\n".join(
+            f"double f{i}(double *a, int n) {{ double s = {i}; for (int k = 0; k < n; k++) s += a[k] * {i}; return"
+            " s; }"
+            for i in range(150)
+        ),
+    )
     if shutil.which("javac"):
         subprocess.run(["javac", "-d", work, f"{work}/Queue.java", f"{work}/Futures.java"], check=True)
     if shutil.which("go"):
-        subprocess.run(["go", "build", "-o", f"{work}/channel", f"{work}/channel.go"], check=True, env={**os.environ, "HOME": work, "GOFLAGS": "-mod=mod"})
+        subprocess.run(
+            ["go", "build", "-o", f"{work}/channel", f"{work}/channel.go"],
+            check=True,
+            env={**os.environ, "HOME": work, "GOFLAGS": "-mod=mod"},
+        )
     if shutil.which("ffmpeg"):
-        subprocess.run(["ffmpeg", "-f", "lavfi", "-i", "testsrc2=size=960x540:rate=25", "-frames:v", "150", "-pix_fmt", "yuv420p", f"{work}/film.y4m"], check=True, **quiet)
+        subprocess.run(
+            [
+                "ffmpeg",
+                "-f",
+                "lavfi",
+                "-i",
+                "testsrc2=size=960x540:rate=25",
+                "-frames:v",
+                "150",
+                "-pix_fmt",
+                "yuv420p",
+                f"{work}/film.y4m",
+            ],
+            check=True,
+            **quiet,
+        )
     servers = []
     binaries = sorted(glob.glob("/usr/lib/postgresql/*/bin"))
     if binaries:
-        run = lambda *words: subprocess.run(["su", "postgres", "-s", "/bin/sh", "-c", " ".join(words)], check=True, **quiet)
+        run = lambda *words: subprocess.run(
+            ["su", "postgres", "-s", "/bin/sh", "-c", " ".join(words)], check=True, **quiet
+        )
         run(f"{binaries[-1]}/initdb -A trust -D {work}/pg")
         run(f"{binaries[-1]}/pg_ctl -w -D {work}/pg -o '-c listen_addresses= -k {work}' start")
         run(f"pgbench -h {work} -i -s 5 postgres")
         servers.append(lambda: run(f"{binaries[-1]}/pg_ctl -m fast -D {work}/pg stop"))
     if shutil.which("mariadbd"):
         os.makedirs(f"{work}/my")
-        subprocess.run(["mariadb-install-db", "--user=root", f"--datadir={work}/my", "--auth-root-authentication-method=normal"], check=True, **quiet)
-        server = subprocess.Popen(["mariadbd", "--no-defaults", "--user=root", f"--datadir={work}/my", f"--socket={work}/my.sock", "--skip-networking", "--innodb-buffer-pool-size=256M"], **quiet)
+        subprocess.run(
+            ["mariadb-install-db", "--user=root", f"--datadir={work}/my", "--auth-root-authentication-method=normal"],
+            check=True,
+            **quiet,
+        )
+        server = subprocess.Popen(
+            [
+                "mariadbd",
+                "--no-defaults",
+                "--user=root",
+                f"--datadir={work}/my",
+                f"--socket={work}/my.sock",
+                "--skip-networking",
+                "--innodb-buffer-pool-size=256M",
+            ],
+            **quiet,
+        )
         servers.append(lambda: (server.terminate(), server.wait()))
-        os.environ["O"] = f"--mysql-socket={work}/my.sock --mysql-user=root --tables=2 --table-size=20000 --db-driver=mysql"
+        os.environ["O"] = (
+            f"--mysql-socket={work}/my.sock --mysql-user=root --tables=2 --table-size=20000 --db-driver=mysql"
+        )
         for _ in range(100):
-            if subprocess.run(["mariadb", f"--socket={work}/my.sock", "-e", "create database if not exists sbtest"], **quiet).returncode == 0:
+            if (
+                subprocess.run(
+                    ["mariadb", f"--socket={work}/my.sock", "-e", "create database if not exists sbtest"], **quiet
+                ).returncode
+                == 0
+            ):
                 break
             time.sleep(0.2)
         subprocess.run(f"sysbench {os.environ['O']} oltp_point_select prepare", shell=True, check=True, **quiet)
@@ -178,7 +290,12 @@ def once(command, mode, kind, work, gleaner, machine, options):
         words = [gleaner, "run", "--quiet", "--json", f"{work}/run.json", *options, "--", *words]
     before, began = polled(), time.monotonic()
     try:
-        done = subprocess.run(words, stdout=subprocess.PIPE, timeout=120, env={**os.environ, "W": work, "ROOT": ROOT, "PYTHON": sys.executable})
+        done = subprocess.run(
+            words,
+            stdout=subprocess.PIPE,
+            timeout=120,
+            env={**os.environ, "W": work, "ROOT": ROOT, "PYTHON": sys.executable},
+        )
     finally:
         wall = time.monotonic() - began
         undo()
@@ -190,7 +307,11 @@ def once(command, mode, kind, work, gleaner, machine, options):
     if mode.startswith("gleaner"):
         report = json.loads(read(f"{work}/run.json"))
         row["means"] = report["means"]["retention"]
-        row["decisions"] = [f"{d['at_ns'] / 1e9:.2f} {d['action']} {d['reason']}" for d in report["decisions"] if d.get("vcpu") in (0, None)]
+        row["decisions"] = [
+            f"{d['at_ns'] / 1e9:.2f} {d['action']} {d['reason']}"
+            for d in report["decisions"]
+            if d.get("vcpu") in (0, None)
+        ]
     return row
 
 
@@ -222,15 +343,29 @@ def main():
             rows[name] = {mode: [] for mode in modes}
             for _ in range(args.rounds):
                 for mode in random.sample(modes, len(modes)):
-                    rows[name][mode].append(once(command, mode, kind, work, args.gleaner, machine, args.options.split()))
-            ratio = {mode: [better(kind, run["value"], plain["value"]) for run, plain in zip(rows[name][mode], rows[name]["plain"])] for mode in modes}
+                    rows[name][mode].append(
+                        once(command, mode, kind, work, args.gleaner, machine, args.options.split())
+                    )
+            ratio = {
+                mode: [
+                    better(kind, run["value"], plain["value"])
+                    for run, plain in zip(rows[name][mode], rows[name]["plain"])
+                ]
+                for mode in modes
+            }
             spent = {mode: statistics.median(run["polled"] for run in rows[name][mode]) for mode in modes}
             bad = sum(run["status"] != 0 for mode in modes for run in rows[name][mode])
-            line = "  ".join(f"{mode} {statistics.median(ratio[mode]):.2f} ({min(ratio[mode]):.2f}-{max(ratio[mode]):.2f}) {spent[mode]:.1f}s" for mode in modes[1:])
+            line = "  ".join(
+                f"{mode} {statistics.median(ratio[mode]):.2f} ({min(ratio[mode]):.2f}-{max(ratio[mode]):.2f})"
+                f" {spent[mode]:.1f}s"
+                for mode in modes[1:]
+            )
             plain = statistics.median(run["value"] for run in rows[name]["plain"])
             p99 = ""
             if "p99" in rows[name]["plain"][0]:
-                p99 = "  p99: " + " ".join(f"{statistics.median(run['p99'] for run in rows[name][mode]):.0f}" for mode in modes)
+                p99 = "  p99: " + " ".join(
+                    f"{statistics.median(run['p99'] for run in rows[name][mode]):.0f}" for mode in modes
+                )
             print(f"{name:14} {plain:9.2f} {line}{p99}{'  FAILED %d' % bad if bad else ''}", flush=True)
     finally:
         machine.reset()
@@ -238,7 +373,11 @@ def main():
             stop()
         shutil.rmtree(work, ignore_errors=True)
     os.makedirs(os.path.dirname(args.out), exist_ok=True)
-    commit = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short", "HEAD"], stdout=subprocess.PIPE).stdout.decode().strip()
+    commit = (
+        subprocess.run(["git", "-C", ROOT, "rev-parse", "--short", "HEAD"], stdout=subprocess.PIPE)
+        .stdout.decode()
+        .strip()
+    )
     machine = f"Linux {platform.release()}, {os.cpu_count()} vCPUs, {time.strftime('%Y-%m-%d')}, commit {commit}"
     with open(args.out, "w") as file:
         json.dump({"machine": machine, "rounds": args.rounds, "programs": rows}, file, indent=1)
@@ -247,7 +386,8 @@ def main():
 
 
 def summary(machine, rounds, rows):
-    """For each program and mode: the speed-up against plain in the same round (median, least, most), polled seconds, p99 in us."""
+    """For each program and mode: the speed-up against plain in the same round (median, least, most), polled seconds,
+    p99 in us."""
     programs = {}
     for name, modes in rows.items():
         kind, cells = PROGRAMS[name][0], {}
@@ -263,7 +403,9 @@ def summary(machine, rounds, rows):
     mean = lambda mode, names: round(statistics.geometric_mean(median(programs[name], mode) for name in names), 3)
     work = [name for name in programs if name != "true"]
     best = lambda cells: max(median(cells, mode) for mode in every if mode != "gleaner")
-    near = [name for name in work if "gleaner" in every and median(programs[name], "gleaner") >= 0.95 * best(programs[name])]
+    near = [
+        name for name in work if "gleaner" in every and median(programs[name], "gleaner") >= 0.95 * best(programs[name])
+    ]
     return {"machine": machine, "rounds": rounds,
             "geometric_mean_of_speedups": {mode: mean(mode, programs) for mode in every},
             "geometric_mean_without_true": {mode: mean(mode, work) for mode in every},

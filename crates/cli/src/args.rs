@@ -103,7 +103,7 @@ pub enum Command {
     Run(RunArgs),
     /// Keep idle vCPUs awake for something that runs already
     Attach(crate::attach::AttachArgs),
-    /// Manage groups on this machine, as a configuration says, for as long as it runs
+    /// Do for many services what `attach` does for one, as a configuration file says
     Daemon(crate::daemon::DaemonArgs),
     /// Check or print the daemon's configuration
     Config(crate::daemon::ConfigArgs),
@@ -219,8 +219,8 @@ pub enum Setting {
 #[derive(Debug, Args)]
 #[command(
     override_usage = "gleaner run [OPTIONS] -- CMD [ARG]...",
-    after_help = "The program's stdin, stdout, stderr, signals and exit status are its own; the summary goes to stderr. \
-                  If Gleaner is killed, the program goes on and everything Gleaner changed is undone.\n\n\
+    after_help = "The program's stdin, stdout, stderr, signals and exit status are its own; the summary goes to \
+                  stderr. If Gleaner is killed, the program goes on and everything Gleaner changed is undone.\n\n\
                   Examples:\n\
                   \x20 gleaner run -- pbzip2 -kf big.tar\n\
                   \x20 gleaner run --policy observe -- make -j8       # only watch\n\
@@ -247,8 +247,8 @@ pub struct RunArgs {
     /// balanced 100%, latency without limit]
     #[arg(long, value_name = "PERCENT", value_parser = budget)]
     pub budget: Option<f64>,
-    /// A file whose first number grows as the program gets on. Whether retention pays is then judged by that, not by how often
-    /// threads hand over
+    /// A file whose first number grows as the program gets on. Whether retention pays is then judged by that, not by
+    /// how often threads hand over
     #[arg(long, value_name = "FILE")]
     pub progress: Option<PathBuf>,
     /// Policy parameters: a TOML file with any of the keys that `gleaner params` prints

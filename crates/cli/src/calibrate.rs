@@ -1,4 +1,5 @@
-//! What a wake-up costs on this machine: settings A to D of Table 2, for `probe`, for `doctor`, and for the time-outs of `run`.
+//! What a wake-up costs on this machine: settings A to D of Table 2, for `probe`, for `doctor`, and for the time-outs
+//! of `run`.
 
 use crate::args::Setting;
 use crate::session;
@@ -11,10 +12,11 @@ use hdrhistogram::Histogram;
 use std::cell::RefCell;
 use std::time::Duration;
 
-/// Wake-ups per setting at the start of `run`: enough for a p99, few enough to take a third of a second; up to three times
-/// that where only the tail says that halting costs.
+/// Wake-ups per setting at the start of `run`: enough for a p99, in a third of a second. Where only the tail says that
+/// halting costs, up to three times as many.
 pub const SAMPLES_AT_START: usize = 120;
-/// The gap at the start of `run`. Long enough that the host's own halt polling (200 us by default) does not hide the halt.
+/// The gap at the start of `run`. Long enough that the host's own halt polling (200 us by default) does not hide the
+/// halt.
 pub const GAP_AT_START: Duration = Duration::from_millis(1);
 /// Alternations between B and C: noise that comes and goes should meet both.
 const ROUNDS: usize = 4;
@@ -100,8 +102,8 @@ impl<'a> Bench<'a> {
         measured
     }
 
-    /// B and C, alternating. Where halting costs by the tail alone, which rests on a sample or two, more are added before it is believed.
-    /// `None` on one vCPU, or when `go_on` said no.
+    /// B and C, alternating. Where halting costs by the tail alone, which rests on a sample or two, more are added
+    /// before it is believed. `None` on one vCPU, or when `go_on` said no.
     pub fn costs(
         &self,
         samples: usize,
@@ -140,7 +142,8 @@ fn costs_of(retained: &[Nanos], halted: &[Nanos]) -> Option<WakeupCosts> {
     })
 }
 
-/// What `run` would measure at its start, for callers that start many runs. `None` on one vCPU, or when `go_on` said no.
+/// What `run` would measure at its start, for callers that start many runs. `None` on one vCPU, or when `go_on` said
+/// no.
 pub fn costs_now(
     vcpus: &CpuSet,
     params: &GuestParams,

@@ -1,7 +1,7 @@
 //! `gleaner doctor`: what this machine is, what can be done here, whether it would help.
 //!
-//! Means are tried, not guessed: BPF is loaded, a cpuset and a cgroup are made, yielding threads are started; all of it under a
-//! journal, and undone before the report is printed.
+//! Means are tried, not guessed: BPF is loaded, a cpuset and a cgroup are made, yielding threads are started; all of it
+//! under a journal, and undone before the report is printed.
 
 use crate::args::{DoctorArgs, Setting};
 use crate::calibrate::{Bench, GAP_AT_START};
@@ -290,8 +290,8 @@ fn verdict(
         ),
         Some(_) if machine.hypervisor.is_none() => says(
             None,
-            "no hypervisor was found: on bare metal nobody takes an idle CPU away, and what a late wake-up costs is the CPU's own \
-             sleep states, which `cpupower idle-set` governs better than Gleaner"
+            "no hypervisor was found: on bare metal nobody takes an idle CPU away, and what a late wake-up costs is \
+             the CPU's own sleep states, which `cpupower idle-set` governs better than Gleaner"
                 .into(),
         ),
         Some(_) if machine.idle_driver.as_deref().is_some_and(|driver| driver.starts_with("intel_idle")) => says(
@@ -311,13 +311,14 @@ fn verdict(
             let why = if machine.idle_driver.as_deref().is_some_and(polls) {
                 "the haltpoll driver already polls in the guest"
             } else {
-                "an idle vCPU here comes back as fast as one kept awake: the host polls for it, or lends it the CPU for good"
+                "an idle vCPU here comes back as fast as one kept awake: the host polls for it, or lends it the CPU \
+                 for good"
             };
             says(
                 Some(false),
                 format!(
-                    "keeping vCPUs awake would win nothing here now, because {why}. Packing threads onto fewer vCPUs may still: \
-                     `gleaner ab -- YOUR-PROGRAM` tells. Longer waits may differ: `gleaner probe --gap 10ms`"
+                    "keeping vCPUs awake would win nothing here now, because {why}. Packing threads onto fewer vCPUs \
+                     may still: `gleaner ab -- YOUR-PROGRAM` tells. Longer waits may differ: `gleaner probe --gap 10ms`"
                 ),
             )
         }

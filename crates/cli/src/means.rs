@@ -29,7 +29,8 @@ pub fn open_all(opening: &Opening<'_>, journal: &mut Journal) -> Vec<(RetainMean
     RetainMeans::ALL.into_iter().map(|means| (means, open_one(means, opening, journal))).collect()
 }
 
-/// Measures a halted vCPU and every open means in turn, at each gap. `go_on` is asked now and then; `None` once it said no.
+/// Measures a halted vCPU and every open means in turn, at each gap. `go_on` is asked now and then; `None` once it said
+/// no.
 pub fn measure(
     opened: Vec<(RetainMeans, Result<Opened, String>)>,
     on: &CpuSet,

@@ -96,7 +96,8 @@ mod tests {
     fn each_key_has_its_meaning_range_and_unit_above_it() {
         let text = file("x", &GuestParams::parameters());
         let expected = "\n# min_time_slice: threads that compute longer than this are not consolidated.\n\
-                        # The paper says \"a few milliseconds\".\n# Range: 100 to 100000 (us)\nmin_time_slice_us = 4000\n";
+                        # The paper says \"a few milliseconds\".\n# Range: 100 to 100000 (us)\nmin_time_slice_us = \
+                        4000\n";
         assert!(text.contains(expected), "{text}");
         assert!(text.contains("\n# Range: `judge_windows` to 100 (windows)\nbaseline_windows_min = 5\n"), "{text}");
         assert!(text.contains("\n\n# --- Contention guard: ours ---\n\n"), "{text}");

@@ -13,8 +13,9 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Args)]
 #[command(
     override_usage = "gleaner report RESULT.json... -o PAGE.html [OPTIONS]",
-    after_help = "RESULT.json is what any command wrote with --json FILE; results of different commands go together, and \
-                  runs of the same program stand side by side. The page is complete in itself: it can be mailed, and \
+    after_help = "RESULT.json is what any command wrote with --json FILE; results of different commands go together, \
+                  and runs of the same program stand side by side. The page is complete in itself: it can be mailed, \
+                  and \
                   opens without a network.\n\n\
                   Examples:\n\
                   \x20 gleaner run --json full.json -- make -j4\n\

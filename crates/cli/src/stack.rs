@@ -1,4 +1,5 @@
-//! Room to work where the first thread has none: reading the command line takes more stack than a hard `ulimit -s 64` allows.
+//! Room to work where the first thread has none: reading the command line takes more stack than a hard `ulimit -s 64`
+//! allows.
 //!
 //! That limit holds for the first thread alone. Another one's stack is mapped memory, of the size that is asked for.
 
@@ -33,7 +34,8 @@ pub fn with_room(work: fn() -> ExitCode) -> ExitCode {
     }
 }
 
-/// There is no room to read the command line: a program of `run`, which stands behind the `--`, is executed all the same.
+/// There is no room to read the command line: a program of `run`, which stands behind the `--`, is executed all the
+/// same.
 fn without_reading(words: &[OsString], why: &str) -> ExitCode {
     let options = words.split(|word| word == "--").next().unwrap_or_default();
     let has = |wanted: &str| options.iter().skip(1).any(|word| word == OsStr::new(wanted));

@@ -54,8 +54,8 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 /// # Errors
 /// What is wrong, in words.
 pub fn duration_within(text: &str, allowed: RangeInclusive<Duration>) -> Result<Duration, String> {
-    let parsed =
-        humantime::parse_duration(text).map_err(|error| format!("{error}; write it like 20us, 500us, 1ms or 5s"))?;
+    let parsed = humantime::parse_duration(text)
+        .map_err(|error| format!("{error}; write it like 20us, 500us, 1ms, 5s or 10m"))?;
     if allowed.contains(&parsed) {
         return Ok(parsed);
     }

@@ -6,8 +6,8 @@ use std::fmt::Write;
 /// The whole page.
 pub fn page() -> String {
     let mut text = String::from(
-        "# Configuration\n\n`make reference` makes this page of the source. `gleaner config check` says whether a file is right, \
-         `gleaner config show` what counts.\n\nFor `gleaner daemon`. Later files count, key by key: \
+        "# Configuration\n\n`make reference` makes this page of the source. `gleaner config check` says whether a \
+         file is right, `gleaner config show` what counts.\n\nFor `gleaner daemon`. Later files count, key by key: \
          /usr/share/gleaner/gleaner.toml, /etc/gleaner/gleaner.toml, /etc/gleaner/gleaner.d/*.toml.\n",
     );
     for of_table in KEYS.chunk_by(|a, b| a.table == b.table) {

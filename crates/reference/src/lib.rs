@@ -8,7 +8,8 @@
 //! ```
 //!
 //! [`pages`] are kept in docs/reference, and a test keeps them current. What [`for_installing`] makes is made at `make
-//! reference`, because nobody reads it there. It ships with nothing: the product carries neither schemas nor generators.
+//! reference`, because nobody reads it there. It ships with nothing: the product carries neither schemas nor
+//! generators.
 
 mod configuration;
 mod parameters;

@@ -44,7 +44,9 @@ macro_rules! described {
 /// Every schema, by name.
 pub fn all() -> io::Result<Vec<Described>> {
     let mut all = described![
-        AbReport CacheClassReport CacheRecordReport CacheReport DoctorReport HostListReport HostProbeReport HostRunReport LlcReport ProbeReport RecordReport ReproductionReport RunReport ScenarioReport SimRecordingReport SimReport SliceReport SweepReport WorkloadReport XenListReport XenSliceReport
+        AbReport CacheClassReport CacheRecordReport CacheReport DoctorReport HostListReport HostProbeReport
+        HostRunReport LlcReport ProbeReport RecordReport ReproductionReport RunReport ScenarioReport
+        SimRecordingReport SimReport SliceReport SweepReport WorkloadReport XenListReport XenSliceReport
     ];
     all.sort_by_key(|described| described.name);
     Ok(all)
@@ -52,12 +54,14 @@ pub fn all() -> io::Result<Vec<Described>> {
 
 /// README.md: where one looks first.
 pub fn index(schemas: &[Described]) -> File {
-    let mut text = "# Reference\n\n`make reference` makes these pages of the source, and a test keeps them current.\n\n\
+    let mut text =
+        "# Reference\n\n`make reference` makes these pages of the source, and a test keeps them current.\n\n\
                     - [Parameters](parameters.md): every number that a policy uses.\n\
-                    - Man pages and completions: `make reference` writes them to `target/share`, `make install` installs them.\n\
+                    - Man pages and completions: `make reference` writes them to `target/share`, `make install` \
+                    installs them.\n\
                     - JSON schemas of what `--json` writes; [JSON](../json.md) says what keys mean:\n\n\
                     | schema | of |\n| --- | --- |\n"
-        .to_owned();
+            .to_owned();
     for described in schemas {
         let about = described.schema["description"].as_str().unwrap_or_default().replace('\n', " ");
         let _ = writeln!(text, "| [`{}`](schemas/{}) | {about} |", described.name, described.file_name());

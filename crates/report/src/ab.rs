@@ -36,8 +36,8 @@ pub struct AbReport {
     pub verdict: String,
     /// What kept a verdict from being given, other than the interval; null when nothing did.
     pub verdict_withheld: Option<String>,
-    /// Where the interval is too wide to say anything (`no difference` would be taken for "equal"): about how many pairs would
-    /// tell, if the median and the noise stay. Null where the verdict stands, or there is no interval.
+    /// Where the interval is too wide to say anything (`no difference` would be taken for "equal"): about how many
+    /// pairs would tell, if the median and the noise stay. Null where the verdict stands, or there is no interval.
     #[serde(default)]
     pub pairs_to_tell: Option<u64>,
     /// What the second mode cost.
@@ -120,7 +120,8 @@ pub struct AbRun {
     pub wall_ns: u64,
     /// The metric; null without one.
     pub metric: Option<f64>,
-    /// CPU time of the command and its descendants, and of Gleaner around it, what retention takes included: yielding threads, or polling.
+    /// CPU time of the command and its descendants, and of Gleaner around it, what retention takes included: yielding
+    /// threads, or polling.
     pub cpu_time_ns: u64,
     /// Idle time bridged, summed over vCPUs.
     pub retained_ns: u64,
@@ -152,7 +153,8 @@ pub struct AbSpeedup {
     pub pairs: u64,
 }
 
-/// The second mode's costs as ratios to the first's: medians over pairs; null where the first had none, or there is no pair.
+/// The second mode's costs as ratios to the first's: medians over pairs; null where the first had none, or there is no
+/// pair.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AbSideCosts {

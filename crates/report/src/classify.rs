@@ -85,13 +85,16 @@ impl CacheClassProgram {
     pub fn advice(&self) -> &'static str {
         match self.class.as_str() {
             "cpu_bound" => {
-                "it hardly uses the last-level cache: the smallest share of it is enough, and short slices cost it little"
+                "it hardly uses the last-level cache: the smallest share of it is enough, and short slices cost it \
+                 little"
             }
             "cache_friendly" => {
-                "the last-level cache serves it: it loses when others take the cache away, and pays for that after every short slice"
+                "the last-level cache serves it: it loses when others take the cache away, and pays for that after \
+                 every short slice"
             }
             _ => {
-                "the last-level cache does not help it, and it pushes out everybody else's lines: give it the smallest share"
+                "the last-level cache does not help it, and it pushes out everybody else's lines: give it the \
+                 smallest share"
             }
         }
     }
@@ -112,7 +115,8 @@ impl CacheClassReport {
             ),
             (1, _, 1) => (
                 "yes",
-                "If a neighbour is cache-friendly, yes: confine this one to the smallest share. It loses nothing by that.",
+                "If a neighbour is cache-friendly, yes: confine this one to the smallest share. It loses nothing by \
+                 that.",
             ),
             (1, ..) => ("no", "Not for this program: it hardly uses the last-level cache."),
             (_, 0, _) => ("no", "No: none of these programs gains from the last-level cache."),

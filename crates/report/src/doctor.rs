@@ -120,14 +120,19 @@ impl fmt::Display for DoctorReport {
             machine.idle_driver.as_deref().unwrap_or("halts (no cpuidle driver)")
         )?;
         let steal = self.steal.reported_ratio.map_or_else(
-            || "none ever reported since boot: this hypervisor may not report it; yielding threads measure it themselves".to_owned(),
+            || {
+                "none ever reported since boot: this hypervisor may not report it; yielding threads measure it \
+                themselves"
+                    .to_owned()
+            },
             |ratio| format!("{} of vCPU time over the last {}", percent(ratio), duration(Some(self.steal.sampled_ns))),
         );
         writeln!(f, "steal      {steal}")?;
         if let Some(halt) = self.halt {
             writeln!(
                 f,
-                "halting    waking a thread on a halted vCPU takes {} (p99 {}), on one kept awake {} (p99 {}), waits {} apart",
+                "halting    waking a thread on a halted vCPU takes {} (p99 {}), on one kept awake {} (p99 {}), waits \
+                 {} apart",
                 duration(Some(halt.halted_p50_ns)),
                 duration(Some(halt.halted_p99_ns)),
                 duration(Some(halt.retained_p50_ns)),

@@ -72,7 +72,8 @@ pub struct HostVcpu {
     pub rt_priority: Option<u32>,
     /// The slice in force.
     pub slice_ns: Option<u64>,
-    /// Where that is known from: `thread` (the kernel's word for this thread), `kernel` (the base slice of all); or why it is unknown.
+    /// Where that is known from: `thread` (the kernel's word for this thread), `kernel` (the base slice of all); or why
+    /// it is unknown.
     pub slice_from: String,
     /// CPU time in the interval.
     pub run_ns: Option<u64>,
@@ -120,7 +121,8 @@ impl HostListReport {
 }
 
 impl HostPcpu {
-    /// From its distribution of run-queue lengths; the mean slice, runs and waits of the vCPUs here where they are known.
+    /// From its distribution of run-queue lengths; the mean slice, runs and waits of the vCPUs here where they are
+    /// known.
     pub fn new(pcpu: u32, vcpus: u64, lengths: Vec<u64>, slice_ns: Option<u64>, wait_per_run_ns: Option<u64>) -> Self {
         let samples: u64 = lengths.iter().sum();
         let queued: u64 = (0..).zip(&lengths).map(|(length, samples)| length * samples).sum();
@@ -178,7 +180,8 @@ impl fmt::Display for HostListReport {
             writeln!(f, "{}", pcpu_table(&self.pcpus))?;
             writeln!(
                 f,
-                "expected: slice * (vCPUs queued - 1), equation 1 of the paper; measured: mean wait of these vCPUs each time they got a CPU."
+                "expected: slice * (vCPUs queued - 1), equation 1 of the paper; measured: mean wait of these vCPUs \
+                 each time they got a CPU."
             )?;
         }
         self.notes.iter().try_for_each(|note| writeln!(f, "Note: {note}"))

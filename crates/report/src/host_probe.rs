@@ -119,7 +119,8 @@ pub struct ExitFigures {
     pub p95_ns: u64,
     /// The same in cycles of the time-stamp counter, for the paper's Table III.
     pub p95_cycles: u64,
-    /// Whether CPUID leaves a guest here; false on bare metal and under emulation: the figure is then that of the instruction.
+    /// Whether CPUID leaves a guest here; false on bare metal and under emulation: the figure is then that of the
+    /// instruction.
     pub leaves_guest: bool,
     /// Which side of the exit the clock was on; results before 2026-11-24 do not say so.
     #[serde(default = "ExitSide::guest")]

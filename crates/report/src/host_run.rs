@@ -29,8 +29,8 @@ pub struct HostRunReport {
     pub enforcement: HostEnforcement,
     /// Every VM that was managed, ascending by pid.
     pub vms: Vec<HostRunVm>,
-    /// How far a VM's share was from its entitlement at most, at the end, as a share of it; null where nobody was continuously runnable
-    /// beside others.
+    /// How far a VM's share was from its entitlement at most, at the end, as a share of it; null where nobody was
+    /// continuously runnable beside others.
     pub unfair_worst_ratio: Option<f64>,
     /// How far from its entitlement a share may be (`unfair_share`); 0 in older results, which left it out.
     #[serde(default)]
@@ -142,10 +142,11 @@ pub struct HostRunVm {
     pub before: Option<HostVmFigures>,
     /// Since its slice changed last; null where it was not seen since.
     pub after: Option<HostVmFigures>,
-    /// What its continuously runnable vCPUs got over what they were entitled to, at the end; null where it has none with company.
+    /// What its continuously runnable vCPUs got over what they were entitled to, at the end; null where it has none
+    /// with company.
     pub share_ratio: Option<f64>,
-    /// Whether that is further from 1 than `unfair_allowed_ratio`, and than one slice of so short a time; false in older results, which
-    /// left it out.
+    /// Whether that is further from 1 than `unfair_allowed_ratio`, and than one slice of so short a time; false in
+    /// older results, which left it out.
     #[serde(default)]
     pub unfair: bool,
 }
@@ -340,7 +341,8 @@ impl HostRunVm {
 pub fn unfair_words(name: &str, vm: u32, ratio: f64, allowed: f64) -> String {
     let side = if ratio < 1.0 { "less" } else { "more" };
     format!(
-        "VM {name} ({vm}) got {} of what its vCPUs that could always run are entitled to: {side} than fair by more than {}",
+        "VM {name} ({vm}) got {} of what its vCPUs that could always run are entitled to: {side} than fair by more \
+         than {}",
         text::percent(ratio),
         text::percent(allowed)
     )

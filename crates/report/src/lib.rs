@@ -1,4 +1,5 @@
-//! Results: the JSON that other programs read (`gleaner.doctor/1`, `gleaner.probe/1`, `gleaner.run/1`), and the same in plain words.
+//! Results: the JSON that other programs read (`gleaner.doctor/1`, `gleaner.probe/1`, `gleaner.run/1`), and the same in
+//! plain words.
 //!
 //! The schemas are contracts: a field is never renamed or given another meaning within a version. Units are in the
 //! names. What is unknown is null, never 0, and nothing is ever not-a-number. Golden files in `tests/` hold them still.

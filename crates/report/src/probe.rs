@@ -16,7 +16,8 @@ pub struct ProbeReport {
     pub waiter_vcpu: u32,
     /// The waker's vCPU in settings B, C and D; null on a machine with one vCPU.
     pub waker_vcpu: Option<u32>,
-    /// What made setting D: `guest` (a hog on the waiter's vCPU), `host` (a second VM), or null when D was not measured.
+    /// What made setting D: `guest` (a hog on the waiter's vCPU), `host` (a second VM), or null when D was not
+    /// measured.
     pub d_kind: Option<String>,
     /// One entry per setting measured, in order.
     pub settings: Vec<SettingResult>,
@@ -176,14 +177,15 @@ impl fmt::Display for ProbeReport {
             let (p50, p99) = (ratio(c.p50_ns, b.p50_ns), ratio(c.p99_ns, b.p99_ns));
             writeln!(
                 f,
-                "Waking a thread on a halted vCPU takes {p50:.1} times as long as on one kept awake (p99: {p99:.1} times)."
+                "Waking a thread on a halted vCPU takes {p50:.1} times as long as on one kept awake (p99: {p99:.1} \
+                 times)."
             )?;
         }
         if let Some(timeouts) = self.timeouts {
             writeln!(
                 f,
-                "Retention time-outs from these: frugal {} (mean C - mean B), balanced {} (p99 C - p99 B, within bounds), \
-                 latency {}.",
+                "Retention time-outs from these: frugal {} (mean C - mean B), balanced {} (p99 C - p99 B, within \
+                 bounds), latency {}.",
                 text::duration(Some(timeouts.frugal_ns)),
                 text::duration(Some(timeouts.balanced_ns)),
                 text::duration(Some(timeouts.latency_ns))

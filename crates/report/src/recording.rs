@@ -1,4 +1,5 @@
-//! `gleaner.record/1` and `gleaner.sim-recording/1`: a real program's threads recorded, and what the recording comes to elsewhere.
+//! `gleaner.record/1` and `gleaner.sim-recording/1`: a real program's threads recorded, and what the recording comes to
+//! elsewhere.
 
 use crate::text;
 use serde::{Deserialize, Serialize};

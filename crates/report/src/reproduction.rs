@@ -1,4 +1,5 @@
-//! `gleaner.reproduction/1`: a figure or table of one of the papers, simulated; of `cache reproduce` and `sim reproduce`.
+//! `gleaner.reproduction/1`: a figure or table of one of the papers, simulated; of `cache reproduce` and `sim
+//! reproduce`.
 
 use crate::text;
 use serde::{Deserialize, Serialize};
@@ -56,8 +57,8 @@ pub struct ReproductionRow {
     pub smoke: bool,
     /// By what it was judged, and what else should be known.
     pub note: Option<String>,
-    /// `predicted`, or `calibrated`: the row was used for calibration, or depends on a parameter without a source; null for figures of
-    /// `cache reproduce`, which is calibrated with nothing.
+    /// `predicted`, or `calibrated`: the row was used for calibration, or depends on a parameter without a source; null
+    /// for figures of `cache reproduce`, which is calibrated with nothing.
     #[serde(default)]
     pub basis: Option<String>,
     /// How far off the simulation is, relative to the paper's figure; null where the paper gives none.

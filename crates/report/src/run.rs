@@ -17,7 +17,8 @@ pub struct RunReport {
     pub policy: String,
     /// The retention profile; `custom` for a time-out of the user's own.
     pub profile: String,
-    /// Whether it ran already (`gleaner attach`): its exit status is not known then, and `wall_ns` is what was seen of it.
+    /// Whether it ran already (`gleaner attach`): its exit status is not known then, and `wall_ns` is what was seen of
+    /// it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub attached: bool,
     /// From exec to exit.
@@ -71,8 +72,8 @@ pub struct RunReport {
     pub decisions_left_out: u64,
     /// The most frequent reason for taking no step, with its windows; null when nothing was to be decided.
     pub no_step_because: Option<String>,
-    /// What a synchronization cost with idle periods bridged, as a multiple of what it cost without, when that was last tried; null:
-    /// it was not.
+    /// What a synchronization cost with idle periods bridged, as a multiple of what it cost without, when that was last
+    /// tried; null: it was not.
     pub retention_cost_ratio: Option<f64>,
     /// Always null: the trial under contention that it told of is gone, and a key of a version never is.
     #[serde(default)]
@@ -156,7 +157,8 @@ pub struct Means {
     /// `idle-poll`, `haltpoll`, `pm-qos` or `yielding`; null when the policy does not retain.
     #[serde(default)]
     pub retention: Option<String>,
-    /// `sched-idle` or `nice-19`, with `+cpu.idle` where there is such a cgroup; null where no yielding thread is in use.
+    /// `sched-idle` or `nice-19`, with `+cpu.idle` where there is such a cgroup; null where no yielding thread is in
+    /// use.
     pub yielding: Option<String>,
 }
 
@@ -202,8 +204,8 @@ impl fmt::Display for Several<'_> {
     }
 }
 
-/// Windows are 100 ms, and end a fraction of a millisecond late; a longer mean than this is worth a word: observing many threads is
-/// dear (64 of them through /proc: 9.5 windows a second), or the machine had no time for us.
+/// Windows are 100 ms, and end a fraction of a millisecond late; a longer mean than this is worth a word: observing
+/// many threads is dear (64 of them through /proc: 9.5 windows a second), or the machine had no time for us.
 const LENGTHENED_NS: u64 = 105_000_000;
 
 /// Decisions printed in full; the JSON has them all.

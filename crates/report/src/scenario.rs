@@ -72,7 +72,8 @@ pub struct VmFacts {
     pub boot_ns: u64,
     /// Boots until one was not broken by the emulator.
     pub boots: u32,
-    /// Retention time-outs measured after boot; null where no policy asked for them. 0: halting is free, nothing to retain.
+    /// Retention time-outs measured after boot; null where no policy asked for them. 0: halting is free, nothing to
+    /// retain.
     pub frugal_ns: Option<u64>,
     /// The same of the balanced profile.
     pub balanced_ns: Option<u64>,
@@ -146,21 +147,23 @@ pub struct MetricFound {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DeliveredSlices {
-    /// Median of the run intervals that ended by preemption; of `adaptive` the longest of the VMs' medians. Null without BPF.
+    /// Median of the run intervals that ended by preemption; of `adaptive` the longest of the VMs' medians. Null
+    /// without BPF.
     pub p50_ns: Option<u64>,
     /// Their 90th percentile, likewise.
     pub p90_ns: Option<u64>,
     /// From a vCPU's wake-up to running, 99th percentile, of the vCPU (of `adaptive`: the VM) with the longest.
     pub wake_to_run_p99_ns: Option<u64>,
-    /// CPU time of enforcing (tickers, and asking where vCPUs compete) by wall time, the mean over the CPUs that had a ticker. Results before
-    /// 2026-11-24: of a slice for all without asking, of `adaptive` the sum over the CPUs.
+    /// CPU time of enforcing (tickers, and asking where vCPUs compete) by wall time, the mean over the CPUs that had a
+    /// ticker. Results before 2026-11-24: of a slice for all without asking, of `adaptive` the sum over the CPUs.
     pub enforcement_cpu_ratio: Option<f64>,
     /// CPU time of `adaptive`'s own loop, observing and deciding, by wall time; null of a slice for all.
     #[serde(default)]
     pub agent_cpu_ratio: Option<f64>,
     /// What `adaptive` had chosen at the end, the shortest of the VMs' slices; null of a slice for all.
     pub chosen_ns: Option<u64>,
-    /// How often `adaptive` changed a slice while the run was measured (its search before that is in warm-up runs); null of a slice for all.
+    /// How often `adaptive` changed a slice while the run was measured (its search before that is in warm-up runs);
+    /// null of a slice for all.
     pub changes: Option<u64>,
 }
 

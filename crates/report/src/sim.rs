@@ -80,7 +80,8 @@ pub struct SimRun {
     pub vms: Vec<SimVm>,
 }
 
-/// One virtual machine in one simulation. Times of vCPUs are summed over them; the seven parts add up to `vcpus * end_ns`.
+/// One virtual machine in one simulation. Times of vCPUs are summed over them; the seven parts add up to `vcpus *
+/// end_ns`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SimVm {
@@ -177,7 +178,8 @@ pub struct SimRow {
     pub slice: Option<String>,
     /// Median over rounds.
     pub items_per_s: f64,
-    /// Of `items_per_s` over the first policy's at the first slice, the median over rounds; null where that did nothing.
+    /// Of `items_per_s` over the first policy's at the first slice, the median over rounds; null where that did
+    /// nothing.
     pub speedup: Option<f64>,
     /// The same for the background VMs together; null without any that does items.
     pub beside_speedup: Option<f64>,

@@ -12,8 +12,8 @@ pub struct SliceReport {
     pub schema: String,
     /// The slice asked for.
     pub requested_ns: u64,
-    /// Median of the run intervals that ended by preemption, of all threads together that were continuously runnable (ran or waited for
-    /// 95 % of the time), or of all where none was; null where none did, or without BPF.
+    /// Median of the run intervals that ended by preemption, of all threads together that were continuously runnable
+    /// (ran or waited for 95 % of the time), or of all where none was; null where none did, or without BPF.
     pub delivered_p50_ns: Option<u64>,
     /// Their 90th percentile.
     pub delivered_p90_ns: Option<u64>,
@@ -23,8 +23,8 @@ pub struct SliceReport {
     pub delivered_n: Option<u64>,
     /// How the slice was enforced: `hrtick` and `tick` (by the kernel), `ticker`, or `none`.
     pub method: String,
-    /// CPU time of the tickers' threads by wall time, as a share of one CPU, the mean over the CPUs that needed one; null where the
-    /// kernel enforces, and does not say what that costs it.
+    /// CPU time of the tickers' threads by wall time, as a share of one CPU, the mean over the CPUs that needed one;
+    /// null where the kernel enforces, and does not say what that costs it.
     pub enforcement_cpu_ratio: Option<f64>,
     /// CPU time of asking where threads compete, by wall time; all CPUs together.
     pub asking_cpu_ratio: Option<f64>,
@@ -32,7 +32,8 @@ pub struct SliceReport {
     pub observer: String,
     /// How long it was in force.
     pub wall_ns: u64,
-    /// The slice of a thread that asks for none; null where the kernel has no slices of threads, so that only a ticker shortens them.
+    /// The slice of a thread that asks for none; null where the kernel has no slices of threads, so that only a ticker
+    /// shortens them.
     pub base_slice_ns: Option<u64>,
     /// One context switch, measured before; null where it could not be.
     pub switch_cost_ns: Option<u64>,

@@ -16,7 +16,8 @@ pub struct WorkloadReport {
     pub threads: u64,
     /// Threads that were started.
     pub threads_total: u64,
-    /// Computation between two synchronization points, nominally: turns of the loop at a fixed number to the microsecond.
+    /// Computation between two synchronization points, nominally: turns of the loop at a fixed number to the
+    /// microsecond.
     pub granularity_ns: u64,
     /// The same in turns of the loop, which is what is fixed.
     pub granularity_iterations: u64,
@@ -28,7 +29,8 @@ pub struct WorkloadReport {
     pub wall_ns: u64,
     /// Items by wall time.
     pub items_per_second: f64,
-    /// Sixteen hexadecimal digits: the same for the same program, items, seed and granularity (of some programs: and threads).
+    /// Sixteen hexadecimal digits: the same for the same program, items, seed and granularity (of some programs: and
+    /// threads).
     pub checksum: String,
     /// `items`, `time`, or `signal`.
     pub ended_by: String,

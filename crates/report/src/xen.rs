@@ -77,8 +77,8 @@ pub struct XenListPool {
     pub vcpus: u64,
     /// What all of it is set to (credit, credit2).
     pub times: XenTimes,
-    /// Equation 1 of the micro-sliced paper for its busiest physical CPU: slice * (vCPUs there - 1), were all its vCPUs to run; null
-    /// where there is no slice for all.
+    /// Equation 1 of the micro-sliced paper for its busiest physical CPU: slice * (vCPUs there - 1), were all its vCPUs
+    /// to run; null where there is no slice for all.
     pub scheduling_latency_ns: Option<u64>,
 }
 

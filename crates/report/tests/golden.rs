@@ -1,8 +1,8 @@
 //! The JSON contracts and their plain words, held still by golden files (`snapshots/`).
 //!
-//! Each schema has two examples: `whole`, in which everything is known, and `unknown`, in which nothing is that need not be. A
-//! change of a golden file is a change of a contract: keys may be added within a version, never removed, renamed or given
-//! another meaning. `cargo insta review` shows a change, or set `INSTA_UPDATE=always`.
+//! Each schema has two examples: `whole`, in which everything is known, and `unknown`, in which nothing is that need
+//! not be. A change of a golden file is a change of a contract: keys may be added within a version, never removed,
+//! renamed or given another meaning. `cargo insta review` shows a change, or set `INSTA_UPDATE=always`.
 
 #[path = "golden/ab.rs"]
 mod ab;

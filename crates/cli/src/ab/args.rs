@@ -25,7 +25,8 @@ use std::time::Duration;
                   \x20 gleaner ab -- make -B -j8\n\
                   \x20 gleaner ab -n 20 --modes retain,full --json ab.json -- ./simulate\n\
                   \x20 gleaner ab --fail-if hurts -- ./bench             # status 3 if Gleaner makes it slower\n\
-                  \x20 gleaner ab --metric 'transactions: .*\\(([0-9.]+) per sec' --higher-is-better -- sysbench ... run"
+                  \x20 gleaner ab --metric 'transactions: .*\\(([0-9.]+) per sec' --higher-is-better -- sysbench ... \
+                  run"
 )]
 pub struct AbArgs {
     /// Pairs of runs

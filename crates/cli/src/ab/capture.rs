@@ -11,7 +11,8 @@ use std::time::Duration;
 const LONGEST_LINE: usize = 64 << 10;
 /// What is kept of the end, to be shown when the command fails.
 const TAIL: usize = 2 << 10;
-/// How long to wait for the rest of the output after the command's end. Somebody it left behind may hold it open for ever.
+/// How long to wait for the rest of the output after the command's end. Somebody it left behind may hold it open for
+/// ever.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Where output is shown.

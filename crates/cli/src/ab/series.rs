@@ -159,8 +159,9 @@ impl Series {
     fn tell_warnings(&mut self) {
         if self.left_behind > 0 {
             self.notes.push(
-                "the command leaves processes behind: what they do later is not in its figures, and disturbs the next run"
-                    .to_owned(),
+                "the command leaves processes behind: what they do later is not in its figures, and disturbs the next \
+                 run"
+                .to_owned(),
             );
         }
         let managed = self.managed_runs;
@@ -183,8 +184,8 @@ fn progress(plan: &Plan) -> ProgressBar {
     bar
 }
 
-/// Whether one more pair, as long as those so far, ends within `limit`. The first is always run: nobody knows how long it takes, and there
-/// would be no result.
+/// Whether one more pair, as long as those so far, ends within `limit`. The first is always run: nobody knows how long
+/// it takes, and there would be no result.
 fn fits(warm_up: Duration, elapsed: Duration, pairs: u64, limit: Duration) -> bool {
     if pairs == 0 {
         return true;
@@ -238,7 +239,8 @@ fn metric(plan: &Plan, which: &Which<'_>, outcome: &Outcome) -> Result<Option<f6
     }
 }
 
-/// What the kernel polled: the CPU takes it from the host as a yielding thread does, but the kernel charges it to nobody.
+/// What the kernel polled: the CPU takes it from the host as a yielding thread does, but the kernel charges it to
+/// nobody.
 fn polled_ns(report: &RunReport) -> u64 {
     if report.means.yielding.is_none() { report.retained_ns } else { 0 }
 }

@@ -21,15 +21,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Gleaner finds VMs by their threads' names (QEMU with debug-threads=on, Firecracker, Cloud Hypervisor, \
-                        crosvm, kvmtool), by KVM's debugfs, and by the KVM files that processes have open. libvirt's \
+#[command(after_help = "Gleaner finds VMs by their threads' names (QEMU with debug-threads=on, Firecracker, Cloud \
+                  Hypervisor, crosvm, kvmtool), by KVM's debugfs, and by the KVM files that processes have open. \
+                  libvirt's \
                         are QEMU's. Root sees all of them.\n\n\
                         Examples:\n\
                         \x20 gleaner host list\n\
                         \x20 gleaner host list --vm web --for 10s\n\
-                        \x20 gleaner host list --qmp /run/old-vm.qmp --json list.json"
-)]
+                        \x20 gleaner host list --qmp /run/old-vm.qmp --json list.json")]
 pub struct ListArgs {
     /// Only this VM, by its name or pid; on a Xen host by its name or number (may be repeated)
     #[arg(long, value_name = "NAME|PID", value_parser = vm_word())]
@@ -93,8 +92,8 @@ impl Wanted {
         wanted
     }
 
-    /// Those of `found` that are meant now, ascending by pid; all where nothing was named. One that is not there is no error. A VM that gets
-    /// the name of one that is meant does not become it: the one that had it before is meant as long as it is there.
+    /// Those of `found` that were named, ascending by pid; all where none was. A name stays with the VM that had it
+    /// first, for as long as that is there. A missing VM is no error.
     pub fn among(&mut self, root: &ProcRoot, found: Vec<Vm>) -> Vec<Vm> {
         if self.words.is_empty() {
             return found;

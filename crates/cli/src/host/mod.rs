@@ -68,7 +68,7 @@ fn interrupted_before(due: Instant, interrupted: &AtomicBool) -> Option<Interrup
     (!sleep_until(due, interrupted)).then_some(Interrupted)
 }
 
-/// What this kernel is known to do to slices that setting them does not help, or that one should know before setting them.
+/// Known faults of this kernel that slices bring out, or that setting them does not cure.
 fn kernel_notes() -> Vec<String> {
     let uname = rustix::system::uname();
     let Some(version) = KernelVersion::parse(&uname.release().to_string_lossy()) else { return Vec::new() };

@@ -20,8 +20,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Takes some seconds: context switches are measured with working sets of several sizes. Nothing is changed on the machine. \
-                        As root, with debugfs mounted, more is known.\n\n\
+    after_help = "Takes some seconds: context switches are measured with working sets of several sizes. Nothing is \
+                  changed on the machine. As root, with debugfs mounted, more is known.\n\n\
                         Example: gleaner host probe --json host.json"
 )]
 pub struct ProbeArgs {
@@ -34,8 +34,8 @@ pub struct ProbeArgs {
 pub fn main(args: &ProbeArgs) -> Result<u8, Failure> {
     if args.xen.applies() {
         return Err(Failure::input(
-            "on a Xen host slices are Xen's own, and what dom0's kernel could do with a ticker says nothing of them; `gleaner host list` \
-             names the scheduler of each cpupool with its slice",
+            "on a Xen host slices are Xen's own, and what dom0's kernel could do with a ticker says nothing of them; \
+             `gleaner host list` names the scheduler of each cpupool with its slice",
         ));
     }
     let mut output = Output::open(args.json.json.as_deref())?;
@@ -199,8 +199,8 @@ fn nesting(vm: &Vm) -> VmNesting {
     }
 }
 
-/// The verdict promises no slice of fewer switches: what they cost would be more than a tenth of it. `host slice` refuses only what is shorter
-/// than two (`refuse_slice` in act).
+/// The verdict promises no slice of fewer switches: what they cost would be more than a tenth of it. `host slice`
+/// refuses only what is shorter than two (`refuse_slice` in act).
 const SWITCHES_IN_A_SLICE: u64 = 10;
 
 /// How short slices may be, and by what means.
@@ -236,8 +236,9 @@ fn verdict(
             tick,
             Some("tick"),
             format!(
-                "{at_tick}, because tickers are refused while real-time throttling is off (`host slice` then takes slices that the tick ends in \
-                 time, and others with --no-enforce); `{}` would allow slices down to {floor}",
+                "{at_tick}, because tickers are refused while real-time throttling is off (`host slice` then takes \
+                 slices that the tick ends in time, and others with --no-enforce); `{}` would allow slices down to \
+                 {floor}",
                 off.turn_on()
             ),
         ),
@@ -245,7 +246,8 @@ fn verdict(
             Some(floor),
             Some("ticker"),
             format!(
-                "slices down to {floor} can be delivered by a ticker (a SCHED_FIFO thread per CPU, `gleaner host slice`)"
+                "slices down to {floor} can be delivered by a ticker (a SCHED_FIFO thread per CPU, `gleaner host \
+                 slice`)"
             ),
         ),
         _ => says(

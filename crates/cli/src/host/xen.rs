@@ -1,5 +1,5 @@
-//! `gleaner host list`, `host slice` and `host run --slice 1ms` on a Xen host: there vCPUs are no threads, and Xen's own
-//! tool `xl` is asked. What else `gleaner host` does takes threads, and is refused there.
+//! `gleaner host list`, `host slice` and `host run --slice 1ms` on a Xen host: there vCPUs are no threads, and Xen's
+//! own tool `xl` is asked. What else `gleaner host` does takes threads, and is refused there.
 
 use crate::args::{JsonArg, any_duration};
 use crate::failure::Failure;

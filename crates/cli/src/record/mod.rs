@@ -1,11 +1,12 @@
 //! `gleaner record --threads`: what a real program's threads do, for `gleaner-lab sim from-recording`.
 //!
 //! ```text
-//!   BPF (observe::ThreadRecorder) --every 20 ms--> recording::Writer --> a file beside FILE, put in its place at the end
+//!   BPF (observe::ThreadRecorder) --every 20 ms--> recording::Writer --> a file beside FILE
+//!                                                                        put in its place at the end
 //! ```
 //!
-//! The program runs as without us: its streams, signals and process group are its own. At --max-bytes recording stops and the
-//! program goes on.
+//! The program runs as without us: its streams, signals and process group are its own. At --max-bytes recording stops
+//! and the program goes on.
 
 use crate::args::JsonArg;
 use crate::failure::Failure;
@@ -30,10 +31,10 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Args)]
 #[command(
     override_usage = "gleaner record --threads [OPTIONS] -- CMD [ARG]...",
-    after_help = "Needs BPF (root, Linux 5.11 or later): nothing else says who woke whom. The program's stdin, stdout, stderr and signals are its \
-                  own; programs that it starts are recorded with it.\n\n\
-                  Exit status: 0 recorded, whatever CMD's own was (the result has it); 1 the recording failed, 2 bad usage, or \
-                  CMD cannot be started.\n\n\
+    after_help = "Needs BPF (root, Linux 5.11 or later): nothing else says who woke whom. The program's stdin, \
+                  stdout, stderr and signals are its own; programs that it starts are recorded with it.\n\n\
+                  Exit status: 0 recorded, whatever CMD's own was (the result has it); 1 the recording failed, 2 bad \
+                  usage, or CMD cannot be started.\n\n\
                   Examples:\n\
                   \x20 gleaner record --threads -- pigz -p4 -k big.tar\n\
                   \x20 gleaner-lab sim from-recording pigz.glthreads --vcpus 16 --pcpus 8 --slice 1ms"

@@ -51,8 +51,8 @@ impl Launch {
         Ok(())
     }
 
-    /// Forks and executes. Says when it executed: on a busy machine the parent learns of it milliseconds later, and not equally
-    /// late under each policy.
+    /// Forks and executes. Says when it executed: on a busy machine the parent learns of it milliseconds later, and not
+    /// equally late under each policy.
     pub fn spawn(mut self) -> Result<(Child, Instant), LaunchError> {
         let (inherited, join) = (self.inherited.clone(), std::mem::take(&mut self.join));
         let pipe = io::pipe().map_err(|error| cannot_start(&self.words, &error))?;

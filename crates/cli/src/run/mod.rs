@@ -50,8 +50,8 @@ pub fn main(args: RunArgs) -> Result<u8, Failure> {
     Ok(u8::try_from(report.exit_status & 0xff).unwrap_or(125))
 }
 
-/// Runs in a thread of its own, which may keep to one vCPU (`gleaner_act::HousekeepingCpu`). The first thread listens to signals, and its mask
-/// still tells what the process may use.
+/// Runs in a thread of its own, which may keep to one vCPU (`gleaner_act::HousekeepingCpu`). The first thread listens
+/// to signals, and its mask still tells what the process may use.
 fn beside_the_first_thread(options: &Options, inherited: &Inherited) -> Result<RunReport, Failure> {
     if let Some(why) = unmanaged::too_little_memory() {
         return Err(instead(options, inherited, &why));
@@ -73,8 +73,8 @@ fn beside_the_first_thread(options: &Options, inherited: &Inherited) -> Result<R
     })
 }
 
-/// The thread that managed the program panicked, and has undone what it did on its way out: the program is not to suffer from it.
-/// `program`: 0 where it does not run yet.
+/// The thread that managed the program panicked, and has undone what it did on its way out: the program is not to
+/// suffer from it. `program`: 0 where it does not run yet.
 fn without_gleaner(options: &Options, inherited: &Inherited, program: i32) -> Failure {
     let why = "Gleaner failed, which is a bug; please report what it said above";
     if program == 0 {
@@ -94,7 +94,8 @@ fn without_gleaner(options: &Options, inherited: &Inherited, program: i32) -> Fa
     }
 }
 
-/// Gleaner makes way for the program, unless it has to be managed. Comes back only where the program cannot be executed.
+/// Gleaner makes way for the program, unless it has to be managed. Comes back only where the program cannot be
+/// executed.
 fn instead(options: &Options, inherited: &Inherited, why: &str) -> Failure {
     if options.config.strict {
         return Failure::run(format!("--strict: {why}"));

@@ -1,8 +1,8 @@
 //! Signals during `run`: the program shall notice no difference.
 //!
-//! Gleaner and the program are one process group, as with time(1). What the terminal sends (Ctrl-C, Ctrl-Z) reaches both by itself;
-//! what somebody sends to Gleaner is passed on. A signal that somebody sends to the whole group (`kill -- -PGID`) reaches the
-//! program twice: the kernel does not say that it was for the group (docs/safety.md).
+//! Gleaner and the program are one process group, as with time(1). What the terminal sends (Ctrl-C, Ctrl-Z) reaches
+//! both by itself; what somebody sends to Gleaner is passed on. A signal that somebody sends to the whole group (`kill
+//! -- -PGID`) reaches the program twice: the kernel does not say that it was for the group (docs/safety.md).
 
 use crate::failure::Failure;
 use gleaner_sys::{Limit, Limits};
@@ -13,8 +13,8 @@ use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 
-/// Passed on when sent to us, and all real-time signals. SIGTTIN and SIGTTOU keep their default action: the terminal sends them to
-/// the whole group. What tells of a fault in this very process (SIGSEGV and the like) is nobody else's.
+/// Passed on when sent to us, and all real-time signals. SIGTTIN and SIGTTOU keep their default action: the terminal
+/// sends them to the whole group. What tells of a fault in this very process (SIGSEGV and the like) is nobody else's.
 const PASSED_ON: [i32; 16] = [
     libc::SIGHUP,
     libc::SIGINT,
@@ -63,8 +63,8 @@ pub struct Inherited {
 /// Sent by the kernel to a process that exceeds a limit of its own: Gleaner's are not the program's.
 const OF_LIMITS: [i32; 2] = [libc::SIGXCPU, libc::SIGXFSZ];
 
-/// Which signals were ignored when this process began (bit 0 is signal 1): before Rust's runtime ignored SIGPIPE, and the C library
-/// took two for its threads.
+/// Which signals were ignored when this process began (bit 0 is signal 1): before Rust's runtime ignored SIGPIPE, and
+/// the C library took two for its threads.
 static WERE_IGNORED: AtomicU64 = AtomicU64::new(0);
 /// Which of stdin, stdout and stderr were closed (bits 0 to 2) before Rust's runtime opened /dev/null there.
 static WERE_CLOSED: AtomicU8 = AtomicU8::new(0);
@@ -98,8 +98,8 @@ static LOOK_FIRST: extern "C" fn() = {
     look
 };
 
-/// What is done at a signal, and what is to be done from now on: SIG_IGN, SIG_DFL or a handler. The kernel's own call, because the
-/// C library hides two signals. Async-signal-safe.
+/// What is done at a signal, and what is to be done from now on: SIG_IGN, SIG_DFL or a handler. The kernel's own call,
+/// because the C library hides two signals. Async-signal-safe.
 fn disposition(signal: i32, new: Option<libc::sighandler_t>) -> Option<libc::sighandler_t> {
     // The kernel's struct: the handler, then flags, restorer and mask, none of which SIG_IGN and SIG_DFL need.
     let mut old = [0_usize; 4];
@@ -137,8 +137,8 @@ impl Inherited {
         self.ignored & (1 << (signal - 1)) != 0
     }
 
-    /// Lifts the limits that were meant for the program from this process, as far as it may, and lives on where one is exceeded. To be
-    /// called once all that was inherited is known.
+    /// Lifts the limits that were meant for the program from this process, as far as it may, and lives on where one is
+    /// exceeded. To be called once all that was inherited is known.
     pub fn lift_limits() {
         Limits::lift_own();
         for signal in OF_LIMITS {
@@ -166,7 +166,8 @@ impl Inherited {
     }
 }
 
-/// With SIGCHLD ignored the kernel would tell nobody how a child ended. For every command; the program finds it as it was.
+/// With SIGCHLD ignored the kernel would tell nobody how a child ended. For every command; the program finds it as it
+/// was.
 pub fn hear_of_children() {
     if is_ignored(libc::SIGCHLD) {
         disposition(libc::SIGCHLD, Some(libc::SIG_DFL));
@@ -257,8 +258,8 @@ impl Relay {
 
     /// Passes a signal on, and stops with the program when it is told to stop.
     pub fn pass_on(&mut self, signal: i32, by_terminal: bool) {
-        // Who continues a job (a shell's fg and bg) continues the program too. A second SIGCONT, a little late, could undo the next
-        // Ctrl-Z: it is for the program that we have stopped.
+        // Who continues a job (a shell's fg and bg) continues the program too. A second SIGCONT, a little late, could
+        // undo the next Ctrl-Z: it is for the program that we have stopped.
         let is_for_it = if signal == libc::SIGCONT { std::mem::take(&mut self.stopped) } else { !by_terminal };
         if is_for_it {
             // SAFETY: kill takes no memory. The program may have ended: then there is nobody to tell.

@@ -7,8 +7,8 @@ use gleaner_model::{CpuSet, Nanos, Profile, RetainMeans, Source, VcpuId};
 use gleaner_report::{DecisionRecord, LengthStats, Means, ObservedLengths, RunReport, VcpuTimes};
 use gleaner_runtime::{GroupSnapshot, LengthSummary, Snapshot, VcpuTime, Warning};
 
-/// The report of a program that ran for `wall`. `ended`: how everything stood at its end, and whether it was undone; `None` where
-/// nothing ran beside the program.
+/// The report of a program that ran for `wall`. `ended`: how everything stood at its end, and whether it was undone;
+/// `None` where nothing ran beside the program.
 pub fn report(
     options: &Options,
     vcpus: &CpuSet,

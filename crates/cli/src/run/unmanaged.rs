@@ -1,5 +1,5 @@
-//! When a program is better left alone: what Gleaner itself would take of the limits that were meant for the program, and what is done
-//! where not even a process can be had.
+//! When a program is better left alone: what Gleaner itself would take of the limits that were meant for the program,
+//! and what is done where not even a process can be had.
 
 use super::child::{Launch, LaunchError};
 use super::signals::Inherited;
@@ -12,20 +12,20 @@ use std::ffi::OsString;
 const FEWEST_FILES: u64 = 64;
 /// Bytes of address space in which its threads and tables have room.
 const LEAST_MEMORY: u64 = 512 << 20;
-/// Processes and threads of Gleaner's own, beside a yielding thread for each vCPU: main, the loop, the guardian, one that
-/// ends old ones, and two to spare.
+/// Processes and threads of Gleaner's own, beside a yielding thread for each vCPU: main, the loop, the guardian, one
+/// that ends old ones, and two to spare.
 const OWN_TASKS: u64 = 6;
 /// What a limit on processes has to leave, in times what Gleaner takes: else the program would miss it.
 const TIMES_OWN_TASKS: u64 = 4;
 
-/// Why the program is run as it would run without Gleaner, where a limit was set that it and Gleaner would share, or that
-/// would end Gleaner. `inherited`: the limits as the caller set them; Gleaner's own are lifted by now, where that is allowed.
+/// The limit because of which the program runs unmanaged: Gleaner would use it up, or be ended by it. `inherited` are
+/// the caller's limits; Gleaner has lifted its own by now, where that is allowed.
 pub fn limit_in_the_way(inherited: &Inherited, vcpus: &CpuSet) -> Option<String> {
     let (_, seconds) = Limit::CPU.now();
     if seconds != u64::MAX {
         return Some(format!(
-            "the limit on CPU time (`ulimit -t {seconds}`) would end Gleaner before the program, because it counts for each process \
-             by itself; a soft limit (`ulimit -S -t`) would not"
+            "the limit on CPU time (`ulimit -t {seconds}`) would end Gleaner before the program, because it counts \
+             for each process by itself; a soft limit (`ulimit -S -t`) would not"
         ));
     }
     let (_, files) = Limit::OPEN_FILES.now();
@@ -38,7 +38,8 @@ pub fn limit_in_the_way(inherited: &Inherited, vcpus: &CpuSet) -> Option<String>
     let needed = (vcpus.len() as u64 + OWN_TASKS) * TIMES_OWN_TASKS;
     let few = |left: u64, by: &str| {
         format!(
-            "{by} leaves room for {left} more processes and threads, and the program would miss those that Gleaner takes"
+            "{by} leaves room for {left} more processes and threads, and the program would miss those that Gleaner \
+             takes"
         )
     };
     if let Some(group) = own_group(&CgroupRoots::default(), "pids")

@@ -13,8 +13,9 @@ pub const LIST: &str = "list";
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Work is counted in items, and computation in turns of a loop: 500 count as a microsecond, on every machine \
-                  and in every run, so that two runs with the same --items did the same work and their times compare. The \
+    after_help = "Work is counted in items, and computation in turns of a loop: 500 count as a microsecond, on every \
+                  machine and in every run, so that two runs with the same --items did the same work and their times \
+                  compare. The \
                   checksum proves it.\n\n\
                   Examples:\n\
                   \x20 gleaner workload list\n\
@@ -29,16 +30,19 @@ pub struct WorkloadArgs {
     #[arg(value_name = "NAME", value_parser = names())]
     pub name: String,
     /// Threads; what they are differs, see `gleaner workload list` [default: the vCPUs allowed]
-    #[arg(long, visible_alias = "connections", value_name = "N", value_parser = clap::value_parser!(u64).range(1..=THREADS_MAX as u64))]
+    #[arg(long, visible_alias = "connections", value_name = "N")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=THREADS_MAX as u64))]
     pub threads: Option<u64>,
     /// Computation between two synchronization points, e.g. 20us, 1ms, 0s [default: the program's own]
     #[arg(long, value_name = "DURATION", value_parser = granularity)]
     pub granularity: Option<u64>,
     /// The same in turns of the loop
-    #[arg(long, value_name = "N", conflicts_with = "granularity", value_parser = clap::value_parser!(u64).range(0..=ITERATIONS_MAX))]
+    #[arg(long, value_name = "N", conflicts_with = "granularity")]
+    #[arg(value_parser = clap::value_parser!(u64).range(0..=ITERATIONS_MAX))]
     pub granularity_iterations: Option<u64>,
     /// Do so many items: the same work in every run
-    #[arg(long, value_name = "N", conflicts_with_all = ["length", "seconds"], value_parser = clap::value_parser!(u64).range(1..=ITEMS_MAX))]
+    #[arg(long, value_name = "N", conflicts_with_all = ["length", "seconds"])]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=ITEMS_MAX))]
     pub items: Option<u64>,
     /// Go on for so long; 0s: until SIGTERM or SIGINT
     #[arg(long = "for", value_name = "DURATION", default_value = "5s", value_parser = length)]

@@ -91,7 +91,8 @@ fn told(report: &AbReport) -> Vec<Markup> {
     let (first, second) = (mode(report, 0), mode(report, 1));
     let what = report.metric.as_ref().map_or("its run time", |metric| &metric.name);
     let ran = html! {
-        code { (command_line(&report.command, 200)) } " ran in " (count(report.pairs, "pair")) " of runs, one under policy "
+        code { (command_line(&report.command, 200)) } " ran in " (count(report.pairs, "pair")) " of runs, one under \
+                                                                                                policy "
         (first) " and one under policy " (second) ", in random order, on Linux " (report.machine.kernel) " with "
         (count(report.machine.vcpus, "vCPU")) ". Compared is " (what) "."
     };

@@ -166,8 +166,9 @@ pub(super) fn figure(answers: &[&Answer]) -> Result<Option<Figure>, DrawError> {
         .map(|(answer, spread)| format!("{}: {}, {}", answer.of, told(*spread), answer.verdict.name()))
         .collect();
     let caption = format!(
-        "The mark is the median speedup, the bar its 95 % interval. Right of 1 is better. A bar wholly on one side of 1 shows \
-         that it helps or hurts. The scale is one of ratios: twice as fast is as far from 1 as half as fast.{left_out}"
+        "The mark is the median speedup, the bar its 95 % interval. Right of 1 is better. A bar wholly on one side of \
+         1 shows that it helps or hurts. The scale is one of ratios: twice as fast is as far from 1 as half as \
+         fast.{left_out}"
     );
     let legend: Vec<(Look, &str)> = counted.iter().map(|(verdict, _)| (verdict.look(), verdict.name())).collect();
     Figure::draw_narrow(title, words.join("; "), caption, stacked_height(lines.len()), |canvas| {

@@ -1,8 +1,8 @@
 //! The two ways of drawing that every figure here uses: rows of marks along one scale, and a plane with two scales.
 //!
-//! Axes and marks are plotters'; layout, colours and legends are the same in all figures and come from here. Colours are
-//! Okabe and Ito's, told apart by colour-blind readers; shapes differ as well. The page restyles them for dark screens by
-//! their values (`style.css`), so every colour used must be one of these.
+//! Axes and marks are plotters'; layout, colours and legends are the same in all figures and come from here. Colours
+//! are Okabe and Ito's, told apart by colour-blind readers; shapes differ as well. The page restyles them for dark
+//! screens by their values (`style.css`), so every colour used must be one of these.
 
 use super::DrawError;
 use super::figure::{Figure, printable, shortened};

@@ -43,8 +43,9 @@ fn figure(report: &CacheClassReport, programs: &[CacheClassProgram]) -> Result<F
     Figure::draw(
         "Misses by the size of the cache",
         said.join("; "),
-        "Each line is one program: how many accesses per 1,000 instructions miss in a cache of that size. Where the line falls between the two upright \
-         lines, the last-level cache serves the program; where it stays high beyond them, no cache does. Sizes are on a logarithmic scale.",
+        "Each line is one program: how many accesses per 1,000 instructions miss in a cache of that size. Where the \
+         line falls between the two upright lines, the last-level cache serves the program; where it stays high \
+         beyond them, no cache does. Sizes are on a logarithmic scale.",
         420,
         |canvas| {
             let looks: Vec<(Look, &str)> =

@@ -61,7 +61,8 @@ fn figure(halt: HaltCost) -> Result<Figure, DrawError> {
         title,
         sides.map(told).join("; "),
         format!(
-            "Time to wake a thread on another vCPU that had nothing to do for {}. Where both rows agree, keeping vCPUs awake wins nothing here.",
+            "Time to wake a thread on another vCPU that had nothing to do for {}. Where both rows agree, keeping \
+             vCPUs awake wins nothing here.",
             duration(Some(halt.gap_ns))
         ),
         rows_height(lines.len()),

@@ -195,7 +195,8 @@ fn how_to_read(sections: &[Section]) -> Markup {
         section #reading {
             h2 { "How to read this" }
             p {
-                "A virtual CPU (vCPU) that idles is taken away by the hypervisor, and waking a thread on it then takes longer. "
+                "A virtual CPU (vCPU) that idles is taken away by the hypervisor, and waking a thread on it then \
+                 takes longer. "
                 "Gleaner keeps vCPUs awake over short idle periods and packs threads onto fewer vCPUs. "
                 "Times are wall-clock times unless something else is said; "
                 "p50 (the median), p90 and p99 are the times that 50, 90 and 99 of 100 samples stayed below. "

@@ -99,8 +99,9 @@ fn figure(report: &ProbeReport, pair: Option<(&SettingResult, &SettingResult)>) 
     Figure::draw(
         title,
         words.join("; "),
-        "Each row is one setting of the paper's Table 2: where the waiting thread's vCPU was and in what state. The further right, the later \
-         the woken thread ran. The scale is logarithmic: one step from 1 to 10 is ten times as long.",
+        "Each row is one setting of the paper's Table 2: where the waiting thread's vCPU was and in what state. The \
+         further right, the later the woken thread ran. The scale is logarithmic: one step from 1 to 10 is ten times \
+         as long.",
         rows_height(lines.len()),
         |canvas| {
             canvas.legend(&QUANTILES.map(|(words, look)| (look, words)))?;

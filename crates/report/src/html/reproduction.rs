@@ -83,8 +83,8 @@ fn told(report: &ReproductionReport) -> Vec<Markup> {
     if !compared.is_empty() {
         told.push(html! {
             span.verdict {
-                "Of " (count(compared.len() as u64, "statement")) " of the paper, " (of(Some(true))) " agree, " (of(Some(false)))
-                " disagree and " (of(None)) " cannot be told."
+                "Of " (count(compared.len() as u64, "statement")) " of the paper, " (of(Some(true))) " agree, "
+                (of(Some(false))) " disagree and " (of(None)) " cannot be told."
             }
         });
     }
@@ -92,7 +92,10 @@ fn told(report: &ReproductionReport) -> Vec<Markup> {
     if predicted > 0 {
         let agree = report.predicted().filter(|row| row.agrees == Some(true)).count();
         told.push(html! {
-            "Of the " (count(predicted as u64, "row")) " for which nothing was fitted, " (agree) " agree; the others were used for calibration, or rest on a "
+            "Of the " (count(predicted as u64, "row")) " for which nothing was fitted, " (agree) " agree; the others \
+                                                                                                  were used for \
+                                                                                                  calibration, or \
+                                                                                                  rest on a "
             "parameter without a source."
         });
     }
@@ -100,17 +103,20 @@ fn told(report: &ReproductionReport) -> Vec<Markup> {
     if !ratios.is_empty() {
         let near = ratios.iter().filter(|ratio| (*ratio - 1.0).abs() <= NEAR).count();
         told.push(
-            html! { (near) " of " (count(ratios.len() as u64, "figure")) " that the paper gives were met within 25 %." },
+            html! { (near) " of " (count(ratios.len() as u64, "figure")) " that the paper gives were met within 25 \
+            %." },
         );
     }
     if report.smoke {
-        told.push(
-            html! { span.hurts { "A smoke run: less was simulated than a result needs, and it says nothing for certain." } },
-        );
+        told.push(html! { span.hurts { "A smoke run: less was simulated than a result needs, and it says nothing for \
+        certain." } });
     }
     let against: Vec<&&ReproductionRow> = compared.iter().filter(|row| row.agrees == Some(false)).collect();
     for row in against.iter().take(MOST_TOLD) {
-        told.push(html! { span.hurts { "Disagrees: " (row.case) " " (said(row)) ", and here " (row.metric) " is " (number(row.simulated)) "." } });
+        let found = number(row.simulated);
+        told.push(html! {
+            span.hurts { "Disagrees: " (row.case) " " (said(row)) ", and here " (row.metric) " is " (found) "." }
+        });
     }
     if against.len() > MOST_TOLD {
         let more = count((against.len() - MOST_TOLD) as u64, "other disagreement");
@@ -270,7 +276,8 @@ fn case_figure(
     Figure::draw(
         format!("{}: {of_unit} by case", report.id),
         format!("{} of {}", names.join(", "), told.join("; ")),
-        "Each row is a case, each mark a technique; the line joins the least and the greatest. What the unit means, the parameters and notes below say.",
+        "Each row is a case, each mark a technique; the line joins the least and the greatest. What the unit means, \
+         the parameters and notes below say.",
         rows_height(lines.len()),
         |canvas| {
             let legend: Vec<(Look, &str)> = looks.iter().copied().filter(|(_, name)| !name.is_empty()).collect();

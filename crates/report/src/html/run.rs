@@ -127,7 +127,9 @@ fn told_alone(run: &RunReport) -> Vec<Markup> {
         code { (command_line(&run.command, 200)) } " ran for " (duration(Some(run.wall_ns)))
         " under policy " (policy) " and ended with status " (run.exit_status) ". "
         "On average " (format!("{:.2}", run.active_vcpus_mean)) " of " (run.vcpus) " vCPUs were active"
-        @if let Some(entries) = run.idle_entries { ", with " (format!("{:.0}", entries as f64 / wall * 1e9)) " idle entries a second" }
+        @if let Some(entries) = run.idle_entries {
+            ", with " (format!("{:.0}", entries as f64 / wall * 1e9)) " idle entries a second"
+        }
         "."
     }];
     if let Some(why) = &run.no_step_because {

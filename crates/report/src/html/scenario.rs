@@ -112,13 +112,14 @@ fn answers(report: &ScenarioReport) -> Vec<Answer> {
 
 fn answer(row: &ScenarioRow) -> Option<Answer> {
     let verdict = verdict_of(row)?;
+    let speedup = row.speedup.map(|spread| answer::told(spread.into())).unwrap_or_default();
     Some(Answer {
         of: format!("{} ({}), {}", row.workload, row.background, row.policy),
         verdict,
         told: html! {
             "policy " (row.policy)
             @if let Some(base) = &row.baseline { " in " (row.vm) ", against off in " (base) "," }
-            " " (verdict.name()) ", speedup " (row.speedup.map(|spread| answer::told(spread.into())).unwrap_or_default()) "."
+            " " (verdict.name()) ", speedup " (speedup) "."
         },
         speedup: row.speedup.map(Ratio::from),
     })
@@ -163,8 +164,9 @@ const RATIOS: [Compared; 4] = [
         title: "weighted speedup: what all machines got done together",
         axis: "weighted speedup (sum of shares of what each does alone)",
         one: None,
-        caption: "The sum, over the measured machine and its neighbours, of what each got done relative to what it gets \
-                  done alone: higher is better, and as many as there are machines means that none notices the others.",
+        caption: "The sum, over the measured machine and its neighbours, of what each got done relative to what it \
+                  gets done alone: higher is better, and as many as there are machines means that none notices the \
+                  others.",
     },
 ];
 
@@ -241,7 +243,8 @@ fn latency_figure(report: &ScenarioReport) -> Result<Option<Figure>, DrawError> 
         format!("{}: latency of requests, run by run", report.name),
         format!("Median and 99th percentile of each run for: {}", told.join("; ")),
         format!(
-            "Each run has two marks: its median and its 99th percentile. Further left is sooner; the scale is logarithmic.{cut}"
+            "Each run has two marks: its median and its 99th percentile. Further left is sooner; the scale is \
+             logarithmic.{cut}"
         ),
         rows_height(lines.len()),
         |canvas| {

@@ -60,12 +60,16 @@ fn told(report: &SimReport) -> Vec<Markup> {
     for (row, speedup) in compared.iter().take(MOST_TOLD) {
         let first = base(report, row).map_or_else(String::new, choice);
         told.push(html! {
-            (case(row)) ": under " (choice(row)) " " span.verdict { (forest::told(*speedup, spread(report, row, &RATIOS[0]))) }
+            (case(row)) ": under " (choice(row)) " "
+            span.verdict { (forest::told(*speedup, spread(report, row, &RATIOS[0]))) }
             " times the throughput of " (first) "."
         });
     }
     if compared.len() > MOST_TOLD {
-        told.push(html! { "And " (count((compared.len() - MOST_TOLD) as u64, "other comparison")) ": the figures have them all." });
+        told.push(
+            html! { "And " (count((compared.len() - MOST_TOLD) as u64, "other comparison")) ": the figures have \
+            them all." },
+        );
     }
     told
 }
@@ -104,16 +108,17 @@ const RATIOS: [Ratio; 2] = [
         of_run: |_, vm| vm.items_per_s,
         title: "throughput by policy against the first",
         axis: "speedup (policy / first policy; above 1 is better)",
-        caption: "Each mark is the median over rounds of a policy's throughput over the first policy's in the same round; the line reaches from the least round to the \
-                  greatest, and says how much chance there is in it. Right of 1 it is faster.",
+        caption: "Each mark is the median over rounds of a policy's throughput over the first policy's in the same \
+                  round; the line reaches from the least round to the greatest, and says how much chance there is in \
+                  it. Right of 1 it is faster.",
     },
     Ratio {
         of: |row| row.beside_speedup,
         of_run: |run, _| neighbours(run).map(|vm| vm.items_per_s).sum(),
         title: "what the neighbours got done, against the first policy",
         axis: "neighbours' throughput (policy / first policy; above 1 is better)",
-        caption: "What the other virtual machines got done meanwhile, medians over rounds with the least and the greatest: left of 1 the policy took something from its \
-                  neighbours.",
+        caption: "What the other virtual machines got done meanwhile, medians over rounds with the least and the \
+                  greatest: left of 1 the policy took something from its neighbours.",
     },
 ];
 
@@ -121,7 +126,8 @@ fn neighbours(run: &SimRun) -> impl Iterator<Item = &SimVm> {
     run.vms.iter().filter(|vm| vm.role == "background")
 }
 
-/// The runs of a row, one a round, each with the row's virtual machine in it: rows are in the order of a round's runs and their measured machines.
+/// The runs of a row, one a round, each with the row's virtual machine in it: rows are in the order of a round's runs
+/// and their measured machines.
 fn runs<'a>(report: &'a SimReport, row: &'a SimRow) -> impl Iterator<Item = (&'a SimRun, &'a SimVm)> {
     let per_round = report.runs.iter().take_while(|run| run.round == 0).count();
     let measured = |run: &'a SimRun| run.vms.iter().filter(|vm| vm.role == "measured");
@@ -186,7 +192,8 @@ fn figures(report: &SimReport, ratio: &Ratio) -> Result<Vec<Figure>, DrawError> 
 
 fn rows_table(report: &SimReport) -> Table {
     let mut table = Table::new(
-        "Per machine, workload, neighbours and policy (medians over rounds; in brackets the least and the greatest round)",
+        "Per machine, workload, neighbours and policy (medians over rounds; in brackets the least and the greatest \
+         round)",
         &["machine", "workload", "beside", "policy", "items/s", "speedup", "neighbours"],
     );
     table.words = vec![1, 2, 3];

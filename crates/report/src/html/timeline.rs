@@ -124,8 +124,8 @@ fn caption(report: &RunReport, events: usize) -> String {
         n => format!(" {} are not in the file: the line may differ after the first hundred.", count(n, "decision")),
     };
     format!(
-        "The line is the number of vCPUs that the program was allowed to use, out of {}. The marks are {}, numbered as in the table of decisions below, \
-         which has the reason of each.{left_out}",
+        "The line is the number of vCPUs that the program was allowed to use, out of {}. The marks are {}, numbered \
+         as in the table of decisions below, which has the reason of each.{left_out}",
         report.vcpus,
         count(events as u64, "decision")
     )

@@ -23,8 +23,9 @@ pub(super) fn section(reports: &[&WorkloadReport]) -> Result<Option<Section>, Dr
     let mut section = Section::new(heading);
     for report in reports {
         section.summary.push(html! {
-            (report.name) " with " (count(report.threads_total, "thread")) " finished " (count(report.items, "item")) " in "
-            (duration(Some(report.wall_ns))) ": " span.verdict { (format!("{:.1}", report.items_per_second)) " items/s" }
+            (report.name) " with " (count(report.threads_total, "thread")) " finished " (count(report.items, "item"))
+            " in " (duration(Some(report.wall_ns))) ": "
+            span.verdict { (format!("{:.1}", report.items_per_second)) " items/s" }
             @if let Some(latency) = report.latency {
                 "; requests took " (duration(Some(latency.p50_ns))) " (p99 " (duration(Some(latency.p99_ns))) ")"
             }
@@ -71,8 +72,9 @@ fn figure(latencies: &[(String, LatencyReport)]) -> Result<Figure, DrawError> {
     Figure::draw(
         "How long requests took",
         told.join("; "),
-        "Each row is one run: half of the requests were answered before p50, all but one in a hundred before p99. Where a client sends at a fixed rate, \
-         latency counts from when a request was due; \"sent late\" is the part of it that the client itself was late.",
+        "Each row is one run: half of the requests were answered before p50, all but one in a hundred before p99. \
+         Where a client sends at a fixed rate, latency counts from when a request was due; \"sent late\" is the part \
+         of it that the client itself was late.",
         rows_height(lines.len()),
         |canvas| {
             canvas.legend(&QUANTILES.map(|(words, look)| (look, words)))?;

@@ -117,7 +117,8 @@ pub(super) fn write(f: &mut fmt::Formatter<'_>, runs: &[InTurnRun]) -> fmt::Resu
     let agent = duration(median(&agent).map(|ns| gleaner_model::Nanos::from_f64(ns).0));
     writeln!(
         f,
-        "by first slice: a turn by that of the scenario's first slice in the same pass, [95 % interval], turns taken as independent."
+        "by first slice: a turn by that of the scenario's first slice in the same pass, [95 % interval], turns taken \
+         as independent."
     )?;
     writeln!(f, "the agent took {agent} of CPU time a second, whoever had the turn")
 }

@@ -1,12 +1,14 @@
-//! What follows from the runs of a scenario: medians, pairs of the same round, and two figures of what all VMs get done.
+//! What follows from the runs of a scenario: medians, pairs of the same round, and two figures of what all VMs get
+//! done.
 //!
-//! *System throughput* is the Gleaner paper's (section 7.2.1, there called weighted speedup): the average of the speedups of the
-//! measured VM and of its neighbour, relative to the same round's run with policy `off`, which has 1.
+//! *System throughput* is the Gleaner paper's (section 7.2.1, there called weighted speedup): the average of the
+//! speedups of the measured VM and of its neighbour, relative to the same round's run with policy `off`, which has 1.
 //!
-//! *Weighted speedup* is the usual sum, over the measured VM and its neighbours, of what each gets done here relative to what it gets
-//! done alone. The measured VM's performance alone is the median of its runs with nothing in the background and policy `off`; a
-//! neighbour's is the median of its solo runs. 2 means that neither notices the other. Both medians are taken as exact: the
-//! interval is that of the runs here, and does not contain how uncertain the medians are.
+//! *Weighted speedup* is the usual sum, over the measured VM and its neighbours, of what each gets done here relative
+//! to what it gets done alone. The measured VM's performance alone is the median of its runs with nothing in the
+//! background and policy `off`; a neighbour's is the median of its solo runs. 2 means that neither notices the other.
+//! Both medians are taken as exact: the interval is that of the runs here, and does not contain how uncertain the
+//! medians are.
 
 use super::{ScenarioReport, ScenarioRun};
 use gleaner_stats::{interval_of_median, median, speedup};
@@ -49,19 +51,21 @@ pub struct ScenarioRow {
     /// The VM whose `off` the next three are against; null: this one's own.
     #[serde(default)]
     pub baseline: Option<String>,
-    /// Throughput, or metric, with this policy / with `off` (turned round where lower is better; where a workload has neither: time with
-    /// `off` / with this policy), paired by round: above 1 is better. Null for a VM's own `off` itself.
+    /// Throughput, or metric, with this policy / with `off` (turned round where lower is better; where a workload has
+    /// neither: time with `off` / with this policy), paired by round: above 1 is better. Null for a VM's own `off`
+    /// itself.
     pub speedup: Option<RatioSpread>,
     /// The same against the VM's own `off`; null where that is what `speedup` is.
     #[serde(default)]
     pub own_speedup: Option<RatioSpread>,
-    /// Neighbours' throughput with this policy / with `off`, paired by round; null without a neighbour that reports one.
+    /// Neighbours' throughput with this policy / with `off`, paired by round; null without a neighbour that reports
+    /// one.
     pub neighbour_speedup: Option<RatioSpread>,
     /// The average of the two in a round; null where one of them is.
     #[serde(default)]
     pub system_throughput: Option<RatioSpread>,
-    /// Throughput with this slice / with the scenario's first (where a workload has none: the inverse of the times), same policy, paired by
-    /// round: above 1 is better. Null for the first itself.
+    /// Throughput with this slice / with the scenario's first (where a workload has none: the inverse of the times),
+    /// same policy, paired by round: above 1 is better. Null for the first itself.
     pub slice_speedup: Option<RatioSpread>,
     /// What each VM gets done relative to alone, summed; null without the solo runs it needs.
     pub weighted_speedup: Option<RatioSpread>,
@@ -225,8 +229,8 @@ enum Account {
 /// More is better.
 type Figure = fn(&ScenarioRun) -> Option<(Account, f64)>;
 
-/// What a run got done per second: by a command's metric or by its own account if it has one (a run over a fixed time says nothing by
-/// its duration), else in runs per second.
+/// What a run got done per second: by a command's metric or by its own account if it has one (a run over a fixed time
+/// says nothing by its duration), else in runs per second.
 fn performance(run: &ScenarioRun) -> Option<(Account, f64)> {
     let figure = match (run.metric, run.items_per_second) {
         (Some(metric), _) if metric.higher_is_better => (Account::Metric, metric.value),

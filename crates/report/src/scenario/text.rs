@@ -91,7 +91,8 @@ impl fmt::Display for ScenarioReport {
         writeln!(f, "{table}")?;
         writeln!(
             f,
-            "speedup: against off in the same round, above 1 is better, [95 % interval]. neighbour: the same of its throughput."
+            "speedup: against off in the same round, above 1 is better, [95 % interval]. neighbour: the same of its \
+             throughput."
         )?;
         let bases: BTreeSet<(&str, &str)> =
             self.summary.iter().filter_map(|row| Some((&*row.vm, row.baseline.as_deref()?))).collect();

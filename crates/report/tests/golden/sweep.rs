@@ -6,8 +6,9 @@ use serde_json::{Map, Value, json};
 
 fn row(point: u64, slice_ns: u64, policy: &str, seed: u64, items_per_s: f64) -> Map<String, Value> {
     let row = json!({
-        "point": point, "simulator.slice_ns": slice_ns, "scenario": "small", "seed": seed, "vm": "app", "role": "measured",
-        "workload": "relay", "beside": "nothing", "policy": policy, "complete": seed != 8, "items_per_s": items_per_s,
+        "point": point, "simulator.slice_ns": slice_ns, "scenario": "small", "seed": seed, "vm": "app",
+        "role": "measured", "workload": "relay", "beside": "nothing",
+        "policy": policy, "complete": seed != 8, "items_per_s": items_per_s,
         "timeout_ns": if policy == "off" { Value::Null } else { 49_000.into() },
     });
     row.as_object().cloned().unwrap_or_default()

@@ -1,6 +1,8 @@
-//! Version 1 of each schema as it was when it was frozen (`frozen/`): what is written today has each of its keys, of the same type.
+//! Version 1 of each schema as it was when it was frozen (`frozen/`): what is written today has each of its keys, of
+//! the same type.
 //!
-//! Examples there never change. A key that is new is no concern of theirs; a key that goes, or becomes something else, is another version.
+//! Examples there never change. A key that is new is no concern of theirs; a key that goes, or becomes something else,
+//! is another version.
 
 use serde_json::Value;
 use std::collections::BTreeMap;

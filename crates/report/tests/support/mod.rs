@@ -38,7 +38,8 @@ pub fn made_of(examples: &[(String, String)]) -> Page {
     page(None, &results).unwrap()
 }
 
-/// Puts this in place of every string but those that have to be one of a few words: the schema's name, and the side of an exit.
+/// Puts this in place of every string but those that have to be one of a few words: the schema's name, and the side of
+/// an exit.
 pub fn replace_strings(value: &mut Value, with: &str) {
     match value {
         Value::String(text) => with.clone_into(text),

@@ -51,8 +51,9 @@ fn source(args: &LlcArgs) -> Result<Box<dyn LlcCountSource>, LlcCounterRefusal> 
 
 fn why_no_resctrl() -> &'static str {
     if cfg!(target_arch = "x86_64") {
-        "cache allocation: this host has no CAT that the kernel can use (no `resctrl` in /proc/filesystems): the processor has none \
-         (Intel RDT or AMD QoS is needed; hypervisors show it to no VM), or the kernel was built without CONFIG_X86_CPU_RESCTRL"
+        "cache allocation: this host has no CAT that the kernel can use (no `resctrl` in /proc/filesystems): the \
+         processor has none (Intel RDT or AMD QoS is needed; hypervisors show it to no VM), or the kernel was built \
+         without CONFIG_X86_CPU_RESCTRL"
     } else {
         "cache allocation: this kernel has no resctrl (no `resctrl` in /proc/filesystems)"
     }
@@ -88,7 +89,8 @@ pub fn divide(found: &CacheAllocation, minimal_ways: u32) -> Result<LlcSplit, St
     };
     split(&geometry, minimal_ways).ok_or_else(|| {
         format!(
-            "ways of the cache: of {:x} others have {:x} for themselves, and what is left cannot be divided into {} and a rest",
+            "ways of the cache: of {:x} others have {:x} for themselves, and what is left cannot be divided into {} \
+             and a rest",
             found.ways_mask,
             found.taken,
             minimal_ways.max(found.bits_min)

@@ -33,8 +33,9 @@ pub use backend::in_a_line;
 #[derive(Debug, Args)]
 #[command(
     after_help = "Gleaner judges a VM's class by the cache misses of its vCPUs' threads, unless --class tells it. \
-                  It needs root, a processor with cache allocation (Intel RDT, AMD QoS; `gleaner doctor` says whether), \
-                  and counters unless you tell all classes. It goes on until a signal or --for. Then, and after \
+                  It needs root, a processor with cache allocation (Intel RDT, AMD QoS; `gleaner doctor` says \
+                  whether), and counters unless you tell all classes. It goes on until a signal or --for. Then, and \
+                  after \
                   kill -9, everything is undone.\n\n\
                   Examples:\n\
                   \x20 gleaner host llc --dry-run                  # what it would do\n\

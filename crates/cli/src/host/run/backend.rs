@@ -78,9 +78,8 @@ impl Backend {
         (ticks >= ENOUGH_TICKS).then(|| Nanos(cpu_time.0 / ticks))
     }
 
-    /// Gives every vCPU thread of `vms` its VM's slice, also one that has it: somebody else may have changed it since (a
-    /// `sched_setattr` that names no slice takes it away), and an id may be another thread's by now. What fails is said once; it is a
-    /// failure of the command only if nothing could be set at all.
+    /// Gives every vCPU thread of `vms` its VM's slice, every time: somebody may have changed it (a `sched_setattr`
+    /// without a slice does), or the id is another thread's by now. Only if none could be set does the command fail.
     pub fn apply(
         &mut self,
         vms: &[Vm],
@@ -164,8 +163,8 @@ impl Backend {
 /// Once a VM: whoever does it may do it again and again.
 fn set_back(vm: &Vm, tid: i32, slice: Nanos, found: Nanos) -> String {
     format!(
-        "somebody else gave thread {tid} of VM {} (process {}) a slice of {found}; it is set back to {slice}, and so will others be, without \
-         a word: end whatever sets them, or leave this VM out",
+        "somebody else gave thread {tid} of VM {} (process {}) a slice of {found}; it is set back to {slice}, and so \
+         will others be, without a word: end whatever sets them, or leave this VM out",
         vm.name, vm.pid
     )
 }
@@ -220,7 +219,8 @@ fn competing(
         let competing: Vec<Competing> = competing.filter(|at| takes_ticker(at.slice)).collect();
         drop(slices);
         if competing.is_empty() && !found.is_empty() {
-            // Competition there is, so the question was answered at once; none of it is to be asked about at once again.
+            // Competition there is, so the question was answered at once; none of it is to be asked about at once
+            // again.
             std::thread::sleep(limit);
         }
         competing

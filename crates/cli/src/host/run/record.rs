@@ -163,7 +163,8 @@ impl Record {
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         (!names.is_empty()).then(|| {
             format!(
-                "no share is known of {}{more}: their vCPUs share some pCPUs with others', and not all, and what each pCPU gave is not known",
+                "no share is known of {}{more}: their vCPUs share some pCPUs with others', and not all, and what each \
+                 pCPU gave is not known",
                 names.join(", ")
             )
         })

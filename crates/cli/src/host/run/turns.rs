@@ -1,8 +1,8 @@
 //! `--in-turn`: the policy and slices for all take turns under the same load, so that they can be compared.
 //!
-//! Runs of the same programs under the same slice differ by a tenth and more from one another, and seconds of one run nearly as much: what differs
-//! lasts for some seconds. Turns that are shorter meet it alike. Each pass gives everybody one turn, in an order of its own. While others have their
-//! turn the policy sees nothing, and its clock stands.
+//! Runs of the same programs under the same slice differ by a tenth and more, because what disturbs them lasts for
+//! seconds. Shorter turns meet it alike. Each pass gives every slice one turn, in an order of its own. During others'
+//! turns the policy sees nothing, and its clock stands.
 
 use super::record::Sums;
 use super::watch::{Sample, id};
@@ -12,7 +12,8 @@ use gleaner_report::{HostInTurn, HostTurn, HostTurnFigures};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Windows at the beginning of a turn that count for nothing: who enforces asks every fifth of a second where vCPUs compete while no ticker is awake.
+/// A turn's beginning, which does not count: while no ticker is awake, Gleaner asks only every fifth of a second where
+/// vCPUs compete.
 const FOLLOWING: Duration = Duration::from_millis(400);
 
 /// Turns that are listed: of two days.
@@ -82,7 +83,8 @@ impl Turns {
         mine.then(|| HostWindow { at: window.at - self.others, ..window.clone() })
     }
 
-    /// Takes a window that ended at `now` (CLOCK_MONOTONIC), and goes on to the next turn when it is time. False when the last one is over.
+    /// Takes a window that ended at `now` (CLOCK_MONOTONIC), and goes on to the next turn when it is time. False when
+    /// the last one is over.
     pub fn add(&mut self, seen: &Sample, now: Nanos) -> bool {
         let length = seen.window.length;
         if self.leading() {

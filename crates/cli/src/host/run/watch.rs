@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 /// A run interval of at least this part of the slice is a full slice.
 const FULL: f64 = 0.9;
 
-/// Looks for VMs at most so often, however short windows are (a little less than one by default); at once where a vCPU has ended.
+/// VMs are looked for no more often than this, except at once where a vCPU has ended: a little less than a window.
 const LOOK: Duration = Duration::from_millis(900);
 
 /// Watches the VMs that were asked for.
@@ -267,8 +267,8 @@ impl Watch {
     }
 }
 
-/// Tells of vCPUs that spent no full slice spinning for a sibling that had no pCPU: those without a full slice, and those whose
-/// siblings did not wait for as long as one, all together. Of the others it stays unknown, for from outside computing looks the same.
+/// Marks vCPUs that cannot have spun for a whole slice: they used no full one, or their siblings did not wait for as
+/// long. From outside spinning looks like computing, so of the others it stays unknown.
 fn rule_out_spinning(vcpus: &mut [HostVcpuWindow], slice: Option<Nanos>) {
     let Some(slice) = slice else { return };
     let waited: Nanos = vcpus.iter().map(|vcpu| vcpu.wait).sum();
@@ -290,7 +290,8 @@ fn switches(root: &ProcRoot, tid: i32) -> Option<(u64, u64)> {
     gleaner_sys::switches(&fs::read(root.proc.join(format!("{tid}/task/{tid}/status"))).ok()?)
 }
 
-/// What the fair scheduler gives a thread of this nice value, relative to others: 1024 at 0, a quarter more for each step down.
+/// What the fair scheduler gives a thread of this nice value, relative to others: 1024 at 0, a quarter more for each
+/// step down.
 fn weight(nice: i32) -> u64 {
     Nanos::from_f64(1024.0 * 1.25_f64.powi(-nice) + 0.5).0
 }

@@ -18,7 +18,8 @@ pub struct Chosen {
     pub attr: ThreadAttr,
 }
 
-/// The threads meant, each there a moment ago and of a class that has slices, and the VMs that were named. Nothing is changed if one is not.
+/// The threads meant, each there a moment ago and of a class that has slices, and the VMs that were named. Nothing is
+/// changed if one is not.
 pub fn choose(args: &SliceArgs, options: &DiscoverOptions) -> Result<(Vec<Chosen>, Wanted), Failure> {
     let (mut found, wanted) =
         if args.tid.is_empty() { of_vms(args, options)? } else { (of_tids(&args.tid)?, Wanted::default()) };
@@ -35,8 +36,8 @@ pub fn choose(args: &SliceArgs, options: &DiscoverOptions) -> Result<(Vec<Chosen
     Ok((found, wanted))
 }
 
-/// The threads that are meant now; what cannot be found or has no slice is left out, and no reason to stop. Nothing where threads were
-/// named, and not VMs. `options` are kept between looks, and with them what monitors said.
+/// The vCPU threads of the named VMs now; none where threads were named. What is gone or has no slice is left out.
+/// `options` keep between looks what monitors said.
 pub fn look_again(args: &SliceArgs, options: &DiscoverOptions, wanted: &mut Wanted) -> Vec<Chosen> {
     if !args.tid.is_empty() {
         return Vec::new();
@@ -55,7 +56,8 @@ fn of_tids(tids: &[i32]) -> Result<Vec<Chosen>, Failure> {
         let ended = thread_stat(&ProcRoot::default(), *tid, *tid).ok().flatten().is_some_and(|stat| stat.is_dead());
         let attr = thread_attr(*tid).ok().filter(|_| !ended).ok_or_else(|| {
             Failure::input(format!(
-                "there is no thread {tid}, or it has ended; `ls /proc/PID/task` names a process's threads, `gleaner host list` those of VMs"
+                "there is no thread {tid}, or it has ended; `ls /proc/PID/task` names a process's threads, `gleaner \
+                 host list` those of VMs"
             ))
         })?;
         Ok(Chosen { tid: *tid, name: name_of(*tid), vm: None, vcpu: None, attr })

@@ -35,8 +35,8 @@ impl Running {
         Ok(Some(Self { child, end, told: false }))
     }
 
-    /// Sleeps until then, or until it has ended, or, unless it was told to end already, a signal has come. Whoever looks often ends the
-    /// slices of those whom it displaces, so nobody looks.
+    /// Sleeps until `due`, until the command has ended, or until a signal that it has not had yet. It does not look in
+    /// between: each look would end the slice of the thread that it displaces.
     pub fn sleep_until(&self, due: Instant, interrupted: &AtomicBool) {
         while self.told || !interrupted.load(Ordering::Relaxed) {
             let left = due.saturating_duration_since(Instant::now());

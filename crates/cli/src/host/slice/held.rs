@@ -139,8 +139,8 @@ fn tell(notes: &mut Vec<String>, told: impl Iterator<Item = String>) {
 /// Of threads beyond those that BPF has room for.
 pub fn without_room(left_out: usize) -> Option<String> {
     (left_out > 0).then(|| {
-        "more vCPU threads than BPF was given room for at the start: those beyond are watched through /proc, which knows means only and sees \
-         competition late; starting anew makes room"
+        "more vCPU threads than BPF was given room for at the start: those beyond are watched through /proc, which \
+         knows means only and sees competition late; starting anew makes room"
             .to_owned()
     })
 }
@@ -164,7 +164,8 @@ impl Refused {
     }
 }
 
-/// Sets the slice of all that are held. Those whose slice cannot be set are left out from now on; the others are set all the same.
+/// Sets the slice of all that are held. Those whose slice cannot be set are left out from now on; the others are set
+/// all the same.
 fn set_all(seen: &mut [HeldThread], mut set: impl FnMut(i32) -> Result<SliceOutcome, ActError>) -> Vec<Refused> {
     let mut refused = Vec::new();
     for (at, thread) in seen.iter_mut().enumerate().filter(|(_, thread)| thread.is_held()) {
@@ -347,8 +348,8 @@ impl Held<'_> {
     }
 }
 
-/// Those whose run intervals tell of slices: continuously runnable threads, as `host run` takes it, or all where none is. A vCPU that idles runs for moments, and
-/// whoever wakes meanwhile may cut those short: thousands of intervals that no slice has ended.
+/// Threads whose run intervals show slices: the continuously runnable ones, or all where there is none. A vCPU that
+/// idles has thousands of short intervals that no slice ended.
 fn users_of_slices(seen: &[HeldThread], wall: Nanos) -> Vec<&HeldThread> {
     let share_min = HostParams::default().runnable_share_min;
     let runnable = |thread: &&HeldThread| (thread.run + thread.wait).share_of(wall) >= share_min;

@@ -35,7 +35,8 @@ use std::time::Duration;
                   \x20 gleaner host slice --all --slice 1ms              # until Ctrl-C\n\
                   \x20 gleaner host slice --vm web --vm db --slice 500us --for 1m --json slice.json\n\
                   \x20 gleaner host slice --tid 4711 4712 --slice 1ms -- ./measure-something\n\
-                  \x20 gleaner host slice --all --slice 1ms --for 10s --no-enforce   # what the kernel alone makes of it"
+                  \x20 gleaner host slice --all --slice 1ms --for 10s --no-enforce   # what the kernel alone makes of \
+                  it"
 )]
 pub struct SliceArgs {
     /// These threads, by their ids
