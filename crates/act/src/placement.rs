@@ -306,6 +306,28 @@ mod tests {
     }
 
     #[test]
+    fn what_is_chosen_of_itself_is_what_the_kernel_bears() {
+        let base = affinity_of(0).unwrap();
+        let hierarchies = CgroupHierarchies::find(&crate::CgroupRoots::default());
+        let folder = tempfile::tempdir().unwrap();
+        let prepared = |request| {
+            let mut journal = Journal::create(folder.path(), "test").unwrap();
+            let prepared = Placement::prepare(request, &base, &hierarchies, &mut journal);
+            let prepared = prepared.map(|(placement, fallback)| (placement.kind(), fallback.is_some()));
+            crate::undo_own(&journal).unwrap();
+            prepared
+        };
+        let Ok((cpuset, _)) = prepared(PlacementRequest::Cpuset) else {
+            gleaner_testing::skip!("no cpuset can be made here");
+        };
+        let of_itself = prepared(PlacementRequest::Auto).unwrap();
+        let kept = kernel_keeps_user_affinity();
+        assert_eq!(of_itself, if kept { (cpuset, false) } else { (PlacementKind::Affinity, true) });
+        assert_eq!(prepared(PlacementRequest::Affinity).unwrap(), (PlacementKind::Affinity, false));
+        assert_ne!(cpuset, PlacementKind::Affinity);
+    }
+
+    #[test]
     fn a_thread_born_while_its_creator_is_widened_is_widened_later() {
         let base = affinity_of(0).unwrap();
         let Some(first) = base.iter().next().filter(|_| base.len() > 1) else {

@@ -120,6 +120,14 @@ fn guest_packs_and_gives_back_on_the_newest_kernel() {
     packing("newest");
 }
 
+/// Runs that poll in the idle loop are killed a dozen times: the script checks that nothing of them is left in the kernel.
+#[test]
+fn guest_keeps_nothing_of_killed_runs_that_polled_on_linux_6_1() {
+    let Some(kernel) = kernel("6.1") else { return };
+    let text = boot(&kernel, "idle-kills.sh");
+    assert!(text.contains("kills 12\n") && text.matches(": vCPUs poll").count() == 12, "{text}");
+}
+
 /// A vCPU that goes away and comes back: the script checks, this looks at what Gleaner said of it.
 fn hotplug(series: &str) {
     let Some(kernel) = kernel(series) else { return };

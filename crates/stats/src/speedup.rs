@@ -121,6 +121,22 @@ mod tests {
     }
 
     #[test]
+    fn verdicts_have_names_and_one_is_on_neither_side() {
+        let names = [Verdict::Helps, Verdict::Hurts, Verdict::NoDifference].map(Verdict::name);
+        assert_eq!(names, ["helps", "hurts", "no difference"]);
+        let of = |ci95| Speedup { median: 1.0, ci95, pairs: 9 }.verdict().name();
+        for (ci95, name) in [
+            (Some((1.0, 1.2)), "no difference"),
+            (Some((0.9, 1.0)), "no difference"),
+            (Some((1.01, 1.2)), "helps"),
+            (Some((0.9, 0.99)), "hurts"),
+            (None, "no difference"),
+        ] {
+            assert_eq!(of(ci95), name, "{ci95:?}");
+        }
+    }
+
+    #[test]
     fn a_wide_interval_says_how_many_pairs_would_tell() {
         let with = |median, low, high| Speedup { median, ci95: Some((low, high)), pairs: 10 }.pairs_to_tell();
         for (median, low, high, pairs) in [

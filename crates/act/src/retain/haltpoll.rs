@@ -212,6 +212,10 @@ mod tests {
         haltpoll.was_taken_back();
         haltpoll.set(VcpuId(0), timeout, &mut journal).unwrap();
         assert_eq!(values(), set);
+        // Each vCPU's limit is reset once the parameters are what they were: undone last, so noted first, and once.
+        let lines = fs::read_to_string(journal.path()).unwrap();
+        let resets: Vec<bool> = lines.lines().skip(1).map(|line| line.contains("reset-haltpoll")).collect();
+        assert_eq!(resets, [true, false, false, false], "{lines}");
         undo_own(&journal).unwrap();
         assert_eq!(values(), had);
     }

@@ -269,3 +269,105 @@ fn number(file: &File) -> u64 {
     let length = file.read_at(&mut text, 0).unwrap_or(0);
     std::str::from_utf8(&text[..length]).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A /sys with one vCPU.
+    struct Sys(tempfile::TempDir);
+
+    impl Sys {
+        fn new(governor: &str, latency: &str) -> Self {
+            let sys = Self(tempfile::tempdir().unwrap());
+            sys.file("cpuidle/current_governor", governor);
+            for (path, text) in [
+                ("cpuidle/state0/name", "POLL"),
+                ("cpuidle/state0/time", "0"),
+                ("cpuidle/state1/latency", latency),
+                ("cpuidle/state1/usage", "0"),
+                ("power/pm_qos_resume_latency_us", "0"),
+            ] {
+                sys.file(&format!("cpu0/{path}"), text);
+            }
+            sys
+        }
+
+        fn path(&self, path: &str) -> PathBuf {
+            self.0.path().join("devices/system/cpu").join(path)
+        }
+
+        fn file(&self, path: &str, text: &str) {
+            fs::create_dir_all(self.path(path).parent().unwrap()).unwrap();
+            fs::write(self.path(path), text).unwrap();
+        }
+
+        fn limit(&self) -> String {
+            fs::read_to_string(self.path("cpu0/power/pm_qos_resume_latency_us")).unwrap()
+        }
+    }
+
+    #[test]
+    fn it_says_why_it_is_not_to_be_had() {
+        for (governor, latency, why) in [
+            ("teo\n", "0\n", Some("teo governor")),
+            ("teo\n", "2\n", None),
+            ("menu\n", "0\n", None),
+            ("haltpoll\n", "0\n", None),
+        ] {
+            let sys = Sys::new(governor, latency);
+            let said = PmQos::check(sys.0.path(), VcpuId(0)).err().map(|error| error.to_string());
+            assert_eq!(said.is_some(), why.is_some(), "{governor}: {said:?}");
+            assert!(said.is_none_or(|said| said.contains(why.unwrap_or_default())));
+        }
+        let sys = Sys::new("menu", "0");
+        sys.file("cpu0/cpuidle/state0/name", "C1");
+        assert!(PmQos::check(sys.0.path(), VcpuId(0)).unwrap_err().to_string().contains("no POLL state"));
+        assert!(PmQos::check(sys.0.path(), VcpuId(1)).unwrap_err().to_string().contains("no cpuidle driver"));
+    }
+
+    #[test]
+    fn a_vcpu_that_polled_all_the_time_is_let_go_until_it_works_again() {
+        let sys = Sys::new("menu", "0");
+        let journal = Journal::create(&sys.0.path().join("state"), "run-1").unwrap();
+        let limit = ValueFile::open(&sys.path("cpu0/power/pm_qos_resume_latency_us"), &journal).unwrap();
+        let counts = Counts::open(&sys.path("cpu0/cpuidle")).unwrap();
+        let mut now = Instant::now();
+        let mut watched = Watched {
+            vcpu: VcpuId(0),
+            limit,
+            counts,
+            timeout: None,
+            last: (now, 0, 0),
+            let_go: false,
+            next_look: now,
+            pause: LOOK,
+        };
+        watched.order(Some(Nanos::from_millis(10)));
+        assert_eq!(sys.limit(), POLLS);
+        let (mut polled, mut halts) = (0, 0);
+        now = watched.last.0;
+        for (polled_us, more_halts, expected) in [
+            // It worked for a fifth of the time.
+            (8_000, 0, POLLS),
+            (10_000, 0, "0"),
+            // What an interrupt ended is no work.
+            (0, 1, "0"),
+            (0, 0, "0"),
+            (0, 2, POLLS),
+            (9_500, 0, "0"),
+        ] {
+            (polled, halts) = (polled + polled_us, halts + more_halts);
+            sys.file("cpu0/cpuidle/state0/time", &polled.to_string());
+            sys.file("cpu0/cpuidle/state1/usage", &halts.to_string());
+            now += Duration::from_millis(10);
+            watched.look(now);
+            assert_eq!(sys.limit(), expected, "{polled_us} us polled, {more_halts} halts");
+        }
+        // Whose owner is silent is let go, too.
+        watched.order(Some(Nanos::from_millis(10)));
+        assert_eq!(sys.limit(), POLLS);
+        watched.let_go(now);
+        assert_eq!(sys.limit(), "0");
+    }
+}

@@ -382,3 +382,70 @@ fn down_reason(worst: &super::harm::VmHarm, cost: f64) -> HostReason {
     }
     HostReason::WaitsHurt { vm, wait: Nanos::from_f64(worst.wake_wait / worst.wakeups.max(1.0)), lost, cost }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FREE: SwitchPrice = SwitchPrice { direct: Nanos::ZERO, refill: Nanos::ZERO, tick: Nanos::ZERO };
+    const BEGAN: Nanos = Nanos::from_secs(10_000);
+
+    fn seconds(seconds: u64) -> Nanos {
+        BEGAN + Nanos::from_secs(seconds)
+    }
+
+    fn state(memory: Nanos) -> SetState {
+        let mut state = SetState::new(0, memory, &HostParams::default());
+        // Something was seen at another slice, too.
+        state.seen[1] = Some(Seen { toll: 0.1, error: 0.0, unweighted: 0.1, at: BEGAN });
+        state
+    }
+
+    /// A window in which so much was lost.
+    fn lost(state: &SetState, share: f64) -> SetHarm {
+        SetHarm::of_vms(state.slice(state.level), &[(1.0, share / (1.0 - share), 0.0)])
+    }
+
+    #[test]
+    fn changes_are_told_from_what_a_slice_was_like_at_first() {
+        let mut state = state(Nanos::from_secs(100_000));
+        let change = state.params.change_min;
+        // Each step is too small for a change, and two are not.
+        for (at, drift, known) in [(0, 0.0, true), (1, 0.7, true), (2, -0.7, true), (3, 0.7, true), (4, 1.4, false)] {
+            let harm = lost(&state, 0.3 + drift * change);
+            state.notice(seconds(at), &harm, FREE);
+            assert_eq!(state.seen[1].is_some(), known, "{at}");
+        }
+        assert!((state.seen[0].unwrap().unweighted - (0.3 + 1.4 * change)).abs() < 1e-12);
+    }
+
+    #[test]
+    fn what_is_seen_stays_known_and_what_was_seen_is_forgotten() {
+        let mut state = state(Nanos::from_secs(100));
+        let harm = lost(&state, 0.3);
+        for (at, known) in [(0, true), (60, true), (99, true), (100, false), (160, false)] {
+            (state.longest, state.shortest) = (Some((0, seconds(60))), Some((2, seconds(61))));
+            state.longer_got = Some((1.0, BEGAN));
+            state.notice(seconds(at), &harm, FREE);
+            assert_eq!((state.seen[1].is_some(), state.longer_got.is_some()), (known, known), "{at}");
+            assert_eq!((state.longest.is_some(), state.shortest.is_some()), (at < 60, at < 61), "{at}");
+            assert_eq!(state.seen[0].map(|seen| seen.at), Some(seconds(at)));
+        }
+    }
+
+    #[test]
+    fn windows_differ_by_the_standard_error_of_their_mean() {
+        let mut state = state(Nanos::from_secs(100));
+        for (shares, expected) in [
+            (&[][..], 0.0),
+            (&[0.3], 0.0),
+            (&[0.3, 0.5], 0.1),
+            // Deviations of -0.1, 0, 0.1: the root of 0.02 / 2 / 3.
+            (&[0.3, 0.4, 0.5], (0.02_f64 / 6.0).sqrt()),
+            (&[0.4; 4], 0.0),
+        ] {
+            state.recent = shares.iter().map(|share| lost(&state, *share)).collect();
+            assert!((state.error(FREE) - expected).abs() < 1e-12, "{shares:?}: {}", state.error(FREE));
+        }
+    }
+}

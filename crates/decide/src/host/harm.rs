@@ -317,8 +317,67 @@ impl SetHarm {
 }
 
 #[cfg(test)]
+impl SetHarm {
+    /// One window of a second on as many pCPUs as VMs, each with (run, waited, spun) in seconds and entitled to a pCPU.
+    pub(super) fn of_vms(slice: Nanos, vms: &[(f64, f64, f64)]) -> Self {
+        let second = 1e9;
+        let vm = |(at, (run, waited, spun)): (u32, &(f64, f64, f64))| VmHarm {
+            vm: VmId(at),
+            entitlement: 1.0,
+            weight: 1.0,
+            run: run * second,
+            slept: 0.0,
+            waited: waited * second,
+            spun: spun * second,
+            wakeups: 0.0,
+            wake_wait: 0.0,
+        };
+        Self {
+            slice,
+            vms: (0..).zip(vms).map(vm).collect(),
+            run: vms.iter().map(|(run, ..)| run * second).sum(),
+            preempted: 0.0,
+            preemptions: None,
+            bursts: Vec::new(),
+            contended: second,
+            length: second,
+            refill: 0.0,
+            capacity: vms.len() as f64 * second,
+            wait_weight: 1.0,
+            blind: false,
+        }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_vms_get_done_is_the_harmonic_mean_of_what_they_use() {
+        let price = SwitchPrice { direct: Nanos::ZERO, refill: Nanos::ZERO, tick: Nanos::ZERO };
+        let got = |vms: &[(f64, f64, f64)]| SetHarm::of_vms(Nanos::from_millis(1), vms).got(price);
+        for (vms, expected) in [
+            (&[(1.0, 0.0, 0.0), (1.0, 0.0, 0.0)][..], 1.0),
+            // The loser pulls it down by more than the winner's gain.
+            (&[(0.5, 0.0, 0.0), (1.5, 0.0, 0.0)], 0.75),
+            // What was spun is not done.
+            (&[(1.0, 0.0, 0.5), (1.0, 0.0, 0.0)], 2.0 / 3.0),
+            (&[(0.0, 1.0, 0.0), (1.0, 0.0, 0.0)], 0.0),
+            (&[], 0.0),
+        ] {
+            assert!((got(vms) - expected).abs() < 1e-12, "{vms:?}: {}", got(vms));
+        }
+        // One that asks for nothing is none of them.
+        let mut harm = SetHarm::of_vms(Nanos::from_millis(1), &[(0.0, 0.0, 0.0), (2.0, 0.0, 0.0)]);
+        harm.vms[0].weight = 0.0;
+        assert!((harm.got(price) - 2.0).abs() < 1e-12, "{}", harm.got(price));
+        // A thousand switches of a millisecond each, in two seconds of run time: a third of all.
+        let mut harm = SetHarm::of_vms(Nanos::from_millis(1), &[(1.0, 0.0, 0.0); 2]);
+        harm.preemptions = Some(1000.0);
+        let dear = SwitchPrice { direct: Nanos::from_millis(1), ..price };
+        assert!((harm.got(dear) - 2.0 / 3.0).abs() < 1e-12, "{}", harm.got(dear));
+    }
 
     #[test]
     fn slices_end_in_bursts_that_are_longer() {

@@ -500,3 +500,6 @@ impl Consolidation {
         Outcome::Deactivate { vcpus, reason }
     }
 }
+
+#[cfg(test)]
+mod tests;
