@@ -201,7 +201,7 @@ fn bad_usage() {
         (&["--modes", "off,retain,full", "true"], &["two"]),
         (&["--modes", "off,most", "true"], &["most", "consolidate"]),
         (&["-n", "0", "true"], &["0", "1000"]),
-        (&["--metric", "(", "--lower-is-better", "true"], &["--metric (", "unclosed"]),
+        (&["--metric", "(", "--lower-is-better", "true"], &["--metric (", "group", "closing"]),
         (&["--metric", "[0-9]+", "--lower-is-better", "true"], &["0 groups", "( )"]),
         (&["--metric", "(a)(b)", "--lower-is-better", "true"], &["2 groups", "(?: )"]),
         (&["--metric", "(a)", "true"], &["--higher-is-better", "--lower-is-better"]),

@@ -96,6 +96,13 @@ struct Running {
     blocks: Vec<Block>,
 }
 
+/// What a trial through `/proc` has to show, for retention to stay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stays {
+    IfFaster,
+    UnlessSlower,
+}
+
 /// Tries retention from time to time and remembers whether it pays.
 #[derive(Clone, Debug)]
 pub(in crate::guest) struct Trial {
@@ -114,8 +121,7 @@ pub(in crate::guest) struct Trial {
     running: Option<Running>,
     /// Whether the observer sees no wake-ups.
     blind: bool,
-    /// Whether it stays unless the program is slower for it.
-    unless_slower: bool,
+    stays: Stays,
     /// Whether the idle task itself polls: nothing settles, nobody is displaced.
     polls: bool,
     /// Whether it pays, as it was last tried; `None`: not tried with this workload.
@@ -142,7 +148,7 @@ impl Trial {
             rate: None,
             running: None,
             blind: false,
-            unless_slower: false,
+            stays: Stays::IfFaster,
             polls,
             verdict: None,
             cost_ratio: None,
@@ -152,7 +158,8 @@ impl Trial {
     /// Retention stays unless the program is slower for it: at a fixed rate of requests nothing else can be seen through
     /// `/proc`, however much sooner each is answered.
     pub(super) fn unless_slower(self, unless_slower: bool) -> Self {
-        Self { unless_slower, ..self }
+        let stays = if unless_slower { Stays::UnlessSlower } else { Stays::IfFaster };
+        Self { stays, ..self }
     }
 
     /// Goes on with other parameters.
@@ -166,7 +173,7 @@ impl Trial {
             rate: self.rate,
             running: self.running.take().filter(|_| new.enabled),
             blind: self.blind,
-            unless_slower: self.unless_slower,
+            stays: self.stays,
             verdict: self.verdict,
             cost_ratio: self.cost_ratio,
             ..new
@@ -273,7 +280,7 @@ impl Trial {
         let slower = rates.iter().filter(|rate| **rate < 1.0).count();
         let loses = rate < 1.0 - self.gain_min && slower >= self.pairs_min;
         let Some(costs) = costs else {
-            return if self.unless_slower { !loses } else { gains && faster >= self.pairs_min };
+            return if self.stays == Stays::UnlessSlower { !loses } else { gains && faster >= self.pairs_min };
         };
         let (cost, dearer) = (median(costs), costs.iter().filter(|cost| **cost > 1.0).count());
         gains || !(cost > 1.0 + self.margin && dearer >= self.pairs_min)
@@ -289,7 +296,7 @@ impl Trial {
         let Some(costs) = &ratios.costs else {
             let rate_ratio = median(&ratios.rates);
             return match pays {
-                true if self.unless_slower && rate_ratio <= 1.0 + self.gain_min => {
+                true if self.stays == Stays::UnlessSlower && rate_ratio <= 1.0 + self.gain_min => {
                     Reason::RetentionNoSlower { rate_ratio }
                 }
                 true => Reason::RetentionFaster { rate_ratio },
