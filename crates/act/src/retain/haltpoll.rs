@@ -63,10 +63,19 @@ impl Haltpoll {
     pub fn open(sys: &Path, journal: &Journal) -> Result<Self, ActError> {
         Self::check(sys)?;
         let open = |name: &str| ValueFile::open(&parameter(sys, name), journal);
+        let (highest, grow) = (open("guest_halt_poll_ns")?, open("guest_halt_poll_grow")?);
+        if (highest.had(), grow.had()) == (HIGHEST.to_string().as_str(), "0") {
+            return Err(ActError::Unavailable {
+                what: "the haltpoll governor".into(),
+                why: "its parameters are a Gleaner's that is not seen from here, or was killed with its container; to reset them, write \
+                      200000 to guest_halt_poll_ns and 2 to guest_halt_poll_grow in /sys/module/haltpoll/parameters"
+                    .into(),
+            });
+        }
         Ok(Self {
             sys: sys.to_owned(),
-            highest: open("guest_halt_poll_ns")?,
-            grow: open("guest_halt_poll_grow")?,
+            highest,
+            grow,
             start: open("guest_halt_poll_grow_start")?,
             wanted: BTreeMap::new(),
             in_force: None,
@@ -179,6 +188,20 @@ mod tests {
         }
         let error = Haltpoll::check(Path::new("/nonexistent")).unwrap_err().to_string();
         assert!(error.contains("no cpuidle driver"), "{error}");
+    }
+
+    #[test]
+    fn what_only_a_gleaner_elsewhere_sets_is_not_taken_for_the_machines_own() {
+        let sys = fake_sys("haltpoll\n");
+        let journal = Journal::create(&sys.path().join("state"), "run-1").unwrap();
+        for (highest, grow, refused) in [("4294967295", "0", true), ("4294967295", "2", false), ("200000", "0", false)]
+        {
+            for (name, value) in [("ns", highest), ("grow", grow)] {
+                fs::write(parameter(sys.path(), &format!("guest_halt_poll_{name}")), value).unwrap();
+            }
+            let said = Haltpoll::open(sys.path(), &journal).err().map(|error| error.to_string());
+            assert_eq!(said.is_some_and(|said| said.contains("not seen from here")), refused, "{highest} {grow}");
+        }
     }
 
     #[test]
