@@ -1,6 +1,6 @@
-# Shared by the experiments' run.sh: `. "$(dirname "$0")/../lib.sh"`. Changes into the repository's root, builds before anything is measured,
-# and names a folder for the raw results below target/experiments/ (or $OUT) after day, kernel and number of CPUs, and $RUN (RUN=b: a second run
-# on the same day beside the first).
+# Shared by the experiments' run.sh: `. "$(dirname "$0")/../lib.sh"`. Changes into the repository's root, builds before
+# anything is measured, and names a folder for the raw results below target/experiments/ (or $OUT) after day, kernel and
+# number of CPUs, and $RUN (RUN=b: a second run on the same day beside the first).
 # shellcheck shell=bash
 set -euo pipefail
 
@@ -16,7 +16,8 @@ folder=$(readlink -f "$folder") raw=$(readlink -f "$raw")
 make --no-print-directory build >&2
 gleaner=$(readlink -f "${CARGO_TARGET_DIR:-target}/gleaner")
 recorded_before=$(stat -c %s "$folder/machine.txt" 2>/dev/null || echo 0)
-# What changes a result and is not in the commit: other programs' share of the machine, settings, sources that are not committed.
+# What changes a result and is not in the commit: other programs' share of the machine, settings, sources that are not
+# committed.
 {
     changed=$(git diff --stat HEAD)
     echo "$(date -u +%FT%TZ) commit $(git rev-parse --short HEAD)${changed:++changes} load $(cut -d' ' -f1-3 /proc/loadavg)"
@@ -34,9 +35,9 @@ laboratory() {
     lab=$(readlink -f "${CARGO_TARGET_DIR:-target}/gleaner-lab")
 }
 say() { printf '%s %s\n' "$(date +%T)" "$*" >&2; }
-# fresh FILE...: ends the script where an earlier run has left one. Measured once is kept: another run gets a folder of its own. Several
-# commands may fill one folder (`programs/run.sh machine`, then `relay`), so it is asked file by file, before anything is measured; and
-# machine.txt tells of no run that was not.
+# fresh FILE...: ends the script where an earlier run has left one. Measured once is kept: another run gets a folder of
+# its own. Several commands may fill one folder (`programs/run.sh machine`, then `relay`), so it is asked file by file,
+# before anything is measured; and machine.txt tells of no run that was not.
 fresh() {
     local file
     for file in "$@"; do
@@ -64,8 +65,8 @@ compare() {
     begun=yes
     "$gleaner" ab --json "$folder/$name.json" "$@" >"$folder/$name.txt"
 }
-# shuffled SEED WORD...: the words in an order that depends on SEED and on nothing else: sorted by the hash of both. A seed that is
-# like another (round 2 at rate 100, round 21 at rate 00) makes another order.
+# shuffled SEED WORD...: the words in an order that depends on SEED and on nothing else: sorted by the hash of both. A
+# seed that is like another (round 2 at rate 100, round 21 at rate 00) makes another order.
 shuffled() {
     local seed=$1 word
     shift

@@ -1,6 +1,7 @@
 #!/bin/sh
-# What runs of Gleaner could leave behind on this machine, a line each. With the FILE of an earlier look: says what differs, and fails.
-# What is still being undone is waited for. LEFT_BEHIND_ROOT is where the machine's files are, for tests.
+# What runs of Gleaner could leave behind on this machine, a line each. With the FILE of an earlier look: says what
+# differs, and fails. What is still being undone is waited for. LEFT_BEHIND_ROOT is where the machine's files are, for
+# tests.
 root=${LEFT_BEHIND_ROOT:-}
 
 look() {

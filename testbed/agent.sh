@@ -1,5 +1,6 @@
 #!/bin/sh
-# Runs inside a guest of the test bed (lab/runner) as its script: takes commands from the host on ttyS1 and answers there.
+# Runs inside a guest of the test bed (lab/runner) as its script: takes commands from the host on ttyS1 and answers
+# there.
 #
 # From the host, one command a line, in words quoted for a shell:
 #   run ID [NAME=FILE]... -- CMD...   runs CMD; its output and the FILEs come back
@@ -19,8 +20,8 @@ stty -F /dev/ttyS1 raw -echo
 
 frame() { # frame ID NAME FILE
     echo "frame $1 $2"
-    # An answer has an end: output's last 64 KiB; of results as much as Gleaner's longest have (a thousand decisions), for a part of one is
-    # none. A last line may lack its newline.
+    # An answer has an end: output's last 64 KiB; of results as much as Gleaner's longest have (a thousand decisions),
+    # for a part of one is none. A last line may lack its newline.
     case $2 in output | left) most=65536 ;; *) most=1048576 ;; esac
     tail -c $most "$3" | sed 's/^/|/'
     echo
@@ -105,7 +106,8 @@ clock() {
     echo "done $1 0"
 }
 
-# busybox's `read` loses what it has of a line when a child ends meanwhile. This loop has no children, and hands on whole lines.
+# busybox's `read` loses what it has of a line when a child ends meanwhile. This loop has no children, and hands on
+# whole lines.
 lines() {
     while IFS= read -r line; do
         printf '%s\n' "$line"

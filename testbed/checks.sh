@@ -1,5 +1,5 @@
-# Sourced by the scripts that run inside guests (guest.sh puts it at /checks.sh): checks that a shell can make, and JSON for whoever
-# started the guest. A script ends with `exit $failures`.
+# Sourced by the scripts that run inside guests (guest.sh puts it at /checks.sh): checks that a shell can make, and JSON
+# for whoever started the guest. A script ends with `exit $failures`.
 
 failures=0
 check() { # check WHAT COMMAND...

@@ -1,11 +1,13 @@
 #!/bin/sh
-# Runs inside a guest (testbed/guest.sh --binary target/gleaner --file .../pipeline:/bin/pipeline KERNEL testbed/contended.sh), which has
-# more vCPUs than the machine has CPUs: the place where spinning hurts. Each yielding thread that spins may hold the CPU that the
-# vCPU with work needs, and without a guard a pipeline took thirty times as long as alone (docs/safety.md, "A contended host").
-# Runs the same pipeline under each policy, interleaved, and prints one line a run: `wall POLICY NS`, then for each policy
-# `median POLICY NS`, `slowest POLICY NS` and `spun POLICY SHARE`: CPU time of the yielding threads for each second of wall time, over
-# all its runs. Two last runs of yielding threads, with the guard and nothing else (`guard-alone`) and without it, of a third of the items
-# (`unguarded`), show that the share tells, and that it is the guard (`trips NAME TIMES`). Whoever started the guest compares; nothing is judged here.
+# Runs inside a guest (testbed/guest.sh --binary target/gleaner --file .../pipeline:/bin/pipeline KERNEL
+# testbed/contended.sh), which has more vCPUs than the machine has CPUs: the place where spinning hurts. Each yielding
+# thread that spins may hold the CPU that the vCPU with work needs, and without a guard a pipeline took thirty times as
+# long as alone (docs/safety.md, "A contended host"). Runs the same pipeline under each policy, interleaved, and prints
+# one line a run: `wall POLICY NS`, then for each policy `median POLICY NS`, `slowest POLICY NS` and `spun POLICY
+# SHARE`: CPU time of the yielding threads for each second of wall time, over all its runs. Two last runs of yielding
+# threads, with the guard and nothing else (`guard-alone`) and without it, of a third of the items (`unguarded`), show
+# that the share tells, and that it is the guard (`trips NAME TIMES`). Whoever started the guest compares; nothing is
+# judged here.
 
 rounds=${ROUNDS:-3}
 items=3000

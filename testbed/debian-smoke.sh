@@ -3,8 +3,8 @@
 #
 #   testbed/guest.sh --binary target/gleaner --image "$(testbed/image.sh)" --memory 1024 --timeout 300 KERNEL testbed/debian-smoke.sh 2
 #
-# Checks that the programs work and that `gleaner run` does with them what it does with others; prints what each step took, and
-# the figures of sysbench and redis-benchmark, of which none is judged: the guest is emulated.
+# Checks that the programs work and that `gleaner run` does with them what it does with others; prints what each step
+# took, and the figures of sysbench and redis-benchmark, of which none is judged: the guest is emulated.
 
 . /checks.sh
 

@@ -10,19 +10,19 @@
 #   new    the newest kernel of trixie-backports, if it is newer than 6.18
 #   newest new, and where that cannot be had 6.18
 #
-# stdout: one line `SERIES PATH` for each kernel that is there. stderr: what is done, and `skipped: SERIES: why` for each
-# that cannot be had, for the versions in backports come and go. A cached kernel needs no network.
-# Only vmlinuz and a few modules are unpacked: nothing is installed, /boot and the machine's apt lists stay as they are.
+# stdout: one line `SERIES PATH` for each kernel that is there. stderr: what is done, and `skipped: SERIES: why` for
+# each that cannot be had, for the versions in backports come and go. A cached kernel needs no network. Only vmlinuz and
+# a few modules are unpacked: nothing is installed, /boot and the machine's apt lists stay as they are.
 #
 # --modules prints the files (.ko, not compressed) that a guest of that series must insert, in that order, to have
 #   disk      a virtio disk with ext4 on it
 #   net       a virtio network card
 #   kvm       KVM on AMD's virtualization, which QEMU emulates
 #   haltpoll  the haltpoll idle driver, with cpuidle_haltpoll.force=1 on the command line
-# and nothing for what is built in. Exit status 1 where that kernel cannot have it: 6.1 has no haltpoll governor. Driver and
-# governor stay away where they see no KVM, whatever is forced: so in every guest under QEMU's emulation
-# (/sys/devices/system/cpu/cpuidle/current_driver tells). If the modules of a kernel that was cached without them are no longer
-# to be had, the series moves to its newest kernel: so ask for modules before asking for the kernel's path.
+# and nothing for what is built in. Exit status 1 where that kernel cannot have it: 6.1 has no haltpoll governor. Driver
+# and governor stay away where they see no KVM, whatever is forced: so in every guest under QEMU's emulation
+# (/sys/devices/system/cpu/cpuidle/current_driver tells). If the modules of a kernel that was cached without them are no
+# longer to be had, the series moves to its newest kernel: so ask for modules before asking for the kernel's path.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)

@@ -60,7 +60,8 @@ readable "$script"
 modules=() drive=()
 if [[ -n $image ]]; then
     readable "$image"
-    # fetch-kernel.sh keeps the modules of vmlinuz-VERSION in modules-VERSION beside it, and what a disk needs in the list `disk`.
+    # fetch-kernel.sh keeps the modules of vmlinuz-VERSION in modules-VERSION beside it, and what a disk needs in the
+    # list `disk`.
     real=$(readlink -f "$kernel")
     folder=${real%/*}/modules-${real##*/vmlinuz-}
     [[ -e $folder/disk ]] || { say "no modules for $kernel: run testbed/fetch-kernel.sh --modules SERIES disk first"; exit 125; }
@@ -93,9 +94,10 @@ for module in ${modules[@]+"${modules[@]}"}; do arguments+=(--module "$module");
 "$here/initramfs.sh" "${arguments[@]}" "$work/initramfs" || exit 125
 
 # --- the machine -----------------------------------------------------------------------------------------------------
-# la57=off: 6.12 and newer panic under Debian 12's QEMU without it. cx16=off: its cmpxchg16b now and then writes an operand into
-# the flags register, and kernels of which the allocator uses it (6.12) crashed in half of all boots. The clock words: TCG's TSC is good, and without them
-# the guest falls back to the HPET, whose every read leaves the guest. -no-reboot with panic=-1: a panic ends QEMU.
+# la57=off: 6.12 and newer panic under Debian 12's QEMU without it. cx16=off: its cmpxchg16b now and then writes an
+# operand into the flags register, and kernels of which the allocator uses it (6.12) crashed in half of all boots. The
+# clock words: TCG's TSC is good, and without them the guest falls back to the HPET, whose every read leaves the guest.
+# -no-reboot with panic=-1: a panic ends QEMU.
 machine=(
     qemu-system-x86_64 -name gleaner-guest,debug-threads=on
     -accel tcg,thread=multi -cpu max,la57=off,cx16=off -smp "$vcpus" -m "$memory"
@@ -104,10 +106,10 @@ machine=(
     -kernel "$kernel" -initrd "$work/initramfs" ${drive[@]+"${drive[@]}"}
     -append "console=ttyS0 quiet panic=-1 tsc=reliable clocksource=tsc no_timer_check $append"
 )
-# QEMU 7.2's multi-threaded emulation now and then runs a guest's vCPU over an instruction that the guest's kernel is patching
-# (jump labels at boot; tracepoints whenever somebody attaches to them): an int3 that nobody expects, or garbage before init.
-# No program in the guest can do that, so such a guest is booted again, aloud, RETRIES times at most. So is one that hangs before init, which takes seconds
-# otherwise: nothing of ours has begun there.
+# QEMU 7.2's multi-threaded emulation now and then runs a guest's vCPU over an instruction that the guest's kernel is
+# patching (jump labels at boot; tracepoints whenever somebody attaches to them): an int3 that nobody expects, or
+# garbage before init. No program in the guest can do that, so such a guest is booted again, aloud, RETRIES times at
+# most. So is one that hangs before init, which takes seconds otherwise: nothing of ours has begun there.
 booted() { grep -q '^guest: init done' "$work/console.log"; }
 emulator_broke_it() {
     ! booted ||

@@ -1,7 +1,8 @@
 #!/bin/sh
-# Runs inside a guest (testbed/guest.sh --binary target/gleaner --file .../pipeline:/bin/pipeline KERNEL testbed/hotplug.sh): a vCPU is
-# taken away from the machine, and given back, while Gleaner manages a program. The program goes on, whoever outlives it
-# may use all vCPUs afterwards, also the one that was away when Gleaner ended, and a yielding thread returns to its vCPU.
+# Runs inside a guest (testbed/guest.sh --binary target/gleaner --file .../pipeline:/bin/pipeline KERNEL
+# testbed/hotplug.sh): a vCPU is taken away from the machine, and given back, while Gleaner manages a program. The
+# program goes on, whoever outlives it may use all vCPUs afterwards, also the one that was away when Gleaner ended, and
+# a yielding thread returns to its vCPU.
 . /checks.sh
 
 cat >/tmp/easy.toml <<'END'
@@ -50,7 +51,8 @@ end() {
 }
 over() {
     case $name/$(uname -r) in
-        # This kernel drops offline vCPUs from every mask that it is given (taskset loses them too): nobody could give them back.
+        # This kernel drops offline vCPUs from every mask that it is given (taskset loses them too): nobody could give
+        # them back.
         away-*/6.1.*) echo "not checked: the vCPU that was away when Gleaner ended: $(allowed "$pid")" ;;
         *) check "$name: who goes on has his vCPUs again ($(allowed "$pid"))" is "$pid" "0-3 " ;;
     esac

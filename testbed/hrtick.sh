@@ -1,6 +1,7 @@
 #!/bin/sh
-# Runs inside a guest (testbed/guest.sh --binary target/gleaner KERNEL testbed/hrtick.sh 2), Linux 6.12 or newer: two that compute on one CPU
-# and ask for 1 ms, first with nobody to enforce it, then with the kernel's HRTICK, which needs no ticker.
+# Runs inside a guest (testbed/guest.sh --binary target/gleaner KERNEL testbed/hrtick.sh 2), Linux 6.12 or newer: two
+# that compute on one CPU and ask for 1 ms, first with nobody to enforce it, then with the kernel's HRTICK, which needs
+# no ticker.
 
 . /checks.sh
 

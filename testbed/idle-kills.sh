@@ -1,6 +1,7 @@
 #!/bin/sh
-# Runs inside a guest (testbed/guest.sh --binary target/gleaner KERNEL testbed/idle-kills.sh): runs that poll in the idle loop
-# by BPF are killed, the main process, its guardian first, or both at once, and nothing of them is left in the kernel.
+# Runs inside a guest (testbed/guest.sh --binary target/gleaner KERNEL testbed/idle-kills.sh): runs that poll in the
+# idle loop by BPF are killed, the main process, its guardian first, or both at once, and nothing of them is left in the
+# kernel.
 . /checks.sh
 
 kills=12

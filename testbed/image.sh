@@ -1,19 +1,20 @@
 #!/usr/bin/env bash
-# Builds a Debian 12 root image with real programs in it, for guests that busybox is not enough for, and prints its path.
+# Builds a Debian 12 root image with real programs in it, for guests that busybox is not enough for, and prints its
+# path.
 #
 #   testbed/image.sh [--rebuild]
 #
-# stdout: the image's path, target/testbed/image/debian.ext4 (sparse). It is built once, and again only when what goes into
-# it changes (the stamp beside it). Exit status: 0; 3 when it cannot be had here and now, with a line
-# `image: skipped: why` on stderr (no root, no archive, a sandbox that refuses mounts): a caller can go on without.
+# stdout: the image's path, target/testbed/image/debian.ext4 (sparse). It is built once, and again only when what goes
+# into it changes (the stamp beside it). Exit status: 0; 3 when it cannot be had here and now, with a line `image:
+# skipped: why` on stderr (no root, no archive, a sandbox that refuses mounts): a caller can go on without.
 #
-# The programs of this script's `programs` are there, no documents, no locales, and no service is ever started by a package. MariaDB
-# has a small server configuration and an empty data folder whose `root` needs no password. ext4 is made from the folder
-# by mke2fs: nothing is mounted, no loop device is needed.
-# What was downloaded stays in target/testbed/image/debs: a build that was interrupted goes on from there.
+# The programs of this script's `programs` are there, no documents, no locales, and no service is ever started by a
+# package. MariaDB has a small server configuration and an empty data folder whose `root` needs no password. ext4 is
+# made from the folder by mke2fs: nothing is mounted, no loop device is needed. What was downloaded stays in
+# target/testbed/image/debs: a build that was interrupted goes on from there.
 #
-# How to use it: testbed/guest.sh --image, or from a program of one's own, the disk and the modules described at the head of
-# testbed/initramfs.sh. Any number of guests can use it at the same time, each with snapshot=on.
+# How to use it: testbed/guest.sh --image, or from a program of one's own, the disk and the modules described at the
+# head of testbed/initramfs.sh. Any number of guests can use it at the same time, each with snapshot=on.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

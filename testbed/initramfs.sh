@@ -19,14 +19,14 @@
 #   -serial file:OUTPUT      ttyS1: the script's stdout and stderr
 #   -serial file:STATUS      ttyS2: `exit N` once the script has ended; nothing if the guest panicked or hangs
 #
-# The guest then switches itself off, and QEMU ends. A disk with a Debian image (image.sh) is one drive more, and the modules
-# that `fetch-kernel.sh --modules SERIES disk` prints, each with --module:
+# The guest then switches itself off, and QEMU ends. A disk with a Debian image (image.sh) is one drive more, and the
+# modules that `fetch-kernel.sh --modules SERIES disk` prints, each with --module:
 #
 #   -drive file=IMAGE,format=raw,if=virtio,snapshot=on
 #
-# Where there is a /dev/vda, init mounts it on /debian before the script runs (/image-up.sh in the guest): the script can say
-# `chroot /debian COMMAND...`, or `gleaner run -- chroot /debian COMMAND...`. /proc, /sys, /dev, /run and /tmp are the same inside and
-# outside. With snapshot=on the guest may write, and the image never changes.
+# Where there is a /dev/vda, init mounts it on /debian before the script runs (/image-up.sh in the guest): the script
+# can say `chroot /debian COMMAND...`, or `gleaner run -- chroot /debian COMMAND...`. /proc, /sys, /dev, /run and /tmp
+# are the same inside and outside. With snapshot=on the guest may write, and the image never changes.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -95,7 +95,8 @@ EOF
 
 cat >"$stage/image-up.sh" <<'EOF'
 #!/bin/sh
-# Mounts the Debian image on /debian and shows it this guest's own /proc, /sys, /dev, /run and /tmp. Init runs it where there is a disk.
+# Mounts the Debian image on /debian and shows it this guest's own /proc, /sys, /dev, /run and /tmp. Init runs it where
+# there is a disk.
 mkdir -p /debian
 mount -t ext4 -o noatime /dev/vda /debian || exit 1
 for folder in proc sys dev run tmp; do

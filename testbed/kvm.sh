@@ -1,7 +1,8 @@
 #!/bin/sh
-# Runs inside a guest (testbed/guest.sh --binary target/gleaner --file MODULE:/kvm/NUMBER-MODULE... KERNEL testbed/kvm.sh, with the
-# modules that `fetch-kernel.sh --modules SERIES kvm` prints): what a VM exit costs, asked by a host that has a KVM. QEMU emulates AMD's
-# virtualization too, so the VM of one page is a real one, on a processor that is not.
+# Runs inside a guest (testbed/guest.sh --binary target/gleaner --file MODULE:/kvm/NUMBER-MODULE... KERNEL
+# testbed/kvm.sh, with the modules that `fetch-kernel.sh --modules SERIES kvm` prints): what a VM exit costs, asked by a
+# host that has a KVM. QEMU emulates AMD's virtualization too, so the VM of one page is a real one, on a processor that
+# is not.
 
 . /checks.sh
 

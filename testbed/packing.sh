@@ -1,8 +1,9 @@
 #!/bin/sh
-# Runs inside a guest (testbed/guest.sh --binary target/gleaner --file .../pipeline:/bin/pipeline KERNEL testbed/packing.sh): a program that
-# mostly waits is packed onto fewer of four vCPUs, by each means of placement, with and without privilege, and afterwards nothing
-# is left of it, even when everything of Gleaner is killed in the middle. The conditions are made easy (easy.toml): that a step is taken
-# when it should be is a matter for decide's tests, here it has to be carried out and undone.
+# Runs inside a guest (testbed/guest.sh --binary target/gleaner --file .../pipeline:/bin/pipeline KERNEL
+# testbed/packing.sh): a program that mostly waits is packed onto fewer of four vCPUs, by each means of placement, with
+# and without privilege, and afterwards nothing is left of it, even when everything of Gleaner is killed in the middle.
+# The conditions are made easy (easy.toml): that a step is taken when it should be is a matter for decide's tests, here
+# it has to be carried out and undone.
 . /checks.sh
 
 cat >/tmp/easy.toml <<'END'
@@ -59,8 +60,8 @@ check "outlived: a vCPU was deactivated" steps /tmp/outlived.json
 check "outlived: who goes on has his vCPUs again" is "$(cat /tmp/pids)" "0-3 "
 kill "$(cat /tmp/pids)"
 
-# Gleaner in a service's cgroup, as everywhere under systemd: masks instead of a cpuset, cpu.idle all the same, and the program
-# stays in the service.
+# Gleaner in a service's cgroup, as everywhere under systemd: masks instead of a cpuset, cpu.idle all the same, and the
+# program stays in the service.
 mkdir /sys/fs/cgroup/service
 before=$(state)
 sh -c 'echo 0 >/sys/fs/cgroup/service/cgroup.procs
@@ -75,7 +76,8 @@ same "nested: the machine is as it was" "$before"
 rmdir /sys/fs/cgroup/service
 before=$(state)
 
-# kill -9 of everything of Gleaner while the program is confined: restore gives back what the program had, its own choices included.
+# kill -9 of everything of Gleaner while the program is confined: restore gives back what the program had, its own
+# choices included.
 confined() { [ "$(allowed "$1")" != "$2" ]; }
 both_began() { [ "$(wc -l </tmp/pids)" = 2 ]; }
 children() { cat /proc/"$1"/task/*/children 2>/dev/null; }

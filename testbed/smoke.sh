@@ -1,7 +1,8 @@
 #!/bin/sh
-# Runs inside a guest (testbed/guest.sh --binary target/gleaner KERNEL testbed/smoke.sh): the thin path through everything,
-# on a kernel and a cgroup hierarchy that the build machine does not have. Checks what a shell can check and ends with the
-# number of checks that failed; prints Gleaner's JSON, one object a line after its name, for whoever started the guest.
+# Runs inside a guest (testbed/guest.sh --binary target/gleaner KERNEL testbed/smoke.sh): the thin path through
+# everything, on a kernel and a cgroup hierarchy that the build machine does not have. Checks what a shell can check and
+# ends with the number of checks that failed; prints Gleaner's JSON, one object a line after its name, for whoever
+# started the guest.
 
 . /checks.sh
 

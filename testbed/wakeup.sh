@@ -1,6 +1,7 @@
 #!/bin/sh
-# Runs inside a guest with two vCPUs (testbed/guest.sh --binary target/gleaner KERNEL testbed/wakeup.sh 2): settings B and C of the
-# paper's Table 2, and C's pattern under `gleaner run --profile latency`, in turn. Prints a line a measurement.
+# Runs inside a guest with two vCPUs (testbed/guest.sh --binary target/gleaner KERNEL testbed/wakeup.sh 2): settings B
+# and C of the paper's Table 2, and C's pattern under `gleaner run --profile latency`, in turn. Prints a line a
+# measurement.
 
 figures() { grep -E '"p50_ns"|"p99_ns"' | tr -d ' \n'; }
 round=0

@@ -1,5 +1,6 @@
 #!/bin/sh
-# In a Xen dom0 (xen.sh boots one): slices set, read back and put back, however Gleaner ends; what Xen cannot do is refused.
+# In a Xen dom0 (xen.sh boots one): slices set, read back and put back, however Gleaner ends; what Xen cannot do is
+# refused.
 . /checks.sh
 . /xen-up.sh
 

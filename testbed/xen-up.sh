@@ -1,5 +1,5 @@
-# Sourced by the scripts that run in a Xen dom0 (xen.sh puts it at /xen-up.sh): xenstored, without which xl hangs, and the names of
-# dom0 in it.
+# Sourced by the scripts that run in a Xen dom0 (xen.sh puts it at /xen-up.sh): xenstored, without which xl hangs, and
+# the names of dom0 in it.
 
 mount -t xenfs xenfs /proc/xen
 mkdir -p /var/lib/xenstored /var/lib/xen /var/log/xen /run/xenstored /run/xen

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Boots a real Xen 4.17 with Debian's kernel as its dom0 in QEMU, runs one script in dom0, and ends with that script's exit status.
+# Boots a real Xen 4.17 with Debian's kernel as its dom0 in QEMU, runs one script in dom0, and ends with that script's
+# exit status.
 #
 #   testbed/xen.sh [OPTIONS] [SCRIPT]
 #
@@ -9,8 +10,9 @@
 #   --xen FILE         another hypervisor than Debian's, built from the same source: Debian's has no RTDS
 #   --timeout SECONDS  default 240: then it is killed, however it is
 #
-# stdout: what SCRIPT wrote. Exit status: SCRIPT's own; 77 where the packages cannot be had; 124 if the time was up; 125 if Xen or dom0 did
-# not come up (the console is printed to stderr). Nothing is installed: packages are unpacked below target/testbed/xen.
+# stdout: what SCRIPT wrote. Exit status: SCRIPT's own; 77 where the packages cannot be had; 124 if the time was up; 125
+# if Xen or dom0 did not come up (the console is printed to stderr). Nothing is installed: packages are unpacked below
+# target/testbed/xen.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -131,7 +133,8 @@ case $hypervisor in
 esac
 
 # --- the machine -----------------------------------------------------------------------------------------------------
-# The plain CPU model: richer ones crash dom0 under emulation. com1 without an interrupt (polled): dom0's ttyS2 shares it.
+# The plain CPU model: richer ones crash dom0 under emulation. com1 without an interrupt (polled): dom0's ttyS2 shares
+# it.
 kernel=$(echo "$root"/boot/vmlinuz-*)
 setpriv --pdeathsig TERM timeout --kill-after=5 "$timeout" setpriv --pdeathsig KILL \
     qemu-system-x86_64 -name gleaner-xen,debug-threads=on -accel tcg,thread=multi -cpu qemu64,+x2apic -smp 2 -m 1024 \

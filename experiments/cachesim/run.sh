@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Figures 7, 8, 10, 11 and 12 of the micro-sliced paper, simulated. Results depend on nothing but the arguments, so the machine may be busy.
+# Figures 7, 8, 10, 11 and 12 of the micro-sliced paper, simulated. Results depend on nothing but the arguments, so the
+# machine may be busy.
 #
 #   experiments/cachesim/run.sh [QUANTA] [TRACES]     default: 10 quanta of 30 ms for each context, made-up programs
 #

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# A MariaDB server of our own and a sysbench OLTP load on it, over a socket; both end when this ends. Prints what sysbench prints.
+# A MariaDB server of our own and a sysbench OLTP load on it, over a socket; both end when this ends. Prints what
+# sysbench prints.
 #
 #   oltp.sh DATADIR CONNECTIONS SECONDS      DATADIR: made by run.sh
 set -euo pipefail

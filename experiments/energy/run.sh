@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# Figure 6: joules where RAPL can be read; elsewhere CPU seconds as a stand-in, from the comparisons that experiments/programs/run.sh
-# machine has made. Both go into a dated folder.
+# Figure 6: joules where RAPL can be read; elsewhere CPU seconds as a stand-in, from the comparisons that
+# experiments/programs/run.sh machine has made. Both go into a dated folder.
 #
 #   experiments/energy/run.sh [PROGRAM...]          joules of each built-in program under off and full; default: all; 15 minutes
 #   experiments/energy/run.sh [RESULT.json...]      the stand-in; default: machine-*.json of the folder of experiments/programs that is newest
 #                                                   by its machine.txt; seconds
 #
-# PAIRS=n (5), SECONDS_EACH=n (4), SEED=n (of the order within pairs; drawn unless given). POWERCAP=/sys/class/powercap is where meters are
-# looked for: intel-rapl:N/energy_uj, packages only, for a package's figure has its cores' in it. Usually only root may read them.
+# PAIRS=n (5), SECONDS_EACH=n (4), SEED=n (of the order within pairs; drawn unless given). POWERCAP=/sys/class/powercap
+# is where meters are looked for: intel-rapl:N/energy_uj, packages only, for a package's figure has its cores' in it.
+# Usually only root may read them.
 . "$(dirname "$0")/../lib.sh" "$@"
 powercap=${POWERCAP:-/sys/class/powercap}
 meters=()
@@ -17,8 +18,8 @@ for meter in "$powercap"/intel-rapl:*; do
     meters+=("$meter")
 done
 
-# What was used from one reading to the next: a counter begins again after max_energy_range_uj. Once, at most: a range is minutes at full
-# power, a run seconds.
+# What was used from one reading to the next: a counter begins again after max_energy_range_uj. Once, at most: a range
+# is minutes at full power, a run seconds.
 joules() { # joules BEFORE AFTER: files with a line of microjoules for each meter
     local -a before after
     local i range used sum=0
@@ -32,7 +33,8 @@ joules() { # joules BEFORE AFTER: files with a line of microjoules for each mete
     done
     awk -v microjoules=$sum 'BEGIN { printf "%.6f", microjoules / 1e6 }'
 }
-# The meters are read inside, around the program, as `gleaner ab` takes its time: setting Gleaner up (a second of calibration) is in neither.
+# The meters are read inside, around the program, as `gleaner ab` takes its time: setting Gleaner up (a second of
+# calibration) is in neither.
 # shellcheck disable=SC2016 # for the inner shell
 around='to=$1; shift; while [ "$1" != -- ]; do meters="$meters $1"; shift; done; shift; cat $meters >"$to/before"; "$@"; status=$?; cat $meters >"$to/after"; exit $status'
 measured() { # measured PROGRAM ITEMS POLICY PAIR: one run, one line of JSON
@@ -73,7 +75,8 @@ measure_joules() {
         done
     } | tee "$folder/joules.txt"
 }
-# The folder with machine-*.json whose machine.txt names the latest run of `machine`: names sort by day, kernel and suffix, not by time.
+# The folder with machine-*.json whose machine.txt names the latest run of `machine`: names sort by day, kernel and
+# suffix, not by time.
 newest() {
     local results
     for results in "$raw"/programs/20*/; do

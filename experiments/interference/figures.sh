@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Figures 1 and 2 from the two results: experiments/interference/figures.sh ALONE.json BESIDE.json
 #
-# Pairs are runs of one round of one scenario: their ratio's median and range over the rounds. Slow-downs beside a neighbour relate two
-# scenarios, run one after the other, and are ratios of medians.
+# Pairs are runs of one round of one scenario: their ratio's median and range over the rounds. Slow-downs beside a
+# neighbour relate two scenarios, run one after the other, and are ratios of medians.
 set -euo pipefail
 [[ $# -eq 2 ]] || { echo "usage: $0 ALONE.json BESIDE.json" >&2; exit 2; }
 library=$(cd "$(dirname "$0")/.." && pwd)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Figures 1 and 2: idle entries, slow-down beside neighbours, and how much that varies. About 45 minutes (200 runs alone and 300 beside a
-# neighbour, of about 5 s); ROUNDS=n for fewer than 10.
+# Figures 1 and 2: idle entries, slow-down beside neighbours, and how much that varies. About 45 minutes (200 runs alone
+# and 300 beside a neighbour, of about 5 s); ROUNDS=n for fewer than 10.
 #
 #   experiments/interference/run.sh
 . "$(dirname "$0")/../lib.sh" "$@"

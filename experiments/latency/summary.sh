@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # The table of a folder of run.sh, or of what `run.sh guest` leaves: experiments/latency/summary.sh FOLDER|GUEST.json
 #
-# Microseconds, medians of the rounds; and off's figure over the policy's in the same round (above 1: sooner than without Gleaner), median
-# and range. Rounds are told by the file names RATE-POLICY-ROUND.json, of which RATE-POLICY-ROUND-run.json is not one.
+# Microseconds, medians of the rounds; and off's figure over the policy's in the same round (above 1: sooner than
+# without Gleaner), median and range. Rounds are told by the file names RATE-POLICY-ROUND.json, of which
+# RATE-POLICY-ROUND-run.json is not one.
 set -euo pipefail
 [[ $# -eq 1 && -r $1 ]] || { echo "usage: $0 FOLDER|GUEST.json" >&2; exit 2; }
 library=$(cd "$(dirname "$0")/.." && pwd)

@@ -1,5 +1,6 @@
 # shellcheck shell=bash disable=SC2154 # the caller has $gleaner and items
-# Items of each program for 0.25 to 2 s on the test machine (docs/research/workloads.md), two threads; how long depends on the hour.
+# Items of each program for 0.25 to 2 s on the test machine (docs/research/workloads.md), two threads; how long depends
+# on the hour.
 items=([pipeline]=45000 [relay]=60000 [barrier]=25000 [task-queue]=130000 [fork-join]=4000 [independent]=9000 [matmul]=3000 [request-reply]=18000
     [address-space]=30000 [block-io]=22000)
 

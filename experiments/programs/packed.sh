@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# How fast is each program in a guest of 4 vCPUs when its threads may use all of them, two, or one, beside a VM that computes? No policy acts: what
-# consolidation could gain, and what hand-overs say of it. About six minutes.
+# How fast is each program in a guest of 4 vCPUs when its threads may use all of them, two, or one, beside a VM that
+# computes? No policy acts: what consolidation could gain, and what hand-overs say of it. About six minutes.
 #
 #   ROUNDS=3 experiments/programs/packed.sh
 . "$(dirname "$0")/../lib.sh" "$@"

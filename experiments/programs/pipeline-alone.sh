@@ -1,5 +1,6 @@
 #!/bin/sh
-# Runs inside a guest: testbed/pipeline.c alone in 4 vCPUs on 2 CPUs, off and full in turn, then confined to one vCPU by hand.
+# Runs inside a guest: testbed/pipeline.c alone in 4 vCPUs on 2 CPUs, off and full in turn, then confined to one vCPU by
+# hand.
 #
 #   cc -O2 -static -pthread -o target/pipeline testbed/pipeline.c
 #   testbed/guest.sh --binary target/gleaner --file target/pipeline:/bin/pipeline --timeout 240 KERNEL experiments/programs/pipeline-alone.sh

@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# Table 1 and Figures 5 and 7: every built-in program, off and full, on this machine and in test-bed guests beside a VM that computes.
+# Table 1 and Figures 5 and 7: every built-in program, off and full, on this machine and in test-bed guests beside a VM
+# that computes.
 #
-# ROUNDS=n: rounds of the scenarios instead of their own; PAIRS=n, SECONDS_EACH=n: of `machine`, instead of 10 pairs of 4 s. Each mode fills
-# the same folder. How long, where nothing else is said planned at 5 s a step; beside-matmul took 11 s a step, so rather twice that:
+# ROUNDS=n: rounds of the scenarios instead of their own; PAIRS=n, SECONDS_EACH=n: of `machine`, instead of 10 pairs of
+# 4 s. Each mode fills the same folder. How long, where nothing else is said planned at 5 s a step; beside-matmul took
+# 11 s a step, so rather twice that:
 #
 #   machine         10 programs, 11 pairs         20 minutes
 #   beside-matmul   231 steps                     43 minutes (measured)

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Recording real programs: what it costs, how far their replay is from what was recorded, and one what-if each. About two minutes, as root.
+# Recording real programs: what it costs, how far their replay is from what was recorded, and one what-if each. About
+# two minutes, as root.
 . "$(dirname "$0")/../lib.sh" "$@"
 laboratory
 pairs=${PAIRS:-5}

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The table of machine.sh: experiments/rivals/machine-table.sh RESULT.jsonl. Speed-ups are of plain halt in the same round: median, and range of the rounds.
+# The table of machine.sh: experiments/rivals/machine-table.sh RESULT.jsonl. Speed-ups are of plain halt in the same
+# round: median, and range of the rounds.
 set -euo pipefail
 [[ $# -eq 1 ]] || { echo "usage: $0 RESULT.jsonl" >&2; exit 2; }
 library=$(cd "$(dirname "$0")/.." && pwd)

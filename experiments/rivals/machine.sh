@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# haltpoll itself, on a guest that has it: plain halt, haltpoll and Gleaner, the same programs in the same rounds, on this machine. Needs root and
-# the haltpoll idle driver in force (`/sys/devices/system/cpu/cpuidle/current_driver`); how long it polls can be set while the machine runs. What was
-# set before is put back at the end, after a signal, and by a process of its own within a second of a kill -9; `before.txt` of the folder has it too.
+# haltpoll itself, on a guest that has it: plain halt, haltpoll and Gleaner, the same programs in the same rounds, on
+# this machine. Needs root and the haltpoll idle driver in force (`/sys/devices/system/cpu/cpuidle/current_driver`); how
+# long it polls can be set while the machine runs. What was set before is put back at the end, after a signal, and by a
+# process of its own within a second of a kill -9; `before.txt` of the folder has it too.
 #
 #   experiments/rivals/machine.sh [PROGRAM...]      default: seven of experiments/programs/items.sh; about a quarter of an hour
 #

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# The simulator against the test bed: speed-up by Gleaner, measured in emulated guests and simulated with the costs that `gleaner probe`
-# finds in such a guest, and nothing else of it. About ten minutes; ROUNDS=n for fewer than 10. Takes a quiet machine.
+# The simulator against the test bed: speed-up by Gleaner, measured in emulated guests and simulated with the costs that
+# `gleaner probe` finds in such a guest, and nothing else of it. About ten minutes; ROUNDS=n for fewer than 10. Takes a
+# quiet machine.
 . "$(dirname "$0")/../lib.sh" "$@"
 laboratory
 scripts/setup.sh build test >&2

@@ -8,12 +8,12 @@
 #   tickless  two such guests, of which vCPU 1 computes on CPU 1 without a guest tick (nohz_full=1), and all else is on CPU 0: nearest
 #             to KVM, where no thread of the emulator wakes for a guest's timer
 #
-# Every slice once a round, in random order, enforced; and 1ms not enforced, which is what the kernel alone makes of it. About
-# (number of slices + 1) * SECONDS_EACH * ROUNDS seconds: two minutes.
+# Every slice once a round, in random order, enforced; and 1ms not enforced, which is what the kernel alone makes of it.
+# About (number of slices + 1) * SECONDS_EACH * ROUNDS seconds: two minutes.
 #
-# What was measured while the host took more than STEAL_MAX (5 %) of the CPUs' time, or while those that compute used less than USED_MIN
-# (85 %) of their CPUs, says nothing of slices: it is measured again, TRIES (5) times at most, and kept apart in rejected/. Each run has
-# a folder of its own (RUN=name): medians are of one run.
+# What was measured while the host took more than STEAL_MAX (5 %) of the CPUs' time, or while those that compute used
+# less than USED_MIN (85 %) of their CPUs, says nothing of slices: it is measured again, TRIES (5) times at most, and
+# kept apart in rejected/. Each run has a folder of its own (RUN=name): medians are of one run.
 mode=${1:-threads}
 case $mode in threads | guests | tickless) ;; *) echo "usage: $0 [threads|guests|tickless]" >&2; exit 2 ;; esac
 . "$(dirname "$0")/../lib.sh" "$@"
@@ -74,8 +74,8 @@ start_guests() {
         for task in /proc/"$qemu"/task/*; do
             case $(<"$task/comm") in
                 "CPU "[01]/*) taskset -cp "$(sed 's/CPU \([01]\).*/\1/' "$task/comm")" "${task##*/}" >/dev/null ;;
-                # The emulator's own threads wake at every guest timer; under KVM the kernel does their work. As batch threads they wait
-                # for their turn. `tickless` has them on another CPU, and long slices are kept there.
+                # The emulator's own threads wake at every guest timer; under KVM the kernel does their work. As batch
+                # threads they wait for their turn. `tickless` has them on another CPU, and long slices are kept there.
                 *) chrt --batch --pid 0 "${task##*/}" ;;
             esac
         done
@@ -145,7 +145,8 @@ done
     for slice in $slices 1ms-not-enforced; do
         compgen -G "$folder/$mode-$slice-[0-9]*.json" >/dev/null || { echo "$slice: nothing measured"; continue; }
         printf '%s: ' "$slice"
-        # In `tickless` the guests' other vCPUs hardly run, and what does is cut short by the emulator: theirs are no slices.
+        # In `tickless` the guests' other vCPUs hardly run, and what does is cut short by the emulator: theirs are no
+        # slices.
         jq -s -r -L "$here" --arg mode "$mode" 'include "lib"; def pc: if . == null then "-" else . * 100 | digits(2) end;
             def delivered($name): [.[] | if $mode == "tickless" then .threads[] | select(.vcpu == 1) else . end | .[$name] | values] | med;
             delivered("delivered_p50_ns") as $p50 | [length, ($p50 | us | digits(1)), (delivered("delivered_p90_ns") | us | digits(1)),

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Guests under different slices: experiments/slices/run.sh WHAT...     README.md says which of them shows what, and how long each takes.
+# Guests under different slices: experiments/slices/run.sh WHAT...     README.md says which of them shows what, and how
+# long each takes.
 #
 #   locks      Table I: spinlocks waited for and held, and the guest kernel's own locks
 #   corun      Figure 2: every program beside a VM that computes, against alone with half of the CPUs
@@ -14,10 +15,11 @@
 #
 # AGAINST=slice: `turns` compares the agent with this one alone, in ten passes instead of five.
 # CAPPED=folder, seen from that of the results: whose capped runs `turns` is relative to, instead of its own.
-# BLOCKS=n: blocks up to this one instead of 5 (corun, pairs: of a round each; adaptive, mix, turns: of two); FIRST=n: from this one on, which
-# adds to what a folder has; ONLY=label,...: these workloads of the mixes alone (turns: of the pairs). ROUNDS=n: rounds instead of the scenario's (locks,
-# kernel, wakeup, network). RUN=name: a folder of its own. Takes root, a cgroup hierarchy with the cpu
-# controller (corun, pairs, adaptive, mix: "capped" is a quota), and a quiet machine.
+# BLOCKS=n: blocks up to this one instead of 5 (corun, pairs: of a round each; adaptive, mix, turns: of two); FIRST=n:
+# from this one on, which adds to what a folder has; ONLY=label,...: these workloads of the mixes alone (turns: of the
+# pairs). ROUNDS=n: rounds instead of the scenario's (locks, kernel, wakeup, network). RUN=name: a folder of its own.
+# Takes root, a cgroup hierarchy with the cpu controller (corun, pairs, adaptive, mix: "capped" is a quota), and a quiet
+# machine.
 [[ $# -gt 0 ]] || set -- --help
 for what in "$@"; do
     case $what in
@@ -43,13 +45,15 @@ block() {
     [[ -z ${AGAINST:-} ]] || ! grep -q "^in_turn" "$to" || sed -i "s/^slices = .*/slices = [\"$AGAINST\", \"adaptive\"]/; s/^in_turn = .*/in_turn = 10/" "$to"
     scenario "$to" "$@"
 }
-# cap_holds RESULT...: ends the script where the cap leaves a VM that computes something else than it says. The experiment would be of that.
+# cap_holds RESULT...: ends the script where the cap leaves a VM that computes something else than it says. The
+# experiment would be of that.
 cap_holds() {
     jq -s -e -L experiments/slices -f experiments/slices/cap-share.jq "$@" >/dev/null && return
     say "the cap does not hold here: a VM that computes all the time got less than 0.9 of it, or more than 1.1 (host_cpu_ns by host_wall_ns in $*)"
     exit 1
 }
-# in_turns FILE CAPPED NAME [OPTION...]: blocks of FILE, and of CAPPED with the options, the one first and then the other.
+# in_turns FILE CAPPED NAME [OPTION...]: blocks of FILE, and of CAPPED with the options, the one first and then the
+# other.
 in_turns() {
     local file=$1 capped=$2 name=$3 number
     shift 3

@@ -17,7 +17,8 @@ if [[ $wanted == *" machine "* ]]; then
 fi
 if [[ $wanted == *" guests "* ]]; then
     scripts/setup.sh build test >&2
-    # In a guest: A, B, C, and D with a hog in the guest itself; then C again beside a second VM that computes, which is the paper's D.
+    # In a guest: A, B, C, and D with a hog in the guest itself; then C again beside a second VM that computes, which is
+    # the paper's D.
     cat >"$folder/probe.sh" <<'END'
 #!/bin/sh
 gleaner probe --gap-us 1000 --samples 500 --load --json /tmp/p.json >/dev/null 2>&1 && tr -d '\n' </tmp/p.json && echo

@@ -1,4 +1,5 @@
-// Writes raw 4:2:0 frames for an encoder: a textured plane that moves, a square that moves the other way, a little noise. The same every time.
+// Writes raw 4:2:0 frames for an encoder: a textured plane that moves, a square that moves the other way, a little
+// noise. The same every time.
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,7 +1,9 @@
-// What SPEC's libquantum does most of its time, by Debian's libquantum: gates that go through a register of basis states from end to end, again
-// and again, at 16 bytes a state or more. 2^19 states are at least 8 MB: more than the last-level cache of Table V.
+// What SPEC's libquantum does most of its time, by Debian's libquantum: gates that go through a register of basis
+// states from end to end, again and again, at 16 bytes a state or more. 2^19 states are at least 8 MB: more than the
+// last-level cache of Table V.
 //
-// The register is filled by hand: Hadamard gates would do it, but clear libquantum's hash table, hundreds of megabytes, at each.
+// The register is filled by hand: Hadamard gates would do it, but clear libquantum's hash table, hundreds of megabytes,
+// at each.
 #include <quantum.h>
 
 enum { QUBITS = 20, WIDTH = 23 };

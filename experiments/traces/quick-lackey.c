@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Derived from valgrind's lackey (lackey/lk_main.c, Copyright (C) 2002-2017 Nicholas Nethercote). Gleaner's own licence does not cover this file.
+// Derived from valgrind's lackey (lackey/lk_main.c, Copyright (C) 2002-2017 Nicholas Nethercote). Gleaner's own licence
+// does not cover this file.
 //
-// A valgrind tool that writes the same text as lackey's --trace-mem=yes, ten to thirty times as fast: lackey makes a system call for every
-// line, this fills a buffer. Only these experiments use it; `gleaner-lab cache record` needs no more than Debian's lackey. It is a program of its
-// own, built by record.sh against the headers and libraries of Debian's package valgrind and run by valgrind; nothing of Gleaner's is linked with it.
+// A valgrind tool that writes the same text as lackey's --trace-mem=yes, ten to thirty times as fast: lackey makes a
+// system call for every line, this fills a buffer. Only these experiments use it; `gleaner-lab cache record` needs no
+// more than Debian's lackey. It is a program of its own, built by record.sh against the headers and libraries of
+// Debian's package valgrind and run by valgrind; nothing of Gleaner's is linked with it.
 
 #include "pub_tool_basics.h"
 #include "pub_tool_libcassert.h"

@@ -3,7 +3,8 @@
 #
 #   experiments/traces/record.sh [FOLDER [PROGRAM...]]       default: target/traces, all six
 #
-# GLEANER_LAB=PATH names the binary, ACCESSES=200M how much is kept of each. Programs that are there already are not recorded again.
+# GLEANER_LAB=PATH names the binary, ACCESSES=200M how much is kept of each. Programs that are there already are not
+# recorded again.
 set -euo pipefail
 
 here=$(dirname "$(readlink -f "$0")")

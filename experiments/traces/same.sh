@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# Does quick-lackey.c see the accesses that Debian's lackey sees? Counts lines of both for one program, and those that differ.
+# Does quick-lackey.c see the accesses that Debian's lackey sees? Counts lines of both for one program, and those that
+# differ.
 #
 #   experiments/traces/same.sh [CMD [ARG]...]       default: bzip2 of a few kilobytes
 #
-# Both run in the same environment, from folders whose names are equally long: the environment is on the program's stack, and its loader
-# reads the names. What may still differ are addresses that hang on the 16 random bytes or the process id that the kernel hands out.
+# Both run in the same environment, from folders whose names are equally long: the environment is on the program's
+# stack, and its loader reads the names. What may still differ are addresses that hang on the 16 random bytes or the
+# process id that the kernel hands out.
 set -euo pipefail
 
 here=$(dirname "$(readlink -f "$0")")

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# A real Xen's slices and ratelimits set, read back and put back: experiments/xen/run.sh [SCHEDULER...]     README.md says what that shows.
+# A real Xen's slices and ratelimits set, read back and put back: experiments/xen/run.sh [SCHEDULER...]     README.md
+# says what that shows.
 #
-# SCHEDULER: credit, credit2; both unless said. Boots Debian's Xen 4.17 with a Debian dom0 in QEMU for each: one to four minutes. Nothing of this
-# machine is changed. RUN=name: a folder of its own.
+# SCHEDULER: credit, credit2; both unless said. Boots Debian's Xen 4.17 with a Debian dom0 in QEMU for each: one to four
+# minutes. Nothing of this machine is changed. RUN=name: a folder of its own.
 for scheduler in "$@"; do
     case $scheduler in
         credit | credit2) ;;

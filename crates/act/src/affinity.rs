@@ -1,13 +1,15 @@
 //! Placement without privilege: the affinity mask of every thread of the group.
 //!
-//! The kernel keeps one mask per thread and does not say who set it. So this file remembers: a thread whose mask is what we last gave
-//! it follows us; a thread whose mask is anything else has been pinned by the program, and keeps to its own choice as far as the
-//! active vCPUs allow. A child inherits its creator's narrowed mask, which is why a mask that equals `base` cut to a step is taken for `base`.
-//! (A program that pins a thread to exactly the vCPUs that happen to be active cannot be told from one that did not; the cpuset
-//! back end has no such blind spot, because the kernel keeps both masks apart since 6.2.)
+//! The kernel keeps one mask per thread and does not say who set it. So this file remembers: a thread whose mask is
+//! what we last gave it follows us; a thread whose mask is anything else has been pinned by the program, and keeps to
+//! its own choice as far as the active vCPUs allow. A child inherits its creator's narrowed mask, which is why a mask
+//! that equals `base` cut to a step is taken for `base`. (A program that pins a thread to exactly the vCPUs that happen
+//! to be active cannot be told from one that did not; the cpuset back end has no such blind spot, because the kernel
+//! keeps both masks apart since 6.2.)
 //!
-//! `sched_getaffinity` leaves out vCPUs that are offline, although the mask it reads from keeps them. So masks are compared
-//! without the vCPUs of `base` that are offline: taking a vCPU away from the machine makes no thread look pinned.
+//! `sched_getaffinity` leaves out vCPUs that are offline, although the mask it reads from keeps them. So masks are
+//! compared without the vCPUs of `base` that are offline: taking a vCPU away from the machine makes no thread look
+//! pinned.
 
 use gleaner_model::CpuSet;
 use gleaner_sys::own_affinity;
@@ -15,7 +17,8 @@ use std::collections::HashMap;
 
 /// Most threads whose own affinities are remembered one by one.
 const MOST_REMEMBERED: usize = 65_536;
-/// Most active sets that are remembered, the newest. A thread is confined anew at every step, so older ones are nobody's mask.
+/// Most active sets that are remembered, the newest. A thread is confined anew at every step, so older ones are
+/// nobody's mask.
 pub(crate) const MOST_STEPS: usize = 256;
 
 /// The vCPUs `tid` may use (0: the calling thread); `None` when it is gone.
@@ -23,7 +26,8 @@ pub(crate) fn affinity_of(tid: i32) -> Option<CpuSet> {
     gleaner_sys::affinity_of(tid).ok()
 }
 
-/// The CPUs that this process may use, by the mask of its first thread: others of its threads may keep to one (see `housekeeping`).
+/// The CPUs that this process may use, by the mask of its first thread: others of its threads may keep to one (see
+/// `housekeeping`).
 pub fn allowed_cpus() -> CpuSet {
     own_affinity().unwrap_or_default()
 }
@@ -33,20 +37,22 @@ pub(crate) fn set_affinity(tid: i32, set: &CpuSet) -> bool {
     tid != 0 && gleaner_sys::set_affinity(tid, set).is_ok()
 }
 
-/// The vCPUs of `base` that are offline now, by this process's own mask: it had all of `base` when it began, and the kernel
-/// leaves the same vCPUs out of it as out of everybody's, at the same moment (the list in sysfs lags behind by milliseconds).
+/// The vCPUs of `base` that are offline now, by this process's own mask: it had all of `base` when it began, and the
+/// kernel leaves the same vCPUs out of it as out of everybody's, at the same moment (the list in sysfs lags behind by
+/// milliseconds).
 pub(crate) fn offline_of(base: &CpuSet) -> CpuSet {
     base.difference(&allowed_cpus())
 }
 
-/// Whether `current`, as the kernel tells it, is what a thread that was given `wanted` may use while `offline` are away.
+/// Whether `current`, as the kernel tells it, is what a thread that was given `wanted` may use while `offline` are
+/// away.
 pub(crate) fn is_what_is_left(current: &CpuSet, wanted: &CpuSet, offline: &CpuSet) -> bool {
     let wanted = wanted.difference(offline);
     !wanted.is_empty() && current.difference(offline) == wanted
 }
 
-/// What the kernel would let a thread pinned to `own` use when the group is confined to `active`: the common part, or its own
-/// choice if there is none.
+/// What the kernel would let a thread pinned to `own` use when the group is confined to `active`: the common part, or
+/// its own choice if there is none.
 pub(crate) fn confined(own: &CpuSet, active: &CpuSet) -> CpuSet {
     let common = own.intersection(active);
     if common.is_empty() { own.clone() } else { common }
@@ -155,8 +161,8 @@ impl Affinities {
     }
 }
 
-/// The same question after a kill, from the journal alone: what a thread should be given back, `None` when nothing of ours
-/// is on it. `own` is its remembered own choice; `others` are those of the group's other threads.
+/// The same question after a kill, from the journal alone: what a thread should be given back, `None` when nothing of
+/// ours is on it. `own` is its remembered own choice; `others` are those of the group's other threads.
 pub(crate) fn give_back(
     current: &CpuSet,
     own: Option<&CpuSet>,

@@ -1,7 +1,7 @@
 //! Where this machine's cgroup controllers are, and the few file operations that cgroups need.
 //!
-//! A controller is either on the unified hierarchy (v2) or on one of its own (v1); a machine may mix them. Roots are a parameter,
-//! so that tests build their own trees.
+//! A controller is either on the unified hierarchy (v2) or on one of its own (v1); a machine may mix them. Roots are a
+//! parameter, so that tests build their own trees.
 
 use crate::ActError;
 use crate::journal::Journal;
@@ -84,8 +84,8 @@ pub fn own_group(roots: &CgroupRoots, controller: &str) -> Option<Hierarchy> {
     shown(true, unified, cgroup_path(&own, None)?, roots.member)
 }
 
-/// Of mounts that show the group at `path`, one that shows most of the tree. A mount of another part of it is not ours, nor is one
-/// that something else was mounted over: `member` has to be in the group.
+/// Of mounts that show the group at `path`, one that shows most of the tree. A mount of another part of it is not ours,
+/// nor is one that something else was mounted over: `member` has to be in the group.
 fn shown<'a>(v2: bool, mounts: impl Iterator<Item = &'a Mount>, path: &Path, member: Option<i32>) -> Option<Hierarchy> {
     let ours = mounts.filter_map(|mount| Some((mount, hierarchy_folder(mount, path)?)));
     let ours = ours.filter(|(_, own)| member.is_none_or(|pid| holds(own, pid)));
@@ -129,8 +129,8 @@ pub(crate) fn make(path: &Path) -> Result<(), ActError> {
     fs::create_dir(path).map_err(ActError::file("create", path))
 }
 
-/// Makes a v2 controller available to the children of `parent`; undone only if Gleaner made it so: this run, or another that
-/// still goes on and will leave it to us.
+/// Makes a v2 controller available to the children of `parent`; undone only if Gleaner made it so: this run, or another
+/// that still goes on and will leave it to us.
 pub(crate) fn enable_controller(parent: &Path, controller: &str, journal: &mut Journal) -> Result<(), ActError> {
     let control = parent.join("cgroup.subtree_control");
     let undo = Undo::DisableController { parent: parent.to_owned(), controller: controller.to_owned() };

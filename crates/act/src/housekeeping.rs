@@ -1,11 +1,12 @@
 //! The housekeeping CPU: Gleaner's own thread runs on one vCPU, and not wherever the kernel's wake-up finds room.
 //!
-//! Ten times a second a thread that may run anywhere takes an idle vCPU, and the threads of a program that hands work from one to the next
-//! are spread anew around it. A thread that did nothing but wake took a quarter of request-reply's speed on four emulated vCPUs, and
-//! nothing that could be measured when it stayed on one (experiments/programs, 2026-11-23).
+//! Ten times a second a thread that may run anywhere takes an idle vCPU, and the threads of a program that hands work
+//! from one to the next are spread anew around it. A thread that did nothing but wake took a quarter of request-reply's
+//! speed on four emulated vCPUs, and nothing that could be measured when it stayed on one (experiments/programs,
+//! 2026-11-23).
 //!
-//! Only the calling thread's own mask is changed, so there is nothing to undo. Whoever wants to know what the process may use asks the
-//! mask of its first thread, which is never pinned.
+//! Only the calling thread's own mask is changed, so there is nothing to undo. Whoever wants to know what the process
+//! may use asks the mask of its first thread, which is never pinned.
 
 use crate::affinity::{affinity_of, allowed_cpus};
 use gleaner_model::{CpuSet, VcpuId};
@@ -30,10 +31,10 @@ impl HousekeepingCpu {
         Self { allowed, taken: None, avoided: None }
     }
 
-    /// Keeps the calling thread to the last vCPU that is not active, where there is one, so that it displaces nobody of the program; else
-    /// to the last to which the program has `pinned` no thread, for that one could not move away; else to the last of all. To be asked
-    /// for now and then: the kernel takes a thread away from a vCPU that goes offline or leaves the cpuset. A refusal is no error: the
-    /// thread then runs where it may, as before.
+    /// Keeps the calling thread to the last vCPU that is not active, where there is one, so that it displaces nobody of
+    /// the program; else to the last to which the program has `pinned` no thread, for that one could not move away;
+    /// else to the last of all. To be asked for now and then: the kernel takes a thread away from a vCPU that goes
+    /// offline or leaves the cpuset. A refusal is no error: the thread then runs where it may, as before.
     pub fn pin(&mut self, active: &CpuSet, pinned: &CpuSet) {
         self.avoided = self.avoided.filter(|(_, since)| since.elapsed() < AVOIDED_FOR);
         // Online and in the cpuset now.
@@ -53,7 +54,8 @@ impl HousekeepingCpu {
         self.pin(active, pinned);
     }
 
-    /// Lets the calling thread run wherever it may. Before a process or a thread is started, which would inherit the mask.
+    /// Lets the calling thread run wherever it may. Before a process or a thread is started, which would inherit the
+    /// mask.
     pub fn unpin(&mut self) {
         if self.taken.take().is_some() {
             keep_to(&self.allowed);

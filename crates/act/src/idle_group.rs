@@ -4,7 +4,8 @@
 //! its *cgroup*, at full weight. So the yielding threads get a cgroup of their own at the top of the hierarchy, where
 //! they lose to everybody. v1 takes threads as they are; v2 takes threads of one process in different cgroups only
 //! below a common domain, so this process first moves itself to the root cgroup. The managed program goes back to where
-//! this process was; where that cannot be written, the program would silently leave its limits, so there the class has to do.
+//! this process was; where that cannot be written, the program would silently leave its limits, so there the class has
+//! to do.
 
 use crate::cgroup::{self, CgroupHierarchies, Hierarchy};
 use crate::journal::Journal;

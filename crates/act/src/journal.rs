@@ -1,11 +1,11 @@
 //! The journal: what will have to be undone, written before it is done.
 //!
-//! One file per run in a state folder that does not outlive a reboot (`/run/gleaner`, or the user's runtime folder), JSON
-//! lines: a header that names the run, then one [`Undo`] a line. Whoever undoes takes the file's lock first, so main,
-//! guardian and `gleaner restore` cannot get into each other's way; the file is removed once all is undone.
-//! A program that pins a thread for every request would fill the folder, which is memory: from time to time the journal is written anew,
-//! without threads that are gone ([`Journal::compact_if_long`]).
-//! A last line without its newline was cut off by a kill: its change had not been made yet, so it is ignored.
+//! One file per run in a state folder that does not outlive a reboot (`/run/gleaner`, or the user's runtime folder),
+//! JSON lines: a header that names the run, then one [`Undo`] a line. Whoever undoes takes the file's lock first, so
+//! main, guardian and `gleaner restore` cannot get into each other's way; the file is removed once all is undone. A
+//! program that pins a thread for every request would fill the folder, which is memory: from time to time the journal
+//! is written anew, without threads that are gone ([`Journal::compact_if_long`]). A last line without its newline was
+//! cut off by a kill: its change had not been made yet, so it is ignored.
 
 use crate::affinity::MOST_STEPS;
 use crate::procs::{is_alive, thread_start_time};
@@ -21,8 +21,9 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// Raised by what an earlier Gleaner must not pass over. A field that it may do without raises nothing: readers ignore those they do not know.
-/// Entries are not like that: one that is not understood, or not whole, is a change that would stay.
+/// Raised by what an earlier Gleaner must not pass over. A field that it may do without raises nothing: readers ignore
+/// those they do not know. Entries are not like that: one that is not understood, or not whole, is a change that would
+/// stay.
 const VERSION: u32 = 1;
 /// Lines after which a journal is written anew; twice what was left, if that is more.
 const LONG: usize = 4096;
@@ -62,7 +63,8 @@ pub(crate) struct JournalState {
     pub run_id: String,
     /// The process that acts; `Some` while it lives.
     pub alive: Option<i32>,
-    /// Whether its process ids and start times mean something else here: it was written in another PID or time namespace.
+    /// Whether its process ids and start times mean something else here: it was written in another PID or time
+    /// namespace.
     pub foreign: bool,
     /// What to undo, oldest first.
     pub(crate) undos: Vec<Undo>,
@@ -94,8 +96,8 @@ fn make_state_dir(dir: &Path) -> Result<(), ActError> {
     is_ours(dir).map(|_| ())
 }
 
-/// Whether `dir` is there; an error when it is not a folder of this user's own. A journal is a list of things to do as its reader,
-/// so one that somebody else could have written must not be read.
+/// Whether `dir` is there; an error when it is not a folder of this user's own. A journal is a list of things to do as
+/// its reader, so one that somebody else could have written must not be read.
 fn is_ours(dir: &Path) -> Result<bool, ActError> {
     let found = match fs::symlink_metadata(dir) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
@@ -329,8 +331,8 @@ fn own_namespaces() -> String {
     Namespaces::own(&ProcRoot::default()).to_string()
 }
 
-/// Marks a journal as that of a living process, in a way that means the same in every namespace: the kernel takes the lock back
-/// when the last descriptor of this opening goes. Where it cannot be had, process ids alone tell.
+/// Marks a journal as that of a living process, in a way that means the same in every namespace: the kernel takes the
+/// lock back when the last descriptor of this opening goes. Where it cannot be had, process ids alone tell.
 fn hold(file: &File) {
     // SAFETY: flock is plain data, and outlives the call.
     unsafe {
@@ -394,9 +396,9 @@ pub(crate) fn lock(path: &Path) -> Result<Option<Lock>, ActError> {
     }
 }
 
-/// Locks the folder that the journal at `path` is in: for what concerns other runs' journals as well. Taken after a journal's own
-/// lock. The folder stays the same one for as long as that journal is in it. `None`, told in the log, where it cannot be had:
-/// undoing must not fail for it.
+/// Locks the folder that the journal at `path` is in: for what concerns other runs' journals as well. Taken after a
+/// journal's own lock. The folder stays the same one for as long as that journal is in it. `None`, told in the log,
+/// where it cannot be had: undoing must not fail for it.
 pub(crate) fn lock_folder_of(path: &Path) -> Option<Lock> {
     let folder = path.parent()?;
     let locked = File::open(folder).and_then(|file| {

@@ -6,12 +6,14 @@
 //! | `affinity` | each thread's mask | everywhere else |
 //!
 //! Before 6.2 a kernel forgets a program's own affinities whenever its cpuset changes (mainline commit 8f9ea86fdf99,
-//! "sched: Always preserve the user requested cpumask"), so there the threads' masks are the safer means. On v2, a child
-//! of a non-root cgroup that has processes cannot get controllers, and a sibling would escape the session's limits: again
-//! masks. The program sees every vCPU at exec whichever it is, so that it sizes its pools as it always does.
+//! "sched: Always preserve the user requested cpumask"), so there the threads' masks are the safer means. On v2, a
+//! child of a non-root cgroup that has processes cannot get controllers, and a sibling would escape the session's
+//! limits: again masks. The program sees every vCPU at exec whichever it is, so that it sizes its pools as it always
+//! does.
 //!
-//! A program that pins its own threads gets masks in any case (unless a cpuset was asked for by name): inside a narrowed cpuset
-//! the kernel would refuse it a vCPU that is not active (EINVAL), and move threads away that it has pinned there.
+//! A program that pins its own threads gets masks in any case (unless a cpuset was asked for by name): inside a
+//! narrowed cpuset the kernel would refuse it a vCPU that is not active (EINVAL), and move threads away that it has
+//! pinned there.
 
 use crate::affinity::{Affinities, affinity_of, is_what_is_left, offline_of};
 use crate::cgroup::{self, CgroupHierarchies, Hierarchy};
@@ -160,7 +162,8 @@ impl Placement {
                 if !affinities.knows_step(active) {
                     journal.before(&Undo::AffinityStep { active: active.to_string() })?;
                 }
-                // Before the step: a thread that the program pinned to just what is to be active is told from one that we confined.
+                // Before the step: a thread that the program pinned to just what is to be active is told from one that
+                // we confined.
                 for choice in affinities.new_choices(tids) {
                     journal.before(&undo::own_affinity(&choice))?;
                 }
@@ -206,8 +209,8 @@ impl Placement {
         Ok(Some(Fallback { wanted: "cpuset", used: "thread affinity", why }))
     }
 
-    /// Gives everything back to the group while it can still be seen: its threads, as `threads` tells them each time it is asked.
-    /// An undo from the journal finds processes by ancestry and mark, and some have neither.
+    /// Gives everything back to the group while it can still be seen: its threads, as `threads` tells them each time it
+    /// is asked. An undo from the journal finds processes by ancestry and mark, and some have neither.
     ///
     /// # Errors
     /// As [`Placement::confine`].
@@ -220,8 +223,8 @@ impl Placement {
         Ok(())
     }
 
-    /// Whether new threads have to be looked for and confined one by one: with masks, while the group is confined and for a few
-    /// passes after.
+    /// Whether new threads have to be looked for and confined one by one: with masks, while the group is confined and
+    /// for a few passes after.
     pub fn follows_threads(&self) -> bool {
         matches!(self.backend, Backend::Affinity(_)) && (self.active != self.base || self.passes_left > 0)
     }

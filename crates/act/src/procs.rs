@@ -6,11 +6,12 @@ use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::path::Path;
 
-/// Set in the environment of the managed program, so that its processes are found even when they have left its process tree.
+/// Set in the environment of the managed program, so that its processes are found even when they have left its process
+/// tree.
 pub const RUN_ID_VARIABLE: &str = "GLEANER_RUN_ID";
 
-/// When a process (or thread) started, in clock ticks since boot; together with the pid it names one process for ever, in one PID
-/// and one time namespace. `None` when there is no such process.
+/// When a process (or thread) started, in clock ticks since boot; together with the pid it names one process for ever,
+/// in one PID and one time namespace. `None` when there is no such process.
 pub fn process_start_time(pid: i32) -> Option<u64> {
     of_stat(&format!("/proc/{pid}/stat"), |stat| stat.start_time())
 }
@@ -20,8 +21,9 @@ pub fn own_start_time() -> Option<u64> {
     of_stat("/proc/self/stat", |stat| stat.start_time())
 }
 
-/// Whether the process of this pid and start time still does anything. A zombie does not: it was killed, and its parent may
-/// take its time to reap it, or never do. But of a process that was killed the first thread may be one while another is still in a call.
+/// Whether the process of this pid and start time still does anything. A zombie does not: it was killed, and its parent
+/// may take its time to reap it, or never do. But of a process that was killed the first thread may be one while
+/// another is still in a call.
 pub(crate) fn is_alive(pid: i32, start_time: u64) -> bool {
     let lives = |path: &str| {
         let found = of_stat(path, |stat| Some((stat.state()?, stat.start_time()?)));

@@ -166,7 +166,8 @@ pub fn undo_own(journal: &Journal) -> Result<UndoOutcome, ActError> {
     }
 }
 
-/// Gives files of the kernel's the values that they had, for as long as the run that set them is silent. Its journal stays, and all else.
+/// Gives files of the kernel's the values that they had, for as long as the run that set them is silent. Its journal
+/// stays, and all else.
 ///
 /// # Errors
 /// The first that could not be given back; the others are.
@@ -179,7 +180,8 @@ pub fn take_values_back(path: &Path) -> Result<(), ActError> {
     })
 }
 
-/// Whether the journal at `path` is that of a run that is over without having been undone. A journal that cannot be read counts.
+/// Whether the journal at `path` is that of a run that is over without having been undone. A journal that cannot be
+/// read counts.
 pub fn is_abandoned(path: &Path) -> bool {
     journal::read(path).map_or(true, |state| state.alive.is_none())
 }
@@ -208,8 +210,8 @@ fn undo_all(state: &JournalState, own: bool) -> Result<(), ActError> {
     })
 }
 
-/// Takes away the controllers and mounts that no other run needs. Under the folder's lock until the journal is removed: of two runs that
-/// end together each would see the other's journal, and neither take anything away.
+/// Takes away the controllers and mounts that no other run needs. Under the folder's lock until the journal is removed:
+/// of two runs that end together each would see the other's journal, and neither take anything away.
 fn undo_shared(state: &JournalState) -> Result<(), ActError> {
     first_error(state, |undo| match undo {
         Undo::DisableController { parent, controller } if !journal::others_have(&state.path, undo) => {
@@ -274,15 +276,16 @@ fn remove_cgroup(path: &Path, members_to: Option<&Path>) -> Result<(), ActError>
     fs::remove_dir(path).map_err(ActError::file("remove", path))
 }
 
-/// Lifts the yielding threads' cgroup out of the idle class. A killed thread dies on a CPU: below everybody else, on a machine
-/// whose CPUs are all taken, it would get none for seconds, and the cgroup would stay.
+/// Lifts the yielding threads' cgroup out of the idle class. A killed thread dies on a CPU: below everybody else, on a
+/// machine whose CPUs are all taken, it would get none for seconds, and the cgroup would stay.
 fn hasten_the_end(path: &Path) {
     // Without the file (a kernel before 5.15) there is no such group; if the write fails, the removal says so.
     let _ = cgroup::write(&path.join("cpu.idle"), "0");
 }
 
-/// Makes the v2 cpuset at `path` differ from its parent's. Without a difference the kernel leaves the masks of those that move
-/// as they are, which is without the vCPUs that are offline, for good; with one they get all that the parent could have.
+/// Makes the v2 cpuset at `path` differ from its parent's. Without a difference the kernel leaves the masks of those
+/// that move as they are, which is without the vCPUs that are offline, for good; with one they get all that the parent
+/// could have.
 fn tell_apart(path: &Path, parent: &Path) {
     let effective = |folder: &Path| cgroup::read(&folder.join("cpuset.cpus.effective")).ok();
     let Some(cpus) = effective(path).filter(|cpus| effective(parent).as_ref() == Some(cpus)) else { return };
@@ -309,8 +312,8 @@ fn evict(path: &Path, parent: &Path) {
     }
 }
 
-/// With `own`, this process's descendants since the program began are the program's as well: it is their subreaper, so whoever
-/// outlived the program became its child.
+/// With `own`, this process's descendants since the program began are the program's as well: it is their subreaper, so
+/// whoever outlived the program became its child.
 fn restore_affinities(
     state: &JournalState,
     own_run: bool,

@@ -1,7 +1,7 @@
 //! Polling in the idle loop, in guests: this very test binary is what runs in them, with its ignored tests.
 //!
-//! On this machine the kernel may refuse such programs (the unit tests look at the refusal); a guest with Debian's kernel does not.
-//! Nothing looks at a duration: guests are emulated.
+//! On this machine the kernel may refuse such programs (the unit tests look at the refusal); a guest with Debian's
+//! kernel does not. Nothing looks at a duration: guests are emulated.
 
 use gleaner_act::{IdlePoll, IdlePollParams, IdlePollRefusal, Journal, Retainer};
 use gleaner_model::{CpuSet, Nanos, RetainCounters, VcpuId};
@@ -58,7 +58,8 @@ fn guest_polls_on_linux_6_1() {
     in_a_guest("6.1", 70);
 }
 
-/// Fewer kills: QEMU's emulation now and then breaks this kernel while it patches itself, which each program's coming and going makes it do.
+/// Fewer kills: QEMU's emulation now and then breaks this kernel while it patches itself, which each program's coming
+/// and going makes it do.
 #[test]
 #[ignore = "QEMU 7.2 hangs now and then while the guest's kernel patches itself, as each kill makes it do: run it by hand"]
 fn guest_polls_on_the_newest_kernel() {

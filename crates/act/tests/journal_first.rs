@@ -1,8 +1,8 @@
 //! First the journal, then the change: for every actuator, and for every line that it writes.
 //!
-//! Who acts is a process of its own, and its journal lies in a folder (`support/journal_fs.rs`) that refuses a line, or kills its writer with SIGKILL
-//! before that hears that the line is written: after the line, before the change. In both cases the change must not have been made, and what
-//! was made before must be undone.
+//! Who acts is a process of its own, and its journal lies in a folder (`support/journal_fs.rs`) that refuses a line, or
+//! kills its writer with SIGKILL before that hears that the line is written: after the line, before the change. In both
+//! cases the change must not have been made, and what was made before must be undone.
 
 #[path = "support/actuators.rs"]
 mod actuators;

@@ -1,4 +1,5 @@
-//! Cache groups on a resctrl that answers as the kernel's does (support/fake_resctrl.rs): made, refused, undone by whoever is left.
+//! Cache groups on a resctrl that answers as the kernel's does (support/fake_resctrl.rs): made, refused, undone by
+//! whoever is left.
 
 #[path = "support/fake_resctrl.rs"]
 mod fake_resctrl;

@@ -301,8 +301,8 @@ fn an_outlier_is_marked_and_kept() {
 
 #[test]
 fn managed_runs_show_what_they_cost_on_this_machine() {
-    // Where the host takes the vCPUs away, the guard stops the yielding threads, and what it takes counts as anybody's CPU time: then it
-    // has to show in one of a few pairs.
+    // Where the host takes the vCPUs away, the guard stops the yielding threads, and what it takes counts as anybody's
+    // CPU time: then it has to show in one of a few pairs.
     const TRIES: usize = 10;
     let command = ["-n", "1", "--timeout", "1ms", "--json", "--", "sh", "-c", "sleep 0.3; sleep 0.3"];
     for left in (0..TRIES).rev() {

@@ -384,8 +384,8 @@ fn one_vcpu_is_enough_for_a_sensible_answer() {
     assert_eq!(json(&said)["verdict"]["would_benefit"], false, "{said:#?}");
 }
 
-/// The least memory in which the binary, however large it was built, starts at all, a stack for the thread that runs, and as much for its messages: where
-/// these cannot be allocated, nothing can be said.
+/// The least memory in which the binary, however large it was built, starts at all, a stack for the thread that runs,
+/// and as much for its messages: where these cannot be allocated, nothing can be said.
 fn least_memory() -> String {
     let starts = |limit: &String| {
         let version = Command::new("prlimit").args([limit, GLEANER, "--version"]).stdout(Stdio::null()).status();

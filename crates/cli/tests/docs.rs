@@ -1,4 +1,5 @@
-//! Links between documents lead somewhere. What is made of the source is kept current by `gleaner-reference`'s own test.
+//! Links between documents lead somewhere. What is made of the source is kept current by `gleaner-reference`'s own
+//! test.
 
 use std::fs;
 use std::path::{Path, PathBuf};

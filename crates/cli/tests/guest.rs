@@ -1,7 +1,7 @@
 //! Real guests: the static binary on Debian's kernels, four vCPUs, pure cgroup v2, nothing installed.
 //!
-//! A kernel that cannot be had is skipped aloud; 6.1 always can. The guests are emulated, so nothing here looks at a duration;
-//! what is compared ran in the same guest, interleaved.
+//! A kernel that cannot be had is skipped aloud; 6.1 always can. The guests are emulated, so nothing here looks at a
+//! duration; what is compared ran in the same guest, interleaved.
 
 #[path = "../../report/tests/support/frozen.rs"]
 mod frozen;
@@ -88,8 +88,8 @@ fn smoke(series: &str) {
     assert!(run["idle_entries"].as_u64().unwrap() > 0, "{run}");
 }
 
-/// Packed and given back, by each means, with and without privilege, after a kill as well: the script checks, this looks at what
-/// Gleaner said of it.
+/// Packed and given back, by each means, with and without privilege, after a kill as well: the script checks, this
+/// looks at what Gleaner said of it.
 fn packing(series: &str) {
     let Some(kernel) = kernel(series) else { return };
     let text = boot(&kernel, "packing.sh");
@@ -120,7 +120,8 @@ fn guest_packs_and_gives_back_on_the_newest_kernel() {
     packing("newest");
 }
 
-/// Runs that poll in the idle loop are killed a dozen times: the script checks that nothing of them is left in the kernel.
+/// Runs that poll in the idle loop are killed a dozen times: the script checks that nothing of them is left in the
+/// kernel.
 #[test]
 fn guest_keeps_nothing_of_killed_runs_that_polled_on_linux_6_1() {
     let Some(kernel) = kernel("6.1") else { return };
@@ -165,8 +166,8 @@ fn guest_with_the_newest_kernel() {
     smoke("newest");
 }
 
-/// More vCPUs than CPUs: spinning without a guard made this thirty times slower (facts of 2026: 1.2 s to 34 s), and took
-/// nearly all of that time for itself.
+/// More vCPUs than CPUs: spinning without a guard made this thirty times slower (facts of 2026: 1.2 s to 34 s), and
+/// took nearly all of that time for itself.
 ///
 /// - Policies that spin: both signs are wanted. A host that is itself short of CPUs made the same program take 0.6 to 9.5 s from run to
 ///   run without Gleaner, so being slow alone proves nothing; and where a guarded run is short, some tenths of it may be bridged.
@@ -201,7 +202,8 @@ fn guest_short_of_cpus_is_not_made_much_slower() {
     eprintln!("yielding threads ran {guarded:.3} of the time with the guard alone, {unguarded:.3} without");
     assert!(guarded < 0.6 * unguarded, "{guarded:.3} against {unguarded:.3}:\n{text}");
     assert!(value("trips", "guard-alone") > 0.0 && value("trips", "unguarded") <= 0.0, "{text}");
-    // A third of the items. At load 10 its threads got 0.23 of the time only, and it took 15 times as long as off, item by item.
+    // A third of the items. At load 10 its threads got 0.23 of the time only, and it took 15 times as long as off, item
+    // by item.
     let (ratio, spun) = (3.0 * value("slowest", "unguarded") / value("median", "off"), value("spun", "unguarded"));
     eprintln!("without a guard: {ratio:.1} times off, yielding threads ran {spun:.3} of the time");
     assert!(

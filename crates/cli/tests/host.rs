@@ -1,4 +1,5 @@
-//! `gleaner host list` and `gleaner host probe` on this machine: VMs made of threads with vCPUs' names, and real ones under QEMU.
+//! `gleaner host list` and `gleaner host probe` on this machine: VMs made of threads with vCPUs' names, and real ones
+//! under QEMU.
 
 mod common;
 
@@ -299,7 +300,8 @@ fn probe_of_this_machine_knows_or_says_why_not() {
     );
     assert!(report["exit"]["value"]["p50_ns"].as_u64().unwrap() > 0, "{}", report["exit"]);
     assert_eq!(report["exit"]["value"]["side"], "guest");
-    // This machine's KVM may emulate what the VM of one page runs, or there may be none: then it says so, here and in words.
+    // This machine's KVM may emulate what the VM of one page runs, or there may be none: then it says so, here and in
+    // words.
     let from_host = &report["exit_from_host"];
     if let Some(exit) = from_host["value"].as_object() {
         assert!(exit["side"] == "host" && exit["p50_ns"].as_u64().unwrap() > 0, "{from_host}");

@@ -1,5 +1,6 @@
-//! `gleaner host llc` from beginning to end, on a resctrl that answers as the kernel's does (act's tests/support/fake_resctrl.rs).
-//! Classes are told: the machines that tests run on have no counters. What is judged is decide's to test.
+//! `gleaner host llc` from beginning to end, on a resctrl that answers as the kernel's does (act's
+//! tests/support/fake_resctrl.rs). Classes are told: the machines that tests run on have no counters. What is judged is
+//! decide's to test.
 
 #[path = "../../act/tests/support/fake_resctrl.rs"]
 mod fake_resctrl;

@@ -1,8 +1,10 @@
-//! `gleaner host llc` as a whole: counts -> classes -> threads moved -> other counts, until the end, and everything undone.
+//! `gleaner host llc` as a whole: counts -> classes -> threads moved -> other counts, until the end, and everything
+//! undone.
 //!
-//! The machines that tests run on have neither a thread's cache counters nor cache allocation. Both are played here by one kernel of the
-//! test's own (act's tests/support): it takes and refuses what resctrl takes and refuses, and its counters answer to where a thread
-//! is. The command, its loop, its policy, its journal, and the threads that it moves are real. Nothing is told (`--class`).
+//! The machines that tests run on have neither a thread's cache counters nor cache allocation. Both are played here by
+//! one kernel of the test's own (act's tests/support): it takes and refuses what resctrl takes and refuses, and its
+//! counters answer to where a thread is. The command, its loop, its policy, its journal, and the threads that it moves
+//! are real. Nothing is told (`--class`).
 
 #[path = "../../act/tests/support/fake_resctrl.rs"]
 mod fake_resctrl;

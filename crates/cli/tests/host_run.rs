@@ -204,7 +204,8 @@ fn guest_that_only_its_monitor_tells_of_is_managed_and_may_go_with_its_monitor()
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("monitor");
     let socket = socket.to_str().unwrap();
-    // No names of threads, and a monitor that was handed over as a descriptor, as libvirt does: the command line does not say where it is.
+    // No names of threads, and a monitor that was handed over as a descriptor, as libvirt does: the command line does
+    // not say where it is.
     let listener = std::os::unix::net::UnixListener::bind(socket).unwrap();
     rustix::io::fcntl_setfd(&listener, rustix::io::FdFlags::empty()).unwrap();
     let mut qemu = std::process::Command::new("qemu-system-x86_64");
@@ -242,8 +243,8 @@ fn guest_that_only_its_monitor_tells_of_is_managed_and_may_go_with_its_monitor()
     late.with_status(2).naming(&["cannot connect", socket, "-qmp unix:"]);
 }
 
-/// Another process as a VM whose one vCPU computes on the CPU of [`Vm`]'s, and gets next to nothing there although its nice value entitles
-/// it to as much as the others: it is SCHED_IDLE.
+/// Another process as a VM whose one vCPU computes on the CPU of [`Vm`]'s, and gets next to nothing there although its
+/// nice value entitles it to as much as the others: it is SCHED_IDLE.
 struct Starved(Child);
 
 impl Starved {
@@ -426,7 +427,8 @@ fn a_vm_without_known_vcpus_is_refused_by_name_and_told_of_when_it_comes_later_o
     if !vm.has_slices() {
         return;
     }
-    // A VM that gets the name later is meant once the first has ended: this process's own goes by what it is and its pid.
+    // A VM that gets the name later is meant once the first has ended: this process's own goes by what it is and its
+    // pid.
     let name = format!("firecracker-{}", own_pid());
     let mut command = gleaner(["host", "run", "--policy", "static", "--interval", "100ms", "--vm", &name]);
     let agent = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();

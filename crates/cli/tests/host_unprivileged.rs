@@ -1,5 +1,5 @@
-//! `gleaner host` without privilege, on threads of root's: what can be seen is seen, what cannot be changed is said, with the privilege that
-//! it takes, and is not changed.
+//! `gleaner host` without privilege, on threads of root's: what can be seen is seen, what cannot be changed is said,
+//! with the privilege that it takes, and is not changed.
 
 mod common;
 

@@ -1,4 +1,5 @@
-//! `gleaner host` as in a Xen host's dom0 (`--xen`), with an `xl` of our own that answers in the real one's words. The real one: xen.rs.
+//! `gleaner host` as in a Xen host's dom0 (`--xen`), with an `xl` of our own that answers in the real one's words. The
+//! real one: xen.rs.
 
 mod common;
 

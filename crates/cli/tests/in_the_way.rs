@@ -1,6 +1,6 @@
-//! What may be in Gleaner's way, and must not be in the program's: files that are not there or are somebody else's, limits that were
-//! meant for the program, processes and threads that are refused. The program runs as it would alone, and one line says why it
-//! was not managed; only `--strict` refuses.
+//! What may be in Gleaner's way, and must not be in the program's: files that are not there or are somebody else's,
+//! limits that were meant for the program, processes and threads that are refused. The program runs as it would alone,
+//! and one line says why it was not managed; only `--strict` refuses.
 
 mod common;
 

@@ -1,9 +1,10 @@
 //! A hundred kills with SIGKILL at random moments, and a machine that looks afterwards as it did before.
 //!
-//! Three kinds in turn: the main process (its guardian undoes), the guardian (the run goes on and ends well), both at once, often
-//! with the whole process group (`gleaner restore` undoes). The program self-pins threads, has children and a copy that left its
-//! process group, so that there is somebody to be given back what was taken. Moments are chosen early (setting up), in the middle
-//! (consolidated), and at the end (undoing). `GLEANER_TEST_SEED=n` repeats a sequence.
+//! Three kinds in turn: the main process (its guardian undoes), the guardian (the run goes on and ends well), both at
+//! once, often with the whole process group (`gleaner restore` undoes). The program self-pins threads, has children and
+//! a copy that left its process group, so that there is somebody to be given back what was taken. Moments are chosen
+//! early (setting up), in the middle (consolidated), and at the end (undoing). `GLEANER_TEST_SEED=n` repeats a
+//! sequence.
 
 mod common;
 
@@ -286,7 +287,8 @@ impl<'a> Round<'a> {
             left.extend(run.wrong_threads());
             left
         };
-        // After a restore all is done at once; after a guardian's work, soon. A thread may just be about to take its name.
+        // After a restore all is done at once; after a guardian's work, soon. A thread may just be about to take its
+        // name.
         if comes_true(|| left().is_empty()) { Ok(()) } else { Err(left()) }
     }
 
@@ -409,7 +411,8 @@ impl Run {
                 .any(|(tid, _)| comm(tid) == "any" && allowed_of(tid).is_some_and(|allowed| allowed != *all))
     }
 
-    /// Threads of living programs that may not use what they would use without Gleaner, and cgroups that they would not be in.
+    /// Threads of living programs that may not use what they would use without Gleaner, and cgroups that they would not
+    /// be in.
     fn wrong_threads(&self) -> Vec<String> {
         let mut wrong = Vec::new();
         let all = allowed_of(own_pid()).unwrap();

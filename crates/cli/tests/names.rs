@@ -1,5 +1,5 @@
-//! Names are bytes that anybody may choose, and so is what stands in command lines: real processes with odd ones, dead ones, and several
-//! of one name.
+//! Names are bytes that anybody may choose, and so is what stands in command lines: real processes with odd ones, dead
+//! ones, and several of one name.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! `gleaner record`: where it records to, and what it says when it cannot. What a recording holds is tried where it is played back
-//! (lab/cli/tests/recording_machine.rs).
+//! `gleaner record`: where it records to, and what it says when it cannot. What a recording holds is tried where it is
+//! played back (lab/cli/tests/recording_machine.rs).
 
 mod common;
 #[path = "../../observe/tests/support/mod.rs"]

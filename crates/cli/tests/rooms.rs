@@ -1,9 +1,9 @@
 //! Rooms import only what the design allows (ARCHITECTURE.md, "Invariants").
 //!
-//! Two checks. The manifests say which room knows which: everything knows `model`, only `cli` knows them all, and nothing of
-//! the product (crates/) knows the laboratory (lab/). The sources of `decide` say that it is pure: no file, clock,
-//! environment, process, thread, no output, and no map whose order differs from run to run. The second reads tokens, so
-//! comments and strings do not count, and `use std::{fs as f, ...}` does.
+//! Two checks. The manifests say which room knows which: everything knows `model`, only `cli` knows them all, and
+//! nothing of the product (crates/) knows the laboratory (lab/). The sources of `decide` say that it is pure: no file,
+//! clock, environment, process, thread, no output, and no map whose order differs from run to run. The second reads
+//! tokens, so comments and strings do not count, and `use std::{fs as f, ...}` does.
 
 use cargo_metadata::MetadataCommand;
 use proc_macro2::{Delimiter, TokenStream, TokenTree};

@@ -144,7 +144,8 @@ const SURROUNDINGS: &str = "
     for word in \"$@\"; do echo \"<$word>\"; done
 ";
 
-/// What [`SURROUNDINGS`] says, with `prefix` before the shell and `words` after it, all below a shell that ran `before`.
+/// What [`SURROUNDINGS`] says, with `prefix` before the shell and `words` after it, all below a shell that ran
+/// `before`.
 fn surroundings(before: &str, prefix: &str) -> String {
     let script = format!("{before}; exec {prefix} sh -c \"$0\" sh a 'b  c' '' --json '*'");
     let said = finish(Command::new("sh").args(["-c", &script, SURROUNDINGS]).env("ODD", "a\nb=c")).with_status(0);
@@ -220,7 +221,8 @@ fn orphans_go_on_and_are_reaped() {
 
 #[test]
 fn a_cgroup_that_vanishes_does_no_harm() {
-    // The program leaves the cpuset it was put in, and removes it; where there is none (v2 elsewhere, masks) it finds nothing.
+    // The program leaves the cpuset it was put in, and removes it; where there is none (v2 elsewhere, masks) it finds
+    // nothing.
     let script = "for group in /sys/fs/cgroup/cpuset/gleaner-$GLEANER_RUN_ID /sys/fs/cgroup/gleaner-$GLEANER_RUN_ID; do
         [ -d $group ] || continue
         echo $$ >$group/../cgroup.procs && rmdir $group && echo removed
@@ -379,7 +381,8 @@ fn runs_side_by_side_and_inside_each_other() {
 #[test]
 fn control_z_stops_both_and_control_c_ends_the_program() {
     let mut terminal = Terminal::open();
-    // One process: a shell that forks may be met between vfork and exec, where it can be neither stopped nor seen running.
+    // One process: a shell that forks may be met between vfork and exec, where it can be neither stopped nor seen
+    // running.
     let sleeping = "sh -c 'echo up:$$:; exec sleep 30'";
     terminal.type_in(&format!("{GLEANER} run -q --timeout 1ms -- {sleeping}\n"));
     let program = terminal.number_after("up:");

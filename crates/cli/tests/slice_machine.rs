@@ -1,7 +1,7 @@
 //! `gleaner host slice` on threads of this test that compute on one CPU: delivered, put back, refused.
 //!
-//! Nothing here is compared with a time of the clock: what was delivered with a ticker is compared with what the kernel delivered
-//! by itself a moment before.
+//! Nothing here is compared with a time of the clock: what was delivered with a ticker is compared with what the kernel
+//! delivered by itself a moment before.
 
 mod common;
 

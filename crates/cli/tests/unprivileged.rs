@@ -1,4 +1,5 @@
-//! Without privilege: weaker means are used and named, what is asked for by name is refused, and nothing is left behind.
+//! Without privilege: weaker means are used and named, what is asked for by name is refused, and nothing is left
+//! behind.
 
 mod common;
 

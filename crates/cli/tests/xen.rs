@@ -1,5 +1,5 @@
-//! A real Xen 4.17 with Debian's kernel as dom0, emulated: `testbed/xen.sh` boots it, `testbed/xen-check.sh` checks inside.
-//! Skipped aloud where Debian's packages cannot be had.
+//! A real Xen 4.17 with Debian's kernel as dom0, emulated: `testbed/xen.sh` boots it, `testbed/xen-check.sh` checks
+//! inside. Skipped aloud where Debian's packages cannot be had.
 
 #[path = "../../report/tests/support/frozen.rs"]
 mod frozen;

@@ -107,8 +107,8 @@ impl Observer {
         }
     }
 
-    /// Processes that run already, with all that they start, are another group, the last one. BPF cannot (it learns who belongs to whom
-    /// from forks): false.
+    /// Processes that run already, with all that they start, are another group, the last one. BPF cannot (it learns who
+    /// belongs to whom from forks): false.
     pub fn add_group(&mut self, roots: &[i32]) -> bool {
         match self {
             Self::Bpf(_) => false,
@@ -119,7 +119,8 @@ impl Observer {
         }
     }
 
-    /// The group at this place is managed no more; those behind it move up. The first one, the owner's children, is there from the start.
+    /// The group at this place is managed no more; those behind it move up. The first one, the owner's children, is
+    /// there from the start.
     pub fn remove_group(&mut self, group: usize) {
         if let Self::Procfs(observer) = self {
             observer.remove_group(group);
@@ -163,8 +164,8 @@ impl Observer {
         }
     }
 
-    /// What happened since the last call, for each group in their order: all tell the same of vCPUs. `yields` are the yielding threads'
-    /// cumulative counters.
+    /// What happened since the last call, for each group in their order: all tell the same of vCPUs. `yields` are the
+    /// yielding threads' cumulative counters.
     ///
     /// # Errors
     /// When a file that every Linux has cannot be read.

@@ -1,4 +1,5 @@
-//! What runs already and is to be managed: a process, the processes of a cgroup, those of a program; and how it is found.
+//! What runs already and is to be managed: a process, the processes of a cgroup, those of a program; and how it is
+//! found.
 //!
 //! ```text
 //!   Selector   what somebody wrote: a process id, a program's name, a cgroup or a systemd unit, both with wildcards
@@ -235,7 +236,8 @@ fn is_cgroup(folder: &Path) -> bool {
     folder.join("cgroup.procs").exists()
 }
 
-/// Cgroups whose path, from the top of its hierarchy or of the file system, matches. Of several hierarchies the first that has one.
+/// Cgroups whose path, from the top of its hierarchy or of the file system, matches. Of several hierarchies the first
+/// that has one.
 fn cgroups(root: &ProcRoot, pattern: &glob::Pattern) -> Vec<Target> {
     let options = glob::MatchOptions { require_literal_separator: true, ..glob::MatchOptions::new() };
     let matching = |top: PathBuf| -> Vec<Target> {

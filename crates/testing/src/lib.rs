@@ -1,7 +1,7 @@
 //! Tests that cannot run here say so, and are counted.
 //!
-//! A test that returns early passes, and nextest hides what it prints. So each appends a line to a file: `make test` counts them by reason, and fails
-//! where one is not among those that are known on CI's machine ([`summary`]).
+//! A test that returns early passes, and nextest hides what it prints. So each appends a line to a file: `make test`
+//! counts them by reason, and fails where one is not among those that are known on CI's machine ([`summary`]).
 
 pub mod summary;
 
@@ -13,8 +13,8 @@ use std::path::PathBuf;
 /// Where skips are noted; without it, `target/skips` of this workspace.
 pub const SKIPS_VARIABLE: &str = "GLEANER_SKIPS";
 
-/// Ends this test, and says what this machine lacks for it. Reasons are counted, so the same lack has the same words; what differs from
-/// machine to machine comes after a colon.
+/// Ends this test, and says what this machine lacks for it. Reasons are counted, so the same lack has the same words;
+/// what differs from machine to machine comes after a colon.
 #[macro_export]
 macro_rules! skip {
     ($($reason:tt)*) => {{

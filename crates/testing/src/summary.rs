@@ -1,4 +1,5 @@
-//! The last lines of `make test`: how many tests there were, who passed only when tried again, and who was skipped for what.
+//! The last lines of `make test`: how many tests there were, who passed only when tried again, and who was skipped for
+//! what.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -32,7 +33,8 @@ fn parse(line: &str) -> Option<Skip> {
     Some(Skip { test: test.trim().to_owned(), reason: reason.trim().to_owned() })
 }
 
-/// Skips that are not in the list of those that are allowed: there, a line is a test, a tab and the kind of reason; `#` begins a comment.
+/// Skips that are not in the list of those that are allowed: there, a line is a test, a tab and the kind of reason; `#`
+/// begins a comment.
 pub fn not_allowed<'a>(skips: &'a [Skip], allowed: &str) -> Vec<&'a Skip> {
     let allowed: Vec<Skip> = allowed.lines().filter(|line| !line.starts_with('#')).filter_map(parse).collect();
     let is_allowed = |skip: &Skip| allowed.iter().any(|one| one.test == skip.test && one.reason == skip.kind());

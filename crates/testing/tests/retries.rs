@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Words of tests that say that nothing is left behind, that nobody is harmed, or that nothing is lost. A second try with another seed or at
-/// another moment would hide just what they look for.
+/// Words of tests that say that nothing is left behind, that nobody is harmed, or that nothing is lost. A second try
+/// with another seed or at another moment would hide just what they look for.
 const SAFETY: &[&str] = &[
     "kill",
     "left",
@@ -53,7 +53,8 @@ fn operands(filter: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Whether a filter only adds tests up, and names them of each binary: neither `binary_id(=x)` alone nor `not` nor `-` does.
+/// Whether a filter only adds tests up, and names them of each binary: neither `binary_id(=x)` alone nor `not` nor `-`
+/// does.
 fn only_adds_up(filter: &str) -> bool {
     let (mut signs, mut kinds, mut inside) = (filter.to_owned(), Vec::new(), 0);
     for (kind, name) in operands(filter) {

@@ -126,7 +126,8 @@ fn masks_of(schemata: &str, resource: &str) -> Vec<(u64, u64)> {
     entries.filter_map(entry).collect()
 }
 
-/// The ways that `bit_usage` (`0=SSSSXX;1=...`, the highest way first) marks as exclusive (E) or locked (P) in any cache.
+/// The ways that `bit_usage` (`0=SSSSXX;1=...`, the highest way first) marks as exclusive (E) or locked (P) in any
+/// cache.
 fn taken(bit_usage: &str) -> u64 {
     let mut mask = 0;
     for ways in bit_usage.split(';').filter_map(|entry| entry.split_once('=')).map(|(_, ways)| ways.trim()) {

@@ -8,9 +8,9 @@
 //!      └─ monitor(group, name, tids) a monitoring group within it: what they occupy, what they transfer
 //! ```
 //!
-//! Every folder is in the journal before it is made. Nothing else needs undoing: the kernel puts the threads of a group that is
-//! removed back into the root group, from which alone threads are taken. resctrl itself is mounted if need be, and unmounted
-//! unless somebody has come to use it meanwhile.
+//! Every folder is in the journal before it is made. Nothing else needs undoing: the kernel puts the threads of a group
+//! that is removed back into the root group, from which alone threads are taken. resctrl itself is mounted if need be,
+//! and unmounted unless somebody has come to use it meanwhile.
 //!
 //! Tests mount a resctrl of their own (`tests/support`), on which writes are refused as the kernel refuses them.
 
@@ -112,7 +112,8 @@ impl Resctrl {
         Ok(target.to_owned())
     }
 
-    /// For a mount that another run of Gleaner's made and will leave to us: unmounting it becomes this run's task as well.
+    /// For a mount that another run of Gleaner's made and will leave to us: unmounting it becomes this run's task as
+    /// well.
     ///
     /// # Errors
     /// When the journal cannot be written.
@@ -147,8 +148,8 @@ impl Resctrl {
     /// Makes a control group whose threads fill only the ways of `mask`, in every L3. `kind` becomes part of its name.
     ///
     /// # Errors
-    /// When the kernel has no class of service left (ENOSPC) or refuses the mask (EINVAL): the message carries what the kernel
-    /// says about it. An empty group may be left; it is in the journal.
+    /// When the kernel has no class of service left (ENOSPC) or refuses the mask (EINVAL): the message carries what the
+    /// kernel says about it. An empty group may be left; it is in the journal.
     pub fn group(&mut self, kind: &str, mask: u64, journal: &mut Journal) -> Result<CacheGroup, ActError> {
         let path = self.root.join(format!("{OURS}{}-{kind}", journal.run_id()));
         self.make(&path, journal)?;

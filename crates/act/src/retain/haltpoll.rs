@@ -1,9 +1,10 @@
 //! The haltpoll governor with a limit that does not adapt (kernel: drivers/cpuidle/governors/haltpoll.c).
 //!
 //! Problem: as shipped, haltpoll polls for at most 200 us, and its limit grows only after a halt shorter than
-//! `guest_halt_poll_ns`, so an idle period of 500 us never makes it poll. How: with `guest_halt_poll_ns` at its highest,
-//! `guest_halt_poll_grow` 0 and `guest_halt_poll_grow_start` T, the first halt of any length makes a vCPU's limit exactly T.
-//! A vCPU's limit outlives these parameters; any write to one of its `cpuidle/state*/disable` files sets it to 0.
+//! `guest_halt_poll_ns`, so an idle period of 500 us never makes it poll. How: with `guest_halt_poll_ns` at its
+//! highest, `guest_halt_poll_grow` 0 and `guest_halt_poll_grow_start` T, the first halt of any length makes a vCPU's
+//! limit exactly T. A vCPU's limit outlives these parameters; any write to one of its `cpuidle/state*/disable` files
+//! sets it to 0.
 //!
 //! The parameters are the whole machine's: the longest time-out that any vCPU is given is everybody's.
 

@@ -2,23 +2,26 @@
 //
 // Polls in the kernel's idle loop, before the vCPU halts.
 //
-// Problem: waking a halted vCPU costs an interrupt and two VM exits. A waker spares them if the idle task polls its own flags,
-// which it says by TIF_POLLING_NRFLAG. How: that flag is set from the head of do_idle() until cpuidle is called. A program at the
-// end of tick_nohz_idle_enter(), once an idle period and in between, looks at the flags until they say "reschedule", or for at
-// most the vCPU's time-out. Whatever the cpuidle driver is, and without one.
+// Problem: waking a halted vCPU costs an interrupt and two VM exits. A waker spares them if the idle task polls its own
+// flags, which it says by TIF_POLLING_NRFLAG. How: that flag is set from the head of do_idle() until cpuidle is called.
+// A program at the end of tick_nohz_idle_enter(), once an idle period and in between, looks at the flags until they say
+// "reschedule", or for at most the vCPU's time-out. Whatever the cpuidle driver is, and without one.
 //
 //   do_idle: set polling -> tick_nohz_idle_enter -> [poll] -> while (!need_resched) halt -> tick_nohz_idle_exit [learn] -> schedule
 //
 // The end of that function, not its beginning: from there on the kernel accounts the time as idle, as it is.
 //
-// Nothing else ends a poll early, and nothing else has to. Wake-ups through the wake list and function calls without an interrupt
-// set the same flag (call_function_single_prep_ipi); interrupts are on, so the tick, timers and softirqs go on as in the kernel's
-// own poll_idle(). A program runs as an RCU reader, though: grace periods wait for a poll's end. Hence TIMEOUT_MAX in Rust.
+// Nothing else ends a poll early, and nothing else has to. Wake-ups through the wake list and function calls without an
+// interrupt set the same flag (call_function_single_prep_ipi); interrupts are on, so the tick, timers and softirqs go
+// on as in the kernel's own poll_idle(). A program runs as an RCU reader, though: grace periods wait for a poll's end.
+// Hence TIMEOUT_MAX in Rust.
 //
-// Lazy rescheduling (6.13 and later) never marks an idle task: __resched_curr() turns the lazy flag into the eager one for it.
-// So the one flag that is set at every exit, and not at every entry, is TIF_NEED_RESCHED; Rust learns which bit that is here.
+// Lazy rescheduling (6.13 and later) never marks an idle task: __resched_curr() turns the lazy flag into the eager one
+// for it. So the one flag that is set at every exit, and not at every entry, is TIF_NEED_RESCHED; Rust learns which bit
+// that is here.
 //
-// There is no PAUSE in BPF. Each look reads the clock (RDTSC behind LFENCE), which leaves an SMT sibling most of the core.
+// There is no PAUSE in BPF. Each look reads the clock (RDTSC behind LFENCE), which leaves an SMT sibling most of the
+// core.
 
 #include <stdbool.h>
 #include <linux/bpf.h>
@@ -39,7 +42,8 @@ struct task_struct {
 
 // Most looks of one poll: a limit that no time-out reaches.
 #define LOOKS_MAX (1 << 22)
-// Where there is no bpf_loop the verifier walks through every turn and keeps 8,192 branches at most. So turns are few, and each is several looks.
+// Where there is no bpf_loop the verifier walks through every turn and keeps 8,192 branches at most. So turns are few,
+// and each is several looks.
 #define BOUNDED_TURNS 1200
 #define BOUNDED_LOOKS 8
 // The stolen share is over the last SLOTS * slot_ns of polling; it forgets one slot at a time.
@@ -52,9 +56,10 @@ struct guard {
 	__u64 stopped_until_ns;
 };
 
-// After polls that no wake-up ended the vCPU pauses: level n for 2^(n-1) time-outs. A miss raises the level by MISS_LEVELS, a hit lowers
-// it by one, so polling goes on where at least three of four are hits. Where the host is short of CPUs a poll keeps the very vCPU
-// off its CPU that is waited for, and the gaps of polls shorter than the host's slices say little of it: misses do, and at once.
+// After polls that no wake-up ended the vCPU pauses: level n for 2^(n-1) time-outs. A miss raises the level by
+// MISS_LEVELS, a hit lowers it by one, so polling goes on where at least three of four are hits. Where the host is
+// short of CPUs a poll keeps the very vCPU off its CPU that is waited for, and the gaps of polls shorter than the
+// host's slices say little of it: misses do, and at once.
 #define MISS_LEVELS 3
 #define LEVEL_MAX 10
 
@@ -134,8 +139,8 @@ static __always_inline struct idle_cpu *cpu_at(__u32 index)
 	return bpf_map_lookup_elem(&cpus, &index);
 }
 
-// Adds a gap and says whether too much has been stolen of late: then the vCPU does not poll for a while. Not static, so that
-// the verifier looks at it once and not at every look of the bounded loop.
+// Adds a gap and says whether too much has been stolen of late: then the vCPU does not poll for a while. Not static, so
+// that the verifier looks at it once and not at every look of the bounded loop.
 __attribute__((noinline)) int on_gap(__u32 index, __u64 now, __u64 stolen, __u64 polled)
 {
 	struct idle_cpu *cpu = cpu_at(index);
@@ -173,8 +178,8 @@ __attribute__((noinline)) int on_gap(__u32 index, __u64 now, __u64 stolen, __u64
 	return 1;
 }
 
-// Some looks; says whether the poll is over. What lies between two looks and began before an interrupt did is stolen time; from its
-// first interrupt on the vCPU worked.
+// Some looks; says whether the poll is over. What lies between two looks and began before an interrupt did is stolen
+// time; from its first interrupt on the vCPU worked.
 static __always_inline bool look(struct poll *poll, const __u32 looks)
 {
 	__u64 now = 0, flags = 0, interrupt;
@@ -233,7 +238,8 @@ static __always_inline bool begin(struct poll *poll)
 	if (!cpu->timeout_ns || flags & owner->reschedule_flag)
 		return false;
 	now = bpf_ktime_get_ns();
-	// Ahead of this clock is the sign of life of an owner with another one (a time namespace): it could not be seen to hang.
+	// Ahead of this clock is the sign of life of an owner with another one (a time namespace): it could not be seen to
+	// hang.
 	if (now - owner->heart_ns + heart_stops_ns > 2 * heart_stops_ns)
 		return false;
 	if (now < cpu->guard.stopped_until_ns || now < cpu->paused_until_ns)

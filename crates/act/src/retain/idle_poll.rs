@@ -1,7 +1,7 @@
 //! A BPF program polls at the head of the kernel's idle loop; `idle_poll.bpf.c` explains how and why.
 //!
-//! Here: getting it into the kernel or saying why not, learning which flag says "reschedule", and the vCPUs' time-outs. All of it
-//! hangs on file descriptors of this process: however it ends, nothing stays.
+//! Here: getting it into the kernel or saying why not, learning which flag says "reschedule", and the vCPUs' time-outs.
+//! All of it hangs on file descriptors of this process: however it ends, nothing stays.
 
 use super::Retainer;
 use crate::{ActError, Fallback, Journal};
@@ -115,12 +115,12 @@ pub struct IdlePoll {
 }
 
 impl IdlePoll {
-    /// The longest time-out. A poll is an RCU reader, so grace periods of the whole machine wait for its end, expedited ones too.
-    /// Well below an ordinary one's 20 ms and more; a stall is reported after 21 s, a soft lockup after 20.
+    /// The longest time-out. A poll is an RCU reader, so grace periods of the whole machine wait for its end, expedited
+    /// ones too. Well below an ordinary one's 20 ms and more; a stall is reported after 21 s, a soft lockup after 20.
     pub const TIMEOUT_MAX: Nanos = Nanos::from_millis(10);
 
-    /// Loads and attaches the program, and learns which flag says "reschedule", for which this thread sleeps a few times. `sys` is
-    /// `/sys`. Nothing polls until [`Retainer::set`] says so.
+    /// Loads and attaches the program, and learns which flag says "reschedule", for which this thread sleeps a few
+    /// times. `sys` is `/sys`. Nothing polls until [`Retainer::set`] says so.
     ///
     /// # Errors
     /// Why this kernel or user does not allow it.
@@ -238,7 +238,8 @@ impl Retainer for IdlePoll {
         &self.fallbacks
     }
 
-    /// Polling ends at once. Taking programs out of the kernel may wait for a grace period: a thread of its own does that.
+    /// Polling ends at once. Taking programs out of the kernel may wait for a grace period: a thread of its own does
+    /// that.
     fn retire(self: Box<Self>) {
         self.members().for_each(|(vcpu, _)| self.set_timeout(vcpu, Nanos::ZERO));
         // Where spawning fails, the closure is dropped, and `self` with it.
@@ -303,8 +304,8 @@ impl From<&idle_cpu> for Seen {
     }
 }
 
-/// The flag that was set at all exits and not at all entries, if there is just one and it was seen often enough. The idle loop ends
-/// when it is set, and only then; the polling flag is set at both.
+/// The flag that was set at all exits and not at all entries, if there is just one and it was seen often enough. The
+/// idle loop ends when it is set, and only then; the polling flag is set at both.
 fn learnt(seen: &[Seen]) -> Option<u64> {
     let exits: u32 = seen.iter().map(|cpu| cpu.exits).sum();
     let at_exits = seen.iter().filter(|cpu| cpu.exits > 0).fold(u64::MAX, |all, cpu| all & cpu.exit_flags);

@@ -7,9 +7,9 @@
 //!   YieldingThreads  a thread of the lowest class: no privilege
 //! ```
 //!
-//! Why the first three: a waker spares the interrupt if the target's idle task polls (`TIF_POLLING_NRFLAG`), and in a VM the
-//! interrupt is what costs. On the live guest a thread on a halted vCPU is woken in 22 us, on one with a yielding thread in 17,
-//! on one whose idle task polls in 3.
+//! Why the first three: a waker spares the interrupt if the target's idle task polls (`TIF_POLLING_NRFLAG`), and in a
+//! VM the interrupt is what costs. On the live guest a thread on a halted vCPU is woken in 22 us, on one with a
+//! yielding thread in 17, on one whose idle task polls in 3.
 
 mod haltpoll;
 mod idle_poll;
@@ -30,8 +30,8 @@ pub trait Retainer: Send {
     /// Which one.
     fn means(&self) -> RetainMeans;
 
-    /// From now on idle periods of `vcpu` are bridged up to `timeout`; `None`: it halts as the kernel likes. An unknown vCPU is
-    /// ignored (it may have gone offline).
+    /// From now on idle periods of `vcpu` are bridged up to `timeout`; `None`: it halts as the kernel likes. An unknown
+    /// vCPU is ignored (it may have gone offline).
     ///
     /// # Errors
     /// When the change cannot be journalled or made. The vCPU then halts as before.

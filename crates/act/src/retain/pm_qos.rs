@@ -1,11 +1,13 @@
-//! PM QoS: a latency limit of zero makes haltpoll, menu and ladder choose the POLL state on that vCPU (kernel: base/power/qos.c,
-//! drivers/cpuidle/governor.c).
+//! PM QoS: a latency limit of zero makes haltpoll, menu and ladder choose the POLL state on that vCPU (kernel:
+//! base/power/qos.c, drivers/cpuidle/governor.c).
 //!
-//! Problem: POLL under such a limit has no end. How: while vCPUs are retained a watch looks at their cpuidle counts every few
-//! milliseconds. A vCPU that polled all the time since the last look has outlived its time-out, and is let go until it has
-//! been busy again. So a time-out holds to one look; a vCPU that already halts is not woken by any of these writes.
+//! Problem: POLL under such a limit has no end. How: while vCPUs are retained a watch looks at their cpuidle counts
+//! every few milliseconds. A vCPU that polled all the time since the last look has outlived its time-out, and is let go
+//! until it has been busy again. So a time-out holds to one look; a vCPU that already halts is not woken by any of
+//! these writes.
 //!
-//! Somebody else's limit is respected: where it is as strict as ours there is nothing to do, and a weaker one comes back.
+//! Somebody else's limit is respected: where it is as strict as ours there is nothing to do, and a weaker one comes
+//! back.
 
 use super::Retainer;
 use super::value_file::ValueFile;
@@ -162,7 +164,8 @@ impl Drop for PmQos {
     }
 }
 
-/// Carries out orders and time-outs until the orders end; then gives everything back. While the owner is silent, nothing is kept awake.
+/// Carries out orders and time-outs until the orders end; then gives everything back. While the owner is silent,
+/// nothing is kept awake.
 fn watch(mut vcpus: Vec<Watched>, orders: &Receiver<Order>, heart: &AtomicU64) {
     loop {
         let due = vcpus.iter().filter(|watched| watched.timeout.is_some()).map(|watched| watched.next_look).min();

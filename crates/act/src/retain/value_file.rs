@@ -84,8 +84,8 @@ impl ValueFile {
     }
 }
 
-/// Waits until no other run has to give the file's value back: one that was killed, or is about to end, no longer has the lock.
-/// What it had set would be taken for the machine's own.
+/// Waits until no other run has to give the file's value back: one that was killed, or is about to end, no longer has
+/// the lock. What it had set would be taken for the machine's own.
 fn given_back(path: &Path, journal: &Journal) -> Result<(), ActError> {
     for _ in 0..TRIES {
         let claims = |undo: &Undo| matches!(undo, Undo::FileValue { path: other, .. } if other == path);

@@ -1,9 +1,10 @@
 //! The ticker's clock: two timers in turn, each at every other tick.
 //!
-//! One periodic timer would be set anew at each tick, by the thread that it woke. It would then be the next of its CPU's timers, so the
-//! hardware would have to be told, and in a virtual machine that is an exit; the interrupt has just told it of another one. With two, the
-//! one that is set anew is due after the other, which the interrupt has told the hardware of already. On a KVM guest that took the ticks of
-//! 1 ms from 1.25 to 0.89 % of a CPU (experiments/slices). Where timers are cheap it costs a file descriptor.
+//! One periodic timer would be set anew at each tick, by the thread that it woke. It would then be the next of its
+//! CPU's timers, so the hardware would have to be told, and in a virtual machine that is an exit; the interrupt has
+//! just told it of another one. With two, the one that is set anew is due after the other, which the interrupt has told
+//! the hardware of already. On a KVM guest that took the ticks of 1 ms from 1.25 to 0.89 % of a CPU
+//! (experiments/slices). Where timers are cheap it costs a file descriptor.
 
 use crate::ActError;
 use gleaner_model::Nanos;
@@ -29,7 +30,8 @@ impl AlternatingTimers {
         Ok(Self { timers: [timer()?, timer()?], next: 0 })
     }
 
-    /// A tick every `period` after `now` (of the monotonic clock), at absolute times: a late wake-up delays none after it.
+    /// A tick every `period` after `now` (of the monotonic clock), at absolute times: a late wake-up delays none after
+    /// it.
     pub fn arm(&mut self, now: Nanos, period: Nanos) -> rustix::io::Result<()> {
         self.next = 0;
         for (timer, first) in self.timers.iter().zip([now + period, now + period.times(2)]) {

@@ -1,10 +1,11 @@
 //! `sched_getattr` and `sched_setattr`: a thread's slice, with everything else about it left alone.
 //!
-//! The call that sets the slice (`sched_runtime` of a normal thread, since Linux 6.12) also sets policy and nice value, so
-//! both are read first and the policy is kept by flag. What the call leaves out (utilization clamps, reset-on-fork) stays.
+//! The call that sets the slice (`sched_runtime` of a normal thread, since Linux 6.12) also sets policy and nice value,
+//! so both are read first and the policy is kept by flag. What the call leaves out (utilization clamps, reset-on-fork)
+//! stays.
 //!
-//! Reading gives the slice in force, whether somebody chose it or not. A thread whose slice is the machine's base slice is taken
-//! for one that chose nothing: giving it back "0" makes it follow the base slice again, as it did.
+//! Reading gives the slice in force, whether somebody chose it or not. A thread whose slice is the machine's base slice
+//! is taken for one that chose nothing: giving it back "0" makes it follow the base slice again, as it did.
 
 use crate::ActError;
 use gleaner_model::Nanos;
@@ -77,7 +78,8 @@ pub struct SliceSupport {
 }
 
 impl SliceSupport {
-    /// Tries it out on a thread that ends at once; where none is to be had, on the calling one, which keeps what it had.
+    /// Tries it out on a thread that ends at once; where none is to be had, on the calling one, which keeps what it
+    /// had.
     pub fn probe() -> Self {
         let thread = std::thread::Builder::new().spawn(try_slice);
         let base = match thread {

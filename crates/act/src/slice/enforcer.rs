@@ -1,8 +1,9 @@
 //! Which tickers are needed now: one thread that asks who competes where, and orders tickers accordingly.
 //!
-//! Whoever owns it says through a function on which CPUs such threads compete, and at which slice; here nothing is known of how
-//! that is seen. While some ticker is awake the function is asked every few milliseconds, and less and less often while its answer
-//! stays the same; while none is, it may wait until there is something to tell, so that a quiet machine is left alone.
+//! Whoever owns it says through a function on which CPUs such threads compete, and at which slice; here nothing is
+//! known of how that is seen. While some ticker is awake the function is asked every few milliseconds, and less and
+//! less often while its answer stays the same; while none is, it may wait until there is something to tell, so that a
+//! quiet machine is left alone.
 
 use super::fifo::try_fifo;
 use super::ticker::{Ticker, TickerCost};
@@ -20,8 +21,8 @@ use std::time::Duration;
 const ASK_EVERY: (Nanos, Nanos) = (Nanos::from_millis(5), Nanos::from_millis(200));
 /// And so many of the shortest slice: whoever asks wakes, and so ends the slice of somebody.
 const SLICES_PER_QUESTION: u64 = 4;
-/// So often the time between two questions doubles while the answer stays the same, until it is the longest. Asking at 5 ms took as much
-/// CPU time as the ticker of a 1 ms slice, and at 100 ms a fourteenth of it.
+/// So often the time between two questions doubles while the answer stays the same, until it is the longest. Asking at
+/// 5 ms took as much CPU time as the ticker of a 1 ms slice, and at 100 ms a fourteenth of it.
 const MOST_DOUBLINGS: u32 = 6;
 /// Competition that is over after so long needs no ticker: threads that wake at the same moment for some microseconds.
 const LASTS: Duration = Duration::from_millis(1);
@@ -73,7 +74,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Tickers where they are needed, for as long as this lives. Nothing of it outlives the process, so nothing is journalled.
+/// Tickers where they are needed, for as long as this lives. Nothing of it outlives the process, so nothing is
+/// journalled.
 #[derive(Debug)]
 pub struct Enforcer {
     shared: Arc<Shared>,
@@ -230,18 +232,21 @@ impl Loop {
     }
 }
 
-/// A ticker's period for a slice: a little longer, so that whoever it displaces has used up its slice by the scheduler's own account, which does
-/// not count the ticker's microseconds. Who has some left when displaced is, presumably, cut short by the kernel's tick once it runs again (10 ms gave 8.2 to 10.1 at HZ=250; with this 10.1).
+/// A ticker's period for a slice: a little longer, so that whoever it displaces has used up its slice by the
+/// scheduler's own account, which does not count the ticker's microseconds. Who has some left when displaced is,
+/// presumably, cut short by the kernel's tick once it runs again (10 ms gave 8.2 to 10.1 at HZ=250; with this 10.1).
 ///
-/// Each CPU's is longer by another part of a hundredth (the golden ratio's multiples, which lie evenly). Of equal length, slices of two CPUs would
-/// keep the phase in which they happened to begin, which may be a bad one for VMs that need both CPUs at a time (what it gains: experiments/slices).
+/// Each CPU's is longer by another part of a hundredth (the golden ratio's multiples, which lie evenly). Of equal
+/// length, slices of two CPUs would keep the phase in which they happened to begin, which may be a bad one for VMs that
+/// need both CPUs at a time (what it gains: experiments/slices).
 fn period(slice: Nanos, cpu: u32) -> Nanos {
     let longer = Nanos(slice.0 / 100).max(Nanos::from_micros(20)).min(Nanos(slice.0 / 20));
     let apart = slice.as_f64() * APART * (f64::from(cpu) * GOLDEN).fract();
     slice + longer + Nanos::from_f64(apart)
 }
 
-/// Until the next question, where `shortest` is the shortest slice enforced and the last `same` answers were like those before them.
+/// Until the next question, where `shortest` is the shortest slice enforced and the last `same` answers were like those
+/// before them.
 fn ask_every(shortest: Nanos, same: u32) -> Nanos {
     let first = shortest.times(SLICES_PER_QUESTION).clamp(ASK_EVERY.0, ASK_EVERY.1);
     first.times(1 << same.min(MOST_DOUBLINGS)).min(ASK_EVERY.1)

@@ -1,8 +1,8 @@
 //! SCHED_FIFO for the calling thread, and what to do where that is refused.
 //!
-//! EPERM has two causes, and the kernel does not say which: the thread may not (no CAP_SYS_NICE), or its cgroup has no real-time budget
-//! (CONFIG_RT_GROUP_SCHED). With cgroup v1 the thread alone goes to the root cgroup of the cpu controller, which has one. With v2 only
-//! whole processes move there, and that is left to whoever starts Gleaner.
+//! EPERM has two causes, and the kernel does not say which: the thread may not (no CAP_SYS_NICE), or its cgroup has no
+//! real-time budget (CONFIG_RT_GROUP_SCHED). With cgroup v1 the thread alone goes to the root cgroup of the cpu
+//! controller, which has one. With v2 only whole processes move there, and that is left to whoever starts Gleaner.
 
 use crate::cgroup::{self, CgroupHierarchies, Hierarchy};
 use crate::{ActError, CgroupRoots, Fallback};

@@ -42,8 +42,8 @@ pub enum SliceRefusal {
     },
 }
 
-/// Refuses what would starve the machine. `takes_ticker`: whether a ticker will end such slices, and not the kernel ([`by_kernel`]) or nobody;
-/// `switch`: the measured cost of a context switch; `proc`: `/proc`.
+/// Refuses what would starve the machine. `takes_ticker`: whether a ticker will end such slices, and not the kernel
+/// ([`by_kernel`]) or nobody; `switch`: the measured cost of a context switch; `proc`: `/proc`.
 ///
 /// # Errors
 /// The reason.
@@ -60,8 +60,8 @@ pub fn refuse_slice(slice: Nanos, takes_ticker: bool, switch: Option<Nanos>, pro
     }
 }
 
-/// Whether the kernel ends slices by a timer of its own (the scheduler feature HRTICK); `None` where it does not tell. `sys`
-/// is `/sys`; the file is in debugfs.
+/// Whether the kernel ends slices by a timer of its own (the scheduler feature HRTICK); `None` where it does not tell.
+/// `sys` is `/sys`; the file is in debugfs.
 pub fn hrtick(sys: &Path) -> Option<bool> {
     let features = fs::read_to_string(sys.join("kernel/debug/sched/features")).ok()?;
     features.split_whitespace().find_map(|word| match word {
@@ -71,8 +71,8 @@ pub fn hrtick(sys: &Path) -> Option<bool> {
     })
 }
 
-/// By what the kernel itself ends such a slice in time, `hrtick` or `tick`; `None`: that takes a ticker. Where threads have no slices of
-/// their own (before Linux 6.12), HRTICK ends the kernel's slices, and not the one that is asked for.
+/// By what the kernel itself ends such a slice in time, `hrtick` or `tick`; `None`: that takes a ticker. Where threads
+/// have no slices of their own (before Linux 6.12), HRTICK ends the kernel's slices, and not the one that is asked for.
 pub fn by_kernel(slice: Nanos, support: SliceSupport, hrtick: Option<bool>, tick: Nanos) -> Option<&'static str> {
     support.base?;
     match hrtick {
@@ -81,8 +81,9 @@ pub fn by_kernel(slice: Nanos, support: SliceSupport, hrtick: Option<bool>, tick
     }
 }
 
-/// Whether the kernel's own tick ends such a slice soon enough: at the first tick after it, a tenth later at most. A ticker would only cut the
-/// slices of those whose turn does not begin at its own tick. Not where the tick is unknown (0).
+/// Whether the kernel's own tick ends such a slice soon enough: at the first tick after it, a tenth later at most. A
+/// ticker would only cut the slices of those whose turn does not begin at its own tick. Not where the tick is unknown
+/// (0).
 fn tick_suffices(slice: Nanos, tick: Nanos) -> bool {
     let ends = tick.times(slice.0 / tick.0.max(1) + 1);
     tick > Nanos::ZERO && ends <= slice + Nanos(slice.0 / 10)
@@ -94,8 +95,9 @@ pub fn tick() -> Nanos {
     Nanos(u64::try_from(resolution.tv_nsec).unwrap_or(0))
 }
 
-/// What one context switch costs here at least: two threads on one CPU that yield to each other, at real-time priority where that
-/// is to be had, so that others do not get in between. `None` where no CPU could be used, no thread be had, or the time did not suffice.
+/// What one context switch costs here at least: two threads on one CPU that yield to each other, at real-time priority
+/// where that is to be had, so that others do not get in between. `None` where no CPU could be used, no thread be had,
+/// or the time did not suffice.
 pub fn switch_cost() -> Option<Nanos> {
     let done = Arc::new(AtomicBool::new(false));
     let cpu = affinity_of(0).ok()?.iter().next_back()?;

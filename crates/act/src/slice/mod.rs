@@ -1,9 +1,9 @@
 //! Time slices of vCPU threads on a stock kernel: set ([`Slices`]), and enforced ([`Enforcer`]).
 //!
-//! Problem: since Linux 6.12 a thread may ask for a slice, but against a neighbour that computes all the time it is cut only at
-//! the kernel's tick, 4 ms apart at HZ=250. How: a SCHED_FIFO thread on each CPU where such threads compete, which sleeps on an
-//! absolute timer and does nothing when it wakes up. Being there is enough: the task it displaced is put back among the others, and
-//! the scheduler picks anew, without protecting whoever ran before.
+//! Problem: since Linux 6.12 a thread may ask for a slice, but against a neighbour that computes all the time it is cut
+//! only at the kernel's tick, 4 ms apart at HZ=250. How: a SCHED_FIFO thread on each CPU where such threads compete,
+//! which sleeps on an absolute timer and does nothing when it wakes up. Being there is enough: the task it displaced is
+//! put back among the others, and the scheduler picks anew, without protecting whoever ran before.
 //!
 //! ```text
 //!   Slices      sched_setattr, journalled      ticker    one CPU's thread: wakes once a slice, or sleeps
@@ -12,9 +12,9 @@
 //!   throttling  what stops a bad ticker        alternating  a ticker's timers
 //! ```
 //!
-//! The ticker's period is the slice: among threads of equal weight the one that has just run is no longer eligible, however long
-//! a slice it asked for. So on one CPU the shortest slice among the competing threads is everybody's, and a thread's own slice
-//! counts towards how soon it runs after a wake-up.
+//! The ticker's period is the slice: among threads of equal weight the one that has just run is no longer eligible,
+//! however long a slice it asked for. So on one CPU the shortest slice among the competing threads is everybody's, and
+//! a thread's own slice counts towards how soon it runs after a wake-up.
 
 mod alternating;
 mod attr;

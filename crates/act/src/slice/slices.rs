@@ -1,9 +1,9 @@
 //! Slices of many threads, over a long time: set, verified, and given back.
 //!
-//! A thread's slice is journalled once for each value it is given, with what it was before Gleaner first touched it, and known by id
-//! and start time: an id that another thread has taken since is neither set nor undone. What is put back is put back only where
-//! what we set is still there: somebody else's later word counts. And a thread belongs to one run of Gleaner at a time: of two that
-//! overlap, the second would take the first one's slice for the thread's own.
+//! A thread's slice is journalled once for each value it is given, with what it was before Gleaner first touched it,
+//! and known by id and start time: an id that another thread has taken since is neither set nor undone. What is put
+//! back is put back only where what we set is still there: somebody else's later word counts. And a thread belongs to
+//! one run of Gleaner at a time: of two that overlap, the second would take the first one's slice for the thread's own.
 
 use super::attr::{SliceSupport, ThreadAttr, set_slice, thread_attr};
 use crate::ActError;
@@ -74,8 +74,9 @@ impl Slices {
     /// Gives thread `tid` the slice, which may be set anew as often as wanted, and reads it back.
     ///
     /// # Errors
-    /// A slice out of [`SLICE_RANGE`]; a thread of a class without slices (SCHED_FIFO, SCHED_DEADLINE and the like), or that another run
-    /// of Gleaner holds; no permission; a kernel that keeps another slice than was set; a journal that cannot be written. Nothing is changed then.
+    /// A slice out of [`SLICE_RANGE`]; a thread of a class without slices (SCHED_FIFO, SCHED_DEADLINE and the like), or
+    /// that another run of Gleaner holds; no permission; a kernel that keeps another slice than was set; a journal that
+    /// cannot be written. Nothing is changed then.
     pub fn set(&mut self, tid: i32, slice: Nanos, journal: &mut Journal) -> Result<SliceOutcome, ActError> {
         if !SLICE_RANGE.contains(&slice) {
             let why = format!("a slice is at least {} and at most {}", SLICE_RANGE.start(), SLICE_RANGE.end());
@@ -159,8 +160,8 @@ impl Slices {
         }
     }
 
-    /// Gives one thread back what it had before, unless somebody else has set it since. A thread that has ended, or was never set,
-    /// needs nothing.
+    /// Gives one thread back what it had before, unless somebody else has set it since. A thread that has ended, or was
+    /// never set, needs nothing.
     ///
     /// # Errors
     /// When the kernel refuses.
@@ -207,7 +208,8 @@ fn set_by_another(own: &Path, tid: i32, start_time: u64) -> Option<i32> {
     })
 }
 
-/// Gives a slice back to the thread of this id and start time, if it still lives and has one of those that it was given.
+/// Gives a slice back to the thread of this id and start time, if it still lives and has one of those that it was
+/// given.
 pub(crate) fn restore_slice(tid: i32, start_time: u64, was: Nanos, given: &[Nanos]) -> Result<(), ActError> {
     if thread_start_time(tid) != Some(start_time) {
         return Ok(());

@@ -1,4 +1,5 @@
-//! Whether the kernel holds real-time threads to a part of each CPU: what is left to everybody else if a ticker goes wrong.
+//! Whether the kernel holds real-time threads to a part of each CPU: what is left to everybody else if a ticker goes
+//! wrong.
 
 use gleaner_model::Nanos;
 use std::fs;

@@ -1,8 +1,9 @@
 //! One CPU's ticker: a SCHED_FIFO thread, pinned, that wakes once a period and does nothing.
 //!
-//! Its wake-up displaces whoever runs; when it sleeps again the scheduler picks afresh. While its CPU has nothing to enforce it
-//! sleeps without a timer, so that an idle CPU stays idle. It never takes more of the CPU than its budget: a period too short
-//! for that is stretched, and the stretching is counted. If the owner is silent for two seconds it sleeps too.
+//! Its wake-up displaces whoever runs; when it sleeps again the scheduler picks afresh. While its CPU has nothing to
+//! enforce it sleeps without a timer, so that an idle CPU stays idle. It never takes more of the CPU than its budget: a
+//! period too short for that is stretched, and the stretching is counted. If the owner is silent for two seconds it
+//! sleeps too.
 
 use super::alternating::AlternatingTimers;
 use super::fifo::enter_fifo;
@@ -180,7 +181,8 @@ impl Runner {
     }
 }
 
-/// The period that keeps to the budget: what was `wanted`, or more, when at `actual` the ticker took `share` of its CPU.
+/// The period that keeps to the budget: what was `wanted`, or more, when at `actual` the ticker took `share` of its
+/// CPU.
 fn within_budget(wanted: Nanos, actual: Nanos, share: f64, budget: f64) -> Nanos {
     let fitting = Nanos::from_f64(actual.as_f64() * share / budget);
     // A quarter back at a time, so that it does not swing.
@@ -249,7 +251,8 @@ mod tests {
         })
     }
 
-    /// The ticks after which it has not ticked for so long that it must sleep: a tenth of a second, at a tick a millisecond.
+    /// The ticks after which it has not ticked for so long that it must sleep: a tenth of a second, at a tick a
+    /// millisecond.
     fn ticks_when_it_stood_still(ticker: &Ticker) -> u64 {
         let mut last = ticker.cost().ticks;
         for _ in 0..100 {
@@ -283,7 +286,8 @@ mod tests {
     #[test]
     fn a_ticker_that_takes_more_than_its_budget_is_stretched() {
         let heart = Arc::new(AtomicU64::new(now().0));
-        // No thread takes less than a millionth of a CPU for 5,000 wake-ups a second; half a CPU is more than they take.
+        // No thread takes less than a millionth of a CPU for 5,000 wake-ups a second; half a CPU is more than they
+        // take.
         for (budget_ratio, stretched) in [(1e-6, true), (0.5, false)] {
             let Ok((ticker, _)) = Ticker::start(0, budget_ratio, Arc::clone(&heart)) else {
                 gleaner_testing::skip!("needs SCHED_FIFO (root)");

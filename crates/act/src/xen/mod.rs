@@ -1,4 +1,5 @@
-//! Slices on a Xen host, by its own tool `xl`: there the vCPUs are no threads of ours, and Xen itself enforces what it was told.
+//! Slices on a Xen host, by its own tool `xl`: there the vCPUs are no threads of ours, and Xen itself enforces what it
+//! was told.
 //!
 //! ```text
 //!   XenRequest ── plan ──▶ XenChange ── change_xen ──▶ journal ──▶ xl sched-credit -s -p Pool-0 -t 1 -r 1000
@@ -22,8 +23,8 @@ use std::path::Path;
 /// Makes one change, journalled first, and reads it back.
 ///
 /// # Errors
-/// [`ActError::Unavailable`] when another run has set the same thing or Xen kept another value, and whatever `xl` refuses; what was
-/// journalled is then still undone by the journal.
+/// [`ActError::Unavailable`] when another run has set the same thing or Xen kept another value, and whatever `xl`
+/// refuses; what was journalled is then still undone by the journal.
 pub fn change_xen(xl: &Xl, change: &XenChange, journal: &mut Journal) -> Result<(), ActError> {
     let XenChange { was, set } = change;
     if let Some(pid) = set_by_another(journal.path(), set) {
@@ -40,8 +41,8 @@ pub fn change_xen(xl: &Xl, change: &XenChange, journal: &mut Journal) -> Result<
     Err(ActError::Unavailable { what: format!("{set} for {}", set.target()), why })
 }
 
-/// The living run, other than this journal's, that has the same target in its journal. Two that overlap would put back each
-/// other's values.
+/// The living run, other than this journal's, that has the same target in its journal. Two that overlap would put back
+/// each other's values.
 fn set_by_another(own: &Path, set: &XenSetting) -> Option<i32> {
     let journals = own.parent().map(journal::list_journals)?.unwrap_or_default();
     journals.iter().filter(|path| *path != own).find_map(|path| {
@@ -113,8 +114,8 @@ fn read_words(setting: &XenSetting) -> Vec<String> {
     }
 }
 
-/// Whether what `xl` showed says that it is set so. It is compared with the words that `xl` would write, so that undoing needs no
-/// reader of its own.
+/// Whether what `xl` showed says that it is set so. It is compared with the words that `xl` would write, so that
+/// undoing needs no reader of its own.
 fn shows(shown: &str, setting: &XenSetting) -> bool {
     match setting {
         XenSetting::Credit { slice_ms, ratelimit_us, .. } => {

@@ -1,9 +1,10 @@
-//! Yielding threads: one per vCPU, in the lowest class, calling sched_yield so that the vCPU does not halt (paper, section 6).
+//! Yielding threads: one per vCPU, in the lowest class, calling sched_yield so that the vCPU does not halt (paper,
+//! section 6).
 //!
-//! The thread enters the kernel at every turn (under 1 us): kernels with lazy preemption replace an idle-class task only
-//! at a kernel entry or a tick, so a loop that stayed in user space would delay the program it means to help.
-//! What to do next is the [`YieldMachine`]'s decision; this module only runs it. Here is the owner's side: start, order, count.
-//! [`runner`] is the thread's: measure how each sched_yield came back, sleep, obey.
+//! The thread enters the kernel at every turn (under 1 us): kernels with lazy preemption replace an idle-class task
+//! only at a kernel entry or a tick, so a loop that stayed in user space would delay the program it means to help. What
+//! to do next is the [`YieldMachine`]'s decision; this module only runs it. Here is the owner's side: start, order,
+//! count. [`runner`] is the thread's: measure how each sched_yield came back, sleep, obey.
 //!
 //! A thread whose owner has stopped beating ([`YieldingThreads::beat`]) for two seconds sleeps: a hung or
 //! stopped Gleaner must not burn the machine.
@@ -115,8 +116,8 @@ pub struct YieldingThreads {
 
 impl YieldingThreads {
     /// Starts one thread on each of `vcpus`, asleep. `machine` makes its state machine; `busy_wait` its way to
-    /// learn that the vCPU became busy, if there is one. A return of sched_yield later than `stolen_gap` without a switch is
-    /// stolen time.
+    /// learn that the vCPU became busy, if there is one. A return of sched_yield later than `stolen_gap` without a
+    /// switch is stolen time.
     ///
     /// # Errors
     /// When a thread cannot be started or pinned. A refused class or cgroup is a [`Fallback`], not an error.
@@ -226,8 +227,8 @@ impl YieldingThreads {
         self.idle_means
     }
 
-    /// Ends them without waiting for them, on a thread of its own: where no vCPU is ever idle a thread of the lowest class takes
-    /// seconds to hear of it. Where there can be no thread, they are waited for.
+    /// Ends them without waiting for them, on a thread of its own: where no vCPU is ever idle a thread of the lowest
+    /// class takes seconds to hear of it. Where there can be no thread, they are waited for.
     pub fn retire(self) {
         // Where spawning fails, the closure is dropped, and `self` with it.
         let _ = std::thread::Builder::new().name("gleaner-retire".to_owned()).spawn(move || drop(self));

@@ -1,11 +1,11 @@
 //! The yielding thread's own side: calls sched_yield, tells the machine how it came back, sleeps, obeys.
 //!
-//! Stolen time is felt in two ways. A late return without a switch is a gap that the hypervisor made. But the wake-up that
-//! ends an idle period often arrives while the vCPU is away: then the late return looks like a displacement, and only
-//! this thread's CPU time tells how much of it was a gap ([`Runner::hidden_gap`]).
+//! Stolen time is felt in two ways. A late return without a switch is a gap that the hypervisor made. But the wake-up
+//! that ends an idle period often arrives while the vCPU is away: then the late return looks like a displacement, and
+//! only this thread's CPU time tells how much of it was a gap ([`Runner::hidden_gap`]).
 //!
-//! Where nobody tells that the vCPU is busy, a nap that ends late does: a thread of the lowest class runs when the others are
-//! done, and the kernel keeps how long it was kept waiting ([`RunDelay`]).
+//! Where nobody tells that the vCPU is busy, a nap that ends late does: a thread of the lowest class runs when the
+//! others are done, and the kernel keeps how long it was kept waiting ([`RunDelay`]).
 
 use super::Cell;
 use crate::ActError;
@@ -35,8 +35,9 @@ const WAITED: Nanos = Nanos::from_micros(20);
 /// Puts a thread, by its id, into a scheduling class.
 pub(super) type EnterClass = fn(i32) -> std::io::Result<()>;
 
-/// Pins a thread to `vcpu` and puts it into its class; says why not, where `enter_idle` is refused and nice 19 is what it gets. Called by
-/// the owner: the thread itself would not come back from the lowest class while the program keeps that vCPU busy.
+/// Pins a thread to `vcpu` and puts it into its class; says why not, where `enter_idle` is refused and nice 19 is what
+/// it gets. Called by the owner: the thread itself would not come back from the lowest class while the program keeps
+/// that vCPU busy.
 pub(super) fn lower(tid: i32, vcpu: VcpuId, enter_idle: EnterClass) -> Result<Option<String>, ActError> {
     pin(tid, vcpu).map_err(|source| ActError::Thread { call: "sched_setaffinity", tid, source })?;
     Ok(enter_idle(tid).err().map(|error| {
@@ -167,10 +168,10 @@ impl Runner {
         }
     }
 
-    /// What the hypervisor took just before a task came, since spinning began or the last task came. The wake-up that ends an
-    /// idle period often arrives while the vCPU is away: then the gap ends with a displacement, and only this thread's
-    /// CPU time tells of it, which goes on while nobody says that the vCPU is gone. Where the hypervisor reports steal, CPU time
-    /// stands still and the policy reads the report instead.
+    /// What the hypervisor took just before a task came, since spinning began or the last task came. The wake-up that
+    /// ends an idle period often arrives while the vCPU is away: then the gap ends with a displacement, and only this
+    /// thread's CPU time tells of it, which goes on while nobody says that the vCPU is gone. Where the hypervisor
+    /// reports steal, CPU time stands still and the policy reads the report instead.
     fn hidden_gap(&mut self) -> Nanos {
         let now = thread_cpu_time();
         let hidden = now - self.cpu_zero - self.accounted;
@@ -200,8 +201,8 @@ impl Runner {
         at - Nanos(self.heart.load(Relaxed)) > HEART_STOPPED
     }
 
-    /// Whether the vCPU is offline, so that the kernel moved this thread to another. It does not move it back: once the vCPU has
-    /// returned, this does. One that is to end was unpinned, and stays so.
+    /// Whether the vCPU is offline, so that the kernel moved this thread to another. It does not move it back: once the
+    /// vCPU has returned, this does. One that is to end was unpinned, and stays so.
     fn moved_away(&self) -> bool {
         !self.cell.stop.load(Relaxed) && sched_getcpu() != self.vcpu.0 as usize && pin(0, self.vcpu).is_err()
     }
@@ -232,7 +233,8 @@ impl Runner {
 }
 
 impl Runner {
-    /// Sleeps; `Some(true)` if another task had the vCPU when the sleep ended. If not, nothing is known of the time before.
+    /// Sleeps; `Some(true)` if another task had the vCPU when the sleep ended. If not, nothing is known of the time
+    /// before.
     fn nap(&self, limit: Duration) -> Option<bool> {
         let before = self.run_delay.read();
         std::thread::park_timeout(limit);

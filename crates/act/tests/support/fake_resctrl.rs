@@ -1,8 +1,8 @@
 //! A resctrl of our own, mounted with FUSE: the machines that tests run on have no cache allocation.
 //!
-//! It answers as Linux's does (Documentation/filesystems/resctrl.rst): folders are groups, made and removed with mkdir and rmdir; files
-//! are what the kernel says at that moment; a write is taken or refused with the kernel's error number. A plain folder of files could
-//! do none of that. It needs /dev/fuse and root.
+//! It answers as Linux's does (Documentation/filesystems/resctrl.rst): folders are groups, made and removed with mkdir
+//! and rmdir; files are what the kernel says at that moment; a write is taken or refused with the kernel's error
+//! number. A plain folder of files could do none of that. It needs /dev/fuse and root.
 
 #[path = "resctrl_kernel.rs"]
 mod resctrl_kernel;

@@ -1,4 +1,5 @@
-//! A folder for journals, mounted with FUSE, that refuses a line or kills its writer right after one: at a moment that is chosen.
+//! A folder for journals, mounted with FUSE, that refuses a line or kills its writer right after one: at a moment that
+//! is chosen.
 
 use fuser::{
     BackgroundSession, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,

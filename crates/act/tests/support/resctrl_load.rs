@@ -1,8 +1,8 @@
 //! What threads do with the last-level cache of the machine that the test plays, and what its counters say of it.
 //!
-//! Each reading of a thread's counters is an interval of its life, so nothing depends on how fast the machine is. What it misses depends on
-//! the ways that its group may fill *at that moment*, as on a real processor: who judges by these counters and then moves the
-//! thread sees in the next interval what became of it.
+//! Each reading of a thread's counters is an interval of its life, so nothing depends on how fast the machine is. What
+//! it misses depends on the ways that its group may fill *at that moment*, as on a real processor: who judges by these
+//! counters and then moves the thread sees in the next interval what became of it.
 
 use std::collections::BTreeMap;
 

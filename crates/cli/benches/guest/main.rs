@@ -1,6 +1,7 @@
 //! Benchmarks of the guest side, on the machine they run on: `cargo bench -p gleaner --bench guest [-- NAME...]`.
 //!
-//! They print series and ratios measured in one run, and pass or fail nothing. The machine should have nothing else to do.
+//! They print series and ratios measured in one run, and pass or fail nothing. The machine should have nothing else to
+//! do.
 
 mod overhead;
 mod spread;

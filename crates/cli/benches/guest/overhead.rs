@@ -1,10 +1,11 @@
-//! What Gleaner costs a program that it cannot help: `sysbench cpu` with a thread per vCPU, off and on in interleaved pairs,
-//! and the CPU time of observer and policy by number of threads.
+//! What Gleaner costs a program that it cannot help: `sysbench cpu` with a thread per vCPU, off and on in interleaved
+//! pairs, and the CPU time of observer and policy by number of threads.
 //!
-//! A run takes about four seconds (EVENTS changes it): a first step may come after 0.8 s and a first trial of retention after one, so that runs of
-//! less would compare the settling of a policy with nothing.
+//! A run takes about four seconds (EVENTS changes it): a first step may come after 0.8 s and a first trial of retention
+//! after one, so that runs of less would compare the settling of a policy with nothing.
 //!
-//! `cargo bench -p gleaner --bench guest -- overhead`; PAIRS=40 for more pairs. Needs sysbench. Prints ratios; passes or fails nothing.
+//! `cargo bench -p gleaner --bench guest -- overhead`; PAIRS=40 for more pairs. Needs sysbench. Prints ratios; passes
+//! or fails nothing.
 
 use crate::support::{GLEANER, gleaner_json, interval, median, run, setting};
 use std::process::Command;

@@ -1,9 +1,11 @@
-//! How long a program takes to spread after its vCPUs are given back: widening a cpuset or a mask moves nothing by itself.
+//! How long a program takes to spread after its vCPUs are given back: widening a cpuset or a mask moves nothing by
+//! itself.
 //!
-//! Two threads that compute without pause are confined to one vCPU, then allowed two again; the time until each has a vCPU of
-//! its own, by means of placement, with the freed vCPU halted and kept awake by a yielding thread.
+//! Two threads that compute without pause are confined to one vCPU, then allowed two again; the time until each has a
+//! vCPU of its own, by means of placement, with the freed vCPU halted and kept awake by a yielding thread.
 //!
-//! `cargo bench -p gleaner --bench guest -- spread`; ROUNDS=40 for more. Needs sysbench and two vCPUs. Prints; passes or fails nothing.
+//! `cargo bench -p gleaner --bench guest -- spread`; ROUNDS=40 for more. Needs sysbench and two vCPUs. Prints; passes
+//! or fails nothing.
 
 use crate::support::{interval, median, setting};
 use gleaner_act::{

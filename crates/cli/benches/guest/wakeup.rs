@@ -1,7 +1,8 @@
 //! What retention does to a wake-up: setting B (kept awake), setting C (halted), and setting C's pattern under
 //! `gleaner run --profile latency`, interleaved.
 //!
-//! `cargo bench -p gleaner --bench guest -- wakeup`; PAIRS, GAP_US and SAMPLES change it. Prints ratios; passes or fails nothing.
+//! `cargo bench -p gleaner --bench guest -- wakeup`; PAIRS, GAP_US and SAMPLES change it. Prints ratios; passes or
+//! fails nothing.
 
 use crate::support::{GLEANER, gleaner_json, interval, median, run, setting};
 use serde_json::Value;
@@ -70,7 +71,8 @@ impl Series {
     }
 }
 
-/// The ratio of the medians; the median of the ratios within rounds, and its interval. Where a tail comes and goes they differ.
+/// The ratio of the medians; the median of the ratios within rounds, and its interval. Where a tail comes and goes they
+/// differ.
 fn compare(what: &str, over: &[f64], under: &[f64]) {
     let ratios: Vec<f64> = over.iter().zip(under).map(|(over, under)| over / under).collect();
     let (of_medians, within) = (median(over) / median(under), median(&ratios));

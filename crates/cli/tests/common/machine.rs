@@ -1,7 +1,7 @@
 //! The machine as Gleaner might have changed it: cgroups, affinities, scheduling classes, processes, its own files.
 //!
-//! Other runs of Gleaner may go on beside a test. What they made carries their pid in its name and is left out; everything else is
-//! compared.
+//! Other runs of Gleaner may go on beside a test. What they made carries their pid in its name and is left out;
+//! everything else is compared.
 
 use super::text_of;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,10 +1,10 @@
 //! A managed program of known behaviour: this test's own executable, started again with [`MODE`] set.
 //!
-//! It computes little and waits often, so that a lenient policy consolidates it. Some of its threads choose their vCPUs themselves. It
-//! works until its stdin ends, then says what it did and exits with status 7.
+//! It computes little and waits often, so that a lenient policy consolidates it. Some of its threads choose their vCPUs
+//! themselves. It works until its stdin ends, then says what it did and exits with status 7.
 //!
-//! Modes: `pairs` as above; `family` the same with a second copy in a session of its own; `crowd` 200 threads; `storm` two threads
-//! that hand one vCPU to and fro as often as they can.
+//! Modes: `pairs` as above; `family` the same with a second copy in a session of its own; `crowd` 200 threads; `storm`
+//! two threads that hand one vCPU to and fro as often as they can.
 
 use std::fmt::Write as _;
 use std::io::{Read, Write as _};
@@ -91,9 +91,9 @@ impl Work {
 /// What the program may use from the start.
 static ALLOWED: LazyLock<Vec<usize>> = LazyLock::new(allowed);
 
-/// Names say what a thread's affinity has to be: `any`, `first` of what the program may use, `either` of these, `late` any or the last,
-/// which it asks for once it finds itself confined. (A thread that is bound to the last from the start would keep that from
-/// being deactivated.)
+/// Names say what a thread's affinity has to be: `any`, `first` of what the program may use, `either` of these, `late`
+/// any or the last, which it asks for once it finds itself confined. (A thread that is bound to the last from the start
+/// would keep that from being deactivated.)
 fn pairs(work: &Work) -> Vec<JoinHandle<()>> {
     let first = ALLOWED[0];
     vec![

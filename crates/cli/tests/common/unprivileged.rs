@@ -9,8 +9,8 @@ use std::process::Command;
 /// A user that owns nothing here.
 const NOBODY: u32 = 65_534;
 
-/// Another user's view of this machine: no privilege, a state folder of its own, and a copy of the binary within reach (a build
-/// folder below /root is not). When the tests themselves have no privilege, they are that user.
+/// Another user's view of this machine: no privilege, a state folder of its own, and a copy of the binary within reach
+/// (a build folder below /root is not). When the tests themselves have no privilege, they are that user.
 pub struct Unprivileged {
     pub folder: tempfile::TempDir,
 }
