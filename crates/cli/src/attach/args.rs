@@ -42,8 +42,8 @@ pub struct AttachArgs {
     /// CPU time that idle vCPUs may poll for, all together, as a part of one CPU: 20%
     #[arg(long, value_name = "PERCENT", value_parser = budget)]
     pub budget: Option<f64>,
-    /// A file whose first number grows as the program gets on. Whether retention pays is then judged by that, not by how often
-    /// threads hand over
+    /// A file whose first number grows as the program gets on. Whether retention pays is then judged by that, not by
+    /// how often threads hand over
     #[arg(long, value_name = "FILE")]
     pub progress: Option<PathBuf>,
     /// Retain without a trial whether it pays

@@ -1,4 +1,5 @@
-//! `gleaner attach`: what `gleaner run` does, for something that runs already. It ends with it, or when told to; all is undone then.
+//! `gleaner attach`: what `gleaner run` does, for something that runs already. It ends with it, or when told to; all is
+//! undone then.
 //!
 //! Retention only: a program that was started without Gleaner is not moved to fewer vCPUs.
 
