@@ -77,7 +77,7 @@ impl Target {
     /// # Errors
     /// When there is none of this id.
     pub fn process(root: &ProcRoot, pid: i32) -> Result<Self, TargetError> {
-        let found = stat_of(root, pid).filter(|stat| !matches!(stat.0, b'Z' | b'X'));
+        let found = stat_of(root, pid).filter(|stat| lives(root, pid, stat.0));
         let (_, _, start_time) = found.ok_or(TargetError::NoProcess { pid })?;
         Ok(Self::Process { pid, start_time })
     }
@@ -108,8 +108,8 @@ impl Target {
     pub fn roots(&self, root: &ProcRoot) -> Vec<i32> {
         match self {
             Self::Process { pid, start_time } => {
-                let lives = |(state, _, began): &(u8, i32, u64)| !matches!(state, b'Z' | b'X') && began == start_time;
-                stat_of(root, *pid).filter(lives).map(|_| *pid).into_iter().collect()
+                let same = |(state, _, began): &(u8, i32, u64)| began == start_time && lives(root, *pid, *state);
+                stat_of(root, *pid).filter(same).map(|_| *pid).into_iter().collect()
             }
             Self::Cgroup { folder } => {
                 let mut pids = BTreeSet::new();
@@ -279,6 +279,14 @@ fn stat_of(root: &ProcRoot, pid: i32) -> Option<(u8, i32, u64)> {
     Some((stat.state()?, stat.parent()?, stat.start_time()?))
 }
 
+/// Whether a process whose first thread is in this state goes on: that one may have ended, and others not.
+fn lives(root: &ProcRoot, pid: i32, state: u8) -> bool {
+    let goes_on = |state: u8| !matches!(state, b'Z' | b'X');
+    let task = root.proc.join(format!("{pid}/task"));
+    let state_of = |tid: i32| Stat::parse(&fs::read(task.join(format!("{tid}/stat"))).ok()?)?.state();
+    goes_on(state) || numbered(&task).filter_map(state_of).any(goes_on)
+}
+
 fn comm_of(root: &ProcRoot, pid: i32) -> Option<Vec<u8>> {
     let mut text = fs::read(root.proc.join(format!("{pid}/comm"))).ok()?;
     text.pop_if(|last| *last == b'\n');
@@ -340,6 +348,23 @@ mod tests {
     fn found(selector: &Selector, root: &ProcRoot) -> Vec<(String, Vec<i32>)> {
         let name = |target: Target| target.command(root)[0].to_string_lossy().into_owned();
         selector.find(root, 10).into_iter().map(|(target, roots)| (name(target), roots)).collect()
+    }
+
+    #[test]
+    fn a_process_goes_on_as_long_as_one_of_its_threads_does() {
+        for (others, goes_on) in [(&[][..], false), (&[(11, "Z")], false), (&[(11, "Z"), (12, "S")], true)] {
+            let (_folder, root) = machine(&[], &[(10, 1, "server")]);
+            let stat = fs::read_to_string(root.proc.join("10/stat")).unwrap();
+            fs::write(root.proc.join("10/stat"), stat.replace(") S ", ") Z ")).unwrap();
+            for (tid, state) in [(10, "Z")].iter().chain(others) {
+                let task = root.proc.join(format!("10/task/{tid}"));
+                fs::create_dir_all(&task).unwrap();
+                fs::write(task.join("stat"), stat.replace(") S ", &format!(") {state} "))).unwrap();
+            }
+            assert_eq!(Target::process(&root, 10).is_ok(), goes_on, "{others:?}");
+            let start_time = stat_of(&root, 10).unwrap().2;
+            assert_eq!(Target::Process { pid: 10, start_time }.roots(&root).len(), usize::from(goes_on), "{others:?}");
+        }
     }
 
     #[test]
