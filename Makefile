@@ -95,13 +95,20 @@ bench: toolchain ## benchmarks: they print series, and pass or fail nothing
 	@scripts/setup.sh build bench
 	$(CARGO) bench --workspace --locked --target $(HOST)
 
+.PHONY: deb
+deb: ## a Debian package, in target/debian (needs cargo-deb)
+	@$(CARGO) deb --version >/dev/null 2>&1 || { echo "cargo-deb is missing: cargo install cargo-deb" >&2; exit 1; }
+	@$(MAKE) --no-print-directory build reference
+	$(CARGO) deb --no-build --no-strip --locked --package gleaner --target $(HOST) --output $(TARGET_DIR)/debian/
+	@scripts/check-deb.sh $(TARGET_DIR)/debian/gleaner_*.deb
+
 .PHONY: install
 install: ## copy what `make build`, and `make reference` if it ran, made to $(PREFIX) (PREFIX=/usr/local)
 	@[[ -e $(BINARY) ]] || { echo "nothing to install yet: run make build first (not as root, if your toolchain is yours)" >&2; exit 1; }
 	install -D -m 755 $(BINARY) $(DESTDIR)$(PREFIX)/bin/gleaner
 	@[[ ! -d $(SHARE) ]] || (cd $(SHARE) && find . -type f -exec install -D -m 644 {} $(abspath $(DESTDIR)$(PREFIX))/share/{} \;)
 
-# There is nothing else to remove: no service, no configuration.
+# There is nothing else to remove: the service and its configuration are the package's (make deb).
 .PHONY: uninstall
 uninstall: ## remove those copies again (the same PREFIX)
 	rm -f $(DESTDIR)$(PREFIX)/bin/gleaner

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The main job on real programs: what this machine is, what a wake-up costs here by each means, and four programs off
 # and on.
+# Then the service: a daemon with two groups (scripts/demo-daemon.sh).
 #
 #   scripts/demo.sh [BINARY]      default: target/gleaner (`make demo` installs and builds first)
 #
@@ -151,3 +152,5 @@ knows, and the interval says so. For a longer one: PAIRS=20 scripts/demo.sh.
 
 The same with figures, for a browser: ${folder#"$PWD"/}/report.html (results in JSON: ${results#"$PWD"/}/)
 EOF
+
+"$root/scripts/demo-daemon.sh" "$gleaner"

@@ -35,7 +35,7 @@ pub use procs::{RUN_ID_VARIABLE, own_start_time, process_start_time};
 pub use resctrl::{
     CacheAllocation, CacheGroup, CacheMonitor, CacheMonitoring, CacheReading, Joined, Resctrl, ResctrlInfo,
 };
-pub use retain::{Haltpoll, IdlePoll, IdlePollParams, IdlePollRefusal, PmQos, Retainer};
+pub use retain::{Haltpoll, IdlePoll, IdlePollParams, IdlePollRefusal, PmQos, Retainer, SetValue};
 pub use slice::{
     Competing, Enforcer, EnforcerConfig, RtThrottling, SLICE_RANGE, SliceOutcome, SliceRefusal, SliceSupport, Slices,
     ThreadAttr, TickerCost, by_kernel, hrtick, refuse_slice, switch_cost, thread_attr, tick, try_fifo,

@@ -35,7 +35,7 @@ pub struct Cli {
 /// The commands as the first help shows them: a title, and those below it. `host` is shown by what it has.
 const GROUPS: [(&str, &[&str]); 5] = [
     ("In a guest", &["doctor", "run", "attach", "ab"]),
-    ("As a service", &["daemon", "config"]),
+    ("As a service", &["daemon", "status", "explain", "verify", "reload", "config"]),
     ("On a host", &["host"]),
     ("Look and measure", &["probe", "record", "workload", "report"]),
     ("Besides", &["params", "restore"]),
@@ -105,6 +105,14 @@ pub enum Command {
     Attach(crate::attach::AttachArgs),
     /// Do for many services what `attach` does for one, as a configuration file says
     Daemon(crate::daemon::DaemonArgs),
+    /// Say what the daemon manages, how, and what it has won
+    Status(crate::daemon::StatusArgs),
+    /// Say why: the newest decisions with the numbers compared, and what would change them
+    Explain(crate::daemon::ExplainArgs),
+    /// Compare the machine with what the daemon set
+    Verify(crate::daemon::StatusArgs),
+    /// Make the daemon read its configuration anew
+    Reload(crate::daemon::AskArgs),
     /// Check or print the daemon's configuration
     Config(crate::daemon::ConfigArgs),
     /// Compare a program with and without Gleaner, in interleaved pairs

@@ -25,5 +25,6 @@ pub fn main() -> Result<u8, Failure> {
             }
         }
     }
+    gleaner_daemon::tidy(&dir);
     Ok(u8::from(failed))
 }

@@ -157,13 +157,14 @@ fn a_second_daemon_is_told_who_holds_the_lock() {
 
 #[test]
 fn without_a_group_everything_is_watched_and_nothing_changed() {
-    let before = idle_values();
     let mut daemon = Daemon::start("");
     daemon.signal(libc::SIGHUP);
     daemon.says("reloaded, managing one group");
-    std::thread::sleep(Duration::from_millis(300));
+    daemon.asked(&["status"]).with_status(0);
+    let said = daemon.asked(&["status"]).with_status(0).stdout;
+    assert!(said.contains("changes nothing (dry run)") && said.contains("machine"), "{said}");
+    assert!(daemon.asked(&["verify"]).with_status(0).stdout.contains("nothing is set"));
     assert_eq!(daemon.ends(), (Some(0), false));
-    assert_eq!(idle_values(), before);
 }
 
 #[test]
@@ -186,4 +187,121 @@ fn a_configuration_is_checked_and_shown() {
     finish(&mut gleaner(["config", "check", "/no/such/file"]))
         .with_status(2)
         .naming(&["/no/such/file: cannot be read"]);
+}
+
+#[test]
+fn a_daemon_says_how_things_stand_and_why() {
+    let (one, two) = (Program::start(), Program::start());
+    let mut daemon = Daemon::start(&(group("one", &one, WATCHED) + &group("two", &two, WATCHED)));
+    let status = |daemon: &Daemon| -> serde_json::Value {
+        let said =
+            daemon.asked(&["status", "--json"]).with_status(0).naming(&["one", "two", "observe-only", "watched"]);
+        serde_json::from_str(&said.stdout).unwrap()
+    };
+    let busy = |daemon: &Daemon| status(daemon)["groups"][1]["cpu_time_ns"].as_u64().unwrap() > 0;
+    assert!(comes_true(|| busy(&daemon)));
+    let json = status(&daemon);
+    assert_eq!((json["schema"].as_str(), json["pid"].as_i64()), (Some("gleaner.status/1"), Some(daemon.pid().into())));
+    assert_eq!((json["groups"].as_array().unwrap().len(), &json["retention"]), (2, &serde_json::Value::Null));
+    let said = daemon.asked(&["explain", "two"]).with_status(0).stdout;
+    assert!(said.contains("two (process") && !said.contains("one (") && said.contains("changes if"), "{said}");
+    assert!(daemon.asked(&["explain", "0"]).with_status(0).stdout.contains("vCPU 0 halts"));
+    daemon.asked(&["explain", "three"]).with_status(2).naming(&["no group is called three; there are one, two"]);
+    assert!(daemon.asked(&["verify"]).with_status(0).stdout.contains("nothing is set"));
+    // A broken reload is said to whoever asked, and stays in the status.
+    std::fs::write(daemon.configuration(), "[group.one]\n").unwrap();
+    daemon.asked(&["reload"]).with_status(1).naming(&["stays as it was", "gleaner.toml:1: group one: which?"]);
+    daemon.says("stays as it was");
+    assert!(status(&daemon)["reload_error"].as_str().unwrap().contains("gleaner.toml:1"));
+    std::fs::write(daemon.configuration(), group("one", &one, WATCHED) + &group("two", &two, WATCHED)).unwrap();
+    assert_eq!(daemon.asked(&["reload"]).with_status(0).stdout, "The configuration counts; 2 groups managed.\n");
+    assert_eq!(status(&daemon)["reload_error"], serde_json::Value::Null);
+    let state = daemon.state();
+    assert_eq!(daemon.ends(), (Some(0), false));
+    [one, two].into_iter().for_each(Program::ends_well);
+    for command in ["status", "explain", "verify", "reload"] {
+        let mut asks = gleaner([command, "--state-dir", state.to_str().unwrap()]);
+        finish(&mut asks).with_status(1).naming(&["no daemon runs here", "gleaner daemon"]);
+    }
+}
+
+#[test]
+fn a_thousand_clients_that_never_read_keep_nobody_waiting() {
+    let program = Program::start();
+    let daemon = Daemon::start(&group("one", &program, WATCHED));
+    let mut silent = std::collections::VecDeque::new();
+    for _ in 0..1000 {
+        let mut stream = std::os::unix::net::UnixStream::connect(daemon.state().join("gleaner.sock")).unwrap();
+        let _ = std::io::Write::write_all(&mut stream, b"{\"request\":\"status\"}\n");
+        silent.push_back(stream);
+        if silent.len() > 200 {
+            silent.pop_front();
+        }
+    }
+    daemon.asked(&["status"]).with_status(0);
+    let files = std::fs::read_dir(format!("/proc/{}/fd", daemon.pid())).unwrap().count();
+    assert!(files < 100, "{files} open files");
+    assert_eq!(daemon.ends(), (Some(0), false));
+    program.ends_well();
+}
+
+#[test]
+fn what_was_set_is_verified_and_who_changed_it_named_machine() {
+    if !is_root() || !Path::new("/sys/module/haltpoll/parameters/guest_halt_poll_ns").exists() {
+        gleaner_testing::skip!("needs root and the haltpoll governor");
+    }
+    let (before, program) = (idle_values(), Program::start());
+    let daemon = Daemon::start(&("[daemon]\nretain = \"haltpoll\"\n".to_owned() + &group("one", &program, RETAINED)));
+    if !comes_true(|| idle_values() != before) {
+        gleaner_testing::skip!("needs the haltpoll governor in charge");
+    }
+    daemon.asked(&["verify"]).with_status(0);
+    let file = Path::new("/sys/module/haltpoll/parameters/guest_halt_poll_grow_start");
+    let set = std::fs::read_to_string(file).unwrap();
+    std::fs::write(file, "12345").unwrap();
+    let said = daemon.asked(&["verify"]).with_status(1).stdout;
+    assert!(said.contains("grow_start: 12345, and not") && said.contains("somebody other than Gleaner"), "{said}");
+    std::fs::write(file, set.trim()).unwrap();
+    assert_eq!(daemon.ends(), (Some(0), false));
+    assert_eq!(idle_values(), before);
+    program.ends_well();
+}
+
+#[test]
+fn the_packages_files_are_right() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging");
+    let file = folder.join("gleaner.toml");
+    let said = finish(gleaner(["config", "check"]).arg(&file)).with_status(0).stdout;
+    assert!(said.contains("No group is named"), "{said}");
+    // What it shows, with the comment taken off, is right as well.
+    let text = std::fs::read_to_string(&file).unwrap();
+    let shown: Vec<&str> =
+        text.lines().skip_while(|line| *line != "#").map(|line| line.trim_start_matches('#')).collect();
+    let example = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(example.path(), shown.join("\n")).unwrap();
+    let said = finish(gleaner(["config", "check"]).arg(example.path())).with_status(0).stdout;
+    assert!(said.contains("right, 2 groups"), "{said}");
+    let unit = std::fs::read_to_string(folder.join("gleaner.service")).unwrap();
+    let commands = unit.lines().filter(|line| line.starts_with("Exec"));
+    let commands: Vec<&str> = commands.map(|line| line.split_once("=/usr/bin/gleaner ").unwrap().1).collect();
+    assert_eq!(commands, ["daemon", "reload", "restore"]);
+    for command in commands {
+        finish(&mut gleaner([command, "--help"])).with_status(0);
+    }
+}
+
+#[test]
+fn metrics_are_served_where_the_configuration_says_and_gone_afterwards() {
+    let (program, folder) = (Program::start(), tempfile::tempdir().unwrap());
+    let socket = folder.path().join("metrics.sock");
+    let metrics = format!("[metrics]\nlisten = \"unix:{}\"\n", socket.display());
+    let daemon = Daemon::start(&(metrics + &group("one", &program, WATCHED)));
+    let mut stream = std::os::unix::net::UnixStream::connect(&socket).unwrap();
+    std::io::Write::write_all(&mut stream, b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+    let text = std::io::read_to_string(stream).unwrap();
+    assert!(text.starts_with("HTTP/1.1 200 OK") && text.contains("\ngleaner_groups 1.0\n"), "{text}");
+    assert!(text.contains("\ngleaner_group_decisions_total{group=\"one\"} 0"), "{text}");
+    assert_eq!(daemon.ends(), (Some(0), false));
+    assert!(!socket.exists());
+    program.ends_well();
 }

@@ -5,17 +5,30 @@
 //!   groups    what runs now         -> which groups are to be adopted, joined, let go
 //!   service   both into a Runtime, once a window; reloads; ends with everything undone
 //!   lock      one daemon a machine
+//!   control   the socket by which others ask (protocol); status, verify: what they are answered; client: who asks
+//!   metrics   the same as OpenMetrics; server: serves both, within limits
 //! ```
 //!
-//! Deciding is `decide`'s, acting `act`'s, and what ties them is `runtime`'s. Nothing here prints: lines go to whoever started it.
+//! Deciding is `decide`'s, acting `act`'s, and what ties them is `runtime`'s. Nothing here prints: lines go to whoever
+//! started it.
 
+mod client;
 mod config;
+mod control;
 mod groups;
 mod lock;
+mod metrics;
+mod protocol;
+mod server;
 mod service;
 mod signals;
+mod status;
 mod supervisor;
+mod verify;
 
+pub use client::{ClientError, ask};
 pub use config::{ConfigError, Configuration, GroupSettings, KEYS, Key, ProfileName};
-pub use lock::{LockError, holder};
+pub use lock::{LockError, holder, tidy};
+pub use metrics::{METRICS, Metric, MetricKind, MetricsAddress};
+pub use protocol::{Answer, Request};
 pub use service::{DaemonError, Options, Say, run};

@@ -1,5 +1,6 @@
 //! One daemon a machine: a lock in the state folder, with the process that holds it.
 
+use crate::protocol::socket_in;
 use gleaner_act::{ActError, list_journals};
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -16,7 +17,11 @@ const TRIES: usize = 10;
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
     /// There is a daemon.
-    #[error("a daemon runs already: process {} holds {}", pid.map_or("?".to_owned(), |pid| pid.to_string()), path.display())]
+    #[error(
+        "a daemon runs already: process {} holds {}",
+        pid.map_or("?".to_owned(), |pid| pid.to_string()),
+        path.display()
+    )]
     Held {
         /// Its process, as far as the file tells.
         pid: Option<i32>,
@@ -103,6 +108,16 @@ pub fn holder(folder: &Path) -> Option<i32> {
     }
 }
 
+/// Removes what a killed daemon left in `folder` to be found by, unless there is a daemon.
+pub fn tidy(folder: &Path) {
+    if folder.join(NAME).exists()
+        && let Ok(lock) = Lock::take(folder)
+    {
+        let _ = fs::remove_file(socket_in(folder));
+        drop(lock);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -120,6 +135,25 @@ mod tests {
         drop(first);
         assert!(!state.exists(), "nothing is left");
         drop(Lock::take(&state).unwrap());
+    }
+
+    #[test]
+    fn nothing_of_a_killed_daemon_is_left_once_tidied() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = folder.path().join("gleaner");
+        tidy(&state);
+        assert!(!state.exists());
+        let running = Lock::take(&state).unwrap();
+        fs::write(socket_in(&state), "").unwrap();
+        tidy(&state);
+        assert!(socket_in(&state).exists(), "somebody has it");
+        // As a kill leaves it.
+        let path = running.path.clone();
+        drop(running);
+        assert!(socket_in(&state).exists());
+        fs::write(&path, "1\n").unwrap();
+        tidy(&state);
+        assert!(!state.exists());
     }
 
     #[test]

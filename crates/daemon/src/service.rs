@@ -1,11 +1,16 @@
 //! The loop: windows, a look at what runs once a second, signals; until it is told to end.
 
 use crate::config::{ConfigError, Configuration, GroupSettings};
+use crate::control::Control;
 use crate::groups::{Adopted, Candidate, look};
 use crate::lock::{Lock, LockError};
+use crate::metrics::{Metrics, MetricsAddress};
+use crate::protocol::{Answer, Request, socket_in};
 use crate::signals::Listening;
+use crate::status::{self, Facts};
 use crate::supervisor::Supervisor;
-use gleaner_act::PlacementRequest;
+use crate::verify::verify;
+use gleaner_act::{PlacementRequest, default_state_dir};
 use gleaner_decide::guest::GuestParams;
 use gleaner_model::{Nanos, Policy, Profile};
 use gleaner_observe::{ObserverChoice, ProcRoot, vcpus_of};
@@ -17,13 +22,15 @@ use std::io;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 /// How often the daemon looks for groups that came and went.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// What looking may cost, as a part of one CPU: 1/200.
 const LOOK_RARITY: u32 = 200;
+/// A window and a reload take less.
+const LONGEST_ANSWER: Duration = Duration::from_secs(4);
 /// A window this late tells of a machine, or a daemon, that was stopped; nothing is to be learnt from it.
 const STOPPED: Nanos = Nanos::from_secs(1);
 
@@ -56,6 +63,14 @@ pub enum DaemonError {
     /// Signals or a thread.
     #[error("cannot begin: {0}")]
     Begin(#[from] io::Error),
+    /// The address for metrics is not to be had.
+    #[error("cannot serve metrics at {address}: {source}")]
+    Metrics {
+        /// It.
+        address: MetricsAddress,
+        /// What the kernel said.
+        source: io::Error,
+    },
     /// It did not end as it should.
     #[error("the service failed, which is a bug; what it changed is undone")]
     Panicked,
@@ -70,6 +85,8 @@ pub(crate) enum Event {
     Stop,
     Reload,
     Child,
+    /// Somebody asks over the socket, and waits there.
+    Asked(Request, Sender<Answer>),
 }
 
 /// Runs until SIGTERM or SIGINT; everything is undone then.
@@ -80,7 +97,10 @@ pub fn run(options: Options, say: Say) -> Result<(), DaemonError> {
     let configuration = Configuration::load(options.file.as_deref())?;
     let _lock = Lock::take(&options.state_dir)?;
     let (sender, events) = channel();
-    let _listening = Listening::start(sender)?;
+    let _listening = Listening::start(sender.clone())?;
+    let _control =
+        Control::start(socket_in(&options.state_dir), configuration.control_group, by_way_of(sender.clone()))?;
+    let _metrics = metrics(&configuration, sender)?;
     // The runtime keeps its thread to one vCPU; the first thread's mask still tells what the process may use.
     let work = move || serve(options, configuration, events, say);
     let thread = std::thread::Builder::new().name("gleaner-daemon".to_owned()).spawn(work)?;
@@ -97,6 +117,22 @@ fn serve(options: Options, configuration: Configuration, events: Receiver<Event>
     Supervisor::stopping();
     let (_, restored) = service.runtime.end();
     if restored { Ok(()) } else { Err(DaemonError::NotUndone) }
+}
+
+fn metrics(configuration: &Configuration, service: Sender<Event>) -> Result<Option<Metrics>, DaemonError> {
+    let Some(address) = &configuration.metrics else { return Ok(None) };
+    let started = Metrics::start(address, configuration.control_group, by_way_of(service));
+    started.map(Some).map_err(|source| DaemonError::Metrics { address: address.clone(), source })
+}
+
+/// Hands a request to the service, and waits for what it answers.
+fn by_way_of(service: Sender<Event>) -> impl FnMut(Request) -> Answer {
+    move |request| {
+        let (answer, answered) = channel();
+        let asked = service.send(Event::Asked(request, answer)).is_ok();
+        let answer = answered.recv_timeout(LONGEST_ANSWER).ok().filter(|_| asked);
+        answer.unwrap_or_else(|| Answer::Error("the daemon is busy, or about to end".to_owned()))
+    }
 }
 
 struct Service {
@@ -195,6 +231,32 @@ impl Service {
         Supervisor::ready();
     }
 
+    fn answer(&mut self, request: Request) -> Answer {
+        match request {
+            Request::Status => {
+                let facts = Facts {
+                    dry_run: self.is_dry(),
+                    files: self.configuration.files.iter().map(|file| file.display().to_string()).collect(),
+                    reload_error: self.reload_error.as_ref().map(ToString::to_string),
+                };
+                Answer::Status(Box::new(status::report(&self.runtime.snapshot(), &self.groups, facts)))
+            }
+            Request::Verify => Answer::Verify(verify(&self.runtime.set_values(), &default_state_dir())),
+            Request::Reload => {
+                self.runtime.tick(Nanos::ZERO);
+                self.reload();
+                match &self.reload_error {
+                    Some(error) => Answer::Error(format!("the configuration stays as it was: {error}")),
+                    None => Answer::Reloaded(self.groups.len() as u64),
+                }
+            }
+        }
+    }
+
+    fn is_dry(&self) -> bool {
+        machine_config(&self.configuration, self.options.dry_run).dry_run
+    }
+
     fn change_to(&mut self, new: Configuration) {
         let old = std::mem::replace(&mut self.configuration, new);
         self.reload_error = None;
@@ -215,8 +277,9 @@ impl Service {
             }
             self.groups.push(group);
         }
-        if (old.retain, old.overhead_ratio) != (self.configuration.retain, self.configuration.overhead_ratio) {
-            (self.say)("gleaner: daemon.retain and daemon.overhead count from the next start");
+        let fixed = |of: &Configuration| (of.retain, of.overhead_ratio, of.control_group, of.metrics.clone());
+        if fixed(&old) != fixed(&self.configuration) {
+            (self.say)("gleaner: daemon.retain, daemon.overhead, [control] and [metrics] count from the next start");
         }
         self.look();
         (self.say)(&format!("gleaner: reloaded, managing {}", self.summary()));
@@ -229,6 +292,7 @@ impl Service {
             profile,
             timeout: settings.retain_for,
             budget: settings.budget,
+            progress: settings.progress.clone(),
             params: settings.params.clone(),
             ..machine_config(&self.configuration, self.options.dry_run)
         }
@@ -297,6 +361,11 @@ impl Task for Service {
                 self.runtime.tick(Nanos::ZERO);
                 self.reload();
                 ControlFlow::Continue(Some(self.next_tick()))
+            }
+            Received::Event(Event::Asked(request, answer)) => {
+                // Whoever asked may have gone.
+                let _ = answer.send(self.answer(request));
+                ControlFlow::Continue((request == Request::Reload).then(|| self.next_tick()))
             }
             Received::Event(Event::Child) => {
                 self.reap();

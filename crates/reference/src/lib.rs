@@ -3,6 +3,7 @@
 //! ```text
 //!   decide's parameters          -> parameters.md
 //!   the daemon's keys            -> configuration.md
+//!   the daemon's metrics         -> metrics.md
 //!   report's structs (schemars)  -> schemas/*.json
 //!   the command line (clap)      -> man pages, completions
 //! ```
@@ -12,6 +13,7 @@
 //! generators.
 
 mod configuration;
+mod metrics;
 mod parameters;
 mod schemas;
 mod share;
@@ -42,6 +44,7 @@ pub fn pages() -> io::Result<Vec<File>> {
     let mut files = vec![
         File::text("parameters.md", parameters::page()),
         File::text("configuration.md", configuration::page()),
+        File::text("metrics.md", metrics::page()),
         schemas::index(&schemas),
     ];
     files.extend(schemas.iter().map(schemas::Described::file));

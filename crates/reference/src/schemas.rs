@@ -46,7 +46,8 @@ pub fn all() -> io::Result<Vec<Described>> {
     let mut all = described![
         AbReport CacheClassReport CacheRecordReport CacheReport DoctorReport HostListReport HostProbeReport
         HostRunReport LlcReport ProbeReport RecordReport ReproductionReport RunReport ScenarioReport
-        SimRecordingReport SimReport SliceReport SweepReport WorkloadReport XenListReport XenSliceReport
+        SimRecordingReport SimReport SliceReport StatusReport SweepReport VerifyReport WorkloadReport XenListReport
+        XenSliceReport
     ];
     all.sort_by_key(|described| described.name);
     Ok(all)
@@ -57,6 +58,7 @@ pub fn index(schemas: &[Described]) -> File {
     let mut text =
         "# Reference\n\n`make reference` makes these pages of the source, and a test keeps them current.\n\n\
                     - [Parameters](parameters.md): every number that a policy uses.\n\
+                    - [Configuration](configuration.md) and [metrics](metrics.md) of `gleaner daemon`.\n\
                     - Man pages and completions: `make reference` writes them to `target/share`, `make install` \
                     installs them.\n\
                     - JSON schemas of what `--json` writes; [JSON](../json.md) says what keys mean:\n\n\

@@ -21,8 +21,10 @@ mod run;
 mod scenario;
 mod sim;
 mod slice;
+mod status;
 mod sweep;
 mod text;
+mod verify;
 mod workload;
 mod xen;
 
@@ -51,6 +53,8 @@ pub use scenario::{
 };
 pub use sim::{SimCost, SimDecision, SimHost, SimReport, SimRow, SimRun, SimVm};
 pub use slice::{SliceCpu, SliceReport, SliceThread};
+pub use status::{StatusGroup, StatusReport, StatusTrial, StatusVcpu};
 pub use sweep::{SweepParameter, SweepReport};
+pub use verify::{VerifiedFile, VerifyReport};
 pub use workload::{LatencyReport, WorkloadReport};
 pub use xen::{XenListDomain, XenListPool, XenListReport, XenListVcpu, XenSliceChange, XenSliceReport, XenTimes};

@@ -80,7 +80,9 @@ fn what_was_written_then_is_read_today() {
         SimRecordingReport,
         SimReport,
         SliceReport,
+        StatusReport,
         SweepReport,
+        VerifyReport,
         WorkloadReport,
         XenListReport,
         XenSliceReport

@@ -22,6 +22,8 @@ mod reproduction;
 mod sim;
 #[path = "golden/slice.rs"]
 mod slice;
+#[path = "golden/status.rs"]
+mod status;
 #[path = "golden/sweep.rs"]
 mod sweep;
 #[path = "golden/workload.rs"]

@@ -7,7 +7,7 @@ use crate::events::Events;
 use crate::observing::Observing;
 use crate::retention::{Retention, Spent};
 use crate::wishes::{GroupId, Wishes};
-use gleaner_act::{ActError, HousekeepingCpu, Journal};
+use gleaner_act::{ActError, HousekeepingCpu, Journal, SetValue};
 use gleaner_decide::guest::GuestParams;
 use gleaner_model::{CpuSet, Nanos, RetainCounters, RetainMeans, Source, VcpuId, Window};
 use gleaner_observe::ObserveError;
@@ -304,6 +304,11 @@ impl Machine {
     /// The means of retention, and what it rests on.
     pub(crate) fn retention(&self) -> Option<(RetainMeans, String)> {
         self.retention.as_ref().map(|retention| (retention.means(), retention.detail()))
+    }
+
+    /// What the kernel's files hold that were set, if nobody else has written them.
+    pub(crate) fn values(&self) -> Vec<SetValue> {
+        self.retention.as_ref().map(Retention::values).unwrap_or_default()
     }
 
     /// What retention has spent since the start.

@@ -2,7 +2,7 @@
 
 use crate::retain::Opened;
 use crate::yielding::start_yielding;
-use gleaner_act::{ActError, Fallback, IdleGroup, Journal, Retainer};
+use gleaner_act::{ActError, Fallback, IdleGroup, Journal, Retainer, SetValue};
 use gleaner_decide::guest::GuestParams;
 use gleaner_model::{CpuSet, Nanos, RetainCounters, RetainMeans, VcpuId};
 use std::collections::BTreeMap;
@@ -55,6 +55,10 @@ impl Retention {
 
     pub(crate) fn counters(&self) -> Vec<RetainCounters> {
         self.retainer.counters()
+    }
+
+    pub(crate) fn values(&self) -> Vec<SetValue> {
+        self.retainer.values()
     }
 
     pub(crate) fn beat(&self) {

@@ -9,6 +9,7 @@ use crate::members::Members;
 use crate::setup::{self, SetupError, likely_means, set_up};
 use crate::snapshot::{GroupSnapshot, RetentionSnapshot, Snapshot};
 use crate::wishes::GroupId;
+use gleaner_act::SetValue;
 use gleaner_model::{CpuSet, Nanos, RetainMeans};
 use gleaner_observe::{ProcRoot, StatReader};
 use gleaner_sys::thread_cpu_time;
@@ -207,6 +208,11 @@ impl Runtime {
             groups: self.groups.iter().map(Group::snapshot).collect(),
             warnings: self.events.warnings().to_vec(),
         }
+    }
+
+    /// What the kernel's files hold that were set, if nobody else has written them.
+    pub fn set_values(&self) -> Vec<SetValue> {
+        self.machine.values()
     }
 
     /// Undoes everything. What there was to tell, and whether that worked.

@@ -8,8 +8,8 @@
 //!
 //! The parameters are the whole machine's: the longest time-out that any vCPU is given is everybody's.
 
-use super::Retainer;
 use super::value_file::ValueFile;
+use super::{Retainer, SetValue};
 use crate::undo::Undo;
 use crate::{ActError, Journal};
 use gleaner_model::{CpuSet, Nanos, RetainMeans, VcpuId};
@@ -137,6 +137,11 @@ impl Retainer for Haltpoll {
         for file in [&mut self.highest, &mut self.grow, &mut self.start] {
             file.was_given_back();
         }
+    }
+
+    fn values(&self) -> Vec<SetValue> {
+        let set = |file: &ValueFile| SetValue { path: file.path().to_owned(), one_of: vec![file.now().to_owned()] };
+        [&self.highest, &self.grow, &self.start].map(set).into()
     }
 
     fn retire(self: Box<Self>) {}

@@ -24,6 +24,7 @@ pub(crate) use value_file::restore_value;
 
 use crate::{ActError, Fallback, Journal, YieldingThreads};
 use gleaner_model::{Nanos, Order, RetainCounters, RetainMeans, VcpuId};
+use std::path::PathBuf;
 
 /// A way to keep vCPUs awake while they are idle. Dropping it ends that; what it changed in files the journal undoes.
 pub trait Retainer: Send {
@@ -58,8 +59,22 @@ pub trait Retainer: Send {
         &[]
     }
 
+    /// What the files that it has set hold, if nobody else has written them.
+    fn values(&self) -> Vec<SetValue> {
+        Vec::new()
+    }
+
     /// Ends it without waiting for its end.
     fn retire(self: Box<Self>);
+}
+
+/// A file of the kernel's that was set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SetValue {
+    /// Which.
+    pub path: PathBuf,
+    /// What it holds: one of these.
+    pub one_of: Vec<String>,
 }
 
 impl Retainer for YieldingThreads {

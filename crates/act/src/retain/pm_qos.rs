@@ -9,8 +9,8 @@
 //! Somebody else's limit is respected: where it is as strict as ours there is nothing to do, and a weaker one comes
 //! back.
 
-use super::Retainer;
 use super::value_file::ValueFile;
+use super::{Retainer, SetValue};
 use crate::undo::Undo;
 use crate::{ActError, Journal};
 use gleaner_model::{CpuSet, Nanos, RetainMeans, VcpuId};
@@ -151,6 +151,15 @@ impl Retainer for PmQos {
 
     fn beat(&self) {
         self.heart.store(monotonic().0, Relaxed);
+    }
+
+    fn values(&self) -> Vec<SetValue> {
+        // The watch lets a vCPU go that has been idle for longer than its time-out.
+        let set = |(path, had): &(PathBuf, String)| {
+            let one_of = vec![had.clone(), POLLS.to_owned()];
+            SetValue { path: path.clone(), one_of }
+        };
+        self.had.iter().filter(|_| self.journalled).map(set).collect()
     }
 
     fn retire(self: Box<Self>) {}

@@ -50,6 +50,11 @@ impl ValueFile {
         &self.path
     }
 
+    /// What it is now, as far as we know.
+    pub fn now(&self) -> &str {
+        &self.now
+    }
+
     /// What it was before us.
     pub fn had(&self) -> &str {
         &self.had

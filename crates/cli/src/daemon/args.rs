@@ -1,5 +1,6 @@
 //! The service's arguments.
 
+use crate::args::JsonArg;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
@@ -50,4 +51,34 @@ pub struct CheckArgs {
     /// This one, instead of the machine's
     #[arg(value_name = "FILE")]
     pub file: Option<PathBuf>,
+}
+
+/// Whom to ask.
+#[derive(Debug, Args)]
+pub struct AskArgs {
+    /// Where its socket is, instead of /run/gleaner: for tests
+    #[arg(long, value_name = "FOLDER", hide = true)]
+    pub state_dir: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Without a daemon the status is 1.")]
+pub struct StatusArgs {
+    #[command(flatten)]
+    pub ask: AskArgs,
+    #[command(flatten)]
+    pub json: JsonArg,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n\
+                        \x20 gleaner explain\n\
+                        \x20 gleaner explain redis\n\
+                        \x20 gleaner explain 3         # vCPU 3")]
+pub struct ExplainArgs {
+    /// A group, or a vCPU by its number; without it all groups
+    #[arg(value_name = "GROUP|VCPU")]
+    pub what: Option<String>,
+    #[command(flatten)]
+    pub ask: AskArgs,
 }

@@ -1,11 +1,13 @@
-//! `gleaner daemon` and `gleaner config`: the service, and what it is to do.
+//! `gleaner daemon` and `gleaner config`: the service, and what it is to do; and who asks it.
 
 mod args;
+mod ask;
 
 use crate::failure::Failure;
 use crate::output::{Output, say};
+pub use args::{AskArgs, ConfigArgs, DaemonArgs, ExplainArgs, StatusArgs};
 use args::{CheckArgs, ConfigCommand};
-pub use args::{ConfigArgs, DaemonArgs};
+pub use ask::{explain, reload, status, verify};
 use gleaner_act::default_state_dir;
 use gleaner_daemon::{Configuration, DaemonError, Options};
 use std::path::Path;

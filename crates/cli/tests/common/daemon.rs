@@ -1,6 +1,6 @@
 //! A daemon of a test's own: its configuration, its state folder, what it says.
 
-use super::{LONGEST_WAIT, gleaner, pid_of, send};
+use super::{LONGEST_WAIT, Said, finish, gleaner, pid_of, send};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
@@ -42,6 +42,11 @@ impl Daemon {
 
     pub fn state(&self) -> PathBuf {
         self.folder.path().join("state")
+    }
+
+    /// A command that asks it.
+    pub fn asked(&self, words: &[&str]) -> Said {
+        finish(gleaner(words).arg("--state-dir").arg(self.state()))
     }
 
     pub fn signal(&self, signal: i32) {

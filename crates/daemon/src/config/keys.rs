@@ -1,4 +1,5 @@
-//! Every key of the configuration: what it is, what it may be, and what it is without the file. The reference is made of this.
+//! Every key of the configuration: what it is, what it may be, and what it is without the file. The reference is made
+//! of this.
 
 /// A key.
 #[derive(Clone, Copy, Debug)]
@@ -30,7 +31,8 @@ pub const KEYS: &[Key] = &[
     Key {
         table: "daemon",
         key: "overhead",
-        meaning: "CPU time that observing all groups may take, as a part of one CPU. Windows get longer where it is dear.",
+        meaning: "CPU time that observing all groups may take, as a part of one CPU. Windows get longer where it is \
+                  dear.",
         allowed: "0.1% to 20%",
         default: "0.5%",
         example: "\"0.5%\"",
@@ -44,10 +46,28 @@ pub const KEYS: &[Key] = &[
         example: "100",
     },
     Key {
+        table: "control",
+        key: "group",
+        meaning: "Who may ask the daemon how things stand, besides root: a group of users, by name or number. Only \
+                  root may reload.",
+        allowed: "a group of /etc/group",
+        default: "nobody",
+        example: "\"0\"",
+    },
+    Key {
+        table: "metrics",
+        key: "listen",
+        meaning: "Where OpenMetrics are served: a unix socket with the control socket's permissions, or a loopback \
+                  address.",
+        allowed: "unix:/PATH, 127.0.0.1:PORT, [::1]:PORT",
+        default: "nowhere",
+        example: "\"127.0.0.1:9469\"",
+    },
+    Key {
         table: "defaults",
         key: "profile",
-        meaning: "How groups are managed that do not say. conservative polls for 5 % of one CPU at most, throughput for one CPU, latency \
-                  without a limit; observe-only watches.",
+        meaning: "How groups are managed that do not say. conservative polls for 5 % of one CPU at most, throughput \
+                  for one CPU, latency without a limit; observe-only watches.",
         allowed: "conservative, latency, throughput, observe-only",
         default: "conservative",
         example: "\"conservative\"",
@@ -55,7 +75,8 @@ pub const KEYS: &[Key] = &[
     Key {
         table: "group.NAME",
         key: "unit",
-        meaning: "Which: a systemd service or slice by name; `*`, `?` and `[a-z]` may mean several, each a group of its own.",
+        meaning: "Which: a systemd service or slice by name; `*`, `?` and `[a-z]` may mean several, each a group of \
+                  its own.",
         allowed: "a unit's name, `.service` may be left out",
         default: "one of unit, cgroup, program and pid has to be there",
         example: "\"redis-server\"",
@@ -63,7 +84,8 @@ pub const KEYS: &[Key] = &[
     Key {
         table: "group.NAME",
         key: "cgroup",
-        meaning: "Which: a cgroup with all below it, by its path; `*` is one folder, `**` any number, and each match is a group of its own.",
+        meaning: "Which: a cgroup with all below it, by its path; `*` is one folder, `**` any number, and each match \
+                  is a group of its own.",
         allowed: "a path, as /proc/PID/cgroup has it",
         default: "",
         example: "\"/kubepods.slice/*/*\"",
@@ -95,7 +117,8 @@ pub const KEYS: &[Key] = &[
     Key {
         table: "group.NAME",
         key: "policy",
-        meaning: "What may be done, instead of what the profile says: nothing at all, watching, or keeping idle vCPUs awake where it pays.",
+        meaning: "What may be done, instead of what the profile says: nothing at all, watching, or keeping idle vCPUs \
+                  awake where it pays.",
         allowed: "off, observe, retain",
         default: "the profile's",
         example: "\"retain\"",
@@ -103,7 +126,8 @@ pub const KEYS: &[Key] = &[
     Key {
         table: "group.NAME",
         key: "budget",
-        meaning: "What idle vCPUs may poll for it, all together, as a part of one CPU, instead of what the profile says.",
+        meaning: "What idle vCPUs may poll for it, all together, as a part of one CPU, instead of what the profile \
+                  says.",
         allowed: "0% to 100000%",
         default: "the profile's",
         example: "\"20%\"",
@@ -111,7 +135,8 @@ pub const KEYS: &[Key] = &[
     Key {
         table: "group.NAME",
         key: "retain_for",
-        meaning: "How long an idle vCPU is kept awake, instead of a time-out that follows the lengths of its idle periods.",
+        meaning: "How long an idle vCPU is kept awake, instead of a time-out that follows the lengths of its idle \
+                  periods.",
         allowed: "1us to 1s",
         default: "follows the lengths of idle periods",
         example: "\"200us\"",
@@ -123,6 +148,14 @@ pub const KEYS: &[Key] = &[
         allowed: "true, false",
         default: "true",
         example: "true",
+    },
+    Key {
+        table: "group.NAME",
+        key: "progress",
+        meaning: "A file with a counter of what it gets done, by which retention is judged instead of by hand-overs.",
+        allowed: "a path",
+        default: "",
+        example: "\"/run/redis/progress\"",
     },
     Key {
         table: "group.NAME",
@@ -149,4 +182,4 @@ pub(super) fn keys_of(table: &str) -> impl Iterator<Item = &'static str> {
 }
 
 /// The tables that there may be.
-pub(super) const TABLES: [&str; 3] = ["daemon", "defaults", "group"];
+pub(super) const TABLES: [&str; 5] = ["daemon", "control", "metrics", "defaults", "group"];

@@ -2,6 +2,7 @@
 
 use super::keys::{TABLES, keys_of, nearest};
 use super::{ConfigError, ProfileName};
+use crate::metrics::MetricsAddress;
 use gleaner_decide::guest::GuestParams;
 use gleaner_model::{Nanos, Policy, RetainMeans, printable};
 use gleaner_observe::Selector;
@@ -30,6 +31,8 @@ pub(super) struct Layer {
     pub retain: Option<RetainChoice>,
     pub overhead_ratio: Option<f64>,
     pub groups_max: Option<usize>,
+    pub control_group: Option<u32>,
+    pub metrics: Option<MetricsAddress>,
     pub profile: Option<ProfileName>,
     pub groups: BTreeMap<String, At<GroupLayer>>,
 }
@@ -43,6 +46,7 @@ pub(super) struct GroupLayer {
     pub budget: Option<f64>,
     pub retain_for: Option<Nanos>,
     pub trial: Option<bool>,
+    pub progress: Option<PathBuf>,
     pub params: BTreeMap<String, At<toml::Value>>,
 }
 
@@ -50,6 +54,8 @@ pub(super) struct GroupLayer {
 #[serde(deny_unknown_fields, default)]
 struct Raw {
     daemon: RawDaemon,
+    control: RawControl,
+    metrics: RawMetrics,
     defaults: RawDefaults,
     group: BTreeMap<String, Spanned<RawGroup>>,
 }
@@ -60,6 +66,18 @@ struct RawDaemon {
     retain: Option<Spanned<String>>,
     overhead: Option<Spanned<String>>,
     groups_max: Option<Spanned<i64>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct RawControl {
+    group: Option<Spanned<String>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct RawMetrics {
+    listen: Option<Spanned<String>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -80,6 +98,7 @@ struct RawGroup {
     budget: Option<Spanned<String>>,
     retain_for: Option<Spanned<String>>,
     trial: Option<bool>,
+    progress: Option<Spanned<String>>,
     params: BTreeMap<String, Spanned<toml::Value>>,
 }
 
@@ -151,6 +170,8 @@ pub(super) fn parse(file: &Path, text: &str) -> Result<Layer, ConfigError> {
             Ok(number @ 1..=1000) => Ok(number),
             _ => Err(format!("groups_max = {number}: write 1 to 1000")),
         })?,
+        control_group: source.value(raw.control.group.as_ref(), |name| user_group(name))?,
+        metrics: source.value(raw.metrics.listen.as_ref(), |text| MetricsAddress::parse(text))?,
         profile: source.value(raw.defaults.profile.as_ref(), |word| profile(word))?,
         groups,
     })
@@ -183,6 +204,7 @@ fn group_layer(source: &Source<'_>, raw: &RawGroup, at: usize) -> Result<GroupLa
         budget: source.value(raw.budget.as_ref(), |text| percent(text, 0.0, 100_000.0))?,
         retain_for: source.value(raw.retain_for.as_ref(), |text| duration(text))?,
         trial: raw.trial,
+        progress: source.value(raw.progress.as_ref(), |path| absolute(path))?,
         params: params.collect(),
     })
 }
@@ -291,6 +313,22 @@ fn program(name: &str) -> Result<Selector, String> {
         1..=15 if !name.contains('/') => Ok(Selector::Program(name.to_owned())),
         _ => Err("program: write the name that `ps -o comm` shows, of up to 15 bytes".to_owned()),
     }
+}
+
+fn absolute(path: &str) -> Result<PathBuf, String> {
+    let found = Path::new(path);
+    if found.is_absolute() {
+        return Ok(found.to_owned());
+    }
+    Err(format!("{}: write a path from / on", printable(path.as_bytes())))
+}
+
+/// A group of users, by number or as /etc/group has it: a static binary cannot ask the C library.
+fn user_group(name: &str) -> Result<u32, String> {
+    let known = std::fs::read_to_string("/etc/group").unwrap_or_default();
+    let gid = |line: &str| line.split(':').nth(2)?.parse().ok();
+    let found = known.lines().find(|line| line.split(':').next() == Some(name)).and_then(gid);
+    name.parse().ok().or(found).ok_or_else(|| format!("{}: no such group of users", printable(name.as_bytes())))
 }
 
 /// As a ratio.

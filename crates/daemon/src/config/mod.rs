@@ -6,7 +6,8 @@
 //!   /etc/gleaner/gleaner.d/*.toml     drop-ins, by name   /
 //! ```
 //!
-//! What a later file says of a key counts. Where no file names a group, everything on the machine is one, which is only watched.
+//! What a later file says of a key counts. Where no file names a group, everything on the machine is one, which is
+//! only watched.
 
 mod keys;
 mod layer;
@@ -14,6 +15,7 @@ mod show;
 
 pub use keys::{KEYS, Key};
 
+use crate::metrics::MetricsAddress;
 use gleaner_decide::guest::GuestParams;
 use gleaner_model::{Nanos, Policy, Profile};
 use gleaner_observe::Selector;
@@ -105,6 +107,8 @@ pub struct GroupSettings {
     pub budget: Option<f64>,
     /// How long idle vCPUs are kept awake, instead of what is learnt.
     pub retain_for: Option<Nanos>,
+    /// A counter of what it gets done.
+    pub progress: Option<PathBuf>,
     /// The policy's numbers.
     pub params: GuestParams,
 }
@@ -120,6 +124,10 @@ pub struct Configuration {
     pub overhead_ratio: f64,
     /// Groups managed at most.
     pub groups_max: usize,
+    /// Group of users that may ask.
+    pub control_group: Option<u32>,
+    /// Where metrics are served.
+    pub metrics: Option<MetricsAddress>,
     /// In order of name; the first that a process belongs to has it.
     pub groups: Vec<GroupSettings>,
     /// Whether no file names a group: then there is one of everything, and nothing is changed.
@@ -164,6 +172,8 @@ impl Configuration {
             retain: whole.retain.unwrap_or_default(),
             overhead_ratio: whole.overhead_ratio.unwrap_or(0.005),
             groups_max: whole.groups_max.unwrap_or(100),
+            control_group: whole.control_group,
+            metrics: whole.metrics,
             groups,
             names_no_group,
         })
@@ -185,6 +195,8 @@ fn lay_over(below: &mut Layer, above: Layer) {
     below.retain = above.retain.or(below.retain);
     below.overhead_ratio = above.overhead_ratio.or(below.overhead_ratio);
     below.groups_max = above.groups_max.or(below.groups_max);
+    below.control_group = above.control_group.or(below.control_group);
+    below.metrics = above.metrics.or(below.metrics.take());
     below.profile = above.profile.or(below.profile);
     for (name, group) in above.groups {
         match below.groups.get_mut(&name) {
@@ -201,6 +213,7 @@ fn lay_group_over(below: &mut GroupLayer, above: GroupLayer) {
     below.budget = above.budget.or(below.budget);
     below.retain_for = above.retain_for.or(below.retain_for);
     below.trial = above.trial.or(below.trial);
+    below.progress = above.progress.or(below.progress.take());
     below.params.extend(above.params);
 }
 
@@ -214,8 +227,8 @@ fn group_settings(name: String, group: At<GroupLayer>, default: ProfileName) -> 
     let mut params = layer::params(&group.params)?;
     params.retention_trials &= group.trial.unwrap_or(true);
     let policy = group.policy.unwrap_or(profile.means().0);
-    let (budget, retain_for) = (group.budget, group.retain_for);
-    Ok(GroupSettings { name, selector, profile, policy, budget, retain_for, params })
+    let (budget, retain_for, progress) = (group.budget, group.retain_for, group.progress);
+    Ok(GroupSettings { name, selector, profile, policy, budget, retain_for, progress, params })
 }
 
 /// What there is where nobody names a group. It is not acted upon.
@@ -227,6 +240,7 @@ fn everything() -> GroupSettings {
         policy: Policy::Retain,
         budget: None,
         retain_for: None,
+        progress: None,
         params: GuestParams::default(),
     }
 }

@@ -21,6 +21,12 @@ impl fmt::Display for Configuration {
         };
         writeln!(f, "[daemon]\nretain = {}", quoted(retain))?;
         writeln!(f, "overhead = \"{}%\"\ngroups_max = {}", self.overhead_ratio * 100.0, self.groups_max)?;
+        if let Some(group) = self.control_group {
+            writeln!(f, "\n[control]\ngroup = \"{group}\"")?;
+        }
+        if let Some(address) = &self.metrics {
+            writeln!(f, "\n[metrics]\nlisten = {}", quoted(&address.to_string()))?;
+        }
         for group in &self.groups {
             let (kind, value) = match &group.selector {
                 Selector::Pid(pid) => ("pid", pid.to_string()),
@@ -48,6 +54,9 @@ impl fmt::Display for Configuration {
             }
             if let Some(retain_for) = group.retain_for {
                 writeln!(f, "retain_for = \"{}ns\"", retain_for.0)?;
+            }
+            if let Some(progress) = &group.progress {
+                writeln!(f, "progress = {}", quoted(&progress.display().to_string()))?;
             }
             writeln!(f, "trial = {}", group.params.retention_trials)?;
         }

@@ -24,8 +24,13 @@ fn each_key_is_understood_and_each_that_is_understood_is_described() {
         right(&text);
     }
     // Serde names all that it takes.
-    let structs =
-        [("daemon", "[daemon]\nzz = 1"), ("defaults", "[defaults]\nzz = 1"), ("group.NAME", "[group.a]\nzz = 1")];
+    let structs = [
+        ("daemon", "[daemon]\nzz = 1"),
+        ("control", "[control]\nzz = 1"),
+        ("metrics", "[metrics]\nzz = 1"),
+        ("defaults", "[defaults]\nzz = 1"),
+        ("group.NAME", "[group.a]\nzz = 1"),
+    ];
     for (table, text) in structs {
         let said = layer::said_by_serde(text);
         let described = KEYS.iter().filter(|key| key.table == table).map(|key| format!("`{}`", key.key));
@@ -61,6 +66,9 @@ fn what_is_wrong_is_told_with_its_line_and_what_would_be_right() {
         ("[group.a]\npid = 3\n[group.a.params]\nload_factor = 7\n", "x.toml:4: load_factor"),
         ("[group.a]\npid = 3\n[group.a.params]\nload_factor = \"x\"\n", "x.toml:4: load_factor: "),
         ("[group.a]\npid = \"x\"\n", "x.toml:2: "),
+        ("[control]\ngroup = \"no-such-group\"\n", "x.toml:2: no-such-group: no such group of users"),
+        ("[metrics]\nlisten = \"0.0.0.0:80\"\n", "x.toml:2: metrics are served on loopback"),
+        ("[group.a]\npid = 3\nprogress = \"x\"\n", "x.toml:3: x: write a path from / on"),
         ("a = [\n", "x.toml:"),
         ("[[group]]\n", "x.toml:1: "),
         ("group = 3\n", "x.toml:1: "),

@@ -1,6 +1,6 @@
 //! Why the policy did, or did not, do something: for the summary and the machine-readable report of a run.
 
-use gleaner_model::{CpuSet, Lengths, Nanos, VcpuId};
+use gleaner_model::{CpuSet, Lengths, Nanos, Reason, VcpuId};
 use std::fmt;
 
 /// Why no vCPU was deactivated in a window. [`fmt::Display`] says it in plain words.
@@ -149,6 +149,20 @@ impl fmt::Display for NoStep {
     }
 }
 
+/// What a trial of retention said.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TrialRecord {
+    /// When it ended.
+    pub at: Nanos,
+    /// Whether retention pays.
+    pub pays: bool,
+    /// Why, with the median of what was compared.
+    pub reason: Reason,
+    /// Synchronizations per second with retention, as a multiple of those without, pair by pair; CPU time where
+    /// synchronizations could not be compared.
+    pub rates: Vec<f64>,
+}
+
 /// Where the policy stands.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explanation {
@@ -169,6 +183,8 @@ pub struct Explanation {
     pub retention_cost_ratio: Option<f64>,
     /// Whether retention was stopped for that.
     pub retention_stopped: bool,
+    /// What the last trial said; `None`: there was none.
+    pub trial: Option<TrialRecord>,
     /// rho as adapted.
     pub load_factor: f64,
     /// eta as adapted.

@@ -26,7 +26,7 @@ mod policy;
 mod retention;
 
 pub use consolidation::{Check, Factors, check, granularity_ratio, load_ratio};
-pub use explain::{Explanation, NoStep};
+pub use explain::{Explanation, NoStep, TrialRecord};
 pub use params::GuestParams;
 pub use policy::GuestPolicy;
 pub use retention::{

@@ -143,6 +143,7 @@ impl GuestPolicy {
             timeout: self.retention.timeout(),
             retention_cost_ratio: trial.cost_ratio(),
             retention_stopped: !trial.pays(),
+            trial: trial.last().cloned(),
             load_factor: load,
             granularity_factor: granularity,
             hold_off: self.consolidation.hold_off_remaining(self.now),

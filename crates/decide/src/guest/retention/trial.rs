@@ -26,8 +26,8 @@
 //! granularity grows by more than `GRANULARITY_ALIKE`, the CPU time that the program gets to use tells instead: who
 //! waits less, computes more.
 
-use crate::guest::GuestParams;
 use crate::guest::backoff::Backoff;
+use crate::guest::{GuestParams, TrialRecord};
 use gleaner_model::{Nanos, Reason, RetainMeans, Window};
 
 /// Whether retention is on, block by block.
@@ -105,6 +105,7 @@ enum Stays {
 
 /// Tries retention from time to time and remembers whether it pays.
 #[derive(Clone, Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "what it was made with, and what it saw: they say nothing together")]
 pub(in crate::guest) struct Trial {
     enabled: bool,
     windows_per_block: u32,
@@ -128,6 +129,8 @@ pub(in crate::guest) struct Trial {
     verdict: Option<bool>,
     /// What a synchronization cost with retention, as a multiple of what it cost without, when that was last tried.
     cost_ratio: Option<f64>,
+    /// What the last one said.
+    last: Option<TrialRecord>,
 }
 
 impl Trial {
@@ -152,6 +155,7 @@ impl Trial {
             polls,
             verdict: None,
             cost_ratio: None,
+            last: None,
         }
     }
 
@@ -176,6 +180,7 @@ impl Trial {
             stays: self.stays,
             verdict: self.verdict,
             cost_ratio: self.cost_ratio,
+            last: self.last.take(),
             ..new
         };
     }
@@ -183,6 +188,11 @@ impl Trial {
     /// What a synchronization cost with retention, as a multiple of what it cost without, when that was last tried.
     pub(in crate::guest) fn cost_ratio(&self) -> Option<f64> {
         self.cost_ratio
+    }
+
+    /// What the last trial said.
+    pub(in crate::guest) fn last(&self) -> Option<&TrialRecord> {
+        self.last.as_ref()
     }
 
     /// Whether idle periods may be bridged now.
@@ -258,7 +268,9 @@ impl Trial {
             return (self.retains() != before).then_some(Reason::RetentionTrial);
         };
         self.running = None;
-        Some(self.conclude(window.at, pays, &ratios)).filter(|_| self.retains() != before)
+        let reason = self.conclude(window.at, pays, &ratios);
+        self.last = Some(TrialRecord { at: window.at, pays, reason, rates: ratios.rates });
+        Some(reason).filter(|_| self.retains() != before)
     }
 
     /// What the blocks so far say, once that is enough.

@@ -1,0 +1,75 @@
+//! `gleaner status`, `explain`, `verify`, `reload`: what the daemon answers.
+
+use super::args::{AskArgs, ExplainArgs, StatusArgs};
+use crate::failure::Failure;
+use crate::output::Output;
+use gleaner_act::default_state_dir;
+use gleaner_daemon::{Answer, ClientError, Request, ask};
+use gleaner_report::{StatusReport, VerifyReport};
+
+pub fn status(args: &StatusArgs) -> Result<u8, Failure> {
+    let mut output = Output::open(args.json.json.as_deref())?;
+    let report = status_of(&args.ask)?;
+    output.text(&report);
+    output.json(&report)?;
+    Ok(0)
+}
+
+pub fn explain(args: &ExplainArgs) -> Result<u8, Failure> {
+    let report = status_of(&args.ask)?;
+    let text = match args.what.as_deref() {
+        None => report.explain(&report.groups.iter().collect::<Vec<_>>()),
+        Some(what) => match (report.groups_named(what), what.parse()) {
+            (groups, Err(_)) if groups.is_empty() => return Err(unknown(what, &report)),
+            (groups, Ok(vcpu)) if groups.is_empty() => report.explain_vcpu(vcpu),
+            (groups, _) => report.explain(&groups),
+        },
+    };
+    let nothing = "nothing of what the configuration names runs".to_owned();
+    Output::Text.text(if text.is_empty() { &nothing } else { &text });
+    Ok(0)
+}
+
+fn unknown(what: &str, report: &StatusReport) -> Failure {
+    let names: Vec<&str> = report.groups.iter().map(|group| group.name.as_str()).collect();
+    let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+    Failure::input(format!("no group is called {what}; there are {names}; a number is a vCPU"))
+}
+
+pub fn verify(args: &StatusArgs) -> Result<u8, Failure> {
+    let mut output = Output::open(args.json.json.as_deref())?;
+    let report: VerifyReport = match answer(&args.ask, Request::Verify)? {
+        Answer::Verify(report) => report,
+        other => return Err(unexpected(&other)),
+    };
+    output.text(&report);
+    output.json(&report)?;
+    Ok(u8::from(!report.as_set))
+}
+
+pub fn reload(args: &AskArgs) -> Result<u8, Failure> {
+    match answer(args, Request::Reload)? {
+        Answer::Reloaded(groups) => {
+            let groups = if groups == 1 { "one group".to_owned() } else { format!("{groups} groups") };
+            Output::Text.text(&format!("The configuration counts; {groups} managed."));
+            Ok(0)
+        }
+        other => Err(unexpected(&other)),
+    }
+}
+
+fn status_of(args: &AskArgs) -> Result<StatusReport, Failure> {
+    match answer(args, Request::Status)? {
+        Answer::Status(report) => Ok(*report),
+        other => Err(unexpected(&other)),
+    }
+}
+
+fn answer(args: &AskArgs, request: Request) -> Result<Answer, Failure> {
+    let state_dir = args.state_dir.clone().unwrap_or_else(default_state_dir);
+    ask(&state_dir, request).map_err(|error: ClientError| Failure::work(error))
+}
+
+fn unexpected(answer: &Answer) -> Failure {
+    Failure::work(format!("the daemon is of another version: it answered {answer:?}"))
+}

@@ -1,0 +1,70 @@
+//! Asks a running daemon.
+
+use crate::lock;
+use crate::protocol::{ANSWER_BYTES_MAX, Answer, Request, socket_in};
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// A daemon answers within a window.
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// There is no daemon.
+    #[error(
+        "no daemon runs here ({} answers nobody); start one with `gleaner daemon`, or `systemctl start gleaner`",
+        path.display()
+    )]
+    NoDaemon {
+        /// Its socket would be here.
+        path: PathBuf,
+    },
+    /// There is one, and it does not listen to this user.
+    #[error(
+        "the daemon does not listen to you ({}: {source}); ask as root, or see control.group in its configuration",
+        path.display()
+    )]
+    Refused {
+        /// Its socket.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// It went away, or said what is no answer.
+    #[error("no answer from the daemon: {0}")]
+    NoAnswer(String),
+    /// It would not.
+    #[error("{0}")]
+    Refusal(String),
+}
+
+/// Asks the daemon whose state is in `state_dir`.
+///
+/// # Errors
+/// When there is none, or it does not answer.
+pub fn ask(state_dir: &Path, request: Request) -> Result<Answer, ClientError> {
+    let path = socket_in(state_dir);
+    let mut stream = match UnixStream::connect(&path) {
+        Ok(stream) => stream,
+        Err(source) if source.kind() == io::ErrorKind::PermissionDenied => {
+            return Err(ClientError::Refused { path, source });
+        }
+        Err(_) if lock::holder(state_dir).is_none() => return Err(ClientError::NoDaemon { path }),
+        Err(source) => return Err(ClientError::NoAnswer(source.to_string())),
+    };
+    let failed = |error: io::Error| ClientError::NoAnswer(error.to_string());
+    stream.set_read_timeout(Some(LONGEST_WAIT)).map_err(failed)?;
+    stream.set_write_timeout(Some(LONGEST_WAIT)).map_err(failed)?;
+    let line = serde_json::to_string(&request).map_err(|error| ClientError::NoAnswer(error.to_string()))?;
+    writeln!(stream, "{line}").map_err(failed)?;
+    let mut text = String::new();
+    stream.take(ANSWER_BYTES_MAX).read_to_string(&mut text).map_err(failed)?;
+    match serde_json::from_str(&text) {
+        Ok(Answer::Error(why)) => Err(ClientError::Refusal(why)),
+        Ok(answer) => Ok(answer),
+        Err(error) => Err(ClientError::NoAnswer(error.to_string())),
+    }
+}

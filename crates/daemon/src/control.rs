@@ -1,0 +1,179 @@
+//! The control socket: who may ask for what.
+
+use crate::protocol::{Answer, REQUEST_BYTES_MAX, Request};
+use crate::server::{Listener, Serving};
+use std::fs;
+use std::io;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+
+/// The socket; closed and removed when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Control {
+    path: PathBuf,
+    serving: Option<Serving>,
+}
+
+impl Control {
+    /// Listens at `path`, whose folder is ours and locked. `group` may ask, too. `ask` answers.
+    ///
+    /// # Errors
+    /// When the socket cannot be made, or there can be no thread.
+    pub(crate) fn start(
+        path: PathBuf,
+        group: Option<u32>,
+        mut ask: impl FnMut(Request) -> Answer + Send + 'static,
+    ) -> io::Result<Self> {
+        let listener = bind(&path, group)?;
+        if let (Some(gid), Some(folder)) = (group, path.parent()) {
+            chown(folder, None, Some(gid))?;
+            fs::set_permissions(folder, fs::Permissions::from_mode(0o750))?;
+        }
+        let answer = move |request: &[u8], is_trusted| {
+            let answer = answer_to(request, is_trusted, &mut ask)?;
+            let mut line = serde_json::to_vec(&answer).ok()?;
+            line.push(b'\n');
+            Some(line)
+        };
+        let serving = Serving::start("gleaner-control", Listener::Unix(listener), answer)?;
+        Ok(Self { path, serving: Some(serving) })
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        drop(self.serving.take());
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// A socket for root and us, and for `group` where there is one: the kernel refuses everybody else. One that a killed
+/// daemon left is removed first.
+///
+/// # Errors
+/// When it cannot be made.
+pub(crate) fn bind(path: &Path, group: Option<u32>) -> io::Result<UnixListener> {
+    let _ = fs::remove_file(path);
+    let listener = UnixListener::bind(path)?;
+    if group.is_some() {
+        chown(path, None, group)?;
+    }
+    fs::set_permissions(path, fs::Permissions::from_mode(if group.is_some() { 0o660 } else { 0o600 }))?;
+    Ok(listener)
+}
+
+/// `None` until the line is whole.
+fn answer_to(request: &[u8], is_trusted: bool, ask: &mut impl FnMut(Request) -> Answer) -> Option<Answer> {
+    let Some(end) = request.iter().position(|byte| *byte == b'\n') else {
+        let too_long = request.len() > REQUEST_BYTES_MAX;
+        return too_long.then(|| Answer::Error("the request is too long".to_owned()));
+    };
+    Some(match serde_json::from_slice(&request[..end]) {
+        Err(error) => Answer::Error(format!("no request: {error}")),
+        // The socket's group may only look.
+        Ok(Request::Reload) if !is_trusted => {
+            Answer::Error("only root and the daemon's own user may do that".to_owned())
+        }
+        Ok(request) => ask(request),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+    use std::time::Duration;
+
+    fn start(folder: &Path) -> Control {
+        Control::start(folder.join("s"), None, |_| Answer::Reloaded(7)).unwrap()
+    }
+
+    fn asked(path: &Path, text: &[u8]) -> String {
+        let mut stream = UnixStream::connect(path).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        // It may have been refused before it was read whole.
+        let _ = stream.write_all(text);
+        let mut answer = String::new();
+        let _ = stream.read_to_string(&mut answer);
+        answer
+    }
+
+    #[test]
+    fn a_request_has_one_answer_and_the_socket_is_gone_afterwards() {
+        let folder = tempfile::tempdir().unwrap();
+        let control = start(folder.path());
+        let path = folder.path().join("s");
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(asked(&path, b"{\"request\":\"status\"}\n{\"request\":\"status\"}\n"), "{\"reloaded\":7}\n");
+        drop(control);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn what_is_no_request_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let _control = start(folder.path());
+        let path = folder.path().join("s");
+        for text in [&b"\n"[..], b"{\"request\":\"explode\"}\n", b"\xff\xfe\n", b"[[[[\n"] {
+            assert!(asked(&path, text).starts_with("{\"error\":\"no request: "), "{text:?}");
+        }
+        assert!(asked(&path, &vec![b'x'; 2 * REQUEST_BYTES_MAX]).contains("too long"));
+    }
+
+    #[test]
+    fn only_who_is_trusted_may_change_something() {
+        let mut asked = 0;
+        let mut ask = |_| {
+            asked += 1;
+            Answer::Reloaded(1)
+        };
+        let mut answer = |text: &[u8], is_trusted| answer_to(text, is_trusted, &mut ask);
+        assert!(matches!(answer(b"{\"request\":\"reload\"}\n", false), Some(Answer::Error(_))));
+        assert_eq!(answer(b"{\"request\":\"reload\"}\n", true), Some(Answer::Reloaded(1)));
+        assert_eq!(answer(b"{\"request\":\"status\"}\n", false), Some(Answer::Reloaded(1)));
+        assert_eq!(answer(b"{\"request\":\"status\"}", true), None);
+        assert_eq!(asked, 2);
+    }
+
+    #[test]
+    fn a_thousand_clients_that_neither_write_nor_read_keep_nobody_waiting() {
+        let folder = tempfile::tempdir().unwrap();
+        let _control = start(folder.path());
+        let path = folder.path().join("s");
+        let mut silent = Vec::new();
+        for n in 0..1000 {
+            let Ok(mut stream) = UnixStream::connect(&path) else { continue };
+            if n % 2 == 0 {
+                let _ = stream.write_all(b"{\"request\":\"status\"}\n");
+            }
+            silent.push(stream);
+            // This test may have few descriptors.
+            if silent.len() > 200 {
+                silent.remove(0);
+            }
+        }
+        assert_eq!(asked(&path, b"{\"request\":\"status\"}\n"), "{\"reloaded\":7}\n");
+    }
+
+    fn cases() -> proptest::prelude::ProptestConfig {
+        proptest::prelude::ProptestConfig { cases: 64, failure_persistence: None, ..Default::default() }
+    }
+
+    proptest::proptest! {
+        #![proptest_config(cases())]
+
+        /// Whatever is sent, it is answered or dropped, and the next one is served.
+        #[test]
+        fn garbage_harms_nobody(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..200)) {
+            let folder = tempfile::tempdir().unwrap();
+            let _control = start(folder.path());
+            let path = folder.path().join("s");
+            let mut stream = UnixStream::connect(&path).unwrap();
+            let _ = stream.write_all(&bytes);
+            drop(stream);
+            proptest::prop_assert_eq!(asked(&path, b"{\"request\":\"reload\"}\n"), "{\"reloaded\":7}\n");
+        }
+    }
+}

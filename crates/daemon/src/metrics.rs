@@ -1,0 +1,289 @@
+//! OpenMetrics: each figure described where it is read; the page that is served and the reference are made of the same
+//! table.
+
+use crate::protocol::{Answer, Request};
+use crate::server::{Listener, Serving};
+use gleaner_report::{StatusGroup, StatusReport};
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::{Registry, Unit};
+use std::fmt;
+use std::fs;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::sync::atomic::AtomicU64;
+
+/// Bytes of a request's head, at most.
+const HEAD_BYTES_MAX: usize = 8192;
+
+/// Whether a figure only grows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MetricKind {
+    /// It only grows while the daemon runs; its samples end in `_total`.
+    Counter,
+    /// It goes up and down.
+    Gauge,
+}
+
+type Labels = Vec<(&'static str, String)>;
+
+/// A figure.
+#[derive(Clone, Copy)]
+pub struct Metric {
+    /// Without `gleaner_`, its unit and `_total`.
+    name: &'static str,
+    /// `seconds`, `ratio` or nothing.
+    unit: &'static str,
+    /// Whether it only grows.
+    pub kind: MetricKind,
+    /// What it is.
+    pub meaning: &'static str,
+    read: Read,
+}
+
+#[derive(Clone, Copy)]
+enum Read {
+    Daemon(fn(&StatusReport) -> f64),
+    /// `None` where it is not known.
+    Group(fn(&StatusGroup) -> Option<f64>),
+}
+
+const fn of_daemon(
+    name: &'static str,
+    unit: &'static str,
+    kind: MetricKind,
+    meaning: &'static str,
+    read: fn(&StatusReport) -> f64,
+) -> Metric {
+    Metric { name, unit, kind, meaning, read: Read::Daemon(read) }
+}
+
+const fn of_group(
+    name: &'static str,
+    unit: &'static str,
+    kind: MetricKind,
+    meaning: &'static str,
+    read: fn(&StatusGroup) -> Option<f64>,
+) -> Metric {
+    Metric { name, unit, kind, meaning, read: Read::Group(read) }
+}
+
+use MetricKind::{Counter as Grows, Gauge as Moves};
+
+/// All of them.
+pub const METRICS: &[Metric] = &[
+    of_daemon("uptime", "seconds", Moves, "How long the daemon has run", |all| s(all.up_ns)),
+    of_daemon("window", "seconds", Moves, "How long windows are now", |all| s(all.window_ns)),
+    of_daemon("overhead_cpu", "seconds", Grows, "CPU time of observing and deciding", |all| s(all.overhead_cpu_ns)),
+    of_daemon("retained", "seconds", Grows, "Idle time bridged, summed over vCPUs", |all| s(all.retained_ns)),
+    of_daemon("guard_trips", "", Grows, "How often the contention guard stopped retention", |all| n(all.guard_trips)),
+    of_daemon("retained_vcpus", "", Moves, "vCPUs that are kept awake now", |all| n(all.retaining.len() as u64)),
+    of_daemon("groups", "", Moves, "Groups that are managed now", |all| n(all.groups.len() as u64)),
+    of_daemon("reload_failed", "", Moves, "1 where the configuration that was to be reloaded last is wrong", |all| {
+        f64::from(u8::from(all.reload_error.is_some()))
+    }),
+    of_group("group_cpu", "seconds", Grows, "CPU time of the group since it was adopted", |g| Some(s(g.cpu_time_ns))),
+    of_group("group_voluntary_switches", "", Grows, "Its voluntary context switches since then", |g| {
+        Some(n(g.voluntary_switches))
+    }),
+    of_group("group_decisions", "", Grows, "Decisions taken for it", |g| Some(n(g.decisions_count))),
+    of_group("group_retained_vcpus", "", Moves, "vCPUs that are kept awake for it now", |g| {
+        Some(n(g.retaining.len() as u64))
+    }),
+    of_group(
+        "group_trial_rate",
+        "ratio",
+        Moves,
+        "Synchronizations per second with retention over those without, in the last trial; absent before the first",
+        |g| g.trial.as_ref()?.rate_ratio,
+    ),
+];
+
+fn s(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
+
+fn n(count: u64) -> f64 {
+    count as f64
+}
+
+impl Metric {
+    /// As samples have it.
+    pub fn sample_name(&self) -> String {
+        let unit = if self.unit.is_empty() { String::new() } else { format!("_{}", self.unit) };
+        let total = if self.kind == MetricKind::Counter { "_total" } else { "" };
+        format!("gleaner_{}{unit}{total}", self.name)
+    }
+
+    /// `group`, where it has that label.
+    pub fn label(&self) -> Option<&'static str> {
+        matches!(self.read, Read::Group(_)).then_some("group")
+    }
+
+    fn values(&self, all: &StatusReport) -> Vec<(Labels, f64)> {
+        match self.read {
+            Read::Daemon(read) => vec![(Vec::new(), read(all))],
+            Read::Group(read) => {
+                let of = |group: &StatusGroup| Some((vec![("group", group.name.clone())], read(group)?));
+                all.groups.iter().filter_map(of).collect()
+            }
+        }
+    }
+
+    fn register(&self, all: &StatusReport, registry: &mut Registry) {
+        let unit = match self.unit {
+            "" => None,
+            "seconds" => Some(Unit::Seconds),
+            other => Some(Unit::Other(other.to_owned())),
+        };
+        match self.kind {
+            MetricKind::Counter => {
+                let family = Family::<Labels, Counter<f64, AtomicU64>>::default();
+                for (labels, value) in self.values(all) {
+                    family.get_or_create(&labels).inc_by(value);
+                }
+                register(registry, self, unit, family);
+            }
+            MetricKind::Gauge => {
+                let family = Family::<Labels, Gauge<f64, AtomicU64>>::default();
+                for (labels, value) in self.values(all) {
+                    family.get_or_create(&labels).set(value);
+                }
+                register(registry, self, unit, family);
+            }
+        }
+    }
+}
+
+fn register(
+    registry: &mut Registry,
+    metric: &Metric,
+    unit: Option<Unit>,
+    family: impl prometheus_client::registry::Metric,
+) {
+    match unit {
+        Some(unit) => registry.register_with_unit(metric.name, metric.meaning, unit, family),
+        None => registry.register(metric.name, metric.meaning, family),
+    }
+}
+
+impl fmt::Debug for Metric {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.sample_name())
+    }
+}
+
+/// A status as OpenMetrics text.
+fn text(all: &StatusReport) -> String {
+    let mut registry = Registry::with_prefix("gleaner");
+    for metric in METRICS {
+        metric.register(all, &mut registry);
+    }
+    let mut text = String::new();
+    // A String takes everything.
+    let _ = encode(&mut text, &registry);
+    text
+}
+
+/// Where metrics are served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MetricsAddress {
+    /// A socket, with the control socket's permissions.
+    Unix(PathBuf),
+    /// An address of this machine's own.
+    Loopback(SocketAddr),
+}
+
+impl MetricsAddress {
+    /// `unix:/PATH`, or an address with a port.
+    ///
+    /// # Errors
+    /// What would be right.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        if let Some(path) = text.strip_prefix("unix:").map(PathBuf::from).filter(|path| path.is_absolute()) {
+            return Ok(Self::Unix(path));
+        }
+        match text.parse::<SocketAddr>() {
+            Ok(address) if address.ip().is_loopback() => Ok(Self::Loopback(address)),
+            Ok(_) => Err("metrics are served on loopback addresses only: write 127.0.0.1:9469".to_owned()),
+            Err(_) => Err("write unix:/run/gleaner/metrics.sock or 127.0.0.1:9469".to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for MetricsAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::Loopback(address) => address.fmt(f),
+        }
+    }
+}
+
+/// Serves them until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Metrics {
+    serving: Option<Serving>,
+    socket: Option<PathBuf>,
+}
+
+impl Metrics {
+    /// `ask` knows how things stand.
+    ///
+    /// # Errors
+    /// When the address is not to be had.
+    pub(crate) fn start(
+        address: &MetricsAddress,
+        group: Option<u32>,
+        mut ask: impl FnMut(Request) -> Answer + Send + 'static,
+    ) -> io::Result<Self> {
+        let (listener, socket) = match address {
+            MetricsAddress::Unix(path) => (Listener::Unix(crate::control::bind(path, group)?), Some(path.clone())),
+            MetricsAddress::Loopback(address) => (Listener::Tcp(TcpListener::bind(address)?), None),
+        };
+        let answer = move |request: &[u8], _| respond(request, &mut ask);
+        let serving = Serving::start("gleaner-metrics", listener, answer)?;
+        Ok(Self { serving: Some(serving), socket })
+    }
+}
+
+impl Drop for Metrics {
+    fn drop(&mut self) {
+        drop(self.serving.take());
+        self.socket.iter().for_each(|path| drop(fs::remove_file(path)));
+    }
+}
+
+/// HTTP, as far as a scraper needs it. `None` until the head is whole.
+fn respond(request: &[u8], ask: &mut impl FnMut(Request) -> Answer) -> Option<Vec<u8>> {
+    let is_whole = request.windows(4).any(|end| end == b"\r\n\r\n") || request.windows(2).any(|end| end == b"\n\n");
+    if !is_whole {
+        return (request.len() > HEAD_BYTES_MAX).then(|| page("431 Request Header Fields Too Large", "too long\n"));
+    }
+    let mut words = request.split(|byte| matches!(byte, b' ' | b'\r' | b'\n'));
+    Some(match (words.next(), words.next()) {
+        (Some(b"GET"), Some(b"/metrics" | b"/")) => match ask(Request::Status) {
+            Answer::Status(all) => page("200 OK", &text(&all)),
+            _ => page("503 Service Unavailable", "the daemon is busy\n"),
+        },
+        (Some(b"GET"), _) => page("404 Not Found", "there is /metrics\n"),
+        _ => page("405 Method Not Allowed", "only GET\n"),
+    })
+}
+
+fn page(status: &str, body: &str) -> Vec<u8> {
+    let kind = if status.starts_with("200") {
+        "application/openmetrics-text; version=1.0.0; charset=utf-8"
+    } else {
+        "text/plain; charset=utf-8"
+    };
+    let length = body.len();
+    format!("HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}")
+        .into_bytes()
+}
+
+#[cfg(test)]
+mod tests;

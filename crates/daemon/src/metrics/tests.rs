@@ -1,0 +1,127 @@
+use super::*;
+use gleaner_report::StatusTrial;
+use std::collections::BTreeMap;
+
+fn group(name: &str, trial: Option<f64>) -> StatusGroup {
+    let trial = trial.map(|ratio| StatusTrial {
+        at_ns: 1,
+        pays: true,
+        reason: String::new(),
+        rate_ratio: Some(ratio),
+        rate_range: None,
+        pairs: 4,
+    });
+    StatusGroup {
+        name: name.into(),
+        target: String::new(),
+        profile: "latency".into(),
+        policy: "retain".into(),
+        since_ns: 0,
+        vcpus: 2,
+        state: String::new(),
+        retaining: vec![0, 1],
+        timeout_ns: None,
+        cpu_time_ns: 2_500_000_000,
+        voluntary_switches: 7,
+        threads_max: 1,
+        trial,
+        decisions_count: 3,
+        decisions: Vec::new(),
+        would_change: Vec::new(),
+    }
+}
+
+fn status() -> StatusReport {
+    StatusReport {
+        schema: StatusReport::SCHEMA.into(),
+        version: "0".into(),
+        pid: 1,
+        up_ns: 60_000_000_000,
+        dry_run: false,
+        configuration: Vec::new(),
+        reload_error: None,
+        window_ns: 100_000_000,
+        overhead_cpu_ns: 1,
+        retention: None,
+        retained_ns: 0,
+        guard_trips: 0,
+        retaining: Vec::new(),
+        groups: vec![group("redis", Some(1.31)), group("a\"b\\", None)],
+        warnings: Vec::new(),
+    }
+}
+
+/// A parser of OpenMetrics text, as far as the text goes: samples by name and labels; families with type, unit and
+/// help.
+fn parse(text: &str) -> (BTreeMap<String, f64>, BTreeMap<String, [String; 3]>) {
+    let mut families: BTreeMap<String, [String; 3]> = BTreeMap::new();
+    let mut samples = BTreeMap::new();
+    let (body, end) = text.split_at(text.len() - "# EOF\n".len());
+    assert_eq!(end, "# EOF\n");
+    for line in body.lines() {
+        if let Some(rest) = line.strip_prefix("# ") {
+            let mut words = rest.splitn(3, ' ');
+            let (kind, name, said) = (words.next().unwrap(), words.next().unwrap(), words.next().unwrap());
+            let at = ["TYPE", "UNIT", "HELP"].iter().position(|known| *known == kind).expect("a known comment");
+            families.entry(name.to_owned()).or_default()[at] = said.to_owned();
+            continue;
+        }
+        let (series, value) = line.rsplit_once(' ').unwrap();
+        let name = series.split('{').next().unwrap();
+        let family = name.strip_suffix("_total").unwrap_or(name);
+        let [kind, unit, help] = families.get(family).unwrap_or_else(|| panic!("{name} is not described"));
+        assert_eq!(kind == "counter", name.ends_with("_total"), "{line}");
+        assert!(unit.is_empty() || family.ends_with(unit.as_str()), "{line}");
+        assert!(!help.is_empty());
+        let value: f64 = value.parse().unwrap();
+        assert!(value.is_finite() && samples.insert(series.to_owned(), value).is_none(), "{line}");
+    }
+    (samples, families)
+}
+
+#[test]
+fn a_parser_reads_what_is_served_and_each_family_is_in_the_table() {
+    let (samples, families) = parse(&text(&status()));
+    let described: Vec<String> =
+        METRICS.iter().map(|metric| metric.sample_name().trim_end_matches("_total").to_owned()).collect();
+    for family in families.keys() {
+        assert!(described.contains(family), "{family}");
+    }
+    assert_eq!(families.len(), METRICS.len(), "{families:?}");
+    let is = |series: &str| samples.get(series).copied();
+    assert_eq!(is("gleaner_uptime_seconds"), Some(60.0));
+    assert_eq!(is("gleaner_group_cpu_seconds_total{group=\"redis\"}"), Some(2.5));
+    assert_eq!(is("gleaner_group_trial_rate_ratio{group=\"redis\"}"), Some(1.31));
+    assert_eq!(is("gleaner_group_trial_rate_ratio{group=\"a\\\"b\\\\\"}"), None, "not tried");
+    assert_eq!(is("gleaner_group_decisions_total{group=\"a\\\"b\\\\\"}"), Some(3.0));
+}
+
+#[test]
+fn requests_are_answered_as_http_has_it() {
+    let mut ask = |_| Answer::Status(Box::new(status()));
+    let mut said = |request: &[u8]| respond(request, &mut ask).map(|bytes| String::from_utf8(bytes).unwrap());
+    let page = said(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    let (head, body) = page.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 200 OK\r\n") && head.contains("openmetrics-text"), "{head}");
+    assert!(head.contains(&format!("Content-Length: {}\r\n", body.len())));
+    parse(body);
+    for (request, status) in [
+        (&b"GET /x HTTP/1.1\r\n\r\n"[..], "404"),
+        (b"POST /metrics HTTP/1.1\r\n\r\n", "405"),
+        (b"\r\n\r\n", "405"),
+        (&[b'x'; HEAD_BYTES_MAX + 1], "431"),
+    ] {
+        assert!(said(request).unwrap().starts_with(&format!("HTTP/1.1 {status} ")), "{status}");
+    }
+    assert_eq!(said(b"GET /metrics HTTP/1.1\r\n"), None);
+}
+
+#[test]
+fn addresses_of_others_are_refused() {
+    for right in ["127.0.0.1:9469", "[::1]:1", "unix:/run/x"] {
+        assert_eq!(MetricsAddress::parse(right).unwrap().to_string(), right);
+    }
+    for wrong in ["0.0.0.0:9469", "10.0.0.1:80", "9469", "unix:x", "localhost:1", ""] {
+        assert!(MetricsAddress::parse(wrong).is_err(), "{wrong}");
+    }
+}

@@ -1,0 +1,166 @@
+//! A snapshot as `gleaner.status/1`: how each group stands, and what would change it.
+
+use crate::groups::Adopted;
+use gleaner_decide::guest::{Explanation, TrialRecord};
+use gleaner_model::{CpuSet, Nanos, Policy, Profile, VcpuId};
+use gleaner_report::{DecisionRecord, StatusGroup, StatusReport, StatusTrial, StatusVcpu};
+use gleaner_runtime::{GroupSnapshot, Snapshot, Warning};
+
+/// Decisions told of each group.
+const NEWEST: usize = 20;
+
+/// What the service knows beside the snapshot.
+pub(crate) struct Facts {
+    pub dry_run: bool,
+    pub files: Vec<String>,
+    pub reload_error: Option<String>,
+}
+
+/// The report.
+pub(crate) fn report(snapshot: &Snapshot, groups: &[Adopted], facts: Facts) -> StatusReport {
+    let of = |group: &GroupSnapshot| groups.iter().find(|adopted| adopted.id == group.id);
+    let groups = snapshot.groups.iter().filter_map(|group| Some(status(of(group)?, group, facts.dry_run)));
+    StatusReport {
+        schema: StatusReport::SCHEMA.to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        pid: std::process::id(),
+        up_ns: snapshot.at.0,
+        dry_run: facts.dry_run,
+        groups: groups.collect(),
+        configuration: facts.files,
+        reload_error: facts.reload_error,
+        window_ns: snapshot.window_length.0,
+        overhead_cpu_ns: snapshot.overhead.0,
+        retention: snapshot.retention.as_ref().map(|retention| retention.means.name().to_owned()),
+        retained_ns: snapshot.retained.0,
+        guard_trips: snapshot.guard_trips,
+        retaining: snapshot.retaining.iter().map(|(vcpu, timeout)| vcpu_of(*vcpu, *timeout)).collect(),
+        warnings: snapshot.warnings.iter().map(Warning::to_string).collect(),
+    }
+}
+
+fn vcpu_of(vcpu: VcpuId, timeout: Nanos) -> StatusVcpu {
+    StatusVcpu { vcpu: vcpu.0, timeout_ns: timeout.0 }
+}
+
+fn status(adopted: &Adopted, group: &GroupSnapshot, dry_run: bool) -> StatusGroup {
+    let skipped = group.decisions.len().saturating_sub(NEWEST);
+    StatusGroup {
+        name: adopted.name.clone(),
+        target: adopted.target.to_string(),
+        profile: adopted.settings.profile.name().to_owned(),
+        policy: policy(adopted).to_owned(),
+        since_ns: group.since.0,
+        vcpus: group.explanation.vcpus as u64,
+        state: state(&group.explanation, adopted.settings.policy, dry_run),
+        retaining: group.explanation.retaining.iter().map(|vcpu| vcpu.0).collect(),
+        timeout_ns: group.timeout.map(|timeout| timeout.0),
+        cpu_time_ns: group.totals.cpu_time.0,
+        voluntary_switches: group.totals.voluntary_switches,
+        threads_max: group.totals.threads_max,
+        trial: group.explanation.trial.as_ref().map(trial),
+        decisions_count: group.decisions.len() as u64 + group.decisions_left_out,
+        decisions: group.decisions[skipped..].iter().map(DecisionRecord::from).collect(),
+        would_change: would_change(&group.explanation, adopted, dry_run),
+    }
+}
+
+fn policy(adopted: &Adopted) -> &'static str {
+    match adopted.settings.policy {
+        Policy::Off => "off",
+        Policy::Observe => "observe",
+        _ => "retain",
+    }
+}
+
+fn trial(record: &TrialRecord) -> StatusTrial {
+    let mut rates = record.rates.clone();
+    rates.sort_by(f64::total_cmp);
+    let median = match rates.len() {
+        0 => None,
+        n if n % 2 == 1 => Some(rates[n / 2]),
+        n => Some(f64::midpoint(rates[n / 2 - 1], rates[n / 2])),
+    };
+    StatusTrial {
+        at_ns: record.at.0,
+        pays: record.pays,
+        reason: record.reason.to_string(),
+        rate_ratio: median.filter(|ratio| ratio.is_finite()),
+        rate_range: rates.first().zip(rates.last()).map(|(low, high)| [*low, *high]),
+        pairs: rates.len() as u64,
+    }
+}
+
+/// How it stands, in words.
+fn state(explanation: &Explanation, policy: Policy, dry_run: bool) -> String {
+    let retaining = &explanation.retaining;
+    if !policy.retains() {
+        return "watched".to_owned();
+    }
+    if !retaining.is_empty() {
+        let would = if dry_run { "would be kept" } else { "kept" };
+        return format!("vCPUs {retaining} {would} awake");
+    }
+    if explanation.retention_stopped {
+        return "left alone: keeping vCPUs awake does not pay".to_owned();
+    }
+    if !explanation.contended.is_empty() {
+        return format!("left alone: the host is contended (vCPUs {})", explanation.contended);
+    }
+    if !explanation.never_idle.is_empty() {
+        return format!("left alone: hardly ever idle (vCPUs {})", explanation.never_idle);
+    }
+    "left alone: its idle periods are too long to bridge".to_owned()
+}
+
+/// What would change it, with the numbers that are compared.
+fn would_change(explanation: &Explanation, adopted: &Adopted, dry_run: bool) -> Vec<String> {
+    let params = &adopted.settings.params;
+    if !adopted.settings.policy.retains() {
+        return vec!["its profile is another than observe-only, or its policy retain".to_owned()];
+    }
+    let mut lines = Vec::new();
+    if dry_run {
+        lines.push("the daemon is started without --dry-run, with a configuration that names it".to_owned());
+    }
+    if !explanation.retaining.is_empty() {
+        lines.push(format!(
+            "the host takes more than {:.0} % of a vCPU's time for {} ms: that one is let go for at least {}",
+            params.steal_share_stop * 100.0,
+            params.steal_span_ms,
+            Nanos::from_millis(params.guard_hold_off_min_ms)
+        ));
+        if params.retention_trials {
+            let gain = params.trial_gain_min * 100.0;
+            lines.push(match adopted.settings.profile.means().1 {
+                Profile::Latency => "a trial finds that the program is slower for it".to_owned(),
+                _ => format!("a trial finds less than {gain:.0} % more synchronizations a second than without"),
+            });
+        }
+    }
+    if !explanation.contended.is_empty() {
+        lines.push(format!(
+            "the stolen share of vCPUs {} falls below {:.0} %, once the guard's hold-off is over",
+            explanation.contended,
+            params.steal_share_quiet * 100.0
+        ));
+    }
+    if explanation.retention_stopped {
+        lines.push(format!(
+            "a trial, {} to {} after the last, finds more than {:.0} % more synchronizations a second; or its CPU use or \
+             granularity changes, which begins anew",
+            Nanos::from_millis(params.trial_again_min_ms),
+            Nanos::from_millis(params.trial_again_max_ms),
+            params.trial_gain_min * 100.0
+        ));
+    }
+    let short: CpuSet = explanation.active.difference(&explanation.retaining);
+    let short = short.difference(&explanation.contended).difference(&explanation.never_idle);
+    if !explanation.retention_stopped && !short.is_empty() && adopted.settings.retain_for.is_none() {
+        lines.push(format!("idle periods of vCPUs {short} get shorter, or its budget allows to bridge them"));
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests;

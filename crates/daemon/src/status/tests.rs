@@ -1,0 +1,56 @@
+use super::*;
+use crate::config::Configuration;
+use gleaner_decide::guest::{GuestParams, GuestPolicy};
+use gleaner_model::{Profile, Reason};
+use gleaner_observe::Target;
+use gleaner_runtime::GroupId;
+
+fn explanation(policy: Policy) -> Explanation {
+    GuestPolicy::new(policy, Profile::Balanced, GuestParams::default(), None, CpuSet::first(2)).explain()
+}
+
+fn adopted(profile: &str) -> Adopted {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("c.toml");
+    std::fs::write(&file, format!("[group.a]\npid = 1\nprofile = \"{profile}\"\n")).unwrap();
+    let settings = Configuration::load(Some(&file)).unwrap().groups.remove(0);
+    let target = Target::Process { pid: 1, start_time: 0 };
+    Adopted { id: GroupId(1), name: "a".into(), settings, target, roots: vec![1] }
+}
+
+#[test]
+fn each_state_is_said_with_what_would_change_it() {
+    let set = |list: &str| list.parse::<CpuSet>().unwrap();
+    let base = explanation(Policy::Retain);
+    let (retains, watched) = (adopted("latency"), adopted("observe-only"));
+    for (explanation, said, changes) in [
+        (Explanation { retaining: set("0-1"), ..base.clone() }, "vCPUs 0-1 kept awake", "more than 15 %"),
+        (Explanation { contended: set("1"), ..base.clone() }, "contended (vCPUs 1)", "below 5 %"),
+        (Explanation { never_idle: set("0"), ..base.clone() }, "hardly ever idle (vCPUs 0)", ""),
+        (Explanation { retention_stopped: true, ..base.clone() }, "does not pay", "more than 3 %"),
+        (base.clone(), "too long to bridge", "idle periods of vCPUs 0-1 get shorter"),
+    ] {
+        let state = state(&explanation, Policy::Retain, false);
+        assert!(state.contains(said), "{state}");
+        let lines = would_change(&explanation, &retains, false).join("\n");
+        assert!(lines.contains(changes), "{lines}");
+    }
+    assert_eq!(state(&base, Policy::Observe, false), "watched");
+    assert!(would_change(&base, &watched, false)[0].contains("observe-only"));
+    let dry = Explanation { retaining: set("0"), ..base };
+    assert!(state(&dry, Policy::Retain, true).contains("would be kept"));
+    assert!(would_change(&dry, &retains, true)[0].contains("--dry-run"));
+}
+
+#[test]
+fn a_trial_is_its_median_with_its_range() {
+    let record = TrialRecord {
+        at: Nanos(5),
+        pays: true,
+        reason: Reason::RetentionFaster { rate_ratio: 1.3 },
+        rates: vec![1.4, 1.2, 1.3, 1.1],
+    };
+    let told = trial(&record);
+    assert_eq!((told.rate_ratio, told.rate_range, told.pairs), (Some(1.25), Some([1.1, 1.4]), 4));
+    assert_eq!(trial(&TrialRecord { rates: Vec::new(), ..record }).rate_ratio, None);
+}

@@ -1,0 +1,222 @@
+//! `gleaner.status/1`: what the daemon manages, by which means, what it decided and why, what that has won.
+
+use crate::run::DecisionRecord;
+use crate::text::{count, duration, percent, table};
+use gleaner_model::{CpuSet, Nanos, VcpuId};
+use serde::{Deserialize, Serialize};
+use std::fmt::{self, Write};
+
+/// The daemon at one moment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct StatusReport {
+    /// `gleaner.status/1`.
+    pub schema: String,
+    /// Of the program.
+    pub version: String,
+    /// Its process.
+    pub pid: u32,
+    /// Since it began: the clock of `at_ns`.
+    pub up_ns: u64,
+    /// Whether nothing is changed, only watched.
+    pub dry_run: bool,
+    /// The files that it is configured by, later ones over earlier ones.
+    pub configuration: Vec<String>,
+    /// What is wrong with the configuration that was to be reloaded last; null: nothing.
+    pub reload_error: Option<String>,
+    /// How long windows are now.
+    pub window_ns: u64,
+    /// CPU time of observing and deciding.
+    pub overhead_cpu_ns: u64,
+    /// `haltpoll`, `pm-qos`, `idle-poll` or `yielding`; null where nothing is retained.
+    pub retention: Option<String>,
+    /// Idle time bridged, summed over vCPUs.
+    pub retained_ns: u64,
+    /// How often a contention guard stopped retention.
+    pub guard_trips: u64,
+    /// The time-out in force on each retained vCPU, whichever group asked for it.
+    pub retaining: Vec<StatusVcpu>,
+    /// What is managed.
+    pub groups: Vec<StatusGroup>,
+    /// Everything that is weaker than it might be.
+    pub warnings: Vec<String>,
+}
+
+/// A vCPU that is kept awake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct StatusVcpu {
+    /// Its number.
+    pub vcpu: u32,
+    /// For how long.
+    pub timeout_ns: u64,
+}
+
+/// A managed group.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct StatusGroup {
+    /// That of the configuration; with what a wildcard stands for behind it.
+    pub name: String,
+    /// What it is, in words.
+    pub target: String,
+    /// Its profile.
+    pub profile: String,
+    /// Its policy.
+    pub policy: String,
+    /// When it was adopted.
+    pub since_ns: u64,
+    /// vCPUs it may use.
+    pub vcpus: u64,
+    /// How it stands, in words.
+    pub state: String,
+    /// vCPUs that are kept awake for it.
+    pub retaining: Vec<u32>,
+    /// Its time-out; null where its policy does not retain.
+    pub timeout_ns: Option<u64>,
+    /// CPU time since it was adopted.
+    pub cpu_time_ns: u64,
+    /// Voluntary context switches since then.
+    pub voluntary_switches: u64,
+    /// Most threads seen at once.
+    pub threads_max: u64,
+    /// What retention has won, as it was last tried on the running program; null: not tried yet.
+    pub trial: Option<StatusTrial>,
+    /// Decisions so far.
+    pub decisions_count: u64,
+    /// The newest ones, oldest first.
+    pub decisions: Vec<DecisionRecord>,
+    /// What would change how it stands, in words.
+    pub would_change: Vec<String>,
+}
+
+/// A trial: windows with and without retention, in turn.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct StatusTrial {
+    /// When it ended.
+    pub at_ns: u64,
+    /// Whether retention pays.
+    pub pays: bool,
+    /// In plain words.
+    pub reason: String,
+    /// Synchronizations per second (CPU time, where those cannot be compared) with retention, over those without: the
+    /// median of pairs of windows.
+    pub rate_ratio: Option<f64>,
+    /// The lowest and the highest pair.
+    pub rate_range: Option<[f64; 2]>,
+    /// Pairs compared.
+    pub pairs: u64,
+}
+
+impl StatusReport {
+    /// The schema's name.
+    pub const SCHEMA: &'static str = "gleaner.status/1";
+
+    /// The group of this name; or all that a wildcard of this name stands for.
+    pub fn groups_named(&self, name: &str) -> Vec<&StatusGroup> {
+        let below = |group: &&StatusGroup| group.name.strip_prefix(name).is_some_and(|rest| rest.starts_with('/'));
+        self.groups.iter().filter(|group| group.name == name || below(group)).collect()
+    }
+
+    /// Of some groups: how they stand, the newest decisions, what would change it.
+    pub fn explain(&self, groups: &[&StatusGroup]) -> String {
+        let mut text = String::new();
+        for group in groups {
+            // A String takes everything.
+            let _ = group.explain(self.up_ns, &mut text);
+        }
+        text
+    }
+
+    /// Of one vCPU: whether it is kept awake, who asked, and what was last decided for it.
+    pub fn explain_vcpu(&self, vcpu: u32) -> String {
+        let mut text = match self.retaining.iter().find(|found| found.vcpu == vcpu) {
+            Some(found) => format!("vCPU {vcpu} is kept awake for {}\n", Nanos(found.timeout_ns)),
+            None => format!("vCPU {vcpu} halts as the kernel likes\n"),
+        };
+        for group in &self.groups {
+            let of_it = group.decisions.iter().rev().find(|decision| decision.vcpu.is_none_or(|of| of == vcpu));
+            if let Some(DecisionRecord { at_ns, action, reason, .. }) = of_it {
+                let ago = Nanos(self.up_ns.saturating_sub(*at_ns));
+                let _ = writeln!(text, "  {}: {action} {ago} ago: {reason}", group.name);
+            }
+        }
+        text
+    }
+}
+
+impl StatusGroup {
+    fn explain(&self, now_ns: u64, text: &mut String) -> fmt::Result {
+        writeln!(text, "{} ({}), profile {}, policy {}", self.name, self.target, self.profile, self.policy)?;
+        writeln!(text, "  now        {}", self.state)?;
+        if let Some(trial) = &self.trial {
+            writeln!(text, "  tried      {} ago: {}", Nanos(now_ns.saturating_sub(trial.at_ns)), trial.reason)?;
+            if let (Some(ratio), Some([low, high])) = (trial.rate_ratio, trial.rate_range) {
+                writeln!(
+                    text,
+                    "             {ratio:.2} times the rate, {low:.2} to {high:.2} in {} pairs",
+                    trial.pairs
+                )?;
+            }
+        }
+        for decision in &self.decisions {
+            let ago = Nanos(now_ns.saturating_sub(decision.at_ns)).to_string();
+            let vcpu = decision.vcpu.map(|vcpu| format!(" vCPU {vcpu}")).unwrap_or_default();
+            writeln!(text, "  {ago:>7} ago  {}{vcpu}: {}", decision.action, decision.reason)?;
+        }
+        let left_out = self.decisions_count - (self.decisions.len() as u64).min(self.decisions_count);
+        if left_out > 0 {
+            writeln!(text, "             and {} before", count(left_out, "decision"))?;
+        }
+        for line in &self.would_change {
+            writeln!(text, "  changes if {line}")?;
+        }
+        Ok(())
+    }
+
+    fn won(&self) -> String {
+        match self.trial.as_ref().map(|trial| (trial.pays, trial.rate_ratio)) {
+            Some((true, Some(ratio))) => format!("x{ratio:.2}"),
+            Some((true, None)) => "yes".to_owned(),
+            Some((false, _)) => "no gain".to_owned(),
+            None => "-".to_owned(),
+        }
+    }
+}
+
+impl fmt::Display for StatusReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = if self.dry_run { ", which changes nothing (dry run)" } else { "" };
+        writeln!(f, "gleaner {} as process {}, up {}{what}", self.version, self.pid, Nanos(self.up_ns))?;
+        let files = if self.configuration.is_empty() { "no file".to_owned() } else { self.configuration.join(", ") };
+        writeln!(f, "  configured by {files}")?;
+        if let Some(error) = &self.reload_error {
+            writeln!(f, "  RELOAD     failed, the earlier configuration counts: {error}")?;
+        }
+        let by = self.retention.as_deref().unwrap_or("nothing");
+        let awake: CpuSet = self.retaining.iter().map(|vcpu| VcpuId(vcpu.vcpu)).collect();
+        let awake = if awake.is_empty() { "none".to_owned() } else { awake.to_string() };
+        writeln!(f, "  vCPUs kept awake: {awake}, by {by}; {} of idle time bridged", duration(Some(self.retained_ns)))?;
+        let overhead = self.overhead_cpu_ns as f64 / self.up_ns.max(1) as f64;
+        writeln!(f, "  observing takes {} of one CPU, windows of {}", percent(overhead), Nanos(self.window_ns))?;
+        if self.groups.is_empty() {
+            return writeln!(f, "  nothing of what the configuration names runs");
+        }
+        let mut rows = table(&["group", "profile", "managed", "CPUs used", "threads", "won", "now"]);
+        for group in &self.groups {
+            let managed = self.up_ns.saturating_sub(group.since_ns);
+            rows.add_row([
+                group.name.clone(),
+                group.profile.clone(),
+                Nanos(managed).to_string(),
+                format!("{:.2}", group.cpu_time_ns as f64 / managed.max(1) as f64),
+                group.threads_max.to_string(),
+                group.won(),
+                group.state.clone(),
+            ]);
+        }
+        writeln!(f, "\n{rows}")?;
+        self.warnings.iter().try_for_each(|warning| writeln!(f, "  note       {warning}"))
+    }
+}

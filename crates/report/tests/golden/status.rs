@@ -1,0 +1,125 @@
+//! `gleaner.status/1` and `gleaner.verify/1`.
+
+use super::{check, has, units_are_named};
+use gleaner_report::{DecisionRecord, StatusGroup, StatusReport, StatusTrial, StatusVcpu, VerifiedFile, VerifyReport};
+use serde_json::Value;
+
+fn group() -> StatusGroup {
+    let decision = |at_ns, action: &str, vcpu, reason: &str| DecisionRecord {
+        at_ns,
+        action: action.into(),
+        vcpu,
+        reason: reason.into(),
+    };
+    StatusGroup {
+        name: "redis".into(),
+        target: "cgroup /sys/fs/cgroup/system.slice/redis-server.service".into(),
+        profile: "latency".into(),
+        policy: "retain".into(),
+        since_ns: 2_000_000_000,
+        vcpus: 4,
+        state: "vCPUs 0-3 kept awake".into(),
+        retaining: vec![0, 1, 2, 3],
+        timeout_ns: Some(200_000),
+        cpu_time_ns: 30_000_000_000,
+        voluntary_switches: 1_000_000,
+        threads_max: 6,
+        trial: Some(StatusTrial {
+            at_ns: 4_000_000_000,
+            pays: true,
+            reason: "bridging idle periods pays: 1.31 times as many synchronizations a second as without".into(),
+            rate_ratio: Some(1.31),
+            rate_range: Some([1.18, 1.4]),
+            pairs: 4,
+        }),
+        decisions_count: 40,
+        decisions: vec![
+            decision(2_100_000_000, "release", Some(0), "a trial whether bridging idle periods pays"),
+            decision(4_000_000_000, "retain", Some(0), "bridging idle periods pays: 1.31 times"),
+        ],
+        would_change: vec!["a trial finds less than 3 % more synchronizations a second than without".into()],
+    }
+}
+
+fn status() -> StatusReport {
+    StatusReport {
+        schema: StatusReport::SCHEMA.into(),
+        version: "0.1.0".into(),
+        pid: 4711,
+        up_ns: 62_000_000_000,
+        dry_run: false,
+        configuration: vec!["/etc/gleaner/gleaner.toml".into()],
+        reload_error: Some("/etc/gleaner/gleaner.toml:3: unknown key profil: did you mean profile?".into()),
+        window_ns: 100_000_000,
+        overhead_cpu_ns: 200_000_000,
+        retention: Some("haltpoll".into()),
+        retained_ns: 9_000_000_000,
+        guard_trips: 1,
+        retaining: vec![StatusVcpu { vcpu: 0, timeout_ns: 200_000 }],
+        groups: vec![group()],
+        warnings: vec!["the guardian process died and was replaced".into()],
+    }
+}
+
+#[test]
+fn status_whole() {
+    let json = check("status_whole", &status());
+    has(&json, &["groups[].trial.rate_ratio", "groups[].decisions[].reason", "retaining[].timeout_ns", "up_ns"]);
+    let counts = ["pid", "guard_trips", "vcpu", "vcpus", "retaining", "voluntary_switches", "threads_max", "pairs"];
+    units_are_named(&json, &[&counts[..], &["decisions_count", "rate_range"]].concat());
+    let text = status().explain(&[&group()]);
+    for line in [
+        "redis (cgroup /sys/fs/cgroup/system.slice/redis-server.service), profile latency, policy retain\n",
+        "  now        vCPUs 0-3 kept awake\n",
+        "  tried      58.0s ago: bridging idle periods pays: 1.31 times",
+        "             1.31 times the rate, 1.18 to 1.40 in 4 pairs\n",
+        "    59.9s ago  release vCPU 0: a trial whether",
+        "             and 38 decisions before\n",
+        "  changes if a trial finds less than 3 % more",
+    ] {
+        assert!(text.contains(line), "{line:?} is not in {text}");
+    }
+    let text = status().explain_vcpu(0);
+    assert_eq!(
+        text,
+        "vCPU 0 is kept awake for 200us\n  redis: retain 58.0s ago: bridging idle periods pays: 1.31 times\n"
+    );
+    assert!(status().explain_vcpu(1).starts_with("vCPU 1 halts"));
+}
+
+#[test]
+fn status_unknown() {
+    let report = StatusReport {
+        retention: None,
+        retaining: Vec::new(),
+        reload_error: None,
+        groups: vec![StatusGroup { trial: None, timeout_ns: None, ..group() }],
+        ..status()
+    };
+    let json = check("status_unknown", &report);
+    assert_eq!(json["groups"][0]["trial"], Value::Null);
+}
+
+fn verified() -> VerifyReport {
+    let file = |found: Option<&str>, as_set, changed_by: Option<&str>| VerifiedFile {
+        path: "/sys/module/haltpoll/parameters/guest_halt_poll_ns".into(),
+        expected: vec!["200000".into()],
+        found: found.map(Into::into),
+        as_set,
+        changed_by: changed_by.map(Into::into),
+    };
+    let files = vec![file(Some("200000"), true, None), file(Some("0"), false, Some("another Gleaner, process 815"))];
+    VerifyReport { schema: VerifyReport::SCHEMA.into(), as_set: false, files }
+}
+
+#[test]
+fn verify_whole() {
+    has(&check("verify_whole", &verified()), &["files[].path", "files[].expected", "files[].found", "as_set"]);
+}
+
+#[test]
+fn verify_unknown() {
+    let files = vec![VerifiedFile { found: None, ..verified().files.remove(1) }];
+    let json = check("verify_unknown", &VerifyReport { files, ..verified() });
+    assert_eq!(json["files"][0]["found"], Value::Null);
+}
