@@ -305,3 +305,34 @@ fn metrics_are_served_where_the_configuration_says_and_gone_afterwards() {
     assert!(!socket.exists());
     program.ends_well();
 }
+
+#[test]
+fn a_service_manager_is_told_what_happens() {
+    let (program, folder) = (Program::start(), tempfile::tempdir().unwrap());
+    let path = folder.path().join("notify");
+    let manager = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+    manager.set_read_timeout(Some(common::LONGEST_WAIT)).unwrap();
+    let told = |words: &str| {
+        // Signs of life and the status come between.
+        for _ in 0..1000 {
+            let mut bytes = [0; 4096];
+            let n = manager.recv(&mut bytes).unwrap();
+            if String::from_utf8_lossy(&bytes[..n]).contains(words) {
+                return;
+            }
+        }
+        panic!("never told {words}");
+    };
+    let environment = [("NOTIFY_SOCKET", path.to_str().unwrap()), ("WATCHDOG_USEC", "200000")];
+    let mut daemon = Daemon::start_in(&environment, &group("one", &program, WATCHED));
+    told("STATUS=managing one group");
+    told("READY=1");
+    told("WATCHDOG=1");
+    daemon.signal(libc::SIGHUP);
+    told("RELOADING=1");
+    told("READY=1");
+    daemon.says("reloaded");
+    assert_eq!(daemon.ends(), (Some(0), false));
+    told("STOPPING=1");
+    program.ends_well();
+}

@@ -18,11 +18,17 @@ pub struct Daemon {
 impl Daemon {
     /// With this configuration, once it has begun.
     pub fn start(configuration: &str) -> Self {
+        Self::start_in(&[], configuration)
+    }
+
+    /// The same with this in its environment.
+    pub fn start_in(environment: &[(&str, &str)], configuration: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("gleaner.toml"), configuration).unwrap();
         let file = folder.path().join("gleaner.toml");
         let mut command = gleaner(["daemon", "--config", file.to_str().unwrap()]);
         command.arg("--state-dir").arg(folder.path().join("state"));
+        command.envs(environment.iter().copied());
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let (sender, lines) = channel();
         let stderr = BufReader::new(child.stderr.take().unwrap());
