@@ -105,7 +105,6 @@ enum Stays {
 
 /// Tries retention from time to time and remembers whether it pays.
 #[derive(Clone, Debug)]
-#[allow(clippy::struct_excessive_bools, reason = "what it was made with, and what it saw: they say nothing together")]
 pub(in crate::guest) struct Trial {
     enabled: bool,
     windows_per_block: u32,
