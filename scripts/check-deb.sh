@@ -5,6 +5,8 @@
 set -euo pipefail
 
 package=$(readlink -f "$1")
+# The package's scripts run here, not in the root, and would act on this machine's own services.
+[[ ! -d /run/systemd/system ]] || { echo "check-deb: not checked: systemd runs here"; exit 0; }
 root=$(mktemp -d "${TMPDIR:-/tmp}/gleaner-deb.XXXXXX")
 trap 'rm -rf "$root"' EXIT
 mkdir -p "$root"/var/lib/dpkg/{info,updates}

@@ -7,10 +7,9 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 gleaner=$(readlink -f "${1:-$root/target/gleaner}") || true
 [[ -x $gleaner ]] || { echo "demo: ${1:-target/gleaner} is not there: run make build" >&2; exit 1; }
-if ! command -v redis-server redis-benchmark redis-cli >/dev/null; then
-    echo "demo: Redis is not installed here, so the daemon is not shown"
-    exit 0
-fi
+for program in redis-server redis-benchmark redis-cli; do
+    command -v "$program" >/dev/null || { echo "demo: $program is not installed here, so the daemon is not shown"; exit 0; }
+done
 if "$gleaner" status >/dev/null 2>&1; then
     echo "demo: a daemon runs here already: gleaner status"
     exit 0

@@ -4,7 +4,7 @@ use crate::protocol::{Answer, REQUEST_BYTES_MAX, Request};
 use crate::server::{Listener, Serving};
 use std::fs;
 use std::io;
-use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt, chown, lchown};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
@@ -54,12 +54,20 @@ impl Drop for Control {
 /// # Errors
 /// When it cannot be made.
 pub(crate) fn bind(path: &Path, group: Option<u32>) -> io::Result<UnixListener> {
-    let _ = fs::remove_file(path);
-    let listener = UnixListener::bind(path)?;
-    if group.is_some() {
-        chown(path, None, group)?;
+    match fs::symlink_metadata(path) {
+        Ok(found) if found.file_type().is_socket() => fs::remove_file(path)?,
+        // Whatever it is, it is not ours to remove.
+        Ok(_) => return Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is something else, no socket")),
+        Err(_) => {}
     }
-    fs::set_permissions(path, fs::Permissions::from_mode(if group.is_some() { 0o660 } else { 0o600 }))?;
+    // Made with its mode, so that nothing has to be changed by name afterwards.
+    let had = rustix::process::umask(if group.is_some() { 0o117 } else { 0o177 }.into());
+    let listener = UnixListener::bind(path);
+    rustix::process::umask(had);
+    let listener = listener?;
+    if group.is_some() {
+        lchown(path, None, group)?;
+    }
     Ok(listener)
 }
 

@@ -29,6 +29,8 @@ use std::time::{Duration, Instant};
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// What looking may cost, as a part of one CPU: 1/200.
 const LOOK_RARITY: u32 = 200;
+/// ... but not for longer: without a group it is what the watchdog hears.
+const LOOK_AT_LEAST_EVERY: Duration = Duration::from_secs(5);
 /// A window and a reload take less.
 const LONGEST_ANSWER: Duration = Duration::from_secs(4);
 /// A window this late tells of a machine, or a daemon, that was stopped; nothing is to be learnt from it.
@@ -198,7 +200,7 @@ impl Service {
             self.say_once("gleaner: more groups than daemon.groups_max; the rest is left alone".to_owned());
         }
         let cost: Duration = (thread_cpu_time() - before).into();
-        self.next_look = began + LOOK_EVERY.max(cost * LOOK_RARITY);
+        self.next_look = began + LOOK_EVERY.max(cost * LOOK_RARITY).min(LOOK_AT_LEAST_EVERY);
         let summary = self.summary();
         self.supervisor.status(format!("managing {summary}"));
     }

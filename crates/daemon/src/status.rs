@@ -86,9 +86,13 @@ fn trial(record: &TrialRecord) -> StatusTrial {
         pays: record.pays,
         reason: record.reason.to_string(),
         rate_ratio: median.filter(|ratio| ratio.is_finite()),
-        rate_range: rates.first().zip(rates.last()).map(|(low, high)| [*low, *high]),
+        rate_range: rates.first().zip(rates.last()).map(|(low, high)| [*low, *high]).filter(all_finite),
         pairs: rates.len() as u64,
     }
+}
+
+fn all_finite(range: &[f64; 2]) -> bool {
+    range.iter().all(|ratio| ratio.is_finite())
 }
 
 /// How it stands, in words.

@@ -303,19 +303,17 @@ impl fmt::Display for Reason {
                 "bridging idle periods {}: threads wait in another way, and compute for {cpu_ratio:.2} times as long",
                 if pays { "pays" } else { "does not pay" }
             ),
-            Self::RetentionFaster { rate_ratio } => write!(
-                f,
-                "bridging idle periods pays: {rate_ratio:.2} times as many synchronizations a second as without"
-            ),
+            Self::RetentionFaster { rate_ratio } => {
+                write!(f, "bridging idle periods pays: {rate_ratio:.2} times the rate without")
+            }
             Self::RetentionNoSlower { rate_ratio } => write!(
                 f,
-                "bridging idle periods slows nothing down: {rate_ratio:.2} times as many synchronizations a second as \
-                 without, which is enough for profile latency"
+                "bridging idle periods slows nothing down: {rate_ratio:.2} times the rate without, which is enough for \
+                 profile latency"
             ),
-            Self::RetentionNoFaster { rate_ratio } => write!(
-                f,
-                "bridging idle periods does not pay: {rate_ratio:.2} times as many synchronizations a second as without"
-            ),
+            Self::RetentionNoFaster { rate_ratio } => {
+                write!(f, "bridging idle periods does not pay: {rate_ratio:.2} times the rate without")
+            }
             Self::RetentionCosts { cost_ratio } => write!(
                 f,
                 "bridging idle periods does not pay: a synchronization costs {cost_ratio:.2} times what it costs without"

@@ -1,8 +1,9 @@
 //! What the program got done, by a counter that it or its user keeps in a file.
 
 use crate::ObserveError;
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// The number is looked for up to here.
@@ -39,10 +40,14 @@ impl ProgressFile {
     /// The number; `None` where there is no file, or nothing in it.
     fn read(&self) -> Result<Option<u64>, ObserveError> {
         for _ in 0..TRIES {
-            let file = match File::open(&self.path) {
+            let file = match open(&self.path) {
                 Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
                 file => file.map_err(|source| ObserveError::read(&self.path, source))?,
             };
+            let wrong = |what: &str| ObserveError::Parse { path: self.path.clone(), line: 1, what: what.to_owned() };
+            if !file.metadata().is_ok_and(|found| found.is_file()) {
+                return Err(wrong("not a regular file"));
+            }
             let mut text = Vec::new();
             file.take(LONGEST).read_to_end(&mut text).map_err(|source| ObserveError::read(&self.path, source))?;
             if text.trim_ascii().is_empty() {
@@ -50,11 +55,16 @@ impl ProgressFile {
                 std::thread::yield_now();
                 continue;
             }
-            let none = || ObserveError::Parse { path: self.path.clone(), line: 1, what: "no number".to_owned() };
-            return first_number(&text).ok_or_else(none).map(Some);
+            return first_number(&text).ok_or_else(|| wrong("no number")).map(Some);
         }
         Ok(None)
     }
+}
+
+/// The program that writes it is not trusted: a pipe must not keep the reader waiting, nor a link lead to a device.
+fn open(path: &Path) -> std::io::Result<File> {
+    let flags = libc::O_NONBLOCK | libc::O_NOFOLLOW | libc::O_NOCTTY;
+    OpenOptions::new().read(true).custom_flags(flags).open(path)
 }
 
 /// The first run of digits.
@@ -88,5 +98,19 @@ mod tests {
         std::fs::write(&path, "no number").unwrap();
         let said = file.since_last().unwrap_err().to_string();
         assert!(said.contains("done") && said.contains("no number"), "{said}");
+    }
+
+    #[test]
+    fn a_hostile_program_cannot_keep_its_reader_waiting_or_lead_it_elsewhere() {
+        let dir = tempfile::tempdir().unwrap();
+        let [pipe, link, number] = ["pipe", "link", "number"].map(|name| dir.path().join(name));
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+        std::fs::write(&number, "5").unwrap();
+        std::os::unix::fs::symlink(&number, &link).unwrap();
+        for (path, what) in [(&pipe, "not a regular file"), (&dir.path().to_owned(), "not a regular file"), (&link, "")]
+        {
+            let said = ProgressFile::new(path).since_last().unwrap_err().to_string();
+            assert!(said.contains(what), "{said}");
+        }
     }
 }

@@ -8,7 +8,7 @@
 //! ```
 
 use crate::ProcRoot;
-use gleaner_model::CpuSet;
+use gleaner_model::{CpuSet, printable};
 use gleaner_sys::{Stat, affinity_of, numbered, usable_cpus};
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -141,8 +141,9 @@ impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Process { pid, .. } => write!(f, "process {pid}"),
-            Self::Cgroup { folder } => write!(f, "cgroup {}", folder.display()),
-            Self::Program { name } => write!(f, "program {name}"),
+            // Others may name cgroups and programs, and this goes into logs.
+            Self::Cgroup { folder } => write!(f, "cgroup {}", printable(folder.as_os_str().as_bytes())),
+            Self::Program { name } => write!(f, "program {}", printable(name.as_bytes())),
         }
     }
 }

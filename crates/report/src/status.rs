@@ -129,10 +129,18 @@ impl StatusReport {
         text
     }
 
+    /// Whether what is set for one vCPU holds for all.
+    fn keeps_all_awake(&self) -> bool {
+        self.retention.as_deref() == Some("haltpoll") && !self.retaining.is_empty()
+    }
+
     /// Of one vCPU: whether it is kept awake, who asked, and what was last decided for it.
     pub fn explain_vcpu(&self, vcpu: u32) -> String {
         let mut text = match self.retaining.iter().find(|found| found.vcpu == vcpu) {
             Some(found) => format!("vCPU {vcpu} is kept awake for {}\n", Nanos(found.timeout_ns)),
+            None if self.keeps_all_awake() => {
+                format!("vCPU {vcpu} polls too: haltpoll is the whole machine's; nothing was decided for it\n")
+            }
             None => format!("vCPU {vcpu} halts as the kernel likes\n"),
         };
         for group in &self.groups {
@@ -197,6 +205,7 @@ impl fmt::Display for StatusReport {
         let by = self.retention.as_deref().unwrap_or("nothing");
         let awake: CpuSet = self.retaining.iter().map(|vcpu| VcpuId(vcpu.vcpu)).collect();
         let awake = if awake.is_empty() { "none".to_owned() } else { awake.to_string() };
+        let by = if self.keeps_all_awake() { format!("{by}, which makes all poll") } else { by.to_owned() };
         writeln!(f, "  vCPUs kept awake: {awake}, by {by}; {} of idle time bridged", duration(Some(self.retained_ns)))?;
         let overhead = self.overhead_cpu_ns as f64 / self.up_ns.max(1) as f64;
         writeln!(f, "  observing takes {} of one CPU, windows of {}", percent(overhead), Nanos(self.window_ns))?;

@@ -125,11 +125,13 @@ impl Retainer for Haltpoll {
         if longest == self.in_force {
             return Ok(());
         }
-        self.in_force = longest;
         match longest {
-            Some(timeout) => self.begin(timeout, journal),
-            None => self.end(),
+            Some(timeout) => self.begin(timeout, journal)?,
+            None => self.end()?,
         }
+        // Only now: what failed is tried again.
+        self.in_force = longest;
+        Ok(())
     }
 
     fn was_taken_back(&mut self) {
@@ -141,6 +143,9 @@ impl Retainer for Haltpoll {
 
     fn values(&self) -> Vec<SetValue> {
         let set = |file: &ValueFile| SetValue { path: file.path().to_owned(), one_of: vec![file.now().to_owned()] };
+        if self.in_force.is_none() {
+            return Vec::new();
+        }
         [&self.highest, &self.grow, &self.start].map(set).into()
     }
 

@@ -49,7 +49,7 @@ pub const KEYS: &[Key] = &[
         table: "control",
         key: "group",
         meaning: "Who may ask the daemon how things stand, besides root: a group of users, by name or number. Only \
-                  root may reload.",
+                  root and the daemon's own user may reload.",
         allowed: "a group of /etc/group",
         default: "nobody",
         example: "\"0\"",
@@ -93,7 +93,8 @@ pub const KEYS: &[Key] = &[
     Key {
         table: "group.NAME",
         key: "program",
-        meaning: "Which: all processes of a program, with all that they start, by the name that `ps` shows.",
+        meaning: "Which: all processes of a program, with all that they start, by the name that `ps` shows. Anybody can \
+                  give a process that name.",
         allowed: "a name of up to 15 bytes",
         default: "",
         example: "\"redis-server\"",

@@ -27,7 +27,7 @@ fn group() -> StatusGroup {
         trial: Some(StatusTrial {
             at_ns: 4_000_000_000,
             pays: true,
-            reason: "bridging idle periods pays: 1.31 times as many synchronizations a second as without".into(),
+            reason: "bridging idle periods pays: 1.31 times the rate without".into(),
             rate_ratio: Some(1.31),
             rate_range: Some([1.18, 1.4]),
             pairs: 4,
