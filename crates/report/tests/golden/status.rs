@@ -84,7 +84,9 @@ fn status_whole() {
         text,
         "vCPU 0 is kept awake for 200us\n  redis: retain 58.0s ago: bridging idle periods pays: 1.31 times\n"
     );
-    assert!(status().explain_vcpu(1).starts_with("vCPU 1 halts"));
+    assert!(status().explain_vcpu(1).starts_with("vCPU 1 polls too"));
+    let by_pm_qos = StatusReport { retention: Some("pm-qos".into()), ..status() };
+    assert!(by_pm_qos.explain_vcpu(1).starts_with("vCPU 1 halts"));
 }
 
 #[test]
