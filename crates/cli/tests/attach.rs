@@ -3,35 +3,10 @@
 mod common;
 
 use common::machine::{idle_values, threads_of};
-use common::{Said, comes_true, finish, gleaner, is_root, pid_of, program, send};
+use common::program::Program;
+use common::{Said, comes_true, finish, gleaner, is_root, pid_of, send};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::time::Duration;
-
-/// A program that goes on until it is told to end.
-struct Program(Child);
-
-impl Program {
-    fn start() -> Self {
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(&program::words()[1..]).env(program::MODE, "pairs");
-        Self(command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap())
-    }
-
-    fn pid(&self) -> i32 {
-        pid_of(&self.0)
-    }
-
-    fn is_running(&mut self) -> bool {
-        self.0.try_wait().unwrap().is_none()
-    }
-
-    /// Tells it to end, and waits for that.
-    fn ends_well(mut self) {
-        drop(self.0.stdin.take());
-        assert_eq!(self.0.wait().unwrap().code(), Some(program::STATUS));
-    }
-}
 
 fn attach(args: &[&str], json: &Path) -> Said {
     finish(gleaner(["attach", "--json", json.to_str().unwrap()]).args(args))

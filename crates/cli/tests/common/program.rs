@@ -9,7 +9,7 @@
 use std::fmt::Write as _;
 use std::io::{Read, Write as _};
 use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::thread::{Builder, JoinHandle, sleep};
@@ -27,6 +27,31 @@ pub fn words() -> Vec<String> {
     let own = std::env::current_exe().unwrap().display().to_string();
     let libtest = ["--exact", "common::program::program", "--ignored", "--nocapture", "--test-threads=1", "-q"];
     std::iter::once(own).chain(libtest.map(str::to_owned)).collect()
+}
+
+/// A program that goes on until it is told to end.
+pub struct Program(Child);
+
+impl Program {
+    pub fn start() -> Self {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(&words()[1..]).env(MODE, "pairs");
+        Self(command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap())
+    }
+
+    pub fn pid(&self) -> i32 {
+        super::pid_of(&self.0)
+    }
+
+    pub fn is_running(&mut self) -> bool {
+        self.0.try_wait().unwrap().is_none()
+    }
+
+    /// Tells it to end, and waits for that.
+    pub fn ends_well(mut self) {
+        drop(self.0.stdin.take());
+        assert_eq!(self.0.wait().unwrap().code(), Some(STATUS));
+    }
 }
 
 #[test]
