@@ -4,31 +4,10 @@ mod common;
 
 use common::daemon::Daemon;
 use common::machine::idle_values;
-use common::{comes_true, finish, gleaner, is_root, pid_of, program};
+use common::program::Program;
+use common::{comes_true, finish, gleaner, is_root};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::time::Duration;
-
-/// A program that goes on until it is told to end.
-struct Program(Child);
-
-impl Program {
-    fn start() -> Self {
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(&program::words()[1..]).env(program::MODE, "pairs");
-        Self(command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap())
-    }
-
-    fn pid(&self) -> i32 {
-        pid_of(&self.0)
-    }
-
-    /// Tells it to end, and waits for that.
-    fn ends_well(mut self) {
-        drop(self.0.stdin.take());
-        assert_eq!(self.0.wait().unwrap().code(), Some(program::STATUS));
-    }
-}
 
 /// `name` with these keys.
 fn group(name: &str, program: &Program, more: &str) -> String {
@@ -109,6 +88,34 @@ fn a_broken_reload_keeps_what_runs_and_a_right_one_changes_only_what_differs() {
     daemon.says("reloaded, managing one group");
     assert_eq!(daemon.ends(), (Some(0), false));
     [one, two, three].into_iter().for_each(Program::ends_well);
+}
+
+/// Decisions are counted: a group that starts anew decides at once what it had decided.
+#[test]
+fn a_group_whose_parameters_alone_changed_goes_on_machine() {
+    if !is_root() || !Path::new("/sys/devices/system/cpu/cpu0/cpuidle/state0").exists() {
+        gleaner_testing::skip!("needs root and a cpuidle driver");
+    }
+    let (before, program) = (idle_values(), Program::start());
+    let keys = |stop: &str, more: &str| {
+        format!(
+            "profile = \"latency\"\ntrial = false\nparams = {{ steal_share_stop = {stop}, learn_timeouts = false }}\n{more}"
+        )
+    };
+    let daemon = Daemon::start(&group("one", &program, &keys("1.0", "")));
+    assert!(comes_true(|| idle_values() != before), "nothing was retained");
+    let decisions = |text: &str| -> u64 {
+        std::fs::write(daemon.configuration(), group("one", &program, text)).unwrap();
+        daemon.asked(&["reload"]).with_status(0);
+        let said = daemon.asked(&["status", "--json"]).with_status(0).stdout;
+        serde_json::from_str::<serde_json::Value>(&said).unwrap()["groups"][0]["decisions_count"].as_u64().unwrap()
+    };
+    let had = decisions(&keys("1.0", ""));
+    assert_eq!(decisions(&keys("0.99", "")), had);
+    assert!(decisions(&keys("0.99", "budget = \"7%\"")) > had);
+    drop(daemon);
+    assert!(comes_true(|| idle_values() == before), "{:?}", idle_values());
+    program.ends_well();
 }
 
 #[test]

@@ -26,7 +26,7 @@ impl RetainChoice {
 }
 
 /// What a runtime is to do.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// How much it may do.
     pub policy: Policy,

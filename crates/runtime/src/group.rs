@@ -12,7 +12,7 @@ use crate::snapshot::GroupSnapshot;
 use crate::totals::Totals;
 use crate::wishes::GroupId;
 use gleaner_act::{Journal, Placement};
-use gleaner_decide::guest::GuestPolicy;
+use gleaner_decide::guest::{GuestParams, GuestPolicy};
 use gleaner_model::{Action, CpuSet, Decision, Nanos, Reason, RetainMeans, Window};
 use gleaner_observe::ProgressFile;
 use std::borrow::Cow;
@@ -26,6 +26,7 @@ pub(crate) struct Group {
     only: Option<CpuSet>,
     /// Decisions are told, and not carried out.
     dry_run: bool,
+    config: Config,
     members: Option<Members>,
     policy: GuestPolicy,
     retains: bool,
@@ -53,6 +54,7 @@ impl Group {
             since: Nanos::ZERO,
             only: None,
             dry_run: config.dry_run,
+            config: config.clone(),
             members: None,
             policy: policy_of(config, vcpus, means),
             retains: means.is_some(),
@@ -76,7 +78,8 @@ impl Group {
         self.id
     }
 
-    /// From now on it is managed by this; what it did so far stays.
+    /// From now on it is managed by this; what it did so far stays. Where only parameters differ, so does what is known
+    /// of it.
     pub(crate) fn reconfigure(
         &mut self,
         config: &Config,
@@ -84,6 +87,13 @@ impl Group {
         machine: &mut Machine,
         events: &mut Events,
     ) {
+        let others = Config { params: config.params.clone(), ..self.config.clone() };
+        if others == *config && means.is_some() == self.retains {
+            self.policy.set_params(params_of(config));
+            self.config = others;
+            return;
+        }
+        self.config = config.clone();
         machine.wants_nothing(self.id, events);
         let vcpus = self.only.clone().unwrap_or_else(|| machine.vcpus().clone());
         self.policy = policy_of(config, &vcpus, means);
@@ -254,10 +264,14 @@ impl Group {
     }
 }
 
-fn policy_of(config: &Config, vcpus: &CpuSet, means: Option<RetainMeans>) -> GuestPolicy {
+fn params_of(config: &Config) -> GuestParams {
     let mut params = config.params.clone();
     params.retention_trials &= !config.dry_run;
-    let policy = GuestPolicy::new(config.policy, config.profile, params, config.costs, vcpus.clone());
+    params
+}
+
+fn policy_of(config: &Config, vcpus: &CpuSet, means: Option<RetainMeans>) -> GuestPolicy {
+    let policy = GuestPolicy::new(config.policy, config.profile, params_of(config), config.costs, vcpus.clone());
     let policy = match means {
         Some(means) => policy.by(means, config.timeout),
         None => policy,
