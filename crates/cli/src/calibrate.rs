@@ -1,6 +1,8 @@
 //! What a wake-up costs on this machine: settings A to D of Table 2, for `probe`, for `doctor`, and for the time-outs
 //! of `run`.
 
+mod kept;
+
 use crate::args::Setting;
 use crate::session;
 use gleaner_act::{CgroupHierarchies, CgroupRoots, IdleGroup, Journal, Retainer, YieldingThreads};
@@ -12,12 +14,17 @@ use hdrhistogram::Histogram;
 use std::cell::RefCell;
 use std::time::Duration;
 
-/// Wake-ups per setting at the start of `run`: enough for a p99, in a third of a second. Where only the tail says that
+pub use kept::{costs_for, costs_for_service, kept_or_measured};
+
+/// Wake-ups per setting before a run: enough for a p99, in a twentieth of a second. Where only the tail says that
 /// halting costs, up to three times as many.
 pub const SAMPLES_AT_START: usize = 120;
-/// The gap at the start of `run`. Long enough that the host's own halt polling (200 us by default) does not hide the
-/// halt.
+/// The gap where the idle task polls. Long enough that the host's own halt polling (200 us by default) does not hide
+/// the halt.
 pub const GAP_AT_START: Duration = Duration::from_millis(1);
+/// The gap for yielding threads: periods as short as those that they bridge. Where the host polls, such a period ends as
+/// soon for a halted vCPU, and a yielding thread only costs.
+pub const GAP_BRIDGED: Duration = Duration::from_micros(50);
 /// Alternations between B and C: noise that comes and goes should meet both.
 const ROUNDS: usize = 4;
 
@@ -142,18 +149,18 @@ fn costs_of(retained: &[Nanos], halted: &[Nanos]) -> Option<WakeupCosts> {
     })
 }
 
-/// What `run` would measure at its start, for callers that start many runs. `None` on one vCPU, or when `go_on` said
-/// no.
-pub fn costs_now(
+/// Measured now, by yielding threads. `None` on one vCPU, or when `go_on` said no.
+fn costs_now(
     vcpus: &CpuSet,
     params: &GuestParams,
+    gap: Duration,
     go_on: impl FnMut() -> bool,
 ) -> Result<Option<WakeupCosts>, Box<dyn std::error::Error>> {
     let mut session = session::begin()?;
     let group = IdleGroup::create(&CgroupHierarchies::find(&CgroupRoots::default()), &mut session.journal);
     let on: CpuSet = vcpus.iter().take(2).collect();
     let yields = start_yielding(&on, &group, params, |_| None)?;
-    let bench = Bench::new(&yields, &on, GAP_AT_START);
+    let bench = Bench::new(&yields, &on, gap);
     let costs = bench.map(|bench| bench.costs(SAMPLES_AT_START, params, go_on)).transpose()?.flatten();
     drop(yields);
     session.end()?;

@@ -4,7 +4,7 @@
 //! under a journal, and undone before the report is printed.
 
 use crate::args::{DoctorArgs, Setting};
-use crate::calibrate::{Bench, GAP_AT_START};
+use crate::calibrate::{Bench, GAP_AT_START, GAP_BRIDGED};
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::output::{Output, shown, steady_tick};
@@ -72,7 +72,7 @@ fn examine(interrupted: &AtomicBool) -> DoctorReport {
 /// Of the haltpoll governor.
 const DOES_NOT_POLL: &str = ", which does not poll (guest_halt_poll_ns is 0)";
 
-fn machine(root: &ProcRoot, vcpus: &CpuSet) -> MachineFacts {
+pub fn machine(root: &ProcRoot, vcpus: &CpuSet) -> MachineFacts {
     // A container's list (lxcfs) may have fewer than the kernel lets us use.
     let online = online_cpus(root).ok().filter(|online| vcpus.is_subset(online));
     let read = |name: &str| fs::read_to_string(root.sys.join("devices/system/cpu/cpuidle").join(name));
@@ -236,7 +236,7 @@ fn try_yielding(
         YieldClass::Idle => "SCHED_IDLE".to_owned(),
         YieldClass::Nice19 => yields.fallbacks().first().map(ToString::to_string).unwrap_or_default(),
     };
-    let bench = Bench::new(&yields, &on, GAP_AT_START).filter(|bench| measure && bench.can(Setting::C));
+    let bench = Bench::new(&yields, &on, GAP_BRIDGED).filter(|bench| measure && bench.can(Setting::C));
     let halt = bench.and_then(|bench| halt_cost(&bench, interrupted));
     (Ok(detail), idle, halt)
 }
@@ -244,7 +244,7 @@ fn try_yielding(
 fn halt_cost(bench: &Bench<'_>, interrupted: &AtomicBool) -> Option<HaltCost> {
     let costs = bench.costs(SAMPLES, &GuestParams::default(), || !interrupted.load(Ordering::Relaxed)).ok()??;
     Some(HaltCost {
-        gap_ns: Nanos::from(GAP_AT_START).0,
+        gap_ns: Nanos::from(bench.gap).0,
         retained_p50_ns: costs.retained_p50.0,
         retained_p99_ns: costs.retained_p99.0,
         halted_p50_ns: costs.halted_p50.0,

@@ -12,7 +12,7 @@ use crate::supervisor::Supervisor;
 use crate::verify::verify;
 use gleaner_act::{PlacementRequest, default_state_dir};
 use gleaner_decide::guest::GuestParams;
-use gleaner_model::{Nanos, Policy, Profile};
+use gleaner_model::{Nanos, Policy, Profile, WakeupCosts};
 use gleaner_observe::{ObserverChoice, ProcRoot, vcpus_of};
 use gleaner_runtime::event_loop::{self, Received, Task};
 use gleaner_runtime::{Config, Listener, RetainChoice, Runtime, SetupError};
@@ -48,6 +48,8 @@ pub struct Options {
     pub dry_run: bool,
     /// Where the lock is, and what else others find it by.
     pub state_dir: PathBuf,
+    /// What a wake-up costs here by yielding threads, where it was measured.
+    pub costs: Option<WakeupCosts>,
 }
 
 /// Why there is no service.
@@ -295,6 +297,7 @@ impl Service {
             timeout: settings.retain_for,
             budget: settings.budget,
             progress: settings.progress.clone(),
+            costs: self.options.costs,
             params: settings.params.clone(),
             ..machine_config(&self.configuration, self.options.dry_run)
         }

@@ -105,6 +105,9 @@ fn state(explanation: &Explanation, policy: Policy, dry_run: bool) -> String {
         let would = if dry_run { "would be kept" } else { "kept" };
         return format!("vCPUs {retaining} {would} awake");
     }
+    if explanation.retention_stopped && explanation.trial.is_none() {
+        return "left alone: until a trial has shown that keeping vCPUs awake pays".to_owned();
+    }
     if explanation.retention_stopped {
         return "left alone: keeping vCPUs awake does not pay".to_owned();
     }
@@ -149,7 +152,13 @@ fn would_change(explanation: &Explanation, adopted: &Adopted, dry_run: bool) -> 
             params.steal_share_quiet * 100.0
         ));
     }
-    if explanation.retention_stopped {
+    if explanation.retention_stopped && explanation.trial.is_none() {
+        lines.push(format!(
+            "a trial, once there are {} wake-ups in every window, finds more than {:.0} % more synchronizations a second",
+            params.trial_wakeups_min,
+            params.trial_gain_min * 100.0
+        ));
+    } else if explanation.retention_stopped {
         lines.push(format!(
             "a trial, {} to {} after the last, finds more than {:.0} % more synchronizations a second; or its CPU use or \
              granularity changes, which begins anew",

@@ -3,8 +3,8 @@
 
 mod common;
 
-use common::{COSTLY_HALTS, Guest, PIPELINE, Workload, policy_with};
-use gleaner_decide::guest::{GuestParams, GuestPolicy, NoStep};
+use common::{COSTLY_HALTS, Guest, PIPELINE, Workload, policy_with, retaining_untried};
+use gleaner_decide::guest::{GuestPolicy, NoStep};
 use gleaner_model::{CpuSet, Decision, Nanos, Policy, Profile, Reason, VcpuId};
 
 /// A program that computes on every vCPU, waits, and computes again.
@@ -14,7 +14,7 @@ fn nothing_is_retained_where_no_vcpu_is_ever_idle() {
     let waiting = Workload { demand: 2.0, piece: Nanos::from_millis(5), ..PIPELINE };
     for (profile, expected) in [(Profile::Balanced, [4, 4, 4]), (Profile::Latency, [0, 0, 0])] {
         let mut policy =
-            GuestPolicy::new(Policy::Retain, profile, GuestParams::default(), Some(COSTLY_HALTS), CpuSet::first(4));
+            GuestPolicy::new(Policy::Retain, profile, retaining_untried(), Some(COSTLY_HALTS), CpuSet::first(4));
         policy.begin();
         let mut guest = Guest::new(4, busy, 1);
         let full = guest.run(&mut policy, 3);

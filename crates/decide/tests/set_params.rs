@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Guest, PIPELINE, Workload, count, policy};
+use common::{Guest, PIPELINE, Workload, count, policy, retaining_untried};
 use gleaner_decide::guest::{GuestParams, GuestPolicy};
 use gleaner_model::{Action, CpuSet, Nanos, Policy, Profile, RetainMeans};
 
@@ -14,20 +14,20 @@ fn the_same_parameters_set_after_each_window_change_nothing() {
         assert_eq!(left_alone.begin(), set.begin());
         for window in 0..600 {
             assert_eq!(one.run(&mut left_alone, 1), other.run(&mut set, 1), "window {window}");
-            set.set_params(GuestParams::default());
+            set.set_params(retaining_untried());
         }
     }
 }
 
 #[test]
 fn a_step_is_taken_once_its_condition_is_loosened_and_none_before() {
-    let strict = GuestParams { min_time_slice_us: 100, ..GuestParams::default() };
+    let strict = GuestParams { min_time_slice_us: 100, ..retaining_untried() };
     let mut guest = Guest::new(4, Workload { demand: 0.8, ..PIPELINE }, 1);
     let fits = |params: GuestParams| GuestPolicy::new(Policy::Full, Profile::Balanced, params, None, CpuSet::first(4));
     let mut policy = fits(GuestParams { load_factor: 0.01, granularity_factor: 0.01, ..strict });
     policy.begin();
     assert_eq!(count(&guest.run(&mut policy, 60), "deactivate"), 0);
-    policy.set_params(GuestParams::default());
+    policy.set_params(retaining_untried());
     assert!(count(&guest.run(&mut policy, 60), "deactivate") > 0, "{:?}", policy.explain());
 }
 
@@ -38,7 +38,7 @@ fn another_time_out_is_in_force_after_the_next_window() {
         poll_timeout_balanced_us,
         learn_timeouts: false,
         retention_trials: false,
-        ..GuestParams::default()
+        ..retaining_untried()
     };
     let policy = GuestPolicy::new(Policy::Retain, Profile::Balanced, with(200), None, CpuSet::first(2));
     let mut policy = policy.by(RetainMeans::Haltpoll, None);

@@ -13,7 +13,12 @@ fn relay(policy: Option<Policy>, threads: u32, items: u64, vcpus: u32) -> VmConf
     let plan = Plan { threads, items: Some(items), granularity: Span::Fixed(5 * US) };
     let vm = VmConfig::new("vm", vcpus, Costs::KVM_2014, (by_name("relay").unwrap().build)(&plan));
     match policy {
-        Some(policy) => managed(vm, Managed::new(policy)),
+        Some(policy) => {
+            let mut with = Managed::new(policy);
+            // It is over before a trial.
+            with.params.yielding_waits_for_trial = false;
+            managed(vm, with)
+        }
         None => vm,
     }
 }

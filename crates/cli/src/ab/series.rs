@@ -81,7 +81,7 @@ impl Series {
         if !plan.needs_costs || crate::means::polls_here(&vcpus) {
             return None;
         }
-        match calibrate::costs_now(&vcpus, &plan.params, || interrupt.signal().is_none()) {
+        match calibrate::kept_or_measured(&vcpus, &plan.params, || interrupt.signal().is_none()) {
             Ok(costs) => costs.map(|costs| calibrate::costs_to_text(&costs)),
             Err(error) => {
                 self.notes.push(format!("the cost of a halt was not measured: {error}"));

@@ -5,6 +5,7 @@
 
 mod args;
 
+use crate::calibrate::costs_for;
 use crate::failure::Failure;
 use crate::output::{Output, say};
 use crate::run::summary;
@@ -24,9 +25,10 @@ pub fn main(args: AttachArgs) -> Result<u8, Failure> {
     let mut output = Output::open(args.json.json.as_deref())?;
     let length = args.length;
     let target = find(&args)?;
-    let options = args.into_options(target.command(&ProcRoot::default()))?;
+    let mut options = args.into_options(target.command(&ProcRoot::default()))?;
     let roots = target.roots(&ProcRoot::default());
     let vcpus = vcpus_of(&roots);
+    options.config.costs = costs_for(&options.config, &vcpus);
     let prepared = Runtime::prepare(&options.config, vcpus.clone(), session::listener());
     let mut runtime = prepared.map_err(Failure::work)?;
     runtime.attach(&roots);

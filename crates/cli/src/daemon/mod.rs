@@ -3,8 +3,10 @@
 mod args;
 mod ask;
 
+use crate::calibrate::costs_for_service;
 use crate::failure::Failure;
 use crate::output::{Output, say};
+use crate::run::allowed_vcpus;
 pub use args::{AskArgs, ConfigArgs, DaemonArgs, ExplainArgs, StatusArgs};
 use args::{CheckArgs, ConfigCommand};
 pub use ask::{explain, reload, status, verify};
@@ -15,7 +17,8 @@ use std::sync::Arc;
 
 pub fn main(args: DaemonArgs) -> Result<u8, Failure> {
     let state_dir = args.state_dir.unwrap_or_else(default_state_dir);
-    let options = Options { file: args.config, dry_run: args.dry_run, state_dir };
+    let costs = costs_for_service(&allowed_vcpus());
+    let options = Options { file: args.config, dry_run: args.dry_run, state_dir, costs };
     let quiet = crate::output::quiet();
     let told = move |line: &str| {
         if !quiet {

@@ -8,6 +8,7 @@ pub mod summary;
 mod unmanaged;
 
 use crate::args::RunArgs;
+use crate::calibrate::costs_for;
 use crate::failure::Failure;
 use crate::output::{Output, say};
 use crate::session::listener;
@@ -39,7 +40,8 @@ pub fn main(args: RunArgs) -> Result<u8, Failure> {
     let inherited = Inherited::now();
     signals::Inherited::lift_limits();
     let mut output = Output::open(args.json.json.as_deref())?;
-    let options = Options::from_args(args)?;
+    let mut options = Options::from_args(args)?;
+    options.config.costs = costs_for(&options.config, &allowed_vcpus());
     let report = beside_the_first_thread(&options, &inherited)?;
     // The summary first: if the JSON cannot be written, the result is not lost.
     if !options.quiet {

@@ -69,13 +69,13 @@ fn fill(report: &mut RunReport, options: &Options, snapshot: &Snapshot) {
     report.retained_ns = snapshot.retained.0;
     report.guard_trips = snapshot.guard_trips;
     let retention = snapshot.retention.as_ref().map(|retention| retention.means);
-    report.timeout_from = retention.map(|means| timeout_from(options, means));
     report.warnings = snapshot.warnings.iter().map(Warning::to_string).collect();
     report.means = means(snapshot);
     // One program is one group.
     let Some(group) = snapshot.groups.first() else { return };
     let totals = &group.totals;
     report.timeout_ns = group.timeout.map(|timeout| timeout.0);
+    report.timeout_from = retention.map(|means| timeout_from(options, means, group));
     let steps = options.config.policy.consolidates();
     report.no_step_because = steps.then(|| no_step_because(&group.explanation.no_step_windows)).flatten();
     report.retention_cost_ratio = group.explanation.retention_cost_ratio;
@@ -97,16 +97,24 @@ fn fill(report: &mut RunReport, options: &Options, snapshot: &Snapshot) {
 }
 
 /// Where the time-out comes from, in words.
-fn timeout_from(options: &Options, means: RetainMeans) -> String {
+fn timeout_from(options: &Options, means: RetainMeans, group: &GroupSnapshot) -> String {
     if options.config.timeout.is_some() {
         return "as given by --retain-for".to_owned();
+    }
+    if let (Some(Nanos::ZERO), Some(costs)) = (group.timeout, options.config.costs) {
+        return format!(
+            "after a short wait a halted vCPU answers as soon ({}, p99 {}) as one kept awake by {means} ({}, p99 {})",
+            costs.halted_p50, costs.halted_p99, costs.retained_p50, costs.retained_p99
+        );
     }
     let profile = match options.config.profile {
         Profile::Frugal => "frugal",
         Profile::Balanced => "balanced",
         Profile::Latency => "latency",
     };
-    format!("profile {profile}, kept awake by {means}")
+    let untried = group.explanation.retention_stopped && group.explanation.trial.is_none();
+    let untried = if untried { ", once a trial has shown that it pays" } else { "" };
+    format!("profile {profile}, kept awake by {means}{untried}")
 }
 
 /// By what means.

@@ -21,13 +21,17 @@ fn adopted(profile: &str) -> Adopted {
 #[test]
 fn each_state_is_said_with_what_would_change_it() {
     let set = |list: &str| list.parse::<CpuSet>().unwrap();
-    let base = explanation(Policy::Retain);
+    let untried = explanation(Policy::Retain);
+    let base = Explanation { retention_stopped: false, ..untried.clone() };
+    let record =
+        TrialRecord { at: Nanos(5), pays: false, reason: Reason::RetentionNoFaster { rate_ratio: 0.9 }, rates: Vec::new() };
     let (retains, watched) = (adopted("latency"), adopted("observe-only"));
     for (explanation, said, changes) in [
         (Explanation { retaining: set("0-1"), ..base.clone() }, "vCPUs 0-1 kept awake", "more than 15 %"),
         (Explanation { contended: set("1"), ..base.clone() }, "contended (vCPUs 1)", "below 5 %"),
         (Explanation { never_idle: set("0"), ..base.clone() }, "hardly ever idle (vCPUs 0)", ""),
-        (Explanation { retention_stopped: true, ..base.clone() }, "does not pay", "more than 3 %"),
+        (untried.clone(), "until a trial", "once there are 50 wake-ups"),
+        (Explanation { trial: Some(record), ..untried.clone() }, "does not pay", "30.0s to 600s after the last"),
         (base.clone(), "too long to bridge", "idle periods of vCPUs 0-1 get shorter"),
     ] {
         let state = state(&explanation, Policy::Retain, false);

@@ -139,6 +139,9 @@ parameters! {
         /// Whether retention is tried against none from time to time, and stopped where it does not pay (ours).
         /// `--no-trial` leaves it out.
         retention_trials: bool = true, any of "true or false", "";
+        /// Whether yielding threads retain only what a trial has shown to gain by it (ours): untried they may cost a
+        /// third of the speed (experiments/vcpus-16).
+        yielding_waits_for_trial: bool = true, any of "true or false", "";
         /// Windows in each of the eight blocks of a trial, the first of which settles.
         trial_block_windows: u32 = 2, 2 to 100, "windows";
         /// Windows in a row without a step or a stop before a trial begins.

@@ -196,14 +196,19 @@ pub fn policy(policy: Policy, vcpus: u32) -> GuestPolicy {
     policy_with(policy, vcpus, None)
 }
 
-/// As it ships, on a machine where wake-ups cost that.
+/// As it ships, but for yielding threads that retain from the beginning.
+pub fn retaining_untried() -> GuestParams {
+    GuestParams { yielding_waits_for_trial: false, ..GuestParams::default() }
+}
+
+/// Retaining untried, on a machine where wake-ups cost that.
 pub fn policy_with(policy: Policy, vcpus: u32, costs: Option<WakeupCosts>) -> GuestPolicy {
-    GuestPolicy::new(policy, Profile::Balanced, GuestParams::default(), costs, CpuSet::first(vcpus))
+    GuestPolicy::new(policy, Profile::Balanced, retaining_untried(), costs, CpuSet::first(vcpus))
 }
 
 /// Without a calibration, one vCPU at a time as in the paper.
 pub fn one_at_a_time(policy: Policy, vcpus: u32) -> GuestPolicy {
-    let params = GuestParams { several_at_once: false, ..GuestParams::default() };
+    let params = GuestParams { several_at_once: false, ..retaining_untried() };
     GuestPolicy::new(policy, Profile::Balanced, params, None, CpuSet::first(vcpus))
 }
 

@@ -17,9 +17,10 @@
 //!
 //! An observer that sees no wake-ups run (`/proc`) leaves the rate of synchronizations: retention must raise it. Where
 //! the idle task polls nothing has to settle or to be displaced, so a block is one window, and it is retained until it
-//! was tried. A yielding thread may cost half of a program's speed (experiments/programs, `policies`: relay, alone):
-//! through `/proc` it waits for its trial. A trial ends after two pairs where both are clear.
+//! was tried. A yielding thread may cost a third of a program's speed (experiments/vcpus-16: relay, barrier): it waits
+//! for its trial, and has to show a gain. A trial ends after two pairs where both are clear.
 //! Under profile `latency` retention stays unless it makes the program slower: a fixed rate of requests shows no more.
+//! There a program that wakes too seldom to be tried is retained untried: it cannot be slowed down either.
 //!
 //! Hand-overs are compared at like granularity only. A program that looks for a while before it blocks hardly blocks
 //! where it is woken sooner: `relay` is four times as fast on the live guest with a hundredth of the switches. Where
@@ -103,6 +104,26 @@ enum Stays {
     UnlessSlower,
 }
 
+/// What retention does before its first trial.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Untried {
+    Retains,
+    /// Where the observer sees wake-ups.
+    RetainsWhereSeen,
+    /// ... and then it has to show a gain.
+    Waits,
+}
+
+impl Untried {
+    fn of(polls: bool, params: &GuestParams) -> Self {
+        match (polls, params.yielding_waits_for_trial) {
+            (true, _) => Self::Retains,
+            (false, true) => Self::Waits,
+            (false, false) => Self::RetainsWhereSeen,
+        }
+    }
+}
+
 /// Tries retention from time to time and remembers whether it pays.
 #[derive(Clone, Debug)]
 pub(in crate::guest) struct Trial {
@@ -121,6 +142,7 @@ pub(in crate::guest) struct Trial {
     running: Option<Running>,
     /// Whether the observer sees no wake-ups.
     blind: bool,
+    untried: Untried,
     stays: Stays,
     /// Whether the idle task itself polls: nothing settles, nobody is displaced.
     polls: bool,
@@ -150,6 +172,7 @@ impl Trial {
             rate: None,
             running: None,
             blind: false,
+            untried: Untried::of(polls, params),
             stays: Stays::IfFaster,
             polls,
             verdict: None,
@@ -201,7 +224,19 @@ impl Trial {
 
     /// Whether it is taken to pay, as far as is known.
     pub(in crate::guest) fn pays(&self) -> bool {
-        self.verdict.unwrap_or(self.polls || !self.blind)
+        self.verdict.unwrap_or(!self.waits_for_trial())
+    }
+
+    /// Whether it may do harm, and has not been tried.
+    fn waits_for_trial(&self) -> bool {
+        let wakes_too_seldom = |rate: f64| rate * USUAL_WINDOW_S < self.wakeups_min as f64;
+        let harmless = self.stays == Stays::UnlessSlower && self.rate.is_some_and(wakes_too_seldom);
+        let waits = match self.untried {
+            Untried::Retains => false,
+            Untried::RetainsWhereSeen => self.blind,
+            Untried::Waits => !harmless,
+        };
+        self.enabled && self.verdict.is_none() && waits
     }
 
     /// Whether a trial is going on: other decisions have to wait.
@@ -221,7 +256,7 @@ impl Trial {
         self.enabled && self.polls && self.verdict.is_none() && early && self.rate.is_none_or(seen)
     }
 
-    /// The workload is another one: retention is taken to pay until it is tried again, if it can be.
+    /// The workload is another one, and has not been tried.
     pub(super) fn workload_changed(&mut self) {
         self.verdict = None;
         self.again.reset();
@@ -236,11 +271,11 @@ impl Trial {
     pub(super) fn step(&mut self, window: &Window, undisturbed: bool) -> Option<Reason> {
         let least = |progress: u64| progress * self.wakeups_min / PROGRESS_MIN;
         let tells = window.group.progress.map_or(window.group.voluntary_switches, least);
-        self.rate = Some(tells as f64 / window.length.as_secs_f64().max(1e-9));
         let seen = if self.enabled { measured(window, self.wakeups_min) } else { None };
         let before = self.retains();
+        self.rate = Some(tells as f64 / window.length.as_secs_f64().max(1e-9));
         self.blind = self.enabled && window.group.wake_to_run.is_none() && window.group.progress.is_none();
-        let why = if self.blind && !self.polls { Reason::RetentionUnseen } else { Reason::RetentionTrial };
+        let why = if self.waits_for_trial() { Reason::RetentionUnseen } else { Reason::RetentionTrial };
         let (Some(block), true) = (seen, undisturbed) else {
             self.quiet = 0;
             // Not known yet, so not said; tried again once it is quiet.
@@ -279,9 +314,10 @@ impl Trial {
         if blocks.len() == BLOCKS.len() {
             return Some((self.does_pay(&ratios), ratios));
         }
-        let early =
-            blocks.len() == 2 * EARLY_PAIRS && (ratios.all_clearly(true, pairs) || ratios.all_clearly(false, pairs));
-        early.then(|| (ratios.all_clearly(true, pairs), ratios))
+        let no_slower = self.untried != Untried::Waits || median(&ratios.rates) >= 1.0 - self.gain_min;
+        let better = ratios.all_clearly(true, pairs) && no_slower;
+        let early = blocks.len() == 2 * EARLY_PAIRS && (better || ratios.all_clearly(false, pairs));
+        early.then_some((better, ratios))
     }
 
     fn does_pay(&self, Ratios { costs, rates, .. }: &Ratios) -> bool {
@@ -294,6 +330,11 @@ impl Trial {
             return if self.stays == Stays::UnlessSlower { !loses } else { gains && faster >= self.pairs_min };
         };
         let (cost, dearer) = (median(costs), costs.iter().filter(|cost| **cost > 1.0).count());
+        let cheaper = costs.iter().filter(|cost| **cost < 1.0).count();
+        if self.untried == Untried::Waits && self.stays == Stays::IfFaster {
+            let saves = cost < 1.0 - self.gain_min && cheaper >= self.pairs_min;
+            return gains && faster >= self.pairs_min || saves && !loses;
+        }
         gains || !(cost > 1.0 + self.margin && dearer >= self.pairs_min)
     }
 

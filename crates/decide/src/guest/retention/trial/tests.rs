@@ -44,8 +44,10 @@ fn run(trial: &mut Trial, program: &Program, windows: u64) -> (Vec<Reason>, Vec<
     (reasons, retained)
 }
 
+/// Of yielding threads that retain from the beginning.
 fn trial() -> Trial {
-    Trial::new(true, RetainMeans::Yielding, &GuestParams::default())
+    let params = GuestParams { yielding_waits_for_trial: false, ..GuestParams::default() };
+    Trial::new(true, RetainMeans::Yielding, &params)
 }
 
 #[test]
@@ -76,7 +78,7 @@ fn a_trial_is_short_and_comes_back_ever_less_often() {
     // and 450 s.
     assert_eq!(retained.iter().filter(|retained| **retained).count(), 9 + 5 * 8);
     let cheap = Program { cost_us: [14.0, 15.0], rate: [10_000; 2], drift: 0.0 };
-    let (_, retained) = run(&mut Trial::new(true, RetainMeans::Yielding, &GuestParams::default()), &cheap, 6000);
+    let (_, retained) = run(&mut self::trial(), &cheap, 6000);
     assert_eq!(retained.iter().filter(|retained| !**retained).count(), 5 * 8);
 }
 
@@ -99,10 +101,10 @@ fn nothing_is_tried_in_the_dark_or_in_trouble() {
     assert_eq!(trial.step(&window(1200, 15.0, 10_000), false), Some(Reason::RetentionTrial));
     assert!(trial.retains() && !trial.is_running() && !trial.is_settled());
     // Who sees no wake-ups does not retain what has not been tried, and keeps to what has.
-    let mut unseen = Trial::new(true, RetainMeans::Yielding, &GuestParams::default());
+    let mut unseen = self::trial();
     assert_eq!(unseen.step(&blind(window(100, 15.0, 10_000)), true), Some(Reason::RetentionUnseen));
     assert!(!unseen.retains() && !unseen.pays());
-    let mut tried = Trial::new(true, RetainMeans::Yielding, &GuestParams::default());
+    let mut tried = self::trial();
     run(&mut tried, &Program { cost_us: [14.0, 15.0], rate: [10_000; 2], drift: 0.0 }, 40);
     assert_eq!(tried.step(&blind(window(4100, 15.0, 10_000)), true), None);
     assert!(tried.retains());
@@ -226,4 +228,38 @@ fn a_yielding_thread_waits_for_its_trial_where_nobody_sees_wakeups() {
     }
     assert!(retained[..9].iter().all(|retained| !retained), "not before it was tried");
     assert!(trial.pays() && trial.retains());
+}
+
+#[test]
+fn a_yielding_thread_has_to_show_a_gain_and_waits_until_it_has() {
+    // What a synchronization costs, and how many there are a second: with retention, without.
+    for (name, cost_us, rate, pays) in [
+        ("wake-ups cheaper", [10.0, 15.0], [10_000, 10_000], true),
+        ("the same", [15.0, 15.0], [10_000, 10_000], false),
+        ("a little cheaper", [14.9, 15.0], [10_000, 10_000], false),
+        ("dearer, but clearly faster", [16.0, 15.0], [10_400, 10_000], true),
+        ("cheaper, but slower", [10.0, 15.0], [9_000, 10_000], false),
+        ("dearer", [16.0, 15.0], [10_000, 10_000], false),
+    ] {
+        let mut trial = Trial::new(true, RetainMeans::Yielding, &GuestParams::default());
+        assert!(!trial.retains(), "{name}");
+        let (reasons, retained) = run(&mut trial, &Program { cost_us, rate, drift: 0.0 }, 40);
+        assert!(retained[..10].iter().all(|retained| !retained), "{name}: not before it was tried");
+        assert_eq!((trial.pays(), trial.retains(), trial.is_running()), (pays, pays, false), "{name}: {reasons:?}");
+        trial.workload_changed();
+        assert!(!trial.retains(), "{name}: another workload is another trial");
+    }
+}
+
+#[test]
+fn where_latency_counts_what_wakes_too_seldom_for_a_trial_is_retained() {
+    let mut trial = Trial::new(true, RetainMeans::Yielding, &GuestParams::default()).unless_slower(true);
+    assert!(!trial.retains(), "nothing was seen yet");
+    trial.step(&window(100, 15.0, 400), true);
+    assert!(trial.retains(), "40 wake-ups a window");
+    assert_eq!(trial.step(&window(200, 15.0, 10_000), true), Some(Reason::RetentionUnseen));
+    assert!(!trial.retains(), "a thousand");
+    let mut balanced = Trial::new(true, RetainMeans::Yielding, &GuestParams::default());
+    balanced.step(&window(100, 15.0, 400), true);
+    assert!(!balanced.retains());
 }
