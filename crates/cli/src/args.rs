@@ -35,7 +35,7 @@ pub struct Cli {
 /// The commands as the first help shows them: a title, and those below it. `host` is shown by what it has.
 const GROUPS: [(&str, &[&str]); 5] = [
     ("In a guest", &["doctor", "run", "attach", "ab"]),
-    ("As a service", &["daemon", "status", "explain", "verify", "reload", "config"]),
+    ("As a service", &["daemon", "status", "explain", "verify", "hold", "release", "reload", "config"]),
     ("On a host", &["host"]),
     ("Look and measure", &["probe", "record", "workload", "report"]),
     ("Besides", &["params", "restore"]),
@@ -110,7 +110,11 @@ pub enum Command {
     /// Say why: the newest decisions with the numbers compared, and what would change them
     Explain(crate::daemon::ExplainArgs),
     /// Compare the machine with what the daemon set
-    Verify(crate::daemon::StatusArgs),
+    Verify(crate::daemon::VerifyArgs),
+    /// Make the daemon leave a group alone until it is released
+    Hold(crate::daemon::HoldArgs),
+    /// Let the daemon manage a held group again
+    Release(crate::daemon::HoldArgs),
     /// Make the daemon read its configuration anew
     Reload(crate::daemon::AskArgs),
     /// Check or print the daemon's configuration

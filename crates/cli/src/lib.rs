@@ -54,6 +54,8 @@ fn obey() -> ExitCode {
         Command::Status(args) => daemon::status(&args),
         Command::Explain(args) => daemon::explain(&args),
         Command::Verify(args) => daemon::verify(&args),
+        Command::Hold(args) => daemon::hold(&args),
+        Command::Release(args) => daemon::release(&args),
         Command::Reload(args) => daemon::reload(&args),
         Command::Config(args) => daemon::config(&args),
         Command::Ab(args) => ab::main(&args),

@@ -224,10 +224,75 @@ fn a_daemon_says_how_things_stand_and_why() {
     let state = daemon.state();
     assert_eq!(daemon.ends(), (Some(0), false));
     [one, two].into_iter().for_each(Program::ends_well);
-    for command in ["status", "explain", "verify", "reload"] {
-        let mut asks = gleaner([command, "--state-dir", state.to_str().unwrap()]);
+    for command in [&["status"][..], &["explain"], &["verify"], &["reload"], &["hold", "one"], &["release", "one"]] {
+        let mut asks = gleaner(command);
+        asks.arg("--state-dir").arg(&state);
         finish(&mut asks).with_status(1).naming(&["no daemon runs here", "gleaner daemon"]);
     }
+}
+
+#[test]
+fn a_held_group_is_left_alone_until_it_is_released_machine() {
+    if !is_root() || !Path::new("/sys/devices/system/cpu/cpu0/cpuidle/state0").exists() {
+        gleaner_testing::skip!("needs root and a cpuidle driver");
+    }
+    let (before, one, two) = (idle_values(), Program::start(), Program::start());
+    let mut daemon = Daemon::start(&(group("one", &one, RETAINED) + &group("two", &two, WATCHED)));
+    assert!(comes_true(|| idle_values() != before), "nothing was retained");
+    assert_eq!(daemon.asked(&["hold", "one"]).with_status(0).stdout, "one: left alone until it is released\n");
+    daemon.says("one: is left alone");
+    assert_eq!(idle_values(), before, "it alone wanted something");
+    let status = |daemon: &Daemon| -> serde_json::Value {
+        serde_json::from_str(&daemon.asked(&["status", "--json"]).with_status(0).stdout).unwrap()
+    };
+    let decided = |daemon: &Daemon| status(daemon)["groups"][0]["decisions_count"].as_u64().unwrap();
+    let (first, counted) = (status(&daemon), decided(&daemon));
+    assert_eq!((&first["groups"][0]["held"], &first["groups"][1]["held"]), (&true.into(), &false.into()));
+    assert_eq!(first["groups"][0]["state"], "left alone: held by hand");
+    let later =
+        |daemon: &Daemon| status(daemon)["up_ns"].as_u64() > first["up_ns"].as_u64().map(|ns| ns + 1_000_000_000);
+    assert!(comes_true(|| later(&daemon)));
+    assert_eq!((decided(&daemon), idle_values()), (counted, before.clone()), "nothing is decided for it");
+    // A reload does not release it.
+    daemon.asked(&["reload"]).with_status(0);
+    assert_eq!((&status(&daemon)["groups"][0]["held"], idle_values()), (&true.into(), before.clone()));
+    assert_eq!(daemon.asked(&["release", "one"]).with_status(0).stdout, "one: managed again\n");
+    assert!(comes_true(|| idle_values() != before), "what is known of it stays");
+    daemon.asked(&["hold", "three"]).with_status(1).naming(&["no group is called three"]);
+    assert_eq!(daemon.ends(), (Some(0), false));
+    assert_eq!(idle_values(), before);
+    [one, two].into_iter().for_each(Program::ends_well);
+}
+
+#[test]
+fn a_status_tells_of_every_vcpu_and_of_what_is_recent() {
+    let program = Program::start();
+    let daemon = Daemon::start(&group("one", &program, WATCHED));
+    let mut asks = gleaner(["status", "--json", "--every", "100ms", "--state-dir", daemon.state().to_str().unwrap()]);
+    let mut asking = asks.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let lines = std::io::BufRead::lines(std::io::BufReader::new(asking.stdout.take().unwrap()));
+    let statuses = lines.map(|line| serde_json::from_str::<serde_json::Value>(&line.unwrap()).unwrap());
+    // One to two seconds of windows, and a group that has been at work in them.
+    let is_full = |status: &serde_json::Value| {
+        status["recent"]["observed_ns"].as_u64() > Some(1_000_000_000)
+            && status["groups"][0]["recent"]["g_comp_ns"].as_f64() > Some(0.0)
+    };
+    let status = statuses.take(600).find(is_full).expect("a status with something recent in it");
+    // It ends when nobody reads any more.
+    assert_eq!(asking.wait().unwrap().code(), Some(0));
+    let vcpus = status["recent"]["vcpus"].as_array().unwrap();
+    assert_eq!(vcpus.len() as u64, status["machine"]["vcpus"].as_u64().unwrap());
+    let observed = status["recent"]["observed_ns"].as_u64().unwrap();
+    for vcpu in vcpus {
+        let parts = ["busy_ns", "retained_ns", "halted_ns", "steal_ns"].map(|key| vcpu[key].as_u64().unwrap_or(0));
+        assert_eq!(parts.iter().sum::<u64>(), observed, "{vcpu}");
+    }
+    assert_eq!(status["groups"][0]["active"].as_array().unwrap().len(), vcpus.len());
+    assert!(status["recent"]["idle_entries"].as_u64() > Some(0), "{status}");
+    assert_eq!(status["observer"], "procfs");
+    assert_eq!(status["groups"][0]["lengths"]["wake_to_run"], serde_json::Value::Null, "/proc does not tell");
+    assert_eq!(daemon.ends(), (Some(0), false));
+    program.ends_well();
 }
 
 #[test]

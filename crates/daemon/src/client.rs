@@ -45,8 +45,16 @@ pub enum ClientError {
 ///
 /// # Errors
 /// When there is none, or it does not answer.
-pub fn ask(state_dir: &Path, request: Request) -> Result<Answer, ClientError> {
-    let path = socket_in(state_dir);
+pub fn ask(state_dir: &Path, request: &Request) -> Result<Answer, ClientError> {
+    ask_at(&socket_in(state_dir), request)
+}
+
+/// The same by its socket, which is in its state folder.
+///
+/// # Errors
+/// The same.
+pub fn ask_at(socket: &Path, request: &Request) -> Result<Answer, ClientError> {
+    let (path, state_dir) = (socket.to_owned(), socket.parent().unwrap_or(Path::new(".")));
     let mut stream = match UnixStream::connect(&path) {
         Ok(stream) => stream,
         Err(source) if source.kind() == io::ErrorKind::PermissionDenied => {
@@ -58,7 +66,7 @@ pub fn ask(state_dir: &Path, request: Request) -> Result<Answer, ClientError> {
     let failed = |error: io::Error| ClientError::NoAnswer(error.to_string());
     stream.set_read_timeout(Some(LONGEST_WAIT)).map_err(failed)?;
     stream.set_write_timeout(Some(LONGEST_WAIT)).map_err(failed)?;
-    let line = serde_json::to_string(&request).map_err(|error| ClientError::NoAnswer(error.to_string()))?;
+    let line = serde_json::to_string(request).map_err(|error| ClientError::NoAnswer(error.to_string()))?;
     writeln!(stream, "{line}").map_err(failed)?;
     let mut text = String::new();
     stream.take(ANSWER_BYTES_MAX).read_to_string(&mut text).map_err(failed)?;

@@ -77,10 +77,10 @@ fn answer_to(request: &[u8], is_trusted: bool, ask: &mut impl FnMut(Request) -> 
         let too_long = request.len() > REQUEST_BYTES_MAX;
         return too_long.then(|| Answer::Error("the request is too long".to_owned()));
     };
-    Some(match serde_json::from_slice(&request[..end]) {
+    Some(match serde_json::from_slice::<Request>(&request[..end]) {
         Err(error) => Answer::Error(format!("no request: {error}")),
         // The socket's group may only look.
-        Ok(Request::Reload) if !is_trusted => {
+        Ok(request) if request.is_an_order() && !is_trusted => {
             Answer::Error("only root and the daemon's own user may do that".to_owned())
         }
         Ok(request) => ask(request),
@@ -138,7 +138,9 @@ mod tests {
             Answer::Reloaded(1)
         };
         let mut answer = |text: &[u8], is_trusted| answer_to(text, is_trusted, &mut ask);
-        assert!(matches!(answer(b"{\"request\":\"reload\"}\n", false), Some(Answer::Error(_))));
+        for order in ["{\"request\":\"reload\"}\n", "{\"request\":\"hold\",\"group\":\"a\"}\n"] {
+            assert!(matches!(answer(order.as_bytes(), false), Some(Answer::Error(_))), "{order}");
+        }
         assert_eq!(answer(b"{\"request\":\"reload\"}\n", true), Some(Answer::Reloaded(1)));
         assert_eq!(answer(b"{\"request\":\"status\"}\n", false), Some(Answer::Reloaded(1)));
         assert_eq!(answer(b"{\"request\":\"status\"}", true), None);

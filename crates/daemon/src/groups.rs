@@ -43,6 +43,11 @@ pub(crate) struct Look {
 }
 
 impl Adopted {
+    /// Whether `name` is its, or that of a wildcard that stands for it and others.
+    pub(crate) fn is_called(&self, name: &str) -> bool {
+        self.name.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    }
+
     /// What `runtime` calls its members.
     pub(crate) fn members(target: &Target) -> Members {
         match target {

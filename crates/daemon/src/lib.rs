@@ -26,9 +26,9 @@ mod status;
 mod supervisor;
 mod verify;
 
-pub use client::{ClientError, ask};
+pub use client::{ClientError, ask, ask_at};
 pub use config::{ConfigError, Configuration, GroupSettings, KEYS, Key, ProfileName};
 pub use lock::{LockError, holder, tidy};
 pub use metrics::{METRICS, Metric, MetricKind, MetricsAddress};
-pub use protocol::{Answer, Request};
+pub use protocol::{Answer, Request, socket_in};
 pub use service::{DaemonError, Options, Say, run};

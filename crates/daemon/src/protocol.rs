@@ -10,7 +10,7 @@ pub(crate) const REQUEST_BYTES_MAX: usize = 4096;
 pub(crate) const ANSWER_BYTES_MAX: u64 = 16 << 20;
 
 /// What may be asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "kebab-case")]
 pub enum Request {
     /// How everything stands.
@@ -19,6 +19,23 @@ pub enum Request {
     Verify,
     /// Read the configuration anew. For root and the daemon's own user.
     Reload,
+    /// Leave a group alone, or all that a wildcard of this name stands for, until it is released. For the same.
+    Hold {
+        /// Its name.
+        group: String,
+    },
+    /// Manage it again. For the same.
+    Release {
+        /// Its name.
+        group: String,
+    },
+}
+
+impl Request {
+    /// Whether it changes anything: then not everybody may ask for it who may ask.
+    pub(crate) fn is_an_order(&self) -> bool {
+        !matches!(self, Self::Status | Self::Verify)
+    }
 }
 
 /// What is answered.
@@ -31,11 +48,13 @@ pub enum Answer {
     Verify(VerifyReport),
     /// The configuration counts, with so many groups.
     Reloaded(u64),
+    /// These groups are held, or released.
+    Done(Vec<String>),
     /// What is wrong.
     Error(String),
 }
 
 /// Where the socket is, in the state folder.
-pub(crate) fn socket_in(state_dir: &Path) -> PathBuf {
+pub fn socket_in(state_dir: &Path) -> PathBuf {
     state_dir.join("gleaner.sock")
 }

@@ -12,10 +12,10 @@ use crate::supervisor::Supervisor;
 use crate::verify::verify;
 use gleaner_act::{PlacementRequest, default_state_dir};
 use gleaner_decide::guest::GuestParams;
-use gleaner_model::{Nanos, Policy, Profile, WakeupCosts};
-use gleaner_observe::{ObserverChoice, ProcRoot, vcpus_of};
+use gleaner_model::{Nanos, Policy, Profile, WakeupCosts, printable};
+use gleaner_observe::{ObserverChoice, ProcRoot, hypervisor, vcpus_of};
 use gleaner_runtime::event_loop::{self, Received, Task};
-use gleaner_runtime::{Config, Listener, RetainChoice, Runtime, SetupError};
+use gleaner_runtime::{Config, GroupId, Listener, RetainChoice, Runtime, SetupError};
 use gleaner_sys::{thread_cpu_time, usable_cpus};
 use std::collections::BTreeSet;
 use std::io;
@@ -152,6 +152,7 @@ struct Service {
     said: BTreeSet<String>,
     /// What is wrong with the configuration that was to be reloaded last.
     reload_error: Option<ConfigError>,
+    hypervisor: Option<String>,
 }
 
 impl Service {
@@ -174,6 +175,7 @@ impl Service {
             next_look: Instant::now(),
             said: BTreeSet::new(),
             reload_error: None,
+            hypervisor: hypervisor(&ProcRoot::default()).map(|found| found.name),
         })
     }
 
@@ -242,6 +244,7 @@ impl Service {
                     dry_run: self.is_dry(),
                     files: self.configuration.files.iter().map(|file| file.display().to_string()).collect(),
                     reload_error: self.reload_error.as_ref().map(ToString::to_string),
+                    hypervisor: self.hypervisor.clone(),
                 };
                 Answer::Status(Box::new(status::report(&self.runtime.snapshot(), &self.groups, facts)))
             }
@@ -254,7 +257,26 @@ impl Service {
                     None => Answer::Reloaded(self.groups.len() as u64),
                 }
             }
+            Request::Hold { group } => self.hold(&group, true),
+            Request::Release { group } => self.hold(&group, false),
         }
+    }
+
+    /// Leaves groups alone, or no more.
+    fn hold(&mut self, name: &str, held: bool) -> Answer {
+        // What came before is counted as it was.
+        self.runtime.tick(Nanos::ZERO);
+        let meant = self.groups.iter().filter(|group| group.is_called(name));
+        let meant: Vec<(GroupId, String)> = meant.map(|group| (group.id, group.name.clone())).collect();
+        for (id, name) in &meant {
+            self.runtime.hold(*id, held);
+            let how = if held { "is left alone until it is released" } else { "is managed again" };
+            (self.say)(&format!("gleaner: {name}: {how}"));
+        }
+        if meant.is_empty() {
+            return Answer::Error(format!("no group is called {}: see gleaner status", printable(name.as_bytes())));
+        }
+        Answer::Done(meant.into_iter().map(|(_, name)| name).collect())
     }
 
     fn is_dry(&self) -> bool {
@@ -368,9 +390,11 @@ impl Task for Service {
                 ControlFlow::Continue(Some(self.next_tick()))
             }
             Received::Event(Event::Asked(request, answer)) => {
+                // An order begins a new window.
+                let is_an_order = request.is_an_order();
                 // Whoever asked may have gone.
                 let _ = answer.send(self.answer(request));
-                ControlFlow::Continue((request == Request::Reload).then(|| self.next_tick()))
+                ControlFlow::Continue(is_an_order.then(|| self.next_tick()))
             }
             Received::Event(Event::Child) => {
                 self.reap();

@@ -2,10 +2,12 @@
 
 use crate::groups::Adopted;
 use gleaner_decide::guest::{Explanation, TrialRecord};
-use gleaner_model::{CpuSet, Nanos, Policy, Profile, VcpuId};
-use gleaner_report::{DecisionRecord, StatusGroup, StatusReport, StatusTrial, StatusVcpu};
+use gleaner_model::{CpuSet, Nanos, Policy, Profile, Source, VcpuId};
+use gleaner_report::{DecisionRecord, StatusGroup, StatusMachine, StatusReport, StatusTrial, StatusVcpu};
 use gleaner_runtime::{GroupSnapshot, Snapshot, Warning};
 
+/// How a group stands that is held.
+const HELD: &str = "left alone: held by hand";
 /// Decisions told of each group.
 const NEWEST: usize = 20;
 
@@ -14,6 +16,8 @@ pub(crate) struct Facts {
     pub dry_run: bool,
     pub files: Vec<String>,
     pub reload_error: Option<String>,
+    /// Of the hypervisor, where there is one.
+    pub hypervisor: Option<String>,
 }
 
 /// The report.
@@ -26,6 +30,14 @@ pub(crate) fn report(snapshot: &Snapshot, groups: &[Adopted], facts: Facts) -> S
         pid: std::process::id(),
         up_ns: snapshot.at.0,
         dry_run: facts.dry_run,
+        machine: Some(StatusMachine {
+            hypervisor: facts.hypervisor,
+            kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
+            vcpus: snapshot.vcpus.len() as u64,
+        }),
+        observer: Some(if snapshot.source == Source::Bpf { "bpf" } else { "procfs" }.to_owned()),
+        times: Some(figures::times(&snapshot.times, snapshot.steal_is_reported)),
+        recent: Some(figures::times(&snapshot.recent, snapshot.steal_is_reported)),
         groups: groups.collect(),
         configuration: facts.files,
         reload_error: facts.reload_error,
@@ -52,17 +64,31 @@ fn status(adopted: &Adopted, group: &GroupSnapshot, dry_run: bool) -> StatusGrou
         policy: policy(adopted).to_owned(),
         since_ns: group.since.0,
         vcpus: group.explanation.vcpus as u64,
-        state: state(&group.explanation, adopted.settings.policy, dry_run),
-        retaining: group.explanation.retaining.iter().map(|vcpu| vcpu.0).collect(),
+        state: if group.held { HELD.to_owned() } else { state(&group.explanation, adopted.settings.policy, dry_run) },
+        held: group.held,
+        active: numbers(&group.active),
+        // What it wants does not count while it is held.
+        retaining: if group.held { Vec::new() } else { numbers(&group.explanation.retaining) },
         timeout_ns: group.timeout.map(|timeout| timeout.0),
         cpu_time_ns: group.totals.cpu_time.0,
         voluntary_switches: group.totals.voluntary_switches,
         threads_max: group.totals.threads_max,
+        idle_entries: group.totals.idle_entries(),
+        lengths: figures::lengths(&group.totals.lengths()),
+        recent: Some(figures::recent(&group.recent)),
         trial: group.explanation.trial.as_ref().map(trial),
         decisions_count: group.decisions.len() as u64 + group.decisions_left_out,
         decisions: group.decisions[skipped..].iter().map(DecisionRecord::from).collect(),
-        would_change: would_change(&group.explanation, adopted, dry_run),
+        would_change: if group.held {
+            vec![format!("somebody releases it: gleaner release {}", adopted.name)]
+        } else {
+            would_change(&group.explanation, adopted, dry_run)
+        },
     }
+}
+
+fn numbers(vcpus: &CpuSet) -> Vec<u32> {
+    vcpus.iter().map(|vcpu| vcpu.0).collect()
 }
 
 fn policy(adopted: &Adopted) -> &'static str {
@@ -175,5 +201,6 @@ fn would_change(explanation: &Explanation, adopted: &Adopted, dry_run: bool) -> 
     lines
 }
 
+mod figures;
 #[cfg(test)]
 mod tests;

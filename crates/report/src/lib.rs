@@ -53,7 +53,9 @@ pub use scenario::{
 };
 pub use sim::{SimCost, SimDecision, SimHost, SimReport, SimRow, SimRun, SimVm};
 pub use slice::{SliceCpu, SliceReport, SliceThread};
-pub use status::{StatusGroup, StatusReport, StatusTrial, StatusVcpu};
+pub use status::{
+    StatusGroup, StatusMachine, StatusRecent, StatusReport, StatusTimes, StatusTrial, StatusVcpu, StatusVcpuTimes,
+};
 pub use sweep::{SweepParameter, SweepReport};
 pub use verify::{VerifiedFile, VerifyReport};
 pub use workload::{LatencyReport, WorkloadReport};

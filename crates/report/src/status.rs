@@ -1,13 +1,13 @@
 //! `gleaner.status/1`: what the daemon manages, by which means, what it decided and why, what that has won.
 
-use crate::run::DecisionRecord;
+use crate::run::{DecisionRecord, ObservedLengths};
 use crate::text::{count, duration, percent, table};
 use gleaner_model::{CpuSet, Nanos, VcpuId};
 use serde::{Deserialize, Serialize};
 use std::fmt::{self, Write};
 
 /// The daemon at one moment.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StatusReport {
     /// `gleaner.status/1`.
@@ -20,6 +20,18 @@ pub struct StatusReport {
     pub up_ns: u64,
     /// Whether nothing is changed, only watched.
     pub dry_run: bool,
+    /// Where it runs; null from an earlier version.
+    #[serde(default)]
+    pub machine: Option<StatusMachine>,
+    /// `procfs` or `bpf`; null from an earlier version.
+    #[serde(default)]
+    pub observer: Option<String>,
+    /// What the vCPUs did since the daemon began, while there was a group; null from an earlier version.
+    #[serde(default)]
+    pub times: Option<StatusTimes>,
+    /// The same of the last one to two seconds.
+    #[serde(default)]
+    pub recent: Option<StatusTimes>,
     /// The files that it is configured by, later ones over earlier ones.
     pub configuration: Vec<String>,
     /// What is wrong with the configuration that was to be reloaded last; null: nothing.
@@ -42,6 +54,68 @@ pub struct StatusReport {
     pub warnings: Vec<String>,
 }
 
+/// The machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct StatusMachine {
+    /// `KVM`, `Xen`, ...; null on bare metal, and where nothing tells.
+    pub hypervisor: Option<String>,
+    /// Kernel release.
+    pub kernel: String,
+    /// vCPUs that groups may use.
+    pub vcpus: u64,
+}
+
+/// What the vCPUs did.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct StatusTimes {
+    /// How long they were watched; 0: not at all, because no group runs.
+    pub observed_ns: u64,
+    /// Idle periods that began on all of them together; null where they could not be seen.
+    pub idle_entries: Option<u64>,
+    /// Times an idle task was entered on any of them; null where it could not be seen.
+    pub halts: Option<u64>,
+    /// Of each vCPU that was there.
+    pub vcpus: Vec<StatusVcpuTimes>,
+}
+
+/// The time of one vCPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct StatusVcpuTimes {
+    /// Its number.
+    pub vcpu: u32,
+    /// At work, for whomever; null where unknown, as below.
+    pub busy_ns: Option<u64>,
+    /// Idle and kept awake: a yielding thread ran, or the idle task polled.
+    pub retained_ns: Option<u64>,
+    /// Idle and halted.
+    pub halted_ns: Option<u64>,
+    /// Taken by the host; null where it has never reported any.
+    pub steal_ns: Option<u64>,
+}
+
+/// What a group did in the last one to two seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct StatusRecent {
+    /// How long it was watched.
+    pub observed_ns: u64,
+    /// Its CPU time.
+    pub cpu_time_ns: u64,
+    /// Its voluntary context switches.
+    pub voluntary_switches: u64,
+    /// Idle periods that began on its vCPUs (without BPF on the whole machine); null where they could not be seen.
+    pub idle_entries: Option<u64>,
+    /// l_comp: mean busy time of a vCPU between two idle periods; null where unknown, as below.
+    pub l_comp_ns: Option<f64>,
+    /// g_comp: mean computation of a thread between two synchronization points.
+    pub g_comp_ns: Option<f64>,
+    /// l_idle: mean length of an idle period.
+    pub l_idle_ns: Option<f64>,
+}
+
 /// A vCPU that is kept awake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -53,7 +127,7 @@ pub struct StatusVcpu {
 }
 
 /// A managed group.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StatusGroup {
     /// That of the configuration; with what a wildcard stands for behind it.
@@ -70,6 +144,12 @@ pub struct StatusGroup {
     pub vcpus: u64,
     /// How it stands, in words.
     pub state: String,
+    /// Whether it is left alone because somebody said so (`gleaner hold`).
+    #[serde(default)]
+    pub held: bool,
+    /// The vCPUs it runs on; empty from an earlier version.
+    #[serde(default)]
+    pub active: Vec<u32>,
     /// vCPUs that are kept awake for it.
     pub retaining: Vec<u32>,
     /// Its time-out; null where its policy does not retain.
@@ -80,6 +160,16 @@ pub struct StatusGroup {
     pub voluntary_switches: u64,
     /// Most threads seen at once.
     pub threads_max: u64,
+    /// Idle periods that began on its vCPUs since then (without BPF on the whole machine); null where they could not be
+    /// seen.
+    #[serde(default)]
+    pub idle_entries: Option<u64>,
+    /// The paper's measurements since then; `wake_to_run` is null without BPF.
+    #[serde(default)]
+    pub lengths: ObservedLengths,
+    /// What it did in the last one to two seconds; null from an earlier version.
+    #[serde(default)]
+    pub recent: Option<StatusRecent>,
     /// What retention has won, as it was last tried on the running program; null: not tried yet.
     pub trial: Option<StatusTrial>,
     /// Decisions so far.

@@ -8,6 +8,7 @@ use crate::events::Events;
 use crate::machine::Machine;
 use crate::members::Members;
 use crate::observing::Observing;
+use crate::recent::{Marks, RecentFigures};
 use crate::snapshot::GroupSnapshot;
 use crate::totals::Totals;
 use crate::wishes::GroupId;
@@ -26,6 +27,8 @@ pub(crate) struct Group {
     only: Option<CpuSet>,
     /// Decisions are told, and not carried out.
     dry_run: bool,
+    /// Nothing is decided.
+    held: bool,
     config: Config,
     members: Option<Members>,
     policy: GuestPolicy,
@@ -35,6 +38,7 @@ pub(crate) struct Group {
     /// vCPUs that a thread of it is bound to, as the last window told.
     pinned: CpuSet,
     totals: Totals,
+    marks: Marks<RecentFigures>,
     decisions: DecisionLog,
     progress: Option<ProgressFile>,
     /// How often the policy's own guard, which reads steal, stopped retention.
@@ -54,6 +58,7 @@ impl Group {
             since: Nanos::ZERO,
             only: None,
             dry_run: config.dry_run,
+            held: false,
             config: config.clone(),
             members: None,
             policy: policy_of(config, vcpus, means),
@@ -62,6 +67,7 @@ impl Group {
             active: ActiveSet::new(vcpus.clone()),
             pinned: CpuSet::new(),
             totals: Totals::default(),
+            marks: Marks::default(),
             decisions: DecisionLog::default(),
             progress: config.progress.as_deref().map(ProgressFile::new),
             guard_releases: 0,
@@ -159,9 +165,20 @@ impl Group {
         self.policy.wants_quick_windows()
     }
 
+    /// Whether it is left alone, because somebody said so.
+    pub(crate) fn is_held(&self) -> bool {
+        self.held
+    }
+
+    /// It is left alone from now on, or no more. What is known of it stays.
+    pub(crate) fn hold(&mut self, held: bool, machine: &mut Machine, events: &mut Events) {
+        self.held = held;
+        machine.hold(self.id, held, events);
+    }
+
     /// Whether it tries whether retention pays: then nobody else may change the vCPUs.
     pub(crate) fn is_trying(&self) -> bool {
-        !self.dry_run && self.policy.is_trying()
+        !self.dry_run && !self.held && self.policy.is_trying()
     }
 
     /// What of a window of the machine concerns it.
@@ -172,10 +189,17 @@ impl Group {
         Cow::Owned(Window { vcpus, idle_entries: None, halts: None, ..window.clone() })
     }
 
-    /// One window in which somebody else has the vCPUs to itself: it is counted, and nothing is learnt from it.
+    /// One window in which it is held, or somebody else has the vCPUs to itself: it is counted, and nothing is learnt
+    /// from it.
     pub(crate) fn watch(&mut self, window: &Window) {
         let active = self.active().clone();
-        self.totals.add(&self.own(window), &active);
+        let window = self.own(window);
+        self.count(&window, &active);
+    }
+
+    fn count(&mut self, window: &Window, active: &CpuSet) {
+        self.totals.add(window, active);
+        self.marks.follow(&self.totals.figures(), self.totals.observed);
     }
 
     /// One window: decides, and carries that out. Says whether it was moved to other vCPUs.
@@ -195,7 +219,7 @@ impl Group {
         if decisions.is_empty() && self.placement.as_ref().is_some_and(Placement::follows_threads) {
             self.confine(machine, events);
         }
-        self.totals.add(window, &active);
+        self.count(window, &active);
         moved
     }
 
@@ -246,10 +270,12 @@ impl Group {
             members: self.members.clone(),
             placement: self.placement.as_ref().map(Placement::kind),
             timeout,
+            held: self.held,
             active: self.active().clone(),
             decisions: self.decisions.kept(),
             decisions_left_out: self.decisions.left_out(),
             totals: self.totals.clone(),
+            recent: self.totals.figures().since(self.marks.older()),
             explanation: self.policy.explain(),
         }
     }

@@ -5,6 +5,7 @@ use crate::config::Config;
 use crate::event::Warning;
 use crate::events::Events;
 use crate::observing::Observing;
+use crate::recent::{MachineTimes, Marks};
 use crate::retention::{Retention, Spent};
 use crate::wishes::{GroupId, Wishes};
 use gleaner_act::{ActError, HousekeepingCpu, Journal, SetValue};
@@ -43,6 +44,8 @@ pub(crate) struct Machine {
     overhead_zero: Nanos,
     /// Idle time that was bridged, as windows tell it.
     retained: Nanos,
+    times: MachineTimes,
+    marks: Marks<MachineTimes>,
     /// When the last window ended, on its own clock.
     at: Nanos,
 }
@@ -71,6 +74,8 @@ impl Machine {
             overhead_target: OVERHEAD_AIR * config.overhead_ratio,
             overhead_zero,
             retained: Nanos::ZERO,
+            times: MachineTimes::default(),
+            marks: Marks::default(),
             at: Nanos::ZERO,
         }
     }
@@ -106,6 +111,7 @@ impl Machine {
     /// The group at this place is managed no more, and wants nothing any more.
     pub(crate) fn remove_group(&mut self, place: usize, group: GroupId, events: &mut Events) {
         self.observing.remove_group(place);
+        self.wishes.hold(group, false);
         self.wants_nothing(group, events);
     }
 
@@ -149,6 +155,11 @@ impl Machine {
         self.beat(events);
     }
 
+    /// What the vCPUs did since the start, and lately.
+    pub(crate) fn times(&self) -> (MachineTimes, MachineTimes) {
+        (self.times.clone(), self.times.since(self.marks.older()))
+    }
+
     /// How long until the next window is due.
     pub(crate) fn window_length(&self) -> Nanos {
         self.paced.max(if self.quick { QUICK_WINDOW } else { WINDOW })
@@ -172,6 +183,14 @@ impl Machine {
         // All tell the same of vCPUs.
         let vcpus = windows.first().map(|window| window.vcpus.as_slice()).unwrap_or_default();
         self.retained += vcpus.iter().map(|vcpu| vcpu.retained).sum();
+        match windows.first() {
+            Some(window) => {
+                self.times.add(window);
+                self.marks.follow(&self.times, self.times.observed);
+            }
+            // Without a group nobody looks, and what was seen of the last one is no longer recent.
+            None => self.marks.forget(&self.times, self.times.observed),
+        }
         self.at = windows.first().map_or(self.at, |window| window.at);
         Ok(windows)
     }
@@ -193,6 +212,12 @@ impl Machine {
     /// `group` wants nothing any more.
     pub(crate) fn wants_nothing(&mut self, group: GroupId, events: &mut Events) {
         self.wishes.forget(group);
+        self.fulfil(events);
+    }
+
+    /// What `group` wants does not count from now on, or counts again.
+    pub(crate) fn hold(&mut self, group: GroupId, held: bool, events: &mut Events) {
+        self.wishes.hold(group, held);
         self.fulfil(events);
     }
 

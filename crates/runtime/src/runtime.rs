@@ -71,6 +71,14 @@ impl Runtime {
         groups[place].reconfigure(config, means, machine, events);
     }
 
+    /// The group is left alone from now on: nothing is decided, and no vCPU is kept awake for it. Or no more: it goes on
+    /// with what was known of it. Where it is confined it stays. To be called right after a tick.
+    pub fn hold(&mut self, id: GroupId, held: bool) {
+        let Some(place) = self.place(id) else { return };
+        let Self { machine, groups, events, .. } = self;
+        groups[place].hold(held, machine, events);
+    }
+
     /// The group is managed no more, and has back what it had. What there was to tell of it.
     pub fn let_go(&mut self, id: GroupId) -> Option<GroupSnapshot> {
         let place = self.place(id)?;
@@ -151,7 +159,7 @@ impl Runtime {
         let mut trying = groups.iter().find(|group| group.is_trying()).map(Group::id);
         for (group, window) in groups.iter_mut().zip(&mut windows) {
             window.group.progress = group.take_progress(events);
-            if trying.is_some_and(|trying| trying != group.id()) {
+            if group.is_held() || trying.is_some_and(|trying| trying != group.id()) {
                 group.watch(window);
                 continue;
             }
@@ -194,6 +202,7 @@ impl Runtime {
         let spent = self.machine.spent();
         let releases: u64 = self.groups.iter().map(Group::guard_releases).sum();
         let retention = self.machine.retention();
+        let (times, recent) = self.machine.times();
         Snapshot {
             vcpus: self.machine.vcpus().clone(),
             source: self.machine.source(),
@@ -205,6 +214,8 @@ impl Runtime {
             at: self.machine.now(),
             retaining: self.machine.retaining(),
             window_length: self.machine.window_length(),
+            times,
+            recent,
             groups: self.groups.iter().map(Group::snapshot).collect(),
             warnings: self.events.warnings().to_vec(),
         }

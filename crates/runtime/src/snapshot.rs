@@ -3,6 +3,7 @@
 use crate::GroupId;
 use crate::event::Warning;
 use crate::members::Members;
+use crate::recent::{MachineTimes, RecentFigures};
 use crate::totals::Totals;
 use gleaner_act::PlacementKind;
 use gleaner_decide::guest::Explanation;
@@ -31,6 +32,10 @@ pub struct Snapshot {
     pub retaining: Vec<(VcpuId, Nanos)>,
     /// How long windows are now.
     pub window_length: Nanos,
+    /// What the vCPUs did since the start, while there was a group.
+    pub times: MachineTimes,
+    /// The same of the last one to two seconds.
+    pub recent: MachineTimes,
     /// Each managed group.
     pub groups: Vec<GroupSnapshot>,
     /// What is, or was, weaker than it might be.
@@ -59,6 +64,8 @@ pub struct GroupSnapshot {
     pub placement: Option<PlacementKind>,
     /// The time-out in force, where the policy retains.
     pub timeout: Option<Nanos>,
+    /// Whether it is left alone, because somebody said so.
+    pub held: bool,
     /// The vCPUs it runs on.
     pub active: CpuSet,
     /// The first hundred decisions and the newest nine hundred, oldest first.
@@ -67,6 +74,8 @@ pub struct GroupSnapshot {
     pub decisions_left_out: u64,
     /// What its windows add up to.
     pub totals: Totals,
+    /// What those of the last one to two seconds add up to.
+    pub recent: RecentFigures,
     /// Where its policy stands.
     pub explanation: Explanation,
 }

@@ -1,6 +1,7 @@
 //! What a group's windows add up to.
 
-use gleaner_model::{CpuSet, Distribution, Nanos, VcpuId, Window};
+use crate::recent::{RecentFigures, ratio};
+use gleaner_model::{CpuSet, Distribution, Nanos, VcpuId, VcpuWindow, Window};
 use std::collections::BTreeMap;
 
 /// A sum of counts of which some windows knew nothing: unknown as long as no window knew.
@@ -50,6 +51,25 @@ pub struct VcpuTime {
     pub steal: Nanos,
 }
 
+impl VcpuTime {
+    pub(crate) fn add(&mut self, window: &VcpuWindow) {
+        self.busy += window.busy;
+        self.retained += window.retained;
+        self.halted += window.halted;
+        self.steal += window.steal;
+    }
+
+    #[must_use]
+    pub(crate) fn since(&self, earlier: &Self) -> Self {
+        Self {
+            busy: self.busy - earlier.busy,
+            retained: self.retained - earlier.retained,
+            halted: self.halted - earlier.halted,
+            steal: self.steal - earlier.steal,
+        }
+    }
+}
+
 /// Sums over all windows of one group.
 #[derive(Clone, Debug, Default)]
 pub struct Totals {
@@ -90,11 +110,7 @@ impl Totals {
         self.active_time += window.length.times(active.len() as u64);
         self.steal += window.vcpus.iter().map(|vcpu| vcpu.steal).sum();
         for vcpu in &window.vcpus {
-            let time = self.vcpus.entry(vcpu.id).or_default();
-            time.busy += vcpu.busy;
-            time.retained += vcpu.retained;
-            time.halted += vcpu.halted;
-            time.steal += vcpu.steal;
+            self.vcpus.entry(vcpu.id).or_default().add(vcpu);
         }
         self.add_group(window);
         let entries = window.idle_entries_of(active);
@@ -103,7 +119,7 @@ impl Totals {
         self.cross_wakeups.add(window.vcpus.iter().map(|vcpu| vcpu.cross_wakeups).sum());
         if entries.is_some() {
             self.work_known += window.group.cpu_time;
-            self.idle_known += window.active(active).map(gleaner_model::VcpuWindow::idle).sum();
+            self.idle_known += window.active(active).map(VcpuWindow::idle).sum();
         }
         for vcpu in window.active(active) {
             merge(&mut self.l_comp, vcpu.l_comp.as_ref());
@@ -136,6 +152,18 @@ impl Totals {
         self.cross_wakeups.0
     }
 
+    /// The sums of which differences tell what happened lately.
+    pub(crate) fn figures(&self) -> RecentFigures {
+        RecentFigures {
+            observed: self.observed,
+            cpu_time: self.cpu_time,
+            voluntary_switches: self.voluntary_switches,
+            idle_entries: self.idle_entries.0,
+            work_known: self.work_known,
+            idle_known: self.idle_known,
+        }
+    }
+
     /// Mean number of active vCPUs; `all` when nothing was observed.
     pub fn active_mean(&self, all: usize) -> f64 {
         if self.observed == Nanos::ZERO { all as f64 } else { self.active_time.as_f64() / self.observed.as_f64() }
@@ -143,11 +171,7 @@ impl Totals {
 
     /// The lengths over the whole run: distributions where the observer has them, else means as ratios of sums.
     pub fn lengths(&self) -> LengthSummaries {
-        // A sum of zero is one too short to be seen.
-        let ratio = |sum: Nanos, n: Option<u64>| {
-            let n = n.filter(|n| *n > 0 && sum > Nanos::ZERO)?;
-            Some(LengthSummary::Mean(sum.as_f64() / n as f64))
-        };
+        let ratio = |sum: Nanos, n: Option<u64>| ratio(sum, n).map(LengthSummary::Mean);
         let seen = |all: &Distribution| (all.count() > 0).then(|| LengthSummary::Distribution(all.clone()));
         LengthSummaries {
             l_comp: seen(&self.l_comp).or_else(|| ratio(self.work_known, self.idle_entries.0)),
@@ -167,7 +191,7 @@ fn merge(into: &mut Distribution, from: Option<&Distribution>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gleaner_model::{GroupWindow, Source, VcpuId, VcpuWindow};
+    use gleaner_model::{GroupWindow, Source};
 
     fn window(idle_entries: Option<u64>) -> Window {
         let vcpu = |id| VcpuWindow { halted: Nanos(400), steal: Nanos(10), ..VcpuWindow::new(VcpuId(id)) };

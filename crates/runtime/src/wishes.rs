@@ -5,7 +5,7 @@
 //! retention with retention.
 
 use gleaner_model::{Nanos, VcpuId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// A managed group, for as long as it is one; never used again.
@@ -23,6 +23,7 @@ impl fmt::Display for GroupId {
 pub(crate) struct Wishes {
     by_group: BTreeMap<GroupId, BTreeMap<VcpuId, Nanos>>,
     alone: Option<GroupId>,
+    held: BTreeSet<GroupId>,
     in_force: BTreeMap<VcpuId, Nanos>,
 }
 
@@ -47,6 +48,15 @@ impl Wishes {
         self.alone = group;
     }
 
+    /// What `group` wants does not count from now on, or counts again.
+    pub(crate) fn hold(&mut self, group: GroupId, held: bool) {
+        if held {
+            self.held.insert(group);
+        } else {
+            self.held.remove(&group);
+        }
+    }
+
     /// The time-outs in force.
     pub(crate) fn in_force(&self) -> &BTreeMap<VcpuId, Nanos> {
         &self.in_force
@@ -55,7 +65,7 @@ impl Wishes {
     /// What has to be changed for the wishes to be in force; from here on they are.
     pub(crate) fn changes(&mut self) -> Vec<(VcpuId, Option<Nanos>)> {
         let mut wanted: BTreeMap<VcpuId, Nanos> = BTreeMap::new();
-        let counts = |group: &GroupId| self.alone.is_none_or(|alone| alone == *group);
+        let counts = |group: &GroupId| self.alone.is_none_or(|alone| alone == *group) && !self.held.contains(group);
         for (vcpu, timeout) in self.by_group.iter().filter(|(group, _)| counts(group)).flat_map(|(_, own)| own) {
             let longest = wanted.entry(*vcpu).or_default();
             *longest = (*timeout).max(*longest);
@@ -92,6 +102,22 @@ mod tests {
         wishes.forget(redis);
         assert_eq!(wishes.changes(), [(one, None)]);
         assert!(wishes.in_force().is_empty());
+    }
+
+    #[test]
+    fn what_a_held_group_wants_does_not_count_until_it_is_released() {
+        let (held, other) = (GroupId(1), GroupId(2));
+        let (vcpu, us) = (VcpuId(0), |us| Some(Nanos::from_micros(us)));
+        let mut wishes = Wishes::default();
+        wishes.set(held, vcpu, us(50));
+        assert_eq!(wishes.changes(), [(vcpu, us(50))]);
+        wishes.hold(held, true);
+        assert_eq!(wishes.changes(), [(vcpu, None)]);
+        wishes.set(held, vcpu, us(70));
+        wishes.set(other, vcpu, us(20));
+        assert_eq!(wishes.changes(), [(vcpu, us(20))]);
+        wishes.hold(held, false);
+        assert_eq!(wishes.changes(), [(vcpu, us(70))]);
     }
 
     #[test]

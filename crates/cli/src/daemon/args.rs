@@ -1,8 +1,9 @@
 //! The service's arguments.
 
-use crate::args::JsonArg;
+use crate::args::{JsonArg, duration_within};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
+use std::time::Duration;
 
 #[derive(Debug, Args)]
 #[command(
@@ -62,12 +63,47 @@ pub struct AskArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Without a daemon the status is 1.")]
+#[command(after_help = "Without a daemon the status is 1.\n\n\
+                        Examples:\n\
+                        \x20 gleaner status\n\
+                        \x20 gleaner status --json --every 1s > status.jsonl    # what `gleaner top --from` shows again")]
 pub struct StatusArgs {
     #[command(flatten)]
     pub ask: AskArgs,
     #[command(flatten)]
     pub json: JsonArg,
+    /// Again and again, until Ctrl-C or the daemon ends: JSON to stdout, one status a line; 100ms to 1h
+    #[arg(long, value_name = "DURATION", requires = "json", value_parser = every)]
+    pub every: Option<Duration>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Without a daemon the status is 1.")]
+pub struct VerifyArgs {
+    #[command(flatten)]
+    pub ask: AskArgs,
+    #[command(flatten)]
+    pub json: JsonArg,
+}
+
+/// Which group.
+#[derive(Debug, Args)]
+#[command(after_help = "Only root and the daemon's own user may do that. A restart of the daemon forgets it.\n\n\
+                        Examples:\n\
+                        \x20 gleaner hold redis\n\
+                        \x20 gleaner release redis\n\
+                        \x20 gleaner hold web         # all groups that [group.web] with a wildcard stands for")]
+pub struct HoldArgs {
+    /// By its name in `gleaner status`
+    #[arg(value_name = "GROUP")]
+    pub group: String,
+    #[command(flatten)]
+    pub ask: AskArgs,
+}
+
+/// How often.
+pub fn every(text: &str) -> Result<Duration, String> {
+    duration_within(text, Duration::from_millis(100)..=Duration::from_secs(3600))
 }
 
 #[derive(Debug, Args)]

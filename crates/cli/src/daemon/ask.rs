@@ -1,18 +1,66 @@
-//! `gleaner status`, `explain`, `verify`, `reload`: what the daemon answers.
+//! `gleaner status`, `explain`, `verify`, `reload`, `hold`, `release`: what the daemon answers.
 
-use super::args::{AskArgs, ExplainArgs, StatusArgs};
+use super::args::{AskArgs, ExplainArgs, HoldArgs, StatusArgs, VerifyArgs};
 use crate::failure::Failure;
+use crate::interrupt;
 use crate::output::Output;
 use gleaner_act::default_state_dir;
 use gleaner_daemon::{Answer, ClientError, Request, ask};
 use gleaner_report::{StatusReport, VerifyReport};
+use std::io::{self, Write};
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 pub fn status(args: &StatusArgs) -> Result<u8, Failure> {
+    if let Some(every) = args.every {
+        return lines(args, every);
+    }
     let mut output = Output::open(args.json.json.as_deref())?;
     let report = status_of(&args.ask)?;
     output.text(&report);
     output.json(&report)?;
     Ok(0)
+}
+
+/// One status a line.
+fn lines(args: &StatusArgs, every: Duration) -> Result<u8, Failure> {
+    if args.json.json.as_deref().is_some_and(|path| path != Path::new("-")) {
+        return Err(Failure::input("with --every the JSON goes to stdout: write --json --every 1s > FILE"));
+    }
+    let interrupted = interrupt::flag()?;
+    let mut due = Instant::now();
+    loop {
+        let line = serde_json::to_string(&status_of(&args.ask)?).map_err(Failure::work)?;
+        match writeln!(io::stdout(), "{line}") {
+            // Whoever reads has enough.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(0),
+            written => written.map_err(|error| Failure::work(format!("cannot write to stdout: {error}")))?,
+        }
+        due = (due + every).max(Instant::now());
+        if !interrupt::sleep_until(due, &interrupted) {
+            return Ok(0);
+        }
+    }
+}
+
+pub fn hold(args: &HoldArgs) -> Result<u8, Failure> {
+    order(args, &Request::Hold { group: args.group.clone() }, "left alone until it is released")
+}
+
+pub fn release(args: &HoldArgs) -> Result<u8, Failure> {
+    order(args, &Request::Release { group: args.group.clone() }, "managed again")
+}
+
+fn order(args: &HoldArgs, request: &Request, what: &str) -> Result<u8, Failure> {
+    match answer(&args.ask, request)? {
+        Answer::Done(groups) => {
+            for group in groups {
+                Output::Text.text(&format!("{group}: {what}"));
+            }
+            Ok(0)
+        }
+        other => Err(unexpected(&other)),
+    }
 }
 
 pub fn explain(args: &ExplainArgs) -> Result<u8, Failure> {
@@ -36,9 +84,9 @@ fn unknown(what: &str, report: &StatusReport) -> Failure {
     Failure::input(format!("no group is called {what}; there are {names}; a number is a vCPU"))
 }
 
-pub fn verify(args: &StatusArgs) -> Result<u8, Failure> {
+pub fn verify(args: &VerifyArgs) -> Result<u8, Failure> {
     let mut output = Output::open(args.json.json.as_deref())?;
-    let report: VerifyReport = match answer(&args.ask, Request::Verify)? {
+    let report: VerifyReport = match answer(&args.ask, &Request::Verify)? {
         Answer::Verify(report) => report,
         other => return Err(unexpected(&other)),
     };
@@ -48,7 +96,7 @@ pub fn verify(args: &StatusArgs) -> Result<u8, Failure> {
 }
 
 pub fn reload(args: &AskArgs) -> Result<u8, Failure> {
-    match answer(args, Request::Reload)? {
+    match answer(args, &Request::Reload)? {
         Answer::Reloaded(groups) => {
             let groups = if groups == 1 { "one group".to_owned() } else { format!("{groups} groups") };
             Output::Text.text(&format!("The configuration counts; {groups} managed."));
@@ -59,13 +107,13 @@ pub fn reload(args: &AskArgs) -> Result<u8, Failure> {
 }
 
 fn status_of(args: &AskArgs) -> Result<StatusReport, Failure> {
-    match answer(args, Request::Status)? {
+    match answer(args, &Request::Status)? {
         Answer::Status(report) => Ok(*report),
         other => Err(unexpected(&other)),
     }
 }
 
-fn answer(args: &AskArgs, request: Request) -> Result<Answer, Failure> {
+fn answer(args: &AskArgs, request: &Request) -> Result<Answer, Failure> {
     let state_dir = args.state_dir.clone().unwrap_or_else(default_state_dir);
     ask(&state_dir, request).map_err(|error: ClientError| Failure::work(error))
 }

@@ -26,8 +26,7 @@ fn group(name: &str, trial: Option<f64>) -> StatusGroup {
         threads_max: 1,
         trial,
         decisions_count: 3,
-        decisions: Vec::new(),
-        would_change: Vec::new(),
+        ..StatusGroup::default()
     }
 }
 
@@ -37,17 +36,10 @@ fn status() -> StatusReport {
         version: "0".into(),
         pid: 1,
         up_ns: 60_000_000_000,
-        dry_run: false,
-        configuration: Vec::new(),
-        reload_error: None,
         window_ns: 100_000_000,
         overhead_cpu_ns: 1,
-        retention: None,
-        retained_ns: 0,
-        guard_trips: 0,
-        retaining: Vec::new(),
         groups: vec![group("redis", Some(1.31)), group("a\"b\\", None)],
-        warnings: Vec::new(),
+        ..StatusReport::default()
     }
 }
 

@@ -23,8 +23,12 @@ fn each_state_is_said_with_what_would_change_it() {
     let set = |list: &str| list.parse::<CpuSet>().unwrap();
     let untried = explanation(Policy::Retain);
     let base = Explanation { retention_stopped: false, ..untried.clone() };
-    let record =
-        TrialRecord { at: Nanos(5), pays: false, reason: Reason::RetentionNoFaster { rate_ratio: 0.9 }, rates: Vec::new() };
+    let record = TrialRecord {
+        at: Nanos(5),
+        pays: false,
+        reason: Reason::RetentionNoFaster { rate_ratio: 0.9 },
+        rates: Vec::new(),
+    };
     let (retains, watched) = (adopted("latency"), adopted("observe-only"));
     for (explanation, said, changes) in [
         (Explanation { retaining: set("0-1"), ..base.clone() }, "vCPUs 0-1 kept awake", "more than 15 %"),

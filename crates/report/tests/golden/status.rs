@@ -1,7 +1,10 @@
 //! `gleaner.status/1` and `gleaner.verify/1`.
 
 use super::{check, has, units_are_named};
-use gleaner_report::{DecisionRecord, StatusGroup, StatusReport, StatusTrial, StatusVcpu, VerifiedFile, VerifyReport};
+use gleaner_report::{
+    DecisionRecord, LengthStats, ObservedLengths, StatusGroup, StatusMachine, StatusRecent, StatusReport, StatusTimes,
+    StatusTrial, StatusVcpu, StatusVcpuTimes, VerifiedFile, VerifyReport,
+};
 use serde_json::Value;
 
 fn group() -> StatusGroup {
@@ -19,11 +22,29 @@ fn group() -> StatusGroup {
         since_ns: 2_000_000_000,
         vcpus: 4,
         state: "vCPUs 0-3 kept awake".into(),
+        held: false,
+        active: vec![0, 1, 2, 3],
         retaining: vec![0, 1, 2, 3],
         timeout_ns: Some(200_000),
         cpu_time_ns: 30_000_000_000,
         voluntary_switches: 1_000_000,
         threads_max: 6,
+        idle_entries: Some(2_000_000),
+        lengths: ObservedLengths {
+            l_comp: LengthStats::from_mean(15_000.0),
+            g_comp: LengthStats::from_mean(30_000.0),
+            l_idle: LengthStats::from_mean(40_000.5),
+            wake_to_run: Some(LengthStats { mean_ns: 9_000.0, n: Some(5), p50_ns: Some(8_191), p99_ns: Some(40_959) }),
+        },
+        recent: Some(StatusRecent {
+            observed_ns: 1_400_000_000,
+            cpu_time_ns: 700_000_000,
+            voluntary_switches: 30_000,
+            idle_entries: Some(60_000),
+            l_comp_ns: Some(11_666.5),
+            g_comp_ns: Some(23_333.0),
+            l_idle_ns: Some(35_000.0),
+        }),
         trial: Some(StatusTrial {
             at_ns: 4_000_000_000,
             pays: true,
@@ -41,6 +62,25 @@ fn group() -> StatusGroup {
     }
 }
 
+fn times(observed_ns: u64) -> StatusTimes {
+    let known = |part| Some(observed_ns / 100 * part);
+    StatusTimes {
+        observed_ns,
+        idle_entries: Some(observed_ns / 20_000),
+        halts: Some(observed_ns / 100_000),
+        vcpus: vec![
+            StatusVcpuTimes {
+                vcpu: 0,
+                busy_ns: known(50),
+                retained_ns: known(30),
+                halted_ns: known(18),
+                steal_ns: known(2),
+            },
+            StatusVcpuTimes { vcpu: 1, ..StatusVcpuTimes::default() },
+        ],
+    }
+}
+
 fn status() -> StatusReport {
     StatusReport {
         schema: StatusReport::SCHEMA.into(),
@@ -48,6 +88,10 @@ fn status() -> StatusReport {
         pid: 4711,
         up_ns: 62_000_000_000,
         dry_run: false,
+        machine: Some(StatusMachine { hypervisor: Some("KVM".into()), kernel: "6.12.38+deb13-amd64".into(), vcpus: 4 }),
+        observer: Some("procfs".into()),
+        times: Some(times(60_000_000_000)),
+        recent: Some(times(1_400_000_000)),
         configuration: vec!["/etc/gleaner/gleaner.toml".into()],
         reload_error: Some("/etc/gleaner/gleaner.toml:3: unknown key profil: did you mean profile?".into()),
         window_ns: 100_000_000,
@@ -65,8 +109,10 @@ fn status() -> StatusReport {
 fn status_whole() {
     let json = check("status_whole", &status());
     has(&json, &["groups[].trial.rate_ratio", "groups[].decisions[].reason", "retaining[].timeout_ns", "up_ns"]);
+    has(&json, &["recent.vcpus[].steal_ns", "groups[].recent.l_idle_ns", "groups[].lengths.wake_to_run.p99_ns"]);
     let counts = ["pid", "guard_trips", "vcpu", "vcpus", "retaining", "voluntary_switches", "threads_max", "pairs"];
-    units_are_named(&json, &[&counts[..], &["decisions_count", "rate_range"]].concat());
+    let more = ["decisions_count", "rate_range", "idle_entries", "halts", "active", "n"];
+    units_are_named(&json, &[&counts[..], &more].concat());
     let text = status().explain(&[&group()]);
     for line in [
         "redis (cgroup /sys/fs/cgroup/system.slice/redis-server.service), profile latency, policy retain\n",
@@ -95,11 +141,22 @@ fn status_unknown() {
         retention: None,
         retaining: Vec::new(),
         reload_error: None,
-        groups: vec![StatusGroup { trial: None, timeout_ns: None, ..group() }],
+        groups: vec![StatusGroup {
+            trial: None,
+            timeout_ns: None,
+            idle_entries: None,
+            lengths: ObservedLengths::default(),
+            recent: Some(StatusRecent { observed_ns: 100_000_000, ..StatusRecent::default() }),
+            ..group()
+        }],
+        machine: Some(StatusMachine { hypervisor: None, ..status().machine.unwrap() }),
+        recent: Some(StatusTimes { idle_entries: None, halts: None, ..times(100_000_000) }),
         ..status()
     };
     let json = check("status_unknown", &report);
     assert_eq!(json["groups"][0]["trial"], Value::Null);
+    assert_eq!(json["recent"]["vcpus"][1]["busy_ns"], Value::Null, "not 0");
+    assert_eq!(json["groups"][0]["recent"]["l_comp_ns"], Value::Null);
 }
 
 fn verified() -> VerifyReport {
