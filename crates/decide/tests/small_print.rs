@@ -4,7 +4,7 @@ mod common;
 
 use common::{COSTLY_HALTS, Guest, PIPELINE, Workload, all_alike, policy, policy_with};
 use gleaner_decide::guest::{GuestPolicy, NoStep};
-use gleaner_model::{CpuSet, Decision, Nanos, Policy, Reason, RetainMeans, Window};
+use gleaner_model::{CpuSet, Decision, Nanos, Policy, Reason, RetainMeans, WakeupCosts, Window};
 use std::collections::HashSet;
 use std::mem::discriminant;
 
@@ -144,5 +144,28 @@ fn a_trial_waits_for_wakeups_that_can_be_compared() {
             policy.step(&window);
         }
         assert_eq!(policy.explain().retention_cost_ratio.is_some(), tried, "{wakeups}: {:?}", policy.explain());
+    }
+}
+
+/// `GuestPolicy::nothing_to_win`: where a halted vCPU answers at once, packing has nothing to win; who asks for it by
+/// name has it.
+#[test]
+fn what_wakes_for_nothing_is_not_packed() {
+    let us = Nanos::from_micros;
+    let halted = |halted_us| WakeupCosts {
+        retained_p50: us(6),
+        retained_p99: us(20),
+        halted_p50: us(halted_us),
+        halted_p99: us(20),
+        ..WakeupCosts::default()
+    };
+    for (policy, halted_us, left, why) in [
+        (Policy::Full, 6, 4, Some(NoStep::WakesForNothing)),
+        (Policy::Full, 60, 1, Some(NoStep::OneVcpu)),
+    ] {
+        let mut guest = Guest::new(4, PIPELINE, 1);
+        let mut policy = policy_with(policy, 4, Some(halted(halted_us)));
+        guest.run(&mut policy, 100);
+        assert_eq!((policy.active().len(), policy.explain().no_step), (left, why), "{halted_us}");
     }
 }

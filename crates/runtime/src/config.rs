@@ -1,7 +1,7 @@
 //! What a runtime is to do.
 
 use gleaner_act::PlacementRequest;
-use gleaner_decide::guest::GuestParams;
+use gleaner_decide::guest::{GuestParams, timeout, waking_is_free};
 use gleaner_model::{Nanos, Policy, Profile, RetainMeans, WakeupCosts};
 use gleaner_observe::ObserverChoice;
 use std::path::PathBuf;
@@ -57,6 +57,17 @@ pub struct Config {
 }
 
 impl Config {
+    /// Whether yielding threads would have nothing to do, as far as costs were measured.
+    pub(crate) fn has_nothing_to_retain(&self) -> bool {
+        let by_costs = |costs| timeout(self.profile, Some(costs), &self.params) == Nanos::ZERO;
+        self.timeout.is_none() && self.retain == RetainChoice::Auto && self.costs.as_ref().is_some_and(by_costs)
+    }
+
+    /// ... and consolidation neither.
+    pub(crate) fn has_nothing_to_win(&self) -> bool {
+        self.has_nothing_to_retain() && self.costs.is_some_and(|costs| waking_is_free(&costs, &self.params))
+    }
+
     /// Whether anything is to be changed.
     pub(crate) fn acts(&self) -> bool {
         !self.dry_run && (self.policy.retains() || self.policy.consolidates())

@@ -1,7 +1,7 @@
 //! Which means keeps idle vCPUs awake: the user's, or the first that this machine has.
 
 use crate::config::RetainChoice;
-use crate::yielding::{busy_wait, spends_no_quota, start_yielding};
+use crate::yielding::{busy_waits, spends_no_quota, start_yielding};
 use gleaner_act::{
     CgroupHierarchies, Haltpoll, IdleGroup, IdlePoll, IdlePollParams, Journal, PmQos, Retainer, YieldingThreads,
 };
@@ -130,7 +130,6 @@ fn haltpoll(sys: &Path, vcpus: &CpuSet, journal: &Journal) -> Result<Haltpoll, S
 }
 
 fn yielding(opening: &Opening<'_>, group: &IdleGroup) -> Result<YieldingThreads, gleaner_act::ActError> {
-    start_yielding(opening.vcpus, group, opening.params, |vcpu| {
-        opening.observer.and_then(|found| busy_wait(found, vcpu))
-    })
+    let mut waits = opening.observer.map(|found| busy_waits(found, opening.vcpus)).unwrap_or_default();
+    start_yielding(opening.vcpus, group, opening.params, |vcpu| waits.remove(&vcpu))
 }

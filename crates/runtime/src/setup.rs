@@ -106,7 +106,8 @@ fn equipment(
     let guardian = session.as_ref().and_then(|session| session.guardian_pid());
     let mut looking = Looking::new(config, vcpus, hierarchies, session);
     let polling = looking.as_mut().and_then(Looking::polling);
-    let (observing, refusal) = match observe(config, polling.is_some(), guardian, vcpus) {
+    let by_files = polling.is_some() || config.has_nothing_to_win();
+    let (observing, refusal) = match observe(config, by_files, guardian, vcpus) {
         Ok(opened) => opened,
         Err(error) if config.observer == ObserverChoice::Bpf => return Err(SetupError::Observer(error)),
         Err(error) => return Err(SetupError::NothingObserved(error)),
@@ -162,16 +163,16 @@ fn placement(
     Ok(Some(placement))
 }
 
-/// Where idle vCPUs poll there is nothing to consolidate on a host that has the CPUs, and the trial needs no wake-ups: `/proc` does,
-/// which costs no switch anything. Where it is not the machine's own, BPF may still see.
+/// `by_files`: `/proc` does, which costs no switch anything. So it is where idle vCPUs poll, and there is nothing to consolidate on a
+/// host that has the CPUs, and the trial needs no wake-ups. Where `/proc` is not the machine's own, BPF may still see.
 fn observe(
     config: &Config,
-    polls: bool,
+    by_files: bool,
     guardian: Option<i32>,
     vcpus: &CpuSet,
 ) -> Result<(Observing, Option<BpfRefusal>), ObserveError> {
     let open = |choice| Observing::open(choice, guardian, vcpus);
-    if polls && config.observer == ObserverChoice::Auto {
+    if by_files && config.observer == ObserverChoice::Auto {
         return open(ObserverChoice::Procfs).or_else(|_| open(ObserverChoice::Auto));
     }
     open(config.observer)
@@ -181,6 +182,8 @@ fn observe(
 struct Looking<'a> {
     search: Search,
     opening: Opening<'a>,
+    /// Whether yielding threads would have something to do.
+    yields: bool,
     journal: &'a mut Journal,
 }
 
@@ -193,8 +196,9 @@ impl<'a> Looking<'a> {
         session: Option<&'a mut Session>,
     ) -> Option<Self> {
         let session = session.filter(|_| config.policy.retains() && config.retain != RetainChoice::None)?;
+        let yields = !config.has_nothing_to_retain();
         let opening = Opening { vcpus, params: &config.params, hierarchies, observer: None };
-        Some(Self { search: Search::new(config.retain), opening, journal: &mut session.journal })
+        Some(Self { search: Search::new(config.retain), opening, yields, journal: &mut session.journal })
     }
 
     /// One that needs no observer, as long as it is its turn.
@@ -210,7 +214,10 @@ impl<'a> Looking<'a> {
 
     /// `polling`, or what comes after it.
     fn found(self, polling: Option<Opened>, observing: &Observing, events: &mut Events) -> Option<Retention> {
-        let Self { mut search, opening, journal } = self;
+        let Self { mut search, opening, yields, journal } = self;
+        if polling.is_none() && !yields {
+            return None;
+        }
         let opening = Opening { observer: Some(observing.observer()), ..opening };
         let mut found = polling;
         while found.is_none() && !search.is_over() {

@@ -5,6 +5,7 @@ use gleaner_decide::guest::{GuestParams, YieldingThread};
 use gleaner_model::{CpuSet, Order, VcpuId, YieldMachine};
 use gleaner_observe::Observer;
 use gleaner_sys::cpu_quota;
+use std::collections::BTreeMap;
 
 /// Starts yielding threads that run decide's state machine, asleep. `busy_wait`: how one learns that its vCPU is busy again.
 ///
@@ -43,10 +44,13 @@ pub(crate) fn spends_no_quota(means: IdleMeans) -> Result<(), String> {
     }
 }
 
-/// How a yielding thread learns that its vCPU is busy again: from BPF, or not at all.
-pub(crate) fn busy_wait(observer: &Observer, vcpu: VcpuId) -> Option<BusyWait> {
-    let Observer::Bpf(bpf) = observer else { return None };
-    let mut signal = bpf.busy_signal(vcpu).ok()?;
-    let waker = signal.waker();
-    Some(BusyWait { wait: Box::new(move |limit| signal.wait(limit)), wake: Box::new(move || waker.wake()) })
+/// How yielding threads learn that their vCPUs are busy again: from BPF, or not at all.
+pub(crate) fn busy_waits(observer: &Observer, vcpus: &CpuSet) -> BTreeMap<VcpuId, BusyWait> {
+    let Observer::Bpf(bpf) = observer else { return BTreeMap::new() };
+    let signals = bpf.busy_signals(vcpus).unwrap_or_default();
+    let waits = signals.into_iter().map(|mut signal| {
+        let waker = signal.waker();
+        BusyWait { wait: Box::new(move |limit| signal.wait(limit)), wake: Box::new(move || waker.wake()) }
+    });
+    vcpus.iter().zip(waits).collect()
 }

@@ -10,9 +10,9 @@ use gleaner_model::{CpuSet, Profile, RetainMeans, WakeupCosts};
 use gleaner_observe::ProcRoot;
 use gleaner_runtime::{Config, RetainChoice};
 use serde::{Deserialize, Serialize};
-use std::fs;
+use std::fs::{self, DirBuilder};
 use std::io::Write;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// In the folder of the journals.
@@ -96,9 +96,11 @@ fn read(folder: &Path, on: &serde_json::Value) -> Option<WakeupCosts> {
     holds.then(|| costs_from_text(&kept.wakeup_costs_ns).ok()).flatten()
 }
 
-/// Whole or not at all: another run may read it meanwhile. The folder is there, a journal was in it.
+/// Whole or not at all: another run may read it meanwhile.
 fn keep(folder: &Path, on: serde_json::Value, costs: &WakeupCosts) -> std::io::Result<()> {
     let kept = Kept { gleaner_calibration: 1, on, wakeup_costs_ns: costs_to_text(costs) };
+    // It goes with the last journal.
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     let mut file = tempfile::Builder::new().prefix(".calibration-").tempfile_in(folder)?;
     serde_json::to_writer(&mut file, &kept)?;
     file.write_all(b"\n")?;

@@ -3,7 +3,7 @@
 use super::options::Options;
 use gleaner_act::PlacementKind;
 use gleaner_decide::guest::NoStep;
-use gleaner_model::{CpuSet, Nanos, Profile, RetainMeans, Source, VcpuId};
+use gleaner_model::{CpuSet, Nanos, Profile, RetainMeans, Source, VcpuId, WakeupCosts};
 use gleaner_report::{DecisionRecord, LengthStats, Means, ObservedLengths, RunReport, VcpuTimes};
 use gleaner_runtime::{GroupSnapshot, LengthSummary, Snapshot, VcpuTime, Warning};
 
@@ -76,6 +76,9 @@ fn fill(report: &mut RunReport, options: &Options, snapshot: &Snapshot) {
     let totals = &group.totals;
     report.timeout_ns = group.timeout.map(|timeout| timeout.0);
     report.timeout_from = retention.map(|means| timeout_from(options, means, group));
+    if let (None, Some(costs)) = (retention, options.config.costs.filter(|_| options.config.policy.retains())) {
+        (report.timeout_ns, report.timeout_from) = (Some(0), Some(answers_as_soon(&costs)));
+    }
     let steps = options.config.policy.consolidates();
     report.no_step_because = steps.then(|| no_step_because(&group.explanation.no_step_windows)).flatten();
     report.retention_cost_ratio = group.explanation.retention_cost_ratio;
@@ -102,10 +105,7 @@ fn timeout_from(options: &Options, means: RetainMeans, group: &GroupSnapshot) ->
         return "as given by --retain-for".to_owned();
     }
     if let (Some(Nanos::ZERO), Some(costs)) = (group.timeout, options.config.costs) {
-        return format!(
-            "after a short wait a halted vCPU answers as soon ({}, p99 {}) as one kept awake by {means} ({}, p99 {})",
-            costs.halted_p50, costs.halted_p99, costs.retained_p50, costs.retained_p99
-        );
+        return answers_as_soon(&costs);
     }
     let profile = match options.config.profile {
         Profile::Frugal => "frugal",
@@ -115,6 +115,14 @@ fn timeout_from(options: &Options, means: RetainMeans, group: &GroupSnapshot) ->
     let untried = group.explanation.retention_stopped && group.explanation.trial.is_none();
     let untried = if untried { ", once a trial has shown that it pays" } else { "" };
     format!("profile {profile}, kept awake by {means}{untried}")
+}
+
+/// Why nothing is retained.
+fn answers_as_soon(costs: &WakeupCosts) -> String {
+    format!(
+        "after a short wait a halted vCPU answers as soon ({}, p99 {}) as with a yielding thread ({}, p99 {})",
+        costs.halted_p50, costs.halted_p99, costs.retained_p50, costs.retained_p99
+    )
 }
 
 /// By what means.

@@ -74,11 +74,13 @@ pub enum NoStep {
     },
     /// Polling holds the idle periods, and the host is not short of CPUs: packing would lose what that wins.
     HeldCheaply,
+    /// A halted vCPU answers at once: packing has nothing to win.
+    WakesForNothing,
 }
 
 impl NoStep {
     /// How many kinds there are.
-    pub(super) const KINDS: usize = 16;
+    pub(super) const KINDS: usize = 17;
 
     /// Which kind it is, values aside.
     pub(super) fn kind(&self) -> usize {
@@ -99,6 +101,7 @@ impl NoStep {
             Self::FullAndNoSlower { .. } => 13,
             Self::Trying => 14,
             Self::HeldCheaply => 15,
+            Self::WakesForNothing => 16,
         }
     }
 }
@@ -112,6 +115,7 @@ impl fmt::Display for NoStep {
             Self::Judging => write!(f, "judging the last step"),
             Self::Trying => write!(f, "trying whether retention pays"),
             Self::HeldCheaply => write!(f, "idle vCPUs poll, which wakes a thread sooner than packing would"),
+            Self::WakesForNothing => write!(f, "waking a halted vCPU costs next to nothing here"),
             Self::HoldingOff { remaining } => {
                 write!(f, "holding off for {remaining} after a change or a step that hurt")
             }

@@ -32,4 +32,5 @@ pub use policy::GuestPolicy;
 pub use retention::{
     ContentionGuard, GuardChange, IdleLengths, LearntTimeout, PollPrice, Prices, SIGNAL_CHECK, StolenMeter,
     UNTIL_ORDERED, YieldingThread, halting_costs_by_the_tail_alone, halting_is_free, poll_timeout, timeout,
+    waking_is_free,
 };

@@ -170,19 +170,26 @@ impl GuestPolicy {
         true
     }
 
+    /// Why packing has nothing to win here, if it has not.
+    fn nothing_to_win(&self) -> Option<NoStep> {
+        if self.retention.holds_cheaply(self.consolidation.active()) {
+            return Some(NoStep::HeldCheaply);
+        }
+        self.retention.wakes_for_nothing().then_some(NoStep::WakesForNothing)
+    }
+
     /// Says whether the window was undisturbed: nothing was changed in it, nor is anything being judged.
     fn consolidate(&mut self, window: &Window, decisions: &mut Vec<Decision>) -> bool {
         let trying = self.retention.trial().is_running();
-        let held = !trying && self.retention.holds_cheaply(self.consolidation.active());
-        let outcome = match (trying, self.policy.consolidates()) {
-            (_, true) if held => match self.consolidation.watch(window) {
-                Outcome::Stay(_) => Outcome::Stay(NoStep::HeldCheaply),
+        let outcome = match (trying, self.policy.consolidates(), self.nothing_to_win()) {
+            (false, true, Some(why)) => match self.consolidation.watch(window) {
+                Outcome::Stay(_) => Outcome::Stay(why),
                 outcome => outcome,
             },
-            (true, true) => self.consolidation.watch(window),
-            (true, false) => Outcome::Stay(NoStep::Trying),
-            (false, true) => self.consolidation.step(window),
-            (false, false) => Outcome::Stay(NoStep::NotAsked),
+            (true, true, _) => self.consolidation.watch(window),
+            (true, false, _) => Outcome::Stay(NoStep::Trying),
+            (false, true, None) => self.consolidation.step(window),
+            (false, false, _) => Outcome::Stay(NoStep::NotAsked),
         };
         if matches!(outcome, Outcome::ActivateAll { .. }) {
             self.retention.workload_changed();

@@ -14,7 +14,7 @@ mod yielding;
 
 pub use contention::{ContentionGuard, GuardChange, StolenMeter};
 pub use idle_lengths::{IdleLengths, LearntTimeout, PollPrice, Prices};
-pub use timeout::{halting_costs_by_the_tail_alone, halting_is_free, poll_timeout, timeout};
+pub use timeout::{halting_costs_by_the_tail_alone, halting_is_free, poll_timeout, timeout, waking_is_free};
 pub(super) use trial::TRIAL_PAIRS;
 pub use yielding::{SIGNAL_CHECK, UNTIL_ORDERED, YieldingThread};
 
@@ -213,6 +213,11 @@ impl Retention {
     pub(super) fn holds_cheaply(&self, active: &CpuSet) -> bool {
         let polls = self.asked && self.timeout > Nanos::ZERO && self.means.polls_in_idle_task();
         polls && !active.iter().filter_map(|id| self.vcpus.get(&id)).any(Vcpu::is_contended)
+    }
+
+    /// Whether waking a halted vCPU costs nothing worth saving, as it was measured.
+    pub(super) fn wakes_for_nothing(&self) -> bool {
+        self.costs.is_some_and(|costs| waking_is_free(&costs, &self.params))
     }
 
     /// The group's time-out; zero: nothing is retained.

@@ -45,6 +45,12 @@ pub fn halting_is_free(costs: &WakeupCosts, params: &GuestParams) -> bool {
     free_by_median(costs, params) && free_by_tail(costs, params)
 }
 
+/// Whether a halted vCPU answers so soon that neither retention nor consolidation has anything to win
+/// (`waking_costs_us_min`).
+pub fn waking_is_free(costs: &WakeupCosts, params: &GuestParams) -> bool {
+    halting_is_free(costs, params) && costs.halted_p50 < Nanos::from_micros(params.waking_costs_us_min)
+}
+
 /// Whether halting costs, but not in the median: that may be one late wake-up.
 pub fn halting_costs_by_the_tail_alone(costs: &WakeupCosts, params: &GuestParams) -> bool {
     free_by_median(costs, params) && !free_by_tail(costs, params)
@@ -102,6 +108,21 @@ mod tests {
         ] {
             let found = timeout(profile, costs.as_ref(), &GuestParams::default());
             assert_eq!(found, expected, "{profile:?} with {costs:?}");
+        }
+    }
+
+    #[test]
+    fn waking_is_free_where_a_halted_vcpu_answers_as_soon_and_at_once() {
+        let us = Nanos::from_micros;
+        for (retained, halted, free) in [(6, 6, true), (9, 9, true), (10, 10, false), (6, 9, false), (18, 18, false)] {
+            let costs = WakeupCosts {
+                retained_p50: us(retained),
+                retained_p99: us(20),
+                halted_p50: us(halted),
+                halted_p99: us(20),
+                ..WakeupCosts::default()
+            };
+            assert_eq!(waking_is_free(&costs, &GuestParams::default()), free, "{retained}, {halted}");
         }
     }
 
