@@ -61,7 +61,8 @@ fn a_file_of_this_version_stays_readable() {
         };
         items.iter().filter_map(group).collect()
     };
-    assert_eq!(kept(&found), kept(&items(&std::fs::read(fresh.path()).unwrap())));
+    let fresh = kept(&items(&std::fs::read(fresh.path()).unwrap()));
+    assert!(kept(&found) == fresh, "parameters or set-ups have another layout: see the head of this file");
     // What is decided by then may have changed; that it can be decided has not.
     let outcomes = replayed(&found);
     assert_eq!(
