@@ -18,6 +18,7 @@ declare -A LIMITS=(
     [docs/quick-start.md]=600
     [docs/faq.md]=1000
     [docs/service.md]=900
+    [docs/capture.md]=700
     [docs/safety.md]=600
     [docs/safety-reference.md]=650
     [docs/report.md]=420

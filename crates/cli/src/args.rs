@@ -37,7 +37,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
     ("In a guest", &["doctor", "run", "attach", "ab"]),
     ("As a service", &["daemon", "status", "explain", "verify", "hold", "release", "reload", "config"]),
     ("On a host", &["host"]),
-    ("Look and measure", &["probe", "record", "workload", "report"]),
+    ("Look and measure", &["probe", "record", "replay", "dump", "workload", "report"]),
     ("Besides", &["params", "restore"]),
 ];
 
@@ -129,6 +129,10 @@ pub enum Command {
     Host(crate::host::HostArgs),
     /// Record what a program's threads do, to simulate it elsewhere
     Record(crate::record::RecordArgs),
+    /// Decide again what a capture recorded, as it was or with other parameters
+    Replay(crate::capture::ReplayArgs),
+    /// Print what is in a capture
+    Dump(crate::capture::DumpArgs),
     /// Moved to `gleaner-lab sim`
     #[command(hide = true, disable_help_flag = true)]
     Sim(MovedArgs),
@@ -283,6 +287,8 @@ pub struct RunArgs {
     #[arg(long, value_name = "NS,...", hide = true, conflicts_with = "retain_for")]
     #[arg(value_parser = crate::calibrate::costs_from_text)]
     pub wakeup_costs: Option<gleaner_model::WakeupCosts>,
+    #[command(flatten)]
+    pub recording: crate::capture::RecordingArgs,
     #[command(flatten)]
     pub json: JsonArg,
     /// The program and its arguments

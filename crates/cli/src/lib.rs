@@ -6,6 +6,7 @@ mod ab;
 mod args;
 mod attach;
 mod calibrate;
+mod capture;
 mod daemon;
 mod doctor;
 mod host;
@@ -62,6 +63,8 @@ fn obey() -> ExitCode {
         Command::Workload(args) => workload::main(&args),
         Command::Report(args) => report::main(&args),
         Command::Host(args) => host::main(&args),
+        Command::Replay(args) => capture::replay(&args),
+        Command::Dump(args) => capture::dump(&args),
         Command::Record(args) => record::main(&args),
         Command::Sim(args) => Err(moved("sim", &args)),
         Command::Cache(args) => Err(moved("cache", &args)),

@@ -30,10 +30,16 @@ const ROOMS: &[Room] = &[
     Room { name: "gleaner-bpf", knows: &["gleaner-model"], outside: None },
     Room { name: "gleaner-observe", knows: &["gleaner-model", "gleaner-sys", "gleaner-bpf"], outside: None },
     Room { name: "gleaner-act", knows: &["gleaner-model", "gleaner-sys", "gleaner-bpf"], outside: None },
+    // What decide was told and decided, in a file; and decided again.
+    Room {
+        name: "gleaner-capture",
+        knows: &["gleaner-model", "gleaner-decide"],
+        outside: Some(&["crc32fast", "postcard", "serde", "thiserror", "zstd"]),
+    },
     // The one layer that ties observe, decide and act together.
     Room {
         name: "gleaner-runtime",
-        knows: &["gleaner-model", "gleaner-sys", "gleaner-observe", "gleaner-decide", "gleaner-act"],
+        knows: &["gleaner-model", "gleaner-sys", "gleaner-observe", "gleaner-decide", "gleaner-act", "gleaner-capture"],
         outside: None,
     },
     // The service stands on it.
@@ -45,6 +51,7 @@ const ROOMS: &[Room] = &[
             "gleaner-observe",
             "gleaner-decide",
             "gleaner-act",
+            "gleaner-capture",
             "gleaner-runtime",
             "gleaner-report",
         ],
@@ -72,6 +79,7 @@ const ROOMS: &[Room] = &[
             "gleaner-observe",
             "gleaner-decide",
             "gleaner-act",
+            "gleaner-capture",
             "gleaner-runtime",
             "gleaner-daemon",
             "gleaner-workloads",

@@ -211,7 +211,7 @@ impl Service {
 
     fn adopt(&mut self, candidate: Candidate) {
         let Candidate { name, settings, target, roots } = candidate;
-        let config = self.group_config(&settings);
+        let config = self.group_config(&name, &settings);
         let members = Adopted::members(&target);
         let Some(id) = self.runtime.adopt(&config, &vcpus_of(&roots), members, &roots) else { return };
         let how = if config.dry_run { ", which is only watched" } else { "" };
@@ -295,7 +295,7 @@ impl Service {
                     continue;
                 }
                 Some(new) if new != group.settings || old.names_no_group != self.configuration.names_no_group => {
-                    self.runtime.reconfigure(group.id, &self.group_config(&new));
+                    self.runtime.reconfigure(group.id, &self.group_config(&group.name, &new));
                     (self.say)(&format!("gleaner: {}: profile {} from now on", group.name, new.profile.name()));
                     group.settings = new;
                 }
@@ -311,9 +311,10 @@ impl Service {
         (self.say)(&format!("gleaner: reloaded, managing {}", self.summary()));
     }
 
-    fn group_config(&self, settings: &GroupSettings) -> Config {
+    fn group_config(&self, name: &str, settings: &GroupSettings) -> Config {
         let (_, profile) = settings.profile.means();
         Config {
+            name: name.to_owned(),
             policy: settings.policy,
             profile,
             timeout: settings.retain_for,
@@ -409,6 +410,7 @@ impl Task for Service {
 fn machine_config(configuration: &Configuration, dry_run: bool) -> Config {
     let acts = configuration.groups.iter().any(|group| group.policy.retains());
     Config {
+        name: String::new(),
         policy: if acts { Policy::Retain } else { Policy::Observe },
         profile: Profile::Balanced,
         retain: configuration.retain,

@@ -105,7 +105,7 @@ macro_rules! parameters {
         }
     ) => {
         $(#[$attribute])*
-        #[derive(Clone, Debug, PartialEq, serde::Deserialize)]
+        #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
         #[serde(default, deny_unknown_fields)]
         pub struct $name {
             $($(

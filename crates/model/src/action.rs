@@ -47,7 +47,7 @@ pub enum Profile {
 }
 
 /// What a wake-up costs here, in the settings of the paper's Table 2.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WakeupCosts {
     /// Median of setting B: the waiter's vCPU is retained by a yielding thread.
     pub retained_p50: Nanos,
@@ -64,7 +64,7 @@ pub struct WakeupCosts {
 }
 
 /// One change to the world.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Action {
     /// Keep this vCPU from halting for idle periods up to `timeout`.
     Retain {
@@ -117,7 +117,7 @@ impl Action {
 }
 
 /// Why an action was decided. [`fmt::Display`] says it in plain words.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Reason {
     /// The policy retains from the start.
     RetentionBegins,
@@ -323,7 +323,7 @@ impl fmt::Display for Reason {
 }
 
 /// One action, when and why.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Decision {
     /// When, on the clock of [`crate::Window::at`].
     pub at: Nanos,

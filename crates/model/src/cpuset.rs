@@ -1,6 +1,7 @@
 //! A set of vCPUs, in the kernel's list format (`0-3,7`).
 
 use crate::VcpuId;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
@@ -8,8 +9,10 @@ use std::str::FromStr;
 /// The largest CPU number the kernel can be built for (`CONFIG_NR_CPUS`); a limit for hostile input.
 const MAX_CPU: u32 = 8191;
 
-/// A set of vCPUs, ordered by id. Reads and prints the kernel's list format (`cpuset.cpus`, `Cpus_allowed_list`).
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// A set of vCPUs, ordered by id. Reads and prints the kernel's list format (`cpuset.cpus`, `Cpus_allowed_list`), which
+/// is also how it is serialized.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
 pub struct CpuSet(BTreeSet<VcpuId>);
 
 impl CpuSet {
@@ -80,6 +83,20 @@ impl FromIterator<VcpuId> for CpuSet {
 impl Extend<VcpuId> for CpuSet {
     fn extend<I: IntoIterator<Item = VcpuId>>(&mut self, iter: I) {
         self.0.extend(iter);
+    }
+}
+
+impl From<CpuSet> for String {
+    fn from(set: CpuSet) -> Self {
+        set.to_string()
+    }
+}
+
+impl TryFrom<String> for CpuSet {
+    type Error = ParseCpuSetError;
+
+    fn try_from(list: String) -> Result<Self, Self::Error> {
+        list.parse()
     }
 }
 

@@ -5,6 +5,7 @@
 //! checks quantiles against the `hdrhistogram` crate.
 
 use crate::Nanos;
+use serde::{Deserialize, Serialize};
 
 /// log2 of the buckets per octave.
 pub const SUB_BUCKET_BITS: u32 = 3;
@@ -38,7 +39,7 @@ pub fn bucket_high(index: usize) -> u64 {
 }
 
 /// How often each duration occurred: a log-linear histogram with an exact count and sum.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Distribution {
     /// Counts by [`bucket_index`]; as long as the highest bucket in use needs.
     counts: Vec<u64>,

@@ -6,9 +6,10 @@
 //! runs).
 
 use crate::{CpuSet, Distribution, Nanos, VcpuId};
+use serde::{Deserialize, Serialize};
 
 /// Which observer filled a window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Source {
     /// CO-RE programs on the scheduler's tracepoints: exact, with distributions.
     Bpf,
@@ -44,7 +45,7 @@ pub struct RetainCounters {
 }
 
 /// One vCPU over one window.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VcpuWindow {
     /// Which one.
     pub id: VcpuId,
@@ -110,7 +111,7 @@ impl VcpuWindow {
 }
 
 /// The managed group of threads over one window.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupWindow {
     /// Threads alive at the end.
     pub threads: u64,
@@ -136,7 +137,7 @@ pub struct GroupWindow {
 }
 
 /// One observation. See the module's text for what is counted how.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Window {
     /// When it ended, on the clock whose zero is the exec of the managed program.
     pub at: Nanos,
@@ -155,7 +156,7 @@ pub struct Window {
 }
 
 /// The paper's three measurements (section 5), averages in nanoseconds.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Lengths {
     /// Computation length l_comp: a vCPU's busy time between two idle periods. T_work / idle periods.
     pub l_comp: f64,

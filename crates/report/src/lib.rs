@@ -9,6 +9,7 @@ mod cache;
 mod cache_record;
 mod classify;
 mod doctor;
+mod dump;
 mod host_list;
 mod host_probe;
 mod host_run;
@@ -16,6 +17,7 @@ pub mod html;
 mod llc;
 mod probe;
 mod recording;
+mod replay;
 mod reproduction;
 mod run;
 mod scenario;
@@ -33,6 +35,7 @@ pub use cache::{CacheContext, CacheLevel, CacheMachine, CacheMemory, CacheReport
 pub use cache_record::CacheRecordReport;
 pub use classify::{CacheClassPoint, CacheClassProgram, CacheClassReport};
 pub use doctor::{Capability, DoctorReport, HaltCost, MachineFacts, StealFacts, Verdict};
+pub use dump::{DumpDecision, DumpGroup, DumpLine, DumpMachine, DumpVcpu, DumpWindow};
 pub use host_list::{HostListReport, HostPcpu, HostVcpu, HostVm};
 pub use host_probe::{
     ExitFigures, ExitSide, Finding, HaltPollingFacts, HostExitFigures, HostProbeReport, HostVerdict, PauseExitFacts,
@@ -45,6 +48,7 @@ pub use host_run::{
 pub use llc::{LlcChange, LlcGroup, LlcHost, LlcReport, LlcVmResult};
 pub use probe::{MeansCell, MeansResult, ProbeReport, SettingResult, TimeOuts};
 pub use recording::{RecordReport, Recorded, Replayed, SimRecordingReport, WhatIf, WhatIfRow};
+pub use replay::{DamageRecord, ReplayAction, ReplayChange, ReplayDifference, ReplayGroup, ReplayReport};
 pub use reproduction::{ReproductionParameter, ReproductionReport, ReproductionRow};
 pub use run::{DecisionRecord, LengthStats, Means, ObservedLengths, RunReport, VcpuTimes};
 pub use scenario::{

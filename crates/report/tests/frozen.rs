@@ -74,6 +74,7 @@ fn what_was_written_then_is_read_today() {
         LlcReport,
         ProbeReport,
         RecordReport,
+        ReplayReport,
         ReproductionReport,
         RunReport,
         ScenarioReport,

@@ -16,6 +16,8 @@ mod host_run;
 mod llc;
 #[path = "golden/recording.rs"]
 mod recording;
+#[path = "golden/replay.rs"]
+mod replay;
 #[path = "golden/reproduction.rs"]
 mod reproduction;
 #[path = "golden/sim.rs"]

@@ -28,6 +28,8 @@ impl RetainChoice {
 /// What a runtime is to do.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
+    /// What people call the group, in a capture.
+    pub name: String,
     /// How much it may do.
     pub policy: Policy,
     /// How long an idle vCPU is kept awake.

@@ -79,6 +79,11 @@ pub enum Warning {
         /// Why.
         why: String,
     },
+    /// Windows and decisions are recorded no more.
+    NotRecorded {
+        /// Why.
+        why: String,
+    },
     /// The first window began after the program.
     ObservedLate {
         /// Why.
@@ -145,6 +150,7 @@ impl fmt::Display for Warning {
             }
             Self::NotMoved { why } => write!(f, "the program could not be moved: {why}"),
             Self::NotRetained { vcpu, why } => write!(f, "{vcpu} halts as without Gleaner: {why}"),
+            Self::NotRecorded { why } => write!(f, "recording has stopped, and nothing else: {why}"),
             Self::ObservedLate { why } => write!(f, "observing began late: {why}"),
             Self::NoProgress { why } => {
                 write!(f, "hand-overs say what pays, because there is no progress figure: {why}")

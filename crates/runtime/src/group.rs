@@ -13,7 +13,7 @@ use crate::snapshot::GroupSnapshot;
 use crate::totals::Totals;
 use crate::wishes::GroupId;
 use gleaner_act::{Journal, Placement};
-use gleaner_decide::guest::{GuestParams, GuestPolicy};
+use gleaner_decide::guest::{GuestParams, GuestPolicy, GuestSetup};
 use gleaner_model::{Action, CpuSet, Decision, Nanos, Reason, RetainMeans, Window};
 use gleaner_observe::ProgressFile;
 use std::borrow::Cow;
@@ -32,6 +32,7 @@ pub(crate) struct Group {
     config: Config,
     members: Option<Members>,
     policy: GuestPolicy,
+    means: Option<RetainMeans>,
     retains: bool,
     placement: Option<Placement>,
     active: ActiveSet,
@@ -61,7 +62,8 @@ impl Group {
             held: false,
             config: config.clone(),
             members: None,
-            policy: policy_of(config, vcpus, means),
+            policy: GuestPolicy::of(setup_of(config, vcpus, means)),
+            means,
             retains: means.is_some(),
             placement,
             active: ActiveSet::new(vcpus.clone()),
@@ -95,14 +97,19 @@ impl Group {
     ) {
         let others = Config { params: config.params.clone(), ..self.config.clone() };
         if others == *config && means.is_some() == self.retains {
-            self.policy.set_params(params_of(config));
+            let params = params_of(config);
+            if let Some(recorder) = events.recorder() {
+                recorder.params(self.id.0, &params);
+            }
+            self.policy.set_params(params);
             self.config = others;
             return;
         }
         self.config = config.clone();
         machine.wants_nothing(self.id, events);
         let vcpus = self.only.clone().unwrap_or_else(|| machine.vcpus().clone());
-        self.policy = policy_of(config, &vcpus, means);
+        self.policy = GuestPolicy::of(setup_of(config, &vcpus, means));
+        self.means = means;
         self.active = ActiveSet::new(vcpus);
         self.retains = means.is_some();
         self.progress = config.progress.as_deref().map(ProgressFile::new);
@@ -129,6 +136,11 @@ impl Group {
         let mut decisions = self.policy.begin();
         for decision in &mut decisions {
             decision.at = machine.now();
+        }
+        if let Some(recorder) = events.recorder() {
+            let vcpus = self.only.as_ref().unwrap_or_else(|| machine.vcpus());
+            let setup = setup_of(&self.config, vcpus, self.means);
+            recorder.group(self.id.0, machine.now(), &self.config.name, &setup, &decisions);
         }
         self.carry_out(&decisions, machine, events);
     }
@@ -191,9 +203,12 @@ impl Group {
 
     /// One window in which it is held, or somebody else has the vCPUs to itself: it is counted, and nothing is learnt
     /// from it.
-    pub(crate) fn watch(&mut self, window: &Window) {
+    pub(crate) fn watch(&mut self, window: &Window, events: &mut Events) {
         let active = self.active().clone();
         let window = self.own(window);
+        if let Some(recorder) = events.recorder() {
+            recorder.window(self.id.0, false, &window, &[]);
+        }
         self.count(&window, &active);
     }
 
@@ -202,12 +217,29 @@ impl Group {
         self.marks.follow(&self.totals.figures(), self.totals.observed);
     }
 
+    /// Whether its first process runs.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.members.is_some()
+    }
+
+    /// As it is, for a recorder that does not know it.
+    pub(crate) fn record(&self, machine: &Machine, events: &mut Events) {
+        if let Some(recorder) = events.recorder() {
+            let vcpus = self.only.as_ref().unwrap_or_else(|| machine.vcpus());
+            let setup = setup_of(&self.config, vcpus, self.means);
+            recorder.group_as_it_is(self.id.0, &self.config.name, &setup, &self.policy);
+        }
+    }
+
     /// One window: decides, and carries that out. Says whether it was moved to other vCPUs.
     pub(crate) fn tick(&mut self, window: &Window, machine: &mut Machine, events: &mut Events) -> bool {
         let window = &*self.own(window);
         let active = self.active().clone();
         self.pinned.clone_from(&window.group.pinned);
         let decisions = self.policy.step(window);
+        if let Some(recorder) = events.recorder() {
+            recorder.window(self.id.0, true, window, &decisions);
+        }
         self.active.follow(window);
         tracing::debug!(
             at_ms = window.at.0 / 1_000_000,
@@ -296,14 +328,15 @@ fn params_of(config: &Config) -> GuestParams {
     params
 }
 
-fn policy_of(config: &Config, vcpus: &CpuSet, means: Option<RetainMeans>) -> GuestPolicy {
-    let policy = GuestPolicy::new(config.policy, config.profile, params_of(config), config.costs, vcpus.clone());
-    let policy = match means {
-        Some(means) => policy.by(means, config.timeout),
-        None => policy,
-    };
-    match config.budget {
-        Some(budget) => policy.within_budget(budget),
-        None => policy,
+fn setup_of(config: &Config, vcpus: &CpuSet, means: Option<RetainMeans>) -> GuestSetup {
+    GuestSetup {
+        policy: config.policy,
+        profile: config.profile,
+        params: params_of(config),
+        costs: config.costs,
+        vcpus: vcpus.clone(),
+        means,
+        timeout: config.timeout,
+        budget: config.budget,
     }
 }

@@ -34,6 +34,7 @@ pub(crate) struct Machine {
     session: Option<Session>,
     /// Of the thread that ticks.
     housekeeping: HousekeepingCpu,
+    pinned: bool,
     /// The vCPUs that any group runs on, and those to which a thread of one is bound.
     occupied: (CpuSet, CpuSet),
     /// How long windows are, as far as what observing costs is concerned.
@@ -62,6 +63,7 @@ impl Machine {
     ) -> Self {
         Self {
             housekeeping: HousekeepingCpu::new(vcpus.clone()),
+            pinned: false,
             occupied: (vcpus.clone(), CpuSet::new()),
             vcpus,
             params: config.params.clone(),
@@ -246,6 +248,7 @@ impl Machine {
     /// `late`: it was kept waiting there, for longer than a window, so it takes another.
     pub(crate) fn pin(&mut self, active: CpuSet, pinned: CpuSet, late: Nanos) {
         self.occupied = (active, pinned);
+        self.pinned = true;
         let (active, pinned) = &self.occupied;
         if late > WINDOW {
             self.housekeeping.pin_elsewhere(active, pinned);
@@ -255,9 +258,12 @@ impl Machine {
     }
 
     /// Does what starts a process or a thread, which must not inherit the one vCPU.
-    fn unpinned<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
+    pub(crate) fn unpinned<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
         self.housekeeping.unpin();
         let done = work(self);
+        if !self.pinned {
+            return done;
+        }
         self.housekeeping.pin(&self.occupied.0, &self.occupied.1);
         done
     }

@@ -6,13 +6,15 @@ use crate::events::Events;
 use crate::group::Group;
 use crate::machine::Machine;
 use crate::members::Members;
+use crate::session::run_id;
 use crate::setup::{self, SetupError, likely_means, set_up};
 use crate::snapshot::{GroupSnapshot, RetentionSnapshot, Snapshot};
 use crate::wishes::GroupId;
 use gleaner_act::SetValue;
+use gleaner_capture::{Recorder, Target};
 use gleaner_model::{CpuSet, Nanos, RetainMeans};
 use gleaner_observe::{ProcRoot, StatReader};
-use gleaner_sys::thread_cpu_time;
+use gleaner_sys::{thread_cpu_time, why_refused};
 use std::path::PathBuf;
 
 /// Manages groups on this machine. To be used by one thread, which it keeps to one vCPU.
@@ -84,6 +86,9 @@ impl Runtime {
         let place = self.place(id)?;
         let group = self.groups.remove(place);
         self.machine.remove_group(place, id, &mut self.events);
+        if let Some(recorder) = self.events.recorder() {
+            recorder.gone(id.0);
+        }
         Some(group.snapshot())
     }
 
@@ -97,6 +102,55 @@ impl Runtime {
     /// Where nothing can be observed, or what was asked for by name is refused.
     pub fn prepare(config: &Config, vcpus: CpuSet, listener: Listener) -> Result<Self, SetupError> {
         set_up(config, vcpus, listener)
+    }
+
+    /// Everything that decide is told and decides is recorded from now on, and groups as they are. `began_unix_s`: what
+    /// the machine's clock says. Where it cannot be recorded that is a warning.
+    pub fn record_to(&mut self, target: Target, began_unix_s: u64) {
+        let machine = gleaner_capture::Machine {
+            gleaner: env!("CARGO_PKG_VERSION").to_owned(),
+            kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
+            vcpus: self.machine.vcpus().clone(),
+            began_unix_s,
+            session: run_id(),
+            ..gleaner_capture::Machine::default()
+        };
+        match self.machine.unpinned(|_| Recorder::start(target, machine)) {
+            Ok(recorder) => {
+                self.events.record(Some(recorder));
+                self.record_groups();
+            }
+            Err(error) => self.events.warn(Warning::NotRecorded { why: why_refused(&error) }),
+        }
+    }
+
+    /// Nothing is recorded any more.
+    pub fn record_no_more(&mut self) {
+        self.events.record(None);
+    }
+
+    /// The recorder begins a segment: what comes from now on can be replayed without what was before.
+    pub fn cut_recording(&mut self) {
+        if let Some(recorder) = self.events.recorder() {
+            recorder.begin_segment();
+            self.record_groups();
+        }
+    }
+
+    /// Who records, as long as nothing is in the way.
+    pub fn recorder(&mut self) -> Option<&mut Recorder> {
+        self.events.look_after_recorder();
+        self.events.recorder()
+    }
+
+    fn record_groups(&mut self) {
+        let Self { machine, groups, events, .. } = self;
+        for group in groups.iter().filter(|group| group.has_begun()) {
+            group.record(machine, events);
+        }
+        if let Some(recorder) = events.recorder() {
+            recorder.segment_begun();
+        }
     }
 
     /// Where the program has to enter itself before exec.
@@ -146,6 +200,9 @@ impl Runtime {
         self.pin(late);
         self.machine.beat(&mut self.events);
         let before = thread_cpu_time();
+        if self.recorder().is_some_and(|recorder| recorder.is_segment_full()) {
+            self.cut_recording();
+        }
         let mut windows = match self.machine.observe() {
             Ok(windows) => windows,
             Err(error) => {
@@ -160,7 +217,7 @@ impl Runtime {
         for (group, window) in groups.iter_mut().zip(&mut windows) {
             window.group.progress = group.take_progress(events);
             if group.is_held() || trying.is_some_and(|trying| trying != group.id()) {
-                group.watch(window);
+                group.watch(window, events);
                 continue;
             }
             moved |= group.tick(window, machine, events);
@@ -228,6 +285,7 @@ impl Runtime {
 
     /// Undoes everything. What there was to tell, and whether that worked.
     pub fn end(mut self) -> (Snapshot, bool) {
+        self.events.record(None);
         let threads = self.machine.untracked();
         if threads > 0 {
             self.events.warn(Warning::Untracked { threads });

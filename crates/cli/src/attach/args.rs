@@ -56,6 +56,8 @@ pub struct AttachArgs {
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     #[command(flatten)]
+    pub recording: crate::capture::RecordingArgs,
+    #[command(flatten)]
     pub json: JsonArg,
 }
 
@@ -92,6 +94,7 @@ impl AttachArgs {
         let mut params = self.config.as_deref().map_or_else(|| Ok(GuestParams::default()), read_params)?;
         params.retention_trials &= !self.no_trial;
         let config = Config {
+            name: crate::capture::name_of(&command),
             policy: if self.policy == AttachPolicy::Observe { Policy::Observe } else { Policy::Retain },
             profile: if self.retain_for.is_some() { Profile::Balanced } else { self.profile.into() },
             retain: self.retain.into(),

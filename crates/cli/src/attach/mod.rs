@@ -24,6 +24,7 @@ pub fn main(args: AttachArgs) -> Result<u8, Failure> {
     let interrupted = interrupt::flag()?;
     let mut output = Output::open(args.json.json.as_deref())?;
     let length = args.length;
+    let recording = args.recording.open()?;
     let target = find(&args)?;
     let mut options = args.into_options(target.command(&ProcRoot::default()))?;
     let roots = target.roots(&ProcRoot::default());
@@ -31,6 +32,9 @@ pub fn main(args: AttachArgs) -> Result<u8, Failure> {
     options.config.costs = costs_for(&options.config, &vcpus);
     let prepared = Runtime::prepare(&options.config, vcpus.clone(), session::listener());
     let mut runtime = prepared.map_err(Failure::work)?;
+    if let Some(recording) = recording {
+        recording.begin(&mut runtime);
+    }
     runtime.attach(&roots);
     if !options.quiet {
         let until = if length.is_some() { "for a while" } else { "until it ends, or Ctrl-C" };

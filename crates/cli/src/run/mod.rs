@@ -9,6 +9,7 @@ mod unmanaged;
 
 use crate::args::RunArgs;
 use crate::calibrate::costs_for;
+use crate::capture::Recording;
 use crate::failure::Failure;
 use crate::output::{Output, say};
 use crate::session::listener;
@@ -25,6 +26,7 @@ use signals::{Event, Inherited, Listener, Listening};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, ExitStatus};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Instant;
@@ -40,9 +42,10 @@ pub fn main(args: RunArgs) -> Result<u8, Failure> {
     let inherited = Inherited::now();
     signals::Inherited::lift_limits();
     let mut output = Output::open(args.json.json.as_deref())?;
+    let recording = Mutex::new(args.recording.open()?);
     let mut options = Options::from_args(args)?;
     options.config.costs = costs_for(&options.config, &allowed_vcpus());
-    let report = beside_the_first_thread(&options, &inherited)?;
+    let report = beside_the_first_thread(&options, &recording, &inherited)?;
     // The summary first: if the JSON cannot be written, the result is not lost.
     if !options.quiet {
         say(&report);
@@ -54,14 +57,18 @@ pub fn main(args: RunArgs) -> Result<u8, Failure> {
 
 /// Runs in a thread of its own, which may keep to one vCPU (`gleaner_act::HousekeepingCpu`). The first thread listens
 /// to signals, and its mask still tells what the process may use.
-fn beside_the_first_thread(options: &Options, inherited: &Inherited) -> Result<RunReport, Failure> {
+fn beside_the_first_thread(
+    options: &Options,
+    recording: &Mutex<Option<Recording>>,
+    inherited: &Inherited,
+) -> Result<RunReport, Failure> {
     if let Some(why) = unmanaged::too_little_memory() {
         return Err(instead(options, inherited, &why));
     }
     let (sender, listeners) = channel::<Listener>();
     let program = AtomicI32::new(0);
     std::thread::scope(|scope| {
-        let work = || run(options, inherited, &program, sender);
+        let work = || run(options, recording, inherited, &program, sender);
         let thread = std::thread::Builder::new().name("gleaner-run".into()).spawn_scoped(scope, work);
         let thread = match thread {
             Ok(thread) => thread,
@@ -108,6 +115,7 @@ fn instead(options: &Options, inherited: &Inherited, why: &str) -> Failure {
 
 fn run(
     options: &Options,
+    recording: &Mutex<Option<Recording>>,
     inherited: &Inherited,
     program: &AtomicI32,
     listeners: Sender<Listener>,
@@ -119,7 +127,12 @@ fn run(
         // Orphans of the program come to us, so that they stay observable; and are reaped below.
         let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
         match prepare(options, inherited, &vcpus)? {
-            Ok(prepared) => runtime = Some(prepared),
+            Ok(mut prepared) => {
+                if let Some(recording) = recording.lock().ok().and_then(|mut recording| recording.take()) {
+                    recording.begin(&mut prepared);
+                }
+                runtime = Some(prepared);
+            }
             Err(why) => unmanaged = Some(why),
         }
     }
@@ -152,6 +165,9 @@ fn run(
     let (status, ended) = event_loop::until_it_ends(&mut started.child, &started.events, runtime.as_mut())?;
     let wall = Nanos::from(ended.saturating_duration_since(started.began));
     let mut report = summary::report(options, &vcpus, (wall, shell_status(status)), runtime.map(Runtime::end));
+    if recording.lock().is_ok_and(|recording| recording.is_some()) {
+        report.warnings.push("nothing was recorded, because nobody managed the program".to_owned());
+    }
     report.warnings.extend(unmanaged.map(|why| {
         let line = format!("the program ran unmanaged: {why}");
         if options.quiet {

@@ -30,6 +30,7 @@ impl Options {
         }
         params.retention_trials &= !args.no_trial;
         let config = Config {
+            name: crate::capture::name_of(&args.command),
             policy: args.policy.into(),
             retain: args.retain.into(),
             profile: if args.retain_for.is_some() { Profile::Balanced } else { args.profile.into() },

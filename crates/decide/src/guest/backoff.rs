@@ -1,9 +1,10 @@
 //! A hold-off that doubles while its cause keeps coming back, and starts small again after a quiet time.
 
 use gleaner_model::Nanos;
+use serde::{Deserialize, Serialize};
 
 /// Doubling hold-off between `min` and `max`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Backoff {
     min: Nanos,
     max: Nanos,

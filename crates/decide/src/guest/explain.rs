@@ -1,10 +1,11 @@
 //! Why the policy did, or did not, do something: for the summary and the machine-readable report of a run.
 
 use gleaner_model::{CpuSet, Lengths, Nanos, Reason, VcpuId};
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// Why no vCPU was deactivated in a window. [`fmt::Display`] says it in plain words.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum NoStep {
     /// The policy in force does not consolidate.
     NotAsked,
@@ -154,7 +155,7 @@ impl fmt::Display for NoStep {
 }
 
 /// What a trial of retention said.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TrialRecord {
     /// When it ended.
     pub at: Nanos,
@@ -205,7 +206,7 @@ pub struct Explanation {
 }
 
 /// Counts reasons by kind. Bounded: one entry a kind.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct NoStepCounts {
     latest: Option<NoStep>,
     kinds: [Option<(NoStep, u64)>; NoStep::KINDS],

@@ -28,7 +28,7 @@ mod retention;
 pub use consolidation::{Check, Factors, check, granularity_ratio, load_ratio};
 pub use explain::{Explanation, NoStep, TrialRecord};
 pub use params::GuestParams;
-pub use policy::GuestPolicy;
+pub use policy::{GuestPolicy, GuestSetup};
 pub use retention::{
     ContentionGuard, GuardChange, IdleLengths, LearntTimeout, PollPrice, Prices, SIGNAL_CHECK, StolenMeter,
     UNTIL_ORDERED, YieldingThread, halting_costs_by_the_tail_alone, halting_is_free, poll_timeout, timeout,

@@ -11,10 +11,32 @@ use super::{GuestParams, NoStep};
 use gleaner_model::{
     Action, CpuSet, Decision, Lengths, Nanos, Policy, Profile, Reason, RetainMeans, WakeupCosts, Window,
 };
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
+/// What a policy is made of: all that it is told before its first window.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GuestSetup {
+    /// How much it may do.
+    pub policy: Policy,
+    /// How long an idle vCPU is kept awake.
+    pub profile: Profile,
+    /// The policy's numbers.
+    pub params: GuestParams,
+    /// What wake-ups cost, where it was measured.
+    pub costs: Option<WakeupCosts>,
+    /// The vCPUs that the group may use.
+    pub vcpus: CpuSet,
+    /// By what vCPUs are kept awake; `None`: by a yielding thread, or not at all.
+    pub means: Option<RetainMeans>,
+    /// Instead of the profile's time-out.
+    pub timeout: Option<Nanos>,
+    /// What all vCPUs together may poll, as a share of one CPU, instead of what the profile allows.
+    pub budget: Option<f64>,
+}
+
 /// The policy of one guest for one managed group. A total function of its windows: no I/O, no clock.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct GuestPolicy {
     policy: Policy,
     consolidation: Consolidation,
@@ -25,6 +47,23 @@ pub struct GuestPolicy {
 }
 
 impl GuestPolicy {
+    /// Whatever is recorded of a policy (its set-up, its parameters, its state) has this version. One more whenever
+    /// any of their fields changes.
+    pub const VERSION: u32 = 1;
+
+    /// As it is set up.
+    pub fn of(setup: GuestSetup) -> Self {
+        let GuestSetup { policy, profile, params, costs, vcpus, means, timeout, budget } = setup;
+        let mut new = Self::new(policy, profile, params, costs, vcpus);
+        if let Some(means) = means {
+            new = new.by(means, timeout);
+        }
+        match budget {
+            Some(budget) => new.within_budget(budget),
+            None => new,
+        }
+    }
+
     /// For a group that may use `vcpus` (all online ones it is allowed; all active at first). `costs`: the calibration,
     /// if there was one. `params` should be [valid](GuestParams::validate); if they are not, decisions are poor, never
     /// unsafe.

@@ -8,9 +8,10 @@
 
 use crate::guest::{GuestParams, NoStep};
 use gleaner_model::{Lengths, Nanos};
+use serde::{Deserialize, Serialize};
 
 /// The two factors that are adapted when a step hurts.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Factors {
     /// rho, load factor, 0.001 to 1.
     pub load: f64,

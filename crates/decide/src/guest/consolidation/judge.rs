@@ -14,9 +14,10 @@ use super::workload_change::Reference;
 use crate::guest::GuestParams;
 use crate::guest::params::FACTOR_MIN;
 use gleaner_model::{CpuSet, Lengths, Nanos};
+use serde::{Deserialize, Serialize};
 
 /// A step that is in force: vCPUs were deactivated.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Step {
     /// Which.
     pub(super) vcpus: CpuSet,

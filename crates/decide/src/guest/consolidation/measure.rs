@@ -5,9 +5,10 @@
 //! compared over time is a median with its MAD (median absolute deviation), which one odd window cannot move.
 
 use gleaner_model::{CpuSet, Lengths, Nanos, VcpuWindow, Window};
+use serde::{Deserialize, Serialize};
 
 /// What one window says about the active vCPUs and the group.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Sample {
     length: Nanos,
     /// The window's length without the time stolen from the active vCPUs, their mean.
@@ -85,7 +86,7 @@ fn per_second(count: u64, time: Nanos) -> f64 {
 }
 
 /// The paper's lengths over several windows, and what conditions need beside them.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Measure {
     pub(super) lengths: Lengths,
     /// Mean utilization of the active vCPUs, 0 to 1.
@@ -106,7 +107,7 @@ impl Measure {
 }
 
 /// A median and its median absolute deviation.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Spread {
     pub(super) median: f64,
     pub(super) mad: f64,
@@ -139,7 +140,7 @@ fn median(values: &mut [f64]) -> f64 {
 }
 
 /// How fast the group went: what steps are judged by.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Speed {
     pub(super) cpu: Spread,
     pub(super) handovers: Spread,

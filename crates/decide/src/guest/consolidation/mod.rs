@@ -23,6 +23,7 @@ use super::{GuestParams, NoStep};
 use gleaner_model::{CpuSet, Lengths, Nanos, Reason, VcpuId, Window};
 use judge::Step;
 use measure::{Measure, Sample, Speed};
+use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 use workload_change::{Births, Reference, moved};
@@ -37,7 +38,7 @@ pub(super) enum Outcome {
 }
 
 /// One active vCPU over the settled windows since the last step or change.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct Load {
     windows: u32,
     busy: Nanos,
@@ -49,14 +50,14 @@ struct Load {
 }
 
 /// A step that was taken back to see whether the group is faster without it by now, and how fast it was with it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct Recheck {
     step: Step,
     packed: Speed,
 }
 
 /// What steps that hurt have taught.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 struct LearnedLimits {
     factors: Factors,
     /// Whether several vCPUs may go at once.
@@ -69,7 +70,7 @@ impl LearnedLimits {
     }
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Consolidation {
     params: GuestParams,
     all: CpuSet,

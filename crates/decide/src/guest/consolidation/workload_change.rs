@@ -10,10 +10,11 @@
 use super::measure::{Sample, Spread};
 use crate::guest::GuestParams;
 use gleaner_model::{Reason, Window};
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
 /// What the workload looked like since the last step or change.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Reference {
     /// Per settled window, CPU seconds per second and g_comp in nanoseconds; at most `baseline_windows_max`.
     windows: Vec<(f64, f64)>,
@@ -81,7 +82,7 @@ pub(super) fn moved(before: Spread, now: f64, params: &GuestParams) -> bool {
 }
 
 /// New threads per second in the last windows, whatever steps were taken.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Births {
     per_s: VecDeque<f64>,
 }

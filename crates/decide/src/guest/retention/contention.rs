@@ -17,6 +17,7 @@
 use crate::guest::GuestParams;
 use crate::guest::backoff::Backoff;
 use gleaner_model::Nanos;
+use serde::{Deserialize, Serialize};
 
 /// What a share fed to the guard changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +34,7 @@ pub enum GuardChange {
 }
 
 /// Decides from stolen shares when to stop spinning and when to resume.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ContentionGuard {
     stop_above: f64,
     quiet_below: f64,

@@ -16,6 +16,7 @@
 
 use crate::guest::GuestParams;
 use gleaner_model::{Distribution, Nanos, Profile, VcpuWindow, Window};
+use serde::{Deserialize, Serialize};
 
 /// The time-outs there are to choose from, in microseconds: a few, because each is written into a file or a map, and
 /// journalled.
@@ -49,7 +50,7 @@ pub struct Prices {
 }
 
 /// Idle periods by their length: so many of about this length.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct IdleLengths {
     /// Length in nanoseconds and weight.
     cells: Vec<(f64, f64)>,
@@ -133,7 +134,7 @@ fn ladder(longest: Nanos) -> impl Iterator<Item = Nanos> {
 }
 
 /// What polling costs now: more where the host is short of CPUs, and where the budget is used up.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PollPrice {
     /// Share of one CPU, all vCPUs together; `None`: no limit.
     budget: Option<f64>,
@@ -187,7 +188,7 @@ impl PollPrice {
 }
 
 /// The time-out of one vCPU, by what it saw.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LearntTimeout {
     history: IdleLengths,
     longest: Nanos,

@@ -20,12 +20,13 @@ pub use yielding::{SIGNAL_CHECK, UNTIL_ORDERED, YieldingThread};
 
 use super::GuestParams;
 use gleaner_model::{CpuSet, Decision, Nanos, Profile, Reason, RetainMeans, VcpuId, WakeupCosts, Window};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use trial::Trial;
 use vcpu::{Vcpu, Wish};
 
 /// Retention of one group's vCPUs.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Retention {
     asked: bool,
     profile: Profile,

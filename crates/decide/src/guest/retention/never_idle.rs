@@ -16,6 +16,7 @@
 use crate::guest::GuestParams;
 use crate::guest::backoff::Backoff;
 use gleaner_model::{Nanos, VcpuWindow};
+use serde::{Deserialize, Serialize};
 
 /// A stay starts small again after ten times its length without idle periods. So waits that come every two seconds are
 /// nearly all retained, and of those that come every twelve and are over within a window none is: one window in twelve
@@ -35,7 +36,7 @@ pub(super) enum IdleChange {
 }
 
 /// Whether one vCPU is ever idle.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct IdleWatch {
     share: f64,
     windows: u32,

@@ -30,6 +30,7 @@
 use crate::guest::backoff::Backoff;
 use crate::guest::{GuestParams, TrialRecord};
 use gleaner_model::{Nanos, Reason, RetainMeans, Window};
+use serde::{Deserialize, Serialize};
 
 /// Whether retention is on, block by block.
 const BLOCKS: [bool; 8] = [false, true, true, false, true, false, false, true];
@@ -57,7 +58,7 @@ const PROGRESS_MIN: u64 = 10;
 
 /// One block: cost of a synchronization in nanoseconds (`None`: not seen), synchronizations per second, CPU seconds per
 /// second.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 struct Block {
     cost: Option<f64>,
     rate: f64,
@@ -90,7 +91,7 @@ struct Ratios {
 }
 
 /// What a trial has done so far.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Running {
     /// Windows of the present block that are over.
     windows: u32,
@@ -98,14 +99,14 @@ struct Running {
 }
 
 /// What a trial through `/proc` has to show, for retention to stay.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Stays {
     IfFaster,
     UnlessSlower,
 }
 
 /// What retention does before its first trial.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Untried {
     Retains,
     /// Where the observer sees wake-ups.
@@ -125,7 +126,7 @@ impl Untried {
 }
 
 /// Tries retention from time to time and remembers whether it pays.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(in crate::guest) struct Trial {
     enabled: bool,
     windows_per_block: u32,

@@ -5,9 +5,10 @@ use super::idle_lengths::{IdleLengths, LearntTimeout, Prices};
 use super::never_idle::{IdleChange, IdleWatch};
 use crate::guest::GuestParams;
 use gleaner_model::{Action, Nanos, Profile, Reason, RetainMeans, VcpuId, VcpuWindow, Window};
+use serde::{Deserialize, Serialize};
 
 /// One vCPU.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Vcpu {
     /// The time-out in force, where it is retained.
     retained: Option<Nanos>,

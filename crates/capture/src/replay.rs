@@ -1,0 +1,230 @@
+//! The recorded windows, told to the very same policy: does it decide what it had decided, and what with other
+//! parameters?
+//!
+//! With other parameters this says which decisions would have differed on the same windows. It does not say what the
+//! program would have done then: its windows would have been others.
+
+use crate::reader::Item;
+use crate::record::{GroupRecord, Record, decode_params, encode};
+use gleaner_decide::ParamError;
+use gleaner_decide::guest::{GuestParams, GuestPolicy};
+use gleaner_model::{Decision, Nanos, Policy, Profile, Window};
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Other parameters, made of those recorded.
+pub type Change<'a> = dyn Fn(&GuestParams) -> Result<GuestParams, ParamError> + 'a;
+
+/// Differences that are kept of a group.
+const DIFFERENCES_MAX: usize = 20;
+
+/// Why a file cannot be replayed, although it can be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayError {
+    /// Another version's policy is another policy.
+    #[error(
+        "gleaner {gleaner} recorded it, whose policy is version {found}; this one's is version {own}: `gleaner dump` \
+         still reads it"
+    )]
+    Version {
+        /// Who recorded it.
+        gleaner: String,
+        /// Its policy's version.
+        found: u32,
+        /// This one's.
+        own: u32,
+    },
+    /// With what was recorded the changed parameters are not allowed.
+    #[error("{0}")]
+    Params(#[from] ParamError),
+}
+
+/// One window on which the decisions differ.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Difference {
+    /// When it ended.
+    pub at: Nanos,
+    /// Its number among the windows of the group that decide was told, from 1; 0: at its beginning.
+    pub window: u64,
+    /// What was decided.
+    pub recorded: Vec<Decision>,
+    /// What is decided now.
+    pub replayed: Vec<Decision>,
+}
+
+/// What came of one group.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GroupOutcome {
+    /// Its name.
+    pub name: String,
+    /// What it was allowed.
+    pub policy: Policy,
+    /// How long idle vCPUs are kept awake.
+    pub profile: Profile,
+    /// Windows replayed.
+    pub windows: u64,
+    /// Windows that could not be: what was before them is missing, or damaged.
+    pub skipped: u64,
+    /// Windows on which decisions differ.
+    pub differing: u64,
+    /// The first of them.
+    pub differences: Vec<Difference>,
+    /// By action: how often it was recorded, and how often it is decided now.
+    pub actions: BTreeMap<&'static str, (u64, u64)>,
+    /// Whether decide failed on what the file says, which no true recording makes it do.
+    pub failed: bool,
+}
+
+/// A group on its way.
+#[derive(Debug)]
+struct Running {
+    /// `None` where what was before is not known.
+    policy: Option<GuestPolicy>,
+    outcome: usize,
+}
+
+/// Replays a capture, item by item.
+pub struct Replay<'a> {
+    change: Option<&'a Change<'a>>,
+    session: String,
+    running: BTreeMap<u64, Running>,
+    outcomes: Vec<GroupOutcome>,
+}
+
+impl<'a> Replay<'a> {
+    /// `change`: with other parameters than those recorded.
+    pub fn new(change: Option<&'a Change<'a>>) -> Self {
+        Self { change, session: String::new(), running: BTreeMap::new(), outcomes: Vec::new() }
+    }
+
+    /// What came of each group, in the order in which they began.
+    pub fn outcomes(self) -> Vec<GroupOutcome> {
+        self.outcomes
+    }
+
+    /// The next item of the file.
+    ///
+    /// # Errors
+    /// When the rest cannot be replayed either.
+    pub fn feed(&mut self, item: &Item) -> Result<(), ReplayError> {
+        match item {
+            // Whatever is missing may have been a window.
+            Item::Damage(_) => self.running.values_mut().for_each(|group| group.policy = None),
+            Item::Record(Record::Begins(machine)) => {
+                if machine.policy_version != GuestPolicy::VERSION {
+                    let (gleaner, found) = (machine.gleaner.clone(), machine.policy_version);
+                    return Err(ReplayError::Version { gleaner, found, own: GuestPolicy::VERSION });
+                }
+                if machine.session != self.session {
+                    self.session.clone_from(&machine.session);
+                    self.running.clear();
+                }
+            }
+            Item::Record(Record::Group(group)) => self.group(group)?,
+            Item::Record(Record::Params { group, params }) => {
+                let params = decode_params(params).map(|params| self.changed(&params)).transpose()?;
+                if let Some(policy) = self.running.get_mut(group).and_then(|group| group.policy.as_mut())
+                    && let Some(params) = params
+                {
+                    policy.set_params(params);
+                }
+            }
+            Item::Record(Record::Window(of)) if of.decided => self.window(of.group, &of.window, &of.decisions),
+            Item::Record(Record::Gone { group }) => drop(self.running.remove(group)),
+            Item::Record(_) => {}
+        }
+        Ok(())
+    }
+
+    fn changed(&self, params: &GuestParams) -> Result<GuestParams, ParamError> {
+        self.change.map_or_else(|| Ok(params.clone()), |change| change(params))
+    }
+
+    fn group(&mut self, record: &GroupRecord) -> Result<(), ParamError> {
+        let known = self.running.get(&record.group);
+        if record.state.is_some() && known.is_some_and(|group| group.policy.is_some()) {
+            // It goes on: with other parameters its state is another than the one recorded.
+            return Ok(());
+        }
+        let outcome = known.map_or(self.outcomes.len(), |group| group.outcome);
+        if outcome == self.outcomes.len() {
+            self.outcomes.push(GroupOutcome {
+                name: record.name.clone(),
+                policy: record.policy,
+                profile: record.profile,
+                windows: 0,
+                skipped: 0,
+                differing: 0,
+                differences: Vec::new(),
+                actions: BTreeMap::new(),
+                failed: false,
+            });
+        }
+        let setup = record.decode_setup().filter(|setup| setup.params.validate().is_ok());
+        let params = setup.as_ref().map(|setup| self.changed(&setup.params)).transpose()?;
+        let (mut policy, mut begun) = (None, Vec::new());
+        if let (Some(mut setup), Some(params)) = (setup, params) {
+            if record.state.is_none() {
+                setup.params = params;
+                let mut new = GuestPolicy::of(setup);
+                begun = new.begin();
+                for decision in &mut begun {
+                    decision.at = record.at;
+                }
+                policy = Some(new);
+            } else {
+                policy = record.decode_state();
+                if let Some(policy) = policy.as_mut().filter(|_| self.change.is_some()) {
+                    policy.set_params(params);
+                }
+            }
+        }
+        if policy.is_some() && record.state.is_none() {
+            self.outcomes[outcome].compare(record.at, &record.decisions, &begun);
+        }
+        self.running.insert(record.group, Running { policy, outcome });
+        Ok(())
+    }
+
+    fn window(&mut self, group: u64, window: &Window, recorded: &[Decision]) {
+        let Some(group) = self.running.get_mut(&group) else { return };
+        let outcome = &mut self.outcomes[group.outcome];
+        let Some(policy) = &mut group.policy else {
+            outcome.skipped += 1;
+            return;
+        };
+        // A state that was made up may be one that no policy is ever in.
+        if let Ok(replayed) = catch_unwind(AssertUnwindSafe(|| policy.step(window))) {
+            outcome.windows += 1;
+            outcome.compare(window.at, recorded, &replayed);
+        } else {
+            outcome.failed = true;
+            group.policy = None;
+        }
+    }
+}
+
+impl GroupOutcome {
+    /// Whether every window was replayed, and every decision the same, to the last byte.
+    pub fn is_identical(&self) -> bool {
+        self.differing == 0 && self.skipped == 0 && !self.failed
+    }
+
+    fn compare(&mut self, at: Nanos, recorded: &[Decision], replayed: &[Decision]) {
+        for decision in recorded {
+            self.actions.entry(decision.action.name()).or_default().0 += 1;
+        }
+        for decision in replayed {
+            self.actions.entry(decision.action.name()).or_default().1 += 1;
+        }
+        // Bytes: what is not a number is the same as itself.
+        if encode(&recorded) == encode(&replayed) {
+            return;
+        }
+        self.differing += 1;
+        if self.differences.len() < DIFFERENCES_MAX {
+            let (recorded, replayed) = (recorded.to_vec(), replayed.to_vec());
+            self.differences.push(Difference { at, window: self.windows, recorded, replayed });
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! `gleaner dump`: what is in a capture, record by record.
+
+use super::names::Names;
+use super::open;
+use crate::failure::Failure;
+use crate::output::say;
+use clap::{Args, ValueEnum};
+use gleaner_capture::{Ended, Item, Record};
+use gleaner_decide::guest::GuestParams;
+use gleaner_model::printable_text;
+use gleaner_report::{DamageRecord, DumpDecision, DumpGroup, DumpLine, DumpMachine, DumpWindow};
+use std::io::{self, BufWriter, Write};
+use std::path::PathBuf;
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "With --json each line is one object: `what` says which kind. With --csv there is one kind, by default \
+                  windows; vCPUs' times are sums. What is damaged is said with its place, what can be read is printed all \
+                  the same, and the status is 1.\n\n\
+                  Examples:\n\
+                  \x20 gleaner dump redis.capture\n\
+                  \x20 gleaner dump redis.capture --what decisions\n\
+                  \x20 gleaner dump redis.capture --csv >windows.csv"
+)]
+pub struct DumpArgs {
+    /// What `--capture` or `gleaner capture` wrote
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Print JSON, an object a line
+    #[arg(long, conflicts_with = "csv")]
+    pub json: bool,
+    /// Print a table of comma-separated values
+    #[arg(long)]
+    pub csv: bool,
+    /// Print only these
+    #[arg(long, value_enum)]
+    pub what: Option<What>,
+}
+
+/// Kinds of records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum What {
+    /// What was observed
+    Windows,
+    /// What was decided, and why
+    Decisions,
+    /// What else was told
+    Events,
+}
+
+pub fn main(args: &DumpArgs) -> Result<u8, Failure> {
+    let mut reader = open(&args.file)?;
+    let mut printer = Printer { args, to: BufWriter::new(io::stdout().lock()), names: Names::default(), damages: 0 };
+    let result = printer.header().and_then(|()| reader.try_for_each(|item| printer.item(&item)));
+    match result.and_then(|()| printer.to.flush()) {
+        // Whoever reads has enough.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(0),
+        Err(error) => return Err(Failure::work(format!("cannot write the result to stdout: {error}"))),
+        Ok(()) => {}
+    }
+    let damages = printer.damages;
+    drop(printer);
+    if !reader.is_finished() && damages == 0 {
+        say(&"gleaner: it was not finished: the recorder goes on, or was killed");
+    }
+    Ok(u8::from(damages > 0))
+}
+
+struct Printer<'a, W> {
+    args: &'a DumpArgs,
+    to: W,
+    names: Names,
+    damages: u64,
+}
+
+impl<W: Write> Printer<'_, W> {
+    fn header(&mut self) -> io::Result<()> {
+        if !self.args.csv {
+            return Ok(());
+        }
+        let columns = match self.table() {
+            What::Windows => DumpLine::WINDOW_COLUMNS,
+            What::Decisions => DumpLine::DECISION_COLUMNS,
+            What::Events => DumpLine::EVENT_COLUMNS,
+        };
+        writeln!(self.to, "{columns}")
+    }
+
+    /// A table has one kind of rows.
+    fn table(&self) -> What {
+        self.args.what.unwrap_or(What::Windows)
+    }
+
+    fn item(&mut self, item: &Item) -> io::Result<()> {
+        match item {
+            Item::Record(record) => {
+                self.names.follow(record);
+                lines(record, &self.names).iter().try_for_each(|line| self.line(line))
+            }
+            Item::Damage(damage) => {
+                self.damages += 1;
+                let (offset, record, what) = (damage.offset, damage.record, damage.what.clone());
+                let damage = DumpLine::Damage(DamageRecord { offset, record, what });
+                if !self.args.json {
+                    self.to.flush()?;
+                    say(&format!("gleaner: {}: {damage}", self.args.file.display()));
+                }
+                self.line(&damage)
+            }
+        }
+    }
+
+    fn line(&mut self, line: &DumpLine) -> io::Result<()> {
+        let of = match line {
+            DumpLine::Window(_) => Some(What::Windows),
+            DumpLine::Decision(_) => Some(What::Decisions),
+            DumpLine::Event { .. } => Some(What::Events),
+            _ => None,
+        };
+        if self.args.csv {
+            return match line.row().filter(|_| of == Some(self.table())) {
+                Some(row) => writeln!(self.to, "{}", printable_text(&row)),
+                None => Ok(()),
+            };
+        }
+        // What is no kind by itself frames the others.
+        if of.is_some() && self.args.what.is_some_and(|what| of != Some(what)) {
+            return Ok(());
+        }
+        if self.args.json {
+            return writeln!(self.to, "{}", serde_json::to_string(line).map_err(io::Error::other)?);
+        }
+        if matches!(line, DumpLine::Damage(_)) {
+            return Ok(());
+        }
+        writeln!(self.to, "{}", printable_text(&line.to_string()))
+    }
+}
+
+fn lines(record: &Record, names: &Names) -> Vec<DumpLine> {
+    let decided = |group: &str, decisions: &[gleaner_model::Decision]| -> Vec<DumpLine> {
+        decisions.iter().map(|decision| DumpLine::Decision(DumpDecision::of(group, decision))).collect()
+    };
+    match record {
+        Record::Begins(machine) => vec![DumpLine::Machine(DumpMachine {
+            schema: DumpMachine::SCHEMA.to_owned(),
+            gleaner: machine.gleaner.clone(),
+            kernel: machine.kernel.clone(),
+            vcpus: machine.vcpus.to_string(),
+            began_unix_s: machine.began_unix_s,
+        })],
+        Record::Group(group) => {
+            let setup = group.decode_setup();
+            let line = DumpLine::Group(DumpGroup {
+                group: group.name.clone(),
+                at_ns: group.at.0,
+                policy: format!("{:?}", group.policy).to_lowercase(),
+                profile: format!("{:?}", group.profile).to_lowercase(),
+                params: setup.map(|setup| others_than_the_defaults(&setup.params)).unwrap_or_default(),
+            });
+            [line].into_iter().chain(decided(&group.name, &group.decisions)).collect()
+        }
+        Record::Window(of) => {
+            let name = names.of(of.group);
+            let line = DumpLine::Window(DumpWindow::of(&name, of.decided, &of.window));
+            [line].into_iter().chain(decided(&name, &of.decisions)).collect()
+        }
+        Record::Event { at, text } => vec![DumpLine::Event { at_ns: at.0, text: text.clone() }],
+        Record::Ends(why) => {
+            let why = if *why == Ended::Full { "full" } else { "stopped" };
+            vec![DumpLine::End { why: why.to_owned() }]
+        }
+        Record::Params { .. } | Record::Gone { .. } => Vec::new(),
+    }
+}
+
+fn others_than_the_defaults(params: &GuestParams) -> Vec<String> {
+    let (Ok(own), Ok(defaults)) = (toml::Table::try_from(params), toml::Table::try_from(GuestParams::default())) else {
+        return Vec::new();
+    };
+    let others = own.iter().filter(|(key, value)| defaults.get(*key) != Some(value));
+    others.map(|(key, value)| format!("{key} = {value}")).collect()
+}

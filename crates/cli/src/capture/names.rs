@@ -1,0 +1,30 @@
+//! Groups of a capture by their numbers, as far as it was read.
+
+use gleaner_capture::{Machine, Record};
+use std::collections::BTreeMap;
+
+/// What groups are called.
+#[derive(Debug, Default)]
+pub struct Names {
+    session: String,
+    names: BTreeMap<u64, String>,
+}
+
+impl Names {
+    /// Takes the next record.
+    pub fn follow(&mut self, record: &Record) {
+        match record {
+            // Another recorder's numbers are other groups'.
+            Record::Begins(Machine { session, .. }) if *session != self.session => {
+                *self = Self { session: session.clone(), names: BTreeMap::new() };
+            }
+            Record::Group(group) => drop(self.names.insert(group.group, group.name.clone())),
+            _ => {}
+        }
+    }
+
+    /// The group's name, or its number where the file does not tell.
+    pub fn of(&self, group: u64) -> String {
+        self.names.get(&group).cloned().unwrap_or_else(|| format!("group {group}"))
+    }
+}

@@ -1,0 +1,149 @@
+//! `--capture` of `run` and `attach`, `gleaner replay` and `gleaner dump`.
+
+mod common;
+
+use common::program::Program;
+use common::{Said, finish, gleaner, is_root, run};
+use serde_json::Value;
+use std::path::Path;
+
+/// Two threads that hand over to each other, long enough for a trial.
+const PROGRAM: &str = "i=0; while [ $i -lt 400 ]; do i=$((i+1)); echo | cat >/dev/null; done";
+
+fn captured(file: &Path, options: &[&str]) -> Said {
+    let mut command = run(["--capture"]);
+    command.arg(file).args(options).args(["--", "sh", "-c", PROGRAM]);
+    finish(&mut command)
+}
+
+fn replay(file: &Path, options: &[&str]) -> Said {
+    finish(gleaner(["replay"]).arg(file).args(options))
+}
+
+fn dump(file: &Path, options: &[&str]) -> Said {
+    finish(gleaner(["dump"]).arg(file).args(options))
+}
+
+fn report(said: &Said) -> Value {
+    let json = serde_json::from_str(&said.stdout).unwrap_or_else(|error| panic!("{error}: {said:?}"));
+    common::frozen::check(&json);
+    json
+}
+
+#[test]
+fn a_run_is_recorded_and_decided_again_to_the_last_byte_machine() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("run.capture");
+    let json = folder.path().join("run.json");
+    captured(&file, &["--json", json.to_str().unwrap()]).with_status(0);
+    let run: Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+    let found = report(&replay(&file, &["--json"]).with_status(0));
+    assert_eq!(
+        (found["identical"].as_bool(), found["recorded_by"].as_str()),
+        (Some(true), Some(env!("CARGO_PKG_VERSION")))
+    );
+    let group = &found["groups"][0];
+    assert_eq!((group["name"].as_str(), &group["windows"]), (Some("sh"), &run["windows"]));
+    // Each decision that the run tells is there, with its reason.
+    let decisions = dump(&file, &["--json", "--what", "decisions"]).with_status(0).stdout;
+    let lines = decisions.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let told: Vec<Value> = lines.filter(|line| line["what"] == "decision").collect();
+    let run_told = run["decisions"].as_array().unwrap();
+    assert_eq!(told.len(), run_told.len());
+    for (told, run) in told.iter().zip(run_told) {
+        for key in ["at_ns", "action", "vcpu", "reason"] {
+            assert_eq!(told[key], run[key], "{told}");
+        }
+    }
+    // Other parameters are told, and the status stays 0.
+    let other = report(&replay(&file, &["--json", "--set", "load_factor=0.25"]).with_status(0));
+    assert_eq!(other["changed"][0], serde_json::json!({"key": "load_factor", "recorded": "1.0", "replayed": "0.25"}));
+    replay(&file, &["--set", "load_factor=9"]).with_status(2).naming(&["load_factor = 9"]);
+    replay(&file, &["--set", "lod_factor=1"]).with_status(2).naming(&["no such key", "gleaner params"]);
+}
+
+#[test]
+fn with_another_profile_of_numbers_decisions_differ() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("run.capture");
+    captured(&file, &["--observer", "procfs", "--retain", "yielding", "--policy", "retain"]).with_status(0);
+    let config = folder.path().join("other.toml");
+    // The recorded time-out is longer than this allows.
+    std::fs::write(&config, "timeout_min_us = 0\ntimeout_max_us = 10\n").unwrap();
+    let said = replay(&file, &["--config", config.to_str().unwrap(), "--set", "retention_trials=false"]).with_status(0);
+    assert!(said.stdout.contains("with retention_trials = false instead of true"), "{said:?}");
+    assert!(said.stdout.contains("  then  ") && said.stdout.contains("  now   "), "{said:?}");
+    std::fs::write(&config, "timeout_max_us = \"x\"\n").unwrap();
+    replay(&file, &["--config", config.to_str().unwrap()]).with_status(2).naming(&["other.toml"]);
+}
+
+#[test]
+fn what_runs_already_is_recorded_too() {
+    let (program, folder) = (Program::start(), tempfile::tempdir().unwrap());
+    let file = folder.path().join("attach.capture");
+    let pid = program.pid().to_string();
+    let mut attach = gleaner(["attach", "--pid", &pid, "--for", "2s", "--policy", "observe", "--capture"]);
+    finish(attach.arg(&file)).with_status(0);
+    let found = report(&replay(&file, &["--json"]).with_status(0));
+    assert!(found["groups"][0]["windows"].as_u64() > Some(5), "{found}");
+    let table = dump(&file, &["--csv"]).with_status(0).stdout;
+    let rows: Vec<&str> = table.lines().collect();
+    assert!(rows[0].starts_with("group,at_ns,length_ns,") && rows.len() > 6, "{table}");
+    let columns = rows[0].split(',').count();
+    assert!(rows.iter().all(|row| row.split(',').count() == columns), "{table}");
+    let text = dump(&file, &[]).with_status(0).stdout;
+    assert!(text.starts_with("recorded by gleaner ") && text.contains(" window, ") && text.contains("recording ended"));
+    program.ends_well();
+}
+
+#[test]
+fn a_damaged_file_gives_what_can_be_read_and_says_where_it_breaks() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("run.capture");
+    captured(&file, &["--policy", "observe"]).with_status(0);
+    let bytes = std::fs::read(&file).unwrap();
+    let whole = dump(&file, &["--json"]).with_status(0).stdout;
+    let cut = folder.path().join("cut.capture");
+    std::fs::write(&cut, &bytes[..bytes.len() - 20]).unwrap();
+    let said = dump(&cut, &[]).with_status(1);
+    assert!(said.stderr.contains("cut.capture: damaged at byte ") && said.stderr.contains("ends within a frame"));
+    assert!(said.stdout.contains("recorded by gleaner"), "{said:?}");
+    let json = dump(&cut, &["--json"]).with_status(1).stdout;
+    let before = json.lines().take_while(|line| !line.contains("\"what\":\"damage\"")).count();
+    assert!(before > 0 && json.lines().zip(whole.lines()).take(before).all(|(cut, whole)| cut == whole));
+    let found = report(&replay(&cut, &["--json"]).with_status(1));
+    assert!(found["damages"][0]["offset"].as_u64() > Some(9) && found["identical"] == false, "{found}");
+    for (text, told) in [(&b"GLCAPT\r\n\x09"[..], "version 9"), (b"{}", "no capture"), (b"", "no capture")] {
+        std::fs::write(&cut, text).unwrap();
+        for command in ["dump", "replay"] {
+            finish(gleaner([command]).arg(&cut)).with_status(2).naming(&["cut.capture: ", told]);
+        }
+    }
+    dump(Path::new("/no/such/file"), &[]).with_status(2).naming(&["/no/such/file"]);
+    replay(folder.path(), &[]).with_status(2).naming(&["cannot read"]);
+}
+
+#[test]
+fn a_full_disk_and_a_full_file_cost_nobody_a_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let small = folder.path().join("small.capture");
+    let program = ["--", "sh", "-c", "sleep 1.5; echo ran; exit 3"];
+    let said = finish(run(["--capture", "/dev/full"]).args(program)).with_status(3).saying("ran\n");
+    assert_eq!(said.stderr.matches("recording has stopped").count(), 1, "{said:?}");
+    assert!(said.stderr.contains("No space left on device"), "{said:?}");
+    finish(run(["--capture"]).arg(&small).args(["--capture-limit", "1k"]).args(program))
+        .with_status(2)
+        .naming(&["must be"]);
+    finish(run(["--capture", "/no/such/folder/x"]).args(program)).with_status(2).naming(&["cannot write --capture"]);
+    finish(run(["--policy", "off", "--capture"]).arg(&small).args(program)).with_status(3).saying("ran\n");
+    if !is_root() {
+        gleaner_testing::skip!("needs root");
+    }
+    // A disk that fills up while the program runs: there is less room than a second of windows takes.
+    let script = "mkdir $W/small && mount -t tmpfs -o size=4k none $W/small && head -c 4096 /dev/zero >$W/small/full 2>/dev/null; \
+                  exec $G run --timeout 1ms --capture $W/small/run.capture -- sh -c 'sleep 2; echo ran; exit 3'";
+    let mut command = std::process::Command::new("unshare");
+    command.args(["-m", "sh", "-c", script]).env("G", common::GLEANER).env("W", folder.path());
+    let said = finish(command.env_remove("GLEANER_LOG").env_remove("GLEANER_RUN_ID")).with_status(3).saying("ran\n");
+    assert_eq!(said.stderr.matches("recording has stopped").count(), 1, "{said:?}");
+}

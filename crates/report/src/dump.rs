@@ -1,0 +1,320 @@
+//! Lines of `gleaner dump`: each record of a capture as JSON, as a row of a table, or in words.
+
+use crate::replay::DamageRecord;
+use crate::run::DecisionRecord;
+use crate::text::percent;
+use gleaner_model::{Decision, Nanos, Source, VcpuWindow, Window};
+use serde::Serialize;
+use std::fmt;
+
+/// One line. The first of each segment is `machine`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "what", rename_all = "kebab-case")]
+pub enum DumpLine {
+    /// A segment begins.
+    Machine(DumpMachine),
+    /// A group begins, or is known.
+    Group(DumpGroup),
+    /// A window.
+    Window(DumpWindow),
+    /// A decision.
+    Decision(DumpDecision),
+    /// What else was told.
+    Event {
+        /// When the last window ended.
+        at_ns: u64,
+        /// It.
+        text: String,
+    },
+    /// Something is missing here.
+    Damage(DamageRecord),
+    /// There is no more: `stopped`, or `full`.
+    End {
+        /// Why.
+        why: String,
+    },
+}
+
+/// Where it was recorded.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct DumpMachine {
+    /// `gleaner.dump/1`.
+    pub schema: String,
+    /// The gleaner that recorded it.
+    pub gleaner: String,
+    /// `uname -r`.
+    pub kernel: String,
+    /// The vCPUs that it could use, as the kernel lists them.
+    pub vcpus: String,
+    /// When, in seconds since 1970.
+    pub began_unix_s: u64,
+}
+
+/// A group.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct DumpGroup {
+    /// Its name.
+    pub group: String,
+    /// Since when this is known of it.
+    pub at_ns: u64,
+    /// The policy.
+    pub policy: String,
+    /// The profile.
+    pub profile: String,
+    /// The parameters that are not the defaults, as a file would have them.
+    pub params: Vec<String>,
+}
+
+/// A window.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DumpWindow {
+    /// Whose.
+    pub group: String,
+    /// When it ended.
+    pub at_ns: u64,
+    /// How long it was.
+    pub length_ns: u64,
+    /// `bpf` or `procfs`.
+    pub source: &'static str,
+    /// Whether decide was told of it; not while another group tries something.
+    pub decided: bool,
+    /// The group's threads.
+    pub threads: u64,
+    /// Of them, born in it.
+    pub new_threads: u64,
+    /// Their CPU time.
+    pub cpu_time_ns: u64,
+    /// Their voluntary switches.
+    pub voluntary_switches: u64,
+    /// Their preemptions.
+    pub involuntary_switches: u64,
+    /// What the program got done; null where it does not tell.
+    pub progress: Option<u64>,
+    /// Idle periods that began; null where unknown.
+    pub idle_entries: Option<u64>,
+    /// Idle tasks entered; null where unknown.
+    pub halts: Option<u64>,
+    /// Each vCPU.
+    pub vcpus: Vec<DumpVcpu>,
+}
+
+/// A vCPU over a window.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct DumpVcpu {
+    /// Its number.
+    pub vcpu: u32,
+    /// At work, for whomever.
+    pub busy_ns: u64,
+    /// Idle and kept awake.
+    pub retained_ns: u64,
+    /// Idle.
+    pub halted_ns: u64,
+    /// The hypervisor had it.
+    pub steal_ns: u64,
+    /// Idle periods that began; null where unknown.
+    pub idle_entries: Option<u64>,
+    /// The median idle length; null without BPF.
+    pub l_idle_ns_p50: Option<u64>,
+}
+
+/// A decision.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct DumpDecision {
+    /// For which group.
+    pub group: String,
+    /// It.
+    #[serde(flatten)]
+    pub decision: DecisionRecord,
+}
+
+impl DumpMachine {
+    /// The schema's name.
+    pub const SCHEMA: &'static str = "gleaner.dump/1";
+}
+
+impl DumpWindow {
+    /// The window of a group.
+    pub fn of(group: &str, decided: bool, window: &Window) -> Self {
+        let vcpu = |vcpu: &VcpuWindow| DumpVcpu {
+            vcpu: vcpu.id.0,
+            busy_ns: vcpu.busy.0,
+            retained_ns: vcpu.retained.0,
+            halted_ns: vcpu.halted.0,
+            steal_ns: vcpu.steal.0,
+            idle_entries: vcpu.idle_entries,
+            l_idle_ns_p50: vcpu.l_idle.as_ref().and_then(|lengths| lengths.quantile(0.5)).map(|length| length.0),
+        };
+        let known = |of: fn(&VcpuWindow) -> Option<u64>| window.vcpus.iter().map(of).sum::<Option<u64>>();
+        Self {
+            group: group.to_owned(),
+            at_ns: window.at.0,
+            length_ns: window.length.0,
+            source: match window.source {
+                Source::Bpf => "bpf",
+                Source::Procfs => "procfs",
+            },
+            decided,
+            threads: window.group.threads,
+            new_threads: window.group.new_threads,
+            cpu_time_ns: window.group.cpu_time.0,
+            voluntary_switches: window.group.voluntary_switches,
+            involuntary_switches: window.group.involuntary_switches,
+            progress: window.group.progress,
+            idle_entries: known(|vcpu| vcpu.idle_entries).or(window.idle_entries),
+            halts: known(|vcpu| vcpu.halts).or(window.halts),
+            vcpus: window.vcpus.iter().map(vcpu).collect(),
+        }
+    }
+
+    fn sum(&self, of: fn(&DumpVcpu) -> u64) -> u64 {
+        self.vcpus.iter().map(of).fold(0, u64::saturating_add)
+    }
+}
+
+impl DumpDecision {
+    /// A decision for a group.
+    pub fn of(group: &str, decision: &Decision) -> Self {
+        Self { group: group.to_owned(), decision: DecisionRecord::from(decision) }
+    }
+}
+
+impl DumpLine {
+    /// The columns of a table of windows; vCPUs' times are sums.
+    pub const WINDOW_COLUMNS: &'static str = "group,at_ns,length_ns,source,decided,threads,new_threads,cpu_time_ns,\
+                                              voluntary_switches,involuntary_switches,progress,idle_entries,halts,\
+                                              busy_ns,retained_ns,halted_ns,steal_ns";
+    /// ... of decisions.
+    pub const DECISION_COLUMNS: &'static str = "group,at_ns,action,vcpu,reason";
+    /// ... of events.
+    pub const EVENT_COLUMNS: &'static str = "at_ns,text";
+
+    /// As a row of its table; `None` where there is none for it. What is unknown is empty.
+    pub fn row(&self) -> Option<String> {
+        let known = |number: Option<u64>| number.map(|number| number.to_string()).unwrap_or_default();
+        let cells = match self {
+            Self::Window(of) => vec![
+                quoted(&of.group),
+                of.at_ns.to_string(),
+                of.length_ns.to_string(),
+                of.source.to_owned(),
+                of.decided.to_string(),
+                of.threads.to_string(),
+                of.new_threads.to_string(),
+                of.cpu_time_ns.to_string(),
+                of.voluntary_switches.to_string(),
+                of.involuntary_switches.to_string(),
+                known(of.progress),
+                known(of.idle_entries),
+                known(of.halts),
+                of.sum(|vcpu| vcpu.busy_ns).to_string(),
+                of.sum(|vcpu| vcpu.retained_ns).to_string(),
+                of.sum(|vcpu| vcpu.halted_ns).to_string(),
+                of.sum(|vcpu| vcpu.steal_ns).to_string(),
+            ],
+            Self::Decision(DumpDecision { group, decision }) => vec![
+                quoted(group),
+                decision.at_ns.to_string(),
+                decision.action.clone(),
+                known(decision.vcpu.map(u64::from)),
+                quoted(&decision.reason),
+            ],
+            Self::Event { at_ns, text } => vec![at_ns.to_string(), quoted(text)],
+            _ => return None,
+        };
+        Some(cells.join(","))
+    }
+}
+
+/// As RFC 4180 has it. What a spreadsheet would take for a formula is none.
+fn quoted(text: &str) -> String {
+    let harmless = if text.starts_with(['=', '+', '-', '@']) { format!("'{text}") } else { text.to_owned() };
+    if harmless.contains([',', '"', '\n', '\r']) {
+        return format!("\"{}\"", harmless.replace('"', "\"\""));
+    }
+    harmless
+}
+
+impl fmt::Display for DumpLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let at = |ns: u64| Nanos(ns).to_string();
+        match self {
+            Self::Machine(DumpMachine { gleaner, kernel, vcpus, .. }) => {
+                write!(f, "recorded by gleaner {gleaner} on Linux {kernel}, vCPUs {vcpus}")
+            }
+            Self::Group(DumpGroup { group, at_ns, policy, profile, params }) => {
+                write!(f, "{:>7}  {group}: policy {policy}, profile {profile}", at(*at_ns))?;
+                if params.is_empty() { Ok(()) } else { write!(f, ", {}", params.join(", ")) }
+            }
+            Self::Window(of) => {
+                let all = (of.length_ns as f64 * of.vcpus.len() as f64).max(1.0);
+                let part = |of_vcpu: fn(&DumpVcpu) -> u64| percent(of.sum(of_vcpu) as f64 / all);
+                write!(
+                    f,
+                    "{:>7}  {}: {} window, {} threads, {:.2} CPUs, {} switches; vCPUs {} busy, {} kept awake, {} halted, {} stolen",
+                    at(of.at_ns),
+                    of.group,
+                    at(of.length_ns),
+                    of.threads,
+                    Nanos(of.cpu_time_ns).share_of(Nanos(of.length_ns)),
+                    of.voluntary_switches,
+                    part(|vcpu| vcpu.busy_ns),
+                    part(|vcpu| vcpu.retained_ns),
+                    part(|vcpu| vcpu.halted_ns),
+                    part(|vcpu| vcpu.steal_ns),
+                )?;
+                if of.decided { Ok(()) } else { write!(f, " (another group tries something)") }
+            }
+            Self::Decision(DumpDecision { group, decision }) => {
+                let vcpu = decision.vcpu.map(|vcpu| format!(" vCPU {vcpu}")).unwrap_or_default();
+                let DecisionRecord { at_ns, action, reason, .. } = decision;
+                write!(f, "{:>7}  {group}: {action}{vcpu}: {reason}", at(*at_ns))
+            }
+            Self::Event { at_ns, text } => write!(f, "{:>7}  {text}", at(*at_ns)),
+            Self::Damage(damage) => write!(f, "{damage}"),
+            Self::End { why } => match why.as_str() {
+                "full" => write!(f, "the file is as long as it may be: recording stopped"),
+                _ => write!(f, "recording ended"),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gleaner_model::{GroupWindow, VcpuId};
+
+    fn window() -> Window {
+        let vcpu = VcpuWindow { busy: Nanos(25), halted: Nanos(75), halts: Some(2), ..VcpuWindow::new(VcpuId(0)) };
+        Window {
+            at: Nanos(1_000),
+            length: Nanos(100),
+            source: Source::Procfs,
+            vcpus: vec![vcpu],
+            idle_entries: Some(3),
+            halts: None,
+            group: GroupWindow { threads: 2, cpu_time: Nanos(20), voluntary_switches: 7, ..GroupWindow::default() },
+        }
+    }
+
+    #[test]
+    fn a_window_is_a_line_of_each_kind() {
+        let line = DumpLine::Window(DumpWindow::of("a,b", true, &window()));
+        assert_eq!(line.row().unwrap(), "\"a,b\",1000,100,procfs,true,2,0,20,7,0,,3,2,25,0,75,0");
+        assert_eq!(DumpLine::WINDOW_COLUMNS.split(',').count(), 17);
+        let json = serde_json::to_value(&line).unwrap();
+        assert_eq!((json["what"].as_str(), json["vcpus"][0]["busy_ns"].as_u64()), (Some("window"), Some(25)));
+        assert_eq!(json["progress"], serde_json::Value::Null);
+        let text = line.to_string();
+        assert!(text.contains("a,b: 100ns window, 2 threads, 0.20 CPUs") && text.contains("25.0 % busy"), "{text}");
+    }
+
+    #[test]
+    fn cells_are_quoted_where_they_have_to_be() {
+        for (text, cell) in [("a", "a"), ("a,b", "\"a,b\""), ("a\"b", "\"a\"\"b\""), ("=1+1", "'=1+1")] {
+            assert_eq!(quoted(text), cell);
+        }
+        assert_eq!(DumpLine::Event { at_ns: 5, text: "x".into() }.row().as_deref(), Some("5,x"));
+        assert_eq!(DumpLine::End { why: "full".into() }.row(), None);
+    }
+}
