@@ -31,7 +31,7 @@ declare -A LIMITS=(
     [docs/xen.md]=580
     [docs/benchmarks.md]=400
     [docs/glossary.md]=1020
-    [docs/json.md]=4800
+    [docs/json.md]=4900
     [docs/tuning.md]=800
     [docs/research/README.md]=400
     [docs/research/cachesim.md]=2400
@@ -45,6 +45,7 @@ declare -A LIMITS=(
 )
 # Short records, all of one form.
 for page in docs/decisions/*.md; do LIMITS[$page]=300; done
+LIMITS[docs/decisions/README.md]=400
 # The longest mean sentence, sentence and line, in words and characters.
 MEAN_MAX=16
 LONGEST_MAX=25

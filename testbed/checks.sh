@@ -16,7 +16,7 @@ state() {
     find /sys/fs/cgroup \( -name cgroup.subtree_control -o -name cpuset.cpus -o -name cpuset.cpus.partition -o -name cpu.idle \) | sort |
         while read -r file; do echo "$file: $(cat "$file")"; done
     grep Cpus_allowed_list /proc/self/status
-    find /run /tmp -name '*gleaner*' | sort
+    find /run /tmp -name '*gleaner*' ! -path /run/gleaner | sort
     find /run /tmp -name '*.journal' | sort
 }
 same() { # same WHAT BEFORE: the machine's state is what it was

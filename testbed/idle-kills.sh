@@ -10,7 +10,7 @@ echo 1 >/proc/sys/net/core/bpf_jit_kallsyms
 programs() { grep -c ' bpf_prog_[0-9a-f]*_on_i' /proc/kallsyms; }
 loaded() { [ "$(programs)" -gt 0 ]; }
 gone() { [ "$(programs)" = 0 ]; }
-no_journal() { [ -z "$(ls /run/gleaner 2>/dev/null)" ]; }
+no_journal() { [ -z "$(find /run/gleaner -name "*.journal" 2>/dev/null)" ]; }
 ended() { [ ! -d "/proc/$1" ]; }
 guardian() { for process in $(grep -la guardian /proc/[0-9]*/cmdline 2>/dev/null); do
     process=${process#/proc/}; process=${process%/cmdline}

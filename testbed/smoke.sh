@@ -39,7 +39,7 @@ main=$!
 check "the program began" within 20 [ -f /tmp/began ]
 kill -9 $main
 wait $main 2>/dev/null
-no_journal() { [ -z "$(ls /run/gleaner)" ]; }
+no_journal() { [ -z "$(find /run/gleaner -name "*.journal")" ]; }
 check "the guardian undoes what a killed Gleaner did" within 10 no_journal
 touch /tmp/go
 check "the program survives a kill -9 of Gleaner" within 10 [ -f /tmp/survived ]

@@ -3,6 +3,8 @@
 //! Means are tried, not guessed: BPF is loaded, a cpuset and a cgroup are made, yielding threads are started; all of it
 //! under a journal, and undone before the report is printed.
 
+mod verdict;
+
 use crate::args::{DoctorArgs, Setting};
 use crate::calibrate::{Bench, GAP_AT_START, GAP_BRIDGED};
 use crate::failure::Failure;
@@ -17,13 +19,14 @@ use gleaner_act::{
 use gleaner_decide::guest::{GuestParams, halting_is_free};
 use gleaner_model::{CpuSet, Nanos, RetainMeans};
 use gleaner_observe::{Capabilities, ProcRoot, StatReader, SystemStat, capabilities, hypervisor, online_cpus};
-use gleaner_report::{Capability, DoctorReport, HaltCost, MachineFacts, StealFacts, Verdict};
+use gleaner_report::{Capability, DoctorReport, HaltCost, MachineFacts, StealFacts};
 use gleaner_runtime::{Opening, Session, open_one, start_yielding};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::cell::RefCell;
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use verdict::{advice, verdict};
 
 /// Wake-ups measured of each of B and C.
 const SAMPLES: usize = 400;
@@ -57,6 +60,7 @@ fn examine(interrupted: &AtomicBool) -> DoctorReport {
     let steal = steal(before, &root);
     let machine = machine(&root, &vcpus);
     let verdict = verdict(&machine, &vcpus, halt.as_ref(), steal, &actuators);
+    let advice = advice(&root.sys, &machine, &actuators);
     DoctorReport {
         schema: DoctorReport::SCHEMA.to_owned(),
         machine,
@@ -66,6 +70,7 @@ fn examine(interrupted: &AtomicBool) -> DoctorReport {
         actuators,
         left_behind,
         verdict,
+        advice,
     }
 }
 
@@ -259,72 +264,6 @@ fn left_behind() -> Vec<String> {
     dead.map(|path| path.display().to_string()).collect()
 }
 
-/// What a person should do.
-fn verdict(
-    machine: &MachineFacts,
-    vcpus: &CpuSet,
-    halt: Option<&HaltCost>,
-    steal: StealFacts,
-    actuators: &[Capability],
-) -> Verdict {
-    let says = |would_benefit, text: String| Verdict { would_benefit, text };
-    let has = |name: &str| actuators.iter().any(|found| found.name == name && found.available);
-    if vcpus.len() < 2 {
-        return says(
-            Some(false),
-            "this machine would not benefit, because a program here has one vCPU: no thread on another is ever woken"
-                .into(),
-        );
-    }
-    if !has("yielding") {
-        return says(None, "nothing can be done here; the lines above say why".into());
-    }
-    let contended = steal.reported_ratio.is_some_and(|ratio| ratio > GuestParams::default().steal_share_stop);
-    match halt {
-        None => says(None, "wake-ups could not be measured; try `gleaner probe`".into()),
-        Some(_) if contended => says(
-            None,
-            "the host is contended right now: Gleaner would not spin (its guard), only pack work onto fewer vCPUs. \
-             Try `gleaner run --policy consolidate -- YOUR-PROGRAM`, and `gleaner doctor` again later"
-                .into(),
-        ),
-        Some(_) if machine.hypervisor.is_none() => says(
-            None,
-            "no hypervisor was found: on bare metal nobody takes an idle CPU away, and what a late wake-up costs is \
-             the CPU's own sleep states, which `cpupower idle-set` governs better than Gleaner"
-                .into(),
-        ),
-        Some(_) if machine.idle_driver.as_deref().is_some_and(|driver| driver.starts_with("intel_idle")) => says(
-            Some(false),
-            "this machine would not benefit, because the host lets idle vCPUs sleep on the CPU itself (MWAIT is passed \
-             through): they are not given away, so there is nothing to retain"
-                .into(),
-        ),
-        Some(halt) if halt.halting_costs => says(
-            Some(true),
-            "waking a halted vCPU costs more than waking one kept awake: programs whose threads wait for each other, \
-             thousands of times a second, would benefit. Try `gleaner run -- YOUR-PROGRAM`"
-                .into(),
-        ),
-        Some(_) => {
-            let polls = |driver: &str| driver.contains("haltpoll") && !driver.ends_with(DOES_NOT_POLL);
-            let why = if machine.idle_driver.as_deref().is_some_and(polls) {
-                "the haltpoll driver already polls in the guest"
-            } else {
-                "an idle vCPU here comes back as fast as one kept awake: the host polls for it, or lends it the CPU \
-                 for good"
-            };
-            says(
-                Some(false),
-                format!(
-                    "keeping vCPUs awake would win nothing here now, because {why}. Packing threads onto fewer vCPUs \
-                     may still: `gleaner ab -- YOUR-PROGRAM` tells. Longer waits may differ: `gleaner probe --gap 10ms`"
-                ),
-            )
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -369,6 +308,31 @@ mod tests {
     }
 
     #[test]
+    fn who_cannot_poll_is_told_how_the_kernel_could() {
+        let sys = tempfile::tempdir().unwrap();
+        let file = |name: &str, text: &str| {
+            let path = sys.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        let kvm = machine(Some("KVM"));
+        let yields = [capability("yielding", Ok(String::new())), capability("haltpoll", Err("no driver".into()))];
+        file("devices/system/cpu/cpuidle/available_governors", "menu\n");
+        let told = advice(sys.path(), &kvm, &yields).unwrap();
+        assert!(told.contains("modprobe cpuidle-haltpoll force=1") && told.contains("by PM QoS"), "{told}");
+        file("devices/system/cpu/cpuidle/available_governors", "ladder menu haltpoll \n");
+        file("module/cpuidle_haltpoll/parameters/force", "N\n");
+        let told = advice(sys.path(), &kvm, &yields).unwrap();
+        assert!(told.contains("boot with cpuidle_haltpoll.force=1") && told.contains("for 200 us"), "{told}");
+        // Who polls, has a driver, or is no KVM guest has no use for it.
+        let polls = [capability("idle-poll", Ok(String::new()))];
+        let with_driver = MachineFacts { idle_driver: Some("haltpoll".into()), ..kvm.clone() };
+        for (machine, actuators) in [(&kvm, &polls[..]), (&with_driver, &yields), (&machine(None), &yields)] {
+            assert_eq!(advice(sys.path(), machine, actuators), None);
+        }
+    }
+
+    #[test]
     fn the_verdict_says_why() {
         let works = [capability("yielding", Ok(String::new()))];
         let steal = |ratio| StealFacts { sampled_ns: 1, reported_ratio: ratio };
@@ -391,5 +355,8 @@ mod tests {
             assert_eq!(verdict.would_benefit, benefit, "{}", verdict.text);
             assert!(verdict.text.contains(word), "{}", verdict.text);
         }
+        let dear = HaltCost { halted_p50_ns: 18_000, ..halt(false) };
+        let told = verdict(&machine(Some("KVM")), &four, Some(&dear), steal(None), &works);
+        assert!(told.would_benefit == Some(false) && told.text.contains("no sooner than a halted vCPU"), "{told:?}");
     }
 }

@@ -418,6 +418,7 @@ fn machine_config(configuration: &Configuration, dry_run: bool) -> Config {
         budget: None,
         progress: None,
         costs: None,
+        refused: Vec::new(),
         params: GuestParams::default(),
         // BPF learns who belongs to whom from forks, and those are over.
         observer: ObserverChoice::Procfs,

@@ -24,6 +24,9 @@ pub struct DoctorReport {
     pub left_behind: Vec<String>,
     /// The verdict.
     pub verdict: Verdict,
+    /// What an administrator could do for more; null where there is nothing.
+    #[serde(default)]
+    pub advice: Option<String>,
 }
 
 /// The machine.
@@ -145,6 +148,7 @@ impl fmt::Display for DoctorReport {
         for run in &self.left_behind {
             writeln!(f, "left       {run}: run `gleaner restore`")?;
         }
-        writeln!(f, "verdict    {}", self.verdict.text)
+        writeln!(f, "verdict    {}", self.verdict.text)?;
+        self.advice.iter().try_for_each(|advice| writeln!(f, "advice     {advice}"))
     }
 }

@@ -381,6 +381,7 @@ fn doctor() -> DoctorReport {
             would_benefit: Some(true),
             text: "programs whose threads wait for each other would benefit. Try `gleaner run -- YOUR-PROGRAM`".into(),
         },
+        advice: Some("an administrator could boot with cpuidle_haltpoll.force=1".into()),
     }
 }
 
@@ -412,6 +413,7 @@ fn doctor_unknown() {
         halt: None,
         left_behind: vec![],
         verdict: Verdict { would_benefit: None, text: "wake-ups could not be measured; try `gleaner probe`".into() },
+        advice: None,
         ..doctor()
     };
     let json = check("doctor_unknown", &report);

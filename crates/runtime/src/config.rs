@@ -44,6 +44,8 @@ pub struct Config {
     pub progress: Option<PathBuf>,
     /// What wake-ups cost, where it was measured.
     pub costs: Option<WakeupCosts>,
+    /// Means that this machine is known to refuse, and why: they are passed over where none is asked for by name.
+    pub refused: Vec<(RetainMeans, String)>,
     /// The policy's numbers.
     pub params: GuestParams,
     /// Which observer.

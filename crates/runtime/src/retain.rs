@@ -35,14 +35,17 @@ pub struct Opened {
 pub(crate) struct Search {
     asked: Option<RetainMeans>,
     left: Vec<RetainMeans>,
+    known: Vec<(RetainMeans, String)>,
     refused: Vec<String>,
 }
 
 impl Search {
-    pub(crate) fn new(choice: RetainChoice) -> Self {
+    /// `known`: what this machine refuses.
+    pub(crate) fn new(choice: RetainChoice, known: &[(RetainMeans, String)]) -> Self {
         let asked = choice.means();
         let others = RetainMeans::ALL.into_iter().filter(|means| asked != Some(*means));
-        Self { asked, left: asked.into_iter().chain(others).collect(), refused: Vec::new() }
+        let known = if asked.is_none() { known.to_vec() } else { Vec::new() };
+        Self { asked, left: asked.into_iter().chain(others).collect(), known, refused: Vec::new() }
     }
 
     /// Whether the next one to be tried needs no observer.
@@ -53,7 +56,9 @@ impl Search {
     /// Tries the next one. What `auto` passes over is logged.
     pub(crate) fn next(&mut self, opening: &Opening<'_>, journal: &mut Journal) -> Option<Opened> {
         let means = self.left.remove(0);
-        match open_one(means, opening, journal) {
+        let known = self.known.iter().find(|(refused, _)| *refused == means);
+        let opened = known.map_or_else(|| open_one(means, opening, journal), |(_, why)| Err(why.clone()));
+        match opened {
             Ok(opened) => Some(opened),
             Err(why) => {
                 tracing::info!("{means}: {why}");

@@ -81,8 +81,8 @@ impl Series {
         if !plan.needs_costs || crate::means::polls_here(&vcpus) {
             return None;
         }
-        match calibrate::kept_or_measured(&vcpus, &plan.params, || interrupt.signal().is_none()) {
-            Ok(costs) => costs.map(|costs| calibrate::costs_to_text(&costs)),
+        match calibrate::kept_or_measured(&vcpus, &plan.params, false, || interrupt.signal().is_none()) {
+            Ok(known) => known.and_then(|known| known.costs).as_ref().map(calibrate::costs_to_text),
             Err(error) => {
                 self.notes.push(format!("the cost of a halt was not measured: {error}"));
                 None

@@ -102,6 +102,7 @@ impl AttachArgs {
             budget: self.budget,
             progress: self.progress.clone(),
             costs: None,
+            refused: Vec::new(),
             params,
             // BPF learns who belongs to whom from forks, and those are over.
             observer: ObserverChoice::Procfs,

@@ -5,7 +5,7 @@
 
 mod args;
 
-use crate::calibrate::costs_for;
+use crate::calibrate::add_what_is_known;
 use crate::failure::Failure;
 use crate::output::{Output, say};
 use crate::run::summary;
@@ -29,7 +29,7 @@ pub fn main(args: AttachArgs) -> Result<u8, Failure> {
     let mut options = args.into_options(target.command(&ProcRoot::default()))?;
     let roots = target.roots(&ProcRoot::default());
     let vcpus = vcpus_of(&roots);
-    options.config.costs = costs_for(&options.config, &vcpus);
+    add_what_is_known(&mut options.config, &vcpus);
     let prepared = Runtime::prepare(&options.config, vcpus.clone(), session::listener());
     let mut runtime = prepared.map_err(Failure::work)?;
     if let Some(recording) = recording {

@@ -4,11 +4,13 @@
 
 use super::{GAP_BRIDGED, costs_from_text, costs_now, costs_to_text};
 use crate::doctor::machine;
-use gleaner_act::default_state_dir;
+use crate::means::polls_here;
+use crate::session;
+use gleaner_act::{CgroupHierarchies, CgroupRoots, default_state_dir};
 use gleaner_decide::guest::GuestParams;
 use gleaner_model::{CpuSet, Profile, RetainMeans, WakeupCosts};
 use gleaner_observe::ProcRoot;
-use gleaner_runtime::{Config, RetainChoice};
+use gleaner_runtime::{Config, Opening, RetainChoice, open_one};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, DirBuilder};
 use std::io::Write;
@@ -17,61 +19,99 @@ use std::path::{Path, PathBuf};
 
 /// In the folder of the journals.
 const FILE: &str = "calibration.json";
+/// Characters of a reason that are kept.
+const LONGEST_REASON: usize = 300;
 
 /// The file.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct Kept {
     gleaner_calibration: u32,
-    /// All that the figures hold for: another boot, version, kernel, number of vCPUs or driver has others.
+    /// All that the rest holds for: another boot, version, kernel, number of vCPUs or driver has others.
     on: serde_json::Value,
-    /// As on the command line.
-    wakeup_costs_ns: String,
+    /// Why idle-poll is not to be had, if it is not: to find out takes 20 ms.
+    idle_poll_why_not: Option<String>,
+    /// As on the command line; none where it is to be had.
+    wakeup_costs_ns: Option<String>,
 }
 
-/// What a run by `config` has to know of wake-ups, which are measured unless they were since the boot. `None` where it
-/// need not know: where the idle task polls, a trial in each run decides.
-pub fn costs_for(config: &Config, vcpus: &CpuSet) -> Option<WakeupCosts> {
-    let by_yielding = match config.retain {
-        RetainChoice::Auto => !crate::means::polls_here(vcpus),
-        choice => choice == RetainChoice::By(RetainMeans::Yielding),
-    };
+/// What is known of a machine whose kernel polls by itself in no way.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Known {
+    idle_poll_why_not: Option<String>,
+    /// By yielding threads, where those are all there is.
+    pub costs: Option<WakeupCosts>,
+}
+
+/// Adds to `config` what a run by it has to know, which is found out unless it was since the boot. Nothing where a means
+/// that polls in the idle task is to be had: there a trial in each run decides.
+pub fn add_what_is_known(config: &mut Config, vcpus: &CpuSet) {
     let asks = config.policy.retains() && config.profile != Profile::Latency && config.timeout.is_none();
-    if config.costs.is_some() || !by_yielding || !asks || vcpus.len() < 2 {
-        return config.costs;
+    if !asks || config.retain == RetainChoice::None {
+        return;
     }
-    measured_or_none(vcpus, &config.params)
+    let by_yielding = RetainChoice::By(RetainMeans::Yielding);
+    if let RetainChoice::By(_) = config.retain
+        && config.retain != by_yielding
+    {
+        return;
+    }
+    if let Some(known) = known(vcpus, &config.params, config.retain == by_yielding) {
+        config.costs = config.costs.or(known.costs);
+        config.refused = known.idle_poll_why_not.map(|why| (RetainMeans::IdlePoll, why)).into_iter().collect();
+    }
 }
 
-/// The same for a service, which learns later what it is to do.
+/// What a wake-up costs here by yielding threads; `None` where better means are to be had.
 pub fn costs_for_service(vcpus: &CpuSet) -> Option<WakeupCosts> {
-    if crate::means::polls_here(vcpus) { None } else { measured_or_none(vcpus, &GuestParams::default()) }
+    known(vcpus, &GuestParams::default(), false)?.costs
 }
 
-fn measured_or_none(vcpus: &CpuSet, params: &GuestParams) -> Option<WakeupCosts> {
-    kept_or_measured(vcpus, params, || true).unwrap_or_else(|error| {
+/// What was not found out is logged.
+fn known(vcpus: &CpuSet, params: &GuestParams, yielding_is_asked: bool) -> Option<Known> {
+    if vcpus.len() < 2 || !yielding_is_asked && polls_here(vcpus) {
+        return None;
+    }
+    kept_or_measured(vcpus, params, yielding_is_asked, || true).unwrap_or_else(|error| {
         tracing::info!("the cost of a halt was not measured: {error}");
         None
     })
 }
 
-/// As it was kept, or as it is now: then it is kept. `None` on one vCPU, or when `go_on` said no.
+/// The same for whoever can be interrupted: `None`, too, once `go_on` said no.
 pub fn kept_or_measured(
     vcpus: &CpuSet,
     params: &GuestParams,
+    yielding_is_asked: bool,
     go_on: impl FnMut() -> bool,
-) -> Result<Option<WakeupCosts>, Box<dyn std::error::Error>> {
+) -> Result<Option<Known>, Box<dyn std::error::Error>> {
     let (folder, on) = (default_state_dir(), conditions(vcpus));
-    if let Some(kept) = read(&folder, &on) {
+    let enough = |kept: &Known| kept.costs.is_some() || !yielding_is_asked;
+    if let Some(kept) = read(&folder, &on).filter(enough) {
         return Ok(Some(kept));
     }
-    let costs = costs_now(vcpus, params, GAP_BRIDGED, go_on)?;
-    if let Some(costs) = &costs
-        && let Err(error) = keep(&folder, on, costs)
-    {
-        // The next run measures again.
+    let idle_poll_why_not = idle_poll(vcpus, params)?.err();
+    let mut known = Known { idle_poll_why_not, costs: None };
+    if known.idle_poll_why_not.is_some() || yielding_is_asked {
+        known.costs = costs_now(vcpus, params, GAP_BRIDGED, go_on)?;
+        if known.costs.is_none() {
+            return Ok(None);
+        }
+    }
+    if let Err(error) = keep(&folder, on, &known) {
+        // The next run finds out again.
         tracing::info!("{}: {error}", folder.join(FILE).display());
     }
-    Ok(costs)
+    Ok(Some(known))
+}
+
+/// Why idle-poll is not to be had, if it is not.
+fn idle_poll(vcpus: &CpuSet, params: &GuestParams) -> Result<Result<(), String>, Box<dyn std::error::Error>> {
+    let hierarchies = CgroupHierarchies::find(&CgroupRoots::default());
+    let mut session = session::begin()?;
+    let opening = Opening { vcpus, params, hierarchies: &hierarchies, observer: None };
+    let opened = open_one(RetainMeans::IdlePoll, &opening, &mut session.journal).map(drop);
+    session.end()?;
+    Ok(opened)
 }
 
 fn conditions(vcpus: &CpuSet) -> serde_json::Value {
@@ -85,20 +125,27 @@ fn conditions(vcpus: &CpuSet) -> serde_json::Value {
 }
 
 /// `None`: there is none, it is not this user's, or it says nothing of this machine.
-fn read(folder: &Path, on: &serde_json::Value) -> Option<WakeupCosts> {
+fn read(folder: &Path, on: &serde_json::Value) -> Option<Known> {
     let path = folder.join(FILE);
     let own = fs::symlink_metadata(&path).is_ok_and(|found| {
         found.is_file() && found.uid() == rustix::process::geteuid().as_raw() && found.len() < 10_000
     });
     let text = own.then(|| fs::read_to_string(&path).ok()).flatten()?;
     let kept: Kept = serde_json::from_str(&text).ok()?;
+    let costs = kept.wakeup_costs_ns.as_deref().map(costs_from_text).transpose().ok()?;
     let holds = kept.gleaner_calibration == 1 && kept.on == *on;
-    holds.then(|| costs_from_text(&kept.wakeup_costs_ns).ok()).flatten()
+    holds.then_some(Known { idle_poll_why_not: kept.idle_poll_why_not, costs })
 }
 
 /// Whole or not at all: another run may read it meanwhile.
-fn keep(folder: &Path, on: serde_json::Value, costs: &WakeupCosts) -> std::io::Result<()> {
-    let kept = Kept { gleaner_calibration: 1, on, wakeup_costs_ns: costs_to_text(costs) };
+fn keep(folder: &Path, on: serde_json::Value, known: &Known) -> std::io::Result<()> {
+    let shortened = |why: &String| why.chars().take(LONGEST_REASON).collect();
+    let kept = Kept {
+        gleaner_calibration: 1,
+        on,
+        idle_poll_why_not: known.idle_poll_why_not.as_ref().map(shortened),
+        wakeup_costs_ns: known.costs.as_ref().map(costs_to_text),
+    };
     // It goes with the last journal.
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     let mut file = tempfile::Builder::new().prefix(".calibration-").tempfile_in(folder)?;
@@ -113,8 +160,9 @@ mod tests {
     use super::*;
     use gleaner_model::Nanos;
 
-    fn costs() -> WakeupCosts {
-        WakeupCosts { retained_p50: Nanos(5_000), halted_p50: Nanos(20_000), ..WakeupCosts::default() }
+    fn found() -> Known {
+        let costs = WakeupCosts { retained_p50: Nanos(5_000), halted_p50: Nanos(20_000), ..WakeupCosts::default() };
+        Known { idle_poll_why_not: Some("refused".to_owned()), costs: Some(costs) }
     }
 
     #[test]
@@ -122,8 +170,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let on = conditions(&CpuSet::first(2));
         assert_eq!(read(folder.path(), &on), None);
-        keep(folder.path(), on.clone(), &costs()).unwrap();
-        assert_eq!(read(folder.path(), &on), Some(costs()));
+        keep(folder.path(), on.clone(), &found()).unwrap();
+        assert_eq!(read(folder.path(), &on), Some(found()));
         let mut others = vec![conditions(&CpuSet::first(1))];
         for (key, value) in [("boot_id", "another"), ("gleaner", "0.0.1")] {
             let mut other = on.clone();
@@ -139,7 +187,7 @@ mod tests {
     fn what_cannot_be_read_is_as_good_as_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let on = conditions(&CpuSet::first(2));
-        keep(folder.path(), on.clone(), &costs()).unwrap();
+        keep(folder.path(), on.clone(), &found()).unwrap();
         let path = folder.path().join(FILE);
         let text = fs::read_to_string(&path).unwrap();
         for bad in ["", "{", "[]", &text.replace("20000", "-1"), &"x".repeat(20_000), &text.replace(":1", ":2")] {

@@ -8,7 +8,7 @@ pub mod summary;
 mod unmanaged;
 
 use crate::args::RunArgs;
-use crate::calibrate::costs_for;
+use crate::calibrate::add_what_is_known;
 use crate::capture::Recording;
 use crate::failure::Failure;
 use crate::output::{Output, say};
@@ -44,7 +44,7 @@ pub fn main(args: RunArgs) -> Result<u8, Failure> {
     let mut output = Output::open(args.json.json.as_deref())?;
     let recording = Mutex::new(args.recording.open()?);
     let mut options = Options::from_args(args)?;
-    options.config.costs = costs_for(&options.config, &allowed_vcpus());
+    add_what_is_known(&mut options.config, &allowed_vcpus());
     let report = beside_the_first_thread(&options, &recording, &inherited)?;
     // The summary first: if the JSON cannot be written, the result is not lost.
     if !options.quiet {

@@ -38,6 +38,7 @@ impl Options {
             budget: args.budget,
             progress: args.progress.clone(),
             costs: args.wakeup_costs,
+            refused: Vec::new(),
             params,
             observer: match args.observer {
                 ObserverArg::Auto => ObserverChoice::Auto,
