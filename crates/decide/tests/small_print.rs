@@ -159,10 +159,9 @@ fn what_wakes_for_nothing_is_not_packed() {
         halted_p99: us(20),
         ..WakeupCosts::default()
     };
-    for (policy, halted_us, left, why) in [
-        (Policy::Full, 6, 4, Some(NoStep::WakesForNothing)),
-        (Policy::Full, 60, 1, Some(NoStep::OneVcpu)),
-    ] {
+    for (policy, halted_us, left, why) in
+        [(Policy::Full, 6, 4, Some(NoStep::WakesForNothing)), (Policy::Full, 60, 1, Some(NoStep::OneVcpu))]
+    {
         let mut guest = Guest::new(4, PIPELINE, 1);
         let mut policy = policy_with(policy, 4, Some(halted(halted_us)));
         guest.run(&mut policy, 100);

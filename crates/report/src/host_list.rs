@@ -240,7 +240,7 @@ fn pcpu_table(pcpus: &[HostPcpu]) -> comfy_table::Table {
     header.extend([format!("{}+", COLUMNS - 1), "expected".to_owned(), "measured".to_owned()]);
     let mut table = text::table(&header.iter().map(String::as_str).collect::<Vec<_>>());
     for pcpu in pcpus {
-        let samples: u64 = pcpu.run_queue_samples.iter().sum();
+        let samples = pcpu.run_queue_samples.iter().fold(0_u64, |sum, count| sum.saturating_add(*count));
         let share = |count: u64| text::percent(count as f64 / samples.max(1) as f64);
         let count = |length: usize| pcpu.run_queue_samples.get(length).copied().unwrap_or(0);
         let mut row = vec![

@@ -121,7 +121,9 @@ impl fmt::Display for ReplayReport {
         }
         writeln!(f)?;
         let mut rows = table(&["group", "windows", "others decided", "decisions then", "now"]);
-        let sum = |group: &ReplayGroup, of: fn(&ReplayAction) -> u64| group.actions.iter().map(of).sum::<u64>();
+        let sum = |group: &ReplayGroup, of: fn(&ReplayAction) -> u64| {
+            group.actions.iter().map(of).fold(0_u64, u64::saturating_add)
+        };
         for group in &self.groups {
             rows.add_row([
                 group.name.clone(),

@@ -198,7 +198,12 @@ impl<'a> Looking<'a> {
         let session = session.filter(|_| config.policy.retains() && config.retain != RetainChoice::None)?;
         let yields = !config.has_nothing_to_retain();
         let opening = Opening { vcpus, params: &config.params, hierarchies, observer: None };
-        Some(Self { search: Search::new(config.retain, &config.refused), opening, yields, journal: &mut session.journal })
+        Some(Self {
+            search: Search::new(config.retain, &config.refused),
+            opening,
+            yields,
+            journal: &mut session.journal,
+        })
     }
 
     /// One that needs no observer, as long as it is its turn.
