@@ -97,7 +97,9 @@ pub const METRICS: &[Metric] = &[
     of_daemon("acting", "", Moves, "0 in a dry run, and where no means keeps vCPUs awake for a group; else 1", |all| {
         flag(all.acts())
     }),
-    of_daemon("observer_bpf", "", Moves, "1 where BPF observes, 0 where /proc does", |all| flag(all.observer.as_deref() == Some("bpf"))),
+    of_daemon("observer_bpf", "", Moves, "1 where BPF observes, 0 where /proc does", |all| {
+        flag(all.observer.as_deref() == Some("bpf"))
+    }),
     of_daemon("warnings", "", Moves, "What is, or was, weaker than it might be, as `gleaner status` lists it", |all| {
         n(all.warnings.len() as u64)
     }),
@@ -128,9 +130,13 @@ pub const METRICS: &[Metric] = &[
     of_group("group_retained_vcpus", "", Moves, "vCPUs that are kept awake for it now", |g| {
         Some(n(g.retaining.len() as u64))
     }),
-    of_group("group_granularity", "seconds", Moves, "g_comp: its threads' mean computation between two waits, of late", |g| {
-        g.recent.as_ref()?.g_comp_ns.map(|ns| ns / 1e9)
-    }),
+    of_group(
+        "group_granularity",
+        "seconds",
+        Moves,
+        "g_comp: its threads' mean computation between two waits, of late",
+        |g| g.recent.as_ref()?.g_comp_ns.map(|ns| ns / 1e9),
+    ),
     of_group("group_idle_length", "seconds", Moves, "l_idle: mean idle period of its vCPUs, of late", |g| {
         g.recent.as_ref()?.l_idle_ns.map(|ns| ns / 1e9)
     }),

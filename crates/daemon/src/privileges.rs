@@ -20,13 +20,12 @@ pub(crate) fn needed(retain: RetainChoice, acts: bool) -> CapabilitySet {
     // A thread at the lowest priority is given a higher one again.
     let yielding = CapabilitySet::SYS_NICE;
     match retain {
-        _ if !acts => look,
-        RetainChoice::None => look,
-        RetainChoice::Auto => look | bpf | states | yielding,
-        RetainChoice::By(RetainMeans::IdlePoll) => look | bpf,
-        RetainChoice::By(RetainMeans::Yielding) => look | yielding,
-        RetainChoice::By(RetainMeans::Haltpoll) => look | states,
-        RetainChoice::By(RetainMeans::PmQos) => look,
+        RetainChoice::Auto if acts => look | bpf | states | yielding,
+        RetainChoice::By(RetainMeans::IdlePoll) if acts => look | bpf,
+        RetainChoice::By(RetainMeans::Yielding) if acts => look | yielding,
+        RetainChoice::By(RetainMeans::Haltpoll) if acts => look | states,
+        // PM QoS limits are root's own files.
+        _ => look,
     }
 }
 

@@ -13,8 +13,22 @@ const INPUTS: u64 = 3000;
 const LONGEST: usize = 16 << 10;
 /// What readers of numbers, lists and quotes stumble over.
 const WORDS: [&[u8]; 16] = [
-    b"0", b"-1", b"18446744073709551616", b"99999999999999999999999", b"\n", b" ", b"(", b")", b"\"", b"\\", b"[", b"=",
-    b"\0", b"\xff\xfe", b"1e999", b"\r\n\r\n",
+    b"0",
+    b"-1",
+    b"18446744073709551616",
+    b"99999999999999999999999",
+    b"\n",
+    b" ",
+    b"(",
+    b")",
+    b"\"",
+    b"\\",
+    b"[",
+    b"=",
+    b"\0",
+    b"\xff\xfe",
+    b"1e999",
+    b"\r\n\r\n",
 ];
 
 /// Gives mutations of `seeds` to `reader`. A panic of it is shown with its input, and ends the test.

@@ -24,7 +24,11 @@ fn group(name: &str, trial: Option<f64>) -> StatusGroup {
         cpu_time_ns: 2_500_000_000,
         voluntary_switches: 7,
         threads_max: 1,
-        recent: trial.as_ref().map(|_| StatusRecent { g_comp_ns: Some(5e3), l_idle_ns: Some(2e4), ..StatusRecent::default() }),
+        recent: trial.as_ref().map(|_| StatusRecent {
+            g_comp_ns: Some(5e3),
+            l_idle_ns: Some(2e4),
+            ..StatusRecent::default()
+        }),
         trial,
         decisions_count: 3,
         ..StatusGroup::default()
