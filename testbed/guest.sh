@@ -10,6 +10,8 @@
 #   --file HOST:GUEST  put another file into the guest (may be repeated)
 #   --image FILE       a Debian root image (testbed/image.sh makes one): on /debian in the guest, for `chroot /debian COMMAND`. The guest
 #                      may write there, and FILE stays as it is. KERNEL must be one of fetch-kernel.sh, for its modules
+#   --systemd          the image's systemd runs the guest, and SCRIPT as a unit of it, in Debian's own shell and tools; files that
+#                      --file puts below /testbed are there, checks.sh and SCRIPT beside them
 #   --memory MIB       default 512
 #   --append WORDS     more words for the kernel's command line
 #   --timeout SECONDS  default 120: then the guest is killed, however it is
@@ -26,12 +28,16 @@ set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 say() { printf 'guest: %s\n' "$*" >&2; }
-usage() { say "$*"; sed -n '4,16s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; exit 125; }
+usage() { say "$*"; sed -n '4,18s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; exit 125; }
 readable() { [[ -f $1 && -r $1 ]] || { say "$1: no such file, or not readable"; exit 125; }; }
 
 binary="" files=() image="" memory=512 append="" timeout=120 keep="" positional=()
 while [[ $# -gt 0 ]]; do
     case $1 in
+        --systemd)
+            append+=" testbed.systemd systemd.unit=testbed.service systemd.show_status=no systemd.log_target=kmsg"
+            shift
+            ;;
         --binary | --file | --image | --memory | --append | --timeout | --keep)
             [[ $# -ge 2 ]] || usage "$1 needs a value"
             case $1 in
@@ -39,7 +45,7 @@ while [[ $# -gt 0 ]]; do
                 --file) files+=("$2") ;;
                 --image) image=$2 ;;
                 --memory) memory=$2 ;;
-                --append) append=$2 ;;
+                --append) append+=" $2" ;;
                 --timeout) timeout=$2 ;;
                 --keep) keep=$2 ;;
             esac

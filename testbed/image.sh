@@ -19,7 +19,7 @@ set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cache=${CARGO_TARGET_DIR:-$here/../target}/testbed/image
-programs=(mariadb-server sysbench redis-server redis-tools pbzip2 pigz iperf3 procps)
+programs=(mariadb-server sysbench redis-server redis-tools pbzip2 pigz iperf3 procps systemd-sysv)
 # What is written where beside the packages; part of the stamp, so a change here rebuilds too.
 config='[mariadbd]
 skip-networking
@@ -34,7 +34,7 @@ aria_pagecache_buffer_size=1M
 max_connections=200
 '
 suite=bookworm
-layout=2
+layout=3
 
 say() { printf 'image: %s\n' "$*" >&2; }
 skip() { say "skipped: $*"; exit 3; }
@@ -79,7 +79,9 @@ build() {
     awk -v root="$root/" 'index($2, root) == 1 { print $2 }' /proc/self/mounts | sort -r | xargs -r umount || return 1
 
     rm -rf "$root"/usr/share/{doc,man,info,locale,lintian}/* "$root"/var/lib/apt/lists/* "$root"/var/cache/{apt/*.bin,apt/archives/*.deb,debconf/*} \
-        "$root"/var/log/* "$root"/tmp/* "${root:?}"/dev/* "$root/etc/resolv.conf"
+        "$root"/tmp/* "${root:?}"/dev/* "$root/etc/resolv.conf"
+    # The folders stay: units of services expect theirs.
+    find "$root/var/log" -type f -delete
     # A third more than there is, and room for a database.
     local mib
     mib=$(($(du -s --block-size=1M "$root" | cut -f1) * 4 / 3 + 384))

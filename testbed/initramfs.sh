@@ -27,6 +27,10 @@
 # Where there is a /dev/vda, init mounts it on /debian before the script runs (/image-up.sh in the guest): the script
 # can say `chroot /debian COMMAND...`, or `gleaner run -- chroot /debian COMMAND...`. /proc, /sys, /dev, /run and /tmp
 # are the same inside and outside. With snapshot=on the guest may write, and the image never changes.
+#
+# With the word `testbed.systemd` on the command line the image's own systemd goes on as process 1 instead: from
+# /systemd-up.sh on nothing of busybox is left. Its one unit is the script, as /testbed/script, with what --file put
+# below /testbed beside it.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -103,6 +107,28 @@ for folder in proc sys dev run tmp; do
     mount -o rbind /$folder /debian/$folder || exit 1
 done
 EOF
+cat >"$stage/systemd-up.sh" <<'EOF'
+#!/bin/sh
+# Process 1: hands the guest over to the image's systemd, whose one target is the script's unit. Services that packages
+# bring start as on a machine of somebody's own, and all their files are unpacked.
+mkdir -p /debian /testbed
+mount -t ext4 -o noatime /dev/vda /debian || exit 1
+rm -f /debian/usr/sbin/policy-rc.d /debian/etc/dpkg/dpkg.cfg.d/small
+cp -r /testbed /debian/testbed
+cp /script /checks.sh /debian/testbed/
+cat >/debian/etc/systemd/system/testbed.service <<'UNIT'
+[Unit]
+After=basic.target
+Requires=basic.target
+[Service]
+Type=oneshot
+TimeoutStartSec=infinity
+ExecStart=/bin/sh -c '/testbed/script </dev/null >/dev/ttyS1 2>&1; echo exit $$? >/dev/ttyS2; systemctl poweroff -ff'
+UNIT
+echo "guest: init done at $(cut -d' ' -f1 /proc/uptime) s"
+umount /sys/kernel/tracing /sys/fs/cgroup /sys /dev/pts /dev/shm /run /tmp
+exec switch_root /debian /sbin/init
+EOF
 cat >"$stage/init" <<'EOF'
 #!/bin/busybox sh
 export PATH=/bin:/sbin:/usr/bin:/usr/sbin HOME=/root
@@ -154,6 +180,9 @@ if [ -d /sys/class/net/eth0 ]; then
     ip link set eth0 up
     ip route add default via 10.0.2.2
 fi
+if grep -qw testbed.systemd /proc/cmdline; then
+    exec /systemd-up.sh
+fi
 if [ -b /dev/vda ] && ! /image-up.sh; then
     echo "guest: /dev/vda could not be mounted" | tee /dev/ttyS1
     end 125
@@ -165,6 +194,6 @@ status=$?
 echo "guest: script ended with $status at $(cut -d' ' -f1 /proc/uptime) s"
 end $status
 EOF
-chmod +x "$stage/init" "$stage/image-up.sh"
+chmod +x "$stage"/{init,image-up.sh,systemd-up.sh}
 (cd "$stage" && find . | cpio --quiet -o -H newc -R 0:0) >"$out.partial.$$"
 mv "$out.partial.$$" "$out"

@@ -19,6 +19,7 @@ use std::time::Duration;
 #[command(
     name = "gleaner",
     version,
+    long_version = concat!(env!("CARGO_PKG_VERSION"), " (commit ", env!("GLEANER_BUILT_FROM"), ")"),
     max_term_width = 100,
     after_help = "Start with `gleaner doctor`, then `gleaner run -- YOUR-PROGRAM`.\n\
                   GLEANER_LOG=debug in the environment prints what -vv does.\n\n\

@@ -66,3 +66,16 @@ fn verbose_says_what_happens_inside() {
     assert!(!said(&[]).contains("DEBUG"));
     assert!(said(&["-vv"]).contains("DEBUG"));
 }
+
+#[test]
+fn the_version_names_the_commit_it_was_built_from() {
+    let said = finish(&mut gleaner(["--version"])).with_status(0);
+    let commit = said.stdout.split_once("(commit ").and_then(|(_, rest)| rest.strip_suffix(")\n")).expect("a commit");
+    let git = std::process::Command::new("git").args(["log", "-1", "--format=%H"]).output();
+    let head = git.ok().filter(|found| found.status.success()).map(|found| String::from_utf8(found.stdout).unwrap());
+    // Somebody may have named another one, or built this without git.
+    if let (None, Some(head)) = (std::env::var_os("GLEANER_COMMIT"), head) {
+        assert!(commit == "unknown" || (commit.len() == 12 && head.starts_with(commit)), "{commit} of {head}");
+    }
+    finish(&mut gleaner(["-V"])).with_status(0).saying(&format!("gleaner {}\n", env!("CARGO_PKG_VERSION")));
+}

@@ -72,7 +72,7 @@ pub(crate) fn bind(path: &Path, group: Option<u32>) -> io::Result<UnixListener> 
 }
 
 /// `None` until the line is whole.
-fn answer_to(request: &[u8], is_trusted: bool, ask: &mut impl FnMut(Request) -> Answer) -> Option<Answer> {
+pub(crate) fn answer_to(request: &[u8], is_trusted: bool, ask: &mut impl FnMut(Request) -> Answer) -> Option<Answer> {
     let Some(end) = request.iter().position(|byte| *byte == b'\n') else {
         let too_long = request.len() > REQUEST_BYTES_MAX;
         return too_long.then(|| Answer::Error("the request is too long".to_owned()));

@@ -6,6 +6,7 @@
 //!   service   both into a Runtime, once a window; reloads; ends with everything undone
 //!   lock      one daemon a machine
 //!   control   the socket by which others ask (protocol); status, verify: what they are answered; client: who asks
+//!   privileges  what the daemon keeps of root's capabilities
 //!   metrics   the same as OpenMetrics; server: serves both, within limits
 //! ```
 //!
@@ -15,9 +16,12 @@
 mod client;
 mod config;
 mod control;
+#[cfg(test)]
+mod fuzz;
 mod groups;
 mod lock;
 mod metrics;
+mod privileges;
 mod protocol;
 mod server;
 mod service;

@@ -3,7 +3,7 @@
 
 use crate::protocol::{Answer, Request};
 use crate::server::{Listener, Serving};
-use gleaner_report::{StatusGroup, StatusReport};
+use gleaner_report::{StatusGroup, StatusReport, StatusVcpuTimes};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -48,6 +48,8 @@ pub struct Metric {
 enum Read {
     Daemon(fn(&StatusReport) -> f64),
     /// `None` where it is not known.
+    Machine(fn(&StatusReport) -> Option<f64>),
+    /// As above, of each group.
     Group(fn(&StatusGroup) -> Option<f64>),
 }
 
@@ -59,6 +61,16 @@ const fn of_daemon(
     read: fn(&StatusReport) -> f64,
 ) -> Metric {
     Metric { name, unit, kind, meaning, read: Read::Daemon(read) }
+}
+
+const fn of_machine(
+    name: &'static str,
+    unit: &'static str,
+    kind: MetricKind,
+    meaning: &'static str,
+    read: fn(&StatusReport) -> Option<f64>,
+) -> Metric {
+    Metric { name, unit, kind, meaning, read: Read::Machine(read) }
 }
 
 const fn of_group(
@@ -82,8 +94,33 @@ pub const METRICS: &[Metric] = &[
     of_daemon("guard_trips", "", Grows, "How often the contention guard stopped retention", |all| n(all.guard_trips)),
     of_daemon("retained_vcpus", "", Moves, "vCPUs that are kept awake now", |all| n(all.retaining.len() as u64)),
     of_daemon("groups", "", Moves, "Groups that are managed now", |all| n(all.groups.len() as u64)),
+    of_daemon("acting", "", Moves, "0 in a dry run, and where no means keeps vCPUs awake for a group; else 1", |all| {
+        flag(all.acts())
+    }),
+    of_daemon("observer_bpf", "", Moves, "1 where BPF observes, 0 where /proc does", |all| {
+        flag(all.observer.as_deref() == Some("bpf"))
+    }),
+    of_daemon("warnings", "", Moves, "What is, or was, weaker than it might be, as `gleaner status` lists it", |all| {
+        n(all.warnings.len() as u64)
+    }),
     of_daemon("reload_failed", "", Moves, "1 where the configuration that was to be reloaded last is wrong", |all| {
-        f64::from(u8::from(all.reload_error.is_some()))
+        flag(all.reload_error.is_some())
+    }),
+    of_machine("vcpus", "", Moves, "vCPUs that groups may use", |all| Some(n(all.machine.as_ref()?.vcpus))),
+    of_machine("busy", "seconds", Grows, "Time that they worked, for whomever, while there was a group", |all| {
+        of_vcpus(all, |vcpu| vcpu.busy_ns)
+    }),
+    of_machine("halted", "seconds", Grows, "Time that they were idle and halted, as long", |all| {
+        of_vcpus(all, |vcpu| vcpu.halted_ns)
+    }),
+    of_machine("stolen", "seconds", Grows, "Time that the host took from them; absent where it reports none", |all| {
+        of_vcpus(all, |vcpu| vcpu.steal_ns)
+    }),
+    of_machine("idle_entries", "", Grows, "Idle periods that began on them; absent where they cannot be seen", |all| {
+        all.times.as_ref()?.idle_entries.map(n)
+    }),
+    of_machine("halts", "", Grows, "Times one of them halted, and so had to be woken; absent where unseen", |all| {
+        all.times.as_ref()?.halts.map(n)
     }),
     of_group("group_cpu", "seconds", Grows, "CPU time of the group since it was adopted", |g| Some(s(g.cpu_time_ns))),
     of_group("group_voluntary_switches", "", Grows, "Its voluntary context switches since then", |g| {
@@ -92,6 +129,16 @@ pub const METRICS: &[Metric] = &[
     of_group("group_decisions", "", Grows, "Decisions taken for it", |g| Some(n(g.decisions_count))),
     of_group("group_retained_vcpus", "", Moves, "vCPUs that are kept awake for it now", |g| {
         Some(n(g.retaining.len() as u64))
+    }),
+    of_group(
+        "group_granularity",
+        "seconds",
+        Moves,
+        "g_comp: its threads' mean computation between two waits, of late",
+        |g| g.recent.as_ref()?.g_comp_ns.map(|ns| ns / 1e9),
+    ),
+    of_group("group_idle_length", "seconds", Moves, "l_idle: mean idle period of its vCPUs, of late", |g| {
+        g.recent.as_ref()?.l_idle_ns.map(|ns| ns / 1e9)
     }),
     of_group(
         "group_trial_rate",
@@ -104,6 +151,16 @@ pub const METRICS: &[Metric] = &[
 
 fn s(ns: u64) -> f64 {
     ns as f64 / 1e9
+}
+
+/// Over all vCPUs of which it is known; `None` where it is of none.
+fn of_vcpus(all: &StatusReport, read: fn(&StatusVcpuTimes) -> Option<u64>) -> Option<f64> {
+    let known: Vec<u64> = all.times.as_ref()?.vcpus.iter().filter_map(read).collect();
+    (!known.is_empty()).then(|| s(known.iter().sum()))
+}
+
+fn flag(is: bool) -> f64 {
+    f64::from(u8::from(is))
 }
 
 fn n(count: u64) -> f64 {
@@ -126,6 +183,7 @@ impl Metric {
     fn values(&self, all: &StatusReport) -> Vec<(Labels, f64)> {
         match self.read {
             Read::Daemon(read) => vec![(Vec::new(), read(all))],
+            Read::Machine(read) => read(all).map(|value| (Vec::new(), value)).into_iter().collect(),
             Read::Group(read) => {
                 let of = |group: &StatusGroup| Some((vec![("group", group.name.clone())], read(group)?));
                 all.groups.iter().filter_map(of).collect()
@@ -258,7 +316,7 @@ impl Drop for Metrics {
 }
 
 /// HTTP, as far as a scraper needs it. `None` until the head is whole.
-fn respond(request: &[u8], ask: &mut impl FnMut(Request) -> Answer) -> Option<Vec<u8>> {
+pub(crate) fn respond(request: &[u8], ask: &mut impl FnMut(Request) -> Answer) -> Option<Vec<u8>> {
     let is_whole = request.windows(4).any(|end| end == b"\r\n\r\n") || request.windows(2).any(|end| end == b"\n\n");
     if !is_whole {
         return (request.len() > HEAD_BYTES_MAX).then(|| page("431 Request Header Fields Too Large", "too long\n"));

@@ -50,7 +50,10 @@ impl Serving {
         }
         let (quit, told) = UnixStream::pair()?;
         let server = Server { listener, clients: Vec::new(), answer };
-        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || server.serve(&told))?;
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+            crate::privileges::keep_none();
+            server.serve(&told);
+        })?;
         Ok(Self { quit: Some(quit), thread: Some(thread) })
     }
 }

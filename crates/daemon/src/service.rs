@@ -5,6 +5,7 @@ use crate::control::Control;
 use crate::groups::{Adopted, Candidate, look};
 use crate::lock::{Lock, LockError};
 use crate::metrics::{Metrics, MetricsAddress};
+use crate::privileges;
 use crate::protocol::{Answer, Request, socket_in};
 use crate::signals::Listening;
 use crate::status::{self, Facts};
@@ -108,10 +109,12 @@ pub fn run(options: Options, say: Say) -> Result<(), DaemonError> {
     // The runtime keeps its thread to one vCPU; the first thread's mask still tells what the process may use.
     let work = move || serve(options, configuration, events, say);
     let thread = std::thread::Builder::new().name("gleaner-daemon".to_owned()).spawn(work)?;
+    privileges::keep_none();
     thread.join().unwrap_or(Err(DaemonError::Panicked))
 }
 
 fn serve(options: Options, configuration: Configuration, events: Receiver<Event>, say: Say) -> Result<(), DaemonError> {
+    keep_what_is_needed(&options, &configuration, &say);
     let mut service = Service::new(options, configuration, events, say)?;
     service.look();
     Supervisor::ready();
@@ -121,6 +124,17 @@ fn serve(options: Options, configuration: Configuration, events: Receiver<Event>
     Supervisor::stopping();
     let (_, restored) = service.runtime.end();
     if restored { Ok(()) } else { Err(DaemonError::NotUndone) }
+}
+
+/// Of root's capabilities. A reload may name a group where there was none; by what means is settled.
+fn keep_what_is_needed(options: &Options, configuration: &Configuration, say: &Say) {
+    match privileges::keep_only(privileges::needed(configuration.retain, !options.dry_run)) {
+        Ok((_, 0)) => {}
+        Ok((kept, given_up)) => {
+            say(&format!("gleaner: capabilities kept: {}; {given_up} given up", privileges::names(kept)));
+        }
+        Err(error) => say(&format!("gleaner: all capabilities are kept: {error}")),
+    }
 }
 
 fn metrics(configuration: &Configuration, service: Sender<Event>) -> Result<Option<Metrics>, DaemonError> {
@@ -141,6 +155,7 @@ fn by_way_of(service: Sender<Event>) -> impl FnMut(Request) -> Answer {
 
 struct Service {
     options: Options,
+    began: Instant,
     configuration: Configuration,
     runtime: Runtime,
     groups: Vec<Adopted>,
@@ -166,6 +181,7 @@ impl Service {
         let runtime = Runtime::open(&config, usable_cpus(&ProcRoot::default()), listener(&say))?;
         Ok(Self {
             options,
+            began: Instant::now(),
             configuration,
             runtime,
             groups: Vec::new(),
@@ -241,6 +257,7 @@ impl Service {
         match request {
             Request::Status => {
                 let facts = Facts {
+                    up: self.began.elapsed().into(),
                     dry_run: self.is_dry(),
                     files: self.configuration.files.iter().map(|file| file.display().to_string()).collect(),
                     reload_error: self.reload_error.as_ref().map(ToString::to_string),

@@ -17,6 +17,7 @@ impl Listening {
         let mut signals = Signals::new([libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGCHLD])?;
         let handle = signals.handle();
         std::thread::Builder::new().name("gleaner-signals".to_owned()).spawn(move || {
+            crate::privileges::keep_none();
             for signal in signals.forever() {
                 let event = match signal {
                     libc::SIGHUP => Event::Reload,

@@ -13,6 +13,8 @@ const NEWEST: usize = 20;
 
 /// What the service knows beside the snapshot.
 pub(crate) struct Facts {
+    /// Since the start; the snapshot's time stands still without a group.
+    pub up: Nanos,
     pub dry_run: bool,
     pub files: Vec<String>,
     pub reload_error: Option<String>,
@@ -28,7 +30,7 @@ pub(crate) fn report(snapshot: &Snapshot, groups: &[Adopted], facts: Facts) -> S
         schema: StatusReport::SCHEMA.to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         pid: std::process::id(),
-        up_ns: snapshot.at.0,
+        up_ns: snapshot.at.max(facts.up).0,
         dry_run: facts.dry_run,
         machine: Some(StatusMachine {
             hypervisor: facts.hypervisor,

@@ -99,7 +99,8 @@ impl Target {
     /// When no cgroup has that name.
     pub fn unit(root: &ProcRoot, name: &str) -> Result<Self, TargetError> {
         let file = unit_file(name);
-        let found = hierarchies(root).find_map(|top| named(&top, OsStr::new(&file), DEEPEST));
+        let of = |name: &OsStr| hierarchies(root).find_map(|top| named(&top, name, DEEPEST));
+        let found = of(OsStr::new(&file)).or_else(|| of(&unit_behind(root, &file)?));
         let found = found.map(|folder| Self::Cgroup { folder });
         found.ok_or_else(|| TargetError::NoUnit { name: name.to_owned(), file })
     }
@@ -253,13 +254,21 @@ fn cgroups(root: &ProcRoot, pattern: &glob::Pattern) -> Vec<Target> {
     hierarchies(root).map(matching).find(|found| !found.is_empty()).unwrap_or_default()
 }
 
+/// What systemd calls a unit that is enabled under this other name too: Debian's `redis.service` is `redis-server.service`.
+fn unit_behind(root: &ProcRoot, name: &str) -> Option<OsString> {
+    // As the first process sees them: this one may be in a container.
+    let target = fs::read_link(root.proc.join("1/root/etc/systemd/system").join(name)).ok()?;
+    target.file_name().filter(|file| *file != name).map(OsStr::to_owned)
+}
+
 fn units(root: &ProcRoot, pattern: &glob::Pattern) -> Vec<Target> {
     let matches = |path: &PathBuf| path.file_name().and_then(OsStr::to_str).is_some_and(|name| pattern.matches(name));
     let matching = |top: PathBuf| -> Vec<Target> {
         let all = everything_below(&top).into_iter().filter(|path| matches(path) && is_cgroup(path));
         all.map(|folder| Target::Cgroup { folder }).collect()
     };
-    hierarchies(root).map(matching).find(|found| !found.is_empty()).unwrap_or_default()
+    let found = hierarchies(root).map(matching).find(|found| !found.is_empty());
+    found.unwrap_or_else(|| Target::unit(root, pattern.as_str()).into_iter().collect())
 }
 
 /// All folders below `top`, no deeper and no more than is reasonable.
@@ -387,6 +396,10 @@ mod tests {
         assert_eq!(unit("web@*").len(), 2, "one has no process");
         assert_eq!(unit("web@[2-3].service"), [("web@2.service".to_owned(), vec![30])]);
         assert_eq!(unit("no"), []);
+        let system = root.proc.join("1/root/etc/systemd/system");
+        fs::create_dir_all(&system).unwrap();
+        std::os::unix::fs::symlink("/lib/systemd/system/redis.service", system.join("valkey.service")).unwrap();
+        assert_eq!(unit("valkey"), [("redis.service".to_owned(), vec![10])], "another name of it");
         let cgroup = |path: &str| found(&Selector::cgroup(path).unwrap(), &root);
         assert_eq!(cgroup("/system.slice/redis.service").len(), 1);
         assert_eq!(cgroup("/kubepods.slice/*/b"), [("b".to_owned(), vec![50])]);

@@ -55,7 +55,7 @@ pub struct StatusReport {
 }
 
 /// The machine.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StatusMachine {
     /// `KVM`, `Xen`, ...; null on bare metal, and where nothing tells.
@@ -202,6 +202,11 @@ pub struct StatusTrial {
 impl StatusReport {
     /// The schema's name.
     pub const SCHEMA: &'static str = "gleaner.status/1";
+
+    /// Whether it keeps vCPUs awake for the groups that ask for it, where there are any.
+    pub fn acts(&self) -> bool {
+        !self.dry_run && (self.retention.is_some() || self.groups.iter().all(|group| group.policy != "retain"))
+    }
 
     /// The group of this name; or all that a wildcard of this name stands for.
     pub fn groups_named(&self, name: &str) -> Vec<&StatusGroup> {

@@ -1,5 +1,5 @@
 use super::*;
-use gleaner_report::StatusTrial;
+use gleaner_report::{StatusMachine, StatusRecent, StatusTimes, StatusTrial, StatusVcpuTimes};
 use std::collections::BTreeMap;
 
 fn group(name: &str, trial: Option<f64>) -> StatusGroup {
@@ -24,10 +24,19 @@ fn group(name: &str, trial: Option<f64>) -> StatusGroup {
         cpu_time_ns: 2_500_000_000,
         voluntary_switches: 7,
         threads_max: 1,
+        recent: trial.as_ref().map(|_| StatusRecent {
+            g_comp_ns: Some(5e3),
+            l_idle_ns: Some(2e4),
+            ..StatusRecent::default()
+        }),
         trial,
         decisions_count: 3,
         ..StatusGroup::default()
     }
+}
+
+fn times(steal_ns: Option<u64>) -> StatusVcpuTimes {
+    StatusVcpuTimes { steal_ns, busy_ns: Some(1_500_000_000), halted_ns: Some(0), ..StatusVcpuTimes::default() }
 }
 
 fn status() -> StatusReport {
@@ -36,6 +45,13 @@ fn status() -> StatusReport {
         version: "0".into(),
         pid: 1,
         up_ns: 60_000_000_000,
+        machine: Some(StatusMachine { vcpus: 2, ..StatusMachine::default() }),
+        times: Some(StatusTimes {
+            idle_entries: Some(5),
+            halts: Some(9),
+            vcpus: vec![times(Some(4_000_000_000)), times(Some(2_000_000_000)), times(None)],
+            ..StatusTimes::default()
+        }),
         window_ns: 100_000_000,
         overhead_cpu_ns: 1,
         groups: vec![group("redis", Some(1.31)), group("a\"b\\", None)],
@@ -80,10 +96,19 @@ fn a_parser_reads_what_is_served_and_each_family_is_in_the_table() {
         assert!(described.contains(family), "{family}");
     }
     assert_eq!(families.len(), METRICS.len(), "{families:?}");
+    let mut unseen = status();
+    unseen.times = Some(StatusTimes { vcpus: vec![times(None)], ..StatusTimes::default() });
+    for name in ["gleaner_idle_entries", "gleaner_halts", "gleaner_stolen"] {
+        assert!(!text(&unseen).contains(name), "{name}: what is unknown is no 0");
+    }
+    assert!(text(&unseen).contains("gleaner_busy_seconds_total 1.5\n"));
+    assert_eq!(samples.get("gleaner_stolen_seconds_total"), Some(&6.0));
+    assert_eq!(samples.get("gleaner_acting"), Some(&0.0), "no means");
     let is = |series: &str| samples.get(series).copied();
     assert_eq!(is("gleaner_uptime_seconds"), Some(60.0));
     assert_eq!(is("gleaner_group_cpu_seconds_total{group=\"redis\"}"), Some(2.5));
     assert_eq!(is("gleaner_group_trial_rate_ratio{group=\"redis\"}"), Some(1.31));
+    assert_eq!(is("gleaner_group_granularity_seconds{group=\"redis\"}"), Some(5e-6));
     assert_eq!(is("gleaner_group_trial_rate_ratio{group=\"a\\\"b\\\\\"}"), None, "not tried");
     assert_eq!(is("gleaner_group_decisions_total{group=\"a\\\"b\\\\\"}"), Some(3.0));
 }

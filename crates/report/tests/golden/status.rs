@@ -133,6 +133,9 @@ fn status_whole() {
     assert!(status().explain_vcpu(1).starts_with("vCPU 1 polls too"));
     let by_pm_qos = StatusReport { retention: Some("pm-qos".into()), ..status() };
     assert!(by_pm_qos.explain_vcpu(1).starts_with("vCPU 1 halts"));
+    let (dry, without) = (StatusReport { dry_run: true, ..status() }, StatusReport { retention: None, ..status() });
+    assert!(status().acts() && !dry.acts() && !without.acts());
+    assert!(StatusReport { groups: Vec::new(), ..without }.acts(), "nobody asks for it");
 }
 
 #[test]

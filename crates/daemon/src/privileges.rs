@@ -1,0 +1,100 @@
+//! What the daemon may still do once it has begun: what its means need, and nothing new by starting a program.
+//!
+//! Capabilities are each thread's own. Those that talk to others keep none; the one that acts keeps what [`needed`]
+//! says, and so do the threads and the guardian that it starts. Root needs none to write root's own files: haltpoll's
+//! parameters, PM QoS limits, cgroups.
+
+use gleaner_model::RetainMeans;
+use gleaner_runtime::RetainChoice;
+use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_no_new_privs};
+use std::io;
+
+/// For what the daemon may be asked for: `acts` is whether it may ever change something.
+pub(crate) fn needed(retain: RetainChoice, acts: bool) -> CapabilitySet {
+    // Processes that /proc hides, the first one's folders, progress files of others.
+    let look = CapabilitySet::SYS_PTRACE | CapabilitySet::DAC_READ_SEARCH;
+    // Linux before 5.11 counts programs' memory as locked.
+    let bpf = CapabilitySet::BPF | CapabilitySet::PERFMON | CapabilitySet::SYS_RESOURCE;
+    // Haltpoll has to write to idle states, where the kernel asks for no less.
+    let states = CapabilitySet::SYS_ADMIN;
+    // A thread at the lowest priority is given a higher one again.
+    let yielding = CapabilitySet::SYS_NICE;
+    match retain {
+        RetainChoice::Auto if acts => look | bpf | states | yielding,
+        RetainChoice::By(RetainMeans::IdlePoll) if acts => look | bpf,
+        RetainChoice::By(RetainMeans::Yielding) if acts => look | yielding,
+        RetainChoice::By(RetainMeans::Haltpoll) if acts => look | states,
+        // PM QoS limits are root's own files.
+        _ => look,
+    }
+}
+
+/// This thread, and what it starts, keeps those of `needed` that it has. Returns what it keeps, and how many it gave up.
+///
+/// # Errors
+/// When the kernel refuses; everything is as it was then.
+pub(crate) fn keep_only(needed: CapabilitySet) -> io::Result<(CapabilitySet, u32)> {
+    // Else root would have all of them again in a program that it starts.
+    set_no_new_privs(true)?;
+    let had = capabilities(None)?;
+    let kept = had.permitted & needed;
+    let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: had.inheritable & needed };
+    set_capabilities(None, sets)?;
+    Ok((kept, (had.permitted - kept).bits().count_ones()))
+}
+
+/// For threads that only read, wait and answer.
+pub(crate) fn keep_none() {
+    if let Err(error) = keep_only(CapabilitySet::empty()) {
+        tracing::info!("capabilities stay as they were: {error}");
+    }
+}
+
+/// As capabilities(7) writes them; `none` where there is none.
+pub(crate) fn names(set: CapabilitySet) -> String {
+    let names: Vec<String> = set.iter_names().map(|(name, _)| format!("CAP_{name}")).collect();
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_means_keeps_what_it_needs_and_who_only_watches_the_least() {
+        let bpf = CapabilitySet::BPF;
+        let (nice, admin) = (CapabilitySet::SYS_NICE, CapabilitySet::SYS_ADMIN);
+        for (retain, acts, has) in [
+            (RetainChoice::Auto, true, bpf | nice | admin),
+            (RetainChoice::Auto, false, CapabilitySet::empty()),
+            (RetainChoice::None, true, CapabilitySet::empty()),
+            (RetainChoice::By(RetainMeans::IdlePoll), true, bpf),
+            (RetainChoice::By(RetainMeans::Yielding), true, nice),
+            (RetainChoice::By(RetainMeans::Haltpoll), true, admin),
+        ] {
+            let set = needed(retain, acts);
+            assert_eq!(set & (bpf | nice | admin), has, "{retain:?}");
+            assert!(!set.intersects(CapabilitySet::DAC_OVERRIDE | CapabilitySet::SYS_MODULE | CapabilitySet::SETUID));
+        }
+    }
+
+    #[test]
+    fn a_thread_keeps_what_is_named_and_others_are_left_alone() {
+        let before = capabilities(None).unwrap();
+        let inside = std::thread::spawn(|| {
+            keep_none();
+            let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+            (capabilities(None).unwrap(), status)
+        });
+        let (kept, status) = inside.join().unwrap();
+        assert_eq!((kept.effective, kept.permitted), (CapabilitySet::empty(), CapabilitySet::empty()));
+        assert!(status.contains("NoNewPrivs:\t1\n"), "{status}");
+        assert_eq!(capabilities(None).unwrap(), before);
+    }
+
+    #[test]
+    fn they_are_named_as_the_manual_does() {
+        assert_eq!(names(CapabilitySet::BPF | CapabilitySet::SYS_NICE), "CAP_SYS_NICE, CAP_BPF");
+        assert_eq!(names(CapabilitySet::empty()), "none");
+    }
+}
