@@ -64,6 +64,45 @@ fn a_proc_without_the_machines_files_costs_nobody_a_run() {
     }
 }
 
+/// A kernel that lacks what a means needs: doctor names it, and a run uses the next one.
+#[test]
+fn what_a_means_lacks_is_named_and_the_next_one_is_used_on_this_machine() {
+    if needs_root() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let json = |said: &Said| -> serde_json::Value { serde_json::from_str(&said.stdout).unwrap() };
+    let whole = json(&finish(Command::new(GLEANER).args(["doctor", "--json"])));
+    let available = |report: &serde_json::Value, name: &str| {
+        let found = report["actuators"].as_array().unwrap().iter().find(|found| found["name"] == name).unwrap().clone();
+        (found["available"].as_bool().unwrap(), found["detail"].as_str().unwrap().to_owned())
+    };
+    let in_order = ["haltpoll", "idle-poll", "pm-qos", "yielding"];
+    let mut tried = 0;
+    for (what, refused, why) in [
+        ("mount -o remount,bind,ro /sys", &["haltpoll", "pm-qos"][..], "Read-only file system"),
+        ("mount -t tmpfs none /sys/devices/system/cpu", &["haltpoll", "pm-qos"], "no cpuidle driver"),
+        ("mount -t tmpfs none /sys/module", &["haltpoll"], "haltpoll"),
+        ("mount -t tmpfs none /sys/kernel/btf", &["idle-poll"], "CONFIG_DEBUG_INFO_BTF"),
+    ] {
+        let run = format!("{what} || exit 90; $G doctor --json");
+        let report = json(&in_namespaces(&["-m"], folder.path(), &run).with_status(0));
+        for name in refused {
+            // What the whole machine does not have says its own reason.
+            if available(&whole, name).0 || why.contains("BTF") {
+                tried += 1;
+                let (there, detail) = available(&report, name);
+                assert!(!there && detail.contains(why), "{what}: {name}: {detail}");
+            }
+        }
+        let left = in_order.iter().find(|name| available(&report, name).0);
+        let run = format!("{what} || exit 90; $G run --policy retain --profile latency --json -- sh -c 'exit 3'");
+        let used = json(&in_namespaces(&["-m"], folder.path(), &run).with_status(3))["means"]["retention"].clone();
+        assert_eq!(used.as_str(), left.copied(), "{what}");
+    }
+    assert!(tried > 0, "{whole}");
+}
+
 #[test]
 fn folders_that_cannot_be_written_cost_nobody_a_run() {
     if needs_root() {
