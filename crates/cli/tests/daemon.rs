@@ -231,6 +231,73 @@ fn a_daemon_says_how_things_stand_and_why() {
     }
 }
 
+/// Of each group: who sees it, its CPU time, its voluntary switches.
+fn seen(daemon: &Daemon) -> Vec<(String, u64, u64)> {
+    let said = daemon.asked(&["status", "--json"]).with_status(0).stdout;
+    let json: serde_json::Value = serde_json::from_str(&said).unwrap();
+    let number = |group: &serde_json::Value, key: &str| group[key].as_u64().unwrap();
+    let of = |group: &serde_json::Value| {
+        let observer = group["observer"].as_str().unwrap().to_owned();
+        (observer, number(group, "cpu_time_ns"), number(group, "voluntary_switches"))
+    };
+    json["groups"].as_array().unwrap().iter().map(of).collect()
+}
+
+#[test]
+fn several_groups_are_seen_by_bpf_each_with_its_own_counts() {
+    if !is_root() || !Path::new("/sys/kernel/btf/vmlinux").exists() {
+        gleaner_testing::skip!("needs root and a kernel with BTF");
+    }
+    let bpf = |groups: &str| format!("[daemon]\nobserver = \"bpf\"\ngroups_max = 2\n{groups}");
+    let (one, two, three) = (Program::start(), Program::start(), Program::start());
+    let first = bpf(&(group("one", &one, WATCHED) + &group("two", &two, WATCHED)));
+    let mut daemon = Daemon::start(&first);
+    let all_ran = |daemon: &Daemon| seen(daemon).iter().all(|(.., cpu, switches)| *cpu > 0 && *switches > 0);
+    assert!(comes_true(|| all_ran(&daemon)), "{:?}", seen(&daemon));
+    assert!(seen(&daemon).iter().all(|(observer, ..)| observer == "bpf"), "{:?}", seen(&daemon));
+    let text = daemon.asked(&["status"]).with_status(0).stdout;
+    assert!(text.contains("seen by") && text.contains("bpf"), "{text}");
+    assert!(daemon.asked(&["explain", "two"]).with_status(0).stdout.contains("seen by    bpf"));
+    // One goes, and another takes its place.
+    std::fs::write(daemon.configuration(), bpf(&(group("two", &two, WATCHED) + &group("three", &three, WATCHED))))
+        .unwrap();
+    daemon.signal(libc::SIGHUP);
+    daemon.says("three: process");
+    let before = seen(&daemon);
+    assert!(comes_true(|| {
+        let now = seen(&daemon);
+        now.len() == 2 && now.iter().zip(&before).all(|(now, before)| now.2 > before.2)
+    }));
+    assert_eq!(daemon.ends(), (Some(0), false));
+    // Whoever only watches looks into /proc, unless it is told otherwise.
+    let daemon = Daemon::start(&group("one", &one, WATCHED));
+    assert_eq!(seen(&daemon)[0].0, "procfs");
+    assert_eq!(daemon.ends(), (Some(0), false));
+    [one, two, three].into_iter().for_each(Program::ends_well);
+}
+
+#[test]
+fn a_daemon_that_may_not_load_bpf_looks_into_proc_and_says_so_machine() {
+    if !is_root() {
+        gleaner_testing::skip!("needs root");
+    }
+    // In a PID namespace of its own the kernel's numbers are others.
+    let run = |observer: &str| {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("g.toml");
+        let keys = format!("[daemon]\nobserver = \"{observer}\"\nretain = \"yielding\"\n[group.a]\npid = 1\n");
+        std::fs::write(&file, keys).unwrap();
+        let mut daemon = gleaner(["daemon", "--config", file.to_str().unwrap()]);
+        daemon.arg("--state-dir").arg(folder.path().join("state"));
+        let mut command = std::process::Command::new("unshare");
+        command.args(["--pid", "--fork", "--mount-proc", "timeout", "--preserve-status", "3"]);
+        command.arg(daemon.get_program()).args(daemon.get_args());
+        finish(&mut command)
+    };
+    run("bpf").with_status(1).naming(&["PID namespace"]);
+    run("auto").with_status(0).naming(&["observing through /proc", "PID namespace", "managing one group"]);
+}
+
 #[test]
 fn a_held_group_is_left_alone_until_it_is_released_machine() {
     if !is_root() || !Path::new("/sys/devices/system/cpu/cpu0/cpuidle/state0").exists() {

@@ -229,7 +229,9 @@ impl Service {
         let Candidate { name, settings, target, roots } = candidate;
         let config = self.group_config(&name, &settings);
         let members = Adopted::members(&target);
-        let Some(id) = self.runtime.adopt(&config, &vcpus_of(&roots), members, &roots) else { return };
+        let Some(id) = self.runtime.adopt(&config, &vcpus_of(&roots), members, &roots) else {
+            return self.say_once(format!("gleaner: {name}: the observer has no room for it; it is left alone"));
+        };
         let how = if config.dry_run { ", which is only watched" } else { "" };
         (self.say)(&format!("gleaner: {name}: {target} is managed, profile {}{how}", settings.profile.name()));
         self.groups.push(Adopted { id, name, settings, target, roots });
@@ -320,9 +322,11 @@ impl Service {
             }
             self.groups.push(group);
         }
-        let fixed = |of: &Configuration| (of.retain, of.overhead_ratio, of.control_group, of.metrics.clone());
+        let fixed =
+            |of: &Configuration| (of.retain, of.observer, of.overhead_ratio, of.control_group, of.metrics.clone());
         if fixed(&old) != fixed(&self.configuration) {
-            (self.say)("gleaner: daemon.retain, daemon.overhead, [control] and [metrics] count from the next start");
+            let keys = "daemon.retain, daemon.observer, daemon.overhead, [control] and [metrics]";
+            (self.say)(&format!("gleaner: {keys} count from the next start"));
         }
         self.look();
         (self.say)(&format!("gleaner: reloaded, managing {}", self.summary()));
@@ -426,6 +430,7 @@ impl Task for Service {
 /// What concerns the whole machine.
 fn machine_config(configuration: &Configuration, dry_run: bool) -> Config {
     let acts = configuration.groups.iter().any(|group| group.policy.retains());
+    let dry_run = dry_run || configuration.names_no_group || configuration.retain == RetainChoice::None;
     Config {
         name: String::new(),
         policy: if acts { Policy::Retain } else { Policy::Observe },
@@ -437,12 +442,16 @@ fn machine_config(configuration: &Configuration, dry_run: bool) -> Config {
         costs: None,
         refused: Vec::new(),
         params: GuestParams::default(),
-        // BPF learns who belongs to whom from forks, and those are over.
-        observer: ObserverChoice::Procfs,
+        // Whoever only watches needs nothing that costs a switch.
+        observer: match configuration.observer {
+            ObserverChoice::Auto if !acts || dry_run => ObserverChoice::Procfs,
+            choice => choice,
+        },
+        groups_max: configuration.groups_max,
         placement: PlacementRequest::Auto,
         overhead_ratio: configuration.overhead_ratio,
         strict: false,
-        dry_run: dry_run || configuration.names_no_group || configuration.retain == RetainChoice::None,
+        dry_run,
     }
 }
 

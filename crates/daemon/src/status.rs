@@ -37,7 +37,7 @@ pub(crate) fn report(snapshot: &Snapshot, groups: &[Adopted], facts: Facts) -> S
             kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
             vcpus: snapshot.vcpus.len() as u64,
         }),
-        observer: Some(if snapshot.source == Source::Bpf { "bpf" } else { "procfs" }.to_owned()),
+        observer: Some(observer(snapshot.source).to_owned()),
         times: Some(figures::times(&snapshot.times, snapshot.steal_is_reported)),
         recent: Some(figures::times(&snapshot.recent, snapshot.steal_is_reported)),
         groups: groups.collect(),
@@ -64,6 +64,7 @@ fn status(adopted: &Adopted, group: &GroupSnapshot, dry_run: bool) -> StatusGrou
         target: adopted.target.to_string(),
         profile: adopted.settings.profile.name().to_owned(),
         policy: policy(adopted).to_owned(),
+        observer: Some(observer(group.source).to_owned()),
         since_ns: group.since.0,
         vcpus: group.explanation.vcpus as u64,
         state: if group.held { HELD.to_owned() } else { state(&group.explanation, adopted.settings.policy, dry_run) },
@@ -98,6 +99,13 @@ fn policy(adopted: &Adopted) -> &'static str {
         Policy::Off => "off",
         Policy::Observe => "observe",
         _ => "retain",
+    }
+}
+
+fn observer(source: Source) -> &'static str {
+    match source {
+        Source::Bpf => "bpf",
+        Source::Procfs => "procfs",
     }
 }
 

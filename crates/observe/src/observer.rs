@@ -5,6 +5,7 @@ use crate::bpf::{BpfObserver, BpfRefusal};
 use crate::procfs::ProcfsObserver;
 use gleaner_model::{CpuSet, Nanos, RetainCounters, Source, Window};
 use gleaner_sys::ProcRoot;
+use std::path::Path;
 
 /// Which observer to use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,6 +32,8 @@ pub struct ObserverConfig {
     pub roots: Vec<i32>,
     /// The vCPUs the group may use; `None` for all that are online.
     pub allowed: Option<CpuSet>,
+    /// Groups seen at once, as far as BPF is concerned: it takes 2.6 kB for each on each CPU, and has room for 256 at most.
+    pub groups_max: usize,
     /// Count how often idle tasks execute the idle instruction (BPF only): one more program, at every idle entry, that
     /// no policy needs. For experiments, see [`BpfObserver::idle_instructions`].
     pub count_idle_instructions: bool,
@@ -45,6 +48,7 @@ impl Default for ObserverConfig {
             excluded_pids: Vec::new(),
             roots: Vec::new(),
             allowed: None,
+            groups_max: 1,
             count_idle_instructions: false,
         }
     }
@@ -107,11 +111,12 @@ impl Observer {
         }
     }
 
-    /// Processes that run already, with all that they start, are another group, the last one. BPF cannot (it learns who
-    /// belongs to whom from forks): false.
-    pub fn add_group(&mut self, roots: &[i32]) -> bool {
+    /// Processes that run already, with all that they start, are another group, the last one. Where they are all that
+    /// is in `cgroup`, BPF follows who comes there and leaves. False: it has no room for another, see
+    /// [`ObserverConfig::groups_max`].
+    pub fn add_group(&mut self, roots: &[i32], cgroup: Option<&Path>) -> bool {
         match self {
-            Self::Bpf(_) => false,
+            Self::Bpf(observer) => observer.add_group(roots, cgroup),
             Self::Procfs(observer) => {
                 observer.add_group(roots);
                 true
@@ -122,22 +127,33 @@ impl Observer {
     /// The group at this place is managed no more; those behind it move up. The first one, the owner's children, is
     /// there from the start.
     pub fn remove_group(&mut self, group: usize) {
-        if let Self::Procfs(observer) = self {
-            observer.remove_group(group);
+        match self {
+            Self::Bpf(observer) => observer.remove_group(group),
+            Self::Procfs(observer) => observer.remove_group(group),
         }
     }
 
-    /// Another process, with all that it starts, belongs to the group at this place. BPF: see [`Self::add_group`].
+    /// Another process, with all that it starts, belongs to the group at this place.
     pub fn joined(&mut self, group: usize, pid: i32) {
-        if let Self::Procfs(observer) = self {
-            observer.joined(group, pid);
+        match self {
+            Self::Bpf(observer) => observer.joined(group, pid),
+            Self::Procfs(observer) => observer.joined(group, pid),
         }
     }
 
-    /// This child of the owner's is not managed. BPF never takes it for managed; `/proc` must be told.
+    /// The processes of the group at this place, those that it was told of and those that they started.
+    pub fn processes(&self, group: usize) -> Vec<i32> {
+        match self {
+            Self::Bpf(observer) => observer.processes(group),
+            Self::Procfs(observer) => observer.processes(group),
+        }
+    }
+
+    /// This child of the owner's is not managed.
     pub fn exclude(&mut self, pid: i32) {
-        if let Self::Procfs(observer) = self {
-            observer.exclude(pid);
+        match self {
+            Self::Bpf(observer) => observer.exclude(pid),
+            Self::Procfs(observer) => observer.exclude(pid),
         }
     }
 
@@ -171,7 +187,7 @@ impl Observer {
     /// When a file that every Linux has cannot be read.
     pub fn windows(&mut self, yields: &[RetainCounters]) -> Result<Vec<Window>, ObserveError> {
         match self {
-            Self::Bpf(observer) => Ok(vec![observer.window(yields)?]),
+            Self::Bpf(observer) => observer.windows(yields),
             Self::Procfs(observer) => observer.windows(yields),
         }
     }

@@ -112,11 +112,7 @@ impl Target {
                 let same = |(state, _, began): &(u8, i32, u64)| began == start_time && lives(root, *pid, *state);
                 stat_of(root, *pid).filter(same).map(|_| *pid).into_iter().collect()
             }
-            Self::Cgroup { folder } => {
-                let mut pids = BTreeSet::new();
-                members(folder, DEEPEST, &mut pids);
-                without_children(root, &pids)
-            }
+            Self::Cgroup { folder } => without_children(root, &members_below(folder)),
             Self::Program { name } => {
                 let wanted = |pid: &i32| comm_of(root, *pid).is_some_and(|comm| comm == name.as_bytes());
                 without_children(root, &numbered(&root.proc).filter(wanted).collect())
@@ -315,6 +311,13 @@ fn named(folder: &Path, name: &OsStr, depth: usize) -> Option<PathBuf> {
     let here = below.iter().find(|path| path.file_name() == Some(name) && is_cgroup(path));
     let deeper = || below.iter().find_map(|path| named(path, name, depth - 1));
     here.cloned().or_else(|| if depth > 1 { deeper() } else { None })
+}
+
+/// The processes of a cgroup and of those below it.
+pub(crate) fn members_below(folder: &Path) -> BTreeSet<i32> {
+    let mut pids = BTreeSet::new();
+    members(folder, DEEPEST, &mut pids);
+    pids
 }
 
 fn members(folder: &Path, depth: usize, into: &mut BTreeSet<i32>) {

@@ -138,6 +138,9 @@ pub struct StatusGroup {
     pub profile: String,
     /// Its policy.
     pub policy: String,
+    /// `bpf` or `procfs`: which observer sees it now; null: a daemon that does not say.
+    #[serde(default)]
+    pub observer: Option<String>,
     /// When it was adopted.
     pub since_ns: u64,
     /// vCPUs it may use.
@@ -253,6 +256,7 @@ impl StatusGroup {
     fn explain(&self, now_ns: u64, text: &mut String) -> fmt::Result {
         writeln!(text, "{} ({}), profile {}, policy {}", self.name, self.target, self.profile, self.policy)?;
         writeln!(text, "  now        {}", self.state)?;
+        writeln!(text, "  seen by    {}", self.seen_by())?;
         if let Some(trial) = &self.trial {
             writeln!(text, "  tried      {} ago: {}", Nanos(now_ns.saturating_sub(trial.at_ns)), trial.reason)?;
             if let (Some(ratio), Some([low, high])) = (trial.rate_ratio, trial.rate_range) {
@@ -276,6 +280,10 @@ impl StatusGroup {
             writeln!(text, "  changes if {line}")?;
         }
         Ok(())
+    }
+
+    fn seen_by(&self) -> &str {
+        self.observer.as_deref().unwrap_or("?")
     }
 
     fn won(&self) -> String {
@@ -307,7 +315,7 @@ impl fmt::Display for StatusReport {
         if self.groups.is_empty() {
             return writeln!(f, "  nothing of what the configuration names runs");
         }
-        let mut rows = table(&["group", "profile", "managed", "CPUs used", "threads", "won", "now"]);
+        let mut rows = table(&["group", "profile", "managed", "CPUs used", "threads", "seen by", "won", "now"]);
         for group in &self.groups {
             let managed = self.up_ns.saturating_sub(group.since_ns);
             rows.add_row([
@@ -316,6 +324,7 @@ impl fmt::Display for StatusReport {
                 Nanos(managed).to_string(),
                 format!("{:.2}", group.cpu_time_ns as f64 / managed.max(1) as f64),
                 group.threads_max.to_string(),
+                group.seen_by().to_owned(),
                 group.won(),
                 group.state.clone(),
             ]);

@@ -50,6 +50,8 @@ pub struct Config {
     pub params: GuestParams,
     /// Which observer.
     pub observer: ObserverChoice,
+    /// Groups that there may be at once, as far as the observer takes memory for each from the start.
+    pub groups_max: usize,
     /// How groups are confined.
     pub placement: PlacementRequest,
     /// Observing and deciding may take this share of one CPU.

@@ -108,6 +108,16 @@ pub enum Warning {
         /// Why.
         why: String,
     },
+    /// More groups than BPF has room for: `/proc` is read instead.
+    TooManyForBpf {
+        /// When, on the clock of [`gleaner_model::Window::at`].
+        at: Nanos,
+    },
+    /// The same, and `/proc` cannot be read.
+    NoRoom {
+        /// Why.
+        why: String,
+    },
     /// More threads than an observer follows.
     Untracked {
         /// How many too many.
@@ -163,6 +173,10 @@ impl fmt::Display for Warning {
             Self::StaysWithBpf { switches_per_s, why } => {
                 write!(f, "observing stays with BPF, which slows {switches_per_s:.0} switches a second: {why}")
             }
+            Self::TooManyForBpf { at } => {
+                write!(f, "after {at} observing went over to /proc: there are more groups than BPF has room for")
+            }
+            Self::NoRoom { why } => write!(f, "BPF has no room for another group, and stays: {why}"),
             Self::Untracked { threads } => {
                 write!(f, "{threads} threads were too many to follow: they are missing in all figures")
             }

@@ -14,7 +14,7 @@ use crate::totals::Totals;
 use crate::wishes::GroupId;
 use gleaner_act::{Journal, Placement};
 use gleaner_decide::guest::{GuestParams, GuestPolicy, GuestSetup};
-use gleaner_model::{Action, CpuSet, Decision, Nanos, Reason, RetainMeans, Window};
+use gleaner_model::{Action, CpuSet, Decision, Nanos, Reason, RetainMeans, Source, Window};
 use gleaner_observe::ProgressFile;
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -293,11 +293,12 @@ impl Group {
         self.guard_releases
     }
 
-    /// As it stands.
-    pub(crate) fn snapshot(&self) -> GroupSnapshot {
+    /// As it stands, seen by `source`.
+    pub(crate) fn snapshot(&self, source: Source) -> GroupSnapshot {
         let timeout: Option<Nanos> = self.retains.then(|| self.policy.timeout());
         GroupSnapshot {
             id: self.id,
+            source,
             since: self.since,
             members: self.members.clone(),
             placement: self.placement.as_ref().map(Placement::kind),

@@ -13,6 +13,7 @@ use gleaner_decide::guest::GuestParams;
 use gleaner_model::{CpuSet, Nanos, RetainCounters, RetainMeans, Source, VcpuId, Window};
 use gleaner_observe::ObserveError;
 use gleaner_sys::thread_cpu_time;
+use std::path::Path;
 
 /// Windows are this long, unless observing costs too much.
 const WINDOW: Nanos = Nanos::from_millis(100);
@@ -105,9 +106,24 @@ impl Machine {
         self.observing.adopted(root);
     }
 
-    /// Processes that run already are another group, the last one; false where the observer cannot.
-    pub(crate) fn add_group(&mut self, roots: &[i32]) -> bool {
-        self.observing.add_group(roots)
+    /// Processes that run already, all of `cgroup` where there is one, are another group, the last one; false where the
+    /// observer has no room for it, and may not be changed for one that has.
+    pub(crate) fn add_group(&mut self, roots: &[i32], cgroup: Option<&Path>, events: &mut Events) -> bool {
+        if self.observing.add_group(roots, cgroup) {
+            return true;
+        }
+        if !self.observing.may_leave_bpf() {
+            return false;
+        }
+        let at = self.at;
+        match self.unpinned(|machine| machine.leave_bpf(at, events)) {
+            Ok(()) => events.warn(Warning::TooManyForBpf { at }),
+            Err(why) => {
+                self.observing.change_no_more();
+                events.warn(Warning::NoRoom { why });
+            }
+        }
+        self.observing.add_group(roots, cgroup)
     }
 
     /// The group at this place is managed no more, and wants nothing any more.

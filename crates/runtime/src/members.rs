@@ -1,6 +1,6 @@
 //! Which threads a group is.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Which threads a group is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,4 +20,14 @@ pub enum Members {
         /// The program's name.
         name: String,
     },
+}
+
+impl Members {
+    /// Its cgroup, where it is all that is in one.
+    pub(crate) fn cgroup(&self) -> Option<&Path> {
+        match self {
+            Self::Cgroup { folder } => Some(folder),
+            Self::ProcessTree { .. } | Self::Program { .. } => None,
+        }
+    }
 }

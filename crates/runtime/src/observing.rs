@@ -3,6 +3,16 @@
 use gleaner_decide::guest::GuestParams;
 use gleaner_model::{CpuSet, Nanos, RetainCounters, Source, Window};
 use gleaner_observe::{BpfRefusal, ObserveError, Observer, ObserverChoice, ObserverConfig};
+use std::path::{Path, PathBuf};
+
+/// What another observer has to be told of a group.
+#[derive(Debug, Default)]
+struct Known {
+    /// It is this process's children, and has been from the start.
+    of_owner: bool,
+    roots: Vec<i32>,
+    cgroup: Option<PathBuf>,
+}
 
 /// Sees the machine and its groups.
 #[derive(Debug)]
@@ -15,8 +25,8 @@ pub(crate) struct Observing {
     switching_windows: u32,
     /// [`Window::at`] when the observer was changed: each observer begins at zero.
     at_zero: Nanos,
-    /// The first process of each group.
-    roots: Vec<i32>,
+    /// In the observer's order.
+    groups: Vec<Known>,
     /// The vCPUs that they are kept to, where they are.
     kept_to: Option<CpuSet>,
 }
@@ -25,12 +35,14 @@ impl Observing {
     /// The best observer that `choice` allows, and why it is not BPF. `guardian` is nobody's.
     pub(crate) fn open(
         choice: ObserverChoice,
+        groups_max: usize,
         guardian: Option<i32>,
         vcpus: &CpuSet,
     ) -> Result<(Self, Option<BpfRefusal>), ObserveError> {
         let config = ObserverConfig {
             excluded_pids: guardian.into_iter().collect(),
             allowed: Some(vcpus.clone()),
+            groups_max,
             ..ObserverConfig::default()
         };
         let (observer, refusal) = Observer::new(choice, &config)?;
@@ -40,7 +52,7 @@ impl Observing {
             may_change: choice == ObserverChoice::Auto,
             switching_windows: 0,
             at_zero: Nanos::ZERO,
-            roots: Vec::new(),
+            groups: vec![Known { of_owner: true, ..Known::default() }],
             kept_to: None,
         };
         Ok((observing, refusal))
@@ -57,7 +69,7 @@ impl Observing {
 
     /// That was it.
     pub(crate) fn adopted(&mut self, root: i32) {
-        self.roots.push(root);
+        self.groups.iter_mut().take(1).for_each(|group| group.roots.push(root));
         self.observer.adopted(root);
     }
 
@@ -87,19 +99,34 @@ impl Observing {
         Ok(windows)
     }
 
-    /// Processes that run already are another group, the last one; false where this observer cannot.
-    pub(crate) fn add_group(&mut self, roots: &[i32]) -> bool {
-        self.observer.add_group(roots)
+    /// Processes that run already, all of `cgroup` where there is one, are another group, the last one; false where this
+    /// observer has no room for it.
+    pub(crate) fn add_group(&mut self, roots: &[i32], cgroup: Option<&Path>) -> bool {
+        let added = self.observer.add_group(roots, cgroup);
+        if added {
+            let cgroup = cgroup.map(Path::to_owned);
+            self.groups.push(Known { of_owner: false, roots: roots.to_vec(), cgroup });
+        }
+        added
     }
 
     /// The group at this place is managed no more.
     pub(crate) fn remove_group(&mut self, group: usize) {
+        if group < self.groups.len() {
+            self.groups.remove(group);
+        }
         self.observer.remove_group(group);
     }
 
     /// Another process belongs to the group at this place.
     pub(crate) fn joined(&mut self, group: usize, pid: i32) {
+        self.groups.iter_mut().skip(group).take(1).for_each(|group| group.roots.push(pid));
         self.observer.joined(group, pid);
+    }
+
+    /// Whether another observer may take this one's place.
+    pub(crate) fn may_leave_bpf(&self) -> bool {
+        self.may_change && self.observer.source() == Source::Bpf
     }
 
     /// The managed threads alive now.
@@ -112,7 +139,7 @@ impl Observing {
         let switches = |window: &Window| window.group.voluntary_switches + window.group.involuntary_switches;
         let per_s = |window: &Window| switches(window) as f64 / window.length.as_secs_f64().max(1e-9);
         let per_s: f64 = windows.iter().map(per_s).sum();
-        let is_dear = self.may_change && self.observer.source() == Source::Bpf && per_s > params.bpf_switches_per_s_max;
+        let is_dear = self.may_leave_bpf() && per_s > params.bpf_switches_per_s_max;
         self.switching_windows = if is_dear { self.switching_windows + 1 } else { 0 };
         let waits_for_trial = trial && per_s < params.bpf_trial_switches_per_s_max;
         let windows = if waits_for_trial { params.bpf_trial_windows } else { params.bpf_leave_windows };
@@ -135,7 +162,17 @@ impl Observing {
         at: Nanos,
         retained: &[RetainCounters],
     ) -> Result<(), ObserveError> {
-        self.roots.iter().for_each(|root| observer.adopted(*root));
+        for (place, group) in self.groups.iter().enumerate() {
+            if group.of_owner {
+                group.roots.iter().for_each(|root| observer.adopted(*root));
+            } else {
+                // The first ones may have ended, and those that they started go on.
+                observer.add_group(&self.observer.processes(place), group.cgroup.as_deref());
+            }
+        }
+        if !self.groups.first().is_some_and(|group| group.of_owner) {
+            observer.remove_group(0);
+        }
         if let Some(active) = &self.kept_to {
             observer.kept_to(active);
         }

@@ -42,10 +42,10 @@ impl Runtime {
     }
 
     /// Manages processes that run already, with all that they start, as one more group, which may use `vcpus`. To be called right after a
-    /// tick. `None` where the observer cannot see them: it has to be `/proc`.
+    /// tick. `None` where the observer has no room for them.
     pub fn adopt(&mut self, config: &Config, vcpus: &CpuSet, members: Members, roots: &[i32]) -> Option<GroupId> {
         let Self { machine, groups, events, adopted } = self;
-        if !machine.add_group(roots) {
+        if !machine.add_group(roots, members.cgroup(), events) {
             return None;
         }
         *adopted += 1;
@@ -89,7 +89,7 @@ impl Runtime {
         if let Some(recorder) = self.events.recorder() {
             recorder.gone(id.0);
         }
-        Some(group.snapshot())
+        Some(group.snapshot(self.machine.source()))
     }
 
     fn place(&self, id: GroupId) -> Option<usize> {
@@ -273,7 +273,7 @@ impl Runtime {
             window_length: self.machine.window_length(),
             times,
             recent,
-            groups: self.groups.iter().map(Group::snapshot).collect(),
+            groups: self.groups.iter().map(|group| group.snapshot(self.machine.source())).collect(),
             warnings: self.events.warnings().to_vec(),
         }
     }

@@ -171,7 +171,7 @@ fn observe(
     guardian: Option<i32>,
     vcpus: &CpuSet,
 ) -> Result<(Observing, Option<BpfRefusal>), ObserveError> {
-    let open = |choice| Observing::open(choice, guardian, vcpus);
+    let open = |choice| Observing::open(choice, config.groups_max, guardian, vcpus);
     if by_files && config.observer == ObserverChoice::Auto {
         return open(ObserverChoice::Procfs).or_else(|_| open(ObserverChoice::Auto));
     }

@@ -56,6 +56,8 @@ pub struct RetentionSnapshot {
 pub struct GroupSnapshot {
     /// Which one.
     pub id: GroupId,
+    /// Which observer sees it now.
+    pub source: Source,
     /// Since when it is managed, on the clock of decisions.
     pub since: Nanos,
     /// Which threads it is; `None` before its first process runs.

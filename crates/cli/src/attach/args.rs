@@ -107,6 +107,7 @@ impl AttachArgs {
             // BPF learns who belongs to whom from forks, and those are over.
             observer: ObserverChoice::Procfs,
             placement: PlacementRequest::Auto,
+            groups_max: 1,
             overhead_ratio: 0.005,
             strict: false,
             dry_run: false,

@@ -50,6 +50,7 @@ impl Options {
                 PlacementArg::Cpuset => PlacementRequest::Cpuset,
                 PlacementArg::Affinity => PlacementRequest::Affinity,
             },
+            groups_max: 1,
             overhead_ratio: args.overhead / 100.0,
             strict: args.strict,
             dry_run: false,

@@ -30,6 +30,15 @@ pub const KEYS: &[Key] = &[
     },
     Key {
         table: "daemon",
+        key: "observer",
+        meaning: "What sees the groups. auto: BPF where something is retained and not by polling in the idle task, and \
+                  /proc where that is refused. bpf: the daemon does not start without.",
+        allowed: "auto, bpf, procfs",
+        default: "auto",
+        example: "\"auto\"",
+    },
+    Key {
+        table: "daemon",
         key: "overhead",
         meaning: "CPU time that observing all groups may take, as a part of one CPU. Windows get longer where it is \
                   dear.",

@@ -5,7 +5,7 @@ use super::{ConfigError, ProfileName};
 use crate::metrics::MetricsAddress;
 use gleaner_decide::guest::GuestParams;
 use gleaner_model::{Nanos, Policy, RetainMeans, printable};
-use gleaner_observe::Selector;
+use gleaner_observe::{ObserverChoice, Selector};
 use gleaner_runtime::RetainChoice;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -16,6 +16,10 @@ use toml::Spanned;
 
 /// Some thousand times what a configuration takes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// Words for observers.
+pub(super) const OBSERVERS: [(&str, ObserverChoice); 3] =
+    [("auto", ObserverChoice::Auto), ("bpf", ObserverChoice::Bpf), ("procfs", ObserverChoice::Procfs)];
 
 /// A value, and where it is written.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,6 +33,7 @@ pub(super) struct At<T> {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Layer {
     pub retain: Option<RetainChoice>,
+    pub observer: Option<ObserverChoice>,
     pub overhead_ratio: Option<f64>,
     pub groups_max: Option<usize>,
     pub control_group: Option<u32>,
@@ -64,6 +69,7 @@ struct Raw {
 #[serde(deny_unknown_fields, default)]
 struct RawDaemon {
     retain: Option<Spanned<String>>,
+    observer: Option<Spanned<String>>,
     overhead: Option<Spanned<String>>,
     groups_max: Option<Spanned<i64>>,
 }
@@ -165,6 +171,7 @@ pub(super) fn parse(file: &Path, text: &str) -> Result<Layer, ConfigError> {
     let daemon = &raw.daemon;
     Ok(Layer {
         retain: source.value(daemon.retain.as_ref(), |word| retain(word))?,
+        observer: source.value(daemon.observer.as_ref(), |word| observer(word))?,
         overhead_ratio: source.value(daemon.overhead.as_ref(), |text| percent(text, 0.1, 20.0))?,
         groups_max: source.value(daemon.groups_max.as_ref(), |number| match usize::try_from(*number) {
             Ok(number @ 1..=1000) => Ok(number),
@@ -306,6 +313,10 @@ fn retain(word: &str) -> Result<RetainChoice, String> {
     let by = RetainMeans::ALL.map(|means| (means.name(), RetainChoice::By(means)));
     let words: Vec<_> = [("auto", RetainChoice::Auto), ("none", RetainChoice::None)].into_iter().chain(by).collect();
     one_of("means", word, &words)
+}
+
+fn observer(word: &str) -> Result<ObserverChoice, String> {
+    one_of("observer", word, &OBSERVERS)
 }
 
 fn program(name: &str) -> Result<Selector, String> {

@@ -18,7 +18,7 @@ pub use keys::{KEYS, Key};
 use crate::metrics::MetricsAddress;
 use gleaner_decide::guest::GuestParams;
 use gleaner_model::{Nanos, Policy, Profile};
-use gleaner_observe::Selector;
+use gleaner_observe::{ObserverChoice, Selector};
 use gleaner_runtime::RetainChoice;
 use layer::{At, GroupLayer, Layer};
 use std::fmt;
@@ -120,6 +120,8 @@ pub struct Configuration {
     pub files: Vec<PathBuf>,
     /// What keeps vCPUs awake.
     pub retain: RetainChoice,
+    /// Who sees what groups do.
+    pub observer: ObserverChoice,
     /// What observing may take, as a share of one CPU.
     pub overhead_ratio: f64,
     /// Groups managed at most.
@@ -170,6 +172,7 @@ impl Configuration {
         Ok(Self {
             files,
             retain: whole.retain.unwrap_or_default(),
+            observer: whole.observer.unwrap_or_default(),
             overhead_ratio: whole.overhead_ratio.unwrap_or(0.005),
             groups_max: whole.groups_max.unwrap_or(100),
             control_group: whole.control_group,
@@ -193,6 +196,7 @@ fn machine_files(root: &Path) -> Vec<PathBuf> {
 
 fn lay_over(below: &mut Layer, above: Layer) {
     below.retain = above.retain.or(below.retain);
+    below.observer = above.observer.or(below.observer);
     below.overhead_ratio = above.overhead_ratio.or(below.overhead_ratio);
     below.groups_max = above.groups_max.or(below.groups_max);
     below.control_group = above.control_group.or(below.control_group);

@@ -1,6 +1,7 @@
 //! The configuration in force, as a file: `gleaner config show`.
 
 use super::Configuration;
+use super::layer::OBSERVERS;
 use gleaner_model::{Policy, Profile};
 use gleaner_observe::Selector;
 use gleaner_runtime::RetainChoice;
@@ -20,6 +21,8 @@ impl fmt::Display for Configuration {
             RetainChoice::By(means) => means.name(),
         };
         writeln!(f, "[daemon]\nretain = {}", quoted(retain))?;
+        let observer = OBSERVERS.iter().find(|(_, choice)| *choice == self.observer).map_or("auto", |(word, _)| word);
+        writeln!(f, "observer = {}", quoted(observer))?;
         writeln!(f, "overhead = \"{}%\"\ngroups_max = {}", self.overhead_ratio * 100.0, self.groups_max)?;
         if let Some(group) = self.control_group {
             writeln!(f, "\n[control]\ngroup = \"{group}\"")?;

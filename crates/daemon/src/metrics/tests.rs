@@ -16,6 +16,7 @@ fn group(name: &str, trial: Option<f64>) -> StatusGroup {
         target: String::new(),
         profile: "latency".into(),
         policy: "retain".into(),
+        observer: Some("bpf".into()),
         since_ns: 0,
         vcpus: 2,
         state: String::new(),

@@ -9,7 +9,7 @@
 //! drained. A record that arrives just after a time-out ends the next wait at once, which is true enough: the vCPU
 //! *was* busy.
 
-use super::skel::types::{cpu_control, cpu_state};
+use super::skel::types::cpu_state;
 use super::{GROUP, kernel_pid};
 use gleaner_bpf::{MappedArray, Mapping, ReadOnly, Writable};
 use gleaner_model::VcpuId;
@@ -58,20 +58,14 @@ impl Ring {
 pub struct BusySignal {
     cpu: usize,
     cpus: Arc<MappedArray<cpu_state>>,
-    controls: Arc<MappedArray<cpu_control>>,
     ring: Ring,
     waker: Arc<OwnedFd>,
 }
 
 impl BusySignal {
-    pub(super) fn new(
-        vcpu: VcpuId,
-        cpus: Arc<MappedArray<cpu_state>>,
-        controls: Arc<MappedArray<cpu_control>>,
-        ring: OwnedFd,
-    ) -> io::Result<Self> {
+    pub(super) fn new(vcpu: VcpuId, cpus: Arc<MappedArray<cpu_state>>, ring: OwnedFd) -> io::Result<Self> {
         let waker = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Self { cpu: vcpu.0 as usize, cpus, controls, ring: Ring::new(ring)?, waker: Arc::new(waker) })
+        Ok(Self { cpu: vcpu.0 as usize, cpus, ring: Ring::new(ring)?, waker: Arc::new(waker) })
     }
 
     /// Ends a wait from another thread.
@@ -94,7 +88,7 @@ impl BusySignal {
     }
 
     fn arm(&self, armed: u32) {
-        self.controls.write_field(self.cpu, offset_of!(cpu_control, armed), armed);
+        self.cpus.write_field(self.cpu, offset_of!(cpu_state, armed), armed);
     }
 
     /// Whether a working task, other than the caller, is on the vCPU.

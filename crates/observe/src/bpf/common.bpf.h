@@ -15,6 +15,26 @@
 struct sched_entity {
 	__u64 sum_exec_runtime;
 };
+struct kernfs_node {
+	__u64 id;
+};
+struct cgroup_subsys_state {
+	struct cgroup_subsys_state *parent;
+};
+struct cgroup_root {
+	int hierarchy_id;
+};
+struct cgroup {
+	struct cgroup_subsys_state self;
+	struct kernfs_node *kn;
+	struct cgroup_root *root;
+};
+struct css_set {
+	struct cgroup *dfl_cgrp;
+};
+struct signal_struct {
+	int nr_threads;
+};
 struct task_struct {
 	int pid;
 	int tgid;
@@ -24,6 +44,8 @@ struct task_struct {
 	unsigned int __state;
 	unsigned long nvcsw;
 	struct sched_entity se;
+	struct css_set *cgroups;
+	struct signal_struct *signal;
 };
 struct task_struct___before_5_14 {
 	long state;

@@ -2,11 +2,11 @@
 
 use super::kernel_pid;
 use super::reader::now_ns;
-use super::skel::types::{cpu_control, cpu_state, histogram, shared_state};
+use super::skel::types::{cpu_state, group_cpu, group_state, histogram, shared_state, thread_state};
 use super::skel::{GleanerSkelBuilder, OpenGleanerSkel};
 use crate::observer::ObserverConfig;
 use gleaner_bpf::{BpfRefusal, MappedArray, plain_old_data, refusal};
-use gleaner_model::CpuSet;
+use gleaner_model::{CpuSet, VcpuId};
 use gleaner_sys::ProcRoot;
 use gleaner_sys::{Namespaces, affinity_of, possible_cpus, set_affinity};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
@@ -19,20 +19,32 @@ use std::sync::Arc;
 plain_old_data! {
     histogram { sum_ns, count, buckets, unused }
     cpu_state {
-        seq, since_ns, exec_at_ns, class, pid, idle_since_ns, comp_ns, wall_ns, exec_ns, idle_entries, halts, work_switches,
-        yield_switches, yield_nvcsw, cross_wakeups, voluntary, involuntary, hlts, histograms, __pad_5256,
+        yield_pid, armed, seq, since_ns, exec_at_ns, class, pid, group, unused, idle_since_ns, comp_ns, halted_ns, yield_ns,
+        idle_entries, halts, yield_switches, yield_nvcsw, hlts, histograms, __pad_2648,
     }
-    cpu_control { yield_pid, armed, unused }
-    shared_state { adopt, unused, born, died, execs, untracked, __pad_40 }
+    group_cpu { exec_ns, work_switches, cross_wakeups, voluntary, involuntary, histograms, __pad_2568 }
+    shared_state { adopt, cgroups, moved, untracked, __pad_24 }
+    group_state { kind, unused, born, died, execs, __pad_32 }
+    thread_state { waking_ns, comp_ns, exec_ns, nvcsw, waker_cpu, group }
 }
+
+/// Groups at most, as in gleaner.bpf.c.
+pub(super) const MAX_GROUPS: usize = 256;
+/// What the counters of all groups may take. A group takes 2.6 kB a CPU.
+const GROUPS_BYTES_MAX: usize = 64 << 20;
 
 /// The programs in the kernel, and the memory shared with them.
 #[derive(Debug)]
 pub(super) struct Loaded {
     pub cpus: Arc<MappedArray<cpu_state>>,
-    pub controls: Arc<MappedArray<cpu_control>>,
+    /// By group, then by CPU.
+    pub group_cpus: MappedArray<group_cpu>,
+    pub groups: MappedArray<group_state>,
+    /// How many of `groups` there is room for.
+    pub capacity: usize,
     pub shared: MappedArray<shared_state>,
     pub threads: MapHandle,
+    pub cgroups: MapHandle,
     pub rings: MapHandle,
     pub has_cpu_idle: bool,
     _links: Vec<Link>,
@@ -56,7 +68,8 @@ pub(super) fn load(config: &ObserverConfig) -> Result<Loaded, BpfRefusal> {
             _ => Err(refusal),
         })
     })?;
-    visit_usable_cpus(&loaded, config.allowed.as_ref());
+    let usable = config.allowed.clone().or_else(|| affinity_of(0).ok());
+    visit(usable.iter().flat_map(CpuSet::iter).filter(|vcpu| (vcpu.0 as usize) < loaded.cpus.len()));
     Ok(loaded)
 }
 
@@ -80,35 +93,44 @@ pub(crate) fn cpu_numbers(root: &ProcRoot) -> libbpf_rs::Result<usize> {
 fn load_programs(config: &ObserverConfig, with_cpu_idle: bool) -> Result<Loaded, BpfRefusal> {
     let refuse = |step| move |error: libbpf_rs::Error| refusal(step, &error);
     let possible = cpu_numbers(&config.root).map_err(refuse("counting CPUs"))?;
+    let capacity = config.groups_max.min(GROUPS_BYTES_MAX / size_of::<group_cpu>() / possible).clamp(1, MAX_GROUPS);
     let mut storage = MaybeUninit::uninit();
     let mut open = GleanerSkelBuilder::default().open(&mut storage).map_err(refuse("opening the object"))?;
-    configure(&mut open, config, possible, with_cpu_idle).map_err(refuse("sizing the maps"))?;
+    configure(&mut open, config, possible, capacity, with_cpu_idle).map_err(refuse("sizing the maps"))?;
     let skel = open.load().map_err(refuse("loading"))?;
     let map = |what: io::Error| refusal("mapping the maps", &libbpf_rs::Error::from(what));
     let maps = &skel.maps;
     let cpus = MappedArray::<cpu_state>::new(&maps.cpus, maps.cpus.value_size(), possible).map_err(map)?;
-    let controls = MappedArray::new(&maps.controls, maps.controls.value_size(), possible).map_err(map)?;
+    let group_cpus =
+        MappedArray::new(&maps.group_cpus, maps.group_cpus.value_size(), capacity * possible).map_err(map)?;
+    let groups = MappedArray::new(&maps.groups, maps.groups.value_size(), MAX_GROUPS).map_err(map)?;
     let shared = MappedArray::new(&maps.shared, maps.shared.value_size(), 1).map_err(map)?;
     let keep = |map| MapHandle::try_from(map).map_err(refuse("keeping the maps"));
-    let (threads, rings) = (keep(&maps.threads)?, keep(&maps.rings)?);
+    let (threads, cgroups, rings) = (keep(&maps.threads)?, keep(&maps.cgroups)?, keep(&maps.rings)?);
     // What is running now has been running since now, as far as we know.
     let attached_ns = now_ns();
     for index in 0..possible {
         cpus.write_field(index, offset_of!(cpu_state, since_ns), attached_ns);
     }
     let progs = &skel.progs;
-    // Forks first, so that no thread of the group is missed by the others.
+    // Forks first, so that no thread of a group is missed by the others.
     let mut wanted = vec![&progs.on_fork, &progs.on_exec, &progs.on_waking, &progs.on_switch];
     if with_cpu_idle {
         wanted.push(&progs.on_cpu_idle);
+    }
+    if wants_cgroups(config) {
+        wanted.push(&progs.on_attach);
     }
     // The links keep their programs, and those their maps, when the skeleton goes.
     let links = wanted.into_iter().map(libbpf_rs::ProgramImpl::attach).collect::<Result<Vec<_>, _>>();
     Ok(Loaded {
         cpus: Arc::new(cpus),
-        controls: Arc::new(controls),
+        group_cpus,
+        groups,
+        capacity,
         shared,
         threads,
+        cgroups,
         rings,
         has_cpu_idle: with_cpu_idle,
         _links: links.map_err(refuse("attaching"))?,
@@ -119,26 +141,34 @@ fn configure(
     open: &mut OpenGleanerSkel<'_>,
     config: &ObserverConfig,
     possible: usize,
+    capacity: usize,
     with_cpu_idle: bool,
 ) -> libbpf_rs::Result<()> {
+    open.maps.group_cpus.set_max_entries(u32::try_from(capacity * possible).unwrap_or(u32::MAX))?;
     let possible = u32::try_from(possible).unwrap_or(u32::MAX);
     open.maps.cpus.set_max_entries(possible)?;
-    open.maps.controls.set_max_entries(possible)?;
     open.maps.rings.set_max_entries(possible)?;
     if let Some(constants) = open.maps.rodata_data.as_deref_mut() {
         constants.owner_tgid = kernel_pid(config.owner_pid);
+        constants.cpu_count = possible;
     }
     open.progs.on_cpu_idle.set_autoload(with_cpu_idle);
+    open.progs.on_attach.set_autoload(wants_cgroups(config));
     open.progs.bucket_probe.set_autoload(false);
     Ok(())
 }
 
-/// Makes every vCPU that is `allowed` (`None`: that this thread may use) switch once, by going there, so that what it
-/// runs is known from the first window on: an idle vCPU may otherwise not switch for seconds. All others are left
-/// alone, because they may be isolated for somebody; a vCPU that has not switched yet counts as halted until it does.
-fn visit_usable_cpus(loaded: &Loaded, allowed: Option<&CpuSet>) {
+/// Whether there will be groups beside the owner's children: only those may be cgroups.
+fn wants_cgroups(config: &ObserverConfig) -> bool {
+    config.groups_max > 1
+}
+
+/// Makes these vCPUs switch once, by going there, so that what they run is known from the first window on: an idle vCPU
+/// may otherwise not switch for seconds. All others are left alone, because they may be isolated for somebody; a vCPU
+/// that has not switched yet counts as halted until it does.
+pub(super) fn visit(vcpus: impl Iterator<Item = VcpuId>) {
     let Ok(before) = affinity_of(0) else { return };
-    for vcpu in allowed.unwrap_or(&before).iter().filter(|vcpu| (vcpu.0 as usize) < loaded.cpus.len()) {
+    for vcpu in vcpus {
         if set_affinity(0, &std::iter::once(vcpu).collect()).is_ok() {
             sched_yield();
         }

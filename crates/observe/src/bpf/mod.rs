@@ -1,12 +1,15 @@
 //! The observer that sees every context switch: CO-RE programs on the scheduler's tracepoints.
 //!
-//! Problem: true distributions of l_comp, g_comp and l_idle, per vCPU, at under 200 ns a context switch. How: the
-//! programs (`gleaner.bpf.c`, whose head explains them) keep one struct per vCPU in memory that is mapped here; a
-//! window is the difference of two readings.
+//! Problem: true distributions of l_comp, g_comp and l_idle, per vCPU, at under 200 ns a context switch, for several
+//! groups of threads. How: the programs (`gleaner.bpf.c`, whose head explains them) keep one struct per vCPU, and one per
+//! group and vCPU, in memory that is mapped here; a window is the difference of two readings. They are loaded once,
+//! whatever groups come and go.
 //!
 //! ```text
 //!   load    gets the programs into the kernel, or says why not (with gleaner-bpf, which has the shared memory too)
-//!   reader  memory -> Totals -> VcpuWindow
+//!   reader  what vCPUs counted -> Totals -> VcpuWindow
+//!   group   what a group's slot counted -> its part of the window
+//!   members who belongs to a group, where that was so before
 //!   busy    "wake me when this vCPU works again", for the yielding threads
 //! ```
 //!
@@ -29,7 +32,9 @@
 //! Everything in the kernel hangs on file descriptors of this process: however it ends, nothing stays.
 
 pub(crate) mod busy;
+mod group;
 pub(crate) mod load;
+mod members;
 pub(crate) mod reader;
 
 #[allow(warnings, clippy::all, clippy::pedantic)]
@@ -41,30 +46,34 @@ pub use busy::{BusySignal, BusyWaker};
 pub use gleaner_bpf::BpfRefusal;
 
 use crate::ObserveError;
-use crate::bound::BoundThreads;
 use crate::cpuidle::IdleSplitter;
 use crate::observer::ObserverConfig;
 use crate::system::{PresentReader, open_stat};
-use gleaner_model::{CpuSet, Distribution, GroupWindow, Nanos, RetainCounters, Source, VcpuId, VcpuWindow, Window};
+use gleaner_model::{CpuSet, GroupWindow, Nanos, RetainCounters, Source, VcpuId, VcpuWindow, Window};
 use gleaner_sys::{ProcRoot, StatReader, SystemStat, thread_cpu_time};
+use group::{Group, Share};
 use libbpf_rs::libbpf_sys::bpf_map_create_opts;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 use reader::{Totals, now_ns};
-use skel::types::{cpu_control, shared_state};
-use std::collections::BTreeSet;
+use skel::types::{cpu_state, shared_state};
 use std::io;
 use std::mem::offset_of;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::Path;
 use std::sync::Arc;
 
 // Task classes, as in gleaner.bpf.c.
+#[cfg(test)]
 const UNKNOWN: u32 = 0;
 const IDLE: u32 = 1;
 const YIELDING: u32 = 2;
 const GROUP: u32 = 3;
 #[cfg(test)]
 const OTHER: u32 = 4;
-const CLASSES: usize = 5;
+// Kinds of groups there.
+const FREE: u32 = 0;
+const TREE: u32 = 1;
+const CGROUP: u32 = 2;
 
 /// A process or thread id as the BPF side has it; 0, which no thread has, for what is none.
 fn kernel_pid(pid: i32) -> u32 {
@@ -75,7 +84,6 @@ fn kernel_pid(pid: i32) -> u32 {
 #[derive(Debug)]
 struct Reading {
     at_ns: u64,
-    shared: shared_state,
     /// By CPU number, all possible ones.
     cpus: Vec<Totals>,
     /// `None` where it was not asked for or could not be read.
@@ -91,10 +99,17 @@ pub struct BpfObserver {
     stat: Option<StatReader>,
     allowed: Option<CpuSet>,
     programs: load::Loaded,
+    /// In the order in which windows tell of them: the owner's children, until there are others.
+    groups: Vec<Group>,
+    /// The owner and its helpers.
+    nobodys: Vec<i32>,
     started_ns: u64,
     last: Reading,
     idle: IdleSplitter,
-    bound: BoundThreads,
+    /// Moves between cgroups that were followed.
+    moved: u64,
+    /// Threads found here for which there was no room.
+    untracked: u64,
     hlts: u64,
     cost: Nanos,
 }
@@ -111,11 +126,14 @@ impl BpfObserver {
             present: None,
             stat: open_stat(&config.root).ok(),
             allowed: config.allowed.clone(),
+            groups: vec![Group::of_owner(&programs, 0)],
             programs,
+            nobodys: std::iter::once(config.owner_pid).chain(config.excluded_pids.iter().copied()).collect(),
             started_ns: now_ns(),
-            last: Reading { at_ns: 0, shared: shared_state::default(), cpus: Vec::new(), stat: None },
+            last: Reading { at_ns: 0, cpus: Vec::new(), stat: None },
             idle: IdleSplitter::default(),
-            bound: BoundThreads::default(),
+            moved: 0,
+            untracked: 0,
             hlts: 0,
             cost: Nanos::ZERO,
         };
@@ -123,9 +141,10 @@ impl BpfObserver {
         Ok(observer)
     }
 
-    /// The next child process that the owner forks is the group's first.
+    /// The next child process that the owner forks is the first group's first.
     pub fn adopt_next_child(&mut self) {
-        self.programs.shared.write_field(0, offset_of!(shared_state, adopt), 1_u32);
+        let Some(group) = self.groups.first() else { return };
+        self.programs.shared.write_field(0, offset_of!(shared_state, adopt), group.slot() + 1);
     }
 
     /// It has been forked: no other child is taken.
@@ -133,14 +152,56 @@ impl BpfObserver {
         self.programs.shared.write_field(0, offset_of!(shared_state, adopt), 0_u32);
     }
 
+    /// See [`crate::Observer::add_group`].
+    pub fn add_group(&mut self, roots: &[i32], cgroup: Option<&Path>) -> bool {
+        let taken = |slot: &u32| self.groups.iter().any(|group| group.slot() == *slot);
+        let capacity = u32::try_from(self.programs.capacity).unwrap_or(u32::MAX);
+        let Some(slot) = (0..capacity).find(|slot| !taken(slot)) else { return false };
+        let mut group = Group::of_running(&self.programs, slot, cgroup);
+        self.untracked += group.enter(&self.programs, &self.root, roots, &self.nobodys).untracked;
+        group.nobody_is_new();
+        self.groups.push(group);
+        true
+    }
+
+    /// See [`crate::Observer::remove_group`].
+    pub fn remove_group(&mut self, group: usize) {
+        if group < self.groups.len() {
+            self.groups.remove(group).let_go(&self.programs);
+        }
+    }
+
+    /// See [`crate::Observer::joined`].
+    pub fn joined(&mut self, group: usize, pid: i32) {
+        if let Some(group) = self.groups.get_mut(group) {
+            self.untracked += group.enter(&self.programs, &self.root, &[pid], &self.nobodys).untracked;
+        }
+    }
+
+    /// This child of the owner's is never taken for managed.
+    pub fn exclude(&mut self, pid: i32) {
+        self.nobodys.push(pid);
+    }
+
+    /// The processes of the group at this place.
+    pub fn processes(&self, group: usize) -> Vec<i32> {
+        let of = |group: &Group| members::processes(&self.root, &members::threads_of(&self.programs, group.slot()));
+        self.groups.get(group).map(of).into_iter().flatten().collect()
+    }
+
+    /// How many groups can be seen at once.
+    pub fn groups_max(&self) -> usize {
+        self.programs.capacity
+    }
+
     /// Which threads are the yielding ones. [`Self::start`] and [`Self::window`] do it too; call this right after they
     /// were started, so that they never count as work.
     pub fn set_yielding(&mut self, yields: &[RetainCounters]) {
         for counters in yields {
             let Some(vcpu) = counters.vcpu.map(|id| id.0 as usize) else { continue };
-            if vcpu < self.programs.controls.len() {
+            if vcpu < self.programs.cpus.len() {
                 let pid = kernel_pid(counters.tid);
-                self.programs.controls.write_field(vcpu, offset_of!(cpu_control, yield_pid), pid);
+                self.programs.cpus.write_field(vcpu, offset_of!(cpu_state, yield_pid), pid);
             }
         }
     }
@@ -149,7 +210,9 @@ impl BpfObserver {
     pub fn start(&mut self, yields: &[RetainCounters]) {
         self.set_yielding(yields);
         let stat = self.system_stat();
-        self.last = Reading { stat, ..self.read(true) };
+        let now = Reading { stat, ..self.read(true) };
+        let last = std::mem::replace(&mut self.last, now);
+        self.groups_since(&last);
         self.started_ns = self.last.at_ns;
         let possible = u32::try_from(self.last.cpus.len()).unwrap_or(0);
         let allowed = self.allowed.clone().unwrap_or_else(|| CpuSet::first(possible));
@@ -157,49 +220,75 @@ impl BpfObserver {
         self.idle.split(&self.root, yields, &mut vcpus);
     }
 
-    /// What happened since the last call, or since [`Self::start`].
+    /// What happened to the first group since the last call, or since [`Self::start`].
+    ///
+    /// # Errors
+    /// As [`Self::windows`], or when there is no group.
+    pub fn window(&mut self, yields: &[RetainCounters]) -> Result<Window, ObserveError> {
+        self.windows(yields)?.into_iter().next().ok_or(ObserveError::NoGroup)
+    }
+
+    /// What happened since the last call, or since [`Self::start`]: a window for each group, in their order.
     ///
     /// # Errors
     /// When the list of online CPUs cannot be read.
-    pub fn window(&mut self, yields: &[RetainCounters]) -> Result<Window, ObserveError> {
+    pub fn windows(&mut self, yields: &[RetainCounters]) -> Result<Vec<Window>, ObserveError> {
         let cpu_before = thread_cpu_time();
         self.set_yielding(yields);
         let present = match &mut self.present {
             Some(reader) => reader.read()?,
             none => none.insert(PresentReader::open(&self.root, self.allowed.clone())?).read()?,
         };
+        self.follow_moves();
         let stat = self.system_stat();
         let now = Reading { stat, ..self.read(true) };
         let last = std::mem::replace(&mut self.last, now);
-        let now = &self.last;
-        let known = |id: &VcpuId| (id.0 as usize) < now.cpus.len();
-        let length = Nanos(now.at_ns.saturating_sub(last.at_ns));
-        let reported = |reading: &Reading, id| reading.stat.as_ref()?.cpu(id).map(|times| times.steal);
-        let steal = |id| Some(reported(now, id)? - reported(&last, id)?);
-        let of = |id: VcpuId| {
-            let (from, to) = (&last.cpus[id.0 as usize], &now.cpus[id.0 as usize]);
-            to.window_since(from, id, length, steal(id).unwrap_or(Nanos::ZERO))
-        };
-        let mut vcpus: Vec<_> = present.iter().filter(known).map(of).collect();
+        let groups = self.groups_since(&last);
+        let mut vcpus = vcpus_since(&last, &self.last, &present);
         self.idle.split(&self.root, yields, &mut vcpus);
-        let pinned = self.bound.window(|| threads_of(&self.programs));
-        let window = Window {
-            at: Nanos(now.at_ns.saturating_sub(self.started_ns)),
-            length,
+        let machine = Window {
+            at: Nanos(self.last.at_ns.saturating_sub(self.started_ns)),
+            length: Nanos(self.last.at_ns.saturating_sub(last.at_ns)),
             source: Source::Bpf,
             idle_entries: vcpus.iter().map(|vcpu| vcpu.idle_entries).sum(),
             halts: vcpus.iter().map(|vcpu| vcpu.halts).sum(),
             vcpus,
-            group: group_window(&last, now, pinned),
+            group: GroupWindow::default(),
         };
-        self.hlts = now.cpus.iter().zip(&last.cpus).map(|(now, last)| now.hlts_since(last)).sum();
+        let windows = groups.into_iter().map(|(shares, group)| Window { group, ..with_work(&machine, &shares) });
+        let windows = windows.collect();
+        self.hlts = self.last.cpus.iter().zip(&last.cpus).map(|(now, last)| now.hlts_since(last)).sum();
         self.cost = thread_cpu_time() - cpu_before;
-        Ok(window)
+        Ok(windows)
+    }
+
+    /// What each group did since `last`, on each CPU and altogether.
+    fn groups_since(&mut self, last: &Reading) -> Vec<(Vec<Share>, GroupWindow)> {
+        let Self { groups, programs, root, .. } = self;
+        let only_one = groups.len() == 1;
+        let since = |group: &mut Group| {
+            let shares = group.shares(programs, &last.cpus, &self.last.cpus, &|pid| cpu_time_of(root, pid));
+            let slot = group.slot();
+            let threads = || if only_one { members::threads(programs) } else { members::threads_of(programs, slot) };
+            let pinned = group.bound.window(threads);
+            let window = group.window(programs, &shares, pinned);
+            (shares, window)
+        };
+        groups.iter_mut().map(since).collect()
+    }
+
+    /// Looks where processes of several threads went to another cgroup: of those the kernel's side shows one thread.
+    fn follow_moves(&mut self) {
+        let moved = self.programs.shared.read_field(0, offset_of!(shared_state, moved));
+        if moved != self.moved {
+            self.moved = moved;
+            self.groups.iter_mut().for_each(|group| group.look_again(&self.programs, &self.root, &self.nobodys));
+        }
     }
 
     /// See [`crate::Observer::kept_to`].
     pub fn kept_to(&mut self, active: &CpuSet) {
-        self.bound.kept_to(active);
+        self.groups.iter_mut().for_each(|group| group.bound.kept_to(active));
     }
 
     /// CPU time that the last window cost the calling thread; what the programs cost is in the threads they interrupt.
@@ -217,12 +306,12 @@ impl BpfObserver {
 
     /// The managed threads alive now, ascending.
     pub fn threads(&mut self) -> Vec<i32> {
-        threads_of(&self.programs)
+        members::threads(&self.programs)
     }
 
     /// Threads that were seen and not tracked, because there were too many.
     pub fn untracked(&self) -> u64 {
-        self.programs.shared.read(0).untracked
+        self.untracked + self.programs.shared.read(0).untracked
     }
 
     /// A way for the yielding thread of `vcpu` to sleep until the vCPU works again. One at a time for each vCPU.
@@ -254,7 +343,7 @@ impl BpfObserver {
         })
         .map_err(io::Error::other)?;
         let signal = |(vcpu, ring)| {
-            BusySignal::new(vcpu, Arc::clone(&self.programs.cpus), Arc::clone(&self.programs.controls), ring)
+            BusySignal::new(vcpu, Arc::clone(&self.programs.cpus), ring)
         };
         vcpus.iter().zip(rings).map(signal).collect()
     }
@@ -265,14 +354,10 @@ impl BpfObserver {
 
     fn read(&self, reuse: bool) -> Reading {
         let cpus = &self.programs.cpus;
-        let cpu_time = |pid: u32| {
-            let text = std::fs::read(self.root.proc.join(format!("{pid}/schedstat"))).ok()?;
-            gleaner_sys::schedstat(&text).map(|(run_ns, ..)| run_ns)
-        };
+        let cpu_time = |pid| cpu_time_of(&self.root, pid);
         let last = |index: usize| reuse.then(|| self.last.cpus.get(index)).flatten();
         Reading {
             at_ns: now_ns(),
-            shared: self.programs.shared.read(0),
             cpus: (0..cpus.len()).map(|index| Totals::read(cpus, index, last(index), cpu_time)).collect(),
             stat: None,
         }
@@ -290,33 +375,33 @@ fn ring() -> io::Result<OwnedFd> {
     ring.as_fd().try_clone_to_owned()
 }
 
-/// The managed threads alive now, ascending.
-fn threads_of(programs: &load::Loaded) -> Vec<i32> {
-    let id = |key: Vec<u8>| Some(i32::from_ne_bytes(key.try_into().ok()?));
-    // The walk starts anew whenever the thread it stands at dies: without a limit it might never end.
-    let most = programs.threads.max_entries() as usize;
-    let found: BTreeSet<i32> = programs.threads.keys().take(most).filter_map(id).collect();
-    found.into_iter().collect()
+/// CPU time of a thread as the kernel last charged it, in ns.
+fn cpu_time_of(root: &ProcRoot, pid: u32) -> Option<u64> {
+    let text = std::fs::read(root.proc.join(format!("{pid}/schedstat"))).ok()?;
+    gleaner_sys::schedstat(&text).map(|(run_ns, ..)| run_ns)
 }
 
-fn group_window(last: &Reading, now: &Reading, pinned: CpuSet) -> GroupWindow {
-    let pairs = || now.cpus.iter().zip(&last.cpus);
-    let merged = |which| {
-        pairs().fold(Distribution::new(), |mut all, (now, last)| {
-            all.merge(&now.distribution_since(last, which));
-            all
-        })
+/// What the vCPUs did, whoever it was for.
+fn vcpus_since(last: &Reading, now: &Reading, present: &CpuSet) -> Vec<VcpuWindow> {
+    let known = |id: &VcpuId| (id.0 as usize) < now.cpus.len();
+    let length = Nanos(now.at_ns.saturating_sub(last.at_ns));
+    let reported = |reading: &Reading, id| reading.stat.as_ref()?.cpu(id).map(|times| times.steal);
+    let steal = |id| Some(reported(now, id)? - reported(last, id)?);
+    let of = |id: VcpuId| {
+        let (from, to) = (&last.cpus[id.0 as usize], &now.cpus[id.0 as usize]);
+        to.window_since(from, id, length, steal(id).unwrap_or(Nanos::ZERO))
     };
-    GroupWindow {
-        pinned,
-        progress: None,
-        threads: now.shared.born.saturating_sub(now.shared.died),
-        new_threads: now.shared.born.wrapping_sub(last.shared.born),
-        execs: Some(now.shared.execs.wrapping_sub(last.shared.execs)),
-        cpu_time: pairs().map(|(now, last)| now.work_since(last)).sum(),
-        voluntary_switches: pairs().map(|(now, last)| now.voluntary_since(last)).sum(),
-        involuntary_switches: pairs().map(|(now, last)| now.involuntary_since(last)).sum(),
-        g_comp: Some(merged(reader::G_COMP)),
-        wake_to_run: Some(merged(reader::WAKE_TO_RUN)),
+    present.iter().filter(known).map(of).collect()
+}
+
+/// The machine's window with what one group did on each vCPU.
+fn with_work(machine: &Window, shares: &[Share]) -> Window {
+    let mut window = machine.clone();
+    for vcpu in &mut window.vcpus {
+        let Some(share) = shares.get(vcpu.id.0 as usize) else { continue };
+        vcpu.work = Some(share.work);
+        vcpu.work_switches = Some(share.work_switches);
+        vcpu.cross_wakeups = Some(share.cross_wakeups);
     }
+    window
 }

@@ -5,7 +5,7 @@
 //! one.
 
 use super::skel::types::{cpu_state, histogram};
-use super::{CLASSES, GROUP, IDLE, UNKNOWN, YIELDING};
+use super::{GROUP, IDLE, YIELDING};
 use crate::system::split;
 use gleaner_bpf::MappedArray;
 use gleaner_model::{Distribution, Nanos, VcpuId, VcpuWindow};
@@ -14,7 +14,7 @@ use std::sync::atomic::{Ordering, fence};
 
 /// Copies that a busy writer may spoil before a torn one is taken: 64 context switches within 64 copies of a few
 /// microseconds do not happen, and a torn one is off by one stint.
-const MAX_TRIES: u32 = 64;
+pub(super) const MAX_TRIES: u32 = 64;
 /// A stint younger than this is charged as its clock says; an older one is worth looking up what was stolen of it.
 const LONG_STINT_NS: u64 = 20_000_000;
 /// A running task's CPU time is brought up to date at each tick, 10 ms apart at most (HZ=100).
@@ -22,8 +22,6 @@ const TICK_NS: u64 = 10_000_000;
 
 const L_COMP: usize = 0;
 const L_IDLE: usize = 1;
-pub(super) const G_COMP: usize = 2;
-pub(super) const WAKE_TO_RUN: usize = 3;
 
 /// The clock of `bpf_ktime_get_ns`.
 pub(crate) fn now_ns() -> u64 {
@@ -34,9 +32,11 @@ pub(crate) fn now_ns() -> u64 {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Totals {
     state: cpu_state,
-    /// [`cpu_state::wall_ns`] and `exec_ns` with the stint in progress.
-    wall_ns: [u64; CLASSES],
-    exec_ns: [u64; CLASSES],
+    /// [`cpu_state::halted_ns`] and `yield_ns` with the stint in progress.
+    halted_ns: u64,
+    yield_ns: u64,
+    /// CPU time of the stint in progress.
+    open_exec_ns: u64,
 }
 
 impl Totals {
@@ -69,63 +69,52 @@ impl Totals {
     }
 
     fn with_open_stint(state: &cpu_state, at_ns: u64, cpu_time_of: impl Fn(u32) -> Option<u64>) -> Self {
-        let class = (state.class as usize).min(CLASSES - 1);
         let open = at_ns.saturating_sub(state.since_ns);
-        let mut stolen = 0;
-        if class > IDLE as usize && open > LONG_STINT_NS {
-            // The kernel's count lacks what ran since the last tick; only what is missing beyond that was stolen.
-            let charged = cpu_time_of(state.pid).map(|total| total.saturating_sub(state.exec_at_ns));
-            stolen = charged.map_or(0, |charged| open.saturating_sub(charged).saturating_sub(TICK_NS));
+        let charged = || Some(cpu_time_of(state.pid)?.saturating_sub(state.exec_at_ns));
+        let open_exec_ns = open_exec(state.class, open, charged);
+        let of = |is_its: bool, open: u64| if is_its { open } else { 0 };
+        Self {
+            halted_ns: state.halted_ns + of(state.class <= IDLE, open),
+            yield_ns: state.yield_ns + of(state.class == YIELDING, open_exec_ns),
+            open_exec_ns,
+            state: *state,
         }
-        let mut totals = Self { wall_ns: state.wall_ns, exec_ns: state.exec_ns, state: *state };
-        totals.wall_ns[class] += open;
-        totals.exec_ns[class] += open - stolen;
-        totals
+    }
+
+    /// How often the vCPU's figures changed, twice over.
+    pub fn seq(&self) -> u64 {
+        self.state.seq
+    }
+
+    /// What the stint in progress is.
+    pub fn class(&self) -> u32 {
+        self.state.class
+    }
+
+    /// CPU time so far of the stint in progress, if it is this group's.
+    pub fn open_exec_of(&self, slot: u32) -> u64 {
+        if self.state.class == GROUP && self.state.group == slot { self.open_exec_ns } else { 0 }
     }
 
     fn since(&self, last: &Self, count: fn(&cpu_state) -> u64) -> u64 {
         count(&self.state).wrapping_sub(count(&last.state))
     }
 
-    fn exec_since(&self, last: &Self, class: u32) -> Nanos {
-        Nanos(self.exec_ns[class as usize].saturating_sub(last.exec_ns[class as usize]))
-    }
-
-    fn wall_since(&self, last: &Self, class: u32) -> Nanos {
-        Nanos(self.wall_ns[class as usize].saturating_sub(last.wall_ns[class as usize]))
-    }
-
-    pub fn voluntary_since(&self, last: &Self) -> u64 {
-        self.since(last, |state| state.voluntary)
-    }
-
-    pub fn involuntary_since(&self, last: &Self) -> u64 {
-        self.since(last, |state| state.involuntary)
-    }
-
     pub fn hlts_since(&self, last: &Self) -> u64 {
         self.since(last, |state| state.hlts)
     }
 
-    /// CPU time of the group on this vCPU.
-    pub fn work_since(&self, last: &Self) -> Nanos {
-        self.exec_since(last, GROUP)
-    }
-
-    /// One of the four distributions: what was recorded between the two.
-    pub fn distribution_since(&self, last: &Self, which: usize) -> Distribution {
+    /// One of the distributions: what was recorded between the two.
+    fn distribution_since(&self, last: &Self, which: usize) -> Distribution {
         difference(&self.state.histograms[which], &last.state.histograms[which])
     }
 
-    /// The window of `length` between the two, in which the hypervisor reported `steal`.
+    /// The window of `length` between the two, in which the hypervisor reported `steal`, without what groups did.
     pub fn window_since(&self, last: &Self, id: VcpuId, length: Nanos, steal: Nanos) -> VcpuWindow {
         VcpuWindow {
-            work: Some(self.exec_since(last, GROUP)),
             idle_entries: Some(self.since(last, |state| state.idle_entries)),
             halts: Some(self.since(last, |state| state.halts)),
-            work_switches: Some(self.since(last, |state| state.work_switches)),
             yield_switches: Some(self.since(last, |state| state.yield_switches)),
-            cross_wakeups: Some(self.since(last, |state| state.cross_wakeups)),
             l_comp: Some(self.distribution_since(last, L_COMP)),
             l_idle: Some(self.distribution_since(last, L_IDLE)),
             // A vCPU that has not switched since the programs were attached is idle, or would have been switched.
@@ -133,14 +122,24 @@ impl Totals {
                 id,
                 length,
                 steal,
-                self.exec_since(last, YIELDING),
-                self.wall_since(last, IDLE) + self.wall_since(last, UNKNOWN),
+                Nanos(self.yield_ns.saturating_sub(last.yield_ns)),
+                Nanos(self.halted_ns.saturating_sub(last.halted_ns)),
             )
         }
     }
 }
 
-fn difference(now: &histogram, last: &histogram) -> Distribution {
+/// CPU time so far of a stint in progress that began `open` ns ago. `charged`: what the kernel has charged it, asked only
+/// where it matters.
+pub(super) fn open_exec(class: u32, open: u64, charged: impl FnOnce() -> Option<u64>) -> u64 {
+    if class <= IDLE || open <= LONG_STINT_NS {
+        return open;
+    }
+    // The kernel's count lacks what ran since the last tick; only what is missing beyond that was stolen.
+    charged().map_or(open, |charged| open - open.saturating_sub(charged).saturating_sub(TICK_NS))
+}
+
+pub(super) fn difference(now: &histogram, last: &histogram) -> Distribution {
     if now.count == last.count {
         return Distribution::new();
     }
@@ -151,7 +150,7 @@ fn difference(now: &histogram, last: &histogram) -> Distribution {
 
 #[cfg(test)]
 mod tests {
-    use super::super::OTHER;
+    use super::super::{OTHER, UNKNOWN};
     use super::*;
 
     fn state(class: u32, since_ns: u64) -> cpu_state {
@@ -163,8 +162,8 @@ mod tests {
         for (first, second) in [(IDLE, GROUP), (GROUP, YIELDING), (YIELDING, OTHER), (OTHER, IDLE), (UNKNOWN, IDLE)] {
             let last = Totals::with_open_stint(&state(first, 100), 1_000, |_| None);
             let mut now = state(second, 1_500);
-            now.wall_ns[first as usize] = 1_400;
-            now.exec_ns[first as usize] = if first > IDLE { 1_300 } else { 1_400 };
+            now.halted_ns = if first <= IDLE { 1_400 } else { 0 };
+            now.yield_ns = if first == YIELDING { 1_300 } else { 0 };
             let now = Totals::with_open_stint(&now, 3_000, |_| None);
             let window = now.window_since(&last, VcpuId(0), Nanos(2_000), Nanos(100));
             assert_eq!(window.steal, Nanos(100));
@@ -175,12 +174,13 @@ mod tests {
     #[test]
     fn what_was_stolen_of_a_long_stint_is_seen_before_it_ends() {
         let totals = |charged: u64| {
-            let state = cpu_state { exec_at_ns: 5, ..state(GROUP, 0) };
+            let state = cpu_state { exec_at_ns: 5, group: 3, ..state(GROUP, 0) };
             Totals::with_open_stint(&state, 100_000_000, move |_| Some(5 + charged))
         };
-        let work = |charged| totals(charged).work_since(&Totals::default());
-        assert_eq!(work(30_000_000), Nanos(40_000_000));
-        assert_eq!(work(95_000_000), Nanos(100_000_000));
+        let work = |charged| totals(charged).open_exec_of(3);
+        assert_eq!(work(30_000_000), 40_000_000);
+        assert_eq!(work(95_000_000), 100_000_000);
+        assert_eq!(totals(95_000_000).open_exec_of(4), 0, "another group's");
     }
 
     #[test]

@@ -175,6 +175,11 @@ impl ProcfsObserver {
         }
     }
 
+    /// The processes of the group at this place, as of the last window.
+    pub fn processes(&self, group: usize) -> Vec<i32> {
+        self.groups.get(group).map(|group| group.threads.process_ids().collect()).unwrap_or_default()
+    }
+
     fn nobodys(&self) -> Vec<i32> {
         std::iter::once(self.owner).chain(self.excluded.iter().copied()).collect()
     }

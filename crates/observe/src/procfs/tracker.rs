@@ -87,6 +87,10 @@ impl Tracker {
         self.processes.values().flat_map(|process| process.threads.keys().copied())
     }
 
+    pub fn process_ids(&self) -> impl Iterator<Item = i32> + '_ {
+        self.processes.keys().copied()
+    }
+
     pub fn open_files(&self) -> usize {
         self.budget.open
     }

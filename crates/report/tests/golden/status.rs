@@ -19,6 +19,7 @@ fn group() -> StatusGroup {
         target: "cgroup /sys/fs/cgroup/system.slice/redis-server.service".into(),
         profile: "latency".into(),
         policy: "retain".into(),
+        observer: Some("bpf".into()),
         since_ns: 2_000_000_000,
         vcpus: 4,
         state: "vCPUs 0-3 kept awake".into(),
@@ -146,6 +147,7 @@ fn status_unknown() {
         reload_error: None,
         groups: vec![StatusGroup {
             trial: None,
+            observer: None,
             timeout_ns: None,
             idle_entries: None,
             lengths: ObservedLengths::default(),

@@ -1,0 +1,100 @@
+//! Groups that come and go while a runtime runs, whichever observer sees them.
+
+use gleaner_act::PlacementRequest;
+use gleaner_decide::guest::GuestParams;
+use gleaner_model::{Nanos, Policy, Profile, Source};
+use gleaner_observe::{ObserverChoice, ProcRoot};
+use gleaner_runtime::{Config, Event, Members, RetainChoice, Runtime, Warning};
+use gleaner_sys::usable_cpus;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+fn watching(groups_max: usize) -> Config {
+    Config {
+        name: "watched".into(),
+        policy: Policy::Observe,
+        profile: Profile::Balanced,
+        retain: RetainChoice::None,
+        timeout: None,
+        budget: None,
+        progress: None,
+        costs: None,
+        refused: Vec::new(),
+        params: GuestParams::default(),
+        observer: ObserverChoice::Auto,
+        groups_max,
+        placement: PlacementRequest::Auto,
+        overhead_ratio: 0.005,
+        strict: false,
+        dry_run: true,
+    }
+}
+
+/// A process that computes, and starts others now and then; killed at the end.
+struct Busy(Child);
+
+impl Busy {
+    fn start() -> Self {
+        let script = "while :; do i=0; while [ $i -lt 3000 ]; do i=$((i+1)); done; sleep 0.01; done";
+        Self(Command::new("sh").args(["-c", script]).stdin(Stdio::null()).spawn().unwrap())
+    }
+
+    fn pid(&self) -> i32 {
+        self.0.id().cast_signed()
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+/// CPU time of each group by now.
+fn cpu_times(runtime: &Runtime) -> Vec<Nanos> {
+    runtime.snapshot().groups.iter().map(|group| group.totals.cpu_time).collect()
+}
+
+fn tick(runtime: &mut Runtime) {
+    std::thread::sleep(Duration::from_millis(300));
+    runtime.tick(Nanos::ZERO);
+}
+
+#[test]
+fn more_groups_than_bpf_has_room_for_are_seen_through_proc_and_it_is_said() {
+    if !rustix::process::geteuid().is_root() || !std::path::Path::new("/sys/kernel/btf/vmlinux").exists() {
+        gleaner_testing::skip!("needs root and a kernel with BTF");
+    }
+    let said = Arc::new(Mutex::new(Vec::new()));
+    let listener = {
+        let said = Arc::clone(&said);
+        Arc::new(move |event: &Event| said.lock().unwrap().push(event.clone()))
+    };
+    let config = watching(2);
+    let vcpus = usable_cpus(&ProcRoot::default());
+    let mut runtime = Runtime::open(&config, vcpus.clone(), listener).unwrap();
+    let programs = [Busy::start(), Busy::start(), Busy::start()];
+    let mut ids = Vec::new();
+    for (program, source) in programs.iter().zip([Source::Bpf, Source::Bpf, Source::Procfs]) {
+        runtime.tick(Nanos::ZERO);
+        let members = Members::ProcessTree { root: program.pid() };
+        ids.extend(runtime.adopt(&config, &vcpus, members, &[program.pid()]));
+        let snapshot = runtime.snapshot();
+        assert!(snapshot.groups.iter().all(|group| group.source == source), "{:?}", snapshot.groups);
+    }
+    let told = said.lock().unwrap().clone();
+    assert!(told.iter().any(|event| matches!(event, Event::Warned(Warning::TooManyForBpf { .. }))), "{told:?}");
+    assert_eq!(ids.len(), 3);
+    // Those that BPF saw are seen on, each by itself.
+    let before = cpu_times(&runtime);
+    tick(&mut runtime);
+    let after = cpu_times(&runtime);
+    assert!(before.iter().zip(&after).all(|(before, after)| after > before), "{before:?} {after:?}");
+    runtime.let_go(ids[0]);
+    tick(&mut runtime);
+    let rest = cpu_times(&runtime);
+    assert!(rest.len() == 2 && rest[0] > after[1] && rest[1] > after[2], "{after:?} {rest:?}");
+    assert!(runtime.end().1);
+}
