@@ -70,6 +70,8 @@ done
 sleep 2
 headline "How things stand (gleaner status)"
 "$gleaner" status
+headline "One screen of gleaner top (gleaner top --once --group redis)"
+"$gleaner" top --once --group redis
 headline "Why (gleaner explain redis, gleaner explain matmul)"
 "$gleaner" explain redis | tail -n 14
 "$gleaner" explain matmul | tail -n 8

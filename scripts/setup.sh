@@ -10,7 +10,7 @@ set -euo pipefail
 #          libbpf-sys carries, where Debian's static one is not picked up; binutils (readelf) checks the result.
 #   test   guests: an emulator, a shell for them, and a way to pack both. jq reads their JSON.
 #          chromium reads the pages that gleaner report makes; valgrind records memory accesses. bubblewrap
-#          is a container for the daemon, and shellcheck reads the hooks.
+#          is a container for the daemon, and shellcheck reads the hooks. tmux is the terminal of gleaner top.
 #   bed    the test bed's Debian image: what builds it, and what unpacks kernel modules.
 #   bench  what the benchmarks manage.
 #   demo   real programs to manage.
@@ -18,7 +18,7 @@ set -euo pipefail
 declare -A packages=(
     [build]="make gcc libc6-dev linux-libc-dev binutils clang llvm pkg-config libelf-dev zlib1g-dev
              autoconf automake autopoint gettext flex bison gawk libtool"
-    [test]="qemu-system-x86 busybox-static cpio jq util-linux chromium valgrind bubblewrap shellcheck"
+    [test]="qemu-system-x86 busybox-static cpio jq util-linux chromium valgrind bubblewrap shellcheck tmux"
     [bed]="debootstrap e2fsprogs xz-utils zstd util-linux"
     [experiments]="sysbench mariadb-server redis-server jq stress-ng iperf3
                    gcc zlib1g-dev libssl-dev linux-perf"

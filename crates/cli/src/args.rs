@@ -36,7 +36,7 @@ pub struct Cli {
 /// The commands as the first help shows them: a title, and those below it. `host` is shown by what it has.
 const GROUPS: [(&str, &[&str]); 5] = [
     ("In a guest", &["doctor", "run", "attach", "ab"]),
-    ("As a service", &["daemon", "status", "explain", "verify", "hold", "release", "reload", "config"]),
+    ("As a service", &["daemon", "status", "explain", "top", "verify", "hold", "release", "reload", "config"]),
     ("On a host", &["host"]),
     ("Look and measure", &["probe", "record", "replay", "dump", "workload", "report"]),
     ("Besides", &["params", "restore"]),
@@ -110,6 +110,8 @@ pub enum Command {
     Status(crate::daemon::StatusArgs),
     /// Say why: the newest decisions with the numbers compared, and what would change them
     Explain(crate::daemon::ExplainArgs),
+    /// Show what the daemon sees and does, live: vCPUs, groups, decisions
+    Top(crate::top::TopArgs),
     /// Compare the machine with what the daemon set
     Verify(crate::daemon::VerifyArgs),
     /// Make the daemon leave a group alone until it is released

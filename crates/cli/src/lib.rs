@@ -19,6 +19,7 @@ mod restore;
 mod run;
 mod session;
 mod stack;
+mod top;
 mod workload;
 
 use args::Command;
@@ -54,6 +55,7 @@ fn obey() -> ExitCode {
         Command::Daemon(args) => daemon::main(args),
         Command::Status(args) => daemon::status(&args),
         Command::Explain(args) => daemon::explain(&args),
+        Command::Top(args) => top::main(args),
         Command::Verify(args) => daemon::verify(&args),
         Command::Hold(args) => daemon::hold(&args),
         Command::Release(args) => daemon::release(&args),

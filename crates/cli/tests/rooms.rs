@@ -57,6 +57,8 @@ const ROOMS: &[Room] = &[
         ],
         outside: None,
     },
+    // A picture of it, by what it says over its socket.
+    Room { name: "gleaner-tui", knows: &["gleaner-model", "gleaner-report", "gleaner-daemon"], outside: None },
     Room { name: "gleaner-workloads", knows: &["gleaner-model", "gleaner-sys"], outside: None },
     Room { name: "gleaner-report", knows: &["gleaner-model", "gleaner-stats"], outside: None },
     Room { name: "gleaner-stats", knows: &[], outside: Some(&["fastrand", "rayon"]) },
@@ -82,6 +84,7 @@ const ROOMS: &[Room] = &[
             "gleaner-capture",
             "gleaner-runtime",
             "gleaner-daemon",
+            "gleaner-tui",
             "gleaner-workloads",
             "gleaner-report",
             "gleaner-stats",

@@ -115,6 +115,11 @@ pub fn usage(error: &clap::Error) -> u8 {
     status(u8::try_from(error.exit_code()).unwrap_or(2), 1)
 }
 
+/// Whether what is drawn on stdout may have colours.
+pub fn has_colours() -> bool {
+    anstream::AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never
+}
+
 /// Whether `--quiet` was given.
 static QUIET: AtomicBool = AtomicBool::new(false);
 

@@ -9,6 +9,7 @@ pub mod machine;
 pub mod process;
 pub mod program;
 pub mod terminal;
+pub mod tmux;
 pub mod unprivileged;
 
 pub use process::*;

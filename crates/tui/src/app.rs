@@ -1,0 +1,320 @@
+//! What is shown, and what keys do to it. Pure: statuses and keys in, orders out.
+
+use gleaner_report::{StatusGroup, StatusReport};
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use std::collections::{BTreeMap, VecDeque};
+
+/// Moments kept of each group: more than a screen is wide.
+const HISTORY: usize = 512;
+/// Letters of a filter.
+const FILTER_MAX: usize = 64;
+
+/// What somebody else has to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    Quit,
+    /// Stop like any other program that Ctrl-Z is pressed for.
+    Suspend,
+    /// The daemon is to leave this group alone, or no more.
+    Hold {
+        group: String,
+        held: bool,
+    },
+    /// So many statuses on, or back; of a recording.
+    Step(isize),
+}
+
+/// Where a group ran at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Moment {
+    pub active: usize,
+    pub awake: usize,
+}
+
+/// Where in a recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Position {
+    /// From 0.
+    pub at: usize,
+    pub of: usize,
+}
+
+/// Everything that a picture is made of.
+#[derive(Debug, Default)]
+pub(crate) struct App {
+    status: Option<Box<StatusReport>>,
+    /// Of each group, oldest first.
+    history: BTreeMap<String, VecDeque<Moment>>,
+    /// The group that was chosen, which may have gone.
+    selected: Option<String>,
+    pub filter: String,
+    /// Whether keys go into the filter.
+    pub typing: bool,
+    pub paused: bool,
+    pub help: bool,
+    /// Rows of vCPUs that are above the screen.
+    pub scroll: usize,
+    /// Why there is nothing new.
+    pub lost: Option<String>,
+    /// What came of the last order.
+    pub note: Option<String>,
+    /// `None`: live.
+    pub position: Option<Position>,
+}
+
+impl App {
+    /// `group`: the one to begin with.
+    pub(crate) fn new(group: Option<String>) -> Self {
+        Self { selected: group, ..Self::default() }
+    }
+
+    /// The newest status. While it is paused nothing changes.
+    pub(crate) fn show(&mut self, status: Box<StatusReport>) {
+        let is_another = self.status.as_ref().is_some_and(|shown| shown.pid != status.pid);
+        if is_another {
+            self.history.clear();
+        }
+        self.lost = None;
+        if self.paused && self.position.is_none() && !is_another {
+            return;
+        }
+        let is_new = is_another || self.status.as_ref().is_none_or(|shown| shown.up_ns < status.up_ns);
+        if is_new {
+            self.remember(&status);
+        }
+        self.status = Some(status);
+    }
+
+    /// The daemon cannot be asked.
+    pub(crate) fn lose(&mut self, why: String) {
+        self.lost = Some(why);
+    }
+
+    /// What was shown before counts no more.
+    pub(crate) fn forget(&mut self) {
+        self.status = None;
+        self.history.clear();
+    }
+
+    fn remember(&mut self, status: &StatusReport) {
+        self.history.retain(|name, _| status.groups.iter().any(|group| group.name == *name));
+        for group in &status.groups {
+            let moments = self.history.entry(group.name.clone()).or_default();
+            moments.push_back(Moment { active: group.active.len(), awake: group.retaining.len() });
+            if moments.len() > HISTORY {
+                moments.pop_front();
+            }
+        }
+    }
+
+    pub(crate) fn status(&self) -> Option<&StatusReport> {
+        self.status.as_deref()
+    }
+
+    /// Those that the filter leaves, in the daemon's order.
+    pub(crate) fn groups(&self) -> Vec<&StatusGroup> {
+        let wanted = self.filter.to_lowercase();
+        let all = self.status.iter().flat_map(|status| &status.groups);
+        all.filter(|group| group.name.to_lowercase().contains(&wanted)).collect()
+    }
+
+    /// The place of the group whose tab is open, among [`Self::groups`].
+    pub(crate) fn chosen(&self) -> Option<usize> {
+        let groups = self.groups();
+        let selected = self.selected.as_ref();
+        let place = groups.iter().position(|group| selected == Some(&group.name));
+        place.or_else(|| (!groups.is_empty()).then_some(0))
+    }
+
+    /// The moments of a group, oldest first.
+    pub(crate) fn moments(&self, group: &str) -> impl DoubleEndedIterator<Item = Moment> + '_ {
+        self.history.get(group).into_iter().flatten().copied()
+    }
+
+    /// A key was pressed.
+    pub(crate) fn key(&mut self, key: KeyEvent) -> Option<Order> {
+        self.note = None;
+        if key.modifiers.contains(KeyModifiers::CONTROL) {
+            return match key.code {
+                KeyCode::Char('c') => Some(Order::Quit),
+                KeyCode::Char('z') => Some(Order::Suspend),
+                _ => None,
+            };
+        }
+        if self.typing {
+            self.type_filter(key.code);
+            return None;
+        }
+        match key.code {
+            KeyCode::Char('q') => return Some(Order::Quit),
+            KeyCode::Esc if self.help => self.help = false,
+            KeyCode::Esc => self.filter.clear(),
+            KeyCode::Char('?') => self.help = !self.help,
+            KeyCode::Char('p' | ' ') => self.paused = !self.paused,
+            KeyCode::Char('/') => self.typing = true,
+            KeyCode::Char('h') => return self.hold(),
+            KeyCode::Left | KeyCode::Right if self.position.is_some() => {
+                self.paused = true;
+                return Some(Order::Step(if key.code == KeyCode::Left { -1 } else { 1 }));
+            }
+            KeyCode::Tab | KeyCode::Right => self.switch(1),
+            KeyCode::BackTab | KeyCode::Left => self.switch(-1),
+            KeyCode::Up => self.scroll = self.scroll.saturating_sub(1),
+            KeyCode::Down => self.scroll += 1,
+            KeyCode::PageUp => self.scroll = self.scroll.saturating_sub(10),
+            KeyCode::PageDown => self.scroll += 10,
+            KeyCode::Home => self.scroll = 0,
+            _ => {}
+        }
+        None
+    }
+
+    fn type_filter(&mut self, code: KeyCode) {
+        match code {
+            KeyCode::Char(letter) if self.filter.chars().count() < FILTER_MAX => self.filter.push(letter),
+            KeyCode::Backspace => drop(self.filter.pop()),
+            KeyCode::Enter => self.typing = false,
+            KeyCode::Esc => {
+                self.filter.clear();
+                self.typing = false;
+            }
+            _ => {}
+        }
+    }
+
+    fn hold(&mut self) -> Option<Order> {
+        if self.position.is_some() {
+            self.note = Some("a recording cannot be held".to_owned());
+            return None;
+        }
+        let groups = self.groups();
+        let group = groups.get(self.chosen()?)?;
+        Some(Order::Hold { group: group.name.clone(), held: !group.held })
+    }
+
+    /// Opens the tab so many to the right.
+    fn switch(&mut self, by: isize) {
+        let names: Vec<String> = self.groups().iter().map(|group| group.name.clone()).collect();
+        let Some(place) = self.chosen() else { return };
+        let count = isize::try_from(names.len()).unwrap_or(1);
+        let place = (isize::try_from(place).unwrap_or(0) + by).rem_euclid(count);
+        self.selected = usize::try_from(place).ok().and_then(|place| names.get(place).cloned());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(at: u64, names: &[&str]) -> Box<StatusReport> {
+        let group =
+            |name: &&str| StatusGroup { name: (*name).to_owned(), active: vec![0, 1], ..StatusGroup::default() };
+        Box::new(StatusReport { pid: 7, up_ns: at, groups: names.iter().map(group).collect(), ..Default::default() })
+    }
+
+    fn press(app: &mut App, keys: &[KeyCode]) -> Option<Order> {
+        keys.iter().filter_map(|code| app.key(KeyEvent::from(*code))).last()
+    }
+
+    fn typed(text: &str) -> Vec<KeyCode> {
+        text.chars().map(KeyCode::Char).collect()
+    }
+
+    fn chosen(app: &App) -> Option<String> {
+        Some(app.groups()[app.chosen()?].name.clone())
+    }
+
+    #[test]
+    fn tabs_go_round_and_the_chosen_one_stays_while_others_come_and_go() {
+        let mut app = App::new(Some("b".into()));
+        assert_eq!(app.chosen(), None, "nothing yet");
+        app.show(status(1, &["a", "b", "c"]));
+        assert_eq!(chosen(&app).as_deref(), Some("b"), "as asked for");
+        press(&mut app, &[KeyCode::Tab]);
+        app.show(status(2, &["b", "c"]));
+        assert_eq!(chosen(&app).as_deref(), Some("c"));
+        press(&mut app, &[KeyCode::Right]);
+        assert_eq!(chosen(&app).as_deref(), Some("b"));
+        press(&mut app, &[KeyCode::BackTab]);
+        app.show(status(3, &["a", "b"]));
+        assert_eq!(chosen(&app).as_deref(), Some("a"), "c has gone");
+        app.show(status(4, &["a", "b", "c"]));
+        assert_eq!(chosen(&app).as_deref(), Some("c"), "and came back");
+        app.show(status(5, &[]));
+        press(&mut app, &[KeyCode::Tab, KeyCode::Char('h')]);
+        assert_eq!(app.chosen(), None);
+    }
+
+    #[test]
+    fn a_filter_is_typed_and_keys_mean_letters_meanwhile() {
+        let mut app = App::new(None);
+        app.show(status(1, &["redis", "web/a", "web/b"]));
+        assert_eq!(press(&mut app, &typed("/WEBq")), None, "q is a letter here");
+        assert!(app.groups().is_empty());
+        press(&mut app, &[KeyCode::Backspace, KeyCode::Enter]);
+        assert_eq!(app.groups().len(), 2);
+        assert_eq!(press(&mut app, &typed("h")), Some(Order::Hold { group: "web/a".into(), held: true }));
+        press(&mut app, &[KeyCode::Esc]);
+        assert_eq!(app.groups().len(), 3);
+        press(&mut app, &typed("/x"));
+        press(&mut app, &[KeyCode::Esc]);
+        assert!(!app.typing && app.filter.is_empty());
+        assert_eq!(press(&mut app, &typed("q")), Some(Order::Quit));
+        let ctrl_c = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
+        press(&mut app, &typed("/"));
+        assert_eq!(app.key(ctrl_c), Some(Order::Quit), "also while typing");
+        press(&mut app, &typed(&"x".repeat(1000)));
+        assert_eq!(app.filter.len(), FILTER_MAX);
+    }
+
+    #[test]
+    fn a_held_group_is_released_by_the_same_key() {
+        let mut app = App::new(None);
+        let mut held = status(1, &["a"]);
+        held.groups[0].held = true;
+        app.show(held);
+        assert_eq!(press(&mut app, &typed("h")), Some(Order::Hold { group: "a".into(), held: false }));
+        app.position = Some(Position { at: 0, of: 1 });
+        assert_eq!(press(&mut app, &typed("h")), None);
+        assert!(app.note.is_some());
+    }
+
+    #[test]
+    fn what_is_paused_stays_and_goes_on_with_the_newest() {
+        let mut app = App::new(None);
+        app.show(status(1, &["a"]));
+        press(&mut app, &typed("p"));
+        app.show(status(2, &["a"]));
+        assert_eq!(app.status().unwrap().up_ns, 1);
+        press(&mut app, &typed(" "));
+        app.show(status(3, &["a"]));
+        assert_eq!((app.status().unwrap().up_ns, app.moments("a").count()), (3, 2));
+        // The same status twice is one moment.
+        app.show(status(3, &["a"]));
+        assert_eq!(app.moments("a").count(), 2);
+    }
+
+    #[test]
+    fn another_daemon_has_another_history() {
+        let mut app = App::new(None);
+        (1..2000).for_each(|at| app.show(status(at, &["a"])));
+        assert_eq!(app.moments("a").count(), HISTORY);
+        app.lose("gone".into());
+        let restarted = StatusReport { pid: 8, ..*status(5, &["a"]) };
+        app.show(Box::new(restarted));
+        assert_eq!((app.moments("a").count(), app.lost.as_ref()), (1, None));
+    }
+
+    #[test]
+    fn arrows_step_through_a_recording_and_stop_it() {
+        let mut app = App { position: Some(Position { at: 3, of: 9 }), ..App::new(None) };
+        app.show(status(1, &["a", "b"]));
+        assert_eq!(press(&mut app, &[KeyCode::Left]), Some(Order::Step(-1)));
+        assert!(app.paused);
+        assert_eq!(press(&mut app, &[KeyCode::Right]), Some(Order::Step(1)));
+        app.show(status(2, &["a", "b"]));
+        assert_eq!(app.status().unwrap().up_ns, 2, "a step is shown although it is paused");
+        press(&mut app, &[KeyCode::Tab]);
+        assert_eq!(chosen(&app).as_deref(), Some("b"));
+    }
+}
