@@ -5,16 +5,24 @@
 //! parameters, PM QoS limits, cgroups.
 
 use gleaner_model::RetainMeans;
+use gleaner_observe::ObserverChoice;
 use gleaner_runtime::RetainChoice;
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_no_new_privs};
 use std::io;
 
 /// For what the daemon may be asked for: `acts` is whether it may ever change something.
-pub(crate) fn needed(retain: RetainChoice, acts: bool) -> CapabilitySet {
-    // Processes that /proc hides, the first one's folders, progress files of others.
-    let look = CapabilitySet::SYS_PTRACE | CapabilitySet::DAC_READ_SEARCH;
+pub(crate) fn needed(retain: RetainChoice, observer: ObserverChoice, acts: bool) -> CapabilitySet {
     // Linux before 5.11 counts programs' memory as locked.
     let bpf = CapabilitySet::BPF | CapabilitySet::PERFMON | CapabilitySet::SYS_RESOURCE;
+    // Processes that /proc hides, the first one's folders, progress files of others.
+    let look = CapabilitySet::SYS_PTRACE | CapabilitySet::DAC_READ_SEARCH;
+    let acts = acts && retain != RetainChoice::None;
+    let look = match observer {
+        ObserverChoice::Bpf => look | bpf,
+        // Who only watches reads /proc.
+        ObserverChoice::Auto if acts => look | bpf,
+        _ => look,
+    };
     // Haltpoll has to write to idle states, where the kernel asks for no less.
     let states = CapabilitySet::SYS_ADMIN;
     // A thread at the lowest priority is given a higher one again.
@@ -72,8 +80,11 @@ mod tests {
             (RetainChoice::By(RetainMeans::Yielding), true, nice),
             (RetainChoice::By(RetainMeans::Haltpoll), true, admin),
         ] {
-            let set = needed(retain, acts);
+            let set = needed(retain, ObserverChoice::Procfs, acts);
             assert_eq!(set & (bpf | nice | admin), has, "{retain:?}");
+            let all = needed(retain, ObserverChoice::Auto, acts);
+            assert_eq!(all.contains(bpf), acts && retain != RetainChoice::None, "{retain:?}");
+            assert!(needed(retain, ObserverChoice::Bpf, acts).contains(bpf));
             assert!(!set.intersects(CapabilitySet::DAC_OVERRIDE | CapabilitySet::SYS_MODULE | CapabilitySet::SETUID));
         }
     }

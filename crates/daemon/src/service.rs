@@ -128,7 +128,7 @@ fn serve(options: Options, configuration: Configuration, events: Receiver<Event>
 
 /// Of root's capabilities. A reload may name a group where there was none; by what means is settled.
 fn keep_what_is_needed(options: &Options, configuration: &Configuration, say: &Say) {
-    match privileges::keep_only(privileges::needed(configuration.retain, !options.dry_run)) {
+    match privileges::keep_only(privileges::needed(configuration.retain, configuration.observer, !options.dry_run)) {
         Ok((_, 0)) => {}
         Ok((kept, given_up)) => {
             say(&format!("gleaner: capabilities kept: {}; {given_up} given up", privileges::names(kept)));
