@@ -13,6 +13,7 @@
 
 mod conditions;
 mod judge;
+mod learned;
 mod measure;
 mod workload_change;
 
@@ -22,6 +23,7 @@ use super::backoff::Backoff;
 use super::{GuestParams, NoStep};
 use gleaner_model::{CpuSet, Lengths, Nanos, Reason, VcpuId, Window};
 use judge::Step;
+use learned::LearnedLimits;
 use measure::{Measure, Sample, Speed};
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
@@ -54,20 +56,6 @@ struct Load {
 struct Recheck {
     step: Step,
     packed: Speed,
-}
-
-/// What steps that hurt have taught.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-struct LearnedLimits {
-    factors: Factors,
-    /// Whether several vCPUs may go at once.
-    several_at_once: bool,
-}
-
-impl LearnedLimits {
-    fn none(params: &GuestParams) -> Self {
-        Self { factors: Factors::new(params), several_at_once: params.several_at_once }
-    }
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -1,0 +1,105 @@
+use super::*;
+
+#[test]
+fn a_cpuset_is_told_apart_from_one_just_like_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let child = dir.path().join("child");
+    fs::create_dir(&child).unwrap();
+    for (parents, own, written) in [("0-2", "0-2", "0wn"), ("0-2", "1", "own"), ("0", "0", "own")] {
+        fs::write(dir.path().join("cpuset.cpus.effective"), parents).unwrap();
+        fs::write(child.join("cpuset.cpus.effective"), own).unwrap();
+        fs::write(child.join("cpuset.cpus"), "own").unwrap();
+        tell_apart(&child, dir.path());
+        assert_eq!(fs::read_to_string(child.join("cpuset.cpus")).unwrap(), written, "{parents:?} {own:?}");
+    }
+}
+
+#[test]
+fn a_controller_that_was_never_enabled_is_not_taken_away() {
+    let dir = tempfile::tempdir().unwrap();
+    let control = dir.path().join("cgroup.subtree_control");
+    for (now, after) in [("", ""), ("memory cpuset\n", "memory cpuset\n"), ("memory cpu\n", "-cpu")] {
+        fs::write(&control, now).unwrap();
+        disable_controller(dir.path(), "cpu").unwrap();
+        let found = fs::read_to_string(&control).unwrap();
+        assert!(found.starts_with(after) && (after == "-cpu" || found == after), "{now:?}: {found:?}");
+    }
+}
+
+#[test]
+fn a_controller_goes_with_the_last_run_that_needs_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let control = dir.path().join("cgroup.subtree_control");
+    fs::write(&control, "cpu\n").unwrap();
+    let undo = Undo::DisableController { parent: dir.path().to_owned(), controller: "cpu".into() };
+    let state_dir = dir.path().join("state");
+    let runs = ["run-1", "run-2"].map(|run_id| {
+        let mut journal = Journal::create(&state_dir, run_id).unwrap();
+        journal.before(&undo).unwrap();
+        journal
+    });
+    for (journal, left) in runs.iter().zip(["cpu\n", "-cpu"]) {
+        undo_own(journal).unwrap();
+        assert!(fs::read_to_string(&control).unwrap().starts_with(left));
+    }
+}
+
+#[test]
+fn a_process_that_outlives_the_program_without_its_mark_is_widened() {
+    let base = affinity_of(0).unwrap();
+    let Some(first) = base.iter().next().filter(|_| base.len() > 1) else { gleaner_testing::skip!("needs two CPUs") };
+    let active: CpuSet = std::iter::once(first).collect();
+    let dir = tempfile::tempdir().unwrap();
+    let mut journal = Journal::create(&dir.path().join("state"), "run-1").unwrap();
+    let mut orphan = std::process::Command::new("sleep").arg("30").env_clear().spawn().unwrap();
+    let pid = i32::try_from(orphan.id()).unwrap();
+    let confined = set_affinity(pid, &active);
+    // The program itself is gone; it started when this child did.
+    let root_start_time = process_start_time(pid).unwrap();
+    let group = Undo::GroupAffinity { root_pid: i32::MAX, root_start_time, base: base.to_string() };
+    for undo in [group, Undo::AffinityStep { active: active.to_string() }] {
+        journal.before(&undo).unwrap();
+    }
+    undo_own(&journal).unwrap();
+    let given = affinity_of(pid);
+    orphan.kill().unwrap();
+    orphan.wait().unwrap();
+    assert_eq!((confined, given), (true, Some(base)));
+}
+
+#[test]
+fn of_runs_that_end_together_one_takes_the_controller_away() {
+    let dir = tempfile::tempdir().unwrap();
+    let control = dir.path().join("cgroup.subtree_control");
+    let undo = Undo::DisableController { parent: dir.path().to_owned(), controller: "cpu".into() };
+    for round in 0..200 {
+        fs::write(&control, "cpu\n").unwrap();
+        let state_dir = dir.path().join("state");
+        let journals = [0, 1, 2].map(|run| Journal::create(&state_dir, &format!("run-{run}")).unwrap());
+        let together = std::sync::Barrier::new(journals.len());
+        std::thread::scope(|scope| {
+            for mut journal in journals {
+                let (undo, together) = (&undo, &together);
+                scope.spawn(move || {
+                    journal.before(undo).unwrap();
+                    together.wait();
+                    undo_own(&journal).unwrap();
+                });
+            }
+        });
+        let left = fs::read_to_string(&control).unwrap();
+        assert!(left.starts_with("-cpu"), "round {round}: {left:?}");
+    }
+}
+
+#[test]
+fn what_was_made_is_removed_even_if_somebody_removed_the_journal() {
+    let dir = tempfile::tempdir().unwrap();
+    let made = dir.path().join("made");
+    let mut journal = Journal::create(&dir.path().join("state"), "run-1").unwrap();
+    journal.before(&Undo::RemoveCgroup { path: made.clone(), members_to: None }).unwrap();
+    fs::create_dir(&made).unwrap();
+    fs::remove_file(journal.path()).unwrap();
+    assert_eq!(undo_own(&journal).unwrap(), UndoOutcome::Undone { entries: 1 });
+    assert!(!made.exists());
+}
