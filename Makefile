@@ -56,8 +56,9 @@ reference: toolchain ## docs/reference, and man pages and completions in target/
 	$(CARGO) run --quiet --package gleaner-reference --locked --target $(HOST) -- share $(SHARE)
 
 .PHONY: check
-check: toolchain ## formatting, lints and the length of pages
+check: toolchain ## formatting, lints and the length of pages and lines
 	@scripts/words.sh --check
+	@scripts/columns.sh
 	@experiments/simulator/rows.sh --check
 	@if command -v python3 >/dev/null; then scripts/cast.py check; else echo "check: no python3: the README's cast is not checked" >&2; fi
 	@$(CARGO) fmt --version >/dev/null && $(CARGO) clippy --version >/dev/null || { echo "this toolchain lacks rustfmt or clippy: rustup component add rustfmt clippy" >&2; exit 1; }

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs a package into a throw-away root, upgrades it by itself, removes and purges it; fails where something is left.
+# Installs a package into a throw-away root, upgrades it by itself, removes and purges it; fails where something is
+# left.
 #
 #   scripts/check-deb.sh PACKAGE.deb
 set -euo pipefail

@@ -5,13 +5,15 @@
 # From the host, one command a line, in words quoted for a shell:
 #   run ID [NAME=FILE]... -- CMD...   runs CMD; its output and the FILEs come back
 #   start ID CMD...                   runs CMD in the background; what it writes is lost
-#   keep ID CMD...                    the same, but what it writes is kept in memory, and the answer comes with its first line of progress
+#   keep ID CMD...                    the same, but what it writes is kept in memory, and the answer comes with its
+#       first line of progress
 #   stop ID                           ends it: SIGTERM, and SIGKILL five seconds later; what was kept comes back
 #   clock ID                          tells the guest's time, over and over for some tens of milliseconds
 #   bye                               the guest switches itself off
 # To the host:
 #   ready KERNEL                      once, at the start
-#   frame ID NAME                     NAME (output, kept, a FILE's, or left: what Gleaner left behind), each line after a |, then: end
+#   frame ID NAME                     NAME (output, kept, a FILE's, or left: what Gleaner left behind), each line after
+#       a |, then: end
 #   clock ID SECONDS                  since the guest's boot, now
 #   done ID STATUS                    the command has ended
 # Programs that the host wants marked write `began ID` and `ended ID` to ttyS1 themselves.

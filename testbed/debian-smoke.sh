@@ -1,7 +1,8 @@
 #!/bin/sh
 # Runs inside a guest with the Debian image: real servers under Gleaner, each for a moment.
 #
-#   testbed/guest.sh --binary target/gleaner --image "$(testbed/image.sh)" --memory 1024 --timeout 300 KERNEL testbed/debian-smoke.sh 2
+#   testbed/guest.sh --binary target/gleaner --image "$(testbed/image.sh)" --memory 1024 --timeout 300 KERNEL
+#       testbed/debian-smoke.sh 2
 #
 # Checks that the programs work and that `gleaner run` does with them what it does with others; prints what each step
 # took, and the figures of sysbench and redis-benchmark, of which none is judged: the guest is emulated.
@@ -19,7 +20,7 @@ took "boot, modules and mount"
 echo "kernel $(uname -r), $(nproc) vCPUs, image $(in_debian cat /etc/debian_version), $(df -m /debian | awk 'END { print $4 }') MiB free"
 before=$(state)
 
-# --- MariaDB and sysbench ----------------------------------------------------------------------------------------------
+# --- MariaDB and sysbench ---------------------------------------------------------------------------------------------
 mkdir -p /run/mysqld
 in_debian chown mysql /run/mysqld
 in_debian mariadbd --user=mysql >/tmp/mariadbd.log 2>&1 &
@@ -44,7 +45,7 @@ wait $mariadbd
 check "mariadbd ends with 0" [ $? = 0 ]
 took "mariadbd ends"
 
-# --- Redis ---------------------------------------------------------------------------------------------------------------
+# --- Redis -----------------------------------------------------------------------------------------------------------
 gleaner run --quiet --json /tmp/run.json -- chroot /debian redis-server --port 6379 --save '' --daemonize no >/tmp/redis.log 2>&1 &
 redis=$!
 ping() { [ "$(in_debian redis-cli ping 2>/dev/null)" = PONG ]; }
@@ -58,7 +59,7 @@ check "redis-server under Gleaner ends with 0" [ $? = 0 ]
 json run-redis /tmp/run.json
 took "redis"
 
-# --- two compressors with threads ------------------------------------------------------------------------------------------
+# --- two compressors with threads -------------------------------------------------------------------------------------
 head -c 300000 /debian/usr/sbin/mariadbd >/tmp/input
 for tool in pigz pbzip2; do
     in_debian $tool -c -p2 /tmp/input >/tmp/packed && in_debian $tool -dc /tmp/packed >/tmp/unpacked

@@ -106,7 +106,8 @@ fetch() { # SERIES SUITE VERSION PACKAGE
     ln -sfn "vmlinuz-$version" "$kernels/$series"
 }
 
-# --- modules: $kernels/modules-VERSION holds them, and one list for each purpose -----------------------------------------
+# --- modules: $kernels/modules-VERSION holds them, and one list for each purpose
+# -----------------------------------------
 declare -A needed_for=([disk]="virtio_pci virtio_blk ext4" [net]="virtio_pci virtio_net" [haltpoll]="cpuidle_haltpoll" [kvm]="kvm_amd")
 
 # A folder of before a purpose was thought of has no list for it, and says nothing of whether the kernel can have it.

@@ -4,13 +4,16 @@
 #   testbed/guest.sh [OPTIONS] KERNEL SCRIPT [VCPUS]
 #
 #   KERNEL             a vmlinuz (testbed/fetch-kernel.sh finds some)
-#   SCRIPT             what to run in the guest, as root; a shell script gets busybox's shell and tools, and checks.sh at /checks.sh
+#   SCRIPT             what to run in the guest, as root; a shell script gets busybox's shell and tools, and checks.sh
+#       at /checks.sh
 #   VCPUS              default 4
 #   --binary FILE      put FILE into the guest's PATH as `gleaner`
 #   --file HOST:GUEST  put another file into the guest (may be repeated)
-#   --image FILE       a Debian root image (testbed/image.sh makes one): on /debian in the guest, for `chroot /debian COMMAND`. The guest
+#   --image FILE       a Debian root image (testbed/image.sh makes one): on /debian in the guest, for `chroot /debian
+#       COMMAND`. The guest
 #                      may write there, and FILE stays as it is. KERNEL must be one of fetch-kernel.sh, for its modules
-#   --systemd          the image's systemd runs the guest, and SCRIPT as a unit of it, in Debian's own shell and tools; files that
+#   --systemd          the image's systemd runs the guest, and SCRIPT as a unit of it, in Debian's own shell and tools;
+#       files that
 #                      --file puts below /testbed are there, checks.sh and SCRIPT beside them
 #   --memory MIB       default 512
 #   --append WORDS     more words for the kernel's command line

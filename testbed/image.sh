@@ -39,8 +39,8 @@ layout=3
 say() { printf 'image: %s\n' "$*" >&2; }
 skip() { say "skipped: $*"; exit 3; }
 
-# --- inside: as root of a private mount and process space, so that whatever becomes of this script leaves nothing behind ---
-# $1: the folder of the build; $2: the archive.
+# --- inside: as root of a private mount and process space, so that whatever becomes of this script leaves nothing
+# behind --- $1: the folder of the build; $2: the archive.
 build() {
     local dir=$1 uri=$2 root=$1/root
     mkdir -p "$dir/debs"

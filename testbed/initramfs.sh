@@ -6,8 +6,10 @@
 #   --script SCRIPT    what init runs, as root, at /script
 #   --binary FILE      put FILE into the guest's PATH as `gleaner`
 #   --file HOST:GUEST  put another file into the guest (may be repeated)
-#   --module FILE      a kernel module (.ko, not compressed) that init inserts before the script runs; may be repeated, the
-#                      order given is kept. Words MODULE.NAME=VALUE of the kernel's command line reach it, as with modprobe
+#   --module FILE      a kernel module (.ko, not compressed) that init inserts before the script runs; may be repeated,
+#       the
+#                      order given is kept. Words MODULE.NAME=VALUE of the kernel's command line reach it, as with
+#                          modprobe
 #   OUT                the initramfs; written whole or not at all
 #
 # Exit status: 0, or 2 with a message where an argument is wrong or a tool is missing.

@@ -1,6 +1,6 @@
-/* A pipeline of threads: each takes an item from the queue before it, computes a little, and passes it on. With queues of
- * one item nearly every hand-over blocks somebody and wakes somebody else: what Gleaner is about, in forty lines, for guests that
- * have nothing installed.
+/* A pipeline of threads: each takes an item from the queue before it, computes a little, and passes it on. With queues
+ * of one item nearly every hand-over blocks somebody and wakes somebody else: what Gleaner is about, in forty lines,
+ * for guests that have nothing installed.
  *
  *   pipeline STAGES ITEMS LOOPS      LOOPS: turns of a loop per item and stage
  *

@@ -69,7 +69,7 @@ least() { # not one of its threads may load modules, or read and write whatever 
 }
 check "its threads have none that they do not need" least
 
-# --- redis.service by name ----------------------------------------------------------------------------------------------
+# --- redis.service by name --------------------------------------------------------------------------------------------
 cat >>/etc/gleaner/gleaner.toml <<'EOF'
 [group.redis]
 unit = "redis"
@@ -97,7 +97,7 @@ sed -i 's/profile = "latencie"/profile = "latency"/' /etc/gleaner/gleaner.toml
 systemctl reload gleaner
 check "a right one succeeds again" [ $? = 0 ]
 
-# --- killed and stopped --------------------------------------------------------------------------------------------------
+# --- killed and stopped -----------------------------------------------------------------------------------------------
 mkdir -p /etc/systemd/system/gleaner.service.d
 printf '[Service]\nWatchdogSec=4\nRestartSec=1\n' >/etc/systemd/system/gleaner.service.d/quick.conf
 systemctl daemon-reload
@@ -117,7 +117,7 @@ check "stopped, everything is as it was" within 10 restored
 check "nothing failed" [ "$(systemctl is-failed gleaner)" = inactive ]
 systemctl start gleaner
 
-# --- upgraded, removed, purged -------------------------------------------------------------------------------------------
+# --- upgraded, removed, purged ----------------------------------------------------------------------------------------
 old=$(property MainPID)
 dpkg -i /testbed/new.deb >>/tmp/dpkg 2>&1
 check "the upgrade ends with 0" [ $? = 0 ]

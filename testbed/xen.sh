@@ -72,7 +72,10 @@ fetch() { # FOLDER: what is needed of the packages, unpacked
         { tail -n 3 "$dir/download.log" >&2; return 1; }
     for deb in "$folder"/debs/*.deb; do
         case $deb in
-            */linux-image-*) dpkg-deb --fsys-tarfile "$deb" | tar -x -C "$folder/root" --wildcards './boot/vmlinuz*' '*/drivers/xen/*' ;;
+            */linux-image-*)
+                dpkg-deb --fsys-tarfile "$deb" |
+                    tar -x -C "$folder/root" --wildcards './boot/vmlinuz*' '*/drivers/xen/*'
+                ;;
             *) dpkg-deb -x "$deb" "$folder/root" ;;
         esac || return 1
     done

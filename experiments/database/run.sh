@@ -2,9 +2,11 @@
 # Figure 8 on this machine: MariaDB under sysbench OLTP, off and full, by number of connections. About five minutes.
 #
 #   PAIRS=5 SECONDS_EACH=5 experiments/database/run.sh [CONNECTIONS...]      default: 16 20 48
-#   ROUNDS=5 experiments/database/run.sh vms       Figures 8 and 9: in one, two and three VMs of the test bed, Gleaner in each, and `pipeline`
+#   ROUNDS=5 experiments/database/run.sh vms       Figures 8 and 9: in one, two and three VMs of the test bed, Gleaner
+#       in each, and `pipeline`
 #                                                  beside OLTP; 40 minutes measured (30, 75 and 30 steps)
-#   ROUNDS=5 experiments/database/run.sh overhead  what of OLTP's loss at 48 connections in two VMs is by being watched; 10 minutes (25 steps)
+#   ROUNDS=5 experiments/database/run.sh overhead  what of OLTP's loss at 48 connections in two VMs is by being watched;
+#       10 minutes (25 steps)
 . "$(dirname "$0")/../lib.sh" "$@"
 if [[ ${1:-} == vms ]]; then
     fresh "$folder"/vms-{1,2,3}.json

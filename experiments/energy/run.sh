@@ -2,8 +2,10 @@
 # Figure 6: joules where RAPL can be read; elsewhere CPU seconds as a stand-in, from the comparisons that
 # experiments/programs/run.sh machine has made. Both go into a dated folder.
 #
-#   experiments/energy/run.sh [PROGRAM...]          joules of each built-in program under off and full; default: all; 15 minutes
-#   experiments/energy/run.sh [RESULT.json...]      the stand-in; default: machine-*.json of the folder of experiments/programs that is newest
+#   experiments/energy/run.sh [PROGRAM...]          joules of each built-in program under off and full; default: all; 15
+#       minutes
+#   experiments/energy/run.sh [RESULT.json...]      the stand-in; default: machine-*.json of the folder of
+#       experiments/programs that is newest
 #                                                   by its machine.txt; seconds
 #
 # PAIRS=n (5), SECONDS_EACH=n (4), SEED=n (of the order within pairs; drawn unless given). POWERCAP=/sys/class/powercap

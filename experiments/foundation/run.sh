@@ -2,7 +2,8 @@
 # Runs the benchmarks of the guest side one after the other and keeps what they print, in a folder named after the day
 # and the machine's kernel. The machine should have nothing else to do: compare the load that each file begins with.
 #
-#   experiments/foundation/run.sh [NAME...]      about a quarter of an hour; doctor probe wakeup overhead spread switch_cost window_cost
+#   experiments/foundation/run.sh [NAME...]      about a quarter of an hour; doctor probe wakeup overhead spread
+#       switch_cost window_cost
 . "$(dirname "$0")/../lib.sh" "$@"
 names=(doctor probe wakeup overhead spread switch_cost window_cost)
 wanted=" ${*:-${names[*]}} "

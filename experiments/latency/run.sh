@@ -2,8 +2,10 @@
 # Latency at low load: Redis asked at a fixed rate by an open-loop client that measures from the intended send time; by
 # policy and profile, in random order within each round.
 #
-#   ROUNDS=5 SECONDS_EACH=8 SEED=n experiments/latency/run.sh [RATE...]      default: 100 500; 9 minutes (60 runs of about 9 s)
-#   ROUNDS=5 experiments/latency/run.sh guest      in a VM of the test bed, alone and beside another; 26 minutes (60 steps of 26 s)
+#   ROUNDS=5 SECONDS_EACH=8 SEED=n experiments/latency/run.sh [RATE...]      default: 100 500; 9 minutes (60 runs of
+#       about 9 s)
+#   ROUNDS=5 experiments/latency/run.sh guest      in a VM of the test bed, alone and beside another; 26 minutes (60
+#       steps of 26 s)
 #
 # The seed of the order is drawn unless given, and stands in order.txt.
 . "$(dirname "$0")/../lib.sh" "$@"

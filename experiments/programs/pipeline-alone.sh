@@ -3,7 +3,8 @@
 # hand.
 #
 #   cc -O2 -static -pthread -o target/pipeline testbed/pipeline.c
-#   testbed/guest.sh --binary target/gleaner --file target/pipeline:/bin/pipeline --timeout 240 KERNEL experiments/programs/pipeline-alone.sh
+#   testbed/guest.sh --binary target/gleaner --file target/pipeline:/bin/pipeline --timeout 240 KERNEL
+#       experiments/programs/pipeline-alone.sh
 key() { tr -d '\n ' </tmp/run.json | grep -oE "\"$1\":[0-9.]+" | cut -d: -f2; }
 echo "kernel $(uname -r), $(nproc) vCPUs: pipeline 2 100000 2000"
 for policy in off full off full; do

@@ -14,7 +14,8 @@
 #   pinned          310 steps                     30 minutes
 #   overhead        80 steps                      10 minutes
 #
-#   experiments/programs/run.sh [machine] [beside-matmul] [relay] [policies] [vcpus] [pinned] [overhead]      default: machine beside-matmul relay
+#   experiments/programs/run.sh [machine] [beside-matmul] [relay] [policies] [vcpus] [pinned] [overhead]      default:
+#       machine beside-matmul relay
 for which in "$@"; do
     case $which in machine | beside-matmul | relay | policies | vcpus | pinned | overhead) ;; *) echo "usage: $0 [machine] [beside-matmul] [relay] [policies] [vcpus] [pinned] [overhead]" >&2; exit 2 ;; esac
 done

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# What a wake-up costs after 1 ms of idling: halted, polled by the kernel for up to 5 ms, and under `gleaner run --profile
-# latency`, in turn. Prints p50 and p99 in us, round by round, then medians. A minute for five rounds; root, haltpoll.
+# What a wake-up costs after 1 ms of idling: halted, polled by the kernel for up to 5 ms, and under `gleaner run
+# --profile latency`, in turn. Prints p50 and p99 in us, round by round, then medians. A minute for five rounds; root,
+# haltpoll.
 #
 #   experiments/retention/wakeup.sh [GLEANER] [ROUNDS]
 set -euo pipefail

@@ -4,7 +4,8 @@
 # long it polls can be set while the machine runs. What was set before is put back at the end, after a signal, and by a
 # process of its own within a second of a kill -9; `before.txt` of the folder has it too.
 #
-#   experiments/rivals/machine.sh [PROGRAM...]      default: seven of experiments/programs/items.sh; about a quarter of an hour
+#   experiments/rivals/machine.sh [PROGRAM...]      default: seven of experiments/programs/items.sh; about a quarter of
+#       an hour
 #
 # ROUNDS=n (5), SECONDS_EACH=n (4: of a run under plain halt), SEED=n (of the order within rounds; drawn unless given).
 . "$(dirname "$0")/../lib.sh" "$@"

@@ -1,8 +1,10 @@
 #define _GNU_SOURCE /* RUSAGE_THREAD */
-/* What dedup's stages ask of the kernel: a program with PARSEC dedup's structure (docs/research/models.md), to be counted by `dedup-stages.sh`.
+/* What dedup's stages ask of the kernel: a program with PARSEC dedup's structure (docs/research/models.md), to be
+ * counted by `dedup-stages.sh`.
  *
- * Fragment -> FragmentRefine -> Deduplicate -> Compress -> Reorder, with the sizes of dedupdef.h and each allocation and release by the thread that does it there: who
- * allocates what, and who gives it back, decides what malloc asks of the kernel. Written for this; what it leaves out (statistics, decoding, bzip2) asks for nothing.
+ * Fragment -> FragmentRefine -> Deduplicate -> Compress -> Reorder, with the sizes of dedupdef.h and each allocation
+ * and release by the thread that does it there: who allocates what, and who gives it back, decides what malloc asks of
+ * the kernel. Written for this; what it leaves out (statistics, decoding, bzip2) asks for nothing.
  *
  *     stages THREADS INPUT OUTPUT     one line of JSON: chunks, each stage's CPU time in seconds and its page faults
  */
@@ -20,7 +22,8 @@
 #include <unistd.h>
 #include <zlib.h>
 
-enum { MAXBUF = 128 << 20, ANCHOR_JUMP = 2 << 20, BATCH = 20, PER_QUEUE = 4, BUCKETS = 65536, WINDOW = 32, MASK = 0xfff };
+enum { MAXBUF = 128 << 20, ANCHOR_JUMP = 2 << 20, BATCH = 20, PER_QUEUE = 4 };
+enum { BUCKETS = 65536, WINDOW = 32, MASK = 0xfff };
 
 static void need(int ok, const char *what) {
 	if (!ok) {
@@ -70,7 +73,13 @@ struct chunk {
 
 static int threads, groups;
 
-struct queue { pthread_mutex_t lock; pthread_cond_t filled; struct chunk **ring; size_t size, from, count; int producers; };
+struct queue {
+    pthread_mutex_t lock;
+    pthread_cond_t filled;
+    struct chunk **ring;
+    size_t size, from, count;
+    int producers;
+};
 
 /* One for each group; `stages` parallel stages fill it, or Fragment (0). The last group may have fewer threads. */
 static struct queue *queues_new(int stages) {
@@ -140,7 +149,8 @@ static void ends(int stage) {
 	pthread_mutex_unlock(&totals);
 }
 
-/* Where a rolling hash over 32 bytes has twelve zeros; `n` if nowhere: 4 KiB on average, as by a Rabin fingerprint with a mask of 0xfff. */
+/* Where a rolling hash over 32 bytes has twelve zeros; `n` if nowhere: 4 KiB on average, as by a Rabin fingerprint with
+ * a mask of 0xfff. */
 static size_t anchor(const unsigned char *p, size_t n) {
 	static const uint64_t base = 1099511628211u;
 	uint64_t out = 1, hash = 0;

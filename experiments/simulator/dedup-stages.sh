@@ -2,7 +2,8 @@
 # What dedup's stages ask of the kernel, by chunk: system calls that change the address space or release memory, page
 # faults, and each stage's part of the CPU time.
 #
-#   experiments/simulator/dedup-stages.sh [ROUNDS]     default: 3; as root (perf's tracepoints), with a network: the input are Debian packages
+#   experiments/simulator/dedup-stages.sh [ROUNDS]     default: 3; as root (perf's tracepoints), with a network: the
+#       input are Debian packages
 #
 # glibc's per-thread caches (since 2.26) and its threshold for trimming arenas (later than 2.15, too) are off, and
 # arenas are as many as on 16 cores: what is left of malloc is as in

@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # Slices asked for against slices delivered, and what enforcing them cost: two that compute all the time share each CPU.
 #
-#   SECONDS_EACH=5 ROUNDS=3 SLICES="30ms 10ms 5ms 1ms 500us 100us" experiments/slices/delivered.sh [threads|guests|tickless]
+#   SECONDS_EACH=5 ROUNDS=3 SLICES="30ms 10ms 5ms 1ms 500us 100us" experiments/slices/delivered.sh
+#       [threads|guests|tickless]
 #
 #   threads   two plain threads, pinned to the last CPU (default)
 #   guests    two QEMU guests with two vCPUs each, under emulation, pinned to CPUs 0 and 1; each vCPU computes
-#   tickless  two such guests, of which vCPU 1 computes on CPU 1 without a guest tick (nohz_full=1), and all else is on CPU 0: nearest
+#   tickless  two such guests, of which vCPU 1 computes on CPU 1 without a guest tick (nohz_full=1), and all else is on
+#       CPU 0: nearest
 #             to KVM, where no thread of the emulator wakes for a guest's timer
 #
 # Every slice once a round, in random order, enforced; and 1ms not enforced, which is what the kernel alone makes of it.

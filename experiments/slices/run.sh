@@ -6,9 +6,11 @@
 #   corun      Figure 2: every program beside a VM that computes, against alone with half of the CPUs
 #   kernel     1 ms against what the kernel does by itself, beside a VM that computes
 #   pairs      Figure 5: pairs of programs
-#   adaptive   the adaptive agent against every slice for all, on four more pairs; with what `mix` has measured, if that is in the same folder
+#   adaptive   the adaptive agent against every slice for all, on four more pairs; with what `mix` has measured, if that
+#       is in the same folder
 #   mix        Figure 6(a): four VMs, and the adaptive agent on them
-#   turns      likewise on the five mixes, with slices in turn within one run of the programs; blocks up to UNTIL=hh:mm, if that is given
+#   turns      likewise on the five mixes, with slices in turn within one run of the programs; blocks up to UNTIL=hh:mm,
+#       if that is given
 #   wakeup     wake-up p99 of a spinning guest
 #   network    Figures 3 and 6(c): iperf3. Takes port 5299 of 127.0.0.1
 #   tables     nothing is measured: the tables again, of what is in the folder

@@ -116,7 +116,8 @@ static void statement(IRSB* out, IRTypeEnv* types, IRStmt* st)
     }
 }
 
-static IRSB* instrument(VgCallbackClosure* closure, IRSB* in, const VexGuestLayout* layout, const VexGuestExtents* extents,
+static IRSB* instrument(VgCallbackClosure* closure, IRSB* in, const VexGuestLayout* layout,
+                         const VexGuestExtents* extents,
                         const VexArchInfo* host, IRType guest_word, IRType host_word)
 {
     IRSB* out = deepCopyIRSBExceptStmts(in);

@@ -1,4 +1,5 @@
-//! Reads a capture, record by record: what is damaged is told, with its place, and what follows it is read all the same.
+//! Reads a capture, record by record: what is damaged is told, with its place, and what follows it is read all the
+//! same.
 
 use crate::frame::{HEAD_BYTES, Head, MAGIC, MARKER, VERSION};
 use crate::record::Record;
@@ -6,7 +7,8 @@ use crate::wire::Records;
 use std::fmt;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
 
-/// Bytes looked at in search of the next whole frame, all together: a file of nothing but beginnings would take for ever.
+/// Bytes looked at in search of the next whole frame, all together: a file of nothing but beginnings would take for
+/// ever.
 const SEARCH_BYTES_MAX: u64 = 512 << 20;
 /// Damaged places told of one file.
 const DAMAGES_MAX: usize = 100;

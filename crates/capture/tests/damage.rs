@@ -175,7 +175,8 @@ proptest! {
         for block in blocks {
             // Half of them as records of the right length.
             let length = u32::try_from(block.len()).unwrap().to_le_bytes();
-            bytes.extend(if whole { frame(&[&length[..], &block].concat(), None, None) } else { frame(&block, None, None) });
+            let bytes_framed = if whole { [&length[..], &block].concat() } else { block.clone() };
+            bytes.extend(frame(&bytes_framed, None, None));
         }
         take_all(&file(&bytes));
     }

@@ -32,7 +32,11 @@ fn what_was_recorded_is_read_and_decided_again() {
 }
 
 proptest::proptest! {
-    #![proptest_config(proptest::prelude::ProptestConfig { cases: 24, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(proptest::prelude::ProptestConfig {
+        cases: 24,
+        failure_persistence: None,
+        ..Default::default()
+    })]
 
     /// Whichever policy was told whatever windows.
     #[test]

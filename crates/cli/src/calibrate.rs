@@ -22,8 +22,8 @@ pub const SAMPLES_AT_START: usize = 120;
 /// The gap where the idle task polls. Long enough that the host's own halt polling (200 us by default) does not hide
 /// the halt.
 pub const GAP_AT_START: Duration = Duration::from_millis(1);
-/// The gap for yielding threads: periods as short as those that they bridge. Where the host polls, such a period ends as
-/// soon for a halted vCPU, and a yielding thread only costs.
+/// The gap for yielding threads: periods as short as those that they bridge. Where the host polls, such a period ends
+/// as soon for a halted vCPU, and a yielding thread only costs.
 pub const GAP_BRIDGED: Duration = Duration::from_micros(50);
 /// Alternations between B and C: noise that comes and goes should meet both.
 const ROUNDS: usize = 4;

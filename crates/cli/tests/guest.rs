@@ -170,11 +170,13 @@ fn guest_with_the_newest_kernel() {
 /// More vCPUs than CPUs: spinning without a guard made this thirty times slower (facts of 2026: 1.2 s to 34 s), and
 /// took nearly all of that time for itself.
 ///
-/// - Policies that spin: both signs are wanted. A host that is itself short of CPUs made the same program take 0.6 to 9.5 s from run to
-///   run without Gleaner, so being slow alone proves nothing; and where a guarded run is short, some tenths of it may be bridged.
-/// - Policies that never spin have no second sign. They are held against the slowest run in between that changed nothing (`off`, and for
-///   `consolidate` also `observe`), which was as unlucky with the host as any: a median of three may be ten times that. Sixteen times lay
-///   between the luckiest and the unluckiest run without Gleaner, and what went wrong took nearly thirty times.
+/// - Policies that spin: both signs are wanted. A host that is itself short of CPUs made the same program take 0.6 to
+///   9.5 s from run to run without Gleaner, so being slow alone proves nothing; and where a guarded run is short, some
+///   tenths of it may be bridged.
+/// - Policies that never spin have no second sign. They are held against the slowest run in between that changed
+///   nothing (`off`, and for `consolidate` also `observe`), which was as unlucky with the host as any: a median of
+///   three may be ten times that. Sixteen times lay between the luckiest and the unluckiest run without Gleaner, and
+///   what went wrong took nearly thirty times.
 #[test]
 fn guest_short_of_cpus_is_not_made_much_slower() {
     const SLOWER: f64 = 5.0;

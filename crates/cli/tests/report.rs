@@ -196,7 +196,8 @@ for (const element of document.querySelectorAll("p, li, td, th, dt, dd, figcapti
   const style = getComputedStyle(element), drawn = element.tagName == "text";
   if (contrast(element, drawn ? style.fill : style.color) < 4.5) faint.push(element.textContent.trim().slice(0, 60));
   const svg = drawn && element.ownerSVGElement;
-  if (drawn && parseFloat(style.fontSize) * box(svg).width / svg.viewBox.baseVal.width < 9.5) small.push(element.textContent.trim());
+  if (drawn && parseFloat(style.fontSize) * box(svg).width / svg.viewBox.baseVal.width < 9.5)
+    small.push(element.textContent.trim());
 }
 for (const table of document.querySelectorAll("table")) {
   const rows = [...table.tBodies[0].rows];
@@ -212,7 +213,8 @@ for (const svg of svgs) {
   const outer = box(svg), texts = [...svg.querySelectorAll("text")];
   texts.forEach((text, at) => {
     const inner = box(text);
-    if (inner.left < outer.left - 1 || inner.right > outer.right + 1 || inner.top < outer.top - 1 || inner.bottom > outer.bottom + 1)
+    if (inner.left < outer.left - 1 || inner.right > outer.right + 1
+        || inner.top < outer.top - 1 || inner.bottom > outer.bottom + 1)
       cut.push(text.textContent.trim());
     for (const other of texts.slice(at + 1)) {
       const second = box(other);

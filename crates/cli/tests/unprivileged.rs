@@ -19,7 +19,9 @@ fn without_privilege_weaker_means_are_used_and_named() {
     let report = json(&said);
     assert_eq!(
         report["means"],
-        serde_json::json!({"observer": "procfs", "placement": "affinity", "retention": "yielding", "yielding": "sched-idle"})
+        serde_json::json!({
+            "observer": "procfs", "placement": "affinity", "retention": "yielding", "yielding": "sched-idle"
+        })
     );
     assert_eq!(report["restored"], true);
     assert!(!user.state().exists(), "its journal is left");

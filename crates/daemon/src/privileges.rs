@@ -37,7 +37,8 @@ pub(crate) fn needed(retain: RetainChoice, observer: ObserverChoice, acts: bool)
     }
 }
 
-/// This thread, and what it starts, keeps those of `needed` that it has. Returns what it keeps, and how many it gave up.
+/// This thread, and what it starts, keeps those of `needed` that it has. Returns what it keeps, and how many it gave
+/// up.
 ///
 /// # Errors
 /// When the kernel refuses; everything is as it was then.

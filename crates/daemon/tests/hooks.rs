@@ -1,4 +1,5 @@
-//! The hooks of hypervisors' managers, called as those call them, with a service manager that only notes what it is told.
+//! The hooks of hypervisors' managers, called as those call them, with a service manager that only notes what it is
+//! told.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

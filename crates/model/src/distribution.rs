@@ -152,7 +152,10 @@ mod tests {
         }
 
         #[test]
-        fn quantiles_agree_with_hdrhistogram(values in proptest::collection::vec(1u64..10_000_000_000, 1..300), q in 0.0..1.0f64) {
+        fn quantiles_agree_with_hdrhistogram(
+            values in proptest::collection::vec(1u64..10_000_000_000, 1..300),
+            q in 0.0..1.0f64,
+        ) {
             let mut ours = Distribution::new();
             let mut reference = hdrhistogram::Histogram::<u64>::new(3).unwrap();
             for value in &values {
@@ -165,7 +168,10 @@ mod tests {
         }
 
         #[test]
-        fn merging_is_recording_both(a in proptest::collection::vec(0u64..1_000_000, 0..50), b in proptest::collection::vec(0u64..1_000_000, 0..50)) {
+        fn merging_is_recording_both(
+            a in proptest::collection::vec(0u64..1_000_000, 0..50),
+            b in proptest::collection::vec(0u64..1_000_000, 0..50),
+        ) {
             let of = |values: &[u64]| values.iter().fold(Distribution::new(), |mut d, v| { d.record(Nanos(*v)); d });
             let mut merged = of(&a);
             merged.merge(&of(&b));

@@ -3,7 +3,8 @@
 //!
 //! Counted like this, over one window:
 //!
-//! - `run` and `wait` of a vCPU thread are the scheduler's own (`/proc/TID/schedstat`): on a pCPU, and runnable without one.
+//! - `run` and `wait` of a vCPU thread are the scheduler's own (`/proc/TID/schedstat`): on a pCPU, and runnable without
+//!   one.
 //! - A *burst* is the run time between a wake-up and the sleep that ends it, however often it is preempted in between.
 //! - A *preemption* takes the pCPU from a vCPU that would have run on. Switches by sleeping are none.
 //! - A *full slice* is a run interval that ended by preemption and was at least nine tenths of the slice in force.

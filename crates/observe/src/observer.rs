@@ -32,7 +32,8 @@ pub struct ObserverConfig {
     pub roots: Vec<i32>,
     /// The vCPUs the group may use; `None` for all that are online.
     pub allowed: Option<CpuSet>,
-    /// Groups seen at once, as far as BPF is concerned: it takes 2.6 kB for each on each CPU, and has room for 256 at most.
+    /// Groups seen at once, as far as BPF is concerned: it takes 2.6 kB for each on each CPU, and has room for 256 at
+    /// most.
     pub groups_max: usize,
     /// Count how often idle tasks execute the idle instruction (BPF only): one more program, at every idle entry, that
     /// no policy needs. For experiments, see [`BpfObserver::idle_instructions`].

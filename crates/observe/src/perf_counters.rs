@@ -4,9 +4,9 @@
 //! Three figures a thread: instructions, accesses that reach the last level, those that miss it. Which events these are
 //! depends on the maker. The kernel's generic `cache-references` and `cache-misses` are about the last level on Intel's
 //! processors, and about the
-//! *second* on AMD's since Zen, whose L3 has counters of its own that know no threads. There the accesses are the misses of the L2, and
-//! the misses are the lines that came from memory (`ls_any_fills_from_sys.dram_io_all`, since Zen 3; before, nothing
-//! tells).
+//! *second* on AMD's since Zen, whose L3 has counters of its own that know no threads. There the accesses are the
+//! misses of the L2, and the misses are the lines that came from memory (`ls_any_fills_from_sys.dram_io_all`, since Zen
+//! 3; before, nothing tells).
 //!
 //! Where the processor has fewer counters than are asked for, the kernel takes turns; figures are scaled by the share
 //! of the time that was counted.

@@ -250,7 +250,8 @@ fn cgroups(root: &ProcRoot, pattern: &glob::Pattern) -> Vec<Target> {
     hierarchies(root).map(matching).find(|found| !found.is_empty()).unwrap_or_default()
 }
 
-/// What systemd calls a unit that is enabled under this other name too: Debian's `redis.service` is `redis-server.service`.
+/// What systemd calls a unit that is enabled under this other name too: Debian's `redis.service` is
+/// `redis-server.service`.
 fn unit_behind(root: &ProcRoot, name: &str) -> Option<OsString> {
     // As the first process sees them: this one may be in a container.
     let target = fs::read_link(root.proc.join("1/root/etc/systemd/system").join(name)).ok()?;

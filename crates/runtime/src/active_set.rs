@@ -66,7 +66,8 @@ mod tests {
         list.parse().unwrap()
     }
 
-    /// The `n`th window of a program that hardly computes and often waits; `slow`: it hands over less, and computes less.
+    /// The `n`th window of a program that hardly computes and often waits; `slow`: it hands over less, and computes
+    /// less.
     fn window(n: u64, there: &CpuSet, active: &CpuSet, slow: bool) -> Window {
         let length = Nanos::from_millis(100);
         let (work, switches) = if slow { (Nanos::from_millis(8), 400) } else { (Nanos::from_millis(20), 2_000) };

@@ -58,7 +58,8 @@ pub struct Config {
     pub overhead_ratio: f64,
     /// Whatever would be weaker than asked for is an error.
     pub strict: bool,
-    /// Decisions are made and told, and nothing is changed. Nothing is tried either: a trial would compare nothing with nothing.
+    /// Decisions are made and told, and nothing is changed. Nothing is tried either: a trial would compare nothing with
+    /// nothing.
     pub dry_run: bool,
 }
 

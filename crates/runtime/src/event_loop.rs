@@ -12,7 +12,8 @@ pub trait Task {
     /// What it comes to.
     type Outcome;
 
-    /// Sleeps until then; `Some`: what happened before. Something that has happened already is told although it is late.
+    /// Sleeps until then; `Some`: what happened before. Something that has happened already is told although it is
+    /// late.
     fn wait_until(&mut self, due: Instant) -> Option<Self::Event>;
 
     /// The work of one tick, so `late`; then how long until the next.
@@ -26,7 +27,8 @@ pub trait Task {
 pub fn run<T: Task>(task: &mut T, first: Duration) -> T::Outcome {
     let mut due = Instant::now() + first;
     loop {
-        // Neither starves the other: not ticks in a storm of events, nor events where ticks take longer than they are apart.
+        // Neither starves the other: not ticks in a storm of events, nor events where ticks take longer than they are
+        // apart.
         if let Some(late) = Instant::now().checked_duration_since(due) {
             match task.tick(late.into()) {
                 ControlFlow::Break(outcome) => return outcome,

@@ -313,7 +313,8 @@ impl Group {
         }
     }
 
-    /// Gives it back what it had, while the observer still knows processes that outlive it with an environment of their own.
+    /// Gives it back what it had, while the observer still knows processes that outlive it with an environment of their
+    /// own.
     pub(crate) fn release(self, observing: &mut Observing, journal: &mut Journal) {
         if let Some(mut placement) = self.placement
             && let Err(error) = placement.release(|| observing.threads(), journal)

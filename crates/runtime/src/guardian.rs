@@ -1,9 +1,9 @@
 //! The guardian: a process of its own that undoes a run's changes when the main process dies without doing so.
 //!
-//! It reads a pipe whose other end only the main process holds. A byte means that main has cleaned up itself; the end of the pipe
-//! without one means that it was killed. While main's heart is silent, because it hangs or was stopped, the guardian takes back what
-//! would go on keeping vCPUs awake. The guardian has a session of its own and ignores the signals that a terminal or a
-//! supervisor sends to everybody, so that it outlives what it guards.
+//! It reads a pipe whose other end only the main process holds. A byte means that main has cleaned up itself; the end
+//! of the pipe without one means that it was killed. While main's heart is silent, because it hangs or was stopped, the
+//! guardian takes back what would go on keeping vCPUs awake. The guardian has a session of its own and ignores the
+//! signals that a terminal or a supervisor sends to everybody, so that it outlives what it guards.
 
 use crate::heart::{Heart, SILENT};
 use gleaner_act::{ActError, UndoOutcome, take_values_back, undo_journal};
@@ -88,7 +88,8 @@ pub enum GuardError {
     MainLives,
 }
 
-/// The guardian's own side: what a binary that begins a [`crate::Session`] does when it is started as `BINARY guardian JOURNAL`.
+/// The guardian's own side: what a binary that begins a [`crate::Session`] does when it is started as `BINARY guardian
+/// JOURNAL`.
 ///
 /// # Errors
 /// When not everything could be undone.
@@ -115,7 +116,8 @@ pub fn guard(journal: &Path) -> Result<(), GuardError> {
     Err(GuardError::MainLives)
 }
 
-/// Waits for the end of main's side, and watches its heart meanwhile, if that is wanted; whether main has cleaned up itself.
+/// Waits for the end of main's side, and watches its heart meanwhile, if that is wanted; whether main has cleaned up
+/// itself.
 fn wait_for_the_end(journal: &Path) -> bool {
     let heart = Heart::from_stdout().ok();
     let (mut watched, mut taken_at) = (false, None);

@@ -1,4 +1,5 @@
-//! What a run and its guardian share: when the run's loop was last alive, and how often the guardian took values back since.
+//! What a run and its guardian share: when the run's loop was last alive, and how often the guardian took values back
+//! since.
 //!
 //! Memory without a name, so that nothing is left of it; two numbers, each written by one side.
 
@@ -10,7 +11,8 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::process::Stdio;
 
-/// A loop that was silent for so long hangs, or its process is stopped. Below two seconds, which are promised; windows end within one.
+/// A loop that was silent for so long hangs, or its process is stopped. Below two seconds, which are promised; windows
+/// end within one.
 pub(crate) const SILENT: Nanos = Nanos::from_millis(1750);
 
 const BEAT: u64 = 0;

@@ -1,4 +1,5 @@
-//! What belongs to the whole machine, whatever groups there are: observer, means of retention, journal, housekeeping CPU, pace.
+//! What belongs to the whole machine, whatever groups there are: observer, means of retention, journal, housekeeping
+//! CPU, pace.
 
 use crate::Session;
 use crate::config::Config;
@@ -222,7 +223,8 @@ impl Machine {
         self.retention.as_ref().map(Retention::counters).unwrap_or_default()
     }
 
-    /// `group` wants idle periods of `vcpu` bridged up to `timeout`, or not at all. Nothing is done before [`Self::fulfil`].
+    /// `group` wants idle periods of `vcpu` bridged up to `timeout`, or not at all. Nothing is done before
+    /// [`Self::fulfil`].
     pub(crate) fn wants(&mut self, group: GroupId, vcpu: VcpuId, timeout: Option<Nanos>) {
         self.wishes.set(group, vcpu, timeout);
     }
@@ -260,7 +262,8 @@ impl Machine {
         }
     }
 
-    /// Keeps this thread to a vCPU where it displaces nobody: groups run on `active`, and threads of theirs are bound to `pinned`.
+    /// Keeps this thread to a vCPU where it displaces nobody: groups run on `active`, and threads of theirs are bound
+    /// to `pinned`.
     /// `late`: it was kept waiting there, for longer than a window, so it takes another.
     pub(crate) fn pin(&mut self, active: CpuSet, pinned: CpuSet, late: Nanos) {
         self.occupied = (active, pinned);
@@ -284,7 +287,8 @@ impl Machine {
         done
     }
 
-    /// Longer windows when observing costs too much, shorter ones again when it does not. `quick`: somebody waits for the next one.
+    /// Longer windows when observing costs too much, shorter ones again when it does not. `quick`: somebody waits for
+    /// the next one.
     pub(crate) fn pace(&mut self, cost: Nanos, quick: bool) {
         let length = Nanos::from_f64(cost.as_f64() / self.overhead_target).min(LONGEST_WINDOW);
         // A quarter of the way: one expensive window is no reason.
@@ -297,7 +301,8 @@ impl Machine {
         self.quick = quick;
     }
 
-    /// Goes over to /proc when groups switch so often that BPF would slow them down. `trial`: one still needs what only BPF sees.
+    /// Goes over to /proc when groups switch so often that BPF would slow them down. `trial`: one still needs what only
+    /// BPF sees.
     pub(crate) fn fall_back_to_procfs(&mut self, windows: &[Window], trial: bool, events: &mut Events) {
         let Some(switches_per_s) = self.observing.too_dear(windows, trial, &self.params) else { return };
         let at = windows.first().map_or(Nanos::ZERO, |window| window.at);

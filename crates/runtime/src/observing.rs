@@ -99,8 +99,8 @@ impl Observing {
         Ok(windows)
     }
 
-    /// Processes that run already, all of `cgroup` where there is one, are another group, the last one; false where this
-    /// observer has no room for it.
+    /// Processes that run already, all of `cgroup` where there is one, are another group, the last one; false where
+    /// this observer has no room for it.
     pub(crate) fn add_group(&mut self, roots: &[i32], cgroup: Option<&Path>) -> bool {
         let added = self.observer.add_group(roots, cgroup);
         if added {
@@ -134,7 +134,8 @@ impl Observing {
         self.observer.threads()
     }
 
-    /// How many switches a second BPF slows down, once they have been too many for long enough. `trial`: somebody needs what only BPF sees.
+    /// How many switches a second BPF slows down, once they have been too many for long enough. `trial`: somebody needs
+    /// what only BPF sees.
     pub(crate) fn too_dear(&mut self, windows: &[Window], trial: bool, params: &GuestParams) -> Option<f64> {
         let switches = |window: &Window| window.group.voluntary_switches + window.group.involuntary_switches;
         let per_s = |window: &Window| switches(window) as f64 / window.length.as_secs_f64().max(1e-9);

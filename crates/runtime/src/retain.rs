@@ -30,7 +30,8 @@ pub struct Opened {
     pub group: IdleGroup,
 }
 
-/// Looks for a means: the one that is asked for, or else the first that can be had, in the order of [`RetainMeans::ALL`].
+/// Looks for a means: the one that is asked for, or else the first that can be had, in the order of
+/// [`RetainMeans::ALL`].
 #[derive(Debug)]
 pub(crate) struct Search {
     asked: Option<RetainMeans>,

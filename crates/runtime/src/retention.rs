@@ -104,7 +104,8 @@ impl Retention {
         self.retainer.set(vcpu, timeout, journal)
     }
 
-    /// BPF will no longer tell when a vCPU is busy: yielding threads that wait for that are replaced by others that nap.
+    /// BPF will no longer tell when a vCPU is busy: yielding threads that wait for that are replaced by others that
+    /// nap.
     pub(crate) fn nap_instead(
         &mut self,
         vcpus: &CpuSet,

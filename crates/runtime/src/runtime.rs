@@ -41,8 +41,8 @@ impl Runtime {
         Ok(runtime)
     }
 
-    /// Manages processes that run already, with all that they start, as one more group, which may use `vcpus`. To be called right after a
-    /// tick. `None` where the observer has no room for them.
+    /// Manages processes that run already, with all that they start, as one more group, which may use `vcpus`. To be
+    /// called right after a tick. `None` where the observer has no room for them.
     pub fn adopt(&mut self, config: &Config, vcpus: &CpuSet, members: Members, roots: &[i32]) -> Option<GroupId> {
         let Self { machine, groups, events, adopted } = self;
         if !machine.add_group(roots, members.cgroup(), events) {
@@ -73,8 +73,8 @@ impl Runtime {
         groups[place].reconfigure(config, means, machine, events);
     }
 
-    /// The group is left alone from now on: nothing is decided, and no vCPU is kept awake for it. Or no more: it goes on
-    /// with what was known of it. Where it is confined it stays. To be called right after a tick.
+    /// The group is left alone from now on: nothing is decided, and no vCPU is kept awake for it. Or no more: it goes
+    /// on with what was known of it. Where it is confined it stays. To be called right after a tick.
     pub fn hold(&mut self, id: GroupId, held: bool) {
         let Some(place) = self.place(id) else { return };
         let Self { machine, groups, events, .. } = self;
@@ -163,7 +163,8 @@ impl Runtime {
         self.machine.adopt_next_child();
     }
 
-    /// To be called right after exec: from here on it is managed. What fails now must not cost the program: it is a warning.
+    /// To be called right after exec: from here on it is managed. What fails now must not cost the program: it is a
+    /// warning.
     pub fn started(&mut self, pid: i32) {
         let Self { machine, groups, events, .. } = self;
         machine.adopted(pid);

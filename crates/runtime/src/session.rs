@@ -32,9 +32,10 @@ pub fn run_id() -> String {
 }
 
 impl Session {
-    /// Begins one in the default state folder. A guardian that cannot be started is a weakness to be told, not an error.
-    /// What runs before it left behind is cleaned up first: their guardians are dead, or they would have done it. `listener` is told
-    /// what cannot be undone, of theirs now and of this one's if it is dropped.
+    /// Begins one in the default state folder. A guardian that cannot be started is a weakness to be told, not an
+    /// error.
+    /// What runs before it left behind is cleaned up first: their guardians are dead, or they would have done it.
+    /// `listener` is told what cannot be undone, of theirs now and of this one's if it is dropped.
     ///
     /// # Errors
     /// When nothing could be undone: `/proc` is not this process's, or the journal cannot be written.
@@ -87,8 +88,8 @@ impl Session {
         self.unguarded.clone().map(|why| Warning::Unguarded { why })
     }
 
-    /// Somebody may have killed the guardian, and there has to be one: what to warn of, where it was gone. To be asked at every tick, or
-    /// when a child process ended.
+    /// Somebody may have killed the guardian, and there has to be one: what to warn of, where it was gone. To be asked
+    /// at every tick, or when a child process ended.
     pub fn look_after_guardian(&mut self) -> Option<Warning> {
         if !self.guardian.as_mut()?.is_gone() {
             return None;
@@ -109,8 +110,9 @@ impl Session {
         }
     }
 
-    /// This process is alive. To be called at least once a second, from the first time on: where it is silent for longer, because it hangs
-    /// or was stopped, the guardian takes back values that would keep vCPUs awake all the same. Whether it did since the last call.
+    /// This process is alive. To be called at least once a second, from the first time on: where it is silent for
+    /// longer, because it hangs or was stopped, the guardian takes back values that would keep vCPUs awake all the
+    /// same. Whether it did since the last call.
     pub fn beat(&mut self) -> bool {
         let (Some(heart), Some(guardian)) = (&self.heart, &mut self.guardian) else { return false };
         heart.beat();

@@ -1,4 +1,5 @@
-//! Setting up: journal, guardian, placement, observer, means of retention, as far as the policy needs them and the machine allows.
+//! Setting up: journal, guardian, placement, observer, means of retention, as far as the policy needs them and the
+//! machine allows.
 
 use crate::config::{Config, RetainChoice};
 use crate::event::{Listener, Warning};
@@ -142,7 +143,8 @@ fn session(config: &Config, events: &mut Events) -> Result<Option<Session>, Setu
     }
 }
 
-/// Where idle vCPUs poll the group is rarely confined: masks cost nothing until it is, and making a cpuset and removing it take 10 ms.
+/// Where idle vCPUs poll the group is rarely confined: masks cost nothing until it is, and making a cpuset and removing
+/// it take 10 ms.
 fn placement(
     config: &Config,
     means: Option<RetainMeans>,
@@ -163,8 +165,9 @@ fn placement(
     Ok(Some(placement))
 }
 
-/// `by_files`: `/proc` does, which costs no switch anything. So it is where idle vCPUs poll, and there is nothing to consolidate on a
-/// host that has the CPUs, and the trial needs no wake-ups. Where `/proc` is not the machine's own, BPF may still see.
+/// `by_files`: `/proc` does, which costs no switch anything. So it is where idle vCPUs poll, and there is nothing to
+/// consolidate on a host that has the CPUs, and the trial needs no wake-ups. Where `/proc` is not the machine's own,
+/// BPF may still see.
 fn observe(
     config: &Config,
     by_files: bool,

@@ -1,8 +1,8 @@
 //! Several groups share vCPUs: what each wants of each vCPU, and what comes of it.
 //!
 //! The longest time-out wins: to a group that wants a shorter one the longer one does no harm. What a shared vCPU polls
-//! counts for the budget of each of its groups. While a group tries whether retention pays, its wishes alone count: else it would compare
-//! retention with retention.
+//! counts for the budget of each of its groups. While a group tries whether retention pays, its wishes alone count:
+//! else it would compare retention with retention.
 
 use gleaner_model::{Nanos, VcpuId};
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,4 +1,5 @@
-//! Yielding threads as the runtime wants them: with decide's state machine in them, told by BPF, outside of the program's quota.
+//! Yielding threads as the runtime wants them: with decide's state machine in them, told by BPF, outside of the
+//! program's quota.
 
 use gleaner_act::{ActError, BusyWait, CgroupRoots, IdleGroup, IdleMeans, YieldingThreads, own_group};
 use gleaner_decide::guest::{GuestParams, YieldingThread};
@@ -7,7 +8,8 @@ use gleaner_observe::Observer;
 use gleaner_sys::cpu_quota;
 use std::collections::BTreeMap;
 
-/// Starts yielding threads that run decide's state machine, asleep. `busy_wait`: how one learns that its vCPU is busy again.
+/// Starts yielding threads that run decide's state machine, asleep. `busy_wait`: how one learns that its vCPU is busy
+/// again.
 ///
 /// # Errors
 /// As [`YieldingThreads::start`].
@@ -31,8 +33,9 @@ pub fn start_yielding(
     )
 }
 
-/// Whether yielding threads run outside of the program's limit of CPU time; else why there are to be none: they would use it up, and
-/// the program would be throttled. `means`: whether they have a cgroup of their own, at the top of what can be seen.
+/// Whether yielding threads run outside of the program's limit of CPU time; else why there are to be none: they would
+/// use it up, and the program would be throttled. `means`: whether they have a cgroup of their own, at the top of what
+/// can be seen.
 pub(crate) fn spends_no_quota(means: IdleMeans) -> Result<(), String> {
     let Some(own) = own_group(&CgroupRoots::default(), "cpu") else { return Ok(()) };
     let folder = if means == IdleMeans::ClassOnly { &own.own } else { &own.mount };

@@ -23,8 +23,8 @@
 //! Three things widen it, all to the safe side:
 //!
 //! - At most [`FALSE_VERDICTS`] (4 %) of verdicts may be false, not 5 %.
-//! - Five pairs have only 32 flips: from the smallest to the largest ratio is a 93.75 % interval. There it is extended at each end
-//!   by [`EXTENSION_AT_FIVE`] of its length. Below five pairs there is no interval.
+//! - Five pairs have only 32 flips: from the smallest to the largest ratio is a 93.75 % interval. There it is extended
+//!   at each end by [`EXTENSION_AT_FIVE`] of its length. Below five pairs there is no interval.
 //! - It always reaches to the median ratio, which is what is reported.
 //!
 //! `tests/simulation.rs` measures it; its figures are in `docs/ab.md`.

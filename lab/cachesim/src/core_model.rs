@@ -3,12 +3,13 @@
 //! Between long misses the core executes at its base rate (the commit width of Table V, or a program's own CPI on
 //! perfect caches). Three things stop it, each an assumption that is stated here and nowhere else:
 //!
-//! 1. **The reorder buffer.** Instruction i + ROB cannot enter before instruction i has left. A load that takes longer than
-//!    the core needs to fill the buffer stops it for the difference; loads within the same ROB-full of instructions overlap.
+//! 1. **The reorder buffer.** Instruction i + ROB cannot enter before instruction i has left. A load that takes longer
+//!    than the core needs to fill the buffer stops it for the difference; loads within the same ROB-full of
+//!    instructions overlap.
 //!    So a short miss costs nothing by itself, and ten misses close together cost little more than one.
-//! 2. **Miss-level parallelism.** At most `mlp_max` loads beyond the L1 are outstanding; the next one starts when the oldest
-//!    returns. The L1's miss registers set this limit at most, and a program that chases pointers sets it to 1: dependences
-//!    are not in the traces, so this number is where they go.
+//! 2. **Miss-level parallelism.** At most `mlp_max` loads beyond the L1 are outstanding; the next one starts when the
+//!    oldest returns. The L1's miss registers set this limit at most, and a program that chases pointers sets it to 1:
+//!    dependences are not in the traces, so this number is where they go.
 //! 3. **The front end.** An instruction fetch beyond the L1 stops the core for its whole latency beyond the L1's.
 //!
 //! Stores wait in a write buffer that is never full; L1 hits are part of the base CPI. Branches, the issue queue, the

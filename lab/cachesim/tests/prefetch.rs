@@ -232,7 +232,8 @@ proptest! {
 
     #[test]
     fn nothing_is_restored_that_was_not_lost_and_records_stay_bounded(
-        seed in any::<u64>(), entries_max in 1_usize..24, region_lines in 0_u32..7, by_region in any::<bool>(), filter in any::<bool>(),
+        seed in any::<u64>(), entries_max in 1_usize..24, region_lines in 0_u32..7, by_region in any::<bool>(),
+        filter in any::<bool>(),
     ) {
         let kind = if by_region {
             RecordKind::Accessed { region_lines: 1 << region_lines, hit_filter: filter }

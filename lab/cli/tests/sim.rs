@@ -87,11 +87,15 @@ fn costs_come_from_a_probe_and_the_files_own_stay() {
     let file = file.to_str().unwrap();
     let settings: Vec<_> = [("A", 3_000), ("B", 8_000), ("C", 50_000)]
         .map(|(setting, p50_ns)| {
-            serde_json::json!({ "setting": setting, "n": 100, "mean_ns": 1, "p50_ns": p50_ns, "p90_ns": 1, "p99_ns": 1, "max_ns": 1, "steal_ratio": null })
+            serde_json::json!({
+                "setting": setting, "n": 100, "mean_ns": 1, "p50_ns": p50_ns, "p90_ns": 1, "p99_ns": 1, "max_ns": 1,
+                "steal_ratio": null
+            })
         })
         .into();
     let probe = |settings: &[serde_json::Value]| {
-        let probe = serde_json::json!({ "schema": "gleaner.probe/1", "gap_ns": 1_000_000, "waiter_vcpu": 0, "waker_vcpu": 1,
+        let probe = serde_json::json!({
+            "schema": "gleaner.probe/1", "gap_ns": 1_000_000, "waiter_vcpu": 0, "waker_vcpu": 1,
             "d_kind": null, "settings": settings, "timeouts": null, "notes": [] });
         std::fs::write(file, probe.to_string()).unwrap();
     };

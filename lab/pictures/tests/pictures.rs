@@ -44,7 +44,10 @@ fn figures_that_are_too_high_are_told_apart() {
     let settings = |n: usize| {
         let one = |i: usize| {
             let setting = ["A", "B", "C"][i % 3];
-            json!({"setting": setting, "n": 1, "mean_ns": 1, "p50_ns": 1, "p90_ns": 1, "p99_ns": 1, "max_ns": 1, "steal_ratio": null})
+            json!({
+                "setting": setting, "n": 1, "mean_ns": 1, "p50_ns": 1, "p90_ns": 1, "p99_ns": 1, "max_ns": 1,
+                "steal_ratio": null
+            })
         };
         let probe = json!({
             "schema": "gleaner.probe/1", "gap_ns": 1, "waiter_vcpu": 0, "waker_vcpu": 1, "d_kind": null,

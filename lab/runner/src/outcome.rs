@@ -88,7 +88,8 @@ mod tests {
     fn answer(output: &str, workload: &str) -> Answer {
         let run = serde_json::json!({
             "schema": RunReport::SCHEMA, "command": ["c"], "policy": "off", "profile": "balanced", "wall_ns": 5, "exit_status": 0,
-            "retained_ns": 0, "vcpus": 1, "active_vcpus_mean": 1.0, "lengths": {}, "guard_trips": 0, "means": {}, "windows": 0,
+            "retained_ns": 0, "vcpus": 1, "active_vcpus_mean": 1.0, "lengths": {}, "guard_trips": 0, "means": {},
+            "windows": 0,
             "overhead_cpu_ns": 0, "decisions": [], "decisions_left_out": 0, "warnings": [], "restored": true
         });
         let frames = [("run", run.to_string()), ("output", output.to_owned()), ("workload", workload.to_owned())];

@@ -7,7 +7,10 @@
 use serde::Serialize;
 
 macro_rules! costs {
-    ($($(#[$doc:meta])* $name:ident: $meaning:literal, [$vm:literal, $pm:literal, $xen:literal], $source:literal;)*) => {
+    ($(
+        $(#[$doc:meta])*
+        $name:ident: $meaning:literal, [$vm:literal, $pm:literal, $xen:literal], $source:literal;
+    )*) => {
         /// Durations in nanoseconds.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
         pub struct Costs {
@@ -26,7 +29,9 @@ macro_rules! costs {
 
             /// Every cost: name, value, meaning, source of the presets' values.
             pub fn described(&self) -> Vec<CostDescription> {
-                vec![$(CostDescription { name: stringify!($name), ns: self.$name, meaning: $meaning, source: $source },)*]
+                vec![$(
+                    CostDescription { name: stringify!($name), ns: self.$name, meaning: $meaning, source: $source },
+                )*]
             }
 
             /// Sets a cost by its name; `false` if there is none of that name.

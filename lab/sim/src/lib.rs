@@ -22,15 +22,15 @@
 //!                                              +--> result, timeline (Chrome trace)
 //! ```
 //!
-//! **Time** is integer nanoseconds. Each vCPU, pCPU, thread and VM has its own timers ([`Timers`]); whatever changes what a vCPU
-//! does first charges the time that has passed (`World::charge`), then re-arms (`World::arm`). No tick, no scan: the
-//! cost of an event grows with the logarithm of the machine. **Ties** go in the order of arming, so the same input and
-//! seed give the same result to the last byte. **No decision within a decision**: whoever makes a pCPU's choice stale
-//! only lists the pCPU (`World::look`), and the list is worked off when the event has been dealt with; guests are told
-//! by interrupts, which are timers.
+//! **Time** is integer nanoseconds. Each vCPU, pCPU, thread and VM has its own timers ([`Timers`]); whatever changes
+//! what a vCPU does first charges the time that has passed (`World::charge`), then re-arms (`World::arm`). No tick, no
+//! scan: the cost of an event grows with the logarithm of the machine. **Ties** go in the order of arming, so the same
+//! input and seed give the same result to the last byte. **No decision within a decision**: whoever makes a pCPU's
+//! choice stale only lists the pCPU (`World::look`), and the list is worked off when the event has been dealt with;
+//! guests are told by interrupts, which are timers.
 //!
-//! **The policy is the one that ships**: `GuestPolicy` gets [`gleaner_model::Window`]s, and each vCPU's yielding thread is decide's
-//! `YieldingThread`, driven through `YieldMachine` as act's runner drives it.
+//! **The policy is the one that ships**: `GuestPolicy` gets [`gleaner_model::Window`]s, and each vCPU's yielding thread
+//! is decide's `YieldingThread`, driven through `YieldMachine` as act's runner drives it.
 //!
 //! To add an instruction: a variant of [`program::Op`], its check in `Workload::flaw`, its case in `program/exec.rs`
 //! (`step`); if it takes time on the vCPU, a variant of `Doing` with its length in `World::activity_lasts` and its end

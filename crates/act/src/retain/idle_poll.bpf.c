@@ -7,7 +7,8 @@
 // A program at the end of tick_nohz_idle_enter(), once an idle period and in between, looks at the flags until they say
 // "reschedule", or for at most the vCPU's time-out. Whatever the cpuidle driver is, and without one.
 //
-//   do_idle: set polling -> tick_nohz_idle_enter -> [poll] -> while (!need_resched) halt -> tick_nohz_idle_exit [learn] -> schedule
+//   do_idle: set polling -> tick_nohz_idle_enter -> [poll] -> while (!need_resched) halt -> tick_nohz_idle_exit [learn]
+//   -> schedule
 //
 // The end of that function, not its beginning: from there on the kernel accounts the time as idle, as it is.
 //

@@ -26,7 +26,8 @@ mod skel {
 plain_old_data! {
     guard { slot, stolen_ns, hold_off_ns, stopped_until_ns }
     idle_cpu {
-        timeout_ns, interrupt_ns, polling, entries, entry_flags, exit_flags, exits, trips, polls, held, timeouts, polled_ns, stolen_ns,
+        timeout_ns, interrupt_ns, polling, entries, entry_flags, exit_flags, exits, trips, polls, held, timeouts,
+        polled_ns, stolen_ns,
         paused_until_ns, pause_level, guard, __pad_192,
     }
     idle_control { heart_ns, reschedule_flag }

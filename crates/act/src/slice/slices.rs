@@ -203,7 +203,8 @@ fn set_by_another(own: &Path, tid: i32, start_time: u64) -> Option<i32> {
     let journals = own.parent().map(journal::list_journals)?.unwrap_or_default();
     journals.iter().filter(|path| *path != own).find_map(|path| {
         let state = journal::read(path).ok()?;
-        let has = |undo: &Undo| matches!(undo, Undo::Slice { tid: other, start_time: started, .. } if (*other, *started) == (tid, start_time));
+        let is_its = |other: i32, started: u64| (other, started) == (tid, start_time);
+        let has = |undo: &Undo| matches!(undo, Undo::Slice { tid, start_time, .. } if is_its(*tid, *start_time));
         state.alive.filter(|_| state.undos.iter().any(has))
     })
 }

@@ -42,8 +42,8 @@ pub struct Known {
     pub costs: Option<WakeupCosts>,
 }
 
-/// Adds to `config` what a run by it has to know, which is found out unless it was since the boot. Nothing where a means
-/// that polls in the idle task is to be had: there a trial in each run decides.
+/// Adds to `config` what a run by it has to know, which is found out unless it was since the boot. Nothing where a
+/// means that polls in the idle task is to be had: there a trial in each run decides.
 pub fn add_what_is_known(config: &mut Config, vcpus: &CpuSet) {
     let asks = config.policy.retains() && config.profile != Profile::Latency && config.timeout.is_none();
     if !asks || config.retain == RetainChoice::None {

@@ -90,8 +90,8 @@ pub fn verdict(
     }
 }
 
-/// What an administrator could do for the kernel to poll where Gleaner cannot make it: KVM guests whose idle loop has no
-/// driver (Linux, Documentation/virt/guest-halt-polling.rst). `sys` is `/sys`.
+/// What an administrator could do for the kernel to poll where Gleaner cannot make it: KVM guests whose idle loop has
+/// no driver (Linux, Documentation/virt/guest-halt-polling.rst). `sys` is `/sys`.
 pub fn advice(sys: &Path, machine: &MachineFacts, actuators: &[Capability]) -> Option<String> {
     let kvm = machine.hypervisor.as_deref().is_some_and(|name| name.contains("KVM"));
     if !kvm || machine.idle_driver.is_some() || polls_here(actuators) {

@@ -1,7 +1,7 @@
 //! The slice of one set of VMs that share pCPUs: a walk on the ladder, one step at a time, each judged.
 //!
 //! ```text
-//! settle -> gather judge_windows -> judge the last step -> has the workload changed? -> step towards the smallest toll, or stay
+//! settle -> gather judge_windows -> judge the last step -> has the workload changed? -> step towards the smallest toll
 //! ```
 //!
 //! What was seen at a slice is believed for a while, and only then what [`super::harm`] predicts for it from the slice

@@ -19,8 +19,8 @@ use std::sync::Arc;
 plain_old_data! {
     histogram { sum_ns, count, buckets, unused }
     cpu_state {
-        yield_pid, armed, seq, since_ns, exec_at_ns, class, pid, group, unused, idle_since_ns, comp_ns, halted_ns, yield_ns,
-        idle_entries, halts, yield_switches, yield_nvcsw, hlts, histograms, __pad_2648,
+        yield_pid, armed, seq, since_ns, exec_at_ns, class, pid, group, unused, idle_since_ns, comp_ns, halted_ns,
+        yield_ns, idle_entries, halts, yield_switches, yield_nvcsw, hlts, histograms, __pad_2648,
     }
     group_cpu { exec_ns, work_switches, cross_wakeups, voluntary, involuntary, histograms, __pad_2568 }
     shared_state { adopt, cgroups, moved, untracked, __pad_24 }

@@ -1,8 +1,8 @@
 //! The observer that sees every context switch: CO-RE programs on the scheduler's tracepoints.
 //!
 //! Problem: true distributions of l_comp, g_comp and l_idle, per vCPU, at under 200 ns a context switch, for several
-//! groups of threads. How: the programs (`gleaner.bpf.c`, whose head explains them) keep one struct per vCPU, and one per
-//! group and vCPU, in memory that is mapped here; a window is the difference of two readings. They are loaded once,
+//! groups of threads. How: the programs (`gleaner.bpf.c`, whose head explains them) keep one struct per vCPU, and one
+//! per group and vCPU, in memory that is mapped here; a window is the difference of two readings. They are loaded once,
 //! whatever groups come and go.
 //!
 //! ```text
@@ -15,18 +15,18 @@
 //!
 //! What is exact and what is not:
 //!
-//! - Steal is what the hypervisor reports, in `/proc/stat`, to within a tick of 10 ms a window; over several windows it is
-//!   exact. Time on a vCPU that no task was charged for is not taken for steal: interrupts are such time too
+//! - Steal is what the hypervisor reports, in `/proc/stat`, to within a tick of 10 ms a window; over several windows it
+//!   is exact. Time on a vCPU that no task was charged for is not taken for steal: interrupts are such time too
 //!   (`CONFIG_IRQ_TIME_ACCOUNTING`), and on a network host would look like contention.
 //! - The group's working time is what the scheduler charged it (`sum_exec_runtime`), without steal where the kernel has
 //!   `CONFIG_PARAVIRT_TIME_ACCOUNTING`. Of a stint that goes on, the last 10 ms count as not stolen.
-//! - A vCPU's busy time is what is left of the window without steal, retained and halted time: interrupts are in it, and a
-//!   tick of steal that comes late. So `work` may exceed it by a tick. Time stolen while the idle task was current, such as a late
-//!   wake-up, is reported steal, and is not halted time as far as busy time covers less.
+//! - A vCPU's busy time is what is left of the window without steal, retained and halted time: interrupts are in it,
+//!   and a tick of steal that comes late. So `work` may exceed it by a tick. Time stolen while the idle task was
+//!   current, such as a late wake-up, is reported steal, and is not halted time as far as busy time covers less.
 //! - A wake-up is *cross* when the thread next runs on another vCPU than its waker's.
 //! - A thread's end counts as a voluntary switch, as in the kernel's own count.
-//! - Some kernels hide switches of some tasks. A stint whose task turns out to be another than the one that came is charged
-//!   to the one that leaves; the group's CPU time stays exact, because it is read from each thread.
+//! - Some kernels hide switches of some tasks. A stint whose task turns out to be another than the one that came is
+//!   charged to the one that leaves; the group's CPU time stays exact, because it is read from each thread.
 //! - Durations of 2^40 ns (18 minutes) and more share the last bucket of a distribution; its sum is exact.
 //!
 //! Everything in the kernel hangs on file descriptors of this process: however it ends, nothing stays.
@@ -342,9 +342,7 @@ impl BpfObserver {
             each.try_for_each(|(key, ring)| self.programs.rings.update(key, ring, MapFlags::ANY))
         })
         .map_err(io::Error::other)?;
-        let signal = |(vcpu, ring)| {
-            BusySignal::new(vcpu, Arc::clone(&self.programs.cpus), ring)
-        };
+        let signal = |(vcpu, ring)| BusySignal::new(vcpu, Arc::clone(&self.programs.cpus), ring);
         vcpus.iter().zip(rings).map(signal).collect()
     }
 

@@ -129,8 +129,8 @@ impl Totals {
     }
 }
 
-/// CPU time so far of a stint in progress that began `open` ns ago. `charged`: what the kernel has charged it, asked only
-/// where it matters.
+/// CPU time so far of a stint in progress that began `open` ns ago. `charged`: what the kernel has charged it, asked
+/// only where it matters.
 pub(super) fn open_exec(class: u32, open: u64, charged: impl FnOnce() -> Option<u64>) -> u64 {
     if class <= IDLE || open <= LONG_STINT_NS {
         return open;

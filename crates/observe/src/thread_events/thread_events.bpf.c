@@ -7,7 +7,8 @@
 //
 //   fork ---> threads[tid] <--- exec (a thread that is not the first takes over the first one's id)
 //                 |
-//   switch, waking: reserve --> ring --> user space, which looks every few milliseconds: nobody is woken, for that would
+//   switch, waking: reserve --> ring --> user space, which looks every few milliseconds: nobody is woken, for that
+//   would
 //                                        be seen in the recording
 //
 // A wake-up has a waker only if the thread that runs does it itself: what an interrupt does while that thread happens

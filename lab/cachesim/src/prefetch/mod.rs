@@ -9,12 +9,14 @@
 //!
 //! Two kinds of record:
 //!
-//! - [`PrefetchParams::daly_cain`], after "Cache restoration for highly partitioned virtualized systems" (HPCA'12) and as the MICRO'14 paper describes
-//!   context prefetchers: a list of the lines that *others* evicted while the context waited. All of them are restored.
-//! - [`PrefetchParams::recap`], after "RECAP: a region-based cure for the common cold (cache)" (HPCA'13): a table of the regions that the context accessed in
-//!   its quantum, each with a bit for every line and a bit that says whether one of them was hit. Regions without a hit are
-//!   left out, so a stream of data is not brought back for nobody. Of the others every line is asked for: one that is
-//!   still there moves up as at a hit, so that the restored ones do not push it out; one that is not is fetched.
+//! - [`PrefetchParams::daly_cain`], after "Cache restoration for highly partitioned virtualized systems" (HPCA'12) and
+//!   as the MICRO'14 paper describes context prefetchers: a list of the lines that *others* evicted while the context
+//!   waited. All of them are restored.
+//! - [`PrefetchParams::recap`], after "RECAP: a region-based cure for the common cold (cache)" (HPCA'13): a table of
+//!   the regions that the context accessed in its quantum, each with a bit for every line and a bit that says whether
+//!   one of them was hit. Regions without a hit are left out, so a stream of data is not brought back for nobody. Of
+//!   the others every line is asked for: one that is still there moves up as at a hit, so that the restored ones do not
+//!   push it out; one that is not is fetched.
 //!
 //! What a context evicts itself it had no room for, and is never restored. Records live in memory: writing and reading
 //! them is traffic like any other, and is counted as [`Transfer::Metadata`](crate::dram::Transfer::Metadata).

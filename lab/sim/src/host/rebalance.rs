@@ -4,9 +4,9 @@
 //! cache, and the first of each cache's pCPUs compares the caches. Load is the sum of the weights of all that are
 //! runnable. It pulls if the busiest one's load is 1.25 times its own (`imbalance_pct` of `SD_CPU_INIT`), as much as is
 //! missing to the mean (`calculate_imbalance`), nobody who ran within the last
-//! 0.5 ms (`task_hot`) and nobody with twice the load that is to be moved (`move_tasks`). A busy pCPU looks every 64 to 256 ms within the cache
-//! (`busy_factor` 64, `balance_interval` 1 to 4 ms, doubled whenever all is balanced), and every 256 to 1,024 ms beyond
-//! (`SD_NODE_INIT`).
+//! 0.5 ms (`task_hot`) and nobody with twice the load that is to be moved (`move_tasks`). A busy pCPU looks every 64 to
+//! 256 ms within the cache (`busy_factor` 64, `balance_interval` 1 to 4 ms, doubled whenever all is balanced), and
+//! every 256 to 1,024 ms beyond (`SD_NODE_INIT`).
 //!
 //! Left out: `nr_balance_failed` and what follows of it (hot ones are moved after some failures, running ones are
 //! pushed), loads averaged over ticks. Idle pCPUs take what waits when they become idle (`balance`).

@@ -268,7 +268,11 @@ mod tests {
     proptest! {
         /// Against playing every time-out of the ladder on the values themselves: buckets are 12.5 % wide.
         #[test]
-        fn the_best_is_the_best_of_all(us in prop::collection::vec(1u64..20_000, 20..200), halt in 10u64..5_000, poll in 1.0..20.0f64) {
+        fn the_best_is_the_best_of_all(
+            us in prop::collection::vec(1u64..20_000, 20..200),
+            halt in 10u64..5_000,
+            poll in 1.0..20.0f64,
+        ) {
             let prices = Prices { halt: Nanos::from_micros(halt), poll };
             let best = lengths(&us).best(prices, LONGEST);
             let least = ladder(LONGEST).map(|timeout| played(&us, timeout, prices)).fold(f64::MAX, f64::min);
@@ -276,7 +280,9 @@ mod tests {
         }
 
         #[test]
-        fn a_time_out_of_a_halts_worth_costs_at_most_twice_the_future(us in prop::collection::vec(1u64..20_000, 1..200)) {
+        fn a_time_out_of_a_halts_worth_costs_at_most_twice_the_future(
+            us in prop::collection::vec(1u64..20_000, 1..200),
+        ) {
             let seen = lengths(&us);
             prop_assert!(seen.cost(PRICES.halt, PRICES) <= 2.0 * seen.offline_cost(PRICES) + 1.0);
         }

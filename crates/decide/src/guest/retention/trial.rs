@@ -182,8 +182,8 @@ impl Trial {
         }
     }
 
-    /// Retention stays unless the program is slower for it: at a fixed rate of requests nothing else can be seen through
-    /// `/proc`, however much sooner each is answered.
+    /// Retention stays unless the program is slower for it: at a fixed rate of requests nothing else can be seen
+    /// through `/proc`, however much sooner each is answered.
     pub(super) fn unless_slower(self, unless_slower: bool) -> Self {
         let stays = if unless_slower { Stays::UnlessSlower } else { Stays::IfFaster };
         Self { stays, ..self }

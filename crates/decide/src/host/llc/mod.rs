@@ -14,12 +14,13 @@
 //! What a context is, [`CacheClass`] says, from counters of an interval. Two things spoil such a judgement, and are
 //! what this file is about:
 //!
-//! - *Neighbours.* A friendly VM whose lines a thrashing one pushes out misses like a thrashing one. So of several that look
-//!   thrashing, only the one that misses most is confined at a time; then the others are looked at afresh.
-//! - *The allocation itself.* A VM with the minimal allocation misses, whatever it is. So, as in the paper, time is sampled: of
-//!   every period (10 intervals, as the paper's 10 quanta) the VM has the rest for two, of which the first fills the cache and
-//!   the second is measured. One VM at a time is sampled, for if it thrashes everybody pays; meanwhile nobody else is judged, and
-//!   between two samples there is time for it. So with many confined VMs the period of each is longer.
+//! - *Neighbours.* A friendly VM whose lines a thrashing one pushes out misses like a thrashing one. So of several that
+//!   look thrashing, only the one that misses most is confined at a time; then the others are looked at afresh.
+//! - *The allocation itself.* A VM with the minimal allocation misses, whatever it is. So, as in the paper, time is
+//!   sampled: of every period (10 intervals, as the paper's 10 quanta) the VM has the rest for two, of which the first
+//!   fills the cache and the second is measured. One VM at a time is sampled, for if it thrashes everybody pays;
+//!   meanwhile nobody else is judged, and between two samples there is time for it. So with many confined VMs the
+//!   period of each is longer.
 
 mod split;
 

@@ -163,7 +163,8 @@ mod tests {
         #[test]
         fn without_others_only_the_minimum_is_kept_from_the_rest(ways in 2..=64_u32, devices: u64) {
             let ways_mask = u64::MAX >> (64 - ways);
-            let geometry = LlcGeometry { ways_mask, bits_min: 1, sparse: false, shared_with_devices: devices, taken: 0 };
+            let shared_with_devices = devices;
+            let geometry = LlcGeometry { ways_mask, bits_min: 1, sparse: false, shared_with_devices, taken: 0 };
             let found = split(&geometry, 1).unwrap();
             prop_assert_eq!(found.minimal | found.rest, ways_mask);
             prop_assert_eq!(found.minimal.count_ones(), 1);

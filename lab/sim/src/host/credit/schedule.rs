@@ -1,14 +1,16 @@
 //! Who runs, under Xen's credit scheduler: csched_schedule, __runq_tickle, csched_load_balance and csched_runq_steal of
 //! xen/common/sched_credit.c (4.2).
 //!
-//! - A woken vCPU goes into the queue of the pCPU it was on, and whoever is on that is preempted if its class is lower. If a pCPU idles, it is
-//!   told as well, and steals what it finds: the woken one, or the one that made room.
-//! - A pCPU whose next one is OVER, or that has none, takes the first of a higher class from the queues of the others, beginning with its
-//!   neighbour. That is all the balancing there is between busy pCPUs. `_csched_cpu_pick` adds nothing to it on a socket whose cores have one hardware
-//!   thread: it moves who runs only to an idle pCPU from one where others wait, and an idle pCPU has already taken those.
-//! - Who has run for less than the ratelimit goes on, whatever the reason to schedule, pause-loop exits included (later versions except them),
-//!   for the ratelimit from then on (later versions: for what is left of it).
-//! - Each time a pCPU schedules, who runs goes behind those of its class; so it does after its slice, if it is not stopped before.
+//! - A woken vCPU goes into the queue of the pCPU it was on, and whoever is on that is preempted if its class is lower.
+//!   If a pCPU idles, it is told as well, and steals what it finds: the woken one, or the one that made room.
+//! - A pCPU whose next one is OVER, or that has none, takes the first of a higher class from the queues of the others,
+//!   beginning with its neighbour. That is all the balancing there is between busy pCPUs. `_csched_cpu_pick` adds
+//!   nothing to it on a socket whose cores have one hardware thread: it moves who runs only to an idle pCPU from one
+//!   where others wait, and an idle pCPU has already taken those.
+//! - Who has run for less than the ratelimit goes on, whatever the reason to schedule, pause-loop exits included (later
+//!   versions except them), for the ratelimit from then on (later versions: for what is left of it).
+//! - Each time a pCPU schedules, who runs goes behind those of its class; so it does after its slice, if it is not
+//!   stopped before.
 
 use crate::engine::Time;
 use crate::host::Cause;

@@ -2,7 +2,8 @@
 //!
 //! parsec_barrier.hpp defines `ENABLE_SPIN_BARRIER`, and parsec_barrier.cpp spins for `SPIN_COUNTER_MAX` turns ("so we
 //! spin no more than
-//! 0.1 ms") on a flag, without a pause instruction: no pause-loop exit sees it. After that it waits on a condition variable.
+//! 0.1 ms") on a flag, without a pause instruction: no pause-loop exit sees it. After that it waits on a condition
+//! variable.
 
 use super::machine::{US, begin};
 use crate::Time;
