@@ -5,12 +5,12 @@
 #
 # Of each round: what the kernel counts per run of the BPF programs at a switch and at a wake-up (`switch_cost`); CPU
 # time of a window for each observer (`window_cost`, 64 threads); CPU time of a window with the policy, of a real run.
-# The last lines are the medians of both, and of the ratios within rounds. Needs root; minutes to build, one to run.
+# The last lines are the medians of both, and of the ratios within rounds. Needs root; minutes to build, two to run.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 commit=${1:?which commit? scripts/bench-against.sh COMMIT [ROUNDS]}
-rounds=${2:-9}
+rounds=${2:-5}
 host=$(rustc -vV | sed -n 's/^host: //p')
 here=$PWD/target/against
 old=$here/old
@@ -30,21 +30,20 @@ build() {
         cp "$CARGO_TARGET_DIR/$host/release/gleaner" "$here/$2.gleaner"
     )
 }
-build "$old" old
-build "$PWD" new
-[[ ${3:-} == --build ]] && exit
+# What is there already is measured again with RUN_ONLY=1.
+[[ -n ${RUN_ONLY:-} ]] || { build "$old" old && build "$PWD" new; }
 
 # "NAME VALUE" a line: one run of everything in build $1.
 once() {
     "$here/$1.switch_cost" --bench --pairs 1 --rounds 40000 2>/dev/null |
         awk '$1 == "on_switch" || $1 == "on_waking" { print $1 "_ns", $3 }'
     for observer in bpf procfs; do
-        "$here/$1.window_cost" --bench --sample-count 8 "^$observer$" 64 2>&1 |
-            awk -v name="window_${observer}_ns" '/own CPU time of a window/ { print name, $(NF - 1); exit }'
+        "$here/$1.window_cost" --bench --sample-count 6 "$observer" 2>&1 |
+            awk -v name="window_${observer}_ns" '/─ 64 .*own CPU time of a window/ { print name, $(NF - 1) }'
     done
     for observer in bpf procfs; do
         "$here/$1.gleaner" run --observer "$observer" --retain none --json "$here/run.json" --quiet -- \
-            "$here/$1.gleaner" workload relay --for 2s >/dev/null 2>&1 || true
+            "$here/$1.gleaner" workload relay --for 1s >/dev/null 2>&1 || true
         jq -r --arg name "run_window_${observer}_ns" \
             'select(.windows > 0) | "\($name) \(.overhead_cpu_ns / .windows | round)"' "$here/run.json"
     done
