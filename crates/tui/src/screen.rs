@@ -4,7 +4,8 @@ use ratatui::DefaultTerminal;
 use ratatui::buffer::{Buffer, Cell};
 use std::io::{self, IsTerminal};
 
-/// The whole terminal, in raw mode, without what was on it. Given back when this is dropped, and before a panic is told.
+/// The whole terminal, in raw mode, without what was on it. Given back when this is dropped, and before a panic is
+/// told.
 pub(crate) struct Screen {
     terminal: DefaultTerminal,
 }

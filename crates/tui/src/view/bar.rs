@@ -99,7 +99,10 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn a_part_has_its_share_to_within_a_cell(parts in proptest::array::uniform4(0_u64..1_000_000), width in 0_usize..300) {
+        fn a_part_has_its_share_to_within_a_cell(
+            parts in proptest::array::uniform4(0_u64..1_000_000),
+            width in 0_usize..300,
+        ) {
             let [work, awake, halted, stolen] = parts;
             let spent = Spent { work, awake, halted, stolen: Some(stolen) };
             let found = cells(spent, width);
