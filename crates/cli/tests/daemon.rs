@@ -396,9 +396,10 @@ fn what_was_set_is_verified_and_who_changed_it_named_machine() {
     let file = Path::new("/sys/module/haltpoll/parameters/guest_halt_poll_grow_start");
     let set = std::fs::read_to_string(file).unwrap();
     std::fs::write(file, "12345").unwrap();
-    let said = daemon.asked(&["verify"]).with_status(1).stdout;
-    assert!(said.contains("grow_start: 12345, and not") && said.contains("somebody other than Gleaner"), "{said}");
+    let said = daemon.asked(&["verify"]);
     std::fs::write(file, set.trim()).unwrap();
+    let said = said.with_status(1).stdout;
+    assert!(said.contains("grow_start: 12345, and not") && said.contains("somebody other than Gleaner"), "{said}");
     assert_eq!(daemon.ends(), (Some(0), false));
     assert_eq!(idle_values(), before);
     program.ends_well();
