@@ -4,36 +4,25 @@
 //! says, and so do the threads and the guardian that it starts. Root needs none to write root's own files: haltpoll's
 //! parameters, PM QoS limits, cgroups.
 
-use gleaner_model::RetainMeans;
 use gleaner_observe::ObserverChoice;
-use gleaner_runtime::RetainChoice;
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_no_new_privs};
 use std::io;
 
-/// For what the daemon may be asked for: `acts` is whether it may ever change something.
-pub(crate) fn needed(retain: RetainChoice, observer: ObserverChoice, acts: bool) -> CapabilitySet {
-    // Linux before 5.11 counts programs' memory as locked.
-    let bpf = CapabilitySet::BPF | CapabilitySet::PERFMON | CapabilitySet::SYS_RESOURCE;
+/// `acts`: whether it may ever change something. A means that is not to be had is replaced by any other, so who acts
+/// keeps what each of them needs.
+pub(crate) fn needed(observer: ObserverChoice, acts: bool) -> CapabilitySet {
     // Processes that /proc hides, the first one's folders, progress files of others.
     let look = CapabilitySet::SYS_PTRACE | CapabilitySet::DAC_READ_SEARCH;
-    let acts = acts && retain != RetainChoice::None;
-    let look = match observer {
-        ObserverChoice::Bpf => look | bpf,
-        // Who only watches reads /proc.
-        ObserverChoice::Auto if acts => look | bpf,
-        _ => look,
-    };
+    // Linux before 5.11 counts programs' memory as locked.
+    let bpf = CapabilitySet::BPF | CapabilitySet::PERFMON | CapabilitySet::SYS_RESOURCE;
     // Haltpoll has to write to idle states, where the kernel asks for no less.
     let states = CapabilitySet::SYS_ADMIN;
     // A thread at the lowest priority is given a higher one again.
     let yielding = CapabilitySet::SYS_NICE;
-    match retain {
-        RetainChoice::Auto if acts => look | bpf | states | yielding,
-        RetainChoice::By(RetainMeans::IdlePoll) if acts => look | bpf,
-        RetainChoice::By(RetainMeans::Yielding) if acts => look | yielding,
-        RetainChoice::By(RetainMeans::Haltpoll) if acts => look | states,
-        // PM QoS limits are root's own files.
-        _ => look,
+    match observer {
+        _ if acts => look | bpf | states | yielding,
+        ObserverChoice::Bpf => look | bpf,
+        ObserverChoice::Auto | ObserverChoice::Procfs => look,
     }
 }
 
@@ -70,22 +59,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_means_keeps_what_it_needs_and_who_only_watches_the_least() {
-        let bpf = CapabilitySet::BPF;
-        let (nice, admin) = (CapabilitySet::SYS_NICE, CapabilitySet::SYS_ADMIN);
-        for (retain, acts, has) in [
-            (RetainChoice::Auto, true, bpf | nice | admin),
-            (RetainChoice::Auto, false, CapabilitySet::empty()),
-            (RetainChoice::None, true, CapabilitySet::empty()),
-            (RetainChoice::By(RetainMeans::IdlePoll), true, bpf),
-            (RetainChoice::By(RetainMeans::Yielding), true, nice),
-            (RetainChoice::By(RetainMeans::Haltpoll), true, admin),
+    fn who_only_watches_keeps_the_least() {
+        let (bpf, nice, admin) = (CapabilitySet::BPF, CapabilitySet::SYS_NICE, CapabilitySet::SYS_ADMIN);
+        for (observer, acts, has) in [
+            (ObserverChoice::Auto, true, bpf | nice | admin),
+            (ObserverChoice::Procfs, true, bpf | nice | admin),
+            (ObserverChoice::Bpf, false, bpf),
+            (ObserverChoice::Auto, false, CapabilitySet::empty()),
         ] {
-            let set = needed(retain, ObserverChoice::Procfs, acts);
-            assert_eq!(set & (bpf | nice | admin), has, "{retain:?}");
-            let all = needed(retain, ObserverChoice::Auto, acts);
-            assert_eq!(all.contains(bpf), acts && retain != RetainChoice::None, "{retain:?}");
-            assert!(needed(retain, ObserverChoice::Bpf, acts).contains(bpf));
+            let set = needed(observer, acts);
+            assert_eq!(set & (bpf | nice | admin), has, "{observer:?}");
             assert!(!set.intersects(CapabilitySet::DAC_OVERRIDE | CapabilitySet::SYS_MODULE | CapabilitySet::SETUID));
         }
     }

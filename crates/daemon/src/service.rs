@@ -126,9 +126,10 @@ fn serve(options: Options, configuration: Configuration, events: Receiver<Event>
     if restored { Ok(()) } else { Err(DaemonError::NotUndone) }
 }
 
-/// Of root's capabilities. A reload may name a group where there was none; by what means is settled.
+/// Of root's capabilities. A reload may name a group where there was none.
 fn keep_what_is_needed(options: &Options, configuration: &Configuration, say: &Say) {
-    match privileges::keep_only(privileges::needed(configuration.retain, configuration.observer, !options.dry_run)) {
+    let acts = !options.dry_run && configuration.retain != RetainChoice::None;
+    match privileges::keep_only(privileges::needed(configuration.observer, acts)) {
         Ok((_, 0)) => {}
         Ok((kept, given_up)) => {
             say(&format!("gleaner: capabilities kept: {}; {given_up} given up", privileges::names(kept)));
