@@ -140,7 +140,7 @@ fn bpf_refused_half_way_leaves_nothing_changed_machine() {
             let refused = said.stderr.contains(instead);
             assert!(refused || ![0, 5].contains(&bpf_command), "command {bpf_command}, {means}: {said:#?}");
         }
-        let configuration = "[daemon]\nretain = \"idle-poll\"\n".to_owned() + &group(&program, RETAINED);
+        let configuration = group(&program, RETAINED);
         let daemon = Daemon::start_as(&configuration, |mut command| {
             refusing_bpf(&mut command, bpf_command);
             command
