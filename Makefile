@@ -118,7 +118,7 @@ test-service: deb ## the package under a real systemd, in a guest with Debian: f
 .PHONY: fuzz
 FUZZ_SECONDS ?= 600
 fuzz: toolchain ## mutated input for each reader of what others write, ten minutes each (FUZZ_SECONDS=600)
-	GLEANER_FUZZ_SECONDS=$(FUZZ_SECONDS) $(CARGO) test --locked --target $(HOST) -p gleaner-sys -p gleaner-observe -p gleaner-daemon --lib --test fuzz fuzz_ -- --nocapture --test-threads=2
+	GLEANER_FUZZ_SECONDS=$(FUZZ_SECONDS) $(CARGO) test --locked --target $(HOST) -p gleaner-sys -p gleaner-observe -p gleaner-daemon -p gleaner-capture --lib --test fuzz fuzz_ -- --nocapture --test-threads=2
 
 .PHONY: deny
 deny: ## licences and sources of everything that is built in (needs cargo-deny); known holes where RustSec's database is there

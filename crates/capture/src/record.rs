@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub struct Machine {
     /// Gleaner's version.
     pub gleaner: String,
-    /// [`GuestPolicy::VERSION`] of what is recorded of policies.
+    /// What set-ups, parameters and states of policies were recorded with: see [`policy_version`].
     pub policy_version: u32,
     /// `uname -r`.
     pub kernel: String,
@@ -112,6 +112,21 @@ impl std::fmt::Debug for GroupRecord {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("GroupRecord").field("group", &self.group).field("name", &self.name).finish_non_exhaustive()
     }
+}
+
+/// A number that is another one where policies are laid out in another way: then set-ups and states cannot be
+/// understood. It is made of Gleaner's version, the names of all parameters and the length of a policy's state.
+pub fn policy_version() -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(env!("CARGO_PKG_VERSION").as_bytes());
+    for parameter in GuestParams::parameters() {
+        hasher.update(parameter.key.as_bytes());
+        hasher.update(b"\n");
+    }
+    let (params, vcpus) = (GuestParams::default(), CpuSet::first(2));
+    let policy = GuestPolicy::new(Policy::Full, Profile::Balanced, params, None, vcpus);
+    hasher.update(&(encode(&policy).len() as u64).to_le_bytes());
+    hasher.finalize()
 }
 
 /// Parameters as they are recorded.

@@ -4,7 +4,7 @@
 //! stops, and says so once.
 
 use crate::frame::{BLOCK_BYTES_MAX, Compressor};
-use crate::record::{Ended, Machine, encode};
+use crate::record::{Ended, Machine, encode, policy_version};
 use crate::ring::{Ring, Stop, Store};
 use crate::wire::{Block, CannotEncode, Wire};
 use gleaner_decide::guest::{GuestParams, GuestPolicy, GuestSetup};
@@ -94,7 +94,7 @@ impl Recorder {
             writer.write(&incoming);
             drop(ends);
         })?;
-        let machine = Machine { policy_version: GuestPolicy::VERSION, ..machine };
+        let machine = Machine { policy_version: policy_version(), ..machine };
         let block = Block::default();
         let mut new = Self { machine, block, since: None, at: Nanos::ZERO, orders: Some(orders), over, shared };
         new.begin_segment();

@@ -5,7 +5,7 @@
 //! program would have done then: its windows would have been others.
 
 use crate::reader::Item;
-use crate::record::{GroupRecord, Record, decode_params, encode};
+use crate::record::{GroupRecord, Record, decode_params, encode, policy_version};
 use gleaner_decide::ParamError;
 use gleaner_decide::guest::{GuestParams, GuestPolicy};
 use gleaner_model::{Decision, Nanos, Policy, Profile, Window};
@@ -22,17 +22,10 @@ const DIFFERENCES_MAX: usize = 20;
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
     /// Another version's policy is another policy.
-    #[error(
-        "gleaner {gleaner} recorded it, whose policy is version {found}; this one's is version {own}: `gleaner dump` \
-         still reads it"
-    )]
-    Version {
+    #[error("gleaner {gleaner} recorded it, whose policy is another one; `gleaner dump` still reads it")]
+    Policy {
         /// Who recorded it.
         gleaner: String,
-        /// Its policy's version.
-        found: u32,
-        /// This one's.
-        own: u32,
     },
     /// With what was recorded the changed parameters are not allowed.
     #[error("{0}")]
@@ -111,9 +104,8 @@ impl<'a> Replay<'a> {
             // Whatever is missing may have been a window.
             Item::Damage(_) => self.running.values_mut().for_each(|group| group.policy = None),
             Item::Record(Record::Begins(machine)) => {
-                if machine.policy_version != GuestPolicy::VERSION {
-                    let (gleaner, found) = (machine.gleaner.clone(), machine.policy_version);
-                    return Err(ReplayError::Version { gleaner, found, own: GuestPolicy::VERSION });
+                if machine.policy_version != policy_version() {
+                    return Err(ReplayError::Policy { gleaner: machine.gleaner.clone() });
                 }
                 if machine.session != self.session {
                     self.session.clone_from(&machine.session);

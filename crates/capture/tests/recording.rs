@@ -148,3 +148,13 @@ fn a_full_disk_and_a_vanished_folder_end_the_recording_and_nothing_else() {
     assert!(!ring.exists(), "somebody wanted it to be gone");
     assert_eq!(recorder.finish(), Some(why));
 }
+
+#[test]
+fn what_another_policy_recorded_is_read_and_not_replayed() {
+    let (_, bytes) = recorded(1, 1, 20);
+    let mut items = items(&bytes);
+    let Some(Item::Record(Record::Begins(machine))) = items.first_mut() else { panic!("{:?}", items.first()) };
+    machine.policy_version ^= 1;
+    let said = Replay::new(None).feed(&items[0]).unwrap_err().to_string();
+    assert!(said.contains("gleaner 0.0.0 recorded it") && said.contains("gleaner dump"), "{said}");
+}

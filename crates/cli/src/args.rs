@@ -36,7 +36,10 @@ pub struct Cli {
 /// The commands as the first help shows them: a title, and those below it. `host` is shown by what it has.
 const GROUPS: [(&str, &[&str]); 5] = [
     ("In a guest", &["doctor", "run", "attach", "ab"]),
-    ("As a service", &["daemon", "status", "explain", "top", "verify", "hold", "release", "reload", "config"]),
+    (
+        "As a service",
+        &["daemon", "status", "explain", "top", "verify", "hold", "release", "reload", "capture", "config"],
+    ),
     ("On a host", &["host"]),
     ("Look and measure", &["probe", "record", "replay", "dump", "workload", "report"]),
     ("Besides", &["params", "restore"]),
@@ -132,6 +135,8 @@ pub enum Command {
     Host(crate::host::HostArgs),
     /// Record what a program's threads do, to simulate it elsewhere
     Record(crate::record::RecordArgs),
+    /// Write what the daemon has recorded to a file
+    Capture(crate::capture::CaptureArgs),
     /// Decide again what a capture recorded, as it was or with other parameters
     Replay(crate::capture::ReplayArgs),
     /// Print what is in a capture

@@ -65,6 +65,7 @@ fn obey() -> ExitCode {
         Command::Workload(args) => workload::main(&args),
         Command::Report(args) => report::main(&args),
         Command::Host(args) => host::main(&args),
+        Command::Capture(args) => capture::take(&args),
         Command::Replay(args) => capture::replay(&args),
         Command::Dump(args) => capture::dump(&args),
         Command::Record(args) => record::main(&args),

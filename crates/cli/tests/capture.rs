@@ -2,8 +2,9 @@
 
 mod common;
 
+use common::daemon::Daemon;
 use common::program::Program;
-use common::{Said, finish, gleaner, is_root, run};
+use common::{Said, comes_true, finish, gleaner, is_root, run};
 use serde_json::Value;
 use std::path::Path;
 
@@ -146,4 +147,83 @@ fn a_full_disk_and_a_full_file_cost_nobody_a_run() {
     command.args(["-m", "sh", "-c", script]).env("G", common::GLEANER).env("W", folder.path());
     let said = finish(command.env_remove("GLEANER_LOG").env_remove("GLEANER_RUN_ID")).with_status(3).saying("ran\n");
     assert_eq!(said.stderr.matches("recording has stopped").count(), 1, "{said:?}");
+}
+
+const WATCHED: &str = "profile = \"observe-only\"";
+
+fn group(name: &str, program: &Program, more: &str) -> String {
+    format!("[group.{name}]\npid = {}\n{more}\n", program.pid())
+}
+
+/// Counts windows of a group in a capture.
+fn windows(found: &Value, name: &str) -> u64 {
+    let of_group = found["groups"].as_array().unwrap().iter().filter(|group| group["name"] == name);
+    of_group.map(|group| group["windows"].as_u64().unwrap()).sum()
+}
+
+#[test]
+fn the_daemons_recorder_tells_what_was_and_what_comes() {
+    let (one, two, folder) = (Program::start(), Program::start(), tempfile::tempdir().unwrap());
+    let groups = group("one", &one, "profile = \"latency\"\n[group.one.params]\nload_factor = 0.5")
+        + &group("two", &two, WATCHED);
+    let mut daemon = Daemon::start(&("[capture]\nsize = \"1M\"\n[daemon]\nretain = \"none\"\n".to_owned() + &groups));
+    let file = folder.path().join("a.capture");
+    let taken = |options: &[&str]| {
+        let words = [&["capture", file.to_str().unwrap()], options].concat();
+        daemon.asked(&words).with_status(0);
+        report(&replay(&file, &["--json"]).with_status(0))
+    };
+    let some = || comes_true(|| windows(&taken(&[]), "one") > 5);
+    assert!(some());
+    let found = taken(&[]);
+    assert!(found["identical"] == true && windows(&found, "two") > 5, "{found}");
+    let decided = |group: &Value| group["name"] == "one" && !group["actions"].as_array().unwrap().is_empty();
+    assert!(found["groups"].as_array().unwrap().iter().any(decided), "{found}");
+    // From now on: the segments before are not in it, and each decision can be decided again all the same.
+    let before = windows(&found, "one");
+    let words = ["capture", file.to_str().unwrap(), "--for", "1s"];
+    daemon.asked(&words).with_status(0);
+    let now = report(&replay(&file, &["--json"]).with_status(0));
+    let count = windows(&now, "one");
+    assert!(now["identical"] == true && count > 0 && count < before + 20, "{now}");
+    let text = dump(&file, &[]).with_status(0).stdout;
+    assert!(text.contains("one: policy retain, profile latency, load_factor = 0.5"), "{text}");
+    // A reload with other settings begins anew, without them there is nothing.
+    std::fs::write(daemon.configuration(), groups).unwrap();
+    daemon.asked(&["reload"]).with_status(0);
+    daemon.asked(&["capture", "/tmp/x"]).with_status(1).naming(&["nothing is recorded", "--for"]);
+    assert!(!daemon.state().join("capture").exists());
+    daemon.asked(&words).with_status(0);
+    let asked = report(&replay(&file, &["--json"]).with_status(0));
+    assert!(asked["identical"] == true && windows(&asked, "two") > 2, "{asked}");
+    assert!(daemon.is_running());
+    assert_eq!(daemon.ends(), (Some(0), false));
+    [one, two].into_iter().for_each(Program::ends_well);
+}
+
+#[test]
+fn what_a_named_folder_has_stays_and_a_killed_daemons_is_gone_on_with() {
+    let (program, folder) = (Program::start(), tempfile::tempdir().unwrap());
+    let ring = folder.path().join("ring");
+    let configuration = format!("[capture]\nfolder = \"{}\"\n", ring.display()) + &group("one", &program, WATCHED);
+    let segments = || {
+        let mut all: Vec<_> =
+            std::fs::read_dir(&ring).into_iter().flatten().map(|entry| entry.unwrap().path()).collect();
+        all.sort();
+        all
+    };
+    let daemon = Daemon::start(&configuration);
+    assert!(comes_true(|| segments().len() == 1 && std::fs::metadata(&segments()[0]).unwrap().len() > 1_000));
+    daemon.signal(libc::SIGKILL);
+    drop(daemon);
+    let second = Daemon::start(&configuration);
+    assert!(comes_true(|| segments().len() == 2 && std::fs::metadata(&segments()[1]).unwrap().len() > 1_000));
+    assert_eq!(second.ends(), (Some(0), false));
+    assert_eq!(segments().len(), 2);
+    let file = folder.path().join("both.capture");
+    let both: Vec<u8> = segments().iter().flat_map(|path| std::fs::read(path).unwrap()).collect();
+    std::fs::write(&file, both).unwrap();
+    let found = report(&replay(&file, &["--json"]).with_status(0));
+    assert_eq!((found["identical"].as_bool(), found["groups"].as_array().unwrap().len()), (Some(true), 2), "{found}");
+    program.ends_well();
 }

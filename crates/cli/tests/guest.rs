@@ -152,6 +152,14 @@ fn guest_survives_vcpus_that_come_and_go_on_the_newest_kernel() {
     hotplug("newest");
 }
 
+/// The clock jumps, a vCPU goes and comes, the daemon is stopped: the script checks.
+#[test]
+fn guest_daemon_survives_what_happens_to_machines_on_linux_6_1() {
+    if let Some(kernel) = kernel("6.1") {
+        boot(&kernel, "faults.sh");
+    }
+}
+
 #[test]
 fn guest_with_linux_6_1() {
     smoke("6.1");

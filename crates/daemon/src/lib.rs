@@ -7,6 +7,7 @@
 //!   lock      one daemon a machine
 //!   control   the socket by which others ask (protocol); status, verify: what they are answered; client: who asks
 //!   privileges  what the daemon keeps of root's capabilities
+//!   recording the flight recorder: what it keeps, for how long, and for whom
 //!   metrics   the same as OpenMetrics; server: serves both, within limits
 //! ```
 //!
@@ -23,6 +24,7 @@ mod lock;
 mod metrics;
 mod privileges;
 mod protocol;
+mod recording;
 mod server;
 mod service;
 mod signals;
@@ -31,7 +33,7 @@ mod supervisor;
 mod verify;
 
 pub use client::{ClientError, ask, ask_at};
-pub use config::{ConfigError, Configuration, GroupSettings, KEYS, Key, ProfileName};
+pub use config::{CaptureSettings, ConfigError, Configuration, GroupSettings, KEYS, Key, ProfileName};
 pub use lock::{LockError, holder, tidy};
 pub use metrics::{METRICS, Metric, MetricKind, MetricsAddress};
 pub use protocol::{Answer, Request, socket_in};

@@ -19,6 +19,11 @@ pub enum Request {
     Verify,
     /// Read the configuration anew. For root and the daemon's own user.
     Reload,
+    /// What has been recorded. `for_ns`: record from now on, for so long; ask again afterwards. For the same.
+    Capture {
+        /// How long.
+        for_ns: Option<u64>,
+    },
     /// Leave a group alone, or all that a wildcard of this name stands for, until it is released. For the same.
     Hold {
         /// Its name.
@@ -48,6 +53,8 @@ pub enum Answer {
     Verify(VerifyReport),
     /// The configuration counts, with so many groups.
     Reloaded(u64),
+    /// The recorder's files, oldest first. With `for_ns`: the last one begins now.
+    Capture(Vec<PathBuf>),
     /// These groups are held, or released.
     Done(Vec<String>),
     /// What is wrong.

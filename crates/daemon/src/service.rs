@@ -7,6 +7,7 @@ use crate::lock::{Lock, LockError};
 use crate::metrics::{Metrics, MetricsAddress};
 use crate::privileges;
 use crate::protocol::{Answer, Request, socket_in};
+use crate::recording::Recording;
 use crate::signals::Listening;
 use crate::status::{self, Facts};
 use crate::supervisor::Supervisor;
@@ -123,6 +124,7 @@ fn serve(options: Options, configuration: Configuration, events: Receiver<Event>
     event_loop::run(&mut service, first);
     Supervisor::stopping();
     let (_, restored) = service.runtime.end();
+    service.recording.tidy();
     if restored { Ok(()) } else { Err(DaemonError::NotUndone) }
 }
 
@@ -159,6 +161,7 @@ struct Service {
     began: Instant,
     configuration: Configuration,
     runtime: Runtime,
+    recording: Recording,
     groups: Vec<Adopted>,
     events: Receiver<Event>,
     say: Say,
@@ -179,12 +182,14 @@ impl Service {
         say: Say,
     ) -> Result<Self, DaemonError> {
         let config = machine_config(&configuration, options.dry_run);
-        let runtime = Runtime::open(&config, usable_cpus(&ProcRoot::default()), listener(&say))?;
+        let mut runtime = Runtime::open(&config, usable_cpus(&ProcRoot::default()), listener(&say))?;
+        let recording = Recording::start(configuration.capture.clone(), &options.state_dir, &mut runtime);
         Ok(Self {
             options,
             began: Instant::now(),
             configuration,
             runtime,
+            recording,
             groups: Vec::new(),
             events,
             say,
@@ -220,6 +225,7 @@ impl Service {
         if found.too_many {
             self.say_once("gleaner: more groups than daemon.groups_max; the rest is left alone".to_owned());
         }
+        self.recording.look(&mut self.runtime);
         let cost: Duration = (thread_cpu_time() - before).into();
         self.next_look = began + LOOK_EVERY.max(cost * LOOK_RARITY).min(LOOK_AT_LEAST_EVERY);
         let summary = self.summary();
@@ -277,6 +283,14 @@ impl Service {
                     None => Answer::Reloaded(self.groups.len() as u64),
                 }
             }
+            Request::Capture { for_ns } => {
+                // What came before belongs to it, or does not.
+                self.runtime.tick(Nanos::ZERO);
+                match self.recording.files(for_ns.map(Duration::from_nanos), &mut self.runtime) {
+                    Ok(files) => Answer::Capture(files),
+                    Err(why) => Answer::Error(why),
+                }
+            }
             Request::Hold { group } => self.hold(&group, true),
             Request::Release { group } => self.hold(&group, false),
         }
@@ -323,6 +337,7 @@ impl Service {
             }
             self.groups.push(group);
         }
+        self.recording.reload(self.configuration.capture.clone(), &mut self.runtime);
         let fixed =
             |of: &Configuration| (of.retain, of.observer, of.overhead_ratio, of.control_group, of.metrics.clone());
         if fixed(&old) != fixed(&self.configuration) {

@@ -39,6 +39,7 @@ struct Collected {
 
 impl Experiment<'_> {
     /// Runs it. What was measured is in the report even if it could not be finished; only then there is trouble too.
+    #[allow(clippy::disallowed_methods, reason = "a date for people")]
     pub fn run(&self) -> Result<(ScenarioReport, Option<Trouble>), Trouble> {
         let date = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
         let boots = self.boots()?;

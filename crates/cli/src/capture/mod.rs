@@ -1,8 +1,10 @@
-//! The flight recorder: `--capture` of `run` and `attach`, and `gleaner replay` and `dump` for what it wrote.
+//! The flight recorder: `--capture` of `run` and `attach`, `gleaner capture` for the daemon's, and `gleaner replay` and
+//! `dump` for what was recorded.
 
 mod dump;
 mod names;
 mod replay;
+mod take;
 
 use crate::failure::Failure;
 use clap::Args;
@@ -16,6 +18,7 @@ use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
+pub use take::{CaptureArgs, main as take};
 
 /// Where to record.
 #[derive(Debug, Args)]
@@ -63,6 +66,7 @@ impl Recording {
 }
 
 /// What the machine's clock says, in seconds since 1970.
+#[allow(clippy::disallowed_methods, reason = "it is told, and nothing is computed from it")]
 pub fn unix_s() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

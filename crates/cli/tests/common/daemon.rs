@@ -3,7 +3,7 @@
 use super::{LONGEST_WAIT, Said, finish, gleaner, pid_of, send};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Instant;
 
@@ -23,13 +23,21 @@ impl Daemon {
 
     /// The same with this in its environment.
     pub fn start_in(environment: &[(&str, &str)], configuration: &str) -> Self {
+        Self::start_as(configuration, |mut command| {
+            command.envs(environment.iter().copied());
+            command
+        })
+    }
+
+    /// The same by a command of one's own, made of the usual one.
+    pub fn start_as(configuration: &str, adapt: impl FnOnce(Command) -> Command) -> Self {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("gleaner.toml"), configuration).unwrap();
         let file = folder.path().join("gleaner.toml");
         let mut command = gleaner(["daemon", "--config", file.to_str().unwrap()]);
         command.arg("--state-dir").arg(folder.path().join("state"));
-        command.envs(environment.iter().copied());
-        let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child =
+            adapt(command).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let (sender, lines) = channel();
         let stderr = BufReader::new(child.stderr.take().unwrap());
         std::thread::spawn(move || stderr.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));

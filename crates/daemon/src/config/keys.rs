@@ -73,6 +73,24 @@ pub const KEYS: &[Key] = &[
         example: "\"127.0.0.1:9469\"",
     },
     Key {
+        table: "capture",
+        key: "size",
+        meaning: "How much the flight recorder keeps: the newest windows, decisions and events, for `gleaner capture`. \
+                  The oldest make way.",
+        allowed: "1M to 16G",
+        default: "nothing is recorded; 64M where there is a folder",
+        example: "\"64M\"",
+    },
+    Key {
+        table: "capture",
+        key: "folder",
+        meaning: "Where it keeps them. What is in a folder that is named here stays when the daemon ends; under systemd \
+                  the unit has to allow it (ReadWritePaths=).",
+        allowed: "a path",
+        default: "below /run/gleaner, until the daemon ends",
+        example: "\"/var/lib/gleaner/capture\"",
+    },
+    Key {
         table: "defaults",
         key: "profile",
         meaning: "How groups are managed that do not say. conservative polls for 5 % of one CPU at most, throughput \
@@ -192,4 +210,4 @@ pub(super) fn keys_of(table: &str) -> impl Iterator<Item = &'static str> {
 }
 
 /// The tables that there may be.
-pub(super) const TABLES: [&str; 5] = ["daemon", "control", "metrics", "defaults", "group"];
+pub(super) const TABLES: [&str; 6] = ["daemon", "control", "metrics", "capture", "defaults", "group"];

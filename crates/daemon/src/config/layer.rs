@@ -38,6 +38,8 @@ pub(super) struct Layer {
     pub groups_max: Option<usize>,
     pub control_group: Option<u32>,
     pub metrics: Option<MetricsAddress>,
+    pub capture_size: Option<u64>,
+    pub capture_folder: Option<PathBuf>,
     pub profile: Option<ProfileName>,
     pub groups: BTreeMap<String, At<GroupLayer>>,
 }
@@ -61,6 +63,7 @@ struct Raw {
     daemon: RawDaemon,
     control: RawControl,
     metrics: RawMetrics,
+    capture: RawCapture,
     defaults: RawDefaults,
     group: BTreeMap<String, Spanned<RawGroup>>,
 }
@@ -84,6 +87,13 @@ struct RawControl {
 #[serde(deny_unknown_fields, default)]
 struct RawMetrics {
     listen: Option<Spanned<String>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct RawCapture {
+    size: Option<Spanned<String>>,
+    folder: Option<Spanned<String>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -179,6 +189,8 @@ pub(super) fn parse(file: &Path, text: &str) -> Result<Layer, ConfigError> {
         })?,
         control_group: source.value(raw.control.group.as_ref(), |name| user_group(name))?,
         metrics: source.value(raw.metrics.listen.as_ref(), |text| MetricsAddress::parse(text))?,
+        capture_size: source.value(raw.capture.size.as_ref(), |text| size(text))?,
+        capture_folder: source.value(raw.capture.folder.as_ref(), |path| absolute(path))?,
         profile: source.value(raw.defaults.profile.as_ref(), |word| profile(word))?,
         groups,
     })
@@ -348,6 +360,18 @@ fn percent(text: &str, least: f64, most: f64) -> Result<f64, String> {
     match number {
         Some(number) if (least..=most).contains(&number) => Ok(number / 100.0),
         _ => Err(format!("{}: write {least}% to {most}%, such as \"20%\"", printable(text.as_bytes()))),
+    }
+}
+
+/// Bytes.
+fn size(text: &str) -> Result<u64, String> {
+    let units = [('k', 10), ('M', 20), ('G', 30)];
+    let unit = units.into_iter().find_map(|(unit, shift)| Some((text.strip_suffix(unit)?, shift)));
+    let (digits, shift) = unit.unwrap_or((text, 0));
+    let bytes = digits.parse().ok().and_then(|number: u64| number.checked_mul(1 << shift));
+    match bytes {
+        Some(bytes) if (1 << 20..=16 << 30).contains(&bytes) => Ok(bytes),
+        _ => Err(format!("{}: write 1M to 16G, such as \"64M\"", printable(text.as_bytes()))),
     }
 }
 

@@ -113,6 +113,15 @@ pub struct GroupSettings {
     pub params: GuestParams,
 }
 
+/// What the flight recorder keeps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CaptureSettings {
+    /// Bytes at most.
+    pub size: u64,
+    /// Where; `None`: in the state folder, until the daemon ends.
+    pub folder: Option<PathBuf>,
+}
+
 /// What the daemon is to do.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Configuration {
@@ -130,6 +139,8 @@ pub struct Configuration {
     pub control_group: Option<u32>,
     /// Where metrics are served.
     pub metrics: Option<MetricsAddress>,
+    /// What is recorded.
+    pub capture: Option<CaptureSettings>,
     /// In order of name; the first that a process belongs to has it.
     pub groups: Vec<GroupSettings>,
     /// Whether no file names a group: then there is one of everything, and nothing is changed.
@@ -177,6 +188,10 @@ impl Configuration {
             groups_max: whole.groups_max.unwrap_or(100),
             control_group: whole.control_group,
             metrics: whole.metrics,
+            capture: match (whole.capture_size, whole.capture_folder) {
+                (None, None) => None,
+                (size, folder) => Some(CaptureSettings { size: size.unwrap_or(64 << 20), folder }),
+            },
             groups,
             names_no_group,
         })
@@ -201,6 +216,8 @@ fn lay_over(below: &mut Layer, above: Layer) {
     below.groups_max = above.groups_max.or(below.groups_max);
     below.control_group = above.control_group.or(below.control_group);
     below.metrics = above.metrics.or(below.metrics.take());
+    below.capture_size = above.capture_size.or(below.capture_size);
+    below.capture_folder = above.capture_folder.or(below.capture_folder.take());
     below.profile = above.profile.or(below.profile);
     for (name, group) in above.groups {
         match below.groups.get_mut(&name) {

@@ -1,7 +1,7 @@
 //! The configuration in force, as a file: `gleaner config show`.
 
-use super::Configuration;
 use super::layer::OBSERVERS;
+use super::{CaptureSettings, Configuration};
 use gleaner_model::{Policy, Profile};
 use gleaner_observe::Selector;
 use gleaner_runtime::RetainChoice;
@@ -29,6 +29,12 @@ impl fmt::Display for Configuration {
         }
         if let Some(address) = &self.metrics {
             writeln!(f, "\n[metrics]\nlisten = {}", quoted(&address.to_string()))?;
+        }
+        if let Some(CaptureSettings { size, folder }) = &self.capture {
+            writeln!(f, "\n[capture]\nsize = \"{size}\"")?;
+            if let Some(folder) = folder {
+                writeln!(f, "folder = {}", quoted(&folder.display().to_string()))?;
+            }
         }
         for group in &self.groups {
             let (kind, value) = match &group.selector {

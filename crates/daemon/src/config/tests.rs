@@ -28,11 +28,12 @@ fn each_key_is_understood_and_each_that_is_understood_is_described() {
         ("daemon", "[daemon]\nzz = 1"),
         ("control", "[control]\nzz = 1"),
         ("metrics", "[metrics]\nzz = 1"),
+        ("capture", "[capture]\nzz = 1"),
         ("defaults", "[defaults]\nzz = 1"),
         ("group.NAME", "[group.a]\nzz = 1"),
     ];
     for (table, text) in structs {
-        let said = layer::said_by_serde(text);
+        let said = layer::said_by_serde(text).replace("` or `", "`, `");
         let described = KEYS.iter().filter(|key| key.table == table).map(|key| format!("`{}`", key.key));
         let described = described.collect::<Vec<_>>().join(", ");
         assert!(said.contains(&described), "{said}\nis not {described}");
@@ -68,6 +69,8 @@ fn what_is_wrong_is_told_with_its_line_and_what_would_be_right() {
         ("[group.a]\npid = \"x\"\n", "x.toml:2: "),
         ("[control]\ngroup = \"no-such-group\"\n", "x.toml:2: no-such-group: no such group of users"),
         ("[metrics]\nlisten = \"0.0.0.0:80\"\n", "x.toml:2: metrics are served on loopback"),
+        ("[capture]\nsize = \"5\"\n", "x.toml:2: 5: write 1M to 16G"),
+        ("[capture]\nfolder = \"x\"\n", "x.toml:2: x: write a path from / on"),
         ("[group.a]\npid = 3\nprogress = \"x\"\n", "x.toml:3: x: write a path from / on"),
         ("a = [\n", "x.toml:"),
         ("[[group]]\n", "x.toml:1: "),
@@ -117,11 +120,15 @@ fn later_files_count_key_by_key() {
 fn without_a_file_everything_is_watched_and_what_is_shown_can_be_read_again() {
     let none = Configuration::of_files(Vec::new()).unwrap();
     assert!(none.names_no_group);
-    let text = "[daemon]\nretain = \"pm-qos\"\n[group.\"web@1\"]\nunit = \"web@*\"\nbudget = \"20%\"\nretain_for = \"200us\"\n\
+    let text = "[daemon]\nretain = \"pm-qos\"\n[capture]\nsize = \"3M\"\nfolder = \"/x/y\"\n[group.\"web@1\"]\nunit = \"web@*\"\nbudget = \"20%\"\nretain_for = \"200us\"\n\
                 [group.b]\npid = 7\ntrial = false\nprofile = \"throughput\"\n";
     for found in [none, right(text)] {
         let again = right(&found.to_string());
-        assert_eq!((again.retain, &again.groups), (found.retain, &found.groups), "{found}");
+        assert_eq!(
+            (again.retain, &again.capture, &again.groups),
+            (found.retain, &found.capture, &found.groups),
+            "{found}"
+        );
     }
 }
 

@@ -47,10 +47,6 @@ pub struct GuestPolicy {
 }
 
 impl GuestPolicy {
-    /// Whatever is recorded of a policy (its set-up, its parameters, its state) has this version. One more whenever
-    /// any of their fields changes.
-    pub const VERSION: u32 = 1;
-
     /// As it is set up.
     pub fn of(setup: GuestSetup) -> Self {
         let GuestSetup { policy, profile, params, costs, vcpus, means, timeout, budget } = setup;

@@ -1,0 +1,91 @@
+//! `gleaner capture`: what the daemon has recorded, as one file.
+
+use crate::args::{any_duration, duration_within};
+use crate::daemon::AskArgs;
+use crate::failure::Failure;
+use crate::files::Destination;
+use crate::interrupt;
+use crate::output::Output;
+use clap::Args;
+use gleaner_act::default_state_dir;
+use gleaner_daemon::{Answer, Request, ask};
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Without --for the file has what the daemon's flight recorder keeps, if its configuration has one \
+                  ([capture] size). With --for it has the time from now on, whether there is one or not.\n\n\
+                  Examples:\n\
+                  \x20 gleaner capture /tmp/before.capture\n\
+                  \x20 gleaner capture --for 10s /tmp/now.capture && gleaner replay /tmp/now.capture"
+)]
+pub struct CaptureArgs {
+    /// Where to write it; an earlier file is replaced
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Record from now on, for so long: 1s to 24h
+    #[arg(long = "for", value_name = "DURATION", value_parser = length)]
+    pub length: Option<Duration>,
+    #[command(flatten)]
+    pub ask: AskArgs,
+}
+
+fn length(text: &str) -> Result<Duration, String> {
+    any_duration(text)?;
+    duration_within(text, Duration::from_secs(1)..=Duration::from_secs(86_400))
+}
+
+pub fn main(args: &CaptureArgs) -> Result<u8, Failure> {
+    let interrupted = interrupt::flag()?;
+    let cannot_write = |error: io::Error| {
+        Failure::input(format!("cannot write {}: {error}; name a file you may write", args.file.display()))
+    };
+    let (destination, mut to) = Destination::open(&args.file).map_err(cannot_write)?;
+    let state_dir = args.ask.state_dir.clone().unwrap_or_else(default_state_dir);
+    let first = match args.length {
+        None => None,
+        Some(length) => {
+            let ns = u64::try_from(length.as_nanos()).unwrap_or(u64::MAX);
+            let files = files(&state_dir, Some(ns))?;
+            // Interrupted, there is what there is.
+            let _ = interrupt::sleep_until(Instant::now() + length, &interrupted);
+            files.into_iter().next_back()
+        }
+    };
+    let files = files(&state_dir, None)?;
+    let mut copied = (0_u64, 0_u64);
+    for path in files.iter().filter(|path| first.as_ref().is_none_or(|first| *path >= first)) {
+        match File::open(path) {
+            Ok(mut file) => {
+                copied.0 += 1;
+                copied.1 += io::copy(&mut file, &mut to).map_err(Failure::work)?;
+            }
+            // The oldest made way meanwhile.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(Failure::work(format!("cannot read {}: {error}", path.display()))),
+        }
+    }
+    if copied.0 == 0 {
+        return Err(Failure::work("the daemon's files are gone: is it in another container?"));
+    }
+    to.flush().map_err(cannot_write)?;
+    destination.whole().map_err(cannot_write)?;
+    let segments = if copied.0 == 1 { "one segment".to_owned() } else { format!("{} segments", copied.0) };
+    Output::Text.text(&format!(
+        "{}: {segments}, {} KB; `gleaner dump` and `gleaner replay` read it",
+        args.file.display(),
+        copied.1.div_ceil(1024)
+    ));
+    Ok(0)
+}
+
+/// The recorder's files, oldest first.
+fn files(state_dir: &Path, for_ns: Option<u64>) -> Result<Vec<PathBuf>, Failure> {
+    match ask(state_dir, &Request::Capture { for_ns }).map_err(Failure::work)? {
+        Answer::Capture(files) => Ok(files),
+        answer => Err(Failure::work(format!("the daemon is of another version: it answered {answer:?}"))),
+    }
+}
