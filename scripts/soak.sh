@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # A daemon under changing load, with groups that come and go: does it stay as it is? Between bursts of load there is a
-# quiet moment without a group, and what is compared is how the daemon stands then: memory, open files, threads, BPF maps.
+# quiet moment without a group. What is compared is how the daemon stands then: memory, open files, threads, BPF maps.
 #
 #   scripts/soak.sh [OPTIONS]      a table, then the verdict; status 1 where something is not flat
 #
