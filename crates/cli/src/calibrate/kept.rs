@@ -28,7 +28,7 @@ struct Kept {
     gleaner_calibration: u32,
     /// All that the rest holds for: another boot, version, kernel, number of vCPUs or driver has others.
     on: serde_json::Value,
-    /// Why idle-poll is not to be had, if it is not: to find out takes 20 ms.
+    /// Why idle-poll is not to be had, if it was tried and refused: to find out takes 20 ms.
     idle_poll_why_not: Option<String>,
     /// As on the command line; none where it is to be had.
     wakeup_costs_ns: Option<String>,
@@ -46,24 +46,29 @@ pub struct Known {
 /// means that polls in the idle task is to be had: there a trial in each run decides.
 pub fn add_what_is_known(config: &mut Config, vcpus: &CpuSet) {
     let asks = config.policy.retains() && config.profile != Profile::Latency && config.timeout.is_none();
-    if !asks || config.retain == RetainChoice::None {
+    let yielding_is_asked = match config.retain {
+        RetainChoice::Auto => false,
+        RetainChoice::By(RetainMeans::Yielding) => true,
+        RetainChoice::By(_) | RetainChoice::None => return,
+    };
+    if !asks {
         return;
     }
-    let by_yielding = RetainChoice::By(RetainMeans::Yielding);
-    if let RetainChoice::By(_) = config.retain
-        && config.retain != by_yielding
-    {
-        return;
-    }
-    if let Some(known) = known(vcpus, &config.params, config.retain == by_yielding) {
+    if let Some(known) = known(vcpus, &config.params, yielding_is_asked) {
         config.costs = config.costs.or(known.costs);
         config.refused = known.idle_poll_why_not.map(|why| (RetainMeans::IdlePoll, why)).into_iter().collect();
     }
 }
 
-/// What a wake-up costs here by yielding threads; `None` where better means are to be had.
-pub fn costs_for_service(vcpus: &CpuSet) -> Option<WakeupCosts> {
-    known(vcpus, &GuestParams::default(), false)?.costs
+/// What a wake-up costs here by yielding threads, for a service that retains by `retain`; `None` where better means are
+/// to be had.
+pub fn costs_for_service(retain: RetainChoice, vcpus: &CpuSet) -> Option<WakeupCosts> {
+    let yielding_is_asked = match retain {
+        RetainChoice::Auto => false,
+        RetainChoice::By(RetainMeans::Yielding) => true,
+        RetainChoice::By(_) | RetainChoice::None => return None,
+    };
+    known(vcpus, &GuestParams::default(), yielding_is_asked)?.costs
 }
 
 /// What was not found out is logged.
@@ -89,7 +94,8 @@ pub fn kept_or_measured(
     if let Some(kept) = read(&folder, &on).filter(enough) {
         return Ok(Some(kept));
     }
-    let idle_poll_why_not = idle_poll(vcpus, params)?.err();
+    // Not tried where it would not be used: QEMU 7.2 has hung at it.
+    let idle_poll_why_not = if yielding_is_asked { None } else { idle_poll(vcpus, params)?.err() };
     let mut known = Known { idle_poll_why_not, costs: None };
     if known.idle_poll_why_not.is_some() || yielding_is_asked {
         known.costs = costs_now(vcpus, params, GAP_BRIDGED, go_on)?;

@@ -1,0 +1,88 @@
+#!/usr/bin/env python3
+"""A daemon with many groups: what does a window cost, and the daemon in all?
+
+    scripts/scale.py [--groups 200] [--threads 50] [--seconds 20] [--binary target/gleaner] [--profile PROFILE]
+
+Makes so many cgroups with one program each, whose threads wake up every two seconds, and lets a daemon manage them.
+Needs root. All that it made is taken away again.
+"""
+
+import argparse, json, os, subprocess, sys, tempfile, time
+
+PROGRAM = """
+import sys, threading, time
+threading.stack_size(64 * 1024)
+def nap():
+    while True: time.sleep(2)
+for _ in range(int(sys.argv[1]) - 1): threading.Thread(target=nap, daemon=True).start()
+nap()
+"""
+
+
+def hierarchy():
+    """Where cgroups can be made: version 2, or a version 1 controller that any process may be put into."""
+    for folder in ("/sys/fs/cgroup/freezer", "/sys/fs/cgroup/cpu", "/sys/fs/cgroup"):
+        if os.path.exists(f"{folder}/cgroup.procs"):
+            return folder
+    sys.exit("no cgroup file system is mounted")
+
+
+def cpu_seconds(pid):
+    fields = open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--groups", type=int, default=200)
+    parser.add_argument("--threads", type=int, default=50)
+    parser.add_argument("--seconds", type=int, default=20)
+    parser.add_argument("--binary", default="target/gleaner")
+    parser.add_argument("--profile", default="conservative")
+    args = parser.parse_args()
+    top = f"{hierarchy()}/gleaner-scale-{os.getpid()}"
+    folder = tempfile.mkdtemp()
+    programs, daemon = [], None
+    ask = lambda *what: subprocess.run(
+        [args.binary, *what, "--state-dir", folder], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ).stdout
+    try:
+        os.mkdir(top)
+        for n in range(args.groups):
+            os.mkdir(f"{top}/{n}")
+            programs.append(subprocess.Popen([sys.executable, "-c", PROGRAM, str(args.threads)]))
+            with open(f"{top}/{n}/cgroup.procs", "w") as file:
+                file.write(str(programs[-1].pid))
+        with open(f"{folder}/c.toml", "w") as file:
+            file.write(f'[group.scale]\ncgroup = "{top}/*"\nprofile = "{args.profile}"\n')
+        command = [args.binary, "daemon", "--config", f"{folder}/c.toml", "--state-dir", folder]
+        daemon = subprocess.Popen(command, stderr=open(f"{folder}/log", "w"))
+        groups = lambda: len(json.loads(ask("status", "--json") or '{"groups": []}')["groups"])
+        began = time.monotonic()
+        while groups() < args.groups:
+            if time.monotonic() - began > 60 or daemon.poll() is not None:
+                sys.exit(f"only {groups()} groups:\n{open(f'{folder}/log').read()[-2000:]}")
+            time.sleep(0.5)
+        adopted = time.monotonic() - began
+        before, since = cpu_seconds(daemon.pid), time.monotonic()
+        time.sleep(args.seconds)
+        share = (cpu_seconds(daemon.pid) - before) / (time.monotonic() - since)
+        status = json.loads(ask("status", "--json"))
+        memory = next(line for line in open(f"/proc/{daemon.pid}/status") if line.startswith("VmRSS")).split()[1]
+        print(f"{args.groups} groups of {args.threads} threads, all adopted after {adopted:.1f} s")
+        print(f"the daemon takes {share:.2%} of a CPU, and {int(memory) / 1024:.1f} MiB")
+        print("by its own count:", next((x for x in ask("status").splitlines() if "observing takes" in x), "?").strip())
+        print("seen by:", sorted({group.get("observer") or "?" for group in status["groups"]}))
+    finally:
+        if daemon:
+            daemon.terminate()
+            print("the daemon ended with", daemon.wait())
+        for program in programs:
+            program.kill()
+            program.wait()
+        for n in range(len(programs)):
+            os.rmdir(f"{top}/{n}")
+        os.rmdir(top)
+
+
+main()
