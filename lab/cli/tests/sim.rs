@@ -26,7 +26,7 @@ name = "app"
 role = "measured"
 vcpus = 2
 pin = ["0", "1"]
-policies = ["off", "retain", "full"]
+policies = ["off", { policy = "retain", timeout = "1ms" }, "full"]
 workloads = [{ program = "relay", threads = 2, items = 2000, granularity = "5us" }]
 
 [[vm]]
