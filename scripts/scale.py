@@ -2,6 +2,7 @@
 """A daemon with many groups: what does a window cost, and the daemon in all?
 
     scripts/scale.py [--groups 200] [--threads 50] [--seconds 20] [--binary target/gleaner] [--profile PROFILE]
+        [--observer auto]
 
 Makes so many cgroups with one program each, whose threads wake up every two seconds, and lets a daemon manage them.
 Needs root. All that it made is taken away again.
@@ -39,6 +40,7 @@ def main():
     parser.add_argument("--seconds", type=int, default=20)
     parser.add_argument("--binary", default="target/gleaner")
     parser.add_argument("--profile", default="conservative")
+    parser.add_argument("--observer", default="auto")
     args = parser.parse_args()
     top = f"{hierarchy()}/gleaner-scale-{os.getpid()}"
     folder = tempfile.mkdtemp()
@@ -54,6 +56,7 @@ def main():
             with open(f"{top}/{n}/cgroup.procs", "w") as file:
                 file.write(str(programs[-1].pid))
         with open(f"{folder}/c.toml", "w") as file:
+            file.write(f'[daemon]\ngroups_max = {args.groups}\nobserver = "{args.observer}"\n')
             file.write(f'[group.scale]\ncgroup = "{top}/*"\nprofile = "{args.profile}"\n')
         command = [args.binary, "daemon", "--config", f"{folder}/c.toml", "--state-dir", folder]
         daemon = subprocess.Popen(command, stderr=open(f"{folder}/log", "w"))
