@@ -141,15 +141,35 @@ impl IdlePoll {
         Ok(poll)
     }
 
-    fn load(vcpus: &CpuSet, params: &IdlePollParams, bounded: bool) -> Result<Self, IdlePollRefusal> {
+    /// Whether the kernel would take the program: loaded, and attached to nothing.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn check(sys: &Path) -> Result<(), IdlePollRefusal> {
+        loading(sys, || {
+            let has_loop = check_kernel(sys)?;
+            Self::loaded(&mut MaybeUninit::uninit(), &IdlePollParams::default(), !has_loop).map(drop)
+        })
+    }
+
+    fn loaded<'a>(
+        storage: &'a mut MaybeUninit<libbpf_rs::OpenObject>,
+        params: &IdlePollParams,
+        bounded: bool,
+    ) -> Result<(skel::IdlePollSkel<'a>, usize), IdlePollRefusal> {
         let refuse = |step| move |error: libbpf_rs::Error| refused(refusal(step, &error));
         let possible = libbpf_rs::num_possible_cpus().map_err(refuse("counting CPUs"))?;
-        let mut storage = MaybeUninit::uninit();
-        let mut open = IdlePollSkelBuilder::default().open(&mut storage).map_err(refuse("opening the object"))?;
+        let mut open = IdlePollSkelBuilder::default().open(storage).map_err(refuse("opening the object"))?;
         let entries = u32::try_from(possible).unwrap_or(u32::MAX);
         open.maps.cpus.set_max_entries(entries).map_err(refuse("sizing the maps"))?;
         configure(&mut open, params, bounded);
-        let skel = open.load().map_err(refuse("loading"))?;
+        Ok((open.load().map_err(refuse("loading"))?, possible))
+    }
+
+    fn load(vcpus: &CpuSet, params: &IdlePollParams, bounded: bool) -> Result<Self, IdlePollRefusal> {
+        let refuse = |step| move |error: libbpf_rs::Error| refused(refusal(step, &error));
+        let mut storage = MaybeUninit::uninit();
+        let (skel, possible) = Self::loaded(&mut storage, params, bounded)?;
         let mapped = |what: io::Error| refused(refusal("mapping the maps", &libbpf_rs::Error::from(what)));
         let cpus = MappedArray::new(&skel.maps.cpus, skel.maps.cpus.value_size(), possible).map_err(mapped)?;
         let control = MappedArray::new(&skel.maps.control, skel.maps.control.value_size(), 1).map_err(mapped)?;

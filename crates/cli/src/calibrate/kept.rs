@@ -5,12 +5,11 @@
 use super::{GAP_BRIDGED, costs_from_text, costs_now, costs_to_text};
 use crate::doctor::machine;
 use crate::means::polls_here;
-use crate::session;
-use gleaner_act::{CgroupHierarchies, CgroupRoots, default_state_dir};
+use gleaner_act::{IdlePoll, default_state_dir};
 use gleaner_decide::guest::GuestParams;
 use gleaner_model::{CpuSet, Profile, RetainMeans, WakeupCosts};
 use gleaner_observe::ProcRoot;
-use gleaner_runtime::{Config, Opening, RetainChoice, open_one};
+use gleaner_runtime::{Config, RetainChoice};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, DirBuilder};
 use std::io::Write;
@@ -94,8 +93,8 @@ pub fn kept_or_measured(
     if let Some(kept) = read(&folder, &on).filter(enough) {
         return Ok(Some(kept));
     }
-    // Not tried where it would not be used: QEMU 7.2 has hung at it.
-    let idle_poll_why_not = if yielding_is_asked { None } else { idle_poll(vcpus, params)?.err() };
+    let tried = if yielding_is_asked { Ok(()) } else { IdlePoll::check(&ProcRoot::default().sys) };
+    let idle_poll_why_not = tried.err().map(|error| error.to_string());
     let mut known = Known { idle_poll_why_not, costs: None };
     if known.idle_poll_why_not.is_some() || yielding_is_asked {
         known.costs = costs_now(vcpus, params, GAP_BRIDGED, go_on)?;
@@ -108,16 +107,6 @@ pub fn kept_or_measured(
         tracing::info!("{}: {error}", folder.join(FILE).display());
     }
     Ok(Some(known))
-}
-
-/// Why idle-poll is not to be had, if it is not.
-fn idle_poll(vcpus: &CpuSet, params: &GuestParams) -> Result<Result<(), String>, Box<dyn std::error::Error>> {
-    let hierarchies = CgroupHierarchies::find(&CgroupRoots::default());
-    let mut session = session::begin()?;
-    let opening = Opening { vcpus, params, hierarchies: &hierarchies, observer: None };
-    let opened = open_one(RetainMeans::IdlePoll, &opening, &mut session.journal).map(drop);
-    session.end()?;
-    Ok(opened)
 }
 
 fn conditions(vcpus: &CpuSet) -> serde_json::Value {
