@@ -10,18 +10,11 @@ with nothing else to do.
 
 import argparse, json, os, platform, random, re, shutil, statistics, subprocess, sys, tempfile, time
 
-OPEN = """
-import socket, sys, time
-s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1])
-rate, seconds = int(sys.argv[2]), float(sys.argv[3])
-times, due = [], time.monotonic()
-for _ in range(int(rate * seconds)):
-    due += 1 / rate
-    time.sleep(max(0, due - time.monotonic()))
-    began = time.perf_counter(); s.send(b"PING\\r\\n"); s.recv(64); times.append(time.perf_counter() - began)
-times.sort()
-print(times[len(times) // 2] * 1e6)
-"""
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, f"{HERE}/../retention")
+# A client that asks at a fixed rate, and prints p50 and p99.
+from programs import OPEN  # noqa: E402
+
 REDIS = (
     'redis-server --port 0 --unixsocket $W/r.sock --save "" --appendonly no >/dev/null & '
     'server=$!; trap "kill $server; wait $server" EXIT; '
@@ -74,8 +67,8 @@ def figure(kind, command, folder):
         sys.exit(f"{command}: status {done.returncode}")
     if kind == "time":
         return 1 / wall
-    # A built-in program's line ends in "items/s"; all else prints its figure alone.
-    found = re.search(r"([0-9.]+) items/s", done.stdout) or re.search(r"([0-9.]+)\s*$", done.stdout)
+    # A built-in program's line ends in "items/s"; of all else the first number counts.
+    found = re.search(r"([0-9.]+) items/s", done.stdout) or re.search(r"([0-9.]+)", done.stdout)
     return float(found[1]) if kind == "rate" else 1 / float(found[1])
 
 

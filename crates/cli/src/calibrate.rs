@@ -5,7 +5,7 @@ mod kept;
 
 use crate::args::Setting;
 use crate::session;
-use gleaner_act::{CgroupHierarchies, CgroupRoots, IdleGroup, Journal, Retainer, YieldingThreads};
+use gleaner_act::{IdleGroup, Journal, Retainer, YieldingThreads};
 use gleaner_decide::guest::{GuestParams, halting_costs_by_the_tail_alone};
 use gleaner_model::{CpuSet, Nanos, Order, VcpuId, WakeupCosts};
 use gleaner_runtime::start_yielding;
@@ -149,17 +149,17 @@ fn costs_of(retained: &[Nanos], halted: &[Nanos]) -> Option<WakeupCosts> {
     })
 }
 
-/// Measured now, by yielding threads. `None` on one vCPU, or when `go_on` said no.
+/// Measured now, by yielding threads. `None` on one vCPU, or when `go_on` said no. They get no cgroup: on v2 this process
+/// would have to leave its own for it, and the program that it starts with it.
 fn costs_now(
     vcpus: &CpuSet,
     params: &GuestParams,
     gap: Duration,
     go_on: impl FnMut() -> bool,
 ) -> Result<Option<WakeupCosts>, Box<dyn std::error::Error>> {
-    let mut session = session::begin()?;
-    let group = IdleGroup::create(&CgroupHierarchies::find(&CgroupRoots::default()), &mut session.journal);
+    let session = session::begin()?;
     let on: CpuSet = vcpus.iter().take(2).collect();
-    let yields = start_yielding(&on, &group, params, |_| None)?;
+    let yields = start_yielding(&on, &IdleGroup::none(), params, |_| None)?;
     let bench = Bench::new(&yields, &on, gap);
     let costs = bench.map(|bench| bench.costs(SAMPLES_AT_START, params, go_on)).transpose()?.flatten();
     drop(yields);

@@ -7,8 +7,8 @@ mod common;
 use common::daemon::Daemon;
 use common::machine::idle_values;
 use common::program::Program;
+use common::seccomp::refusing_bpf;
 use common::{comes_true, finish, is_root, run};
-use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -98,33 +98,6 @@ fn a_stopped_daemon_keeps_no_vcpu_awake_and_goes_on_machine() {
     assert_eq!(daemon.ends(), (Some(0), false));
     assert_eq!(idle_values(), before);
     program.ends_well();
-}
-
-/// `command` with this one of bpf's own commands refused: what came before it is done already.
-fn refusing_bpf(command: &mut Command, bpf_command: u32) {
-    let statement = |code: u32, k: u32| libc::sock_filter { code: u16::try_from(code).unwrap(), jt: 0, jf: 0, k };
-    let is = |k: u32, jf: u8| libc::sock_filter { jf, ..statement(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, k) };
-    let filter = [
-        // Of the struct that the kernel hands to the filter: the call's number, and its first argument.
-        statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0),
-        is(u32::try_from(libc::SYS_bpf).unwrap(), 3),
-        statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 16),
-        is(bpf_command, 1),
-        statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ERRNO | libc::EPERM.unsigned_abs()),
-        statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW),
-    ];
-    let install = move || {
-        let program =
-            libc::sock_fprog { len: u16::try_from(filter.len()).unwrap_or(0), filter: filter.as_ptr().cast_mut() };
-        // SAFETY: the kernel copies the program, which outlives both calls.
-        let failed = unsafe {
-            libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0
-                || libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) != 0
-        };
-        if failed { Err(std::io::Error::last_os_error()) } else { Ok(()) }
-    };
-    // SAFETY: two system calls, and no allocation.
-    unsafe { command.pre_exec(install) };
 }
 
 #[test]

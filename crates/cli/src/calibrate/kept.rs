@@ -1,6 +1,6 @@
 //! What a wake-up costs here, kept until the next boot: a run need not measure again what the one before has.
 //!
-//! The file is a cache. It is thrown away where anything that it depends on is different, and nobody misses it.
+//! The file is a cache. It is not believed where anything that it depends on is different, and nobody misses it.
 
 use super::{GAP_BRIDGED, costs_from_text, costs_now, costs_to_text};
 use crate::doctor::machine;

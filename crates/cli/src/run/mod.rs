@@ -43,8 +43,7 @@ pub fn main(args: RunArgs) -> Result<u8, Failure> {
     signals::Inherited::lift_limits();
     let mut output = Output::open(args.json.json.as_deref())?;
     let recording = Mutex::new(args.recording.open()?);
-    let mut options = Options::from_args(args)?;
-    add_what_is_known(&mut options.config, &allowed_vcpus());
+    let options = Options::from_args(args)?;
     let report = beside_the_first_thread(&options, &recording, &inherited)?;
     // The summary first: if the JSON cannot be written, the result is not lost.
     if !options.quiet {
@@ -121,12 +120,14 @@ fn run(
     listeners: Sender<Listener>,
 ) -> Result<RunReport, Failure> {
     let vcpus = allowed_vcpus();
+    // What a wake-up costs is added, if it has to be known.
+    let mut options = options.clone();
     let own_cgroup = CgroupHierarchies::find(&CgroupRoots::default()).own_unified();
     let (mut runtime, mut unmanaged) = (None, None);
     if options.config.policy != Policy::Off {
         // Orphans of the program come to us, so that they stay observable; and are reaped below.
         let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
-        match prepare(options, inherited, &vcpus)? {
+        match prepare(&mut options, inherited, &vcpus)? {
             Ok(mut prepared) => {
                 if let Some(recording) = recording.lock().ok().and_then(|mut recording| recording.take()) {
                     recording.begin(&mut prepared);
@@ -136,6 +137,7 @@ fn run(
             Err(why) => unmanaged = Some(why),
         }
     }
+    let options = &options;
     let mut started = start(options, inherited, runtime.as_mut(), own_cgroup.as_deref(), &listeners);
     if let (Err(NotStarted::Ours(why)), true) = (&started, runtime.is_some()) {
         // What is in the way may be Gleaner's own doing: a cgroup, descriptors.
@@ -179,8 +181,12 @@ fn run(
 }
 
 /// Everything that is to run beside the program; or why it is left alone, which only `--strict` takes for a failure.
-fn prepare(options: &Options, inherited: &Inherited, vcpus: &CpuSet) -> Result<Result<Runtime, String>, Failure> {
-    let prepared = match limit_in_the_way(inherited, vcpus) {
+fn prepare(options: &mut Options, inherited: &Inherited, vcpus: &CpuSet) -> Result<Result<Runtime, String>, Failure> {
+    let in_the_way = limit_in_the_way(inherited, vcpus);
+    if in_the_way.is_none() {
+        add_what_is_known(&mut options.config, vcpus);
+    }
+    let prepared = match in_the_way {
         Some(why) => Err(why),
         None => match Runtime::prepare(&options.config, vcpus.clone(), listener()) {
             Ok(runtime) => Ok(runtime),

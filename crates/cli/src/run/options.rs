@@ -11,7 +11,7 @@ use gleaner_runtime::Config;
 use std::ffi::OsString;
 
 /// What `run` is to do.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// What is to run beside the program.
     pub config: Config,

@@ -8,6 +8,7 @@ pub mod frozen;
 pub mod machine;
 pub mod process;
 pub mod program;
+pub mod seccomp;
 pub mod terminal;
 pub mod tmux;
 pub mod unprivileged;

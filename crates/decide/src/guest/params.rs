@@ -111,8 +111,8 @@ parameters! {
         /// ... or where the 99th percentile is at least this many times the retained one's, which rests on one or two
         /// samples and varies accordingly. Where neither is, `frugal` and `balanced` retain nothing.
         halting_costs_p99_ratio: f64 = 2.0, 1 to 100, "";
-        /// Where neither is, and the median of a halted wake-up is below this, nothing is packed either (ours):
-        /// `fork-join` lost 12 % by it where that took 6 us (experiments/vcpus-16).
+        /// Where neither is, and the median of a halted wake-up is below this, nothing is packed either (ours): packed
+        /// and traced, `fork-join` lost 12 % where that took 6 us (experiments/vcpus-16).
         waking_costs_us_min: u64 = 10, 0 to 1_000_000, "us";
         /// Shortest time-out of profile `balanced`.
         timeout_min_us: u64 = 50, 0 to 1_000_000, "us";
