@@ -149,8 +149,8 @@ fn costs_of(retained: &[Nanos], halted: &[Nanos]) -> Option<WakeupCosts> {
     })
 }
 
-/// Measured now, by yielding threads. `None` on one vCPU, or when `go_on` said no. They get no cgroup: on v2 this process
-/// would have to leave its own for it, and the program that it starts with it.
+/// Measured now, by yielding threads. `None` on one vCPU, or when `go_on` said no. They get no cgroup: on v2 this
+/// process would have to leave its own for it, and the program that it starts with it.
 fn costs_now(
     vcpus: &CpuSet,
     params: &GuestParams,
