@@ -22,7 +22,8 @@
 #
 # stdout: what SCRIPT wrote to its stdout and stderr, whole, once the guest has ended. Exit status: SCRIPT's own;
 # 124 if the time was up, 125 if the guest could not be started, panicked or ended without a word. In those two cases
-# the guest's console is printed to stderr. RETRIES (default 3): boots after one that the emulator broke.
+# the guest's console is printed to stderr; where the time was up it says who waited where. RETRIES (default 3): boots
+# after one that the emulator broke.
 #
 # The guest is QEMU's multi-threaded emulation: each vCPU is a thread that HLT puts to sleep and an IPI wakes, so what
 # Gleaner does there is real, only slower. Inside are Debian's kernel, busybox, pure cgroup v2, and nothing else
@@ -106,23 +107,33 @@ for module in ${modules[@]+"${modules[@]}"}; do arguments+=(--module "$module");
 # la57=off: 6.12 and newer panic under Debian 12's QEMU without it. cx16=off: its cmpxchg16b now and then writes an
 # operand into the flags register, and kernels of which the allocator uses it (6.12) crashed in half of all boots. The
 # clock words: TCG's TSC is good, and without them the guest falls back to the HPET, whose every read leaves the guest.
+# On a loaded host the guest measures its rate badly (one clock ran six times too fast): it is told the host's.
 # -no-reboot with panic=-1: a panic ends QEMU.
+clock="tsc=reliable clocksource=tsc no_timer_check"
+khz=$(dmesg 2>/dev/null | sed -n 's/.*tsc: Detected \([0-9]*\)\.\([0-9]*\) MHz.*/\1\2/p' | tail -n 1 || true)
+[[ -z $khz ]] || clock+=" tsc_early_khz=$khz"
 machine=(
     qemu-system-x86_64 -name gleaner-guest,debug-threads=on
     -accel tcg,thread=multi -cpu max,la57=off,cx16=off -smp "$vcpus" -m "$memory"
     -nodefaults -display none -monitor none -no-reboot
     -serial "file:$work/console.log" -serial "file:$work/output.log" -serial "file:$work/status.log"
     -kernel "$kernel" -initrd "$work/initramfs" ${drive[@]+"${drive[@]}"}
-    -append "console=ttyS0 quiet panic=-1 tsc=reliable clocksource=tsc no_timer_check $append"
+    -append "console=ttyS0 quiet panic=-1 $clock testbed.limit=$timeout $append"
 )
 # QEMU 7.2's multi-threaded emulation now and then runs a guest's vCPU over an instruction that the guest's kernel is
 # patching (jump labels at boot; tracepoints whenever somebody attaches to them): an int3 that nobody expects, or
 # garbage before init. No program in the guest can do that, so such a guest is booted again, aloud, RETRIES times at
-# most. So is one that hangs before init, which takes seconds otherwise: nothing of ours has begun there.
+# most. So is one that hangs before init, which takes seconds otherwise: nothing of ours has begun there. And so is one
+# that shows no sign of life (watch.sh) for a minute: its vCPUs go round in poke_int3_handler, by QEMU's registers, over
+# a translation of an int3 that the kernel has taken away again.
 booted() { grep -q '^guest: init done' "$work/console.log"; }
 emulator_broke_it() {
-    ! booted ||
+    ! booted || [[ $hung == still ]] ||
         grep -qE 'Oops: int3|RIP: .*(do_sync_core|text_poke)' "$work/console.log"
+}
+# Nothing on its console for a minute, though watch.sh began there.
+stands_still() {
+    (($(date +%s) - $(stat -c %Y "$work/console.log") > 60)) && grep -q '^guest: alive' "$work/console.log"
 }
 boot() {
     : >"$work/console.log" >"$work/output.log" >"$work/status.log"
@@ -133,18 +144,28 @@ boot() {
     ended=0 hung=""
     local left=$((boot_limit * 5))
     until booted || ! kill -0 "$qemu_pid" 2>/dev/null; do
-        ((left--)) || { hung=yes; kill "$qemu_pid" 2>/dev/null || true; break; }
+        ((left--)) || { hung=boot; kill "$qemu_pid" 2>/dev/null || true; break; }
         sleep 0.2
+    done
+    while kill -0 "$qemu_pid" 2>/dev/null; do
+        if stands_still; then hung=still; kill "$qemu_pid" 2>/dev/null || true; break; fi
+        sleep 0.5
     done
     wait "$qemu_pid" || ended=$?
     qemu_pid=""
+}
+last_life() {
+    local line
+    line=$(grep '^guest: alive' "$work/console.log" | tail -n 1 | tr -d '\r')
+    echo "${line:+last seen }${line:-no sign of life}" | sed "s|guest: ||"
 }
 retries=${RETRIES:-3}
 # Most seconds until init: twenty times what it takes on a machine that has nothing else to do.
 boot_limit=${BOOT_LIMIT:-90}
 boot
 while [[ ( $ended -eq 0 || -n $hung ) && ! -s $work/status.log && $retries -gt 0 ]] && emulator_broke_it; do
-    say "the emulator broke the guest's kernel while it was patching itself ($(grep -m 1 -oE 'Oops: .*|BUG: .*' "$work/console.log" || echo 'no boot')); once more"
+    why=$(grep -m 1 -oE 'Oops: .*|BUG: .*' "$work/console.log" || last_life)
+    say "the emulator broke the guest's kernel while it was patching itself ($why); once more"
     retries=$((retries - 1))
     boot
 done
@@ -156,14 +177,14 @@ if [[ $(<"$work/status.log") =~ ^exit\ ([0-9]+) ]]; then
 fi
 show_console() {
     [[ ! -s $work/qemu.log ]] || { say "QEMU said:"; cat "$work/qemu.log" >&2; }
-    say "the console, last 200 lines of $(wc -l <"$work/console.log"):"
-    tail -n 200 "$work/console.log" | tr -d '\r' >&2
+    say "$(last_life). The console, last 300 lines of $(wc -l <"$work/console.log"):"
+    grep -v '^guest: alive' "$work/console.log" | tail -n 300 | tr -d '\r' >&2
 }
 if [[ $ended -eq 124 || $ended -eq 137 ]]; then
     say "killed: $script did not end within $timeout s"
     show_console
     exit 124
 fi
-say "the guest ended without an exit status (QEMU's own: $ended): a panic, or no boot"
+say "the guest ended without an exit status (QEMU's own: $ended): a panic, no boot, or no sign of life"
 show_console
 exit 125

@@ -30,6 +30,8 @@
 # can say `chroot /debian COMMAND...`, or `gleaner run -- chroot /debian COMMAND...`. /proc, /sys, /dev, /run and /tmp
 # are the same inside and outside. With snapshot=on the guest may write, and the image never changes.
 #
+# With the word `testbed.limit=SECONDS` watch.sh shows signs of life on ttyS0, and who waits where shortly before that.
+#
 # With the word `testbed.systemd` on the command line the image's own systemd goes on as process 1 instead: from
 # /systemd-up.sh on nothing of busybox is left. Its one unit is the script, as /testbed/script, with what --file put
 # below /testbed beside it.
@@ -75,7 +77,8 @@ mkdir -p "$stage"/{bin,sbin,usr/bin,usr/sbin,dev,proc,sys,run,tmp,etc,root,modul
 cp -L "$(command -v busybox)" "$stage/bin/busybox"
 cp -L "$script" "$stage/script"
 chmod +x "$stage/script"
-cp "$here/checks.sh" "$stage/checks.sh"
+cp "$here/checks.sh" "$here/watch.sh" "$stage/"
+chmod +x "$stage/watch.sh"
 [[ -z $binary ]] || install -m 755 "$(readlink -f "$binary")" "$stage/bin/gleaner"
 for pair in ${files[@]+"${files[@]}"}; do
     [[ $pair == *:/* ]] || usage "--file takes HOST:GUEST with an absolute GUEST path, not '$pair'"
@@ -190,6 +193,8 @@ if [ -b /dev/vda ] && ! /image-up.sh; then
     end 125
 fi
 echo "guest: init done at $(cut -d' ' -f1 /proc/uptime) s"
+limit=$(tr ' ' '\n' </proc/cmdline | sed -n 's/^testbed\.limit=//p')
+[ -z "$limit" ] || /watch.sh "$limit" </dev/null &
 cd /root
 /script </dev/null >/dev/ttyS1 2>&1
 status=$?

@@ -21,6 +21,7 @@ saturated_utilization = 1.0
 granularity_change_factor = 100
 min_time_slice_us = 100000
 hurt_loss_min = 1
+expand_at_once = false
 END
 chmod 644 /tmp/easy.toml
 steps() { grep -q '"deactivate"' "$1"; }
