@@ -12,7 +12,7 @@ while [[ ${1:-} == --* ]]; do
         *) echo "unknown option $1" >&2; exit 2 ;;
     esac
 done
-[[ $# -gt 0 ]] || { echo "which kernel? 6.1, 6.12 or newest" >&2; exit 2; }
+[[ $# -gt 0 ]] || { echo "which kernel? 6.1, 6.12, 6.18 or new" >&2; exit 2; }
 scripts/setup.sh build test >&2
 for kernel; do
     name=guests-$kernel$beside

@@ -1,7 +1,10 @@
 #!/usr/bin/env python3
 """Real programs as a user runs them: plain, haltpoll at 200 us, polling without limit, `gleaner run`.
 
-    programs.py [--rounds N] [--only NAME,...] [--modes M,...] [--gleaner PATH] [--out FILE]
+    programs.py [--rounds N] [--only NAME,...] [--modes M,...] [--variant NAME=OPTIONS]... [--built-in]
+                [--gleaner PATH] [--out FILE]
+
+A variant is `gleaner run` with other options, a mode of its own. --built-in adds `gleaner workload`'s programs.
 
 Modes of one program follow each other in random order, in each round. Wall time counts the start. Needs root, a
 cpuidle driver with a POLL state under the haltpoll governor (what it sets there it takes back), and the programs
@@ -93,6 +96,22 @@ PROGRAMS = {
     "true": ("time", "true", "true"),
     "git": ("time", "git", "git -C $ROOT log --stat -n 150 >/dev/null"),
     "make": ("time", "gcc", "for i in 1 2 3 4 5 6; do gcc -O2 -pipe -c $W/x.c -o $W/x$i.o & done; wait"),
+}
+
+# `gleaner workload`: one to two seconds each on two vCPUs.
+BUILT_IN = {
+    "relay": "--threads 2 --items 60000",
+    "barrier": "--threads 4 --items 15000",
+    "fork-join": "--threads 2 --items 4000",
+    "request-reply": "--threads 4 --items 24000",
+    "pipeline": "--threads 1 --items 12000",
+    "task-queue": "--threads 4 --items 60000",
+    "block-io": "--threads 2 --items 8000",
+    "freqsleep": "--threads 2 --items 40000",
+    "address-space": "--threads 4 --items 20000",
+    "spin-lock": "--threads 2 --items 200000",
+    "independent": "--threads 4 --items 8000",
+    "matmul": "--threads 2 --items 4000",
 }
 
 OPEN = """
@@ -284,9 +303,10 @@ def polled():
 
 
 def once(command, mode, kind, work, gleaner, machine, options):
+    """`options` of `gleaner run`, or None for a mode without it."""
     undo = machine.set(mode)
     words = ["bash", "-c", command]
-    if mode.startswith("gleaner"):
+    if options is not None:
         words = [gleaner, "run", "--quiet", "--json", f"{work}/run.json", *options, "--", *words]
     before, began = polled(), time.monotonic()
     try:
@@ -294,7 +314,7 @@ def once(command, mode, kind, work, gleaner, machine, options):
             words,
             stdout=subprocess.PIPE,
             timeout=120,
-            env={**os.environ, "W": work, "ROOT": ROOT, "PYTHON": sys.executable},
+            env={**os.environ, "W": work, "ROOT": ROOT, "PYTHON": sys.executable, "GLEANER": gleaner},
         )
     finally:
         wall = time.monotonic() - began
@@ -304,7 +324,7 @@ def once(command, mode, kind, work, gleaner, machine, options):
     row["value"] = float(said[-1 if kind == "rate" else 0]) if said else wall
     if len(said) == 2:
         row["p99"] = float(said[1])
-    if mode.startswith("gleaner"):
+    if options is not None:
         report = json.loads(read(f"{work}/run.json"))
         row["means"] = report["means"]["retention"]
         row["decisions"] = [
@@ -326,10 +346,18 @@ def main():
     parser.add_argument("--modes", default="plain,haltpoll,unlimited,gleaner")
     parser.add_argument("--gleaner", default=f"{ROOT}/target/gleaner")
     parser.add_argument("--options", default="", help="more words for `gleaner run`")
+    parser.add_argument("--variant", action="append", default=[], metavar="NAME=OPTIONS")
+    parser.add_argument("--built-in", action="store_true")
     parser.add_argument("--out", default=f"{ROOT}/target/retention/programs.json")
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    modes = args.modes.split(",")
+    variants = {"gleaner": args.options.split()}
+    for name, options in (variant.split("=", 1) for variant in args.variant):
+        variants[name] = options.split()
+    modes = args.modes.split(",") + [name for name in variants if name != "gleaner"]
+    if args.built_in:
+        for name, options in BUILT_IN.items():
+            PROGRAMS[name] = ("time", "true", f"$GLEANER workload {name} {options} >/dev/null 2>&1")
     work = tempfile.mkdtemp(prefix="gleaner-retention-")
     machine, servers, rows = Machine(), [], {}
     try:
@@ -344,7 +372,7 @@ def main():
             for _ in range(args.rounds):
                 for mode in random.sample(modes, len(modes)):
                     rows[name][mode].append(
-                        once(command, mode, kind, work, args.gleaner, machine, args.options.split())
+                        once(command, mode, kind, work, args.gleaner, machine, variants.get(mode))
                     )
             ratio = {
                 mode: [
@@ -373,12 +401,9 @@ def main():
             stop()
         shutil.rmtree(work, ignore_errors=True)
     os.makedirs(os.path.dirname(args.out), exist_ok=True)
-    commit = (
-        subprocess.run(["git", "-C", ROOT, "rev-parse", "--short", "HEAD"], stdout=subprocess.PIPE)
-        .stdout.decode()
-        .strip()
-    )
-    machine = f"Linux {platform.release()}, {os.cpu_count()} vCPUs, {time.strftime('%Y-%m-%d')}, commit {commit}"
+    # Of what was measured, which need not be this tree.
+    version = subprocess.run([args.gleaner, "--version"], stdout=subprocess.PIPE, check=True).stdout.decode().strip()
+    machine = f"Linux {platform.release()}, {os.cpu_count()} vCPUs, {time.strftime('%Y-%m-%d')}, {version}"
     with open(args.out, "w") as file:
         json.dump({"machine": machine, "rounds": args.rounds, "programs": rows}, file, indent=1)
     with open(args.out.removesuffix(".json") + "-summary.json", "w") as file:
@@ -400,7 +425,8 @@ def summary(machine, rounds, rows):
         programs[name] = {"value": kind, **cells}
     every = next(iter(rows.values())).keys()
     median = lambda cells, mode: cells[mode]["speedup"][0]
-    mean = lambda mode, names: round(statistics.geometric_mean(median(programs[name], mode) for name in names), 3)
+    of = lambda mode, names: [median(programs[name], mode) for name in names]
+    mean = lambda mode, names: round(statistics.geometric_mean(of(mode, names)), 3) if names else None
     work = [name for name in programs if name != "true"]
     best = lambda cells: max(median(cells, mode) for mode in every if mode != "gleaner")
     near = [
