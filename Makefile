@@ -56,7 +56,7 @@ reference: toolchain ## docs/reference, and man pages and completions in target/
 	$(CARGO) run --quiet --package gleaner-reference --locked --target $(HOST) -- share $(SHARE)
 
 .PHONY: check
-check: toolchain ## formatting, lints and the length of pages and lines
+check: toolchain ## formatting, lints, licences, and the length of pages and lines
 	@scripts/words.sh --check
 	@scripts/columns.sh
 	@experiments/simulator/rows.sh --check
@@ -64,6 +64,7 @@ check: toolchain ## formatting, lints and the length of pages and lines
 	@$(CARGO) fmt --version >/dev/null && $(CARGO) clippy --version >/dev/null || { echo "this toolchain lacks rustfmt or clippy: rustup component add rustfmt clippy" >&2; exit 1; }
 	$(CARGO) fmt --all --check
 	@if $(CARGO) deny --version >/dev/null 2>&1; then $(MAKE) --no-print-directory deny; else echo "check: no cargo-deny: licences are not checked (make deny)" >&2; fi
+	@if command -v jq >/dev/null; then $(MAKE) --no-print-directory sbom; else echo "check: no jq: the software bill of materials is not made (make sbom)" >&2; fi
 	$(CARGO) clippy --workspace --all-targets --locked --target $(HOST) -- -D warnings
 
 # The doc tests come before the others: whoever reads only the last lines sees the count that matters.

@@ -5,7 +5,8 @@
 root=${LEFT_BEHIND_ROOT:-}
 
 look() {
-    for file in "$root"/sys/module/haltpoll/parameters/* "$root"/sys/devices/system/cpu/cpu*/power/pm_qos_resume_latency_us; do
+    for file in "$root"/sys/module/haltpoll/parameters/* "$root"/sys/devices/system/cpu/cpu*/power/pm_qos_resume_latency_us \
+        "$root"/proc/irq/*/smp_affinity_list; do
         [ ! -r "$file" ] || echo "$file $(cat "$file")"
     done
     find "$root"/sys/fs/cgroup "$root"/sys/fs/resctrl -type d -name 'gleaner*' 2>/dev/null | sort

@@ -12,10 +12,13 @@ const SOURCES: [(&str, &str); 3] = [
 ];
 
 /// What they include of our own.
-const HEADER: &str = "src/bpf/common.bpf.h";
+const HEADERS: [&str; 4] =
+    ["src/bpf/common.bpf.h", "src/bpf/maps.bpf.h", "src/bpf/bursts.bpf.h", "src/bpf/members.bpf.h"];
 
 fn main() {
-    println!("cargo:rerun-if-changed={HEADER}");
+    for header in HEADERS {
+        println!("cargo:rerun-if-changed={header}");
+    }
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     let arch = env::var("CARGO_CFG_TARGET_ARCH").expect("cargo sets the target's architecture");
     for (source, skeleton) in SOURCES {

@@ -12,14 +12,19 @@
 //! pinned.
 
 use gleaner_model::CpuSet;
-use gleaner_sys::own_affinity;
-use std::collections::HashMap;
+use gleaner_sys::{Stat, own_affinity};
+use std::collections::{HashMap, HashSet};
 
 /// Most threads whose own affinities are remembered one by one.
 const MOST_REMEMBERED: usize = 65_536;
 /// Most active sets that are remembered, the newest. A thread is confined anew at every step, so older ones are
 /// nobody's mask.
 pub(crate) const MOST_STEPS: usize = 256;
+
+/// Threads that are looked at for one that waits.
+const MOST_LOOKED_AT: usize = 256;
+/// The field of `/proc/TID/stat` with the CPU that it was last on.
+const PROCESSOR: usize = 39;
 
 /// The vCPUs `tid` may use (0: the calling thread); `None` when it is gone.
 pub(crate) fn affinity_of(tid: i32) -> Option<CpuSet> {
@@ -112,8 +117,9 @@ impl Affinities {
         creator.map_or_else(|| current.clone(), |(own, _)| own.clone())
     }
 
-    /// The threads of `tids` that chose for themselves and are not remembered yet.
-    pub fn new_choices(&mut self, tids: &[i32]) -> Vec<OwnChoice> {
+    /// The threads of `tids` that chose for themselves and are not remembered yet, and what each may use now: to be
+    /// journalled, and then remembered.
+    pub fn new_choices(&mut self, tids: &[i32]) -> Vec<(OwnChoice, CpuSet)> {
         self.offline = offline_of(&self.base);
         let mut found = Vec::new();
         for &tid in tids {
@@ -128,11 +134,25 @@ impl Affinities {
             // A vCPU came or went meanwhile: nobody can say who chose what. The next pass can.
             return Vec::new();
         }
-        let remember = |(choice, current): (OwnChoice, CpuSet)| {
-            self.pinned.insert(choice.tid, (choice.own.clone(), current));
-            choice
+        found
+    }
+
+    /// The journal knows of it.
+    pub fn remember(&mut self, choice: OwnChoice, current: CpuSet) {
+        self.pinned.insert(choice.tid, (choice.own, current));
+    }
+
+    /// The threads among `tids` that wait for a vCPU, as far as it can be told: of those that can run and were last on
+    /// one vCPU, all but one.
+    pub fn waiting(tids: &[i32]) -> Vec<i32> {
+        let mut taken = HashSet::new();
+        let waits = |tid: &&i32| {
+            let text = std::fs::read(format!("/proc/{tid}/stat")).ok();
+            let place = text.as_deref().and_then(Stat::parse).filter(|stat| stat.state() == Some(b'R'));
+            let cpu: Option<u32> = place.and_then(|stat| stat.number(PROCESSOR));
+            cpu.is_some_and(|cpu| !taken.insert(cpu))
         };
-        found.into_iter().map(remember).collect()
+        tids.iter().take(MOST_LOOKED_AT).filter(waits).copied().collect()
     }
 
     /// Confines `tids` to `active`; says how many could be.

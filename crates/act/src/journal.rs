@@ -209,8 +209,13 @@ impl Journal {
             source: error.into(),
         })?;
         line.push(b'\n');
+        let before = self.file.metadata().map_err(ActError::file("look at", &self.path))?.len();
         // One write call: a kill leaves the whole line or a part without its newline.
-        self.file.write_all(&line).map_err(ActError::file("write", &self.path))?;
+        if let Err(error) = self.file.write_all(&line) {
+            // A disk that got full takes a part, and the next line would be put behind that.
+            let _ = self.file.set_len(before);
+            return Err(ActError::file("write", &self.path)(error));
+        }
         self.lines += 1;
         Ok(())
     }

@@ -14,12 +14,14 @@ mod cgroup;
 mod error;
 mod housekeeping;
 mod idle_group;
+mod interrupts;
 mod journal;
 mod placement;
 mod procs;
 mod resctrl;
 mod retain;
 mod slice;
+mod timer_slack;
 mod undo;
 mod xen;
 mod yielding;
@@ -29,6 +31,7 @@ pub use cgroup::{CgroupHierarchies, CgroupRoots, Hierarchy, own_group};
 pub use error::{ActError, Fallback};
 pub use housekeeping::HousekeepingCpu;
 pub use idle_group::{IdleGroup, IdleMeans};
+pub use interrupts::Interrupts;
 pub use journal::{Journal, default_state_dir, list_journals};
 pub use placement::{Placement, PlacementKind, PlacementRequest};
 pub use procs::{RUN_ID_VARIABLE, own_start_time, process_start_time};
@@ -40,6 +43,7 @@ pub use slice::{
     Competing, Enforcer, EnforcerConfig, RtThrottling, SLICE_RANGE, SliceOutcome, SliceRefusal, SliceSupport, Slices,
     ThreadAttr, TickerCost, by_kernel, hrtick, refuse_slice, switch_cost, thread_attr, tick, try_fifo,
 };
+pub use timer_slack::TimerSlack;
 pub use undo::{Undo, UndoOutcome, is_abandoned, take_values_back, undo_journal, undo_own};
 pub use xen::{XenChange, XenRefusal, XenRequest, Xl, change_xen, plan_xen};
 pub use yielding::{BusyWait, YieldClass, YieldingThreads};

@@ -63,12 +63,16 @@ pub struct Placement {
     backend: Backend,
     base: CpuSet,
     active: CpuSet,
-    root_pid: i32,
-    /// Whether the journal knows that masks are changed.
-    masks_journalled: bool,
+    /// Where an undo begins to look for its threads: the program, and processes that joined it.
+    roots: Vec<i32>,
+    /// Of how many of them the journal knows that masks are changed.
+    roots_journalled: usize,
     /// Passes over the threads still to be made after the group was given everything back.
     passes_left: u32,
 }
+
+/// Processes besides the program whose descendants an undo looks for.
+const ROOTS_MAX: usize = 64;
 
 /// A thread born while its creator is being widened inherits the narrow mask, and was on nobody's list.
 const PASSES_AFTER_WIDENING: u32 = 3;
@@ -107,7 +111,7 @@ impl Placement {
 
     fn new(backend: Backend, base: &CpuSet) -> Self {
         let (base, active) = (base.clone(), base.clone());
-        Self { backend, base, active, root_pid: 0, masks_journalled: false, passes_left: 0 }
+        Self { backend, base, active, roots: vec![0], roots_journalled: 0, passes_left: 0 }
     }
 
     /// The cgroup.procs file that the program has to write itself into before exec, where there is one.
@@ -120,17 +124,23 @@ impl Placement {
 
     /// The program runs as `root_pid`: where an undo begins to look for its threads.
     pub fn program_started(&mut self, root_pid: i32) {
-        self.root_pid = root_pid;
+        self.roots = vec![root_pid];
+    }
+
+    /// This process belongs to the group, and descends from none that is known. To be journalled when the group is
+    /// confined next.
+    pub fn another_joined(&mut self, pid: i32) {
+        if self.roots.len() < ROOTS_MAX && !self.roots.contains(&pid) {
+            self.roots.push(pid);
+        }
     }
 
     fn before_masks(&mut self, journal: &mut Journal) -> Result<(), ActError> {
-        if self.masks_journalled {
-            return Ok(());
+        while let Some(&root_pid) = self.roots.get(self.roots_journalled) {
+            let root_start_time = process_start_time(root_pid).unwrap_or(0);
+            journal.before(&Undo::GroupAffinity { root_pid, root_start_time, base: self.base.to_string() })?;
+            self.roots_journalled += 1;
         }
-        let root_start_time = process_start_time(self.root_pid).unwrap_or(0);
-        let base = self.base.to_string();
-        journal.before(&Undo::GroupAffinity { root_pid: self.root_pid, root_start_time, base })?;
-        self.masks_journalled = true;
         Ok(())
     }
 
@@ -147,7 +157,7 @@ impl Placement {
     ) -> Result<Option<Fallback>, ActError> {
         let fallback = self.give_way_to_pinned(active, tids, journal)?;
         if matches!(self.backend, Backend::Affinity(_)) {
-            if *active == self.base && !self.masks_journalled {
+            if *active == self.base && self.roots_journalled == 0 {
                 // No mask was ever changed.
                 return Ok(fallback);
             }
@@ -164,11 +174,22 @@ impl Placement {
                 }
                 // Before the step: a thread that the program pinned to just what is to be active is told from one that
                 // we confined.
-                for choice in affinities.new_choices(tids) {
+                for (choice, current) in affinities.new_choices(tids) {
                     journal.before(&undo::own_affinity(&choice))?;
+                    affinities.remember(choice, current);
                 }
                 if let Err(error) = journal.compact_if_long() {
                     tracing::warn!("{error}");
+                }
+                // Threads that wait are not spread by a wider mask. One that says where to go moves them at once.
+                let given = active.difference(&self.active);
+                let waiting = if given.is_empty() { Vec::new() } else { Affinities::waiting(tids) };
+                if !waiting.is_empty() {
+                    if !affinities.knows_step(&given) {
+                        journal.before(&Undo::AffinityStep { active: given.to_string() })?;
+                    }
+                    affinities.begin_step(&given);
+                    affinities.confine(&waiting, &given);
                 }
                 affinities.begin_step(active);
                 affinities.confine(tids, active);
@@ -278,181 +299,4 @@ fn kernel_keeps_user_affinity() -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::affinity::set_affinity;
-    use std::sync::mpsc::{Receiver, Sender, channel};
-    use std::thread::{JoinHandle, spawn};
-
-    /// A thread that says its id, and has a child of the same sort each time it is told to.
-    fn parent(says: Sender<i32>) -> (Sender<()>, JoinHandle<()>) {
-        let (tell, told): (_, Receiver<()>) = channel();
-        let body = move || {
-            let tid = rustix::thread::gettid().as_raw_nonzero().get();
-            says.send(tid).unwrap();
-            let children: Vec<_> = told.iter().map(|()| parent(says.clone())).collect();
-            for (tell, child) in children {
-                drop(tell);
-                child.join().unwrap();
-            }
-        };
-        (tell, spawn(body))
-    }
-
-    fn by_masks(base: &CpuSet) -> Placement {
-        Placement::new(Backend::Affinity(Affinities::new(base.clone())), base)
-    }
-
-    fn by_cpuset(folder: &Path, base: &CpuSet, by_name: bool) -> Placement {
-        let backend = Backend::Cpuset { folder: folder.to_owned(), kind: PlacementKind::CpusetV1, by_name };
-        Placement { backend, ..by_masks(base) }
-    }
-
-    #[test]
-    fn what_is_chosen_of_itself_is_what_the_kernel_bears() {
-        let base = affinity_of(0).unwrap();
-        let hierarchies = CgroupHierarchies::find(&crate::CgroupRoots::default());
-        let folder = tempfile::tempdir().unwrap();
-        let prepared = |request| {
-            let mut journal = Journal::create(folder.path(), "test").unwrap();
-            let prepared = Placement::prepare(request, &base, &hierarchies, &mut journal);
-            let prepared = prepared.map(|(placement, fallback)| (placement.kind(), fallback.is_some()));
-            crate::undo_own(&journal).unwrap();
-            prepared
-        };
-        let Ok((cpuset, _)) = prepared(PlacementRequest::Cpuset) else {
-            gleaner_testing::skip!("no cpuset can be made here");
-        };
-        let of_itself = prepared(PlacementRequest::Auto).unwrap();
-        let kept = kernel_keeps_user_affinity();
-        assert_eq!(of_itself, if kept { (cpuset, false) } else { (PlacementKind::Affinity, true) });
-        assert_eq!(prepared(PlacementRequest::Affinity).unwrap(), (PlacementKind::Affinity, false));
-        assert_ne!(cpuset, PlacementKind::Affinity);
-    }
-
-    #[test]
-    fn a_thread_born_while_its_creator_is_widened_is_widened_later() {
-        let base = affinity_of(0).unwrap();
-        let Some(first) = base.iter().next().filter(|_| base.len() > 1) else {
-            gleaner_testing::skip!("needs two CPUs");
-        };
-        let active: CpuSet = std::iter::once(first).collect();
-        let folder = tempfile::tempdir().unwrap();
-        let mut journal = Journal::create(folder.path(), "test").unwrap();
-        let mut placement = by_masks(&base);
-        let (says, heard) = channel();
-        let (tell, creator) = parent(says);
-        let old = heard.recv().unwrap();
-        placement.confine(&active, &[old], &mut journal).unwrap();
-        assert_eq!(affinity_of(old), Some(active.clone()));
-        tell.send(()).unwrap();
-        let young = heard.recv().unwrap();
-        placement.confine(&base, &[old], &mut journal).unwrap();
-        assert_eq!((affinity_of(old), affinity_of(young)), (Some(base.clone()), Some(active)));
-        assert!(placement.follows_threads());
-        placement.confine(&base, &[old, young], &mut journal).unwrap();
-        assert_eq!(affinity_of(young), Some(base.clone()));
-        for _ in 0..PASSES_AFTER_WIDENING {
-            placement.confine(&base, &[old, young], &mut journal).unwrap();
-        }
-        assert!(!placement.follows_threads());
-        drop(tell);
-        creator.join().unwrap();
-    }
-
-    #[test]
-    fn a_thread_that_was_pinned_to_what_becomes_active_keeps_its_choice() {
-        let base = affinity_of(0).unwrap();
-        let Some(first) = base.iter().next().filter(|_| base.len() > 1) else {
-            gleaner_testing::skip!("needs two CPUs");
-        };
-        let active: CpuSet = std::iter::once(first).collect();
-        let folder = tempfile::tempdir().unwrap();
-        let mut journal = Journal::create(folder.path(), "test").unwrap();
-        let mut placement = by_masks(&base);
-        let (says, heard) = channel();
-        let (tell, thread) = parent(says);
-        let tid = heard.recv().unwrap();
-        assert!(set_affinity(tid, &active));
-        placement.confine(&active, &[tid], &mut journal).unwrap();
-        placement.confine(&base, &[tid], &mut journal).unwrap();
-        assert_eq!(affinity_of(tid), Some(active));
-        drop(tell);
-        thread.join().unwrap();
-    }
-
-    #[test]
-    fn a_program_that_pins_a_thread_gets_masks_instead_of_a_cpuset() {
-        let base = affinity_of(0).unwrap();
-        let Some(first) = base.iter().next().filter(|_| base.len() > 1) else {
-            gleaner_testing::skip!("needs two CPUs");
-        };
-        let active: CpuSet = std::iter::once(first).collect();
-        let folder = tempfile::tempdir().unwrap();
-        let cpus = folder.path().join("cpuset.cpus");
-        let mut journal = Journal::create(&folder.path().join("state"), "test").unwrap();
-        let (says, heard) = channel();
-        let (tell, thread) = parent(says);
-        let tid = heard.recv().unwrap();
-        for (by_name, pinned, kind) in [
-            (false, false, PlacementKind::CpusetV1),
-            (true, true, PlacementKind::CpusetV1),
-            (false, true, PlacementKind::Affinity),
-        ] {
-            std::fs::write(&cpus, "untouched").unwrap();
-            assert!(set_affinity(tid, if pinned { &active } else { &base }));
-            let mut placement = by_cpuset(folder.path(), &base, by_name);
-            let fallback = placement.confine(&active, &[tid], &mut journal).unwrap();
-            assert_eq!((placement.kind(), fallback.is_some()), (kind, kind == PlacementKind::Affinity));
-            let written = std::fs::read_to_string(&cpus).unwrap();
-            assert_eq!(written.starts_with("untouched"), kind == PlacementKind::Affinity, "{written}");
-        }
-        drop(tell);
-        thread.join().unwrap();
-    }
-
-    #[test]
-    fn a_cpuset_that_vanished_is_named_and_what_was_not_done_is_not_believed() {
-        let (base, active): (CpuSet, CpuSet) = ("0-3".parse().unwrap(), "0-1".parse().unwrap());
-        let state = tempfile::tempdir().unwrap();
-        let mut journal = Journal::create(state.path(), "test").unwrap();
-        for was_confined in [false, true] {
-            let folder = tempfile::tempdir().unwrap();
-            let cpus = folder.path().join("cpuset.cpus");
-            std::fs::write(&cpus, "").unwrap();
-            let mut placement = by_cpuset(folder.path(), &base, false);
-            let (is, wanted) = if was_confined { (&active, &base) } else { (&base, &active) };
-            placement.confine(is, &[], &mut journal).unwrap();
-            folder.close().unwrap();
-            // Said each time, not only the first: the program is where it was.
-            for _ in 0..2 {
-                let error = placement.confine(wanted, &[], &mut journal).unwrap_err().to_string();
-                let names = format!("cannot write {}: No such file or directory", cpus.display());
-                assert!(error.starts_with(&names), "{error}");
-            }
-            assert_eq!(placement.confine(is, &[], &mut journal).unwrap(), None, "nothing to be done");
-            assert_eq!(placement.release(Vec::new, &mut journal).is_err(), was_confined);
-        }
-    }
-
-    #[test]
-    fn a_program_that_pins_a_thread_gets_masks_though_its_cpuset_vanished() {
-        let base = affinity_of(0).unwrap();
-        let Some(first) = base.iter().next().filter(|_| base.len() > 1) else {
-            gleaner_testing::skip!("needs two CPUs");
-        };
-        let active: CpuSet = std::iter::once(first).collect();
-        let (folder, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let mut journal = Journal::create(state.path(), "test").unwrap();
-        let mut placement = by_cpuset(folder.path(), &base, false);
-        folder.close().unwrap();
-        let (says, heard) = channel();
-        let (tell, thread) = parent(says);
-        let tid = heard.recv().unwrap();
-        assert!(set_affinity(tid, &active));
-        let fallback = placement.confine(&active, &[tid], &mut journal).unwrap().unwrap();
-        assert_eq!((placement.kind(), fallback.used), (PlacementKind::Affinity, "thread affinity"));
-        drop(tell);
-        thread.join().unwrap();
-    }
-}
+mod tests;

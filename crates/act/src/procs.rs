@@ -1,7 +1,7 @@
 //! Processes and threads as the undo has to find them again: by id and start time, by ancestry, by a mark in their
 //! environment.
 
-use gleaner_sys::{Stat, numbered};
+use gleaner_sys::{Stat, numbered, parents};
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::path::Path;
@@ -52,22 +52,21 @@ pub(crate) fn threads_of(pid: i32) -> Vec<i32> {
 /// The processes of a run: `root` (where it still lives) and what descends from it, and whoever carries the run's mark.
 pub(crate) fn members(root: Option<i32>, run_id: &str) -> BTreeSet<i32> {
     let mark = format!("{RUN_ID_VARIABLE}={run_id}");
-    let parents = parents();
+    let parents = parents_of_all();
     let descends = |pid: i32| root.is_some_and(|root| descends_from(pid, root, &parents));
     parents.keys().copied().filter(|pid| descends(*pid) || is_marked(*pid, &mark)).collect()
 }
 
 /// What descends from this process and started at `start_time` (clock ticks since boot) or later.
 pub(crate) fn adopted_since(start_time: u64) -> BTreeSet<i32> {
-    let (parents, own) = (parents(), rustix::process::getpid().as_raw_nonzero().get());
+    let (parents, own) = (parents_of_all(), rustix::process::getpid().as_raw_nonzero().get());
     let descends = |pid: i32| pid != own && descends_from(pid, own, &parents);
     let since = |pid: i32| process_start_time(pid).is_some_and(|started| started >= start_time);
     parents.keys().copied().filter(|pid| descends(*pid) && since(*pid)).collect()
 }
 
-/// Every process's parent.
-fn parents() -> HashMap<i32, i32> {
-    numbered(Path::new("/proc")).filter_map(|pid| Some((pid, parent_of(pid)?))).collect()
+fn parents_of_all() -> HashMap<i32, i32> {
+    parents(Path::new("/proc")).collect()
 }
 
 fn descends_from(pid: i32, root: i32, parents: &HashMap<i32, i32>) -> bool {
@@ -83,10 +82,6 @@ fn descends_from(pid: i32, root: i32, parents: &HashMap<i32, i32>) -> bool {
         }
     }
     false
-}
-
-fn parent_of(pid: i32) -> Option<i32> {
-    of_stat(&format!("/proc/{pid}/stat"), |stat| stat.parent())
 }
 
 fn is_marked(pid: i32, mark: &str) -> bool {

@@ -51,6 +51,17 @@ pub enum Undo {
         /// CPU list.
         active: String,
     },
+    /// Threads of the program that have this timer slack get the one that they would have had.
+    TimerSlack {
+        /// The managed program; 0: it was about to start.
+        root_pid: i32,
+        /// Its start time, in clock ticks since boot.
+        root_start_time: u64,
+        /// What it would have inherited, in nanoseconds.
+        had_ns: u64,
+        /// What it was given, in nanoseconds.
+        set_ns: u64,
+    },
     /// Remove a resctrl group, of allocation or of monitoring; the kernel moves who is in it back.
     RemoveResctrlGroup {
         /// Its folder.
@@ -192,6 +203,9 @@ fn undo_all(state: &JournalState, own: bool) -> Result<(), ActError> {
         Undo::RemoveCgroup { path, members_to } => remove_cgroup(path, members_to.as_deref()),
         Undo::GroupAffinity { root_pid, root_start_time, base } => {
             restore_affinities(state, own, *root_pid, *root_start_time, base)
+        }
+        Undo::TimerSlack { root_pid, root_start_time, had_ns, set_ns } => {
+            restore_timer_slack(state, own, (*root_pid, *root_start_time), (Nanos(*had_ns), Nanos(*set_ns)))
         }
         // Another namespace's thread: its id and start time name somebody else here.
         Undo::Slice { .. } if state.foreign => Ok(()),
@@ -358,6 +372,26 @@ fn restore_affinities(
         }
         let widened = pids.into_iter().flat_map(threads_of).filter(|tid| had.widen(*tid)).count();
         if widened == 0 {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// As the affinities are: whoever is born meanwhile inherits it, so it is looked until nobody has it.
+fn restore_timer_slack(
+    state: &JournalState,
+    own_run: bool,
+    (root_pid, root_start): (i32, u64),
+    (had, set): (Nanos, Nanos),
+) -> Result<(), ActError> {
+    let root = Some(root_pid).filter(|pid| !state.foreign && process_start_time(*pid) == Some(root_start));
+    for _ in 0..PASSES {
+        let mut pids = members(root, &state.run_id);
+        if own_run && root_pid != 0 {
+            pids.extend(adopted_since(root_start));
+        }
+        if crate::timer_slack::restore(pids, had, set)? == 0 {
             break;
         }
     }

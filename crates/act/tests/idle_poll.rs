@@ -15,8 +15,13 @@ use std::{env, fs, thread};
 
 /// What a child of these tests is to do.
 const ROLE: &str = "IDLE_POLL_ROLE";
-/// How often children are to be killed.
+/// How often children are to be killed. Each kill makes the guest's kernel patch itself, which QEMU 7.2 does not always
+/// survive (testbed/guest.sh): 100 kills passed on 6.1, and broke four of four guests on 7.3.
 const KILLS: &str = "IDLE_POLL_KILLS";
+
+fn kills(default: u32) -> u32 {
+    env::var(KILLS).map_or(default, |kills| kills.parse().unwrap())
+}
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
@@ -42,28 +47,26 @@ fn in_a_guest(series: &str, kills: u32) {
     fs::write(&script, format!("#!/bin/sh\nexport {KILLS}={kills}\n{run}")).unwrap();
     let binary = format!("{}:/bin/idle-poll-tests", env::current_exe().unwrap().display());
     let booted = Command::new(root().join("testbed/guest.sh"))
-        .args(["--timeout", "280", "--file", &binary, kernel])
+        .args(["--timeout", &(180 + 6 * kills).to_string(), "--file", &binary, kernel])
         .arg(script)
         .arg("2")
         .output()
         .unwrap();
-    let text = String::from_utf8_lossy(&booted.stdout);
-    assert!(booted.status.success(), "{}\n{text}\n{}", booted.status, String::from_utf8_lossy(&booted.stderr));
+    let (text, errors) = (String::from_utf8_lossy(&booted.stdout), String::from_utf8_lossy(&booted.stderr));
+    assert!(booted.status.success(), "{}\n{text}\n{errors}", booted.status);
+    // Whether it was booted more than once.
+    eprint!("{errors}");
     assert!(text.contains("7 passed"), "not all tests ran in the guest:\n{text}");
 }
 
 #[test]
-#[ignore = "QEMU 7.2 hangs now and then while the guest's kernel patches itself, as each kill makes it do: run it by hand"]
 fn guest_polls_on_linux_6_1() {
-    in_a_guest("6.1", 70);
+    in_a_guest("6.1", kills(10));
 }
 
-/// Fewer kills: QEMU's emulation now and then breaks this kernel while it patches itself, which each program's coming
-/// and going makes it do.
 #[test]
-#[ignore = "QEMU 7.2 hangs now and then while the guest's kernel patches itself, as each kill makes it do: run it by hand"]
 fn guest_polls_on_the_newest_kernel() {
-    in_a_guest("newest", 30);
+    in_a_guest("newest", kills(3));
 }
 
 fn open(params: &IdlePollParams) -> IdlePoll {
@@ -229,7 +232,7 @@ fn programs() -> usize {
 #[ignore = "runs in a guest"]
 fn inside_nothing_is_left_of_whoever_was_killed() {
     let mut opens_in = Duration::ZERO;
-    let kills: u32 = env::var(KILLS).map_or(10, |kills| kills.parse().unwrap());
+    let kills = kills(10);
     for kill in 0..kills {
         let began = Instant::now();
         let mut opener = child("open", 0);

@@ -24,7 +24,7 @@ mod ring;
 mod wire;
 
 pub use reader::{CaptureError, Damage, Item, Reader};
-pub use record::{Ended, GroupRecord, Machine, Record, WindowRecord, policy_version};
+pub use record::{BurstRecord, Ended, GroupRecord, Machine, Record, WindowRecord, policy_version};
 pub use recorder::{Recorder, Target};
 pub use replay::{Change, Difference, GroupOutcome, Replay, ReplayError};
 pub use ring::is_segment;

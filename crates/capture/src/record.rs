@@ -1,7 +1,7 @@
 //! What is recorded.
 
 use gleaner_decide::guest::{GuestParams, GuestPolicy, GuestSetup};
-use gleaner_model::{CpuSet, Decision, Nanos, Policy, Profile, Window};
+use gleaner_model::{Burst, CpuSet, Decision, Nanos, Policy, Profile, Window};
 use serde::{Deserialize, Serialize};
 
 /// Where a segment was made, and by whom.
@@ -55,6 +55,17 @@ pub struct WindowRecord {
     pub decisions: Vec<Decision>,
 }
 
+/// Threads of a group waited for a vCPU, and what was decided at once.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BurstRecord {
+    /// Whose.
+    pub group: u64,
+    /// What decide was told.
+    pub burst: Burst,
+    /// The decisions.
+    pub decisions: Vec<Decision>,
+}
+
 /// Why a recording ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Ended {
@@ -80,6 +91,8 @@ pub enum Record {
     },
     /// A window.
     Window(WindowRecord),
+    /// Between two windows.
+    Burst(BurstRecord),
     /// A group is managed no more.
     Gone {
         /// Which.

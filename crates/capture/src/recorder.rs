@@ -8,7 +8,7 @@ use crate::record::{Ended, Machine, encode, policy_version};
 use crate::ring::{Ring, Stop, Store};
 use crate::wire::{Block, CannotEncode, Wire};
 use gleaner_decide::guest::{GuestParams, GuestPolicy, GuestSetup};
-use gleaner_model::{Decision, Nanos, Window};
+use gleaner_model::{Burst, Decision, Nanos, Window};
 use std::borrow::Cow;
 use std::fs::File;
 use std::io;
@@ -173,6 +173,12 @@ impl Recorder {
         if self.since.is_some_and(|since| window.at - since >= BLOCK_AGE) {
             self.send_block();
         }
+    }
+
+    /// Threads of a group waited for a vCPU, and what was decided at once.
+    pub fn burst(&mut self, group: u64, burst: &Burst, decisions: &[Decision]) {
+        self.at = burst.at;
+        self.add(|block| block.add(&Wire::Burst { group, burst: *burst, decisions: Cow::Borrowed(decisions) }));
     }
 
     /// A group is managed no more.

@@ -122,6 +122,9 @@ impl<'a> Replay<'a> {
                 }
             }
             Item::Record(Record::Window(of)) if of.decided => self.window(of.group, &of.window, &of.decisions),
+            Item::Record(Record::Burst(of)) => {
+                self.decide(of.group, of.burst.at, &of.decisions, 0, |policy| policy.burst(&of.burst));
+            }
             Item::Record(Record::Gone { group }) => drop(self.running.remove(group)),
             Item::Record(_) => {}
         }
@@ -179,6 +182,18 @@ impl<'a> Replay<'a> {
     }
 
     fn window(&mut self, group: u64, window: &Window, recorded: &[Decision]) {
+        self.decide(group, window.at, recorded, 1, |policy| policy.step(window));
+    }
+
+    /// The same that was told then, in so many windows.
+    fn decide(
+        &mut self,
+        group: u64,
+        at: Nanos,
+        recorded: &[Decision],
+        windows: u64,
+        tell: impl FnOnce(&mut GuestPolicy) -> Vec<Decision>,
+    ) {
         let Some(group) = self.running.get_mut(&group) else { return };
         let outcome = &mut self.outcomes[group.outcome];
         let Some(policy) = &mut group.policy else {
@@ -186,9 +201,9 @@ impl<'a> Replay<'a> {
             return;
         };
         // A state that was made up may be one that no policy is ever in.
-        if let Ok(replayed) = catch_unwind(AssertUnwindSafe(|| policy.step(window))) {
-            outcome.windows += 1;
-            outcome.compare(window.at, recorded, &replayed);
+        if let Ok(replayed) = catch_unwind(AssertUnwindSafe(|| tell(policy))) {
+            outcome.windows += windows;
+            outcome.compare(at, recorded, &replayed);
         } else {
             outcome.failed = true;
             group.policy = None;

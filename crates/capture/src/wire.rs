@@ -3,8 +3,8 @@
 //! Groups of one machine see the same vCPUs. A window whose vCPUs are those of the window before, in the same frame,
 //! has none.
 
-use crate::record::{Ended, GroupRecord, Machine, Record, WindowRecord};
-use gleaner_model::{Decision, GroupWindow, Nanos, Policy, Profile, Source, VcpuWindow, Window};
+use crate::record::{BurstRecord, Ended, GroupRecord, Machine, Record, WindowRecord};
+use gleaner_model::{Burst, Decision, GroupWindow, Nanos, Policy, Profile, Source, VcpuWindow, Window};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
@@ -46,6 +46,12 @@ pub(crate) enum Wire<'a> {
         text: Cow<'a, str>,
     },
     Ends(Ended),
+    // Later ones come last: then older files are read as they were.
+    Burst {
+        group: u64,
+        burst: Burst,
+        decisions: Cow<'a, [Decision]>,
+    },
 }
 
 /// Records that are to be one frame.
@@ -178,6 +184,9 @@ impl Records {
             Wire::Gone { group } => Record::Gone { group },
             Wire::Event { at, text } => Record::Event { at, text: text.into_owned() },
             Wire::Ends(ended) => Record::Ends(ended),
+            Wire::Burst { group, burst, decisions } => {
+                Record::Burst(BurstRecord { group, burst, decisions: decisions.into_owned() })
+            }
         })
     }
 }

@@ -10,11 +10,13 @@ use std::io::Cursor;
 
 #[test]
 fn what_was_recorded_is_read_and_decided_again() {
+    let mut at_once = 0;
     let (mut decisions, mut kinds) = (0, std::collections::BTreeSet::new());
-    for seed in 0..12 {
+    for seed in 0..40 {
         let (told, bytes) = recorded(seed, 3, 400);
         let items = items(&bytes);
         assert_eq!(windows(&items), told.windows);
+        at_once += told.at_once;
         let events = items.iter().filter(|item| matches!(item, Item::Record(Record::Event { .. }))).count() as u64;
         assert_eq!(events, told.events);
         for outcome in replayed(&items) {
@@ -27,7 +29,7 @@ fn what_was_recorded_is_read_and_decided_again() {
         assert!(reader.is_finished());
     }
     // Otherwise the same would be said of nothing.
-    assert!(decisions > 1_000, "{decisions}");
+    assert!(decisions > 1_000 && at_once > 10, "{decisions}, {at_once} between windows");
     assert_eq!(kinds.into_iter().collect::<Vec<_>>(), ["activate", "activate-all", "deactivate", "release", "retain"]);
 }
 

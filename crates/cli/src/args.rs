@@ -4,11 +4,15 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 pub use gleaner_command::args::{JsonArg, PolicyArg, any_duration, duration, duration_within};
 use gleaner_command::everywhere::EverywhereArgs;
 use gleaner_model::{Profile, RetainMeans};
+use gleaner_observe::Counter;
 use gleaner_runtime::RetainChoice;
 use std::ffi::OsString;
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::time::Duration;
+
+/// What observing may take, in per cent of one CPU.
+pub const DEFAULT_OVERHEAD: f64 = 0.5;
 
 /// Makes multithreaded programs in virtual machines run as if virtual CPUs were CPUs.
 ///
@@ -221,6 +225,11 @@ fn gap(text: &str) -> Result<Duration, String> {
     duration_within(text, Duration::from_micros(1)..=Duration::from_secs(10))
 }
 
+/// How late timers may expire.
+fn slack(text: &str) -> Result<Duration, String> {
+    duration_within(text, Duration::from_micros(50)..=Duration::from_millis(100))
+}
+
 /// A part of one CPU; several CPUs may poll.
 pub fn budget(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix('%').unwrap_or(text).trim();
@@ -271,10 +280,10 @@ pub struct RunArgs {
     /// balanced 100%, latency without limit]
     #[arg(long, value_name = "PERCENT", value_parser = budget)]
     pub budget: Option<f64>,
-    /// A file whose first number grows as the program gets on. Whether retention pays is then judged by that, not by
-    /// how often threads hand over
-    #[arg(long, value_name = "FILE")]
-    pub progress: Option<PathBuf>,
+    /// A file whose first number grows as the program gets on, or FILE|REGEX: the number where that matches. Whether
+    /// retention pays is then judged by that, not by how often threads hand over
+    #[arg(long, value_name = "FILE|REGEX")]
+    pub progress: Option<Counter>,
     /// Policy parameters: a TOML file with any of the keys that `gleaner params` prints
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
@@ -286,11 +295,17 @@ pub struct RunArgs {
     pub placement: PlacementArg,
     /// CPU time that observing may take, in per cent of one CPU; more lets Gleaner learn faster, where there are many
     /// threads or the machine is slow
-    #[arg(long, value_name = "PERCENT", default_value_t = 0.5, value_parser = overhead)]
+    #[arg(long, value_name = "PERCENT", default_value_t = DEFAULT_OVERHEAD, value_parser = overhead)]
     pub overhead: f64,
+    /// Let the program's timers expire up to this late, so that several share a wake-up: 50us to 100ms. For programs
+    /// that sleep by the clock and need no exact one
+    #[arg(long, value_name = "DURATION", value_parser = slack)]
+    pub timer_slack: Option<Duration>,
     /// Refuse to run the program (status 125) when something the policy needs cannot be done here
     #[arg(long)]
     pub strict: bool,
+    #[command(flatten)]
+    pub daemon: crate::joined::DaemonArgs,
     /// What wake-ups cost here, measured already (`gleaner ab` measures once for all its runs)
     #[arg(long, value_name = "NS,...", hide = true, conflicts_with = "retain_for")]
     #[arg(value_parser = crate::calibrate::costs_from_text)]

@@ -3,6 +3,7 @@
 //! Means are tried, not guessed: BPF is loaded, a cpuset and a cgroup are made, yielding threads are started; all of it
 //! under a journal, and undone before the report is printed.
 
+mod neighbours;
 mod verdict;
 
 use crate::args::{DoctorArgs, Setting};
@@ -54,6 +55,7 @@ fn examine(interrupted: &AtomicBool) -> DoctorReport {
     let root = ProcRoot::default();
     let vcpus = allowed_vcpus();
     let left_behind = left_behind();
+    let neighbours = neighbours::found(&vcpus);
     let before = (Instant::now(), system_stat(&root));
     let seen = capabilities(&root);
     let (actuators, halt) = try_actuators(&vcpus, interrupted);
@@ -69,6 +71,7 @@ fn examine(interrupted: &AtomicBool) -> DoctorReport {
         observers: observers(&seen),
         actuators,
         left_behind,
+        neighbours,
         verdict,
         advice,
     }

@@ -10,6 +10,7 @@ mod capture;
 mod daemon;
 mod doctor;
 mod host;
+mod joined;
 mod means;
 mod parameters;
 mod probe;

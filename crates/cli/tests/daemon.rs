@@ -276,6 +276,38 @@ fn several_groups_are_seen_by_bpf_each_with_its_own_counts() {
     [one, two, three].into_iter().for_each(Program::ends_well);
 }
 
+/// More threads than `procfs_threads_max`, that switch less often than BPF would be left for.
+#[test]
+fn so_many_threads_are_seen_by_bpf_also_where_idle_vcpus_poll_machine() {
+    if !is_root() || !Path::new("/sys/kernel/btf/vmlinux").exists() {
+        gleaner_testing::skip!("needs root and a kernel with BTF");
+    }
+    let governor = std::fs::read_to_string("/sys/devices/system/cpu/cpuidle/current_governor");
+    if !governor.is_ok_and(|governor| governor == "haltpoll\n") {
+        gleaner_testing::skip!("needs the haltpoll governor in charge");
+    }
+    let napping = "import threading, time\nthreading.stack_size(65536)\nnap = lambda: time.sleep(60)\n\
+                   for _ in range(700): threading.Thread(target=nap, daemon=True).start()\nnap()";
+    let mut crowd = std::process::Command::new("python3").args(["-c", napping]).spawn().unwrap();
+    let one = Program::start();
+    let crowd_group = format!("[group.crowd]\npid = {}\n{WATCHED}\n", crowd.id());
+    let mut daemon = Daemon::start(&format!("[daemon]\nretain = \"haltpoll\"\n{}", group("one", &one, RETAINED)));
+    assert!(comes_true(|| seen(&daemon).iter().all(|(observer, cpu, _)| observer == "procfs" && *cpu > 0)));
+    let both = format!("[daemon]\nretain = \"haltpoll\"\n{}{crowd_group}", group("one", &one, RETAINED));
+    std::fs::write(daemon.configuration(), both).unwrap();
+    daemon.asked(&["reload"]).with_status(0);
+    daemon.says("observing went over to BPF");
+    assert!(comes_true(|| seen(&daemon).len() == 2 && seen(&daemon).iter().all(|(observer, ..)| observer == "bpf")));
+    let before = seen(&daemon);
+    // It goes on with what it had counted.
+    let counts = |now: &[(String, u64, u64)]| now[0].1 > before[0].1 && now[0].2 > before[0].2;
+    assert!(comes_true(|| counts(&seen(&daemon))), "{before:?} {:?}", seen(&daemon));
+    assert_eq!(daemon.ends(), (Some(0), false));
+    crowd.kill().unwrap();
+    crowd.wait().unwrap();
+    one.ends_well();
+}
+
 #[test]
 fn a_daemon_that_may_not_load_bpf_looks_into_proc_and_says_so_machine() {
     if !is_root() {
@@ -426,22 +458,6 @@ fn the_packages_files_are_right() {
     for command in commands {
         finish(&mut gleaner([command, "--help"])).with_status(0);
     }
-}
-
-#[test]
-fn metrics_are_served_where_the_configuration_says_and_gone_afterwards() {
-    let (program, folder) = (Program::start(), tempfile::tempdir().unwrap());
-    let socket = folder.path().join("metrics.sock");
-    let metrics = format!("[metrics]\nlisten = \"unix:{}\"\n", socket.display());
-    let daemon = Daemon::start(&(metrics + &group("one", &program, WATCHED)));
-    let mut stream = std::os::unix::net::UnixStream::connect(&socket).unwrap();
-    std::io::Write::write_all(&mut stream, b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
-    let text = std::io::read_to_string(stream).unwrap();
-    assert!(text.starts_with("HTTP/1.1 200 OK") && text.contains("\ngleaner_groups 1.0\n"), "{text}");
-    assert!(text.contains("\ngleaner_group_decisions_total{group=\"one\"} 0"), "{text}");
-    assert_eq!(daemon.ends(), (Some(0), false));
-    assert!(!socket.exists());
-    program.ends_well();
 }
 
 #[test]

@@ -9,8 +9,12 @@ use common::machine::idle_values;
 use common::program::Program;
 use common::seccomp::refusing_bpf;
 use common::{comes_true, finish, is_root, run};
+use gleaner_act::{Journal, Undo};
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 const WATCHED: &str = "profile = \"observe-only\"";
 /// Whatever others of this host take meanwhile.
@@ -178,4 +182,27 @@ fn a_soak_of_half_a_minute_leaves_memory_files_and_threads_flat() {
     command.args(["--seconds", "30", "--dry-run", "--binary", common::GLEANER]);
     let said = finish(&mut command).with_status(0);
     assert!(said.stdout.contains("flat"), "{said:?}");
+}
+
+/// Main may be stopped before it says that it is to be watched, and again in the middle of setting something, without a
+/// sign of life between.
+#[test]
+fn a_guardian_takes_values_back_untold_and_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let value = folder.path().join("value");
+    fs::write(&value, "ours").unwrap();
+    let mut journal = Journal::create(&folder.path().join("state"), "run-1").unwrap();
+    journal.before(&Undo::FileValue { path: value.clone(), had: "before".into(), set: "ours".into() }).unwrap();
+    // The last sign of life, long ago.
+    let heart = tempfile::tempfile().unwrap();
+    heart.write_all_at(&1_u64.to_ne_bytes(), 0).unwrap();
+    let mut guardian = Command::new(env!("CARGO_BIN_EXE_gleaner"));
+    guardian.arg("guardian").arg(journal.path()).stdin(Stdio::piped()).stdout(heart).stderr(Stdio::null());
+    let mut guardian = guardian.spawn().unwrap();
+    for round in 0..3 {
+        assert!(comes_true(|| fs::read_to_string(&value).unwrap() == "before"), "round {round}");
+        fs::write(&value, "ours").unwrap();
+    }
+    guardian.stdin.take().unwrap().write_all(b".").unwrap();
+    assert!(guardian.wait().unwrap().success());
 }

@@ -50,7 +50,10 @@ fn boot(kernel: &Path, script: &str) -> String {
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&stdout).into_owned();
-    assert!(status.success(), "{status}\n{text}\n{}", String::from_utf8_lossy(&stderr));
+    let errors = String::from_utf8_lossy(&stderr);
+    assert!(status.success(), "{status}\n{text}\n{errors}");
+    // Whether it was booted more than once.
+    eprint!("{errors}");
     text
 }
 
@@ -120,14 +123,13 @@ fn guest_packs_and_gives_back_on_the_newest_kernel() {
     packing("newest");
 }
 
-/// Runs that poll in the idle loop are killed a dozen times: the script checks that nothing of them is left in the
-/// kernel.
+/// Runs that poll in the idle loop are killed, in each of three ways twice: the script checks that nothing of them is
+/// left in the kernel.
 #[test]
-#[ignore = "QEMU 7.2 hangs now and then while the guest's kernel patches itself, as each kill makes it do: run it by hand"]
 fn guest_keeps_nothing_of_killed_runs_that_polled_on_linux_6_1() {
     let Some(kernel) = kernel("6.1") else { return };
     let text = boot(&kernel, "idle-kills.sh");
-    assert!(text.contains("kills 12\n") && text.matches(": vCPUs poll").count() == 12, "{text}");
+    assert!(text.contains("kills 6\n") && text.matches(": vCPUs poll").count() == 6, "{text}");
 }
 
 /// A vCPU that goes away and comes back: the script checks, this looks at what Gleaner said of it.

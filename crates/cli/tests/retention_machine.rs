@@ -9,12 +9,12 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Stdio;
 
-/// A chain of two threads that wait for each other all the time, each pinned nowhere.
-fn relay(policy: &str) -> Value {
+/// A client and a server that wait for each other all the time and never spin first.
+fn request_reply(policy: &str) -> Value {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("run.json");
     let mut command = run(["--policy", policy, "--observer", "bpf", "--no-trial", "--quiet", "--json"]);
-    command.arg(&file).args(["--", GLEANER, "workload", "relay", "--threads", "2", "--for", "1s"]);
+    command.arg(&file).args(["--", GLEANER, "workload", "request-reply", "--threads", "1", "--for", "1s"]);
     finish(&mut command).with_status(0);
     serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap()
 }
@@ -36,7 +36,7 @@ fn idle_periods_are_retained_and_end_sooner_on_this_machine() {
     if probe.status != Some(0) {
         gleaner_testing::skip!("needs BPF: {}", probe.stderr);
     }
-    let pairs: Vec<[Value; 2]> = (0..3).map(|_| ["observe", "retain"].map(relay)).collect();
+    let pairs: Vec<[Value; 2]> = (0..3).map(|_| ["observe", "retain"].map(request_reply)).collect();
     let [without, with] = [0, 1].map(|way| pairs.iter().map(|pair| pair[way].clone()).collect::<Vec<Value>>());
     let halts = |reports: &[Value]| median(reports, |report| per_s(report, "halts"));
     if halts(&without) < 100.0 {
@@ -52,7 +52,7 @@ fn idle_periods_are_retained_and_end_sooner_on_this_machine() {
     assert!(wakeup(&with) < wakeup(&without), "{} ns, {} without", wakeup(&with), wakeup(&without));
 }
 
-/// Hand-overs say that polling pays: `relay` is faster for it. The counter grows ten times as fast while nobody polls.
+/// The same program twice: one counter grows ten times as fast while nobody polls, the other while somebody does.
 #[test]
 fn a_progress_figure_decides_on_this_machine() {
     let parameter = "/sys/module/haltpoll/parameters/guest_halt_poll_ns";
@@ -61,30 +61,28 @@ fn a_progress_figure_decides_on_this_machine() {
     };
     let folder = tempfile::tempdir().unwrap();
     let [file, counter] = ["run.json", "done"].map(|name| folder.path().join(name));
-    let script = format!(
-        "(i=0; while read now <{parameter}; do
-            [ \"$now\" = {had} ] && i=$((i + 1000)) || i=$((i + 100))
-            echo $i >{done}.new; mv {done}.new {done}; sleep 0.001
-        done) & counter=$!
-        {GLEANER} workload relay --threads 2 --for 3s; kill $counter",
-        had = had.trim(),
-        done = counter.display()
-    );
-    let retained = |options: &[&str]| {
+    let last_step = |unpolled: u32, polled: u32| {
+        let script = format!(
+            "(i=0; while read now <{parameter}; do
+                [ \"$now\" = {had} ] && i=$((i + {unpolled})) || i=$((i + {polled}))
+                echo $i >{done}.new; mv {done}.new {done}; sleep 0.002
+            done) & counter=$!
+            {GLEANER} workload relay --threads 2 --for 3s; kill $counter",
+            had = had.trim(),
+            done = counter.display()
+        );
         let mut command = run(["--policy", "retain", "--retain", "haltpoll", "--quiet", "--json"]);
-        command.arg(&file).args(options).args(["--", "sh", "-c", &script]);
+        command.arg(&file).arg("--progress").arg(&counter).args(["--", "sh", "-c", &script]);
         finish(&mut command);
         let report: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
-        if report["means"]["retention"] != "haltpoll" {
-            return None;
-        }
-        Some(report["retained_ns"].as_f64().unwrap() / report["wall_ns"].as_f64().unwrap())
+        let last = report["decisions"].as_array().unwrap().last().cloned().unwrap_or_default();
+        (report["means"]["retention"] == "haltpoll").then_some(last)
     };
-    let (Some(by_handovers), Some(by_progress)) = (retained(&[]), retained(&["--progress", counter.to_str().unwrap()]))
-    else {
+    let (Some(slower), Some(faster)) = (last_step(1000, 100), last_step(100, 1000)) else {
         gleaner_testing::skip!("needs the haltpoll governor");
     };
-    assert!(by_progress < by_handovers / 2.0, "{by_progress} s a second polled, {by_handovers} by hand-overs");
+    assert_eq!(slower["action"], "release", "{slower}");
+    assert_eq!(faster["action"], "retain", "{faster}");
 }
 
 /// What a run that is ended or killed gives back in the end, one that is stopped gives back meanwhile.

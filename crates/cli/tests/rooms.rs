@@ -25,7 +25,7 @@ const TESTING: &str = "gleaner-testing";
 const ROOMS: &[Room] = &[
     Room { name: "gleaner-model", knows: &[], outside: Some(&["serde", "thiserror"]) },
     Room { name: "gleaner-sys", knows: &["gleaner-model"], outside: Some(&["libc", "rustix", "thiserror"]) },
-    Room { name: "gleaner-decide", knows: &["gleaner-model"], outside: Some(&["serde", "thiserror"]) },
+    Room { name: "gleaner-decide", knows: &["gleaner-model", "gleaner-stats"], outside: Some(&["serde", "thiserror"]) },
     // Two layers load programs into the kernel. How is the same in both.
     Room { name: "gleaner-bpf", knows: &["gleaner-model"], outside: None },
     Room { name: "gleaner-observe", knows: &["gleaner-model", "gleaner-sys", "gleaner-bpf"], outside: None },

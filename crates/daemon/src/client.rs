@@ -2,13 +2,18 @@
 
 use crate::lock;
 use crate::protocol::{ANSWER_BYTES_MAX, Answer, Request, socket_in};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 /// A daemon answers within a window.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
+
+/// Where so many wait already that there is no room to wait, it is tried again after this.
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
@@ -54,8 +59,16 @@ pub fn ask(state_dir: &Path, request: &Request) -> Result<Answer, ClientError> {
 /// # Errors
 /// The same.
 pub fn ask_at(socket: &Path, request: &Request) -> Result<Answer, ClientError> {
+    ask_within(socket, request, LONGEST_WAIT)
+}
+
+/// The same for who waits no longer than this to be let in, and for each byte.
+///
+/// # Errors
+/// The same.
+pub fn ask_within(socket: &Path, request: &Request, longest: Duration) -> Result<Answer, ClientError> {
     let (path, state_dir) = (socket.to_owned(), socket.parent().unwrap_or(Path::new(".")));
-    let mut stream = match UnixStream::connect(&path) {
+    let mut stream = match connect(&path, longest) {
         Ok(stream) => stream,
         Err(source) if source.kind() == io::ErrorKind::PermissionDenied => {
             return Err(ClientError::Refused { path, source });
@@ -64,8 +77,8 @@ pub fn ask_at(socket: &Path, request: &Request) -> Result<Answer, ClientError> {
         Err(source) => return Err(ClientError::NoAnswer(source.to_string())),
     };
     let failed = |error: io::Error| ClientError::NoAnswer(error.to_string());
-    stream.set_read_timeout(Some(LONGEST_WAIT)).map_err(failed)?;
-    stream.set_write_timeout(Some(LONGEST_WAIT)).map_err(failed)?;
+    stream.set_read_timeout(Some(longest)).map_err(failed)?;
+    stream.set_write_timeout(Some(longest)).map_err(failed)?;
     let line = serde_json::to_string(request).map_err(|error| ClientError::NoAnswer(error.to_string()))?;
     writeln!(stream, "{line}").map_err(failed)?;
     let mut text = String::new();
@@ -74,5 +87,49 @@ pub fn ask_at(socket: &Path, request: &Request) -> Result<Answer, ClientError> {
         Ok(Answer::Error(why)) => Err(ClientError::Refusal(why)),
         Ok(answer) => Ok(answer),
         Err(error) => Err(ClientError::NoAnswer(error.to_string())),
+    }
+}
+
+/// Connects without waiting for a daemon that accepts nobody: it may be stopped.
+fn connect(path: &Path, longest: Duration) -> io::Result<UnixStream> {
+    let (address, ends) = (SocketAddrUnix::new(path)?, Instant::now() + longest);
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    loop {
+        match rustix::net::connect(&socket, &address) {
+            Ok(()) => break,
+            Err(rustix::io::Errno::AGAIN) if Instant::now() < ends => sleep(PAUSE),
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    let stream = UnixStream::from(socket);
+    stream.set_nonblocking(false)?;
+    Ok(stream)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixListener;
+
+    #[test]
+    fn where_nobody_accepts_nobody_waits_for_ever() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
+        rustix::net::bind(&socket, &SocketAddrUnix::new(&path).unwrap()).unwrap();
+        rustix::net::listen(&socket, 1).unwrap();
+        let _listener = UnixListener::from(socket);
+        let mut waiting = Vec::new();
+        let refused = loop {
+            match connect(&path, Duration::from_millis(20)) {
+                Ok(stream) => waiting.push(stream),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(refused.kind(), io::ErrorKind::WouldBlock);
+        assert!(
+            connect(&folder.path().join("none"), Duration::ZERO).is_err_and(|e| e.kind() == io::ErrorKind::NotFound)
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! The control socket: who may ask for what.
 
 use crate::protocol::{Answer, REQUEST_BYTES_MAX, Request};
-use crate::server::{Listener, Serving};
+use crate::server::{Listener, Peer, Serving};
 use std::fs;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt, chown, lchown};
@@ -23,15 +23,15 @@ impl Control {
     pub(crate) fn start(
         path: PathBuf,
         group: Option<u32>,
-        mut ask: impl FnMut(Request) -> Answer + Send + 'static,
+        mut ask: impl FnMut(Request, Peer) -> Answer + Send + 'static,
     ) -> io::Result<Self> {
         let listener = bind(&path, group)?;
         if let (Some(gid), Some(folder)) = (group, path.parent()) {
             chown(folder, None, Some(gid))?;
             fs::set_permissions(folder, fs::Permissions::from_mode(0o750))?;
         }
-        let answer = move |request: &[u8], is_trusted| {
-            let answer = answer_to(request, is_trusted, &mut ask)?;
+        let answer = move |request: &[u8], peer| {
+            let answer = answer_to(request, peer, &mut ask)?;
             let mut line = serde_json::to_vec(&answer).ok()?;
             line.push(b'\n');
             Some(line)
@@ -72,7 +72,7 @@ pub(crate) fn bind(path: &Path, group: Option<u32>) -> io::Result<UnixListener> 
 }
 
 /// `None` until the line is whole.
-pub(crate) fn answer_to(request: &[u8], is_trusted: bool, ask: &mut impl FnMut(Request) -> Answer) -> Option<Answer> {
+pub(crate) fn answer_to(request: &[u8], peer: Peer, ask: &mut impl FnMut(Request, Peer) -> Answer) -> Option<Answer> {
     let Some(end) = request.iter().position(|byte| *byte == b'\n') else {
         let too_long = request.len() > REQUEST_BYTES_MAX;
         return too_long.then(|| Answer::Error("the request is too long".to_owned()));
@@ -80,10 +80,10 @@ pub(crate) fn answer_to(request: &[u8], is_trusted: bool, ask: &mut impl FnMut(R
     Some(match serde_json::from_slice::<Request>(&request[..end]) {
         Err(error) => Answer::Error(format!("no request: {error}")),
         // The socket's group may only look.
-        Ok(request) if request.is_an_order() && !is_trusted => {
+        Ok(request) if request.is_for_the_trusted() && !peer.is_trusted => {
             Answer::Error("only root and the daemon's own user may do that".to_owned())
         }
-        Ok(request) => ask(request),
+        Ok(request) => ask(request, peer),
     })
 }
 
@@ -95,7 +95,7 @@ mod tests {
     use std::time::Duration;
 
     fn start(folder: &Path) -> Control {
-        Control::start(folder.join("s"), None, |_| Answer::Reloaded(7)).unwrap()
+        Control::start(folder.join("s"), None, |_, _| Answer::Reloaded(7)).unwrap()
     }
 
     fn asked(path: &Path, text: &[u8]) -> String {
@@ -133,11 +133,11 @@ mod tests {
     #[test]
     fn only_who_is_trusted_may_change_something() {
         let mut asked = 0;
-        let mut ask = |_| {
+        let mut ask = |_, _| {
             asked += 1;
             Answer::Reloaded(1)
         };
-        let mut answer = |text: &[u8], is_trusted| answer_to(text, is_trusted, &mut ask);
+        let mut answer = |text: &[u8], is_trusted| answer_to(text, Peer { is_trusted, ..Peer::default() }, &mut ask);
         for order in ["{\"request\":\"reload\"}\n", "{\"request\":\"hold\",\"group\":\"a\"}\n"] {
             assert!(matches!(answer(order.as_bytes(), false), Some(Answer::Error(_))), "{order}");
         }

@@ -2,15 +2,24 @@
 
 use crate::config::Configuration;
 use crate::control::answer_to;
+use crate::joins::check;
 use crate::metrics::respond;
-use crate::protocol::Answer;
+use crate::protocol::{Answer, Request};
+use crate::server::Peer;
+use gleaner_observe::ProcRoot;
 use gleaner_testing::fuzz::{folder, fuzz};
+use std::path::Path;
 
 /// Each kind of key, with values of each kind.
 const CONFIGURATION: &[u8] = br#"
 # comment
 [defaults]
 profile = "latency"
+
+[host]
+slice = "1ms"
+vm = ["web"]
+enforce = false
 
 [daemon]
 retain = "pm-qos"
@@ -58,14 +67,22 @@ fn fuzz_the_configuration() {
 
 #[test]
 fn fuzz_requests_to_the_control_socket() {
-    let seeds: [&[u8]; 4] = [
+    let seeds: [&[u8]; 6] = [
         b"{\"request\":\"status\"}\n",
         b"{\"request\":\"reload\"}\n",
         b"{\"request\":\"verify\"}\n",
         b"{\"request\":\"hold\",\"group\":\"redis\"}\n",
+        b"{\"request\":\"join\",\"name\":\"a\",\"pid\":17,\"policy\":\"full\",\"profile\":\"balanced\",\"params\":{\"x\":1}}\n",
+        b"{\"request\":\"leave\",\"group\":3}\n",
     ];
     fuzz("control socket", &seeds, |input| {
-        let answer = answer_to(input, false, &mut |_| Answer::Reloaded(1));
+        let answer = answer_to(input, Peer::default(), &mut |request, peer| {
+            if let Request::Join(join) = request {
+                let _ = (join.settings(), join.group_name());
+                assert!(check(&ProcRoot::below(Path::new("/no/such/machine")), &join, &peer).is_err());
+            }
+            Answer::Reloaded(1)
+        });
         let is_whole = input.contains(&b'\n') || input.len() > crate::protocol::REQUEST_BYTES_MAX;
         assert_eq!(answer.is_some(), is_whole);
     });

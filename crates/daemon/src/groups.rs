@@ -1,6 +1,7 @@
 //! Which groups there are: what the configuration names, as far as it runs now.
 
 use crate::config::{Configuration, GroupSettings};
+use crate::joins::Joined;
 use gleaner_model::Policy;
 use gleaner_observe::{ProcRoot, Target};
 use gleaner_runtime::{GroupId, Members};
@@ -20,6 +21,8 @@ pub(crate) struct Adopted {
     pub target: Target,
     /// Its processes whose parents are not its.
     pub roots: Vec<i32>,
+    /// Where somebody has handed it over.
+    pub joined: Option<Joined>,
 }
 
 /// A group that is to be managed.
@@ -46,6 +49,16 @@ impl Adopted {
     /// Whether `name` is its, or that of a wildcard that stands for it and others.
     pub(crate) fn is_called(&self, name: &str) -> bool {
         self.name.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    }
+
+    /// Its processes whose parents are not its, as they are now; none: it has ended.
+    pub(crate) fn roots_now(&self, root: &ProcRoot) -> Vec<i32> {
+        self.joined.as_ref().map_or_else(|| self.target.roots(root), |joined| joined.roots(root, &self.target))
+    }
+
+    /// Whether there is somebody for whom it is managed.
+    pub(crate) fn is_wanted(&self, root: &ProcRoot) -> bool {
+        self.joined.as_ref().is_none_or(|joined| joined.lives(root))
     }
 
     /// What `runtime` calls its members.
@@ -88,6 +101,16 @@ pub(crate) fn look(root: &ProcRoot, configuration: &Configuration, adopted: &[Ad
         }
     }
     look
+}
+
+/// The group that these processes belong to already, and a name of its own for a new one.
+pub(crate) fn place_for(root: &ProcRoot, adopted: &[Adopted], roots: &[i32], name: String) -> Result<String, String> {
+    let of = |group: &Adopted| group.roots.iter().map(|pid| (*pid, group.name.clone())).collect::<Vec<_>>();
+    let owners: BTreeMap<i32, String> = adopted.iter().flat_map(of).collect();
+    match owner_of(root, roots, &owners) {
+        Some(owner) => Err(owner),
+        None => Ok(unlike(&adopted.iter().map(|group| group.name.clone()).collect(), name)),
+    }
 }
 
 /// The configuration's name; where it may mean several, with which of them.
@@ -152,7 +175,7 @@ mod tests {
 
     fn adopted(candidate: Candidate, id: u64) -> Adopted {
         let Candidate { name, settings, target, roots } = candidate;
-        Adopted { id: GroupId(id), name, settings, target, roots }
+        Adopted { id: GroupId(id), name, settings, target, roots, joined: None }
     }
 
     #[test]

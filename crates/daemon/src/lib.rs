@@ -4,6 +4,8 @@
 //!   config    files over each other -> what is to be managed, and how
 //!   groups    what runs now         -> which groups are to be adopted, joined, let go
 //!   service   both into a Runtime, once a window; reloads; ends with everything undone
+//!   joins     groups that `gleaner run` and `attach` hand over, and who may
+//!   host      the host agent, a process of its own
 //!   lock      one daemon a machine
 //!   control   the socket by which others ask (protocol); status, verify: what they are answered; client: who asks
 //!   privileges  what the daemon keeps of root's capabilities
@@ -17,9 +19,12 @@
 mod client;
 mod config;
 mod control;
+mod error;
 #[cfg(test)]
 mod fuzz;
 mod groups;
+mod host;
+mod joins;
 mod lock;
 mod metrics;
 mod privileges;
@@ -32,9 +37,13 @@ mod status;
 mod supervisor;
 mod verify;
 
-pub use client::{ClientError, ask, ask_at};
-pub use config::{CaptureSettings, ConfigError, Configuration, GroupSettings, KEYS, Key, ProfileName};
+pub use client::{ClientError, ask, ask_at, ask_within};
+pub use config::{
+    CaptureSettings, ConfigError, Configuration, GroupSettings, HostSettings, HostSlice, KEYS, Key, ProfileName,
+};
+pub use error::DaemonError;
+pub use joins::Join;
 pub use lock::{LockError, holder, tidy};
 pub use metrics::{METRICS, Metric, MetricKind, MetricsAddress};
 pub use protocol::{Answer, Request, socket_in};
-pub use service::{DaemonError, Options, Say, run};
+pub use service::{Options, Say, Summarize, run};

@@ -64,7 +64,7 @@ impl Lock {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 opened => opened.map_err(failed)?,
             };
-            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            match lock_soon(&file) {
                 Ok(()) => {}
                 Err(rustix::io::Errno::WOULDBLOCK) => return Err(LockError::Held { pid: written(&path), path }),
                 Err(errno) => return Err(failed(errno.into())),
@@ -90,6 +90,18 @@ impl Drop for Lock {
             let _ = fs::remove_dir(folder);
         }
     }
+}
+
+/// Whoever asks who holds it ([`holder`]) has it for a moment.
+fn lock_soon(file: &File) -> rustix::io::Result<()> {
+    let lock = || flock(file, FlockOperation::NonBlockingLockExclusive);
+    for _ in 0..5 {
+        match lock() {
+            Err(rustix::io::Errno::WOULDBLOCK) => std::thread::sleep(std::time::Duration::from_millis(2)),
+            result => return result,
+        }
+    }
+    lock()
 }
 
 fn written(path: &Path) -> Option<i32> {

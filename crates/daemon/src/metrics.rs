@@ -2,7 +2,7 @@
 //! table.
 
 use crate::protocol::{Answer, Request};
-use crate::server::{Listener, Serving};
+use crate::server::{Listener, Peer, Serving};
 use gleaner_report::{StatusGroup, StatusReport, StatusVcpuTimes};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -296,13 +296,13 @@ impl Metrics {
     pub(crate) fn start(
         address: &MetricsAddress,
         group: Option<u32>,
-        mut ask: impl FnMut(Request) -> Answer + Send + 'static,
+        mut ask: impl FnMut(Request, Peer) -> Answer + Send + 'static,
     ) -> io::Result<Self> {
         let (listener, socket) = match address {
             MetricsAddress::Unix(path) => (Listener::Unix(crate::control::bind(path, group)?), Some(path.clone())),
             MetricsAddress::Loopback(address) => (Listener::Tcp(TcpListener::bind(address)?), None),
         };
-        let answer = move |request: &[u8], _| respond(request, &mut ask);
+        let answer = move |request: &[u8], peer| respond(request, &mut |asked| ask(asked, peer));
         let serving = Serving::start("gleaner-metrics", listener, answer)?;
         Ok(Self { serving: Some(serving), socket })
     }

@@ -8,9 +8,9 @@ use gleaner_observe::ObserverChoice;
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_no_new_privs};
 use std::io;
 
-/// `acts`: whether it may ever change something. A means that is not to be had is replaced by any other, so who acts
-/// keeps what each of them needs.
-pub(crate) fn needed(observer: ObserverChoice, acts: bool) -> CapabilitySet {
+/// `acts`: whether it may ever change something in a guest; `host`: whether it runs the host agent. A means that is not
+/// to be had is replaced by any other, so who acts keeps what each of them needs.
+pub(crate) fn needed(observer: ObserverChoice, acts: bool, host: bool) -> CapabilitySet {
     // Processes that /proc hides, the first one's folders, progress files of others.
     let look = CapabilitySet::SYS_PTRACE | CapabilitySet::DAC_READ_SEARCH;
     // Linux before 5.11 counts programs' memory as locked.
@@ -19,11 +19,14 @@ pub(crate) fn needed(observer: ObserverChoice, acts: bool) -> CapabilitySet {
     let states = CapabilitySet::SYS_ADMIN;
     // A thread at the lowest priority is given a higher one again.
     let yielding = CapabilitySet::SYS_NICE;
-    match observer {
+    // Slices of others' threads, and tickers that no page fault delays.
+    let slices = look | bpf | CapabilitySet::SYS_NICE | CapabilitySet::IPC_LOCK;
+    let guest = match observer {
         _ if acts => look | bpf | states | yielding,
         ObserverChoice::Bpf => look | bpf,
         ObserverChoice::Auto | ObserverChoice::Procfs => look,
-    }
+    };
+    if host { guest | slices } else { guest }
 }
 
 /// This thread, and what it starts, keeps those of `needed` that it has. Returns what it keeps, and how many it gave
@@ -67,9 +70,11 @@ mod tests {
             (ObserverChoice::Bpf, false, bpf),
             (ObserverChoice::Auto, false, CapabilitySet::empty()),
         ] {
-            let set = needed(observer, acts);
+            let set = needed(observer, acts, false);
             assert_eq!(set & (bpf | nice | admin), has, "{observer:?}");
             assert!(!set.intersects(CapabilitySet::DAC_OVERRIDE | CapabilitySet::SYS_MODULE | CapabilitySet::SETUID));
+            let host = needed(observer, acts, true);
+            assert!(host.contains(nice | bpf) && host.contains(admin) == has.contains(admin));
         }
     }
 

@@ -1,16 +1,17 @@
 //! What is said over the control socket: one request, a line of JSON; one answer, a line of JSON.
 
-use gleaner_report::{StatusReport, VerifyReport};
+use crate::joins::Join;
+use gleaner_report::{RunReport, StatusReport, VerifyReport};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
-/// Bytes of a request, at most.
-pub(crate) const REQUEST_BYTES_MAX: usize = 4096;
+/// Bytes of a request, at most: each of the policy's numbers, and a path.
+pub(crate) const REQUEST_BYTES_MAX: usize = 16 << 10;
 /// Bytes of an answer that a client reads, at most: a thousand groups with twenty decisions each.
 pub(crate) const ANSWER_BYTES_MAX: u64 = 16 << 20;
 
 /// What may be asked for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "kebab-case")]
 pub enum Request {
     /// How everything stands.
@@ -34,12 +35,25 @@ pub enum Request {
         /// Its name.
         group: String,
     },
+    /// Manage these processes as one more group, as long as who asks lives. For everybody who may ask, of their own
+    /// processes.
+    Join(Box<Join>),
+    /// ... and no longer. For who asked for it, and the same.
+    Leave {
+        /// Its number.
+        group: u64,
+    },
 }
 
 impl Request {
-    /// Whether it changes anything: then not everybody may ask for it who may ask.
+    /// Whether it changes anything: then a new window begins.
     pub(crate) fn is_an_order(&self) -> bool {
         !matches!(self, Self::Status | Self::Verify)
+    }
+
+    /// Whether not everybody may ask for it who may ask.
+    pub(crate) fn is_for_the_trusted(&self) -> bool {
+        self.is_an_order() && !matches!(self, Self::Join(_) | Self::Leave { .. })
     }
 }
 
@@ -57,6 +71,19 @@ pub enum Answer {
     Capture(Vec<PathBuf>),
     /// These groups are held, or released.
     Done(Vec<String>),
+    /// It would be taken.
+    Welcome,
+    /// It is managed.
+    Joined {
+        /// By this number.
+        group: u64,
+        /// As this.
+        name: String,
+        /// By this process.
+        pid: i32,
+    },
+    /// What there is to tell of it, which is managed no more.
+    Left(Box<RunReport>),
     /// What is wrong.
     Error(String),
 }

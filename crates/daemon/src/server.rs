@@ -26,6 +26,15 @@ pub(crate) enum Listener {
     Tcp(TcpListener),
 }
 
+/// Who asks, as the kernel says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Peer {
+    /// Its process as this one numbers them, and its user. Over a network nobody knows.
+    pub process: Option<(i32, u32)>,
+    /// Whether it is root or our own user.
+    pub is_trusted: bool,
+}
+
 /// A thread that answers; ended when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Serving {
@@ -34,15 +43,15 @@ pub(crate) struct Serving {
 }
 
 impl Serving {
-    /// `answer`, given what was read so far and whether it is from root or our own user, says what to answer; `None`:
-    /// the request is not whole yet. It has to answer what gets too long.
+    /// `answer`, given what was read so far and from whom, says what to answer; `None`: the request is not whole yet.
+    /// It has to answer what gets too long.
     ///
     /// # Errors
     /// When there can be no thread.
     pub(crate) fn start(
         name: &str,
         listener: Listener,
-        answer: impl FnMut(&[u8], bool) -> Option<Vec<u8>> + Send + 'static,
+        answer: impl FnMut(&[u8], Peer) -> Option<Vec<u8>> + Send + 'static,
     ) -> io::Result<Self> {
         match &listener {
             Listener::Unix(listener) => listener.set_nonblocking(true)?,
@@ -110,11 +119,13 @@ impl Stream {
         }
     }
 
-    /// Whether the peer is root or our own user. Over a network nobody is.
-    fn is_trusted(&self) -> bool {
-        let Self::Unix(stream) = self else { return false };
-        let own = rustix::process::geteuid();
-        socket_peercred(stream).is_ok_and(|peer| peer.uid.is_root() || peer.uid == own)
+    fn peer(&self) -> Peer {
+        let Self::Unix(stream) = self else { return Peer::default() };
+        let Ok(peer) = socket_peercred(stream) else { return Peer::default() };
+        Peer {
+            process: Some((peer.pid.as_raw_nonzero().get(), peer.uid.as_raw())),
+            is_trusted: peer.uid.is_root() || peer.uid == rustix::process::geteuid(),
+        }
     }
 }
 
@@ -136,14 +147,14 @@ struct Server<A> {
 struct Client {
     stream: Stream,
     ends: Instant,
-    is_trusted: bool,
+    peer: Peer,
     request: Vec<u8>,
     /// Empty until the request is whole.
     answer: Vec<u8>,
     sent: usize,
 }
 
-impl<A: FnMut(&[u8], bool) -> Option<Vec<u8>>> Server<A> {
+impl<A: FnMut(&[u8], Peer) -> Option<Vec<u8>>> Server<A> {
     /// Until the other end of `quit` is closed.
     fn serve(mut self, quit: &UnixStream) {
         let mut pause = false;
@@ -195,12 +206,12 @@ impl<A: FnMut(&[u8], bool) -> Option<Vec<u8>>> Server<A> {
 impl Client {
     fn new(stream: Stream) -> Option<Self> {
         stream.set_nonblocking().ok()?;
-        let (is_trusted, ends) = (stream.is_trusted(), Instant::now() + CLIENT_TIME);
-        Some(Self { stream, ends, is_trusted, request: Vec::new(), answer: Vec::new(), sent: 0 })
+        let (peer, ends) = (stream.peer(), Instant::now() + CLIENT_TIME);
+        Some(Self { stream, ends, peer, request: Vec::new(), answer: Vec::new(), sent: 0 })
     }
 
     /// Reads or writes what can be; `None`: it is done with, one way or another.
-    fn step(&mut self, answer: &mut impl FnMut(&[u8], bool) -> Option<Vec<u8>>) -> Option<()> {
+    fn step(&mut self, answer: &mut impl FnMut(&[u8], Peer) -> Option<Vec<u8>>) -> Option<()> {
         if self.answer.is_empty() {
             let mut bytes = [0; 1024];
             match self.stream.read(&mut bytes) {
@@ -208,7 +219,7 @@ impl Client {
                 Ok(n) => self.request.extend(&bytes[..n]),
                 Err(error) => return would_block(&error),
             }
-            let Some(answer) = answer(&self.request, self.is_trusted) else { return Some(()) };
+            let Some(answer) = answer(&self.request, self.peer) else { return Some(()) };
             self.answer = answer;
         }
         match self.stream.write(&self.answer[self.sent..]) {

@@ -2,30 +2,38 @@
 
 use crate::config::{ConfigError, Configuration, GroupSettings};
 use crate::control::Control;
+use crate::error::DaemonError;
 use crate::groups::{Adopted, Candidate, look};
-use crate::lock::{Lock, LockError};
-use crate::metrics::{Metrics, MetricsAddress};
+use crate::host::HostAgent;
+use crate::lock::Lock;
+use crate::metrics::Metrics;
 use crate::privileges;
 use crate::protocol::{Answer, Request, socket_in};
 use crate::recording::Recording;
+use crate::server::Peer;
 use crate::signals::Listening;
 use crate::status::{self, Facts};
 use crate::supervisor::Supervisor;
 use crate::verify::verify;
-use gleaner_act::{PlacementRequest, default_state_dir};
-use gleaner_decide::guest::GuestParams;
-use gleaner_model::{Nanos, Policy, Profile, WakeupCosts, printable};
-use gleaner_observe::{ObserverChoice, ProcRoot, hypervisor, vcpus_of};
+use asking::by_way_of;
+use gleaner_act::default_state_dir;
+use gleaner_model::{Nanos, Policy, WakeupCosts, printable};
+use gleaner_observe::{ProcRoot, hypervisor, vcpus_of};
+use gleaner_report::RunReport;
 use gleaner_runtime::event_loop::{self, Received, Task};
-use gleaner_runtime::{Config, GroupId, Listener, RetainChoice, Runtime, SetupError};
+use gleaner_runtime::{Config, GroupId, Listener, RetainChoice, Runtime, Snapshot};
 use gleaner_sys::{thread_cpu_time, usable_cpus};
+use machine::machine_config;
 use std::collections::BTreeSet;
-use std::io;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
+
+mod asking;
+mod joining;
+mod machine;
 
 /// How often the daemon looks for groups that came and went.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -33,13 +41,14 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 const LOOK_RARITY: u32 = 200;
 /// ... but not for longer: without a group it is what the watchdog hears.
 const LOOK_AT_LEAST_EVERY: Duration = Duration::from_secs(5);
-/// A window and a reload take less.
-const LONGEST_ANSWER: Duration = Duration::from_secs(4);
 /// A window this late tells of a machine, or a daemon, that was stopped; nothing is to be learnt from it.
 const STOPPED: Nanos = Nanos::from_secs(1);
 
 /// Who is told, line by line.
 pub type Say = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// What there is to tell of the one group of a snapshot, managed as this says, as `gleaner run` would.
+pub type Summarize = fn(&Config, &Snapshot) -> RunReport;
 
 /// What the command line says.
 #[derive(Clone, Debug)]
@@ -52,37 +61,8 @@ pub struct Options {
     pub state_dir: PathBuf,
     /// What a wake-up costs here by yielding threads, where it was measured.
     pub costs: Option<WakeupCosts>,
-}
-
-/// Why there is no service.
-#[derive(Debug, thiserror::Error)]
-pub enum DaemonError {
-    /// The configuration is wrong.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    /// There is one already, or no lock is to be had.
-    #[error(transparent)]
-    Lock(#[from] LockError),
-    /// Nothing can be observed.
-    #[error(transparent)]
-    Setup(#[from] SetupError),
-    /// Signals or a thread.
-    #[error("cannot begin: {0}")]
-    Begin(#[from] io::Error),
-    /// The address for metrics is not to be had.
-    #[error("cannot serve metrics at {address}: {source}")]
-    Metrics {
-        /// It.
-        address: MetricsAddress,
-        /// What the kernel said.
-        source: io::Error,
-    },
-    /// It did not end as it should.
-    #[error("the service failed, which is a bug; what it changed is undone")]
-    Panicked,
-    /// Not everything could be undone.
-    #[error("not everything could be undone: run `gleaner restore`")]
-    NotUndone,
+    /// What is told of a group that was handed over.
+    pub summarize: Summarize,
 }
 
 /// What happens between two windows.
@@ -91,8 +71,10 @@ pub(crate) enum Event {
     Stop,
     Reload,
     Child,
+    /// A packed group may have too few vCPUs.
+    Burst,
     /// Somebody asks over the socket, and waits there.
-    Asked(Request, Sender<Answer>),
+    Asked(Request, Peer, Sender<Answer>),
 }
 
 /// Runs until SIGTERM or SIGINT; everything is undone then.
@@ -106,53 +88,47 @@ pub fn run(options: Options, say: Say) -> Result<(), DaemonError> {
     let _listening = Listening::start(sender.clone())?;
     let _control =
         Control::start(socket_in(&options.state_dir), configuration.control_group, by_way_of(sender.clone()))?;
-    let _metrics = metrics(&configuration, sender)?;
     // The runtime keeps its thread to one vCPU; the first thread's mask still tells what the process may use.
-    let work = move || serve(options, configuration, events, say);
+    let work = move || serve(options, configuration, (sender, events), say);
     let thread = std::thread::Builder::new().name("gleaner-daemon".to_owned()).spawn(work)?;
     privileges::keep_none();
     thread.join().unwrap_or(Err(DaemonError::Panicked))
 }
 
-fn serve(options: Options, configuration: Configuration, events: Receiver<Event>, say: Say) -> Result<(), DaemonError> {
+fn serve(
+    options: Options,
+    configuration: Configuration,
+    (sender, events): (Sender<Event>, Receiver<Event>),
+    say: Say,
+) -> Result<(), DaemonError> {
+    let metrics = asking::metrics(&configuration, sender.clone())?;
     keep_what_is_needed(&options, &configuration, &say);
-    let mut service = Service::new(options, configuration, events, say)?;
+    let mut service = Service::new(options, configuration, (sender.clone(), events), say)?;
+    service.metrics = metrics;
+    // Whoever receives may be about to end.
+    service.runtime.tell_bursts_by(move || drop(sender.send(Event::Burst)));
     service.look();
     Supervisor::ready();
     (service.say)(&format!("gleaner: managing {}", service.summary()));
     let first = service.next_tick();
     event_loop::run(&mut service, first);
     Supervisor::stopping();
+    let host_restored = service.host.take().is_none_or(HostAgent::end);
     let (_, restored) = service.runtime.end();
     service.recording.tidy();
-    if restored { Ok(()) } else { Err(DaemonError::NotUndone) }
+    if restored && host_restored { Ok(()) } else { Err(DaemonError::NotUndone) }
 }
 
 /// Of root's capabilities. A reload may name a group where there was none.
 fn keep_what_is_needed(options: &Options, configuration: &Configuration, say: &Say) {
     let acts = !options.dry_run && configuration.retain != RetainChoice::None;
-    match privileges::keep_only(privileges::needed(configuration.observer, acts)) {
+    let host = !options.dry_run && configuration.host.is_some();
+    match privileges::keep_only(privileges::needed(configuration.observer, acts, host)) {
         Ok((_, 0)) => {}
         Ok((kept, given_up)) => {
             say(&format!("gleaner: capabilities kept: {}; {given_up} given up", privileges::names(kept)));
         }
         Err(error) => say(&format!("gleaner: all capabilities are kept: {error}")),
-    }
-}
-
-fn metrics(configuration: &Configuration, service: Sender<Event>) -> Result<Option<Metrics>, DaemonError> {
-    let Some(address) = &configuration.metrics else { return Ok(None) };
-    let started = Metrics::start(address, configuration.control_group, by_way_of(service));
-    started.map(Some).map_err(|source| DaemonError::Metrics { address: address.clone(), source })
-}
-
-/// Hands a request to the service, and waits for what it answers.
-fn by_way_of(service: Sender<Event>) -> impl FnMut(Request) -> Answer {
-    move |request| {
-        let (answer, answered) = channel();
-        let asked = service.send(Event::Asked(request, answer)).is_ok();
-        let answer = answered.recv_timeout(LONGEST_ANSWER).ok().filter(|_| asked);
-        answer.unwrap_or_else(|| Answer::Error("the daemon is busy, or about to end".to_owned()))
     }
 }
 
@@ -163,7 +139,9 @@ struct Service {
     runtime: Runtime,
     recording: Recording,
     groups: Vec<Adopted>,
+    sender: Sender<Event>,
     events: Receiver<Event>,
+    metrics: Option<Metrics>,
     say: Say,
     supervisor: Supervisor,
     next_look: Instant,
@@ -172,13 +150,14 @@ struct Service {
     /// What is wrong with the configuration that was to be reloaded last.
     reload_error: Option<ConfigError>,
     hypervisor: Option<String>,
+    host: Option<HostAgent>,
 }
 
 impl Service {
     fn new(
         options: Options,
         configuration: Configuration,
-        events: Receiver<Event>,
+        (sender, events): (Sender<Event>, Receiver<Event>),
         say: Say,
     ) -> Result<Self, DaemonError> {
         let config = machine_config(&configuration, options.dry_run);
@@ -191,13 +170,16 @@ impl Service {
             runtime,
             recording,
             groups: Vec::new(),
+            sender,
             events,
+            metrics: None,
             say,
             supervisor: Supervisor::new(),
             next_look: Instant::now(),
             said: BTreeSet::new(),
             reload_error: None,
             hypervisor: hypervisor(&ProcRoot::default()).map(|found| found.name),
+            host: None,
         })
     }
 
@@ -206,8 +188,13 @@ impl Service {
         let (began, before) = (Instant::now(), thread_cpu_time());
         let root = ProcRoot::default();
         for mut group in std::mem::take(&mut self.groups) {
-            let roots = group.target.roots(&root);
-            if roots.is_empty() {
+            let roots = group.roots_now(&root);
+            if !group.is_wanted(&root) {
+                self.let_go(&group, "who handed it over has ended");
+                continue;
+            }
+            // Who handed it over asks for what there is to tell of it.
+            if roots.is_empty() && group.joined.is_none() {
                 self.let_go(&group, "it has ended");
                 continue;
             }
@@ -226,6 +213,7 @@ impl Service {
             self.say_once("gleaner: more groups than daemon.groups_max; the rest is left alone".to_owned());
         }
         self.recording.look(&mut self.runtime);
+        self.look_after_host();
         let cost: Duration = (thread_cpu_time() - before).into();
         self.next_look = began + LOOK_EVERY.max(cost * LOOK_RARITY).min(LOOK_AT_LEAST_EVERY);
         let summary = self.summary();
@@ -241,7 +229,7 @@ impl Service {
         };
         let how = if config.dry_run { ", which is only watched" } else { "" };
         (self.say)(&format!("gleaner: {name}: {target} is managed, profile {}{how}", settings.profile.name()));
-        self.groups.push(Adopted { id, name, settings, target, roots });
+        self.groups.push(Adopted { id, name, settings, target, roots, joined: None });
     }
 
     fn let_go(&mut self, group: &Adopted, why: &str) {
@@ -262,7 +250,7 @@ impl Service {
         Supervisor::ready();
     }
 
-    fn answer(&mut self, request: Request) -> Answer {
+    fn answer(&mut self, request: Request, peer: &Peer) -> Answer {
         match request {
             Request::Status => {
                 let facts = Facts {
@@ -271,6 +259,7 @@ impl Service {
                     files: self.configuration.files.iter().map(|file| file.display().to_string()).collect(),
                     reload_error: self.reload_error.as_ref().map(ToString::to_string),
                     hypervisor: self.hypervisor.clone(),
+                    host: self.host.as_ref().map(HostAgent::status),
                 };
                 Answer::Status(Box::new(status::report(&self.runtime.snapshot(), &self.groups, facts)))
             }
@@ -293,6 +282,8 @@ impl Service {
             }
             Request::Hold { group } => self.hold(&group, true),
             Request::Release { group } => self.hold(&group, false),
+            Request::Join(join) => self.join(&join, peer).unwrap_or_else(Answer::Error),
+            Request::Leave { group } => self.leave(group, peer).unwrap_or_else(Answer::Error),
         }
     }
 
@@ -322,6 +313,10 @@ impl Service {
         self.reload_error = None;
         self.said.clear();
         for mut group in std::mem::take(&mut self.groups) {
+            if group.joined.is_some() {
+                self.groups.push(group);
+                continue;
+            }
             let settings = self.configuration.groups.iter().find(|settings| settings.name == group.settings.name);
             match settings.filter(|new| new.policy != Policy::Off && new.selector == group.settings.selector).cloned() {
                 None => {
@@ -338,10 +333,13 @@ impl Service {
             self.groups.push(group);
         }
         self.recording.reload(self.configuration.capture.clone(), &mut self.runtime);
-        let fixed =
-            |of: &Configuration| (of.retain, of.observer, of.overhead_ratio, of.control_group, of.metrics.clone());
+        if old.host != self.configuration.host {
+            self.change_host();
+        }
+        self.serve_metrics_at_new_address(&old);
+        let fixed = |of: &Configuration| (of.retain, of.observer, of.overhead_ratio, of.control_group);
         if fixed(&old) != fixed(&self.configuration) {
-            let keys = "daemon.retain, daemon.observer, daemon.overhead, [control] and [metrics]";
+            let keys = "daemon.retain, daemon.observer, daemon.overhead and [control]";
             (self.say)(&format!("gleaner: {keys} count from the next start"));
         }
         self.look();
@@ -365,6 +363,7 @@ impl Service {
 
     fn summary(&self) -> String {
         match self.groups.len() {
+            0 if self.configuration.host.is_some() && self.configuration.groups.is_empty() => "VMs alone".to_owned(),
             0 => "nothing: nothing of what the configuration names runs".to_owned(),
             1 => "one group".to_owned(),
             n => format!("{n} groups"),
@@ -384,7 +383,27 @@ impl Service {
         if self.groups.is_empty() { look } else { self.runtime.window_length().into() }
     }
 
-    /// The guardian is the only child of this process.
+    /// Starts the agent where there is to be one, and starts it again when it ended.
+    fn look_after_host(&mut self) {
+        let Some(settings) = &self.configuration.host else { return };
+        let host = self.host.get_or_insert_with(|| HostAgent::new(settings.clone(), self.options.dry_run, &self.say));
+        // It may use all CPUs.
+        self.runtime.unpinned(|| host.look());
+    }
+
+    fn change_host(&mut self) {
+        match (&self.configuration.host, self.host.take()) {
+            (Some(settings), Some(mut host)) => {
+                host.change_to(settings.clone());
+                self.host = Some(host);
+            }
+            // It says itself what is not given back.
+            (None, Some(host)) => drop(host.end()),
+            _ => {}
+        }
+    }
+
+    /// The guardian and the host agent are the only children of this process.
     fn reap(&mut self) {
         let mut status = 0;
         loop {
@@ -392,6 +411,10 @@ impl Service {
             let pid = unsafe { libc::waitpid(-1, &raw mut status, libc::WNOHANG) };
             if pid <= 0 {
                 return;
+            }
+            if let Some(host) = &mut self.host {
+                // It may start another, which may use all CPUs.
+                self.runtime.unpinned(|| host.child_ended(pid, status));
             }
             self.runtime.child_ended(pid);
         }
@@ -427,47 +450,23 @@ impl Task for Service {
                 self.reload();
                 ControlFlow::Continue(Some(self.next_tick()))
             }
-            Received::Event(Event::Asked(request, answer)) => {
+            Received::Event(Event::Asked(request, peer, answer)) => {
                 // An order begins a new window.
                 let is_an_order = request.is_an_order();
                 // Whoever asked may have gone.
-                let _ = answer.send(self.answer(request));
+                let _ = answer.send(self.answer(request, &peer));
                 ControlFlow::Continue(is_an_order.then(|| self.next_tick()))
             }
             Received::Event(Event::Child) => {
                 self.reap();
                 ControlFlow::Continue(None)
             }
+            Received::Event(Event::Burst) => {
+                self.runtime.burst();
+                ControlFlow::Continue(None)
+            }
             Received::Event(Event::Stop) | Received::Closed => ControlFlow::Break(()),
         }
-    }
-}
-
-/// What concerns the whole machine.
-fn machine_config(configuration: &Configuration, dry_run: bool) -> Config {
-    let acts = configuration.groups.iter().any(|group| group.policy.retains());
-    let dry_run = dry_run || configuration.names_no_group || configuration.retain == RetainChoice::None;
-    Config {
-        name: String::new(),
-        policy: if acts { Policy::Retain } else { Policy::Observe },
-        profile: Profile::Balanced,
-        retain: configuration.retain,
-        timeout: None,
-        budget: None,
-        progress: None,
-        costs: None,
-        refused: Vec::new(),
-        params: GuestParams::default(),
-        // Whoever only watches needs nothing that costs a switch.
-        observer: match configuration.observer {
-            ObserverChoice::Auto if !acts || dry_run => ObserverChoice::Procfs,
-            choice => choice,
-        },
-        groups_max: configuration.groups_max,
-        placement: PlacementRequest::Auto,
-        overhead_ratio: configuration.overhead_ratio,
-        strict: false,
-        dry_run,
     }
 }
 

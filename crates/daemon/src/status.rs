@@ -3,7 +3,7 @@
 use crate::groups::Adopted;
 use gleaner_decide::guest::{Explanation, TrialRecord};
 use gleaner_model::{CpuSet, Nanos, Policy, Profile, Source, VcpuId};
-use gleaner_report::{DecisionRecord, StatusGroup, StatusMachine, StatusReport, StatusTrial, StatusVcpu};
+use gleaner_report::{DecisionRecord, StatusGroup, StatusHost, StatusMachine, StatusReport, StatusTrial, StatusVcpu};
 use gleaner_runtime::{GroupSnapshot, Snapshot, Warning};
 
 /// How a group stands that is held.
@@ -20,6 +20,7 @@ pub(crate) struct Facts {
     pub reload_error: Option<String>,
     /// Of the hypervisor, where there is one.
     pub hypervisor: Option<String>,
+    pub host: Option<StatusHost>,
 }
 
 /// The report.
@@ -41,6 +42,7 @@ pub(crate) fn report(snapshot: &Snapshot, groups: &[Adopted], facts: Facts) -> S
         times: Some(figures::times(&snapshot.times, snapshot.steal_is_reported)),
         recent: Some(figures::times(&snapshot.recent, snapshot.steal_is_reported)),
         groups: groups.collect(),
+        host: facts.host,
         configuration: facts.files,
         reload_error: facts.reload_error,
         window_ns: snapshot.window_length.0,
@@ -77,8 +79,10 @@ fn status(adopted: &Adopted, group: &GroupSnapshot, dry_run: bool) -> StatusGrou
         voluntary_switches: group.totals.voluntary_switches,
         threads_max: group.totals.threads_max,
         idle_entries: group.totals.idle_entries(),
+        idle_ended_by: group.totals.idle_ended_by().map(Into::into),
         lengths: figures::lengths(&group.totals.lengths()),
         recent: Some(figures::recent(&group.recent)),
+        wake_pattern: group.explanation.pattern.map(|pattern| pattern.to_string()),
         trial: group.explanation.trial.as_ref().map(trial),
         decisions_count: group.decisions.len() as u64 + group.decisions_left_out,
         decisions: group.decisions[skipped..].iter().map(DecisionRecord::from).collect(),
@@ -98,7 +102,9 @@ fn policy(adopted: &Adopted) -> &'static str {
     match adopted.settings.policy {
         Policy::Off => "off",
         Policy::Observe => "observe",
-        _ => "retain",
+        Policy::Retain => "retain",
+        Policy::Consolidate => "consolidate",
+        Policy::Full => "full",
     }
 }
 

@@ -1,6 +1,6 @@
 //! What can be decided, and why.
 
-use crate::{Nanos, VcpuId};
+use crate::{Nanos, VcpuId, WakePattern};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -151,6 +151,8 @@ pub enum Reason {
         granularity_ratio: f64,
         /// Predicted utilization of the vCPUs that stay.
         utilization: f64,
+        /// Who wakes whom; `None` where nobody sees it.
+        pattern: Option<WakePattern>,
     },
     /// The group got slower after the last step.
     StepHurt {
@@ -190,7 +192,7 @@ pub enum Reason {
     },
     /// The program called exec.
     Exec,
-    /// A vCPU came or went.
+    /// A vCPU came or went, or the kernel's steal governor prefers others.
     TopologyChanged,
     /// The time-out follows the lengths of recent idle periods.
     IdleLengths {
@@ -234,6 +236,22 @@ pub enum Reason {
         /// Synchronizations per second with retention, as a multiple of those without.
         rate_ratio: f64,
     },
+    /// More threads could run than there were active vCPUs: all vCPUs at once, before the next window.
+    Burst {
+        /// Threads that could run.
+        runnable: u64,
+        /// Active vCPUs.
+        active: usize,
+        /// For how long.
+        lasted: Nanos,
+    },
+    /// A thread that was woken waited for long while another task had its vCPU: all vCPUs at once.
+    WakeupDelayed {
+        /// How long.
+        delay: Nanos,
+        /// Active vCPUs.
+        active: usize,
+    },
 }
 
 impl fmt::Display for Reason {
@@ -251,7 +269,7 @@ impl fmt::Display for Reason {
                 write!(f, "hardly ever idle ({:.1} % of the time): nothing to bridge there", percent(idle_share))
             }
             Self::IdleAgain => write!(f, "there are idle periods again"),
-            Self::IdleFits { vcpus, load_ratio, granularity_ratio, utilization } => {
+            Self::IdleFits { vcpus, load_ratio, granularity_ratio, utilization, pattern } => {
                 if vcpus == 1 {
                     write!(f, "its work fits into the others' idle time: l_comp/((N-1)*l_idle) = {load_ratio:.2}")?;
                 } else {
@@ -262,7 +280,8 @@ impl fmt::Display for Reason {
                     )?;
                 }
                 let percent = percent(utilization);
-                write!(f, ", g_comp/l_idle = {granularity_ratio:.2}, predicted utilization {percent:.0} %")
+                write!(f, ", g_comp/l_idle = {granularity_ratio:.2}, predicted utilization {percent:.0} %")?;
+                pattern.map_or(Ok(()), |pattern| write!(f, "; {pattern}"))
             }
             Self::StepHurt { cpu_loss, overloaded } => write!(
                 f,
@@ -285,7 +304,7 @@ impl fmt::Display for Reason {
             }
             Self::ThreadBurst { new_threads } => write!(f, "workload change: {new_threads} new threads at once"),
             Self::Exec => write!(f, "workload change: a new program was started"),
-            Self::TopologyChanged => write!(f, "a vCPU went offline or came online"),
+            Self::TopologyChanged => write!(f, "a vCPU went offline or came online, or the kernel prefers others"),
             Self::IdleLengths { within } if within > 0.0 => {
                 write!(f, "{:.0} % of recent idle periods end within this time-out: the cheapest", percent(within))
             }
@@ -314,12 +333,22 @@ impl fmt::Display for Reason {
             Self::RetentionNoFaster { rate_ratio } => {
                 write!(f, "bridging idle periods does not pay: {rate_ratio:.2} times the rate without")
             }
+            Self::Burst { runnable, active, lasted } => {
+                write!(f, "expanded at once: {runnable} runnable on {active} {} for {lasted}", vcpus(active))
+            }
+            Self::WakeupDelayed { delay, active } => {
+                write!(f, "expanded at once: a wake-up waited {delay} for another task on {active} {}", vcpus(active))
+            }
             Self::RetentionCosts { cost_ratio } => write!(
                 f,
                 "bridging idle periods does not pay: a synchronization costs {cost_ratio:.2} times what it costs without"
             ),
         }
     }
+}
+
+fn vcpus(count: usize) -> &'static str {
+    if count == 1 { "vCPU" } else { "vCPUs" }
 }
 
 /// One action, when and why.

@@ -10,6 +10,7 @@
 //! What an observer could not see is `None`, never zero.
 
 mod action;
+mod burst;
 mod cpuset;
 mod distribution;
 mod host;
@@ -18,11 +19,14 @@ mod kernel;
 mod printable;
 mod retain;
 mod thread_event;
+mod topology;
+mod wakes;
 mod window;
 mod xen;
 mod yielding;
 
 pub use action::{Action, Decision, Policy, Profile, Reason, WakeupCosts};
+pub use burst::{Burst, BurstWatch};
 pub use cpuset::{CpuSet, ParseCpuSetError};
 pub use distribution::{Distribution, SUB_BUCKET_BITS, bucket_high, bucket_index, bucket_low};
 pub use host::{HostAction, HostDecision, HostReason, HostVcpuWindow, HostWindow, SwitchPrice, VmId, VmWindow};
@@ -31,6 +35,8 @@ pub use kernel::KernelVersion;
 pub use printable::{printable, printable_text};
 pub use retain::{ParseRetainMeansError, RetainMeans};
 pub use thread_event::{Left, ThreadEvent, ThreadHappening};
-pub use window::{GroupWindow, Lengths, RetainCounters, Source, VcpuWindow, Window};
+pub use topology::{Topology, VcpuPlace};
+pub use wakes::{WakePattern, Wakes};
+pub use window::{GroupWindow, IdleEndedBy, Lengths, RetainCounters, Source, VcpuWindow, Window};
 pub use xen::{XenPool, XenScheduler, XenSetting};
 pub use yielding::{Next, Order, YieldMachine, YieldReturn};

@@ -5,7 +5,7 @@
 //! and ends when the next one runs; during it the vCPU is *retained* by a yielding thread or *halted* (the idle task
 //! runs).
 
-use crate::{CpuSet, Distribution, Nanos, VcpuId};
+use crate::{CpuSet, Distribution, Nanos, VcpuId, Wakes};
 use serde::{Deserialize, Serialize};
 
 /// Which observer filled a window.
@@ -44,6 +44,30 @@ pub struct RetainCounters {
     pub guard_trips: u64,
 }
 
+/// Idle periods by what ended them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IdleEndedBy {
+    /// An interrupt, of a device or a timer, that found no task at work where it came.
+    pub interrupts: u64,
+    /// A thread at work on another vCPU; an interrupt that came to such a vCPU is one of these.
+    pub wakeups: u64,
+}
+
+impl IdleEndedBy {
+    /// The share that interrupts ended, 0 to 1; `None` where there was no idle period.
+    pub fn by_interrupts(&self) -> Option<f64> {
+        let all = self.interrupts.saturating_add(self.wakeups);
+        (all > 0).then(|| self.interrupts as f64 / all as f64)
+    }
+}
+
+impl std::ops::AddAssign for IdleEndedBy {
+    fn add_assign(&mut self, other: Self) {
+        self.interrupts = self.interrupts.saturating_add(other.interrupts);
+        self.wakeups = self.wakeups.saturating_add(other.wakeups);
+    }
+}
+
 /// One vCPU over one window.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VcpuWindow {
@@ -66,6 +90,10 @@ pub struct VcpuWindow {
     pub halts: Option<u64>,
     /// Idle periods that ended while the idle task still polled; `None` where nobody counts them.
     pub polls_held: Option<u64>,
+    /// What ended the idle periods that ended; `None` where the observer cannot tell. Nothing is decided by it, so
+    /// captures leave it out.
+    #[serde(skip)]
+    pub idle_ended_by: Option<IdleEndedBy>,
     /// Switches away from a thread of the group.
     pub work_switches: Option<u64>,
     /// S_yield: times another task displaced the yielding thread. Its going to sleep is none.
@@ -91,6 +119,7 @@ impl VcpuWindow {
             idle_entries: None,
             halts: None,
             polls_held: None,
+            idle_ended_by: None,
             work_switches: None,
             yield_switches: None,
             cross_wakeups: None,
@@ -131,6 +160,8 @@ pub struct GroupWindow {
     pub wake_to_run: Option<Distribution>,
     /// What the program got done in the window, by a counter of its own; `None` where it names none, or it was reset.
     pub progress: Option<u64>,
+    /// Who woke its threads; `None` where the observer cannot tell.
+    pub wakes: Option<Box<Wakes>>,
     /// One active vCPU for each thread of the group that has bound itself to some of them: while that one is active,
     /// the thread has one. Empty as long as the observer was not told which are active.
     pub pinned: CpuSet,

@@ -6,10 +6,12 @@
 //! ```text
 //!   Observer ─┬─ bpf     programs on the scheduler's tracepoints: exact, with distributions; needs privilege
 //!             └─ procfs  files of /proc: means; needs none
+//!   burst: more to do than the active vCPUs can take, told at once
 //!   target: what runs already and is to be managed, and how it is found
 //!   system, hypervisor, capabilities: what `doctor` asks
 //!   run_intervals: what slices threads really got, and where they compete
 //!   thread_events: who ran, waited and woke whom, event by event
+//!   neighbours: who else steers these vCPUs
 //!   host: what a host is, and what things cost on it
 //!   llc_counts: where a thread's figures of the last level come from
 //!   perf_counters: what a thread does with the last-level cache, by the processor's counters
@@ -20,12 +22,14 @@
 
 mod bound;
 mod bpf;
+mod burst;
 mod capabilities;
 mod cpuidle;
 mod error;
 mod host;
 mod hypervisor;
 mod llc_counts;
+mod neighbours;
 mod observer;
 mod perf_counters;
 mod procfs;
@@ -40,6 +44,7 @@ mod xen;
 pub use gleaner_sys::{CpuTimes, ProcRoot, StatReader, SystemStat};
 
 pub use bpf::{BpfObserver, BpfRefusal, BusySignal, BusyWaker};
+pub use burst::{BurstLook, BurstSignal, BurstStop};
 pub use capabilities::{Capabilities, capabilities};
 pub use error::ObserveError;
 pub use host::{
@@ -48,10 +53,11 @@ pub use host::{
 };
 pub use hypervisor::{Evidence, Hypervisor, hypervisor};
 pub use llc_counts::{LlcCountFiles, LlcCountSource, NotCounted};
+pub use neighbours::{Neighbours, PreferredReader, Tuned, irqbalance, neighbours, never_halts, sched_ext};
 pub use observer::{Observer, ObserverChoice, ObserverConfig};
 pub use perf_counters::{LlcCounterRefusal, LlcCounters, LlcThreadCounts};
 pub use procfs::ProcfsObserver;
-pub use progress::ProgressFile;
+pub use progress::{Counter, ProgressFile};
 pub use run_intervals::{
     CompetingThreads, Competition, IntervalDistribution, Intervals, IntervalsWindow, RunIntervals, RunIntervalsConfig,
     ThreadIntervals,

@@ -3,7 +3,7 @@
 use crate::ObserveError;
 use crate::bpf::{BpfObserver, BpfRefusal};
 use crate::procfs::ProcfsObserver;
-use gleaner_model::{CpuSet, Nanos, RetainCounters, Source, Window};
+use gleaner_model::{Burst, BurstWatch, CpuSet, Nanos, RetainCounters, Source, Window};
 use gleaner_sys::ProcRoot;
 use std::path::Path;
 
@@ -158,12 +158,12 @@ impl Observer {
         }
     }
 
-    /// From now on the group is kept to `active`: windows tell which of these its threads have bound themselves to.
-    /// Until then nobody is asked.
-    pub fn kept_to(&mut self, active: &CpuSet) {
+    /// From now on the group at this place is kept to `active`: windows tell which of these its threads have bound
+    /// themselves to. Until then nobody is asked.
+    pub fn kept_to(&mut self, group: usize, active: &CpuSet) {
         match self {
-            Self::Bpf(observer) => observer.kept_to(active),
-            Self::Procfs(observer) => observer.kept_to(active),
+            Self::Bpf(observer) => observer.kept_to(group, active),
+            Self::Procfs(observer) => observer.kept_to(group, active),
         }
     }
 
@@ -209,6 +209,34 @@ impl Observer {
         match self {
             Self::Bpf(observer) => observer.threads(),
             Self::Procfs(observer) => observer.threads(),
+        }
+    }
+
+    /// From now on the group at this place is looked at for bursts; `None`: no more. To be repeated after each burst.
+    /// False: this observer cannot tell, see [`crate::BurstLook`].
+    pub fn watch_bursts(&mut self, group: usize, watch: Option<&BurstWatch>) -> bool {
+        match self {
+            Self::Bpf(observer) => {
+                observer.watch_bursts(group, watch);
+                observer.tells_bursts()
+            }
+            Self::Procfs(_) => false,
+        }
+    }
+
+    /// The burst of the group at this place that has not been taken yet.
+    pub fn take_burst(&mut self, group: usize) -> Option<Burst> {
+        match self {
+            Self::Bpf(observer) => observer.take_burst(group),
+            Self::Procfs(_) => None,
+        }
+    }
+
+    /// The time on the clock of [`Window::at`].
+    pub fn now(&self) -> Nanos {
+        match self {
+            Self::Bpf(observer) => observer.now(),
+            Self::Procfs(observer) => observer.now(),
         }
     }
 

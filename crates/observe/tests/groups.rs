@@ -127,7 +127,9 @@ fn what_computes_without_a_pause_counts_from_the_moment_it_is_added() {
     let [window] = windows(&mut observer);
     // Neighbours may take most of a vCPU, and stolen time is not its.
     assert!(window.group.cpu_time > Nanos::from_millis(30), "{}", window.group.cpu_time);
-    assert!(window.group.cpu_time <= window.length, "{} of {}", window.group.cpu_time, window.length);
+    // The kernel charges who runs at its ticks, 10 ms apart at most.
+    let most = window.length + Nanos::from_millis(10);
+    assert!(window.group.cpu_time <= most, "{} of {}", window.group.cpu_time, window.length);
     hog.kill();
     let [window] = windows(&mut observer);
     assert_eq!((window.group.threads, observer.threads()), (0, Vec::new()));

@@ -44,10 +44,10 @@ macro_rules! described {
 /// Every schema, by name.
 pub fn all() -> io::Result<Vec<Described>> {
     let mut all = described![
-        AbReport CacheClassReport CacheRecordReport CacheReport DoctorReport HostListReport HostProbeReport
-        HostRunReport LlcReport ProbeReport RecordReport ReplayReport ReproductionReport RunReport ScenarioReport
-        SimRecordingReport SimReport SliceReport StatusReport SweepReport VerifyReport WorkloadReport XenListReport
-        XenSliceReport
+        AbReport CacheClassReport CacheRecordReport CacheReport CaptureReport DoctorReport HostListReport
+        HostProbeReport HostRunReport LlcReport ProbeReport RecordReport ReplayReport ReproductionReport
+        RunReport ScenarioReport SimRecordingReport SimReport SliceReport StatusReport SweepReport VerifyReport
+        WorkloadReport XenListReport XenSliceReport
     ];
     all.sort_by_key(|described| described.name);
     Ok(all)

@@ -22,6 +22,9 @@ pub struct DoctorReport {
     pub actuators: Vec<Capability>,
     /// Runs that left something behind and can be cleaned up with `gleaner restore`.
     pub left_behind: Vec<String>,
+    /// Who else steers these vCPUs; empty from an earlier version too.
+    #[serde(default)]
+    pub neighbours: Vec<Neighbour>,
     /// The verdict.
     pub verdict: Verdict,
     /// What an administrator could do for more; null where there is nothing.
@@ -85,6 +88,18 @@ pub struct Capability {
     pub detail: String,
 }
 
+/// Somebody else who steers these vCPUs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Neighbour {
+    /// `sched_ext`, `gleaner`, `tuned`, `irqbalance`, `preferred` or `idle=poll`.
+    pub name: String,
+    /// What was found.
+    pub found: String,
+    /// What Gleaner does about it.
+    pub respected: String,
+}
+
 /// What to do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -145,6 +160,9 @@ impl fmt::Display for DoctorReport {
         }
         write_capabilities(f, "observe", &self.observers)?;
         write_capabilities(f, "act", &self.actuators)?;
+        for Neighbour { name, found, respected } in &self.neighbours {
+            writeln!(f, "beside     {name:<12} {found}: {respected}")?;
+        }
         for run in &self.left_behind {
             writeln!(f, "left       {run}: run `gleaner restore`")?;
         }

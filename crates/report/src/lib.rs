@@ -7,6 +7,7 @@
 mod ab;
 mod cache;
 mod cache_record;
+mod capture;
 mod classify;
 mod doctor;
 mod dump;
@@ -33,8 +34,9 @@ mod xen;
 pub use ab::{AbMachine, AbMedians, AbMetric, AbMode, AbReport, AbRun, AbSideCosts, AbSpeedup};
 pub use cache::{CacheContext, CacheLevel, CacheMachine, CacheMemory, CacheReport};
 pub use cache_record::CacheRecordReport;
+pub use capture::CaptureReport;
 pub use classify::{CacheClassPoint, CacheClassProgram, CacheClassReport};
-pub use doctor::{Capability, DoctorReport, HaltCost, MachineFacts, StealFacts, Verdict};
+pub use doctor::{Capability, DoctorReport, HaltCost, MachineFacts, Neighbour, StealFacts, Verdict};
 pub use dump::{DumpDecision, DumpGroup, DumpLine, DumpMachine, DumpVcpu, DumpWindow};
 pub use host_list::{HostListReport, HostPcpu, HostVcpu, HostVm};
 pub use host_probe::{
@@ -50,7 +52,7 @@ pub use probe::{MeansCell, MeansResult, ProbeReport, SettingResult, TimeOuts};
 pub use recording::{RecordReport, Recorded, Replayed, SimRecordingReport, WhatIf, WhatIfRow};
 pub use replay::{DamageRecord, ReplayAction, ReplayChange, ReplayDifference, ReplayGroup, ReplayReport};
 pub use reproduction::{ReproductionParameter, ReproductionReport, ReproductionRow};
-pub use run::{DecisionRecord, LengthStats, Means, ObservedLengths, RunReport, VcpuTimes};
+pub use run::{DecisionRecord, IdleEndedBy, LengthStats, Means, ObservedLengths, RunReport, VcpuTimes};
 pub use scenario::{
     BackgroundRate, DeliveredSlices, HostFacts, InTurnRun, InTurnSlice, InTurnVm, MetricFound, MetricMedian,
     RatioSpread, RunFigures, ScenarioReport, ScenarioRow, ScenarioRun, SliceTurn, SoloRun, VmFacts,
@@ -58,7 +60,8 @@ pub use scenario::{
 pub use sim::{SimCost, SimDecision, SimHost, SimReport, SimRow, SimRun, SimVm};
 pub use slice::{SliceCpu, SliceReport, SliceThread};
 pub use status::{
-    StatusGroup, StatusMachine, StatusRecent, StatusReport, StatusTimes, StatusTrial, StatusVcpu, StatusVcpuTimes,
+    StatusGroup, StatusHost, StatusMachine, StatusRecent, StatusReport, StatusTimes, StatusTrial, StatusVcpu,
+    StatusVcpuTimes, StatusVm,
 };
 pub use sweep::{SweepParameter, SweepReport};
 pub use verify::{VerifiedFile, VerifyReport};

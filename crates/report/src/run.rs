@@ -29,6 +29,9 @@ pub struct RunReport {
     pub idle_entries: Option<u64>,
     /// Times an idle task was entered; null where it could not be seen.
     pub halts: Option<u64>,
+    /// What ended their idle periods; null without BPF.
+    #[serde(default)]
+    pub idle_ended_by: Option<IdleEndedBy>,
     /// Summed over vCPUs: idle time bridged, by a yielding thread or by the idle task's polling.
     pub retained_ns: u64,
     /// Summed over vCPUs: stolen time; null where the hypervisor has never reported any.
@@ -72,6 +75,9 @@ pub struct RunReport {
     pub decisions_left_out: u64,
     /// The most frequent reason for taking no step, with its windows; null when nothing was to be decided.
     pub no_step_because: Option<String>,
+    /// Who wakes whom, in plain words, such as `hand-offs: ...`; null without BPF.
+    #[serde(default)]
+    pub wake_pattern: Option<String>,
     /// What a synchronization cost with idle periods bridged, as a multiple of what it cost without, when that was last
     /// tried; null: it was not.
     pub retention_cost_ratio: Option<f64>,
@@ -82,6 +88,30 @@ pub struct RunReport {
     pub warnings: Vec<String>,
     /// Whether all changes to the machine were undone.
     pub restored: bool,
+}
+
+/// Idle periods by what ended them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct IdleEndedBy {
+    /// An interrupt, of a device or a timer.
+    pub interrupts: u64,
+    /// A wake-up by a thread on another vCPU.
+    pub wakeups: u64,
+}
+
+impl From<gleaner_model::IdleEndedBy> for IdleEndedBy {
+    fn from(ended: gleaner_model::IdleEndedBy) -> Self {
+        Self { interrupts: ended.interrupts, wakeups: ended.wakeups }
+    }
+}
+
+impl fmt::Display for IdleEndedBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let all = self.interrupts.saturating_add(self.wakeups).max(1) as f64;
+        let (interrupts, wakeups) = (self.interrupts as f64 / all, self.wakeups as f64 / all);
+        write!(f, "{} ended by an interrupt, {} by another vCPU's thread", percent(interrupts), percent(wakeups))
+    }
 }
 
 /// The time of one vCPU.
@@ -240,6 +270,9 @@ impl RunReport {
                 writeln!(f, "  ({meaning})")?;
             }
         }
+        if let Some(pattern) = &self.wake_pattern {
+            writeln!(f, "             {pattern}")?;
+        }
         let rate = |n: u64| n as f64 / (wall / 1e9);
         if let Some(entries) = self.idle_entries {
             write!(f, "             {:.0} idle entries/s", rate(entries))?;
@@ -247,6 +280,9 @@ impl RunReport {
                 write!(f, ", {:.0} halts/s", rate(halts))?;
             }
             writeln!(f)?;
+            if let Some(ended) = self.idle_ended_by {
+                writeln!(f, "             idle periods: {ended}")?;
+            }
         }
         Ok(())
     }

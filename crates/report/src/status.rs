@@ -1,6 +1,7 @@
 //! `gleaner.status/1`: what the daemon manages, by which means, what it decided and why, what that has won.
 
-use crate::run::{DecisionRecord, ObservedLengths};
+use crate::host_run::HostDecisionRecord;
+use crate::run::{DecisionRecord, IdleEndedBy, ObservedLengths};
 use crate::text::{count, duration, percent, table};
 use gleaner_model::{CpuSet, Nanos, VcpuId};
 use serde::{Deserialize, Serialize};
@@ -50,6 +51,9 @@ pub struct StatusReport {
     pub retaining: Vec<StatusVcpu>,
     /// What is managed.
     pub groups: Vec<StatusGroup>,
+    /// The host agent; left out where there is to be none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<StatusHost>,
     /// Everything that is weaker than it might be.
     pub warnings: Vec<String>,
 }
@@ -167,12 +171,18 @@ pub struct StatusGroup {
     /// seen.
     #[serde(default)]
     pub idle_entries: Option<u64>,
+    /// What ended them; null without BPF.
+    #[serde(default)]
+    pub idle_ended_by: Option<IdleEndedBy>,
     /// The paper's measurements since then; `wake_to_run` is null without BPF.
     #[serde(default)]
     pub lengths: ObservedLengths,
     /// What it did in the last one to two seconds; null from an earlier version.
     #[serde(default)]
     pub recent: Option<StatusRecent>,
+    /// Who wakes whom, in plain words, such as `hand-offs: ...`; null without BPF.
+    #[serde(default)]
+    pub wake_pattern: Option<String>,
     /// What retention has won, as it was last tried on the running program; null: not tried yet.
     pub trial: Option<StatusTrial>,
     /// Decisions so far.
@@ -181,6 +191,46 @@ pub struct StatusGroup {
     pub decisions: Vec<DecisionRecord>,
     /// What would change how it stands, in words.
     pub would_change: Vec<String>,
+}
+
+/// The host agent at one moment: what it gives the VMs of this machine.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct StatusHost {
+    /// Its process; null: it does not run now.
+    pub pid: Option<u32>,
+    /// Why it does not run, in words; null: it runs.
+    pub why_not: Option<String>,
+    /// Since it began: the clock of its decisions.
+    pub up_ns: u64,
+    /// `adaptive`, or `static`: one slice for all.
+    pub policy: String,
+    /// `bpf` or `procfs`; null before it has begun.
+    pub observer: Option<String>,
+    /// What ends slices: `ticker`, `hrtick`, or `none` beside the kernel's tick; null before it has begun.
+    pub enforcement: Option<String>,
+    /// Each VM that is there.
+    pub vms: Vec<StatusVm>,
+    /// Decisions so far.
+    pub decisions_count: u64,
+    /// The newest ones, oldest first.
+    pub decisions: Vec<HostDecisionRecord>,
+    /// Everything that is weaker than it might be.
+    pub warnings: Vec<String>,
+}
+
+/// A VM of this machine.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct StatusVm {
+    /// Its process.
+    pub vm: u32,
+    /// What its monitor calls it.
+    pub name: String,
+    /// Its vCPU threads.
+    pub vcpus: u64,
+    /// The slice that the agent gives them; null: none so far.
+    pub slice_ns: Option<u64>,
 }
 
 /// A trial: windows with and without retention, in turn.
@@ -257,6 +307,12 @@ impl StatusGroup {
         writeln!(text, "{} ({}), profile {}, policy {}", self.name, self.target, self.profile, self.policy)?;
         writeln!(text, "  now        {}", self.state)?;
         writeln!(text, "  seen by    {}", self.seen_by())?;
+        if let Some(ended) = self.idle_ended_by {
+            writeln!(text, "  idle       {ended}")?;
+        }
+        if let Some(pattern) = &self.wake_pattern {
+            writeln!(text, "  waits      {pattern}")?;
+        }
         if let Some(trial) = &self.trial {
             writeln!(text, "  tried      {} ago: {}", Nanos(now_ns.saturating_sub(trial.at_ns)), trial.reason)?;
             if let (Some(ratio), Some([low, high])) = (trial.rate_ratio, trial.rate_range) {
@@ -296,6 +352,40 @@ impl StatusGroup {
     }
 }
 
+impl StatusHost {
+    /// How it stands: each VM, the newest decisions.
+    pub fn explain(&self) -> String {
+        let mut text = format!("{self}\n");
+        for vm in &self.vms {
+            let slice = vm.slice_ns.map_or_else(|| "its own slice".to_owned(), |ns| format!("slice {}", Nanos(ns)));
+            let _ = writeln!(text, "  {} ({}), {}: {slice}", vm.name, vm.vm, count(vm.vcpus, "vCPU"));
+        }
+        for decision in &self.decisions {
+            let ago = Nanos(self.up_ns.saturating_sub(decision.at_ns)).to_string();
+            let name = self.vms.iter().find(|vm| vm.vm == decision.vm).map_or("a VM that has gone", |vm| &vm.name);
+            let _ = writeln!(text, "  {ago:>7} ago  {name}: {}: {}", Nanos(decision.slice_ns), decision.reason);
+        }
+        for warning in &self.warnings {
+            let _ = writeln!(text, "  note       {warning}");
+        }
+        text
+    }
+}
+
+impl fmt::Display for StatusHost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(why_not) = &self.why_not {
+            return write!(f, "host agent: {why_not}");
+        }
+        let mut slices: Vec<Nanos> = self.vms.iter().filter_map(|vm| vm.slice_ns.map(Nanos)).collect();
+        slices.sort_unstable();
+        slices.dedup();
+        let slices: Vec<String> = slices.iter().map(ToString::to_string).collect();
+        let slices = if slices.is_empty() { "none set".to_owned() } else { slices.join(", ") };
+        write!(f, "host agent, {}: {}, slices {slices}", self.policy, count(self.vms.len() as u64, "VM"))
+    }
+}
+
 impl fmt::Display for StatusReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let what = if self.dry_run { ", which changes nothing (dry run)" } else { "" };
@@ -312,6 +402,12 @@ impl fmt::Display for StatusReport {
         writeln!(f, "  vCPUs kept awake: {awake}, by {by}; {} of idle time bridged", duration(Some(self.retained_ns)))?;
         let overhead = self.overhead_cpu_ns as f64 / self.up_ns.max(1) as f64;
         writeln!(f, "  observing takes {} of one CPU, windows of {}", percent(overhead), Nanos(self.window_ns))?;
+        if let Some(host) = &self.host {
+            writeln!(f, "  {host}")?;
+        }
+        if self.groups.is_empty() && self.host.is_some() {
+            return Ok(());
+        }
         if self.groups.is_empty() {
             return writeln!(f, "  nothing of what the configuration names runs");
         }

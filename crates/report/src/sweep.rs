@@ -1,6 +1,7 @@
 //! `gleaner.sweep/1`: a scenario simulated over a grid of parameters and seeds.
 
 use crate::text;
+use gleaner_stats::median;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::fmt;
@@ -94,16 +95,6 @@ impl SweepReport {
     }
 }
 
-fn median(values: &mut [f64]) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let half = values.len() / 2;
-    match values.len() {
-        0 => 0.0,
-        n if n % 2 == 1 => values[half],
-        _ => f64::midpoint(values[half - 1], values[half]),
-    }
-}
-
 impl fmt::Display for SweepReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let part = self.shard.as_ref().map_or_else(String::new, |shard| format!(" (part {shard})"));
@@ -135,9 +126,9 @@ impl fmt::Display for SweepReport {
             .collect();
         let mut table = text::table(&header);
         let rows = groups.len();
-        for mut group in groups.into_iter().take(PRINTED) {
+        for group in groups.into_iter().take(PRINTED) {
             let count = group.items_per_s.len();
-            let median = median(&mut group.items_per_s);
+            let median = median(&group.items_per_s).unwrap_or(0.0);
             let ends = [group.items_per_s.first(), group.items_per_s.last()];
             let ends = ends.map(|end| end.map_or_else(|| "-".to_owned(), |end| format!("{end:.0}")));
             let figures = [format!("{median:.0}")].into_iter().chain(ends).chain([count.to_string()]);

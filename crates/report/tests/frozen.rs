@@ -67,6 +67,7 @@ fn what_was_written_then_is_read_today() {
         CacheClassReport,
         CacheRecordReport,
         CacheReport,
+        CaptureReport,
         DoctorReport,
         HostListReport,
         HostProbeReport,

@@ -8,6 +8,8 @@
 mod ab;
 #[path = "golden/cache.rs"]
 mod cache;
+#[path = "golden/capture.rs"]
+mod capture;
 #[path = "golden/host.rs"]
 mod host;
 #[path = "golden/host_run.rs"]
@@ -34,8 +36,8 @@ mod workload;
 mod xen;
 
 use gleaner_report::{
-    Capability, DecisionRecord, DoctorReport, HaltCost, LengthStats, MachineFacts, Means, ObservedLengths, ProbeReport,
-    RunReport, SettingResult, StealFacts, TimeOuts, VcpuTimes, Verdict,
+    Capability, DecisionRecord, DoctorReport, HaltCost, IdleEndedBy, LengthStats, MachineFacts, Means, Neighbour,
+    ObservedLengths, ProbeReport, RunReport, SettingResult, StealFacts, TimeOuts, VcpuTimes, Verdict,
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -88,7 +90,8 @@ fn units_are_named(json: &Value, plain: &[&str]) {
     let mut all = Vec::new();
     numbers(json, "", &mut all);
     for key in all {
-        let unit = key.ends_with("_ns") || key.ends_with("_ns_mean") || key.ends_with("_ratio");
+        let unit =
+            key.ends_with("_ns") || key.ends_with("_ns_mean") || key.ends_with("_ratio") || key.ends_with("_bytes");
         assert!(unit || plain.contains(&key.as_str()), "{key} has no unit");
     }
 }
@@ -119,6 +122,7 @@ fn run() -> RunReport {
         exit_status: 143,
         idle_entries: Some(18_000),
         halts: Some(2_000),
+        idle_ended_by: Some(IdleEndedBy { interrupts: 5_000, wakeups: 13_000 }),
         retained_ns: 350_000_000,
         steal_ns: Some(12_000_000),
         cpu_time_ns: Some(3_100_000_000),
@@ -126,6 +130,7 @@ fn run() -> RunReport {
         involuntary_switches: Some(300),
         cross_wakeups: Some(11_000),
         threads_max: Some(9),
+        wake_pattern: Some("hand-offs: 2 threads wake each other 9,800 times a second".into()),
         vcpus: 4,
         active_vcpus_mean: 3.25,
         vcpu_times: vec![VcpuTimes {
@@ -189,6 +194,8 @@ fn run_whole() {
         "exit_status",
         "idle_entries",
         "halts",
+        "interrupts",
+        "wakeups",
         "voluntary_switches",
         "involuntary_switches",
         "cross_wakeups",
@@ -212,6 +219,7 @@ fn run_unknown() {
         exit_status: 0,
         idle_entries: None,
         halts: None,
+        idle_ended_by: None,
         retained_ns: 0,
         steal_ns: None,
         cpu_time_ns: None,
@@ -232,6 +240,7 @@ fn run_unknown() {
         decisions_left_out: 0,
         no_step_because: None,
         retention_cost_ratio: None,
+        wake_pattern: None,
         warnings: vec![],
         ..run()
     };
@@ -252,7 +261,9 @@ fn run_without_privilege_and_not_restored() {
     let mean = |mean_ns| LengthStats::from_mean(mean_ns);
     let report = RunReport {
         // 0 / 0 and 1 / 0, as a program makes them that ends before its first window.
+        idle_ended_by: None,
         cross_wakeups: None,
+        wake_pattern: None,
         lengths: ObservedLengths {
             l_comp: mean(0.0),
             g_comp: mean(f64::NAN),
@@ -377,6 +388,11 @@ fn doctor() -> DoctorReport {
             capability("yielding", true, "SCHED_IDLE"),
         ],
         left_behind: vec!["/run/gleaner/812-99.journal".into()],
+        neighbours: vec![Neighbour {
+            name: "irqbalance".into(),
+            found: "process 611 moves interrupts".into(),
+            respected: "interrupts are left to it".into(),
+        }],
         verdict: Verdict {
             would_benefit: Some(true),
             text: "programs whose threads wait for each other would benefit. Try `gleaner run -- YOUR-PROGRAM`".into(),

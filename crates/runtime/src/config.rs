@@ -3,8 +3,7 @@
 use gleaner_act::PlacementRequest;
 use gleaner_decide::guest::{GuestParams, timeout, waking_is_free};
 use gleaner_model::{Nanos, Policy, Profile, RetainMeans, WakeupCosts};
-use gleaner_observe::ObserverChoice;
-use std::path::PathBuf;
+use gleaner_observe::{Counter, ObserverChoice};
 
 /// How vCPUs are kept awake.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,12 +39,14 @@ pub struct Config {
     pub timeout: Option<Nanos>,
     /// What all vCPUs together may poll, as a share of one CPU, instead of what the profile allows.
     pub budget: Option<f64>,
-    /// A file whose first number grows as the program gets on. Retention is then judged by that.
-    pub progress: Option<PathBuf>,
+    /// A number that grows as the program gets on. Retention is then judged by that.
+    pub progress: Option<Counter>,
     /// What wake-ups cost, where it was measured.
     pub costs: Option<WakeupCosts>,
     /// Means that this machine is known to refuse, and why: they are passed over where none is asked for by name.
     pub refused: Vec<(RetainMeans, String)>,
+    /// Timers of the program may expire so late, that several do in one wake-up.
+    pub timer_slack: Option<Nanos>,
     /// The policy's numbers.
     pub params: GuestParams,
     /// Which observer.
@@ -77,6 +78,6 @@ impl Config {
 
     /// Whether anything is to be changed.
     pub(crate) fn acts(&self) -> bool {
-        !self.dry_run && (self.policy.retains() || self.policy.consolidates())
+        !self.dry_run && (self.policy.retains() || self.policy.consolidates() || self.timer_slack.is_some())
     }
 }

@@ -72,6 +72,11 @@ pub enum Warning {
         /// Why.
         why: String,
     },
+    /// The program's timers are as exact as without Gleaner.
+    NoTimerSlack {
+        /// Why.
+        why: String,
+    },
     /// A vCPU is not retained.
     NotRetained {
         /// Which.
@@ -79,6 +84,18 @@ pub enum Warning {
         /// Why.
         why: String,
     },
+    /// Interrupts could not be moved, or not back.
+    InterruptsStay {
+        /// Why.
+        why: String,
+    },
+    /// A sched_ext scheduler decides where threads run.
+    LeftToSchedExt {
+        /// Its name.
+        scheduler: String,
+    },
+    /// The kernel was told never to halt.
+    NeverHalts,
     /// Windows and decisions are recorded no more.
     NotRecorded {
         /// Why.
@@ -115,6 +132,20 @@ pub enum Warning {
     },
     /// The same, and `/proc` cannot be read.
     NoRoom {
+        /// Why.
+        why: String,
+    },
+    /// So many threads that reading their files costs more than BPF does, which sees the groups from now on.
+    TookBpf {
+        /// When, on the clock of [`gleaner_model::Window::at`].
+        at: Nanos,
+        /// How many.
+        threads: u64,
+    },
+    /// The same, and BPF is refused.
+    StaysWithProcfs {
+        /// How many.
+        threads: u64,
         /// Why.
         why: String,
     },
@@ -159,7 +190,15 @@ impl fmt::Display for Warning {
                 write!(f, "observing through /proc, which sees means but no distributions: {why}")
             }
             Self::NotMoved { why } => write!(f, "the program could not be moved: {why}"),
+            Self::NoTimerSlack { why } => write!(f, "timers expire as without Gleaner: {why}"),
             Self::NotRetained { vcpu, why } => write!(f, "{vcpu} halts as without Gleaner: {why}"),
+            Self::InterruptsStay { why } => write!(f, "interrupts stay where they are: {why}"),
+            Self::LeftToSchedExt { scheduler } => write!(
+                f,
+                "the sched_ext scheduler {scheduler} decides where threads run: nothing is packed, and no yielding thread \
+                 is used"
+            ),
+            Self::NeverHalts => write!(f, "idle vCPUs never halt here (idle=poll): none is kept awake"),
             Self::NotRecorded { why } => write!(f, "recording has stopped, and nothing else: {why}"),
             Self::ObservedLate { why } => write!(f, "observing began late: {why}"),
             Self::NoProgress { why } => {
@@ -177,6 +216,13 @@ impl fmt::Display for Warning {
                 write!(f, "after {at} observing went over to /proc: there are more groups than BPF has room for")
             }
             Self::NoRoom { why } => write!(f, "BPF has no room for another group, and stays: {why}"),
+            Self::TookBpf { at, threads } => {
+                write!(f, "after {at} observing went over to BPF: reading /proc for {threads} threads would cost more")
+            }
+            Self::StaysWithProcfs { threads, why } => {
+                let why: String = why.chars().take(300).collect();
+                write!(f, "observing {threads} threads stays with /proc, which is dear: BPF is refused: {why}")
+            }
             Self::Untracked { threads } => {
                 write!(f, "{threads} threads were too many to follow: they are missing in all figures")
             }

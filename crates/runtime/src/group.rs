@@ -12,10 +12,13 @@ use crate::recent::{Marks, RecentFigures};
 use crate::snapshot::GroupSnapshot;
 use crate::totals::Totals;
 use crate::wishes::GroupId;
-use gleaner_act::{Journal, Placement};
-use gleaner_decide::guest::{GuestParams, GuestPolicy, GuestSetup};
-use gleaner_model::{Action, CpuSet, Decision, Nanos, Reason, RetainMeans, Source, Window};
-use gleaner_observe::ProgressFile;
+use gleaner_act::{ActError, Journal, Placement, PlacementKind, TimerSlack};
+use gleaner_decide::guest::{GuestParams, GuestPolicy, GuestSetup, followed};
+use gleaner_model::{
+    Action, Burst, BurstWatch, CpuSet, Decision, Nanos, Reason, RetainMeans, Source, Topology, VcpuId, Window,
+};
+use gleaner_observe::{ProcRoot, ProgressFile};
+use gleaner_sys::topology;
 use std::borrow::Cow;
 use std::path::PathBuf;
 
@@ -35,6 +38,8 @@ pub(crate) struct Group {
     means: Option<RetainMeans>,
     retains: bool,
     placement: Option<Placement>,
+    /// What its program is given before exec.
+    slack: Option<TimerSlack>,
     active: ActiveSet,
     /// vCPUs that a thread of it is bound to, as the last window told.
     pinned: CpuSet,
@@ -66,20 +71,35 @@ impl Group {
             means,
             retains: means.is_some(),
             placement,
+            slack: None,
             active: ActiveSet::new(vcpus.clone()),
             pinned: CpuSet::new(),
             totals: Totals::default(),
             marks: Marks::default(),
             decisions: DecisionLog::default(),
-            progress: config.progress.as_deref().map(ProgressFile::new),
+            progress: config.progress.as_ref().map(ProgressFile::new),
             guard_releases: 0,
         }
+    }
+
+    /// Its program is given this timer slack.
+    pub(crate) fn with_timer_slack(self, slack: Option<TimerSlack>) -> Self {
+        Self { slack, ..self }
+    }
+
+    /// What its program has to take on before exec.
+    pub(crate) fn timer_slack(&self) -> Option<TimerSlack> {
+        self.slack
     }
 
     /// The same for processes that run already. `whole`: the machine's vCPUs.
     pub(crate) fn adopted(self, id: GroupId, since: Nanos, members: Members, whole: &CpuSet) -> Self {
         let only = Some(self.active().clone()).filter(|own| own != whole);
-        Self { id, since, only, members: Some(members), ..self }
+        let mut placement = self.placement;
+        if let (Some(placement), Members::ProcessTree { root }) = (&mut placement, &members) {
+            placement.program_started(*root);
+        }
+        Self { id, since, only, members: Some(members), placement, ..self }
     }
 
     pub(crate) fn id(&self) -> GroupId {
@@ -108,11 +128,10 @@ impl Group {
         self.config = config.clone();
         machine.wants_nothing(self.id, events);
         let vcpus = self.only.clone().unwrap_or_else(|| machine.vcpus().clone());
-        self.policy = GuestPolicy::of(setup_of(config, &vcpus, means));
         self.means = means;
         self.active = ActiveSet::new(vcpus);
         self.retains = means.is_some();
-        self.progress = config.progress.as_deref().map(ProgressFile::new);
+        self.progress = config.progress.as_ref().map(ProgressFile::new);
         self.dry_run = config.dry_run;
         self.begin(machine, events);
     }
@@ -128,18 +147,23 @@ impl Group {
         self.placement.iter_mut().for_each(|placement| placement.program_started(root));
     }
 
+    /// Another process belongs to it, which none of the others has started.
+    pub(crate) fn another_joined(&mut self, pid: i32) {
+        self.placement.iter_mut().for_each(|placement| placement.another_joined(pid));
+    }
+
     /// At its beginning.
     pub(crate) fn begin(&mut self, machine: &mut Machine, events: &mut Events) {
         if self.placement.is_some() {
-            machine.kept_to(self.active());
+            machine.kept_to(self.id, self.active());
         }
+        let setup = self.setup(machine);
+        self.policy = GuestPolicy::of(setup.clone());
         let mut decisions = self.policy.begin();
         for decision in &mut decisions {
             decision.at = machine.now();
         }
         if let Some(recorder) = events.recorder() {
-            let vcpus = self.only.as_ref().unwrap_or_else(|| machine.vcpus());
-            let setup = setup_of(&self.config, vcpus, self.means);
             recorder.group(self.id.0, machine.now(), &self.config.name, &setup, &decisions);
         }
         self.carry_out(&decisions, machine, events);
@@ -193,19 +217,28 @@ impl Group {
         !self.dry_run && !self.held && self.policy.is_trying()
     }
 
-    /// What of a window of the machine concerns it.
-    fn own<'a>(&self, window: &'a Window) -> Cow<'a, Window> {
-        let Some(only) = &self.only else { return Cow::Borrowed(window) };
-        let vcpus = window.vcpus.iter().filter(|vcpu| only.contains(vcpu.id)).cloned().collect();
+    /// What of a window of the machine concerns it: of the vCPUs that it may use those that the kernel prefers, where
+    /// it prefers any.
+    fn own<'a>(&self, window: &'a Window, preferred: Option<&CpuSet>) -> Cow<'a, Window> {
+        if self.only.is_none() && preferred.is_none() {
+            return Cow::Borrowed(window);
+        }
+        let may_use = |vcpu: &VcpuId| self.only.as_ref().is_none_or(|only| only.contains(*vcpu));
+        let there: CpuSet = window.vcpus.iter().map(|vcpu| vcpu.id).filter(may_use).collect();
+        let own = followed(&there, preferred);
+        if own.len() == window.vcpus.len() {
+            return Cow::Borrowed(window);
+        }
+        let vcpus = window.vcpus.iter().filter(|vcpu| own.contains(vcpu.id)).cloned().collect();
         // Those are of all vCPUs together.
         Cow::Owned(Window { vcpus, idle_entries: None, halts: None, ..window.clone() })
     }
 
     /// One window in which it is held, or somebody else has the vCPUs to itself: it is counted, and nothing is learnt
     /// from it.
-    pub(crate) fn watch(&mut self, window: &Window, events: &mut Events) {
+    pub(crate) fn watch(&mut self, window: &Window, machine: &Machine, events: &mut Events) {
         let active = self.active().clone();
-        let window = self.own(window);
+        let window = self.own(window, machine.preferred());
         if let Some(recorder) = events.recorder() {
             recorder.window(self.id.0, false, &window, &[]);
         }
@@ -225,15 +258,24 @@ impl Group {
     /// As it is, for a recorder that does not know it.
     pub(crate) fn record(&self, machine: &Machine, events: &mut Events) {
         if let Some(recorder) = events.recorder() {
-            let vcpus = self.only.as_ref().unwrap_or_else(|| machine.vcpus());
-            let setup = setup_of(&self.config, vcpus, self.means);
-            recorder.group_as_it_is(self.id.0, &self.config.name, &setup, &self.policy);
+            recorder.group_as_it_is(self.id.0, &self.config.name, &self.setup(machine), &self.policy);
         }
+    }
+
+    /// What its policy is set up with. Which vCPUs share what is read here: with hundreds that takes a while, which no
+    /// program should wait for.
+    fn setup(&self, machine: &Machine) -> GuestSetup {
+        let vcpus = self.only.as_ref().unwrap_or_else(|| machine.vcpus());
+        let mut setup = setup_of(&self.config, vcpus, self.means);
+        if self.config.policy.consolidates() {
+            setup.topology = topology(&ProcRoot::default(), vcpus);
+        }
+        setup
     }
 
     /// One window: decides, and carries that out. Says whether it was moved to other vCPUs.
     pub(crate) fn tick(&mut self, window: &Window, machine: &mut Machine, events: &mut Events) -> bool {
-        let window = &*self.own(window);
+        let window = &*self.own(window, machine.preferred());
         let active = self.active().clone();
         self.pinned.clone_from(&window.group.pinned);
         let decisions = self.policy.step(window);
@@ -253,6 +295,27 @@ impl Group {
         }
         self.count(window, &active);
         moved
+    }
+
+    /// What to be told of between two windows.
+    pub(crate) fn burst_watch(&self) -> Option<BurstWatch> {
+        let confines = self.placement.is_some() && !self.dry_run && !self.held;
+        if confines { self.policy.burst_watch() } else { None }
+    }
+
+    /// Its threads wait for a vCPU. Says which vCPUs it was given for that, and still has to find.
+    pub(crate) fn burst(&mut self, burst: &Burst, machine: &mut Machine, events: &mut Events) -> CpuSet {
+        let before = self.active().clone();
+        let decisions = self.policy.burst(burst);
+        if let Some(recorder) = events.recorder() {
+            recorder.burst(self.id.0, burst, &decisions);
+        }
+        self.carry_out(&decisions, machine, events);
+        // Masks move threads themselves.
+        match self.placement.as_ref().map(Placement::kind) {
+            None | Some(PlacementKind::Affinity) => CpuSet::new(),
+            Some(_) => self.active().difference(&before),
+        }
     }
 
     fn carry_out(&mut self, decisions: &[Decision], machine: &mut Machine, events: &mut Events) -> bool {
@@ -280,9 +343,9 @@ impl Group {
     /// Keeps all its threads to the active vCPUs.
     fn confine(&mut self, machine: &mut Machine, events: &mut Events) {
         let Some(placement) = &mut self.placement else { return };
-        machine.kept_to(self.active.vcpus());
-        let Some((journal, tids)) = machine.journal_and_threads() else { return };
-        match placement.confine(self.active.vcpus(), &tids, journal) {
+        machine.kept_to(self.id, self.active.vcpus());
+        let Some((journal, observing)) = machine.journal_and_observing() else { return };
+        match placement.confine(self.active.vcpus(), &observing.threads_of(self.id), journal) {
             Ok(None) => {}
             Ok(Some(fallback)) => events.warn(Warning::Weaker(fallback)),
             Err(error) => events.warn(Warning::NotMoved { why: error.to_string() }),
@@ -315,12 +378,10 @@ impl Group {
 
     /// Gives it back what it had, while the observer still knows processes that outlive it with an environment of their
     /// own.
-    pub(crate) fn release(self, observing: &mut Observing, journal: &mut Journal) {
-        if let Some(mut placement) = self.placement
-            && let Err(error) = placement.release(|| observing.threads(), journal)
-        {
-            tracing::warn!("{error}");
-        }
+    pub(crate) fn release(&mut self, observing: &mut Observing, journal: &mut Journal) -> Result<(), ActError> {
+        let Some(mut placement) = self.placement.take() else { return Ok(()) };
+        let released = placement.release(|| observing.threads_of(self.id), journal);
+        released.inspect_err(|error| tracing::warn!("{error}"))
     }
 }
 
@@ -340,5 +401,6 @@ fn setup_of(config: &Config, vcpus: &CpuSet, means: Option<RetainMeans>) -> Gues
         means,
         timeout: config.timeout,
         budget: config.budget,
+        topology: Topology::default(),
     }
 }

@@ -120,19 +120,18 @@ pub fn guard(journal: &Path) -> Result<(), GuardError> {
 /// itself.
 fn wait_for_the_end(journal: &Path) -> bool {
     let heart = Heart::from_stdout().ok();
-    let (mut watched, mut taken_at) = (false, None);
+    // Whoever takes another guardian's place may not be told: main can be stopped before it gets to.
+    let mut watched = heart.as_ref().and_then(Heart::last).is_some();
     loop {
         let last = heart.as_ref().filter(|_| watched).and_then(Heart::last);
         // Looked at again when it would have been silent for too long.
         let left = last.map(|last| (last + SILENT) - monotonic());
-        if let (Some(heart), Some(Nanos::ZERO)) = (&heart, left)
-            && taken_at != last
-        {
+        // Again and again: main may be stopped once more in the middle of setting something, without a beat between.
+        if let (Some(heart), Some(Nanos::ZERO)) = (&heart, left) {
             let taken = take_values_back(journal);
             tracing::debug!(?taken, "the main process is silent");
             // Only now: what main sets once it knows must not be taken back.
             heart.took_back();
-            taken_at = last;
         }
         let timeout = left.map(|left| Duration::from(if left == Nanos::ZERO { SILENT } else { left }));
         match next_word(timeout) {

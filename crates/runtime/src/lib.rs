@@ -6,6 +6,7 @@
 //!     group        policy, placement, totals of one managed group
 //!     wishes       what groups that share vCPUs want of them, and what comes of it
 //!   event_loop   ticks, and what happens between them
+//!   bursts       what comes between two windows: a group has more to do at once
 //!   session      a journal and its guardian: whatever is changed is undone, however the process ends
 //!   retain       which means keeps idle vCPUs awake here
 //!   event        what happens, typed          snapshot   how everything stands
@@ -14,6 +15,7 @@
 //! Nothing here prints: who calls makes text, JSON or a picture of a [`Snapshot`] and of [`Event`]s.
 
 mod active_set;
+mod bursts;
 mod config;
 mod decisions;
 mod event;
@@ -25,13 +27,16 @@ mod heart;
 mod machine;
 mod members;
 mod observing;
+mod pace;
 mod recent;
+mod respect;
 mod retain;
 mod retention;
 mod runtime;
 mod session;
 mod setup;
 mod snapshot;
+mod steering;
 mod totals;
 mod wishes;
 mod yielding;

@@ -2,48 +2,51 @@
 //! CPU, pace.
 
 use crate::Session;
+use crate::bursts::{Bursts, Tell};
 use crate::config::Config;
 use crate::event::Warning;
 use crate::events::Events;
 use crate::observing::Observing;
+use crate::pace::{Pace, WINDOW};
 use crate::recent::{MachineTimes, Marks};
 use crate::retention::{Retention, Spent};
+use crate::steering::Steering;
 use crate::wishes::{GroupId, Wishes};
-use gleaner_act::{ActError, HousekeepingCpu, Journal, SetValue};
+use gleaner_act::{ActError, HousekeepingCpu, Journal, SetValue, TimerSlack};
 use gleaner_decide::guest::GuestParams;
-use gleaner_model::{CpuSet, Nanos, RetainCounters, RetainMeans, Source, VcpuId, Window};
-use gleaner_observe::ObserveError;
+use gleaner_model::{Burst, BurstWatch, CpuSet, Nanos, RetainCounters, RetainMeans, Source, VcpuId, Window};
+use gleaner_observe::{ObserveError, ObserverChoice, PreferredReader, ProcRoot};
 use gleaner_sys::thread_cpu_time;
 use std::path::Path;
+use std::time::Duration;
 
-/// Windows are this long, unless observing costs too much.
-const WINDOW: Nanos = Nanos::from_millis(100);
-/// Where a policy waits for its next window to go on.
-const QUICK_WINDOW: Nanos = Nanos::from_millis(25);
-/// Longest window: the yielding threads want a heart-beat within two seconds.
-const LONGEST_WINDOW: Nanos = Nanos::from_secs(1);
-/// Windows are paced for this part of what observing may take, so that it stays below.
-const OVERHEAD_AIR: f64 = 0.8;
+/// How often a vCPU that comes into use between two windows is visited, and what is slept there: all together longer
+/// than the 500 us for which the kernel takes a thread for cache-hot.
+const VISITS: u32 = 4;
+const BETWEEN_VISITS: Duration = Duration::from_micros(250);
 
 /// The machine, and what Gleaner does to all of it.
 pub(crate) struct Machine {
     vcpus: CpuSet,
     params: GuestParams,
     observing: Observing,
+    bursts: Bursts,
     retention: Option<Retention>,
     /// What groups want of it.
     wishes: Wishes,
     session: Option<Session>,
+    /// Of interrupts, where a group may run on fewer vCPUs.
+    steering: Option<Steering>,
+    /// Where the kernel prefers some vCPUs, and those that it does.
+    prefers: Option<PreferredReader>,
+    preferred: Option<CpuSet>,
     /// Of the thread that ticks.
     housekeeping: HousekeepingCpu,
     pinned: bool,
     /// The vCPUs that any group runs on, and those to which a thread of one is bound.
     occupied: (CpuSet, CpuSet),
-    /// How long windows are, as far as what observing costs is concerned.
-    paced: Nanos,
-    quick: bool,
-    /// Share of one CPU.
-    overhead_target: f64,
+    /// How long windows are.
+    pace: Pace,
     overhead_zero: Nanos,
     /// Idle time that was bridged, as windows tell it.
     retained: Nanos,
@@ -70,12 +73,14 @@ impl Machine {
             vcpus,
             params: config.params.clone(),
             observing,
+            bursts: Bursts::default(),
             retention,
             wishes: Wishes::default(),
             session,
-            paced: QUICK_WINDOW,
-            quick: false,
-            overhead_target: OVERHEAD_AIR * config.overhead_ratio,
+            steering: None,
+            prefers: PreferredReader::open(&ProcRoot::default()),
+            preferred: None,
+            pace: Pace::new(config.overhead_ratio),
             overhead_zero,
             retained: Nanos::ZERO,
             times: MachineTimes::default(),
@@ -84,19 +89,29 @@ impl Machine {
         }
     }
 
+    /// Interrupts follow the group.
+    pub(crate) fn steering(self, steering: Option<Steering>) -> Self {
+        Self { steering, ..self }
+    }
+
+    /// The vCPUs that the kernel would run threads on; `None`: it has no such choice.
+    pub(crate) fn preferred(&self) -> Option<&CpuSet> {
+        self.preferred.as_ref()
+    }
+
     pub(crate) fn vcpus(&self) -> &CpuSet {
         &self.vcpus
     }
 
-    /// Where changes are journalled, and the managed threads alive now; `None` where nothing can be undone.
-    pub(crate) fn journal_and_threads(&mut self) -> Option<(&mut Journal, Vec<i32>)> {
+    /// Where changes are journalled, and who sees the groups' threads; `None` where nothing can be undone.
+    pub(crate) fn journal_and_observing(&mut self) -> Option<(&mut Journal, &mut Observing)> {
         let session = self.session.as_mut()?;
-        Some((&mut session.journal, self.observing.threads()))
+        Some((&mut session.journal, &mut self.observing))
     }
 
     /// A group is kept to `active`.
-    pub(crate) fn kept_to(&mut self, active: &CpuSet) {
-        self.observing.kept_to(active);
+    pub(crate) fn kept_to(&mut self, id: GroupId, active: &CpuSet) {
+        self.observing.kept_to(id, active);
     }
 
     pub(crate) fn adopt_next_child(&mut self) {
@@ -109,8 +124,8 @@ impl Machine {
 
     /// Processes that run already, all of `cgroup` where there is one, are another group, the last one; false where the
     /// observer has no room for it, and may not be changed for one that has.
-    pub(crate) fn add_group(&mut self, roots: &[i32], cgroup: Option<&Path>, events: &mut Events) -> bool {
-        if self.observing.add_group(roots, cgroup) {
+    pub(crate) fn add_group(&mut self, id: GroupId, roots: &[i32], cgroup: Option<&Path>, events: &mut Events) -> bool {
+        if self.observing.add_group(id, roots, cgroup) {
             return true;
         }
         if !self.observing.may_leave_bpf() {
@@ -124,12 +139,13 @@ impl Machine {
                 events.warn(Warning::NoRoom { why });
             }
         }
-        self.observing.add_group(roots, cgroup)
+        self.observing.add_group(id, roots, cgroup)
     }
 
     /// The group at this place is managed no more, and wants nothing any more.
     pub(crate) fn remove_group(&mut self, place: usize, group: GroupId, events: &mut Events) {
         self.observing.remove_group(place);
+        self.bursts.group_removed(place);
         self.wishes.hold(group, false);
         self.wants_nothing(group, events);
     }
@@ -137,6 +153,15 @@ impl Machine {
     /// Another process belongs to the group at this place.
     pub(crate) fn joined(&mut self, place: usize, pid: i32) {
         self.observing.joined(place, pid);
+    }
+
+    /// The program was given a timer slack, and runs as `pid`.
+    pub(crate) fn slackened(&mut self, slack: Option<TimerSlack>, pid: i32, events: &mut Events) {
+        if let (Some(slack), Some(session)) = (slack, &mut self.session)
+            && let Err(error) = slack.started(pid, &mut session.journal)
+        {
+            events.warn(Warning::NoTimerSlack { why: error.to_string() });
+        }
     }
 
     /// When the last window ended.
@@ -181,7 +206,7 @@ impl Machine {
 
     /// How long until the next window is due.
     pub(crate) fn window_length(&self) -> Nanos {
-        self.paced.max(if self.quick { QUICK_WINDOW } else { WINDOW })
+        self.pace.window()
     }
 
     /// The owner is alive. What was taken back while it was not is set again.
@@ -193,12 +218,16 @@ impl Machine {
             for (vcpu, error) in retention.set_again(&mut session.journal) {
                 events.warn(Warning::NotRetained { vcpu, why: error.to_string() });
             }
+            if let Some(steering) = &mut self.steering {
+                steering.were_given_back();
+            }
         }
     }
 
     /// What happened since the last call: a window for each group, in their order.
     pub(crate) fn observe(&mut self) -> Result<Vec<Window>, ObserveError> {
         let windows = self.observing.windows(&self.counters())?;
+        self.preferred = self.prefers.as_mut().and_then(PreferredReader::read);
         // All tell the same of vCPUs.
         let vcpus = windows.first().map(|window| window.vcpus.as_slice()).unwrap_or_default();
         self.retained += vcpus.iter().map(|vcpu| vcpu.retained).sum();
@@ -210,13 +239,52 @@ impl Machine {
             // Without a group nobody looks, and what was seen of the last one is no longer recent.
             None => self.marks.forget(&self.times, self.times.observed),
         }
-        self.at = windows.first().map_or(self.at, |window| window.at);
+        self.at = self.at_end_of(&windows);
         Ok(windows)
+    }
+
+    /// Time goes on where there is no group to look at.
+    fn at_end_of(&self, windows: &[Window]) -> Nanos {
+        windows.first().map_or_else(|| self.observing.now().max(self.at), |window| window.at)
+    }
+
+    /// Bursts are told by this.
+    pub(crate) fn tell_bursts_by(&mut self, tell: Tell) {
+        self.bursts.tell_by(tell);
+    }
+
+    /// The group at this place is to be watched for bursts, or no more.
+    pub(crate) fn watch_bursts(&mut self, place: usize, watch: Option<BurstWatch>) {
+        if self.bursts.is_to_begin(watch.as_ref()) {
+            let begun = self.unpinned(|machine| machine.bursts.begin(&machine.observing));
+            if let Err(error) = begun {
+                tracing::warn!("bursts are seen by the window only: {error}");
+                self.bursts.give_up();
+            }
+        }
+        self.bursts.watch(&mut self.observing, place, watch);
+    }
+
+    /// The burst of the group at this place, once. Not before the last window.
+    pub(crate) fn take_burst(&mut self, place: usize) -> Option<Burst> {
+        let burst = self.bursts.take(&mut self.observing, place)?;
+        Some(Burst { at: burst.at.max(self.at), ..burst })
+    }
+
+    /// Makes these vCPUs look for work, by going there a few times: a wider cpuset moves nobody, and the kernel takes
+    /// over no thread that ran just now. To be followed by [`Self::pin`].
+    pub(crate) fn visit(&mut self, vcpus: &CpuSet) {
+        for _ in 0..VISITS {
+            self.housekeeping.visit(vcpus);
+            std::thread::sleep(BETWEEN_VISITS);
+        }
     }
 
     /// Forgets what happened since the last call.
     pub(crate) fn skip(&mut self) -> Result<(), ObserveError> {
-        self.observing.windows(&self.counters()).map(drop)
+        let windows = self.observing.windows(&self.counters())?;
+        self.at = self.at_end_of(&windows);
+        Ok(())
     }
 
     fn counters(&self) -> Vec<RetainCounters> {
@@ -255,8 +323,10 @@ impl Machine {
     /// Does what groups want.
     pub(crate) fn fulfil(&mut self, events: &mut Events) {
         let (Some(retention), Some(session)) = (&mut self.retention, &mut self.session) else { return };
+        let before = self.wishes.in_force().clone();
         for (vcpu, timeout) in self.wishes.changes() {
             if let Err(error) = retention.set(vcpu, timeout, &mut session.journal) {
+                self.wishes.stays(vcpu, before.get(&vcpu).copied());
                 events.warn(Warning::NotRetained { vcpu, why: error.to_string() });
             }
         }
@@ -276,6 +346,13 @@ impl Machine {
         }
     }
 
+    /// Sends interrupts to where groups run.
+    pub(crate) fn steer_interrupts(&mut self, events: &mut Events) {
+        let (Some(steering), Some(session)) = (&mut self.steering, &mut self.session) else { return };
+        let active: CpuSet = self.occupied.0.iter().chain(self.occupied.1.iter()).collect();
+        steering.look(self.at, (&self.vcpus, &active), &self.params, &mut session.journal, events);
+    }
+
     /// Does what starts a process or a thread, which must not inherit the one vCPU.
     pub(crate) fn unpinned<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
         self.housekeeping.unpin();
@@ -287,18 +364,15 @@ impl Machine {
         done
     }
 
-    /// Longer windows when observing costs too much, shorter ones again when it does not. `quick`: somebody waits for
-    /// the next one.
+    /// A window cost so much. `quick`: somebody waits for the next one.
     pub(crate) fn pace(&mut self, cost: Nanos, quick: bool) {
-        let length = Nanos::from_f64(cost.as_f64() / self.overhead_target).min(LONGEST_WINDOW);
-        // A quarter of the way: one expensive window is no reason.
-        self.paced = Nanos((self.paced.0 * 3 + length.0) / 4);
-        self.hurry(quick);
+        self.pace.cost(cost);
+        self.pace.hurry(quick);
     }
 
     /// Whether somebody waits for the next window.
     pub(crate) fn hurry(&mut self, quick: bool) {
-        self.quick = quick;
+        self.pace.hurry(quick);
     }
 
     /// Goes over to /proc when groups switch so often that BPF would slow them down. `trial`: one still needs what only
@@ -318,18 +392,45 @@ impl Machine {
 
     fn leave_bpf(&mut self, at: Nanos, events: &mut Events) -> Result<(), String> {
         tracing::debug!("leaving BPF");
-        let observer = self.observing.procfs().map_err(|error| error.to_string())?;
+        let observer = self.observing.other(ObserverChoice::Procfs).map_err(|error| error.to_string())?;
         if let (Some(retention), Some(session)) = (&mut self.retention, &mut self.session) {
             let left = retention.nap_instead(&self.vcpus, &self.params, &mut session.journal);
             for (vcpu, error) in left.map_err(|error| error.to_string())? {
                 events.warn(Warning::NotRetained { vcpu, why: error.to_string() });
             }
         }
+        self.bursts.end();
         tracing::debug!("new yielding threads");
         let counters = self.counters();
         self.observing.change_to(observer, at, &counters).map_err(|error| error.to_string())?;
         tracing::debug!("BPF is left");
         Ok(())
+    }
+
+    /// `/proc` was chosen because it costs no switch anything: where it costs more, BPF may take its place.
+    pub(crate) fn may_take_bpf(&mut self) {
+        self.observing.may_take_bpf();
+    }
+
+    /// Goes over to BPF when there are so many threads that reading their files costs more.
+    pub(crate) fn go_over_to_bpf(&mut self, windows: &[Window], events: &mut Events) {
+        let Some(threads) = self.observing.too_crowded(windows, &self.params) else { return };
+        let at = windows.first().map_or(Nanos::ZERO, |window| window.at);
+        events.warn(match self.unpinned(|machine| machine.take_bpf(at)) {
+            Ok(()) => Warning::TookBpf { at, threads },
+            Err(why) => Warning::StaysWithProcfs { threads, why },
+        });
+    }
+
+    fn take_bpf(&mut self, at: Nanos) -> Result<(), String> {
+        let observer = self.observing.other(ObserverChoice::Bpf).map_err(|error| error.to_string())?;
+        self.bursts.end();
+        let counters = self.counters();
+        match self.observing.change_to(observer, at, &counters) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err("it has no room for so many groups".to_owned()),
+            Err(error) => Err(error.to_string()),
+        }
     }
 
     /// A child process ended. Where it was the guardian, there has to be another.
@@ -378,7 +479,8 @@ impl Machine {
 
     /// Undoes everything; `release` gives groups back what they had, as long as their threads can still be seen.
     pub(crate) fn end(self, release: impl FnOnce(&mut Observing, &mut Journal)) -> Result<(), ActError> {
-        let Self { retention, mut observing, session, .. } = self;
+        let Self { retention, mut observing, mut bursts, session, .. } = self;
+        bursts.end();
         drop(retention);
         let Some(mut session) = session else { return Ok(()) };
         release(&mut observing, &mut session.journal);

@@ -1,17 +1,23 @@
 //! The observer in use, and when it is changed for another.
 
+use crate::wishes::GroupId;
 use gleaner_decide::guest::GuestParams;
-use gleaner_model::{CpuSet, Nanos, RetainCounters, Source, Window};
-use gleaner_observe::{BpfRefusal, ObserveError, Observer, ObserverChoice, ObserverConfig};
+use gleaner_model::{Burst, BurstWatch, CpuSet, Nanos, RetainCounters, Source, Window};
+use gleaner_observe::{BpfRefusal, BurstSignal, ObserveError, Observer, ObserverChoice, ObserverConfig, ProcRoot};
+use gleaner_sys::numbered;
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// What another observer has to be told of a group.
 #[derive(Debug, Default)]
 struct Known {
+    id: GroupId,
     /// It is this process's children, and has been from the start.
     of_owner: bool,
     roots: Vec<i32>,
     cgroup: Option<PathBuf>,
+    /// The vCPUs that it is kept to, where it is.
+    kept_to: Option<CpuSet>,
 }
 
 /// Sees the machine and its groups.
@@ -21,14 +27,16 @@ pub(crate) struct Observing {
     config: ObserverConfig,
     /// Whether the observer may be changed for another.
     may_change: bool,
+    /// Whether BPF may take `/proc`'s place.
+    may_take_bpf: bool,
+    /// Windows in a row with too many threads for `/proc`.
+    crowded_windows: u32,
     /// Windows in a row with too many switches for BPF.
     switching_windows: u32,
     /// [`Window::at`] when the observer was changed: each observer begins at zero.
     at_zero: Nanos,
     /// In the observer's order.
     groups: Vec<Known>,
-    /// The vCPUs that they are kept to, where they are.
-    kept_to: Option<CpuSet>,
 }
 
 impl Observing {
@@ -50,10 +58,11 @@ impl Observing {
             observer,
             config,
             may_change: choice == ObserverChoice::Auto,
+            may_take_bpf: false,
+            crowded_windows: 0,
             switching_windows: 0,
             at_zero: Nanos::ZERO,
             groups: vec![Known { of_owner: true, ..Known::default() }],
-            kept_to: None,
         };
         Ok((observing, refusal))
     }
@@ -79,10 +88,15 @@ impl Observing {
         self.observer.exclude(pid);
     }
 
-    /// Groups are kept to `active`: windows tell who has bound itself to some of them.
-    pub(crate) fn kept_to(&mut self, active: &CpuSet) {
-        self.kept_to = Some(active.clone());
-        self.observer.kept_to(active);
+    /// A group is kept to `active`: windows tell who has bound itself to some of them.
+    pub(crate) fn kept_to(&mut self, id: GroupId, active: &CpuSet) {
+        let Some(place) = self.place(id) else { return };
+        self.groups[place].kept_to = Some(active.clone());
+        self.observer.kept_to(place, active);
+    }
+
+    fn place(&self, id: GroupId) -> Option<usize> {
+        self.groups.iter().position(|group| group.id == id)
     }
 
     /// Zero of [`Window::at`].
@@ -101,11 +115,11 @@ impl Observing {
 
     /// Processes that run already, all of `cgroup` where there is one, are another group, the last one; false where
     /// this observer has no room for it.
-    pub(crate) fn add_group(&mut self, roots: &[i32], cgroup: Option<&Path>) -> bool {
+    pub(crate) fn add_group(&mut self, id: GroupId, roots: &[i32], cgroup: Option<&Path>) -> bool {
         let added = self.observer.add_group(roots, cgroup);
         if added {
             let cgroup = cgroup.map(Path::to_owned);
-            self.groups.push(Known { of_owner: false, roots: roots.to_vec(), cgroup });
+            self.groups.push(Known { id, roots: roots.to_vec(), cgroup, ..Known::default() });
         }
         added
     }
@@ -129,17 +143,70 @@ impl Observing {
         self.may_change && self.observer.source() == Source::Bpf
     }
 
-    /// The managed threads alive now.
-    pub(crate) fn threads(&mut self) -> Vec<i32> {
-        self.observer.threads()
+    /// `/proc` was chosen because it costs no switch anything: where it costs more, BPF may take its place.
+    pub(crate) fn may_take_bpf(&mut self) {
+        self.may_take_bpf = self.observer.source() == Source::Procfs;
+    }
+
+    /// How many threads there are, once they have been too many for `/proc` for long enough, and do not switch so often
+    /// that BPF would be left again.
+    pub(crate) fn too_crowded(&mut self, windows: &[Window], params: &GuestParams) -> Option<u64> {
+        let threads: u64 = windows.iter().map(|window| window.group.threads).sum();
+        let is_crowded = self.may_take_bpf
+            && threads > params.procfs_threads_max
+            && switches_per_s(windows) < params.bpf_switches_per_s_max / 2.0;
+        self.crowded_windows = if is_crowded { self.crowded_windows + 1 } else { 0 };
+        if self.crowded_windows < params.bpf_leave_windows {
+            return None;
+        }
+        self.crowded_windows = 0;
+        // Once: it costs a look at all threads, and whoever leaves BPF again had a reason.
+        self.may_take_bpf = false;
+        Some(threads)
+    }
+
+    /// The threads of a group that are alive now.
+    pub(crate) fn threads_of(&mut self, id: GroupId) -> Vec<i32> {
+        self.place(id).map(|place| self.threads_at(place)).unwrap_or_default()
+    }
+
+    /// Those of the group at this place.
+    pub(crate) fn threads_at(&mut self, place: usize) -> Vec<i32> {
+        if self.groups.len() == 1 {
+            return self.observer.threads();
+        }
+        let tasks = |pid: &i32| numbered(&ProcRoot::default().proc.join(format!("{pid}/task"))).collect::<Vec<i32>>();
+        self.observer.processes(place).iter().flat_map(tasks).collect()
+    }
+
+    /// What tells of bursts; `None` where this observer cannot.
+    pub(crate) fn burst_signal(&self) -> Option<io::Result<BurstSignal>> {
+        match &self.observer {
+            Observer::Bpf(observer) => observer.tells_bursts().then(|| observer.burst_signal()),
+            Observer::Procfs(_) => None,
+        }
+    }
+
+    /// Bursts of the group at this place are told, or no more. False: this observer cannot.
+    pub(crate) fn watch_bursts(&mut self, group: usize, watch: Option<&BurstWatch>) -> bool {
+        self.observer.watch_bursts(group, watch)
+    }
+
+    /// The burst of the group at this place, once.
+    pub(crate) fn take_burst(&mut self, group: usize) -> Option<Burst> {
+        let burst = self.observer.take_burst(group)?;
+        Some(Burst { at: burst.at + self.at_zero, ..burst })
+    }
+
+    /// The time on the clock of windows.
+    pub(crate) fn now(&self) -> Nanos {
+        self.observer.now() + self.at_zero
     }
 
     /// How many switches a second BPF slows down, once they have been too many for long enough. `trial`: somebody needs
     /// what only BPF sees.
     pub(crate) fn too_dear(&mut self, windows: &[Window], trial: bool, params: &GuestParams) -> Option<f64> {
-        let switches = |window: &Window| window.group.voluntary_switches + window.group.involuntary_switches;
-        let per_s = |window: &Window| switches(window) as f64 / window.length.as_secs_f64().max(1e-9);
-        let per_s: f64 = windows.iter().map(per_s).sum();
+        let per_s = switches_per_s(windows);
         let is_dear = self.may_leave_bpf() && per_s > params.bpf_switches_per_s_max;
         self.switching_windows = if is_dear { self.switching_windows + 1 } else { 0 };
         let waits_for_trial = trial && per_s < params.bpf_trial_switches_per_s_max;
@@ -151,40 +218,50 @@ impl Observing {
         Some(per_s)
     }
 
-    /// An observer that reads `/proc`, to take this one's place.
-    pub(crate) fn procfs(&self) -> Result<Observer, ObserveError> {
-        Ok(Observer::new(ObserverChoice::Procfs, &self.config)?.0)
+    /// Another observer, to take this one's place.
+    pub(crate) fn other(&self, choice: ObserverChoice) -> Result<Observer, ObserveError> {
+        Ok(Observer::new(choice, &self.config)?.0)
     }
 
-    /// Goes on with `observer` from `at` on.
+    /// Goes on with `observer` from `at` on. False: it has no room for all groups, and everything stays.
     pub(crate) fn change_to(
         &mut self,
         mut observer: Observer,
         at: Nanos,
         retained: &[RetainCounters],
-    ) -> Result<(), ObserveError> {
+    ) -> Result<bool, ObserveError> {
+        if !self.groups.first().is_some_and(|group| group.of_owner) {
+            observer.remove_group(0);
+        }
         for (place, group) in self.groups.iter().enumerate() {
             if group.of_owner {
                 group.roots.iter().for_each(|root| observer.adopted(*root));
             } else {
                 // The first ones may have ended, and those that they started go on.
-                observer.add_group(&self.observer.processes(place), group.cgroup.as_deref());
+                if !observer.add_group(&self.observer.processes(place), group.cgroup.as_deref()) {
+                    return Ok(false);
+                }
             }
         }
-        if !self.groups.first().is_some_and(|group| group.of_owner) {
-            observer.remove_group(0);
-        }
-        if let Some(active) = &self.kept_to {
-            observer.kept_to(active);
+        for (place, group) in self.groups.iter().enumerate() {
+            group.kept_to.iter().for_each(|active| observer.kept_to(place, active));
         }
         observer.start(retained)?;
         std::mem::replace(&mut self.observer, observer).retire();
         self.at_zero = at;
-        Ok(())
+        // Whoever took BPF may leave it.
+        self.may_change = true;
+        Ok(true)
     }
 
     /// It stays what it is.
     pub(crate) fn change_no_more(&mut self) {
         self.may_change = false;
     }
+}
+
+/// Context switches of all groups together.
+fn switches_per_s(windows: &[Window]) -> f64 {
+    let switches = |window: &Window| window.group.voluntary_switches + window.group.involuntary_switches;
+    windows.iter().map(|window| switches(window) as f64 / window.length.as_secs_f64().max(1e-9)).sum()
 }

@@ -6,16 +6,18 @@ use crate::events::Events;
 use crate::group::Group;
 use crate::machine::Machine;
 use crate::members::Members;
+use crate::respect::respecting;
 use crate::session::run_id;
 use crate::setup::{self, SetupError, likely_means, set_up};
 use crate::snapshot::{GroupSnapshot, RetentionSnapshot, Snapshot};
 use crate::wishes::GroupId;
-use gleaner_act::SetValue;
+use gleaner_act::{SetValue, TimerSlack};
 use gleaner_capture::{Recorder, Target};
 use gleaner_model::{CpuSet, Nanos, RetainMeans};
 use gleaner_observe::{ProcRoot, StatReader};
 use gleaner_sys::{thread_cpu_time, why_refused};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// Manages groups on this machine. To be used by one thread, which it keeps to one vCPU.
 pub struct Runtime {
@@ -24,11 +26,13 @@ pub struct Runtime {
     pub(crate) events: Events,
     /// Adopted so far.
     adopted: u64,
+    /// Guard trips of those that are gone.
+    guard_releases: u64,
 }
 
 impl Runtime {
     pub(crate) fn new(machine: Machine, groups: Vec<Group>, events: Events) -> Self {
-        Self { machine, groups, events, adopted: 0 }
+        Self { machine, groups, events, adopted: 0, guard_releases: 0 }
     }
 
     /// Sets up for groups that run already, and come and go: see [`Self::adopt`]. There is none yet, and it has begun.
@@ -44,14 +48,16 @@ impl Runtime {
     /// Manages processes that run already, with all that they start, as one more group, which may use `vcpus`. To be
     /// called right after a tick. `None` where the observer has no room for them.
     pub fn adopt(&mut self, config: &Config, vcpus: &CpuSet, members: Members, roots: &[i32]) -> Option<GroupId> {
-        let Self { machine, groups, events, adopted } = self;
-        if !machine.add_group(roots, members.cgroup(), events) {
+        let Self { machine, groups, events, adopted, .. } = self;
+        let config = &*respecting(config, events);
+        let id = GroupId(*adopted + 1);
+        if !machine.add_group(id, roots, members.cgroup(), events) {
             return None;
         }
         *adopted += 1;
-        let id = GroupId(*adopted);
         let means = means_for(config, machine, events);
-        let group = Group::new(config, vcpus, means, None);
+        let placement = setup::masks_for(config, vcpus, machine);
+        let group = Group::new(config, vcpus, means, placement);
         let mut group = group.adopted(id, machine.now(), members, machine.vcpus());
         group.begin(machine, events);
         groups.push(group);
@@ -62,6 +68,7 @@ impl Runtime {
     pub fn group_joined(&mut self, id: GroupId, pid: i32) {
         if let Some(place) = self.place(id) {
             self.machine.joined(place, pid);
+            self.groups[place].another_joined(pid);
         }
     }
 
@@ -69,6 +76,7 @@ impl Runtime {
     pub fn reconfigure(&mut self, id: GroupId, config: &Config) {
         let Some(place) = self.place(id) else { return };
         let Self { machine, groups, events, .. } = self;
+        let config = &*respecting(config, events);
         let means = means_for(config, machine, events);
         groups[place].reconfigure(config, means, machine, events);
     }
@@ -81,15 +89,19 @@ impl Runtime {
         groups[place].hold(held, machine, events);
     }
 
-    /// The group is managed no more, and has back what it had. What there was to tell of it.
-    pub fn let_go(&mut self, id: GroupId) -> Option<GroupSnapshot> {
+    /// The group is managed no more. What there was to tell of it, and whether it has back what it had.
+    pub fn let_go(&mut self, id: GroupId) -> Option<(GroupSnapshot, bool)> {
         let place = self.place(id)?;
-        let group = self.groups.remove(place);
+        let mut group = self.groups.remove(place);
+        let snapshot = group.snapshot(self.machine.source());
+        self.guard_releases += group.guard_releases();
+        let released = self.machine.journal_and_observing();
+        let released = released.map_or(Ok(()), |(journal, observing)| group.release(observing, journal));
         self.machine.remove_group(place, id, &mut self.events);
         if let Some(recorder) = self.events.recorder() {
             recorder.gone(id.0);
         }
-        Some(group.snapshot(self.machine.source()))
+        Some((snapshot, released.is_ok()))
     }
 
     fn place(&self, id: GroupId) -> Option<usize> {
@@ -158,6 +170,11 @@ impl Runtime {
         self.groups.iter().find_map(Group::join_file)
     }
 
+    /// What the program has to take on before exec.
+    pub fn timer_slack(&self) -> Option<TimerSlack> {
+        self.groups.iter().find_map(Group::timer_slack)
+    }
+
     /// To be called right before the fork.
     pub fn about_to_start(&mut self) {
         self.machine.adopt_next_child();
@@ -170,6 +187,7 @@ impl Runtime {
         machine.adopted(pid);
         for group in groups.iter_mut() {
             group.started(pid);
+            machine.slackened(group.timer_slack(), pid, events);
         }
         machine.start(events);
         for group in groups.iter_mut() {
@@ -189,6 +207,7 @@ impl Runtime {
     /// Another process belongs to it, which none of the others has started.
     pub fn joined(&mut self, pid: i32) {
         self.machine.adopted(pid);
+        self.groups.iter_mut().for_each(|group| group.another_joined(pid));
     }
 
     /// How long until the next window is due.
@@ -218,7 +237,7 @@ impl Runtime {
         for (group, window) in groups.iter_mut().zip(&mut windows) {
             window.group.progress = group.take_progress(events);
             if group.is_held() || trying.is_some_and(|trying| trying != group.id()) {
-                group.watch(window, events);
+                group.watch(window, machine, events);
                 continue;
             }
             moved |= group.tick(window, machine, events);
@@ -228,10 +247,47 @@ impl Runtime {
         if moved {
             self.pin(Nanos::ZERO);
         }
+        self.machine.steer_interrupts(&mut self.events);
         let quick = self.groups.iter().any(Group::wants_quick_windows);
         self.machine.pace(thread_cpu_time() - before, quick);
         let trial = self.groups.iter().any(Group::wants_wakeups);
         self.machine.fall_back_to_procfs(&windows, trial, &mut self.events);
+        self.machine.go_over_to_bpf(&windows, &mut self.events);
+        self.watch_bursts();
+    }
+
+    /// Bursts are told by this, from another thread, once a group is packed: [`Self::burst`] is to be called then.
+    pub fn tell_bursts_by(&mut self, tell: impl Fn() + Send + Sync + 'static) {
+        self.machine.tell_bursts_by(Arc::new(tell));
+    }
+
+    /// Threads of a group may wait for a vCPU: decides, between two windows.
+    pub fn burst(&mut self) {
+        let Self { machine, groups, events, .. } = self;
+        let mut given = CpuSet::new();
+        for (place, group) in groups.iter_mut().enumerate().filter(|(_, group)| !group.is_held()) {
+            if let Some(burst) = machine.take_burst(place) {
+                let vcpus = group.burst(&burst, machine, events);
+                given = given.iter().chain(vcpus.iter()).collect();
+            }
+        }
+        if !given.is_empty() {
+            machine.visit(&given);
+        }
+        self.pin(Nanos::ZERO);
+        self.watch_bursts();
+    }
+
+    fn watch_bursts(&mut self) {
+        let Self { machine, groups, .. } = self;
+        for (place, group) in groups.iter().enumerate() {
+            machine.watch_bursts(place, group.burst_watch());
+        }
+    }
+
+    /// Does what starts a process that may use every vCPU that this thread could.
+    pub fn unpinned<T>(&mut self, work: impl FnOnce() -> T) -> T {
+        self.machine.unpinned(|_| work())
     }
 
     /// Keeps this thread out of the groups' way.
@@ -244,6 +300,9 @@ impl Runtime {
     /// Forgets the time up to now: the program was stopped.
     pub fn skip(&mut self) {
         self.machine.beat(&mut self.events);
+        for group in &mut self.groups {
+            group.take_progress(&mut self.events);
+        }
         if let Err(error) = self.machine.skip() {
             self.events.warn(Warning::WindowLost { why: error.to_string() });
         }
@@ -258,7 +317,7 @@ impl Runtime {
     pub fn snapshot(&self) -> Snapshot {
         let overhead = self.machine.overhead();
         let spent = self.machine.spent();
-        let releases: u64 = self.groups.iter().map(Group::guard_releases).sum();
+        let releases = self.guard_releases + self.groups.iter().map(Group::guard_releases).sum::<u64>();
         let retention = self.machine.retention();
         let (times, recent) = self.machine.times();
         Snapshot {
@@ -294,8 +353,9 @@ impl Runtime {
         let snapshot = self.snapshot();
         let Self { machine, groups, events, .. } = self;
         let ended = machine.end(|observing, journal| {
-            for group in groups {
-                group.release(observing, journal);
+            for mut group in groups {
+                // What that left the undo gives back.
+                let _ = group.release(observing, journal);
             }
         });
         let restored = ended.map_err(|error| events.tell(&Event::NotUndone { why: error.to_string() })).is_ok();

@@ -7,10 +7,14 @@ use crate::events::Events;
 use crate::group::Group;
 use crate::machine::Machine;
 use crate::observing::Observing;
+use crate::respect::respecting;
 use crate::retain::{Opened, Opening, Search};
 use crate::retention::Retention;
+use crate::steering::Steering;
 use crate::{Runtime, Session};
-use gleaner_act::{ActError, CgroupHierarchies, CgroupRoots, Haltpoll, Journal, Placement, PlacementRequest, PmQos};
+use gleaner_act::{
+    ActError, CgroupHierarchies, CgroupRoots, Haltpoll, Journal, Placement, PlacementRequest, PmQos, TimerSlack,
+};
 use gleaner_model::{CpuSet, RetainMeans, VcpuId};
 use gleaner_observe::{BpfRefusal, ObserveError, ObserverChoice};
 use gleaner_sys::{ProcRoot, thread_cpu_time};
@@ -46,14 +50,17 @@ fn joined(warnings: &[Warning]) -> String {
 pub(crate) fn set_up(config: &Config, vcpus: CpuSet, listener: Listener) -> Result<Runtime, SetupError> {
     let overhead_zero = thread_cpu_time();
     let mut events = Events::new(listener);
+    let config = &*respecting(config, &mut events);
     let hierarchies = CgroupHierarchies::find(&CgroupRoots::default());
     let mut session = session(config, &mut events)?;
     let (observing, retention, refusal) = equipment(config, &vcpus, &hierarchies, session.as_mut(), &mut events)?;
     let means = retention.as_ref().map(Retention::means);
     let placement = placement(config, means, &vcpus, &hierarchies, session.as_mut(), &mut events)?;
+    let slack = timer_slack(config, session.as_mut(), &mut events);
     nothing_weaker(config, refusal.as_ref(), &mut events)?;
-    let group = Group::new(config, &vcpus, means, placement);
-    let machine = Machine::new(config, vcpus, observing, retention, session, overhead_zero);
+    let group = Group::new(config, &vcpus, means, placement).with_timer_slack(slack);
+    let steering = config.policy.consolidates().then(|| Steering::new(&vcpus));
+    let machine = Machine::new(config, vcpus, observing, retention, session, overhead_zero).steering(steering);
     Ok(Runtime::new(machine, vec![group], events))
 }
 
@@ -61,13 +68,19 @@ pub(crate) fn set_up(config: &Config, vcpus: CpuSet, listener: Listener) -> Resu
 pub(crate) fn open(config: &Config, vcpus: CpuSet, listener: Listener) -> Result<Runtime, SetupError> {
     let overhead_zero = thread_cpu_time();
     let mut events = Events::new(listener);
+    let config = &*respecting(config, &mut events);
     let hierarchies = CgroupHierarchies::find(&CgroupRoots::default());
     let mut session = session(config, &mut events)?;
     let (mut observing, retention, refusal) = equipment(config, &vcpus, &hierarchies, session.as_mut(), &mut events)?;
     nothing_weaker(config, refusal.as_ref(), &mut events)?;
     // That of a program that is to be started.
     observing.remove_group(0);
-    let machine = Machine::new(config, vcpus, observing, retention, session, overhead_zero);
+    // Whoever acts has kept what that takes.
+    let by_choice = config.observer == ObserverChoice::Auto && refusal.is_none() && config.acts();
+    let mut machine = Machine::new(config, vcpus, observing, retention, session, overhead_zero);
+    if by_choice {
+        machine.may_take_bpf();
+    }
     Ok(Runtime::new(machine, Vec::new(), events))
 }
 
@@ -83,6 +96,8 @@ pub(crate) fn equip(config: &Config, machine: &mut Machine, events: &mut Events)
         });
         (session, retention)
     });
+    // Whoever may have to take something back watches before it is set.
+    machine.beat(events);
 }
 
 /// By what vCPUs would be retained, as far as files tell: for a run that changes nothing.
@@ -143,6 +158,16 @@ fn session(config: &Config, events: &mut Events) -> Result<Option<Session>, Setu
     }
 }
 
+fn timer_slack(config: &Config, session: Option<&mut Session>, events: &mut Events) -> Option<TimerSlack> {
+    match TimerSlack::prepare(config.timer_slack?, &mut session?.journal) {
+        Ok(slack) => Some(slack),
+        Err(error) => {
+            events.warn(Warning::NoTimerSlack { why: error.to_string() });
+            None
+        }
+    }
+}
+
 /// Where idle vCPUs poll the group is rarely confined: masks cost nothing until it is, and making a cpuset and removing
 /// it take 10 ms.
 fn placement(
@@ -163,6 +188,16 @@ fn placement(
     let (placement, fallback) = prepared.map_err(SetupError::Placement)?;
     events.warn_of(fallback.map(Warning::Weaker));
     Ok(Some(placement))
+}
+
+/// For a group that runs already: it is confined by masks, because it is not moved to another cgroup.
+pub(crate) fn masks_for(config: &Config, vcpus: &CpuSet, machine: &mut Machine) -> Option<Placement> {
+    if !config.acts() || !config.policy.consolidates() || vcpus.len() < 2 {
+        return None;
+    }
+    let (journal, _) = machine.journal_and_observing()?;
+    let none = CgroupHierarchies::default();
+    Placement::prepare(PlacementRequest::Affinity, vcpus, &none, journal).ok().map(|(placement, _)| placement)
 }
 
 /// `by_files`: `/proc` does, which costs no switch anything. So it is where idle vCPUs poll, and there is nothing to

@@ -1,7 +1,7 @@
 //! What a group's windows add up to.
 
 use crate::recent::{RecentFigures, ratio};
-use gleaner_model::{CpuSet, Distribution, Nanos, VcpuId, VcpuWindow, Window};
+use gleaner_model::{CpuSet, Distribution, IdleEndedBy, Nanos, VcpuId, VcpuWindow, Wakes, Window};
 use std::collections::BTreeMap;
 
 /// A sum of counts of which some windows knew nothing: unknown as long as no window knew.
@@ -85,6 +85,10 @@ pub struct Totals {
     pub involuntary_switches: u64,
     /// Most threads seen at once.
     pub threads_max: u64,
+    /// Who woke its threads, as far as an observer saw it; `None`: none did.
+    pub wakes: Option<Wakes>,
+    /// How long it saw it.
+    pub wakes_observed: Nanos,
     /// Stolen time, on all vCPUs.
     pub steal: Nanos,
     /// What each vCPU did that it might use.
@@ -92,6 +96,7 @@ pub struct Totals {
     active_time: Nanos,
     idle_entries: Known,
     halts: Known,
+    idle_ended_by: Option<IdleEndedBy>,
     cross_wakeups: Known,
     /// Of the windows whose idle periods are known: work, idle time.
     work_known: Nanos,
@@ -122,6 +127,9 @@ impl Totals {
             self.idle_known += window.active(active).map(VcpuWindow::idle).sum();
         }
         for vcpu in window.active(active) {
+            if let Some(ended) = vcpu.idle_ended_by {
+                *self.idle_ended_by.get_or_insert_default() += ended;
+            }
             merge(&mut self.l_comp, vcpu.l_comp.as_ref());
             merge(&mut self.l_idle, vcpu.l_idle.as_ref());
         }
@@ -133,6 +141,10 @@ impl Totals {
         self.voluntary_switches += group.voluntary_switches;
         self.involuntary_switches += group.involuntary_switches;
         self.threads_max = self.threads_max.max(group.threads);
+        if let Some(wakes) = group.wakes.as_deref() {
+            *self.wakes.get_or_insert_default() += *wakes;
+            self.wakes_observed += window.length;
+        }
         merge(&mut self.g_comp, group.g_comp.as_ref());
         merge(&mut self.wake_to_run, group.wake_to_run.as_ref());
     }
@@ -145,6 +157,11 @@ impl Totals {
     /// Times an idle task was entered on them; `None` where it could not be seen.
     pub fn halts(&self) -> Option<u64> {
         self.halts.0
+    }
+
+    /// What ended idle periods of active vCPUs; `None` where it could not be seen.
+    pub fn idle_ended_by(&self) -> Option<IdleEndedBy> {
+        self.idle_ended_by
     }
 
     /// Wake-ups of the group's threads from another vCPU; `None` where they could not be seen.

@@ -76,6 +76,14 @@ impl Wishes {
         self.in_force = wanted;
         changes
     }
+
+    /// This one could not be changed: as before, and to be tried again.
+    pub(crate) fn stays(&mut self, vcpu: VcpuId, before: Option<Nanos>) {
+        match before {
+            Some(timeout) => self.in_force.insert(vcpu, timeout),
+            None => self.in_force.remove(&vcpu),
+        };
+    }
 }
 
 #[cfg(test)]
@@ -102,6 +110,22 @@ mod tests {
         wishes.forget(redis);
         assert_eq!(wishes.changes(), [(one, None)]);
         assert!(wishes.in_force().is_empty());
+    }
+
+    #[test]
+    fn what_could_not_be_changed_is_tried_again() {
+        let (group, vcpu, us) = (GroupId(1), VcpuId(1), |us| Some(Nanos::from_micros(us)));
+        let mut wishes = Wishes::default();
+        wishes.set(group, vcpu, us(30));
+        assert_eq!(wishes.changes(), [(vcpu, us(30))]);
+        wishes.stays(vcpu, None);
+        assert!(wishes.in_force().is_empty());
+        assert_eq!(wishes.changes(), [(vcpu, us(30))]);
+        wishes.set(group, vcpu, None);
+        assert_eq!(wishes.changes(), [(vcpu, None)]);
+        wishes.stays(vcpu, us(30));
+        assert_eq!(wishes.in_force()[&vcpu], Nanos::from_micros(30));
+        assert_eq!(wishes.changes(), [(vcpu, None)]);
     }
 
     #[test]

@@ -25,6 +25,7 @@ fn watching(groups_max: usize) -> Config {
         observer: ObserverChoice::Auto,
         groups_max,
         placement: PlacementRequest::Auto,
+        timer_slack: None,
         overhead_ratio: 0.005,
         strict: false,
         dry_run: true,
@@ -60,6 +61,23 @@ fn cpu_times(runtime: &Runtime) -> Vec<Nanos> {
 fn tick(runtime: &mut Runtime) {
     std::thread::sleep(Duration::from_millis(300));
     runtime.tick(Nanos::ZERO);
+}
+
+#[test]
+fn time_goes_on_where_there_is_no_group() {
+    let vcpus = usable_cpus(&ProcRoot::default());
+    let config = Config { observer: ObserverChoice::Procfs, ..watching(2) };
+    let mut runtime = Runtime::open(&config, vcpus.clone(), Arc::new(|_: &Event| {})).unwrap();
+    tick(&mut runtime);
+    let before = runtime.snapshot().at;
+    assert!(before >= Nanos::from_millis(300), "{before}");
+    let program = Busy::start();
+    let members = Members::ProcessTree { root: program.pid() };
+    runtime.adopt(&config, &vcpus, members, &[program.pid()]).unwrap();
+    tick(&mut runtime);
+    let snapshot = runtime.snapshot();
+    let managed = snapshot.at - snapshot.groups[0].since;
+    assert!(managed >= Nanos::from_millis(300) && managed < snapshot.at, "{managed} of {}", snapshot.at);
 }
 
 #[test]

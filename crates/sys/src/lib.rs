@@ -4,6 +4,7 @@
 //!   root        where /proc and /sys are; files read again and again without allocating
 //!   affinity    which CPUs a thread may use, for any number of CPUs
 //!   cpus        which CPUs this process may use; online and possible ones
+//!   topology    which CPUs share a core, a cache, a memory node
 //!   system      /proc/stat
 //!   stat        /proc/PID/stat and schedstat, /proc/PID/status
 //!   cgroup      /proc/PID/cgroup and mountinfo: which mount shows the cgroup that this process is in
@@ -28,6 +29,7 @@ mod quota;
 mod root;
 mod stat;
 mod system;
+mod topology;
 
 pub use affinity::{MAX_CPUS, affinity_of, set_affinity, set_affinity_to_all};
 pub use cgroup::{Mount, cgroup_path, hierarchy_folder, mounts};
@@ -38,5 +40,6 @@ pub use limits::{Limit, Limits};
 pub use namespace::{Namespaces, OwnProc, own_proc};
 pub use quota::{Quota, cpu_quota, processes_left, tasks_of_user};
 pub use root::{ProcRoot, numbered, read_optional, reread};
-pub use stat::{Stat, children, schedstat, status_field, switches};
+pub use stat::{Stat, children, children_of_all, parents, schedstat, status_field, switches};
 pub use system::{CpuTimes, StatReader, SystemStat};
+pub use topology::topology;

@@ -1,5 +1,10 @@
 //! The files of one process or thread. Bytes in, numbers out; `None` for what is not the format.
 
+use crate::numbered;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
 /// A line of `/proc/PID/stat` or `/proc/PID/task/TID/stat`.
 #[derive(Clone, Copy, Debug)]
 pub struct Stat<'a> {
@@ -41,6 +46,23 @@ impl<'a> Stat<'a> {
     pub fn start_time(&self) -> Option<u64> {
         self.number(22)
     }
+}
+
+/// Every process below `proc` with its parent: 0 is the parent of whoever's is outside.
+pub fn parents(proc: &Path) -> impl Iterator<Item = (i32, i32)> {
+    numbered(proc).filter_map(|pid| {
+        let stat = fs::read(proc.join(format!("{pid}/stat"))).ok()?;
+        Some((pid, Stat::parse(&stat)?.parent()?))
+    })
+}
+
+/// Every process that has children, with them: the way where the kernel has no `children` files, and slow.
+pub fn children_of_all(proc: &Path) -> BTreeMap<i32, Vec<i32>> {
+    let mut children: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
+    for (pid, parent) in parents(proc) {
+        children.entry(parent).or_default().push(pid);
+    }
+    children
 }
 
 /// `schedstat`: time on a CPU in ns, time that it waited for one in ns, and how often it got one.

@@ -6,7 +6,7 @@ use crate::ids::PcpuIx;
 use crate::program::Workload;
 use gleaner_decide::guest::GuestParams;
 use gleaner_decide::host::HostParams;
-use gleaner_model::{Policy, Profile};
+use gleaner_model::{Policy, Profile, RetainMeans};
 
 /// Most vCPUs of a virtual machine: sets of them are words.
 pub const VCPUS_PER_VM_MAX: u32 = 64;
@@ -389,6 +389,8 @@ pub struct Managed {
     pub policy: Policy,
     /// How long an idle vCPU is retained.
     pub profile: Profile,
+    /// By what it is retained. Where the idle task polls, it makes no difference who has it poll.
+    pub means: RetainMeans,
     /// A time-out that is given rather than derived from the costs.
     pub timeout: Option<Time>,
     /// Its parameters.
@@ -410,6 +412,7 @@ impl Managed {
         Self {
             policy,
             profile: Profile::default(),
+            means: RetainMeans::Yielding,
             timeout: None,
             params: GuestParams::default(),
             window: 100_000_000,

@@ -70,6 +70,7 @@ impl World {
                 g_comp: Some(std::mem::take(&mut totals.g_comp)),
                 wake_to_run: Some(std::mem::take(&mut totals.wake_to_run)),
                 progress: None,
+                wakes: None,
                 pinned: pinned(&self.threads[from..to], state.guest.active),
             },
         }
@@ -101,6 +102,7 @@ impl World {
             }),
             halts: Some(since(|t| t.halts)),
             polls_held: None,
+            idle_ended_by: None,
             work_switches: Some(since(|t| t.work_switches)),
             yield_switches: Some(since(|t| t.yield_switches)),
             cross_wakeups: Some(since(|t| t.cross_wakeups)),

@@ -11,7 +11,7 @@ use crate::program::catalogue::{self, Plan as WorkPlan};
 use crate::program::{Span, Workload};
 use crate::recording;
 use gleaner_decide::guest::GuestParams;
-use gleaner_model::{CpuSet, Policy, VcpuId};
+use gleaner_model::{CpuSet, Policy, RetainMeans, VcpuId};
 use gleaner_scenario::{
     Choice, Combination, HostSlice, PolicyChoice, Program, Role, Scenario, SimCosts, SimIdleStates, SimScheduler,
     Simulator, TimeoutFrom, Vm, Workload as Asked,
@@ -206,7 +206,8 @@ fn managed(choice: &PolicyChoice, read_params: ReadParams<'_>) -> Result<Option<
         TimeoutFrom::Fixed(timeout) => Some(ns(timeout)),
         TimeoutFrom::Boot | TimeoutFrom::Run => None,
     };
-    Ok(Some(Managed { profile: choice.profile, timeout, params, ..Managed::new(choice.policy) }))
+    let means = choice.retain.unwrap_or(RetainMeans::Yielding);
+    Ok(Some(Managed { profile: choice.profile, means, timeout, params, ..Managed::new(choice.policy) }))
 }
 
 fn affinity(vm: &Vm, cpus: &[VcpuId]) -> Result<Vec<Vec<PcpuIx>>, SimError> {

@@ -68,9 +68,9 @@ pub struct VcpuTotals {
     pub work: Time,
     /// The guest's kernel: switches, interrupts.
     pub kernel: Time,
-    /// The yielding thread held it.
+    /// The yielding thread held it, or the idle task polled because Gleaner had it poll.
     pub retained: Time,
-    /// The guest's idle task polled.
+    /// The guest's idle task polled by itself.
     pub polled: Time,
     /// The host switched to it.
     pub overhead: Time,
@@ -191,6 +191,8 @@ pub(crate) struct Vcpu {
     pub(crate) poll_until: Time,
     /// The haltpoll governor's present limit.
     pub(crate) poll_limit: Time,
+    /// How long its idle task polls because Gleaner has it poll.
+    pub(crate) retained_for: Time,
     pub(crate) yielder: Option<Box<Yielder>>,
     pub(crate) seen: Box<Seen>,
     pub(crate) host_seen: Box<HostSeen>,
@@ -234,6 +236,7 @@ impl Vcpu {
             pause_window: 0,
             poll_until: NEVER,
             poll_limit: 0,
+            retained_for: 0,
             yielder: None,
             seen: Box::default(),
             host_seen: Box::default(),

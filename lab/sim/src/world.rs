@@ -329,6 +329,7 @@ impl World {
         }
         match vcpu.activity {
             Activity::Idle => vcpu.totals.kernel += left,
+            Activity::Poll if vcpu.retained_for > 0 => vcpu.totals.retained += left,
             Activity::Poll => vcpu.totals.polled += left,
             Activity::Yield => {
                 vcpu.totals.retained += left;

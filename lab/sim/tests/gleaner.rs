@@ -2,8 +2,9 @@
 
 mod common;
 use common::{MS, S, US, compute, hog, managed, run_config, sleep};
-use gleaner_model::{Action, Policy, Reason};
-use gleaner_sim::config::{Config, HostConfig, Managed, Scheduler, VmConfig, WindowParams};
+use gleaner_decide::guest::GuestParams;
+use gleaner_model::{Action, Policy, Reason, RetainMeans};
+use gleaner_sim::config::{Config, HostConfig, IdleLoop, Managed, Scheduler, VmConfig, WindowParams};
 use gleaner_sim::program::catalogue::{Plan, by_name};
 use gleaner_sim::program::{Builder, Span};
 use gleaner_sim::{Costs, SimResult, Time};
@@ -45,6 +46,46 @@ fn retention_and_consolidation_each_gain_where_hand_overs_are_all_there_is() {
     assert!(gain > 1.5, "both: {gain}");
     let packed = |decision: &gleaner_model::Decision| matches!(decision.action, Action::Deactivate { .. });
     assert!(full.vms[0].decisions.iter().any(packed), "{:?}", full.vms[0].decisions);
+}
+
+#[test]
+fn an_idle_task_that_polls_spares_interrupts() {
+    // Two vCPUs, half of the time idle each: within the budget of one CPU.
+    let host = || HostConfig::new(2, Scheduler::Dedicated);
+    let run_one = |vm: VmConfig| wall(&run_config(Config::new(host(), vec![vm])));
+    let by = |means: RetainMeans| {
+        let mut vm = relay(Some(Policy::Retain), 2, 100_000, 2);
+        vm.gleaner = vm.gleaner.map(|managed| Managed { means, ..managed });
+        run_one(vm)
+    };
+    let plain = || relay(None, 2, 100_000, 2);
+    let (off, yielding, polling) = (run_one(plain()), by(RetainMeans::Yielding), by(RetainMeans::IdlePoll));
+    assert!(polling < yielding && yielding < off, "{polling} {yielding} {off}");
+    // idle=poll at boot has no trial.
+    let kept = run_one(VmConfig { idle: IdleLoop::Poll, ..plain() }) as f64 / polling as f64;
+    assert!((0.9..=1.0).contains(&kept), "{kept}");
+}
+
+#[test]
+fn an_idle_task_polls_for_its_time_out_and_then_halts() {
+    let mut builder = Builder::new();
+    builder.op(sleep(MS)).op(compute(10 * US));
+    let again = builder.label_here();
+    builder.op(sleep(MS)).op(compute(10 * US)).jump(again);
+    builder.threads(1, 0);
+    let managed_by = Managed {
+        means: RetainMeans::IdlePoll,
+        timeout: Some(50 * US),
+        params: GuestParams { retention_trials: false, ..GuestParams::default() },
+        ..Managed::new(Policy::Retain)
+    };
+    let vm = managed(VmConfig::new("vm", 1, Costs::KVM_2014, builder.build()), managed_by);
+    let mut config = Config::new(HostConfig::new(1, Scheduler::Dedicated), vec![vm]);
+    config.end = S;
+    let vcpu = run_config(config).vms[0].vcpus[0];
+    assert!(vcpu.halts > 500 && vcpu.halts <= vcpu.idle_entries, "{vcpu:?}");
+    assert!(vcpu.retained <= vcpu.idle_entries * 50 * US && vcpu.retained > vcpu.halts * 45 * US, "{vcpu:?}");
+    assert_eq!(vcpu.polled, 0, "the guest does not poll by itself");
 }
 
 #[test]

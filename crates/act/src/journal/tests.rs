@@ -25,6 +25,24 @@ fn what_was_written_is_read_back() {
 }
 
 #[test]
+fn a_line_of_which_a_part_was_written_is_taken_back() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let (_dir, path) = written(&[]);
+    let mut journal = Journal::create(path.parent().unwrap(), "run-2").unwrap();
+    journal.before(&entry()).unwrap();
+    // SAFETY: ignoring a signal touches no memory. By default it would end the process.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+    let had = getrlimit(Resource::Fsize);
+    let length = fs::metadata(journal.path()).unwrap().len();
+    setrlimit(Resource::Fsize, Rlimit { current: Some(length + 10), ..had }).unwrap();
+    let refused = journal.before(&entry());
+    setrlimit(Resource::Fsize, had).unwrap();
+    refused.unwrap_err();
+    journal.before(&entry()).unwrap();
+    assert_eq!(read(journal.path()).unwrap().undos, [entry(), entry()]);
+}
+
+#[test]
 fn what_was_written_between_a_look_and_a_kill_is_read() {
     for written_first in [0, 1] {
         let dir = tempfile::tempdir().unwrap();

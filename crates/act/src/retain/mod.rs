@@ -20,7 +20,7 @@ pub use haltpoll::Haltpoll;
 pub(crate) use haltpoll::reset_limits;
 pub use idle_poll::{IdlePoll, IdlePollParams, IdlePollRefusal};
 pub use pm_qos::PmQos;
-pub(crate) use value_file::restore_value;
+pub(crate) use value_file::{ValueFile, restore_value};
 
 use crate::{ActError, Fallback, Journal, YieldingThreads};
 use gleaner_model::{Nanos, Order, RetainCounters, RetainMeans, VcpuId};

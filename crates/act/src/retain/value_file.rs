@@ -15,7 +15,7 @@ const TRIES: usize = 200;
 
 /// One value, ours for as long as this lives. The lock is on the file itself, so nothing is left behind.
 #[derive(Debug)]
-pub(super) struct ValueFile {
+pub(crate) struct ValueFile {
     path: PathBuf,
     _lock: File,
     /// What it was.
@@ -27,8 +27,17 @@ pub(super) struct ValueFile {
 }
 
 impl ValueFile {
-    /// Opens it for writing and takes its lock.
+    /// Opens it for writing and takes its lock. Waits for a run that is about to give its value back.
     pub fn open(path: &Path, journal: &Journal) -> Result<Self, ActError> {
+        Self::open_within(path, journal, TRIES)
+    }
+
+    /// The same without waiting.
+    pub fn open_at_once(path: &Path, journal: &Journal) -> Result<Self, ActError> {
+        Self::open_within(path, journal, 0)
+    }
+
+    fn open_within(path: &Path, journal: &Journal, tries: usize) -> Result<Self, ActError> {
         let lock = OpenOptions::new().write(true).open(path).map_err(ActError::file("open", path))?;
         match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
@@ -40,7 +49,7 @@ impl ValueFile {
             }
             Err(errno) => return Err(ActError::file("lock", path)(errno.into())),
         }
-        given_back(path, journal)?;
+        given_back(path, journal, tries)?;
         let had = read(path)?;
         Ok(Self { path: path.to_owned(), _lock: lock, now: had.clone(), had, journalled: Vec::new() })
     }
@@ -91,8 +100,8 @@ impl ValueFile {
 
 /// Waits until no other run has to give the file's value back: one that was killed, or is about to end, no longer has
 /// the lock. What it had set would be taken for the machine's own.
-fn given_back(path: &Path, journal: &Journal) -> Result<(), ActError> {
-    for _ in 0..TRIES {
+fn given_back(path: &Path, journal: &Journal, tries: usize) -> Result<(), ActError> {
+    for tried in 0..=tries {
         let claims = |undo: &Undo| matches!(undo, Undo::FileValue { path: other, .. } if other == path);
         let claimed = journal.others_with(claims);
         if claimed.is_empty() {
@@ -102,7 +111,9 @@ fn given_back(path: &Path, journal: &Journal) -> Result<(), ActError> {
             // One that lives undoes for itself.
             undo_journal(&other, false)?;
         }
-        sleep(Duration::from_millis(10));
+        if tried < tries {
+            sleep(Duration::from_millis(10));
+        }
     }
     let why = "another run has not given its value back; run `gleaner restore`".into();
     Err(ActError::Unavailable { what: path.display().to_string(), why })

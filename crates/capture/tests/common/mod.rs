@@ -5,8 +5,8 @@
 use gleaner_capture::{GroupOutcome, Item, Machine, Reader, Record, Recorder, Replay, Target};
 use gleaner_decide::guest::{GuestParams, GuestPolicy, GuestSetup};
 use gleaner_model::{
-    CpuSet, Decision, Distribution, GroupWindow, Nanos, Policy, Profile, RetainMeans, Source, VcpuId, VcpuWindow,
-    WakeupCosts, Window,
+    Burst, CpuSet, Decision, Distribution, GroupWindow, Nanos, Policy, Profile, RetainMeans, Source, Topology, VcpuId,
+    VcpuWindow, Wakes, WakeupCosts, Window,
 };
 use std::io::Cursor;
 use std::path::Path;
@@ -79,6 +79,7 @@ pub fn setup(dice: &mut Dice) -> GuestSetup {
             [usize::try_from(dice.below(4)).unwrap()],
         timeout: Some(Nanos::from_micros(300)).filter(|_| dice.one_in(5)),
         budget: Some(0.25).filter(|_| dice.one_in(4)),
+        topology: Topology::default(),
     }
 }
 
@@ -122,6 +123,9 @@ pub fn window(dice: &mut Dice, at: Nanos) -> Window {
             g_comp: dice.lengths(),
             wake_to_run: dice.lengths(),
             progress: dice.any(1_000),
+            wakes: Some(Wakes { own: dice.below(900), returned: 3, bursts: 300, outside: 20, ..Wakes::default() })
+                .filter(|_| !dice.one_in(3))
+                .map(Box::new),
             ..GroupWindow::default()
         },
     }
@@ -132,6 +136,8 @@ pub fn window(dice: &mut Dice, at: Nanos) -> Window {
 pub struct Told {
     pub windows: Vec<(u64, bool, Window, Vec<Decision>)>,
     pub events: u64,
+    /// What was decided between windows.
+    pub at_once: usize,
 }
 
 /// Runs `groups` policies for so many windows, and records them. A new segment wherever the recorder wants one.
@@ -163,6 +169,14 @@ pub fn record(target: Target, seed: u64, groups: u64, windows: u64) -> (Told, Op
                 setup.params.load_factor = 0.5;
                 policy.set_params(setup.params.clone());
                 recorder.params(*id, &setup.params);
+            }
+            if dice.one_in(4) {
+                let (runnable, us) = (dice.below(9), dice.below(3_000));
+                let lasted = Nanos::from_micros(us);
+                let burst = Burst { at: at - Nanos::from_millis(dice.below(90)), runnable, lasted, delay: lasted };
+                let decisions = policy.burst(&burst);
+                recorder.burst(*id, &burst, &decisions);
+                told.at_once += decisions.len();
             }
             let decisions = policy.step(&window);
             recorder.window(*id, true, &window, &decisions);

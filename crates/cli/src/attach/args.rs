@@ -2,13 +2,14 @@
 
 use crate::args::{JsonArg, ProfileArg, RetainArg, budget, duration};
 use crate::failure::Failure;
+use crate::joined::Asking;
 use crate::params::read_params;
 use crate::run::options::Options;
 use clap::{Args, ValueEnum};
 use gleaner_act::PlacementRequest;
 use gleaner_decide::guest::GuestParams;
 use gleaner_model::{Nanos, Policy, Profile};
-use gleaner_observe::ObserverChoice;
+use gleaner_observe::{Counter, ObserverChoice};
 use gleaner_runtime::Config;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -42,10 +43,10 @@ pub struct AttachArgs {
     /// CPU time that idle vCPUs may poll for, all together, as a part of one CPU: 20%
     #[arg(long, value_name = "PERCENT", value_parser = budget)]
     pub budget: Option<f64>,
-    /// A file whose first number grows as the program gets on. Whether retention pays is then judged by that, not by
-    /// how often threads hand over
-    #[arg(long, value_name = "FILE")]
-    pub progress: Option<PathBuf>,
+    /// A file whose first number grows as the program gets on, or FILE|REGEX: the number where that matches. Whether
+    /// retention pays is then judged by that, not by how often threads hand over
+    #[arg(long, value_name = "FILE|REGEX")]
+    pub progress: Option<Counter>,
     /// Retain without a trial whether it pays
     #[arg(long)]
     pub no_trial: bool,
@@ -55,6 +56,8 @@ pub struct AttachArgs {
     /// Policy parameters: a TOML file with any of the keys that `gleaner params` prints
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
+    #[command(flatten)]
+    pub daemon: crate::joined::DaemonArgs,
     #[command(flatten)]
     pub recording: crate::capture::RecordingArgs,
     #[command(flatten)]
@@ -93,6 +96,8 @@ impl AttachArgs {
     pub fn into_options(self, command: Vec<OsString>) -> Result<Options, Failure> {
         let mut params = self.config.as_deref().map_or_else(|| Ok(GuestParams::default()), read_params)?;
         params.retention_trials &= !self.no_trial;
+        let own = [(self.recording.capture.is_some(), "--capture"), (self.retain != RetainArg::Auto, "--retain")];
+        let asking = Asking::new(self.daemon, &own);
         let config = Config {
             name: crate::capture::name_of(&command),
             policy: if self.policy == AttachPolicy::Observe { Policy::Observe } else { Policy::Retain },
@@ -108,10 +113,11 @@ impl AttachArgs {
             observer: ObserverChoice::Procfs,
             placement: PlacementRequest::Auto,
             groups_max: 1,
+            timer_slack: None,
             overhead_ratio: 0.005,
             strict: false,
             dry_run: false,
         };
-        Ok(Options { config, quiet: crate::output::quiet(), command })
+        Ok(Options { config, quiet: crate::output::quiet(), command, asking })
     }
 }

@@ -7,18 +7,24 @@ mod args;
 
 use crate::calibrate::add_what_is_known;
 use crate::failure::Failure;
+use crate::joined::{self, Membership, Offer};
 use crate::output::{Output, say};
+use crate::run::options::Options;
 use crate::run::summary;
 use crate::{interrupt, session};
 pub use args::AttachArgs;
-use gleaner_model::Nanos;
+use gleaner_model::{CpuSet, Nanos};
 use gleaner_observe::{Target, TargetError, vcpus_of};
+use gleaner_report::RunReport;
 use gleaner_runtime::Runtime;
 use gleaner_runtime::event_loop::{self, Task};
 use gleaner_sys::ProcRoot;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+
+/// How often a group of the daemon's is looked at: whether it has ended.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 pub fn main(args: AttachArgs) -> Result<u8, Failure> {
     let interrupted = interrupt::flag()?;
@@ -29,6 +35,17 @@ pub fn main(args: AttachArgs) -> Result<u8, Failure> {
     let mut options = args.into_options(target.command(&ProcRoot::default()))?;
     let roots = target.roots(&ProcRoot::default());
     let vcpus = vcpus_of(&roots);
+    let beside = match joined::look(&options.asking, &options.config) {
+        Ok(None) => None,
+        Ok(Some(offer)) => match by_daemon(offer, &target) {
+            Ok(membership) => {
+                let waiting = ByDaemon { membership, target: &target, length, interrupted: &interrupted };
+                return waiting.until_it_ends(&options, &vcpus, &mut output);
+            }
+            Err(why) => Some(why),
+        },
+        Err(why) => Some(why),
+    };
     add_what_is_known(&mut options.config, &vcpus);
     let prepared = Runtime::prepare(&options.config, vcpus.clone(), session::listener());
     let mut runtime = prepared.map_err(Failure::work)?;
@@ -36,10 +53,7 @@ pub fn main(args: AttachArgs) -> Result<u8, Failure> {
         recording.begin(&mut runtime);
     }
     runtime.attach(&roots);
-    if !options.quiet {
-        let until = if length.is_some() { "for a while" } else { "until it ends, or Ctrl-C" };
-        say(&format!("gleaner: attached to {target} {until}"));
-    }
+    say_until(&options, &target, length);
     let began = Instant::now();
     let ends = length.map(|length| began + length);
     let mut attached = Attached { runtime, target, interrupted: &interrupted, ends, roots };
@@ -48,14 +62,68 @@ pub fn main(args: AttachArgs) -> Result<u8, Failure> {
     let wall = Nanos::from(began.elapsed());
     let mut report = summary::report(&options, &vcpus, (wall, 0), Some(attached.runtime.end()));
     report.attached = true;
+    report.warnings.extend(beside.map(|why| format!("managed beside the daemon, not by it: {why}")));
+    tracing::debug!(ended_by_itself, "attached no more");
+    finish(&report, &options, &mut output)
+}
+
+fn say_until(options: &Options, target: &Target, length: Option<Duration>) {
     if !options.quiet {
-        say(&report);
+        let until = if length.is_some() { "for a while" } else { "until it ends, or Ctrl-C" };
+        say(&format!("gleaner: attached to {target} {until}"));
+    }
+}
+
+/// Hands it over to the daemon.
+fn by_daemon(offer: Offer, target: &Target) -> Result<Membership, String> {
+    let member = match target {
+        Target::Process { pid, .. } => offer.accept(Some(*pid), None)?,
+        Target::Cgroup { folder } => offer.accept(None, Some(folder.clone()))?,
+        Target::Program { .. } => return Err("a program by its name is the configuration's".to_owned()),
+    };
+    Membership::start(|| Ok(member)).map_err(|error| error.to_string())
+}
+
+/// What the daemon manages meanwhile.
+struct ByDaemon<'a> {
+    membership: Membership,
+    target: &'a Target,
+    length: Option<Duration>,
+    interrupted: &'a AtomicBool,
+}
+
+impl ByDaemon<'_> {
+    fn until_it_ends(self, options: &Options, vcpus: &CpuSet, output: &mut Output) -> Result<u8, Failure> {
+        say_until(options, self.target, self.length);
+        let began = Instant::now();
+        let ends = self.length.map(|length| began + length);
+        loop {
+            let due = Instant::now() + LOOK_EVERY;
+            let due = ends.map_or(due, |ends| ends.min(due));
+            if !interrupt::sleep_until(due, self.interrupted)
+                || self.membership.is_over()
+                || ends.is_some_and(|ends| Instant::now() >= ends)
+                || self.target.roots(&ProcRoot::default()).is_empty()
+            {
+                break;
+            }
+        }
+        let wall = Nanos::from(began.elapsed());
+        let told = self.membership.end().map_err(Failure::work)?;
+        let mut report = summary::joined(options, vcpus, (wall, 0), told);
+        report.attached = true;
+        finish(&report, options, output)
+    }
+}
+
+fn finish(report: &RunReport, options: &Options, output: &mut Output) -> Result<u8, Failure> {
+    if !options.quiet {
+        say(report);
     }
     if !report.restored {
         return Err(Failure::work("not everything could be undone: run `gleaner restore`"));
     }
-    output.json(&report)?;
-    tracing::debug!(ended_by_itself, "attached no more");
+    output.json(report)?;
     Ok(0)
 }
 

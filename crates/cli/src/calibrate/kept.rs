@@ -1,4 +1,4 @@
-//! What a wake-up costs here, kept until the next boot: a run need not measure again what the one before has.
+//! What a wake-up costs here, kept for an hour: a run need not measure again what the one before has.
 //!
 //! The file is a cache. It is not believed where anything that it depends on is different, and nobody misses it.
 
@@ -15,9 +15,12 @@ use std::fs::{self, DirBuilder};
 use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// In the folder of the journals.
 const FILE: &str = "calibration.json";
+/// How long it is believed: the host's other guests come and go, and a machine that was busy once need not be now.
+const KEPT_FOR: Duration = Duration::from_secs(3600);
 /// Characters of a reason that are kept.
 const LONGEST_REASON: usize = 300;
 
@@ -25,6 +28,8 @@ const LONGEST_REASON: usize = 300;
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct Kept {
     gleaner_calibration: u32,
+    /// Of the clock that began at boot and goes on while the machine sleeps.
+    at_s: u64,
     /// All that the rest holds for: another boot, version, kernel, number of vCPUs or driver has others.
     on: serde_json::Value,
     /// Why idle-poll is not to be had, if it was tried and refused: to find out takes 20 ms.
@@ -93,7 +98,7 @@ pub fn kept_or_measured(
 ) -> Result<Option<Known>, Box<dyn std::error::Error>> {
     let (folder, on) = (default_state_dir(), conditions(vcpus));
     let enough = |kept: &Known| kept.costs.is_some() || !yielding_is_asked;
-    if let Some(kept) = read(&folder, &on).filter(enough) {
+    if let Some(kept) = read(&folder, &on, since_boot()).filter(enough) {
         return Ok(Some(kept));
     }
     let tried = if yielding_is_asked { Ok(()) } else { IdlePoll::check(&ProcRoot::default().sys) };
@@ -105,7 +110,7 @@ pub fn kept_or_measured(
             return Ok(None);
         }
     }
-    if let Err(error) = keep(&folder, on, &known) {
+    if let Err(error) = keep(&folder, on, &known, since_boot()) {
         // The next run finds out again.
         tracing::info!("{}: {error}", folder.join(FILE).display());
     }
@@ -122,8 +127,13 @@ fn conditions(vcpus: &CpuSet) -> serde_json::Value {
     })
 }
 
-/// `None`: there is none, it is not this user's, or it says nothing of this machine.
-fn read(folder: &Path, on: &serde_json::Value) -> Option<Known> {
+fn since_boot() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    Duration::from_secs(u64::try_from(now.tv_sec).unwrap_or(0))
+}
+
+/// `None`: there is none, it is not this user's, it is too old, or it says nothing of this machine.
+fn read(folder: &Path, on: &serde_json::Value, now: Duration) -> Option<Known> {
     let path = folder.join(FILE);
     let own = fs::symlink_metadata(&path).is_ok_and(|found| {
         found.is_file() && found.uid() == rustix::process::geteuid().as_raw() && found.len() < 10_000
@@ -131,15 +141,17 @@ fn read(folder: &Path, on: &serde_json::Value) -> Option<Known> {
     let text = own.then(|| fs::read_to_string(&path).ok()).flatten()?;
     let kept: Kept = serde_json::from_str(&text).ok()?;
     let costs = kept.wakeup_costs_ns.as_deref().map(costs_from_text).transpose().ok()?;
-    let holds = kept.gleaner_calibration == 1 && kept.on == *on;
+    let age = now.checked_sub(Duration::from_secs(kept.at_s));
+    let holds = kept.gleaner_calibration == 1 && kept.on == *on && age.is_some_and(|age| age < KEPT_FOR);
     holds.then_some(Known { idle_poll_why_not: kept.idle_poll_why_not, costs })
 }
 
 /// Whole or not at all: another run may read it meanwhile.
-fn keep(folder: &Path, on: serde_json::Value, known: &Known) -> std::io::Result<()> {
+fn keep(folder: &Path, on: serde_json::Value, known: &Known, now: Duration) -> std::io::Result<()> {
     let shortened = |why: &String| why.chars().take(LONGEST_REASON).collect();
     let kept = Kept {
         gleaner_calibration: 1,
+        at_s: now.as_secs(),
         on,
         idle_poll_why_not: known.idle_poll_why_not.as_ref().map(shortened),
         wakeup_costs_ns: known.costs.as_ref().map(costs_to_text),
@@ -158,6 +170,8 @@ mod tests {
     use super::*;
     use gleaner_model::Nanos;
 
+    const NOW: Duration = Duration::from_secs(5_000);
+
     fn found() -> Known {
         let costs = WakeupCosts { retained_p50: Nanos(5_000), halted_p50: Nanos(20_000), ..WakeupCosts::default() };
         Known { idle_poll_why_not: Some("refused".to_owned()), costs: Some(costs) }
@@ -167,9 +181,13 @@ mod tests {
     fn what_is_kept_is_read_on_the_same_machine_and_on_no_other() {
         let folder = tempfile::tempdir().unwrap();
         let on = conditions(&CpuSet::first(2));
-        assert_eq!(read(folder.path(), &on), None);
-        keep(folder.path(), on.clone(), &found()).unwrap();
-        assert_eq!(read(folder.path(), &on), Some(found()));
+        assert_eq!(read(folder.path(), &on, NOW), None);
+        keep(folder.path(), on.clone(), &found(), NOW).unwrap();
+        assert_eq!(read(folder.path(), &on, NOW), Some(found()));
+        assert_eq!(read(folder.path(), &on, NOW + KEPT_FOR / 2), Some(found()));
+        for when in [NOW + KEPT_FOR, NOW / 2] {
+            assert_eq!(read(folder.path(), &on, when), None, "kept too long, or of a later time");
+        }
         let mut others = vec![conditions(&CpuSet::first(1))];
         for (key, value) in [("boot_id", "another"), ("gleaner", "0.0.1")] {
             let mut other = on.clone();
@@ -177,7 +195,7 @@ mod tests {
             others.push(other);
         }
         for other in others {
-            assert_eq!(read(folder.path(), &other), None, "{other}");
+            assert_eq!(read(folder.path(), &other, NOW), None, "{other}");
         }
     }
 
@@ -185,16 +203,16 @@ mod tests {
     fn what_cannot_be_read_is_as_good_as_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let on = conditions(&CpuSet::first(2));
-        keep(folder.path(), on.clone(), &found()).unwrap();
+        keep(folder.path(), on.clone(), &found(), NOW).unwrap();
         let path = folder.path().join(FILE);
         let text = fs::read_to_string(&path).unwrap();
         for bad in ["", "{", "[]", &text.replace("20000", "-1"), &"x".repeat(20_000), &text.replace(":1", ":2")] {
             fs::write(&path, bad).unwrap();
-            assert_eq!(read(folder.path(), &on), None, "{bad}");
+            assert_eq!(read(folder.path(), &on, NOW), None, "{bad}");
         }
         fs::remove_file(&path).unwrap();
         fs::write(folder.path().join("elsewhere"), &text).unwrap();
         std::os::unix::fs::symlink(folder.path().join("elsewhere"), &path).unwrap();
-        assert_eq!(read(folder.path(), &on), None, "a link");
+        assert_eq!(read(folder.path(), &on, NOW), None, "a link");
     }
 }

@@ -7,7 +7,7 @@ use crate::output::say;
 use clap::{Args, ValueEnum};
 use gleaner_capture::{Ended, Item, Record};
 use gleaner_decide::guest::GuestParams;
-use gleaner_model::printable_text;
+use gleaner_model::{Burst, printable_text};
 use gleaner_report::{DamageRecord, DumpDecision, DumpGroup, DumpLine, DumpMachine, DumpWindow};
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
@@ -165,6 +165,11 @@ fn lines(record: &Record, names: &Names) -> Vec<DumpLine> {
             let line = DumpLine::Window(DumpWindow::of(&name, of.decided, &of.window));
             [line].into_iter().chain(decided(&name, &of.decisions)).collect()
         }
+        Record::Burst(of) => {
+            let name = names.of(of.group);
+            let line = DumpLine::Event { at_ns: of.burst.at.0, text: told_at_once(&name, &of.burst) };
+            [line].into_iter().chain(decided(&name, &of.decisions)).collect()
+        }
         Record::Event { at, text } => vec![DumpLine::Event { at_ns: at.0, text: text.clone() }],
         Record::Ends(why) => {
             let why = if *why == Ended::Full { "full" } else { "stopped" };
@@ -172,6 +177,11 @@ fn lines(record: &Record, names: &Names) -> Vec<DumpLine> {
         }
         Record::Params { .. } | Record::Gone { .. } => Vec::new(),
     }
+}
+
+fn told_at_once(group: &str, burst: &Burst) -> String {
+    let Burst { runnable, lasted, delay, .. } = burst;
+    format!("{group}: burst, {runnable} runnable, too many for {lasted}, a wake-up delayed by {delay}")
 }
 
 fn others_than_the_defaults(params: &GuestParams) -> Vec<String> {

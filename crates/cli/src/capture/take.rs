@@ -1,6 +1,6 @@
 //! `gleaner capture`: what the daemon has recorded, as one file.
 
-use crate::args::{any_duration, duration_within};
+use crate::args::{JsonArg, any_duration, duration_within};
 use crate::daemon::AskArgs;
 use crate::failure::Failure;
 use crate::files::Destination;
@@ -9,6 +9,8 @@ use crate::output::Output;
 use clap::Args;
 use gleaner_act::default_state_dir;
 use gleaner_daemon::{Answer, Request, ask};
+use gleaner_model::Nanos;
+use gleaner_report::CaptureReport;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -31,6 +33,8 @@ pub struct CaptureArgs {
     pub length: Option<Duration>,
     #[command(flatten)]
     pub ask: AskArgs,
+    #[command(flatten)]
+    pub json: JsonArg,
 }
 
 fn length(text: &str) -> Result<Duration, String> {
@@ -40,6 +44,7 @@ fn length(text: &str) -> Result<Duration, String> {
 
 pub fn main(args: &CaptureArgs) -> Result<u8, Failure> {
     let interrupted = interrupt::flag()?;
+    let mut output = Output::open(args.json.json.as_deref())?;
     let cannot_write = |error: io::Error| {
         Failure::input(format!("cannot write {}: {error}; name a file you may write", args.file.display()))
     };
@@ -73,12 +78,15 @@ pub fn main(args: &CaptureArgs) -> Result<u8, Failure> {
     }
     to.flush().map_err(cannot_write)?;
     destination.whole().map_err(cannot_write)?;
-    let segments = if copied.0 == 1 { "one segment".to_owned() } else { format!("{} segments", copied.0) };
-    Output::Text.text(&format!(
-        "{}: {segments}, {} KB; `gleaner dump` and `gleaner replay` read it",
-        args.file.display(),
-        copied.1.div_ceil(1024)
-    ));
+    let report = CaptureReport {
+        schema: CaptureReport::SCHEMA.to_owned(),
+        file: args.file.display().to_string(),
+        recorded_ns: args.length.map(|length| Nanos::from(length).0),
+        segments: copied.0,
+        file_bytes: copied.1,
+    };
+    output.text(&report);
+    output.json(&report)?;
     Ok(0)
 }
 

@@ -110,7 +110,8 @@ pub fn every(text: &str) -> Result<Duration, String> {
 #[command(after_help = "Examples:\n\
                         \x20 gleaner explain\n\
                         \x20 gleaner explain redis\n\
-                        \x20 gleaner explain 3         # vCPU 3")]
+                        \x20 gleaner explain 3         # vCPU 3\n\
+                        \x20 gleaner explain host      # what the host agent gives VMs, and why")]
 pub struct ExplainArgs {
     /// A group, or a vCPU by its number; without it all groups
     #[arg(value_name = "GROUP|VCPU")]

@@ -6,7 +6,7 @@ use crate::interrupt;
 use crate::output::Output;
 use gleaner_act::default_state_dir;
 use gleaner_daemon::{Answer, ClientError, Request, ask};
-use gleaner_report::{StatusReport, VerifyReport};
+use gleaner_report::{StatusHost, StatusReport, VerifyReport};
 use std::io::{self, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -66,7 +66,11 @@ fn order(args: &HoldArgs, request: &Request, what: &str) -> Result<u8, Failure> 
 pub fn explain(args: &ExplainArgs) -> Result<u8, Failure> {
     let report = status_of(&args.ask)?;
     let text = match args.what.as_deref() {
-        None => report.explain(&report.groups.iter().collect::<Vec<_>>()),
+        None => {
+            let host = report.host.as_ref().map(StatusHost::explain).unwrap_or_default();
+            report.explain(&report.groups.iter().collect::<Vec<_>>()) + &host
+        }
+        Some("host") if report.host.is_some() => report.host.as_ref().map(StatusHost::explain).unwrap_or_default(),
         Some(what) => match (report.groups_named(what), what.parse()) {
             (groups, Err(_)) if groups.is_empty() => return Err(unknown(what, &report)),
             (groups, Ok(vcpu)) if groups.is_empty() => report.explain_vcpu(vcpu),

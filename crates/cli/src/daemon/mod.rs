@@ -6,7 +6,7 @@ mod ask;
 use crate::calibrate::costs_for_service;
 use crate::failure::Failure;
 use crate::output::{Output, say};
-use crate::run::allowed_vcpus;
+use crate::run::{allowed_vcpus, summary};
 pub use args::{AskArgs, ConfigArgs, DaemonArgs, ExplainArgs, HoldArgs, StatusArgs, VerifyArgs};
 use args::{CheckArgs, ConfigCommand};
 pub use ask::{explain, hold, release, reload, status, verify};
@@ -20,7 +20,7 @@ pub fn main(args: DaemonArgs) -> Result<u8, Failure> {
     // What is wrong with it the daemon says itself.
     let acts = Configuration::load(args.config.as_deref()).ok().filter(|found| !found.names_no_group && !args.dry_run);
     let costs = acts.and_then(|found| costs_for_service(found.retain, &allowed_vcpus()));
-    let options = Options { file: args.config, dry_run: args.dry_run, state_dir, costs };
+    let options = Options { file: args.config, dry_run: args.dry_run, state_dir, costs, summarize: summary::of_group };
     let quiet = crate::output::quiet();
     let told = move |line: &str| {
         if !quiet {
@@ -42,7 +42,10 @@ pub fn config(args: &ConfigArgs) -> Result<u8, Failure> {
             Output::Text.text(&match (found.files.is_empty(), found.names_no_group) {
                 (true, _) => "No file: the daemon would watch everything, and change nothing.".to_owned(),
                 (_, true) => format!("{from}: right. No group is named: the daemon would watch, and change nothing."),
-                _ => format!("{from}: right, {groups} group{}.", if groups == 1 { "" } else { "s" }),
+                _ => {
+                    let host = if found.host.is_some() { ", and the host agent" } else { "" };
+                    format!("{from}: right, {groups} group{}{host}.", if groups == 1 { "" } else { "s" })
+                }
             });
         }
         ConfigCommand::Show(CheckArgs { file }) => Output::Text.text(&load(file.as_deref())?),

@@ -54,6 +54,12 @@ impl Task for Program<'_> {
     fn event(&mut self, event: Self::Event) -> ControlFlow<Self::Outcome, Option<Duration>> {
         match event {
             Received::Event(Event::Child) => self.child_changed(),
+            Received::Event(Event::Burst) => {
+                if let Some(runtime) = &mut self.runtime {
+                    runtime.burst();
+                }
+                ControlFlow::Continue(None)
+            }
             Received::Event(Event::Signal { signal, by_terminal }) => {
                 self.relay.pass_on(signal, by_terminal);
                 let was_stopped = matches!(signal, libc::SIGTSTP | libc::SIGCONT);

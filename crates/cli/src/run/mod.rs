@@ -11,12 +11,13 @@ use crate::args::RunArgs;
 use crate::calibrate::add_what_is_known;
 use crate::capture::Recording;
 use crate::failure::Failure;
+use crate::joined::{self, Membership, Offer};
 use crate::output::{Output, say};
 use crate::session::listener;
 use child::{Launch, shell_status};
 use gleaner_act::{CgroupHierarchies, CgroupRoots};
 use gleaner_model::{CpuSet, Nanos, Policy};
-use gleaner_observe::ProcRoot;
+use gleaner_observe::{ProcRoot, Target};
 use gleaner_report::RunReport;
 use gleaner_runtime::{Runtime, SetupError, run_id};
 use gleaner_sys::{usable_cpus, why_refused};
@@ -123,20 +124,8 @@ fn run(
     // What a wake-up costs is added, if it has to be known.
     let mut options = options.clone();
     let own_cgroup = CgroupHierarchies::find(&CgroupRoots::default()).own_unified();
-    let (mut runtime, mut unmanaged) = (None, None);
-    if options.config.policy != Policy::Off {
-        // Orphans of the program come to us, so that they stay observable; and are reaped below.
-        let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
-        match prepare(&mut options, inherited, &vcpus)? {
-            Ok(mut prepared) => {
-                if let Some(recording) = recording.lock().ok().and_then(|mut recording| recording.take()) {
-                    recording.begin(&mut prepared);
-                }
-                runtime = Some(prepared);
-            }
-            Err(why) => unmanaged = Some(why),
-        }
-    }
+    let manager = find_manager(&mut options, recording, inherited, &vcpus)?;
+    let Manager { mut runtime, offer, mut unmanaged, mut notes } = manager;
     let options = &options;
     let mut started = start(options, inherited, runtime.as_mut(), own_cgroup.as_deref(), &listeners);
     if let (Err(NotStarted::Ours(why)), true) = (&started, runtime.is_some()) {
@@ -164,9 +153,19 @@ fn run(
     // Nobody waits for another one.
     drop(listeners);
     program.store(i32::try_from(started.child.id()).unwrap_or(0), Ordering::Relaxed);
+    let membership = offer.and_then(|offer| hand_over(offer, &started.child, &mut notes));
     let (status, ended) = event_loop::until_it_ends(&mut started.child, &started.events, runtime.as_mut())?;
     let wall = Nanos::from(ended.saturating_duration_since(started.began));
-    let mut report = summary::report(options, &vcpus, (wall, shell_status(status)), runtime.map(Runtime::end));
+    let outcome = (wall, shell_status(status));
+    let mut report = match membership.map(Membership::end) {
+        Some(Ok(told)) => summary::joined(options, &vcpus, outcome, told),
+        Some(Err(why)) => {
+            notes.push(why);
+            summary::report(options, &vcpus, outcome, None)
+        }
+        None => summary::report(options, &vcpus, outcome, runtime.map(Runtime::end)),
+    };
+    report.warnings.extend(notes);
     if recording.lock().is_ok_and(|recording| recording.is_some()) {
         report.warnings.push("nothing was recorded, because nobody managed the program".to_owned());
     }
@@ -178,6 +177,62 @@ fn run(
         line
     }));
     Ok(report)
+}
+
+/// Who manages the program: this process, a daemon, or nobody.
+#[derive(Default)]
+struct Manager {
+    runtime: Option<Runtime>,
+    offer: Option<Offer>,
+    /// Why nobody does.
+    unmanaged: Option<String>,
+    notes: Vec<String>,
+}
+
+fn find_manager(
+    options: &mut Options,
+    recording: &Mutex<Option<Recording>>,
+    inherited: &Inherited,
+    vcpus: &CpuSet,
+) -> Result<Manager, Failure> {
+    let mut found = Manager::default();
+    if options.config.policy == Policy::Off {
+        return Ok(found);
+    }
+    // Orphans of the program come to us, so that they stay observable; the event loop reaps them.
+    let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
+    match joined::look(&options.asking, &options.config) {
+        Ok(Some(offer)) => return Ok(Manager { offer: Some(offer), ..found }),
+        Ok(None) => {}
+        Err(why) => found.notes.push(format!("managed beside the daemon, not by it: {why}")),
+    }
+    match prepare(options, inherited, vcpus)? {
+        Ok(mut prepared) => {
+            if let Some(recording) = recording.lock().ok().and_then(|mut recording| recording.take()) {
+                recording.begin(&mut prepared);
+            }
+            found.runtime = Some(prepared);
+        }
+        Err(why) => found.unmanaged = Some(why),
+    }
+    Ok(found)
+}
+
+/// To the daemon. What is in the way does not harm the program, which runs.
+fn hand_over(offer: Offer, child: &Child, notes: &mut Vec<String>) -> Option<Membership> {
+    let pid = i32::try_from(child.id()).unwrap_or(0);
+    let begin = move || {
+        offer.accept(Some(pid), None).map_err(|why| {
+            let line = format!("the program runs unmanaged, because the daemon did not take it: {why}");
+            // One that has ended already misses nothing.
+            if Target::process(&ProcRoot::default(), pid).is_ok() {
+                say(&format!("gleaner: {line}"));
+            }
+            line
+        })
+    };
+    let started = Membership::start(begin);
+    started.map_err(|error| notes.push(format!("the program ran unmanaged: no thread: {}", why_refused(&error)))).ok()
 }
 
 /// Everything that is to run beside the program; or why it is left alone, which only `--strict` takes for a failure.
@@ -229,6 +284,7 @@ fn start(
     let mut launch = Launch::new(&options.command, inherited.clone());
     if let Some(runtime) = &runtime {
         launch.mark(&run_id());
+        launch.timer_slack(runtime.timer_slack());
         let own = || own_cgroup.map(|own| own.join("cgroup.procs")).filter(|file| writable(file));
         if let Some(file) = runtime.join_file().or_else(own) {
             let cannot = |error| NotStarted::Ours(format!("cannot open {}: {error}", file.display()));
@@ -236,9 +292,14 @@ fn start(
         }
     }
     let (sender, events) = channel();
+    let bursts = sender.clone();
     let (listener, listening) =
         Listener::new(sender, inherited).map_err(|failure| NotStarted::Ours(failure.message))?;
     if let Some(runtime) = &mut runtime {
+        // Whoever receives may have ended.
+        runtime.tell_bursts_by(move || {
+            let _ = bursts.send(Event::Burst);
+        });
         runtime.about_to_start();
     }
     let (child, began) = launch.spawn().map_err(|error| {

@@ -1,11 +1,12 @@
 //! `run`'s options, validated.
 
-use crate::args::{ObserverArg, PlacementArg, RunArgs};
+use crate::args::{DEFAULT_OVERHEAD, ObserverArg, PlacementArg, RetainArg, RunArgs};
 use crate::failure::Failure;
+use crate::joined::Asking;
 use crate::params::read_params;
 use gleaner_act::PlacementRequest;
 use gleaner_decide::guest::GuestParams;
-use gleaner_model::{Nanos, Profile};
+use gleaner_model::{Nanos, Policy, Profile};
 use gleaner_observe::ObserverChoice;
 use gleaner_runtime::Config;
 use std::ffi::OsString;
@@ -17,10 +18,15 @@ pub struct Options {
     pub config: Config,
     pub quiet: bool,
     pub command: Vec<OsString>,
+    /// Whether a daemon is to do it.
+    pub asking: Asking,
 }
 
 impl Options {
     pub fn from_args(args: RunArgs) -> Result<Self, Failure> {
+        if Policy::from(args.policy) == Policy::Off && args.timer_slack.is_some() {
+            return Err(Failure::input("--timer-slack does nothing under --policy off; take --policy observe"));
+        }
         let mut params = args.config.as_deref().map_or_else(|| Ok(GuestParams::default()), read_params)?;
         if let Some(timeout) = args.retain_for {
             let us = u64::try_from(timeout.as_micros()).unwrap_or(u64::MAX);
@@ -29,6 +35,15 @@ impl Options {
             params.timeout_max_us = params.timeout_max_us.max(us);
         }
         params.retention_trials &= !args.no_trial;
+        let own = [
+            (args.recording.capture.is_some(), "--capture"),
+            (args.strict, "--strict"),
+            (args.timer_slack.is_some(), "--timer-slack"),
+            (args.retain != RetainArg::Auto, "--retain"),
+            (args.observer != ObserverArg::Auto, "--observer"),
+            (args.placement != PlacementArg::Auto, "--placement"),
+            (args.overhead.to_bits() != DEFAULT_OVERHEAD.to_bits(), "--overhead"),
+        ];
         let config = Config {
             name: crate::capture::name_of(&args.command),
             policy: args.policy.into(),
@@ -51,11 +66,13 @@ impl Options {
                 PlacementArg::Affinity => PlacementRequest::Affinity,
             },
             groups_max: 1,
+            timer_slack: args.timer_slack.map(Nanos::from),
             overhead_ratio: args.overhead / 100.0,
             strict: args.strict,
             dry_run: false,
         };
-        Ok(Self { config, quiet: crate::output::quiet(), command: args.command })
+        let asking = Asking::new(args.daemon, &own);
+        Ok(Self { config, quiet: crate::output::quiet(), command: args.command, asking })
     }
 }
 

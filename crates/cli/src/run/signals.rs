@@ -48,6 +48,8 @@ pub enum Event {
     Child,
     /// A signal for the program; `by_terminal`: it has it already.
     Signal { signal: i32, by_terminal: bool },
+    /// Threads of the program wait for a vCPU.
+    Burst,
 }
 
 /// How this process was started: what the program has to find again.

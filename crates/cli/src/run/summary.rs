@@ -2,10 +2,11 @@
 
 use super::options::Options;
 use gleaner_act::PlacementKind;
-use gleaner_decide::guest::NoStep;
+use gleaner_decide::guest::{NoStep, wake_pattern};
 use gleaner_model::{CpuSet, Nanos, Profile, RetainMeans, Source, VcpuId, WakeupCosts};
 use gleaner_report::{DecisionRecord, LengthStats, Means, ObservedLengths, RunReport, VcpuTimes};
-use gleaner_runtime::{GroupSnapshot, LengthSummary, Snapshot, VcpuTime, Warning};
+use gleaner_runtime::{Config, GroupSnapshot, LengthSummary, Snapshot, VcpuTime, Warning};
+use std::ffi::OsString;
 
 /// The report of a program that ran for `wall`. `ended`: how everything stood at its end, and whether it was undone;
 /// `None` where nothing ran beside the program.
@@ -15,20 +16,33 @@ pub fn report(
     (wall, exit_status): (Nanos, i32),
     ended: Option<(Snapshot, bool)>,
 ) -> RunReport {
-    let mut report = unobserved(options, vcpus, wall, exit_status);
+    let mut report = unobserved(&options.config, &options.command, vcpus, (wall, exit_status));
     if let Some((snapshot, restored)) = ended {
-        fill(&mut report, options, &snapshot);
+        fill(&mut report, &options.config, &snapshot);
         report.restored = restored;
     }
     report
 }
 
-fn unobserved(options: &Options, vcpus: &CpuSet, wall: Nanos, exit_status: i32) -> RunReport {
-    let config = &options.config;
+/// What a daemon tells of the one group in `snapshot`. What only its runner knows is left out: see [`joined`].
+pub fn of_group(config: &Config, snapshot: &Snapshot) -> RunReport {
+    let mut report = unobserved(config, &[], &snapshot.vcpus, (Nanos::ZERO, 0));
+    fill(&mut report, config, snapshot);
+    report
+}
+
+/// The report of a program that a daemon managed, and told this of.
+pub fn joined(options: &Options, vcpus: &CpuSet, (wall, exit_status): (Nanos, i32), told: RunReport) -> RunReport {
+    let own = unobserved(&options.config, &options.command, vcpus, (wall, exit_status));
+    let RunReport { command, policy, profile, wall_ns, exit_status, vcpus, .. } = own;
+    RunReport { command, policy, profile, wall_ns, exit_status, vcpus, ..told }
+}
+
+fn unobserved(config: &Config, command: &[OsString], vcpus: &CpuSet, (wall, exit_status): (Nanos, i32)) -> RunReport {
     let profile = format!("{:?}", config.profile).to_lowercase();
     RunReport {
         schema: RunReport::SCHEMA.to_owned(),
-        command: options.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
+        command: command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
         policy: format!("{:?}", config.policy).to_lowercase(),
         profile: if config.timeout.is_some() { "custom".to_owned() } else { profile },
         attached: false,
@@ -36,6 +50,7 @@ fn unobserved(options: &Options, vcpus: &CpuSet, wall: Nanos, exit_status: i32) 
         exit_status,
         idle_entries: None,
         halts: None,
+        idle_ended_by: None,
         retained_ns: 0,
         steal_ns: None,
         cpu_time_ns: None,
@@ -57,6 +72,7 @@ fn unobserved(options: &Options, vcpus: &CpuSet, wall: Nanos, exit_status: i32) 
         decisions: Vec::new(),
         decisions_left_out: 0,
         no_step_because: None,
+        wake_pattern: None,
         retention_cost_ratio: None,
         contended_cost_ratio: None,
         warnings: Vec::new(),
@@ -64,7 +80,7 @@ fn unobserved(options: &Options, vcpus: &CpuSet, wall: Nanos, exit_status: i32) 
     }
 }
 
-fn fill(report: &mut RunReport, options: &Options, snapshot: &Snapshot) {
+fn fill(report: &mut RunReport, config: &Config, snapshot: &Snapshot) {
     report.overhead_cpu_ns = snapshot.overhead.0;
     report.retained_ns = snapshot.retained.0;
     report.guard_trips = snapshot.guard_trips;
@@ -75,12 +91,14 @@ fn fill(report: &mut RunReport, options: &Options, snapshot: &Snapshot) {
     let Some(group) = snapshot.groups.first() else { return };
     let totals = &group.totals;
     report.timeout_ns = group.timeout.map(|timeout| timeout.0);
-    report.timeout_from = retention.map(|means| timeout_from(options, means, group));
-    if let (None, Some(costs)) = (retention, options.config.costs.filter(|_| options.config.policy.retains())) {
+    report.timeout_from = retention.map(|means| timeout_from(config, means, group));
+    if let (None, Some(costs)) = (retention, config.costs.filter(|_| config.policy.retains())) {
         (report.timeout_ns, report.timeout_from) = (Some(0), Some(answers_as_soon(&costs)));
     }
-    let steps = options.config.policy.consolidates();
+    let steps = config.policy.consolidates();
     report.no_step_because = steps.then(|| no_step_because(&group.explanation.no_step_windows)).flatten();
+    let pattern = totals.wakes.and_then(|of| wake_pattern(&of, totals.wakes_observed, &config.params));
+    report.wake_pattern = pattern.map(|pattern| pattern.to_string());
     report.retention_cost_ratio = group.explanation.retention_cost_ratio;
     report.steal_ns = snapshot.steal_is_reported.then_some(totals.steal.0);
     report.cpu_time_ns = Some(totals.cpu_time.0);
@@ -89,6 +107,7 @@ fn fill(report: &mut RunReport, options: &Options, snapshot: &Snapshot) {
     report.cross_wakeups = totals.cross_wakeups();
     report.idle_entries = totals.idle_entries();
     report.halts = totals.halts();
+    report.idle_ended_by = totals.idle_ended_by().map(Into::into);
     report.threads_max = Some(totals.threads_max);
     report.active_vcpus_mean = totals.active_mean(usize::try_from(report.vcpus).unwrap_or(0));
     report.vcpu_times = totals.vcpus.iter().map(|(id, time)| vcpu_times(*id, time)).collect();
@@ -100,14 +119,14 @@ fn fill(report: &mut RunReport, options: &Options, snapshot: &Snapshot) {
 }
 
 /// Where the time-out comes from, in words.
-fn timeout_from(options: &Options, means: RetainMeans, group: &GroupSnapshot) -> String {
-    if options.config.timeout.is_some() {
+fn timeout_from(config: &Config, means: RetainMeans, group: &GroupSnapshot) -> String {
+    if config.timeout.is_some() {
         return "as given by --retain-for".to_owned();
     }
-    if let (Some(Nanos::ZERO), Some(costs)) = (group.timeout, options.config.costs) {
+    if let (Some(Nanos::ZERO), Some(costs)) = (group.timeout, config.costs) {
         return answers_as_soon(&costs);
     }
-    let profile = match options.config.profile {
+    let profile = match config.profile {
         Profile::Frugal => "frugal",
         Profile::Balanced => "balanced",
         Profile::Latency => "latency",

@@ -93,6 +93,14 @@ pub fn journals_of_run(dir: &Path, pid: i32) -> Vec<PathBuf> {
         .collect()
 }
 
+/// What others than the program used of the machine during a run, the hypervisor's other guests included.
+pub fn others_share(report: &serde_json::Value) -> f64 {
+    let vcpus = report["vcpu_times"].as_array().unwrap();
+    let sum = |key: &str| vcpus.iter().map(|vcpu| vcpu[key].as_f64().unwrap()).sum::<f64>();
+    let busy = sum("busy_ns") + sum("steal_ns");
+    (busy - report["cpu_time_ns"].as_f64().unwrap()) / (busy + sum("halted_ns") + sum("retained_ns"))
+}
+
 /// The share of all CPUs' time that is used while this test waits for a moment: others' doing.
 pub fn busy_share() -> f64 {
     let times = || -> (f64, f64) {

@@ -12,6 +12,7 @@ pub mod seccomp;
 pub mod terminal;
 pub mod tmux;
 pub mod unprivileged;
+pub mod vm;
 
 pub use process::*;
 use std::path::Path;

@@ -22,6 +22,24 @@ pub const UNCONFINED: &str = "GLEANER_TEST_UNCONFINED";
 /// How the program ends when all went well.
 pub const STATUS: i32 = 7;
 
+/// Conditions that nearly always hold: the program is consolidated after a few windows.
+pub const LENIENT: &str = "
+idle_periods_per_s_min = 1
+settle_windows = 0
+judge_windows = 1
+baseline_windows_min = 1
+baseline_windows_max = 1
+predicted_utilization_max = 1.0
+hold_off_min_ms = 1
+hold_off_max_ms = 1
+thread_burst_min = 1000000
+cpu_change_share = 10
+saturated_utilization = 1.0
+granularity_change_factor = 100
+min_time_slice_us = 100000
+hurt_loss_min = 1
+";
+
 /// The words that start the program.
 pub fn words() -> Vec<String> {
     let own = std::env::current_exe().unwrap().display().to_string();

@@ -31,8 +31,8 @@ pub const KEYS: &[Key] = &[
     Key {
         table: "daemon",
         key: "observer",
-        meaning: "What sees the groups. auto: BPF where something is retained and not by polling in the idle task, and \
-                  /proc where that is refused. bpf: the daemon does not start without.",
+        meaning: "What sees the groups. auto: BPF where something is retained and not by polling in the idle task, or \
+                  where there are more threads than `procfs_threads_max`, and /proc where that is refused. bpf: the daemon does not start without.",
         allowed: "auto, bpf, procfs",
         default: "auto",
         example: "\"auto\"",
@@ -89,6 +89,56 @@ pub const KEYS: &[Key] = &[
         allowed: "a path",
         default: "below /run/gleaner, until the daemon ends",
         example: "\"/var/lib/gleaner/capture\"",
+    },
+    Key {
+        table: "host",
+        key: "slice",
+        meaning: "On a hypervisor: the time slice of its VMs' vCPUs, one for all, or adaptive: the agent finds one for each \
+                  set of VMs that share CPUs. The agent runs where there is a table [host]: see `gleaner host run`.",
+        allowed: "adaptive, 100us to 100ms",
+        default: "adaptive",
+        example: "\"adaptive\"",
+    },
+    Key {
+        table: "host",
+        key: "vm",
+        meaning: "Only these VMs, by name or process id.",
+        allowed: "a list of names",
+        default: "all VMs, as they come and go",
+        example: "[\"web\", \"db\"]",
+    },
+    Key {
+        table: "host",
+        key: "interval",
+        meaning: "Length of the agent's windows.",
+        allowed: "100ms to 60s",
+        default: "1s",
+        example: "\"1s\"",
+    },
+    Key {
+        table: "host",
+        key: "enforce",
+        meaning: "Whether slices are ended in time where the kernel's tick alone would not. Under systemd the unit has to \
+                  allow it (RestrictRealtime=no).",
+        allowed: "true, false",
+        default: "true",
+        example: "true",
+    },
+    Key {
+        table: "host",
+        key: "pause_exits",
+        meaning: "Whether exits by PAUSE are counted, which show that a VM spins; this takes some time at every exit.",
+        allowed: "true, false",
+        default: "false",
+        example: "false",
+    },
+    Key {
+        table: "host",
+        key: "params_file",
+        meaning: "Parameters of adaptive: a TOML file with any of the keys that `gleaner params host` prints.",
+        allowed: "a path",
+        default: "",
+        example: "\"/etc/gleaner/host-policy.toml\"",
     },
     Key {
         table: "defaults",
@@ -181,7 +231,7 @@ pub const KEYS: &[Key] = &[
         table: "group.NAME",
         key: "progress",
         meaning: "A file with a counter of what it gets done, by which retention is judged instead of by hand-overs.",
-        allowed: "a path",
+        allowed: "a path, or PATH|REGEX: the number where that matches",
         default: "",
         example: "\"/run/redis/progress\"",
     },
@@ -210,4 +260,4 @@ pub(super) fn keys_of(table: &str) -> impl Iterator<Item = &'static str> {
 }
 
 /// The tables that there may be.
-pub(super) const TABLES: [&str; 6] = ["daemon", "control", "metrics", "capture", "defaults", "group"];
+pub(super) const TABLES: [&str; 7] = ["daemon", "control", "metrics", "capture", "host", "defaults", "group"];

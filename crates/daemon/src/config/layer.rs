@@ -1,15 +1,16 @@
 //! One file of the configuration, read and checked: each value with the place it is from.
 
 use super::keys::{TABLES, keys_of, nearest};
-use super::{ConfigError, ProfileName};
+use super::{ConfigError, HostSlice, ProfileName};
 use crate::metrics::MetricsAddress;
 use gleaner_decide::guest::GuestParams;
 use gleaner_model::{Nanos, Policy, RetainMeans, printable};
-use gleaner_observe::{ObserverChoice, Selector};
+use gleaner_observe::{Counter, ObserverChoice, Selector};
 use gleaner_runtime::RetainChoice;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::io::Read;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use toml::Spanned;
@@ -40,8 +41,20 @@ pub(super) struct Layer {
     pub metrics: Option<MetricsAddress>,
     pub capture_size: Option<u64>,
     pub capture_folder: Option<PathBuf>,
+    pub host: Option<HostLayer>,
     pub profile: Option<ProfileName>,
     pub groups: BTreeMap<String, At<GroupLayer>>,
+}
+
+/// What one file says of the host agent.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct HostLayer {
+    pub slice: Option<HostSlice>,
+    pub vms: Option<Vec<String>>,
+    pub interval: Option<Duration>,
+    pub enforce: Option<bool>,
+    pub pause_exits: Option<bool>,
+    pub params_file: Option<PathBuf>,
 }
 
 /// What one file says of a group.
@@ -53,7 +66,7 @@ pub(super) struct GroupLayer {
     pub budget: Option<f64>,
     pub retain_for: Option<Nanos>,
     pub trial: Option<bool>,
-    pub progress: Option<PathBuf>,
+    pub progress: Option<Counter>,
     pub params: BTreeMap<String, At<toml::Value>>,
 }
 
@@ -64,6 +77,7 @@ struct Raw {
     control: RawControl,
     metrics: RawMetrics,
     capture: RawCapture,
+    host: Option<RawHost>,
     defaults: RawDefaults,
     group: BTreeMap<String, Spanned<RawGroup>>,
 }
@@ -94,6 +108,17 @@ struct RawMetrics {
 struct RawCapture {
     size: Option<Spanned<String>>,
     folder: Option<Spanned<String>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct RawHost {
+    slice: Option<Spanned<String>>,
+    vm: Option<Spanned<Vec<String>>>,
+    interval: Option<Spanned<String>>,
+    enforce: Option<bool>,
+    pause_exits: Option<bool>,
+    params_file: Option<Spanned<String>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -191,8 +216,25 @@ pub(super) fn parse(file: &Path, text: &str) -> Result<Layer, ConfigError> {
         metrics: source.value(raw.metrics.listen.as_ref(), |text| MetricsAddress::parse(text))?,
         capture_size: source.value(raw.capture.size.as_ref(), |text| size(text))?,
         capture_folder: source.value(raw.capture.folder.as_ref(), |path| absolute(path))?,
+        host: raw.host.as_ref().map(|host| host_layer(&source, host)).transpose()?,
         profile: source.value(raw.defaults.profile.as_ref(), |word| profile(word))?,
         groups,
+    })
+}
+
+fn host_layer(source: &Source<'_>, raw: &RawHost) -> Result<HostLayer, ConfigError> {
+    Ok(HostLayer {
+        slice: source.value(raw.slice.as_ref(), |text| slice(text))?,
+        vms: source.value(raw.vm.as_ref(), |names| match names.iter().find(|name| name.is_empty()) {
+            Some(_) => Err("vm: write each VM's name or process id".to_owned()),
+            None => Ok(names.clone()),
+        })?,
+        interval: source.value(raw.interval.as_ref(), |text| {
+            within(text, Duration::from_millis(100)..=Duration::from_secs(60), "100ms to 60s, such as \"1s\"")
+        })?,
+        enforce: raw.enforce,
+        pause_exits: raw.pause_exits,
+        params_file: source.value(raw.params_file.as_ref(), |path| absolute(path))?,
     })
 }
 
@@ -223,7 +265,7 @@ fn group_layer(source: &Source<'_>, raw: &RawGroup, at: usize) -> Result<GroupLa
         budget: source.value(raw.budget.as_ref(), |text| percent(text, 0.0, 100_000.0))?,
         retain_for: source.value(raw.retain_for.as_ref(), |text| duration(text))?,
         trial: raw.trial,
-        progress: source.value(raw.progress.as_ref(), |path| absolute(path))?,
+        progress: source.value(raw.progress.as_ref(), |text| counter(text))?,
         params: params.collect(),
     })
 }
@@ -346,6 +388,11 @@ fn absolute(path: &str) -> Result<PathBuf, String> {
     Err(format!("{}: write a path from / on", printable(path.as_bytes())))
 }
 
+fn counter(text: &str) -> Result<Counter, String> {
+    let found = text.parse::<Counter>().map_err(|why| printable(why.as_bytes()))?;
+    absolute(&found.file().to_string_lossy()).map(|_| found)
+}
+
 /// A group of users, by number or as /etc/group has it: a static binary cannot ask the C library.
 fn user_group(name: &str) -> Result<u32, String> {
     let known = std::fs::read_to_string("/etc/group").unwrap_or_default();
@@ -377,10 +424,20 @@ fn size(text: &str) -> Result<u64, String> {
 
 fn duration(text: &str) -> Result<Nanos, String> {
     let range = Duration::from_micros(1)..=Duration::from_secs(1);
-    match humantime::parse_duration(text) {
-        Ok(duration) if range.contains(&duration) => Ok(Nanos::from(duration)),
-        _ => Err(format!("{}: write 1us to 1s, such as \"200us\"", printable(text.as_bytes()))),
+    within(text, range, "1us to 1s, such as \"200us\"").map(Nanos::from)
+}
+
+fn within(text: &str, range: RangeInclusive<Duration>, right: &str) -> Result<Duration, String> {
+    let found = humantime::parse_duration(text).ok().filter(|duration| range.contains(duration));
+    found.ok_or_else(|| format!("{}: write {right}", printable(text.as_bytes())))
+}
+
+fn slice(text: &str) -> Result<HostSlice, String> {
+    if text == "adaptive" {
+        return Ok(HostSlice::Adaptive);
     }
+    let range = Duration::from_micros(100)..=Duration::from_millis(100);
+    within(text, range, "adaptive, or 100us to 100ms, such as \"1ms\"").map(HostSlice::Fixed)
 }
 
 /// What serde has to say, which knows the fields.

@@ -18,11 +18,12 @@ pub use keys::{KEYS, Key};
 use crate::metrics::MetricsAddress;
 use gleaner_decide::guest::GuestParams;
 use gleaner_model::{Nanos, Policy, Profile};
-use gleaner_observe::{ObserverChoice, Selector};
+use gleaner_observe::{Counter, ObserverChoice, Selector};
 use gleaner_runtime::RetainChoice;
-use layer::{At, GroupLayer, Layer};
+use layer::{At, GroupLayer, HostLayer, Layer};
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// The package's file.
 const SHIPPED: &str = "/usr/share/gleaner/gleaner.toml";
@@ -108,7 +109,7 @@ pub struct GroupSettings {
     /// How long idle vCPUs are kept awake, instead of what is learnt.
     pub retain_for: Option<Nanos>,
     /// A counter of what it gets done.
-    pub progress: Option<PathBuf>,
+    pub progress: Option<Counter>,
     /// The policy's numbers.
     pub params: GuestParams,
 }
@@ -120,6 +121,33 @@ pub struct CaptureSettings {
     pub size: u64,
     /// Where; `None`: in the state folder, until the daemon ends.
     pub folder: Option<PathBuf>,
+}
+
+/// The time slice of VMs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HostSlice {
+    /// One for each set of VMs that share CPUs, which the agent finds.
+    #[default]
+    Adaptive,
+    /// One for all.
+    Fixed(Duration),
+}
+
+/// What the host agent is to do, as `gleaner host run` has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostSettings {
+    /// Of each vCPU.
+    pub slice: HostSlice,
+    /// Only these; none: all.
+    pub vms: Vec<String>,
+    /// Length of its windows.
+    pub interval: Duration,
+    /// Whether slices are ended in time.
+    pub enforce: bool,
+    /// Whether exits by PAUSE are counted.
+    pub pause_exits: bool,
+    /// Its parameters.
+    pub params_file: Option<PathBuf>,
 }
 
 /// What the daemon is to do.
@@ -141,9 +169,12 @@ pub struct Configuration {
     pub metrics: Option<MetricsAddress>,
     /// What is recorded.
     pub capture: Option<CaptureSettings>,
+    /// What is done for the VMs of this machine.
+    pub host: Option<HostSettings>,
     /// In order of name; the first that a process belongs to has it.
     pub groups: Vec<GroupSettings>,
-    /// Whether no file names a group: then there is one of everything, and nothing is changed.
+    /// Whether no file names a group, nor has anything for a host: then there is a group of everything, and nothing is
+    /// changed.
     pub names_no_group: bool,
 }
 
@@ -176,7 +207,8 @@ impl Configuration {
         let profile = whole.profile.unwrap_or_default();
         let groups = whole.groups.into_iter().map(|(name, group)| group_settings(name, group, profile));
         let mut groups: Vec<GroupSettings> = groups.collect::<Result<_, _>>()?;
-        let names_no_group = groups.is_empty();
+        let host = whole.host.map(host_settings);
+        let names_no_group = groups.is_empty() && host.is_none();
         if names_no_group {
             groups.push(everything());
         }
@@ -192,6 +224,7 @@ impl Configuration {
                 (None, None) => None,
                 (size, folder) => Some(CaptureSettings { size: size.unwrap_or(64 << 20), folder }),
             },
+            host,
             groups,
             names_no_group,
         })
@@ -218,12 +251,35 @@ fn lay_over(below: &mut Layer, above: Layer) {
     below.metrics = above.metrics.or(below.metrics.take());
     below.capture_size = above.capture_size.or(below.capture_size);
     below.capture_folder = above.capture_folder.or(below.capture_folder.take());
+    if let Some(above) = above.host {
+        lay_host_over(below.host.get_or_insert_default(), above);
+    }
     below.profile = above.profile.or(below.profile);
     for (name, group) in above.groups {
         match below.groups.get_mut(&name) {
             Some(found) => lay_group_over(&mut found.value, group.value),
             None => drop(below.groups.insert(name, group)),
         }
+    }
+}
+
+fn lay_host_over(below: &mut HostLayer, above: HostLayer) {
+    below.slice = above.slice.or(below.slice);
+    below.vms = above.vms.or(below.vms.take());
+    below.interval = above.interval.or(below.interval);
+    below.enforce = above.enforce.or(below.enforce);
+    below.pause_exits = above.pause_exits.or(below.pause_exits);
+    below.params_file = above.params_file.or(below.params_file.take());
+}
+
+fn host_settings(host: HostLayer) -> HostSettings {
+    HostSettings {
+        slice: host.slice.unwrap_or_default(),
+        vms: host.vms.unwrap_or_default(),
+        interval: host.interval.unwrap_or(Duration::from_secs(1)),
+        enforce: host.enforce.unwrap_or(true),
+        pause_exits: host.pause_exits.unwrap_or(false),
+        params_file: host.params_file,
     }
 }
 

@@ -1,11 +1,12 @@
 //! The configuration in force, as a file: `gleaner config show`.
 
 use super::layer::OBSERVERS;
-use super::{CaptureSettings, Configuration};
+use super::{CaptureSettings, Configuration, HostSettings, HostSlice};
 use gleaner_model::{Policy, Profile};
 use gleaner_observe::Selector;
 use gleaner_runtime::RetainChoice;
 use std::fmt;
+use std::time::Duration;
 
 impl fmt::Display for Configuration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -36,6 +37,9 @@ impl fmt::Display for Configuration {
                 writeln!(f, "folder = {}", quoted(&folder.display().to_string()))?;
             }
         }
+        if let Some(host) = &self.host {
+            write_host(f, host)?;
+        }
         for group in &self.groups {
             let (kind, value) = match &group.selector {
                 Selector::Pid(pid) => ("pid", pid.to_string()),
@@ -65,11 +69,28 @@ impl fmt::Display for Configuration {
                 writeln!(f, "retain_for = \"{}ns\"", retain_for.0)?;
             }
             if let Some(progress) = &group.progress {
-                writeln!(f, "progress = {}", quoted(&progress.display().to_string()))?;
+                writeln!(f, "progress = {}", quoted(&progress.to_string()))?;
             }
             writeln!(f, "trial = {}", group.params.retention_trials)?;
         }
         Ok(())
+    }
+}
+
+fn write_host(f: &mut fmt::Formatter<'_>, host: &HostSettings) -> fmt::Result {
+    let time = |time: Duration| quoted(&humantime::format_duration(time).to_string().replace(' ', ""));
+    let slice = match host.slice {
+        HostSlice::Adaptive => quoted("adaptive"),
+        HostSlice::Fixed(slice) => time(slice),
+    };
+    writeln!(f, "\n[host]\nslice = {slice}\ninterval = {}", time(host.interval))?;
+    writeln!(f, "enforce = {}\npause_exits = {}", host.enforce, host.pause_exits)?;
+    if !host.vms.is_empty() {
+        writeln!(f, "vm = {}", toml::Value::from(host.vms.clone()))?;
+    }
+    match &host.params_file {
+        Some(file) => writeln!(f, "params_file = {}", quoted(&file.display().to_string())),
+        None => Ok(()),
     }
 }
 

@@ -29,6 +29,7 @@ fn each_key_is_understood_and_each_that_is_understood_is_described() {
         ("control", "[control]\nzz = 1"),
         ("metrics", "[metrics]\nzz = 1"),
         ("capture", "[capture]\nzz = 1"),
+        ("host", "[host]\nzz = 1"),
         ("defaults", "[defaults]\nzz = 1"),
         ("group.NAME", "[group.a]\nzz = 1"),
     ];
@@ -69,9 +70,14 @@ fn what_is_wrong_is_told_with_its_line_and_what_would_be_right() {
         ("[group.a]\npid = \"x\"\n", "x.toml:2: "),
         ("[control]\ngroup = \"no-such-group\"\n", "x.toml:2: no-such-group: no such group of users"),
         ("[metrics]\nlisten = \"0.0.0.0:80\"\n", "x.toml:2: metrics are served on loopback"),
+        ("[host]\nslice = \"1s\"\n", "x.toml:2: 1s: write adaptive, or 100us to 100ms"),
+        ("[host]\ninterval = \"1us\"\n", "x.toml:2: 1us: write 100ms to 60s"),
+        ("[host]\nvm = [\"\"]\n", "x.toml:2: vm: write each"),
+        ("[host]\nvms = [\"a\"]\n", "x.toml:2: unknown key vms: did you mean vm?"),
         ("[capture]\nsize = \"5\"\n", "x.toml:2: 5: write 1M to 16G"),
         ("[capture]\nfolder = \"x\"\n", "x.toml:2: x: write a path from / on"),
         ("[group.a]\npid = 3\nprogress = \"x\"\n", "x.toml:3: x: write a path from / on"),
+        ("[group.a]\npid = 3\nprogress = \"/x|(\"\n", "x.toml:3: (: "),
         ("a = [\n", "x.toml:"),
         ("[[group]]\n", "x.toml:1: "),
         ("group = 3\n", "x.toml:1: "),
@@ -150,4 +156,23 @@ proptest::proptest! {
             proptest::prop_assert!(error.line.is_some() && !error.what.is_empty(), "{error}");
         }
     }
+}
+
+#[test]
+fn a_host_has_an_agent_and_no_group_of_everything() {
+    let found = right("[host]\n");
+    assert_eq!((found.groups.len(), found.names_no_group), (0, false));
+    let settings = found.host.unwrap();
+    assert_eq!(
+        (settings.slice, settings.interval, settings.enforce),
+        (HostSlice::Adaptive, Duration::from_secs(1), true)
+    );
+    let both = right("[host]\nslice = \"1500us\"\nvm = [\"a b\"]\n[group.a]\npid = 3\n");
+    assert_eq!(both.host.as_ref().unwrap().slice, HostSlice::Fixed(Duration::from_micros(1500)));
+    assert_eq!(right(&both.to_string()).host, both.host, "{both}");
+    // A drop-in changes one key of it.
+    let mut whole = layer::parse(Path::new("a.toml"), "[host]\nslice = \"1ms\"\nenforce = false\n").unwrap();
+    lay_over(&mut whole, layer::parse(Path::new("b.toml"), "[host]\nslice = \"adaptive\"\n").unwrap());
+    let host = Configuration::resolve(Vec::new(), whole).unwrap().host.unwrap();
+    assert_eq!((host.slice, host.enforce), (HostSlice::Adaptive, false));
 }

@@ -9,9 +9,14 @@
 //!         │                 ├─ never_idle    nor where there are no idle periods
 //!         │                 └─ yielding      the yielding thread's own state machine, run by act/
 //!         ├─ consolidation ─┬─ conditions       may one vCPU fewer do?
+//!         │                 ├─ order            which one goes first
+//!         │                 ├─ burst            all vCPUs at once, between two windows
 //!         │                 ├─ judge            did the last step hurt, and what is learnt
 //!         │                 ├─ workload_change  is it another program now?
 //!         │                 └─ measure          windows -> rates, medians
+//!         ├─ wake_pattern   who wakes whom
+//!         ├─ interrupts     which ones leave deactivated vCPUs
+//!         ├─ neighbours     what others steer
 //!         └─ explain        why not
 //! ```
 //!
@@ -21,12 +26,17 @@
 mod backoff;
 mod consolidation;
 mod explain;
+mod interrupts;
+mod neighbours;
 mod params;
 mod policy;
 mod retention;
+mod wake_pattern;
 
-pub use consolidation::{Check, Factors, check, granularity_ratio, load_ratio};
+pub use consolidation::{Check, Factors, check, deactivation_order, expands, granularity_ratio, load_ratio};
 pub use explain::{Explanation, NoStep, TrialRecord};
+pub use interrupts::worth_moving;
+pub use neighbours::{Steered, beside, followed};
 pub use params::GuestParams;
 pub use policy::{GuestPolicy, GuestSetup};
 pub use retention::{
@@ -34,3 +44,4 @@ pub use retention::{
     UNTIL_ORDERED, YieldingThread, halting_costs_by_the_tail_alone, halting_is_free, poll_timeout, timeout,
     waking_is_free,
 };
+pub use wake_pattern::wake_pattern;

@@ -36,6 +36,10 @@ parameters! {
         /// A window with fewer idle periods per second and active vCPU says nothing (ours).
         idle_periods_per_s_min: f64 = 100.0, 1 to 100_000, "per second";
 
+        /// An interrupt that can be moved leaves vCPUs that were deactivated where it lands there at least so often
+        /// (ours): each time it would wake one, and what it wakes runs elsewhere (experiments/ahead).
+        interrupts_per_s_min: f64 = 50.0, 1 to 1_000_000, "per second";
+
         ["Judging a step: section 5, made robust against noise (ours)"]
         /// Windows passed over after a step or a change, while threads spread.
         settle_windows: u32 = 3, 0 to 100, "windows";
@@ -102,6 +106,21 @@ parameters! {
         /// They "keep coming" unless it was quiet for more than this many times the last hold-off (ours: less quiet
         /// than that is hardly worth the steps).
         hold_off_quiet_times: u64 = 4, 0 to 1_000, "times";
+
+        ["Expanding at once: section 7.1"]
+        /// Whether a packed group gets all vCPUs back as soon as its threads wait for one, and not by the next window
+        /// (the paper wishes for it).
+        expand_at_once: bool = true, any of "true or false", "";
+        /// That is where more of its threads can run than it has active vCPUs, for this time without a break (ours).
+        expand_after_us: u64 = 250, 50 to 1_000_000, "us";
+        /// ... and for this many times g_comp: threads that share a vCPU wait for one another's computations, which is
+        /// no burst (ours).
+        expand_g_comp_times: f64 = 10.0, 0 to 1_000, "times";
+        /// A thread that waits for this long, while another task has its vCPU, is a reason too (ours).
+        expand_delay_us: u64 = 2_000, 100 to 10_000_000, "us";
+        /// Those times double up to this factor while expanding turns out to have been for nothing: the group computed
+        /// no more with all vCPUs (ours).
+        expand_patience_max: u64 = 64, 1 to 1_024, "times";
 
         ["Retention: sections 4.1 and 6"]
         /// Halting costs where the median of a halted wake-up is at least this many times the retained one's (ours):
@@ -186,6 +205,16 @@ parameters! {
         /// The stop doubles up to this while it recurs.
         guard_hold_off_max_ms: u64 = 30_000, (guard_hold_off_min_ms) to 3_600_000, "ms";
 
+        ["Who wakes whom: ours"]
+        /// Windows over which it is looked at.
+        wakes_windows: u32 = 10, 1 to 1_000, "windows";
+        /// Below so many wake-ups of its threads by one another, or by other programs, a group is called independent.
+        wakes_per_s_min: f64 = 100.0, 0 to 1_000_000, "per second";
+        /// ... or where they are a smaller share of all its wake-ups.
+        wakes_share_min: f64 = 0.3, 0 to 1, "share";
+        /// Broadcasts: at least this share of the wake-ups by one another comes three and more at once.
+        wakes_wide_share: f64 = 0.5, 0 to 1, "share";
+
         ["Which observer: ours"]
         /// BPF is left for `/proc` where the program switches more often per second, unless `--observer` says
         /// otherwise. BPF costs about 140 ns a switch, so this is 0.7 % of a vCPU; a yield storm would lose a fifth.
@@ -197,6 +226,10 @@ parameters! {
         bpf_trial_switches_per_s_max: f64 = 150_000.0, 0 to 10_000_000, "per second";
         /// ... in so many windows in a row at most: a trial takes 16, after ten quiet ones.
         bpf_trial_windows: u32 = 40, 1 to 1_000, "windows";
+
+        /// Where a daemon reads `/proc` because idle vCPUs poll, BPF takes its place once there are more threads than
+        /// this. Reading a thread's files costs some microseconds a window; BPF costs by the switch.
+        procfs_threads_max: u64 = 500, 1 to 1_000_000, "threads";
 
         ["Polling in the idle task: ours"]
         /// Time-out of profile `frugal` where the idle task polls.

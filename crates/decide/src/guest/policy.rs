@@ -7,9 +7,11 @@
 use super::consolidation::{Consolidation, Factors, Outcome};
 use super::explain::{Explanation, NoStepCounts};
 use super::retention::Retention;
+use super::wake_pattern::RecentWakes;
 use super::{GuestParams, NoStep};
 use gleaner_model::{
-    Action, CpuSet, Decision, Lengths, Nanos, Policy, Profile, Reason, RetainMeans, WakeupCosts, Window,
+    Action, Burst, BurstWatch, CpuSet, Decision, Lengths, Nanos, Policy, Profile, Reason, RetainMeans, Topology,
+    WakeupCosts, Window,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -33,6 +35,8 @@ pub struct GuestSetup {
     pub timeout: Option<Nanos>,
     /// What all vCPUs together may poll, as a share of one CPU, instead of what the profile allows.
     pub budget: Option<f64>,
+    /// Which vCPUs share what; empty where nobody asked.
+    pub topology: Topology,
 }
 
 /// The policy of one guest for one managed group. A total function of its windows: no I/O, no clock.
@@ -44,13 +48,15 @@ pub struct GuestPolicy {
     now: Nanos,
     lengths: Option<Lengths>,
     no_step: NoStepCounts,
+    wakes: RecentWakes,
+    params: GuestParams,
 }
 
 impl GuestPolicy {
     /// As it is set up.
     pub fn of(setup: GuestSetup) -> Self {
-        let GuestSetup { policy, profile, params, costs, vcpus, means, timeout, budget } = setup;
-        let mut new = Self::new(policy, profile, params, costs, vcpus);
+        let GuestSetup { policy, profile, params, costs, vcpus, means, timeout, budget, topology } = setup;
+        let mut new = Self::new(policy, profile, params, costs, vcpus).lying_in(topology);
         if let Some(means) = means {
             new = new.by(means, timeout);
         }
@@ -73,10 +79,12 @@ impl GuestPolicy {
         Self {
             policy,
             retention: Retention::new(policy.retains(), profile, costs, &vcpus, params.clone()),
-            consolidation: Consolidation::new(vcpus, costs.map(|costs| costs.halted_p50), params),
+            consolidation: Consolidation::new(vcpus, costs.map(|costs| costs.halted_p50), params.clone()),
             now: Nanos::ZERO,
             lengths: None,
             no_step: NoStepCounts::default(),
+            wakes: RecentWakes::default(),
+            params,
         }
     }
 
@@ -96,10 +104,18 @@ impl GuestPolicy {
         self
     }
 
+    /// Packs so that those vCPUs stay that share caches and memory, and cores go whole.
+    #[must_use]
+    pub fn lying_in(mut self, topology: Topology) -> Self {
+        self.consolidation.lies_in(topology);
+        self
+    }
+
     /// Goes on with other parameters, from the next window on. What was learnt stays, within the new limits.
     pub fn set_params(&mut self, params: GuestParams) {
         self.retention.set_params(params.clone());
-        self.consolidation.set_params(params);
+        self.consolidation.set_params(params.clone());
+        self.params = params;
     }
 
     /// What to carry out before the program starts, at time 0.
@@ -116,6 +132,7 @@ impl GuestPolicy {
             return decisions;
         }
         self.now = window.at;
+        self.wakes.add(window, &self.params);
         let active_before = self.consolidation.active().clone();
         if self.policy == Policy::Observe {
             self.lengths = window.lengths(self.consolidation.active());
@@ -136,6 +153,28 @@ impl GuestPolicy {
         let active = self.consolidation.active();
         let retained = self.retention.reconcile(self.now, active, &active_before, &allowed_again, because);
         decisions.extend(retained);
+        decisions
+    }
+
+    /// What to be told of at once, by [`Self::burst`]; `None` while that would change nothing.
+    pub fn burst_watch(&self) -> Option<BurstWatch> {
+        if self.policy.consolidates() { self.consolidation.burst_watch() } else { None }
+    }
+
+    /// Threads of the group wait for a vCPU, between two windows. `burst.at` is not before the last window's.
+    pub fn burst(&mut self, burst: &Burst) -> Vec<Decision> {
+        let mut decisions = Vec::new();
+        if !self.policy.consolidates() {
+            return decisions;
+        }
+        let active_before = self.consolidation.active().clone();
+        let Some(outcome) = self.consolidation.burst(burst) else { return decisions };
+        self.now = burst.at;
+        self.retention.workload_changed();
+        self.carry_out(&outcome, &mut decisions);
+        let active = self.consolidation.active();
+        let because = Reason::Reactivated;
+        decisions.extend(self.retention.reconcile(self.now, active, &active_before, &BTreeMap::new(), because));
         decisions
     }
 
@@ -183,6 +222,7 @@ impl GuestPolicy {
             granularity_factor: granularity,
             hold_off: self.consolidation.hold_off_remaining(self.now),
             lengths: self.lengths,
+            pattern: self.wakes.pattern(&self.params),
             no_step: self.no_step.latest(),
             no_step_windows: self.no_step.by_frequency(),
         }
@@ -257,6 +297,7 @@ impl GuestPolicy {
         match *outcome {
             Outcome::Stay(_) => {}
             Outcome::Deactivate { ref vcpus, reason } => {
+                let reason = self.with_pattern(reason);
                 for vcpu in vcpus.iter() {
                     self.decide(Action::Deactivate { vcpu }, reason, decisions);
                 }
@@ -267,6 +308,20 @@ impl GuestPolicy {
                 }
             }
             Outcome::ActivateAll { reason } => self.decide(Action::ActivateAll, reason, decisions),
+        }
+    }
+
+    /// A step says who wakes whom.
+    fn with_pattern(&self, reason: Reason) -> Reason {
+        match reason {
+            Reason::IdleFits { vcpus, load_ratio, granularity_ratio, utilization, .. } => Reason::IdleFits {
+                vcpus,
+                load_ratio,
+                granularity_ratio,
+                utilization,
+                pattern: self.wakes.pattern(&self.params),
+            },
+            other => other,
         }
     }
 

@@ -69,11 +69,6 @@ impl CacheClass {
             Self::Thrashing => "thrashing",
         }
     }
-
-    /// Whether it should have the last level: the others lose nothing with the smallest allocation.
-    pub fn deserves_cache(self) -> bool {
-        self == Self::CacheFriendly
-    }
 }
 
 impl CacheUse {

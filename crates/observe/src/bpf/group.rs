@@ -3,12 +3,12 @@
 use super::load::{Loaded, MAX_GROUPS};
 use super::members;
 use super::reader::{MAX_TRIES, Totals, difference, now_ns, open_exec};
-use super::skel::types::{cpu_state, group_cpu, group_state, histogram, shared_state};
+use super::skel::types::{cpu_state, group_cpu, group_state, histogram, shared_state, wakes};
 use super::{CGROUP, FREE, GROUP, TREE};
 use crate::ProcRoot;
 use crate::bound::BoundThreads;
 use crate::target::members_below;
-use gleaner_model::{CpuSet, Distribution, GroupWindow, Nanos};
+use gleaner_model::{Burst, BurstWatch, CpuSet, Distribution, GroupWindow, Nanos, Wakes};
 use libbpf_rs::{MapCore, MapFlags};
 use std::collections::BTreeSet;
 use std::mem::offset_of;
@@ -31,6 +31,9 @@ pub(super) struct Group {
     /// By CPU number.
     cpus: Vec<Counted>,
     threads: u64,
+    /// Whether bursts are told, and when the last one was, on the kernel's clock.
+    watched: bool,
+    burst_told_ns: u64,
     /// Threads entered since the last window that were there before.
     entered: u64,
 }
@@ -53,6 +56,7 @@ pub(super) struct Share {
     involuntary: u64,
     g_comp: Distribution,
     wake_to_run: Distribution,
+    wakes: Wakes,
 }
 
 impl Group {
@@ -82,6 +86,8 @@ impl Group {
             state: programs.groups.read(slot as usize),
             cpus: vec![Counted::default(); programs.cpus.len()],
             threads: 0,
+            watched: false,
+            burst_told_ns: 0,
             entered: 0,
         };
         // Another one may have had the slot before.
@@ -94,6 +100,7 @@ impl Group {
 
     /// The slot is free again.
     pub fn let_go(self, programs: &Loaded) {
+        programs.groups.write_field(self.slot as usize, offset_of!(group_state, watched), 0_u32);
         programs.groups.write_field(self.slot as usize, offset_of!(group_state, kind), FREE);
         // Its folder may be gone, so it is asked for by the slot.
         let is_its = |key: &Vec<u8>| {
@@ -121,6 +128,56 @@ impl Group {
         self.threads += entered.threads;
         self.entered += entered.threads;
         entered
+    }
+
+    /// Tells of the next burst from now on; `None`: of none. To be repeated after each.
+    pub fn watch(&mut self, programs: &Loaded, watch: Option<&BurstWatch>) {
+        let slot = self.slot as usize;
+        let long = |offset, value: u64| programs.groups.write_field(slot, offset, value);
+        let word = |offset, value: u32| programs.groups.write_field(slot, offset, value);
+        let was_watched = std::mem::replace(&mut self.watched, watch.is_some());
+        let Some(watch) = watch else {
+            if was_watched {
+                word(offset_of!(group_state, watched), 0);
+            }
+            return;
+        };
+        long(offset_of!(group_state, after_ns), watch.after.0);
+        long(offset_of!(group_state, delay_ns), watch.delay.0);
+        if !was_watched {
+            // Whoever is counted already was counted by another epoch. 0 is that of nobody.
+            let epoch: u32 = programs.groups.read_field(slot, offset_of!(group_state, epoch));
+            word(offset_of!(group_state, epoch), epoch.wrapping_add(1).max(1));
+            long(offset_of!(group_state, runnable), 0);
+            long(offset_of!(group_state, since_ns), 0);
+            self.burst_told_ns = programs.groups.read_field(slot, offset_of!(group_state, burst_at_ns));
+        }
+        // A burst that nobody has taken yet stays one: its event is on the way.
+        let reported: u32 = programs.groups.read_field(slot, offset_of!(group_state, reported));
+        let at_ns: u64 = programs.groups.read_field(slot, offset_of!(group_state, burst_at_ns));
+        if reported != 0 && at_ns == self.burst_told_ns {
+            word(offset_of!(group_state, reported), 0);
+        }
+        fence(Ordering::Release);
+        word(offset_of!(group_state, watched), watch.active);
+    }
+
+    /// The last burst, once; its time is on the kernel's clock.
+    pub fn take_burst(&mut self, programs: &Loaded) -> Option<Burst> {
+        let slot = self.slot as usize;
+        let long = |offset| programs.groups.read_field::<u64>(slot, offset);
+        let reported: u32 = programs.groups.read_field(slot, offset_of!(group_state, reported));
+        let at_ns = long(offset_of!(group_state, burst_at_ns));
+        if !self.watched || reported == 0 || at_ns == self.burst_told_ns {
+            return None;
+        }
+        self.burst_told_ns = at_ns;
+        Some(Burst {
+            at: Nanos(at_ns),
+            runnable: long(offset_of!(group_state, burst_runnable)),
+            lasted: Nanos(long(offset_of!(group_state, burst_lasted_ns))),
+            delay: Nanos(long(offset_of!(group_state, burst_delay_ns))),
+        })
     }
 
     /// Somebody went to another cgroup, with several threads.
@@ -180,6 +237,7 @@ impl Group {
             involuntary_switches: shares.iter().map(|share| share.involuntary).sum(),
             g_comp: Some(merged(|share| &share.g_comp)),
             wake_to_run: Some(merged(|share| &share.wake_to_run)),
+            wakes: Some(Box::new(all_wakes(shares))),
         }
     }
 }
@@ -227,7 +285,11 @@ impl Counted {
         let field = |offset: usize| programs.group_cpus.read_field::<u64>(index, offset);
         let woken = offset_of!(group_cpu, histograms) + size_of_val(&self.closed.histograms[0]);
         let woken = woken + offset_of!(histogram, sum_ns);
+        let count = |offset: usize| programs.group_cpus.read_field::<u32>(index, offset_of!(group_cpu, wakes) + offset);
         field(offset_of!(group_cpu, work_switches)) != self.closed.work_switches
+            || count(offset_of!(wakes, own)) != self.closed.wakes.own
+            || count(offset_of!(wakes, interrupts)) != self.closed.wakes.interrupts
+            || count(offset_of!(wakes, outside)) != self.closed.wakes.outside
             || field(offset_of!(group_cpu, cross_wakeups)) != self.closed.cross_wakeups
             || field(woken) != self.closed.histograms[WAKE_TO_RUN].sum_ns
     }
@@ -245,8 +307,31 @@ impl Share {
             involuntary: since(|of| of.involuntary),
             g_comp: difference(&now.histograms[G_COMP], &last.histograms[G_COMP]),
             wake_to_run: difference(&now.histograms[WAKE_TO_RUN], &last.histograms[WAKE_TO_RUN]),
+            wakes: wakes_between(&last.wakes, &now.wakes),
         }
     }
+}
+
+fn wakes_between(last: &wakes, now: &wakes) -> Wakes {
+    let since = |count: fn(&wakes) -> u32| u64::from(count(now).wrapping_sub(count(last)));
+    Wakes {
+        own: since(|of| of.own),
+        returned: since(|of| of.returned),
+        bursts: since(|of| of.bursts),
+        wide: since(|of| of.wide),
+        interrupts: since(|of| of.interrupts),
+        outside: since(|of| of.outside),
+        woken_threads: since(|of| of.threads),
+    }
+}
+
+/// On all CPUs: each thread was counted on one of them.
+fn all_wakes(shares: &[Share]) -> Wakes {
+    let mut all = Wakes::default();
+    for share in shares {
+        all += share.wakes;
+    }
+    Wakes { woken_threads: shares.iter().map(|share| share.wakes.woken_threads).sum(), ..all }
 }
 
 /// CPU time so far of the stint in progress, if it is the group's.

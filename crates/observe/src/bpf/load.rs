@@ -2,30 +2,38 @@
 
 use super::kernel_pid;
 use super::reader::now_ns;
-use super::skel::types::{cpu_state, group_cpu, group_state, histogram, shared_state, thread_state};
+use super::skel::types::{cpu_state, group_cpu, group_state, histogram, shared_state, thread_state, wakes};
 use super::skel::{GleanerSkelBuilder, OpenGleanerSkel};
 use crate::observer::ObserverConfig;
 use gleaner_bpf::{BpfRefusal, MappedArray, plain_old_data, refusal};
-use gleaner_model::{CpuSet, VcpuId};
+use gleaner_model::{CpuSet, KernelVersion, VcpuId};
 use gleaner_sys::ProcRoot;
 use gleaner_sys::{Namespaces, affinity_of, possible_cpus, set_affinity};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{Link, MapCore, MapHandle};
+use libbpf_rs::{Link, MapCore, MapHandle, ProgramInput};
 use rustix::thread::sched_yield;
 use std::io;
 use std::mem::{MaybeUninit, offset_of};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 plain_old_data! {
     histogram { sum_ns, count, buckets, unused }
     cpu_state {
-        yield_pid, armed, seq, since_ns, exec_at_ns, class, pid, group, unused, idle_since_ns, comp_ns, halted_ns,
-        yield_ns, idle_entries, halts, yield_switches, yield_nvcsw, hlts, histograms, __pad_2648,
+        yield_pid, armed, seq, since_ns, exec_at_ns, class, pid, group, woken_pid, woken_by, burst, in_timer, unused,
+        idle_since_ns, comp_ns, halted_ns, yield_ns, idle_entries, halts, yield_switches, yield_nvcsw, hlts, interrupts,
+        histograms, __pad_2672,
     }
-    group_cpu { exec_ns, work_switches, cross_wakeups, voluntary, involuntary, histograms, __pad_2568 }
-    shared_state { adopt, cgroups, moved, untracked, __pad_24 }
-    group_state { kind, unused, born, died, execs, __pad_32 }
-    thread_state { waking_ns, comp_ns, exec_ns, nvcsw, waker_cpu, group }
+    wakes { own, returned, bursts, wide, interrupts, outside, threads, unused }
+    group_cpu { exec_ns, work_switches, cross_wakeups, voluntary, involuntary, wakes, histograms, __pad_2600 }
+    shared_state { adopt, cgroups, moved, untracked, window, unused, __pad_32 }
+    group_state {
+        kind, watched, born, died, execs, epoch, reported, after_ns, delay_ns, runnable, since_ns, burst_at_ns,
+        burst_runnable, burst_lasted_ns, burst_delay_ns, __pad_104,
+    }
+    thread_state {
+        waking_ns, comp_ns, exec_ns, nvcsw, waker_cpu, group, by_interrupt, woken_by, counted, window, unused,
+    }
 }
 
 /// Groups at most, as in gleaner.bpf.c.
@@ -46,8 +54,12 @@ pub(super) struct Loaded {
     pub threads: MapHandle,
     pub cgroups: MapHandle,
     pub rings: MapHandle,
+    /// What tells of bursts, where the kernel has timers for programs.
+    pub bursts: Option<OwnedFd>,
     pub has_cpu_idle: bool,
     _links: Vec<Link>,
+    /// The kernel frees a map's timers when no user has it any more.
+    _burst_timers: MapHandle,
 }
 
 /// Runs what loads programs, with libbpf's words kept. Refuses first where numbers here are not the kernel's.
@@ -60,17 +72,51 @@ pub(crate) fn loading<T>(root: &ProcRoot, load: impl FnOnce() -> Result<T, BpfRe
 
 /// Loads and attaches everything.
 pub(super) fn load(config: &ObserverConfig) -> Result<Loaded, BpfRefusal> {
-    // Without CPU idle support the kernel has no `cpu_idle` tracepoint; all else must be there.
     let loaded = loading(&config.root, || {
-        load_programs(config, config.count_idle_instructions).or_else(|refusal| match refusal {
-            BpfRefusal::NotPermitted { .. } => Err(refusal),
-            _ if config.count_idle_instructions => load_programs(config, false),
-            _ => Err(refusal),
-        })
+        let mut ways = Extras::ways(config.count_idle_instructions, timer_flags(kernel_version())).into_iter();
+        let mut loaded = load_programs(config, ways.next().unwrap_or_default());
+        for extras in ways {
+            match loaded {
+                Ok(_) | Err(BpfRefusal::NotPermitted { .. }) => break,
+                Err(_) => loaded = load_programs(config, extras),
+            }
+        }
+        loaded
     })?;
     let usable = config.allowed.clone().or_else(|| affinity_of(0).ok());
     visit(usable.iter().flat_map(CpuSet::iter).filter(|vcpu| (vcpu.0 as usize) < loaded.cpus.len()));
     Ok(loaded)
+}
+
+/// What not every kernel has. All else must be there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Extras {
+    /// The `cpu_idle` tracepoint, which a kernel without CPU idle support lacks.
+    cpu_idle: bool,
+    /// Timers of programs, with these flags: without them nothing tells of bursts.
+    timers: Option<u64>,
+}
+
+impl Extras {
+    /// What to try, one after the other.
+    fn ways(cpu_idle: bool, timers: Option<u64>) -> Vec<Self> {
+        let mut ways =
+            vec![Self { cpu_idle, timers }, Self { cpu_idle: false, timers }, Self { cpu_idle, timers: None }];
+        ways.push(Self::default());
+        ways.dedup();
+        ways
+    }
+}
+
+/// With which flags a timer is started that stays on its CPU, as far as the kernel has them; `None`: it has no timers.
+fn timer_flags(kernel: Option<KernelVersion>) -> Option<u64> {
+    const PINNED: u64 = 2;
+    let kernel = kernel.filter(|kernel| *kernel >= KernelVersion(5, 15))?;
+    Some(if kernel >= KernelVersion(6, 7) { PINNED } else { 0 })
+}
+
+fn kernel_version() -> Option<KernelVersion> {
+    KernelVersion::of_release(&rustix::system::uname().release().to_string_lossy())
 }
 
 /// Refuses where it is plain from files that it cannot work.
@@ -90,13 +136,13 @@ pub(crate) fn cpu_numbers(root: &ProcRoot) -> libbpf_rs::Result<usize> {
     last.map_or_else(libbpf_rs::num_possible_cpus, |last| Ok(last.0 as usize + 1))
 }
 
-fn load_programs(config: &ObserverConfig, with_cpu_idle: bool) -> Result<Loaded, BpfRefusal> {
+fn load_programs(config: &ObserverConfig, extras: Extras) -> Result<Loaded, BpfRefusal> {
     let refuse = |step| move |error: libbpf_rs::Error| refusal(step, &error);
     let possible = cpu_numbers(&config.root).map_err(refuse("counting CPUs"))?;
     let capacity = config.groups_max.min(GROUPS_BYTES_MAX / size_of::<group_cpu>() / possible).clamp(1, MAX_GROUPS);
     let mut storage = MaybeUninit::uninit();
     let mut open = GleanerSkelBuilder::default().open(&mut storage).map_err(refuse("opening the object"))?;
-    configure(&mut open, config, possible, capacity, with_cpu_idle).map_err(refuse("sizing the maps"))?;
+    configure(&mut open, config, possible, capacity, extras).map_err(refuse("sizing the maps"))?;
     let skel = open.load().map_err(refuse("loading"))?;
     let map = |what: io::Error| refusal("mapping the maps", &libbpf_rs::Error::from(what));
     let maps = &skel.maps;
@@ -115,12 +161,18 @@ fn load_programs(config: &ObserverConfig, with_cpu_idle: bool) -> Result<Loaded,
     let progs = &skel.progs;
     // Forks first, so that no thread of a group is missed by the others.
     let mut wanted = vec![&progs.on_fork, &progs.on_exec, &progs.on_waking, &progs.on_switch];
-    if with_cpu_idle {
+    wanted.extend([&progs.on_timer_begins, &progs.on_timer_ends]);
+    if extras.cpu_idle {
         wanted.push(&progs.on_cpu_idle);
     }
     if wants_cgroups(config) {
         wanted.push(&progs.on_attach);
     }
+    let bursts = extras.timers.and_then(|_| {
+        // Timers are made before anything starts one.
+        let made = progs.make_timers.test_run(ProgramInput::default()).is_ok_and(|output| output.return_value == 0);
+        maps.bursts.as_fd().try_clone_to_owned().ok().filter(|_| made)
+    });
     // The links keep their programs, and those their maps, when the skeleton goes.
     let links = wanted.into_iter().map(libbpf_rs::ProgramImpl::attach).collect::<Result<Vec<_>, _>>();
     Ok(Loaded {
@@ -132,8 +184,10 @@ fn load_programs(config: &ObserverConfig, with_cpu_idle: bool) -> Result<Loaded,
         threads,
         cgroups,
         rings,
-        has_cpu_idle: with_cpu_idle,
+        bursts,
+        has_cpu_idle: extras.cpu_idle,
         _links: links.map_err(refuse("attaching"))?,
+        _burst_timers: keep(&maps.burst_timers)?,
     })
 }
 
@@ -142,17 +196,22 @@ fn configure(
     config: &ObserverConfig,
     possible: usize,
     capacity: usize,
-    with_cpu_idle: bool,
+    extras: Extras,
 ) -> libbpf_rs::Result<()> {
     open.maps.group_cpus.set_max_entries(u32::try_from(capacity * possible).unwrap_or(u32::MAX))?;
     let possible = u32::try_from(possible).unwrap_or(u32::MAX);
     open.maps.cpus.set_max_entries(possible)?;
     open.maps.rings.set_max_entries(possible)?;
+    open.maps.bursts.set_max_entries(u32::try_from(rustix::param::page_size()).unwrap_or(4096))?;
     if let Some(constants) = open.maps.rodata_data.as_deref_mut() {
         constants.owner_tgid = kernel_pid(config.owner_pid);
         constants.cpu_count = possible;
+        constants.group_count = u32::try_from(capacity).unwrap_or(u32::MAX);
+        constants.timer_flags = extras.timers.unwrap_or(0);
+        constants.has_timers = extras.timers.is_some();
     }
-    open.progs.on_cpu_idle.set_autoload(with_cpu_idle);
+    open.progs.on_cpu_idle.set_autoload(extras.cpu_idle);
+    open.progs.make_timers.set_autoload(extras.timers.is_some());
     open.progs.on_attach.set_autoload(wants_cgroups(config));
     open.progs.bucket_probe.set_autoload(false);
     Ok(())

@@ -9,9 +9,9 @@ use super::skel::types::{cpu_state, thread_state};
 use crate::ProcRoot;
 use gleaner_bpf::bytemuck::{bytes_of, pod_read_unaligned};
 use gleaner_model::VcpuId;
-use gleaner_sys::{Stat, children, numbered, schedstat, status_field, switches};
+use gleaner_sys::{children, children_of_all, numbered, schedstat, status_field, switches};
 use libbpf_rs::{MapCore, MapFlags};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs;
 use std::mem::offset_of;
 use std::path::Path;
@@ -135,7 +135,8 @@ pub(super) fn processes(root: &ProcRoot, tids: &[i32]) -> BTreeSet<i32> {
 
 /// `roots` and all below them, without those of `nobodys` and what is below those.
 pub(super) fn tree(root: &ProcRoot, roots: &[i32], nobodys: &[i32]) -> BTreeSet<i32> {
-    let by_parent = if root.proc.join("thread-self/children").exists() { None } else { Some(parents(root)) };
+    let by_parent =
+        if root.proc.join("thread-self/children").exists() { None } else { Some(children_of_all(&root.proc)) };
     let mut found: BTreeSet<i32> = roots.iter().copied().filter(|pid| !nobodys.contains(pid)).collect();
     let mut pending: Vec<i32> = found.iter().copied().collect();
     while let Some(pid) = pending.pop() {
@@ -152,16 +153,4 @@ pub(super) fn tree(root: &ProcRoot, roots: &[i32], nobodys: &[i32]) -> BTreeSet<
 fn children_of(task: &Path) -> Vec<i32> {
     let of = |tid: i32| fs::read(task.join(format!("{tid}/children"))).unwrap_or_default();
     numbered(task).flat_map(|tid| children(&of(tid)).collect::<Vec<_>>()).collect()
-}
-
-/// Every process by its parent, where the kernel has no `children` files.
-fn parents(root: &ProcRoot) -> BTreeMap<i32, Vec<i32>> {
-    let mut by_parent: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
-    for pid in numbered(&root.proc) {
-        let stat = fs::read(root.proc.join(format!("{pid}/stat"))).unwrap_or_default();
-        if let Some(parent) = Stat::parse(&stat).and_then(|stat| stat.parent()) {
-            by_parent.entry(parent).or_default().push(pid);
-        }
-    }
-    by_parent
 }

@@ -46,10 +46,13 @@ pub use busy::{BusySignal, BusyWaker};
 pub use gleaner_bpf::BpfRefusal;
 
 use crate::ObserveError;
+use crate::burst::BurstSignal;
 use crate::cpuidle::IdleSplitter;
 use crate::observer::ObserverConfig;
 use crate::system::{PresentReader, open_stat};
-use gleaner_model::{CpuSet, GroupWindow, Nanos, RetainCounters, Source, VcpuId, VcpuWindow, Window};
+use gleaner_model::{
+    Burst, BurstWatch, CpuSet, GroupWindow, Nanos, RetainCounters, Source, VcpuId, VcpuWindow, Window,
+};
 use gleaner_sys::{ProcRoot, StatReader, SystemStat, thread_cpu_time};
 use group::{Group, Share};
 use libbpf_rs::libbpf_sys::bpf_map_create_opts;
@@ -104,6 +107,8 @@ pub struct BpfObserver {
     /// The owner and its helpers.
     nobodys: Vec<i32>,
     started_ns: u64,
+    /// Tells the kernel's side which threads it has counted in this window.
+    window_number: u32,
     last: Reading,
     idle: IdleSplitter,
     /// Moves between cgroups that were followed.
@@ -130,6 +135,7 @@ impl BpfObserver {
             programs,
             nobodys: std::iter::once(config.owner_pid).chain(config.excluded_pids.iter().copied()).collect(),
             started_ns: now_ns(),
+            window_number: 0,
             last: Reading { at_ns: 0, cpus: Vec::new(), stat: None },
             idle: IdleSplitter::default(),
             moved: 0,
@@ -137,6 +143,7 @@ impl BpfObserver {
             hlts: 0,
             cost: Nanos::ZERO,
         };
+        observer.next_window();
         observer.last = observer.read(false);
         Ok(observer)
     }
@@ -189,11 +196,6 @@ impl BpfObserver {
         self.groups.get(group).map(of).into_iter().flatten().collect()
     }
 
-    /// How many groups can be seen at once.
-    pub fn groups_max(&self) -> usize {
-        self.programs.capacity
-    }
-
     /// Which threads are the yielding ones. [`Self::start`] and [`Self::window`] do it too; call this right after they
     /// were started, so that they never count as work.
     pub fn set_yielding(&mut self, yields: &[RetainCounters]) {
@@ -244,6 +246,7 @@ impl BpfObserver {
         let now = Reading { stat, ..self.read(true) };
         let last = std::mem::replace(&mut self.last, now);
         let groups = self.groups_since(&last);
+        self.next_window();
         let mut vcpus = vcpus_since(&last, &self.last, &present);
         self.idle.split(&self.root, yields, &mut vcpus);
         let machine = Window {
@@ -260,6 +263,12 @@ impl BpfObserver {
         self.hlts = self.last.cpus.iter().zip(&last.cpus).map(|(now, last)| now.hlts_since(last)).sum();
         self.cost = thread_cpu_time() - cpu_before;
         Ok(windows)
+    }
+
+    /// Threads are counted anew, at the first time that they are woken.
+    fn next_window(&mut self) {
+        self.window_number = self.window_number.wrapping_add(1);
+        self.programs.shared.write_field(0, offset_of!(shared_state, window), self.window_number);
     }
 
     /// What each group did since `last`, on each CPU and altogether.
@@ -287,8 +296,8 @@ impl BpfObserver {
     }
 
     /// See [`crate::Observer::kept_to`].
-    pub fn kept_to(&mut self, active: &CpuSet) {
-        self.groups.iter_mut().for_each(|group| group.bound.kept_to(active));
+    pub fn kept_to(&mut self, group: usize, active: &CpuSet) {
+        self.groups.iter_mut().skip(group).take(1).for_each(|group| group.bound.kept_to(active));
     }
 
     /// CPU time that the last window cost the calling thread; what the programs cost is in the threads they interrupt.
@@ -344,6 +353,38 @@ impl BpfObserver {
         .map_err(io::Error::other)?;
         let signal = |(vcpu, ring)| BusySignal::new(vcpu, Arc::clone(&self.programs.cpus), ring);
         vcpus.iter().zip(rings).map(signal).collect()
+    }
+
+    /// Whether this kernel can tell of bursts.
+    pub fn tells_bursts(&self) -> bool {
+        self.programs.bursts.is_some()
+    }
+
+    /// What [`crate::Observer::watch_bursts`] asks for.
+    pub fn watch_bursts(&mut self, group: usize, watch: Option<&BurstWatch>) {
+        if let Some(group) = self.groups.get_mut(group).filter(|_| self.programs.bursts.is_some()) {
+            group.watch(&self.programs, watch);
+        }
+    }
+
+    /// See [`crate::Observer::take_burst`].
+    pub fn take_burst(&mut self, group: usize) -> Option<Burst> {
+        let burst = self.groups.get_mut(group)?.take_burst(&self.programs)?;
+        Some(Burst { at: Nanos(burst.at.0.saturating_sub(self.started_ns)), ..burst })
+    }
+
+    /// A way to sleep until there is a burst of any group.
+    ///
+    /// # Errors
+    /// When the kernel refuses memory or descriptors, or cannot tell.
+    pub fn burst_signal(&self) -> io::Result<BurstSignal> {
+        let ring = self.programs.bursts.as_ref().ok_or(io::ErrorKind::Unsupported)?;
+        BurstSignal::of_ring(busy::Ring::new(ring.try_clone()?)?)
+    }
+
+    /// The time on the clock of windows.
+    pub fn now(&self) -> Nanos {
+        Nanos(now_ns().saturating_sub(self.started_ns))
     }
 
     fn system_stat(&mut self) -> Option<SystemStat> {

@@ -8,7 +8,7 @@ use super::skel::types::{cpu_state, histogram};
 use super::{GROUP, IDLE, YIELDING};
 use crate::system::split;
 use gleaner_bpf::MappedArray;
-use gleaner_model::{Distribution, Nanos, VcpuId, VcpuWindow};
+use gleaner_model::{Distribution, IdleEndedBy, Nanos, VcpuId, VcpuWindow};
 use std::mem::offset_of;
 use std::sync::atomic::{Ordering, fence};
 
@@ -109,6 +109,13 @@ impl Totals {
         difference(&self.state.histograms[which], &last.state.histograms[which])
     }
 
+    fn idle_ended_since(&self, last: &Self) -> IdleEndedBy {
+        let ended = |totals: &Self| totals.state.histograms[L_IDLE].count;
+        let interrupts = self.since(last, |state| state.interrupts);
+        let all = u64::from(ended(self).wrapping_sub(ended(last)));
+        IdleEndedBy { interrupts, wakeups: all.saturating_sub(interrupts) }
+    }
+
     /// The window of `length` between the two, in which the hypervisor reported `steal`, without what groups did.
     pub fn window_since(&self, last: &Self, id: VcpuId, length: Nanos, steal: Nanos) -> VcpuWindow {
         VcpuWindow {
@@ -116,6 +123,7 @@ impl Totals {
             halts: Some(self.since(last, |state| state.halts)),
             yield_switches: Some(self.since(last, |state| state.yield_switches)),
             l_comp: Some(self.distribution_since(last, L_COMP)),
+            idle_ended_by: Some(self.idle_ended_since(last)),
             l_idle: Some(self.distribution_since(last, L_IDLE)),
             // A vCPU that has not switched since the programs were attached is idle, or would have been switched.
             ..split(

@@ -180,6 +180,11 @@ impl ProcfsObserver {
         self.groups.get(group).map(|group| group.threads.process_ids().collect()).unwrap_or_default()
     }
 
+    /// The time on the clock of windows.
+    pub fn now(&self) -> Nanos {
+        self.started.elapsed().into()
+    }
+
     fn nobodys(&self) -> Vec<i32> {
         std::iter::once(self.owner).chain(self.excluded.iter().copied()).collect()
     }
@@ -210,13 +215,13 @@ impl ProcfsObserver {
     /// When `/proc/stat` or the list of online CPUs cannot be read. Threads that vanish are no error.
     pub fn windows(&mut self, yields: &[RetainCounters]) -> Result<Vec<Window>, ObserveError> {
         let cpu_before = thread_cpu_time();
+        let present = self.present.read()?;
         let Some(last) = self.last.take() else {
             self.start(yields)?;
             return self.windows(yields);
         };
         let now = self.snapshot(yields);
         let now = now.inspect_err(|_| self.last = Some(last.clone()))?;
-        let present = self.present.read()?;
         let length = Nanos::from(now.taken - last.taken);
         let exits = idle_exits(&last, &now);
         let mut vcpus: Vec<_> = present.iter().map(|id| vcpu_window(id, length, &last, &now)).collect();
@@ -243,8 +248,8 @@ impl ProcfsObserver {
     }
 
     /// See [`crate::Observer::kept_to`].
-    pub fn kept_to(&mut self, active: &CpuSet) {
-        self.groups.iter_mut().for_each(|group| group.bound.kept_to(active));
+    pub fn kept_to(&mut self, group: usize, active: &CpuSet) {
+        self.groups.iter_mut().skip(group).take(1).for_each(|group| group.bound.kept_to(active));
     }
 
     /// CPU time that the last window cost the calling thread.
@@ -352,5 +357,6 @@ fn group_window(last: &Census, now: &Census, pinned: CpuSet) -> GroupWindow {
         involuntary_switches: now.counts.involuntary.saturating_sub(last.counts.involuntary),
         g_comp: None,
         wake_to_run: None,
+        wakes: None,
     }
 }

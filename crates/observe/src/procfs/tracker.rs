@@ -4,8 +4,8 @@
 //! created (`processes`), so as long as that stands still nobody looks. A thread that exits leaves its last counts in
 //! the sums: nothing ever counts backwards.
 
-use super::thread::{Counts, FileBudget, Thread, read};
-use gleaner_sys::{Stat, numbered, process_cpu_time};
+use super::thread::{Counts, FileBudget, Thread};
+use gleaner_sys::{children_of_all, numbered, process_cpu_time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -103,7 +103,7 @@ impl Tracker {
         seen.retain(|pid| !without.contains(pid));
         let mut pending: Vec<i32> = seen.iter().copied().collect();
         seen.extend(without);
-        let by_parent = if self.descend && !self.has_children { self.parents() } else { BTreeMap::new() };
+        let by_parent = if self.descend && !self.has_children { children_of_all(&self.proc) } else { BTreeMap::new() };
         while let Some(pid) = pending.pop() {
             if !self.list_threads(pid) {
                 continue;
@@ -161,7 +161,7 @@ impl Tracker {
         if self.has_children {
             return self.children_of(pid, true);
         }
-        self.parents().remove(&pid).unwrap_or_default()
+        children_of_all(&self.proc).remove(&pid).unwrap_or_default()
     }
 
     /// The child processes of one process, which hang on its threads.
@@ -175,18 +175,6 @@ impl Tracker {
             thread.children(all, task, &mut self.buffer, &mut found);
         }
         found
-    }
-
-    /// Every process by its parent: the way without `children` files, and slow.
-    fn parents(&mut self) -> BTreeMap<i32, Vec<i32>> {
-        let mut by_parent: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
-        for pid in numbered(&self.proc) {
-            let of = |text: &[u8]| Stat::parse(text)?.parent();
-            if let Some(parent) = read(&self.proc.join(pid.to_string()), "stat", &mut self.buffer, of) {
-                by_parent.entry(parent).or_default().push(pid);
-            }
-        }
-        by_parent
     }
 
     /// Reads every known process, and its threads: all of them if they are few, else in turns. CPU time is exact in any

@@ -75,13 +75,6 @@ pub struct ThreadIntervals {
     pub intervals: Option<Intervals>,
 }
 
-impl ThreadIntervals {
-    /// Mean run interval, whatever ended it: all that `/proc` can tell. `None` where it did not run.
-    pub fn mean_run(&self) -> Option<Nanos> {
-        self.run.0.checked_div(self.runs).map(Nanos)
-    }
-}
-
 /// Run intervals of one thread by how they ended, and its delays.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Intervals {

@@ -156,6 +156,21 @@ pub fn play() {
             std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
             drop(threads);
         }
+        "naps" => {
+            (0..number(1)).for_each(|_| thread::sleep(Duration::from_millis(1)));
+            say("done");
+            std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
+        }
+        "barrier" => {
+            meet(usize::try_from(number(1)).unwrap(), number(2));
+            say("done");
+            std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
+        }
+        "hogs" => {
+            hog(number(1), Duration::from_millis(number(2)));
+            say("done");
+            std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
+        }
         "spawner" => {
             for _ in 0..number(1) {
                 thread::spawn(|| ()).join().unwrap();
@@ -201,6 +216,34 @@ pub fn play() {
             std::process::exit(0);
         }
         other => panic!("no role {other}"),
+    }
+}
+
+/// So many threads wait for each other at a barrier.
+fn meet(all: usize, rounds: u64) {
+    let barrier = std::sync::Barrier::new(all);
+    let one = || {
+        for _ in 0..rounds {
+            barrier.wait();
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..all {
+            scope.spawn(one);
+        }
+    });
+}
+
+/// So many threads compute on one vCPU.
+fn hog(threads: u64, time: Duration) {
+    let cpu = my_cpus()[0];
+    let hog = move || {
+        pin(cpu);
+        compute(time);
+    };
+    let hogs: Vec<JoinHandle<()>> = (0..threads).map(|_| thread::spawn(hog)).collect();
+    for hog in hogs {
+        hog.join().unwrap();
     }
 }
 
@@ -250,6 +293,14 @@ pub struct Played {
     threads: Vec<JoinHandle<()>>,
     /// Reads that found nothing there yet.
     waited: u64,
+}
+
+/// A test that failed leaves none behind.
+impl Drop for Player {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }
 
 impl Drop for Played {

@@ -31,8 +31,9 @@ pub(super) fn section(report: &DoctorReport) -> Result<Section, DrawError> {
     ]
     .map(|(name, value)| (name.to_owned(), value))
     .into();
-    section.notes =
-        report.left_behind.iter().map(|run| format!("{run} left something behind: run gleaner restore")).collect();
+    let left = report.left_behind.iter().map(|run| format!("{run} left something behind: run gleaner restore"));
+    let beside = report.neighbours.iter().map(|one| format!("{}: {}: {}", one.name, one.found, one.respected));
+    section.notes = left.chain(beside).collect();
     Ok(section)
 }
 

@@ -2,8 +2,9 @@
 
 use super::{check, has, units_are_named};
 use gleaner_report::{
-    DecisionRecord, LengthStats, ObservedLengths, StatusGroup, StatusMachine, StatusRecent, StatusReport, StatusTimes,
-    StatusTrial, StatusVcpu, StatusVcpuTimes, VerifiedFile, VerifyReport,
+    DecisionRecord, HostDecisionRecord, IdleEndedBy, LengthStats, ObservedLengths, StatusGroup, StatusHost,
+    StatusMachine, StatusRecent, StatusReport, StatusTimes, StatusTrial, StatusVcpu, StatusVcpuTimes, StatusVm,
+    VerifiedFile, VerifyReport,
 };
 use serde_json::Value;
 
@@ -31,6 +32,7 @@ fn group() -> StatusGroup {
         voluntary_switches: 1_000_000,
         threads_max: 6,
         idle_entries: Some(2_000_000),
+        idle_ended_by: Some(IdleEndedBy { interrupts: 1_500_000, wakeups: 500_000 }),
         lengths: ObservedLengths {
             l_comp: LengthStats::from_mean(15_000.0),
             g_comp: LengthStats::from_mean(30_000.0),
@@ -46,6 +48,7 @@ fn group() -> StatusGroup {
             g_comp_ns: Some(23_333.0),
             l_idle_ns: Some(35_000.0),
         }),
+        wake_pattern: Some("hand-offs: 6 threads wake one another 9,800 times a second".into()),
         trial: Some(StatusTrial {
             at_ns: 4_000_000_000,
             pays: true,
@@ -102,7 +105,30 @@ fn status() -> StatusReport {
         guard_trips: 1,
         retaining: vec![StatusVcpu { vcpu: 0, timeout_ns: 200_000 }],
         groups: vec![group()],
+        host: Some(host()),
         warnings: vec!["the guardian process died and was replaced".into()],
+    }
+}
+
+fn host() -> StatusHost {
+    let vm = |vm, name: &str, slice_ns| StatusVm { vm, name: name.into(), vcpus: 2, slice_ns };
+    let decision = |at_ns, vm, slice_ns| HostDecisionRecord {
+        at_ns,
+        vm,
+        slice_ns,
+        reason: "waiting costs more than switches do".into(),
+    };
+    StatusHost {
+        pid: Some(4720),
+        why_not: None,
+        up_ns: 61_000_000_000,
+        policy: "adaptive".into(),
+        observer: Some("bpf".into()),
+        enforcement: Some("ticker".into()),
+        vms: vec![vm(900, "web", Some(1_000_000)), vm(901, "db", Some(5_000_000)), vm(902, "new", None)],
+        decisions_count: 41,
+        decisions: vec![decision(9_000_000_000, 900, 1_000_000), decision(60_000_000_000, 7, 5_000_000)],
+        warnings: vec!["slices end only at the kernel's tick: refused".into()],
     }
 }
 
@@ -111,8 +137,9 @@ fn status_whole() {
     let json = check("status_whole", &status());
     has(&json, &["groups[].trial.rate_ratio", "groups[].decisions[].reason", "retaining[].timeout_ns", "up_ns"]);
     has(&json, &["recent.vcpus[].steal_ns", "groups[].recent.l_idle_ns", "groups[].lengths.wake_to_run.p99_ns"]);
+    has(&json, &["host.vms[].slice_ns", "host.decisions[].reason", "host.enforcement"]);
     let counts = ["pid", "guard_trips", "vcpu", "vcpus", "retaining", "voluntary_switches", "threads_max", "pairs"];
-    let more = ["decisions_count", "rate_range", "idle_entries", "halts", "active", "n"];
+    let more = ["decisions_count", "rate_range", "idle_entries", "halts", "interrupts", "wakeups", "active", "n", "vm"];
     units_are_named(&json, &[&counts[..], &more].concat());
     let text = status().explain(&[&group()]);
     for line in [
@@ -132,6 +159,17 @@ fn status_whole() {
         "vCPU 0 is kept awake for 200us\n  redis: retain 58.0s ago: bridging idle periods pays: 1.31 times\n"
     );
     assert!(status().explain_vcpu(1).starts_with("vCPU 1 polls too"));
+    let text = host().explain();
+    for line in [
+        "host agent, adaptive: 3 VMs, slices 1.00ms, 5.00ms\n",
+        "  web (900), 2 vCPUs: slice 1.00ms\n",
+        "  new (902), 2 vCPUs: its own slice\n",
+        "    52.0s ago  web: 1.00ms: waiting costs more",
+        "    1.00s ago  a VM that has gone: 5.00ms: ",
+        "  note       slices end only",
+    ] {
+        assert!(text.contains(line), "{line:?} is not in {text}");
+    }
     let by_pm_qos = StatusReport { retention: Some("pm-qos".into()), ..status() };
     assert!(by_pm_qos.explain_vcpu(1).starts_with("vCPU 1 halts"));
     let (dry, without) = (StatusReport { dry_run: true, ..status() }, StatusReport { retention: None, ..status() });
@@ -145,11 +183,14 @@ fn status_unknown() {
         retention: None,
         retaining: Vec::new(),
         reload_error: None,
+        host: None,
         groups: vec![StatusGroup {
             trial: None,
+            wake_pattern: None,
             observer: None,
             timeout_ns: None,
             idle_entries: None,
+            idle_ended_by: None,
             lengths: ObservedLengths::default(),
             recent: Some(StatusRecent { observed_ns: 100_000_000, ..StatusRecent::default() }),
             ..group()

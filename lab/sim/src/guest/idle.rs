@@ -31,6 +31,9 @@ impl World {
         let vcpu = &mut self.vcpus[v.at()];
         match self.vms[vm.at()].idle_loop {
             IdleLoop::Poll => (vcpu.activity, vcpu.poll_until) = (Activity::Poll, NEVER),
+            _ if begins && vcpu.retained_for > 0 => {
+                (vcpu.activity, vcpu.poll_until) = (Activity::Poll, now + vcpu.retained_for);
+            }
             IdleLoop::Haltpoll { .. } if begins && vcpu.poll_limit > 0 => {
                 (vcpu.activity, vcpu.poll_until) = (Activity::Poll, now + vcpu.poll_limit);
             }

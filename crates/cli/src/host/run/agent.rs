@@ -13,10 +13,11 @@ use crate::output::{say, shown, tell};
 use gleaner_decide::host::HostPolicy;
 use gleaner_model::{Nanos, SwitchPrice};
 use gleaner_observe::ProcRoot;
-use gleaner_report::{HostRunReport, decision_lines};
+use gleaner_report::{HostRunReport, StatusHost, decision_lines};
 use gleaner_runtime::event_loop::{self, Task};
 use gleaner_sys::{monotonic, thread_cpu_time};
 use indicatif::{ProgressBar, ProgressStyle};
+use std::io::Write;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -135,7 +136,8 @@ impl Agent<'_> {
         let now = monotonic();
         let window = turns.as_ref().map_or_else(|| Some(seen.window.clone()), |turns| turns.of_policy(&seen.window));
         let decisions = window.as_ref().map(|window| policy.step(window)).unwrap_or_default();
-        for line in decision_lines(&decisions) {
+        // With a status its reader has them.
+        for line in decision_lines(&decisions).into_iter().filter(|_| !options.status) {
             bar.suspend(|| tell(&line));
         }
         let over = turns.as_mut().is_some_and(|turns| !turns.add(&seen, now));
@@ -149,10 +151,22 @@ impl Agent<'_> {
         if let Some(window) = window {
             record.add(&Sample { window, ..seen }, &decisions, watch.vms());
         }
+        if options.status {
+            let status = record.status(watch.source(), backend.method(), policy.slices());
+            let up_ns = Nanos::from(self.began.elapsed()).0;
+            // Without a reader the agent does its work all the same.
+            let _ = print_line(&StatusHost { up_ns, policy: options.policy_name().to_owned(), ..status });
+        }
         let line = record.line(Nanos::from(self.began.elapsed()), policy.slices());
         bar.set_message(turns.as_ref().map_or(line.clone(), |turns| format!("{line}; {}", turns.word())));
         Ok(over || self.end().is_some_and(|end| Instant::now() >= end))
     }
+}
+
+fn print_line(status: &StatusHost) -> std::io::Result<()> {
+    let mut stdout = std::io::stdout().lock();
+    writeln!(stdout, "{}", serde_json::to_string(status)?)?;
+    stdout.flush()
 }
 
 fn progress_bar() -> ProgressBar {

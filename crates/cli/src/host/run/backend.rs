@@ -65,6 +65,11 @@ impl Backend {
         })
     }
 
+    /// What ends slices beside the kernel's tick, in a word.
+    pub fn method(&self) -> &'static str {
+        self.method
+    }
+
     /// What ending a slice is taken to take: a ticker's wake-up, nothing where the kernel does it.
     pub fn tick(&self, params: &HostParams) -> Nanos {
         if self.enforcer.is_some() { Nanos::from_micros(params.tick_us) } else { Nanos::ZERO }

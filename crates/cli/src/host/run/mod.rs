@@ -56,6 +56,9 @@ pub struct RunArgs {
     /// End after so long [default: when told to]
     #[arg(long = "for", value_name = "DURATION", value_parser = span)]
     pub length: Option<Duration>,
+    /// Print a line of JSON after each window, and nothing else on stdout: for the daemon
+    #[arg(long, hide = true, conflicts_with_all = ["json", "in_turn"])]
+    pub status: bool,
     #[command(flatten)]
     pub json: JsonArg,
     #[command(flatten)]
@@ -159,7 +162,9 @@ pub fn main(args: &RunArgs) -> Result<u8, Failure> {
         report => report?,
     };
     output.json(&report)?;
-    output.text(&report);
+    if !args.status {
+        output.text(&report);
+    }
     Ok(u8::from(!report.restored))
 }
 

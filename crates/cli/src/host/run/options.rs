@@ -29,6 +29,8 @@ pub struct Options {
     pub pause_exits: bool,
     /// Slices for all that the policy takes turns with.
     pub in_turn: Option<TurnOptions>,
+    /// Whether how things stand is told after each window.
+    pub status: bool,
     /// What is weaker than was asked for.
     pub warnings: Vec<String>,
 }
@@ -74,8 +76,19 @@ impl Options {
             enforce,
             pause_exits: args.tuning.pause_exits,
             in_turn,
+            status: args.status,
             warnings,
         })
+    }
+}
+
+impl Options {
+    /// As reports have it.
+    pub fn policy_name(&self) -> &'static str {
+        match self.policy {
+            SlicePolicy::Static(_) => "static",
+            SlicePolicy::Adaptive => "adaptive",
+        }
     }
 }
 

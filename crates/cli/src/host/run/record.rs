@@ -7,12 +7,14 @@ use gleaner_model::{HostDecision, HostVcpuWindow, Nanos, VmId, VmWindow};
 use gleaner_observe::{IntervalDistribution, Vm};
 use gleaner_report::{
     HostDecisionRecord, HostEnforcement, HostPrice, HostRunReport, HostRunSet, HostRunVm, HostSlice, HostVmFigures,
-    unfair_words,
+    StatusHost, StatusVm, unfair_words,
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Decisions that are listed.
 const LISTED: usize = 1000;
+/// Decisions that a status tells.
+const NEWEST: usize = 20;
 /// Most VMs that are remembered: those that left are forgotten first.
 const MOST_VMS: usize = 1000;
 
@@ -85,6 +87,7 @@ struct VmRecord {
 pub struct Record {
     vms: BTreeMap<VmId, VmRecord>,
     decisions: Vec<HostDecisionRecord>,
+    newest: VecDeque<HostDecisionRecord>,
     left_out: u64,
     windows: u64,
     length: Nanos,
@@ -134,6 +137,10 @@ impl Record {
             record.slices.push(HostSlice { at_ns: decision.at_ns, slice_ns: decision.slice_ns });
             record.slices.drain(..record.slices.len().saturating_sub(LISTED));
             (record.after, record.passing) = (Sums::default(), 1);
+        }
+        self.newest.push_back(decision.clone());
+        if self.newest.len() > NEWEST {
+            self.newest.pop_front();
         }
         if self.decisions.len() < LISTED {
             self.decisions.push(decision);
@@ -194,6 +201,26 @@ impl Record {
         format!("{at} {}{more}", if vms.is_empty() { "no VM yet".to_owned() } else { vms.join(", ") })
     }
 
+    /// How things stand now, as far as it is known here.
+    pub fn status(&self, observer: &str, method: &str, slices: &BTreeMap<VmId, Nanos>) -> StatusHost {
+        let there = self.vms.iter().filter(|(_, record)| record.left.is_none());
+        let vm = |(vm, record): (&VmId, &VmRecord)| StatusVm {
+            vm: vm.0,
+            name: record.name.clone(),
+            vcpus: record.vcpus,
+            slice_ns: slices.get(vm).map(|slice| slice.0),
+        };
+        StatusHost {
+            observer: Some(observer.to_owned()),
+            enforcement: Some(method.to_owned()),
+            vms: there.map(vm).collect(),
+            decisions_count: self.decisions.len() as u64 + self.left_out,
+            decisions: self.newest.iter().cloned().collect(),
+            warnings: self.warnings.clone(),
+            ..StatusHost::default()
+        }
+    }
+
     /// The report.
     pub fn report(
         self,
@@ -211,7 +238,7 @@ impl Record {
         let unfair = stand.shares.iter().map(deviation).max_by(f64::total_cmp);
         HostRunReport {
             schema: HostRunReport::SCHEMA.to_owned(),
-            policy: if static_slice.is_some() { "static" } else { "adaptive" }.to_owned(),
+            policy: options.policy_name().to_owned(),
             static_slice_ns: static_slice,
             wall_ns: wall.0,
             windows: self.windows,

@@ -5,6 +5,7 @@
 //! compared over time is a median with its MAD (median absolute deviation), which one odd window cannot move.
 
 use gleaner_model::{CpuSet, Lengths, Nanos, VcpuWindow, Window};
+use gleaner_stats::median;
 use serde::{Deserialize, Serialize};
 
 /// What one window says about the active vCPUs and the group.
@@ -116,26 +117,16 @@ pub(super) struct Spread {
 impl Spread {
     pub(super) fn of(values: impl Iterator<Item = f64>) -> Self {
         let mut values: Vec<f64> = values.collect();
-        let middle = median(&mut values);
+        let middle = median(&values).unwrap_or(0.0);
         for value in &mut values {
             *value = (*value - middle).abs();
         }
-        Self { median: middle, mad: median(&mut values) }
+        Self { median: middle, mad: median(&values).unwrap_or(0.0) }
     }
 
     /// The MAD as a share of the median; 0 where the median is.
     pub(super) fn relative_mad(&self) -> f64 {
         if self.median > 0.0 { self.mad / self.median } else { 0.0 }
-    }
-}
-
-/// The median, 0 of nothing; sorts `values`.
-fn median(values: &mut [f64]) -> f64 {
-    values.sort_unstable_by(f64::total_cmp);
-    match (values.len(), values.len() / 2) {
-        (0, _) => 0.0,
-        (n, half) if n % 2 == 1 => values[half],
-        (_, half) => f64::midpoint(values[half - 1], values[half]),
     }
 }
 

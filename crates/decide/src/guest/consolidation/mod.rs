@@ -11,22 +11,26 @@
 //! A change of the workload that comes with a step is told from the step's own doing where that can be: see
 //! [`Consolidation::undo`] and `tests/changes.rs`.
 
+mod burst;
 mod conditions;
 mod judge;
 mod learned;
 mod measure;
+mod order;
 mod workload_change;
 
+pub use burst::expands;
 pub use conditions::{Check, Factors, check, granularity_ratio, load_ratio};
+pub use order::deactivation_order;
 
 use super::backoff::Backoff;
 use super::{GuestParams, NoStep};
-use gleaner_model::{CpuSet, Lengths, Nanos, Reason, VcpuId, Window};
+use burst::Patience;
+use gleaner_model::{CpuSet, Lengths, Nanos, Reason, Topology, VcpuId, Window};
 use judge::Step;
 use learned::LearnedLimits;
 use measure::{Measure, Sample, Speed};
 use serde::{Deserialize, Serialize};
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 use workload_change::{Births, Reference, moved};
 
@@ -85,8 +89,10 @@ pub(super) struct Consolidation {
     reference: Reference,
     loads: BTreeMap<VcpuId, Load>,
     births: Births,
+    patience: Patience,
     /// vCPUs that a thread is bound to, as of the last window.
     pinned: CpuSet,
+    topology: Topology,
 }
 
 impl Consolidation {
@@ -110,9 +116,16 @@ impl Consolidation {
             reference: Reference::default(),
             loads: BTreeMap::new(),
             births: Births::default(),
+            patience: Patience::default(),
             pinned: CpuSet::new(),
+            topology: Topology::default(),
             params,
         }
+    }
+
+    /// Which vCPUs share what.
+    pub(super) fn lies_in(&mut self, topology: Topology) {
+        self.topology = topology;
     }
 
     /// Goes on with other parameters. What was learnt stays, within the new limits.
@@ -158,6 +171,7 @@ impl Consolidation {
 
     /// One window in which nothing but what is seen at once may bring a change: retention is being tried.
     pub(super) fn watch(&mut self, window: &Window) -> Outcome {
+        self.weigh_burst(window);
         match self.births.sudden(window, &self.params) {
             Some(reason) => self.sudden(window.at, reason),
             None => Outcome::Stay(NoStep::Trying),
@@ -166,6 +180,7 @@ impl Consolidation {
 
     /// One window over exactly the vCPUs of `all`.
     pub(super) fn step(&mut self, window: &Window) -> Outcome {
+        self.weigh_burst(window);
         if let Some(reason) = self.births.sudden(window, &self.params) {
             return self.sudden(window.at, reason);
         }
@@ -445,32 +460,21 @@ impl Consolidation {
             match conditions::check(lengths, *utilization, (n, k), self.learned.factors, self.wakeup_cost, &self.params)
             {
                 Check::Fits { load_ratio, granularity_ratio, utilization } => {
-                    Ok(Reason::IdleFits { vcpus: k, load_ratio, granularity_ratio, utilization })
+                    Ok(Reason::IdleFits { vcpus: k, load_ratio, granularity_ratio, utilization, pattern: None })
                 }
                 Check::Fails(why) => Err(why),
             }
         };
         // A step that hurt has taught that lengths say too little here: one at a time then, as in the paper.
-        let candidates = self.candidates();
+        let candidates = self.active.difference(&self.pinned).len();
         let bold = self.learned == LearnedLimits::none(&self.params) && self.params.several_at_once;
-        let most = if bold { candidates.len().min(n - 1) } else { 1 };
+        let most = if bold { candidates.min(n - 1) } else { 1 };
         let found = (2..=most).rev().find_map(|k| Some((k, check(k).ok()?))).map_or_else(|| Ok((1, check(1)?)), Ok);
         match found {
             Err(why) => Outcome::Stay(why),
-            Ok(_) if candidates.is_empty() => Outcome::Stay(NoStep::Pinned),
-            Ok((k, reason)) => self.take_step(now, measure, candidates.into_iter().take(k).collect(), reason),
+            Ok(_) if candidates == 0 => Outcome::Stay(NoStep::Pinned),
+            Ok((k, reason)) => self.take_step(now, measure, self.first_to_go(k), reason),
         }
-    }
-
-    /// vCPUs that may be deactivated, those first that should be.
-    fn candidates(&self) -> Vec<VcpuId> {
-        let busy = |id: &VcpuId| self.loads.get(id).map_or(Nanos::ZERO, |load| load.busy);
-        // The least busy one moves the fewest threads. Among equals the highest id: low ones take the interrupts.
-        // A thread that has bound itself to some vCPUs keeps one of them; on a deactivated one it would stay, and wait
-        // there for every wake-up of a vCPU that nobody retains.
-        let mut candidates: Vec<VcpuId> = self.active.iter().filter(|id| !self.pinned.contains(*id)).collect();
-        candidates.sort_by_key(|id| (busy(id), Reverse(*id)));
-        candidates
     }
 
     fn take_step(&mut self, now: Nanos, measure: Measure, vcpus: CpuSet, reason: Reason) -> Outcome {

@@ -406,15 +406,9 @@ fn measured(window: &Window, wakeups_min: u64) -> Option<Block> {
     Some(Block { cost, rate, cpu, progress: false })
 }
 
+/// The median of ratios; nothing differs by nothing.
 fn median(ratios: &[f64]) -> f64 {
-    let mut ratios = ratios.to_vec();
-    ratios.sort_unstable_by(f64::total_cmp);
-    let half = ratios.len() / 2;
-    match ratios.len() {
-        0 => 1.0,
-        odd if odd % 2 == 1 => ratios[half],
-        _ => f64::midpoint(ratios[half - 1], ratios[half]),
-    }
+    gleaner_stats::median(ratios).unwrap_or(1.0)
 }
 
 #[cfg(test)]

@@ -1,0 +1,219 @@
+use super::*;
+use crate::affinity::set_affinity;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{JoinHandle, spawn};
+
+/// A thread that says its id, and has a child of the same sort each time it is told to.
+fn parent(says: Sender<i32>) -> (Sender<()>, JoinHandle<()>) {
+    let (tell, told): (_, Receiver<()>) = channel();
+    let body = move || {
+        let tid = rustix::thread::gettid().as_raw_nonzero().get();
+        says.send(tid).unwrap();
+        let children: Vec<_> = told.iter().map(|()| parent(says.clone())).collect();
+        for (tell, child) in children {
+            drop(tell);
+            child.join().unwrap();
+        }
+    };
+    (tell, spawn(body))
+}
+
+/// What this test may use, and one of it; `None` where that is all.
+fn all_and_one() -> Option<(CpuSet, CpuSet)> {
+    let base = affinity_of(0).unwrap();
+    let active = base.iter().take(1).collect();
+    (base.len() > 1).then_some((base, active))
+}
+
+fn by_masks(base: &CpuSet) -> Placement {
+    Placement::new(Backend::Affinity(Affinities::new(base.clone())), base)
+}
+
+fn by_cpuset(folder: &Path, base: &CpuSet, by_name: bool) -> Placement {
+    let backend = Backend::Cpuset { folder: folder.to_owned(), kind: PlacementKind::CpusetV1, by_name };
+    Placement { backend, ..by_masks(base) }
+}
+
+#[test]
+fn what_is_chosen_of_itself_is_what_the_kernel_bears() {
+    let base = affinity_of(0).unwrap();
+    let hierarchies = CgroupHierarchies::find(&crate::CgroupRoots::default());
+    let folder = tempfile::tempdir().unwrap();
+    let prepared = |request| {
+        let mut journal = Journal::create(folder.path(), "test").unwrap();
+        let prepared = Placement::prepare(request, &base, &hierarchies, &mut journal);
+        let prepared = prepared.map(|(placement, fallback)| (placement.kind(), fallback.is_some()));
+        crate::undo_own(&journal).unwrap();
+        prepared
+    };
+    let Ok((cpuset, _)) = prepared(PlacementRequest::Cpuset) else {
+        gleaner_testing::skip!("no cpuset can be made here");
+    };
+    let of_itself = prepared(PlacementRequest::Auto).unwrap();
+    let kept = kernel_keeps_user_affinity();
+    assert_eq!(of_itself, if kept { (cpuset, false) } else { (PlacementKind::Affinity, true) });
+    assert_eq!(prepared(PlacementRequest::Affinity).unwrap(), (PlacementKind::Affinity, false));
+    assert_ne!(cpuset, PlacementKind::Affinity);
+}
+
+#[test]
+fn a_thread_born_while_its_creator_is_widened_is_widened_later() {
+    let Some((base, active)) = all_and_one() else {
+        gleaner_testing::skip!("needs two CPUs");
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let mut journal = Journal::create(folder.path(), "test").unwrap();
+    let mut placement = by_masks(&base);
+    let (says, heard) = channel();
+    let (tell, creator) = parent(says);
+    let old = heard.recv().unwrap();
+    placement.confine(&active, &[old], &mut journal).unwrap();
+    assert_eq!(affinity_of(old), Some(active.clone()));
+    tell.send(()).unwrap();
+    let young = heard.recv().unwrap();
+    placement.confine(&base, &[old], &mut journal).unwrap();
+    assert_eq!((affinity_of(old), affinity_of(young)), (Some(base.clone()), Some(active)));
+    assert!(placement.follows_threads());
+    placement.confine(&base, &[old, young], &mut journal).unwrap();
+    assert_eq!(affinity_of(young), Some(base.clone()));
+    for _ in 0..PASSES_AFTER_WIDENING {
+        placement.confine(&base, &[old, young], &mut journal).unwrap();
+    }
+    assert!(!placement.follows_threads());
+    drop(tell);
+    creator.join().unwrap();
+}
+
+#[test]
+fn a_thread_that_was_pinned_to_what_becomes_active_keeps_its_choice() {
+    let Some((base, active)) = all_and_one() else {
+        gleaner_testing::skip!("needs two CPUs");
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let mut journal = Journal::create(folder.path(), "test").unwrap();
+    let mut placement = by_masks(&base);
+    let (says, heard) = channel();
+    let (tell, thread) = parent(says);
+    let tid = heard.recv().unwrap();
+    assert!(set_affinity(tid, &active));
+    placement.confine(&active, &[tid], &mut journal).unwrap();
+    placement.confine(&base, &[tid], &mut journal).unwrap();
+    assert_eq!(affinity_of(tid), Some(active));
+    drop(tell);
+    thread.join().unwrap();
+}
+
+#[test]
+fn a_choice_that_could_not_be_journalled_is_journalled_later() {
+    let Some((base, active)) = all_and_one() else {
+        gleaner_testing::skip!("needs two CPUs");
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let mut journal = Journal::create(&folder.path().join("journals"), "test").unwrap();
+    let mut refusing = Journal::create(&folder.path().join("refusing"), "test").unwrap();
+    refusing.refuse_to_write();
+    let mut placement = by_masks(&base);
+    placement.confine(&active, &[], &mut journal).unwrap();
+    let (says, heard) = channel();
+    let (tell, thread) = parent(says);
+    let tid = heard.recv().unwrap();
+    assert!(set_affinity(tid, &base.difference(&active)));
+    placement.confine(&active, &[tid], &mut refusing).unwrap_err();
+    placement.confine(&active, &[tid], &mut journal).unwrap();
+    let text = std::fs::read_to_string(journal.path()).unwrap();
+    assert!(text.contains(&format!("\"tid\":{tid},")), "{text}");
+    drop(tell);
+    thread.join().unwrap();
+}
+
+#[test]
+fn processes_that_join_later_are_journalled_before_the_next_change() {
+    let base = affinity_of(0).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let mut journal = Journal::create(folder.path(), "test").unwrap();
+    let mut placement = by_masks(&base);
+    let own = i32::try_from(std::process::id()).unwrap();
+    placement.program_started(own);
+    let journalled = |journal: &Journal| {
+        let text = std::fs::read_to_string(journal.path()).unwrap();
+        [own, 1].map(|pid| text.matches(&format!("\"root_pid\":{pid},")).count())
+    };
+    let active: CpuSet = base.iter().take(1).collect();
+    placement.before_masks(&mut journal).unwrap();
+    assert_eq!(journalled(&journal), [1, 0]);
+    placement.another_joined(1);
+    placement.another_joined(1);
+    placement.confine(&active, &[], &mut journal).unwrap();
+    assert_eq!(journalled(&journal), [1, 1]);
+}
+
+#[test]
+fn a_program_that_pins_a_thread_gets_masks_instead_of_a_cpuset() {
+    let Some((base, active)) = all_and_one() else {
+        gleaner_testing::skip!("needs two CPUs");
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let cpus = folder.path().join("cpuset.cpus");
+    let mut journal = Journal::create(&folder.path().join("state"), "test").unwrap();
+    let (says, heard) = channel();
+    let (tell, thread) = parent(says);
+    let tid = heard.recv().unwrap();
+    for (by_name, pinned, kind) in [
+        (false, false, PlacementKind::CpusetV1),
+        (true, true, PlacementKind::CpusetV1),
+        (false, true, PlacementKind::Affinity),
+    ] {
+        std::fs::write(&cpus, "untouched").unwrap();
+        assert!(set_affinity(tid, if pinned { &active } else { &base }));
+        let mut placement = by_cpuset(folder.path(), &base, by_name);
+        let fallback = placement.confine(&active, &[tid], &mut journal).unwrap();
+        assert_eq!((placement.kind(), fallback.is_some()), (kind, kind == PlacementKind::Affinity));
+        let written = std::fs::read_to_string(&cpus).unwrap();
+        assert_eq!(written.starts_with("untouched"), kind == PlacementKind::Affinity, "{written}");
+    }
+    drop(tell);
+    thread.join().unwrap();
+}
+
+#[test]
+fn a_cpuset_that_vanished_is_named_and_what_was_not_done_is_not_believed() {
+    let (base, active): (CpuSet, CpuSet) = ("0-3".parse().unwrap(), "0-1".parse().unwrap());
+    let state = tempfile::tempdir().unwrap();
+    let mut journal = Journal::create(state.path(), "test").unwrap();
+    for was_confined in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let cpus = folder.path().join("cpuset.cpus");
+        std::fs::write(&cpus, "").unwrap();
+        let mut placement = by_cpuset(folder.path(), &base, false);
+        let (is, wanted) = if was_confined { (&active, &base) } else { (&base, &active) };
+        placement.confine(is, &[], &mut journal).unwrap();
+        folder.close().unwrap();
+        // Said each time, not only the first: the program is where it was.
+        for _ in 0..2 {
+            let error = placement.confine(wanted, &[], &mut journal).unwrap_err().to_string();
+            let names = format!("cannot write {}: No such file or directory", cpus.display());
+            assert!(error.starts_with(&names), "{error}");
+        }
+        assert_eq!(placement.confine(is, &[], &mut journal).unwrap(), None, "nothing to be done");
+        assert_eq!(placement.release(Vec::new, &mut journal).is_err(), was_confined);
+    }
+}
+
+#[test]
+fn a_program_that_pins_a_thread_gets_masks_though_its_cpuset_vanished() {
+    let Some((base, active)) = all_and_one() else {
+        gleaner_testing::skip!("needs two CPUs");
+    };
+    let (folder, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let mut journal = Journal::create(state.path(), "test").unwrap();
+    let mut placement = by_cpuset(folder.path(), &base, false);
+    folder.close().unwrap();
+    let (says, heard) = channel();
+    let (tell, thread) = parent(says);
+    let tid = heard.recv().unwrap();
+    assert!(set_affinity(tid, &active));
+    let fallback = placement.confine(&active, &[tid], &mut journal).unwrap().unwrap();
+    assert_eq!((placement.kind(), fallback.used), (PlacementKind::Affinity, "thread affinity"));
+    drop(tell);
+    thread.join().unwrap();
+}

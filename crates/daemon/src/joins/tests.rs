@@ -1,0 +1,123 @@
+use super::*;
+use std::path::Path;
+
+/// A machine with these processes: number, user, how many numbers it has.
+fn machine(folder: &Path, processes: &[(i32, &str, &str)]) -> ProcRoot {
+    let root = ProcRoot::below(folder);
+    for (pid, users, numbers) in processes {
+        let path = root.proc.join(pid.to_string());
+        fs::create_dir_all(&path).unwrap();
+        fs::write(path.join("stat"), format!("{pid} (x) S 1 {}7 0\n", "0 ".repeat(17))).unwrap();
+        fs::write(path.join("status"), format!("Name:\tx\nUid:\t{users}\nNSpid:\t{numbers}\n")).unwrap();
+    }
+    root
+}
+
+fn peer(pid: i32, uid: u32) -> Peer {
+    Peer { process: Some((pid, uid)), is_trusted: uid == 0 }
+}
+
+fn join(pid: i32) -> Join {
+    Join { name: "redis-server".to_owned(), pid: Some(pid), ..Join::default() }
+}
+
+#[test]
+fn users_hand_over_their_own_processes_and_root_any() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = machine(
+        folder.path(),
+        &[
+            (10, "1000\t1000\t1000\t1000", "10"),
+            (11, "1000\t1000\t1000\t1000", "11"),
+            (12, "0\t0\t0\t0", "12"),
+            // A program of root's that this user started.
+            (13, "1000\t0\t0\t0", "13"),
+            (14, "1000\t1000\t1000\t1000", "14\t1"),
+        ],
+    );
+    let asked = |pid: i32, asker: i32, uid: u32| check(&root, &join(pid), &peer(asker, uid)).map(|found| found.1);
+    assert_eq!(asked(11, 10, 1000).unwrap(), Some(Target::Process { pid: 11, start_time: 7 }));
+    for (pid, why) in
+        [(12, "12 is not yours"), (13, "13 is not yours"), (99, "no such process"), (-1, "no such process")]
+    {
+        assert!(asked(pid, 10, 1000).unwrap_err().contains(why), "{pid}");
+    }
+    assert!(asked(11, 10, 1001).unwrap_err().contains("not yours"), "a process of another user's");
+    assert!(asked(11, 12, 0).is_ok() && asked(12, 12, 0).is_ok());
+    // Its 11 is not ours, whoever it is.
+    assert!(asked(11, 14, 0).unwrap_err().contains("PID namespace"));
+    assert!(asked(11, 98, 0).unwrap_err().contains("PID namespace"), "nothing is known of who asks");
+    assert!(check(&root, &join(11), &Peer::default()).is_err());
+}
+
+#[test]
+fn who_is_not_trusted_gets_what_nobody_else_pays_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = machine(folder.path(), &[(10, "1000\t1000\t1000\t1000", "10"), (12, "0\t0\t0\t0", "12")]);
+    let of = |join: &Join, pid, uid| check(&root, join, &peer(pid, uid)).map(drop);
+    let fine = Join { profile: Profile::Frugal, budget: Some(0.5), ..join(10) };
+    assert_eq!(of(&fine, 10, 1000), Ok(()));
+    let some = || serde_json::json!(false);
+    for much in [
+        Join { profile: Profile::Latency, ..join(10) },
+        Join { budget: Some(1.5), ..join(10) },
+        Join { budget: Some(f64::NAN), params: [("a".to_owned(), some())].into(), ..join(10) },
+        Join { retain_for: Some(Nanos::from_millis(5)), ..join(10) },
+        Join { progress: Some("/etc/shadow".parse().unwrap()), ..join(10) },
+        Join { params: [("retention_trials".to_owned(), some())].into(), ..join(10) },
+        Join { pid: None, cgroup: Some("/sys/fs/cgroup".into()), ..join(10) },
+    ] {
+        assert!(of(&much, 10, 1000).unwrap_err().starts_with("only root"), "{much:?}");
+        assert!(!of(&much, 12, 0).is_err_and(|why| why.starts_with("only root")), "{much:?}");
+    }
+}
+
+#[test]
+fn what_a_run_is_told_reaches_the_daemon() {
+    let params = GuestParams { steal_share_stop: 0.5, retention_trials: false, ..GuestParams::default() };
+    let join = Join {
+        name: "a\x1b[31m b/../c".to_owned(),
+        policy: Policy::Full,
+        profile: Profile::Frugal,
+        params: Join::changed(&params),
+        progress: Some("/p".parse().unwrap()),
+        ..Join::default()
+    };
+    assert_eq!(join.params.len(), 2);
+    let line = serde_json::to_string(&join).unwrap();
+    let settings = serde_json::from_str::<Join>(&line).unwrap().settings().unwrap();
+    assert_eq!((settings.params, settings.policy, settings.profile), (params, Policy::Full, ProfileName::Conservative));
+    assert_eq!(settings.progress, Some("/p".parse().unwrap()));
+    assert_eq!(join.group_name(), "run/a31mb..c");
+    let every: BTreeMap<_, _> = match serde_json::to_value(GuestParams::default()).unwrap() {
+        serde_json::Value::Object(keys) => keys.into_iter().collect(),
+        other => panic!("{other}"),
+    };
+    let longest = serde_json::to_vec(&Join { params: every, ..join }).unwrap();
+    assert!(longest.len() + (4 << 10) < crate::protocol::REQUEST_BYTES_MAX, "{}", longest.len());
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    let with = |key: &str, value: serde_json::Value| Join { params: [(key.to_owned(), value)].into(), ..join(1) };
+    for (join, why) in [
+        (with("no_such_key", 1.into()), "parameters: "),
+        (with("steal_share_stop", (-3).into()), "parameters: "),
+        (Join { policy: Policy::Off, ..join(1) }, "policy off"),
+        (Join { policy: Policy::Consolidate, ..join(1) }, "consolidate"),
+        (Join { budget: Some(f64::NAN), ..join(1) }, "budget"),
+        (Join { budget: Some(1e9), ..join(1) }, "budget"),
+        (Join { retain_for: Some(Nanos::from_secs(2)), ..join(1) }, "kept awake"),
+        (Join { progress: Some("p".parse().unwrap()), ..join(1) }, "progress"),
+    ] {
+        let said = join.settings().unwrap_err();
+        assert!(said.contains(why), "{said}");
+    }
+}
+
+#[test]
+fn one_user_cannot_take_all_the_room() {
+    assert!(has_room(0, 0, 100, false).is_ok());
+    assert!(has_room(16, 16, 100, false).is_err() && has_room(16, 16, 100, true).is_ok());
+    assert!(has_room(50, 0, 100, false).is_err(), "services have to have room");
+}

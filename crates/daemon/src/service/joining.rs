@@ -1,0 +1,83 @@
+//! Groups that come by the socket, and go by it.
+
+use super::{Adopted, Service};
+use crate::groups::place_for;
+use crate::joins::{Before, Join, Joined, check, has_room};
+use crate::protocol::Answer;
+use crate::server::Peer;
+use gleaner_act::PlacementRequest;
+use gleaner_model::Nanos;
+use gleaner_observe::{ProcRoot, vcpus_of};
+use gleaner_runtime::{Config, GroupId, RetainChoice};
+
+impl Service {
+    /// Manages what somebody hands over, or says whether it would.
+    pub(super) fn join(&mut self, join: &Join, peer: &Peer) -> Result<Answer, String> {
+        let root = ProcRoot::default();
+        let (runner, target) = check(&root, join, peer)?;
+        let settings = join.settings()?;
+        self.acts_for(join)?;
+        let joined: Vec<&Joined> = self.groups.iter().filter_map(|group| group.joined.as_ref()).collect();
+        let of_user = joined.iter().filter(|joined| joined.runner.uid == runner.uid).count();
+        has_room(joined.len(), of_user, self.configuration.groups_max, peer.is_trusted)?;
+        if self.groups.len() >= self.configuration.groups_max {
+            return Err("there are daemon.groups_max groups already".to_owned());
+        }
+        let Some(target) = target else { return Ok(Answer::Welcome) };
+        let roots = target.roots(&root);
+        if roots.is_empty() {
+            return Err(format!("nothing runs in {target}"));
+        }
+        // What is only watched, because nobody named a group, is everything.
+        let named = self.groups.iter().filter(|group| group.joined.is_some() || !self.configuration.names_no_group);
+        let named: Vec<Adopted> = named.cloned().collect();
+        let name = place_for(&root, &named, &roots, join.group_name())
+            .map_err(|owner| format!("it is managed already, as {owner}"))?;
+        // What came before is counted as it was.
+        self.runtime.tick(Nanos::ZERO);
+        let config =
+            Config { placement: PlacementRequest::Affinity, dry_run: false, ..self.group_config(&name, &settings) };
+        let before = Before::of(&self.runtime.snapshot());
+        let Some(id) = self.runtime.adopt(&config, &vcpus_of(&roots), Adopted::members(&target), &roots) else {
+            return Err("the observer has no room for it".to_owned());
+        };
+        (self.say)(&format!("gleaner: {name}: {target} joins, handed over by process {}", runner.pid));
+        let of_runner = join.pid.is_some_and(|pid| is_child(&root, pid, runner.pid));
+        let joined = Some(Joined { runner, config, of_runner, before });
+        self.groups.push(Adopted { id, name: name.clone(), settings, target, roots, joined });
+        Ok(Answer::Joined { group: id.0, name, pid: rustix::process::getpid().as_raw_nonzero().get() })
+    }
+
+    /// Lets it go, and tells what there is to tell.
+    pub(super) fn leave(&mut self, id: u64, peer: &Peer) -> Result<Answer, String> {
+        let asker = peer.process.map(|(pid, _)| pid);
+        let may = |joined: &Joined| peer.is_trusted || Some(joined.runner.pid) == asker;
+        let is_it = |group: &Adopted| group.id == GroupId(id) && group.joined.as_ref().is_some_and(may);
+        let place = self.groups.iter().position(is_it).ok_or("no such group of yours")?;
+        self.runtime.tick(Nanos::ZERO);
+        let group = self.groups.remove(place);
+        let mut snapshot = self.runtime.snapshot();
+        snapshot.groups.retain(|found| found.id == group.id);
+        let restored = self.runtime.let_go(group.id).is_some_and(|(_, restored)| restored);
+        (self.say)(&format!("gleaner: {}: {} leaves", group.name, group.target));
+        let Some(joined) = group.joined else { return Err("nobody handed it over".to_owned()) };
+        let mut report = (self.options.summarize)(&joined.config, &joined.since(snapshot));
+        report.restored = restored;
+        Ok(Answer::Left(Box::new(report)))
+    }
+
+    /// Whether this daemon changes anything at all.
+    fn acts_for(&self, join: &Join) -> Result<(), String> {
+        let retains = self.configuration.retain != RetainChoice::None;
+        match join.policy.retains() {
+            true if self.options.dry_run => Err("the daemon only watches (--dry-run)".to_owned()),
+            true if !retains => Err("the daemon keeps no vCPU awake (daemon.retain = \"none\")".to_owned()),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn is_child(root: &ProcRoot, pid: i32, parent: i32) -> bool {
+    let text = std::fs::read(root.proc.join(format!("{pid}/stat"))).unwrap_or_default();
+    gleaner_sys::Stat::parse(&text).and_then(|stat| stat.parent()) == Some(parent)
+}
