@@ -20,6 +20,8 @@ SHARE := $(TARGET_DIR)/share
 # Tests with their times, those that were skipped, and those that may be: of CI's machine.
 JUNIT := $(TARGET_DIR)/nextest/default/junit.xml
 SKIPS := $(abspath $(TARGET_DIR))/skips
+# Guests that the emulator broke in the middle, and that were booted again.
+BOOTS := $(abspath $(TARGET_DIR))/boots
 # What runs of Gleaner could leave behind, as it was before the tests.
 MACHINE := $(abspath $(TARGET_DIR))/machine
 SKIPS_ALLOWED ?= .config/skips-allowed
@@ -76,7 +78,8 @@ test: toolchain ## everything CI runs: formatting, lints, static link, tests, gu
 	@$(MAKE) --no-print-directory check build
 	@testbed/fetch-kernel.sh 6.1 6.12 newest
 	$(CARGO) test --doc --workspace --locked --target $(HOST)
-	@rm -f $(SKIPS) $(JUNIT); scripts/left-behind.sh >$(MACHINE); status=0; export GLEANER_SKIPS=$(SKIPS); \
+	@rm -f $(SKIPS) $(BOOTS) $(JUNIT); scripts/left-behind.sh >$(MACHINE); status=0; \
+	export GLEANER_SKIPS=$(SKIPS) GLEANER_BOOTS=$(BOOTS); \
 	if $(CARGO) nextest --version >/dev/null 2>&1; then \
 		$(CARGO) nextest run --workspace --locked --target $(HOST) --no-fail-fast || status=$$?; \
 	else \
@@ -84,6 +87,7 @@ test: toolchain ## everything CI runs: formatting, lints, static link, tests, gu
 	fi; \
 	$(CARGO) run --quiet --package gleaner-testing --locked --target $(HOST) -- $(JUNIT) $(SKIPS) $(SKIPS_ALLOWED) || \
 		{ [[ $$status -ne 0 ]] || status=1; echo "a machine that lacks more: make test SKIPS_ALLOWED=FILE" >&2; }; \
+	if [[ -s $(BOOTS) ]]; then echo "guests that the emulator broke, booted again: $$(wc -l <$(BOOTS))"; sed 's/^/    /' $(BOOTS); fi; \
 	scripts/left-behind.sh $(MACHINE) || status=1; \
 	exit $$status
 

@@ -23,7 +23,8 @@
 # stdout: what SCRIPT wrote to its stdout and stderr, whole, once the guest has ended. Exit status: SCRIPT's own;
 # 124 if the time was up, 125 if the guest could not be started, panicked or ended without a word. In those two cases
 # the guest's console is printed to stderr; where the time was up it says who waited where. RETRIES (default 3): boots
-# after one that the emulator broke.
+# after one that the emulator broke. STILL (default 60): seconds without a sign of life until it counts as broken.
+# GLEANER_BOOTS: a file that gets a line for each such boot.
 #
 # The guest is QEMU's multi-threaded emulation: each vCPU is a thread that HLT puts to sleep and an IPI wakes, so what
 # Gleaner does there is real, only slower. Inside are Debian's kernel, busybox, pure cgroup v2, and nothing else
@@ -118,22 +119,26 @@ machine=(
     -nodefaults -display none -monitor none -no-reboot
     -serial "file:$work/console.log" -serial "file:$work/output.log" -serial "file:$work/status.log"
     -kernel "$kernel" -initrd "$work/initramfs" ${drive[@]+"${drive[@]}"}
-    -append "console=ttyS0 quiet panic=-1 $clock testbed.limit=$timeout $append"
+    -append "console=ttyS0 quiet loglevel=5 panic=-1 $clock testbed.limit=$timeout $append"
 )
 # QEMU 7.2's multi-threaded emulation now and then runs a guest's vCPU over an instruction that the guest's kernel is
 # patching (jump labels at boot; tracepoints whenever somebody attaches to them): an int3 that nobody expects, or
 # garbage before init. No program in the guest can do that, so such a guest is booted again, aloud, RETRIES times at
 # most. So is one that hangs before init, which takes seconds otherwise: nothing of ours has begun there. And so is one
-# that shows no sign of life (watch.sh) for a minute: its vCPUs go round in poke_int3_handler, by QEMU's registers, over
-# a translation of an int3 that the kernel has taken away again.
+# that shows no sign of life (watch.sh) for a minute: its vCPUs go round in the handlers of int3, by QEMU's registers,
+# over a translation of an int3 that the kernel has taken away again. Its kernel may go on to complain on the console
+# (loglevel=5: with the instruction that each vCPU is stuck at).
 booted() { grep -q '^guest: init done' "$work/console.log"; }
 emulator_broke_it() {
     ! booted || [[ $hung == still ]] ||
         grep -qE 'Oops: int3|RIP: .*(do_sync_core|text_poke)' "$work/console.log"
 }
-# Nothing on its console for a minute, though watch.sh began there.
+# No sign of life for so long, though watch.sh began; what the kernel says meanwhile is none. Sets `lives`, `alive_at`.
 stands_still() {
-    (($(date +%s) - $(stat -c %Y "$work/console.log") > 60)) && grep -q '^guest: alive' "$work/console.log"
+    local now=$SECONDS count
+    count=$(grep -c '^guest: alive' "$work/console.log" || true)
+    if [[ $count -ne $lives ]]; then lives=$count alive_at=$now; fi
+    ((lives > 0 && now - alive_at > still_limit))
 }
 boot() {
     : >"$work/console.log" >"$work/output.log" >"$work/status.log"
@@ -141,7 +146,7 @@ boot() {
     setpriv --pdeathsig TERM timeout --kill-after=5 "$timeout" setpriv --pdeathsig KILL "${machine[@]}" \
         </dev/null >"$work/qemu.log" 2>&1 &
     qemu_pid=$!
-    ended=0 hung=""
+    ended=0 hung="" lives=0 alive_at=$SECONDS
     local left=$((boot_limit * 5))
     until booted || ! kill -0 "$qemu_pid" 2>/dev/null; do
         ((left--)) || { hung=boot; kill "$qemu_pid" 2>/dev/null || true; break; }
@@ -159,13 +164,19 @@ last_life() {
     line=$(grep '^guest: alive' "$work/console.log" | tail -n 1 | tr -d '\r')
     echo "${line:+last seen }${line:-no sign of life}" | sed "s|guest: ||"
 }
+# Where its vCPUs went round, if its kernel said so.
+stuck_at() { sed -n 's/.*RIP: [0-9]*:\([^ ]*\).*/\1/p' "$work/console.log" | tr -d '\r' | sort -u | head -n 4 | sed 's/^/, at /' | tr -d '\n'; }
 retries=${RETRIES:-3}
 # Most seconds until init: twenty times what it takes on a machine that has nothing else to do.
 boot_limit=${BOOT_LIMIT:-90}
+still_limit=${STILL:-60}
 boot
 while [[ ( $ended -eq 0 || -n $hung ) && ! -s $work/status.log && $retries -gt 0 ]] && emulator_broke_it; do
-    why=$(grep -m 1 -oE 'Oops: .*|BUG: .*' "$work/console.log" || last_life)
+    why=$(grep -m 1 -oE 'Oops: .*|BUG: .*' "$work/console.log" || true)
+    [[ -n $why && $hung != still ]] || why="${why:+$why, }$(last_life)$(stuck_at)"
+    why=${why//$'\r'/}
     say "the emulator broke the guest's kernel while it was patching itself ($why); once more"
+    [[ -z ${GLEANER_BOOTS:-} ]] || echo "${script##*/} on ${kernel##*/}: $why" >>"$GLEANER_BOOTS"
     retries=$((retries - 1))
     boot
 done

@@ -224,3 +224,26 @@ fn guest_short_of_cpus_is_not_made_much_slower() {
         "without a guard {ratio:.1} times off, {spun:.3}: nothing tells here:\n{text}"
     );
 }
+
+/// What the emulator does to a guest now and then: nothing runs any more, and the kernel goes on to complain.
+#[test]
+fn guest_that_stands_still_is_booted_again_and_counted() {
+    let Some(kernel) = kernel("6.1") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let (script, boots) = (folder.path().join("still"), folder.path().join("boots"));
+    let stop = "for file in /proc/[0-9]*/cmdline; do
+        if grep -q watch.sh $file; then process=${file%/cmdline}; kill -STOP ${process#/proc/}; fi
+    done";
+    let complain = "while :; do echo '<0>BUG: RIP: 0010:stuck+0x0/0x10' >/dev/kmsg; sleep 1; done";
+    std::fs::write(&script, format!("#!/bin/sh\n{stop}\n{complain}\n")).unwrap();
+    let guest = Command::new(root().join("testbed/guest.sh"))
+        .args([kernel.as_os_str(), script.as_os_str()])
+        .envs([("STILL", "3"), ("RETRIES", "1")])
+        .env("GLEANER_BOOTS", &boots)
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&guest.stderr);
+    assert_eq!(guest.status.code(), Some(125), "{told}");
+    assert!(told.contains("at stuck+0x0/0x10); once more"), "{told}");
+    assert_eq!(std::fs::read_to_string(boots).unwrap().lines().count(), 1, "{told}");
+}
