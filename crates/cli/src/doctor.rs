@@ -7,6 +7,7 @@ mod neighbours;
 mod verdict;
 
 use crate::args::{DoctorArgs, Setting};
+use crate::busy;
 use crate::calibrate::{Bench, GAP_AT_START, GAP_BRIDGED};
 use crate::failure::Failure;
 use crate::interrupt;
@@ -56,12 +57,13 @@ fn examine(interrupted: &AtomicBool) -> DoctorReport {
     let vcpus = allowed_vcpus();
     let left_behind = left_behind();
     let neighbours = neighbours::found(&vcpus);
+    let busy = busy::share();
     let before = (Instant::now(), system_stat(&root));
     let seen = capabilities(&root);
     let (actuators, halt) = try_actuators(&vcpus, interrupted);
     let steal = steal(before, &root);
     let machine = machine(&root, &vcpus);
-    let verdict = verdict(&machine, &vcpus, halt.as_ref(), steal, &actuators);
+    let verdict = verdict(&machine, &vcpus, halt.as_ref(), (steal, busy), &actuators);
     let advice = advice(&root.sys, &machine, &actuators);
     DoctorReport {
         schema: DoctorReport::SCHEMA.to_owned(),
@@ -304,7 +306,7 @@ mod tests {
             let machine = MachineFacts { idle_driver: Some(driver), ..machine(Some("KVM")) };
             let works = [capability("yielding", Ok(String::new()))];
             let steal = StealFacts { sampled_ns: 1, reported_ratio: None };
-            let verdict = verdict(&machine, &CpuSet::first(4), Some(&halt(false)), steal, &works);
+            let verdict = verdict(&machine, &CpuSet::first(4), Some(&halt(false)), (steal, None), &works);
             assert!(verdict.text.contains(why), "{limit:?}: {}", verdict.text);
         }
         assert_eq!(idle("acpi_idle", "menu", Some("0")), "acpi_idle, governor menu");
@@ -344,7 +346,7 @@ mod tests {
             MachineFacts { idle_driver: Some("intel_idle, governor menu".into()), ..machine(Some("KVM")) };
         for (machine, word) in [(machine(None), "no hypervisor was found"), (passed_through, "MWAIT is passed through")]
         {
-            let verdict = verdict(&machine, &four, Some(&halt(true)), steal(None), &works);
+            let verdict = verdict(&machine, &four, Some(&halt(true)), (steal(None), None), &works);
             assert!(verdict.would_benefit != Some(true) && verdict.text.contains(word), "{}", verdict.text);
         }
         for (vcpus, halt, steal, actuators, benefit, word) in [
@@ -354,12 +356,27 @@ mod tests {
             (&four, Some(halt(true)), steal(Some(0.3)), &works[..], None, "contended"),
             (&four, Some(halt(false)), steal(Some(0.0)), &works[..], Some(false), "would win nothing here now"),
         ] {
-            let verdict = verdict(&machine(Some("KVM")), vcpus, halt.as_ref(), steal, actuators);
+            let verdict = verdict(&machine(Some("KVM")), vcpus, halt.as_ref(), (steal, None), actuators);
             assert_eq!(verdict.would_benefit, benefit, "{}", verdict.text);
             assert!(verdict.text.contains(word), "{}", verdict.text);
         }
         let dear = HaltCost { halted_p50_ns: 18_000, ..halt(false) };
-        let told = verdict(&machine(Some("KVM")), &four, Some(&dear), steal(None), &works);
+        let told = verdict(&machine(Some("KVM")), &four, Some(&dear), (steal(None), None), &works);
         assert!(told.would_benefit == Some(false) && told.text.contains("no sooner than a halted vCPU"), "{told:?}");
+        // By one late wake-up of a machine that computes, none can be told from another.
+        let tail = HaltCost {
+            halted_p50_ns: 6_800,
+            halted_p99_ns: 58_000,
+            retained_p50_ns: 6_700,
+            retained_p99_ns: 25_000,
+            ..halt(true)
+        };
+        for (halt, busy, benefit) in
+            [(tail, Some(0.7), None), (tail, None, Some(true)), (halt(true), Some(0.7), Some(true))]
+        {
+            let told = verdict(&machine(Some("KVM")), &four, Some(&halt), (steal(None), busy), &works);
+            assert_eq!(told.would_benefit, benefit, "{}", told.text);
+            assert_eq!(told.text.contains("use 70 % of its vCPUs"), benefit.is_none(), "{}", told.text);
+        }
     }
 }

@@ -5,6 +5,7 @@
 mod ab;
 mod args;
 mod attach;
+mod busy;
 mod calibrate;
 mod capture;
 mod daemon;

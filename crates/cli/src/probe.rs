@@ -1,6 +1,7 @@
 //! `gleaner probe`: Table 2 of the paper on this machine.
 
 use crate::args::{ProbeArgs, Setting};
+use crate::busy;
 use crate::calibrate::{Bench, Summary};
 use crate::failure::Failure;
 use crate::interrupt;
@@ -10,16 +11,12 @@ use crate::session;
 use gleaner_act::{CgroupHierarchies, CgroupRoots, IdleGroup, YieldClass};
 use gleaner_decide::guest::{GuestParams, timeout};
 use gleaner_model::{CpuSet, Nanos, Profile, VcpuId, WakeupCosts};
-use gleaner_observe::{ProcRoot, StatReader, SystemStat};
+use gleaner_observe::{ProcRoot, StatReader};
 use gleaner_report::{ProbeReport, SettingResult, TimeOuts};
 use gleaner_runtime::{Opening, Session, start_yielding};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
-
-/// How long is looked whether the machine is busy, and from which share on it is.
-const BUSY_SPAN: Duration = Duration::from_millis(300);
-const BUSY_SHARE: f64 = 0.2;
+use std::time::Instant;
 
 pub fn main(args: &ProbeArgs) -> Result<u8, Failure> {
     let mut output = Output::open(args.json.json.as_deref())?;
@@ -64,7 +61,7 @@ fn by_means(vcpus: &CpuSet, interrupted: &AtomicBool) -> Result<Option<ProbeRepo
     if let Ok(style) = ProgressStyle::with_template("  measuring each means in turn [{bar:30}] {eta} left") {
         bar.set_style(style);
     }
-    let mut notes: Vec<String> = busy_now().into_iter().collect();
+    let mut notes: Vec<String> = busy::share().map(busy::warning).into_iter().collect();
     let measured = means::measure(opened, &on, &mut session.journal, |turn| {
         bar.set_position(turn as u64);
         !interrupted.load(Ordering::Relaxed)
@@ -85,23 +82,6 @@ fn by_means(vcpus: &CpuSet, interrupted: &AtomicBool) -> Result<Option<ProbeRepo
         means: Some(means),
         notes,
     }))
-}
-
-/// What to know before trusting the figures: that other programs use the vCPUs.
-fn busy_now() -> Option<String> {
-    let read = || StatReader::open(&ProcRoot::default()).and_then(|mut reader| reader.read()).ok();
-    let (began, before) = (Instant::now(), read()?);
-    std::thread::sleep(BUSY_SPAN);
-    let after = read()?;
-    let idle = |stat: &SystemStat| stat.cpus.iter().map(|(_, times)| times.idle).sum::<Nanos>();
-    let whole = Nanos::from(began.elapsed()).times(after.cpus.len() as u64);
-    let busy = 1.0 - (idle(&after) - idle(&before)).share_of(whole).min(1.0);
-    (busy > BUSY_SHARE).then(|| {
-        format!(
-            "this machine is busy: other programs use {:.0} % of its vCPUs, and these figures are theirs too",
-            busy * 100.0
-        )
-    })
 }
 
 fn wanted(args: &ProbeArgs) -> Vec<Setting> {

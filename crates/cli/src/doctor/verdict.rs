@@ -1,8 +1,9 @@
 //! What a person should do: Gleaner's verdict, and what an administrator could change.
 
 use super::DOES_NOT_POLL;
-use gleaner_decide::guest::GuestParams;
-use gleaner_model::{CpuSet, Nanos, RetainMeans};
+use crate::busy;
+use gleaner_decide::guest::{GuestParams, halting_costs_by_the_tail_alone};
+use gleaner_model::{CpuSet, Nanos, RetainMeans, WakeupCosts};
 use gleaner_report::{Capability, HaltCost, MachineFacts, StealFacts, Verdict};
 use std::fs;
 use std::path::Path;
@@ -16,12 +17,24 @@ fn polls_here(actuators: &[Capability]) -> bool {
     actuators.iter().any(|found| found.available && polling(&found.name))
 }
 
-/// What a person should do.
+/// Whether only the latest wake-ups of a halted vCPU took longer.
+fn by_the_tail_alone(halt: &HaltCost) -> bool {
+    let costs = WakeupCosts {
+        retained_p50: Nanos(halt.retained_p50_ns),
+        retained_p99: Nanos(halt.retained_p99_ns),
+        halted_p50: Nanos(halt.halted_p50_ns),
+        halted_p99: Nanos(halt.halted_p99_ns),
+        ..WakeupCosts::default()
+    };
+    halting_costs_by_the_tail_alone(&costs, &GuestParams::default())
+}
+
+/// What a person should do. `busy`: what others used before anything was measured, where that is much.
 pub fn verdict(
     machine: &MachineFacts,
     vcpus: &CpuSet,
     halt: Option<&HaltCost>,
-    steal: StealFacts,
+    (steal, busy): (StealFacts, Option<f64>),
     actuators: &[Capability],
 ) -> Verdict {
     let says = |would_benefit, text: String| Verdict { would_benefit, text };
@@ -37,6 +50,7 @@ pub fn verdict(
         return says(None, "nothing can be done here; the lines above say why".into());
     }
     let contended = steal.reported_ratio.is_some_and(|ratio| ratio > GuestParams::default().steal_share_stop);
+    let doubtful = busy.filter(|_| halt.is_some_and(|halt| halt.halting_costs && by_the_tail_alone(halt)));
     match halt {
         None => says(None, "wake-ups could not be measured; try `gleaner probe`".into()),
         Some(_) if contended => says(
@@ -56,6 +70,13 @@ pub fn verdict(
             "this machine would not benefit, because the host lets idle vCPUs sleep on the CPU itself (MWAIT is passed \
              through): they are not given away, so there is nothing to retain"
                 .into(),
+        ),
+        Some(_) if doubtful.is_some() => says(
+            None,
+            format!(
+                "{}. Only the latest wake-ups of a halted vCPU took longer: ask again when the others rest",
+                doubtful.map(busy::warning).unwrap_or_default()
+            ),
         ),
         Some(halt) if halt.halting_costs => says(
             Some(true),
