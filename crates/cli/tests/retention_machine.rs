@@ -47,6 +47,11 @@ fn idle_periods_are_retained_and_end_sooner_on_this_machine() {
     }
     assert!(without.iter().all(|report| report["retained_ns"] == 0), "{without:#?}");
     assert!(halts(&with) < halts(&without) / 2.0, "{:.0} halts/s, {:.0} without", halts(&with), halts(&without));
+    if with.iter().any(|report| report["means"]["retention"] == "yielding") {
+        gleaner_testing::skip!(
+            "needs polling in the idle loop: a yielding thread need not answer sooner than the host"
+        );
+    }
     let wakeup =
         |reports: &[Value]| median(reports, |report| report["lengths"]["wake_to_run"]["p50_ns"].as_f64().unwrap());
     assert!(wakeup(&with) < wakeup(&without), "{} ns, {} without", wakeup(&with), wakeup(&without));

@@ -131,7 +131,7 @@ fn matches_the_workload(bpf: &Window, waited: f64) -> Result<(), String> {
     let computations = 2.0 * ROUNDS as f64;
     let compute = COMPUTE_US as f64 * 1e3;
     if waited < computations / 2.0 {
-        return Err(format!("only {waited} reads waited: the host took the vCPUs away all the time"));
+        return Err(format!("only {waited} waits: the host took the vCPUs away all the time"));
     }
     close("blocking reads", bpf.group.voluntary_switches as f64, waited, 0.02, 20.0)?;
     close("computed", bpf.group.cpu_time.as_f64(), computations * compute, 0.25, 5e6)?;

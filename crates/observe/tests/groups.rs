@@ -40,10 +40,10 @@ fn ping_pong(rounds: u32) -> Player {
     Player::start(&format!("pingpong:{rounds}:100"))
 }
 
-/// A read that waits is one voluntary switch; starting and ending threads are some more.
+/// Starting and ending threads are some switches more than those that the players counted while they played.
 fn assert_played(window: &Window, waited: u64) {
     let switches = window.group.voluntary_switches;
-    assert!((waited..waited + waited / 10 + 50).contains(&switches), "{switches} switches, {waited} reads waited");
+    assert!((waited..waited + waited / 10 + 50).contains(&switches), "{switches} switches, {waited} waits");
     let granularity = window.group.g_comp.as_ref().unwrap();
     assert_eq!(granularity.count(), switches);
     let by_vcpu = |count: fn(&gleaner_model::VcpuWindow) -> u64| window.vcpus.iter().map(count).sum::<u64>();

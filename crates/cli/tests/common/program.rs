@@ -38,6 +38,7 @@ saturated_utilization = 1.0
 granularity_change_factor = 100
 min_time_slice_us = 100000
 hurt_loss_min = 1
+waking_costs_us_min = 0
 ";
 
 /// The words that start the program.

@@ -9,7 +9,6 @@
 
 use gleaner_model::{RetainCounters, VcpuId};
 use gleaner_observe::{Observer, ObserverChoice, ObserverConfig};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use rustix::time::{ClockId, clock_gettime};
 use std::fs::File;
@@ -291,7 +290,7 @@ pub fn compute(time: Duration) {
 pub struct Played {
     release: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
-    /// Reads that found nothing there yet.
+    /// Times that they slept, by the kernel's own count.
     waited: u64,
 }
 
@@ -316,12 +315,6 @@ impl Drop for Played {
 fn pipe() -> (File, File) {
     let (read, write) = rustix::pipe::pipe().unwrap();
     (read.into(), write.into())
-}
-
-/// Whether a read would block at this moment.
-fn must_wait(input: &File) -> bool {
-    let mut fds = [PollFd::new(input, PollFlags::IN)];
-    poll(&mut fds, Some(&Timespec::default())).unwrap() == 0
 }
 
 fn ping_pong(rounds: u64, time: Duration) -> Played {
@@ -354,20 +347,20 @@ fn start_ping_pong(cpus: &[usize], rounds: u64, time: Duration) -> Playing {
         let (release, done) = (Arc::clone(&release), done.clone());
         thread::spawn(move || {
             pin(cpu);
-            let mut waited = 0;
+            let slept = |usage: libc::rusage| u64::try_from(usage.ru_nvcsw).unwrap();
+            let before = slept(own_usage());
             for _ in 0..rounds {
                 if first {
                     compute(time);
                     output.write_all(b"x").unwrap();
                 }
-                waited += u64::from(must_wait(&input));
                 input.read_exact(&mut [0]).unwrap();
                 if !first {
                     compute(time);
                     output.write_all(b"x").unwrap();
                 }
             }
-            done.send(waited).unwrap();
+            done.send(slept(own_usage()) - before).unwrap();
             while !release.load(Ordering::SeqCst) {
                 thread::park();
             }
@@ -472,14 +465,19 @@ fn nap_was_prompt(nap: Duration) -> bool {
     run_delay_ns() - before <= 20_000
 }
 
-/// Involuntary switches and CPU time of the calling thread.
-fn own_counts() -> Counted {
+/// What the kernel counted of the calling thread.
+fn own_usage() -> libc::rusage {
     // SAFETY: getrusage fills the struct it is given.
-    let usage = unsafe {
-        let mut usage: libc::rusage = std::mem::zeroed();
+    unsafe {
+        let mut usage = std::mem::zeroed();
         libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage);
         usage
-    };
+    }
+}
+
+/// Involuntary switches and CPU time of the calling thread.
+fn own_counts() -> Counted {
+    let usage = own_usage();
     let time = Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap();
     Counted {
         displaced: u64::try_from(usage.ru_nivcsw).unwrap(),
