@@ -3,8 +3,8 @@
 mod common;
 
 use common::{COSTLY_HALTS, Guest, PIPELINE, Workload, all_alike, policy, policy_with};
-use gleaner_decide::guest::{GuestParams, GuestPolicy, NoStep};
-use gleaner_model::{CpuSet, Decision, Nanos, Policy, Profile, Reason, RetainMeans, Wakes, WakeupCosts, Window};
+use gleaner_decide::guest::{GuestPolicy, NoStep};
+use gleaner_model::{CpuSet, Decision, Nanos, Policy, Reason, RetainMeans, WakeupCosts, Window};
 use std::collections::HashSet;
 use std::mem::discriminant;
 
@@ -166,36 +166,5 @@ fn what_wakes_for_nothing_is_not_packed() {
         let mut policy = policy_with(policy, 4, Some(halted(halted_us)));
         guest.run(&mut policy, 100);
         assert_eq!((policy.active().len(), policy.explain().no_step), (left, why), "{halted_us}");
-    }
-}
-
-/// `GuestPolicy::unfit_to_pack`: who wakes whom may say that a group is not packed, and nobody sees it by `/proc`.
-#[test]
-fn what_wakes_several_at_once_or_nobody_is_packed_as_the_parameters_say() {
-    let own = |own, bursts, wide| Wakes { own, bursts, wide, woken_threads: 4, ..Wakes::default() };
-    let (hands, broadcasts, nobody) = (own(500, 500, 0), own(500, 125, 500), own(1, 1, 0));
-    for (wakes, pack_broadcasts, pack_independent, left) in [
-        (Some(hands), false, false, 1),
-        (Some(broadcasts), true, false, 1),
-        (Some(broadcasts), false, true, 4),
-        (Some(nobody), false, true, 1),
-        (Some(nobody), true, false, 4),
-        (None, false, false, 1),
-    ] {
-        let params = GuestParams { pack_broadcasts, pack_independent, ..GuestParams::default() };
-        let mut guest = Guest::new(4, PIPELINE, 1);
-        let mut policy = GuestPolicy::new(Policy::Consolidate, Profile::Balanced, params, None, CpuSet::first(4));
-        policy.begin();
-        for _ in 0..100 {
-            let mut window = guest.window(policy.active());
-            window.group.wakes = wakes.map(Box::new);
-            policy.step(&window);
-        }
-        assert_eq!(
-            policy.active().len(),
-            left,
-            "{wakes:?} {pack_broadcasts} {pack_independent}: {:?}",
-            policy.explain()
-        );
     }
 }

@@ -77,18 +77,11 @@ pub enum NoStep {
     HeldCheaply,
     /// A halted vCPU answers at once: packing has nothing to win.
     WakesForNothing,
-    /// Threads are woken several at once, to compute side by side: on fewer vCPUs they would wait for each other.
-    Broadcasts {
-        /// How many at once.
-        woken: f64,
-    },
-    /// Threads hardly wake each other: packing has no wake-up to save.
-    Independent,
 }
 
 impl NoStep {
     /// How many kinds there are.
-    pub(super) const KINDS: usize = 19;
+    pub(super) const KINDS: usize = 17;
 
     /// Which kind it is, values aside.
     pub(super) fn kind(&self) -> usize {
@@ -110,8 +103,6 @@ impl NoStep {
             Self::Trying => 14,
             Self::HeldCheaply => 15,
             Self::WakesForNothing => 16,
-            Self::Broadcasts { .. } => 17,
-            Self::Independent => 18,
         }
     }
 }
@@ -126,10 +117,6 @@ impl fmt::Display for NoStep {
             Self::Trying => write!(f, "trying whether retention pays"),
             Self::HeldCheaply => write!(f, "idle vCPUs poll, which wakes a thread sooner than packing would"),
             Self::WakesForNothing => write!(f, "waking a halted vCPU costs next to nothing here"),
-            Self::Broadcasts { woken } => {
-                write!(f, "threads are woken {woken:.1} at once, to compute side by side")
-            }
-            Self::Independent => write!(f, "its threads hardly wake each other"),
             Self::HoldingOff { remaining } => {
                 write!(f, "holding off for {remaining} after a change or a step that hurt")
             }

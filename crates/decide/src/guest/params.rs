@@ -214,10 +214,6 @@ parameters! {
         wakes_share_min: f64 = 0.3, 0 to 1, "share";
         /// Broadcasts: at least this share of the wake-ups by one another comes three and more at once.
         wakes_wide_share: f64 = 0.5, 0 to 1, "share";
-        /// Whether a group is packed whose threads are woken several at once (experiments/ahead/wakes).
-        pack_broadcasts: bool = true, any of "true or false", "";
-        /// Whether a group is packed whose threads hardly wake each other (experiments/ahead/wakes).
-        pack_independent: bool = true, any of "true or false", "";
 
         ["Which observer: ours"]
         /// BPF is left for `/proc` where the program switches more often per second, unless `--observer` says

@@ -11,7 +11,7 @@ use super::wake_pattern::RecentWakes;
 use super::{GuestParams, NoStep};
 use gleaner_model::{
     Action, Burst, BurstWatch, CpuSet, Decision, Lengths, Nanos, Policy, Profile, Reason, RetainMeans, Topology,
-    WakePattern, WakeupCosts, Window,
+    WakeupCosts, Window,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -253,15 +253,6 @@ impl GuestPolicy {
         self.retention.wakes_for_nothing().then_some(NoStep::WakesForNothing)
     }
 
-    /// Why a group whose threads wake each other like this is not packed further.
-    fn unfit_to_pack(&self) -> Option<NoStep> {
-        match self.wakes.pattern(&self.params)? {
-            WakePattern::Broadcasts { woken, .. } if !self.params.pack_broadcasts => Some(NoStep::Broadcasts { woken }),
-            WakePattern::Independent { .. } if !self.params.pack_independent => Some(NoStep::Independent),
-            _ => None,
-        }
-    }
-
     /// Says whether the window was undisturbed: nothing was changed in it, nor is anything being judged.
     fn consolidate(&mut self, window: &Window, decisions: &mut Vec<Decision>) -> bool {
         let trying = self.retention.trial().is_running();
@@ -272,7 +263,7 @@ impl GuestPolicy {
             },
             (true, true, _) => self.consolidation.watch(window),
             (true, false, _) => Outcome::Stay(NoStep::Trying),
-            (false, true, None) => self.consolidation.step(window, self.unfit_to_pack()),
+            (false, true, None) => self.consolidation.step(window),
             (false, false, _) => Outcome::Stay(NoStep::NotAsked),
         };
         if matches!(outcome, Outcome::ActivateAll { .. }) {

@@ -2,7 +2,7 @@
 //!
 //! Problem: the paper packs what hands over, and loses throughput with what broadcasts. How: from counts alone, over
 //! the last windows. Threads that wake each other one at a time hand over; where most are woken three and more at once,
-//! by one thread in one stint, that is a broadcast. For now it explains, and decides nothing.
+//! by one thread in one stint, that is a broadcast. It explains, and decides nothing (experiments/ahead/wakes).
 
 use super::GuestParams;
 use gleaner_model::{Nanos, WakePattern, Wakes, Window};

@@ -178,8 +178,8 @@ impl Consolidation {
         }
     }
 
-    /// One window over exactly the vCPUs of `all`. `unfit`: why no further step is to be taken, whatever the window says.
-    pub(super) fn step(&mut self, window: &Window, unfit: Option<NoStep>) -> Outcome {
+    /// One window over exactly the vCPUs of `all`.
+    pub(super) fn step(&mut self, window: &Window) -> Outcome {
         self.weigh_burst(window);
         if let Some(reason) = self.births.sudden(window, &self.params) {
             return self.sudden(window.at, reason);
@@ -222,7 +222,7 @@ impl Consolidation {
         if remaining > Nanos::ZERO {
             return Outcome::Stay(NoStep::HoldingOff { remaining });
         }
-        unfit.map_or_else(|| self.consider(window.at), Outcome::Stay)
+        self.consider(window.at)
     }
 
     /// New threads or an exec. At the start, while all are active and nothing is known yet, that is the program itself
