@@ -133,3 +133,21 @@ fn a_stopped_run_keeps_no_vcpu_awake_on_this_machine() {
         }
     }
 }
+
+/// A cpuset would cost each run 10 ms.
+#[test]
+fn who_is_rarely_confined_gets_masks_on_this_machine() {
+    if !is_root() {
+        gleaner_testing::skip!("needs root");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("run.json");
+    finish(run(["--quiet", "--json"]).arg(&file).args(["--", "sleep", "0.5"])).with_status(0);
+    let report: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    let polls = report["means"]["retention"].as_str().is_some_and(|means| means != "yielding");
+    let at_once = report["no_step_because"].to_string().contains("costs next to nothing");
+    if !polls && !at_once {
+        gleaner_testing::skip!("needs idle vCPUs that poll, or that answer at once");
+    }
+    assert_eq!(report["means"]["placement"], "affinity", "{report}");
+}

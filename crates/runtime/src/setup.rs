@@ -168,8 +168,8 @@ fn timer_slack(config: &Config, session: Option<&mut Session>, events: &mut Even
     }
 }
 
-/// Where idle vCPUs poll the group is rarely confined: masks cost nothing until it is, and making a cpuset and removing
-/// it take 10 ms.
+/// Where idle vCPUs poll, or a halted one answers at once, the group is rarely confined. Masks cost nothing until it
+/// is; making a cpuset and removing it take 10 ms.
 fn placement(
     config: &Config,
     means: Option<RetainMeans>,
@@ -179,9 +179,9 @@ fn placement(
     events: &mut Events,
 ) -> Result<Option<Placement>, SetupError> {
     let Some(session) = session.filter(|_| config.policy.consolidates() && vcpus.len() > 1) else { return Ok(None) };
-    let polls = means.is_some_and(RetainMeans::polls_in_idle_task);
+    let rarely = means.is_some_and(RetainMeans::polls_in_idle_task) || config.has_nothing_to_win();
     let request = match config.placement {
-        PlacementRequest::Auto if polls => PlacementRequest::Affinity,
+        PlacementRequest::Auto if rarely => PlacementRequest::Affinity,
         request => request,
     };
     let prepared = Placement::prepare(request, vcpus, hierarchies, &mut session.journal);
