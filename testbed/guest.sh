@@ -126,8 +126,9 @@ machine=(
 # garbage before init. No program in the guest can do that, so such a guest is booted again, aloud, RETRIES times at
 # most. So is one that hangs before init, which takes seconds otherwise: nothing of ours has begun there. And so is one
 # that shows no sign of life (watch.sh) for a minute: its vCPUs go round in the handlers of int3, by QEMU's registers,
-# over a translation of an int3 that the kernel has taken away again. Its kernel may go on to complain on the console
-# (loglevel=5: with the instruction that each vCPU is stuck at).
+# over a translation of an int3 that the kernel has taken away again. Its kernel may go on to complain on the console,
+# with where each vCPU is stuck (loglevel=5): seen were the first instruction of a patched function, and one who waits
+# for that vCPU to see the patch.
 booted() { grep -q '^guest: init done' "$work/console.log"; }
 emulator_broke_it() {
     ! booted || [[ $hung == still ]] ||
