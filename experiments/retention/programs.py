@@ -5,6 +5,7 @@
                 [--gleaner PATH] [--out FILE]
 
 A variant is `gleaner run` with other options, a mode of its own. --built-in adds `gleaner workload`'s programs.
+OPEN_SECONDS: how long redis-100 and redis-1000 are asked (default 3; a trial of yielding threads takes longer).
 
 Modes of one program follow each other in random order, in each round. Wall time counts the start. Needs root, a
 cpuidle driver with a POLL state under the haltpoll governor (what it sets there it takes back), and the programs
@@ -35,8 +36,8 @@ PROGRAMS = {
         + "taskset -c 1 redis-benchmark -s $W/r.sock -c 1 -n 60000 -t get --csv | sed -n"
         " '$s/[^,]*,\"\\([0-9.]*\\).*/\\1/p'",
     ),
-    "redis-100": ("time", "redis-server", REDIS + "taskset -c 1 $PYTHON $W/open.py $W/r.sock 100 3"),
-    "redis-1000": ("time", "redis-server", REDIS + "taskset -c 1 $PYTHON $W/open.py $W/r.sock 1000 3"),
+    "redis-100": ("time", "redis-server", REDIS + "taskset -c 1 $PYTHON $W/open.py $W/r.sock 100 ${OPEN_SECONDS:-3}"),
+    "redis-1000": ("time", "redis-server", REDIS + "taskset -c 1 $PYTHON $W/open.py $W/r.sock 1000 ${OPEN_SECONDS:-3}"),
     "memcached-8": (
         "time",
         "memcslap",

@@ -103,8 +103,8 @@ pub fn verdict(
             says(
                 Some(false),
                 format!(
-                    "keeping vCPUs awake would win nothing here now, because {why}. Packing threads onto fewer vCPUs \
-                     may still: `gleaner ab -- YOUR-PROGRAM` tells. Longer waits may differ: `gleaner probe --gap 10ms`"
+                    "keeping vCPUs awake would win nothing here now, because {why}. Waits of a millisecond may differ: \
+                     `gleaner probe --means` tells, and `gleaner run --profile latency` is for servers that have them"
                 ),
             )
         }
