@@ -5,16 +5,15 @@
 #
 #   KERNEL             a vmlinuz (testbed/fetch-kernel.sh finds some)
 #   SCRIPT             what to run in the guest, as root; a shell script gets busybox's shell and tools, and checks.sh
-#       at /checks.sh
+#                      at /checks.sh
 #   VCPUS              default 4
 #   --binary FILE      put FILE into the guest's PATH as `gleaner`
 #   --file HOST:GUEST  put another file into the guest (may be repeated)
 #   --image FILE       a Debian root image (testbed/image.sh makes one): on /debian in the guest, for `chroot /debian
-#       COMMAND`. The guest
-#                      may write there, and FILE stays as it is. KERNEL must be one of fetch-kernel.sh, for its modules
+#                      COMMAND`. The guest may write there, and FILE stays as it is. KERNEL must be one of
+#                      fetch-kernel.sh, for its modules
 #   --systemd          the image's systemd runs the guest, and SCRIPT as a unit of it, in Debian's own shell and tools;
-#       files that
-#                      --file puts below /testbed are there, checks.sh and SCRIPT beside them
+#                      files that --file puts below /testbed are there, checks.sh and SCRIPT beside them
 #   --memory MIB       default 512
 #   --append WORDS     more words for the kernel's command line
 #   --timeout SECONDS  default 120: then the guest is killed, however it is
@@ -33,7 +32,7 @@ set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 say() { printf 'guest: %s\n' "$*" >&2; }
-usage() { say "$*"; sed -n '4,18s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; exit 125; }
+usage() { say "$*"; sed -n '4,20s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; exit 125; }
 readable() { [[ -f $1 && -r $1 ]] || { say "$1: no such file, or not readable"; exit 125; }; }
 
 binary="" files=() image="" memory=512 append="" timeout=120 keep="" positional=()
@@ -166,7 +165,10 @@ last_life() {
     echo "${line:+last seen }${line:-no sign of life}" | sed "s|guest: ||"
 }
 # Where its vCPUs went round, if its kernel said so.
-stuck_at() { sed -n 's/.*RIP: [0-9]*:\([^ ]*\).*/\1/p' "$work/console.log" | tr -d '\r' | sort -u | head -n 4 | sed 's/^/, at /' | tr -d '\n'; }
+stuck_at() {
+    sed -n 's/.*RIP: [0-9]*:\([^ ]*\).*/\1/p' "$work/console.log" | tr -d '\r' | sort -u | head -n 4 |
+        sed 's/^/, at /' | tr -d '\n'
+}
 retries=${RETRIES:-3}
 # Most seconds until init: twenty times what it takes on a machine that has nothing else to do.
 boot_limit=${BOOT_LIMIT:-90}
