@@ -96,7 +96,7 @@ fn frame(block: &[u8], payload: Option<u32>, length: Option<u32>) -> Vec<u8> {
 }
 
 fn file(frames: &[u8]) -> Vec<u8> {
-    [&b"GLCAPT\r\n\x02"[..], frames].concat()
+    [&b"GLCAPT\r\n\x03"[..], frames].concat()
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn lengths_and_bombs_are_refused() {
         file(&frame(&[1, 0, 0, 0, 99], None, None)),
         // A text of 2^35 bytes.
         file(&frame(&[7, 0, 0, 0, 5, 0, 0xff, 0xff, 0xff, 0xff, 0x7f], None, None)),
-        file(b"GLCAPT\r\n\x03"),
+        file(b"GLCAPT\r\n\x04"),
         file(b"\xf1GF\n"),
     ] {
         let items = take_all(&bytes);

@@ -245,6 +245,28 @@ pub enum Reason {
         /// For how long.
         lasted: Nanos,
     },
+    /// The group's threads seem to take turns: one vCPU is tried.
+    TurnsTrial {
+        /// CPUs that the group used.
+        cpus: f64,
+    },
+    /// What that said.
+    Turns {
+        /// Whether one vCPU is taken.
+        pays: bool,
+        /// The rate on one vCPU, as a multiple of that on all.
+        rate_ratio: f64,
+        /// The lowest of the pairs.
+        low: f64,
+        /// The highest.
+        high: f64,
+        /// How many pairs of blocks were compared.
+        pairs: u32,
+    },
+    /// The program did too little to be compared.
+    TurnsUnclear,
+    /// The group is on one vCPU, where its threads take turns.
+    OnOneVcpu,
     /// A thread that was woken waited for long while another task had its vCPU: all vCPUs at once.
     WakeupDelayed {
         /// How long.
@@ -336,6 +358,17 @@ impl fmt::Display for Reason {
             Self::Burst { runnable, active, lasted } => {
                 write!(f, "expanded at once: {runnable} runnable on {active} {} for {lasted}", vcpus(active))
             }
+            Self::TurnsTrial { cpus } => {
+                write!(f, "its threads seem to take turns ({cpus:.2} CPUs used): a trial of one vCPU")
+            }
+            Self::Turns { pays, rate_ratio, low, high, pairs } => write!(
+                f,
+                "{}: on one vCPU {rate_ratio:.2} times the rate, {low:.2} to {high:.2} in {pairs} {}",
+                if pays { "its threads take turns" } else { "one vCPU is not enough" },
+                if pairs == 1 { "pair" } else { "pairs" }
+            ),
+            Self::TurnsUnclear => write!(f, "a trial of one vCPU ended: the program did too little"),
+            Self::OnOneVcpu => write!(f, "its threads take turns on one vCPU: there is nothing to bridge"),
             Self::WakeupDelayed { delay, active } => {
                 write!(f, "expanded at once: a wake-up waited {delay} for another task on {active} {}", vcpus(active))
             }

@@ -37,6 +37,6 @@ pub use retain::{ParseRetainMeansError, RetainMeans};
 pub use thread_event::{Left, ThreadEvent, ThreadHappening};
 pub use topology::{Topology, VcpuPlace};
 pub use wakes::{WakePattern, Wakes};
-pub use window::{GroupWindow, IdleEndedBy, Lengths, RetainCounters, Source, VcpuWindow, Window};
+pub use window::{GroupWindow, IdleEndedBy, Lengths, RetainCounters, Source, SystemCalls, VcpuWindow, Window};
 pub use xen::{XenPool, XenScheduler, XenSetting};
 pub use yielding::{Next, Order, YieldMachine, YieldReturn};

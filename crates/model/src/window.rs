@@ -139,6 +139,19 @@ impl VcpuWindow {
     }
 }
 
+/// System calls that a group made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SystemCalls {
+    /// All but `futex`: a piece of work takes as many wherever its threads run.
+    pub steady: u64,
+    /// `futex` but for locks: waits on a condition or a semaphore. Some are spared where what is waited for is there
+    /// already.
+    pub waits: u64,
+    /// Waits for a lock that was taken, and wake-ups from it (`FUTEX_WAIT`, `FUTEX_WAKE`): they come and go with the
+    /// place.
+    pub locks: u64,
+}
+
 /// The managed group of threads over one window.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupWindow {
@@ -160,6 +173,8 @@ pub struct GroupWindow {
     pub wake_to_run: Option<Distribution>,
     /// What the program got done in the window, by a counter of its own; `None` where it names none, or it was reset.
     pub progress: Option<u64>,
+    /// System calls that it made; `None` where nobody counts them: they are counted during a trial alone.
+    pub system_calls: Option<SystemCalls>,
     /// Who woke its threads; `None` where the observer cannot tell.
     pub wakes: Option<Box<Wakes>>,
     /// One active vCPU for each thread of the group that has bound itself to some of them: while that one is active,

@@ -11,6 +11,7 @@
 //!   system, hypervisor, capabilities: what `doctor` asks
 //!   run_intervals: what slices threads really got, and where they compete
 //!   thread_events: who ran, waited and woke whom, event by event
+//!   system_calls: how many a few processes make, for as long as places are compared
 //!   neighbours: who else steers these vCPUs
 //!   host: what a host is, and what things cost on it
 //!   llc_counts: where a thread's figures of the last level come from
@@ -36,6 +37,7 @@ mod procfs;
 mod progress;
 mod run_intervals;
 mod system;
+mod system_calls;
 mod target;
 mod thread_events;
 mod vmm;
@@ -63,6 +65,7 @@ pub use run_intervals::{
     ThreadIntervals,
 };
 pub use system::online_cpus;
+pub use system_calls::SystemCallCounter;
 pub use target::{Selector, Target, TargetError, vcpus_of};
 pub use thread_events::{ThreadEventLosses, ThreadRecorder, ThreadRecorderConfig};
 pub use vmm::{

@@ -1,6 +1,7 @@
 //! What belongs to one managed group of threads: its policy, where it may run, what it did.
 
 use crate::active_set::ActiveSet;
+use crate::call_counting::CallCounting;
 use crate::config::Config;
 use crate::decisions::DecisionLog;
 use crate::event::Warning;
@@ -13,9 +14,10 @@ use crate::snapshot::GroupSnapshot;
 use crate::totals::Totals;
 use crate::wishes::GroupId;
 use gleaner_act::{ActError, Journal, Placement, PlacementKind, TimerSlack};
-use gleaner_decide::guest::{GuestParams, GuestPolicy, GuestSetup, followed};
+use gleaner_decide::guest::{GuestParams, GuestPolicy, GuestSetup, Hurry, followed};
 use gleaner_model::{
-    Action, Burst, BurstWatch, CpuSet, Decision, Nanos, Reason, RetainMeans, Source, Topology, VcpuId, Window,
+    Action, Burst, BurstWatch, CpuSet, Decision, Nanos, Reason, RetainMeans, Source, SystemCalls, Topology, VcpuId,
+    Window,
 };
 use gleaner_observe::{ProcRoot, ProgressFile};
 use gleaner_sys::topology;
@@ -47,6 +49,7 @@ pub(crate) struct Group {
     marks: Marks<RecentFigures>,
     decisions: DecisionLog,
     progress: Option<ProgressFile>,
+    calls: CallCounting,
     /// How often the policy's own guard, which reads steal, stopped retention.
     guard_releases: u64,
 }
@@ -78,6 +81,7 @@ impl Group {
             marks: Marks::default(),
             decisions: DecisionLog::default(),
             progress: config.progress.as_ref().map(ProgressFile::new),
+            calls: CallCounting::default(),
             guard_releases: 0,
         }
     }
@@ -117,7 +121,7 @@ impl Group {
     ) {
         let others = Config { params: config.params.clone(), ..self.config.clone() };
         if others == *config && means.is_some() == self.retains {
-            let params = params_of(config);
+            let params = self.params_of(config);
             if let Some(recorder) = events.recorder() {
                 recorder.params(self.id.0, &params);
             }
@@ -196,9 +200,20 @@ impl Group {
         self.policy.wants_wakeups()
     }
 
-    /// Whether it waits for its next window to go on.
-    pub(crate) fn wants_quick_windows(&self) -> bool {
-        self.policy.wants_quick_windows()
+    /// How much it waits for its next window to go on.
+    pub(crate) fn hurry(&self) -> Hurry {
+        self.policy.hurry()
+    }
+
+    /// System calls that it made since this was asked last, where they are counted.
+    pub(crate) fn take_system_calls(&mut self) -> Option<SystemCalls> {
+        self.calls.since_last()
+    }
+
+    /// Has them counted for as long as its policy compares places.
+    pub(crate) fn count_system_calls(&mut self, place: usize, machine: &Machine) {
+        let wanted = self.policy.wants_system_calls() && self.placement.is_some();
+        self.calls.follow(wanted.then(|| machine.processes(place)));
     }
 
     /// Whether it is left alone, because somebody said so.
@@ -267,10 +282,21 @@ impl Group {
     fn setup(&self, machine: &Machine) -> GuestSetup {
         let vcpus = self.only.as_ref().unwrap_or_else(|| machine.vcpus());
         let mut setup = setup_of(&self.config, vcpus, self.means);
+        setup.params = self.params_of(&self.config);
         if self.config.policy.consolidates() {
             setup.topology = topology(&ProcRoot::default(), vcpus);
         }
         setup
+    }
+
+    /// What cannot be carried out is not tried.
+    fn params_of(&self, config: &Config) -> GuestParams {
+        let mut params = config.params.clone();
+        params.retention_trials &= !config.dry_run;
+        if config.dry_run || self.placement.is_none() {
+            params.turns_cpus_max = 0.0;
+        }
+        params
     }
 
     /// One window: decides, and carries that out. Says whether it was moved to other vCPUs.
@@ -385,17 +411,11 @@ impl Group {
     }
 }
 
-fn params_of(config: &Config) -> GuestParams {
-    let mut params = config.params.clone();
-    params.retention_trials &= !config.dry_run;
-    params
-}
-
 fn setup_of(config: &Config, vcpus: &CpuSet, means: Option<RetainMeans>) -> GuestSetup {
     GuestSetup {
         policy: config.policy,
         profile: config.profile,
-        params: params_of(config),
+        params: config.params.clone(),
         costs: config.costs,
         vcpus: vcpus.clone(),
         means,

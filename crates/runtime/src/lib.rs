@@ -7,6 +7,7 @@
 //!     wishes       what groups that share vCPUs want of them, and what comes of it
 //!   event_loop   ticks, and what happens between them
 //!   bursts       what comes between two windows: a group has more to do at once
+//!   call_counting  system calls of a group, while places are compared
 //!   session      a journal and its guardian: whatever is changed is undone, however the process ends
 //!   retain       which means keeps idle vCPUs awake here
 //!   event        what happens, typed          snapshot   how everything stands
@@ -16,6 +17,7 @@
 
 mod active_set;
 mod bursts;
+mod call_counting;
 mod config;
 mod decisions;
 mod event;

@@ -13,7 +13,7 @@ use crate::retention::{Retention, Spent};
 use crate::steering::Steering;
 use crate::wishes::{GroupId, Wishes};
 use gleaner_act::{ActError, HousekeepingCpu, Journal, SetValue, TimerSlack};
-use gleaner_decide::guest::GuestParams;
+use gleaner_decide::guest::{GuestParams, Hurry};
 use gleaner_model::{Burst, BurstWatch, CpuSet, Nanos, RetainCounters, RetainMeans, Source, VcpuId, Window};
 use gleaner_observe::{ObserveError, ObserverChoice, PreferredReader, ProcRoot};
 use gleaner_sys::thread_cpu_time;
@@ -364,15 +364,20 @@ impl Machine {
         done
     }
 
-    /// A window cost so much. `quick`: somebody waits for the next one.
-    pub(crate) fn pace(&mut self, cost: Nanos, quick: bool) {
+    /// A window cost so much; the next one is waited for as `hurry` says.
+    pub(crate) fn pace(&mut self, cost: Nanos, hurry: Hurry) {
         self.pace.cost(cost);
-        self.pace.hurry(quick);
+        self.pace.hurry(hurry);
     }
 
-    /// Whether somebody waits for the next window.
-    pub(crate) fn hurry(&mut self, quick: bool) {
-        self.pace.hurry(quick);
+    /// How much somebody waits for the next window.
+    pub(crate) fn hurry(&mut self, hurry: Hurry) {
+        self.pace.hurry(hurry);
+    }
+
+    /// The processes of the group at this place.
+    pub(crate) fn processes(&self, place: usize) -> Vec<i32> {
+        self.observing.observer().processes(place)
     }
 
     /// Goes over to /proc when groups switch so often that BPF would slow them down. `trial`: one still needs what only

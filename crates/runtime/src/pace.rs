@@ -1,16 +1,19 @@
 //! How long windows are: as short as observing may cost.
 
+use gleaner_decide::guest::Hurry;
 use gleaner_model::Nanos;
 
 /// Windows are this long, unless observing costs too much.
 pub(crate) const WINDOW: Nanos = Nanos::from_millis(100);
-/// Where a policy waits for its next window to go on.
+/// Where a policy waits for its next window to go on ...
 const QUICK_WINDOW: Nanos = Nanos::from_millis(25);
+/// ... and has its program in a place that may be the wrong one.
+const QUICKEST_WINDOW: Nanos = Nanos::from_millis(10);
 /// Longest window: the yielding threads want a heart-beat within two seconds.
 const LONGEST_WINDOW: Nanos = Nanos::from_secs(1);
 /// Windows are paced for this part of what observing may take, so that it stays below.
 const AIR: f64 = 0.8;
-/// Quick windows may be so many times as dense ...
+/// Quick windows may be so many times as dense, and the quickest so many times as dense as those ...
 const DENSER: u64 = 5;
 /// ... for as long as this much CPU time lasts, which comes back at the rate of what observing may take: enough for a
 /// first trial, which takes retention away from the program meanwhile.
@@ -23,23 +26,24 @@ pub(crate) struct Pace {
     target: f64,
     /// As long as what windows cost asks for.
     paced: Nanos,
-    quick: bool,
+    hurry: Hurry,
     credit: Nanos,
 }
 
 impl Pace {
     /// Observing may take `overhead` of one CPU.
     pub(crate) fn new(overhead: f64) -> Self {
-        Self { target: AIR * overhead, paced: QUICK_WINDOW, quick: false, credit: CREDIT }
+        Self { target: AIR * overhead, paced: QUICK_WINDOW, hurry: Hurry::None, credit: CREDIT }
     }
 
     /// How long until the next window is due.
     pub(crate) fn window(&self) -> Nanos {
-        match self.quick {
-            true if self.credit > Nanos::ZERO => QUICK_WINDOW.max(Nanos(self.paced.0 / DENSER)),
-            true => QUICK_WINDOW.max(self.paced),
-            false => WINDOW.max(self.paced),
-        }
+        let (wanted, denser) = match self.hurry {
+            Hurry::None => return WINDOW.max(self.paced),
+            Hurry::Some => (QUICK_WINDOW, DENSER),
+            Hurry::Most => (QUICKEST_WINDOW, DENSER * DENSER),
+        };
+        wanted.max(if self.credit > Nanos::ZERO { Nanos(self.paced.0 / denser) } else { self.paced })
     }
 
     /// A window cost so much: longer ones when that is too dear, shorter ones again when it is not.
@@ -51,9 +55,9 @@ impl Pace {
         self.paced = Nanos((self.paced.0 * 3 + length.0) / 4);
     }
 
-    /// Whether somebody waits for the next window.
-    pub(crate) fn hurry(&mut self, quick: bool) {
-        self.quick = quick;
+    /// How much somebody waits for the next window.
+    pub(crate) fn hurry(&mut self, hurry: Hurry) {
+        self.hurry = hurry;
     }
 }
 
@@ -65,7 +69,7 @@ mod tests {
 
     fn paced(cost: Nanos, windows: u32, quick: bool) -> Pace {
         let mut pace = Pace::new(0.005);
-        pace.hurry(quick);
+        pace.hurry(if quick { Hurry::Some } else { Hurry::None });
         for _ in 0..windows {
             pace.cost(cost);
         }
@@ -88,12 +92,14 @@ mod tests {
         let long = paced(US(250), 200, true).window();
         assert!(long > Nanos::from_millis(60), "{long}");
         let mut pace = paced(US(250), 200, true);
-        pace.hurry(false);
+        pace.hurry(Hurry::None);
         for _ in 0..200 {
             pace.cost(US(50));
         }
-        pace.hurry(true);
+        pace.hurry(Hurry::Some);
         assert_eq!(pace.window(), QUICK_WINDOW);
+        pace.hurry(Hurry::Most);
+        assert_eq!(pace.window(), QUICKEST_WINDOW);
         let dear = paced(Nanos::from_millis(4), 2, true).window();
         assert!(dear > QUICK_WINDOW && dear < WINDOW, "{dear}");
     }
@@ -101,7 +107,7 @@ mod tests {
     #[test]
     fn all_together_stays_below_what_observing_may_take() {
         let (mut pace, cost, mut at, mut spent) = (Pace::new(0.005), US(250), Nanos::ZERO, Nanos::ZERO);
-        pace.hurry(true);
+        pace.hurry(Hurry::Most);
         while at < Nanos::from_secs(60) {
             at += pace.window();
             spent += cost;

@@ -13,6 +13,7 @@ use crate::snapshot::{GroupSnapshot, RetentionSnapshot, Snapshot};
 use crate::wishes::GroupId;
 use gleaner_act::{SetValue, TimerSlack};
 use gleaner_capture::{Recorder, Target};
+use gleaner_decide::guest::Hurry;
 use gleaner_model::{CpuSet, Nanos, RetainMeans};
 use gleaner_observe::{ProcRoot, StatReader};
 use gleaner_sys::{thread_cpu_time, why_refused};
@@ -193,7 +194,7 @@ impl Runtime {
         for group in groups.iter_mut() {
             group.begin(machine, events);
         }
-        machine.hurry(groups.iter().any(Group::wants_quick_windows));
+        machine.hurry(hurry_of(groups));
         self.pin(Nanos::ZERO);
     }
 
@@ -234,13 +235,15 @@ impl Runtime {
         let mut moved = false;
         // Whoever tries something would measure the others' doings.
         let mut trying = groups.iter().find(|group| group.is_trying()).map(Group::id);
-        for (group, window) in groups.iter_mut().zip(&mut windows) {
+        for (place, (group, window)) in groups.iter_mut().zip(&mut windows).enumerate() {
             window.group.progress = group.take_progress(events);
+            window.group.system_calls = group.take_system_calls();
             if group.is_held() || trying.is_some_and(|trying| trying != group.id()) {
                 group.watch(window, machine, events);
                 continue;
             }
             moved |= group.tick(window, machine, events);
+            group.count_system_calls(place, machine);
             trying = Some(group.id()).filter(|_| group.is_trying());
         }
         machine.leave_alone(trying, events);
@@ -248,8 +251,8 @@ impl Runtime {
             self.pin(Nanos::ZERO);
         }
         self.machine.steer_interrupts(&mut self.events);
-        let quick = self.groups.iter().any(Group::wants_quick_windows);
-        self.machine.pace(thread_cpu_time() - before, quick);
+        tracing::debug!(us = (thread_cpu_time() - before).0 / 1_000, "cost");
+        self.machine.pace(thread_cpu_time() - before, hurry_of(&self.groups));
         let trial = self.groups.iter().any(Group::wants_wakeups);
         self.machine.fall_back_to_procfs(&windows, trial, &mut self.events);
         self.machine.go_over_to_bpf(&windows, &mut self.events);
@@ -361,6 +364,11 @@ impl Runtime {
         let restored = ended.map_err(|error| events.tell(&Event::NotUndone { why: error.to_string() })).is_ok();
         (snapshot, restored)
     }
+}
+
+/// How much any of them waits for its next window.
+fn hurry_of(groups: &[Group]) -> Hurry {
+    groups.iter().map(Group::hurry).max().unwrap_or(Hurry::None)
 }
 
 /// By what the vCPUs of a group are retained. The first one that wants something makes the machine ready for it.

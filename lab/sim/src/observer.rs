@@ -70,6 +70,7 @@ impl World {
                 g_comp: Some(std::mem::take(&mut totals.g_comp)),
                 wake_to_run: Some(std::mem::take(&mut totals.wake_to_run)),
                 progress: None,
+                system_calls: None,
                 wakes: None,
                 pinned: pinned(&self.threads[from..to], state.guest.active),
             },

@@ -8,7 +8,7 @@ use crate::guest::Yielder;
 use crate::ids::VmIx;
 use crate::observer::{Sight, WindowZero};
 use crate::world::World;
-use gleaner_decide::guest::GuestPolicy;
+use gleaner_decide::guest::{GuestPolicy, Hurry};
 use gleaner_model::{Action, CpuSet, Decision, Nanos, Order, Policy, VcpuId, WakeupCosts};
 
 /// What manages one guest.
@@ -79,9 +79,14 @@ impl Gleaner {
         yields.then(|| Box::new(Yielder::new(&managed.params, managed.signalled)))
     }
 
-    /// A quarter of the usual one while a trial is over the sooner for it, as the daemon has it.
+    /// Shorter than the usual one while a trial is over the sooner for it, as the daemon has it.
     fn next_window(&self) -> Time {
-        self.managed.window / if self.policy.wants_quick_windows() { 4 } else { 1 }
+        let shorter = match self.policy.hurry() {
+            Hurry::None => 1,
+            Hurry::Some => 4,
+            Hurry::Most => 10,
+        };
+        self.managed.window / shorter
     }
 
     pub(crate) fn active_mean(&self) -> Option<f64> {

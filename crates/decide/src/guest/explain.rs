@@ -77,11 +77,13 @@ pub enum NoStep {
     HeldCheaply,
     /// A halted vCPU answers at once: packing has nothing to win.
     WakesForNothing,
+    /// Its threads take turns on one vCPU, or that is being tried.
+    TakesTurns,
 }
 
 impl NoStep {
     /// How many kinds there are.
-    pub(super) const KINDS: usize = 17;
+    pub(super) const KINDS: usize = 18;
 
     /// Which kind it is, values aside.
     pub(super) fn kind(&self) -> usize {
@@ -103,6 +105,7 @@ impl NoStep {
             Self::Trying => 14,
             Self::HeldCheaply => 15,
             Self::WakesForNothing => 16,
+            Self::TakesTurns => 17,
         }
     }
 }
@@ -116,6 +119,7 @@ impl fmt::Display for NoStep {
             Self::Judging => write!(f, "judging the last step"),
             Self::Trying => write!(f, "trying whether retention pays"),
             Self::HeldCheaply => write!(f, "idle vCPUs poll, which wakes a thread sooner than packing would"),
+            Self::TakesTurns => write!(f, "its threads take turns on one vCPU, or that is being tried"),
             Self::WakesForNothing => write!(f, "waking a halted vCPU costs next to nothing here"),
             Self::HoldingOff { remaining } => {
                 write!(f, "holding off for {remaining} after a change or a step that hurt")
@@ -190,6 +194,8 @@ pub struct Explanation {
     pub retention_stopped: bool,
     /// What the last trial said; `None`: there was none.
     pub trial: Option<TrialRecord>,
+    /// What the last trial of one vCPU said; `None`: there was none.
+    pub turns: Option<TrialRecord>,
     /// rho as adapted.
     pub load_factor: f64,
     /// eta as adapted.

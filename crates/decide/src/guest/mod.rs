@@ -14,6 +14,7 @@
 //!         │                 ├─ judge            did the last step hurt, and what is learnt
 //!         │                 ├─ workload_change  is it another program now?
 //!         │                 └─ measure          windows -> rates, medians
+//!         ├─ turns ───────── evidence       threads that take turns: one vCPU, by trial
 //!         ├─ wake_pattern   who wakes whom
 //!         ├─ interrupts     which ones leave deactivated vCPUs
 //!         ├─ neighbours     what others steer
@@ -31,6 +32,7 @@ mod neighbours;
 mod params;
 mod policy;
 mod retention;
+mod turns;
 mod wake_pattern;
 
 pub use consolidation::{Check, Factors, check, deactivation_order, expands, granularity_ratio, load_ratio};
@@ -38,7 +40,7 @@ pub use explain::{Explanation, NoStep, TrialRecord};
 pub use interrupts::worth_moving;
 pub use neighbours::{Steered, beside, followed};
 pub use params::GuestParams;
-pub use policy::{GuestPolicy, GuestSetup};
+pub use policy::{GuestPolicy, GuestSetup, Hurry};
 pub use retention::{
     ContentionGuard, GuardChange, IdleLengths, LearntTimeout, PollPrice, Prices, SIGNAL_CHECK, StolenMeter,
     UNTIL_ORDERED, YieldingThread, halting_costs_by_the_tail_alone, halting_is_free, poll_timeout, timeout,

@@ -122,6 +122,23 @@ parameters! {
         /// no more with all vCPUs (ours).
         expand_patience_max: u64 = 64, 1 to 1_024, "times";
 
+        ["Threads that take turns: ours"]
+        /// A group that uses more CPUs than this has threads that run side by side, and is not tried on one vCPU. 0:
+        /// none is.
+        turns_cpus_max: f64 = 1.3, 0 to 64, "CPUs";
+        /// One that hands over more seldom would win nothing.
+        turns_switches_per_s_min: f64 = 2_000.0, 10 to 1_000_000, "per second";
+        /// Windows in a row that must look like turns before that is tried.
+        turns_windows: u32 = 2, 1 to 1_000, "windows";
+        /// Speeds that differ by less than this share count as alike. Then the cheaper place is taken.
+        turns_alike: f64 = 0.03, 0 to 0.5, "share";
+        /// Profile `frugal` gives up this share of the speed for a vCPU.
+        turns_frugal_loss: f64 = 0.2, 0 to 0.9, "share";
+        /// How long the answer of the first trial stands.
+        turns_again_min_ms: u64 = 10_000, 10 to 3_600_000, "ms";
+        /// It doubles up to this.
+        turns_again_max_ms: u64 = 600_000, (turns_again_min_ms) to 3_600_000, "ms";
+
         ["Retention: sections 4.1 and 6"]
         /// Halting costs where the median of a halted wake-up is at least this many times the retained one's (ours):
         /// medians of the hundred-odd samples of a calibration vary by a tenth or two from run to run where both are

@@ -7,6 +7,7 @@
 use super::consolidation::{Consolidation, Factors, Outcome};
 use super::explain::{Explanation, NoStepCounts};
 use super::retention::Retention;
+use super::turns::{Change, Turns};
 use super::wake_pattern::RecentWakes;
 use super::{GuestParams, NoStep};
 use gleaner_model::{
@@ -39,12 +40,28 @@ pub struct GuestSetup {
     pub topology: Topology,
 }
 
+/// How short windows should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Hurry {
+    /// As usual.
+    None,
+    /// A quarter of that.
+    Some,
+    /// A tenth.
+    Most,
+}
+
+/// Where threads take turns from the start, that is to be seen soon: many programs are short.
+const NEW: Nanos = Nanos::from_millis(100);
+const YOUNG: Nanos = Nanos::from_millis(300);
+
 /// The policy of one guest for one managed group. A total function of its windows: no I/O, no clock.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct GuestPolicy {
     policy: Policy,
     consolidation: Consolidation,
     retention: Retention,
+    turns: Turns,
     now: Nanos,
     lengths: Option<Lengths>,
     no_step: NoStepCounts,
@@ -79,6 +96,7 @@ impl GuestPolicy {
         Self {
             policy,
             retention: Retention::new(policy.retains(), profile, costs, &vcpus, params.clone()),
+            turns: Turns::new(policy.consolidates(), profile, &params),
             consolidation: Consolidation::new(vcpus, costs.map(|costs| costs.halted_p50), params.clone()),
             now: Nanos::ZERO,
             lengths: None,
@@ -115,6 +133,7 @@ impl GuestPolicy {
     pub fn set_params(&mut self, params: GuestParams) {
         self.retention.set_params(params.clone());
         self.consolidation.set_params(params.clone());
+        self.turns.set_params(&params);
         self.params = params;
     }
 
@@ -140,16 +159,20 @@ impl GuestPolicy {
             return decisions;
         }
         let topology_changed = self.follow_topology(window, &mut decisions);
-        let allowed_again = self.retention.feed(window, self.consolidation.active());
+        let allowed_again = self.retention.feed(window, self.consolidation.active(), !self.turns.is_engaged());
         self.lengths = window.lengths(self.consolidation.active());
         let because = if topology_changed {
             self.no_step.note(Some(NoStep::Settling));
             self.retention.workload_changed();
+            self.turns.workload_changed(window.at);
             Reason::TopologyChanged
         } else {
             let undisturbed = self.consolidate(window, &mut decisions);
-            self.try_retention(window, undisturbed).unwrap_or(Reason::Reactivated)
+            self.take_turns(window, undisturbed, &mut decisions);
+            let alone = undisturbed && !self.turns.is_engaged();
+            self.try_retention(window, alone).unwrap_or(Reason::Reactivated)
         };
+        let because = if self.turns.is_packed() { Reason::OnOneVcpu } else { because };
         let active = self.consolidation.active();
         let retained = self.retention.reconcile(self.now, active, &active_before, &allowed_again, because);
         decisions.extend(retained);
@@ -171,6 +194,7 @@ impl GuestPolicy {
         let Some(outcome) = self.consolidation.burst(burst) else { return decisions };
         self.now = burst.at;
         self.retention.workload_changed();
+        self.turns.workload_changed(burst.at);
         self.carry_out(&outcome, &mut decisions);
         let active = self.consolidation.active();
         let because = Reason::Reactivated;
@@ -183,14 +207,24 @@ impl GuestPolicy {
         !self.retention.trial().is_settled()
     }
 
-    /// Whether retention is being tried: what it is tried on should be left alone by everybody else.
+    /// Whether something is being tried: what it is tried on should be left alone by everybody else.
     pub fn is_trying(&self) -> bool {
-        self.retention.trial().is_running()
+        self.retention.trial().is_running() || self.turns.is_trying()
     }
 
-    /// Whether a quarter of the usual window would do, and a trial of retention is over the sooner for it.
-    pub fn wants_quick_windows(&self) -> bool {
-        self.retention.trial().wants_quick_windows()
+    /// Whether a trial is about to begin or goes on that compares system calls.
+    pub fn wants_system_calls(&self) -> bool {
+        self.turns.is_near_trial()
+    }
+
+    /// Whether shorter windows would do, and a trial is over the sooner for it.
+    pub fn hurry(&self) -> Hurry {
+        let below = |age| self.turns.is_looking() && self.now < age;
+        if self.turns.is_near_trial() || below(NEW) {
+            return Hurry::Most;
+        }
+        let trial = if self.turns.is_engaged() { Hurry::None } else { self.retention.trial().hurry() };
+        trial.max(if below(YOUNG) { Hurry::Some } else { Hurry::None })
     }
 
     /// The vCPUs the group runs on. Never empty, unless the policy was made with none.
@@ -218,6 +252,7 @@ impl GuestPolicy {
             retention_cost_ratio: trial.cost_ratio(),
             retention_stopped: !trial.pays(),
             trial: trial.last().cloned(),
+            turns: self.turns.last().cloned(),
             load_factor: load,
             granularity_factor: granularity,
             hold_off: self.consolidation.hold_off_remaining(self.now),
@@ -255,7 +290,8 @@ impl GuestPolicy {
 
     /// Says whether the window was undisturbed: nothing was changed in it, nor is anything being judged.
     fn consolidate(&mut self, window: &Window, decisions: &mut Vec<Decision>) -> bool {
-        let trying = self.retention.trial().is_running();
+        let engaged = self.turns.is_engaged();
+        let trying = self.retention.trial().is_running() || engaged;
         let outcome = match (trying, self.policy.consolidates(), self.nothing_to_win()) {
             (false, true, Some(why)) => match self.consolidation.watch(window) {
                 Outcome::Stay(_) => Outcome::Stay(why),
@@ -269,7 +305,14 @@ impl GuestPolicy {
         if matches!(outcome, Outcome::ActivateAll { .. }) {
             self.retention.workload_changed();
         }
+        if engaged && outcome != Outcome::Stay(NoStep::Trying) {
+            // New threads, or another program: all vCPUs, and from the beginning.
+            self.turns.workload_changed(window.at);
+            self.consolidation.keep_all();
+            self.decide(Action::ActivateAll, Reason::ThreadBurst { new_threads: window.group.new_threads }, decisions);
+        }
         self.no_step.note(match outcome {
+            Outcome::Stay(NoStep::Trying) if engaged => Some(NoStep::TakesTurns),
             Outcome::Stay(why) => Some(why),
             _ => None,
         });
@@ -279,6 +322,29 @@ impl GuestPolicy {
             Outcome::Stay(why) if trying => why == NoStep::Trying,
             Outcome::Stay(why) => !matches!(why, NoStep::Settling | NoStep::Judging),
             _ => false,
+        }
+    }
+
+    /// One vCPU for a group whose threads take turns.
+    fn take_turns(&mut self, window: &Window, undisturbed: bool, decisions: &mut Vec<Decision>) {
+        let retaining = self.retention.trial().is_running();
+        let may = !retaining && undisturbed && self.consolidation.active().len() > 1;
+        match self.turns.step(window, self.retention.is_on(), may) {
+            None => {}
+            Some(Change::Pack(reason)) => {
+                let vcpus = self.consolidation.keep_one();
+                if vcpus.is_empty() {
+                    // It is there already, and whoever asks is to be told why it stays.
+                    let away = self.consolidation.all().difference(self.consolidation.active());
+                    let vcpu = away.iter().next();
+                    vcpu.into_iter().for_each(|vcpu| self.decide(Action::Deactivate { vcpu }, reason, decisions));
+                }
+                self.carry_out(&Outcome::Deactivate { vcpus, reason }, decisions);
+            }
+            Some(Change::Spread(reason)) => {
+                self.consolidation.keep_all();
+                self.carry_out(&Outcome::ActivateAll { reason }, decisions);
+            }
         }
     }
 

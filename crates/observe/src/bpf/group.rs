@@ -229,6 +229,7 @@ impl Group {
         GroupWindow {
             pinned,
             progress: None,
+            system_calls: None,
             threads: self.threads,
             new_threads: born + std::mem::take(&mut self.entered),
             execs: Some(now.execs.wrapping_sub(last.execs)),

@@ -349,6 +349,7 @@ fn group_window(last: &Census, now: &Census, pinned: CpuSet) -> GroupWindow {
     GroupWindow {
         pinned,
         progress: None,
+        system_calls: None,
         threads: now.threads,
         new_threads: now.new_threads,
         execs: None,

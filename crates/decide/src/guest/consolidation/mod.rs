@@ -169,6 +169,21 @@ impl Consolidation {
         self.judging = judging;
     }
 
+    /// Leaves the group one vCPU, and says which go. Threads that take turns lose nothing by it.
+    pub(super) fn keep_one(&mut self) -> CpuSet {
+        let gone = self.first_to_go(self.active.len().saturating_sub(1));
+        self.active = self.active.difference(&gone);
+        self.forget();
+        gone
+    }
+
+    /// Gives the group all vCPUs again.
+    pub(super) fn keep_all(&mut self) {
+        self.active = self.all.clone();
+        self.steps.clear();
+        self.forget();
+    }
+
     /// One window in which nothing but what is seen at once may bring a change: retention is being tried.
     pub(super) fn watch(&mut self, window: &Window) -> Outcome {
         self.weigh_burst(window);

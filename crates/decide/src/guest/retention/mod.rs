@@ -139,9 +139,10 @@ impl Retention {
     }
 
     /// Says what each vCPU was like; returns those that may be retained again, and why.
-    pub(super) fn feed(&mut self, window: &Window, active: &CpuSet) -> BTreeMap<VcpuId, Reason> {
+    /// `alone`: nothing else is being tried meanwhile.
+    pub(super) fn feed(&mut self, window: &Window, active: &CpuSet, alone: bool) -> BTreeMap<VcpuId, Reason> {
         let span = Nanos::from_millis(self.params.steal_span_ms);
-        let steady = !self.trial.is_running();
+        let steady = alone && !self.trial.is_running();
         self.poll_price.feed(window);
         let prices = Prices { halt: self.timeout, poll: self.poll_price.get() };
         let mut allowed_again = BTreeMap::new();
@@ -186,7 +187,8 @@ impl Retention {
         allowed_again: &BTreeMap<VcpuId, Reason>,
         because: Reason,
     ) -> Vec<Decision> {
-        let tried = self.trial.retains();
+        let on_one = (because == Reason::OnOneVcpu).then_some(because);
+        let tried = self.trial.retains() && on_one.is_none();
         // Parameters of the whole machine are for all vCPUs or for none.
         let contended = self.contended_anywhere(active).filter(|_| !self.means.is_per_vcpu());
         let allowed = self.asked && self.timeout > Nanos::ZERO && tried && contended.is_none();
@@ -194,7 +196,9 @@ impl Retention {
         let group = self.timeout;
         let mut decisions = Vec::new();
         for (&id, vcpu) in &mut self.vcpus {
-            let wanted = allowed && active.contains(id) && active_before.contains(id);
+            // The idle task gives way at once, a yielding thread does not.
+            let settled = active_before.contains(id) || self.means.polls_in_idle_task();
+            let wanted = allowed && active.contains(id) && settled;
             let allowed_again = allowed_again.get(&id).copied();
             let wish = Wish { active: active.contains(id), wanted, forbidden, allowed_again, because };
             if let Some((action, reason)) = vcpu.reconcile(id, wish, group) {
@@ -224,6 +228,11 @@ impl Retention {
     /// The group's time-out; zero: nothing is retained.
     pub(super) fn timeout(&self) -> Nanos {
         self.timeout
+    }
+
+    /// Whether vCPUs are kept awake while nothing else speaks against it.
+    pub(super) fn is_on(&self) -> bool {
+        self.asked && self.timeout > Nanos::ZERO && self.trial.pays()
     }
 
     pub(super) fn trial(&self) -> &Trial {

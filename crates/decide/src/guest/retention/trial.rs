@@ -28,7 +28,7 @@
 //! waits less, computes more.
 
 use crate::guest::backoff::Backoff;
-use crate::guest::{GuestParams, TrialRecord};
+use crate::guest::{GuestParams, Hurry, TrialRecord};
 use gleaner_model::{Nanos, Reason, RetainMeans, Window};
 use serde::{Deserialize, Serialize};
 
@@ -44,9 +44,15 @@ const CLEARLY_BETTER: f64 = 1.15;
 /// ... and clearly against it where it has so many times less: what is stopped stays so for long.
 const CLEARLY_WORSE: f64 = 1.5;
 
-/// A quick window is this part of a usual one, and has to see so many times the least wake-ups.
+/// One pair speaks for itself where it has so many times the rate.
+const BEYOND_DOUBT: f64 = 2.0;
+
+/// A quick window is this part of a usual one, and has to see so many times the least wake-ups. So is the quickest.
 const QUICK_PART: f64 = 0.25;
+const QUICKEST_PART: f64 = 0.1;
 const QUICK_WAKEUPS: f64 = 2.0;
+/// ... and so many times as many, because without retention it sees fewer.
+const QUICKEST_WAKEUPS: f64 = 10.0;
 /// What is too few wake-ups for a window is said of windows of this length.
 const USUAL_WINDOW_S: f64 = 0.1;
 
@@ -250,11 +256,24 @@ impl Trial {
         !self.enabled || self.running.is_none() && self.again.until() > Nanos::ZERO
     }
 
-    /// Whether it goes on the sooner for quick windows. What two pairs have not told takes windows of the usual length.
-    pub(in crate::guest) fn wants_quick_windows(&self) -> bool {
-        let early = self.running.as_ref().is_none_or(|running| running.blocks.len() < 2 * EARLY_PAIRS);
-        let seen = |rate: f64| rate * USUAL_WINDOW_S * QUICK_PART >= QUICK_WAKEUPS * self.wakeups_min as f64;
-        self.enabled && self.polls && self.verdict.is_none() && early && self.rate.is_none_or(seen)
+    /// How short windows it goes on the sooner for. What two pairs have not told takes windows of the usual length.
+    pub(in crate::guest) fn hurry(&self) -> Hurry {
+        let blocks = self.running.as_ref().map_or(0, |running| running.blocks.len());
+        if !self.enabled || !self.polls || self.verdict.is_some() || blocks >= 2 * EARLY_PAIRS {
+            return Hurry::None;
+        }
+        let seen = |part: f64| {
+            let least = QUICK_WAKEUPS * self.wakeups_min as f64;
+            move |rate: f64| rate * USUAL_WINDOW_S * part >= least
+        };
+        // The idle task takes a few milliseconds to poll for long again: that is for what one pair may tell.
+        if blocks < 2 && self.rate.is_some_and(seen(QUICKEST_PART / QUICKEST_WAKEUPS)) {
+            Hurry::Most
+        } else if self.rate.is_none_or(seen(QUICK_PART)) {
+            Hurry::Some
+        } else {
+            Hurry::None
+        }
     }
 
     /// The workload is another one, and has not been tried.
@@ -317,8 +336,12 @@ impl Trial {
         }
         let no_slower = self.untried != Untried::Waits || median(&ratios.rates) >= 1.0 - self.gain_min;
         let better = ratios.all_clearly(true, pairs) && no_slower;
-        let early = blocks.len() == 2 * EARLY_PAIRS && (better || ratios.all_clearly(false, pairs));
-        early.then_some((better, ratios))
+        let early = match pairs {
+            1 => self.polls && blocks.len() == 2 && ratios.rates[0] > BEYOND_DOUBT,
+            EARLY_PAIRS => blocks.len() == 2 * EARLY_PAIRS && (better || ratios.all_clearly(false, pairs)),
+            _ => false,
+        };
+        early.then_some((better || pairs == 1, ratios))
     }
 
     fn does_pay(&self, Ratios { costs, rates, .. }: &Ratios) -> bool {

@@ -208,14 +208,16 @@ fn too_little_progress_ends_a_trial_without_an_answer() {
 }
 
 #[test]
-fn a_clear_trial_of_polling_costs_the_program_two_windows() {
-    let mut trial = Trial::new(true, RetainMeans::PmQos, &GuestParams::default());
-    let off = (1..100).filter(|n| {
-        let retained = trial.retains();
-        trial.step(&unseen(n * 100, 0.9, if retained { 30_000 } else { 10_000 }), true);
-        !retained
-    });
-    assert_eq!(off.count(), 2);
+fn a_clear_trial_of_polling_costs_the_program_two_windows_and_one_beyond_doubt_one() {
+    for (with, windows) in [(15_000, 2), (30_000, 1)] {
+        let mut trial = Trial::new(true, RetainMeans::PmQos, &GuestParams::default());
+        let off = (1..100).filter(|n| {
+            let retained = trial.retains();
+            trial.step(&unseen(n * 100, 0.9, if retained { with } else { 10_000 }), true);
+            !retained
+        });
+        assert_eq!(off.count(), windows, "{with}");
+    }
 }
 
 #[test]

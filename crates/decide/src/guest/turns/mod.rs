@@ -1,0 +1,271 @@
+//! Threads that take turns run on one vCPU, where that is faster (ours; it carries the paper's consolidation, section
+//! 5, to its end).
+//!
+//! Where at most one thread of a group can run at a time, a second vCPU takes nothing off the first. It only makes each
+//! hand-over a wake-up across vCPUs: 20 us and more to a halted one, 3 us to one that polls. On one vCPU the same
+//! hand-over is a context switch of 1 to 2 us. The paper's conditions cannot see that: the idle period of one vCPU *is*
+//! the computation of the other, so its lengths say that nothing fits.
+//!
+//! ```text
+//!   apart --- looks like turns for some windows ---> trying --- one vCPU is faster, or as fast for less ---> packed
+//!     ^                                                | it is not: a hold-off that doubles                     |
+//!     +------------------------------------------------+<------ a burst, another program, another granularity --+
+//! ```
+//!
+//! That it looks like turns is a bound: a group that uses more than `turns_cpus_max` CPUs has threads that run side by
+//! side. What it does on one vCPU is tried: short blocks of both, in turn, on the running program, ended as soon as it
+//! is clear. `evidence` says what is compared.
+
+mod evidence;
+
+use super::backoff::Backoff;
+use super::{GuestParams, TrialRecord};
+use evidence::{Block, Compared};
+use gleaner_model::{Nanos, Profile, Reason, Window};
+use serde::{Deserialize, Serialize};
+
+/// Whether a block is on one vCPU. Each two of them are a pair, and a drift of the load cancels (Thue-Morse).
+const PACKED: [bool; 8] = [true, false, false, true, false, true, true, false];
+
+/// How many windows somebody has to begin to count.
+const UNCOUNTED_WINDOWS: u32 = 3;
+
+/// A pair this clear ends a trial.
+const ONE_PAIR: f64 = 1.5;
+/// Two pairs this clear do.
+const TWO_PAIRS: f64 = 1.1;
+
+/// What becomes of the group's place.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Change {
+    /// Onto one vCPU.
+    Pack(Reason),
+    /// Onto all that it may use.
+    Spread(Reason),
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+enum State {
+    Apart,
+    Trying { blocks: Vec<Block>, cpus: f64 },
+    Packed { as_tried: Block, moved: u32 },
+}
+
+/// Whether a group runs on one vCPU because its threads take turns.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Turns {
+    /// Whether the policy in force packs.
+    asked: bool,
+    /// CPU time counts for more than speed.
+    frugal: bool,
+    params: GuestParams,
+    state: State,
+    /// Windows in a row that looked like turns.
+    looked: u32,
+    again: Backoff,
+    last: Option<TrialRecord>,
+}
+
+impl Turns {
+    /// `asked`: whether the policy in force packs.
+    pub(super) fn new(asked: bool, profile: Profile, params: &GuestParams) -> Self {
+        let ms = Nanos::from_millis;
+        Self {
+            asked,
+            frugal: profile == Profile::Frugal,
+            state: State::Apart,
+            looked: 0,
+            // Nothing but a change of the workload makes it start small again.
+            again: Backoff::new(ms(params.turns_again_min_ms), ms(params.turns_again_max_ms), u64::MAX),
+            last: None,
+            params: params.clone(),
+        }
+    }
+
+    pub(super) fn set_params(&mut self, params: &GuestParams) {
+        let ms = Nanos::from_millis;
+        self.again.set_limits(ms(params.turns_again_min_ms), ms(params.turns_again_max_ms));
+        self.params = params.clone();
+    }
+
+    /// Whether the group's place is this module's: nothing else may move it.
+    pub(super) fn is_engaged(&self) -> bool {
+        !matches!(self.state, State::Apart)
+    }
+
+    /// Whether it looks for threads that take turns.
+    pub(super) fn is_looking(&self) -> bool {
+        self.asked && self.params.turns_cpus_max > 0.0 && !self.is_engaged()
+    }
+
+    /// Whether blocks are being compared.
+    pub(super) fn is_trying(&self) -> bool {
+        matches!(self.state, State::Trying { .. })
+    }
+
+    /// Whether the group runs on one vCPU now.
+    pub(super) fn is_packed(&self) -> bool {
+        match &self.state {
+            State::Apart => false,
+            State::Trying { blocks, .. } => PACKED[blocks.len() % PACKED.len()],
+            State::Packed { .. } => true,
+        }
+    }
+
+    /// Whether a trial goes on, or is about to begin.
+    pub(super) fn is_near_trial(&self) -> bool {
+        self.is_trying() || self.looked > 0
+    }
+
+    /// What the last trial said.
+    pub(super) fn last(&self) -> Option<&TrialRecord> {
+        self.last.as_ref()
+    }
+
+    /// The workload is another one, or all vCPUs were given back: nothing is known of it.
+    pub(super) fn workload_changed(&mut self, now: Nanos) {
+        if self.is_engaged() {
+            // What was packed and needed more may do so again soon.
+            self.again.trigger(now, now, now);
+        } else {
+            self.again.forget();
+        }
+        self.state = State::Apart;
+        self.looked = 0;
+    }
+
+    /// Takes a window. `awake`: idle vCPUs are kept awake while the group is apart. `may`: nothing else is being tried
+    /// or judged, and there is a second vCPU to leave.
+    pub(super) fn step(&mut self, window: &Window, awake: bool, may: bool) -> Option<Change> {
+        match &self.state {
+            State::Apart => self.look(window, may),
+            State::Trying { .. } => self.go_on(window, awake),
+            State::Packed { .. } => self.watch(window),
+        }
+    }
+
+    fn look(&mut self, window: &Window, may: bool) -> Option<Change> {
+        let cpus = window.group.cpu_time.share_of(window.length);
+        let due = self.is_looking() && may && self.again.remaining(window.at) == Nanos::ZERO;
+        self.looked = if due && self.looks_like_turns(window, cpus) { self.looked + 1 } else { 0 };
+        if self.looked < self.params.turns_windows {
+            return None;
+        }
+        if !evidence::is_counted(window) {
+            if self.looked >= self.params.turns_windows + UNCOUNTED_WINDOWS {
+                // Nobody will: where nothing tells places apart, none is tried.
+                self.looked = 0;
+                self.again.hold(window.at + Nanos::from_millis(self.params.turns_again_max_ms));
+            }
+            return None;
+        }
+        self.looked = 0;
+        self.state = State::Trying { blocks: Vec::new(), cpus };
+        Some(Change::Pack(Reason::TurnsTrial { cpus }))
+    }
+
+    fn looks_like_turns(&self, window: &Window, cpus: f64) -> bool {
+        let switches = window.group.voluntary_switches + window.group.involuntary_switches;
+        let per_s = switches as f64 / window.length.as_secs_f64().max(1e-9);
+        window.group.threads > 1 && cpus <= self.params.turns_cpus_max && per_s >= self.params.turns_switches_per_s_min
+    }
+
+    fn go_on(&mut self, window: &Window, awake: bool) -> Option<Change> {
+        let State::Trying { blocks, cpus } = &mut self.state else { return None };
+        let (cpus, was_packed) = (*cpus, PACKED[blocks.len() % PACKED.len()]);
+        let Some(block) = Block::of(window) else {
+            // It does too little to be compared: no answer.
+            self.state = State::Apart;
+            self.again.hold(window.at + Nanos::from_millis(self.params.turns_again_min_ms));
+            return was_packed.then_some(Change::Spread(Reason::TurnsUnclear));
+        };
+        blocks.push(block);
+        let blocks = blocks.clone();
+        let pairs = evidence::pairs(&blocks, &PACKED);
+        let Some(pays) = self.verdict(&pairs, awake) else {
+            let next = PACKED[blocks.len() % PACKED.len()];
+            let reason = Reason::TurnsTrial { cpus };
+            return (next != was_packed).then_some(if next { Change::Pack(reason) } else { Change::Spread(reason) });
+        };
+        self.conclude(window.at, pays, &blocks, &pairs, was_packed)
+    }
+
+    /// Whether one vCPU is better, once that is clear.
+    fn verdict(&self, pairs: &[Compared], awake: bool) -> Option<bool> {
+        // What counts as no slower.
+        let par = if self.frugal { 1.0 - self.params.turns_frugal_loss } else { 1.0 };
+        let rates: Vec<f64> = pairs.iter().map(|pair| pair.rate / par).collect();
+        let all = |clear: &dyn Fn(f64) -> bool| !rates.is_empty() && rates.iter().all(|rate| clear(*rate));
+        if all(&|rate| rate > ONE_PAIR) || rates.len() > 1 && all(&|rate| rate > TWO_PAIRS) {
+            return Some(true);
+        }
+        if all(&|rate| rate < 1.0 / ONE_PAIR) || rates.len() > 1 && all(&|rate| rate < 1.0 / TWO_PAIRS) {
+            return Some(false);
+        }
+        if rates.len() < PACKED.len() / 2 {
+            return None;
+        }
+        let rate = gleaner_stats::median(&rates).unwrap_or(1.0);
+        // One vCPU takes less from the host than two of which one polls.
+        let cpu = gleaner_stats::median(&pairs.iter().map(|pair| pair.cpu).collect::<Vec<f64>>()).unwrap_or(1.0);
+        let cheaper = awake || cpu < 1.0;
+        Some(rate > if cheaper { 1.0 - self.params.turns_alike } else { 1.0 + self.params.turns_alike })
+    }
+
+    fn conclude(
+        &mut self,
+        now: Nanos,
+        pays: bool,
+        blocks: &[Block],
+        pairs: &[Compared],
+        was_packed: bool,
+    ) -> Option<Change> {
+        let rates: Vec<f64> = pairs.iter().map(|pair| pair.rate).collect();
+        let of = |pick: fn(f64, f64) -> f64| rates.iter().copied().reduce(pick).unwrap_or(1.0);
+        let rate_ratio = gleaner_stats::median(&rates).unwrap_or(1.0);
+        let (low, high) = (of(f64::min), of(f64::max));
+        let reason = Reason::Turns { pays, rate_ratio, low, high, pairs: u32::try_from(rates.len()).unwrap_or(0) };
+        self.again.trigger(now, now, now);
+        self.last = Some(TrialRecord { at: now, pays, reason, rates });
+        let packed = blocks.iter().zip(PACKED).rev().find(|(_, packed)| *packed).map(|(block, _)| block.clone());
+        match (pays, packed) {
+            (true, Some(as_tried)) => {
+                self.state = State::Packed { as_tried, moved: 0 };
+                // Also where it is there already: whoever is told why wants to know.
+                Some(Change::Pack(reason))
+            }
+            _ => {
+                self.state = State::Apart;
+                was_packed.then_some(Change::Spread(reason))
+            }
+        }
+    }
+
+    /// A packed group: is it still what was tried? A burst is told at once, and not waited for here.
+    fn watch(&mut self, window: &Window) -> Option<Change> {
+        let State::Packed { as_tried, moved } = &mut self.state else { return None };
+        let factor = self.params.granularity_change_factor;
+        let ratio = Block::of(window).map(|block| block.granularity() / as_tried.granularity());
+        // One that does little does not need more.
+        *moved = match ratio {
+            Some(ratio) if ratio > factor => *moved + 1,
+            _ => 0,
+        };
+        if *moved >= self.params.judge_windows {
+            self.workload_changed(window.at);
+            self.again.hold(window.at);
+            return Some(Change::Spread(Reason::GranularityChanged { ratio: ratio.unwrap_or(1.0) }));
+        }
+        let due = self.again.remaining(window.at) == Nanos::ZERO;
+        self.looked = if due { self.looked + 1 } else { 0 };
+        if self.looked >= self.params.turns_windows {
+            self.looked = 0;
+            let cpus = window.group.cpu_time.share_of(window.length);
+            self.state = State::Trying { blocks: Vec::new(), cpus };
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,107 @@
+//! How many system calls a few processes make, for as long as somebody compares places where they may run.
+//!
+//! `system_calls.bpf.c` says why. While this is loaded every system call of the machine costs some 50 ns more, so it is
+//! loaded for a trial alone.
+
+use crate::BpfRefusal;
+use crate::bpf::load::loading;
+use gleaner_bpf::{MappedArray, plain_old_data, refusal};
+use gleaner_model::SystemCalls;
+use gleaner_sys::{ProcRoot, possible_cpus};
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle};
+use skel::SystemCallsSkelBuilder;
+use skel::types::call_counts;
+use std::collections::BTreeSet;
+use std::mem::MaybeUninit;
+
+#[allow(warnings, clippy::all, clippy::pedantic)]
+mod skel {
+    include!(concat!(env!("OUT_DIR"), "/system_calls.skel.rs"));
+}
+
+plain_old_data! {
+    call_counts { steady, waits, locks, __pad_24 }
+}
+
+/// The number of `futex`.
+#[cfg(target_arch = "x86_64")]
+const FUTEX: u32 = 202;
+#[cfg(not(target_arch = "x86_64"))]
+const FUTEX: u32 = 98;
+
+/// The program in the kernel, from [`SystemCallCounter::open`] until this is retired.
+#[derive(Debug)]
+pub struct SystemCallCounter {
+    counts: MappedArray<call_counts>,
+    processes: MapHandle,
+    known: BTreeSet<i32>,
+    last: SystemCalls,
+    _link: Link,
+}
+
+impl SystemCallCounter {
+    /// Loads and attaches it. Nobody's calls count before [`Self::follow`].
+    ///
+    /// # Errors
+    /// Why this kernel, user or place does not allow it.
+    pub fn open(root: &ProcRoot) -> Result<Self, BpfRefusal> {
+        loading(root, || Self::load(root))
+    }
+
+    fn load(root: &ProcRoot) -> Result<Self, BpfRefusal> {
+        let refuse = |step| move |error: libbpf_rs::Error| refusal(step, &error);
+        let cpus = possible_cpus(root).and_then(|cpus| cpus.iter().next_back()).map_or(1, |last| last.0 + 1);
+        let mut storage = MaybeUninit::uninit();
+        let mut open = SystemCallsSkelBuilder::default().open(&mut storage).map_err(refuse("opening the object"))?;
+        open.maps.call_counts.set_max_entries(cpus).map_err(refuse("sizing the maps"))?;
+        if let Some(constants) = open.maps.rodata_data.as_deref_mut() {
+            constants.nr_futex = FUTEX;
+        }
+        let skel = open.load().map_err(refuse("loading"))?;
+        let maps = &skel.maps;
+        let mapped = |what: std::io::Error| refusal("mapping the maps", &libbpf_rs::Error::from(what));
+        let counts = MappedArray::new(&maps.call_counts, maps.call_counts.value_size(), cpus as usize);
+        let processes = MapHandle::try_from(&maps.processes).map_err(refuse("keeping a map"))?;
+        let link = libbpf_rs::ProgramImpl::attach(&skel.progs.on_system_call).map_err(refuse("attaching"))?;
+        Ok(Self {
+            counts: counts.map_err(mapped)?,
+            processes,
+            known: BTreeSet::new(),
+            last: SystemCalls::default(),
+            _link: link,
+        })
+    }
+
+    /// From now on the calls of these processes count, and of no others.
+    pub fn follow(&mut self, processes: &[i32]) {
+        let wanted: BTreeSet<i32> = processes.iter().copied().collect();
+        for pid in self.known.difference(&wanted) {
+            let _ = self.processes.delete(&pid.to_ne_bytes());
+        }
+        // Those for which there is no room are not counted, in whatever place they run.
+        for pid in wanted.difference(&self.known) {
+            let _ = self.processes.update(&pid.to_ne_bytes(), &1_u32.to_ne_bytes(), MapFlags::ANY);
+        }
+        self.known = wanted;
+    }
+
+    /// Calls since this was asked last.
+    pub fn since_last(&mut self) -> SystemCalls {
+        let mut now = SystemCalls::default();
+        for cpu in 0..self.counts.len() {
+            let counts = self.counts.read(cpu);
+            now.steady += counts.steady;
+            now.waits += counts.waits;
+            now.locks += counts.locks;
+        }
+        let last = std::mem::replace(&mut self.last, now);
+        SystemCalls { steady: now.steady - last.steady, waits: now.waits - last.waits, locks: now.locks - last.locks }
+    }
+
+    /// Ends it without waiting for it: see [`crate::Observer::retire`].
+    pub fn retire(self) {
+        // Where spawning fails, the closure is dropped, and `self` with it.
+        let _ = std::thread::Builder::new().name("gleaner-retire".to_owned()).spawn(move || drop(self));
+    }
+}

@@ -1,0 +1,397 @@
+#!/usr/bin/env python3
+"""Real programs in each arm: plain, polling, one vCPU by hand, `gleaner run`: speed, CPU time, and what counts alike.
+
+    programs.py [--rounds N] [--only NAME,...] [--skip NAME,...] [--modes M,...] [--variant NAME=OPTIONS]...
+                [--gleaner PATH] [--out FILE]
+
+Modes: plain; haltpoll (200 us); one (taskset to the last vCPU); poll-one (both); gleaner. Each program does a fixed
+amount of work, so the speed is wall time, with the start. Beside it stands what the run counted: CPU time, user time,
+switches of both kinds, read and write calls. What is the same in all modes measures progress; the last table says how
+far each count is off. Needs root and the haltpoll governor (what it sets there it takes back); a program that is
+missing is left out and said. Raw values go to --out (default target/packing/programs.json), a summary beside it.
+"""
+
+import argparse, importlib.util, json, math, os, platform, random, re, resource, shutil, signal
+import statistics, subprocess, sys, tempfile, textwrap, time
+
+ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "../.."))
+_spec = importlib.util.spec_from_file_location("retention", f"{ROOT}/experiments/retention/programs.py")
+retention = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(retention)
+
+REDIS = ('redis-server --port 0 --unixsocket $W/r.sock --save "" --appendonly no >/dev/null & s=$!;'
+         ' until redis-cli -s $W/r.sock ping >/dev/null 2>&1; do sleep 0.02; done; ')
+MEMCACHED = "memcached -u nobody -t 2 -s $W/m.sock -a 777 & s=$!; until [ -e $W/m.sock ]; do sleep 0.02; done; "
+END = "; kill $s; wait $s 2>/dev/null; rm -f $W/*.sock; true"
+# Its orderly end takes a second.
+KILLED = END.replace("kill", "kill -9", 1)
+PGBENCH = "pgbench -h $W -U postgres -n -S -t {} -c {} -j {} postgres >/dev/null 2>&1"
+MARIADB = "sysbench $O --threads={} --events={} --time=0 oltp_point_select run >/dev/null"
+NGINX = ("nginx -p $W -c $W/nginx.conf & s=$!; until [ -e $W/nginx.pid ]; do sleep 0.02; done; sleep 0.05;"
+         " ab -q -n {} -c {} http://127.0.0.1:18080/ >/dev/null 2>&1" + END)
+# What takes turns, then what runs side by side. Each needs the program named first.
+PROGRAMS = {
+    "sysv-semaphores": ("$W/turns", "$W/turns sysv 60000"),
+    "posix-semaphores": ("$W/turns", "$W/turns sem 60000"),
+    "condition-variable": ("$W/turns", "$W/turns cond 60000"),
+    "eventfd": ("$W/turns", "$W/turns eventfd 60000"),
+    "socket-pair": ("$W/turns", "$W/turns socket 60000"),
+    "message-queue": ("$W/turns", "$W/turns mqueue 60000"),
+    "turns-with-work": ("$W/turns", "$W/turns work 10000"),
+    "perf-pipe": ("perf", "perf bench sched pipe -l 60000 >/dev/null 2>&1"),
+    "perf-pipe-threads": ("perf", "perf bench sched pipe -T -l 60000 >/dev/null 2>&1"),
+    "python-threads": ("python3", "$PYTHON $W/pair.py"),
+    "python-pipe": ("python3", "$PYTHON $W/pipe.py"),
+    "python-asyncio-tcp": ("python3", "$PYTHON $W/tcp.py"),
+    "perl-socketpair": ("perl", "perl $W/pair.pl"),
+    "bash-coproc": ("bash", "bash $W/coproc.sh"),
+    "node-atomics": ("node", "node $W/atomics.js"),
+    "node-messages": ("node", "node $W/messages.js"),
+    "jvm-queue": ("javac", "java -XX:+UseSerialGC -cp $W Queue"),
+    "jvm-pool": ("javac", "java -XX:+UseSerialGC -cp $W Futures"),
+    "go-channel-locked": ("go", "$W/channel"),
+    "go-channel": ("go", "$W/channel free"),
+    "go-pipe": ("go", "$W/channel pipe"),
+    "erlang-ring": ("erl", "cd $W && erl -noshell -s ring run 60 20000"),
+    "redis-1": ("redis-server", REDIS + "redis-benchmark -s $W/r.sock -c 1 -n 40000 -t get -q >/dev/null" + END),
+    "memcached-1": ("memcached", MEMCACHED + "$PYTHON $W/mc.py $W/m.sock 20000" + KILLED),
+    "pgbench-1": ("pgbench", PGBENCH.format(8000, 1, 1)),
+    "mariadb-1": ("mariadbd", MARIADB.format(1, 8000)),
+    "sqlite-sort-pipe": ("sort", "seq 400000 | sort -R --random-source=/dev/zero | sort -n | tail -1 >/dev/null"),
+    "stress-futex": ("stress-ng", "stress-ng -q --futex 1 --futex-ops 100000"),
+    "stress-sem": ("stress-ng", "stress-ng -q --sem-sysv 1 --sem-sysv-ops 60000"),
+    "stress-switch": ("stress-ng", "stress-ng -q --switch 2 --switch-ops 120000"),
+    "redis-8": ("redis-server", REDIS + "redis-benchmark -s $W/r.sock -c 8 -n 60000 -t get -q >/dev/null" + END),
+    "memcached-8": ("memcslap", MEMCACHED + "memcslap --servers=$W/m.sock --concurrency=8 --execute-number=6000"
+                    " --test=get >/dev/null" + KILLED),
+    "pgbench-8": ("pgbench", PGBENCH.format(3000, 8, 2)),
+    "mariadb-48": ("mariadbd", MARIADB.format(48, 12000)),
+    "nginx-8": ("ab", NGINX.format(20000, 8)),
+    "nginx-1": ("ab", NGINX.format(8000, 1)),
+    "hackbench": ("hackbench", "hackbench -p -g 2 -f 4 -l 20000 >/dev/null"),
+    "hackbench-1": ("hackbench", "hackbench -T -g 1 -f 1 -l 60000 >/dev/null"),
+    "go-echo": ("go", "$W/echo"),
+    "jvm-barrier": ("javac", "java -XX:+UseSerialGC -cp $W Barrier"),
+    "python-pool": ("python3", "$PYTHON $W/pool.py"),
+    "pigz": ("pigz", "pigz -b 32 -p 2 -c $W/archive >/dev/null"),
+    "xz": ("xz", "head -c 8000000 $W/archive | xz -T2 -1 --block-size=1000000 -c >/dev/null"),
+    "sysbench-cpu": ("sysbench", "sysbench cpu --threads=2 --events=6000 --time=0 run >/dev/null"),
+    "sysbench-mutex": ("sysbench", "sysbench mutex --threads=4 --mutex-loops=10000 --mutex-locks=20000 run >/dev/null"),
+    "gcc": ("gcc", "for i in 1 2 3 4 5 6; do gcc -O2 -pipe -c $W/x.c -o $W/x$i.o & done; wait"),
+    "git-log": ("git", "git -C $ROOT log --stat -n 150 >/dev/null"),
+    "tar-gzip": ("tar", "tar cf - -C $W archive archive | gzip -1 | gzip -d >/dev/null"),
+    "true": ("true", "true"),
+}
+
+TURNS_C = r"""
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <mqueue.h>
+#include <sys/eventfd.h>
+#include <sys/ipc.h>
+#include <sys/sem.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+static const char *kind; static long n; static int id, fds[2], ev[2]; static mqd_t mq[2]; static sem_t s[2];
+static pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER; static pthread_cond_t c[2] = {PTHREAD_COND_INITIALIZER, PTHREAD_COND_INITIALIZER};
+static int turn; static volatile double sink;
+static void work(void) { double x = 1; for (int i = 0; i < 20000; i++) x = x * 1.0000001 + 1e-9; sink = x; }
+static void give(int me) { char b = 0; unsigned long one = 1;
+  if (!strcmp(kind, "sysv")) { struct sembuf o = {!me, 1, 0}; semop(id, &o, 1); }
+  else if (!strcmp(kind, "sem") || !strcmp(kind, "work")) sem_post(&s[!me]);
+  else if (!strcmp(kind, "eventfd")) { if (write(ev[!me], &one, 8) < 0) exit(1); }
+  else if (!strcmp(kind, "socket")) { if (write(fds[me], &b, 1) < 0) exit(1); }
+  else if (!strcmp(kind, "mqueue")) mq_send(mq[!me], &b, 1, 0);
+  else { pthread_mutex_lock(&m); turn = !me; pthread_cond_signal(&c[!me]); pthread_mutex_unlock(&m); } }
+static void take(int me) { char b[16]; unsigned long x;
+  if (!strcmp(kind, "sysv")) { struct sembuf o = {me, -1, 0}; semop(id, &o, 1); }
+  else if (!strcmp(kind, "sem") || !strcmp(kind, "work")) sem_wait(&s[me]);
+  else if (!strcmp(kind, "eventfd")) { if (read(ev[me], &x, 8) < 0) exit(1); }
+  else if (!strcmp(kind, "socket")) { if (read(fds[me], b, 1) < 0) exit(1); }
+  else if (!strcmp(kind, "mqueue")) mq_receive(mq[me], b, 16, 0);
+  else { pthread_mutex_lock(&m); while (turn != me) pthread_cond_wait(&c[me], &m); pthread_mutex_unlock(&m); } }
+static void *player(void *p) { int me = (long)p;
+  for (long i = 0; i < n; i++) { take(me); if (!strcmp(kind, "work")) work(); give(me); } return 0; }
+int main(int argc, char **argv) { pthread_t t; kind = argv[1]; n = atol(argv[2]);
+  sem_init(&s[0], 0, 0); sem_init(&s[1], 0, 0); ev[0] = eventfd(0, 0); ev[1] = eventfd(0, 0); socketpair(AF_UNIX, SOCK_STREAM, 0, fds);
+  struct mq_attr a = {.mq_maxmsg = 1, .mq_msgsize = 1};
+  for (int i = 0; i < 2; i++) { char name[32]; snprintf(name, 32, "/turns-%d-%d", getpid(), i); mq[i] = mq_open(name, O_RDWR | O_CREAT, 0600, &a); mq_unlink(name); }
+  id = semget(IPC_PRIVATE, 2, 0600); turn = 1;
+  if (!strcmp(kind, "sysv")) { if (fork() == 0) { player((void *)0); _exit(0); } give(1); player((void *)1); wait(0); semctl(id, 0, IPC_RMID); return 0; }
+  semctl(id, 0, IPC_RMID); pthread_create(&t, 0, player, (void *)0); give(1); player((void *)1); pthread_join(t, 0); return 0; }
+"""
+PIPE_PY = """
+import os
+a, b = os.pipe(), os.pipe()
+n = 40000
+if os.fork() == 0:
+    for i in range(n): os.write(b[1], os.read(a[0], 1))
+    os._exit(0)
+for i in range(n): os.write(a[1], b"x"); os.read(b[0], 1)
+os.wait()
+"""
+TCP_PY = """
+import asyncio, threading, socket
+n = 8000
+s = socket.create_server(("127.0.0.1", 0)); port = s.getsockname()[1]
+def serve():
+    async def main():
+        async def client(r, w):
+            while (x := await r.readline()): w.write(x)
+            w.close()
+        server = await asyncio.start_server(client, sock=s)
+        await done.wait()
+    async def run():
+        global done; done = asyncio.Event(); await main()
+    asyncio.run(run())
+threading.Thread(target=serve, daemon=True).start()
+c = socket.create_connection(("127.0.0.1", port)); c.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+for i in range(n): c.sendall(b"hello\\n"); c.recv(64)
+"""
+MC_PY = """
+import socket, sys
+s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1])
+s.sendall(b"set k 0 0 5\\r\\nhello\\r\\n"); s.recv(64)
+for i in range(int(sys.argv[2])): s.sendall(b"get k\\r\\n"); s.recv(256)
+"""
+POOL_PY = """
+import multiprocessing
+def f(x): return sum(range(3000))
+if __name__ == "__main__":
+    with multiprocessing.Pool(2) as pool: sum(pool.imap(f, range(12000), 1))
+"""
+PAIR_PL = """
+use Socket; use IO::Handle; socketpair(my $a, my $b, AF_UNIX, SOCK_STREAM, PF_UNSPEC); my $n = 40000; my $x;
+if (fork() == 0) { for (1..$n) { sysread $b, $x, 1; syswrite $b, $x, 1 } exit 0 }
+for (1..$n) { syswrite $a, "x", 1; sysread $a, $x, 1 } wait;
+"""
+COPROC = """
+coproc cat
+for ((i = 0; i < 12000; i++)); do echo "$i" >&"${COPROC[1]}"; read -r x <&"${COPROC[0]}"; done
+"""
+ATOMICS_JS = """
+const { Worker, isMainThread, workerData } = require('worker_threads'); const n = 60000;
+const play = (a, me) => { for (let i = 0; i < n; i++) { while (Atomics.load(a, 0) !== me) Atomics.wait(a, 0, 1 - me); Atomics.store(a, 0, 1 - me); Atomics.notify(a, 0); } };
+if (isMainThread) { const a = new Int32Array(new SharedArrayBuffer(4)); new Worker(__filename, { workerData: a }); setTimeout(() => play(a, 0), 50); }
+else play(workerData, 1);
+"""
+MESSAGES_JS = """
+const { Worker, isMainThread, parentPort } = require('worker_threads'); const n = 20000;
+if (isMainThread) { const w = new Worker(__filename); let i = 0; w.on('message', () => { if (++i < n) w.postMessage(i); else w.terminate(); }); w.postMessage(0); }
+else parentPort.on('message', (x) => parentPort.postMessage(x));
+"""
+BARRIER_JAVA = """
+import java.util.concurrent.*;
+public class Barrier { public static void main(String[] x) throws Exception {
+  var b = new CyclicBarrier(2); Runnable r = () -> { try { for (int i = 0; i < 40000; i++) b.await(); } catch (Exception e) {} };
+  var t = new Thread(r); t.start(); r.run(); t.join(); } }
+"""
+RING_ERL = """
+-module(ring). -export([run/1]).
+run([N, M]) -> go(list_to_integer(atom_to_list(N)), list_to_integer(atom_to_list(M)) div 20), halt().
+go(N, M) -> S = self(), First = lists:foldl(fun(_, Next) -> spawn(fun() -> loop(Next) end) end, S, lists:seq(1, N)), rounds(First, M).
+loop(Next) -> receive X -> Next ! X, loop(Next) end.
+rounds(_, 0) -> ok; rounds(F, M) -> F ! x, receive x -> rounds(F, M - 1) end.
+"""
+CHANNEL_GO = """
+package main
+import ("os"; "runtime")
+func main() {
+	n := 60000
+	kind := ""
+	if len(os.Args) > 1 { kind = os.Args[1] }
+	if kind == "pipe" {
+		r1, w1, _ := os.Pipe(); r2, w2, _ := os.Pipe(); b := make([]byte, 1); c := make([]byte, 1)
+		go func() { for { if _, e := r1.Read(c); e != nil { return }; w2.Write(c) } }()
+		for i := 0; i < n; i++ { w1.Write(b); r2.Read(b) }
+		return
+	}
+	if kind == "free" { n = 1500000 }
+	a, b := make(chan int), make(chan int)
+	go func() { if kind == "" { runtime.LockOSThread() }; for x := range a { b <- x }; close(b) }()
+	if kind == "" { runtime.LockOSThread() }
+	for i := 0; i < n; i++ { a <- i; <-b }
+	close(a)
+}
+"""
+ECHO_GO = """
+package main
+import ("net"; "sync")
+func main() {
+	l, _ := net.Listen("tcp", "127.0.0.1:0")
+	go func() { for { c, e := l.Accept(); if e != nil { return }; go func() { b := make([]byte, 64); for { n, e := c.Read(b); if e != nil { return }; c.Write(b[:n]) } }() } }()
+	var w sync.WaitGroup
+	for i := 0; i < 8; i++ { w.Add(1); go func() { defer w.Done(); c, _ := net.Dial("tcp", l.Addr().String()); b := make([]byte, 64); for i := 0; i < 6000; i++ { c.Write(b[:32]); c.Read(b) }; c.Close() }() }
+	w.Wait()
+}
+"""
+
+
+def prepare(work):
+    servers = retention.prepare(work)
+    files = {"turns.c": TURNS_C, "pipe.py": PIPE_PY, "tcp.py": TCP_PY, "mc.py": MC_PY, "pool.py": POOL_PY,
+             "pair.pl": PAIR_PL, "coproc.sh": COPROC, "atomics.js": ATOMICS_JS, "messages.js": MESSAGES_JS,
+             "Barrier.java": BARRIER_JAVA, "ring.erl": RING_ERL, "channel.go": CHANNEL_GO, "echo.go": ECHO_GO}
+    for name, text in files.items():
+        retention.write(f"{work}/{name}", textwrap.dedent(text).lstrip())
+    env = {**os.environ, "HOME": work, "GOFLAGS": "-mod=mod"}
+    for tool, command in (("gcc", "gcc -O2 -w -o turns turns.c -lpthread -lrt"), ("javac", "javac Barrier.java"),
+                          ("erlc", "erlc ring.erl"), ("go", "go build -o channel channel.go; go build -o echo echo.go")):
+        if shutil.which(tool):
+            subprocess.run(command, shell=True, cwd=work, check=True, env=env)
+    return servers
+
+
+def counted():
+    """What this process' ended children did so far."""
+    used, files = resource.getrusage(resource.RUSAGE_CHILDREN), {}
+    for line in open("/proc/self/io"):
+        name, value = line.split(":")
+        files[name] = int(value)
+    return {"cpu": used.ru_utime + used.ru_stime, "user": used.ru_utime, "voluntary": used.ru_nvcsw,
+            "switches": used.ru_nvcsw + used.ru_nivcsw, "calls": files["syscr"] + files["syscw"]}
+
+
+COUNTS = ("cpu", "user", "voluntary", "switches", "calls")
+
+
+def once(command, mode, work, gleaner, machine, options):
+    undo = machine.set("haltpoll" if mode in ("haltpoll", "poll-one") else "plain")
+    words = ["bash", "-c", command]
+    if mode in ("one", "poll-one"):
+        words = ["taskset", "-c", str(max(os.sched_getaffinity(0))), *words]
+    if options is not None:
+        words = [gleaner, "run", "--quiet", "--json", f"{work}/run.json", *options, "--", *words]
+    env = {**os.environ, "W": work, "ROOT": ROOT, "PYTHON": sys.executable, "GLEANER": gleaner}
+    before, polled, began = counted(), retention.polled(), time.monotonic()
+    signal.alarm(120)
+    try:
+        # subprocess' own time-out looks every 50 ms, which would be in the wall time.
+        status = subprocess.Popen(words, stdout=subprocess.DEVNULL, env=env).wait()
+    finally:
+        wall = time.monotonic() - began
+        signal.alarm(0)
+        undo()
+    row = {"wall": wall, "polled": retention.polled() - polled, "status": status}
+    row |= {name: value - before[name] for name, value in counted().items()}
+    if options is not None:
+        report = json.loads(retention.read(f"{work}/run.json"))
+        row["decisions"] = [f"{d['at_ns'] / 1e9:.2f} {d['action']} {d['reason']}" for d in report["decisions"]]
+    return row
+
+
+def middle(values):
+    return statistics.median(values) if values else None
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--skip", default="")
+    parser.add_argument("--modes", default="plain,haltpoll,one,gleaner")
+    parser.add_argument("--gleaner", default=f"{ROOT}/target/gleaner")
+    parser.add_argument("--variant", action="append", default=[], metavar="NAME=OPTIONS")
+    parser.add_argument("--out", default=f"{ROOT}/target/packing/programs.json")
+    args = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    signal.signal(signal.SIGALRM, lambda *_: sys.exit("a program took longer than two minutes"))
+    variants = {"gleaner": []} | {name: words.split() for name, words in (v.split("=", 1) for v in args.variant)}
+    modes = args.modes.split(",") + [name for name in variants if name != "gleaner"]
+    work = tempfile.mkdtemp(prefix="gleaner-packing-")
+    machine, servers, rows = retention.Machine(), [], {}
+    try:
+        servers = prepare(work)
+        names = args.only.split(",") if args.only else [name for name in PROGRAMS if name not in args.skip.split(",")]
+        for name in names:
+            needs, command = PROGRAMS[name]
+            if not shutil.which(needs.replace("$W", work)):
+                print(f"{name}: left out, {needs} is not installed", file=sys.stderr)
+                continue
+            rows[name] = {mode: [] for mode in modes}
+            for _ in range(args.rounds):
+                for mode in random.sample(modes, len(modes)):
+                    rows[name][mode].append(once(command, mode, work, args.gleaner, machine, variants.get(mode)))
+            print(line(name, rows[name]), flush=True)
+    finally:
+        machine.reset()
+        for stop in servers:
+            stop()
+        shutil.rmtree(work, ignore_errors=True)
+    os.makedirs(os.path.dirname(args.out), exist_ok=True)
+    version = "no gleaner" if "gleaner" not in modes else subprocess.run(
+        [args.gleaner, "--version"], stdout=subprocess.PIPE, check=True).stdout.decode().strip()
+    about = f"Linux {platform.release()}, {os.cpu_count()} vCPUs, {time.strftime('%Y-%m-%d')}, {version}"
+    result = {"machine": about, "rounds": args.rounds, **summary(rows)}
+    with open(args.out, "w") as file:
+        json.dump({"machine": about, "rounds": args.rounds, "programs": rows}, file, indent=1)
+    with open(args.out.removesuffix(".json") + "-summary.json", "w") as file:
+        json.dump(result, file, indent=1)
+    print(json.dumps({key: value for key, value in result.items() if key != "programs"}, indent=1))
+
+
+def speedups(modes, mode):
+    return [plain["wall"] / run["wall"] for run, plain in zip(modes[mode], modes["plain"])]
+
+
+def line(name, modes):
+    text = f"{name:20} {middle([run['wall'] for run in modes['plain']]):6.2f} s"
+    for mode in modes:
+        if mode != "plain":
+            ratios = speedups(modes, mode)
+            text += f"  {mode} {middle(ratios):.2f} ({min(ratios):.2f}-{max(ratios):.2f})"
+    bad = sum(run["status"] != 0 for runs in modes.values() for run in runs)
+    return text + (f"  FAILED {bad}" if bad else "")
+
+
+def summary(rows):
+    programs, offs = {}, {name: [] for name in COUNTS}
+    orders = {name: [] for name in COUNTS}
+    for name, modes in rows.items():
+        cells = {}
+        for mode, runs in modes.items():
+            ratios = speedups(modes, mode)
+            cells[mode] = {"speedup": [round(x, 3) for x in (middle(ratios), min(ratios), max(ratios))],
+                           "wall_s": round(middle([run["wall"] for run in runs]), 3),
+                           "cpu_and_polled_s": round(middle([run["cpu"] + run["polled"] for run in runs]), 3)}
+            cells[mode] |= {count: round(middle([run[count] for run in runs]), 3) for count in COUNTS}
+        programs[name] = cells
+        arms = [mode for mode in ("plain", "haltpoll", "one") if mode in cells]
+        for i, a in enumerate(arms):
+            for b in arms[i + 1:]:
+                faster = cells[a]["wall_s"] / cells[b]["wall_s"]
+                for count in COUNTS:
+                    x, y = cells[a][count], cells[b][count]
+                    if not x or not y or abs(math.log(faster)) < 0.05:
+                        continue
+                    # The rate of the count says that b is so many times as fast as a.
+                    says = faster * y / x
+                    offs[count].append(abs(math.log(y / x)))
+                    orders[count].append((says > 1) == (faster > 1))
+    every = next(iter(rows.values())).keys() if rows else []
+    speed = lambda mode, cells: cells[mode]["speedup"][0]
+    result = {"geometric_mean": {mode: round(statistics.geometric_mean(speed(mode, c) for c in programs.values()), 3)
+                                 for mode in every},
+              "cpu_and_polled_s": {mode: round(sum(c[mode]["cpu_and_polled_s"] for c in programs.values()), 1)
+                                   for mode in every},
+              "counts": {count: {"orders_as_wall_time": f"{sum(orders[count])} of {len(orders[count])}",
+                                 "off_median": round(math.exp(middle(offs[count])) - 1, 3) if offs[count] else None}
+                         for count in COUNTS}}
+    best = lambda cells: max(speed(mode, cells) for mode in ("plain", "haltpoll", "one") if mode in cells)
+    if programs and "gleaner" in every:
+        result["of_the_best"] = round(statistics.geometric_mean(speed("gleaner", c) / best(c) for c in programs.values()), 3)
+        near = [name for name, c in programs.items() if speed("gleaner", c) >= 0.95 * best(c)]
+        result["within_5_percent_of_the_best"] = f"{len(near)} of {len(programs)}"
+        result["below_0.97_of_plain"] = [name for name, c in programs.items() if speed("gleaner", c) < 0.97]
+    if programs:
+        result["best_of_each"] = round(statistics.geometric_mean(best(c) for c in programs.values()), 3)
+    return {**result, "programs": programs}
+
+
+if __name__ == "__main__":
+    main()
