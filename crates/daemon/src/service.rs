@@ -21,7 +21,8 @@ use gleaner_report::RunReport;
 use gleaner_runtime::event_loop::{self, Received, Task};
 use gleaner_runtime::{Config, Listener, RetainChoice, Runtime, Snapshot};
 use gleaner_sys::{thread_cpu_time, usable_cpus};
-use machine::machine_config;
+pub(crate) use machine::machine_config;
+
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -209,6 +210,12 @@ impl Service {
             self.groups.push(group);
         }
         let found = look(&root, &self.configuration, &self.groups);
+        for (id, why) in &found.lost {
+            if let Some(place) = self.groups.iter().position(|group| group.id == *id) {
+                let group = self.groups.remove(place);
+                self.let_go(&group, why);
+            }
+        }
         found.new.into_iter().for_each(|candidate| self.adopt(candidate));
         for (name, owner) in found.taken {
             self.say_once(format!("gleaner: {name}: some of it is managed as {owner} already; it is left alone"));

@@ -67,7 +67,11 @@ impl Service {
         let asker = peer.process.map(|(pid, _)| pid);
         let may = |joined: &Joined| peer.is_trusted || Some(joined.runner.pid) == asker;
         let is_it = |group: &Adopted| group.id == GroupId(id) && group.joined.as_ref().is_some_and(may);
-        let place = self.groups.iter().position(is_it).ok_or("no such group of yours")?;
+        let place = self
+            .groups
+            .iter()
+            .position(is_it)
+            .ok_or("no such group of yours (the configuration's own groups go before it)")?;
         self.cut_window();
         let group = self.groups.remove(place);
         let mut snapshot = self.runtime.snapshot();
