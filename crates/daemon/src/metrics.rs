@@ -1,6 +1,7 @@
 //! OpenMetrics: each figure described where it is read; the page that is served and the reference are made of the same
 //! table.
 
+use crate::control::SocketName;
 use crate::protocol::{Answer, Request};
 use crate::server::{Listener, Peer, Serving};
 use gleaner_report::{StatusGroup, StatusReport, StatusVcpuTimes};
@@ -10,7 +11,6 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 use std::fmt;
-use std::fs;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
@@ -284,8 +284,9 @@ impl fmt::Display for MetricsAddress {
 /// Serves them until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Metrics {
-    serving: Option<Serving>,
-    socket: Option<PathBuf>,
+    // Ended in this order.
+    _serving: Serving,
+    _name: Option<SocketName>,
 }
 
 impl Metrics {
@@ -298,20 +299,16 @@ impl Metrics {
         group: Option<u32>,
         mut ask: impl FnMut(Request, Peer) -> Answer + Send + 'static,
     ) -> io::Result<Self> {
-        let (listener, socket) = match address {
-            MetricsAddress::Unix(path) => (Listener::Unix(crate::control::bind(path, group)?), Some(path.clone())),
+        let (listener, name) = match address {
+            MetricsAddress::Unix(path) => {
+                let (listener, name) = crate::control::bind(path, group)?;
+                (Listener::Unix(listener), Some(name))
+            }
             MetricsAddress::Loopback(address) => (Listener::Tcp(TcpListener::bind(address)?), None),
         };
         let answer = move |request: &[u8], peer| respond(request, &mut |asked| ask(asked, peer));
         let serving = Serving::start("gleaner-metrics", listener, answer)?;
-        Ok(Self { serving: Some(serving), socket })
-    }
-}
-
-impl Drop for Metrics {
-    fn drop(&mut self) {
-        drop(self.serving.take());
-        self.socket.iter().for_each(|path| drop(fs::remove_file(path)));
+        Ok(Self { _serving: serving, _name: name })
     }
 }
 

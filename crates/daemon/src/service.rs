@@ -86,7 +86,7 @@ pub fn run(options: Options, say: Say) -> Result<(), DaemonError> {
     let (sender, events) = channel();
     let _listening = Listening::start(sender.clone())?;
     let _control =
-        Control::start(socket_in(&options.state_dir), configuration.control_group, by_way_of(sender.clone()))?;
+        Control::start(&socket_in(&options.state_dir), configuration.control_group, by_way_of(sender.clone()))?;
     // The runtime keeps its thread to one vCPU; the first thread's mask still tells what the process may use.
     let work = move || serve(options, configuration, (sender, events), say);
     let thread = std::thread::Builder::new().name("gleaner-daemon".to_owned()).spawn(work)?;
