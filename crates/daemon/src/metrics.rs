@@ -315,18 +315,32 @@ impl Metrics {
 /// HTTP, as far as a scraper needs it. `None` until the head is whole.
 pub(crate) fn respond(request: &[u8], ask: &mut impl FnMut(Request) -> Answer) -> Option<Vec<u8>> {
     let is_whole = request.windows(4).any(|end| end == b"\r\n\r\n") || request.windows(2).any(|end| end == b"\n\n");
-    if !is_whole {
-        return (request.len() > HEAD_BYTES_MAX).then(|| page("431 Request Header Fields Too Large", "too long\n"));
+    if !is_whole && request.len() <= HEAD_BYTES_MAX {
+        return None;
     }
     let mut words = request.split(|byte| matches!(byte, b' ' | b'\r' | b'\n'));
-    Some(match (words.next(), words.next()) {
-        (Some(b"GET"), Some(b"/metrics" | b"/")) => match ask(Request::Status) {
+    let (method, path) = (words.next().unwrap_or_default(), path_of(words.next().unwrap_or_default()));
+    let mut page = match (method, path) {
+        _ if !is_whole => page("431 Request Header Fields Too Large", "too long\n"),
+        (b"GET" | b"HEAD", b"/metrics" | b"/") => match ask(Request::Status) {
             Answer::Status(all) => page("200 OK", &text(&all)),
             _ => page("503 Service Unavailable", "the daemon is busy\n"),
         },
-        (Some(b"GET"), _) => page("404 Not Found", "there is /metrics\n"),
-        _ => page("405 Method Not Allowed", "only GET\n"),
-    })
+        (b"GET" | b"HEAD", _) => page("404 Not Found", "there is /metrics\n"),
+        _ => page("405 Method Not Allowed\r\nAllow: GET, HEAD", "only GET and HEAD\n"),
+    };
+    if method == b"HEAD" {
+        let head = page.windows(4).position(|end| end == b"\r\n\r\n");
+        page.truncate(head.map_or(page.len(), |head| head + 4));
+    }
+    Some(page)
+}
+
+/// Of what is asked for: without a query, and without the host that a proxy may put before it.
+fn path_of(target: &[u8]) -> &[u8] {
+    let target = target.split(|byte| matches!(byte, b'?' | b'#')).next().unwrap_or_default();
+    let Some(rest) = target.strip_prefix(b"http://") else { return target };
+    rest.iter().position(|byte| *byte == b'/').map_or(b"/", |slash| &rest[slash..])
 }
 
 fn page(status: &str, body: &str) -> Vec<u8> {
