@@ -329,3 +329,20 @@ fn costs_that_are_handed_over_are_not_measured_again() {
     assert_eq!((json["profile"].as_str(), json["timeout_ns"].as_u64()), (Some("balanced"), Some(980_000)), "{json}");
     finish(&mut gleaner(["run", "--wakeup-costs", "5", "--", "true"])).with_status(2).naming(&["--wakeup-costs"]);
 }
+
+/// What a run has to report goes through no file with a name.
+#[test]
+fn nothing_is_left_in_tmp_however_it_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let (temporary, began) = (folder.path().join("tmp"), folder.path().join("began"));
+    std::fs::create_dir(&temporary).unwrap();
+    let names = || std::fs::read_dir(&temporary).unwrap().count();
+    let script = format!("echo >> {}; sleep 0.5", began.display());
+    let mut command = ab(&["--warmup", "0"], &script);
+    command.env("TMPDIR", &temporary).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let child = Killed(command.spawn().unwrap());
+    assert!(comes_true(|| text_of(&began).lines().count() == 3), "the reports of two runs arrived");
+    send(pid_of(&child.0), libc::SIGKILL);
+    drop(child);
+    assert_eq!(names(), 0);
+}

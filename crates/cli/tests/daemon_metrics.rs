@@ -2,11 +2,11 @@
 
 mod common;
 
-use common::comes_true;
 use common::daemon::Daemon;
 use common::program::Program;
+use common::{comes_true, finish, gleaner};
 use std::io::Write;
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 
 fn configuration(program: &Program, socket: Option<&Path>) -> String {
@@ -59,5 +59,36 @@ fn a_reload_begins_moves_and_ends_them() {
     reload(None, &["reloaded"]);
     assert!(comes_true(|| !second.exists()));
     assert_eq!(daemon.ends(), (Some(0), false));
+    program.ends_well();
+}
+
+/// Whoever listens there goes on, whatever the daemon does; what a killed one left is replaced.
+#[test]
+fn a_socket_of_another_service_is_left_to_it() {
+    let (program, folder) = (Program::start(), tempfile::tempdir().unwrap());
+    let socket = folder.path().join("theirs");
+    let theirs = UnixListener::bind(&socket).unwrap();
+    let mut command = gleaner(["daemon", "--state-dir"]);
+    let file = folder.path().join("gleaner.toml");
+    std::fs::write(&file, configuration(&program, Some(&socket))).unwrap();
+    command.arg(folder.path().join("state")).arg("--config").arg(&file);
+    finish(&mut command).with_status(1).naming(&["theirs", "somebody else listens there"]);
+    UnixStream::connect(&socket).unwrap();
+    // A reload, then one of its own sockets.
+    let mut daemon = Daemon::start(&configuration(&program, None));
+    for path in [socket.clone(), daemon.state().join("gleaner.sock")] {
+        std::fs::write(daemon.configuration(), configuration(&program, Some(&path))).unwrap();
+        daemon.signal(libc::SIGHUP);
+        daemon.says("metrics stay as they were");
+        UnixStream::connect(&path).unwrap();
+    }
+    assert_eq!(daemon.ends(), (Some(0), false));
+    drop(theirs);
+    let daemon = Daemon::start(&configuration(&program, Some(&socket)));
+    assert!(page(&socket).starts_with("HTTP/1.1 200 OK"));
+    std::fs::remove_file(&socket).unwrap();
+    let _theirs = UnixListener::bind(&socket).unwrap();
+    assert_eq!(daemon.ends(), (Some(0), false));
+    UnixStream::connect(&socket).unwrap();
     program.ends_well();
 }

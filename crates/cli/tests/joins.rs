@@ -304,3 +304,53 @@ fn a_group_is_not_told_to_leave_by_garbage() {
     assert!(notes(&run.ends_well().0).contains("managed by the daemon"));
     assert_eq!(daemon.ends(), (Some(0), false));
 }
+
+/// Does not outlive its test; nor does its program.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        if let Ok(None) = self.0.try_wait() {
+            let runner = i32::try_from(self.0.id()).unwrap();
+            for pid in children_of(runner) {
+                send(pid, libc::SIGKILL);
+            }
+            let _ = self.0.wait();
+        }
+    }
+}
+
+/// Whoever joins may call a process what they like.
+#[test]
+fn a_configured_group_has_its_program_although_somebody_who_joined_took_its_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("gl-victim");
+    std::fs::copy("/bin/sleep", &program).unwrap();
+    let run = |daemon: &Daemon| {
+        let mut command = gleaner(["run", "--policy", "observe", "--daemon-dir"]);
+        command.arg(daemon.state()).arg("--").arg(&program).arg("600");
+        Killed(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap())
+    };
+    let configured = "[group.victim]\nprogram = \"gl-victim\"\nprofile = \"observe-only\"\n";
+    for configuration in [configured.to_owned(), format!("[daemon]\ngroups_max = 1\n{configured}")] {
+        let mut daemon = Daemon::start(NOTHING_YET);
+        let mut taker = run(&daemon);
+        daemon.says("joins, handed over by process");
+        let runner = i32::try_from(taker.0.id()).unwrap();
+        let children = || children_of(runner);
+        assert!(comes_true(|| children().iter().any(|pid| comm(*pid) == "gl-victim")));
+        let child = children()[0];
+        std::fs::write(daemon.configuration(), &configuration).unwrap();
+        daemon.asked(&["reload"]).with_status(0);
+        daemon.says("is managed no more: some of it is victim, which was configured");
+        daemon.says("victim: program gl-victim is managed");
+        let names = status(&daemon)["groups"].to_string();
+        assert!(names.contains("\"victim\"") && !names.contains("run/"), "{names}");
+        send(child, libc::SIGTERM);
+        let mut said = String::new();
+        taker.0.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        taker.0.wait().unwrap();
+        assert!(said.contains("no such group of yours"), "{said}");
+        assert_eq!(daemon.ends(), (Some(0), false));
+    }
+}

@@ -2,17 +2,45 @@
 
 use crate::protocol::{Answer, REQUEST_BYTES_MAX, Request};
 use crate::server::{Listener, Peer, Serving};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use std::fs;
 use std::io;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt, chown, lchown};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, chown, lchown};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 /// The socket; closed and removed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Control {
+    // Ended in this order.
+    _serving: Serving,
+    _name: SocketName,
+}
+
+/// A socket's name, which is removed when this is dropped, unless it is another socket's by then.
+#[derive(Debug)]
+pub(crate) struct SocketName {
     path: PathBuf,
-    serving: Option<Serving>,
+    made: Option<(u64, u64)>,
+}
+
+impl SocketName {
+    fn of(path: &Path) -> Self {
+        Self { path: path.to_owned(), made: inode(path) }
+    }
+}
+
+impl Drop for SocketName {
+    fn drop(&mut self) {
+        if self.made.is_some() && inode(&self.path) == self.made {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn inode(path: &Path) -> Option<(u64, u64)> {
+    fs::symlink_metadata(path).ok().map(|found| (found.dev(), found.ino()))
 }
 
 impl Control {
@@ -21,11 +49,15 @@ impl Control {
     /// # Errors
     /// When the socket cannot be made, or there can be no thread.
     pub(crate) fn start(
-        path: PathBuf,
+        path: &Path,
         group: Option<u32>,
         mut ask: impl FnMut(Request, Peer) -> Answer + Send + 'static,
     ) -> io::Result<Self> {
-        let listener = bind(&path, group)?;
+        // A killed daemon's: there is one at a time.
+        if fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket()) {
+            fs::remove_file(path)?;
+        }
+        let (listener, name) = bind(path, group)?;
         if let (Some(gid), Some(folder)) = (group, path.parent()) {
             chown(folder, None, Some(gid))?;
             fs::set_permissions(folder, fs::Permissions::from_mode(0o750))?;
@@ -37,25 +69,21 @@ impl Control {
             Some(line)
         };
         let serving = Serving::start("gleaner-control", Listener::Unix(listener), answer)?;
-        Ok(Self { path, serving: Some(serving) })
+        Ok(Self { _serving: serving, _name: name })
     }
 }
 
-impl Drop for Control {
-    fn drop(&mut self) {
-        drop(self.serving.take());
-        let _ = fs::remove_file(&self.path);
-    }
-}
-
-/// A socket for root and us, and for `group` where there is one: the kernel refuses everybody else. One that a killed
-/// daemon left is removed first.
+/// A socket for root and us, and for `group` where there is one: the kernel refuses everybody else. One at which nobody
+/// listens any more is removed first.
 ///
 /// # Errors
 /// When it cannot be made.
-pub(crate) fn bind(path: &Path, group: Option<u32>) -> io::Result<UnixListener> {
+pub(crate) fn bind(path: &Path, group: Option<u32>) -> io::Result<(UnixListener, SocketName)> {
     match fs::symlink_metadata(path) {
-        Ok(found) if found.file_type().is_socket() => fs::remove_file(path)?,
+        Ok(found) if found.file_type().is_socket() && is_deserted(path) => fs::remove_file(path)?,
+        Ok(found) if found.file_type().is_socket() => {
+            return Err(io::Error::new(io::ErrorKind::AddrInUse, "somebody else listens there; name another path"));
+        }
         // Whatever it is, it is not ours to remove.
         Ok(_) => return Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is something else, no socket")),
         Err(_) => {}
@@ -65,10 +93,22 @@ pub(crate) fn bind(path: &Path, group: Option<u32>) -> io::Result<UnixListener> 
     let listener = UnixListener::bind(path);
     rustix::process::umask(had);
     let listener = listener?;
+    let name = SocketName::of(path);
     if group.is_some() {
         lchown(path, None, group)?;
     }
-    Ok(listener)
+    Ok((listener, name))
+}
+
+/// Whether nobody has this socket any more: the kernel says so, and something else of a socket of another kind.
+fn is_deserted(path: &Path) -> bool {
+    let connected = SocketAddrUnix::new(path).and_then(|address| {
+        // Where many wait already it is not waited for.
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        connect(&socket, &address)
+    });
+    connected == Err(Errno::CONNREFUSED)
 }
 
 /// `None` until the line is whole.
@@ -95,7 +135,7 @@ mod tests {
     use std::time::Duration;
 
     fn start(folder: &Path) -> Control {
-        Control::start(folder.join("s"), None, |_, _| Answer::Reloaded(7)).unwrap()
+        Control::start(&folder.join("s"), None, |_, _| Answer::Reloaded(7)).unwrap()
     }
 
     fn asked(path: &Path, text: &[u8]) -> String {
@@ -117,6 +157,26 @@ mod tests {
         assert_eq!(asked(&path, b"{\"request\":\"status\"}\n{\"request\":\"status\"}\n"), "{\"reloaded\":7}\n");
         drop(control);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_socket_of_others_is_neither_replaced_nor_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        let theirs = UnixListener::bind(&path).unwrap();
+        assert_eq!(bind(&path, None).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        UnixStream::connect(&path).unwrap();
+        drop(theirs);
+        let (ours, name) = bind(&path, None).unwrap();
+        // Somebody takes the name, and it is theirs.
+        fs::remove_file(&path).unwrap();
+        let theirs = UnixListener::bind(&path).unwrap();
+        drop((ours, name));
+        UnixStream::connect(&path).unwrap();
+        drop(theirs);
+        fs::remove_file(&path).unwrap();
+        let _datagrams = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+        assert_eq!(bind(&path, None).unwrap_err().kind(), io::ErrorKind::AddrInUse);
     }
 
     #[test]

@@ -41,6 +41,8 @@ pub(crate) struct Look {
     pub new: Vec<Candidate>,
     /// Runs, and is another group's already.
     pub taken: BTreeMap<String, String>,
+    /// Joined, and has to make way first: why.
+    pub lost: BTreeMap<GroupId, String>,
     /// There are more groups than may be.
     pub too_many: bool,
 }
@@ -71,15 +73,19 @@ impl Adopted {
     }
 }
 
-/// Looks for what `configuration` names and nobody manages yet.
+/// Looks for what `configuration` names and nobody manages yet. What the configuration names goes before what joined:
+/// anybody may give a process of their own another one's name, and hand it over.
 pub(crate) fn look(root: &ProcRoot, configuration: &Configuration, adopted: &[Adopted]) -> Look {
     let mut look = Look::default();
+    // What is only watched, because nobody named a group, is everything.
+    let goes_before = |group: &Adopted| group.joined.is_none() || configuration.names_no_group;
     let mut owners: BTreeMap<i32, String> = BTreeMap::new();
-    for group in adopted {
+    for group in adopted.iter().filter(|group| goes_before(group)) {
         owners.extend(group.roots.iter().map(|pid| (*pid, group.name.clone())));
     }
     let mut names: BTreeSet<String> = adopted.iter().map(|group| group.name.clone()).collect();
-    for settings in configuration.groups.iter().filter(|settings| settings.policy != Policy::Off) {
+    let mut places = configuration.groups_max.saturating_sub(adopted.iter().filter(|group| goes_before(group)).count());
+    'all: for settings in configuration.groups.iter().filter(|settings| settings.policy != Policy::Off) {
         for (target, roots) in settings.selector.find(root, configuration.groups_max + 1) {
             let known = |group: &&Adopted| group.settings.name == settings.name && group.target == target;
             if adopted.iter().any(|group| known(&group)) {
@@ -90,14 +96,23 @@ pub(crate) fn look(root: &ProcRoot, configuration: &Configuration, adopted: &[Ad
                 look.taken.insert(name, owner);
                 continue;
             }
-            if names.len() >= configuration.groups_max {
+            if places == 0 {
                 look.too_many = true;
-                return look;
+                break 'all;
             }
+            places -= 1;
             let name = unlike(&names, name);
             names.insert(name.clone());
             owners.extend(roots.iter().map(|pid| (*pid, name.clone())));
             look.new.push(Candidate { name, settings: settings.clone(), target, roots });
+        }
+    }
+    // Those that joined first stay, as far as there is room.
+    for group in adopted.iter().filter(|group| !goes_before(group)) {
+        match owner_of(root, &group.roots, &owners) {
+            Some(owner) => drop(look.lost.insert(group.id, format!("some of it is {owner}, which was configured"))),
+            None if places > 0 => places -= 1,
+            None => drop(look.lost.insert(group.id, "configured groups need its place".to_owned())),
         }
     }
     look
@@ -206,5 +221,49 @@ mod tests {
         let root = machine(folder.path(), &processes, &cgroups);
         let found = look(&root, &configuration("[daemon]\ngroups_max = 3\n[group.x]\nunit = \"x@*\"\n"), &[]);
         assert_eq!((found.new.len(), found.too_many), (3, true));
+    }
+
+    /// One that joined with these processes.
+    fn joined(root: &ProcRoot, id: u64, pid: i32) -> Adopted {
+        let join = crate::Join { name: "x".to_owned(), pid: Some(pid), ..crate::Join::default() };
+        let status = root.proc.join(format!("{pid}/status"));
+        fs::write(status, format!("Uid:\t0\t0\t0\t0\nNSpid:\t{pid}\n")).unwrap();
+        let peer = crate::server::Peer { process: Some((pid, 0)), is_trusted: true };
+        let (runner, target) = crate::joins::check(root, &join, &peer).unwrap();
+        let settings = join.settings().unwrap();
+        let (config, before) =
+            (crate::service::machine_config(&configuration(""), true), crate::joins::Before::default());
+        let joined = Some(Joined { runner, config, of_runner: false, before });
+        Adopted {
+            id: GroupId(id),
+            name: format!("run/x~{id}"),
+            settings,
+            target: target.unwrap(),
+            roots: vec![pid],
+            joined,
+        }
+    }
+
+    #[test]
+    fn what_joined_makes_way_for_what_is_configured() {
+        let folder = tempfile::tempdir().unwrap();
+        let processes =
+            [(10, 1, "sh"), (11, 10, "victim"), (20, 1, "victim"), (30, 1, "x"), (31, 1, "y"), (32, 1, "z")];
+        let root = machine(folder.path(), &processes, &[]);
+        // A parent of one, one itself, one of another name.
+        let all = [joined(&root, 1, 10), joined(&root, 2, 20), joined(&root, 3, 30)];
+        let text = "[group.v]\nprogram = \"victim\"\n";
+        let found = look(&root, &configuration(text), &all);
+        assert_eq!((found.new.len(), found.taken.len(), found.too_many), (1, 0, false));
+        assert_eq!(found.new[0].roots, [11, 20]);
+        assert_eq!(found.lost.keys().map(|id| id.0).collect::<Vec<_>>(), [1, 2], "{:?}", found.lost);
+        // No matter which of them came first.
+        let Look { mut new, .. } = look(&root, &configuration(text), &[]);
+        let both = [adopted(new.remove(0), 9), all[1].clone(), all[2].clone()];
+        assert_eq!(look(&root, &configuration(text), &both).lost.len(), 1);
+        // Whoever joined last makes room.
+        let text = "[daemon]\ngroups_max = 2\n[group.y]\npid = 31\n";
+        let found = look(&root, &configuration(text), &[all[2].clone(), joined(&root, 4, 32)]);
+        assert_eq!((found.new.len(), found.lost.into_keys().collect::<Vec<_>>()), (1, vec![GroupId(4)]));
     }
 }

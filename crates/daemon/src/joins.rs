@@ -34,7 +34,7 @@ pub struct Join {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<i32>,
     /// All that is in a cgroup.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "as_bytes")]
     pub cgroup: Option<PathBuf>,
     /// What may be done.
     pub policy: Policy,
@@ -52,6 +52,37 @@ pub struct Join {
     /// Those of the policy's numbers that are not what they are by default.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub params: BTreeMap<String, serde_json::Value>,
+}
+
+/// A path as text, or as a list of bytes where it is none.
+mod as_bytes {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    use std::ffi::OsString;
+    use std::os::unix::ffi::{OsStrExt, OsStringExt};
+    use std::path::PathBuf;
+
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Written {
+        Text(PathBuf),
+        Bytes(Vec<u8>),
+    }
+
+    #[allow(clippy::ref_option, reason = "serde has it so")]
+    pub(super) fn serialize<S: Serializer>(path: &Option<PathBuf>, into: S) -> Result<S::Ok, S::Error> {
+        let text = path.as_ref().map(|path| path.to_str().ok_or(path.as_os_str().as_bytes()));
+        match text {
+            Some(Err(bytes)) => bytes.serialize(into),
+            text => text.and_then(Result::ok).serialize(into),
+        }
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<PathBuf>, D::Error> {
+        Ok(Option::deserialize(from)?.map(|written| match written {
+            Written::Text(path) => path,
+            Written::Bytes(bytes) => OsString::from_vec(bytes).into(),
+        }))
+    }
 }
 
 impl Join {

@@ -10,12 +10,14 @@
 //!   control   the socket by which others ask (protocol); status, verify: what they are answered; client: who asks
 //!   privileges  what the daemon keeps of root's capabilities
 //!   recording the flight recorder: what it keeps, for how long, and for whom
+//!   allowance what one user may use by time
 //!   metrics   the same as OpenMetrics; server: serves both, within limits
 //! ```
 //!
 //! Deciding is `decide`'s, acting `act`'s, and what ties them is `runtime`'s. Nothing here prints: lines go to whoever
 //! started it.
 
+mod allowance;
 mod client;
 mod config;
 mod control;

@@ -1,6 +1,7 @@
 //! OpenMetrics: each figure described where it is read; the page that is served and the reference are made of the same
 //! table.
 
+use crate::control::SocketName;
 use crate::protocol::{Answer, Request};
 use crate::server::{Listener, Peer, Serving};
 use gleaner_report::{StatusGroup, StatusReport, StatusVcpuTimes};
@@ -10,7 +11,6 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 use std::fmt;
-use std::fs;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
@@ -284,8 +284,9 @@ impl fmt::Display for MetricsAddress {
 /// Serves them until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Metrics {
-    serving: Option<Serving>,
-    socket: Option<PathBuf>,
+    // Ended in this order.
+    _serving: Serving,
+    _name: Option<SocketName>,
 }
 
 impl Metrics {
@@ -298,38 +299,48 @@ impl Metrics {
         group: Option<u32>,
         mut ask: impl FnMut(Request, Peer) -> Answer + Send + 'static,
     ) -> io::Result<Self> {
-        let (listener, socket) = match address {
-            MetricsAddress::Unix(path) => (Listener::Unix(crate::control::bind(path, group)?), Some(path.clone())),
+        let (listener, name) = match address {
+            MetricsAddress::Unix(path) => {
+                let (listener, name) = crate::control::bind(path, group)?;
+                (Listener::Unix(listener), Some(name))
+            }
             MetricsAddress::Loopback(address) => (Listener::Tcp(TcpListener::bind(address)?), None),
         };
         let answer = move |request: &[u8], peer| respond(request, &mut |asked| ask(asked, peer));
         let serving = Serving::start("gleaner-metrics", listener, answer)?;
-        Ok(Self { serving: Some(serving), socket })
-    }
-}
-
-impl Drop for Metrics {
-    fn drop(&mut self) {
-        drop(self.serving.take());
-        self.socket.iter().for_each(|path| drop(fs::remove_file(path)));
+        Ok(Self { _serving: serving, _name: name })
     }
 }
 
 /// HTTP, as far as a scraper needs it. `None` until the head is whole.
 pub(crate) fn respond(request: &[u8], ask: &mut impl FnMut(Request) -> Answer) -> Option<Vec<u8>> {
     let is_whole = request.windows(4).any(|end| end == b"\r\n\r\n") || request.windows(2).any(|end| end == b"\n\n");
-    if !is_whole {
-        return (request.len() > HEAD_BYTES_MAX).then(|| page("431 Request Header Fields Too Large", "too long\n"));
+    if !is_whole && request.len() <= HEAD_BYTES_MAX {
+        return None;
     }
     let mut words = request.split(|byte| matches!(byte, b' ' | b'\r' | b'\n'));
-    Some(match (words.next(), words.next()) {
-        (Some(b"GET"), Some(b"/metrics" | b"/")) => match ask(Request::Status) {
+    let (method, path) = (words.next().unwrap_or_default(), path_of(words.next().unwrap_or_default()));
+    let mut page = match (method, path) {
+        _ if !is_whole => page("431 Request Header Fields Too Large", "too long\n"),
+        (b"GET" | b"HEAD", b"/metrics" | b"/") => match ask(Request::Status) {
             Answer::Status(all) => page("200 OK", &text(&all)),
             _ => page("503 Service Unavailable", "the daemon is busy\n"),
         },
-        (Some(b"GET"), _) => page("404 Not Found", "there is /metrics\n"),
-        _ => page("405 Method Not Allowed", "only GET\n"),
-    })
+        (b"GET" | b"HEAD", _) => page("404 Not Found", "there is /metrics\n"),
+        _ => page("405 Method Not Allowed\r\nAllow: GET, HEAD", "only GET and HEAD\n"),
+    };
+    if method == b"HEAD" {
+        let head = page.windows(4).position(|end| end == b"\r\n\r\n");
+        page.truncate(head.map_or(page.len(), |head| head + 4));
+    }
+    Some(page)
+}
+
+/// Of what is asked for: without a query, and without the host that a proxy may put before it.
+fn path_of(target: &[u8]) -> &[u8] {
+    let target = target.split(|byte| matches!(byte, b'?' | b'#')).next().unwrap_or_default();
+    let Some(rest) = target.strip_prefix(b"http://") else { return target };
+    rest.iter().position(|byte| *byte == b'/').map_or(b"/", |slash| &rest[slash..])
 }
 
 fn page(status: &str, body: &str) -> Vec<u8> {

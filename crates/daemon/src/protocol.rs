@@ -46,14 +46,9 @@ pub enum Request {
 }
 
 impl Request {
-    /// Whether it changes anything: then a new window begins.
-    pub(crate) fn is_an_order(&self) -> bool {
-        !matches!(self, Self::Status | Self::Verify)
-    }
-
     /// Whether not everybody may ask for it who may ask.
     pub(crate) fn is_for_the_trusted(&self) -> bool {
-        self.is_an_order() && !matches!(self, Self::Join(_) | Self::Leave { .. })
+        matches!(self, Self::Reload | Self::Capture { .. } | Self::Hold { .. } | Self::Release { .. })
     }
 }
 

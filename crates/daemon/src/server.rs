@@ -1,8 +1,11 @@
 //! Answers over a socket: one thread serves all clients, and nobody keeps another one waiting.
 //!
-//! Limits: so many clients at once, of which the oldest makes way for a new one; one request each; so long from the
-//! beginning to the last byte of the answer. Who never writes or never reads is dropped by one of these.
+//! Limits: so many clients at once, of which the oldest, of whoever has most, makes way for a new one; one request each; so long from the
+//! beginning to the last byte of the answer. Who never writes or never reads is dropped by one of these. What answers
+//! cost has limits too: for each user but root and our own, and for the thread as a whole.
 
+use crate::allowance::Allowance;
+use gleaner_sys::thread_cpu_time;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::socket_peercred;
 use std::io::{self, ErrorKind, Read, Write};
@@ -18,6 +21,12 @@ const CLIENTS_MAX: usize = 32;
 const CLIENT_TIME: Duration = Duration::from_secs(5);
 /// Where nobody can be accepted (no descriptor left), it is tried again after this.
 const PAUSE: Duration = Duration::from_millis(100);
+/// A user gets a twentieth of the time for its answers, those of two seconds at once, and waits no longer than this.
+const ANSWER_RARITY: u32 = 20;
+const ANSWER_CREDIT: Duration = Duration::from_secs(2);
+const ANSWER_WAIT: Duration = Duration::from_secs(3);
+/// This thread may use a tenth of a CPU: whoever only connects pays for no answer.
+const THREAD_RARITY: u32 = 10;
 
 /// What is listened at.
 #[derive(Debug)]
@@ -58,7 +67,8 @@ impl Serving {
             Listener::Tcp(listener) => listener.set_nonblocking(true)?,
         }
         let (quit, told) = UnixStream::pair()?;
-        let server = Server { listener, clients: Vec::new(), answer };
+        let server =
+            Server { listener, clients: Vec::new(), answer, users: Allowance::new(ANSWER_CREDIT, ANSWER_WAIT) };
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
             crate::privileges::keep_none();
             server.serve(&told);
@@ -142,6 +152,7 @@ struct Server<A> {
     listener: Listener,
     clients: Vec<Client>,
     answer: A,
+    users: Allowance,
 }
 
 struct Client {
@@ -157,34 +168,60 @@ struct Client {
 impl<A: FnMut(&[u8], Peer) -> Option<Vec<u8>>> Server<A> {
     /// Until the other end of `quit` is closed.
     fn serve(mut self, quit: &UnixStream) {
+        let mut thread = Allowance::new(PAUSE, PAUSE);
         let mut pause = false;
         loop {
+            let before = thread_cpu_time();
             let Some(ready) = self.wait(quit, pause) else { return };
-            let (now, answer) = (Instant::now(), &mut self.answer);
-            let mut ready = ready.into_iter();
-            self.clients.retain_mut(|client| {
-                let goes_on = !ready.next().unwrap_or(false) || client.step(answer).is_some();
-                goes_on && now < client.ends
-            });
+            self.step(&ready);
             pause = !self.accept();
+            let (now, cost) = (Instant::now(), Duration::from(thread_cpu_time() - before));
+            thread.spend(None, now, cost * THREAD_RARITY);
+            let rest = thread.wait(None, now);
+            if !rest.is_zero() && is_closed_within(quit, rest) {
+                return;
+            }
         }
     }
 
+    /// Goes on with those who are ready, unless their users have to wait.
+    fn step(&mut self, ready: &[PollFlags]) {
+        let (now, answer, users) = (Instant::now(), &mut self.answer, &mut self.users);
+        let mut ready = ready.iter();
+        self.clients.retain_mut(|client| {
+            let Some(ready) = ready.next().filter(|ready| !ready.is_empty()) else { return now < client.ends };
+            if !client.waits(users).is_zero() {
+                return !ready.intersects(PollFlags::HUP | PollFlags::ERR) && now < client.ends;
+            }
+            let began = Instant::now();
+            let goes_on = client.step(answer).is_some();
+            if !client.peer.is_trusted {
+                users.spend(client.user(), Instant::now(), began.elapsed() * ANSWER_RARITY);
+            }
+            goes_on && now < client.ends
+        });
+    }
+
     /// Which clients can go on; `None`: it is to end.
-    fn wait(&self, quit: &UnixStream, pause: bool) -> Option<Vec<bool>> {
-        let wants = |client: &Client| if client.answer.is_empty() { PollFlags::IN } else { PollFlags::OUT };
-        let clients = self.clients.iter().map(|client| PollFd::new(&client.stream, wants(client)));
+    fn wait(&self, quit: &UnixStream, pause: bool) -> Option<Vec<PollFlags>> {
+        let owed: Vec<Duration> = self.clients.iter().map(|client| client.waits(&self.users)).collect();
+        let event = |(client, wait): (&Client, &Duration)| match client.answer.is_empty() {
+            _ if !wait.is_zero() => PollFlags::empty(),
+            true => PollFlags::IN,
+            false => PollFlags::OUT,
+        };
+        let both = self.clients.iter().zip(&owed);
+        let clients = both.map(|(client, wait)| PollFd::new(&client.stream, event((client, wait))));
         let listens = if pause { PollFlags::empty() } else { PollFlags::IN };
         let ours = [PollFd::new(quit, PollFlags::IN), PollFd::new(&self.listener, listens)];
         let mut all: Vec<PollFd<'_>> = ours.into_iter().chain(clients).collect();
-        let first = self.clients.iter().map(|client| client.ends).min();
-        let limit = first.map(|ends| ends.saturating_duration_since(Instant::now()));
-        let limit = if pause { Some(limit.map_or(PAUSE, |limit| limit.min(PAUSE))) } else { limit };
+        let ends = self.clients.iter().map(|client| client.ends.saturating_duration_since(Instant::now()));
+        let owed = owed.iter().copied().filter(|wait| !wait.is_zero());
+        let limit = ends.chain(owed).chain(pause.then_some(PAUSE)).min();
         let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
         // The one failure there is, EINTR, is like the end of the time.
         let _ = poll(&mut all, limit.as_ref());
-        let is_ready = |fd: &PollFd<'_>| !fd.revents().is_empty();
-        (!is_ready(&all[0])).then(|| all[2..].iter().map(is_ready).collect())
+        all[0].revents().is_empty().then(|| all[2..].iter().map(PollFd::revents).collect())
     }
 
     /// Takes who waits. False: somebody waits, and cannot be taken.
@@ -196,7 +233,8 @@ impl<A: FnMut(&[u8], Peer) -> Option<Vec<u8>>> Server<A> {
                 Err(_) => return false,
             }
             if self.clients.len() > CLIENTS_MAX {
-                self.clients.remove(0);
+                let users: Vec<Option<u32>> = self.clients.iter().map(Client::user).collect();
+                self.clients.remove(makes_way(&users));
             }
         }
         true
@@ -208,6 +246,15 @@ impl Client {
         stream.set_nonblocking().ok()?;
         let (peer, ends) = (stream.peer(), Instant::now() + CLIENT_TIME);
         Some(Self { stream, ends, peer, request: Vec::new(), answer: Vec::new(), sent: 0 })
+    }
+
+    fn user(&self) -> Option<u32> {
+        self.peer.process.map(|(_, user)| user)
+    }
+
+    /// How long it has to wait, because its user asked for much.
+    fn waits(&self, users: &Allowance) -> Duration {
+        if self.peer.is_trusted { Duration::ZERO } else { users.wait(self.user(), Instant::now()) }
     }
 
     /// Reads or writes what can be; `None`: it is done with, one way or another.
@@ -230,6 +277,60 @@ impl Client {
     }
 }
 
+/// Which of the clients with these users: the oldest of whoever has most.
+fn makes_way(users: &[Option<u32>]) -> usize {
+    let count = |user: &Option<u32>| users.iter().filter(|other| *other == user).count();
+    let most = users.iter().map(count).max();
+    users.iter().position(|user| Some(count(user)) == most).unwrap_or(0)
+}
+
+/// Sleeps, unless it is to end.
+fn is_closed_within(quit: &UnixStream, time: Duration) -> bool {
+    let limit = Timespec::try_from(time).ok();
+    poll(&mut [PollFd::new(quit, PollFlags::IN)], limit.as_ref()).is_ok_and(|ready| ready > 0)
+}
+
 fn would_block(error: &io::Error) -> Option<()> {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted).then_some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    #[test]
+    fn who_has_most_makes_way() {
+        for (users, which) in
+            [(&[Some(0), Some(7), Some(7)][..], 1), (&[Some(7), Some(0), Some(0), Some(7), Some(7)], 0), (&[None], 0)]
+        {
+            assert_eq!(makes_way(users), which, "{users:?}");
+        }
+    }
+
+    /// Over TCP nobody is trusted.
+    #[test]
+    fn one_client_gets_a_part_of_a_cpu() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let (cost, asked) = (Duration::from_millis(50), Arc::new(AtomicU32::new(0)));
+        let count = Arc::clone(&asked);
+        let answer = move |_: &[u8], _| {
+            count.fetch_add(1, Ordering::Relaxed);
+            std::thread::sleep(cost);
+            Some(vec![b'x'])
+        };
+        let _serving = Serving::start("test", Listener::Tcp(listener), answer).unwrap();
+        let began = Instant::now();
+        for _ in 0..4 {
+            let mut stream = TcpStream::connect(address).unwrap();
+            stream.write_all(b"?").unwrap();
+            assert_eq!(std::io::read_to_string(stream).unwrap(), "x");
+        }
+        assert_eq!(asked.load(Ordering::Relaxed), 4);
+        // Its credit lets two begin, and each of the others begins once what came before is paid.
+        let least = (cost * ANSWER_RARITY * 3).saturating_sub(ANSWER_CREDIT);
+        assert!(began.elapsed() >= least, "{:?} instead of {least:?}", began.elapsed());
+    }
 }

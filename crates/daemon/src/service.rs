@@ -1,5 +1,6 @@
 //! The loop: windows, a look at what runs once a second, signals; until it is told to end.
 
+use crate::allowance::Allowance;
 use crate::config::{ConfigError, Configuration, GroupSettings};
 use crate::control::Control;
 use crate::error::DaemonError;
@@ -12,18 +13,16 @@ use crate::protocol::{Answer, Request, socket_in};
 use crate::recording::Recording;
 use crate::server::Peer;
 use crate::signals::Listening;
-use crate::status::{self, Facts};
 use crate::supervisor::Supervisor;
-use crate::verify::verify;
 use asking::by_way_of;
-use gleaner_act::default_state_dir;
-use gleaner_model::{Nanos, Policy, WakeupCosts, printable};
+use gleaner_model::{Nanos, Policy, WakeupCosts};
 use gleaner_observe::{ProcRoot, hypervisor, vcpus_of};
 use gleaner_report::RunReport;
 use gleaner_runtime::event_loop::{self, Received, Task};
-use gleaner_runtime::{Config, GroupId, Listener, RetainChoice, Runtime, Snapshot};
+use gleaner_runtime::{Config, Listener, RetainChoice, Runtime, Snapshot};
 use gleaner_sys::{thread_cpu_time, usable_cpus};
-use machine::machine_config;
+pub(crate) use machine::machine_config;
+
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -87,7 +86,7 @@ pub fn run(options: Options, say: Say) -> Result<(), DaemonError> {
     let (sender, events) = channel();
     let _listening = Listening::start(sender.clone())?;
     let _control =
-        Control::start(socket_in(&options.state_dir), configuration.control_group, by_way_of(sender.clone()))?;
+        Control::start(&socket_in(&options.state_dir), configuration.control_group, by_way_of(sender.clone()))?;
     // The runtime keeps its thread to one vCPU; the first thread's mask still tells what the process may use.
     let work = move || serve(options, configuration, (sender, events), say);
     let thread = std::thread::Builder::new().name("gleaner-daemon".to_owned()).spawn(work)?;
@@ -145,6 +144,10 @@ struct Service {
     say: Say,
     supervisor: Supervisor,
     next_look: Instant,
+    /// A new window begins now, and the next tick is due once it is over.
+    is_cut: bool,
+    /// Who joins how often.
+    joins: Allowance,
     /// Said once.
     said: BTreeSet<String>,
     /// What is wrong with the configuration that was to be reloaded last.
@@ -176,6 +179,8 @@ impl Service {
             say,
             supervisor: Supervisor::new(),
             next_look: Instant::now(),
+            is_cut: false,
+            joins: joining::rate(),
             said: BTreeSet::new(),
             reload_error: None,
             hypervisor: hypervisor(&ProcRoot::default()).map(|found| found.name),
@@ -205,6 +210,12 @@ impl Service {
             self.groups.push(group);
         }
         let found = look(&root, &self.configuration, &self.groups);
+        for (id, why) in &found.lost {
+            if let Some(place) = self.groups.iter().position(|group| group.id == *id) {
+                let group = self.groups.remove(place);
+                self.let_go(&group, why);
+            }
+        }
         found.new.into_iter().for_each(|candidate| self.adopt(candidate));
         for (name, owner) in found.taken {
             self.say_once(format!("gleaner: {name}: some of it is managed as {owner} already; it is left alone"));
@@ -248,60 +259,6 @@ impl Service {
             }
         }
         Supervisor::ready();
-    }
-
-    fn answer(&mut self, request: Request, peer: &Peer) -> Answer {
-        match request {
-            Request::Status => {
-                let facts = Facts {
-                    up: self.began.elapsed().into(),
-                    dry_run: self.is_dry(),
-                    files: self.configuration.files.iter().map(|file| file.display().to_string()).collect(),
-                    reload_error: self.reload_error.as_ref().map(ToString::to_string),
-                    hypervisor: self.hypervisor.clone(),
-                    host: self.host.as_ref().map(HostAgent::status),
-                };
-                Answer::Status(Box::new(status::report(&self.runtime.snapshot(), &self.groups, facts)))
-            }
-            Request::Verify => Answer::Verify(verify(&self.runtime.set_values(), &default_state_dir())),
-            Request::Reload => {
-                self.runtime.tick(Nanos::ZERO);
-                self.reload();
-                match &self.reload_error {
-                    Some(error) => Answer::Error(format!("the configuration stays as it was: {error}")),
-                    None => Answer::Reloaded(self.groups.len() as u64),
-                }
-            }
-            Request::Capture { for_ns } => {
-                // What came before belongs to it, or does not.
-                self.runtime.tick(Nanos::ZERO);
-                match self.recording.files(for_ns.map(Duration::from_nanos), &mut self.runtime) {
-                    Ok(files) => Answer::Capture(files),
-                    Err(why) => Answer::Error(why),
-                }
-            }
-            Request::Hold { group } => self.hold(&group, true),
-            Request::Release { group } => self.hold(&group, false),
-            Request::Join(join) => self.join(&join, peer).unwrap_or_else(Answer::Error),
-            Request::Leave { group } => self.leave(group, peer).unwrap_or_else(Answer::Error),
-        }
-    }
-
-    /// Leaves groups alone, or no more.
-    fn hold(&mut self, name: &str, held: bool) -> Answer {
-        // What came before is counted as it was.
-        self.runtime.tick(Nanos::ZERO);
-        let meant = self.groups.iter().filter(|group| group.is_called(name));
-        let meant: Vec<(GroupId, String)> = meant.map(|group| (group.id, group.name.clone())).collect();
-        for (id, name) in &meant {
-            self.runtime.hold(*id, held);
-            let how = if held { "is left alone until it is released" } else { "is managed again" };
-            (self.say)(&format!("gleaner: {name}: {how}"));
-        }
-        if meant.is_empty() {
-            return Answer::Error(format!("no group is called {}: see gleaner status", printable(name.as_bytes())));
-        }
-        Answer::Done(meant.into_iter().map(|(_, name)| name).collect())
     }
 
     fn is_dry(&self) -> bool {
@@ -383,6 +340,23 @@ impl Service {
         if self.groups.is_empty() { look } else { self.runtime.window_length().into() }
     }
 
+    /// Ends the window here: what came before is counted as it was.
+    fn cut_window(&mut self) {
+        self.runtime.tick(Nanos::ZERO);
+        self.is_cut = true;
+    }
+
+    /// What is due, whatever happens and however often: a look, right after a window, and a word to the watchdog.
+    fn attend(&mut self) {
+        if Instant::now() >= self.next_look {
+            if !self.is_cut {
+                self.cut_window();
+            }
+            self.look();
+        }
+        self.supervisor.alive();
+    }
+
     /// Starts the agent where there is to be one, and starts it again when it ended.
     fn look_after_host(&mut self) {
         let Some(settings) = &self.configuration.host else { return };
@@ -435,10 +409,9 @@ impl Task for Service {
         } else {
             self.runtime.tick(late);
         }
-        if Instant::now() >= self.next_look {
-            self.look();
-        }
-        self.supervisor.alive();
+        self.is_cut = true;
+        self.attend();
+        self.is_cut = false;
         ControlFlow::Continue(self.next_tick())
     }
 
@@ -446,27 +419,20 @@ impl Task for Service {
         match event {
             Received::Event(Event::Reload) => {
                 // Groups are adopted right after a window.
-                self.runtime.tick(Nanos::ZERO);
+                self.cut_window();
                 self.reload();
-                ControlFlow::Continue(Some(self.next_tick()))
             }
             Received::Event(Event::Asked(request, peer, answer)) => {
-                // An order begins a new window.
-                let is_an_order = request.is_an_order();
                 // Whoever asked may have gone.
                 let _ = answer.send(self.answer(request, &peer));
-                ControlFlow::Continue(is_an_order.then(|| self.next_tick()))
             }
-            Received::Event(Event::Child) => {
-                self.reap();
-                ControlFlow::Continue(None)
-            }
-            Received::Event(Event::Burst) => {
-                self.runtime.burst();
-                ControlFlow::Continue(None)
-            }
-            Received::Event(Event::Stop) | Received::Closed => ControlFlow::Break(()),
+            Received::Event(Event::Child) => self.reap(),
+            Received::Event(Event::Burst) => self.runtime.burst(),
+            Received::Event(Event::Stop) | Received::Closed => return ControlFlow::Break(()),
         }
+        self.attend();
+        // Only what ended a window puts the next one off.
+        ControlFlow::Continue(std::mem::take(&mut self.is_cut).then(|| self.next_tick()))
     }
 }
 

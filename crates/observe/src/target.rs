@@ -235,14 +235,14 @@ fn is_cgroup(folder: &Path) -> bool {
 }
 
 /// Cgroups whose path, from the top of its hierarchy or of the file system, matches. Of several hierarchies the first
-/// that has one.
+/// that has one. Names are bytes: to a wildcard, what is no UTF-8 is some other character.
 fn cgroups(root: &ProcRoot, pattern: &glob::Pattern) -> Vec<Target> {
     let options = glob::MatchOptions { require_literal_separator: true, ..glob::MatchOptions::new() };
     let matching = |top: PathBuf| -> Vec<Target> {
         let matches = |path: &Path| {
             let inside = path.strip_prefix(&top).map(|rest| Path::new("/").join(rest));
-            pattern.matches_path_with(path, options)
-                || inside.is_ok_and(|path| pattern.matches_path_with(&path, options))
+            let matches = |path: &Path| pattern.matches_with(&path.to_string_lossy(), options);
+            matches(path) || inside.is_ok_and(|path| matches(&path))
         };
         let all = everything_below(&top).into_iter().filter(|path| matches(path) && is_cgroup(path));
         all.map(|folder| Target::Cgroup { folder }).collect()
@@ -259,7 +259,7 @@ fn unit_behind(root: &ProcRoot, name: &str) -> Option<OsString> {
 }
 
 fn units(root: &ProcRoot, pattern: &glob::Pattern) -> Vec<Target> {
-    let matches = |path: &PathBuf| path.file_name().and_then(OsStr::to_str).is_some_and(|name| pattern.matches(name));
+    let matches = |path: &PathBuf| path.file_name().is_some_and(|name| pattern.matches(&name.to_string_lossy()));
     let matching = |top: PathBuf| -> Vec<Target> {
         let all = everything_below(&top).into_iter().filter(|path| matches(path) && is_cgroup(path));
         all.map(|folder| Target::Cgroup { folder }).collect()
@@ -411,6 +411,31 @@ mod tests {
         assert_eq!(cgroup("/kubepods.slice/**/a").len(), 1);
         let absolute = root.sys.join("fs/cgroup/kubepods.slice/*/a");
         assert_eq!(cgroup(absolute.to_str().unwrap()).len(), 1);
+    }
+
+    /// Everybody who may make cgroups names them.
+    #[test]
+    fn wildcards_stand_for_names_that_are_no_text() {
+        let names = [&b"a\xff@1.service"[..], b"a\xc3\xa4@2.service", b"\x80", b"x\n\xe4\xf6"];
+        let (_folder, root) = machine(&[], &[(10, 1, "a"), (11, 1, "a"), (12, 1, "a"), (13, 1, "a")]);
+        for (pid, name) in (10..).zip(names) {
+            let path = root.sys.join("fs/cgroup/top").join(OsStr::from_bytes(name));
+            fs::create_dir_all(&path).unwrap();
+            fs::write(path.join("cgroup.procs"), format!("{pid}\n")).unwrap();
+        }
+        let pids = |selector: Selector| {
+            let mut pids: Vec<i32> = selector.find(&root, 10).into_iter().flat_map(|(_, roots)| roots).collect();
+            pids.sort_unstable();
+            pids
+        };
+        let cgroup = |path: &str| pids(Selector::cgroup(path).unwrap());
+        assert_eq!(cgroup("/top/*"), [10, 11, 12, 13]);
+        assert_eq!(cgroup("/top/a*"), [10, 11]);
+        assert_eq!(cgroup("/top/a?@1.service"), [10]);
+        assert_eq!(cgroup("/top/?"), [12]);
+        assert_eq!(cgroup("/**/*"), [10, 11, 12, 13]);
+        let unit = |name: &str| pids(Selector::unit(name).unwrap());
+        assert_eq!((unit("a*"), unit("a?@?")), (vec![10, 11], vec![10, 11]));
     }
 
     #[test]

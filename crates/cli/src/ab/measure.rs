@@ -8,9 +8,11 @@ use crate::run::signals::Inherited;
 use gleaner_model::Nanos;
 use gleaner_observe::{ProcRoot, StatReader};
 use gleaner_report::RunReport;
-use std::fs;
+use rustix::fs::{MemfdFlags, memfd_create};
+use std::fs::File;
+use std::io::{Read, Seek};
+use std::os::fd::AsRawFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
 /// What a run came to.
@@ -75,18 +77,40 @@ impl Usage {
     }
 }
 
-/// Runs the command once. `json` is a file for the run's report.
+/// Where runs put their reports: a file without a name, of which nothing is left however this process ends.
+pub struct ReportFile(File);
+
+impl ReportFile {
+    pub fn new() -> Result<Self, Failure> {
+        let made = memfd_create("gleaner-ab", MemfdFlags::CLOEXEC);
+        made.map(|file| Self(file.into())).map_err(|errno| Failure::run(format!("no memory for reports: {errno}")))
+    }
+
+    /// As a run finds it, which does not inherit it: nor does its program.
+    fn path(&self) -> String {
+        format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd())
+    }
+
+    fn read(&self) -> Option<RunReport> {
+        let mut text = Vec::new();
+        let mut file = &self.0;
+        file.rewind().and_then(|()| file.read_to_end(&mut text)).ok()?;
+        serde_json::from_slice(&text).ok()
+    }
+}
+
+/// Runs the command once.
 pub fn run(
     plan: &Plan,
     mode: &Mode,
     costs: Option<&str>,
-    json: &Path,
+    report: &ReportFile,
     interrupt: &Interrupt,
 ) -> Result<Outcome, Failure> {
     // What an earlier run left there must not be taken for this one's.
-    let _ = fs::remove_file(json);
+    report.0.set_len(0).map_err(Failure::run)?;
     let mut command = Command::new(gleaner_runtime::own_binary());
-    command.arg("run").args(["--policy", &mode.name]).args(&plan.run_options).arg("--json").arg(json);
+    command.arg("run").args(["--policy", &mode.name]).args(&plan.run_options).arg("--json").arg(report.path());
     command.args(costs.filter(|_| mode.policy.retains()).map(|costs| format!("--wakeup-costs={costs}")));
     command.arg("--").args(&plan.command);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -119,9 +143,8 @@ pub fn run(
     let usage = Usage::of_children().since(before);
     let steal_ns = steal().zip(stolen_before).map(|(after, before)| (after - before).0);
     let [(stdout, stdout_whole), (stderr, stderr_whole)] = captures.map(Capture::finish);
-    let report = fs::read(json).ok().and_then(|text| serde_json::from_slice(&text).ok());
     Ok(Outcome {
-        report,
+        report: report.read(),
         exit_status: status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)),
         usage,
         steal_ns,

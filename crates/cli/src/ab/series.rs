@@ -1,7 +1,7 @@
 //! All runs of a comparison, one after another.
 
 use super::interrupt::Interrupt;
-use super::measure::{self, Outcome};
+use super::measure::{self, Outcome, ReportFile};
 use super::plan::{Mode, Plan};
 use crate::calibrate;
 use crate::failure::Failure;
@@ -56,7 +56,7 @@ struct Setting<'a> {
     plan: &'a Plan,
     interrupt: &'a Interrupt,
     costs: Option<String>,
-    folder: tempfile::TempDir,
+    report: ReportFile,
 }
 
 impl Series {
@@ -64,11 +64,10 @@ impl Series {
     pub fn measured(plan: &Plan, interrupt: &Interrupt) -> Result<Self, Failure> {
         // Orphans of runs come to us: their costs count, whatever the mode.
         let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
-        let folder = tempfile::Builder::new().prefix("gleaner-ab-").tempdir();
-        let folder = folder.map_err(|error| Failure::run(format!("no folder for temporary files: {error}")))?;
+        let report = ReportFile::new()?;
         let mut series = Self::default();
         let costs = series.costs(plan, interrupt);
-        let setting = Setting { plan, interrupt, costs, folder };
+        let setting = Setting { plan, interrupt, costs, report };
         series.stop = series.run_all(&setting)?;
         series.tell_warnings();
         Ok(series)
@@ -124,8 +123,8 @@ impl Series {
         if let Some(signal) = setting.interrupt.signal() {
             return Ok(Some(interrupted(signal)));
         }
-        let json = setting.folder.path().join("run.json");
-        let outcome = measure::run(setting.plan, which.mode, setting.costs.as_deref(), &json, setting.interrupt)?;
+        let outcome =
+            measure::run(setting.plan, which.mode, setting.costs.as_deref(), &setting.report, setting.interrupt)?;
         if let Some(signal) = setting.interrupt.signal() {
             return Ok(Some(interrupted(signal)));
         }

@@ -1,4 +1,5 @@
 use super::*;
+use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 
 /// A machine with these processes: number, user, how many numbers it has.
@@ -120,4 +121,16 @@ fn one_user_cannot_take_all_the_room() {
     assert!(has_room(0, 0, 100, false).is_ok());
     assert!(has_room(16, 16, 100, false).is_err() && has_room(16, 16, 100, true).is_ok());
     assert!(has_room(50, 0, 100, false).is_err(), "services have to have room");
+}
+
+#[test]
+fn a_cgroup_of_any_name_is_handed_over() {
+    for (name, written) in [(&b"/a"[..], "\"cgroup\":\"/a\""), (b"/\xff", "\"cgroup\":[47,255]")] {
+        let path = std::ffi::OsString::from_vec(name.to_vec());
+        let join = Join { pid: None, cgroup: Some(path.into()), ..join(1) };
+        let line = serde_json::to_string(&join).unwrap();
+        assert!(line.contains(written), "{line}");
+        assert_eq!(serde_json::from_str::<Join>(&line).unwrap(), join);
+    }
+    assert_eq!(serde_json::from_str::<Join>(&serde_json::to_string(&join(1)).unwrap()).unwrap(), join(1));
 }

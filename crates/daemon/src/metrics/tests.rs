@@ -123,8 +123,25 @@ fn requests_are_answered_as_http_has_it() {
     assert!(head.starts_with("HTTP/1.1 200 OK\r\n") && head.contains("openmetrics-text"), "{head}");
     assert!(head.contains(&format!("Content-Length: {}\r\n", body.len())));
     parse(body);
+    for target in
+        ["/metrics?x=1", "/?", "/metrics?a=b&c=%20#d", "http://localhost:9469/metrics", "http://h", "http://h/?x"]
+    {
+        let page = said(format!("GET {target} HTTP/1.1\r\n\r\n").as_bytes()).unwrap();
+        assert!(page.starts_with("HTTP/1.1 200 OK\r\n"), "{target}: {page}");
+    }
+    // The same head, and nothing else.
+    for (target, method) in [("/metrics", "GET"), ("/x", "GET"), ("/metrics", "HEAD")] {
+        let [whole, head] =
+            [method, "HEAD"].map(|method| said(format!("{method} {target} HTTP/1.1\r\n\r\n").as_bytes()).unwrap());
+        assert!(whole.starts_with(&head) && head.ends_with("\r\n\r\n") && head.matches("\r\n\r\n").count() == 1);
+        assert!(head.contains("Content-Length: ") && !head.contains("Content-Length: 0"), "{head}");
+    }
+    let long = [&b"HEAD /"[..], &[b'x'; HEAD_BYTES_MAX]].concat();
+    assert!(said(&long).unwrap().starts_with("HTTP/1.1 431 ") && said(&long).unwrap().ends_with("\r\n\r\n"));
     for (request, status) in [
         (&b"GET /x HTTP/1.1\r\n\r\n"[..], "404"),
+        (b"GET /metricsx?/metrics HTTP/1.1\r\n\r\n", "404"),
+        (b"GET http:///x HTTP/1.1\r\n\r\n", "404"),
         (b"POST /metrics HTTP/1.1\r\n\r\n", "405"),
         (b"\r\n\r\n", "405"),
         (&[b'x'; HEAD_BYTES_MAX + 1], "431"),

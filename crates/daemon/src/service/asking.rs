@@ -1,11 +1,17 @@
-//! How those who ask reach the service: over the control socket, and for its metrics.
+//! How those who ask reach the service, over the control socket and for its metrics; and what it answers.
 
 use super::{Event, Service};
 use crate::config::Configuration;
 use crate::error::DaemonError;
+use crate::host::HostAgent;
 use crate::metrics::Metrics;
 use crate::protocol::{Answer, Request};
 use crate::server::Peer;
+use crate::status::{self, Facts};
+use crate::verify::verify;
+use gleaner_act::default_state_dir;
+use gleaner_model::printable;
+use gleaner_runtime::GroupId;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
@@ -30,6 +36,60 @@ pub(super) fn metrics(configuration: &Configuration, service: Sender<Event>) -> 
 }
 
 impl Service {
+    pub(super) fn answer(&mut self, request: Request, peer: &Peer) -> Answer {
+        match request {
+            Request::Status => {
+                let facts = Facts {
+                    up: self.began.elapsed().into(),
+                    dry_run: self.is_dry(),
+                    files: self.configuration.files.iter().map(|file| file.display().to_string()).collect(),
+                    reload_error: self.reload_error.as_ref().map(ToString::to_string),
+                    hypervisor: self.hypervisor.clone(),
+                    host: self.host.as_ref().map(HostAgent::status),
+                };
+                Answer::Status(Box::new(status::report(&self.runtime.snapshot(), &self.groups, facts)))
+            }
+            Request::Verify => Answer::Verify(verify(&self.runtime.set_values(), &default_state_dir())),
+            Request::Reload => {
+                self.cut_window();
+                self.reload();
+                match &self.reload_error {
+                    Some(error) => Answer::Error(format!("the configuration stays as it was: {error}")),
+                    None => Answer::Reloaded(self.groups.len() as u64),
+                }
+            }
+            Request::Capture { for_ns } => {
+                // What came before belongs to it, or does not.
+                self.cut_window();
+                match self.recording.files(for_ns.map(Duration::from_nanos), &mut self.runtime) {
+                    Ok(files) => Answer::Capture(files),
+                    Err(why) => Answer::Error(why),
+                }
+            }
+            Request::Hold { group } => self.hold(&group, true),
+            Request::Release { group } => self.hold(&group, false),
+            Request::Join(join) => self.join(&join, peer).unwrap_or_else(Answer::Error),
+            Request::Leave { group } => self.leave(group, peer).unwrap_or_else(Answer::Error),
+        }
+    }
+
+    /// Leaves groups alone, or no more.
+    fn hold(&mut self, name: &str, held: bool) -> Answer {
+        let meant = self.groups.iter().filter(|group| group.is_called(name));
+        let meant: Vec<(GroupId, String)> = meant.map(|group| (group.id, group.name.clone())).collect();
+        if meant.is_empty() {
+            return Answer::Error(format!("no group is called {}: see gleaner status", printable(name.as_bytes())));
+        }
+        // What came before is counted as it was.
+        self.cut_window();
+        for (id, name) in &meant {
+            self.runtime.hold(*id, held);
+            let how = if held { "is left alone until it is released" } else { "is managed again" };
+            (self.say)(&format!("gleaner: {name}: {how}"));
+        }
+        Answer::Done(meant.into_iter().map(|(_, name)| name).collect())
+    }
+
     /// After a reload. Where the new address is not to be had, the old one stays.
     pub(super) fn serve_metrics_at_new_address(&mut self, old: &Configuration) {
         if old.metrics == self.configuration.metrics {

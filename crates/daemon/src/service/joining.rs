@@ -1,14 +1,24 @@
 //! Groups that come by the socket, and go by it.
 
 use super::{Adopted, Service};
+use crate::allowance::Allowance;
 use crate::groups::place_for;
 use crate::joins::{Before, Join, Joined, check, has_room};
 use crate::protocol::Answer;
 use crate::server::Peer;
 use gleaner_act::PlacementRequest;
-use gleaner_model::Nanos;
 use gleaner_observe::{ProcRoot, vcpus_of};
 use gleaner_runtime::{Config, GroupId, RetainChoice};
+use std::time::{Duration, Instant};
+
+/// A user's programs may join so often ...
+const JOIN_EVERY: Duration = Duration::from_millis(500);
+/// ... and so many at once.
+const JOINS_AT_ONCE: u32 = 16;
+
+pub(super) fn rate() -> Allowance {
+    Allowance::new(JOIN_EVERY * (JOINS_AT_ONCE - 1), JOIN_EVERY)
+}
 
 impl Service {
     /// Manages what somebody hands over, or says whether it would.
@@ -17,6 +27,9 @@ impl Service {
         let (runner, target) = check(&root, join, peer)?;
         let settings = join.settings()?;
         self.acts_for(join)?;
+        if !self.joins.wait(Some(runner.uid), Instant::now()).is_zero() {
+            return Err(format!("more than {JOINS_AT_ONCE} programs of yours joined within a few seconds"));
+        }
         let joined: Vec<&Joined> = self.groups.iter().filter_map(|group| group.joined.as_ref()).collect();
         let of_user = joined.iter().filter(|joined| joined.runner.uid == runner.uid).count();
         has_room(joined.len(), of_user, self.configuration.groups_max, peer.is_trusted)?;
@@ -33,10 +46,11 @@ impl Service {
         let named: Vec<Adopted> = named.cloned().collect();
         let name = place_for(&root, &named, &roots, join.group_name())
             .map_err(|owner| format!("it is managed already, as {owner}"))?;
-        // What came before is counted as it was.
-        self.runtime.tick(Nanos::ZERO);
+        self.cut_window();
         let config =
             Config { placement: PlacementRequest::Affinity, dry_run: false, ..self.group_config(&name, &settings) };
+        // Each costs everybody a window.
+        self.joins.spend(Some(runner.uid), Instant::now(), JOIN_EVERY);
         let before = Before::of(&self.runtime.snapshot());
         let Some(id) = self.runtime.adopt(&config, &vcpus_of(&roots), Adopted::members(&target), &roots) else {
             return Err("the observer has no room for it".to_owned());
@@ -53,8 +67,12 @@ impl Service {
         let asker = peer.process.map(|(pid, _)| pid);
         let may = |joined: &Joined| peer.is_trusted || Some(joined.runner.pid) == asker;
         let is_it = |group: &Adopted| group.id == GroupId(id) && group.joined.as_ref().is_some_and(may);
-        let place = self.groups.iter().position(is_it).ok_or("no such group of yours")?;
-        self.runtime.tick(Nanos::ZERO);
+        let place = self
+            .groups
+            .iter()
+            .position(is_it)
+            .ok_or("no such group of yours (the configuration's own groups go before it)")?;
+        self.cut_window();
         let group = self.groups.remove(place);
         let mut snapshot = self.runtime.snapshot();
         snapshot.groups.retain(|found| found.id == group.id);

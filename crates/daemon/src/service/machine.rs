@@ -8,7 +8,7 @@ use gleaner_observe::ObserverChoice;
 use gleaner_runtime::{Config, RetainChoice};
 
 /// What the configuration says of the whole machine.
-pub(super) fn machine_config(configuration: &Configuration, dry_run: bool) -> Config {
+pub(crate) fn machine_config(configuration: &Configuration, dry_run: bool) -> Config {
     let acts = configuration.groups.iter().any(|group| group.policy.retains());
     let dry_run = dry_run || configuration.names_no_group || configuration.retain == RetainChoice::None;
     Config {
