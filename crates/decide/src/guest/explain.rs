@@ -190,6 +190,8 @@ pub struct Explanation {
     pub retention_stopped: bool,
     /// What the last trial said; `None`: there was none.
     pub trial: Option<TrialRecord>,
+    /// Before then there is no (other) trial; `None`: never.
+    pub next_trial: Option<Nanos>,
     /// rho as adapted.
     pub load_factor: f64,
     /// eta as adapted.

@@ -218,6 +218,7 @@ impl GuestPolicy {
             retention_cost_ratio: trial.cost_ratio(),
             retention_stopped: !trial.pays(),
             trial: trial.last().cloned(),
+            next_trial: trial.next(),
             load_factor: load,
             granularity_factor: granularity,
             hold_off: self.consolidation.hold_off_remaining(self.now),
