@@ -371,9 +371,14 @@ mod tests {
             retained_p99_ns: 25_000,
             ..halt(true)
         };
-        for (halt, busy, benefit) in
-            [(tail, Some(0.7), None), (tail, None, Some(true)), (halt(true), Some(0.7), Some(true))]
-        {
+        // Where halting seems free beside others, nobody knows what it costs without them.
+        for (halt, busy, benefit) in [
+            (tail, Some(0.7), None),
+            (tail, None, Some(true)),
+            (halt(true), Some(0.7), Some(true)),
+            (halt(false), Some(0.7), None),
+            (dear, Some(0.7), None),
+        ] {
             let told = verdict(&machine(Some("KVM")), &four, Some(&halt), (steal(None), busy), &works);
             assert_eq!(told.would_benefit, benefit, "{}", told.text);
             assert_eq!(told.text.contains("use 70 % of its vCPUs"), benefit.is_none(), "{}", told.text);

@@ -222,6 +222,7 @@ fn a_metric_that_is_not_there_is_named_with_what_there_is() {
     for (script, words) in [
         ("echo tps 5", &["no line", "rate: (.*)", "tps 5"][..]),
         ("echo rate: fast", &["'fast'", "no number"]),
+        ("echo rate: 12ms", &["'12ms'", "no number"]),
         ("echo rate: nan", &["'nan'", "no number"]),
         (":", &["no line", "printed nothing"]),
     ] {
@@ -230,6 +231,20 @@ fn a_metric_that_is_not_there_is_named_with_what_there_is() {
             .saying("")
             .naming(words);
     }
+}
+
+#[test]
+fn a_metric_that_is_half_a_number_or_points_the_other_way_is_said() {
+    finish(&mut ab(&["--metric", "rate: ([0-9]+)", "--higher-is-better"], "echo rate: 12,345.6 ops"))
+        .with_status(2)
+        .saying("")
+        .naming(&["'12'", "part of '12,345.6'", "([0-9.,]+)"]);
+    // Half as long, and half the metric: a latency taken for a rate.
+    let script = r#"if [ -n "$GLEANER_RUN_ID" ]; then sleep 0.1; echo "x 1.0K"; else sleep 0.4; echo "x 4.0K"; fi"#;
+    let (said, json) = ab_json(&["-n", "2", "--warmup", "0", "--metric", "x (.*)", "--higher-is-better"], script, 0);
+    assert!(json["notes"].to_string().contains("say opposite things"), "{json}");
+    assert_eq!(said.stderr.matches("--metric found").count(), 1, "{said:#?}");
+    assert!(said.stderr.contains(".0K, read as ") && said.stderr.contains("000, in: x "), "{said:#?}");
 }
 
 #[test]

@@ -83,7 +83,7 @@ fn status(adopted: &Adopted, group: &GroupSnapshot, dry_run: bool) -> StatusGrou
         lengths: figures::lengths(&group.totals.lengths()),
         recent: Some(figures::recent(&group.recent)),
         wake_pattern: group.explanation.pattern.map(|pattern| pattern.to_string()),
-        trial: group.explanation.trial.as_ref().map(trial),
+        trial: group.explanation.trial.as_ref().map(|record| trial(record, group.explanation.next_trial)),
         decisions_count: group.decisions.len() as u64 + group.decisions_left_out,
         decisions: group.decisions[skipped..].iter().map(DecisionRecord::from).collect(),
         would_change: if group.held {
@@ -115,7 +115,7 @@ fn observer(source: Source) -> &'static str {
     }
 }
 
-fn trial(record: &TrialRecord) -> StatusTrial {
+fn trial(record: &TrialRecord, next: Option<Nanos>) -> StatusTrial {
     let mut rates = record.rates.clone();
     rates.sort_by(f64::total_cmp);
     let median = match rates.len() {
@@ -130,6 +130,7 @@ fn trial(record: &TrialRecord) -> StatusTrial {
         rate_ratio: median.filter(|ratio| ratio.is_finite()),
         rate_range: rates.first().zip(rates.last()).map(|(low, high)| [*low, *high]).filter(all_finite),
         pairs: rates.len() as u64,
+        next_at_ns: next.map(|next| next.0),
     }
 }
 

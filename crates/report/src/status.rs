@@ -250,6 +250,22 @@ pub struct StatusTrial {
     pub rate_range: Option<[f64; 2]>,
     /// Pairs compared.
     pub pairs: u64,
+    /// Before then there is no other; null: there will be none.
+    #[serde(default)]
+    pub next_at_ns: Option<u64>,
+}
+
+impl StatusTrial {
+    /// Whether all pairs are on one side of 1: what differs by less than the machine's noise is not shown.
+    pub fn is_shown(&self) -> bool {
+        self.rate_range.is_none_or(|[low, high]| low > 1.0 || high < 1.0)
+    }
+
+    /// When the next one comes, in words.
+    pub fn next(&self, now_ns: u64) -> Option<String> {
+        let left = Nanos(self.next_at_ns?.saturating_sub(now_ns));
+        Some(if left == Nanos::ZERO { "as soon as it is quiet".to_owned() } else { format!("in {left} or later") })
+    }
 }
 
 impl StatusReport {
@@ -316,11 +332,15 @@ impl StatusGroup {
         if let Some(trial) = &self.trial {
             writeln!(text, "  tried      {} ago: {}", Nanos(now_ns.saturating_sub(trial.at_ns)), trial.reason)?;
             if let (Some(ratio), Some([low, high])) = (trial.rate_ratio, trial.rate_range) {
+                let shown = if trial.is_shown() { "" } else { ": no difference is shown" };
                 writeln!(
                     text,
-                    "             {ratio:.2} times the rate, {low:.2} to {high:.2} in {} pairs",
+                    "             {ratio:.2} times the rate, {low:.2} to {high:.2} in {} pairs{shown}",
                     trial.pairs
                 )?;
+            }
+            if let Some(next) = trial.next(now_ns) {
+                writeln!(text, "             tried again {next}")?;
             }
         }
         for decision in &self.decisions {
@@ -344,6 +364,7 @@ impl StatusGroup {
 
     fn won(&self) -> String {
         match self.trial.as_ref().map(|trial| (trial.pays, trial.rate_ratio)) {
+            Some((_, Some(_))) if self.trial.as_ref().is_some_and(|trial| !trial.is_shown()) => "not shown".to_owned(),
             Some((true, Some(ratio))) => format!("x{ratio:.2}"),
             Some((true, None)) => "yes".to_owned(),
             Some((false, _)) => "no gain".to_owned(),

@@ -1,5 +1,6 @@
 //! What a run prints: read as it comes, searched for the metric, and all but its end forgotten.
 
+use super::number;
 use regex_lite::Regex;
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -9,6 +10,8 @@ use std::time::Duration;
 
 /// A line is searched up to here; what is longer is searched in parts.
 const LONGEST_LINE: usize = 64 << 10;
+/// What ends a line.
+const ENDS: [u8; 2] = [b'\n', b'\r'];
 /// What is kept of the end, to be shown when the command fails.
 const TAIL: usize = 2 << 10;
 /// How long to wait for the rest of the output after the command's end. Somebody it left behind may hold it open for
@@ -23,12 +26,23 @@ pub enum Show {
     Stderr,
 }
 
-/// Finds the last match in lines that come in pieces.
+/// What the metric's pattern found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Of its group.
+    pub text: String,
+    /// The line that it is in.
+    pub line: String,
+    /// The longer number that it is a part of, if it is.
+    pub part_of: Option<String>,
+}
+
+/// Finds the last match in lines that come in pieces. A progress bar's `\r` ends one too.
 #[derive(Debug, Default)]
 pub struct Scan {
     regex: Option<Regex>,
     line: Vec<u8>,
-    last: Option<String>,
+    last: Option<Found>,
     tail: VecDeque<u8>,
 }
 
@@ -44,14 +58,14 @@ impl Scan {
         if self.regex.is_none() {
             return;
         }
-        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
+        for piece in bytes.split_inclusive(|byte| ENDS.contains(byte)) {
             for part in piece.chunks(LONGEST_LINE) {
                 if self.line.len() + part.len() > LONGEST_LINE {
                     self.end_line();
                 }
                 self.line.extend_from_slice(part);
             }
-            if piece.ends_with(b"\n") {
+            if piece.last().is_some_and(|last| ENDS.contains(last)) {
                 self.end_line();
             }
         }
@@ -61,14 +75,18 @@ impl Scan {
         let line = String::from_utf8_lossy(self.line.trim_ascii_end());
         let found = self.regex.as_ref().and_then(|regex| regex.captures_iter(&line).last()?.get(1));
         if let Some(group) = found {
-            self.last = Some(group.as_str().to_owned());
+            self.last = Some(Found {
+                text: group.as_str().to_owned(),
+                line: line.clone().into_owned(),
+                part_of: number::whole(&line, group.start(), group.end()).map(str::to_owned),
+            });
         }
         self.line.clear();
     }
 
-    /// The last match's group.
-    pub fn last(&self) -> Option<&str> {
-        self.last.as_deref()
+    /// The last match.
+    pub fn last(&self) -> Option<&Found> {
+        self.last.as_ref()
     }
 
     /// The end of what was read.
@@ -129,7 +147,7 @@ mod tests {
             scan.feed(piece);
         }
         scan.end_line();
-        scan.last().map(str::to_owned)
+        scan.last().map(|found| found.text.clone())
     }
 
     #[test]
@@ -144,6 +162,40 @@ mod tests {
         assert_eq!(last_of("e(n)d", &[text]).as_deref(), Some("n"));
         assert_eq!(last_of("qps: (.)", &[text]), None);
         assert_eq!(last_of("x(.)", &[b"\xff\xfexy\r\n"]).as_deref(), Some("y"));
+    }
+
+    #[test]
+    fn a_progress_line_that_is_written_over_is_a_line() {
+        let text: &[u8] =
+            b"GET: rps=0.0 (overall: nan)\rGET: rps=51.2 (overall: 51.2)\rGET: 59628.23 requests per second\n";
+        assert_eq!(last_of("^GET: ([0-9.]+) requests", &[text]).as_deref(), Some("59628.23"));
+        assert_eq!(last_of("^GET: rps=([0-9.]+)", &[text]).as_deref(), Some("51.2"));
+        assert_eq!(last_of("GET: .*rps=([0-9.]+).*requests", &[text]), None, "not across lines");
+    }
+
+    /// Of each server that the FAQ names, with its usual client's output.
+    #[test]
+    fn the_faqs_patterns_match_what_the_clients_print() {
+        let faq = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/faq.md")).unwrap();
+        for (client, output, expected) in [
+            (
+                "redis-benchmark -q",
+                "GET: rps=9.0 (overall: 8.0)\rGET: 59628.23 requests per second, p50=0.015 msec\n",
+                "59628.23",
+            ),
+            ("memtier_benchmark", "Gets       9.0  1.0\nTotals     51234.56        0.00     46575.27 \n", "51234.56"),
+            ("wrk", "  812 requests in 10.0s\nRequests/sec:  81234.56\nTransfer/sec: 9.1MB\n", "81234.56"),
+            ("sysbench", "    transactions:                        4711   (471.05 per sec.)\n", "471.05"),
+            (
+                "pgbench",
+                "latency average = 0.1 ms\ntps = 9120.123456 (without initial connection time)\n",
+                "9120.123456",
+            ),
+        ] {
+            let row = faq.lines().find(|line| line.starts_with("| ") && line.contains(&format!("`{client}`"))).unwrap();
+            let pattern = row.split('`').nth(3).unwrap();
+            assert_eq!(last_of(pattern, &[output.as_bytes()]).as_deref(), Some(expected), "{row}");
+        }
     }
 
     #[test]

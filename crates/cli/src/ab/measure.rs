@@ -1,6 +1,6 @@
 //! One run, and what it cost.
 
-use super::capture::{Capture, Scan, Show};
+use super::capture::{Capture, Found, Scan, Show};
 use super::interrupt::Interrupt;
 use super::plan::{Mode, Plan};
 use crate::failure::Failure;
@@ -31,8 +31,8 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// The metric's text: the last match on stdout, else on stderr.
-    pub fn metric(&self) -> Option<&str> {
+    /// The metric: the last match on stdout, else on stderr.
+    pub fn metric(&self) -> Option<&Found> {
         self.stdout.last().or(self.stderr.last())
     }
 

@@ -11,6 +11,7 @@ mod args;
 mod capture;
 mod interrupt;
 mod measure;
+mod number;
 mod plan;
 mod series;
 mod summary;

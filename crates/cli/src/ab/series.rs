@@ -1,11 +1,13 @@
 //! All runs of a comparison, one after another.
 
+use super::capture::Found;
 use super::interrupt::Interrupt;
 use super::measure::{self, Outcome, ReportFile};
+use super::number;
 use super::plan::{Mode, Plan};
 use crate::calibrate;
 use crate::failure::Failure;
-use crate::output::{shown, steady_tick};
+use crate::output::{say, shown, steady_tick};
 use gleaner_report::{AbRun, RunReport};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::collections::BTreeMap;
@@ -13,6 +15,9 @@ use std::time::{Duration, Instant};
 
 /// Different warnings of runs that are told; a limit, because they are the machine's words.
 const WARNINGS_TOLD: usize = 12;
+
+/// Of a line that is shown.
+const LINE_SHOWN: usize = 120;
 
 /// What was measured.
 #[derive(Default)]
@@ -24,6 +29,8 @@ pub struct Series {
     /// Of managed runs, each with how many said it.
     warnings: BTreeMap<String, u64>,
     managed_runs: u64,
+    /// Whether what the metric's pattern finds was shown.
+    shown: bool,
     left_behind: u64,
 }
 
@@ -95,7 +102,7 @@ impl Series {
         let began = Instant::now();
         for mode in (0..plan.warmups).flat_map(|_| &plan.modes) {
             bar.set_message("warming up");
-            if let Some(stop) = self.run_one(setting, &Which { mode, pair: None })? {
+            if let Some(stop) = self.run_one(setting, &bar, &Which { mode, pair: None })? {
                 return Ok(Some(stop));
             }
         }
@@ -109,7 +116,7 @@ impl Series {
             let [a, b] = &plan.modes;
             for (order, mode) in (1..).zip(if second_first { [b, a] } else { [a, b] }) {
                 bar.set_message(super::summary::so_far(plan, &self.runs));
-                if let Some(stop) = self.run_one(setting, &Which { mode, pair: Some((pair, order)) })? {
+                if let Some(stop) = self.run_one(setting, &bar, &Which { mode, pair: Some((pair, order)) })? {
                     return Ok(Some(stop));
                 }
             }
@@ -119,7 +126,12 @@ impl Series {
         Ok(None)
     }
 
-    fn run_one(&mut self, setting: &Setting<'_>, which: &Which<'_>) -> Result<Option<Stop>, Failure> {
+    fn run_one(
+        &mut self,
+        setting: &Setting<'_>,
+        bar: &ProgressBar,
+        which: &Which<'_>,
+    ) -> Result<Option<Stop>, Failure> {
         if let Some(signal) = setting.interrupt.signal() {
             return Ok(Some(interrupted(signal)));
         }
@@ -136,6 +148,10 @@ impl Series {
             Ok(metric) => metric,
             Err(stop) => return Ok(Some(stop)),
         };
+        if let Some((value, found)) = metric.zip(outcome.metric()).filter(|_| !std::mem::replace(&mut self.shown, true))
+        {
+            bar.suspend(|| say(&shown_once(value, found)));
+        }
         self.runs.extend(record(which, &outcome, metric));
         Ok(None)
     }
@@ -229,13 +245,25 @@ fn metric(plan: &Plan, which: &Which<'_>, outcome: &Outcome) -> Result<Option<f6
         let said = if tail.is_empty() { "it printed nothing".to_owned() } else { format!("the end of it:\n{tail}") };
         Stop { message: format!("--metric: {reason}; {said}"), reason, status: 2 }
     };
-    let Some(text) = outcome.metric() else {
+    let Some(Found { text, part_of, .. }) = outcome.metric() else {
         return Err(stop(format!("no line of the command's output matches '{}'", metric.regex)));
     };
-    match text.trim().parse::<f64>() {
-        Ok(value) if value.is_finite() => Ok(Some(value)),
-        _ => Err(stop(format!("'{text}', which '{}' found, is no number", metric.regex))),
+    if let Some(whole) = part_of {
+        return Err(stop(format!(
+            "'{text}', which '{}' found, is a part of '{whole}': let ( ) take all of the number, as ([0-9.,]+) does",
+            metric.regex
+        )));
     }
+    match number::read(text) {
+        Some(value) => Ok(Some(value)),
+        None => Err(stop(format!("'{text}', which '{}' found, is no number", metric.regex))),
+    }
+}
+
+/// What the pattern finds, for a person to see that it is the right number.
+fn shown_once(value: f64, Found { text, line, .. }: &Found) -> String {
+    let line: String = line.trim().chars().filter(|c| !c.is_control()).take(LINE_SHOWN).collect();
+    format!("gleaner: --metric found {text}, read as {value}, in: {line}")
 }
 
 /// What the kernel polled: the CPU takes it from the host as a yielding thread does, but the kernel charges it to

@@ -22,6 +22,7 @@ pub fn report(plan: &Plan, series: &Series) -> AbReport {
         notes
             .push(format!("the host was short of CPUs: times the contention guard stopped a yielding thread: {trips}"));
     }
+    notes.extend(opposite(plan, &pairs));
     AbReport {
         schema: AbReport::SCHEMA.to_owned(),
         command: plan.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
@@ -72,6 +73,26 @@ fn speedup_of(plan: &Plan, pairs: &[Pair<'_>]) -> Option<Speedup> {
     let more_is_better = plan.metric.as_ref().is_some_and(|metric| metric.higher_is_better);
     let turned = |(a, b): (f64, f64)| if more_is_better { (b, a) } else { (a, b) };
     speedup(&pairs.iter().map(|(a, b)| turned((value(a), value(b)))).collect::<Vec<_>>())
+}
+
+/// Better and worse by as much is no chance.
+const OPPOSITE: f64 = 1.1;
+
+/// Where the metric says that a mode is better, and wall time that it is worse.
+fn opposite(plan: &Plan, pairs: &[Pair<'_>]) -> Option<String> {
+    let metric = plan.metric.as_ref()?;
+    let by_metric = speedup_of(plan, pairs)?.median;
+    let times: Vec<(f64, f64)> = pairs.iter().map(|(a, b)| (a.wall_ns as f64, b.wall_ns as f64)).collect();
+    let by_time = speedup(&times)?.median;
+    let opposite = |a: f64, b: f64| a > OPPOSITE && b < 1.0 / OPPOSITE;
+    (opposite(by_metric, by_time) || opposite(by_time, by_metric)).then(|| {
+        format!(
+            "the metric and wall time say opposite things: {} {by_metric:.2}, time {by_time:.2}, above 1 is better. See \
+             whether --metric matches the right number, and whether {} is better",
+            metric.name,
+            if metric.higher_is_better { "higher" } else { "lower" }
+        )
+    })
 }
 
 fn withheld(found: Option<Speedup>) -> Option<String> {

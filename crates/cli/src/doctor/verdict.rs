@@ -50,7 +50,8 @@ pub fn verdict(
         return says(None, "nothing can be done here; the lines above say why".into());
     }
     let contended = steal.reported_ratio.is_some_and(|ratio| ratio > GuestParams::default().steal_share_stop);
-    let doubtful = busy.filter(|_| halt.is_some_and(|halt| halt.halting_costs && by_the_tail_alone(halt)));
+    // Beside others a vCPU is seldom halted, and what a halt costs is not seen.
+    let doubtful = busy.filter(|_| halt.is_some_and(|halt| !halt.halting_costs || by_the_tail_alone(halt)));
     match halt {
         None => says(None, "wake-ups could not be measured; try `gleaner probe`".into()),
         Some(_) if contended => says(
@@ -71,11 +72,16 @@ pub fn verdict(
              through): they are not given away, so there is nothing to retain"
                 .into(),
         ),
-        Some(_) if doubtful.is_some() => says(
+        Some(halt) if doubtful.is_some() => says(
             None,
             format!(
-                "{}. Only the latest wake-ups of a halted vCPU took longer: ask again when the others rest",
-                doubtful.map(busy::warning).unwrap_or_default()
+                "{}. {}: ask again when it is quiet",
+                doubtful.map(busy::warning).unwrap_or_default(),
+                if halt.halting_costs {
+                    "Only the latest wake-ups of a halted vCPU took longer"
+                } else {
+                    "Halting seems free, but vCPUs that others keep busy are seldom halted"
+                }
             ),
         ),
         Some(halt) if halt.halting_costs => says(

@@ -10,6 +10,7 @@ fn group(name: &str, trial: Option<f64>) -> StatusGroup {
         rate_ratio: Some(ratio),
         rate_range: None,
         pairs: 4,
+        next_at_ns: None,
     });
     StatusGroup {
         name: name.into(),

@@ -58,7 +58,12 @@ fn a_trial_is_its_median_with_its_range() {
         reason: Reason::RetentionFaster { rate_ratio: 1.3 },
         rates: vec![1.4, 1.2, 1.3, 1.1],
     };
-    let told = trial(&record);
+    let told = trial(&record, Some(Nanos(7)));
     assert_eq!((told.rate_ratio, told.rate_range, told.pairs), (Some(1.25), Some([1.1, 1.4]), 4));
-    assert_eq!(trial(&TrialRecord { rates: Vec::new(), ..record }).rate_ratio, None);
+    assert!(told.is_shown() && told.next_at_ns == Some(7));
+    assert_eq!(told.next(3), Some("in 4ns or later".into()));
+    assert_eq!(told.next(9), Some("as soon as it is quiet".into()));
+    assert_eq!(trial(&TrialRecord { rates: Vec::new(), ..record.clone() }, None).rate_ratio, None);
+    let busy = trial(&TrialRecord { rates: vec![0.82, 1.07, 1.0, 1.0], ..record }, None);
+    assert!(!busy.is_shown() && busy.next(3).is_none(), "a range over 1 shows nothing");
 }

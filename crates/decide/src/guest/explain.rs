@@ -196,6 +196,8 @@ pub struct Explanation {
     pub trial: Option<TrialRecord>,
     /// What the last trial of one vCPU said; `None`: there was none.
     pub turns: Option<TrialRecord>,
+    /// Before then there is no (other) trial; `None`: never.
+    pub next_trial: Option<Nanos>,
     /// rho as adapted.
     pub load_factor: f64,
     /// eta as adapted.

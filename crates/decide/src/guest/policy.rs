@@ -253,6 +253,7 @@ impl GuestPolicy {
             retention_stopped: !trial.pays(),
             trial: trial.last().cloned(),
             turns: self.turns.last().cloned(),
+            next_trial: trial.next(),
             load_factor: load,
             granularity_factor: granularity,
             hold_off: self.consolidation.hold_off_remaining(self.now),

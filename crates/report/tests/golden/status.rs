@@ -56,6 +56,7 @@ fn group() -> StatusGroup {
             rate_ratio: Some(1.31),
             rate_range: Some([1.18, 1.4]),
             pairs: 4,
+            next_at_ns: Some(34_000_000_000),
         }),
         decisions_count: 40,
         decisions: vec![
@@ -147,12 +148,19 @@ fn status_whole() {
         "  now        vCPUs 0-3 kept awake\n",
         "  tried      58.0s ago: bridging idle periods pays: 1.31 times",
         "             1.31 times the rate, 1.18 to 1.40 in 4 pairs\n",
+        "             tried again as soon as it is quiet\n",
         "    59.9s ago  release vCPU 0: a trial whether",
         "             and 38 decisions before\n",
         "  changes if a trial finds less than 3 % more",
     ] {
         assert!(text.contains(line), "{line:?} is not in {text}");
     }
+    let mut busy = group();
+    busy.trial.as_mut().unwrap().rate_range = Some([0.82, 1.07]);
+    let text = status().explain(&[&busy]);
+    assert!(text.contains("0.82 to 1.07 in 4 pairs: no difference is shown\n"), "{text}");
+    let text = StatusReport { groups: vec![busy], ..status() }.to_string();
+    assert!(text.contains("not shown") && !text.contains("x1.31"), "{text}");
     let text = status().explain_vcpu(0);
     assert_eq!(
         text,

@@ -89,8 +89,13 @@ fn won(trial: &StatusTrial, status: &StatusReport) -> String {
     let ago = age(status.up_ns.saturating_sub(trial.at_ns));
     match (trial.rate_ratio, trial.rate_range) {
         (Some(ratio), Some([low, high])) => {
-            let how = if trial.pays { "" } else { "no gain: " };
-            format!("{how}x{ratio:.2} the rate ({low:.2} to {high:.2} in {} pairs), {ago} ago", trial.pairs)
+            let how = match (trial.is_shown(), trial.pays) {
+                (false, _) => "not shown: ",
+                (true, true) => "",
+                (true, false) => "no gain: ",
+            };
+            let next = trial.next(status.up_ns).map(|next| format!("; again {next}")).unwrap_or_default();
+            format!("{how}x{ratio:.2} the rate ({low:.2} to {high:.2} in {} pairs), {ago} ago{next}", trial.pairs)
         }
         _ => format!("{}, {ago} ago", trial.reason),
     }

@@ -93,6 +93,7 @@ fn group(name: &str, vcpus: u32) -> StatusGroup {
             rate_ratio: Some(1.31),
             rate_range: Some([1.18, 1.4]),
             pairs: 4,
+            next_at_ns: Some(34_000_000_000),
         }),
         decisions_count: 40,
         decisions: vec![

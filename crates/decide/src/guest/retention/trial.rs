@@ -224,6 +224,11 @@ impl Trial {
         self.last.as_ref()
     }
 
+    /// When the next one may begin; `None`: never.
+    pub(in crate::guest) fn next(&self) -> Option<Nanos> {
+        self.enabled.then(|| self.again.until())
+    }
+
     /// Whether idle periods may be bridged now.
     pub(super) fn retains(&self) -> bool {
         self.running.as_ref().map_or(self.pays(), |running| BLOCKS[running.blocks.len()])
