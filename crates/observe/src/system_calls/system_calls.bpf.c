@@ -40,8 +40,8 @@ struct {
 
 const volatile __u32 nr_futex = 202;
 
-// Where the second argument stands in what the entry saved: an ABI (arch/*/include/uapi/asm/ptrace.h). Asking BTF for it
-// would make the library parse the kernel's, which takes 40 ms.
+// Where the second argument stands in what the entry saved: an ABI (arch/*/include/uapi/asm/ptrace.h). Asking BTF for
+// it would make the library parse the kernel's, which takes 40 ms.
 #if defined(__TARGET_ARCH_arm64)
 #define SECOND_AT 8
 #else

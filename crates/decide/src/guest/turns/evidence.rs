@@ -1,8 +1,8 @@
 //! What is compared between one vCPU and several.
 //!
 //! A switch is no measure there: on one vCPU a thread that is woken preempts the one that woke it, which then need not
-//! wait, or finds a lock taken and waits twice. experiments/packing has a table of what 30 programs count by the item in
-//! each place. What stays is, in this order:
+//! wait, or finds a lock taken and waits twice. experiments/packing has a table of what 30 programs count by the item
+//! in each place. What stays is, in this order:
 //!
 //! 1. the program's own figure,
 //! 2. its system calls but for `futex`; where it makes few others, with its waits on conditions; at last, all of them.
