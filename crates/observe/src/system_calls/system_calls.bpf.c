@@ -18,7 +18,8 @@ char LICENSE[] SEC("license") = "GPL";
 struct call_counts {
 	__u64 steady;
 	__u64 waits;
-	__u64 locks;
+	__u64 lock_waits;
+	__u64 wakes;
 } __attribute__((aligned(64)));
 
 // By CPU.
@@ -67,11 +68,19 @@ int on_system_call(struct bpf_raw_tracepoint_args *ctx)
 	counts = bpf_map_lookup_elem(&call_counts, &cpu);
 	if (!counts)
 		return 0;
-	if (ctx->args[1] != nr_futex)
+	if (ctx->args[1] != nr_futex) {
 		counts->steady++;
-	else if ((second_argument(ctx->args[0]) & FUTEX_COMMAND) <= FUTEX_WAKE)
-		counts->locks++;
-	else
+		return 0;
+	}
+	switch (second_argument(ctx->args[0]) & FUTEX_COMMAND) {
+	case FUTEX_WAIT:
+		counts->lock_waits++;
+		break;
+	case FUTEX_WAKE:
+		counts->wakes++;
+		break;
+	default:
 		counts->waits++;
+	}
 	return 0;
 }
