@@ -22,7 +22,7 @@ _spec.loader.exec_module(retention)
 REDIS = ('redis-server --port 0 --unixsocket $W/r.sock --save "" --appendonly no >/dev/null & s=$!;'
          ' until redis-cli -s $W/r.sock ping >/dev/null 2>&1; do sleep 0.02; done; ')
 MEMCACHED = "memcached -u nobody -t 2 -s $W/m.sock -a 777 & s=$!; until [ -e $W/m.sock ]; do sleep 0.02; done; "
-END = "; kill $s; wait $s 2>/dev/null; rm -f $W/*.sock; true"
+END = "; kill $s; wait $s 2>/dev/null; rm -f $W/r.sock $W/m.sock; true"
 # Its orderly end takes a second.
 KILLED = END.replace("kill", "kill -9", 1)
 PGBENCH = "pgbench -h $W -U postgres -n -S -t {} -c {} -j {} postgres >/dev/null 2>&1"
