@@ -1,8 +1,10 @@
 //! Links between documents lead somewhere. What is made of the source is kept current by `gleaner-reference`'s own
 //! test.
 
+use gleaner_model::RetainMeans;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
@@ -54,4 +56,33 @@ fn links_between_documents_lead_somewhere() {
 #[test]
 fn links_are_found() {
     assert_eq!(links("[a](b.md) [c](https://d) [e](f.md#g) [h](#i)"), ["b.md", "f.md"]);
+}
+
+/// Options, `doctor`'s texts and pages know each means: a new one cannot be forgotten.
+#[test]
+fn every_means_of_retention_is_an_option_and_on_the_pages() {
+    let help = |command: &str| {
+        let said = Command::new(env!("CARGO_BIN_EXE_gleaner")).args([command, "--help"]).output().unwrap();
+        String::from_utf8(said.stdout).unwrap()
+    };
+    let doctor = Command::new(env!("CARGO_BIN_EXE_gleaner")).args(["doctor", "--json"]).output().unwrap();
+    let mut texts = vec![
+        ("run --help".to_owned(), help("run")),
+        ("attach --help".to_owned(), help("attach")),
+        ("doctor".to_owned(), String::from_utf8(doctor.stdout).unwrap()),
+    ];
+    for page in [
+        "docs/safety.md",
+        "docs/json.md",
+        "docs/quick-start.md",
+        "docs/how-it-works.md",
+        "docs/reference/configuration.md",
+    ] {
+        texts.push((page.to_owned(), read(&root().join(page))));
+    }
+    for means in RetainMeans::ALL {
+        for (what, text) in &texts {
+            assert!(text.contains(means.name()), "{what} does not know {means}");
+        }
+    }
 }
