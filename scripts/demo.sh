@@ -13,7 +13,7 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 gleaner=$(readlink -f "${1:-$root/target/gleaner}") || true
 [[ -x $gleaner ]] || { echo "demo: ${1:-target/gleaner} is not there: run make build" >&2; exit 1; }
-for tool in jq pbzip2 tar taskset column redis-cli redis-benchmark mariadbd mariadb-install-db sysbench python3; do
+for tool in jq pbzip2 tar column redis-check-rdb redis-benchmark mariadb-install-db sysbench python3; do
     command -v "$tool" >/dev/null || { echo "demo: $tool is missing: run scripts/setup.sh demo" >&2; exit 1; }
 done
 pairs=${PAIRS:-5}
@@ -71,21 +71,7 @@ find /usr/share /usr/lib -xdev -type f -printf '%s %p\n' 2>/dev/null | LC_ALL=C 
         { if (total + $1 <= limit * 1e6) { total += $1; print substr($0, index($0, " ") + 1) } }' >"$work/list"
 tar -cf "$work/archive.tar" -C / --verbatim-files-from -T "$work/list" 2>/dev/null
 
-export PATH=$PATH:/usr/sbin:$work/bin
-mkdir "$work/bin"
-# In redis-tools the server has another name, and is what it is called as.
-command -v redis-server >/dev/null || ln -s "$(command -v redis-check-rdb)" "$work/bin/redis-server"
-
-# One client asks Redis, each on a vCPU of its own: both wait for each other all the time.
-cat >"$work/redis.sh" <<'REDIS'
-last=$(($(nproc) - 1))
-taskset -c 0 redis-server --port 0 --unixsocket "$1" --save "" --appendonly no >/dev/null &
-server=$!
-until redis-cli -s "$1" ping >/dev/null 2>&1; do sleep 0.02; done
-taskset -c "$last" redis-benchmark -s "$1" -c 1 -n 50000 -t get -q
-redis-cli -s "$1" shutdown nosave >/dev/null 2>&1 || true
-wait "$server"
-REDIS
+export PATH=$PATH:/usr/sbin
 
 cat >"$work/handover.py" <<'PYTHON'
 from multiprocessing import Pipe, Process
@@ -138,11 +124,17 @@ mkdir "$work/mariadb"
 } >"$work/said.txt" 2>&1 || { cat "$work/said.txt" >&2; exit 1; }
 
 # Name, what it does, metric of its own (or none: its run time), command.
-programs=("redis|one client asks a server|^GET: ([0-9.]+) requests|sh $work/redis.sh $work/redis.sock"
+programs=("redis|one client asks a server|^GET: ([0-9.]+) requests|$root/scripts/redis-one-client.sh"
     "python|two processes hand over through a pipe||python3 $work/handover.py"
     "mariadb|one connection asks for rows|transactions: .*\\(([0-9.]+) per sec|sh $work/mariadb.sh $work/mariadb run"
     "pbzip2|computes all the time||pbzip2 -kc -p$(nproc) $work/archive.tar"
     "relay|two threads of ours hand on to each other||$gleaner workload relay --threads 2 --items 150000")
+
+# shorter COMMAND: without folders that say nothing.
+shorter() {
+    local command=${1//"$work/"/}
+    echo "${command//"$root/"/}"
+}
 
 # finished NAME STATUS SAID: what it said, if it failed.
 finished() {
@@ -158,13 +150,13 @@ for program in "${programs[@]}"; do
     metric=${metric:+--metric=$metric}
     better=${metric:+--higher-is-better}
     headline "$name ($what): $pairs pairs without Gleaner (off) and with it (full)"
-    printf 'gleaner ab -n %s %s-- %s\n\n' "$pairs" "${metric:+"'$metric' $better "}" "${command//"$work/"/}"
+    printf 'gleaner ab -n %s %s-- %s\n\n' "$pairs" "${metric:+"'$metric' $better "}" "$(shorter "$command")"
     status=0
     # shellcheck disable=SC2086 # the command is a list of words
     "$gleaner" ab -n "$pairs" ${metric:+"$metric" "$better"} ${metric:+--metric-name=per-second} \
         --json "$results/$name-ab.json" -- $command >"$work/said.txt" || status=$?
     finished "$name under gleaner ab" "$status" "$work/said.txt"
-    sed "s/^/  /; s|$work/||g" "$work/said.txt"
+    sed "s/^/  /; s|$work/||g; s|$root/||g" "$work/said.txt"
     # shellcheck disable=SC2086 # the same
     "$gleaner" run --observer "$observer" --json "$results/$name-run.json" -- $command \
         >/dev/null 2>"$work/said.txt" || status=$?

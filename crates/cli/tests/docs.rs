@@ -86,3 +86,42 @@ fn every_means_of_retention_is_an_option_and_on_the_pages() {
         }
     }
 }
+
+/// The FAQ's figures of servers are those of the one series that the results quote too.
+#[test]
+fn the_faqs_figures_are_those_of_the_experiment() {
+    let experiment = read(&root().join("experiments/retention/README.md"));
+    let gain = |program: &str| {
+        let row = experiment.lines().find(|line| line.starts_with(&format!("| `{program}` | "))).unwrap();
+        row.split("**").nth(1).unwrap().to_owned()
+    };
+    let row_of = |page: &str, start: &str| {
+        let row = page.lines().find(|line| line.starts_with(&format!("| {start}")));
+        row.unwrap_or_else(|| panic!("no row of {start}")).to_owned()
+    };
+    let faq = read(&root().join("docs/faq.md"));
+    for (start, programs) in [
+        ("MariaDB, one connection", &["mariadb-1", "mariadb-48"][..]),
+        ("`pgbench -S`, one client", &["pgbench-1"]),
+        ("Redis, one client", &["redis-1"]),
+        ("Redis, 100 or 1,000 requests/s", &["redis-100", "redis-1000"]),
+        ("memcached, 8 clients", &["memcached-8"]),
+    ] {
+        let row = row_of(&faq, start);
+        programs
+            .iter()
+            .for_each(|program| assert!(row.contains(&gain(program)), "{program}: {} in {row}", gain(program)));
+    }
+    assert!(faq.contains(&format!("gained {} and {}", gain("jvm-queue"), gain("jvm-futures"))));
+    let results = read(&root().join("docs/results.md"));
+    let results = &results[results.find("## Real programs").unwrap()..];
+    for (start, program) in [
+        ("two Python threads", "python-pair"),
+        ("MariaDB, one connection", "mariadb-1"),
+        ("Redis, one client", "redis-1"),
+        ("memcached, 8 clients", "memcached-8"),
+        ("MariaDB, 48 connections", "mariadb-48"),
+    ] {
+        assert!(row_of(results, start).contains(&gain(program)), "{program}");
+    }
+}

@@ -161,33 +161,42 @@ fn pairs_figure(report: &AbReport) -> Result<Figure, DrawError> {
         "Every run is a mark, the two of a pair are joined; {better} is better. \
          A drift of the machine moves both runs of a pair. {circled}"
     );
-    Figure::draw(format!("{}: {what} of every run, pair by pair", name(report)), description, caption, 320, |canvas| {
-        let mut legend: Vec<(Look, &str)> = names.iter().enumerate().map(|(n, name)| (Look::nth(n), *name)).collect();
-        if outliers > 0 {
-            legend.push((OUTLIER, "outlier"));
-        }
-        canvas.legend(&legend)?;
-        let every = last.div_ceil(20).max(1);
-        let ticks = (1..=20u64).map(|n| n.saturating_mul(every)).filter(|n| *n <= last).map(|n| n as f64).collect();
-        let scale = Scale::exactly(0.5, last as f64 + 0.5).with_ticks(ticks);
-        let x = Axis { scale, name: "pair, in the order in which they ran", label: &plain_number };
-        let time: &dyn Fn(f64) -> String = if report.metric.is_some() { &plain_number } else { &axis_time };
-        let y = Axis { scale: Scale::from_zero(values.iter().map(|(_, _, value, _)| *value)), name: what, label: time };
-        let plot = canvas.plot(x, Some(y), 0, 84)?;
-        for pair in values.chunk_by(|a, b| a.0 == b.0) {
-            let ends: Vec<(f64, f64)> = pair.iter().map(|(pair, _, value, _)| (*pair as f64, *value)).collect();
-            if ends.len() > 1 {
-                plot.path(&ends, MUTED, 1)?;
+    Figure::draw_both(
+        format!("{}: {what} of every run, pair by pair", name(report)),
+        description,
+        caption,
+        320,
+        |canvas| {
+            let mut legend: Vec<(Look, &str)> =
+                names.iter().enumerate().map(|(n, name)| (Look::nth(n), *name)).collect();
+            if outliers > 0 {
+                legend.push((OUTLIER, "outlier"));
             }
-            for &(pair, which, value, outlier) in pair {
-                plot.mark(pair as f64, value, Look::nth(which))?;
-                if outlier {
-                    plot.mark(pair as f64, value, OUTLIER)?;
+            canvas.legend(&legend)?;
+            let most = if canvas.is_narrow() { 8 } else { 20 };
+            let every = last.div_ceil(most).max(1);
+            let ticks = (1..=most).map(|n| n.saturating_mul(every)).filter(|n| *n <= last).map(|n| n as f64).collect();
+            let scale = Scale::exactly(0.5, last as f64 + 0.5).with_ticks(ticks);
+            let x = Axis { scale, name: "pair, in the order in which they ran", label: &plain_number };
+            let time: &dyn Fn(f64) -> String = if report.metric.is_some() { &plain_number } else { &axis_time };
+            let y =
+                Axis { scale: Scale::from_zero(values.iter().map(|(_, _, value, _)| *value)), name: what, label: time };
+            let plot = canvas.plot(x, Some(y), 0, 84)?;
+            for pair in values.chunk_by(|a, b| a.0 == b.0) {
+                let ends: Vec<(f64, f64)> = pair.iter().map(|(pair, _, value, _)| (*pair as f64, *value)).collect();
+                if ends.len() > 1 {
+                    plot.path(&ends, MUTED, 1)?;
+                }
+                for &(pair, which, value, outlier) in pair {
+                    plot.mark(pair as f64, value, Look::nth(which))?;
+                    if outlier {
+                        plot.mark(pair as f64, value, OUTLIER)?;
+                    }
                 }
             }
-        }
-        Ok(())
-    })
+            Ok(())
+        },
+    )
 }
 
 fn is_or_are(n: u64, what: &str) -> String {
