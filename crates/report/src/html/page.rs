@@ -114,7 +114,7 @@ fn answer(sections: &[Section], answers: &[&Answer], overview: Option<&Figure>) 
             h2 { "Did it help?" }
             (answer::list(answers))
             (lead(sections))
-            @if let Some(figure) = overview { (drawing(&figure, 1)) }
+            @if let Some(figure) = overview { (drawing(figure, 1)) }
         }
     }
 }
