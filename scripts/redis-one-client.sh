@@ -1,5 +1,5 @@
 #!/bin/sh
-# One client asks Redis, each on a vCPU of its own: both wait for each other all the time. Prints redis-benchmark's line.
+# One client asks Redis, each on a vCPU of its own: both wait for each other all the time. Prints the rate.
 #
 #   scripts/redis-one-client.sh [REQUESTS]      default: 50000
 set -eu
