@@ -8,7 +8,7 @@ use common::daemon::Daemon;
 use common::machine::{idle_values, why_not_kept_awake};
 use common::program::Program;
 use common::seccomp::refusing_bpf;
-use common::{comes_true, finish, is_root, run};
+use common::{comes_true, finish, run};
 use gleaner_act::{Journal, Undo};
 use std::fs;
 use std::io::Write;
