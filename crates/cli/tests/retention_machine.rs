@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::machine::{guardian_of, idle_values, journals_of_run, state_of};
+use common::machine::{guardian_of, idle_values, journals_of_run, state_of, why_not_kept_awake};
 use common::{GLEANER, Killed, comes_true, finish, is_root, pid_of, run, send};
 use serde_json::Value;
 use std::os::unix::process::CommandExt;
@@ -64,6 +64,7 @@ fn a_progress_figure_decides_on_this_machine() {
     let Ok(had) = std::fs::read_to_string(parameter) else {
         gleaner_testing::skip!("needs the haltpoll governor");
     };
+    haltpoll_is_free!();
     let folder = tempfile::tempdir().unwrap();
     let [file, counter] = ["run.json", "done"].map(|name| folder.path().join(name));
     let last_step = |unpolled: u32, polled: u32| {
@@ -93,8 +94,8 @@ fn a_progress_figure_decides_on_this_machine() {
 /// What a run that is ended or killed gives back in the end, one that is stopped gives back meanwhile.
 #[test]
 fn a_stopped_run_keeps_no_vcpu_awake_on_this_machine() {
-    if !is_root() || !Path::new("/sys/devices/system/cpu/cpu0/cpuidle/state0").exists() {
-        gleaner_testing::skip!("needs root and a cpuidle driver");
+    if let Some(why) = why_not_kept_awake() {
+        gleaner_testing::skip!("{why}");
     }
     let before = idle_values();
     // It ends soon after Gleaner, however that ends.

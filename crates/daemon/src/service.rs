@@ -15,6 +15,7 @@ use crate::server::Peer;
 use crate::signals::Listening;
 use crate::supervisor::Supervisor;
 use asking::by_way_of;
+use drift::Drift;
 use gleaner_model::{Nanos, Policy, WakeupCosts};
 use gleaner_observe::{ProcRoot, hypervisor, vcpus_of};
 use gleaner_report::RunReport;
@@ -28,9 +29,10 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 mod asking;
+mod drift;
 mod joining;
 mod machine;
 
@@ -112,6 +114,7 @@ fn serve(
     let first = service.next_tick();
     event_loop::run(&mut service, first);
     Supervisor::stopping();
+    service.say_what_stays();
     let host_restored = service.host.take().is_none_or(HostAgent::end);
     let (_, restored) = service.runtime.end();
     service.recording.tidy();
@@ -134,6 +137,8 @@ fn keep_what_is_needed(options: &Options, configuration: &Configuration, say: &S
 struct Service {
     options: Options,
     began: Instant,
+    /// The same, since 1970.
+    began_unix: Nanos,
     configuration: Configuration,
     runtime: Runtime,
     recording: Recording,
@@ -154,6 +159,7 @@ struct Service {
     reload_error: Option<ConfigError>,
     hypervisor: Option<String>,
     host: Option<HostAgent>,
+    drift: Drift,
 }
 
 impl Service {
@@ -169,6 +175,7 @@ impl Service {
         Ok(Self {
             options,
             began: Instant::now(),
+            began_unix: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().into(),
             configuration,
             runtime,
             recording,
@@ -185,6 +192,7 @@ impl Service {
             reload_error: None,
             hypervisor: hypervisor(&ProcRoot::default()).map(|found| found.name),
             host: None,
+            drift: Drift::default(),
         })
     }
 
@@ -225,6 +233,7 @@ impl Service {
         }
         self.recording.look(&mut self.runtime);
         self.look_after_host();
+        self.look_for_drift();
         let cost: Duration = (thread_cpu_time() - before).into();
         self.next_look = began + LOOK_EVERY.max(cost * LOOK_RARITY).min(LOOK_AT_LEAST_EVERY);
         let summary = self.summary();
@@ -240,7 +249,7 @@ impl Service {
         };
         let how = if config.dry_run { ", which is only watched" } else { "" };
         (self.say)(&format!("gleaner: {name}: {target} is managed, profile {}{how}", settings.profile.name()));
-        self.groups.push(Adopted { id, name, settings, target, roots, joined: None });
+        self.groups.push(Adopted { id, name, settings, target, roots, joined: None, holds: Vec::new() });
     }
 
     fn let_go(&mut self, group: &Adopted, why: &str) {

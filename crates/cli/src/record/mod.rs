@@ -88,9 +88,7 @@ fn default_file(program: &OsString) -> PathBuf {
 
 /// Records a program into a file, which is there only when it is whole.
 fn record(command: &[OsString], path: &Path, max_bytes: u64) -> Result<RecordReport, Failure> {
-    let no_file = |error: std::io::Error| {
-        Failure::input(format!("cannot write {}: {error}; name a file in a folder that you may write", path.display()))
-    };
+    let no_file = |error: std::io::Error| Failure::unwritten(path.display(), &error);
     if path.is_dir() {
         return Err(no_file(std::io::ErrorKind::IsADirectory.into()));
     }

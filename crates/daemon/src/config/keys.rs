@@ -67,8 +67,9 @@ pub const KEYS: &[Key] = &[
         table: "metrics",
         key: "listen",
         meaning: "Where OpenMetrics are served: a unix socket with the control socket's permissions, or a loopback \
-                  address.",
-        allowed: "unix:/PATH, 127.0.0.1:PORT, [::1]:PORT",
+                  address. With public: before it any address, for everybody who reaches it; under systemd the unit \
+                  has to allow it (IPAddressAllow=).",
+        allowed: "unix:/PATH, 127.0.0.1:PORT, [::1]:PORT, public:ADDRESS:PORT",
         default: "nowhere",
         example: "\"127.0.0.1:9469\"",
     },
