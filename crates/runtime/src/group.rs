@@ -140,6 +140,13 @@ impl Group {
         self.begin(machine, events);
     }
 
+    /// No vCPU can be retained any more.
+    pub(crate) fn without_retention(&mut self, machine: &mut Machine, events: &mut Events) {
+        if self.retains && !self.dry_run {
+            self.reconfigure(&self.config.clone(), None, machine, events);
+        }
+    }
+
     /// Where its first process has to enter itself before exec.
     pub(crate) fn join_file(&self) -> Option<PathBuf> {
         self.placement.as_ref().and_then(Placement::join_file)
