@@ -10,6 +10,7 @@ use crate::machine::Machine;
 use crate::members::Members;
 use crate::observing::Observing;
 use crate::recent::{Marks, RecentFigures};
+use crate::respect::without_retention;
 use crate::snapshot::GroupSnapshot;
 use crate::totals::Totals;
 use crate::wishes::GroupId;
@@ -143,7 +144,7 @@ impl Group {
     /// No vCPU can be retained any more.
     pub(crate) fn without_retention(&mut self, machine: &mut Machine, events: &mut Events) {
         if self.retains && !self.dry_run {
-            self.reconfigure(&self.config.clone(), None, machine, events);
+            self.reconfigure(&without_retention(&self.config), None, machine, events);
         }
     }
 

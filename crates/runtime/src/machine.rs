@@ -32,6 +32,8 @@ pub(crate) struct Machine {
     observing: Observing,
     bursts: Bursts,
     retention: Option<Retention>,
+    /// Somebody else has set what retention had set.
+    has_left_retention: bool,
     /// What groups want of it.
     wishes: Wishes,
     session: Option<Session>,
@@ -75,6 +77,7 @@ impl Machine {
             observing,
             bursts: Bursts::default(),
             retention,
+            has_left_retention: false,
             wishes: Wishes::default(),
             session,
             steering: None,
@@ -233,8 +236,14 @@ impl Machine {
         let Some(why) = lost else { return false };
         self.retention.take().into_iter().for_each(|retention| retention.give_up(&mut session.journal));
         self.wishes.end();
+        self.has_left_retention = true;
         events.warn(Warning::RetentionEnded { why: why.to_string() });
         true
+    }
+
+    /// Whether it ended so.
+    pub(crate) fn has_left_retention(&self) -> bool {
+        self.has_left_retention
     }
 
     /// What happened since the last call: a window for each group, in their order.
