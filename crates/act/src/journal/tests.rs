@@ -13,7 +13,7 @@ fn written(entries: &[Undo]) -> (tempfile::TempDir, PathBuf) {
 }
 
 fn entry() -> Undo {
-    Undo::RemoveCgroup { path: "/gleaner-nowhere".into(), members_to: None }
+    Undo::RemoveCgroup { path: "/nowhere".into(), members_to: None }
 }
 
 #[test]
@@ -304,7 +304,7 @@ fn paths_that_are_no_text_are_journalled() {
     let (_dir, path) = written(&undos);
     assert_eq!(read(&path).unwrap().undos, undos);
     let text = fs::read_to_string(&path).unwrap();
-    assert!(text.ends_with("{\"remove-cgroup\":{\"path\":\"/gleaner-nowhere\",\"members_to\":null}}\n"), "{text}");
+    assert!(text.ends_with("{\"remove-cgroup\":{\"path\":\"/nowhere\",\"members_to\":null}}\n"), "{text}");
 }
 
 #[test]

@@ -21,10 +21,12 @@ pub(super) fn check(undo: &Undo) -> Result<(), ActError> {
     };
     match undo {
         Undo::FileValue { path, .. } if !is_set(path) => why(path, "it is no file that Gleaner sets"),
+        // What is not there needs no undo.
+        Undo::RemoveCgroup { path, .. } | Undo::RemoveResctrlGroup { path } if !path.exists() => Ok(()),
         Undo::RemoveCgroup { path, .. } | Undo::RemoveResctrlGroup { path } if !is_ours(path) => {
             why(path, "its name does not begin with gleaner-")
         }
-        Undo::RemoveCgroup { path, members_to } if path.exists() => {
+        Undo::RemoveCgroup { path, members_to } => {
             let to_parent = members_to.as_deref().is_none_or(|to| path.parent() == Some(to));
             if to_parent && is_cgroup(path) { Ok(()) } else { why(path, "it is no cgroup below the one it names") }
         }
@@ -108,7 +110,8 @@ mod tests {
         // Never made, or gone.
         let gone = dir.path().join("gleaner-2-1");
         assert!(check(&Undo::RemoveCgroup { path: gone, members_to: None }).is_ok());
-        assert!(check(&Undo::RemoveCgroup { path: dir.path().join("2-1"), members_to: None }).is_err());
+        assert!(check(&Undo::RemoveCgroup { path: dir.path().to_owned(), members_to: None }).is_err());
+        assert!(check(&Undo::RemoveResctrlGroup { path: dir.path().to_owned() }).is_err());
         let controller = |parent: &Path, controller: &str| {
             check(&Undo::DisableController { parent: parent.to_owned(), controller: controller.into() })
         };
