@@ -330,7 +330,7 @@ fn a_signal_ends_the_run_in_order_and_tells_what_there_is() {
         std::thread::sleep(std::time::Duration::from_millis(200));
         send(pid_of(&child.0), signal);
         assert!(comes_true(|| child.0.try_wait().unwrap().is_some()), "it does not end");
-        assert_eq!(child.0.try_wait().unwrap().and_then(|status| status.code()), Some(status));
+        assert_eq!(child.0.try_wait().unwrap().map(common::shell_status), Some(status));
         assert_eq!(text_of(&ended), "ended\n");
         let json: Value = serde_json::from_str(&text_of(&file)).unwrap();
         assert!(json["incomplete"].as_str().unwrap().contains("interrupted by SIG"), "{json}");

@@ -185,7 +185,8 @@ fn a_soak_of_half_a_minute_leaves_memory_files_and_threads_flat() {
 #[test]
 fn a_guardian_takes_values_back_untold_and_again() {
     let folder = tempfile::tempdir().unwrap();
-    let value = folder.path().join("value");
+    let value = folder.path().join("irq/1/smp_affinity_list");
+    fs::create_dir_all(value.parent().unwrap()).unwrap();
     fs::write(&value, "ours").unwrap();
     let mut journal = Journal::create(&folder.path().join("state"), "run-1").unwrap();
     journal.before(&Undo::FileValue { path: value.clone(), had: "before".into(), set: "ours".into() }).unwrap();

@@ -4,9 +4,11 @@ mod common;
 
 use common::machine::{cgroups_of_run, children_of, comm, state_of, status_line};
 use common::terminal::Terminal;
-use common::{GLEANER, Killed, Random, comes_true, finish, finish_with_stdin, pid_of, program, run, send};
+use common::{
+    GLEANER, Killed, Random, comes_true, finish, finish_with_stdin, is_root, pid_of, program, run, send, shell_status,
+};
 use std::io::{BufRead, BufReader, Read};
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -48,7 +50,7 @@ fn a_program_that_reads_nothing_ends_a_pipe_as_ever() {
     said.with_status(0).saying("y\ny\n");
     let mut yes = shell(&[], "exec yes").stdout(Stdio::piped()).spawn().unwrap();
     drop(yes.stdout.take());
-    assert_eq!(yes.wait().unwrap().code(), Some(128 + libc::SIGPIPE));
+    assert_eq!(yes.wait().unwrap().signal(), Some(libc::SIGPIPE));
 }
 
 #[test]
@@ -88,7 +90,7 @@ fn ready(command: &mut Command) -> (Killed, BufReader<std::process::ChildStdout>
 
 fn status_of(child: &mut Child) -> Option<i32> {
     assert!(comes_true(|| child.try_wait().unwrap().is_some()), "it does not end");
-    child.wait().unwrap().code()
+    Some(shell_status(child.wait().unwrap()))
 }
 
 #[test]
@@ -123,6 +125,44 @@ fn a_signal_that_ends_the_program_is_in_the_status() {
         send(pid_of(&child.0), signal);
         assert_eq!(status_of(&mut child.0), Some(status));
     }
+}
+
+/// As env(1) and time(1) do: a shell knows by that whether to go on.
+#[test]
+fn what_a_signal_ends_is_ended_by_it_without_a_core() {
+    let signals = [libc::SIGINT, libc::SIGTERM, libc::SIGKILL, libc::SIGSEGV, libc::SIGQUIT, libc::SIGPIPE, 40];
+    for (number, signal) in signals.into_iter().enumerate() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = shell(WAYS[number % WAYS.len()], &format!("ulimit -c 0; kill -{signal} $$"));
+        let status = command.current_dir(folder.path()).status().unwrap();
+        assert_eq!((status.signal(), status.core_dumped()), (Some(signal), false), "{status}");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+    // A program that says so itself has ended by itself.
+    for status in [130, 137, 143] {
+        assert_eq!(shell(&[], &format!("exit {status}")).status().unwrap().code(), Some(status));
+    }
+    // The first process of a container is not ended by its own signals.
+    if !is_root() {
+        gleaner_testing::skip!("needs root");
+    }
+    let mut command = Command::new("unshare");
+    command.args(["--pid", "--fork", "--mount-proc", GLEANER, "run", "--timeout", "1ms", "-q", "--", "sh", "-c"]);
+    assert_eq!(command.arg("kill -TERM $$").status().unwrap().code(), Some(128 + libc::SIGTERM));
+}
+
+#[test]
+fn control_c_ends_a_shells_loop() {
+    let mut terminal = Terminal::open();
+    let run = format!("{GLEANER} run -q --timeout 1ms -- sh -c 'echo up:$$:; exec sleep 30'");
+    terminal.type_in(&format!("for i in 1 2 3; do {run}; done\n"));
+    let program = terminal.number_after("up:");
+    terminal.type_in("\x03");
+    assert!(comes_true(|| state_of(program).is_none()), "{:?}", terminal.shown());
+    terminal.type_in("echo status=$?=\n");
+    assert_eq!(terminal.number_after("status="), 130, "{:?}", terminal.shown());
+    let begun = terminal.shown().lines().filter(|line| line.starts_with("up:")).count();
+    assert_eq!(begun, 1, "{:?}", terminal.shown());
 }
 
 #[test]
@@ -392,6 +432,8 @@ fn control_z_stops_both_and_control_c_ends_the_program() {
         terminal.type_in("\x1a");
         let states = || [program, main].map(state_of);
         assert!(comes_true(|| both(true)), "{:?} {:?}", states(), terminal.shown());
+        terminal.type_in("echo stopped=$?=\n");
+        assert_eq!(terminal.number_after("stopped="), 128 + libc::SIGTSTP, "{:?}", terminal.shown());
         terminal.type_in("fg\n");
         assert!(comes_true(|| both(false)), "{:?} {:?}", states(), terminal.shown());
     }

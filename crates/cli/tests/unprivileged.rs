@@ -34,6 +34,44 @@ fn without_privilege_weaker_means_are_used_and_named() {
     assert!(!Path::new(folder).exists(), "{folder} is left");
 }
 
+/// Another user may make it first: nothing in it is opened, and nothing waits.
+#[test]
+fn a_name_in_tmp_that_another_user_has_taken_is_left_alone() {
+    if !common::is_root() {
+        gleaner_testing::skip!("needs root");
+    }
+    let (victim, other) = (54_321, 54_322);
+    let taken = Path::new("/tmp/gleaner-54321");
+    std::fs::create_dir(taken).unwrap();
+    let [lock, socket] = ["daemon.lock", "gleaner.sock"].map(|name| taken.join(name));
+    let listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let mkfifo = finish(std::process::Command::new("mkfifo").arg(&lock));
+    for path in [taken, &lock, &socket] {
+        std::os::unix::fs::chown(path, Some(other), Some(other)).unwrap();
+        std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+    }
+    let user = Unprivileged::new();
+    let own = format!("ls -d /tmp/gleaner-{victim}-*; exit 3");
+    let tried: [&[&str]; 3] = [&["run", "--timeout", "1ms", "-q", "--", "sh", "-c", &own], &["status"], &["restore"]];
+    let said = tried.map(|arguments| {
+        let mut command = std::process::Command::new("timeout");
+        command.args(["10", "setpriv", &format!("--reuid={victim}"), &format!("--regid={victim}"), "--clear-groups"]);
+        finish(command.arg(user.binary()).args(arguments).env_remove("XDG_RUNTIME_DIR").current_dir("/"))
+    });
+    let asked = listener.accept();
+    let left = std::fs::read_dir("/tmp").unwrap().flatten();
+    let left = left.filter(|entry| entry.file_name().to_string_lossy().starts_with("gleaner-54321-")).count();
+    std::fs::remove_dir_all(taken).unwrap();
+    let [run, status, restore] = said;
+    mkfifo.with_status(0);
+    let run = run.with_status(3);
+    assert!(run.stdout.starts_with("/tmp/gleaner-54321-") && left == 0, "{run:#?}, {left} left");
+    status.with_status(1).naming(&["no daemon"]);
+    restore.with_status(0);
+    assert!(asked.is_err(), "it was asked");
+}
+
 #[test]
 fn without_privilege_what_is_asked_for_by_name_is_refused() {
     let user = Unprivileged::new();

@@ -1,5 +1,6 @@
 //! Signals that tell a command to end, and sleeping until one comes.
 
+use crate::ending;
 use crate::failure::Failure;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::os::fd::AsFd;
@@ -19,6 +20,8 @@ pub fn flag() -> Result<Arc<AtomicBool>, Failure> {
     let flag = Arc::new(AtomicBool::new(false));
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
         signal_hook::flag::register(signal, Arc::clone(&flag)).map_err(Failure::work)?;
+        // SAFETY: a number is stored, and nothing else is done.
+        unsafe { signal_hook::low_level::register(signal, move || ending::told(signal)) }.map_err(Failure::work)?;
     }
     Ok(flag)
 }

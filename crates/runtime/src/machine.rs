@@ -32,6 +32,8 @@ pub(crate) struct Machine {
     observing: Observing,
     bursts: Bursts,
     retention: Option<Retention>,
+    /// Somebody else has set what retention had set.
+    has_left_retention: bool,
     /// What groups want of it.
     wishes: Wishes,
     session: Option<Session>,
@@ -75,6 +77,7 @@ impl Machine {
             observing,
             bursts: Bursts::default(),
             retention,
+            has_left_retention: false,
             wishes: Wishes::default(),
             session,
             steering: None,
@@ -211,6 +214,7 @@ impl Machine {
 
     /// The owner is alive. What was taken back while it was not is set again.
     pub(crate) fn beat(&mut self, events: &mut Events) {
+        self.session.iter_mut().for_each(Session::have_journal_held);
         let Some(retention) = &mut self.retention else { return };
         retention.beat();
         let Some(session) = self.session.as_mut().filter(|_| retention.stays_when_stopped()) else { return };
@@ -222,6 +226,24 @@ impl Machine {
                 steering.were_given_back();
             }
         }
+    }
+
+    /// Ends retention where somebody else has set what it had set; says so once. Whether it ended.
+    pub(crate) fn leave_to_others(&mut self, events: &mut Events) -> bool {
+        let (Some(retention), Some(session)) = (&self.retention, &mut self.session) else { return false };
+        // What the guardian gives back is nobody else's word.
+        let lost = retention.lost().filter(|_| !session.is_taken_back());
+        let Some(why) = lost else { return false };
+        self.retention.take().into_iter().for_each(|retention| retention.give_up(&mut session.journal));
+        self.wishes.end();
+        self.has_left_retention = true;
+        events.warn(Warning::RetentionEnded { why: why.to_string() });
+        true
+    }
+
+    /// Whether it ended so.
+    pub(crate) fn has_left_retention(&self) -> bool {
+        self.has_left_retention
     }
 
     /// What happened since the last call: a window for each group, in their order.
@@ -325,8 +347,10 @@ impl Machine {
         let (Some(retention), Some(session)) = (&mut self.retention, &mut self.session) else { return };
         let before = self.wishes.in_force().clone();
         for (vcpu, timeout) in self.wishes.changes() {
-            if let Err(error) = retention.set(vcpu, timeout, &mut session.journal) {
-                self.wishes.stays(vcpu, before.get(&vcpu).copied());
+            let Err(error) = retention.set(vcpu, timeout, &mut session.journal) else { continue };
+            self.wishes.stays(vcpu, before.get(&vcpu).copied());
+            // The next window ends it, and says so.
+            if !error.is_theirs() {
                 events.warn(Warning::NotRetained { vcpu, why: error.to_string() });
             }
         }
@@ -349,6 +373,10 @@ impl Machine {
     /// Sends interrupts to where groups run.
     pub(crate) fn steer_interrupts(&mut self, events: &mut Events) {
         let (Some(steering), Some(session)) = (&mut self.steering, &mut self.session) else { return };
+        // What the guardian gives back is nobody else's word.
+        if session.is_taken_back() {
+            return;
+        }
         let active: CpuSet = self.occupied.0.iter().chain(self.occupied.1.iter()).collect();
         steering.look(self.at, (&self.vcpus, &active), &self.params, &mut session.journal, events);
     }

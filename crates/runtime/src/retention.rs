@@ -76,6 +76,20 @@ impl Retention {
         self.set_all(journal)
     }
 
+    /// Why its means keeps nothing awake any more.
+    pub(crate) fn lost(&self) -> Option<ActError> {
+        self.retainer.lost()
+    }
+
+    /// Gives back what is still ours.
+    pub(crate) fn give_up(mut self, journal: &mut Journal) {
+        for vcpu in std::mem::take(&mut self.retaining).into_keys() {
+            // What is somebody else's by now stays.
+            let _ = self.retainer.set(vcpu, None, journal);
+        }
+        self.retainer.retire();
+    }
+
     fn set_all(&mut self, journal: &mut Journal) -> Vec<(VcpuId, ActError)> {
         let set = |(&vcpu, &timeout)| Some((vcpu, self.retainer.set(vcpu, Some(timeout), journal).err()?));
         self.retaining.iter().filter_map(set).collect()

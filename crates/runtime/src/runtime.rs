@@ -6,7 +6,7 @@ use crate::events::Events;
 use crate::group::Group;
 use crate::machine::Machine;
 use crate::members::Members;
-use crate::respect::respecting;
+use crate::respect::{respecting, without_retention};
 use crate::session::run_id;
 use crate::setup::{self, SetupError, likely_means, set_up};
 use crate::snapshot::{GroupSnapshot, RetentionSnapshot, Snapshot};
@@ -17,6 +17,7 @@ use gleaner_decide::guest::Hurry;
 use gleaner_model::{CpuSet, Nanos, RetainMeans};
 use gleaner_observe::{ProcRoot, StatReader};
 use gleaner_sys::{thread_cpu_time, why_refused};
+use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -50,7 +51,7 @@ impl Runtime {
     /// called right after a tick. `None` where the observer has no room for them.
     pub fn adopt(&mut self, config: &Config, vcpus: &CpuSet, members: Members, roots: &[i32]) -> Option<GroupId> {
         let Self { machine, groups, events, adopted, .. } = self;
-        let config = &*respecting(config, events);
+        let config = &*left_by_others(config, machine, events);
         let id = GroupId(*adopted + 1);
         if !machine.add_group(id, roots, members.cgroup(), events) {
             return None;
@@ -77,7 +78,7 @@ impl Runtime {
     pub fn reconfigure(&mut self, id: GroupId, config: &Config) {
         let Some(place) = self.place(id) else { return };
         let Self { machine, groups, events, .. } = self;
-        let config = &*respecting(config, events);
+        let config = &*left_by_others(config, machine, events);
         let means = means_for(config, machine, events);
         groups[place].reconfigure(config, means, machine, events);
     }
@@ -220,6 +221,10 @@ impl Runtime {
     pub fn tick(&mut self, late: Nanos) {
         self.pin(late);
         self.machine.beat(&mut self.events);
+        let Self { machine, groups, events, .. } = self;
+        if machine.leave_to_others(events) {
+            groups.iter_mut().for_each(|group| group.without_retention(machine, events));
+        }
         let before = thread_cpu_time();
         if self.recorder().is_some_and(|recorder| recorder.is_segment_full()) {
             self.cut_recording();
@@ -369,6 +374,12 @@ impl Runtime {
 /// How much any of them waits for its next window.
 fn hurry_of(groups: &[Group]) -> Hurry {
     groups.iter().map(Group::hurry).max().unwrap_or(Hurry::None)
+}
+
+/// `config`, without what is somebody else's here, and without retention where that was left to somebody.
+fn left_by_others<'a>(config: &'a Config, machine: &Machine, events: &mut Events) -> Cow<'a, Config> {
+    let config = respecting(config, events);
+    if machine.has_left_retention() { Cow::Owned(without_retention(&config)) } else { config }
 }
 
 /// By what the vCPUs of a group are retained. The first one that wants something makes the machine ready for it.

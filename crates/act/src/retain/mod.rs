@@ -59,6 +59,11 @@ pub trait Retainer: Send {
         &[]
     }
 
+    /// Why it keeps nothing awake any more, for good: somebody else has set a file since it did, or a write is refused.
+    fn lost(&self) -> Option<ActError> {
+        None
+    }
+
     /// What the files that it has set hold, if nobody else has written them.
     fn values(&self) -> Vec<SetValue> {
         Vec::new()

@@ -6,6 +6,7 @@ use super::measure::{self, Outcome, ReportFile};
 use super::number;
 use super::plan::{Mode, Plan};
 use crate::calibrate;
+use crate::ending;
 use crate::failure::Failure;
 use crate::output::{form, say, shown, steady_tick};
 use gleaner_report::{AbRun, RunReport};
@@ -239,6 +240,7 @@ fn fits(warm_up: Duration, elapsed: Duration, pairs: u64, limit: Duration) -> bo
 }
 
 fn interrupted(signal: i32) -> Stop {
+    ending::told(signal);
     let name = signal_hook::low_level::signal_name(signal).unwrap_or("a signal");
     Stop {
         reason: format!("interrupted by {name}"),

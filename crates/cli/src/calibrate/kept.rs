@@ -4,6 +4,7 @@
 
 use super::{GAP_BRIDGED, costs_from_text, costs_now, costs_to_text};
 use crate::doctor::machine;
+use crate::files::Place;
 use crate::means::polls_here;
 use gleaner_act::{IdlePoll, default_state_dir};
 use gleaner_decide::guest::GuestParams;
@@ -12,9 +13,8 @@ use gleaner_observe::{ProcRoot, hypervisor};
 use gleaner_runtime::{Config, RetainChoice};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, DirBuilder};
-use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 /// In the folder of the journals.
@@ -158,11 +158,10 @@ fn keep(folder: &Path, on: serde_json::Value, known: &Known, now: Duration) -> s
     };
     // It goes with the last journal.
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    let mut file = tempfile::Builder::new().prefix(".calibration-").tempfile_in(folder)?;
-    serde_json::to_writer(&mut file, &kept)?;
-    file.write_all(b"\n")?;
-    let path: PathBuf = folder.join(FILE);
-    file.persist(path).map(drop).map_err(|error| error.error)
+    let path = folder.join(FILE);
+    // Where the name is free, a kill leaves nothing else.
+    let _ = fs::remove_file(&path);
+    Place::open(&path)?.write((serde_json::to_string(&kept)? + "\n").as_bytes())
 }
 
 #[cfg(test)]

@@ -10,9 +10,10 @@ mod unmanaged;
 use crate::args::RunArgs;
 use crate::calibrate::add_what_is_known;
 use crate::capture::Recording;
+use crate::ending;
 use crate::failure::Failure;
 use crate::joined::{self, Membership, Offer};
-use crate::output::{Output, say};
+use crate::output::{Output, complain, say};
 use crate::session::listener;
 use child::{Launch, shell_status};
 use gleaner_act::{CgroupHierarchies, CgroupRoots};
@@ -50,7 +51,10 @@ pub fn main(args: RunArgs) -> Result<u8, Failure> {
     if !options.quiet {
         say(&report);
     }
-    output.json(&report).map_err(|failure| Failure { status: 125, ..failure })?;
+    if let Err(failure) = output.json(&report) {
+        // The status is the program's all the same.
+        complain("gleaner", &failure.message);
+    }
     // A status is a byte.
     Ok(u8::try_from(report.exit_status & 0xff).unwrap_or(125))
 }
@@ -96,7 +100,9 @@ fn without_gleaner(options: &Options, inherited: &Inherited, program: i32) -> Fa
             return Failure::run(why);
         }
     }
-    let status = shell_status(ExitStatus::from_raw(status));
+    let status = ExitStatus::from_raw(status);
+    ending::as_program(status);
+    let status = shell_status(status);
     Failure {
         status: u8::try_from(status & 0xff).unwrap_or(125),
         message: format!("the program ended unmanaged: {why}"),
@@ -155,6 +161,7 @@ fn run(
     program.store(i32::try_from(started.child.id()).unwrap_or(0), Ordering::Relaxed);
     let membership = offer.and_then(|offer| hand_over(offer, &started.child, &mut notes));
     let (status, ended) = event_loop::until_it_ends(&mut started.child, &started.events, runtime.as_mut())?;
+    ending::as_program(status);
     let wall = Nanos::from(ended.saturating_duration_since(started.began));
     let outcome = (wall, shell_status(status));
     let mut report = match membership.map(Membership::end) {

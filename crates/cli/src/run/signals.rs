@@ -269,8 +269,20 @@ impl Relay {
         }
         if signal == libc::SIGTSTP {
             self.stopped = !by_terminal;
-            // SAFETY: as above; the shell must see this process stopped, or it would wait for ever.
-            unsafe { libc::raise(libc::SIGSTOP) };
+            stop();
         }
+    }
+}
+
+/// Stops as SIGTSTP does by itself, until somebody continues this process: the shell must see it stopped, and by what.
+fn stop() {
+    // SAFETY: both structs are plain data that outlive the calls; a null old one is not wanted.
+    unsafe {
+        let mut default: libc::sigaction = std::mem::zeroed();
+        default.sa_sigaction = libc::SIG_DFL;
+        let mut ours: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(libc::SIGTSTP, &raw const default, &raw mut ours);
+        libc::raise(libc::SIGTSTP);
+        libc::sigaction(libc::SIGTSTP, &raw const ours, std::ptr::null_mut());
     }
 }
