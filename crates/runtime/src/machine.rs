@@ -114,10 +114,6 @@ impl Machine {
         self.observing.kept_to(id, active);
     }
 
-    pub(crate) fn adopt_next_child(&mut self) {
-        self.observing.adopt_next_child();
-    }
-
     pub(crate) fn adopted(&mut self, root: i32) {
         self.observing.adopted(root);
     }
@@ -172,6 +168,11 @@ impl Machine {
     /// Whether changes are journalled, and so may be made.
     pub(crate) fn may_act(&self) -> bool {
         self.session.is_some()
+    }
+
+    /// The guardian's process.
+    pub(crate) fn guardian(&self) -> Option<i32> {
+        self.session.as_ref()?.guardian_pid()
     }
 
     /// What it takes to change something, where it had been set up without.

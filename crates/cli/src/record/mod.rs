@@ -170,8 +170,7 @@ impl Recording {
                     self.interrupted |= matches!(signal, libc::SIGINT | libc::SIGTERM | libc::SIGHUP | libc::SIGQUIT);
                     relay.pass_on(signal, by_terminal);
                 }
-                // Bursts are told where there is a runtime alone.
-                Ok(Event::Child | Event::Burst) | Err(RecvTimeoutError::Timeout) => {
+                Ok(Event::Child) | Err(RecvTimeoutError::Timeout) => {
                     if let Some(status) = child.try_wait().map_err(Failure::work)? {
                         return Ok(status);
                     }

@@ -48,8 +48,6 @@ pub enum Event {
     Child,
     /// A signal for the program; `by_terminal`: it has it already.
     Signal { signal: i32, by_terminal: bool },
-    /// Threads of the program wait for a vCPU.
-    Burst,
 }
 
 /// How this process was started: what the program has to find again.
@@ -187,31 +185,23 @@ fn unblock_all() {
 }
 
 /// Hears every signal from the moment it is made, except those that are to stay ignored.
-pub struct Listener {
-    signals: SignalsInfo<WithOrigin>,
-    events: Sender<Event>,
-}
+pub struct Listener(SignalsInfo<WithOrigin>);
 
 /// Ends its [`Listener`] when it goes.
 pub struct Listening(Handle);
 
 impl Listener {
-    pub fn new(events: Sender<Event>, inherited: &Inherited) -> Result<(Self, Listening), Failure> {
+    pub fn new(inherited: &Inherited) -> Result<Self, Failure> {
         let wanted = passed_on().filter(|signal| !inherited.ignores(*signal));
         let wanted: Vec<i32> = wanted.chain([libc::SIGCHLD]).collect();
         let signals = SignalsInfo::<WithOrigin>::new(&wanted).map_err(Failure::run)?;
-        let listening = Listening(signals.handle());
         unblock_all();
-        Ok((Self { signals, events }, listening))
+        Ok(Self(signals))
     }
 
-    /// Sends an [`Event`] for every signal, until its [`Listening`] goes or nobody receives.
-    pub fn listen(mut self) {
-        for origin in self.signals.forever() {
-            if event(&origin).is_some_and(|event| self.events.send(event).is_err()) {
-                return;
-            }
-        }
+    /// Waits for each one, as long as nobody closes it.
+    pub fn events(&mut self) -> impl Iterator<Item = Event> + '_ {
+        self.0.forever().filter_map(|origin| event(&origin))
     }
 }
 
@@ -221,12 +211,14 @@ impl Drop for Listening {
     }
 }
 
-/// Listens in a thread of its own.
+/// Listens in a thread of its own: sends an [`Event`] for every signal, until its [`Listening`] goes or nobody
+/// receives.
 pub fn listen(events: Sender<Event>, inherited: &Inherited) -> Result<Listening, Failure> {
-    let (listener, listening) = Listener::new(events, inherited)?;
+    let mut listener = Listener::new(inherited)?;
+    let listening = Listening(listener.0.handle());
     let thread = std::thread::Builder::new().name("gleaner-signals".into());
     let refused = |error| Failure::run(format!("no thread to listen to signals: {}", gleaner_sys::why_refused(&error)));
-    thread.spawn(|| listener.listen()).map_err(refused)?;
+    thread.spawn(move || listener.events().try_for_each(|event| events.send(event).ok())).map_err(refused)?;
     Ok(listening)
 }
 
