@@ -141,7 +141,7 @@ impl Recording {
     fn run(&mut self, command: &[OsString]) -> Result<(ExitStatus, Duration), Failure> {
         let inherited = Inherited::now();
         let (sender, events) = channel();
-        let _listening = listen(sender, &inherited)?;
+        listen(sender, &inherited)?;
         if let Some(recorder) = &mut self.recorder {
             recorder.adopt_next_child();
         }

@@ -25,12 +25,9 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-
-/// A program that ends sooner is left alone: to observe it would take as long as it runs.
-const SOON: Duration = Duration::from_millis(30);
 
 /// What the thread is told.
 #[derive(Debug)]
@@ -72,7 +69,10 @@ pub struct Told {
 /// The thread.
 pub struct Beside {
     orders: Sender<Order>,
+    /// The program has ended.
     over: Arc<AtomicBool>,
+    /// Nothing was changed, and nothing is known yet.
+    idle: Arc<AtomicBool>,
     thread: JoinHandle<Told>,
     ready: Receiver<Result<BeforeExec, Failure>>,
 }
@@ -101,7 +101,7 @@ impl Beside {
     ) -> io::Result<Self> {
         let (orders, received) = channel();
         let (tell, ready) = channel();
-        let over = Arc::new(AtomicBool::new(false));
+        let (over, idle) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         let mut work = Work {
             options: options.clone(),
             recording,
@@ -110,13 +110,14 @@ impl Beside {
             bursts: orders.clone(),
             orders: received,
             over: Arc::clone(&over),
+            idle: Arc::clone(&idle),
             told: Told::default(),
         };
         let thread = std::thread::Builder::new().name("gleaner-run".into()).spawn(move || {
             work.all(&tell);
             work.told
         })?;
-        Ok(Self { orders, over, thread, ready })
+        Ok(Self { orders, over, idle, thread, ready })
     }
 
     /// Waits until it is ready, where something has to be there first. `None`: the thread has panicked.
@@ -131,7 +132,11 @@ impl Beside {
 
     /// Undoes everything; `None`: the thread has panicked, and has undone what it did on its way out.
     pub fn end(self) -> Option<Told> {
-        self.over.store(true, Ordering::Relaxed);
+        self.over.store(true, Ordering::SeqCst);
+        if self.idle.load(Ordering::SeqCst) {
+            // It ends with this process, whatever it waits for.
+            return Some(Told::default());
+        }
         self.tell(Order::End);
         self.thread.join().ok()
     }
@@ -144,8 +149,8 @@ struct Work {
     vcpus: CpuSet,
     bursts: Sender<Order>,
     orders: Receiver<Order>,
-    /// The program has ended.
     over: Arc<AtomicBool>,
+    idle: Arc<AtomicBool>,
     told: Told,
 }
 
@@ -173,10 +178,7 @@ impl Work {
             runtime.map(Runtime::end);
             return;
         };
-        if runtime.is_none() && !Beside::first(&self.options) {
-            if !self.lasts() {
-                return;
-            }
+        if !Beside::first(&self.options) {
             match joined::look(&self.options.asking, &self.options.config) {
                 Ok(Some(offer)) => return self.stay_with_daemon(offer, pid),
                 Ok(None) => {}
@@ -193,22 +195,11 @@ impl Work {
         }
     }
 
-    /// Whether the program runs for a while.
-    fn lasts(&self) -> bool {
-        let until = Instant::now() + SOON;
-        loop {
-            match self.orders.recv_timeout(until.saturating_duration_since(Instant::now())) {
-                Ok(Order::End) | Err(RecvTimeoutError::Disconnected) => return false,
-                Ok(_) => {}
-                Err(RecvTimeoutError::Timeout) => return true,
-            }
-        }
-    }
-
     /// Everything that it takes; `None`: the program is left alone, which only `--strict` takes for a failure.
     fn prepare(&mut self) -> Result<Option<Runtime>, Failure> {
         let config = &mut self.options.config;
         let in_the_way = limit_in_the_way(&self.inherited, &self.vcpus);
+        self.idle.store(!config.acts(), Ordering::SeqCst);
         let prepared = if let Some(why) = in_the_way {
             Err(why)
         } else {
@@ -223,6 +214,7 @@ impl Work {
                 Err(error) => return Err(Failure::run(error)),
             }
         };
+        self.idle.store(false, Ordering::SeqCst);
         match prepared {
             Ok(mut runtime) => {
                 if let Some(recording) = self.recording.take() {
@@ -240,7 +232,7 @@ impl Work {
 
     /// Until the program ends.
     fn manage(&mut self, mut runtime: Runtime, pid: i32) -> (Snapshot, bool) {
-        if self.over.load(Ordering::Relaxed) {
+        if self.over.load(Ordering::SeqCst) {
             return runtime.end();
         }
         let bursts = self.bursts.clone();

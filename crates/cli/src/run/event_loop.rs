@@ -6,38 +6,55 @@ use crate::failure::Failure;
 use std::process::{Child, ExitStatus};
 use std::time::Instant;
 
-/// Until the program ends, and when that was.
-pub fn until_it_ends(
-    child: &mut Child,
-    listener: &mut Listener,
-    beside: Option<&Beside>,
-) -> Result<(ExitStatus, Instant), Failure> {
-    let pid = i32::try_from(child.id()).unwrap_or(0);
-    let tell = |order| {
-        if let Some(beside) = beside {
-            beside.tell(order);
-        }
-    };
-    let mut relay = Relay::to(pid);
-    // Whoever died before signals were listened to: their SIGCHLD is gone.
-    reap_others(pid, tell);
-    for event in listener.events() {
-        match event {
-            Event::Child => {
-                if let Some(status) = child.try_wait().map_err(Failure::run)? {
-                    return Ok((status, Instant::now()));
-                }
-                reap_others(pid, tell);
-            }
-            Event::Signal { signal, by_terminal } => {
-                relay.pass_on(signal, by_terminal);
-                if matches!(signal, libc::SIGTSTP | libc::SIGCONT) {
-                    tell(Order::WasStopped);
-                }
-            }
-        }
+/// The program, running.
+pub struct Program {
+    child: Child,
+    pid: i32,
+    listener: Listener,
+    relay: Relay,
+}
+
+impl Program {
+    pub fn new(child: Child, listener: Listener) -> Self {
+        let pid = i32::try_from(child.id()).unwrap_or(0);
+        Self { child, pid, listener, relay: Relay::to(pid) }
     }
-    child.wait().map(|status| (status, Instant::now())).map_err(Failure::run)
+
+    pub fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// Until it ends, and when that was; `None`: it runs on, then. `beside` is told what concerns it.
+    pub fn wait(
+        &mut self,
+        until: Option<Instant>,
+        beside: Option<&Beside>,
+    ) -> Result<Option<(ExitStatus, Instant)>, Failure> {
+        let tell = |order| {
+            if let Some(beside) = beside {
+                beside.tell(order);
+            }
+        };
+        // Whoever died before signals were listened to: their SIGCHLD is gone.
+        reap_others(self.pid, tell);
+        while let Some(event) = self.listener.next(until) {
+            match event {
+                Event::Child => {
+                    if let Some(status) = self.child.try_wait().map_err(Failure::run)? {
+                        return Ok(Some((status, Instant::now())));
+                    }
+                    reap_others(self.pid, tell);
+                }
+                Event::Signal { signal, by_terminal } => {
+                    self.relay.pass_on(signal, by_terminal);
+                    if matches!(signal, libc::SIGTSTP | libc::SIGCONT) {
+                        tell(Order::WasStopped);
+                    }
+                }
+            }
+        }
+        Ok(None)
+    }
 }
 
 /// Reaps orphans that came to us, and a guardian that died.

@@ -14,6 +14,7 @@ use crate::failure::Failure;
 use crate::output::{Output, say};
 use beside::{BeforeExec, Beside, Order, Told};
 use child::{Launch, shell_status};
+use event_loop::Program;
 use gleaner_act::{CgroupHierarchies, CgroupRoots};
 use gleaner_model::{CpuSet, Nanos, Policy};
 use gleaner_observe::ProcRoot;
@@ -23,9 +24,12 @@ use gleaner_sys::{usable_cpus, why_refused};
 use options::Options;
 pub use signals::is_ignored;
 use signals::{Inherited, Listener};
-use std::process::Child;
-use std::time::Instant;
+use std::path::Path;
+use std::time::{Duration, Instant};
 pub use unmanaged::make_way;
+
+/// A program that ends sooner is left alone: to set up takes as long.
+const SOON: Duration = Duration::from_millis(20);
 
 /// The vCPUs that are online and that this process may use; never none.
 pub fn allowed_vcpus() -> CpuSet {
@@ -60,63 +64,43 @@ fn instead(options: &Options, inherited: &Inherited, why: &str) -> Failure {
 
 const OWN_FAULT: &str = "Gleaner failed, which is a bug; please report what it said above";
 
-/// The program first: what is to be beside it begins once it runs, but for what was asked for by name.
+/// The program first: what is to be beside it begins once it has run for a while, but for what was asked for by name.
 fn run(options: &Options, mut recording: Option<Recording>, inherited: &Inherited) -> Result<RunReport, Failure> {
     if let Some(why) = unmanaged::too_little_memory() {
         return Err(instead(options, inherited, &why));
     }
-    let vcpus = allowed_vcpus();
     let manages = options.config.policy != Policy::Off;
     if manages {
         // Orphans of the program come to us, so that they stay observable; the event loop reaps them.
         let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
     }
     let recorded = recording.is_some();
-    let mut beside = None;
+    let vcpus = allowed_vcpus();
     let mut unmanaged = None;
-    let started = if manages && Beside::first(options) {
-        let own_cgroup = CgroupHierarchies::find(&CgroupRoots::default()).own_unified();
-        let first = Beside::begin(options, recording.take(), inherited, &vcpus);
-        let first = first.map_err(|error| instead(options, inherited, &no_thread(&error)))?;
-        let mut before = first.ready().unwrap_or_else(|| Err(instead(options, inherited, OWN_FAULT)))?;
-        let own = || own_cgroup.as_ref().map(|own| own.join("cgroup.procs")).filter(|file| writable(file));
-        before.join = before.join.or_else(own);
-        let started = start(options, inherited, Some(&before));
-        if let Err(NotStarted::Ours(why)) = started {
-            // What is in the way may be Gleaner's own doing: a cgroup, descriptors.
-            first.end();
-            if let Some(own) = &own_cgroup {
-                // Where the yielding threads' cgroup took this process out of it.
-                let _ = std::fs::write(own.join("cgroup.procs"), "0");
-            }
-            unmanaged = Some(why.clone());
-            if options.config.strict { Err(NotStarted::Ours(why)) } else { start(options, inherited, None) }
-        } else {
-            beside = Some(first);
-            started
-        }
+    let (started, mut beside) = if manages && Beside::first(options) {
+        let begun = Beside::begin(options, recording.take(), inherited, &vcpus);
+        let begun = begun.map_err(|error| instead(options, inherited, &no_thread(&error)))?;
+        start_beside(options, inherited, begun, &mut unmanaged)?
     } else {
-        start(options, inherited, manages.then(BeforeExec::default).as_ref())
-    }
-    .map_err(|failed| match failed {
-        NotStarted::Command(failure) => failure,
-        NotStarted::Ours(why) => instead(options, inherited, &why),
-    });
-    if started.is_err() {
-        beside.take().map(Beside::end);
-    }
-    let mut started = started?;
-    if manages && beside.is_none() && unmanaged.is_none() {
+        let before = manages.then(BeforeExec::default);
+        (start(options, inherited, before.as_ref()).map_err(|failed| failed.told(options, inherited))?, None)
+    };
+    let Started { mut program, began } = started;
+    let soon = (manages && beside.is_none() && unmanaged.is_none()).then(|| Instant::now() + SOON);
+    let mut ended = program.wait(soon, beside.as_ref())?;
+    if ended.is_none() {
         match Beside::begin(options, recording.take(), inherited, &vcpus) {
-            Ok(begun) => beside = Some(begun),
+            Ok(begun) => {
+                begun.tell(Order::Started(program.pid()));
+                beside = Some(begun);
+            }
             Err(error) => unmanaged = Some(no_thread(&error)),
         }
+        ended = program.wait(None, beside.as_ref())?;
     }
-    if let Some(beside) = &beside {
-        beside.tell(Order::Started(i32::try_from(started.child.id()).unwrap_or(0)));
-    }
-    let (status, ended) = event_loop::until_it_ends(&mut started.child, &mut started.listener, beside.as_ref())?;
-    let outcome = (Nanos::from(ended.saturating_duration_since(started.began)), shell_status(status));
+    // Without a limit it is waited for.
+    let (status, ended) = ended.ok_or_else(|| Failure::run(OWN_FAULT))?;
+    let outcome = (Nanos::from(ended.saturating_duration_since(began)), shell_status(status));
     let Some(mut told) = beside.map_or_else(|| Some(Told::default()), Beside::end) else {
         let status = u8::try_from(outcome.1 & 0xff).unwrap_or(125);
         return Err(Failure { status, message: format!("the program ended unmanaged: {OWN_FAULT}") });
@@ -125,13 +109,42 @@ fn run(options: &Options, mut recording: Option<Recording>, inherited: &Inherite
     Ok(report(options, &vcpus, outcome, told, recorded))
 }
 
-fn report(
+/// What was asked for by name is there before the program is. `unmanaged`: why it runs without.
+fn start_beside(
     options: &Options,
-    vcpus: &CpuSet,
-    outcome: (Nanos, i32),
-    told: Told,
-    recorded: bool,
-) -> RunReport {
+    inherited: &Inherited,
+    beside: Beside,
+    unmanaged: &mut Option<String>,
+) -> Result<(Started, Option<Beside>), Failure> {
+    let own_cgroup = CgroupHierarchies::find(&CgroupRoots::default()).own_unified();
+    let mut before = beside.ready().unwrap_or_else(|| Err(instead(options, inherited, OWN_FAULT)))?;
+    let own = || own_cgroup.as_ref().map(|own| own.join("cgroup.procs")).filter(|file| writable(file));
+    before.join = before.join.or_else(own);
+    match start(options, inherited, Some(&before)) {
+        Ok(started) => {
+            beside.tell(Order::Started(started.program.pid()));
+            Ok((started, Some(beside)))
+        }
+        Err(failed @ NotStarted::Command(_)) => {
+            beside.end();
+            Err(failed.told(options, inherited))
+        }
+        Err(NotStarted::Ours(why)) => {
+            // What is in the way may be Gleaner's own doing: a cgroup, descriptors.
+            beside.end();
+            if let Some(own) = &own_cgroup {
+                // Where the yielding threads' cgroup took this process out of it.
+                let _ = std::fs::write(own.join("cgroup.procs"), "0");
+            }
+            *unmanaged = Some(why.clone());
+            let alone =
+                if options.config.strict { Err(NotStarted::Ours(why)) } else { start(options, inherited, None) };
+            alone.map(|started| (started, None)).map_err(|failed| failed.told(options, inherited))
+        }
+    }
+}
+
+fn report(options: &Options, vcpus: &CpuSet, outcome: (Nanos, i32), told: Told, recorded: bool) -> RunReport {
     let managed = told.own.is_some();
     let mut options = options.clone();
     options.config.costs = options.config.costs.or(told.costs);
@@ -160,9 +173,8 @@ fn no_thread(error: &std::io::Error) -> String {
 
 /// The program, running.
 struct Started {
-    child: Child,
+    program: Program,
     began: Instant,
-    listener: Listener,
 }
 
 /// Why it is not.
@@ -171,6 +183,16 @@ enum NotStarted {
     Command(Failure),
     /// Something that Gleaner needs to start it.
     Ours(String),
+}
+
+impl NotStarted {
+    /// What the caller is told, unless this process becomes the program.
+    fn told(self, options: &Options, inherited: &Inherited) -> Failure {
+        match self {
+            Self::Command(failure) => failure,
+            Self::Ours(why) => instead(options, inherited, &why),
+        }
+    }
 }
 
 /// `before`: what it takes on, where it is to be managed.
@@ -192,9 +214,9 @@ fn start(options: &Options, inherited: &Inherited, before: Option<&BeforeExec>) 
             NotStarted::Ours(error.message)
         }
     })?;
-    Ok(Started { child, began, listener })
+    Ok(Started { program: Program::new(child, listener), began })
 }
 
-fn writable(path: &std::path::Path) -> bool {
+fn writable(path: &Path) -> bool {
     std::fs::OpenOptions::new().write(true).open(path).is_ok()
 }
