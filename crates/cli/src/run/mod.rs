@@ -25,6 +25,7 @@ use options::Options;
 pub use signals::is_ignored;
 use signals::{Inherited, Listener};
 use std::path::Path;
+use std::process::Child;
 use std::time::{Duration, Instant};
 pub use unmanaged::make_way;
 
@@ -74,6 +75,8 @@ fn run(options: &Options, mut recording: Option<Recording>, inherited: &Inherite
         // Orphans of the program come to us, so that they stay observable; the event loop reaps them.
         let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
     }
+    // Before any thread is begun: each of them has to leave signals to this one.
+    let listener = Listener::new(inherited).map_err(|failure| instead(options, inherited, &failure.message))?;
     let recorded = recording.is_some();
     let vcpus = allowed_vcpus();
     let mut unmanaged = None;
@@ -85,7 +88,8 @@ fn run(options: &Options, mut recording: Option<Recording>, inherited: &Inherite
         let before = manages.then(BeforeExec::default);
         (start(options, inherited, before.as_ref()).map_err(|failed| failed.told(options, inherited))?, None)
     };
-    let Started { mut program, began } = started;
+    let (child, began) = started;
+    let mut program = Program::new(child, listener);
     let soon = (manages && beside.is_none() && unmanaged.is_none()).then(|| Instant::now() + SOON);
     let mut ended = program.wait(soon, beside.as_ref())?;
     if ended.is_none() {
@@ -115,14 +119,14 @@ fn start_beside(
     inherited: &Inherited,
     beside: Beside,
     unmanaged: &mut Option<String>,
-) -> Result<(Started, Option<Beside>), Failure> {
+) -> Result<((Child, Instant), Option<Beside>), Failure> {
     let own_cgroup = CgroupHierarchies::find(&CgroupRoots::default()).own_unified();
     let mut before = beside.ready().unwrap_or_else(|| Err(instead(options, inherited, OWN_FAULT)))?;
     let own = || own_cgroup.as_ref().map(|own| own.join("cgroup.procs")).filter(|file| writable(file));
     before.join = before.join.or_else(own);
     match start(options, inherited, Some(&before)) {
         Ok(started) => {
-            beside.tell(Order::Started(started.program.pid()));
+            beside.tell(Order::Started(i32::try_from(started.0.id()).unwrap_or(0)));
             Ok((started, Some(beside)))
         }
         Err(failed @ NotStarted::Command(_)) => {
@@ -171,13 +175,7 @@ fn no_thread(error: &std::io::Error) -> String {
     format!("no thread: {}", why_refused(error))
 }
 
-/// The program, running.
-struct Started {
-    program: Program,
-    began: Instant,
-}
-
-/// Why it is not.
+/// Why the program does not run.
 enum NotStarted {
     /// There is no such command, or it cannot be executed.
     Command(Failure),
@@ -195,8 +193,12 @@ impl NotStarted {
     }
 }
 
-/// `before`: what it takes on, where it is to be managed.
-fn start(options: &Options, inherited: &Inherited, before: Option<&BeforeExec>) -> Result<Started, NotStarted> {
+/// The program, and when it began. `before`: what it takes on, where it is to be managed.
+fn start(
+    options: &Options,
+    inherited: &Inherited,
+    before: Option<&BeforeExec>,
+) -> Result<(Child, Instant), NotStarted> {
     let mut launch = Launch::new(&options.command, inherited.clone());
     if let Some(before) = before {
         launch.mark(&run_id());
@@ -206,15 +208,13 @@ fn start(options: &Options, inherited: &Inherited, before: Option<&BeforeExec>) 
             launch.join(file).map_err(cannot)?;
         }
     }
-    let listener = Listener::new(inherited).map_err(|failure| NotStarted::Ours(failure.message))?;
-    let (child, began) = launch.spawn().map_err(|error| {
+    launch.spawn().map_err(|error| {
         if error.of_command {
             NotStarted::Command(Failure { status: error.status, message: error.message })
         } else {
             NotStarted::Ours(error.message)
         }
-    })?;
-    Ok(Started { program: Program::new(child, listener), began })
+    })
 }
 
 fn writable(path: &Path) -> bool {

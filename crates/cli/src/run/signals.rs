@@ -196,7 +196,9 @@ impl Listener {
         let fd = unsafe {
             let mut set: libc::sigset_t = std::mem::zeroed();
             libc::sigemptyset(&raw mut set);
-            wanted.for_each(|signal| drop(libc::sigaddset(&raw mut set, signal)));
+            for signal in wanted {
+                libc::sigaddset(&raw mut set, signal);
+            }
             libc::pthread_sigmask(libc::SIG_SETMASK, &raw const set, std::ptr::null_mut());
             match libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC) {
                 fd if fd < 0 => Err(Failure::run(std::io::Error::last_os_error())),
