@@ -383,7 +383,7 @@ fn refused_threads_and_processes_are_named_and_nothing_panics() {
     for most in 1..=6 {
         fs::write(group.0.join("pids.max"), most.to_string()).unwrap();
         // `finish` fails where somebody panicked.
-        group.run(&format!("exec {RUN} -- true")).with_status(0).naming(&["unmanaged", "pids.max"]);
+        group.run(&format!("exec {RUN} -- sleep 0.3")).with_status(0).naming(&["unmanaged", "pids.max"]);
         group.run(&format!("exec {RUN} --policy off -- true")).with_status(0);
         group.run(&format!("exec {RUN} --strict -- true")).with_status(125).naming(&["--strict"]);
         group.run("exec $G ab -n 2 -- true");
@@ -404,7 +404,7 @@ fn refused_threads_and_processes_are_named_and_nothing_panics() {
     }
     // With room it is managed as ever.
     fs::write(group.0.join("pids.max"), "4000").unwrap();
-    let said = group.run(&format!("exec {RUN} -- true")).with_status(0);
+    let said = group.run(&format!("exec {RUN} -- sleep 0.3")).with_status(0);
     assert!(!said.stderr.contains("unmanaged"), "{said:#?}");
 }
 

@@ -325,11 +325,17 @@ impl Machine {
     pub(crate) fn fulfil(&mut self, events: &mut Events) {
         let (Some(retention), Some(session)) = (&mut self.retention, &mut self.session) else { return };
         let before = self.wishes.in_force().clone();
-        for (vcpu, timeout) in self.wishes.changes() {
+        let changes = self.wishes.changes();
+        let any = !changes.is_empty();
+        for (vcpu, timeout) in changes {
             if let Err(error) = retention.set(vcpu, timeout, &mut session.journal) {
                 self.wishes.stays(vcpu, before.get(&vcpu).copied());
                 events.warn(Warning::NotRetained { vcpu, why: error.to_string() });
             }
+        }
+        if any && retention.means() == RetainMeans::Yielding {
+            // Some threads may be new: what they do is no work.
+            self.observing.yielding_are(&retention.counters());
         }
     }
 

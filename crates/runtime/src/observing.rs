@@ -94,6 +94,13 @@ impl Observing {
         self.groups.iter().position(|group| group.id == id)
     }
 
+    /// These threads yield.
+    pub(crate) fn yielding_are(&mut self, yields: &[RetainCounters]) {
+        if let Observer::Bpf(observer) = &mut self.observer {
+            observer.set_yielding(yields);
+        }
+    }
+
     /// Zero of [`Window::at`].
     pub(crate) fn start(&mut self, retained: &[RetainCounters]) -> Result<(), ObserveError> {
         self.observer.start(retained)

@@ -159,7 +159,7 @@ impl Work {
         let mut runtime = None;
         if Beside::first(&self.options) {
             let asked = joined::look(&self.options.asking, &self.options.config);
-            self.told.notes.extend(asked.err().map(beside_the_daemon));
+            self.told.notes.extend(asked.err().as_deref().map(beside_the_daemon));
             let before = self.prepare().map(|prepared| {
                 let before = prepared.as_ref().map_or_else(BeforeExec::default, |runtime| BeforeExec {
                     join: runtime.join_file(),
@@ -182,7 +182,7 @@ impl Work {
             match joined::look(&self.options.asking, &self.options.config) {
                 Ok(Some(offer)) => return self.stay_with_daemon(offer, pid),
                 Ok(None) => {}
-                Err(why) => self.told.notes.push(beside_the_daemon(why)),
+                Err(why) => self.told.notes.push(beside_the_daemon(&why)),
             }
             // What was asked for by name has been refused before.
             runtime = self.prepare().unwrap_or_else(|failure| {
@@ -274,7 +274,7 @@ impl Work {
     }
 }
 
-fn beside_the_daemon(why: String) -> String {
+fn beside_the_daemon(why: &str) -> String {
     format!("managed beside the daemon, not by it: {why}")
 }
 

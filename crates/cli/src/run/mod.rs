@@ -94,9 +94,9 @@ fn run(options: &Options, mut recording: Option<Recording>, inherited: &Inherite
     let mut ended = program.wait(soon, beside.as_ref())?;
     if ended.is_none() {
         match Beside::begin(options, recording.take(), inherited, &vcpus) {
-            Ok(begun) => {
-                begun.tell(Order::Started(program.pid()));
-                beside = Some(begun);
+            Ok(thread) => {
+                thread.tell(Order::Started(program.pid()));
+                beside = Some(thread);
             }
             Err(error) => unmanaged = Some(no_thread(&error)),
         }
