@@ -354,7 +354,7 @@ fn read_only_cgroups_are_done_without() {
         .with_status(125)
         .saying("")
         .naming(&["a cpuset cannot be used here", "Read-only file system"]);
-    with_read_only_cgroups(&["run", "--policy", "consolidate", "--strict", "--", "echo", "ran"])
+    with_read_only_cgroups(&["run", "--retain", "yielding", "--strict", "--", "echo", "ran"])
         .with_status(125)
         .saying("")
         .naming(&["--strict", "Read-only file system"]);
