@@ -280,8 +280,20 @@ impl Relay {
         }
         if signal == libc::SIGTSTP {
             self.stopped = !by_terminal;
-            // SAFETY: as above; the shell must see this process stopped, or it would wait for ever.
-            unsafe { libc::raise(libc::SIGSTOP) };
+            stop();
         }
+    }
+}
+
+/// Stops as SIGTSTP does by itself, until somebody continues this process: the shell must see it stopped, and by what.
+fn stop() {
+    // SAFETY: sigset_t is plain data, which the calls fill and read. The signal is blocked until now, and again.
+    unsafe {
+        let mut only: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut only);
+        libc::sigaddset(&raw mut only, libc::SIGTSTP);
+        libc::raise(libc::SIGTSTP);
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const only, std::ptr::null_mut());
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const only, std::ptr::null_mut());
     }
 }
