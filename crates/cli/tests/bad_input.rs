@@ -170,7 +170,7 @@ fn a_writable_json_file_of_somebody_else_in_a_sticky_folder_is_written() {
 #[test]
 fn a_state_folder_that_cannot_be_trusted_or_written_is_not_used() {
     let user = Unprivileged::new();
-    let run = ["run", "--timeout", "1ms", "--", "sh", "-c", "exit 3"];
+    let run = ["run", "--timeout", "1ms", "--", "sh", "-c", "sleep 0.3; exit 3"];
     let strict = ["run", "--timeout", "1ms", "--strict", "--", "echo", "ran"];
     // A file instead of a folder.
     fs::write(user.state(), "").unwrap();
@@ -280,8 +280,8 @@ fn restore_undoes_what_it_understands_and_keeps_the_rest() {
         if kept {
             assert_eq!(text_of(&path), text, "a journal that is kept is kept as it is");
             // A run beside it says so, and goes on.
-            let said =
-                finish(&mut user.gleaner(&["run", "--timeout", "1ms", "--", "sh", "-c", "exit 3"])).with_status(3);
+            let said = finish(&mut user.gleaner(&["run", "--timeout", "1ms", "--", "sh", "-c", "sleep 0.3; exit 3"]))
+                .with_status(3);
             assert_eq!(said.stderr.contains("t.journal"), status == 1, "{said:#?}");
             fs::remove_file(path).unwrap();
         }
@@ -357,14 +357,14 @@ fn read_only_cgroups_are_done_without() {
         "-c",
         "sleep 0.2; exit 3",
     ]);
-    let said = said.with_status(3).naming(&["thread affinity instead of cpuset", "Read-only file system", "cpu.idle"]);
+    let said = said.with_status(3).naming(&["Read-only file system", "cpu.idle"]);
     let report = json(&said);
     assert_eq!((&report["means"]["placement"], &report["restored"]), (&"affinity".into(), &true.into()), "{report}");
     with_read_only_cgroups(&["run", "--timeout", "1ms", "--placement", "cpuset", "--", "echo", "ran"])
         .with_status(125)
         .saying("")
         .naming(&["a cpuset cannot be used here", "Read-only file system"]);
-    with_read_only_cgroups(&["run", "--policy", "consolidate", "--strict", "--", "echo", "ran"])
+    with_read_only_cgroups(&["run", "--retain", "yielding", "--strict", "--", "echo", "ran"])
         .with_status(125)
         .saying("")
         .naming(&["--strict", "Read-only file system"]);

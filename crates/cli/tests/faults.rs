@@ -106,7 +106,7 @@ fn bpf_refused_half_way_leaves_nothing_changed_machine() {
     // Creating and filling maps, loading programs, attaching them in the old way and the new, types.
     for bpf_command in [0, 2, 5, 17, 18, 28] {
         for (means, instead) in [("idle-poll", "instead of idle-poll"), ("yielding", "observing through /proc")] {
-            let mut command = run(["--retain", means, "--", "sh", "-c", "echo ran; exit 3"]);
+            let mut command = run(["--retain", means, "--", "sh", "-c", "echo ran; sleep 0.3; exit 3"]);
             refusing_bpf(&mut command, bpf_command);
             let said = finish(&mut command).with_status(3).saying("ran\n");
             // Without maps and programs there is nothing to go on with.

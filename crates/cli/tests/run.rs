@@ -77,6 +77,27 @@ fn programs_that_end_at_once() {
     }
 }
 
+/// Before Gleaner has begun beside it, while it sets up, and just after.
+#[test]
+fn a_program_that_ends_while_gleaner_sets_up_leaves_nothing_behind() {
+    let yielding: &[&str] = &["--retain", "yielding", "--policy", "full"];
+    for (round, way) in WAYS.iter().chain([&yielding]).cycle().take(100).enumerate() {
+        let script = format!("sleep 0.0{:02}; echo $GLEANER_RUN_ID; exit 4", round / 2);
+        let said = finish(&mut shell(way, &script)).with_status(4);
+        assert_eq!(said.stderr, "", "{way:?}");
+        let id = said.stdout.trim();
+        if id.is_empty() {
+            continue;
+        }
+        let state = std::path::Path::new("/run/gleaner").read_dir().into_iter().flatten().flatten();
+        let left: Vec<_> =
+            state.map(|entry| entry.path()).filter(|path| path.display().to_string().contains(id)).collect();
+        assert_eq!(left, Vec::<std::path::PathBuf>::new(), "{way:?}, {script}");
+        let pid: i32 = id.split('-').next().unwrap().parse().unwrap();
+        assert_eq!(cgroups_of_run(pid), Vec::<std::path::PathBuf>::new(), "{way:?}, {script}");
+    }
+}
+
 /// A run whose program has said that it is ready; it leads its process group.
 fn ready(command: &mut Command) -> (Killed, BufReader<std::process::ChildStdout>) {
     let child = command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn();
@@ -221,7 +242,6 @@ fn the_program_sees_no_difference() {
 
 #[test]
 fn the_program_sees_every_vcpu_that_it_may_use() {
-    // The default keeps the timing of a run that calibrates.
     let without = finish(&mut Command::new("nproc"));
     let with = finish(common::gleaner(["run", "--quiet", "--", "nproc"]).stdin(Stdio::null()));
     assert_eq!((with.stdout, with.status), (without.stdout, without.status));

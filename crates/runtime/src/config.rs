@@ -77,7 +77,7 @@ impl Config {
     }
 
     /// Whether anything is to be changed.
-    pub(crate) fn acts(&self) -> bool {
+    pub fn acts(&self) -> bool {
         !self.dry_run && (self.policy.retains() || self.policy.consolidates() || self.timer_slack.is_some())
     }
 }

@@ -117,10 +117,6 @@ impl Machine {
         self.observing.kept_to(id, active);
     }
 
-    pub(crate) fn adopt_next_child(&mut self) {
-        self.observing.adopt_next_child();
-    }
-
     pub(crate) fn adopted(&mut self, root: i32) {
         self.observing.adopted(root);
     }
@@ -175,6 +171,11 @@ impl Machine {
     /// Whether changes are journalled, and so may be made.
     pub(crate) fn may_act(&self) -> bool {
         self.session.is_some()
+    }
+
+    /// The guardian's process.
+    pub(crate) fn guardian(&self) -> Option<i32> {
+        self.session.as_ref()?.guardian_pid()
     }
 
     /// What it takes to change something, where it had been set up without.
@@ -346,13 +347,19 @@ impl Machine {
     pub(crate) fn fulfil(&mut self, events: &mut Events) {
         let (Some(retention), Some(session)) = (&mut self.retention, &mut self.session) else { return };
         let before = self.wishes.in_force().clone();
-        for (vcpu, timeout) in self.wishes.changes() {
+        let changes = self.wishes.changes();
+        let any = !changes.is_empty();
+        for (vcpu, timeout) in changes {
             let Err(error) = retention.set(vcpu, timeout, &mut session.journal) else { continue };
             self.wishes.stays(vcpu, before.get(&vcpu).copied());
             // The next window ends it, and says so.
             if !error.is_theirs() {
                 events.warn(Warning::NotRetained { vcpu, why: error.to_string() });
             }
+        }
+        if any && retention.means() == RetainMeans::Yielding {
+            // Some threads may be new: what they do is no work.
+            self.observing.yielding_are(&retention.counters());
         }
     }
 

@@ -1,7 +1,7 @@
 //! The means of retention in use: which vCPUs it keeps awake, and what it has spent.
 
 use crate::retain::Opened;
-use crate::yielding::start_yielding;
+use crate::yielding::prepare_yielding;
 use gleaner_act::{ActError, Fallback, IdleGroup, Journal, Retainer, SetValue};
 use gleaner_decide::guest::GuestParams;
 use gleaner_model::{CpuSet, Nanos, RetainCounters, RetainMeans, VcpuId};
@@ -129,7 +129,7 @@ impl Retention {
         if self.means() != RetainMeans::Yielding {
             return Ok(Vec::new());
         }
-        let yields = start_yielding(vcpus, &self.group, params, |_| None)?;
+        let yields = prepare_yielding(vcpus, &self.group, params, |_| None)?;
         self.before = self.spent();
         self.zero = Spent::default();
         std::mem::replace(&mut self.retainer, Box::new(yields)).retire();

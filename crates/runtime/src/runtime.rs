@@ -16,7 +16,7 @@ use gleaner_capture::{Recorder, Target};
 use gleaner_decide::guest::Hurry;
 use gleaner_model::{CpuSet, Nanos, RetainMeans};
 use gleaner_observe::{ProcRoot, StatReader};
-use gleaner_sys::{thread_cpu_time, why_refused};
+use gleaner_sys::{children, numbered, thread_cpu_time, why_refused};
 use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -177,14 +177,9 @@ impl Runtime {
         self.groups.iter().find_map(Group::timer_slack)
     }
 
-    /// To be called right before the fork.
-    pub fn about_to_start(&mut self) {
-        self.machine.adopt_next_child();
-    }
-
-    /// To be called right after exec: from here on it is managed. What fails now must not cost the program: it is a
-    /// warning.
-    pub fn started(&mut self, pid: i32) {
+    /// Manages what runs below `pid` already, and all that it will start. What fails now must not cost the program: it
+    /// is a warning.
+    fn started(&mut self, pid: i32) {
         let Self { machine, groups, events, .. } = self;
         machine.adopted(pid);
         for group in groups.iter_mut() {
@@ -199,11 +194,23 @@ impl Runtime {
         self.pin(Nanos::ZERO);
     }
 
-    /// Manages processes that run already, with all that they start, as one group: the observer has to be `/proc`.
+    /// Manages processes that run already, with all that they start, as one group.
     pub fn attach(&mut self, roots: &[i32]) {
         let (Some(first), rest) = (roots.first(), roots.iter().skip(1)) else { return };
         self.started(*first);
         rest.for_each(|pid| self.joined(*pid));
+    }
+
+    /// The same for a child of this process, which is a subreaper: its orphans have come here.
+    pub fn attach_child(&mut self, pid: i32) {
+        self.attach(&[pid]);
+        // By now nothing is forked unseen.
+        let own = ProcRoot::default().proc.join("self/task");
+        let of_thread = |tid: i32| std::fs::read(own.join(format!("{tid}/children"))).unwrap_or_default();
+        let all: Vec<i32> = numbered(&own).flat_map(|tid| children(&of_thread(tid)).collect::<Vec<_>>()).collect();
+        let guardian = self.machine.guardian();
+        let orphans = all.into_iter().filter(|child| *child != pid && Some(*child) != guardian);
+        orphans.for_each(|orphan| self.joined(orphan));
     }
 
     /// Another process belongs to it, which none of the others has started.

@@ -88,6 +88,9 @@ impl Retainer for YieldingThreads {
     }
 
     fn set(&mut self, vcpu: VcpuId, timeout: Option<Nanos>, _: &mut Journal) -> Result<(), ActError> {
+        if timeout.is_some() {
+            self.begin(vcpu)?;
+        }
         self.order(vcpu, timeout.map_or(Order::Sleep, |timeout| Order::Retain { timeout }));
         Ok(())
     }

@@ -118,6 +118,7 @@ impl AttachArgs {
             strict: false,
             dry_run: false,
         };
-        Ok(Options { config, quiet: crate::output::quiet(), command, asking })
+        let records = self.recording.capture.is_some();
+        Ok(Options { config, quiet: crate::output::quiet(), command, asking, records })
     }
 }

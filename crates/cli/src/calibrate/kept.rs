@@ -49,6 +49,21 @@ pub struct Known {
 /// Adds to `config` what a run by it has to know, which is found out unless it was since the boot. Nothing where a
 /// means that polls in the idle task is to be had: there a trial in each run decides.
 pub fn add_what_is_known(config: &mut Config, vcpus: &CpuSet) {
+    add(config, vcpus, known);
+}
+
+/// The same as far as it was found out before: a program that is to be managed waits for no measurement, and would be
+/// in its way.
+pub fn add_what_is_kept(config: &mut Config, vcpus: &CpuSet) {
+    add(config, vcpus, |vcpus, _, yielding_is_asked| {
+        if !matters(vcpus, yielding_is_asked) {
+            return None;
+        }
+        kept(&default_state_dir(), &conditions(vcpus), yielding_is_asked)
+    });
+}
+
+fn add(config: &mut Config, vcpus: &CpuSet, find: impl Fn(&CpuSet, &GuestParams, bool) -> Option<Known>) {
     let asks = config.policy.retains() && config.profile != Profile::Latency && config.timeout.is_none();
     let yielding_is_asked = match config.retain {
         RetainChoice::Auto => false,
@@ -58,7 +73,7 @@ pub fn add_what_is_known(config: &mut Config, vcpus: &CpuSet) {
     if !asks {
         return;
     }
-    if let Some(known) = known(vcpus, &config.params, yielding_is_asked) {
+    if let Some(known) = find(vcpus, &config.params, yielding_is_asked) {
         config.costs = config.costs.or(known.costs);
         config.refused = known.idle_poll_why_not.map(|why| (RetainMeans::IdlePoll, why)).into_iter().collect();
     }
@@ -77,10 +92,7 @@ pub fn costs_for_service(retain: RetainChoice, vcpus: &CpuSet) -> Option<WakeupC
 
 /// What was not found out is logged.
 fn known(vcpus: &CpuSet, params: &GuestParams, yielding_is_asked: bool) -> Option<Known> {
-    // Elsewhere the trial alone decides: what an emulated wake-up takes says nothing, and loading programs more often
-    // than need be hangs QEMU 7.2 now and then.
-    let kvm = hypervisor(&ProcRoot::default()).is_some_and(|found| found.name.contains("KVM"));
-    if vcpus.len() < 2 || !kvm || !yielding_is_asked && polls_here(vcpus) {
+    if !matters(vcpus, yielding_is_asked) {
         return None;
     }
     kept_or_measured(vcpus, params, yielding_is_asked, || true).unwrap_or_else(|error| {
@@ -89,7 +101,14 @@ fn known(vcpus: &CpuSet, params: &GuestParams, yielding_is_asked: bool) -> Optio
     })
 }
 
-/// The same for whoever can be interrupted: `None`, too, once `go_on` said no.
+/// Whether it is to be known. Elsewhere the trial alone decides: what an emulated wake-up takes says nothing, and
+/// loading programs more often than need be hangs QEMU 7.2 now and then.
+fn matters(vcpus: &CpuSet, yielding_is_asked: bool) -> bool {
+    let kvm = || hypervisor(&ProcRoot::default()).is_some_and(|found| found.name.contains("KVM"));
+    vcpus.len() >= 2 && (yielding_is_asked || !polls_here(vcpus)) && kvm()
+}
+
+/// As `known`, for whoever can be interrupted: `None`, too, once `go_on` said no.
 pub fn kept_or_measured(
     vcpus: &CpuSet,
     params: &GuestParams,
@@ -97,8 +116,7 @@ pub fn kept_or_measured(
     go_on: impl FnMut() -> bool,
 ) -> Result<Option<Known>, Box<dyn std::error::Error>> {
     let (folder, on) = (default_state_dir(), conditions(vcpus));
-    let enough = |kept: &Known| kept.costs.is_some() || !yielding_is_asked;
-    if let Some(kept) = read(&folder, &on, since_boot()).filter(enough) {
+    if let Some(kept) = kept(&folder, &on, yielding_is_asked) {
         return Ok(Some(kept));
     }
     let tried = if yielding_is_asked { Ok(()) } else { IdlePoll::check(&ProcRoot::default().sys) };
@@ -115,6 +133,10 @@ pub fn kept_or_measured(
         tracing::info!("{}: {error}", folder.join(FILE).display());
     }
     Ok(Some(known))
+}
+
+fn kept(folder: &Path, on: &serde_json::Value, yielding_is_asked: bool) -> Option<Known> {
+    read(folder, on, since_boot()).filter(|kept| kept.costs.is_some() || !yielding_is_asked)
 }
 
 fn conditions(vcpus: &CpuSet) -> serde_json::Value {

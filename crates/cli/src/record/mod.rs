@@ -139,7 +139,7 @@ impl Recording {
     fn run(&mut self, command: &[OsString]) -> Result<(ExitStatus, Duration), Failure> {
         let inherited = Inherited::now();
         let (sender, events) = channel();
-        let _listening = listen(sender, &inherited)?;
+        listen(sender, &inherited)?;
         if let Some(recorder) = &mut self.recorder {
             recorder.adopt_next_child();
         }
@@ -168,8 +168,7 @@ impl Recording {
                     self.interrupted |= matches!(signal, libc::SIGINT | libc::SIGTERM | libc::SIGHUP | libc::SIGQUIT);
                     relay.pass_on(signal, by_terminal);
                 }
-                // Bursts are told where there is a runtime alone.
-                Ok(Event::Child | Event::Burst) | Err(RecvTimeoutError::Timeout) => {
+                Ok(Event::Child) | Err(RecvTimeoutError::Timeout) => {
                     if let Some(status) = child.try_wait().map_err(Failure::work)? {
                         return Ok(status);
                     }

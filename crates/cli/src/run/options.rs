@@ -20,6 +20,8 @@ pub struct Options {
     pub command: Vec<OsString>,
     /// Whether a daemon is to do it.
     pub asking: Asking,
+    /// Whether what Gleaner sees and decides is recorded.
+    pub records: bool,
 }
 
 impl Options {
@@ -72,7 +74,8 @@ impl Options {
             dry_run: false,
         };
         let asking = Asking::new(args.daemon, &own);
-        Ok(Self { config, quiet: crate::output::quiet(), command: args.command, asking })
+        let records = args.recording.capture.is_some();
+        Ok(Self { config, quiet: crate::output::quiet(), command: args.command, asking, records })
     }
 }
 
