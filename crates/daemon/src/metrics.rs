@@ -302,15 +302,14 @@ pub fn textfile(all: &StatusReport) -> String {
     let openmetrics = text(all, false);
     let counters: BTreeSet<&str> =
         openmetrics.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.strip_suffix(" counter")).collect();
-    let mut lines = String::new();
-    for line in openmetrics.lines().filter(|line| *line != "# EOF" && !line.starts_with("# UNIT ")) {
+    let of_textfile = |line: &str| {
         let described = ["# HELP ", "# TYPE "].into_iter().find_map(|word| Some((word, line.strip_prefix(word)?)));
         match described.and_then(|(word, rest)| Some((word, rest.split_once(' ')?))) {
-            Some((word, (name, rest))) if counters.contains(name) => lines += &format!("{word}{name}_total {rest}\n"),
-            _ => lines += &format!("{line}\n"),
+            Some((word, (name, rest))) if counters.contains(name) => format!("{word}{name}_total {rest}\n"),
+            _ => format!("{line}\n"),
         }
-    }
-    lines
+    };
+    openmetrics.lines().filter(|line| *line != "# EOF" && !line.starts_with("# UNIT ")).map(of_textfile).collect()
 }
 
 /// Where metrics are served.

@@ -29,7 +29,7 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime};
 
 mod asking;
 mod drift;
@@ -175,7 +175,7 @@ impl Service {
         Ok(Self {
             options,
             began: Instant::now(),
-            began_unix: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().into(),
+            began_unix: since_1970(),
             configuration,
             runtime,
             recording,
@@ -453,4 +453,10 @@ fn listener(say: &Say) -> Listener {
             say(&format!("gleaner: {event}"));
         }
     })
+}
+
+/// What the machine's clock says.
+#[allow(clippy::disallowed_methods, reason = "it is told, and nothing is computed from it")]
+fn since_1970() -> Nanos {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().into()
 }

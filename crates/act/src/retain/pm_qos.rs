@@ -221,12 +221,14 @@ fn watch(mut vcpus: Vec<Watched>, orders: &Receiver<Order>, heart: &AtomicU64, l
                 Ok(())
             }
             Ok(Order::Set(id, timeout)) => {
-                let its = vcpus.iter_mut().filter(|watched| watched.vcpu == id);
-                its.map(|watched| watched.order(timeout)).collect()
+                let mut its = vcpus.iter_mut().filter(|watched| watched.vcpu == id);
+                its.try_for_each(|watched| watched.order(timeout))
             }
             Ok(Order::TakenBack(times)) => {
                 taken_back = times;
-                vcpus.iter_mut().for_each(|watched| watched.limit.was_given_back());
+                for watched in &mut vcpus {
+                    watched.limit.was_given_back();
+                }
                 Ok(())
             }
             Err(RecvTimeoutError::Timeout) => {
@@ -234,7 +236,7 @@ fn watch(mut vcpus: Vec<Watched>, orders: &Receiver<Order>, heart: &AtomicU64, l
                 let due = |watched: &&mut Watched| watched.timeout.is_some() && watched.next_look <= now;
                 let silent = monotonic() - Nanos(heart.load(Relaxed)) > HEART_STOPPED;
                 let look = |watched: &mut Watched| if silent { watched.let_go(now) } else { watched.look(now) };
-                vcpus.iter_mut().filter(due).map(look).collect()
+                vcpus.iter_mut().filter(due).try_for_each(look)
             }
             Err(RecvTimeoutError::Disconnected) => break,
         };
