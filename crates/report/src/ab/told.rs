@@ -86,12 +86,12 @@ impl AbReport {
             if pair > PRINTED && !outlying {
                 continue;
             }
-            let figure = |run: &Option<&AbRun>| run.map_or_else(|| "-".to_owned(), |run| self.figure(run));
-            let ratio = |other: &Option<&AbRun>| {
-                let ratio = runs[0].zip(*other).and_then(|(first, other)| self.ratio(first, other));
+            let figure = |run: Option<&AbRun>| run.map_or_else(|| "-".to_owned(), |run| self.figure(run));
+            let ratio = |other: Option<&AbRun>| {
+                let ratio = runs[0].zip(other).and_then(|(first, other)| self.ratio(first, other));
                 ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.3}"))
             };
-            let cells = runs.iter().map(figure).chain(runs[1..].iter().map(ratio));
+            let cells = runs.iter().copied().map(figure).chain(runs[1..].iter().copied().map(ratio));
             table.add_row(std::iter::once(pair.to_string()).chain(cells));
         }
         writeln!(f, "{table}")?;

@@ -21,7 +21,7 @@ pub(super) fn sections(reports: &[(&str, &AbReport)]) -> Result<Vec<Section>, Dr
         let file = if once { String::new() } else { format!(" ({})", file.rsplit('/').next().unwrap_or(file)) };
         format!("{}{choice}{file}", name(report))
     };
-    reports.iter().map(|named| section(named.1, called(named))).collect()
+    reports.iter().map(|named| section(named.1, &called(named))).collect()
 }
 
 /// What is compared with what.
@@ -41,12 +41,12 @@ fn name(report: &AbReport) -> String {
 }
 
 /// `called` tells it from the page's other comparisons.
-fn section(report: &AbReport, called: String) -> Result<Section, DrawError> {
+fn section(report: &AbReport, called: &str) -> Result<Section, DrawError> {
     let mut section = Section::new(format!("{}: {}", name(report), choice(report)));
     let comparisons = report.comparisons();
     let several = comparisons.len() > 1;
     section.answers.extend(comparisons.iter().map(|of| Answer {
-        of: if several { format!("{called}: {}", of.mode) } else { called.clone() },
+        of: if several { format!("{called}: {}", of.mode) } else { called.to_owned() },
         verdict: Verdict::named(of.told_verdict()),
         told: html! {
             (prose(&report.verdict_sentence(of)))
