@@ -46,7 +46,8 @@ def answers(binary, folder):
 
 def ask(binary, command, file, state):
     words = command.split()[1:]
-    words += [file] if words[0] == "config" else ["--state-dir", state]
+    where = {"config": [file], "top": ["--socket", state / "gleaner.sock"]}
+    words += where.get(words[0], ["--state-dir", state])
     said = subprocess.run([binary, *words], check=False, capture_output=True, text=True).stdout
     return said.replace(str(file), CONFIGURATION).rstrip("\n")
 
