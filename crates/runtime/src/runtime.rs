@@ -223,7 +223,9 @@ impl Runtime {
         self.machine.beat(&mut self.events);
         let Self { machine, groups, events, .. } = self;
         if machine.leave_to_others(events) {
-            groups.iter_mut().for_each(|group| group.without_retention(machine, events));
+            for group in groups.iter_mut() {
+                group.without_retention(machine, events);
+            }
         }
         let before = thread_cpu_time();
         if self.recorder().is_some_and(|recorder| recorder.is_segment_full()) {

@@ -59,7 +59,7 @@ fn is_ours(path: &Path) -> bool {
 }
 
 fn is_cgroup(path: &Path) -> bool {
-    statfs(path).is_ok_and(|found| CGROUPS.contains(&i64::from(found.f_type)))
+    statfs(path).is_ok_and(|found| CGROUPS.contains(&found.f_type))
 }
 
 /// Whether nobody but root and this user could have put it there.
