@@ -45,7 +45,7 @@ pub fn main(args: &DoctorArgs) -> Result<u8, Failure> {
     let report = examine(&interrupted);
     bar.finish_and_clear();
     if interrupted.load(Ordering::Relaxed) {
-        return Ok(130);
+        return Ok(interrupt::status());
     }
     output.json(&report)?;
     output.text(&report);

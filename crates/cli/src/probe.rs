@@ -23,7 +23,7 @@ pub fn main(args: &ProbeArgs) -> Result<u8, Failure> {
     let interrupted = interrupt::flag()?;
     let vcpus = crate::run::allowed_vcpus();
     if args.means {
-        let Some(report) = by_means(&vcpus, &interrupted)? else { return Ok(130) };
+        let Some(report) = by_means(&vcpus, &interrupted)? else { return Ok(interrupt::status()) };
         output.json(&report)?;
         output.text(&report);
         return Ok(0);
@@ -39,7 +39,7 @@ pub fn main(args: &ProbeArgs) -> Result<u8, Failure> {
     }
     let report = measure(args, &settings, &vcpus, notes, &interrupted)?;
     if interrupted.load(Ordering::Relaxed) {
-        return Ok(130);
+        return Ok(interrupt::status());
     }
     output.json(&report)?;
     output.text(&report);

@@ -196,7 +196,7 @@ fn changes_nothing(words: &[&str], means: &str, files: &str) {
     command.args(&words[1..]).args([GLEANER, "run", "--timeout", "1ms", "--no-trial", "--policy", "retain"]);
     command.args(["--retain", means, "--", "sh", "-c", &format!("{script}; exit 7")]);
     let said = finish(&mut command).with_status(7).saying(&during);
-    assert!(!said.stderr.contains("gleaner restore"), "{said:#?}");
+    assert!(!said.stderr.contains("run `gleaner restore`"), "{said:#?}");
     assert_eq!(idle_values(), before);
 }
 

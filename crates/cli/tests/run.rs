@@ -109,9 +109,9 @@ fn ready(command: &mut Command) -> (Killed, BufReader<std::process::ChildStdout>
     (child, lines)
 }
 
-fn status_of(child: &mut Child) -> Option<i32> {
+fn status_of(child: &mut Child) -> i32 {
     assert!(comes_true(|| child.try_wait().unwrap().is_some()), "it does not end");
-    Some(shell_status(child.wait().unwrap()))
+    shell_status(child.wait().unwrap())
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn signals_reach_the_program() {
             let script = format!("trap 'echo got {name}; exit 5' {name}; echo ready; while :; do sleep 0.02; done");
             let (mut child, mut lines) = ready(&mut shell(way, &script));
             send(pid_of(&child.0), signal);
-            assert_eq!(status_of(&mut child.0), Some(5), "{name} {way:?}");
+            assert_eq!(status_of(&mut child.0), 5, "{name} {way:?}");
             let mut rest = String::new();
             lines.read_to_string(&mut rest).unwrap();
             assert_eq!(rest, format!("got {name}\n"));
@@ -144,7 +144,7 @@ fn a_signal_that_ends_the_program_is_in_the_status() {
     for (signal, status) in [(libc::SIGTERM, 143), (libc::SIGINT, 130), (libc::SIGHUP, 129)] {
         let (mut child, _lines) = ready(&mut shell(&[], "echo ready; exec sleep 30"));
         send(pid_of(&child.0), signal);
-        assert_eq!(status_of(&mut child.0), Some(status));
+        assert_eq!(status_of(&mut child.0), status);
     }
 }
 
@@ -192,7 +192,7 @@ fn a_signal_that_is_ignored_stays_ignored() {
     let script = format!("trap '' HUP; exec {GLEANER} run --timeout 1ms -q -- sh -c 'echo ready; sleep 0.3; exit 6'");
     let (mut child, _lines) = ready(Command::new("sh").args(["-c", &script]));
     send(-pid_of(&child.0), libc::SIGHUP);
-    assert_eq!(status_of(&mut child.0), Some(6));
+    assert_eq!(status_of(&mut child.0), 6);
 }
 
 /// What a program can see of its surroundings, one line each.
@@ -355,7 +355,7 @@ fn a_gleaner_that_is_stopped_does_not_stop_the_program() {
     assert!(comes_true(|| mark.exists()), "the program stood still");
     assert_eq!(state_of(main), Some('T'));
     send(main, libc::SIGCONT);
-    assert_eq!(status_of(&mut child.0), Some(8));
+    assert_eq!(status_of(&mut child.0), 8);
 }
 
 /// The report on a program that worked for so long in a mode of [`program`], once it had so many threads.
@@ -370,7 +370,7 @@ fn report_on(mode: &str, crowd: u32, way: &[&str], time: Duration) -> serde_json
     assert!(comes_true(|| children_of(main).into_iter().any(|pid| threads(pid) >= crowd)));
     std::thread::sleep(time);
     drop(child.0.stdin.take());
-    assert_eq!(status_of(&mut child.0), Some(program::STATUS));
+    assert_eq!(status_of(&mut child.0), program::STATUS);
     serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap()
 }
 
@@ -500,7 +500,7 @@ fn what_is_stopped_through_gleaner_alone_is_continued_through_it() {
         assert!(comes_true(|| both(false)));
     }
     send(main, libc::SIGTERM);
-    assert_eq!(status_of(&mut child.0), Some(143));
+    assert_eq!(status_of(&mut child.0), 143);
 }
 
 #[test]

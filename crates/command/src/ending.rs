@@ -19,10 +19,15 @@ pub fn told(signal: i32) {
     OF.store(signal, Ordering::Relaxed);
 }
 
+/// The signal; 0: none.
+pub fn signal() -> i32 {
+    OF.load(Ordering::Relaxed)
+}
+
 /// Ends this process by the signal that `status` (128+n) tells of. To be called last: nothing is done after it. Comes
 /// back where there was none, or where it cannot be raised, as by the first process of a container.
 pub fn by_signal(status: u8) {
-    let signal = OF.load(Ordering::Relaxed);
+    let signal = signal();
     if signal == 0 || i32::from(status) != 128 + signal {
         return;
     }

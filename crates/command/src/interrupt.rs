@@ -19,11 +19,16 @@ const LONGEST_NAP: Duration = Duration::from_millis(200);
 pub fn flag() -> Result<Arc<AtomicBool>, Failure> {
     let flag = Arc::new(AtomicBool::new(false));
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-        signal_hook::flag::register(signal, Arc::clone(&flag)).map_err(Failure::work)?;
-        // SAFETY: a number is stored, and nothing else is done.
+        // Before the flag: whoever sees that finds this. SAFETY: a number is stored, and nothing else is done.
         unsafe { signal_hook::low_level::register(signal, move || ending::told(signal)) }.map_err(Failure::work)?;
+        signal_hook::flag::register(signal, Arc::clone(&flag)).map_err(Failure::work)?;
     }
     Ok(flag)
+}
+
+/// The status of a command that [`flag`] has ended: 128+n after signal n, by which it ends in the end.
+pub fn status() -> u8 {
+    u8::try_from(128 + ending::signal()).unwrap_or(130)
 }
 
 /// Sleeps until then; `false` as soon as a signal has come.

@@ -221,35 +221,41 @@ fn watch(mut vcpus: Vec<Watched>, orders: &Receiver<Order>, heart: &AtomicU64, l
                 Ok(())
             }
             Ok(Order::Set(id, timeout)) => {
-                let mut its = vcpus.iter_mut().filter(|watched| watched.vcpu == id);
-                its.try_for_each(|watched| watched.order(timeout))
+                let its = vcpus.iter_mut().filter(|watched| watched.vcpu == id);
+                each(its, |watched| watched.order(timeout))
             }
             Ok(Order::TakenBack(times)) => {
                 taken_back = times;
-                for watched in &mut vcpus {
+                each(vcpus.iter_mut(), |watched| {
                     watched.limit.was_given_back();
-                }
-                Ok(())
+                    Ok(())
+                })
             }
             Err(RecvTimeoutError::Timeout) => {
                 let now = Instant::now();
                 let due = |watched: &&mut Watched| watched.timeout.is_some() && watched.next_look <= now;
                 let silent = monotonic() - Nanos(heart.load(Relaxed)) > HEART_STOPPED;
                 let look = |watched: &mut Watched| if silent { watched.let_go(now) } else { watched.look(now) };
-                vcpus.iter_mut().filter(due).try_for_each(look)
+                each(vcpus.iter_mut().filter(due), look)
             }
             Err(RecvTimeoutError::Disconnected) => break,
         };
-        // A vCPU that was taken away is no reason for the others.
-        if let Err(why) = done
-            && !why.is_gone()
-        {
+        if let Err(why) = done {
             *lost.lock().unwrap_or_else(PoisonError::into_inner) = Some((taken_back, why));
         }
     }
     for error in vcpus.iter_mut().filter_map(|watched| watched.order(None).err()) {
         tracing::info!("{error}");
     }
+}
+
+/// Does it for each, whatever becomes of the others; the first failure. A vCPU that was taken away is none.
+fn each<'a>(
+    all: impl Iterator<Item = &'a mut Watched>,
+    mut work: impl FnMut(&mut Watched) -> Result<(), ActError>,
+) -> Result<(), ActError> {
+    let failed: Vec<ActError> = all.filter_map(|watched| work(watched).err()).filter(|why| !why.is_gone()).collect();
+    failed.into_iter().next().map_or(Ok(()), Err)
 }
 
 impl Watched {
