@@ -34,7 +34,7 @@ pub fn by_signal(status: u8) {
     // Nothing is left to do for what cannot be written.
     let _ = std::io::stdout().flush();
     let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: all structs are plain data that outlive the calls. The program may have dumped its core; this one has none.
+    // SAFETY: all structs are plain data that outlive the calls. No core: the program may have dumped its own.
     unsafe {
         libc::setrlimit(libc::RLIMIT_CORE, &raw const none);
         libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0);

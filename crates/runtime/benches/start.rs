@@ -1,7 +1,7 @@
 //! What beginning beside a program takes, by phase, on this machine's vCPUs.
 //!
-//! `cargo bench -p gleaner-runtime --bench start [-- --rounds N]`, as root for BPF. The program runs meanwhile: it waits
-//! for none of this, but shares the CPUs with it.
+//! `cargo bench -p gleaner-runtime --bench start [-- --rounds N]`, as root for BPF. The program runs meanwhile: it
+//! waits for none of this, but shares the CPUs with it.
 
 #![allow(missing_docs, reason = "a benchmark")]
 
