@@ -241,6 +241,9 @@ pub struct StatusVm {
     pub slice_ns: Option<u64>,
 }
 
+/// As the trial of retention has it.
+const CLEARLY_FASTER: f64 = 1.25;
+
 /// A trial: windows with and without retention, in turn.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -264,9 +267,11 @@ pub struct StatusTrial {
 }
 
 impl StatusTrial {
-    /// Whether all pairs are on one side of 1: what differs by less than the machine's noise is not shown.
+    /// Whether all pairs are on one side of 1, but for one where the median is clear: what differs by less than the
+    /// machine's noise is not shown.
     pub fn is_shown(&self) -> bool {
-        self.rate_range.is_none_or(|[low, high]| low > 1.0 || high < 1.0)
+        let clear = self.pays && self.rate_ratio.is_some_and(|ratio| ratio > CLEARLY_FASTER);
+        clear || self.rate_range.is_none_or(|[low, high]| low > 1.0 || high < 1.0)
     }
 
     /// When the next one comes, in words.

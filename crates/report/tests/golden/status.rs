@@ -162,7 +162,8 @@ fn status_whole() {
         assert!(text.contains(line), "{line:?} is not in {text}");
     }
     let mut busy = group();
-    busy.trial.as_mut().unwrap().rate_range = Some([0.82, 1.07]);
+    let trial = busy.trial.as_mut().unwrap();
+    (trial.rate_ratio, trial.rate_range) = (Some(1.0), Some([0.82, 1.07]));
     let text = status().explain(&[&busy]);
     assert!(text.contains("0.82 to 1.07 in 4 pairs: no difference is shown\n"), "{text}");
     let text = StatusReport { groups: vec![busy], ..status() }.to_string();

@@ -12,7 +12,8 @@
 //!
 //! Blocks follow each other as `-++-+--+` (Thue-Morse), which cancels a drift of the load, linear or quadratic. The
 //! first window of a block only settles. Retention has to show a gain: a higher rate in each pair and clearly so in the
-//! median, or hand-overs that cost clearly less. What lies on both sides of 1 keeps no vCPU awake.
+//! median, or 1.25 times the rate there and three pairs of four, or hand-overs that cost clearly less. What else lies
+//! on both sides of 1 keeps no vCPU awake.
 //!
 //! Profile `latency`, and yielding threads that need no trial (`yielding_waits_for_trial`), stop where it costs more in
 //! the median of the four pairs and in at least `trial_pairs_min` (three) of them, unless the program switches clearly
@@ -46,6 +47,9 @@ const EARLY_PAIRS: usize = 2;
 const CLEARLY_BETTER: f64 = 1.15;
 /// ... and clearly against it where it has so many times less: what is stopped stays so for long.
 const CLEARLY_WORSE: f64 = 1.5;
+
+/// Three pairs of four speak for retention where the median has so many times the rate.
+const CLEARLY_FASTER: f64 = 1.25;
 
 /// One pair speaks for itself where it has so many times the rate.
 const BEYOND_DOUBT: f64 = 2.0;
@@ -354,8 +358,10 @@ impl Trial {
 
     fn does_pay(&self, Ratios { costs, rates, .. }: &Ratios) -> bool {
         let rate = median(rates);
-        // A range that holds 1 shows nothing.
-        let gains = rate > 1.0 + self.gain_min && rates.iter().all(|rate| *rate > 1.0);
+        let faster = rates.iter().filter(|rate| **rate > 1.0).count();
+        // A range that holds 1 shows nothing, unless one pair alone is to blame.
+        let shown = faster == rates.len() || rate > CLEARLY_FASTER && faster >= self.pairs_min;
+        let gains = rate > 1.0 + self.gain_min && shown;
         let slower = rates.iter().filter(|rate| **rate < 1.0).count();
         let loses = rate < 1.0 - self.gain_min && slower >= self.pairs_min;
         let Some(costs) = costs else {

@@ -74,12 +74,15 @@ struct Comparing {
     /// The block that goes on, and of how many windows it is.
     open: Option<Block>,
     windows: u32,
+    /// Threads that were packed take a moment to spread, and idle vCPUs to poll for long again.
+    settling: bool,
 }
 
 impl Comparing {
     /// The last window before it is in its first block.
     fn begun(window: &Window, packed: bool, cpus: f64) -> Self {
-        let mut new = Self { packed_at_first: packed, cpus, blocks: Vec::new(), open: None, windows: 0 };
+        let mut new =
+            Self { packed_at_first: packed, cpus, blocks: Vec::new(), open: None, windows: 0, settling: false };
         new.add(window);
         new
     }
@@ -95,12 +98,17 @@ impl Comparing {
 
     /// Adds a window; `Some(true)`: the block is over, `Some(false)`: it never will be.
     fn add(&mut self, window: &Window) -> Option<bool> {
+        if std::mem::take(&mut self.settling) {
+            return None;
+        }
         let block = Block::of(window);
         let block = self.open.take().map_or(block.clone(), |open| open.and(&block));
         self.windows += 1;
         if block.tells() {
+            let was_packed = self.is_packed();
             self.blocks.push(block);
             self.windows = 0;
+            self.settling = was_packed && !self.is_packed();
             return Some(true);
         }
         self.open = Some(block);

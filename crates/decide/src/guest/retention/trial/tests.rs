@@ -280,6 +280,9 @@ fn what_is_on_both_sides_of_1_keeps_no_vcpu_awake() {
             (busy, None, false),
             (busy, Some([1.0, 0.99, 1.01, 1.0]), false),
             ([1.02, 1.07, 1.2, 1.2], None, true),
+            // One pair met somebody else.
+            ([0.7, 1.9, 2.0, 3.0], None, true),
+            ([0.7, 0.9, 2.0, 3.0], None, false),
             ([1.02, 1.07, 1.2, 1.2], Some([1.0, 0.99, 1.01, 1.0]), true),
             // Each hand-over costs less: a fixed rate of requests shows no more.
             ([0.99, 1.01, 1.0, 1.0], Some([0.8, 0.9, 0.85, 1.01]), true),
