@@ -306,8 +306,8 @@ pub fn textfile(all: &StatusReport) -> String {
     for line in openmetrics.lines().filter(|line| *line != "# EOF" && !line.starts_with("# UNIT ")) {
         let described = ["# HELP ", "# TYPE "].into_iter().find_map(|word| Some((word, line.strip_prefix(word)?)));
         match described.and_then(|(word, rest)| Some((word, rest.split_once(' ')?))) {
-            Some((word, (name, rest))) if counters.contains(name) => lines += &format!("{word}{name}_total {rest}\n"),
-            _ => lines += &format!("{line}\n"),
+            Some((word, (name, rest))) if counters.contains(name) => lines.extend([word, name, "_total ", rest, "\n"]),
+            _ => lines.extend([line, "\n"]),
         }
     }
     lines

@@ -175,7 +175,7 @@ impl Service {
         Ok(Self {
             options,
             began: Instant::now(),
-            began_unix: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().into(),
+            began_unix: since_1970(),
             configuration,
             runtime,
             recording,
@@ -443,6 +443,12 @@ impl Task for Service {
         // Only what ended a window puts the next one off.
         ControlFlow::Continue(std::mem::take(&mut self.is_cut).then(|| self.next_tick()))
     }
+}
+
+/// What scrapers count a process' age from.
+#[allow(clippy::disallowed_methods, reason = "a date, and no duration is taken from it")]
+fn since_1970() -> Nanos {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().into()
 }
 
 /// Decisions are the log's: the journal of a service would be full of them.

@@ -29,6 +29,7 @@ use std::time::Duration;
                   \x20 gleaner ab --metric 'transactions: .*\\(([0-9.]+) per sec' --higher-is-better -- sysbench ... \
                   run"
 )]
+#[allow(clippy::struct_excessive_bools, reason = "flags of a command line")]
 pub struct AbArgs {
     /// Pairs of runs
     #[arg(short = 'n', long, value_name = "N", default_value_t = 10)]

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 /// What is to be compared, and how.
 #[derive(Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "flags of a command line, each by itself")]
 pub struct Plan {
     /// First what the others are compared with.
     pub modes: Vec<Mode>,

@@ -77,19 +77,19 @@ impl Series {
         let mut series = Self::default();
         let costs = series.costs(plan, interrupt);
         let setting = Setting { plan, interrupt, costs, report };
-        series.stop = match series.script(&setting, "--setup", plan.scripts.setup.as_deref())? {
+        series.stop = match Self::script(&setting, "--setup", plan.scripts.setup.as_deref())? {
             None => series.run_all(&setting)?,
             failed => failed,
         };
         // Also when a run failed; what that said counts more.
-        let failed = series.script(&setting, "--cleanup", plan.scripts.cleanup.as_deref())?;
+        let failed = Self::script(&setting, "--cleanup", plan.scripts.cleanup.as_deref())?;
         series.stop = series.stop.take().or(failed);
         series.tell_warnings();
         Ok(series)
     }
 
     /// Runs a script around the runs, if there is one.
-    fn script(&mut self, setting: &Setting<'_>, option: &str, script: Option<&str>) -> Result<Option<Stop>, Failure> {
+    fn script(setting: &Setting<'_>, option: &str, script: Option<&str>) -> Result<Option<Stop>, Failure> {
         let Some(script) = script else { return Ok(None) };
         let (status, said) = measure::script(setting.plan, script, setting.interrupt)?;
         if let Some(signal) = setting.interrupt.signal().filter(|_| option != "--cleanup") {
@@ -158,7 +158,7 @@ impl Series {
         if let Some(signal) = setting.interrupt.signal() {
             return Ok(Some(interrupted(signal)));
         }
-        if let Some(stop) = self.script(setting, "--prepare", setting.plan.scripts.prepare.as_deref())? {
+        if let Some(stop) = Self::script(setting, "--prepare", setting.plan.scripts.prepare.as_deref())? {
             return Ok(Some(stop));
         }
         let outcome =
