@@ -108,9 +108,9 @@ fn the_faqs_figures_are_those_of_the_experiment() {
         ("memcached, 8 clients", &["memcached-8"]),
     ] {
         let row = row_of(&faq, start);
-        programs
-            .iter()
-            .for_each(|program| assert!(row.contains(&gain(program)), "{program}: {} in {row}", gain(program)));
+        for program in programs {
+            assert!(row.contains(&gain(program)), "{program}: {} in {row}", gain(program));
+        }
     }
     assert!(faq.contains(&format!("gained {} and {}", gain("jvm-queue"), gain("jvm-futures"))));
     let results = read(&root().join("docs/results.md"));
