@@ -445,6 +445,12 @@ impl Task for Service {
     }
 }
 
+/// What scrapers count a process' age from.
+#[allow(clippy::disallowed_methods, reason = "a date, and no duration is taken from it")]
+fn since_1970() -> Nanos {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().into()
+}
+
 /// Decisions are the log's: the journal of a service would be full of them.
 fn listener(say: &Say) -> Listener {
     let say = Arc::clone(say);
