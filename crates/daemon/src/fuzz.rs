@@ -72,13 +72,13 @@ fn fuzz_requests_to_the_control_socket() {
         b"{\"request\":\"reload\"}\n",
         b"{\"request\":\"verify\"}\n",
         b"{\"request\":\"hold\",\"group\":\"redis\"}\n",
-        b"{\"request\":\"join\",\"name\":\"a\",\"pid\":17,\"policy\":\"full\",\"profile\":\"balanced\",\"params\":{\"x\":1}}\n",
+        b"{\"request\":\"join\",\"name\":\"a\",\"pid\":17,\"settings\":{\"policy\":\"full\",\"profile\":\"balanced\",\"params\":{\"x\":1}}}\n",
         b"{\"request\":\"leave\",\"group\":3}\n",
     ];
     fuzz("control socket", &seeds, |input| {
         let answer = answer_to(input, Peer::default(), &mut |request, peer| {
             if let Request::Join(join) = request {
-                let _ = (join.settings(), join.group_name());
+                let _ = (join.entry(), join.group_name());
                 assert!(check(&ProcRoot::below(Path::new("/no/such/machine")), &join, &peer).is_err());
             }
             Answer::Reloaded(1)

@@ -19,12 +19,13 @@ pub(crate) fn respecting<'a>(config: &'a Config, events: &mut Events) -> Cow<'a,
     if steered == Steered::default() {
         return Cow::Borrowed(config);
     }
-    let mut left = Config { policy: beside(config.policy, steered), ..config.clone() };
+    let mut left = config.clone();
+    left.group.policy = Some(beside(config.group.policy(), steered));
     if let Some(scheduler) = scheduler {
         left.refused.push((RetainMeans::Yielding, NO_LOWEST_CLASS.to_owned()));
         events.warn(Warning::LeftToSchedExt { scheduler });
     }
-    if steered.never_halts && config.policy.retains() {
+    if steered.never_halts && config.group.policy().retains() {
         events.warn(Warning::NeverHalts);
     }
     Cow::Owned(left)

@@ -373,7 +373,7 @@ fn hurry_of(groups: &[Group]) -> Hurry {
 
 /// By what the vCPUs of a group are retained. The first one that wants something makes the machine ready for it.
 fn means_for(config: &Config, machine: &mut Machine, events: &mut Events) -> Option<RetainMeans> {
-    if !config.policy.retains() {
+    if !config.group.policy().retains() {
         return None;
     }
     if config.dry_run {

@@ -196,7 +196,7 @@ fn find_manager(
     vcpus: &CpuSet,
 ) -> Result<Manager, Failure> {
     let mut found = Manager::default();
-    if options.config.policy == Policy::Off {
+    if options.config.group.policy() == Policy::Off {
         return Ok(found);
     }
     // Orphans of the program come to us, so that they stay observable; the event loop reaps them.
