@@ -12,7 +12,7 @@ missing is left out and said. Raw values go to --out (default target/packing/pro
 """
 
 import argparse, importlib.util, json, math, os, platform, random, re, resource, shutil, signal
-import statistics, subprocess, sys, tempfile, textwrap, time
+import statistics, subprocess, sys, tempfile, time
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "../.."))
 _spec = importlib.util.spec_from_file_location("retention", f"{ROOT}/experiments/retention/programs.py")
@@ -83,165 +83,13 @@ PROGRAMS = {
     "true": ("true", "true"),
 }
 
-TURNS_C = r"""
-#define _GNU_SOURCE
-#include <pthread.h>
-#include <semaphore.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-#include <mqueue.h>
-#include <sys/eventfd.h>
-#include <sys/ipc.h>
-#include <sys/sem.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-static const char *kind; static long n; static int id, fds[2], ev[2]; static mqd_t mq[2]; static sem_t s[2];
-static pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER; static pthread_cond_t c[2] = {PTHREAD_COND_INITIALIZER, PTHREAD_COND_INITIALIZER};
-static int turn; static volatile double sink;
-static void work(void) { double x = 1; for (int i = 0; i < 20000; i++) x = x * 1.0000001 + 1e-9; sink = x; }
-static void give(int me) { char b = 0; unsigned long one = 1;
-  if (!strcmp(kind, "sysv")) { struct sembuf o = {!me, 1, 0}; semop(id, &o, 1); }
-  else if (!strcmp(kind, "sem") || !strcmp(kind, "work")) sem_post(&s[!me]);
-  else if (!strcmp(kind, "eventfd")) { if (write(ev[!me], &one, 8) < 0) exit(1); }
-  else if (!strcmp(kind, "socket")) { if (write(fds[me], &b, 1) < 0) exit(1); }
-  else if (!strcmp(kind, "mqueue")) mq_send(mq[!me], &b, 1, 0);
-  else { pthread_mutex_lock(&m); turn = !me; pthread_cond_signal(&c[!me]); pthread_mutex_unlock(&m); } }
-static void take(int me) { char b[16]; unsigned long x;
-  if (!strcmp(kind, "sysv")) { struct sembuf o = {me, -1, 0}; semop(id, &o, 1); }
-  else if (!strcmp(kind, "sem") || !strcmp(kind, "work")) sem_wait(&s[me]);
-  else if (!strcmp(kind, "eventfd")) { if (read(ev[me], &x, 8) < 0) exit(1); }
-  else if (!strcmp(kind, "socket")) { if (read(fds[me], b, 1) < 0) exit(1); }
-  else if (!strcmp(kind, "mqueue")) mq_receive(mq[me], b, 16, 0);
-  else { pthread_mutex_lock(&m); while (turn != me) pthread_cond_wait(&c[me], &m); pthread_mutex_unlock(&m); } }
-static void *player(void *p) { int me = (long)p;
-  for (long i = 0; i < n; i++) { take(me); if (!strcmp(kind, "work")) work(); give(me); } return 0; }
-int main(int argc, char **argv) { pthread_t t; kind = argv[1]; n = atol(argv[2]);
-  sem_init(&s[0], 0, 0); sem_init(&s[1], 0, 0); ev[0] = eventfd(0, 0); ev[1] = eventfd(0, 0); socketpair(AF_UNIX, SOCK_STREAM, 0, fds);
-  struct mq_attr a = {.mq_maxmsg = 1, .mq_msgsize = 1};
-  for (int i = 0; i < 2; i++) { char name[32]; snprintf(name, 32, "/turns-%d-%d", getpid(), i); mq[i] = mq_open(name, O_RDWR | O_CREAT, 0600, &a); mq_unlink(name); }
-  id = semget(IPC_PRIVATE, 2, 0600); turn = 1;
-  if (!strcmp(kind, "sysv")) { if (fork() == 0) { player((void *)0); _exit(0); } give(1); player((void *)1); wait(0); semctl(id, 0, IPC_RMID); return 0; }
-  semctl(id, 0, IPC_RMID); pthread_create(&t, 0, player, (void *)0); give(1); player((void *)1); pthread_join(t, 0); return 0; }
-"""
-PIPE_PY = """
-import os
-a, b = os.pipe(), os.pipe()
-n = 40000
-if os.fork() == 0:
-    for i in range(n): os.write(b[1], os.read(a[0], 1))
-    os._exit(0)
-for i in range(n): os.write(a[1], b"x"); os.read(b[0], 1)
-os.wait()
-"""
-TCP_PY = """
-import asyncio, threading, socket
-n = 8000
-s = socket.create_server(("127.0.0.1", 0)); port = s.getsockname()[1]
-def serve():
-    async def main():
-        async def client(r, w):
-            while (x := await r.readline()): w.write(x)
-            w.close()
-        server = await asyncio.start_server(client, sock=s)
-        await done.wait()
-    async def run():
-        global done; done = asyncio.Event(); await main()
-    asyncio.run(run())
-threading.Thread(target=serve, daemon=True).start()
-c = socket.create_connection(("127.0.0.1", port)); c.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-for i in range(n): c.sendall(b"hello\\n"); c.recv(64)
-"""
-MC_PY = """
-import socket, sys
-s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1])
-s.sendall(b"set k 0 0 5\\r\\nhello\\r\\n"); s.recv(64)
-for i in range(int(sys.argv[2])): s.sendall(b"get k\\r\\n"); s.recv(256)
-"""
-POOL_PY = """
-import multiprocessing
-def f(x): return sum(range(3000))
-if __name__ == "__main__":
-    with multiprocessing.Pool(2) as pool: sum(pool.imap(f, range(12000), 1))
-"""
-PAIR_PL = """
-use Socket; use IO::Handle; socketpair(my $a, my $b, AF_UNIX, SOCK_STREAM, PF_UNSPEC); my $n = 40000; my $x;
-if (fork() == 0) { for (1..$n) { sysread $b, $x, 1; syswrite $b, $x, 1 } exit 0 }
-for (1..$n) { syswrite $a, "x", 1; sysread $a, $x, 1 } wait;
-"""
-COPROC = """
-coproc cat
-for ((i = 0; i < 12000; i++)); do echo "$i" >&"${COPROC[1]}"; read -r x <&"${COPROC[0]}"; done
-"""
-ATOMICS_JS = """
-const { Worker, isMainThread, workerData } = require('worker_threads'); const n = 60000;
-const play = (a, me) => { for (let i = 0; i < n; i++) { while (Atomics.load(a, 0) !== me) Atomics.wait(a, 0, 1 - me); Atomics.store(a, 0, 1 - me); Atomics.notify(a, 0); } };
-if (isMainThread) { const a = new Int32Array(new SharedArrayBuffer(4)); new Worker(__filename, { workerData: a }); setTimeout(() => play(a, 0), 50); }
-else play(workerData, 1);
-"""
-MESSAGES_JS = """
-const { Worker, isMainThread, parentPort } = require('worker_threads'); const n = 20000;
-if (isMainThread) { const w = new Worker(__filename); let i = 0; w.on('message', () => { if (++i < n) w.postMessage(i); else w.terminate(); }); w.postMessage(0); }
-else parentPort.on('message', (x) => parentPort.postMessage(x));
-"""
-BARRIER_JAVA = """
-import java.util.concurrent.*;
-public class Barrier { public static void main(String[] x) throws Exception {
-  var b = new CyclicBarrier(2); Runnable r = () -> { try { for (int i = 0; i < 40000; i++) b.await(); } catch (Exception e) {} };
-  var t = new Thread(r); t.start(); r.run(); t.join(); } }
-"""
-RING_ERL = """
--module(ring). -export([run/1]).
-run([N, M]) -> go(list_to_integer(atom_to_list(N)), list_to_integer(atom_to_list(M)) div 20), halt().
-go(N, M) -> S = self(), First = lists:foldl(fun(_, Next) -> spawn(fun() -> loop(Next) end) end, S, lists:seq(1, N)), rounds(First, M).
-loop(Next) -> receive X -> Next ! X, loop(Next) end.
-rounds(_, 0) -> ok; rounds(F, M) -> F ! x, receive x -> rounds(F, M - 1) end.
-"""
-CHANNEL_GO = """
-package main
-import ("os"; "runtime")
-func main() {
-	n := 60000
-	kind := ""
-	if len(os.Args) > 1 { kind = os.Args[1] }
-	if kind == "pipe" {
-		r1, w1, _ := os.Pipe(); r2, w2, _ := os.Pipe(); b := make([]byte, 1); c := make([]byte, 1)
-		go func() { for { if _, e := r1.Read(c); e != nil { return }; w2.Write(c) } }()
-		for i := 0; i < n; i++ { w1.Write(b); r2.Read(b) }
-		return
-	}
-	if kind == "free" { n = 1500000 }
-	a, b := make(chan int), make(chan int)
-	go func() { if kind == "" { runtime.LockOSThread() }; for x := range a { b <- x }; close(b) }()
-	if kind == "" { runtime.LockOSThread() }
-	for i := 0; i < n; i++ { a <- i; <-b }
-	close(a)
-}
-"""
-ECHO_GO = """
-package main
-import ("net"; "sync")
-func main() {
-	l, _ := net.Listen("tcp", "127.0.0.1:0")
-	go func() { for { c, e := l.Accept(); if e != nil { return }; go func() { b := make([]byte, 64); for { n, e := c.Read(b); if e != nil { return }; c.Write(b[:n]) } }() } }()
-	var w sync.WaitGroup
-	for i := 0; i < 8; i++ { w.Add(1); go func() { defer w.Done(); c, _ := net.Dial("tcp", l.Addr().String()); b := make([]byte, 64); for i := 0; i < 6000; i++ { c.Write(b[:32]); c.Read(b) }; c.Close() }() }
-	w.Wait()
-}
-"""
-
 
 def prepare(work):
     servers = retention.prepare(work)
-    files = {"turns.c": TURNS_C, "pipe.py": PIPE_PY, "tcp.py": TCP_PY, "mc.py": MC_PY, "pool.py": POOL_PY,
-             "pair.pl": PAIR_PL, "coproc.sh": COPROC, "atomics.js": ATOMICS_JS, "messages.js": MESSAGES_JS,
-             "Barrier.java": BARRIER_JAVA, "ring.erl": RING_ERL, "channel.go": CHANNEL_GO, "echo.go": ECHO_GO}
-    for name, text in files.items():
-        retention.write(f"{work}/{name}", textwrap.dedent(text).lstrip())
+    shutil.copytree(f"{ROOT}/experiments/packing/programs", work, dirs_exist_ok=True)
     env = {**os.environ, "HOME": work, "GOFLAGS": "-mod=mod"}
     for tool, command in (("gcc", "gcc -O2 -w -o turns turns.c -lpthread -lrt"), ("javac", "javac Barrier.java"),
-                          ("erlc", "erlc ring.erl"), ("go", "go build -o channel channel.go; go build -o echo echo.go")):
+                          ("erlc", "erlc ring.erl"), ("go", "go build channel.go && go build echo.go")):
         if shutil.which(tool):
             subprocess.run(command, shell=True, cwd=work, check=True, env=env)
     return servers
@@ -384,7 +232,8 @@ def summary(rows):
                          for count in COUNTS}}
     best = lambda cells: max(speed(mode, cells) for mode in ("plain", "haltpoll", "one") if mode in cells)
     if programs and "gleaner" in every:
-        result["of_the_best"] = round(statistics.geometric_mean(speed("gleaner", c) / best(c) for c in programs.values()), 3)
+        of_best = [speed("gleaner", c) / best(c) for c in programs.values()]
+        result["of_the_best"] = round(statistics.geometric_mean(of_best), 3)
         near = [name for name, c in programs.items() if speed("gleaner", c) >= 0.95 * best(c)]
         result["within_5_percent_of_the_best"] = f"{len(near)} of {len(programs)}"
         result["below_0.97_of_plain"] = [name for name, c in programs.items() if speed("gleaner", c) < 0.97]

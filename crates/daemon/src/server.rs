@@ -1,8 +1,8 @@
 //! Answers over a socket: one thread serves all clients, and nobody keeps another one waiting.
 //!
-//! Limits: so many clients at once, of which the oldest, of whoever has most, makes way for a new one; one request each; so long from the
-//! beginning to the last byte of the answer. Who never writes or never reads is dropped by one of these. What answers
-//! cost has limits too: for each user but root and our own, and for the thread as a whole.
+//! Limits: so many clients at once, of which the oldest, of whoever has most, makes way for a new one; one request
+//! each; so long from the beginning to the last byte of the answer. Who never writes or never reads is dropped by one
+//! of these. What answers cost has limits too: for each user but root and our own, and for the thread as a whole.
 
 use crate::allowance::Allowance;
 use gleaner_sys::thread_cpu_time;

@@ -147,9 +147,10 @@ pub struct SystemCalls {
     /// `futex` but for locks: waits on a condition or a semaphore. Some are spared where what is waited for is there
     /// already.
     pub waits: u64,
-    /// Waits for a lock that was taken, and wake-ups from it (`FUTEX_WAIT`, `FUTEX_WAKE`): they come and go with the
-    /// place.
-    pub locks: u64,
+    /// Waits for a lock that was taken (`FUTEX_WAIT`): they come and go with the place.
+    pub lock_waits: u64,
+    /// Wake-ups by `futex` (`FUTEX_WAKE`), of locks and of all else: so do they.
+    pub wakes: u64,
 }
 
 /// The managed group of threads over one window.
@@ -174,7 +175,7 @@ pub struct GroupWindow {
     /// What the program got done in the window, by a counter of its own; `None` where it names none, or it was reset.
     pub progress: Option<u64>,
     /// System calls that it made; `None` where nobody counts them: they are counted during a trial alone.
-    pub system_calls: Option<SystemCalls>,
+    pub system_calls: Option<Box<SystemCalls>>,
     /// Who woke its threads; `None` where the observer cannot tell.
     pub wakes: Option<Box<Wakes>>,
     /// One active vCPU for each thread of the group that has bound itself to some of them: while that one is active,

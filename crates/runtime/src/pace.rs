@@ -8,7 +8,7 @@ pub(crate) const WINDOW: Nanos = Nanos::from_millis(100);
 /// Where a policy waits for its next window to go on ...
 const QUICK_WINDOW: Nanos = Nanos::from_millis(25);
 /// ... and has its program in a place that may be the wrong one.
-const QUICKEST_WINDOW: Nanos = Nanos::from_millis(10);
+const QUICKEST_WINDOW: Nanos = Nanos::from_millis(5);
 /// Longest window: the yielding threads want a heart-beat within two seconds.
 const LONGEST_WINDOW: Nanos = Nanos::from_secs(1);
 /// Windows are paced for this part of what observing may take, so that it stays below.

@@ -237,7 +237,7 @@ impl Runtime {
         let mut trying = groups.iter().find(|group| group.is_trying()).map(Group::id);
         for (place, (group, window)) in groups.iter_mut().zip(&mut windows).enumerate() {
             window.group.progress = group.take_progress(events);
-            window.group.system_calls = group.take_system_calls();
+            window.group.system_calls = group.take_system_calls().map(Box::new);
             if group.is_held() || trying.is_some_and(|trying| trying != group.id()) {
                 group.watch(window, machine, events);
                 continue;

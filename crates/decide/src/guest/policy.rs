@@ -47,7 +47,7 @@ pub enum Hurry {
     None,
     /// A quarter of that.
     Some,
-    /// A tenth.
+    /// A twentieth.
     Most,
 }
 
@@ -337,8 +337,9 @@ impl GuestPolicy {
                 if vcpus.is_empty() {
                     // It is there already, and whoever asks is to be told why it stays.
                     let away = self.consolidation.all().difference(self.consolidation.active());
-                    let vcpu = away.iter().next();
-                    vcpu.into_iter().for_each(|vcpu| self.decide(Action::Deactivate { vcpu }, reason, decisions));
+                    if let Some(vcpu) = away.iter().next() {
+                        self.decide(Action::Deactivate { vcpu }, reason, decisions);
+                    }
                 }
                 self.carry_out(&Outcome::Deactivate { vcpus, reason }, decisions);
             }

@@ -21,7 +21,7 @@ mod skel {
 }
 
 plain_old_data! {
-    call_counts { steady, waits, locks, __pad_24 }
+    call_counts { steady, waits, lock_waits, wakes, __pad_32 }
 }
 
 /// The number of `futex`.
@@ -93,10 +93,16 @@ impl SystemCallCounter {
             let counts = self.counts.read(cpu);
             now.steady += counts.steady;
             now.waits += counts.waits;
-            now.locks += counts.locks;
+            now.lock_waits += counts.lock_waits;
+            now.wakes += counts.wakes;
         }
         let last = std::mem::replace(&mut self.last, now);
-        SystemCalls { steady: now.steady - last.steady, waits: now.waits - last.waits, locks: now.locks - last.locks }
+        SystemCalls {
+            steady: now.steady - last.steady,
+            waits: now.waits - last.waits,
+            lock_waits: now.lock_waits - last.lock_waits,
+            wakes: now.wakes - last.wakes,
+        }
     }
 
     /// Ends it without waiting for it: see [`crate::Observer::retire`].

@@ -18,7 +18,8 @@ char LICENSE[] SEC("license") = "GPL";
 struct call_counts {
 	__u64 steady;
 	__u64 waits;
-	__u64 locks;
+	__u64 lock_waits;
+	__u64 wakes;
 } __attribute__((aligned(64)));
 
 // By CPU.
@@ -40,8 +41,8 @@ struct {
 
 const volatile __u32 nr_futex = 202;
 
-// Where the second argument stands in what the entry saved: an ABI (arch/*/include/uapi/asm/ptrace.h). Asking BTF for it
-// would make the library parse the kernel's, which takes 40 ms.
+// Where the second argument stands in what the entry saved: an ABI (arch/*/include/uapi/asm/ptrace.h). Asking BTF for
+// it would make the library parse the kernel's, which takes 40 ms.
 #if defined(__TARGET_ARCH_arm64)
 #define SECOND_AT 8
 #else
@@ -67,11 +68,19 @@ int on_system_call(struct bpf_raw_tracepoint_args *ctx)
 	counts = bpf_map_lookup_elem(&call_counts, &cpu);
 	if (!counts)
 		return 0;
-	if (ctx->args[1] != nr_futex)
+	if (ctx->args[1] != nr_futex) {
 		counts->steady++;
-	else if ((second_argument(ctx->args[0]) & FUTEX_COMMAND) <= FUTEX_WAKE)
-		counts->locks++;
-	else
+		return 0;
+	}
+	switch (second_argument(ctx->args[0]) & FUTEX_COMMAND) {
+	case FUTEX_WAIT:
+		counts->lock_waits++;
+		break;
+	case FUTEX_WAKE:
+		counts->wakes++;
+		break;
+	default:
 		counts->waits++;
+	}
 	return 0;
 }

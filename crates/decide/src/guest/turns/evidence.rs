@@ -1,21 +1,29 @@
 //! What is compared between one vCPU and several.
 //!
 //! A switch is no measure there: on one vCPU a thread that is woken preempts the one that woke it, which then need not
-//! wait, or finds a lock taken and waits twice. experiments/packing has a table of what 30 programs count by the item in
-//! each place. What stays is, in this order:
+//! wait, or finds a lock taken and waits twice. experiments/packing has a table of what 30 programs count by the item
+//! in each place. What stays is, in this order:
 //!
 //! 1. the program's own figure,
-//! 2. its system calls but for `futex`; where it makes few others, with its waits on conditions; at last, all of them.
+//! 2. its system calls but for `futex`,
+//! 3. where it makes few others: its hand-overs. With its waits on conditions that is a lower bound, because on one
+//!    vCPU some are spared. Its switches without those for locks are an upper one,
+//! 4. at last, all its system calls.
 //!
-//! Where there is neither, nothing is tried.
+//! Where there is none of these, nothing is tried.
 
 use gleaner_model::{Nanos, SystemCalls, Window};
 use serde::{Deserialize, Serialize};
 
 /// Less of it in a block says nothing.
-const COUNT_MIN: u64 = 20;
+const COUNT_MIN: u64 = 100;
 /// System calls of a kind tell where there are at least so many for each switch.
 const CALLS_A_SWITCH_MIN: f64 = 0.25;
+/// Each wait for a lock is a switch, and another one when the lock is free.
+const SWITCHES_A_LOCK_WAIT: u64 = 2;
+/// The upper bound is believed where it says clearly that one vCPU is faster: it errs by up to 1.4 where a lock's waits
+/// are none of `FUTEX_WAIT`.
+const UPPER_BOUND_CLEAR: f64 = 1.1;
 
 /// What a block counted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -42,22 +50,48 @@ pub(super) fn is_counted(window: &Window) -> bool {
 }
 
 impl Block {
-    /// `None`: it says too little.
-    pub(super) fn of(window: &Window) -> Option<Self> {
+    /// What the window counted.
+    pub(super) fn of(window: &Window) -> Self {
         let group = &window.group;
-        let block = Self {
+        Self {
             length: window.length,
             cpu_time: group.cpu_time,
             progress: group.progress,
-            calls: group.system_calls,
+            calls: group.system_calls.as_deref().copied(),
             switches: group.voluntary_switches + group.involuntary_switches,
-        };
-        let tells = block.progress.is_some_and(|progress| progress >= COUNT_MIN) || block.switches >= COUNT_MIN;
-        (tells && window.length > Nanos::ZERO && group.cpu_time > Nanos::ZERO).then_some(block)
+        }
+    }
+
+    /// Both, one after the other.
+    pub(super) fn and(self, next: &Self) -> Self {
+        Self {
+            length: self.length + next.length,
+            cpu_time: self.cpu_time + next.cpu_time,
+            progress: self.progress.zip(next.progress).map(|(a, b)| a + b),
+            calls: self.calls.zip(next.calls).map(|(a, b)| SystemCalls {
+                steady: a.steady + b.steady,
+                waits: a.waits + b.waits,
+                lock_waits: a.lock_waits + b.lock_waits,
+                wakes: a.wakes + b.wakes,
+            }),
+            switches: self.switches + next.switches,
+        }
+    }
+
+    /// Whether it counted enough to be compared.
+    pub(super) fn tells(&self) -> bool {
+        let counted = self.progress.is_some_and(|progress| progress >= COUNT_MIN) || self.switches >= COUNT_MIN;
+        counted && self.length > Nanos::ZERO && self.cpu_time > Nanos::ZERO
     }
 
     fn per_s(&self, count: u64) -> f64 {
         count as f64 / self.length.as_secs_f64()
+    }
+
+    /// Switches, but for those that a lock was waited for.
+    fn hand_overs(&self) -> Option<u64> {
+        let locks = self.calls?.lock_waits * SWITCHES_A_LOCK_WAIT;
+        Some(self.switches.saturating_sub(locks))
     }
 
     /// CPU time a switch.
@@ -66,35 +100,34 @@ impl Block {
     }
 }
 
-/// Pair by pair; `packed` says which block is on one vCPU.
-pub(super) fn pairs(blocks: &[Block], packed: &[bool]) -> Vec<Compared> {
-    let pairs = blocks.chunks_exact(2).zip(packed.chunks_exact(2));
-    pairs
-        .map(|(pair, packed)| if packed[0] { compare(&pair[0], &pair[1]) } else { compare(&pair[1], &pair[0]) })
-        .collect()
-}
-
-fn compare(packed: &Block, apart: &Block) -> Compared {
+/// A pair of blocks.
+pub(super) fn compare(packed: &Block, apart: &Block) -> Compared {
     let cpu = packed.cpu_time.share_of(packed.length) / apart.cpu_time.share_of(apart.length).max(1e-9);
     Compared { rate: rate(packed, apart), cpu }
 }
 
 fn rate(packed: &Block, apart: &Block) -> f64 {
-    let of = |count: fn(&Block) -> Option<u64>| {
+    let ratio = |count: fn(&Block) -> Option<u64>| {
         let (packed_count, apart_count) = (count(packed)?, count(apart)?);
-        let tells = packed_count.max(apart_count) >= COUNT_MIN;
-        tells.then(|| packed.per_s(packed_count) / apart.per_s(apart_count.max(1)))
+        Some((packed_count, apart_count, packed.per_s(packed_count) / apart.per_s(apart_count.max(1))))
     };
-    let by = |kind: fn(&SystemCalls) -> u64| {
+    let progress = ratio(|block| block.progress).filter(|(packed, apart, _)| *packed.max(apart) >= COUNT_MIN);
+    let by_calls = |count: fn(&SystemCalls) -> u64| {
         let tells = |block: &Block| {
-            block.calls.is_some_and(|calls| kind(&calls) as f64 >= CALLS_A_SWITCH_MIN * block.switches as f64)
+            block.calls.is_some_and(|calls| count(&calls) as f64 >= CALLS_A_SWITCH_MIN * block.switches as f64)
         };
-        let count = |block: &Block| block.calls.map(|calls| kind(&calls));
-        let (packed_count, apart_count) = (count(packed)?, count(apart)?);
-        (tells(packed) && tells(apart)).then(|| packed.per_s(packed_count) / apart.per_s(apart_count.max(1)))
+        let per_s = |block: &Block| block.calls.map(|calls| block.per_s(count(&calls)));
+        (tells(packed) && tells(apart)).then(|| Some(per_s(packed)? / per_s(apart)?)).flatten()
     };
-    let by_calls = by(|calls| calls.steady)
-        .or_else(|| by(|calls| calls.steady + calls.waits))
-        .or_else(|| by(|calls| calls.steady + calls.waits + calls.locks));
-    of(|block| block.progress).or(by_calls).unwrap_or(1.0)
+    let by_hand_overs = || {
+        let least = by_calls(|calls| calls.steady + calls.waits)?;
+        let (_, _, most) = ratio(Block::hand_overs)?;
+        Some(if most > UPPER_BOUND_CLEAR { most.max(least) } else { least })
+    };
+    progress
+        .map(|(_, _, ratio)| ratio)
+        .or_else(|| by_calls(|calls| calls.steady))
+        .or_else(by_hand_overs)
+        .or_else(|| by_calls(|calls| calls.steady + calls.waits + calls.lock_waits + calls.wakes))
+        .unwrap_or(1.0)
 }

@@ -24,11 +24,14 @@ use evidence::{Block, Compared};
 use gleaner_model::{Nanos, Profile, Reason, Window};
 use serde::{Deserialize, Serialize};
 
-/// Whether a block is on one vCPU. Each two of them are a pair, and a drift of the load cancels (Thue-Morse).
-const PACKED: [bool; 8] = [true, false, false, true, false, true, true, false];
+/// Whether a block is where the first one was. Each two of them are a pair, and a drift of the load cancels
+/// (Thue-Morse).
+const AS_AT_FIRST: [bool; 8] = [true, false, false, true, false, true, true, false];
 
 /// How many windows somebody has to begin to count.
 const UNCOUNTED_WINDOWS: u32 = 3;
+/// A block that has not counted enough after so many windows never will.
+const BLOCK_WINDOWS_MAX: u32 = 10;
 
 /// A pair this clear ends a trial.
 const ONE_PAIR: f64 = 1.5;
@@ -47,8 +50,67 @@ pub(super) enum Change {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 enum State {
     Apart,
-    Trying { blocks: Vec<Block>, cpus: f64 },
+    Trying(Comparing),
     Packed { as_tried: Block, moved: u32 },
+}
+
+/// A trial that goes on.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Comparing {
+    /// What was known when it began: whether on one vCPU, and how many CPUs were used.
+    packed_at_first: bool,
+    cpus: f64,
+    blocks: Vec<Block>,
+    /// The block that goes on, and of how many windows it is.
+    open: Option<Block>,
+    windows: u32,
+}
+
+impl Comparing {
+    /// The last window before it is in its first block.
+    fn begun(window: &Window, packed: bool, cpus: f64) -> Self {
+        let mut new = Self { packed_at_first: packed, cpus, blocks: Vec::new(), open: None, windows: 0 };
+        new.add(window);
+        new
+    }
+
+    fn is_packed_in(&self, block: usize) -> bool {
+        AS_AT_FIRST[block % AS_AT_FIRST.len()] == self.packed_at_first
+    }
+
+    /// Whether the block that goes on is on one vCPU.
+    fn is_packed(&self) -> bool {
+        self.is_packed_in(self.blocks.len())
+    }
+
+    /// Adds a window; `Some(true)`: the block is over, `Some(false)`: it never will be.
+    fn add(&mut self, window: &Window) -> Option<bool> {
+        let block = Block::of(window);
+        let block = self.open.take().map_or(block.clone(), |open| open.and(&block));
+        self.windows += 1;
+        if block.tells() {
+            self.blocks.push(block);
+            self.windows = 0;
+            return Some(true);
+        }
+        self.open = Some(block);
+        (self.windows >= BLOCK_WINDOWS_MAX).then_some(false)
+    }
+
+    fn pairs(&self) -> Vec<Compared> {
+        let pairs = self.blocks.chunks_exact(2).enumerate();
+        pairs
+            .map(|(n, pair)| {
+                let (packed, apart) = if self.is_packed_in(2 * n) { (0, 1) } else { (1, 0) };
+                evidence::compare(&pair[packed], &pair[apart])
+            })
+            .collect()
+    }
+
+    /// The last block on one vCPU.
+    fn last_packed(&self) -> Option<&Block> {
+        (0..self.blocks.len()).rev().find(|n| self.is_packed_in(*n)).map(|n| &self.blocks[n])
+    }
 }
 
 /// Whether a group runs on one vCPU because its threads take turns.
@@ -100,14 +162,14 @@ impl Turns {
 
     /// Whether blocks are being compared.
     pub(super) fn is_trying(&self) -> bool {
-        matches!(self.state, State::Trying { .. })
+        matches!(self.state, State::Trying(_))
     }
 
     /// Whether the group runs on one vCPU now.
     pub(super) fn is_packed(&self) -> bool {
         match &self.state {
             State::Apart => false,
-            State::Trying { blocks, .. } => PACKED[blocks.len() % PACKED.len()],
+            State::Trying(comparing) => comparing.is_packed(),
             State::Packed { .. } => true,
         }
     }
@@ -139,7 +201,7 @@ impl Turns {
     pub(super) fn step(&mut self, window: &Window, awake: bool, may: bool) -> Option<Change> {
         match &self.state {
             State::Apart => self.look(window, may),
-            State::Trying { .. } => self.go_on(window, awake),
+            State::Trying(_) => self.go_on(window, awake),
             State::Packed { .. } => self.watch(window),
         }
     }
@@ -160,8 +222,10 @@ impl Turns {
             return None;
         }
         self.looked = 0;
-        self.state = State::Trying { blocks: Vec::new(), cpus };
-        Some(Change::Pack(Reason::TurnsTrial { cpus }))
+        let comparing = Comparing::begun(window, false, cpus);
+        let packs = comparing.is_packed();
+        self.state = State::Trying(comparing);
+        packs.then_some(Change::Pack(Reason::TurnsTrial { cpus }))
     }
 
     fn looks_like_turns(&self, window: &Window, cpus: f64) -> bool {
@@ -171,23 +235,23 @@ impl Turns {
     }
 
     fn go_on(&mut self, window: &Window, awake: bool) -> Option<Change> {
-        let State::Trying { blocks, cpus } = &mut self.state else { return None };
-        let (cpus, was_packed) = (*cpus, PACKED[blocks.len() % PACKED.len()]);
-        let Some(block) = Block::of(window) else {
+        let State::Trying(comparing) = &mut self.state else { return None };
+        let was_packed = comparing.is_packed();
+        if !comparing.add(window)? {
             // It does too little to be compared: no answer.
             self.state = State::Apart;
             self.again.hold(window.at + Nanos::from_millis(self.params.turns_again_min_ms));
             return was_packed.then_some(Change::Spread(Reason::TurnsUnclear));
-        };
-        blocks.push(block);
-        let blocks = blocks.clone();
-        let pairs = evidence::pairs(&blocks, &PACKED);
-        let Some(pays) = self.verdict(&pairs, awake) else {
-            let next = PACKED[blocks.len() % PACKED.len()];
-            let reason = Reason::TurnsTrial { cpus };
+        }
+        let comparing = comparing.clone();
+        let pairs = comparing.pairs();
+        let whole = comparing.blocks.len().is_multiple_of(2);
+        let Some(pays) = whole.then(|| self.verdict(&pairs, awake)).flatten() else {
+            let next = comparing.is_packed();
+            let reason = Reason::TurnsTrial { cpus: comparing.cpus };
             return (next != was_packed).then_some(if next { Change::Pack(reason) } else { Change::Spread(reason) });
         };
-        self.conclude(window.at, pays, &blocks, &pairs, was_packed)
+        self.conclude(window.at, pays, &comparing, &pairs, was_packed)
     }
 
     /// Whether one vCPU is better, once that is clear.
@@ -202,7 +266,7 @@ impl Turns {
         if all(&|rate| rate < 1.0 / ONE_PAIR) || rates.len() > 1 && all(&|rate| rate < 1.0 / TWO_PAIRS) {
             return Some(false);
         }
-        if rates.len() < PACKED.len() / 2 {
+        if rates.len() < AS_AT_FIRST.len() / 2 {
             return None;
         }
         let rate = gleaner_stats::median(&rates).unwrap_or(1.0);
@@ -216,7 +280,7 @@ impl Turns {
         &mut self,
         now: Nanos,
         pays: bool,
-        blocks: &[Block],
+        comparing: &Comparing,
         pairs: &[Compared],
         was_packed: bool,
     ) -> Option<Change> {
@@ -227,28 +291,24 @@ impl Turns {
         let reason = Reason::Turns { pays, rate_ratio, low, high, pairs: u32::try_from(rates.len()).unwrap_or(0) };
         self.again.trigger(now, now, now);
         self.last = Some(TrialRecord { at: now, pays, reason, rates });
-        let packed = blocks.iter().zip(PACKED).rev().find(|(_, packed)| *packed).map(|(block, _)| block.clone());
-        match (pays, packed) {
-            (true, Some(as_tried)) => {
-                self.state = State::Packed { as_tried, moved: 0 };
-                // Also where it is there already: whoever is told why wants to know.
-                Some(Change::Pack(reason))
-            }
-            _ => {
-                self.state = State::Apart;
-                was_packed.then_some(Change::Spread(reason))
-            }
+        if let (true, Some(as_tried)) = (pays, comparing.last_packed()) {
+            self.state = State::Packed { as_tried: as_tried.clone(), moved: 0 };
+            // Also where it is there already: whoever is told why wants to know.
+            Some(Change::Pack(reason))
+        } else {
+            self.state = State::Apart;
+            was_packed.then_some(Change::Spread(reason))
         }
     }
 
     /// A packed group: is it still what was tried? A burst is told at once, and not waited for here.
     fn watch(&mut self, window: &Window) -> Option<Change> {
         let State::Packed { as_tried, moved } = &mut self.state else { return None };
-        let factor = self.params.granularity_change_factor;
-        let ratio = Block::of(window).map(|block| block.granularity() / as_tried.granularity());
+        let block = Block::of(window);
+        let ratio = block.tells().then(|| block.granularity() / as_tried.granularity());
         // One that does little does not need more.
         *moved = match ratio {
-            Some(ratio) if ratio > factor => *moved + 1,
+            Some(ratio) if ratio > self.params.granularity_change_factor => *moved + 1,
             _ => 0,
         };
         if *moved >= self.params.judge_windows {
@@ -256,14 +316,15 @@ impl Turns {
             self.again.hold(window.at);
             return Some(Change::Spread(Reason::GranularityChanged { ratio: ratio.unwrap_or(1.0) }));
         }
-        let due = self.again.remaining(window.at) == Nanos::ZERO;
+        let due = self.again.remaining(window.at) == Nanos::ZERO && block.tells();
         self.looked = if due { self.looked + 1 } else { 0 };
-        if self.looked >= self.params.turns_windows {
-            self.looked = 0;
-            let cpus = window.group.cpu_time.share_of(window.length);
-            self.state = State::Trying { blocks: Vec::new(), cpus };
+        if self.looked < self.params.turns_windows || !evidence::is_counted(window) {
+            return None;
         }
-        None
+        self.looked = 0;
+        let cpus = window.group.cpu_time.share_of(window.length);
+        self.state = State::Trying(Comparing::begun(window, true, cpus));
+        Some(Change::Spread(Reason::TurnsTrial { cpus }))
     }
 }
 

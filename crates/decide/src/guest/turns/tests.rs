@@ -7,13 +7,13 @@ use gleaner_model::{GroupWindow, Source, SystemCalls};
 #[derive(Clone, Copy)]
 struct Does {
     cpus: f64,
-    items: f64,
+    items: u64,
 }
 
 const LENGTH: Nanos = Nanos::from_millis(10);
 
 fn window(n: u64, does: Does) -> Window {
-    let count = |per_s: f64| (per_s * LENGTH.as_secs_f64()) as u64;
+    let switches = 2 * does.items * LENGTH.0 / Nanos::from_secs(1).0;
     Window {
         at: LENGTH.times(n + 1),
         length: LENGTH,
@@ -24,8 +24,8 @@ fn window(n: u64, does: Does) -> Window {
         group: GroupWindow {
             threads: 2,
             cpu_time: Nanos::from_f64(does.cpus * LENGTH.as_f64()),
-            voluntary_switches: count(does.items * 2.0),
-            system_calls: Some(SystemCalls { steady: count(does.items * 2.0), waits: 0, locks: 0 }),
+            voluntary_switches: switches,
+            system_calls: Some(Box::new(SystemCalls { steady: switches, ..SystemCalls::default() })),
             ..GroupWindow::default()
         },
     }
@@ -45,41 +45,41 @@ fn turns(profile: Profile) -> Turns {
     Turns::new(true, profile, &GuestParams::default())
 }
 
-const APART: Does = Does { cpus: 0.9, items: 100_000.0 };
+const APART: Does = Does { cpus: 0.9, items: 100_000 };
 
 #[test]
 fn the_place_that_gets_more_done_is_kept() {
-    let times = |factor: f64| Does { cpus: 1.0, items: APART.items * factor };
-    for (profile, factor, packed) in [
-        (Profile::Balanced, 3.0, true),
-        (Profile::Balanced, 1.2, true),
+    let times = |percent: u64| Does { cpus: 1.0, items: APART.items * percent / 100 };
+    for (profile, percent, packed) in [
+        (Profile::Balanced, 300, true),
+        (Profile::Balanced, 120, true),
         // As fast, with one vCPU less that polls.
-        (Profile::Balanced, 0.99, true),
-        (Profile::Balanced, 0.93, false),
-        (Profile::Balanced, 0.5, false),
-        (Profile::Frugal, 0.85, true),
-        (Profile::Frugal, 0.7, false),
+        (Profile::Balanced, 99, true),
+        (Profile::Balanced, 93, false),
+        (Profile::Balanced, 50, false),
+        (Profile::Frugal, 85, true),
+        (Profile::Frugal, 70, false),
     ] {
         let mut turns = turns(profile);
-        let changes = run(&mut turns, 100, APART, times(factor));
-        assert_eq!(turns.is_packed(), packed, "{factor} under {profile:?}: {changes:?}");
+        let changes = run(&mut turns, 100, APART, times(percent));
+        assert_eq!(turns.is_packed(), packed, "{percent} % under {profile:?}: {changes:?}");
         assert!(matches!(changes[0], (1, Change::Pack(Reason::TurnsTrial { .. }))), "{changes:?}");
-        assert_eq!(turns.last().map(|last| last.pays), Some(packed), "{factor} under {profile:?}");
+        assert_eq!(turns.last().map(|last| last.pays), Some(packed), "{percent} % under {profile:?}");
     }
 }
 
 #[test]
 fn what_is_clear_ends_a_trial_after_one_pair() {
-    for (factor, pairs) in [(2.0, 1), (1.2, 2), (1.05, 4), (0.8, 2), (0.4, 1)] {
+    for (percent, pairs) in [(200, 1), (120, 2), (105, 4), (80, 2), (40, 1)] {
         let mut turns = turns(Profile::Balanced);
-        run(&mut turns, 100, APART, Does { items: APART.items * factor, ..APART });
-        assert_eq!(turns.last().map(|last| last.rates.len()), Some(pairs), "{factor}");
+        run(&mut turns, 100, APART, Does { items: APART.items * percent / 100, ..APART });
+        assert_eq!(turns.last().map(|last| last.rates.len()), Some(pairs), "{percent} %");
     }
 }
 
 #[test]
 fn programs_that_run_side_by_side_or_hand_over_seldom_are_left_alone() {
-    for does in [Does { cpus: 1.5, ..APART }, Does { items: 500.0, ..APART }] {
+    for does in [Does { cpus: 1.5, ..APART }, Does { items: 500, ..APART }] {
         assert_eq!(run(&mut turns(Profile::Balanced), 50, does, does), []);
     }
     let params = GuestParams { turns_cpus_max: 0.0, ..GuestParams::default() };
@@ -90,7 +90,7 @@ fn programs_that_run_side_by_side_or_hand_over_seldom_are_left_alone() {
 #[test]
 fn what_lost_is_not_tried_again_before_its_time() {
     let mut turns = turns(Profile::Balanced);
-    let slow = Does { items: APART.items * 0.4, ..APART };
+    let slow = Does { items: APART.items * 4 / 10, ..APART };
     let windows = |s: u64| s * 100;
     let changes = run(&mut turns, windows(9), APART, slow);
     assert_eq!(changes.len(), 2, "one trial: {changes:?}");
@@ -106,28 +106,55 @@ fn what_lost_is_not_tried_again_before_its_time() {
 #[test]
 fn a_packed_program_that_changes_gets_its_vcpus_back() {
     let mut turns = turns(Profile::Balanced);
-    run(&mut turns, 50, APART, Does { items: APART.items * 3.0, ..APART });
+    run(&mut turns, 50, APART, Does { items: APART.items * 3, ..APART });
     assert!(turns.is_packed());
-    let coarse = Does { cpus: 1.0, items: APART.items / 10.0 };
+    let coarse = Does { cpus: 1.0, items: APART.items / 10 };
     let change = (50..60).find_map(|n| turns.step(&window(n, coarse), true, true));
     assert!(matches!(change, Some(Change::Spread(Reason::GranularityChanged { .. }))), "{change:?}");
     assert!(!turns.is_engaged());
 }
 
 #[test]
+fn blocks_go_on_until_they_have_counted_enough() {
+    let mut turns = turns(Profile::Balanced);
+    let slow = Does { items: 2_000, ..APART };
+    let changes = run(&mut turns, 100, slow, Does { items: 4_000, ..slow });
+    // 40 switches a window: three windows, and two that were only looked at.
+    let at: Vec<u64> = changes.iter().map(|(at, _)| *at).collect();
+    assert!(turns.is_packed() && at[..2] == [3, 5], "{changes:?}");
+    let mut stops = self::turns(Profile::Balanced);
+    run(&mut stops, 4, slow, slow);
+    let changes = run(&mut stops, 40, slow, Does { items: 100, ..slow });
+    assert!(matches!(changes[..], [(9, Change::Spread(Reason::TurnsUnclear))]), "{changes:?}");
+}
+
+#[test]
+fn a_packed_program_is_tried_again_with_as_little_as_that() {
+    let mut turns = turns(Profile::Balanced);
+    let packed = Does { items: APART.items * 2, ..APART };
+    run(&mut turns, 50, APART, packed);
+    let changes = run(&mut turns, 3_000, APART, packed);
+    let trial = [Change::Spread(Reason::TurnsTrial { cpus: packed.cpus })];
+    assert_eq!(changes[0].1, trial[0], "{changes:?}");
+    assert!(turns.is_packed() && matches!(changes[1].1, Change::Pack(Reason::Turns { pays: true, .. })), "{changes:?}");
+    assert_eq!(changes[1].0, changes[0].0 + 1);
+}
+
+#[test]
 fn system_calls_tell_before_switches_and_futex_only_where_there_is_little_else() {
-    let block = |steady, waits, locks, switches| {
+    let block = |steady, waits, lock_waits, wakes, switches| {
         let mut window = window(0, APART);
-        window.group.system_calls = Some(SystemCalls { steady, waits, locks });
+        window.group.system_calls = Some(Box::new(SystemCalls { steady, waits, lock_waits, wakes }));
         window.group.voluntary_switches = switches;
-        Block::of(&window).unwrap()
+        Block::of(&window)
     };
-    for (packed, apart, rate) in [
-        (block(1_000, 10, 10, 3_000), block(500, 900, 900, 1_000), 2.0),
-        (block(5, 500, 3_000, 2_000), block(5, 1_000, 1_000, 1_000), 505.0 / 1_005.0),
-        (block(5, 5, 3_000, 2_000), block(5, 5, 1_000, 1_000), 3_010.0 / 1_010.0),
+    for (what, packed, apart, rate) in [
+        ("other calls", block(1_000, 10, 10, 0, 3_000), block(500, 900, 900, 0, 1_000), 2.0),
+        ("waits", block(5, 700, 1_000, 2_000, 2_500), block(5, 1_000, 0, 1_000, 1_000), 705.0 / 1_005.0),
+        ("hand-overs", block(5, 700, 500, 2_000, 2_500), block(5, 1_000, 0, 1_000, 1_000), 1.5),
+        ("no waits but for locks", block(5, 5, 2_000, 1_000, 2_000), block(5, 5, 500, 500, 1_000), 3_010.0 / 1_010.0),
     ] {
-        let told = evidence::pairs(&[packed, apart], &[true, false])[0].rate;
-        assert!((told - rate).abs() < 1e-9, "{told} for {rate}");
+        let told = evidence::compare(&packed, &apart).rate;
+        assert!((told - rate).abs() < 1e-9, "{what}: {told} for {rate}");
     }
 }
