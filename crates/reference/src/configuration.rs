@@ -16,7 +16,7 @@ pub fn page() -> String {
         text += "| key | example | allowed | default | meaning |\n| --- | --- | --- | --- | --- |\n";
         for Key { key, example, allowed, default, meaning, .. } in of_table {
             let default = if default.is_empty() { "none" } else { default };
-            let allowed = allowed.replace('|', "\\|");
+            let [allowed, meaning] = [allowed, meaning].map(|text| text.replace('|', "\\|"));
             let _ = writeln!(text, "| `{key}` | `{example}` | {allowed} | {default} | {meaning} |");
         }
     }
