@@ -58,7 +58,7 @@ fn bytes(text: &str) -> Option<u64> {
 }
 
 /// `told` with what was written before it.
-fn of(text: &str, told: String) -> String {
+fn of(text: &str, told: &str) -> String {
     format!("{}: {told}", printable(text.as_bytes()))
 }
 
@@ -94,7 +94,7 @@ macro_rules! texts {
             }
 
             fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-                read_text(from, |text| text.parse().map_err(|told| of(text, told)))
+                read_text(from, |text| text.parse().map_err(|told: String| of(text, &told)))
             }
 
             fn write<S: Serializer>(&self, into: S) -> Result<S::Ok, S::Error> {
@@ -128,7 +128,7 @@ fn shown(time: &Duration) -> String {
     humantime::format_duration(*time).to_string().replace(' ', "")
 }
 
-fn in_percent(number: &f64) -> String {
+fn in_percent(number: impl fmt::Display) -> String {
     format!("{number}%")
 }
 
@@ -140,7 +140,7 @@ impl AbsolutePath {
     /// # Errors
     /// It begins somewhere.
     pub fn new(path: &Path) -> Result<Self, String> {
-        let wrong = || of(&path.to_string_lossy(), "write a path from / on".to_owned());
+        let wrong = || of(&path.to_string_lossy(), "write a path from / on");
         path.is_absolute().then(|| Self(path.to_owned())).ok_or_else(wrong)
     }
 }

@@ -34,17 +34,17 @@ impl fmt::Display for Configuration {
             ("capture", capture.as_ref().map(table).unwrap_or_default()),
         ];
         for (name, table) in tables.into_iter().filter(|(_, table)| !table.is_empty()) {
-            write!(f, "{}\n", within(name, table))?;
+            writeln!(f, "{}", within(name, table))?;
         }
         if let Some(host) = &self.host {
-            write!(f, "{}\n", within("host", table(host)))?;
+            writeln!(f, "{}", within("host", table(host)))?;
         }
         for GroupEntry { name, selector, settings } in &self.groups {
             if settings.budget.is_none() {
                 writeln!(f, "# {name}: {}", budget_of(settings.profile(), &settings.params()))?;
             }
             let keys = table(&Which::from(selector)).into_iter().chain(table(settings));
-            write!(f, "{}\n", within("group", within(name, keys.collect())))?;
+            writeln!(f, "{}", within("group", within(name, keys.collect())))?;
         }
         Ok(())
     }
