@@ -72,7 +72,7 @@ fn fuzz_requests_to_the_control_socket() {
         b"{\"request\":\"reload\"}\n",
         b"{\"request\":\"verify\"}\n",
         b"{\"request\":\"hold\",\"group\":\"redis\"}\n",
-        b"{\"request\":\"join\",\"name\":\"a\",\"pid\":17,\"settings\":{\"policy\":\"full\",\"profile\":\"balanced\",\"params\":{\"x\":1}}}\n",
+        b"{\"request\":\"join\",\"name\":\"a\",\"pid\":17,\"policy\":\"full\",\"profile\":\"balanced\",\"params\":{\"x\":1}}\n",
         b"{\"request\":\"leave\",\"group\":3}\n",
     ];
     fuzz("control socket", &seeds, |input| {

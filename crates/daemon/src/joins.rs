@@ -27,7 +27,6 @@ const MOST_BUDGET: f64 = 1.0;
 
 /// What is to be managed, and how.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Join {
     /// The program's name.
     pub name: String,
@@ -38,6 +37,7 @@ pub struct Join {
     #[serde(default, skip_serializing_if = "Option::is_none", with = "as_bytes")]
     pub cgroup: Option<PathBuf>,
     /// How.
+    #[serde(flatten)]
     pub settings: GroupSettings,
 }
 
