@@ -21,8 +21,8 @@ _spec.loader.exec_module(retention)
 
 REDIS = ('redis-server --port 0 --unixsocket $W/r.sock --save "" --appendonly no >/dev/null & s=$!;'
          ' until redis-cli -s $W/r.sock ping >/dev/null 2>&1; do sleep 0.02; done; ')
-MEMCACHED = "memcached -u nobody -t 2 -s $W/m.sock -a 777 & s=$!; until [ -e $W/m.sock ]; do sleep 0.02; done; "
-END = "; kill $s; wait $s 2>/dev/null; rm -f $W/*.sock; true"
+MEMCACHED = "memcached -u root -t 2 -s $W/m.sock -a 777 & s=$!; until [ -e $W/m.sock ]; do sleep 0.02; done; "
+END = "; kill $s; wait $s 2>/dev/null; rm -f $W/r.sock $W/m.sock; true"
 # Its orderly end takes a second.
 KILLED = END.replace("kill", "kill -9", 1)
 PGBENCH = "pgbench -h $W -U postgres -n -S -t {} -c {} -j {} postgres >/dev/null 2>&1"
@@ -86,7 +86,8 @@ PROGRAMS = {
 
 def prepare(work):
     servers = retention.prepare(work)
-    shutil.copytree(f"{ROOT}/experiments/packing/programs", work, dirs_exist_ok=True)
+    for source in os.scandir(f"{ROOT}/experiments/packing/programs"):
+        shutil.copy(source.path, work)
     env = {**os.environ, "HOME": work, "GOFLAGS": "-mod=mod"}
     for tool, command in (("gcc", "gcc -O2 -w -o turns turns.c -lpthread -lrt"), ("javac", "javac Barrier.java"),
                           ("erlc", "erlc ring.erl"), ("go", "go build channel.go && go build echo.go")):

@@ -7,6 +7,9 @@
 //! to be active cannot be told from one that did not; the cpuset back end has no such blind spot, because the kernel
 //! keeps both masks apart since 6.2.)
 //!
+//! A thread that waits for a child (a shell, `make`) is not narrowed. It computes nothing, and what it starts next
+//! would inherit the mask: a JVM, a Go program or `nproc` would see one CPU.
+//!
 //! `sched_getaffinity` leaves out vCPUs that are offline, although the mask it reads from keeps them. So masks are
 //! compared without the vCPUs of `base` that are offline: taking a vCPU away from the machine makes no thread look
 //! pinned.
@@ -35,6 +38,13 @@ pub(crate) fn affinity_of(tid: i32) -> Option<CpuSet> {
 /// `housekeeping`).
 pub fn allowed_cpus() -> CpuSet {
     own_affinity().unwrap_or_default()
+}
+
+/// Whether it sleeps until one of its children ends. Where the kernel does not say, it does not.
+pub(crate) fn waits_for_child(tid: i32) -> bool {
+    let text = std::fs::read_to_string(format!("/proc/{tid}/syscall")).unwrap_or_default();
+    let number = text.split(' ').next().and_then(|word| word.parse().ok());
+    number.is_some_and(|number: i64| number == libc::SYS_wait4 || number == libc::SYS_waitid)
 }
 
 /// Sets it. Refusals are not errors: the thread ended, or the program was given to another user.
@@ -163,6 +173,9 @@ impl Affinities {
             let Some(current) = affinity_of(tid) else { continue };
             let own = self.own_choice(tid, &current);
             let wanted = confined(&own, active);
+            if wanted.len() < current.len() && waits_for_child(tid) {
+                continue;
+            }
             if wanted == current || set_affinity(tid, &wanted) {
                 done += 1;
                 if let Some((_, given)) = self.pinned.get_mut(&tid) {

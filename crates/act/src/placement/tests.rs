@@ -1,5 +1,5 @@
 use super::*;
-use crate::affinity::set_affinity;
+use crate::affinity::{set_affinity, waits_for_child};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{JoinHandle, spawn};
 
@@ -216,4 +216,36 @@ fn a_program_that_pins_a_thread_gets_masks_though_its_cpuset_vanished() {
     assert_eq!((placement.kind(), fallback.used), (PlacementKind::Affinity, "thread affinity"));
     drop(tell);
     thread.join().unwrap();
+}
+
+#[test]
+fn who_waits_for_a_child_starts_the_next_one_with_all_it_had() {
+    let Some((base, active)) = all_and_one() else {
+        gleaner_testing::skip!("needs two CPUs");
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let mut journal = Journal::create(folder.path(), "test").unwrap();
+    let mut placement = by_masks(&base);
+    let mut shell = std::process::Command::new("sh");
+    let mut shell = shell.args(["-c", "sleep 30; nproc"]).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let shell_pid = i32::try_from(shell.id()).unwrap();
+    let text = |path: String| std::fs::read_to_string(path).unwrap_or_default();
+    let waiting = || {
+        let child: i32 = text(format!("/proc/{shell_pid}/task/{shell_pid}/children")).trim().parse().ok()?;
+        let runs = text(format!("/proc/{child}/comm")).trim() == "sleep";
+        (runs && waits_for_child(shell_pid)).then_some(child)
+    };
+    let child = std::iter::repeat_with(|| {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        waiting()
+    });
+    let child = child.take(1_000).flatten().next().expect("the shell waits for its child");
+    placement.confine(&active, &[shell_pid, child], &mut journal).unwrap();
+    assert_eq!((affinity_of(shell_pid), affinity_of(child)), (Some(base.clone()), Some(active)));
+    let child = rustix::process::Pid::from_raw(child).unwrap();
+    rustix::process::kill_process(child, rustix::process::Signal::TERM).unwrap();
+    let mut said = String::new();
+    std::io::Read::read_to_string(&mut shell.stdout.take().unwrap(), &mut said).unwrap();
+    shell.wait().unwrap();
+    assert_eq!(said.trim(), base.len().to_string());
 }

@@ -4,10 +4,10 @@
 //! Consolidation says on which vCPUs the group runs, retention which of those are kept awake. A decision is what
 //! changed.
 
-use super::consolidation::{Consolidation, Factors, Outcome};
+use super::consolidation::{Consolidation, Factors, Outcome, expands};
 use super::explain::{Explanation, NoStepCounts};
 use super::retention::Retention;
-use super::turns::{Change, Turns};
+use super::turns::{self, Change, Turns};
 use super::wake_pattern::RecentWakes;
 use super::{GuestParams, NoStep};
 use gleaner_model::{
@@ -181,7 +181,8 @@ impl GuestPolicy {
 
     /// What to be told of at once, by [`Self::burst`]; `None` while that would change nothing.
     pub fn burst_watch(&self) -> Option<BurstWatch> {
-        if self.policy.consolidates() { self.consolidation.burst_watch() } else { None }
+        let watch = if self.policy.consolidates() { self.consolidation.burst_watch() } else { None };
+        watch.map(|watch| if self.turns.is_engaged() { turns::patient(watch) } else { watch })
     }
 
     /// Threads of the group wait for a vCPU, between two windows. `burst.at` is not before the last window's.
@@ -191,6 +192,9 @@ impl GuestPolicy {
             return decisions;
         }
         let active_before = self.consolidation.active().clone();
+        if self.burst_watch().is_none_or(|watch| expands(burst, &watch).is_none()) {
+            return decisions;
+        }
         let Some(outcome) = self.consolidation.burst(burst) else { return decisions };
         self.now = burst.at;
         self.retention.workload_changed();

@@ -21,7 +21,7 @@ mod evidence;
 use super::backoff::Backoff;
 use super::{GuestParams, TrialRecord};
 use evidence::{Block, Compared};
-use gleaner_model::{Nanos, Profile, Reason, Window};
+use gleaner_model::{BurstWatch, Nanos, Profile, Reason, Window};
 use serde::{Deserialize, Serialize};
 
 /// Whether a block is where the first one was. Each two of them are a pair, and a drift of the load cancels
@@ -33,10 +33,16 @@ const UNCOUNTED_WINDOWS: u32 = 3;
 /// A block that has not counted enough after so many windows never will.
 const BLOCK_WINDOWS_MAX: u32 = 10;
 
-/// A pair this clear ends a trial.
+/// A pair this clear against one vCPU ends a trial. For it two have to speak: a program that begins gets faster by
+/// itself, and one vCPU came second.
 const ONE_PAIR: f64 = 1.5;
-/// Two pairs this clear do.
+/// Two pairs this clear end it either way.
 const TWO_PAIRS: f64 = 1.1;
+
+/// On one vCPU a thread that was woken may wait for another's slice (3 ms on two vCPUs and more). Who waits for much
+/// longer has somebody beside it that computes.
+const BURST_AFTER: Nanos = Nanos::from_millis(10);
+const BURST_DELAY: Nanos = Nanos::from_millis(20);
 
 /// What becomes of the group's place.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -126,6 +132,11 @@ pub(super) struct Turns {
     looked: u32,
     again: Backoff,
     last: Option<TrialRecord>,
+}
+
+/// What to be told of while a group is on one vCPU.
+pub(super) fn patient(watch: BurstWatch) -> BurstWatch {
+    BurstWatch { after: watch.after.max(BURST_AFTER), delay: watch.delay.max(BURST_DELAY), ..watch }
 }
 
 impl Turns {
@@ -260,7 +271,7 @@ impl Turns {
         let par = if self.frugal { 1.0 - self.params.turns_frugal_loss } else { 1.0 };
         let rates: Vec<f64> = pairs.iter().map(|pair| pair.rate / par).collect();
         let all = |clear: &dyn Fn(f64) -> bool| !rates.is_empty() && rates.iter().all(|rate| clear(*rate));
-        if all(&|rate| rate > ONE_PAIR) || rates.len() > 1 && all(&|rate| rate > TWO_PAIRS) {
+        if rates.len() > 1 && all(&|rate| rate > TWO_PAIRS) {
             return Some(true);
         }
         if all(&|rate| rate < 1.0 / ONE_PAIR) || rates.len() > 1 && all(&|rate| rate < 1.0 / TWO_PAIRS) {
