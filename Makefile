@@ -69,14 +69,18 @@ check: toolchain ## formatting, lints, licences, and the length of pages and lin
 	@if command -v jq >/dev/null; then $(MAKE) --no-print-directory sbom; else echo "check: no jq: the software bill of materials is not made (make sbom)" >&2; fi
 	$(CARGO) clippy --workspace --all-targets --locked --target $(HOST) -- -D warnings
 
+# Built once, by profile dev: the static link is that of the binary that the tests run.
 # The doc tests come before the others: whoever reads only the last lines sees the count that matters.
 # Without nextest one test runs after the other: guests and what measures this machine need it to themselves.
 # The last lines count the tests that were skipped, by reason; one that is not allowed to be fails the whole. So does a machine left changed.
 .PHONY: test
 test: toolchain ## everything CI runs: formatting, lints, static link, tests, guests
+	@scripts/who-acts.sh
 	@scripts/setup.sh build test
-	@$(MAKE) --no-print-directory check build
+	@$(MAKE) --no-print-directory check
 	@testbed/fetch-kernel.sh 6.1 6.12 newest
+	$(CARGO) test --no-run --workspace --lib --bins --tests --locked --target $(HOST)
+	@scripts/check-static.sh $(TARGET_DIR)/$(HOST)/debug/gleaner
 	$(CARGO) test --doc --workspace --locked --target $(HOST)
 	@rm -f $(SKIPS) $(BOOTS) $(JUNIT); scripts/left-behind.sh >$(MACHINE); status=0; \
 	export GLEANER_SKIPS=$(SKIPS) GLEANER_BOOTS=$(BOOTS); \

@@ -27,7 +27,7 @@ SVG = ROOT / "docs/first-minute.svg"
 
 COMMANDS = [
     "gleaner doctor",
-    "gleaner ab -n 5 -- gleaner workload relay --threads 2 --items 150000",
+    "gleaner ab -n 5 --metric ': ([0-9.]+) requests per second' --higher-is-better -- scripts/redis-one-client.sh",
 ]
 COLUMNS, ROWS = 104, 26
 LONGEST_WAIT_S = 1.5
@@ -49,7 +49,7 @@ def record(binary):
             events.append([time.monotonic() - began, "o", f"$ {command}\r\n"])
             terminal, end = pty.openpty()
             child = subprocess.Popen(["sh", "-c", command], stdin=subprocess.DEVNULL, stdout=end,
-                                     stderr=subprocess.DEVNULL, env=environment)
+                                     stderr=subprocess.DEVNULL, env=environment, cwd=ROOT)
             os.close(end)
             while chunk := read(terminal):
                 events.append([time.monotonic() - began, "o", chunk.decode(errors="replace")])

@@ -7,15 +7,18 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 gleaner=$(readlink -f "${1:-$root/target/gleaner}") || true
 [[ -x $gleaner ]] || { echo "demo: ${1:-target/gleaner} is not there: run make build" >&2; exit 1; }
-for program in redis-server redis-benchmark redis-cli; do
-    command -v "$program" >/dev/null || { echo "demo: $program is not installed here, so the daemon is not shown"; exit 0; }
-done
 if "$gleaner" status >/dev/null 2>&1; then
     echo "demo: a daemon runs here already: gleaner status"
     exit 0
 fi
 
+for program in redis-check-rdb redis-benchmark redis-cli; do
+    command -v "$program" >/dev/null || { echo "demo: $program is missing: run scripts/setup.sh demo" >&2; exit 1; }
+done
+
 work=$(mktemp -d "${TMPDIR:-/tmp}/gleaner-demo.XXXXXX")
+# In redis-tools the server has another name, and is what it is called as.
+ln -s "$(command -v redis-check-rdb)" "$work/redis-server"
 started=()
 # finish: ends what was started here, newest first.
 finish() {
@@ -34,7 +37,7 @@ headline() { printf '\n== %s\n\n' "$*"; }
 settings() { cat /sys/module/haltpoll/parameters/* /sys/devices/system/cpu/cpu*/power/pm_qos_resume_latency_us 2>/dev/null || true; }
 before=$(settings)
 
-redis-server --port 0 --unixsocket "$work/redis.sock" --save "" --appendonly no >/dev/null &
+"$work/redis-server" --port 0 --unixsocket "$work/redis.sock" --save "" --appendonly no >/dev/null &
 redis=$!
 started+=("$redis")
 until redis-cli -s "$work/redis.sock" ping >/dev/null 2>&1; do sleep 0.05; done

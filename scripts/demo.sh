@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The main job on real programs: what this machine is, what a wake-up costs here by each means, and four programs off
-# and on.
+# The main job on real programs: what this machine is, what a wake-up costs here by each means, and programs that people
+# know, off and on: Redis, Python, MariaDB, pbzip2; and one of ours.
 # Then the service: a daemon with two groups (scripts/demo-daemon.sh).
 #
 #   scripts/demo.sh [BINARY]      default: target/gleaner (`make demo` installs and builds first)
@@ -13,7 +13,7 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 gleaner=$(readlink -f "${1:-$root/target/gleaner}") || true
 [[ -x $gleaner ]] || { echo "demo: ${1:-target/gleaner} is not there: run make build" >&2; exit 1; }
-for tool in jq pbzip2 tar taskset; do
+for tool in jq pbzip2 tar column redis-check-rdb redis-benchmark mariadb-install-db sysbench python3; do
     command -v "$tool" >/dev/null || { echo "demo: $tool is missing: run scripts/setup.sh demo" >&2; exit 1; }
 done
 pairs=${PAIRS:-5}
@@ -71,27 +71,70 @@ find /usr/share /usr/lib -xdev -type f -printf '%s %p\n' 2>/dev/null | LC_ALL=C 
         { if (total + $1 <= limit * 1e6) { total += $1; print substr($0, index($0, " ") + 1) } }' >"$work/list"
 tar -cf "$work/archive.tar" -C / --verbatim-files-from -T "$work/list" 2>/dev/null
 
-# One client asks Redis, each on a vCPU of its own: both wait for each other all the time.
-cat >"$work/redis.sh" <<'REDIS'
-last=$(($(nproc) - 1))
-taskset -c 0 redis-server --port 0 --unixsocket "$1" --save "" --appendonly no >/dev/null &
-server=$!
-until redis-cli -s "$1" ping >/dev/null 2>&1; do sleep 0.02; done
-taskset -c "$last" redis-benchmark -s "$1" -c 1 -n 40000 -t get -q >/dev/null
-redis-cli -s "$1" shutdown nosave >/dev/null 2>&1 || true
-wait "$server"
-REDIS
+export PATH=$PATH:/usr/sbin
 
-programs=("relay|two threads hand on to each other|$gleaner workload relay --threads 2 --items 150000"
-    "barrier|threads wait for each other after each phase|$gleaner workload barrier --threads $(nproc) --items 40000"
-    "block-io|writes a log, and hands on through a pipe|$gleaner workload block-io --threads 2 --items 25000")
-# Not installed for this: on many machines that would start a service.
-if command -v redis-server redis-benchmark redis-cli >/dev/null; then
-    programs+=("redis|one client asks a server|sh $work/redis.sh $work/redis.sock")
-else
-    echo "demo: Redis is not installed here, so it is left out"
-fi
-programs+=("pbzip2|computes all the time|pbzip2 -kc -p$(nproc) $work/archive.tar")
+cat >"$work/handover.py" <<'PYTHON'
+from multiprocessing import Pipe, Process
+
+MESSAGES = 15000
+
+def answer(pipe):
+    for _ in range(MESSAGES):
+        pipe.send_bytes(pipe.recv_bytes())
+
+ours, theirs = Pipe()
+other = Process(target=answer, args=(theirs,))
+other.start()
+for _ in range(MESSAGES):
+    ours.send_bytes(b"question")
+    ours.recv_bytes()
+other.join()
+PYTHON
+
+# One connection asks MariaDB for single rows. Its tables are made once.
+cat >"$work/mariadb.sh" <<'MARIADB'
+folder=$1 command=$2
+sysbench="sysbench oltp_point_select --mysql-socket=$folder/socket --mysql-user=root --mysql-db=demo --tables=1
+    --table-size=10000 --threads=1 --time=0"
+mariadbd --no-defaults --user="$(id -un)" --datadir="$folder/data" --socket="$folder/socket" --skip-networking \
+    --pid-file="$folder/pid" --innodb-fast-shutdown=2 >"$folder/log" 2>&1 &
+server=$!
+tries=0
+until [ -S "$folder/socket" ]; do
+    tries=$((tries + 1))
+    [ "$tries" -lt 1500 ] && kill -0 "$server" || { cat "$folder/log" >&2; exit 1; }
+    sleep 0.02
+done
+# shellcheck disable=SC2086 # a list of words
+case $command in
+    prepare) $sysbench prepare ;;
+    run) $sysbench --events=8000 run ;;
+esac
+status=$?
+kill "$server"
+wait "$server"
+exit "$status"
+MARIADB
+mkdir "$work/mariadb"
+{
+    mariadb-install-db --no-defaults --user="$(id -un)" --datadir="$work/mariadb/data" --skip-test-db \
+        --auth-root-authentication-method=normal
+    mkdir "$work/mariadb/data/demo"
+    sh "$work/mariadb.sh" "$work/mariadb" prepare
+} >"$work/said.txt" 2>&1 || { cat "$work/said.txt" >&2; exit 1; }
+
+# Name, what it does, metric of its own (or none: its run time), command.
+programs=("redis|one client asks a server|^GET: ([0-9.]+) requests|$root/scripts/redis-one-client.sh"
+    "python|two processes hand over through a pipe||python3 $work/handover.py"
+    "mariadb|one connection asks for rows|transactions: .*\\(([0-9.]+) per sec|sh $work/mariadb.sh $work/mariadb run"
+    "pbzip2|computes all the time||pbzip2 -kc -p$(nproc) $work/archive.tar"
+    "relay|two threads of ours hand on to each other||$gleaner workload relay --threads 2 --items 150000")
+
+# shorter COMMAND: without folders that say nothing.
+shorter() {
+    local command=${1//"$work/"/}
+    echo "${command//"$root/"/}"
+}
 
 # finished NAME STATUS SAID: what it said, if it failed.
 finished() {
@@ -103,14 +146,17 @@ finished() {
 
 rows=()
 for program in "${programs[@]}"; do
-    IFS='|' read -r name what command <<<"$program"
+    IFS='|' read -r name what metric command <<<"$program"
+    metric=${metric:+--metric=$metric}
+    better=${metric:+--higher-is-better}
     headline "$name ($what): $pairs pairs without Gleaner (off) and with it (full)"
-    printf 'gleaner ab -n %s -- %s\n\n' "$pairs" "${command//"$work/"/}"
+    printf 'gleaner ab -n %s %s-- %s\n\n' "$pairs" "${metric:+"'$metric' $better "}" "$(shorter "$command")"
     status=0
     # shellcheck disable=SC2086 # the command is a list of words
-    "$gleaner" ab -n "$pairs" --json "$results/$name-ab.json" -- $command >"$work/said.txt" || status=$?
+    "$gleaner" ab -n "$pairs" ${metric:+"$metric" "$better"} ${metric:+--metric-name=per-second} \
+        --json "$results/$name-ab.json" -- $command >"$work/said.txt" || status=$?
     finished "$name under gleaner ab" "$status" "$work/said.txt"
-    sed "s/^/  /; s|$work/||g" "$work/said.txt"
+    sed "s/^/  /; s|$work/||g; s|$root/||g" "$work/said.txt"
     # shellcheck disable=SC2086 # the same
     "$gleaner" run --observer "$observer" --json "$results/$name-run.json" -- $command \
         >/dev/null 2>"$work/said.txt" || status=$?
@@ -120,7 +166,8 @@ for program in "${programs[@]}"; do
         def two: . * 100 | round / 100 | tostring;
         def us(ns): if ns == null then "-" else ns / 100 | round / 10 | tostring end;
         $run[0] as $run |
-        [$name, s(.modes[0].median.wall_ns), s(.modes[1].median.wall_ns),
+        def figure: if .metric then "\(.metric | round)/s" else s(.wall_ns) + " s" end;
+        [$name, (.modes[0].median | figure), (.modes[1].median | figure),
          (if .speedup then .speedup.median | two else "-" end),
          (if .speedup.ci95 then "\(.speedup.ci95[0] | two) to \(.speedup.ci95[1] | two)" else "-" end),
          (if .pairs_to_tell or .verdict_withheld then "inconclusive" else .verdict end),
@@ -131,7 +178,7 @@ done
 
 headline "What these pairs took (medians)"
 {
-    echo "program|off, s|Gleaner, s|speed-up|95 % interval|verdict|wake p99, us|polled, vCPU s|by|all undone"
+    echo "program|off|Gleaner|speed-up|95 % interval|verdict|wake p99, us|polled, vCPU s|by|all undone"
     printf '%s\n' "${rows[@]}"
 } | column -t -s '|'
 

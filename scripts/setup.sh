@@ -13,7 +13,8 @@ set -euo pipefail
 #          is a container for the daemon, and shellcheck reads the hooks. tmux is the terminal of gleaner top.
 #   bed    the test bed's Debian image: what builds it, and what unpacks kernel modules.
 #   bench  what the benchmarks manage.
-#   demo   real programs to manage.
+#   demo   real programs to manage. None of these packages has a service that would be started: redis-tools has Redis'
+#          server under another name, mariadb-server-core has the database alone.
 #   experiments  servers; whether they are started on installation is the machine's own policy (policy-rc.d).
 declare -A packages=(
     [build]="make gcc libc6-dev linux-libc-dev binutils clang llvm pkg-config libelf-dev zlib1g-dev
@@ -23,7 +24,7 @@ declare -A packages=(
     [experiments]="sysbench mariadb-server redis-server jq stress-ng iperf3
                    gcc zlib1g-dev libssl-dev linux-perf"
     [bench]="sysbench"
-    [demo]="pbzip2 pigz jq tar bsdextrautils util-linux"
+    [demo]="pbzip2 jq tar bsdextrautils util-linux redis-tools mariadb-server-core sysbench python3-minimal"
 )
 
 say() { printf 'setup: %s\n' "$*"; }

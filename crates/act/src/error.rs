@@ -45,6 +45,26 @@ pub enum ActError {
         /// Xen's own words.
         reason: String,
     },
+    /// Not all of a journal could be undone.
+    #[error("{first}; {undone} of its {of} entries need nothing more{hint}")]
+    NotAll {
+        /// What failed first.
+        first: Box<ActError>,
+        /// How many are undone.
+        undone: usize,
+        /// How many there are.
+        of: usize,
+        /// Who can undo the rest.
+        hint: &'static str,
+    },
+    /// A file of the kernel's holds what somebody else has set since we did.
+    #[error("somebody else has set {} to {value}, and so it stays", path.display())]
+    Theirs {
+        /// Which.
+        path: PathBuf,
+        /// What it holds.
+        value: String,
+    },
     /// A means that was asked for by name and is not to be had.
     #[error("{what} cannot be used here: {why}")]
     Unavailable {
@@ -56,6 +76,22 @@ pub enum ActError {
 }
 
 impl ActError {
+    /// Whether somebody else has set it.
+    pub fn is_theirs(&self) -> bool {
+        matches!(self, Self::Theirs { .. })
+    }
+
+    /// Whether it takes more privilege.
+    pub(crate) fn is_refused(&self) -> bool {
+        matches!(self, Self::File { source, .. } | Self::Thread { source, .. }
+            if source.kind() == io::ErrorKind::PermissionDenied)
+    }
+
+    /// Whether a file is no longer there.
+    pub(crate) fn is_gone(&self) -> bool {
+        matches!(self, Self::File { source, .. } if source.kind() == io::ErrorKind::NotFound)
+    }
+
     /// For `map_err` on a file operation.
     pub(crate) fn file(verb: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();

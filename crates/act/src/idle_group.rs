@@ -26,7 +26,7 @@ pub enum IdleMeans {
 }
 
 /// The yielding threads' cgroup, if one could be made.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct IdleGroup {
     means: IdleMeans,
     /// Where a thread id is written to join.

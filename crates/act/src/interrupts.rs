@@ -106,22 +106,23 @@ impl Interrupts {
     }
 
     /// Other vCPUs are in use now: each that was moved goes to those of them that it may use, and where that is all
-    /// that it had, it has come back.
+    /// that it had, it has come back. One that somebody else has moved since is left alone from then on.
     ///
     /// # Errors
     /// The last that could not be moved; the others are.
     pub fn follow(&mut self, active: &CpuSet, journal: &mut Journal) -> Result<(), ActError> {
         let mut result = Ok(());
-        self.moved.retain(|_, file| {
+        let Self { moved, refused, .. } = self;
+        moved.retain(|irq, file| {
             let target = target(file.had(), active).unwrap_or_else(|| file.had().to_owned());
             let is_back = target == file.had();
-            match file.set(&target, journal) {
-                Ok(()) => !is_back,
-                Err(error) => {
-                    result = Err(error);
-                    true
-                }
+            let Err(error) = file.set(&target, journal) else { return !is_back };
+            let is_theirs = error.is_theirs();
+            if is_theirs {
+                refused.insert(*irq);
             }
+            result = Err(error);
+            !is_theirs
         });
         result
     }
@@ -221,6 +222,26 @@ mod tests {
         assert_eq!(machine.affinity(5), "0");
         interrupts.follow(&set("0-3"), &mut machine.journal).unwrap();
         assert_eq!((machine.affinity(5).as_str(), interrupts.moved()), ("0-3", 0));
+    }
+
+    #[test]
+    fn what_somebody_else_moves_meanwhile_stays_there() {
+        let mut machine = Machine::new(&[(5, "0-3\n", "3\n", "0,0,0,0\n"), (6, "0-3\n", "3\n", "0,0,0,0\n")]);
+        let mut interrupts = machine.interrupts();
+        for irq in [5, 6] {
+            assert!(interrupts.send_to(irq, &set("0-1"), &mut machine.journal));
+        }
+        machine.write("proc/irq/6/smp_affinity_list", "3");
+        let said = interrupts.follow(&set("0"), &mut machine.journal).unwrap_err().to_string();
+        assert!(said.contains("irq/6/smp_affinity_list to 3"), "{said}");
+        assert_eq!((machine.affinity(5).as_str(), machine.affinity(6).as_str()), ("0", "3"));
+        // It is told once, and not tried again.
+        interrupts.follow(&set("0-1"), &mut machine.journal).unwrap();
+        interrupts.landing_on(&set("2-3"), SECOND);
+        assert_eq!(interrupts.landing_on(&set("2-3"), SECOND), []);
+        interrupts.follow(&set("0-3"), &mut machine.journal).unwrap();
+        undo_own(&machine.journal).unwrap();
+        assert_eq!((machine.affinity(5).as_str(), machine.affinity(6).as_str()), ("0-3", "3"));
     }
 
     #[test]

@@ -9,24 +9,33 @@
 
 use crate::affinity::MOST_STEPS;
 use crate::procs::{is_alive, thread_start_time};
+use crate::state_dir::{is_ours, make_state_dir};
 use crate::undo::Undo;
 use crate::{ActError, own_start_time};
 use gleaner_sys::{Namespaces, OwnProc, ProcRoot, own_proc};
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{ErrorKind, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::Duration;
 
 /// Raised by what an earlier Gleaner must not pass over. A field that it may do without raises nothing: readers ignore
 /// those they do not know. Entries are not like that: one that is not understood, or not whole, is a change that would
 /// stay.
 const VERSION: u32 = 1;
+/// Permissions of a journal that is undone, before its name is removed.
+const UNDONE: u32 = 0o400;
 /// Lines after which a journal is written anew; twice what was left, if that is more.
 const LONG: usize = 4096;
+/// How long another may hold the folder's lock: two seconds, which undoing a few journals takes at most.
+const FOLDER_TRIES: u32 = 1000;
+const FOLDER_PAUSE: Duration = Duration::from_millis(2);
 /// Most different choices of dead threads that are kept: their children inherited them.
 const MOST_CHOICES: usize = 1024;
 
@@ -52,6 +61,8 @@ pub struct Journal {
     lines: usize,
     /// How many lines are too many.
     long: usize,
+    /// Whether it is another file than whoever holds it was told.
+    replaced: bool,
 }
 
 /// A journal as somebody else finds it.
@@ -70,52 +81,8 @@ pub(crate) struct JournalState {
     pub(crate) undos: Vec<Undo>,
 }
 
-/// `/run/gleaner` for root, else the user's runtime folder, else a private folder in `/tmp`.
-pub fn default_state_dir() -> PathBuf {
-    let uid = rustix::process::geteuid();
-    if uid.is_root() {
-        return PathBuf::from("/run/gleaner");
-    }
-    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-    private_state_dir(runtime, uid.as_raw())
-}
-
-/// Under `su USER` the runtime folder may still be that of whoever called it: it has to be the user's own.
-fn private_state_dir(runtime: Option<PathBuf>, uid: u32) -> PathBuf {
-    let own = |dir: &PathBuf| fs::metadata(dir).is_ok_and(|found| found.is_dir() && found.uid() == uid);
-    let runtime = runtime.filter(own).map(|dir| dir.join("gleaner"));
-    runtime.unwrap_or_else(|| PathBuf::from(format!("/tmp/gleaner-{uid}")))
-}
-
 fn boot_id() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
-}
-
-fn make_state_dir(dir: &Path) -> Result<(), ActError> {
-    DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(ActError::file("create", dir))?;
-    is_ours(dir).map(|_| ())
-}
-
-/// Whether `dir` is there; an error when it is not a folder of this user's own. A journal is a list of things to do as
-/// its reader, so one that somebody else could have written must not be read.
-fn is_ours(dir: &Path) -> Result<bool, ActError> {
-    let found = match fs::symlink_metadata(dir) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
-        found => found.map_err(ActError::file("look at", dir))?,
-    };
-    let why = if !found.is_dir() {
-        "it is no folder; remove it".to_owned()
-    } else if found.uid() != rustix::process::geteuid().as_raw() {
-        format!("it belongs to user {}; a journal there could be forged", found.uid())
-    } else if found.mode() & 0o022 != 0 {
-        format!(
-            "others may write to it (mode {:03o}), so a journal there could be forged; chmod 700 it",
-            found.mode() & 0o777
-        )
-    } else {
-        return Ok(true);
-    };
-    Err(ActError::Unavailable { what: format!("the state folder {}", dir.display()), why })
 }
 
 impl Journal {
@@ -133,7 +100,7 @@ impl Journal {
         let mut tries = 0;
         let file = loop {
             make_state_dir(dir)?;
-            match OpenOptions::new().create_new(true).append(true).mode(0o600).open(&path) {
+            match OpenOptions::new().create_new(true).read(true).append(true).mode(0o600).open(&path) {
                 Ok(file) => break file,
                 // Another run has just removed the folder along with the last journal in it.
                 Err(error) if error.kind() == ErrorKind::NotFound && tries < 100 => tries += 1,
@@ -149,7 +116,8 @@ impl Journal {
             main_start_time: own_start_time().unwrap_or(0),
             namespaces: Some(own_namespaces()),
         };
-        let mut journal = Self { path, file, run_id: run_id.to_owned(), lines: 0, long: LONG };
+        let run_id = run_id.to_owned();
+        let mut journal = Self { path, file, run_id, lines: 0, long: LONG, replaced: true };
         if let Err(error) = journal.write_line(&header) {
             // A full disk, a limit on file sizes: an empty journal would be left for ever.
             let _ = remove(&journal.path);
@@ -168,9 +136,26 @@ impl Journal {
         &self.run_id
     }
 
-    /// Where its file can be read even when its name was removed.
-    pub(crate) fn open_path(&self) -> PathBuf {
-        PathBuf::from(format!("/proc/self/fd/{}", self.file.as_raw_fd()))
+    /// The file itself, whatever became of its name.
+    pub(crate) fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// The file for another process to hold, once when it is begun and each time that it was written anew. It does not
+    /// [`hold`] the journal.
+    pub fn take_new(&mut self) -> Option<File> {
+        let own = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+        std::mem::take(&mut self.replaced).then(|| File::open(own).ok())?
+    }
+
+    /// Another process will hold it.
+    pub fn hand_over_again(&mut self) {
+        self.replaced = true;
+    }
+
+    /// All is undone, and whoever holds the file is to know.
+    pub(crate) fn is_undone(&self) {
+        let _ = self.file.set_permissions(Permissions::from_mode(UNDONE));
     }
 
     /// Notes how to undo a change. Only after this may the change be made.
@@ -239,13 +224,16 @@ impl Journal {
         let new = self.path.with_extension("new");
         // Left behind by a compaction that failed.
         let _ = fs::remove_file(&new);
-        let written = OpenOptions::new().create_new(true).append(true).mode(0o600).open(&new).and_then(|mut file| {
+        let mut created = OpenOptions::new();
+        created.create_new(true).read(true).append(true).mode(0o600);
+        let written = created.open(&new).and_then(|mut file| {
             hold(&file);
             file.write_all((lines.join("\n") + "\n").as_bytes())?;
             fs::rename(&new, &self.path)?;
             Ok(file)
         });
         self.file = written.inspect_err(|_| drop(fs::remove_file(&new))).map_err(ActError::file("write", &new))?;
+        self.replaced = true;
         self.lines = lines.len();
         self.long = LONG.max(2 * self.lines);
         Ok(())
@@ -279,6 +267,33 @@ fn needed(undos: Vec<Undo>, lives: impl Fn(i32, u64) -> bool) -> Vec<Undo> {
 /// [`ActError::Journal`] when a line is not an entry of this version, [`ActError::File`] when it cannot be read.
 pub(crate) fn read(path: &Path) -> Result<JournalState, ActError> {
     read_from(path, || open_file(path).and_then(std::io::read_to_string).map_err(ActError::file("read", path)))
+}
+
+/// Whether the journal that this file is was undone, and its name removed for that.
+pub(crate) fn was_undone(file: &File) -> bool {
+    file.metadata().is_ok_and(|found| found.mode() & 0o777 == UNDONE)
+}
+
+/// Reads one that somebody may have removed from `path`.
+///
+/// # Errors
+/// As [`read`].
+pub(crate) fn read_open(path: &Path, file: &File) -> Result<JournalState, ActError> {
+    read_from(path, || text_of(file).map_err(ActError::file("read", path)))
+}
+
+/// All of it, wherever others that have the same file open have got to.
+fn text_of(file: &File) -> std::io::Result<String> {
+    let mut bytes = vec![0; usize::try_from(file.metadata()?.len()).unwrap_or(0)];
+    let mut length = 0;
+    while length < bytes.len() {
+        match file.read_at(&mut bytes[length..], length as u64)? {
+            0 => break,
+            read => length += read,
+        }
+    }
+    bytes.truncate(length);
+    String::from_utf8(bytes).map_err(|error| std::io::Error::new(ErrorKind::InvalidData, error))
 }
 
 /// What it says is asked again once its writer is seen to be gone: until then, there may have been more to write.
@@ -366,14 +381,25 @@ fn named_process(path: &Path) -> Option<i32> {
     (is_held(path) || is_alive(pid, start_time)).then_some(pid)
 }
 
-/// Opens what is called a journal. A pipe of that name would keep us waiting for ever.
+/// Opens what is called a journal, if nobody but this user could have written it. A pipe of that name would keep us
+/// waiting for ever.
 fn open_file(path: &Path) -> std::io::Result<File> {
-    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
-    if file.metadata()?.is_file() {
-        Ok(file)
+    let flags = libc::O_NONBLOCK | libc::O_NOFOLLOW;
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(|error| {
+        let is_link = error.raw_os_error() == Some(libc::ELOOP);
+        if is_link { std::io::Error::other("it is a link, so it is no journal; remove it") } else { error }
+    })?;
+    let found = file.metadata()?;
+    let why = if !found.is_file() {
+        "it is no regular file, so it is no journal; remove it".to_owned()
+    } else if found.uid() != rustix::process::geteuid().as_raw() {
+        format!("it belongs to user {}, so it could be forged; remove it", found.uid())
+    } else if found.mode() & 0o022 != 0 || found.nlink() > 1 {
+        "others may write to it, or it has another name, so it could be forged; remove it".to_owned()
     } else {
-        Err(std::io::Error::other("it is no regular file, so it is no journal; remove it"))
-    }
+        return Ok(file);
+    };
+    Err(std::io::Error::other(why))
 }
 
 /// The lock on a journal; held while undoing.
@@ -403,12 +429,17 @@ pub(crate) fn lock(path: &Path) -> Result<Option<Lock>, ActError> {
 
 /// Locks the folder that the journal at `path` is in: for what concerns other runs' journals as well. Taken after a
 /// journal's own lock. The folder stays the same one for as long as that journal is in it. `None`, told in the log,
-/// where it cannot be had: undoing must not fail for it.
+/// where it cannot be had: undoing must not fail for it, nor wait for ever for somebody who may only read the folder.
 pub(crate) fn lock_folder_of(path: &Path) -> Option<Lock> {
     let folder = path.parent()?;
     let locked = File::open(folder).and_then(|file| {
-        flock(&file, FlockOperation::LockExclusive)?;
-        Ok(Lock(file))
+        for _ in 0..FOLDER_TRIES {
+            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Err(Errno::WOULDBLOCK) => sleep(FOLDER_PAUSE),
+                locked => return Ok(locked.map(|()| Lock(file))?),
+            }
+        }
+        Err(Errno::WOULDBLOCK.into())
     });
     locked.inspect_err(|error| tracing::warn!("cannot lock {}: {error}", folder.display())).ok()
 }
@@ -417,6 +448,8 @@ pub(crate) fn lock_folder_of(path: &Path) -> Option<Lock> {
 pub(crate) fn remove(path: &Path) -> Result<(), ActError> {
     // A kill may have cut off its being written anew.
     let _ = fs::remove_file(path.with_extension("new"));
+    // Whoever holds the file is to know.
+    let _ = fs::set_permissions(path, Permissions::from_mode(UNDONE));
     fs::remove_file(path).map_err(ActError::file("remove", path))?;
     remove_folder_of(path);
     Ok(())

@@ -21,6 +21,7 @@ mod procs;
 mod resctrl;
 mod retain;
 mod slice;
+mod state_dir;
 mod timer_slack;
 mod undo;
 mod xen;
@@ -32,7 +33,7 @@ pub use error::{ActError, Fallback};
 pub use housekeeping::HousekeepingCpu;
 pub use idle_group::{IdleGroup, IdleMeans};
 pub use interrupts::Interrupts;
-pub use journal::{Journal, default_state_dir, list_journals};
+pub use journal::{Journal, list_journals};
 pub use placement::{Placement, PlacementKind, PlacementRequest};
 pub use procs::{RUN_ID_VARIABLE, own_start_time, process_start_time};
 pub use resctrl::{
@@ -43,7 +44,8 @@ pub use slice::{
     Competing, Enforcer, EnforcerConfig, RtThrottling, SLICE_RANGE, SliceOutcome, SliceRefusal, SliceSupport, Slices,
     ThreadAttr, TickerCost, by_kernel, hrtick, refuse_slice, switch_cost, thread_attr, tick, try_fifo,
 };
+pub use state_dir::{default_state_dir, is_trusted_dir, own_journals};
 pub use timer_slack::TimerSlack;
-pub use undo::{Undo, UndoOutcome, is_abandoned, take_values_back, undo_journal, undo_own};
+pub use undo::{Undo, UndoOutcome, is_abandoned, take_values_back, undo_held, undo_journal, undo_own};
 pub use xen::{XenChange, XenRefusal, XenRequest, Xl, change_xen, plan_xen};
 pub use yielding::{BusyWait, YieldClass, YieldingThreads};

@@ -1,5 +1,8 @@
 //! Undoing a journal, newest change first. Every undo may be repeated: it looks at what is there before it touches it.
 
+mod path_bytes;
+mod plausible;
+
 use crate::affinity::{OwnChoice, affinity_of, allowed_cpus, give_back, is_what_is_left, set_affinity};
 use crate::journal::{self, Journal, JournalState};
 use crate::procs::{adopted_since, members, process_start_time, thread_start_time, threads_of};
@@ -8,7 +11,7 @@ use gleaner_model::{CpuSet, Nanos, XenSetting};
 use gleaner_sys::{OwnProc, ProcRoot, own_proc};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
-use std::fs;
+use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
@@ -26,13 +29,16 @@ pub enum Undo {
     /// Remove a cgroup; move who is in it to another first.
     RemoveCgroup {
         /// Its folder.
+        #[serde(with = "path_bytes")]
         path: PathBuf,
         /// Where its members go; `None`: they are this program's own threads, and end with it.
+        #[serde(with = "path_bytes::optional", default)]
         members_to: Option<PathBuf>,
     },
     /// Take a controller away from the children of a v2 cgroup again.
     DisableController {
         /// The parent's folder.
+        #[serde(with = "path_bytes")]
         parent: PathBuf,
         /// `cpu` or `cpuset`.
         controller: String,
@@ -65,11 +71,13 @@ pub enum Undo {
     /// Remove a resctrl group, of allocation or of monitoring; the kernel moves who is in it back.
     RemoveResctrlGroup {
         /// Its folder.
+        #[serde(with = "path_bytes")]
         path: PathBuf,
     },
     /// Unmount resctrl, unless somebody has come to use it.
     UnmountResctrl {
         /// Where it is mounted.
+        #[serde(with = "path_bytes")]
         path: PathBuf,
     },
     /// A thread that the program pinned itself.
@@ -95,6 +103,7 @@ pub enum Undo {
     /// A file of the kernel's that held one value.
     FileValue {
         /// Which file.
+        #[serde(with = "path_bytes")]
         path: PathBuf,
         /// What it held.
         had: String,
@@ -104,11 +113,13 @@ pub enum Undo {
     /// Each vCPU's haltpoll limit begins at 0 again: it outlives the parameters that made it.
     ResetHaltpoll {
         /// Where `/sys` is.
+        #[serde(with = "path_bytes")]
         sys: PathBuf,
     },
     /// Something of Xen's.
     Xen {
         /// Xen's tool.
+        #[serde(with = "path_bytes")]
         xl: PathBuf,
         /// What it was.
         was: XenSetting,
@@ -156,8 +167,26 @@ pub fn undo_journal(path: &Path, own: bool) -> Result<UndoOutcome, ActError> {
     }
     undo_all(&state, own)?;
     let _folder = journal::lock_folder_of(path);
-    undo_shared(&state)?;
+    undo_shared(&state, own)?;
     journal::remove(path)?;
+    Ok(UndoOutcome::Undone { entries: state.undos.len() })
+}
+
+/// Undoes the journal at `path` once its run is over, also when somebody has removed that name meanwhile: `held` is the
+/// same file.
+///
+/// # Errors
+/// As [`undo_journal`].
+pub fn undo_held(path: &Path, held: Option<&File>) -> Result<UndoOutcome, ActError> {
+    let outcome = undo_journal(path, false)?;
+    let is_lost = |held: &&File| outcome == UndoOutcome::Gone && !journal::was_undone(held);
+    let Some(held) = held.filter(is_lost) else { return Ok(outcome) };
+    let state = journal::read_open(path, held)?;
+    if let Some(pid) = state.alive {
+        return Ok(UndoOutcome::InUse { pid });
+    }
+    undo_all(&state, false)?;
+    undo_shared(&state, false)?;
     Ok(UndoOutcome::Undone { entries: state.undos.len() })
 }
 
@@ -168,9 +197,10 @@ pub fn undo_journal(path: &Path, own: bool) -> Result<UndoOutcome, ActError> {
 pub fn undo_own(journal: &Journal) -> Result<UndoOutcome, ActError> {
     match undo_journal(journal.path(), true)? {
         UndoOutcome::Gone => {
-            let state = journal::read(&journal.open_path())?;
+            let state = journal::read_open(journal.path(), journal.file())?;
             undo_all(&state, true)?;
-            undo_shared(&state)?;
+            undo_shared(&state, true)?;
+            journal.is_undone();
             Ok(UndoOutcome::Undone { entries: state.undos.len() })
         }
         outcome => Ok(outcome),
@@ -178,13 +208,16 @@ pub fn undo_own(journal: &Journal) -> Result<UndoOutcome, ActError> {
 }
 
 /// Gives files of the kernel's the values that they had, for as long as the run that set them is silent. Its journal
-/// stays, and all else.
+/// stays, and all else. `held` as for [`undo_held`].
 ///
 /// # Errors
 /// The first that could not be given back; the others are.
-pub fn take_values_back(path: &Path) -> Result<(), ActError> {
-    let state = journal::read(path)?;
-    first_error(&state, |undo| match undo {
+pub fn take_values_back(path: &Path, held: Option<&File>) -> Result<(), ActError> {
+    let state = match (journal::read(path), held) {
+        (Err(error), Some(held)) if error.is_gone() => journal::read_open(path, held)?,
+        (state, _) => state?,
+    };
+    first_error(&state, false, |undo| match undo {
         Undo::FileValue { path, had, set } => crate::retain::restore_value(path, had, set),
         Undo::ResetHaltpoll { sys } => crate::retain::reset_limits(sys),
         _ => Ok(()),
@@ -199,7 +232,7 @@ pub fn is_abandoned(path: &Path) -> bool {
 
 /// All but what runs share: controllers, mounts.
 fn undo_all(state: &JournalState, own: bool) -> Result<(), ActError> {
-    first_error(state, |undo| match undo {
+    first_error(state, own, |undo| match undo {
         Undo::RemoveCgroup { path, members_to } => remove_cgroup(path, members_to.as_deref()),
         Undo::GroupAffinity { root_pid, root_start_time, base } => {
             restore_affinities(state, own, *root_pid, *root_start_time, base)
@@ -226,8 +259,8 @@ fn undo_all(state: &JournalState, own: bool) -> Result<(), ActError> {
 
 /// Takes away the controllers and mounts that no other run needs. Under the folder's lock until the journal is removed:
 /// of two runs that end together each would see the other's journal, and neither take anything away.
-fn undo_shared(state: &JournalState) -> Result<(), ActError> {
-    first_error(state, |undo| match undo {
+fn undo_shared(state: &JournalState, own: bool) -> Result<(), ActError> {
+    first_error(state, own, |undo| match undo {
         Undo::DisableController { parent, controller } if !journal::others_have(&state.path, undo) => {
             disable_controller(parent, controller)
         }
@@ -236,14 +269,23 @@ fn undo_shared(state: &JournalState) -> Result<(), ActError> {
     })
 }
 
-/// Undoes one after the other, newest first; a failure does not keep the others from being tried.
-fn first_error(state: &JournalState, undo: impl FnMut(&Undo) -> Result<(), ActError>) -> Result<(), ActError> {
-    let mut first = Ok(());
-    for error in state.undos.iter().rev().map(undo).filter_map(Result::err) {
-        tracing::warn!("{error}");
-        first = first.and(Err(error));
-    }
-    first
+/// Undoes one after the other, newest first; a failure does not keep the others from being tried. All failures are one
+/// error, which says how much was undone. `own`: this process has written them itself.
+fn first_error(
+    state: &JournalState,
+    own: bool,
+    mut undo: impl FnMut(&Undo) -> Result<(), ActError>,
+) -> Result<(), ActError> {
+    let checked = |entry: &Undo| if own { Ok(()) } else { plausible::check(entry) };
+    let tried = state.undos.iter().rev().map(|entry| checked(entry).and_then(|()| undo(entry)));
+    let failed: Vec<ActError> = tried.filter_map(Result::err).inspect(|error| tracing::warn!("{error}")).collect();
+    let failures = failed.len();
+    failed.into_iter().next().map_or(Ok(()), |first| {
+        let hint =
+            if first.is_refused() { "; root of the machine itself, with all capabilities, can undo it" } else { "" };
+        let (undone, of) = (state.undos.len() - failures, state.undos.len());
+        Err(ActError::NotAll { first: Box::new(first), undone, of, hint })
+    })
 }
 
 fn disable_controller(parent: &Path, controller: &str) -> Result<(), ActError> {

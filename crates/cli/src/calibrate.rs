@@ -14,7 +14,7 @@ use hdrhistogram::Histogram;
 use std::cell::RefCell;
 use std::time::Duration;
 
-pub use kept::{add_what_is_known, costs_for_service, kept_or_measured};
+pub use kept::{add_what_is_kept, add_what_is_known, costs_for_service, kept_or_measured};
 
 /// Wake-ups per setting before a run: enough for a p99, in a twentieth of a second. Where only the tail says that
 /// halting costs, up to three times as many.

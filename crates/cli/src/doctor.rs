@@ -16,7 +16,7 @@ use crate::run::allowed_vcpus;
 use crate::session;
 use gleaner_act::{
     CgroupHierarchies, CgroupRoots, IdleGroup, IdleMeans, Placement, PlacementKind, PlacementRequest, YieldClass,
-    default_state_dir, list_journals,
+    own_journals,
 };
 use gleaner_decide::guest::{GuestParams, halting_is_free};
 use gleaner_model::{CpuSet, Nanos, RetainMeans};
@@ -45,7 +45,7 @@ pub fn main(args: &DoctorArgs) -> Result<u8, Failure> {
     let report = examine(&interrupted);
     bar.finish_and_clear();
     if interrupted.load(Ordering::Relaxed) {
-        return Ok(130);
+        return Ok(interrupt::status());
     }
     output.json(&report)?;
     output.text(&report);
@@ -264,7 +264,7 @@ fn halt_cost(bench: &Bench<'_>, interrupted: &AtomicBool) -> Option<HaltCost> {
 }
 
 fn left_behind() -> Vec<String> {
-    let journals = list_journals(&default_state_dir()).unwrap_or_default();
+    let journals = own_journals().unwrap_or_default();
     let dead = journals.iter().filter(|path| gleaner_act::is_abandoned(path));
     dead.map(|path| path.display().to_string()).collect()
 }

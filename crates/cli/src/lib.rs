@@ -28,7 +28,7 @@ use args::Command;
 pub use args::command;
 // The rooms of this binary name them as their own.
 use gleaner_command::everywhere::set_color_before_parsing;
-use gleaner_command::{failure, files, interrupt, output, params, refusal};
+use gleaner_command::{ending, failure, files, interrupt, output, params, refusal};
 use std::os::unix::process::CommandExt;
 use std::process::ExitCode;
 
@@ -80,13 +80,15 @@ fn obey() -> ExitCode {
         Command::Restore(_) => restore::main(),
         Command::Guardian { journal } => gleaner_runtime::guard(&journal).map(|()| 0).map_err(failure::Failure::work),
     };
-    match result {
-        Ok(status) => ExitCode::from(output::status(status, lost)),
+    let status = match result {
+        Ok(status) => output::status(status, lost),
         Err(failure) => {
             output::complain("gleaner", &failure.message);
-            ExitCode::from(failure.status)
+            failure.status
         }
-    }
+    };
+    ending::by_signal(status);
+    ExitCode::from(status)
 }
 
 /// Says where a command went, and goes there where that is beside this binary. Comes back only where it cannot.

@@ -6,7 +6,7 @@ use crate::calibrate::{Bench, Summary};
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::means;
-use crate::output::{Output, shown};
+use crate::output::{Output, form, shown};
 use crate::session;
 use gleaner_act::{CgroupHierarchies, CgroupRoots, IdleGroup, YieldClass};
 use gleaner_decide::guest::{GuestParams, timeout};
@@ -14,7 +14,7 @@ use gleaner_model::{CpuSet, Nanos, Profile, VcpuId, WakeupCosts};
 use gleaner_observe::{ProcRoot, StatReader};
 use gleaner_report::{ProbeReport, SettingResult, TimeOuts};
 use gleaner_runtime::{Opening, Session, start_yielding};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
@@ -23,7 +23,7 @@ pub fn main(args: &ProbeArgs) -> Result<u8, Failure> {
     let interrupted = interrupt::flag()?;
     let vcpus = crate::run::allowed_vcpus();
     if args.means {
-        let Some(report) = by_means(&vcpus, &interrupted)? else { return Ok(130) };
+        let Some(report) = by_means(&vcpus, &interrupted)? else { return Ok(interrupt::status()) };
         output.json(&report)?;
         output.text(&report);
         return Ok(0);
@@ -39,7 +39,7 @@ pub fn main(args: &ProbeArgs) -> Result<u8, Failure> {
     }
     let report = measure(args, &settings, &vcpus, notes, &interrupted)?;
     if interrupted.load(Ordering::Relaxed) {
-        return Ok(130);
+        return Ok(interrupt::status());
     }
     output.json(&report)?;
     output.text(&report);
@@ -58,9 +58,7 @@ fn by_means(vcpus: &CpuSet, interrupted: &AtomicBool) -> Result<Option<ProbeRepo
     let opening = Opening { vcpus, params: &params, hierarchies: &hierarchies, observer: None };
     let opened = means::open_all(&opening, &mut session.journal);
     let bar = shown(ProgressBar::new(means::TURNS as u64));
-    if let Ok(style) = ProgressStyle::with_template("  measuring each means in turn [{bar:30}] {eta} left") {
-        bar.set_style(style);
-    }
+    form(&bar, "  measuring each means in turn [{bar:30}] {left}");
     let mut notes: Vec<String> = busy::share().map(busy::warning).into_iter().collect();
     let measured = means::measure(opened, &on, &mut session.journal, |turn| {
         bar.set_position(turn as u64);
@@ -153,9 +151,7 @@ fn measure_each(
 ) -> Result<Vec<SettingResult>, Failure> {
     let samples = usize::try_from(args.samples).unwrap_or(usize::MAX);
     let bar = shown(ProgressBar::new(args.samples * settings.len() as u64));
-    if let Ok(style) = ProgressStyle::with_template("  measuring setting {msg} [{bar:30}] {eta} left") {
-        bar.set_style(style);
-    }
+    form(&bar, "  measuring setting {msg} [{bar:30}] {left}");
     let mut results = Vec::new();
     for (done, setting) in (0u64..).zip(settings.iter().copied().filter(|setting| bench.can(*setting))) {
         bar.set_message(format!("{setting:?}"));

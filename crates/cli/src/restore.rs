@@ -2,11 +2,11 @@
 
 use crate::failure::Failure;
 use crate::output::{say, tell};
-use gleaner_act::{UndoOutcome, default_state_dir, list_journals, undo_journal};
+use gleaner_act::{UndoOutcome, default_state_dir, own_journals, undo_journal};
 
 pub fn main() -> Result<u8, Failure> {
     let dir = default_state_dir();
-    let journals = list_journals(&dir).map_err(Failure::work)?;
+    let journals = own_journals().map_err(Failure::work)?;
     if journals.is_empty() {
         tell(&format!("Nothing to restore: no run has left a journal in {}.", dir.display()));
     }

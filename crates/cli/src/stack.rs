@@ -4,7 +4,7 @@
 //! That limit holds for the first thread alone. Another one's stack is mapped memory, of the size that is asked for.
 
 use crate::output::complain;
-use crate::run::signals::{Inherited, LEAST_STACK};
+use crate::run::signals::{Inherited, LEAST_STACK, block_all};
 use gleaner_sys::{Limit, why_refused};
 use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
@@ -21,8 +21,11 @@ pub fn with_room(work: fn() -> ExitCode) -> ExitCode {
         return work();
     }
     match std::thread::Builder::new().name("gleaner-main".into()).stack_size(ENOUGH).spawn(work) {
-        // It has said why it panicked.
-        Ok(thread) => thread.join().unwrap_or(ExitCode::from(FAILED)),
+        // It has said why it panicked. Whatever is sent to this process is for it.
+        Ok(thread) => {
+            block_all();
+            thread.join().unwrap_or(ExitCode::from(FAILED))
+        }
         Err(error) => {
             let why = format!(
                 "the limit of {} KiB of stack (`ulimit -s`) is too small for Gleaner, and there is no other thread: {}",

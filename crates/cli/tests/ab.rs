@@ -196,9 +196,9 @@ fn a_command_that_cannot_be_run() {
 fn bad_usage() {
     for (options, words) in [
         (&[][..], &["CMD"][..]),
-        (&["--modes", "full,full", "true"], &["full,full", "itself"]),
         (&["--modes", "full", "true"], &["--modes full", "two"]),
-        (&["--modes", "off,retain,full", "true"], &["two"]),
+        (&["--modes", "off,off,off,off,off,off,off", "true"], &["two to 6"]),
+        (&["--export-csv", "/no/such/folder/x.csv", "--", "true"], &["/no/such/folder/x.csv"]),
         (&["--modes", "off,most", "true"], &["most", "consolidate"]),
         (&["-n", "0", "true"], &["0", "1000"]),
         (&["--metric", "(", "--lower-is-better", "true"], &["--metric (", "group", "closing"]),
@@ -215,6 +215,58 @@ fn bad_usage() {
     ] {
         finish(gleaner(["ab"]).args(options)).with_status(2).saying("").naming(words);
     }
+}
+
+#[test]
+fn several_modes_and_the_same_one_twice_are_compared_in_rounds() {
+    let folder = tempfile::tempdir().unwrap();
+    let [csv, markdown] = ["ab.csv", "ab.md"].map(|name| folder.path().join(name));
+    let exports = ["--export-csv", csv.to_str().unwrap(), "--export-markdown", markdown.to_str().unwrap()];
+    let options = ["-n", "2", "--warmup", "0", "--modes", "off,observe,off", "--json", "-"];
+    let mut command = gleaner(["ab"]);
+    let said = finish(command.args(options).args(exports).args(["--", "true"])).with_status(0);
+    let json: Value = serde_json::from_str(&said.stdout).unwrap();
+    let names: Vec<&str> =
+        json["modes"].as_array().unwrap().iter().map(|mode| mode["mode"].as_str().unwrap()).collect();
+    assert_eq!(names, ["off", "observe", "off-2"]);
+    assert_eq!((runs(&json).len(), &json["further"][0]["mode"]), (6, &"off-2".into()));
+    assert_eq!((&json["told_verdict"], &json["verdict"]), (&"inconclusive".into(), &"no difference".into()));
+    assert_eq!(text_of(&csv).lines().count(), 7);
+    assert!(text_of(&markdown).contains("| off-2 | 2 | "), "{}", text_of(&markdown));
+}
+
+#[test]
+fn scripts_run_around_the_runs_and_are_not_measured() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("log");
+    let note = |word: &str| format!("echo {word} >> {}", log.display());
+    let (setup, prepare, cleanup) = (note("setup"), note("prepare"), note("cleanup"));
+    let scripts = ["--setup", &setup, "--prepare", &prepare, "--cleanup", &cleanup];
+    let words = || text_of(&log).lines().map(str::to_owned).collect::<Vec<_>>();
+    finish(&mut ab(&[&["-n", "1", "--warmup", "0"], &scripts[..]].concat(), &note("run"))).with_status(0);
+    assert_eq!(words(), ["setup", "prepare", "run", "prepare", "run", "cleanup"]);
+    // What they start themselves is not the run's.
+    std::fs::remove_file(&log).unwrap();
+    let server = ["-n", "1", "--warmup", "0", "--setup", "sleep 2 >/dev/null 2>&1 &"];
+    let (_, json) = ab_json(&server, "true", 0);
+    assert!(!json["notes"].to_string().contains("leaves processes behind"), "{json}");
+    // One that fails ends it, and the last one runs all the same.
+    for (option, script, ran) in [("--setup", "exit 7", 0), ("--prepare", "echo why >&2; exit 7", 0)] {
+        let options = ["-n", "1", "--warmup", "0", option, script, "--cleanup", &cleanup];
+        let said = finish(&mut ab(&options, &note("run"))).with_status(7).naming(&[option, "status 7"]);
+        assert_eq!(words().iter().filter(|word| *word == "run").count(), ran, "{said:#?}");
+        assert_eq!(words().last().map(String::as_str), Some("cleanup"));
+        std::fs::remove_file(&log).unwrap();
+    }
+}
+
+#[test]
+fn failures_may_be_ignored_and_are_told() {
+    let (_, json) = ab_json(&["-n", "1", "--warmup", "0", "--ignore-failure"], "exit 3", 0);
+    assert!(runs(&json).iter().all(|run| run["exit_status"] == 3), "{json}");
+    assert!(json["notes"].to_string().contains("status other than 0, and count all the same: 2"), "{json}");
+    let (_, json) = ab_json(&["-n", "1", "--warmup", "0"], "exit 3", 3);
+    assert!(json["incomplete"].as_str().unwrap().contains("status 3"), "{json}");
 }
 
 #[test]
@@ -278,7 +330,7 @@ fn a_signal_ends_the_run_in_order_and_tells_what_there_is() {
         std::thread::sleep(std::time::Duration::from_millis(200));
         send(pid_of(&child.0), signal);
         assert!(comes_true(|| child.0.try_wait().unwrap().is_some()), "it does not end");
-        assert_eq!(child.0.try_wait().unwrap().and_then(|status| status.code()), Some(status));
+        assert_eq!(child.0.try_wait().unwrap().map(common::shell_status), Some(status));
         assert_eq!(text_of(&ended), "ended\n");
         let json: Value = serde_json::from_str(&text_of(&file)).unwrap();
         assert!(json["incomplete"].as_str().unwrap().contains("interrupted by SIG"), "{json}");
@@ -338,8 +390,8 @@ fn managed_runs_show_what_they_cost_on_this_machine() {
 #[test]
 fn costs_that_are_handed_over_are_not_measured_again() {
     let costs = "--wakeup-costs=10000,11000,20000,50000,60000,1000000";
-    let said =
-        finish(&mut gleaner(["run", "--retain", "yielding", costs, "--quiet", "--json", "--", "true"])).with_status(0);
+    let said = finish(&mut gleaner(["run", "--retain", "yielding", costs, "--quiet", "--json", "--", "sleep", "0.3"]))
+        .with_status(0);
     let json: Value = serde_json::from_str(&said.stdout).unwrap();
     assert_eq!((json["profile"].as_str(), json["timeout_ns"].as_u64()), (Some("balanced"), Some(980_000)), "{json}");
     finish(&mut gleaner(["run", "--wakeup-costs", "5", "--", "true"])).with_status(2).naming(&["--wakeup-costs"]);

@@ -56,6 +56,7 @@ fn a_kill_is_undone_on_this_machine() {
     if !is_root() {
         gleaner_testing::skip!("needs root");
     }
+    haltpoll_is_free!();
     let (before, mut program) = (idle_values(), Program::start());
     let mut command = gleaner(["attach", "--no-trial", "--quiet", "--pid", &program.pid().to_string()]);
     let mut attached = command.spawn().unwrap();

@@ -140,9 +140,12 @@ fn a_json_file_that_cannot_be_written_is_named_before_the_work() {
             finish(gleaner([command, "--json"]).arg(&path)).with_status(2).naming(&[&name]);
         }
     }
-    // A full disk shows only in the end: the program's work is done, Gleaner's is not.
+    // A full disk shows only in the end: that is said, and the status is the program's all the same.
     let said = finish(run(["--quiet", "--json", "/dev/full", "--"]).args(["sh", "-c", "echo out; exit 3"]));
-    said.with_status(125).saying("out\n").naming(&["/dev/full", "No space"]);
+    said.with_status(3).saying("out\n").naming(&["/dev/full", "No space"]);
+    finish(&mut run(["--quiet", "--json", "/dev/full", "--", "true"]))
+        .with_status(0)
+        .naming(&["/dev/full", "No space"]);
 }
 
 /// In a folder like /tmp another user's file may be writable, and still nothing may be moved into its place.
@@ -167,7 +170,7 @@ fn a_writable_json_file_of_somebody_else_in_a_sticky_folder_is_written() {
 #[test]
 fn a_state_folder_that_cannot_be_trusted_or_written_is_not_used() {
     let user = Unprivileged::new();
-    let run = ["run", "--timeout", "1ms", "--", "sh", "-c", "exit 3"];
+    let run = ["run", "--timeout", "1ms", "--", "sh", "-c", "sleep 0.3; exit 3"];
     let strict = ["run", "--timeout", "1ms", "--strict", "--", "echo", "ran"];
     // A file instead of a folder.
     fs::write(user.state(), "").unwrap();
@@ -180,12 +183,14 @@ fn a_state_folder_that_cannot_be_trusted_or_written_is_not_used() {
         gleaner_testing::skip!("needs root");
     }
     // Somebody else's, with a forged journal in it that would write to the user's files.
-    let treasure = user.folder.path().join("cgroup.subtree_control");
+    // Called as one that Gleaner sets: nothing else would be set even by the user's own journal.
+    let treasure = user.folder.path().join("irq/1/smp_affinity_list");
+    fs::create_dir_all(treasure.parent().unwrap()).unwrap();
     fs::write(&treasure, "gold").unwrap();
     user.give(&treasure);
     fs::create_dir(user.state()).unwrap();
-    let parent = user.folder.path().display();
-    let entry = format!(r#"{{"disable-controller":{{"parent":"{parent}","controller":"gold"}}}}"#);
+    let path = treasure.display();
+    let entry = format!(r#"{{"file-value":{{"path":"{path}","had":"lead","set":"gold"}}}}"#);
     let forged = Journal::dead().with(&entry) + "\n";
     fs::write(user.state().join("1-1.journal"), &forged).unwrap();
     finish(&mut user.gleaner(&run)).with_status(3).naming(&["nothing is changed", "belongs to user 0"]);
@@ -195,9 +200,14 @@ fn a_state_folder_that_cannot_be_trusted_or_written_is_not_used() {
     assert_eq!(text_of(&treasure), "gold");
     // The same journal in a folder of the user's own is obeyed: the above could have failed.
     fs::remove_dir_all(user.state()).unwrap();
+    // But not one that somebody else has put into that folder, once it was open.
+    let planted = user.journal("1-1.journal", &forged);
+    std::os::unix::fs::chown(&planted, Some(0), Some(0)).unwrap();
+    finish(&mut user.gleaner(&["restore"])).with_status(1).naming(&["belongs to user 0", "remove it"]);
+    assert_eq!(text_of(&treasure), "gold");
     user.journal("1-1.journal", &forged);
     finish(&mut user.gleaner(&["restore"])).with_status(0).naming(&["undone"]);
-    assert_eq!(text_of(&treasure), "-gold");
+    assert_eq!(text_of(&treasure), "lead");
     // A folder that others may write to.
     user.make_folder(&user.state());
     fs::set_permissions(user.state(), fs::Permissions::from_mode(0o770)).unwrap();
@@ -270,8 +280,8 @@ fn restore_undoes_what_it_understands_and_keeps_the_rest() {
         if kept {
             assert_eq!(text_of(&path), text, "a journal that is kept is kept as it is");
             // A run beside it says so, and goes on.
-            let said =
-                finish(&mut user.gleaner(&["run", "--timeout", "1ms", "--", "sh", "-c", "exit 3"])).with_status(3);
+            let said = finish(&mut user.gleaner(&["run", "--timeout", "1ms", "--", "sh", "-c", "sleep 0.3; exit 3"]))
+                .with_status(3);
             assert_eq!(said.stderr.contains("t.journal"), status == 1, "{said:#?}");
             fs::remove_file(path).unwrap();
         }
@@ -347,14 +357,14 @@ fn read_only_cgroups_are_done_without() {
         "-c",
         "sleep 0.2; exit 3",
     ]);
-    let said = said.with_status(3).naming(&["thread affinity instead of cpuset", "Read-only file system", "cpu.idle"]);
+    let said = said.with_status(3).naming(&["Read-only file system", "cpu.idle"]);
     let report = json(&said);
     assert_eq!((&report["means"]["placement"], &report["restored"]), (&"affinity".into(), &true.into()), "{report}");
     with_read_only_cgroups(&["run", "--timeout", "1ms", "--placement", "cpuset", "--", "echo", "ran"])
         .with_status(125)
         .saying("")
         .naming(&["a cpuset cannot be used here", "Read-only file system"]);
-    with_read_only_cgroups(&["run", "--policy", "consolidate", "--strict", "--", "echo", "ran"])
+    with_read_only_cgroups(&["run", "--retain", "yielding", "--strict", "--", "echo", "ran"])
         .with_status(125)
         .saying("")
         .naming(&["--strict", "Read-only file system"]);

@@ -3,7 +3,7 @@
 mod common;
 
 use common::daemon::Daemon;
-use common::machine::idle_values;
+use common::machine::{idle_values, why_not_kept_awake};
 use common::program::Program;
 use common::{comes_true, finish, gleaner, is_root};
 use std::path::{Path, PathBuf};
@@ -29,9 +29,11 @@ fn cgroup(name: &str) -> Option<PathBuf> {
 
 #[test]
 fn two_groups_are_retained_at_once_and_everything_is_undone_machine() {
+    haltpoll_is_free!();
+    let acts = why_not_kept_awake().is_none();
     let (before, one, two) = (idle_values(), Program::start(), Program::start());
     let mut daemon = Daemon::start(&(group("one", &one, RETAINED) + &group("two", &two, RETAINED)));
-    if is_root() && Path::new("/sys/devices/system/cpu/cpu0/cpuidle/state0").exists() {
+    if acts {
         assert!(comes_true(|| idle_values() != before), "nothing was retained");
     } else {
         gleaner_testing::skipped("needs root and a cpuidle driver");
@@ -49,8 +51,8 @@ fn two_groups_are_retained_at_once_and_everything_is_undone_machine() {
 
 #[test]
 fn a_kill_leaves_nothing_changed_machine() {
-    if !is_root() || !Path::new("/sys/devices/system/cpu/cpu0/cpuidle/state0").exists() {
-        gleaner_testing::skip!("needs root and a cpuidle driver");
+    if let Some(why) = why_not_kept_awake() {
+        gleaner_testing::skip!("{why}");
     }
     let (before, program) = (idle_values(), Program::start());
     let daemon = Daemon::start(&group("one", &program, RETAINED));
@@ -93,8 +95,8 @@ fn a_broken_reload_keeps_what_runs_and_a_right_one_changes_only_what_differs() {
 /// Decisions are counted: a group that starts anew decides at once what it had decided.
 #[test]
 fn a_group_whose_parameters_alone_changed_goes_on_machine() {
-    if !is_root() || !Path::new("/sys/devices/system/cpu/cpu0/cpuidle/state0").exists() {
-        gleaner_testing::skip!("needs root and a cpuidle driver");
+    if let Some(why) = why_not_kept_awake() {
+        gleaner_testing::skip!("{why}");
     }
     let (before, program) = (idle_values(), Program::start());
     let keys = |stop: &str, more: &str| {
@@ -286,6 +288,7 @@ fn so_many_threads_are_seen_by_bpf_also_where_idle_vcpus_poll_machine() {
     if !governor.is_ok_and(|governor| governor == "haltpoll\n") {
         gleaner_testing::skip!("needs the haltpoll governor in charge");
     }
+    haltpoll_is_free!();
     let napping = "import threading, time\nthreading.stack_size(65536)\nnap = lambda: time.sleep(60)\n\
                    for _ in range(700): threading.Thread(target=nap, daemon=True).start()\nnap()";
     let mut crowd = std::process::Command::new("python3").args(["-c", napping]).spawn().unwrap();
@@ -332,8 +335,8 @@ fn a_daemon_that_may_not_load_bpf_looks_into_proc_and_says_so_machine() {
 
 #[test]
 fn a_held_group_is_left_alone_until_it_is_released_machine() {
-    if !is_root() || !Path::new("/sys/devices/system/cpu/cpu0/cpuidle/state0").exists() {
-        gleaner_testing::skip!("needs root and a cpuidle driver");
+    if let Some(why) = why_not_kept_awake() {
+        gleaner_testing::skip!("{why}");
     }
     let (before, one, two) = (idle_values(), Program::start(), Program::start());
     let mut daemon = Daemon::start(&(group("one", &one, RETAINED) + &group("two", &two, WATCHED)));
@@ -419,6 +422,7 @@ fn what_was_set_is_verified_and_who_changed_it_named_machine() {
     if !is_root() || !Path::new("/sys/module/haltpoll/parameters/guest_halt_poll_ns").exists() {
         gleaner_testing::skip!("needs root and the haltpoll governor");
     }
+    haltpoll_is_free!();
     let (before, program) = (idle_values(), Program::start());
     let daemon = Daemon::start(&("[daemon]\nretain = \"haltpoll\"\n".to_owned() + &group("one", &program, RETAINED)));
     if !comes_true(|| idle_values() != before) {

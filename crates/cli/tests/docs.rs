@@ -1,8 +1,10 @@
 //! Links between documents lead somewhere. What is made of the source is kept current by `gleaner-reference`'s own
 //! test.
 
+use gleaner_model::RetainMeans;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
@@ -54,4 +56,72 @@ fn links_between_documents_lead_somewhere() {
 #[test]
 fn links_are_found() {
     assert_eq!(links("[a](b.md) [c](https://d) [e](f.md#g) [h](#i)"), ["b.md", "f.md"]);
+}
+
+/// Options, `doctor`'s texts and pages know each means: a new one cannot be forgotten.
+#[test]
+fn every_means_of_retention_is_an_option_and_on_the_pages() {
+    let help = |command: &str| {
+        let said = Command::new(env!("CARGO_BIN_EXE_gleaner")).args([command, "--help"]).output().unwrap();
+        String::from_utf8(said.stdout).unwrap()
+    };
+    let doctor = Command::new(env!("CARGO_BIN_EXE_gleaner")).args(["doctor", "--json"]).output().unwrap();
+    let mut texts = vec![
+        ("run --help".to_owned(), help("run")),
+        ("attach --help".to_owned(), help("attach")),
+        ("doctor".to_owned(), String::from_utf8(doctor.stdout).unwrap()),
+    ];
+    for page in [
+        "docs/safety.md",
+        "docs/json.md",
+        "docs/quick-start.md",
+        "docs/how-it-works.md",
+        "docs/reference/configuration.md",
+    ] {
+        texts.push((page.to_owned(), read(&root().join(page))));
+    }
+    for means in RetainMeans::ALL {
+        for (what, text) in &texts {
+            assert!(text.contains(means.name()), "{what} does not know {means}");
+        }
+    }
+}
+
+/// The FAQ's figures of servers are those of the one series that the results quote too.
+#[test]
+fn the_faqs_figures_are_those_of_the_experiment() {
+    let experiment = read(&root().join("experiments/retention/README.md"));
+    let gain = |program: &str| {
+        let row = experiment.lines().find(|line| line.starts_with(&format!("| `{program}` | "))).unwrap();
+        row.split("**").nth(1).unwrap().to_owned()
+    };
+    let row_of = |page: &str, start: &str| {
+        let row = page.lines().find(|line| line.starts_with(&format!("| {start}")));
+        row.unwrap_or_else(|| panic!("no row of {start}")).to_owned()
+    };
+    let faq = read(&root().join("docs/faq.md"));
+    for (start, programs) in [
+        ("MariaDB, one connection", &["mariadb-1", "mariadb-48"][..]),
+        ("`pgbench -S`, one client", &["pgbench-1"]),
+        ("Redis, one client", &["redis-1"]),
+        ("Redis, 100 or 1,000 requests/s", &["redis-100", "redis-1000"]),
+        ("memcached, 8 clients", &["memcached-8"]),
+    ] {
+        let row = row_of(&faq, start);
+        for program in programs {
+            assert!(row.contains(&gain(program)), "{program}: {} in {row}", gain(program));
+        }
+    }
+    assert!(faq.contains(&format!("gained {} and {}", gain("jvm-queue"), gain("jvm-futures"))));
+    let results = read(&root().join("docs/results.md"));
+    let results = &results[results.find("## Real programs").unwrap()..];
+    for (start, program) in [
+        ("two Python threads", "python-pair"),
+        ("MariaDB, one connection", "mariadb-1"),
+        ("Redis, one client", "redis-1"),
+        ("memcached, 8 clients", "memcached-8"),
+        ("MariaDB, 48 connections", "mariadb-48"),
+    ] {
+        assert!(row_of(results, start).contains(&gain(program)), "{program}");
+    }
 }

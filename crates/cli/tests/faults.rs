@@ -5,10 +5,10 @@
 mod common;
 
 use common::daemon::Daemon;
-use common::machine::idle_values;
+use common::machine::{idle_values, why_not_kept_awake};
 use common::program::Program;
 use common::seccomp::refusing_bpf;
-use common::{comes_true, finish, is_root, run};
+use common::{comes_true, finish, run};
 use gleaner_act::{Journal, Undo};
 use std::fs;
 use std::io::Write;
@@ -22,10 +22,6 @@ const RETAINED: &str = "profile = \"latency\"\ntrial = false\nparams = { steal_s
 
 fn group(program: &Program, more: &str) -> String {
     format!("[group.one]\npid = {}\n{more}\n", program.pid())
-}
-
-fn has_cpuidle_as_root() -> bool {
-    is_root() && Path::new("/sys/devices/system/cpu/cpu0/cpuidle/state0").exists()
 }
 
 /// The daemon after this script of sh, in a mount namespace of its own; `$W` is `folder`.
@@ -48,8 +44,8 @@ fn warnings(daemon: &Daemon) -> String {
 
 #[test]
 fn with_a_full_run_folder_it_watches_and_changes_nothing_machine() {
-    if !has_cpuidle_as_root() {
-        gleaner_testing::skip!("needs root and a cpuidle driver");
+    if let Some(why) = why_not_kept_awake() {
+        gleaner_testing::skip!("{why}");
     }
     let (before, program, folder) = (idle_values(), Program::start(), tempfile::tempdir().unwrap());
     let configuration = "[capture]\nfolder = \"/run/recorder\"\n".to_owned() + &group(&program, RETAINED);
@@ -67,8 +63,8 @@ fn with_a_full_run_folder_it_watches_and_changes_nothing_machine() {
 
 #[test]
 fn where_the_run_folder_fills_up_everything_is_undone_all_the_same_machine() {
-    if !has_cpuidle_as_root() {
-        gleaner_testing::skip!("needs root and a cpuidle driver");
+    if let Some(why) = why_not_kept_awake() {
+        gleaner_testing::skip!("{why}");
     }
     let (before, program, folder) = (idle_values(), Program::start(), tempfile::tempdir().unwrap());
     let fills_up = "mount -t tmpfs -o size=64k none /run && \
@@ -89,8 +85,8 @@ fn where_the_run_folder_fills_up_everything_is_undone_all_the_same_machine() {
 
 #[test]
 fn a_stopped_daemon_keeps_no_vcpu_awake_and_goes_on_machine() {
-    if !has_cpuidle_as_root() {
-        gleaner_testing::skip!("needs root and a cpuidle driver");
+    if let Some(why) = why_not_kept_awake() {
+        gleaner_testing::skip!("{why}");
     }
     let (before, program) = (idle_values(), Program::start());
     let daemon = Daemon::start(&group(&program, RETAINED));
@@ -110,7 +106,7 @@ fn bpf_refused_half_way_leaves_nothing_changed_machine() {
     // Creating and filling maps, loading programs, attaching them in the old way and the new, types.
     for bpf_command in [0, 2, 5, 17, 18, 28] {
         for (means, instead) in [("idle-poll", "instead of idle-poll"), ("yielding", "observing through /proc")] {
-            let mut command = run(["--retain", means, "--", "sh", "-c", "echo ran; exit 3"]);
+            let mut command = run(["--retain", means, "--", "sh", "-c", "echo ran; sleep 0.3; exit 3"]);
             refusing_bpf(&mut command, bpf_command);
             let said = finish(&mut command).with_status(3).saying("ran\n");
             // Without maps and programs there is nothing to go on with.
@@ -189,7 +185,8 @@ fn a_soak_of_half_a_minute_leaves_memory_files_and_threads_flat() {
 #[test]
 fn a_guardian_takes_values_back_untold_and_again() {
     let folder = tempfile::tempdir().unwrap();
-    let value = folder.path().join("value");
+    let value = folder.path().join("irq/1/smp_affinity_list");
+    fs::create_dir_all(value.parent().unwrap()).unwrap();
     fs::write(&value, "ours").unwrap();
     let mut journal = Journal::create(&folder.path().join("state"), "run-1").unwrap();
     journal.before(&Undo::FileValue { path: value.clone(), had: "before".into(), set: "ours".into() }).unwrap();

@@ -96,8 +96,9 @@ fn smoke(series: &str) {
 fn packing(series: &str) {
     let Some(kernel) = kernel(series) else { return };
     let text = boot(&kernel, "packing.sh");
-    let auto = if series == "6.1" { "affinity" } else { "cpuset-v2" };
-    for (name, placement) in [("auto", auto), ("cpuset", "cpuset-v2"), ("affinity", "affinity"), ("user", "affinity")] {
+    for (name, placement) in
+        [("auto", "affinity"), ("cpuset", "cpuset-v2"), ("affinity", "affinity"), ("user", "affinity")]
+    {
         let run = json(&text, name);
         assert_eq!(run["means"]["placement"], placement, "{run}");
         assert_eq!(run["restored"], true, "{run}");

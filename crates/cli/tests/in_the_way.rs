@@ -39,7 +39,8 @@ fn a_proc_without_the_machines_files_costs_nobody_a_run() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let script = |what: &str, strict: &str| format!("{what} || exit 90; {RUN} {strict} -- sh -c 'echo ran; exit 3'");
+    let script =
+        |what: &str, strict: &str| format!("{what} || exit 90; {RUN} {strict} -- sh -c 'echo ran; sleep 0.3; exit 3'");
     fs::write(folder.path().join("empty"), "").unwrap();
     fs::write(folder.path().join("garbage"), "cpu0 1\nno\u{1}thing\n").unwrap();
     for (what, why) in [
@@ -97,7 +98,8 @@ fn what_a_means_lacks_is_named_and_the_next_one_is_used_on_this_machine() {
             }
         }
         let left = in_order.iter().find(|name| available(&report, name).0);
-        let run = format!("{what} || exit 90; $G run --policy retain --profile latency --json -- sh -c 'exit 3'");
+        let run =
+            format!("{what} || exit 90; $G run --policy retain --profile latency --json -- sh -c 'sleep 0.3; exit 3'");
         let used = json(&in_namespaces(&["-m"], folder.path(), &run).with_status(3))["means"]["retention"].clone();
         assert_eq!(used.as_str(), left.copied(), "{what}");
     }
@@ -111,7 +113,9 @@ fn folders_that_cannot_be_written_cost_nobody_a_run() {
     }
     let folder = tempfile::tempdir().unwrap();
     for what in ["mount -t tmpfs -o ro none /run", "mount -t tmpfs -o ro none /run; mount -t tmpfs -o ro none /tmp"] {
-        let script = format!("{what}; {RUN} -- sh -c 'echo ran; exit 3'");
+        // In a clone below /tmp that hides the binary too.
+        let what = format!("exec 9<$G; G=/proc/self/fd/9; {what}");
+        let script = format!("{what}; {RUN} -- sh -c 'echo ran; sleep 0.3; exit 3'");
         let said = in_namespaces(&["-m"], folder.path(), &script).with_status(3).saying("ran\n");
         said.naming(&["nothing is changed", "/run/gleaner"]);
         let strict = format!("{what}; {RUN} --strict -- echo ran");
@@ -381,7 +385,7 @@ fn refused_threads_and_processes_are_named_and_nothing_panics() {
     for most in 1..=6 {
         fs::write(group.0.join("pids.max"), most.to_string()).unwrap();
         // `finish` fails where somebody panicked.
-        group.run(&format!("exec {RUN} -- true")).with_status(0).naming(&["unmanaged", "pids.max"]);
+        group.run(&format!("exec {RUN} -- sleep 0.3")).with_status(0).naming(&["unmanaged", "pids.max"]);
         group.run(&format!("exec {RUN} --policy off -- true")).with_status(0);
         group.run(&format!("exec {RUN} --strict -- true")).with_status(125).naming(&["--strict"]);
         group.run("exec $G ab -n 2 -- true");
@@ -402,7 +406,7 @@ fn refused_threads_and_processes_are_named_and_nothing_panics() {
     }
     // With room it is managed as ever.
     fs::write(group.0.join("pids.max"), "4000").unwrap();
-    let said = group.run(&format!("exec {RUN} -- true")).with_status(0);
+    let said = group.run(&format!("exec {RUN} -- sleep 0.3")).with_status(0);
     assert!(!said.stderr.contains("unmanaged"), "{said:#?}");
 }
 

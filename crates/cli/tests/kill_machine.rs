@@ -182,9 +182,9 @@ impl<'a> Round<'a> {
             Duration::from_micros(from * 1_000 + random.below((to - from) * 1_000))
         };
         let moment = match random.below(10) {
-            0 | 1 => Moment::Running(millis(random, 0, 80)),
+            0 | 1 => Moment::Running(millis(random, 0, 100)),
             2 | 3 => Moment::Ending(millis(random, 50, 500), millis(random, 0, 30)),
-            _ => Moment::Running(millis(random, 80, 900)),
+            _ => Moment::Running(millis(random, 100, 1000)),
         };
         let mut options = vec!["--placement", *random.pick(&["affinity", "cpuset"])];
         options.extend(["--policy", *random.pick(&["full", "full", "consolidate", "retain"])]);

@@ -153,6 +153,8 @@ struct Measured {
     document: f64,
     /// Width and height of every drawing.
     drawings: Vec<[f64; 2]>,
+    /// Of those that are drawn for telephones too: the part of the page's width that they take.
+    fits: Vec<f64>,
     /// Words in drawings that reach out of them.
     cut: Vec<String>,
     /// Words in one drawing that stand on one another.
@@ -174,7 +176,8 @@ struct Measured {
 
 const MEASURE: &str = r#"<script>
 const box = element => element.getBoundingClientRect();
-const svgs = [...document.querySelectorAll("figure svg")];
+const seen = element => element.getClientRects().length > 0;
+const svgs = [...document.querySelectorAll("figure svg")].filter(seen);
 const cut = [], overlapping = [], empty = [], blank = [], clipped = [], faint = [], small = [];
 const luminance = colour => {
   const [r, g, b] = colour.match(/[0-9.]+/g).map(Number).map(c => c / 255)
@@ -196,7 +199,7 @@ for (const element of document.querySelectorAll("p, li, td, th, dt, dd, figcapti
   const style = getComputedStyle(element), drawn = element.tagName == "text";
   if (contrast(element, drawn ? style.fill : style.color) < 4.5) faint.push(element.textContent.trim().slice(0, 60));
   const svg = drawn && element.ownerSVGElement;
-  if (drawn && parseFloat(style.fontSize) * box(svg).width / svg.viewBox.baseVal.width < 9.5)
+  if (drawn && seen(svg) && parseFloat(style.fontSize) * box(svg).width / svg.viewBox.baseVal.width < 9.5)
     small.push(element.textContent.trim());
 }
 for (const table of document.querySelectorAll("table")) {
@@ -229,7 +232,8 @@ for (const element of document.querySelectorAll("section, h1, h2, h3, table, fig
   if (!element.closest("details") && (box(element).height < 8 || !element.textContent.trim())) empty.push(element.outerHTML.slice(0, 80));
 const root = document.documentElement;
 parent.postMessage(JSON.stringify({ window: innerWidth, document: root.scrollWidth,
-  drawings: svgs.map(svg => [box(svg).width, box(svg).height]), cut, overlapping, empty,
+  drawings: svgs.map(svg => [box(svg).width, box(svg).height]),
+  fits: svgs.filter(svg => svg.closest(".both")).map(svg => box(svg).width / box(svg.closest("figure")).width), cut, overlapping, empty,
   blank, clipped, faint, small, verdict_bottom: box(document.querySelector(".badge")).bottom,
   first: document.querySelector("main > section").id }), "*");
 </script>"#;
@@ -273,6 +277,7 @@ fn a_browser_lays_the_page_out_without_anything_cut_or_empty() {
         assert!((found.window - f64::from(width)).abs() < 1.0, "{found:?}");
         assert!(found.document <= found.window, "wider than the window: {found:?}");
         assert_eq!(found.drawings.len(), figures);
+        assert!(found.fits.len() > 1 && found.fits.iter().all(|part| (0.95..=1.01).contains(part)), "{found:?}");
         let least = if width > 420 { 400.0 } else { 370.0 };
         assert!(found.drawings.iter().all(|[width, height]| *width > least && *height > 60.0), "{found:?}");
         assert!(found.cut.is_empty() && found.overlapping.is_empty() && found.empty.is_empty(), "{found:#?}");

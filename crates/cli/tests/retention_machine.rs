@@ -2,12 +2,13 @@
 
 mod common;
 
-use common::machine::{guardian_of, idle_values, journals_of_run, state_of};
+use common::machine::{guardian_of, idle_values, journals_of_run, state_of, why_not_kept_awake};
 use common::{GLEANER, Killed, comes_true, finish, is_root, pid_of, run, send};
 use serde_json::Value;
+use std::io::Read;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
-use std::process::Stdio;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 /// A client and a server that wait for each other all the time and never spin first.
 fn request_reply(policy: &str) -> Value {
@@ -64,6 +65,7 @@ fn a_progress_figure_decides_on_this_machine() {
     let Ok(had) = std::fs::read_to_string(parameter) else {
         gleaner_testing::skip!("needs the haltpoll governor");
     };
+    haltpoll_is_free!();
     let folder = tempfile::tempdir().unwrap();
     let [file, counter] = ["run.json", "done"].map(|name| folder.path().join(name));
     let last_step = |unpolled: u32, polled: u32| {
@@ -93,8 +95,8 @@ fn a_progress_figure_decides_on_this_machine() {
 /// What a run that is ended or killed gives back in the end, one that is stopped gives back meanwhile.
 #[test]
 fn a_stopped_run_keeps_no_vcpu_awake_on_this_machine() {
-    if !is_root() || !Path::new("/sys/devices/system/cpu/cpu0/cpuidle/state0").exists() {
-        gleaner_testing::skip!("needs root and a cpuidle driver");
+    if let Some(why) = why_not_kept_awake() {
+        gleaner_testing::skip!("{why}");
     }
     let before = idle_values();
     // It ends soon after Gleaner, however that ends.
@@ -131,6 +133,114 @@ fn a_stopped_run_keeps_no_vcpu_awake_on_this_machine() {
             let journals = || journals_of_run(Path::new("/run/gleaner"), pid);
             assert!(comes_true(|| idle_values() == before && journals().is_empty()), "{about}: {:#?}", idle_values());
         }
+    }
+}
+
+const HALT_POLL_NS: &str = "/sys/module/haltpoll/parameters/guest_halt_poll_ns";
+
+/// A value of the machine's, given back when the test ends, however it ends.
+struct GivenBack(PathBuf, String);
+
+impl GivenBack {
+    fn of(path: &Path) -> Self {
+        Self(path.to_owned(), std::fs::read_to_string(path).unwrap())
+    }
+}
+
+impl Drop for GivenBack {
+    fn drop(&mut self) {
+        let _ = std::fs::write(&self.0, self.1.trim());
+    }
+}
+
+#[test]
+fn a_value_that_somebody_else_sets_meanwhile_stays_theirs_on_this_machine() {
+    let limit = Path::new("/sys/devices/system/cpu/cpu0/power/pm_qos_resume_latency_us");
+    if !is_root() || !Path::new(HALT_POLL_NS).exists() || !limit.exists() {
+        gleaner_testing::skip!("needs root and the haltpoll governor");
+    }
+    for (means, path) in [("haltpoll", Path::new(HALT_POLL_NS)), ("pm-qos", limit)] {
+        let (before, given_back) = (idle_values(), GivenBack::of(path));
+        let mut command = run(["--policy", "retain", "--no-trial", "--retain", means, "-q"]);
+        let busy = "while [ ! -e \"$0\" ]; do sleep 0.005; done";
+        let folder = tempfile::tempdir().unwrap();
+        let end = folder.path().join("end");
+        command.args(["--", "sh", "-c", busy]).arg(&end).stdin(Stdio::null()).stderr(Stdio::piped());
+        let child = Killed(command.process_group(0).spawn().unwrap());
+        assert!(comes_true(|| idle_values()[path] != before[path]), "{means}: nothing is retained");
+        let theirs = "77777";
+        std::fs::write(path, theirs).unwrap();
+        // All else is given back soon, and that is not touched: not by another time-out, not by the end.
+        let mut expected = before.clone();
+        expected.insert(path.to_owned(), theirs.to_owned());
+        assert!(comes_true(|| idle_values() == expected), "{means}: {:#?}", idle_values());
+        std::thread::sleep(std::time::Duration::from_secs(1));
+        assert_eq!(idle_values(), expected, "{means}: it was taken up again");
+        std::fs::write(&end, "").unwrap();
+        let mut child = child;
+        let mut said = String::new();
+        child.0.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        assert!(child.0.wait().unwrap().success());
+        assert_eq!(idle_values(), expected, "{means}: {said}");
+        drop(given_back);
+    }
+}
+
+/// By `words` before it: a program, beside which `files` are as before.
+#[track_caller]
+fn changes_nothing(words: &[&str], means: &str, files: &str) {
+    let before = idle_values();
+    let during = finish(Command::new("sh").args(["-c", &format!("cat {files}")])).stdout;
+    let script = format!("sleep 0.5; cat {files}");
+    let mut command = Command::new(words[0]);
+    command.args(&words[1..]).args([GLEANER, "run", "--timeout", "1ms", "--no-trial", "--policy", "retain"]);
+    command.args(["--retain", means, "--", "sh", "-c", &format!("{script}; exit 7")]);
+    let said = finish(&mut command).with_status(7).saying(&during);
+    assert!(!said.stderr.contains("run `gleaner restore`"), "{said:#?}");
+    assert_eq!(idle_values(), before);
+}
+
+#[test]
+fn root_that_lacks_a_privilege_changes_nothing_on_this_machine() {
+    if !is_root() || !Path::new(HALT_POLL_NS).exists() {
+        gleaner_testing::skip!("needs root and the haltpoll governor");
+    }
+    // PM QoS takes no more than to be root.
+    changes_nothing(&["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin"], "haltpoll", HALT_POLL_NS);
+    let all = format!("{HALT_POLL_NS} /sys/devices/system/cpu/cpu*/power/pm_qos_resume_latency_us");
+    for namespace in [&["unshare", "-Ur"][..], &["unshare", "-U"]] {
+        for means in ["haltpoll", "pm-qos"] {
+            changes_nothing(namespace, means, &all);
+        }
+    }
+}
+
+#[test]
+fn a_journal_that_somebody_removed_is_undone_after_a_kill_on_this_machine() {
+    if !is_root() || !Path::new(HALT_POLL_NS).exists() {
+        gleaner_testing::skip!("needs root and the haltpoll governor");
+    }
+    let before = idle_values();
+    for replace_guardian in [false, true] {
+        let busy = "gleaner=$PPID; while kill -0 $gleaner 2>/dev/null; do sleep 0.005; done";
+        let mut command = run(["--policy", "retain", "--no-trial", "--retain", "haltpoll", "-q", "--"]);
+        command.args(["sh", "-c", busy]).stdin(Stdio::null()).stderr(Stdio::null());
+        let mut child = Killed(command.process_group(0).spawn().unwrap());
+        let pid = pid_of(&child.0);
+        assert!(comes_true(|| idle_values() != before), "nothing is retained");
+        for journal in journals_of_run(Path::new("/run/gleaner"), pid) {
+            std::fs::remove_file(journal).unwrap();
+        }
+        if replace_guardian {
+            let first = guardian_of(pid).unwrap();
+            send(first, libc::SIGKILL);
+            assert!(comes_true(|| guardian_of(pid).is_some_and(|now| now != first)));
+            // It is handed the file a moment after it is there.
+            std::thread::sleep(std::time::Duration::from_millis(300));
+        }
+        send(pid, libc::SIGKILL);
+        child.0.wait().unwrap();
+        assert!(comes_true(|| idle_values() == before), "{replace_guardian}: {:#?}", idle_values());
     }
 }
 

@@ -4,9 +4,11 @@ mod common;
 
 use common::machine::{cgroups_of_run, children_of, comm, state_of, status_line};
 use common::terminal::Terminal;
-use common::{GLEANER, Killed, Random, comes_true, finish, finish_with_stdin, pid_of, program, run, send};
+use common::{
+    GLEANER, Killed, Random, comes_true, finish, finish_with_stdin, is_root, pid_of, program, run, send, shell_status,
+};
 use std::io::{BufRead, BufReader, Read};
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -48,7 +50,7 @@ fn a_program_that_reads_nothing_ends_a_pipe_as_ever() {
     said.with_status(0).saying("y\ny\n");
     let mut yes = shell(&[], "exec yes").stdout(Stdio::piped()).spawn().unwrap();
     drop(yes.stdout.take());
-    assert_eq!(yes.wait().unwrap().code(), Some(128 + libc::SIGPIPE));
+    assert_eq!(yes.wait().unwrap().signal(), Some(libc::SIGPIPE));
 }
 
 #[test]
@@ -75,6 +77,27 @@ fn programs_that_end_at_once() {
     }
 }
 
+/// Before Gleaner has begun beside it, while it sets up, and just after.
+#[test]
+fn a_program_that_ends_while_gleaner_sets_up_leaves_nothing_behind() {
+    let yielding: &[&str] = &["--retain", "yielding", "--policy", "full"];
+    for (round, way) in WAYS.iter().chain([&yielding]).cycle().take(100).enumerate() {
+        let script = format!("sleep 0.0{:02}; echo $GLEANER_RUN_ID; exit 4", round / 2);
+        let said = finish(&mut shell(way, &script)).with_status(4);
+        assert_eq!(said.stderr, "", "{way:?}");
+        let id = said.stdout.trim();
+        if id.is_empty() {
+            continue;
+        }
+        let state = std::path::Path::new("/run/gleaner").read_dir().into_iter().flatten().flatten();
+        let left: Vec<_> =
+            state.map(|entry| entry.path()).filter(|path| path.display().to_string().contains(id)).collect();
+        assert_eq!(left, Vec::<std::path::PathBuf>::new(), "{way:?}, {script}");
+        let pid: i32 = id.split('-').next().unwrap().parse().unwrap();
+        assert_eq!(cgroups_of_run(pid), Vec::<std::path::PathBuf>::new(), "{way:?}, {script}");
+    }
+}
+
 /// A run whose program has said that it is ready; it leads its process group.
 fn ready(command: &mut Command) -> (Killed, BufReader<std::process::ChildStdout>) {
     let child = command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn();
@@ -86,9 +109,9 @@ fn ready(command: &mut Command) -> (Killed, BufReader<std::process::ChildStdout>
     (child, lines)
 }
 
-fn status_of(child: &mut Child) -> Option<i32> {
+fn status_of(child: &mut Child) -> i32 {
     assert!(comes_true(|| child.try_wait().unwrap().is_some()), "it does not end");
-    child.wait().unwrap().code()
+    shell_status(child.wait().unwrap())
 }
 
 #[test]
@@ -108,7 +131,7 @@ fn signals_reach_the_program() {
             let script = format!("trap 'echo got {name}; exit 5' {name}; echo ready; while :; do sleep 0.02; done");
             let (mut child, mut lines) = ready(&mut shell(way, &script));
             send(pid_of(&child.0), signal);
-            assert_eq!(status_of(&mut child.0), Some(5), "{name} {way:?}");
+            assert_eq!(status_of(&mut child.0), 5, "{name} {way:?}");
             let mut rest = String::new();
             lines.read_to_string(&mut rest).unwrap();
             assert_eq!(rest, format!("got {name}\n"));
@@ -121,8 +144,46 @@ fn a_signal_that_ends_the_program_is_in_the_status() {
     for (signal, status) in [(libc::SIGTERM, 143), (libc::SIGINT, 130), (libc::SIGHUP, 129)] {
         let (mut child, _lines) = ready(&mut shell(&[], "echo ready; exec sleep 30"));
         send(pid_of(&child.0), signal);
-        assert_eq!(status_of(&mut child.0), Some(status));
+        assert_eq!(status_of(&mut child.0), status);
     }
+}
+
+/// As env(1) and time(1) do: a shell knows by that whether to go on.
+#[test]
+fn what_a_signal_ends_is_ended_by_it_without_a_core() {
+    let signals = [libc::SIGINT, libc::SIGTERM, libc::SIGKILL, libc::SIGSEGV, libc::SIGQUIT, libc::SIGPIPE, 40];
+    for (number, signal) in signals.into_iter().enumerate() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = shell(WAYS[number % WAYS.len()], &format!("ulimit -c 0; kill -{signal} $$"));
+        let status = command.current_dir(folder.path()).status().unwrap();
+        assert_eq!((status.signal(), status.core_dumped()), (Some(signal), false), "{status}");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+    // A program that says so itself has ended by itself.
+    for status in [130, 137, 143] {
+        assert_eq!(shell(&[], &format!("exit {status}")).status().unwrap().code(), Some(status));
+    }
+    // The first process of a container is not ended by its own signals.
+    if !is_root() {
+        gleaner_testing::skip!("needs root");
+    }
+    let mut command = Command::new("unshare");
+    command.args(["--pid", "--fork", "--mount-proc", GLEANER, "run", "--timeout", "1ms", "-q", "--", "sh", "-c"]);
+    assert_eq!(command.arg("kill -TERM $$").status().unwrap().code(), Some(128 + libc::SIGTERM));
+}
+
+#[test]
+fn control_c_ends_a_shells_loop() {
+    let mut terminal = Terminal::open();
+    let run = format!("{GLEANER} run -q --timeout 1ms -- sh -c 'echo up:$$:; exec sleep 30'");
+    terminal.type_in(&format!("for i in 1 2 3; do {run}; done\n"));
+    let program = terminal.number_after("up:");
+    terminal.type_in("\x03");
+    assert!(comes_true(|| state_of(program).is_none()), "{:?}", terminal.shown());
+    terminal.type_in("echo status=$?=\n");
+    assert_eq!(terminal.number_after("status="), 130, "{:?}", terminal.shown());
+    let begun = terminal.shown().lines().filter(|line| line.starts_with("up:")).count();
+    assert_eq!(begun, 1, "{:?}", terminal.shown());
 }
 
 #[test]
@@ -131,7 +192,7 @@ fn a_signal_that_is_ignored_stays_ignored() {
     let script = format!("trap '' HUP; exec {GLEANER} run --timeout 1ms -q -- sh -c 'echo ready; sleep 0.3; exit 6'");
     let (mut child, _lines) = ready(Command::new("sh").args(["-c", &script]));
     send(-pid_of(&child.0), libc::SIGHUP);
-    assert_eq!(status_of(&mut child.0), Some(6));
+    assert_eq!(status_of(&mut child.0), 6);
 }
 
 /// What a program can see of its surroundings, one line each.
@@ -181,7 +242,6 @@ fn the_program_sees_no_difference() {
 
 #[test]
 fn the_program_sees_every_vcpu_that_it_may_use() {
-    // The default keeps the timing of a run that calibrates.
     let without = finish(&mut Command::new("nproc"));
     let with = finish(common::gleaner(["run", "--quiet", "--", "nproc"]).stdin(Stdio::null()));
     assert_eq!((with.stdout, with.status), (without.stdout, without.status));
@@ -295,7 +355,7 @@ fn a_gleaner_that_is_stopped_does_not_stop_the_program() {
     assert!(comes_true(|| mark.exists()), "the program stood still");
     assert_eq!(state_of(main), Some('T'));
     send(main, libc::SIGCONT);
-    assert_eq!(status_of(&mut child.0), Some(8));
+    assert_eq!(status_of(&mut child.0), 8);
 }
 
 /// The report on a program that worked for so long in a mode of [`program`], once it had so many threads.
@@ -310,7 +370,7 @@ fn report_on(mode: &str, crowd: u32, way: &[&str], time: Duration) -> serde_json
     assert!(comes_true(|| children_of(main).into_iter().any(|pid| threads(pid) >= crowd)));
     std::thread::sleep(time);
     drop(child.0.stdin.take());
-    assert_eq!(status_of(&mut child.0), Some(program::STATUS));
+    assert_eq!(status_of(&mut child.0), program::STATUS);
     serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap()
 }
 
@@ -392,6 +452,8 @@ fn control_z_stops_both_and_control_c_ends_the_program() {
         terminal.type_in("\x1a");
         let states = || [program, main].map(state_of);
         assert!(comes_true(|| both(true)), "{:?} {:?}", states(), terminal.shown());
+        terminal.type_in("echo stopped=$?=\n");
+        assert_eq!(terminal.number_after("stopped="), 128 + libc::SIGTSTP, "{:?}", terminal.shown());
         terminal.type_in("fg\n");
         assert!(comes_true(|| both(false)), "{:?} {:?}", states(), terminal.shown());
     }
@@ -438,7 +500,7 @@ fn what_is_stopped_through_gleaner_alone_is_continued_through_it() {
         assert!(comes_true(|| both(false)));
     }
     send(main, libc::SIGTERM);
-    assert_eq!(status_of(&mut child.0), Some(143));
+    assert_eq!(status_of(&mut child.0), 143);
 }
 
 #[test]

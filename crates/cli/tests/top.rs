@@ -92,11 +92,15 @@ fn groups_appear_are_held_and_released_and_quitting_gives_the_terminal_back() {
         let status: serde_json::Value = serde_json::from_str(&said).unwrap();
         status["groups"][n]["held"] == true
     };
-    tmux.press(&["h"]);
+    tmux.press(&["H"]);
+    tmux.shows("any other key: no");
+    tmux.press(&["y"]);
     tmux.shows("[two (held)]");
     tmux.shows("left alone: held by hand");
     assert!(is_held(1) && !is_held(0));
-    tmux.press(&["h"]);
+    tmux.press(&["H"]);
+    tmux.shows("any other key: no");
+    tmux.press(&["y"]);
     tmux.shows("[two]");
     assert!(!is_held(1));
     tmux.press(&["/", "o", "n"]);
@@ -238,7 +242,7 @@ fn shows_again(file: &Path) {
     tmux.shows("PAUSED");
     tmux.press(&["Left"]);
     tmux.shows(" 2 of ");
-    tmux.press(&["h"]);
+    tmux.press(&["H"]);
     tmux.shows("a recording cannot be held");
     tmux.press(&["q"]);
     assert!(comes_true(|| !tmux.is_taken()));

@@ -1,6 +1,7 @@
 //! How a command fails: what to say and with which status (design, section 5).
 
 use std::fmt::Display;
+use std::io;
 
 /// A failure with its exit status.
 #[derive(Debug)]
@@ -20,6 +21,23 @@ impl Failure {
     /// The work failed: status 1.
     pub fn work(message: impl Display) -> Self {
         Self { status: 1, message: message.to_string() }
+    }
+
+    /// A file could not be written: bad input where its name is wrong, failed work where the system let it down.
+    pub fn unwritten(what: impl Display, error: &io::Error) -> Self {
+        use io::ErrorKind as Kind;
+        match error.kind() {
+            Kind::NotFound
+            | Kind::PermissionDenied
+            | Kind::IsADirectory
+            | Kind::NotADirectory
+            | Kind::InvalidInput
+            | Kind::ReadOnlyFilesystem
+            | Kind::InvalidFilename => {
+                Self::input(format!("cannot write {what}: {error}; name a file in a folder you may write to"))
+            }
+            _ => Self::work(format!("cannot write {what}: {error}")),
+        }
     }
 
     /// `run`'s own failure: status 125.

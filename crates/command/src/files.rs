@@ -5,11 +5,13 @@ use rustix::io::Errno;
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Seek, Write};
 use std::os::fd::{AsRawFd, IntoRawFd};
-use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 use tempfile::TempPath;
 
 const OWN_FILES: &str = "/proc/self/fd";
+/// As many as the kernel follows.
+const LINKS_MAX: usize = 40;
 
 /// A place for a file, tried out: opening it fails where writing would, and leaves nothing behind however the process
 /// ends.
@@ -31,14 +33,19 @@ impl Place {
         if path.file_name().is_none() && !path.exists() {
             return Err(io::ErrorKind::NotFound.into());
         }
-        // A link's target is what is meant. What has no path, like a pipe's /dev/fd/63, keeps this one.
-        let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        let Ok(is) = fs::metadata(&real) else {
-            return beside(&real).map(|_| Self::Replaced(real));
+        refuse_strangers(path)?;
+        // By the kernel, which may refuse to follow a link.
+        let old = match OpenOptions::new().write(true).open(path) {
+            Ok(old) => old,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return beside(path).map(|_| Self::Replaced(path.to_owned()));
+            }
+            Err(error) => return Err(error),
         };
-        let old = OpenOptions::new().write(true).open(&real)?;
-        let replaceable = is.is_file() && may_be_renamed_over(&is, folder_of(&real)) && beside(&real).is_ok();
-        Ok(if replaceable { Self::Replaced(real) } else { Self::Written(old) })
+        let is = old.metadata()?;
+        let replaceable = |real: &PathBuf| may_be_renamed_over(&is, folder_of(real)) && beside(real).is_ok();
+        let real = name_of(path, &is).filter(|_| is.is_file()).filter(replaceable);
+        Ok(real.map_or(Self::Written(old), Self::Replaced))
     }
 
     /// Puts a whole file there.
@@ -141,7 +148,10 @@ impl New {
     /// The system's.
     pub fn put(self, path: &Path) -> io::Result<()> {
         arrived(&self.file)?;
-        if let Ok(old) = fs::metadata(path) {
+        // What has become a link since is replaced, and its target is nothing to go by.
+        if let Ok(old) = fs::symlink_metadata(path)
+            && old.is_file()
+        {
             self.file.set_permissions(old.permissions())?;
             // Root's result stays its user's. Others can give nothing away, nor have they anything to.
             let _ = fchown(&self.file, Some(old.uid()), Some(old.gid()));
@@ -198,6 +208,38 @@ fn may_be_renamed_over(file: &Metadata, folder: &Path) -> bool {
     let own = rustix::process::geteuid();
     let sticky = |folder: &Metadata| folder.mode() & libc::S_ISVTX != 0 && folder.uid() != own.as_raw();
     own.is_root() || file.uid() == own.as_raw() || fs::metadata(folder).is_ok_and(|folder| !sticky(&folder))
+}
+
+/// The name without links of the file that was opened at `path`. What has none, like a pipe's /dev/fd/63, is written.
+fn name_of(path: &Path, opened: &Metadata) -> Option<PathBuf> {
+    let real = fs::canonicalize(path).ok()?;
+    let found = fs::symlink_metadata(&real).ok()?;
+    ((found.dev(), found.ino()) == (opened.dev(), opened.ino())).then_some(real)
+}
+
+/// In a folder like /tmp no link is followed that is neither one's own nor the folder's owner's, and no such pipe is
+/// waited for. As the kernel does it, wherever `fs.protected_symlinks` is not set.
+///
+/// # Errors
+/// If there is one.
+pub fn refuse_strangers(path: &Path) -> io::Result<()> {
+    let own = rustix::process::geteuid().as_raw();
+    let mut path = path.to_owned();
+    for _ in 0..LINKS_MAX {
+        let Ok(is) = fs::symlink_metadata(&path) else { return Ok(()) };
+        let folder = fs::metadata(folder_of(&path))?;
+        let is_shared = folder.mode() & (libc::S_ISVTX | libc::S_IWOTH) == (libc::S_ISVTX | libc::S_IWOTH);
+        let is_strangers = is_shared && ![own, folder.uid()].contains(&is.uid());
+        if is_strangers && (is.is_symlink() || is.file_type().is_fifo()) {
+            let why = format!("user {} has put a link or a pipe there, where everybody may", is.uid());
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+        }
+        if !is.is_symlink() {
+            return Ok(());
+        }
+        path = folder_of(&path).join(fs::read_link(&path)?);
+    }
+    Ok(())
 }
 
 fn folder_of(path: &Path) -> &Path {
@@ -270,6 +312,65 @@ mod tests {
         put(beside(&path).unwrap(), "third");
         assert!(beside(&path).unwrap().put(&folder.path().join("none/x")).is_err());
         assert_eq!(names(), 1);
+    }
+
+    #[test]
+    fn in_a_folder_like_tmp_nobody_elses_link_is_followed() {
+        if !rustix::process::geteuid().is_root() {
+            gleaner_testing::skip!("needs root");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let (shared, precious) = (folder.path().join("shared"), folder.path().join("precious"));
+        fs::create_dir(&shared).unwrap();
+        fs::write(&precious, "gold").unwrap();
+        let [link, pipe, own] = ["link", "pipe", "own"].map(|name| shared.join(name));
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o666.into(), 0).unwrap();
+        std::os::unix::fs::symlink(&precious, &link).unwrap();
+        for strangers in [&link, &pipe] {
+            std::os::unix::fs::lchown(strangers, Some(65_534), None).unwrap();
+        }
+        // One's own link to theirs, and one's own alone.
+        std::os::unix::fs::symlink("link", &own).unwrap();
+        let mode = |mode| fs::set_permissions(&shared, Permissions::from_mode(mode)).unwrap();
+        mode(0o1777);
+        for path in [&link, &pipe, &own] {
+            let said = Place::open(path).unwrap_err();
+            assert_eq!(said.kind(), std::io::ErrorKind::PermissionDenied, "{}: {said}", path.display());
+        }
+        assert_eq!(fs::read(&precious).unwrap(), b"gold");
+        fs::remove_file(&own).unwrap();
+        std::os::unix::fs::symlink(&precious, &own).unwrap();
+        Place::open(&own).unwrap().write(b"lead").unwrap();
+        assert_eq!(fs::read(&precious).unwrap(), b"lead");
+        // Elsewhere whoever makes links may write.
+        mode(0o755);
+        Place::open(&link).unwrap().write(b"tin").unwrap();
+        assert_eq!(fs::read(&precious).unwrap(), b"tin");
+    }
+
+    #[test]
+    fn what_became_a_link_since_is_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, precious) = (folder.path().join("x"), folder.path().join("precious"));
+        fs::write(&precious, "gold").unwrap();
+        let mut place = Place::open(&path).unwrap();
+        std::os::unix::fs::symlink(&precious, &path).unwrap();
+        place.write(b"ours").unwrap();
+        assert_eq!((fs::read(&precious).unwrap(), fs::read(&path).unwrap()), (b"gold".to_vec(), b"ours".to_vec()));
+        assert!(!path.is_symlink());
+    }
+
+    #[test]
+    fn a_file_without_a_name_is_written() {
+        use std::io::{Read, Seek};
+        use std::os::fd::AsRawFd;
+        let mut file = tempfile::tempfile().unwrap();
+        let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
+        Place::open(path.as_ref()).unwrap().write(b"result").unwrap();
+        let mut text = String::new();
+        file.rewind().unwrap();
+        file.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "result");
     }
 
     #[test]

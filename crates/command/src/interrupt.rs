@@ -1,5 +1,6 @@
 //! Signals that tell a command to end, and sleeping until one comes.
 
+use crate::ending;
 use crate::failure::Failure;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::os::fd::AsFd;
@@ -18,9 +19,16 @@ const LONGEST_NAP: Duration = Duration::from_millis(200);
 pub fn flag() -> Result<Arc<AtomicBool>, Failure> {
     let flag = Arc::new(AtomicBool::new(false));
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        // Before the flag: whoever sees that finds this. SAFETY: a number is stored, and nothing else is done.
+        unsafe { signal_hook::low_level::register(signal, move || ending::told(signal)) }.map_err(Failure::work)?;
         signal_hook::flag::register(signal, Arc::clone(&flag)).map_err(Failure::work)?;
     }
     Ok(flag)
+}
+
+/// The status of a command that [`flag`] has ended: 128+n after signal n, by which it ends in the end.
+pub fn status() -> u8 {
+    u8::try_from(128 + ending::signal()).unwrap_or(130)
 }
 
 /// Sleeps until then; `false` as soon as a signal has come.

@@ -3,6 +3,7 @@
 //! knows no command.
 
 pub mod args;
+pub mod ending;
 pub mod everywhere;
 pub mod failure;
 pub mod files;

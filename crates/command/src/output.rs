@@ -4,9 +4,9 @@ use crate::failure::Failure;
 use crate::files::Place;
 use clap::builder::styling::{AnsiColor, Style};
 use gleaner_model::printable_text;
-use indicatif::{ProgressBar, ProgressDrawTarget};
+use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use serde::Serialize;
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -140,6 +140,19 @@ pub fn shown(bar: ProgressBar) -> ProgressBar {
         bar.set_draw_target(ProgressDrawTarget::hidden());
     }
     bar
+}
+
+/// Gives a bar its form. `{left}` is what is left of the time: nothing before the first step, when nobody knows.
+pub fn form(bar: &ProgressBar, template: &str) {
+    let left = |state: &ProgressState, to: &mut dyn fmt::Write| {
+        if state.pos() > 0 {
+            // Whoever draws says whether that worked.
+            let _ = write!(to, "{:#} left", HumanDuration(state.eta()));
+        }
+    };
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style.with_key("left", left));
+    }
 }
 
 /// Draws a bar anew now and then. Where no thread can be had it is drawn only when something happens: indicatif would

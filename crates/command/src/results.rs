@@ -60,7 +60,6 @@ pub fn replace(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     if path.is_dir() {
         return Err(Failure::input(format!("cannot write {}: it is a folder; name a file in it", path.display())));
     }
-    Place::open(path).and_then(|mut place| place.write(bytes)).map_err(|error| {
-        Failure::input(format!("cannot write {}: {error}; name a file in a folder you may write to", path.display()))
-    })
+    let written = Place::open(path).and_then(|mut place| place.write(bytes));
+    written.map_err(|error| Failure::unwritten(path.display(), &error))
 }

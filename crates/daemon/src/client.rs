@@ -2,6 +2,7 @@
 
 use crate::lock;
 use crate::protocol::{ANSWER_BYTES_MAX, Answer, Request, socket_in};
+use rustix::net::sockopt::socket_peercred;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -37,6 +38,14 @@ pub enum ClientError {
         path: PathBuf,
         /// What the kernel said.
         source: io::Error,
+    },
+    /// Who answers is not to be told anything.
+    #[error("{} belongs to user {uid}, who is neither root nor you: nothing was asked there", path.display())]
+    Stranger {
+        /// The socket.
+        path: PathBuf,
+        /// Whose it is.
+        uid: u32,
     },
     /// It went away, or said what is no answer.
     #[error("no answer from the daemon: {0}")]
@@ -77,6 +86,10 @@ pub fn ask_within(socket: &Path, request: &Request, longest: Duration) -> Result
         Err(source) => return Err(ClientError::NoAnswer(source.to_string())),
     };
     let failed = |error: io::Error| ClientError::NoAnswer(error.to_string());
+    let uid = socket_peercred(&stream).map_err(|errno| failed(errno.into()))?.uid.as_raw();
+    if ![0, rustix::process::geteuid().as_raw()].contains(&uid) {
+        return Err(ClientError::Stranger { path, uid });
+    }
     stream.set_read_timeout(Some(longest)).map_err(failed)?;
     stream.set_write_timeout(Some(longest)).map_err(failed)?;
     let line = serde_json::to_string(request).map_err(|error| ClientError::NoAnswer(error.to_string()))?;
@@ -111,6 +124,30 @@ fn connect(path: &Path, longest: Duration) -> io::Result<UnixStream> {
 mod tests {
     use super::*;
     use std::os::unix::net::UnixListener;
+
+    #[test]
+    fn nothing_is_said_to_another_users_socket() {
+        if !rustix::process::geteuid().is_root() {
+            gleaner_testing::skip!("needs root");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
+        rustix::net::bind(&socket, &SocketAddrUnix::new(&path).unwrap()).unwrap();
+        // Whose it is, is who listens.
+        let listening = std::thread::spawn(move || {
+            // SAFETY: the call takes numbers, and changes this thread alone.
+            assert_eq!(unsafe { libc::syscall(libc::SYS_setresuid, 54_322, 54_322, 54_322) }, 0);
+            rustix::net::listen(&socket, 1).unwrap();
+            UnixListener::from(socket)
+        });
+        let listener = listening.join().unwrap();
+        let said = ask_within(&path, &Request::Status, LONGEST_WAIT).unwrap_err();
+        assert!(matches!(said, ClientError::Stranger { uid: 54_322, .. }), "{said}");
+        let mut heard = String::new();
+        listener.accept().unwrap().0.read_to_string(&mut heard).unwrap();
+        assert_eq!(heard, "");
+    }
 
     #[test]
     fn where_nobody_accepts_nobody_waits_for_ever() {

@@ -4,6 +4,7 @@ use crate::config::{Configuration, GroupEntry};
 use crate::joins::Joined;
 use gleaner_model::Policy;
 use gleaner_observe::{ProcRoot, Target};
+use gleaner_report::DecisionRecord;
 use gleaner_runtime::{GroupId, Members};
 use gleaner_sys::Stat;
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,6 +24,8 @@ pub(crate) struct Adopted {
     pub roots: Vec<i32>,
     /// Where somebody has handed it over.
     pub joined: Option<Joined>,
+    /// Since when somebody had it left alone, or managed again: the newest.
+    pub holds: Vec<DecisionRecord>,
 }
 
 /// A group that is to be managed.
@@ -47,7 +50,18 @@ pub(crate) struct Look {
     pub too_many: bool,
 }
 
+/// Orders kept of a group.
+const HOLDS: usize = 20;
+
 impl Adopted {
+    /// Somebody ordered something.
+    pub(crate) fn add_hold(&mut self, order: DecisionRecord) {
+        if self.holds.len() >= HOLDS {
+            self.holds.remove(0);
+        }
+        self.holds.push(order);
+    }
+
     /// Whether `name` is its, or that of a wildcard that stands for it and others.
     pub(crate) fn is_called(&self, name: &str) -> bool {
         self.name.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -191,7 +205,7 @@ mod tests {
 
     fn adopted(candidate: Candidate, id: u64) -> Adopted {
         let Candidate { name, entry, target, roots } = candidate;
-        Adopted { id: GroupId(id), name, entry, target, roots, joined: None }
+        Adopted { id: GroupId(id), name, entry, target, roots, joined: None, holds: Vec::new() }
     }
 
     #[test]
@@ -242,6 +256,7 @@ mod tests {
             target: target.unwrap(),
             roots: vec![pid],
             joined,
+            holds: Vec::new(),
         }
     }
 

@@ -44,6 +44,6 @@ pub use config::{CaptureSettings, ConfigError, Configuration, GroupEntry, keys};
 pub use error::DaemonError;
 pub use joins::Join;
 pub use lock::{LockError, holder, tidy};
-pub use metrics::{METRICS, Metric, MetricKind, MetricsAddress};
+pub use metrics::{METRICS, Metric, MetricKind, MetricsAddress, OF_VCPUS, textfile};
 pub use protocol::{Answer, Request, socket_in};
 pub use service::{Options, Say, Summarize, run};

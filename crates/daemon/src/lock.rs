@@ -1,7 +1,7 @@
 //! One daemon a machine: a lock in the state folder, with the process that holds it.
 
 use crate::protocol::socket_in;
-use gleaner_act::{ActError, list_journals};
+use gleaner_act::{ActError, is_trusted_dir, list_journals};
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -59,8 +59,9 @@ impl Lock {
         for _ in 0..TRIES {
             DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed)?;
             list_journals(folder).map_err(LockError::Folder)?;
-            let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
-            let mut file = match opened {
+            let mut create = OpenOptions::new();
+            create.read(true).write(true).create(true).truncate(false).mode(0o600);
+            let mut file = match open_trusted(create, &path) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 opened => opened.map_err(failed)?,
             };
@@ -104,16 +105,35 @@ fn lock_soon(file: &File) -> rustix::io::Result<()> {
     lock()
 }
 
+/// Through no link, without waiting for a pipe's other end, and only what root or this user has made.
+fn open_trusted(mut options: OpenOptions, path: &Path) -> io::Result<File> {
+    let file = options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
+    let found = file.metadata()?;
+    let trusted = [0, rustix::process::geteuid().as_raw()].contains(&found.uid());
+    if found.is_file() && found.nlink() == 1 && trusted {
+        return Ok(file);
+    }
+    // Removed by whoever had it.
+    let kind = if found.nlink() == 0 { io::ErrorKind::NotFound } else { io::ErrorKind::PermissionDenied };
+    Err(io::Error::new(kind, "somebody else has put it there; remove it"))
+}
+
+fn open_to_read(path: &Path) -> io::Result<File> {
+    let mut read = OpenOptions::new();
+    read.read(true);
+    open_trusted(read, path)
+}
+
 fn written(path: &Path) -> Option<i32> {
     let mut text = String::new();
-    File::open(path).ok()?.take(32).read_to_string(&mut text).ok()?;
+    open_to_read(path).ok()?.take(32).read_to_string(&mut text).ok()?;
     text.trim().parse().ok()
 }
 
-/// The process that holds the lock in `folder`; `None` where nobody does.
+/// The process that holds the lock in `folder`; `None` where nobody does, or it is somebody else's folder.
 pub fn holder(folder: &Path) -> Option<i32> {
     let path = folder.join(NAME);
-    let file = File::open(&path).ok()?;
+    let file = is_trusted_dir(folder).then(|| open_to_read(&path).ok())??;
     match flock(&file, FlockOperation::NonBlockingLockShared) {
         Err(rustix::io::Errno::WOULDBLOCK) => written(&path).or(Some(0)),
         _ => None,
@@ -180,5 +200,26 @@ mod tests {
         fs::create_dir(&open).unwrap();
         fs::set_permissions(&open, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
         assert!(matches!(Lock::take(&open), Err(LockError::Folder(_))));
+        assert_eq!(holder(&open), None);
+    }
+
+    #[test]
+    fn what_somebody_else_put_there_is_neither_followed_nor_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = folder.path().join("gleaner");
+        DirBuilder::new().mode(0o700).create(&state).unwrap();
+        let (lock, precious) = (state.join(NAME), folder.path().join("precious"));
+        fs::write(&precious, "gold").unwrap();
+        let pipe = || rustix::fs::mknodat(rustix::fs::CWD, &lock, rustix::fs::FileType::Fifo, 0o666.into(), 0).unwrap();
+        let link = || std::os::unix::fs::symlink(&precious, &lock).unwrap();
+        let hard_link = || fs::hard_link(&precious, &lock).unwrap();
+        for put in [&pipe as &dyn Fn(), &link, &hard_link] {
+            put();
+            assert_eq!(holder(&state), None);
+            assert!(matches!(Lock::take(&state), Err(LockError::File { .. })));
+            tidy(&state);
+            assert_eq!(fs::read_to_string(&precious).unwrap(), "gold");
+            fs::remove_file(&lock).unwrap();
+        }
     }
 }

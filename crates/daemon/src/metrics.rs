@@ -10,6 +10,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -51,6 +52,10 @@ enum Read {
     Machine(fn(&StatusReport) -> Option<f64>),
     /// As above, of each group.
     Group(fn(&StatusGroup) -> Option<f64>),
+    /// As above, of each vCPU: its time in each state.
+    Vcpu,
+    /// What it is, as a label.
+    Build,
 }
 
 const fn of_daemon(
@@ -85,8 +90,28 @@ const fn of_group(
 
 use MetricKind::{Counter as Grows, Gauge as Moves};
 
-/// All of them.
+/// Of each vCPU: for those who ask for `/metrics?vcpus=1`, because a large machine has many.
+pub const OF_VCPUS: Metric = Metric {
+    name: "vcpu",
+    unit: "seconds",
+    kind: Grows,
+    meaning: "Time of each vCPU by state: busy, retained, halted, stolen; only with ?vcpus=1",
+    read: Read::Vcpu,
+};
+
+/// All but [`OF_VCPUS`].
 pub const METRICS: &[Metric] = &[
+    Metric { name: "build_info", unit: "", kind: Moves, meaning: "1; its version is a label", read: Read::Build },
+    of_machine("process_start_time", "seconds", Moves, "When the daemon began, since 1970", |all| {
+        all.began_unix_ns.map(s)
+    }),
+    of_daemon(
+        "settings_differ",
+        "",
+        Moves,
+        "Files that the daemon has set, and somebody else has changed since",
+        |all| n(all.settings_differ.len() as u64),
+    ),
     of_daemon("uptime", "seconds", Moves, "How long the daemon has run", |all| s(all.up_ns)),
     of_daemon("window", "seconds", Moves, "How long windows are now", |all| s(all.window_ns)),
     of_daemon("overhead_cpu", "seconds", Grows, "CPU time of observing and deciding", |all| s(all.overhead_cpu_ns)),
@@ -172,12 +197,23 @@ impl Metric {
     pub fn sample_name(&self) -> String {
         let unit = if self.unit.is_empty() { String::new() } else { format!("_{}", self.unit) };
         let total = if self.kind == MetricKind::Counter { "_total" } else { "" };
-        format!("gleaner_{}{unit}{total}", self.name)
+        let prefix = if self.is_common() { "" } else { "gleaner_" };
+        format!("{prefix}{}{unit}{total}", self.name)
     }
 
-    /// `group`, where it has that label.
-    pub fn label(&self) -> Option<&'static str> {
-        matches!(self.read, Read::Group(_)).then_some("group")
+    /// Whether every program's is called the same.
+    fn is_common(&self) -> bool {
+        self.name.starts_with("process_")
+    }
+
+    /// The labels that it has.
+    pub fn labels(&self) -> &'static [&'static str] {
+        match self.read {
+            Read::Daemon(_) | Read::Machine(_) => &[],
+            Read::Group(_) => &["group"],
+            Read::Vcpu => &["vcpu", "state"],
+            Read::Build => &["version"],
+        }
     }
 
     fn values(&self, all: &StatusReport) -> Vec<(Labels, f64)> {
@@ -188,6 +224,8 @@ impl Metric {
                 let of = |group: &StatusGroup| Some((vec![("group", group.name.clone())], read(group)?));
                 all.groups.iter().filter_map(of).collect()
             }
+            Read::Vcpu => all.times.iter().flat_map(|times| &times.vcpus).flat_map(times_of).collect(),
+            Read::Build => vec![(vec![("version", all.version.clone())], 1.0)],
         }
     }
 
@@ -234,16 +272,44 @@ impl fmt::Debug for Metric {
     }
 }
 
-/// A status as OpenMetrics text.
-fn text(all: &StatusReport) -> String {
-    let mut registry = Registry::with_prefix("gleaner");
-    for metric in METRICS {
+/// A vCPU's time in each state that is known.
+fn times_of(vcpu: &StatusVcpuTimes) -> Vec<(Labels, f64)> {
+    let states =
+        [("busy", vcpu.busy_ns), ("retained", vcpu.retained_ns), ("halted", vcpu.halted_ns), ("stolen", vcpu.steal_ns)];
+    let labels = |state: &str| vec![("vcpu", vcpu.vcpu.to_string()), ("state", state.to_owned())];
+    states.into_iter().filter_map(|(state, ns)| Some((labels(state), s(ns?)))).collect()
+}
+
+/// A status as OpenMetrics text. `vcpus`: with each vCPU's time.
+fn text(all: &StatusReport, vcpus: bool) -> String {
+    let mut registry = Registry::default();
+    let own = registry.sub_registry_with_prefix("gleaner");
+    for metric in METRICS.iter().chain(Some(&OF_VCPUS).filter(|_| vcpus)).filter(|metric| !metric.is_common()) {
+        metric.register(all, own);
+    }
+    for metric in METRICS.iter().filter(|metric| metric.is_common()) {
         metric.register(all, &mut registry);
     }
     let mut text = String::new();
     // A String takes everything.
     let _ = encode(&mut text, &registry);
     text
+}
+
+/// The same for node_exporter's textfile collector, which reads Prometheus' older text: a counter's name has its
+/// `_total` everywhere, and there are no units.
+pub fn textfile(all: &StatusReport) -> String {
+    let openmetrics = text(all, false);
+    let counters: BTreeSet<&str> =
+        openmetrics.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.strip_suffix(" counter")).collect();
+    let of_textfile = |line: &str| {
+        let described = ["# HELP ", "# TYPE "].into_iter().find_map(|word| Some((word, line.strip_prefix(word)?)));
+        match described.and_then(|(word, rest)| Some((word, rest.split_once(' ')?))) {
+            Some((word, (name, rest))) if counters.contains(name) => format!("{word}{name}_total {rest}\n"),
+            _ => format!("{line}\n"),
+        }
+    };
+    openmetrics.lines().filter(|line| *line != "# EOF" && !line.starts_with("# UNIT ")).map(of_textfile).collect()
 }
 
 /// Where metrics are served.
@@ -253,10 +319,12 @@ pub enum MetricsAddress {
     Unix(PathBuf),
     /// An address of this machine's own.
     Loopback(SocketAddr),
+    /// One that others reach, because the configuration says `public:`.
+    Public(SocketAddr),
 }
 
 impl MetricsAddress {
-    /// `unix:/PATH`, or an address with a port.
+    /// `unix:/PATH`, or an address with a port; `public:` before one that is not loopback.
     ///
     /// # Errors
     /// What would be right.
@@ -264,9 +332,15 @@ impl MetricsAddress {
         if let Some(path) = text.strip_prefix("unix:").map(PathBuf::from).filter(|path| path.is_absolute()) {
             return Ok(Self::Unix(path));
         }
+        if let Some(address) = text.strip_prefix("public:").and_then(|address| address.parse::<SocketAddr>().ok()) {
+            return Ok(Self::Public(address));
+        }
         match text.parse::<SocketAddr>() {
             Ok(address) if address.ip().is_loopback() => Ok(Self::Loopback(address)),
-            Ok(_) => Err("metrics are served on loopback addresses only: write 127.0.0.1:9469".to_owned()),
+            Ok(address) => Err(format!(
+                "metrics are served on loopback addresses only: write 127.0.0.1:9469, or public:{address} to let everybody \
+                 read them who reaches it"
+            )),
             Err(_) => Err("write unix:/run/gleaner/metrics.sock or 127.0.0.1:9469".to_owned()),
         }
     }
@@ -277,6 +351,7 @@ impl fmt::Display for MetricsAddress {
         match self {
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
             Self::Loopback(address) => address.fmt(f),
+            Self::Public(address) => write!(f, "public:{address}"),
         }
     }
 }
@@ -304,7 +379,9 @@ impl Metrics {
                 let (listener, name) = crate::control::bind(path, group)?;
                 (Listener::Unix(listener), Some(name))
             }
-            MetricsAddress::Loopback(address) => (Listener::Tcp(TcpListener::bind(address)?), None),
+            MetricsAddress::Loopback(address) | MetricsAddress::Public(address) => {
+                (Listener::Tcp(TcpListener::bind(address)?), None)
+            }
         };
         let answer = move |request: &[u8], peer| respond(request, &mut |asked| ask(asked, peer));
         let serving = Serving::start("gleaner-metrics", listener, answer)?;
@@ -319,11 +396,12 @@ pub(crate) fn respond(request: &[u8], ask: &mut impl FnMut(Request) -> Answer) -
         return None;
     }
     let mut words = request.split(|byte| matches!(byte, b' ' | b'\r' | b'\n'));
-    let (method, path) = (words.next().unwrap_or_default(), path_of(words.next().unwrap_or_default()));
+    let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    let (path, vcpus) = (path_of(target), asks_for_vcpus(target));
     let mut page = match (method, path) {
         _ if !is_whole => page("431 Request Header Fields Too Large", "too long\n"),
         (b"GET" | b"HEAD", b"/metrics" | b"/") => match ask(Request::Status) {
-            Answer::Status(all) => page("200 OK", &text(&all)),
+            Answer::Status(all) => page("200 OK", &text(&all, vcpus)),
             _ => page("503 Service Unavailable", "the daemon is busy\n"),
         },
         (b"GET" | b"HEAD", _) => page("404 Not Found", "there is /metrics\n"),
@@ -341,6 +419,12 @@ fn path_of(target: &[u8]) -> &[u8] {
     let target = target.split(|byte| matches!(byte, b'?' | b'#')).next().unwrap_or_default();
     let Some(rest) = target.strip_prefix(b"http://") else { return target };
     rest.iter().position(|byte| *byte == b'/').map_or(b"/", |slash| &rest[slash..])
+}
+
+/// Whether its query has `vcpus=1`.
+fn asks_for_vcpus(target: &[u8]) -> bool {
+    let query = target.split(|byte| *byte == b'#').next().unwrap_or_default().splitn(2, |byte| *byte == b'?').nth(1);
+    query.is_some_and(|query| query.split(|byte| *byte == b'&').any(|pair| pair == b"vcpus=1"))
 }
 
 fn page(status: &str, body: &str) -> Vec<u8> {

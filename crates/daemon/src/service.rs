@@ -15,6 +15,7 @@ use crate::server::Peer;
 use crate::signals::Listening;
 use crate::supervisor::Supervisor;
 use asking::by_way_of;
+use drift::Drift;
 use gleaner_model::{Nanos, Policy, WakeupCosts};
 use gleaner_observe::{ProcRoot, hypervisor, vcpus_of};
 use gleaner_report::RunReport;
@@ -29,9 +30,10 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 mod asking;
+mod drift;
 mod joining;
 mod machine;
 
@@ -113,6 +115,7 @@ fn serve(
     let first = service.next_tick();
     event_loop::run(&mut service, first);
     Supervisor::stopping();
+    service.say_what_stays();
     let host_restored = service.host.take().is_none_or(HostAgent::end);
     let (_, restored) = service.runtime.end();
     service.recording.tidy();
@@ -135,6 +138,8 @@ fn keep_what_is_needed(options: &Options, configuration: &Configuration, say: &S
 struct Service {
     options: Options,
     began: Instant,
+    /// The same, since 1970.
+    began_unix: Nanos,
     configuration: Configuration,
     runtime: Runtime,
     recording: Recording,
@@ -155,6 +160,7 @@ struct Service {
     reload_error: Option<ConfigError>,
     hypervisor: Option<String>,
     host: Option<HostAgent>,
+    drift: Drift,
 }
 
 impl Service {
@@ -170,6 +176,7 @@ impl Service {
         Ok(Self {
             options,
             began: Instant::now(),
+            began_unix: since_1970(),
             configuration,
             runtime,
             recording,
@@ -186,6 +193,7 @@ impl Service {
             reload_error: None,
             hypervisor: hypervisor(&ProcRoot::default()).map(|found| found.name),
             host: None,
+            drift: Drift::default(),
         })
     }
 
@@ -226,6 +234,7 @@ impl Service {
         }
         self.recording.look(&mut self.runtime);
         self.look_after_host();
+        self.look_for_drift();
         let cost: Duration = (thread_cpu_time() - before).into();
         self.next_look = began + LOOK_EVERY.max(cost * LOOK_RARITY).min(LOOK_AT_LEAST_EVERY);
         let summary = self.summary();
@@ -241,7 +250,7 @@ impl Service {
         };
         let how = if config.dry_run { ", which is only watched" } else { "" };
         (self.say)(&format!("gleaner: {name}: {target} is managed, profile {}{how}", word(&entry.settings.profile())));
-        self.groups.push(Adopted { id, name, entry, target, roots, joined: None });
+        self.groups.push(Adopted { id, name, entry, target, roots, joined: None, holds: Vec::new() });
     }
 
     fn let_go(&mut self, group: &Adopted, why: &str) {
@@ -445,4 +454,10 @@ fn listener(say: &Say) -> Listener {
             say(&format!("gleaner: {event}"));
         }
     })
+}
+
+/// What the machine's clock says.
+#[allow(clippy::disallowed_methods, reason = "it is told, and nothing is computed from it")]
+fn since_1970() -> Nanos {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().into()
 }

@@ -2,15 +2,20 @@
 
 use crate::groups::Adopted;
 use gleaner_decide::guest::{Explanation, TrialRecord};
-use gleaner_model::{CpuSet, Nanos, Policy, Source, VcpuId};
-use gleaner_report::{DecisionRecord, StatusGroup, StatusHost, StatusMachine, StatusReport, StatusTrial, StatusVcpu};
+use gleaner_model::{CpuSet, Decision, Nanos, Policy, Source, VcpuId};
+use gleaner_report::{
+    DecisionRecord, StatusGroup, StatusHost, StatusMachine, StatusReport, StatusTrial, StatusVcpu, Told, VerifiedFile,
+    told,
+};
 use gleaner_runtime::{GroupSnapshot, Snapshot, Warning};
 use gleaner_settings::{Profile, word};
 
 /// How a group stands that is held.
 const HELD: &str = "left alone: held by hand";
-/// Decisions told of each group.
-const NEWEST: usize = 20;
+/// Lines of decisions told of each group; a trial is one.
+const NEWEST: usize = 30;
+/// ... of so many decisions at most.
+const NEWEST_DECISIONS: usize = 120;
 
 /// What the service knows beside the snapshot.
 pub(crate) struct Facts {
@@ -22,6 +27,10 @@ pub(crate) struct Facts {
     /// Of the hypervisor, where there is one.
     pub hypervisor: Option<String>,
     pub host: Option<StatusHost>,
+    /// When the daemon began, since 1970.
+    pub began_unix: Nanos,
+    /// What was set, and is not so any more.
+    pub differ: Vec<VerifiedFile>,
 }
 
 /// The report.
@@ -33,6 +42,7 @@ pub(crate) fn report(snapshot: &Snapshot, groups: &[Adopted], facts: Facts) -> S
         version: env!("CARGO_PKG_VERSION").to_owned(),
         pid: std::process::id(),
         up_ns: snapshot.at.max(facts.up).0,
+        began_unix_ns: Some(facts.began_unix.0),
         dry_run: facts.dry_run,
         machine: Some(StatusMachine {
             hypervisor: facts.hypervisor,
@@ -42,6 +52,7 @@ pub(crate) fn report(snapshot: &Snapshot, groups: &[Adopted], facts: Facts) -> S
         observer: Some(observer(snapshot.source).to_owned()),
         times: Some(figures::times(&snapshot.times, snapshot.steal_is_reported)),
         recent: Some(figures::times(&snapshot.recent, snapshot.steal_is_reported)),
+        settings_differ: facts.differ,
         groups: groups.collect(),
         host: facts.host,
         configuration: facts.files,
@@ -62,7 +73,6 @@ fn vcpu_of(vcpu: VcpuId, timeout: Nanos) -> StatusVcpu {
 
 fn status(adopted: &Adopted, group: &GroupSnapshot, dry_run: bool) -> StatusGroup {
     let settings = &adopted.entry.settings;
-    let skipped = group.decisions.len().saturating_sub(NEWEST);
     StatusGroup {
         name: adopted.name.clone(),
         target: adopted.target.to_string(),
@@ -79,21 +89,41 @@ fn status(adopted: &Adopted, group: &GroupSnapshot, dry_run: bool) -> StatusGrou
         timeout_ns: group.timeout.map(|timeout| timeout.0),
         cpu_time_ns: group.totals.cpu_time.0,
         voluntary_switches: group.totals.voluntary_switches,
-        threads_max: group.totals.threads_max,
+        threads_max: group.totals.threads_max(),
         idle_entries: group.totals.idle_entries(),
         idle_ended_by: group.totals.idle_ended_by().map(Into::into),
         lengths: figures::lengths(&group.totals.lengths()),
         recent: Some(figures::recent(&group.recent)),
         wake_pattern: group.explanation.pattern.map(|pattern| pattern.to_string()),
         trial: group.explanation.trial.as_ref().map(|record| trial(record, group.explanation.next_trial)),
-        decisions_count: group.decisions.len() as u64 + group.decisions_left_out,
-        decisions: group.decisions[skipped..].iter().map(DecisionRecord::from).collect(),
+        decisions_count: (group.decisions.len() + adopted.holds.len()) as u64 + group.decisions_left_out,
+        decisions: newest(&group.decisions, &adopted.holds),
         would_change: if group.held {
             vec![format!("somebody releases it: gleaner release {}", adopted.name)]
         } else {
             would_change(&group.explanation, adopted, dry_run)
         },
     }
+}
+
+/// The newest lines of decisions, and of what somebody ordered between them.
+fn newest(decisions: &[Decision], holds: &[DecisionRecord]) -> Vec<DecisionRecord> {
+    let from = decisions.len().saturating_sub(NEWEST_DECISIONS);
+    let mut all: Vec<DecisionRecord> = decisions[from..].iter().map(DecisionRecord::from).collect();
+    all.extend_from_slice(holds);
+    all.sort_by_key(|decision| decision.at_ns);
+    let kept: usize = told(&all).iter().rev().take(NEWEST).map(Told::decisions).sum();
+    all.split_off(all.len() - kept)
+}
+
+/// What somebody ordered, as a decision.
+pub(crate) fn ordered(at: Nanos, held: bool) -> DecisionRecord {
+    let (action, reason) = if held {
+        ("hold", "somebody ordered it (gleaner hold)")
+    } else {
+        ("manage", "somebody ordered it (gleaner release)")
+    };
+    DecisionRecord { at_ns: at.0, action: action.to_owned(), vcpu: None, reason: reason.to_owned() }
 }
 
 fn numbers(vcpus: &CpuSet) -> Vec<u32> {

@@ -78,6 +78,20 @@ mod tests {
         for means in RetainMeans::ALL {
             assert_eq!(means.to_string().parse(), Ok(means));
         }
-        assert!("spin".parse::<RetainMeans>().is_err());
+        let refused = "spin".parse::<RetainMeans>().unwrap_err().to_string();
+        assert!(RetainMeans::ALL.iter().all(|means| refused.contains(means.name())), "{refused}");
+    }
+
+    /// A new one does not compile here; `crates/cli/tests/docs.rs` asks options and pages for all of them.
+    #[test]
+    fn all_are_all() {
+        let after = |means| match means {
+            RetainMeans::Haltpoll => Some(RetainMeans::IdlePoll),
+            RetainMeans::IdlePoll => Some(RetainMeans::PmQos),
+            RetainMeans::PmQos => Some(RetainMeans::Yielding),
+            RetainMeans::Yielding => None,
+        };
+        let all: Vec<RetainMeans> = std::iter::successors(Some(RetainMeans::Haltpoll), |means| after(*means)).collect();
+        assert_eq!(all, RetainMeans::ALL);
     }
 }

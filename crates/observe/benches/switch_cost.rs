@@ -59,12 +59,9 @@ fn observer() -> BpfObserver {
 
 /// Plays once, under the observer if there is one; returns ns per switch.
 fn play_once(mut observer: Option<&mut BpfObserver>, rounds: u64) -> f64 {
-    if let Some(observer) = &mut observer {
-        observer.adopt_next_child();
-    }
     let mut player = Player::start(&format!("switches:{rounds}"));
     if let Some(observer) = &mut observer {
-        observer.adopted();
+        observer.adopted(player.pid());
     }
     player.go();
     let result = player.wait_done().parse().expect("the player says ns");

@@ -24,7 +24,6 @@ fn main() {
 
 fn bench(bencher: Bencher<'_, '_>, choice: ObserverChoice, threads: u64) {
     let (mut observer, _) = Observer::new(choice, &ObserverConfig::default()).expect("the observer opens");
-    observer.adopt_next_child();
     let mut player = Player::start(&format!("sleepers:{threads}"));
     observer.adopted(player.pid());
     observer.start(&[]).expect("it starts");

@@ -89,13 +89,6 @@ impl Observer {
         }
     }
 
-    /// To be called just before the managed program is forked: the owner's next child process is its first.
-    pub fn adopt_next_child(&mut self) {
-        if let Self::Bpf(observer) = self {
-            observer.adopt_next_child();
-        }
-    }
-
     /// Ends it without waiting for it, on a thread of its own: taking BPF programs off the tracepoints waits until no
     /// CPU is in the middle of one, six seconds in a busy guest of 4 vCPUs on 2 CPUs. Where there can be no thread, it
     /// is waited for.
@@ -104,10 +97,10 @@ impl Observer {
         let _ = std::thread::Builder::new().name("gleaner-retire".to_owned()).spawn(move || drop(self));
     }
 
-    /// To be called just after it was forked.
+    /// The managed program's first process. What it has started already is managed too.
     pub fn adopted(&mut self, root_pid: i32) {
         match self {
-            Self::Bpf(observer) => observer.adopted(),
+            Self::Bpf(observer) => observer.adopted(root_pid),
             Self::Procfs(observer) => observer.adopted(root_pid),
         }
     }

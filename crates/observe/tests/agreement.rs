@@ -38,7 +38,6 @@ fn observe_both(spinners: &[Spinner]) -> (Window, Window, f64) {
     let config = ObserverConfig::default();
     let open = |choice| Observer::new(choice, &config).unwrap().0;
     let (mut bpf, mut procfs) = (open(ObserverChoice::Bpf), open(ObserverChoice::Procfs));
-    bpf.adopt_next_child();
     let mut player = Player::start(&format!("pingpong:{ROUNDS}:{COMPUTE_US}"));
     for observer in [&mut bpf, &mut procfs] {
         observer.adopted(player.pid());
@@ -224,7 +223,6 @@ fn watch_a_crowd() -> Vec<Seen> {
     let config = ObserverConfig::default();
     let open = |choice| Observer::new(choice, &config).unwrap().0;
     let (mut bpf, mut procfs) = (open(ObserverChoice::Bpf), open(ObserverChoice::Procfs));
-    bpf.adopt_next_child();
     let mut player = Player::start(&format!("crowd:{PAIRS}:300:50"));
     for observer in [&mut bpf, &mut procfs] {
         observer.adopted(player.pid());

@@ -21,9 +21,8 @@ fn ten_thousand_threads_leave_nothing_behind_in_the_map() {
     }
     let _turn = alone();
     let mut observer = BpfObserver::new(&ObserverConfig::default()).unwrap();
-    observer.adopt_next_child();
     let mut player = Player::start(&format!("spawner:{THREADS}"));
-    observer.adopted();
+    observer.adopted(player.pid());
     observer.start(&[]);
     player.go();
     player.wait_done();
@@ -68,7 +67,6 @@ fn a_process_that_vanishes_leaves_an_empty_group() {
     let _turn = alone();
     for choice in [ObserverChoice::Procfs, ObserverChoice::Auto] {
         let (mut observer, _) = Observer::new(choice, &ObserverConfig::default()).unwrap();
-        observer.adopt_next_child();
         let mut player = Player::start("sleepers:50");
         observer.adopted(player.pid());
         observer.start(&[]).unwrap();

@@ -21,9 +21,8 @@ fn player() {
 /// A window of a program that plays `role`.
 fn window_of(role: &str) -> Window {
     let mut observer = BpfObserver::new(&ObserverConfig::default()).unwrap();
-    observer.adopt_next_child();
     let mut player = Player::start(role);
-    observer.adopted();
+    observer.adopted(player.pid());
     observer.start(&[]);
     player.go();
     player.wait_done();

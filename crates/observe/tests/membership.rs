@@ -25,7 +25,6 @@ fn choices() -> Vec<ObserverChoice> {
 /// Lets `player` play under `choice`; returns its window, its threads and itself.
 fn observe(choice: ObserverChoice, start: impl FnOnce() -> Player) -> (Window, Vec<i32>, Player) {
     let mut observer = Observer::new(choice, &ObserverConfig::default()).unwrap().0;
-    observer.adopt_next_child();
     let mut player = start();
     observer.adopted(player.pid());
     observer.start(&[]).unwrap();

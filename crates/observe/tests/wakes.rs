@@ -15,9 +15,8 @@ fn player() {
 /// What was counted while a player of this role played and, where it does not end by itself, for `more`.
 fn wakes(role: &str, more: Duration) -> Wakes {
     let mut observer = BpfObserver::new(&ObserverConfig::default()).unwrap();
-    observer.adopt_next_child();
     let mut player = Player::start(role);
-    observer.adopted();
+    observer.adopted(player.pid());
     observer.start(&[]);
     player.go();
     player.wait_done();

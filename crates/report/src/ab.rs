@@ -1,8 +1,6 @@
 //! `gleaner.ab/1`: two modes of one command, in interleaved pairs: every run, what the interval says, what it cost.
 
-use crate::text::{self, count, duration};
 use serde::{Deserialize, Serialize};
-use std::fmt;
 
 /// What `gleaner ab` measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -12,7 +10,7 @@ pub struct AbReport {
     pub schema: String,
     /// The command and its arguments.
     pub command: Vec<String>,
-    /// The two modes: first what is compared with, then what is compared.
+    /// The modes: first what is compared with, then what is compared.
     pub modes: Vec<AbMode>,
     /// The retention profile of managed runs; `custom` for a time-out of the user's own.
     pub profile: String,
@@ -40,12 +38,37 @@ pub struct AbReport {
     /// pairs would tell, if the median and the noise stay. Null where the verdict stands, or there is no interval.
     #[serde(default)]
     pub pairs_to_tell: Option<u64>,
+    /// The verdict as it is told: as `verdict`, or `inconclusive` where that rests on too little; null from an earlier
+    /// version.
+    #[serde(default)]
+    pub told_verdict: Option<String>,
     /// What the second mode cost.
     pub side_costs: AbSideCosts,
+    /// The third mode and those after it against the first; left out where there are two.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub further: Vec<AbComparison>,
     /// Why there are fewer pairs than planned, when a run failed or somebody interrupted; else null.
     pub incomplete: Option<String>,
     /// What the reader should know about these numbers.
     pub notes: Vec<String>,
+}
+
+/// What a mode comes to against the first; each field as of the report.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct AbComparison {
+    /// Which.
+    pub mode: String,
+    /// How much better it is.
+    pub speedup: Option<AbSpeedup>,
+    /// `helps`, `hurts` or `no difference`.
+    pub verdict: String,
+    /// What kept a verdict from being given.
+    pub verdict_withheld: Option<String>,
+    /// About how many pairs would tell.
+    pub pairs_to_tell: Option<u64>,
+    /// What it cost.
+    pub side_costs: AbSideCosts,
 }
 
 /// A mode and the medians over its runs.
@@ -60,6 +83,23 @@ pub struct AbMode {
     pub outliers: u64,
     /// Medians; null when there is no run.
     pub median: Option<AbMedians>,
+    /// Mean and deviation of what is compared; null when there is no run, and from an earlier version.
+    #[serde(default)]
+    pub spread: Option<AbSpread>,
+}
+
+/// Means, and standard deviations of the sample.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct AbSpread {
+    /// From exec to exit.
+    pub wall_ns_mean: u64,
+    /// Null of a single run.
+    pub wall_deviation_ns: Option<u64>,
+    /// The metric; null without one.
+    pub metric_mean: Option<f64>,
+    /// Null of a single run, and without a metric.
+    pub metric_deviation: Option<f64>,
 }
 
 /// Medians over the runs of a mode.
@@ -172,229 +212,4 @@ pub struct AbSideCosts {
     pub retained_ratio: Option<f64>,
 }
 
-/// Pairs printed in full; beyond that only those with an outlier.
-const PRINTED: u64 = 20;
-
-impl AbReport {
-    /// The schema's name.
-    pub const SCHEMA: &'static str = "gleaner.ab/1";
-
-    fn name(&self, which: usize) -> &str {
-        self.modes.get(which).map_or("?", |mode| &mode.mode)
-    }
-
-    /// Wall time, or the metric.
-    fn figure(&self, run: &AbRun) -> String {
-        let figure = match self.metric {
-            None => duration(Some(run.wall_ns)),
-            Some(_) => run.metric.map_or_else(|| "-".to_owned(), number),
-        };
-        if run.outlier { format!("{figure}*") } else { figure }
-    }
-
-    fn run_of(&self, pair: u64, which: usize) -> Option<&AbRun> {
-        self.runs.iter().find(|run| run.pair == pair && run.mode == self.name(which))
-    }
-
-    /// First/second, or second/first where more is better: above 1 the second mode is better.
-    fn ratio(&self, first: &AbRun, second: &AbRun) -> Option<f64> {
-        let (a, b) = match &self.metric {
-            None => (first.wall_ns as f64, second.wall_ns as f64),
-            Some(metric) if metric.better == "higher" => (second.metric?, first.metric?),
-            Some(_) => (first.metric?, second.metric?),
-        };
-        (a > 0.0 && b > 0.0).then(|| a / b)
-    }
-
-    fn write_pairs(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut table = text::table(&["pair", self.name(0), self.name(1), "speedup"]);
-        let last = self.runs.iter().map(|run| run.pair).max().unwrap_or(0);
-        for pair in 1..=last {
-            let (first, second) = (self.run_of(pair, 0), self.run_of(pair, 1));
-            let outlying = [first, second].into_iter().flatten().any(|run| run.outlier);
-            if pair > PRINTED && !outlying {
-                continue;
-            }
-            let figure = |run: Option<&AbRun>| run.map_or_else(|| "-".to_owned(), |run| self.figure(run));
-            let ratio = first.zip(second).and_then(|(first, second)| self.ratio(first, second));
-            let ratio = ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.3}"));
-            table.add_row([pair.to_string(), figure(first), figure(second), ratio]);
-        }
-        writeln!(f, "{table}")?;
-        if last > PRINTED {
-            writeln!(f, "  of the pairs after {PRINTED}, only those with outliers are shown (--json has all)")?;
-        }
-        if self.runs.iter().any(|run| run.outlier) {
-            writeln!(f, "  * an outlier: far from the other runs of its mode; it counts all the same")?;
-        }
-        Ok(())
-    }
-
-    fn write_medians(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let medians: Vec<&AbMedians> = self.modes.iter().filter_map(|mode| mode.median.as_ref()).collect();
-        let [first, second] = medians[..] else { return Ok(()) };
-        let costs = &self.side_costs;
-        let over = format!("{}/{}", self.name(1), self.name(0));
-        let mut table = text::table(&["median", self.name(0), self.name(1), &over]);
-        let ratio = |ratio: Option<f64>| ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}"));
-        let mut row = |what: &str, of: &dyn Fn(&AbMedians) -> String, over: Option<f64>| {
-            table.add_row([what.to_owned(), of(first), of(second), ratio(over)]);
-        };
-        let time = |ns: u64| duration(Some(ns));
-        let plain = |a: f64, b: f64| (a > 0.0).then(|| b / a);
-        if let Some(metric) = &self.metric {
-            let of = |m: &AbMedians| m.metric.map_or_else(|| "-".to_owned(), number);
-            let over = first.metric.zip(second.metric).and_then(|(a, b)| plain(a, b));
-            row(&format!("{} ({} is better)", metric.name, metric.better), &of, over);
-        }
-        row("wall time", &|m| time(m.wall_ns), plain(first.wall_ns as f64, second.wall_ns as f64));
-        row("CPU time", &|m| time(m.cpu_time_ns), costs.cpu_time_ratio);
-        let less = |m: &AbMedians| time(m.cpu_time_ns.saturating_sub(m.retained_ns));
-        row("  less retained", &less, costs.cpu_time_less_retained_ratio);
-        row("retained", &|m| time(m.retained_ns), None);
-        row("steal", &|m| duration(m.steal_ns), None);
-        row("voluntary switches", &|m| m.voluntary_switches.to_string(), costs.voluntary_switches_ratio);
-        row("involuntary switches", &|m| m.involuntary_switches.to_string(), costs.involuntary_switches_ratio);
-        row("active vCPUs", &|m| format!("{:.2}", m.active_vcpus_mean), None);
-        writeln!(f, "{table}")
-    }
-
-    /// The verdict in a word: that of the JSON, or `inconclusive` where the interval says too little for it.
-    pub fn told_verdict(&self) -> &str {
-        let told = self.pairs_to_tell.is_none() && self.verdict_withheld.is_none();
-        if told { &self.verdict } else { "inconclusive" }
-    }
-
-    /// The verdict with its interval, as the page has it too.
-    pub(crate) fn verdict_sentence(&self) -> String {
-        struct Sentence<'a>(&'a AbReport);
-        impl fmt::Display for Sentence<'_> {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                self.0.write_verdict(f)
-            }
-        }
-        Sentence(self).to_string().trim_end().to_owned()
-    }
-
-    fn write_verdict(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (first, second) = (self.name(0), self.name(1));
-        let Some(speedup) = &self.speedup else {
-            return writeln!(f, "No pair of runs could be compared: {}.", self.told_verdict());
-        };
-        let words = self.words();
-        let change = words.change(speedup.median);
-        let than = if change.ends_with(words.as_much) { "as" } else { "than" };
-        write!(f, "{second} is {change} {than} {first}")?;
-        if let Some([low, high]) = speedup.ci95 {
-            write!(f, ", 95 % interval {}", words.interval(low, high))?;
-        }
-        let verdict = match self.told_verdict() {
-            verdict @ ("helps" | "hurts") => format!("{second} {verdict}"),
-            verdict => verdict.to_owned(),
-        };
-        match (&self.verdict_withheld, self.pairs_to_tell) {
-            (Some(why), _) => writeln!(f, ": {verdict}, because {why}."),
-            (None, Some(pairs)) => writeln!(f, ": {verdict}; about {pairs} pairs would tell."),
-            (None, None) => writeln!(f, ": {verdict}."),
-        }
-    }
-
-    fn words(&self) -> Words {
-        if self.metric.is_some() {
-            Words { up: "better", down: "worse", as_much: "as good" }
-        } else {
-            Words { up: "faster", down: "slower", as_much: "as fast" }
-        }
-    }
-}
-
-/// How a ratio is told.
-#[derive(Clone, Copy)]
-struct Words {
-    up: &'static str,
-    down: &'static str,
-    as_much: &'static str,
-}
-
-impl Words {
-    fn change(self, ratio: f64) -> String {
-        let percent = format!("{:.1}", (ratio - 1.0).abs() * 100.0);
-        match ratio {
-            _ if percent == "0.0" => self.as_much.to_owned(),
-            1.5.. | ..0.5 => format!("{ratio:.2} times {}", self.as_much),
-            1.0.. => format!("{percent} % {}", self.up),
-            _ => format!("{percent} % {}", self.down),
-        }
-    }
-
-    fn interval(self, low: f64, high: f64) -> String {
-        format!("{} to {}", self.change(low), self.change(high))
-    }
-}
-
-/// Up to five significant digits.
-fn number(value: f64) -> String {
-    let digits = match value.abs() {
-        10_000.0.. => 0,
-        1_000.0.. => 1,
-        100.0.. => 2,
-        10.0.. => 3,
-        _ => 4,
-    };
-    format!("{value:.digits$}")
-}
-
-impl fmt::Display for AbReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "gleaner ab: {}", self.command.join(" "))?;
-        writeln!(
-            f,
-            "  {} of {} and {}, in random order within pairs, after {} of each",
-            count(self.pairs, "pair"),
-            self.name(0),
-            self.name(1),
-            count(self.warmups, "warm-up run"),
-        )?;
-        let vcpus = count(self.machine.vcpus, "vCPU");
-        writeln!(f, "  Linux {}, {vcpus}, profile {}\n", self.machine.kernel, self.profile)?;
-        if !self.runs.is_empty() {
-            self.write_pairs(f)?;
-            writeln!(f)?;
-            self.write_medians(f)?;
-            writeln!(f)?;
-        }
-        self.write_verdict(f)?;
-        if let Some(why) = &self.incomplete {
-            writeln!(f, "INCOMPLETE: {} of {} pairs: {why}.", self.pairs, self.pairs_planned)?;
-        }
-        self.notes.iter().try_for_each(|note| writeln!(f, "Note: {note}"))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ratios_in_words() {
-        let words = Words { up: "faster", down: "slower", as_much: "as fast" };
-        for (ratio, text) in [
-            (1.021, "2.1 % faster"),
-            (0.997, "0.3 % slower"),
-            (1.000_2, "as fast"),
-            (2.6, "2.60 times as fast"),
-            (0.1, "0.10 times as fast"),
-            (0.6, "40.0 % slower"),
-        ] {
-            assert_eq!(words.change(ratio), text);
-        }
-        assert_eq!(words.interval(0.997, 1.045), "0.3 % slower to 4.5 % faster");
-    }
-
-    #[test]
-    fn numbers_have_about_five_digits() {
-        for (value, text) in [(12_345.6, "12346"), (1_234.56, "1234.6"), (123.456, "123.46"), (0.1234, "0.1234")] {
-            assert_eq!(number(value), text);
-        }
-    }
-}
+mod told;

@@ -27,11 +27,12 @@ mod slice;
 mod status;
 mod sweep;
 mod text;
+mod told;
 mod verify;
 mod workload;
 mod xen;
 
-pub use ab::{AbMachine, AbMedians, AbMetric, AbMode, AbReport, AbRun, AbSideCosts, AbSpeedup};
+pub use ab::{AbComparison, AbMachine, AbMedians, AbMetric, AbMode, AbReport, AbRun, AbSideCosts, AbSpeedup, AbSpread};
 pub use cache::{CacheContext, CacheLevel, CacheMachine, CacheMemory, CacheReport};
 pub use cache_record::CacheRecordReport;
 pub use capture::CaptureReport;
@@ -64,6 +65,7 @@ pub use status::{
     StatusVcpuTimes, StatusVm,
 };
 pub use sweep::{SweepParameter, SweepReport};
+pub use told::{Told, told};
 pub use verify::{VerifiedFile, VerifyReport};
 pub use workload::{LatencyReport, WorkloadReport};
 pub use xen::{XenListDomain, XenListPool, XenListReport, XenListVcpu, XenSliceChange, XenSliceReport, XenTimes};

@@ -230,6 +230,11 @@ impl fmt::Display for SimReport {
             let cut = text::count(cut as u64, "run");
             writeln!(f, "{cut} ended at run_timeout before the measured work was done; rates count until then.")?;
         }
+        if self.runs.iter().all(|run| run.round == 0)
+            && self.rows.iter().any(|row| row.speedup.is_some() && row.policy != self.rows[0].policy)
+        {
+            writeln!(f, "One round shows nothing: seeds differ. --rounds 5 gives medians of five.")?;
+        }
         let events: u64 = self.runs.iter().map(|run| run.events).sum();
         writeln!(f, "{}, {events} events.", text::count(self.runs.len() as u64, "simulation"))
     }

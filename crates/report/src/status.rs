@@ -3,6 +3,8 @@
 use crate::host_run::HostDecisionRecord;
 use crate::run::{DecisionRecord, IdleEndedBy, ObservedLengths};
 use crate::text::{count, duration, percent, table};
+use crate::told::told;
+use crate::verify::VerifiedFile;
 use gleaner_model::{CpuSet, Nanos, VcpuId};
 use serde::{Deserialize, Serialize};
 use std::fmt::{self, Write};
@@ -19,6 +21,9 @@ pub struct StatusReport {
     pub pid: u32,
     /// Since it began: the clock of `at_ns`.
     pub up_ns: u64,
+    /// When it began, since 1970; null from an earlier version.
+    #[serde(default)]
+    pub began_unix_ns: Option<u64>,
     /// Whether nothing is changed, only watched.
     pub dry_run: bool,
     /// Where it runs; null from an earlier version.
@@ -49,6 +54,9 @@ pub struct StatusReport {
     pub guard_trips: u64,
     /// The time-out in force on each retained vCPU, whichever group asked for it.
     pub retaining: Vec<StatusVcpu>,
+    /// What the daemon has set, and somebody else has changed since; each as in `gleaner.verify/1`.
+    #[serde(default)]
+    pub settings_differ: Vec<VerifiedFile>,
     /// What is managed.
     pub groups: Vec<StatusGroup>,
     /// The host agent; left out where there is to be none.
@@ -166,7 +174,7 @@ pub struct StatusGroup {
     /// Voluntary context switches since then.
     pub voluntary_switches: u64,
     /// Most threads seen at once.
-    pub threads_max: u64,
+    pub threads_max: Option<u64>,
     /// Idle periods that began on its vCPUs since then (without BPF on the whole machine); null where they could not be
     /// seen.
     #[serde(default)]
@@ -187,7 +195,7 @@ pub struct StatusGroup {
     pub trial: Option<StatusTrial>,
     /// Decisions so far.
     pub decisions_count: u64,
-    /// The newest ones, oldest first.
+    /// The newest ones, oldest first; `hold` and `manage` are what somebody ordered.
     pub decisions: Vec<DecisionRecord>,
     /// What would change how it stands, in words.
     pub would_change: Vec<String>,
@@ -285,12 +293,18 @@ impl StatusReport {
 
     /// Of some groups: how they stand, the newest decisions, what would change it.
     pub fn explain(&self, groups: &[&StatusGroup]) -> String {
-        let mut text = String::new();
+        let mut text = self.differences();
         for group in groups {
             // A String takes everything.
             let _ = group.explain(self.up_ns, &mut text);
         }
         text
+    }
+
+    /// What somebody else has changed, a line each.
+    fn differences(&self) -> String {
+        let line = |file: &VerifiedFile| format!("  DIFFERS    {}\n", file.difference());
+        self.settings_differ.iter().map(line).collect()
     }
 
     /// Whether what is set for one vCPU holds for all.
@@ -343,10 +357,9 @@ impl StatusGroup {
                 writeln!(text, "             tried again {next}")?;
             }
         }
-        for decision in &self.decisions {
-            let ago = Nanos(now_ns.saturating_sub(decision.at_ns)).to_string();
-            let vcpu = decision.vcpu.map(|vcpu| format!(" vCPU {vcpu}")).unwrap_or_default();
-            writeln!(text, "  {ago:>7} ago  {}{vcpu}: {}", decision.action, decision.reason)?;
+        for told in told(&self.decisions).iter().rev() {
+            let ago = Nanos(now_ns.saturating_sub(told.at_ns())).to_string();
+            writeln!(text, "  {ago:>7} ago  {told}")?;
         }
         let left_out = self.decisions_count - (self.decisions.len() as u64).min(self.decisions_count);
         if left_out > 0 {
@@ -421,6 +434,7 @@ impl fmt::Display for StatusReport {
         let awake = if awake.is_empty() { "none".to_owned() } else { awake.to_string() };
         let by = if self.keeps_all_awake() { format!("{by}, which makes all poll") } else { by.to_owned() };
         writeln!(f, "  vCPUs kept awake: {awake}, by {by}; {} of idle time bridged", duration(Some(self.retained_ns)))?;
+        f.write_str(&self.differences())?;
         let overhead = self.overhead_cpu_ns as f64 / self.up_ns.max(1) as f64;
         writeln!(f, "  observing takes {} of one CPU, windows of {}", percent(overhead), Nanos(self.window_ns))?;
         if let Some(host) = &self.host {
@@ -440,7 +454,7 @@ impl fmt::Display for StatusReport {
                 group.profile.clone(),
                 Nanos(managed).to_string(),
                 format!("{:.2}", group.cpu_time_ns as f64 / managed.max(1) as f64),
-                group.threads_max.to_string(),
+                group.threads_max.map_or_else(|| "-".to_owned(), |threads| threads.to_string()),
                 group.seen_by().to_owned(),
                 group.won(),
                 group.state.clone(),

@@ -137,7 +137,8 @@ impl fmt::Display for SweepReport {
         }
         writeln!(f, "{table}")?;
         if rows > PRINTED {
-            writeln!(f, "... and {} more.", text::count((rows - PRINTED) as u64, "row"))?;
+            let more = text::count((rows - PRINTED) as u64, "row");
+            writeln!(f, "... and {more} more: all are in --json FILE, and in the Parquet files.")?;
         }
         if self.points_missing > 0 {
             writeln!(f, "{} of the whole sweep still to simulate.", text::count(self.points_missing, "point"))?;

@@ -36,6 +36,18 @@ impl VerifyReport {
     pub const SCHEMA: &'static str = "gleaner.verify/1";
 }
 
+impl VerifiedFile {
+    /// What of it is not as it was set, in words.
+    pub fn difference(&self) -> String {
+        let expected = self.expected.join(" or ");
+        let found = self.found.as_ref().map_or_else(
+            || format!("{}: cannot be read, and was {expected}", self.path),
+            |found| format!("{}: {found}, and not {expected}", self.path),
+        );
+        self.changed_by.as_ref().map_or(found.clone(), |who| format!("{found}; changed by {who}"))
+    }
+}
+
 impl fmt::Display for VerifyReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.files.is_empty() {
@@ -52,7 +64,10 @@ impl fmt::Display for VerifyReport {
                 writeln!(f, "             changed by {who}")?;
             }
         }
-        let all = if self.as_set { "the machine has what the daemon set" } else { "somebody else changed something" };
-        writeln!(f, "{all}")
+        if self.as_set {
+            return writeln!(f, "the machine has what the daemon set");
+        }
+        writeln!(f, "somebody else changed something: that stays theirs, also when the daemon ends.")?;
+        writeln!(f, "For the daemon's own values again: see who writes these files, then restart the daemon.")
     }
 }

@@ -108,7 +108,7 @@ fn the_first_thing_on_the_page_is_whether_it_helped() {
         })
         .collect();
     assert_eq!(badges, [("open", "inconclusive"), ("hurts", "hurts"), ("helps", "helps")], "in the files' order");
-    assert_eq!(answer.matches("<svg ").count(), 1, "one drawing of all of them");
+    assert_eq!(answer.matches("<figure ").count(), 1, "one drawing of all of them");
     let overview = &page.figures[0];
     assert_eq!(overview.title, "3 compared: 1 helps, 1 hurts, 1 inconclusive");
     assert!(overview.description.contains("pbzip2: 1.062 (1.060 to 1.380), helps"), "{overview:?}");
@@ -127,7 +127,8 @@ fn axes_do_not_exaggerate() {
         page(None, &[read("ab.json", &changed.to_string()).unwrap()]).unwrap()
     };
     let drawings = |page: &gleaner_report::html::Page| {
-        let drawings: Vec<&str> = page.html.split("<svg ").skip(1).collect();
+        let narrow = |drawing: &&str| drawing.contains("-narrow-title\"");
+        let drawings: Vec<&str> = page.html.split("<svg ").skip(1).filter(|drawing| !narrow(drawing)).collect();
         drawings.iter().map(|drawing| drawing.split("</svg>").next().unwrap().to_owned()).collect::<Vec<_>>()
     };
     let small = drawings(&made(r#"{"median": 1.02, "ci95": [1.01, 1.03], "pairs": 6}"#));
@@ -144,8 +145,12 @@ fn axes_do_not_exaggerate() {
 #[test]
 fn every_figure_has_words_for_those_who_cannot_see_it() {
     let page = made_of(&examples());
-    let drawings = tags(&page.html, "svg");
+    let all = tags(&page.html, "svg");
+    let (narrow, drawings): (Vec<_>, Vec<_>) = all.into_iter().partition(|svg| svg.contains("-narrow-title "));
     assert_eq!(drawings.len(), page.figures.len());
+    assert!(
+        narrow.len() > 1 && narrow.iter().all(|svg| svg.contains("role=\"img\"") && svg.contains("-narrow-desc\""))
+    );
     assert_eq!(page.html.matches("<figcaption>").count(), page.figures.len());
     for (number, svg) in (1..).zip(&drawings) {
         assert!(

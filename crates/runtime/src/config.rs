@@ -68,7 +68,7 @@ impl Config {
     }
 
     /// Whether anything is to be changed.
-    pub(crate) fn acts(&self) -> bool {
+    pub fn acts(&self) -> bool {
         let policy = self.group.policy();
         !self.dry_run && (policy.retains() || policy.consolidates() || self.timer_slack.is_some())
     }

@@ -84,6 +84,11 @@ pub enum Warning {
         /// Why.
         why: String,
     },
+    /// No vCPU is retained any more, because somebody else has set what had been set.
+    RetentionEnded {
+        /// What, and to what.
+        why: String,
+    },
     /// Interrupts could not be moved, or not back.
     InterruptsStay {
         /// Why.
@@ -192,6 +197,7 @@ impl fmt::Display for Warning {
             Self::NotMoved { why } => write!(f, "the program could not be moved: {why}"),
             Self::NoTimerSlack { why } => write!(f, "timers expire as without Gleaner: {why}"),
             Self::NotRetained { vcpu, why } => write!(f, "{vcpu} halts as without Gleaner: {why}"),
+            Self::RetentionEnded { why } => write!(f, "no vCPU is kept awake any more: {why}"),
             Self::InterruptsStay { why } => write!(f, "interrupts stay where they are: {why}"),
             Self::LeftToSchedExt { scheduler } => write!(
                 f,

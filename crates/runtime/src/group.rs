@@ -10,6 +10,7 @@ use crate::machine::Machine;
 use crate::members::Members;
 use crate::observing::Observing;
 use crate::recent::{Marks, RecentFigures};
+use crate::respect::without_retention;
 use crate::snapshot::GroupSnapshot;
 use crate::totals::Totals;
 use crate::wishes::GroupId;
@@ -140,6 +141,13 @@ impl Group {
         self.progress = progress_of(config);
         self.dry_run = config.dry_run;
         self.begin(machine, events);
+    }
+
+    /// No vCPU can be retained any more.
+    pub(crate) fn without_retention(&mut self, machine: &mut Machine, events: &mut Events) {
+        if self.retains && !self.dry_run {
+            self.reconfigure(&without_retention(&self.config), None, machine, events);
+        }
     }
 
     /// Where its first process has to enter itself before exec.

@@ -1,19 +1,28 @@
 //! The guardian: a process of its own that undoes a run's changes when the main process dies without doing so.
 //!
-//! It reads a pipe whose other end only the main process holds. A byte means that main has cleaned up itself; the end
-//! of the pipe without one means that it was killed. While main's heart is silent, because it hangs or was stopped, the
+//! It reads a socket whose other end only the main process holds. A byte means that main has cleaned up itself; the end
+//! without one means that it was killed. With another byte comes the journal's open file, so that nothing is lost if
+//! somebody removes its name. While main's heart is silent, because it hangs or was stopped, the
 //! guardian takes back what would go on keeping vCPUs awake. The guardian has a session of its own and ignores the
 //! signals that a terminal or a supervisor sends to everybody, so that it outlives what it guards.
 
 use crate::heart::{Heart, SILENT};
-use gleaner_act::{ActError, UndoOutcome, take_values_back, undo_journal};
+use gleaner_act::{ActError, UndoOutcome, take_values_back, undo_held};
 use gleaner_model::Nanos;
 use gleaner_sys::monotonic;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+    recvmsg, sendmsg,
+};
 use std::ffi::OsStr;
-use std::io::{self, Write};
+use std::fs::File;
+use std::io::{self, IoSlice, IoSliceMut, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -32,13 +41,16 @@ pub fn own_binary() -> PathBuf {
 const ALL_CLEAR: u8 = b'.';
 /// Said when its heart is to be watched from now on.
 const WATCH: u8 = b'w';
+/// Said when the journal's open file comes along.
+const JOURNAL: u8 = b'j';
 /// How long main may take to be gone after its end of the pipe was closed.
 const TRIES: usize = 200;
 
-/// Main's side: the guardian's process and the pipe to it.
+/// Main's side: the guardian's process and the socket to it.
 #[derive(Debug)]
 pub(crate) struct Guardian {
     child: Child,
+    socket: UnixStream,
 }
 
 impl Guardian {
@@ -46,16 +58,25 @@ impl Guardian {
     pub fn start(path: &Path, heart: Option<&Heart>) -> io::Result<Self> {
         let mut command = Command::new(own_binary());
         let heart = heart.map_or_else(Stdio::null, Heart::as_stdout);
-        command.arg("guardian").arg(path).stdin(Stdio::piped()).stdout(heart).stderr(Stdio::null());
-        Ok(Self { child: command.spawn()? })
+        let (socket, its) = UnixStream::pair()?;
+        command.arg("guardian").arg(path).stdin(OwnedFd::from(its)).stdout(heart).stderr(Stdio::null());
+        Ok(Self { child: command.spawn()?, socket })
     }
 
     /// Has it watch the heart: values that were set are taken back while that is silent.
     pub fn watch(&mut self) {
-        if let Some(pipe) = &mut self.child.stdin {
-            // If it is gone, another one takes its place.
-            let _ = pipe.write_all(&[WATCH]);
-        }
+        // If it is gone, another one takes its place.
+        let _ = self.socket.write_all(&[WATCH]);
+    }
+
+    /// Has it hold the journal's open file.
+    pub fn hold(&self, journal: &File) {
+        let files = [journal.as_fd()];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut along = SendAncillaryBuffer::new(&mut space);
+        along.push(SendAncillaryMessage::ScmRights(&files));
+        // If it is gone, another one takes its place.
+        let _ = sendmsg(&self.socket, &[IoSlice::new(&[JOURNAL])], &mut along, SendFlags::NOSIGNAL);
     }
 
     pub fn pid(&self) -> i32 {
@@ -69,10 +90,9 @@ impl Guardian {
 
     /// Tells it that there is nothing left to do, and waits for its end.
     pub fn dismiss(mut self) {
-        if let Some(mut pipe) = self.child.stdin.take() {
-            // If it is gone, there is nobody to tell.
-            let _ = pipe.write_all(&[ALL_CLEAR]);
-        }
+        // If it is gone, there is nobody to tell.
+        let _ = self.socket.write_all(&[ALL_CLEAR]);
+        drop(self.socket);
         let _ = self.child.wait();
     }
 }
@@ -84,7 +104,7 @@ pub enum GuardError {
     #[error(transparent)]
     Undo(#[from] ActError),
     /// There is nothing to undo as long as it acts.
-    #[error("the main process closed its pipe but lives on")]
+    #[error("the main process closed its socket but lives on")]
     MainLives,
 }
 
@@ -102,12 +122,13 @@ pub fn guard(journal: &Path) -> Result<(), GuardError> {
         // SAFETY: SIG_IGN is no function of ours; ignoring a signal touches no memory.
         unsafe { libc::signal(signal, libc::SIG_IGN) };
     }
-    if wait_for_the_end(journal) {
+    let mut held = None;
+    if wait_for_the_end(journal, &mut held) {
         return Ok(());
     }
     for _ in 0..TRIES {
-        match undo_journal(journal, false) {
-            // The pipe closes a moment before the process is gone.
+        match undo_held(journal, held.as_ref()) {
+            // The socket closes a moment before the process is gone.
             Ok(UndoOutcome::InUse { .. }) => std::thread::sleep(Duration::from_millis(10)),
             Ok(_) => return Ok(()),
             Err(error) => return Err(error.into()),
@@ -117,8 +138,8 @@ pub fn guard(journal: &Path) -> Result<(), GuardError> {
 }
 
 /// Waits for the end of main's side, and watches its heart meanwhile, if that is wanted; whether main has cleaned up
-/// itself.
-fn wait_for_the_end(journal: &Path) -> bool {
+/// itself. `held`: the journal's open file, once it came.
+fn wait_for_the_end(journal: &Path, held: &mut Option<File>) -> bool {
     let heart = Heart::from_stdout().ok();
     // Whoever takes another guardian's place may not be told: main can be stopped before it gets to.
     let mut watched = heart.as_ref().and_then(Heart::last).is_some();
@@ -128,13 +149,14 @@ fn wait_for_the_end(journal: &Path) -> bool {
         let left = last.map(|last| (last + SILENT) - monotonic());
         // Again and again: main may be stopped once more in the middle of setting something, without a beat between.
         if let (Some(heart), Some(Nanos::ZERO)) = (&heart, left) {
-            let taken = take_values_back(journal);
+            heart.takes_back();
+            let taken = take_values_back(journal, held.as_ref());
             tracing::debug!(?taken, "the main process is silent");
             // Only now: what main sets once it knows must not be taken back.
             heart.took_back();
         }
         let timeout = left.map(|left| Duration::from(if left == Nanos::ZERO { SILENT } else { left }));
-        match next_word(timeout) {
+        match next_word(timeout, held) {
             Word::Said(ALL_CLEAR) => return true,
             Word::Said(WATCH) => watched = true,
             Word::Said(_) | Word::Nothing => {}
@@ -149,7 +171,7 @@ enum Word {
     Ended,
 }
 
-fn next_word(timeout: Option<Duration>) -> Word {
+fn next_word(timeout: Option<Duration>, held: &mut Option<File>) -> Word {
     let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
     match poll(&mut [PollFd::new(&io::stdin(), PollFlags::IN)], timeout.as_ref()) {
         Ok(0) | Err(Errno::INTR) => return Word::Nothing,
@@ -157,7 +179,20 @@ fn next_word(timeout: Option<Duration>) -> Word {
         _ => {}
     }
     let mut word = [0; 1];
-    match rustix::io::read(io::stdin(), &mut word) {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut along = RecvAncillaryBuffer::new(&mut space);
+    let received = recvmsg(io::stdin(), &mut [IoSliceMut::new(&mut word)], &mut along, RecvFlags::CMSG_CLOEXEC);
+    let length = match received {
+        // Whoever starts a guardian by a pipe has no file to hand over.
+        Err(Errno::NOTSOCK) => rustix::io::read(io::stdin(), &mut word),
+        received => received.map(|received| received.bytes),
+    };
+    for message in along.drain() {
+        if let RecvAncillaryMessage::ScmRights(files) = message {
+            *held = files.last().map(File::from).or(held.take());
+        }
+    }
+    match length {
         Ok(1) => Word::Said(word[0]),
         Err(Errno::INTR) => Word::Nothing,
         _ => Word::Ended,

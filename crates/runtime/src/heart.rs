@@ -46,12 +46,17 @@ impl Heart {
         Some(Nanos(self.read(BEAT))).filter(|last| *last > Nanos::ZERO)
     }
 
-    /// What the run had set was taken back.
-    pub(crate) fn took_back(&self) {
-        self.write(TAKEN, self.taken() + 1);
+    /// What the run had set is about to be taken back.
+    pub(crate) fn takes_back(&self) {
+        self.write(TAKEN, self.taken() | 1);
     }
 
-    /// How often.
+    /// It was taken back.
+    pub(crate) fn took_back(&self) {
+        self.write(TAKEN, (self.taken() | 1) + 1);
+    }
+
+    /// How often, twice; odd while it is being taken back.
     pub(crate) fn taken(&self) -> u64 {
         self.read(TAKEN)
     }
@@ -79,8 +84,13 @@ mod tests {
         let before = monotonic();
         run.beat();
         assert!(guardian.last().unwrap() >= before);
-        guardian.took_back();
+        guardian.takes_back();
+        assert_eq!(run.taken(), 1);
+        // One that was killed meanwhile, and the next.
+        guardian.takes_back();
         guardian.took_back();
         assert_eq!(run.taken(), 2);
+        guardian.took_back();
+        assert_eq!(run.taken(), 4);
     }
 }

@@ -33,6 +33,8 @@ pub(crate) struct Machine {
     observing: Observing,
     bursts: Bursts,
     retention: Option<Retention>,
+    /// Somebody else has set what retention had set.
+    has_left_retention: bool,
     /// What groups want of it.
     wishes: Wishes,
     session: Option<Session>,
@@ -76,6 +78,7 @@ impl Machine {
             observing,
             bursts: Bursts::default(),
             retention,
+            has_left_retention: false,
             wishes: Wishes::default(),
             session,
             steering: None,
@@ -113,10 +116,6 @@ impl Machine {
     /// A group is kept to `active`.
     pub(crate) fn kept_to(&mut self, id: GroupId, active: &CpuSet) {
         self.observing.kept_to(id, active);
-    }
-
-    pub(crate) fn adopt_next_child(&mut self) {
-        self.observing.adopt_next_child();
     }
 
     pub(crate) fn adopted(&mut self, root: i32) {
@@ -175,6 +174,11 @@ impl Machine {
         self.session.is_some()
     }
 
+    /// The guardian's process.
+    pub(crate) fn guardian(&self) -> Option<i32> {
+        self.session.as_ref()?.guardian_pid()
+    }
+
     /// What it takes to change something, where it had been set up without.
     pub(crate) fn equip(&mut self, find: impl FnOnce(&Observing, &CpuSet) -> (Option<Session>, Option<Retention>)) {
         let (session, retention) = self.unpinned(|machine| find(&machine.observing, &machine.vcpus));
@@ -212,6 +216,7 @@ impl Machine {
 
     /// The owner is alive. What was taken back while it was not is set again.
     pub(crate) fn beat(&mut self, events: &mut Events) {
+        self.session.iter_mut().for_each(Session::have_journal_held);
         let Some(retention) = &mut self.retention else { return };
         retention.beat();
         let Some(session) = self.session.as_mut().filter(|_| retention.stays_when_stopped()) else { return };
@@ -223,6 +228,24 @@ impl Machine {
                 steering.were_given_back();
             }
         }
+    }
+
+    /// Ends retention where somebody else has set what it had set; says so once. Whether it ended.
+    pub(crate) fn leave_to_others(&mut self, events: &mut Events) -> bool {
+        let (Some(retention), Some(session)) = (&self.retention, &mut self.session) else { return false };
+        // What the guardian gives back is nobody else's word.
+        let lost = retention.lost().filter(|_| !session.is_taken_back());
+        let Some(why) = lost else { return false };
+        self.retention.take().into_iter().for_each(|retention| retention.give_up(&mut session.journal));
+        self.wishes.end();
+        self.has_left_retention = true;
+        events.warn(Warning::RetentionEnded { why: why.to_string() });
+        true
+    }
+
+    /// Whether it ended so.
+    pub(crate) fn has_left_retention(&self) -> bool {
+        self.has_left_retention
     }
 
     /// What happened since the last call: a window for each group, in their order.
@@ -325,11 +348,19 @@ impl Machine {
     pub(crate) fn fulfil(&mut self, events: &mut Events) {
         let (Some(retention), Some(session)) = (&mut self.retention, &mut self.session) else { return };
         let before = self.wishes.in_force().clone();
-        for (vcpu, timeout) in self.wishes.changes() {
-            if let Err(error) = retention.set(vcpu, timeout, &mut session.journal) {
-                self.wishes.stays(vcpu, before.get(&vcpu).copied());
+        let changes = self.wishes.changes();
+        let any = !changes.is_empty();
+        for (vcpu, timeout) in changes {
+            let Err(error) = retention.set(vcpu, timeout, &mut session.journal) else { continue };
+            self.wishes.stays(vcpu, before.get(&vcpu).copied());
+            // The next window ends it, and says so.
+            if !error.is_theirs() {
                 events.warn(Warning::NotRetained { vcpu, why: error.to_string() });
             }
+        }
+        if any && retention.means() == RetainMeans::Yielding {
+            // Some threads may be new: what they do is no work.
+            self.observing.yielding_are(&retention.counters());
         }
     }
 
@@ -350,6 +381,10 @@ impl Machine {
     /// Sends interrupts to where groups run.
     pub(crate) fn steer_interrupts(&mut self, events: &mut Events) {
         let (Some(steering), Some(session)) = (&mut self.steering, &mut self.session) else { return };
+        // What the guardian gives back is nobody else's word.
+        if session.is_taken_back() {
+            return;
+        }
         let active: CpuSet = self.occupied.0.iter().chain(self.occupied.1.iter()).collect();
         steering.look(self.at, (&self.vcpus, &active), &self.params, &mut session.journal, events);
     }

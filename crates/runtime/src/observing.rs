@@ -80,12 +80,7 @@ impl Observing {
         &self.observer
     }
 
-    /// The next child process is a group's first.
-    pub(crate) fn adopt_next_child(&mut self) {
-        self.observer.adopt_next_child();
-    }
-
-    /// That was it.
+    /// This process is the first group's, with all that it has started.
     pub(crate) fn adopted(&mut self, root: i32) {
         self.groups.iter_mut().take(1).for_each(|group| group.roots.push(root));
         self.observer.adopted(root);
@@ -106,6 +101,13 @@ impl Observing {
 
     fn place(&self, id: GroupId) -> Option<usize> {
         self.groups.iter().position(|group| group.id == id)
+    }
+
+    /// These threads yield.
+    pub(crate) fn yielding_are(&mut self, yields: &[RetainCounters]) {
+        if let Observer::Bpf(observer) = &mut self.observer {
+            observer.set_yielding(yields);
+        }
     }
 
     /// Zero of [`Window::at`].

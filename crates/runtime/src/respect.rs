@@ -11,6 +11,14 @@ use std::borrow::Cow;
 /// Why there are no yielding threads under a sched_ext scheduler.
 const NO_LOWEST_CLASS: &str = "a sched_ext scheduler decides what the lowest class means";
 
+/// `config`, where no vCPU can be retained.
+pub(crate) fn without_retention(config: &Config) -> Config {
+    let steered = Steered { never_halts: true, ..Steered::default() };
+    let mut left = config.clone();
+    left.group.policy = Some(beside(config.group.policy(), steered));
+    left
+}
+
 /// `config`, without what is somebody else's here.
 pub(crate) fn respecting<'a>(config: &'a Config, events: &mut Events) -> Cow<'a, Config> {
     let root = ProcRoot::default();

@@ -1,6 +1,6 @@
 //! Which means keeps idle vCPUs awake: the user's, or the first that this machine has.
 
-use crate::yielding::{busy_waits, spends_no_quota, start_yielding};
+use crate::yielding::{busy_waits, prepare_yielding, spends_no_quota};
 use gleaner_act::{
     CgroupHierarchies, Haltpoll, IdleGroup, IdlePoll, IdlePollParams, Journal, PmQos, Retainer, YieldingThreads,
 };
@@ -137,5 +137,5 @@ fn haltpoll(sys: &Path, vcpus: &CpuSet, journal: &Journal) -> Result<Haltpoll, S
 
 fn yielding(opening: &Opening<'_>, group: &IdleGroup) -> Result<YieldingThreads, gleaner_act::ActError> {
     let mut waits = opening.observer.map(|found| busy_waits(found, opening.vcpus)).unwrap_or_default();
-    start_yielding(opening.vcpus, group, opening.params, |vcpu| waits.remove(&vcpu))
+    prepare_yielding(opening.vcpus, group, opening.params, |vcpu| waits.remove(&vcpu))
 }

@@ -1,7 +1,7 @@
 //! The means of retention in use: which vCPUs it keeps awake, and what it has spent.
 
 use crate::retain::Opened;
-use crate::yielding::start_yielding;
+use crate::yielding::prepare_yielding;
 use gleaner_act::{ActError, Fallback, IdleGroup, Journal, Retainer, SetValue};
 use gleaner_decide::guest::GuestParams;
 use gleaner_model::{CpuSet, Nanos, RetainCounters, RetainMeans, VcpuId};
@@ -76,6 +76,20 @@ impl Retention {
         self.set_all(journal)
     }
 
+    /// Why its means keeps nothing awake any more.
+    pub(crate) fn lost(&self) -> Option<ActError> {
+        self.retainer.lost()
+    }
+
+    /// Gives back what is still ours.
+    pub(crate) fn give_up(mut self, journal: &mut Journal) {
+        for vcpu in std::mem::take(&mut self.retaining).into_keys() {
+            // What is somebody else's by now stays.
+            let _ = self.retainer.set(vcpu, None, journal);
+        }
+        self.retainer.retire();
+    }
+
     fn set_all(&mut self, journal: &mut Journal) -> Vec<(VcpuId, ActError)> {
         let set = |(&vcpu, &timeout)| Some((vcpu, self.retainer.set(vcpu, Some(timeout), journal).err()?));
         self.retaining.iter().filter_map(set).collect()
@@ -115,7 +129,7 @@ impl Retention {
         if self.means() != RetainMeans::Yielding {
             return Ok(Vec::new());
         }
-        let yields = start_yielding(vcpus, &self.group, params, |_| None)?;
+        let yields = prepare_yielding(vcpus, &self.group, params, |_| None)?;
         self.before = self.spent();
         self.zero = Spent::default();
         std::mem::replace(&mut self.retainer, Box::new(yields)).retire();

@@ -6,7 +6,7 @@ use crate::events::Events;
 use crate::group::Group;
 use crate::machine::Machine;
 use crate::members::Members;
-use crate::respect::respecting;
+use crate::respect::{respecting, without_retention};
 use crate::session::run_id;
 use crate::setup::{self, SetupError, likely_means, set_up};
 use crate::snapshot::{GroupSnapshot, RetentionSnapshot, Snapshot};
@@ -16,7 +16,8 @@ use gleaner_capture::{Recorder, Target};
 use gleaner_decide::guest::Hurry;
 use gleaner_model::{CpuSet, Nanos, RetainMeans};
 use gleaner_observe::{ProcRoot, StatReader};
-use gleaner_sys::{thread_cpu_time, why_refused};
+use gleaner_sys::{children, numbered, thread_cpu_time, why_refused};
+use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -50,7 +51,7 @@ impl Runtime {
     /// called right after a tick. `None` where the observer has no room for them.
     pub fn adopt(&mut self, config: &Config, vcpus: &CpuSet, members: Members, roots: &[i32]) -> Option<GroupId> {
         let Self { machine, groups, events, adopted, .. } = self;
-        let config = &*respecting(config, events);
+        let config = &*left_by_others(config, machine, events);
         let id = GroupId(*adopted + 1);
         if !machine.add_group(id, roots, members.cgroup(), events) {
             return None;
@@ -77,7 +78,7 @@ impl Runtime {
     pub fn reconfigure(&mut self, id: GroupId, config: &Config) {
         let Some(place) = self.place(id) else { return };
         let Self { machine, groups, events, .. } = self;
-        let config = &*respecting(config, events);
+        let config = &*left_by_others(config, machine, events);
         let means = means_for(config, machine, events);
         groups[place].reconfigure(config, means, machine, events);
     }
@@ -176,14 +177,9 @@ impl Runtime {
         self.groups.iter().find_map(Group::timer_slack)
     }
 
-    /// To be called right before the fork.
-    pub fn about_to_start(&mut self) {
-        self.machine.adopt_next_child();
-    }
-
-    /// To be called right after exec: from here on it is managed. What fails now must not cost the program: it is a
-    /// warning.
-    pub fn started(&mut self, pid: i32) {
+    /// Manages what runs below `pid` already, and all that it will start. What fails now must not cost the program: it
+    /// is a warning.
+    fn started(&mut self, pid: i32) {
         let Self { machine, groups, events, .. } = self;
         machine.adopted(pid);
         for group in groups.iter_mut() {
@@ -198,11 +194,23 @@ impl Runtime {
         self.pin(Nanos::ZERO);
     }
 
-    /// Manages processes that run already, with all that they start, as one group: the observer has to be `/proc`.
+    /// Manages processes that run already, with all that they start, as one group.
     pub fn attach(&mut self, roots: &[i32]) {
         let (Some(first), rest) = (roots.first(), roots.iter().skip(1)) else { return };
         self.started(*first);
         rest.for_each(|pid| self.joined(*pid));
+    }
+
+    /// The same for a child of this process, which is a subreaper: its orphans have come here.
+    pub fn attach_child(&mut self, pid: i32) {
+        self.attach(&[pid]);
+        // By now nothing is forked unseen.
+        let own = ProcRoot::default().proc.join("self/task");
+        let of_thread = |tid: i32| std::fs::read(own.join(format!("{tid}/children"))).unwrap_or_default();
+        let all: Vec<i32> = numbered(&own).flat_map(|tid| children(&of_thread(tid)).collect::<Vec<_>>()).collect();
+        let guardian = self.machine.guardian();
+        let orphans = all.into_iter().filter(|child| *child != pid && Some(*child) != guardian);
+        orphans.for_each(|orphan| self.joined(orphan));
     }
 
     /// Another process belongs to it, which none of the others has started.
@@ -220,6 +228,12 @@ impl Runtime {
     pub fn tick(&mut self, late: Nanos) {
         self.pin(late);
         self.machine.beat(&mut self.events);
+        let Self { machine, groups, events, .. } = self;
+        if machine.leave_to_others(events) {
+            for group in groups.iter_mut() {
+                group.without_retention(machine, events);
+            }
+        }
         let before = thread_cpu_time();
         if self.recorder().is_some_and(|recorder| recorder.is_segment_full()) {
             self.cut_recording();
@@ -369,6 +383,12 @@ impl Runtime {
 /// How much any of them waits for its next window.
 fn hurry_of(groups: &[Group]) -> Hurry {
     groups.iter().map(Group::hurry).max().unwrap_or(Hurry::None)
+}
+
+/// `config`, without what is somebody else's here, and without retention where that was left to somebody.
+fn left_by_others<'a>(config: &'a Config, machine: &Machine, events: &mut Events) -> Cow<'a, Config> {
+    let config = respecting(config, events);
+    if machine.has_left_retention() { Cow::Owned(without_retention(&config)) } else { config }
 }
 
 /// By what the vCPUs of a group are retained. The first one that wants something makes the machine ready for it.

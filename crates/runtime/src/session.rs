@@ -4,7 +4,7 @@ use crate::event::{Event, Listener, Warning};
 use crate::guardian::Guardian;
 use crate::heart::Heart;
 use gleaner_act::{
-    ActError, Journal, UndoOutcome, default_state_dir, list_journals, own_start_time, undo_journal, undo_own,
+    ActError, Journal, UndoOutcome, default_state_dir, own_journals, own_start_time, undo_journal, undo_own,
 };
 use gleaner_sys::{OwnProc, ProcRoot, own_proc, why_refused};
 use std::fmt;
@@ -51,7 +51,7 @@ impl Session {
             let why = format!("{} {why}, so nothing could be undone", root.proc.display());
             return Err(ActError::Unavailable { what: "a journal".into(), why });
         }
-        for abandoned in list_journals(&default_state_dir())? {
+        for abandoned in own_journals()? {
             if let Err(error) = undo_journal(&abandoned, false) {
                 listener(&Event::JournalKept { journal: abandoned, why: error.to_string() });
             }
@@ -70,7 +70,18 @@ impl Session {
                 return Err(error);
             }
         };
-        Ok(Self { journal, guardian, heart, taken: None, unguarded, path, listener, ended: false })
+        let mut session = Self { journal, guardian, heart, taken: None, unguarded, path, listener, ended: false };
+        session.have_journal_held();
+        Ok(session)
+    }
+
+    /// Hands the journal's file to the guardian, where it is another since the last call.
+    pub fn have_journal_held(&mut self) {
+        if let Some(guardian) = &self.guardian
+            && let Some(file) = self.journal.take_new()
+        {
+            guardian.hold(&file);
+        }
     }
 
     /// The guardian's process.
@@ -94,12 +105,16 @@ impl Session {
         if !self.guardian.as_mut()?.is_gone() {
             return None;
         }
+        // It may have died while it took values back.
+        self.heart.iter().filter(|heart| heart.taken() % 2 == 1).for_each(Heart::took_back);
         match Guardian::start(&self.path, self.heart.as_ref()) {
             Ok(mut guardian) => {
                 if self.taken.is_some() {
                     guardian.watch();
                 }
                 self.guardian = Some(guardian);
+                self.journal.hand_over_again();
+                self.have_journal_held();
                 Some(Warning::GuardianReplaced)
             }
             Err(error) => {
@@ -117,11 +132,19 @@ impl Session {
         let (Some(heart), Some(guardian)) = (&self.heart, &mut self.guardian) else { return false };
         heart.beat();
         let now = heart.taken();
+        if now % 2 == 1 {
+            return false;
+        }
         let before = self.taken.replace(now);
         if before.is_none() {
             guardian.watch();
         }
         before.is_some_and(|before| before != now)
+    }
+
+    /// Whether the guardian takes values back at this moment, or did since the last [`Self::beat`].
+    pub fn is_taken_back(&self) -> bool {
+        self.heart.as_ref().zip(self.taken).is_some_and(|(heart, taken)| heart.taken() != taken)
     }
 
     /// Undoes everything.

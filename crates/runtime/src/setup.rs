@@ -57,7 +57,7 @@ pub(crate) fn set_up(config: &Config, vcpus: CpuSet, listener: Listener) -> Resu
     let mut session = session(config, &mut events)?;
     let (observing, retention, refusal) = equipment(config, &vcpus, &hierarchies, session.as_mut(), &mut events)?;
     let means = retention.as_ref().map(Retention::means);
-    let placement = placement(config, means, &vcpus, &hierarchies, session.as_mut(), &mut events)?;
+    let placement = placement(config, &vcpus, &hierarchies, session.as_mut(), &mut events)?;
     let slack = timer_slack(config, session.as_mut(), &mut events);
     nothing_weaker(config, refusal.as_ref(), &mut events)?;
     let group = Group::new(config, &vcpus, means, placement).with_timer_slack(slack);
@@ -172,11 +172,9 @@ fn timer_slack(config: &Config, session: Option<&mut Session>, events: &mut Even
     }
 }
 
-/// Where idle vCPUs poll, or a halted one answers at once, the group is rarely confined. Masks cost nothing until it
-/// is; making a cpuset and removing it take 10 ms.
+/// Masks cost nothing until the group is confined. A cpuset takes 10 ms, and the program has to enter it before exec.
 fn placement(
     config: &Config,
-    means: Option<RetainMeans>,
     vcpus: &CpuSet,
     hierarchies: &CgroupHierarchies,
     session: Option<&mut Session>,
@@ -185,9 +183,8 @@ fn placement(
     let Some(session) = session.filter(|_| config.group.policy().consolidates() && vcpus.len() > 1) else {
         return Ok(None);
     };
-    let rarely = means.is_some_and(RetainMeans::polls_in_idle_task) || config.has_nothing_to_win();
     let request = match config.placement {
-        PlacementRequest::Auto if rarely => PlacementRequest::Affinity,
+        PlacementRequest::Auto => PlacementRequest::Affinity,
         request => request,
     };
     let prepared = Placement::prepare(request, vcpus, hierarchies, &mut session.journal);

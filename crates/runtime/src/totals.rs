@@ -83,8 +83,6 @@ pub struct Totals {
     pub voluntary_switches: u64,
     /// Context switches by preemption.
     pub involuntary_switches: u64,
-    /// Most threads seen at once.
-    pub threads_max: u64,
     /// Who woke its threads, as far as an observer saw it; `None`: none did.
     pub wakes: Option<Wakes>,
     /// How long it saw it.
@@ -94,6 +92,7 @@ pub struct Totals {
     /// What each vCPU did that it might use.
     pub vcpus: BTreeMap<VcpuId, VcpuTime>,
     active_time: Nanos,
+    threads_max: u64,
     idle_entries: Known,
     halts: Known,
     idle_ended_by: Option<IdleEndedBy>,
@@ -147,6 +146,11 @@ impl Totals {
         }
         merge(&mut self.g_comp, group.g_comp.as_ref());
         merge(&mut self.wake_to_run, group.wake_to_run.as_ref());
+    }
+
+    /// Most threads seen at once; `None` where all were gone before each window's end.
+    pub fn threads_max(&self) -> Option<u64> {
+        Some(self.threads_max).filter(|threads| *threads > 0)
     }
 
     /// Idle periods that began on active vCPUs; `None` where they could not be seen.
@@ -239,6 +243,7 @@ mod tests {
         assert_eq!(lengths.wake_to_run, None);
         assert_eq!((totals.halts(), totals.idle_entries()), (None, Some(4)));
         assert!((totals.active_mean(2) - 1.5).abs() < 1e-9);
-        assert_eq!((totals.steal, totals.threads_max), (Nanos(40), 3));
+        assert_eq!((totals.steal, totals.threads_max()), (Nanos(40), Some(3)));
+        assert_eq!(Totals::default().threads_max(), None, "unknown is not 0");
     }
 }

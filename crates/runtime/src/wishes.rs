@@ -62,6 +62,13 @@ impl Wishes {
         &self.in_force
     }
 
+    /// Nothing can be fulfilled any more.
+    pub(crate) fn end(&mut self) {
+        self.by_group.clear();
+        self.in_force.clear();
+        self.alone = None;
+    }
+
     /// What has to be changed for the wishes to be in force; from here on they are.
     pub(crate) fn changes(&mut self) -> Vec<(VcpuId, Option<Nanos>)> {
         let mut wanted: BTreeMap<VcpuId, Nanos> = BTreeMap::new();

@@ -17,11 +17,23 @@ pub fn start_yielding(
     vcpus: &CpuSet,
     group: &IdleGroup,
     params: &GuestParams,
+    busy_wait: impl FnMut(VcpuId) -> Option<BusyWait>,
+) -> Result<YieldingThreads, ActError> {
+    let mut yields = prepare_yielding(vcpus, group, params, busy_wait)?;
+    vcpus.iter().try_for_each(|vcpu| yields.begin(vcpu))?;
+    Ok(yields)
+}
+
+/// The same, each when it is to retain first.
+pub(crate) fn prepare_yielding(
+    vcpus: &CpuSet,
+    group: &IdleGroup,
+    params: &GuestParams,
     mut busy_wait: impl FnMut(VcpuId) -> Option<BusyWait>,
 ) -> Result<YieldingThreads, ActError> {
     let mut waits: Vec<(VcpuId, Option<BusyWait>)> = vcpus.iter().map(|vcpu| (vcpu, busy_wait(vcpu))).collect();
     let signalled: Vec<VcpuId> = waits.iter().filter(|(_, wait)| wait.is_some()).map(|(vcpu, _)| *vcpu).collect();
-    YieldingThreads::start(
+    YieldingThreads::prepare(
         vcpus,
         group,
         params.stolen_gap(),

@@ -35,7 +35,7 @@ mod sign_flips;
 mod speedup;
 
 pub use interval::{FEWEST, interval_of_median};
-pub use order::orders;
+pub use order::{orders, rounds};
 pub use sign_flips::{EXTENSION_AT_FIVE, FALSE_VERDICTS};
 pub use speedup::{SMALL, Speedup, Verdict, paired_log_ratios, speedup};
 
@@ -48,6 +48,14 @@ pub fn median(values: &[f64]) -> Option<f64> {
         n if n % 2 == 1 => Some(sorted[middle]),
         _ => Some(f64::midpoint(sorted[middle - 1], sorted[middle])),
     }
+}
+
+/// The mean, and the standard deviation of a sample; no deviation of a single value. `None` of nothing.
+pub fn mean_and_deviation(values: &[f64]) -> Option<(f64, Option<f64>)> {
+    let n = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / n;
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    (!values.is_empty()).then(|| (mean, (values.len() > 1).then(|| (squares / (n - 1.0)).sqrt())))
 }
 
 /// Which values lie far from the others: a modified z-score over 3.5 (0.6745 |x - median| / MAD; Iglewicz and Hoaglin,
@@ -82,6 +90,13 @@ mod tests {
         ] {
             assert_eq!(median(values), expected, "{values:?}");
         }
+    }
+
+    #[test]
+    fn means_and_deviations() {
+        assert_eq!(mean_and_deviation(&[]), None);
+        assert_eq!(mean_and_deviation(&[3.0]), Some((3.0, None)));
+        assert_eq!(mean_and_deviation(&[2.0, 4.0, 6.0]), Some((4.0, Some(2.0))));
     }
 
     #[test]

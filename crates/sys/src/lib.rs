@@ -37,7 +37,7 @@ pub use clock::{monotonic, process_cpu_time, thread_cpu_time};
 pub use cpus::{OnlineReader, online_cpus, own_affinity, possible_cpus, usable_cpus};
 pub use error::{SysError, is_gone, why_refused};
 pub use limits::{Limit, Limits};
-pub use namespace::{Namespaces, OwnProc, own_proc};
+pub use namespace::{Namespaces, OwnProc, own_proc, user_is_initial};
 pub use quota::{Quota, cpu_quota, processes_left, tasks_of_user};
 pub use root::{ProcRoot, numbered, read_optional, reread};
 pub use stat::{Stat, children, children_of_all, parents, schedstat, status_field, switches};

@@ -10,6 +10,8 @@ use std::os::unix::fs::MetadataExt;
 
 /// Inode of the initial PID namespace (`PROC_PID_INIT_INO`).
 const INITIAL_PID: u64 = 0xEFFF_FFFC;
+/// Inode of the initial user namespace (`PROC_USER_INIT_INO`).
+const INITIAL_USER: u64 = 0xEFFF_FFFD;
 /// Inode of the initial time namespace (`PROC_TIME_INIT_INO`).
 const INITIAL_TIME: u64 = 0xEFFF_FFFA;
 
@@ -46,6 +48,11 @@ impl fmt::Display for Namespaces {
         let number = |inode: Option<u64>| inode.map_or_else(|| "?".to_owned(), |inode| inode.to_string());
         write!(f, "pid:{} time:{}", number(self.pid), number(self.time))
     }
+}
+
+/// Whether this process's user ids and capabilities are the machine's own. Where that cannot be told: yes.
+pub fn user_is_initial(root: &ProcRoot) -> bool {
+    fs::metadata(root.proc.join("self/ns/user")).map_or(true, |found| found.ino() == INITIAL_USER)
 }
 
 /// What a `/proc` is to this process.

@@ -1,6 +1,6 @@
 //! What is shown, and what keys do to it. Pure: statuses and keys in, orders out.
 
-use gleaner_report::{StatusGroup, StatusReport};
+use gleaner_report::{StatusGroup, StatusReport, told};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -54,6 +54,10 @@ pub(crate) struct App {
     pub help: bool,
     /// Rows of vCPUs that are above the screen.
     pub scroll: usize,
+    /// Lines of newer decisions that are above those shown.
+    pub newer: usize,
+    /// What somebody has yet to confirm.
+    pub asking: Option<Order>,
     /// Why there is nothing new.
     pub lost: Option<String>,
     /// What came of the last order.
@@ -145,14 +149,20 @@ impl App {
             self.type_filter(key.code);
             return None;
         }
+        if let Some(order) = self.asking.take() {
+            return Some(order).filter(|_| matches!(key.code, KeyCode::Char('y' | 'Y') | KeyCode::Enter));
+        }
         match key.code {
             KeyCode::Char('q') => return Some(Order::Quit),
             KeyCode::Esc if self.help => self.help = false,
             KeyCode::Esc => self.filter.clear(),
-            KeyCode::Char('?') => self.help = !self.help,
+            KeyCode::Char('h' | '?') | KeyCode::F(1) => self.help = !self.help,
             KeyCode::Char('p' | ' ') => self.paused = !self.paused,
             KeyCode::Char('/') => self.typing = true,
-            KeyCode::Char('h') => return self.hold(),
+            KeyCode::Char('H') => self.ask_to_hold(),
+            KeyCode::Char('j') => self.newer = (self.newer + 1).min(self.lines().saturating_sub(1)),
+            KeyCode::Char('k') => self.newer = self.newer.saturating_sub(1),
+            KeyCode::Char('g') => self.newer = 0,
             KeyCode::Left | KeyCode::Right if self.position.is_some() => {
                 self.paused = true;
                 return Some(Order::Step(if key.code == KeyCode::Left { -1 } else { 1 }));
@@ -182,20 +192,26 @@ impl App {
         }
     }
 
-    fn hold(&mut self) -> Option<Order> {
+    fn ask_to_hold(&mut self) {
         if self.position.is_some() {
             self.note = Some("a recording cannot be held".to_owned());
-            return None;
+            return;
         }
-        let groups = self.groups();
-        let group = groups.get(self.chosen()?)?;
-        Some(Order::Hold { group: group.name.clone(), held: !group.held })
+        let group = self.chosen().and_then(|place| self.groups().get(place).copied());
+        self.asking = group.map(|group| Order::Hold { group: group.name.clone(), held: !group.held });
+    }
+
+    /// Lines of decisions of the open group.
+    fn lines(&self) -> usize {
+        let group = self.chosen().and_then(|place| self.groups().get(place).copied());
+        group.map_or(0, |group| told(&group.decisions).len())
     }
 
     /// Opens the tab so many to the right.
     fn switch(&mut self, by: isize) {
         let names: Vec<String> = self.groups().iter().map(|group| group.name.clone()).collect();
         let Some(place) = self.chosen() else { return };
+        self.newer = 0;
         let count = isize::try_from(names.len()).unwrap_or(1);
         let place = (isize::try_from(place).unwrap_or(0) + by).rem_euclid(count);
         self.selected = usize::try_from(place).ok().and_then(|place| names.get(place).cloned());
@@ -205,6 +221,7 @@ impl App {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gleaner_report::DecisionRecord;
 
     fn status(at: u64, names: &[&str]) -> Box<StatusReport> {
         let group =
@@ -241,7 +258,7 @@ mod tests {
         app.show(status(4, &["a", "b", "c"]));
         assert_eq!(chosen(&app).as_deref(), Some("c"), "and came back");
         app.show(status(5, &[]));
-        press(&mut app, &[KeyCode::Tab, KeyCode::Char('h')]);
+        press(&mut app, &[KeyCode::Tab, KeyCode::Char('H'), KeyCode::Char('y')]);
         assert_eq!(app.chosen(), None);
     }
 
@@ -253,7 +270,7 @@ mod tests {
         assert!(app.groups().is_empty());
         press(&mut app, &[KeyCode::Backspace, KeyCode::Enter]);
         assert_eq!(app.groups().len(), 2);
-        assert_eq!(press(&mut app, &typed("h")), Some(Order::Hold { group: "web/a".into(), held: true }));
+        assert_eq!(press(&mut app, &typed("Hy")), Some(Order::Hold { group: "web/a".into(), held: true }));
         press(&mut app, &[KeyCode::Esc]);
         assert_eq!(app.groups().len(), 3);
         press(&mut app, &typed("/x"));
@@ -273,10 +290,49 @@ mod tests {
         let mut held = status(1, &["a"]);
         held.groups[0].held = true;
         app.show(held);
-        assert_eq!(press(&mut app, &typed("h")), Some(Order::Hold { group: "a".into(), held: false }));
+        assert_eq!(press(&mut app, &typed("Hy")), Some(Order::Hold { group: "a".into(), held: false }));
         app.position = Some(Position { at: 0, of: 1 });
+        assert_eq!(press(&mut app, &typed("H")), None);
+        assert!(app.note.is_some() && app.asking.is_none());
+    }
+
+    #[test]
+    fn holding_asks_and_h_is_help() {
+        let mut app = App::new(None);
+        app.show(status(1, &["a", "b"]));
         assert_eq!(press(&mut app, &typed("h")), None);
-        assert!(app.note.is_some());
+        assert!(app.help && app.asking.is_none());
+        press(&mut app, &typed("h"));
+        assert!(!app.help);
+        assert_eq!(press(&mut app, &typed("H")), None, "nobody has said yes");
+        assert!(app.asking.is_some());
+        assert_eq!(press(&mut app, &typed("nq")), Some(Order::Quit), "n is no, and q is itself again");
+        // Anything but yes is no.
+        assert_eq!(press(&mut app, &typed("Hq")), None);
+        assert_eq!(press(&mut app, &typed("HH")), None);
+        press(&mut app, &typed("H"));
+        assert_eq!(press(&mut app, &[KeyCode::Enter]), Some(Order::Hold { group: "a".into(), held: true }));
+    }
+
+    #[test]
+    fn decisions_scroll_to_the_oldest_and_no_further() {
+        let mut app = App::new(None);
+        let mut all = status(1, &["a", "b"]);
+        all.groups[0].decisions = (0..5)
+            .map(|at_ns| DecisionRecord { at_ns, action: "retain".into(), vcpu: None, reason: "x".into() })
+            .collect();
+        app.show(all);
+        press(&mut app, &typed("jjjjjjjjj"));
+        assert_eq!(app.newer, 4);
+        press(&mut app, &typed("k"));
+        assert_eq!(app.newer, 3);
+        press(&mut app, &typed("gk"));
+        assert_eq!(app.newer, 0);
+        press(&mut app, &typed("jj"));
+        press(&mut app, &[KeyCode::Tab]);
+        assert_eq!(app.newer, 0, "another group has others");
+        press(&mut app, &typed("j"));
+        assert_eq!(app.newer, 0, "and none");
     }
 
     #[test]

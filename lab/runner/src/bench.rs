@@ -7,7 +7,7 @@ use crate::step::{Bench, Place};
 use crate::trouble::{Patience, Trouble};
 use gleaner_report::{HostFacts, InTurnRun, ScenarioReport, ScenarioRun, SoloRun, VmFacts};
 use gleaner_scenario::{Accelerator, Plan, Role, Scenario, Step, Vm};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -291,9 +291,7 @@ fn take(
 
 fn progress_bar(steps: u64) -> ProgressBar {
     let bar = gleaner_command::output::shown(ProgressBar::new(steps));
-    if let Ok(style) = ProgressStyle::with_template("  {msg} [{bar:30}] {pos}/{len}, {eta} left") {
-        bar.set_style(style);
-    }
+    gleaner_command::output::form(&bar, "  {msg} [{bar:30}] {pos}/{len} {left}");
     bar.set_message("booting");
     bar
 }

@@ -142,7 +142,7 @@ fn a_thread_for_every_request_does_not_fill_the_folder() {
     }
     let undos = read(journal.path()).unwrap().undos;
     assert!(undos.len() < LONG && undos.contains(&entry()) && undos.contains(&living), "{}", undos.len());
-    assert_eq!(read(&journal.open_path()).unwrap().undos, undos);
+    assert_eq!(read_open(journal.path(), journal.file()).unwrap().undos, undos);
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
 }
 
@@ -240,17 +240,6 @@ fn journals_that_could_be_forged_are_not_read() {
 }
 
 #[test]
-fn a_runtime_folder_of_another_user_is_not_taken() {
-    let dir = tempfile::tempdir().unwrap();
-    let (runtime, uid) = (dir.path().to_owned(), fs::metadata(dir.path()).unwrap().uid());
-    assert_eq!(private_state_dir(Some(runtime.clone()), uid), runtime.join("gleaner"));
-    let others = uid + 1;
-    for runtime in [Some(runtime.clone()), Some(runtime.join("missing")), None] {
-        assert_eq!(private_state_dir(runtime, others), PathBuf::from(format!("/tmp/gleaner-{others}")));
-    }
-}
-
-#[test]
 fn the_last_journal_takes_its_folder_along() {
     let (dir, path) = written(&[]);
     fs::write(path.with_extension("new"), "{").unwrap();
@@ -271,6 +260,61 @@ fn written_by(dir: &Path, boot_id: &str, pid: i32, namespaces: Option<&str>) -> 
     let entry = serde_json::to_string(&entry()).unwrap();
     fs::write(&path, format!("{header}\n{entry}\n")).unwrap();
     path
+}
+
+#[test]
+fn a_journal_that_somebody_else_could_have_written_is_not_obeyed() {
+    let (dir, path) = written(&[entry()]);
+    let refused = |word: &str| {
+        let said = read(&path).unwrap_err().to_string();
+        assert!(said.contains(word) && said.contains("remove it"), "{word}: {said}");
+        assert!(crate::undo_journal(&path, false).is_err() && path.symlink_metadata().is_ok(), "{word}");
+    };
+    for mode in [0o620, 0o602, 0o666] {
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        refused("others may write");
+    }
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+    read(&path).unwrap();
+    let other = dir.path().join("other");
+    fs::hard_link(&path, &other).unwrap();
+    refused("another name");
+    fs::remove_file(&path).unwrap();
+    std::os::unix::fs::symlink(&other, &path).unwrap();
+    refused("it is a link");
+    fs::remove_file(&path).unwrap();
+    fs::rename(&other, &path).unwrap();
+    read(&path).unwrap();
+    if rustix::process::geteuid().is_root() {
+        std::os::unix::fs::chown(&path, Some(65_534), None).unwrap();
+        refused("belongs to user 65534");
+    }
+}
+
+#[test]
+fn paths_that_are_no_text_are_journalled() {
+    use std::os::unix::ffi::OsStrExt;
+    let odd = PathBuf::from(std::ffi::OsStr::from_bytes(b"/gleaner-\xff\xfe"));
+    let undos = [
+        Undo::RemoveCgroup { path: odd.clone(), members_to: Some(odd.clone()) },
+        Undo::DisableController { parent: odd.clone(), controller: "cpu".into() },
+        Undo::FileValue { path: odd, had: "0".into(), set: "1".into() },
+        entry(),
+    ];
+    let (_dir, path) = written(&undos);
+    assert_eq!(read(&path).unwrap().undos, undos);
+    let text = fs::read_to_string(&path).unwrap();
+    assert!(text.ends_with("{\"remove-cgroup\":{\"path\":\"/nowhere\",\"members_to\":null}}\n"), "{text}");
+}
+
+#[test]
+fn a_folder_that_a_reader_has_locked_is_not_waited_for() {
+    let (dir, path) = written(&[entry()]);
+    let reader = File::open(dir.path()).unwrap();
+    flock(&reader, FlockOperation::LockShared).unwrap();
+    assert!(lock_folder_of(&path).is_none());
+    drop(reader);
+    assert!(lock_folder_of(&path).is_some());
 }
 
 #[test]

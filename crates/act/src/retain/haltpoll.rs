@@ -8,7 +8,7 @@
 //!
 //! The parameters are the whole machine's: the longest time-out that any vCPU is given is everybody's.
 
-use super::value_file::ValueFile;
+use super::value_file::{self, ValueFile};
 use super::{Retainer, SetValue};
 use crate::undo::Undo;
 use crate::{ActError, Journal};
@@ -57,10 +57,10 @@ impl Haltpoll {
         }
     }
 
-    /// Takes the governor's parameters, and changes nothing yet.
+    /// Takes the governor's parameters, and changes nothing yet. Each write is tried out: root may lack what one takes.
     ///
     /// # Errors
-    /// When the governor is another, another Gleaner has it, or its parameters cannot be written.
+    /// When the governor is another, another Gleaner has it, or something cannot be written.
     pub fn open(sys: &Path, journal: &Journal) -> Result<Self, ActError> {
         Self::check(sys)?;
         let open = |name: &str| ValueFile::open(&parameter(sys, name), journal);
@@ -73,11 +73,16 @@ impl Haltpoll {
                     .into(),
             });
         }
+        let start = open("guest_halt_poll_grow_start")?;
+        for file in [&highest, &grow, &start] {
+            file.try_out()?;
+        }
+        reset_limits(sys)?;
         Ok(Self {
             sys: sys.to_owned(),
             highest,
             grow,
-            start: open("guest_halt_poll_grow_start")?,
+            start,
             wanted: BTreeMap::new(),
             in_force: None,
             reset_journalled: false,
@@ -89,25 +94,39 @@ impl Haltpoll {
         Nanos(self.highest.had().parse().unwrap_or(0))
     }
 
+    /// All of it or nothing.
     fn begin(&mut self, timeout: Nanos, journal: &mut Journal) -> Result<(), ActError> {
+        self.are_ours()?;
         if !self.reset_journalled {
             // Undone last, as the oldest: once the parameters are what they were.
             journal.before(&Undo::ResetHaltpoll { sys: self.sys.clone() })?;
             self.reset_journalled = true;
         }
         let start = u32::try_from(timeout.0).unwrap_or(HIGHEST);
-        self.grow.set("0", journal)?;
-        self.start.set(&start.to_string(), journal)?;
-        self.highest.set(&HIGHEST.to_string(), journal)?;
-        reset_limits(&self.sys)
+        let [grow, start, highest] = [0, start, HIGHEST].map(|value| value.to_string());
+        let mut values = [(&mut self.grow, grow), (&mut self.start, start), (&mut self.highest, highest)];
+        let set = values.iter_mut().try_for_each(|(file, value)| file.set(value, journal));
+        set.and_then(|()| reset_limits(&self.sys)).inspect_err(|_| {
+            // The first failure is the one to tell.
+            let _ = self.end();
+            self.in_force = None;
+        })
     }
 
+    /// Each that is still ours; the first failure.
     fn end(&mut self) -> Result<(), ActError> {
-        for file in [&mut self.highest, &mut self.start, &mut self.grow] {
-            let had = file.had().to_owned();
-            file.write(&had)?;
-        }
-        reset_limits(&self.sys)
+        let files = [&mut self.highest, &mut self.start, &mut self.grow];
+        let given_back = files.map(ValueFile::give_back);
+        let reset = reset_limits(&self.sys);
+        given_back.into_iter().chain([reset]).collect()
+    }
+
+    fn files(&self) -> [&ValueFile; 3] {
+        [&self.highest, &self.grow, &self.start]
+    }
+
+    fn are_ours(&self) -> Result<(), ActError> {
+        self.files().into_iter().try_for_each(ValueFile::is_ours)
     }
 }
 
@@ -146,7 +165,11 @@ impl Retainer for Haltpoll {
         if self.in_force.is_none() {
             return Vec::new();
         }
-        [&self.highest, &self.grow, &self.start].map(set).into()
+        self.files().map(set).into()
+    }
+
+    fn lost(&self) -> Option<ActError> {
+        self.are_ours().err().filter(ActError::is_theirs)
     }
 
     fn retire(self: Box<Self>) {}
@@ -160,7 +183,7 @@ pub(crate) fn reset_limits(sys: &Path) -> Result<(), ActError> {
         let path = sys.join(format!("devices/system/cpu/cpu{}/cpuidle/state0/disable", vcpu.0));
         // A vCPU that has just gone offline has no limit.
         let Ok(value) = fs::read_to_string(&path) else { continue };
-        fs::write(&path, value.trim()).map_err(ActError::file("write", &path))?;
+        value_file::write(&path, value.trim())?;
     }
     Ok(())
 }
@@ -228,6 +251,73 @@ mod tests {
         }
     }
 
+    fn values(sys: &Path) -> [String; 3] {
+        ["ns", "grow", "grow_start"]
+            .map(|name| fs::read_to_string(parameter(sys, &format!("guest_halt_poll_{name}"))).unwrap())
+    }
+
+    /// As for root without CAP_SYS_ADMIN: it can be read, and not written. No link is followed to write.
+    fn refuse_resets(sys: &Path) {
+        let file = sys.join("devices/system/cpu/cpu1/cpuidle/state0/disable");
+        fs::remove_file(&file).unwrap();
+        std::os::unix::fs::symlink("/proc/version", &file).unwrap();
+    }
+
+    #[test]
+    fn who_may_not_reset_limits_gets_no_haltpoll() {
+        let sys = fake_sys("haltpoll\n");
+        let journal = Journal::create(&sys.path().join("state"), "run-1").unwrap();
+        let had = values(sys.path());
+        refuse_resets(sys.path());
+        let said = Haltpoll::open(sys.path(), &journal).unwrap_err().to_string();
+        assert!(said.contains("cpu1/cpuidle/state0/disable"), "{said}");
+        assert_eq!(values(sys.path()), had);
+    }
+
+    #[test]
+    fn what_fails_in_the_middle_leaves_nothing() {
+        let sys = fake_sys("haltpoll\n");
+        let mut journal = Journal::create(&sys.path().join("state"), "run-1").unwrap();
+        let mut haltpoll = Haltpoll::open(sys.path(), &journal).unwrap();
+        let had = values(sys.path());
+        refuse_resets(sys.path());
+        for _ in 0..2 {
+            let refused = haltpoll.set(VcpuId(0), Some(Nanos::from_micros(200)), &mut journal);
+            assert!(refused.unwrap_err().to_string().contains("disable"));
+            assert_eq!((values(sys.path()), haltpoll.in_force), (had.clone(), None));
+        }
+    }
+
+    #[test]
+    fn a_parameter_that_somebody_else_has_set_ends_it() {
+        for theirs in ["ns", "grow", "grow_start"] {
+            for retained in [true, false] {
+                let sys = fake_sys("haltpoll\n");
+                let mut journal = Journal::create(&sys.path().join("state"), "run-1").unwrap();
+                let mut haltpoll = Haltpoll::open(sys.path(), &journal).unwrap();
+                let mut had = values(sys.path());
+                haltpoll.set(VcpuId(0), Some(Nanos::from_micros(200)), &mut journal).unwrap();
+                if !retained {
+                    haltpoll.set(VcpuId(0), None, &mut journal).unwrap();
+                }
+                assert!(haltpoll.lost().is_none());
+                fs::write(parameter(sys.path(), &format!("guest_halt_poll_{theirs}")), "77").unwrap();
+                assert!(haltpoll.lost().unwrap().to_string().contains("to 77"));
+                let before = values(sys.path());
+                assert!(haltpoll.set(VcpuId(1), Some(Nanos::from_micros(500)), &mut journal).is_err());
+                assert_eq!(values(sys.path()), before, "nothing more is set");
+                // What is still ours is given back.
+                let _ = haltpoll.set(VcpuId(1), None, &mut journal);
+                let _ = haltpoll.set(VcpuId(0), None, &mut journal);
+                let place = ["ns", "grow", "grow_start"].iter().position(|name| *name == theirs).unwrap();
+                had[place] = "77".to_owned();
+                assert_eq!(values(sys.path()), had, "{theirs}");
+                undo_own(&journal).unwrap();
+                assert_eq!(values(sys.path()), had, "{theirs}");
+            }
+        }
+    }
+
     #[test]
     fn what_was_taken_back_is_set_again() {
         let sys = fake_sys("haltpoll\n");
@@ -241,7 +331,7 @@ mod tests {
         haltpoll.set(VcpuId(0), timeout, &mut journal).unwrap();
         let set = values();
         assert_eq!(set, ["4294967295", "0", "200000"]);
-        crate::take_values_back(journal.path()).unwrap();
+        crate::take_values_back(journal.path(), None).unwrap();
         assert_eq!((values(), journal.path().exists()), (had.clone(), true));
         haltpoll.was_taken_back();
         haltpoll.set(VcpuId(0), timeout, &mut journal).unwrap();

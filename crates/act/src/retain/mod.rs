@@ -59,6 +59,11 @@ pub trait Retainer: Send {
         &[]
     }
 
+    /// Why it keeps nothing awake any more, for good: somebody else has set a file since it did, or a write is refused.
+    fn lost(&self) -> Option<ActError> {
+        None
+    }
+
     /// What the files that it has set hold, if nobody else has written them.
     fn values(&self) -> Vec<SetValue> {
         Vec::new()
@@ -83,6 +88,9 @@ impl Retainer for YieldingThreads {
     }
 
     fn set(&mut self, vcpu: VcpuId, timeout: Option<Nanos>, _: &mut Journal) -> Result<(), ActError> {
+        if timeout.is_some() {
+            self.begin(vcpu)?;
+        }
         self.order(vcpu, timeout.map_or(Order::Sleep, |timeout| Order::Retain { timeout }));
         Ok(())
     }

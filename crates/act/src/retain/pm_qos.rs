@@ -7,9 +7,9 @@
 //! these writes.
 //!
 //! Somebody else's limit is respected: where it is as strict as ours there is nothing to do, and a weaker one comes
-//! back.
+//! back. A limit that somebody else sets meanwhile is theirs from then on: the watch writes it no more, and says so.
 
-use super::value_file::ValueFile;
+use super::value_file::{self, ValueFile};
 use super::{Retainer, SetValue};
 use crate::undo::Undo;
 use crate::{ActError, Journal};
@@ -18,9 +18,9 @@ use gleaner_sys::monotonic;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// What the file holds for "latency zero": the vCPU polls.
@@ -36,8 +36,15 @@ const ALL_THE_TIME: f64 = 0.9;
 const HEART_STOPPED: Nanos = Nanos::from_secs(2);
 
 enum Order {
+    /// What the limits had: from now on they are set.
+    Begin(Vec<String>),
     Set(VcpuId, Option<Nanos>),
+    /// Somebody else gave back what they had, for the so many'th time.
+    TakenBack(u64),
 }
+
+/// Why the watch keeps nothing awake any more, and how often values had been taken back by then.
+type Lost = Arc<Mutex<Option<(u64, ActError)>>>;
 
 /// PM QoS limits on these vCPUs, ours for as long as this lives.
 #[derive(Debug)]
@@ -49,6 +56,8 @@ pub struct PmQos {
     watch: Option<std::thread::JoinHandle<()>>,
     had: Vec<(PathBuf, String)>,
     heart: Arc<AtomicU64>,
+    lost: Lost,
+    taken_back: u64,
 }
 
 /// What the watch knows of one vCPU.
@@ -104,6 +113,7 @@ impl PmQos {
         for vcpu in vcpus.iter() {
             let cpu = sys.join(format!("devices/system/cpu/cpu{}", vcpu.0));
             let limit = ValueFile::open(&cpu.join("power/pm_qos_resume_latency_us"), journal)?;
+            limit.try_out()?;
             let counts = Counts::open(&cpu.join("cpuidle"))?;
             let now = Instant::now();
             let (timeout, last) = (None, (now, 0, 0));
@@ -114,22 +124,34 @@ impl PmQos {
         let paths = watched.iter().map(|watched| (watched.vcpu, watched.limit.path().to_owned())).collect();
         let (sender, receiver) = channel();
         let heart = Arc::new(AtomicU64::new(monotonic().0));
-        let beating = Arc::clone(&heart);
+        let lost = Lost::default();
+        let (beating, losing) = (Arc::clone(&heart), Arc::clone(&lost));
         let watch = std::thread::Builder::new()
             .name("gleaner-qos".into())
-            .spawn(move || watch(watched, &receiver, &beating))
+            .spawn(move || watch(watched, &receiver, &beating, &losing))
             .map_err(|source| ActError::Unavailable { what: "PM QoS".into(), why: format!("no thread: {source}") })?;
-        Ok(Self { vcpus: paths, journalled: false, orders: Some(sender), watch: Some(watch), had, heart })
+        let (journalled, orders, watch, taken_back) = (false, Some(sender), Some(watch), 0);
+        Ok(Self { vcpus: paths, journalled, orders, watch, had, heart, lost, taken_back })
+    }
+
+    /// The watch lives as long as its sender.
+    fn order(&self, order: Order) {
+        self.orders.as_ref().map(|orders| orders.send(order).ok());
     }
 
     fn journal(&mut self, journal: &mut Journal) -> Result<(), ActError> {
         if self.journalled {
             return Ok(());
         }
+        // What others set before the first time is what it had.
+        for (path, had) in &mut self.had {
+            *had = value_file::read(path)?;
+        }
         for (path, had) in self.had.iter().filter(|(_, had)| had != POLLS) {
             journal.before(&Undo::FileValue { path: path.clone(), had: had.clone(), set: POLLS.to_owned() })?;
         }
         self.journalled = true;
+        self.order(Order::Begin(self.had.iter().map(|(_, had)| had.clone()).collect()));
         Ok(())
     }
 }
@@ -144,9 +166,19 @@ impl Retainer for PmQos {
             return Ok(());
         }
         self.journal(journal)?;
-        // The watch lives as long as its sender.
-        self.orders.iter().for_each(|orders| drop(orders.send(Order::Set(vcpu, timeout))));
+        self.order(Order::Set(vcpu, timeout));
         Ok(())
+    }
+
+    fn was_taken_back(&mut self) {
+        self.taken_back += 1;
+        self.order(Order::TakenBack(self.taken_back));
+    }
+
+    fn lost(&self) -> Option<ActError> {
+        let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+        // What the watch said before it knew that values were taken back tells of that alone.
+        lost.take_if(|(taken_back, _)| *taken_back == self.taken_back).map(|(_, why)| why)
     }
 
     fn beat(&self) {
@@ -175,46 +207,68 @@ impl Drop for PmQos {
 
 /// Carries out orders and time-outs until the orders end; then gives everything back. While the owner is silent,
 /// nothing is kept awake.
-fn watch(mut vcpus: Vec<Watched>, orders: &Receiver<Order>, heart: &AtomicU64) {
+fn watch(mut vcpus: Vec<Watched>, orders: &Receiver<Order>, heart: &AtomicU64, lost: &Lost) {
+    let mut taken_back = 0;
     loop {
         let due = vcpus.iter().filter(|watched| watched.timeout.is_some()).map(|watched| watched.next_look).min();
         let order = match due {
             None => orders.recv().map_err(|_| RecvTimeoutError::Disconnected),
             Some(due) => orders.recv_timeout(due.saturating_duration_since(Instant::now())),
         };
-        match order {
+        let done = match order {
+            Ok(Order::Begin(had)) => {
+                vcpus.iter_mut().zip(had).for_each(|(watched, had)| watched.limit.had_been(had));
+                Ok(())
+            }
             Ok(Order::Set(id, timeout)) => {
-                vcpus.iter_mut().filter(|watched| watched.vcpu == id).for_each(|watched| watched.order(timeout));
+                let its = vcpus.iter_mut().filter(|watched| watched.vcpu == id);
+                each(its, |watched| watched.order(timeout))
+            }
+            Ok(Order::TakenBack(times)) => {
+                taken_back = times;
+                each(vcpus.iter_mut(), |watched| {
+                    watched.limit.was_given_back();
+                    Ok(())
+                })
             }
             Err(RecvTimeoutError::Timeout) => {
                 let now = Instant::now();
                 let due = |watched: &&mut Watched| watched.timeout.is_some() && watched.next_look <= now;
                 let silent = monotonic() - Nanos(heart.load(Relaxed)) > HEART_STOPPED;
                 let look = |watched: &mut Watched| if silent { watched.let_go(now) } else { watched.look(now) };
-                vcpus.iter_mut().filter(due).for_each(look);
+                each(vcpus.iter_mut().filter(due), look)
             }
             Err(RecvTimeoutError::Disconnected) => break,
+        };
+        if let Err(why) = done {
+            *lost.lock().unwrap_or_else(PoisonError::into_inner) = Some((taken_back, why));
         }
     }
-    for watched in &mut vcpus {
-        watched.order(None);
+    for error in vcpus.iter_mut().filter_map(|watched| watched.order(None).err()) {
+        tracing::info!("{error}");
     }
 }
 
+/// Does it for each, whatever becomes of the others; the first failure. A vCPU that was taken away is none.
+fn each<'a>(
+    all: impl Iterator<Item = &'a mut Watched>,
+    mut work: impl FnMut(&mut Watched) -> Result<(), ActError>,
+) -> Result<(), ActError> {
+    let failed: Vec<ActError> = all.filter_map(|watched| work(watched).err()).filter(|why| !why.is_gone()).collect();
+    failed.into_iter().next().map_or(Ok(()), Err)
+}
+
 impl Watched {
-    fn order(&mut self, timeout: Option<Nanos>) {
+    fn order(&mut self, timeout: Option<Nanos>) -> Result<(), ActError> {
         self.timeout = timeout;
         self.let_go = false;
         self.begin_pause(LOOK, Instant::now());
-        self.apply(timeout.is_some());
+        self.apply(timeout.is_some())
     }
 
-    /// Polls or not. A refusal leaves it as it is: the journal knows what it was.
-    fn apply(&mut self, polls: bool) {
-        let had = self.limit.had().to_owned();
-        if let Err(error) = self.limit.write(if polls { POLLS } else { &had }) {
-            tracing::warn!("{error}");
-        }
+    /// Polls or not.
+    fn apply(&mut self, polls: bool) -> Result<(), ActError> {
+        if polls { self.limit.write(POLLS) } else { self.limit.give_back() }
     }
 
     fn begin_pause(&mut self, at_least: Duration, now: Instant) {
@@ -226,14 +280,14 @@ impl Watched {
     }
 
     /// Until it has been busy again.
-    fn let_go(&mut self, now: Instant) {
-        if !std::mem::replace(&mut self.let_go, true) {
-            self.apply(false);
-        }
+    fn let_go(&mut self, now: Instant) -> Result<(), ActError> {
+        let had_it = !std::mem::replace(&mut self.let_go, true);
+        let done = if had_it { self.apply(false) } else { Ok(()) };
         self.begin_pause(LOOK, now);
+        done
     }
 
-    fn look(&mut self, now: Instant) {
+    fn look(&mut self, now: Instant) -> Result<(), ActError> {
         let (then, polled_before, halts_before) = self.last;
         let (polled, halts) = self.counts.read();
         let passed = now.saturating_duration_since(then).as_secs_f64();
@@ -242,16 +296,17 @@ impl Watched {
             // An interrupt ends a halt too: only more than one a look is work.
             if halts.saturating_sub(halts_before) > 1 {
                 self.let_go = false;
-                self.apply(true);
                 self.begin_pause(LOOK, now);
-            } else {
-                self.begin_pause((self.pause * 2).min(LOOK_LONGEST), now);
+                return self.apply(true);
             }
+            self.begin_pause((self.pause * 2).min(LOOK_LONGEST), now);
         } else if polled > ALL_THE_TIME * passed {
-            self.let_go(now);
+            return self.let_go(now);
         } else {
             self.begin_pause(LOOK, now);
         }
+        // Nothing is written: that somebody else has is noticed all the same.
+        self.limit.is_ours()
     }
 }
 
@@ -355,7 +410,7 @@ mod tests {
             next_look: now,
             pause: LOOK,
         };
-        watched.order(Some(Nanos::from_millis(10)));
+        watched.order(Some(Nanos::from_millis(10))).unwrap();
         assert_eq!(sys.limit(), POLLS);
         let (mut polled, mut halts) = (0, 0);
         now = watched.last.0;
@@ -373,13 +428,70 @@ mod tests {
             sys.file("cpu0/cpuidle/state0/time", &polled.to_string());
             sys.file("cpu0/cpuidle/state1/usage", &halts.to_string());
             now += Duration::from_millis(10);
-            watched.look(now);
+            watched.look(now).unwrap();
             assert_eq!(sys.limit(), expected, "{polled_us} us polled, {more_halts} halts");
         }
         // Whose owner is silent is let go, too.
-        watched.order(Some(Nanos::from_millis(10)));
+        watched.order(Some(Nanos::from_millis(10))).unwrap();
         assert_eq!(sys.limit(), POLLS);
-        watched.let_go(now);
+        watched.let_go(now).unwrap();
         assert_eq!(sys.limit(), "0");
+        // Somebody else's limit is seen at the next look, and stays.
+        sys.file("cpu0/power/pm_qos_resume_latency_us", "30");
+        for done in [watched.look(now), watched.order(Some(Nanos::from_millis(10))), watched.order(None)] {
+            assert!(done.unwrap_err().is_theirs());
+        }
+        assert_eq!(sys.limit(), "30");
+    }
+
+    /// Whether it becomes true within a few looks of the watch.
+    fn soon(met: impl FnMut() -> bool) -> bool {
+        std::iter::repeat_with(met).take(2000).any(|met| {
+            std::thread::sleep(Duration::from_millis(1));
+            met
+        })
+    }
+
+    #[test]
+    fn a_limit_that_somebody_else_sets_ends_it_and_one_that_was_taken_back_does_not() {
+        let sys = Sys::new("menu", "0");
+        let mut journal = Journal::create(&sys.0.path().join("state"), "run-1").unwrap();
+        let mut means = PmQos::open(sys.0.path(), &CpuSet::first(1), &journal).unwrap();
+        // Not set yet: it is the machine's own.
+        sys.file("cpu0/power/pm_qos_resume_latency_us", "50");
+        let timeout = Some(Nanos::from_millis(10));
+        means.set(VcpuId(0), timeout, &mut journal).unwrap();
+        let polls = |means: &PmQos| {
+            means.beat();
+            soon(|| sys.limit() == POLLS)
+        };
+        assert!(polls(&means) && means.lost().is_none());
+        crate::take_values_back(journal.path(), None).unwrap();
+        assert_eq!(sys.limit(), "50");
+        // However long the watch has seen that by now.
+        std::thread::sleep(3 * LOOK_LONGEST);
+        means.was_taken_back();
+        assert!(means.lost().is_none());
+        means.set(VcpuId(0), timeout, &mut journal).unwrap();
+        assert!(polls(&means));
+        std::thread::sleep(3 * LOOK_LONGEST);
+        assert!(means.lost().is_none(), "it was the guardian");
+        sys.file("cpu0/power/pm_qos_resume_latency_us", "30");
+        assert!(soon(|| means.lost().is_some_and(|why| why.to_string().contains("to 30"))));
+        means.set(VcpuId(0), None, &mut journal).unwrap();
+        drop(means);
+        crate::undo_own(&journal).unwrap();
+        assert_eq!(sys.limit(), "30");
+    }
+
+    #[test]
+    fn a_limit_that_cannot_be_written_is_refused_before_anything_is_set() {
+        let sys = Sys::new("menu", "0");
+        let journal = Journal::create(&sys.0.path().join("state"), "run-1").unwrap();
+        let limit = sys.path("cpu0/power/pm_qos_resume_latency_us");
+        fs::rename(&limit, limit.with_extension("real")).unwrap();
+        // It can be opened, and no link is followed to write.
+        std::os::unix::fs::symlink(limit.with_extension("real"), &limit).unwrap();
+        assert!(PmQos::open(sys.0.path(), &CpuSet::first(1), &journal).is_err());
     }
 }

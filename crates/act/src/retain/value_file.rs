@@ -2,10 +2,12 @@
 
 use crate::undo::{Undo, undo_journal};
 use crate::{ActError, Journal};
+use gleaner_sys::{ProcRoot, user_is_initial};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use std::fs::{self, File, OpenOptions};
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
@@ -20,8 +22,10 @@ pub(crate) struct ValueFile {
     _lock: File,
     /// What it was.
     had: String,
-    /// What it is now, as far as we know.
+    /// What it is now, unless somebody else has set it.
     now: String,
+    /// Whether it was ever set by us.
+    touched: bool,
     /// What was journalled as set by us.
     journalled: Vec<String>,
 }
@@ -38,6 +42,10 @@ impl ValueFile {
     }
 
     fn open_within(path: &Path, journal: &Journal, tries: usize) -> Result<Self, ActError> {
+        if !user_is_initial(&ProcRoot::default()) {
+            let why = "this is a user namespace, and `gleaner restore` of the machine's root could not undo it";
+            return Err(ActError::Unavailable { what: path.display().to_string(), why: why.into() });
+        }
         let lock = OpenOptions::new().write(true).open(path).map_err(ActError::file("open", path))?;
         match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
@@ -51,7 +59,16 @@ impl ValueFile {
         }
         given_back(path, journal, tries)?;
         let had = read(path)?;
-        Ok(Self { path: path.to_owned(), _lock: lock, now: had.clone(), had, journalled: Vec::new() })
+        let (path, now) = (path.to_owned(), had.clone());
+        Ok(Self { path, _lock: lock, now, had, touched: false, journalled: Vec::new() })
+    }
+
+    /// Writes what it holds, which changes nothing.
+    ///
+    /// # Errors
+    /// As setting it would fail.
+    pub fn try_out(&self) -> Result<(), ActError> {
+        write(&self.path, &read(&self.path)?)
     }
 
     /// Where it is.
@@ -59,7 +76,7 @@ impl ValueFile {
         &self.path
     }
 
-    /// What it is now, as far as we know.
+    /// What it is now, unless somebody else has set it.
     pub fn now(&self) -> &str {
         &self.now
     }
@@ -69,8 +86,33 @@ impl ValueFile {
         &self.had
     }
 
-    /// Sets it, journalled first. Nothing is done where it is so already.
+    /// It had this before us.
+    pub fn had_been(&mut self, had: String) {
+        if !self.touched {
+            self.now.clone_from(&had);
+            self.had = had;
+        }
+    }
+
+    /// Fails with [`ActError::Theirs`] where somebody else has set it since we did.
+    ///
+    /// # Errors
+    /// That, or it cannot be read.
+    pub fn is_ours(&self) -> Result<(), ActError> {
+        if !self.touched {
+            return Ok(());
+        }
+        let value = read(&self.path)?;
+        if value == self.now { Ok(()) } else { Err(ActError::Theirs { path: self.path.clone(), value }) }
+    }
+
+    /// Sets it, journalled first. Nothing is done where it is so already, or where it is somebody else's by now.
     pub fn set(&mut self, value: &str, journal: &mut Journal) -> Result<(), ActError> {
+        if !self.touched {
+            // What others set before the first time is what it had.
+            self.had_been(read(&self.path)?);
+        }
+        self.is_ours()?;
         if self.now == value {
             return Ok(());
         }
@@ -90,9 +132,20 @@ impl ValueFile {
         self.now.clone_from(&self.had);
     }
 
-    /// Sets it to what it was, or to something set and journalled before.
+    /// Sets it to what it was.
+    pub fn give_back(&mut self) -> Result<(), ActError> {
+        let had = self.had.clone();
+        self.write(&had)
+    }
+
+    /// Sets it to what it was, or to something set and journalled before, unless it is somebody else's by now.
     pub fn write(&mut self, value: &str) -> Result<(), ActError> {
-        fs::write(&self.path, value).map_err(ActError::file("write", &self.path))?;
+        self.is_ours()?;
+        if self.now == value {
+            return Ok(());
+        }
+        write(&self.path, value)?;
+        self.touched = true;
         value.clone_into(&mut self.now);
         Ok(())
     }
@@ -119,8 +172,14 @@ fn given_back(path: &Path, journal: &Journal, tries: usize) -> Result<(), ActErr
     Err(ActError::Unavailable { what: path.display().to_string(), why })
 }
 
-fn read(path: &Path) -> Result<String, ActError> {
+pub(super) fn read(path: &Path) -> Result<String, ActError> {
     fs::read_to_string(path).map(|text| text.trim().to_owned()).map_err(ActError::file("read", path))
+}
+
+/// Through no link: a journal names the file, too.
+pub(super) fn write(path: &Path, value: &str) -> Result<(), ActError> {
+    let file = OpenOptions::new().write(true).truncate(true).custom_flags(libc::O_NOFOLLOW).open(path);
+    file.and_then(|mut file| file.write_all(value.as_bytes())).map_err(ActError::file("write", path))
 }
 
 /// Gives a file its earlier value back, but only where ours is still there.
@@ -134,7 +193,7 @@ pub(crate) fn restore_value(path: &Path, had: &str, set: &str) -> Result<(), Act
     if now != set {
         return Ok(());
     }
-    fs::write(path, had).map_err(ActError::file("write", path))
+    write(path, had)
 }
 
 #[cfg(test)]
@@ -150,8 +209,7 @@ mod tests {
     fn a_value_is_given_back_only_where_ours_is_still_there() {
         for (meanwhile, after) in [(None, "0"), (Some("7"), "7")] {
             let dir = tempfile::tempdir().unwrap();
-            let path = dir.path().join("value");
-            fs::write(&path, "0\n").unwrap();
+            let path = value_in(dir.path(), "0\n");
             let mut journal = journal(dir.path());
             let mut file = ValueFile::open(&path, &journal).unwrap();
             file.set("n/a", &mut journal).unwrap();
@@ -161,11 +219,68 @@ mod tests {
         }
     }
 
+    /// Called as one that Gleaner sets.
+    fn value_in(dir: &Path, text: &str) -> PathBuf {
+        let path = dir.join("irq/1/smp_affinity_list");
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, text).unwrap();
+        path
+    }
+
+    /// A value, set by us.
+    fn set_to(value: &str) -> (tempfile::TempDir, PathBuf, Journal, ValueFile) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = value_in(dir.path(), "0\n");
+        let mut journal = journal(dir.path());
+        let mut file = ValueFile::open(&path, &journal).unwrap();
+        file.set(value, &mut journal).unwrap();
+        (dir, path, journal, file)
+    }
+
+    #[test]
+    fn what_somebody_else_has_set_since_stays_theirs() {
+        // What it had is somebody's choice, too; and so it is after we gave it back.
+        for (given_back, theirs) in [(false, "7"), (false, "0"), (true, "7"), (true, "5")] {
+            let (_dir, path, mut journal, mut file) = set_to("5");
+            if given_back {
+                file.give_back().unwrap();
+            }
+            fs::write(&path, theirs).unwrap();
+            for tried in [file.set("6", &mut journal), file.write("5"), file.give_back(), file.is_ours()] {
+                let said = tried.unwrap_err();
+                assert!(matches!(&said, ActError::Theirs { value, .. } if value == theirs), "{said}");
+            }
+            assert_eq!(fs::read_to_string(&path).unwrap(), theirs);
+        }
+    }
+
+    #[test]
+    fn what_was_set_before_the_first_time_comes_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = value_in(dir.path(), "0");
+        let mut journal = journal(dir.path());
+        let mut file = ValueFile::open(&path, &journal).unwrap();
+        fs::write(&path, "3").unwrap();
+        file.set("5", &mut journal).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "5");
+        undo_own(&journal).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "3");
+    }
+
+    #[test]
+    fn what_was_given_back_by_another_is_ours_again() {
+        let (_dir, path, mut journal, mut file) = set_to("5");
+        crate::take_values_back(journal.path(), None).unwrap();
+        assert!(file.is_ours().is_err());
+        file.was_given_back();
+        file.set("5", &mut journal).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "5");
+    }
+
     #[test]
     fn what_cannot_be_journalled_is_not_done() {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("value");
-        fs::write(&path, "0").unwrap();
+        let path = value_in(dir.path(), "0");
         let mut journal = journal(dir.path());
         journal.refuse_to_write();
         let mut file = ValueFile::open(&path, &journal).unwrap();
@@ -176,8 +291,7 @@ mod tests {
     #[test]
     fn two_do_not_set_the_same_file() {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("value");
-        fs::write(&path, "0").unwrap();
+        let path = value_in(dir.path(), "0");
         let journal = journal(dir.path());
         let first = ValueFile::open(&path, &journal).unwrap();
         let why = ValueFile::open(&path, &journal).unwrap_err().to_string();
@@ -189,8 +303,7 @@ mod tests {
     #[test]
     fn what_a_killed_run_had_set_is_not_taken_for_the_machines_own() {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("value");
-        fs::write(&path, "0").unwrap();
+        let path = value_in(dir.path(), "0");
         let killed = dir.path().join("state/run-0.journal");
         let mut first = journal(dir.path());
         ValueFile::open(&path, &first).unwrap().set("7", &mut first).unwrap();

@@ -103,3 +103,53 @@ fn what_was_made_is_removed_even_if_somebody_removed_the_journal() {
     assert_eq!(undo_own(&journal).unwrap(), UndoOutcome::Undone { entries: 1 });
     assert!(!made.exists());
 }
+
+#[test]
+fn a_journal_whose_name_was_removed_is_undone_by_whoever_holds_it_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let value = dir.path().join("irq/1/smp_affinity_list");
+    fs::create_dir_all(value.parent().unwrap()).unwrap();
+    fs::write(&value, "ours").unwrap();
+    let mut journal = Journal::create(&dir.path().join("state"), "run-1").unwrap();
+    let undo = Undo::FileValue { path: value.clone(), had: "theirs".into(), set: "ours".into() };
+    journal.before(&undo).unwrap();
+    let path = journal.path().to_owned();
+    let held = journal.take_new().unwrap();
+    assert!(journal.take_new().is_none(), "it is the same file");
+    assert!(matches!(undo_held(&path, Some(&held)), Ok(UndoOutcome::InUse { .. })));
+    fs::remove_file(&path).unwrap();
+    assert!(matches!(undo_held(&path, Some(&held)), Ok(UndoOutcome::InUse { .. })), "its run goes on");
+    take_values_back(&path, Some(&held)).unwrap();
+    assert_eq!(fs::read_to_string(&value).unwrap(), "theirs");
+    // As if it were over.
+    let text = fs::read_to_string(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&held))).unwrap();
+    let dead = text.replace(&format!("\"main_pid\":{}", std::process::id()), "\"main_pid\":2147483646");
+    for (undone_before, expected) in [(false, UndoOutcome::Undone { entries: 1 }), (true, UndoOutcome::Gone)] {
+        fs::write(&value, "ours").unwrap();
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, &dead).unwrap();
+        let held = fs::File::open(&path).unwrap();
+        if undone_before {
+            journal::remove(&path).unwrap();
+        } else {
+            fs::remove_file(&path).unwrap();
+        }
+        assert_eq!(undo_held(&path, Some(&held)).unwrap(), expected);
+        assert_eq!(fs::read_to_string(&value).unwrap(), if undone_before { "ours" } else { "theirs" });
+    }
+}
+
+#[test]
+fn what_is_none_of_gleaners_is_not_undone_for_another_process() {
+    let dir = tempfile::tempdir().unwrap();
+    let value = dir.path().join("shadow");
+    fs::write(&value, "ours").unwrap();
+    let mut journal = Journal::create(&dir.path().join("state"), "run-1").unwrap();
+    journal.before(&Undo::FileValue { path: value.clone(), had: "theirs".into(), set: "ours".into() }).unwrap();
+    let text = fs::read_to_string(journal.path()).unwrap();
+    let dead = text.replace(&format!("\"main_pid\":{}", std::process::id()), "\"main_pid\":2147483646");
+    fs::write(journal.path(), dead).unwrap();
+    let said = undo_journal(journal.path(), false).unwrap_err().to_string();
+    assert!(said.contains("no file that Gleaner sets") && said.contains("0 of its 1"), "{said}");
+    assert_eq!((fs::read_to_string(&value).unwrap().as_str(), journal.path().exists()), ("ours", true));
+}

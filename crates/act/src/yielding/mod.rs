@@ -14,6 +14,7 @@ mod runner;
 use crate::{ActError, Fallback, IdleGroup, IdleMeans};
 use gleaner_model::{CpuSet, Nanos, Order, RetainCounters, VcpuId, YieldMachine};
 use runner::{EnterClass, Runner, enter_idle_class, lower, now};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc;
@@ -104,9 +105,19 @@ impl Member {
     }
 }
 
+/// What a thread is begun with.
+struct Unbegun {
+    machine: Box<dyn YieldMachine>,
+    busy: Option<BusyWait>,
+}
+
 /// All yielding threads of this process. They sleep until ordered otherwise, and end when this is dropped.
 pub struct YieldingThreads {
     members: Vec<Member>,
+    /// Where nobody was to yield yet.
+    unbegun: BTreeMap<VcpuId, Unbegun>,
+    enter_idle: EnterClass,
+    group: IdleGroup,
     heart: Arc<AtomicU64>,
     stolen_gap: Nanos,
     class: YieldClass,
@@ -131,32 +142,76 @@ impl YieldingThreads {
         Self::start_in(enter_idle_class, vcpus, group, stolen_gap, machine, busy_wait)
     }
 
+    /// The same where it is not known who will yield: the first thread is started, which shows what the kernel allows,
+    /// and the others when they are to retain.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub fn prepare(
+        vcpus: &CpuSet,
+        group: &IdleGroup,
+        stolen_gap: Nanos,
+        machine: impl FnMut(VcpuId) -> Box<dyn YieldMachine>,
+        busy_wait: impl FnMut(VcpuId) -> Option<BusyWait>,
+    ) -> Result<Self, ActError> {
+        let mut all = Self::unbegun(enter_idle_class, vcpus, group, stolen_gap, machine, busy_wait);
+        vcpus.iter().next().map_or(Ok(()), |first| all.begin(first))?;
+        Ok(all)
+    }
+
     /// The same with threads that `enter_idle` puts into their class.
     fn start_in(
         enter_idle: EnterClass,
         vcpus: &CpuSet,
         group: &IdleGroup,
         stolen_gap: Nanos,
+        machine: impl FnMut(VcpuId) -> Box<dyn YieldMachine>,
+        busy_wait: impl FnMut(VcpuId) -> Option<BusyWait>,
+    ) -> Result<Self, ActError> {
+        let mut all = Self::unbegun(enter_idle, vcpus, group, stolen_gap, machine, busy_wait);
+        vcpus.iter().try_for_each(|vcpu| all.begin(vcpu))?;
+        Ok(all)
+    }
+
+    fn unbegun(
+        enter_idle: EnterClass,
+        vcpus: &CpuSet,
+        group: &IdleGroup,
+        stolen_gap: Nanos,
         mut machine: impl FnMut(VcpuId) -> Box<dyn YieldMachine>,
         mut busy_wait: impl FnMut(VcpuId) -> Option<BusyWait>,
-    ) -> Result<Self, ActError> {
-        let heart = Arc::new(AtomicU64::new(now().0));
-        let (members, fallbacks) = (Vec::new(), Vec::new());
-        let (class, idle_means) = (YieldClass::Idle, group.means());
-        let mut all = Self { members, heart, stolen_gap, class, idle_means, fallbacks };
-        for vcpu in vcpus.iter() {
-            let (wait, wake) = busy_wait(vcpu).map_or((None, None), |busy| (Some(busy.wait), Some(busy.wake)));
-            let tid = all.launch(vcpu, machine(vcpu), wait, wake)?;
-            if let Some(why) = lower(tid, vcpu, enter_idle)? {
-                all.class = YieldClass::Nice19;
-                all.note("SCHED_IDLE", "SCHED_OTHER at nice 19", why);
-            }
-            if let Err(why) = group.join(tid) {
-                all.idle_means = IdleMeans::ClassOnly;
-                all.note("cpu.idle=1", "the scheduling class alone", why.to_string());
-            }
+    ) -> Self {
+        let unbegun = |vcpu| (vcpu, Unbegun { machine: machine(vcpu), busy: busy_wait(vcpu) });
+        Self {
+            members: Vec::new(),
+            unbegun: vcpus.iter().map(unbegun).collect(),
+            enter_idle,
+            group: group.clone(),
+            heart: Arc::new(AtomicU64::new(now().0)),
+            stolen_gap,
+            class: YieldClass::Idle,
+            idle_means: group.means(),
+            fallbacks: Vec::new(),
         }
-        Ok(all)
+    }
+
+    /// Starts the thread of `vcpu`, asleep, unless it was before.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub fn begin(&mut self, vcpu: VcpuId) -> Result<(), ActError> {
+        let Some(Unbegun { machine, busy }) = self.unbegun.remove(&vcpu) else { return Ok(()) };
+        let (wait, wake) = busy.map_or((None, None), |busy| (Some(busy.wait), Some(busy.wake)));
+        let tid = self.launch(vcpu, machine, wait, wake)?;
+        if let Some(why) = lower(tid, vcpu, self.enter_idle)? {
+            self.class = YieldClass::Nice19;
+            self.note("SCHED_IDLE", "SCHED_OTHER at nice 19", why);
+        }
+        if let Err(why) = self.group.join(tid) {
+            self.idle_means = IdleMeans::ClassOnly;
+            self.note("cpu.idle=1", "the scheduling class alone", why.to_string());
+        }
+        Ok(())
     }
 
     /// Starts a thread, asleep; its id.
@@ -380,6 +435,25 @@ mod tests {
         // Another order is obeyed once the owner is there again.
         threads.order(VcpuId(0), Order::Retain { timeout: Nanos::from_millis(6) });
         assert!(wait_until(&threads, |counters| counters.retained > before));
+    }
+
+    #[test]
+    fn a_thread_is_begun_where_it_is_to_retain() {
+        let machine = |_| Box::new(Obedient(RetainCounters::default())) as Box<dyn YieldMachine>;
+        let (vcpus, gap) = (CpuSet::first(2), Nanos::from_micros(200));
+        let mut threads = YieldingThreads::prepare(&vcpus, &IdleGroup::none(), gap, machine, |_| None).unwrap();
+        let begun = |threads: &YieldingThreads| -> Vec<Option<VcpuId>> {
+            threads.counters().iter().map(|counters| counters.vcpu).collect()
+        };
+        assert_eq!(begun(&threads), [Some(VcpuId(0))]);
+        threads.order(VcpuId(1), Order::Sleep);
+        assert_eq!(begun(&threads), [Some(VcpuId(0))], "nobody begins to sleep");
+        if gleaner_sys::usable_cpus(&gleaner_sys::ProcRoot::default()).contains(VcpuId(1)) {
+            threads.begin(VcpuId(1)).unwrap();
+            assert_eq!(begun(&threads), [Some(VcpuId(0)), Some(VcpuId(1))]);
+            threads.begin(VcpuId(1)).unwrap();
+            assert_eq!(begun(&threads).len(), 2, "once");
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@ use clap::{Args, ValueEnum};
 use gleaner_settings::GroupSettings;
 use gleaner_stats::Verdict;
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::Duration;
 
 #[derive(Debug, Args)]
@@ -26,16 +27,19 @@ use std::time::Duration;
                   \x20 gleaner ab -- make -B -j8\n\
                   \x20 gleaner ab -n 20 --modes retain,full --json ab.json -- ./simulate\n\
                   \x20 gleaner ab --fail-if hurts -- ./bench             # status 3 if Gleaner makes it slower\n\
+                  \x20 gleaner ab --prepare 'make clean' --modes off,retain,full -- make -j8\n\
                   \x20 gleaner ab --metric 'transactions: .*\\(([0-9.]+) per sec' --higher-is-better -- sysbench ... \
                   run"
 )]
+#[allow(clippy::struct_excessive_bools, reason = "each is an option")]
 pub struct AbArgs {
     /// Pairs of runs
     #[arg(short = 'n', long, value_name = "N", default_value_t = 10)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=1_000))]
     pub pairs: u64,
-    /// The two policies that are compared: what the second is measured against comes first
-    #[arg(long, value_name = "A,B", value_enum, value_delimiter = ',', default_value = "off,full")]
+    /// The policies that are compared: what the others are measured against comes first; the same one twice shows what
+    /// noise alone says
+    #[arg(long, value_name = "A,B[,C]...", value_enum, value_delimiter = ',', default_value = "off,full")]
     pub modes: Vec<PolicyArg>,
     /// Runs of each mode before the first pair, which are not counted
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(0..=100))]
@@ -66,6 +70,24 @@ pub struct AbArgs {
     /// End with status 3 if this came out
     #[arg(long, value_name = "VERDICT", value_enum)]
     pub fail_if: Option<FailIf>,
+    /// Run this before each run of CMD, warm-ups too; a shell reads it, and it is not measured
+    #[arg(long, value_name = "SCRIPT")]
+    pub prepare: Option<String>,
+    /// Run this once, before everything else
+    #[arg(long, value_name = "SCRIPT")]
+    pub setup: Option<String>,
+    /// Run this once at the end, also when CMD failed
+    #[arg(long, value_name = "SCRIPT")]
+    pub cleanup: Option<String>,
+    /// Count runs of CMD that end with another status than 0
+    #[arg(long)]
+    pub ignore_failure: bool,
+    /// Write every run as CSV
+    #[arg(long, value_name = "FILE")]
+    pub export_csv: Option<PathBuf>,
+    /// Write the result as a table in Markdown
+    #[arg(long, value_name = "FILE")]
+    pub export_markdown: Option<PathBuf>,
     /// Show what CMD prints
     #[arg(long)]
     pub show_output: bool,

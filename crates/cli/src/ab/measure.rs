@@ -110,9 +110,44 @@ pub fn run(
     // What an earlier run left there must not be taken for this one's.
     report.0.set_len(0).map_err(Failure::run)?;
     let mut command = Command::new(gleaner_runtime::own_binary());
-    command.arg("run").args(["--policy", &mode.name]).args(&plan.run_options).arg("--json").arg(report.path());
+    command.arg("run").args(["--policy", &mode.word]).args(&plan.run_options).arg("--json").arg(report.path());
     command.args(costs.filter(|_| mode.policy.retains()).map(|costs| format!("--wakeup-costs={costs}")));
     command.arg("--").args(&plan.command);
+    // A server that a script has started is not left behind by the run.
+    let has_company = reap_orphans();
+    let (before, stolen_before) = (Usage::of_children(), steal());
+    let (status, captures) = ended(plan, &mut command, interrupt)?;
+    let somebody_lives = reap_orphans() && !has_company;
+    let usage = Usage::of_children().since(before);
+    let steal_ns = steal().zip(stolen_before).map(|(after, before)| (after - before).0);
+    let [(stdout, stdout_whole), (stderr, stderr_whole)] = captures.map(Capture::finish);
+    Ok(Outcome {
+        report: report.read(),
+        exit_status: as_a_shell_says(status),
+        usage,
+        steal_ns,
+        stdout,
+        stderr,
+        left_behind: somebody_lives || !stdout_whole || !stderr_whole,
+    })
+}
+
+fn as_a_shell_says(status: ExitStatus) -> i32 {
+    status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
+}
+
+/// Runs a script, unmeasured: its status, and the end of what it said.
+pub fn script(plan: &Plan, script: &str, interrupt: &Interrupt) -> Result<(i32, String), Failure> {
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", script]);
+    let (status, captures) = ended(plan, &mut command, interrupt)?;
+    let tails = captures.map(|capture| capture.finish().0.tail());
+    let said: Vec<String> = tails.into_iter().filter(|tail| !tail.is_empty()).collect();
+    Ok((as_a_shell_says(status), said.join("\n")))
+}
+
+/// Starts a command and waits for its end; what reads its output goes on.
+fn ended(plan: &Plan, command: &mut Command, interrupt: &Interrupt) -> Result<(ExitStatus, [Capture; 2]), Failure> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let inherited = Inherited::now();
     let restore = move || {
@@ -121,37 +156,18 @@ pub fn run(
     };
     // SAFETY: `restore` makes only async-signal-safe calls and allocates nothing.
     unsafe { command.pre_exec(restore) };
-    let (before, stolen_before) = (Usage::of_children(), steal());
     let mut child = command
         .spawn()
         .map_err(|error| Failure::run(format!("cannot start a run: {}", gleaner_sys::why_refused(&error))))?;
-    let captures = captures(plan, &mut child);
-    let captures = match captures {
-        Ok(captures) => captures,
+    match captures(plan, &mut child) {
+        Ok(captures) => Ok((wait(&mut child, interrupt)?, captures)),
         Err(error) => {
             // Nobody would read what it says.
             let _ = child.kill();
             let _ = child.wait();
-            return Err(Failure::run(format!(
-                "no thread to read the run's output: {}",
-                gleaner_sys::why_refused(&error)
-            )));
+            Err(Failure::run(format!("no thread to read the run's output: {}", gleaner_sys::why_refused(&error))))
         }
-    };
-    let status = wait(&mut child, interrupt)?;
-    let somebody_lives = reap_orphans();
-    let usage = Usage::of_children().since(before);
-    let steal_ns = steal().zip(stolen_before).map(|(after, before)| (after - before).0);
-    let [(stdout, stdout_whole), (stderr, stderr_whole)] = captures.map(Capture::finish);
-    Ok(Outcome {
-        report: report.read(),
-        exit_status: status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)),
-        usage,
-        steal_ns,
-        stdout,
-        stderr,
-        left_behind: somebody_lives || !stdout_whole || !stderr_whole,
-    })
+    }
 }
 
 fn captures(plan: &Plan, child: &mut Child) -> std::io::Result<[Capture; 2]> {

@@ -13,14 +13,19 @@ use std::time::Duration;
 
 /// What is to be compared, and how.
 #[derive(Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "each is an option")]
 pub struct Plan {
-    /// First what is compared with.
-    pub modes: [Mode; 2],
+    /// First what the others are compared with.
+    pub modes: Vec<Mode>,
     pub pairs: u64,
     pub warmups: u64,
     pub metric: Option<Metric>,
     pub seed: u64,
     pub max_time: Option<Duration>,
+    /// Shell scripts around the runs.
+    pub scripts: Scripts,
+    /// Whether a run counts whatever its status is.
+    pub ignore_failure: bool,
     pub show_output: bool,
     /// Where our own stdout is for the JSON alone.
     pub stdout_taken: bool,
@@ -37,8 +42,22 @@ pub struct Plan {
 /// A mode: a policy of `gleaner run`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mode {
+    /// In the result; unlike the others'.
     pub name: String,
+    /// The policy's word.
+    pub word: String,
     pub policy: Policy,
+}
+
+/// What is run around CMD, and not measured.
+#[derive(Clone, Debug, Default)]
+pub struct Scripts {
+    /// Before everything else.
+    pub setup: Option<String>,
+    /// Before each run.
+    pub prepare: Option<String>,
+    /// At the end.
+    pub cleanup: Option<String>,
 }
 
 /// A figure in the command's output.
@@ -64,6 +83,12 @@ impl Plan {
             // The seed of a hash table is the system's own chance.
             seed: args.shuffle_seed.unwrap_or_else(|| RandomState::new().hash_one(0) >> 32),
             max_time: args.max_time,
+            scripts: Scripts {
+                setup: args.setup.clone(),
+                prepare: args.prepare.clone(),
+                cleanup: args.cleanup.clone(),
+            },
+            ignore_failure: args.ignore_failure,
             show_output: args.show_output,
             stdout_taken: args.json.json.as_ref().is_some_and(|path| path.as_os_str() == "-"),
             profile: if own_timeout { "custom".to_owned() } else { word(&profile) },
@@ -74,19 +99,31 @@ impl Plan {
     }
 }
 
-fn modes(wanted: &[PolicyArg]) -> Result<[Mode; 2], Failure> {
-    let mode = |arg: PolicyArg| Mode { name: word(&arg), policy: arg.into() };
-    match wanted {
-        [a, b] if a != b => Ok([mode(*a), mode(*b)]),
-        [a, _] => Err(Failure::input(format!(
-            "--modes {0},{0}: a mode cannot be compared with itself; name two of them, such as off,{0}",
-            word(a)
-        ))),
-        _ => {
-            let words: Vec<String> = wanted.iter().map(word).collect();
-            Err(Failure::input(format!("--modes {}: two modes are compared, such as off,full", words.join(","))))
-        }
+impl Plan {
+    /// All modes but the first.
+    pub fn others(&self) -> impl Iterator<Item = &Mode> {
+        self.modes.iter().skip(1)
     }
+}
+
+/// Compared at once: a round of more takes too long to be one.
+const MODES_MAX: usize = 6;
+
+fn modes(wanted: &[PolicyArg]) -> Result<Vec<Mode>, Failure> {
+    let words: Vec<String> = wanted.iter().map(word).collect();
+    if !(2..=MODES_MAX).contains(&wanted.len()) {
+        return Err(Failure::input(format!(
+            "--modes {}: two to {MODES_MAX} modes are compared, such as off,full",
+            words.join(",")
+        )));
+    }
+    let mode = |(place, arg): (usize, &PolicyArg)| {
+        let word = word(arg);
+        let before = wanted[..place].iter().filter(|other| *other == arg).count();
+        let name = if before == 0 { word.clone() } else { format!("{word}-{}", before + 1) };
+        Mode { name, word, policy: (*arg).into() }
+    };
+    Ok(wanted.iter().enumerate().map(mode).collect())
 }
 
 fn metric(args: &AbArgs) -> Result<Option<Metric>, Failure> {

@@ -6,10 +6,11 @@ use super::measure::{self, Outcome, ReportFile};
 use super::number;
 use super::plan::{Mode, Plan};
 use crate::calibrate;
+use crate::ending;
 use crate::failure::Failure;
-use crate::output::{say, shown, steady_tick};
+use crate::output::{form, say, shown, steady_tick};
 use gleaner_report::{AbRun, RunReport};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -32,6 +33,8 @@ pub struct Series {
     /// Whether what the metric's pattern finds was shown.
     shown: bool,
     left_behind: u64,
+    /// Runs that count although they failed.
+    failed: u64,
 }
 
 /// Why a comparison ended early.
@@ -75,9 +78,31 @@ impl Series {
         let mut series = Self::default();
         let costs = series.costs(plan, interrupt);
         let setting = Setting { plan, interrupt, costs, report };
-        series.stop = series.run_all(&setting)?;
+        series.stop = match Self::script(&setting, "--setup", plan.scripts.setup.as_deref())? {
+            None => series.run_all(&setting)?,
+            failed => failed,
+        };
+        // Also when a run failed; what that said counts more.
+        let failed = Self::script(&setting, "--cleanup", plan.scripts.cleanup.as_deref())?;
+        series.stop = series.stop.take().or(failed);
         series.tell_warnings();
         Ok(series)
+    }
+
+    /// Runs a script around the runs, if there is one.
+    fn script(setting: &Setting<'_>, option: &str, script: Option<&str>) -> Result<Option<Stop>, Failure> {
+        let Some(script) = script else { return Ok(None) };
+        let (status, said) = measure::script(setting.plan, script, setting.interrupt)?;
+        if let Some(signal) = setting.interrupt.signal().filter(|_| option != "--cleanup") {
+            return Ok(Some(interrupted(signal)));
+        }
+        if status == 0 {
+            return Ok(None);
+        }
+        let reason = format!("{option} ended with status {status}");
+        let said =
+            if said.is_empty() { "it printed nothing".to_owned() } else { format!("the end of its output:\n{said}") };
+        Ok(Some(Stop { message: format!("{reason}; {said}"), reason, status: u8::try_from(status).unwrap_or(125) }))
     }
 
     /// What a halt costs here, for all runs alike.
@@ -108,13 +133,12 @@ impl Series {
         }
         let warm_up = began.elapsed();
         let pairs = usize::try_from(plan.pairs).unwrap_or(usize::MAX);
-        for (pair, second_first) in (1..).zip(gleaner_stats::orders(pairs, plan.seed)) {
+        for (pair, places) in (1..).zip(gleaner_stats::rounds(pairs, plan.modes.len(), plan.seed)) {
             if plan.max_time.is_some_and(|limit| !fits(warm_up, began.elapsed(), pair - 1, limit)) {
                 self.notes.push(format!("--max-time ended it after {} of {} pairs", pair - 1, plan.pairs));
                 break;
             }
-            let [a, b] = &plan.modes;
-            for (order, mode) in (1..).zip(if second_first { [b, a] } else { [a, b] }) {
+            for (order, mode) in (1..).zip(places.into_iter().map(|place| &plan.modes[place])) {
                 bar.set_message(super::summary::so_far(plan, &self.runs));
                 if let Some(stop) = self.run_one(setting, &bar, &Which { mode, pair: Some((pair, order)) })? {
                     return Ok(Some(stop));
@@ -135,14 +159,18 @@ impl Series {
         if let Some(signal) = setting.interrupt.signal() {
             return Ok(Some(interrupted(signal)));
         }
+        if let Some(stop) = Self::script(setting, "--prepare", setting.plan.scripts.prepare.as_deref())? {
+            return Ok(Some(stop));
+        }
         let outcome =
             measure::run(setting.plan, which.mode, setting.costs.as_deref(), &setting.report, setting.interrupt)?;
         if let Some(signal) = setting.interrupt.signal() {
             return Ok(Some(interrupted(signal)));
         }
-        if outcome.exit_status != 0 || outcome.report.is_none() {
+        if outcome.report.is_none() || outcome.exit_status != 0 && !setting.plan.ignore_failure {
             return Ok(Some(failed(which, &outcome)));
         }
+        self.failed += u64::from(outcome.exit_status != 0);
         self.remember(which, &outcome);
         let metric = match metric(setting.plan, which, &outcome) {
             Ok(metric) => metric,
@@ -179,6 +207,10 @@ impl Series {
                 .to_owned(),
             );
         }
+        if self.failed > 0 {
+            let runs = self.failed;
+            self.notes.push(format!("runs that ended with a status other than 0, and count all the same: {runs}"));
+        }
         let managed = self.managed_runs;
         for (warning, runs) in std::mem::take(&mut self.warnings) {
             self.notes.push(format!("{warning} ({runs} of {managed} managed runs, warm-up included)"));
@@ -192,9 +224,7 @@ fn progress(plan: &Plan) -> ProgressBar {
         return ProgressBar::hidden();
     }
     let bar = shown(ProgressBar::new(plan.pairs));
-    if let Ok(style) = ProgressStyle::with_template("  pair {pos}/{len} [{bar:30}] {eta} left  {msg}") {
-        bar.set_style(style);
-    }
+    form(&bar, "  pair {pos}/{len} [{bar:30}] {left}  {msg}");
     steady_tick(&bar, Duration::from_secs(1));
     bar
 }
@@ -210,6 +240,7 @@ fn fits(warm_up: Duration, elapsed: Duration, pairs: u64, limit: Duration) -> bo
 }
 
 fn interrupted(signal: i32) -> Stop {
+    ending::told(signal);
     let name = signal_hook::low_level::signal_name(signal).unwrap_or("a signal");
     Stop {
         reason: format!("interrupted by {name}"),

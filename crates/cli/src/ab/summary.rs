@@ -2,27 +2,31 @@
 
 use super::plan::{Mode, Plan};
 use super::series::Series;
-use gleaner_report::{AbMachine, AbMedians, AbMetric, AbMode, AbReport, AbRun, AbSideCosts, AbSpeedup};
-use gleaner_stats::{FEWEST, Speedup, Verdict, median, outliers, speedup};
+use gleaner_report::{
+    AbComparison, AbMachine, AbMedians, AbMetric, AbMode, AbReport, AbRun, AbSideCosts, AbSpeedup, AbSpread,
+};
+use gleaner_stats::{FEWEST, Speedup, Verdict, mean_and_deviation, median, outliers, speedup};
 
 pub fn report(plan: &Plan, series: &Series) -> AbReport {
     let mut runs = series.runs.clone();
     plan.modes.iter().for_each(|mode| mark_outliers(&mut runs, mode, plan.metric.is_some()));
-    let pairs = complete_pairs(plan, &runs);
-    let found = speedup_of(plan, &pairs);
     let vcpus = crate::run::allowed_vcpus().len() as u64;
     let mut notes = series.notes.clone();
-    let without_ratio = pairs.len() - found.map_or(0, |found| found.pairs);
-    if without_ratio > 0 {
-        notes
-            .push(format!("pairs without a ratio, because a value is not above 0: {without_ratio}; they are left out"));
+    let others: Vec<(AbComparison, Vec<Pair<'_>>)> =
+        plan.others().map(|mode| compared(plan, &runs, mode, vcpus)).collect();
+    let pairs = others.iter().map(|(_, pairs)| pairs.len()).min().unwrap_or(0) as u64;
+    for (of, pairs) in &others {
+        notes.extend(without_ratio(of, pairs));
+        notes.extend(opposite(plan, pairs));
     }
+    let mut others = others.into_iter().map(|(of, _)| of);
+    let second = others.next().unwrap_or_default();
+    let further = others.collect();
     let trips: u64 = runs.iter().map(|run| run.guard_trips).sum();
     if trips > 0 {
         notes
             .push(format!("the host was short of CPUs: times the contention guard stopped a yielding thread: {trips}"));
     }
-    notes.extend(opposite(plan, &pairs));
     AbReport {
         schema: AbReport::SCHEMA.to_owned(),
         command: plan.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
@@ -34,10 +38,36 @@ pub fn report(plan: &Plan, series: &Series) -> AbReport {
             better: if metric.higher_is_better { "higher" } else { "lower" }.to_owned(),
         }),
         pairs_planned: plan.pairs,
-        pairs: pairs.len() as u64,
+        pairs,
         warmups: plan.warmups,
         shuffle_seed: plan.seed,
         machine: AbMachine { kernel: rustix::system::uname().release().to_string_lossy().into_owned(), vcpus },
+        speedup: second.speedup,
+        told_verdict: Some(second.told_verdict().to_owned()),
+        verdict: second.verdict,
+        verdict_withheld: second.verdict_withheld,
+        pairs_to_tell: second.pairs_to_tell,
+        side_costs: second.side_costs,
+        further,
+        incomplete: series.stop.as_ref().map(|stop| stop.reason.clone()),
+        notes,
+        runs,
+    }
+}
+
+/// The speedup so far, for the progress bar.
+pub fn so_far(plan: &Plan, runs: &[AbRun]) -> String {
+    let found = plan.others().filter_map(|mode| speedup_of(plan, &complete_pairs(plan, runs, mode)));
+    let medians: Vec<String> = found.map(|found| format!("{:.3}", found.median)).collect();
+    if medians.is_empty() { String::new() } else { format!("speedup so far {}", medians.join(", ")) }
+}
+
+/// What a mode comes to against the first, and the pairs that this rests on.
+fn compared<'a>(plan: &Plan, runs: &'a [AbRun], mode: &Mode, vcpus: u64) -> (AbComparison, Vec<Pair<'a>>) {
+    let pairs = complete_pairs(plan, runs, mode);
+    let found = speedup_of(plan, &pairs);
+    let comparison = AbComparison {
+        mode: mode.name.clone(),
         speedup: found.map(|found| AbSpeedup {
             median: found.median,
             ci95: found.ci95.map(|(low, high)| [low, high]),
@@ -47,23 +77,21 @@ pub fn report(plan: &Plan, series: &Series) -> AbReport {
         verdict_withheld: withheld(found),
         pairs_to_tell: found.and_then(|found| found.pairs_to_tell()),
         side_costs: side_costs(&pairs, vcpus),
-        incomplete: series.stop.as_ref().map(|stop| stop.reason.clone()),
-        notes,
-        runs,
-    }
+    };
+    (comparison, pairs)
 }
 
-/// The speedup so far, for the progress bar.
-pub fn so_far(plan: &Plan, runs: &[AbRun]) -> String {
-    let found = speedup_of(plan, &complete_pairs(plan, runs));
-    found.map_or_else(String::new, |found| format!("speedup so far {:.3}", found.median))
+fn without_ratio(of: &AbComparison, pairs: &[Pair<'_>]) -> Option<String> {
+    let without = pairs.len() as u64 - of.speedup.map_or(0, |speedup| speedup.pairs);
+    (without > 0)
+        .then(|| format!("pairs without a ratio, because a value is not above 0: {without}; they are left out"))
 }
 
 type Pair<'a> = (&'a AbRun, &'a AbRun);
 
-/// Pairs of which both runs are there: the first mode's, the second mode's.
-fn complete_pairs<'a>(plan: &Plan, runs: &'a [AbRun]) -> Vec<Pair<'a>> {
-    let [first, second] = &plan.modes;
+/// Pairs of which both runs are there: the first mode's, this mode's.
+fn complete_pairs<'a>(plan: &Plan, runs: &'a [AbRun], second: &Mode) -> Vec<Pair<'a>> {
+    let Some(first) = plan.modes.first() else { return Vec::new() };
     let partner = |run: &AbRun| runs.iter().find(|other| other.pair == run.pair && other.mode == second.name);
     runs.iter().filter(|run| run.mode == first.name).filter_map(|run| Some((run, partner(run)?))).collect()
 }
@@ -119,7 +147,19 @@ fn mode_of(runs: &[AbRun], mode: &Mode) -> AbMode {
         runs: of_mode.len() as u64,
         outliers: of_mode.iter().filter(|run| run.outlier).count() as u64,
         median: medians(&of_mode),
+        spread: spread(&of_mode),
     }
+}
+
+fn spread(runs: &[&AbRun]) -> Option<AbSpread> {
+    let (wall, wall_deviation) = mean_and_deviation(&runs.iter().map(|run| run.wall_ns as f64).collect::<Vec<_>>())?;
+    let metric = mean_and_deviation(&runs.iter().filter_map(|run| run.metric).collect::<Vec<_>>());
+    Some(AbSpread {
+        wall_ns_mean: rounded(wall),
+        wall_deviation_ns: wall_deviation.map(rounded),
+        metric_mean: metric.map(|(mean, _)| mean),
+        metric_deviation: metric.and_then(|(_, deviation)| deviation),
+    })
 }
 
 fn medians(runs: &[&AbRun]) -> Option<AbMedians> {

@@ -86,6 +86,8 @@ impl AttachArgs {
             observer: ObserverChoice::Procfs,
             ..Config::of(crate::capture::name_of(&command), group)
         };
-        Ok(Options { config, quiet: crate::output::quiet(), command, asking: Asking::new(self.daemon, &own) })
+        let asking = Asking::new(self.daemon, &own);
+        let records = self.recording.capture.is_some();
+        Ok(Options { config, quiet: crate::output::quiet(), command, asking, records })
     }
 }

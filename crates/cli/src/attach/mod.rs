@@ -69,7 +69,7 @@ pub fn main(args: AttachArgs) -> Result<u8, Failure> {
 
 fn say_until(options: &Options, target: &Target, length: Option<Duration>) {
     if !options.quiet {
-        let until = if length.is_some() { "for a while" } else { "until it ends, or Ctrl-C" };
+        let until = length.map_or_else(|| "until it ends, or Ctrl-C".to_owned(), |length| format!("for {length:?}"));
         say(&format!("gleaner: attached to {target} {until}"));
     }
 }

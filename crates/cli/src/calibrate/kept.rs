@@ -4,6 +4,7 @@
 
 use super::{GAP_BRIDGED, costs_from_text, costs_now, costs_to_text};
 use crate::doctor::machine;
+use crate::files::Place;
 use crate::means::polls_here;
 use gleaner_act::{IdlePoll, default_state_dir};
 use gleaner_decide::guest::GuestParams;
@@ -13,9 +14,8 @@ use gleaner_runtime::Config;
 use gleaner_settings::{Profile, RetainChoice};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, DirBuilder};
-use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 /// In the folder of the journals.
@@ -50,6 +50,21 @@ pub struct Known {
 /// Adds to `config` what a run by it has to know, which is found out unless it was since the boot. Nothing where a
 /// means that polls in the idle task is to be had: there a trial in each run decides.
 pub fn add_what_is_known(config: &mut Config, vcpus: &CpuSet) {
+    add(config, vcpus, known);
+}
+
+/// The same as far as it was found out before: a program that is to be managed waits for no measurement, and would be
+/// in its way.
+pub fn add_what_is_kept(config: &mut Config, vcpus: &CpuSet) {
+    add(config, vcpus, |vcpus, _, yielding_is_asked| {
+        if !matters(vcpus, yielding_is_asked) {
+            return None;
+        }
+        kept(&default_state_dir(), &conditions(vcpus), yielding_is_asked)
+    });
+}
+
+fn add(config: &mut Config, vcpus: &CpuSet, find: impl Fn(&CpuSet, &GuestParams, bool) -> Option<Known>) {
     let group = &config.group;
     let asks = group.policy().retains() && group.profile() != Profile::Latency && group.retain_for.is_none();
     let yielding_is_asked = match config.retain {
@@ -60,7 +75,7 @@ pub fn add_what_is_known(config: &mut Config, vcpus: &CpuSet) {
     if !asks {
         return;
     }
-    if let Some(known) = known(vcpus, &group.params(), yielding_is_asked) {
+    if let Some(known) = find(vcpus, &group.params(), yielding_is_asked) {
         config.costs = config.costs.or(known.costs);
         config.refused = known.idle_poll_why_not.map(|why| (RetainMeans::IdlePoll, why)).into_iter().collect();
     }
@@ -79,10 +94,7 @@ pub fn costs_for_service(retain: RetainChoice, vcpus: &CpuSet) -> Option<WakeupC
 
 /// What was not found out is logged.
 fn known(vcpus: &CpuSet, params: &GuestParams, yielding_is_asked: bool) -> Option<Known> {
-    // Elsewhere the trial alone decides: what an emulated wake-up takes says nothing, and loading programs more often
-    // than need be hangs QEMU 7.2 now and then.
-    let kvm = hypervisor(&ProcRoot::default()).is_some_and(|found| found.name.contains("KVM"));
-    if vcpus.len() < 2 || !kvm || !yielding_is_asked && polls_here(vcpus) {
+    if !matters(vcpus, yielding_is_asked) {
         return None;
     }
     kept_or_measured(vcpus, params, yielding_is_asked, || true).unwrap_or_else(|error| {
@@ -91,7 +103,14 @@ fn known(vcpus: &CpuSet, params: &GuestParams, yielding_is_asked: bool) -> Optio
     })
 }
 
-/// The same for whoever can be interrupted: `None`, too, once `go_on` said no.
+/// Whether it is to be known. Elsewhere the trial alone decides: what an emulated wake-up takes says nothing, and
+/// loading programs more often than need be hangs QEMU 7.2 now and then.
+fn matters(vcpus: &CpuSet, yielding_is_asked: bool) -> bool {
+    let kvm = || hypervisor(&ProcRoot::default()).is_some_and(|found| found.name.contains("KVM"));
+    vcpus.len() >= 2 && (yielding_is_asked || !polls_here(vcpus)) && kvm()
+}
+
+/// As `known`, for whoever can be interrupted: `None`, too, once `go_on` said no.
 pub fn kept_or_measured(
     vcpus: &CpuSet,
     params: &GuestParams,
@@ -99,8 +118,7 @@ pub fn kept_or_measured(
     go_on: impl FnMut() -> bool,
 ) -> Result<Option<Known>, Box<dyn std::error::Error>> {
     let (folder, on) = (default_state_dir(), conditions(vcpus));
-    let enough = |kept: &Known| kept.costs.is_some() || !yielding_is_asked;
-    if let Some(kept) = read(&folder, &on, since_boot()).filter(enough) {
+    if let Some(kept) = kept(&folder, &on, yielding_is_asked) {
         return Ok(Some(kept));
     }
     let tried = if yielding_is_asked { Ok(()) } else { IdlePoll::check(&ProcRoot::default().sys) };
@@ -117,6 +135,10 @@ pub fn kept_or_measured(
         tracing::info!("{}: {error}", folder.join(FILE).display());
     }
     Ok(Some(known))
+}
+
+fn kept(folder: &Path, on: &serde_json::Value, yielding_is_asked: bool) -> Option<Known> {
+    read(folder, on, since_boot()).filter(|kept| kept.costs.is_some() || !yielding_is_asked)
 }
 
 fn conditions(vcpus: &CpuSet) -> serde_json::Value {
@@ -160,11 +182,10 @@ fn keep(folder: &Path, on: serde_json::Value, known: &Known, now: Duration) -> s
     };
     // It goes with the last journal.
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    let mut file = tempfile::Builder::new().prefix(".calibration-").tempfile_in(folder)?;
-    serde_json::to_writer(&mut file, &kept)?;
-    file.write_all(b"\n")?;
-    let path: PathBuf = folder.join(FILE);
-    file.persist(path).map(drop).map_err(|error| error.error)
+    let path = folder.join(FILE);
+    // Where the name is free, a kill leaves nothing else.
+    let _ = fs::remove_file(&path);
+    Place::open(&path)?.write((serde_json::to_string(&kept)? + "\n").as_bytes())
 }
 
 #[cfg(test)]

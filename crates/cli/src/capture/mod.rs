@@ -7,6 +7,7 @@ mod replay;
 mod take;
 
 use crate::failure::Failure;
+use crate::files::refuse_strangers;
 use clap::Args;
 pub use dump::{DumpArgs, main as dump};
 use gleaner_capture::{CaptureError, Reader, Target};
@@ -47,8 +48,8 @@ impl RecordingArgs {
     /// Opens the file: what is wrong with it must not come out only after the work.
     pub fn open(&self) -> Result<Option<Recording>, Failure> {
         let Some(path) = &self.capture else { return Ok(None) };
-        let opened = OpenOptions::new().write(true).create(true).truncate(true).open(path);
-        let file = opened.map_err(|error| {
+        let open = |()| OpenOptions::new().write(true).create(true).truncate(true).open(path);
+        let file = refuse_strangers(path).and_then(open).map_err(|error| {
             Failure::input(format!(
                 "cannot write --capture file {}: {error}; name a file you may write",
                 path.display()

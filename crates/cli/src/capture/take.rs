@@ -45,9 +45,7 @@ fn length(text: &str) -> Result<Duration, String> {
 pub fn main(args: &CaptureArgs) -> Result<u8, Failure> {
     let interrupted = interrupt::flag()?;
     let mut output = Output::open(args.json.json.as_deref())?;
-    let cannot_write = |error: io::Error| {
-        Failure::input(format!("cannot write {}: {error}; name a file you may write", args.file.display()))
-    };
+    let cannot_write = |error: io::Error| Failure::unwritten(args.file.display(), &error);
     let (destination, mut to) = Destination::open(&args.file).map_err(cannot_write)?;
     let state_dir = args.ask.state_dir.clone().unwrap_or_else(default_state_dir);
     let first = match args.length {

@@ -66,7 +66,8 @@ pub struct AskArgs {
 #[command(after_help = "Without a daemon the status is 1.\n\n\
                         Examples:\n\
                         \x20 gleaner status\n\
-                        \x20 gleaner status --json --every 1s > status.jsonl    # what `gleaner top --from` shows again")]
+                        \x20 gleaner status --json --every 1s > status.jsonl    # what `gleaner top --from` shows again\n\
+                        \x20 gleaner status --textfile /var/lib/prometheus/node-exporter/gleaner.prom")]
 pub struct StatusArgs {
     #[command(flatten)]
     pub ask: AskArgs,
@@ -75,6 +76,9 @@ pub struct StatusArgs {
     /// Again and again, until Ctrl-C or the daemon ends: JSON to stdout, one status a line; 100ms to 1h
     #[arg(long, value_name = "DURATION", requires = "json", value_parser = every)]
     pub every: Option<Duration>,
+    /// Write the metrics to this file, for node_exporter's textfile collector; its name ends in .prom
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "every"])]
+    pub textfile: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

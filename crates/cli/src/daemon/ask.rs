@@ -15,6 +15,10 @@ pub fn status(args: &StatusArgs) -> Result<u8, Failure> {
     if let Some(every) = args.every {
         return lines(args, every);
     }
+    if let Some(file) = &args.textfile {
+        let text = gleaner_daemon::textfile(&status_of(&args.ask)?);
+        return gleaner_command::results::replace(file, text.as_bytes()).map(|()| 0);
+    }
     let mut output = Output::open(args.json.json.as_deref())?;
     let report = status_of(&args.ask)?;
     output.text(&report);

@@ -1,6 +1,6 @@
 //! Who else steers these vCPUs, and what Gleaner does about each.
 
-use gleaner_act::{default_state_dir, is_abandoned, list_journals};
+use gleaner_act::{is_abandoned, own_journals};
 use gleaner_model::CpuSet;
 use gleaner_observe::{Neighbours, ProcRoot, Tuned, neighbours};
 use gleaner_report::Neighbour;
@@ -8,7 +8,7 @@ use std::path::Path;
 
 /// All that are found. `vcpus`: those that a program here may use. To be called before a session of our own begins.
 pub fn found(vcpus: &CpuSet) -> Vec<Neighbour> {
-    let journals = list_journals(&default_state_dir()).unwrap_or_default();
+    let journals = own_journals().unwrap_or_default();
     let lives = |path: &&std::path::PathBuf| !is_abandoned(path);
     let gleaners = journals.iter().filter(lives).filter_map(|path| process_of(path)).collect();
     told(&neighbours(&ProcRoot::default(), Path::new("/")), gleaners, vcpus)

@@ -58,13 +58,13 @@ pub fn main(args: &ListArgs) -> Result<u8, Failure> {
     let root = ProcRoot::default();
     let options = looking(&args.qmp, &interrupted);
     let vms = match chosen(&root, &args.vm, &options) {
-        Err(_) if interrupted.load(Ordering::Relaxed) => return Ok(130),
+        Err(_) if interrupted.load(Ordering::Relaxed) => return Ok(interrupt::status()),
         chosen => chosen?,
     };
     let activity = watch(&root, &vms, args.length, &interrupted);
     let report = report(&root, &vms, &activity, &args.vm);
     if vms.is_empty() && interrupted.load(Ordering::Relaxed) {
-        return Ok(130);
+        return Ok(interrupt::status());
     }
     // What was seen until an interruption is a result too, of a shorter interval.
     output.json(&report)?;

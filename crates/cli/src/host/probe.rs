@@ -42,7 +42,7 @@ pub fn main(args: &ProbeArgs) -> Result<u8, Failure> {
     let interrupted = interrupt::flag()?;
     let report = examine(&ProcRoot::default(), &interrupted)?;
     if interrupted.load(Ordering::Relaxed) {
-        return Ok(130);
+        return Ok(interrupt::status());
     }
     output.json(&report)?;
     output.text(&report);

@@ -88,9 +88,7 @@ fn default_file(program: &OsString) -> PathBuf {
 
 /// Records a program into a file, which is there only when it is whole.
 fn record(command: &[OsString], path: &Path, max_bytes: u64) -> Result<RecordReport, Failure> {
-    let no_file = |error: std::io::Error| {
-        Failure::input(format!("cannot write {}: {error}; name a file in a folder that you may write", path.display()))
-    };
+    let no_file = |error: std::io::Error| Failure::unwritten(path.display(), &error);
     if path.is_dir() {
         return Err(no_file(std::io::ErrorKind::IsADirectory.into()));
     }
@@ -141,7 +139,7 @@ impl Recording {
     fn run(&mut self, command: &[OsString]) -> Result<(ExitStatus, Duration), Failure> {
         let inherited = Inherited::now();
         let (sender, events) = channel();
-        let _listening = listen(sender, &inherited)?;
+        listen(sender, &inherited)?;
         if let Some(recorder) = &mut self.recorder {
             recorder.adopt_next_child();
         }
@@ -170,8 +168,7 @@ impl Recording {
                     self.interrupted |= matches!(signal, libc::SIGINT | libc::SIGTERM | libc::SIGHUP | libc::SIGQUIT);
                     relay.pass_on(signal, by_terminal);
                 }
-                // Bursts are told where there is a runtime alone.
-                Ok(Event::Child | Event::Burst) | Err(RecvTimeoutError::Timeout) => {
+                Ok(Event::Child) | Err(RecvTimeoutError::Timeout) => {
                     if let Some(status) = child.try_wait().map_err(Failure::work)? {
                         return Ok(status);
                     }

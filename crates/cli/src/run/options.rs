@@ -18,6 +18,8 @@ pub struct Options {
     pub command: Vec<OsString>,
     /// Whether a daemon is to do it.
     pub asking: Asking,
+    /// Whether what Gleaner sees and decides is recorded.
+    pub records: bool,
 }
 
 impl Options {
@@ -58,7 +60,8 @@ impl Options {
             ..Config::of(crate::capture::name_of(&args.command), group)
         };
         let asking = Asking::new(args.daemon, &own);
-        Ok(Self { config, quiet: crate::output::quiet(), command: args.command, asking })
+        let records = args.recording.capture.is_some();
+        Ok(Self { config, quiet: crate::output::quiet(), command: args.command, asking, records })
     }
 }
 

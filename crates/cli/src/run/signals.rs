@@ -6,12 +6,12 @@
 
 use crate::failure::Failure;
 use gleaner_sys::{Limit, Limits};
-use signal_hook::iterator::exfiltrator::WithOrigin;
-use signal_hook::iterator::{Handle, SignalsInfo};
-use signal_hook::low_level::siginfo::{Cause, Origin};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::ops::RangeInclusive;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
+use std::time::Instant;
 
 /// Passed on when sent to us, and all real-time signals. SIGTTIN and SIGTTOU keep their default action: the terminal
 /// sends them to the whole group. What tells of a fault in this very process (SIGSEGV and the like) is nobody else's.
@@ -48,8 +48,6 @@ pub enum Event {
     Child,
     /// A signal for the program; `by_terminal`: it has it already.
     Signal { signal: i32, by_terminal: bool },
-    /// Threads of the program wait for a vCPU.
-    Burst,
 }
 
 /// How this process was started: what the program has to find again.
@@ -176,73 +174,86 @@ pub fn hear_of_children() {
     }
 }
 
-/// Blocked signals would never be heard of, a child's end among them. The program blocks what it found blocked.
-fn unblock_all() {
-    // SAFETY: sigset_t is plain data; both calls only fill and read it.
+/// This thread takes no signal any more.
+pub fn block_all() {
+    // SAFETY: sigset_t is plain data, which the calls fill and read.
     unsafe {
-        let mut none: libc::sigset_t = std::mem::zeroed();
-        libc::sigemptyset(&raw mut none);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
+        let mut all: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, std::ptr::null_mut());
     }
 }
 
-/// Hears every signal from the moment it is made, except those that are to stay ignored.
-pub struct Listener {
-    signals: SignalsInfo<WithOrigin>,
-    events: Sender<Event>,
-}
-
-/// Ends its [`Listener`] when it goes.
-pub struct Listening(Handle);
+/// Hears every signal from the moment it is made, except those that are to stay ignored. They are blocked and read, so
+/// there is no handler: every thread that is begun later blocks them too.
+pub struct Listener(OwnedFd);
 
 impl Listener {
-    pub fn new(events: Sender<Event>, inherited: &Inherited) -> Result<(Self, Listening), Failure> {
-        let wanted = passed_on().filter(|signal| !inherited.ignores(*signal));
-        let wanted: Vec<i32> = wanted.chain([libc::SIGCHLD]).collect();
-        let signals = SignalsInfo::<WithOrigin>::new(&wanted).map_err(Failure::run)?;
-        let listening = Listening(signals.handle());
-        unblock_all();
-        Ok((Self { signals, events }, listening))
+    pub fn new(inherited: &Inherited) -> Result<Self, Failure> {
+        let wanted = passed_on().filter(|signal| !inherited.ignores(*signal)).chain([libc::SIGCHLD]);
+        // SAFETY: sigset_t is plain data, which the calls fill and read. No other signal stays blocked: a program that
+        // blocks some finds them so. The descriptor is nobody else's.
+        let fd = unsafe {
+            let mut set: libc::sigset_t = std::mem::zeroed();
+            libc::sigemptyset(&raw mut set);
+            for signal in wanted {
+                libc::sigaddset(&raw mut set, signal);
+            }
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const set, std::ptr::null_mut());
+            match libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC) {
+                fd if fd < 0 => Err(Failure::run(std::io::Error::last_os_error())),
+                fd => Ok(OwnedFd::from_raw_fd(fd)),
+            }
+        };
+        fd.map(Self)
     }
 
-    /// Sends an [`Event`] for every signal, until its [`Listening`] goes or nobody receives.
-    pub fn listen(mut self) {
-        for origin in self.signals.forever() {
-            if event(&origin).is_some_and(|event| self.events.send(event).is_err()) {
-                return;
+    /// The next one; `None`: there was none until then.
+    pub fn next(&self, until: Option<Instant>) -> Option<Event> {
+        loop {
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            let limit = left.and_then(|left| Timespec::try_from(left).ok());
+            match poll(&mut [PollFd::new(&self.0, PollFlags::IN)], limit.as_ref()) {
+                Ok(0) => return None,
+                Ok(_) => {}
+                // A stop, or one that is nobody else's.
+                Err(_) => continue,
+            }
+            // SAFETY: the struct is plain data, and as long as what is read.
+            let info = unsafe {
+                let mut info: libc::signalfd_siginfo = std::mem::zeroed();
+                let size = size_of_val(&info);
+                if libc::read(self.0.as_raw_fd(), (&raw mut info).cast(), size) != size.cast_signed() {
+                    continue;
+                }
+                info
+            };
+            if let Some(event) = event(&info) {
+                return Some(event);
             }
         }
     }
 }
 
-impl Drop for Listening {
-    fn drop(&mut self) {
-        self.0.close();
-    }
-}
-
-/// Listens in a thread of its own.
-pub fn listen(events: Sender<Event>, inherited: &Inherited) -> Result<Listening, Failure> {
-    let (listener, listening) = Listener::new(events, inherited)?;
+/// Listens in a thread of its own, as long as somebody receives.
+pub fn listen(events: Sender<Event>, inherited: &Inherited) -> Result<(), Failure> {
+    let listener = Listener::new(inherited)?;
     let thread = std::thread::Builder::new().name("gleaner-signals".into());
     let refused = |error| Failure::run(format!("no thread to listen to signals: {}", gleaner_sys::why_refused(&error)));
-    thread.spawn(|| listener.listen()).map_err(refused)?;
-    Ok(listening)
+    let all = move || while listener.next(None).is_some_and(|event| events.send(event).is_ok()) {};
+    thread.spawn(all).map(drop).map_err(refused)
 }
 
 /// `None` for what is nobody else's.
-fn event(origin: &Origin) -> Option<Event> {
-    // SIGXFSZ says that it comes from this process, SIGXCPU from the kernel.
-    let own = i32::try_from(std::process::id()).ok();
-    let by_kernel = matches!(origin.cause, Cause::Kernel) || origin.process.map(|process| process.pid) == own;
-    Some(match origin.signal {
+fn event(info: &libc::signalfd_siginfo) -> Option<Event> {
+    let signal = i32::try_from(info.ssi_signo).ok()?;
+    let of_kernel = info.ssi_code == libc::SI_KERNEL;
+    Some(match signal {
         libc::SIGCHLD => Event::Child,
-        signal if OF_LIMITS.contains(&signal) && by_kernel => return None,
+        // SIGXFSZ says that it comes from this process, SIGXCPU from the kernel.
+        signal if OF_LIMITS.contains(&signal) && (of_kernel || info.ssi_pid == std::process::id()) => return None,
         // The kernel sends others too, such as an inherited alarm's: those are for the program.
-        signal => {
-            let by_terminal = matches!(origin.cause, Cause::Kernel) && BY_TERMINAL.contains(&signal);
-            Event::Signal { signal, by_terminal }
-        }
+        signal => Event::Signal { signal, by_terminal: of_kernel && BY_TERMINAL.contains(&signal) },
     })
 }
 
@@ -269,8 +280,20 @@ impl Relay {
         }
         if signal == libc::SIGTSTP {
             self.stopped = !by_terminal;
-            // SAFETY: as above; the shell must see this process stopped, or it would wait for ever.
-            unsafe { libc::raise(libc::SIGSTOP) };
+            stop();
         }
+    }
+}
+
+/// Stops as SIGTSTP does by itself, until somebody continues this process: the shell must see it stopped, and by what.
+fn stop() {
+    // SAFETY: sigset_t is plain data, which the calls fill and read. The signal is blocked until now, and again.
+    unsafe {
+        let mut only: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut only);
+        libc::sigaddset(&raw mut only, libc::SIGTSTP);
+        libc::raise(libc::SIGTSTP);
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const only, std::ptr::null_mut());
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const only, std::ptr::null_mut());
     }
 }

@@ -108,7 +108,7 @@ fn fill(report: &mut RunReport, config: &Config, snapshot: &Snapshot) {
     report.idle_entries = totals.idle_entries();
     report.halts = totals.halts();
     report.idle_ended_by = totals.idle_ended_by().map(Into::into);
-    report.threads_max = Some(totals.threads_max);
+    report.threads_max = totals.threads_max();
     report.active_vcpus_mean = totals.active_mean(usize::try_from(report.vcpus).unwrap_or(0));
     report.vcpu_times = totals.vcpus.iter().map(|(id, time)| vcpu_times(*id, time)).collect();
     report.lengths = lengths(group);

@@ -5,7 +5,7 @@ mod args;
 pub use args::WorkloadArgs;
 
 use crate::failure::Failure;
-use crate::output::{Output, quiet};
+use crate::output::{Output, form, quiet};
 use args::LIST;
 use gleaner_model::Nanos;
 use gleaner_report::{LatencyReport, WorkloadReport};
@@ -13,7 +13,7 @@ use gleaner_sys::why_refused;
 use gleaner_workloads::{
     Ended, ITERATIONS_PER_US, LatencySummary, Outcome, Plan, Program, Progress, Stop, WorkloadError, run,
 };
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -108,12 +108,10 @@ fn print_progress(progress: &Progress, every: Duration, name: Option<&str>, ende
 /// A line for a person at a terminal.
 fn show_progress(stop: Stop, progress: &Progress, ended: &Receiver<()>) {
     let (bar, template) = match stop {
-        Stop::Items(items) => (ProgressBar::new(items), "  {pos}/{len} items, {per_sec} [{bar:30}] {eta} left"),
+        Stop::Items(items) => (ProgressBar::new(items), "  {pos}/{len} items, {per_sec} [{bar:30}] {left}"),
         _ => (ProgressBar::no_length(), "  {pos} items, {per_sec}, {elapsed}"),
     };
-    if let Ok(style) = ProgressStyle::with_template(template) {
-        bar.set_style(style);
-    }
+    form(&bar, template);
     while goes_on(ended, SHOWN_EVERY) {
         bar.set_position(progress.items());
     }

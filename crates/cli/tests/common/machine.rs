@@ -123,6 +123,34 @@ pub fn idle_values() -> BTreeMap<PathBuf, String> {
     files.filter_map(|path| Some((path.clone(), fs::read_to_string(&path).ok()?.trim().to_owned()))).collect()
 }
 
+/// Ends a test here where another Gleaner has the whole machine's settings: it would wait for what never comes.
+#[macro_export]
+macro_rules! haltpoll_is_free {
+    () => {
+        if let Some(pid) = $crate::common::machine::holder_of_haltpoll(std::path::Path::new("/run/gleaner")) {
+            gleaner_testing::skip!("another Gleaner holds haltpoll: process {pid}");
+        }
+    };
+}
+
+/// Why no vCPU can be kept awake by the kernel's own means here; `None`: it can.
+pub fn why_not_kept_awake() -> Option<String> {
+    if !super::is_root() || !Path::new("/sys/devices/system/cpu/cpu0/cpuidle/state0").exists() {
+        return Some("needs root and a cpuidle driver".to_owned());
+    }
+    holder_of_haltpoll(Path::new("/run/gleaner")).map(|pid| format!("another Gleaner holds haltpoll: process {pid}"))
+}
+
+/// The living process whose journal in `folder` has haltpoll's parameters.
+pub fn holder_of_haltpoll(folder: &Path) -> Option<i32> {
+    fs::read_dir(folder).ok()?.flatten().find_map(|entry| {
+        let pid: i32 = entry.file_name().to_str()?.strip_suffix(".journal")?.split('-').next()?.parse().ok()?;
+        let lives = Path::new(&format!("/proc/{pid}")).exists();
+        let holds = fs::read_to_string(entry.path()).is_ok_and(|text| text.contains("module/haltpoll/"));
+        Some(pid).filter(|_| lives && holds)
+    })
+}
+
 /// All pids there are.
 pub fn pids() -> Vec<i32> {
     numbers_in("/proc")

@@ -28,7 +28,7 @@ pub fn gleaner<S: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = S>) -> 
     command
 }
 
-/// `gleaner run --timeout 1ms ...`: without the calibration, which takes a second.
+/// `gleaner run --timeout 1ms ...`.
 pub fn run<S: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = S>) -> Command {
     let mut command = gleaner(["run", "--timeout", "1ms"]);
     command.args(args);

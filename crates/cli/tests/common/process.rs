@@ -1,5 +1,6 @@
 //! Commands that a test runs: bounded waits, what they said, signals. The laboratory's tests have it too.
 
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -10,6 +11,7 @@ pub const LONGEST_WAIT: Duration = Duration::from_secs(10);
 /// What a command said and how it ended.
 #[derive(Debug)]
 pub struct Said {
+    /// As a shell says it: 128+n after signal n.
     pub status: Option<i32>,
     pub stdout: String,
     pub stderr: String,
@@ -65,9 +67,15 @@ pub fn finish_with_stdin(command: &mut Command, stdin: &[u8]) -> Output {
 #[track_caller]
 fn said(output: &Output) -> Said {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let said = Said { status: output.status.code(), stdout: text(&output.stdout), stderr: text(&output.stderr) };
+    let status = Some(shell_status(output.status));
+    let said = Said { status, stdout: text(&output.stdout), stderr: text(&output.stderr) };
     assert!(!said.stderr.contains("panicked") && !said.stdout.contains("panicked"), "{said:#?}");
     said
+}
+
+/// The status as a shell says it.
+pub fn shell_status(status: std::process::ExitStatus) -> i32 {
+    status.code().or(status.signal().map(|signal| 128 + signal)).unwrap()
 }
 
 /// Whether `met` becomes true before the longest wait is over.

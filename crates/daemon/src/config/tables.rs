@@ -24,6 +24,8 @@ settings! {
     /// Where figures are served.
     pub(super) struct MetricsTable in "metrics" {
         /// Where OpenMetrics are served: a unix socket with the control socket's permissions, or a loopback address.
+        /// With public: before it any address, for everybody who reaches it; under systemd the unit has to allow it
+        /// (IPAddressAllow=).
         listen: MetricsAddress, "nowhere";
     }
 }
@@ -250,7 +252,7 @@ impl Value for MetricsAddress {
     const EXAMPLE: &'static str = "\"127.0.0.1:9469\"";
 
     fn allowed() -> String {
-        "unix:/PATH, 127.0.0.1:PORT, [::1]:PORT".to_owned()
+        "unix:/PATH, 127.0.0.1:PORT, [::1]:PORT, public:ADDRESS:PORT".to_owned()
     }
 
     fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {

@@ -1,5 +1,5 @@
 use super::*;
-use gleaner_report::{StatusMachine, StatusRecent, StatusTimes, StatusTrial, StatusVcpuTimes};
+use gleaner_report::{StatusMachine, StatusRecent, StatusTimes, StatusTrial, StatusVcpuTimes, VerifiedFile};
 use std::collections::BTreeMap;
 
 fn group(name: &str, trial: Option<f64>) -> StatusGroup {
@@ -25,7 +25,7 @@ fn group(name: &str, trial: Option<f64>) -> StatusGroup {
         timeout_ns: None,
         cpu_time_ns: 2_500_000_000,
         voluntary_switches: 7,
-        threads_max: 1,
+        threads_max: Some(1),
         recent: trial.as_ref().map(|_| StatusRecent {
             g_comp_ns: Some(5e3),
             l_idle_ns: Some(2e4),
@@ -54,6 +54,14 @@ fn status() -> StatusReport {
             vcpus: vec![times(Some(4_000_000_000)), times(Some(2_000_000_000)), times(None)],
             ..StatusTimes::default()
         }),
+        began_unix_ns: Some(1_700_000_000_000_000_000),
+        settings_differ: vec![VerifiedFile {
+            path: "/sys/x".into(),
+            expected: vec!["7".into()],
+            found: None,
+            as_set: false,
+            changed_by: None,
+        }],
         window_ns: 100_000_000,
         overhead_cpu_ns: 1,
         groups: vec![group("redis", Some(1.31)), group("a\"b\\", None)],
@@ -91,7 +99,7 @@ fn parse(text: &str) -> (BTreeMap<String, f64>, BTreeMap<String, [String; 3]>) {
 
 #[test]
 fn a_parser_reads_what_is_served_and_each_family_is_in_the_table() {
-    let (samples, families) = parse(&text(&status()));
+    let (samples, families) = parse(&text(&status(), false));
     let described: Vec<String> =
         METRICS.iter().map(|metric| metric.sample_name().trim_end_matches("_total").to_owned()).collect();
     for family in families.keys() {
@@ -101,13 +109,17 @@ fn a_parser_reads_what_is_served_and_each_family_is_in_the_table() {
     let mut unseen = status();
     unseen.times = Some(StatusTimes { vcpus: vec![times(None)], ..StatusTimes::default() });
     for name in ["gleaner_idle_entries", "gleaner_halts", "gleaner_stolen"] {
-        assert!(!text(&unseen).contains(name), "{name}: what is unknown is no 0");
+        assert!(!text(&unseen, false).contains(name), "{name}: what is unknown is no 0");
     }
-    assert!(text(&unseen).contains("gleaner_busy_seconds_total 1.5\n"));
+    assert!(text(&unseen, false).contains("gleaner_busy_seconds_total 1.5\n"));
     assert_eq!(samples.get("gleaner_stolen_seconds_total"), Some(&6.0));
     assert_eq!(samples.get("gleaner_acting"), Some(&0.0), "no means");
     let is = |series: &str| samples.get(series).copied();
     assert_eq!(is("gleaner_uptime_seconds"), Some(60.0));
+    assert_eq!(is("gleaner_build_info{version=\"0\"}"), Some(1.0));
+    assert_eq!(is("process_start_time_seconds"), Some(1.7e9), "as every program's is called");
+    assert_eq!(is("gleaner_settings_differ"), Some(1.0));
+    assert!(samples.keys().all(|series| !series.contains("vcpu=")), "nobody asked for them");
     assert_eq!(is("gleaner_group_cpu_seconds_total{group=\"redis\"}"), Some(2.5));
     assert_eq!(is("gleaner_group_trial_rate_ratio{group=\"redis\"}"), Some(1.31));
     assert_eq!(is("gleaner_group_granularity_seconds{group=\"redis\"}"), Some(5e-6));
@@ -129,6 +141,12 @@ fn requests_are_answered_as_http_has_it() {
     {
         let page = said(format!("GET {target} HTTP/1.1\r\n\r\n").as_bytes()).unwrap();
         assert!(page.starts_with("HTTP/1.1 200 OK\r\n"), "{target}: {page}");
+    }
+    for (target, asks) in [("/?vcpus=1", true), ("/metrics?a=b&vcpus=1#x", true), ("/metrics?vcpus=0", false)] {
+        let page = said(format!("GET {target} HTTP/1.1\r\n\r\n").as_bytes()).unwrap();
+        let (samples, _) = parse(page.split_once("\r\n\r\n").unwrap().1);
+        let of = |state| samples.get(&format!("gleaner_vcpu_seconds_total{{vcpu=\"0\",state=\"{state}\"}}")).copied();
+        assert_eq!((of("busy").is_some(), of("retained")), (asks, None), "{target}: what is unknown is no 0");
     }
     // The same head, and nothing else.
     for (target, method) in [("/metrics", "GET"), ("/x", "GET"), ("/metrics", "HEAD")] {
@@ -154,10 +172,33 @@ fn requests_are_answered_as_http_has_it() {
 
 #[test]
 fn addresses_of_others_are_refused() {
-    for right in ["127.0.0.1:9469", "[::1]:1", "unix:/run/x"] {
+    for right in ["127.0.0.1:9469", "[::1]:1", "unix:/run/x", "public:0.0.0.0:9469", "public:[::]:1"] {
         assert_eq!(MetricsAddress::parse(right).unwrap().to_string(), right);
     }
-    for wrong in ["0.0.0.0:9469", "10.0.0.1:80", "9469", "unix:x", "localhost:1", ""] {
+    assert!(MetricsAddress::parse("0.0.0.0:9469").unwrap_err().contains("or public:0.0.0.0:9469 to let everybody"));
+    for wrong in ["0.0.0.0:9469", "10.0.0.1:80", "9469", "unix:x", "localhost:1", "public:9469", "public:x:1", ""] {
         assert!(MetricsAddress::parse(wrong).is_err(), "{wrong}");
     }
+}
+
+/// As expfmt, which node_exporter reads with, has it: each sample's own name is described before it.
+#[test]
+fn the_textfile_describes_each_sample_by_its_own_name() {
+    let text = textfile(&status());
+    let mut kinds = BTreeMap::new();
+    for line in text.lines() {
+        if let Some(rest) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = rest.split_once(' ').unwrap();
+            kinds.insert(name.to_owned(), kind.to_owned());
+        } else if !line.starts_with("# HELP ") {
+            let name = line.split(['{', ' ']).next().unwrap();
+            let kind = kinds.get(name).unwrap_or_else(|| panic!("{line} is not described"));
+            assert_eq!(kind == "counter", name.ends_with("_total"), "{line}");
+        }
+    }
+    assert_eq!(kinds.get("gleaner_overhead_cpu_seconds_total").map(String::as_str), Some("counter"));
+    assert!(
+        text.contains("gleaner_group_cpu_seconds_total{group=\"redis\"} 2.5\n") && !text.contains("# EOF"),
+        "{text}"
+    );
 }

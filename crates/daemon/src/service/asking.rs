@@ -46,6 +46,8 @@ impl Service {
                     reload_error: self.reload_error.as_ref().map(ToString::to_string),
                     hypervisor: self.hypervisor.clone(),
                     host: self.host.as_ref().map(HostAgent::status),
+                    began_unix: self.began_unix,
+                    differ: self.drift.differ().to_vec(),
                 };
                 Answer::Status(Box::new(status::report(&self.runtime.snapshot(), &self.groups, facts)))
             }
@@ -82,8 +84,11 @@ impl Service {
         }
         // What came before is counted as it was.
         self.cut_window();
+        let now = self.runtime.snapshot().at;
         for (id, name) in &meant {
             self.runtime.hold(*id, held);
+            let ordered = status::ordered(now, held);
+            self.groups.iter_mut().filter(|group| group.id == *id).for_each(|group| group.add_hold(ordered.clone()));
             let how = if held { "is left alone until it is released" } else { "is managed again" };
             (self.say)(&format!("gleaner: {name}: {how}"));
         }

@@ -59,7 +59,7 @@ impl Service {
         (self.say)(&format!("gleaner: {name}: {target} joins, handed over by process {}", runner.pid));
         let of_runner = join.pid.is_some_and(|pid| is_child(&root, pid, runner.pid));
         let joined = Some(Joined { runner, config, of_runner, before });
-        self.groups.push(Adopted { id, name: name.clone(), entry, target, roots, joined });
+        self.groups.push(Adopted { id, name: name.clone(), entry, target, roots, joined, holds: Vec::new() });
         Ok(Answer::Joined { group: id.0, name, pid: rustix::process::getpid().as_raw_nonzero().get() })
     }
 

@@ -1,7 +1,7 @@
 use super::*;
 use crate::config::Configuration;
 use gleaner_decide::guest::{GuestParams, GuestPolicy};
-use gleaner_model::{Profile, Reason};
+use gleaner_model::{Action, Profile, Reason};
 use gleaner_observe::Target;
 use gleaner_runtime::GroupId;
 
@@ -15,7 +15,7 @@ fn adopted(profile: &str) -> Adopted {
     std::fs::write(&file, format!("[group.a]\npid = 1\nprofile = \"{profile}\"\n")).unwrap();
     let entry = Configuration::load(Some(&file)).unwrap().groups.remove(0);
     let target = Target::Process { pid: 1, start_time: 0 };
-    Adopted { id: GroupId(1), name: "a".into(), entry, target, roots: vec![1], joined: None }
+    Adopted { id: GroupId(1), name: "a".into(), entry, target, roots: vec![1], joined: None, holds: Vec::new() }
 }
 
 #[test]
@@ -48,6 +48,36 @@ fn each_state_is_said_with_what_would_change_it() {
     let dry = Explanation { retaining: set("0"), ..base };
     assert!(state(&dry, Policy::Retain, true).contains("would be kept"));
     assert!(would_change(&dry, &retains, true)[0].contains("--dry-run"));
+}
+
+#[test]
+fn holds_are_among_the_decisions_and_the_newest_lines_stay() {
+    let decision = |at: u64, vcpu, reason| Decision {
+        at: Nanos::from_millis(at),
+        action: Action::Release { vcpu: VcpuId(vcpu) },
+        reason,
+    };
+    // Trials a minute apart, each of six changes on four vCPUs.
+    let trial = |of: u64| {
+        (0..24).map(move |n| decision(of * 60_000 + n / 4 * 100, u32::try_from(n % 4).unwrap(), Reason::RetentionTrial))
+    };
+    let decisions: Vec<Decision> = (0..9).flat_map(trial).collect();
+    let at = Nanos::from_secs(500);
+    let kept = newest(&decisions, &[ordered(Nanos::from_secs(1), true), ordered(at, true), ordered(at, false)]);
+    let lines: Vec<String> = told(&kept).iter().map(ToString::to_string).collect();
+    assert_eq!(
+        lines.iter().filter(|line| line.starts_with("trial vCPUs 0-3: ")).count(),
+        NEWEST_DECISIONS / 24,
+        "{lines:#?}"
+    );
+    let of =
+        |action: &str| kept.iter().filter(|decision| decision.action == action).map(|decision| decision.at_ns).max();
+    assert_eq!((of("hold"), of("manage")), (Some(at.0), Some(at.0)), "{lines:#?}");
+    let single = |n: u64| decision(n * 20_000, 0, Reason::IdleAgain);
+    assert_eq!(newest(&(0..90).map(single).collect::<Vec<_>>(), &[]).len(), NEWEST);
+    let mut group = adopted("latency");
+    (0..100).for_each(|n| group.add_hold(ordered(Nanos(n), true)));
+    assert!(group.holds.len() < 100 && group.holds.last().unwrap().at_ns == 99);
 }
 
 #[test]

@@ -135,7 +135,7 @@ parameters! {
         /// Profile `frugal` gives up this share of the speed for a vCPU.
         turns_frugal_loss: f64 = 0.2, 0 to 0.9, "share";
         /// How long the answer of the first trial stands.
-        turns_again_min_ms: u64 = 500, 10 to 3_600_000, "ms";
+        turns_again_min_ms: u64 = 250, 10 to 3_600_000, "ms";
         /// It doubles up to this.
         turns_again_max_ms: u64 = 600_000, (turns_again_min_ms) to 3_600_000, "ms";
 

@@ -9,6 +9,9 @@ use gleaner_model::{Nanos, WakePattern, Wakes, Window};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
+/// So many woken in one stint are a wide one ([`Wakes::wide`]).
+const WIDE: u64 = 3;
+
 /// What these wake-ups, in `length`, look like; `None` for no time at all.
 pub fn wake_pattern(wakes: &Wakes, length: Nanos, params: &GuestParams) -> Option<WakePattern> {
     if length == Nanos::ZERO {
@@ -26,8 +29,11 @@ pub fn wake_pattern(wakes: &Wakes, length: Nanos, params: &GuestParams) -> Optio
     if wakes.outside > wakes.own {
         return Some(WakePattern::RequestReply { per_s: per_s(wakes.outside) });
     }
-    if share(wakes.wide, wakes.own) >= params.wakes_wide_share {
+    // In one stint a thread may wake the same few again and again: that is no broadcast.
+    let few = (1..WIDE).contains(&wakes.woken_threads);
+    if share(wakes.wide, wakes.own) >= params.wakes_wide_share && !few {
         let woken = share(wakes.own, wakes.bursts);
+        let woken = if wakes.woken_threads == 0 { woken } else { woken.min(wakes.woken_threads as f64) };
         return Some(WakePattern::Broadcasts { woken, per_s: per_s(wakes.bursts) });
     }
     Some(WakePattern::HandOffs {
@@ -86,6 +92,16 @@ mod tests {
         assert_eq!(pattern(own(1_000, 0, 250, 800)), broadcasts);
         let outside = Wakes { outside: 900, own: 300, ..Wakes::default() };
         assert_eq!(pattern(outside), WakePattern::RequestReply { per_s: 900.0 });
+    }
+
+    #[test]
+    fn no_more_are_woken_at_once_than_were_woken_at_all() {
+        // One that never waits wakes the same four 149 times in a stint.
+        assert_eq!(pattern(own(2_980, 0, 20, 2_980)), WakePattern::Broadcasts { woken: 4.0, per_s: 20.0 });
+        let two = Wakes { woken_threads: 2, ..own(2_980, 0, 20, 2_980) };
+        assert_eq!(pattern(two).name(), "hand-offs");
+        let uncounted = Wakes { woken_threads: 0, ..own(1_000, 0, 200, 1_000) };
+        assert_eq!(pattern(uncounted), WakePattern::Broadcasts { woken: 5.0, per_s: 200.0 });
     }
 
     #[test]

@@ -1,6 +1,5 @@
 //! Gets the programs into the kernel, or says why not.
 
-use super::kernel_pid;
 use super::reader::now_ns;
 use super::skel::types::{cpu_state, group_cpu, group_state, histogram, shared_state, thread_state, wakes};
 use super::skel::{GleanerSkelBuilder, OpenGleanerSkel};
@@ -26,7 +25,7 @@ plain_old_data! {
     }
     wakes { own, returned, bursts, wide, interrupts, outside, threads, unused }
     group_cpu { exec_ns, work_switches, cross_wakeups, voluntary, involuntary, wakes, histograms, __pad_2600 }
-    shared_state { adopt, cgroups, moved, untracked, window, unused, __pad_32 }
+    shared_state { cgroups, window, moved, untracked, __pad_24 }
     group_state {
         kind, watched, born, died, execs, epoch, reported, after_ns, delay_ns, runnable, since_ns, burst_at_ns,
         burst_runnable, burst_lasted_ns, burst_delay_ns, __pad_104,
@@ -204,7 +203,6 @@ fn configure(
     open.maps.rings.set_max_entries(possible)?;
     open.maps.bursts.set_max_entries(u32::try_from(rustix::param::page_size()).unwrap_or(4096))?;
     if let Some(constants) = open.maps.rodata_data.as_deref_mut() {
-        constants.owner_tgid = kernel_pid(config.owner_pid);
         constants.cpu_count = possible;
         constants.group_count = u32::try_from(capacity).unwrap_or(u32::MAX);
         constants.timer_flags = extras.timers.unwrap_or(0);

@@ -90,12 +90,10 @@ struct group_cpu {
 
 // Any CPU writes these: atomics, but only forks, execs, deaths and moves between cgroups do.
 struct shared_state {
-	__u32 adopt;   // user space: one more than the group whose first process is the owner's next child, or 0
 	__u32 cgroups; // user space: how many groups are cgroups
+	__u32 window;  // user space: a number for each window
 	__u64 moved;   // processes of several threads that went to another cgroup: user space has to look
 	__u64 untracked; // threads that found `threads` full
-	__u32 window; // user space: a number for each window
-	__u32 unused;
 } __attribute__((aligned(64)));
 
 // The same of each group.
@@ -215,8 +213,6 @@ struct {
 	__uint(max_entries, RING_BYTES);
 } bursts SEC(".maps");
 
-// The process that forks a group's first process and owns the yielding threads.
-const volatile __u32 owner_tgid = 0;
 const volatile __u32 cpu_count = 1;
 // Whether the kernel has timers for programs, and can keep one on its CPU.
 const volatile bool has_timers = false;

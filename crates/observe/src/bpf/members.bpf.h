@@ -59,13 +59,8 @@ int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 
 	if (!all)
 		return 0;
-	if (of) {
+	if (of)
 		group = of->group;
-	} else if (all->adopt && parent->tgid == owner_tgid && child->tgid != owner_tgid) {
-		// A new thread of the owner is no child process.
-		group = all->adopt - 1;
-		all->adopt = 0;
-	}
 	// CLONE_INTO_CGROUP
 	if (all->cgroups && child->cgroups != parent->cgroups)
 		group = moved_to(group, child->cgroups->dfl_cgrp);

@@ -148,15 +148,9 @@ impl BpfObserver {
         Ok(observer)
     }
 
-    /// The next child process that the owner forks is the first group's first.
-    pub fn adopt_next_child(&mut self) {
-        let Some(group) = self.groups.first() else { return };
-        self.programs.shared.write_field(0, offset_of!(shared_state, adopt), group.slot() + 1);
-    }
-
-    /// It has been forked: no other child is taken.
-    pub fn adopted(&mut self) {
-        self.programs.shared.write_field(0, offset_of!(shared_state, adopt), 0_u32);
+    /// See [`crate::Observer::adopted`].
+    pub fn adopted(&mut self, root_pid: i32) {
+        self.joined(0, root_pid);
     }
 
     /// See [`crate::Observer::add_group`].

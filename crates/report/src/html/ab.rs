@@ -2,16 +2,14 @@
 
 use super::DrawError;
 use super::answer::{Answer, Ratio, Verdict};
-use super::chart::{Axis, Look, MUTED, SERIES, Scale, Shape, axis_time, plain_number};
+use super::chart::{Axis, Look, MUTED, Scale, Shape, axis_time, plain_number};
 use super::figure::Figure;
 use super::section::{Section, Table, command_line, program, prose};
 use crate::text::{count, duration, percent};
-use crate::{AbMedians, AbReport, AbRun};
+use crate::{AbComparison, AbMedians, AbReport, AbRun};
 use maud::{Markup, html};
 
-/// The first mode's look, the second's, and the mark around an outlier.
-const LOOKS: [Look; 2] =
-    [Look { colour: SERIES[0], shape: Shape::Circle }, Look { colour: SERIES[1], shape: Shape::Square }];
+/// The mark around an outlier.
 const OUTLIER: Look = Look { colour: MUTED, shape: Shape::Halo };
 
 /// A section for each report, with the name of its file.
@@ -23,12 +21,13 @@ pub(super) fn sections(reports: &[(&str, &AbReport)]) -> Result<Vec<Section>, Dr
         let file = if once { String::new() } else { format!(" ({})", file.rsplit('/').next().unwrap_or(file)) };
         format!("{}{choice}{file}", name(report))
     };
-    reports.iter().map(|named| section(named.1, called(named))).collect()
+    reports.iter().map(|named| section(named.1, &called(named))).collect()
 }
 
 /// What is compared with what.
 fn choice(report: &AbReport) -> String {
-    format!("{} against {}", mode(report, 1), mode(report, 0))
+    let others: Vec<String> = report.comparisons().into_iter().map(|of| of.mode).collect();
+    format!("{} against {}", others.join(", "), mode(report, 0))
 }
 
 fn mode(report: &AbReport, which: usize) -> &str {
@@ -42,21 +41,23 @@ fn name(report: &AbReport) -> String {
 }
 
 /// `called` tells it from the page's other comparisons.
-fn section(report: &AbReport, called: String) -> Result<Section, DrawError> {
+fn section(report: &AbReport, called: &str) -> Result<Section, DrawError> {
     let mut section = Section::new(format!("{}: {}", name(report), choice(report)));
-    section.answers.push(Answer {
-        of: called,
-        verdict: Verdict::named(report.told_verdict()),
+    let comparisons = report.comparisons();
+    let several = comparisons.len() > 1;
+    section.answers.extend(comparisons.iter().map(|of| Answer {
+        of: if several { format!("{called}: {}", of.mode) } else { called.to_owned() },
+        verdict: Verdict::named(of.told_verdict()),
         told: html! {
-            (prose(&report.verdict_sentence()))
+            (prose(&report.verdict_sentence(of)))
             @if let Some(why) = &report.incomplete {
                 " " span.hurts {
                     "Incomplete: " (report.pairs) " of " (count(report.pairs_planned, "pair")) ", because " (why) "."
                 }
             }
         },
-        speedup: report.speedup.map(Ratio::from),
-    });
+        speedup: of.speedup.map(Ratio::from),
+    }));
     section.summary = told(report);
     if !report.runs.is_empty() {
         section.figures.push(pairs_figure(report)?);
@@ -88,21 +89,23 @@ fn section(report: &AbReport, called: String) -> Result<Section, DrawError> {
 }
 
 fn told(report: &AbReport) -> Vec<Markup> {
-    let (first, second) = (mode(report, 0), mode(report, 1));
+    let first = mode(report, 0);
     let what = report.metric.as_ref().map_or("its run time", |metric| &metric.name);
+    let comparisons = report.comparisons();
+    let rounds = if comparisons.len() > 1 { "round" } else { "pair" };
     let ran = html! {
-        code { (command_line(&report.command, 200)) } " ran in " (count(report.pairs, "pair")) " of runs, one under \
-                                                                                                policy "
-        (first) " and one under policy " (second) ", in random order, on Linux " (report.machine.kernel) " with "
-        (count(report.machine.vcpus, "vCPU")) ". Compared is " (what) "."
+        code { (command_line(&report.command, 200)) } " ran in " (count(report.pairs, rounds)) " of runs, one under policy "
+        (first)
+        @for of in &comparisons { " and one under policy " (of.mode) }
+        ", in random order, on Linux " (report.machine.kernel) " with " (count(report.machine.vcpus, "vCPU"))
+        ". Compared is " (what) "."
     };
-    vec![ran, html! { (prose(&costs(report))) }]
+    std::iter::once(ran).chain(comparisons.iter().map(|of| html! { (prose(&costs(first, of))) })).collect()
 }
 
-/// What the second mode cost, in a sentence.
-fn costs(report: &AbReport) -> String {
-    let (first, second) = (mode(report, 0), mode(report, 1));
-    let costs = &report.side_costs;
+/// What a mode cost, in a sentence.
+fn costs(first: &str, of: &AbComparison) -> String {
+    let (second, costs) = (&of.mode, &of.side_costs);
     let mut parts = Vec::new();
     if let Some(ratio) = costs.cpu_time_ratio {
         parts.push(format!("{ratio:.2} times the CPU time of {first}"));
@@ -127,7 +130,7 @@ fn figure_of(report: &AbReport, run: &AbRun) -> Option<f64> {
 }
 
 fn pairs_figure(report: &AbReport) -> Result<Figure, DrawError> {
-    let (first, second) = (mode(report, 0), mode(report, 1));
+    let names: Vec<&str> = report.modes.iter().map(|mode| mode.mode.as_str()).collect();
     let outliers = report.runs.iter().filter(|run| run.outlier).count() as u64;
     let what = report.metric.as_ref().map_or("run time", |metric| metric.name.as_str());
     let better =
@@ -136,15 +139,16 @@ fn pairs_figure(report: &AbReport) -> Result<Figure, DrawError> {
         .runs
         .iter()
         .filter_map(|run| {
-            let which = usize::from(run.mode != first);
+            let which = report.modes.iter().position(|mode| mode.mode == run.mode)?;
             Some((run.pair, which, figure_of(report, run)?, run.outlier))
         })
         .collect();
     let last = report.runs.iter().map(|run| run.pair).max().unwrap_or(1);
     let description = format!(
-        "{} runs in {}: {what} of each, {first} and {second} joined within pairs",
+        "{} runs in {}: {what} of each, {} joined within pairs",
         values.len(),
-        count(report.pairs, "pair")
+        count(report.pairs, "pair"),
+        names.join(" and ")
     );
     let circled = match outliers {
         0 => "No run is far from the others of its mode.".to_owned(),
@@ -157,33 +161,42 @@ fn pairs_figure(report: &AbReport) -> Result<Figure, DrawError> {
         "Every run is a mark, the two of a pair are joined; {better} is better. \
          A drift of the machine moves both runs of a pair. {circled}"
     );
-    Figure::draw(format!("{}: {what} of every run, pair by pair", name(report)), description, caption, 320, |canvas| {
-        let mut legend = vec![(LOOKS[0], first), (LOOKS[1], second)];
-        if outliers > 0 {
-            legend.push((OUTLIER, "outlier"));
-        }
-        canvas.legend(&legend)?;
-        let every = last.div_ceil(20).max(1);
-        let ticks = (1..=20u64).map(|n| n.saturating_mul(every)).filter(|n| *n <= last).map(|n| n as f64).collect();
-        let scale = Scale::exactly(0.5, last as f64 + 0.5).with_ticks(ticks);
-        let x = Axis { scale, name: "pair, in the order in which they ran", label: &plain_number };
-        let time: &dyn Fn(f64) -> String = if report.metric.is_some() { &plain_number } else { &axis_time };
-        let y = Axis { scale: Scale::from_zero(values.iter().map(|(_, _, value, _)| *value)), name: what, label: time };
-        let plot = canvas.plot(x, Some(y), 0, 84)?;
-        for pair in values.chunk_by(|a, b| a.0 == b.0) {
-            let ends: Vec<(f64, f64)> = pair.iter().map(|(pair, _, value, _)| (*pair as f64, *value)).collect();
-            if ends.len() > 1 {
-                plot.path(&ends, MUTED, 1)?;
+    Figure::draw_both(
+        format!("{}: {what} of every run, pair by pair", name(report)),
+        description,
+        caption,
+        320,
+        |canvas| {
+            let mut legend: Vec<(Look, &str)> =
+                names.iter().enumerate().map(|(n, name)| (Look::nth(n), *name)).collect();
+            if outliers > 0 {
+                legend.push((OUTLIER, "outlier"));
             }
-            for &(pair, which, value, outlier) in pair {
-                plot.mark(pair as f64, value, LOOKS[which])?;
-                if outlier {
-                    plot.mark(pair as f64, value, OUTLIER)?;
+            canvas.legend(&legend)?;
+            let most = if canvas.is_narrow() { 8 } else { 20 };
+            let every = last.div_ceil(most).max(1);
+            let ticks = (1..=most).map(|n| n.saturating_mul(every)).filter(|n| *n <= last).map(|n| n as f64).collect();
+            let scale = Scale::exactly(0.5, last as f64 + 0.5).with_ticks(ticks);
+            let x = Axis { scale, name: "pair, in the order in which they ran", label: &plain_number };
+            let time: &dyn Fn(f64) -> String = if report.metric.is_some() { &plain_number } else { &axis_time };
+            let y =
+                Axis { scale: Scale::from_zero(values.iter().map(|(_, _, value, _)| *value)), name: what, label: time };
+            let plot = canvas.plot(x, Some(y), 0, 84)?;
+            for pair in values.chunk_by(|a, b| a.0 == b.0) {
+                let ends: Vec<(f64, f64)> = pair.iter().map(|(pair, _, value, _)| (*pair as f64, *value)).collect();
+                if ends.len() > 1 {
+                    plot.path(&ends, MUTED, 1)?;
+                }
+                for &(pair, which, value, outlier) in pair {
+                    plot.mark(pair as f64, value, Look::nth(which))?;
+                    if outlier {
+                        plot.mark(pair as f64, value, OUTLIER)?;
+                    }
                 }
             }
-        }
-        Ok(())
-    })
+            Ok(())
+        },
+    )
 }
 
 fn is_or_are(n: u64, what: &str) -> String {

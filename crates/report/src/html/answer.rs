@@ -171,9 +171,10 @@ pub(super) fn figure(answers: &[&Answer]) -> Result<Option<Figure>, DrawError> {
          fast.{left_out}"
     );
     let legend: Vec<(Look, &str)> = counted.iter().map(|(verdict, _)| (verdict.look(), verdict.name())).collect();
-    Figure::draw_narrow(title, words.join("; "), caption, stacked_height(lines.len()), |canvas| {
+    Figure::draw_both(title, words.join("; "), caption, stacked_height(lines.len()), |canvas| {
         canvas.legend(&legend)?;
-        let axis = Axis { scale, name: "speedup (in equal ratios; above 1 is better)", label: &plain_number };
+        let axis =
+            Axis { scale: scale.clone(), name: "speedup (in equal ratios; above 1 is better)", label: &plain_number };
         stacked_rows(canvas, axis, &lines, (1.0, "1: no difference"))
     })
     .map(Some)

@@ -205,9 +205,13 @@ impl<'a> Canvas<'a> {
     }
 
     pub fn heading(&self, title: &str) -> Result<(), DrawError> {
-        let narrow = self.width() <= pixels(f64::from(Figure::NARROW));
-        let (most, size) = if narrow { (54, HEADING_PX - 4) } else { (92, HEADING_PX) };
+        let (most, size) = if self.is_narrow() { (54, HEADING_PX - 4) } else { (92, HEADING_PX) };
         self.text(&shortened(title, most), (12, 10), size, INK, (HPos::Left, VPos::Top))
+    }
+
+    /// Whether it is for a telephone.
+    pub fn is_narrow(&self) -> bool {
+        self.width() <= pixels(f64::from(Figure::NARROW))
     }
 
     fn text(&self, text: &str, at: (i32, i32), size: i32, colour: RGBColor, to: (HPos, VPos)) -> Result<(), DrawError> {

@@ -18,6 +18,8 @@ pub struct Figure {
     height: u32,
     /// What plotters drew, without the outer element.
     body: String,
+    /// The same for a telephone, where it is drawn for both.
+    narrow: Option<Box<Self>>,
 }
 
 impl Figure {
@@ -37,15 +39,24 @@ impl Figure {
         Self::draw_in((Self::WIDTH, height), title.into(), description.into(), caption.into(), draw)
     }
 
-    /// Draws a narrow one.
-    pub(super) fn draw_narrow(
+    /// Draws one twice: for a wide page and for a telephone.
+    pub(super) fn draw_both(
         title: impl Into<String>,
         description: impl Into<String>,
         caption: impl Into<String>,
         height: u32,
-        draw: impl FnOnce(&Canvas<'_>) -> Result<(), DrawError>,
+        draw: impl Fn(&Canvas<'_>) -> Result<(), DrawError>,
     ) -> Result<Self, DrawError> {
-        Self::draw_in((Self::NARROW, height), title.into(), description.into(), caption.into(), draw)
+        let [title, description, caption] = [title.into(), description.into(), caption.into()];
+        let words = (title.clone(), description.clone(), caption.clone());
+        let narrow = Self::draw_in((Self::NARROW, height), words.0, words.1, words.2, &draw)?;
+        let wide = Self::draw_in((Self::WIDTH, height), title, description, caption, &draw)?;
+        Ok(Self { narrow: Some(Box::new(narrow)), ..wide })
+    }
+
+    /// The one for a telephone.
+    pub(super) fn narrow(&self) -> Option<&Self> {
+        self.narrow.as_deref()
     }
 
     fn draw_in(
@@ -66,7 +77,7 @@ impl Figure {
         // The outer element is ours: it carries the words for screen readers, and no size in pixels.
         let body = svg.split_once('>').map_or("", |(_, rest)| rest);
         let body = body.trim_end().strip_suffix("</svg>").unwrap_or(body).to_owned();
-        Ok(Self { title, description, caption, width, height, body })
+        Ok(Self { title, description, caption, width, height, body, narrow: None })
     }
 
     /// The drawing, to stand in a page; `id` must be unique there.

@@ -114,7 +114,7 @@ fn answer(sections: &[Section], answers: &[&Answer], overview: Option<&Figure>) 
             h2 { "Did it help?" }
             (answer::list(answers))
             (lead(sections))
-            @if let Some(figure) = overview { (drawing(figure, 1, "narrow")) }
+            @if let Some(figure) = overview { (drawing(figure, 1)) }
         }
     }
 }
@@ -132,11 +132,14 @@ fn lead(sections: &[Section]) -> Markup {
 }
 
 /// A drawing with its caption, in a box of its own that scrolls where the window is narrow.
-fn drawing(figure: &Figure, number: usize, class: &str) -> Markup {
+fn drawing(figure: &Figure, number: usize) -> Markup {
     let id = format!("figure-{number}");
     html! {
-        figure id=(id) class=(class) {
-            div.scroll { (PreEscaped(figure.svg(&id))) }
+        figure id=(id) class=(if figure.narrow().is_some() { "both" } else { "wide" }) {
+            div.scroll.for-wide { (PreEscaped(figure.svg(&id))) }
+            @if let Some(narrow) = figure.narrow() {
+                div.scroll.for-narrow { (PreEscaped(narrow.svg(&format!("{id}-narrow")))) }
+            }
             figcaption { (prose(&figure.caption)) }
         }
     }
@@ -168,7 +171,7 @@ fn figures(sections: &[Section], before: usize) -> Markup {
         @if !all.is_empty() {
             section #figures {
                 h2 { "What was seen" }
-                @for (at, figure) in all.into_iter().enumerate() { (drawing(figure, before + 1 + at, "wide")) }
+                @for (at, figure) in all.into_iter().enumerate() { (drawing(figure, before + 1 + at)) }
             }
         }
     }

@@ -1,7 +1,9 @@
 //! `gleaner.ab/1`.
 
 use super::{check, has, units_are_named};
-use gleaner_report::{AbMachine, AbMedians, AbMetric, AbMode, AbReport, AbRun, AbSideCosts, AbSpeedup};
+use gleaner_report::{
+    AbComparison, AbMachine, AbMedians, AbMetric, AbMode, AbReport, AbRun, AbSideCosts, AbSpeedup, AbSpread,
+};
 use serde_json::Value;
 
 /// Numbers that are counts, or have the metric's unit.
@@ -21,6 +23,8 @@ const PLAIN: &[&str] = &[
     "order",
     "guard_trips",
     "exit_status",
+    "metric_mean",
+    "metric_deviation",
     // A ratio by its object's name: `speedup`.
     "median",
     "ci95",
@@ -58,7 +62,13 @@ fn mode(mode: &str, outliers: u64, wall_ns: u64) -> AbMode {
         involuntary_switches: run.involuntary_switches,
         active_vcpus_mean: run.active_vcpus_mean,
     };
-    AbMode { mode: mode.into(), runs: 5, outliers, median: Some(median) }
+    let spread = AbSpread {
+        wall_ns_mean: wall_ns + 10_000_000,
+        wall_deviation_ns: Some(20_000_000),
+        metric_mean: None,
+        metric_deviation: None,
+    };
+    AbMode { mode: mode.into(), runs: 5, outliers, median: Some(median), spread: Some(spread) }
 }
 
 fn ab() -> AbReport {
@@ -82,6 +92,8 @@ fn ab() -> AbReport {
         verdict: "helps".into(),
         verdict_withheld: None,
         pairs_to_tell: None,
+        told_verdict: Some("helps".into()),
+        further: Vec::new(),
         side_costs: AbSideCosts {
             cpu_time_ratio: Some(1.258),
             cpu_time_less_retained_ratio: Some(1.03),
@@ -109,6 +121,9 @@ fn ab_whole() {
     for median in report.modes.iter_mut().filter_map(|mode| mode.median.as_mut()) {
         median.metric = Some((2e12 / median.wall_ns as f64).round());
     }
+    for spread in report.modes.iter_mut().filter_map(|mode| mode.spread.as_mut()) {
+        (spread.metric_mean, spread.metric_deviation) = (Some(1_000.0), Some(20.0));
+    }
     let json = check("ab_whole", &report);
     has(
         &json,
@@ -124,6 +139,7 @@ fn ab_whole() {
     );
     units_are_named(&json, PLAIN);
     assert_eq!(json["speedup"]["ci95"].as_array().map(Vec::len), Some(2));
+    has(&json, &["modes[].spread.wall_ns_mean", "modes[].spread.metric_deviation", "told_verdict"]);
 }
 
 #[test]
@@ -145,11 +161,15 @@ fn ab_of_wall_time() {
 fn ab_unknown() {
     let mut report = AbReport {
         runs: ab().runs.into_iter().take(1).collect(),
-        modes: vec![AbMode { mode: "off".into(), runs: 0, outliers: 0, median: None }, mode("full", 0, 1_650_000_000)],
+        modes: vec![
+            AbMode { mode: "off".into(), runs: 0, outliers: 0, median: None, spread: None },
+            mode("full", 0, 1_650_000_000),
+        ],
         pairs: 0,
         speedup: None,
         verdict: "no difference".into(),
         verdict_withheld: Some("no pair of runs is complete and has a ratio".into()),
+        told_verdict: Some("inconclusive".into()),
         side_costs: AbSideCosts::default(),
         incomplete: Some("the command ended with status 3 in pair 1, mode off".into()),
         notes: vec![],
@@ -175,4 +195,64 @@ fn ab_with_more_pairs_than_are_printed() {
     let text = AbReport { runs, ..ab() }.to_string();
     let shown = |pair: u64| text.lines().any(|line| line.trim_start().starts_with(&format!("{pair} ")));
     assert!(shown(20) && !shown(21) && shown(25) && !shown(30) && text.contains("2.00s*"), "{text}");
+}
+
+fn three() -> AbReport {
+    let mut report = ab();
+    report.modes.push(mode("retain", 0, 1_900_000_000));
+    for pair in 1..=5 {
+        report.runs.push(ab_run("retain", pair, 3, 1_900_000_000));
+    }
+    report.further.push(AbComparison {
+        mode: "retain".into(),
+        speedup: Some(AbSpeedup { median: 1.058, ci95: Some([0.9, 1.3]), pairs: 5 }),
+        verdict: "no difference".into(),
+        verdict_withheld: None,
+        pairs_to_tell: Some(40),
+        side_costs: AbSideCosts { cpu_time_ratio: Some(1.1), ..AbSideCosts::default() },
+    });
+    report
+}
+
+#[test]
+fn three_modes_are_each_compared_with_the_first() {
+    let report = three();
+    let text = report.to_string();
+    for words in [
+        "5 rounds of off, full and retain, in random order within rounds",
+        "full is 23.6 % faster than off, ",
+        ": full helps.\n",
+        "retain is 5.8 % faster than off, 95 % interval 10.0 % slower to 30.0 % faster: inconclusive; about 40 pairs",
+        "speedup of retain",
+        "full/off",
+        "retain/off",
+        "mean wall time, with its standard deviation: off 2.02s ± 20.0ms, full ",
+    ] {
+        assert!(text.contains(words), "{words:?} is not in {text}");
+    }
+    let row = text.lines().find(|line| line.trim_start().starts_with("CPU time")).unwrap();
+    assert!(row.contains("1.26") && row.contains("1.10"), "{row}");
+    assert_eq!(report.verdicts().collect::<Vec<_>>(), ["helps", "no difference"]);
+    let json = serde_json::to_value(&report).unwrap();
+    assert_eq!(json["further"][0]["mode"], "retain");
+    assert!(serde_json::to_value(ab()).unwrap().get("further").is_none());
+}
+
+#[test]
+fn csv_has_every_run_and_markdown_every_mode() {
+    let mut report = three();
+    report.runs[0].steal_ns = None;
+    let csv = report.csv();
+    let lines: Vec<&str> = csv.lines().collect();
+    assert_eq!(lines.len(), 1 + report.runs.len());
+    assert_eq!(lines[1], "full,1,1,1650000000,,3900000000,700000000,,15000,300,0,3.25,0,false");
+    assert!(lines.iter().all(|line| line.split(',').count() == 14), "{csv}");
+    assert_eq!(
+        report.markdown().lines().skip(2).collect::<Vec<_>>(),
+        [
+            "| off | 5 | 2.01s | 2.02s ± 20.0ms | - | - | - |",
+            "| full | 5 | 1.65s | 1.66s ± 20.0ms | 1.236 | 1.021 to 4.210 | helps |",
+            "| retain | 5 | 1.90s | 1.91s ± 20.0ms | 1.058 | 0.900 to 1.300 | inconclusive |",
+        ]
+    );
 }

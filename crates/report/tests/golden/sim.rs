@@ -162,3 +162,10 @@ fn sim_unknown() {
         (Some(&Value::Null), Some(&Value::Null))
     );
 }
+
+#[test]
+fn one_round_says_that_it_shows_nothing() {
+    let one = SimReport { runs: sim().runs.into_iter().filter(|run| run.round == 0).collect(), ..sim() };
+    assert!(one.to_string().contains("One round shows nothing"), "{one}");
+    assert!(!sim().to_string().contains("One round"), "{}", sim());
+}

@@ -30,7 +30,7 @@ fn group() -> StatusGroup {
         timeout_ns: Some(200_000),
         cpu_time_ns: 30_000_000_000,
         voluntary_switches: 1_000_000,
-        threads_max: 6,
+        threads_max: Some(6),
         idle_entries: Some(2_000_000),
         idle_ended_by: Some(IdleEndedBy { interrupts: 1_500_000, wakeups: 500_000 }),
         lengths: ObservedLengths {
@@ -92,6 +92,7 @@ fn status() -> StatusReport {
         version: "0.1.0".into(),
         pid: 4711,
         up_ns: 62_000_000_000,
+        began_unix_ns: Some(1_795_843_200_000_000_000),
         dry_run: false,
         machine: Some(StatusMachine { hypervisor: Some("KVM".into()), kernel: "6.12.38+deb13-amd64".into(), vcpus: 4 }),
         observer: Some("procfs".into()),
@@ -105,6 +106,7 @@ fn status() -> StatusReport {
         retained_ns: 9_000_000_000,
         guard_trips: 1,
         retaining: vec![StatusVcpu { vcpu: 0, timeout_ns: 200_000 }],
+        settings_differ: vec![verified().files.remove(1)],
         groups: vec![group()],
         host: Some(host()),
         warnings: vec!["the guardian process died and was replaced".into()],
@@ -138,18 +140,22 @@ fn status_whole() {
     let json = check("status_whole", &status());
     has(&json, &["groups[].trial.rate_ratio", "groups[].decisions[].reason", "retaining[].timeout_ns", "up_ns"]);
     has(&json, &["recent.vcpus[].steal_ns", "groups[].recent.l_idle_ns", "groups[].lengths.wake_to_run.p99_ns"]);
+    has(&json, &["settings_differ[].path", "settings_differ[].found", "began_unix_ns"]);
     has(&json, &["host.vms[].slice_ns", "host.decisions[].reason", "host.enforcement"]);
     let counts = ["pid", "guard_trips", "vcpu", "vcpus", "retaining", "voluntary_switches", "threads_max", "pairs"];
     let more = ["decisions_count", "rate_range", "idle_entries", "halts", "interrupts", "wakeups", "active", "n", "vm"];
     units_are_named(&json, &[&counts[..], &more].concat());
+    let differs = "  DIFFERS    /sys/module/haltpoll/parameters/guest_halt_poll_ns: 0, and not 200000; changed by another Gleaner, process 815\n";
+    assert!(status().to_string().contains(differs), "{}", status());
     let text = status().explain(&[&group()]);
+    assert!(text.starts_with(differs), "{text}");
     for line in [
         "redis (cgroup /sys/fs/cgroup/system.slice/redis-server.service), profile latency, policy retain\n",
         "  now        vCPUs 0-3 kept awake\n",
         "  tried      58.0s ago: bridging idle periods pays: 1.31 times",
         "             1.31 times the rate, 1.18 to 1.40 in 4 pairs\n",
         "             tried again as soon as it is quiet\n",
-        "    59.9s ago  release vCPU 0: a trial whether",
+        "    58.0s ago  retain vCPU 0: bridging idle periods pays: 1.31 times (2 changes in 1.90s)\n",
         "             and 38 decisions before\n",
         "  changes if a trial finds less than 3 % more",
     ] {
@@ -228,6 +234,8 @@ fn verified() -> VerifyReport {
 #[test]
 fn verify_whole() {
     has(&check("verify_whole", &verified()), &["files[].path", "files[].expected", "files[].found", "as_set"]);
+    let text = verified().to_string();
+    assert!(text.contains("stays theirs, also when the daemon ends") && text.contains("restart the daemon"), "{text}");
 }
 
 #[test]

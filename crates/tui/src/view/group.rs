@@ -3,8 +3,8 @@
 use super::words::{age, duration, fitting, named, rate, vcpus};
 use crate::app::{App, Moment};
 use crate::look::{CHOSEN, Look, TITLE};
-use gleaner_model::{CpuSet, Nanos, VcpuId};
-use gleaner_report::{DecisionRecord, StatusGroup, StatusReport, StatusTrial};
+use gleaner_model::Nanos;
+use gleaner_report::{StatusGroup, StatusReport, StatusTrial, Told, told};
 use ratatui::text::{Line, Span};
 use std::collections::VecDeque;
 
@@ -107,7 +107,7 @@ fn does(group: &StatusGroup, managed_ns: u64) -> Vec<String> {
     let observed = recent.map_or(0, |recent| recent.observed_ns);
     vec![
         format!("uses {:.2} CPUs", cpu_ns as f64 / of_ns.max(1) as f64),
-        format!("up to {} threads", group.threads_max),
+        format!("up to {} threads", group.threads_max.map_or_else(|| "?".to_owned(), |threads| threads.to_string())),
         format!("idle entries {}", rate(recent.and_then(|recent| recent.idle_entries), observed)),
         format!("switches {}", rate(recent.map(|recent| recent.voluntary_switches), observed)),
     ]
@@ -131,23 +131,12 @@ fn lengths(group: &StatusGroup) -> Vec<String> {
 /// The open group's newest decisions, newest first, on so many rows.
 pub(crate) fn decisions(app: &App, rows: usize) -> Vec<Line<'static>> {
     let Some((status, group)) = open(app) else { return Vec::new() };
-    let mut lines = vec![Line::styled(format!("decisions ({}), newest first", group.decisions_count), TITLE)];
-    // The same for several vCPUs is one.
-    let alike =
-        |a: &DecisionRecord, b: &DecisionRecord| (a.at_ns, &a.action, &a.reason) == (b.at_ns, &b.action, &b.reason);
-    let all: Vec<&[DecisionRecord]> = group.decisions.chunk_by(alike).collect();
-    lines.extend(all.into_iter().rev().map(|same| Line::raw(decision(same, status.up_ns))));
+    let all = told(&group.decisions);
+    let newer = app.newer.min(all.len().saturating_sub(1));
+    let above = if newer > 0 { format!("; {newer} newer above (k, g)") } else { String::new() };
+    let mut lines = vec![Line::styled(format!("decisions ({}), newest first{above}", group.decisions_count), TITLE)];
+    let told = |told: &Told| format!("{:>7} ago  {told}", age(status.up_ns.saturating_sub(told.at_ns())));
+    lines.extend(all.iter().rev().skip(newer).map(|line| Line::raw(told(line))));
     lines.truncate(rows);
     lines
-}
-
-fn decision(same: &[DecisionRecord], up_ns: u64) -> String {
-    let Some(first) = same.first() else { return String::new() };
-    let which: CpuSet = same.iter().filter_map(|decision| decision.vcpu.map(VcpuId)).collect();
-    let which = match which.len() {
-        0 => String::new(),
-        1 => format!(" vCPU {which}"),
-        _ => format!(" vCPUs {which}"),
-    };
-    format!("{:>7} ago  {}{which}: {}", age(up_ns.saturating_sub(first.at_ns)), first.action, first.reason)
 }

@@ -84,8 +84,14 @@ fn alerts(app: &App, look: Look) -> Vec<Line<'static>> {
     let status = app.status();
     let lost = app.lost.as_ref().map(|why| format!("No news, asking again: {why}"));
     let reload = status.and_then(|status| status.reload_error.as_ref()).map(|why| format!("Reload failed: {why}"));
+    let differs = status.and_then(|status| {
+        let first = status.settings_differ.first()?;
+        let more = status.settings_differ.len() - 1;
+        let more = if more > 0 { format!(" (and {more} more)") } else { String::new() };
+        Some(format!("Somebody else set {}{more}", first.difference()))
+    });
     let warnings = status.map(|status| status.warnings.as_slice()).unwrap_or_default();
     let more = if warnings.len() > 1 { format!(" (and {} more)", warnings.len() - 1) } else { String::new() };
     let warning = warnings.last().map(|warning| format!("Note: {warning}{more}"));
-    lost.or(reload).or(warning).map(|text| Line::styled(text, look.alert())).into_iter().collect()
+    lost.or(reload).or(differs).or(warning).map(|text| Line::styled(text, look.alert())).into_iter().collect()
 }

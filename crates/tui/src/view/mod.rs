@@ -14,7 +14,7 @@ mod header;
 mod vcpus;
 mod words;
 
-use crate::app::App;
+use crate::app::{App, Order};
 use crate::look::{Look, TITLE};
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
@@ -77,27 +77,40 @@ fn footer_line(app: &App) -> Line<'static> {
     if app.typing {
         return Line::raw(format!("/{}_   Enter keeps this filter, Esc ends it", app.filter));
     }
+    if let Some(Order::Hold { group, held }) = &app.asking {
+        let what = if *held { "leave it alone until it is released" } else { "manage it again" };
+        return Line::styled(format!("{group}: {what}? y: yes, any other key: no"), TITLE);
+    }
     if let Some(note) = &app.note {
         return Line::styled(note.clone(), TITLE);
     }
     let arrows = if app.position.is_some() { ("Left/Right", "step") } else { ("Up/Down", "vCPUs") };
-    let keys =
-        [("q", "quit"), ("p", "pause"), ("/", "filter"), ("Tab", "next group"), arrows, ("h", "hold"), ("?", "help")];
-    let spans = keys.into_iter().flat_map(|(key, what)| [Span::styled(key, TITLE), Span::raw(format!(" {what}   "))]);
+    let keys = [
+        ("q", "quit"),
+        ("p", "pause"),
+        ("/", "filter"),
+        ("Tab", "group"),
+        arrows,
+        ("j/k", "scroll"),
+        ("H", "hold"),
+        ("h", "help"),
+    ];
+    let spans = keys.into_iter().flat_map(|(key, what)| [Span::styled(key, TITLE), Span::raw(format!(" {what}  "))]);
     spans.collect()
 }
 
 fn help() -> Vec<Line<'static>> {
-    const KEYS: [(&str, &str); 9] = [
+    const KEYS: [(&str, &str); 10] = [
         ("q, Ctrl-C", "quit"),
         ("p, Space", "pause and go on; the daemon works all the same"),
         ("Tab, Right", "the next group; Shift-Tab, Left: the one before"),
         ("/", "show only groups whose name has these letters; Esc shows all"),
-        ("h", "let the daemon leave this group alone, or manage it again"),
+        ("H", "have this group left alone, or managed again; it asks"),
+        ("j, k, g", "older decisions, newer ones, the newest"),
         ("Up, Down", "more vCPUs; PageUp, PageDown, Home too"),
         ("Left, Right", "in a recording: one status back, or on"),
         ("Ctrl-Z", "stop; `fg` goes on"),
-        ("? or Esc", "back"),
+        ("h, ?, Esc", "back"),
     ];
     const MEANINGS: [&str; 9] = [
         "",

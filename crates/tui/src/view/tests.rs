@@ -4,7 +4,7 @@ use super::*;
 use crate::app::Position;
 use gleaner_report::{
     DecisionRecord, LengthStats, ObservedLengths, StatusGroup, StatusMachine, StatusRecent, StatusReport, StatusTimes,
-    StatusTrial, StatusVcpu, StatusVcpuTimes,
+    StatusTrial, StatusVcpu, StatusVcpuTimes, VerifiedFile,
 };
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -71,7 +71,7 @@ fn group(name: &str, vcpus: u32) -> StatusGroup {
         timeout_ns: Some(200_000),
         cpu_time_ns: 30_000_000_000,
         voluntary_switches: 1_000_000,
-        threads_max: 6,
+        threads_max: Some(6),
         idle_entries: Some(1_000_000),
         lengths: ObservedLengths {
             wake_to_run: Some(LengthStats { mean_ns: 9e3, n: Some(5), p50_ns: Some(8_191), p99_ns: Some(40_959) }),
@@ -258,6 +258,19 @@ fn a_held_group_a_lost_daemon_a_pause_and_a_filter_are_seen() {
     held.warnings = vec!["one".into(), "two".into()];
     let mut app = app(&held);
     assert!(text(&app, PLAIN, (80, 24)).contains("Note: two (and 1 more)"));
+    let changed = VerifiedFile {
+        path: "/sys/x".into(),
+        expected: vec!["7".into()],
+        found: Some("0".into()),
+        as_set: false,
+        changed_by: Some("somebody".into()),
+    };
+    let mut drifted = held.clone();
+    drifted.up_ns += 1;
+    drifted.settings_differ = vec![changed.clone(), changed];
+    app.show(Box::new(drifted));
+    let alert = "Somebody else set /sys/x: 0, and not 7; changed by somebody (and 1 more)";
+    assert!(text(&app, PLAIN, (80, 24)).contains(alert));
     app.lose("no daemon runs here".into());
     press(&mut app, "p/red");
     let shown = text(&app, PLAIN, (80, 24));
@@ -271,6 +284,33 @@ fn a_held_group_a_lost_daemon_a_pause_and_a_filter_are_seen() {
     assert!(text(&app, PLAIN, (80, 24)).contains("None of 2 groups has redx in its name"));
     app.position = Some(Position { at: 2, of: 120 });
     assert!(text(&app, PLAIN, (80, 24)).contains(" 3 of 120, PAUSED"));
+}
+
+#[test]
+fn a_trial_is_one_line_decisions_fill_the_height_and_scroll() {
+    let begins = "a trial whether bridging idle periods pays";
+    let decision = |s: u64, action: &str, vcpu, reason: &str| DecisionRecord {
+        at_ns: s * 1_000_000_000,
+        action: action.into(),
+        vcpu,
+        reason: reason.into(),
+    };
+    let mut long = status(4);
+    let group = &mut long.groups[0];
+    group.decisions =
+        (0..6).map(|n| decision(2, if n % 2 == 0 { "release" } else { "retain" }, Some(n / 2), begins)).collect();
+    group.decisions.push(decision(3, "hold", None, "somebody ordered it"));
+    group.decisions.extend((4..50).map(|at| decision(at, "release", Some(0), "the host took 17 %")));
+    let mut app = app(&long);
+    let shown = |app: &App| text(app, PLAIN, (80, 60));
+    let rows = shown(&app).lines().filter(|line| line.contains("the host took")).count();
+    assert!(rows > 35, "{rows}: {}", shown(&app));
+    assert!(shown(&app).lines().nth(58).unwrap().contains("the host took"), "to the last row: {}", shown(&app));
+    press(&mut app, &"j".repeat(100));
+    let end = shown(&app);
+    assert!(end.contains("47 newer above") && end.contains("ago  trial vCPUs 0-2: "), "{end}");
+    press(&mut app, "k");
+    assert!(shown(&app).contains("59s ago  hold: somebody ordered it\n"), "{}", shown(&app));
 }
 
 #[test]
@@ -318,7 +358,7 @@ proptest::proptest! {
     /// However small the screen and whatever is pressed, there is a picture.
     #[test]
     fn every_size_has_a_picture(
-        size in (1_u16..250, 1_u16..70), vcpus in 1_u32..300, groups in 0_usize..5, keys in "[a-z?/ ]{0,6}",
+        size in (1_u16..250, 1_u16..70), vcpus in 1_u32..300, groups in 0_usize..5, keys in "[a-zH?/ ]{0,6}",
         unicode in proptest::bool::ANY
     ) {
         let mut shown = status(vcpus);

@@ -12,13 +12,13 @@ use super::count;
 use crate::args::JsonArg;
 use crate::failure::Failure;
 use crate::files::Destination;
-use crate::output::{Output, shown, tell};
+use crate::output::{Output, form, shown, tell};
 use crate::refusal::{find, is_executable, name_of, not_found};
 use clap::Args;
 use gleaner_cachesim::trace::recording::Recorder;
 use gleaner_cachesim::trace::{Record, Trace, TraceError, live_lackey};
 use gleaner_report::CacheRecordReport;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::cell::RefCell;
 use std::ffi::OsString;
@@ -86,9 +86,7 @@ fn default_file(program: &OsString) -> PathBuf {
 }
 
 fn record(command: &[OsString], path: &Path, skip: u64, most: u64) -> Result<CacheRecordReport, Failure> {
-    let no_file = |error: io::Error| {
-        Failure::input(format!("cannot write {}: {error}; name a file you may write", path.display()))
-    };
+    let no_file = |error: io::Error| Failure::unwritten(path.display(), &error);
     let interrupted = crate::interrupt::flag()?;
     let (destination, file) = Destination::open(path).map_err(no_file)?;
     let mut recorder = Recorder::new(path, BufWriter::new(file)).map_err(Failure::work)?;
@@ -146,11 +144,7 @@ impl Tally {
 
 fn copy(traced: &mut Traced, recorder: &mut Recorder, tally: &mut Tally) -> Result<(), TraceError> {
     let bar = shown(ProgressBar::new(tally.skip.saturating_add(tally.most)));
-    if let Ok(style) =
-        ProgressStyle::with_template("  recording: {human_pos} accesses [{bar:30}] {per_sec}, {eta} left")
-    {
-        bar.set_style(style);
-    }
+    form(&bar, "  recording: {human_pos} accesses [{bar:30}] {per_sec} {left}");
     let mut trace = traced.trace();
     let mut batch = Vec::new();
     loop {

@@ -97,10 +97,7 @@ pub fn main(args: &FromRecordingArgs) -> Result<u8, Failure> {
     let mut output = Output::open(args.json.json.as_deref())?;
     let replay = scenario::read_recording(&args.file).map_err(Failure::input)?;
     let asked = what_if(args, &replay)?;
-    let no_file = |path: &Path, error| {
-        let what = format!("cannot write --scenario file {}: {error}", path.display());
-        Failure::input(format!("{what}; name a file you may write"))
-    };
+    let no_file = |path: &Path, error| Failure::unwritten(format_args!("--scenario file {}", path.display()), &error);
     let place =
         args.scenario.as_deref().map(|path| Place::open(path).map(|place| (path, place)).map_err(|e| no_file(path, e)));
     let place = place.transpose()?;

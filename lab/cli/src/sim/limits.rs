@@ -6,9 +6,9 @@
 
 use crate::args::duration_within;
 use crate::failure::Failure;
-use crate::output::{shown, tell};
+use crate::output::{form, shown, tell};
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -117,9 +117,7 @@ impl Watch {
 
     fn of(what: &str, limits: MaxTime, interrupted: Arc<AtomicBool>) -> Self {
         let bar = shown(ProgressBar::new(PARTS));
-        if let Ok(style) = ProgressStyle::with_template("  {prefix} [{bar:30}] {percent} % {msg}, {eta} left") {
-            bar.set_style(style);
-        }
+        form(&bar, "  {prefix} [{bar:30}] {percent} % {msg} {left}");
         bar.set_prefix(what.to_owned());
         Self {
             bar,

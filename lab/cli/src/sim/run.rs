@@ -134,9 +134,7 @@ fn read_once(known: &mut BTreeMap<PathBuf, Workload>, path: &Path) -> Result<Wor
 
 /// A place for the trace: what is there stays until the new one is whole.
 fn create(path: &Path) -> Result<(Destination, File), Failure> {
-    Destination::open(path).map_err(|error| {
-        Failure::input(format!("cannot write --trace file {}: {error}; name a file you may write", path.display()))
-    })
+    Destination::open(path).map_err(|error| Failure::unwritten(format_args!("--trace file {}", path.display()), &error))
 }
 
 fn write_trace(file: File, names: &[(String, u32)], timeline: &Timeline) -> std::io::Result<()> {

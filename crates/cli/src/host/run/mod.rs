@@ -133,7 +133,7 @@ pub fn main(args: &RunArgs) -> Result<u8, Failure> {
     let interrupted = interrupt::flag()?;
     let report = match agent::run(&options, &interrupted) {
         // Before there was anything to do or to tell.
-        Err(_) if interrupted.load(Ordering::Relaxed) => return Ok(130),
+        Err(_) if interrupted.load(Ordering::Relaxed) => return Ok(interrupt::status()),
         report => report?,
     };
     output.json(&report)?;

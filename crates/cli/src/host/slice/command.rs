@@ -1,5 +1,6 @@
 //! The command that runs while slices are held.
 
+use crate::ending;
 use crate::failure::Failure;
 use crate::interrupt::nap_until_ready;
 use crate::refusal::refusal;
@@ -57,6 +58,7 @@ impl Running {
     /// Its exit status, as a shell would say it, once it has ended.
     pub fn ended(&mut self) -> Option<i32> {
         let status = self.child.try_wait().ok()??;
+        ending::as_program(status);
         Some(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)))
     }
 

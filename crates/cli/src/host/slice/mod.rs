@@ -100,7 +100,7 @@ pub fn main(args: &SliceArgs) -> Result<u8, Failure> {
     let interrupted = interrupt::flag()?;
     let options = looking(&args.qmp, &interrupted);
     let (threads, wanted) = match chosen::choose(args, &options) {
-        Err(_) if interrupted.load(Ordering::Relaxed) => return Ok(130),
+        Err(_) if interrupted.load(Ordering::Relaxed) => return Ok(interrupt::status()),
         chosen => chosen?,
     };
     let switch = switch_cost();

@@ -80,7 +80,8 @@ impl Block {
 
     /// Whether it counted enough to be compared.
     pub(super) fn tells(&self) -> bool {
-        let counted = self.progress.is_some_and(|progress| progress >= COUNT_MIN) || self.switches >= COUNT_MIN;
+        let calls = self.calls.map(|calls| calls.steady);
+        let counted = [self.progress, calls, Some(self.switches)].into_iter().flatten().any(|count| count >= COUNT_MIN);
         counted && self.length > Nanos::ZERO && self.cpu_time > Nanos::ZERO
     }
 

@@ -91,15 +91,15 @@ fn programs_that_run_side_by_side_or_hand_over_seldom_are_left_alone() {
 fn what_lost_is_not_tried_again_before_its_time() {
     let mut turns = turns(Profile::Balanced);
     let slow = Does { items: APART.items * 4 / 10, ..APART };
-    let changes = run(&mut turns, 50, APART, slow);
+    let changes = run(&mut turns, 25, APART, slow);
     assert_eq!(changes.len(), 2, "one trial: {changes:?}");
     let mut trials = 0;
-    for n in 50..10_000 {
+    for n in 25..10_000 {
         let does = if turns.is_packed() { slow } else { APART };
         let change = turns.step(&window(n, does), true, true);
         trials += u32::from(matches!(change, Some(Change::Pack(_))));
     }
-    assert_eq!(trials, 7, "at 0.5, 1.5, 3.5 s and so on, to 63.5");
+    assert_eq!(trials, 8, "at 0.25, 0.75, 1.75 s and so on, to 64");
 }
 
 #[test]

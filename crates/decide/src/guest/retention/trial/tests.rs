@@ -265,3 +265,29 @@ fn where_latency_counts_what_wakes_too_seldom_for_a_trial_is_retained() {
     balanced.step(&window(100, 15.0, 400), true);
     assert!(!balanced.retains());
 }
+
+#[test]
+fn what_is_on_both_sides_of_1_keeps_no_vcpu_awake() {
+    let of = |rates: [f64; 4], costs: Option<[f64; 4]>| Ratios {
+        costs: costs.map(Vec::from),
+        rates: rates.to_vec(),
+        by_cpu_time: false,
+    };
+    let busy = [0.82, 1.07, 1.2, 1.2];
+    for means in [RetainMeans::Haltpoll, RetainMeans::IdlePoll, RetainMeans::Yielding] {
+        let trial = Trial::new(true, means, &GuestParams::default());
+        for (rates, costs, pays) in [
+            (busy, None, false),
+            (busy, Some([1.0, 0.99, 1.01, 1.0]), false),
+            ([1.02, 1.07, 1.2, 1.2], None, true),
+            ([1.02, 1.07, 1.2, 1.2], Some([1.0, 0.99, 1.01, 1.0]), true),
+            // Each hand-over costs less: a fixed rate of requests shows no more.
+            ([0.99, 1.01, 1.0, 1.0], Some([0.8, 0.9, 0.85, 1.01]), true),
+            ([0.99, 1.01, 1.0, 1.0], Some([0.99, 1.0, 1.01, 1.0]), false),
+        ] {
+            assert_eq!(trial.does_pay(&of(rates, costs)), pays, "{means}: {rates:?}, {costs:?}");
+        }
+        let latency = Trial::new(true, means, &GuestParams::default()).unless_slower(true);
+        assert!(latency.does_pay(&of(busy, None)), "where latency counts it is enough not to be slower");
+    }
+}

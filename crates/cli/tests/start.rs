@@ -1,0 +1,80 @@
+//! The program first: what Gleaner does beside it begins later, and sees all the same what was started meanwhile.
+
+mod common;
+
+use common::machine::{children_of, guardian_of};
+use common::{Killed, comes_true, finish, is_root, pid_of, run};
+use serde_json::Value;
+use std::process::Stdio;
+
+/// When a process started, in ticks since the boot, as the kernel has it.
+fn started_at(pid: i32) -> Option<u64> {
+    let line = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
+    gleaner_sys::Stat::parse(&line)?.start_time()
+}
+
+/// Whether the guardian, which there is before anything is changed, was started before the program.
+fn guardian_is_first(options: &[&str]) -> Option<bool> {
+    let mut command = run(options);
+    command.args(["--policy", "full", "--quiet", "--", "sleep", "600"]);
+    command.stdin(Stdio::null()).stdout(Stdio::null());
+    let run = Killed(command.spawn().unwrap());
+    let main = pid_of(&run.0);
+    assert!(comes_true(|| guardian_of(main).is_some() && children_of(main).len() == 2), "{options:?}");
+    let guardian = guardian_of(main).unwrap();
+    let program = children_of(main).into_iter().find(|pid| *pid != guardian).unwrap();
+    let (guardian, began) = (started_at(guardian)?, started_at(program)?);
+    common::send(program, libc::SIGKILL);
+    // Both may be of one tick only where the guardian is first.
+    Some(guardian <= began)
+}
+
+#[test]
+fn the_program_is_started_before_anything_else() {
+    assert_eq!(guardian_is_first(&[]), Some(false));
+    assert_eq!(guardian_is_first(&["--retain", "yielding"]), Some(false));
+}
+
+#[test]
+fn what_is_asked_for_by_name_is_there_before_the_program() {
+    if !is_root() {
+        gleaner_testing::skip!("needs root");
+    }
+    assert_eq!(guardian_is_first(&["--timer-slack", "2ms"]), Some(true));
+}
+
+/// Children, and an orphan that came to Gleaner, from before it looked.
+#[test]
+fn trees_that_were_forked_early_are_seen() {
+    let script = "for n in 1 2 3 4; do (sleep 0.9; sleep 0.1) & done; sh -c 'sleep 1.2 & exit'; sleep 1.2; exit 3";
+    for observer in ["auto", "procfs", "bpf"] {
+        let mut command = run(["--policy", "observe", "--observer", observer, "--json", "--", "sh", "-c", script]);
+        if observer == "bpf" && !is_root() {
+            continue;
+        }
+        let said = finish(&mut command).with_status(3);
+        let report: Value = serde_json::from_str(&said.stdout).unwrap();
+        // The shell, four children with a sleep each, the orphan; the last sleep comes later.
+        assert!(report["threads_max"].as_u64() >= Some(10), "{observer}: {report}");
+        assert_eq!(
+            report["means"]["observer"].as_str() == Some("procfs"),
+            observer == "procfs" || !is_root(),
+            "{report}"
+        );
+    }
+}
+
+/// Nothing of what takes long is done for it.
+#[test]
+fn a_short_program_is_not_observed_and_says_so() {
+    for policy in ["observe", "full"] {
+        let said = finish(&mut run(["--policy", policy, "--json", "--", "sh", "-c", "exit 3"])).with_status(3);
+        let report: Value = serde_json::from_str(&said.stdout).unwrap();
+        assert_eq!((&report["exit_status"], &report["restored"]), (&3.into(), &true.into()), "{report}");
+        // On a busy machine it may have lasted.
+        if report["wall_ns"].as_u64() < Some(15_000_000) {
+            assert_eq!(report["means"]["observer"], Value::Null, "{report}");
+            assert!(said.stderr.contains("not observed"), "{said:?}");
+        }
+    }
+}
