@@ -28,8 +28,8 @@ settings! {
         /// Whether it is tried first whether keeping vCPUs awake pays
         trial: bool, "true",
             arg(long = "no-trial", action = clap::ArgAction::SetFalse, help = "Retain without a trial whether it pays");
-        /// A file whose first number grows as the program gets on, or FILE|REGEX: the number where that matches. Whether
-        /// retention pays is then judged by that, not by how often threads hand over
+        /// A file whose first number grows as the program gets on, or FILE|REGEX: the number where that matches.
+        /// Whether retention pays is then judged by that, not by how often threads hand over
         progress: Counter, "", arg(long, value_name = "FILE|REGEX");
         /// The policy's numbers: any of the keys that `gleaner params` prints
         params: GuestParams, "", arg(skip);

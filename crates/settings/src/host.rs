@@ -60,15 +60,15 @@ settings! {
     /// How the agent of `gleaner host run` works.
     #[derive(clap::Args)]
     pub struct HostSettings in "host" {
-        /// One slice for every VM, 100us to 100ms; or `adaptive`: Gleaner finds one for each set of VMs that share CPUs. The
-        /// daemon runs the agent where its configuration has a table [host]
+        /// One slice for every VM, 100us to 100ms; or `adaptive`: Gleaner finds one for each set of VMs that share
+        /// CPUs. The daemon runs the agent where its configuration has a table [host]
         slice: HostSlice, "adaptive", arg(long, value_name = "DURATION|adaptive");
         /// Only these VMs, by name or process id
         vm: VmNames, "all VMs, as they come and go", arg(skip);
         /// Length of an observation window, 100ms to 60s
         interval: Interval, "1s; 200ms with --in-turn", arg(long, value_name = "DURATION", help_heading = "Tuning");
-        /// Whether slices are ended in time where the kernel's tick alone would not. Under systemd the unit has to allow it
-        /// (RestrictRealtime=no)
+        /// Whether slices are ended in time where the kernel's tick alone would not. Under systemd the unit has to
+        /// allow it (RestrictRealtime=no)
         enforce: bool, "true",
             arg(long = "no-enforce", action = clap::ArgAction::SetFalse, help = "Set slices, but let the kernel's tick end them", help_heading = "Tuning");
         /// Count VM exits by PAUSE, which show that a VM spins; this takes some time at every exit

@@ -9,12 +9,12 @@ settings! {
     pub struct MachineSettings in "daemon" {
         /// What keeps idle vCPUs awake
         retain: RetainChoice, "auto: the first that the machine has", arg(long, value_enum);
-        /// What sees what groups do. auto: BPF where something is retained and not by polling in the idle task, or where
-        /// there are more threads than `procfs_threads_max`, and /proc where that is refused. bpf: nothing is managed
-        /// without
+        /// What sees what groups do. auto: BPF where something is retained and not by polling in the idle task, or
+        /// where there are more threads than `procfs_threads_max`, and /proc where that is refused. bpf: nothing is
+        /// managed without
         observer: ObserverChoice, "auto", arg(long, value_enum);
-        /// CPU time that observing may take, in per cent of one CPU; more lets Gleaner learn faster, where there are many
-        /// threads or the machine is slow. Windows get longer where it is dear
+        /// CPU time that observing may take, in per cent of one CPU; more lets Gleaner learn faster, where there are
+        /// many threads or the machine is slow. Windows get longer where it is dear
         overhead: Overhead, "0.5%", arg(long, value_name = "PERCENT");
         /// Groups managed at once. Those beyond are left alone, and said to be
         groups_max: GroupsMax, "100", arg(skip);

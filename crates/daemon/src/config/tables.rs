@@ -14,8 +14,8 @@ use std::collections::BTreeMap;
 settings! {
     /// Who may ask.
     pub(super) struct Control in "control" {
-        /// Who may ask the daemon how things stand, besides root: a group of users, by name or number. Only root and the
-        /// daemon's own user may reload.
+        /// Who may ask the daemon how things stand, besides root: a group of users, by name or number. Only root and
+        /// the daemon's own user may reload.
         group: UserGroup, "nobody";
     }
 }
@@ -33,11 +33,11 @@ settings! {
 settings! {
     /// What is recorded.
     pub(super) struct CaptureTable in "capture" {
-        /// How much the flight recorder keeps: the newest windows, decisions and events, for `gleaner capture`. The oldest
-        /// make way.
+        /// How much the flight recorder keeps: the newest windows, decisions and events, for `gleaner capture`. The
+        /// oldest make way.
         size: CaptureSize, "nothing is recorded; 64M where there is a folder";
-        /// Where it keeps them. What is in a folder that is named here stays when the daemon ends; under systemd the unit
-        /// has to allow it (ReadWritePaths=).
+        /// Where it keeps them. What is in a folder that is named here stays when the daemon ends; under systemd the
+        /// unit has to allow it (ReadWritePaths=).
         folder: AbsolutePath, "below /run/gleaner, until the daemon ends";
     }
 }
@@ -45,8 +45,8 @@ settings! {
 settings! {
     /// What counts for groups that do not say.
     pub(super) struct Defaults in "defaults" {
-        /// How groups are managed that do not say. frugal polls for 5 % of one CPU at most, balanced for one CPU, latency
-        /// without a limit; observe-only watches.
+        /// How groups are managed that do not say. frugal polls for 5 % of one CPU at most, balanced for one CPU,
+        /// latency without a limit; observe-only watches.
         profile: Profile, "frugal";
     }
 }
@@ -56,8 +56,8 @@ settings! {
     pub(super) struct Which in "group.NAME" {
         /// Which: a systemd service or slice by name; `*`, `?` and `[a-z]` may mean several, each a group of its own.
         unit: Unit, "one of unit, cgroup, program and pid has to be there";
-        /// Which: a cgroup with all below it, by its path; `*` is one folder, `**` any number, and each match is a group of
-        /// its own.
+        /// Which: a cgroup with all below it, by its path; `*` is one folder, `**` any number, and each match is a
+        /// group of its own.
         cgroup: Cgroup, "";
         /// Which: all processes of a program, with all that they start, by the name that `ps` shows. Anybody can give a
         /// process that name.
