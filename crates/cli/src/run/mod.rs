@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 pub use unmanaged::make_way;
 
 /// A program that ends sooner is left alone: to set up takes as long.
-const SOON: Duration = Duration::from_millis(20);
+const SOON: Duration = Duration::from_millis(5);
 
 /// The vCPUs that are online and that this process may use; never none.
 pub fn allowed_vcpus() -> CpuSet {

@@ -21,10 +21,6 @@ const COUNT_MIN: u64 = 100;
 const CALLS_A_SWITCH_MIN: f64 = 0.25;
 /// Each wait for a lock is a switch, and another one when the lock is free.
 const SWITCHES_A_LOCK_WAIT: u64 = 2;
-/// The upper bound is believed where it says clearly that one vCPU is faster: it errs by up to 1.4 where a lock's waits
-/// are none of `FUTEX_WAIT`.
-const UPPER_BOUND_CLEAR: f64 = 1.1;
-
 /// What a block counted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Block {
@@ -38,8 +34,10 @@ pub(super) struct Block {
 /// One vCPU as a multiple of several, in one pair of blocks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Compared {
-    /// How much it gets done.
-    pub(super) rate: f64,
+    /// How much it gets done: at least this ...
+    pub(super) least: f64,
+    /// ... and at most this; the same where that is counted exactly.
+    pub(super) most: f64,
     /// CPU time that its threads took.
     pub(super) cpu: f64,
 }
@@ -104,15 +102,16 @@ impl Block {
 /// A pair of blocks.
 pub(super) fn compare(packed: &Block, apart: &Block) -> Compared {
     let cpu = packed.cpu_time.share_of(packed.length) / apart.cpu_time.share_of(apart.length).max(1e-9);
-    Compared { rate: rate(packed, apart), cpu }
+    let (least, most) = rates(packed, apart);
+    Compared { least, most, cpu }
 }
 
-fn rate(packed: &Block, apart: &Block) -> f64 {
+fn rates(packed: &Block, apart: &Block) -> (f64, f64) {
     let ratio = |count: fn(&Block) -> Option<u64>| {
         let (packed_count, apart_count) = (count(packed)?, count(apart)?);
-        Some((packed_count, apart_count, packed.per_s(packed_count) / apart.per_s(apart_count.max(1))))
+        Some((packed_count.max(apart_count), packed.per_s(packed_count) / apart.per_s(apart_count.max(1))))
     };
-    let progress = ratio(|block| block.progress).filter(|(packed, apart, _)| *packed.max(apart) >= COUNT_MIN);
+    let progress = ratio(|block| block.progress).filter(|(count, _)| *count >= COUNT_MIN).map(|(_, ratio)| ratio);
     let by_calls = |count: fn(&SystemCalls) -> u64| {
         let tells = |block: &Block| {
             block.calls.is_some_and(|calls| count(&calls) as f64 >= CALLS_A_SWITCH_MIN * block.switches as f64)
@@ -120,15 +119,13 @@ fn rate(packed: &Block, apart: &Block) -> f64 {
         let per_s = |block: &Block| block.calls.map(|calls| block.per_s(count(&calls)));
         (tells(packed) && tells(apart)).then(|| Some(per_s(packed)? / per_s(apart)?)).flatten()
     };
-    let by_hand_overs = || {
-        let least = by_calls(|calls| calls.steady + calls.waits)?;
-        let (_, _, most) = ratio(Block::hand_overs)?;
-        Some(if most > UPPER_BOUND_CLEAR { most.max(least) } else { least })
-    };
-    progress
-        .map(|(_, _, ratio)| ratio)
-        .or_else(|| by_calls(|calls| calls.steady))
-        .or_else(by_hand_overs)
-        .or_else(|| by_calls(|calls| calls.steady + calls.waits + calls.lock_waits + calls.wakes))
-        .unwrap_or(1.0)
+    let exact = progress.or_else(|| by_calls(|calls| calls.steady));
+    if let Some(exact) = exact {
+        return (exact, exact);
+    }
+    if let (Some(least), Some((_, most))) = (by_calls(|calls| calls.steady + calls.waits), ratio(Block::hand_overs)) {
+        return (least, most.max(least));
+    }
+    let all = by_calls(|calls| calls.steady + calls.waits + calls.lock_waits + calls.wakes).unwrap_or(1.0);
+    (all, all)
 }

@@ -38,6 +38,10 @@ const BLOCK_WINDOWS_MAX: u32 = 10;
 const ONE_PAIR: f64 = 1.5;
 /// Two pairs this clear end it either way.
 const TWO_PAIRS: f64 = 1.1;
+/// Where hand-overs are known between two bounds alone, the upper one is believed from here on: it may be too high by
+/// half where a lock's waits are none of `FUTEX_WAIT`.
+const UPPER_BOUND_CLEAR: f64 = 1.1;
+const UPPER_BOUND_CLEAR_IN_TWO: f64 = 1.25;
 
 /// On one vCPU a thread that was woken may wait for another's slice (3 ms on two vCPUs and more). Who waits for much
 /// longer has somebody beside it that computes.
@@ -269,22 +273,25 @@ impl Turns {
     fn verdict(&self, pairs: &[Compared], awake: bool) -> Option<bool> {
         // What counts as no slower.
         let par = if self.frugal { 1.0 - self.params.turns_frugal_loss } else { 1.0 };
-        let rates: Vec<f64> = pairs.iter().map(|pair| pair.rate / par).collect();
-        let all = |clear: &dyn Fn(f64) -> bool| !rates.is_empty() && rates.iter().all(|rate| clear(*rate));
-        if rates.len() > 1 && all(&|rate| rate > TWO_PAIRS) {
+        let all = |clear: &dyn Fn(&Compared) -> bool| !pairs.is_empty() && pairs.iter().all(clear);
+        let two = pairs.len() > 1;
+        if two && all(&|pair| pair.least / par > TWO_PAIRS || pair.most / par > UPPER_BOUND_CLEAR_IN_TWO) {
             return Some(true);
         }
-        if all(&|rate| rate < 1.0 / ONE_PAIR) || rates.len() > 1 && all(&|rate| rate < 1.0 / TWO_PAIRS) {
+        if all(&|pair| pair.most / par < 1.0 / ONE_PAIR) || two && all(&|pair| pair.most / par < 1.0 / TWO_PAIRS) {
             return Some(false);
         }
-        if rates.len() < AS_AT_FIRST.len() / 2 {
+        if pairs.len() < AS_AT_FIRST.len() / 2 {
             return None;
         }
-        let rate = gleaner_stats::median(&rates).unwrap_or(1.0);
+        let median = |of: fn(&Compared) -> f64| {
+            gleaner_stats::median(&pairs.iter().map(of).collect::<Vec<f64>>()).unwrap_or(1.0)
+        };
+        let (least, most) = (median(|pair| pair.least) / par, median(|pair| pair.most) / par);
         // One vCPU takes less from the host than two of which one polls.
-        let cpu = gleaner_stats::median(&pairs.iter().map(|pair| pair.cpu).collect::<Vec<f64>>()).unwrap_or(1.0);
-        let cheaper = awake || cpu < 1.0;
-        Some(rate > if cheaper { 1.0 - self.params.turns_alike } else { 1.0 + self.params.turns_alike })
+        let cheaper = awake || median(|pair| pair.cpu) < 1.0;
+        let enough = if cheaper { 1.0 - self.params.turns_alike } else { 1.0 + self.params.turns_alike };
+        Some(least > enough || most > least && most > UPPER_BOUND_CLEAR)
     }
 
     fn conclude(
@@ -295,7 +302,7 @@ impl Turns {
         pairs: &[Compared],
         was_packed: bool,
     ) -> Option<Change> {
-        let rates: Vec<f64> = pairs.iter().map(|pair| pair.rate).collect();
+        let rates: Vec<f64> = pairs.iter().map(|pair| if pays { pair.most } else { pair.least }).collect();
         let of = |pick: fn(f64, f64) -> f64| rates.iter().copied().reduce(pick).unwrap_or(1.0);
         let rate_ratio = gleaner_stats::median(&rates).unwrap_or(1.0);
         let (low, high) = (of(f64::min), of(f64::max));
