@@ -39,7 +39,7 @@ def main():
     parser.add_argument("--threads", type=int, default=50)
     parser.add_argument("--seconds", type=int, default=20)
     parser.add_argument("--binary", default="target/gleaner")
-    parser.add_argument("--profile", default="conservative")
+    parser.add_argument("--profile", default="frugal")
     parser.add_argument("--observer", default="auto")
     args = parser.parse_args()
     top = f"{hierarchy()}/gleaner-scale-{os.getpid()}"

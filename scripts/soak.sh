@@ -43,7 +43,7 @@ trap finish EXIT
     printf '[daemon]\nretain = "%s"\n[capture]\nsize = "1M"\n[metrics]\nlisten = "unix:%s/metrics"\n' "$retain" "$work"
     for n in $(seq "$GROUPS_MAX"); do
         ln -s "$binary" "$work/soak$n"
-        profiles=(conservative latency throughput observe-only)
+        profiles=(frugal latency balanced observe-only)
         printf '[group.g%s]\nprogram = "soak%s"\nprofile = "%s"\n' "$n" "$n" "${profiles[n % 4]}"
     done
 } >"$work/gleaner.toml"

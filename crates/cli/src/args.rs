@@ -3,16 +3,12 @@
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 pub use gleaner_command::args::{JsonArg, PolicyArg, any_duration, duration, duration_within};
 use gleaner_command::everywhere::EverywhereArgs;
-use gleaner_model::{Profile, RetainMeans};
-use gleaner_observe::Counter;
-use gleaner_runtime::RetainChoice;
+use gleaner_command::params::ParamsArg;
+use gleaner_settings::{GroupSettings, MachineSettings, TimerSlack};
 use std::ffi::OsString;
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::time::Duration;
-
-/// What observing may take, in per cent of one CPU.
-pub const DEFAULT_OVERHEAD: f64 = 0.5;
 
 /// Makes multithreaded programs in virtual machines run as if virtual CPUs were CPUs.
 ///
@@ -225,20 +221,6 @@ fn gap(text: &str) -> Result<Duration, String> {
     duration_within(text, Duration::from_micros(1)..=Duration::from_secs(10))
 }
 
-/// How late timers may expire.
-fn slack(text: &str) -> Result<Duration, String> {
-    duration_within(text, Duration::from_micros(50)..=Duration::from_millis(100))
-}
-
-/// A part of one CPU; several CPUs may poll.
-pub fn budget(text: &str) -> Result<f64, String> {
-    let number = text.strip_suffix('%').unwrap_or(text).trim();
-    match number.parse::<f64>() {
-        Ok(percent) if (0.0..=100_000.0).contains(&percent) => Ok(percent / 100.0),
-        _ => Err("write a part of one CPU from 0% to 100000%, such as 20%".to_owned()),
-    }
-}
-
 /// A row of Table 2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 #[value(rename_all = "UPPER")]
@@ -261,46 +243,22 @@ pub enum Setting {
                   \x20 gleaner run --json run.json -- ./server --port 80"
 )]
 pub struct RunArgs {
-    /// What Gleaner may do
-    #[arg(long, value_enum, default_value_t = PolicyArg::Full)]
-    pub policy: PolicyArg,
-    /// How long an idle vCPU is kept from halting
-    #[arg(long, value_enum, default_value_t = ProfileArg::Balanced)]
-    pub profile: ProfileArg,
-    /// What keeps an idle vCPU awake
-    #[arg(long, value_enum, default_value_t = RetainArg::Auto)]
-    pub retain: RetainArg,
-    /// Retain without a trial whether it pays
-    #[arg(long)]
-    pub no_trial: bool,
-    /// How long an idle vCPU is kept from halting, instead of the profile's time-out: 1us to 1s
-    #[arg(long, alias = "timeout", value_name = "DURATION", value_parser = duration, conflicts_with = "profile")]
-    pub retain_for: Option<Duration>,
-    /// CPU time that all idle vCPUs together may poll for, as a part of one CPU, such as 20% [default: frugal 5%,
-    /// balanced 100%, latency without limit]
-    #[arg(long, value_name = "PERCENT", value_parser = budget)]
-    pub budget: Option<f64>,
-    /// A file whose first number grows as the program gets on, or FILE|REGEX: the number where that matches. Whether
-    /// retention pays is then judged by that, not by how often threads hand over
-    #[arg(long, value_name = "FILE|REGEX")]
-    pub progress: Option<Counter>,
-    /// Policy parameters: a TOML file with any of the keys that `gleaner params` prints
-    #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
-    /// Which observer to use
-    #[arg(long, value_enum, default_value_t = ObserverArg::Auto)]
-    pub observer: ObserverArg,
+    /// What Gleaner may do [default: full; observe under --profile observe-only]
+    #[arg(long, value_enum)]
+    pub policy: Option<PolicyArg>,
+    #[command(flatten)]
+    pub group: GroupSettings,
+    #[command(flatten)]
+    pub params: ParamsArg,
+    #[command(flatten)]
+    pub machine: MachineSettings,
     /// How the program is confined to fewer vCPUs
     #[arg(long, value_enum, default_value_t = PlacementArg::Auto)]
     pub placement: PlacementArg,
-    /// CPU time that observing may take, in per cent of one CPU; more lets Gleaner learn faster, where there are many
-    /// threads or the machine is slow
-    #[arg(long, value_name = "PERCENT", default_value_t = DEFAULT_OVERHEAD, value_parser = overhead)]
-    pub overhead: f64,
     /// Let the program's timers expire up to this late, so that several share a wake-up: 50us to 100ms. For programs
     /// that sleep by the clock and need no exact one
-    #[arg(long, value_name = "DURATION", value_parser = slack)]
-    pub timer_slack: Option<Duration>,
+    #[arg(long, value_name = "DURATION")]
+    pub timer_slack: Option<TimerSlack>,
     /// Refuse to run the program (status 125) when something the policy needs cannot be done here
     #[arg(long)]
     pub strict: bool,
@@ -320,65 +278,6 @@ pub struct RunArgs {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ProfileArg {
-    /// 50us where the idle loop polls: for shared and burstable machines
-    Frugal,
-    /// 200us: for most programs
-    Balanced,
-    /// 5ms: for machines of your own, and servers that must answer at once
-    Latency,
-}
-
-impl From<ProfileArg> for Profile {
-    fn from(arg: ProfileArg) -> Self {
-        match arg {
-            ProfileArg::Frugal => Self::Frugal,
-            ProfileArg::Balanced => Self::Balanced,
-            ProfileArg::Latency => Self::Latency,
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum RetainArg {
-    /// The first of these that this machine has
-    Auto,
-    /// A BPF program of Gleaner's polls in the idle loop
-    IdlePoll,
-    /// The kernel's haltpoll governor polls, on the whole machine
-    Haltpoll,
-    /// The kernel's cpuidle governor polls, by a PM QoS limit on each vCPU
-    PmQos,
-    /// A thread of the lowest class on each vCPU; needs no privilege
-    Yielding,
-    /// Nothing: idle vCPUs halt as without Gleaner
-    None,
-}
-
-impl From<RetainArg> for RetainChoice {
-    fn from(arg: RetainArg) -> Self {
-        match arg {
-            RetainArg::Auto => Self::Auto,
-            RetainArg::IdlePoll => Self::By(RetainMeans::IdlePoll),
-            RetainArg::Haltpoll => Self::By(RetainMeans::Haltpoll),
-            RetainArg::PmQos => Self::By(RetainMeans::PmQos),
-            RetainArg::Yielding => Self::By(RetainMeans::Yielding),
-            RetainArg::None => Self::None,
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ObserverArg {
-    /// BPF where it loads, else /proc
-    Auto,
-    /// BPF; the program is not run where it does not load
-    Bpf,
-    /// /proc files only, no privilege
-    Procfs,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum PlacementArg {
     /// A cpuset where it is safe, else thread affinity
     Auto,
@@ -394,11 +293,6 @@ pub enum PlacementArg {
                   killed; running it when there is nothing to do does no harm."
 )]
 pub struct RestoreArgs {}
-
-fn overhead(text: &str) -> Result<f64, String> {
-    let percent: f64 = text.trim_end_matches('%').trim().parse().map_err(|_| "write a number, like 0.5".to_owned())?;
-    if (0.1..=20.0).contains(&percent) { Ok(percent) } else { Err("must be within 0.1 and 20".to_owned()) }
-}
 
 #[cfg(test)]
 mod tests;

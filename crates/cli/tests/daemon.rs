@@ -187,7 +187,7 @@ fn a_configuration_is_checked_and_shown() {
     let said = config("check").with_status(0).stdout;
     assert!(said.ends_with("g.toml: right, 1 group.\n"), "{said}");
     let shown = config("show").with_status(0).stdout;
-    assert!(shown.contains("[group.\"redis\"]") && shown.contains("budget = \"5%\""), "{shown}");
+    assert!(shown.contains("[group.redis]") && shown.contains("budget = \"5%\""), "{shown}");
     // What is shown is a configuration.
     write(&shown);
     config("check").with_status(0);

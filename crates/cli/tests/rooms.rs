@@ -36,10 +36,20 @@ const ROOMS: &[Room] = &[
         knows: &["gleaner-model", "gleaner-decide"],
         outside: Some(&["crc32fast", "postcard", "serde", "thiserror", "zstd"]),
     },
+    // What can be set, for whoever sets it and whoever is set up by it.
+    Room { name: "gleaner-settings", knows: &["gleaner-model", "gleaner-decide"], outside: None },
     // The one layer that ties observe, decide and act together.
     Room {
         name: "gleaner-runtime",
-        knows: &["gleaner-model", "gleaner-sys", "gleaner-observe", "gleaner-decide", "gleaner-act", "gleaner-capture"],
+        knows: &[
+            "gleaner-model",
+            "gleaner-sys",
+            "gleaner-observe",
+            "gleaner-decide",
+            "gleaner-act",
+            "gleaner-capture",
+            "gleaner-settings",
+        ],
         outside: None,
     },
     // The service stands on it.
@@ -52,6 +62,7 @@ const ROOMS: &[Room] = &[
             "gleaner-decide",
             "gleaner-act",
             "gleaner-capture",
+            "gleaner-settings",
             "gleaner-runtime",
             "gleaner-report",
         ],
@@ -64,13 +75,17 @@ const ROOMS: &[Room] = &[
     Room { name: "gleaner-stats", knows: &[], outside: Some(&["fastrand", "rayon"]) },
     Room { name: "gleaner-recording", knows: &["gleaner-model"], outside: Some(&["thiserror", "zstd"]) },
     // What the commands of both binaries share.
-    Room { name: "gleaner-command", knows: &["gleaner-model", "gleaner-decide", "gleaner-report"], outside: None },
+    Room {
+        name: "gleaner-command",
+        knows: &["gleaner-model", "gleaner-decide", "gleaner-settings", "gleaner-report"],
+        outside: None,
+    },
     // Nothing that ships knows it.
     Room { name: TESTING, knows: &[], outside: Some(&["roxmltree", "tempfile"]) },
     // Nor this: it makes pages of the definitions.
     Room {
         name: "gleaner-reference",
-        knows: &["gleaner", "gleaner-daemon", "gleaner-decide", "gleaner-report"],
+        knows: &["gleaner", "gleaner-daemon", "gleaner-decide", "gleaner-settings", "gleaner-report"],
         outside: None,
     },
     Room {
@@ -82,6 +97,7 @@ const ROOMS: &[Room] = &[
             "gleaner-decide",
             "gleaner-act",
             "gleaner-capture",
+            "gleaner-settings",
             "gleaner-runtime",
             "gleaner-daemon",
             "gleaner-tui",

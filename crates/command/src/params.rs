@@ -5,10 +5,29 @@ use gleaner_decide::guest::GuestParams;
 use gleaner_decide::host::HostParams;
 use gleaner_decide::{ParamError, Parameter};
 use gleaner_model::printable;
+use gleaner_settings::nearest;
 use serde::de::DeserializeOwned;
 use std::fs::File;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+/// `--config FILE`.
+#[derive(Debug, clap::Args)]
+pub struct ParamsArg {
+    /// Policy parameters: a TOML file with any of the keys that `gleaner params` prints
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}
+
+impl ParamsArg {
+    /// What the file says, where one is named.
+    ///
+    /// # Errors
+    /// What is wrong, with file and line.
+    pub fn read<P: Params>(&self) -> Result<Option<P>, Failure> {
+        self.config.as_deref().map(read_params).transpose()
+    }
+}
 
 /// The parameters of a policy.
 pub trait Params: DeserializeOwned {
@@ -52,9 +71,6 @@ impl Params for HostParams {
 /// Some thousand times what all keys take.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// Keys that are less alike are no typing errors of each other (Jaro-Winkler: 0 nothing, 1 all).
-const ALIKE: f64 = 0.85;
-
 /// Reads a policy file.
 ///
 /// # Errors
@@ -95,10 +111,8 @@ fn unknown_key<P: Params>(text: &str) -> Option<(String, String)> {
     let table: toml::Table = toml::from_str(text).ok()?;
     let known = P::parameters();
     let unknown = table.keys().find(|key| known.iter().all(|parameter| parameter.key != **key))?;
-    let alike = |parameter: &Parameter| strsim::jaro_winkler(parameter.key, unknown);
-    let nearest = known.iter().max_by(|a, b| alike(a).total_cmp(&alike(b))).filter(|nearest| alike(nearest) > ALIKE);
-    let advice = match nearest {
-        Some(nearest) => format!("did you mean {}?", nearest.key),
+    let advice = match nearest(unknown, known.iter().map(|parameter| parameter.key)) {
+        Some(nearest) => format!("did you mean {nearest}?"),
         None => format!("`{}` lists them", P::LISTED_BY),
     };
     Some((unknown.clone(), format!("unknown key {}: {advice}", printable(unknown.as_bytes()))))

@@ -78,7 +78,7 @@ fn fuzz_requests_to_the_control_socket() {
     fuzz("control socket", &seeds, |input| {
         let answer = answer_to(input, Peer::default(), &mut |request, peer| {
             if let Request::Join(join) = request {
-                let _ = (join.settings(), join.group_name());
+                let _ = (join.entry(), join.group_name());
                 assert!(check(&ProcRoot::below(Path::new("/no/such/machine")), &join, &peer).is_err());
             }
             Answer::Reloaded(1)

@@ -1,6 +1,6 @@
 //! Which groups there are: what the configuration names, as far as it runs now.
 
-use crate::config::{Configuration, GroupSettings};
+use crate::config::{Configuration, GroupEntry};
 use crate::joins::Joined;
 use gleaner_model::Policy;
 use gleaner_observe::{ProcRoot, Target};
@@ -18,7 +18,7 @@ pub(crate) struct Adopted {
     pub id: GroupId,
     /// That of the configuration; with what a wildcard stands for behind it.
     pub name: String,
-    pub settings: GroupSettings,
+    pub entry: GroupEntry,
     pub target: Target,
     /// Its processes whose parents are not its.
     pub roots: Vec<i32>,
@@ -32,7 +32,7 @@ pub(crate) struct Adopted {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Candidate {
     pub name: String,
-    pub settings: GroupSettings,
+    pub entry: GroupEntry,
     pub target: Target,
     pub roots: Vec<i32>,
 }
@@ -98,14 +98,15 @@ pub(crate) fn look(root: &ProcRoot, configuration: &Configuration, adopted: &[Ad
         owners.extend(group.roots.iter().map(|pid| (*pid, group.name.clone())));
     }
     let mut names: BTreeSet<String> = adopted.iter().map(|group| group.name.clone()).collect();
-    let mut places = configuration.groups_max.saturating_sub(adopted.iter().filter(|group| goes_before(group)).count());
-    'all: for settings in configuration.groups.iter().filter(|settings| settings.policy != Policy::Off) {
-        for (target, roots) in settings.selector.find(root, configuration.groups_max + 1) {
-            let known = |group: &&Adopted| group.settings.name == settings.name && group.target == target;
+    let mut places =
+        configuration.machine.groups_max().saturating_sub(adopted.iter().filter(|group| goes_before(group)).count());
+    'all: for entry in configuration.groups.iter().filter(|entry| entry.settings.policy() != Policy::Off) {
+        for (target, roots) in entry.selector.find(root, configuration.machine.groups_max() + 1) {
+            let known = |group: &&Adopted| group.entry.name == entry.name && group.target == target;
             if adopted.iter().any(|group| known(&group)) {
                 continue;
             }
-            let name = name_of(settings, &target, root);
+            let name = name_of(entry, &target, root);
             if let Some(owner) = owner_of(root, &roots, &owners) {
                 look.taken.insert(name, owner);
                 continue;
@@ -118,7 +119,7 @@ pub(crate) fn look(root: &ProcRoot, configuration: &Configuration, adopted: &[Ad
             let name = unlike(&names, name);
             names.insert(name.clone());
             owners.extend(roots.iter().map(|pid| (*pid, name.clone())));
-            look.new.push(Candidate { name, settings: settings.clone(), target, roots });
+            look.new.push(Candidate { name, entry: entry.clone(), target, roots });
         }
     }
     // Those that joined first stay, as far as there is room.
@@ -143,10 +144,10 @@ pub(crate) fn place_for(root: &ProcRoot, adopted: &[Adopted], roots: &[i32], nam
 }
 
 /// The configuration's name; where it may mean several, with which of them.
-fn name_of(settings: &GroupSettings, target: &Target, root: &ProcRoot) -> String {
+fn name_of(entry: &GroupEntry, target: &Target, root: &ProcRoot) -> String {
     let which = target.command(root).into_iter().next().unwrap_or_default();
     let which = gleaner_model::printable(which.as_encoded_bytes());
-    if settings.selector.has_wildcards() { format!("{}/{which}", settings.name) } else { settings.name.clone() }
+    if entry.selector.has_wildcards() { format!("{}/{which}", entry.name) } else { entry.name.clone() }
 }
 
 fn unlike(names: &BTreeSet<String>, name: String) -> String {
@@ -203,8 +204,8 @@ mod tests {
     }
 
     fn adopted(candidate: Candidate, id: u64) -> Adopted {
-        let Candidate { name, settings, target, roots } = candidate;
-        Adopted { id: GroupId(id), name, settings, target, roots, joined: None, holds: Vec::new() }
+        let Candidate { name, entry, target, roots } = candidate;
+        Adopted { id: GroupId(id), name, entry, target, roots, joined: None, holds: Vec::new() }
     }
 
     #[test]
@@ -244,14 +245,14 @@ mod tests {
         fs::write(status, format!("Uid:\t0\t0\t0\t0\nNSpid:\t{pid}\n")).unwrap();
         let peer = crate::server::Peer { process: Some((pid, 0)), is_trusted: true };
         let (runner, target) = crate::joins::check(root, &join, &peer).unwrap();
-        let settings = join.settings().unwrap();
+        let entry = join.entry().unwrap();
         let (config, before) =
             (crate::service::machine_config(&configuration(""), true), crate::joins::Before::default());
         let joined = Some(Joined { runner, config, of_runner: false, before });
         Adopted {
             id: GroupId(id),
             name: format!("run/x~{id}"),
-            settings,
+            entry,
             target: target.unwrap(),
             roots: vec![pid],
             joined,

@@ -3,10 +3,10 @@
 //!
 //! Each of its windows ends with a line of JSON, a [`StatusHost`], which is all that is known of it here.
 
-use crate::config::{HostSettings, HostSlice};
 use crate::service::Say;
 use gleaner_report::StatusHost;
 use gleaner_runtime::own_binary;
+use gleaner_settings::{HostSettings, HostSlice};
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
@@ -105,7 +105,7 @@ impl HostAgent {
 
     /// As it last said.
     pub(crate) fn status(&self) -> StatusHost {
-        let policy = if self.settings.slice == HostSlice::Adaptive { "adaptive" } else { "static" }.to_owned();
+        let policy = if self.settings.slice() == HostSlice::Adaptive { "adaptive" } else { "static" }.to_owned();
         match &self.child {
             None => StatusHost { policy, why_not: Some(self.why_not.clone()), ..StatusHost::default() },
             Some((child, _)) => {
@@ -192,19 +192,7 @@ fn read_lines(from: Option<impl Read + Send + 'static>, name: &str, mut each: im
 
 /// The command line.
 fn words(settings: &HostSettings) -> Vec<String> {
-    let time = |time: Duration| format!("{}ns", time.as_nanos());
-    let slice = match settings.slice {
-        HostSlice::Adaptive => "adaptive".to_owned(),
-        HostSlice::Fixed(slice) => time(slice),
-    };
-    let mut words = ["host", "run", "--status", "--slice", &slice, "--interval", &time(settings.interval)]
-        .map(str::to_owned)
-        .to_vec();
-    words.extend(settings.vms.iter().map(|vm| format!("--vm={vm}")));
-    words.extend((!settings.enforce).then(|| "--no-enforce".to_owned()));
-    words.extend(settings.pause_exits.then(|| "--pause-exits".to_owned()));
-    words.extend(settings.params_file.iter().map(|file| format!("--config={}", file.display())));
-    words
+    ["host", "run", "--status"].map(str::to_owned).into_iter().chain(settings.options()).collect()
 }
 
 fn lock(latest: &Mutex<Option<StatusHost>>) -> std::sync::MutexGuard<'_, Option<StatusHost>> {
@@ -214,33 +202,27 @@ fn lock(latest: &Mutex<Option<StatusHost>>) -> std::sync::MutexGuard<'_, Option<
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gleaner_settings::{AbsolutePath, Interval, VmNames};
 
     #[test]
     fn each_setting_is_a_word_of_the_command() {
         let settings = HostSettings {
-            slice: HostSlice::Fixed(Duration::from_millis(1)),
-            vms: vec!["--web".to_owned(), "db".to_owned()],
-            interval: Duration::from_millis(200),
-            enforce: false,
-            pause_exits: true,
-            params_file: Some("/etc/h.toml".into()),
+            slice: Some(HostSlice::Fixed(Duration::from_millis(1))),
+            vm: Some(VmNames(vec!["--web".to_owned(), "db".to_owned()])),
+            interval: Some(Interval(Duration::from_millis(200))),
+            enforce: Some(false),
+            pause_exits: Some(true),
+            params_file: Some(AbsolutePath("/etc/h.toml".into())),
         };
         let said = words(&settings).join(" ");
-        let told = "host run --status --slice 1000000ns --interval 200000000ns --vm=--web --vm=db --no-enforce \
+        let told = "host run --status --slice 1ms --interval 200ms --vm=--web --vm=db --no-enforce \
                     --pause-exits --config=/etc/h.toml";
         assert_eq!(said, told);
     }
 
     #[test]
     fn what_did_not_begin_is_told_and_tried_later_and_later() {
-        let settings = HostSettings {
-            slice: HostSlice::Adaptive,
-            vms: Vec::new(),
-            interval: Duration::from_secs(1),
-            enforce: true,
-            pause_exits: false,
-            params_file: None,
-        };
+        let settings = HostSettings::default();
         let say: Say = Arc::new(|_| {});
         let mut dry = HostAgent::new(settings.clone(), true, &say);
         dry.look();

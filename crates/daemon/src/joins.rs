@@ -4,15 +4,15 @@
 //! Whoever may ask may hand over processes of their own. Root and the daemon's own user may hand over any, and may ask
 //! for what costs others something.
 
-use crate::config::{GroupSettings, ProfileName};
+use crate::config::GroupEntry;
 use crate::server::Peer;
 use gleaner_decide::guest::GuestParams;
-use gleaner_model::{Nanos, Policy, Profile};
-use gleaner_observe::{Counter, ProcRoot, Selector, Target};
+use gleaner_model::{Nanos, Policy};
+use gleaner_observe::{ProcRoot, Selector, Target};
 use gleaner_runtime::{Config, Snapshot};
+use gleaner_settings::{GroupSettings, Profile};
 use gleaner_sys::{children, numbered, status_field};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
@@ -36,22 +36,9 @@ pub struct Join {
     /// All that is in a cgroup.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "as_bytes")]
     pub cgroup: Option<PathBuf>,
-    /// What may be done.
-    pub policy: Policy,
-    /// How long an idle vCPU is kept awake.
-    pub profile: Profile,
-    /// Instead of the profile's time-out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub retain_for: Option<Nanos>,
-    /// What vCPUs may poll, as a share of one CPU, instead of what the profile allows.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub budget: Option<f64>,
-    /// A number that grows as the program gets on.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub progress: Option<Counter>,
-    /// Those of the policy's numbers that are not what they are by default.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub params: BTreeMap<String, serde_json::Value>,
+    /// How.
+    #[serde(flatten)]
+    pub settings: GroupSettings,
 }
 
 /// A path as text, or as a list of bytes where it is none.
@@ -88,68 +75,26 @@ mod as_bytes {
 impl Join {
     /// What `config` says of its group; of which processes is still to be said.
     pub fn of(config: &Config) -> Self {
-        Self {
-            name: config.name.clone(),
-            pid: None,
-            cgroup: None,
-            policy: config.policy,
-            profile: config.profile,
-            retain_for: config.timeout,
-            budget: config.budget,
-            progress: config.progress.as_ref().map(Counter::absolute),
-            params: Self::changed(&config.params),
-        }
-    }
-
-    /// Those that are not what they are by default.
-    fn changed(params: &GuestParams) -> BTreeMap<String, serde_json::Value> {
-        let keys = |params: &GuestParams| match serde_json::to_value(params) {
-            Ok(serde_json::Value::Object(keys)) => keys,
-            _ => serde_json::Map::new(),
-        };
-        let default = keys(&GuestParams::default());
-        keys(params).into_iter().filter(|(key, value)| default.get(key) != Some(value)).collect()
+        Self { name: config.name.clone(), pid: None, cgroup: None, settings: config.group.clone() }
     }
 
     /// As an entry of the configuration would have it.
     ///
     /// # Errors
     /// What is wrong with it.
-    pub(crate) fn settings(&self) -> Result<GroupSettings, String> {
-        let object = self.params.clone().into_iter().collect();
-        let params: GuestParams = serde_json::from_value(serde_json::Value::Object(object))
-            .map_err(|error| format!("parameters: {error}"))?;
-        params.validate().map_err(|error| format!("parameters: {error}"))?;
-        if self.budget.is_some_and(|budget| !(0.0..=1000.0).contains(&budget)) {
-            return Err("no such budget".to_owned());
-        }
-        if self.retain_for.is_some_and(|time| !(Nanos::from_micros(1)..=Nanos::from_secs(1)).contains(&time)) {
-            return Err("no such time to be kept awake for".to_owned());
-        }
-        if self.progress.as_ref().is_some_and(|counter| !counter.file().is_absolute()) {
-            return Err("the progress file is named by a path from / on".to_owned());
-        }
-        match self.policy {
+    pub(crate) fn entry(&self) -> Result<GroupEntry, String> {
+        let mut settings = self.settings.clone();
+        settings.params().validate().map_err(|error| format!("parameters: {error}"))?;
+        let policy = settings.policy();
+        match policy {
             Policy::Off => return Err("there is nothing to do with policy off".to_owned()),
             Policy::Consolidate => return Err("a daemon does not consolidate without retaining".to_owned()),
             _ => {}
         }
-        let profile = match self.profile {
-            _ if self.policy == Policy::Observe => ProfileName::ObserveOnly,
-            Profile::Frugal => ProfileName::Conservative,
-            Profile::Balanced => ProfileName::Throughput,
-            Profile::Latency => ProfileName::Latency,
-        };
-        Ok(GroupSettings {
-            name: PREFIX.to_owned(),
-            selector: Selector::Pid(self.pid.unwrap_or(0)),
-            profile,
-            policy: self.policy,
-            budget: self.budget,
-            retain_for: self.retain_for,
-            progress: self.progress.clone(),
-            params,
-        })
+        let profile = if policy == Policy::Observe { Profile::ObserveOnly } else { settings.profile() };
+        (settings.policy, settings.profile) = (Some(policy), Some(profile));
+        let selector = Selector::Pid(self.pid.unwrap_or(0));
+        Ok(GroupEntry { name: PREFIX.to_owned(), selector, settings })
     }
 
     /// What it is called in the daemon.
@@ -161,13 +106,15 @@ impl Join {
 
     /// What of it only root and the daemon's own user may have: others pay for it.
     fn asks_for_much(&self) -> Option<&'static str> {
+        let changed = |params: &GuestParams| *params != GuestParams::default();
+        let GroupSettings { budget, retain_for, trial, progress, params, .. } = &self.settings;
         let much = [
             (self.cgroup.is_some(), "a cgroup"),
-            (self.profile == Profile::Latency, "profile latency"),
-            (self.retain_for.is_some(), "a time-out of one's own"),
-            (self.budget.is_some_and(|budget| budget > MOST_BUDGET), "a budget over 100 %"),
-            (self.progress.is_some(), "a progress file"),
-            (!self.params.is_empty(), "other parameters"),
+            (self.settings.profile() == Profile::Latency, "profile latency"),
+            (retain_for.is_some(), "a time-out of one's own"),
+            (budget.as_ref().is_some_and(|budget| budget.ratio() > MOST_BUDGET), "a budget over 100 %"),
+            (progress.is_some(), "a progress file"),
+            (*trial == Some(false) || params.as_ref().is_some_and(changed), "other parameters"),
         ];
         much.into_iter().find_map(|(asks, what)| asks.then_some(what))
     }

@@ -40,9 +40,7 @@ mod supervisor;
 mod verify;
 
 pub use client::{ClientError, ask, ask_at, ask_within};
-pub use config::{
-    CaptureSettings, ConfigError, Configuration, GroupSettings, HostSettings, HostSlice, KEYS, Key, ProfileName,
-};
+pub use config::{CaptureSettings, ConfigError, Configuration, GroupEntry, keys};
 pub use error::DaemonError;
 pub use joins::Join;
 pub use lock::{LockError, holder, tidy};

@@ -4,7 +4,7 @@
 //! says, and so do the threads and the guardian that it starts. Root needs none to write root's own files: haltpoll's
 //! parameters, PM QoS limits, cgroups.
 
-use gleaner_observe::ObserverChoice;
+use gleaner_settings::ObserverChoice;
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_no_new_privs};
 use std::io;
 

@@ -1,7 +1,7 @@
 //! The loop: windows, a look at what runs once a second, signals; until it is told to end.
 
 use crate::allowance::Allowance;
-use crate::config::{ConfigError, Configuration, GroupSettings};
+use crate::config::{ConfigError, Configuration, GroupEntry};
 use crate::control::Control;
 use crate::error::DaemonError;
 use crate::groups::{Adopted, Candidate, look};
@@ -20,7 +20,8 @@ use gleaner_model::{Nanos, Policy, WakeupCosts};
 use gleaner_observe::{ProcRoot, hypervisor, vcpus_of};
 use gleaner_report::RunReport;
 use gleaner_runtime::event_loop::{self, Received, Task};
-use gleaner_runtime::{Config, Listener, RetainChoice, Runtime, Snapshot};
+use gleaner_runtime::{Config, Listener, Runtime, Snapshot};
+use gleaner_settings::{MachineSettings, RetainChoice, word};
 use gleaner_sys::{thread_cpu_time, usable_cpus};
 pub(crate) use machine::machine_config;
 
@@ -123,9 +124,9 @@ fn serve(
 
 /// Of root's capabilities. A reload may name a group where there was none.
 fn keep_what_is_needed(options: &Options, configuration: &Configuration, say: &Say) {
-    let acts = !options.dry_run && configuration.retain != RetainChoice::None;
+    let acts = !options.dry_run && configuration.machine.retain() != RetainChoice::None;
     let host = !options.dry_run && configuration.host.is_some();
-    match privileges::keep_only(privileges::needed(configuration.observer, acts, host)) {
+    match privileges::keep_only(privileges::needed(configuration.machine.observer(), acts, host)) {
         Ok((_, 0)) => {}
         Ok((kept, given_up)) => {
             say(&format!("gleaner: capabilities kept: {}; {given_up} given up", privileges::names(kept)));
@@ -241,15 +242,15 @@ impl Service {
     }
 
     fn adopt(&mut self, candidate: Candidate) {
-        let Candidate { name, settings, target, roots } = candidate;
-        let config = self.group_config(&name, &settings);
+        let Candidate { name, entry, target, roots } = candidate;
+        let config = self.group_config(&name, &entry);
         let members = Adopted::members(&target);
         let Some(id) = self.runtime.adopt(&config, &vcpus_of(&roots), members, &roots) else {
             return self.say_once(format!("gleaner: {name}: the observer has no room for it; it is left alone"));
         };
         let how = if config.dry_run { ", which is only watched" } else { "" };
-        (self.say)(&format!("gleaner: {name}: {target} is managed, profile {}{how}", settings.profile.name()));
-        self.groups.push(Adopted { id, name, settings, target, roots, joined: None, holds: Vec::new() });
+        (self.say)(&format!("gleaner: {name}: {target} is managed, profile {}{how}", word(&entry.settings.profile())));
+        self.groups.push(Adopted { id, name, entry, target, roots, joined: None, holds: Vec::new() });
     }
 
     fn let_go(&mut self, group: &Adopted, why: &str) {
@@ -283,16 +284,22 @@ impl Service {
                 self.groups.push(group);
                 continue;
             }
-            let settings = self.configuration.groups.iter().find(|settings| settings.name == group.settings.name);
-            match settings.filter(|new| new.policy != Policy::Off && new.selector == group.settings.selector).cloned() {
+            let old_entry = &group.entry;
+            let named = self.configuration.groups.iter().find(|new| new.name == old_entry.name);
+            let stays = |new: &&GroupEntry| new.settings.policy() != Policy::Off && new.selector == old_entry.selector;
+            match named.filter(stays).cloned() {
                 None => {
                     self.let_go(&group, "the configuration names it no more");
                     continue;
                 }
-                Some(new) if new != group.settings || old.names_no_group != self.configuration.names_no_group => {
+                Some(new) if new != group.entry || old.names_no_group != self.configuration.names_no_group => {
                     self.runtime.reconfigure(group.id, &self.group_config(&group.name, &new));
-                    (self.say)(&format!("gleaner: {}: profile {} from now on", group.name, new.profile.name()));
-                    group.settings = new;
+                    (self.say)(&format!(
+                        "gleaner: {}: profile {} from now on",
+                        group.name,
+                        word(&new.settings.profile())
+                    ));
+                    group.entry = new;
                 }
                 Some(_) => {}
             }
@@ -303,7 +310,7 @@ impl Service {
             self.change_host();
         }
         self.serve_metrics_at_new_address(&old);
-        let fixed = |of: &Configuration| (of.retain, of.observer, of.overhead_ratio, of.control_group);
+        let fixed = |of: &Configuration| (MachineSettings { groups_max: None, ..of.machine.clone() }, of.control_group);
         if fixed(&old) != fixed(&self.configuration) {
             let keys = "daemon.retain, daemon.observer, daemon.overhead and [control]";
             (self.say)(&format!("gleaner: {keys} count from the next start"));
@@ -312,17 +319,11 @@ impl Service {
         (self.say)(&format!("gleaner: reloaded, managing {}", self.summary()));
     }
 
-    fn group_config(&self, name: &str, settings: &GroupSettings) -> Config {
-        let (_, profile) = settings.profile.means();
+    fn group_config(&self, name: &str, entry: &GroupEntry) -> Config {
         Config {
             name: name.to_owned(),
-            policy: settings.policy,
-            profile,
-            timeout: settings.retain_for,
-            budget: settings.budget,
-            progress: settings.progress.clone(),
+            group: entry.settings.clone(),
             costs: self.options.costs,
-            params: settings.params.clone(),
             ..machine_config(&self.configuration, self.options.dry_run)
         }
     }

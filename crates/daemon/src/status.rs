@@ -2,12 +2,13 @@
 
 use crate::groups::Adopted;
 use gleaner_decide::guest::{Explanation, TrialRecord};
-use gleaner_model::{CpuSet, Decision, Nanos, Policy, Profile, Source, VcpuId};
+use gleaner_model::{CpuSet, Decision, Nanos, Policy, Source, VcpuId};
 use gleaner_report::{
     DecisionRecord, StatusGroup, StatusHost, StatusMachine, StatusReport, StatusTrial, StatusVcpu, Told, VerifiedFile,
     told,
 };
 use gleaner_runtime::{GroupSnapshot, Snapshot, Warning};
+use gleaner_settings::{Profile, word};
 
 /// How a group stands that is held.
 const HELD: &str = "left alone: held by hand";
@@ -71,15 +72,16 @@ fn vcpu_of(vcpu: VcpuId, timeout: Nanos) -> StatusVcpu {
 }
 
 fn status(adopted: &Adopted, group: &GroupSnapshot, dry_run: bool) -> StatusGroup {
+    let settings = &adopted.entry.settings;
     StatusGroup {
         name: adopted.name.clone(),
         target: adopted.target.to_string(),
-        profile: adopted.settings.profile.name().to_owned(),
-        policy: policy(adopted).to_owned(),
+        profile: word(&settings.profile()),
+        policy: settings.policy().name().to_owned(),
         observer: Some(observer(group.source).to_owned()),
         since_ns: group.since.0,
         vcpus: group.explanation.vcpus as u64,
-        state: if group.held { HELD.to_owned() } else { state(&group.explanation, adopted.settings.policy, dry_run) },
+        state: if group.held { HELD.to_owned() } else { state(&group.explanation, settings.policy(), dry_run) },
         held: group.held,
         active: numbers(&group.active),
         // What it wants does not count while it is held.
@@ -126,16 +128,6 @@ pub(crate) fn ordered(at: Nanos, held: bool) -> DecisionRecord {
 
 fn numbers(vcpus: &CpuSet) -> Vec<u32> {
     vcpus.iter().map(|vcpu| vcpu.0).collect()
-}
-
-fn policy(adopted: &Adopted) -> &'static str {
-    match adopted.settings.policy {
-        Policy::Off => "off",
-        Policy::Observe => "observe",
-        Policy::Retain => "retain",
-        Policy::Consolidate => "consolidate",
-        Policy::Full => "full",
-    }
 }
 
 fn observer(source: Source) -> &'static str {
@@ -195,8 +187,9 @@ fn state(explanation: &Explanation, policy: Policy, dry_run: bool) -> String {
 
 /// What would change it, with the numbers that are compared.
 fn would_change(explanation: &Explanation, adopted: &Adopted, dry_run: bool) -> Vec<String> {
-    let params = &adopted.settings.params;
-    if !adopted.settings.policy.retains() {
+    let settings = &adopted.entry.settings;
+    let params = settings.params();
+    if !settings.policy().retains() {
         return vec!["its profile is another than observe-only, or its policy retain".to_owned()];
     }
     let mut lines = Vec::new();
@@ -212,7 +205,7 @@ fn would_change(explanation: &Explanation, adopted: &Adopted, dry_run: bool) -> 
         ));
         if params.retention_trials {
             let gain = params.trial_gain_min * 100.0;
-            lines.push(match adopted.settings.profile.means().1 {
+            lines.push(match settings.profile() {
                 Profile::Latency => "a trial finds that the program is slower for it".to_owned(),
                 _ => format!("a trial finds less than {gain:.0} % more synchronizations a second than without"),
             });
@@ -242,7 +235,7 @@ fn would_change(explanation: &Explanation, adopted: &Adopted, dry_run: bool) -> 
     }
     let short: CpuSet = explanation.active.difference(&explanation.retaining);
     let short = short.difference(&explanation.contended).difference(&explanation.never_idle);
-    if !explanation.retention_stopped && !short.is_empty() && adopted.settings.retain_for.is_none() {
+    if !explanation.retention_stopped && !short.is_empty() && settings.retain_for.is_none() {
         lines.push(format!("idle periods of vCPUs {short} get shorter, or its budget allows to bridge them"));
     }
     lines

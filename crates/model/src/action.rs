@@ -22,6 +22,20 @@ pub enum Policy {
 }
 
 impl Policy {
+    /// All of them, the least first.
+    pub const ALL: [Self; 5] = [Self::Off, Self::Observe, Self::Retain, Self::Consolidate, Self::Full];
+
+    /// The word that stands for it on the command line and in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Observe => "observe",
+            Self::Retain => "retain",
+            Self::Consolidate => "consolidate",
+            Self::Full => "full",
+        }
+    }
+
     /// Whether yielding threads may run.
     pub fn retains(self) -> bool {
         matches!(self, Self::Retain | Self::Full)
@@ -44,6 +58,17 @@ pub enum Profile {
     Balanced,
     /// 5 ms.
     Latency,
+}
+
+impl Profile {
+    /// The word that stands for it on the command line and in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Frugal => "frugal",
+            Self::Balanced => "balanced",
+            Self::Latency => "latency",
+        }
+    }
 }
 
 /// What a wake-up costs here, in the settings of the paper's Table 2.

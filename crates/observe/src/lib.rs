@@ -59,7 +59,7 @@ pub use neighbours::{Neighbours, PreferredReader, Tuned, irqbalance, neighbours,
 pub use observer::{Observer, ObserverChoice, ObserverConfig};
 pub use perf_counters::{LlcCounterRefusal, LlcCounters, LlcThreadCounts};
 pub use procfs::ProcfsObserver;
-pub use progress::{Counter, ProgressFile};
+pub use progress::ProgressFile;
 pub use run_intervals::{
     CompetingThreads, Competition, IntervalDistribution, Intervals, IntervalsWindow, RunIntervals, RunIntervalsConfig,
     ThreadIntervals,

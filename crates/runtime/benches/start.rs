@@ -5,11 +5,12 @@
 
 #![allow(missing_docs, reason = "a benchmark")]
 
-use gleaner_act::{CgroupHierarchies, CgroupRoots, IdleGroup, PlacementRequest};
+use gleaner_act::{CgroupHierarchies, CgroupRoots, IdleGroup};
 use gleaner_decide::guest::GuestParams;
-use gleaner_model::{CpuSet, Policy, Profile, RetainMeans};
+use gleaner_model::{CpuSet, Policy, RetainMeans};
 use gleaner_observe::{Observer, ObserverChoice, ObserverConfig, ProcRoot};
-use gleaner_runtime::{Config, Event, Opening, RetainChoice, Runtime, Session, guard, open_one, start_yielding};
+use gleaner_runtime::{Config, Event, Opening, Runtime, Session, guard, open_one, start_yielding};
+use gleaner_settings::{GroupSettings, Profile, RetainChoice};
 use gleaner_sys::usable_cpus;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -103,29 +104,14 @@ fn program() -> Child {
 }
 
 fn configs() -> [(&'static str, Config); 4] {
-    let config = |policy, profile, retain| Config {
-        name: "bench".into(),
-        policy,
-        profile,
-        retain,
-        timeout: None,
-        budget: None,
-        progress: None,
-        costs: None,
-        refused: Vec::new(),
-        params: GuestParams::default(),
-        observer: ObserverChoice::Auto,
-        groups_max: 1,
-        placement: PlacementRequest::Auto,
-        timer_slack: None,
-        overhead_ratio: 0.005,
-        strict: false,
-        dry_run: false,
+    let config = |policy, profile, retain| {
+        let group = GroupSettings { profile: Some(profile), policy: Some(policy), ..GroupSettings::default() };
+        Config { retain, ..Config::of("bench".into(), group) }
     };
     [
         ("observe", config(Policy::Observe, Profile::Balanced, RetainChoice::None)),
         ("full", config(Policy::Full, Profile::Balanced, RetainChoice::Auto)),
         ("full, latency", config(Policy::Full, Profile::Latency, RetainChoice::Auto)),
-        ("full, yielding", config(Policy::Full, Profile::Balanced, RetainChoice::By(RetainMeans::Yielding))),
+        ("full, yielding", config(Policy::Full, Profile::Balanced, RetainChoice::Yielding)),
     ]
 }

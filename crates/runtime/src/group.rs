@@ -81,7 +81,7 @@ impl Group {
             totals: Totals::default(),
             marks: Marks::default(),
             decisions: DecisionLog::default(),
-            progress: config.progress.as_ref().map(ProgressFile::new),
+            progress: progress_of(config),
             calls: CallCounting::default(),
             guard_releases: 0,
         }
@@ -120,7 +120,9 @@ impl Group {
         machine: &mut Machine,
         events: &mut Events,
     ) {
-        let others = Config { params: config.params.clone(), ..self.config.clone() };
+        let mut others = self.config.clone();
+        others.group.params.clone_from(&config.group.params);
+        others.group.trial = config.group.trial;
         if others == *config && means.is_some() == self.retains {
             let params = self.params_of(config);
             if let Some(recorder) = events.recorder() {
@@ -136,7 +138,7 @@ impl Group {
         self.means = means;
         self.active = ActiveSet::new(vcpus);
         self.retains = means.is_some();
-        self.progress = config.progress.as_ref().map(ProgressFile::new);
+        self.progress = progress_of(config);
         self.dry_run = config.dry_run;
         self.begin(machine, events);
     }
@@ -291,7 +293,7 @@ impl Group {
         let vcpus = self.only.as_ref().unwrap_or_else(|| machine.vcpus());
         let mut setup = setup_of(&self.config, vcpus, self.means);
         setup.params = self.params_of(&self.config);
-        if self.config.policy.consolidates() {
+        if self.config.group.policy().consolidates() {
             setup.topology = topology(&ProcRoot::default(), vcpus);
         }
         setup
@@ -299,7 +301,7 @@ impl Group {
 
     /// What cannot be carried out is not tried.
     fn params_of(&self, config: &Config) -> GuestParams {
-        let mut params = config.params.clone();
+        let mut params = config.group.params();
         params.retention_trials &= !config.dry_run;
         if config.dry_run || self.placement.is_none() {
             params.turns_cpus_max = 0.0;
@@ -419,16 +421,20 @@ impl Group {
     }
 }
 
+fn progress_of(config: &Config) -> Option<ProgressFile> {
+    config.group.progress.as_ref().map(|counter| ProgressFile::new(counter.file(), counter.pattern()))
+}
+
 fn setup_of(config: &Config, vcpus: &CpuSet, means: Option<RetainMeans>) -> GuestSetup {
     GuestSetup {
-        policy: config.policy,
-        profile: config.profile,
-        params: config.params.clone(),
+        policy: config.group.policy(),
+        profile: config.group.profile().of_policy(),
+        params: config.group.params(),
         costs: config.costs,
         vcpus: vcpus.clone(),
         means,
-        timeout: config.timeout,
-        budget: config.budget,
+        timeout: config.group.timeout(),
+        budget: config.group.budget_ratio(),
         topology: Topology::default(),
     }
 }

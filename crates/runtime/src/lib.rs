@@ -43,7 +43,7 @@ mod totals;
 mod wishes;
 mod yielding;
 
-pub use config::{Config, RetainChoice};
+pub use config::Config;
 pub use event::{Event, Listener, Warning};
 pub use guardian::{GuardError, guard, own_binary};
 pub use members::Members;

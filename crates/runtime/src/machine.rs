@@ -15,7 +15,8 @@ use crate::wishes::{GroupId, Wishes};
 use gleaner_act::{ActError, HousekeepingCpu, Journal, SetValue, TimerSlack};
 use gleaner_decide::guest::{GuestParams, Hurry};
 use gleaner_model::{Burst, BurstWatch, CpuSet, Nanos, RetainCounters, RetainMeans, Source, VcpuId, Window};
-use gleaner_observe::{ObserveError, ObserverChoice, PreferredReader, ProcRoot};
+use gleaner_observe::{ObserveError, PreferredReader, ProcRoot};
+use gleaner_settings::ObserverChoice;
 use gleaner_sys::thread_cpu_time;
 use std::path::Path;
 use std::time::Duration;
@@ -73,7 +74,7 @@ impl Machine {
             pinned: false,
             occupied: (vcpus.clone(), CpuSet::new()),
             vcpus,
-            params: config.params.clone(),
+            params: config.group.params(),
             observing,
             bursts: Bursts::default(),
             retention,

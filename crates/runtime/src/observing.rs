@@ -3,7 +3,8 @@
 use crate::wishes::GroupId;
 use gleaner_decide::guest::GuestParams;
 use gleaner_model::{Burst, BurstWatch, CpuSet, Nanos, RetainCounters, Source, Window};
-use gleaner_observe::{BpfRefusal, BurstSignal, ObserveError, Observer, ObserverChoice, ObserverConfig, ProcRoot};
+use gleaner_observe::{BpfRefusal, BurstSignal, ObserveError, Observer, ObserverConfig, ProcRoot};
+use gleaner_settings::ObserverChoice;
 use gleaner_sys::numbered;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -39,6 +40,14 @@ pub(crate) struct Observing {
     groups: Vec<Known>,
 }
 
+fn of_observe(choice: ObserverChoice) -> gleaner_observe::ObserverChoice {
+    match choice {
+        ObserverChoice::Auto => gleaner_observe::ObserverChoice::Auto,
+        ObserverChoice::Bpf => gleaner_observe::ObserverChoice::Bpf,
+        ObserverChoice::Procfs => gleaner_observe::ObserverChoice::Procfs,
+    }
+}
+
 impl Observing {
     /// The best observer that `choice` allows, and why it is not BPF. `guardian` is nobody's.
     pub(crate) fn open(
@@ -53,7 +62,7 @@ impl Observing {
             groups_max,
             ..ObserverConfig::default()
         };
-        let (observer, refusal) = Observer::new(choice, &config)?;
+        let (observer, refusal) = Observer::new(of_observe(choice), &config)?;
         let observing = Self {
             observer,
             config,
@@ -222,7 +231,7 @@ impl Observing {
 
     /// Another observer, to take this one's place.
     pub(crate) fn other(&self, choice: ObserverChoice) -> Result<Observer, ObserveError> {
-        Ok(Observer::new(choice, &self.config)?.0)
+        Ok(Observer::new(of_observe(choice), &self.config)?.0)
     }
 
     /// Goes on with `observer` from `at` on. False: it has no room for all groups, and everything stays.

@@ -14,7 +14,9 @@ const NO_LOWEST_CLASS: &str = "a sched_ext scheduler decides what the lowest cla
 /// `config`, where no vCPU can be retained.
 pub(crate) fn without_retention(config: &Config) -> Config {
     let steered = Steered { never_halts: true, ..Steered::default() };
-    Config { policy: beside(config.policy, steered), ..config.clone() }
+    let mut left = config.clone();
+    left.group.policy = Some(beside(config.group.policy(), steered));
+    left
 }
 
 /// `config`, without what is somebody else's here.
@@ -25,12 +27,13 @@ pub(crate) fn respecting<'a>(config: &'a Config, events: &mut Events) -> Cow<'a,
     if steered == Steered::default() {
         return Cow::Borrowed(config);
     }
-    let mut left = Config { policy: beside(config.policy, steered), ..config.clone() };
+    let mut left = config.clone();
+    left.group.policy = Some(beside(config.group.policy(), steered));
     if let Some(scheduler) = scheduler {
         left.refused.push((RetainMeans::Yielding, NO_LOWEST_CLASS.to_owned()));
         events.warn(Warning::LeftToSchedExt { scheduler });
     }
-    if steered.never_halts && config.policy.retains() {
+    if steered.never_halts && config.group.policy().retains() {
         events.warn(Warning::NeverHalts);
     }
     Cow::Owned(left)

@@ -1,6 +1,5 @@
 //! Which means keeps idle vCPUs awake: the user's, or the first that this machine has.
 
-use crate::config::RetainChoice;
 use crate::yielding::{busy_waits, prepare_yielding, spends_no_quota};
 use gleaner_act::{
     CgroupHierarchies, Haltpoll, IdleGroup, IdlePoll, IdlePollParams, Journal, PmQos, Retainer, YieldingThreads,
@@ -8,6 +7,7 @@ use gleaner_act::{
 use gleaner_decide::guest::GuestParams;
 use gleaner_model::{CpuSet, Nanos, RetainMeans};
 use gleaner_observe::{Observer, ProcRoot, online_cpus};
+use gleaner_settings::RetainChoice;
 use std::path::Path;
 
 /// What a means is opened with.

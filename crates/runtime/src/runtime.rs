@@ -393,7 +393,7 @@ fn left_by_others<'a>(config: &'a Config, machine: &Machine, events: &mut Events
 
 /// By what the vCPUs of a group are retained. The first one that wants something makes the machine ready for it.
 fn means_for(config: &Config, machine: &mut Machine, events: &mut Events) -> Option<RetainMeans> {
-    if !config.policy.retains() {
+    if !config.group.policy().retains() {
         return None;
     }
     if config.dry_run {

@@ -1,7 +1,7 @@
 //! Setting up: journal, guardian, placement, observer, means of retention, as far as the policy needs them and the
 //! machine allows.
 
-use crate::config::{Config, RetainChoice};
+use crate::config::Config;
 use crate::event::{Listener, Warning};
 use crate::events::Events;
 use crate::group::Group;
@@ -15,8 +15,10 @@ use crate::{Runtime, Session};
 use gleaner_act::{
     ActError, CgroupHierarchies, CgroupRoots, Haltpoll, Journal, Placement, PlacementRequest, PmQos, TimerSlack,
 };
+use gleaner_decide::guest::GuestParams;
 use gleaner_model::{CpuSet, RetainMeans, VcpuId};
-use gleaner_observe::{BpfRefusal, ObserveError, ObserverChoice};
+use gleaner_observe::{BpfRefusal, ObserveError};
+use gleaner_settings::{ObserverChoice, RetainChoice};
 use gleaner_sys::{ProcRoot, thread_cpu_time};
 
 /// Characters of a reason that are told; the whole of it (a verifier's log) is in GLEANER_LOG=info.
@@ -59,7 +61,7 @@ pub(crate) fn set_up(config: &Config, vcpus: CpuSet, listener: Listener) -> Resu
     let slack = timer_slack(config, session.as_mut(), &mut events);
     nothing_weaker(config, refusal.as_ref(), &mut events)?;
     let group = Group::new(config, &vcpus, means, placement).with_timer_slack(slack);
-    let steering = config.policy.consolidates().then(|| Steering::new(&vcpus));
+    let steering = config.group.policy().consolidates().then(|| Steering::new(&vcpus));
     let machine = Machine::new(config, vcpus, observing, retention, session, overhead_zero).steering(steering);
     Ok(Runtime::new(machine, vec![group], events))
 }
@@ -86,10 +88,11 @@ pub(crate) fn open(config: &Config, vcpus: CpuSet, listener: Listener) -> Result
 
 /// What it takes to change something, for a machine that was set up without.
 pub(crate) fn equip(config: &Config, machine: &mut Machine, events: &mut Events) {
+    let params = config.group.params();
     machine.equip(|observing, vcpus| {
         let hierarchies = CgroupHierarchies::find(&CgroupRoots::default());
         let mut session = session(config, events).ok().flatten();
-        let looking = Looking::new(config, vcpus, &hierarchies, session.as_mut());
+        let looking = Looking::new((config, &params), vcpus, &hierarchies, session.as_mut());
         let retention = looking.and_then(|mut looking| {
             let polling = looking.polling();
             looking.found(polling, observing, events)
@@ -120,7 +123,8 @@ fn equipment(
     events: &mut Events,
 ) -> Result<(Observing, Option<Retention>, Option<BpfRefusal>), SetupError> {
     let guardian = session.as_ref().and_then(|session| session.guardian_pid());
-    let mut looking = Looking::new(config, vcpus, hierarchies, session);
+    let params = config.group.params();
+    let mut looking = Looking::new((config, &params), vcpus, hierarchies, session);
     let polling = looking.as_mut().and_then(Looking::polling);
     let by_files = polling.is_some() || config.has_nothing_to_win();
     let (observing, refusal) = match observe(config, by_files, guardian, vcpus) {
@@ -176,7 +180,9 @@ fn placement(
     session: Option<&mut Session>,
     events: &mut Events,
 ) -> Result<Option<Placement>, SetupError> {
-    let Some(session) = session.filter(|_| config.policy.consolidates() && vcpus.len() > 1) else { return Ok(None) };
+    let Some(session) = session.filter(|_| config.group.policy().consolidates() && vcpus.len() > 1) else {
+        return Ok(None);
+    };
     let request = match config.placement {
         PlacementRequest::Auto => PlacementRequest::Affinity,
         request => request,
@@ -189,7 +195,7 @@ fn placement(
 
 /// For a group that runs already: it is confined by masks, because it is not moved to another cgroup.
 pub(crate) fn masks_for(config: &Config, vcpus: &CpuSet, machine: &mut Machine) -> Option<Placement> {
-    if !config.acts() || !config.policy.consolidates() || vcpus.len() < 2 {
+    if !config.acts() || !config.group.policy().consolidates() || vcpus.len() < 2 {
         return None;
     }
     let (journal, _) = machine.journal_and_observing()?;
@@ -225,14 +231,14 @@ struct Looking<'a> {
 impl<'a> Looking<'a> {
     /// `None` where nothing is to be retained.
     fn new(
-        config: &'a Config,
+        (config, params): (&'a Config, &'a GuestParams),
         vcpus: &'a CpuSet,
         hierarchies: &'a CgroupHierarchies,
         session: Option<&'a mut Session>,
     ) -> Option<Self> {
-        let session = session.filter(|_| config.policy.retains() && config.retain != RetainChoice::None)?;
+        let session = session.filter(|_| config.group.policy().retains() && config.retain != RetainChoice::None)?;
         let yields = !config.has_nothing_to_retain();
-        let opening = Opening { vcpus, params: &config.params, hierarchies, observer: None };
+        let opening = Opening { vcpus, params, hierarchies, observer: None };
         Some(Self {
             search: Search::new(config.retain, &config.refused),
             opening,

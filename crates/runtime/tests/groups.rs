@@ -1,35 +1,17 @@
 //! Groups that come and go while a runtime runs, whichever observer sees them.
 
-use gleaner_act::PlacementRequest;
-use gleaner_decide::guest::GuestParams;
-use gleaner_model::{Nanos, Policy, Profile, Source};
-use gleaner_observe::{ObserverChoice, ProcRoot};
-use gleaner_runtime::{Config, Event, Members, RetainChoice, Runtime, Warning};
+use gleaner_model::{Nanos, Policy, Source};
+use gleaner_observe::ProcRoot;
+use gleaner_runtime::{Config, Event, Members, Runtime, Warning};
+use gleaner_settings::{GroupSettings, ObserverChoice, RetainChoice};
 use gleaner_sys::usable_cpus;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 fn watching(groups_max: usize) -> Config {
-    Config {
-        name: "watched".into(),
-        policy: Policy::Observe,
-        profile: Profile::Balanced,
-        retain: RetainChoice::None,
-        timeout: None,
-        budget: None,
-        progress: None,
-        costs: None,
-        refused: Vec::new(),
-        params: GuestParams::default(),
-        observer: ObserverChoice::Auto,
-        groups_max,
-        placement: PlacementRequest::Auto,
-        timer_slack: None,
-        overhead_ratio: 0.005,
-        strict: false,
-        dry_run: true,
-    }
+    let group = GroupSettings { policy: Some(Policy::Observe), ..GroupSettings::default() };
+    Config { retain: RetainChoice::None, groups_max, dry_run: true, ..Config::of("watched".into(), group) }
 }
 
 /// A process that computes, and starts others now and then; killed at the end.

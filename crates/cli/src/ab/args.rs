@@ -1,7 +1,9 @@
 //! `ab`'s part of the command line.
 
-use crate::args::{JsonArg, PolicyArg, ProfileArg, any_duration, duration};
+use crate::args::{JsonArg, PolicyArg, any_duration};
+use crate::params::ParamsArg;
 use clap::{Args, ValueEnum};
+use gleaner_settings::GroupSettings;
 use gleaner_stats::Verdict;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -42,15 +44,10 @@ pub struct AbArgs {
     /// Runs of each mode before the first pair, which are not counted
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(0..=100))]
     pub warmup: u64,
-    /// How long an idle vCPU is kept from halting, in runs whose policy does that
-    #[arg(long, value_enum, default_value_t = ProfileArg::Balanced)]
-    pub profile: ProfileArg,
-    /// How long an idle vCPU is kept from halting, instead of the profile's time-out: 1us to 1s
-    #[arg(long, alias = "timeout", value_name = "DURATION", value_parser = duration, conflicts_with = "profile")]
-    pub retain_for: Option<Duration>,
-    /// Policy parameters: a TOML file with any of the keys that `gleaner params` prints
-    #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
+    #[command(flatten)]
+    pub group: GroupSettings,
+    #[command(flatten)]
+    pub params: ParamsArg,
     /// Compare a number in CMD's output instead of the wall time: the one group of this regular expression, in the last
     /// line that matches
     #[arg(long, value_name = "REGEX")]

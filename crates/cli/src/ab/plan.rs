@@ -1,15 +1,14 @@
 //! `ab`'s options, validated.
 
 use super::args::AbArgs;
-use crate::args::{PolicyArg, ProfileArg};
+use crate::args::PolicyArg;
 use crate::failure::Failure;
-use clap::ValueEnum;
 use gleaner_decide::guest::GuestParams;
 use gleaner_model::Policy;
+use gleaner_settings::{Profile, word};
 use regex_lite::Regex;
 use std::ffi::OsString;
 use std::hash::{BuildHasher, RandomState};
-use std::path::PathBuf;
 use std::time::Duration;
 
 /// What is to be compared, and how.
@@ -72,8 +71,9 @@ pub struct Metric {
 impl Plan {
     pub fn from_args(args: &AbArgs) -> Result<Self, Failure> {
         let modes = modes(&args.modes)?;
-        let params = args.config.as_deref().map_or_else(|| Ok(GuestParams::default()), crate::params::read_params)?;
-        let measured = args.retain_for.is_none() && args.profile != ProfileArg::Latency;
+        let params = args.params.read()?;
+        let (own_timeout, profile) = (args.group.retain_for.is_some(), args.group.profile());
+        let measured = !own_timeout && profile != Profile::Latency;
         Ok(Self {
             needs_costs: measured && modes.iter().any(|mode| mode.policy.retains()),
             modes,
@@ -91,8 +91,8 @@ impl Plan {
             ignore_failure: args.ignore_failure,
             show_output: args.show_output,
             stdout_taken: args.json.json.as_ref().is_some_and(|path| path.as_os_str() == "-"),
-            profile: if args.retain_for.is_some() { "custom".to_owned() } else { word(&args.profile) },
-            params,
+            profile: if own_timeout { "custom".to_owned() } else { word(&profile) },
+            params: params.unwrap_or_default(),
             run_options: run_options(args),
             command: args.command.clone(),
         })
@@ -104,11 +104,6 @@ impl Plan {
     pub fn others(&self) -> impl Iterator<Item = &Mode> {
         self.modes.iter().skip(1)
     }
-}
-
-/// What the command line calls it.
-fn word(value: &impl ValueEnum) -> String {
-    value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
 
 /// Compared at once: a round of more takes too long to be one.
@@ -149,12 +144,9 @@ fn metric(args: &AbArgs) -> Result<Option<Metric>, Failure> {
 
 fn run_options(args: &AbArgs) -> Vec<OsString> {
     let mut options: Vec<OsString> = vec!["--quiet".into()];
-    match args.retain_for {
-        Some(timeout) => options.extend(["--retain-for".into(), format!("{}ns", timeout.as_nanos()).into()]),
-        None => options.extend(["--profile".into(), word(&args.profile).into()]),
-    }
-    if let Some(config) = &args.config {
-        options.extend(["--config".into(), PathBuf::from(config).into()]);
+    options.extend(args.group.options());
+    if let Some(config) = &args.params.config {
+        options.extend(["--config".into(), config.into()]);
     }
     options
 }

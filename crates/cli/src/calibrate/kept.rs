@@ -8,9 +8,10 @@ use crate::files::Place;
 use crate::means::polls_here;
 use gleaner_act::{IdlePoll, default_state_dir};
 use gleaner_decide::guest::GuestParams;
-use gleaner_model::{CpuSet, Profile, RetainMeans, WakeupCosts};
+use gleaner_model::{CpuSet, RetainMeans, WakeupCosts};
 use gleaner_observe::{ProcRoot, hypervisor};
-use gleaner_runtime::{Config, RetainChoice};
+use gleaner_runtime::Config;
+use gleaner_settings::{Profile, RetainChoice};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -64,16 +65,17 @@ pub fn add_what_is_kept(config: &mut Config, vcpus: &CpuSet) {
 }
 
 fn add(config: &mut Config, vcpus: &CpuSet, find: impl Fn(&CpuSet, &GuestParams, bool) -> Option<Known>) {
-    let asks = config.policy.retains() && config.profile != Profile::Latency && config.timeout.is_none();
+    let group = &config.group;
+    let asks = group.policy().retains() && group.profile() != Profile::Latency && group.retain_for.is_none();
     let yielding_is_asked = match config.retain {
         RetainChoice::Auto => false,
-        RetainChoice::By(RetainMeans::Yielding) => true,
-        RetainChoice::By(_) | RetainChoice::None => return,
+        RetainChoice::Yielding => true,
+        _ => return,
     };
     if !asks {
         return;
     }
-    if let Some(known) = find(vcpus, &config.params, yielding_is_asked) {
+    if let Some(known) = find(vcpus, &group.params(), yielding_is_asked) {
         config.costs = config.costs.or(known.costs);
         config.refused = known.idle_poll_why_not.map(|why| (RetainMeans::IdlePoll, why)).into_iter().collect();
     }
@@ -84,8 +86,8 @@ fn add(config: &mut Config, vcpus: &CpuSet, find: impl Fn(&CpuSet, &GuestParams,
 pub fn costs_for_service(retain: RetainChoice, vcpus: &CpuSet) -> Option<WakeupCosts> {
     let yielding_is_asked = match retain {
         RetainChoice::Auto => false,
-        RetainChoice::By(RetainMeans::Yielding) => true,
-        RetainChoice::By(_) | RetainChoice::None => return None,
+        RetainChoice::Yielding => true,
+        _ => return None,
     };
     known(vcpus, &GuestParams::default(), yielding_is_asked)?.costs
 }

@@ -154,8 +154,8 @@ fn lines(record: &Record, names: &Names) -> Vec<DumpLine> {
             let line = DumpLine::Group(DumpGroup {
                 group: group.name.clone(),
                 at_ns: group.at.0,
-                policy: format!("{:?}", group.policy).to_lowercase(),
-                profile: format!("{:?}", group.profile).to_lowercase(),
+                policy: group.policy.name().to_owned(),
+                profile: group.profile.name().to_owned(),
                 params: setup.map(|setup| others_than_the_defaults(&setup.params)).unwrap_or_default(),
             });
             [line].into_iter().chain(decided(&group.name, &group.decisions)).collect()

@@ -19,7 +19,7 @@ pub fn main(args: DaemonArgs) -> Result<u8, Failure> {
     let state_dir = args.state_dir.unwrap_or_else(default_state_dir);
     // What is wrong with it the daemon says itself.
     let acts = Configuration::load(args.config.as_deref()).ok().filter(|found| !found.names_no_group && !args.dry_run);
-    let costs = acts.and_then(|found| costs_for_service(found.retain, &allowed_vcpus()));
+    let costs = acts.and_then(|found| costs_for_service(found.machine.retain(), &allowed_vcpus()));
     let options = Options { file: args.config, dry_run: args.dry_run, state_dir, costs, summarize: summary::of_group };
     let quiet = crate::output::quiet();
     let told = move |line: &str| {

@@ -19,6 +19,7 @@ use gleaner_observe::{ProcRoot, Target};
 use gleaner_report::RunReport;
 use gleaner_runtime::event_loop::{self, Received, Task};
 use gleaner_runtime::{Runtime, SetupError, Snapshot};
+use gleaner_settings::ObserverChoice;
 use gleaner_sys::why_refused;
 use std::io;
 use std::ops::ControlFlow;
@@ -83,7 +84,7 @@ impl Beside {
     pub fn first(options: &Options) -> bool {
         let config = &options.config;
         config.strict
-            || config.observer == gleaner_observe::ObserverChoice::Bpf
+            || config.observer == ObserverChoice::Bpf
             || config.placement == gleaner_act::PlacementRequest::Cpuset
             || config.timer_slack.is_some()
             || options.records

@@ -74,7 +74,7 @@ fn run(options: &Options, mut recording: Option<Recording>, inherited: &Inherite
     if let Some(why) = unmanaged::too_little_memory() {
         return Err(instead(options, inherited, &why));
     }
-    let manages = options.config.policy != Policy::Off;
+    let manages = options.config.group.policy() != Policy::Off;
     if manages {
         // Orphans of the program come to us, so that they stay observable; the event loop reaps them.
         let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));

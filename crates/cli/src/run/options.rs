@@ -1,14 +1,12 @@
 //! `run`'s options, validated.
 
-use crate::args::{DEFAULT_OVERHEAD, ObserverArg, PlacementArg, RetainArg, RunArgs};
+use crate::args::{PlacementArg, RunArgs};
 use crate::failure::Failure;
 use crate::joined::Asking;
-use crate::params::read_params;
 use gleaner_act::PlacementRequest;
-use gleaner_decide::guest::GuestParams;
-use gleaner_model::{Nanos, Policy, Profile};
-use gleaner_observe::ObserverChoice;
+use gleaner_model::{Nanos, Policy};
 use gleaner_runtime::Config;
+use gleaner_settings::{MachineSettings, Profile};
 use std::ffi::OsString;
 
 /// What `run` is to do.
@@ -26,52 +24,40 @@ pub struct Options {
 
 impl Options {
     pub fn from_args(args: RunArgs) -> Result<Self, Failure> {
-        if Policy::from(args.policy) == Policy::Off && args.timer_slack.is_some() {
+        let RunArgs { mut group, machine, .. } = args;
+        let policy = match (args.policy, group.profile()) {
+            (Some(policy), _) => policy.into(),
+            (None, Profile::ObserveOnly) => Policy::Observe,
+            (None, _) => Policy::Full,
+        };
+        if policy == Policy::Off && args.timer_slack.is_some() {
             return Err(Failure::input("--timer-slack does nothing under --policy off; take --policy observe"));
         }
-        let mut params = args.config.as_deref().map_or_else(|| Ok(GuestParams::default()), read_params)?;
-        if let Some(timeout) = args.retain_for {
-            let us = u64::try_from(timeout.as_micros()).unwrap_or(u64::MAX);
-            params.timeout_unmeasured_balanced_us = us;
-            params.timeout_min_us = params.timeout_min_us.min(us);
-            params.timeout_max_us = params.timeout_max_us.max(us);
-        }
-        params.retention_trials &= !args.no_trial;
+        let usual = MachineSettings::default();
         let own = [
             (args.recording.capture.is_some(), "--capture"),
             (args.strict, "--strict"),
             (args.timer_slack.is_some(), "--timer-slack"),
-            (args.retain != RetainArg::Auto, "--retain"),
-            (args.observer != ObserverArg::Auto, "--observer"),
+            (machine.retain() != usual.retain(), "--retain"),
+            (machine.observer() != usual.observer(), "--observer"),
             (args.placement != PlacementArg::Auto, "--placement"),
-            (args.overhead.to_bits() != DEFAULT_OVERHEAD.to_bits(), "--overhead"),
+            (machine.overhead_ratio().to_bits() != usual.overhead_ratio().to_bits(), "--overhead"),
         ];
+        group.params = args.params.read()?;
+        group.policy = Some(policy);
         let config = Config {
-            name: crate::capture::name_of(&args.command),
-            policy: args.policy.into(),
-            retain: args.retain.into(),
-            profile: if args.retain_for.is_some() { Profile::Balanced } else { args.profile.into() },
-            timeout: args.retain_for.map(Nanos::from),
-            budget: args.budget,
-            progress: args.progress.clone(),
+            retain: machine.retain(),
+            observer: machine.observer(),
+            overhead_ratio: machine.overhead_ratio(),
             costs: args.wakeup_costs,
-            refused: Vec::new(),
-            params,
-            observer: match args.observer {
-                ObserverArg::Auto => ObserverChoice::Auto,
-                ObserverArg::Bpf => ObserverChoice::Bpf,
-                ObserverArg::Procfs => ObserverChoice::Procfs,
-            },
             placement: match args.placement {
                 PlacementArg::Auto => PlacementRequest::Auto,
                 PlacementArg::Cpuset => PlacementRequest::Cpuset,
                 PlacementArg::Affinity => PlacementRequest::Affinity,
             },
-            groups_max: 1,
-            timer_slack: args.timer_slack.map(Nanos::from),
-            overhead_ratio: args.overhead / 100.0,
+            timer_slack: args.timer_slack.map(|slack| Nanos::from(slack.0)),
             strict: args.strict,
-            dry_run: false,
+            ..Config::of(crate::capture::name_of(&args.command), group)
         };
         let asking = Asking::new(args.daemon, &own);
         let records = args.recording.capture.is_some();
@@ -81,7 +67,8 @@ impl Options {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::params::read_params;
+    use gleaner_decide::guest::GuestParams;
     use std::fs;
     use std::path::Path;
 

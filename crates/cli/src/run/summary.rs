@@ -3,9 +3,10 @@
 use super::options::Options;
 use gleaner_act::PlacementKind;
 use gleaner_decide::guest::{NoStep, wake_pattern};
-use gleaner_model::{CpuSet, Nanos, Profile, RetainMeans, Source, VcpuId, WakeupCosts};
+use gleaner_model::{CpuSet, Nanos, RetainMeans, Source, VcpuId, WakeupCosts};
 use gleaner_report::{DecisionRecord, LengthStats, Means, ObservedLengths, RunReport, VcpuTimes};
 use gleaner_runtime::{Config, GroupSnapshot, LengthSummary, Snapshot, VcpuTime, Warning};
+use gleaner_settings::word;
 use std::ffi::OsString;
 
 /// The report of a program that ran for `wall`. `ended`: how everything stood at its end, and whether it was undone;
@@ -39,12 +40,11 @@ pub fn joined(options: &Options, vcpus: &CpuSet, (wall, exit_status): (Nanos, i3
 }
 
 fn unobserved(config: &Config, command: &[OsString], vcpus: &CpuSet, (wall, exit_status): (Nanos, i32)) -> RunReport {
-    let profile = format!("{:?}", config.profile).to_lowercase();
     RunReport {
         schema: RunReport::SCHEMA.to_owned(),
         command: command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
-        policy: format!("{:?}", config.policy).to_lowercase(),
-        profile: if config.timeout.is_some() { "custom".to_owned() } else { profile },
+        policy: config.group.policy().name().to_owned(),
+        profile: if config.group.retain_for.is_some() { "custom".to_owned() } else { word(&config.group.profile()) },
         attached: false,
         wall_ns: wall.0,
         exit_status,
@@ -92,12 +92,12 @@ fn fill(report: &mut RunReport, config: &Config, snapshot: &Snapshot) {
     let totals = &group.totals;
     report.timeout_ns = group.timeout.map(|timeout| timeout.0);
     report.timeout_from = retention.map(|means| timeout_from(config, means, group));
-    if let (None, Some(costs)) = (retention, config.costs.filter(|_| config.policy.retains())) {
+    if let (None, Some(costs)) = (retention, config.costs.filter(|_| config.group.policy().retains())) {
         (report.timeout_ns, report.timeout_from) = (Some(0), Some(answers_as_soon(&costs)));
     }
-    let steps = config.policy.consolidates();
+    let steps = config.group.policy().consolidates();
     report.no_step_because = steps.then(|| no_step_because(&group.explanation.no_step_windows)).flatten();
-    let pattern = totals.wakes.and_then(|of| wake_pattern(&of, totals.wakes_observed, &config.params));
+    let pattern = totals.wakes.and_then(|of| wake_pattern(&of, totals.wakes_observed, &config.group.params()));
     report.wake_pattern = pattern.map(|pattern| pattern.to_string());
     report.retention_cost_ratio = group.explanation.retention_cost_ratio;
     report.steal_ns = snapshot.steal_is_reported.then_some(totals.steal.0);
@@ -120,17 +120,13 @@ fn fill(report: &mut RunReport, config: &Config, snapshot: &Snapshot) {
 
 /// Where the time-out comes from, in words.
 fn timeout_from(config: &Config, means: RetainMeans, group: &GroupSnapshot) -> String {
-    if config.timeout.is_some() {
+    if config.group.retain_for.is_some() {
         return "as given by --retain-for".to_owned();
     }
     if let (Some(Nanos::ZERO), Some(costs)) = (group.timeout, config.costs) {
         return answers_as_soon(&costs);
     }
-    let profile = match config.profile {
-        Profile::Frugal => "frugal",
-        Profile::Balanced => "balanced",
-        Profile::Latency => "latency",
-    };
+    let profile = word(&config.group.profile());
     let untried = group.explanation.retention_stopped && group.explanation.trial.is_none();
     let untried = if untried { ", once a trial has shown that it pays" } else { "" };
     format!("profile {profile}, kept awake by {means}{untried}")

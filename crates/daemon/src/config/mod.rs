@@ -9,21 +9,20 @@
 //! What a later file says of a key counts. Where no file names a group, everything on the machine is one, which is
 //! only watched.
 
-mod keys;
-mod layer;
+mod file;
 mod show;
+mod tables;
 
-pub use keys::{KEYS, Key};
+pub use tables::keys;
 
 use crate::metrics::MetricsAddress;
-use gleaner_decide::guest::GuestParams;
-use gleaner_model::{Nanos, Policy, Profile};
-use gleaner_observe::{Counter, ObserverChoice, Selector};
-use gleaner_runtime::RetainChoice;
-use layer::{At, GroupLayer, HostLayer, Layer};
+use file::File;
+use gleaner_model::Policy;
+use gleaner_observe::Selector;
+use gleaner_settings::{GroupSettings, HostSettings, MachineSettings, Profile};
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use tables::{Tables, Which};
 
 /// The package's file.
 const SHIPPED: &str = "/usr/share/gleaner/gleaner.toml";
@@ -54,64 +53,15 @@ impl fmt::Display for ConfigError {
     }
 }
 
-/// How a group is managed, in one word.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ProfileName {
-    /// Retains, for 5 % of one CPU at most.
-    #[default]
-    Conservative,
-    /// Retains, whatever it polls.
-    Latency,
-    /// Retains, for one CPU at most.
-    Throughput,
-    /// Watches.
-    ObserveOnly,
-}
-
-impl ProfileName {
-    /// All of them.
-    pub const ALL: [Self; 4] = [Self::Conservative, Self::Latency, Self::Throughput, Self::ObserveOnly];
-
-    /// As it is written.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Conservative => "conservative",
-            Self::Latency => "latency",
-            Self::Throughput => "throughput",
-            Self::ObserveOnly => "observe-only",
-        }
-    }
-
-    /// What it means to the policy.
-    pub fn means(self) -> (Policy, Profile) {
-        match self {
-            Self::Conservative => (Policy::Retain, Profile::Frugal),
-            Self::Latency => (Policy::Retain, Profile::Latency),
-            Self::Throughput => (Policy::Retain, Profile::Balanced),
-            Self::ObserveOnly => (Policy::Observe, Profile::Balanced),
-        }
-    }
-}
-
 /// One entry of the configuration: which groups, and how they are managed.
 #[derive(Clone, Debug, PartialEq)]
-pub struct GroupSettings {
+pub struct GroupEntry {
     /// Its name.
     pub name: String,
     /// Which.
     pub selector: Selector,
-    /// In one word.
-    pub profile: ProfileName,
-    /// What may be done.
-    pub policy: Policy,
-    /// What idle vCPUs may poll for it, as a share of one CPU, instead of what the profile says.
-    pub budget: Option<f64>,
-    /// How long idle vCPUs are kept awake, instead of what is learnt.
-    pub retain_for: Option<Nanos>,
-    /// A counter of what it gets done.
-    pub progress: Option<Counter>,
-    /// The policy's numbers.
-    pub params: GuestParams,
+    /// How. Profile and policy are set.
+    pub settings: GroupSettings,
 }
 
 /// What the flight recorder keeps.
@@ -123,46 +73,13 @@ pub struct CaptureSettings {
     pub folder: Option<PathBuf>,
 }
 
-/// The time slice of VMs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum HostSlice {
-    /// One for each set of VMs that share CPUs, which the agent finds.
-    #[default]
-    Adaptive,
-    /// One for all.
-    Fixed(Duration),
-}
-
-/// What the host agent is to do, as `gleaner host run` has it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HostSettings {
-    /// Of each vCPU.
-    pub slice: HostSlice,
-    /// Only these; none: all.
-    pub vms: Vec<String>,
-    /// Length of its windows.
-    pub interval: Duration,
-    /// Whether slices are ended in time.
-    pub enforce: bool,
-    /// Whether exits by PAUSE are counted.
-    pub pause_exits: bool,
-    /// Its parameters.
-    pub params_file: Option<PathBuf>,
-}
-
 /// What the daemon is to do.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Configuration {
     /// The files that it is from, in the order in which they were read.
     pub files: Vec<PathBuf>,
-    /// What keeps vCPUs awake.
-    pub retain: RetainChoice,
-    /// Who sees what groups do.
-    pub observer: ObserverChoice,
-    /// What observing may take, as a share of one CPU.
-    pub overhead_ratio: f64,
-    /// Groups managed at most.
-    pub groups_max: usize,
+    /// What counts for all of it.
+    pub machine: MachineSettings,
     /// Group of users that may ask.
     pub control_group: Option<u32>,
     /// Where metrics are served.
@@ -172,7 +89,7 @@ pub struct Configuration {
     /// What is done for the VMs of this machine.
     pub host: Option<HostSettings>,
     /// In order of name; the first that a process belongs to has it.
-    pub groups: Vec<GroupSettings>,
+    pub groups: Vec<GroupEntry>,
     /// Whether no file names a group, nor has anything for a host: then there is a group of everything, and nothing is
     /// changed.
     pub names_no_group: bool,
@@ -195,34 +112,38 @@ impl Configuration {
     ///
     /// # Errors
     /// As [`Self::load`].
-    pub fn of_files(files: Vec<PathBuf>) -> Result<Self, ConfigError> {
-        let mut whole = Layer::default();
-        for file in &files {
-            lay_over(&mut whole, layer::read(file)?);
-        }
-        Self::resolve(files, whole)
+    pub fn of_files(paths: Vec<PathBuf>) -> Result<Self, ConfigError> {
+        let files: Vec<File> = paths.iter().map(|path| File::read(path)).collect::<Result<_, _>>()?;
+        Ok(Self { files: paths, ..Self::resolve(&files)? })
     }
 
-    fn resolve(files: Vec<PathBuf>, whole: Layer) -> Result<Self, ConfigError> {
-        let profile = whole.profile.unwrap_or_default();
-        let groups = whole.groups.into_iter().map(|(name, group)| group_settings(name, group, profile));
-        let mut groups: Vec<GroupSettings> = groups.collect::<Result<_, _>>()?;
-        let host = whole.host.map(host_settings);
+    fn resolve(files: &[File]) -> Result<Self, ConfigError> {
+        let mut whole = toml::Table::new();
+        for file in files {
+            file.tables()?;
+            lay_over(&mut whole, file.table()?);
+        }
+        let path = files.last().map(|file| file.path.clone()).unwrap_or_default();
+        let Tables { daemon, control, metrics, capture, host, defaults, groups } =
+            File { path, text: whole.to_string() }.tables()?;
+        let profile = defaults.profile.unwrap_or(Profile::Frugal);
+        let groups = groups.into_iter().map(|(name, group)| entry(name, group, profile, files));
+        let mut groups: Vec<GroupEntry> = groups.collect::<Result<_, _>>()?;
         let names_no_group = groups.is_empty() && host.is_none();
         if names_no_group {
             groups.push(everything());
         }
         Ok(Self {
-            files,
-            retain: whole.retain.unwrap_or_default(),
-            observer: whole.observer.unwrap_or_default(),
-            overhead_ratio: whole.overhead_ratio.unwrap_or(0.005),
-            groups_max: whole.groups_max.unwrap_or(100),
-            control_group: whole.control_group,
-            metrics: whole.metrics,
-            capture: match (whole.capture_size, whole.capture_folder) {
+            files: Vec::new(),
+            machine: daemon,
+            control_group: control.group.map(|group| group.0),
+            metrics: metrics.listen,
+            capture: match (capture.size, capture.folder) {
                 (None, None) => None,
-                (size, folder) => Some(CaptureSettings { size: size.unwrap_or(64 << 20), folder }),
+                (size, folder) => Some(CaptureSettings {
+                    size: size.map_or(64 << 20, |size| size.0),
+                    folder: folder.map(|folder| folder.0),
+                }),
             },
             host,
             groups,
@@ -242,84 +163,50 @@ fn machine_files(root: &Path) -> Vec<PathBuf> {
     [SHIPPED, OWN].into_iter().map(below).filter(|path| path.exists()).chain(drop_ins).collect()
 }
 
-fn lay_over(below: &mut Layer, above: Layer) {
-    below.retain = above.retain.or(below.retain);
-    below.observer = above.observer.or(below.observer);
-    below.overhead_ratio = above.overhead_ratio.or(below.overhead_ratio);
-    below.groups_max = above.groups_max.or(below.groups_max);
-    below.control_group = above.control_group.or(below.control_group);
-    below.metrics = above.metrics.or(below.metrics.take());
-    below.capture_size = above.capture_size.or(below.capture_size);
-    below.capture_folder = above.capture_folder.or(below.capture_folder.take());
-    if let Some(above) = above.host {
-        lay_host_over(below.host.get_or_insert_default(), above);
+/// What `above` says counts, key by key. A group is selected in one way.
+fn lay_over(below: &mut toml::Table, above: toml::Table) {
+    let selects = |key: &str| Which::NAMES.contains(&key);
+    if above.keys().any(|key| selects(key)) {
+        below.retain(|key, _| !selects(key));
     }
-    below.profile = above.profile.or(below.profile);
-    for (name, group) in above.groups {
-        match below.groups.get_mut(&name) {
-            Some(found) => lay_group_over(&mut found.value, group.value),
-            None => drop(below.groups.insert(name, group)),
+    for (key, value) in above {
+        match (below.get_mut(&key), value) {
+            (Some(toml::Value::Table(below)), toml::Value::Table(above)) => lay_over(below, above),
+            (_, value) => drop(below.insert(key, value)),
         }
     }
 }
 
-fn lay_host_over(below: &mut HostLayer, above: HostLayer) {
-    below.slice = above.slice.or(below.slice);
-    below.vms = above.vms.or(below.vms.take());
-    below.interval = above.interval.or(below.interval);
-    below.enforce = above.enforce.or(below.enforce);
-    below.pause_exits = above.pause_exits.or(below.pause_exits);
-    below.params_file = above.params_file.or(below.params_file.take());
-}
-
-fn host_settings(host: HostLayer) -> HostSettings {
-    HostSettings {
-        slice: host.slice.unwrap_or_default(),
-        vms: host.vms.unwrap_or_default(),
-        interval: host.interval.unwrap_or(Duration::from_secs(1)),
-        enforce: host.enforce.unwrap_or(true),
-        pause_exits: host.pause_exits.unwrap_or(false),
-        params_file: host.params_file,
-    }
-}
-
-fn lay_group_over(below: &mut GroupLayer, above: GroupLayer) {
-    below.selector = above.selector.or(below.selector.take());
-    below.profile = above.profile.or(below.profile);
-    below.policy = above.policy.or(below.policy);
-    below.budget = above.budget.or(below.budget);
-    below.retain_for = above.retain_for.or(below.retain_for);
-    below.trial = above.trial.or(below.trial);
-    below.progress = above.progress.or(below.progress.take());
-    below.params.extend(above.params);
-}
-
-fn group_settings(name: String, group: At<GroupLayer>, default: ProfileName) -> Result<GroupSettings, ConfigError> {
-    let At { value: group, file, line } = group;
-    let Some(selector) = group.selector else {
-        let what = format!("group {name}: which? write unit, cgroup, program or pid");
-        return Err(ConfigError { file, line: Some(line), what });
+fn entry(
+    name: String,
+    (which, mut settings): (Which, GroupSettings),
+    default: Profile,
+    files: &[File],
+) -> Result<GroupEntry, ConfigError> {
+    // The last that says it, or that says most of it.
+    let wrong = |path: &[&str], what: String| {
+        let paths = (0..path.len()).rev().map(|last| &path[..=last]);
+        let line = |path| files.iter().rev().find_map(|file| Some((file.path.clone(), file.line_of(path)?)));
+        let (file, line) = paths.into_iter().find_map(line).unzip();
+        ConfigError { file: file.unwrap_or_default(), line, what }
     };
-    let profile = group.profile.unwrap_or(default);
-    let mut params = layer::params(&group.params)?;
-    params.retention_trials &= group.trial.unwrap_or(true);
-    let policy = group.policy.unwrap_or(profile.means().0);
-    let (budget, retain_for, progress) = (group.budget, group.retain_for, group.progress);
-    Ok(GroupSettings { name, selector, profile, policy, budget, retain_for, progress, params })
+    let selector = which.selector().map_err(|what| wrong(&["group", &name], what))?;
+    let Some(selector) = selector else {
+        let what = format!("group {name}: which? write unit, cgroup, program or pid");
+        return Err(wrong(&["group", &name], what));
+    };
+    let fits = settings.params().validate();
+    fits.map_err(|error| wrong(&["group", &name, "params", error.key], error.to_string()))?;
+    let profile = *settings.profile.get_or_insert(default);
+    settings.policy.get_or_insert(profile.policy());
+    Ok(GroupEntry { name, selector, settings })
 }
 
 /// What there is where nobody names a group. It is not acted upon.
-fn everything() -> GroupSettings {
-    GroupSettings {
-        name: "machine".to_owned(),
-        selector: Selector::Pid(1),
-        profile: ProfileName::default(),
-        policy: Policy::Retain,
-        budget: None,
-        retain_for: None,
-        progress: None,
-        params: GuestParams::default(),
-    }
+fn everything() -> GroupEntry {
+    let settings =
+        GroupSettings { profile: Some(Profile::Frugal), policy: Some(Policy::Retain), ..GroupSettings::default() };
+    GroupEntry { name: "machine".to_owned(), selector: Selector::Pid(1), settings }
 }
 
 #[cfg(test)]

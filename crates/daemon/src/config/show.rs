@@ -1,12 +1,12 @@
 //! The configuration in force, as a file: `gleaner config show`.
 
-use super::layer::OBSERVERS;
-use super::{CaptureSettings, Configuration, HostSettings, HostSlice};
-use gleaner_model::{Policy, Profile};
-use gleaner_observe::Selector;
-use gleaner_runtime::RetainChoice;
+use super::tables::{CaptureTable, Control, MetricsTable, UserGroup, Which};
+use super::{CaptureSettings, Configuration, GroupEntry};
+use gleaner_decide::guest::GuestParams;
+use gleaner_settings::{AbsolutePath, CaptureSize, GroupsMax, MachineSettings, Overhead, Profile};
+use serde::Serialize;
 use std::fmt;
-use std::time::Duration;
+use toml::Table;
 
 impl fmt::Display for Configuration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -16,84 +16,54 @@ impl fmt::Display for Configuration {
         for file in &self.files {
             writeln!(f, "# from {}", file.display())?;
         }
-        let retain = match self.retain {
-            RetainChoice::Auto => "auto",
-            RetainChoice::None => "none",
-            RetainChoice::By(means) => means.name(),
+        let machine = MachineSettings {
+            retain: Some(self.machine.retain()),
+            observer: Some(self.machine.observer()),
+            overhead: Some(Overhead(self.machine.overhead_ratio() * 100.0)),
+            groups_max: Some(GroupsMax(self.machine.groups_max())),
         };
-        writeln!(f, "[daemon]\nretain = {}", quoted(retain))?;
-        let observer = OBSERVERS.iter().find(|(_, choice)| *choice == self.observer).map_or("auto", |(word, _)| word);
-        writeln!(f, "observer = {}", quoted(observer))?;
-        writeln!(f, "overhead = \"{}%\"\ngroups_max = {}", self.overhead_ratio * 100.0, self.groups_max)?;
-        if let Some(group) = self.control_group {
-            writeln!(f, "\n[control]\ngroup = \"{group}\"")?;
-        }
-        if let Some(address) = &self.metrics {
-            writeln!(f, "\n[metrics]\nlisten = {}", quoted(&address.to_string()))?;
-        }
-        if let Some(CaptureSettings { size, folder }) = &self.capture {
-            writeln!(f, "\n[capture]\nsize = \"{size}\"")?;
-            if let Some(folder) = folder {
-                writeln!(f, "folder = {}", quoted(&folder.display().to_string()))?;
-            }
+        let control = Control { group: self.control_group.map(UserGroup) };
+        let capture = self.capture.clone().map(|CaptureSettings { size, folder }| CaptureTable {
+            size: Some(CaptureSize(size)),
+            folder: folder.map(AbsolutePath),
+        });
+        let tables = [
+            ("daemon", table(&machine)),
+            ("control", table(&control)),
+            ("metrics", table(&MetricsTable { listen: self.metrics.clone() })),
+            ("capture", capture.as_ref().map(table).unwrap_or_default()),
+        ];
+        for (name, table) in tables.into_iter().filter(|(_, table)| !table.is_empty()) {
+            writeln!(f, "{}", within(name, table))?;
         }
         if let Some(host) = &self.host {
-            write_host(f, host)?;
+            writeln!(f, "{}", within("host", table(host)))?;
         }
-        for group in &self.groups {
-            let (kind, value) = match &group.selector {
-                Selector::Pid(pid) => ("pid", pid.to_string()),
-                Selector::Program(name) => ("program", quoted(name)),
-                Selector::Cgroup(path) => ("cgroup", quoted(path.as_str())),
-                Selector::Unit(name) => ("unit", quoted(name.as_str())),
-            };
-            writeln!(f, "\n[group.{}]\n{kind} = {value}", quoted(&group.name))?;
-            writeln!(f, "profile = {}", quoted(group.profile.name()))?;
-            let policy = match group.policy {
-                Policy::Off => "off",
-                Policy::Observe => "observe",
-                _ => "retain",
-            };
-            writeln!(f, "policy = {}", quoted(policy))?;
-            match (group.budget, group.profile.means().1) {
-                (Some(budget), _) => writeln!(f, "budget = \"{}%\"", budget * 100.0)?,
-                (None, Profile::Latency) => writeln!(f, "# budget: no limit")?,
-                (None, Profile::Frugal) => {
-                    writeln!(f, "# budget: {}%", group.params.poll_budget_frugal_ratio * 100.0)?;
-                }
-                (None, Profile::Balanced) => {
-                    writeln!(f, "# budget: {}%", group.params.poll_budget_balanced_ratio * 100.0)?;
-                }
+        for GroupEntry { name, selector, settings } in &self.groups {
+            if settings.budget.is_none() {
+                writeln!(f, "# {name}: {}", budget_of(settings.profile(), &settings.params()))?;
             }
-            if let Some(retain_for) = group.retain_for {
-                writeln!(f, "retain_for = \"{}ns\"", retain_for.0)?;
-            }
-            if let Some(progress) = &group.progress {
-                writeln!(f, "progress = {}", quoted(&progress.to_string()))?;
-            }
-            writeln!(f, "trial = {}", group.params.retention_trials)?;
+            let keys = table(&Which::from(selector)).into_iter().chain(table(settings));
+            writeln!(f, "{}", within("group", within(name, keys.collect())))?;
         }
         Ok(())
     }
 }
 
-fn write_host(f: &mut fmt::Formatter<'_>, host: &HostSettings) -> fmt::Result {
-    let time = |time: Duration| quoted(&humantime::format_duration(time).to_string().replace(' ', ""));
-    let slice = match host.slice {
-        HostSlice::Adaptive => quoted("adaptive"),
-        HostSlice::Fixed(slice) => time(slice),
-    };
-    writeln!(f, "\n[host]\nslice = {slice}\ninterval = {}", time(host.interval))?;
-    writeln!(f, "enforce = {}\npause_exits = {}", host.enforce, host.pause_exits)?;
-    if !host.vms.is_empty() {
-        writeln!(f, "vm = {}", toml::Value::from(host.vms.clone()))?;
-    }
-    match &host.params_file {
-        Some(file) => writeln!(f, "params_file = {}", quoted(&file.display().to_string())),
-        None => Ok(()),
-    }
+fn table(settings: &impl Serialize) -> Table {
+    Table::try_from(settings).unwrap_or_default()
 }
 
-fn quoted(text: &str) -> String {
-    toml::Value::from(text).to_string()
+fn within(name: &str, table: Table) -> Table {
+    Table::from_iter([(name.to_owned(), toml::Value::Table(table))])
+}
+
+/// What the profile lets idle vCPUs poll.
+fn budget_of(profile: Profile, params: &GuestParams) -> String {
+    let ratio = match profile {
+        Profile::Latency => return "budget without limit".to_owned(),
+        Profile::Frugal => params.poll_budget_frugal_ratio,
+        Profile::Balanced | Profile::ObserveOnly => params.poll_budget_balanced_ratio,
+    };
+    format!("budget {}%", ratio * 100.0)
 }

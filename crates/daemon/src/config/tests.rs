@@ -1,9 +1,13 @@
 use super::*;
-use gleaner_model::RetainMeans;
+use gleaner_settings::{HostSlice, RetainChoice};
+use std::time::Duration;
+
+fn file(path: &str, text: &str) -> File {
+    File { path: path.into(), text: text.to_owned() }
+}
 
 fn parsed(text: &str) -> Result<Configuration, ConfigError> {
-    let file = Path::new("x.toml");
-    Configuration::resolve(vec![file.to_owned()], layer::parse(file, text)?)
+    Configuration::resolve(&[file("x.toml", text)])
 }
 
 fn right(text: &str) -> Configuration {
@@ -16,28 +20,18 @@ fn wrong(text: &str) -> String {
 
 #[test]
 fn each_key_is_understood_and_each_that_is_understood_is_described() {
-    for key in KEYS {
+    for key in keys() {
         let table = key.table.replace("NAME", "a");
-        let selects = ["unit", "cgroup", "program", "pid"].contains(&key.key);
+        let selects = Which::NAMES.contains(&key.key);
         let which = if key.table == "group.NAME" && !selects { "unit = \"x\"\n" } else { "" };
         let text = format!("[{table}]\n{which}{} = {}\n", key.key, key.example);
         right(&text);
     }
-    // Serde names all that it takes.
-    let structs = [
-        ("daemon", "[daemon]\nzz = 1"),
-        ("control", "[control]\nzz = 1"),
-        ("metrics", "[metrics]\nzz = 1"),
-        ("capture", "[capture]\nzz = 1"),
-        ("host", "[host]\nzz = 1"),
-        ("defaults", "[defaults]\nzz = 1"),
-        ("group.NAME", "[group.a]\nzz = 1"),
-    ];
-    for (table, text) in structs {
-        let said = layer::said_by_serde(text).replace("` or `", "`, `");
-        let described = KEYS.iter().filter(|key| key.table == table).map(|key| format!("`{}`", key.key));
-        let described = described.collect::<Vec<_>>().join(", ");
-        assert!(said.contains(&described), "{said}\nis not {described}");
+    for table in tables::TABLES {
+        let said = wrong(&format!("[{table}{}]\nzzzz = 1\n", if table == "group" { ".a" } else { "" }));
+        let described: Vec<&str> =
+            keys().iter().filter(|key| key.table.starts_with(table)).map(|key| key.key).collect();
+        assert!(said.ends_with(&format!("there are {}", described.join(", "))), "{said}\nis not {described:?}");
     }
 }
 
@@ -110,11 +104,15 @@ fn later_files_count_key_by_key() {
     let files = machine_files(folder.path());
     assert_eq!(files.len(), 4, "{files:?}");
     let found = Configuration::of_files(files).unwrap();
-    assert_eq!((found.retain, found.groups_max), (RetainChoice::By(RetainMeans::Haltpoll), 5));
+    assert_eq!((found.machine.retain(), found.machine.groups_max()), (RetainChoice::Haltpoll, 5));
     let [a, b] = &found.groups[..] else { panic!("{found:?}") };
-    assert_eq!((&a.selector, a.budget, a.profile), (&Selector::Program("aa".into()), Some(0.1), ProfileName::Latency));
-    assert!((a.params.load_factor - 0.5).abs() < 1e-9);
-    assert_eq!((b.policy, &b.selector), (Policy::Observe, &Selector::Pid(2)));
+    let of = &a.settings;
+    assert_eq!(
+        (&a.selector, of.budget_ratio(), of.profile()),
+        (&Selector::Program("aa".into()), Some(0.1), Profile::Latency)
+    );
+    assert!((of.params().load_factor - 0.5).abs() < 1e-9);
+    assert_eq!((b.settings.policy(), &b.selector), (Policy::Observe, &Selector::Pid(2)));
     assert!(!found.names_no_group);
     // A broken one is named, not passed over.
     write("etc/gleaner/gleaner.d/40.toml", "[group.b]\nprofile = \"x\"\n");
@@ -131,8 +129,8 @@ fn without_a_file_everything_is_watched_and_what_is_shown_can_be_read_again() {
     for found in [none, right(text)] {
         let again = right(&found.to_string());
         assert_eq!(
-            (again.retain, &again.capture, &again.groups),
-            (found.retain, &found.capture, &found.groups),
+            (again.machine.retain(), &again.capture, &again.groups),
+            (found.machine.retain(), &found.capture, &found.groups),
             "{found}"
         );
     }
@@ -163,16 +161,30 @@ fn a_host_has_an_agent_and_no_group_of_everything() {
     let found = right("[host]\n");
     assert_eq!((found.groups.len(), found.names_no_group), (0, false));
     let settings = found.host.unwrap();
-    assert_eq!(
-        (settings.slice, settings.interval, settings.enforce),
-        (HostSlice::Adaptive, Duration::from_secs(1), true)
-    );
+    assert_eq!((settings.slice(), settings.options().join(" ")), (HostSlice::Adaptive, "--slice adaptive".to_owned()));
     let both = right("[host]\nslice = \"1500us\"\nvm = [\"a b\"]\n[group.a]\npid = 3\n");
-    assert_eq!(both.host.as_ref().unwrap().slice, HostSlice::Fixed(Duration::from_micros(1500)));
+    assert_eq!(both.host.as_ref().unwrap().slice(), HostSlice::Fixed(Duration::from_micros(1500)));
     assert_eq!(right(&both.to_string()).host, both.host, "{both}");
     // A drop-in changes one key of it.
-    let mut whole = layer::parse(Path::new("a.toml"), "[host]\nslice = \"1ms\"\nenforce = false\n").unwrap();
-    lay_over(&mut whole, layer::parse(Path::new("b.toml"), "[host]\nslice = \"adaptive\"\n").unwrap());
-    let host = Configuration::resolve(Vec::new(), whole).unwrap().host.unwrap();
-    assert_eq!((host.slice, host.enforce), (HostSlice::Adaptive, false));
+    let files = [
+        file("a.toml", "[host]\nslice = \"1ms\"\nenforce = false\n"),
+        file("b.toml", "[host]\nslice = \"adaptive\"\n"),
+    ];
+    let host = Configuration::resolve(&files).unwrap().host.unwrap();
+    assert_eq!((host.slice(), host.enforce), (HostSlice::Adaptive, Some(false)));
+}
+
+#[test]
+fn what_is_wrong_with_all_files_together_is_told_where_it_is_written() {
+    let files = [
+        file("a.toml", "[group.a]\npid = 3\n\n[group.a.params]\njudge_windows = 9\n"),
+        file("b.toml", "[group.a]\nprofile = \"throughput\"\n"),
+        file("c.toml", "[group.b]\nprofile = \"frugal\"\n"),
+    ];
+    let said = |files: &[File]| Configuration::resolve(files).unwrap_err().to_string();
+    assert!(said(&files[..2]).starts_with("a.toml:4: baseline_windows_min = 5"), "{}", said(&files[..2]));
+    assert!(said(&files[1..]).starts_with("b.toml:1: group a: which?"), "{}", said(&files[1..]));
+    let numbers = [file("a.toml", "[group.a]\npid = 3\nparams = { judge_windows = 4 }\n"), files[1].clone()];
+    let found = Configuration::resolve(&numbers).unwrap();
+    assert_eq!(right(&found.to_string()).groups, found.groups, "numbers are shown, too: {found}");
 }

@@ -1,6 +1,8 @@
 use super::*;
+use gleaner_settings::{Budget, RetainFor};
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
+use std::time::Duration;
 
 /// A machine with these processes: number, user, how many numbers it has.
 fn machine(folder: &Path, processes: &[(i32, &str, &str)]) -> ProcRoot {
@@ -56,16 +58,18 @@ fn who_is_not_trusted_gets_what_nobody_else_pays_for() {
     let folder = tempfile::tempdir().unwrap();
     let root = machine(folder.path(), &[(10, "1000\t1000\t1000\t1000", "10"), (12, "0\t0\t0\t0", "12")]);
     let of = |join: &Join, pid, uid| check(&root, join, &peer(pid, uid)).map(drop);
-    let fine = Join { profile: Profile::Frugal, budget: Some(0.5), ..join(10) };
+    let with = |settings: GroupSettings| Join { settings, ..join(10) };
+    let plain = GroupSettings::default;
+    let params = GuestParams { steal_share_stop: 0.5, ..GuestParams::default() };
+    let fine = with(GroupSettings { profile: Some(Profile::Frugal), budget: Some(Budget(50.0)), ..plain() });
     assert_eq!(of(&fine, 10, 1000), Ok(()));
-    let some = || serde_json::json!(false);
     for much in [
-        Join { profile: Profile::Latency, ..join(10) },
-        Join { budget: Some(1.5), ..join(10) },
-        Join { budget: Some(f64::NAN), params: [("a".to_owned(), some())].into(), ..join(10) },
-        Join { retain_for: Some(Nanos::from_millis(5)), ..join(10) },
-        Join { progress: Some("/etc/shadow".parse().unwrap()), ..join(10) },
-        Join { params: [("retention_trials".to_owned(), some())].into(), ..join(10) },
+        with(GroupSettings { profile: Some(Profile::Latency), ..plain() }),
+        with(GroupSettings { budget: Some(Budget(150.0)), ..plain() }),
+        with(GroupSettings { params: Some(params), ..plain() }),
+        with(GroupSettings { retain_for: Some(RetainFor(Duration::from_millis(5))), ..plain() }),
+        with(GroupSettings { progress: Some("/etc/shadow".parse().unwrap()), ..plain() }),
+        with(GroupSettings { trial: Some(false), ..plain() }),
         Join { pid: None, cgroup: Some("/sys/fs/cgroup".into()), ..join(10) },
     ] {
         assert!(of(&much, 10, 1000).unwrap_err().starts_with("only root"), "{much:?}");
@@ -76,42 +80,43 @@ fn who_is_not_trusted_gets_what_nobody_else_pays_for() {
 #[test]
 fn what_a_run_is_told_reaches_the_daemon() {
     let params = GuestParams { steal_share_stop: 0.5, retention_trials: false, ..GuestParams::default() };
-    let join = Join {
-        name: "a\x1b[31m b/../c".to_owned(),
-        policy: Policy::Full,
-        profile: Profile::Frugal,
-        params: Join::changed(&params),
+    let group = GroupSettings {
+        policy: Some(Policy::Full),
+        profile: Some(Profile::Frugal),
+        params: Some(params.clone()),
         progress: Some("/p".parse().unwrap()),
-        ..Join::default()
+        ..GroupSettings::default()
     };
-    assert_eq!(join.params.len(), 2);
+    let join = Join::of(&Config::of("a\x1b[31m b/../c".to_owned(), group.clone()));
     let line = serde_json::to_string(&join).unwrap();
-    let settings = serde_json::from_str::<Join>(&line).unwrap().settings().unwrap();
-    assert_eq!((settings.params, settings.policy, settings.profile), (params, Policy::Full, ProfileName::Conservative));
-    assert_eq!(settings.progress, Some("/p".parse().unwrap()));
+    let settings = serde_json::from_str::<Join>(&line).unwrap().entry().unwrap().settings;
+    assert_eq!((settings.params(), &settings), (params, &group));
     assert_eq!(join.group_name(), "run/a31mb..c");
-    let every: BTreeMap<_, _> = match serde_json::to_value(GuestParams::default()).unwrap() {
-        serde_json::Value::Object(keys) => keys.into_iter().collect(),
-        other => panic!("{other}"),
-    };
-    let longest = serde_json::to_vec(&Join { params: every, ..join }).unwrap();
-    assert!(longest.len() + (4 << 10) < crate::protocol::REQUEST_BYTES_MAX, "{}", longest.len());
+    let every = serde_json::to_string(&GuestParams::default()).unwrap();
+    assert!(line.len() + every.len() + (4 << 10) < crate::protocol::REQUEST_BYTES_MAX, "{}", every.len());
 }
 
 #[test]
 fn what_cannot_be_is_refused() {
-    let with = |key: &str, value: serde_json::Value| Join { params: [(key.to_owned(), value)].into(), ..join(1) };
-    for (join, why) in [
-        (with("no_such_key", 1.into()), "parameters: "),
-        (with("steal_share_stop", (-3).into()), "parameters: "),
-        (Join { policy: Policy::Off, ..join(1) }, "policy off"),
-        (Join { policy: Policy::Consolidate, ..join(1) }, "consolidate"),
-        (Join { budget: Some(f64::NAN), ..join(1) }, "budget"),
-        (Join { budget: Some(1e9), ..join(1) }, "budget"),
-        (Join { retain_for: Some(Nanos::from_secs(2)), ..join(1) }, "kept awake"),
-        (Join { progress: Some("p".parse().unwrap()), ..join(1) }, "progress"),
+    let said = |settings: &str| {
+        let line = format!("{{\"name\":\"a\",\"pid\":1{settings}}}");
+        let join = serde_json::from_str::<Join>(&line).map_err(|error| error.to_string());
+        join.and_then(|join| join.entry()).map(drop)
+    };
+    assert_eq!(said(r#","policy":"retain","profile":"balanced""#), Ok(()));
+    for (settings, why) in [
+        (r#","params":{"no_such_key":1}"#, "no_such_key"),
+        (r#","params":{"steal_share_stop":-3}"#, "parameters: "),
+        (r#","policy":"off""#, "policy off"),
+        (r#","policy":"consolidate""#, "consolidate"),
+        (r#","budget":"NaN""#, "NaN: write 0% to 100000%"),
+        (r#","budget":"1000000000%""#, "write 0% to 100000%"),
+        (r#","retain_for":"2s""#, "2s: write 1us to 1s"),
+        (r#","progress":"p""#, "write a path from / on"),
+        // As an earlier run would ask.
+        (r#","retain_for":200000"#, "expected a string"),
     ] {
-        let said = join.settings().unwrap_err();
+        let said = said(settings).unwrap_err();
         assert!(said.contains(why), "{said}");
     }
 }

@@ -8,7 +8,8 @@ use crate::protocol::Answer;
 use crate::server::Peer;
 use gleaner_act::PlacementRequest;
 use gleaner_observe::{ProcRoot, vcpus_of};
-use gleaner_runtime::{Config, GroupId, RetainChoice};
+use gleaner_runtime::{Config, GroupId};
+use gleaner_settings::RetainChoice;
 use std::time::{Duration, Instant};
 
 /// A user's programs may join so often ...
@@ -25,15 +26,15 @@ impl Service {
     pub(super) fn join(&mut self, join: &Join, peer: &Peer) -> Result<Answer, String> {
         let root = ProcRoot::default();
         let (runner, target) = check(&root, join, peer)?;
-        let settings = join.settings()?;
+        let entry = join.entry()?;
         self.acts_for(join)?;
         if !self.joins.wait(Some(runner.uid), Instant::now()).is_zero() {
             return Err(format!("more than {JOINS_AT_ONCE} programs of yours joined within a few seconds"));
         }
         let joined: Vec<&Joined> = self.groups.iter().filter_map(|group| group.joined.as_ref()).collect();
         let of_user = joined.iter().filter(|joined| joined.runner.uid == runner.uid).count();
-        has_room(joined.len(), of_user, self.configuration.groups_max, peer.is_trusted)?;
-        if self.groups.len() >= self.configuration.groups_max {
+        has_room(joined.len(), of_user, self.configuration.machine.groups_max(), peer.is_trusted)?;
+        if self.groups.len() >= self.configuration.machine.groups_max() {
             return Err("there are daemon.groups_max groups already".to_owned());
         }
         let Some(target) = target else { return Ok(Answer::Welcome) };
@@ -48,7 +49,7 @@ impl Service {
             .map_err(|owner| format!("it is managed already, as {owner}"))?;
         self.cut_window();
         let config =
-            Config { placement: PlacementRequest::Affinity, dry_run: false, ..self.group_config(&name, &settings) };
+            Config { placement: PlacementRequest::Affinity, dry_run: false, ..self.group_config(&name, &entry) };
         // Each costs everybody a window.
         self.joins.spend(Some(runner.uid), Instant::now(), JOIN_EVERY);
         let before = Before::of(&self.runtime.snapshot());
@@ -58,7 +59,7 @@ impl Service {
         (self.say)(&format!("gleaner: {name}: {target} joins, handed over by process {}", runner.pid));
         let of_runner = join.pid.is_some_and(|pid| is_child(&root, pid, runner.pid));
         let joined = Some(Joined { runner, config, of_runner, before });
-        self.groups.push(Adopted { id, name: name.clone(), settings, target, roots, joined, holds: Vec::new() });
+        self.groups.push(Adopted { id, name: name.clone(), entry, target, roots, joined, holds: Vec::new() });
         Ok(Answer::Joined { group: id.0, name, pid: rustix::process::getpid().as_raw_nonzero().get() })
     }
 
@@ -86,8 +87,8 @@ impl Service {
 
     /// Whether this daemon changes anything at all.
     fn acts_for(&self, join: &Join) -> Result<(), String> {
-        let retains = self.configuration.retain != RetainChoice::None;
-        match join.policy.retains() {
+        let retains = self.configuration.machine.retain() != RetainChoice::None;
+        match join.settings.policy().retains() {
             true if self.options.dry_run => Err("the daemon only watches (--dry-run)".to_owned()),
             true if !retains => Err("the daemon keeps no vCPU awake (daemon.retain = \"none\")".to_owned()),
             _ => Ok(()),

@@ -13,9 +13,9 @@ fn adopted(profile: &str) -> Adopted {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("c.toml");
     std::fs::write(&file, format!("[group.a]\npid = 1\nprofile = \"{profile}\"\n")).unwrap();
-    let settings = Configuration::load(Some(&file)).unwrap().groups.remove(0);
+    let entry = Configuration::load(Some(&file)).unwrap().groups.remove(0);
     let target = Target::Process { pid: 1, start_time: 0 };
-    Adopted { id: GroupId(1), name: "a".into(), settings, target, roots: vec![1], joined: None, holds: Vec::new() }
+    Adopted { id: GroupId(1), name: "a".into(), entry, target, roots: vec![1], joined: None, holds: Vec::new() }
 }
 
 #[test]

@@ -22,6 +22,7 @@ use crate::failure::Failure;
 use crate::interrupt;
 use crate::output::Output;
 use clap::{Args, ValueEnum};
+use gleaner_settings::{HostSettings, HostSlice};
 use options::Options;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
@@ -41,9 +42,8 @@ use std::time::Duration;
                         \x20 gleaner host run --qmp /run/old-vm.qmp"
 )]
 pub struct RunArgs {
-    /// One slice for every VM, 100us to 100ms; or `adaptive`: Gleaner finds one for each set of VMs that share CPUs
-    #[arg(long, value_name = "DURATION|adaptive", default_value = "adaptive", value_parser = slice)]
-    pub slice: SliceArg,
+    #[command(flatten)]
+    pub settings: HostSettings,
     /// How slices are chosen, as it was called first
     #[arg(long, hide = true, value_enum, value_name = "POLICY")]
     pub policy: Option<PolicyArg>,
@@ -69,22 +69,13 @@ pub struct RunArgs {
     pub xen: XenSliceArgs,
 }
 
-/// How it watches and enforces.
+/// What `adaptive` goes by.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Tuning")]
 pub struct TuningArgs {
     /// Parameters of `adaptive`: a TOML file with any of the keys that `gleaner params host` prints
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Length of an observation window, 100ms to 60s [default: 1s; 200ms with --in-turn]
-    #[arg(long, value_name = "DURATION", value_parser = span)]
-    pub interval: Option<Duration>,
-    /// Set slices, but let the kernel's tick end them
-    #[arg(long)]
-    pub no_enforce: bool,
-    /// Count VM exits by PAUSE, which show that a VM spins; this takes some time at every exit
-    #[arg(long)]
-    pub pause_exits: bool,
 }
 
 /// What is chosen against slices for all, on VMs that go on working.
@@ -115,33 +106,17 @@ pub enum PolicyArg {
     Adaptive,
 }
 
-/// What `--slice` asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SliceArg {
-    /// One for each set of VMs that share CPUs.
-    Adaptive,
-    /// One for all.
-    Fixed(Duration),
-}
-
 impl RunArgs {
     /// What `--slice`, or `--policy` as it was, asks for.
-    fn slices(&self) -> Result<SliceArg, Failure> {
-        match (self.policy, self.slice) {
-            (Some(PolicyArg::Adaptive), SliceArg::Fixed(_)) => {
+    fn slices(&self) -> Result<HostSlice, Failure> {
+        match (self.policy, self.settings.slice()) {
+            (Some(PolicyArg::Adaptive), HostSlice::Fixed(_)) => {
                 Err(Failure::input("--slice with a duration is one for all, and not adaptive: leave --policy out"))
             }
-            (Some(PolicyArg::Static), SliceArg::Adaptive) => Ok(SliceArg::Fixed(options::DEFAULT_SLICE)),
+            (Some(PolicyArg::Static), HostSlice::Adaptive) => Ok(HostSlice::Fixed(options::DEFAULT_SLICE)),
             (_, slice) => Ok(slice),
         }
     }
-}
-
-fn slice(text: &str) -> Result<SliceArg, String> {
-    if text == "adaptive" {
-        return Ok(SliceArg::Adaptive);
-    }
-    crate::args::duration(text).map(SliceArg::Fixed).map_err(|wrong| format!("{wrong}, or `adaptive`"))
 }
 
 /// A year will do.
@@ -170,7 +145,7 @@ pub fn main(args: &RunArgs) -> Result<u8, Failure> {
 
 /// Xen takes one slice for all, and holds it; the rest of the agent takes what Xen does not tell.
 fn on_xen(args: &RunArgs) -> Result<u8, Failure> {
-    let SliceArg::Fixed(slice) = args.slices()? else {
+    let HostSlice::Fixed(slice) = args.slices()? else {
         return Err(Failure::input(
             "--slice adaptive needs to see how long each vCPU waits and runs at a time, and Xen tells dom0 only its \
              CPU time, to a tenth of a second; on a Xen host say --slice 1ms",
@@ -178,8 +153,8 @@ fn on_xen(args: &RunArgs) -> Result<u8, Failure> {
     };
     for (given, option) in [
         (args.tuning.config.is_some(), "--config"),
-        (args.tuning.pause_exits, "--pause-exits"),
-        (args.tuning.no_enforce, "--no-enforce"),
+        (args.settings.pause_exits == Some(true), "--pause-exits"),
+        (args.settings.enforce == Some(false), "--no-enforce"),
         (!args.compare.in_turn.is_empty(), "--in-turn"),
     ] {
         if given {
@@ -211,11 +186,11 @@ mod tests {
     #[test]
     fn earlier_words_for_slices_are_understood_and_not_shown() {
         let slices = |words: &str| Line::try_parse_from(words.split_whitespace()).unwrap().run.slices();
-        let fixed = |ms| SliceArg::Fixed(Duration::from_millis(ms));
+        let fixed = |ms| HostSlice::Fixed(Duration::from_millis(ms));
         for (words, expected) in [
-            ("run", SliceArg::Adaptive),
-            ("run --slice adaptive", SliceArg::Adaptive),
-            ("run --policy adaptive", SliceArg::Adaptive),
+            ("run", HostSlice::Adaptive),
+            ("run --slice adaptive", HostSlice::Adaptive),
+            ("run --policy adaptive", HostSlice::Adaptive),
             ("run --slice 5ms", fixed(5)),
             ("run --policy static --slice 5ms", fixed(5)),
             ("run --policy static", fixed(1)),

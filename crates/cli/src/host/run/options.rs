@@ -1,13 +1,14 @@
 //! `host run`'s options, validated.
 
 use super::turns::TurnOptions;
-use super::{InTurnArgs, RunArgs, SliceArg};
+use super::{InTurnArgs, RunArgs};
 use crate::failure::Failure;
 use crate::host::takes_ticker;
 use crate::params::read_params;
 use gleaner_act::{SliceRefusal, refuse_slice, switch_cost};
 use gleaner_decide::host::{HostParams, SlicePolicy};
 use gleaner_model::{Nanos, SwitchPrice};
+use gleaner_settings::HostSlice;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -35,8 +36,6 @@ pub struct Options {
     pub warnings: Vec<String>,
 }
 
-/// Windows are at least this long, and at most.
-const INTERVALS: std::ops::RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(60);
 /// A window's length where none is given; with `--in-turn`.
 const INTERVAL: Duration = Duration::from_secs(1);
 const INTERVAL_IN_TURN: Duration = Duration::from_millis(200);
@@ -48,18 +47,15 @@ pub const DEFAULT_SLICE: Duration = Duration::from_millis(1);
 impl Options {
     pub fn from_args(args: &RunArgs) -> Result<Self, Failure> {
         let policy = match args.slices()? {
-            SliceArg::Adaptive => SlicePolicy::Adaptive,
-            SliceArg::Fixed(slice) => SlicePolicy::Static(Nanos::from(slice)),
+            HostSlice::Adaptive => SlicePolicy::Adaptive,
+            HostSlice::Fixed(slice) => SlicePolicy::Static(Nanos::from(slice)),
         };
         let usual = if args.compare.in_turn.is_empty() { INTERVAL } else { INTERVAL_IN_TURN };
-        let interval = args.tuning.interval.unwrap_or(usual);
-        if !INTERVALS.contains(&interval) {
-            return Err(Failure::input("--interval must be within 100ms and 60s"));
-        }
+        let interval = args.settings.interval.as_ref().map_or(usual, |interval| interval.0);
         let mut params = args.tuning.config.as_deref().map_or_else(|| Ok(HostParams::default()), read_params)?;
         let switch = switch_cost();
         let mut warnings = Vec::new();
-        let (enforce, takes_ticker) = (!args.tuning.no_enforce, takes_ticker());
+        let (enforce, takes_ticker) = (args.settings.enforce != Some(false), takes_ticker());
         let refused = |slice| refuse_slice(slice, enforce && takes_ticker(slice), switch, Path::new("/proc"));
         refuse(policy, &mut params, refused, &mut warnings)?;
         let in_turn = in_turn(&args.compare, interval, policy, refused)?;
@@ -74,7 +70,7 @@ impl Options {
             length: args.length,
             interval,
             enforce,
-            pause_exits: args.tuning.pause_exits,
+            pause_exits: args.settings.pause_exits == Some(true),
             in_turn,
             status: args.status,
             warnings,
