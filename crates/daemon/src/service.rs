@@ -449,7 +449,7 @@ impl Task for Service {
 /// What scrapers count a process' age from.
 #[allow(clippy::disallowed_methods, reason = "a date, and no duration is taken from it")]
 fn since_1970() -> Nanos {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().into()
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().into()
 }
 
 /// Decisions are the log's: the journal of a service would be full of them.
@@ -460,10 +460,4 @@ fn listener(say: &Say) -> Listener {
             say(&format!("gleaner: {event}"));
         }
     })
-}
-
-/// What the machine's clock says.
-#[allow(clippy::disallowed_methods, reason = "it is told, and nothing is computed from it")]
-fn since_1970() -> Nanos {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().into()
 }
