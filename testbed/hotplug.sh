@@ -84,8 +84,7 @@ for placement in affinity auto; do
 done
 
 start retained --policy retain --retain yielding --no-trial
-sleep 1
-check "retained: a yielding thread is on its vCPU" returned
+check "retained: a yielding thread is on its vCPU" within 20 returned
 switch 0
 sleep 2
 check "retained: its vCPU is gone" [ "$(thread_allows "$main" gleaner-y3)" != 3 ]

@@ -29,7 +29,7 @@ while [ $kill -lt $kills ]; do
         sh -c 'touch /tmp/began; while [ ! -f /tmp/go ]; do usleep 5000; done; touch /tmp/survived' 2>/tmp/said &
     main=$!
     check "$kill: the program began" within 30 [ -f /tmp/began ]
-    check "$kill: vCPUs poll" loaded
+    check "$kill: vCPUs poll" within 20 loaded
     case $((kill % 3)) in
     0) kill -9 $main ;;
     1) first=$(guardian $main)

@@ -74,7 +74,6 @@ fn every_means_of_retention_is_an_option_and_on_the_pages() {
     for page in [
         "docs/safety.md",
         "docs/json.md",
-        "docs/quick-start.md",
         "docs/how-it-works.md",
         "docs/reference/configuration.md",
     ] {
