@@ -208,7 +208,7 @@ fn bad_input_is_refused_with_what_to_do() {
         (&["--vm", "no-such-vm"], "no-such-vm"),
         (&["--pid", "1", "--class", "other=thrashing"], "no VM that is looked at"),
         (&["--pid", "1", "--class", "1=fast"], "is no class"),
-        (&["--for", "1ns"], "within"),
+        (&["--for", "1ns"], "write 10ms"),
         (&["--dry-run", "--monitor-only"], "cannot be used with"),
         (&["--period", "1"], "4"),
     ] {
