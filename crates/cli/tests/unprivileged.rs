@@ -51,7 +51,7 @@ fn a_name_in_tmp_that_another_user_has_taken_is_left_alone() {
         std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
     }
     let user = Unprivileged::new();
-    let own = format!("ls -d /tmp/gleaner-{victim}-*; exit 3");
+    let own = format!("sleep 0.5; ls -d /tmp/gleaner-{victim}-*; exit 3");
     let tried: [&[&str]; 3] = [&["run", "--timeout", "1ms", "-q", "--", "sh", "-c", &own], &["status"], &["restore"]];
     let said = tried.map(|arguments| {
         let mut command = std::process::Command::new("timeout");
