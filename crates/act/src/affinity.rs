@@ -15,8 +15,9 @@
 //! pinned.
 
 use gleaner_model::CpuSet;
-use gleaner_sys::{Stat, own_affinity};
-use std::collections::{HashMap, HashSet};
+use gleaner_sys::{own_affinity, schedstat};
+use std::cmp::Reverse;
+use std::collections::HashMap;
 
 /// Most threads whose own affinities are remembered one by one.
 const MOST_REMEMBERED: usize = 65_536;
@@ -24,10 +25,8 @@ const MOST_REMEMBERED: usize = 65_536;
 /// nobody's mask.
 pub(crate) const MOST_STEPS: usize = 256;
 
-/// Threads that are looked at for one that waits.
+/// Threads whose CPU time is looked at, to put them apart.
 const MOST_LOOKED_AT: usize = 256;
-/// The field of `/proc/TID/stat` with the CPU that it was last on.
-const PROCESSOR: usize = 39;
 
 /// The vCPUs `tid` may use (0: the calling thread); `None` when it is gone.
 pub(crate) fn affinity_of(tid: i32) -> Option<CpuSet> {
@@ -152,17 +151,16 @@ impl Affinities {
         self.pinned.insert(choice.tid, (choice.own, current));
     }
 
-    /// The threads among `tids` that wait for a vCPU, as far as it can be told: of those that can run and were last on
-    /// one vCPU, all but one.
-    pub fn waiting(tids: &[i32]) -> Vec<i32> {
-        let mut taken = HashSet::new();
-        let waits = |tid: &&i32| {
-            let text = std::fs::read(format!("/proc/{tid}/stat")).ok();
-            let place = text.as_deref().and_then(Stat::parse).filter(|stat| stat.state() == Some(b'R'));
-            let cpu: Option<u32> = place.and_then(|stat| stat.number(PROCESSOR));
-            cpu.is_some_and(|cpu| !taken.insert(cpu))
+    /// Every second one of `tids`, by the CPU time that they had: those to be put elsewhere, so that what ran on one
+    /// vCPU runs on several.
+    pub fn every_second(tids: &[i32]) -> Vec<i32> {
+        let had = |tid: i32| {
+            let text = std::fs::read(format!("/proc/{tid}/schedstat")).ok()?;
+            schedstat(&text).map(|(ran, _, _)| (Reverse(ran), tid))
         };
-        tids.iter().take(MOST_LOOKED_AT).filter(waits).copied().collect()
+        let mut threads: Vec<_> = tids.iter().take(MOST_LOOKED_AT).filter_map(|tid| had(*tid)).collect();
+        threads.sort_unstable();
+        threads.into_iter().skip(1).step_by(2).map(|(_, tid)| tid).collect()
     }
 
     /// Confines `tids` to `active`; says how many could be.

@@ -181,18 +181,20 @@ impl Placement {
                 if let Err(error) = journal.compact_if_long() {
                     tracing::warn!("{error}");
                 }
-                // Threads that wait are not spread by a wider mask. One that says where to go moves them at once.
+                // A wider mask spreads nobody: who wakes the other keeps it near. Every second thread is to be
+                // elsewhere until the next pass, and then it stays there by itself.
                 let given = active.difference(&self.active);
-                let waiting = if given.is_empty() { Vec::new() } else { Affinities::waiting(tids) };
-                if !waiting.is_empty() {
+                let elsewhere = if given.is_empty() { Vec::new() } else { Affinities::every_second(tids) };
+                if !elsewhere.is_empty() {
                     if !affinities.knows_step(&given) {
                         journal.before(&Undo::AffinityStep { active: given.to_string() })?;
                     }
                     affinities.begin_step(&given);
-                    affinities.confine(&waiting, &given);
+                    affinities.confine(&elsewhere, &given);
                 }
                 affinities.begin_step(active);
-                affinities.confine(tids, active);
+                let others: Vec<i32> = tids.iter().copied().filter(|tid| !elsewhere.contains(tid)).collect();
+                affinities.confine(&others, active);
                 self.passes_left =
                     if *active == self.active { self.passes_left.saturating_sub(1) } else { PASSES_AFTER_WIDENING };
             }

@@ -162,7 +162,10 @@ fn absurd_machines_and_usage_are_named() {
         (&["classify", "--llc", "big", "--trace", "x"], &["big", "2M"]),
         (&["record"], &["CMD"]),
         (&["record", "--max-accesses", "many", "--", "true"], &["many", "20M"]),
-        (&["record", "-o", "/no/such/folder/x", "--", "true"], &["/no/such/folder/x", "name a file in a folder you may write to"]),
+        (
+            &["record", "-o", "/no/such/folder/x", "--", "true"],
+            &["/no/such/folder/x", "name a file in a folder you may write to"],
+        ),
     ] {
         cache(folder.path(), arguments).with_status(2).saying("").naming(words);
     }

@@ -249,3 +249,30 @@ fn who_waits_for_a_child_starts_the_next_one_with_all_it_had() {
     shell.wait().unwrap();
     assert_eq!(said.trim(), base.len().to_string());
 }
+
+#[test]
+fn who_was_packed_is_put_apart_and_may_run_anywhere_one_pass_later() {
+    let Some((base, active)) = all_and_one() else {
+        gleaner_testing::skip!("needs two CPUs");
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let mut journal = Journal::create(folder.path(), "test").unwrap();
+    let mut placement = by_masks(&base);
+    let (says, heard) = channel();
+    let both = [parent(says.clone()), parent(says)];
+    let tids = [heard.recv().unwrap(), heard.recv().unwrap()];
+    placement.confine(&active, &tids, &mut journal).unwrap();
+    assert!(tids.iter().all(|tid| affinity_of(*tid) == Some(active.clone())));
+    placement.confine(&base, &tids, &mut journal).unwrap();
+    let mut masks = tids.map(|tid| affinity_of(tid).unwrap());
+    masks.sort_by_key(CpuSet::len);
+    let given = base.difference(&active);
+    assert_eq!(masks[1], base);
+    assert_eq!(masks[0], given, "one of them is elsewhere");
+    placement.confine(&base, &tids, &mut journal).unwrap();
+    assert!(tids.iter().all(|tid| affinity_of(*tid) == Some(base.clone())));
+    for (tell, thread) in both {
+        drop(tell);
+        thread.join().unwrap();
+    }
+}

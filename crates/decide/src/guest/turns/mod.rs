@@ -38,10 +38,15 @@ const BLOCK_WINDOWS_MAX: u32 = 10;
 const ONE_PAIR: f64 = 1.5;
 /// Two pairs this clear end it either way.
 const TWO_PAIRS: f64 = 1.1;
+/// Places are alike where no pair speaks so much against one vCPU.
+const ALIKE_IN_EACH: f64 = 0.07;
 /// Where hand-overs are known between two bounds alone, the upper one is believed from here on: it may be too high by
 /// half where a lock's waits are none of `FUTEX_WAIT`.
 const UPPER_BOUND_CLEAR: f64 = 1.1;
 const UPPER_BOUND_CLEAR_IN_TWO: f64 = 1.25;
+
+/// A group that uses less while idle vCPUs poll is no chain.
+const CHAIN_CPUS_MIN: f64 = 0.45;
 
 /// On one vCPU a thread that was woken may wait for another's slice (3 ms on two vCPUs and more). Who waits for much
 /// longer has somebody beside it that computes.
@@ -223,16 +228,16 @@ impl Turns {
     /// or judged, and there is a second vCPU to leave.
     pub(super) fn step(&mut self, window: &Window, awake: bool, may: bool) -> Option<Change> {
         match &self.state {
-            State::Apart => self.look(window, may),
+            State::Apart => self.look(window, awake, may),
             State::Trying(_) => self.go_on(window, awake),
             State::Packed { .. } => self.watch(window),
         }
     }
 
-    fn look(&mut self, window: &Window, may: bool) -> Option<Change> {
+    fn look(&mut self, window: &Window, awake: bool, may: bool) -> Option<Change> {
         let cpus = window.group.cpu_time.share_of(window.length);
         let due = self.is_looking() && may && self.again.remaining(window.at) == Nanos::ZERO;
-        self.looked = if due && self.looks_like_turns(window, cpus) { self.looked + 1 } else { 0 };
+        self.looked = if due && self.looks_like_turns(window, cpus, awake) { self.looked + 1 } else { 0 };
         if self.looked < self.params.turns_windows {
             return None;
         }
@@ -251,10 +256,15 @@ impl Turns {
         packs.then_some(Change::Pack(Reason::TurnsTrial { cpus }))
     }
 
-    fn looks_like_turns(&self, window: &Window, cpus: f64) -> bool {
+    fn looks_like_turns(&self, window: &Window, cpus: f64, awake: bool) -> bool {
         let switches = window.group.voluntary_switches + window.group.involuntary_switches;
         let per_s = switches as f64 / window.length.as_secs_f64().max(1e-9);
-        window.group.threads > 1 && cpus <= self.params.turns_cpus_max && per_s >= self.params.turns_switches_per_s_min
+        // Where idle vCPUs poll, somebody of a chain always runs. Who does not waits for others than its own.
+        let waits_for_others = awake && cpus < CHAIN_CPUS_MIN;
+        window.group.threads > 1
+            && !waits_for_others
+            && cpus <= self.params.turns_cpus_max
+            && per_s >= self.params.turns_switches_per_s_min
     }
 
     fn go_on(&mut self, window: &Window, awake: bool) -> Option<Change> {
@@ -298,8 +308,11 @@ impl Turns {
         let (least, most) = (median(|pair| pair.least) / par, median(|pair| pair.most) / par);
         // One vCPU takes less from the host than two of which one polls.
         let cheaper = awake || median(|pair| pair.cpu) < 1.0;
+        let clear =
+            most > UPPER_BOUND_CLEAR && pairs.iter().filter(|pair| pair.most / par > 1.0).count() > pairs.len() / 2;
         let enough = if cheaper { 1.0 - self.params.turns_alike } else { 1.0 + self.params.turns_alike };
-        Some(least > enough || most > least && most > UPPER_BOUND_CLEAR)
+        let alike = least > enough && all(&|pair| pair.least / par > 1.0 - ALIKE_IN_EACH);
+        Some(clear || alike)
     }
 
     fn conclude(

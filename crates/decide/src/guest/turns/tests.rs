@@ -79,7 +79,8 @@ fn what_is_clear_ends_a_trial_after_two_pairs_and_against_one_vcpu_after_one() {
 
 #[test]
 fn programs_that_run_side_by_side_or_hand_over_seldom_are_left_alone() {
-    for does in [Does { cpus: 1.5, ..APART }, Does { items: 500, ..APART }] {
+    // The third waits for others than its own.
+    for does in [Does { cpus: 1.5, ..APART }, Does { items: 500, ..APART }, Does { cpus: 0.3, ..APART }] {
         assert_eq!(run(&mut turns(Profile::Balanced), 50, does, does), []);
     }
     let params = GuestParams { turns_cpus_max: 0.0, ..GuestParams::default() };
