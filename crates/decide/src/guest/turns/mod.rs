@@ -40,6 +40,8 @@ const ONE_PAIR: f64 = 1.5;
 const TWO_PAIRS: f64 = 1.1;
 /// Places are alike where no pair speaks so much against one vCPU.
 const ALIKE_IN_EACH: f64 = 0.07;
+/// A pair that speaks so much against one vCPU contradicts all others: nothing is packed.
+const CONTRADICTS: f64 = 0.2;
 /// Where hand-overs are known between two bounds alone, the upper one is believed from here on: it may be too high by
 /// half where a lock's waits are none of `FUTEX_WAIT`.
 const UPPER_BOUND_CLEAR: f64 = 1.1;
@@ -308,8 +310,7 @@ impl Turns {
         let (least, most) = (median(|pair| pair.least) / par, median(|pair| pair.most) / par);
         // One vCPU takes less from the host than two of which one polls.
         let cheaper = awake || median(|pair| pair.cpu) < 1.0;
-        let clear =
-            most > UPPER_BOUND_CLEAR && pairs.iter().filter(|pair| pair.most / par > 1.0).count() > pairs.len() / 2;
+        let clear = most > UPPER_BOUND_CLEAR && all(&|pair| pair.most / par > 1.0 - CONTRADICTS);
         let enough = if cheaper { 1.0 - self.params.turns_alike } else { 1.0 + self.params.turns_alike };
         let alike = least > enough && all(&|pair| pair.least / par > 1.0 - ALIKE_IN_EACH);
         Some(clear || alike)

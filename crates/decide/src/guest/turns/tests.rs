@@ -197,3 +197,20 @@ fn hand_overs_known_between_two_bounds_pack_where_the_upper_one_is_clear() {
         assert_eq!(turns.is_packed(), packed, "{what}: {:?}", turns.last());
     }
 }
+
+#[test]
+fn pairs_that_contradict_each_other_pack_nothing() {
+    // Of one vCPU over several, pair by pair: a median of 1.3 or of 1 each time.
+    for (what, pairs, packed) in [
+        ("one pair far below", [131, 57, 167, 131], false),
+        ("one pair a little below", [131, 85, 167, 131], true),
+        ("alike, and all agree", [99, 101, 98, 103], true),
+        ("alike in the median alone", [99, 91, 101, 183], false),
+    ] {
+        let compared = pairs.map(|percent| {
+            let rate = f64::from(percent) / 100.0;
+            Compared { least: rate, most: rate, cpu: 0.9 }
+        });
+        assert_eq!(turns(Profile::Balanced).verdict(&compared, true), Some(packed), "{what}");
+    }
+}
