@@ -151,16 +151,20 @@ impl Affinities {
         self.pinned.insert(choice.tid, (choice.own, current));
     }
 
-    /// Every second one of `tids`, by the CPU time that they had: those to be put elsewhere, so that what ran on one
-    /// vCPU runs on several.
-    pub fn every_second(tids: &[i32]) -> Vec<i32> {
+    /// Those of `tids` to be put on the `given` vCPUs of `active`: as large a part of them, spread over their order by
+    /// the CPU time that they had.
+    pub fn to_move(tids: &[i32], given: usize, active: usize) -> Vec<i32> {
+        if given == 0 {
+            return Vec::new();
+        }
         let had = |tid: i32| {
             let text = std::fs::read(format!("/proc/{tid}/schedstat")).ok()?;
             schedstat(&text).map(|(ran, _, _)| (Reverse(ran), tid))
         };
         let mut threads: Vec<_> = tids.iter().take(MOST_LOOKED_AT).filter_map(|tid| had(*tid)).collect();
         threads.sort_unstable();
-        threads.into_iter().skip(1).step_by(2).map(|(_, tid)| tid).collect()
+        let stay = active - given;
+        threads.into_iter().enumerate().filter(|(rank, _)| rank % active >= stay).map(|(_, (_, tid))| tid).collect()
     }
 
     /// Confines `tids` to `active`; says how many could be.

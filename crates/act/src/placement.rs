@@ -2,25 +2,22 @@
 //!
 //! | kind | how | when it is chosen |
 //! | --- | --- | --- |
-//! | `cpuset-v2`, `cpuset-v1` | a cgroup below our own, the program joins it before exec | privileged, kernel 6.2 or newer |
-//! | `affinity` | each thread's mask | everywhere else |
+//! | `affinity` | each thread's mask | unless a cpuset is asked for |
+//! | `cpuset-v2`, `cpuset-v1` | a cgroup below our own, the program joins it before exec | by name |
 //!
-//! Before 6.2 a kernel forgets a program's own affinities whenever its cpuset changes (mainline commit 8f9ea86fdf99,
-//! "sched: Always preserve the user requested cpumask"), so there the threads' masks are the safer means. On v2, a
-//! child of a non-root cgroup that has processes cannot get controllers, and a sibling would escape the session's
-//! limits: again masks. The program sees every vCPU at exec whichever it is, so that it sizes its pools as it always
-//! does.
-//!
-//! A program that pins its own threads gets masks in any case (unless a cpuset was asked for by name): inside a
-//! narrowed cpuset the kernel would refuse it a vCPU that is not active (EINVAL), and move threads away that it has
-//! pinned there.
+//! Masks cost nothing until the group is confined, and leave a thread that pinned itself where it wants to be. A cpuset
+//! takes 10 ms before exec. Inside a narrowed one the kernel refuses a thread a vCPU that is not active (EINVAL), and
+//! before 6.2 it forgets a program's own affinities (mainline commit 8f9ea86fdf99, "sched: Always preserve the user
+//! requested cpumask"). On v2, a child of a non-root cgroup that has processes cannot get controllers, and a sibling
+//! would escape the session's limits. The program sees every vCPU at exec whichever it is, so that it sizes its pools
+//! as it always does.
 
-use crate::affinity::{Affinities, affinity_of, is_what_is_left, offline_of};
+use crate::affinity::Affinities;
 use crate::cgroup::{self, CgroupHierarchies, Hierarchy};
 use crate::journal::Journal;
 use crate::undo::{self, Undo};
-use crate::{ActError, Fallback, process_start_time};
-use gleaner_model::{CpuSet, KernelVersion};
+use crate::{ActError, process_start_time};
+use gleaner_model::CpuSet;
 use std::path::{Path, PathBuf};
 
 /// The means in use.
@@ -37,7 +34,7 @@ pub enum PlacementKind {
 /// What the user asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PlacementRequest {
-    /// The best that is to be had.
+    /// Masks, which are to be had everywhere.
     #[default]
     Auto,
     /// A cpuset, whatever the kernel's age; an error where there is none.
@@ -48,12 +45,7 @@ pub enum PlacementRequest {
 
 #[derive(Debug)]
 enum Backend {
-    /// `by_name`: the user insists on it.
-    Cpuset {
-        folder: PathBuf,
-        kind: PlacementKind,
-        by_name: bool,
-    },
+    Cpuset { folder: PathBuf, kind: PlacementKind },
     Affinity(Affinities),
 }
 
@@ -81,32 +73,22 @@ impl Placement {
     /// Prepares to confine a program that may use `base`.
     ///
     /// # Errors
-    /// [`ActError::Unavailable`] when a cpuset was asked for by name and cannot be made.
+    /// [`ActError::Unavailable`] when a cpuset was asked for and cannot be made.
     pub fn prepare(
         request: PlacementRequest,
         base: &CpuSet,
         hierarchies: &CgroupHierarchies,
         journal: &mut Journal,
-    ) -> Result<(Self, Option<Fallback>), ActError> {
-        let with = |backend| Self::new(backend, base);
-        let affinity = || with(Backend::Affinity(Affinities::new(base.clone())));
-        let why = match request {
-            PlacementRequest::Affinity => return Ok((affinity(), None)),
-            PlacementRequest::Auto if !kernel_keeps_user_affinity() => {
-                "before Linux 6.2 a cpuset change makes the kernel forget a program's own affinities".to_owned()
+    ) -> Result<Self, ActError> {
+        let backend = match request {
+            PlacementRequest::Auto | PlacementRequest::Affinity => Backend::Affinity(Affinities::new(base.clone())),
+            PlacementRequest::Cpuset => {
+                let made = make_cpuset(base, hierarchies, journal);
+                let (folder, kind) = made.map_err(|why| ActError::Unavailable { what: "a cpuset".into(), why })?;
+                Backend::Cpuset { folder, kind }
             }
-            _ => match make_cpuset(base, hierarchies, journal) {
-                Ok((folder, kind)) => {
-                    let by_name = request == PlacementRequest::Cpuset;
-                    return Ok((with(Backend::Cpuset { folder, kind, by_name }), None));
-                }
-                Err(why) => why,
-            },
         };
-        if request == PlacementRequest::Cpuset {
-            return Err(ActError::Unavailable { what: "a cpuset".into(), why });
-        }
-        Ok((affinity(), Some(Fallback { wanted: "cpuset", used: "thread affinity", why })))
+        Ok(Self::new(backend, base))
     }
 
     fn new(backend: Backend, base: &CpuSet) -> Self {
@@ -145,21 +127,15 @@ impl Placement {
     }
 
     /// Confines the group, whose threads are `tids`, to `active`. With masks this has to be repeated for new threads
-    /// while [`Placement::follows_threads`] says so; repeating it is cheap. Says so when masks took the cpuset's place.
+    /// while [`Placement::follows_threads`] says so; repeating it is cheap.
     ///
     /// # Errors
     /// When the journal or the cpuset cannot be written; then nothing was changed.
-    pub fn confine(
-        &mut self,
-        active: &CpuSet,
-        tids: &[i32],
-        journal: &mut Journal,
-    ) -> Result<Option<Fallback>, ActError> {
-        let fallback = self.give_way_to_pinned(active, tids, journal)?;
+    pub fn confine(&mut self, active: &CpuSet, tids: &[i32], journal: &mut Journal) -> Result<(), ActError> {
         if matches!(self.backend, Backend::Affinity(_)) {
             if *active == self.base && self.roots_journalled == 0 {
                 // No mask was ever changed.
-                return Ok(fallback);
+                return Ok(());
             }
             self.before_masks(journal)?;
         }
@@ -181,10 +157,10 @@ impl Placement {
                 if let Err(error) = journal.compact_if_long() {
                     tracing::warn!("{error}");
                 }
-                // A wider mask spreads nobody: who wakes the other keeps it near. Every second thread is to be
-                // elsewhere until the next pass, and then it stays there by itself.
+                // A wider mask spreads nobody: who wakes the other keeps it near. Some are to be on what is given until
+                // the next pass, and then they stay there by themselves.
                 let given = active.difference(&self.active);
-                let elsewhere = if given.is_empty() { Vec::new() } else { Affinities::every_second(tids) };
+                let elsewhere = Affinities::to_move(tids, given.len(), active.len());
                 if !elsewhere.is_empty() {
                     if !affinities.knows_step(&given) {
                         journal.before(&Undo::AffinityStep { active: given.to_string() })?;
@@ -200,36 +176,7 @@ impl Placement {
             }
         }
         self.active = active.clone();
-        Ok(fallback)
-    }
-
-    /// Goes over to masks before the group is confined further, if one of its threads has pinned itself.
-    fn give_way_to_pinned(
-        &mut self,
-        active: &CpuSet,
-        tids: &[i32],
-        journal: &mut Journal,
-    ) -> Result<Option<Fallback>, ActError> {
-        let Backend::Cpuset { folder, by_name: false, .. } = &self.backend else { return Ok(None) };
-        let cpus = folder.join("cpuset.cpus");
-        let offline = offline_of(&self.base);
-        let has_pinned_itself =
-            |tid: &i32| affinity_of(*tid).is_some_and(|mask| !is_what_is_left(&mask, &self.active, &offline));
-        if *active == self.active || *active == self.base || !tids.iter().any(has_pinned_itself) {
-            return Ok(None);
-        }
-        if self.active.is_subset(&offline) || offline_of(&self.base) != offline {
-            // vCPUs come and go: the masks are the kernel's doing.
-            return Ok(None);
-        }
-        self.before_masks(journal)?;
-        if self.active != self.base {
-            cgroup::write(&cpus, &self.base.to_string())?;
-        }
-        self.active = self.base.clone();
-        self.backend = Backend::Affinity(Affinities::new(self.base.clone()));
-        let why = "the program pins threads itself, and a cpuset would overrule it".to_owned();
-        Ok(Some(Fallback { wanted: "cpuset", used: "thread affinity", why }))
+        Ok(())
     }
 
     /// Gives everything back to the group while it can still be seen: its threads, as `threads` tells them each time it
@@ -291,13 +238,6 @@ fn fill_cpuset(folder: &Path, base: &CpuSet, parent: &Hierarchy, journal: &mut J
         cgroup::write(&folder.join("cpuset.mems"), &cgroup::read(&parent.own.join("cpuset.mems"))?)?;
     }
     cgroup::write(&folder.join("cpuset.cpus"), &base.to_string())
-}
-
-/// Whether cpuset changes leave a program's own affinities alone.
-fn kernel_keeps_user_affinity() -> bool {
-    let release = rustix::system::uname();
-    KernelVersion::of_release(&release.release().to_string_lossy())
-        .is_some_and(|version| version >= KernelVersion(6, 2))
 }
 
 #[cfg(test)]

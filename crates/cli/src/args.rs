@@ -279,7 +279,7 @@ pub struct RunArgs {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum PlacementArg {
-    /// A cpuset where it is safe, else thread affinity
+    /// Thread affinity
     Auto,
     /// A cpuset; the program is not run where none can be had
     Cpuset,

@@ -15,8 +15,8 @@ use crate::output::{Output, shown, steady_tick};
 use crate::run::allowed_vcpus;
 use crate::session;
 use gleaner_act::{
-    CgroupHierarchies, CgroupRoots, IdleGroup, IdleMeans, Placement, PlacementKind, PlacementRequest, YieldClass,
-    own_journals,
+    ActError, CgroupHierarchies, CgroupRoots, IdleGroup, IdleMeans, Placement, PlacementKind, PlacementRequest,
+    YieldClass, own_journals,
 };
 use gleaner_decide::guest::{GuestParams, halting_is_free};
 use gleaner_model::{CpuSet, Nanos, RetainMeans};
@@ -177,12 +177,11 @@ fn capability(name: &str, result: Result<String, String>) -> Capability {
 }
 
 fn try_cpuset(vcpus: &CpuSet, hierarchies: &CgroupHierarchies, session: &mut Session) -> Result<String, String> {
-    let prepared = Placement::prepare(PlacementRequest::Auto, vcpus, hierarchies, &mut session.journal);
-    let (placement, fallback) = prepared.map_err(|error| error.to_string())?;
-    match (placement.kind(), fallback) {
-        (PlacementKind::CpusetV2, _) => Ok("cgroup v2".to_owned()),
-        (PlacementKind::CpusetV1, _) => Ok("cgroup v1".to_owned()),
-        (PlacementKind::Affinity, fallback) => Err(fallback.map_or_else(String::new, |found| found.why)),
+    match Placement::prepare(PlacementRequest::Cpuset, vcpus, hierarchies, &mut session.journal) {
+        Ok(placement) if placement.kind() == PlacementKind::CpusetV1 => Ok("cgroup v1".to_owned()),
+        Ok(_) => Ok("cgroup v2".to_owned()),
+        Err(ActError::Unavailable { why, .. }) => Err(why),
+        Err(error) => Err(error.to_string()),
     }
 }
 

@@ -326,7 +326,7 @@ impl Group {
             "window"
         );
         let moved = self.carry_out(&decisions, machine, events);
-        if decisions.is_empty() && self.placement.as_ref().is_some_and(Placement::follows_threads) {
+        if !moved && self.placement.as_ref().is_some_and(Placement::follows_threads) {
             self.confine(machine, events);
         }
         self.count(window, &active);
@@ -381,10 +381,8 @@ impl Group {
         let Some(placement) = &mut self.placement else { return };
         machine.kept_to(self.id, self.active.vcpus());
         let Some((journal, observing)) = machine.journal_and_observing() else { return };
-        match placement.confine(self.active.vcpus(), &observing.threads_of(self.id), journal) {
-            Ok(None) => {}
-            Ok(Some(fallback)) => events.warn(Warning::Weaker(fallback)),
-            Err(error) => events.warn(Warning::NotMoved { why: error.to_string() }),
+        if let Err(error) = placement.confine(self.active.vcpus(), &observing.threads_of(self.id), journal) {
+            events.warn(Warning::NotMoved { why: error.to_string() });
         }
     }
 

@@ -57,7 +57,7 @@ pub(crate) fn set_up(config: &Config, vcpus: CpuSet, listener: Listener) -> Resu
     let mut session = session(config, &mut events)?;
     let (observing, retention, refusal) = equipment(config, &vcpus, &hierarchies, session.as_mut(), &mut events)?;
     let means = retention.as_ref().map(Retention::means);
-    let placement = placement(config, &vcpus, &hierarchies, session.as_mut(), &mut events)?;
+    let placement = placement(config, &vcpus, &hierarchies, session.as_mut())?;
     let slack = timer_slack(config, session.as_mut(), &mut events);
     nothing_weaker(config, refusal.as_ref(), &mut events)?;
     let group = Group::new(config, &vcpus, means, placement).with_timer_slack(slack);
@@ -172,25 +172,17 @@ fn timer_slack(config: &Config, session: Option<&mut Session>, events: &mut Even
     }
 }
 
-/// Masks cost nothing until the group is confined. A cpuset takes 10 ms, and the program has to enter it before exec.
 fn placement(
     config: &Config,
     vcpus: &CpuSet,
     hierarchies: &CgroupHierarchies,
     session: Option<&mut Session>,
-    events: &mut Events,
 ) -> Result<Option<Placement>, SetupError> {
     let Some(session) = session.filter(|_| config.group.policy().consolidates() && vcpus.len() > 1) else {
         return Ok(None);
     };
-    let request = match config.placement {
-        PlacementRequest::Auto => PlacementRequest::Affinity,
-        request => request,
-    };
-    let prepared = Placement::prepare(request, vcpus, hierarchies, &mut session.journal);
-    let (placement, fallback) = prepared.map_err(SetupError::Placement)?;
-    events.warn_of(fallback.map(Warning::Weaker));
-    Ok(Some(placement))
+    let prepared = Placement::prepare(config.placement, vcpus, hierarchies, &mut session.journal);
+    prepared.map(Some).map_err(SetupError::Placement)
 }
 
 /// For a group that runs already: it is confined by masks, because it is not moved to another cgroup.
@@ -200,7 +192,7 @@ pub(crate) fn masks_for(config: &Config, vcpus: &CpuSet, machine: &mut Machine) 
     }
     let (journal, _) = machine.journal_and_observing()?;
     let none = CgroupHierarchies::default();
-    Placement::prepare(PlacementRequest::Affinity, vcpus, &none, journal).ok().map(|(placement, _)| placement)
+    Placement::prepare(PlacementRequest::Affinity, vcpus, &none, journal).ok()
 }
 
 /// `by_files`: `/proc` does, which costs no switch anything. So it is where idle vCPUs poll, and there is nothing to

@@ -1,5 +1,5 @@
 use super::*;
-use crate::affinity::{set_affinity, waits_for_child};
+use crate::affinity::{affinity_of, set_affinity, waits_for_child};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{JoinHandle, spawn};
 
@@ -29,30 +29,28 @@ fn by_masks(base: &CpuSet) -> Placement {
     Placement::new(Backend::Affinity(Affinities::new(base.clone())), base)
 }
 
-fn by_cpuset(folder: &Path, base: &CpuSet, by_name: bool) -> Placement {
-    let backend = Backend::Cpuset { folder: folder.to_owned(), kind: PlacementKind::CpusetV1, by_name };
+fn by_cpuset(folder: &Path, base: &CpuSet) -> Placement {
+    let backend = Backend::Cpuset { folder: folder.to_owned(), kind: PlacementKind::CpusetV1 };
     Placement { backend, ..by_masks(base) }
 }
 
 #[test]
-fn what_is_chosen_of_itself_is_what_the_kernel_bears() {
+fn masks_are_chosen_of_itself_and_a_cpuset_by_name() {
     let base = affinity_of(0).unwrap();
     let hierarchies = CgroupHierarchies::find(&crate::CgroupRoots::default());
     let folder = tempfile::tempdir().unwrap();
     let prepared = |request| {
         let mut journal = Journal::create(folder.path(), "test").unwrap();
-        let prepared = Placement::prepare(request, &base, &hierarchies, &mut journal);
-        let prepared = prepared.map(|(placement, fallback)| (placement.kind(), fallback.is_some()));
+        let prepared = Placement::prepare(request, &base, &hierarchies, &mut journal).map(|placement| placement.kind());
         crate::undo_own(&journal).unwrap();
         prepared
     };
-    let Ok((cpuset, _)) = prepared(PlacementRequest::Cpuset) else {
+    for request in [PlacementRequest::Auto, PlacementRequest::Affinity] {
+        assert_eq!(prepared(request).unwrap(), PlacementKind::Affinity);
+    }
+    let Ok(cpuset) = prepared(PlacementRequest::Cpuset) else {
         gleaner_testing::skip!("no cpuset can be made here");
     };
-    let of_itself = prepared(PlacementRequest::Auto).unwrap();
-    let kept = kernel_keeps_user_affinity();
-    assert_eq!(of_itself, if kept { (cpuset, false) } else { (PlacementKind::Affinity, true) });
-    assert_eq!(prepared(PlacementRequest::Affinity).unwrap(), (PlacementKind::Affinity, false));
     assert_ne!(cpuset, PlacementKind::Affinity);
 }
 
@@ -148,34 +146,6 @@ fn processes_that_join_later_are_journalled_before_the_next_change() {
 }
 
 #[test]
-fn a_program_that_pins_a_thread_gets_masks_instead_of_a_cpuset() {
-    let Some((base, active)) = all_and_one() else {
-        gleaner_testing::skip!("needs two CPUs");
-    };
-    let folder = tempfile::tempdir().unwrap();
-    let cpus = folder.path().join("cpuset.cpus");
-    let mut journal = Journal::create(&folder.path().join("state"), "test").unwrap();
-    let (says, heard) = channel();
-    let (tell, thread) = parent(says);
-    let tid = heard.recv().unwrap();
-    for (by_name, pinned, kind) in [
-        (false, false, PlacementKind::CpusetV1),
-        (true, true, PlacementKind::CpusetV1),
-        (false, true, PlacementKind::Affinity),
-    ] {
-        std::fs::write(&cpus, "untouched").unwrap();
-        assert!(set_affinity(tid, if pinned { &active } else { &base }));
-        let mut placement = by_cpuset(folder.path(), &base, by_name);
-        let fallback = placement.confine(&active, &[tid], &mut journal).unwrap();
-        assert_eq!((placement.kind(), fallback.is_some()), (kind, kind == PlacementKind::Affinity));
-        let written = std::fs::read_to_string(&cpus).unwrap();
-        assert_eq!(written.starts_with("untouched"), kind == PlacementKind::Affinity, "{written}");
-    }
-    drop(tell);
-    thread.join().unwrap();
-}
-
-#[test]
 fn a_cpuset_that_vanished_is_named_and_what_was_not_done_is_not_believed() {
     let (base, active): (CpuSet, CpuSet) = ("0-3".parse().unwrap(), "0-1".parse().unwrap());
     let state = tempfile::tempdir().unwrap();
@@ -184,7 +154,7 @@ fn a_cpuset_that_vanished_is_named_and_what_was_not_done_is_not_believed() {
         let folder = tempfile::tempdir().unwrap();
         let cpus = folder.path().join("cpuset.cpus");
         std::fs::write(&cpus, "").unwrap();
-        let mut placement = by_cpuset(folder.path(), &base, false);
+        let mut placement = by_cpuset(folder.path(), &base);
         let (is, wanted) = if was_confined { (&active, &base) } else { (&base, &active) };
         placement.confine(is, &[], &mut journal).unwrap();
         folder.close().unwrap();
@@ -194,28 +164,9 @@ fn a_cpuset_that_vanished_is_named_and_what_was_not_done_is_not_believed() {
             let names = format!("cannot write {}: No such file or directory", cpus.display());
             assert!(error.starts_with(&names), "{error}");
         }
-        assert_eq!(placement.confine(is, &[], &mut journal).unwrap(), None, "nothing to be done");
+        placement.confine(is, &[], &mut journal).expect("nothing to be done");
         assert_eq!(placement.release(Vec::new, &mut journal).is_err(), was_confined);
     }
-}
-
-#[test]
-fn a_program_that_pins_a_thread_gets_masks_though_its_cpuset_vanished() {
-    let Some((base, active)) = all_and_one() else {
-        gleaner_testing::skip!("needs two CPUs");
-    };
-    let (folder, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let mut journal = Journal::create(state.path(), "test").unwrap();
-    let mut placement = by_cpuset(folder.path(), &base, false);
-    folder.close().unwrap();
-    let (says, heard) = channel();
-    let (tell, thread) = parent(says);
-    let tid = heard.recv().unwrap();
-    assert!(set_affinity(tid, &active));
-    let fallback = placement.confine(&active, &[tid], &mut journal).unwrap().unwrap();
-    assert_eq!((placement.kind(), fallback.used), (PlacementKind::Affinity, "thread affinity"));
-    drop(tell);
-    thread.join().unwrap();
 }
 
 #[test]
@@ -272,6 +223,20 @@ fn who_was_packed_is_put_apart_and_may_run_anywhere_one_pass_later() {
     placement.confine(&base, &tids, &mut journal).unwrap();
     assert!(tids.iter().all(|tid| affinity_of(*tid) == Some(base.clone())));
     for (tell, thread) in both {
+        drop(tell);
+        thread.join().unwrap();
+    }
+}
+
+#[test]
+fn as_large_a_part_of_the_threads_moves_as_there_are_new_vcpus() {
+    let (says, heard) = channel();
+    let all: Vec<_> = (0..8).map(|_| parent(says.clone())).collect();
+    let tids: Vec<i32> = heard.iter().take(8).collect();
+    for (given, active, moved) in [(0, 2, 0), (1, 2, 4), (1, 4, 2), (1, 8, 1), (3, 4, 6), (7, 8, 7), (1, 16, 0)] {
+        assert_eq!(Affinities::to_move(&tids, given, active).len(), moved, "{given} of {active}");
+    }
+    for (tell, thread) in all {
         drop(tell);
         thread.join().unwrap();
     }

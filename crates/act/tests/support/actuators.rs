@@ -114,10 +114,10 @@ pub const CPUSET: Actuator = Actuator {
     act: |words, journal| {
         let (pid, base) = (pid_in(words, 0), allowed_cpus());
         let prepared = Placement::prepare(PlacementRequest::Cpuset, &base, &hierarchies(), journal);
-        let (mut placement, _) = prepared.map_err(|error| error.to_string())?;
+        let mut placement = prepared.map_err(|error| error.to_string())?;
         fs::write(placement.join_file().unwrap(), pid.to_string()).unwrap();
         placement.program_started(pid);
-        placement.confine(&first_cpu(&base), &[pid], journal).map(drop).map_err(|error| error.to_string())
+        placement.confine(&first_cpu(&base), &[pid], journal).map_err(|error| error.to_string())
     },
 };
 
@@ -142,10 +142,10 @@ pub const AFFINITY: Actuator = Actuator {
     act: |words, journal| {
         let (root, pinned, base) = (pid_in(words, 0), pid_in(words, 1), allowed_cpus());
         let prepared = Placement::prepare(PlacementRequest::Affinity, &base, &hierarchies(), journal);
-        let (mut placement, _) = prepared.map_err(|error| error.to_string())?;
+        let mut placement = prepared.map_err(|error| error.to_string())?;
         placement.program_started(root);
         let confined = placement.confine(&first_cpu(&base), &[root, pinned], journal);
-        confined.map(drop).map_err(|error| error.to_string())
+        confined.map_err(|error| error.to_string())
     },
 };
 

@@ -60,7 +60,7 @@ fn confined_and_released(request: PlacementRequest, retained: bool, journal: &mu
     let both = CpuSet::first(2);
     let hierarchies = CgroupHierarchies::find(&CgroupRoots::default());
     let prepared = Placement::prepare(request, &both, &hierarchies, journal);
-    let (mut placement, _) = prepared.map_err(|error| error.to_string())?;
+    let mut placement = prepared.map_err(|error| error.to_string())?;
     let group = IdleGroup::create(&hierarchies, journal);
     let params = GuestParams::default();
     let machine = |_| Box::new(YieldingThread::new(Order::Sleep, false, &params)) as Box<dyn YieldMachine>;
