@@ -42,8 +42,8 @@ const TWO_PAIRS: f64 = 1.1;
 const ALIKE_IN_EACH: f64 = 0.07;
 /// A pair that speaks so much against one vCPU contradicts all others: nothing is packed.
 const CONTRADICTS: f64 = 0.2;
-/// Where hand-overs are known between two bounds alone, the upper one is believed from here on: it may be too high by
-/// half where a lock's waits are none of `FUTEX_WAIT`.
+/// From here on the median of four pairs is clear. Where hand-overs are known between two bounds, the upper one is
+/// taken, which may be too high by half where a lock's waits are none of `FUTEX_WAIT`: two pairs have to say more.
 const UPPER_BOUND_CLEAR: f64 = 1.1;
 const UPPER_BOUND_CLEAR_IN_TWO: f64 = 1.25;
 
@@ -286,7 +286,7 @@ impl Turns {
             let reason = Reason::TurnsTrial { cpus: comparing.cpus };
             return (next != was_packed).then_some(if next { Change::Pack(reason) } else { Change::Spread(reason) });
         };
-        self.conclude(window.at, pays, &comparing, &pairs, was_packed)
+        Some(self.conclude(window.at, pays, &comparing, &pairs))
     }
 
     /// Whether one vCPU is better, once that is clear.
@@ -316,14 +316,7 @@ impl Turns {
         Some(clear || alike)
     }
 
-    fn conclude(
-        &mut self,
-        now: Nanos,
-        pays: bool,
-        comparing: &Comparing,
-        pairs: &[Compared],
-        was_packed: bool,
-    ) -> Option<Change> {
+    fn conclude(&mut self, now: Nanos, pays: bool, comparing: &Comparing, pairs: &[Compared]) -> Change {
         let rates: Vec<f64> = pairs.iter().map(|pair| if pays { pair.most } else { pair.least }).collect();
         let of = |pick: fn(f64, f64) -> f64| rates.iter().copied().reduce(pick).unwrap_or(1.0);
         let rate_ratio = gleaner_stats::median(&rates).unwrap_or(1.0);
@@ -334,10 +327,11 @@ impl Turns {
         if let (true, Some(as_tried)) = (pays, comparing.last_packed()) {
             self.state = State::Packed { as_tried: as_tried.clone(), moved: 0 };
             // Also where it is there already: whoever is told why wants to know.
-            Some(Change::Pack(reason))
+            Change::Pack(reason)
         } else {
+            // Told also where it is apart already.
             self.state = State::Apart;
-            was_packed.then_some(Change::Spread(reason))
+            Change::Spread(reason)
         }
     }
 
