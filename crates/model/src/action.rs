@@ -141,6 +141,9 @@ impl Action {
     }
 }
 
+/// A trial shows a gain in spite of one pair that says the opposite, where the median has so many times the rate.
+pub const CLEARLY_FASTER: f64 = 1.25;
+
 /// Why an action was decided. [`fmt::Display`] says it in plain words.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Reason {

@@ -25,7 +25,7 @@ mod window;
 mod xen;
 mod yielding;
 
-pub use action::{Action, Decision, Policy, Profile, Reason, WakeupCosts};
+pub use action::{Action, CLEARLY_FASTER, Decision, Policy, Profile, Reason, WakeupCosts};
 pub use burst::{Burst, BurstWatch};
 pub use cpuset::{CpuSet, ParseCpuSetError};
 pub use distribution::{Distribution, SUB_BUCKET_BITS, bucket_high, bucket_index, bucket_low};

@@ -5,7 +5,7 @@ use crate::run::{DecisionRecord, IdleEndedBy, ObservedLengths};
 use crate::text::{count, duration, percent, table};
 use crate::told::told;
 use crate::verify::VerifiedFile;
-use gleaner_model::{CpuSet, Nanos, VcpuId};
+use gleaner_model::{CLEARLY_FASTER, CpuSet, Nanos, VcpuId};
 use serde::{Deserialize, Serialize};
 use std::fmt::{self, Write};
 
@@ -240,9 +240,6 @@ pub struct StatusVm {
     /// The slice that the agent gives them; null: none so far.
     pub slice_ns: Option<u64>,
 }
-
-/// As the trial of retention has it.
-const CLEARLY_FASTER: f64 = 1.25;
 
 /// A trial: windows with and without retention, in turn.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -33,7 +33,7 @@
 
 use crate::guest::backoff::Backoff;
 use crate::guest::{GuestParams, Hurry, TrialRecord};
-use gleaner_model::{Nanos, Reason, RetainMeans, Window};
+use gleaner_model::{CLEARLY_FASTER, Nanos, Reason, RetainMeans, Window};
 use serde::{Deserialize, Serialize};
 
 /// Whether retention is on, block by block.
@@ -47,9 +47,6 @@ const EARLY_PAIRS: usize = 2;
 const CLEARLY_BETTER: f64 = 1.15;
 /// ... and clearly against it where it has so many times less: what is stopped stays so for long.
 const CLEARLY_WORSE: f64 = 1.5;
-
-/// Three pairs of four speak for retention where the median has so many times the rate.
-const CLEARLY_FASTER: f64 = 1.25;
 
 /// One pair speaks for itself where it has so many times the rate.
 const BEYOND_DOUBT: f64 = 2.0;
