@@ -6,6 +6,6 @@ mod maps;
 mod refusal;
 
 pub use bytemuck;
-pub use load::{loading, refusal};
+pub use load::{loading, refusal, run_time};
 pub use maps::{Access, MappedArray, Mapping, ReadOnly, Writable};
 pub use refusal::BpfRefusal;

@@ -3,7 +3,9 @@
 use crate::BpfRefusal;
 use gleaner_model::KernelVersion;
 use libbpf_rs::PrintLevel;
+use libbpf_rs::libbpf_sys::{bpf_prog_get_info_by_fd, bpf_prog_info};
 use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -75,6 +77,16 @@ pub fn refusal(step: &'static str, error: &libbpf_rs::Error) -> BpfRefusal {
         return BpfRefusal::KernelTooOld { release, step, log };
     }
     BpfRefusal::Rejected { step, log }
+}
+
+/// How often a program has run, and for how many nanoseconds altogether, as far as the kernel counts that
+/// (`kernel.bpf_stats_enabled`).
+pub fn run_time(program: BorrowedFd<'_>) -> Option<(u64, u64)> {
+    let mut info = bpf_prog_info::default();
+    let mut length = u32::try_from(size_of_val(&info)).ok()?;
+    // SAFETY: the kernel fills a local of this length, and follows none of its pointers, because their counts are 0.
+    let failed = unsafe { bpf_prog_get_info_by_fd(program.as_raw_fd(), &raw mut info, &raw mut length) };
+    (failed == 0).then_some((info.run_cnt, info.run_time_ns))
 }
 
 /// The system's error number in an error's text: libbpf-rs hands it out in no other way.

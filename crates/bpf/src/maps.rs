@@ -12,6 +12,7 @@ use std::io;
 use std::marker::PhantomData;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
@@ -85,6 +86,13 @@ impl Mapping<Writable> {
         // SAFETY: as for `read`; the memory is writable, and a `T` has no padding whose bytes would be undefined.
         unsafe { ptr::write_volatile(self.at(offset), value) }
     }
+
+    /// Takes a word of bits, and leaves none: what is set meanwhile stays for the next time.
+    pub fn take_bits(&self, offset: usize) -> u64 {
+        // SAFETY: `at` gives a valid, aligned address of writable memory that lives as long as `self`, and everybody
+        // here reaches it by atomic or volatile accesses alone.
+        unsafe { AtomicU64::from_ptr(self.at(offset)) }.swap(0, Ordering::AcqRel)
+    }
 }
 
 impl<A> Drop for Mapping<A> {
@@ -149,6 +157,13 @@ impl<T: Pod> MappedArray<T, Writable> {
     pub fn write_field<F: Pod>(&self, index: usize, offset: usize, value: F) {
         self.mapping.write(self.field::<F>(index, offset), value);
     }
+
+    /// Takes the bits of one word, `offset` bytes into element `index`, and leaves none. Where there is none that is
+    /// but a reading.
+    pub fn take_bits(&self, index: usize, offset: usize) -> u64 {
+        let at = self.field::<u64>(index, offset);
+        if self.mapping.read::<u64>(at) == 0 { 0 } else { self.mapping.take_bits(at) }
+    }
 }
 
 /// Says of structs that a skeleton generates that they are plain old data, and has the compiler look: all of their
@@ -193,6 +208,7 @@ mod tests {
         let seen: MappedArray<[u64; 2], ReadOnly> = MappedArray::new(&fd, 16, 4).unwrap();
         array.write_field(2, 8, 7_u64);
         assert_eq!((seen.read(2), seen.read_field::<u32>(2, 8), seen.len()), ([0, 7], 7, 4));
+        assert_eq!((array.take_bits(2, 8), array.take_bits(2, 8), seen.read(2)), (7, 0, [0, 0]));
         assert!(MappedArray::<[u64; 2]>::new(&fd, 8, 4).is_err(), "values smaller than their type");
         assert!(MappedArray::<[u64; 2]>::new(&fd, 16, usize::MAX / 8).is_err());
     }

@@ -3,7 +3,7 @@
 use crate::config::{Configuration, GroupEntry};
 use crate::joins::Joined;
 use gleaner_model::Policy;
-use gleaner_observe::{ProcRoot, Target};
+use gleaner_observe::{LastRoots, ProcRoot, Target};
 use gleaner_report::DecisionRecord;
 use gleaner_runtime::{GroupId, Members};
 use gleaner_sys::Stat;
@@ -68,8 +68,11 @@ impl Adopted {
     }
 
     /// Its processes whose parents are not its, as they are now; none: it has ended.
-    pub(crate) fn roots_now(&self, root: &ProcRoot) -> Vec<i32> {
-        self.joined.as_ref().map_or_else(|| self.target.roots(root), |joined| joined.roots(root, &self.target))
+    pub(crate) fn roots_now(&self, root: &ProcRoot, last: &mut LastRoots) -> Vec<i32> {
+        match &self.joined {
+            Some(joined) => joined.roots(root, &self.target),
+            None => self.target.roots_again(root, last),
+        }
     }
 
     /// Whether there is somebody for whom it is managed.
@@ -101,11 +104,10 @@ pub(crate) fn look(root: &ProcRoot, configuration: &Configuration, adopted: &[Ad
     let mut places =
         configuration.machine.groups_max().saturating_sub(adopted.iter().filter(|group| goes_before(group)).count());
     'all: for entry in configuration.groups.iter().filter(|entry| entry.settings.policy() != Policy::Off) {
-        for (target, roots) in entry.selector.find(root, configuration.machine.groups_max() + 1) {
-            let known = |group: &&Adopted| group.entry.name == entry.name && group.target == target;
-            if adopted.iter().any(|group| known(&group)) {
-                continue;
-            }
+        let known: BTreeSet<&Target> =
+            adopted.iter().filter(|group| group.entry.name == entry.name).map(|group| &group.target).collect();
+        let most = configuration.machine.groups_max() + 1;
+        for (target, roots) in entry.selector.find_others(root, most, |target| known.contains(target)) {
             let name = name_of(entry, &target, root);
             if let Some(owner) = owner_of(root, &roots, &owners) {
                 look.taken.insert(name, owner);

@@ -17,7 +17,7 @@ use crate::supervisor::Supervisor;
 use asking::by_way_of;
 use drift::Drift;
 use gleaner_model::{Nanos, Policy, WakeupCosts};
-use gleaner_observe::{ProcRoot, hypervisor, vcpus_of};
+use gleaner_observe::{LastRoots, ProcRoot, hypervisor, vcpus_of};
 use gleaner_report::RunReport;
 use gleaner_runtime::event_loop::{self, Received, Task};
 use gleaner_runtime::{Config, Listener, Runtime, Snapshot};
@@ -150,6 +150,7 @@ struct Service {
     say: Say,
     supervisor: Supervisor,
     next_look: Instant,
+    last_roots: LastRoots,
     /// A new window begins now, and the next tick is due once it is over.
     is_cut: bool,
     /// Who joins how often.
@@ -187,6 +188,7 @@ impl Service {
             say,
             supervisor: Supervisor::new(),
             next_look: Instant::now(),
+            last_roots: LastRoots::default(),
             is_cut: false,
             joins: joining::rate(),
             said: BTreeSet::new(),
@@ -202,7 +204,7 @@ impl Service {
         let (began, before) = (Instant::now(), thread_cpu_time());
         let root = ProcRoot::default();
         for mut group in std::mem::take(&mut self.groups) {
-            let roots = group.roots_now(&root);
+            let roots = group.roots_now(&root, &mut self.last_roots);
             if !group.is_wanted(&root) {
                 self.let_go(&group, "who handed it over has ended");
                 continue;
@@ -218,6 +220,7 @@ impl Service {
             group.roots = roots;
             self.groups.push(group);
         }
+        self.last_roots.all_asked();
         let found = look(&root, &self.configuration, &self.groups);
         for (id, why) in &found.lost {
             if let Some(place) = self.groups.iter().position(|group| group.id == *id) {

@@ -4,8 +4,8 @@ use crate::groups::Adopted;
 use gleaner_decide::guest::{Explanation, TrialRecord};
 use gleaner_model::{CpuSet, Decision, Nanos, Policy, Source, VcpuId};
 use gleaner_report::{
-    DecisionRecord, StatusGroup, StatusHost, StatusMachine, StatusReport, StatusTrial, StatusVcpu, Told, VerifiedFile,
-    told,
+    DecisionRecord, StatusCost, StatusGroup, StatusHost, StatusMachine, StatusReport, StatusTrial, StatusVcpu, Told,
+    VerifiedFile, told,
 };
 use gleaner_runtime::{GroupSnapshot, Snapshot, Warning};
 use gleaner_settings::{Profile, word};
@@ -58,7 +58,13 @@ pub(crate) fn report(snapshot: &Snapshot, groups: &[Adopted], facts: Facts) -> S
         configuration: facts.files,
         reload_error: facts.reload_error,
         window_ns: snapshot.window_length.0,
+        windows_paced: snapshot.is_paced,
         overhead_cpu_ns: snapshot.overhead.0,
+        cost: Some(StatusCost {
+            elapsed_ns: snapshot.cost.elapsed.0,
+            cpu_ns: snapshot.cost.cpu.0,
+            bpf_ns: snapshot.cost.bpf.map(|bpf| bpf.0),
+        }),
         retention: snapshot.retention.as_ref().map(|retention| retention.means.name().to_owned()),
         retained_ns: snapshot.retained.0,
         guard_trips: snapshot.guard_trips,

@@ -33,6 +33,11 @@ impl BoundThreads {
         }
         self.found.clone()
     }
+
+    /// As of the last look: whoever did not run has not bound itself since.
+    pub(crate) fn found(&self) -> CpuSet {
+        self.found.clone()
+    }
 }
 
 /// For each thread whose own affinity has only some of `active`, the first of these: as long as that is active, the

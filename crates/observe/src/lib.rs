@@ -36,6 +36,7 @@ mod perf_counters;
 mod procfs;
 mod progress;
 mod run_intervals;
+mod seen;
 mod system;
 mod system_calls;
 mod target;
@@ -64,9 +65,10 @@ pub use run_intervals::{
     CompetingThreads, Competition, IntervalDistribution, Intervals, IntervalsWindow, RunIntervals, RunIntervalsConfig,
     ThreadIntervals,
 };
+pub use seen::{Seen, SeenGroup};
 pub use system::online_cpus;
 pub use system_calls::SystemCallCounter;
-pub use target::{Selector, Target, TargetError, vcpus_of};
+pub use target::{LastRoots, Selector, Target, TargetError, vcpus_of};
 pub use thread_events::{ThreadEventLosses, ThreadRecorder, ThreadRecorderConfig};
 pub use vmm::{
     Accelerator, Activity, CgroupPath, DiscoverError, DiscoverOptions, MonitorAddress, MonitorAnswer, MonitorAnswers,

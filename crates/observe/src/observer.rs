@@ -3,6 +3,7 @@
 use crate::ObserveError;
 use crate::bpf::{BpfObserver, BpfRefusal};
 use crate::procfs::ProcfsObserver;
+use crate::seen::Seen;
 use gleaner_model::{Burst, BurstWatch, CpuSet, Nanos, RetainCounters, Source, Window};
 use gleaner_sys::ProcRoot;
 use std::path::Path;
@@ -35,6 +36,9 @@ pub struct ObserverConfig {
     /// Groups seen at once, as far as BPF is concerned: it takes 2.6 kB for each on each CPU, and has room for 256 at
     /// most.
     pub groups_max: usize,
+    /// CPU time that a process has taken, as `/proc` asks for it first; `None`: it has gone. Of a fixture tree nobody
+    /// is asked unless this is given.
+    pub process_clock: Option<fn(i32) -> Option<Nanos>>,
     /// Count how often idle tasks execute the idle instruction (BPF only): one more program, at every idle entry, that
     /// no policy needs. For experiments, see [`BpfObserver::idle_instructions`].
     pub count_idle_instructions: bool,
@@ -50,6 +54,7 @@ impl Default for ObserverConfig {
             roots: Vec::new(),
             allowed: None,
             groups_max: 1,
+            process_clock: None,
             count_idle_instructions: false,
         }
     }
@@ -174,11 +179,22 @@ impl Observer {
         }
     }
 
-    /// What happened since the last call, for each group in their order: all tell the same of vCPUs. `yields` are the
-    /// yielding threads' cumulative counters.
+    /// What happened since the last call, to the machine and to each group in their order. `yields` are the yielding
+    /// threads' cumulative counters.
     ///
     /// # Errors
     /// When a file that every Linux has cannot be read.
+    pub fn look(&mut self, yields: &[RetainCounters]) -> Result<Seen, ObserveError> {
+        match self {
+            Self::Bpf(observer) => observer.look(yields),
+            Self::Procfs(observer) => observer.look(yields),
+        }
+    }
+
+    /// The same as a window for each group: all tell the same of vCPUs.
+    ///
+    /// # Errors
+    /// As [`Self::look`].
     pub fn windows(&mut self, yields: &[RetainCounters]) -> Result<Vec<Window>, ObserveError> {
         match self {
             Self::Bpf(observer) => observer.windows(yields),
@@ -238,6 +254,15 @@ impl Observer {
         match self {
             Self::Bpf(observer) => observer.last_cost(),
             Self::Procfs(observer) => observer.last_cost(),
+        }
+    }
+
+    /// How often its programs have run, and how long that took, as far as the kernel counts it
+    /// (`kernel.bpf_stats_enabled`); `None` where there are none.
+    pub fn programs_ran(&self) -> Option<(u64, Nanos)> {
+        match self {
+            Self::Bpf(observer) => observer.programs_ran(),
+            Self::Procfs(_) => None,
         }
     }
 

@@ -15,7 +15,16 @@ pub fn online_cpus(root: &ProcRoot) -> Result<CpuSet, ObserveError> {
     Ok(gleaner_sys::online_cpus(root)?)
 }
 
-/// The vCPUs that there are now, of those that are allowed, read again and again.
+/// The vCPUs that there are now.
+#[derive(Clone, Debug)]
+pub(crate) struct Present {
+    /// All of them.
+    pub there: CpuSet,
+    /// Of those, the ones that are allowed.
+    pub usable: CpuSet,
+}
+
+/// The vCPUs that there are now, read again and again.
 #[derive(Debug)]
 pub(crate) struct PresentReader {
     allowed: Option<CpuSet>,
@@ -38,12 +47,13 @@ impl PresentReader {
     }
 
     /// What there is now.
-    pub fn read(&mut self) -> Result<CpuSet, ObserveError> {
+    pub fn read(&mut self) -> Result<Present, ObserveError> {
         let there = match &mut self.online {
             Some(online) => online.read()?,
             None => own_affinity().or_else(|| self.allowed.clone()).unwrap_or_default(),
         };
-        Ok(self.allowed.as_ref().map_or_else(|| there.clone(), |allowed| allowed.intersection(&there)))
+        let usable = self.allowed.as_ref().map_or_else(|| there.clone(), |allowed| allowed.intersection(&there));
+        Ok(Present { there, usable })
     }
 }
 

@@ -10,7 +10,7 @@
 use crate::ProcRoot;
 use gleaner_model::{CpuSet, printable};
 use gleaner_sys::{Stat, affinity_of, numbered, usable_cpus};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs;
@@ -120,6 +120,17 @@ impl Target {
         }
     }
 
+    /// The same, where it has been asked before: as long as the same processes are in a cgroup, their parents are not
+    /// asked for again.
+    pub fn roots_again(&self, root: &ProcRoot, last: &mut LastRoots) -> Vec<i32> {
+        let Self::Cgroup { folder } = self else { return self.roots(root) };
+        let members = members_below(folder);
+        let roots = last.by_folder.remove(folder).filter(|(before, _)| *before == members);
+        let roots = roots.map_or_else(|| without_children(root, &members), |(_, roots)| roots);
+        last.next.insert(folder.clone(), (members, roots.clone()));
+        roots
+    }
+
     /// The command line of the process; of others their name.
     pub fn command(&self, root: &ProcRoot) -> Vec<OsString> {
         match self {
@@ -131,6 +142,20 @@ impl Target {
             Self::Cgroup { folder } => vec![folder.file_name().unwrap_or(folder.as_os_str()).to_owned()],
             Self::Program { name } => vec![name.into()],
         }
+    }
+}
+
+/// What cgroups held when they were last asked, and which of it had no parent there.
+#[derive(Debug, Default)]
+pub struct LastRoots {
+    by_folder: BTreeMap<PathBuf, (BTreeSet<i32>, Vec<i32>)>,
+    next: BTreeMap<PathBuf, (BTreeSet<i32>, Vec<i32>)>,
+}
+
+impl LastRoots {
+    /// All have been asked. Those that were not are forgotten.
+    pub fn all_asked(&mut self) {
+        self.by_folder = std::mem::take(&mut self.next);
     }
 }
 
@@ -185,6 +210,16 @@ impl Selector {
 
     /// What it means now, at most `most` targets in order of name: those in which something runs.
     pub fn find(&self, root: &ProcRoot, most: usize) -> Vec<(Target, Vec<i32>)> {
+        self.find_others(root, most, |_| false)
+    }
+
+    /// The same without those that are `known`, which are not looked into and count all the same.
+    pub fn find_others(
+        &self,
+        root: &ProcRoot,
+        most: usize,
+        known: impl Fn(&Target) -> bool,
+    ) -> Vec<(Target, Vec<i32>)> {
         let mut targets: Vec<Target> = match self {
             Self::Pid(pid) => Target::process(root, *pid).into_iter().collect(),
             Self::Program(name) => vec![Target::Program { name: name.clone() }],
@@ -196,10 +231,13 @@ impl Selector {
         };
         targets.sort();
         let running = targets.into_iter().filter_map(|target| {
+            if known(&target) {
+                return Some(None);
+            }
             let roots = target.roots(root);
-            (!roots.is_empty()).then_some((target, roots))
+            (!roots.is_empty()).then_some(Some((target, roots)))
         });
-        running.take(most).collect()
+        running.take(most).flatten().collect()
     }
 }
 
@@ -411,6 +449,17 @@ mod tests {
         assert_eq!(cgroup("/kubepods.slice/**/a").len(), 1);
         let absolute = root.sys.join("fs/cgroup/kubepods.slice/*/a");
         assert_eq!(cgroup(absolute.to_str().unwrap()).len(), 1);
+    }
+
+    #[test]
+    fn parents_are_asked_for_again_once_other_processes_are_there() {
+        let (_folder, root) = machine(&[("a", "10\n11\n")], &[(10, 1, "sh"), (11, 10, "fork")]);
+        let (target, mut last) = (Target::cgroup(&root, Path::new("/a")).unwrap(), LastRoots::default());
+        for (procs, roots) in [("10\n11\n", [10]), ("10\n11\n", [10]), ("11\n", [11])] {
+            fs::write(root.sys.join("fs/cgroup/a/cgroup.procs"), procs).unwrap();
+            assert_eq!(target.roots_again(&root, &mut last), roots);
+            last.all_asked();
+        }
     }
 
     /// Everybody who may make cgroups names them.

@@ -61,8 +61,8 @@ pub use scenario::{
 pub use sim::{SimCost, SimDecision, SimHost, SimReport, SimRow, SimRun, SimVm};
 pub use slice::{SliceCpu, SliceReport, SliceThread};
 pub use status::{
-    StatusGroup, StatusHost, StatusMachine, StatusRecent, StatusReport, StatusTimes, StatusTrial, StatusVcpu,
-    StatusVcpuTimes, StatusVm,
+    StatusCost, StatusGroup, StatusHost, StatusMachine, StatusRecent, StatusReport, StatusTimes, StatusTrial,
+    StatusVcpu, StatusVcpuTimes, StatusVm,
 };
 pub use sweep::{SweepParameter, SweepReport};
 pub use told::{Told, told};

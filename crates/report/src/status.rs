@@ -44,8 +44,14 @@ pub struct StatusReport {
     pub reload_error: Option<String>,
     /// How long windows are now.
     pub window_ns: u64,
+    /// Whether that is more than it should be, because observing takes all that it may.
+    #[serde(default)]
+    pub windows_paced: bool,
     /// CPU time of observing and deciding.
     pub overhead_cpu_ns: u64,
+    /// What the daemon took of CPUs lately, as the kernel counts it; null from an earlier version.
+    #[serde(default)]
+    pub cost: Option<StatusCost>,
     /// `haltpoll`, `pm-qos`, `idle-poll` or `yielding`; null where nothing is retained.
     pub retention: Option<String>,
     /// Idle time bridged, summed over vCPUs.
@@ -64,6 +70,35 @@ pub struct StatusReport {
     pub host: Option<StatusHost>,
     /// Everything that is weaker than it might be.
     pub warnings: Vec<String>,
+}
+
+/// What the daemon took of CPUs lately.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct StatusCost {
+    /// In how long: some ten seconds.
+    pub elapsed_ns: u64,
+    /// CPU time of its process, yielding threads included: what `/proc/PID/stat` says.
+    pub cpu_ns: u64,
+    /// Run time of its BPF programs, which is in nobody's CPU time but that of whom they interrupt; null where the
+    /// kernel does not count it (`kernel.bpf_stats_enabled`).
+    pub bpf_ns: Option<u64>,
+}
+
+impl StatusCost {
+    /// The process' share of one CPU; `None` where it is too soon to say.
+    pub fn cpu_share(&self) -> Option<f64> {
+        self.share(self.cpu_ns)
+    }
+
+    /// That of its BPF programs; `None` where nobody counts it.
+    pub fn bpf_share(&self) -> Option<f64> {
+        self.share(self.bpf_ns?)
+    }
+
+    fn share(&self, ns: u64) -> Option<f64> {
+        (self.elapsed_ns > 0).then(|| ns as f64 / self.elapsed_ns as f64)
+    }
 }
 
 /// The machine.
@@ -422,6 +457,27 @@ impl fmt::Display for StatusHost {
     }
 }
 
+impl StatusReport {
+    /// What the process takes of one CPU: lately; from an earlier version, that of observing since it began.
+    pub fn cpu_share(&self) -> f64 {
+        let since_it_began = || self.overhead_cpu_ns as f64 / self.up_ns.max(1) as f64;
+        self.cost.and_then(|cost| cost.cpu_share()).unwrap_or_else(since_it_began)
+    }
+
+    fn cost_in_words(&self) -> String {
+        let mut words = format!("{} of one CPU", percent(self.cpu_share()));
+        if let Some(cost) = self.cost {
+            let bpf = cost.bpf_share().map(|share| format!("; its BPF programs {} of one", percent(share)));
+            words += &format!(" (in the last {}{})", Nanos(cost.elapsed_ns), bpf.unwrap_or_default());
+        }
+        words += &format!(", windows of {}", Nanos(self.window_ns));
+        if self.windows_paced {
+            words += ", as short as daemon.overhead allows";
+        }
+        words
+    }
+}
+
 impl fmt::Display for StatusReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let what = if self.dry_run { ", which changes nothing (dry run)" } else { "" };
@@ -437,8 +493,7 @@ impl fmt::Display for StatusReport {
         let by = if self.keeps_all_awake() { format!("{by}, which makes all poll") } else { by.to_owned() };
         writeln!(f, "  vCPUs kept awake: {awake}, by {by}; {} of idle time bridged", duration(Some(self.retained_ns)))?;
         f.write_str(&self.differences())?;
-        let overhead = self.overhead_cpu_ns as f64 / self.up_ns.max(1) as f64;
-        writeln!(f, "  observing takes {} of one CPU, windows of {}", percent(overhead), Nanos(self.window_ns))?;
+        writeln!(f, "  observing takes {}", self.cost_in_words())?;
         if let Some(host) = &self.host {
             writeln!(f, "  {host}")?;
         }

@@ -259,6 +259,13 @@ impl Group {
         Cow::Owned(Window { vcpus, idle_entries: None, halts: None, ..window.clone() })
     }
 
+    /// Whether it need not be told of windows in which nothing happens to it. `contended`: the host takes vCPUs away,
+    /// which whoever retains them has to hear of.
+    pub(crate) fn may_rest(&self, contended: bool) -> bool {
+        let watches_itself = self.progress.is_some() || self.placement.as_ref().is_some_and(Placement::follows_threads);
+        !watches_itself && (self.held || self.policy.rests() && !(contended && self.policy.retains()))
+    }
+
     /// One window in which it is held, or somebody else has the vCPUs to itself: it is counted, and nothing is learnt
     /// from it.
     pub(crate) fn watch(&mut self, window: &Window, machine: &Machine, events: &mut Events) {

@@ -4,8 +4,10 @@
 //!   runtime      one machine and its groups; one window a tick
 //!     machine      observer (observing), means of retention (retention), journal, housekeeping CPU, pace
 //!     group        policy, placement, totals of one managed group
+//!     resting      quiet groups among many: one window for a second
 //!     wishes       what groups that share vCPUs want of them, and what comes of it
 //!   event_loop   ticks, and what happens between them
+//!   cost         what Gleaner itself takes, as the kernel counts it
 //!   bursts       what comes between two windows: a group has more to do at once
 //!   call_counting  system calls of a group, while places are compared
 //!   session      a journal and its guardian: whatever is changed is undone, however the process ends
@@ -19,6 +21,7 @@ mod active_set;
 mod bursts;
 mod call_counting;
 mod config;
+mod cost;
 mod decisions;
 mod event;
 pub mod event_loop;
@@ -32,6 +35,7 @@ mod observing;
 mod pace;
 mod recent;
 mod respect;
+mod resting;
 mod retain;
 mod retention;
 mod runtime;
@@ -44,10 +48,12 @@ mod wishes;
 mod yielding;
 
 pub use config::Config;
+pub use cost::OwnCost;
 pub use event::{Event, Listener, Warning};
 pub use guardian::{GuardError, guard, own_binary};
 pub use members::Members;
 pub use recent::{MachineTimes, RecentFigures};
+pub use resting::Resting;
 pub use retain::{Opened, Opening, open_one};
 pub use runtime::Runtime;
 pub use session::{Session, run_id};

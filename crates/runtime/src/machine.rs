@@ -6,6 +6,7 @@ mod source;
 use crate::Session;
 use crate::bursts::{Bursts, Tell};
 use crate::config::Config;
+use crate::cost::{CostMeter, OwnCost};
 use crate::event::Warning;
 use crate::events::Events;
 use crate::observing::Observing;
@@ -17,7 +18,7 @@ use crate::wishes::{GroupId, Wishes};
 use gleaner_act::{ActError, HousekeepingCpu, Journal, SetValue, TimerSlack};
 use gleaner_decide::guest::{GuestParams, Hurry};
 use gleaner_model::{Burst, BurstWatch, CpuSet, Nanos, RetainCounters, RetainMeans, Source, VcpuId, Window};
-use gleaner_observe::{ObserveError, PreferredReader, ProcRoot};
+use gleaner_observe::{ObserveError, PreferredReader, ProcRoot, Seen};
 use gleaner_sys::thread_cpu_time;
 use std::path::Path;
 use std::time::Duration;
@@ -52,6 +53,7 @@ pub(crate) struct Machine {
     /// How long windows are.
     pace: Pace,
     overhead_zero: Nanos,
+    cost: CostMeter,
     /// Idle time that was bridged, as windows tell it.
     retained: Nanos,
     times: MachineTimes,
@@ -87,6 +89,7 @@ impl Machine {
             preferred: None,
             pace: Pace::new(config.overhead_ratio),
             overhead_zero,
+            cost: CostMeter::default(),
             retained: Nanos::ZERO,
             times: MachineTimes::default(),
             marks: Marks::default(),
@@ -198,6 +201,7 @@ impl Machine {
             events.warn(Warning::ObservedLate { why: error.to_string() });
         }
         self.overhead_zero = thread_cpu_time();
+        self.cost.follow(|| self.observing.observer().programs_ran());
         if let Some(retention) = &mut self.retention {
             retention.start();
         }
@@ -249,28 +253,30 @@ impl Machine {
         self.has_left_retention
     }
 
-    /// What happened since the last call: a window for each group, in their order.
-    pub(crate) fn observe(&mut self) -> Result<Vec<Window>, ObserveError> {
-        let windows = self.observing.windows(&self.counters())?;
+    /// What happened since the last call.
+    pub(crate) fn observe(&mut self) -> Result<Seen, ObserveError> {
+        let seen = self.observing.look(&self.counters())?;
         self.preferred = self.prefers.as_mut().and_then(PreferredReader::read);
-        // All tell the same of vCPUs.
-        let vcpus = windows.first().map(|window| window.vcpus.as_slice()).unwrap_or_default();
-        self.retained += vcpus.iter().map(|vcpu| vcpu.retained).sum();
-        match windows.first() {
-            Some(window) => {
-                self.times.add(window);
-                self.marks.follow(&self.times, self.times.observed);
-            }
+        if seen.groups.is_empty() {
             // Without a group nobody looks, and what was seen of the last one is no longer recent.
-            None => self.marks.forget(&self.times, self.times.observed),
+            self.marks.forget(&self.times, self.times.observed);
+        } else {
+            self.retained += seen.machine.vcpus.iter().map(|vcpu| vcpu.retained).sum();
+            self.times.add(&seen.machine);
+            self.marks.follow(&self.times, self.times.observed);
         }
-        self.at = self.at_end_of(&windows);
-        Ok(windows)
+        self.at = self.at_end_of(&seen);
+        Ok(seen)
     }
 
     /// Time goes on where there is no group to look at.
-    fn at_end_of(&self, windows: &[Window]) -> Nanos {
-        windows.first().map_or_else(|| self.observing.now().max(self.at), |window| window.at)
+    fn at_end_of(&self, seen: &Seen) -> Nanos {
+        if seen.groups.is_empty() { self.observing.now().max(self.at) } else { seen.machine.at }
+    }
+
+    /// Whether the host took so much of a vCPU in this window that a guard may have to be told at once.
+    pub(crate) fn is_contended(&self, window: &Window) -> bool {
+        window.vcpus.iter().any(|vcpu| vcpu.steal.share_of(window.length) >= self.params.steal_share_stop)
     }
 
     /// Bursts are told by this.
@@ -307,8 +313,8 @@ impl Machine {
 
     /// Forgets what happened since the last call.
     pub(crate) fn skip(&mut self) -> Result<(), ObserveError> {
-        let windows = self.observing.windows(&self.counters())?;
-        self.at = self.at_end_of(&windows);
+        let seen = self.observing.look(&self.counters())?;
+        self.at = self.at_end_of(&seen);
         Ok(())
     }
 
@@ -348,6 +354,9 @@ impl Machine {
     /// Does what groups want.
     pub(crate) fn fulfil(&mut self, events: &mut Events) {
         let (Some(retention), Some(session)) = (&mut self.retention, &mut self.session) else { return };
+        if !self.wishes.have_changed() {
+            return;
+        }
         let before = self.wishes.in_force().clone();
         let changes = self.wishes.changes();
         let any = !changes.is_empty();
@@ -403,6 +412,7 @@ impl Machine {
 
     /// A window cost so much; the next one is waited for as `hurry` says.
     pub(crate) fn pace(&mut self, cost: Nanos, hurry: Hurry) {
+        self.cost.follow(|| self.observing.observer().programs_ran());
         self.pace.cost(cost);
         self.pace.hurry(hurry);
     }
@@ -459,6 +469,16 @@ impl Machine {
     /// CPU time of observing and deciding since the start.
     pub(crate) fn overhead(&self) -> Nanos {
         thread_cpu_time() - self.overhead_zero
+    }
+
+    /// What this process and its programs took lately.
+    pub(crate) fn cost(&self) -> OwnCost {
+        self.cost.lately(self.observing.observer().programs_ran())
+    }
+
+    /// Whether windows are longer than they should be, because observing takes all that it may.
+    pub(crate) fn is_paced(&self) -> bool {
+        self.pace.is_used_up()
     }
 
     /// Undoes everything; `release` gives groups back what they had, as long as their threads can still be seen.

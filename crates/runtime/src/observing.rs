@@ -2,8 +2,8 @@
 
 use crate::wishes::GroupId;
 use gleaner_decide::guest::GuestParams;
-use gleaner_model::{Burst, BurstWatch, CpuSet, Nanos, RetainCounters, Source, Window};
-use gleaner_observe::{BpfRefusal, BurstSignal, ObserveError, Observer, ObserverConfig, ProcRoot};
+use gleaner_model::{Burst, BurstWatch, CpuSet, Nanos, RetainCounters, Source};
+use gleaner_observe::{BpfRefusal, BurstSignal, ObserveError, Observer, ObserverConfig, ProcRoot, Seen, SeenGroup};
 use gleaner_settings::ObserverChoice;
 use gleaner_sys::numbered;
 use std::io;
@@ -34,7 +34,7 @@ pub(crate) struct Observing {
     crowded_windows: u32,
     /// Windows in a row with too many switches for BPF.
     switching_windows: u32,
-    /// [`Window::at`] when the observer was changed: each observer begins at zero.
+    /// [`gleaner_model::Window::at`] when the observer was changed: each observer begins at zero.
     at_zero: Nanos,
     /// In the observer's order.
     groups: Vec<Known>,
@@ -110,18 +110,16 @@ impl Observing {
         }
     }
 
-    /// Zero of [`Window::at`].
+    /// Zero of [`gleaner_model::Window::at`].
     pub(crate) fn start(&mut self, retained: &[RetainCounters]) -> Result<(), ObserveError> {
         self.observer.start(retained)
     }
 
-    /// What happened since the last call: a window for each group.
-    pub(crate) fn windows(&mut self, retained: &[RetainCounters]) -> Result<Vec<Window>, ObserveError> {
-        let mut windows = self.observer.windows(retained)?;
-        for window in &mut windows {
-            window.at += self.at_zero;
-        }
-        Ok(windows)
+    /// What happened since the last call.
+    pub(crate) fn look(&mut self, retained: &[RetainCounters]) -> Result<Seen, ObserveError> {
+        let mut seen = self.observer.look(retained)?;
+        seen.machine.at += self.at_zero;
+        Ok(seen)
     }
 
     /// Processes that run already, all of `cgroup` where there is one, are another group, the last one; false where
@@ -161,11 +159,11 @@ impl Observing {
 
     /// How many threads there are, once they have been too many for `/proc` for long enough, and do not switch so often
     /// that BPF would be left again.
-    pub(crate) fn too_crowded(&mut self, windows: &[Window], params: &GuestParams) -> Option<u64> {
-        let threads: u64 = windows.iter().map(|window| window.group.threads).sum();
+    pub(crate) fn too_crowded(&mut self, all: &Together, params: &GuestParams) -> Option<u64> {
+        let threads = all.threads;
         let is_crowded = self.may_take_bpf
             && threads > params.procfs_threads_max
-            && switches_per_s(windows) < params.bpf_switches_per_s_max / 2.0;
+            && all.switches_per_s < params.bpf_switches_per_s_max / 2.0;
         self.crowded_windows = if is_crowded { self.crowded_windows + 1 } else { 0 };
         if self.crowded_windows < params.bpf_leave_windows {
             return None;
@@ -216,8 +214,8 @@ impl Observing {
 
     /// How many switches a second BPF slows down, once they have been too many for long enough. `trial`: somebody needs
     /// what only BPF sees.
-    pub(crate) fn too_dear(&mut self, windows: &[Window], trial: bool, params: &GuestParams) -> Option<f64> {
-        let per_s = switches_per_s(windows);
+    pub(crate) fn too_dear(&mut self, all: &Together, trial: bool, params: &GuestParams) -> Option<f64> {
+        let per_s = all.switches_per_s;
         let is_dear = self.may_leave_bpf() && per_s > params.bpf_switches_per_s_max;
         self.switching_windows = if is_dear { self.switching_windows + 1 } else { 0 };
         let waits_for_trial = trial && per_s < params.bpf_trial_switches_per_s_max;
@@ -271,8 +269,22 @@ impl Observing {
     }
 }
 
-/// Context switches of all groups together.
-fn switches_per_s(windows: &[Window]) -> f64 {
-    let switches = |window: &Window| window.group.voluntary_switches + window.group.involuntary_switches;
-    windows.iter().map(|window| switches(window) as f64 / window.length.as_secs_f64().max(1e-9)).sum()
+/// What all groups did together in a window.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Together {
+    pub(crate) at: Nanos,
+    threads: u64,
+    switches_per_s: f64,
+}
+
+impl Together {
+    pub(crate) fn of(seen: &Seen) -> Self {
+        let switches = |group: &SeenGroup| group.group.voluntary_switches + group.group.involuntary_switches;
+        let switches: u64 = seen.groups.iter().map(switches).sum();
+        Self {
+            at: seen.machine.at,
+            threads: seen.groups.iter().map(|group| group.group.threads).sum(),
+            switches_per_s: switches as f64 / seen.machine.length.as_secs_f64().max(1e-9),
+        }
+    }
 }

@@ -46,6 +46,11 @@ impl Pace {
         wanted.max(if self.credit > Nanos::ZERO { Nanos(self.paced.0 / denser) } else { self.paced })
     }
 
+    /// Whether windows are longer than they should be.
+    pub(crate) fn is_used_up(&self) -> bool {
+        self.paced > WINDOW
+    }
+
     /// A window cost so much: longer ones when that is too dear, shorter ones again when it is not.
     pub(crate) fn cost(&mut self, cost: Nanos) {
         let earned = Nanos::from_f64(self.window().as_f64() * self.target);

@@ -6,7 +6,9 @@ use crate::events::Events;
 use crate::group::Group;
 use crate::machine::Machine;
 use crate::members::Members;
+use crate::observing::Together;
 use crate::respect::{respecting, without_retention};
+use crate::resting::{CROWD, Resting};
 use crate::session::run_id;
 use crate::setup::{self, SetupError, likely_means, set_up};
 use crate::snapshot::{GroupSnapshot, RetentionSnapshot, Snapshot};
@@ -14,8 +16,8 @@ use crate::wishes::GroupId;
 use gleaner_act::{SetValue, TimerSlack};
 use gleaner_capture::{Recorder, Target};
 use gleaner_decide::guest::Hurry;
-use gleaner_model::{CpuSet, Nanos, RetainMeans};
-use gleaner_observe::{ProcRoot, StatReader};
+use gleaner_model::{CpuSet, Nanos, RetainMeans, Window};
+use gleaner_observe::{ProcRoot, Seen, StatReader};
 use gleaner_sys::{children, numbered, thread_cpu_time, why_refused};
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -26,6 +28,7 @@ pub struct Runtime {
     pub(crate) machine: Machine,
     pub(crate) groups: Vec<Group>,
     pub(crate) events: Events,
+    resting: Resting,
     /// Adopted so far.
     adopted: u64,
     /// Guard trips of those that are gone.
@@ -34,7 +37,7 @@ pub struct Runtime {
 
 impl Runtime {
     pub(crate) fn new(machine: Machine, groups: Vec<Group>, events: Events) -> Self {
-        Self { machine, groups, events, adopted: 0, guard_releases: 0 }
+        Self { machine, groups, events, resting: Resting::default(), adopted: 0, guard_releases: 0 }
     }
 
     /// Sets up for groups that run already, and come and go: see [`Self::adopt`]. There is none yet, and it has begun.
@@ -77,6 +80,7 @@ impl Runtime {
     /// The group is managed by another configuration from now on. What is known of it stays.
     pub fn reconfigure(&mut self, id: GroupId, config: &Config) {
         let Some(place) = self.place(id) else { return };
+        self.rouse(id);
         let Self { machine, groups, events, .. } = self;
         let config = &*left_by_others(config, machine, events);
         let means = means_for(config, machine, events);
@@ -87,6 +91,7 @@ impl Runtime {
     /// on with what was known of it. Where it is confined it stays. To be called right after a tick.
     pub fn hold(&mut self, id: GroupId, held: bool) {
         let Some(place) = self.place(id) else { return };
+        self.rouse(id);
         let Self { machine, groups, events, .. } = self;
         groups[place].hold(held, machine, events);
     }
@@ -94,6 +99,7 @@ impl Runtime {
     /// The group is managed no more. What there was to tell of it, and whether it has back what it had.
     pub fn let_go(&mut self, id: GroupId) -> Option<(GroupSnapshot, bool)> {
         let place = self.place(id)?;
+        self.rouse(id);
         let mut group = self.groups.remove(place);
         let snapshot = group.snapshot(self.machine.source());
         self.guard_releases += group.guard_releases();
@@ -115,7 +121,20 @@ impl Runtime {
     /// # Errors
     /// Where nothing can be observed, or what was asked for by name is refused.
     pub fn prepare(config: &Config, vcpus: CpuSet, listener: Listener) -> Result<Self, SetupError> {
-        set_up(config, vcpus, listener)
+        set_up(config, vcpus, listener, || true)
+    }
+
+    /// The same, for a program that runs already and may end meanwhile: `go_on` is asked before anything is changed.
+    ///
+    /// # Errors
+    /// As [`Self::prepare`]; [`SetupError::Over`] where it is not to go on.
+    pub fn prepare_unless(
+        config: &Config,
+        vcpus: CpuSet,
+        listener: Listener,
+        go_on: impl FnOnce() -> bool,
+    ) -> Result<Self, SetupError> {
+        set_up(config, vcpus, listener, go_on)
     }
 
     /// Everything that decide is told and decides is recorded from now on, and groups as they are. `began_unix_s`: what
@@ -226,6 +245,7 @@ impl Runtime {
 
     /// One window, `late` after it was due.
     pub fn tick(&mut self, late: Nanos) {
+        let before = thread_cpu_time();
         self.pin(late);
         self.machine.beat(&mut self.events);
         let Self { machine, groups, events, .. } = self;
@@ -234,43 +254,79 @@ impl Runtime {
                 group.without_retention(machine, events);
             }
         }
-        let before = thread_cpu_time();
         if self.recorder().is_some_and(|recorder| recorder.is_segment_full()) {
             self.cut_recording();
         }
-        let mut windows = match self.machine.observe() {
-            Ok(windows) => windows,
+        let seen = match self.machine.observe() {
+            Ok(seen) => seen,
             Err(error) => {
                 self.events.warn(Warning::WindowLost { why: error.to_string() });
                 return;
             }
         };
-        let Self { machine, groups, events, .. } = self;
-        let mut moved = false;
-        // Whoever tries something would measure the others' doings.
-        let mut trying = groups.iter().find(|group| group.is_trying()).map(Group::id);
-        for (place, (group, window)) in groups.iter_mut().zip(&mut windows).enumerate() {
-            window.group.progress = group.take_progress(events);
-            window.group.system_calls = group.take_system_calls().map(Box::new);
-            if group.is_held() || trying.is_some_and(|trying| trying != group.id()) {
-                group.watch(window, machine, events);
-                continue;
-            }
-            moved |= group.tick(window, machine, events);
-            group.count_system_calls(place, machine);
-            trying = Some(group.id()).filter(|_| group.is_trying());
-        }
-        machine.leave_alone(trying, events);
-        if moved {
+        let together = Together::of(&seen);
+        if self.look_at(seen) {
             self.pin(Nanos::ZERO);
         }
         self.machine.steer_interrupts(&mut self.events);
         tracing::debug!(us = (thread_cpu_time() - before).0 / 1_000, "cost");
         self.machine.pace(thread_cpu_time() - before, hurry_of(&self.groups));
         let trial = self.groups.iter().any(Group::wants_wakeups);
-        self.machine.fall_back_to_procfs(&windows, trial, &mut self.events);
-        self.machine.go_over_to_bpf(&windows, &mut self.events);
+        self.machine.fall_back_to_procfs(&together, trial, &mut self.events);
+        self.machine.go_over_to_bpf(&together, &mut self.events);
         self.watch_bursts();
+    }
+
+    /// Each group decides on its window, or rests. Says whether one was moved.
+    fn look_at(&mut self, mut seen: Seen) -> bool {
+        // Whoever tries something would measure the others' doings.
+        let trying = self.groups.iter().find(|group| group.is_trying()).map(Group::id);
+        let contended = self.machine.is_contended(&seen.machine);
+        let nobody_rests = self.groups.len() < CROWD
+            || trying.is_some()
+            || self.machine.preferred().is_some()
+            || !self.resting.fits(&seen.machine);
+        let mut turn = Turn { trying, moved: false };
+        for place in 0..self.groups.len() {
+            let Self { machine, groups, events, resting, .. } = self;
+            let group = &mut groups[place];
+            let is_quiet = seen.groups.get(place).is_some_and(|seen| seen.quiet);
+            if is_quiet && !nobody_rests && group.may_rest(contended) {
+                resting.join(group.id(), || std::mem::take(&mut seen.groups[place]));
+                continue;
+            }
+            for mut window in resting.leave(group.id()).into_iter().chain(seen.take(place)) {
+                turn.take(place, group, &mut window, machine, events);
+            }
+        }
+        if nobody_rests {
+            self.resting.forget();
+        } else {
+            self.resting.add(&seen.machine);
+        }
+        if self.resting.is_over() {
+            self.rouse_all(&mut turn);
+        }
+        self.machine.leave_alone(turn.trying, &mut self.events);
+        turn.moved
+    }
+
+    fn rouse_all(&mut self, turn: &mut Turn) {
+        let Self { machine, groups, events, resting, .. } = self;
+        for (place, group) in groups.iter_mut().enumerate() {
+            if let Some(mut window) = resting.leave(group.id()) {
+                turn.take(place, group, &mut window, machine, events);
+            }
+        }
+        resting.forget();
+    }
+
+    /// The group rests no more: it takes what came meanwhile.
+    fn rouse(&mut self, id: GroupId) {
+        let (Some(place), Some(mut window)) = (self.place(id), self.resting.leave(id)) else { return };
+        let Self { machine, groups, events, .. } = self;
+        let trying = groups.iter().find(|group| group.is_trying()).map(Group::id);
+        Turn { trying, moved: false }.take(place, &mut groups[place], &mut window, machine, events);
     }
 
     /// Bursts are told by this, from another thread, once a group is packed: [`Self::burst`] is to be called then.
@@ -309,7 +365,12 @@ impl Runtime {
 
     /// Keeps this thread out of the groups' way.
     fn pin(&mut self, late: Nanos) {
-        let active = self.groups.iter().flat_map(|group| group.active().iter()).collect();
+        let whole = self.machine.vcpus();
+        let active = if self.groups.iter().any(|group| group.active() == whole) {
+            whole.clone()
+        } else {
+            self.groups.iter().flat_map(|group| group.active().iter()).collect()
+        };
         let pinned = self.groups.iter().flat_map(|group| group.pinned().iter()).collect();
         self.machine.pin(active, pinned, late);
     }
@@ -317,6 +378,7 @@ impl Runtime {
     /// Forgets the time up to now: the program was stopped.
     pub fn skip(&mut self) {
         self.machine.beat(&mut self.events);
+        self.resting.forget();
         for group in &mut self.groups {
             group.take_progress(&mut self.events);
         }
@@ -345,6 +407,8 @@ impl Runtime {
             guard_trips: spent.guard_trips + releases,
             steal_is_reported: steal_is_reported(),
             overhead,
+            cost: self.machine.cost(),
+            is_paced: self.machine.is_paced(),
             at: self.machine.now(),
             retaining: self.machine.retaining(),
             window_length: self.machine.window_length(),
@@ -362,6 +426,9 @@ impl Runtime {
 
     /// Undoes everything. What there was to tell, and whether that worked.
     pub fn end(mut self) -> (Snapshot, bool) {
+        for id in self.resting.groups() {
+            self.rouse(id);
+        }
         self.events.record(None);
         let threads = self.machine.untracked();
         if threads > 0 {
@@ -377,6 +444,35 @@ impl Runtime {
         });
         let restored = ended.map_err(|error| events.tell(&Event::NotUndone { why: error.to_string() })).is_ok();
         (snapshot, restored)
+    }
+}
+
+/// One turn of all groups.
+struct Turn {
+    /// The group that has the vCPUs to itself.
+    trying: Option<GroupId>,
+    /// One was moved.
+    moved: bool,
+}
+
+impl Turn {
+    fn take(
+        &mut self,
+        place: usize,
+        group: &mut Group,
+        window: &mut Window,
+        machine: &mut Machine,
+        events: &mut Events,
+    ) {
+        window.group.progress = group.take_progress(events);
+        window.group.system_calls = group.take_system_calls().map(Box::new);
+        if group.is_held() || self.trying.is_some_and(|trying| trying != group.id()) {
+            group.watch(window, machine, events);
+            return;
+        }
+        self.moved |= group.tick(window, machine, events);
+        group.count_system_calls(place, machine);
+        self.trying = Some(group.id()).filter(|_| group.is_trying());
     }
 }
 

@@ -8,7 +8,7 @@ use crate::group::Group;
 use crate::machine::Machine;
 use crate::observing::Observing;
 use crate::respect::respecting;
-use crate::retain::{Opened, Opening, Search};
+use crate::retain::{Opened as Means, Opening, Search};
 use crate::retention::Retention;
 use crate::steering::Steering;
 use crate::{Runtime, Session};
@@ -39,6 +39,9 @@ pub enum SetupError {
     /// Strictly: nothing could be undone.
     #[error(transparent)]
     NoJournal(ActError),
+    /// Nobody wants it any more, and nothing was changed.
+    #[error("the program has ended")]
+    Over,
     /// Strictly: something would be weaker than it might be.
     #[error("{}", joined(.0))]
     Weaker(Vec<Warning>),
@@ -49,13 +52,24 @@ fn joined(warnings: &[Warning]) -> String {
 }
 
 /// See [`Runtime::prepare`].
-pub(crate) fn set_up(config: &Config, vcpus: CpuSet, listener: Listener) -> Result<Runtime, SetupError> {
+pub(crate) fn set_up(
+    config: &Config,
+    vcpus: CpuSet,
+    listener: Listener,
+    go_on: impl FnOnce() -> bool,
+) -> Result<Runtime, SetupError> {
     let overhead_zero = thread_cpu_time();
     let mut events = Events::new(listener);
     let config = &*respecting(config, &mut events);
     let hierarchies = CgroupHierarchies::find(&CgroupRoots::default());
+    // Loading BPF takes longest and changes nothing: whose program has ended by then need not wait for the rest.
+    let opened = observes_first(config).then(|| observe(config, config.has_nothing_to_win(), None, &vcpus));
+    if !go_on() {
+        return Err(SetupError::Over);
+    }
     let mut session = session(config, &mut events)?;
-    let (observing, retention, refusal) = equipment(config, &vcpus, &hierarchies, session.as_mut(), &mut events)?;
+    let equipment = equipment(config, &vcpus, &hierarchies, opened, session.as_mut(), &mut events)?;
+    let (observing, retention, refusal) = equipment;
     let means = retention.as_ref().map(Retention::means);
     let placement = placement(config, &vcpus, &hierarchies, session.as_mut())?;
     let slack = timer_slack(config, session.as_mut(), &mut events);
@@ -73,7 +87,8 @@ pub(crate) fn open(config: &Config, vcpus: CpuSet, listener: Listener) -> Result
     let config = &*respecting(config, &mut events);
     let hierarchies = CgroupHierarchies::find(&CgroupRoots::default());
     let mut session = session(config, &mut events)?;
-    let (mut observing, retention, refusal) = equipment(config, &vcpus, &hierarchies, session.as_mut(), &mut events)?;
+    let equipment = equipment(config, &vcpus, &hierarchies, None, session.as_mut(), &mut events)?;
+    let (mut observing, retention, refusal) = equipment;
     nothing_weaker(config, refusal.as_ref(), &mut events)?;
     // That of a program that is to be started.
     observing.remove_group(0);
@@ -114,11 +129,21 @@ pub(crate) fn likely_means(vcpus: &CpuSet) -> RetainMeans {
     }
 }
 
-/// Observer and means of retention; why the observer is not BPF.
+/// An observer, and why it is not BPF.
+type Opened = Result<(Observing, Option<BpfRefusal>), ObserveError>;
+
+/// Whether no means of retention that needs no observer is tried before one is chosen.
+fn observes_first(config: &Config) -> bool {
+    let retains = config.acts() && config.group.policy().retains() && config.retain != RetainChoice::None;
+    !retains || !Search::new(config.retain, &config.refused).polls_next()
+}
+
+/// Observer and means of retention; why the observer is not BPF. `opened`: the observer that was opened first.
 fn equipment(
     config: &Config,
     vcpus: &CpuSet,
     hierarchies: &CgroupHierarchies,
+    opened: Option<Opened>,
     session: Option<&mut Session>,
     events: &mut Events,
 ) -> Result<(Observing, Option<Retention>, Option<BpfRefusal>), SetupError> {
@@ -127,11 +152,13 @@ fn equipment(
     let mut looking = Looking::new((config, &params), vcpus, hierarchies, session);
     let polling = looking.as_mut().and_then(Looking::polling);
     let by_files = polling.is_some() || config.has_nothing_to_win();
-    let (observing, refusal) = match observe(config, by_files, guardian, vcpus) {
+    let is_first = opened.is_some();
+    let (mut observing, refusal) = match opened.unwrap_or_else(|| observe(config, by_files, guardian, vcpus)) {
         Ok(opened) => opened,
         Err(error) if config.observer == ObserverChoice::Bpf => return Err(SetupError::Observer(error)),
         Err(error) => return Err(SetupError::NothingObserved(error)),
     };
+    guardian.filter(|_| is_first).into_iter().for_each(|pid| observing.guardian_is(pid));
     let retention = looking.and_then(|looking| looking.found(polling, &observing, events));
     Ok((observing, retention, refusal))
 }
@@ -198,12 +225,7 @@ pub(crate) fn masks_for(config: &Config, vcpus: &CpuSet, machine: &mut Machine) 
 /// `by_files`: `/proc` does, which costs no switch anything. So it is where idle vCPUs poll, and there is nothing to
 /// consolidate on a host that has the CPUs, and the trial needs no wake-ups. Where `/proc` is not the machine's own,
 /// BPF may still see.
-fn observe(
-    config: &Config,
-    by_files: bool,
-    guardian: Option<i32>,
-    vcpus: &CpuSet,
-) -> Result<(Observing, Option<BpfRefusal>), ObserveError> {
+fn observe(config: &Config, by_files: bool, guardian: Option<i32>, vcpus: &CpuSet) -> Opened {
     let open = |choice| Observing::open(choice, config.groups_max, guardian, vcpus);
     if by_files && config.observer == ObserverChoice::Auto {
         return open(ObserverChoice::Procfs).or_else(|_| open(ObserverChoice::Auto));
@@ -240,7 +262,7 @@ impl<'a> Looking<'a> {
     }
 
     /// One that needs no observer, as long as it is its turn.
-    fn polling(&mut self) -> Option<Opened> {
+    fn polling(&mut self) -> Option<Means> {
         while self.search.polls_next() {
             let opened = self.search.next(&self.opening, self.journal);
             if opened.is_some() {
@@ -251,7 +273,7 @@ impl<'a> Looking<'a> {
     }
 
     /// `polling`, or what comes after it.
-    fn found(self, polling: Option<Opened>, observing: &Observing, events: &mut Events) -> Option<Retention> {
+    fn found(self, polling: Option<Means>, observing: &Observing, events: &mut Events) -> Option<Retention> {
         let Self { mut search, opening, yields, journal } = self;
         if polling.is_none() && !yields {
             return None;

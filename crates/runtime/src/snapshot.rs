@@ -1,6 +1,7 @@
 //! The state at one moment: what text, JSON, metrics and a live view are made of.
 
 use crate::GroupId;
+use crate::cost::OwnCost;
 use crate::event::Warning;
 use crate::members::Members;
 use crate::recent::{MachineTimes, RecentFigures};
@@ -26,6 +27,10 @@ pub struct Snapshot {
     pub steal_is_reported: bool,
     /// CPU time of observing and deciding since the start.
     pub overhead: Nanos,
+    /// What this process and its programs took lately.
+    pub cost: OwnCost,
+    /// Whether windows are longer than they should be, because observing takes all that it may.
+    pub is_paced: bool,
     /// When the last window ended: the clock of decisions.
     pub at: Nanos,
     /// The time-out in force on each vCPU that is retained, whichever group asked for it.

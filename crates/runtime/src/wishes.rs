@@ -25,11 +25,14 @@ pub(crate) struct Wishes {
     alone: Option<GroupId>,
     held: BTreeSet<GroupId>,
     in_force: BTreeMap<VcpuId, Nanos>,
+    /// Something may have to be done.
+    changed: bool,
 }
 
 impl Wishes {
     /// `group` wants idle periods of `vcpu` bridged up to `timeout`, or not at all.
     pub(crate) fn set(&mut self, group: GroupId, vcpu: VcpuId, timeout: Option<Nanos>) {
+        self.changed = true;
         let own = self.by_group.entry(group).or_default();
         match timeout {
             Some(timeout) => own.insert(vcpu, timeout),
@@ -39,22 +42,19 @@ impl Wishes {
 
     /// `group` wants nothing any more.
     pub(crate) fn forget(&mut self, group: GroupId) {
-        self.by_group.remove(&group);
+        self.changed |= self.by_group.remove(&group).is_some() || self.alone == Some(group);
         self.alone = self.alone.filter(|alone| *alone != group);
     }
 
     /// What `group` wants counts alone; `None`: what all want.
     pub(crate) fn count_alone(&mut self, group: Option<GroupId>) {
+        self.changed |= self.alone != group;
         self.alone = group;
     }
 
     /// What `group` wants does not count from now on, or counts again.
     pub(crate) fn hold(&mut self, group: GroupId, held: bool) {
-        if held {
-            self.held.insert(group);
-        } else {
-            self.held.remove(&group);
-        }
+        self.changed |= if held { self.held.insert(group) } else { self.held.remove(&group) };
     }
 
     /// The time-outs in force.
@@ -69,8 +69,14 @@ impl Wishes {
         self.alone = None;
     }
 
+    /// Whether there may be [changes](Self::changes): of hundreds of groups hardly any wants something new.
+    pub(crate) fn have_changed(&self) -> bool {
+        self.changed
+    }
+
     /// What has to be changed for the wishes to be in force; from here on they are.
     pub(crate) fn changes(&mut self) -> Vec<(VcpuId, Option<Nanos>)> {
+        self.changed = false;
         let mut wanted: BTreeMap<VcpuId, Nanos> = BTreeMap::new();
         let counts = |group: &GroupId| self.alone.is_none_or(|alone| alone == *group) && !self.held.contains(group);
         for (vcpu, timeout) in self.by_group.iter().filter(|(group, _)| counts(group)).flat_map(|(_, own)| own) {
@@ -86,6 +92,7 @@ impl Wishes {
 
     /// This one could not be changed: as before, and to be tried again.
     pub(crate) fn stays(&mut self, vcpu: VcpuId, before: Option<Nanos>) {
+        self.changed = true;
         match before {
             Some(timeout) => self.in_force.insert(vcpu, timeout),
             None => self.in_force.remove(&vcpu),
@@ -107,6 +114,7 @@ mod tests {
         wishes.set(batch, one, us(200));
         wishes.set(batch, two, us(10));
         assert_eq!(wishes.changes(), [(one, us(200)), (two, us(10))]);
+        assert!(!wishes.have_changed());
         assert_eq!(wishes.changes(), []);
         wishes.set(batch, one, None);
         assert_eq!(wishes.changes(), [(one, us(30))]);
@@ -126,7 +134,7 @@ mod tests {
         wishes.set(group, vcpu, us(30));
         assert_eq!(wishes.changes(), [(vcpu, us(30))]);
         wishes.stays(vcpu, None);
-        assert!(wishes.in_force().is_empty());
+        assert!(wishes.in_force().is_empty() && wishes.have_changed());
         assert_eq!(wishes.changes(), [(vcpu, us(30))]);
         wishes.set(group, vcpu, None);
         assert_eq!(wishes.changes(), [(vcpu, None)]);

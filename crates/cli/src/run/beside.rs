@@ -198,16 +198,26 @@ impl Work {
 
     /// Everything that it takes; `None`: the program is left alone, which only `--strict` takes for a failure.
     fn prepare(&mut self) -> Result<Option<Runtime>, Failure> {
+        let (acts, first) = (self.options.config.acts(), Beside::first(&self.options));
         let config = &mut self.options.config;
         let in_the_way = limit_in_the_way(&self.inherited, &self.vcpus);
-        self.idle.store(!config.acts(), Ordering::SeqCst);
+        self.idle.store(true, Ordering::SeqCst);
+        let go_on = || {
+            // Whoever ends it sees that something may be changed, or it is seen here that it ended.
+            self.idle.store(!acts, Ordering::SeqCst);
+            first || !acts || !self.over.load(Ordering::SeqCst)
+        };
         let prepared = if let Some(why) = in_the_way {
             Err(why)
         } else {
             add_what_is_kept(config, &self.vcpus);
             self.told.costs = config.costs;
-            match Runtime::prepare(config, self.vcpus.clone(), listener()) {
+            match Runtime::prepare_unless(config, self.vcpus.clone(), listener(), go_on) {
                 Ok(runtime) => Ok(runtime),
+                Err(SetupError::Over) => {
+                    self.idle.store(false, Ordering::SeqCst);
+                    return Ok(None);
+                }
                 Err(error @ SetupError::NothingObserved(_)) => Err(error.to_string()),
                 Err(error @ (SetupError::NoJournal(_) | SetupError::Weaker(_))) => {
                     return Err(Failure::run(format!("--strict: {error}")));

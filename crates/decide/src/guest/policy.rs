@@ -216,6 +216,17 @@ impl GuestPolicy {
         self.retention.trial().is_running() || self.turns.is_trying()
     }
 
+    /// Whether windows in which its group does nothing may come late, several as one: nothing is tried, judged or packed.
+    pub fn rests(&self) -> bool {
+        let all_active = self.consolidation.active().len() == self.consolidation.all().len();
+        all_active && self.hurry() == Hurry::None && !self.is_trying() && !self.turns.is_engaged()
+    }
+
+    /// Whether any vCPU is kept awake.
+    pub fn retains(&self) -> bool {
+        self.retention.retains_any()
+    }
+
     /// Whether a trial is about to begin or goes on that compares system calls.
     pub fn wants_system_calls(&self) -> bool {
         self.turns.is_near_trial()

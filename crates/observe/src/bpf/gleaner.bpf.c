@@ -18,6 +18,8 @@
 //                                   +--> rings[cpu], only while a yielding thread waits (cpus[cpu].armed)
 //                                   +--> bursts, only while a group is packed (groups[group].watched)
 //
+// User space reads what has changed: a CPU says by `seq` that it switched, and by a bit a group that it counted for it.
+//
 // A task is idle (pid 0), yielding (the thread user space named for this CPU), of a group (in `threads`, which says
 // of which), or other. "Working" means group or other. Idle periods lie between two working tasks; see
 // gleaner_model::window.
@@ -62,11 +64,22 @@ static __always_inline void tell_busy(__u32 cpu, struct cpu_state *c)
 
 #include "bursts.bpf.h"
 
-static __always_inline struct group_cpu *of_group(__u32 group, __u32 cpu)
+static __always_inline struct group_cpu *of_group(__u32 group, struct cpu_state *c)
 {
-	__u32 index = group * cpu_count + cpu;
+	__u32 index = group * places + c->place - 1;
 
-	return bpf_map_lookup_elem(&group_cpus, &index);
+	return c->place ? bpf_map_lookup_elem(&group_cpus, &index) : 0;
+}
+
+// User space is to look at what was counted of the group here. Only this CPU sets bits, with interrupts off, so what
+// user space takes meanwhile is at worst told twice.
+static __always_inline void touch(struct cpu_state *c, __u32 group)
+{
+	__u32 word = group / 64;
+
+	barrier_var(word);
+	if (word < GROUP_WORDS)
+		c->touched[word] |= 1ULL << (group % 64);
 }
 
 static __always_inline __u32 class_of(__u32 pid, __u32 yield_pid, struct thread_state **thread)
@@ -168,7 +181,7 @@ static __always_inline __u64 leave_group(struct group_cpu *g, struct task_struct
 }
 
 // Closes the stint of `prev`; says for how long it worked.
-static __always_inline __u64 leave(struct cpu_state *c, __u32 cpu, struct task_struct *prev, __u64 now)
+static __always_inline __u64 leave(struct cpu_state *c, struct task_struct *prev, __u64 now)
 {
 	struct group_cpu *g;
 	__u32 pid = prev->pid;
@@ -190,9 +203,11 @@ static __always_inline __u64 leave(struct cpu_state *c, __u32 cpu, struct task_s
 		return 0;
 	}
 	if (c->class == GROUP) {
-		g = of_group(c->group, cpu);
-		if (g)
+		g = of_group(c->group, c);
+		if (g) {
+			touch(c, c->group);
 			exec = leave_group(g, prev, pid, exec);
+		}
 	}
 	c->comp_ns += exec;
 	// Also one that user space entered while it ran.
@@ -229,8 +244,9 @@ static __always_inline __u32 enter(struct cpu_state *c, __u32 cpu, struct task_s
 		comes(narrow, thread, held_ns, now);
 
 	if (thread && thread->waking_ns) {
-		g = of_group(thread->group, cpu);
+		g = of_group(thread->group, c);
 		if (g) {
+			touch(c, thread->group);
 			if (thread->waker_cpu != cpu)
 				g->cross_wakeups++;
 			if (now > thread->waking_ns)
@@ -258,7 +274,7 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 		return 0;
 	c->seq++;
 	barrier();
-	held = leave(c, cpu, prev, now);
+	held = leave(c, prev, now);
 	class = enter(c, cpu, next, held, now);
 	barrier();
 	c->seq++;
@@ -316,9 +332,12 @@ int BPF_PROG(on_waking, struct task_struct *task)
 	thread->by_interrupt = by_interrupt;
 	thread->waker_cpu = cpu;
 	thread->waking_ns = bpf_ktime_get_ns();
-	g = of_group(thread->group, cpu);
-	if (c && g)
+	g = c ? of_group(thread->group, c) : 0;
+	if (g) {
 		note_waker(c, &g->wakes, thread, pid);
+		// Last: nothing else tells user space when this is done.
+		touch(c, thread->group);
+	}
 	narrow = packed(thread->group);
 	if (narrow)
 		runs_more(narrow, thread, thread->waking_ns);

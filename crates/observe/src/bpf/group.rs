@@ -2,23 +2,20 @@
 
 use super::load::{Loaded, MAX_GROUPS};
 use super::members;
-use super::reader::{MAX_TRIES, Totals, difference, now_ns, open_exec};
-use super::skel::types::{cpu_state, group_cpu, group_state, histogram, shared_state, wakes};
-use super::{CGROUP, FREE, GROUP, TREE};
+use super::share::{Share, all_wakes};
+use super::skel::types::{group_state, shared_state};
+use super::{CGROUP, FREE, TREE};
 use crate::ProcRoot;
 use crate::bound::BoundThreads;
+use crate::seen::SeenGroup;
 use crate::target::members_below;
-use gleaner_model::{Burst, BurstWatch, CpuSet, Distribution, GroupWindow, Nanos, Wakes};
+use gleaner_model::{Burst, BurstWatch, Distribution, GroupWindow, Nanos, VcpuId};
 use libbpf_rs::{MapCore, MapFlags};
 use std::collections::BTreeSet;
 use std::mem::offset_of;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{Ordering, fence};
-
-/// In group_cpu.
-const G_COMP: usize = 0;
-const WAKE_TO_RUN: usize = 1;
 
 /// A group that is seen.
 #[derive(Debug)]
@@ -27,36 +24,14 @@ pub(super) struct Group {
     /// Where it is all that is in a cgroup.
     cgroup: Option<PathBuf>,
     pub bound: BoundThreads,
-    state: group_state,
-    /// By CPU number.
-    cpus: Vec<Counted>,
+    /// As they were last read.
+    births: Births,
     threads: u64,
     /// Whether bursts are told, and when the last one was, on the kernel's clock.
     watched: bool,
     burst_told_ns: u64,
     /// Threads entered since the last window that were there before.
     entered: u64,
-}
-
-/// What it had done on one CPU when that was last read.
-#[derive(Clone, Debug, Default)]
-struct Counted {
-    closed: group_cpu,
-    /// With the stint in progress.
-    exec_ns: u64,
-}
-
-/// What it did on one CPU between two readings.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Share {
-    pub work: Nanos,
-    pub work_switches: u64,
-    pub cross_wakeups: u64,
-    voluntary: u64,
-    involuntary: u64,
-    g_comp: Distribution,
-    wake_to_run: Distribution,
-    wakes: Wakes,
 }
 
 impl Group {
@@ -79,23 +54,16 @@ impl Group {
 
     fn take(programs: &Loaded, slot: u32, kind: u32, cgroup: Option<PathBuf>) -> Self {
         programs.groups.write_field(slot as usize, offset_of!(group_state, kind), kind);
-        let mut group = Self {
+        Self {
             slot,
             cgroup,
             bound: BoundThreads::default(),
-            state: programs.groups.read(slot as usize),
-            cpus: vec![Counted::default(); programs.cpus.len()],
+            births: Births::read(programs, slot),
             threads: 0,
             watched: false,
             burst_told_ns: 0,
             entered: 0,
-        };
-        // Another one may have had the slot before.
-        for (cpu, counted) in group.cpus.iter_mut().enumerate() {
-            counted.closed = programs.group_cpus.read(index(programs, slot, cpu));
-            counted.exec_ns = counted.closed.exec_ns;
         }
-        group
     }
 
     /// The slot is free again.
@@ -194,158 +162,63 @@ impl Group {
         self.entered = 0;
     }
 
-    /// What it did on each CPU since the last call; `now` and `last` are the CPUs' own figures.
-    pub fn shares(
+    /// What it did since the last call, which was `shares`. `threads`: those that it has now.
+    pub fn seen(
         &mut self,
         programs: &Loaded,
-        last: &[Totals],
-        now: &[Totals],
-        cpu_time_of: &impl Fn(u32) -> Option<u64>,
-    ) -> Vec<Share> {
-        let slot = self.slot;
-        let cpus = self.cpus.iter_mut().zip(last.iter().zip(now)).enumerate();
-        let share = |(cpu, (counted, (last, now))): (usize, (&mut Counted, (&Totals, &Totals)))| {
-            // Nothing happened there, and what goes on is no group's.
-            if now.seq() == last.seq() && now.class() != GROUP {
-                return Share::default();
-            }
-            counted.advance(programs, slot, cpu, now, cpu_time_of)
-        };
-        cpus.map(share).collect()
-    }
-
-    /// Its part of the window in which it did `shares`.
-    pub fn window(&mut self, programs: &Loaded, shares: &[Share], pinned: CpuSet) -> GroupWindow {
-        let now: group_state = programs.groups.read(self.slot as usize);
-        let last = std::mem::replace(&mut self.state, now);
+        shares: &[(VcpuId, Share)],
+        threads: impl FnOnce() -> Vec<i32>,
+    ) -> SeenGroup {
+        let now = Births::read(programs, self.slot);
+        let last = std::mem::replace(&mut self.births, now);
+        let entered = std::mem::take(&mut self.entered);
         let born = now.born.wrapping_sub(last.born);
         self.threads = (self.threads + born).saturating_sub(now.died.wrapping_sub(last.died));
+        let quiet = shares.is_empty() && now == last && entered == 0;
+        let pinned = if quiet { self.bound.found() } else { self.bound.window(threads) };
+        let all = || shares.iter().map(|(_, share)| share);
         let merged = |which: fn(&Share) -> &Distribution| {
-            shares.iter().map(which).fold(Distribution::new(), |mut all, one| {
+            all().map(which).fold(Distribution::new(), |mut all, one| {
                 all.merge(one);
                 all
             })
         };
-        GroupWindow {
+        let group = GroupWindow {
             pinned,
             progress: None,
             system_calls: None,
             threads: self.threads,
-            new_threads: born + std::mem::take(&mut self.entered),
+            new_threads: born + entered,
             execs: Some(now.execs.wrapping_sub(last.execs)),
-            cpu_time: shares.iter().map(|share| share.work).sum(),
-            voluntary_switches: shares.iter().map(|share| share.voluntary).sum(),
-            involuntary_switches: shares.iter().map(|share| share.involuntary).sum(),
+            cpu_time: all().map(|share| share.work).sum(),
+            voluntary_switches: all().map(|share| share.voluntary).sum(),
+            involuntary_switches: all().map(|share| share.involuntary).sum(),
             g_comp: Some(merged(|share| &share.g_comp)),
             wake_to_run: Some(merged(|share| &share.wake_to_run)),
             wakes: Some(Box::new(all_wakes(shares))),
-        }
+        };
+        let work = shares.iter().map(|(id, share)| (*id, share.as_work())).collect();
+        SeenGroup { quiet, group, work: Some(work) }
     }
 }
 
-impl Counted {
-    /// Reads anew; `machine` is what this CPU was last found doing.
-    fn advance(
-        &mut self,
-        programs: &Loaded,
-        slot: u32,
-        cpu: usize,
-        machine: &Totals,
-        cpu_time_of: &impl Fn(u32) -> Option<u64>,
-    ) -> Share {
-        let seq = || programs.cpus.read_field::<u64>(cpu, offset_of!(cpu_state, seq));
-        let index = index(programs, slot, cpu);
-        let mut closed = None;
-        let mut open_ns = 0;
-        for _ in 0..MAX_TRIES {
-            let before = seq();
-            if before.is_multiple_of(2) {
-                fence(Ordering::Acquire);
-                open_ns = if before == machine.seq() {
-                    machine.open_exec_of(slot)
-                } else {
-                    open_exec_now(programs, slot, cpu, cpu_time_of)
-                };
-                closed = self.has_changed(programs, index).then(|| programs.group_cpus.read(index));
-                fence(Ordering::Acquire);
-                if seq() == before {
-                    break;
-                }
-            }
-            std::hint::spin_loop();
-        }
-        let share = closed.as_ref().map_or_else(Share::default, |closed| Share::between(&self.closed, closed));
-        self.closed = closed.unwrap_or(self.closed);
-        let exec_ns = self.closed.exec_ns + open_ns;
-        let work = Nanos(exec_ns.saturating_sub(std::mem::replace(&mut self.exec_ns, exec_ns)));
-        Share { work, ..share }
-    }
-
-    /// Whether the memory holds something else: each change is one of these.
-    fn has_changed(&self, programs: &Loaded, index: usize) -> bool {
-        let field = |offset: usize| programs.group_cpus.read_field::<u64>(index, offset);
-        let woken = offset_of!(group_cpu, histograms) + size_of_val(&self.closed.histograms[0]);
-        let woken = woken + offset_of!(histogram, sum_ns);
-        let count = |offset: usize| programs.group_cpus.read_field::<u32>(index, offset_of!(group_cpu, wakes) + offset);
-        field(offset_of!(group_cpu, work_switches)) != self.closed.work_switches
-            || count(offset_of!(wakes, own)) != self.closed.wakes.own
-            || count(offset_of!(wakes, interrupts)) != self.closed.wakes.interrupts
-            || count(offset_of!(wakes, outside)) != self.closed.wakes.outside
-            || field(offset_of!(group_cpu, cross_wakeups)) != self.closed.cross_wakeups
-            || field(woken) != self.closed.histograms[WAKE_TO_RUN].sum_ns
-    }
+/// Threads that came and went, and calls of exec, since the slot was first used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Births {
+    born: u64,
+    died: u64,
+    execs: u64,
 }
 
-impl Share {
-    /// All but the work, of which a part may be in progress.
-    fn between(last: &group_cpu, now: &group_cpu) -> Self {
-        let since = |count: fn(&group_cpu) -> u64| count(now).wrapping_sub(count(last));
+impl Births {
+    fn read(programs: &Loaded, slot: u32) -> Self {
+        let count = |offset| programs.groups.read_field(slot as usize, offset);
         Self {
-            work: Nanos::ZERO,
-            work_switches: since(|of| of.work_switches),
-            cross_wakeups: since(|of| of.cross_wakeups),
-            voluntary: since(|of| of.voluntary),
-            involuntary: since(|of| of.involuntary),
-            g_comp: difference(&now.histograms[G_COMP], &last.histograms[G_COMP]),
-            wake_to_run: difference(&now.histograms[WAKE_TO_RUN], &last.histograms[WAKE_TO_RUN]),
-            wakes: wakes_between(&last.wakes, &now.wakes),
+            born: count(offset_of!(group_state, born)),
+            died: count(offset_of!(group_state, died)),
+            execs: count(offset_of!(group_state, execs)),
         }
     }
-}
-
-fn wakes_between(last: &wakes, now: &wakes) -> Wakes {
-    let since = |count: fn(&wakes) -> u32| u64::from(count(now).wrapping_sub(count(last)));
-    Wakes {
-        own: since(|of| of.own),
-        returned: since(|of| of.returned),
-        bursts: since(|of| of.bursts),
-        wide: since(|of| of.wide),
-        interrupts: since(|of| of.interrupts),
-        outside: since(|of| of.outside),
-        woken_threads: since(|of| of.threads),
-    }
-}
-
-/// On all CPUs: each thread was counted on one of them.
-fn all_wakes(shares: &[Share]) -> Wakes {
-    let mut all = Wakes::default();
-    for share in shares {
-        all += share.wakes;
-    }
-    Wakes { woken_threads: shares.iter().map(|share| share.wakes.woken_threads).sum(), ..all }
-}
-
-/// CPU time so far of the stint in progress, if it is the group's.
-fn open_exec_now(programs: &Loaded, slot: u32, cpu: usize, cpu_time_of: &impl Fn(u32) -> Option<u64>) -> u64 {
-    let word = |offset: usize| programs.cpus.read_field::<u32>(cpu, offset);
-    let long = |offset: usize| programs.cpus.read_field::<u64>(cpu, offset);
-    let class = word(offset_of!(cpu_state, class));
-    if class != GROUP || word(offset_of!(cpu_state, group)) != slot {
-        return 0;
-    }
-    let open = now_ns().saturating_sub(long(offset_of!(cpu_state, since_ns)));
-    let (pid, exec_at_ns) = (word(offset_of!(cpu_state, pid)), long(offset_of!(cpu_state, exec_at_ns)));
-    open_exec(class, open, || Some(cpu_time_of(pid)?.saturating_sub(exec_at_ns)))
 }
 
 /// The processes in a cgroup, but for those.
@@ -353,10 +226,6 @@ fn members_of(folder: &Path, nobodys: &[i32]) -> BTreeSet<i32> {
     let mut members = members_below(folder);
     members.retain(|pid| !nobodys.contains(pid));
     members
-}
-
-fn index(programs: &Loaded, slot: u32, cpu: usize) -> usize {
-    slot as usize * programs.cpus.len() + cpu
 }
 
 /// Tells the kernel's side how many groups are cgroups.

@@ -7,7 +7,7 @@ use crate::observer::ObserverConfig;
 use gleaner_bpf::{BpfRefusal, MappedArray, plain_old_data, refusal};
 use gleaner_model::{CpuSet, KernelVersion, VcpuId};
 use gleaner_sys::ProcRoot;
-use gleaner_sys::{Namespaces, affinity_of, possible_cpus, set_affinity};
+use gleaner_sys::{Namespaces, affinity_of, online_cpus, possible_cpus, set_affinity};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapHandle, ProgramInput};
 use rustix::thread::sched_yield;
@@ -19,9 +19,9 @@ use std::sync::Arc;
 plain_old_data! {
     histogram { sum_ns, count, buckets, unused }
     cpu_state {
-        yield_pid, armed, seq, since_ns, exec_at_ns, class, pid, group, woken_pid, woken_by, burst, in_timer, unused,
+        yield_pid, armed, seq, since_ns, exec_at_ns, class, pid, group, woken_pid, woken_by, burst, in_timer, place,
         idle_since_ns, comp_ns, halted_ns, yield_ns, idle_entries, halts, yield_switches, yield_nvcsw, hlts, interrupts,
-        histograms, __pad_2672,
+        touched, histograms, __pad_2704,
     }
     wakes { own, returned, bursts, wide, interrupts, outside, threads, unused }
     group_cpu { exec_ns, work_switches, cross_wakeups, voluntary, involuntary, wakes, histograms, __pad_2600 }
@@ -37,6 +37,8 @@ plain_old_data! {
 
 /// Groups at most, as in gleaner.bpf.c.
 pub(super) const MAX_GROUPS: usize = 256;
+/// What a CPU's bits of groups take.
+pub(super) const GROUP_WORDS: usize = MAX_GROUPS / 64;
 /// What the counters of all groups may take. A group takes 2.6 kB a CPU.
 const GROUPS_BYTES_MAX: usize = 64 << 20;
 
@@ -44,8 +46,12 @@ const GROUPS_BYTES_MAX: usize = 64 << 20;
 #[derive(Debug)]
 pub(super) struct Loaded {
     pub cpus: Arc<MappedArray<cpu_state>>,
-    /// By group, then by CPU.
+    /// By group, then by the CPU's place.
     pub group_cpus: MappedArray<group_cpu>,
+    /// How many CPUs get a place.
+    pub places: usize,
+    /// When the programs began.
+    pub attached_ns: u64,
     pub groups: MappedArray<group_state>,
     /// How many of `groups` there is room for.
     pub capacity: usize,
@@ -56,6 +62,8 @@ pub(super) struct Loaded {
     /// What tells of bursts, where the kernel has timers for programs.
     pub bursts: Option<OwnedFd>,
     pub has_cpu_idle: bool,
+    /// For what the kernel counts of them.
+    pub programs: Vec<OwnedFd>,
     _links: Vec<Link>,
     /// The kernel frees a map's timers when no user has it any more.
     _burst_timers: MapHandle,
@@ -135,19 +143,26 @@ pub(crate) fn cpu_numbers(root: &ProcRoot) -> libbpf_rs::Result<usize> {
     last.map_or_else(libbpf_rs::num_possible_cpus, |last| Ok(last.0 as usize + 1))
 }
 
+/// For how many CPUs groups are counted: those that there are, and a few that may come.
+fn places(root: &ProcRoot, possible: usize) -> usize {
+    let there = online_cpus(root).map_or(possible, |online| online.len());
+    (there + (there / 4).max(2)).min(possible)
+}
+
 fn load_programs(config: &ObserverConfig, extras: Extras) -> Result<Loaded, BpfRefusal> {
     let refuse = |step| move |error: libbpf_rs::Error| refusal(step, &error);
     let possible = cpu_numbers(&config.root).map_err(refuse("counting CPUs"))?;
-    let capacity = config.groups_max.min(GROUPS_BYTES_MAX / size_of::<group_cpu>() / possible).clamp(1, MAX_GROUPS);
+    let places = places(&config.root, possible);
+    let capacity = config.groups_max.min(GROUPS_BYTES_MAX / size_of::<group_cpu>() / places).clamp(1, MAX_GROUPS);
     let mut storage = MaybeUninit::uninit();
     let mut open = GleanerSkelBuilder::default().open(&mut storage).map_err(refuse("opening the object"))?;
-    configure(&mut open, config, possible, capacity, extras).map_err(refuse("sizing the maps"))?;
+    configure(&mut open, config, (possible, places, capacity), extras).map_err(refuse("sizing the maps"))?;
     let skel = open.load().map_err(refuse("loading"))?;
     let map = |what: io::Error| refusal("mapping the maps", &libbpf_rs::Error::from(what));
     let maps = &skel.maps;
     let cpus = MappedArray::<cpu_state>::new(&maps.cpus, maps.cpus.value_size(), possible).map_err(map)?;
     let group_cpus =
-        MappedArray::new(&maps.group_cpus, maps.group_cpus.value_size(), capacity * possible).map_err(map)?;
+        MappedArray::new(&maps.group_cpus, maps.group_cpus.value_size(), capacity * places).map_err(map)?;
     let groups = MappedArray::new(&maps.groups, maps.groups.value_size(), MAX_GROUPS).map_err(map)?;
     let shared = MappedArray::new(&maps.shared, maps.shared.value_size(), 1).map_err(map)?;
     let keep = |map| MapHandle::try_from(map).map_err(refuse("keeping the maps"));
@@ -172,11 +187,14 @@ fn load_programs(config: &ObserverConfig, extras: Extras) -> Result<Loaded, BpfR
         let made = progs.make_timers.test_run(ProgramInput::default()).is_ok_and(|output| output.return_value == 0);
         maps.bursts.as_fd().try_clone_to_owned().ok().filter(|_| made)
     });
+    let programs = wanted.iter().filter_map(|program| program.as_fd().try_clone_to_owned().ok()).collect();
     // The links keep their programs, and those their maps, when the skeleton goes.
     let links = wanted.into_iter().map(libbpf_rs::ProgramImpl::attach).collect::<Result<Vec<_>, _>>();
     Ok(Loaded {
         cpus: Arc::new(cpus),
         group_cpus,
+        places,
+        attached_ns,
         groups,
         capacity,
         shared,
@@ -185,6 +203,7 @@ fn load_programs(config: &ObserverConfig, extras: Extras) -> Result<Loaded, BpfR
         rings,
         bursts,
         has_cpu_idle: extras.cpu_idle,
+        programs,
         _links: links.map_err(refuse("attaching"))?,
         _burst_timers: keep(&maps.burst_timers)?,
     })
@@ -193,17 +212,16 @@ fn load_programs(config: &ObserverConfig, extras: Extras) -> Result<Loaded, BpfR
 fn configure(
     open: &mut OpenGleanerSkel<'_>,
     config: &ObserverConfig,
-    possible: usize,
-    capacity: usize,
+    (possible, places, capacity): (usize, usize, usize),
     extras: Extras,
 ) -> libbpf_rs::Result<()> {
-    open.maps.group_cpus.set_max_entries(u32::try_from(capacity * possible).unwrap_or(u32::MAX))?;
+    open.maps.group_cpus.set_max_entries(u32::try_from(capacity * places).unwrap_or(u32::MAX))?;
     let possible = u32::try_from(possible).unwrap_or(u32::MAX);
     open.maps.cpus.set_max_entries(possible)?;
     open.maps.rings.set_max_entries(possible)?;
     open.maps.bursts.set_max_entries(u32::try_from(rustix::param::page_size()).unwrap_or(4096))?;
     if let Some(constants) = open.maps.rodata_data.as_deref_mut() {
-        constants.cpu_count = possible;
+        constants.places = u32::try_from(places).unwrap_or(u32::MAX);
         constants.group_count = u32::try_from(capacity).unwrap_or(u32::MAX);
         constants.timer_flags = extras.timers.unwrap_or(0);
         constants.has_timers = extras.timers.is_some();

@@ -23,6 +23,7 @@
 
 // Groups at most; user space may take room for fewer.
 #define MAX_GROUPS 256
+#define GROUP_WORDS (MAX_GROUPS / 64)
 #define NO_GROUP (~0U)
 // group_state.kind
 #define FREE 0
@@ -47,7 +48,7 @@ struct cpu_state {
 	__u32 woken_by; // who woke it last, where its class is GROUP
 	__u32 burst; // threads of its group that it woke since it came
 	__u32 in_timer; // whether a timer's interrupt is being served
-	__u32 unused;
+	__u32 place; // user space: where its part of group_cpus is, counted from 1; 0: it has none
 	// When the idle period in progress began, 0 while working; CPU time worked since the last one ended.
 	__u64 idle_since_ns;
 	__u64 comp_ns;
@@ -61,6 +62,8 @@ struct cpu_state {
 	__u64 yield_nvcsw; // the yielding thread's own count when it came
 	__u64 hlts;
 	__u64 interrupts; // idle periods that an interrupt ended; the others that L_IDLE has, a wake-up by another vCPU's task
+	// A bit for each group of which something was counted here, until user space takes it.
+	__u64 touched[GROUP_WORDS];
 	struct histogram histograms[HISTOGRAMS];
 } __attribute__((aligned(64)));
 
@@ -147,11 +150,11 @@ struct {
 	__type(value, struct cpu_state);
 } cpus SEC(".maps");
 
-// Element `group * cpu_count + cpu`.
+// Element `group * places + place - 1`: there are more CPUs possible than there are.
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1); // user space: groups times possible CPUs
+	__uint(max_entries, 1); // user space: groups times places
 	__type(key, __u32);
 	__type(value, struct group_cpu);
 } group_cpus SEC(".maps");
@@ -213,7 +216,7 @@ struct {
 	__uint(max_entries, RING_BYTES);
 } bursts SEC(".maps");
 
-const volatile __u32 cpu_count = 1;
+const volatile __u32 places = 1;
 // Whether the kernel has timers for programs, and can keep one on its CPU.
 const volatile bool has_timers = false;
 const volatile __u64 timer_flags = 0;

@@ -8,7 +8,9 @@
 //! ```text
 //!   load    gets the programs into the kernel, or says why not (with gleaner-bpf, which has the shared memory too)
 //!   reader  what vCPUs counted -> Totals -> VcpuWindow
-//!   group   what a group's slot counted -> its part of the window
+//!   cpus    those that there are, and which groups they have counted for
+//!   share   what a group's slot counted on one vCPU
+//!   group   that of all vCPUs -> its part of the window
 //!   members who belongs to a group, where that was so before
 //!   busy    "wake me when this vCPU works again", for the yielding threads
 //! ```
@@ -32,10 +34,12 @@
 //! Everything in the kernel hangs on file descriptors of this process: however it ends, nothing stays.
 
 pub(crate) mod busy;
+mod cpus;
 mod group;
 pub(crate) mod load;
 mod members;
 pub(crate) mod reader;
+mod share;
 
 #[allow(warnings, clippy::all, clippy::pedantic)]
 mod skel {
@@ -49,16 +53,21 @@ use crate::ObserveError;
 use crate::burst::BurstSignal;
 use crate::cpuidle::IdleSplitter;
 use crate::observer::ObserverConfig;
-use crate::system::{PresentReader, open_stat};
+use crate::seen::{Seen, SeenGroup};
+use crate::system::{Present, PresentReader, open_stat};
+use cpus::Cpus;
+use gleaner_bpf::run_time;
 use gleaner_model::{
     Burst, BurstWatch, CpuSet, GroupWindow, Nanos, RetainCounters, Source, VcpuId, VcpuWindow, Window,
 };
 use gleaner_sys::{ProcRoot, StatReader, SystemStat, thread_cpu_time};
-use group::{Group, Share};
+use group::Group;
 use libbpf_rs::libbpf_sys::bpf_map_create_opts;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
-use reader::{Totals, now_ns};
+use reader::now_ns;
+use share::{Rows, Shares};
 use skel::types::{cpu_state, shared_state};
+use std::cell::OnceCell;
 use std::io;
 use std::mem::offset_of;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -83,16 +92,6 @@ fn kernel_pid(pid: i32) -> u32 {
     u32::try_from(pid).unwrap_or(0)
 }
 
-/// What was read at the end of the last window.
-#[derive(Debug)]
-struct Reading {
-    at_ns: u64,
-    /// By CPU number, all possible ones.
-    cpus: Vec<Totals>,
-    /// `None` where it was not asked for or could not be read.
-    stat: Option<SystemStat>,
-}
-
 /// The observer on the scheduler's tracepoints. See the module's text.
 #[derive(Debug)]
 pub struct BpfObserver {
@@ -109,13 +108,17 @@ pub struct BpfObserver {
     started_ns: u64,
     /// Tells the kernel's side which threads it has counted in this window.
     window_number: u32,
-    last: Reading,
+    cpus: Cpus,
+    rows: Rows,
+    /// When the last window ended.
+    at_ns: u64,
+    /// What the machine's files said then; `None` where they could not be read.
+    last_stat: Option<SystemStat>,
     idle: IdleSplitter,
     /// Moves between cgroups that were followed.
     moved: u64,
     /// Threads found here for which there was no room.
     untracked: u64,
-    hlts: u64,
     cost: Nanos,
 }
 
@@ -127,6 +130,10 @@ impl BpfObserver {
     pub fn new(config: &ObserverConfig) -> Result<Self, BpfRefusal> {
         let programs = load::load(config)?;
         let mut observer = Self {
+            at_ns: programs.attached_ns,
+            cpus: Cpus::default(),
+            rows: Rows::default(),
+            last_stat: None,
             root: config.root.clone(),
             present: None,
             stat: open_stat(&config.root).ok(),
@@ -136,15 +143,14 @@ impl BpfObserver {
             nobodys: std::iter::once(config.owner_pid).chain(config.excluded_pids.iter().copied()).collect(),
             started_ns: now_ns(),
             window_number: 0,
-            last: Reading { at_ns: 0, cpus: Vec::new(), stat: None },
             idle: IdleSplitter::default(),
             moved: 0,
             untracked: 0,
-            hlts: 0,
             cost: Nanos::ZERO,
         };
         observer.next_window();
-        observer.last = observer.read(false);
+        let there = observer.present().map_or_else(|_| observer.possible(), |present| present.there);
+        observer.read(&there);
         Ok(observer)
     }
 
@@ -158,6 +164,7 @@ impl BpfObserver {
         let taken = |slot: &u32| self.groups.iter().any(|group| group.slot() == *slot);
         let capacity = u32::try_from(self.programs.capacity).unwrap_or(u32::MAX);
         let Some(slot) = (0..capacity).find(|slot| !taken(slot)) else { return false };
+        self.rows.begin(&self.programs, &self.cpus, slot);
         let mut group = Group::of_running(&self.programs, slot, cgroup);
         self.untracked += group.enter(&self.programs, &self.root, roots, &self.nobodys).untracked;
         group.nobody_is_new();
@@ -205,58 +212,76 @@ impl BpfObserver {
     /// Zero of [`Window::at`]; what happened before is not in the next window.
     pub fn start(&mut self, yields: &[RetainCounters]) {
         self.set_yielding(yields);
-        let stat = self.system_stat();
-        let now = Reading { stat, ..self.read(true) };
-        let last = std::mem::replace(&mut self.last, now);
-        self.groups_since(&last);
-        self.started_ns = self.last.at_ns;
-        let possible = u32::try_from(self.last.cpus.len()).unwrap_or(0);
-        let allowed = self.allowed.clone().unwrap_or_else(|| CpuSet::first(possible));
-        let mut vcpus: Vec<_> = allowed.iter().map(VcpuWindow::new).collect();
+        self.last_stat = self.system_stat();
+        let Present { there, usable } = self.present().unwrap_or_else(|_| self.all_possible());
+        let shares = self.read(&there);
+        self.seen_of(&shares);
+        self.started_ns = self.at_ns;
+        let mut vcpus: Vec<_> = usable.iter().map(VcpuWindow::new).collect();
         self.idle.split(&self.root, yields, &mut vcpus);
     }
 
     /// What happened to the first group since the last call, or since [`Self::start`].
     ///
     /// # Errors
-    /// As [`Self::windows`], or when there is no group.
+    /// As [`Self::look`], or when there is no group.
     pub fn window(&mut self, yields: &[RetainCounters]) -> Result<Window, ObserveError> {
-        self.windows(yields)?.into_iter().next().ok_or(ObserveError::NoGroup)
+        self.look(yields)?.take(0).ok_or(ObserveError::NoGroup)
     }
 
     /// What happened since the last call, or since [`Self::start`]: a window for each group, in their order.
     ///
     /// # Errors
-    /// When the list of online CPUs cannot be read.
+    /// As [`Self::look`].
     pub fn windows(&mut self, yields: &[RetainCounters]) -> Result<Vec<Window>, ObserveError> {
+        self.look(yields).map(Seen::into_windows)
+    }
+
+    /// What happened since the last call, or since [`Self::start`].
+    ///
+    /// # Errors
+    /// When the list of online CPUs cannot be read.
+    pub fn look(&mut self, yields: &[RetainCounters]) -> Result<Seen, ObserveError> {
         let cpu_before = thread_cpu_time();
         self.set_yielding(yields);
-        let present = match &mut self.present {
-            Some(reader) => reader.read()?,
-            none => none.insert(PresentReader::open(&self.root, self.allowed.clone())?).read()?,
-        };
+        let Present { there, usable } = self.present()?;
         self.follow_moves();
         let stat = self.system_stat();
-        let now = Reading { stat, ..self.read(true) };
-        let last = std::mem::replace(&mut self.last, now);
-        let groups = self.groups_since(&last);
+        let last_stat = std::mem::replace(&mut self.last_stat, stat);
+        let last_ns = self.at_ns;
+        let shares = self.read(&there);
+        let groups = self.seen_of(&shares);
         self.next_window();
-        let mut vcpus = vcpus_since(&last, &self.last, &present);
+        let length = Nanos(self.at_ns.saturating_sub(last_ns));
+        let mut vcpus = self.vcpus(&usable, length, last_stat.as_ref());
         self.idle.split(&self.root, yields, &mut vcpus);
         let machine = Window {
-            at: Nanos(self.last.at_ns.saturating_sub(self.started_ns)),
-            length: Nanos(self.last.at_ns.saturating_sub(last.at_ns)),
+            at: Nanos(self.at_ns.saturating_sub(self.started_ns)),
+            length,
             source: Source::Bpf,
             idle_entries: vcpus.iter().map(|vcpu| vcpu.idle_entries).sum(),
             halts: vcpus.iter().map(|vcpu| vcpu.halts).sum(),
             vcpus,
             group: GroupWindow::default(),
         };
-        let windows = groups.into_iter().map(|(shares, group)| Window { group, ..with_work(&machine, &shares) });
-        let windows = windows.collect();
-        self.hlts = self.last.cpus.iter().zip(&last.cpus).map(|(now, last)| now.hlts_since(last)).sum();
         self.cost = thread_cpu_time() - cpu_before;
-        Ok(windows)
+        Ok(Seen { machine, groups })
+    }
+
+    /// The CPUs that are there now.
+    fn present(&mut self) -> Result<Present, ObserveError> {
+        match &mut self.present {
+            Some(reader) => reader.read(),
+            none => none.insert(PresentReader::open(&self.root, self.allowed.clone())?).read(),
+        }
+    }
+
+    fn possible(&self) -> CpuSet {
+        CpuSet::first(u32::try_from(self.programs.cpus.len()).unwrap_or(0))
+    }
+
+    fn all_possible(&self) -> Present {
+        Present { usable: self.allowed.clone().unwrap_or_else(|| self.possible()), there: self.possible() }
     }
 
     /// Threads are counted anew, at the first time that they are woken.
@@ -265,19 +290,36 @@ impl BpfObserver {
         self.programs.shared.write_field(0, offset_of!(shared_state, window), self.window_number);
     }
 
-    /// What each group did since `last`, on each CPU and altogether.
-    fn groups_since(&mut self, last: &Reading) -> Vec<(Vec<Share>, GroupWindow)> {
-        let Self { groups, programs, root, .. } = self;
-        let only_one = groups.len() == 1;
-        let since = |group: &mut Group| {
-            let shares = group.shares(programs, &last.cpus, &self.last.cpus, &|pid| cpu_time_of(root, pid));
+    /// Reads what has changed: of CPUs, and what groups did on them.
+    fn read(&mut self, there: &CpuSet) -> Shares {
+        let Self { programs, root, cpus, rows, .. } = self;
+        let cpu_time = |pid| cpu_time_of(root, pid);
+        let last_ns = std::mem::replace(&mut self.at_ns, now_ns());
+        let touched = cpus.read(programs, there, last_ns, &cpu_time);
+        rows.advance(programs, cpus, &touched, &cpu_time)
+    }
+
+    /// What each group did, which was `shares`.
+    fn seen_of(&mut self, shares: &Shares) -> Vec<SeenGroup> {
+        let Self { groups, programs, .. } = self;
+        let by_slot = OnceCell::new();
+        let seen = |group: &mut Group| {
             let slot = group.slot();
-            let threads = || if only_one { members::threads(programs) } else { members::threads_of(programs, slot) };
-            let pinned = group.bound.window(threads);
-            let window = group.window(programs, &shares, pinned);
-            (shares, window)
+            let threads = || by_slot.get_or_init(|| members::by_slot(programs)).get(&slot).cloned().unwrap_or_default();
+            group.seen(programs, shares.get(&slot).map_or(&[], Vec::as_slice), threads)
         };
-        groups.iter_mut().map(since).collect()
+        groups.iter_mut().map(seen).collect()
+    }
+
+    /// What the vCPUs did, whoever it was for.
+    fn vcpus(&self, usable: &CpuSet, length: Nanos, last_stat: Option<&SystemStat>) -> Vec<VcpuWindow> {
+        let reported = |stat: Option<&SystemStat>, id| stat?.cpu(id).map(|times| times.steal);
+        let steal = |id| Some(reported(self.last_stat.as_ref(), id)? - reported(last_stat, id)?);
+        let of = |id: VcpuId| {
+            let cpu = self.cpus.get(id.0 as usize)?;
+            Some(cpu.totals.window(&cpu.change, id, length, steal(id).unwrap_or(Nanos::ZERO)))
+        };
+        usable.iter().filter_map(of).collect()
     }
 
     /// Looks where processes of several threads went to another cgroup: of those the kernel's side shows one thread.
@@ -299,12 +341,20 @@ impl BpfObserver {
         self.cost
     }
 
+    /// See [`crate::Observer::programs_ran`].
+    pub fn programs_ran(&self) -> Option<(u64, Nanos)> {
+        let ran: Vec<(u64, u64)> =
+            self.programs.programs.iter().filter_map(|program| run_time(program.as_fd())).collect();
+        let runs = ran.iter().map(|(runs, _)| runs).sum();
+        (!ran.is_empty()).then(|| (runs, Nanos(ran.iter().map(|(_, took)| took).sum())))
+    }
+
     /// How often, in the last window, idle tasks really executed the idle instruction; `None` unless
     /// [`ObserverConfig::count_idle_instructions`] asked for it and the kernel has the `cpu_idle` tracepoint. A
     /// window's `halts` are entries of the idle task instead. More than the window's halts when interrupts end halts
     /// without any task to run, fewer when the kernel polls instead.
     pub fn idle_instructions(&self) -> Option<u64> {
-        self.programs.has_cpu_idle.then_some(self.hlts)
+        self.programs.has_cpu_idle.then(|| self.cpus.hlts())
     }
 
     /// The managed threads alive now, ascending.
@@ -384,17 +434,6 @@ impl BpfObserver {
     fn system_stat(&mut self) -> Option<SystemStat> {
         self.stat.as_mut()?.read().ok()
     }
-
-    fn read(&self, reuse: bool) -> Reading {
-        let cpus = &self.programs.cpus;
-        let cpu_time = |pid| cpu_time_of(&self.root, pid);
-        let last = |index: usize| reuse.then(|| self.last.cpus.get(index)).flatten();
-        Reading {
-            at_ns: now_ns(),
-            cpus: (0..cpus.len()).map(|index| Totals::read(cpus, index, last(index), cpu_time)).collect(),
-            stat: None,
-        }
-    }
 }
 
 /// A ring buffer of a page, for one vCPU's signal.
@@ -412,29 +451,4 @@ fn ring() -> io::Result<OwnedFd> {
 fn cpu_time_of(root: &ProcRoot, pid: u32) -> Option<u64> {
     let text = std::fs::read(root.proc.join(format!("{pid}/schedstat"))).ok()?;
     gleaner_sys::schedstat(&text).map(|(run_ns, ..)| run_ns)
-}
-
-/// What the vCPUs did, whoever it was for.
-fn vcpus_since(last: &Reading, now: &Reading, present: &CpuSet) -> Vec<VcpuWindow> {
-    let known = |id: &VcpuId| (id.0 as usize) < now.cpus.len();
-    let length = Nanos(now.at_ns.saturating_sub(last.at_ns));
-    let reported = |reading: &Reading, id| reading.stat.as_ref()?.cpu(id).map(|times| times.steal);
-    let steal = |id| Some(reported(now, id)? - reported(last, id)?);
-    let of = |id: VcpuId| {
-        let (from, to) = (&last.cpus[id.0 as usize], &now.cpus[id.0 as usize]);
-        to.window_since(from, id, length, steal(id).unwrap_or(Nanos::ZERO))
-    };
-    present.iter().filter(known).map(of).collect()
-}
-
-/// The machine's window with what one group did on each vCPU.
-fn with_work(machine: &Window, shares: &[Share]) -> Window {
-    let mut window = machine.clone();
-    for vcpu in &mut window.vcpus {
-        let Some(share) = shares.get(vcpu.id.0 as usize) else { continue };
-        vcpu.work = Some(share.work);
-        vcpu.work_switches = Some(share.work_switches);
-        vcpu.cross_wakeups = Some(share.cross_wakeups);
-    }
-    window
 }

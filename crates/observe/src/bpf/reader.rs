@@ -39,46 +39,81 @@ pub(super) struct Totals {
     open_exec_ns: u64,
 }
 
+/// What came between two readings of one vCPU.
+#[derive(Debug, Default)]
+pub(super) struct Change {
+    /// What had been counted before; `None`: nothing was since.
+    before: Option<Box<cpu_state>>,
+    halted: Nanos,
+    yielded: Nanos,
+}
+
 impl Totals {
-    /// Reads CPU `index`. What did not change since `last` is not copied again: most of 240 possible CPUs never do.
-    pub fn read(
+    /// Of a vCPU that was not there until `now_ns`, since `attached_ns`.
+    pub fn not_there(attached_ns: u64, now_ns: u64) -> Self {
+        let state = cpu_state { since_ns: attached_ns, ..cpu_state::default() };
+        Self::with_open_stint(state, now_ns, |_| None)
+    }
+
+    /// Reads CPU `index` anew. What did not change is not copied: most vCPUs are idle.
+    pub fn advance(
+        &mut self,
         cpus: &MappedArray<cpu_state>,
         index: usize,
-        last: Option<&Self>,
         cpu_time_of: impl Fn(u32) -> Option<u64>,
-    ) -> Self {
+    ) -> Change {
         let seq = || cpus.read_field::<u64>(index, offset_of!(cpu_state, seq));
-        let mut state = last.map_or_else(cpu_state::default, |last| last.state);
-        let mut at_ns = now_ns();
+        let (mut fresh, mut at_ns) = (None, now_ns());
         for _ in 0..MAX_TRIES {
             let before = seq();
             at_ns = now_ns();
             if before.is_multiple_of(2) {
-                if last.is_none() || before != state.seq {
-                    fence(Ordering::Acquire);
-                    state = cpus.read(index);
-                    fence(Ordering::Acquire);
-                }
-                if seq() == before && state.since_ns <= at_ns {
+                fence(Ordering::Acquire);
+                fresh = (before != self.state.seq).then(|| Box::new(cpus.read(index)));
+                fence(Ordering::Acquire);
+                if seq() == before && fresh.as_ref().map_or(self.state.since_ns, |state| state.since_ns) <= at_ns {
                     break;
                 }
             }
             std::hint::spin_loop();
         }
-        Self::with_open_stint(&state, at_ns, cpu_time_of)
+        self.go_on(fresh, at_ns, cpu_time_of)
     }
 
-    fn with_open_stint(state: &cpu_state, at_ns: u64, cpu_time_of: impl Fn(u32) -> Option<u64>) -> Self {
+    /// It is `fresh` now, or what it was.
+    fn go_on(
+        &mut self,
+        mut fresh: Option<Box<cpu_state>>,
+        at_ns: u64,
+        cpu_time_of: impl Fn(u32) -> Option<u64>,
+    ) -> Change {
+        if let Some(fresh) = &mut fresh {
+            std::mem::swap(&mut self.state, &mut **fresh);
+        }
+        let (halted_ns, yield_ns) = (self.halted_ns, self.yield_ns);
+        self.open_stint(at_ns, cpu_time_of);
+        Change {
+            before: fresh,
+            halted: Nanos(self.halted_ns.saturating_sub(halted_ns)),
+            yielded: Nanos(self.yield_ns.saturating_sub(yield_ns)),
+        }
+    }
+
+    fn with_open_stint(state: cpu_state, at_ns: u64, cpu_time_of: impl Fn(u32) -> Option<u64>) -> Self {
+        let mut totals = Self { state, ..Self::default() };
+        totals.open_stint(at_ns, cpu_time_of);
+        totals
+    }
+
+    fn open_stint(&mut self, at_ns: u64, cpu_time_of: impl Fn(u32) -> Option<u64>) {
+        let state = &self.state;
         let open = at_ns.saturating_sub(state.since_ns);
         let charged = || Some(cpu_time_of(state.pid)?.saturating_sub(state.exec_at_ns));
         let open_exec_ns = open_exec(state.class, open, charged);
         let of = |is_its: bool, open: u64| if is_its { open } else { 0 };
-        Self {
-            halted_ns: state.halted_ns + of(state.class <= IDLE, open),
-            yield_ns: state.yield_ns + of(state.class == YIELDING, open_exec_ns),
-            open_exec_ns,
-            state: *state,
-        }
+        self.halted_ns = state.halted_ns + of(state.class <= IDLE, open);
+        self.yield_ns = state.yield_ns + of(state.class == YIELDING, open_exec_ns);
+        self.open_exec_ns = open_exec_ns;
     }
 
     /// How often the vCPU's figures changed, twice over.
@@ -91,48 +126,51 @@ impl Totals {
         self.state.class
     }
 
+    /// The group whose stint is in progress.
+    pub fn group(&self) -> Option<u32> {
+        (self.state.class == GROUP).then_some(self.state.group)
+    }
+
     /// CPU time so far of the stint in progress, if it is this group's.
     pub fn open_exec_of(&self, slot: u32) -> u64 {
-        if self.state.class == GROUP && self.state.group == slot { self.open_exec_ns } else { 0 }
+        if self.group() == Some(slot) { self.open_exec_ns } else { 0 }
     }
 
-    fn since(&self, last: &Self, count: fn(&cpu_state) -> u64) -> u64 {
-        count(&self.state).wrapping_sub(count(&last.state))
+    fn since(&self, change: &Change, count: fn(&cpu_state) -> u64) -> u64 {
+        change.before.as_ref().map_or(0, |before| count(&self.state).wrapping_sub(count(before)))
     }
 
-    pub fn hlts_since(&self, last: &Self) -> u64 {
-        self.since(last, |state| state.hlts)
+    /// Idle instructions in the change.
+    pub fn hlts(&self, change: &Change) -> u64 {
+        self.since(change, |state| state.hlts)
     }
 
-    /// One of the distributions: what was recorded between the two.
-    fn distribution_since(&self, last: &Self, which: usize) -> Distribution {
-        difference(&self.state.histograms[which], &last.state.histograms[which])
+    /// One of the distributions: what was recorded in the change.
+    fn distribution(&self, change: &Change, which: usize) -> Distribution {
+        let before = change.before.as_ref();
+        before.map_or_else(Distribution::new, |before| {
+            difference(&self.state.histograms[which], &before.histograms[which])
+        })
     }
 
-    fn idle_ended_since(&self, last: &Self) -> IdleEndedBy {
-        let ended = |totals: &Self| totals.state.histograms[L_IDLE].count;
-        let interrupts = self.since(last, |state| state.interrupts);
-        let all = u64::from(ended(self).wrapping_sub(ended(last)));
-        IdleEndedBy { interrupts, wakeups: all.saturating_sub(interrupts) }
+    fn idle_ended(&self, change: &Change) -> IdleEndedBy {
+        let interrupts = self.since(change, |state| state.interrupts);
+        let ended = |state: &cpu_state| state.histograms[L_IDLE].count;
+        let all = change.before.as_ref().map_or(0, |before| ended(&self.state).wrapping_sub(ended(before)));
+        IdleEndedBy { interrupts, wakeups: u64::from(all).saturating_sub(interrupts) }
     }
 
-    /// The window of `length` between the two, in which the hypervisor reported `steal`, without what groups did.
-    pub fn window_since(&self, last: &Self, id: VcpuId, length: Nanos, steal: Nanos) -> VcpuWindow {
+    /// The window of `length` that the change was, in which the hypervisor reported `steal`, without what groups did.
+    pub fn window(&self, change: &Change, id: VcpuId, length: Nanos, steal: Nanos) -> VcpuWindow {
         VcpuWindow {
-            idle_entries: Some(self.since(last, |state| state.idle_entries)),
-            halts: Some(self.since(last, |state| state.halts)),
-            yield_switches: Some(self.since(last, |state| state.yield_switches)),
-            l_comp: Some(self.distribution_since(last, L_COMP)),
-            idle_ended_by: Some(self.idle_ended_since(last)),
-            l_idle: Some(self.distribution_since(last, L_IDLE)),
+            idle_entries: Some(self.since(change, |state| state.idle_entries)),
+            halts: Some(self.since(change, |state| state.halts)),
+            yield_switches: Some(self.since(change, |state| state.yield_switches)),
+            l_comp: Some(self.distribution(change, L_COMP)),
+            idle_ended_by: Some(self.idle_ended(change)),
+            l_idle: Some(self.distribution(change, L_IDLE)),
             // A vCPU that has not switched since the programs were attached is idle, or would have been switched.
-            ..split(
-                id,
-                length,
-                steal,
-                Nanos(self.yield_ns.saturating_sub(last.yield_ns)),
-                Nanos(self.halted_ns.saturating_sub(last.halted_ns)),
-            )
+            ..split(id, length, steal, change.yielded, change.halted)
         }
     }
 }
@@ -168,12 +206,12 @@ mod tests {
     #[test]
     fn the_four_parts_add_up_to_the_window_whatever_runs_at_its_ends() {
         for (first, second) in [(IDLE, GROUP), (GROUP, YIELDING), (YIELDING, OTHER), (OTHER, IDLE), (UNKNOWN, IDLE)] {
-            let last = Totals::with_open_stint(&state(first, 100), 1_000, |_| None);
+            let mut totals = Totals::with_open_stint(state(first, 100), 1_000, |_| None);
             let mut now = state(second, 1_500);
             now.halted_ns = if first <= IDLE { 1_400 } else { 0 };
             now.yield_ns = if first == YIELDING { 1_300 } else { 0 };
-            let now = Totals::with_open_stint(&now, 3_000, |_| None);
-            let window = now.window_since(&last, VcpuId(0), Nanos(2_000), Nanos(100));
+            let change = totals.go_on(Some(Box::new(now)), 3_000, |_| None);
+            let window = totals.window(&change, VcpuId(0), Nanos(2_000), Nanos(100));
             assert_eq!(window.steal, Nanos(100));
             assert_eq!(window.busy + window.retained + window.halted + window.steal, Nanos(2_000), "{first} {second}");
         }
@@ -183,7 +221,7 @@ mod tests {
     fn what_was_stolen_of_a_long_stint_is_seen_before_it_ends() {
         let totals = |charged: u64| {
             let state = cpu_state { exec_at_ns: 5, group: 3, ..state(GROUP, 0) };
-            Totals::with_open_stint(&state, 100_000_000, move |_| Some(5 + charged))
+            Totals::with_open_stint(state, 100_000_000, move |_| Some(5 + charged))
         };
         let work = |charged| totals(charged).open_exec_of(3);
         assert_eq!(work(30_000_000), 40_000_000);

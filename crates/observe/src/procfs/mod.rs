@@ -51,16 +51,18 @@ mod tracker;
 use crate::ObserveError;
 use crate::cpuidle::IdleSplitter;
 use crate::observer::ObserverConfig;
+use crate::seen::{Seen, SeenGroup};
 use crate::system::{PresentReader, open_stat, split};
 use gleaner_model::{CpuSet, GroupWindow, Nanos, RetainCounters, Source, VcpuId, VcpuWindow, Window};
-use gleaner_sys::{Limit, OwnProc, ProcRoot, StatReader, SystemStat, own_proc, thread_cpu_time};
+use gleaner_sys::{Limit, OwnProc, ProcRoot, StatReader, SystemStat, own_proc, process_cpu_time, thread_cpu_time};
 use managed::Managed;
 use std::collections::BTreeMap;
 use std::time::Instant;
-use tracker::{Census, Tracker};
+use tracker::{Census, Clock, Tracker, stride};
 
 /// How often all threads are asked for children although none was created, so that a missed one is found all the same.
-const RESCAN_EVERY_WINDOWS: u32 = 32;
+/// With more groups than this it takes as many windows as there are groups.
+const RESCAN_EVERY_WINDOWS: usize = 32;
 /// Files kept open at most; three a thread.
 const MAX_OPEN_FILES: u64 = 2048;
 
@@ -85,6 +87,7 @@ pub struct ProcfsObserver {
     /// The managed groups: the owner's children, until there are others.
     groups: Vec<Managed>,
     has_children: bool,
+    clock: Clock,
     /// Files that all groups together may keep open.
     files: usize,
     /// The owner and its helpers: not managed, but their switches are known.
@@ -95,7 +98,7 @@ pub struct ProcfsObserver {
     last: Option<Snapshot>,
     /// `processes` of `/proc/stat` when threads were last looked for.
     forks_seen: Option<u64>,
-    windows_since_scan: u32,
+    windows_since_scan: usize,
     cost: Nanos,
 }
 
@@ -113,14 +116,17 @@ impl ProcfsObserver {
         let has_children = root.proc.join(format!("{owner}/task/{owner}/children")).exists();
         let soft_limit = Limit::OPEN_FILES.now().0;
         let files = usize::try_from((soft_limit / 2).min(MAX_OPEN_FILES)).unwrap_or(0);
-        let threads = Tracker::new(&root.proc, true, root.is_live(), has_children, files);
+        // Made-up processes have none.
+        let clock = config.process_clock.or_else(|| root.is_live().then_some(process_cpu_time as _));
+        let threads = Tracker::new(&root.proc, true, clock, has_children, files);
         Ok(Self {
             stat: open_stat(root)?,
             present: PresentReader::open(root, config.allowed.clone())?,
             groups: vec![Managed::new(threads, config.roots.clone(), true)],
             has_children,
             files,
-            known: Tracker::new(&root.proc, false, root.is_live(), has_children, files / 8),
+            known: Tracker::new(&root.proc, false, clock, has_children, files / 8),
+            clock,
             owner,
             excluded: config.excluded_pids.clone(),
             started: Instant::now(),
@@ -155,10 +161,11 @@ impl ProcfsObserver {
     pub fn add_group(&mut self, roots: &[i32]) {
         // Half of what is left: there is always something for the next one.
         let files = self.files.saturating_sub(self.open_files()) / 2;
-        let threads = Tracker::new(&self.root.proc, true, self.root.is_live(), self.has_children, files);
+        let threads = Tracker::new(&self.root.proc, true, self.clock, self.has_children, files);
         let mut group = Managed::new(threads, roots.to_vec(), false);
         group.discover(&[], &self.nobodys(), true);
-        group.threads.update();
+        group.threads.ask_clocks();
+        group.threads.read_threads(1);
         if let Some(last) = &mut self.last {
             last.groups.push(group.beginning());
         }
@@ -196,7 +203,7 @@ impl ProcfsObserver {
     pub fn start(&mut self, yields: &[RetainCounters]) -> Result<(), ObserveError> {
         self.last = Some(self.snapshot(yields)?);
         self.started = Instant::now();
-        let mut vcpus: Vec<_> = self.present.read()?.iter().map(VcpuWindow::new).collect();
+        let mut vcpus: Vec<_> = self.present.read()?.usable.iter().map(VcpuWindow::new).collect();
         self.idle.split(&self.root, yields, &mut vcpus);
         Ok(())
     }
@@ -204,21 +211,29 @@ impl ProcfsObserver {
     /// The same of the first group.
     ///
     /// # Errors
-    /// As [`Self::windows`], or when there is no group.
+    /// As [`Self::look`], or when there is no group.
     pub fn window(&mut self, yields: &[RetainCounters]) -> Result<Window, ObserveError> {
-        self.windows(yields)?.into_iter().next().ok_or(ObserveError::NoGroup)
+        self.look(yields)?.take(0).ok_or(ObserveError::NoGroup)
     }
 
     /// What happened since the last call, or since [`Self::start`]: a window for each group, in their order.
     ///
     /// # Errors
-    /// When `/proc/stat` or the list of online CPUs cannot be read. Threads that vanish are no error.
+    /// As [`Self::look`].
     pub fn windows(&mut self, yields: &[RetainCounters]) -> Result<Vec<Window>, ObserveError> {
+        self.look(yields).map(Seen::into_windows)
+    }
+
+    /// What happened since the last call, or since [`Self::start`].
+    ///
+    /// # Errors
+    /// When `/proc/stat` or the list of online CPUs cannot be read. Threads that vanish are no error.
+    pub fn look(&mut self, yields: &[RetainCounters]) -> Result<Seen, ObserveError> {
         let cpu_before = thread_cpu_time();
-        let present = self.present.read()?;
+        let present = self.present.read()?.usable;
         let Some(last) = self.last.take() else {
             self.start(yields)?;
-            return self.windows(yields);
+            return self.look(yields);
         };
         let now = self.snapshot(yields);
         let now = now.inspect_err(|_| self.last = Some(last.clone()))?;
@@ -237,14 +252,16 @@ impl ProcfsObserver {
             group: GroupWindow::default(),
         };
         let changes = last.groups.iter().zip(&now.groups);
-        let windows = self.groups.iter_mut().zip(changes).map(|(group, (from, to))| {
-            let pinned = group.bound.window(|| group.threads.thread_ids().collect());
-            Window { group: group_window(from, to, pinned), ..machine.clone() }
+        let groups = self.groups.iter_mut().zip(changes).map(|(group, (from, to))| {
+            let quiet = from.counts == to.counts && to.new_threads == 0 && to.exited == 0;
+            let threads = || group.threads.thread_ids().collect();
+            let pinned = if quiet { group.bound.found() } else { group.bound.window(threads) };
+            SeenGroup { quiet, group: group_window(from, to, pinned), work: None }
         });
-        let windows = windows.collect();
+        let groups = groups.collect();
         self.last = Some(now);
         self.cost = thread_cpu_time() - cpu_before;
-        Ok(windows)
+        Ok(Seen { machine, groups })
     }
 
     /// See [`crate::Observer::kept_to`].
@@ -279,8 +296,12 @@ impl ProcfsObserver {
     fn snapshot(&mut self, yields: &[RetainCounters]) -> Result<Snapshot, ObserveError> {
         let taken = Instant::now();
         let stat = self.stat.read()?;
-        self.groups.iter_mut().for_each(|group| group.threads.update());
-        self.known.update();
+        let due: Vec<usize> = self.groups.iter_mut().map(|group| group.threads.ask_clocks()).collect();
+        let all = due.iter().sum();
+        let groups = self.groups.iter_mut().zip(due);
+        groups.for_each(|(group, due)| group.threads.read_threads(stride(due, all)));
+        let due = self.known.ask_clocks();
+        self.known.read_threads(stride(due, due));
         self.look_for_threads(stat.forks);
         Ok(Snapshot {
             taken,
@@ -291,21 +312,24 @@ impl ProcfsObserver {
         })
     }
 
+    /// Where something was created; and in any case at one group after the other, so that all are asked now and then.
     fn look_for_threads(&mut self, forks: u64) {
-        self.windows_since_scan += 1;
-        let all = self.windows_since_scan >= RESCAN_EVERY_WINDOWS;
-        if self.forks_seen == Some(forks) && !all {
+        let round = self.groups.len().max(RESCAN_EVERY_WINDOWS);
+        self.windows_since_scan = (self.windows_since_scan + 1) % round;
+        let one = self.windows_since_scan;
+        let created = self.forks_seen.replace(forks) != Some(forks);
+        if !created && one >= self.groups.len() {
             return;
         }
-        if all {
-            self.windows_since_scan = 0;
-        }
-        self.forks_seen = Some(forks);
         let nobodys = self.nobodys();
         self.known.discover(nobodys.iter().copied(), &[], true);
         let mut children = self.known.children_of_or_scan(self.owner);
         children.retain(|pid| !self.excluded.contains(pid));
-        self.groups.iter_mut().for_each(|group| group.discover(&children, &nobodys, all));
+        for (place, group) in self.groups.iter_mut().enumerate() {
+            if created || place == one {
+                group.discover(&children, &nobodys, place == one);
+            }
+        }
     }
 }
 

@@ -27,6 +27,14 @@ impl Counts {
         self.involuntary += other.involuntary;
     }
 
+    /// In a sum, `before` is `now`.
+    pub fn replace(&mut self, before: Self, now: Self) {
+        let changed = |sum: u64, before: u64, now: u64| (sum + now).saturating_sub(before);
+        self.run_ns = changed(self.run_ns, before.run_ns, now.run_ns);
+        self.voluntary = changed(self.voluntary, before.voluntary, now.voluntary);
+        self.involuntary = changed(self.involuntary, before.involuntary, now.involuntary);
+    }
+
     pub fn switches(&self) -> u64 {
         self.voluntary + self.involuntary
     }

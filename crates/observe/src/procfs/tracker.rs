@@ -3,9 +3,12 @@
 //! Looking for new threads costs far more than reading known ones. `/proc/stat` counts every process and thread ever
 //! created (`processes`), so as long as that stands still nobody looks. A thread that exits leaves its last counts in
 //! the sums: nothing ever counts backwards.
+//!
+//! A process' own clock is asked first: where that stands still none of its threads has run, and none is read.
 
 use super::thread::{Counts, FileBudget, Thread};
-use gleaner_sys::{children_of_all, numbered, process_cpu_time};
+use gleaner_model::Nanos;
+use gleaner_sys::{children_of_all, numbered};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -14,19 +17,63 @@ use std::path::{Path, PathBuf};
 /// Threads tracked at most, as many as the BPF observer's map holds.
 pub(super) const MAX_THREADS: usize = 16_384;
 
-#[derive(Debug)]
+/// CPU time of a process; `None` where processes have no clock: in a fixture tree.
+pub(super) type Clock = Option<fn(i32) -> Option<Nanos>>;
+
+#[derive(Debug, Default)]
 struct Process {
     /// Task directories by thread id.
     threads: BTreeMap<i32, (PathBuf, Thread)>,
     /// CPU time of the process as its own clock last had it: exited threads included, exact to the nanosecond.
     clock_ns: Option<u64>,
+    /// What its threads have counted together.
+    sums: Counts,
+    /// Since it last ran: one of how many of its threads is read in a window, and in how many windows still.
+    turns: Turns,
+    /// Whether it ran since its threads and children were last looked for.
+    ran: bool,
+}
+
+/// A pass over a process' threads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Turns {
+    /// All have been read since it ran.
+    #[default]
+    Over,
+    /// It has run.
+    Due,
+    Left {
+        stride: usize,
+        left: usize,
+    },
 }
 
 /// Threads read in one window, as long as no thread waits for more than [`MAX_STRIDE`] windows. Sixty-four busy threads
 /// would cost half a per cent of a CPU at ten windows a second if all were read in each.
 const READ_PER_WINDOW: usize = 32;
-/// Each thread is read at least in every fourth window: its switches come late by no more.
+/// Each thread that ran is read at least in every fourth window: its switches come late by no more ...
 const MAX_STRIDE: usize = 4;
+/// ... unless so many threads ran, of all groups: then no more are read in a window than this.
+const CROWD: usize = 1_024;
+const READ_OF_CROWD: usize = 64;
+
+impl Turns {
+    /// The stride of this window, if there is something to read; `stride`: of a pass that begins.
+    fn next(&mut self, stride: usize) -> Option<usize> {
+        let (stride, left) = match *self {
+            Self::Over => return None,
+            Self::Due => (stride, stride),
+            Self::Left { stride, left } => (stride, left),
+        };
+        *self = if left <= 1 { Self::Over } else { Self::Left { stride, left: left - 1 } };
+        Some(stride)
+    }
+}
+
+/// In which part of windows each thread is read, of `due` in one group and `all` in all of them.
+pub(super) fn stride(due: usize, all: usize) -> usize {
+    if all > CROWD { all.div_ceil(READ_OF_CROWD) } else { due.div_ceil(READ_PER_WINDOW).clamp(1, MAX_STRIDE) }
+}
 
 /// What the last update found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,8 +93,7 @@ pub(super) struct Tracker {
     proc: PathBuf,
     /// Whether to follow children, and not only the threads of the processes named.
     descend: bool,
-    /// Whether process clocks can be read: not in a fixture tree.
-    live: bool,
+    clock: Clock,
     /// Whether the kernel has `children` files (`CONFIG_PROC_CHILDREN`).
     has_children: bool,
     budget: FileBudget,
@@ -65,11 +111,11 @@ pub(super) struct Tracker {
 }
 
 impl Tracker {
-    pub fn new(proc: &Path, descend: bool, live: bool, has_children: bool, files: usize) -> Self {
+    pub fn new(proc: &Path, descend: bool, clock: Clock, has_children: bool, files: usize) -> Self {
         Self {
             proc: proc.to_owned(),
             descend,
-            live,
+            clock,
             has_children,
             budget: FileBudget { open: 0, limit: files },
             processes: BTreeMap::new(),
@@ -105,7 +151,8 @@ impl Tracker {
         seen.extend(without);
         let by_parent = if self.descend && !self.has_children { children_of_all(&self.proc) } else { BTreeMap::new() };
         while let Some(pid) = pending.pop() {
-            if !self.list_threads(pid) {
+            let rested = self.processes.get(&pid).is_some_and(|process| process.clock_ns.is_some() && !process.ran);
+            if rested && !all || !self.list_threads(pid) {
                 continue;
             }
             let mut found = if self.descend { self.children_of(pid, all) } else { Vec::new() };
@@ -133,10 +180,11 @@ impl Tracker {
         for tid in dead {
             self.forget_thread(pid, tid);
         }
-        let live = self.live;
+        let clock = self.clock;
         let process = self.processes.entry(pid).or_insert_with(|| Process {
-            threads: BTreeMap::new(),
-            clock_ns: if live { process_clock(pid) } else { None },
+            clock_ns: clock.and_then(|clock| clock(pid)).map(|time| time.0),
+            ran: true,
+            ..Process::default()
         });
         for tid in listed {
             if process.threads.contains_key(&tid) {
@@ -148,6 +196,7 @@ impl Tracker {
             }
             let task = tasks.join(tid.to_string());
             if let Some(thread) = Thread::open(&task, &mut self.budget, &mut self.buffer) {
+                process.sums.add(thread.counts);
                 process.threads.insert(tid, (task, thread));
                 self.new_threads += 1;
                 self.tracked += 1;
@@ -170,6 +219,7 @@ impl Tracker {
             return Vec::new();
         }
         let Some(process) = self.processes.get_mut(&pid) else { return Vec::new() };
+        process.ran = false;
         let mut found = Vec::new();
         for (task, thread) in process.threads.values_mut() {
             thread.children(all, task, &mut self.buffer, &mut found);
@@ -177,27 +227,54 @@ impl Tracker {
         found
     }
 
-    /// Reads every known process, and its threads: all of them if they are few, else in turns. CPU time is exact in any
-    /// case, because it is the process's; switches of a thread that was passed over come with the window that reads it.
-    pub fn update(&mut self) {
-        let stride = if self.live { self.tracked.div_ceil(READ_PER_WINDOW).clamp(1, MAX_STRIDE) } else { 1 };
-        self.turn = self.turn.wrapping_add(1);
-        let mut place = self.turn;
+    /// Asks the clock of every known process; says of how many threads something is to be read. CPU time is exact
+    /// whatever is read next, because it is the process's.
+    pub fn ask_clocks(&mut self) -> usize {
         let mut dead = Vec::new();
         for (pid, process) in &mut self.processes {
+            let clock = self.clock.map(|clock| clock(*pid));
+            match clock {
+                // All its threads are dead.
+                Some(None) => dead.extend(process.threads.keys().map(|tid| (*pid, *tid))),
+                Some(Some(time)) if process.clock_ns == Some(time.0) => {}
+                Some(Some(Nanos(time))) => {
+                    (process.clock_ns, process.ran, process.turns) = (Some(time), true, Turns::Due);
+                }
+                None => (process.ran, process.turns) = (true, Turns::Due),
+            }
+        }
+        for (pid, tid) in dead {
+            self.forget_thread(pid, tid);
+        }
+        self.due()
+    }
+
+    /// Threads of the processes that ran, and of which not all have been read since.
+    fn due(&self) -> usize {
+        let due = self.processes.values().filter(|process| process.turns != Turns::Over);
+        due.map(|process| process.threads.len()).sum()
+    }
+
+    /// Reads the threads that are due, one of `stride`: they take turns. Switches of a thread that was passed over come
+    /// with the window that reads it.
+    pub fn read_threads(&mut self, stride: usize) {
+        let stride = if self.clock.is_some() { stride.max(1) } else { 1 };
+        self.turn = self.turn.wrapping_add(1);
+        let mut dead = Vec::new();
+        for (pid, process) in &mut self.processes {
+            let Some(stride) = process.turns.next(stride) else { continue };
+            // Each thread's turn comes once in so many windows, whoever else is read.
+            let mut place = self.turn.wrapping_add(pid.unsigned_abs() as usize);
             for (tid, (task, thread)) in &mut process.threads {
                 place = place.wrapping_add(1);
+                let before = thread.counts;
                 if !place.is_multiple_of(stride) {
                     thread.pass_over();
-                } else if !thread.update(task, &mut self.buffer) {
+                } else if thread.update(task, &mut self.buffer) {
+                    process.sums.replace(before, thread.counts);
+                } else {
                     dead.push((*pid, *tid));
                 }
-            }
-            match process_clock(*pid) {
-                Some(clock) if self.live => process.clock_ns = Some(clock),
-                // All its threads are dead, also those that were passed over.
-                None if self.live => dead.extend(process.threads.keys().map(|tid| (*pid, *tid))),
-                _ => {}
             }
         }
         for (pid, tid) in dead {
@@ -215,10 +292,7 @@ impl Tracker {
         };
         for process in self.processes.values() {
             census.threads += process.threads.len() as u64;
-            let mut counts = Counts::default();
-            for (_, thread) in process.threads.values() {
-                counts.add(thread.counts);
-            }
+            let mut counts = process.sums;
             if let Some(clock) = process.clock_ns {
                 counts.run_ns = clock;
             }
@@ -232,6 +306,7 @@ impl Tracker {
         let Some((_, thread)) = process.threads.remove(&tid) else { return };
         let empty = process.threads.is_empty();
         let mut counts = thread.counts;
+        process.sums.replace(counts, Counts::default());
         if process.clock_ns.is_some() {
             // The process's clock goes on counting what its exited threads ran.
             counts.run_ns = 0;
@@ -264,9 +339,4 @@ impl Tracker {
 /// How many threads a task directory has: its links less `.` and the entry in its parent. Far cheaper than listing it.
 fn thread_count(tasks: &Path) -> Option<usize> {
     usize::try_from(fs::metadata(tasks).ok()?.nlink()).ok()?.checked_sub(2)
-}
-
-/// CPU time of a process, in ns.
-fn process_clock(pid: i32) -> Option<u64> {
-    process_cpu_time(pid).map(|time| time.0)
 }

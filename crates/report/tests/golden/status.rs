@@ -2,7 +2,7 @@
 
 use super::{check, has, units_are_named};
 use gleaner_report::{
-    DecisionRecord, HostDecisionRecord, IdleEndedBy, LengthStats, ObservedLengths, StatusGroup, StatusHost,
+    DecisionRecord, HostDecisionRecord, IdleEndedBy, LengthStats, ObservedLengths, StatusCost, StatusGroup, StatusHost,
     StatusMachine, StatusRecent, StatusReport, StatusTimes, StatusTrial, StatusVcpu, StatusVcpuTimes, StatusVm,
     VerifiedFile, VerifyReport,
 };
@@ -101,7 +101,9 @@ fn status() -> StatusReport {
         configuration: vec!["/etc/gleaner/gleaner.toml".into()],
         reload_error: Some("/etc/gleaner/gleaner.toml:3: unknown key profil: did you mean profile?".into()),
         window_ns: 100_000_000,
+        windows_paced: true,
         overhead_cpu_ns: 200_000_000,
+        cost: Some(StatusCost { elapsed_ns: 10_400_000_000, cpu_ns: 52_000_000, bpf_ns: Some(104_000_000) }),
         retention: Some("haltpoll".into()),
         retained_ns: 9_000_000_000,
         guard_trips: 1,

@@ -3,15 +3,16 @@
 use super::Machine;
 use crate::event::Warning;
 use crate::events::Events;
-use gleaner_model::{Nanos, Window};
+use crate::observing::Together;
+use gleaner_model::Nanos;
 use gleaner_settings::ObserverChoice;
 
 impl Machine {
     /// Goes over to /proc when groups switch so often that BPF would slow them down. `trial`: one still needs what only
     /// BPF sees.
-    pub(crate) fn fall_back_to_procfs(&mut self, windows: &[Window], trial: bool, events: &mut Events) {
-        let Some(switches_per_s) = self.observing.too_dear(windows, trial, &self.params) else { return };
-        let at = windows.first().map_or(Nanos::ZERO, |window| window.at);
+    pub(crate) fn fall_back_to_procfs(&mut self, all: &Together, trial: bool, events: &mut Events) {
+        let Some(switches_per_s) = self.observing.too_dear(all, trial, &self.params) else { return };
+        let at = all.at;
         let left = self.unpinned(|machine| machine.leave_bpf(at, events));
         events.warn(match left {
             Ok(()) => Warning::LeftBpf { at, switches_per_s },
@@ -45,9 +46,9 @@ impl Machine {
     }
 
     /// Goes over to BPF when there are so many threads that reading their files costs more.
-    pub(crate) fn go_over_to_bpf(&mut self, windows: &[Window], events: &mut Events) {
-        let Some(threads) = self.observing.too_crowded(windows, &self.params) else { return };
-        let at = windows.first().map_or(Nanos::ZERO, |window| window.at);
+    pub(crate) fn go_over_to_bpf(&mut self, all: &Together, events: &mut Events) {
+        let Some(threads) = self.observing.too_crowded(all, &self.params) else { return };
+        let at = all.at;
         events.warn(match self.unpinned(|machine| machine.take_bpf(at)) {
             Ok(()) => Warning::TookBpf { at, threads },
             Err(why) => Warning::StaysWithProcfs { threads, why },

@@ -51,10 +51,7 @@ fn means(status: &StatusReport, width: u16) -> Line<'static> {
         }
         (false, Some(means)) => format!("{} vCPUs kept awake by {means}", status.retaining.len()),
     };
-    let overhead = match status.up_ns {
-        0 => UNKNOWN.to_owned(),
-        up_ns => percent(status.overhead_cpu_ns as f64 / up_ns as f64),
-    };
+    let overhead = if status.up_ns == 0 { UNKNOWN.to_owned() } else { percent(status.cpu_share()) };
     let by = match status.observer.as_deref() {
         Some("procfs") => " by /proc",
         Some("bpf") => " by BPF",

@@ -235,6 +235,10 @@ impl Retention {
         self.asked && self.timeout > Nanos::ZERO && self.trial.pays()
     }
 
+    pub(super) fn retains_any(&self) -> bool {
+        self.vcpus.values().any(Vcpu::is_retained)
+    }
+
     pub(super) fn trial(&self) -> &Trial {
         &self.trial
     }
