@@ -81,8 +81,8 @@ impl Step {
         self.faster.unwrap_or(self.before.cpu)
     }
 
-    /// Whether the group's CPU time per second rose, since before the step, by [`CPU_GROWTH_SHARE`] and more than chance
-    /// explains: no step of ours does that.
+    /// Whether the group's CPU time per second rose, since before the step, by [`CPU_GROWTH_SHARE`] and more than
+    /// chance explains: no step of ours does that.
     pub(super) fn grew(&self, after: &Speed, params: &GuestParams) -> bool {
         let rise = CPU_GROWTH_SHARE.max(noise(self.before.cpu, params));
         after.cpu.median > self.before.cpu.median * (1.0 + rise)
