@@ -1,7 +1,7 @@
 //! The file of a table or figure, and the rows that it and the simulated figures make.
 //!
-//! A file's `[[row]]` names a figure (`value`) and says what the paper says of it: a number (`paper`), or words (`says`)
-//! that are ours to judge (`holds`, with its `criterion` in words). With neither it is one that the paper has as a
+//! A file's `[[row]]` names a figure (`value`) and says what the paper says of it: a number (`paper`), or words
+//! (`says`) that are ours to judge (`holds`, with its `criterion` in words). With neither the paper has it as a
 //! picture. `{}` stands for each of the names in `each`, `{NAME:N}` for a figure with N decimals.
 
 use crate::row::{Basis, Row, within};
