@@ -94,9 +94,10 @@ impl Block {
         let mut block = self.clone();
         if let (Some(calls), Some(others)) = (&mut block.calls, &apart.calls) {
             let waited_apart = |at: &u8| apart.per_s(others.waits_at.get(at).copied().unwrap_or(0));
-            let of_locks =
-                calls.waits_at.extract_if(.., |at, waits| self.per_s(*waits) > BELONGS_TO_A_LOCK * waited_apart(at));
-            calls.lock_waits += of_locks.map(|(_, waits)| waits).sum::<u64>();
+            let is_of_lock = |at: &u8, waits: u64| self.per_s(waits) > BELONGS_TO_A_LOCK * waited_apart(at);
+            let all = calls.waits();
+            calls.waits_at.retain(|at, waits| !is_of_lock(at, *waits));
+            calls.lock_waits += all - calls.waits();
         }
         block
     }
