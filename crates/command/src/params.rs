@@ -1,9 +1,10 @@
 //! Parameter files: TOML that names only what differs from the defaults (`gleaner params` has them all).
 
 use crate::failure::Failure;
+use crate::output::complain;
 use gleaner_decide::guest::GuestParams;
 use gleaner_decide::host::HostParams;
-use gleaner_decide::{ParamError, Parameter};
+use gleaner_decide::{ParamError, Parameter, RETIRED};
 use gleaner_model::printable;
 use gleaner_settings::nearest;
 use serde::de::DeserializeOwned;
@@ -86,6 +87,8 @@ pub fn read_params<P: Params>(path: &Path) -> Result<P, Failure> {
     if text.len() as u64 > FILE_BYTES_MAX {
         return Err(unreadable(&format_args!("it is longer than {} KiB, and no policy file is", FILE_BYTES_MAX >> 10)));
     }
+    let text: String =
+        text.lines().map(|line| if is_retired(line) { "\n".into() } else { format!("{line}\n") }).collect();
     let place = |key: &str| text.lines().position(|line| line.trim_start().starts_with(key)).map(|line| line + 1);
     if let Some((key, told)) = unknown_key::<P>(&text) {
         return Err(Failure::input(format!("{name}:{}: {told}", place(&key).unwrap_or(1))));
@@ -104,6 +107,16 @@ pub fn read_params<P: Params>(path: &Path) -> Result<P, Failure> {
         })
     })?;
     Ok(params)
+}
+
+/// Whether a line sets what is a parameter no more.
+fn is_retired(line: &str) -> bool {
+    let retired =
+        line.split_once('=').is_some_and(|(key, _)| RETIRED.split_whitespace().any(|retired| retired == key.trim()));
+    if retired {
+        complain("gleaner", &format!("{} is passed over: it is fixed now", printable(line.trim().as_bytes())));
+    }
+    retired
 }
 
 /// The first key that is no parameter, and what to say of it; `None` too where the text is no TOML.
@@ -164,6 +177,15 @@ mod tests {
         assert_eq!(said::<HostParams>("ladder = [1]"), "unknown key ladder: did you mean ladder_us?");
         assert_eq!(said::<HostParams>("load_factor = 1"), "unknown key load_factor: `gleaner params host` lists them");
         assert_eq!(said::<GuestParams>("load_factor = 1"), "");
+    }
+
+    #[test]
+    fn what_is_a_parameter_no_more_is_passed_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("p.toml");
+        std::fs::write(&file, "load_factor = 0.5\n  hurt_mads = 3\njudge_windows = 0\n").unwrap();
+        let said = read_params::<GuestParams>(&file).unwrap_err().message;
+        assert!(said.contains("p.toml:3: judge_windows"), "{said}");
     }
 
     #[test]

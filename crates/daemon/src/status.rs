@@ -1,7 +1,7 @@
 //! A snapshot as `gleaner.status/1`: how each group stands, and what would change it.
 
 use crate::groups::Adopted;
-use gleaner_decide::guest::{Explanation, TrialRecord};
+use gleaner_decide::guest::{ContentionGuard, Explanation, TrialRecord};
 use gleaner_model::{CpuSet, Decision, Nanos, Policy, Source, VcpuId};
 use gleaner_report::{
     DecisionRecord, StatusCost, StatusGroup, StatusHost, StatusMachine, StatusReport, StatusTrial, StatusVcpu, Told,
@@ -207,7 +207,7 @@ fn would_change(explanation: &Explanation, adopted: &Adopted, dry_run: bool) -> 
             "the host takes more than {:.0} % of a vCPU's time for {} ms: that one is let go for at least {}",
             params.steal_share_stop * 100.0,
             params.steal_span_ms,
-            Nanos::from_millis(params.guard_hold_off_min_ms)
+            ContentionGuard::HOLD_OFF_MIN
         ));
         if params.retention_trials {
             let gain = params.trial_gain_min * 100.0;
@@ -221,7 +221,7 @@ fn would_change(explanation: &Explanation, adopted: &Adopted, dry_run: bool) -> 
         lines.push(format!(
             "the stolen share of vCPUs {} falls below {:.0} %, once the guard's hold-off is over",
             explanation.contended,
-            params.steal_share_quiet * 100.0
+            ContentionGuard::QUIET * 100.0
         ));
     }
     if explanation.retention_stopped && explanation.trial.is_none() {

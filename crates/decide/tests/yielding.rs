@@ -1,6 +1,6 @@
 //! The yielding thread's spin/halt state machine: a table of scenes, and what holds for any sequence of events.
 
-use gleaner_decide::guest::{GuestParams, SIGNAL_CHECK, UNTIL_ORDERED, YieldingThread};
+use gleaner_decide::guest::{ContentionGuard, GuestParams, SIGNAL_CHECK, UNTIL_ORDERED, YieldingThread};
 use gleaner_model::{Nanos, Next, Order, YieldMachine, YieldReturn};
 use proptest::prelude::*;
 
@@ -245,7 +245,7 @@ proptest! {
                 }
                 (Next::Sleep { at_most, .. }, Some(_)) => {
                     idle = Nanos::ZERO;
-                    prop_assert!(at_most > Nanos::ZERO && at_most <= Nanos::from_millis(params.guard_hold_off_max_ms));
+                    prop_assert!(at_most > Nanos::ZERO && at_most <= ContentionGuard::HOLD_OFF_MAX);
                 }
             }
             prop_assert_eq!(thread.counters().retained, immediate);

@@ -9,6 +9,9 @@ use gleaner_sys::numbered;
 use std::io;
 use std::path::{Path, PathBuf};
 
+/// Windows for which a trial, which needs BPF, may make it dear: it takes 16, after ten quiet ones.
+const TRIAL_WINDOWS: u32 = 40;
+
 /// What another observer has to be told of a group.
 #[derive(Debug, Default)]
 struct Known {
@@ -219,7 +222,7 @@ impl Observing {
         let is_dear = self.may_leave_bpf() && per_s > params.bpf_switches_per_s_max;
         self.switching_windows = if is_dear { self.switching_windows + 1 } else { 0 };
         let waits_for_trial = trial && per_s < params.bpf_trial_switches_per_s_max;
-        let windows = if waits_for_trial { params.bpf_trial_windows } else { params.bpf_leave_windows };
+        let windows = if waits_for_trial { TRIAL_WINDOWS } else { params.bpf_leave_windows };
         if self.switching_windows < windows {
             return None;
         }

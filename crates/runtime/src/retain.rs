@@ -4,7 +4,7 @@ use crate::yielding::{busy_waits, prepare_yielding, spends_no_quota};
 use gleaner_act::{
     CgroupHierarchies, Haltpoll, IdleGroup, IdlePoll, IdlePollParams, Journal, PmQos, Retainer, YieldingThreads,
 };
-use gleaner_decide::guest::GuestParams;
+use gleaner_decide::guest::{ContentionGuard, GuestParams};
 use gleaner_model::{CpuSet, Nanos, RetainMeans};
 use gleaner_observe::{Observer, ProcRoot, online_cpus};
 use gleaner_settings::RetainChoice;
@@ -115,13 +115,12 @@ pub fn open_one(means: RetainMeans, opening: &Opening<'_>, journal: &mut Journal
 
 /// The guard that the policy has, in the program itself.
 fn idle_poll_params(params: &GuestParams) -> IdlePollParams {
-    let ms = Nanos::from_millis;
     IdlePollParams {
         stolen_gap: params.stolen_gap(),
-        steal_span: ms(params.steal_span_ms),
+        steal_span: Nanos::from_millis(params.steal_span_ms),
         steal_share_stop: params.steal_share_stop,
-        hold_off_min: ms(params.guard_hold_off_min_ms),
-        hold_off_max: ms(params.guard_hold_off_max_ms),
+        hold_off_min: ContentionGuard::HOLD_OFF_MIN,
+        hold_off_max: ContentionGuard::HOLD_OFF_MAX,
         ..IdlePollParams::default()
     }
 }

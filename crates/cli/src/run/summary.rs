@@ -97,7 +97,7 @@ fn fill(report: &mut RunReport, config: &Config, snapshot: &Snapshot) {
     }
     let steps = config.group.policy().consolidates();
     report.no_step_because = steps.then(|| no_step_because(&group.explanation.no_step_windows)).flatten();
-    let pattern = totals.wakes.and_then(|of| wake_pattern(&of, totals.wakes_observed, &config.group.params()));
+    let pattern = totals.wakes.and_then(|of| wake_pattern(&of, totals.wakes_observed));
     report.wake_pattern = pattern.map(|pattern| pattern.to_string());
     report.retention_cost_ratio = group.explanation.retention_cost_ratio;
     report.steal_ns = snapshot.steal_is_reported.then_some(totals.steal.0);

@@ -2,6 +2,7 @@
 
 use super::ConfigError;
 use super::tables::{TABLES, Tables, Which, names_in};
+use gleaner_decide::RETIRED;
 use gleaner_decide::guest::GuestParams;
 use gleaner_model::{Policy, printable};
 use gleaner_settings::{GroupSettings, nearest, unknown};
@@ -93,8 +94,9 @@ impl File {
         }
         let span = group.span();
         let DeValue::Table(group) = group.into_inner() else { return Ok(Default::default()) };
-        let (which, others) = group.into_iter().partition(|(key, _)| Which::NAMES.contains(&&**key.get_ref()));
-        let params: Option<DeTable<'_>> = params_of(&others).cloned();
+        let (which, mut others): (DeTable<'_>, DeTable<'_>) =
+            group.into_iter().partition(|(key, _)| Which::NAMES.contains(&&**key.get_ref()));
+        let params: Option<DeTable<'_>> = params_of(&mut others).cloned();
         let which: Which = self.own_keys(Spanned::new(span.clone(), DeValue::Table(which)))?;
         which.selector().map_err(|what| self.wrong(at, what))?;
         if let Some(params) = params {
@@ -176,8 +178,11 @@ impl File {
     }
 }
 
-fn params_of<'a, 'i>(group: &'a DeTable<'i>) -> Option<&'a DeTable<'i>> {
-    group.get("params")?.get_ref().as_table()
+/// Without those that are parameters no more.
+fn params_of<'a, 'i>(group: &'a mut DeTable<'i>) -> Option<&'a DeTable<'i>> {
+    let DeValue::Table(params) = group.get_mut("params")?.get_mut() else { return None };
+    RETIRED.split_whitespace().for_each(|key| drop(params.remove(key)));
+    Some(params)
 }
 
 /// A name is a label of metrics and a word of commands.

@@ -4,7 +4,6 @@
 //! Keys carry their unit, so a parameter file is plain numbers (`min_time_slice_us = 4000`). What is not given keeps
 //! its default; an unknown key is refused by serde, a bad value by [`GuestParams::validate`], which names the range.
 
-use super::retention::TRIAL_PAIRS;
 use crate::params::{ParamError, parameters};
 use gleaner_model::Nanos;
 
@@ -53,19 +52,11 @@ parameters! {
         /// woken) per second both fell by more than this share; one that fills a vCPU stays unless hand-overs fell by
         /// it (ours: utilization cannot tell a vCPU that is full because it is fast from one that is overloaded).
         hurt_loss_min: f64 = 0.03, 0 to 1, "share";
-        /// ... and by more than this many median absolute deviations of the windows before.
-        hurt_mads: f64 = 2.0, 0 to 100, "median absolute deviations";
-        /// A vCPU at this utilization has "reached 100 %" (ours: it never quite does).
-        overloaded_utilization: f64 = 0.98, 0.5 to 1, "share";
-        /// A vCPU that is full within `judge_windows` and this many more settled windows after a step was filled by
-        /// the step, which does so at once; where one fills later and the group computes more, the program grew,
-        /// whatever it switches (ours).
-        filling_windows: u32 = 2, 0 to 100, "windows";
         /// After this time such a step is taken back once, to see whether more vCPUs would be faster by now: nothing
         /// can be seen to grow on a full vCPU (ours).
         look_out_min_ms: u64 = 15_000, 1_000 to 3_600_000, "ms";
         /// The first such look comes after this time where CPU time per second rose with the step by
-        /// `cpu_growth_share`: the program may have grown just then (ours).
+        /// a tenth: the program may have grown just then (ours).
         look_out_doubtful_ms: u64 = 1_000, 100 to 3_600_000, "ms";
         /// The time doubles up to this while the answer stays the same.
         look_out_max_ms: u64 = 240_000, (look_out_min_ms) to 3_600_000, "ms";
@@ -75,37 +66,18 @@ parameters! {
         ["Workload change: section 5, last paragraph"]
         /// The group's CPU seconds per second moved by more than this share (paper: 20 %).
         cpu_change_share: f64 = 0.20, 0.01 to 10, "share";
-        /// ... and by more than this many median absolute deviations of the reference (ours).
-        cpu_change_mads: f64 = 3.0, 0 to 100, "median absolute deviations";
-        /// ... and by at least this many CPU seconds per second (ours: an almost idle program always varies).
-        cpu_change_min: f64 = 0.05, 0 to 10, "CPU seconds per second";
-        /// Where a vCPU is saturated and the group's CPU seconds per second rose, since before the last step, by more
-        /// than this share (and by more than noise), the program grew and the step is not to blame (ours: half of
-        /// `cpu_change_share`, because a full vCPU leaves no room to rise further).
-        cpu_growth_share: f64 = 0.10, 0.005 to 10, "share";
         /// A vCPU above this utilization in every recent window is saturated (paper: 90 %).
         saturated_utilization: f64 = 0.90, 0.5 to 1, "share";
         /// g_comp moved by this factor, up or down (paper: 2). Up, it is another workload where condition (2) does
         /// not hold any more; down, what was learnt is forgotten, and nothing is given back (ours).
         granularity_change_factor: f64 = 2.0, 1.1 to 100, "";
-        /// Fewer voluntary switches per second than this count as this many where g_comp is compared (ours: they are
-        /// housekeeping, and their ratio is noise).
-        switches_per_s_min: f64 = 100.0, 0 to 100_000, "per second";
         /// This many new threads in one window, and `thread_burst_factor` times the rate of any of the last
         /// `thread_burst_windows`, is a burst (ours).
         thread_burst_min: u64 = 4, 1 to 1_000_000, "threads";
-        /// How far above the usual rate of births a burst is (ours: a program that starts a thread per request is no
-        /// burst).
-        thread_burst_factor: f64 = 2.0, 1 to 100, "";
-        /// Windows that say what rate of births is usual (ours).
-        thread_burst_windows: u32 = 10, 1 to 1_000, "windows";
         /// First hold-off of consolidation after a change or a step that hurt (ours).
         hold_off_min_ms: u64 = 1_000, 1 to 3_600_000, "ms";
         /// The hold-off doubles up to this while they keep coming.
         hold_off_max_ms: u64 = 60_000, (hold_off_min_ms) to 3_600_000, "ms";
-        /// They "keep coming" unless it was quiet for more than this many times the last hold-off (ours: less quiet
-        /// than that is hardly worth the steps).
-        hold_off_quiet_times: u64 = 4, 0 to 1_000, "times";
 
         ["Expanding at once: section 7.1"]
         /// Whether a packed group gets all vCPUs back as soon as its threads wait for one, and not by the next window
@@ -113,14 +85,6 @@ parameters! {
         expand_at_once: bool = true, any of "true or false", "";
         /// That is where more of its threads can run than it has active vCPUs, for this time without a break (ours).
         expand_after_us: u64 = 250, 50 to 1_000_000, "us";
-        /// ... and for this many times g_comp: threads that share a vCPU wait for one another's computations, which is
-        /// no burst (ours).
-        expand_g_comp_times: f64 = 10.0, 0 to 1_000, "times";
-        /// A thread that waits for this long, while another task has its vCPU, is a reason too (ours).
-        expand_delay_us: u64 = 2_000, 100 to 10_000_000, "us";
-        /// Those times double up to this factor while expanding turns out to have been for nothing: the group computed
-        /// no more with all vCPUs (ours).
-        expand_patience_max: u64 = 64, 1 to 1_024, "times";
 
         ["Threads that take turns: ours"]
         /// A group that uses more CPUs than this has threads that run side by side, and is not tried on one vCPU. 0:
@@ -167,10 +131,6 @@ parameters! {
         /// Whether time-outs follow the lengths of recent idle periods where the idle task polls (ours). `--retain-for`
         /// leaves it out.
         learn_timeouts: bool = true, any of "true or false", "";
-        /// ... up to so many times what the profile says.
-        learnt_timeout_factor: u64 = 4, 1 to 100, "times";
-        /// What polling costs more where the host is short of CPUs: this many times the stolen share (ours).
-        poll_steal_price: f64 = 20.0, 0 to 1_000, "times";
         /// What all vCPUs together may poll, as a share of one CPU: profile `frugal`.
         poll_budget_frugal_ratio: f64 = 0.05, 0 to 1_000, "CPUs";
         /// The same for profile `balanced`. `latency` has no limit.
@@ -187,10 +147,6 @@ parameters! {
         trial_quiet_windows: u32 = 10, 1 to 1_000, "windows";
         /// A window with fewer wake-ups or voluntary switches ends a trial without an answer.
         trial_wakeups_min: u64 = 50, 1 to 1_000_000, "wake-ups";
-        /// Retention stops where a synchronization costs more by this share.
-        trial_cost_min: f64 = 0.01, 0 to 1, "share";
-        /// ... in the median, and costs more at all in at least so many of the trial's four pairs of blocks.
-        trial_pairs_min: u32 = 3, 1 to { TRIAL_PAIRS as f64 }, "pairs";
         /// ... unless voluntary switches per second rise by this share.
         trial_gain_min: f64 = 0.03, 0 to 1, "share";
         /// How long the answer of the first trial stands.
@@ -201,12 +157,6 @@ parameters! {
         /// has nothing to retain, and its yielding thread sleeps (ours). 0: no such rule. Profile `latency` retains
         /// all the same.
         never_idle_share: f64 = 0.02, 0 to 0.5, "share";
-        /// ... in so many windows in a row; the first window with half as much brings the yielding thread back.
-        never_idle_windows: u32 = 3, 1 to 1_000, "windows";
-        /// Then it stays for this long at first: idle periods may be that short because they are retained.
-        never_idle_stay_min_ms: u64 = 1_000, 1 to 3_600_000, "ms";
-        /// It doubles up to this each time, unless there was no idle period for ten times as long.
-        never_idle_stay_max_ms: u64 = 60_000, (never_idle_stay_min_ms) to 3_600_000, "ms";
 
         ["Contention guard: ours"]
         /// A gap between two yields, without having been switched out, over this is stolen time.
@@ -215,22 +165,6 @@ parameters! {
         steal_span_ms: u64 = 200, 10 to 60_000, "ms";
         /// Spinning stops above this stolen share.
         steal_share_stop: f64 = 0.15, 0.001 to 1, "share";
-        /// The vCPU counts as quiet below this stolen share.
-        steal_share_quiet: f64 = 0.05, 0 to (steal_share_stop), "share";
-        /// First stop.
-        guard_hold_off_min_ms: u64 = 1_000, 1 to 3_600_000, "ms";
-        /// The stop doubles up to this while it recurs.
-        guard_hold_off_max_ms: u64 = 30_000, (guard_hold_off_min_ms) to 3_600_000, "ms";
-
-        ["Who wakes whom: ours"]
-        /// Windows over which it is looked at.
-        wakes_windows: u32 = 10, 1 to 1_000, "windows";
-        /// Below so many wake-ups of its threads by one another, or by other programs, a group is called independent.
-        wakes_per_s_min: f64 = 100.0, 0 to 1_000_000, "per second";
-        /// ... or where they are a smaller share of all its wake-ups.
-        wakes_share_min: f64 = 0.3, 0 to 1, "share";
-        /// Broadcasts: at least this share of the wake-ups by one another comes three and more at once.
-        wakes_wide_share: f64 = 0.5, 0 to 1, "share";
 
         ["Which observer: ours"]
         /// BPF is left for `/proc` where the program switches more often per second, unless `--observer` says
@@ -241,8 +175,6 @@ parameters! {
         /// Below this many switches per second the first trial of retention, which needs BPF, is waited for. Above it
         /// BPF would cost a fiftieth of a vCPU and more meanwhile.
         bpf_trial_switches_per_s_max: f64 = 150_000.0, 0 to 10_000_000, "per second";
-        /// ... in so many windows in a row at most: a trial takes 16, after ten quiet ones.
-        bpf_trial_windows: u32 = 40, 1 to 1_000, "windows";
 
         /// Where a daemon reads `/proc` because idle vCPUs poll, BPF takes its place once there are more threads than
         /// this. Reading a thread's files costs some microseconds a window; BPF costs by the switch.
@@ -311,11 +243,8 @@ mod tests {
             ("timeout_max_us = 20", "timeout_max_us = 20", "from 50 to 1000000"),
             ("nap_min_us = 0", "nap_min_us = 0", "from 10 to"),
             ("halting_costs_p50_ratio = 0.9", "halting_costs_p50_ratio = 0.9", "from 1 to 100"),
-            ("trial_pairs_min = 5", "trial_pairs_min = 5", "from 1 to 4"),
             ("never_idle_share = 0.6", "never_idle_share = 0.6", "from 0 to 0.5"),
-            ("never_idle_stay_min_ms = 70000", "never_idle_stay_max_ms = 60000", "from 70000 to"),
             ("bpf_switches_per_s_max = 10", "bpf_switches_per_s_max = 10", "from 1000 to"),
-            ("steal_share_quiet = 0.2", "steal_share_quiet = 0.2", "from 0 to 0.15"),
         ] {
             let params: GuestParams = toml::from_str(text).unwrap();
             let message = params.validate().unwrap_err().to_string();

@@ -151,7 +151,7 @@ impl GuestPolicy {
             return decisions;
         }
         self.now = window.at;
-        self.wakes.add(window, &self.params);
+        self.wakes.add(window);
         let active_before = self.consolidation.active().clone();
         if self.policy == Policy::Observe {
             self.lengths = window.lengths(self.consolidation.active());
@@ -273,7 +273,7 @@ impl GuestPolicy {
             granularity_factor: granularity,
             hold_off: self.consolidation.hold_off_remaining(self.now),
             lengths: self.lengths,
-            pattern: self.wakes.pattern(&self.params),
+            pattern: self.wakes.pattern(),
             no_step: self.no_step.latest(),
             no_step_windows: self.no_step.by_frequency(),
         }
@@ -397,13 +397,9 @@ impl GuestPolicy {
     /// A step says who wakes whom.
     fn with_pattern(&self, reason: Reason) -> Reason {
         match reason {
-            Reason::IdleFits { vcpus, load_ratio, granularity_ratio, utilization, .. } => Reason::IdleFits {
-                vcpus,
-                load_ratio,
-                granularity_ratio,
-                utilization,
-                pattern: self.wakes.pattern(&self.params),
-            },
+            Reason::IdleFits { vcpus, load_ratio, granularity_ratio, utilization, .. } => {
+                Reason::IdleFits { vcpus, load_ratio, granularity_ratio, utilization, pattern: self.wakes.pattern() }
+            }
             other => other,
         }
     }

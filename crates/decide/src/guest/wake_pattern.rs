@@ -4,16 +4,23 @@
 //! the last windows. Threads that wake each other one at a time hand over; where most are woken three and more at once,
 //! by one thread in one stint, that is a broadcast. It explains, and decides nothing (experiments/ahead/wakes).
 
-use super::GuestParams;
 use gleaner_model::{Nanos, WakePattern, Wakes, Window};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
 /// So many woken in one stint are a wide one ([`Wakes::wide`]).
 const WIDE: u64 = 3;
+/// A group whose threads are woken more seldom, by one another or by other programs, is independent.
+const PER_S_MIN: f64 = 100.0;
+/// ... and so is one where that is a smaller share of all its wake-ups.
+const SHARE_MIN: f64 = 0.3;
+/// Broadcasts: at least this share of the wake-ups by one another is wide.
+const WIDE_SHARE: f64 = 0.5;
+/// The windows that are looked at.
+const WINDOWS: usize = 10;
 
 /// What these wake-ups, in `length`, look like; `None` for no time at all.
-pub fn wake_pattern(wakes: &Wakes, length: Nanos, params: &GuestParams) -> Option<WakePattern> {
+pub fn wake_pattern(wakes: &Wakes, length: Nanos) -> Option<WakePattern> {
     if length == Nanos::ZERO {
         return None;
     }
@@ -23,7 +30,7 @@ pub fn wake_pattern(wakes: &Wakes, length: Nanos, params: &GuestParams) -> Optio
     let independent = WakePattern::Independent { per_s: per_s(total), by_interrupts: share(wakes.interrupts, total) };
     // The more often interrupts end a wait, the less it is one for another thread.
     let most = wakes.own.max(wakes.outside);
-    if per_s(most) < params.wakes_per_s_min || share(most, total) < params.wakes_share_min {
+    if per_s(most) < PER_S_MIN || share(most, total) < SHARE_MIN {
         return Some(independent);
     }
     if wakes.outside > wakes.own {
@@ -31,7 +38,7 @@ pub fn wake_pattern(wakes: &Wakes, length: Nanos, params: &GuestParams) -> Optio
     }
     // In one stint a thread may wake the same few again and again: that is no broadcast.
     let few = (1..WIDE).contains(&wakes.woken_threads);
-    if share(wakes.wide, wakes.own) >= params.wakes_wide_share && !few {
+    if share(wakes.wide, wakes.own) >= WIDE_SHARE && !few {
         let woken = share(wakes.own, wakes.bursts);
         let woken = if wakes.woken_threads == 0 { woken } else { woken.min(wakes.woken_threads as f64) };
         return Some(WakePattern::Broadcasts { woken, per_s: per_s(wakes.bursts) });
@@ -49,22 +56,22 @@ pub(super) struct RecentWakes(VecDeque<(Wakes, Nanos)>);
 
 impl RecentWakes {
     /// One window more. One that does not tell ends what is known.
-    pub fn add(&mut self, window: &Window, params: &GuestParams) {
+    pub fn add(&mut self, window: &Window) {
         let Some(wakes) = window.group.wakes.as_deref() else { return self.0.clear() };
-        while self.0.len() >= params.wakes_windows as usize {
+        while self.0.len() >= WINDOWS {
             self.0.pop_front();
         }
         self.0.push_back((*wakes, window.length));
     }
 
     /// What they look like; `None` where nothing is known.
-    pub fn pattern(&self, params: &GuestParams) -> Option<WakePattern> {
+    pub fn pattern(&self) -> Option<WakePattern> {
         let (mut wakes, mut length) = (Wakes::default(), Nanos::ZERO);
         for (of, lasted) in &self.0 {
             wakes += *of;
             length += *lasted;
         }
-        wake_pattern(&wakes, length, params)
+        wake_pattern(&wakes, length)
     }
 }
 
@@ -74,7 +81,7 @@ mod tests {
     use gleaner_model::{GroupWindow, Source};
 
     fn pattern(wakes: Wakes) -> WakePattern {
-        wake_pattern(&wakes, Nanos::from_secs(1), &GuestParams::default()).unwrap()
+        wake_pattern(&wakes, Nanos::from_secs(1)).unwrap()
     }
 
     fn own(own: u64, returned: u64, bursts: u64, wide: u64) -> Wakes {
@@ -111,12 +118,11 @@ mod tests {
         assert_eq!(pattern(Wakes::default()), WakePattern::Independent { per_s: 0.0, by_interrupts: 0.0 });
         assert_eq!(pattern(own(3, 0, 3, 0)).name(), "independent");
         assert_eq!(pattern(Wakes { outside: 3, ..Wakes::default() }).name(), "independent");
-        assert_eq!(wake_pattern(&own(3, 0, 3, 0), Nanos::ZERO, &GuestParams::default()), None);
+        assert_eq!(wake_pattern(&own(3, 0, 3, 0), Nanos::ZERO), None);
     }
 
     #[test]
     fn the_last_windows_count_and_an_observer_that_sees_no_wakes_ends_it() {
-        let params = GuestParams { wakes_windows: 2, ..GuestParams::default() };
         let window = |wakes: Option<Wakes>| Window {
             at: Nanos::ZERO,
             length: Nanos::from_millis(500),
@@ -127,10 +133,10 @@ mod tests {
             group: GroupWindow { wakes: wakes.map(Box::new), ..GroupWindow::default() },
         };
         let mut recent = RecentWakes::default();
-        assert_eq!(recent.pattern(&params), None);
+        assert_eq!(recent.pattern(), None);
         let mut add = |wakes| {
-            recent.add(&window(wakes), &params);
-            recent.pattern(&params).map(|pattern| pattern.name())
+            (0..WINDOWS / 2).for_each(|_| recent.add(&window(wakes)));
+            recent.pattern().map(|pattern| pattern.name())
         };
         assert_eq!(add(Some(own(1_000, 0, 100, 900))), Some("broadcasts"));
         assert_eq!(add(Some(own(1_000, 0, 1_000, 0))), Some("hand-offs"));

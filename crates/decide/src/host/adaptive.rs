@@ -5,7 +5,7 @@
 //! ```
 //!
 //! What was seen at a slice is believed for a while, and only then what [`super::harm`] predicts for it from the slice
-//! in force. A step is taken if the best slice promises `gain_min` (or, to a longer one, saves `saving_min`). A step
+//! in force. A step is taken if the best slice promises `gain_min` (or, to a longer one, saves [`SAVING_MIN`]). A step
 //! down after which neither the waits are shorter nor the VMs get more done is taken back, and so is one that made
 //! shares unfair; nor does a step lead back up where they got less done before that one. After a step that was taken
 //! back, and after every turn, what was seen is believed twice as long. So on a stationary load there are few steps,
@@ -36,6 +36,19 @@ const NOISE_ERRORS: f64 = 1.5;
 /// A rest doubles if the turn before is less than so many rests, or the longest rest, ago: what is noise by chance
 /// comes back at long intervals, too.
 const REST_QUIET_TIMES: u64 = 4;
+
+/// A set whose pCPUs had more than one runnable vCPU for less than this share of the time is left alone.
+const CONTENDED_SHARE_MIN: f64 = 0.02;
+/// A longer slice has to save at least this share.
+const SAVING_MIN: f64 = 0.001;
+/// After a step down waits must have fallen by this part of what the slice fell by, or more got done by `gain_min`.
+const FALL_MIN: f64 = 0.3;
+/// What was lost in all moved by more without a step: the workload changed.
+const CHANGE_MIN: f64 = 0.10;
+/// How long what was seen at another slice is believed at first, and at most: it doubles with each turn.
+pub(super) const MEMORY: (Nanos, Nanos) = (Nanos::from_secs(60), Nanos::from_secs(1920));
+/// No step for so long after a turn, at first and at most.
+const REST: (Nanos, Nanos) = (Nanos::from_secs(10), Nanos::from_secs(640));
 
 /// What was found at a slice, and when.
 #[derive(Clone, Copy, Debug)]
@@ -156,7 +169,7 @@ impl SetState {
         self.keep_recent(self.judged().max(1).saturating_mul(RECENT_TIMES));
         self.drop_another_load(price);
         let harm = self.gathered()?;
-        if harm.contended() < self.params.contended_share_min {
+        if harm.contended() < CONTENDED_SHARE_MIN {
             self.no_step = HostNoStep::NoCompetition;
             self.pending = None;
             return None;
@@ -191,7 +204,7 @@ impl SetState {
         let moved = before
             .zip(last)
             .map(|(before, last)| (self.unweighted(&before, price) - self.unweighted(&last, price)).abs());
-        if moved.is_some_and(|moved| moved > self.params.change_min) {
+        if moved.is_some_and(|moved| moved > CHANGE_MIN) {
             self.keep_recent(judged);
             (self.pending, self.longer_got) = (None, None);
         }
@@ -218,7 +231,7 @@ impl SetState {
             let after = harm.vms.iter().find(|harm| harm.vm == vm)?.lost_per_used();
             Some(if before > 0.0 { after / before } else { 0.0 })
         });
-        let hardly = 1.0 - self.params.fall_min * (1.0 - ratio);
+        let hardly = 1.0 - FALL_MIN * (1.0 - ratio);
         let more_done = harm.got(price) > step.got * (1.0 + self.params.gain_min);
         let doubt = self.judged().saturating_mul(DOUBT_TIMES);
         let reason = match (relief, worst) {
@@ -258,12 +271,11 @@ impl SetState {
         let now = self.see(at, harm, price);
         let before = self.seen[self.level];
         let moved = |before: Seen| (before.unweighted - now.unweighted).abs();
-        let changed = before.is_some_and(|before| moved(before) > self.params.change_min);
-        let memory_min = Nanos::from_millis(self.params.memory_min_ms);
-        if changed && at - self.forgot_at >= memory_min {
+        let changed = before.is_some_and(|before| moved(before) > CHANGE_MIN);
+        if changed && at - self.forgot_at >= MEMORY.0 {
             self.seen.fill(None);
             (self.longest, self.shortest) = (None, None);
-            (self.forgot_at, self.memory) = (at, memory_min);
+            (self.forgot_at, self.memory) = (at, MEMORY.0);
         }
         // While the slice stays, what it was found to be like at first is what changes are compared with.
         let here = before.filter(|_| !changed).map_or(now, |before| Seen { at, ..before });
@@ -297,7 +309,7 @@ impl SetState {
         let best = (longest..=shortest).min_by(|&a, &b| toll(a).total_cmp(&toll(b)))?;
         let gain = toll(self.level) - toll(best);
         let down = best > self.level;
-        let needed = if down { self.params.gain_min } else { self.params.saving_min };
+        let needed = if down { self.params.gain_min } else { SAVING_MIN };
         // What is predicted is as uncertain as what is seen here; what was seen elsewhere is so by itself.
         let elsewhere = self.seen[best].map_or(0.0, |seen| seen.error);
         if best == self.level || gain < needed.max(NOISE_ERRORS * self.error(price).hypot(elsewhere)) {
@@ -353,8 +365,8 @@ impl SetState {
     /// A step back, or in the other direction than the last: what was seen is believed longer, and no step is taken for
     /// a while, which doubles unless the turn before was long ago.
     fn turn(&mut self, at: Nanos) {
-        self.memory = self.memory.times(2).min(Nanos::from_millis(self.params.memory_max_ms));
-        let (min, max) = (Nanos::from_millis(self.params.rest_min_ms), Nanos::from_millis(self.params.rest_max_ms));
+        self.memory = self.memory.times(2).min(MEMORY.1);
+        let (min, max) = REST;
         let again = self.turned.filter(|(turned, rest)| at - *turned < rest.times(REST_QUIET_TIMES).max(max));
         self.turned = Some((at, again.map_or(min, |(_, rest)| rest.times(2).min(max))));
     }
@@ -409,7 +421,7 @@ mod tests {
     #[test]
     fn changes_are_told_from_what_a_slice_was_like_at_first() {
         let mut state = state(Nanos::from_secs(100_000));
-        let change = state.params.change_min;
+        let change = CHANGE_MIN;
         // Each step is too small for a change, and two are not.
         for (at, drift, known) in [(0, 0.0, true), (1, 0.7, true), (2, -0.7, true), (3, 0.7, true), (4, 1.4, false)] {
             let harm = lost(&state, 0.3 + drift * change);

@@ -42,9 +42,6 @@ parameters! {
         wake_floor_us: u64 = 20, 0 to 10_000, "us";
         /// The spinning that one exit for too many PAUSEs stands for. KVM's window starts at 4096 cycles.
         pause_exit_us: u64 = 2, 0 to 10_000, "us";
-        /// A set of VMs whose pCPUs had more than one runnable vCPU for less than this share of the time is left
-        /// alone.
-        contended_share_min: f64 = 0.02, 0 to 1, "share";
 
         ["Steps (ours)"]
         /// Windows passed over after a step or a change of who shares with whom.
@@ -54,22 +51,6 @@ parameters! {
         judge_windows: u32 = 3, 1 to 100, "windows";
         /// A shorter slice has to promise at least this share of the VMs' time.
         gain_min: f64 = 0.01, 0.0001 to 1, "share";
-        /// A longer slice has to save at least this share.
-        saving_min: f64 = 0.001, 0.0001 to 1, "share";
-        /// After a step down the waits must have fallen by at least this part of what the slice fell by, or the VMs
-        /// must get more CPU time by `gain_min` (harmonic mean, relative to entitlement, less switches).
-        fall_min: f64 = 0.3, 0 to 1, "share";
-        /// What was lost in all moved by more than this share without a step: the workload changed, and what was seen
-        /// at other slices is forgotten.
-        change_min: f64 = 0.10, 0.01 to 1, "share";
-        /// How long what was seen at another slice is believed at first.
-        memory_min_ms: u64 = 60_000, 1 to 3_600_000, "ms";
-        /// It doubles up to this, each time a step is taken back or turns out to lead nowhere.
-        memory_max_ms: u64 = 1_920_000, (memory_min_ms) to 36_000_000, "ms";
-        /// No step for so long after one that was taken back, or that went the other way than the one before.
-        rest_min_ms: u64 = 10_000, 0 to 3_600_000, "ms";
-        /// It doubles up to this while that keeps happening.
-        rest_max_ms: u64 = 640_000, (rest_min_ms) to 3_600_000, "ms";
 
         ["Fairness (section III-B, made a promise; ours)"]
         /// Shares of continuously runnable vCPUs may be this far from their entitlement.
@@ -126,7 +107,6 @@ mod tests {
             ("ladder_us = [1000, 50]", "ladder_us", "from 100000 to 100"),
             ("start_slice_us = 7", "start_slice_us = 7", "from 100 to 100000"),
             ("gain_min = nan", "gain_min = NaN", "from 0.0001 to 1"),
-            ("memory_max_ms = 10", "memory_max_ms = 10", "from 60000 to"),
             ("judge_windows = 0", "judge_windows = 0", "from 1 to 100"),
         ] {
             let params: HostParams = toml::from_str(text).unwrap();

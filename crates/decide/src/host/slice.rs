@@ -5,7 +5,7 @@
 //! price of switches demands.
 
 use super::HostParams;
-use super::adaptive::SetState;
+use super::adaptive::{MEMORY, SetState};
 use super::explain::{HostExplanation, HostNoStep, SetExplanation};
 use super::fairness::{FairnessMeter, VmShare, is_unfair};
 use super::sharing::{SharingSet, sharing_sets};
@@ -141,11 +141,7 @@ impl HostPolicy {
         let related = || old.iter().filter(|(before, _)| before.vms.iter().any(|vm| set.vms.contains(vm)));
         let level = related().map(|(_, state)| state.level()).max();
         let memory = related().map(|(_, state)| state.memory()).max();
-        SetState::new(
-            level.unwrap_or_else(|| self.start_level()),
-            memory.unwrap_or(Nanos::from_millis(self.params.memory_min_ms)),
-            &self.params,
-        )
+        SetState::new(level.unwrap_or_else(|| self.start_level()), memory.unwrap_or(MEMORY.0), &self.params)
     }
 
     /// The step nearest to `start_slice_us`, by ratio.

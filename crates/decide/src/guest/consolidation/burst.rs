@@ -11,6 +11,13 @@ use crate::guest::GuestParams;
 use gleaner_model::{Burst, BurstWatch, Nanos, Reason, Window};
 use serde::{Deserialize, Serialize};
 
+/// Threads that share a vCPU wait for one another's computations: up to so many times g_comp is no burst.
+const G_COMP_TIMES: f64 = 10.0;
+/// A wake-up that another task keeps waiting for so long is one.
+const DELAY: Nanos = Nanos::from_millis(2);
+/// Patience grows up to so many times.
+const PATIENCE_MAX: u64 = 64;
+
 /// Why a group that is packed onto `watch.active` vCPUs should have all of them; `None`: it should not.
 ///
 /// A burst is more threads that can run than active vCPUs, for `watch.after` without a break; or a wake-up that another
@@ -49,9 +56,9 @@ impl Default for Patience {
 impl Patience {
     /// What to look out for. `g_comp` is in nanoseconds.
     pub(super) fn watch(&self, active: usize, g_comp: f64, params: &GuestParams) -> BurstWatch {
-        let usual = Nanos::from_f64(g_comp * params.expand_g_comp_times);
+        let usual = Nanos::from_f64(g_comp * G_COMP_TIMES);
         let after = Nanos::from_micros(params.expand_after_us).max(usual).times(self.factor);
-        let delay = Nanos::from_micros(params.expand_delay_us).times(self.factor).max(after);
+        let delay = DELAY.times(self.factor).max(after);
         BurstWatch { active: u32::try_from(active).unwrap_or(u32::MAX), after, delay }
     }
 
@@ -75,7 +82,7 @@ impl Patience {
             return false;
         }
         self.doubt = None;
-        self.factor = self.factor.saturating_mul(2).min(params.expand_patience_max);
+        self.factor = self.factor.saturating_mul(2).min(PATIENCE_MAX);
         true
     }
 }

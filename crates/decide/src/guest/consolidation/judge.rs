@@ -16,6 +16,11 @@ use crate::guest::params::FACTOR_MIN;
 use gleaner_model::{CpuSet, Lengths, Nanos};
 use serde::{Deserialize, Serialize};
 
+/// A fall that is noise: up to so many median absolute deviations of the windows before.
+const HURT_MADS: f64 = 2.0;
+/// A rise of CPU time by more is the program's: half of `cpu_change_share`, as a full vCPU leaves no room to rise.
+const CPU_GROWTH_SHARE: f64 = 0.10;
+
 /// A step that is in force: vCPUs were deactivated.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Step {
@@ -65,8 +70,8 @@ impl Step {
 
     /// Takes how fast the group is when it is judged. A group that computes more *and* hands over more may be faster
     /// for the step: threads that no longer wait for a vCPU to wake up compute instead.
-    pub(super) fn credit(&mut self, after: &Speed, params: &GuestParams) {
-        let gained = self.handovers_gained(after).is_some_and(|gain| gain > params.cpu_growth_share);
+    pub(super) fn credit(&mut self, after: &Speed) {
+        let gained = self.handovers_gained(after).is_some_and(|gain| gain > CPU_GROWTH_SHARE);
         let faster = after.cpu.median > self.before.cpu.median && gained;
         self.faster = faster.then_some(after.cpu);
     }
@@ -76,10 +81,10 @@ impl Step {
         self.faster.unwrap_or(self.before.cpu)
     }
 
-    /// Whether the group's CPU time per second rose, since before the step, by `cpu_growth_share` and more than chance
-    /// explains: no step of ours does that.
+    /// Whether the group's CPU time per second rose, since before the step, by [`CPU_GROWTH_SHARE`] and more than
+    /// chance explains: no step of ours does that.
     pub(super) fn grew(&self, after: &Speed, params: &GuestParams) -> bool {
-        let rise = params.cpu_growth_share.max(noise(self.before.cpu, params));
+        let rise = CPU_GROWTH_SHARE.max(noise(self.before.cpu, params));
         after.cpu.median > self.before.cpu.median * (1.0 + rise)
     }
 
@@ -112,7 +117,7 @@ fn fall(before: Spread, after: f64, params: &GuestParams) -> Option<f64> {
 
 /// The share that chance explains.
 fn noise(before: Spread, params: &GuestParams) -> f64 {
-    params.hurt_loss_min.max(params.hurt_mads * before.relative_mad())
+    params.hurt_loss_min.max(HURT_MADS * before.relative_mad())
 }
 
 #[cfg(test)]
@@ -174,7 +179,7 @@ mod tests {
             [(3.0, 1500.0, true), (3.0, 1000.0, false), (1.5, 1500.0, false), (2.0, 1000.0, false)]
         {
             let mut step = step(before);
-            step.credit(&Speed { cpu: spread(cpu), handovers: spread(handovers) }, &GuestParams::default());
+            step.credit(&Speed { cpu: spread(cpu), handovers: spread(handovers) });
             assert_eq!(step.usual().median > 2.0, its_own, "{cpu} {handovers}");
             assert_eq!(step.faster.is_some(), its_own, "{cpu} {handovers}");
         }

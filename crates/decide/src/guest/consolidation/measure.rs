@@ -8,6 +8,9 @@ use gleaner_model::{CpuSet, Lengths, Nanos, VcpuWindow, Window};
 use gleaner_stats::median;
 use serde::{Deserialize, Serialize};
 
+/// Fewer voluntary switches are housekeeping, and their ratio is noise.
+const SWITCHES_PER_S_MIN: f64 = 100.0;
+
 /// What one window says about the active vCPUs and the group.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Sample {
@@ -70,10 +73,9 @@ impl Sample {
         per_second(self.switches + self.involuntary.saturating_sub(ticks), self.available)
     }
 
-    /// g_comp in nanoseconds; fewer than `switches_per_s_min` switches count as that many.
-    pub(super) fn granularity(&self, switches_per_s_min: f64) -> f64 {
-        let rate = self.switch_rate().max(switches_per_s_min);
-        if rate > 0.0 { self.cpu_rate() / rate * 1e9 } else { 0.0 }
+    /// g_comp in nanoseconds; fewer than [`SWITCHES_PER_S_MIN`] count as that many.
+    pub(super) fn granularity(&self) -> f64 {
+        self.cpu_rate() / self.switch_rate().max(SWITCHES_PER_S_MIN) * 1e9
     }
 
     /// Idle periods per second and active vCPU.

@@ -34,6 +34,13 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use workload_change::{Births, Reference, moved};
 
+/// A vCPU at this utilization has "reached 100 %": it never quite does.
+const OVERLOADED: f64 = 0.98;
+/// A step that fills a vCPU does so within `judge_windows` and so many more. Later, the program grew.
+const FILLING_WINDOWS: u32 = 2;
+/// Changes keep coming unless it was quiet for so many times the last hold-off.
+const HOLD_OFF_QUIET_TIMES: u64 = 4;
+
 /// What a window led to.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Outcome {
@@ -51,7 +58,7 @@ struct Load {
     utilization: f64,
     /// Windows in a row, up to now, above `saturated_utilization`.
     saturated: u32,
-    /// Windows at or above `overloaded_utilization`.
+    /// Windows at or above [`OVERLOADED`].
     overloaded: u32,
 }
 
@@ -100,7 +107,7 @@ impl Consolidation {
         let ms = Nanos::from_millis;
         Self {
             learned: LearnedLimits::none(&params),
-            hold_off: Backoff::new(ms(params.hold_off_min_ms), ms(params.hold_off_max_ms), params.hold_off_quiet_times),
+            hold_off: Backoff::new(ms(params.hold_off_min_ms), ms(params.hold_off_max_ms), HOLD_OFF_QUIET_TIMES),
             // Nothing but a change makes it start small again.
             recheck_backoff: Backoff::new(ms(params.look_out_min_ms), ms(params.look_out_max_ms), u64::MAX),
             rechecked: false,
@@ -264,7 +271,7 @@ impl Consolidation {
             load.utilization = vcpu.utilization(window.length);
             let saturated = load.utilization > self.params.saturated_utilization;
             load.saturated = if saturated { load.saturated.saturating_add(1) } else { 0 };
-            let overloaded = load.utilization >= self.params.overloaded_utilization;
+            let overloaded = load.utilization >= OVERLOADED;
             load.overloaded = load.overloaded.saturating_add(u32::from(overloaded));
         }
     }
@@ -284,7 +291,7 @@ impl Consolidation {
     fn judge(&mut self, now: Nanos) -> Option<Outcome> {
         let after = Speed::of(self.recent());
         let Some(cpu_loss) = self.steps.last()?.loss(&self.steps.first()?.before, &after, &self.params) else {
-            self.steps.last_mut()?.credit(&after, &self.params);
+            self.steps.last_mut()?.credit(&after);
             return None;
         };
         let overloaded = self.overloaded();
@@ -336,7 +343,7 @@ impl Consolidation {
         let after = if step.paid { Speed::of(self.history.iter()) } else { Speed::of(self.recent()) };
         let grew = step.grew(&after, &self.params);
         // A step that fills a vCPU does so at once; what fills it later, and computes more, is somebody else.
-        let at_once = self.params.judge_windows.saturating_add(self.params.filling_windows) as usize;
+        let at_once = self.params.judge_windows.saturating_add(FILLING_WINDOWS) as usize;
         let by_the_step = step.paid || !grew || self.just_stepped && self.history.len() <= at_once;
         if let Some(gain) = step.gain(&after, &self.params).filter(|_| by_the_step) {
             return self.keep(now, gain, grew);

@@ -13,6 +13,15 @@ use gleaner_model::{Reason, Window};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
+/// A change is noise up to so many median absolute deviations of the reference.
+const CPU_CHANGE_MADS: f64 = 3.0;
+/// CPU seconds per second. An almost idle program always varies.
+const CPU_CHANGE_MIN: f64 = 0.05;
+/// A burst of threads is so many times the usual rate: a program that starts one per request has none.
+const BURST_FACTOR: f64 = 2.0;
+/// Windows that say what is usual.
+const BURST_WINDOWS: usize = 10;
+
 /// What the workload looked like since the last step or change.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Reference {
@@ -30,7 +39,7 @@ impl Reference {
         if self.closed || self.windows.len() >= params.baseline_windows_max as usize {
             return;
         }
-        self.windows.push((sample.cpu_rate(), sample.granularity(params.switches_per_s_min)));
+        self.windows.push((sample.cpu_rate(), sample.granularity()));
         self.cpu = Spread::of(self.windows.iter().map(|(cpu, _)| *cpu));
         self.granularity = Spread::of(self.windows.iter().map(|(_, granularity)| *granularity)).median;
     }
@@ -65,8 +74,8 @@ impl Reference {
         if moved(self.cpu, now, params) {
             return Some(Reason::UtilizationChanged { ratio: now / self.cpu.median.max(1e-3) });
         }
-        let busy = now.max(self.cpu.median) >= params.cpu_change_min;
-        let granularity = Spread::of(recent.map(|sample| sample.granularity(params.switches_per_s_min))).median;
+        let busy = now.max(self.cpu.median) >= CPU_CHANGE_MIN;
+        let granularity = Spread::of(recent.map(Sample::granularity)).median;
         let ratio = granularity / self.granularity.max(1.0);
         let factor = params.granularity_change_factor;
         (busy && (ratio > factor || ratio < 1.0 / factor)).then_some(Reason::GranularityChanged { ratio })
@@ -77,8 +86,8 @@ impl Reference {
 pub(super) fn moved(before: Spread, now: f64, params: &GuestParams) -> bool {
     let change = (now - before.median).abs();
     change > before.median * params.cpu_change_share
-        && change > before.mad * params.cpu_change_mads
-        && change >= params.cpu_change_min
+        && change > before.mad * CPU_CHANGE_MADS
+        && change >= CPU_CHANGE_MIN
 }
 
 /// New threads per second in the last windows, whatever steps were taken.
@@ -93,14 +102,14 @@ impl Births {
         let new_threads = window.group.new_threads;
         let per_s = new_threads as f64 / window.length.as_secs_f64().max(1e-9);
         let usual = self.per_s.iter().copied().reduce(f64::max);
-        if self.per_s.len() >= params.thread_burst_windows as usize {
+        if self.per_s.len() >= BURST_WINDOWS {
             self.per_s.pop_front();
         }
         self.per_s.push_back(per_s);
         if window.group.execs.is_some_and(|execs| execs > 0) {
             return Some(Reason::Exec);
         }
-        let unusual = usual.is_some_and(|usual| per_s > params.thread_burst_factor * usual);
+        let unusual = usual.is_some_and(|usual| per_s > BURST_FACTOR * usual);
         let burst = new_threads >= params.thread_burst_min && unusual;
         burst.then_some(Reason::ThreadBurst { new_threads })
     }

@@ -37,24 +37,25 @@ pub enum GuardChange {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ContentionGuard {
     stop_above: f64,
-    quiet_below: f64,
     hold_off: Backoff,
     stopped: bool,
-    /// Since when the share has been under `quiet_below` while spinning.
+    /// Since when the share has been under [`Self::QUIET`] while spinning.
     quiet_since: Nanos,
 }
 
 impl ContentionGuard {
+    /// The vCPU counts as quiet below this stolen share.
+    pub const QUIET: f64 = 0.05;
+    /// The first stop.
+    pub const HOLD_OFF_MIN: Nanos = Nanos::from_secs(1);
+    /// It doubles up to this while steal recurs.
+    pub const HOLD_OFF_MAX: Nanos = Nanos::from_secs(30);
+
     /// A guard that lets spin.
     pub fn new(params: &GuestParams) -> Self {
         Self {
             stop_above: params.steal_share_stop,
-            quiet_below: params.steal_share_quiet,
-            hold_off: Backoff::new(
-                Nanos::from_millis(params.guard_hold_off_min_ms),
-                Nanos::from_millis(params.guard_hold_off_max_ms),
-                1,
-            ),
+            hold_off: Backoff::new(Self::HOLD_OFF_MIN, Self::HOLD_OFF_MAX, 1),
             stopped: false,
             quiet_since: Nanos::ZERO,
         }
@@ -62,15 +63,13 @@ impl ContentionGuard {
 
     /// Goes on with other parameters.
     pub fn set_params(&mut self, params: &GuestParams) {
-        (self.stop_above, self.quiet_below) = (params.steal_share_stop, params.steal_share_quiet);
-        let ms = Nanos::from_millis;
-        self.hold_off.set_limits(ms(params.guard_hold_off_min_ms), ms(params.guard_hold_off_max_ms));
+        self.stop_above = params.steal_share_stop;
     }
 
     /// Takes the stolen share (0 to 1) of the time just before `now`. When stopped, this is the caller that can see
     /// steal without spinning, so the stop lasts until its time is over *and* the share is low.
     pub fn feed(&mut self, now: Nanos, share: f64) -> GuardChange {
-        let quiet = share < self.quiet_below;
+        let quiet = share < Self::QUIET.min(self.stop_above);
         if self.stopped {
             return if quiet && self.resume(now) { GuardChange::Over } else { GuardChange::None };
         }

@@ -37,6 +37,8 @@ const BUDGET_AIR: f64 = 0.8;
 const CHEAPER: f64 = 1.1;
 /// The most that a budget makes of the price: at that nothing is polled.
 const DEAREST: f64 = 1e6;
+/// What polling costs more where the host is short of CPUs: this many times the stolen share.
+const STEAL_PRICE: f64 = 20.0;
 /// What the newest window counts in the share of stolen time.
 const STEAL_NEWEST: f64 = 0.2;
 
@@ -139,7 +141,6 @@ pub struct PollPrice {
     /// Share of one CPU, all vCPUs together; `None`: no limit.
     budget: Option<f64>,
     overdrawn: f64,
-    steal_price: f64,
     steal_share: f64,
 }
 
@@ -151,7 +152,7 @@ impl PollPrice {
             Profile::Balanced => Some(params.poll_budget_balanced_ratio),
             Profile::Latency => None,
         };
-        Self { budget, overdrawn: 1.0, steal_price: params.poll_steal_price, steal_share: 0.0 }
+        Self { budget, overdrawn: 1.0, steal_share: 0.0 }
     }
 
     /// The same with another budget: a share of one CPU.
@@ -163,8 +164,7 @@ impl PollPrice {
     /// The same price so far, by other parameters; a budget that was given stays.
     #[must_use]
     pub fn with_params(self, profile: Profile, given: Option<f64>, params: &GuestParams) -> Self {
-        let new = Self::new(profile, params);
-        Self { overdrawn: self.overdrawn, steal_share: self.steal_share, budget: given.or(new.budget), ..new }
+        Self { budget: given.or(Self::new(profile, params).budget), ..self }
     }
 
     /// Takes a window.
@@ -183,7 +183,7 @@ impl PollPrice {
 
     /// As a multiple of what it costs where the vCPU's time is nobody else's.
     pub fn get(&self) -> f64 {
-        (1.0 + self.steal_price * self.steal_share) * self.overdrawn
+        (1.0 + STEAL_PRICE * self.steal_share) * self.overdrawn
     }
 }
 

@@ -15,7 +15,6 @@ mod yielding;
 pub use contention::{ContentionGuard, GuardChange, StolenMeter};
 pub use idle_lengths::{IdleLengths, LearntTimeout, PollPrice, Prices};
 pub use timeout::{halting_costs_by_the_tail_alone, halting_is_free, poll_timeout, timeout, waking_is_free};
-pub(super) use trial::TRIAL_PAIRS;
 pub use yielding::{SIGNAL_CHECK, UNTIL_ORDERED, YieldingThread};
 
 use super::GuestParams;
@@ -24,6 +23,9 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use trial::Trial;
 use vcpu::{Vcpu, Wish};
+
+/// A learnt time-out is at most so many times what the profile says.
+const LEARNT_TIMES: u64 = 4;
 
 /// Retention of one group's vCPUs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -112,7 +114,7 @@ impl Retention {
 
     /// The longest time-out that may be learnt.
     fn longest(&self) -> Nanos {
-        let longest = Nanos(self.timeout.0.saturating_mul(self.params.learnt_timeout_factor));
+        let longest = Nanos(self.timeout.0.saturating_mul(LEARNT_TIMES));
         longest.min(Nanos::from_micros(self.params.timeout_max_us)).max(self.timeout)
     }
 

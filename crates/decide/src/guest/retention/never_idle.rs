@@ -2,8 +2,8 @@
 //!
 //! A yielding thread on a vCPU that is never idle stays runnable for ever, and even the lowest scheduling class gets
 //! turns: `sysbench cpu` with a thread per vCPU was switched out 3,700 times in 4 s instead of 190
-//! (experiments/foundation). So where a vCPU was idle for less than `never_idle_share` of each of `never_idle_windows`
-//! windows in a row, its yielding thread sleeps. The turns themselves look like idle time, up to 1 % of a window; while
+//! (experiments/foundation). So where a vCPU was idle for less than `never_idle_share` of each of three windows
+//! in a row, its yielding thread sleeps. The turns themselves look like idle time, up to 1 % of a window; while
 //! it sleeps there are none, so half of that share brings it back.
 //!
 //! Idle periods may be that short *because* they are retained. Then they grow as soon as they are not, and the yielding
@@ -23,6 +23,11 @@ use serde::{Deserialize, Serialize};
 /// seconds then goes without.
 const STAY_QUIET_TIMES: u64 = 10;
 
+/// Windows in a row without idle time that it takes.
+const WINDOWS: u32 = 3;
+/// The first stay, and the longest.
+const STAY: (Nanos, Nanos) = (Nanos::from_secs(1), Nanos::from_secs(60));
+
 /// What a window changed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum IdleChange {
@@ -39,7 +44,6 @@ pub(super) enum IdleChange {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct IdleWatch {
     share: f64,
-    windows: u32,
     /// Not taken for never idle again before this is over.
     stay: Backoff,
     never_idle: bool,
@@ -52,12 +56,9 @@ pub(super) struct IdleWatch {
 impl IdleWatch {
     /// `enabled`: otherwise every vCPU counts as idle now and then.
     pub(super) fn new(enabled: bool, params: &GuestParams) -> Self {
-        let ms = Nanos::from_millis;
-        let stay = (ms(params.never_idle_stay_min_ms), ms(params.never_idle_stay_max_ms));
         Self {
             share: if enabled { params.never_idle_share } else { 0.0 },
-            windows: params.never_idle_windows,
-            stay: Backoff::new(stay.0, stay.1, STAY_QUIET_TIMES),
+            stay: Backoff::new(STAY.0, STAY.1, STAY_QUIET_TIMES),
             never_idle: false,
             in_a_row: 0,
             since: Nanos::ZERO,
@@ -66,12 +67,9 @@ impl IdleWatch {
 
     /// Goes on with other parameters.
     pub(super) fn set_params(&mut self, params: &GuestParams) {
-        let ms = Nanos::from_millis;
         if self.share > 0.0 {
             self.share = params.never_idle_share;
         }
-        self.windows = params.never_idle_windows;
-        self.stay.set_limits(ms(params.never_idle_stay_min_ms), ms(params.never_idle_stay_max_ms));
     }
 
     pub(super) fn is_never_idle(&self) -> bool {
@@ -113,7 +111,7 @@ impl IdleWatch {
             return IdleChange::IdleAgain;
         }
         self.in_a_row = if idle_share < self.share { self.in_a_row.saturating_add(1) } else { 0 };
-        if self.in_a_row < self.windows || self.stay.remaining(now) > Nanos::ZERO {
+        if self.in_a_row < WINDOWS || self.stay.remaining(now) > Nanos::ZERO {
             return IdleChange::None;
         }
         (self.never_idle, self.since) = (true, now);

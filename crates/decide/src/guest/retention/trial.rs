@@ -16,7 +16,7 @@
 //! on both sides of 1 keeps no vCPU awake.
 //!
 //! Profile `latency`, and yielding threads that need no trial (`yielding_waits_for_trial`), stop where it costs more in
-//! the median of the four pairs and in at least `trial_pairs_min` (three) of them, unless the program switches clearly
+//! the median of the four pairs and in at least three of them, unless the program switches clearly
 //! more often with it: then it waits less often for longer, and is faster all the same.
 //!
 //! An observer that sees no wake-ups run (`/proc`) leaves the rate of synchronizations: retention must raise it. Where
@@ -38,9 +38,10 @@ use serde::{Deserialize, Serialize};
 
 /// Whether retention is on, block by block.
 const BLOCKS: [bool; 8] = [false, true, true, false, true, false, false, true];
-/// Each with one block with and one without.
-pub(in crate::guest) const TRIAL_PAIRS: usize = BLOCKS.len() / 2;
-
+/// What is said of a trial holds in at least so many of its four pairs.
+const PAIRS_MIN: usize = 3;
+/// Retention stops where a synchronization costs more by this share, in the median.
+const COST_MIN: f64 = 0.01;
 /// Pairs after which a trial may end, where each is clear.
 const EARLY_PAIRS: usize = 2;
 /// A pair clearly speaks for retention where it has so many times the rate.
@@ -142,8 +143,6 @@ pub(in crate::guest) struct Trial {
     windows_per_block: u32,
     quiet_windows: u32,
     wakeups_min: u64,
-    pairs_min: usize,
-    margin: f64,
     gain_min: f64,
     again: Backoff,
     /// Windows in a row in which nothing else was going on.
@@ -174,8 +173,6 @@ impl Trial {
             windows_per_block: if polls { 1 } else { params.trial_block_windows },
             quiet_windows: if polls { params.poll_trial_quiet_windows } else { params.trial_quiet_windows },
             wakeups_min: params.trial_wakeups_min,
-            pairs_min: params.trial_pairs_min as usize,
-            margin: params.trial_cost_min,
             gain_min: params.trial_gain_min,
             // Nothing but a change of the workload makes it start small again.
             again: Backoff::new(ms(params.trial_again_min_ms), ms(params.trial_again_max_ms), u64::MAX),
@@ -357,10 +354,10 @@ impl Trial {
         let rate = median(rates);
         let faster = rates.iter().filter(|rate| **rate > 1.0).count();
         // A range that holds 1 shows nothing, unless one pair alone is to blame.
-        let shown = faster == rates.len() || rate > CLEARLY_FASTER && faster >= self.pairs_min;
+        let shown = faster == rates.len() || rate > CLEARLY_FASTER && faster >= PAIRS_MIN;
         let gains = rate > 1.0 + self.gain_min && shown;
         let slower = rates.iter().filter(|rate| **rate < 1.0).count();
-        let loses = rate < 1.0 - self.gain_min && slower >= self.pairs_min;
+        let loses = rate < 1.0 - self.gain_min && slower >= PAIRS_MIN;
         let Some(costs) = costs else {
             return if self.stays == Stays::UnlessSlower { !loses } else { gains };
         };
@@ -368,10 +365,10 @@ impl Trial {
         let cheaper = costs.iter().filter(|cost| **cost < 1.0).count();
         // What was asked to retain where nothing speaks against it, does.
         if self.untried != Untried::RetainsWhereSeen && self.stays == Stays::IfFaster {
-            let saves = cost < 1.0 - self.gain_min && cheaper >= self.pairs_min;
+            let saves = cost < 1.0 - self.gain_min && cheaper >= PAIRS_MIN;
             return gains || saves && !loses;
         }
-        gains || !(cost > 1.0 + self.margin && dearer >= self.pairs_min)
+        gains || !(cost > 1.0 + COST_MIN && dearer >= PAIRS_MIN)
     }
 
     fn conclude(&mut self, now: Nanos, pays: bool, ratios: &Ratios) -> Reason {
