@@ -1,23 +1,38 @@
 #!/usr/bin/env python3
 """A daemon with many groups: what does a window cost, and the daemon in all?
 
-    scripts/scale.py [--groups 200] [--threads 50] [--seconds 20] [--binary target/gleaner] [--profile PROFILE]
-        [--observer auto]
+    scripts/scale.py [--groups 200] [--threads 50] [--busy 0] [--seconds 20] [--binary target/gleaner]
+        [--profile PROFILE] [--observer auto]
 
-Makes so many cgroups with one program each, whose threads wake up every two seconds, and lets a daemon manage them.
+Makes so many cgroups with one program each, whose threads wake up every two seconds, and lets a daemon manage them. In
+busy ones two threads hand a byte to and fro, a thousand times a second. Once the daemon has settled, it is measured.
 Needs root. All that it made is taken away again.
 """
 
 import argparse, json, os, subprocess, sys, tempfile, time
 
 PROGRAM = """
-import sys, threading, time
+import os, sys, threading, time
 threading.stack_size(64 * 1024)
 def nap():
     while True: time.sleep(2)
+def echo(source, target):
+    while True: os.write(target, os.read(source, 1))
+if int(sys.argv[2]):
+    (here, there), (back, again) = os.pipe(), os.pipe()
+    threading.Thread(target=echo, args=(here, again), daemon=True).start()
+    def ask():
+        while True:
+            os.write(there, b"x")
+            os.read(back, 1)
+            time.sleep(0.001)
+    threading.Thread(target=ask, daemon=True).start()
 for _ in range(int(sys.argv[1]) - 1): threading.Thread(target=nap, daemon=True).start()
 nap()
 """
+
+
+SETTLES = 15
 
 
 def hierarchy():
@@ -37,6 +52,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--groups", type=int, default=200)
     parser.add_argument("--threads", type=int, default=50)
+    parser.add_argument("--busy", type=int, default=0)
     parser.add_argument("--seconds", type=int, default=20)
     parser.add_argument("--binary", default="target/gleaner")
     parser.add_argument("--profile", default="frugal")
@@ -52,7 +68,7 @@ def main():
         os.mkdir(top)
         for n in range(args.groups):
             os.mkdir(f"{top}/{n}")
-            programs.append(subprocess.Popen([sys.executable, "-c", PROGRAM, str(args.threads)]))
+            programs.append(subprocess.Popen([sys.executable, "-c", PROGRAM, str(args.threads), str(int(n < args.busy))]))
             with open(f"{top}/{n}/cgroup.procs", "w") as file:
                 file.write(str(programs[-1].pid))
         with open(f"{folder}/c.toml", "w") as file:
@@ -67,12 +83,14 @@ def main():
                 sys.exit(f"only {groups()} groups:\n{open(f'{folder}/log').read()[-2000:]}")
             time.sleep(0.5)
         adopted = time.monotonic() - began
+        # By then it has chosen its observer, and what adopting took is not of the last ten seconds.
+        time.sleep(SETTLES)
         before, since = cpu_seconds(daemon.pid), time.monotonic()
         time.sleep(args.seconds)
         share = (cpu_seconds(daemon.pid) - before) / (time.monotonic() - since)
         status = json.loads(ask("status", "--json"))
         memory = next(line for line in open(f"/proc/{daemon.pid}/status") if line.startswith("VmRSS")).split()[1]
-        print(f"{args.groups} groups of {args.threads} threads, all adopted after {adopted:.1f} s")
+        print(f"{args.groups} groups of {args.threads} threads, {args.busy} busy, all adopted after {adopted:.1f} s")
         print(f"the daemon takes {share:.2%} of a CPU, and {int(memory) / 1024:.1f} MiB")
         print("by its own count:", next((x for x in ask("status").splitlines() if "observing takes" in x), "?").strip())
         print("seen by:", sorted({group.get("observer") or "?" for group in status["groups"]}))

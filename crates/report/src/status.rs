@@ -465,16 +465,13 @@ impl StatusReport {
     }
 
     fn cost_in_words(&self) -> String {
-        let mut words = format!("{} of one CPU", percent(self.cpu_share()));
-        if let Some(cost) = self.cost {
+        let lately = self.cost.map(|cost| {
             let bpf = cost.bpf_share().map(|share| format!("; its BPF programs {} of one", percent(share)));
-            words += &format!(" (in the last {}{})", Nanos(cost.elapsed_ns), bpf.unwrap_or_default());
-        }
-        words += &format!(", windows of {}", Nanos(self.window_ns));
-        if self.windows_paced {
-            words += ", as short as daemon.overhead allows";
-        }
-        words
+            format!(" (in the last {}{})", Nanos(cost.elapsed_ns), bpf.unwrap_or_default())
+        });
+        let paced = if self.windows_paced { ", as short as daemon.overhead allows" } else { "" };
+        let (share, window) = (percent(self.cpu_share()), Nanos(self.window_ns));
+        format!("{share} of one CPU{}, windows of {window}{paced}", lately.unwrap_or_default())
     }
 }
 

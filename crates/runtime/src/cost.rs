@@ -1,9 +1,9 @@
 //! What Gleaner itself takes of the machine, as the kernel counts it.
 //!
-//! Two figures, apart. One is the CPU time of this process, all of its threads: what `/proc/PID/stat` says. The other is
-//! what its BPF programs take of whoever they interrupt: the kernel counts that where `kernel.bpf_stats_enabled` is on,
-//! and nobody knows it elsewhere. Both are of the last ten seconds, because what a daemon took when it began says little
-//! of what it takes now.
+//! Two figures, apart. One is the CPU time of this process, all of its threads: what `/proc/PID/stat` says. The other
+//! is what its BPF programs take of whoever they interrupt: the kernel counts that where `kernel.bpf_stats_enabled` is
+//! on, and nobody knows it elsewhere. Both are of the last ten seconds, because what a daemon took when it began says
+//! little of what it takes now.
 
 use gleaner_model::Nanos;
 use gleaner_sys::{monotonic, process_cpu_time};

@@ -2,61 +2,83 @@
 //!
 //! Problem: of two hundred groups ten do something, and a window in which nothing happened tells the others nothing.
 //! How: a group that is quiet and wants nothing joins the span that begins with this window. It leaves when something
-//! happens to it, with one window for all the time before; and once a second in any case, so that what is counted of it
-//! goes on. Where there are few groups, each has every window.
+//! happens to it, with one window for all the time before; and at every tenth window in any case, so that what is
+//! counted of it goes on. Groups take turns in that. Where there are few groups, each has every window.
 
 use crate::wishes::GroupId;
 use gleaner_model::{Distribution, Nanos, VcpuWindow, Window};
 use gleaner_observe::SeenGroup;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 /// Fewer groups than this do not rest.
 pub(crate) const CROWD: usize = 8;
-/// Spans are over after this time: as long as the longest windows are.
-const LONGEST: Nanos = Nanos::from_secs(1);
+/// No group rests for more windows than this, nor for longer than the longest window.
+const LONGEST: u64 = 10;
+const LONGEST_TIME: Nanos = Nanos::from_secs(1);
 
 /// Who rests, and since when.
 #[derive(Debug, Default)]
 pub struct Resting {
-    /// What the machine did in each span, oldest first.
-    spans: Vec<Window>,
+    /// Windows added so far.
+    added: u64,
+    /// What the machine did since it had added so many: a span for each window with which somebody began to rest.
+    spans: VecDeque<(u64, Window)>,
     /// The span of each group, and what it looked like.
-    groups: BTreeMap<GroupId, (usize, SeenGroup)>,
+    groups: BTreeMap<GroupId, (u64, SeenGroup)>,
 }
 
 impl Resting {
     /// Whether this window may follow those of the spans: the same vCPUs, seen by the same observer.
     pub fn fits(&self, window: &Window) -> bool {
-        let same = |span: &Window| {
+        let same = |(_, span): &(u64, Window)| {
             let ids = |window: &Window| window.vcpus.iter().map(|vcpu| vcpu.id).collect::<Vec<_>>();
             span.source == window.source && span.vcpus.len() == window.vcpus.len() && ids(span) == ids(window)
         };
-        self.spans.first().is_none_or(same)
+        self.spans.front().is_none_or(same)
+    }
+
+    /// Whether it is this group's turn to take what came.
+    pub fn is_due(&self, group: GroupId) -> bool {
+        let has_long_rested = || self.span(group).is_some_and(|span| span.length >= LONGEST_TIME);
+        (self.added + group.0).is_multiple_of(LONGEST) || has_long_rested()
+    }
+
+    fn span(&self, group: GroupId) -> Option<&Window> {
+        let (since, _) = self.groups.get(&group)?;
+        self.spans.iter().find(|(began, _)| began == since).map(|(_, span)| span)
     }
 
     /// This group rests from the window on that is [added](Self::add) next, unless it does already.
     pub fn join(&mut self, group: GroupId, seen: impl FnOnce() -> SeenGroup) {
-        let next = self.spans.len();
+        let next = self.added;
         self.groups.entry(group).or_insert_with(|| (next, seen()));
     }
 
     /// One window, for all who rest.
     pub fn add(&mut self, window: &Window) {
-        self.spans.iter_mut().for_each(|span| append(span, window));
-        if self.groups.values().any(|(span, _)| *span == self.spans.len()) {
-            self.spans.push(window.clone());
+        self.spans.iter_mut().for_each(|(_, span)| append(span, window));
+        if self.groups.values().any(|(since, _)| *since == self.added) {
+            self.spans.push_back((self.added, window.clone()));
+        }
+        self.added += 1;
+        // Nobody rests since then.
+        while self.spans.front().is_some_and(|(began, _)| began + LONGEST < self.added) {
+            self.spans.pop_front();
         }
     }
 
     /// The group rests no more: the window of the time that it did.
     pub fn leave(&mut self, group: GroupId) -> Option<Window> {
-        let (span, seen) = self.groups.remove(&group)?;
-        Some(seen.on(self.spans.get(span)?.clone()))
+        let span = self.span(group).cloned();
+        let (_, seen) = self.groups.remove(&group)?;
+        Some(seen.on(span?))
     }
 
-    /// Whether all who rest are to leave, and spans to begin anew.
-    pub fn is_over(&self) -> bool {
-        self.spans.first().is_some_and(|span| span.length >= LONGEST)
+    /// The same, where nothing happened to it in the window either that the machine had last.
+    pub fn leave_after(&mut self, group: GroupId, machine: &Window) -> Option<Window> {
+        let mut window = self.leave(group)?;
+        append(&mut window, machine);
+        Some(window)
     }
 
     /// Who rests.
@@ -66,7 +88,8 @@ impl Resting {
 
     /// Nobody rests, and nothing was seen.
     pub fn forget(&mut self) {
-        *self = Self::default();
+        self.spans.clear();
+        self.groups.clear();
     }
 }
 
@@ -155,7 +178,7 @@ mod tests {
         resting.join(two, || seen(8));
         resting.join(one, || panic!("it rests already"));
         resting.add(&window(3));
-        assert!(!resting.is_over() && resting.fits(&window(4)));
+        assert!(resting.fits(&window(4)));
         let of_one = resting.leave(one).unwrap();
         assert_eq!((of_one.at, of_one.length), (window(3).at, Nanos::from_millis(200)));
         assert_eq!((of_one.group.threads, of_one.idle_entries, of_one.halts), (7, Some(10), None));
@@ -167,18 +190,37 @@ mod tests {
     }
 
     #[test]
-    fn spans_are_over_after_a_second_and_where_the_machine_is_another() {
+    fn each_group_takes_its_turn_in_ten_windows_and_no_window_twice() {
         let mut resting = Resting::default();
-        resting.join(GroupId(1), || seen(1));
-        for n in 1..=10 {
-            assert!(!resting.is_over(), "{n}");
+        let mut had = BTreeMap::<u64, Nanos>::new();
+        for n in 1..=40 {
+            for id in 0..30 {
+                let id = GroupId(id);
+                if resting.is_due(id) {
+                    let last = resting.leave_after(id, &window(n)).unwrap_or_else(|| window(n));
+                    *had.entry(id.0).or_default() += last.length;
+                    assert!(last.length <= Nanos::from_secs(1) && last.at == window(n).at);
+                } else {
+                    resting.join(id, || seen(1));
+                }
+            }
+            assert!(resting.groups().len() == 27 && resting.spans.len() <= 10);
             resting.add(&window(n));
         }
-        assert!(resting.is_over());
+        let left = resting.groups().into_iter().map(|id| (id.0, resting.leave(id).unwrap().length)).collect::<Vec<_>>();
+        left.into_iter().for_each(|(id, length)| *had.entry(id).or_default() += length);
+        assert!(had.len() == 30 && had.values().all(|all| *all == Nanos::from_secs(4)), "{had:?}");
+    }
+
+    #[test]
+    fn long_windows_and_another_machine_end_a_rest() {
+        let mut resting = Resting::default();
+        resting.join(GroupId(1), || seen(1));
+        resting.add(&Window { length: LONGEST_TIME, ..window(1) });
+        assert!(resting.is_due(GroupId(1)));
         let one_vcpu = Window { vcpus: window(1).vcpus.split_off(1), ..window(1) };
         assert!(!resting.fits(&one_vcpu));
         assert!(!resting.fits(&Window { source: Source::Procfs, ..window(1) }));
-        assert_eq!(resting.groups(), [GroupId(1)]);
         resting.forget();
         assert!(resting.fits(&one_vcpu) && resting.groups().is_empty());
     }

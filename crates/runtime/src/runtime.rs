@@ -291,11 +291,14 @@ impl Runtime {
             let Self { machine, groups, events, resting, .. } = self;
             let group = &mut groups[place];
             let is_quiet = seen.groups.get(place).is_some_and(|seen| seen.quiet);
-            if is_quiet && !nobody_rests && group.may_rest(contended) {
+            let rests = is_quiet && !nobody_rests && group.may_rest(contended);
+            if rests && !resting.is_due(group.id()) {
                 resting.join(group.id(), || std::mem::take(&mut seen.groups[place]));
                 continue;
             }
-            for mut window in resting.leave(group.id()).into_iter().chain(seen.take(place)) {
+            let all = if rests { resting.leave_after(group.id(), &seen.machine) } else { None };
+            let last = if all.is_none() { seen.take(place) } else { None };
+            for mut window in all.or_else(|| resting.leave(group.id())).into_iter().chain(last) {
                 turn.take(place, group, &mut window, machine, events);
             }
         }
@@ -304,21 +307,8 @@ impl Runtime {
         } else {
             self.resting.add(&seen.machine);
         }
-        if self.resting.is_over() {
-            self.rouse_all(&mut turn);
-        }
         self.machine.leave_alone(turn.trying, &mut self.events);
         turn.moved
-    }
-
-    fn rouse_all(&mut self, turn: &mut Turn) {
-        let Self { machine, groups, events, resting, .. } = self;
-        for (place, group) in groups.iter_mut().enumerate() {
-            if let Some(mut window) = resting.leave(group.id()) {
-                turn.take(place, group, &mut window, machine, events);
-            }
-        }
-        resting.forget();
     }
 
     /// The group rests no more: it takes what came meanwhile.

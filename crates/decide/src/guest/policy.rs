@@ -216,7 +216,8 @@ impl GuestPolicy {
         self.retention.trial().is_running() || self.turns.is_trying()
     }
 
-    /// Whether windows in which its group does nothing may come late, several as one: nothing is tried, judged or packed.
+    /// Whether windows in which its group does nothing may come late, several as one: nothing is tried, and all vCPUs
+    /// are active.
     pub fn rests(&self) -> bool {
         let all_active = self.consolidation.active().len() == self.consolidation.all().len();
         all_active && self.hurry() == Hurry::None && !self.is_trying() && !self.turns.is_engaged()

@@ -111,7 +111,9 @@ pub(super) fn by_slot(programs: &Loaded) -> BTreeMap<u32, Vec<i32>> {
             found.entry(group).or_default().push(i32::from_ne_bytes(key));
         }
     }
-    found.values_mut().for_each(|threads| threads.sort_unstable());
+    for threads in found.values_mut() {
+        threads.sort_unstable();
+    }
     found
 }
 

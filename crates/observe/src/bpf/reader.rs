@@ -52,7 +52,7 @@ impl Totals {
     /// Of a vCPU that was not there until `now_ns`, since `attached_ns`.
     pub fn not_there(attached_ns: u64, now_ns: u64) -> Self {
         let state = cpu_state { since_ns: attached_ns, ..cpu_state::default() };
-        Self::with_open_stint(state, now_ns, |_| None)
+        Self::with_open_stint(&state, now_ns, |_| None)
     }
 
     /// Reads CPU `index` anew. What did not change is not copied: most vCPUs are idle.
@@ -99,8 +99,8 @@ impl Totals {
         }
     }
 
-    fn with_open_stint(state: cpu_state, at_ns: u64, cpu_time_of: impl Fn(u32) -> Option<u64>) -> Self {
-        let mut totals = Self { state, ..Self::default() };
+    fn with_open_stint(state: &cpu_state, at_ns: u64, cpu_time_of: impl Fn(u32) -> Option<u64>) -> Self {
+        let mut totals = Self { state: *state, ..Self::default() };
         totals.open_stint(at_ns, cpu_time_of);
         totals
     }
@@ -206,7 +206,7 @@ mod tests {
     #[test]
     fn the_four_parts_add_up_to_the_window_whatever_runs_at_its_ends() {
         for (first, second) in [(IDLE, GROUP), (GROUP, YIELDING), (YIELDING, OTHER), (OTHER, IDLE), (UNKNOWN, IDLE)] {
-            let mut totals = Totals::with_open_stint(state(first, 100), 1_000, |_| None);
+            let mut totals = Totals::with_open_stint(&state(first, 100), 1_000, |_| None);
             let mut now = state(second, 1_500);
             now.halted_ns = if first <= IDLE { 1_400 } else { 0 };
             now.yield_ns = if first == YIELDING { 1_300 } else { 0 };
@@ -221,7 +221,7 @@ mod tests {
     fn what_was_stolen_of_a_long_stint_is_seen_before_it_ends() {
         let totals = |charged: u64| {
             let state = cpu_state { exec_at_ns: 5, group: 3, ..state(GROUP, 0) };
-            Totals::with_open_stint(state, 100_000_000, move |_| Some(5 + charged))
+            Totals::with_open_stint(&state, 100_000_000, move |_| Some(5 + charged))
         };
         let work = |charged| totals(charged).open_exec_of(3);
         assert_eq!(work(30_000_000), 40_000_000);
