@@ -176,7 +176,7 @@ mod tests {
         ];
         let told = [
             format!("0 retain vCPU 0: {back}"),
-            format!("40 deactivate vCPU 1: {pays} (5 changes in 24ms)"),
+            format!("40 deactivate vCPU 1: {pays} (5 changes in 24.0ms)"),
             format!("90 retain vCPU 0: {back}"),
         ];
         assert_eq!(lines(&all), told);
