@@ -208,7 +208,9 @@ mod tests {
             resting.add(&window(n));
         }
         let left = resting.groups().into_iter().map(|id| (id.0, resting.leave(id).unwrap().length)).collect::<Vec<_>>();
-        left.into_iter().for_each(|(id, length)| *had.entry(id).or_default() += length);
+        for (id, length) in left {
+            *had.entry(id).or_default() += length;
+        }
         assert!(had.len() == 30 && had.values().all(|all| *all == Nanos::from_secs(4)), "{had:?}");
     }
 
