@@ -183,6 +183,7 @@ impl Group {
                 all
             })
         };
+        let wake_to_run = merged(|share| &share.wake_to_run);
         let group = GroupWindow {
             pinned,
             progress: None,
@@ -194,7 +195,8 @@ impl Group {
             voluntary_switches: all().map(|share| share.voluntary).sum(),
             involuntary_switches: all().map(|share| share.involuntary).sum(),
             g_comp: Some(merged(|share| &share.g_comp)),
-            wake_to_run: Some(merged(|share| &share.wake_to_run)),
+            waited: Some(wake_to_run.sum()),
+            wake_to_run: Some(wake_to_run),
             wakes: Some(Box::new(all_wakes(shares))),
         };
         let work = shares.iter().map(|(id, share)| (*id, share.as_work())).collect();
