@@ -33,6 +33,7 @@ impl Counts {
     pub fn replace(&mut self, before: Self, now: Self) {
         let changed = |sum: u64, before: u64, now: u64| (sum + now).saturating_sub(before);
         self.run_ns = changed(self.run_ns, before.run_ns, now.run_ns);
+        self.waited_ns = changed(self.waited_ns, before.waited_ns, now.waited_ns);
         self.voluntary = changed(self.voluntary, before.voluntary, now.voluntary);
         self.involuntary = changed(self.involuntary, before.involuntary, now.involuntary);
     }
