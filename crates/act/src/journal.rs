@@ -175,8 +175,8 @@ impl Journal {
         Ok(())
     }
 
-    /// Writes the journal anew with what an undo still needs, once it is long: `needed` is asked, the newest line first.
-    /// A failure leaves it as it is.
+    /// Writes the journal anew with what an undo still needs, once it is long: `needed` is asked, the newest line
+    /// first. A failure leaves it as it is.
     ///
     /// # Errors
     /// When the new one cannot be written.

@@ -1,7 +1,7 @@
 //! Giving a group its CPUs back, from the journal alone.
 //!
-//! [`GroupAffinity`] does it, once for each program. The steps and the threads' own choices, which are written later, tell
-//! it what each thread had.
+//! [`GroupAffinity`] does it, once for each program. The steps and the threads' own choices, which are written later,
+//! tell it what each thread had.
 
 use super::{MOST_STEPS, OwnChoice, affinity_of, allowed_cpus, give_back, is_what_is_left, set_affinity};
 use crate::ActError;

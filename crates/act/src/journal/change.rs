@@ -1,6 +1,7 @@
 //! What the journal knows of a change: what its line is called, and that it can be undone.
 //!
-//! Whoever changes the machine brings a [`Change`]. A journal is given the [kinds](Kind) that there are, and names none.
+//! Whoever changes the machine brings a [`Change`]. A journal is given the [kinds](Kind) that there are, and names
+//! none.
 
 use crate::ActError;
 use crate::procs::{adopted_since, members, process_start_time};
@@ -61,7 +62,7 @@ pub struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Hands over the processes of the program that began as `root` (pid and start time), until `undo` has found nothing
+    /// Hands over the processes of the program that began with this pid and start time, until `undo` has found nothing
     /// left to do: whoever is born while we look inherits what we have not yet undone.
     ///
     /// With `adopted`, this process's descendants since the program began are the program's as well: it is their

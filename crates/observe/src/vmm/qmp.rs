@@ -2,8 +2,8 @@
 //!
 //! QMP is JSON over a socket: a greeting, `qmp_capabilities`, `query-cpus-fast` (before QEMU 2.12 `query-cpus`). The
 //! crates `qapi` and `qapi-qmp` (0.15) would take 30 lines off: they read a line however long it is and takes, know no
-//! object on many lines and no `query-cpus`, and bring QEMU's whole schema. A monitor serves one client at a time, so one
-//! that is taken (libvirt's always is) accepts the connection and stays silent: hence the time-out.
+//! object on many lines and no `query-cpus`, and bring QEMU's whole schema. A monitor serves one client at a time, so
+//! one that is taken (libvirt's always is) accepts the connection and stays silent: hence the time-out.
 
 use super::address::MonitorAddress;
 use gleaner_model::printable;
