@@ -11,15 +11,12 @@ mod change;
 mod lock;
 pub(crate) mod path_bytes;
 mod read;
-mod undoing;
 
 pub use change::{Change, Kind, Run, When};
 pub(crate) use change::{Entry, never_written};
-pub(crate) use lock::{Lock, hold, lock, lock_folder_of, remove};
+pub(crate) use lock::{Lock, hold, lock, lock_folder_of, remove, was_undone};
+pub(crate) use read::{JournalState, others_with, read, read_open};
 pub use read::{list_journals, own_journals};
-pub(crate) use read::{others_with, read};
-pub use undoing::UndoOutcome;
-pub(crate) use undoing::{take_values_back, undo_held, undo_journal, undo_own};
 
 use crate::ActError;
 use crate::state_dir::make_state_dir;
@@ -36,6 +33,9 @@ use std::path::{Path, PathBuf};
 /// Lines after which a journal is written anew; twice what was left, if that is more.
 pub(crate) const LONG: usize = 4096;
 
+/// Undoes a journal, unless its run goes on.
+type UndoOther = fn(&Path) -> Result<(), ActError>;
+
 /// An open journal: this process is the one that acts.
 #[derive(Debug)]
 pub struct Journal {
@@ -44,6 +44,8 @@ pub struct Journal {
     run_id: String,
     /// What it may hold.
     kinds: &'static [Kind],
+    /// Undoes another one.
+    undo_other: UndoOther,
     lines: usize,
     /// How many lines are too many.
     long: usize,
@@ -57,11 +59,16 @@ impl Journal {
         dir.join(format!("{run_id}.journal"))
     }
 
-    /// Begins a journal of such changes for this process in `dir`, which is made if need be (mode 0700).
+    /// Begins a journal of changes of these `kinds` for this process in `dir`, which is made if need be (mode 0700).
     ///
     /// # Errors
     /// When the folder belongs to somebody else, or it or the file cannot be written.
-    pub(crate) fn begin(dir: &Path, run_id: &str, kinds: &'static [Kind]) -> Result<Self, ActError> {
+    pub(crate) fn begin(
+        dir: &Path,
+        run_id: &str,
+        kinds: &'static [Kind],
+        undo_other: UndoOther,
+    ) -> Result<Self, ActError> {
         let path = Self::path_in(dir, run_id);
         let mut tries = 0;
         let file = loop {
@@ -76,7 +83,7 @@ impl Journal {
         hold(&file);
         let header = Header::of_this_process(run_id);
         let run_id = run_id.to_owned();
-        let mut journal = Self { path, file, run_id, kinds, lines: 0, long: LONG, replaced: true };
+        let mut journal = Self { path, file, run_id, kinds, undo_other, lines: 0, long: LONG, replaced: true };
         if let Err(error) = journal.write_line(&header) {
             // A full disk, a limit on file sizes: an empty journal would be left for ever.
             let _ = remove(&journal.path);
@@ -95,9 +102,9 @@ impl Journal {
         &self.run_id
     }
 
-    /// What it may hold.
-    pub(crate) fn kinds(&self) -> &'static [Kind] {
-        self.kinds
+    /// Undoes the one at `other`, unless its run goes on.
+    pub(crate) fn undo_other(&self, other: &Path) -> Result<(), ActError> {
+        (self.undo_other)(other)
     }
 
     /// The file itself, whatever became of its name.

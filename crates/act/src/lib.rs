@@ -35,7 +35,7 @@ pub use error::{ActError, Fallback};
 pub use housekeeping::HousekeepingCpu;
 pub use idle_group::{IdleGroup, IdleMeans};
 pub use interrupts::Interrupts;
-pub use journal::{Change, Journal, UndoOutcome, list_journals, own_journals};
+pub use journal::{Change, Journal, list_journals, own_journals};
 pub use placement::{Placement, PlacementKind, PlacementRequest};
 pub use procs::{RUN_ID_VARIABLE, own_start_time, process_start_time};
 pub use resctrl::{
@@ -49,6 +49,6 @@ pub use slice::{
 };
 pub use state_dir::{default_state_dir, is_trusted_dir};
 pub use timer_slack::TimerSlack;
-pub use undo::{is_abandoned, take_values_back, undo_held, undo_journal, undo_own};
+pub use undo::{UndoOutcome, is_abandoned, take_values_back, undo_held, undo_journal, undo_own};
 pub use xen::{XenChange, XenRefusal, XenRequest, Xl, change_xen, plan_xen};
 pub use yielding::{BusyWait, YieldClass, YieldingThreads};

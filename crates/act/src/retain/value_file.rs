@@ -1,6 +1,6 @@
 //! A file of the kernel's that holds one value: read, locked against another Gleaner, journalled, set, given back.
 
-use crate::journal::{Change, Run, When, never_written, path_bytes, undo_journal};
+use crate::journal::{Change, Run, When, never_written, path_bytes};
 use crate::{ActError, Journal};
 use gleaner_sys::{ProcRoot, user_is_initial};
 use rustix::fs::{FlockOperation, flock};
@@ -158,7 +158,7 @@ fn given_back(path: &Path, journal: &Journal, tries: usize) -> Result<(), ActErr
         }
         for other in claimed {
             // One that lives undoes for itself.
-            undo_journal(&other, false, journal.kinds())?;
+            journal.undo_other(&other)?;
         }
         if tried < tries {
             sleep(Duration::from_millis(10));
