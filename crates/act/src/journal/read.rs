@@ -61,7 +61,7 @@ pub(crate) struct JournalState {
 
 impl JournalState {
     /// For an undo; `own`: this process wrote it itself.
-    pub(super) fn run(&self, own: bool) -> Run<'_> {
+    pub(crate) fn run(&self, own: bool) -> Run<'_> {
         Run { path: &self.path, id: &self.run_id, foreign: self.foreign, own, undos: &self.undos }
     }
 }
