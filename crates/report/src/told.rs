@@ -2,7 +2,7 @@
 
 use crate::DecisionRecord;
 use crate::text::count;
-use gleaner_model::{CpuSet, Nanos, Reason, VcpuId};
+use gleaner_model::{CpuSet, Nanos, VcpuId};
 use std::fmt;
 
 /// A trial's changes follow one another sooner than this. The next trial comes later.
@@ -112,6 +112,7 @@ impl fmt::Display for Told<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gleaner_model::Reason;
 
     fn decision(at_ms: u64, action: &str, vcpu: u32, reason: &str) -> DecisionRecord {
         DecisionRecord { at_ns: at_ms * 1_000_000, action: action.into(), vcpu: Some(vcpu), reason: reason.into() }
