@@ -75,11 +75,14 @@ static __always_inline struct group_cpu *of_group(__u32 group, struct cpu_state 
 // user space takes meanwhile is at worst told twice.
 static __always_inline void touch(struct cpu_state *c, __u32 group)
 {
-	__u32 word = group / 64;
+	__u64 word = group / 64;
 
+	// As in record_scaled: what is checked is what is used.
 	barrier_var(word);
-	if (word < GROUP_WORDS)
-		c->touched[word] |= 1ULL << (group % 64);
+	if (word >= GROUP_WORDS)
+		return;
+	barrier_var(word);
+	c->touched[word] |= 1ULL << (group % 64);
 }
 
 static __always_inline __u32 class_of(__u32 pid, __u32 yield_pid, struct thread_state **thread)
