@@ -4,7 +4,7 @@ mod from_recording;
 pub(crate) mod limits;
 mod list;
 mod probe;
-mod reproduce;
+pub(crate) mod reproduce;
 mod results;
 mod run;
 mod sweep;

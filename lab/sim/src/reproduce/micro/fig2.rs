@@ -64,7 +64,7 @@ pub(super) fn reproduce(extent: &Extent) -> Result<Reproduced, ReproduceError> {
     let bed = Bed { ple: false, ..Bed::xen(if extent.smoke { S / 5 } else { 10 * S }, extent) };
     let swaptions = bed.capped(|| vm("swaptions"), 0.5)?;
     let names: Vec<&'static str> =
-        PARSEC.iter().map(|program| program.name).filter(|name| *name != "swaptions").collect();
+        PARSEC.iter().map(|program| program.name.as_str()).filter(|name| *name != "swaptions").collect();
     let pairs: Result<Vec<Pair>, ReproduceError> = names.par_iter().map(|name| pair(name, swaptions, bed)).collect();
     let pairs = pairs?;
     let busy = pairs.iter().filter(|pair| HEAVY.contains(&pair.name));

@@ -58,7 +58,7 @@ fn tenants(names: &[&'static str], bed: Bed) -> Result<Vec<[f64; 4]>, ReproduceE
 
 pub(super) fn reproduce(extent: &Extent) -> Result<Reproduced, ReproduceError> {
     let bed = Bed::xen(if extent.smoke { S / 5 } else { 2 * S }, extent);
-    let all = PARSEC.iter().map(|program| program.name);
+    let all = PARSEC.iter().map(|program| program.name.as_str());
     let names: Vec<&'static str> = if extent.smoke {
         all.filter(|name| ["dedup", "swaptions", "streamcluster"].contains(name)).collect()
     } else {
