@@ -34,12 +34,6 @@ enum SimCommand {
     Reproduce(reproduce::ReproduceArgs),
 }
 
-/// A number of events.
-fn events(text: &str) -> Result<u64, String> {
-    let events = crate::cache::count(text)?;
-    if events > 0 { Ok(events) } else { Err("give at least 1".to_owned()) }
-}
-
 /// How much of a simulation is over, at least: its measured work may end before its time does.
 fn share(at: Moment) -> f64 {
     at.now_ns as f64 / at.end_ns.max(1) as f64

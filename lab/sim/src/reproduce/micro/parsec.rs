@@ -8,6 +8,7 @@
 
 use super::dedup;
 use super::kernel::Kernel;
+use super::table1::hold_ns;
 use super::threadgroup::{self, Tile};
 use crate::engine::Time;
 use crate::program::{Builder, Op, Span, Test, Workload};
@@ -70,6 +71,11 @@ impl Program {
     /// By its name, which is one of the table's.
     pub(super) fn named(name: &str) -> &'static Self {
         PARSEC.iter().find(|program| program.name == name).unwrap_or(&PARSEC[0])
+    }
+
+    /// Alone in its VM, with the kernel sections of Table I.
+    pub(super) fn vm(name: &str) -> (String, Workload) {
+        (name.to_owned(), Self::named(name).workload(hold_ns(name)))
     }
 
     /// CPU time of a run, all threads together.
