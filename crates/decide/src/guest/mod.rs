@@ -15,6 +15,7 @@
 //!         │                 ├─ workload_change  is it another program now?
 //!         │                 └─ measure          windows -> rates, medians
 //!         ├─ turns ───────── evidence       threads that take turns: one vCPU, by trial
+//!         ├─ kinds          what has lost a trial, and need not wait once it is another program
 //!         ├─ wake_pattern   who wakes whom
 //!         ├─ interrupts     which ones leave deactivated vCPUs
 //!         ├─ neighbours     what others steer
@@ -28,6 +29,7 @@ mod backoff;
 mod consolidation;
 mod explain;
 mod interrupts;
+mod kinds;
 mod neighbours;
 mod params;
 mod policy;
@@ -40,9 +42,9 @@ pub use explain::{Explanation, NoStep, TrialRecord};
 pub use interrupts::worth_moving;
 pub use neighbours::{Steered, beside, followed};
 pub use params::GuestParams;
-pub use policy::{GuestPolicy, GuestSetup, Hurry};
+pub use policy::{GuestPolicy, GuestSetup};
 pub use retention::{
-    ContentionGuard, GuardChange, IdleLengths, LearntTimeout, PollPrice, Prices, SIGNAL_CHECK, StolenMeter,
+    ContentionGuard, GuardChange, Hurry, IdleLengths, LearntTimeout, PollPrice, Prices, SIGNAL_CHECK, StolenMeter,
     UNTIL_ORDERED, YieldingThread, halting_costs_by_the_tail_alone, halting_is_free, poll_timeout, timeout,
     waking_is_free,
 };

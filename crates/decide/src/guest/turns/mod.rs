@@ -19,6 +19,7 @@
 mod evidence;
 
 use super::backoff::Backoff;
+use super::kinds::LostKinds;
 use super::{GuestParams, TrialRecord};
 use evidence::{Block, Compared};
 use gleaner_model::{BurstWatch, Nanos, Profile, Reason, Window};
@@ -50,11 +51,11 @@ const UPPER_BOUND_CLEAR_IN_TWO: f64 = 1.25;
 /// A group that uses less while idle vCPUs poll is no chain.
 const CHAIN_CPUS_MIN: f64 = 0.45;
 
-/// What lost is tried again at once where a switch takes so many times, or so small a part of, the CPU time that it
-/// took then: a program that has started up is another one.
-const ANOTHER_KIND: f64 = 4.0;
-/// Most kinds that are remembered. Once so many have lost, time alone decides.
-const KINDS_MAX: usize = 4;
+/// More threads of a chain hardly ever run or wait to run at once: the one that wakes, the one that is woken, and some
+/// that tidy up.
+const CHAIN_CONCURRENCY_MAX: f64 = 4.0;
+/// A group that uses so many times as many CPUs as one that is tried has become another.
+const SIDE_BY_SIDE: f64 = 1.25;
 
 /// On one vCPU a thread that was woken may wait for another's slice (3 ms on two vCPUs and more). Who waits for much
 /// longer has somebody beside it that computes.
@@ -156,14 +157,20 @@ pub(super) struct Turns {
     /// Windows in a row that looked like turns.
     looked: u32,
     again: Backoff,
-    /// The granularities of programs that lost on one vCPU.
-    lost: Vec<f64>,
+    lost: LostKinds,
     last: Option<TrialRecord>,
 }
 
 /// What to be told of while a group is on one vCPU.
 pub(super) fn patient(watch: BurstWatch) -> BurstWatch {
     BurstWatch { after: watch.after.max(BURST_AFTER), delay: watch.delay.max(BURST_DELAY), ..watch }
+}
+
+/// How many threads of the group are on the way at once, where that is more than a chain has.
+fn side_by_side(window: &Window, params: &GuestParams) -> Option<f64> {
+    let cpus = window.group.cpu_time.share_of(window.length);
+    let at_once = window.concurrency().unwrap_or(cpus);
+    (at_once > CHAIN_CONCURRENCY_MAX || cpus > params.turns_cpus_max * SIDE_BY_SIDE).then_some(at_once)
 }
 
 impl Turns {
@@ -177,7 +184,7 @@ impl Turns {
             looked: 0,
             // Nothing but a change of the workload makes it start small again.
             again: Backoff::new(ms(params.turns_again_min_ms), ms(params.turns_again_max_ms), u64::MAX),
-            lost: Vec::new(),
+            lost: LostKinds::default(),
             last: None,
             params: params.clone(),
         }
@@ -230,7 +237,7 @@ impl Turns {
             self.again.trigger(now, now, now);
         } else {
             self.again.forget();
-            self.lost.clear();
+            self.lost.forget();
         }
         self.state = State::Apart;
         self.looked = 0;
@@ -248,7 +255,8 @@ impl Turns {
 
     fn look(&mut self, window: &Window, awake: bool, may: bool) -> Option<Change> {
         let cpus = window.group.cpu_time.share_of(window.length);
-        let due = self.again.remaining(window.at) == Nanos::ZERO || self.is_another(window);
+        let another = || self.lost.is_another(Block::of(window).granularity());
+        let due = self.again.remaining(window.at) == Nanos::ZERO || another();
         self.looked = if self.is_looking() && may && due && self.looks_like_turns(window, cpus, awake) {
             self.looked + 1
         } else {
@@ -272,13 +280,6 @@ impl Turns {
         packs.then_some(Change::Pack(Reason::TurnsTrial { cpus }))
     }
 
-    /// Whether the program is none of those that lost.
-    fn is_another(&self, window: &Window) -> bool {
-        let granularity = Block::of(window).granularity();
-        let differs = |lost: &f64| (granularity / lost).max(lost / granularity) >= ANOTHER_KIND;
-        !self.lost.is_empty() && self.lost.len() < KINDS_MAX && self.lost.iter().all(differs)
-    }
-
     fn looks_like_turns(&self, window: &Window, cpus: f64, awake: bool) -> bool {
         let switches = window.group.voluntary_switches + window.group.involuntary_switches;
         let per_s = switches as f64 / window.length.as_secs_f64().max(1e-9);
@@ -286,6 +287,7 @@ impl Turns {
         let waits_for_others = awake && cpus < CHAIN_CPUS_MIN;
         window.group.threads > 1
             && !waits_for_others
+            && window.concurrency().is_none_or(|threads| threads <= CHAIN_CONCURRENCY_MAX)
             && cpus <= self.params.turns_cpus_max
             && per_s >= self.params.turns_switches_per_s_min
     }
@@ -293,6 +295,12 @@ impl Turns {
     fn go_on(&mut self, window: &Window, awake: bool) -> Option<Change> {
         let State::Trying(comparing) = &mut self.state else { return None };
         let was_packed = comparing.is_packed();
+        if let Some(threads) = side_by_side(window, &self.params) {
+            self.state = State::Apart;
+            self.again.trigger(window.at, window.at, window.at);
+            self.lost.remember(Block::of(window).granularity());
+            return Some(Change::Spread(Reason::SideBySide { threads }));
+        }
         if !comparing.add(window)? {
             // It does too little to be compared: no answer.
             self.state = State::Apart;
@@ -350,9 +358,7 @@ impl Turns {
             // Also where it is there already: whoever is told why wants to know.
             Change::Pack(reason)
         } else {
-            if let (true, Some(apart)) = (self.lost.len() < KINDS_MAX, comparing.last(false)) {
-                self.lost.push(apart.granularity());
-            }
+            comparing.last(false).into_iter().for_each(|apart| self.lost.remember(apart.granularity()));
             // Told also where it is apart already.
             self.state = State::Apart;
             Change::Spread(reason)
