@@ -125,7 +125,7 @@ const ROOMS: &[Room] = &[
     },
     Room {
         name: "gleaner-testbed",
-        knows: &["gleaner-model", "gleaner-report", "gleaner-command", "gleaner-scenario"],
+        knows: &["gleaner-model", "gleaner-sys", "gleaner-report", "gleaner-command", "gleaner-scenario"],
         outside: None,
     },
     Room { name: "gleaner-pictures", knows: &["gleaner-report"], outside: None },

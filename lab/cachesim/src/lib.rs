@@ -11,7 +11,6 @@
 //!                    └─ hierarchy ─┬─ cache ── policy ──▶ decide::host::insertion
 //!                                  └─ dram
 //! miss_ratio    a trace's miss-ratio curve in one pass
-//! static_best   the best fixed insertion for each context, by trying all
 //! ```
 
 #![allow(clippy::missing_errors_doc, reason = "each error type says what it is for, and names its remedy")]
@@ -30,7 +29,6 @@ pub mod policy;
 pub mod prefetch;
 mod recency_tree;
 pub mod reproduce;
-pub mod static_best;
 pub mod trace;
 
 pub use geometry::{Geometry, GeometryError, LINES_MAX, SIZE_BYTES_MAX, WAYS_MAX};

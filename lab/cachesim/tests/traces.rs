@@ -4,7 +4,7 @@ use gleaner_cachesim::trace::lackey::Lackey;
 use gleaner_cachesim::trace::plain::PlainText;
 use gleaner_cachesim::trace::recording::{MAGIC, Recorder, Recording, is_recording};
 use gleaner_cachesim::trace::synthetic::{Band, Profile, Synthetic};
-use gleaner_cachesim::trace::{Kind, Record, Records, Repeat, Trace, TraceError, open};
+use gleaner_cachesim::trace::{Format, Kind, Record, Records, Repeat, Trace, TraceError, open};
 use proptest::prelude::*;
 use std::path::Path;
 
@@ -63,7 +63,7 @@ fn bad_plain_text_is_named_with_its_line() {
     ] {
         says(plain(text), expected);
     }
-    let missing = PlainText::open(Path::new("/no/such/trace")).err().unwrap().to_string();
+    let missing = open(Path::new("/no/such/trace"), Some(Format::Plain)).err().unwrap().to_string();
     assert!(missing.contains("cannot read /no/such/trace"), "{missing}");
 }
 

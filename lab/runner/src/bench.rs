@@ -1,12 +1,13 @@
 //! A whole scenario: boots, rounds, and the result, whole or not.
 
 use crate::guest::{Guest, Limits, Sources};
-use crate::host::{self, script};
+use crate::host::script;
 use crate::qemu::Boot;
 use crate::step::{Bench, Place};
 use crate::trouble::{Patience, Trouble};
 use gleaner_report::{HostFacts, InTurnRun, ScenarioReport, ScenarioRun, SoloRun, VmFacts};
 use gleaner_scenario::{Accelerator, Plan, Role, Scenario, Step, Vm};
+use gleaner_sys::{ProcRoot, usable_cpus};
 use indicatif::ProgressBar;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -52,7 +53,7 @@ impl Experiment<'_> {
             name: self.scenario.name.clone(),
             description: self.scenario.description.clone(),
             host: HostFacts {
-                cpus: u32::try_from(host::cpus_allowed().len()).unwrap_or(u32::MAX),
+                cpus: u32::try_from(usable_cpus(&ProcRoot::default()).len()).unwrap_or(u32::MAX),
                 kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
                 accelerator: boots[0].accelerator.to_string(),
                 qemu: qemu_version()?,

@@ -3,7 +3,6 @@
 
 use crate::trouble::Trouble;
 use gleaner_model::CpuSet;
-use rustix::thread::Pid;
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -11,12 +10,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 
 /// Confines a thread.
 pub fn pin(tid: i32, cpus: &CpuSet) -> Result<(), Trouble> {
-    let mut set = rustix::thread::CpuSet::new();
-    for cpu in cpus.iter() {
-        set.set(cpu.0 as usize);
-    }
-    let pid = Pid::from_raw(tid).ok_or_else(|| Trouble::Work(format!("{tid} is no thread")))?;
-    rustix::thread::sched_setaffinity(Some(pid), &set)
+    gleaner_sys::set_affinity(tid, cpus)
         .map_err(|error| Trouble::Input(format!("cannot pin a thread to host CPUs {cpus}: {error}")))
 }
 
@@ -27,25 +21,17 @@ pub fn make_batch(tid: i32) -> Result<(), Trouble> {
 
 /// Threads of a process.
 pub fn threads(pid: u32) -> Vec<i32> {
-    let Ok(folder) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
-    folder.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+    gleaner_sys::numbered(Path::new(&format!("/proc/{pid}/task"))).collect()
 }
 
 /// CPU time of a process's living threads; `None` where it cannot be read.
 pub fn cpu_time_ns(pid: u32) -> Option<u64> {
     let of = |tid: i32| {
-        let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/schedstat")).ok()?;
-        text.split_whitespace().next()?.parse::<u64>().ok()
+        let text = fs::read(format!("/proc/{pid}/task/{tid}/schedstat")).ok()?;
+        gleaner_sys::schedstat(&text).map(|(ran, ..)| ran)
     };
     let times: Vec<u64> = threads(pid).into_iter().filter_map(of).collect();
     (!times.is_empty()).then(|| times.iter().sum())
-}
-
-/// CPUs that this process may use.
-pub fn cpus_allowed() -> CpuSet {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
-    list.and_then(|list| list.trim().parse().ok()).unwrap_or_default()
 }
 
 /// Where a CPU cap can be set: the root of a hierarchy with the cpu controller.

@@ -6,7 +6,6 @@ use crate::step::{Bench, Place, nanos};
 use crate::trouble::Trouble;
 use gleaner_report::{HostInTurn, HostRunReport, InTurnRun, InTurnSlice, InTurnVm, SliceTurn};
 use gleaner_scenario::{Combination, HostSlice};
-use rustix::time::{ClockId, clock_gettime};
 use std::time::{Duration, Instant};
 
 impl Bench<'_> {
@@ -88,10 +87,7 @@ struct Clock {
 
 impl Clock {
     fn now() -> Self {
-        let time = clock_gettime(ClockId::Monotonic);
-        let part = |value: i64| u64::try_from(value).unwrap_or(0);
-        let monotonic = Duration::from_secs(part(time.tv_sec)) + Duration::from_nanos(part(time.tv_nsec));
-        Self { instant: Instant::now(), monotonic }
+        Self { instant: Instant::now(), monotonic: gleaner_sys::monotonic().into() }
     }
 
     /// A moment before this one.

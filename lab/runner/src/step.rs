@@ -5,7 +5,6 @@ use crate::guest::{Guest, Sources};
 use crate::outcome::{Outcome, frame};
 use crate::slices::HeldSlices;
 use crate::trouble::{Patience, Trouble};
-use gleaner_model::Profile;
 use gleaner_report::{BackgroundRate, RunFigures, ScenarioRun, SoloRun};
 use gleaner_scenario::{Choice, Combination, Observer, PolicyChoice, Program, Role, Scenario, TimeoutFrom, Workload};
 use serde_json::Value;
@@ -226,7 +225,7 @@ impl Bench<'_> {
         json: Option<&str>,
         program: Vec<String>,
     ) -> Vec<String> {
-        let policy = policy_word(choice.policy);
+        let policy = choice.policy.name();
         let mut words: Vec<String> = ["gleaner", "run", "--quiet", "--policy", policy].map(str::to_owned).to_vec();
         if choice.policy.retains() {
             let timeout = match choice.timeout {
@@ -236,7 +235,7 @@ impl Bench<'_> {
             };
             words.extend(match timeout {
                 Some(ns) => ["--retain-for".to_owned(), format!("{ns}ns")],
-                None => ["--profile".to_owned(), profile_word(choice.profile).to_owned()],
+                None => ["--profile".to_owned(), choice.profile.name().to_owned()],
             });
         }
         if choice.observer != Observer::default() {
@@ -314,25 +313,6 @@ fn program_words(program: &Program, with_items: bool) -> Vec<String> {
 pub fn last_lines(output: &str) -> String {
     let lines: Vec<&str> = output.lines().collect();
     lines[lines.len().saturating_sub(20)..].join("\n")
-}
-
-fn policy_word(policy: gleaner_model::Policy) -> &'static str {
-    use gleaner_model::Policy::{Consolidate, Full, Observe, Off, Retain};
-    match policy {
-        Off => "off",
-        Observe => "observe",
-        Retain => "retain",
-        Consolidate => "consolidate",
-        Full => "full",
-    }
-}
-
-fn profile_word(profile: Profile) -> &'static str {
-    match profile {
-        Profile::Frugal => "frugal",
-        Profile::Balanced => "balanced",
-        Profile::Latency => "latency",
-    }
 }
 
 /// In nanoseconds.

@@ -22,7 +22,7 @@ pub use slices::HostSlice;
 
 use format::{as_duration, as_lists, as_option, is_default};
 use gleaner_model::{CpuSet, Policy, Profile, RetainMeans};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::Duration;
 
@@ -92,7 +92,7 @@ pub struct Machine {
 }
 
 /// Scheduling class of the threads of QEMU that run no vCPU.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EmulatorSched {
     /// `SCHED_OTHER`. Such a thread wakes for every timer of an emulated guest, and ends the slice of the vCPU that
@@ -111,7 +111,7 @@ impl EmulatorSched {
 }
 
 /// How vCPUs are run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Accelerator {
     /// KVM if it can boot the scenario's kernel here, else emulation.
@@ -124,7 +124,7 @@ pub enum Accelerator {
 }
 
 /// One virtual machine.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Vm {
     /// Unique: lower-case letters, digits, `-`.
     pub name: String,
@@ -162,17 +162,18 @@ pub struct Vm {
 }
 
 /// What a VM is there for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
     /// Its runs are results.
+    #[default]
     Measured,
     /// A neighbour: its throughput meanwhile is recorded.
     Background,
 }
 
 /// A policy with what goes with it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct PolicyChoice {
     /// Unique within its VM; the policy's own name unless given. `off` is policy `off` and no other.
     pub label: String,
@@ -199,7 +200,7 @@ pub struct PolicyChoice {
 }
 
 /// Which observer Gleaner uses: its option `--observer`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Observer {
     /// BPF where it loads, else `/proc`.
@@ -288,7 +289,7 @@ pub struct CommandLine {
 }
 
 /// Which values of a figure are better.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Better {
     /// Transactions per second.

@@ -4,13 +4,11 @@ use crate::baseline::{Places, check_baselines};
 use crate::format::{CpuList, Other, Time, TimeoutWord, WordOr};
 use crate::simulator::RawSimulator;
 use crate::workloads::{RawWorkload, check_workloads};
-use crate::{
-    Accelerator, EmulatorSched, HostSlice, Machine, Observer, PolicyChoice, Role, Scenario, TimeoutFrom, Vm, Workload,
-};
-use gleaner_model::{CpuSet, Policy, Profile, RetainMeans};
+use crate::{HostSlice, Machine, PolicyChoice, Role, Scenario, TimeoutFrom, Vm, Workload};
+use gleaner_model::{CpuSet, Policy, Profile};
 use serde::Deserialize;
-use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
-use serde::de::{MapAccess, SeqAccess};
+use serde::de::value::{Error as ValueError, MapAccessDeserializer, SeqAccessDeserializer};
+use serde::de::{DeserializeOwned, IntoDeserializer, MapAccess, SeqAccess};
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Read;
@@ -294,8 +292,7 @@ impl RawMachine {
             None => "6.1".to_owned(),
             Some(kernel) => word("kernel", &kernel, &KERNELS.map(|kernel| (kernel, kernel.to_owned())))?,
         };
-        let accelerators = [("auto", Accelerator::Auto), ("kvm", Accelerator::Kvm), ("tcg", Accelerator::Tcg)];
-        let accelerator = self.accelerator.map(|found| word("accelerator", &found, &accelerators)).transpose()?;
+        let accelerator = self.accelerator.map(|found| word_of("accelerator", &found)).transpose()?;
         let mut slices = Vec::new();
         for word in &self.slices {
             let slice = HostSlice::parse(word.get_ref()).map_err(|what| (word.span(), what))?;
@@ -306,8 +303,7 @@ impl RawMachine {
         }
         let cpus = self.cpus.map(|cpus| cpus.0);
         let emulator_cpus = self.emulator_cpus.map(|cpus| cpus.0);
-        let classes = [("other", EmulatorSched::Other), ("batch", EmulatorSched::Batch)];
-        let class = self.emulator_sched.map(|found| word("emulator_sched", &found, &classes)).transpose()?;
+        let class = self.emulator_sched.map(|found| word_of("emulator_sched", &found)).transpose()?;
         let (accelerator, emulator_sched) = (accelerator.unwrap_or_default(), class.unwrap_or_default());
         let in_turn = self.in_turn.map(|turns| {
             if slices.len() < 2 || slices.contains(&HostSlice::Kernel) {
@@ -323,7 +319,7 @@ impl RawMachine {
 impl RawVm {
     fn check(self) -> Result<Vm, Wrong> {
         let vcpus = within("vcpus", &self.vcpus, 1..=64)?;
-        let role = word("role", &self.role, &[("measured", Role::Measured), ("background", Role::Background)])?;
+        let role = word_of("role", &self.role)?;
         let memory_mib = self.memory_mib.map_or(Ok(512), |memory| within("memory_mib", &memory, 128..=65_536))?;
         let cap = self.cap.map(|cap| within("cap", &cap, 0.05..=64.0)).transpose()?;
         let image = self.image.map(|image| word("image", &image, &[("debian", "debian".to_owned())])).transpose()?;
@@ -416,14 +412,7 @@ fn check_policy(raw: Spanned<WordOr<RawPolicy>>, defaults: &RawPolicy) -> Result
         WordOr::Word(word) => RawPolicy { policy: Spanned::new(span.clone(), word), ..defaults.clone() },
         WordOr::Other(table) => table,
     };
-    let policies = [
-        ("off", Policy::Off),
-        ("observe", Policy::Observe),
-        ("retain", Policy::Retain),
-        ("consolidate", Policy::Consolidate),
-        ("full", Policy::Full),
-    ];
-    let policy = word("policy", &raw.policy, &policies)?;
+    let policy = word_of("policy", &raw.policy)?;
     let label = raw.label.unwrap_or_else(|| raw.policy.get_ref().clone());
     if label.is_empty() {
         return Err((span, "an empty label; leave it out or give it a name".to_owned()));
@@ -434,9 +423,7 @@ fn check_policy(raw: Spanned<WordOr<RawPolicy>>, defaults: &RawPolicy) -> Result
     }
     let timeout = raw.timeout.or(defaults.timeout);
     let overhead = raw.overhead.as_ref().or(defaults.overhead.as_ref());
-    let observers = [("auto", Observer::Auto), ("bpf", Observer::Bpf), ("procfs", Observer::Procfs)];
     let observer = raw.observer.as_ref().or(defaults.observer.as_ref());
-    let means = RetainMeans::ALL.map(|means| (means.name(), means));
     let retain = raw.retain.as_ref().or(defaults.retain.as_ref());
     Ok(PolicyChoice {
         label,
@@ -444,8 +431,8 @@ fn check_policy(raw: Spanned<WordOr<RawPolicy>>, defaults: &RawPolicy) -> Result
         profile: raw.profile.or(defaults.profile).unwrap_or_default(),
         timeout: timeout.map_or(TimeoutFrom::Boot, |timeout| timeout.0),
         overhead: overhead.map(|percent| within("overhead", percent, 0.1..=20.0)).transpose()?,
-        observer: observer.map(|observer| word("observer", observer, &observers)).transpose()?.unwrap_or_default(),
-        retain: retain.map(|retain| word("retain", retain, &means)).transpose()?,
+        observer: observer.map(|observer| word_of("observer", observer)).transpose()?.unwrap_or_default(),
+        retain: retain.map(|retain| word_of("retain", retain)).transpose()?,
         config: raw.config.or_else(|| defaults.config.clone()),
     })
 }
@@ -482,7 +469,18 @@ pub(crate) fn time(
     allowed.contains(&found).then_some(found).ok_or_else(|| (value.span(), what()))
 }
 
-pub(crate) fn word<T: Clone>(key: &str, value: &Spanned<String>, allowed: &[(&str, T)]) -> Result<T, Wrong> {
+/// One of a type's own words, as serde has them.
+pub(crate) fn word_of<T: DeserializeOwned>(key: &str, value: &Spanned<String>) -> Result<T, Wrong> {
+    let found = value.get_ref().as_str();
+    T::deserialize(found.into_deserializer()).map_err(|error: ValueError| {
+        // They come in backquotes, after the one that was found.
+        let error = error.to_string();
+        let words: Vec<String> = error.split('`').skip(3).step_by(2).map(|word| format!("{word:?}")).collect();
+        (value.span(), format!("{key} = {found:?}: must be one of {}", words.join(", ")))
+    })
+}
+
+fn word<T: Clone>(key: &str, value: &Spanned<String>, allowed: &[(&str, T)]) -> Result<T, Wrong> {
     let found = value.get_ref();
     if let Some((_, meaning)) = allowed.iter().find(|(word, _)| word == found) {
         return Ok(meaning.clone());

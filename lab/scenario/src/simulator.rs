@@ -1,7 +1,7 @@
 //! The `[simulator]` table: what the simulator needs to know of the host, and the test bed ignores.
 
 use crate::format::{Time, as_duration, as_optional_duration, is_default};
-use crate::parse::{Wrong, time, within, word};
+use crate::parse::{Wrong, time, within, word_of};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -62,7 +62,7 @@ impl Default for Simulator {
 const HALT_POLL: Duration = Duration::from_micros(200);
 
 /// A host's scheduler.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SimScheduler {
     /// Linux since 6.6.
@@ -82,7 +82,7 @@ pub enum SimScheduler {
 }
 
 /// Idle states of a host's pCPUs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SimIdleStates {
     /// None that takes longer to leave than a wake-up costs anyway.
@@ -93,7 +93,7 @@ pub enum SimIdleStates {
 }
 
 /// A set of costs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SimCosts {
     /// Table 2 of the Gleaner paper.
@@ -133,22 +133,6 @@ const COST_MAX_NS: u64 = 10_000_000_000;
 
 impl RawSimulator {
     pub(crate) fn check(self) -> Result<Simulator, Wrong> {
-        let schedulers = [
-            ("eevdf", SimScheduler::Eevdf),
-            ("cfs", SimScheduler::Cfs),
-            ("powervm", SimScheduler::Powervm),
-            ("credit", SimScheduler::Credit),
-            ("round-robin", SimScheduler::RoundRobin),
-            ("dedicated", SimScheduler::Dedicated),
-            ("native", SimScheduler::Native),
-        ];
-        let idle_states = [("shallow", SimIdleStates::Shallow), ("sandy-bridge", SimIdleStates::SandyBridge)];
-        let costs = [
-            ("kvm-2014", SimCosts::Kvm2014),
-            ("xen-2014", SimCosts::Xen2014),
-            ("native-2014", SimCosts::Native2014),
-            ("free", SimCosts::Free),
-        ];
         let default = Simulator::default();
         let slices = Duration::from_micros(10)..=Duration::from_secs(10);
         let zero = Duration::ZERO;
@@ -158,15 +142,13 @@ impl RawSimulator {
             pcpus: self.pcpus.map(|pcpus| within("pcpus", &pcpus, 1..=16_384)).transpose()?,
             llc_pcpus: self.llc_pcpus.map(|pcpus| within("llc_pcpus", &pcpus, 1..=16_384)).transpose()?,
             smt: self.smt,
-            scheduler: self.scheduler.map_or(Ok(default.scheduler), |found| word("scheduler", &found, &schedulers))?,
+            scheduler: self.scheduler.map_or(Ok(default.scheduler), |found| word_of("scheduler", &found))?,
             slice,
             enforced: self.enforced,
             halt_poll: time("halt_poll", self.halt_poll, default.halt_poll, polls)?,
             ple: self.ple.unwrap_or(default.ple),
-            idle_states: self
-                .idle_states
-                .map_or(Ok(default.idle_states), |found| word("idle_states", &found, &idle_states))?,
-            costs: self.costs.map_or(Ok(default.costs), |found| word("costs", &found, &costs))?,
+            idle_states: self.idle_states.map_or(Ok(default.idle_states), |found| word_of("idle_states", &found))?,
+            costs: self.costs.map_or(Ok(default.costs), |found| word_of("costs", &found))?,
             cost_ns: self
                 .cost_ns
                 .into_iter()

@@ -1,7 +1,7 @@
 //! What runs in a VM, as a file says it.
 
 use crate::format::{Other, Time, WordOr};
-use crate::parse::{Wrong, time, within, word};
+use crate::parse::{Wrong, time, within, word_of};
 use crate::{Better, CommandLine, Program, Recording, Workload};
 use serde::Deserialize;
 use serde::de::MapAccess;
@@ -112,7 +112,7 @@ fn check_better(better: Option<&Spanned<String>>, metric: bool) -> Result<Better
             "better says which figures of a metric are better; give the metric too".to_owned(),
         ));
     }
-    word("better", better, &[("higher", Better::Higher), ("lower", Better::Lower)])
+    word_of("better", better)
 }
 
 fn check_recording(span: Range<usize>, raw: RawWorkload, recording: String) -> Result<Workload, Wrong> {

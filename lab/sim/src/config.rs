@@ -35,8 +35,6 @@ pub struct HostConfig {
     pub llc_pcpus: u32,
     /// Hardware threads of a core, 1 or 2.
     pub smt: u32,
-    /// Speed of a hardware thread whose sibling is busy, in thousandths of a core's.
-    pub smt_speed_permille: u32,
     /// Who runs when.
     pub scheduler: Scheduler,
     /// Whether and how long the host polls for a halted vCPU's wake-up before it gives the pCPU away.
@@ -63,7 +61,6 @@ impl Default for HostConfig {
             pcpus: 1,
             llc_pcpus: 0,
             smt: 1,
-            smt_speed_permille: 620,
             scheduler: Scheduler::Dedicated,
             halt_poll: HaltPoll::OFF,
             ple: None,
@@ -210,15 +207,13 @@ pub struct HaltPoll {
     pub max: Time,
     /// halt_poll_ns_grow_start; growing doubles it.
     pub grow_start: Time,
-    /// halt_poll_ns_shrink: divisor, 0 for down to nothing.
-    pub shrink: u64,
 }
 
 impl HaltPoll {
     /// None.
-    pub const OFF: Self = Self { max: 0, grow_start: 0, shrink: 0 };
+    pub const OFF: Self = Self { max: 0, grow_start: 0 };
     /// Linux's defaults since 5.x.
-    pub const KVM: Self = Self { max: 200_000, grow_start: 10_000, shrink: 0 };
+    pub const KVM: Self = Self { max: 200_000, grow_start: 10_000 };
 }
 
 /// Pause-loop exiting: a vCPU that spins is interrupted, steps behind who waits for its pCPU, and another one of its
@@ -357,8 +352,6 @@ pub struct GuestConfig {
     /// A woken thread preempts one that has run for this much longer; it counts as having slept for at most three of
     /// these.
     pub wakeup_granularity: Time,
-    /// An idle vCPU takes a waiting thread from another one.
-    pub pulls: bool,
     /// Which vCPUs that idle are asked in a TLB shootdown.
     pub lazy_tlb: LazyTlb,
     /// Woken threads go to vCPUs that run the yielding thread alone as to idle ones: Linux since 5.4
@@ -374,7 +367,6 @@ impl Default for GuestConfig {
         Self {
             slice: 3_000_000,
             wakeup_granularity: 1_000_000,
-            pulls: true,
             lazy_tlb: LazyTlb::Spared,
             yielding_is_idle: true,
             llc_vcpus: 0,

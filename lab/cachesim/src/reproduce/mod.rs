@@ -25,7 +25,6 @@ pub use simulate::{ContextResult, Preservation, Setup, simulate};
 pub use source::Source;
 
 use crate::geometry::GeometryError;
-use crate::static_best::TooMany;
 use crate::trace::TraceError;
 use gleaner_model::Nanos;
 pub use gleaner_papers::Row;
@@ -107,9 +106,6 @@ pub enum ReproduceError {
     /// A machine that cannot be.
     #[error(transparent)]
     Machine(#[from] GeometryError),
-    /// More contexts than combinations can be tried for.
-    #[error(transparent)]
-    TooMany(#[from] TooMany),
     /// A program's profile that cannot be.
     #[error("{0}")]
     Profile(String),

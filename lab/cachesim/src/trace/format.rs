@@ -4,7 +4,7 @@ use super::champsim::{self, ChampSim, Layout};
 use super::lackey::{self, Lackey};
 use super::memtrace::{self, MemtraceView};
 use super::packed::unpacked;
-use super::plain::PlainText;
+use super::plain::{self, PlainText};
 use super::recording::{MAGIC, Recording, check_end};
 use super::text::BYTE_ORDER_MARK;
 use super::{Repeat, Trace, TraceError};
@@ -154,7 +154,7 @@ fn detected(start: &[u8], whole: bool) -> Option<Format> {
     let known = lines().find_map(|line| match line {
         _ if memtrace::looks_like(line) => Some(Format::Memtrace),
         _ if lackey::looks_like(line) => Some(Format::Lackey),
-        _ if PlainText::looks_like(line) => Some(Format::Plain),
+        _ if plain::looks_like(line) => Some(Format::Plain),
         // What a program printed before, or a comment.
         _ => None,
     });

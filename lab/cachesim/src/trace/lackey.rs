@@ -19,9 +19,8 @@
 //! spoils a trace unnoticed otherwise (`--log-file` keeps them apart).
 
 use super::fetches::Fetches;
-use super::text::{self, Lines, hexadecimal};
+use super::text::{Lines, hexadecimal};
 use super::{BATCH, Kind, Record, Trace, TraceError};
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
@@ -32,7 +31,7 @@ const EXPECTED: &str = "record with 'valgrind --tool=lackey --trace-mem=yes --lo
 const SIZE_BYTES_MAX: u64 = 16384;
 
 /// Reads lackey's text.
-pub struct Lackey<R = File> {
+pub struct Lackey<R> {
     lines: Lines<R>,
     fetches: Fetches,
     /// Whether an instruction was seen.
@@ -40,21 +39,10 @@ pub struct Lackey<R = File> {
     empty: bool,
 }
 
-impl Lackey {
-    /// From a file.
-    pub fn open(path: &Path) -> Result<Self, TraceError> {
-        Ok(Self::on(text::open(path)?))
-    }
-}
-
 impl<R: Read> Lackey<R> {
     /// From any stream, such as valgrind's own output; `path` is what errors call it.
     pub fn new(path: &Path, input: R) -> Self {
-        Self::on(Lines::new(path, input))
-    }
-
-    fn on(lines: Lines<R>) -> Self {
-        Self { lines, fetches: Fetches::default(), instructions: false, empty: true }
+        Self { lines: Lines::new(path, input), fetches: Fetches::default(), instructions: false, empty: true }
     }
 }
 

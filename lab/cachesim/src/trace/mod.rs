@@ -27,7 +27,7 @@ mod text;
 
 pub use format::{Format, open, open_endless};
 
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -66,11 +66,6 @@ impl<T: Trace + ?Sized> Trace for Box<T> {
     fn fill(&mut self, batch: &mut Vec<Record>) -> Result<(), TraceError> {
         (**self).fill(batch)
     }
-}
-
-/// A program's accesses while valgrind's lackey runs it; `path` is what errors call the stream.
-pub fn live_lackey(path: &Path, input: Box<dyn Read>) -> Box<dyn Trace> {
-    Box::new(lackey::Lackey::new(path, input))
 }
 
 /// Any records, for instance those of a test.

@@ -1,9 +1,8 @@
 //! The simplest trace: a line an access, `R` or `W` and a hexadecimal address. Empty lines and lines that start with
 //! `#` are passed over. Each access counts as one instruction.
 
-use super::text::{self, Lines, hexadecimal};
+use super::text::{Lines, hexadecimal};
 use super::{BATCH, Kind, Record, Trace, TraceError};
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
@@ -11,24 +10,15 @@ use std::path::Path;
 const EXPECTED: &str = "write R or W and a hexadecimal address, as in 'R 7f001040'";
 
 /// Reads `R|W HEXADDR` lines.
-pub struct PlainText<R = File> {
+pub struct PlainText<R> {
     lines: Lines<R>,
     empty: bool,
 }
 
-impl PlainText {
-    /// From a file.
-    pub fn open(path: &Path) -> Result<Self, TraceError> {
-        Ok(Self { lines: text::open(path)?, empty: true })
-    }
-}
-
-impl PlainText {
-    /// Whether a line is an access, to tell formats apart.
-    pub(super) fn looks_like(line: &[u8]) -> bool {
-        let line = line.trim_ascii_start();
-        !line.is_empty() && parse(line).is_some()
-    }
+/// Whether a line is an access, to tell formats apart.
+pub(super) fn looks_like(line: &[u8]) -> bool {
+    let line = line.trim_ascii_start();
+    !line.is_empty() && parse(line).is_some()
 }
 
 impl<R: Read> PlainText<R> {

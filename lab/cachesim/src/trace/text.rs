@@ -4,7 +4,6 @@
 //! an address too.
 
 use super::TraceError;
-use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Take};
 use std::path::{Path, PathBuf};
 
@@ -22,11 +21,6 @@ pub(super) struct Lines<R> {
     number: u64,
     /// The last line of the input has no end.
     cut: bool,
-}
-
-/// Opens a text trace.
-pub(super) fn open(path: &Path) -> Result<Lines<File>, TraceError> {
-    Ok(Lines::new(path, File::open(path).map_err(|source| TraceError::read(path, source))?))
 }
 
 impl<R: Read> Lines<R> {

@@ -57,6 +57,11 @@ pub fn count(text: &str) -> Result<u64, String> {
     number.checked_mul(unit).ok_or_else(|| "more than can be counted; write a smaller number".to_owned())
 }
 
+/// As [`count`], and not nothing.
+pub fn at_least_one(text: &str) -> Result<u64, String> {
+    count(text).and_then(|count| if count > 0 { Ok(count) } else { Err("give at least 1".to_owned()) })
+}
+
 #[cfg(test)]
 mod tests {
     use super::count;

@@ -15,8 +15,9 @@ use crate::files::Destination;
 use crate::output::{Output, form, shown, tell};
 use crate::refusal::{find, is_executable, name_of, not_found};
 use clap::Args;
+use gleaner_cachesim::trace::lackey::Lackey;
 use gleaner_cachesim::trace::recording::Recorder;
-use gleaner_cachesim::trace::{Record, Trace, TraceError, live_lackey};
+use gleaner_cachesim::trace::{Record, Trace, TraceError};
 use gleaner_report::CacheRecordReport;
 use indicatif::ProgressBar;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -206,7 +207,7 @@ impl Traced {
     pub(super) fn trace(&self) -> Box<dyn Trace> {
         let interrupted = Arc::clone(&self.interrupted);
         let stream = Stream { child: Rc::clone(&self.child), pipe: Rc::clone(&self.pipe), interrupted };
-        live_lackey(Path::new("valgrind's output"), Box::new(stream))
+        Box::new(Lackey::new(Path::new("valgrind's output"), stream))
     }
 
     /// Ends it, if it has not ended.

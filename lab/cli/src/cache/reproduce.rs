@@ -4,13 +4,14 @@ use crate::args::JsonArg;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::sim::limits::{MaxTime, Watch};
+use crate::sim::reproduce::row;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use gleaner_cachesim::prefetch::PrefetchParams;
 use gleaner_cachesim::reproduce::{
     Extent, Figure, Progress, QUANTA_FULL, ReproduceError, Reproduction, Source, reproduce,
 };
-use gleaner_report::{ReproductionParameter, ReproductionReport, ReproductionRow};
+use gleaner_report::{ReproductionParameter, ReproductionReport};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -122,19 +123,7 @@ impl Progress for Counts {
 
 fn report(reproduction: Reproduction, extent: &Extent, args: &ReproduceArgs) -> ReproductionReport {
     let smoke = extent.is_smoke();
-    let rows = reproduction.rows.into_iter().map(|row| ReproductionRow {
-        case: row.case,
-        metric: row.metric,
-        paper: row.paper,
-        paper_order: row.paper_order,
-        simulated: row.simulated,
-        calibrated: None,
-        agrees: row.agrees,
-        smoke,
-        note: row.note,
-        basis: None,
-        error_ratio: None,
-    });
+    let rows = reproduction.rows.into_iter().map(|one| row(one, smoke, false));
     ReproductionReport {
         schema: ReproductionReport::SCHEMA.to_owned(),
         id: reproduction.figure.id().to_owned(),

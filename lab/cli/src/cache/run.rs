@@ -1,6 +1,6 @@
 //! `gleaner-lab cache run`: contexts that take turns on simulated cores and caches.
 
-use super::{count, size, trace_failure};
+use super::{at_least_one, count, size, trace_failure};
 use crate::args::{JsonArg, duration};
 use crate::failure::Failure;
 use crate::output::Output;
@@ -54,7 +54,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "DURATION", default_value = "1ms", value_parser = duration)]
     slice: Duration,
     /// Quanta that count, for each context
-    #[arg(long, value_name = "N", default_value = "30", value_parser = quanta)]
+    #[arg(long, value_name = "N", default_value = "30", value_parser = at_least_one)]
     quanta: u64,
     /// Quanta before those, which fill the caches and do not count
     #[arg(long, value_name = "N", default_value = "0", value_parser = count)]
@@ -90,7 +90,7 @@ pub struct RunArgs {
     seed: u64,
     /// End after so many accesses, of all contexts together and in steps of 65,536, with what is counted by then (k, M
     /// and G are understood)
-    #[arg(long, value_name = "N", value_parser = quanta, alias = "max-events")]
+    #[arg(long, value_name = "N", value_parser = at_least_one, alias = "max-events")]
     max_accesses: Option<u64>,
     #[command(flatten)]
     max_time: MaxTime,
@@ -137,11 +137,6 @@ fn insertion(name: &'static str) -> PossibleValue {
         }
         _ => "",
     })
-}
-
-/// How many quanta: at least one.
-fn quanta(text: &str) -> Result<u64, String> {
-    count(text).and_then(|quanta| if quanta > 0 { Ok(quanta) } else { Err("give at least 1".to_owned()) })
 }
 
 pub fn main(args: &RunArgs) -> Result<u8, Failure> {

@@ -10,11 +10,10 @@ use crate::failure::Failure;
 use crate::files::Place;
 use crate::output::Output;
 use clap::{Args, ValueEnum};
-use gleaner_model::Profile;
+use gleaner_model::Policy;
 use gleaner_report::{Recorded, Replayed, SimRecordingReport, WhatIf, WhatIfRow};
 use gleaner_scenario::{
-    Machine, Observer, Plan, PolicyChoice, Program, Recording, Role, Scenario, SimCosts, SimScheduler, Simulator,
-    TimeoutFrom, Vm, Workload,
+    Machine, Plan, PolicyChoice, Program, Recording, Role, Scenario, SimCosts, SimScheduler, Simulator, Vm, Workload,
 };
 use gleaner_sim::program::catalogue;
 use gleaner_sim::recording::Replay;
@@ -61,7 +60,7 @@ pub struct FromRecordingArgs {
     #[arg(long, value_name = "FILE")]
     scenario: Option<PathBuf>,
     /// End after so many events, of all simulations together, with what is done by then (k, M and G are understood)
-    #[arg(long, value_name = "N", value_parser = super::events)]
+    #[arg(long, value_name = "N", value_parser = crate::cache::at_least_one)]
     max_events: Option<u64>,
     #[command(flatten)]
     max_time: MaxTime,
@@ -184,15 +183,9 @@ fn vm(name: &str, role: Role, vcpus: u32, workload: Workload) -> Vm {
         role,
         vcpus,
         memory_mib: 512,
-        pin: Vec::new(),
-        cap: None,
-        append: String::new(),
-        image: None,
-        modules: Vec::new(),
-        prepare: Vec::new(),
-        baseline: None,
         policies: vec![policy(PolicyArg::Off)],
         workloads: vec![workload],
+        ..Vm::default()
     }
 }
 
@@ -205,16 +198,8 @@ fn recording(file: &Path) -> Result<Workload, Failure> {
 }
 
 fn policy(asked: PolicyArg) -> PolicyChoice {
-    PolicyChoice {
-        label: asked.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned()),
-        policy: asked.into(),
-        profile: Profile::default(),
-        timeout: TimeoutFrom::Boot,
-        overhead: None,
-        observer: Observer::default(),
-        retain: None,
-        config: None,
-    }
+    let policy = Policy::from(asked);
+    PolicyChoice { label: policy.name().to_owned(), policy, ..PolicyChoice::default() }
 }
 
 fn policies(asked: &[PolicyArg]) -> Result<Vec<PolicyChoice>, Failure> {
@@ -230,7 +215,7 @@ fn policies(asked: &[PolicyArg]) -> Result<Vec<PolicyChoice>, Failure> {
 fn readable(asked: &Scenario) -> Scenario {
     let mut scenario = asked.clone();
     let policies = &mut scenario.vms[0].policies;
-    if policies.len() > 1 && !policies.iter().any(|choice| choice.policy == gleaner_model::Policy::Off) {
+    if policies.len() > 1 && !policies.iter().any(|choice| choice.policy == Policy::Off) {
         policies.insert(0, policy(PolicyArg::Off));
     }
     scenario

@@ -4,7 +4,7 @@ mod from_recording;
 pub(crate) mod limits;
 mod list;
 mod probe;
-mod reproduce;
+pub(crate) mod reproduce;
 mod results;
 mod run;
 mod sweep;
@@ -32,12 +32,6 @@ enum SimCommand {
     List(list::ListArgs),
     /// Simulate a table or figure of the two papers, and compare with what they say
     Reproduce(reproduce::ReproduceArgs),
-}
-
-/// A number of events.
-fn events(text: &str) -> Result<u64, String> {
-    let events = crate::cache::count(text)?;
-    if events > 0 { Ok(events) } else { Err("give at least 1".to_owned()) }
 }
 
 /// How much of a simulation is over, at least: its measured work may end before its time does.

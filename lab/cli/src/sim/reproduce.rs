@@ -7,7 +7,7 @@ use crate::output::Output;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use gleaner_report::{ReproductionParameter, ReproductionReport, ReproductionRow};
-use gleaner_sim::reproduce::{Extent, IDS, ReproduceError, Reproduced, Row, reproduce};
+use gleaner_sim::reproduce::{Extent, IDS, Reproduced, Row, reproduce};
 
 /// Stands for every identifier.
 const ALL: &str = "all";
@@ -50,13 +50,12 @@ pub fn main(args: &ReproduceArgs) -> Result<u8, Failure> {
     let extent = Extent { smoke: args.smoke, seed: args.seed };
     let ids = IDS.iter().copied().filter(|id| args.id == ALL || args.id == *id).collect::<Vec<_>>();
     let watch = Watch::new("simulating", args.max_time)?;
-    let (mut reports, mut unbuilt) = (Vec::new(), Vec::new());
+    let mut reports = Vec::new();
     for (n, id) in ids.iter().copied().enumerate() {
         watch.doing(id);
         let share = n as f64 / ids.len() as f64;
         match watch.beside(|| share, move || reproduce(id, &extent))? {
             Some(Ok(reproduced)) => reports.push(report(id, reproduced, extent)),
-            Some(Err(ReproduceError::Unbuilt(id))) if args.id == ALL => unbuilt.push(id),
             Some(Err(error)) => return Err(Failure::work(error)),
             None => break,
         }
@@ -86,13 +85,14 @@ pub fn main(args: &ReproduceArgs) -> Result<u8, Failure> {
     for report in &reports {
         output.text(report);
     }
-    output.text(&Summary { reports, unbuilt });
+    output.text(&Summary(reports));
     Ok(StoppedBy::status(stopped))
 }
 
-fn row(row: Row, smoke: bool) -> ReproductionRow {
+/// A row as results have it; `based` where it matters whether anything was fitted.
+pub fn row(row: Row, smoke: bool, based: bool) -> ReproductionRow {
     ReproductionRow {
-        error_ratio: row.error_ratio(),
+        error_ratio: row.error_ratio().filter(|_| based),
         case: row.case,
         metric: row.metric,
         paper: row.paper,
@@ -102,7 +102,7 @@ fn row(row: Row, smoke: bool) -> ReproductionRow {
         agrees: row.agrees,
         smoke,
         note: row.note,
-        basis: Some(row.basis.name().to_owned()),
+        basis: based.then(|| row.basis.name().to_owned()),
     }
 }
 
@@ -114,31 +114,25 @@ fn report(id: &str, reproduced: Reproduced, extent: Extent) -> ReproductionRepor
         title: reproduced.title,
         smoke: extent.smoke,
         parameters: reproduced.parameters.into_iter().map(parameter).collect(),
-        rows: reproduced.rows.into_iter().map(|one| row(one, extent.smoke)).collect(),
+        rows: reproduced.rows.into_iter().map(|one| row(one, extent.smoke, true)).collect(),
         notes: reproduced.notes,
     }
 }
 
 /// All identifiers in a line each.
-struct Summary {
-    reports: Vec<ReproductionReport>,
-    unbuilt: Vec<String>,
-}
+struct Summary(Vec<ReproductionReport>);
 
 impl std::fmt::Display for Summary {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let agree = |report: &ReproductionReport| {
             (report.predicted().filter(|row| row.agrees == Some(true)).count(), report.predicted().count())
         };
-        for report in &self.reports {
+        for report in &self.0 {
             let (agrees, of) = agree(report);
             let fitted = report.compared().count() - of;
             writeln!(f, "{:<16}{agrees} of {of} predicted rows agree; {fitted} calibrated", report.id)?;
         }
-        for id in &self.unbuilt {
-            writeln!(f, "{id:<16}not built yet")?;
-        }
-        let sum = self.reports.iter().map(agree).fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        let sum = self.0.iter().map(agree).fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
         writeln!(f, "{} of {} predicted rows agree.", sum.0, sum.1)
     }
 }

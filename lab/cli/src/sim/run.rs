@@ -44,7 +44,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
     /// End after so many events, of all simulations together, with what is done by then (k, M and G are understood)
-    #[arg(long, value_name = "N", value_parser = super::events)]
+    #[arg(long, value_name = "N", value_parser = crate::cache::at_least_one)]
     max_events: Option<u64>,
     #[command(flatten)]
     max_time: MaxTime,

@@ -330,7 +330,7 @@ impl World {
         }
         let first = guest.waiting == 0;
         guest.waiting |= bit;
-        if first && guest.config.pulls && guest.all.count_ones() > 1 {
+        if first && guest.all.count_ones() > 1 {
             guest.ticks_waited = 0;
             let slot = self.slots.balance(vm);
             self.timers.set(slot, (self.now / TICK + 1) * TICK);
@@ -341,8 +341,7 @@ impl World {
     fn pull(&mut self, v: VcpuIx) -> Option<ThreadIx> {
         let vcpu = &self.vcpus[v.at()];
         let guest = &self.vms[vcpu.vm.at()].guest;
-        let may = guest.config.pulls && guest.active & vcpu.bit() != 0;
-        if !may || guest.waiting == 0 || vcpu.idle_mean < MIGRATION_PAYS {
+        if guest.active & vcpu.bit() == 0 || guest.waiting == 0 || vcpu.idle_mean < MIGRATION_PAYS {
             return None;
         }
         let source = self.vcpu_of(vcpu.vm, next_in_word(guest.waiting, vcpu.index + 1)?);

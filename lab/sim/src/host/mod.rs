@@ -92,6 +92,9 @@ pub(crate) struct Host {
     pub(crate) waits_at_most: Time,
 }
 
+/// Speed of a hardware thread whose sibling is busy, in thousandths of a core's.
+const SMT_SPEED: u32 = 620;
+
 impl World {
     fn pcpu(&mut self, p: PcpuIx) -> &mut Pcpu {
         &mut self.host.pcpus[p.at()]
@@ -444,7 +447,8 @@ impl World {
             return;
         }
         if slept > config.max {
-            *poll = poll.checked_div(config.shrink).unwrap_or(0);
+            // halt_poll_ns_shrink is 0: down to nothing.
+            *poll = 0;
         } else if *poll < config.max {
             *poll = (*poll * 2).max(config.grow_start).min(config.max);
         }
@@ -461,7 +465,7 @@ impl World {
         }
         let busy = |world: &Self, p: PcpuIx| world.host.pcpus[p.at()].curr.filter(|v| world.vcpus[v.at()].runs());
         let (here, there) = (busy(self, p), busy(self, sibling));
-        let speed = if here.is_some() && there.is_some() { self.host.config.smt_speed_permille } else { 1_000 };
+        let speed = if here.is_some() && there.is_some() { SMT_SPEED } else { 1_000 };
         for v in here.into_iter().chain(there) {
             if self.vcpus[v.at()].speed != speed {
                 self.charge(v);

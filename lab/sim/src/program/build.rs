@@ -78,6 +78,15 @@ impl Builder {
         label
     }
 
+    /// Writes what is done over and over; it may jump to the label behind it.
+    pub fn repeat(&mut self, body: impl FnOnce(&mut Self, Label)) -> &mut Self {
+        let (again, out) = (self.label_here(), self.label());
+        body(self, out);
+        self.jump(again);
+        self.here(out);
+        self
+    }
+
     /// Writes an instruction that does not jump.
     pub fn op(&mut self, op: Op) -> &mut Self {
         self.ops.push(op);

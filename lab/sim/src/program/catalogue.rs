@@ -66,7 +66,7 @@ pub fn by_name(name: &str) -> Option<&'static Description> {
 
 /// A bounded queue of a mutex and two condition variables (crates/workloads/src/queue.rs).
 #[derive(Clone, Copy, Debug)]
-struct Queue {
+pub(crate) struct Queue {
     items: u32,
     mutex: u32,
     not_empty: u32,
@@ -77,13 +77,13 @@ struct Queue {
 }
 
 impl Queue {
-    fn new(b: &mut Builder, capacity: u32, producers: u32) -> Self {
+    pub(crate) fn new(b: &mut Builder, capacity: u32, producers: u32) -> Self {
         let items = b.queue();
         let (mutex, not_empty, not_full) = (b.mutex(), b.cond(), b.cond());
         Self { items, mutex, not_empty, not_full, producers: b.counter(i64::from(producers)), capacity }
     }
 
-    fn put(&self, b: &mut Builder) {
+    pub(crate) fn put(&self, b: &mut Builder) {
         let room = Test::Shorter { queue: self.items, than: self.capacity }.into();
         b.op(Op::Lock(self.mutex));
         b.op(Op::WaitUntil { cond: self.not_full, mutex: self.mutex, guard: room });
@@ -91,7 +91,7 @@ impl Queue {
     }
 
     /// Jumps to `closed` when it is empty and stays so.
-    fn take(&self, b: &mut Builder, closed: Label) {
+    pub(crate) fn take(&self, b: &mut Builder, closed: Label) {
         let something: Guard = Test::NotEmpty(self.items).or(Test::AtMost(self.producers, 0));
         let (empty, taken) = (b.label(), b.label());
         b.op(Op::Lock(self.mutex));
@@ -104,7 +104,7 @@ impl Queue {
     }
 
     /// The producer leaves.
-    fn close(&self, b: &mut Builder) {
+    pub(crate) fn close(&self, b: &mut Builder) {
         let others = b.label();
         b.op(Op::Lock(self.mutex)).op(Op::Add(self.producers, -1));
         b.unless(Test::AtMost(self.producers, 0), others);
@@ -115,8 +115,18 @@ impl Queue {
 }
 
 /// The items that are left to claim.
-fn items(b: &mut Builder, plan: &Plan) -> u32 {
+pub(crate) fn items(b: &mut Builder, plan: &Plan) -> u32 {
     b.counter(plan.items.and_then(|items| i64::try_from(items).ok()).unwrap_or(i64::MAX))
+}
+
+/// Takes from one queue and puts into another, over and over.
+pub(crate) fn hand_on(b: &mut Builder, from: Queue, to: Queue, item: impl FnOnce(&mut Builder)) {
+    b.repeat(|b, out| {
+        from.take(b, out);
+        item(b);
+        to.put(b);
+    });
+    to.close(b);
 }
 
 /// pipeline.rs: source -> hash (a table under a mutex) -> compress -> sink. A quarter of the chunks are duplicates and
@@ -128,43 +138,39 @@ fn pipeline(plan: &Plan) -> Workload {
     let (to_hash, to_compress, to_sink) =
         (Queue::new(&mut b, 4, 1), Queue::new(&mut b, 4, n), Queue::new(&mut b, 4, 2 * n));
     let (seen, fresh) = (b.mutex(), b.counter(3));
-    let (again, out) = (b.label_here(), b.label());
-    b.claim(left, out);
-    b.op(Op::Compute(work)).op(Op::Stamp);
-    to_hash.put(&mut b);
-    b.jump(again);
-    b.here(out);
+    b.repeat(|b, out| {
+        b.claim(left, out);
+        b.op(Op::Compute(work)).op(Op::Stamp);
+        to_hash.put(b);
+    });
     to_hash.close(&mut b);
     b.threads(1, 0);
 
-    let (again, out, duplicate) = (b.label_here(), b.label(), b.label());
-    to_hash.take(&mut b, out);
-    b.op(Op::Compute(work));
-    b.op(Op::Lock(seen)).claim(fresh, duplicate).op(Op::Unlock(seen));
-    to_compress.put(&mut b);
-    b.jump(again);
-    b.here(duplicate);
-    b.op(Op::Add(fresh, 3)).op(Op::Unlock(seen));
-    to_sink.put(&mut b);
-    b.jump(again);
-    b.here(out);
+    let again = b.label_here();
+    b.repeat(|b, out| {
+        let duplicate = b.label();
+        to_hash.take(b, out);
+        b.op(Op::Compute(work));
+        b.op(Op::Lock(seen)).claim(fresh, duplicate).op(Op::Unlock(seen));
+        to_compress.put(b);
+        b.jump(again);
+        b.here(duplicate);
+        b.op(Op::Add(fresh, 3)).op(Op::Unlock(seen));
+        to_sink.put(b);
+    });
     to_compress.close(&mut b);
     to_sink.close(&mut b);
     b.threads(n, 0);
 
-    let (again, out) = (b.label_here(), b.label());
-    to_compress.take(&mut b, out);
-    b.op(Op::Compute(work));
-    to_sink.put(&mut b);
-    b.jump(again);
-    b.here(out);
-    to_sink.close(&mut b);
+    hand_on(&mut b, to_compress, to_sink, |b| {
+        b.op(Op::Compute(work));
+    });
     b.threads(n, 0);
 
-    let (again, out) = (b.label_here(), b.label());
-    to_sink.take(&mut b, out);
-    b.op(Op::Done).jump(again);
-    b.here(out);
+    b.repeat(|b, out| {
+        to_sink.take(b, out);
+        b.op(Op::Done);
+    });
     b.threads(1, 0);
     b.build()
 }
@@ -177,21 +183,21 @@ fn relay(plan: &Plan) -> Workload {
     let places: Vec<Queue> = (1..n).map(|_| Queue::new(&mut b, 1, 1)).collect();
     for thread in 0..n as usize {
         let (before, after) = (thread.checked_sub(1).map(|place| places[place]), places.get(thread));
-        let (again, out) = (b.label_here(), b.label());
-        if let Some(before) = before {
-            before.take(&mut b, out);
-        } else {
-            b.claim(left, out).op(Op::Stamp);
-        }
-        b.op(Op::Compute(plan.granularity));
-        match after {
-            Some(after) => after.put(&mut b),
-            None => {
-                b.op(Op::Done);
+        b.repeat(|b, out| {
+            match before {
+                Some(before) => before.take(b, out),
+                None => {
+                    b.claim(left, out).op(Op::Stamp);
+                }
             }
-        }
-        b.jump(again);
-        b.here(out);
+            b.op(Op::Compute(plan.granularity));
+            match after {
+                Some(after) => after.put(b),
+                None => {
+                    b.op(Op::Done);
+                }
+            }
+        });
         if let Some(after) = after {
             after.close(&mut b);
         }
@@ -300,28 +306,29 @@ fn fork_join(plan: &Plan) -> Workload {
     b.build()
 }
 
-/// independent.rs, matmul.rs.
-fn independent(plan: &Plan) -> Workload {
+/// Threads that each claim items and do the same for every one.
+fn each_alone(plan: &Plan, item: impl FnOnce(&mut Builder)) -> Workload {
     let mut b = Builder::new();
     let left = items(&mut b, plan);
-    let (again, out) = (b.label_here(), b.label());
-    b.claim(left, out);
-    b.op(Op::Stamp).op(Op::Compute(plan.granularity)).op(Op::Done).jump(again);
-    b.here(out);
+    b.repeat(|b, out| {
+        b.claim(left, out).op(Op::Stamp).op(Op::Compute(plan.granularity));
+        item(b);
+        b.op(Op::Done);
+    });
     b.threads(plan.threads.max(1), 0);
     b.build()
 }
 
+/// independent.rs, matmul.rs.
+fn independent(plan: &Plan) -> Workload {
+    each_alone(plan, |_| {})
+}
+
 /// freqsleep.rs: nanosleep(1) takes the timers' slack.
 fn freqsleep(plan: &Plan) -> Workload {
-    let mut b = Builder::new();
-    let left = items(&mut b, plan);
-    let (again, out) = (b.label_here(), b.label());
-    b.claim(left, out);
-    b.op(Op::Stamp).op(Op::Compute(plan.granularity)).op(Op::Sleep(Span::Fixed(1))).op(Op::Done).jump(again);
-    b.here(out);
-    b.threads(plan.threads.max(1), 0);
-    b.build()
+    each_alone(plan, |b| {
+        b.op(Op::Sleep(Span::Fixed(1)));
+    })
 }
 
 /// Row locks of `request_reply`, taken two at a time, lower first. 16 pairs in turn stand for 64 rows at random.
@@ -335,34 +342,32 @@ fn request_reply(plan: &Plan) -> Workload {
     let rows: Vec<u32> = (0..ROWS).map(|_| b.mutex()).collect();
     for client in 0..plan.threads.max(1) {
         let (request, reply) = (Queue::new(&mut b, 8, 1), Queue::new(&mut b, 8, 1));
-        let (again, out) = (b.label_here(), b.label());
-        b.claim(left, out);
-        b.op(Op::Stamp);
-        for _ in 0..3 {
-            request.put(&mut b);
-            reply.take(&mut b, out);
-        }
-        b.op(Op::Done).jump(again);
-        b.here(out);
+        b.repeat(|b, out| {
+            b.claim(left, out).op(Op::Stamp);
+            for _ in 0..3 {
+                request.put(b);
+                reply.take(b, out);
+            }
+            b.op(Op::Done);
+        });
         request.close(&mut b);
         b.threads(1, 0);
 
         let (low, high) = (rows[(client * 5 % ROWS) as usize], rows[((client * 5 + 3) % ROWS) as usize]);
         let (low, high) = (low.min(high), low.max(high));
-        let (again, out) = (b.label_here(), b.label());
-        for statement in 0..3 {
-            request.take(&mut b, out);
-            if statement == 1 {
-                b.op(Op::Lock(low)).op(Op::Lock(high));
+        b.repeat(|b, out| {
+            for statement in 0..3 {
+                request.take(b, out);
+                if statement == 1 {
+                    b.op(Op::Lock(low)).op(Op::Lock(high));
+                }
+                b.op(Op::Compute(plan.granularity));
+                if statement == 2 {
+                    b.op(Op::Unlock(high)).op(Op::Unlock(low));
+                }
+                reply.put(b);
             }
-            b.op(Op::Compute(plan.granularity));
-            if statement == 2 {
-                b.op(Op::Unlock(high)).op(Op::Unlock(low));
-            }
-            reply.put(&mut b);
-        }
-        b.jump(again);
-        b.here(out);
+        });
         b.threads(1, 0);
     }
     b.build()
@@ -373,20 +378,14 @@ fn request_reply(plan: &Plan) -> Workload {
 fn address_space(plan: &Plan) -> Workload {
     /// Of a page table's change under the lock: ours, within the micro-sliced paper's 1.2 to 16 us (Table I, solo).
     const LOCKED: Span = Span::Fixed(1_000);
-    let mut b = Builder::new();
-    let (left, lock) = (items(&mut b, plan), b.spinlock());
-    let (again, out) = (b.label_here(), b.label());
-    b.claim(left, out);
-    b.op(Op::Stamp).op(Op::Compute(plan.granularity));
-    for flushes in [false, true, true] {
-        b.op(Op::SpinLock(lock)).op(Op::Compute(LOCKED));
-        if flushes {
-            b.op(Op::Shootdown);
+    each_alone(plan, |b| {
+        let lock = b.spinlock();
+        for flushes in [false, true, true] {
+            b.op(Op::SpinLock(lock)).op(Op::Compute(LOCKED));
+            if flushes {
+                b.op(Op::Shootdown);
+            }
+            b.op(Op::SpinUnlock(lock));
         }
-        b.op(Op::SpinUnlock(lock));
-    }
-    b.op(Op::Done).jump(again);
-    b.here(out);
-    b.threads(plan.threads.max(1), 0);
-    b.build()
+    })
 }

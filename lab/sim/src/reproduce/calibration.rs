@@ -33,7 +33,7 @@ pub(super) struct TaskQueue {
 impl Calibration {
     /// As it was committed.
     pub(super) fn read() -> Result<Self, ReproduceError> {
-        toml::from_str(FILE).map_err(|error| ReproduceError::Calibration(error.to_string()))
+        toml::from_str(FILE).map_err(|error| ReproduceError::Data("calibration.toml", error.to_string()))
     }
 }
 

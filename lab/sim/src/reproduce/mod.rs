@@ -88,9 +88,6 @@ pub enum ReproduceError {
     /// No such identifier.
     #[error("there is no {0}; there are {list}", list = IDS.join(", "))]
     Unknown(String),
-    /// One that there should be, and is not yet.
-    #[error("{0} is not built yet")]
-    Unbuilt(String),
     /// A simulation that cannot be built or does not end.
     #[error("{case}: {error}")]
     Simulation {
@@ -99,9 +96,9 @@ pub enum ReproduceError {
         /// Why.
         error: SimError,
     },
-    /// The calibration file is wrong.
-    #[error("calibration.toml: {0}")]
-    Calibration(String),
+    /// A file that is part of the program is wrong.
+    #[error("{0}: {1}")]
+    Data(&'static str, String),
 }
 
 /// Simulates one of [`IDS`].
@@ -109,10 +106,7 @@ pub enum ReproduceError {
 /// # Errors
 /// If there is no such identifier, or a simulation does not end.
 pub fn reproduce(id: &str, extent: &Extent) -> Result<Reproduced, ReproduceError> {
-    if !IDS.contains(&id) {
-        return Err(ReproduceError::Unknown(id.to_owned()));
-    }
     gleaner::reproduce(id, extent)
         .or_else(|| micro::reproduce(id, extent))
-        .unwrap_or_else(|| Err(ReproduceError::Unbuilt(id.to_owned())))
+        .unwrap_or_else(|| Err(ReproduceError::Unknown(id.to_owned())))
 }

@@ -62,7 +62,7 @@ pub struct SweepArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
     /// End each simulation after so many events; its row says that it is not complete (k, M and G are understood)
-    #[arg(long, value_name = "N", value_parser = super::events)]
+    #[arg(long, value_name = "N", value_parser = crate::cache::at_least_one)]
     max_events: Option<u64>,
     #[command(flatten)]
     max_time: MaxTime,

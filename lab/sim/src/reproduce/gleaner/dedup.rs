@@ -15,7 +15,8 @@
 //! semaphore.
 
 use super::machine::{S, Time, US};
-use crate::program::{Builder, Label, Op, Span, Test, Workload, Writers};
+use crate::program::catalogue::{Queue, hand_on};
+use crate::program::{Builder, Op, Span, Workload, Writers};
 use crate::reproduce::calibration::Dedup;
 use crate::reproduce::memory::{PARTS_OF_16, USES_OF_16, computes};
 
@@ -45,58 +46,16 @@ impl Plan {
     }
 }
 
-/// A queue of items under a mutex with two condition variables (queue.c).
-#[derive(Clone, Copy)]
-struct Queue {
-    items: u32,
-    mutex: u32,
-    not_empty: u32,
-    not_full: u32,
-    producers: u32,
-}
-
-impl Queue {
-    fn new(b: &mut Builder, producers: u32) -> Self {
-        let (items, mutex, not_empty, not_full) = (b.queue(), b.mutex(), b.cond(), b.cond());
-        Self { items, mutex, not_empty, not_full, producers: b.counter(i64::from(producers)) }
-    }
-
-    fn put(&self, b: &mut Builder) {
-        let room = Test::Shorter { queue: self.items, than: ROOM }.into();
-        b.op(Op::Lock(self.mutex)).op(Op::WaitUntil { cond: self.not_full, mutex: self.mutex, guard: room });
-        b.op(Op::Push(self.items)).op(Op::Signal(self.not_empty)).op(Op::Unlock(self.mutex));
-    }
-
-    fn take(&self, b: &mut Builder, closed: Label) {
-        let guard = Test::NotEmpty(self.items).or(Test::AtMost(self.producers, 0));
-        let (empty, taken) = (b.label(), b.label());
-        b.op(Op::Lock(self.mutex)).op(Op::WaitUntil { cond: self.not_empty, mutex: self.mutex, guard });
-        b.unless(Test::NotEmpty(self.items), empty);
-        b.op(Op::Pop(self.items)).op(Op::Signal(self.not_full)).op(Op::Unlock(self.mutex)).jump(taken);
-        b.here(empty);
-        b.op(Op::Unlock(self.mutex)).jump(closed);
-        b.here(taken);
-    }
-
-    fn close(&self, b: &mut Builder) {
-        let others = b.label();
-        b.op(Op::Lock(self.mutex)).op(Op::Add(self.producers, -1));
-        b.unless(Test::AtMost(self.producers, 0), others);
-        b.op(Op::Broadcast(self.not_empty));
-        b.here(others);
-        b.op(Op::Unlock(self.mutex));
-    }
-}
-
 /// Writes it.
 pub(super) fn workload(plan: &Plan) -> Workload {
     let mut b = Builder::new();
     let groups = THREADS / THREADS_PER_QUEUE;
     let address_space = b.rwsem(Writers::Steal);
     let left = b.counter(plan.items.and_then(|items| i64::try_from(items).ok()).unwrap_or(i64::MAX));
-    let queues = |b: &mut Builder, producers| (0..groups).map(|_| Queue::new(b, producers)).collect::<Vec<_>>();
+    // Each a mutex with two condition variables (queue.c).
+    let queues = |b: &mut Builder, producers| (0..groups).map(|_| Queue::new(b, ROOM, producers)).collect::<Vec<_>>();
     let stages = [queues(&mut b, 1), queues(&mut b, THREADS_PER_QUEUE), queues(&mut b, THREADS_PER_QUEUE)];
-    let to_reorder = Queue::new(&mut b, THREADS);
+    let to_reorder = Queue::new(&mut b, ROOM, THREADS);
     // Before Fragment does anything, main has read the input.
     b.op(Op::Compute(Span::Fixed(plan.computes(PARTS_OF_16.read) * plan.items.unwrap_or(0))));
     fragment(&mut b, left, &stages[0], plan.computes(PARTS_OF_16.fragment));
@@ -106,46 +65,34 @@ pub(super) fn workload(plan: &Plan) -> Workload {
         for thread in 0..THREADS {
             let group = (thread / THREADS_PER_QUEUE) as usize;
             let to = stages.get(stage + 1).map_or(to_reorder, |next| next[group]);
-            worker(&mut b, stages[stage][group], to, |b| match stage {
+            hand_on(&mut b, stages[stage][group], to, |b| match stage {
                 0 => computes(b, refines),
                 1 => computes(b, deduplicates),
                 _ => USES_OF_16.compress(b, address_space, compresses),
             });
+            b.threads(1, 0);
         }
     }
     let reorders = plan.computes(PARTS_OF_16.reorder);
-    let (again, out) = (b.label_here(), b.label());
-    to_reorder.take(&mut b, out);
-    computes(&mut b, reorders);
-    b.op(Op::Done).jump(again);
-    b.here(out);
+    b.repeat(|b, out| {
+        to_reorder.take(b, out);
+        computes(b, reorders);
+        b.op(Op::Done);
+    });
     b.threads(1, 0);
     b.build()
 }
 
 /// Hands items to the groups in turn.
 fn fragment(b: &mut Builder, left: u32, to: &[Queue], computes: Time) {
-    let (again, out) = (b.label_here(), b.label());
-    for queue in to {
-        b.claim(left, out).op(Op::Stamp).op(Op::Compute(Span::Fixed(computes.max(US))));
-        queue.put(b);
-    }
-    b.jump(again);
-    b.here(out);
+    b.repeat(|b, out| {
+        for queue in to {
+            b.claim(left, out).op(Op::Stamp).op(Op::Compute(Span::Fixed(computes.max(US))));
+            queue.put(b);
+        }
+    });
     for queue in to {
         queue.close(b);
     }
-    b.threads(1, 0);
-}
-
-/// A thread of a parallel stage.
-fn worker(b: &mut Builder, from: Queue, to: Queue, item: impl FnOnce(&mut Builder)) {
-    let (again, out) = (b.label_here(), b.label());
-    from.take(b, out);
-    item(b);
-    to.put(b);
-    b.jump(again);
-    b.here(out);
-    to.close(b);
     b.threads(1, 0);
 }

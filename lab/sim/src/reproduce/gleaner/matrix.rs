@@ -87,7 +87,7 @@ fn rates_of(
         let other = if let Setting::Shared { neighbour: of, .. } = setting { vec![neighbour(of)] } else { Vec::new() };
         let mut config = config(setting, CORES, workload, other, extent.seed);
         config.end = end;
-        run(benchmark.name, config)
+        run(&benchmark.name, config)
     };
     let count = |result: &SimResult| {
         let items = |n: usize| result.vms.get(n).map_or(0.0, |vm| vm.totals.items as f64);
@@ -117,7 +117,7 @@ pub(super) fn measure(
     let mut all = Vec::new();
     for benchmark in benchmarks {
         let rates = settings.iter().copied().zip(rates.by_ref()).collect();
-        all.push(Measured { benchmark: *benchmark, rates });
+        all.push(Measured { benchmark: benchmark.clone(), rates });
     }
     Ok(all)
 }

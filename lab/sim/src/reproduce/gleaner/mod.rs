@@ -57,7 +57,7 @@ mod calibrating {
         let off = Setting::Dedicated { gleaner: false };
         for us in [1.0, 2.5, calibration.cholesky.task_us, 20.0, calibration.volrend.task_us, 40.0] {
             calibration.cholesky.task_us = us;
-            let all = benchmarks::all(&calibration);
+            let all = benchmarks::all().unwrap();
             let one: Vec<_> = all.into_iter().filter(|benchmark| benchmark.name == "cholesky").collect();
             let measured = matrix::measure(&one, &[Setting::Native, off], &calibration, &FULL).unwrap();
             let slowdown = measured[0].slowdown(off, Setting::Native);

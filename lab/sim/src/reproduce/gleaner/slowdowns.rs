@@ -29,10 +29,10 @@ struct Results {
 impl Results {
     fn of(settings: &[Setting], extent: &Extent) -> Result<Self, ReproduceError> {
         let calibration = Calibration::read()?;
-        let all = benchmarks::all(&calibration);
+        let all = benchmarks::all()?;
         let mut found = Found::default();
-        found.list("benchmarks", all.iter().map(|one| one.name));
-        found.list("fitted", all.iter().filter(|one| one.is_fitted()).map(|one| one.name));
+        found.list("benchmarks", all.iter().map(|one| one.name.as_str()));
+        found.list("fitted", all.iter().filter(|one| one.fitted).map(|one| one.name.as_str()));
         let mut parameters = [
             ("machine", "16 pCPUs, VMs of 16 vCPUs, 16 threads; KVM costs of Table 2; PLE".to_owned()),
             ("host, shared", "CFS of Linux 3.9, a group for each VM".to_owned()),
@@ -40,7 +40,7 @@ impl Results {
         ]
         .map(|(name, value)| (name.to_owned(), value))
         .to_vec();
-        parameters.extend(all.iter().map(|one| (one.name.to_owned(), one.source.to_owned())));
+        parameters.extend(all.iter().map(|one| (one.name.clone(), one.source.clone())));
         Ok(Self { measured: measure(&all, settings, &calibration, extent)?, parameters, found })
     }
 

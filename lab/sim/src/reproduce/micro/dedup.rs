@@ -17,14 +17,14 @@ pub(super) fn write(b: &mut Builder, kernel: &Kernel, threads: u32, item: Time) 
     let address_space = b.rwsem(Writers::InTurn);
     let queues: Vec<Queue> = (0..=STAGES).map(|_| Queue::new(b)).collect();
     // main reads the input once in a run; here there is no end, and Fragment reads as it goes.
-    over_and_over(b, |b| {
+    Kernel::thread(b, |b, _| {
         b.op(Op::Compute(Span::Fixed(part(parts.read + parts.fragment))));
         queues[0].put(b, kernel);
     });
     for stage in 0..STAGES {
         for _ in 0..threads {
             let kernel = kernel.of_thread(b);
-            over_and_over(b, |b| {
+            Kernel::thread(b, |b, _| {
                 queues[stage].take(b, &kernel);
                 match stage {
                     0 => computes(b, part(parts.refine)),
@@ -35,18 +35,9 @@ pub(super) fn write(b: &mut Builder, kernel: &Kernel, threads: u32, item: Time) 
             });
         }
     }
-    over_and_over(b, |b| {
+    Kernel::thread(b, |b, _| {
         queues[STAGES].take(b, kernel);
         computes(b, part(parts.reorder));
         kernel.done(b);
     });
-}
-
-/// A thread that does something over and over.
-fn over_and_over(b: &mut Builder, body: impl FnOnce(&mut Builder)) {
-    Kernel::begin(b);
-    let again = b.label_here();
-    body(b);
-    b.jump(again);
-    b.threads(1, 0);
 }

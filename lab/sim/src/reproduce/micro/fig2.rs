@@ -2,8 +2,6 @@
 
 use super::bed::{Bed, S};
 use super::parsec::{PARSEC, Program};
-use super::table1::hold_ns;
-use crate::program::Workload;
 use crate::reproduce::{Extent, ReproduceError, Reproduced, reproduced};
 use gleaner_papers::Found;
 use rayon::prelude::*;
@@ -20,15 +18,11 @@ struct Pair {
     swaptions: [f64; 2],
 }
 
-fn vm(name: &str) -> (String, Workload) {
-    (name.to_owned(), Program::named(name).workload(hold_ns(name)))
-}
-
 fn pair(name: &'static str, swaptions: f64, bed: Bed) -> Result<Pair, ReproduceError> {
-    let alone = bed.capped(|| vm(name), 0.5)?;
+    let alone = bed.capped(|| Program::vm(name), 0.5)?;
     let (mut own, mut beside) = ([0.0; 2], [0.0; 2]);
     for (n, ple) in [false, true].into_iter().enumerate() {
-        let both = Bed { ple, ..bed }.rates(|| vec![vm(name), vm("swaptions")])?;
+        let both = Bed { ple, ..bed }.rates(|| vec![Program::vm(name), Program::vm("swaptions")])?;
         own[n] = alone / both[0];
         beside[n] = swaptions / both[1];
     }
@@ -62,9 +56,9 @@ fn put(found: &mut Found, pairs: &[Pair]) {
 
 pub(super) fn reproduce(extent: &Extent) -> Result<Reproduced, ReproduceError> {
     let bed = Bed { ple: false, ..Bed::xen(if extent.smoke { S / 5 } else { 10 * S }, extent) };
-    let swaptions = bed.capped(|| vm("swaptions"), 0.5)?;
+    let swaptions = bed.capped(|| Program::vm("swaptions"), 0.5)?;
     let names: Vec<&'static str> =
-        PARSEC.iter().map(|program| program.name).filter(|name| *name != "swaptions").collect();
+        PARSEC.iter().map(|program| program.name.as_str()).filter(|name| *name != "swaptions").collect();
     let pairs: Result<Vec<Pair>, ReproduceError> = names.par_iter().map(|name| pair(name, swaptions, bed)).collect();
     let pairs = pairs?;
     let busy = pairs.iter().filter(|pair| HEAVY.contains(&pair.name));

@@ -6,10 +6,8 @@
 
 use super::bed::{Bed, MS, S, US, XEN_SLICE};
 use super::parsec::{PARSEC, Program};
-use super::table1::hold_ns;
 use super::{falls, rises};
 use crate::engine::Time;
-use crate::program::Workload;
 use crate::reproduce::{Extent, ReproduceError, Reproduced, reproduced};
 use gleaner_papers::Found;
 use rayon::prelude::*;
@@ -19,14 +17,10 @@ const SLICES: [(&str, Time); 4] = [("10 ms", 10 * MS), ("5 ms", 5 * MS), ("1 ms"
 const ONE_MS: usize = 2;
 const TENTH_MS: usize = 3;
 
-fn vm(name: &str) -> (String, Workload) {
-    (name.to_owned(), Program::named(name).workload(hold_ns(name)))
-}
-
 /// Of two programs, with what each does alone: the improvement with each of [`SLICES`].
 fn pair(programs: [(&str, f64); 2], bed: Bed) -> Result<[f64; 4], ReproduceError> {
     let speedup = |slice| -> Result<f64, ReproduceError> {
-        let rates = Bed { slice, ..bed }.rates(|| programs.map(|(name, _)| vm(name)).into())?;
+        let rates = Bed { slice, ..bed }.rates(|| programs.map(|(name, _)| Program::vm(name)).into())?;
         Ok(rates.iter().zip(programs).map(|(rate, (_, alone))| rate / alone).sum())
     };
     let default = speedup(XEN_SLICE)?;
@@ -40,7 +34,7 @@ fn pair(programs: [(&str, f64); 2], bed: Bed) -> Result<[f64; 4], ReproduceError
 /// Each program's mean over the others.
 fn tenants(names: &[&'static str], bed: Bed) -> Result<Vec<[f64; 4]>, ReproduceError> {
     let alone: Result<Vec<f64>, ReproduceError> =
-        names.par_iter().map(|name| Ok(bed.rates(|| vec![vm(name)])?[0])).collect();
+        names.par_iter().map(|name| Ok(bed.rates(|| vec![Program::vm(name)])?[0])).collect();
     let alone = alone?;
     let pairs: Vec<(usize, usize)> = (0..names.len()).flat_map(|a| (a + 1..names.len()).map(move |b| (a, b))).collect();
     let all: Result<Vec<[f64; 4]>, ReproduceError> =
@@ -58,7 +52,7 @@ fn tenants(names: &[&'static str], bed: Bed) -> Result<Vec<[f64; 4]>, ReproduceE
 
 pub(super) fn reproduce(extent: &Extent) -> Result<Reproduced, ReproduceError> {
     let bed = Bed::xen(if extent.smoke { S / 5 } else { 2 * S }, extent);
-    let all = PARSEC.iter().map(|program| program.name);
+    let all = PARSEC.iter().map(|program| program.name.as_str());
     let names: Vec<&'static str> = if extent.smoke {
         all.filter(|name| ["dedup", "swaptions", "streamcluster"].contains(name)).collect()
     } else {

@@ -19,7 +19,7 @@
 //! exponential.
 
 use crate::engine::Time;
-use crate::program::{Builder, Op, Span};
+use crate::program::{Builder, Label, Op, Span};
 
 /// HZ = 250 (Ubuntu 12.04's kernel configuration), on average: ticks of different vCPUs, which the host delays, are not
 /// in step.
@@ -76,8 +76,17 @@ impl Kernel {
     }
 
     /// A program's thread begins at some time.
-    pub(super) fn begin(b: &mut Builder) {
+    fn begin(b: &mut Builder) {
         b.op(Op::Sleep(Span::Uniform { low: 0, high: BEGINS_WITHIN }));
+    }
+
+    /// A program's thread that does something over and over, in which it may come back to the beginning.
+    pub(super) fn thread(b: &mut Builder, body: impl FnOnce(&mut Builder, Label)) {
+        Self::begin(b);
+        let again = b.label_here();
+        body(b, again);
+        b.jump(again);
+        b.threads(1, 0);
     }
 
     /// One section under this lock.

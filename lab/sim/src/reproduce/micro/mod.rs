@@ -59,7 +59,7 @@ fn parameters() -> Vec<(String, String)> {
         "cache_refill_ns" => (cost.name.to_owned(), format!("{} ({})", cost.ns, bed::REFILL_SOURCE)),
         name => (name.to_owned(), format!("{} ({})", cost.ns, cost.source)),
     }));
-    all.extend(parsec::PARSEC.iter().map(|program| (program.name.to_owned(), program.source.to_owned())));
+    all.extend(parsec::PARSEC.iter().map(|program| (program.name.clone(), program.source.clone())));
     all
 }
 

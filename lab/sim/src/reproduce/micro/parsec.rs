@@ -8,19 +8,21 @@
 
 use super::dedup;
 use super::kernel::Kernel;
+use super::table1::hold_ns;
 use super::threadgroup::{self, Tile};
 use crate::engine::Time;
 use crate::program::{Builder, Op, Span, Test, Workload};
+use serde::Deserialize;
+use std::sync::LazyLock;
 
 /// Threads of a program: its VM's vCPUs.
 pub(super) const THREADS: u32 = 4;
-/// Cores on which the counts were taken: a barrier that all pass counts so often.
-const COUNTED_ON: u64 = 8;
 /// Xeon E5620; one instruction a cycle is ours.
 const INSTRUCTIONS_PER_US: u64 = 2_400;
 
 /// How threads depend on each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub(super) enum Shape {
     /// Not at all, in the steady state.
     Independent,
@@ -28,127 +30,52 @@ pub(super) enum Shape {
     Phases(u64),
     /// As [`Self::Phases`], with a barrier at which they spin before they block.
     SpinningPhases(u64),
-    /// Stages with bounded queues, so many threads a stage; so many items; a serial stage before and after.
-    Pipeline {
-        /// Parallel stages.
-        stages: u32,
-        /// Items that go through.
-        items: u64,
-        /// The stage that gives memory back, counted from 0.
-        frees: u32,
-    },
-    /// dedup's stages; so many items.
-    Dedup {
-        /// Items of 128 KiB that go through.
-        items: u64,
-    },
+    /// Parallel stages with bounded queues, so many threads a stage; so many items; a serial stage before and after.
+    /// One of them, counted from 0, gives memory back.
+    Pipeline { stages: u32, items: u64, frees: u32 },
+    /// dedup's stages; so many items of 128 KiB.
+    Dedup { items: u64 },
     /// A thread hands tiles of an image to the others: so many tiles.
     Tiles(u64),
-    /// Frames in turn; each needs its predecessor's rows: so many frames with so many waits each.
-    Frames {
-        /// Frames.
-        frames: u64,
-        /// Waits for the frame before.
-        waits: u64,
-    },
+    /// Frames in turn; each needs its predecessor's rows, and waits for them so often.
+    Frames { frames: u64, waits: u64 },
 }
 
 /// One program.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Program {
     /// As PARSEC calls it.
-    pub name: &'static str,
-    /// Structure.
+    pub name: String,
     pub shape: Shape,
     /// Instructions of all threads, millions.
     pub minstructions: u64,
     /// How often memory is given back to the kernel, which is a shootdown.
+    #[serde(default)]
     pub shootdowns: u64,
     /// Where it is from.
-    pub source: &'static str,
-}
-
-const fn program(
-    name: &'static str,
-    shape: Shape,
-    minstructions: u64,
-    shootdowns: u64,
-    source: &'static str,
-) -> Program {
-    Program { name, shape, minstructions, shootdowns, source }
-}
-
-/// glibc gives memory at the top of a heap back in portions of this (M_TRIM_THRESHOLD, M_TOP_PAD), KiB.
-const TRIM_KIB: u64 = 128;
-
-/// In how many portions so much goes back.
-const fn portions(mib: u64) -> u64 {
-    mib * 1_024 / TRIM_KIB
+    pub source: String,
 }
 
 /// The programs of PARSEC 2.1.
-pub(super) const PARSEC: [Program; 13] = [
-    program("blackscholes", Shape::Independent, 2_670, 0, "8 barriers in all"),
-    program(
-        "bodytrack",
-        Shape::Phases((2_042 + 619) / COUNTED_ON),
-        14_030,
-        0,
-        "2,042 condition waits and 619 barriers",
-    ),
-    program("canneal", Shape::Independent, 7_330, 0, "34 locks; its elements are swapped without locks"),
-    program(
-        "dedup",
-        Shape::Dedup { items: 1_472 },
-        37_100,
-        0,
-        "184 MB of input; what it does with its memory is counted (memory.rs)",
-    ),
-    program("facesim", Shape::Phases(3_137 / COUNTED_ON), 29_900, 0, "3,137 condition waits"),
-    program(
-        "ferret",
-        Shape::Pipeline { stages: 4, items: 256, frees: 1 },
-        23_970,
-        256,
-        "256 queries, six stages; a query's segmentation (srm.c, 84 bytes a pixel) goes back when t_extract frees the mask above it in that heap (heap_trim)",
-    ),
-    program(
-        "fluidanimate",
-        Shape::SpinningPhases(5 * 8),
-        14_060,
-        0,
-        "5 frames of 8 phases (its AdvanceFrameMT), parsec_barrier.cpp as streamcluster; locks are free",
-    ),
-    program("freqmine", Shape::Independent, 33_450, 0, "OpenMP loops, no waits"),
-    program(
-        "raytrace",
-        Shape::Independent,
-        14_000,
-        0,
-        "tiles in turn; not in the table, and without a rate that matters",
-    ),
-    program(
-        "streamcluster",
-        Shape::SpinningPhases(129_600 / COUNTED_ON),
-        22_120,
-        0,
-        "129,600 barriers; they spin for 0.1 ms, then block (its parsec_barrier.cpp)",
-    ),
-    program("swaptions", Shape::Independent, 14_110, 0, "23 locks"),
-    program(
-        "vips",
-        Shape::Tiles(42 * 86),
-        31_210,
-        portions(18 * 42),
-        "tiles of 64 x 64 of 2,662 x 5,500 pixels (from memory), handed out by its thread group (threadgroup.c): two waits each at most, 6,361 counted; 18 stages, 42 MiB of image each",
-    ),
-    program("x264", Shape::Frames { frames: 128, waits: 1_056 / 128 }, 32_430, 0, "128 frames, 1,056 condition waits"),
-];
+pub(super) static PARSEC: LazyLock<Vec<Program>> = LazyLock::new(|| {
+    #[derive(Deserialize)]
+    struct File {
+        program: Vec<Program>,
+    }
+    let file: File = toml::from_str(include_str!("parsec.toml")).expect("part of the program");
+    file.program
+});
 
 impl Program {
     /// By its name, which is one of the table's.
     pub(super) fn named(name: &str) -> &'static Self {
         PARSEC.iter().find(|program| program.name == name).unwrap_or(&PARSEC[0])
+    }
+
+    /// Alone in its VM, with the kernel sections of Table I.
+    pub(super) fn vm(name: &str) -> (String, Workload) {
+        (name.to_owned(), Self::named(name).workload(hold_ns(name)))
     }
 
     /// CPU time of a run, all threads together.
@@ -191,12 +118,10 @@ impl Program {
 fn independent(b: &mut Builder, kernel: &Kernel, threads: u32) {
     for _ in 0..threads {
         let kernel = kernel.of_thread(b);
-        Kernel::begin(b);
-        let again = b.label_here();
-        kernel.compute_a_tick(b);
-        kernel.done(b);
-        b.jump(again);
-        b.threads(1, 0);
+        Kernel::thread(b, |b, _| {
+            kernel.compute_a_tick(b);
+            kernel.done(b);
+        });
     }
 }
 
@@ -210,25 +135,23 @@ fn phases(b: &mut Builder, kernel: &Kernel, threads: u32, each: Time) {
     let (arrived, bucket, all) = (b.counter(0), b.spinlock(), siblings(b, kernel, threads));
     for (me, (kernel, woken)) in all.iter().enumerate() {
         let ticks = Kernel::ticks(b, each);
-        Kernel::begin(b);
-        let again = b.label_here();
-        ticks.compute(b, kernel);
-        let not_last = b.label();
-        // futex: the bucket's lock is held by whoever goes to sleep, and by the last one while it wakes the others.
-        b.op(Op::SpinLock(bucket)).op(Op::Compute(kernel.hold())).op(Op::Add(arrived, 1));
-        b.unless(Test::AtLeast(arrived, i64::from(threads)), not_last);
-        b.op(Op::Add(arrived, -i64::from(threads)));
-        for (_, (other, wake)) in all.iter().enumerate().filter(|(other, _)| *other != me) {
-            kernel.wakes_thread(b, other, Op::Post(*wake));
-        }
-        b.op(Op::SpinUnlock(bucket));
-        kernel.done(b);
-        b.jump(again);
-        b.here(not_last);
-        b.op(Op::SpinUnlock(bucket));
-        kernel.sleeps(b, *woken);
-        b.jump(again);
-        b.threads(1, 0);
+        Kernel::thread(b, |b, again| {
+            ticks.compute(b, kernel);
+            let not_last = b.label();
+            // futex: the bucket's lock is held by whoever goes to sleep, and by the last one while it wakes the others.
+            b.op(Op::SpinLock(bucket)).op(Op::Compute(kernel.hold())).op(Op::Add(arrived, 1));
+            b.unless(Test::AtLeast(arrived, i64::from(threads)), not_last);
+            b.op(Op::Add(arrived, -i64::from(threads)));
+            for (_, (other, wake)) in all.iter().enumerate().filter(|(other, _)| *other != me) {
+                kernel.wakes_thread(b, other, Op::Post(*wake));
+            }
+            b.op(Op::SpinUnlock(bucket));
+            kernel.done(b);
+            b.jump(again);
+            b.here(not_last);
+            b.op(Op::SpinUnlock(bucket));
+            kernel.sleeps(b, *woken);
+        });
     }
 }
 
@@ -248,39 +171,37 @@ fn spinning_phases(b: &mut Builder, kernel: &Kernel, threads: u32, each: Time) {
     let (arrived, open) = ([b.counter(0), b.counter(0)], [b.counter(0), b.counter(0)]);
     for (kernel, woken, sleeps) in &all {
         let (ticks, turns) = (Kernel::ticks(b, each), b.counter(0));
-        Kernel::begin(b);
-        let again = b.label_here();
-        for n in 0..2 {
-            let (last, through, blocks) = (b.label(), b.label(), b.label());
-            ticks.compute(b, kernel);
-            b.op(Op::Lock(mutex)).op(Op::Add(arrived[n], 1));
-            b.unless(Test::AtMost(arrived[n], i64::from(threads) - 1), last);
-            b.op(Op::Unlock(mutex)).op(Op::Add(turns, i64::try_from(SPINS / LOOK).unwrap_or(0)));
-            let spins = b.label_here();
-            b.unless(Test::AtMost(open[n], 0), through).claim(turns, blocks);
-            b.op(Op::Compute(Span::Fixed(LOOK))).jump(spins);
-            b.here(blocks);
-            kernel.section(b, bucket);
-            b.unless(Test::AtMost(open[n], 0), through);
-            b.op(Op::Add(asleep, 1)).op(Op::Add(*sleeps, 1));
-            kernel.sleeps(b, *woken);
-            b.op(Op::Lock(mutex)).op(Op::Unlock(mutex)).jump(through);
-            b.here(last);
-            opens(b, (arrived[n], open), n, threads);
-            kernel.done(b);
-            let nobody = b.label();
-            b.unless(Test::AtLeast(asleep, 1), nobody);
-            wakes_all(b, kernel, bucket, (asleep, &all));
-            b.here(nobody);
-            b.op(Op::Unlock(mutex));
-            b.here(through);
-            let none = b.label();
-            let forgets = b.label_here();
-            b.claim(turns, none).jump(forgets);
-            b.here(none);
-        }
-        b.jump(again);
-        b.threads(1, 0);
+        Kernel::thread(b, |b, _| {
+            for n in 0..2 {
+                let (last, through, blocks) = (b.label(), b.label(), b.label());
+                ticks.compute(b, kernel);
+                b.op(Op::Lock(mutex)).op(Op::Add(arrived[n], 1));
+                b.unless(Test::AtMost(arrived[n], i64::from(threads) - 1), last);
+                b.op(Op::Unlock(mutex)).op(Op::Add(turns, i64::try_from(SPINS / LOOK).unwrap_or(0)));
+                let spins = b.label_here();
+                b.unless(Test::AtMost(open[n], 0), through).claim(turns, blocks);
+                b.op(Op::Compute(Span::Fixed(LOOK))).jump(spins);
+                b.here(blocks);
+                kernel.section(b, bucket);
+                b.unless(Test::AtMost(open[n], 0), through);
+                b.op(Op::Add(asleep, 1)).op(Op::Add(*sleeps, 1));
+                kernel.sleeps(b, *woken);
+                b.op(Op::Lock(mutex)).op(Op::Unlock(mutex)).jump(through);
+                b.here(last);
+                opens(b, (arrived[n], open), n, threads);
+                kernel.done(b);
+                let nobody = b.label();
+                b.unless(Test::AtLeast(asleep, 1), nobody);
+                wakes_all(b, kernel, bucket, (asleep, &all));
+                b.here(nobody);
+                b.op(Op::Unlock(mutex));
+                b.here(through);
+                let none = b.label();
+                let forgets = b.label_here();
+                b.claim(turns, none).jump(forgets);
+                b.here(none);
+            }
+        });
     }
 }
 
@@ -373,34 +294,28 @@ fn pipeline(
     (frees, shootdowns): (u32, u64),
 ) {
     let queues: Vec<Queue> = (0..=stages).map(|_| Queue::new(b)).collect();
-    Kernel::begin(b);
-    let again = b.label_here();
-    b.op(Op::Compute(kernel.hold()));
-    queues[0].put(b, kernel);
-    b.jump(again);
-    b.threads(1, 0);
+    Kernel::thread(b, |b, _| {
+        b.op(Op::Compute(kernel.hold()));
+        queues[0].put(b, kernel);
+    });
     for stage in 0..stages as usize {
         let mine = if stage == frees as usize { shootdowns } else { 0 };
         for _ in 0..threads {
             let kernel = kernel.of_thread(b);
             let ticks = Kernel::ticks(b, each);
-            Kernel::begin(b);
-            let again = b.label_here();
-            queues[stage].take(b, &kernel);
-            ticks.compute(b, &kernel);
-            (0..mine).for_each(|_| kernel.shootdown(b));
-            queues[stage + 1].put(b, &kernel);
-            b.jump(again);
-            b.threads(1, 0);
+            Kernel::thread(b, |b, _| {
+                queues[stage].take(b, &kernel);
+                ticks.compute(b, &kernel);
+                (0..mine).for_each(|_| kernel.shootdown(b));
+                queues[stage + 1].put(b, &kernel);
+            });
         }
     }
-    Kernel::begin(b);
-    let again = b.label_here();
-    queues[stages as usize].take(b, kernel);
-    b.op(Op::Compute(kernel.hold()));
-    kernel.done(b);
-    b.jump(again);
-    b.threads(1, 0);
+    Kernel::thread(b, |b, _| {
+        queues[stages as usize].take(b, kernel);
+        b.op(Op::Compute(kernel.hold()));
+        kernel.done(b);
+    });
 }
 
 /// x264: thread k has every fourth frame; a row group waits for that of the frame before, which thread k - 1 has.
@@ -413,23 +328,21 @@ fn frames(b: &mut Builder, kernel: &Kernel, threads: u32, each: Time, waits: u64
         let next = (k + 1) % all.len();
         let ([rows, sleeps, bucket], [next_rows, next_sleeps, next_bucket]) = (done[k], done[next]);
         let (ticks, at_once, nobody) = (Kernel::ticks(b, each), b.label(), b.label());
-        Kernel::begin(b);
-        let again = b.label_here();
-        b.unless(Test::AtMost(rows, 0), at_once);
-        kernel.section(b, bucket);
-        b.unless(Test::AtMost(rows, 0), at_once).op(Op::Add(sleeps, 1));
-        kernel.sleeps(b, *woken);
-        b.here(at_once);
-        b.op(Op::Add(rows, -1));
-        ticks.compute(b, kernel);
-        b.op(Op::Add(next_rows, 1)).claim(next_sleeps, nobody);
-        b.op(Op::SpinLock(next_bucket)).op(Op::Compute(kernel.hold()));
-        kernel.wakes_thread(b, &all[next].0, Op::Post(all[next].1));
-        b.op(Op::SpinUnlock(next_bucket));
-        b.here(nobody);
-        kernel.done(b);
-        b.jump(again);
-        b.threads(1, 0);
+        Kernel::thread(b, |b, _| {
+            b.unless(Test::AtMost(rows, 0), at_once);
+            kernel.section(b, bucket);
+            b.unless(Test::AtMost(rows, 0), at_once).op(Op::Add(sleeps, 1));
+            kernel.sleeps(b, *woken);
+            b.here(at_once);
+            b.op(Op::Add(rows, -1));
+            ticks.compute(b, kernel);
+            b.op(Op::Add(next_rows, 1)).claim(next_sleeps, nobody);
+            b.op(Op::SpinLock(next_bucket)).op(Op::Compute(kernel.hold()));
+            kernel.wakes_thread(b, &all[next].0, Op::Post(all[next].1));
+            b.op(Op::SpinUnlock(next_bucket));
+            b.here(nobody);
+            kernel.done(b);
+        });
     }
 }
 

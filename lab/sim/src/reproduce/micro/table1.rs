@@ -60,9 +60,8 @@ struct Measured {
 
 fn measure(name: &str, beside: bool, extent: &Extent) -> Result<Measured, ReproduceError> {
     let bed = Bed { ple: false, ..Bed::xen(if extent.smoke { S / 4 } else { 10 * S }, extent) };
-    let own = |name: &str| (name.to_owned(), Program::named(name).workload(hold_ns(name)));
-    let mut vms = vec![own(name)];
-    vms.extend(beside.then(|| own("swaptions")));
+    let mut vms = vec![Program::vm(name)];
+    vms.extend(beside.then(|| Program::vm("swaptions")));
     let (mut waits, mut holds) = (Distribution::new(), Distribution::new());
     for bed in bed.each() {
         let result = bed.run(vms.clone())?;

@@ -75,39 +75,35 @@ pub(super) fn tiles(b: &mut Builder, kernel: &Kernel, threads: u32, tile: Tile) 
 
 fn hands_out(b: &mut Builder, kernel: &Kernel, idle: Semaphore, workers: &[Worker]) {
     let kernel = kernel.of_thread(b);
-    Kernel::begin(b);
-    let again = b.label_here();
-    b.op(Op::Compute(kernel.hold()));
-    idle.down(b, &kernel);
-    for worker in workers {
-        let busy = b.label();
-        b.claim(worker.idle, busy);
-        worker.go.up(b, &kernel);
-        b.jump(again);
-        b.here(busy);
-    }
-    b.jump(again);
-    b.threads(1, 0);
+    Kernel::thread(b, |b, again| {
+        b.op(Op::Compute(kernel.hold()));
+        idle.down(b, &kernel);
+        for worker in workers {
+            let busy = b.label();
+            b.claim(worker.idle, busy);
+            worker.go.up(b, &kernel);
+            b.jump(again);
+            b.here(busy);
+        }
+    });
 }
 
 fn works(b: &mut Builder, kernel: &Kernel, idle: Semaphore, worker: Worker, tile: Tile) {
     let kernel = kernel.of_thread(b);
     let (ticks, owed) = (Kernel::ticks(b, tile.each), b.counter(0));
-    Kernel::begin(b);
-    let again = b.label_here();
-    worker.go.down(b, &kernel);
-    ticks.compute(b, &kernel);
-    b.op(Op::Add(owed, tile.shootdowns.0));
-    let (again_frees, nothing_left) = (b.label_here(), b.label());
-    b.unless(Test::AtLeast(owed, tile.shootdowns.1), nothing_left).op(Op::Add(owed, -tile.shootdowns.1));
-    kernel.shootdown(b);
-    b.jump(again_frees);
-    b.here(nothing_left);
-    kernel.done(b);
-    b.op(Op::Add(worker.idle, 1));
-    idle.up(b, &kernel);
-    b.jump(again);
-    b.threads(1, 0);
+    Kernel::thread(b, |b, _| {
+        worker.go.down(b, &kernel);
+        ticks.compute(b, &kernel);
+        b.op(Op::Add(owed, tile.shootdowns.0));
+        let (again_frees, nothing_left) = (b.label_here(), b.label());
+        b.unless(Test::AtLeast(owed, tile.shootdowns.1), nothing_left).op(Op::Add(owed, -tile.shootdowns.1));
+        kernel.shootdown(b);
+        b.jump(again_frees);
+        b.here(nothing_left);
+        kernel.done(b);
+        b.op(Op::Add(worker.idle, 1));
+        idle.up(b, &kernel);
+    });
 }
 
 #[cfg(test)]
