@@ -1,5 +1,10 @@
 //! `gleaner.ab/1`: two modes of one command, in interleaved pairs: every run, what the interval says, what it cost.
 
+mod chart;
+mod told;
+
+pub(crate) use told::documents;
+
 use serde::{Deserialize, Serialize};
 
 /// What `gleaner ab` measured.
@@ -211,5 +216,3 @@ pub struct AbSideCosts {
     /// The same as a share of its runs' wall time and vCPUs.
     pub retained_ratio: Option<f64>,
 }
-
-mod told;

@@ -1,8 +1,9 @@
 //! `gleaner.host-probe/1`: what a host can do with slices, and what switches and exits cost there.
 
-use crate::text;
+use crate::contracts::Shown;
+use crate::show::{Document, fact, verdict};
+use crate::text::{bytes, count, sentence, time};
 use serde::{Deserialize, Serialize};
-use std::fmt;
 
 /// What `gleaner host probe` found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -216,11 +217,6 @@ pub struct HostVerdict {
     pub text: String,
 }
 
-impl HostProbeReport {
-    /// The schema's name.
-    pub const SCHEMA: &'static str = "gleaner.host-probe/1";
-}
-
 impl<T> Finding<T> {
     /// In words: the value as `say` has it, or that it is unknown and why.
     fn text(&self, say: impl FnOnce(&T) -> String) -> String {
@@ -231,31 +227,34 @@ impl<T> Finding<T> {
     }
 }
 
-impl fmt::Display for HostProbeReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Shown for HostProbeReport {
+    fn document(&self) -> Document {
+        let mut document = Document::new("What the host can do");
         let hypervisor =
             self.hypervisor.as_deref().map_or("no hypervisor found".to_owned(), |name| format!("under {name}"));
-        let pcpus = text::count(self.pcpus_online, "CPU");
-        writeln!(f, "machine      Linux {}, {pcpus} online, {hypervisor}", self.kernel)?;
-        let mut line = |name: &str, words: String| writeln!(f, "{name:<12} {words}");
-        line("tick", self.hz.text(|hz| tick_text(*hz)))?;
-        line("HRTICK", self.hrtick.text(|on| hrtick_text(*on)))?;
-        line("preemption", self.preemption.text(|model| format!("{model} ({})", self.preemption.from)))?;
-        line("base slice", self.base_slice_ns.text(|ns| format!("{}, of a thread that asked for none", time(*ns))))?;
-        line("own slices", self.slice_per_thread.text(|can| own_slices_text(*can)))?;
-        line("FIFO", self.fifo_text())?;
-        for issue in &self.slice_issues {
-            line("kernel", format!("{}: {}", range(issue), issue.text))?;
-        }
-        line("switch", self.switch.text(switch_text))?;
-        line("exit", self.exit.text(exit_text))?;
-        line("host's exits", self.exit_from_host.text(host_exit_text))?;
-        line("PLE", self.pause_exits.text(pause_text))?;
-        line("halt polling", self.halt_polling.text(polling_text))?;
-        for vm in &self.vms {
-            line("VM", nesting_text(vm))?;
-        }
-        line("verdict", self.verdict.text.clone())
+        let pcpus = count(self.pcpus_online, "CPU");
+        document.page(verdict(sentence(&self.verdict.text)));
+        document.both([
+            fact("machine", format!("Linux {}, {pcpus} online, {hypervisor}", self.kernel)),
+            fact("tick", self.hz.text(|hz| tick_text(*hz))),
+            fact("HRTICK", self.hrtick.text(|on| hrtick_text(*on))),
+            fact("preemption", self.preemption.text(|model| format!("{model} ({})", self.preemption.from))),
+            fact("base slice", self.base_slice_ns.text(|ns| format!("{}, of a thread that asked for none", time(*ns)))),
+            fact("own slices", self.slice_per_thread.text(|can| own_slices_text(*can))),
+            fact("FIFO", self.fifo_text()),
+        ]);
+        let issues = self.slice_issues.iter().map(|issue| fact("kernel", format!("{}: {}", range(issue), issue.text)));
+        document.both(issues);
+        document.both([
+            fact("switch", self.switch.text(switch_text)),
+            fact("exit", self.exit.text(exit_text)),
+            fact("host's exits", self.exit_from_host.text(host_exit_text)),
+            fact("PLE", self.pause_exits.text(pause_text)),
+            fact("halt polling", self.halt_polling.text(polling_text)),
+        ]);
+        document.both(self.vms.iter().map(|vm| fact("VM", nesting_text(vm))));
+        document.words(fact("verdict", &self.verdict.text));
+        document
     }
 }
 
@@ -276,10 +275,6 @@ impl HostProbeReport {
         };
         format!("{may}; {throttled}{group}")
     }
-}
-
-fn time(ns: u64) -> String {
-    text::duration(Some(ns))
 }
 
 fn tick_text(hz: u32) -> String {
@@ -314,7 +309,7 @@ fn range(issue: &SliceIssueFact) -> String {
 fn switch_text(switch: &SwitchFigures) -> String {
     let refills = switch.by_working_set.iter().filter(|refill| refill.working_set_bytes > 0);
     let refills: Vec<String> = refills
-        .map(|refill| format!("{} with {} each", time(refill.p50_ns), text::bytes(refill.working_set_bytes)))
+        .map(|refill| format!("{} with {} each", time(refill.p50_ns), bytes(refill.working_set_bytes)))
         .collect();
     format!("{} (p95 {}) on CPU {}; {}", time(switch.p50_ns), time(switch.p95_ns), switch.pcpu, refills.join(", "))
 }
@@ -350,7 +345,7 @@ fn polling_text(polling: &HaltPollingFacts) -> String {
 fn nesting_text(vm: &VmNesting) -> String {
     match (&vm.cgroup, vm.cgroup_depth) {
         (Some(cgroup), Some(depth)) => {
-            format!("{} (pid {}): {} deep, {cgroup}", vm.name, vm.pid, text::count(depth, "cgroup"))
+            format!("{} (pid {}): {} deep, {cgroup}", vm.name, vm.pid, count(depth, "cgroup"))
         }
         _ => format!("{} (pid {}): in no cgroup", vm.name, vm.pid),
     }

@@ -1,8 +1,8 @@
 //! `gleaner.scenario/1`: what real virtual machines did under a scenario, run by run, and what follows from it.
 
 mod in_turn;
+mod shown;
 mod summary;
-mod text;
 
 pub use in_turn::{InTurnRun, InTurnSlice, InTurnVm, SliceTurn};
 pub use summary::{MetricMedian, RatioSpread, ScenarioRow};
@@ -247,9 +247,4 @@ impl From<&RunReport> for RunFigures {
             restored: run.restored,
         }
     }
-}
-
-impl ScenarioReport {
-    /// The schema's name.
-    pub const SCHEMA: &'static str = "gleaner.scenario/1";
 }
