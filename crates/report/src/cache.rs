@@ -14,7 +14,6 @@ pub struct CacheReport {
     /// The machine.
     pub machine: CacheMachine,
     /// Why there is less than was asked for: `interrupt`, `max-time` or `max-accesses`; null: there is all of it.
-    #[serde(default)]
     pub stopped_by: Option<String>,
     /// One for each trace, in their order.
     pub contexts: Vec<CacheContext>,

@@ -2,8 +2,7 @@
 
 use crate::contracts::Shown;
 use crate::show::{
-    Axis, Body, Chart, Document, Extent, Mark, Part, Plane, Row, bytes_of, fact, line, notes, nth, number, table,
-    verdict,
+    Axis, Body, Chart, Document, Extent, Mark, Part, Plane, Row, bytes_of, line, notes, nth, number, table, verdict,
 };
 use crate::text::{bytes, partial};
 use serde::{Deserialize, Serialize};
@@ -25,7 +24,6 @@ pub struct CacheClassReport {
     /// From this share of misses saved on: cache-friendly.
     pub saved_ratio_min: f64,
     /// Why there is less than was asked for: `interrupt` or `max-time`; null: there is all of it.
-    #[serde(default)]
     pub stopped_by: Option<String>,
     /// One for each trace or command.
     pub programs: Vec<CacheClassProgram>,
@@ -173,7 +171,7 @@ impl Shown for CacheClassReport {
             _ => "the paper's",
         };
         document.both(self.stopped_by.as_deref().map(|by| line(partial(by))));
-        document.words(line(format!(
+        document.both(line(format!(
             "Against a last-level cache of {llc} behind {before} ({from}), per 1,000 instructions:"
         )));
         document.both(table(
@@ -190,7 +188,6 @@ impl Shown for CacheClassReport {
         }
         document.both(verdict(format!("Do I need cache partitioning? {}", self.verdict)));
         document.page(self.programs.iter().map(said));
-        document.page([fact("last-level cache", format!("{llc} ({from})")), fact("level before it", before)]);
         document.both(notes(&self.notes));
         document
     }
@@ -236,7 +233,6 @@ impl CacheClassReport {
                 y: Axis::new("misses per 1,000 instructions", number, Extent::FromZero),
                 height: 420,
                 description: said.collect::<Vec<String>>().join("; "),
-                narrow: false,
                 references: vec![(self.l2_bytes as f64, "level before"), (self.llc_bytes as f64, "last level")],
                 paths: paths.collect(),
                 marks: marks.collect(),

@@ -29,7 +29,6 @@ pub struct DoctorReport {
     /// The verdict.
     pub verdict: Verdict,
     /// What an administrator could do for more; null where there is nothing.
-    #[serde(default)]
     pub advice: Option<String>,
 }
 

@@ -49,7 +49,7 @@ pub struct HostRunReport {
     /// Whether all changes to the machine were undone.
     pub restored: bool,
     /// Of `--in-turn`: what the policy and slices for all came to, one after the other; null without it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub in_turn: Option<HostInTurn>,
 }
 

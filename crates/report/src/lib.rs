@@ -60,7 +60,7 @@ pub use scenario::{
     BackgroundRate, DeliveredSlices, HostFacts, InTurnRun, InTurnSlice, InTurnVm, MetricFound, MetricMedian,
     RatioSpread, RunFigures, ScenarioReport, ScenarioRow, ScenarioRun, SliceTurn, SoloRun, VmFacts,
 };
-pub use sim::{SimCost, SimDecision, SimHost, SimReport, SimRow, SimRun, SimVm};
+pub use sim::{SimCost, SimHost, SimReport, SimRow, SimRun, SimVm};
 pub use slice::{SliceCpu, SliceReport, SliceThread};
 pub use status::{
     StatusGroup, StatusHost, StatusMachine, StatusRecent, StatusReport, StatusTimes, StatusTrial, StatusVcpu,

@@ -25,7 +25,6 @@ pub struct ProbeReport {
     /// Retention time-outs by profile that follow from B and C; null unless both were measured.
     pub timeouts: Option<TimeOuts>,
     /// What a wake-up costs by each means of keeping a vCPU awake; null unless `--means` asked.
-    #[serde(default)]
     pub means: Option<Vec<MeansResult>>,
     /// What the reader should know about these numbers.
     pub notes: Vec<String>,

@@ -59,7 +59,6 @@ pub struct SimRecordingReport {
     /// What was asked.
     pub what_if: WhatIf,
     /// Why there is less than was asked for: `interrupt`, `max-time` or `max-events`; null: there is all of it.
-    #[serde(default)]
     pub stopped_by: Option<String>,
     /// The answer, for each policy.
     pub rows: Vec<WhatIfRow>,

@@ -60,10 +60,8 @@ pub struct ReproductionRow {
     pub note: Option<String>,
     /// `predicted`, or `calibrated`: the row was used for calibration, or depends on a parameter without a source; null
     /// for figures of `cache reproduce`, which is calibrated with nothing.
-    #[serde(default)]
     pub basis: Option<String>,
     /// How far off the simulation is, relative to the paper's figure; null where the paper gives none.
-    #[serde(default)]
     pub error_ratio: Option<f64>,
 }
 

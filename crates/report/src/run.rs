@@ -35,7 +35,6 @@ pub struct RunReport {
     /// Times an idle task was entered; null where it could not be seen.
     pub halts: Option<u64>,
     /// What ended their idle periods; null without BPF.
-    #[serde(default)]
     pub idle_ended_by: Option<IdleEndedBy>,
     /// Summed over vCPUs: idle time bridged, by a yielding thread or by the idle task's polling.
     pub retained_ns: u64,
@@ -81,13 +80,11 @@ pub struct RunReport {
     /// The most frequent reason for taking no step, with its windows; null when nothing was to be decided.
     pub no_step_because: Option<String>,
     /// Who wakes whom, in plain words, such as `hand-offs: ...`; null without BPF.
-    #[serde(default)]
     pub wake_pattern: Option<String>,
     /// What a synchronization cost with idle periods bridged, as a multiple of what it cost without, when that was last
     /// tried; null: it was not.
     pub retention_cost_ratio: Option<f64>,
     /// Always null: the trial under contention that it told of is gone, and a key of a version never is.
-    #[serde(default)]
     pub contended_cost_ratio: Option<f64>,
     /// Everything that was weaker than it might be, and other things to know.
     pub warnings: Vec<String>,
@@ -190,7 +187,6 @@ pub struct Means {
     /// `cpuset-v2`, `cpuset-v1` or `affinity`; null when the policy does not consolidate.
     pub placement: Option<String>,
     /// `idle-poll`, `haltpoll`, `pm-qos` or `yielding`; null when the policy does not retain.
-    #[serde(default)]
     pub retention: Option<String>,
     /// `sched-idle` or `nice-19`, with `+cpu.idle` where there is such a cgroup; null where no yielding thread is in
     /// use.

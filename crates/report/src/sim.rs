@@ -2,6 +2,7 @@
 
 mod shown;
 
+use crate::DecisionRecord;
 use serde::{Deserialize, Serialize};
 
 /// What `gleaner-lab sim run` found.
@@ -19,7 +20,6 @@ pub struct SimReport {
     /// What things cost in it.
     pub costs: Vec<SimCost>,
     /// Why there is less than was asked for: `interrupt`, `max-time` or `max-events`; null: there is all of it.
-    #[serde(default)]
     pub stopped_by: Option<String>,
     /// One entry for each combination and round, in order.
     pub runs: Vec<SimRun>,
@@ -142,23 +142,9 @@ pub struct SimVm {
     /// Retention time-out in force; null where nobody manages it.
     pub timeout_ns: Option<u64>,
     /// What Gleaner decided; at most the first hundred.
-    pub decisions: Vec<SimDecision>,
+    pub decisions: Vec<DecisionRecord>,
     /// Decisions in all.
     pub decisions_count: u64,
-}
-
-/// A decision.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct SimDecision {
-    /// When, in simulated time.
-    pub at_ns: u64,
-    /// What.
-    pub action: String,
-    /// Which vCPU; null for all.
-    pub vcpu: Option<u32>,
-    /// Why.
-    pub reason: String,
 }
 
 /// A measured workload under a policy.
@@ -174,7 +160,6 @@ pub struct SimRow {
     /// Its policy.
     pub policy: String,
     /// vCPUs' slice on the host (`kernel`, `adaptive`, or a duration); null where the scenario compares none.
-    #[serde(default)]
     pub slice: Option<String>,
     /// Median over rounds.
     pub items_per_s: f64,

@@ -21,21 +21,16 @@ pub struct StatusReport {
     /// Since it began: the clock of `at_ns`.
     pub up_ns: u64,
     /// When it began, since 1970; null from an earlier version.
-    #[serde(default)]
     pub began_unix_ns: Option<u64>,
     /// Whether nothing is changed, only watched.
     pub dry_run: bool,
     /// Where it runs; null from an earlier version.
-    #[serde(default)]
     pub machine: Option<StatusMachine>,
     /// `procfs` or `bpf`; null from an earlier version.
-    #[serde(default)]
     pub observer: Option<String>,
     /// What the vCPUs did since the daemon began, while there was a group; null from an earlier version.
-    #[serde(default)]
     pub times: Option<StatusTimes>,
     /// The same of the last one to two seconds.
-    #[serde(default)]
     pub recent: Option<StatusTimes>,
     /// The files that it is configured by, later ones over earlier ones.
     pub configuration: Vec<String>,
@@ -59,7 +54,7 @@ pub struct StatusReport {
     /// What is managed.
     pub groups: Vec<StatusGroup>,
     /// The host agent; left out where there is to be none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<StatusHost>,
     /// Everything that is weaker than it might be.
     pub warnings: Vec<String>,
@@ -150,7 +145,6 @@ pub struct StatusGroup {
     /// Its policy.
     pub policy: String,
     /// `bpf` or `procfs`: which observer sees it now; null: a daemon that does not say.
-    #[serde(default)]
     pub observer: Option<String>,
     /// When it was adopted.
     pub since_ns: u64,
@@ -176,19 +170,15 @@ pub struct StatusGroup {
     pub threads_max: Option<u64>,
     /// Idle periods that began on its vCPUs since then (without BPF on the whole machine); null where they could not be
     /// seen.
-    #[serde(default)]
     pub idle_entries: Option<u64>,
     /// What ended them; null without BPF.
-    #[serde(default)]
     pub idle_ended_by: Option<IdleEndedBy>,
     /// The paper's measurements since then; `wake_to_run` is null without BPF.
     #[serde(default)]
     pub lengths: ObservedLengths,
     /// What it did in the last one to two seconds; null from an earlier version.
-    #[serde(default)]
     pub recent: Option<StatusRecent>,
     /// Who wakes whom, in plain words, such as `hand-offs: ...`; null without BPF.
-    #[serde(default)]
     pub wake_pattern: Option<String>,
     /// What retention has won, as it was last tried on the running program; null: not tried yet.
     pub trial: Option<StatusTrial>,
@@ -258,7 +248,6 @@ pub struct StatusTrial {
     /// Pairs compared.
     pub pairs: u64,
     /// Before then there is no other; null: there will be none.
-    #[serde(default)]
     pub next_at_ns: Option<u64>,
 }
 

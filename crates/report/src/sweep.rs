@@ -34,7 +34,6 @@ pub struct SweepReport {
     /// Points of the whole sweep that nobody has simulated yet.
     pub points_missing: u64,
     /// Why there is less than was asked for: `interrupt` or `max-time`; null: there is all of it.
-    #[serde(default)]
     pub stopped_by: Option<String>,
     /// A row for each point of this part and VM, with the columns of its Parquet file.
     pub rows: Vec<Map<String, Value>>,

@@ -99,8 +99,8 @@ pub(crate) fn document(reports: &[&WorkloadReport]) -> Option<Document> {
     let first = reports.first()?;
     let heading = if reports.len() == 1 { format!("workload {}", first.name) } else { "built-in workloads".to_owned() };
     let mut document = Document { terms: TERMS, ..Document::new(heading) };
-    document.words(first.words().map(line));
-    document.page(reports.iter().flat_map(|report| report.told()));
+    document.both(reports.iter().flat_map(|report| report.done()));
+    document.words(first.how().map(line));
     document.page(table("What was done", (1..).zip(reports).map(|(number, report)| report.cells(number))));
     let latencies = latencies(reports);
     if !latencies.is_empty() {
@@ -139,42 +139,34 @@ fn chart(latencies: &[(String, LatencyReport)]) -> Chart {
 }
 
 impl WorkloadReport {
-    fn words(&self) -> impl Iterator<Item = String> {
+    /// What was done, and how long requests took.
+    fn done(&self) -> impl Iterator<Item = Part> {
         let (items, wall) = (count(self.items, "item"), time(self.wall_ns));
-        let (threads, granularity) = (count(self.threads_total, "thread"), time(self.granularity_ns));
         let lines = [
-            Some(format!("{}: {items} in {wall}, {:.1} items/s", self.name, self.items_per_second)),
-            self.latency.map(|latency| format!("latency: {latency}")),
-            self.holding.map(|holding| format!("holding: {holding}")),
-            self.send_delay.map(|delay| format!("of which sent late: {delay}")),
-            self.errors.map(|errors| format!("errors: {errors}")),
-            Some(format!(
-                "{threads} (--threads {}), granularity {granularity} ({} iterations), checksum {}",
-                self.threads, self.granularity_iterations, self.checksum
-            )),
-            Some(format!(
-                "CPU time {}; {} voluntary and {} involuntary context switches",
-                time(self.cpu_time_ns),
-                self.voluntary_switches,
-                self.involuntary_switches
-            )),
+            Some(line(format!("{}: {items} in {wall}, {:.1} items/s", self.name, self.items_per_second))),
+            self.latency.map(|latency| line(format!("latency: {latency}"))),
+            self.holding.map(|holding| line(format!("holding: {holding}"))),
+            self.send_delay.map(|delay| line(format!("of which sent late: {delay}"))),
+            self.errors.map(|errors| if errors > 0 { bad(format!("errors: {errors}")) } else { line("errors: 0") }),
         ];
         lines.into_iter().flatten()
     }
 
-    /// What the page says first.
-    fn told(&self) -> impl Iterator<Item = Part> {
-        let (threads, items) = (count(self.threads_total, "thread"), count(self.items, "item"));
-        let latency = self.latency.map(|of| format!("; requests took {} (p99 {})", time(of.p50_ns), time(of.p99_ns)));
-        let done = format!(
-            "{} with {threads} finished {items} in {}: {:.1} items/s{}.",
-            self.name,
-            time(self.wall_ns),
-            self.items_per_second,
-            latency.unwrap_or_default()
-        );
-        let failed = self.errors.filter(|errors| *errors > 0).map(|n| count(n, "request"));
-        line(done).into_iter().chain(failed.map(|requests| bad(format!("{requests} of {} failed.", self.name))))
+    /// By what.
+    fn how(&self) -> [String; 2] {
+        let Self { threads, granularity_iterations, checksum, voluntary_switches, involuntary_switches, .. } = self;
+        let (all, granularity) = (count(self.threads_total, "thread"), time(self.granularity_ns));
+        let cpu_time = time(self.cpu_time_ns);
+        [
+            format!(
+                "{all} (--threads {threads}), granularity {granularity} ({granularity_iterations} iterations), checksum \
+                 {checksum}"
+            ),
+            format!(
+                "CPU time {cpu_time}; {voluntary_switches} voluntary and {involuntary_switches} involuntary context \
+                 switches"
+            ),
+        ]
     }
 
     fn cells(&self, number: u64) -> Row {

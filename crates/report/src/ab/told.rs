@@ -53,7 +53,6 @@ fn document(report: &AbReport, called: &str) -> Document {
     let comparisons = report.comparisons();
     let several = comparisons.len() > 1;
     let AbReport { pairs, pairs_planned, warmups, machine, .. } = report;
-    let vcpus = count(machine.vcpus, "vCPU");
     let answer = |of: &AbComparison| Answer {
         of: if several { format!("{called}: {}", of.mode) } else { called.to_owned() },
         verdict: Verdict::named(of.told_verdict()),
@@ -70,17 +69,18 @@ fn document(report: &AbReport, called: &str) -> Document {
         ..Document::new(format!("{}: {}", name(report), report.choice()))
     };
     let (round, rounds) = if several { ("round", "rounds") } else { ("pair", "pairs") };
-    let warmups = count(*warmups, "warm-up run");
-    document.words([
-        line(format!("gleaner ab: {}", report.command.join(" "))),
+    document.words(line(format!("gleaner ab: {}", report.command.join(" "))));
+    document.page(line(format!("`{}`", command_line(&report.command, 200))));
+    document.both([
         line(format!(
-            "  {} of {}, in random order within {rounds}, after {warmups} of each",
+            "  {} of {}, in random order within {rounds}, after {} of each",
             count(*pairs, round),
-            report.mode_names()
+            report.mode_names(),
+            count(*warmups, "warm-up run")
         )),
-        line(format!("  Linux {}, {vcpus}, profile {}\n", machine.kernel, report.profile)),
+        line(format!("  Linux {}, {}, profile {}\n", machine.kernel, count(machine.vcpus, "vCPU"), report.profile)),
     ]);
-    document.page(report.told(round, &comparisons));
+    document.page(comparisons.iter().map(|of| line(costs(report.name(0), of))));
     if !report.runs.is_empty() {
         document.words(report.pairs_table());
         document.words(line(""));
@@ -100,9 +100,6 @@ fn document(report: &AbReport, called: &str) -> Document {
         .map(|mode| format!("{} of {}, {}", count(mode.runs, "run"), mode.mode, count(mode.outliers, "outlier")));
     document.page([
         fact("command", command_line(&report.command, 2_000)),
-        fact("machine", format!("Linux {}, {vcpus}", machine.kernel)),
-        fact("profile", &report.profile),
-        fact("pairs", format!("{pairs} of {pairs_planned} planned, after {warmups} of each mode")),
         fact("runs", runs.collect::<Vec<String>>().join("; ")),
         fact("order", format!("random within each pair, seed {}", report.shuffle_seed)),
     ]);
@@ -148,24 +145,6 @@ impl AbReport {
     /// The verdict of each.
     pub fn verdicts(&self) -> impl Iterator<Item = &str> {
         std::iter::once(self.verdict.as_str()).chain(self.further.iter().map(|of| of.verdict.as_str()))
-    }
-
-    /// What ran, and what each mode cost.
-    fn told(&self, round: &str, comparisons: &[AbComparison]) -> Vec<Part> {
-        let modes = comparisons.iter().map(|of| of.mode.as_str());
-        let modes: Vec<&str> = std::iter::once(self.name(0)).chain(modes).collect();
-        let ran = format!(
-            "`{}` ran in {} of runs, one under policy {}, in random order, on Linux {} with {}. Compared is \
-             {}.",
-            command_line(&self.command, 200),
-            count(self.pairs, round),
-            modes.join(" and one under policy "),
-            self.machine.kernel,
-            count(self.machine.vcpus, "vCPU"),
-            self.metric.as_ref().map_or("its run time", |metric| &metric.name)
-        );
-        let costs = comparisons.iter().map(|of| line(costs(self.name(0), of)));
-        std::iter::once(line(ran)).chain(costs).collect()
     }
 
     /// Wall time, or the metric.

@@ -38,44 +38,19 @@ impl Verdict {
         }
     }
 
+    /// Its name; its class in the style; a shape for those who cannot tell the colours apart; how it is drawn.
+    fn told(self) -> (&'static str, &'static str, &'static str, Look) {
+        match self {
+            Self::Helps => ("helps", "helps", "▲", Look(SERIES[2], Shape::Circle)),
+            Self::Hurts => ("hurts", "hurts", "▼", Look(SERIES[1], Shape::Triangle)),
+            Self::NoDifference => ("no difference", "same", "=", Look(MUTED, Shape::Square)),
+            Self::Inconclusive => ("inconclusive", "open", "?", Look(INK, Shape::Ring)),
+            Self::NotCompared => ("not compared", "open", "–", Look(INK, Shape::Ring)),
+        }
+    }
+
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Helps => "helps",
-            Self::Hurts => "hurts",
-            Self::NoDifference => "no difference",
-            Self::Inconclusive => "inconclusive",
-            Self::NotCompared => "not compared",
-        }
-    }
-
-    /// The style's, of words and badges.
-    pub fn class(self) -> &'static str {
-        match self {
-            Self::Helps => "helps",
-            Self::Hurts => "hurts",
-            Self::NoDifference => "same",
-            Self::Inconclusive | Self::NotCompared => "open",
-        }
-    }
-
-    /// A shape for those who cannot tell the colours apart.
-    fn sign(self) -> &'static str {
-        match self {
-            Self::Helps => "▲",
-            Self::Hurts => "▼",
-            Self::NoDifference => "=",
-            Self::Inconclusive => "?",
-            Self::NotCompared => "–",
-        }
-    }
-
-    fn look(self) -> Look {
-        match self {
-            Self::Helps => Look(SERIES[2], Shape::Circle),
-            Self::Hurts => Look(SERIES[1], Shape::Triangle),
-            Self::NoDifference => Look(MUTED, Shape::Square),
-            Self::Inconclusive | Self::NotCompared => Look(INK, Shape::Ring),
-        }
+        self.told().0
     }
 }
 
@@ -84,10 +59,9 @@ pub(super) fn list(answers: &[&Answer]) -> Markup {
     html! {
         ul.answers {
             @for answer in answers {
+                @let (name, class, sign, _) = answer.verdict.told();
                 li {
-                    span class={ "badge " (answer.verdict.class()) } {
-                        span aria-hidden="true" { (answer.verdict.sign()) } " " (answer.verdict.name())
-                    }
+                    span class={ "badge " (class) } { span aria-hidden="true" { (sign) } " " (name) }
                     span.told {
                         strong { (answer.of) } ": " (prose(&answer.told))
                         @if let Some(bad) = &answer.bad { " " span.hurts { (prose(bad)) } }
@@ -116,7 +90,8 @@ pub(super) fn chart(answers: &[&Answer]) -> Option<Chart> {
         n => format!(" {n} more are in the tables."),
     };
     let bar = |(answer, (median, ci95)): &Compared<'_>| {
-        let mark = Mark::new(*median, answer.verdict.name(), answer.verdict.look());
+        let (name, _, _, look) = answer.verdict.told();
+        let mark = Mark::new(*median, name, look);
         Bar { note: interval(*median, *ci95), ..Bar::ratio(&answer.of, mark, *ci95) }
     };
     Some(Chart {
@@ -127,7 +102,10 @@ pub(super) fn chart(answers: &[&Answer]) -> Option<Chart> {
              fast.{left_out}"
         ),
         x: Axis::ratios("speedup (in equal ratios; above 1 is better)"),
-        body: Body::Stacked(compared.iter().take(MOST_ROWS).map(bar).collect(), (1.0, "1: no difference".to_owned())),
+        body: Body::Rows(
+            compared.iter().take(MOST_ROWS).map(bar).collect(),
+            Some((1.0, "1: no difference".to_owned())),
+        ),
     })
 }
 

@@ -19,13 +19,12 @@ const TOP_PX: i32 = 66;
 /// Space below it: tick labels, the axis' name.
 const BOTTOM_PX: i32 = 52;
 const RIGHT_PX: i32 = 28;
-/// Heights of a row, and of one with its label above it.
-const ROW_PX: u32 = 34;
-const STACKED_PX: u32 = 46;
+/// Height of a row with its label above it.
+const ROW_PX: u32 = 46;
 /// Noto Sans' mean width of a character, in ems, rounded up.
 const EM_A_CHARACTER: f64 = 0.56;
 /// Width of a character of [`TEXT_PX`] where room is scarce: plotters draws it at four fifths of its size.
-const STACKED_CHARACTER_PX: f64 = 6.1;
+const CHARACTER_PX: f64 = 6.1;
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Coordinates = Cartesian2d<RangedCoordf64, RangedCoordf64>;
@@ -44,13 +43,17 @@ fn width_of(text: &str, size: i32) -> i32 {
 
 /// A chart's height in its own units.
 pub(super) fn height(chart: &Chart) -> u32 {
-    let rows =
-        |rows: &[Bar], each| u32::try_from(rows.len()).unwrap_or(1).max(1) * each + (TOP_PX + BOTTOM_PX).unsigned_abs();
+    let around = (TOP_PX + BOTTOM_PX).unsigned_abs();
     match &chart.body {
-        Body::Rows(bars, _) => rows(bars, ROW_PX),
-        Body::Stacked(bars, _) => rows(bars, STACKED_PX),
+        Body::Rows(bars, _) => u32::try_from(bars.len()).unwrap_or(1).max(1) * ROW_PX + around,
         Body::Plane(plane) => plane.height,
     }
+}
+
+/// The width that its legend takes.
+pub(super) fn legend_width(chart: &Chart) -> u32 {
+    let entries = chart.legend();
+    entries.iter().map(|(_, words)| 34 + width_of(words, TEXT_PX).unsigned_abs()).sum::<u32>() + 14
 }
 
 /// Draws it in this width; `narrow`: for a telephone.
@@ -62,7 +65,6 @@ pub(super) fn draw(chart: &Chart, area: Area<'_>, narrow: bool) -> Drawn {
     let x = Scale::of(&chart.x, &chart.values(), narrow);
     match &chart.body {
         Body::Rows(bars, reference) => canvas.rows(chart, x, bars, reference.as_ref())?,
-        Body::Stacked(bars, reference) => canvas.stacked(chart, x, bars, reference)?,
         Body::Plane(plane) => canvas.plane(chart, x, plane, narrow)?,
     }
     Ok(canvas.area.present()?)
@@ -152,44 +154,26 @@ impl<'a> Canvas<'a> {
         (i32::try_from(width).unwrap_or(i32::MAX), i32::try_from(height).unwrap_or(i32::MAX))
     }
 
-    /// Rows of marks along one scale, each with its label before it.
+    /// Rows of marks along one scale, each with its label and note above it.
     fn rows(&self, chart: &Chart, x: Scale, bars: &[Bar], reference: Option<&(f64, String)>) -> Drawn {
-        const MOST_LABEL: usize = 50;
-        let labels: Vec<String> = bars.iter().map(|bar| shortened(&bar.label, MOST_LABEL)).collect();
-        let left = (labels.iter().map(|label| width_of(label, TEXT_PX)).max().unwrap_or(0) + 26).max(60);
-        let plot = self.plot(&chart.x, x, (Scale::exactly(0.0, bars.len() as f64), None), left)?;
+        let plot = self.plot(&chart.x, x, (Scale::exactly(0.0, bars.len() as f64), None), RIGHT_PX)?;
         if let Some((at, words)) = reference {
             plot.reference(*at, words)?;
         }
-        for ((index, bar), label) in bars.iter().enumerate().zip(&labels) {
-            // The first row is on top.
-            let y = bars.len() as f64 - index as f64 - 0.5;
-            let at = plot.at(plot.x.to, y).1;
-            self.text(label, (left - 12, at), TEXT_PX, INK, (HPos::Right, VPos::Center))?;
-            plot.bar(bar, y)?;
-            if !bar.note.is_empty() {
-                let last = bar.marks.iter().map(|mark| mark.value).fold(f64::NEG_INFINITY, f64::max);
-                let (x, y) = plot.at(last, y);
-                self.text(&bar.note, (x, y - 6), TEXT_PX - 1, INK, (HPos::Center, VPos::Bottom))?;
-            }
-        }
-        Ok(())
-    }
-
-    /// The same in less width: each row's label and note stand above it.
-    fn stacked(&self, chart: &Chart, x: Scale, bars: &[Bar], (at, words): &(f64, String)) -> Drawn {
-        let plot = self.plot(&chart.x, x, (Scale::exactly(0.0, bars.len() as f64), None), RIGHT_PX)?;
-        plot.reference(*at, words)?;
         let right = self.size().0 - RIGHT_PX;
         for (index, bar) in bars.iter().enumerate() {
+            // The first row is on top.
             let y = bars.len() as f64 - index as f64 - 0.68;
             let above = plot.at(plot.x.to, y).1 - 11;
-            let most = pixels(f64::from(right - RIGHT_PX) / STACKED_CHARACTER_PX) - 2;
+            let most = pixels(f64::from(right - RIGHT_PX) / CHARACTER_PX) - 2;
             let most = most - i32::try_from(bar.note.chars().count()).unwrap_or(most);
             let label = shortened(&bar.label, usize::try_from(most).unwrap_or(0));
             self.text(&label, (RIGHT_PX, above), TEXT_PX, INK, (HPos::Left, VPos::Bottom))?;
             self.text(&bar.note, (right, above), TEXT_PX, MUTED, (HPos::Right, VPos::Bottom))?;
-            plot.bar(bar, y)?;
+            if let Some((from, to, colour)) = bar.range {
+                plot.path(&[(from, y), (to, y)], colour, 3)?;
+            }
+            bar.marks.iter().try_for_each(|mark| self.mark(plot.at(mark.value, y), mark.look))?;
         }
         Ok(())
     }
@@ -224,14 +208,6 @@ impl Plot<'_, '_> {
     fn path(&self, points: &[(f64, f64)], colour: RGBColor, width: u32) -> Drawn {
         let path: Vec<_> = points.iter().map(|&(x, y)| self.at(x, y)).collect();
         Ok(self.canvas.area.draw(&PathElement::new(path, colour.stroke_width(width)))?)
-    }
-
-    /// A row's line and its marks.
-    fn bar(&self, bar: &Bar, y: f64) -> Drawn {
-        if let Some((from, to, colour)) = bar.range {
-            self.path(&[(from, y), (to, y)], colour, 3)?;
-        }
-        bar.marks.iter().try_for_each(|mark| self.canvas.mark(self.at(mark.value, y), mark.look))
     }
 
     /// A vertical line over the whole height, with words at its upper end.

@@ -1,7 +1,7 @@
 //! A drawn chart: SVG with the words for those who cannot see it.
 
 use super::{DrawError, draw};
-use crate::show::{Body, Chart};
+use crate::show::Chart;
 use crate::text::printable;
 use maud::{Markup, PreEscaped, html};
 use plotters::prelude::{IntoDrawingArea, SVGBackend};
@@ -18,7 +18,7 @@ pub struct Figure {
     height: u32,
     /// What plotters drew, without the outer element.
     body: String,
-    /// The same for a telephone, where it is drawn for both.
+    /// The same for a telephone, where the legend has room there.
     narrow: Option<String>,
 }
 
@@ -29,18 +29,13 @@ impl Figure {
     const NARROW: u32 = 380;
 
     pub(super) fn of(chart: &Chart) -> Result<Self, DrawError> {
-        let is_both = match &chart.body {
-            Body::Rows(..) => false,
-            Body::Stacked(..) => true,
-            Body::Plane(plane) => plane.narrow,
-        };
         Ok(Self {
             title: chart.title.clone(),
             description: chart.description(),
             caption: chart.caption.clone(),
             height: draw::height(chart),
             body: drawn(chart, Self::WIDTH)?,
-            narrow: is_both.then(|| drawn(chart, Self::NARROW)).transpose()?,
+            narrow: (draw::legend_width(chart) <= Self::NARROW).then(|| drawn(chart, Self::NARROW)).transpose()?,
         })
     }
 

@@ -102,60 +102,31 @@ pub enum ReadError {
     #[error("it does not begin with {{; a result is one JSON object, as `gleaner run --json FILE` writes it")]
     NoObject,
     /// Not JSON, or not one object.
-    #[error(
-        "line {line}, column {column}: {what}; a result is one JSON object, as `gleaner run --json FILE` writes it"
-    )]
-    NotJson {
-        /// From 1.
-        line: usize,
-        /// From 1.
-        column: usize,
-        /// What the parser stumbled over.
-        what: String,
-    },
+    #[error("{0}; a result is one JSON object, as `gleaner run --json FILE` writes it")]
+    NotJson(String),
     /// JSON without a `schema`.
     #[error("it has no \"schema\"; a result of Gleaner begins with one, such as \"schema\": \"gleaner.run/1\"")]
     NoSchema,
     /// Another program's, or a type that cannot be shown.
-    #[error("its schema is {found:?}, which cannot be shown; one of these can: {}", known())]
-    Unknown {
-        /// What it says.
-        found: String,
-    },
-    /// A known type of another version.
-    #[error(
-        "its schema is {found:?}, and this gleaner reads {known:?}: make the page with the gleaner that wrote the file"
-    )]
-    OtherVersion {
-        /// What it says.
-        found: String,
-        /// What would be right.
-        known: &'static str,
-    },
-    /// The schema's name is right, its fields are not.
-    #[error("line {line}, column {column}: {what}; this is no whole {schema}, as {command} writes it")]
-    Broken {
-        /// Its schema.
-        schema: &'static str,
-        /// What writes such files.
-        command: &'static str,
-        /// From 1.
-        line: usize,
-        /// From 1.
-        column: usize,
-        /// What is wrong there.
-        what: String,
-    },
+    #[error("its schema is {0:?}, which cannot be shown; one of these can: {all}", all = known())]
+    Unknown(String),
+    /// A known type of another version: what it says, what would be right.
+    #[error("its schema is {0:?}, and this gleaner reads {1:?}: make the page with the gleaner that wrote the file")]
+    OtherVersion(String, &'static str),
+    /// The schema's name is right, its fields are not: where and what, the schema, what writes such files.
+    #[error("{0}; this is no whole {1}, as {2} writes it")]
+    Broken(String, &'static str, &'static str),
 }
 
 fn known() -> String {
     KNOWN.map(|(schema, ..)| schema).join(", ")
 }
 
-/// The parser's words without its own "at line 1 column 2", which would say it twice.
+/// The place and the parser's words, without its own "at line 1 column 2", which would say it twice.
 fn words(error: &serde_json::Error) -> String {
     let text = error.to_string();
-    text.rsplit_once(" at line ").map_or(text.clone(), |(what, _)| what.to_owned())
+    let what = text.rsplit_once(" at line ").map_or(text.as_str(), |(what, _)| what);
+    format!("line {}, column {}: {what}", error.line(), error.column())
 }
 
 /// Reads one result.
@@ -178,11 +149,7 @@ pub fn read(name: &str, text: &str) -> Result<ResultFile, ReadError> {
     if !text.trim_start().starts_with('{') {
         return Err(ReadError::NoObject);
     }
-    let head: Head = serde_json::from_str(text).map_err(|error| ReadError::NotJson {
-        line: error.line(),
-        column: error.column(),
-        what: words(&error),
-    })?;
+    let head: Head = serde_json::from_str(text).map_err(|error| ReadError::NotJson(words(&error)))?;
     let found = match head.schema {
         None => return Err(ReadError::NoSchema),
         Some(serde_json::Value::String(found)) => found,
@@ -192,17 +159,11 @@ pub fn read(name: &str, text: &str) -> Result<ResultFile, ReadError> {
         let stem = |schema: &str| schema.rsplit_once('/').map(|(stem, _)| stem.to_owned());
         let relative = KNOWN.into_iter().find(|(schema, ..)| stem(schema) == stem(&found));
         return Err(match relative {
-            Some((known, ..)) => ReadError::OtherVersion { found, known },
-            None => ReadError::Unknown { found },
+            Some((known, ..)) => ReadError::OtherVersion(found, known),
+            None => ReadError::Unknown(found),
         });
     };
-    let content = reader(text, command).map_err(|error| ReadError::Broken {
-        schema,
-        command,
-        line: error.line(),
-        column: error.column(),
-        what: words(&error),
-    })?;
+    let content = reader(text, command).map_err(|error| ReadError::Broken(words(&error), schema, command))?;
     Ok(ResultFile { name: name.to_owned(), content })
 }
 

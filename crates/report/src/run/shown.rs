@@ -59,8 +59,11 @@ fn document(runs: &[&RunReport], compared: bool) -> Document {
         answers: if compared { Vec::new() } else { vec![not_compared(runs)] },
         ..Document::new(format!("{} under gleaner run", program(&first.command)))
     };
-    document.words(first.words());
     let policies = policies(runs);
+    if let [run] = runs {
+        document.words(run.title());
+        document.both(run.facts());
+    }
     document.page(summary(runs, &policies));
     if runs.len() > 1 {
         document.page(walls(runs, &policies));
@@ -72,10 +75,12 @@ fn document(runs: &[&RunReport], compared: bool) -> Document {
     document.page(measured.map(|run| lengths_chart(run).into()));
     document.page(tables(runs));
     document.page(fact("command", command_line(&first.command, 2_000)));
-    let observed = runs.iter().find(|run| run.means.observer.is_some()).unwrap_or(&first).means();
-    document.page((!observed.is_empty()).then(|| fact("means", observed)));
-    document.page(runs.iter().find_map(|run| run.timeout_from.clone()).map(|from| fact("time-out from", from)));
-    document.page(distinct(runs.iter().flat_map(|run| &run.warnings)).into_iter().cloned().map(Part::Note));
+    if runs.len() > 1 {
+        let means = runs.iter().find(|run| run.means.observer.is_some()).map(|run| fact("means", run.means()));
+        document.page(means);
+        document.page(runs.iter().find_map(|run| run.timeout_from.clone()).map(|from| fact("time-out from", from)));
+        document.page(distinct(runs.iter().flat_map(|run| &run.warnings)).into_iter().cloned().map(Part::Note));
+    }
     if !undrawn.is_empty() {
         let all = stepped.len();
         document.page(Part::Note(format!("timelines of the last {MOST_TIMELINES} of {all} runs with steps are drawn")));
@@ -84,34 +89,27 @@ fn document(runs: &[&RunReport], compared: bool) -> Document {
 }
 
 impl RunReport {
-    fn words(&self) -> Vec<Part> {
+    fn title(&self) -> Part {
         let how = if self.attached { "attached".to_owned() } else { format!("exit status {}", self.exit_status) };
-        let mut words = vec![line(format!("gleaner: {} ({how})", self.command.join(" ")))];
+        line(format!("gleaner: {} ({how})", self.command.join(" ")))
+    }
+
+    fn facts(&self) -> Vec<Part> {
+        let mut all = Vec::new();
         if self.means.observer.is_some() {
-            words.extend(facts("program", self.program()));
-            words.extend(facts("gleaner", self.gleaner()));
-            words.extend(facts("cost", self.cost()));
+            all.extend(facts("program", self.program()));
+            all.extend(facts("gleaner", self.gleaner()));
+            all.extend(facts("cost", self.cost()));
         } else {
-            words.push(fact("program", format!("{}, not observed", time(self.wall_ns))));
+            all.push(fact("program", format!("{}, not observed", time(self.wall_ns))));
         }
-        words.extend(notes(&self.warnings));
-        words
-            .extend((!self.restored).then(|| fact("RESTORE", "not everything could be undone: run `gleaner restore`")));
-        words
+        all.extend(notes(&self.warnings));
+        all.extend((!self.restored).then(|| fact("RESTORE", "not everything could be undone: run `gleaner restore`")));
+        all
     }
 
     fn rate(&self, n: u64) -> String {
         format!("{:.0}", n as f64 / self.wall_ns.max(1) as f64 * 1e9)
-    }
-
-    /// Of which CPU time, in per cent.
-    fn retained_share(&self) -> Option<String> {
-        let cpu_time = self.cpu_time_ns.filter(|ns| *ns > 0)?;
-        Some(format!(" ({} of what the program used)", percent(self.retained_ns as f64 / cpu_time as f64)))
-    }
-
-    fn overhead(&self) -> String {
-        percent(self.overhead_cpu_ns as f64 / self.wall_ns.max(1) as f64)
     }
 
     fn means(&self) -> String {
@@ -166,8 +164,10 @@ impl RunReport {
     }
 
     fn cost(&self) -> Vec<String> {
-        let share = self.retained_share().unwrap_or_default();
-        let (retained, overhead) = (time(self.retained_ns), self.overhead());
+        let used = self.cpu_time_ns.filter(|ns| *ns > 0).map(|ns| percent(self.retained_ns as f64 / ns as f64));
+        let share = used.map(|used| format!(" ({used} of what the program used)")).unwrap_or_default();
+        let overhead = percent(self.overhead_cpu_ns as f64 / self.wall_ns.max(1) as f64);
+        let retained = time(self.retained_ns);
         let mut lines = vec![format!("{retained} of vCPU time retained{share}, observing took {overhead} of one CPU")];
         let window = self.window_ns_mean.filter(|ns| *ns > LENGTHENED_NS).map(Nanos);
         lines.extend(window.map(|ns| format!("windows took {ns} on average: observing was dear, or the machine busy")));
@@ -213,50 +213,21 @@ fn of_policy<'a>(runs: &'a [&RunReport], policy: &'a str) -> impl Iterator<Item 
     runs.iter().filter(move |run| run.policy == policy).map(|run| run.wall_ns)
 }
 
-fn told_ran(runs: &[&RunReport], policies: &[&str]) -> String {
-    let command = command_line(&runs[0].command, 200);
-    if let [run] = runs {
-        let rate = run.idle_entries.map(|n| format!(", with {} idle entries a second", run.rate(n)));
-        return format!(
-            "`{command}` ran for {} under policy {} and ended with status {}. On average {:.2} of {} vCPUs were \
-             active{}.",
-            time(run.wall_ns),
-            run.policy,
-            run.exit_status,
-            run.active_vcpus_mean,
-            run.vcpus,
-            rate.unwrap_or_default()
-        );
-    }
+fn summary(runs: &[&RunReport], policies: &[&str]) -> Vec<Part> {
     let each = policies.iter().map(|policy| {
         let walls = of_policy(runs, policy);
         let times = count(walls.clone().count() as u64, "time");
         format!("{times} under policy {policy} (median {})", time(median(walls)))
     });
-    format!("`{command}` ran {}.", each.collect::<Vec<String>>().join(", and "))
-}
-
-fn summary(runs: &[&RunReport], policies: &[&str]) -> Vec<Part> {
-    let mut told = vec![line(told_ran(runs, policies))];
-    if let [run] = runs {
-        let why = run.no_step_because.as_ref();
-        told.extend(why.map(|why| line(format!("Gleaner took no (further) step, because {why}."))));
-        let (share, overhead) = (run.retained_share().unwrap_or_default(), run.overhead());
-        let retained = time(run.retained_ns);
-        told.push(line(format!(
-            "It cost {retained} of vCPU time retained{share} and {overhead} of one CPU for observing."
-        )));
-    } else {
-        let retained = median(runs.iter().filter(|run| run.policy != "off").map(|run| run.retained_ns));
-        told.extend(retained.map(|ns| line(format!("It cost {} of vCPU time retained per run (median).", Nanos(ns)))));
-    }
-    let undone = runs.iter().all(|run| run.restored);
-    told.push(if undone {
+    let (command, each) = (command_line(&runs[0].command, 200), each.collect::<Vec<String>>().join(", and "));
+    let retained = median(runs.iter().filter(|run| run.policy != "off").map(|run| run.retained_ns));
+    let undone = if runs.iter().all(|run| run.restored) {
         line("All changes to the machine were undone.")
     } else {
         bad("Not everything could be undone: run `gleaner restore`.")
-    });
-    told
+    };
+    let retained = retained.map(|ns| line(format!("It cost {} of vCPU time retained per run (median).", Nanos(ns))));
+    [Some(line(format!("`{command}` ran {each}."))), retained, Some(undone)].into_iter().flatten().collect()
 }
 
 fn walls(runs: &[&RunReport], policies: &[&str]) -> Chart {

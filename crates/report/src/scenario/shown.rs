@@ -24,7 +24,7 @@ impl Shown for ScenarioReport {
         let counted = self.runs.iter().filter(|run| !run.warmup).map(|run| run.round);
         let in_turn = self.in_turn.iter().filter(|run| !run.warmup).map(|run| run.round);
         let rounds = counted.chain(in_turn).collect::<BTreeSet<u32>>().len();
-        document.words([
+        document.both([
             line(format!("{}: {}", self.name, self.description)),
             line(format!("{}, {}", self.machines(), count(rounds as u64, "round"))),
         ]);
@@ -95,18 +95,7 @@ impl ScenarioReport {
 
     /// What the page says first.
     fn told(&self) -> Vec<Part> {
-        let vms = self.vms.iter().map(|vm| format!("{} ({}, {})", vm.vm, vm.role, count(u64::from(vm.vcpus), "vCPU")));
-        let runs = self.runs.iter().filter(|run| !run.warmup).count() as u64;
-        let mut told = vec![
-            line(&self.description),
-            line(format!(
-                "Virtual machines {} ran on a host with {} ({}); {} count.",
-                vms.collect::<Vec<String>>().join(", "),
-                count(u64::from(self.host.cpus), "CPU"),
-                self.host.accelerator,
-                count(runs, "run")
-            )),
-        ];
+        let mut told = Vec::new();
         let of = |verdict| self.summary.iter().filter(|row| row.verdict() == Some(verdict)).count() as u64;
         let more = (of(Verdict::Helps) + of(Verdict::Hurts)).saturating_sub(MOST_TOLD as u64);
         if more > 0 {

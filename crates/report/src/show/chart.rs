@@ -172,8 +172,6 @@ pub(crate) struct Chart {
 pub(crate) enum Body {
     /// Rows of marks along one axis, with a line at a value and its words.
     Rows(Vec<Bar>, Option<(f64, String)>),
-    /// The same, each with its label and note above it, for telephones too.
-    Stacked(Vec<Bar>, (f64, String)),
     Plane(Plane),
 }
 
@@ -187,8 +185,6 @@ pub(crate) struct Plane {
     pub height: u32,
     /// For those who cannot see it.
     pub description: String,
-    /// Whether it is drawn for telephones too.
-    pub narrow: bool,
     /// Upright lines and their words.
     pub references: Vec<(f64, &'static str)>,
     pub paths: Vec<Path>,
@@ -213,16 +209,14 @@ impl Chart {
     /// What is drawn, for those who cannot see it.
     pub fn description(&self) -> String {
         match &self.body {
-            Body::Rows(rows, _) | Body::Stacked(rows, _) => {
-                rows.iter().map(|row| row.told(self.x.unit)).collect::<Vec<String>>().join("; ")
-            }
+            Body::Rows(rows, _) => rows.iter().map(|row| row.told(self.x.unit)).collect::<Vec<String>>().join("; "),
             Body::Plane(plane) => plane.description.clone(),
         }
     }
 
     fn marks(&self) -> Vec<&Mark> {
         match &self.body {
-            Body::Rows(rows, _) | Body::Stacked(rows, _) => rows.iter().flat_map(|row| &row.marks).collect(),
+            Body::Rows(rows, _) => rows.iter().flat_map(|row| &row.marks).collect(),
             Body::Plane(plane) => plane.marks.iter().map(|(_, mark, _)| mark).collect(),
         }
     }
@@ -238,7 +232,6 @@ impl Chart {
     pub fn values(&self) -> Vec<f64> {
         match &self.body {
             Body::Rows(rows, reference) => values(rows).chain(reference.iter().map(|(at, _)| *at)).collect(),
-            Body::Stacked(rows, (at, _)) => values(rows).chain([*at]).collect(),
             Body::Plane(plane) => plane.paths.iter().flat_map(|(points, ..)| points).map(|(x, _)| *x).collect(),
         }
     }

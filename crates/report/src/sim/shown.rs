@@ -20,8 +20,8 @@ impl Shown for SimReport {
         let pcpus = format!("{} under {}", count(u64::from(host.pcpus), "pCPU"), host.scheduler);
         let slice = host.slice_ns.map_or_else(String::new, |ns| format!(", slices of {}", time(ns)));
         document.both(self.stopped_by.as_deref().map(|by| line(text::partial(by))));
-        document.words(line(format!("{}: simulated on {pcpus}{slice}", self.scenario)));
-        document.page(self.told(&pcpus));
+        document.both(line(format!("{}: simulated on {pcpus}{slice}", self.scenario)));
+        document.page(self.told());
         document.page(RATIOS.iter().flat_map(|ratio| self.charts(ratio)).map(Part::from));
         document.words(table("", self.rows.iter().map(|row| self.short(row))));
         document.page(self.tables());
@@ -34,7 +34,7 @@ impl Shown for SimReport {
         ]);
         document.both(self.cut_off().into_iter().map(line));
         let events: u64 = self.runs.iter().map(|run| run.events).sum();
-        document.words(line(format!("{}, {events} events.", count(self.runs.len() as u64, "simulation"))));
+        document.both(line(format!("{}, {events} events.", count(self.runs.len() as u64, "simulation"))));
         document
     }
 }
@@ -79,14 +79,9 @@ impl SimReport {
     }
 
     /// What the page says first.
-    fn told(&self, pcpus: &str) -> Vec<Part> {
-        let rounds = self.runs.iter().map(|run| run.round).max().map_or(0, |last| last.saturating_add(1));
-        let mut told = vec![line(format!(
-            "Simulated, not measured: {pcpus}, {} in {}.",
-            count(self.runs.len() as u64, "simulation"),
-            count(u64::from(rounds), "round")
-        ))];
+    fn told(&self) -> Vec<Part> {
         let compared: Vec<(&SimRow, f64)> = self.others().filter_map(|row| Some((row, row.speedup?))).collect();
+        let mut told = Vec::new();
         told.extend(compared.iter().take(MOST_TOLD).map(|(row, speedup)| {
             let first = self.base(row).map_or_else(String::new, choice);
             let speedup = interval(*speedup, self.spread(row, &RATIOS[0]));
