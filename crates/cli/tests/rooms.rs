@@ -114,11 +114,13 @@ const ROOMS: &[Room] = &[
         knows: &["gleaner-model"],
         outside: Some(&["fastrand", "humantime", "serde", "thiserror", "toml"]),
     },
+    // What the papers say, and nothing of who simulates it.
+    Room { name: "gleaner-papers", knows: &[], outside: Some(&["serde", "toml"]) },
     // A simulator runs the policies themselves.
-    Room { name: "gleaner-cachesim", knows: &["gleaner-model", "gleaner-decide"], outside: None },
+    Room { name: "gleaner-cachesim", knows: &["gleaner-model", "gleaner-decide", "gleaner-papers"], outside: None },
     Room {
         name: "gleaner-sim",
-        knows: &["gleaner-model", "gleaner-decide", "gleaner-recording", "gleaner-scenario"],
+        knows: &["gleaner-model", "gleaner-decide", "gleaner-recording", "gleaner-scenario", "gleaner-papers"],
         outside: None,
     },
     Room {

@@ -7,6 +7,7 @@
 
 use crate::{CpuSet, Distribution, Nanos, VcpuId, Wakes};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// Which observer filled a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -140,17 +141,50 @@ impl VcpuWindow {
 }
 
 /// System calls that a group made.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SystemCalls {
     /// All but `futex`: a piece of work takes as many wherever its threads run.
     pub steady: u64,
-    /// `futex` but for locks: waits on a condition or a semaphore. Some are spared where what is waited for is there
-    /// already.
-    pub waits: u64,
     /// Waits for a lock that was taken (`FUTEX_WAIT`): they come and go with the place.
     pub lock_waits: u64,
     /// Wake-ups by `futex` (`FUTEX_WAKE`), of locks and of all else: so do they.
     pub wakes: u64,
+    /// Waits on a condition or a semaphore, by a hash of the word that is waited for (0 to 63). Some are spared where
+    /// what is waited for is there already.
+    pub waits_at: BTreeMap<u8, u64>,
+}
+
+impl SystemCalls {
+    /// All waits on conditions and semaphores.
+    pub fn waits(&self) -> u64 {
+        self.waits_at.values().sum()
+    }
+
+    /// Those that are in this count and were not in an earlier one.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let waits_since = |(at, waits): (&u8, &u64)| {
+            let new = waits.saturating_sub(earlier.waits_at.get(at).copied().unwrap_or(0));
+            (new > 0).then_some((*at, new))
+        };
+        Self {
+            steady: self.steady.saturating_sub(earlier.steady),
+            lock_waits: self.lock_waits.saturating_sub(earlier.lock_waits),
+            wakes: self.wakes.saturating_sub(earlier.wakes),
+            waits_at: self.waits_at.iter().filter_map(waits_since).collect(),
+        }
+    }
+}
+
+impl std::ops::AddAssign for SystemCalls {
+    fn add_assign(&mut self, other: Self) {
+        self.steady += other.steady;
+        self.lock_waits += other.lock_waits;
+        self.wakes += other.wakes;
+        for (at, waits) in other.waits_at {
+            *self.waits_at.entry(at).or_default() += waits;
+        }
+    }
 }
 
 /// The managed group of threads over one window.

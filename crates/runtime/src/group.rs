@@ -322,7 +322,10 @@ impl Group {
         tracing::debug!(
             at_ms = window.at.0 / 1_000_000,
             ms = window.length.0 / 1_000_000,
+            cpus = window.group.cpu_time.share_of(window.length),
             switches = window.group.voluntary_switches,
+            preempted = window.group.involuntary_switches,
+            calls = ?window.group.system_calls,
             "window"
         );
         let moved = self.carry_out(&decisions, machine, events);

@@ -21,7 +21,7 @@ mod skel {
 }
 
 plain_old_data! {
-    call_counts { steady, waits, lock_waits, wakes, __pad_32 }
+    call_counts { steady, lock_waits, wakes, waits_at, __pad_536 }
 }
 
 /// The number of `futex`.
@@ -91,18 +91,12 @@ impl SystemCallCounter {
         let mut now = SystemCalls::default();
         for cpu in 0..self.counts.len() {
             let counts = self.counts.read(cpu);
-            now.steady += counts.steady;
-            now.waits += counts.waits;
-            now.lock_waits += counts.lock_waits;
-            now.wakes += counts.wakes;
+            let waits_at = (0..).zip(counts.waits_at).filter(|(_, waits)| *waits > 0).collect();
+            let call_counts { steady, lock_waits, wakes, .. } = counts;
+            now += SystemCalls { steady, lock_waits, wakes, waits_at };
         }
-        let last = std::mem::replace(&mut self.last, now);
-        SystemCalls {
-            steady: now.steady - last.steady,
-            waits: now.waits - last.waits,
-            lock_waits: now.lock_waits - last.lock_waits,
-            wakes: now.wakes - last.wakes,
-        }
+        let last = std::mem::replace(&mut self.last, now.clone());
+        now.since(&last)
     }
 
     /// Ends it without waiting for it: see [`crate::Observer::retire`].

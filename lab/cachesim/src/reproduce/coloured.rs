@@ -2,13 +2,11 @@
 
 use super::programs::{Class, Mix, PROGRAMS, Program};
 use super::{ContextResult, Extent, Progress, ReproduceError, Row, Setup, Source, long, short, simulate};
+use gleaner_papers::{Found as Figures, table};
 use rayon::prelude::*;
 
 /// How the last level is shared: the program's share of page colours, and libquantum's.
 const SHARES: [(&str, &[u32]); 3] = [("shared", &[]), ("1:1", &[1, 1]), ("2:1", &[2, 1])];
-
-/// The figure that the text gives for bzip2 at 1 ms, not isolated.
-const BZIP2: f64 = 1.42;
 
 /// A program that 1 ms slows by more than this has a slow-down to be reduced.
 const HURT: f64 = 0.05;
@@ -67,14 +65,8 @@ fn found(program: &'static Program, cpi: &[f64]) -> Found {
 }
 
 fn measured(found: &Found) -> Vec<Row> {
-    let row = |metric: String, simulated| Row {
-        case: format!("{} beside libquantum", found.program.name),
-        metric,
-        paper: None,
-        paper_order: None,
-        simulated: Some(simulated),
-        agrees: None,
-        note: None,
+    let row = |metric: String, simulated| {
+        Row::measured(format!("{} beside libquantum", found.program.name), metric, simulated)
     };
     let ratios = SHARES.iter().zip(found.ratios).map(|((name, _), ratio)| row(format!("{name} runtime_ratio"), ratio));
     let own = SHARES.iter().zip(found.own_ratios).skip(1);
@@ -82,63 +74,20 @@ fn measured(found: &Found) -> Vec<Row> {
 }
 
 fn statements(all: &[Found]) -> Vec<Row> {
-    let statement = |case: String, metric: &str, words: &str, simulated, agrees, note: String| Row {
-        case,
-        metric: metric.to_owned(),
-        paper: None,
-        paper_order: Some(words.to_owned()),
-        simulated: Some(simulated),
-        agrees: Some(agrees),
-        note: Some(note),
-    };
-    let mut rows = Vec::new();
-    if let Some(bzip2) = all.iter().find(|found| found.program.name == "bzip2") {
-        rows.push(Row {
-            paper: Some(BZIP2),
-            ..statement(
-                "bzip2 beside libquantum".to_owned(),
-                "shared runtime_ratio",
-                "suffers from the reduced time slice with 42 % increase of execution time",
-                bzip2.ratios[0],
-                bzip2.ratios[0] > 1.1,
-                "judged: more than 1.1. The paper's is a real machine with another cache".to_owned(),
-            )
-        });
-    }
+    let mut figures = Figures::default();
+    let bzip2 = all.iter().find(|found| found.program.name == "bzip2");
+    figures.list("bzip2", bzip2.map(|found| found.program.name));
+    figures.put("bzip2 shared", bzip2.map_or(f64::NAN, |found| found.ratios[0]));
     let hurt: Vec<&Found> = all.iter().filter(|found| found.ratios[0] > 1.0 + HURT).collect();
-    for share in [1, 2] {
+    figures.put("hurt", hurt.len() as f64);
+    for (share, (name, _)) in SHARES.iter().enumerate().skip(1) {
         let halved = |ratios: fn(&Found) -> [f64; 3]| {
-            hurt.iter().filter(|found| ratios(found)[share] - 1.0 < (found.ratios[0] - 1.0) / 2.0).count()
+            hurt.iter().filter(|found| ratios(found)[share] - 1.0 < (found.ratios[0] - 1.0) / 2.0).count() as f64
         };
-        let case = format!("{} programs that 1 ms slows by more than {HURT}", hurt.len());
-        let (count, same_colours) = (halved(|found| found.ratios), halved(|found| found.own_ratios));
-        rows.push(statement(
-            case.clone(),
-            &format!("{} programs_halved", SHARES[share].0),
-            "after isolating the cache, the degradation is reduced significantly for most applications",
-            count as f64,
-            count * 2 > hurt.len(),
-            "judged: against 30 ms without colours, as the figure's caption says, the slow-down with colours is below half of that \
-             without, for more than half of them"
-                .to_owned(),
-        ));
-        // No statement: it cannot come out otherwise.
-        rows.push(Row {
-            paper_order: None,
-            agrees: None,
-            ..statement(
-                case,
-                &format!("{} programs_halved_same_colours", SHARES[share].0),
-                "",
-                same_colours as f64,
-                true,
-                "the same against 30 ms with the same colours: a property of the model and no finding, since contexts of different \
-                 colours cannot evict each other's lines from the L3"
-                    .to_owned(),
-            )
-        });
+        figures.put(format!("{name} halved"), halved(|found| found.ratios));
+        figures.put(format!("{name} halved, same colours"), halved(|found| found.own_ratios));
     }
-    rows
+    table("micro:fig7").rows(&figures)
 }
 
 #[cfg(test)]

@@ -46,17 +46,13 @@ fn case(mix: &Mix, context: usize, contexts: usize) -> String {
     format!("mix-{} {}{copy} {}", mix.number, ["A", "B"][program], mix.programs[program])
 }
 
-fn measured(case: String, metric: String, simulated: f64) -> Row {
-    Row { case, metric, paper: None, paper_order: None, simulated: Some(simulated), agrees: None, note: None }
-}
-
 fn cpi(results: &[MixResults]) -> Vec<Row> {
     let mut rows = Vec::new();
     for mix in results {
         for technique in Technique::COMPARED {
             let ratios = mix.cpi_ratios(technique);
             rows.extend(ratios.iter().enumerate().map(|(context, ratio)| {
-                measured(case(&mix.mix, context, ratios.len()), format!("{} cpi_ratio", technique.name()), *ratio)
+                Row::measured(case(&mix.mix, context, ratios.len()), format!("{} cpi_ratio", technique.name()), *ratio)
             }));
         }
     }
@@ -78,9 +74,9 @@ fn requests(results: &[MixResults]) -> Vec<Row> {
         let case = format!("mix-{} {}", mix.mix.number, mix.mix.programs.join("+"));
         for technique in Technique::COMPARED.into_iter().filter(|technique| *technique != Technique::SipBest) {
             let (all, extra) = mix.request_ratios(technique);
-            rows.push(measured(case.clone(), format!("{} requests_ratio", technique.name()), all));
+            rows.push(Row::measured(case.clone(), format!("{} requests_ratio", technique.name()), all));
             if technique.name().contains("prefetch") {
-                rows.push(measured(case.clone(), format!("{} prefetched_ratio", technique.name()), extra));
+                rows.push(Row::measured(case.clone(), format!("{} prefetched_ratio", technique.name()), extra));
             }
         }
     }
@@ -94,8 +90,12 @@ fn pollution(results: &[MixResults]) -> Vec<Row> {
             let case = case(&mix.mix, context, 2);
             for technique in [Technique::Long, Technique::Short] {
                 let Some(result) = mix.of(technique).get(context) else { continue };
-                rows.push(measured(case.clone(), format!("{} cpi", technique.name()), result.cpi));
-                rows.push(measured(case.clone(), format!("{} cpi_of_memory", technique.name()), result.memory_cpi));
+                rows.push(Row::measured(case.clone(), format!("{} cpi", technique.name()), result.cpi));
+                rows.push(Row::measured(
+                    case.clone(),
+                    format!("{} cpi_of_memory", technique.name()),
+                    result.memory_cpi,
+                ));
             }
         }
     }

@@ -28,6 +28,7 @@ use crate::geometry::GeometryError;
 use crate::static_best::TooMany;
 use crate::trace::TraceError;
 use gleaner_model::Nanos;
+pub use gleaner_papers::Row;
 use programs::{MIXES, Mix, Program};
 
 /// A run shorter than this says nothing for certain, quanta of 30 ms for each context.
@@ -62,17 +63,6 @@ impl Figure {
             Self::Twelve => "micro:fig12",
         }
     }
-
-    /// What it shows.
-    pub fn title(self) -> &'static str {
-        match self {
-            Self::Seven => "runtime with cache isolation by page colouring, beside libquantum, against 30 ms",
-            Self::Eight => "CPI at 30 ms and 1 ms, and what of it is waiting for memory",
-            Self::Ten => "CPI of 1 ms slices against 30 ms, two contexts on a core",
-            Self::Eleven => "memory requests of 1 ms slices against 30 ms, two contexts on a core",
-            Self::Twelve => "CPI of 1 ms slices against 30 ms, four contexts on a core",
-        }
-    }
 }
 
 /// How much is simulated.
@@ -95,30 +85,13 @@ impl Extent {
     }
 }
 
-/// One line of a reproduction.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Row {
-    /// Which mix, program or type of mixes.
-    pub case: String,
-    /// What is counted, with its unit.
-    pub metric: String,
-    /// The figure that the paper's text gives.
-    pub paper: Option<f64>,
-    /// What the paper says about it in words.
-    pub paper_order: Option<String>,
-    /// What came out here.
-    pub simulated: Option<f64>,
-    /// Whether it stands to the others as the paper says; `None` where the paper says nothing.
-    pub agrees: Option<bool>,
-    /// By what `agrees` was judged, and what else should be known.
-    pub note: Option<String>,
-}
-
 /// What came out.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reproduction {
     /// Which figure.
     pub figure: Figure,
+    /// What it shows.
+    pub title: String,
     /// Its rows: what was measured, then the paper's statements.
     pub rows: Vec<Row>,
     /// What the reader should know.
@@ -209,7 +182,8 @@ fn reproduce_here(
         Figure::Seven => coloured::rows(extent, &mixes, source, progress)?,
         _ => figures::rows(figure, extent, &mixes, source, progress)?,
     };
-    notes.extend(note(figure).map(str::to_owned));
+    let table = gleaner_papers::table(figure.id());
+    notes.extend(table.notes);
     if source.is_recorded() {
         notes.push(
             "recorded programs stand for SPEC's: sjeng; x264 for h264 and namd; bzip2, also for astar; cc1 for gcc \
@@ -217,25 +191,7 @@ fn reproduce_here(
                 .to_owned(),
         );
     }
-    Ok(Reproduction { figure, rows, notes })
-}
-
-/// What the reader of a figure should know, whatever came out.
-fn note(figure: Figure) -> Option<&'static str> {
-    match figure {
-        Figure::Seven => Some(
-            "same_colours is against 30 ms with the same colours, a property of the model and no finding: contexts of different \
-             colours cannot evict each other's lines from the L3. The paper's figure is against 30 ms without colours",
-        ),
-        Figure::Eight => Some(
-            "that waiting for memory is nearly all that 1 ms adds is nearly by construction: the base CPI is fixed, and the ROB hides \
-             hits in the L3",
-        ),
-        Figure::Twelve => {
-            Some("SIP-best is the best of 4 combinations, not of all 16: a program's two copies insert alike")
-        }
-        Figure::Ten | Figure::Eleven => None,
-    }
+    Ok(Reproduction { figure, title: table.title, rows, notes })
 }
 
 /// The two slices that the paper compares.

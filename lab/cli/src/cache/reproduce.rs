@@ -127,7 +127,7 @@ fn report(reproduction: Reproduction, extent: &Extent, args: &ReproduceArgs) -> 
         metric: row.metric,
         paper: row.paper,
         paper_order: row.paper_order,
-        simulated: row.simulated.filter(|value| value.is_finite()),
+        simulated: row.simulated,
         calibrated: None,
         agrees: row.agrees,
         smoke,
@@ -138,7 +138,7 @@ fn report(reproduction: Reproduction, extent: &Extent, args: &ReproduceArgs) -> 
     ReproductionReport {
         schema: ReproductionReport::SCHEMA.to_owned(),
         id: reproduction.figure.id().to_owned(),
-        title: reproduction.figure.title().to_owned(),
+        title: reproduction.title,
         smoke,
         parameters: parameters(extent, args),
         rows: rows.collect(),

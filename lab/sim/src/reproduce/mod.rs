@@ -7,7 +7,7 @@
 //!   gleaner/  the 2014 ATC paper: workload models after the real programs, its machine, its settings
 //!   micro/    the 2014 MICRO paper
 //!        |
-//!   row: paper's figure, simulated figure, whether they agree, whether anything of the row was fitted
+//!   gleaner-papers: paper's figure, simulated figure, whether they agree, whether anything of the row was fitted
 //! ```
 //!
 //! A row is `Predicted` only if everything in it comes from somewhere else than the row. Whatever is run in parallel,
@@ -17,11 +17,11 @@ mod calibration;
 pub mod gleaner;
 mod memory;
 pub mod micro;
-mod row;
 
-pub use row::{AGREES_WITHIN, Basis, Row, within};
+pub use gleaner_papers::{AGREES_WITHIN, Basis, Row, within};
 
 use crate::config::SimError;
+use gleaner_papers::{Found, table};
 
 /// Everything that can be reproduced, in order.
 pub const IDS: &[&str] = &[
@@ -74,6 +74,12 @@ pub struct Reproduced {
     pub rows: Vec<Row>,
     /// What the reader should know.
     pub notes: Vec<String>,
+}
+
+/// The rows that a table or figure makes of what was found.
+fn reproduced(id: &str, parameters: Vec<(String, String)>, found: &Found) -> Reproduced {
+    let table = table(id);
+    Reproduced { rows: table.rows(found), title: table.title, parameters, notes: table.notes }
 }
 
 /// A reproduction that cannot be.

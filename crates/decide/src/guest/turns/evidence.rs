@@ -6,8 +6,9 @@
 //!
 //! 1. the program's own figure,
 //! 2. its system calls but for `futex`,
-//! 3. where it makes few others: its hand-overs. With its waits on conditions that is a lower bound, because on one
-//!    vCPU some are spared. Its switches without those for locks are an upper one,
+//! 3. where it makes few others: its hand-overs. Its waits on conditions are a lower bound, because on one vCPU some
+//!    are spared. Its switches without those for locks are an upper one. A condition that is waited for on one vCPU
+//!    alone is a lock too: Python's threads wait so for its interpreter,
 //! 4. at last, all its system calls.
 //!
 //! Where there is none of these, nothing is tried.
@@ -21,6 +22,9 @@ const COUNT_MIN: u64 = 100;
 const CALLS_A_SWITCH_MIN: f64 = 0.25;
 /// Each wait for a lock is a switch, and another one when the lock is free.
 const SWITCHES_A_LOCK_WAIT: u64 = 2;
+/// A word that is waited for so many times as often on one vCPU belongs to a lock.
+const BELONGS_TO_A_LOCK: f64 = 4.0;
+
 /// What a block counted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Block {
@@ -55,7 +59,7 @@ impl Block {
             length: window.length,
             cpu_time: group.cpu_time,
             progress: group.progress,
-            calls: group.system_calls.as_deref().copied(),
+            calls: group.system_calls.as_deref().cloned(),
             switches: group.voluntary_switches + group.involuntary_switches,
         }
     }
@@ -66,11 +70,9 @@ impl Block {
             length: self.length + next.length,
             cpu_time: self.cpu_time + next.cpu_time,
             progress: self.progress.zip(next.progress).map(|(a, b)| a + b),
-            calls: self.calls.zip(next.calls).map(|(a, b)| SystemCalls {
-                steady: a.steady + b.steady,
-                waits: a.waits + b.waits,
-                lock_waits: a.lock_waits + b.lock_waits,
-                wakes: a.wakes + b.wakes,
+            calls: self.calls.zip(next.calls.clone()).map(|(mut calls, more)| {
+                calls += more;
+                calls
             }),
             switches: self.switches + next.switches,
         }
@@ -78,7 +80,7 @@ impl Block {
 
     /// Whether it counted enough to be compared.
     pub(super) fn tells(&self) -> bool {
-        let calls = self.calls.map(|calls| calls.steady);
+        let calls = self.calls.as_ref().map(|calls| calls.steady);
         let counted = [self.progress, calls, Some(self.switches)].into_iter().flatten().any(|count| count >= COUNT_MIN);
         counted && self.length > Nanos::ZERO && self.cpu_time > Nanos::ZERO
     }
@@ -87,9 +89,22 @@ impl Block {
         count as f64 / self.length.as_secs_f64()
     }
 
+    /// The same on one vCPU, where waits for locks that are made of conditions count as what they are.
+    fn as_against(&self, apart: &Self) -> Self {
+        let mut block = self.clone();
+        if let (Some(calls), Some(others)) = (&mut block.calls, &apart.calls) {
+            let waited_apart = |at: &u8| apart.per_s(others.waits_at.get(at).copied().unwrap_or(0));
+            let is_of_lock = |at: &u8, waits: u64| self.per_s(waits) > BELONGS_TO_A_LOCK * waited_apart(at);
+            let all = calls.waits();
+            calls.waits_at.retain(|at, waits| !is_of_lock(at, *waits));
+            calls.lock_waits += all - calls.waits();
+        }
+        block
+    }
+
     /// Switches, but for those that a lock was waited for.
     fn hand_overs(&self) -> Option<u64> {
-        let locks = self.calls?.lock_waits * SWITCHES_A_LOCK_WAIT;
+        let locks = self.calls.as_ref()?.lock_waits * SWITCHES_A_LOCK_WAIT;
         Some(self.switches.saturating_sub(locks))
     }
 
@@ -107,6 +122,7 @@ pub(super) fn compare(packed: &Block, apart: &Block) -> Compared {
 }
 
 fn rates(packed: &Block, apart: &Block) -> (f64, f64) {
+    let packed = &packed.as_against(apart);
     let ratio = |count: fn(&Block) -> Option<u64>| {
         let (packed_count, apart_count) = (count(packed)?, count(apart)?);
         Some((packed_count.max(apart_count), packed.per_s(packed_count) / apart.per_s(apart_count.max(1))))
@@ -114,18 +130,18 @@ fn rates(packed: &Block, apart: &Block) -> (f64, f64) {
     let progress = ratio(|block| block.progress).filter(|(count, _)| *count >= COUNT_MIN).map(|(_, ratio)| ratio);
     let by_calls = |count: fn(&SystemCalls) -> u64| {
         let tells = |block: &Block| {
-            block.calls.is_some_and(|calls| count(&calls) as f64 >= CALLS_A_SWITCH_MIN * block.switches as f64)
+            block.calls.as_ref().is_some_and(|calls| count(calls) as f64 >= CALLS_A_SWITCH_MIN * block.switches as f64)
         };
-        let per_s = |block: &Block| block.calls.map(|calls| block.per_s(count(&calls)));
+        let per_s = |block: &Block| block.calls.as_ref().map(|calls| block.per_s(count(calls)));
         (tells(packed) && tells(apart)).then(|| Some(per_s(packed)? / per_s(apart)?)).flatten()
     };
     let exact = progress.or_else(|| by_calls(|calls| calls.steady));
     if let Some(exact) = exact {
         return (exact, exact);
     }
-    if let (Some(least), Some((_, most))) = (by_calls(|calls| calls.steady + calls.waits), ratio(Block::hand_overs)) {
+    if let (Some(least), Some((_, most))) = (by_calls(|calls| calls.steady + calls.waits()), ratio(Block::hand_overs)) {
         return (least, most.max(least));
     }
-    let all = by_calls(|calls| calls.steady + calls.waits + calls.lock_waits + calls.wakes).unwrap_or(1.0);
+    let all = by_calls(|calls| calls.steady + calls.waits() + calls.lock_waits + calls.wakes).unwrap_or(1.0);
     (all, all)
 }

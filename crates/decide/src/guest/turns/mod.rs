@@ -50,6 +50,12 @@ const UPPER_BOUND_CLEAR_IN_TWO: f64 = 1.25;
 /// A group that uses less while idle vCPUs poll is no chain.
 const CHAIN_CPUS_MIN: f64 = 0.45;
 
+/// What lost is tried again at once where a switch takes so many times, or so small a part of, the CPU time that it
+/// took then: a program that has started up is another one.
+const ANOTHER_KIND: f64 = 4.0;
+/// Most kinds that are remembered. Once so many have lost, time alone decides.
+const KINDS_MAX: usize = 4;
+
 /// On one vCPU a thread that was woken may wait for another's slice (3 ms on two vCPUs and more). Who waits for much
 /// longer has somebody beside it that computes.
 const BURST_AFTER: Nanos = Nanos::from_millis(10);
@@ -132,9 +138,9 @@ impl Comparing {
             .collect()
     }
 
-    /// The last block on one vCPU.
-    fn last_packed(&self) -> Option<&Block> {
-        (0..self.blocks.len()).rev().find(|n| self.is_packed_in(*n)).map(|n| &self.blocks[n])
+    /// The last block on one vCPU, or on all.
+    fn last(&self, packed: bool) -> Option<&Block> {
+        (0..self.blocks.len()).rev().find(|n| self.is_packed_in(*n) == packed).map(|n| &self.blocks[n])
     }
 }
 
@@ -150,6 +156,8 @@ pub(super) struct Turns {
     /// Windows in a row that looked like turns.
     looked: u32,
     again: Backoff,
+    /// The granularities of programs that lost on one vCPU.
+    lost: Vec<f64>,
     last: Option<TrialRecord>,
 }
 
@@ -169,6 +177,7 @@ impl Turns {
             looked: 0,
             // Nothing but a change of the workload makes it start small again.
             again: Backoff::new(ms(params.turns_again_min_ms), ms(params.turns_again_max_ms), u64::MAX),
+            lost: Vec::new(),
             last: None,
             params: params.clone(),
         }
@@ -221,6 +230,7 @@ impl Turns {
             self.again.trigger(now, now, now);
         } else {
             self.again.forget();
+            self.lost.clear();
         }
         self.state = State::Apart;
         self.looked = 0;
@@ -238,8 +248,12 @@ impl Turns {
 
     fn look(&mut self, window: &Window, awake: bool, may: bool) -> Option<Change> {
         let cpus = window.group.cpu_time.share_of(window.length);
-        let due = self.is_looking() && may && self.again.remaining(window.at) == Nanos::ZERO;
-        self.looked = if due && self.looks_like_turns(window, cpus, awake) { self.looked + 1 } else { 0 };
+        let due = self.again.remaining(window.at) == Nanos::ZERO || self.is_another(window);
+        self.looked = if self.is_looking() && may && due && self.looks_like_turns(window, cpus, awake) {
+            self.looked + 1
+        } else {
+            0
+        };
         if self.looked < self.params.turns_windows {
             return None;
         }
@@ -256,6 +270,13 @@ impl Turns {
         let packs = comparing.is_packed();
         self.state = State::Trying(comparing);
         packs.then_some(Change::Pack(Reason::TurnsTrial { cpus }))
+    }
+
+    /// Whether the program is none of those that lost.
+    fn is_another(&self, window: &Window) -> bool {
+        let granularity = Block::of(window).granularity();
+        let differs = |lost: &f64| (granularity / lost).max(lost / granularity) >= ANOTHER_KIND;
+        !self.lost.is_empty() && self.lost.len() < KINDS_MAX && self.lost.iter().all(differs)
     }
 
     fn looks_like_turns(&self, window: &Window, cpus: f64, awake: bool) -> bool {
@@ -324,11 +345,14 @@ impl Turns {
         let reason = Reason::Turns { pays, rate_ratio, low, high, pairs: u32::try_from(rates.len()).unwrap_or(0) };
         self.again.trigger(now, now, now);
         self.last = Some(TrialRecord { at: now, pays, reason, rates });
-        if let (true, Some(as_tried)) = (pays, comparing.last_packed()) {
+        if let (true, Some(as_tried)) = (pays, comparing.last(true)) {
             self.state = State::Packed { as_tried: as_tried.clone(), moved: 0 };
             // Also where it is there already: whoever is told why wants to know.
             Change::Pack(reason)
         } else {
+            if let (true, Some(apart)) = (self.lost.len() < KINDS_MAX, comparing.last(false)) {
+                self.lost.push(apart.granularity());
+            }
             // Told also where it is apart already.
             self.state = State::Apart;
             Change::Spread(reason)

@@ -14,7 +14,8 @@ use super::dedup;
 use super::machine::{CORES, Neighbour, S, Setting, Time, US, beginnings, config, counted, run};
 use crate::program::{Builder, Op, Span, Workload};
 use crate::reproduce::calibration::Calibration;
-use crate::reproduce::{Basis, Extent, ReproduceError, Reproduced, Row};
+use crate::reproduce::{Extent, ReproduceError, Reproduced, reproduced};
+use gleaner_papers::Found;
 use rayon::prelude::*;
 
 const STATEMENTS: u32 = 18;
@@ -100,55 +101,19 @@ pub(super) fn fig8(extent: &Extent) -> Result<Reproduced, ReproduceError> {
         .map(|connections| Ok(improvement("mysql", &sysbench(*connections), 2, extent)?.0))
         .collect();
     let improvements = improvements?;
-    let unsourced = Basis::Calibrated;
-    let mut rows: Vec<Row> = CONNECTIONS
-        .iter()
-        .zip(&improvements)
-        .map(|(connections, value)| {
-            Row::measured(format!("{connections} connections"), "improvement percent", *value, unsourced)
-        })
-        .collect();
+    let mut found = Found::default();
+    found.list("connections", CONNECTIONS.map(|connections| connections.to_string()));
+    for (connections, improvement) in CONNECTIONS.iter().zip(&improvements) {
+        found.put(connections.to_string(), *improvement);
+    }
     let (best, most) =
         CONNECTIONS.iter().zip(&improvements).max_by(|a, b| a.1.total_cmp(b.1)).unwrap_or((&0, &f64::NAN));
-    rows.push(Row::number("largest", "improvement percent", 69.0, *most, unsourced).because(NO_GAIN));
-    rows.push(Row::number("connections of the largest", "connections", 20.0, f64::from(*best), unsourced));
-    rows.push(
-        Row::order(
-            "16 connections against 48",
-            "improvement percentage_points",
-            "increasingly larger percentages when the number of connections is decreased from 48 to 16",
-            improvements[5] - improvements[0],
-            improvements[5] > improvements[0],
-            "more than at 48",
-            unsourced,
-        )
-        .because(NO_GAIN),
-    );
-    let all = improvements.iter().copied().fold(f64::INFINITY, f64::min);
-    rows.push(
-        Row::order(
-            "smallest",
-            "improvement percent",
-            "the throughput is improved",
-            all,
-            all > 0.0,
-            "above 0",
-            unsourced,
-        )
-        .because(NO_GAIN),
-    );
-    Ok(Reproduced {
-        title: "throughput of two MySQL servers with Gleaner, by connections".to_owned(),
-        parameters: parameters(),
-        rows,
-        notes: vec!["the paper gives the rest of the figure as a picture".to_owned()],
-    })
+    found.put("largest", *most);
+    found.put("connections of the largest", f64::from(*best));
+    found.put("16 less 48", improvements[5] - improvements[0]);
+    found.put("smallest", improvements.iter().copied().fold(f64::INFINITY, f64::min));
+    Ok(reproduced("gleaner:fig8", parameters(), &found))
 }
-
-const NO_GAIN: &str = "what a statement computes and how often it waits are guesses after other machines' results";
-
-/// Why Gleaner gains so much for dedup here.
-const STANDS: &str = "without Gleaner three or four dedups beside each other nearly stand still here, presumably since a wait counts as load, load makes a vCPU's weight small, and a small weight makes it wait";
 
 fn parameters() -> Vec<(String, String)> {
     [
@@ -171,70 +136,18 @@ pub(super) fn fig9(extent: &Extent) -> Result<Reproduced, ReproduceError> {
         .collect();
     let measured = measured?;
     let alone = together("mysql", &programs[1].1, 1, false, extent)?.1;
-    let predicted = Basis::Predicted;
-    let mut rows: Vec<Row> = plan
-        .iter()
-        .zip(&measured)
-        .map(|((program, vms), (value, _))| {
-            let basis = if *program == 0 { predicted } else { Basis::Calibrated };
-            Row::measured(
-                format!("{vms} VMs"),
-                &format!("{}, improvement percent", programs[*program].0),
-                *value,
-                basis,
-            )
-        })
-        .collect();
     let (dedup, mysql) = measured.split_at(4);
-    let mean = |all: &[(f64, f64)]| all.iter().map(|one| one.0).sum::<f64>() / all.len() as f64;
-    rows.push(
-        Row::number("dedup, mean of 2 to 5 VMs", "improvement percent", 160.0, mean(dedup), predicted).because(STANDS),
-    );
-    rows.push(
-        Row::number("MySQL, mean of 2 to 5 VMs", "improvement percent", 45.0, mean(mysql), Basis::Calibrated)
-            .because(NO_GAIN),
-    );
-    let most = dedup.iter().map(|one| one.0 / 100.0 + 1.0).fold(0.0, f64::max);
-    rows.push(Row::number("largest (abstract)", "system throughput ratio", 3.0, most, predicted).because(STANDS));
-    // dedup's alone are predicted; with MySQL's they are not.
-    let least = measured.iter().map(|one| one.0).fold(f64::INFINITY, f64::min);
-    rows.push(Row::order(
-        "all",
-        "smallest improvement percent",
-        "for all settings, substantially improves throughput",
-        least,
-        least > 10.0,
-        "above 10 %",
-        Basis::Calibrated,
-    ));
-    rows.push(Row::order(
-        "dedup",
-        "improvement from 2 to 4 VMs, percentage_points",
-        "improvements increase with the number of VMs, below 5",
-        dedup[2].0 - dedup[0].0,
-        dedup[0].0 < dedup[1].0 && dedup[1].0 < dedup[2].0,
-        "more with 3 than with 2, and with 4 than with 3",
-        predicted,
-    ));
-    rows.push(Row::order(
-        "MySQL",
-        "improvement from 2 to 5 VMs, percentage_points",
-        "gradually reduces when the number of VMs increases from 2 to 5",
-        mysql[3].0 - mysql[0].0,
-        mysql[3].0 < mysql[0].0,
-        "less with 5 than with 2",
-        Basis::Calibrated,
-    ));
-    rows.push(
-        Row::number("MySQL, 5 VMs against 1", "response_time_ratio", 4.0, mysql[3].1 / alone, Basis::Calibrated)
-            .with_note("\"increased by about 3X\", read as 4 times"),
-    );
-    Ok(Reproduced {
-        title: "throughput of dedup and MySQL with Gleaner, by virtual machines".to_owned(),
-        parameters: parameters(),
-        rows,
-        notes: vec![
-            "memory is not simulated: the paper's fall of dedup at 5 VMs is due to overcommitment of it".to_owned(),
-        ],
-    })
+    let mut found = Found::default();
+    for (name, all) in [("dedup", dedup), ("mysql", mysql)] {
+        for (vms, (improvement, _)) in (2..).zip(all) {
+            found.put(format!("{name}, {vms}"), *improvement);
+        }
+        found.put(format!("{name}, mean"), all.iter().map(|one| one.0).sum::<f64>() / all.len() as f64);
+    }
+    found.put("largest", dedup.iter().map(|one| one.0 / 100.0 + 1.0).fold(0.0, f64::max));
+    found.put("smallest", measured.iter().map(|one| one.0).fold(f64::INFINITY, f64::min));
+    found.put("dedup, 4 less 2", dedup[2].0 - dedup[0].0);
+    found.put("mysql, 5 less 2", mysql[3].0 - mysql[0].0);
+    found.put("mysql, response time", mysql[3].1 / alone);
+    Ok(reproduced("gleaner:fig9", parameters(), &found))
 }

@@ -4,7 +4,8 @@ use super::dedup;
 use super::machine::{Neighbour, S, Setting, beginnings, config, matmul, run};
 use super::streamcluster;
 use crate::reproduce::calibration::Calibration;
-use crate::reproduce::{Basis, Extent, ReproduceError, Reproduced, Row};
+use crate::reproduce::{Extent, ReproduceError, Reproduced, reproduced};
+use gleaner_papers::Found;
 use rayon::prelude::*;
 
 /// Part of the input that is simulated; the rest would be the same.
@@ -46,85 +47,44 @@ fn run_time_of(
     Ok(result.vms[0].wall_ns(result.end_ns) as f64 / S as f64 / part)
 }
 
-const NATIVE: [(u32, f64); 3] = [(1, 23.5), (4, 7.1), (16, 7.6)];
-
-struct Case {
-    name: &'static str,
-    setting: Setting,
-    cores: u32,
-    paper_s: f64,
-    /// Against native and against dedicated on as many cores.
-    slowdowns: [Option<f64>; 2],
-    basis: Basis,
-}
-
 const fn shared(neighbour: Neighbour) -> Setting {
     Setting::Shared { gleaner: false, neighbour }
 }
 
 const DEDICATED: Setting = Setting::Dedicated { gleaner: false };
 
-/// In the paper's order. Native on 1 core was used for calibration.
-const CASES: [Case; 10] = {
-    use Basis::{Calibrated, Predicted};
-    const fn case(
-        name: &'static str,
-        setting: Setting,
-        cores: u32,
-        paper_s: f64,
-        slowdowns: [Option<f64>; 2],
-        basis: Basis,
-    ) -> Case {
-        Case { name, setting, cores, paper_s, slowdowns, basis }
-    }
-    [
-        case("native", Setting::Native, 1, NATIVE[0].1, [None, None], Calibrated),
-        case("native", Setting::Native, 4, NATIVE[1].1, [None, None], Predicted),
-        case("native", Setting::Native, 16, NATIVE[2].1, [None, None], Predicted),
-        case("dedicated", DEDICATED, 1, 26.4, [Some(1.1), None], Predicted),
-        case("dedicated", DEDICATED, 4, 13.5, [Some(1.9), None], Predicted),
-        case("dedicated", DEDICATED, 16, 46.9, [Some(6.2), None], Predicted),
-        case("beside streamcluster", shared(Neighbour::Streamcluster), 4, 52.3, [Some(7.4), Some(3.9)], Predicted),
-        case("beside streamcluster", shared(Neighbour::Streamcluster), 16, 81.6, [Some(10.7), Some(1.7)], Predicted),
-        case("beside matmul", shared(Neighbour::Matmul), 4, 65.1, [Some(9.2), Some(4.8)], Predicted),
-        case("beside matmul", shared(Neighbour::Matmul), 16, 577.2, [Some(75.9), Some(12.3)], Predicted),
-    ]
-};
+/// Each on so many cores.
+const CASES: [(&str, Setting, &[u32]); 4] = [
+    ("native", Setting::Native, &[1, 4, 16]),
+    ("dedicated", DEDICATED, &[1, 4, 16]),
+    ("beside streamcluster", shared(Neighbour::Streamcluster), &[4, 16]),
+    ("beside matmul", shared(Neighbour::Matmul), &[4, 16]),
+];
 
 pub(super) fn reproduce(extent: &Extent) -> Result<Reproduced, ReproduceError> {
     let calibration = Calibration::read()?;
+    let cases = CASES.iter().flat_map(|(name, setting, cores)| cores.iter().map(move |n| (*name, *setting, *n)));
+    let cases: Vec<(&str, Setting, u32)> = cases.collect();
     let times: Result<Vec<f64>, ReproduceError> =
-        CASES.par_iter().map(|case| run_time(&calibration, case.setting, case.cores, extent)).collect();
+        cases.par_iter().map(|(_, setting, cores)| run_time(&calibration, *setting, *cores, extent)).collect();
     let times = times?;
-    let time_of = |setting: Setting, cores: u32| {
-        let found = CASES.iter().position(|case| case.setting == setting && case.cores == cores);
+    let time_of = |wanted: &str, on: u32| {
+        let found = cases.iter().position(|(name, _, cores)| (*name, *cores) == (wanted, on));
         found.map_or(f64::NAN, |at| times[at])
     };
-    let mut rows = Vec::new();
-    for (case, time) in CASES.iter().zip(&times) {
-        let name = format!("{}, {} cores", case.name, case.cores);
-        rows.push(Row::number(name.clone(), "run time s", case.paper_s, *time, case.basis));
-        for ((slowdown, against), setting) in
-            case.slowdowns.iter().zip(["native", "dedicated"]).zip([Setting::Native, DEDICATED])
-        {
-            if let Some(paper) = slowdown {
-                let ratio = time / time_of(setting, case.cores);
-                let metric = format!("against {against}, run_time_ratio");
-                rows.push(Row::number(name.clone(), &metric, *paper, ratio, case.basis));
-            }
+    let mut found = Found::default();
+    for ((name, _, cores), time) in cases.iter().zip(&times) {
+        let case = format!("{name}, {cores} cores");
+        for base in ["native", "dedicated"] {
+            found.put(format!("{case} against {base}"), time / time_of(base, *cores));
         }
+        found.put(case, *time);
     }
-    Ok(Reproduced {
-        title: "dedup natively, in a virtual machine of its own pCPUs, and beside another virtual machine".to_owned(),
-        parameters: vec![
-            ("part of the input simulated, ratio".to_owned(), format!("{}", part(extent))),
-            ("dedup".to_owned(), format!("{:?}", calibration.dedup)),
-            (
-                "host, shared".to_owned(),
-                "CFS of Linux 3.9, a group for each VM, whose weight follows its load; HZ = 250".to_owned(),
-            ),
-        ],
-        rows,
-        notes: vec!["calibrated: native on 1 core (1 of 21 rows)".to_owned()],
-    })
+    let parameters = [
+        ("part of the input simulated, ratio", format!("{}", part(extent))),
+        ("dedup", format!("{:?}", calibration.dedup)),
+        ("host, shared", "CFS of Linux 3.9, a group for each VM, whose weight follows its load; HZ = 250".to_owned()),
+    ];
+    let parameters = parameters.map(|(name, value)| (name.to_owned(), value)).to_vec();
+    Ok(reproduced("gleaner:table1", parameters, &found))
 }

@@ -9,7 +9,8 @@ use super::machine::{CORES, MS, S, Setting, Time, US, dedicated, gleaner, groupe
 use crate::Costs;
 use crate::config::{Config, HostConfig, IdleLoop, Scheduler, VmConfig, WindowParams};
 use crate::program::{Builder, Op, Span, Workload};
-use crate::reproduce::{Basis, ReproduceError, Reproduced, Row};
+use crate::reproduce::{ReproduceError, Reproduced, reproduced};
+use gleaner_papers::Found;
 
 /// Unlocks happen at a time that is no multiple of the host's tick.
 const ASLEEP: Time = 101_300 * US;
@@ -78,51 +79,26 @@ fn physical_rows() -> Result<[f64; 4], ReproduceError> {
     ])
 }
 
-const SETTINGS: [&str; 4] =
-    ["A: same core", "B: other core, spinning", "C: other core, blocking", "D: other core, blocking, 2 apps or VMs"];
-
 pub(super) fn reproduce() -> Result<Reproduced, ReproduceError> {
     let on_vm = virtual_rows()?;
     let physical = physical_rows()?;
-    let mut rows = Vec::new();
-    for (machine, figures, paper) in [("PM", physical, [4.0, 8.0, 8.0, 17.0]), ("VM", on_vm, [6.0, 17.0, 37.0, 96.0])] {
-        for ((setting, figure), paper) in SETTINGS.iter().zip(figures).zip(paper) {
-            rows.push(Row::number(format!("{machine} {setting}"), "wake-up us", paper, figure, Basis::Calibrated));
+    let mut found = Found::default();
+    for (machine, figures) in [("PM", physical), ("VM", on_vm)] {
+        for (setting, figure) in ["A", "B", "C", "D"].iter().zip(figures) {
+            found.put(format!("{machine} {setting}"), figure);
         }
     }
     let [_, b, c, d] = on_vm;
-    for (case, paper, ratio) in [
-        ("C on a VM against a PM", 4.6, c / physical[2]),
-        ("D against C on a VM", 2.6, d / c),
-        ("D against B on a VM", 5.6, d / b),
-        ("D on a VM against a PM", 5.6, d / physical[3]),
-    ] {
-        rows.push(Row::number(case, "wake-up ratio", paper, ratio, Basis::Calibrated));
-    }
+    found.put("VM C / PM C", c / physical[2]);
+    found.put("VM D / VM C", d / c);
+    found.put("VM D / VM B", d / b);
+    found.put("VM D / PM D", d / physical[3]);
     let kvm = Costs::KVM_2014;
     let delayed = VmConfig::new("app", CORES, kvm, waker_and_waiter(1, 2..CORES)).pinned(0..CORES);
-    let delayed = wake_up("D", grouped_cfs(CORES), delayed, Some(hogs(kvm, CORES)))?;
-    rows.push(Row::order(
-        "D on a VM, each VM in a group of its own and all of its vCPUs busy",
-        "wake-up us",
-        "the vCPU switch may be delayed by the scheduling policy, further increasing the time",
-        delayed,
-        delayed > d * 1.25,
-        format!("more than a quarter above {d:.0} us, where the wake-up preempts at once"),
-        Basis::Predicted,
-    ));
+    found.put("delayed", wake_up("D", grouped_cfs(CORES), delayed, Some(hogs(kvm, CORES)))?);
     let parameters = Setting::Native.costs().described().into_iter().zip(Costs::KVM_2014.described());
     let parameters = parameters.filter(|(pm, vm)| pm.ns + vm.ns > 0).take(8);
-    Ok(Reproduced {
-        title: "time to wake a thread that is blocked on a mutex".to_owned(),
-        parameters: parameters
-            .map(|(pm, vm)| (vm.name.to_owned(), format!("PM {}, VM {} ({})", pm.ns, vm.ns, vm.source)))
-            .collect(),
-        rows,
-        notes: vec![
-            "all figures of this table are the simulator's costs, four operations for four settings: nothing of it is \
-             predicted, and the rule of a fifth cannot be kept here"
-                .to_owned(),
-        ],
-    })
+    let parameters =
+        parameters.map(|(pm, vm)| (vm.name.to_owned(), format!("PM {}, VM {} ({})", pm.ns, vm.ns, vm.source)));
+    Ok(reproduced("gleaner:table2", parameters.collect(), &found))
 }

@@ -3,12 +3,11 @@
 use super::bed::{Bed, S};
 use super::parsec::{PARSEC, Program};
 use super::table1::hold_ns;
-use super::{FALLS, RISES, falls, rises};
 use crate::program::Workload;
-use crate::reproduce::{Basis, Extent, ReproduceError, Reproduced, Row};
+use crate::reproduce::{Extent, ReproduceError, Reproduced, reproduced};
+use gleaner_papers::Found;
 use rayon::prelude::*;
 
-const METRIC: &str = "execution time / capped solo run, ratio";
 /// Programs that the text says wait busily.
 const HEAVY: [&str; 3] = ["dedup", "streamcluster", "vips"];
 /// "Substantially", "significantly": by a quarter, which is also what two figures may differ by and still agree.
@@ -36,69 +35,29 @@ fn pair(name: &'static str, swaptions: f64, bed: Bed) -> Result<Pair, ReproduceE
     Ok(Pair { name, own, swaptions: beside })
 }
 
-fn pictured(pair: &Pair) -> Vec<Row> {
-    let setting = ["", ", PLE"];
-    let row = |case: String, value| Row::measured(case, METRIC, value, Basis::Predicted);
-    let own = (0..2).map(|n| row(format!("{}{}", pair.name, setting[n]), pair.own[n]));
-    let beside = (0..2).map(|n| row(format!("swaptions beside {}{}", pair.name, setting[n]), pair.swaptions[n]));
-    own.chain(beside).collect()
-}
-
-/// What the text says about one of the programs that wait busily.
-fn heavy(pair: &Pair) -> Vec<Row> {
-    let order = |case: String, says, value, agrees, criterion: &str| {
-        Row::order(case, METRIC, says, value, agrees, criterion, Basis::Predicted)
-    };
-    vec![
-        order(pair.name.to_owned(), "increases substantially", pair.own[0], pair.own[0] > MUCH, "above 1.25"),
-        order(
-            format!("swaptions beside {}", pair.name),
-            "can benefit compared to the capped solo run",
-            pair.swaptions[0],
-            falls(pair.swaptions[0]),
-            FALLS,
-        )
-        .because("a machine that spins keeps its pCPUs; only one that halts gives them away"),
-    ]
-}
-
-fn ple(pairs: &[Pair]) -> Vec<Row> {
-    let metric = "execution time with PLE / without, ratio";
-    let of = |name: &str| pairs.iter().find(|pair| pair.name == name).unwrap_or(&pairs[0]);
-    let order = |case: &str, says: &str, value: f64, agrees, criterion: &str| {
-        Row::order(case, metric, says, value, agrees, criterion, Basis::Predicted)
-    };
-    let change = |values: [f64; 2]| values[1] / values[0];
-    let (dedup, vips) = (of("dedup"), of("vips"));
-    let (own, other) = (change(vips.own), change(vips.swaptions));
+/// Every pair's figures, and what pause-loop exits change of them.
+fn put(found: &mut Found, pairs: &[Pair]) {
+    let mut pictured = Vec::new();
+    for pair in pairs {
+        for (who, values) in
+            [(pair.name.to_owned(), pair.own), (format!("swaptions beside {}", pair.name), pair.swaptions)]
+        {
+            for (setting, value) in ["", ", PLE"].iter().zip(values) {
+                pictured.push(format!("{who}{setting}"));
+                found.put(format!("{who}{setting}"), value);
+            }
+            found.put(format!("{who} with / without"), values[1] / values[0]);
+        }
+    }
+    found.list("pictured", pictured);
+    let vips = pairs.iter().find(|pair| pair.name == "vips").unwrap_or(&pairs[0]);
+    let [own, other] = [vips.own, vips.swaptions].map(|values| values[1] / values[0]);
+    found.put("vips / swaptions", own / other);
+    found.put("one of them improves", f64::from((own < 1.0) != (other < 1.0)));
     let slowed = pairs.iter().filter(|pair| pair.own[0] > MUCH).count();
     let still = pairs.iter().filter(|pair| pair.own[0] > MUCH && pair.own[1] > MUCH).count();
-    vec![
-        order("dedup", "reduced significantly", change(dedup.own), change(dedup.own) < 1.0 / MUCH, "below 0.8"),
-        order(
-            "swaptions beside dedup",
-            "also benefits",
-            change(dedup.swaptions),
-            change(dedup.swaptions) < 1.0,
-            "below 1",
-        ),
-        order(
-            "vips and swaptions",
-            "one improves, the other degrades",
-            own / other,
-            (own < 1.0) != (other < 1.0),
-            "one below 1, one above",
-        ),
-        Row::order(
-            "all programs",
-            "programs slowed by a quarter, with PLE / without, ratio",
-            "does not significantly mitigate across workloads",
-            still as f64 / slowed.max(1) as f64,
-            slowed > 0 && 2 * still >= slowed,
-            "at least half of those slowed without are slowed with",
-            Basis::Predicted,
-        ),
-    ]
+    found.put("slowed", slowed as f64);
+    found.put("still slowed / slowed", still as f64 / slowed.max(1) as f64);
 }
 
 pub(super) fn reproduce(extent: &Extent) -> Result<Reproduced, ReproduceError> {
@@ -109,27 +68,13 @@ pub(super) fn reproduce(extent: &Extent) -> Result<Reproduced, ReproduceError> {
     let pairs: Result<Vec<Pair>, ReproduceError> = names.par_iter().map(|name| pair(name, swaptions, bed)).collect();
     let pairs = pairs?;
     let busy = pairs.iter().filter(|pair| HEAVY.contains(&pair.name));
-    let least = busy.clone().map(|pair| pair.own[0]).fold(f64::INFINITY, f64::min);
+    let least = busy.map(|pair| pair.own[0]).fold(f64::INFINITY, f64::min);
     let others = pairs.iter().filter(|pair| !HEAVY.contains(&pair.name));
     let mut rest: Vec<f64> = others.map(|pair| pair.own[0]).collect();
     rest.sort_by(f64::total_cmp);
     let median = rest[rest.len() / 2];
-    let mut rows: Vec<Row> = busy.flat_map(heavy).collect();
-    rows.push(Row::order(
-        "programs that use kernel locks often",
-        "least slowdown among them / median of the others, ratio",
-        "increases significantly for them",
-        least / median,
-        rises(least / median),
-        RISES,
-        Basis::Predicted,
-    ));
-    rows.extend(ple(&pairs));
-    rows.extend(pairs.iter().flat_map(pictured));
-    Ok(Reproduced {
-        title: "Figure 2: PARSEC beside swaptions, normalized to capped solo runs".to_owned(),
-        parameters: super::parameters(),
-        rows,
-        notes: vec![super::CAPPED.to_owned()],
-    })
+    let mut found = Found::default();
+    found.put("least / median", least / median);
+    put(&mut found, &pairs);
+    Ok(reproduced("micro:fig2", super::parameters(), &found))
 }

@@ -7,17 +7,17 @@
 use super::bed::{Bed, MS, S, US, XEN_SLICE};
 use super::parsec::{PARSEC, Program};
 use super::table1::hold_ns;
-use super::{FALLS, RISES, falls, rises};
+use super::{falls, rises};
 use crate::engine::Time;
 use crate::program::Workload;
-use crate::reproduce::{Basis, Extent, ReproduceError, Reproduced, Row};
+use crate::reproduce::{Extent, ReproduceError, Reproduced, reproduced};
+use gleaner_papers::Found;
 use rayon::prelude::*;
 
 /// Beside 30 ms.
 const SLICES: [(&str, Time); 4] = [("10 ms", 10 * MS), ("5 ms", 5 * MS), ("1 ms", MS), ("0.1 ms", 100 * US)];
 const ONE_MS: usize = 2;
 const TENTH_MS: usize = 3;
-const METRIC: &str = "aggregate throughput / with 30 ms, ratio";
 
 fn vm(name: &str) -> (String, Workload) {
     (name.to_owned(), Program::named(name).workload(hold_ns(name)))
@@ -67,57 +67,20 @@ pub(super) fn reproduce(extent: &Extent) -> Result<Reproduced, ReproduceError> {
     let tenants = tenants(&names, bed)?;
     let column = |slice: usize| tenants.iter().map(move |tenant| tenant[slice]);
     let spread = |slice: usize| column(slice).fold(0.0, f64::max) - column(slice).fold(f64::INFINITY, f64::min);
-    let improved = column(ONE_MS).filter(|it| rises(*it)).count();
-    let (better, worse) =
-        (column(TENTH_MS).filter(|it| rises(*it)).count(), column(TENTH_MS).filter(|it| falls(*it)).count());
-    let dedup = names.iter().position(|name| *name == "dedup").map_or(f64::NAN, |n| tenants[n][TENTH_MS]);
-    let order = |case: &str, metric: &str, says: &str, value: f64, agrees, criterion: String| {
-        Row::order(case, metric, says, value, agrees, criterion, Basis::Predicted)
-    };
-    let mut rows = vec![
-        order(
-            "1 ms",
-            "programs that gain",
-            "improved for most cases",
-            improved as f64,
-            2 * improved > names.len(),
-            format!("more than half {RISES}"),
-        ),
-        order(
-            "0.1 ms",
-            "programs that gain",
-            "some improve",
-            better as f64,
-            better > 0,
-            format!("at least one {RISES}"),
-        ),
-        order(
-            "0.1 ms",
-            "programs that lose",
-            "others decrease",
-            worse as f64,
-            worse > 0,
-            format!("at least one {FALLS}"),
-        ),
-        order(
-            "0.1 ms / 1 ms",
-            "largest minus least improvement, ratio",
-            "large variation",
-            spread(TENTH_MS) / spread(ONE_MS),
-            rises(spread(TENTH_MS) / spread(ONE_MS)),
-            RISES.to_owned(),
-        ),
-        order("dedup, 0.1 ms", METRIC, "increases", dedup, rises(dedup), RISES.to_owned()),
-    ];
+    let count = |slice: usize, counts: fn(f64) -> bool| column(slice).filter(|it| counts(*it)).count() as f64;
+    let mut found = Found::default();
+    found.put("programs", names.len() as f64);
+    found.put("gain at 1 ms", count(ONE_MS, rises));
+    found.put("gain at 0.1 ms", count(TENTH_MS, rises));
+    found.put("lose at 0.1 ms", count(TENTH_MS, falls));
+    found.put("spread", spread(TENTH_MS) / spread(ONE_MS));
+    let mut pictured = Vec::new();
     for (name, tenant) in names.iter().zip(&tenants) {
         for ((slice, _), value) in SLICES.iter().zip(tenant) {
-            rows.push(Row::measured(format!("{name}, {slice}"), METRIC, *value, Basis::Predicted));
+            found.put(format!("{name}, {slice}"), *value);
+            pictured.push(format!("{name}, {slice}"));
         }
     }
-    Ok(Reproduced {
-        title: "Figure 5: every two PARSEC programs beside each other, shorter slices".to_owned(),
-        parameters: super::parameters(),
-        rows,
-        notes: vec!["Aggregate throughput is the weighted speedup of the two (rates relative to alone, added), relative to that with slices of 30 ms.".to_owned()],
-    })
+    found.list("pictured", pictured);
+    Ok(reproduced("micro:fig5", super::parameters(), &found))
 }

@@ -9,8 +9,9 @@ use super::bed::{MS, S};
 use crate::config::{Config, FairParams, HostConfig, Scheduler, VmConfig};
 use crate::engine::Time;
 use crate::program::{Builder, Op, Span};
-use crate::reproduce::{Basis, Extent, ReproduceError, Reproduced, Row};
+use crate::reproduce::{Extent, ReproduceError, Reproduced, reproduced};
 use crate::{Costs, Simulation, Timeline};
+use gleaner_papers::Found;
 use rayon::prelude::*;
 
 const VMS: u32 = 10;
@@ -49,40 +50,27 @@ fn shares(timeline: &Timeline, end: Time) -> Vec<f64> {
     times.into_iter().map(|time| time as f64 / end as f64).collect()
 }
 
-/// Target utilization and share of time with at most three, percent.
-const CLAIMS: [(f64, f64); 2] = [(88.8, 80.0), (79.2, 90.0)];
+/// Target utilizations, percent.
+const TARGETS: [f64; 2] = [88.8, 79.2];
 
-fn rows(&(target, paper): &(f64, f64), extent: &Extent) -> Result<Vec<Row>, ReproduceError> {
+fn shares_of(target: f64, extent: &Extent) -> Result<(Vec<f64>, f64), ReproduceError> {
     let length = if extent.smoke { 4 * S } else { 400 * S };
     let busy = target / 100.0 / f64::from(VMS);
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a positive time")]
     let think = (JOB as f64 * (1.0 / busy - 1.0)) as Time;
-    let (shares, utilization) = active(think, length, extent.seed)?;
-    let at_most = |n: usize| 100.0 * shares[..=n].iter().sum::<f64>();
-    let case = format!("target utilization {target} %");
-    Ok(vec![
-        Row::number(&case, "time with at most 3 active vCPUs, %", paper, at_most(3), Basis::Predicted),
-        Row::measured(
-            &case,
-            "time with at most 3 waiting vCPUs beside the one that runs, %",
-            at_most(4),
-            Basis::Predicted,
-        ),
-        Row::measured(&case, "utilization that came out, %", 100.0 * utilization, Basis::Predicted),
-    ])
+    active(think, length, extent.seed)
 }
 
 pub(super) fn reproduce(extent: &Extent) -> Result<Reproduced, ReproduceError> {
-    let rows: Result<Vec<Vec<Row>>, ReproduceError> = CLAIMS.par_iter().map(|claim| rows(claim, extent)).collect();
-    let parameter = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-    Ok(Reproduced {
-        title: "Figure 9: active vCPUs of ten on one pCPU".to_owned(),
-        parameters: vec![parameter("vms", "10, a vCPU each, one pCPU"), parameter("job_ns", "10000000"), parameter("slice_ns", "1000000")],
-        rows: rows?.into_iter().flatten().collect(),
-        notes: vec![
-            "The paper does not say whether a job can arrive while its VM has one, nor whether utilization is set or came out. Read here: \
-             set, and a VM has one job at a time. With utilization that comes out (M/M/1//10) it would be 59 % and 77 %."
-                .to_owned(),
-        ],
-    })
+    let all: Result<Vec<_>, ReproduceError> = TARGETS.par_iter().map(|target| shares_of(*target, extent)).collect();
+    let mut found = Found::default();
+    for (target, (shares, utilization)) in TARGETS.iter().zip(all?) {
+        for n in [3, 4] {
+            found.put(format!("{target}, at most {n}"), 100.0 * shares[..=n].iter().sum::<f64>());
+        }
+        found.put(format!("{target}, utilization"), 100.0 * utilization);
+    }
+    let parameters = [("vms", "10, a vCPU each, one pCPU"), ("job_ns", "10000000"), ("slice_ns", "1000000")];
+    let parameters = parameters.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
+    Ok(reproduced("micro:fig9", parameters, &found))
 }

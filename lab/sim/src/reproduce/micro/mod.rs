@@ -63,17 +63,8 @@ fn parameters() -> Vec<(String, String)> {
     all
 }
 
-/// Of every figure that is normalized to capped solo runs.
-const CAPPED: &str = "A capped solo run is the VM alone at its share of all CPUs: its rate alone, times share over CPU time used, \
-                      or all of it where it uses less. The paper caps with Xen; what that does within a period is not simulated.";
-/// Of every figure with iperf.
-const IPERF: &str = "Throughput is of a closed loop with one network ring (256 packets) on its way at 1 Gbit/s; jitter is of datagrams at \
-                     iperf's default of 1 Mbit/s, every 11.76 ms. The paper does not say what it ran iperf with.";
-
 /// A ratio has to differ from 1 by more than this to be larger or smaller: runs differ by less.
 const CLEARLY: f64 = 0.02;
-const FALLS: &str = "below 0.98";
-const RISES: &str = "above 1.02";
 
 fn falls(ratio: f64) -> bool {
     ratio < 1.0 - CLEARLY

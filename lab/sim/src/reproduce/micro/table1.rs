@@ -6,8 +6,9 @@
 use super::bed::{Bed, S, US};
 use super::parsec::Program;
 use crate::engine::Time;
-use crate::reproduce::{Basis, Extent, ReproduceError, Reproduced, Row};
+use crate::reproduce::{Extent, ReproduceError, Reproduced, Row};
 use gleaner_model::Distribution;
+use gleaner_papers::{Found, table};
 use rayon::prelude::*;
 
 /// A line of Table I, microseconds.
@@ -71,32 +72,21 @@ fn measure(name: &str, beside: bool, extent: &Extent) -> Result<Measured, Reprod
     Ok(Measured { wait_us: mean_of_waits(&waits), hold_us: holds.mean().unwrap_or(f64::NAN) / US as f64 })
 }
 
-const RISES: &str = "by several orders of magnitude";
-/// The table's own least ratio is 14.
-const RISES_BY: f64 = 10.0;
-
 fn rows(line: &Line, alone: &Measured, beside: &Measured) -> Vec<Row> {
-    let case = |setting: &str| format!("{}, {setting}", line.name);
-    let wait = "mean wait for a kernel lock, us";
-    let hold = "mean holding time of a kernel lock, us";
-    let rises = |of: &str, beside: f64, alone: f64| {
-        // Where nobody waits alone nor beside, nothing rises: that is no missing figure.
-        let ratio = if alone > 0.0 { beside / alone } else { 0.0 };
-        let metric = format!("{of} time beside swaptions / alone, ratio");
-        Row::order(line.name, &metric, RISES, ratio, ratio >= RISES_BY, "at least ten times", Basis::Predicted)
-    };
-    let no_flushes = "long sections are those that a woken sibling preempts; which ones this program's kernel interrupts all vCPUs in is not known";
-    let unlike = "only the locks of futexes and of run queues that somebody is woken on are waited for here; whoever wakes others after less than 1 ms is safe \
-                  (the ratelimit), a program that wakes nobody waits for nothing, and other locks' short waits would lower the mean";
-    vec![
-        Row::number(case("solo"), wait, line.wait[0], alone.wait_us, Basis::Predicted).because(unlike),
-        Row::number(case("co-run"), wait, line.wait[1], beside.wait_us, Basis::Predicted).because(unlike),
-        Row::number(case("solo"), hold, line.hold[0], alone.hold_us, Basis::Calibrated)
-            .with_note("the sections' length in the model"),
-        Row::number(case("co-run"), hold, line.hold[1], beside.hold_us, Basis::Predicted).because(no_flushes),
-        rises("waiting", beside.wait_us, alone.wait_us),
-        rises("holding", beside.hold_us, alone.hold_us).because(no_flushes),
-    ]
+    let mut found = Found::default();
+    found.list("line", [line.name]);
+    for (n, (setting, measured)) in [("solo", alone), ("co-run", beside)].into_iter().enumerate() {
+        for (what, value, paper) in [("wait", measured.wait_us, line.wait[n]), ("hold", measured.hold_us, line.hold[n])]
+        {
+            found.put(format!("{setting} {what}"), value);
+            found.put(format!("paper's {setting} {what}"), paper);
+        }
+    }
+    // Where nobody waits alone nor beside, nothing rises: that is no missing figure.
+    let ratio = |beside: f64, alone: f64| if alone > 0.0 { beside / alone } else { 0.0 };
+    found.put("wait ratio", ratio(beside.wait_us, alone.wait_us));
+    found.put("hold ratio", ratio(beside.hold_us, alone.hold_us));
+    table("micro:table1").rows(&found)
 }
 
 pub(super) fn reproduce(extent: &Extent) -> Result<Reproduced, ReproduceError> {
@@ -107,15 +97,7 @@ pub(super) fn reproduce(extent: &Extent) -> Result<Reproduced, ReproduceError> {
             Ok(rows(line, &alone, &beside))
         })
         .collect();
-    Ok(Reproduced {
-        title: "Table I: waiting and holding times of kernel locks, alone and beside swaptions".to_owned(),
-        parameters: super::parameters(),
-        rows: lines?.into_iter().flatten().collect(),
-        notes: vec![
-            "Holding times alone are what the model's kernel sections last, so they are inputs, not results."
-                .to_owned(),
-            "A wait is one that happened, as the kernel's lock statistics count: free locks are not averaged in."
-                .to_owned(),
-        ],
-    })
+    let table = table("micro:table1");
+    let rows = lines?.into_iter().flatten().collect();
+    Ok(Reproduced { rows, title: table.title, parameters: super::parameters(), notes: table.notes })
 }
