@@ -32,7 +32,9 @@ pub(super) fn in_order<'a>(parts: impl Iterator<Item = &'a Part>) -> Markup {
         @match together[0] {
             Part::Line(tone, text) => (paragraph(*tone, text)),
             Part::Table(of) => (table(of)),
-            Part::Fact(..) => dl { @for part in together { @if let Part::Fact(name, lines) = part { (fact(name, lines)) } } },
+            Part::Fact(..) => dl {
+                @for part in together { @if let Part::Fact(name, lines) = part { (fact(name, lines)) } }
+            },
             Part::Note(_) | Part::Chart(_) => {},
         }
     } }
