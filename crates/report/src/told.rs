@@ -14,22 +14,59 @@ pub struct Told<'a>(&'a [DecisionRecord]);
 
 /// These decisions, oldest first, as lines, oldest first.
 pub fn told(decisions: &[DecisionRecord]) -> Vec<Told<'_>> {
-    decisions.chunk_by(is_one_line).map(Told).collect()
+    let mut lines = Vec::new();
+    let mut rest = decisions;
+    while !rest.is_empty() {
+        let (line, others) = rest.split_at(length_of_line(rest));
+        lines.push(Told(line));
+        rest = others;
+    }
+    lines
 }
 
-fn is_one_line(a: &DecisionRecord, b: &DecisionRecord) -> bool {
-    let alike = (a.at_ns, &a.action, &a.reason) == (b.at_ns, &b.action, &b.reason);
-    let goes_on = is_trial(a) && (is_trial(b) || is_verdict(b)) && b.at_ns.saturating_sub(a.at_ns) < TRIAL_GAP_NS;
-    alike || goes_on
+/// How many of these decisions the first line tells.
+fn length_of_line(decisions: &[DecisionRecord]) -> usize {
+    let trial = decisions.first().and_then(|first| TRIALS.iter().find(|trial| trial.begins_with(first)));
+    let goes_on = |last: &DecisionRecord, next: &DecisionRecord| {
+        let alike = (last.at_ns, &last.action, &last.reason) == (next.at_ns, &next.action, &next.reason);
+        let soon = next.at_ns.saturating_sub(last.at_ns) < TRIAL_GAP_NS;
+        alike || soon && trial.is_some_and(|trial| !trial.is_verdict(last) && trial.is_of(next))
+    };
+    1 + decisions.windows(2).take_while(|pair| goes_on(&pair[0], &pair[1])).count()
 }
 
-fn is_trial(decision: &DecisionRecord) -> bool {
-    decision.reason == Reason::RetentionTrial.to_string()
+/// How a trial is known by its words.
+struct Trial {
+    /// Its decisions begin so.
+    begins: &'static str,
+    /// ... or so, where they only follow from it.
+    follows: &'static [&'static str],
+    /// What it said.
+    verdicts: &'static [&'static str],
 }
 
-/// What a trial said begins so, whatever it compared.
-fn is_verdict(decision: &DecisionRecord) -> bool {
-    decision.reason.starts_with("bridging idle periods ")
+const TRIALS: [Trial; 2] = [
+    Trial { begins: "a trial whether bridging ", follows: &[], verdicts: &["bridging idle periods "] },
+    Trial {
+        begins: "its threads seem to take turns ",
+        follows: &["its threads take turns on one vCPU", "deactivated: ", "in use again"],
+        verdicts: &["its threads take turns: on one vCPU", "one vCPU is not enough", "a trial of one vCPU ended"],
+    },
+];
+
+impl Trial {
+    fn begins_with(&self, decision: &DecisionRecord) -> bool {
+        decision.reason.starts_with(self.begins)
+    }
+
+    fn is_verdict(&self, decision: &DecisionRecord) -> bool {
+        self.verdicts.iter().any(|words| decision.reason.starts_with(words))
+    }
+
+    fn is_of(&self, decision: &DecisionRecord) -> bool {
+        let follows = self.follows.iter().any(|words| decision.reason.starts_with(words));
+        follows || self.begins_with(decision) || self.is_verdict(decision)
+    }
 }
 
 impl Told<'_> {
@@ -49,7 +86,8 @@ impl fmt::Display for Told<'_> {
         let (Some(first), Some(last)) = (self.0.first(), self.0.last()) else { return Ok(()) };
         let of_last = self.0.iter().filter(|decision| decision.reason == last.reason);
         let vcpus: CpuSet = of_last.filter_map(|decision| decision.vcpu.map(VcpuId)).collect();
-        let action = if is_trial(last) { "trial" } else { &last.action };
+        let goes_on = TRIALS.iter().any(|trial| trial.begins_with(last));
+        let action = if goes_on { "trial" } else { &last.action };
         f.write_str(action)?;
         match vcpus.len() {
             0 => {}
@@ -109,8 +147,38 @@ mod tests {
             Reason::RetentionNoSlower { rate_ratio: 1.0 },
             Reason::RetentionAndCpuTime { pays: true, cpu_ratio: 1.0 },
         ] {
-            assert!(is_verdict(&decision(0, "retain", 0, &said.to_string())), "{said}");
+            assert!(TRIALS[0].is_verdict(&decision(0, "retain", 0, &said.to_string())), "{said}");
         }
-        assert!(!is_verdict(&decision(0, "retain", 0, &Reason::RetentionUnseen.to_string())));
+        assert!(!TRIALS[0].is_verdict(&decision(0, "retain", 0, &Reason::RetentionUnseen.to_string())));
+        let turns = |pays| Reason::Turns { pays, rate_ratio: 1.0, low: 1.0, high: 1.0, pairs: 2 };
+        for said in [turns(true), turns(false), Reason::TurnsUnclear] {
+            assert!(TRIALS[1].is_verdict(&decision(0, "activate-all", 0, &said.to_string())), "{said}");
+        }
+        for follows in [Reason::TurnsTrial { cpus: 1.0 }, Reason::OnOneVcpu, Reason::Deactivated, Reason::Reactivated] {
+            let follows = decision(0, "release", 0, &follows.to_string());
+            assert!(TRIALS[1].is_of(&follows) && !TRIALS[1].is_verdict(&follows), "{}", follows.reason);
+        }
+    }
+
+    #[test]
+    fn a_trial_of_one_vcpu_is_one_line_with_what_follows_from_it() {
+        let seem = Reason::TurnsTrial { cpus: 0.6 }.to_string();
+        let [one, back] = [Reason::OnOneVcpu, Reason::Reactivated].map(|reason| reason.to_string());
+        let pays = Reason::Turns { pays: true, rate_ratio: 1.6, low: 1.5, high: 1.7, pairs: 2 }.to_string();
+        let all = [
+            decision(0, "retain", 0, &back),
+            decision(16, "deactivate", 1, &seem),
+            decision(16, "release", 0, &one),
+            decision(28, "activate-all", 0, &seem),
+            decision(28, "retain", 0, &back),
+            decision(40, "deactivate", 1, &pays),
+            decision(90, "retain", 0, &back),
+        ];
+        let told = [
+            format!("0 retain vCPU 0: {back}"),
+            format!("40 deactivate vCPU 1: {pays} (5 changes in 24.0ms)"),
+            format!("90 retain vCPU 0: {back}"),
+        ];
+        assert_eq!(lines(&all), told);
     }
 }

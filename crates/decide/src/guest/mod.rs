@@ -15,6 +15,7 @@
 //!         │                 ├─ workload_change  is it another program now?
 //!         │                 └─ measure          windows -> rates, medians
 //!         ├─ turns ───────── evidence       threads that take turns: one vCPU, by trial
+//!         ├─ kinds          what has lost a trial, and need not wait once it is another program
 //!         ├─ wake_pattern   who wakes whom
 //!         ├─ interrupts     which ones leave deactivated vCPUs
 //!         ├─ neighbours     what others steer
@@ -28,6 +29,7 @@ mod backoff;
 mod consolidation;
 mod explain;
 mod interrupts;
+mod kinds;
 mod neighbours;
 mod params;
 mod policy;

@@ -32,6 +32,7 @@
 //! waits less, computes more.
 
 use crate::guest::backoff::Backoff;
+use crate::guest::kinds::LostKinds;
 use crate::guest::{GuestParams, Hurry, TrialRecord};
 use gleaner_model::{CLEARLY_FASTER, Nanos, Reason, RetainMeans, Window};
 use serde::{Deserialize, Serialize};
@@ -145,6 +146,7 @@ pub(in crate::guest) struct Trial {
     wakeups_min: u64,
     gain_min: f64,
     again: Backoff,
+    lost: LostKinds,
     /// Windows in a row in which nothing else was going on.
     quiet: u32,
     /// Hand-overs per second in the last window, or as many as its progress says as much as.
@@ -176,6 +178,7 @@ impl Trial {
             gain_min: params.trial_gain_min,
             // Nothing but a change of the workload makes it start small again.
             again: Backoff::new(ms(params.trial_again_min_ms), ms(params.trial_again_max_ms), u64::MAX),
+            lost: LostKinds::default(),
             quiet: 0,
             rate: None,
             running: None,
@@ -203,6 +206,7 @@ impl Trial {
         self.again.set_limits(ms(params.trial_again_min_ms), ms(params.trial_again_max_ms));
         *self = Self {
             again: self.again.clone(),
+            lost: std::mem::take(&mut self.lost),
             quiet: self.quiet,
             rate: self.rate,
             running: self.running.take().filter(|_| new.enabled),
@@ -286,6 +290,7 @@ impl Trial {
     pub(super) fn workload_changed(&mut self) {
         self.verdict = None;
         self.again.reset();
+        self.lost.forget();
         // Said again by the next window, as a reason.
         self.blind = false;
         self.running = None;
@@ -310,7 +315,8 @@ impl Trial {
         };
         let Some(running) = &mut self.running else {
             self.quiet += 1;
-            let due = self.quiet >= self.quiet_windows && self.again.remaining(window.at) == Nanos::ZERO;
+            let waited = || self.again.remaining(window.at) == Nanos::ZERO;
+            let due = self.quiet >= self.quiet_windows && (waited() || self.lost.is_another(block.granularity()));
             if due {
                 self.running = Some(Running::default());
             }
@@ -328,6 +334,9 @@ impl Trial {
             return (self.retains() != before).then_some(Reason::RetentionTrial);
         };
         self.running = None;
+        if !pays {
+            self.lost.remember(block.granularity());
+        }
         let reason = self.conclude(window.at, pays, &ratios);
         self.last = Some(TrialRecord { at: window.at, pays, reason, rates: ratios.rates });
         Some(reason).filter(|_| self.retains() != before)

@@ -19,6 +19,7 @@
 mod evidence;
 
 use super::backoff::Backoff;
+use super::kinds::LostKinds;
 use super::{GuestParams, TrialRecord};
 use evidence::{Block, Compared};
 use gleaner_model::{BurstWatch, Nanos, Profile, Reason, Window};
@@ -49,12 +50,6 @@ const UPPER_BOUND_CLEAR_IN_TWO: f64 = 1.25;
 
 /// A group that uses less while idle vCPUs poll is no chain.
 const CHAIN_CPUS_MIN: f64 = 0.45;
-
-/// What lost is tried again at once where a switch takes so many times, or so small a part of, the CPU time that it
-/// took then: a program that has started up is another one.
-const ANOTHER_KIND: f64 = 4.0;
-/// Most kinds that are remembered. Once so many have lost, time alone decides.
-const KINDS_MAX: usize = 4;
 
 /// On one vCPU a thread that was woken may wait for another's slice (3 ms on two vCPUs and more). Who waits for much
 /// longer has somebody beside it that computes.
@@ -156,8 +151,7 @@ pub(super) struct Turns {
     /// Windows in a row that looked like turns.
     looked: u32,
     again: Backoff,
-    /// The granularities of programs that lost on one vCPU.
-    lost: Vec<f64>,
+    lost: LostKinds,
     last: Option<TrialRecord>,
 }
 
@@ -177,7 +171,7 @@ impl Turns {
             looked: 0,
             // Nothing but a change of the workload makes it start small again.
             again: Backoff::new(ms(params.turns_again_min_ms), ms(params.turns_again_max_ms), u64::MAX),
-            lost: Vec::new(),
+            lost: LostKinds::default(),
             last: None,
             params: params.clone(),
         }
@@ -230,7 +224,7 @@ impl Turns {
             self.again.trigger(now, now, now);
         } else {
             self.again.forget();
-            self.lost.clear();
+            self.lost.forget();
         }
         self.state = State::Apart;
         self.looked = 0;
@@ -248,7 +242,8 @@ impl Turns {
 
     fn look(&mut self, window: &Window, awake: bool, may: bool) -> Option<Change> {
         let cpus = window.group.cpu_time.share_of(window.length);
-        let due = self.again.remaining(window.at) == Nanos::ZERO || self.is_another(window);
+        let another = || self.lost.is_another(Block::of(window).granularity());
+        let due = self.again.remaining(window.at) == Nanos::ZERO || another();
         self.looked = if self.is_looking() && may && due && self.looks_like_turns(window, cpus, awake) {
             self.looked + 1
         } else {
@@ -270,13 +265,6 @@ impl Turns {
         let packs = comparing.is_packed();
         self.state = State::Trying(comparing);
         packs.then_some(Change::Pack(Reason::TurnsTrial { cpus }))
-    }
-
-    /// Whether the program is none of those that lost.
-    fn is_another(&self, window: &Window) -> bool {
-        let granularity = Block::of(window).granularity();
-        let differs = |lost: &f64| (granularity / lost).max(lost / granularity) >= ANOTHER_KIND;
-        !self.lost.is_empty() && self.lost.len() < KINDS_MAX && self.lost.iter().all(differs)
     }
 
     fn looks_like_turns(&self, window: &Window, cpus: f64, awake: bool) -> bool {
@@ -350,9 +338,7 @@ impl Turns {
             // Also where it is there already: whoever is told why wants to know.
             Change::Pack(reason)
         } else {
-            if let (true, Some(apart)) = (self.lost.len() < KINDS_MAX, comparing.last(false)) {
-                self.lost.push(apart.granularity());
-            }
+            comparing.last(false).into_iter().for_each(|apart| self.lost.remember(apart.granularity()));
             // Told also where it is apart already.
             self.state = State::Apart;
             Change::Spread(reason)
