@@ -227,6 +227,12 @@ impl<T> Finding<T> {
     }
 }
 
+impl Finding<bool> {
+    fn either(&self, yes: &str, no: &str) -> String {
+        self.text(|is| if *is { yes } else { no }.to_owned())
+    }
+}
+
 impl Shown for HostProbeReport {
     fn document(&self) -> Document {
         let mut document = Document::new("What the host can do");
@@ -236,11 +242,23 @@ impl Shown for HostProbeReport {
         document.page(verdict(sentence(&self.verdict.text)));
         document.both([
             fact("machine", format!("Linux {}, {pcpus} online, {hypervisor}", self.kernel)),
-            fact("tick", self.hz.text(|hz| tick_text(*hz))),
-            fact("HRTICK", self.hrtick.text(|on| hrtick_text(*on))),
+            fact(
+                "tick",
+                self.hz.text(|hz| {
+                    let apart = time(1_000_000_000 / u64::from((*hz).max(1)));
+                    format!("HZ={hz}: without a timer or a ticker slices end {apart} apart at best")
+                }),
+            ),
+            fact("HRTICK", self.hrtick.either("on: slices end when they should", "off: slices end at the tick")),
             fact("preemption", self.preemption.text(|model| format!("{model} ({})", self.preemption.from))),
             fact("base slice", self.base_slice_ns.text(|ns| format!("{}, of a thread that asked for none", time(*ns)))),
-            fact("own slices", self.slice_per_thread.text(|can| own_slices_text(*can))),
+            fact(
+                "own slices",
+                self.slice_per_thread.either(
+                    "sched_setattr gives a thread a slice of its own (tried)",
+                    "sched_setattr has no effect on slices here (tried)",
+                ),
+            ),
             fact("FIFO", self.fifo_text()),
         ]);
         let issues = self.slice_issues.iter().map(|issue| fact("kernel", format!("{}: {}", range(issue), issue.text)));
@@ -267,34 +285,13 @@ impl HostProbeReport {
             (Some(false), ..) => "throttling is off: tickers are refused".to_owned(),
             _ => format!("throttling unknown: {}", self.rt_throttling.from),
         };
-        let may =
-            self.fifo.text(|can| if *can { "allowed".to_owned() } else { format!("refused: {}", self.fifo.from) });
+        let may = self.fifo.either("allowed", &format!("refused: {}", self.fifo.from));
         let group = match self.rt_group_runtime_ns.value {
             Some(0) => "; this cgroup has no real-time budget: the root group must be used",
             _ => "",
         };
         format!("{may}; {throttled}{group}")
     }
-}
-
-fn tick_text(hz: u32) -> String {
-    format!(
-        "HZ={hz}: without a timer or a ticker slices end {} apart at best",
-        time(1_000_000_000 / u64::from(hz.max(1)))
-    )
-}
-
-fn hrtick_text(on: bool) -> String {
-    if on { "on: slices end when they should" } else { "off: slices end at the tick" }.to_owned()
-}
-
-fn own_slices_text(can: bool) -> String {
-    if can {
-        "sched_setattr gives a thread a slice of its own (tried)"
-    } else {
-        "sched_setattr has no effect on slices here (tried)"
-    }
-    .to_owned()
 }
 
 fn range(issue: &SliceIssueFact) -> String {

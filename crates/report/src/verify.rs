@@ -1,7 +1,7 @@
 //! `gleaner.verify/1`: does the machine have what the daemon set?
 
 use crate::contracts::Shown;
-use crate::show::{Document, Part, facts, line};
+use crate::show::{Document, Part, fact, line};
 use serde::{Deserialize, Serialize};
 
 /// What was found.
@@ -43,22 +43,18 @@ impl VerifiedFile {
         self.changed_by.as_ref().map_or(found.clone(), |who| format!("{found}; changed by {who}"))
     }
 
-    fn fact(&self) -> Option<Part> {
-        let expected = self.expected.join(" or ");
-        let (name, found) = match (&self.found, self.as_set) {
-            (_, true) => ("ok", expected),
-            (Some(found), false) => ("DIFFERS", format!("{found}, and not {expected}")),
-            (None, false) => ("DIFFERS", "cannot be read".to_owned()),
-        };
-        let who = self.changed_by.as_ref().map(|who| format!("changed by {who}"));
-        facts(name, std::iter::once(format!("{}: {found}", self.path)).chain(who))
+    fn fact(&self) -> Part {
+        if self.as_set {
+            return fact("ok", format!("{}: {}", self.path, self.expected.join(" or ")));
+        }
+        fact("DIFFERS", self.difference())
     }
 }
 
 impl Shown for VerifyReport {
     fn document(&self) -> Document {
         let mut document = Document { indent: "  ", ..Document::new("What the daemon set") };
-        document.both(self.files.iter().filter_map(VerifiedFile::fact));
+        document.both(self.files.iter().map(VerifiedFile::fact));
         document.both(line(match (self.files.is_empty(), self.as_set) {
             (true, _) => "nothing is set on this machine, so nothing can differ",
             (_, true) => "the machine has what the daemon set",

@@ -23,7 +23,7 @@ impl Shown for SimReport {
         document.both(line(format!("{}: simulated on {pcpus}{slice}", self.scenario)));
         document.page(self.told());
         document.page(RATIOS.iter().flat_map(|ratio| self.charts(ratio)).map(Part::from));
-        document.words(table("", self.rows.iter().map(|row| self.short(row))));
+        document.both(self.rows_table());
         document.page(self.tables());
         document.page([
             fact("simulated host", pcpus),
@@ -39,6 +39,16 @@ impl Shown for SimReport {
     }
 }
 
+impl SimRow {
+    fn named(&self) -> Row {
+        Row::default()
+            .text("machine", &self.vm)
+            .text("workload", &self.workload)
+            .text("beside", &self.beside)
+            .text("policy", choice(self))
+    }
+}
+
 /// What was chosen for it: the policy, and the slice where slices are compared.
 fn choice(row: &SimRow) -> String {
     row.slice.as_ref().map_or_else(|| row.policy.clone(), |slice| format!("{} at {slice}", row.policy))
@@ -49,19 +59,6 @@ fn case(row: &SimRow) -> String {
 }
 
 impl SimReport {
-    /// The terminal's row.
-    fn short(&self, row: &SimRow) -> Row {
-        let slices = self.rows.iter().any(|row| row.slice.is_some());
-        let policy = row.slice.as_ref().map_or_else(|| row.policy.clone(), |slice| format!("{}, {slice}", row.policy));
-        Row::default()
-            .text("workload", format!("{} {}", row.vm, row.workload))
-            .text(if slices { "policy, slice" } else { "policy" }, policy)
-            .fixed("items/s", row.items_per_s, 0)
-            .fixed("speedup", row.speedup, 2)
-            .text("beside it", &row.beside)
-            .fixed("their speedup", row.beside_speedup, 2)
-    }
-
     /// Runs that did not come to their end, and what one round is worth.
     fn cut_off(&self) -> Vec<String> {
         let stopped = self.runs.iter().find(|run| run.stopped).map(|run| {
@@ -137,21 +134,20 @@ impl SimReport {
         bars.chunks(MOST_ROWS).map(chart).collect()
     }
 
-    fn tables(&self) -> impl Iterator<Item = Part> {
-        let named = |row: &SimRow| {
-            Row::default()
-                .text("machine", &row.vm)
-                .text("workload", &row.workload)
-                .text("beside", &row.beside)
-                .text("policy", choice(row))
-        };
+    fn rows_table(&self) -> Option<Part> {
+        let title = "Per machine, workload, neighbours and policy (medians over rounds; in brackets the least and the \
+                     greatest round)";
         let rows = self.rows.iter().map(|row| {
             let told = |value: Option<f64>, ratio| value.map(|value| interval(value, self.spread(row, ratio)));
-            named(row)
+            row.named()
                 .fixed("items/s", row.items_per_s, 1)
                 .number("speedup", told(row.speedup, &RATIOS[0]))
                 .number("neighbours", told(row.beside_speedup, &RATIOS[1]))
         });
+        table(title, rows)
+    }
+
+    fn tables(&self) -> impl Iterator<Item = Part> {
         let times = self.rows.iter().filter_map(|row| {
             let (_, vm) = runs(self, row).next()?;
             let parts = [
@@ -166,16 +162,13 @@ impl SimReport {
             let all: f64 = parts.iter().map(|(_, ns)| *ns as f64).sum();
             let share =
                 |row: Row, (name, ns): &(&str, u64)| row.number(*name, (all > 0.0).then(|| percent(*ns as f64 / all)));
-            let row = parts.iter().fold(named(row), share);
+            let row = parts.iter().fold(row.named(), share);
             Some(row.number("halts", vm.halts).fixed("active vCPUs", vm.active_vcpus_mean, 2))
         });
         let cost = |SimCost { name, value_ns, meaning }: &SimCost| {
             Row::default().text("cost", name).time("time", *value_ns).text("paid for", meaning)
         };
-        let title = "Per machine, workload, neighbours and policy (medians over rounds; in brackets the least and the \
-                     greatest round)";
         let tables = [
-            table(title, rows),
             table("Where the measured machines' vCPU time went, in the first round", times).map(|part| part.folded(12)),
             table("What things cost in this simulation", self.costs.iter().map(cost)).map(|part| part.folded(0)),
         ];
