@@ -14,6 +14,11 @@
 //! compared without the vCPUs of `base` that are offline: taking a vCPU away from the machine makes no thread look
 //! pinned.
 
+mod undo;
+
+pub(crate) use undo::needed;
+pub use undo::{AffinityStep, GroupAffinity, ThreadAffinity};
+
 use gleaner_model::CpuSet;
 use gleaner_sys::{own_affinity, schedstat};
 use std::cmp::Reverse;

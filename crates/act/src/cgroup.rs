@@ -3,9 +3,12 @@
 //! A controller is either on the unified hierarchy (v2) or on one of its own (v1); a machine may mix them. Roots are a
 //! parameter, so that tests build their own trees.
 
+mod changes;
+
+pub use changes::{DisableController, RemoveCgroup};
+pub(crate) use changes::{enable_controller, is_ours};
+
 use crate::ActError;
-use crate::journal::Journal;
-use crate::undo::Undo;
 use gleaner_sys::{Mount, cgroup_path, hierarchy_folder, mounts};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -127,19 +130,6 @@ pub(crate) fn write(path: &Path, text: &str) -> Result<(), ActError> {
 /// Makes a cgroup.
 pub(crate) fn make(path: &Path) -> Result<(), ActError> {
     fs::create_dir(path).map_err(ActError::file("create", path))
-}
-
-/// Makes a v2 controller available to the children of `parent`; undone only if Gleaner made it so: this run, or another
-/// that still goes on and will leave it to us.
-pub(crate) fn enable_controller(parent: &Path, controller: &str, journal: &mut Journal) -> Result<(), ActError> {
-    let control = parent.join("cgroup.subtree_control");
-    let undo = Undo::DisableController { parent: parent.to_owned(), controller: controller.to_owned() };
-    let _lock = journal.lock_folder();
-    if read(&control)?.split_whitespace().any(|name| name == controller) {
-        return if journal.others_have(&undo) { journal.before(&undo) } else { Ok(()) };
-    }
-    journal.before(&undo)?;
-    write(&control, &format!("+{controller}"))
 }
 
 #[cfg(test)]

@@ -7,9 +7,8 @@
 //! this process was; where that cannot be written, the program would silently leave its limits, so there the class has
 //! to do.
 
-use crate::cgroup::{self, CgroupHierarchies, Hierarchy};
+use crate::cgroup::{self, CgroupHierarchies, Hierarchy, RemoveCgroup};
 use crate::journal::Journal;
-use crate::undo::Undo;
 use crate::{ActError, Fallback};
 use std::fs::OpenOptions;
 use std::path::PathBuf;
@@ -80,7 +79,7 @@ impl IdleGroup {
 
 fn create_v1(hierarchy: &Hierarchy, journal: &mut Journal) -> Result<IdleGroup, ActError> {
     let folder = hierarchy.mount.join(format!("gleaner-yield-{}", journal.run_id()));
-    journal.before(&Undo::RemoveCgroup { path: folder.clone(), members_to: None })?;
+    journal.before(&RemoveCgroup { path: folder.clone(), members_to: None })?;
     cgroup::make(&folder)?;
     // Left in the journal when this fails: an empty folder is removed by the undo like a used one.
     cgroup::write(&folder.join("cpu.idle"), "1")?;
@@ -103,7 +102,7 @@ fn create_v2(hierarchy: &Hierarchy, journal: &mut Journal) -> Result<IdleGroup, 
     }
     cgroup::enable_controller(root, "cpu", journal)?;
     let folder = root.join(format!("gleaner-yield-{}", journal.run_id()));
-    journal.before(&Undo::RemoveCgroup { path: folder.clone(), members_to: None })?;
+    journal.before(&RemoveCgroup { path: folder.clone(), members_to: None })?;
     cgroup::make(&folder)?;
     cgroup::write(&folder.join("cgroup.type"), "threaded")?;
     cgroup::write(&folder.join("cpu.idle"), "1")?;

@@ -6,6 +6,8 @@
 //!    └── undo: by main on exit, by the guardian after kill -9, by `gleaner restore` after both
 //! ```
 //!
+//! Each change brings its own undo ([`Change`]); `undo` lists them, and the journal knows none.
+//!
 //! Nothing here decides. What is refused (a scheduling class, a cgroup file) is replaced by the next weaker means, and
 //! the replacement is named ([`Fallback`]).
 
@@ -27,25 +29,26 @@ mod undo;
 mod xen;
 mod yielding;
 
-pub use affinity::allowed_cpus;
-pub use cgroup::{CgroupHierarchies, CgroupRoots, Hierarchy, own_group};
+pub use affinity::{AffinityStep, GroupAffinity, ThreadAffinity, allowed_cpus};
+pub use cgroup::{CgroupHierarchies, CgroupRoots, DisableController, Hierarchy, RemoveCgroup, own_group};
 pub use error::{ActError, Fallback};
 pub use housekeeping::HousekeepingCpu;
 pub use idle_group::{IdleGroup, IdleMeans};
 pub use interrupts::Interrupts;
-pub use journal::{Journal, list_journals};
+pub use journal::{Change, Journal, list_journals, own_journals};
 pub use placement::{Placement, PlacementKind, PlacementRequest};
 pub use procs::{RUN_ID_VARIABLE, own_start_time, process_start_time};
 pub use resctrl::{
-    CacheAllocation, CacheGroup, CacheMonitor, CacheMonitoring, CacheReading, Joined, Resctrl, ResctrlInfo,
+    CacheAllocation, CacheGroup, CacheMonitor, CacheMonitoring, CacheReading, Joined, RemoveResctrlGroup, Resctrl,
+    ResctrlInfo, UnmountResctrl,
 };
-pub use retain::{Haltpoll, IdlePoll, IdlePollParams, IdlePollRefusal, PmQos, Retainer, SetValue};
+pub use retain::{FileValue, Haltpoll, IdlePoll, IdlePollParams, IdlePollRefusal, PmQos, Retainer, SetValue};
 pub use slice::{
     Competing, Enforcer, EnforcerConfig, RtThrottling, SLICE_RANGE, SliceOutcome, SliceRefusal, SliceSupport, Slices,
     ThreadAttr, TickerCost, by_kernel, hrtick, refuse_slice, switch_cost, thread_attr, tick, try_fifo,
 };
-pub use state_dir::{default_state_dir, is_trusted_dir, own_journals};
+pub use state_dir::{default_state_dir, is_trusted_dir};
 pub use timer_slack::TimerSlack;
-pub use undo::{Undo, UndoOutcome, is_abandoned, take_values_back, undo_held, undo_journal, undo_own};
+pub use undo::{UndoOutcome, is_abandoned, take_values_back, undo_held, undo_journal, undo_own};
 pub use xen::{XenChange, XenRefusal, XenRequest, Xl, change_xen, plan_xen};
 pub use yielding::{BusyWait, YieldClass, YieldingThreads};

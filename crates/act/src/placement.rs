@@ -12,11 +12,11 @@
 //! would escape the session's limits. The program sees every vCPU at exec whichever it is, so that it sizes its pools
 //! as it always does.
 
-use crate::affinity::Affinities;
-use crate::cgroup::{self, CgroupHierarchies, Hierarchy};
+use crate::ActError;
+use crate::affinity::{Affinities, AffinityStep, GroupAffinity, ThreadAffinity, needed};
+use crate::cgroup::{self, CgroupHierarchies, Hierarchy, RemoveCgroup};
 use crate::journal::Journal;
-use crate::undo::{self, Undo};
-use crate::{ActError, process_start_time};
+use crate::procs::{process_start_time, thread_start_time};
 use gleaner_model::CpuSet;
 use std::path::{Path, PathBuf};
 
@@ -120,7 +120,7 @@ impl Placement {
     fn before_masks(&mut self, journal: &mut Journal) -> Result<(), ActError> {
         while let Some(&root_pid) = self.roots.get(self.roots_journalled) {
             let root_start_time = process_start_time(root_pid).unwrap_or(0);
-            journal.before(&Undo::GroupAffinity { root_pid, root_start_time, base: self.base.to_string() })?;
+            journal.before(&GroupAffinity { root_pid, root_start_time, base: self.base.to_string() })?;
             self.roots_journalled += 1;
         }
         Ok(())
@@ -146,15 +146,16 @@ impl Placement {
             Backend::Cpuset { .. } => {}
             Backend::Affinity(affinities) => {
                 if !affinities.knows_step(active) {
-                    journal.before(&Undo::AffinityStep { active: active.to_string() })?;
+                    journal.before(&AffinityStep { active: active.to_string() })?;
                 }
                 // Before the step: a thread that the program pinned to just what is to be active is told from one that
                 // we confined.
                 for (choice, current) in affinities.new_choices(tids) {
-                    journal.before(&undo::own_affinity(&choice))?;
+                    journal.before(&ThreadAffinity::from(&choice))?;
                     affinities.remember(choice, current);
                 }
-                if let Err(error) = journal.compact_if_long() {
+                if let Err(error) = journal.compact_if_long(needed(|tid, start| thread_start_time(tid) == Some(start)))
+                {
                     tracing::warn!("{error}");
                 }
                 // A wider mask spreads nobody: who wakes the other keeps it near. Some are to be on what is given until
@@ -163,7 +164,7 @@ impl Placement {
                 let elsewhere = Affinities::to_move(tids, given.len(), active.len());
                 if !elsewhere.is_empty() {
                     if !affinities.knows_step(&given) {
-                        journal.before(&Undo::AffinityStep { active: given.to_string() })?;
+                        journal.before(&AffinityStep { active: given.to_string() })?;
                     }
                     affinities.begin_step(&given);
                     affinities.confine(&elsewhere, &given);
@@ -231,7 +232,7 @@ fn fill_cpuset(folder: &Path, base: &CpuSet, parent: &Hierarchy, journal: &mut J
     if parent.v2 {
         cgroup::enable_controller(&parent.own, "cpuset", journal)?;
     }
-    journal.before(&Undo::RemoveCgroup { path: folder.to_owned(), members_to: Some(parent.own.clone()) })?;
+    journal.before(&RemoveCgroup { path: folder.to_owned(), members_to: Some(parent.own.clone()) })?;
     cgroup::make(folder)?;
     if !parent.v2 {
         // A v1 cpuset takes no task before both are set.

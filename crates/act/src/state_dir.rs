@@ -27,19 +27,11 @@ pub fn default_state_dir() -> PathBuf {
     })
 }
 
-/// The journals of this user: of the default folder first.
-///
-/// # Errors
-/// When that belongs to somebody else or cannot be read.
-pub fn own_journals() -> Result<Vec<PathBuf>, ActError> {
-    let default = default_state_dir();
-    let mut found = crate::list_journals(&default)?;
-    let uid = rustix::process::geteuid();
-    if !uid.is_root() {
-        let others = own_dirs(Path::new(TMP), uid.as_raw()).into_iter().filter(|dir| *dir != default);
-        found.extend(others.filter_map(|dir| crate::list_journals(&dir).ok()).flatten());
-    }
-    Ok(found)
+/// Other folders that may be this user's, from before the default was another.
+pub(crate) fn other_state_dirs() -> Vec<PathBuf> {
+    let (default, uid) = (default_state_dir(), rustix::process::geteuid());
+    let dirs = if uid.is_root() { Vec::new() } else { own_dirs(Path::new(TMP), uid.as_raw()) };
+    dirs.into_iter().filter(|dir| *dir != default).collect()
 }
 
 /// Under `su USER` the runtime folder may still be that of whoever called it: it has to be the user's own.

@@ -8,11 +8,11 @@
 //! `CAP_SYS_NICE` may write for others: without it nothing is set.
 
 use crate::ActError;
-use crate::journal::Journal;
+use crate::journal::{Change, Journal, Run};
 use crate::procs::{process_start_time, threads_of};
-use crate::undo::Undo;
 use gleaner_model::Nanos;
 use rustix::thread::{CapabilitySet, capabilities};
+use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io;
 
@@ -51,7 +51,7 @@ impl TimerSlack {
     fn note(self, root_pid: i32, journal: &mut Journal) -> Result<(), ActError> {
         let root_start_time = process_start_time(root_pid).unwrap_or(0);
         let (had_ns, set_ns) = (self.had.0, self.slack.0);
-        journal.before(&Undo::TimerSlack { root_pid, root_start_time, had_ns, set_ns })
+        journal.before(&TimerSlackChange { root_pid, root_start_time, had_ns, set_ns })
     }
 
     /// Gives it to the calling thread, and so to what it starts. Async-signal-safe.
@@ -73,8 +73,32 @@ fn own() -> Result<Nanos, ActError> {
     u64::try_from(own).map(Nanos).map_err(unknown)
 }
 
+/// Threads of the program that have this timer slack get the one that they would have had.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TimerSlackChange {
+    /// The managed program; 0: it was about to start.
+    root_pid: i32,
+    /// Its start time, in clock ticks since boot.
+    root_start_time: u64,
+    /// What it would have inherited, in nanoseconds.
+    had_ns: u64,
+    /// What it was given, in nanoseconds.
+    set_ns: u64,
+}
+
+impl Change for TimerSlackChange {
+    const NAME: &'static str = "timer-slack";
+
+    fn undo(&self, run: &Run<'_>) -> Result<(), ActError> {
+        let (had, set) = (Nanos(self.had_ns), Nanos(self.set_ns));
+        let root = (self.root_pid, self.root_start_time);
+        run.for_its_processes(root, self.root_pid != 0, |pids| restore(pids, had, set))
+    }
+}
+
 /// Gives the threads of these processes that still have `set` what they would have had. How many there were.
-pub(crate) fn restore(pids: impl IntoIterator<Item = i32>, had: Nanos, set: Nanos) -> Result<usize, ActError> {
+fn restore(pids: impl IntoIterator<Item = i32>, had: Nanos, set: Nanos) -> Result<usize, ActError> {
     let mut count = 0;
     for tid in pids.into_iter().flat_map(threads_of) {
         let path = format!("/proc/{tid}/timerslack_ns");

@@ -5,7 +5,9 @@
 mod fake_resctrl;
 
 use fake_resctrl::{FakeResctrl, Machine};
-use gleaner_act::{CacheReading, Joined, Journal, Resctrl, Undo, UndoOutcome, undo_journal, undo_own};
+use gleaner_act::{
+    CacheReading, Joined, Journal, RemoveResctrlGroup, Resctrl, UndoOutcome, UnmountResctrl, undo_journal, undo_own,
+};
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Child, Command};
@@ -181,7 +183,7 @@ fn a_kill_at_any_moment_leaves_nothing_behind() {
     for killed_after in 0..=steps.len() {
         let mut journal = Journal::create(&dir, "1-1").unwrap();
         for path in [&group, &monitor] {
-            journal.before(&Undo::RemoveResctrlGroup { path: path.clone() }).unwrap();
+            journal.before(&RemoveResctrlGroup { path: path.clone() }).unwrap();
         }
         steps.iter().take(killed_after).for_each(|step| step());
         // As the guardian finds it: the process that wrote it is dead.
@@ -207,7 +209,7 @@ fn a_mount_of_ours_goes_unless_somebody_uses_it() {
     for (who, uses) in uses {
         let Some(on) = fixture(Machine::default()) else { return };
         let (root, mut journal) = (on.fake.path().to_owned(), on.journal);
-        journal.before(&Undo::UnmountResctrl { path: root.clone() }).unwrap();
+        journal.before(&UnmountResctrl { path: root.clone() }).unwrap();
         uses(&root);
         assert!(root.join("info").is_dir());
         undo_own(&journal).unwrap();
@@ -220,7 +222,7 @@ fn a_mount_of_ours_goes_unless_somebody_uses_it() {
 fn of_two_runs_the_last_one_unmounts() {
     let Some(on) = fixture(Machine::default()) else { return };
     let (root, mut first) = (on.fake.path().to_owned(), on.journal);
-    first.before(&Undo::UnmountResctrl { path: root.clone() }).unwrap();
+    first.before(&UnmountResctrl { path: root.clone() }).unwrap();
     let mut second = Journal::create(first.path().parent().unwrap(), "run-2").unwrap();
     Resctrl::share_mount(&root, &mut second).unwrap();
     undo_own(&first).unwrap();

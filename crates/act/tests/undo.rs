@@ -1,6 +1,9 @@
 //! What an undo does, line by line: in which order, to whom, and what it leaves alone.
 
-use gleaner_act::{Journal, Undo, UndoOutcome, process_start_time, undo_journal, undo_own};
+use gleaner_act::{
+    AffinityStep, GroupAffinity, Journal, RemoveCgroup, RemoveResctrlGroup, UndoOutcome, process_start_time,
+    undo_journal, undo_own,
+};
 use gleaner_model::CpuSet;
 use rustix::process::Pid;
 use rustix::thread::{CpuSet as Mask, sched_getaffinity, sched_setaffinity};
@@ -27,7 +30,7 @@ fn the_newest_change_is_undone_first() {
     // Each can only go before the one that it is in.
     let nested = ["a", "a/b", "a/b/c"].map(|name| dir.path().join(name));
     for path in &nested {
-        journal.before(&Undo::RemoveResctrlGroup { path: path.clone() }).unwrap();
+        journal.before(&RemoveResctrlGroup { path: path.clone() }).unwrap();
         fs::create_dir(path).unwrap();
     }
     assert_eq!(undo_own(&journal).unwrap(), UndoOutcome::Undone { entries: 3 });
@@ -44,7 +47,7 @@ fn the_yielding_threads_group_leaves_the_idle_class_before_it_is_removed() {
         fs::create_dir(&group).unwrap();
         fs::write(group.join("cpu.idle"), "1").unwrap();
         let members_to = members_to.map(|name| dir.path().join(name));
-        journal.before(&Undo::RemoveCgroup { path: group.clone(), members_to }).unwrap();
+        journal.before(&RemoveCgroup { path: group.clone(), members_to }).unwrap();
         // A plain folder with a file in it cannot be removed: what was done to it before can be seen.
         assert!(undo_own(&journal).is_err());
         assert_eq!(fs::read_to_string(group.join("cpu.idle")).unwrap(), idle);
@@ -97,8 +100,8 @@ fn a_process_that_got_the_id_of_the_program_is_left_alone() {
         // The program started at another time: this process has its id, and chose its CPU itself.
         let root_start_time = process_start_time(sleeper.pid()).unwrap() - later;
         let base = list(&all).parse::<CpuSet>().unwrap().to_string();
-        journal.before(&Undo::GroupAffinity { root_pid: sleeper.pid(), root_start_time, base }).unwrap();
-        journal.before(&Undo::AffinityStep { active: list(&all[..1]) }).unwrap();
+        journal.before(&GroupAffinity { root_pid: sleeper.pid(), root_start_time, base }).unwrap();
+        journal.before(&AffinityStep { active: list(&all[..1]) }).unwrap();
         orphan(&journal);
         assert_eq!(undo_journal(journal.path(), false).unwrap(), UndoOutcome::Undone { entries: 2 });
         assert_eq!(sleeper.cpus(), if widened { all.clone() } else { all[..1].to_vec() }, "{later}");

@@ -90,7 +90,7 @@ pub enum Record {
         params: Vec<u8>,
     },
     /// A window.
-    Window(WindowRecord),
+    Window(Box<WindowRecord>),
     /// Between two windows.
     Burst(BurstRecord),
     /// A group is managed no more.

@@ -179,7 +179,7 @@ impl Records {
                 let vcpus = self.vcpus.clone()?;
                 let of_group = of_group.into_owned();
                 let window = Window { at, length, source, vcpus, idle_entries, halts, group: of_group };
-                Record::Window(WindowRecord { group, decided, window, decisions: decisions.into_owned() })
+                Record::Window(Box::new(WindowRecord { group, decided, window, decisions: decisions.into_owned() }))
             }
             Wire::Gone { group } => Record::Gone { group },
             Wire::Event { at, text } => Record::Event { at, text: text.into_owned() },

@@ -1,14 +1,10 @@
-//! The command line. Help text lives here and teaches; nothing here acts.
+//! The command line: all commands. Each brings its own arguments, and knows nothing of this.
 
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
-pub use gleaner_command::args::{JsonArg, PolicyArg, any_duration, duration, duration_within};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use gleaner_command::everywhere::EverywhereArgs;
-use gleaner_command::params::ParamsArg;
-use gleaner_settings::{GroupSettings, MachineSettings, TimerSlack};
 use std::ffi::OsString;
 use std::fmt::Write;
 use std::path::PathBuf;
-use std::time::Duration;
 
 /// Makes multithreaded programs in virtual machines run as if virtual CPUs were CPUs.
 ///
@@ -100,11 +96,11 @@ pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Err
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Say what this machine is, what Gleaner can do here, and whether it would help
-    Doctor(DoctorArgs),
+    Doctor(crate::doctor::DoctorArgs),
     /// Measure what waking a blocked thread costs here, with the vCPU kept awake and halted
-    Probe(ProbeArgs),
+    Probe(crate::probe::ProbeArgs),
     /// Run a program under Gleaner
-    Run(RunArgs),
+    Run(crate::run::RunArgs),
     /// Keep idle vCPUs awake for something that runs already
     Attach(crate::attach::AttachArgs),
     /// Do for many services what `attach` does for one, as a configuration file says
@@ -150,7 +146,7 @@ pub enum Command {
     /// Print every parameter of a policy: default, range, unit, and what it is
     Params(crate::parameters::ParamsArgs),
     /// Undo what a killed Gleaner left behind
-    Restore(RestoreArgs),
+    Restore(crate::restore::RestoreArgs),
     /// Undo a run's changes when its main process dies (started by Gleaner itself)
     #[command(hide = true)]
     Guardian {
@@ -165,134 +161,6 @@ pub struct MovedArgs {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     pub arguments: Vec<OsString>,
 }
-
-#[derive(Debug, Args)]
-#[command(after_help = "Takes some seconds: it measures wake-ups and tries each means, undoing it at once.\n\n\
-                        Example: gleaner doctor --json /tmp/doctor.json")]
-pub struct DoctorArgs {
-    #[command(flatten)]
-    pub json: JsonArg,
-}
-
-#[derive(Debug, Args)]
-#[command(after_help = "The settings are those of Table 2 of the Gleaner paper:\n\
-                        \x20 A  waker and waiter on the same vCPU\n\
-                        \x20 B  on two vCPUs, the waiter's kept awake by a yielding thread\n\
-                        \x20 C  on two vCPUs, the waiter's halted\n\
-                        \x20 D  on two vCPUs, a hog on the waiter's (--load)\n\n\
-                        Gaps shorter than the host's own halt polling (often 200us) hide the cost of halting.\n\n\
-                        Examples:\n\
-                        \x20 gleaner probe --gap 1ms --json\n\
-                        \x20 gleaner run --profile latency -- gleaner probe --setting C\n\
-                        \x20                             # what C becomes under Gleaner")]
-pub struct ProbeArgs {
-    /// Sleep between two wake-ups, 1us to 10s
-    #[arg(long, value_name = "DURATION", default_value = "1ms", value_parser = gap)]
-    gap: Duration,
-    /// The same in microseconds, as it was called first
-    #[arg(long, hide = true, value_name = "N", conflicts_with = "gap")]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
-    gap_us: Option<u64>,
-    /// Wake-ups measured per setting
-    #[arg(long, value_name = "N", default_value_t = 1000)]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
-    pub samples: u64,
-    /// Measure only these settings (may be repeated)
-    #[arg(long = "setting", value_name = "SETTING", value_enum, ignore_case = true)]
-    pub settings: Vec<Setting>,
-    /// Measure instead what a wake-up costs by each means of keeping a vCPU awake, at gaps of 50us to 10ms
-    #[arg(long, conflicts_with_all = ["settings", "load", "gap", "gap_us", "samples"])]
-    pub means: bool,
-    /// Measure setting D too, with a busy thread on the waiter's vCPU
-    #[arg(long)]
-    pub load: bool,
-    #[command(flatten)]
-    pub json: JsonArg,
-}
-
-impl ProbeArgs {
-    /// Sleep between two wake-ups.
-    pub fn gap(&self) -> Duration {
-        self.gap_us.map_or(self.gap, Duration::from_micros)
-    }
-}
-
-fn gap(text: &str) -> Result<Duration, String> {
-    duration_within(text, Duration::from_micros(1)..=Duration::from_secs(10))
-}
-
-/// A row of Table 2.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
-#[value(rename_all = "UPPER")]
-pub enum Setting {
-    A,
-    B,
-    C,
-    D,
-}
-
-#[derive(Debug, Args)]
-#[command(
-    override_usage = "gleaner run [OPTIONS] -- CMD [ARG]...",
-    after_help = "The program's stdin, stdout, stderr, signals and exit status are its own; the summary goes to \
-                  stderr. If Gleaner is killed, the program goes on and everything Gleaner changed is undone.\n\n\
-                  Examples:\n\
-                  \x20 gleaner run -- pbzip2 -kf big.tar\n\
-                  \x20 gleaner run --policy observe -- make -j8       # only watch\n\
-                  \x20 gleaner run --profile frugal -- make -j8       # on a shared machine\n\
-                  \x20 gleaner run --json run.json -- ./server --port 80"
-)]
-pub struct RunArgs {
-    /// What Gleaner may do [default: full; observe under --profile observe-only]
-    #[arg(long, value_enum)]
-    pub policy: Option<PolicyArg>,
-    #[command(flatten)]
-    pub group: GroupSettings,
-    #[command(flatten)]
-    pub params: ParamsArg,
-    #[command(flatten)]
-    pub machine: MachineSettings,
-    /// How the program is confined to fewer vCPUs
-    #[arg(long, value_enum, default_value_t = PlacementArg::Auto)]
-    pub placement: PlacementArg,
-    /// Let the program's timers expire up to this late, so that several share a wake-up: 50us to 100ms. For programs
-    /// that sleep by the clock and need no exact one
-    #[arg(long, value_name = "DURATION")]
-    pub timer_slack: Option<TimerSlack>,
-    /// Refuse to run the program (status 125) when something the policy needs cannot be done here
-    #[arg(long)]
-    pub strict: bool,
-    #[command(flatten)]
-    pub daemon: crate::joined::DaemonArgs,
-    /// What wake-ups cost here, measured already (`gleaner ab` measures once for all its runs)
-    #[arg(long, value_name = "NS,...", hide = true, conflicts_with = "retain_for")]
-    #[arg(value_parser = crate::calibrate::costs_from_text)]
-    pub wakeup_costs: Option<gleaner_model::WakeupCosts>,
-    #[command(flatten)]
-    pub recording: crate::capture::RecordingArgs,
-    #[command(flatten)]
-    pub json: JsonArg,
-    /// The program and its arguments
-    #[arg(value_name = "CMD", required = true, trailing_var_arg = true)]
-    pub command: Vec<OsString>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum PlacementArg {
-    /// Thread affinity
-    Auto,
-    /// A cpuset; the program is not run where none can be had
-    Cpuset,
-    /// Thread affinity, no privilege
-    Affinity,
-}
-
-#[derive(Debug, Args)]
-#[command(
-    after_help = "Runs that are still going on are left alone. Needed only when Gleaner and its guardian were both \
-                  killed; running it when there is nothing to do does no harm."
-)]
-pub struct RestoreArgs {}
 
 #[cfg(test)]
 mod tests;

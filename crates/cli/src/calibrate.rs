@@ -3,8 +3,8 @@
 
 mod kept;
 
-use crate::args::Setting;
 use crate::session;
+use clap::ValueEnum;
 use gleaner_act::{IdleGroup, Journal, Retainer, YieldingThreads};
 use gleaner_decide::guest::{GuestParams, halting_costs_by_the_tail_alone};
 use gleaner_model::{CpuSet, Nanos, Order, VcpuId, WakeupCosts};
@@ -30,6 +30,16 @@ const ROUNDS: usize = 4;
 
 /// How many times as many samples there are at most, where only their tail says that halting costs.
 const TIMES_FOR_A_TAIL: usize = 3;
+
+/// A row of Table 2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+#[value(rename_all = "UPPER")]
+pub enum Setting {
+    A,
+    B,
+    C,
+    D,
+}
 
 /// Keeps a vCPU awake for so long, or lets it halt.
 type Keep<'a> = Box<dyn Fn(VcpuId, Option<Nanos>) + 'a>;

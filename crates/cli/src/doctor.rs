@@ -6,29 +6,37 @@
 mod neighbours;
 mod verdict;
 
-use crate::args::{DoctorArgs, Setting};
 use crate::busy;
-use crate::calibrate::{Bench, GAP_AT_START, GAP_BRIDGED};
-use crate::failure::Failure;
-use crate::interrupt;
-use crate::output::{Output, shown, steady_tick};
-use crate::run::allowed_vcpus;
+use crate::calibrate::{Bench, GAP_AT_START, GAP_BRIDGED, Setting};
+use crate::machine::{allowed_vcpus, machine};
 use crate::session;
+use clap::Args;
 use gleaner_act::{
     ActError, CgroupHierarchies, CgroupRoots, IdleGroup, IdleMeans, Placement, PlacementKind, PlacementRequest,
     YieldClass, own_journals,
 };
+use gleaner_command::args::JsonArg;
+use gleaner_command::failure::Failure;
+use gleaner_command::interrupt;
+use gleaner_command::output::{Output, shown, steady_tick};
 use gleaner_decide::guest::{GuestParams, halting_is_free};
 use gleaner_model::{CpuSet, Nanos, RetainMeans};
-use gleaner_observe::{Capabilities, ProcRoot, StatReader, SystemStat, capabilities, hypervisor, online_cpus};
-use gleaner_report::{Capability, DoctorReport, HaltCost, MachineFacts, StealFacts};
+use gleaner_observe::{Capabilities, ProcRoot, StatReader, SystemStat, capabilities};
+use gleaner_report::{Capability, DoctorReport, HaltCost, StealFacts};
 use gleaner_runtime::{Opening, Session, open_one, start_yielding};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::cell::RefCell;
-use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use verdict::{advice, verdict};
+
+#[derive(Debug, Args)]
+#[command(after_help = "Takes some seconds: it measures wake-ups and tries each means, undoing it at once.\n\n\
+                        Example: gleaner doctor --json /tmp/doctor.json")]
+pub struct DoctorArgs {
+    #[command(flatten)]
+    pub json: JsonArg,
+}
 
 /// Wake-ups measured of each of B and C.
 const SAMPLES: usize = 400;
@@ -77,36 +85,6 @@ fn examine(interrupted: &AtomicBool) -> DoctorReport {
         verdict,
         advice,
     }
-}
-
-/// Of the haltpoll governor.
-const DOES_NOT_POLL: &str = ", which does not poll (guest_halt_poll_ns is 0)";
-
-pub fn machine(root: &ProcRoot, vcpus: &CpuSet) -> MachineFacts {
-    // A container's list (lxcfs) may have fewer than the kernel lets us use.
-    let online = online_cpus(root).ok().filter(|online| vcpus.is_subset(online));
-    let read = |name: &str| fs::read_to_string(root.sys.join("devices/system/cpu/cpuidle").join(name));
-    let trimmed = |name: &str| read(name).ok().map(|text| text.trim().to_owned());
-    let driver = trimmed("current_driver").filter(|driver| driver != "none");
-    let governor = trimmed("current_governor").or_else(|| trimmed("current_governor_ro")).unwrap_or_default();
-    let polls = fs::read_to_string(root.sys.join("module/haltpoll/parameters/guest_halt_poll_ns")).ok();
-    MachineFacts {
-        hypervisor: hypervisor(root).map(|found| found.name),
-        kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
-        vcpus_online: online.as_ref().unwrap_or(vcpus).len() as u64,
-        vcpus_allowed: vcpus.to_string(),
-        idle_driver: driver.map(|driver| idle(&driver, &governor, polls.as_deref())),
-    }
-}
-
-/// `polls`: haltpoll's limit, in nanoseconds. At 0 its driver halts like none.
-fn idle(driver: &str, governor: &str, polls: Option<&str>) -> String {
-    let polls = match polls.filter(|_| governor == "haltpoll").and_then(|ns| ns.trim().parse::<u64>().ok()) {
-        None => String::new(),
-        Some(0) => DOES_NOT_POLL.to_owned(),
-        Some(ns) => format!(", which polls for up to {}", Nanos(ns)),
-    };
-    format!("{driver}, governor {governor}{polls}")
 }
 
 fn system_stat(root: &ProcRoot) -> Option<SystemStat> {
@@ -271,6 +249,9 @@ fn left_behind() -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machine::idle;
+    use gleaner_report::MachineFacts;
+    use std::fs;
 
     fn machine(hypervisor: Option<&str>) -> MachineFacts {
         MachineFacts {

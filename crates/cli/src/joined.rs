@@ -3,9 +3,9 @@
 //!
 //! The program owes nothing to it: it starts whatever the daemon does, and goes on when that dies.
 
-use crate::output::say;
 use clap::Args;
 use gleaner_act::default_state_dir;
+use gleaner_command::output::say;
 use gleaner_daemon::{Answer, ClientError, Join, Request, ask_within, holder, socket_in};
 use gleaner_report::RunReport;
 use gleaner_runtime::Config;

@@ -12,6 +12,7 @@ mod daemon;
 mod doctor;
 mod host;
 mod joined;
+mod machine;
 mod means;
 mod parameters;
 mod probe;
@@ -26,9 +27,8 @@ mod workload;
 
 use args::Command;
 pub use args::command;
-// The rooms of this binary name them as their own.
 use gleaner_command::everywhere::set_color_before_parsing;
-use gleaner_command::{ending, failure, files, interrupt, output, params, refusal};
+use gleaner_command::{ending, failure, output};
 use std::os::unix::process::CommandExt;
 use std::process::ExitCode;
 

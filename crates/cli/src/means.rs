@@ -1,7 +1,6 @@
 //! What a wake-up costs by each means of keeping a vCPU awake: for `probe --means`, and what `doctor` says of each.
 
-use crate::args::Setting;
-use crate::calibrate::{Bench, Summary};
+use crate::calibrate::{Bench, Setting, Summary};
 use gleaner_act::{Journal, Retainer};
 use gleaner_decide::guest::GuestParams;
 use gleaner_model::{CpuSet, Nanos, RetainMeans};

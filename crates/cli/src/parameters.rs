@@ -1,7 +1,7 @@
 //! `gleaner params`: every parameter of a policy, as the file that `--config` takes.
 
-use crate::output::Output;
 use clap::{Args, ValueEnum};
+use gleaner_command::output::Output;
 use gleaner_decide::Parameter;
 use gleaner_decide::guest::GuestParams;
 use gleaner_decide::host::HostParams;
@@ -76,7 +76,7 @@ fn comment(text: &mut String, words: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::params::read_params;
+    use gleaner_command::params::read_params;
 
     #[test]
     fn what_is_printed_is_a_file_of_the_defaults() {

@@ -1,14 +1,15 @@
 //! `gleaner probe`: Table 2 of the paper on this machine.
 
-use crate::args::{ProbeArgs, Setting};
 use crate::busy;
-use crate::calibrate::{Bench, Summary};
-use crate::failure::Failure;
-use crate::interrupt;
+use crate::calibrate::{Bench, Setting, Summary};
 use crate::means;
-use crate::output::{Output, form, shown};
 use crate::session;
+use clap::Args;
 use gleaner_act::{CgroupHierarchies, CgroupRoots, IdleGroup, YieldClass};
+use gleaner_command::args::{JsonArg, duration_within};
+use gleaner_command::failure::Failure;
+use gleaner_command::interrupt;
+use gleaner_command::output::{Output, form, shown};
 use gleaner_decide::guest::{GuestParams, timeout};
 use gleaner_model::{CpuSet, Nanos, Profile, VcpuId, WakeupCosts};
 use gleaner_observe::{ProcRoot, StatReader};
@@ -16,12 +17,59 @@ use gleaner_report::{ProbeReport, SettingResult, TimeOuts};
 use gleaner_runtime::{Opening, Session, start_yielding};
 use indicatif::ProgressBar;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+#[derive(Debug, Args)]
+#[command(after_help = "The settings are those of Table 2 of the Gleaner paper:\n\
+                        \x20 A  waker and waiter on the same vCPU\n\
+                        \x20 B  on two vCPUs, the waiter's kept awake by a yielding thread\n\
+                        \x20 C  on two vCPUs, the waiter's halted\n\
+                        \x20 D  on two vCPUs, a hog on the waiter's (--load)\n\n\
+                        Gaps shorter than the host's own halt polling (often 200us) hide the cost of halting.\n\n\
+                        Examples:\n\
+                        \x20 gleaner probe --gap 1ms --json\n\
+                        \x20 gleaner run --profile latency -- gleaner probe --setting C\n\
+                        \x20                             # what C becomes under Gleaner")]
+pub struct ProbeArgs {
+    /// Sleep between two wake-ups, 1us to 10s
+    #[arg(long, value_name = "DURATION", default_value = "1ms", value_parser = gap)]
+    gap: Duration,
+    /// The same in microseconds, as it was called first
+    #[arg(long, hide = true, value_name = "N", conflicts_with = "gap")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    gap_us: Option<u64>,
+    /// Wake-ups measured per setting
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub samples: u64,
+    /// Measure only these settings (may be repeated)
+    #[arg(long = "setting", value_name = "SETTING", value_enum, ignore_case = true)]
+    pub settings: Vec<Setting>,
+    /// Measure instead what a wake-up costs by each means of keeping a vCPU awake, at gaps of 50us to 10ms
+    #[arg(long, conflicts_with_all = ["settings", "load", "gap", "gap_us", "samples"])]
+    pub means: bool,
+    /// Measure setting D too, with a busy thread on the waiter's vCPU
+    #[arg(long)]
+    pub load: bool,
+    #[command(flatten)]
+    pub json: JsonArg,
+}
+
+impl ProbeArgs {
+    /// Sleep between two wake-ups.
+    pub fn gap(&self) -> Duration {
+        self.gap_us.map_or(self.gap, Duration::from_micros)
+    }
+}
+
+fn gap(text: &str) -> Result<Duration, String> {
+    duration_within(text, Duration::from_micros(1)..=Duration::from_secs(10))
+}
 
 pub fn main(args: &ProbeArgs) -> Result<u8, Failure> {
     let mut output = Output::open(args.json.json.as_deref())?;
     let interrupted = interrupt::flag()?;
-    let vcpus = crate::run::allowed_vcpus();
+    let vcpus = crate::machine::allowed_vcpus();
     if args.means {
         let Some(report) = by_means(&vcpus, &interrupted)? else { return Ok(interrupt::status()) };
         output.json(&report)?;

@@ -3,9 +3,9 @@
 //! Everything is read and made before anything is written, and what is written replaces an older file in one step: a
 //! failure leaves what was there.
 
-use crate::failure::Failure;
-use crate::output::tell;
 use clap::Args;
+use gleaner_command::failure::Failure;
+use gleaner_command::output::tell;
 use gleaner_command::results::{read, refuse_inputs, replace};
 use gleaner_report::html::{self, Page, ResultFile};
 use std::path::{Path, PathBuf};

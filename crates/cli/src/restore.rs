@@ -1,8 +1,16 @@
 //! `gleaner restore`: undo what killed runs left behind.
 
-use crate::failure::Failure;
-use crate::output::{say, tell};
+use clap::Args;
 use gleaner_act::{UndoOutcome, default_state_dir, own_journals, undo_journal};
+use gleaner_command::failure::Failure;
+use gleaner_command::output::{say, tell};
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Runs that are still going on are left alone. Needed only when Gleaner and its guardian were both \
+                  killed; running it when there is nothing to do does no harm."
+)]
+pub struct RestoreArgs {}
 
 pub fn main() -> Result<u8, Failure> {
     let dir = default_state_dir();

@@ -1,7 +1,7 @@
 //! Sessions of this binary: what they cannot undo is said on stderr.
 
-use crate::output::say;
 use gleaner_act::ActError;
+use gleaner_command::output::say;
 use gleaner_runtime::{Event, Listener, Session};
 use std::sync::Arc;
 

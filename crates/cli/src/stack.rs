@@ -3,8 +3,8 @@
 //!
 //! That limit holds for the first thread alone. Another one's stack is mapped memory, of the size that is asked for.
 
-use crate::output::complain;
 use crate::run::signals::{Inherited, LEAST_STACK, block_all};
+use gleaner_command::output::complain;
 use gleaner_sys::{Limit, why_refused};
 use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;

@@ -1,10 +1,10 @@
 //! `gleaner top`: what the terminal can show, and what is to be shown there.
 
-use crate::args::duration_within;
-use crate::failure::Failure;
-use crate::output::{Output, has_colours};
 use clap::Args;
 use gleaner_act::default_state_dir;
+use gleaner_command::args::duration_within;
+use gleaner_command::failure::Failure;
+use gleaner_command::output::{Output, has_colours};
 use gleaner_daemon::socket_in;
 use gleaner_tui::{Look, Options, Source, TopError};
 use std::path::PathBuf;

@@ -9,7 +9,7 @@ use common::machine::{idle_values, why_not_kept_awake};
 use common::program::Program;
 use common::seccomp::refusing_bpf;
 use common::{comes_true, finish, run};
-use gleaner_act::{Journal, Undo};
+use gleaner_act::{FileValue, Journal};
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::FileExt;
@@ -189,7 +189,7 @@ fn a_guardian_takes_values_back_untold_and_again() {
     fs::create_dir_all(value.parent().unwrap()).unwrap();
     fs::write(&value, "ours").unwrap();
     let mut journal = Journal::create(&folder.path().join("state"), "run-1").unwrap();
-    journal.before(&Undo::FileValue { path: value.clone(), had: "before".into(), set: "ours".into() }).unwrap();
+    journal.before(&FileValue { path: value.clone(), had: "before".into(), set: "ours".into() }).unwrap();
     // The last sign of life, long ago.
     let heart = tempfile::tempfile().unwrap();
     heart.write_all_at(&1_u64.to_ne_bytes(), 0).unwrap();

@@ -2,7 +2,7 @@
 
 use crate::config::ConfigError;
 use crate::lock::LockError;
-use crate::metrics::MetricsAddress;
+use crate::metrics_address::MetricsAddress;
 use gleaner_runtime::SetupError;
 use std::io;
 

@@ -3,7 +3,7 @@
 //!
 //! Each of its windows ends with a line of JSON, a [`StatusHost`], which is all that is known of it here.
 
-use crate::service::Say;
+use crate::event::Say;
 use gleaner_report::StatusHost;
 use gleaner_runtime::own_binary;
 use gleaner_settings::{HostSettings, HostSlice};

@@ -4,14 +4,14 @@ use crate::allowance::Allowance;
 use crate::config::{ConfigError, Configuration, GroupEntry};
 use crate::control::Control;
 use crate::error::DaemonError;
+use crate::event::{Event, Say};
 use crate::groups::{Adopted, Candidate, look};
 use crate::host::HostAgent;
 use crate::lock::Lock;
 use crate::metrics::Metrics;
 use crate::privileges;
-use crate::protocol::{Answer, Request, socket_in};
+use crate::protocol::socket_in;
 use crate::recording::Recording;
-use crate::server::Peer;
 use crate::signals::Listening;
 use crate::supervisor::Supervisor;
 use asking::by_way_of;
@@ -46,9 +46,6 @@ const LOOK_AT_LEAST_EVERY: Duration = Duration::from_secs(5);
 /// A window this late tells of a machine, or a daemon, that was stopped; nothing is to be learnt from it.
 const STOPPED: Nanos = Nanos::from_secs(1);
 
-/// Who is told, line by line.
-pub type Say = Arc<dyn Fn(&str) + Send + Sync>;
-
 /// What there is to tell of the one group of a snapshot, managed as this says, as `gleaner run` would.
 pub type Summarize = fn(&Config, &Snapshot) -> RunReport;
 
@@ -65,18 +62,6 @@ pub struct Options {
     pub costs: Option<WakeupCosts>,
     /// What is told of a group that was handed over.
     pub summarize: Summarize,
-}
-
-/// What happens between two windows.
-#[derive(Debug)]
-pub(crate) enum Event {
-    Stop,
-    Reload,
-    Child,
-    /// A packed group may have too few vCPUs.
-    Burst,
-    /// Somebody asks over the socket, and waits there.
-    Asked(Request, Peer, Sender<Answer>),
 }
 
 /// Runs until SIGTERM or SIGINT; everything is undone then.

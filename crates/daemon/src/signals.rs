@@ -1,6 +1,6 @@
 //! Signals, told to the service as events.
 
-use crate::service::Event;
+use crate::event::Event;
 use signal_hook::iterator::{Handle, Signals};
 use std::io;
 use std::sync::mpsc::Sender;

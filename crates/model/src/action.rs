@@ -302,6 +302,11 @@ pub enum Reason {
         /// Active vCPUs.
         active: usize,
     },
+    /// A trial of one vCPU ended: the group's threads do not take turns.
+    SideBySide {
+        /// How many ran or waited to run at once, on average.
+        threads: f64,
+    },
 }
 
 impl fmt::Display for Reason {
@@ -396,6 +401,7 @@ impl fmt::Display for Reason {
                 if pairs == 1 { "pair" } else { "pairs" }
             ),
             Self::TurnsUnclear => write!(f, "a trial of one vCPU ended: the program did too little"),
+            Self::SideBySide { threads } => write!(f, "its threads run side by side ({threads:.1} at once)"),
             Self::OnOneVcpu => write!(f, "its threads take turns on one vCPU: there is nothing to bridge"),
             Self::WakeupDelayed { delay, active } => {
                 write!(f, "expanded at once: a wake-up waited {delay} for another task on {active} {}", vcpus(active))

@@ -198,6 +198,9 @@ pub struct GroupWindow {
     pub execs: Option<u64>,
     /// T_work: CPU time of the group (steal excluded where the kernel accounts it).
     pub cpu_time: Nanos,
+    /// Time that its threads could run and waited for a vCPU, summed over them; `None` where the observer cannot tell.
+    /// It is counted when a thread gets one; by BPF without the time after a preemption.
+    pub waited: Option<Nanos>,
     /// S_work: voluntary context switches, the only ones that are synchronization.
     pub voluntary_switches: u64,
     /// Context switches by preemption.
@@ -256,6 +259,11 @@ impl Window {
     /// Idle periods on the vCPUs of `active`: summed per vCPU where known, else the window's own total.
     pub fn idle_entries_of(&self, active: &CpuSet) -> Option<u64> {
         self.active(active).map(|vcpu| vcpu.idle_entries).sum::<Option<u64>>().or(self.idle_entries)
+    }
+
+    /// How many threads of the group ran or waited to run at once, on average; `None` where the observer cannot tell.
+    pub fn concurrency(&self) -> Option<f64> {
+        Some((self.group.cpu_time + self.group.waited?).share_of(self.length))
     }
 
     /// The averages as ratios of sums over the vCPUs of `active`; `None` when idle periods are unknown or there was

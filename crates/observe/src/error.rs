@@ -53,7 +53,7 @@ pub enum ObserveError {
     NoGroup,
     /// Gleaner was told to observe with BPF only.
     #[error(transparent)]
-    Bpf(#[from] crate::BpfRefusal),
+    Bpf(#[from] gleaner_bpf::BpfRefusal),
 }
 
 impl ObserveError {

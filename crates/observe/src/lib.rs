@@ -54,10 +54,10 @@ pub use host::{
     SwitchCost, exit_cost, exit_cost_from_host, host_facts, slice_issues, switch_and_refill,
 };
 pub use hypervisor::{Evidence, Hypervisor, hypervisor};
-pub use llc_counts::{LlcCountFiles, LlcCountSource, NotCounted};
+pub use llc_counts::LlcCountFiles;
 pub use neighbours::{Neighbours, PreferredReader, Tuned, irqbalance, neighbours, never_halts, sched_ext};
 pub use observer::{Observer, ObserverChoice, ObserverConfig};
-pub use perf_counters::{LlcCounterRefusal, LlcCounters, LlcThreadCounts};
+pub use perf_counters::{LlcCountSource, LlcCounterRefusal, LlcCounters, LlcThreadCounts, NotCounted};
 pub use procfs::ProcfsObserver;
 pub use progress::ProgressFile;
 pub use run_intervals::{

@@ -8,30 +8,10 @@
 //! Most machines have no counters of this kind, those that test this project among them. With counts from a folder
 //! everything after the counter itself runs there as it does on a host: judging, moving threads, sampling, undoing.
 
-use crate::perf_counters::{LlcCounterRefusal, LlcThreadCounts};
+use crate::perf_counters::{LlcCountSource, LlcCounterRefusal, LlcThreadCounts, NotCounted};
 use std::collections::BTreeMap;
-use std::fmt::Debug;
 use std::fs;
 use std::path::{Path, PathBuf};
-
-/// A thread that is there and is not counted.
-#[derive(Debug)]
-pub struct NotCounted {
-    /// Which.
-    pub tid: i32,
-    /// Why.
-    pub why: LlcCounterRefusal,
-}
-
-/// Counts what threads do with the last level.
-pub trait LlcCountSource: Debug {
-    /// Counts exactly these threads from now on; those that are counted already go on. One that is refused does not
-    /// keep the others from being counted, and is tried again at the next call; one that is gone is no refusal.
-    fn follow(&mut self, tids: &[i32]) -> Vec<NotCounted>;
-
-    /// What a thread did since its last reading; `None` if it is not followed, or was never counted in that time.
-    fn read(&mut self, tid: i32) -> Option<LlcThreadCounts>;
-}
 
 /// Counters as files: `FOLDER/TID` has `INSTRUCTIONS CYCLES ACCESSES MISSES`, each since the thread began.
 #[derive(Debug)]

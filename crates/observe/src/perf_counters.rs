@@ -11,11 +11,11 @@
 //! Where the processor has fewer counters than are asked for, the kernel takes turns; figures are scaled by the share
 //! of the time that was counted.
 
-use crate::llc_counts::{LlcCountSource, NotCounted};
 use gleaner_sys::ProcRoot;
 use perf_event::events::{Hardware, Raw};
 use perf_event::{Builder, Counter, ReadFormat};
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 use std::fs;
 use std::io;
 use std::path::PathBuf;
@@ -50,6 +50,25 @@ pub enum LlcCounterRefusal {
     /// Anything else.
     #[error("perf_event_open: {0}")]
     Other(io::Error),
+}
+
+/// A thread that is there and is not counted.
+#[derive(Debug)]
+pub struct NotCounted {
+    /// Which.
+    pub tid: i32,
+    /// Why.
+    pub why: LlcCounterRefusal,
+}
+
+/// Counts what threads do with the last level.
+pub trait LlcCountSource: Debug {
+    /// Counts exactly these threads from now on; those that are counted already go on. One that is refused does not
+    /// keep the others from being counted, and is tried again at the next call; one that is gone is no refusal.
+    fn follow(&mut self, tids: &[i32]) -> Vec<NotCounted>;
+
+    /// What a thread did since its last reading; `None` if it is not followed, or was never counted in that time.
+    fn read(&mut self, tid: i32) -> Option<LlcThreadCounts>;
 }
 
 /// One thread's figures since the last reading.

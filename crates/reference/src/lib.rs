@@ -13,27 +13,15 @@
 //! generators.
 
 mod configuration;
+mod file;
 mod metrics;
 mod parameters;
 mod schemas;
 mod share;
 
+pub use file::File;
+
 use std::io;
-
-/// A file to be written.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct File {
-    /// Below the folder asked for.
-    pub path: String,
-    /// What is in it.
-    pub bytes: Vec<u8>,
-}
-
-impl File {
-    fn text(path: impl Into<String>, text: String) -> Self {
-        Self { path: path.into(), bytes: text.into_bytes() }
-    }
-}
 
 /// docs/reference.
 ///

@@ -2,7 +2,7 @@
 
 use crate::DecisionRecord;
 use crate::text::count;
-use gleaner_model::{CpuSet, Nanos, Reason, VcpuId};
+use gleaner_model::{CpuSet, Nanos, VcpuId};
 use std::fmt;
 
 /// A trial's changes follow one another sooner than this. The next trial comes later.
@@ -50,7 +50,12 @@ const TRIALS: [Trial; 2] = [
     Trial {
         begins: "its threads seem to take turns ",
         follows: &["its threads take turns on one vCPU", "deactivated: ", "in use again"],
-        verdicts: &["its threads take turns: on one vCPU", "one vCPU is not enough", "a trial of one vCPU ended"],
+        verdicts: &[
+            "its threads take turns: on one vCPU",
+            "one vCPU is not enough",
+            "its threads run side by side",
+            "a trial of one vCPU ended",
+        ],
     },
 ];
 
@@ -107,6 +112,7 @@ impl fmt::Display for Told<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gleaner_model::Reason;
 
     fn decision(at_ms: u64, action: &str, vcpu: u32, reason: &str) -> DecisionRecord {
         DecisionRecord { at_ns: at_ms * 1_000_000, action: action.into(), vcpu: Some(vcpu), reason: reason.into() }
@@ -151,7 +157,7 @@ mod tests {
         }
         assert!(!TRIALS[0].is_verdict(&decision(0, "retain", 0, &Reason::RetentionUnseen.to_string())));
         let turns = |pays| Reason::Turns { pays, rate_ratio: 1.0, low: 1.0, high: 1.0, pairs: 2 };
-        for said in [turns(true), turns(false), Reason::TurnsUnclear] {
+        for said in [turns(true), turns(false), Reason::SideBySide { threads: 2.0 }, Reason::TurnsUnclear] {
             assert!(TRIALS[1].is_verdict(&decision(0, "activate-all", 0, &said.to_string())), "{said}");
         }
         for follows in [Reason::TurnsTrial { cpus: 1.0 }, Reason::OnOneVcpu, Reason::Deactivated, Reason::Reactivated] {

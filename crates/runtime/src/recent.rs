@@ -1,11 +1,42 @@
 //! What happened lately, as differences of sums: a live view asks how fast, not how much.
 
-use crate::totals::VcpuTime;
-use gleaner_model::{Nanos, VcpuId, Window};
+use gleaner_model::{Nanos, VcpuId, VcpuWindow, Window};
 use std::collections::BTreeMap;
 
 /// What happened since the older mark is recent: one to two of these.
 const MARK_EVERY: Nanos = Nanos::from_secs(1);
+
+/// What one vCPU did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VcpuTime {
+    /// At work, for whomever.
+    pub busy: Nanos,
+    /// Idle and kept awake.
+    pub retained: Nanos,
+    /// Idle and halted.
+    pub halted: Nanos,
+    /// Taken by the host.
+    pub steal: Nanos,
+}
+
+impl VcpuTime {
+    pub(crate) fn add(&mut self, window: &VcpuWindow) {
+        self.busy += window.busy;
+        self.retained += window.retained;
+        self.halted += window.halted;
+        self.steal += window.steal;
+    }
+
+    #[must_use]
+    pub(crate) fn since(&self, earlier: &Self) -> Self {
+        Self {
+            busy: self.busy - earlier.busy,
+            retained: self.retained - earlier.retained,
+            halted: self.halted - earlier.halted,
+            steal: self.steal - earlier.steal,
+        }
+    }
+}
 
 /// How sums stood one to two seconds ago; nothing, where they are younger.
 #[derive(Clone, Debug, Default)]

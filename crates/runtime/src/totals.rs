@@ -1,6 +1,6 @@
 //! What a group's windows add up to.
 
-use crate::recent::{RecentFigures, ratio};
+use crate::recent::{RecentFigures, VcpuTime, ratio};
 use gleaner_model::{CpuSet, Distribution, IdleEndedBy, Nanos, VcpuId, VcpuWindow, Wakes, Window};
 use std::collections::BTreeMap;
 
@@ -36,38 +36,6 @@ pub struct LengthSummaries {
     pub l_idle: Option<LengthSummary>,
     /// From wake-up to running.
     pub wake_to_run: Option<LengthSummary>,
-}
-
-/// What one vCPU did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct VcpuTime {
-    /// At work, for whomever.
-    pub busy: Nanos,
-    /// Idle and kept awake.
-    pub retained: Nanos,
-    /// Idle and halted.
-    pub halted: Nanos,
-    /// Taken by the host.
-    pub steal: Nanos,
-}
-
-impl VcpuTime {
-    pub(crate) fn add(&mut self, window: &VcpuWindow) {
-        self.busy += window.busy;
-        self.retained += window.retained;
-        self.halted += window.halted;
-        self.steal += window.steal;
-    }
-
-    #[must_use]
-    pub(crate) fn since(&self, earlier: &Self) -> Self {
-        Self {
-            busy: self.busy - earlier.busy,
-            retained: self.retained - earlier.retained,
-            halted: self.halted - earlier.halted,
-            steal: self.steal - earlier.steal,
-        }
-    }
 }
 
 /// Sums over all windows of one group.

@@ -5,6 +5,10 @@ use crate::sorted;
 /// Fewer values than this have no interval.
 pub const FEWEST: usize = 5;
 
+/// How far the interval of five values reaches beyond the smallest and the largest, in parts of the distance between
+/// them. Chosen by simulation.
+pub const EXTENSION_AT_FIVE: f64 = 0.15;
+
 /// An interval that holds the median of what the values were drawn from in 95 % of cases or more; `None` for fewer than
 /// [`FEWEST`] values. Nothing is assumed of the distribution: the ends are two of the values, so chosen that fewer than
 /// 2.5 % of fair coin sequences have as few heads as there are values beyond one (the sign test). A percentile
@@ -19,7 +23,7 @@ pub fn interval_of_median(values: &[f64]) -> Option<(f64, f64)> {
     let sorted = sorted(values);
     let beyond = values_beyond(n);
     let (low, high) = (sorted[beyond], sorted[n - 1 - beyond]);
-    let extension = if n == FEWEST { crate::EXTENSION_AT_FIVE * (high - low) } else { 0.0 };
+    let extension = if n == FEWEST { EXTENSION_AT_FIVE * (high - low) } else { 0.0 };
     Some((low - extension, high + extension))
 }
 

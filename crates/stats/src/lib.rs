@@ -34,9 +34,9 @@ mod order;
 mod sign_flips;
 mod speedup;
 
-pub use interval::{FEWEST, interval_of_median};
+pub use interval::{EXTENSION_AT_FIVE, FEWEST, interval_of_median};
 pub use order::{orders, rounds};
-pub use sign_flips::{EXTENSION_AT_FIVE, FALSE_VERDICTS};
+pub use sign_flips::FALSE_VERDICTS;
 pub use speedup::{SMALL, Speedup, Verdict, paired_log_ratios, speedup};
 
 /// The middle value, or the mean of the two in the middle; `None` of nothing.

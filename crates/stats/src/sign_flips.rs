@@ -1,14 +1,10 @@
 //! The interval of the centre of symmetric values: every way to flip their signs counted. Why so, see the crate's head.
 
-use crate::{FEWEST, median, sorted};
+use crate::{EXTENSION_AT_FIVE, FEWEST, median, sorted};
 
 /// How often an interval may miss the truth. Under 5 %, so that what is measured in some thousand trials stays below it
 /// too.
 pub const FALSE_VERDICTS: f64 = 0.04;
-
-/// How far the interval of five values reaches beyond the smallest and the largest, in parts of the distance between
-/// them. Chosen by simulation.
-pub const EXTENSION_AT_FIVE: f64 = 0.15;
 
 /// A deviation counts in full up to this many median deviations; what is beyond counts as much as one of that size
 /// (Huber). At 1.5 one outlier in ten values leaves the interval where the other nine would have it.

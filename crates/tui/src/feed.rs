@@ -1,11 +1,29 @@
 //! Asks the daemon, again and again, in a thread of its own: a daemon that hangs must not make the screen hang.
 
-use crate::top::Event;
 use gleaner_daemon::{Answer, ClientError, Request, ask_at};
 use gleaner_report::StatusReport;
+use ratatui::crossterm::event::KeyEvent;
+use std::io;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
+
+/// What happens between two pictures.
+pub(crate) enum Event {
+    Key(KeyEvent),
+    /// The terminal has another size.
+    Resized,
+    Status(Box<StatusReport>),
+    /// The daemon cannot be asked.
+    Lost(String),
+    /// What came of an order.
+    Told(String),
+    Signal(i32),
+    /// No key will ever come again.
+    NoKeys(io::Error),
+    /// A thread ended that should not.
+    Broken,
+}
 
 /// The daemon's status.
 ///

@@ -1,16 +1,15 @@
 //! Ties it together: one channel, on which keys, signals and statuses come; a picture after each.
 
 use crate::app::{App, Order, Position};
-use crate::feed::{ask_again_and_again, status};
+use crate::feed::{Event, ask_again_and_again, status};
 use crate::look::Look;
 use crate::recording::{Recording, RecordingError};
 use crate::screen::{Screen, defuse, refusal};
 use crate::view;
 use gleaner_daemon::{ClientError, Request};
-use gleaner_report::StatusReport;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
-use ratatui::crossterm::event::{self, KeyEvent, KeyEventKind};
+use ratatui::crossterm::event::{self, KeyEventKind};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGTSTP};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::raise;
@@ -64,23 +63,6 @@ pub enum TopError {
     Terminal(#[from] io::Error),
     /// A thread of this process ended.
     #[error("something of this view failed, which is a bug: use `gleaner status`")]
-    Broken,
-}
-
-/// What happens between two pictures.
-pub(crate) enum Event {
-    Key(KeyEvent),
-    /// The terminal has another size.
-    Resized,
-    Status(Box<StatusReport>),
-    /// The daemon cannot be asked.
-    Lost(String),
-    /// What came of an order.
-    Told(String),
-    Signal(i32),
-    /// No key will ever come again.
-    NoKeys(io::Error),
-    /// A thread ended that should not.
     Broken,
 }
 

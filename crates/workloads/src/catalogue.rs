@@ -1,8 +1,5 @@
 //! The programs there are: names, what they mean, what they stand for.
 
-use crate::plan::WorkloadError;
-use crate::programs;
-use crate::run::{Job, Tally};
 use crate::work::ITERATIONS_PER_US;
 use std::fmt;
 
@@ -52,7 +49,6 @@ pub struct Description {
     pub threads: &'static str,
     /// Its granularity unless told otherwise, in turns of [`crate::compute`]'s loop.
     pub iterations: u64,
-    pub(crate) run: fn(&Job) -> Result<Tally, WorkloadError>,
 }
 
 impl Program {
@@ -111,7 +107,6 @@ static PIPELINE: Description = Description {
     item: "chunk",
     threads: "threads in each of the two middle stages; 2N+2 are started",
     iterations: 40 * ITERATIONS_PER_US,
-    run: programs::pipeline::run,
 };
 
 static RELAY: Description = Description {
@@ -121,7 +116,6 @@ static RELAY: Description = Description {
     item: "item through all threads",
     threads: "threads of the chain",
     iterations: 5 * ITERATIONS_PER_US,
-    run: programs::relay::run,
 };
 
 static BARRIER: Description = Description {
@@ -131,7 +125,6 @@ static BARRIER: Description = Description {
     item: "phase of all threads",
     threads: "threads",
     iterations: 50 * ITERATIONS_PER_US,
-    run: programs::barrier::run,
 };
 
 static TASK_QUEUE: Description = Description {
@@ -141,7 +134,6 @@ static TASK_QUEUE: Description = Description {
     item: "task",
     threads: "threads",
     iterations: 20 * ITERATIONS_PER_US,
-    run: programs::task_queue::run,
 };
 
 static FORK_JOIN: Description = Description {
@@ -151,7 +143,6 @@ static FORK_JOIN: Description = Description {
     item: "region",
     threads: "threads of the pool; N+1 are started",
     iterations: 50 * ITERATIONS_PER_US,
-    run: programs::fork_join::run,
 };
 
 static INDEPENDENT: Description = Description {
@@ -161,7 +152,6 @@ static INDEPENDENT: Description = Description {
     item: "computation",
     threads: "threads",
     iterations: 200 * ITERATIONS_PER_US,
-    run: programs::independent::run,
 };
 
 static MATMUL: Description = Description {
@@ -171,7 +161,6 @@ static MATMUL: Description = Description {
     item: "rows of a product",
     threads: "threads",
     iterations: 1_000 * ITERATIONS_PER_US,
-    run: programs::matmul::run,
 };
 
 static FREQSLEEP: Description = Description {
@@ -181,7 +170,6 @@ static FREQSLEEP: Description = Description {
     item: "sleep",
     threads: "threads",
     iterations: ITERATIONS_PER_US,
-    run: programs::freqsleep::run,
 };
 
 static REQUEST_REPLY: Description = Description {
@@ -191,7 +179,6 @@ static REQUEST_REPLY: Description = Description {
     item: "transaction",
     threads: "clients; 2N are started",
     iterations: 20 * ITERATIONS_PER_US,
-    run: programs::request_reply::run,
 };
 
 static ADDRESS_SPACE: Description = Description {
@@ -201,7 +188,6 @@ static ADDRESS_SPACE: Description = Description {
     item: "mapping",
     threads: "threads",
     iterations: 5 * ITERATIONS_PER_US,
-    run: programs::address_space::run,
 };
 
 static BLOCK_IO: Description = Description {
@@ -211,7 +197,6 @@ static BLOCK_IO: Description = Description {
     item: "round of them",
     threads: "workers; 2N are started",
     iterations: 20 * ITERATIONS_PER_US,
-    run: programs::block_io::run,
 };
 
 static SPIN_LOCK: Description = Description {
@@ -221,7 +206,6 @@ static SPIN_LOCK: Description = Description {
     item: "critical section",
     threads: "threads",
     iterations: 10 * ITERATIONS_PER_US,
-    run: programs::spin_lock::run,
 };
 
 static OPEN_LOOP: Description = Description {
@@ -231,5 +215,4 @@ static OPEN_LOOP: Description = Description {
     item: "request",
     threads: "connections, one thread each",
     iterations: 0,
-    run: programs::open_loop::run,
 };

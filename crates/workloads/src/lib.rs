@@ -9,6 +9,7 @@
 
 mod barrier;
 mod catalogue;
+mod job;
 mod latency;
 mod plan;
 mod programs;
@@ -21,8 +22,9 @@ pub mod wakeup;
 mod work;
 
 pub use catalogue::{Description, Program};
+pub use job::{Ended, Progress};
 pub use latency::LatencySummary;
 pub use plan::{ITEMS_MAX, ITERATIONS_MAX, Plan, Requests, Stop, THREADS_MAX, WorkloadError};
-pub use run::{Ended, Outcome, Progress, run};
+pub use run::{Outcome, run};
 pub use usage::Usage;
 pub use work::{ITERATIONS_PER_US, compute};

@@ -65,6 +65,7 @@ impl World {
                 new_threads: if first { now.threads } else { 0 },
                 execs: Some(u64::from(first)),
                 cpu_time: Nanos(now.cpu - before.cpu),
+                waited: Some(totals.wake_to_run.sum()),
                 voluntary_switches: switches.0,
                 involuntary_switches: switches.1,
                 g_comp: Some(std::mem::take(&mut totals.g_comp)),

@@ -1,8 +1,21 @@
+use super::lock::*;
+use super::read::*;
 use super::*;
+use crate::affinity::ThreadAffinity;
+use crate::cgroup::{DisableController, RemoveCgroup};
 use crate::process_start_time;
+use crate::procs::{own_start_time, thread_start_time};
+use crate::retain::FileValue;
+use crate::undo::KINDS;
+use rustix::fs::{FlockOperation, flock};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::fs::PermissionsExt;
 
-fn written(entries: &[Undo]) -> (tempfile::TempDir, PathBuf) {
+fn read(path: &Path) -> Result<JournalState, ActError> {
+    super::read(path, &KINDS)
+}
+
+fn written(entries: &[RemoveCgroup]) -> (tempfile::TempDir, PathBuf) {
     let dir = tempfile::tempdir().unwrap();
     let mut journal = Journal::create(dir.path(), "run-1").unwrap();
     for entry in entries {
@@ -12,15 +25,20 @@ fn written(entries: &[Undo]) -> (tempfile::TempDir, PathBuf) {
     (dir, path)
 }
 
-fn entry() -> Undo {
-    Undo::RemoveCgroup { path: "/nowhere".into(), members_to: None }
+fn entry() -> RemoveCgroup {
+    RemoveCgroup { path: "/nowhere".into(), members_to: None }
+}
+
+/// As it is read back.
+fn line<T: Change>(change: &T) -> Entry {
+    serde_json::from_value(serde_json::json!({ (T::NAME): change })).unwrap()
 }
 
 #[test]
 fn what_was_written_is_read_back() {
     let (_dir, path) = written(&[entry()]);
     let state = read(&path).unwrap();
-    assert_eq!((state.run_id.as_str(), state.undos), ("run-1", vec![entry()]));
+    assert_eq!((state.run_id.as_str(), state.undos), ("run-1", vec![line(&entry())]));
     assert_eq!(state.alive, i32::try_from(std::process::id()).ok());
 }
 
@@ -39,7 +57,7 @@ fn a_line_of_which_a_part_was_written_is_taken_back() {
     setrlimit(Resource::Fsize, had).unwrap();
     refused.unwrap_err();
     journal.before(&entry()).unwrap();
-    assert_eq!(read(journal.path()).unwrap().undos, [entry(), entry()]);
+    assert_eq!(read(journal.path()).unwrap().undos, [line(&entry()), line(&entry())]);
 }
 
 #[test]
@@ -60,7 +78,7 @@ fn what_was_written_between_a_look_and_a_kill_is_read() {
             text.replace(&format!("\"main_start_time\":{own_start}"), &format!("\"main_start_time\":{start_time}"));
         let first: String = text.split_inclusive('\n').take(written_first).collect();
         let mut reads = 0;
-        let state = read_from(&path, || {
+        let state = read_from(&path, &KINDS, || {
             reads += 1;
             if reads > 1 {
                 return Ok(text.clone());
@@ -70,7 +88,7 @@ fn what_was_written_between_a_look_and_a_kill_is_read() {
             Ok(first.clone())
         });
         let state = state.unwrap();
-        assert_eq!((state.alive, state.undos, reads), (None, vec![entry()], 2), "{written_first}");
+        assert_eq!((state.alive, state.undos, reads), (None, vec![line(&entry())], 2), "{written_first}");
     }
 }
 
@@ -96,36 +114,8 @@ fn a_journal_just_begun_is_not_taken_for_a_dead_ones() {
     }
 }
 
-fn choice(tid: i32, start_time: u64, own: &str) -> Undo {
-    Undo::ThreadAffinity { tid, start_time, own: own.to_owned() }
-}
-
-#[test]
-fn only_what_an_undo_needs_is_kept() {
-    let step = |active: &str| Undo::AffinityStep { active: active.to_owned() };
-    let all = vec![
-        entry(),
-        step("0-1"),
-        choice(1, 1, "0"),
-        choice(1, 1, "1"),
-        choice(2, 1, "2"),
-        choice(3, 1, "2"),
-        step("0"),
-        step("0-1"),
-        choice(4, 1, "2"),
-    ];
-    let kept = needed(all, |tid, _| tid <= 2);
-    let expected = vec![
-        entry(),
-        // Superseded, but a child may have inherited it.
-        choice(1, 1, "0"),
-        choice(1, 1, "1"),
-        choice(2, 1, "2"),
-        step("0"),
-        step("0-1"),
-        choice(4, 1, "2"),
-    ];
-    assert_eq!(kept, expected);
+fn choice(tid: i32, start_time: u64, own: &str) -> ThreadAffinity {
+    ThreadAffinity { tid, start_time, own: own.to_owned() }
 }
 
 #[test]
@@ -138,11 +128,11 @@ fn a_thread_for_every_request_does_not_fill_the_folder() {
     journal.before(&living).unwrap();
     for start_time in 0..u64::try_from(3 * LONG).unwrap() {
         journal.before(&choice(i32::MAX, start_time, "1")).unwrap();
-        journal.compact_if_long().unwrap();
+        journal.compact_if_long(crate::affinity::needed(|tid, start| thread_start_time(tid) == Some(start))).unwrap();
     }
     let undos = read(journal.path()).unwrap().undos;
-    assert!(undos.len() < LONG && undos.contains(&entry()) && undos.contains(&living), "{}", undos.len());
-    assert_eq!(read_open(journal.path(), journal.file()).unwrap().undos, undos);
+    assert!(undos.len() < LONG && undos.contains(&line(&entry())) && undos.contains(&line(&living)), "{}", undos.len());
+    assert_eq!(read_open(journal.path(), journal.file(), &KINDS).unwrap().undos, undos);
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
 }
 
@@ -186,7 +176,7 @@ fn journals_of_earlier_and_later_versions_are_read() {
         fs::write(&path, format!("{header}\n{entry_line}")).unwrap();
         read(&path).map(|state| (state.run_id, state.alive, state.undos)).map_err(|error| error.to_string())
     };
-    let expected = ("run-1".to_owned(), i32::try_from(std::process::id()).ok(), vec![entry()]);
+    let expected = ("run-1".to_owned(), i32::try_from(std::process::id()).ok(), vec![line(&entry())]);
     let mut earlier = header.clone();
     earlier.as_object_mut().unwrap().remove("namespaces").unwrap();
     assert_eq!(reads(&earlier), Ok(expected.clone()));
@@ -257,7 +247,7 @@ fn written_by(dir: &Path, boot_id: &str, pid: i32, namespaces: Option<&str>) -> 
     let header = format!(
         r#"{{"gleaner_journal":1,"run_id":"r","boot_id":"{boot_id}","main_pid":{pid},"main_start_time":{start_time}{namespaces}}}"#
     );
-    let entry = serde_json::to_string(&entry()).unwrap();
+    let entry = serde_json::to_string(&line(&entry())).unwrap();
     fs::write(&path, format!("{header}\n{entry}\n")).unwrap();
     path
 }
@@ -295,15 +285,19 @@ fn a_journal_that_somebody_else_could_have_written_is_not_obeyed() {
 fn paths_that_are_no_text_are_journalled() {
     use std::os::unix::ffi::OsStrExt;
     let odd = PathBuf::from(std::ffi::OsStr::from_bytes(b"/gleaner-\xff\xfe"));
-    let undos = [
-        Undo::RemoveCgroup { path: odd.clone(), members_to: Some(odd.clone()) },
-        Undo::DisableController { parent: odd.clone(), controller: "cpu".into() },
-        Undo::FileValue { path: odd, had: "0".into(), set: "1".into() },
-        entry(),
-    ];
-    let (_dir, path) = written(&undos);
-    assert_eq!(read(&path).unwrap().undos, undos);
-    let text = fs::read_to_string(&path).unwrap();
+    let cgroup = RemoveCgroup { path: odd.clone(), members_to: Some(odd.clone()) };
+    let controller = DisableController { parent: odd.clone(), controller: "cpu".into() };
+    let value = FileValue { path: odd, had: "0".into(), set: "1".into() };
+    let dir = tempfile::tempdir().unwrap();
+    let mut journal = Journal::create(dir.path(), "run-1").unwrap();
+    journal.before(&cgroup).unwrap();
+    journal.before(&controller).unwrap();
+    journal.before(&value).unwrap();
+    journal.before(&entry()).unwrap();
+    let undos = read(journal.path()).unwrap().undos;
+    assert_eq!(undos, [line(&cgroup), line(&controller), line(&value), line(&entry())]);
+    assert_eq!((undos[0].get(), undos[1].get(), undos[2].get()), (Some(cgroup), Some(controller), Some(value)));
+    let text = fs::read_to_string(journal.path()).unwrap();
     assert!(text.ends_with("{\"remove-cgroup\":{\"path\":\"/nowhere\",\"members_to\":null}}\n"), "{text}");
 }
 

@@ -88,7 +88,7 @@ fn read_allocation(root: &Path) -> Result<Option<CacheAllocation>, ActError> {
         shared_with_devices: number("shareable_bits", 16).unwrap_or(0) & ways_mask,
         taken: taken(&read(&folder.join("bit_usage")).unwrap_or_default()) & ways_mask,
         classes: usize::try_from(number("num_closids", 10)?).unwrap_or(usize::MAX),
-        groups: 1 + super::folders(root)?.iter().filter(|name| !is_kernels(name)).count(),
+        groups: 1 + folders(root)?.iter().filter(|name| !is_kernels(name)).count(),
         domains,
         resources: names.into_iter().map(str::to_owned).collect(),
     }))
@@ -149,6 +149,13 @@ pub(super) fn root_is_restricted(root: &Path) -> bool {
             !found.resources.iter().all(whole)
         }
     }
+}
+
+pub(super) fn folders(path: &Path) -> Result<Vec<String>, ActError> {
+    let entries = fs::read_dir(path).map_err(ActError::file("read", path))?;
+    let is_folder = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
+    let names = entries.flatten().filter(is_folder).map(|entry| entry.file_name().to_string_lossy().into_owned());
+    Ok(names.collect())
 }
 
 #[cfg(test)]

@@ -19,10 +19,11 @@ mod info;
 pub use info::{CacheAllocation, CacheMonitoring, ResctrlInfo};
 
 use crate::cgroup;
-use crate::journal::Journal;
-use crate::undo::Undo;
+use crate::journal::{Change, Journal, Run, When, never_written, path_bytes};
 use crate::{ActError, cgroup::read};
+use info::folders;
 use rustix::mount::{MountFlags, UnmountFlags};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::ErrorKind;
@@ -107,7 +108,7 @@ impl Resctrl {
         journal: &mut Journal,
     ) -> Result<PathBuf, ActError> {
         let _lock = journal.lock_folder();
-        journal.before(&Undo::UnmountResctrl { path: target.to_owned() })?;
+        journal.before(&UnmountResctrl { path: target.to_owned() })?;
         mount(target).map_err(|errno| ActError::file("mount resctrl at", target)(errno.into()))?;
         Ok(target.to_owned())
     }
@@ -118,7 +119,7 @@ impl Resctrl {
     /// # Errors
     /// When the journal cannot be written.
     pub fn share_mount(root: &Path, journal: &mut Journal) -> Result<(), ActError> {
-        let undo = Undo::UnmountResctrl { path: root.to_owned() };
+        let undo = UnmountResctrl { path: root.to_owned() };
         let _lock = journal.lock_folder();
         if journal.others_have(&undo) { journal.before(&undo) } else { Ok(()) }
     }
@@ -177,7 +178,7 @@ impl Resctrl {
     /// Makes a folder, which makes a group.
     fn make(&mut self, path: &Path, journal: &mut Journal) -> Result<(), ActError> {
         if !self.journalled.contains(path) {
-            journal.before(&Undo::RemoveResctrlGroup { path: path.to_owned() })?;
+            journal.before(&RemoveResctrlGroup { path: path.to_owned() })?;
             self.journalled.insert(path.to_owned());
         }
         cgroup::make(path).map_err(|error| self.explain(error))
@@ -302,21 +303,61 @@ fn file_name(name: &str) -> String {
     name.chars().take(64).map(plain).collect()
 }
 
-fn folders(path: &Path) -> Result<Vec<String>, ActError> {
-    let entries = fs::read_dir(path).map_err(ActError::file("read", path))?;
-    let is_folder = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
-    let names = entries.flatten().filter(is_folder).map(|entry| entry.file_name().to_string_lossy().into_owned());
-    Ok(names.collect())
-}
-
 /// A group's threads; none when it is gone.
 fn tasks(group: &Path) -> Vec<i32> {
     let text = fs::read_to_string(group.join("tasks")).unwrap_or_default();
     text.lines().filter_map(|line| line.trim().parse().ok()).collect()
 }
 
+/// Remove a group, of allocation or of monitoring; the kernel moves who is in it back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RemoveResctrlGroup {
+    /// Its folder.
+    #[serde(with = "path_bytes")]
+    pub path: PathBuf,
+}
+
+/// Unmount resctrl, unless somebody has come to use it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UnmountResctrl {
+    /// Where it is mounted.
+    #[serde(with = "path_bytes")]
+    pub path: PathBuf,
+}
+
+impl Change for RemoveResctrlGroup {
+    const NAME: &'static str = "remove-resctrl-group";
+
+    fn check(&self) -> Result<(), ActError> {
+        // What is not there needs no undo.
+        if !self.path.exists() || cgroup::is_ours(&self.path) {
+            return Ok(());
+        }
+        never_written(&self.path, "its name does not begin with gleaner-")
+    }
+
+    fn undo(&self, _: &Run<'_>) -> Result<(), ActError> {
+        remove_group(&self.path)
+    }
+}
+
+impl Change for UnmountResctrl {
+    const NAME: &'static str = "unmount-resctrl";
+    const WHEN: When = When::Last;
+
+    fn check(&self) -> Result<(), ActError> {
+        if self.path.ends_with("resctrl") { Ok(()) } else { never_written(&self.path, "it is not called resctrl") }
+    }
+
+    fn undo(&self, _: &Run<'_>) -> Result<(), ActError> {
+        unmount(&self.path)
+    }
+}
+
 /// Removes a group, if it was made and is still there.
-pub(crate) fn remove_group(path: &Path) -> Result<(), ActError> {
+fn remove_group(path: &Path) -> Result<(), ActError> {
     match fs::remove_dir(path) {
         Ok(()) => Ok(()),
         // Never made, or gone with the group it was in, or with the whole file system.
@@ -327,7 +368,7 @@ pub(crate) fn remove_group(path: &Path) -> Result<(), ActError> {
 }
 
 /// Unmounts resctrl, which would end everybody's allocation: only where nobody else has one.
-pub(crate) fn unmount(root: &Path) -> Result<(), ActError> {
+fn unmount(root: &Path) -> Result<(), ActError> {
     if !root.join("info").is_dir() {
         // Never mounted, or unmounted by somebody else.
         return Ok(());

@@ -10,9 +10,10 @@
 
 use super::value_file::{self, ValueFile};
 use super::{Retainer, SetValue};
-use crate::undo::Undo;
+use crate::journal::{Change, Run, When, path_bytes};
 use crate::{ActError, Journal};
 use gleaner_model::{CpuSet, Nanos, RetainMeans, VcpuId};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -99,7 +100,7 @@ impl Haltpoll {
         self.are_ours()?;
         if !self.reset_journalled {
             // Undone last, as the oldest: once the parameters are what they were.
-            journal.before(&Undo::ResetHaltpoll { sys: self.sys.clone() })?;
+            journal.before(&ResetHaltpoll { sys: self.sys.clone() })?;
             self.reset_journalled = true;
         }
         let start = u32::try_from(timeout.0).unwrap_or(HIGHEST);
@@ -175,8 +176,26 @@ impl Retainer for Haltpoll {
     fn retire(self: Box<Self>) {}
 }
 
+/// Each vCPU's haltpoll limit begins at 0 again: it outlives the parameters that made it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ResetHaltpoll {
+    /// Where `/sys` is.
+    #[serde(with = "path_bytes")]
+    sys: PathBuf,
+}
+
+impl Change for ResetHaltpoll {
+    const NAME: &'static str = "reset-haltpoll";
+    const WHEN: When = When::WhileSilent;
+
+    fn undo(&self, _: &Run<'_>) -> Result<(), ActError> {
+        reset_limits(&self.sys)
+    }
+}
+
 /// Makes each vCPU begin with a limit of 0: writes its `disable` file's own value into it once more.
-pub(crate) fn reset_limits(sys: &Path) -> Result<(), ActError> {
+fn reset_limits(sys: &Path) -> Result<(), ActError> {
     let online = fs::read_to_string(sys.join("devices/system/cpu/online")).unwrap_or_default();
     let online: CpuSet = online.trim().parse().unwrap_or_default();
     for vcpu in online.iter() {

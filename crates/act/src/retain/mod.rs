@@ -17,10 +17,11 @@ mod pm_qos;
 mod value_file;
 
 pub use haltpoll::Haltpoll;
-pub(crate) use haltpoll::reset_limits;
+pub(crate) use haltpoll::ResetHaltpoll;
 pub use idle_poll::{IdlePoll, IdlePollParams, IdlePollRefusal};
 pub use pm_qos::PmQos;
-pub(crate) use value_file::{ValueFile, restore_value};
+pub use value_file::FileValue;
+pub(crate) use value_file::ValueFile;
 
 use crate::{ActError, Fallback, Journal, YieldingThreads};
 use gleaner_model::{Nanos, Order, RetainCounters, RetainMeans, VcpuId};

@@ -9,9 +9,8 @@
 //! Somebody else's limit is respected: where it is as strict as ours there is nothing to do, and a weaker one comes
 //! back. A limit that somebody else sets meanwhile is theirs from then on: the watch writes it no more, and says so.
 
-use super::value_file::{self, ValueFile};
+use super::value_file::{self, FileValue, ValueFile};
 use super::{Retainer, SetValue};
-use crate::undo::Undo;
 use crate::{ActError, Journal};
 use gleaner_model::{CpuSet, Nanos, RetainMeans, VcpuId};
 use gleaner_sys::monotonic;
@@ -148,7 +147,7 @@ impl PmQos {
             *had = value_file::read(path)?;
         }
         for (path, had) in self.had.iter().filter(|(_, had)| had != POLLS) {
-            journal.before(&Undo::FileValue { path: path.clone(), had: had.clone(), set: POLLS.to_owned() })?;
+            journal.before(&FileValue { path: path.clone(), had: had.clone(), set: POLLS.to_owned() })?;
         }
         self.journalled = true;
         self.order(Order::Begin(self.had.iter().map(|(_, had)| had.clone()).collect()));

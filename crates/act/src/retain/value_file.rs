@@ -1,10 +1,11 @@
 //! A file of the kernel's that holds one value: read, locked against another Gleaner, journalled, set, given back.
 
-use crate::undo::{Undo, undo_journal};
+use crate::journal::{Change, Run, When, never_written, path_bytes};
 use crate::{ActError, Journal};
 use gleaner_sys::{ProcRoot, user_is_initial};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -117,11 +118,7 @@ impl ValueFile {
             return Ok(());
         }
         if value != self.had && !self.journalled.iter().any(|known| known == value) {
-            journal.before(&Undo::FileValue {
-                path: self.path.clone(),
-                had: self.had.clone(),
-                set: value.to_owned(),
-            })?;
+            journal.before(&FileValue { path: self.path.clone(), had: self.had.clone(), set: value.to_owned() })?;
             self.journalled.push(value.to_owned());
         }
         self.write(value)
@@ -155,14 +152,13 @@ impl ValueFile {
 /// the lock. What it had set would be taken for the machine's own.
 fn given_back(path: &Path, journal: &Journal, tries: usize) -> Result<(), ActError> {
     for tried in 0..=tries {
-        let claims = |undo: &Undo| matches!(undo, Undo::FileValue { path: other, .. } if other == path);
-        let claimed = journal.others_with(claims);
+        let claimed = journal.others_with(|claim: &FileValue| claim.path == path);
         if claimed.is_empty() {
             return Ok(());
         }
         for other in claimed {
             // One that lives undoes for itself.
-            undo_journal(&other, false)?;
+            journal.undo_other(&other)?;
         }
         if tried < tries {
             sleep(Duration::from_millis(10));
@@ -182,8 +178,48 @@ pub(super) fn write(path: &Path, value: &str) -> Result<(), ActError> {
     file.and_then(|mut file| file.write_all(value.as_bytes())).map_err(ActError::file("write", path))
 }
 
+/// A file of the kernel's that held one value.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FileValue {
+    /// Which file.
+    #[serde(with = "path_bytes")]
+    pub path: PathBuf,
+    /// What it held.
+    pub had: String,
+    /// What it was given: put back only where that is still there.
+    pub set: String,
+}
+
+impl Change for FileValue {
+    const NAME: &'static str = "file-value";
+    const WHEN: When = When::WhileSilent;
+
+    fn check(&self) -> Result<(), ActError> {
+        if is_set(&self.path) { Ok(()) } else { never_written(&self.path, "it is no file that Gleaner sets") }
+    }
+
+    fn undo(&self, _: &Run<'_>) -> Result<(), ActError> {
+        restore_value(&self.path, &self.had, &self.set)
+    }
+}
+
+/// Whether it is called as one of the files that Gleaner sets. Nothing else is called so, wherever it lies.
+fn is_set(path: &Path) -> bool {
+    let names: Vec<&str> = path.iter().rev().take(4).map(|name| name.to_str().unwrap_or_default()).collect();
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    match names[..] {
+        [parameter, "parameters", "haltpoll", "module"] => {
+            ["guest_halt_poll_ns", "guest_halt_poll_grow", "guest_halt_poll_grow_start"].contains(&parameter)
+        }
+        ["pm_qos_resume_latency_us", "power", cpu, "cpu"] => cpu.strip_prefix("cpu").is_some_and(is_number),
+        ["smp_affinity_list", number, "irq", ..] => is_number(number),
+        _ => false,
+    }
+}
+
 /// Gives a file its earlier value back, but only where ours is still there.
-pub(crate) fn restore_value(path: &Path, had: &str, set: &str) -> Result<(), ActError> {
+fn restore_value(path: &Path, had: &str, set: &str) -> Result<(), ActError> {
     let now = match read(path) {
         Ok(now) => now,
         // Its vCPU or its module has gone, and the value with it.
@@ -322,5 +358,23 @@ mod tests {
     #[test]
     fn a_file_that_is_gone_has_nothing_to_give_back() {
         assert!(restore_value(Path::new("/nonexistent/value"), "0", "1").is_ok());
+    }
+
+    #[test]
+    fn only_files_that_gleaner_sets_are_set_back() {
+        for (path, set) in [
+            ("/sys/module/haltpoll/parameters/guest_halt_poll_ns", true),
+            ("/sys/module/haltpoll/parameters/force", false),
+            ("/sys/devices/system/cpu/cpu11/power/pm_qos_resume_latency_us", true),
+            ("/sys/devices/system/cpu/cpu/power/pm_qos_resume_latency_us", false),
+            ("/proc/irq/5/smp_affinity_list", true),
+            ("/proc/irq/default_smp_affinity", false),
+            ("/proc/irq/x/smp_affinity_list", false),
+            ("/etc/passwd", false),
+            ("", false),
+        ] {
+            let undo = FileValue { path: path.into(), had: "0".into(), set: "1".into() };
+            assert_eq!(undo.check().is_ok(), set, "{path}");
+        }
     }
 }

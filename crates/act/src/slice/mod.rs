@@ -29,7 +29,7 @@ pub use attr::{SliceSupport, ThreadAttr, thread_attr};
 pub use enforcer::{Competing, Enforcer, EnforcerConfig};
 pub use fifo::try_fifo;
 pub use limits::{SliceRefusal, by_kernel, hrtick, refuse_slice, switch_cost, tick};
-pub(crate) use slices::restore_slice;
+pub(crate) use slices::SliceChange;
 pub use slices::{SLICE_RANGE, SliceOutcome, Slices};
 pub use throttling::RtThrottling;
 pub use ticker::TickerCost;

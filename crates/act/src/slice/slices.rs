@@ -7,13 +7,12 @@
 
 use super::attr::{SliceSupport, ThreadAttr, set_slice, thread_attr};
 use crate::ActError;
-use crate::journal::{self, Journal};
+use crate::journal::{Change, Journal, Run};
 use crate::procs::thread_start_time;
-use crate::undo::Undo;
 use gleaner_model::Nanos;
 use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::path::Path;
 
 /// The shortest and the longest slice that the kernel takes.
 pub const SLICE_RANGE: std::ops::RangeInclusive<Nanos> = Nanos::from_micros(100)..=Nanos::from_millis(100);
@@ -131,11 +130,12 @@ impl Slices {
             return Ok(());
         }
         let mut changed = known.cloned().unwrap_or(Changed { start_time, was, given: Vec::new(), last: None });
-        let undo = Undo::Slice { tid, start_time, was_ns: changed.was.0, set_ns: slice.0 };
+        let undo = SliceChange { tid, start_time, was_ns: changed.was.0, set_ns: slice.0 };
         if changed.given.is_empty() {
             // Two that begin together must not both find nobody.
             let _folder = journal.lock_folder();
-            if let Some(pid) = set_by_another(journal.path(), tid, start_time) {
+            let its = |other: &SliceChange| (other.tid, other.start_time) == (tid, start_time);
+            if let Some(pid) = journal.made_by_another(its) {
                 let why = format!("process {pid}, another run of Gleaner, has set it; end that one first");
                 return Err(ActError::Unavailable { what: format!("the slice of thread {tid}"), why });
             }
@@ -143,7 +143,10 @@ impl Slices {
         } else {
             journal.before(&undo)?;
         }
-        journal.compact_if_long()?;
+        // Nobody else has anything of a dead thread's slice.
+        journal.compact_if_long(|entry| {
+            entry.get().is_none_or(|of: SliceChange| thread_start_time(of.tid) == Some(of.start_time))
+        })?;
         changed.given.push(slice);
         self.changed.insert(tid, changed);
         Ok(())
@@ -198,20 +201,35 @@ fn check_class(tid: i32, attr: &ThreadAttr) -> Result<(), ActError> {
     })
 }
 
-/// The living run, other than this journal's, that has this thread in its journal.
-fn set_by_another(own: &Path, tid: i32, start_time: u64) -> Option<i32> {
-    let journals = own.parent().map(journal::list_journals)?.unwrap_or_default();
-    journals.iter().filter(|path| *path != own).find_map(|path| {
-        let state = journal::read(path).ok()?;
-        let is_its = |other: i32, started: u64| (other, started) == (tid, start_time);
-        let has = |undo: &Undo| matches!(undo, Undo::Slice { tid, start_time, .. } if is_its(*tid, *start_time));
-        state.alive.filter(|_| state.undos.iter().any(has))
-    })
+/// A thread's time slice.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SliceChange {
+    /// Which thread.
+    tid: i32,
+    /// Its start time, in clock ticks since boot.
+    start_time: u64,
+    /// What it was, in nanoseconds; 0: the base slice.
+    was_ns: u64,
+    /// What it was given: put back only where that is still there.
+    set_ns: u64,
+}
+
+impl Change for SliceChange {
+    const NAME: &'static str = "slice";
+
+    fn undo(&self, run: &Run<'_>) -> Result<(), ActError> {
+        // Another namespace's thread: its id and start time name somebody else here.
+        if run.foreign {
+            return Ok(());
+        }
+        restore_slice(self.tid, self.start_time, Nanos(self.was_ns), &[Nanos(self.set_ns)])
+    }
 }
 
 /// Gives a slice back to the thread of this id and start time, if it still lives and has one of those that it was
 /// given.
-pub(crate) fn restore_slice(tid: i32, start_time: u64, was: Nanos, given: &[Nanos]) -> Result<(), ActError> {
+fn restore_slice(tid: i32, start_time: u64, was: Nanos, given: &[Nanos]) -> Result<(), ActError> {
     if thread_start_time(tid) != Some(start_time) {
         return Ok(());
     }
@@ -233,7 +251,7 @@ pub(crate) fn restore_slice(tid: i32, start_time: u64, was: Nanos, given: &[Nano
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::undo::{UndoOutcome, undo_own};
+    use crate::{UndoOutcome, undo_own};
     use std::sync::mpsc::{Sender, channel};
     use std::thread::JoinHandle;
 

@@ -1,37 +1,16 @@
 use super::*;
-
-#[test]
-fn a_cpuset_is_told_apart_from_one_just_like_it() {
-    let dir = tempfile::tempdir().unwrap();
-    let child = dir.path().join("child");
-    fs::create_dir(&child).unwrap();
-    for (parents, own, written) in [("0-2", "0-2", "0wn"), ("0-2", "1", "own"), ("0", "0", "own")] {
-        fs::write(dir.path().join("cpuset.cpus.effective"), parents).unwrap();
-        fs::write(child.join("cpuset.cpus.effective"), own).unwrap();
-        fs::write(child.join("cpuset.cpus"), "own").unwrap();
-        tell_apart(&child, dir.path());
-        assert_eq!(fs::read_to_string(child.join("cpuset.cpus")).unwrap(), written, "{parents:?} {own:?}");
-    }
-}
-
-#[test]
-fn a_controller_that_was_never_enabled_is_not_taken_away() {
-    let dir = tempfile::tempdir().unwrap();
-    let control = dir.path().join("cgroup.subtree_control");
-    for (now, after) in [("", ""), ("memory cpuset\n", "memory cpuset\n"), ("memory cpu\n", "-cpu")] {
-        fs::write(&control, now).unwrap();
-        disable_controller(dir.path(), "cpu").unwrap();
-        let found = fs::read_to_string(&control).unwrap();
-        assert!(found.starts_with(after) && (after == "-cpu" || found == after), "{now:?}: {found:?}");
-    }
-}
+use crate::affinity::{affinity_of, set_affinity};
+use crate::journal::Change;
+use crate::process_start_time;
+use gleaner_model::CpuSet;
+use std::fs;
 
 #[test]
 fn a_controller_goes_with_the_last_run_that_needs_it() {
     let dir = tempfile::tempdir().unwrap();
     let control = dir.path().join("cgroup.subtree_control");
     fs::write(&control, "cpu\n").unwrap();
-    let undo = Undo::DisableController { parent: dir.path().to_owned(), controller: "cpu".into() };
+    let undo = DisableController { parent: dir.path().to_owned(), controller: "cpu".into() };
     let state_dir = dir.path().join("state");
     let runs = ["run-1", "run-2"].map(|run_id| {
         let mut journal = Journal::create(&state_dir, run_id).unwrap();
@@ -56,10 +35,9 @@ fn a_process_that_outlives_the_program_without_its_mark_is_widened() {
     let confined = set_affinity(pid, &active);
     // The program itself is gone; it started when this child did.
     let root_start_time = process_start_time(pid).unwrap();
-    let group = Undo::GroupAffinity { root_pid: i32::MAX, root_start_time, base: base.to_string() };
-    for undo in [group, Undo::AffinityStep { active: active.to_string() }] {
-        journal.before(&undo).unwrap();
-    }
+    let group = GroupAffinity { root_pid: i32::MAX, root_start_time, base: base.to_string() };
+    journal.before(&group).unwrap();
+    journal.before(&AffinityStep { active: active.to_string() }).unwrap();
     undo_own(&journal).unwrap();
     let given = affinity_of(pid);
     orphan.kill().unwrap();
@@ -71,7 +49,7 @@ fn a_process_that_outlives_the_program_without_its_mark_is_widened() {
 fn of_runs_that_end_together_one_takes_the_controller_away() {
     let dir = tempfile::tempdir().unwrap();
     let control = dir.path().join("cgroup.subtree_control");
-    let undo = Undo::DisableController { parent: dir.path().to_owned(), controller: "cpu".into() };
+    let undo = DisableController { parent: dir.path().to_owned(), controller: "cpu".into() };
     for round in 0..200 {
         fs::write(&control, "cpu\n").unwrap();
         let state_dir = dir.path().join("state");
@@ -97,7 +75,7 @@ fn what_was_made_is_removed_even_if_somebody_removed_the_journal() {
     let dir = tempfile::tempdir().unwrap();
     let made = dir.path().join("made");
     let mut journal = Journal::create(&dir.path().join("state"), "run-1").unwrap();
-    journal.before(&Undo::RemoveCgroup { path: made.clone(), members_to: None }).unwrap();
+    journal.before(&RemoveCgroup { path: made.clone(), members_to: None }).unwrap();
     fs::create_dir(&made).unwrap();
     fs::remove_file(journal.path()).unwrap();
     assert_eq!(undo_own(&journal).unwrap(), UndoOutcome::Undone { entries: 1 });
@@ -111,7 +89,7 @@ fn a_journal_whose_name_was_removed_is_undone_by_whoever_holds_it_once() {
     fs::create_dir_all(value.parent().unwrap()).unwrap();
     fs::write(&value, "ours").unwrap();
     let mut journal = Journal::create(&dir.path().join("state"), "run-1").unwrap();
-    let undo = Undo::FileValue { path: value.clone(), had: "theirs".into(), set: "ours".into() };
+    let undo = FileValue { path: value.clone(), had: "theirs".into(), set: "ours".into() };
     journal.before(&undo).unwrap();
     let path = journal.path().to_owned();
     let held = journal.take_new().unwrap();
@@ -145,11 +123,35 @@ fn what_is_none_of_gleaners_is_not_undone_for_another_process() {
     let value = dir.path().join("shadow");
     fs::write(&value, "ours").unwrap();
     let mut journal = Journal::create(&dir.path().join("state"), "run-1").unwrap();
-    journal.before(&Undo::FileValue { path: value.clone(), had: "theirs".into(), set: "ours".into() }).unwrap();
+    journal.before(&FileValue { path: value.clone(), had: "theirs".into(), set: "ours".into() }).unwrap();
     let text = fs::read_to_string(journal.path()).unwrap();
     let dead = text.replace(&format!("\"main_pid\":{}", std::process::id()), "\"main_pid\":2147483646");
     fs::write(journal.path(), dead).unwrap();
     let said = undo_journal(journal.path(), false).unwrap_err().to_string();
     assert!(said.contains("no file that Gleaner sets") && said.contains("0 of its 1"), "{said}");
     assert_eq!((fs::read_to_string(&value).unwrap().as_str(), journal.path().exists()), ("ours", true));
+}
+
+#[test]
+fn what_is_no_cgroup_is_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("gleaner-1-1");
+    fs::create_dir(&folder).unwrap();
+    let elsewhere = Some(dir.path().join("other"));
+    for members_to in [None, Some(dir.path().to_owned()), elsewhere] {
+        assert!(RemoveCgroup { path: folder.clone(), members_to }.check().is_err());
+    }
+    // Never made, or gone.
+    let gone = dir.path().join("gleaner-2-1");
+    assert!(RemoveCgroup { path: gone, members_to: None }.check().is_ok());
+    assert!(RemoveCgroup { path: dir.path().to_owned(), members_to: None }.check().is_err());
+    assert!(RemoveResctrlGroup { path: dir.path().to_owned() }.check().is_err());
+    let controller = |parent: &Path, controller: &str| {
+        DisableController { parent: parent.to_owned(), controller: controller.into() }.check()
+    };
+    assert!(controller(dir.path(), "cpu").is_err());
+    assert!(controller(Path::new("/sys/fs/cgroup/no/such"), "cpu").is_ok());
+    assert!(controller(Path::new("/sys/fs/cgroup/no/such"), "memory").is_err());
+    assert!(UnmountResctrl { path: "/home".into() }.check().is_err());
+    assert!(UnmountResctrl { path: "/sys/fs/resctrl".into() }.check().is_ok());
 }

@@ -15,10 +15,13 @@ mod xl;
 pub use plan::{XenChange, XenRefusal, XenRequest, plan_xen};
 pub use xl::Xl;
 
-use crate::journal::{self, Journal};
-use crate::{ActError, Undo};
+use crate::ActError;
+use crate::journal::{Change, Journal, Run, never_written, path_bytes};
 use gleaner_model::XenSetting;
-use std::path::Path;
+use serde::{Deserialize, Serialize};
+use std::fs::{self, Metadata};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 /// Makes one change, journalled first, and reads it back.
 ///
@@ -27,11 +30,12 @@ use std::path::Path;
 /// refuses; what was journalled is then still undone by the journal.
 pub fn change_xen(xl: &Xl, change: &XenChange, journal: &mut Journal) -> Result<(), ActError> {
     let XenChange { was, set } = change;
-    if let Some(pid) = set_by_another(journal.path(), set) {
+    // Two that overlap would put back each other's values.
+    if let Some(pid) = journal.made_by_another(|other: &XenSet| other.set.target() == set.target()) {
         let why = format!("process {pid}, another run of Gleaner, has set it; end that one first");
         return Err(ActError::Unavailable { what: set.target(), why });
     }
-    journal.before(&Undo::Xen { xl: xl.program().to_owned(), was: was.clone(), set: set.clone() })?;
+    journal.before(&XenSet { xl: xl.program().to_owned(), was: was.clone(), set: set.clone() })?;
     xl.run(&set_words(set))?;
     let shown = xl.run(&read_words(set))?;
     if shows(&shown, set) {
@@ -41,19 +45,51 @@ pub fn change_xen(xl: &Xl, change: &XenChange, journal: &mut Journal) -> Result<
     Err(ActError::Unavailable { what: format!("{set} for {}", set.target()), why })
 }
 
-/// The living run, other than this journal's, that has the same target in its journal. Two that overlap would put back
-/// each other's values.
-fn set_by_another(own: &Path, set: &XenSetting) -> Option<i32> {
-    let journals = own.parent().map(journal::list_journals)?.unwrap_or_default();
-    journals.iter().filter(|path| *path != own).find_map(|path| {
-        let state = journal::read(path).ok()?;
-        let has = |undo: &Undo| matches!(undo, Undo::Xen { set: other, .. } if other.target() == set.target());
-        state.alive.filter(|_| state.undos.iter().any(has))
-    })
+/// Something of Xen's.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct XenSet {
+    /// Xen's tool.
+    #[serde(with = "path_bytes")]
+    xl: PathBuf,
+    /// What it was.
+    was: XenSetting,
+    /// What it was set to.
+    set: XenSetting,
+}
+
+impl Change for XenSet {
+    const NAME: &'static str = "xen";
+
+    fn check(&self) -> Result<(), ActError> {
+        if is_nobody_elses(&self.xl) {
+            Ok(())
+        } else {
+            never_written(&self.xl, "others could have written that program")
+        }
+    }
+
+    fn undo(&self, _: &Run<'_>) -> Result<(), ActError> {
+        undo_xen(&self.xl, &self.was, &self.set)
+    }
+}
+
+/// Whether nobody but root and this user could have put it there.
+fn is_nobody_elses(program: &Path) -> bool {
+    let trusted = |found: &Metadata| {
+        let is_link = found.file_type().is_symlink();
+        [0, rustix::process::geteuid().as_raw()].contains(&found.uid()) && (is_link || found.mode() & 0o022 == 0)
+    };
+    // The folder as it really is: a link on the way there may be somebody's.
+    let real = program.parent().and_then(|folder| folder.canonicalize().ok()).zip(program.file_name());
+    let Some((folder, name)) = real.filter(|(folder, _)| program.parent() == Some(folder)) else { return false };
+    fs::metadata(&folder).is_ok_and(|found| trusted(&found))
+        && fs::symlink_metadata(folder.join(name)).is_ok_and(|found| trusted(&found))
+        && fs::metadata(program).is_ok_and(|found| trusted(&found))
 }
 
 /// Puts back what was there.
-pub(crate) fn undo_xen(program: &Path, was: &XenSetting, set: &XenSetting) -> Result<(), ActError> {
+fn undo_xen(program: &Path, was: &XenSetting, set: &XenSetting) -> Result<(), ActError> {
     let xl = Xl::at(program);
     let shown = match xl.run(&read_words(set)) {
         Ok(shown) => shown,

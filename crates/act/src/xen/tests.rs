@@ -1,7 +1,7 @@
 //! With an `xl` of our own that keeps what it is told in a file and refuses what the real one refuses, in its words.
 
 use super::*;
-use crate::undo::{UndoOutcome, undo_journal, undo_own};
+use crate::{UndoOutcome, undo_journal, undo_own};
 use gleaner_model::{Nanos, XenPool, XenScheduler};
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -110,6 +110,10 @@ fn a_slice_that_xen_does_not_keep_is_an_error() {
     assert!(error.contains("tslice=30ms"), "{error}");
 }
 
+fn set_by_another(own: &Journal, set: &XenSetting) -> Option<i32> {
+    own.made_by_another(|other: &XenSet| other.set.target() == set.target())
+}
+
 #[test]
 fn two_runs_do_not_set_the_same_cpupool() {
     let host = Host::new();
@@ -120,10 +124,10 @@ fn two_runs_do_not_set_the_same_cpupool() {
     assert!(error.contains("another run of Gleaner"), "{error}");
     assert_eq!(host.now(), "tslice=1ms ratelimit=1000us");
     let other = XenSetting::Credit2 { pool: "Pool-1".to_owned(), ratelimit_us: 100 };
-    assert_eq!(set_by_another(second.path(), &other), None);
+    assert_eq!(set_by_another(&second, &other), None);
     // The journal of a run that is over says nothing any more.
     undo_journal(first.path(), true).unwrap();
-    assert_eq!(set_by_another(second.path(), &credit(2, 1000)), None);
+    assert_eq!(set_by_another(&second, &credit(2, 1000)), None);
 }
 
 #[test]
@@ -280,4 +284,24 @@ fn what_is_not_known_is_not_touched() {
     assert!(refusal.contains("2 cpupools (Pool-0, fast)") && refusal.contains("--pool"), "{refusal}");
     let named = XenRequest { pool: Some("Pool-0".to_owned()), ..slice(1_000_000) };
     assert_eq!(plan_xen(&named, &two).unwrap().len(), 1);
+}
+
+#[test]
+fn no_program_is_started_that_others_could_have_written() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    let (folder, xl) = (dir.path().canonicalize().unwrap(), dir.path().canonicalize().unwrap().join("xl"));
+    fs::write(&xl, "").unwrap();
+    let mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    mode(&xl, 0o755);
+    assert!(is_nobody_elses(&xl));
+    for (path, bad) in [(&xl, 0o777), (&folder, 0o777)] {
+        mode(path, bad);
+        assert!(!is_nobody_elses(&xl), "{}", path.display());
+        mode(path, 0o755);
+    }
+    let link = folder.join("link");
+    std::os::unix::fs::symlink(&folder, &link).unwrap();
+    assert!(is_nobody_elses(&xl) && !is_nobody_elses(&link.join("xl")));
+    assert!(!is_nobody_elses(Path::new("/no/such/xl")) && !is_nobody_elses(Path::new("xl")));
 }

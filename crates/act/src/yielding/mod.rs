@@ -9,18 +9,18 @@
 //! A thread whose owner has stopped beating ([`YieldingThreads::beat`]) for two seconds sleeps: a hung or
 //! stopped Gleaner must not burn the machine.
 
+mod cell;
 mod runner;
 
 use crate::{ActError, Fallback, IdleGroup, IdleMeans};
+use cell::{Cell, ORDER_SLEEP};
 use gleaner_model::{CpuSet, Nanos, Order, RetainCounters, VcpuId, YieldMachine};
 use runner::{EnterClass, Runner, enter_idle_class, lower, now};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc;
 use std::thread::JoinHandle;
-
-const ORDER_SLEEP: u64 = 0;
 
 /// The scheduling class a yielding thread got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,53 +37,6 @@ pub struct BusyWait {
     pub wait: runner::Wait,
     /// Ends the wait early.
     pub wake: Box<dyn Fn() + Send + Sync>,
-}
-
-/// What the owner and one thread share. Single words, each with one writer.
-#[derive(Default)]
-struct Cell {
-    /// 0: sleep; otherwise the time-out in nanoseconds.
-    order: AtomicU64,
-    stop: AtomicBool,
-    tid: AtomicI32,
-    retained: AtomicU64,
-    displaced: AtomicU64,
-    sleeps: AtomicU64,
-    idle_naps: AtomicU64,
-    stolen: AtomicU64,
-    guard_trips: AtomicU64,
-}
-
-impl Cell {
-    fn publish(&self, counters: &RetainCounters) {
-        self.retained.store(counters.retained.0, Relaxed);
-        self.displaced.store(counters.displaced, Relaxed);
-        self.sleeps.store(counters.sleeps, Relaxed);
-        self.idle_naps.store(counters.idle_naps, Relaxed);
-        self.stolen.store(counters.stolen.0, Relaxed);
-        self.guard_trips.store(counters.guard_trips, Relaxed);
-    }
-
-    fn read(&self, vcpu: VcpuId) -> RetainCounters {
-        RetainCounters {
-            vcpu: Some(vcpu),
-            tid: self.tid.load(Relaxed),
-            retained: Nanos(self.retained.load(Relaxed)),
-            displaced: self.displaced.load(Relaxed),
-            sleeps: self.sleeps.load(Relaxed),
-            idle_naps: self.idle_naps.load(Relaxed),
-            stolen: Nanos(self.stolen.load(Relaxed)),
-            guard_trips: self.guard_trips.load(Relaxed),
-            ..RetainCounters::default()
-        }
-    }
-
-    fn order(&self) -> Order {
-        match self.order.load(Relaxed) {
-            ORDER_SLEEP => Order::Sleep,
-            timeout => Order::Retain { timeout: Nanos(timeout) },
-        }
-    }
 }
 
 struct Member {

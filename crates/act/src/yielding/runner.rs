@@ -7,7 +7,7 @@
 //! Where nobody tells that the vCPU is busy, a nap that ends late does: a thread of the lowest class runs when the
 //! others are done, and the kernel keeps how long it was kept waiting ([`RunDelay`]).
 
-use super::Cell;
+use super::cell::Cell;
 use crate::ActError;
 use gleaner_model::{Nanos, Next, Order, VcpuId, YieldMachine, YieldReturn};
 use gleaner_sys::{schedstat, set_affinity, set_affinity_to_all, thread_cpu_time};

@@ -1,8 +1,8 @@
 //! `ab`'s part of the command line.
 
-use crate::args::{JsonArg, PolicyArg, any_duration};
-use crate::params::ParamsArg;
 use clap::{Args, ValueEnum};
+use gleaner_command::args::{JsonArg, PolicyArg, any_duration};
+use gleaner_command::params::ParamsArg;
 use gleaner_settings::GroupSettings;
 use gleaner_stats::Verdict;
 use std::ffi::OsString;

@@ -3,8 +3,8 @@
 use super::capture::{Capture, Found, Scan, Show};
 use super::interrupt::Interrupt;
 use super::plan::{Mode, Plan};
-use crate::failure::Failure;
 use crate::run::signals::Inherited;
+use gleaner_command::failure::Failure;
 use gleaner_model::Nanos;
 use gleaner_observe::{ProcRoot, StatReader};
 use gleaner_report::RunReport;

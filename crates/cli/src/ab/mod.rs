@@ -18,9 +18,9 @@ mod summary;
 
 pub use args::AbArgs;
 
-use crate::failure::Failure;
-use crate::files::Place;
-use crate::output::{Output, say};
+use gleaner_command::failure::Failure;
+use gleaner_command::files::Place;
+use gleaner_command::output::{Output, say};
 use gleaner_report::AbReport;
 use interrupt::Interrupt;
 use plan::Plan;
@@ -64,7 +64,7 @@ pub fn main(args: &AbArgs) -> Result<u8, Failure> {
     let interrupt = Interrupt::listen().map_err(|error| {
         Failure::run(format!("no thread to listen to signals: {}", gleaner_sys::why_refused(&error)))
     })?;
-    let series = Series::measured(&plan, &interrupt)?;
+    let series = Series::measured(&plan, &interrupt, summary::so_far)?;
     let report = summary::report(&plan, &series);
     // The summary first: if the JSON cannot be written, the result is not lost.
     if !report.runs.is_empty() {

@@ -1,8 +1,8 @@
 //! `ab`'s options, validated.
 
 use super::args::AbArgs;
-use crate::args::PolicyArg;
-use crate::failure::Failure;
+use gleaner_command::args::PolicyArg;
+use gleaner_command::failure::Failure;
 use gleaner_decide::guest::GuestParams;
 use gleaner_model::Policy;
 use gleaner_settings::{Profile, word};

@@ -6,9 +6,9 @@ use super::measure::{self, Outcome, ReportFile};
 use super::number;
 use super::plan::{Mode, Plan};
 use crate::calibrate;
-use crate::ending;
-use crate::failure::Failure;
-use crate::output::{form, say, shown, steady_tick};
+use gleaner_command::ending;
+use gleaner_command::failure::Failure;
+use gleaner_command::output::{form, say, shown, steady_tick};
 use gleaner_report::{AbRun, RunReport};
 use indicatif::ProgressBar;
 use std::collections::BTreeMap;
@@ -67,17 +67,21 @@ struct Setting<'a> {
     interrupt: &'a Interrupt,
     costs: Option<String>,
     report: ReportFile,
+    so_far: SoFar,
 }
 
+/// Tells what has come out of the runs so far, for the progress bar.
+type SoFar = fn(&Plan, &[AbRun]) -> String;
+
 impl Series {
-    /// Measures what the plan says.
-    pub fn measured(plan: &Plan, interrupt: &Interrupt) -> Result<Self, Failure> {
+    /// Measures what the plan says. `so_far` tells what has come out.
+    pub fn measured(plan: &Plan, interrupt: &Interrupt, so_far: SoFar) -> Result<Self, Failure> {
         // Orphans of runs come to us: their costs count, whatever the mode.
         let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
         let report = ReportFile::new()?;
         let mut series = Self::default();
         let costs = series.costs(plan, interrupt);
-        let setting = Setting { plan, interrupt, costs, report };
+        let setting = Setting { plan, interrupt, costs, report, so_far };
         series.stop = match Self::script(&setting, "--setup", plan.scripts.setup.as_deref())? {
             None => series.run_all(&setting)?,
             failed => failed,
@@ -107,7 +111,7 @@ impl Series {
 
     /// What a halt costs here, for all runs alike.
     fn costs(&mut self, plan: &Plan, interrupt: &Interrupt) -> Option<String> {
-        let vcpus = crate::run::allowed_vcpus();
+        let vcpus = crate::machine::allowed_vcpus();
         // Where the idle task polls, a trial in each run decides.
         if !plan.needs_costs || crate::means::polls_here(&vcpus) {
             return None;
@@ -139,7 +143,7 @@ impl Series {
                 break;
             }
             for (order, mode) in (1..).zip(places.into_iter().map(|place| &plan.modes[place])) {
-                bar.set_message(super::summary::so_far(plan, &self.runs));
+                bar.set_message((setting.so_far)(plan, &self.runs));
                 if let Some(stop) = self.run_one(setting, &bar, &Which { mode, pair: Some((pair, order)) })? {
                     return Ok(Some(stop));
                 }

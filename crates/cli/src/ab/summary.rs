@@ -10,7 +10,7 @@ use gleaner_stats::{FEWEST, Speedup, Verdict, mean_and_deviation, median, outlie
 pub fn report(plan: &Plan, series: &Series) -> AbReport {
     let mut runs = series.runs.clone();
     plan.modes.iter().for_each(|mode| mark_outliers(&mut runs, mode, plan.metric.is_some()));
-    let vcpus = crate::run::allowed_vcpus().len() as u64;
+    let vcpus = crate::machine::allowed_vcpus().len() as u64;
     let mut notes = series.notes.clone();
     let others: Vec<(AbComparison, Vec<Pair<'_>>)> =
         plan.others().map(|mode| compared(plan, &runs, mode, vcpus)).collect();

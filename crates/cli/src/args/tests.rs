@@ -1,5 +1,6 @@
 use super::*;
 use gleaner_command::everywhere::ColorArg;
+use std::time::Duration;
 
 #[test]
 fn the_definition_is_sound() {

@@ -1,11 +1,11 @@
 //! `attach`'s arguments.
 
-use crate::args::JsonArg;
-use crate::failure::Failure;
 use crate::joined::Asking;
-use crate::params::ParamsArg;
 use crate::run::options::Options;
 use clap::{Args, ValueEnum};
+use gleaner_command::args::JsonArg;
+use gleaner_command::failure::Failure;
+use gleaner_command::params::ParamsArg;
 use gleaner_model::Policy;
 use gleaner_runtime::Config;
 use gleaner_settings::{GroupSettings, ObserverChoice, RetainChoice};
@@ -71,7 +71,7 @@ pub enum AttachPolicy {
 }
 
 fn length(text: &str) -> Result<Duration, String> {
-    crate::args::duration_within(text, Duration::from_secs(1)..=Duration::from_secs(7 * 86_400))
+    gleaner_command::args::duration_within(text, Duration::from_secs(1)..=Duration::from_secs(7 * 86_400))
 }
 
 impl AttachArgs {
@@ -88,6 +88,6 @@ impl AttachArgs {
         };
         let asking = Asking::new(self.daemon, &own);
         let records = self.recording.capture.is_some();
-        Ok(Options { config, quiet: crate::output::quiet(), command, asking, records })
+        Ok(Options { config, quiet: gleaner_command::output::quiet(), command, asking, records })
     }
 }

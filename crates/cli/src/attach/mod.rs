@@ -6,13 +6,14 @@
 mod args;
 
 use crate::calibrate::add_what_is_known;
-use crate::failure::Failure;
 use crate::joined::{self, Membership, Offer};
-use crate::output::{Output, say};
 use crate::run::options::Options;
 use crate::run::summary;
-use crate::{interrupt, session};
+use crate::session;
 pub use args::AttachArgs;
+use gleaner_command::failure::Failure;
+use gleaner_command::interrupt;
+use gleaner_command::output::{Output, say};
 use gleaner_model::{CpuSet, Nanos};
 use gleaner_observe::{Target, TargetError, vcpus_of};
 use gleaner_report::RunReport;

@@ -3,10 +3,10 @@
 //! The file is a cache. It is not believed where anything that it depends on is different, and nobody misses it.
 
 use super::{GAP_BRIDGED, costs_from_text, costs_now, costs_to_text};
-use crate::doctor::machine;
-use crate::files::Place;
+use crate::machine::machine;
 use crate::means::polls_here;
 use gleaner_act::{IdlePoll, default_state_dir};
+use gleaner_command::files::Place;
 use gleaner_decide::guest::GuestParams;
 use gleaner_model::{CpuSet, RetainMeans, WakeupCosts};
 use gleaner_observe::{ProcRoot, hypervisor};

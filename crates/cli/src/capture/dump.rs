@@ -2,10 +2,10 @@
 
 use super::names::Names;
 use super::open;
-use crate::failure::Failure;
-use crate::output::say;
 use clap::{Args, ValueEnum};
 use gleaner_capture::{Ended, Item, Record};
+use gleaner_command::failure::Failure;
+use gleaner_command::output::say;
 use gleaner_decide::guest::GuestParams;
 use gleaner_model::{Burst, printable_text};
 use gleaner_report::{DamageRecord, DumpDecision, DumpGroup, DumpLine, DumpMachine, DumpWindow};

@@ -6,12 +6,12 @@ mod names;
 mod replay;
 mod take;
 
-use crate::failure::Failure;
-use crate::files::refuse_strangers;
 use clap::Args;
 pub use dump::{DumpArgs, main as dump};
 use gleaner_capture::{CaptureError, Reader, Target};
 use gleaner_command::args::size;
+use gleaner_command::failure::Failure;
+use gleaner_command::files::refuse_strangers;
 use gleaner_model::printable;
 use gleaner_runtime::Runtime;
 pub use replay::{ReplayArgs, main as replay};

@@ -1,12 +1,12 @@
 //! `gleaner replay`: the recorded windows decided again, as they were or with other parameters.
 
 use super::open;
-use crate::args::JsonArg;
-use crate::failure::Failure;
-use crate::output::Output;
-use crate::params::read_params;
 use clap::Args;
 use gleaner_capture::{Difference, GroupOutcome, Item, Record, Replay};
+use gleaner_command::args::JsonArg;
+use gleaner_command::failure::Failure;
+use gleaner_command::output::Output;
+use gleaner_command::params::read_params;
 use gleaner_decide::ParamError;
 use gleaner_decide::guest::GuestParams;
 use gleaner_report::{

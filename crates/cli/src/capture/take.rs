@@ -1,13 +1,13 @@
 //! `gleaner capture`: what the daemon has recorded, as one file.
 
-use crate::args::{JsonArg, any_duration, duration_within};
 use crate::daemon::AskArgs;
-use crate::failure::Failure;
-use crate::files::Destination;
-use crate::interrupt;
-use crate::output::Output;
 use clap::Args;
 use gleaner_act::default_state_dir;
+use gleaner_command::args::{JsonArg, any_duration, duration_within};
+use gleaner_command::failure::Failure;
+use gleaner_command::files::Destination;
+use gleaner_command::interrupt;
+use gleaner_command::output::Output;
 use gleaner_daemon::{Answer, Request, ask};
 use gleaner_model::Nanos;
 use gleaner_report::CaptureReport;

@@ -1,7 +1,7 @@
 //! The service's arguments.
 
-use crate::args::{JsonArg, duration_within};
 use clap::{Args, Subcommand};
+use gleaner_command::args::{JsonArg, duration_within};
 use std::path::PathBuf;
 use std::time::Duration;
 

@@ -1,10 +1,10 @@
 //! `gleaner status`, `explain`, `verify`, `reload`, `hold`, `release`: what the daemon answers.
 
 use super::args::{AskArgs, ExplainArgs, HoldArgs, StatusArgs, VerifyArgs};
-use crate::failure::Failure;
-use crate::interrupt;
-use crate::output::Output;
 use gleaner_act::default_state_dir;
+use gleaner_command::failure::Failure;
+use gleaner_command::interrupt;
+use gleaner_command::output::Output;
 use gleaner_daemon::{Answer, ClientError, Request, ask};
 use gleaner_report::{StatusHost, StatusReport, VerifyReport};
 use std::io::{self, Write};

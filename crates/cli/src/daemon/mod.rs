@@ -4,13 +4,14 @@ mod args;
 mod ask;
 
 use crate::calibrate::costs_for_service;
-use crate::failure::Failure;
-use crate::output::{Output, say};
-use crate::run::{allowed_vcpus, summary};
+use crate::machine::allowed_vcpus;
+use crate::run::summary;
 pub use args::{AskArgs, ConfigArgs, DaemonArgs, ExplainArgs, HoldArgs, StatusArgs, VerifyArgs};
 use args::{CheckArgs, ConfigCommand};
 pub use ask::{explain, hold, release, reload, status, verify};
 use gleaner_act::default_state_dir;
+use gleaner_command::failure::Failure;
+use gleaner_command::output::{Output, say};
 use gleaner_daemon::{Configuration, DaemonError, Options};
 use std::path::Path;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ pub fn main(args: DaemonArgs) -> Result<u8, Failure> {
     let acts = Configuration::load(args.config.as_deref()).ok().filter(|found| !found.names_no_group && !args.dry_run);
     let costs = acts.and_then(|found| costs_for_service(found.machine.retain(), &allowed_vcpus()));
     let options = Options { file: args.config, dry_run: args.dry_run, state_dir, costs, summarize: summary::of_group };
-    let quiet = crate::output::quiet();
+    let quiet = gleaner_command::output::quiet();
     let told = move |line: &str| {
         if !quiet {
             say(&line);

@@ -1,7 +1,7 @@
 //! What a person should do: Gleaner's verdict, and what an administrator could change.
 
-use super::DOES_NOT_POLL;
 use crate::busy;
+use crate::machine::DOES_NOT_POLL;
 use gleaner_decide::guest::{GuestParams, halting_costs_by_the_tail_alone};
 use gleaner_model::{CpuSet, Nanos, RetainMeans, WakeupCosts};
 use gleaner_report::{Capability, HaltCost, MachineFacts, StealFacts, Verdict};

@@ -1,13 +1,13 @@
 //! `gleaner host list`: find the VMs, watch them for a while, say what was seen.
 
 use super::xen::{self, XenArg};
-use crate::args::{JsonArg, duration_within};
-use crate::failure::Failure;
-use crate::interrupt;
-use crate::output::Output;
 use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use gleaner_act::thread_attr;
+use gleaner_command::args::{JsonArg, duration_within};
+use gleaner_command::failure::Failure;
+use gleaner_command::interrupt;
+use gleaner_command::output::Output;
 use gleaner_model::printable;
 use gleaner_observe::{
     Activity, DiscoverError, DiscoverOptions, ProcRoot, QmpError, SchedPolicy, SelectError, ThreadCounters,

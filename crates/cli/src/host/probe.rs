@@ -1,12 +1,12 @@
 //! `gleaner host probe`: what this host can do with slices, and what switches and exits cost here.
 
 use super::xen::XenArg;
-use crate::args::JsonArg;
-use crate::failure::Failure;
-use crate::interrupt;
-use crate::output::Output;
 use clap::Args;
 use gleaner_act::{ActError, Fallback, RtThrottling, SLICE_RANGE, SliceSupport};
+use gleaner_command::args::JsonArg;
+use gleaner_command::failure::Failure;
+use gleaner_command::interrupt;
+use gleaner_command::output::Output;
 use gleaner_model::Nanos;
 use gleaner_observe::{
     DiscoverOptions, ExitCost, Fact, HostExitError, HostFacts, Hypervisor, KernelVersion, ProcRoot, SwitchCost, Vm,

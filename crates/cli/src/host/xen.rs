@@ -1,14 +1,14 @@
 //! `gleaner host list`, `host slice` and `host run --slice 1ms` on a Xen host: there vCPUs are no threads, and Xen's
 //! own tool `xl` is asked. What else `gleaner host` does takes threads, and is refused there.
 
-use crate::args::{JsonArg, any_duration};
-use crate::failure::Failure;
-use crate::host::{Interrupted, interrupted_before};
-use crate::interrupt;
-use crate::output::{Output, say, tell};
+use super::shared::{Interrupted, interrupted_before};
 use crate::session;
 use clap::Args;
 use gleaner_act::{ActError, XenChange, XenRequest, Xl, change_xen, plan_xen};
+use gleaner_command::args::{JsonArg, any_duration};
+use gleaner_command::failure::Failure;
+use gleaner_command::interrupt;
+use gleaner_command::output::{Output, say, tell};
 use gleaner_model::{Nanos, XenPool, XenSetting};
 use gleaner_observe::{ProcRoot, XenDomain, XenHost, XenReadError, XenVcpuState, is_xen_dom0, xen_host, xen_pools};
 use gleaner_report::{

@@ -8,14 +8,14 @@
 //! The program runs as without us: its streams, signals and process group are its own. At --max-bytes recording stops
 //! and the program goes on.
 
-use crate::args::JsonArg;
-use crate::failure::Failure;
-use crate::files::Destination;
-use crate::output::{Output, say, tell};
 use crate::run::child::{Launch, shell_status};
 use crate::run::signals::{Event, Inherited, Relay, listen};
 use clap::Args;
+use gleaner_command::args::JsonArg;
 use gleaner_command::args::size;
+use gleaner_command::failure::Failure;
+use gleaner_command::files::Destination;
+use gleaner_command::output::{Output, say, tell};
 use gleaner_model::ThreadHappening;
 use gleaner_observe::{ThreadEventLosses, ThreadRecorder, ThreadRecorderConfig};
 use gleaner_recording::{EndedBy, Header, Summary, Writer};
@@ -104,7 +104,7 @@ fn record(command: &[OsString], path: &Path, max_bytes: u64) -> Result<RecordRep
 }
 
 fn header(command: &[OsString]) -> Header {
-    let vcpus = crate::run::allowed_vcpus().len();
+    let vcpus = crate::machine::allowed_vcpus().len();
     Header {
         kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
         command: command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),

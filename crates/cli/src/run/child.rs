@@ -1,8 +1,8 @@
 //! The managed program: started so that it sees what it would see without Gleaner.
 
 use super::signals::Inherited;
-use crate::refusal::{Refusal, refusal};
 use gleaner_act::{RUN_ID_VARIABLE, TimerSlack};
+use gleaner_command::refusal::{Refusal, refusal};
 use gleaner_model::Nanos;
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};

@@ -2,7 +2,7 @@
 
 use super::beside::{Beside, Order};
 use super::signals::{Event, Listener, Relay};
-use crate::failure::Failure;
+use gleaner_command::failure::Failure;
 use std::process::{Child, ExitStatus};
 use std::time::Instant;
 

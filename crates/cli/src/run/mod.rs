@@ -1,5 +1,6 @@
 //! `gleaner run`: a program under Gleaner.
 
+mod args;
 mod beside;
 pub mod child;
 mod event_loop;
@@ -8,20 +9,20 @@ pub mod signals;
 pub mod summary;
 mod unmanaged;
 
-use crate::args::RunArgs;
 use crate::capture::Recording;
-use crate::ending;
-use crate::failure::Failure;
-use crate::output::{Output, complain, say};
+use crate::machine::allowed_vcpus;
+pub use args::RunArgs;
 use beside::{BeforeExec, Beside, Order, Told};
 use child::{Launch, shell_status};
 use event_loop::Program;
 use gleaner_act::{CgroupHierarchies, CgroupRoots};
+use gleaner_command::ending;
+use gleaner_command::failure::Failure;
+use gleaner_command::output::{Output, complain, say};
 use gleaner_model::{CpuSet, Nanos, Policy};
-use gleaner_observe::ProcRoot;
 use gleaner_report::RunReport;
 use gleaner_runtime::run_id;
-use gleaner_sys::{usable_cpus, why_refused};
+use gleaner_sys::why_refused;
 use options::Options;
 pub use signals::is_ignored;
 use signals::{Inherited, Listener};
@@ -32,11 +33,6 @@ pub use unmanaged::make_way;
 
 /// A program that ends sooner is left alone: to set up takes as long.
 const SOON: Duration = Duration::from_millis(5);
-
-/// The vCPUs that are online and that this process may use; never none.
-pub fn allowed_vcpus() -> CpuSet {
-    usable_cpus(&ProcRoot::default())
-}
 
 pub fn main(args: RunArgs) -> Result<u8, Failure> {
     let inherited = Inherited::now();

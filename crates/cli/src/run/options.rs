@@ -1,9 +1,9 @@
 //! `run`'s options, validated.
 
-use crate::args::{PlacementArg, RunArgs};
-use crate::failure::Failure;
+use super::args::{PlacementArg, RunArgs};
 use crate::joined::Asking;
 use gleaner_act::PlacementRequest;
+use gleaner_command::failure::Failure;
 use gleaner_model::{Nanos, Policy};
 use gleaner_runtime::Config;
 use gleaner_settings::{MachineSettings, Profile};
@@ -61,13 +61,13 @@ impl Options {
         };
         let asking = Asking::new(args.daemon, &own);
         let records = args.recording.capture.is_some();
-        Ok(Self { config, quiet: crate::output::quiet(), command: args.command, asking, records })
+        Ok(Self { config, quiet: gleaner_command::output::quiet(), command: args.command, asking, records })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::params::read_params;
+    use gleaner_command::params::read_params;
     use gleaner_decide::guest::GuestParams;
     use std::fs;
     use std::path::Path;

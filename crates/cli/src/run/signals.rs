@@ -4,7 +4,7 @@
 //! both by itself; what somebody sends to Gleaner is passed on. A signal that somebody sends to the whole group (`kill
 //! -- -PGID`) reaches the program twice: the kernel does not say that it was for the group (docs/safety.md).
 
-use crate::failure::Failure;
+use gleaner_command::failure::Failure;
 use gleaner_sys::{Limit, Limits};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::ops::RangeInclusive;

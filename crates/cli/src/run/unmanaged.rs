@@ -67,7 +67,7 @@ pub fn too_little_memory() -> Option<String> {
 
 /// Makes way for the program: this process becomes it. Returns only if it cannot be executed.
 pub fn make_way(command: &[OsString], inherited: Inherited, why: &str) -> LaunchError {
-    crate::output::say(&format!(
+    gleaner_command::output::say(&format!(
         "gleaner: the program runs unmanaged and in Gleaner's place, without a summary: {why}"
     ));
     Launch::new(command, inherited).become_it()

@@ -1,9 +1,9 @@
 //! `workload`'s command line: help, ranges, and the plan that follows.
 
-use crate::args::{JsonArg, any_duration, duration_within};
-use crate::failure::Failure;
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser};
+use gleaner_command::args::{JsonArg, any_duration, duration_within};
+use gleaner_command::failure::Failure;
 use gleaner_workloads::{ITEMS_MAX, ITERATIONS_MAX, ITERATIONS_PER_US, Plan, Program, Requests, Stop, THREADS_MAX};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;

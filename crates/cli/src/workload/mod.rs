@@ -4,9 +4,9 @@ mod args;
 
 pub use args::WorkloadArgs;
 
-use crate::failure::Failure;
-use crate::output::{Output, form, quiet};
 use args::LIST;
+use gleaner_command::failure::Failure;
+use gleaner_command::output::{Output, form, quiet};
 use gleaner_model::Nanos;
 use gleaner_report::{LatencyReport, WorkloadReport};
 use gleaner_sys::why_refused;
@@ -29,7 +29,7 @@ pub fn main(args: &WorkloadArgs) -> Result<u8, Failure> {
         Output::Text.text(&list());
         return Ok(0);
     };
-    let plan = args.plan(program, crate::run::allowed_vcpus().len())?;
+    let plan = args.plan(program, crate::machine::allowed_vcpus().len())?;
     let mut output = Output::open(args.json.json.as_deref())?;
     if args.progress_every.is_some() && matches!(output, Output::JsonToStdout) {
         return Err(Failure::input(

@@ -1,6 +1,6 @@
 //! One file of the configuration, read and checked by itself: what is wrong is told with its line.
 
-use super::ConfigError;
+use super::error::ConfigError;
 use super::tables::{TABLES, Tables, Which, names_in};
 use gleaner_decide::RETIRED;
 use gleaner_decide::guest::GuestParams;

@@ -9,18 +9,20 @@
 //! What a later file says of a key counts. Where no file names a group, everything on the machine is one, which is
 //! only watched.
 
+mod error;
+
 mod file;
 mod show;
 mod tables;
 
+pub use error::ConfigError;
 pub use tables::keys;
 
-use crate::metrics::MetricsAddress;
+use crate::metrics_address::MetricsAddress;
 use file::File;
 use gleaner_model::Policy;
 use gleaner_observe::Selector;
 use gleaner_settings::{GroupSettings, HostSettings, MachineSettings, Profile};
-use std::fmt;
 use std::path::{Path, PathBuf};
 use tables::{Tables, Which};
 
@@ -31,27 +33,6 @@ const OWN: &str = "/etc/gleaner/gleaner.toml";
 const DROP_INS: &str = "/etc/gleaner/gleaner.d";
 /// Drop-ins read at most.
 const MOST_FILES: usize = 1000;
-
-/// What is wrong with a configuration.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub struct ConfigError {
-    /// In which file.
-    pub file: PathBuf,
-    /// In which line, from 1.
-    pub line: Option<usize>,
-    /// What, and what would be right.
-    pub what: String,
-}
-
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.file.display())?;
-        if let Some(line) = self.line {
-            write!(f, ":{line}")?;
-        }
-        write!(f, ": {}", self.what)
-    }
-}
 
 /// One entry of the configuration: which groups, and how they are managed.
 #[derive(Clone, Debug, PartialEq)]

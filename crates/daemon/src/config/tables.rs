@@ -1,7 +1,7 @@
 //! The tables of the configuration that are the daemon's alone. Those of a machine, a group and the host agent are
 //! `gleaner_settings`'.
 
-use crate::metrics::MetricsAddress;
+use crate::metrics_address::MetricsAddress;
 use gleaner_model::printable;
 use gleaner_observe::Selector;
 use gleaner_settings::{

@@ -1,8 +1,9 @@
 //! How those who ask reach the service, over the control socket and for its metrics; and what it answers.
 
-use super::{Event, Service};
+use super::Service;
 use crate::config::Configuration;
 use crate::error::DaemonError;
+use crate::event::Event;
 use crate::host::HostAgent;
 use crate::metrics::Metrics;
 use crate::protocol::{Answer, Request};

@@ -42,9 +42,9 @@ pub use explain::{Explanation, NoStep, TrialRecord};
 pub use interrupts::worth_moving;
 pub use neighbours::{Steered, beside, followed};
 pub use params::GuestParams;
-pub use policy::{GuestPolicy, GuestSetup, Hurry};
+pub use policy::{GuestPolicy, GuestSetup};
 pub use retention::{
-    ContentionGuard, GuardChange, IdleLengths, LearntTimeout, PollPrice, Prices, SIGNAL_CHECK, StolenMeter,
+    ContentionGuard, GuardChange, Hurry, IdleLengths, LearntTimeout, PollPrice, Prices, SIGNAL_CHECK, StolenMeter,
     UNTIL_ORDERED, YieldingThread, halting_costs_by_the_tail_alone, halting_is_free, poll_timeout, timeout,
     waking_is_free,
 };

@@ -6,7 +6,7 @@
 
 use super::consolidation::{Consolidation, Factors, Outcome, expands};
 use super::explain::{Explanation, NoStepCounts};
-use super::retention::Retention;
+use super::retention::{Hurry, Retention};
 use super::turns::{self, Change, Turns};
 use super::wake_pattern::RecentWakes;
 use super::{GuestParams, NoStep};
@@ -38,17 +38,6 @@ pub struct GuestSetup {
     pub budget: Option<f64>,
     /// Which vCPUs share what; empty where nobody asked.
     pub topology: Topology,
-}
-
-/// How short windows should be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Hurry {
-    /// As usual.
-    None,
-    /// A quarter of that.
-    Some,
-    /// A twentieth.
-    Most,
 }
 
 /// Where threads take turns from the start, that is to be seen soon: many programs are short.

@@ -226,6 +226,7 @@ impl Group {
                 all
             })
         };
+        let wake_to_run = merged(|share| &share.wake_to_run);
         GroupWindow {
             pinned,
             progress: None,
@@ -237,7 +238,8 @@ impl Group {
             voluntary_switches: shares.iter().map(|share| share.voluntary).sum(),
             involuntary_switches: shares.iter().map(|share| share.involuntary).sum(),
             g_comp: Some(merged(|share| &share.g_comp)),
-            wake_to_run: Some(merged(|share| &share.wake_to_run)),
+            waited: Some(wake_to_run.sum()),
+            wake_to_run: Some(wake_to_run),
             wakes: Some(Box::new(all_wakes(shares))),
         }
     }

@@ -354,6 +354,7 @@ fn group_window(last: &Census, now: &Census, pinned: CpuSet) -> GroupWindow {
         new_threads: now.new_threads,
         execs: None,
         cpu_time: Nanos(now.counts.run_ns.saturating_sub(last.counts.run_ns)),
+        waited: Some(Nanos(now.counts.waited_ns.saturating_sub(last.counts.waited_ns))),
         voluntary_switches: now.counts.voluntary.saturating_sub(last.counts.voluntary),
         involuntary_switches: now.counts.involuntary.saturating_sub(last.counts.involuntary),
         g_comp: None,

@@ -16,6 +16,7 @@ const FILES: usize = 3;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     pub run_ns: u64,
+    pub waited_ns: u64,
     pub voluntary: u64,
     pub involuntary: u64,
 }
@@ -23,6 +24,7 @@ pub(super) struct Counts {
 impl Counts {
     pub fn add(&mut self, other: Self) {
         self.run_ns += other.run_ns;
+        self.waited_ns += other.waited_ns;
         self.voluntary += other.voluntary;
         self.involuntary += other.involuntary;
     }
@@ -117,34 +119,29 @@ impl Thread {
     }
 
     fn try_update(&mut self, task: &Path, buffer: &mut Vec<u8>) -> Option<()> {
-        let ran = match &self.files {
-            Files::Kept { schedstat: file, .. } => run_and_slices(reread(file, buffer).ok()?)?,
+        let (run_ns, waited_ns, slices) = match &self.files {
+            Files::Kept { schedstat: file, .. } => schedstat(reread(file, buffer).ok()?)?,
             Files::Reopened { start } if start_time(task, buffer)? == *start => {
-                read(task, "schedstat", buffer, run_and_slices)?
+                read(task, "schedstat", buffer, schedstat)?
             }
             Files::Reopened { .. } => return None,
         };
-        if ran == (self.counts.run_ns, self.slices) {
+        if (run_ns, slices) == (self.counts.run_ns, self.slices) {
             return Some(());
         }
         let (voluntary, involuntary) = match &self.files {
             Files::Kept { status, .. } => switches(reread(status, buffer).ok()?)?,
             Files::Reopened { .. } => read(task, "status", buffer, switches)?,
         };
-        self.slices = ran.1;
+        self.slices = slices;
         self.ran = true;
-        self.counts = Counts { run_ns: ran.0, voluntary, involuntary };
+        self.counts = Counts { run_ns, waited_ns, voluntary, involuntary };
         Some(())
     }
 }
 
 fn start_time(task: &Path, buffer: &mut Vec<u8>) -> Option<u64> {
     read(task, "stat", buffer, |text| Stat::parse(text)?.start_time())
-}
-
-/// Time on a CPU in ns, and how often it got one.
-fn run_and_slices(text: &[u8]) -> Option<(u64, u64)> {
-    schedstat(text).map(|(run_ns, _, slices)| (run_ns, slices))
 }
 
 /// Opens, reads and parses one file of a thread; `None` when it is gone.

@@ -2,7 +2,8 @@
 //! nor waits every second for one that is taken.
 
 use super::address::MonitorAddress;
-use super::qmp::{MonitorAnswer, Patience, QmpError, query_cpus_until};
+use super::qmp::{MonitorAnswer, Patience, QmpCpu, QmpError, query_cpus_until};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -59,6 +60,41 @@ impl MonitorAnswers {
 
     fn kept(&self) -> MutexGuard<'_, BTreeMap<Asked, (Instant, Answer)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What was learnt of one process before looking at it.
+pub(super) struct Known<'a> {
+    pub(super) qmp: Option<&'a Vec<QmpCpu>>,
+    /// vCPU index to thread, as the kernel's debugfs has it.
+    pub(super) debugfs: Option<&'a BTreeMap<u32, i32>>,
+    pub(super) answers: &'a MonitorAnswers,
+    /// How long its monitors are waited for; `None`: not yet.
+    pub(super) patience: Option<Patience<'a>>,
+    /// Whether one of them would have to be.
+    pub(super) unasked: Cell<bool>,
+}
+
+impl Known<'_> {
+    /// Whether a monitor or KVM said that it is a VM.
+    pub(super) fn is_named(&self) -> bool {
+        self.qmp.is_some() || self.debugfs.is_some()
+    }
+
+    /// What the monitor says of which there are `all`, `left` of them unheard; `None` where it is not waited for yet.
+    pub(super) fn ask(
+        &self,
+        monitor: &MonitorAddress,
+        process: Option<(i32, u64)>,
+        (left, all): (usize, usize),
+    ) -> Option<Result<MonitorAnswer, QmpError>> {
+        let answers = self.answers;
+        let Some(patience) = self.patience else {
+            let known = answers.known(monitor, process);
+            self.unasked.set(known.is_none());
+            return known;
+        };
+        Some(answers.ask(monitor, process, patience.share(left, all)))
     }
 }
 

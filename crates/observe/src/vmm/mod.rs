@@ -30,6 +30,7 @@ mod qmp;
 mod select;
 mod side_by_side;
 mod threads;
+mod vm;
 mod weight;
 
 pub use activity::{Activity, ThreadCounters, VcpuActivity, watch};
@@ -42,123 +43,19 @@ pub use pause_exits::{PauseExitCounters, PauseExitRefusal};
 pub use qmp::{MonitorAnswer, QmpCpu, QmpError, query_cpus};
 pub use select::{SelectError, select};
 pub use threads::{SchedPolicy, ThreadStat, thread_stat};
+pub use vm::{Accelerator, VcpuThread, Vm, Vmm};
 pub use weight::{VcpuLoad, entitlements};
 
 use crate::ObserveError;
-use gleaner_model::CpuSet;
+use answers::Known;
 use gleaner_sys::ProcRoot;
 use qmp::Patience;
 use side_by_side::side_by_side;
-use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
-
-/// A virtual machine: a process with vCPU threads.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Vm {
-    /// Its name, of which there is one among the VMs found with it: [`Self::called`], or `NAME#PID` where several are
-    /// called so.
-    pub name: String,
-    /// What its user calls it, fit to be shown; `VMM-PID` where nothing tells.
-    pub called: String,
-    /// The process.
-    pub pid: i32,
-    /// Ticks since boot when the process was started: with the pid it names the process for good.
-    pub start_time_ticks: u64,
-    /// The program that runs it.
-    pub vmm: Vmm,
-    /// Whether KVM runs its instructions, or QEMU emulates them; `None` where nothing tells.
-    pub accelerator: Option<Accelerator>,
-    /// The process's cgroup.
-    pub cgroup: Option<CgroupPath>,
-    /// Its vCPUs, ascending by index. Empty where their threads cannot be told from others: [`Self::notes`] says why.
-    pub vcpus: Vec<VcpuThread>,
-    /// What could not be told, and what would help.
-    pub notes: Vec<String>,
-}
-
-impl Vm {
-    /// A name that means this VM whatever others are called; it may be asked for by it.
-    pub fn unique_name(&self) -> String {
-        format!("{}#{}", self.called, self.pid)
-    }
-}
-
-/// One vCPU's thread.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct VcpuThread {
-    /// The vCPU as its VM numbers it.
-    pub index: u32,
-    /// The thread.
-    pub tid: i32,
-    /// The thread's name, fit to be shown.
-    pub name: String,
-    /// Ticks since boot when the thread was started: with the tid it names the thread for good.
-    pub start_time_ticks: u64,
-    /// The physical CPUs it may use; `None` where the kernel does not say.
-    pub allowed: Option<CpuSet>,
-    /// The thread's cgroup: libvirt gives each vCPU its own.
-    pub cgroup: Option<CgroupPath>,
-}
-
-/// A program that runs VMs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Vmm {
-    /// QEMU, with KVM or without.
-    Qemu,
-    /// Firecracker.
-    Firecracker,
-    /// Cloud Hypervisor.
-    CloudHypervisor,
-    /// crosvm.
-    Crosvm,
-    /// kvmtool (`lkvm`).
-    Kvmtool,
-    /// StratoVirt.
-    StratoVirt,
-    /// Dragonball, in Kata's shim.
-    Dragonball,
-    /// Some other user of KVM.
-    Kvm,
-}
-
-impl Vmm {
-    /// The word for it in results.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Qemu => "qemu",
-            Self::Firecracker => "firecracker",
-            Self::CloudHypervisor => "cloud-hypervisor",
-            Self::Crosvm => "crosvm",
-            Self::Kvmtool => "kvmtool",
-            Self::StratoVirt => "stratovirt",
-            Self::Dragonball => "dragonball",
-            Self::Kvm => "kvm",
-        }
-    }
-}
-
-/// What runs a VM's instructions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Accelerator {
-    /// The processor.
-    Kvm,
-    /// QEMU's emulator.
-    Tcg,
-}
-
-impl Accelerator {
-    /// The word for it in results.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Kvm => "kvm",
-            Self::Tcg => "tcg",
-        }
-    }
-}
 
 /// What to ask besides `/proc` and `/sys`.
 #[derive(Clone, Debug)]
@@ -238,8 +135,13 @@ fn vms_at(root: &ProcRoot, options: &DiscoverOptions, told: &Told, now: Instant)
     let pids = process::pids(root)?;
     options.passed_over.keep(&pids);
     let look = |pid: i32, patience| {
-        let known =
-            Known { qmp: told.get(&pid), debugfs: in_kernel.get(&pid), options, patience, unasked: false.into() };
+        let known = Known {
+            qmp: told.get(&pid),
+            debugfs: in_kernel.get(&pid),
+            answers: &options.answers,
+            patience,
+            unasked: false.into(),
+        };
         if !known.is_named() && options.passed_over.rests(pid, now) {
             return Looked::Rests;
         }
@@ -272,41 +174,6 @@ enum Looked {
     Is(Option<Box<Vm>>),
     /// Its monitors have to be asked first.
     Unasked,
-}
-
-/// What was learnt of one process before looking at it.
-struct Known<'a> {
-    qmp: Option<&'a Vec<QmpCpu>>,
-    /// vCPU index to thread, as the kernel's debugfs has it.
-    debugfs: Option<&'a BTreeMap<u32, i32>>,
-    options: &'a DiscoverOptions,
-    /// How long its monitors are waited for; `None`: not yet.
-    patience: Option<Patience<'a>>,
-    /// Whether one of them would have to be.
-    unasked: Cell<bool>,
-}
-
-impl Known<'_> {
-    /// Whether a monitor or KVM said that it is a VM.
-    fn is_named(&self) -> bool {
-        self.qmp.is_some() || self.debugfs.is_some()
-    }
-
-    /// What the monitor says of which there are `all`, `left` of them unheard; `None` where it is not waited for yet.
-    fn ask(
-        &self,
-        monitor: &MonitorAddress,
-        process: Option<(i32, u64)>,
-        (left, all): (usize, usize),
-    ) -> Option<Result<MonitorAnswer, QmpError>> {
-        let answers = &self.options.answers;
-        let Some(patience) = self.patience else {
-            let known = answers.known(monitor, process);
-            self.unasked.set(known.is_none());
-            return known;
-        };
-        Some(answers.ask(monitor, process, patience.share(left, all)))
-    }
 }
 
 /// Asks each monitor that was named: its vCPUs, and the process that the threads it answers with belong to.

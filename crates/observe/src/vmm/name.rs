@@ -1,7 +1,7 @@
 //! What runs a VM and what the VM is called, by program names and command lines.
 
 use super::command_line::{Arguments, QemuOptions};
-use super::{Accelerator, Vmm};
+use super::vm::{Accelerator, Vmm};
 
 /// Bytes of a process's name: the kernel cuts it there, also within a letter.
 const COMM_BYTES: usize = 15;

@@ -1,5 +1,6 @@
 //! One process: is it a VM, and which of its threads are vCPUs?
 
+use super::answers::Known;
 use super::cgroup::{cgroup_of, jailer_name, libvirt_name};
 use super::command_line::{Arguments, QemuOptions};
 use super::kvm::{kvm_vcpu_files, waits_in_kvm_run};
@@ -8,7 +9,7 @@ use super::name::{ProgramNames, config_files, name_in_args, qemu_accelerator};
 use super::place::Place;
 use super::qmp::QmpCpu;
 use super::threads::{ThreadStat, VcpuName, thread_stat, vcpu_name};
-use super::{Accelerator, Known, VcpuThread, Vm, Vmm};
+use super::vm::{Accelerator, VcpuThread, Vm, Vmm};
 use crate::ObserveError;
 use gleaner_model::printable;
 use gleaner_sys::{ProcRoot, status_field};

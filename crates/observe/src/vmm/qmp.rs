@@ -1,8 +1,9 @@
 //! QEMU's monitor: which thread is which vCPU, by QEMU's own word.
 //!
-//! QMP is JSON over a socket: a greeting, `qmp_capabilities`, `query-cpus-fast` (before QEMU 2.12 `query-cpus`). Three
-//! objects of a protocol do not need a library with QEMU's whole schema. A monitor serves one client at a time, so one
-//! that is taken (libvirt's always is) accepts the connection and stays silent: hence the time-out.
+//! QMP is JSON over a socket: a greeting, `qmp_capabilities`, `query-cpus-fast` (before QEMU 2.12 `query-cpus`). The
+//! crates `qapi` and `qapi-qmp` (0.15) would take 30 lines off: they read a line however long it is and takes, know no
+//! object on many lines and no `query-cpus`, and bring QEMU's whole schema. A monitor serves one client at a time, so
+//! one that is taken (libvirt's always is) accepts the connection and stays silent: hence the time-out.
 
 use super::address::MonitorAddress;
 use gleaner_model::printable;

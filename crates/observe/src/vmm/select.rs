@@ -1,7 +1,7 @@
 //! Which of the VMs a person means.
 
-use super::Vm;
 use super::threads::thread_stat;
+use super::vm::Vm;
 use gleaner_model::printable;
 use gleaner_sys::{ProcRoot, read_optional};
 use std::collections::BTreeMap;

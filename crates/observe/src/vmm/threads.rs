@@ -1,6 +1,6 @@
 //! One thread's line in `/proc/PID/task/TID/stat`, and what the names of vCPU threads look like.
 
-use super::{Accelerator, Vmm};
+use super::vm::{Accelerator, Vmm};
 use crate::ObserveError;
 use gleaner_sys::is_gone;
 use gleaner_sys::{ProcRoot, Stat};

@@ -1,6 +1,6 @@
 //! One row of each of xl's tables. Names may contain spaces, so columns are counted from the right.
 
-use super::{XenDomain, XenVcpu, XenVcpuState};
+use super::domain::{XenDomain, XenVcpu, XenVcpuState};
 use gleaner_model::{XenPool, XenScheduler, XenSetting};
 use std::collections::BTreeMap;
 use std::str::FromStr;

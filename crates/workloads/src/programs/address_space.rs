@@ -4,9 +4,9 @@
 //! the other vCPUs on which this process runs must forget their translations (a TLB shootdown): an interrupt that a
 //! vCPU without a physical CPU answers late, while the one that sent it waits.
 
+use crate::job::{Job, Tally};
 use crate::plan::WorkloadError;
 use crate::region::Region;
-use crate::run::{Job, Tally};
 use crate::work::mix;
 
 const PAGES: usize = 16;

@@ -3,8 +3,8 @@
 //! An item is a phase. Each thread has its own part in each, so the work of a phase grows with the threads.
 
 use crate::barrier::Barrier;
+use crate::job::{Job, Tally};
 use crate::plan::WorkloadError;
-use crate::run::{Job, Tally};
 
 pub(crate) fn run(job: &Job) -> Result<Tally, WorkloadError> {
     let barrier = Barrier::new(job.plan.threads, None);

@@ -4,8 +4,8 @@
 //! item is a computation, a block written and flushed to the disk (fdatasync), a block read, and a line sent to the
 //! partner and back. Where the folder is in memory (tmpfs) the flush is free, and what is left is the pipes.
 
+use crate::job::{Job, Tally};
 use crate::plan::WorkloadError;
-use crate::run::{Job, Tally};
 use crate::work::mix;
 use std::fs::File;
 use std::io::{PipeReader, PipeWriter, Read, Write, pipe};

@@ -4,9 +4,9 @@
 //! all [`PARTS`] parts are done. Parts are handed out under the mutex, so the work of a region is the same for every
 //! number of threads.
 
+use crate::job::{Job, Tally};
 use crate::plan::WorkloadError;
 use crate::pthread::Monitor;
-use crate::run::{Job, Tally};
 
 /// Parts of a region.
 const PARTS: u64 = 8;

@@ -3,8 +3,8 @@
 //! It keeps its vCPUs busy with going to sleep and waking up, so a hypervisor that has to share a CPU between it and
 //! somebody else switches all the time, where beside [`super::matmul`] it switches at the end of slices only.
 
+use crate::job::{Job, Tally};
 use crate::plan::WorkloadError;
-use crate::run::{Job, Tally};
 use rustix::thread::{Timespec, nanosleep};
 
 pub(crate) fn run(job: &Job) -> Result<Tally, WorkloadError> {

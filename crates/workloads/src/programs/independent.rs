@@ -1,8 +1,8 @@
 //! Threads that never wait for one another, as in blackscholes and swaptions: nothing for Gleaner to gain, and nothing
 //! to lose.
 
+use crate::job::{Job, Tally};
 use crate::plan::WorkloadError;
-use crate::run::{Job, Tally};
 
 pub(crate) fn run(job: &Job) -> Result<Tally, WorkloadError> {
     job.crew(job.plan.threads, |_| {

@@ -3,8 +3,8 @@
 //! Two square matrices of 256 x 256 numbers (512 KiB each), shared by all threads and read over and over, so it wants
 //! its vCPUs and its cache. An item is some rows of their product; the granularity says how many.
 
+use crate::job::{Job, Tally};
 use crate::plan::WorkloadError;
-use crate::run::{Job, Tally};
 use crate::work::{ITERATIONS_PER_US, mix};
 
 const SIDE: usize = 256;

@@ -7,9 +7,9 @@
 //! A request that gets no reply within [`REPLY_MAX`], or an error reply of Redis (`-ERR ...`), counts as an error;
 //! after the former the connection is made anew. Errors have no latency.
 
+use crate::job::{Job, Tally};
 use crate::latency::Latencies;
 use crate::plan::{Requests, WorkloadError};
-use crate::run::{Job, Tally};
 use crate::work::mix;
 use rustix::thread::{ClockId, Timespec, clock_nanosleep_absolute, set_current_timer_slack};
 use rustix::time::clock_gettime;

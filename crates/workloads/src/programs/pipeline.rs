@@ -13,11 +13,11 @@
 //! Who sees a chunk before its duplicates depends on the threads' order, and must not show in the checksum: every chunk
 //! adds its hash, every content that was compressed adds its result once, whichever chunk it came with.
 
+use crate::job::{Job, Tally};
 use crate::plan::WorkloadError;
 use crate::pthread::Mutex;
 use crate::queue::Queue;
 use crate::region::Region;
-use crate::run::{Job, Tally};
 use crate::work::{ITERATIONS_PER_US, mix};
 use flate2::{Compress, Compression, Crc, FlushCompress};
 use sha2::{Digest, Sha256};

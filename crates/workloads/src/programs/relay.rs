@@ -4,9 +4,9 @@
 //! What is left of a pipeline when its critical sections are short: blocked-waiter wake-ups and hardly anything else.
 //! An item is computed on once by every thread, so its work grows with the threads.
 
+use crate::job::{Job, Tally};
 use crate::plan::WorkloadError;
 use crate::queue::Queue;
-use crate::run::{Job, Tally};
 
 /// One place: who is ahead waits.
 const CAPACITY: usize = 1;

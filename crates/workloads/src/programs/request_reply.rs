@@ -7,10 +7,10 @@
 //! granularity of computation at the server. The latency is that of a transaction, seen from the client, which sends
 //! the next at once.
 
+use crate::job::{Job, Tally};
 use crate::latency::Latencies;
 use crate::plan::WorkloadError;
 use crate::pthread::{Guard, Mutex};
-use crate::run::{Job, Tally};
 use crate::work::{Checksum, mix};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;

@@ -8,9 +8,9 @@
 //! An item is a computation outside, of the plan's granularity, and a critical section of [`HELD`] turns. Both wait
 //! times and holding times are recorded: from wanting the lock to having it, and from having it to giving it back.
 
+use crate::job::{Job, Tally};
 use crate::latency::Latencies;
 use crate::plan::WorkloadError;
-use crate::run::{Job, Tally};
 use crate::work::{ITERATIONS_PER_US, compute};
 use std::hint::spin_loop;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};

@@ -6,9 +6,9 @@
 //! all at each beginning, and threads go to sleep and are woken there. An item is a task; which tree and thread it
 //! falls to is chance, and does not matter.
 
+use crate::job::{Job, Tally};
 use crate::plan::WorkloadError;
 use crate::pthread::Monitor;
-use crate::run::{Job, Tally};
 use std::collections::VecDeque;
 
 /// Tasks in a tree: one, two, four, and eight that make no more.

@@ -1,7 +1,7 @@
 //! The programs that only compute, against the same work done by one thread in a loop: nothing is left out and nothing
 //! done twice.
 
-use crate::run::Job;
+use crate::job::Job;
 use crate::work::Checksum;
 use crate::{Plan, Program, Progress, Stop, run};
 

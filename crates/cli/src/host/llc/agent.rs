@@ -1,13 +1,13 @@
 //! The loop: count an interval, judge, move threads; and the report.
 
-use super::allocation::Allocation;
+use super::allocation::{Allocation, word};
+use super::args::{LlcArgs, Mode};
 use super::backend::{Backend, describe, divide};
 use super::subjects::{Subject, Subjects};
-use super::{LlcArgs, Mode};
-use crate::failure::Failure;
-use crate::host::{Interrupted, interrupted_before};
+use crate::host::shared::{Interrupted, interrupted_before};
 use crate::session;
 use gleaner_act::{ActError, Resctrl};
+use gleaner_command::failure::Failure;
 use gleaner_decide::host::{
     CacheClass, CacheUse, LlcCounts, LlcMove, LlcParams, LlcPolicy, LlcReason, LlcShare, LlcVm,
 };
@@ -422,15 +422,6 @@ impl Task for Monitoring<'_, '_> {
     fn event(&mut self, _: Interrupted) -> ControlFlow<(), Option<Duration>> {
         self.agent.count();
         ControlFlow::Break(())
-    }
-}
-
-/// A share as the report names it.
-pub fn word(share: LlcShare) -> &'static str {
-    match share {
-        LlcShare::Untouched => "untouched",
-        LlcShare::Minimal => "minimal",
-        LlcShare::Rest => "rest",
     }
 }
 

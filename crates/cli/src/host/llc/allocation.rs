@@ -1,6 +1,5 @@
 //! The groups of one run, and which VM is in which.
 
-use super::agent::word;
 use super::subjects::Subject;
 use gleaner_act::{ActError, CacheGroup, CacheMonitor, CacheReading, Joined, Journal, Resctrl};
 use gleaner_decide::host::{LlcShare, LlcSplit, LlcVm};
@@ -171,5 +170,14 @@ impl Allocation {
         }
         placed.reading.occupancy_bytes = now.occupancy_bytes;
         placed.last = now;
+    }
+}
+
+/// A share as the report names it.
+pub fn word(share: LlcShare) -> &'static str {
+    match share {
+        LlcShare::Untouched => "untouched",
+        LlcShare::Minimal => "minimal",
+        LlcShare::Rest => "rest",
     }
 }

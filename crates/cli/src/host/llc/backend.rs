@@ -1,7 +1,7 @@
 //! What the host has for dividing its last-level cache, and what is missing, in words.
 
+use super::args::{LlcArgs, Mode};
 use super::subjects::Subjects;
-use super::{LlcArgs, Mode};
 use gleaner_act::{CacheAllocation, Resctrl};
 use gleaner_decide::host::{LlcGeometry, LlcSplit, split};
 use gleaner_observe::{LlcCountFiles, LlcCountSource, LlcCounterRefusal, LlcCounters, ProcRoot};

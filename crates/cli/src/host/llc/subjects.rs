@@ -1,8 +1,8 @@
 //! Which VMs are looked at, and which of their threads.
 
-use super::LlcArgs;
-use crate::failure::Failure;
+use super::args::LlcArgs;
 use crate::host::list::{chosen, looking};
+use gleaner_command::failure::Failure;
 use gleaner_decide::host::{CacheClass, LlcVm};
 use gleaner_model::printable;
 use gleaner_observe::{DiscoverOptions, ProcRoot, Vm, rediscover, thread_stat};

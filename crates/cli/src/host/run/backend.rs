@@ -2,11 +2,11 @@
 
 use super::options::Options;
 use super::watch::{Watch, id};
-use crate::failure::Failure;
 use crate::session;
 use gleaner_act::{
     Competing, Enforcer, EnforcerConfig, SLICE_RANGE, SliceOutcome, SliceSupport, Slices, by_kernel, hrtick, tick,
 };
+use gleaner_command::failure::Failure;
 use gleaner_decide::host::HostParams;
 use gleaner_model::{Nanos, VmId};
 use gleaner_observe::{Competition, Vm};

@@ -1,11 +1,10 @@
 //! `host run`'s options, validated.
 
-use super::turns::TurnOptions;
-use super::{InTurnArgs, RunArgs};
-use crate::failure::Failure;
-use crate::host::takes_ticker;
-use crate::params::read_params;
+use super::args::{InTurnArgs, RunArgs};
+use crate::host::shared::takes_ticker;
 use gleaner_act::{SliceRefusal, refuse_slice, switch_cost};
+use gleaner_command::failure::Failure;
+use gleaner_command::params::read_params;
 use gleaner_decide::host::{HostParams, SlicePolicy};
 use gleaner_model::{Nanos, SwitchPrice};
 use gleaner_settings::HostSlice;
@@ -36,13 +35,26 @@ pub struct Options {
     pub warnings: Vec<String>,
 }
 
+/// What takes turns, and for how long.
+#[derive(Clone, Debug)]
+pub struct TurnOptions {
+    /// Slices for all; the policy comes on top.
+    pub slices: Vec<Nanos>,
+    /// What counts of a turn.
+    pub length: Duration,
+    /// How long the policy has all to itself at first.
+    pub lead: Duration,
+    /// Passes, then the agent ends; `None`: until it is told to.
+    pub passes: Option<u32>,
+    /// Of the order.
+    pub seed: u64,
+}
+
 /// A window's length where none is given; with `--in-turn`.
 const INTERVAL: Duration = Duration::from_secs(1);
 const INTERVAL_IN_TURN: Duration = Duration::from_millis(200);
 /// With `--in-turn`: a turn begins and ends with a window.
 const LONGEST_WINDOW_OF_TURN: Duration = Duration::from_millis(400);
-/// That of `--policy static`, as it was, where none is named.
-pub const DEFAULT_SLICE: Duration = Duration::from_millis(1);
 
 impl Options {
     pub fn from_args(args: &RunArgs) -> Result<Self, Failure> {

@@ -4,6 +4,7 @@
 //! seconds. Shorter turns meet it alike. Each pass gives every slice one turn, in an order of its own. During others'
 //! turns the policy sees nothing, and its clock stands.
 
+use super::options::TurnOptions;
 use super::record::Sums;
 use super::watch::{Sample, id};
 use gleaner_model::{HostWindow, Nanos, VmId};
@@ -18,21 +19,6 @@ const FOLLOWING: Duration = Duration::from_millis(400);
 
 /// Turns that are listed: of two days.
 const LISTED: usize = 100_000;
-
-/// What takes turns, and for how long.
-#[derive(Clone, Debug)]
-pub struct TurnOptions {
-    /// Slices for all; the policy comes on top.
-    pub slices: Vec<Nanos>,
-    /// What counts of a turn.
-    pub length: Duration,
-    /// How long the policy has all to itself at first.
-    pub lead: Duration,
-    /// Passes, then the agent ends; `None`: until it is told to.
-    pub passes: Option<u32>,
-    /// Of the order.
-    pub seed: u64,
-}
 
 /// Whose turn it is.
 #[derive(Debug)]

@@ -1,9 +1,9 @@
 //! vCPU threads to windows: which VMs there are, looked for every second, and what their vCPUs did.
 
-use crate::failure::Failure;
 use crate::host::list::{Wanted, chosen, no_vcpus, refuse_unknown_vcpus};
 use crate::host::slice::without_room;
 use gleaner_act::thread_attr;
+use gleaner_command::failure::Failure;
 use gleaner_model::{CpuSet, HostVcpuWindow, HostWindow, Nanos, Source, VcpuId, VmId, VmWindow};
 use gleaner_observe::{
     Competition, DiscoverOptions, IntervalDistribution, MonitorAddress, PauseExitCounters, PauseExitRefusal, ProcRoot,

@@ -1,9 +1,9 @@
 //! Which threads a command line means.
 
-use super::SliceArgs;
-use crate::failure::Failure;
+use super::args::SliceArgs;
 use crate::host::list::{self, Wanted};
 use gleaner_act::{ThreadAttr, thread_attr};
+use gleaner_command::failure::Failure;
 use gleaner_model::printable;
 use gleaner_observe::{DiscoverOptions, ProcRoot, Vm, rediscover, thread_stat};
 

@@ -1,9 +1,9 @@
 //! The command that runs while slices are held.
 
-use crate::ending;
-use crate::failure::Failure;
-use crate::interrupt::nap_until_ready;
-use crate::refusal::refusal;
+use gleaner_command::ending;
+use gleaner_command::failure::Failure;
+use gleaner_command::interrupt::nap_until_ready;
+use gleaner_command::refusal::refusal;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;

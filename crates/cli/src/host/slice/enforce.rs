@@ -1,7 +1,7 @@
 //! How a slice is enforced here: by the kernel, by tickers, or not at all.
 
-use crate::failure::Failure;
 use gleaner_act::{Competing, Enforcer, EnforcerConfig, SliceSupport, by_kernel, hrtick, tick};
+use gleaner_command::failure::Failure;
 use gleaner_model::Nanos;
 use gleaner_observe::RunIntervals;
 use gleaner_report::SliceCpu;

@@ -3,11 +3,11 @@
 use super::chosen::Chosen;
 use super::command::Running;
 use super::enforce::Backend;
-use crate::failure::Failure;
-use crate::host::{interrupted_before, kernel_notes};
-use crate::output::say;
+use crate::host::shared::{interrupted_before, kernel_notes};
 use crate::session;
 use gleaner_act::{ActError, SliceOutcome, Slices};
+use gleaner_command::failure::Failure;
+use gleaner_command::output::say;
 use gleaner_decide::host::HostParams;
 use gleaner_model::{Nanos, Source};
 use gleaner_observe::{IntervalDistribution, Intervals, IntervalsWindow, RunIntervals, RunIntervalsConfig};

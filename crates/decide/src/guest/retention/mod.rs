@@ -15,6 +15,7 @@ mod yielding;
 pub use contention::{ContentionGuard, GuardChange, StolenMeter};
 pub use idle_lengths::{IdleLengths, LearntTimeout, PollPrice, Prices};
 pub use timeout::{halting_costs_by_the_tail_alone, halting_is_free, poll_timeout, timeout, waking_is_free};
+pub use trial::Hurry;
 pub use yielding::{SIGNAL_CHECK, UNTIL_ORDERED, YieldingThread};
 
 use super::GuestParams;

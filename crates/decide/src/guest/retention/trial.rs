@@ -33,7 +33,7 @@
 
 use crate::guest::backoff::Backoff;
 use crate::guest::kinds::LostKinds;
-use crate::guest::{GuestParams, Hurry, TrialRecord};
+use crate::guest::{GuestParams, TrialRecord};
 use gleaner_model::{CLEARLY_FASTER, Nanos, Reason, RetainMeans, Window};
 use serde::{Deserialize, Serialize};
 
@@ -135,6 +135,17 @@ impl Untried {
             (false, false) => Self::RetainsWhereSeen,
         }
     }
+}
+
+/// How short windows should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Hurry {
+    /// As usual.
+    None,
+    /// A quarter of that.
+    Some,
+    /// A twentieth.
+    Most,
 }
 
 /// Tries retention from time to time and remembers whether it pays.

@@ -51,6 +51,12 @@ const UPPER_BOUND_CLEAR_IN_TWO: f64 = 1.25;
 /// A group that uses less while idle vCPUs poll is no chain.
 const CHAIN_CPUS_MIN: f64 = 0.45;
 
+/// More threads of a chain hardly ever run or wait to run at once: the one that wakes, the one that is woken, and some
+/// that tidy up.
+const CHAIN_CONCURRENCY_MAX: f64 = 4.0;
+/// A group that uses so many times as many CPUs as one that is tried has become another.
+const SIDE_BY_SIDE: f64 = 1.25;
+
 /// On one vCPU a thread that was woken may wait for another's slice (3 ms on two vCPUs and more). Who waits for much
 /// longer has somebody beside it that computes.
 const BURST_AFTER: Nanos = Nanos::from_millis(10);
@@ -158,6 +164,13 @@ pub(super) struct Turns {
 /// What to be told of while a group is on one vCPU.
 pub(super) fn patient(watch: BurstWatch) -> BurstWatch {
     BurstWatch { after: watch.after.max(BURST_AFTER), delay: watch.delay.max(BURST_DELAY), ..watch }
+}
+
+/// How many threads of the group are on the way at once, where that is more than a chain has.
+fn side_by_side(window: &Window, params: &GuestParams) -> Option<f64> {
+    let cpus = window.group.cpu_time.share_of(window.length);
+    let at_once = window.concurrency().unwrap_or(cpus);
+    (at_once > CHAIN_CONCURRENCY_MAX || cpus > params.turns_cpus_max * SIDE_BY_SIDE).then_some(at_once)
 }
 
 impl Turns {
@@ -274,6 +287,7 @@ impl Turns {
         let waits_for_others = awake && cpus < CHAIN_CPUS_MIN;
         window.group.threads > 1
             && !waits_for_others
+            && window.concurrency().is_none_or(|threads| threads <= CHAIN_CONCURRENCY_MAX)
             && cpus <= self.params.turns_cpus_max
             && per_s >= self.params.turns_switches_per_s_min
     }
@@ -281,6 +295,12 @@ impl Turns {
     fn go_on(&mut self, window: &Window, awake: bool) -> Option<Change> {
         let State::Trying(comparing) = &mut self.state else { return None };
         let was_packed = comparing.is_packed();
+        if let Some(threads) = side_by_side(window, &self.params) {
+            self.state = State::Apart;
+            self.again.trigger(window.at, window.at, window.at);
+            self.lost.remember(Block::of(window).granularity());
+            return Some(Change::Spread(Reason::SideBySide { threads }));
+        }
         if !comparing.add(window)? {
             // It does too little to be compared: no answer.
             self.state = State::Apart;

@@ -89,6 +89,29 @@ fn programs_that_run_side_by_side_or_hand_over_seldom_are_left_alone() {
 }
 
 #[test]
+fn a_trial_ends_in_the_first_window_that_shows_threads_side_by_side() {
+    let with = |waited: Nanos, does: Does, n: u64| {
+        let mut window = window(n, does);
+        window.group.waited = Some(waited);
+        window
+    };
+    let alone = Nanos::from_millis(1);
+    for (what, waited, packed) in
+        [("many wait", LENGTH.times(9), APART), ("two run", alone, Does { cpus: 1.9, ..APART })]
+    {
+        let mut turns = turns(Profile::Balanced);
+        let begun: Vec<_> = (0..2).filter_map(|n| turns.step(&with(alone, APART, n), true, true)).collect();
+        assert!(matches!(begun[..], [Change::Pack(_)]), "{what}");
+        let ended = turns.step(&with(waited, packed, 2), true, true);
+        assert!(matches!(ended, Some(Change::Spread(Reason::SideBySide { .. }))), "{what}: {ended:?}");
+        assert_eq!((3..20).find_map(|n| turns.step(&with(alone, APART, n), true, true)), None, "{what}");
+    }
+    // Nor does one begin.
+    let mut turns = turns(Profile::Balanced);
+    assert_eq!((0..20).find_map(|n| turns.step(&with(LENGTH.times(9), APART, n), true, true)), None);
+}
+
+#[test]
 fn what_lost_is_not_tried_again_before_its_time() {
     let mut turns = turns(Profile::Balanced);
     let slow = Does { items: APART.items * 4 / 10, ..APART };

@@ -27,24 +27,24 @@ impl From<Written> for PathBuf {
     }
 }
 
-pub(super) fn serialize<S: Serializer>(path: impl AsRef<OsStr>, to: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn serialize<S: Serializer>(path: impl AsRef<OsStr>, to: S) -> Result<S::Ok, S::Error> {
     Written::from(Path::new(&path)).serialize(to)
 }
 
-pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<PathBuf, D::Error> {
+pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<PathBuf, D::Error> {
     Written::deserialize(from).map(PathBuf::from)
 }
 
 /// The same where there may be none.
-pub(super) mod optional {
+pub(crate) mod optional {
     use super::{Deserialize, Deserializer, PathBuf, Serialize, Serializer, Written};
 
     #[expect(clippy::ref_option, reason = "serde hands it over so")]
-    pub(in super::super) fn serialize<S: Serializer>(path: &Option<PathBuf>, to: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer>(path: &Option<PathBuf>, to: S) -> Result<S::Ok, S::Error> {
         path.as_deref().map(Written::from).serialize(to)
     }
 
-    pub(in super::super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<PathBuf>, D::Error> {
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<PathBuf>, D::Error> {
         Ok(Option::<Written>::deserialize(from)?.map(PathBuf::from))
     }
 }

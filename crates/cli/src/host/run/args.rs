@@ -1,0 +1,140 @@
+//! `host run`'s arguments.
+
+use crate::host::shared::YEAR;
+use crate::host::xen::XenSliceArgs;
+use clap::{Args, ValueEnum};
+use gleaner_command::args::{JsonArg, duration_within};
+use gleaner_command::failure::Failure;
+use gleaner_settings::{HostSettings, HostSlice};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The slice of `--policy static`, as it was, where none is named.
+const DEFAULT_SLICE: Duration = Duration::from_millis(1);
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "`--slice adaptive` finds one slice for each set of VMs that share CPUs, by trying: short where \
+                        waiting and spinning cost more than switches do, long where only the cache would suffer. It \
+                        judges each step, and takes it back if it did not help or made shares unfair.\n\n\
+                        VMs may come and go. Whatever ends the agent, every thread gets its slice back.\n\n\
+                        Examples:\n\
+                        \x20 gleaner host run\n\
+                        \x20 gleaner host run --slice 1ms --for 1m --json run.json\n\
+                        \x20 gleaner host run --vm web --vm db\n\
+                        \x20 gleaner host run --in-turn 30ms,5ms,1ms --passes 20 --json compared.json\n\
+                        \x20 gleaner host run --qmp /run/old-vm.qmp"
+)]
+pub struct RunArgs {
+    #[command(flatten)]
+    pub settings: HostSettings,
+    /// How slices are chosen, as it was called first
+    #[arg(long, hide = true, value_enum, value_name = "POLICY")]
+    pub policy: Option<PolicyArg>,
+    /// Only this VM, by its name or pid (may be repeated)
+    #[arg(long, value_name = "NAME|PID", value_parser = crate::host::list::vm_word())]
+    pub vm: Vec<String>,
+    /// Ask this QEMU monitor which thread is which vCPU (may be repeated)
+    #[arg(long, value_name = "SOCKET")]
+    pub qmp: Vec<PathBuf>,
+    /// End after so long [default: when told to]
+    #[arg(long = "for", value_name = "DURATION", value_parser = span)]
+    pub length: Option<Duration>,
+    /// Print a line of JSON after each window, and nothing else on stdout: for the daemon
+    #[arg(long, hide = true, conflicts_with_all = ["json", "in_turn"])]
+    pub status: bool,
+    #[command(flatten)]
+    pub json: JsonArg,
+    #[command(flatten)]
+    pub tuning: TuningArgs,
+    #[command(flatten)]
+    pub compare: InTurnArgs,
+    #[command(flatten)]
+    pub xen: XenSliceArgs,
+}
+
+/// What `adaptive` goes by.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Tuning")]
+pub struct TuningArgs {
+    /// Parameters of `adaptive`: a TOML file with any of the keys that `gleaner params host` prints
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}
+
+/// What is chosen against slices for all, on VMs that go on working.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Comparing")]
+pub struct InTurnArgs {
+    /// Compare --slice with each of these: all take turns, in random order, and the report says what VMs ran and waited
+    /// under each
+    #[arg(long, value_name = "SLICE,...", value_delimiter = ',', value_parser = gleaner_command::args::duration)]
+    pub in_turn: Vec<Duration>,
+    /// Length of a turn; another 0.4 s before it do not count
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = span, requires = "in_turn")]
+    pub turn: Duration,
+    /// How long --slice runs alone before the first turn
+    #[arg(long, value_name = "DURATION", default_value = "12s", value_parser = span, requires = "in_turn")]
+    pub lead: Duration,
+    /// End after so many turns of each [default: when told to]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000), requires = "in_turn")]
+    pub passes: Option<u32>,
+}
+
+/// How slices are chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PolicyArg {
+    /// One for all.
+    Static,
+    /// One for each set of VMs that share CPUs.
+    Adaptive,
+}
+
+impl RunArgs {
+    /// What `--slice`, or `--policy` as it was, asks for.
+    pub fn slices(&self) -> Result<HostSlice, Failure> {
+        match (self.policy, self.settings.slice()) {
+            (Some(PolicyArg::Adaptive), HostSlice::Fixed(_)) => {
+                Err(Failure::input("--slice with a duration is one for all, and not adaptive: leave --policy out"))
+            }
+            (Some(PolicyArg::Static), HostSlice::Adaptive) => Ok(HostSlice::Fixed(DEFAULT_SLICE)),
+            (_, slice) => Ok(slice),
+        }
+    }
+}
+
+/// A year will do.
+fn span(text: &str) -> Result<Duration, String> {
+    duration_within(text, Duration::from_millis(100)..=YEAR)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        run: RunArgs,
+    }
+
+    #[test]
+    fn earlier_words_for_slices_are_understood_and_not_shown() {
+        let slices = |words: &str| Line::try_parse_from(words.split_whitespace()).unwrap().run.slices();
+        let fixed = |ms| HostSlice::Fixed(Duration::from_millis(ms));
+        for (words, expected) in [
+            ("run", HostSlice::Adaptive),
+            ("run --slice adaptive", HostSlice::Adaptive),
+            ("run --policy adaptive", HostSlice::Adaptive),
+            ("run --slice 5ms", fixed(5)),
+            ("run --policy static --slice 5ms", fixed(5)),
+            ("run --policy static", fixed(1)),
+        ] {
+            assert_eq!(slices(words).unwrap(), expected, "{words}");
+        }
+        assert!(slices("run --policy adaptive --slice 5ms").is_err());
+        let help = <Line as clap::CommandFactory>::command().render_long_help().to_string();
+        assert!(help.contains("--slice") && !help.contains("--policy"), "{help}");
+    }
+}
