@@ -155,3 +155,29 @@ fn what_is_no_cgroup_is_left_alone() {
     assert!(UnmountResctrl { path: "/home".into() }.check().is_err());
     assert!(UnmountResctrl { path: "/sys/fs/resctrl".into() }.check().is_ok());
 }
+
+/// As every version has written them.
+#[test]
+fn lines_of_every_kind_are_known() {
+    let xen = serde_json::to_string(&gleaner_model::XenSetting::Credit2 { pool: "Pool-0".into(), ratelimit_us: 100 });
+    let xen = xen.unwrap();
+    let lines = [
+        r#"{"remove-cgroup":{"path":"/x","members_to":null}}"#,
+        r#"{"disable-controller":{"parent":"/x","controller":"cpu"}}"#,
+        r#"{"group-affinity":{"root_pid":1,"root_start_time":2,"base":"0-3"}}"#,
+        r#"{"affinity-step":{"active":"0"}}"#,
+        r#"{"thread-affinity":{"tid":1,"start_time":2,"own":"0"}}"#,
+        r#"{"timer-slack":{"root_pid":1,"root_start_time":2,"had_ns":50000,"set_ns":1000000}}"#,
+        r#"{"remove-resctrl-group":{"path":"/x"}}"#,
+        r#"{"unmount-resctrl":{"path":"/x"}}"#,
+        r#"{"slice":{"tid":1,"start_time":2,"was_ns":0,"set_ns":1000000}}"#,
+        r#"{"file-value":{"path":"/x","had":"0","set":"1"}}"#,
+        r#"{"reset-haltpoll":{"sys":"/sys"}}"#,
+        &format!(r#"{{"xen":{{"xl":"/usr/sbin/xl","was":{xen},"set":{xen}}}}}"#),
+    ];
+    assert_eq!(lines.len(), KINDS.len());
+    for line in lines {
+        let entry = Entry::read(line, &KINDS).unwrap_or_else(|error| panic!("{line}: {error}"));
+        assert_eq!(serde_json::to_value(&entry).unwrap(), serde_json::from_str::<serde_json::Value>(line).unwrap());
+    }
+}
