@@ -345,10 +345,8 @@ impl Consolidation {
         } else if first {
             self.recheck_backoff.trigger(now, now, now);
         }
-        if self.recheck_backoff.remaining(now) > Nanos::ZERO {
-            return Outcome::Stay(NoStep::FullAndNoSlower { gain });
-        }
-        let Some(step) = self.steps.pop() else { return Outcome::Stay(NoStep::FullAndNoSlower { gain }) };
+        let over = self.recheck_backoff.remaining(now) == Nanos::ZERO;
+        let Some(step) = self.steps.pop_if(|_| over) else { return Outcome::Stay(NoStep::FullAndNoSlower { gain }) };
         self.give_back(&step);
         let (vcpus, packed) = (step.vcpus.clone(), Speed::of(self.history.iter()));
         self.forget();
