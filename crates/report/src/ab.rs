@@ -1,5 +1,10 @@
 //! `gleaner.ab/1`: two modes of one command, in interleaved pairs: every run, what the interval says, what it cost.
 
+mod chart;
+mod told;
+
+pub(crate) use told::documents;
+
 use serde::{Deserialize, Serialize};
 
 /// What `gleaner ab` measured.
@@ -36,11 +41,9 @@ pub struct AbReport {
     pub verdict_withheld: Option<String>,
     /// Where the interval is too wide to say anything (`no difference` would be taken for "equal"): about how many
     /// pairs would tell, if the median and the noise stay. Null where the verdict stands, or there is no interval.
-    #[serde(default)]
     pub pairs_to_tell: Option<u64>,
     /// The verdict as it is told: as `verdict`, or `inconclusive` where that rests on too little; null from an earlier
     /// version.
-    #[serde(default)]
     pub told_verdict: Option<String>,
     /// What the second mode cost.
     pub side_costs: AbSideCosts,
@@ -84,7 +87,6 @@ pub struct AbMode {
     /// Medians; null when there is no run.
     pub median: Option<AbMedians>,
     /// Mean and deviation of what is compared; null when there is no run, and from an earlier version.
-    #[serde(default)]
     pub spread: Option<AbSpread>,
 }
 
@@ -211,5 +213,3 @@ pub struct AbSideCosts {
     /// The same as a share of its runs' wall time and vCPUs.
     pub retained_ratio: Option<f64>,
 }
-
-mod told;

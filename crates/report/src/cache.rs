@@ -1,8 +1,9 @@
 //! `gleaner.cache/1`: contexts that took turns on simulated cores and caches.
 
-use crate::text;
+use crate::contracts::Shown;
+use crate::show::{Document, Row, line, notes, table};
+use crate::text::{bytes, count, fixed, partial, time};
 use serde::{Deserialize, Serialize};
-use std::fmt;
 
 /// What `gleaner-lab cache run` simulated.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -13,7 +14,6 @@ pub struct CacheReport {
     /// The machine.
     pub machine: CacheMachine,
     /// Why there is less than was asked for: `interrupt`, `max-time` or `max-accesses`; null: there is all of it.
-    #[serde(default)]
     pub stopped_by: Option<String>,
     /// One for each trace, in their order.
     pub contexts: Vec<CacheContext>,
@@ -122,79 +122,47 @@ fn none() -> String {
     "none".to_owned()
 }
 
-impl CacheReport {
-    /// The schema's name.
-    pub const SCHEMA: &'static str = "gleaner.cache/1";
+impl Shown for CacheReport {
+    fn document(&self) -> Document {
+        let mut document = Document::new("Simulated caches");
+        let CacheMachine { cores, slice_ns, llc_bytes, llc_ways, policy, prefetch, colour_shares, .. } = &self.machine;
+        let (contexts, cores) = (count(self.contexts.len() as u64, "context"), count(*cores, "core"));
+        let (slice, llc) = (time(*slice_ns), bytes(*llc_bytes));
+        document.both(self.stopped_by.as_deref().map(|by| line(partial(by))));
+        document.both(line(format!(
+            "{contexts} on {cores}, slices of {slice}, last-level cache of {llc} in {llc_ways} ways, {policy}:"
+        )));
+        let prefetches = prefetch != "none";
+        document.both(prefetches.then(|| line(format!("Context prefetching: {prefetch}."))));
+        let shares: Vec<String> = colour_shares.iter().map(u64::to_string).collect();
+        document.both((!shares.is_empty()).then(|| line(format!("Page colours dealt out {}.", shares.join(":")))));
+        document.both(table("", self.contexts.iter().flat_map(CacheContext::cells)));
+        let CacheMemory { reads, writes, prefetches: ahead, metadata, .. } = &self.memory;
+        let ahead = if prefetches { format!(", {ahead} prefetched, {metadata} of records") } else { String::new() };
+        let switches = count(self.switches, "context switch");
+        document.both(line(format!("Memory: {reads} lines read, {writes} written{ahead}; {switches}.")));
+        document.both(notes(&self.notes));
+        document
+    }
 }
 
-impl fmt::Display for CacheReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let machine = &self.machine;
-        text::partial(f, self.stopped_by.as_deref())?;
-        writeln!(
-            f,
-            "{} on {}, slices of {}, last-level cache of {} in {} ways, {}:",
-            text::count(self.contexts.len() as u64, "context"),
-            text::count(machine.cores, "core"),
-            text::duration(Some(machine.slice_ns)),
-            text::bytes(machine.llc_bytes),
-            machine.llc_ways,
-            machine.policy
-        )?;
-        if machine.prefetch != "none" {
-            writeln!(f, "Context prefetching: {}.", machine.prefetch)?;
-        }
-        if !machine.colour_shares.is_empty() {
-            let shares: Vec<String> = machine.colour_shares.iter().map(u64::to_string).collect();
-            writeln!(f, "Page colours dealt out {}.", shares.join(":"))?;
-        }
-        let mut table = text::table(&[
-            "context",
-            "core",
-            "quanta",
-            "instructions",
-            "CPI",
-            "level",
-            "accesses",
-            "misses",
-            "missed",
-            "writebacks",
-        ]);
-        for context in &self.contexts {
-            let levels = [("L1I", context.l1i), ("L1D", context.l1d), ("L2", context.l2), ("L3", context.l3)];
-            for (at, (name, level)) in levels.into_iter().enumerate() {
-                let once = |text: String| if at == 0 { text } else { String::new() };
-                let missed = if level.accesses == 0 {
-                    "-".to_owned()
-                } else {
-                    text::percent(level.misses as f64 / level.accesses as f64)
-                };
-                table.add_row([
-                    once(context.name.clone()),
-                    once(context.core.to_string()),
-                    once(context.quanta.to_string()),
-                    once(context.instructions.to_string()),
-                    once(context.cpi.map_or_else(|| "-".to_owned(), |cpi| format!("{cpi:.3}"))),
-                    name.to_owned(),
-                    level.accesses.to_string(),
-                    level.misses.to_string(),
-                    missed,
-                    level.writebacks.to_string(),
-                ]);
-            }
-        }
-        writeln!(f, "{table}")?;
-        writeln!(
-            f,
-            "Memory: {} lines read, {} written{}; {}.",
-            self.memory.reads,
-            self.memory.writes,
-            match self.machine.prefetch.as_str() {
-                "none" => String::new(),
-                _ => format!(", {} prefetched, {} of records", self.memory.prefetches, self.memory.metadata),
-            },
-            text::count(self.switches, "context switch")
-        )?;
-        self.notes.iter().try_for_each(|note| writeln!(f, "Note: {note}"))
+impl CacheContext {
+    /// A row for each level; what is said of all of them stands in the first.
+    fn cells(&self) -> impl Iterator<Item = Row> {
+        let levels = [("L1I", self.l1i), ("L1D", self.l1d), ("L2", self.l2), ("L3", self.l3)];
+        levels.into_iter().enumerate().map(|(at, (name, level))| {
+            let once = |text: String| if at == 0 { text } else { String::new() };
+            Row::default()
+                .text("context", once(self.name.clone()))
+                .number("core", once(self.core.to_string()))
+                .number("quanta", once(self.quanta.to_string()))
+                .number("instructions", once(self.instructions.to_string()))
+                .number("CPI", once(fixed(self.cpi, 3)))
+                .text("level", name)
+                .number("accesses", level.accesses)
+                .number("misses", level.misses)
+                .percent("missed", (level.accesses > 0).then(|| level.misses as f64 / level.accesses as f64))
+                .number("writebacks", level.writebacks)
+        })
     }
 }

@@ -1,8 +1,9 @@
 //! `gleaner.cache-record/1`: what `gleaner-lab cache record` wrote.
 
-use crate::text;
+use crate::contracts::Shown;
+use crate::show::{Document, line, notes};
+use crate::text::{bytes, count};
 use serde::{Deserialize, Serialize};
-use std::fmt;
 
 /// One recording.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -36,25 +37,17 @@ pub struct CacheRecordReport {
     pub notes: Vec<String>,
 }
 
-impl CacheRecordReport {
-    /// The schema's name.
-    pub const SCHEMA: &'static str = "gleaner.cache-record/1";
-}
-
-impl fmt::Display for CacheRecordReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
-            f,
-            "{}: {} ({} loads, {} stores, {} fetches) of {} instructions of {}, {}.",
-            self.file,
-            text::count(self.accesses, "access"),
-            self.reads,
-            self.writes,
-            self.fetches,
-            self.instructions,
-            self.command.first().map_or("?", String::as_str),
-            text::bytes(self.file_bytes),
-        )?;
-        self.notes.iter().try_for_each(|note| writeln!(f, "Note: {note}"))
+impl Shown for CacheRecordReport {
+    fn document(&self) -> Document {
+        let mut document = Document::new("A recording of memory accesses");
+        let Self { file, reads, writes, fetches, instructions, .. } = self;
+        let (accesses, size) = (count(self.accesses, "access"), bytes(self.file_bytes));
+        let program = self.command.first().map_or("?", String::as_str);
+        document.both(line(format!(
+            "{file}: {accesses} ({reads} loads, {writes} stores, {fetches} fetches) of {instructions} instructions of \
+             {program}, {size}."
+        )));
+        document.both(notes(&self.notes));
+        document
     }
 }

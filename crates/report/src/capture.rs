@@ -1,8 +1,9 @@
 //! `gleaner.capture/1`: what `gleaner capture` has written.
 
-use crate::text::{count, duration};
+use crate::contracts::Shown;
+use crate::show::{Document, line};
+use crate::text::{count, time};
 use serde::{Deserialize, Serialize};
-use std::fmt;
 
 /// The file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,16 +21,14 @@ pub struct CaptureReport {
     pub file_bytes: u64,
 }
 
-impl CaptureReport {
-    /// The schema's name.
-    pub const SCHEMA: &'static str = "gleaner.capture/1";
-}
-
-impl fmt::Display for CaptureReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let of = self.recorded_ns.map(|ns| format!(" of {}", duration(Some(ns)))).unwrap_or_default();
+impl Shown for CaptureReport {
+    fn document(&self) -> Document {
+        let mut document = Document::new("A capture");
+        let of = self.recorded_ns.map(|ns| format!(" of {}", time(ns))).unwrap_or_default();
         let segments = if self.segments == 1 { "one segment".to_owned() } else { count(self.segments, "segment") };
         let kb = self.file_bytes.div_ceil(1024);
-        write!(f, "{}: {segments}{of}, {kb} KB; `gleaner dump` and `gleaner replay` read it", self.file)
+        let read = "`gleaner dump` and `gleaner replay` read it";
+        document.both(line(format!("{}: {segments}{of}, {kb} KB; {read}", self.file)));
+        document
     }
 }

@@ -1,8 +1,11 @@
 //! `gleaner.cache-class/1`: what the last-level cache is to programs, and whether it should be divided among them.
 
-use crate::text;
+use crate::contracts::Shown;
+use crate::show::{
+    Axis, Body, Chart, Document, Extent, Mark, Part, Plane, Row, bytes_of, line, notes, nth, number, table, verdict,
+};
+use crate::text::{bytes, partial};
 use serde::{Deserialize, Serialize};
-use std::fmt;
 
 /// What `gleaner-lab cache classify` found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -21,7 +24,6 @@ pub struct CacheClassReport {
     /// From this share of misses saved on: cache-friendly.
     pub saved_ratio_min: f64,
     /// Why there is less than was asked for: `interrupt` or `max-time`; null: there is all of it.
-    #[serde(default)]
     pub stopped_by: Option<String>,
     /// One for each trace or command.
     pub programs: Vec<CacheClassProgram>,
@@ -101,9 +103,6 @@ impl CacheClassProgram {
 }
 
 impl CacheClassReport {
-    /// The schema's name.
-    pub const SCHEMA: &'static str = "gleaner.cache-class/1";
-
     /// Whether the cache should be divided among programs of these classes, and why.
     pub fn partition(classes: &[&str]) -> (&'static str, &'static str) {
         let count = |class: &str| classes.iter().filter(|other| **other == class).count();
@@ -143,63 +142,102 @@ fn sparkline(curve: &[CacheClassPoint]) -> String {
 
 /// The curve of one program, a row for each size.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
-fn plot(f: &mut fmt::Formatter<'_>, report: &CacheClassReport, program: &CacheClassProgram) -> fmt::Result {
+fn plot(report: &CacheClassReport, program: &CacheClassProgram) -> impl Iterator<Item = Part> {
     const WIDTH: f64 = 50.0;
-    writeln!(f, "Misses per 1,000 instructions by the size of the cache:")?;
     let most = program.curve.iter().map(|point| point.misses_pki).fold(f64::MIN_POSITIVE, f64::max);
-    for point in &program.curve {
+    let row = move |point: &CacheClassPoint| {
         let bar = "█".repeat((point.misses_pki / most * WIDTH).round().clamp(0.0, WIDTH) as usize);
         let mark = match point.size_bytes {
             size if size == report.llc_bytes => "  <- last level",
             size if size == report.l2_bytes => "  <- level before it",
             _ => "",
         };
-        writeln!(f, "{:>8} {:>8.2} {bar}{mark}", text::bytes(point.size_bytes), point.misses_pki)?;
-    }
-    Ok(())
+        line(format!("{:>8} {:>8.2} {bar}{mark}", bytes(point.size_bytes), point.misses_pki))
+    };
+    line("Misses per 1,000 instructions by the size of the cache:").into_iter().chain(program.curve.iter().map(row))
 }
 
-impl fmt::Display for CacheClassReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+/// Curves that can be told apart in one figure.
+const CURVES: usize = 6;
+
+impl Shown for CacheClassReport {
+    fn document(&self) -> Document {
+        let names: Vec<&str> = self.programs.iter().map(|program| program.name.as_str()).collect();
+        let mut document = Document::new(format!("What the last-level cache is to {}", names.join(", ")));
+        let (llc, before) = (bytes(self.llc_bytes), bytes(self.l2_bytes));
         let from = match self.llc_from.as_str() {
             "host" => "this machine's",
             "given" => "as given",
             _ => "the paper's",
         };
-        text::partial(f, self.stopped_by.as_deref())?;
-        writeln!(
-            f,
-            "Against a last-level cache of {} behind {} ({from}), per 1,000 instructions:",
-            text::bytes(self.llc_bytes),
-            text::bytes(self.l2_bytes)
-        )?;
-        let mut table = text::table(&[
-            "program",
-            "class",
-            "reach it",
-            "miss it",
-            "served",
-            "touches",
-            "misses by size, 4 KB and up",
-        ]);
-        for program in &self.programs {
-            table.add_row([
-                program.name.clone(),
-                program.class_words().to_owned(),
-                format!("{:.2}", program.llc_accesses_pki),
-                format!("{:.2}", program.llc_misses_pki),
-                program.saved_ratio.map_or_else(|| "-".to_owned(), text::percent),
-                text::bytes(program.footprint_bytes),
-                sparkline(&program.curve),
-            ]);
-        }
-        writeln!(f, "{table}")?;
+        document.both(self.stopped_by.as_deref().map(|by| line(partial(by))));
+        document.both(line(format!(
+            "Against a last-level cache of {llc} behind {before} ({from}), per 1,000 instructions:"
+        )));
+        document.both(table(
+            "Use of the last-level cache, per 1,000 instructions",
+            self.programs.iter().map(CacheClassProgram::cells),
+        ));
+        document.page(self.programs.chunks(CURVES).map(|programs| self.chart(programs).into()));
+        let said = |program: &CacheClassProgram| {
+            line(format!("{} is {}: {}.", program.name, program.class_words(), program.advice()))
+        };
         if let [program] = &self.programs[..] {
-            plot(f, self, program)?;
-            writeln!(f, "{} is {}: {}.", program.name, program.class_words(), program.advice())?;
+            document.words(plot(self, program));
+            document.words(said(program));
         }
-        writeln!(f, "Do I need cache partitioning? {}", self.verdict)?;
-        self.notes.iter().try_for_each(|note| writeln!(f, "Note: {note}"))
+        document.both(verdict(format!("Do I need cache partitioning? {}", self.verdict)));
+        document.page(self.programs.iter().map(said));
+        document.both(notes(&self.notes));
+        document
+    }
+}
+
+impl CacheClassProgram {
+    fn points(&self) -> impl Iterator<Item = (f64, f64)> {
+        self.curve.iter().map(|point| (point.size_bytes as f64, point.misses_pki))
+    }
+
+    fn cells(&self) -> Row {
+        Row::default()
+            .text("program", &self.name)
+            .text("class", self.class_words())
+            .fixed("accesses", self.accesses_pki, 1)
+            .page()
+            .fixed("reach it", self.llc_accesses_pki, 2)
+            .fixed("miss it", self.llc_misses_pki, 2)
+            .percent("served", self.saved_ratio)
+            .number("touches", bytes(self.footprint_bytes))
+            .number("accesses read", self.accesses)
+            .page()
+            .text("misses by size, 4 KB and up", sparkline(&self.curve))
+    }
+}
+
+impl CacheClassReport {
+    fn chart(&self, programs: &[CacheClassProgram]) -> Chart {
+        let said = programs.iter().map(|program| format!("{} {}", program.name, program.class_words()));
+        let marks = programs.iter().enumerate().flat_map(|(at, program)| {
+            program.points().map(move |(x, y)| (x, Mark::new(y, &program.name, nth(at)), String::new()))
+        });
+        let paths = programs.iter().enumerate().map(|(at, program)| (program.points().collect(), nth(at).0, 2));
+        Chart {
+            title: "Misses by the size of the cache".to_owned(),
+            caption:
+                "Each line is one program: how many accesses per 1,000 instructions miss in a cache of that size. \
+                      Where the line falls between the two upright lines, the last-level cache serves the program; \
+                      where it stays high beyond them, no cache does. Sizes are on a logarithmic scale."
+                    .to_owned(),
+            x: Axis::new("size of the cache (logarithmic)", bytes_of, Extent::LogBytes),
+            body: Body::Plane(Plane {
+                y: Axis::new("misses per 1,000 instructions", number, Extent::FromZero),
+                height: 420,
+                description: said.collect::<Vec<String>>().join("; "),
+                references: vec![(self.l2_bytes as f64, "level before"), (self.llc_bytes as f64, "last level")],
+                paths: paths.collect(),
+                marks: marks.collect(),
+            }),
+        }
     }
 }
 

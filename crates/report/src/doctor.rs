@@ -1,8 +1,9 @@
 //! `gleaner.doctor/1`: what this machine is, what can be done here, whether it would help.
 
-use crate::text::{duration, percent};
+use crate::contracts::Shown;
+use crate::show::{Axis, Bar, Chart, Document, Part, Row, fact, facts, quantile, table, verdict};
+use crate::text::{percent, sentence, time};
 use serde::{Deserialize, Serialize};
-use std::fmt;
 
 /// What `gleaner doctor` found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -28,7 +29,6 @@ pub struct DoctorReport {
     /// The verdict.
     pub verdict: Verdict,
     /// What an administrator could do for more; null where there is nothing.
-    #[serde(default)]
     pub advice: Option<String>,
 }
 
@@ -110,63 +110,95 @@ pub struct Verdict {
     pub text: String,
 }
 
-impl DoctorReport {
-    /// The schema's name.
-    pub const SCHEMA: &'static str = "gleaner.doctor/1";
-}
+/// What the page explains.
+const TERMS: &[&str] = &["halt", "steal", "vCPU", "observer", "means"];
 
-fn write_capabilities(f: &mut fmt::Formatter<'_>, title: &str, all: &[Capability]) -> fmt::Result {
-    for (index, capability) in all.iter().enumerate() {
-        let title = if index == 0 { title } else { "" };
-        let mark = if capability.available { "yes" } else { "no " };
-        writeln!(f, "{title:<10} {mark}  {:<12} {}", capability.name, capability.detail)?;
-    }
-    Ok(())
-}
-
-impl fmt::Display for DoctorReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Shown for DoctorReport {
+    fn document(&self) -> Document {
         let machine = &self.machine;
-        let hypervisor = machine.hypervisor.as_deref().unwrap_or("none found (bare metal?)");
-        writeln!(f, "hypervisor {hypervisor}")?;
-        writeln!(
-            f,
-            "machine    Linux {}, {} vCPUs online, {} allowed here, idle: {}",
-            machine.kernel,
-            machine.vcpus_online,
-            machine.vcpus_allowed,
-            machine.idle_driver.as_deref().unwrap_or("halts (no cpuidle driver)")
-        )?;
+        let mut document = Document { terms: TERMS, ..Document::new("This machine") };
+        document.page(verdict(sentence(&self.verdict.text)));
+        let idle = machine.idle_driver.as_deref().unwrap_or("halts (no cpuidle driver)");
         let steal = self.steal.reported_ratio.map_or_else(
             || {
                 "none ever reported since boot: this hypervisor may not report it; yielding threads measure it \
-                themselves"
+                 themselves"
                     .to_owned()
             },
-            |ratio| format!("{} of vCPU time over the last {}", percent(ratio), duration(Some(self.steal.sampled_ns))),
+            |ratio| format!("{} of vCPU time over the last {}", percent(ratio), time(self.steal.sampled_ns)),
         );
-        writeln!(f, "steal      {steal}")?;
-        if let Some(halt) = self.halt {
-            writeln!(
-                f,
-                "halting    waking a thread on a halted vCPU takes {} (p99 {}), on one kept awake {} (p99 {}), waits \
-                 {} apart",
-                duration(Some(halt.halted_p50_ns)),
-                duration(Some(halt.halted_p99_ns)),
-                duration(Some(halt.retained_p50_ns)),
-                duration(Some(halt.retained_p99_ns)),
-                duration(Some(halt.gap_ns))
-            )?;
-        }
-        write_capabilities(f, "observe", &self.observers)?;
-        write_capabilities(f, "act", &self.actuators)?;
-        for Neighbour { name, found, respected } in &self.neighbours {
-            writeln!(f, "beside     {name:<12} {found}: {respected}")?;
-        }
-        for run in &self.left_behind {
-            writeln!(f, "left       {run}: run `gleaner restore`")?;
-        }
-        writeln!(f, "verdict    {}", self.verdict.text)?;
-        self.advice.iter().try_for_each(|advice| writeln!(f, "advice     {advice}"))
+        document.both([
+            fact("hypervisor", machine.hypervisor.as_deref().unwrap_or("none found (bare metal?)")),
+            fact(
+                "machine",
+                format!(
+                    "Linux {}, {} vCPUs online, {} allowed here, idle: {idle}",
+                    machine.kernel, machine.vcpus_online, machine.vcpus_allowed
+                ),
+            ),
+            fact("steal", steal),
+        ]);
+        document.both(self.halt.map(HaltCost::fact));
+        document.page(self.halt.map(|halt| halt.chart().into()));
+        document.words(facts("observe", self.observers.iter().map(Capability::words)));
+        document.words(facts("act", self.actuators.iter().map(Capability::words)));
+        let observers = self.observers.iter().map(|one| one.cells("observing"));
+        let actuators = self.actuators.iter().map(|one| one.cells("acting"));
+        document.page(table("What Gleaner can do here", observers.chain(actuators)));
+        document.both(
+            self.neighbours
+                .iter()
+                .map(|Neighbour { name, found, respected }| fact("beside", format!("{name:<12} {found}: {respected}"))),
+        );
+        document.both(self.left_behind.iter().map(|run| fact("left", format!("{run}: run `gleaner restore`"))));
+        document.words(fact("verdict", &self.verdict.text));
+        document.both(self.advice.iter().map(|advice| fact("advice", advice)));
+        document
+    }
+}
+
+impl Capability {
+    fn words(&self) -> String {
+        format!("{:<3}  {:<12} {}", if self.available { "yes" } else { "no" }, self.name, self.detail)
+    }
+
+    fn cells(&self, purpose: &str) -> Row {
+        Row::default()
+            .text("means", &self.name)
+            .text("for", purpose)
+            .text("works", if self.available { "yes" } else { "no" })
+            .text("detail", &self.detail)
+    }
+}
+
+impl HaltCost {
+    fn fact(self) -> Part {
+        let [halted, halted_p99, retained, retained_p99, gap] =
+            [self.halted_p50_ns, self.halted_p99_ns, self.retained_p50_ns, self.retained_p99_ns, self.gap_ns].map(time);
+        fact(
+            "halting",
+            format!(
+                "waking a thread on a halted vCPU takes {halted} (p99 {halted_p99}), on one kept awake {retained} (p99 \
+                 {retained_p99}), waits {gap} apart"
+            ),
+        )
+    }
+
+    fn chart(self) -> Chart {
+        let when = if self.halting_costs { "later than" } else { "as soon as" };
+        let bar = |label, p50, p99| Bar::of(label, vec![quantile("p50", p50), quantile("p99", p99)]);
+        Chart::rows(
+            format!("On this machine a halted vCPU answers {when} one kept awake"),
+            format!(
+                "Time to wake a thread on another vCPU that had nothing to do for {}. Where both rows agree, keeping \
+                 vCPUs awake wins nothing here.",
+                time(self.gap_ns)
+            ),
+            Axis::times("time from wake-up to running"),
+            vec![
+                bar("kept awake", self.retained_p50_ns, self.retained_p99_ns),
+                bar("halted", self.halted_p50_ns, self.halted_p99_ns),
+            ],
+        )
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::replay::DamageRecord;
 use crate::run::DecisionRecord;
-use crate::text::percent;
+use crate::text::{csv, percent, time};
 use gleaner_model::{Decision, Nanos, Source, VcpuWindow, Window};
 use serde::Serialize;
 use std::fmt;
@@ -166,8 +166,15 @@ impl DumpWindow {
         }
     }
 
-    fn sum(&self, of: fn(&DumpVcpu) -> u64) -> u64 {
-        self.vcpus.iter().map(of).fold(0, u64::saturating_add)
+    fn sums(&self) -> Sums<'_> {
+        let sum = |of: fn(&DumpVcpu) -> u64| self.vcpus.iter().map(of).fold(0, u64::saturating_add);
+        Sums {
+            of: self,
+            busy_ns: sum(|vcpu| vcpu.busy_ns),
+            retained_ns: sum(|vcpu| vcpu.retained_ns),
+            halted_ns: sum(|vcpu| vcpu.halted_ns),
+            steal_ns: sum(|vcpu| vcpu.steal_ns),
+        }
     }
 }
 
@@ -190,92 +197,67 @@ impl DumpLine {
 
     /// As a row of its table; `None` where there is none for it. What is unknown is empty.
     pub fn row(&self) -> Option<String> {
-        let known = |number: Option<u64>| number.map(|number| number.to_string()).unwrap_or_default();
-        let cells = match self {
-            Self::Window(of) => vec![
-                quoted(&of.group),
-                of.at_ns.to_string(),
-                of.length_ns.to_string(),
-                of.source.to_owned(),
-                of.decided.to_string(),
-                of.threads.to_string(),
-                of.new_threads.to_string(),
-                of.cpu_time_ns.to_string(),
-                of.voluntary_switches.to_string(),
-                of.involuntary_switches.to_string(),
-                known(of.progress),
-                known(of.idle_entries),
-                known(of.halts),
-                of.sum(|vcpu| vcpu.busy_ns).to_string(),
-                of.sum(|vcpu| vcpu.retained_ns).to_string(),
-                of.sum(|vcpu| vcpu.halted_ns).to_string(),
-                of.sum(|vcpu| vcpu.steal_ns).to_string(),
-            ],
-            Self::Decision(DumpDecision { group, decision }) => vec![
-                quoted(group),
-                decision.at_ns.to_string(),
-                decision.action.clone(),
-                known(decision.vcpu.map(u64::from)),
-                quoted(&decision.reason),
-            ],
-            Self::Event { at_ns, text } => vec![at_ns.to_string(), quoted(text)],
-            _ => return None,
-        };
-        Some(cells.join(","))
+        match self {
+            Self::Window(of) => Some(csv(&of.sums(), Self::WINDOW_COLUMNS)),
+            Self::Decision(decision) => Some(csv(decision, Self::DECISION_COLUMNS)),
+            Self::Event { .. } => Some(csv(self, Self::EVENT_COLUMNS)),
+            _ => None,
+        }
     }
 }
 
-/// As RFC 4180 has it. What a spreadsheet would take for a formula is none.
-fn quoted(text: &str) -> String {
-    let harmless = if text.starts_with(['=', '+', '-', '@']) { format!("'{text}") } else { text.to_owned() };
-    if harmless.contains([',', '"', '\n', '\r']) {
-        return format!("\"{}\"", harmless.replace('"', "\"\""));
-    }
-    harmless
+/// A window with what its vCPUs did all together.
+#[derive(Serialize)]
+struct Sums<'a> {
+    #[serde(flatten)]
+    of: &'a DumpWindow,
+    busy_ns: u64,
+    retained_ns: u64,
+    halted_ns: u64,
+    steal_ns: u64,
 }
 
 impl fmt::Display for DumpLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let at = |ns: u64| Nanos(ns).to_string();
         match self {
             Self::Machine(DumpMachine { gleaner, kernel, vcpus, .. }) => {
                 write!(f, "recorded by gleaner {gleaner} on Linux {kernel}, vCPUs {vcpus}")
             }
             Self::Group(DumpGroup { group, at_ns, policy, profile, params }) => {
-                write!(f, "{:>7}  {group}: policy {policy}, profile {profile}", at(*at_ns))?;
-                if params.is_empty() { Ok(()) } else { write!(f, ", {}", params.join(", ")) }
+                let params = [&[String::new()], &params[..]].concat().join(", ");
+                write!(f, "{:>7}  {group}: policy {policy}, profile {profile}{params}", time(*at_ns))
             }
-            Self::Window(of) => {
-                let all = (of.length_ns as f64 * of.vcpus.len() as f64).max(1.0);
-                let part = |of_vcpu: fn(&DumpVcpu) -> u64| percent(of.sum(of_vcpu) as f64 / all);
-                write!(
-                    f,
-                    "{:>7}  {}: {} window, {} threads, {:.2} CPUs, {} switches; vCPUs {} busy, {} kept awake, {} halted, {} stolen",
-                    at(of.at_ns),
-                    of.group,
-                    at(of.length_ns),
-                    of.threads,
-                    Nanos(of.cpu_time_ns).share_of(Nanos(of.length_ns)),
-                    of.voluntary_switches,
-                    part(|vcpu| vcpu.busy_ns),
-                    part(|vcpu| vcpu.retained_ns),
-                    part(|vcpu| vcpu.halted_ns),
-                    part(|vcpu| vcpu.steal_ns),
-                )?;
-                if of.decided { Ok(()) } else { write!(f, " (another group tries something)") }
-            }
+            Self::Window(of) => of.fmt(f),
             Self::Decision(DumpDecision { group, decision }) => {
                 let vcpu = decision.vcpu.map(|vcpu| format!(" vCPU {vcpu}")).unwrap_or_default();
                 let DecisionRecord { at_ns, action, reason, .. } = decision;
-                write!(f, "{:>7}  {group}: {action}{vcpu}: {reason}", at(*at_ns))
+                write!(f, "{:>7}  {group}: {action}{vcpu}: {reason}", time(*at_ns))
             }
-            Self::Event { at_ns, text } => write!(f, "{:>7}  {text}", at(*at_ns)),
+            Self::Event { at_ns, text } => write!(f, "{:>7}  {text}", time(*at_ns)),
             Self::Damage(damage) => write!(f, "{damage}"),
             Self::End { why } => match why.as_str() {
                 "full" => write!(f, "the file is as long as it may be: recording stopped"),
                 _ => write!(f, "recording ended"),
             },
         }
+    }
+}
+
+impl fmt::Display for DumpWindow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { group, threads, voluntary_switches, .. } = self;
+        let (at, length) = (time(self.at_ns), time(self.length_ns));
+        let cpus = Nanos(self.cpu_time_ns).share_of(Nanos(self.length_ns));
+        let all = (self.length_ns as f64 * self.vcpus.len() as f64).max(1.0);
+        let Sums { busy_ns, retained_ns, halted_ns, steal_ns, .. } = self.sums();
+        let [busy, retained, halted, stolen] =
+            [busy_ns, retained_ns, halted_ns, steal_ns].map(|ns| percent(ns as f64 / all));
+        write!(
+            f,
+            "{at:>7}  {group}: {length} window, {threads} threads, {cpus:.2} CPUs, {voluntary_switches} switches; vCPUs \
+             {busy} busy, {retained} kept awake, {halted} halted, {stolen} stolen"
+        )?;
+        if self.decided { Ok(()) } else { write!(f, " (another group tries something)") }
     }
 }
 
@@ -310,10 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn cells_are_quoted_where_they_have_to_be() {
-        for (text, cell) in [("a", "a"), ("a,b", "\"a,b\""), ("a\"b", "\"a\"\"b\""), ("=1+1", "'=1+1")] {
-            assert_eq!(quoted(text), cell);
-        }
+    fn events_are_rows_and_ends_are_none() {
         assert_eq!(DumpLine::Event { at_ns: 5, text: "x".into() }.row().as_deref(), Some("5,x"));
         assert_eq!(DumpLine::End { why: "full".into() }.row(), None);
     }

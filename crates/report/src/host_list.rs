@@ -1,8 +1,9 @@
 //! `gleaner.host-list/1`: the VMs of this host, what their vCPUs got and waited for, and the run queues they stood in.
 
-use crate::text;
+use crate::contracts::Shown;
+use crate::show::{Document, Part, Row, line, notes, table};
+use crate::text::{count, time};
 use serde::{Deserialize, Serialize};
-use std::fmt;
 
 /// What `gleaner host list` saw.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -115,11 +116,6 @@ pub struct HostPcpu {
     pub wait_per_run_ns: Option<u64>,
 }
 
-impl HostListReport {
-    /// The schema's name.
-    pub const SCHEMA: &'static str = "gleaner.host-list/1";
-}
-
 impl HostPcpu {
     /// From its distribution of run-queue lengths; the mean slice, runs and waits of the vCPUs here where they are
     /// known.
@@ -162,100 +158,79 @@ fn quantile(lengths: &[u64], samples: u64, percent: u64) -> u64 {
     0
 }
 
-impl fmt::Display for HostListReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for vm in &self.vms {
-            vm.write(f, self.interval_ns)?;
-        }
+impl Shown for HostListReport {
+    fn document(&self) -> Document {
+        let mut document = Document::new("The host's VMs");
+        document.both(self.vms.iter().flat_map(|vm| vm.parts(self.interval_ns)));
         if self.vms.is_empty() {
-            writeln!(f, "No VM runs here, or none that this user may see.")?;
+            document.both(line("No VM runs here, or none that this user may see."));
         }
         if !self.pcpus.is_empty() {
-            writeln!(
-                f,
-                "vCPUs queued on each physical CPU, {} over {}:",
-                text::count(self.samples, "sample"),
-                text::duration(Some(self.interval_ns))
-            )?;
-            writeln!(f, "{}", pcpu_table(&self.pcpus))?;
-            writeln!(
-                f,
+            let (samples, interval) = (count(self.samples, "sample"), time(self.interval_ns));
+            document.both(line(format!("vCPUs queued on each physical CPU, {samples} over {interval}:")));
+            document.both(table("", self.pcpus.iter().map(HostPcpu::cells)));
+            document.both(line(
                 "expected: slice * (vCPUs queued - 1), equation 1 of the paper; measured: mean wait of these vCPUs \
-                 each time they got a CPU."
-            )?;
+                 each time they got a CPU.",
+            ));
         }
-        self.notes.iter().try_for_each(|note| writeln!(f, "Note: {note}"))
+        document.both(notes(&self.notes));
+        document
     }
 }
 
 impl HostVm {
-    fn write(&self, f: &mut fmt::Formatter<'_>, interval_ns: u64) -> fmt::Result {
+    fn parts(&self, interval_ns: u64) -> Vec<Part> {
         let accelerator = self.accelerator.as_ref().map_or(String::new(), |accelerator| format!(" ({accelerator})"));
         let cgroup = self.cgroup.as_ref().map_or(String::new(), |cgroup| format!(", cgroup {cgroup}"));
-        writeln!(f, "{}: {}{accelerator}, pid {}{cgroup}", self.name, self.vmm, self.pid)?;
-        if !self.vcpus.is_empty() {
-            let header = ["vCPU", "tid", "pCPUs", "on", "class", "nice", "slice", "run", "wait", "wait/run"];
-            let mut table = text::table(&header);
-            for vcpu in &self.vcpus {
-                table.add_row(vcpu.row(interval_ns));
-            }
-            writeln!(f, "{table}")?;
-        }
-        self.notes.iter().try_for_each(|note| writeln!(f, "  note: {note}"))?;
-        writeln!(f)
+        let mut parts = vec![line(format!("{}: {}{accelerator}, pid {}{cgroup}", self.name, self.vmm, self.pid))];
+        parts.extend(table("", self.vcpus.iter().map(|vcpu| vcpu.cells(interval_ns))));
+        parts.extend(self.notes.iter().map(|note| line(format!("  note: {note}"))));
+        parts.push(line(""));
+        parts
     }
 }
 
 impl HostVcpu {
-    fn row(&self, interval_ns: u64) -> [String; 10] {
-        fn or_dash(value: Option<impl fmt::Display>) -> String {
-            value.map_or_else(|| "-".to_owned(), |value| value.to_string())
-        }
-        let share = |ns: Option<u64>| or_dash(ns.map(|ns| text::percent(ns as f64 / interval_ns.max(1) as f64)));
-        let class = match (self.policy.as_deref(), self.rt_priority) {
-            (Some(policy), Some(priority)) => format!("{policy} {priority}"),
-            (policy, _) => or_dash(policy),
-        };
-        [
-            format!("  {}", self.index),
-            self.tid.to_string(),
-            or_dash(self.pcpus_allowed.as_deref()),
-            or_dash(self.pcpu),
-            if self.exited { "ended".to_owned() } else { class },
-            or_dash(self.nice),
-            text::duration(self.slice_ns),
-            share(self.run_ns),
-            share(self.wait_ns),
-            text::duration(self.wait_per_run_ns),
-        ]
+    fn cells(&self, interval_ns: u64) -> Row {
+        let share = |ns: Option<u64>| ns.map(|ns| ns as f64 / interval_ns.max(1) as f64);
+        let class = self.policy.as_ref().map(|policy| match self.rt_priority {
+            Some(priority) => format!("{policy} {priority}"),
+            None => policy.clone(),
+        });
+        Row::default()
+            .text("vCPU", format!("  {}", self.index))
+            .number("tid", self.tid)
+            .text("pCPUs", self.pcpus_allowed.as_ref())
+            .number("on", self.pcpu)
+            .text("class", if self.exited { Some("ended".to_owned()) } else { class })
+            .number("nice", self.nice)
+            .time("slice", self.slice_ns)
+            .percent("run", share(self.run_ns))
+            .percent("wait", share(self.wait_ns))
+            .time("wait/run", self.wait_per_run_ns)
     }
 }
 
 /// Run queues up to this length have a column each.
 const COLUMNS: usize = 5;
 
-fn pcpu_table(pcpus: &[HostPcpu]) -> comfy_table::Table {
-    let mut header: Vec<String> = ["pCPU", "vCPUs", "mean", "p90"].map(str::to_owned).to_vec();
-    header.extend((0..COLUMNS - 1).map(|length| length.to_string()));
-    header.extend([format!("{}+", COLUMNS - 1), "expected".to_owned(), "measured".to_owned()]);
-    let mut table = text::table(&header.iter().map(String::as_str).collect::<Vec<_>>());
-    for pcpu in pcpus {
-        let samples = pcpu.run_queue_samples.iter().fold(0_u64, |sum, count| sum.saturating_add(*count));
-        let share = |count: u64| text::percent(count as f64 / samples.max(1) as f64);
-        let count = |length: usize| pcpu.run_queue_samples.get(length).copied().unwrap_or(0);
-        let mut row = vec![
-            pcpu.pcpu.to_string(),
-            pcpu.vcpus.to_string(),
-            format!("{:.1}", pcpu.run_queue_mean),
-            pcpu.run_queue_p90.to_string(),
-        ];
-        row.extend((0..COLUMNS - 1).map(|length| share(count(length))));
-        row.push(share(pcpu.run_queue_samples.iter().skip(COLUMNS - 1).sum()));
-        row.push(text::duration(pcpu.scheduling_latency_ns));
-        row.push(text::duration(pcpu.wait_per_run_ns));
-        table.add_row(row);
+impl HostPcpu {
+    fn cells(&self) -> Row {
+        let samples = self.run_queue_samples.iter().fold(0_u64, |sum, count| sum.saturating_add(*count));
+        let share = |count: u64| count as f64 / samples.max(1) as f64;
+        let count = |length: usize| self.run_queue_samples.get(length).copied().unwrap_or(0);
+        let row = Row::default()
+            .number("pCPU", self.pcpu)
+            .number("vCPUs", self.vcpus)
+            .fixed("mean", self.run_queue_mean, 1)
+            .number("p90", self.run_queue_p90);
+        (0..COLUMNS - 1)
+            .fold(row, |row, length| row.percent(length.to_string(), share(count(length))))
+            .percent(format!("{}+", COLUMNS - 1), share(self.run_queue_samples.iter().skip(COLUMNS - 1).sum()))
+            .time("expected", self.scheduling_latency_ns)
+            .time("measured", self.wait_per_run_ns)
     }
-    table
 }
 
 #[cfg(test)]

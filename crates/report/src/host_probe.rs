@@ -1,8 +1,9 @@
 //! `gleaner.host-probe/1`: what a host can do with slices, and what switches and exits cost there.
 
-use crate::text;
+use crate::contracts::Shown;
+use crate::show::{Document, fact, verdict};
+use crate::text::{bytes, count, sentence, time};
 use serde::{Deserialize, Serialize};
-use std::fmt;
 
 /// What `gleaner host probe` found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -216,11 +217,6 @@ pub struct HostVerdict {
     pub text: String,
 }
 
-impl HostProbeReport {
-    /// The schema's name.
-    pub const SCHEMA: &'static str = "gleaner.host-probe/1";
-}
-
 impl<T> Finding<T> {
     /// In words: the value as `say` has it, or that it is unknown and why.
     fn text(&self, say: impl FnOnce(&T) -> String) -> String {
@@ -231,31 +227,52 @@ impl<T> Finding<T> {
     }
 }
 
-impl fmt::Display for HostProbeReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Finding<bool> {
+    fn either(&self, yes: &str, no: &str) -> String {
+        self.text(|is| if *is { yes } else { no }.to_owned())
+    }
+}
+
+impl Shown for HostProbeReport {
+    fn document(&self) -> Document {
+        let mut document = Document::new("What the host can do");
         let hypervisor =
             self.hypervisor.as_deref().map_or("no hypervisor found".to_owned(), |name| format!("under {name}"));
-        let pcpus = text::count(self.pcpus_online, "CPU");
-        writeln!(f, "machine      Linux {}, {pcpus} online, {hypervisor}", self.kernel)?;
-        let mut line = |name: &str, words: String| writeln!(f, "{name:<12} {words}");
-        line("tick", self.hz.text(|hz| tick_text(*hz)))?;
-        line("HRTICK", self.hrtick.text(|on| hrtick_text(*on)))?;
-        line("preemption", self.preemption.text(|model| format!("{model} ({})", self.preemption.from)))?;
-        line("base slice", self.base_slice_ns.text(|ns| format!("{}, of a thread that asked for none", time(*ns))))?;
-        line("own slices", self.slice_per_thread.text(|can| own_slices_text(*can)))?;
-        line("FIFO", self.fifo_text())?;
-        for issue in &self.slice_issues {
-            line("kernel", format!("{}: {}", range(issue), issue.text))?;
-        }
-        line("switch", self.switch.text(switch_text))?;
-        line("exit", self.exit.text(exit_text))?;
-        line("host's exits", self.exit_from_host.text(host_exit_text))?;
-        line("PLE", self.pause_exits.text(pause_text))?;
-        line("halt polling", self.halt_polling.text(polling_text))?;
-        for vm in &self.vms {
-            line("VM", nesting_text(vm))?;
-        }
-        line("verdict", self.verdict.text.clone())
+        let pcpus = count(self.pcpus_online, "CPU");
+        document.page(verdict(sentence(&self.verdict.text)));
+        document.both([
+            fact("machine", format!("Linux {}, {pcpus} online, {hypervisor}", self.kernel)),
+            fact(
+                "tick",
+                self.hz.text(|hz| {
+                    let apart = time(1_000_000_000 / u64::from((*hz).max(1)));
+                    format!("HZ={hz}: without a timer or a ticker slices end {apart} apart at best")
+                }),
+            ),
+            fact("HRTICK", self.hrtick.either("on: slices end when they should", "off: slices end at the tick")),
+            fact("preemption", self.preemption.text(|model| format!("{model} ({})", self.preemption.from))),
+            fact("base slice", self.base_slice_ns.text(|ns| format!("{}, of a thread that asked for none", time(*ns)))),
+            fact(
+                "own slices",
+                self.slice_per_thread.either(
+                    "sched_setattr gives a thread a slice of its own (tried)",
+                    "sched_setattr has no effect on slices here (tried)",
+                ),
+            ),
+            fact("FIFO", self.fifo_text()),
+        ]);
+        let issues = self.slice_issues.iter().map(|issue| fact("kernel", format!("{}: {}", range(issue), issue.text)));
+        document.both(issues);
+        document.both([
+            fact("switch", self.switch.text(switch_text)),
+            fact("exit", self.exit.text(exit_text)),
+            fact("host's exits", self.exit_from_host.text(host_exit_text)),
+            fact("PLE", self.pause_exits.text(pause_text)),
+            fact("halt polling", self.halt_polling.text(polling_text)),
+        ]);
+        document.both(self.vms.iter().map(|vm| fact("VM", nesting_text(vm))));
+        document.words(fact("verdict", &self.verdict.text));
+        document
     }
 }
 
@@ -268,38 +285,13 @@ impl HostProbeReport {
             (Some(false), ..) => "throttling is off: tickers are refused".to_owned(),
             _ => format!("throttling unknown: {}", self.rt_throttling.from),
         };
-        let may =
-            self.fifo.text(|can| if *can { "allowed".to_owned() } else { format!("refused: {}", self.fifo.from) });
+        let may = self.fifo.either("allowed", &format!("refused: {}", self.fifo.from));
         let group = match self.rt_group_runtime_ns.value {
             Some(0) => "; this cgroup has no real-time budget: the root group must be used",
             _ => "",
         };
         format!("{may}; {throttled}{group}")
     }
-}
-
-fn time(ns: u64) -> String {
-    text::duration(Some(ns))
-}
-
-fn tick_text(hz: u32) -> String {
-    format!(
-        "HZ={hz}: without a timer or a ticker slices end {} apart at best",
-        time(1_000_000_000 / u64::from(hz.max(1)))
-    )
-}
-
-fn hrtick_text(on: bool) -> String {
-    if on { "on: slices end when they should" } else { "off: slices end at the tick" }.to_owned()
-}
-
-fn own_slices_text(can: bool) -> String {
-    if can {
-        "sched_setattr gives a thread a slice of its own (tried)"
-    } else {
-        "sched_setattr has no effect on slices here (tried)"
-    }
-    .to_owned()
 }
 
 fn range(issue: &SliceIssueFact) -> String {
@@ -314,7 +306,7 @@ fn range(issue: &SliceIssueFact) -> String {
 fn switch_text(switch: &SwitchFigures) -> String {
     let refills = switch.by_working_set.iter().filter(|refill| refill.working_set_bytes > 0);
     let refills: Vec<String> = refills
-        .map(|refill| format!("{} with {} each", time(refill.p50_ns), text::bytes(refill.working_set_bytes)))
+        .map(|refill| format!("{} with {} each", time(refill.p50_ns), bytes(refill.working_set_bytes)))
         .collect();
     format!("{} (p95 {}) on CPU {}; {}", time(switch.p50_ns), time(switch.p95_ns), switch.pcpu, refills.join(", "))
 }
@@ -350,7 +342,7 @@ fn polling_text(polling: &HaltPollingFacts) -> String {
 fn nesting_text(vm: &VmNesting) -> String {
     match (&vm.cgroup, vm.cgroup_depth) {
         (Some(cgroup), Some(depth)) => {
-            format!("{} (pid {}): {} deep, {cgroup}", vm.name, vm.pid, text::count(depth, "cgroup"))
+            format!("{} (pid {}): {} deep, {cgroup}", vm.name, vm.pid, count(depth, "cgroup"))
         }
         _ => format!("{} (pid {}): in no cgroup", vm.name, vm.pid),
     }

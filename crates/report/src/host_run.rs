@@ -1,9 +1,10 @@
 //! `gleaner.host-run/1`: what the host agent gave the VMs, why, and what became of their waits.
 
-use crate::text;
+use crate::contracts::Shown;
+use crate::show::{Document, Part, Row, bad, line, notes, table};
+use crate::text::{count, percent, time};
 use gleaner_model::{HostAction, HostDecision, Nanos};
 use serde::{Deserialize, Serialize};
-use std::fmt;
 
 /// What `gleaner host run` has to say at the end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -48,7 +49,7 @@ pub struct HostRunReport {
     /// Whether all changes to the machine were undone.
     pub restored: bool,
     /// Of `--in-turn`: what the policy and slices for all came to, one after the other; null without it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub in_turn: Option<HostInTurn>,
 }
 
@@ -225,115 +226,101 @@ pub struct HostRunSet {
 /// Decisions printed; the JSON has them all.
 const PRINTED: usize = 12;
 
-impl HostRunReport {
-    /// The schema's name.
-    pub const SCHEMA: &'static str = "gleaner.host-run/1";
-
-    fn write_decisions(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let alike = |a: &HostDecisionRecord, b: &HostDecisionRecord| {
-            (a.at_ns, a.slice_ns, &a.reason) == (b.at_ns, b.slice_ns, &b.reason)
-        };
-        for same in self.decisions.chunk_by(alike).take(PRINTED) {
-            writeln!(f, "{}", SameDecision(same))?;
+impl Shown for HostRunReport {
+    fn document(&self) -> Document {
+        let mut document = Document::new("What the host agent did");
+        let slice = self.static_slice_ns.map_or_else(String::new, |ns| format!(" ({})", Nanos(ns)));
+        document.both(line(format!(
+            "gleaner host: policy {}{slice} for {}, {}{} seen through {}",
+            self.policy,
+            Nanos(self.wall_ns),
+            count(self.windows, "window"),
+            self.window_ns_mean.map_or_else(String::new, |ns| format!(" of {}", Nanos(ns))),
+            self.observer
+        )));
+        if self.vms.is_empty() {
+            document.both(line("no VM was seen"));
+        } else {
+            document.both(table("", self.vms.iter().map(HostRunVm::cells)));
+            document.both(self.decided().into_iter().map(line));
+            document.both(self.turns());
         }
-        let more: usize = self.decisions.chunk_by(alike).skip(PRINTED).map(<[_]>::len).sum();
-        if more as u64 + self.decisions_left_out > 0 {
-            writeln!(f, "  and {} more (--json has them)", more as u64 + self.decisions_left_out)?;
-        }
-        for set in self.sets.iter().filter(|set| set.vms.len() > 1) {
-            let vms: Vec<String> = set.vms.iter().map(ToString::to_string).collect();
-            writeln!(f, "  VMs {} share pCPUs: {}", vms.join(", "), set.no_step_because)?;
-        }
-        Ok(())
-    }
-
-    fn write_vms(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let header =
-            ["VM", "name", "vCPUs", "slice", "delivered p50", "p90", "run", "wait", "wake-up p99", "before", "share"];
-        let mut table = text::table(&header);
-        for vm in &self.vms {
-            table.add_row(vm.row());
-        }
-        writeln!(f, "{table}")
-    }
-
-    fn write_turns(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(in_turn) = &self.in_turn else { return Ok(()) };
-        let passes = in_turn.turns.last().map_or(0, |turn| u64::from(turn.pass) + 1);
-        writeln!(
-            f,
-            "in turn, {}, after {} for the policy alone:",
-            text::count(passes, "pass"),
-            Nanos(in_turn.lead_ns)
-        )?;
-        let header = ["VM", "name", "slice", "delivered p50", "run", "wait", "wake-up p50", "p99", "preemptions/s"];
-        let mut table = text::table(&header);
-        for vm in &self.vms {
-            for turns in in_turn.figures.iter().filter(|turns| turns.vm == vm.vm) {
-                let figures = &turns.figures;
-                table.add_row([
-                    vm.vm.to_string(),
-                    vm.name.clone(),
-                    turns.slice_ns.map_or_else(|| self.policy.clone(), |ns| Nanos(ns).to_string()),
-                    text::duration(figures.delivered_p50_ns),
-                    format!("{:.2}", figures.run_ratio),
-                    format!("{:.2}", figures.wait_ratio),
-                    text::duration(figures.wake_to_run_p50_ns),
-                    text::duration(figures.wake_to_run_p99_ns),
-                    figures.preemptions_per_s.map_or_else(|| "-".to_owned(), |rate| format!("{rate:.0}")),
-                ]);
-            }
-        }
-        writeln!(f, "{table}")
-    }
-
-    fn write_cost(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let cost = &self.enforcement;
-        let wall = self.wall_ns.max(1) as f64;
-        writeln!(
-            f,
+        document.both(line(format!(
             "enforced by {} on {}: {} of one CPU; observing and deciding took {}",
             cost.method,
-            text::count(cost.pcpus, "pCPU"),
-            text::percent(cost.cpu_ratio),
-            text::percent(self.overhead_cpu_ns as f64 / wall),
-        )?;
-        if let Some(unfair) = self.unfair_worst_ratio {
-            writeln!(f, "shares are within {} of entitlement", text::percent(unfair))?;
-        }
-        for vm in self.vms.iter().filter(|vm| vm.unfair) {
+            count(cost.pcpus, "pCPU"),
+            percent(cost.cpu_ratio),
+            percent(self.overhead_cpu_ns as f64 / self.wall_ns.max(1) as f64)
+        )));
+        let unfair = self.unfair_worst_ratio.map(percent);
+        document.both(unfair.map(|unfair| line(format!("shares are within {unfair} of entitlement"))));
+        document.both(self.vms.iter().filter(|vm| vm.unfair).map(|vm| {
             let words = unfair_words(&vm.name, vm.vm, vm.share_ratio.unwrap_or(1.0), self.unfair_allowed_ratio);
-            writeln!(f, "UNFAIR: {words}")?;
+            bad(format!("UNFAIR: {words}"))
+        }));
+        document.both(notes(&self.warnings));
+        if !self.restored {
+            document.both(bad("RESTORE: not everything could be undone: run `gleaner restore`"));
         }
-        for warning in &self.warnings {
-            writeln!(f, "note: {warning}")?;
-        }
-        if self.restored {
-            Ok(())
-        } else {
-            writeln!(f, "RESTORE: not everything could be undone: run `gleaner restore`")
-        }
+        document
+    }
+}
+
+impl HostRunReport {
+    fn decided(&self) -> Vec<String> {
+        let told =
+            together(&self.decisions, |a, b| (a.at_ns, a.slice_ns, &a.reason) == (b.at_ns, b.slice_ns, &b.reason));
+        let mut lines: Vec<String> = told.iter().take(PRINTED).map(|(line, _)| line.clone()).collect();
+        let more: usize = told.iter().skip(PRINTED).map(|(_, decisions)| decisions).sum();
+        let more = more as u64 + self.decisions_left_out;
+        lines.extend((more > 0).then(|| format!("  and {more} more (--json has them)")));
+        lines.extend(self.sets.iter().filter(|set| set.vms.len() > 1).map(|set| {
+            let vms: Vec<String> = set.vms.iter().map(ToString::to_string).collect();
+            format!("  VMs {} share pCPUs: {}", vms.join(", "), set.no_step_because)
+        }));
+        lines
+    }
+
+    fn turns(&self) -> Vec<Part> {
+        let Some(in_turn) = &self.in_turn else { return Vec::new() };
+        let passes = count(in_turn.turns.last().map_or(0, |turn| u64::from(turn.pass) + 1), "pass");
+        let lead = Nanos(in_turn.lead_ns);
+        let of_vm = |vm: u32| in_turn.figures.iter().filter(move |turns| turns.vm == vm);
+        let rows = self.vms.iter().flat_map(|vm| of_vm(vm.vm).map(move |turns| (vm, turns))).map(|(vm, turns)| {
+            let figures = &turns.figures;
+            Row::default()
+                .number("VM", vm.vm)
+                .text("name", &vm.name)
+                .number("slice", turns.slice_ns.map_or_else(|| self.policy.clone(), time))
+                .time("delivered p50", figures.delivered_p50_ns)
+                .fixed("run", figures.run_ratio, 2)
+                .fixed("wait", figures.wait_ratio, 2)
+                .time("wake-up p50", figures.wake_to_run_p50_ns)
+                .time("p99", figures.wake_to_run_p99_ns)
+                .fixed("preemptions/s", figures.preemptions_per_s, 0)
+        });
+        let title = line(format!("in turn, {passes}, after {lead} for the policy alone:"));
+        title.into_iter().chain(table("", rows)).collect()
     }
 }
 
 impl HostRunVm {
-    fn row(&self) -> Vec<String> {
+    fn cells(&self) -> Row {
         let figures = self.after.or(self.before);
-        let of = |value: fn(&HostVmFigures) -> Option<u64>| text::duration(figures.as_ref().and_then(value));
-        let ratio = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.2}"));
-        vec![
-            self.vm.to_string(),
-            self.name.clone(),
-            self.vcpus.to_string(),
-            text::duration(self.slices.last().map(|slice| slice.slice_ns)),
-            of(|figures| figures.delivered_p50_ns),
-            of(|figures| figures.delivered_p90_ns),
-            ratio(figures.map(|figures| figures.run_ratio)),
-            ratio(figures.map(|figures| figures.wait_ratio)),
-            of(|figures| figures.wake_to_run_p99_ns),
-            text::duration(self.before.and_then(|before| before.wake_to_run_p99_ns)),
-            self.share_ratio.map_or_else(|| "-".to_owned(), text::percent),
-        ]
+        let of = |value: fn(&HostVmFigures) -> Option<u64>| figures.as_ref().and_then(value);
+        Row::default()
+            .number("VM", self.vm)
+            .text("name", &self.name)
+            .number("vCPUs", self.vcpus)
+            .time("slice", self.slices.last().map(|slice| slice.slice_ns))
+            .time("delivered p50", of(|figures| figures.delivered_p50_ns))
+            .time("p90", of(|figures| figures.delivered_p90_ns))
+            .fixed("run", figures.map(|figures| figures.run_ratio), 2)
+            .fixed("wait", figures.map(|figures| figures.wait_ratio), 2)
+            .time("wake-up p99", of(|figures| figures.wake_to_run_p99_ns))
+            .time("before", self.before.and_then(|before| before.wake_to_run_p99_ns))
+            .percent("share", self.share_ratio)
     }
 }
 
@@ -343,49 +330,28 @@ pub fn unfair_words(name: &str, vm: u32, ratio: f64, allowed: f64) -> String {
     format!(
         "VM {name} ({vm}) got {} of what its vCPUs that could always run are entitled to: {side} than fair by more \
          than {}",
-        text::percent(ratio),
-        text::percent(allowed)
+        percent(ratio),
+        percent(allowed)
     )
 }
 
-/// The same decision for one or more VMs, in a line.
-struct SameDecision<'a>(&'a [HostDecisionRecord]);
-
-impl fmt::Display for SameDecision<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(first) = self.0.first() else { return Ok(()) };
-        let vms: Vec<String> = self.0.iter().map(|decision| decision.vm.to_string()).collect();
-        let (at, slice) = (Nanos(first.at_ns).to_string(), Nanos(first.slice_ns).to_string());
-        write!(f, "{at:>7}  slice {slice} for VM {}: {}", vms.join(", "), first.reason)
-    }
+/// The same decision for one or more VMs is one line; how many each is.
+fn together(
+    decisions: &[HostDecisionRecord],
+    alike: fn(&HostDecisionRecord, &HostDecisionRecord) -> bool,
+) -> Vec<(String, usize)> {
+    let told = |same: &[HostDecisionRecord]| {
+        let vms: Vec<String> = same.iter().map(|decision| decision.vm.to_string()).collect();
+        let HostDecisionRecord { at_ns, slice_ns, reason, .. } = &same[0];
+        let line = format!("{:>7}  slice {} for VM {}: {reason}", time(*at_ns), time(*slice_ns), vms.join(", "));
+        (line, same.len())
+    };
+    decisions.chunk_by(alike).map(told).collect()
 }
 
 /// Decisions of one moment, a line for each kind: what the agent prints while it runs.
 pub fn decision_lines(decisions: &[HostDecision]) -> Vec<String> {
     let records: Vec<HostDecisionRecord> = decisions.iter().map(Into::into).collect();
-    let alike = |a: &HostDecisionRecord, b: &HostDecisionRecord| (a.slice_ns, &a.reason) == (b.slice_ns, &b.reason);
-    records.chunk_by(alike).map(|same| SameDecision(same).to_string()).collect()
-}
-
-impl fmt::Display for HostRunReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let slice = self.static_slice_ns.map_or_else(String::new, |ns| format!(" ({})", Nanos(ns)));
-        writeln!(
-            f,
-            "gleaner host: policy {}{slice} for {}, {}{} seen through {}",
-            self.policy,
-            Nanos(self.wall_ns),
-            text::count(self.windows, "window"),
-            self.window_ns_mean.map_or_else(String::new, |ns| format!(" of {}", Nanos(ns))),
-            self.observer
-        )?;
-        if self.vms.is_empty() {
-            writeln!(f, "no VM was seen")?;
-        } else {
-            self.write_vms(f)?;
-            self.write_decisions(f)?;
-            self.write_turns(f)?;
-        }
-        self.write_cost(f)
-    }
+    let told = together(&records, |a, b| (a.slice_ns, &a.reason) == (b.slice_ns, &b.reason));
+    told.into_iter().map(|(line, _)| line).collect()
 }

@@ -9,6 +9,7 @@ mod cache;
 mod cache_record;
 mod capture;
 mod classify;
+mod contracts;
 mod doctor;
 mod dump;
 mod host_list;
@@ -22,6 +23,7 @@ mod replay;
 mod reproduction;
 mod run;
 mod scenario;
+mod show;
 mod sim;
 mod slice;
 mod status;
@@ -58,7 +60,7 @@ pub use scenario::{
     BackgroundRate, DeliveredSlices, HostFacts, InTurnRun, InTurnSlice, InTurnVm, MetricFound, MetricMedian,
     RatioSpread, RunFigures, ScenarioReport, ScenarioRow, ScenarioRun, SliceTurn, SoloRun, VmFacts,
 };
-pub use sim::{SimCost, SimDecision, SimHost, SimReport, SimRow, SimRun, SimVm};
+pub use sim::{SimCost, SimHost, SimReport, SimRow, SimRun, SimVm};
 pub use slice::{SliceCpu, SliceReport, SliceThread};
 pub use status::{
     StatusCost, StatusGroup, StatusHost, StatusMachine, StatusRecent, StatusReport, StatusTimes, StatusTrial,

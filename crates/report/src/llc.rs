@@ -1,8 +1,9 @@
 //! `gleaner.llc/1`: who was given which part of the last-level cache, and why.
 
-use crate::text;
+use crate::contracts::Shown;
+use crate::show::{Document, Row, bad, line, table};
+use crate::text::{count, time};
 use serde::{Deserialize, Serialize};
-use std::fmt;
 
 /// What `gleaner host llc` found and did.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -123,104 +124,71 @@ pub struct LlcChange {
 }
 
 impl LlcReport {
-    /// The schema's name.
-    pub const SCHEMA: &'static str = "gleaner.llc/1";
     /// Changes that are kept.
     pub const CHANGES_MAX: usize = 1000;
 }
 
-fn figure(value: Option<f64>) -> String {
-    value.map_or_else(|| "-".to_owned(), |value| format!("{value:.1}"))
-}
-
-fn bytes(value: Option<u64>) -> String {
-    value.map_or_else(|| "-".to_owned(), |value| format!("{:.1} MiB", value as f64 / f64::from(1 << 20)))
-}
-
-impl LlcReport {
-    fn write_host(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let host = &self.host;
-        if let (Some(ways), Some(caches)) = (&host.ways_mask, host.caches) {
-            write!(f, "Cache allocation: {}, ways {ways}", text::count(caches, "L3 cache"))?;
-            if let Some(devices) = host.shared_with_devices_mask.as_deref().filter(|mask| *mask != "0") {
-                write!(f, ", {devices} of them filled by devices as well")?;
-            }
-            if let Some(free) = host.classes_free {
-                write!(
-                    f,
-                    ", {} free",
-                    text::count(free, "class of service").replace("class of services", "classes of service")
-                )?;
-            }
-            writeln!(f, "{}.", if host.cdp == Some(true) { ", code and data apart" } else { "" })?;
-        }
-        for missing in &self.missing {
-            writeln!(f, "Missing: {missing}.")?;
-        }
-        Ok(())
-    }
-
-    fn write_vms(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.vms.is_empty() {
-            return Ok(());
-        }
-        let mut table = text::table(&[
-            "VM",
-            "pid",
-            "threads",
-            "class",
-            "accesses",
-            "misses",
-            "with minimum",
-            "share",
-            "occupies",
-            "memory",
-        ]);
-        for vm in &self.vms {
-            let class = vm
-                .class
-                .clone()
-                .map_or_else(|| "not known".to_owned(), |class| class + if vm.told { " (told)" } else { "" });
-            table.add_row([
-                vm.name.clone(),
-                vm.pid.to_string(),
-                vm.threads.to_string(),
-                class,
-                figure(vm.accesses_pki),
-                figure(vm.misses_full_pki),
-                figure(vm.misses_minimal_pki),
-                vm.share.clone().unwrap_or_else(|| "-".to_owned()),
-                bytes(vm.occupancy_bytes),
-                bytes(vm.memory_bytes),
-            ]);
-        }
-        writeln!(f, "{table}")?;
-        writeln!(f, "(accesses and misses of the last level per 1,000 instructions)")
-    }
-}
-
-impl fmt::Display for LlcReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.write_host(f)?;
-        for group in &self.groups {
+impl Shown for LlcReport {
+    fn document(&self) -> Document {
+        let mut document = Document::new("Who was given which part of the last-level cache");
+        document.both(self.host.words().map(line));
+        document.both(self.missing.iter().map(|missing| line(format!("Missing: {missing}."))));
+        document.both(self.groups.iter().map(|group| {
             let who = if group.share == "minimal" { "thrashing VMs" } else { "cache-friendly VMs" };
             let verb = if group.name.is_some() { "filled" } else { "would fill" };
             let none = if group.ways_mask == "0" { " (none)" } else { "" };
-            writeln!(f, "{who} {verb} the ways {}{none}.", group.ways_mask)?;
-        }
-        self.write_vms(f)?;
-        for change in &self.changes {
-            let at = text::duration(Some(change.at_ns));
-            writeln!(f, "{at:>10}  {} (pid {}) -> {}: {}", change.vm, change.pid, change.to, change.reason)?;
-        }
+            line(format!("{who} {verb} the ways {}{none}.", group.ways_mask))
+        }));
+        document.both(table("", self.vms.iter().map(LlcVmResult::cells)));
+        let unit = "(accesses and misses of the last level per 1,000 instructions)";
+        document.both((!self.vms.is_empty()).then(|| line(unit)));
+        document.both(self.changes.iter().map(|LlcChange { at_ns, vm, pid, to, reason }| {
+            line(format!("{:>10}  {vm} (pid {pid}) -> {to}: {reason}", time(*at_ns)))
+        }));
         if self.changes_left_out > 0 {
-            writeln!(f, "{} more.", text::count(self.changes_left_out, "change"))?;
+            document.both(line(format!("{} more.", count(self.changes_left_out, "change"))));
         }
-        self.warnings.iter().try_for_each(|warning| writeln!(f, "Warning: {warning}"))?;
-        match (self.changed, self.restored) {
-            (false, _) => writeln!(f, "Nothing was changed."),
-            (true, true) => writeln!(f, "Everything was undone."),
-            (true, false) => writeln!(f, "Not everything could be undone: run `gleaner restore`."),
-        }
+        document.both(self.warnings.iter().map(|warning| line(format!("Warning: {warning}"))));
+        document.both(match (self.changed, self.restored) {
+            (false, _) => line("Nothing was changed."),
+            (true, true) => line("Everything was undone."),
+            (true, false) => bad("Not everything could be undone: run `gleaner restore`."),
+        });
+        document
+    }
+}
+
+impl LlcHost {
+    fn words(&self) -> Option<String> {
+        let (ways, caches) = (self.ways_mask.as_ref()?, count(self.caches?, "L3 cache"));
+        let devices = self.shared_with_devices_mask.as_deref().filter(|mask| *mask != "0");
+        let more = [
+            devices.map(|devices| format!(", {devices} of them filled by devices as well")),
+            self.classes_free.map(|free| {
+                let classes = if free == 1 { "class" } else { "classes" };
+                format!(", {free} {classes} of service free")
+            }),
+            (self.cdp == Some(true)).then(|| ", code and data apart".to_owned()),
+        ];
+        Some(format!("Cache allocation: {caches}, ways {ways}{}.", more.into_iter().flatten().collect::<String>()))
+    }
+}
+
+impl LlcVmResult {
+    fn cells(&self) -> Row {
+        let mib = |bytes: Option<u64>| bytes.map(|bytes| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20)));
+        let told = if self.told { " (told)" } else { "" };
+        let class = self.class.as_ref().map_or_else(|| "not known".to_owned(), |class| format!("{class}{told}"));
+        Row::default()
+            .text("VM", &self.name)
+            .number("pid", self.pid)
+            .number("threads", self.threads)
+            .text("class", class)
+            .fixed("accesses", self.accesses_pki, 1)
+            .fixed("misses", self.misses_full_pki, 1)
+            .fixed("with minimum", self.misses_minimal_pki, 1)
+            .text("share", self.share.as_ref())
+            .number("occupies", mib(self.occupancy_bytes))
+            .number("memory", mib(self.memory_bytes))
     }
 }

@@ -1,9 +1,10 @@
 //! `gleaner.record/1` and `gleaner.sim-recording/1`: a real program's threads recorded, and what the recording comes to
 //! elsewhere.
 
-use crate::text;
+use crate::contracts::Shown;
+use crate::show::{Document, Row, line, notes, table};
+use crate::text::{bytes, count, partial, time};
 use serde::{Deserialize, Serialize};
-use std::fmt;
 
 /// What `gleaner record` wrote.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,7 +59,6 @@ pub struct SimRecordingReport {
     /// What was asked.
     pub what_if: WhatIf,
     /// Why there is less than was asked for: `interrupt`, `max-time` or `max-events`; null: there is all of it.
-    #[serde(default)]
     pub stopped_by: Option<String>,
     /// The answer, for each policy.
     pub rows: Vec<WhatIfRow>,
@@ -150,82 +150,64 @@ pub struct WhatIfRow {
     pub neighbour_items_per_s: Option<f64>,
 }
 
-impl RecordReport {
-    /// The schema's name.
-    pub const SCHEMA: &'static str = "gleaner.record/1";
-}
-
-impl SimRecordingReport {
-    /// The schema's name.
-    pub const SCHEMA: &'static str = "gleaner.sim-recording/1";
-}
-
 fn program(command: &[String]) -> &str {
     command.first().map_or("?", String::as_str)
 }
 
-impl fmt::Display for RecordReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (events, threads) = (text::count(self.events, "event"), text::count(self.threads, "thread"));
-        writeln!(
-            f,
-            "{}: {events} of {threads} of {} in {}, {}.",
-            self.file,
-            program(&self.command),
-            text::duration(Some(self.wall_ns)),
-            text::bytes(self.file_bytes),
-        )?;
-        self.notes.iter().try_for_each(|note| writeln!(f, "Note: {note}"))
+impl Shown for RecordReport {
+    fn document(&self) -> Document {
+        let mut document = Document::new("A recording of a program's threads");
+        let (events, threads) = (count(self.events, "event"), count(self.threads, "thread"));
+        let (program, wall, size) = (program(&self.command), time(self.wall_ns), bytes(self.file_bytes));
+        document.both(line(format!("{}: {events} of {threads} of {program} in {wall}, {size}.", self.file)));
+        document.both(notes(&self.notes));
+        document
     }
 }
 
-impl fmt::Display for SimRecordingReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Shown for SimRecordingReport {
+    fn document(&self) -> Document {
+        let mut document = Document::new("A recorded program, simulated elsewhere");
+        document.both(self.stopped_by.as_deref().map(|by| line(partial(by))));
+        document.both([self.was(), self.played_back(), self.asked()].map(line));
+        document.both(table("", self.rows.iter().map(WhatIfRow::cells)));
+        document.both(notes(&self.notes));
+        document
+    }
+}
+
+impl SimRecordingReport {
+    fn was(&self) -> String {
         let Recorded { vcpus, wall_ns, cpu_ns, threads, waits, delays, .. } = &self.recorded;
-        let time = |ns: u64| text::duration(Some(ns));
-        text::partial(f, self.stopped_by.as_deref())?;
-        writeln!(
-            f,
-            "{}: {} of {} ran {} ({} of CPU time) on {}: {} for each other, {} for others or timers.",
-            self.file,
-            text::count(*threads, "thread"),
-            program(&self.command),
-            time(*wall_ns),
-            time(*cpu_ns),
-            text::count(u64::from(*vcpus), "vCPU"),
-            text::count(*waits, "wait"),
-            delays,
-        )?;
+        let (threads, program) = (count(*threads, "thread"), program(&self.command));
+        let (wall, cpu, vcpus) = (time(*wall_ns), time(*cpu_ns), count(u64::from(*vcpus), "vCPU"));
+        let waits = format!("{} for each other, {delays} for others or timers", count(*waits, "wait"));
+        format!("{}: {threads} of {program} ran {wall} ({cpu} of CPU time) on {vcpus}: {waits}.", self.file)
+    }
+
+    fn played_back(&self) -> String {
         let percent = (self.replay.wall_ratio - 1.0) * 100.0;
-        writeln!(
-            f,
-            "Played back on as many, each with a pCPU of its own: {} ({percent:+.1} %).",
-            time(self.replay.wall_ns)
-        )?;
-        let asked = &self.what_if;
-        let slice = asked.slice_ns.map_or_else(String::new, |ns| format!(", slices of {}", time(ns)));
-        let beside = asked.neighbour.as_ref().map_or_else(String::new, |program| format!(", beside {program}"));
-        writeln!(
-            f,
-            "On {} on {} under {}{slice}{beside}:",
-            text::count(u64::from(asked.vcpus), "vCPU"),
-            text::count(u64::from(asked.pcpus), "pCPU"),
-            asked.scheduler,
-        )?;
-        let mut table =
-            text::table(&["policy", "takes", "speedup over the replay", "over the first policy", "stolen", "halts"]);
-        let ratio = |ratio: Option<f64>| ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}"));
-        for row in &self.rows {
-            table.add_row([
-                row.policy.clone(),
-                row.wall_ns.map_or_else(|| "did not end".to_owned(), time),
-                ratio(row.speedup),
-                ratio(row.policy_speedup),
-                time(row.stolen_ns),
-                row.halts.to_string(),
-            ]);
-        }
-        writeln!(f, "{table}")?;
-        self.notes.iter().try_for_each(|note| writeln!(f, "Note: {note}"))
+        let wall = time(self.replay.wall_ns);
+        format!("Played back on as many, each with a pCPU of its own: {wall} ({percent:+.1} %).")
+    }
+
+    fn asked(&self) -> String {
+        let WhatIf { vcpus, pcpus, scheduler, .. } = &self.what_if;
+        let slice = self.what_if.slice_ns.map_or_else(String::new, |ns| format!(", slices of {}", time(ns)));
+        let beside = self.what_if.neighbour.as_ref().map_or_else(String::new, |program| format!(", beside {program}"));
+        let (vcpus, pcpus) = (count(u64::from(*vcpus), "vCPU"), count(u64::from(*pcpus), "pCPU"));
+        format!("On {vcpus} on {pcpus} under {scheduler}{slice}{beside}:")
+    }
+}
+
+impl WhatIfRow {
+    fn cells(&self) -> Row {
+        Row::default()
+            .text("policy", &self.policy)
+            .number("takes", self.wall_ns.map_or_else(|| "did not end".to_owned(), time))
+            .fixed("speedup over the replay", self.speedup, 2)
+            .fixed("over the first policy", self.policy_speedup, 2)
+            .time("stolen", self.stolen_ns)
+            .number("halts", self.halts)
     }
 }

@@ -1,7 +1,9 @@
 //! `gleaner.replay/1`: recorded windows decided again.
 
+use crate::contracts::Shown;
 use crate::run::DecisionRecord;
-use crate::text::{count, duration, table};
+use crate::show::{Document, Row, line, table};
+use crate::text::{count, time};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -93,88 +95,81 @@ pub struct DamageRecord {
     pub what: String,
 }
 
-impl ReplayReport {
-    /// The schema's name.
-    pub const SCHEMA: &'static str = "gleaner.replay/1";
-    /// Differences printed of a group; the JSON has more.
-    const PRINTED: usize = 5;
-}
-
 impl fmt::Display for DamageRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "damaged at byte {}, record {}: {}", self.offset, self.record, self.what)
     }
 }
 
-impl fmt::Display for ReplayReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+/// Differences printed of a group; the JSON has more.
+const PRINTED: usize = 5;
+
+impl Shown for ReplayReport {
+    fn document(&self) -> Document {
+        let mut document = Document::new("A capture, decided again");
         let by = self.recorded_by.as_ref().map(|by| format!(", recorded by gleaner {by}")).unwrap_or_default();
-        writeln!(f, "{}{by}", self.file)?;
-        for ReplayChange { key, recorded, replayed } in &self.changed {
-            writeln!(f, "  with {key} = {replayed} instead of {recorded}")?;
-        }
-        for damage in &self.damages {
-            writeln!(f, "  {damage}")?;
-        }
+        document.both(line(format!("{}{by}", self.file)));
+        document.both(self.changed.iter().map(|ReplayChange { key, recorded, replayed }| {
+            line(format!("  with {key} = {replayed} instead of {recorded}"))
+        }));
+        document.both(self.damages.iter().map(|damage| line(format!("  {damage}"))));
         if self.groups.is_empty() {
-            return writeln!(f, "no group is in it");
+            document.both(line("no group is in it"));
+            return document;
         }
-        writeln!(f)?;
-        let mut rows = table(&["group", "windows", "others decided", "decisions then", "now"]);
-        let sum = |group: &ReplayGroup, of: fn(&ReplayAction) -> u64| {
-            group.actions.iter().map(of).fold(0_u64, u64::saturating_add)
-        };
-        for group in &self.groups {
-            rows.add_row([
-                group.name.clone(),
-                group.windows.to_string(),
-                group.differing_windows.to_string(),
-                sum(group, |action| action.recorded).to_string(),
-                sum(group, |action| action.replayed).to_string(),
-            ]);
-        }
-        writeln!(f, "{rows}")?;
-        self.groups.iter().try_for_each(|group| group.explain(f))?;
-        let verdict = match (self.identical, self.changed.is_empty()) {
+        document.both(line(""));
+        document.both(table("", self.groups.iter().map(ReplayGroup::cells)));
+        document.both(self.groups.iter().flat_map(ReplayGroup::explain).map(line));
+        document.both(line(match (self.identical, self.changed.is_empty()) {
             (true, true) => "every decision is the one recorded",
             (true, false) => "every decision is the one recorded all the same",
             (false, true) => "not every decision is the one recorded, or not all could be replayed",
             (false, false) => {
                 "what differs is what would have been decided by the same windows; the program's would have been others"
             }
-        };
-        writeln!(f, "{verdict}")
+        }));
+        document
     }
 }
 
 impl ReplayGroup {
-    fn explain(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.skipped_windows > 0 {
+    fn cells(&self) -> Row {
+        let sum = |of: fn(&ReplayAction) -> u64| self.actions.iter().map(of).fold(0_u64, u64::saturating_add);
+        Row::default()
+            .text("group", &self.name)
+            .number("windows", self.windows)
+            .number("others decided", self.differing_windows)
+            .number("decisions then", sum(|action| action.recorded))
+            .number("now", sum(|action| action.replayed))
+    }
+
+    fn explain(&self) -> Vec<String> {
+        let skipped = (self.skipped_windows > 0).then(|| {
             let skipped = count(self.skipped_windows, "window");
-            writeln!(f, "{}: {skipped} could not be replayed: what was before is not in the file", self.name)?;
-        }
+            format!("{}: {skipped} could not be replayed: what was before is not in the file", self.name)
+        });
+        let mut lines: Vec<String> = skipped.into_iter().collect();
         if self.differences.is_empty() {
-            return Ok(());
+            return lines;
         }
         let actions = self.actions.iter().filter(|action| action.recorded != action.replayed);
         let actions: Vec<String> = actions
             .map(|action| format!("{} {} times, was {}", action.action, action.replayed, action.recorded))
             .collect();
         let actions = if actions.is_empty() { "at other times".to_owned() } else { actions.join("; ") };
-        writeln!(f, "{}: {actions}", self.name)?;
-        for difference in self.differences.iter().take(ReplayReport::PRINTED) {
-            let at = duration(Some(difference.at_ns));
-            for (word, decisions) in [("then", &difference.recorded), ("now", &difference.replayed)] {
-                match decisions.split_first() {
-                    None => writeln!(f, "  {at:>7}  {word:4}  nothing")?,
-                    Some((first, rest)) => {
-                        let vcpu = first.vcpu.map(|vcpu| format!(" vCPU {vcpu}")).unwrap_or_default();
-                        let more = if rest.is_empty() { String::new() } else { format!(" (and {} more)", rest.len()) };
-                        writeln!(f, "  {at:>7}  {word:4}  {}{vcpu}: {}{more}", first.action, first.reason)?;
-                    }
-                }
-            }
-        }
-        Ok(())
+        lines.push(format!("{}: {actions}", self.name));
+        lines.extend(self.differences.iter().take(PRINTED).flat_map(|difference| {
+            let at = time(difference.at_ns);
+            let sides = [("then", &difference.recorded), ("now", &difference.replayed)];
+            sides.map(|(word, decisions)| format!("  {at:>7}  {word:4}  {}", first_of(decisions)))
+        }));
+        lines
     }
+}
+
+fn first_of(decisions: &[DecisionRecord]) -> String {
+    let Some((first, rest)) = decisions.split_first() else { return "nothing".to_owned() };
+    let vcpu = first.vcpu.map(|vcpu| format!(" vCPU {vcpu}")).unwrap_or_default();
+    let more = if rest.is_empty() { String::new() } else { format!(" (and {} more)", rest.len()) };
+    format!("{}{vcpu}: {}{more}", first.action, first.reason)
 }

@@ -1,7 +1,12 @@
 //! `gleaner.run/1`: what a program looked like, what Gleaner did about it and why, what that cost.
 
-use crate::text::{self, count, duration, percent};
-use gleaner_model::{CpuSet, Decision, Distribution, Nanos, VcpuId};
+mod shown;
+mod timeline;
+
+pub(crate) use shown::documents;
+
+use crate::text::percent;
+use gleaner_model::{Decision, Distribution, Nanos};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -30,7 +35,6 @@ pub struct RunReport {
     /// Times an idle task was entered; null where it could not be seen.
     pub halts: Option<u64>,
     /// What ended their idle periods; null without BPF.
-    #[serde(default)]
     pub idle_ended_by: Option<IdleEndedBy>,
     /// Summed over vCPUs: idle time bridged, by a yielding thread or by the idle task's polling.
     pub retained_ns: u64,
@@ -76,13 +80,11 @@ pub struct RunReport {
     /// The most frequent reason for taking no step, with its windows; null when nothing was to be decided.
     pub no_step_because: Option<String>,
     /// Who wakes whom, in plain words, such as `hand-offs: ...`; null without BPF.
-    #[serde(default)]
     pub wake_pattern: Option<String>,
     /// What a synchronization cost with idle periods bridged, as a multiple of what it cost without, when that was last
     /// tried; null: it was not.
     pub retention_cost_ratio: Option<f64>,
     /// Always null: the trial under contention that it told of is gone, and a key of a version never is.
-    #[serde(default)]
     pub contended_cost_ratio: Option<f64>,
     /// Everything that was weaker than it might be, and other things to know.
     pub warnings: Vec<String>,
@@ -185,7 +187,6 @@ pub struct Means {
     /// `cpuset-v2`, `cpuset-v1` or `affinity`; null when the policy does not consolidate.
     pub placement: Option<String>,
     /// `idle-poll`, `haltpoll`, `pm-qos` or `yielding`; null when the policy does not retain.
-    #[serde(default)]
     pub retention: Option<String>,
     /// `sched-idle` or `nice-19`, with `+cpu.idle` where there is such a cgroup; null where no yielding thread is in
     /// use.
@@ -214,156 +215,5 @@ impl From<&Decision> for DecisionRecord {
             vcpu: decision.action.vcpu().map(|vcpu| vcpu.0),
             reason: decision.reason.to_string(),
         }
-    }
-}
-
-/// One decision for one or more vCPUs, in a line.
-struct Several<'a>(&'a [DecisionRecord]);
-
-impl fmt::Display for Several<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(first) = self.0.first() else { return Ok(()) };
-        let at = Nanos(first.at_ns).to_string();
-        let vcpus: CpuSet = self.0.iter().filter_map(|decision| decision.vcpu.map(VcpuId)).collect();
-        let which = match vcpus.len() {
-            0 => String::new(),
-            1 => format!(" vCPU {vcpus}"),
-            _ => format!(" vCPUs {vcpus}"),
-        };
-        write!(f, "{at:>7}  {}{which}: {}", first.action, first.reason)
-    }
-}
-
-/// Windows are 100 ms, and end a fraction of a millisecond late; a longer mean than this is worth a word: observing
-/// many threads is dear (64 of them through /proc: 9.5 windows a second), or the machine had no time for us.
-const LENGTHENED_NS: u64 = 105_000_000;
-
-/// Decisions printed in full; the JSON has them all.
-const PRINTED: usize = 12;
-
-impl RunReport {
-    /// The schema's name.
-    pub const SCHEMA: &'static str = "gleaner.run/1";
-
-    fn write_program(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let wall = self.wall_ns.max(1) as f64;
-        write!(f, "  program    {}", duration(Some(self.wall_ns)))?;
-        if let Some(cpu_time) = self.cpu_time_ns {
-            write!(f, ", {:.2} of {} vCPUs used", cpu_time as f64 / wall, self.vcpus)?;
-        }
-        if let Some(threads) = self.threads_max {
-            write!(f, ", up to {}", count(threads, "thread"))?;
-        }
-        writeln!(f)?;
-        let lengths = [
-            ("l_comp", &self.lengths.l_comp, "a vCPU's work between two idle periods"),
-            ("g_comp", &self.lengths.g_comp, "a thread's work between two waits"),
-            ("l_idle", &self.lengths.l_idle, "an idle period"),
-            ("wake", &self.lengths.wake_to_run, "from wake-up to running"),
-        ];
-        for (name, stats, meaning) in lengths {
-            if let Some(stats) = stats {
-                write!(f, "             {name:<7}{:>8} mean", Nanos::from_f64(stats.mean_ns).to_string())?;
-                if let (Some(p50), Some(p99)) = (stats.p50_ns, stats.p99_ns) {
-                    write!(f, ", {} median, {} p99", Nanos(p50), Nanos(p99))?;
-                }
-                writeln!(f, "  ({meaning})")?;
-            }
-        }
-        if let Some(pattern) = &self.wake_pattern {
-            writeln!(f, "             {pattern}")?;
-        }
-        let rate = |n: u64| n as f64 / (wall / 1e9);
-        if let Some(entries) = self.idle_entries {
-            write!(f, "             {:.0} idle entries/s", rate(entries))?;
-            if let Some(halts) = self.halts {
-                write!(f, ", {:.0} halts/s", rate(halts))?;
-            }
-            writeln!(f)?;
-            if let Some(ended) = self.idle_ended_by {
-                writeln!(f, "             idle periods: {ended}")?;
-            }
-        }
-        Ok(())
-    }
-
-    fn write_decisions(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let means = [&self.means.observer, &self.means.placement, &self.means.yielding];
-        let means: Vec<&str> = means.into_iter().flatten().map(String::as_str).collect();
-        writeln!(f, "  gleaner    policy {}, profile {} ({})", self.policy, self.profile, means.join(", "))?;
-        if let (Some(timeout), Some(from)) = (self.timeout_ns, &self.timeout_from) {
-            writeln!(f, "             retention time-out {}: {from}", Nanos(timeout))?;
-        }
-        if let Some(ratio) = self.retention_cost_ratio {
-            writeln!(
-                f,
-                "             retention tried: with it a synchronization costs {ratio:.2} times what it costs without"
-            )?;
-        }
-        // The same decision for several vCPUs is one line.
-        let alike =
-            |a: &DecisionRecord, b: &DecisionRecord| (a.at_ns, &a.action, &a.reason) == (b.at_ns, &b.action, &b.reason);
-        for same in self.decisions.chunk_by(alike).take(PRINTED) {
-            writeln!(f, "             {}", Several(same))?;
-        }
-        let more: usize = self.decisions.chunk_by(alike).skip(PRINTED).map(<[DecisionRecord]>::len).sum();
-        if more as u64 + self.decisions_left_out > 0 {
-            writeln!(f, "             and {} more (--json has them)", more as u64 + self.decisions_left_out)?;
-        }
-        if let Some(why) = &self.no_step_because {
-            writeln!(f, "             no (further) step, because {why}")?;
-        }
-        writeln!(f, "             {:.2} vCPUs active on average", self.active_vcpus_mean)
-    }
-
-    fn write_cost(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let wall = self.wall_ns.max(1) as f64;
-        write!(f, "  cost       {} of vCPU time retained", duration(Some(self.retained_ns)))?;
-        if let Some(cpu_time) = self.cpu_time_ns.filter(|ns| *ns > 0) {
-            write!(f, " ({} of what the program used)", percent(self.retained_ns as f64 / cpu_time as f64))?;
-        }
-        writeln!(f, ", observing took {} of one CPU", percent(self.overhead_cpu_ns as f64 / wall))?;
-        if let Some(window) = self.window_ns_mean.filter(|ns| *ns > LENGTHENED_NS) {
-            writeln!(
-                f,
-                "             windows took {} on average: observing was dear, or the machine busy",
-                Nanos(window)
-            )?;
-        }
-        if let Some(steal) = self.steal_ns.filter(|ns| *ns > 0) {
-            writeln!(f, "             the host took {} meanwhile (steal)", Nanos(steal))?;
-        }
-        if self.guard_trips > 0 {
-            let trips = count(self.guard_trips, "time");
-            writeln!(f, "             the contention guard stopped spinning {trips}")?;
-        }
-        Ok(())
-    }
-
-    fn write_notes(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for warning in &self.warnings {
-            writeln!(f, "  note       {warning}")?;
-        }
-        if self.restored {
-            Ok(())
-        } else {
-            writeln!(f, "  RESTORE    not everything could be undone: run `gleaner restore`")
-        }
-    }
-}
-
-impl fmt::Display for RunReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let command: Vec<&str> = self.command.iter().map(String::as_str).collect();
-        let how = if self.attached { "attached".to_owned() } else { format!("exit status {}", self.exit_status) };
-        writeln!(f, "gleaner: {} ({how})", command.join(" "))?;
-        if self.means.observer.is_none() {
-            writeln!(f, "  program    {}, not observed", text::duration(Some(self.wall_ns)))?;
-            return self.write_notes(f);
-        }
-        self.write_program(f)?;
-        self.write_decisions(f)?;
-        self.write_cost(f)?;
-        self.write_notes(f)
     }
 }

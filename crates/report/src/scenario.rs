@@ -1,8 +1,8 @@
 //! `gleaner.scenario/1`: what real virtual machines did under a scenario, run by run, and what follows from it.
 
 mod in_turn;
+mod shown;
 mod summary;
-mod text;
 
 pub use in_turn::{InTurnRun, InTurnSlice, InTurnVm, SliceTurn};
 pub use summary::{MetricMedian, RatioSpread, ScenarioRow};
@@ -110,7 +110,6 @@ pub struct ScenarioRun {
     /// Its throughput by its own account, or a command's metric where higher is better; null where it gives none.
     pub items_per_second: Option<f64>,
     /// The figure found in a command's output; null where none was looked for, or found.
-    #[serde(default)]
     pub metric: Option<MetricFound>,
     /// Latency by its own account (of `spin-lock`, waiting for the lock); null where it gives none.
     pub latency: Option<LatencyReport>,
@@ -119,7 +118,6 @@ pub struct ScenarioRun {
     /// As a shell would say it; 124 for a run that was over `run_timeout`.
     pub exit_status: i32,
     /// Why it failed, in words; null for a run that counts.
-    #[serde(default)]
     pub failure: Option<String>,
     /// Proves that the same work was done; null where the workload has none.
     pub checksum: Option<String>,
@@ -158,7 +156,6 @@ pub struct DeliveredSlices {
     /// ticker. Results before 2026-11-24: of a slice for all without asking, of `adaptive` the sum over the CPUs.
     pub enforcement_cpu_ratio: Option<f64>,
     /// CPU time of `adaptive`'s own loop, observing and deciding, by wall time; null of a slice for all.
-    #[serde(default)]
     pub agent_cpu_ratio: Option<f64>,
     /// What `adaptive` had chosen at the end, the shortest of the VMs' slices; null of a slice for all.
     pub chosen_ns: Option<u64>,
@@ -247,9 +244,4 @@ impl From<&RunReport> for RunFigures {
             restored: run.restored,
         }
     }
-}
-
-impl ScenarioReport {
-    /// The schema's name.
-    pub const SCHEMA: &'static str = "gleaner.scenario/1";
 }

@@ -1,8 +1,9 @@
 //! `gleaner.sim/1`: what a simulated scenario came to.
 
-use crate::text;
+mod shown;
+
+use crate::DecisionRecord;
 use serde::{Deserialize, Serialize};
-use std::fmt;
 
 /// What `gleaner-lab sim run` found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -19,7 +20,6 @@ pub struct SimReport {
     /// What things cost in it.
     pub costs: Vec<SimCost>,
     /// Why there is less than was asked for: `interrupt`, `max-time` or `max-events`; null: there is all of it.
-    #[serde(default)]
     pub stopped_by: Option<String>,
     /// One entry for each combination and round, in order.
     pub runs: Vec<SimRun>,
@@ -142,23 +142,9 @@ pub struct SimVm {
     /// Retention time-out in force; null where nobody manages it.
     pub timeout_ns: Option<u64>,
     /// What Gleaner decided; at most the first hundred.
-    pub decisions: Vec<SimDecision>,
+    pub decisions: Vec<DecisionRecord>,
     /// Decisions in all.
     pub decisions_count: u64,
-}
-
-/// A decision.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct SimDecision {
-    /// When, in simulated time.
-    pub at_ns: u64,
-    /// What.
-    pub action: String,
-    /// Which vCPU; null for all.
-    pub vcpu: Option<u32>,
-    /// Why.
-    pub reason: String,
 }
 
 /// A measured workload under a policy.
@@ -174,7 +160,6 @@ pub struct SimRow {
     /// Its policy.
     pub policy: String,
     /// vCPUs' slice on the host (`kernel`, `adaptive`, or a duration); null where the scenario compares none.
-    #[serde(default)]
     pub slice: Option<String>,
     /// Median over rounds.
     pub items_per_s: f64,
@@ -183,59 +168,4 @@ pub struct SimRow {
     pub speedup: Option<f64>,
     /// The same for the background VMs together; null without any that does items.
     pub beside_speedup: Option<f64>,
-}
-
-impl SimReport {
-    /// The schema's name.
-    pub const SCHEMA: &'static str = "gleaner.sim/1";
-}
-
-impl fmt::Display for SimReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let host = &self.host;
-        let slice = host.slice_ns.map_or_else(String::new, |ns| format!(", slices of {}", text::duration(Some(ns))));
-        let pcpus = text::count(u64::from(host.pcpus), "pCPU");
-        text::partial(f, self.stopped_by.as_deref())?;
-        writeln!(f, "{}: simulated on {pcpus} under {}{slice}", self.scenario, host.scheduler)?;
-        let slices = self.rows.iter().any(|row| row.slice.is_some());
-        let mut table = text::table(&[
-            "workload",
-            if slices { "policy, slice" } else { "policy" },
-            "items/s",
-            "speedup",
-            "beside it",
-            "their speedup",
-        ]);
-        let ratio = |ratio: Option<f64>| ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}"));
-        for row in &self.rows {
-            table.add_row([
-                format!("{} {}", row.vm, row.workload),
-                row.slice.as_ref().map_or_else(|| row.policy.clone(), |slice| format!("{}, {slice}", row.policy)),
-                format!("{:.0}", row.items_per_s),
-                ratio(row.speedup),
-                row.beside.clone(),
-                ratio(row.beside_speedup),
-            ]);
-        }
-        writeln!(f, "{table}")?;
-        if let Some(run) = self.runs.iter().find(|run| run.stopped) {
-            writeln!(
-                f,
-                "The last run was ended at {} of simulated time; its rates are until then.",
-                text::duration(Some(run.end_ns))
-            )?;
-        }
-        let cut = self.runs.iter().filter(|run| !run.complete && !run.stopped).count();
-        if cut > 0 {
-            let cut = text::count(cut as u64, "run");
-            writeln!(f, "{cut} ended at run_timeout before the measured work was done; rates count until then.")?;
-        }
-        if self.runs.iter().all(|run| run.round == 0)
-            && self.rows.iter().any(|row| row.speedup.is_some() && row.policy != self.rows[0].policy)
-        {
-            writeln!(f, "One round shows nothing: seeds differ. --rounds 5 gives medians of five.")?;
-        }
-        let events: u64 = self.runs.iter().map(|run| run.events).sum();
-        writeln!(f, "{}, {events} events.", text::count(self.runs.len() as u64, "simulation"))
-    }
 }

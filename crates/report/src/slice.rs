@@ -1,8 +1,9 @@
 //! `gleaner.slice/1`: the slice that was asked for against the slices that were delivered.
 
-use crate::text;
+use crate::contracts::Shown;
+use crate::show::{Document, Row, line, notes, table};
+use crate::text::{count, percent, time};
 use serde::{Deserialize, Serialize};
-use std::fmt;
 
 /// What `gleaner host slice` did and saw.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -113,11 +114,6 @@ pub struct SliceCpu {
     pub stretched: u64,
 }
 
-impl SliceReport {
-    /// The schema's name.
-    pub const SCHEMA: &'static str = "gleaner.slice/1";
-}
-
 impl SliceThread {
     /// `web/0`, or the thread's name.
     fn label(&self) -> String {
@@ -128,74 +124,63 @@ impl SliceThread {
     }
 }
 
-impl fmt::Display for SliceReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let time = text::duration;
-        write!(f, "Asked for {}, for {}: ", time(Some(self.requested_ns)), time(Some(self.wall_ns)))?;
-        match (self.delivered_p50_ns, self.delivered_mean_ns) {
-            (Some(p50), _) => writeln!(
-                f,
-                "delivered p50 {}, p90 {}, in {}.",
-                time(Some(p50)),
-                time(self.delivered_p90_ns),
-                text::count(self.delivered_n.unwrap_or(0), "run interval that ended by preemption")
-                    .replace("interval that ended by preemptions", "intervals that ended by preemption"),
-            )?,
-            (None, Some(mean)) => writeln!(
-                f,
-                "run intervals were {} in the mean, whatever ended them (without BPF no more is known).",
-                time(Some(mean))
-            )?,
-            (None, None) if self.observer == "procfs" => writeln!(f, "none of the threads ran.")?,
-            (None, None) => {
-                writeln!(f, "no thread was preempted. No other wanted its CPU, so no slice had to be cut.")?;
-            }
-        }
-        self.enforcement(f)?;
-        let mut table =
-            text::table(&["thread", "tid", "slice", "preempted", "p50", "p90", "slept", "woken p99", "latency p99"]);
-        let number = |n: Option<u64>| n.map_or_else(|| "-".to_owned(), |n| n.to_string());
-        for thread in &self.threads {
-            let ended = if thread.ended { " (ended)" } else { "" };
-            table.add_row([
-                thread.label() + ended,
-                thread.tid.to_string(),
-                time(thread.set_ns),
-                number(thread.preempted_n),
-                time(thread.delivered_p50_ns),
-                time(thread.delivered_p90_ns),
-                number(thread.slept_n),
-                time(thread.wake_to_run_p99_ns),
-                time(thread.latency_p99_ns),
-            ]);
-        }
-        writeln!(f, "{table}")?;
-        self.notes.iter().try_for_each(|note| writeln!(f, "Note: {note}"))
+impl Shown for SliceReport {
+    fn document(&self) -> Document {
+        let mut document = Document::new("Slices asked for and delivered");
+        let (asked, wall) = (time(self.requested_ns), time(self.wall_ns));
+        document.both(line(format!("Asked for {asked}, for {wall}: {}.", self.delivered())));
+        document.both(self.enforcement().into_iter().map(line));
+        document.both(table("", self.threads.iter().map(SliceThread::cells)));
+        document.both(notes(&self.notes));
+        document
     }
 }
 
 impl SliceReport {
-    fn enforcement(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.method.as_str() {
-            "hrtick" => return writeln!(f, "The kernel enforces it (HRTICK)."),
-            "tick" => return writeln!(f, "The kernel's tick ends slices this long soon enough: no ticker is needed."),
-            "none" => return writeln!(f, "It was not enforced."),
-            _ if self.cpus.is_empty() => {
-                return writeln!(f, "No ticker was needed: the threads competed nowhere for more than moments.");
+    fn delivered(&self) -> String {
+        match (self.delivered_p50_ns, self.delivered_mean_ns) {
+            (Some(p50), _) => {
+                let intervals = count(self.delivered_n.unwrap_or(0), "run interval");
+                let (p50, p90) = (time(p50), time(self.delivered_p90_ns));
+                format!("delivered p50 {p50}, p90 {p90}, in {intervals} that ended by preemption")
             }
-            _ => {}
+            (None, Some(mean)) => format!(
+                "run intervals were {} in the mean, whatever ended them (without BPF no more is known)",
+                time(mean)
+            ),
+            (None, None) if self.observer == "procfs" => "none of the threads ran".to_owned(),
+            (None, None) => "no thread was preempted. No other wanted its CPU, so no slice had to be cut".to_owned(),
         }
-        for cpu in &self.cpus {
+    }
+
+    fn enforcement(&self) -> Vec<String> {
+        let cpu = |cpu: &SliceCpu| {
             let stretched = if cpu.stretched > 0 { ", and its period was stretched to keep to its budget" } else { "" };
-            writeln!(
-                f,
-                "Ticker on CPU {}: {} of the CPU, {}, awake {} of the time{stretched}.",
-                cpu.cpu,
-                text::percent(cpu.cpu_ratio),
-                text::count(cpu.ticks, "tick"),
-                text::percent(cpu.awake_ratio)
-            )?;
-        }
-        Ok(())
+            let (share, ticks, awake) = (percent(cpu.cpu_ratio), count(cpu.ticks, "tick"), percent(cpu.awake_ratio));
+            format!("Ticker on CPU {}: {share} of the CPU, {ticks}, awake {awake} of the time{stretched}.", cpu.cpu)
+        };
+        let words = match self.method.as_str() {
+            "hrtick" => "The kernel enforces it (HRTICK).",
+            "tick" => "The kernel's tick ends slices this long soon enough: no ticker is needed.",
+            "none" => "It was not enforced.",
+            _ if self.cpus.is_empty() => "No ticker was needed: the threads competed nowhere for more than moments.",
+            _ => return self.cpus.iter().map(cpu).collect(),
+        };
+        vec![words.to_owned()]
+    }
+}
+
+impl SliceThread {
+    fn cells(&self) -> Row {
+        Row::default()
+            .text("thread", self.label() + if self.ended { " (ended)" } else { "" })
+            .number("tid", self.tid)
+            .time("slice", self.set_ns)
+            .number("preempted", self.preempted_n)
+            .time("p50", self.delivered_p50_ns)
+            .time("p90", self.delivered_p90_ns)
+            .number("slept", self.slept_n)
+            .time("woken p99", self.wake_to_run_p99_ns)
+            .time("latency p99", self.latency_p99_ns)
     }
 }

@@ -1,10 +1,11 @@
 //! `gleaner.sweep/1`: a scenario simulated over a grid of parameters and seeds.
 
-use crate::text;
+use crate::contracts::Shown;
+use crate::show::{Document, Row, line, table};
+use crate::text::{self, count};
 use gleaner_stats::median;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use std::fmt;
 
 /// What `gleaner-lab sim sweep` found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -33,7 +34,6 @@ pub struct SweepReport {
     /// Points of the whole sweep that nobody has simulated yet.
     pub points_missing: u64,
     /// Why there is less than was asked for: `interrupt` or `max-time`; null: there is all of it.
-    #[serde(default)]
     pub stopped_by: Option<String>,
     /// A row for each point of this part and VM, with the columns of its Parquet file.
     pub rows: Vec<Map<String, Value>>,
@@ -67,15 +67,12 @@ fn word(row: &Map<String, Value>, column: &str) -> String {
     match row.get(column) {
         Some(Value::String(text)) => text.clone(),
         Some(Value::Null) | None => "-".to_owned(),
-        Some(Value::Number(ns)) if column.ends_with("_ns") => text::duration(ns.as_u64()),
+        Some(Value::Number(ns)) if column.ends_with("_ns") => text::time(ns.as_u64()),
         Some(other) => other.to_string(),
     }
 }
 
 impl SweepReport {
-    /// The schema's name.
-    pub const SCHEMA: &'static str = "gleaner.sweep/1";
-
     /// Measured VMs' rows, those of all seeds together.
     fn groups(&self) -> Vec<Group> {
         let mut groups: Vec<Group> = Vec::new();
@@ -95,54 +92,43 @@ impl SweepReport {
     }
 }
 
-impl fmt::Display for SweepReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Shown for SweepReport {
+    fn document(&self) -> Document {
+        let mut document = Document::new("A simulation over a grid of parameters");
+        document.both(self.stopped_by.as_deref().map(|by| line(text::partial(by))));
         let part = self.shard.as_ref().map_or_else(String::new, |shard| format!(" (part {shard})"));
-        text::partial(f, self.stopped_by.as_deref())?;
-        writeln!(
-            f,
+        document.both(line(format!(
             "{}{part}: {} of {} here, {} simulated now; results are in {}/points/*.parquet.",
             self.scenario,
             self.points_here,
-            text::count(self.points, "point"),
+            count(self.points, "point"),
             self.points_simulated,
-            self.folder,
-        )?;
+            self.folder
+        )));
         let groups = self.groups();
-        let names = self.parameters.iter().map(|parameter| parameter.key.as_str());
-        let header: Vec<&str> = names
-            .chain([
-                "VM",
-                "workload",
-                "beside",
-                "policy",
-                "host slice",
-                "items/s",
-                "least",
-                "greatest",
-                "seeds",
-                "cut off",
-            ])
-            .collect();
-        let mut table = text::table(&header);
-        let rows = groups.len();
-        for group in groups.into_iter().take(PRINTED) {
-            let count = group.items_per_s.len();
-            let median = median(&group.items_per_s).unwrap_or(0.0);
-            let ends = [group.items_per_s.first(), group.items_per_s.last()];
-            let ends = ends.map(|end| end.map_or_else(|| "-".to_owned(), |end| format!("{end:.0}")));
-            let figures = [format!("{median:.0}")].into_iter().chain(ends).chain([count.to_string()]);
-            table
-                .add_row(group.names.into_iter().chain(figures).chain([if group.cut { "yes" } else { "" }.to_owned()]));
-        }
-        writeln!(f, "{table}")?;
-        if rows > PRINTED {
-            let more = text::count((rows - PRINTED) as u64, "row");
-            writeln!(f, "... and {more} more: all are in --json FILE, and in the Parquet files.")?;
+        document.both(table("", groups.iter().take(PRINTED).map(|group| self.cells(group))));
+        if groups.len() > PRINTED {
+            let more = count((groups.len() - PRINTED) as u64, "row");
+            document.both(line(format!("... and {more} more: all are in --json FILE, and in the Parquet files.")));
         }
         if self.points_missing > 0 {
-            writeln!(f, "{} of the whole sweep still to simulate.", text::count(self.points_missing, "point"))?;
+            let missing = count(self.points_missing, "point");
+            document.both(line(format!("{missing} of the whole sweep still to simulate.")));
         }
-        Ok(())
+        document
+    }
+}
+
+impl SweepReport {
+    fn cells(&self, group: &Group) -> Row {
+        let parameters = self.parameters.iter().map(|parameter| parameter.key.as_str());
+        let columns = parameters.chain(["VM", "workload", "beside", "policy", "host slice"]);
+        let row = columns.zip(&group.names).fold(Row::default(), |row, (column, name)| row.text(column, name));
+        let rates = &group.items_per_s;
+        row.fixed("items/s", median(rates).unwrap_or(0.0), 0)
+            .fixed("least", rates.first().copied(), 0)
+            .fixed("greatest", rates.last().copied(), 0)
+            .number("seeds", rates.len())
+            .text("cut off", if group.cut { "yes" } else { "" })
     }
 }

@@ -1,7 +1,8 @@
 //! `gleaner.verify/1`: does the machine have what the daemon set?
 
+use crate::contracts::Shown;
+use crate::show::{Document, Part, fact, line};
 use serde::{Deserialize, Serialize};
-use std::fmt;
 
 /// What was found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,11 +32,6 @@ pub struct VerifiedFile {
     pub changed_by: Option<String>,
 }
 
-impl VerifyReport {
-    /// The schema's name.
-    pub const SCHEMA: &'static str = "gleaner.verify/1";
-}
-
 impl VerifiedFile {
     /// What of it is not as it was set, in words.
     pub fn difference(&self) -> String {
@@ -46,28 +42,27 @@ impl VerifiedFile {
         );
         self.changed_by.as_ref().map_or(found.clone(), |who| format!("{found}; changed by {who}"))
     }
+
+    fn fact(&self) -> Part {
+        if self.as_set {
+            return fact("ok", format!("{}: {}", self.path, self.expected.join(" or ")));
+        }
+        fact("DIFFERS", self.difference())
+    }
 }
 
-impl fmt::Display for VerifyReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.files.is_empty() {
-            return writeln!(f, "nothing is set on this machine, so nothing can differ");
-        }
-        for file in &self.files {
-            let expected = file.expected.join(" or ");
-            match (&file.found, file.as_set) {
-                (_, true) => writeln!(f, "  ok         {}: {expected}", file.path)?,
-                (Some(found), false) => writeln!(f, "  DIFFERS    {}: {found}, and not {expected}", file.path)?,
-                (None, false) => writeln!(f, "  DIFFERS    {}: cannot be read", file.path)?,
+impl Shown for VerifyReport {
+    fn document(&self) -> Document {
+        let mut document = Document { indent: "  ", ..Document::new("What the daemon set") };
+        document.both(self.files.iter().map(VerifiedFile::fact));
+        document.both(line(match (self.files.is_empty(), self.as_set) {
+            (true, _) => "nothing is set on this machine, so nothing can differ",
+            (_, true) => "the machine has what the daemon set",
+            (_, false) => {
+                "somebody else changed something: that stays theirs, also when the daemon ends.\n\
+                 For the daemon's own values again: see who writes these files, then restart the daemon."
             }
-            if let Some(who) = &file.changed_by {
-                writeln!(f, "             changed by {who}")?;
-            }
-        }
-        if self.as_set {
-            return writeln!(f, "the machine has what the daemon set");
-        }
-        writeln!(f, "somebody else changed something: that stays theirs, also when the daemon ends.")?;
-        writeln!(f, "For the daemon's own values again: see who writes these files, then restart the daemon.")
+        }));
+        document
     }
 }

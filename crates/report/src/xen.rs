@@ -1,6 +1,8 @@
 //! `gleaner.xen-list/1` and `gleaner.xen-slice/1`: a Xen host, and what a slice was set to on it.
 
-use crate::text;
+use crate::contracts::Shown;
+use crate::show::{Document, Part, bad, line};
+use crate::text::time;
 use gleaner_model::XenSetting;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -37,14 +39,11 @@ impl From<&XenSetting> for XenTimes {
 /// `slice 1.0 ms, ratelimit 500 us`; nothing where nothing is set.
 impl fmt::Display for XenTimes {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        let parts = [("slice", self.slice_ns), ("ratelimit", self.ratelimit_ns), ("period", self.period_ns)];
-        let known = parts.iter().filter_map(|(name, value)| Some(format!("{name} {}", time(name, (*value)?))));
+        let limit = self.ratelimit_ns.map(|ns| if ns == 0 { "none".to_owned() } else { time(ns) });
+        let parts = [("slice", self.slice_ns.map(time)), ("ratelimit", limit), ("period", self.period_ns.map(time))];
+        let known = parts.into_iter().filter_map(|(name, value)| Some(format!("{name} {}", value?)));
         f.write_str(&known.collect::<Vec<_>>().join(", "))
     }
-}
-
-fn time(name: &str, ns: u64) -> String {
-    if ns == 0 && name == "ratelimit" { "none".to_owned() } else { text::duration(Some(ns)) }
 }
 
 /// What `gleaner host list` saw on a Xen host.
@@ -122,55 +121,55 @@ pub struct XenListVcpu {
     pub times: XenTimes,
 }
 
-impl XenListReport {
-    /// The schema's name.
-    pub const SCHEMA: &str = "gleaner.xen-list/1";
-}
-
-impl fmt::Display for XenListReport {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+impl Shown for XenListReport {
+    fn document(&self) -> Document {
+        let mut document = Document::new("The Xen host's domains");
         let version = self.xen_version.as_deref().unwrap_or("of unknown version");
-        writeln!(f, "Xen {version}, {} cpupool(s), {} domain(s)", self.pools.len(), self.domains.len())?;
+        let (pools, domains) = (self.pools.len(), self.domains.len());
+        document.both(line(format!("Xen {version}, {pools} cpupool(s), {domains} domain(s)")));
         for pool in &self.pools {
-            write!(f, "\n{}: scheduler {}, {} pCPUs, {} vCPUs", pool.name, pool.scheduler, pool.pcpus, pool.vcpus)?;
-            if pool.times != XenTimes::default() {
-                write!(f, "; {}", pool.times)?;
-            }
-            if let Some(latency) = pool.scheduling_latency_ns.filter(|latency| *latency > 0) {
-                write!(f, "; a vCPU may wait {} for its turn if all run", text::duration(Some(latency)))?;
-            }
-            writeln!(f)?;
-            for domain in self.domains.iter().filter(|domain| domain.pool.as_ref() == Some(&pool.name)) {
-                write!(f, "{domain}")?;
-            }
+            document.both([line(""), line(pool.words())]);
+            let domains = self.domains.iter().filter(|domain| domain.pool.as_ref() == Some(&pool.name));
+            document.both(domains.flat_map(XenListDomain::words));
         }
-        for domain in self.domains.iter().filter(|domain| domain.pool.is_none()) {
-            write!(f, "\n{domain}")?;
-        }
-        self.notes.iter().try_for_each(|note| write!(f, "\nNote: {note}."))
+        let homeless = self.domains.iter().filter(|domain| domain.pool.is_none());
+        document.both(homeless.flat_map(|domain| line("").into_iter().chain(domain.words())));
+        document.words((!self.notes.is_empty()).then(|| line("")));
+        document.both(self.notes.iter().map(|note| Part::Note(format!("{note}."))));
+        document
     }
 }
 
-impl fmt::Display for XenListDomain {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        write!(f, "  {} (domain {}): {} MiB", self.name, self.id, self.memory_mib)?;
-        if let Some(weight) = self.weight {
-            write!(f, ", weight {weight}")?;
-        }
-        if let Some(cap) = self.cap_percent.filter(|cap| *cap > 0) {
-            write!(f, ", cap {cap} %")?;
-        }
-        writeln!(f)?;
-        for vcpu in &self.vcpus {
-            let place = vcpu.pcpu.map_or("nowhere".to_owned(), |pcpu| format!("on pCPU {pcpu}"));
-            write!(f, "    vCPU {}  {:<8} {place}, may use {}", vcpu.index, vcpu.state, vcpu.hard_affinity)?;
-            write!(f, ", {:.1} s of CPU time", vcpu.cpu_time_s)?;
-            if vcpu.times != XenTimes::default() {
-                write!(f, "; {}", vcpu.times)?;
-            }
-            writeln!(f)?;
-        }
-        Ok(())
+impl XenTimes {
+    /// Behind something else.
+    fn after(&self) -> String {
+        if *self == Self::default() { String::new() } else { format!("; {self}") }
+    }
+}
+
+impl XenListPool {
+    fn words(&self) -> String {
+        let Self { name, scheduler, pcpus, vcpus, .. } = self;
+        let latency = self.scheduling_latency_ns.filter(|latency| *latency > 0);
+        let latency = latency.map(|ns| format!("; a vCPU may wait {} for its turn if all run", time(ns)));
+        let (times, latency) = (self.times.after(), latency.unwrap_or_default());
+        format!("{name}: scheduler {scheduler}, {pcpus} pCPUs, {vcpus} vCPUs{times}{latency}")
+    }
+}
+
+impl XenListDomain {
+    fn words(&self) -> impl Iterator<Item = Part> {
+        let weight = self.weight.map(|weight| format!(", weight {weight}")).unwrap_or_default();
+        let cap = self.cap_percent.filter(|cap| *cap > 0).map(|cap| format!(", cap {cap} %")).unwrap_or_default();
+        let domain = format!("  {} (domain {}): {} MiB{weight}{cap}", self.name, self.id, self.memory_mib);
+        let vcpu = |XenListVcpu { index, pcpu, state, cpu_time_s, hard_affinity, times, .. }: &XenListVcpu| {
+            let place = pcpu.map_or("nowhere".to_owned(), |pcpu| format!("on pCPU {pcpu}"));
+            let times = times.after();
+            line(format!(
+                "    vCPU {index}  {state:<8} {place}, may use {hard_affinity}, {cpu_time_s:.1} s of CPU time{times}"
+            ))
+        };
+        line(domain).into_iter().chain(self.vcpus.iter().map(vcpu))
     }
 }
 
@@ -212,23 +211,23 @@ pub struct XenSliceChange {
     pub set: XenTimes,
 }
 
-impl XenSliceReport {
-    /// The schema's name.
-    pub const SCHEMA: &str = "gleaner.xen-slice/1";
-}
-
-impl fmt::Display for XenSliceReport {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        if self.changes.is_empty() {
-            writeln!(f, "Nothing was changed: all was set so already.")?;
-        }
-        for change in &self.changes {
-            writeln!(f, "{}: {}; it was {}", change.target, change.set, change.was)?;
-        }
-        if !self.changes.is_empty() {
-            let back = if self.restored { "and put back" } else { "and NOT put back: run `gleaner restore`" };
-            writeln!(f, "Set by {}, read back, kept for {} {back}.", self.method, text::duration(Some(self.held_ns)))?;
-        }
-        self.notes.iter().try_for_each(|note| writeln!(f, "Note: {note}."))
+impl Shown for XenSliceReport {
+    fn document(&self) -> Document {
+        let mut document = Document::new("The Xen host's slices");
+        document.both(
+            self.changes
+                .iter()
+                .map(|XenSliceChange { target, was, set }| line(format!("{target}: {set}; it was {was}"))),
+        );
+        let (method, held) = (&self.method, time(self.held_ns));
+        document.both(match (self.changes.is_empty(), self.restored) {
+            (true, _) => line("Nothing was changed: all was set so already."),
+            (_, true) => line(format!("Set by {method}, read back, kept for {held} and put back.")),
+            (_, false) => {
+                bad(format!("Set by {method}, read back, kept for {held} and NOT put back: run `gleaner restore`."))
+            }
+        });
+        document.both(self.notes.iter().map(|note| Part::Note(format!("{note}."))));
+        document
     }
 }

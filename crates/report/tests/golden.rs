@@ -287,9 +287,6 @@ fn run_without_privilege_and_not_restored() {
 fn run_with_long_windows() {
     let says = |window_ns| RunReport { window_ns_mean: Some(window_ns), ..run() }.to_string().contains("windows took");
     assert_eq!([100_400_000, 105_000_000, 105_300_000].map(says), [false, false, true]);
-    // As long as 64 threads make them through /proc.
-    let report = RunReport { windows: 19, window_ns_mean: Some(105_300_000), threads_max: Some(65), ..run() };
-    check("run_with_long_windows", &report);
 }
 
 fn probe() -> ProbeReport {

@@ -62,8 +62,7 @@ fn every_schema_has_its_place_on_the_page() {
         "app, near: matmul: system throughput, against off",
         "How long requests took",
         "small: throughput by policy against the first",
-        "app pipeline beside matmul: under full <span class=\"verdict\">1.400 (1.300 to 1.500)</span> times the \
-         throughput of off.",
+        "app pipeline beside matmul: under full 1.400 (1.300 to 1.500) times the throughput of off.",
         "small: what the neighbours got done, against the first policy",
         "Of 4 statements of the paper, 2 agree, 1 disagree and 1 cannot be told.",
         "Disagrees: type-5 gains less, and here 1ms cpi_ratio is 1.250.",

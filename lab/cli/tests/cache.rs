@@ -403,7 +403,7 @@ fn programs_are_told_apart_by_their_curves() {
     )
     .with_status(0);
     let page = fs::read_to_string(folder.path().join("page.html")).unwrap();
-    assert!(page.contains("fits is <strong>cache-friendly</strong>") && page.contains("<svg"), "{page}");
+    assert!(page.contains("fits is cache-friendly: the last-level cache serves it") && page.contains("<svg"), "{page}");
 }
 
 #[test]

@@ -1,11 +1,16 @@
-//! `gleaner.ab/1` in words, as CSV and as a table in Markdown.
+//! What `gleaner.ab/1` shows, and the same as CSV and as a table in Markdown.
 
-use super::{AbComparison, AbMedians, AbMode, AbReport, AbRun};
-use crate::text::{self, count, duration};
-use std::fmt::{self, Write};
+use super::{AbComparison, AbMedians, AbMode, AbReport, AbRun, chart};
+use crate::contracts::Shown;
+use crate::html::Verdict;
+use crate::show::{Answer, Document, Part, Row, bad, fact, line, notes, table};
+use crate::text::{UNKNOWN, command_line, count, fixed, known, percent, program, time};
 
 /// Pairs printed in full; beyond that only those with an outlier.
 const PRINTED: u64 = 20;
+
+/// What the page explains.
+const TERMS: &[&str] = &["policy", "profile", "vCPU", "steal", "retained", "contention guard", "yielding thread"];
 
 /// The verdict in a word: that of the JSON, or `inconclusive` where the interval says too little for it.
 fn told<'a>(verdict: &'a str, withheld: Option<&String>, pairs_to_tell: Option<u64>) -> &'a str {
@@ -19,12 +24,109 @@ impl AbComparison {
     }
 }
 
-impl AbReport {
-    /// The schema's name.
-    pub const SCHEMA: &'static str = "gleaner.ab/1";
+impl Shown for AbReport {
+    fn document(&self) -> Document {
+        document(self, &name(self))
+    }
+}
 
-    pub(crate) fn name(&self, which: usize) -> &str {
+/// A document for each report, with the name of its file.
+pub(crate) fn documents(reports: &[(&str, &AbReport)]) -> Vec<Document> {
+    let alike = reports.windows(2).all(|two| two[0].1.choice() == two[1].1.choice());
+    let called = |(file, report): &(&str, &AbReport)| {
+        let once = reports.iter().filter(|(_, other)| name(other) == name(report)).count() == 1;
+        let choice = if alike { String::new() } else { format!(", {}", report.choice()) };
+        let file = if once { String::new() } else { format!(" ({})", file.rsplit('/').next().unwrap_or(file)) };
+        format!("{}{choice}{file}", name(report))
+    };
+    reports.iter().map(|named| document(named.1, &called(named))).collect()
+}
+
+/// What one file is about, in a few words.
+pub(super) fn name(report: &AbReport) -> String {
+    let metric = report.metric.as_ref().map(|metric| format!(", {}", metric.name));
+    format!("{}{}", program(&report.command), metric.unwrap_or_default())
+}
+
+/// `called` tells it from the page's other comparisons.
+fn document(report: &AbReport, called: &str) -> Document {
+    let comparisons = report.comparisons();
+    let several = comparisons.len() > 1;
+    let AbReport { pairs, pairs_planned, warmups, machine, .. } = report;
+    let answer = |of: &AbComparison| Answer {
+        of: if several { format!("{called}: {}", of.mode) } else { called.to_owned() },
+        verdict: Verdict::named(of.told_verdict()),
+        told: report.verdict_sentence(of),
+        bad: report
+            .incomplete
+            .as_ref()
+            .map(|why| format!("Incomplete: {pairs} of {}, because {why}.", count(*pairs_planned, "pair"))),
+        speedup: of.speedup.map(|speedup| (speedup.median, speedup.ci95)),
+    };
+    let mut document = Document {
+        answers: comparisons.iter().map(answer).collect(),
+        terms: TERMS,
+        ..Document::new(format!("{}: {}", name(report), report.choice()))
+    };
+    let (round, rounds) = if several { ("round", "rounds") } else { ("pair", "pairs") };
+    document.words(line(format!("gleaner ab: {}", report.command.join(" "))));
+    document.page(line(format!("`{}`", command_line(&report.command, 200))));
+    document.both([
+        line(format!(
+            "  {} of {}, in random order within {rounds}, after {} of each",
+            count(*pairs, round),
+            report.mode_names(),
+            count(*warmups, "warm-up run")
+        )),
+        line(format!("  Linux {}, {}, profile {}\n", machine.kernel, count(machine.vcpus, "vCPU"), report.profile)),
+    ]);
+    document.page(comparisons.iter().map(|of| line(costs(report.name(0), of))));
+    if !report.runs.is_empty() {
+        document.words(report.pairs_table());
+        document.words(line(""));
+        document.page(chart::pairs(report));
+        document.both(report.medians_table(&comparisons));
+        document.words(report.means().map(line));
+        document.words(line(""));
+    }
+    document.page(report.runs_table());
+    document.words(comparisons.iter().map(|of| line(report.verdict_sentence(of))));
+    document.words(
+        report.incomplete.iter().map(|why| bad(format!("INCOMPLETE: {pairs} of {pairs_planned} pairs: {why}."))),
+    );
+    let runs = report
+        .modes
+        .iter()
+        .map(|mode| format!("{} of {}, {}", count(mode.runs, "run"), mode.mode, count(mode.outliers, "outlier")));
+    document.page([
+        fact("command", command_line(&report.command, 2_000)),
+        fact("runs", runs.collect::<Vec<String>>().join("; ")),
+        fact("order", format!("random within each pair, seed {}", report.shuffle_seed)),
+    ]);
+    document.page(report.metric.as_ref().map(|metric| {
+        fact("figure", format!("{}, read by {}; {} is better", metric.name, metric.regex, metric.better))
+    }));
+    document.both(notes(&report.notes));
+    document
+}
+
+impl AbReport {
+    /// The mode at this place.
+    pub(super) fn name(&self, which: usize) -> &str {
         self.modes.get(which).map_or("?", |mode| &mode.mode)
+    }
+
+    /// All modes, at least two.
+    fn mode_names(&self) -> String {
+        let last = self.modes.len().max(2) - 1;
+        let before: Vec<&str> = (0..last).map(|which| self.name(which)).collect();
+        format!("{} and {}", before.join(", "), self.name(last))
+    }
+
+    /// What is compared with what.
+    fn choice(&self) -> String {
+        let others: Vec<String> = self.comparisons().into_iter().map(|of| of.mode).collect();
+        format!("{} against {}", others.join(", "), self.name(0))
     }
 
     /// Each mode after the first, against the first.
@@ -46,16 +148,13 @@ impl AbReport {
     }
 
     /// Wall time, or the metric.
-    fn figure(&self, run: &AbRun) -> String {
-        let figure = match self.metric {
-            None => duration(Some(run.wall_ns)),
-            Some(_) => run.metric.map_or_else(|| "-".to_owned(), number),
-        };
-        if run.outlier { format!("{figure}*") } else { figure }
+    fn figure(&self, wall_ns: u64, metric: Option<f64>) -> String {
+        if self.metric.is_none() { time(wall_ns) } else { known(metric.map(number)) }
     }
 
-    fn run_of(&self, pair: u64, which: usize) -> Option<&AbRun> {
-        self.runs.iter().find(|run| run.pair == pair && run.mode == self.name(which))
+    /// What is compared.
+    pub(super) fn what(&self) -> &str {
+        self.metric.as_ref().map_or("wall time", |metric| &metric.name)
     }
 
     /// First/other, or other/first where more is better: above 1 the other mode is better.
@@ -68,93 +167,98 @@ impl AbReport {
         (a > 0.0 && b > 0.0).then(|| a / b)
     }
 
-    /// What a column of ratios is called, of one mode or of several.
-    fn ratio_name(&self, which: usize) -> String {
-        if self.modes.len() > 2 { format!("speedup of {}", self.name(which)) } else { "speedup".to_owned() }
-    }
-
-    fn write_pairs(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn pairs_table(&self) -> impl Iterator<Item = Part> {
         let modes = self.modes.len().max(2);
-        let names = (0..modes).map(|which| self.name(which).to_owned());
-        let header: Vec<String> = names.chain((1..modes).map(|which| self.ratio_name(which))).collect();
-        let header: Vec<&str> = std::iter::once("pair").chain(header.iter().map(String::as_str)).collect();
-        let mut table = text::table(&header);
         let last = self.runs.iter().map(|run| run.pair).max().unwrap_or(0);
-        for pair in 1..=last {
-            let runs: Vec<Option<&AbRun>> = (0..modes).map(|which| self.run_of(pair, which)).collect();
-            let outlying = runs.iter().flatten().any(|run| run.outlier);
-            if pair > PRINTED && !outlying {
-                continue;
+        let row = |pair: u64| {
+            let run_of = |which| self.runs.iter().find(|run| run.pair == pair && run.mode == self.name(which));
+            let runs: Vec<Option<&AbRun>> = (0..modes).map(run_of).collect();
+            let mut row = Row::default().number("pair", pair);
+            for (which, run) in runs.iter().enumerate() {
+                let mark = |run: &AbRun| if run.outlier { "*" } else { "" };
+                let figure = run.map(|run| self.figure(run.wall_ns, run.metric) + mark(run));
+                row = row.number(self.name(which), figure);
             }
-            let figure = |run: Option<&AbRun>| run.map_or_else(|| "-".to_owned(), |run| self.figure(run));
-            let ratio = |other: Option<&AbRun>| {
-                let ratio = runs[0].zip(other).and_then(|(first, other)| self.ratio(first, other));
-                ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.3}"))
-            };
-            let cells = runs.iter().copied().map(figure).chain(runs[1..].iter().copied().map(ratio));
-            table.add_row(std::iter::once(pair.to_string()).chain(cells));
-        }
-        writeln!(f, "{table}")?;
-        if last > PRINTED {
-            writeln!(f, "  of the pairs after {PRINTED}, only those with outliers are shown (--json has all)")?;
-        }
-        if self.runs.iter().any(|run| run.outlier) {
-            writeln!(f, "  * an outlier: far from the other runs of its mode; it counts all the same")?;
-        }
-        Ok(())
+            for (which, other) in runs.iter().enumerate().skip(1) {
+                // Of one mode or of several.
+                let column = if modes > 2 { format!("speedup of {}", self.name(which)) } else { "speedup".to_owned() };
+                row = row.fixed(column, runs[0].zip(*other).and_then(|(first, other)| self.ratio(first, other)), 3);
+            }
+            (pair <= PRINTED || runs.iter().flatten().any(|run| run.outlier)).then_some(row)
+        };
+        let left_out = format!("  of the pairs after {PRINTED}, only those with outliers are shown (--json has all)");
+        let outlier = "  * an outlier: far from the other runs of its mode; it counts all the same";
+        let below =
+            [(last > PRINTED).then(|| line(left_out)), self.runs.iter().any(|run| run.outlier).then(|| line(outlier))];
+        table("", (1..=last).filter_map(row)).into_iter().chain(below.into_iter().flatten())
     }
 
-    fn write_medians(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn medians_table(&self, comparisons: &[AbComparison]) -> Option<Part> {
         let medians: Vec<&AbMedians> = self.modes.iter().filter_map(|mode| mode.median.as_ref()).collect();
         if medians.len() < self.modes.len().max(2) {
-            return Ok(());
+            return None;
         }
-        let comparisons = self.comparisons();
-        let over: Vec<String> = comparisons.iter().map(|of| format!("{}/{}", of.mode, self.name(0))).collect();
-        let names = self.modes.iter().map(|mode| mode.mode.as_str()).chain(over.iter().map(String::as_str));
-        let mut table = text::table(&std::iter::once("median").chain(names).collect::<Vec<&str>>());
-        let ratio = |ratio: Option<f64>| ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}"));
         // `over`: of the mode at this place.
-        let mut row = |what: &str, of: &dyn Fn(&AbMedians) -> String, over: &dyn Fn(usize) -> Option<f64>| {
-            let figures = medians.iter().map(|median| of(median));
-            let ratios = (1..medians.len()).map(|which| ratio(over(which)));
-            table.add_row(std::iter::once(what.to_owned()).chain(figures).chain(ratios));
+        let row = |what: &str, of: &dyn Fn(&AbMedians) -> String, over: &dyn Fn(usize) -> Option<f64>| {
+            let named = |row: Row, (mode, median): (&AbMode, &&AbMedians)| row.number(&mode.mode, of(median));
+            let row = self.modes.iter().zip(&medians).fold(Row::default().text("median", what), named);
+            let ratio = |row: Row, (at, other): (usize, &AbComparison)| {
+                row.fixed(format!("{}/{}", other.mode, self.name(0)), over(at), 2)
+            };
+            comparisons.iter().enumerate().fold(row, ratio)
         };
-        let time = |ns: u64| duration(Some(ns));
-        let plain = |of: &dyn Fn(&AbMedians) -> Option<f64>, which: usize| {
-            let (a, b) = (of(medians[0])?, of(medians[which])?);
+        let ratio = |of: &dyn Fn(&AbMedians) -> Option<f64>, at: usize| {
+            let (a, b) = (of(medians[0])?, of(medians.get(at + 1)?)?);
             (a > 0.0).then(|| b / a)
         };
-        let cost = |which: usize| &comparisons[which - 1].side_costs;
-        if let Some(metric) = &self.metric {
-            let of = |m: &AbMedians| m.metric.map_or_else(|| "-".to_owned(), number);
-            let what = format!("{} ({} is better)", metric.name, metric.better);
-            row(&what, &of, &|which| plain(&|m| m.metric, which));
-        }
-        row("wall time", &|m| time(m.wall_ns), &|which| plain(&|m| Some(m.wall_ns as f64), which));
-        row("CPU time", &|m| time(m.cpu_time_ns), &|which| cost(which).cpu_time_ratio);
+        let cost = |at: usize| &comparisons[at].side_costs;
         let less = |m: &AbMedians| time(m.cpu_time_ns.saturating_sub(m.retained_ns));
-        row("  less retained", &less, &|which| cost(which).cpu_time_less_retained_ratio);
-        row("retained", &|m| time(m.retained_ns), &|_| None);
-        row("steal", &|m| duration(m.steal_ns), &|_| None);
-        let voluntary = |m: &AbMedians| m.voluntary_switches.to_string();
-        row("voluntary switches", &voluntary, &|which| cost(which).voluntary_switches_ratio);
-        let involuntary = |m: &AbMedians| m.involuntary_switches.to_string();
-        row("involuntary switches", &involuntary, &|which| cost(which).involuntary_switches_ratio);
-        row("active vCPUs", &|m| format!("{:.2}", m.active_vcpus_mean), &|_| None);
-        writeln!(f, "{table}")?;
-        let what = self.metric.as_ref().map_or("wall time", |metric| &metric.name);
-        let spreads: Vec<String> = self
-            .modes
-            .iter()
-            .filter_map(|mode| Some((mode, self.mean(mode)?)))
-            .map(|(mode, mean)| format!("{} {mean}", mode.mode))
-            .collect();
-        if spreads.is_empty() {
-            Ok(())
-        } else {
-            writeln!(f, "  mean {what}, with its standard deviation: {}", spreads.join(", "))
-        }
+        let metric = self.metric.as_ref().map(|metric| {
+            let what = format!("{} ({} is better)", metric.name, metric.better);
+            row(&what, &|m| known(m.metric.map(number)), &|at| ratio(&|m| m.metric, at))
+        });
+        let rows = [
+            row("wall time", &|m| time(m.wall_ns), &|at| ratio(&|m| Some(m.wall_ns as f64), at)),
+            row("CPU time", &|m| time(m.cpu_time_ns), &|at| cost(at).cpu_time_ratio),
+            row("  less retained", &less, &|at| cost(at).cpu_time_less_retained_ratio),
+            row("retained", &|m| time(m.retained_ns), &|_| None),
+            row("steal", &|m| time(m.steal_ns), &|_| None),
+            row("voluntary switches", &|m| m.voluntary_switches.to_string(), &|at| cost(at).voluntary_switches_ratio),
+            row("involuntary switches", &|m| m.involuntary_switches.to_string(), &|at| {
+                cost(at).involuntary_switches_ratio
+            }),
+            row("active vCPUs", &|m| fixed(m.active_vcpus_mean, 2), &|_| None),
+        ];
+        table("Medians over the runs of each mode", metric.into_iter().chain(rows))
+    }
+
+    fn runs_table(&self) -> Option<Part> {
+        let row = |run: &AbRun| {
+            let row = Row::default()
+                .number("pair", run.pair)
+                .number("order", run.order)
+                .text("mode", &run.mode)
+                .time("run time", run.wall_ns);
+            let row = if self.metric.is_none() { row } else { row.number(self.what(), run.metric.map(number)) };
+            row.time("CPU time", run.cpu_time_ns)
+                .time("retained", run.retained_ns)
+                .time("steal", run.steal_ns)
+                .number("voluntary switches", run.voluntary_switches)
+                .number("guard trips", run.guard_trips)
+                .fixed("vCPUs active", run.active_vcpus_mean, 2)
+                .number("status", run.exit_status)
+                .text("outlier", if run.outlier { "yes" } else { "" })
+        };
+        table("Every run, in the order in which they ran", self.runs.iter().map(row)).map(|part| part.folded(12))
+    }
+
+    /// Means and deviations of what is compared; `None` where they are not known.
+    fn means(&self) -> Option<String> {
+        let told = |mode: &AbMode| Some(format!("{} {}", mode.mode, self.mean(mode)?));
+        let told: Vec<String> = self.modes.iter().filter_map(told).collect();
+        let all_ran = self.modes.iter().filter(|mode| mode.median.is_some()).count() >= self.modes.len().max(2);
+        (all_ran && !told.is_empty())
+            .then(|| format!("  mean {}, with its standard deviation: {}", self.what(), told.join(", ")))
     }
 
     /// Mean and deviation of what is compared.
@@ -163,7 +267,7 @@ impl AbReport {
         let (mean, deviation) = if self.metric.is_some() {
             (number(spread.metric_mean?), spread.metric_deviation.map(number))
         } else {
-            (duration(Some(spread.wall_ns_mean)), spread.wall_deviation_ns.map(|ns| duration(Some(ns))))
+            (time(spread.wall_ns_mean), spread.wall_deviation_ns.map(time))
         };
         Some(deviation.map_or(mean.clone(), |deviation| format!("{mean} ± {deviation}")))
     }
@@ -173,8 +277,8 @@ impl AbReport {
         told(&self.verdict, self.verdict_withheld.as_ref(), self.pairs_to_tell)
     }
 
-    /// A verdict with its interval, as the page has it too.
-    pub(crate) fn verdict_sentence(&self, of: &AbComparison) -> String {
+    /// A verdict with its interval.
+    fn verdict_sentence(&self, of: &AbComparison) -> String {
         let (first, other) = (self.name(0), &of.mode);
         let Some(speedup) = &of.speedup else {
             return format!("No pair of runs could be compared: {}.", of.told_verdict());
@@ -205,60 +309,51 @@ impl AbReport {
 
     /// Every run as a line of comma-separated values, by the JSON's names; what is unknown is empty.
     pub fn csv(&self) -> String {
-        let mut text = "mode,pair,order,wall_ns,metric,cpu_time_ns,retained_ns,steal_ns,voluntary_switches,\
-                        involuntary_switches,guard_trips,active_vcpus_mean,exit_status,outlier\n"
-            .to_owned();
-        for run in &self.runs {
-            let known = |value: Option<String>| value.unwrap_or_default();
-            // A String takes everything.
-            let _ = writeln!(
-                text,
-                "{},{},{},{},{},{},{},{},{},{},{},{},{},{}",
-                run.mode,
-                run.pair,
-                run.order,
-                run.wall_ns,
-                known(run.metric.map(|metric| metric.to_string())),
-                run.cpu_time_ns,
-                run.retained_ns,
-                known(run.steal_ns.map(|ns| ns.to_string())),
-                run.voluntary_switches,
-                run.involuntary_switches,
-                run.guard_trips,
-                run.active_vcpus_mean,
-                run.exit_status,
-                run.outlier,
-            );
-        }
-        text
+        const COLUMNS: &str = "mode,pair,order,wall_ns,metric,cpu_time_ns,retained_ns,steal_ns,voluntary_switches,\
+                               involuntary_switches,guard_trips,active_vcpus_mean,exit_status,outlier";
+        let rows = self.runs.iter().map(|run| crate::text::csv(run, COLUMNS) + "\n");
+        std::iter::once(format!("{COLUMNS}\n")).chain(rows).collect()
     }
 
     /// The result as a table in Markdown.
     pub fn markdown(&self) -> String {
-        let what = self.metric.as_ref().map_or("wall time", |metric| &metric.name);
-        let mut text = format!(
-            "| mode | runs | median {what} | mean ± deviation | speedup | 95 % interval | verdict |\n\
-             | --- | ---: | ---: | ---: | ---: | ---: | --- |\n"
+        let head = format!(
+            "| mode | runs | median {} | mean ± deviation | speedup | 95 % interval | verdict |\n\
+             | --- | ---: | ---: | ---: | ---: | ---: | --- |\n",
+            self.what()
         );
         let comparisons = self.comparisons();
-        for (place, mode) in self.modes.iter().enumerate() {
-            let median = mode.median.and_then(|median| match self.metric {
-                Some(_) => median.metric.map(number),
-                None => Some(duration(Some(median.wall_ns))),
-            });
+        let row = |(place, mode): (usize, &AbMode)| {
             let of = place.checked_sub(1).and_then(|place| comparisons.get(place));
             let speedup = of.and_then(|of| of.speedup);
+            let interval = speedup.and_then(|speedup| speedup.ci95);
             let cells = [
-                median,
-                self.mean(mode),
-                speedup.map(|speedup| format!("{:.3}", speedup.median)),
-                speedup.and_then(|speedup| speedup.ci95).map(|[low, high]| format!("{low:.3} to {high:.3}")),
-                of.map(|of| of.told_verdict().to_owned()),
+                mode.median.map_or_else(|| UNKNOWN.to_owned(), |median| self.figure(median.wall_ns, median.metric)),
+                known(self.mean(mode)),
+                fixed(speedup.map(|speedup| speedup.median), 3),
+                known(interval.map(|[low, high]| format!("{low:.3} to {high:.3}"))),
+                known(of.map(AbComparison::told_verdict)),
             ];
-            let cells = cells.map(|cell| cell.unwrap_or_else(|| "-".to_owned()));
-            let _ = writeln!(text, "| {} | {} | {} |", mode.mode, mode.runs, cells.join(" | "));
-        }
-        text
+            format!("| {} | {} | {} |\n", mode.mode, mode.runs, cells.join(" | "))
+        };
+        std::iter::once(head).chain(self.modes.iter().enumerate().map(row)).collect()
+    }
+}
+
+/// What a mode cost, in a sentence.
+fn costs(first: &str, of: &AbComparison) -> String {
+    let (second, costs) = (&of.mode, &of.side_costs);
+    let share = costs.retained_ratio.map(|ratio| format!(" ({} of the vCPUs' time)", percent(ratio)));
+    let parts = [
+        costs.cpu_time_ratio.map(|ratio| format!("{ratio:.2} times the CPU time of {first}")),
+        costs.retained_ns.map(|ns| format!("{} of idle time bridged per run{}", time(ns), share.unwrap_or_default())),
+        costs.voluntary_switches_ratio.map(|ratio| format!("{ratio:.2} times the voluntary context switches")),
+    ];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    if parts.is_empty() {
+        format!("What {second} cost is not known.")
+    } else {
+        format!("What {second} cost: {}.", parts.join("; "))
     }
 }
 
@@ -296,37 +391,6 @@ fn number(value: f64) -> String {
         _ => 4,
     };
     format!("{value:.digits$}")
-}
-
-impl fmt::Display for AbReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "gleaner ab: {}", self.command.join(" "))?;
-        let several = self.modes.len() > 2;
-        let last = self.modes.len().max(2) - 1;
-        let before: Vec<&str> = (0..last).map(|which| self.name(which)).collect();
-        let names = format!("{} and {}", before.join(", "), self.name(last));
-        writeln!(
-            f,
-            "  {} of {}, in random order within {}, after {} of each",
-            if several { count(self.pairs, "round") } else { count(self.pairs, "pair") },
-            names,
-            if several { "rounds" } else { "pairs" },
-            count(self.warmups, "warm-up run"),
-        )?;
-        let vcpus = count(self.machine.vcpus, "vCPU");
-        writeln!(f, "  Linux {}, {vcpus}, profile {}\n", self.machine.kernel, self.profile)?;
-        if !self.runs.is_empty() {
-            self.write_pairs(f)?;
-            writeln!(f)?;
-            self.write_medians(f)?;
-            writeln!(f)?;
-        }
-        self.comparisons().iter().try_for_each(|of| writeln!(f, "{}", self.verdict_sentence(of)))?;
-        if let Some(why) = &self.incomplete {
-            writeln!(f, "INCOMPLETE: {} of {} pairs: {why}.", self.pairs, self.pairs_planned)?;
-        }
-        self.notes.iter().try_for_each(|note| writeln!(f, "Note: {note}"))
-    }
 }
 
 #[cfg(test)]

@@ -1,68 +1,96 @@
 //! Result files: what a JSON text is, by its `schema`, or what is wrong with it and where.
 
-use super::plain::{self, Plain};
+use crate::contracts::Shown;
+use crate::show::Document;
 use crate::{
-    AbReport, CacheClassReport, DoctorReport, ProbeReport, ReproductionReport, RunReport, ScenarioReport, SimReport,
-    WorkloadReport,
+    AbReport, CacheClassReport, CacheRecordReport, CacheReport, DoctorReport, HostListReport, HostProbeReport,
+    HostRunReport, LlcReport, ProbeReport, RecordReport, ReproductionReport, RunReport, ScenarioReport,
+    SimRecordingReport, SimReport, SliceReport, SweepReport, WorkloadReport, XenListReport, XenSliceReport,
 };
+use crate::{ab, run, workload};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 /// A result that was read.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct ResultFile {
     /// Where it came from, as the user named it.
     pub name: String,
-    /// What it says.
-    pub content: Content,
+    content: Content,
 }
 
-/// One result of any schema that the page knows.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Content {
-    /// `gleaner.doctor/1`.
-    Doctor(Box<DoctorReport>),
-    /// `gleaner.probe/1`.
-    Probe(Box<ProbeReport>),
-    /// `gleaner.run/1`.
-    Run(Box<RunReport>),
-    /// `gleaner.ab/1`.
+/// What was read. Some kinds stand together on the page.
+#[derive(Clone, Debug)]
+enum Content {
     Ab(Box<AbReport>),
-    /// `gleaner.workload/1`.
+    Run(Box<RunReport>),
     Workload(Box<WorkloadReport>),
-    /// `gleaner.scenario/1`.
-    Scenario(Box<ScenarioReport>),
-    /// `gleaner.cache-class/1`.
-    CacheClass(Box<CacheClassReport>),
-    /// `gleaner.sim/1`.
-    Sim(Box<SimReport>),
-    /// `gleaner.reproduction/1`.
-    Reproduction(Box<ReproductionReport>),
-    /// One of those that have no figures.
-    Plain(Plain),
+    /// Its place among the kinds, and what it shows.
+    Alone(u8, Box<Document>),
 }
 
-/// Makes a page's content out of one schema's JSON.
-type Reader = fn(&str) -> Result<Content, serde_json::Error>;
+/// Makes a page's content out of one schema's JSON; the command is the one that wrote it.
+type Reader = fn(&str, &'static str) -> Result<Content, serde_json::Error>;
 
-fn reader<T: DeserializeOwned>(text: &str, wrap: fn(Box<T>) -> Content) -> Result<Content, serde_json::Error> {
-    serde_json::from_str(text).map(|report| wrap(Box::new(report)))
+fn together<T: DeserializeOwned>(json: &str, wrap: fn(Box<T>) -> Content) -> Result<Content, serde_json::Error> {
+    serde_json::from_str(json).map(|report| wrap(Box::new(report)))
 }
 
-/// Every schema that has figures, with the command that writes it.
-const READERS: &[(&str, &str, Reader)] = &[
-    (DoctorReport::SCHEMA, "gleaner doctor --json FILE", |text| reader(text, Content::Doctor)),
-    (ProbeReport::SCHEMA, "gleaner probe --json FILE", |text| reader(text, Content::Probe)),
-    (RunReport::SCHEMA, "gleaner run --json FILE -- CMD", |text| reader(text, Content::Run)),
-    (AbReport::SCHEMA, "gleaner ab --json FILE -- CMD", |text| reader(text, Content::Ab)),
-    (WorkloadReport::SCHEMA, "gleaner workload NAME --json FILE", |text| reader(text, Content::Workload)),
-    (ScenarioReport::SCHEMA, "the test bed's runner", |text| reader(text, Content::Scenario)),
-    (CacheClassReport::SCHEMA, "gleaner-lab cache classify --json FILE", |text| reader(text, Content::CacheClass)),
-    (SimReport::SCHEMA, "gleaner-lab sim run --json FILE", |text| reader(text, Content::Sim)),
-    (ReproductionReport::SCHEMA, "gleaner-lab sim (or cache) reproduce --json FILE", |text| {
-        reader(text, Content::Reproduction)
+fn alone<T: DeserializeOwned + Shown>(place: u8, json: &str) -> Result<Content, serde_json::Error> {
+    serde_json::from_str(json).map(|report: T| Content::Alone(place, Box::new(report.document())))
+}
+
+/// Without figures: all is shown as the command prints it.
+fn printed<T: DeserializeOwned + Shown>(json: &str, command: &'static str) -> Result<Content, serde_json::Error> {
+    let document = |report: T| Document { printed_by: Some(command), ..report.document() };
+    serde_json::from_str(json).map(|report| Content::Alone(9, Box::new(document(report))))
+}
+
+/// Every schema that can be shown, with the command that writes it.
+const KNOWN: [(&str, &str, Reader); 21] = [
+    (DoctorReport::SCHEMA, "gleaner doctor --json FILE", |json, _| alone::<DoctorReport>(8, json)),
+    (ProbeReport::SCHEMA, "gleaner probe --json FILE", |json, _| alone::<ProbeReport>(7, json)),
+    (RunReport::SCHEMA, "gleaner run --json FILE -- CMD", |json, _| together(json, Content::Run)),
+    (AbReport::SCHEMA, "gleaner ab --json FILE -- CMD", |json, _| together(json, Content::Ab)),
+    (WorkloadReport::SCHEMA, "gleaner workload NAME --json FILE", |json, _| together(json, Content::Workload)),
+    (ScenarioReport::SCHEMA, "the test bed's runner", |json, _| alone::<ScenarioReport>(1, json)),
+    (CacheClassReport::SCHEMA, "gleaner-lab cache classify --json FILE", |json, _| alone::<CacheClassReport>(6, json)),
+    (SimReport::SCHEMA, "gleaner-lab sim run --json FILE", |json, _| alone::<SimReport>(4, json)),
+    (ReproductionReport::SCHEMA, "gleaner-lab sim (or cache) reproduce --json FILE", |json, _| {
+        alone::<ReproductionReport>(5, json)
     }),
+    (HostRunReport::SCHEMA, "gleaner host run", printed::<HostRunReport>),
+    (SliceReport::SCHEMA, "gleaner host slice", printed::<SliceReport>),
+    (LlcReport::SCHEMA, "gleaner host llc", printed::<LlcReport>),
+    (HostListReport::SCHEMA, "gleaner host list", printed::<HostListReport>),
+    (HostProbeReport::SCHEMA, "gleaner host probe", printed::<HostProbeReport>),
+    (XenListReport::SCHEMA, "gleaner host list", printed::<XenListReport>),
+    (XenSliceReport::SCHEMA, "gleaner host slice", printed::<XenSliceReport>),
+    (SweepReport::SCHEMA, "gleaner-lab sim sweep", printed::<SweepReport>),
+    (SimRecordingReport::SCHEMA, "gleaner-lab sim from-recording", printed::<SimRecordingReport>),
+    (RecordReport::SCHEMA, "gleaner record", printed::<RecordReport>),
+    (CacheReport::SCHEMA, "gleaner-lab cache run", printed::<CacheReport>),
+    (CacheRecordReport::SCHEMA, "gleaner-lab cache record", printed::<CacheRecordReport>),
 ];
+
+/// What these results show, in the order of their kinds.
+pub(super) fn documents(results: &[ResultFile]) -> Vec<Document> {
+    let (mut comparisons, mut runs, mut workloads, mut all) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for file in results {
+        match &file.content {
+            Content::Ab(report) => comparisons.push((file.name.as_str(), &**report)),
+            Content::Run(report) => runs.push(&**report),
+            Content::Workload(report) => workloads.push(&**report),
+            Content::Alone(place, document) => all.push((*place, (**document).clone())),
+        }
+    }
+    let compared: Vec<&Vec<String>> = comparisons.iter().map(|(_, report)| &report.command).collect();
+    all.extend(ab::documents(&comparisons).into_iter().map(|document| (0, document)));
+    all.extend(run::documents(&runs, &compared).into_iter().map(|document| (2, document)));
+    all.extend(workload::document(&workloads).map(|document| (3, document)));
+    all.sort_by_key(|(place, _)| *place);
+    all.into_iter().map(|(_, document)| document).collect()
+}
 
 /// Why a text is no result. The name of the file is the caller's to add.
 #[derive(Debug, thiserror::Error)]
@@ -74,72 +102,31 @@ pub enum ReadError {
     #[error("it does not begin with {{; a result is one JSON object, as `gleaner run --json FILE` writes it")]
     NoObject,
     /// Not JSON, or not one object.
-    #[error(
-        "line {line}, column {column}: {what}; a result is one JSON object, as `gleaner run --json FILE` writes it"
-    )]
-    NotJson {
-        /// From 1.
-        line: usize,
-        /// From 1.
-        column: usize,
-        /// What the parser stumbled over.
-        what: String,
-    },
+    #[error("{0}; a result is one JSON object, as `gleaner run --json FILE` writes it")]
+    NotJson(String),
     /// JSON without a `schema`.
     #[error("it has no \"schema\"; a result of Gleaner begins with one, such as \"schema\": \"gleaner.run/1\"")]
     NoSchema,
     /// Another program's, or a type that cannot be shown.
-    #[error("its schema is {found:?}, which cannot be shown; one of these can: {}", known())]
-    Unknown {
-        /// What it says.
-        found: String,
-    },
-    /// A known type of another version.
-    #[error(
-        "its schema is {found:?}, and this gleaner reads {known:?}: make the page with the gleaner that wrote the file"
-    )]
-    OtherVersion {
-        /// What it says.
-        found: String,
-        /// What would be right.
-        known: &'static str,
-    },
-    /// The schema's name is right, its fields are not.
-    #[error("line {line}, column {column}: {what}; this is no whole {schema}, as {command} writes it")]
-    Broken {
-        /// Its schema.
-        schema: &'static str,
-        /// What writes such files.
-        command: &'static str,
-        /// From 1.
-        line: usize,
-        /// From 1.
-        column: usize,
-        /// What is wrong there.
-        what: String,
-    },
-}
-
-/// Every schema that can be shown, with the command that writes it and what reads it.
-fn schemas() -> impl Iterator<Item = (&'static str, &'static str, Way)> {
-    let figures = READERS.iter().map(|(schema, command, reader)| (*schema, *command, Way::Figures(*reader)));
-    figures.chain(plain::KINDS.iter().map(|kind| (kind.schema, kind.command, Way::Words(kind))))
-}
-
-/// How a schema is read.
-enum Way {
-    Figures(Reader),
-    Words(&'static plain::Kind),
+    #[error("its schema is {0:?}, which cannot be shown; one of these can: {all}", all = known())]
+    Unknown(String),
+    /// A known type of another version: what it says, what would be right.
+    #[error("its schema is {0:?}, and this gleaner reads {1:?}: make the page with the gleaner that wrote the file")]
+    OtherVersion(String, &'static str),
+    /// The schema's name is right, its fields are not: where and what, the schema, what writes such files.
+    #[error("{0}; this is no whole {1}, as {2} writes it")]
+    Broken(String, &'static str, &'static str),
 }
 
 fn known() -> String {
-    schemas().map(|(schema, ..)| schema).collect::<Vec<_>>().join(", ")
+    KNOWN.map(|(schema, ..)| schema).join(", ")
 }
 
-/// The parser's words without its own "at line 1 column 2", which would say it twice.
+/// The place and the parser's words, without its own "at line 1 column 2", which would say it twice.
 fn words(error: &serde_json::Error) -> String {
     let text = error.to_string();
-    text.rsplit_once(" at line ").map_or(text.clone(), |(what, _)| what.to_owned())
+    let what = text.rsplit_once(" at line ").map_or(text.as_str(), |(what, _)| what);
+    format!("line {}, column {}: {what}", error.line(), error.column())
 }
 
 /// Reads one result.
@@ -162,35 +149,21 @@ pub fn read(name: &str, text: &str) -> Result<ResultFile, ReadError> {
     if !text.trim_start().starts_with('{') {
         return Err(ReadError::NoObject);
     }
-    let head: Head = serde_json::from_str(text).map_err(|error| ReadError::NotJson {
-        line: error.line(),
-        column: error.column(),
-        what: words(&error),
-    })?;
+    let head: Head = serde_json::from_str(text).map_err(|error| ReadError::NotJson(words(&error)))?;
     let found = match head.schema {
         None => return Err(ReadError::NoSchema),
         Some(serde_json::Value::String(found)) => found,
         Some(other) => other.to_string(),
     };
-    let Some((schema, command, way)) = schemas().find(|(schema, ..)| *schema == found) else {
+    let Some((schema, command, reader)) = KNOWN.into_iter().find(|(schema, ..)| *schema == found) else {
         let stem = |schema: &str| schema.rsplit_once('/').map(|(stem, _)| stem.to_owned());
-        let relative = schemas().find(|(schema, ..)| stem(schema) == stem(&found));
+        let relative = KNOWN.into_iter().find(|(schema, ..)| stem(schema) == stem(&found));
         return Err(match relative {
-            Some((known, ..)) => ReadError::OtherVersion { found, known },
-            None => ReadError::Unknown { found },
+            Some((known, ..)) => ReadError::OtherVersion(found, known),
+            None => ReadError::Unknown(found),
         });
     };
-    let content = match way {
-        Way::Figures(read) => read(text),
-        Way::Words(kind) => kind.read(text).map(Content::Plain),
-    };
-    let content = content.map_err(|error| ReadError::Broken {
-        schema,
-        command,
-        line: error.line(),
-        column: error.column(),
-        what: words(&error),
-    })?;
+    let content = reader(text, command).map_err(|error| ReadError::Broken(words(&error), schema, command))?;
     Ok(ResultFile { name: name.to_owned(), content })
 }
 

@@ -1,33 +1,22 @@
 //! One self-contained HTML page of results: plain words first, then figures, the raw numbers, and how to read them.
 //!
-//! Each schema has a file that turns results into a `Section` (those without figures share `plain.rs`). `page.rs` puts
-//! sections together, and begins with whether it helped (`answer.rs`). Figures are plotters' SVG, inline; there is no
-//! script and no request. lab/pictures draws the same figures as PNG.
+//! `input` makes a document of each result. `page` puts the documents' parts together (`part` has the markup of one),
+//! and begins with whether it helped (`answer`). Figures are plotters' SVG, inline (`draw`); there is no script and no
+//! request. lab/pictures draws the same figures as PNG.
 
-mod ab;
 mod answer;
-mod chart;
-mod classify;
-mod doctor;
+mod draw;
 mod figure;
-mod forest;
 mod glossary;
 mod input;
 mod page;
-mod plain;
-mod probe;
-mod reproduction;
-mod run;
-mod scenario;
-mod section;
-mod sim;
-mod timeline;
-mod workload;
+mod part;
+mod scale;
 
+pub(crate) use answer::Verdict;
 pub use figure::Figure;
-pub use input::{Content, ReadError, ResultFile, read};
+pub use input::{ReadError, ResultFile, read};
 pub use page::{Page, page};
-pub use plain::Plain;
 
 /// A figure that could not be drawn.
 #[derive(Debug, thiserror::Error)]

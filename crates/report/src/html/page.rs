@@ -1,12 +1,11 @@
-//! The page: sections in, HTML out.
+//! The page: documents in, HTML out.
 
-use super::answer::Answer;
-use super::figure::{Figure, printable};
-use super::input::{Content, ResultFile};
-use super::section::{Section, prose};
-use super::{
-    DrawError, ab, answer, classify, doctor, glossary, plain, probe, reproduction, run, scenario, sim, workload,
-};
+use super::figure::Figure;
+use super::input::{self, ResultFile};
+use super::part::{fact, in_order, paragraph, prose, table};
+use super::{DrawError, answer, glossary};
+use crate::show::{Answer, Document, Part, Tone};
+use crate::text::printable;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 /// The page and what is drawn on it.
@@ -27,10 +26,11 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src dat
 ///
 /// When a figure cannot be drawn.
 pub fn page(title: Option<&str>, results: &[ResultFile]) -> Result<Page, DrawError> {
-    let sections = sections(results)?;
-    let answers: Vec<&Answer> = sections.iter().flat_map(|section| &section.answers).collect();
-    let overview = answer::figure(&answers)?;
-    let title = title.map_or_else(|| default_title(&sections), str::to_owned);
+    let documents = input::documents(results);
+    let answers: Vec<&Answer> = documents.iter().flat_map(|document| &document.answers).collect();
+    let overview = answer::chart(&answers).map(|chart| Figure::of(&chart)).transpose()?;
+    let figures = documents.iter().flat_map(Document::charts).map(Figure::of).collect::<Result<Vec<Figure>, _>>()?;
+    let title = title.map_or_else(|| default_title(&documents), str::to_owned);
     let html = html! {
         (DOCTYPE)
         html lang="en" {
@@ -45,12 +45,12 @@ pub fn page(title: Option<&str>, results: &[ResultFile]) -> Result<Page, DrawErr
             body {
                 header { h1 { (title) } }
                 main {
-                    (answer(&sections, &answers, overview.as_ref()))
-                    (summary(&sections, answers.is_empty()))
-                    (figures(&sections, usize::from(overview.is_some())))
-                    (tables(&sections))
-                    (how_to_read(&sections))
-                    (facts(&sections, results))
+                    (answer(&documents, &answers, overview.as_ref()))
+                    (summary(&documents, answers.is_empty()))
+                    (seen(&figures, usize::from(overview.is_some())))
+                    (numbers(&documents))
+                    (how_to_read(&documents))
+                    (facts(&documents, results))
                 }
                 footer {
                     "Made by gleaner " (env!("CARGO_PKG_VERSION"))
@@ -59,53 +59,20 @@ pub fn page(title: Option<&str>, results: &[ResultFile]) -> Result<Page, DrawErr
             }
         }
     };
-    let figures = overview.into_iter().chain(sections.into_iter().flat_map(|section| section.figures)).collect();
+    let figures = overview.into_iter().chain(figures).collect();
     // Whatever a file says, no character steers the reader's screen or breaks the markup.
     Ok(Page { html: printable(&html.into_string()), figures })
 }
 
-fn sections(results: &[ResultFile]) -> Result<Vec<Section>, DrawError> {
-    let (mut comparisons, mut runs, mut workloads) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut scenarios, mut probes, mut doctors) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut simulations, mut reproductions) = (Vec::new(), Vec::new());
-    let (mut caches, mut plains) = (Vec::new(), Vec::new());
-    for file in results {
-        match &file.content {
-            Content::Ab(report) => comparisons.push((file.name.as_str(), &**report)),
-            Content::Run(report) => runs.push(&**report),
-            Content::Workload(report) => workloads.push(&**report),
-            Content::Scenario(report) => scenarios.push(scenario::section(report)?),
-            Content::Probe(report) => probes.push(probe::section(report)?),
-            Content::Doctor(report) => doctors.push(doctor::section(report)?),
-            Content::CacheClass(report) => caches.push(classify::section(report)?),
-            Content::Sim(report) => simulations.push(sim::section(report)?),
-            Content::Reproduction(report) => reproductions.push(reproduction::section(report)?),
-            Content::Plain(plain) => plains.push(plain::section(plain)),
-        }
-    }
-    let mut sections = ab::sections(&comparisons)?;
-    sections.append(&mut scenarios);
-    let compared: Vec<&Vec<String>> = comparisons.iter().map(|(_, report)| &report.command).collect();
-    sections.extend(run::sections(&runs, &compared)?);
-    sections.extend(workload::section(&workloads)?);
-    sections.append(&mut simulations);
-    sections.append(&mut reproductions);
-    sections.append(&mut caches);
-    sections.append(&mut probes);
-    sections.append(&mut doctors);
-    sections.append(&mut plains);
-    Ok(sections)
-}
-
-fn default_title(sections: &[Section]) -> String {
-    match sections {
+fn default_title(documents: &[Document]) -> String {
+    match documents {
         [one] => format!("Gleaner: {}", one.heading),
-        _ => format!("Gleaner: {} results", sections.len()),
+        _ => format!("Gleaner: {} results", documents.len()),
     }
 }
 
 /// The first thing on the page. Results that compare nothing have none.
-fn answer(sections: &[Section], answers: &[&Answer], overview: Option<&Figure>) -> Markup {
+fn answer(documents: &[Document], answers: &[&Answer], overview: Option<&Figure>) -> Markup {
     if answers.is_empty() {
         return html! {};
     }
@@ -113,16 +80,16 @@ fn answer(sections: &[Section], answers: &[&Answer], overview: Option<&Figure>) 
         section #answer {
             h2 { "Did it help?" }
             (answer::list(answers))
-            (lead(sections))
-            @if let Some(figure) = overview { (drawing(figure, 1)) }
+            (lead(documents))
+            @if let Some(figure) = overview { (figure.markup(1)) }
         }
     }
 }
 
 /// What the policies are, where there are any.
-fn lead(sections: &[Section]) -> Markup {
+fn lead(documents: &[Document]) -> Markup {
     html! {
-        @if sections.iter().any(|section| section.terms.contains(&"policy")) {
+        @if documents.iter().any(|document| document.terms.contains(&"policy")) {
             p.lead {
                 "Policy off is the program as it runs without Gleaner. "
                 "Under every other policy Gleaner does something, under full all it can."
@@ -131,33 +98,26 @@ fn lead(sections: &[Section]) -> Markup {
     }
 }
 
-/// A drawing with its caption, in a box of its own that scrolls where the window is narrow.
-fn drawing(figure: &Figure, number: usize) -> Markup {
-    let id = format!("figure-{number}");
+/// Lines. Of what is shown as it is printed, only those that matter.
+fn summary(documents: &[Document], first: bool) -> Markup {
+    let lines = |document: &Document| -> Vec<Markup> {
+        let told = document.lines().filter(|(tone, _)| document.printed_by.is_none() || *tone != Tone::Plain);
+        let printed = document.printed_by.map(|command| {
+            paragraph(Tone::Plain, &format!("There is no figure of it: what `{command}` says stands below."))
+        });
+        told.map(|(tone, text)| paragraph(tone, text)).chain(printed).collect()
+    };
+    let told: Vec<(&Document, Vec<Markup>)> = documents.iter().map(|document| (document, lines(document))).collect();
     html! {
-        figure id=(id) class=(if figure.narrow().is_some() { "both" } else { "wide" }) {
-            div.scroll.for-wide { (PreEscaped(figure.svg(&id))) }
-            @if let Some(narrow) = figure.narrow() {
-                div.scroll.for-narrow { (PreEscaped(narrow.svg(&format!("{id}-narrow")))) }
-            }
-            figcaption { (prose(&figure.caption)) }
-        }
-    }
-}
-
-fn summary(sections: &[Section], first: bool) -> Markup {
-    let told = || sections.iter().filter(|section| !section.summary.is_empty());
-    if told().next().is_none() {
-        return html! {};
-    }
-    html! {
-        section #summary {
-            h2 { "In short" }
-            @if first { (lead(sections)) }
-            @for section in told() {
-                div.result {
-                    h3 { (&section.heading) }
-                    @for line in &section.summary { p { (line) } }
+        @if told.iter().any(|(_, lines)| !lines.is_empty()) {
+            section #summary {
+                h2 { "In short" }
+                @if first { (lead(documents)) }
+                @for (document, lines) in told.iter().filter(|(_, lines)| !lines.is_empty()) {
+                    div.result {
+                        h3 { (&document.heading) }
+                        @for line in lines { (line) }
+                    }
                 }
             }
         }
@@ -165,33 +125,33 @@ fn summary(sections: &[Section], first: bool) -> Markup {
 }
 
 /// The other figures; so many have a number already.
-fn figures(sections: &[Section], before: usize) -> Markup {
-    let all: Vec<&Figure> = sections.iter().flat_map(|section| &section.figures).collect();
+fn seen(figures: &[Figure], before: usize) -> Markup {
     html! {
-        @if !all.is_empty() {
+        @if !figures.is_empty() {
             section #figures {
                 h2 { "What was seen" }
-                @for (at, figure) in all.into_iter().enumerate() { (drawing(figure, before + 1 + at)) }
+                @for (at, figure) in figures.iter().enumerate() { (figure.markup(before + 1 + at)) }
             }
         }
     }
 }
 
-fn tables(sections: &[Section]) -> Markup {
+fn numbers(documents: &[Document]) -> Markup {
     html! {
         section #numbers {
             h2 { "The numbers" }
-            @for section in sections.iter().filter(|section| !section.tables.is_empty() || !section.texts.is_empty()) {
-                h3 { (&section.heading) }
-                @for table in &section.tables { (table.markup()) }
-                @for text in &section.texts { pre { (text) } }
+            @for document in documents {
+                @let printed = document.printed_by.is_some();
+                @if printed || document.tables().next().is_some() { h3 { (&document.heading) } }
+                @if printed { (in_order(document.on_page())) }
+                @else { @for of in document.tables() { (table(of)) } }
             }
         }
     }
 }
 
-fn how_to_read(sections: &[Section]) -> Markup {
-    let mut terms: Vec<_> = sections.iter().flat_map(|section| section.terms.iter().copied()).collect();
+fn how_to_read(documents: &[Document]) -> Markup {
+    let mut terms: Vec<_> = documents.iter().flat_map(|document| document.terms).copied().collect();
     terms.sort_unstable();
     terms.dedup();
     html! {
@@ -216,18 +176,26 @@ fn how_to_read(sections: &[Section]) -> Markup {
     }
 }
 
-fn facts(sections: &[Section], results: &[ResultFile]) -> Markup {
+fn facts(documents: &[Document], results: &[ResultFile]) -> Markup {
+    let of = |document: &Document| -> (Vec<Markup>, Vec<Markup>) {
+        let named = document.on_page().filter_map(|part| match part {
+            Part::Fact(name, lines) if document.printed_by.is_none() => Some(fact(name, lines)),
+            _ => None,
+        });
+        let notes = document.on_page().filter_map(|part| match part {
+            Part::Note(note) => Some(html! { li { (prose(note)) } }),
+            _ => None,
+        });
+        (named.collect(), notes.collect())
+    };
     html! {
         section #facts {
             h2 { "Commands, machine, notes" }
-            @for section in sections.iter().filter(|section| !section.facts.is_empty() || !section.notes.is_empty()) {
-                h3 { (&section.heading) }
-                dl {
-                    @for (name, value) in &section.facts { dt { (name) } dd { (value) } }
-                }
-                @if !section.notes.is_empty() {
-                    ul { @for note in &section.notes { li { (prose(note)) } } }
-                }
+            @for document in documents {
+                @let (named, notes) = of(document);
+                @if !(named.is_empty() && notes.is_empty()) { h3 { (&document.heading) } }
+                @if !named.is_empty() { dl { @for of in &named { (of) } } }
+                @if !notes.is_empty() { ul { @for note in &notes { (note) } } }
             }
             p { "Read from: " @for (at, file) in results.iter().enumerate() {
                 @if at > 0 { ", " } code { (&file.name) }

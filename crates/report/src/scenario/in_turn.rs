@@ -1,10 +1,11 @@
 //! Programs that go on while slices take turns: `machine.in_turn`.
 
 use super::RatioSpread;
-use crate::text::{duration, table};
+use super::shown::spread;
+use crate::show::{Part, Row, line, table};
+use crate::text::{distinct, mean_time};
 use gleaner_stats::median;
 use serde::{Deserialize, Serialize};
-use std::fmt;
 
 /// One run of the measured programs, and every slice's turns within it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -71,56 +72,43 @@ pub struct SliceTurn {
 }
 
 /// By VM and slice: what it got done in a turn, and by the scenario's first slice in the same pass.
-pub(super) fn write(f: &mut fmt::Formatter<'_>, runs: &[InTurnRun]) -> fmt::Result {
-    let mut table =
-        table(&["VM", "workload", "slice", "delivered p50", "wake-up p99", "turns", "items/s", "by first slice"]);
-    let mut cases: Vec<&Vec<InTurnVm>> = Vec::new();
-    for run in runs.iter().filter(|run| !run.warmup) {
-        if !cases.contains(&&run.vms) {
-            cases.push(&run.vms);
-        }
-    }
-    for case in cases {
-        let of: Vec<&InTurnRun> = runs.iter().filter(|run| !run.warmup && run.vms == *case).collect();
-        let Some(slices) = of.first().map(|run| &run.slices) else { continue };
-        for (at, vm) in case.iter().enumerate() {
-            for slice in slices {
-                let rates = rates(&of, at, &slice.slice);
-                let pairs: Vec<(f64, f64)> = rates
-                    .iter()
-                    .zip(rates_of_first(&of, at, &slices[0].slice, &slice.slice))
-                    .filter_map(|(here, first)| Some(((*here)?, first?)))
-                    .collect();
-                let figure = |value: fn(&InTurnSlice) -> Option<u64>| {
-                    let found: Vec<f64> = of
-                        .iter()
-                        .filter_map(|run| run.slices.iter().find(|found| found.slice == slice.slice))
-                        .filter_map(|found| value(found).map(|ns| ns as f64))
-                        .collect();
-                    super::text::time(median(&found))
-                };
-                table.add_row([
-                    vm.vm.clone(),
-                    vm.workload.clone(),
-                    slice.slice.clone(),
-                    figure(|found| found.p50_ns),
-                    figure(|found| found.wake_to_run_p99_ns),
-                    rates.iter().flatten().count().to_string(),
-                    super::text::decimal(median(&rates.iter().flatten().copied().collect::<Vec<f64>>())),
-                    super::text::spread(RatioSpread::of_pairs(&pairs)),
-                ]);
-            }
-        }
-    }
-    writeln!(f, "{table}")?;
+pub(super) fn parts(runs: &[InTurnRun]) -> Vec<Part> {
+    let counted = || runs.iter().filter(|run| !run.warmup);
+    let cases = distinct(counted().map(|run| &run.vms));
+    let rows = cases.into_iter().flat_map(|case| {
+        let of: Vec<&InTurnRun> = counted().filter(|run| run.vms == *case).collect();
+        let slices = of.first().map_or(&[][..], |run| &run.slices);
+        let each = case.iter().enumerate().flat_map(|(at, vm)| slices.iter().map(move |slice| (at, vm, slice)));
+        each.map(|(at, vm, slice)| row(&of, at, vm, &slice.slice, &slices[0].slice)).collect::<Vec<Row>>()
+    });
     let agent: Vec<f64> = runs.iter().map(|run| run.agent_cpu_ratio * 1e9).collect();
-    let agent = duration(median(&agent).map(|ns| gleaner_model::Nanos::from_f64(ns).0));
-    writeln!(
-        f,
-        "by first slice: a turn by that of the scenario's first slice in the same pass, [95 % interval], turns taken \
-         as independent."
-    )?;
-    writeln!(f, "the agent took {agent} of CPU time a second, whoever had the turn")
+    let agent = mean_time(median(&agent));
+    let by_first = "by first slice: a turn by that of the scenario's first slice in the same pass, [95 % interval], \
+                    turns taken as independent.";
+    let agent = format!("the agent took {agent} of CPU time a second, whoever had the turn");
+    table("Slices in turn", rows).into_iter().chain([line(by_first), line(agent)]).collect()
+}
+
+fn row(of: &[&InTurnRun], at: usize, vm: &InTurnVm, slice: &str, first: &str) -> Row {
+    let rates = rates(of, at, slice);
+    let pairs = rates.iter().zip(rates_of_first(of, at, first, slice));
+    let pairs: Vec<(f64, f64)> = pairs.filter_map(|(here, first)| Some(((*here)?, first?))).collect();
+    let rates: Vec<f64> = rates.iter().flatten().copied().collect();
+    let found = of.iter().filter_map(|run| run.slices.iter().find(|found| found.slice == slice));
+    let found: Vec<&InTurnSlice> = found.collect();
+    let figure = |value: fn(&InTurnSlice) -> Option<u64>| {
+        let found: Vec<f64> = found.iter().filter_map(|found| value(found).map(|ns| ns as f64)).collect();
+        mean_time(median(&found))
+    };
+    Row::default()
+        .text("VM", &vm.vm)
+        .text("workload", &vm.workload)
+        .text("slice", slice)
+        .number("delivered p50", figure(|found| found.p50_ns))
+        .number("wake-up p99", figure(|found| found.wake_to_run_p99_ns))
+        .number("turns", rates.len())
+        .fixed("items/s", median(&rates), 1)
+        .number("by first slice", spread(RatioSpread::of_pairs(&pairs)))
 }
 
 fn rates(runs: &[&InTurnRun], vm: usize, slice: &str) -> Vec<Option<f64>> {

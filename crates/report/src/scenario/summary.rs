@@ -38,7 +38,6 @@ pub struct ScenarioRow {
     /// Median throughput.
     pub items_per_second_median: Option<f64>,
     /// Of a command's metric; null where it has none.
-    #[serde(default)]
     pub metric: Option<MetricMedian>,
     /// Median CPU time of the VM on the host.
     pub host_cpu_ns_median: Option<f64>,
@@ -49,20 +48,17 @@ pub struct ScenarioRow {
     /// See `latency_p50_ns_median`.
     pub latency_p999_ns_median: Option<f64>,
     /// The VM whose `off` the next three are against; null: this one's own.
-    #[serde(default)]
     pub baseline: Option<String>,
     /// Throughput, or metric, with this policy / with `off` (turned round where lower is better; where a workload has
     /// neither: time with `off` / with this policy), paired by round: above 1 is better. Null for a VM's own `off`
     /// itself.
     pub speedup: Option<RatioSpread>,
     /// The same against the VM's own `off`; null where that is what `speedup` is.
-    #[serde(default)]
     pub own_speedup: Option<RatioSpread>,
     /// Neighbours' throughput with this policy / with `off`, paired by round; null without a neighbour that reports
     /// one.
     pub neighbour_speedup: Option<RatioSpread>,
     /// The average of the two in a round; null where one of them is.
-    #[serde(default)]
     pub system_throughput: Option<RatioSpread>,
     /// Throughput with this slice / with the scenario's first (where a workload has none: the inverse of the times),
     /// same policy, paired by round: above 1 is better. Null for the first itself.

@@ -1,7 +1,7 @@
 //! `gleaner.sim/1`.
 
 use super::{check, has, units_are_named};
-use gleaner_report::{SimCost, SimDecision, SimHost, SimReport, SimRow, SimRun, SimVm};
+use gleaner_report::{DecisionRecord, SimCost, SimHost, SimReport, SimRow, SimRun, SimVm};
 use serde_json::Value;
 
 fn vm(vm: &str, role: &str, policy: &str, items_per_s: f64) -> SimVm {
@@ -36,7 +36,7 @@ fn vm(vm: &str, role: &str, policy: &str, items_per_s: f64) -> SimVm {
         active_vcpus_mean: managed.then_some(3.25),
         timeout_ns: managed.then_some(49_000),
         decisions: if managed {
-            vec![SimDecision {
+            vec![DecisionRecord {
                 at_ns: 800_000_000,
                 action: "deactivate".into(),
                 vcpu: Some(3),

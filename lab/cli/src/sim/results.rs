@@ -1,7 +1,7 @@
 //! What came out of simulations, as `gleaner.sim/1`.
 
 use gleaner_model::Distribution;
-use gleaner_report::{SimCost, SimDecision, SimHost, SimReport, SimRow, SimRun, SimVm};
+use gleaner_report::{DecisionRecord, SimCost, SimHost, SimReport, SimRow, SimRun, SimVm};
 use gleaner_scenario::{Choice, Combination, Role, Scenario, Simulator};
 use gleaner_sim::config::HostConfig;
 use gleaner_sim::{CostDescription, SimResult, VmResult};
@@ -106,22 +106,13 @@ fn sim_vm(scenario: &Scenario, choice: &Choice, vm: &VmResult, end_ns: u64) -> S
         shootdown_mean_ns: mean(&totals.shootdowns),
         active_vcpus_mean: vm.active_vcpus_mean,
         timeout_ns: vm.timeout_ns,
-        decisions: vm.decisions.iter().take(DECISIONS_KEPT).map(decision).collect(),
+        decisions: vm.decisions.iter().take(DECISIONS_KEPT).map(DecisionRecord::from).collect(),
         decisions_count: vm.decisions.len() as u64,
     }
 }
 
 fn mean(of: &Distribution) -> Option<u64> {
     of.sum().0.checked_div(of.count())
-}
-
-fn decision(decision: &gleaner_model::Decision) -> SimDecision {
-    SimDecision {
-        at_ns: decision.at.0,
-        action: decision.action.name().to_owned(),
-        vcpu: decision.action.vcpu().map(|vcpu| vcpu.0),
-        reason: decision.reason.to_string(),
-    }
 }
 
 /// Each measured VM, workload and policy at each slice beside each background, over the rounds; against the first

@@ -1,0 +1,58 @@
+//! Every schema's name, once; and that each result prints what its document says.
+
+use crate::show::Document;
+use crate::{
+    AbReport, CacheClassReport, CacheRecordReport, CacheReport, CaptureReport, DoctorReport, HostListReport,
+    HostProbeReport, HostRunReport, LlcReport, ProbeReport, RecordReport, ReplayReport, ReproductionReport, RunReport,
+    ScenarioReport, SimRecordingReport, SimReport, SliceReport, StatusReport, SweepReport, VerifyReport,
+    WorkloadReport, XenListReport, XenSliceReport,
+};
+use std::fmt;
+
+/// What a result shows.
+pub(crate) trait Shown {
+    fn document(&self) -> Document;
+}
+
+macro_rules! contracts {
+    ($($of:ty: $schema:literal,)*) => { $(
+        impl $of {
+            /// The schema's name.
+            pub const SCHEMA: &'static str = $schema;
+        }
+
+        impl fmt::Display for $of {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.document().fmt(f)
+            }
+        }
+    )* };
+}
+
+contracts! {
+    AbReport: "gleaner.ab/1",
+    CacheClassReport: "gleaner.cache-class/1",
+    CacheRecordReport: "gleaner.cache-record/1",
+    CacheReport: "gleaner.cache/1",
+    CaptureReport: "gleaner.capture/1",
+    DoctorReport: "gleaner.doctor/1",
+    HostListReport: "gleaner.host-list/1",
+    HostProbeReport: "gleaner.host-probe/1",
+    HostRunReport: "gleaner.host-run/1",
+    LlcReport: "gleaner.llc/1",
+    ProbeReport: "gleaner.probe/1",
+    RecordReport: "gleaner.record/1",
+    ReplayReport: "gleaner.replay/1",
+    ReproductionReport: "gleaner.reproduction/1",
+    RunReport: "gleaner.run/1",
+    ScenarioReport: "gleaner.scenario/1",
+    SimRecordingReport: "gleaner.sim-recording/1",
+    SimReport: "gleaner.sim/1",
+    SliceReport: "gleaner.slice/1",
+    StatusReport: "gleaner.status/1",
+    SweepReport: "gleaner.sweep/1",
+    VerifyReport: "gleaner.verify/1",
+    WorkloadReport: "gleaner.workload/1",
+    XenListReport: "gleaner.xen-list/1",
+    XenSliceReport: "gleaner.xen-slice/1",
+}
