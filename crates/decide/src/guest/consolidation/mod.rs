@@ -15,6 +15,7 @@ mod burst;
 mod conditions;
 mod judge;
 mod learned;
+mod load;
 mod measure;
 mod order;
 mod workload_change;
@@ -29,13 +30,12 @@ use burst::Patience;
 use gleaner_model::{CpuSet, Lengths, Nanos, Reason, Topology, VcpuId, Window};
 use judge::Step;
 use learned::LearnedLimits;
+use load::Load;
 use measure::{Measure, Sample, Speed};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use workload_change::{Births, Reference, moved};
 
-/// A vCPU at this utilization has "reached 100 %": it never quite does.
-const OVERLOADED: f64 = 0.98;
 /// A step that fills a vCPU does so within `judge_windows` and so many more. Later, the program grew.
 const FILLING_WINDOWS: u32 = 2;
 /// Changes keep coming unless it was quiet for so many times the last hold-off.
@@ -48,18 +48,6 @@ pub(super) enum Outcome {
     Deactivate { vcpus: CpuSet, reason: Reason },
     Restore { vcpus: CpuSet, reason: Reason },
     ActivateAll { reason: Reason },
-}
-
-/// One active vCPU over the settled windows since the last step or change.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-struct Load {
-    windows: u32,
-    busy: Nanos,
-    utilization: f64,
-    /// Windows in a row, up to now, above `saturated_utilization`.
-    saturated: u32,
-    /// Windows at or above [`OVERLOADED`].
-    overloaded: u32,
 }
 
 /// A step that was taken back to see whether the group is faster without it by now, and how fast it was with it.
@@ -265,14 +253,7 @@ impl Consolidation {
         }
         self.history.push_back(sample);
         for vcpu in window.active(&self.active) {
-            let load = self.loads.entry(vcpu.id).or_default();
-            load.windows = load.windows.saturating_add(1);
-            load.busy += vcpu.busy;
-            load.utilization = vcpu.utilization(window.length);
-            let saturated = load.utilization > self.params.saturated_utilization;
-            load.saturated = if saturated { load.saturated.saturating_add(1) } else { 0 };
-            let overloaded = load.utilization >= OVERLOADED;
-            load.overloaded = load.overloaded.saturating_add(u32::from(overloaded));
+            self.loads.entry(vcpu.id).or_default().add(vcpu, window.length, &self.params);
         }
     }
 
@@ -364,10 +345,8 @@ impl Consolidation {
         } else if first {
             self.recheck_backoff.trigger(now, now, now);
         }
-        if self.recheck_backoff.remaining(now) > Nanos::ZERO {
-            return Outcome::Stay(NoStep::FullAndNoSlower { gain });
-        }
-        let Some(step) = self.steps.pop() else { return Outcome::Stay(NoStep::FullAndNoSlower { gain }) };
+        let over = self.recheck_backoff.remaining(now) == Nanos::ZERO;
+        let Some(step) = self.steps.pop_if(|_| over) else { return Outcome::Stay(NoStep::FullAndNoSlower { gain }) };
         self.give_back(&step);
         let (vcpus, packed) = (step.vcpus.clone(), Speed::of(self.history.iter()));
         self.forget();
@@ -398,7 +377,7 @@ impl Consolidation {
 
     /// Whether a vCPU was full in most of the settled windows since the last step.
     fn overloaded(&self) -> bool {
-        self.loads.values().any(|load| load.overloaded > load.windows / 2)
+        self.loads.values().any(Load::is_overloaded)
     }
 
     /// Takes the last step back; `None` if there is none. With the vCPUs of before comes the reference of before: a
