@@ -102,6 +102,7 @@ fn status(adopted: &Adopted, group: &GroupSnapshot, dry_run: bool) -> StatusGrou
         recent: Some(figures::recent(&group.recent)),
         wake_pattern: group.explanation.pattern.map(|pattern| pattern.to_string()),
         trial: group.explanation.trial.as_ref().map(|record| trial(record, group.explanation.next_trial)),
+        turns: group.explanation.turns.as_ref().map(|record| trial(record, None)),
         decisions_count: (group.decisions.len() + adopted.holds.len()) as u64 + group.decisions_left_out,
         decisions: newest(&group.decisions, &adopted.holds),
         would_change: if group.held {

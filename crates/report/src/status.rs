@@ -217,6 +217,9 @@ pub struct StatusGroup {
     pub wake_pattern: Option<String>,
     /// What retention has won, as it was last tried on the running program; null: not tried yet.
     pub trial: Option<StatusTrial>,
+    /// What one vCPU has won over all, where its threads take turns, as it was last tried; null: not tried yet.
+    #[serde(default)]
+    pub turns: Option<StatusTrial>,
     /// Decisions so far.
     pub decisions_count: u64,
     /// The newest ones, oldest first; `hold` and `manage` are what somebody ordered.

@@ -154,6 +154,8 @@ impl StatusGroup {
         parts.extend(self.idle_ended_by.map(|ended| fact("idle", ended.to_string())));
         parts.extend(self.wake_pattern.as_ref().map(|pattern| fact("waits", pattern)));
         parts.extend(self.trial.as_ref().and_then(|trial| facts("tried", trial.words(now_ns))));
+        let turns = |tried: &StatusTrial| fact("turns", format!("{} ago: {}", ago(now_ns, tried.at_ns), tried.reason));
+        parts.extend(self.turns.as_ref().map(turns));
         parts.extend(
             told(&self.decisions)
                 .iter()

@@ -49,6 +49,15 @@ fn group() -> StatusGroup {
             l_idle_ns: Some(35_000.0),
         }),
         wake_pattern: Some("hand-offs: 6 threads wake one another 9,800 times a second".into()),
+        turns: Some(StatusTrial {
+            at_ns: 61_000_000_000,
+            pays: true,
+            reason: "its threads take turns: on one vCPU 1.62 times the rate, 1.58 to 1.66 in 4 pairs".into(),
+            rate_ratio: Some(1.62),
+            rate_range: Some([1.58, 1.66]),
+            pairs: 4,
+            next_at_ns: None,
+        }),
         trial: Some(StatusTrial {
             at_ns: 4_000_000_000,
             pays: true,
@@ -157,6 +166,7 @@ fn status_whole() {
         "  tried      58.0s ago: bridging idle periods pays: 1.31 times",
         "             1.31 times the rate, 1.18 to 1.40 in 4 pairs\n",
         "             tried again as soon as it is quiet\n",
+        "  turns      1.0s ago: its threads take turns: on one vCPU 1.62 times the rate, 1.58 to 1.66 in 4 pairs\n",
         "    58.0s ago  retain vCPU 0: bridging idle periods pays: 1.31 times (2 changes in 1.90s)\n",
         "             and 38 decisions before\n",
         "  changes if a trial finds less than 3 % more",
@@ -203,6 +213,7 @@ fn status_unknown() {
         host: None,
         groups: vec![StatusGroup {
             trial: None,
+            turns: None,
             wake_pattern: None,
             observer: None,
             timeout_ns: None,

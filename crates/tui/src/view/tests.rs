@@ -86,6 +86,7 @@ fn group(name: &str, vcpus: u32) -> StatusGroup {
             g_comp_ns: Some(23_333.0),
             l_idle_ns: Some(35_000.0),
         }),
+        turns: None,
         trial: Some(StatusTrial {
             at_ns: 4_000_000_000,
             pays: true,
@@ -220,6 +221,7 @@ fn what_is_not_known_is_said_and_never_0() {
     });
     unknown.groups = vec![StatusGroup {
         trial: None,
+        turns: None,
         lengths: ObservedLengths::default(),
         recent: Some(StatusRecent { observed_ns: 100_000_000, ..StatusRecent::default() }),
         decisions: Vec::new(),
