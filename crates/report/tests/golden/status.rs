@@ -166,7 +166,7 @@ fn status_whole() {
         "  tried      58.0s ago: bridging idle periods pays: 1.31 times",
         "             1.31 times the rate, 1.18 to 1.40 in 4 pairs\n",
         "             tried again as soon as it is quiet\n",
-        "  turns      1.0s ago: its threads take turns: on one vCPU 1.62 times the rate, 1.58 to 1.66 in 4 pairs\n",
+        "  turns      1.00s ago: its threads take turns: on one vCPU 1.62 times the rate, 1.58 to 1.66 in 4 pairs\n",
         "    58.0s ago  retain vCPU 0: bridging idle periods pays: 1.31 times (2 changes in 1.90s)\n",
         "             and 38 decisions before\n",
         "  changes if a trial finds less than 3 % more",
