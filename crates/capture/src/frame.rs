@@ -5,7 +5,7 @@ use std::io;
 /// What every segment begins with.
 pub(crate) const MAGIC: [u8; 8] = *b"GLCAPT\r\n";
 /// The version that this program writes, and the only one that it reads.
-pub(crate) const VERSION: u8 = 3;
+pub(crate) const VERSION: u8 = 4;
 /// What every frame begins with: where one is damaged the next is found by it.
 pub(crate) const MARKER: [u8; 4] = *b"\xf1GF\n";
 /// Marker, two lengths, checksum.

@@ -65,7 +65,7 @@ fn described(items: &[Item]) -> String {
 #[test]
 fn a_file_of_this_version_stays_readable() {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
-    let (golden, described_then) = (data.join("version-3.capture"), data.join("version-3.txt"));
+    let (golden, described_then) = (data.join("version-4.capture"), data.join("version-4.txt"));
     if !golden.exists() {
         std::fs::create_dir_all(&data).unwrap();
         write(&golden);
