@@ -96,7 +96,7 @@ fn frame(block: &[u8], payload: Option<u32>, length: Option<u32>) -> Vec<u8> {
 }
 
 fn file(frames: &[u8]) -> Vec<u8> {
-    [&b"GLCAPT\r\n\x03"[..], frames].concat()
+    [&b"GLCAPT\r\n\x04"[..], frames].concat()
 }
 
 #[test]
