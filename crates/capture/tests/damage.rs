@@ -124,7 +124,7 @@ fn lengths_and_bombs_are_refused() {
         file(&frame(&[1, 0, 0, 0, 99], None, None)),
         // A text of 2^35 bytes.
         file(&frame(&[7, 0, 0, 0, 5, 0, 0xff, 0xff, 0xff, 0xff, 0x7f], None, None)),
-        file(b"GLCAPT\r\n\x04"),
+        file(b"GLCAPT\r\n\x05"),
         file(b"\xf1GF\n"),
     ] {
         let items = take_all(&bytes);
