@@ -23,7 +23,9 @@ pub enum CaptureError {
     #[error("this is no capture; `gleaner run --capture FILE` and `gleaner capture` make one")]
     NotACapture,
     /// Written by another Gleaner.
-    #[error("the capture has version {found}, and this gleaner reads version {VERSION}")]
+    #[error(
+        "the capture has version {found}, and this gleaner reads version {VERSION}; read it with the gleaner that made it"
+    )]
     Version {
         /// Its version.
         found: u8,
