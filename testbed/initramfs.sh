@@ -79,7 +79,9 @@ cp -L "$script" "$stage/script"
 chmod +x "$stage/script"
 cp "$here/checks.sh" "$here/watch.sh" "$stage/"
 chmod +x "$stage/watch.sh"
+# A debug build has 90 MB: without its symbols it fits into a small guest, and is unpacked sooner.
 [[ -z $binary ]] || install -m 755 "$(readlink -f "$binary")" "$stage/bin/gleaner"
+[[ -z $binary ]] || strip "$stage/bin/gleaner" 2>/dev/null || true
 for pair in ${files[@]+"${files[@]}"}; do
     [[ $pair == *:/* ]] || usage "--file takes HOST:GUEST with an absolute GUEST path, not '$pair'"
     readable "${pair%%:/*}"

@@ -1,6 +1,6 @@
 //! The test bed with real guests: a scenario from end to end, and what becomes of guests and runners that die.
 //!
-//! The guests are emulated, so nothing here looks at a duration. They get the binary that `make build` made.
+//! The guests are emulated, so nothing here looks at a duration. They get the static binary that was built beside this one.
 
 #[path = "../../../crates/report/tests/support/frozen.rs"]
 mod frozen;
@@ -17,9 +17,8 @@ fn root() -> PathBuf {
 }
 
 fn binary() -> PathBuf {
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
-    let binary = target.join("gleaner");
-    assert!(binary.is_file(), "{}: run `make build` first, as `make test` does", binary.display());
+    let binary = Path::new(env!("CARGO_BIN_EXE_gleaner-lab")).with_file_name("gleaner");
+    assert!(binary.is_file(), "{}: build the whole workspace first, as `make test` does", binary.display());
     binary
 }
 
