@@ -44,6 +44,7 @@ mod setup;
 mod snapshot;
 mod steering;
 mod totals;
+mod tying;
 mod wishes;
 mod yielding;
 
