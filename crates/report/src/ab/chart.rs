@@ -1,4 +1,4 @@
-//! Every run of a comparison, joined within pairs.
+//! The chart of `gleaner ab`: every run of a comparison, joined within pairs.
 
 use super::AbReport;
 use crate::show::{Axis, Body, Chart, Extent, MUTED, Mark, OUTLIER, Plane, nth, number, seconds};

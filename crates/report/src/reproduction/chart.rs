@@ -1,4 +1,4 @@
-//! Simulated figures over the paper's, and each case with all techniques.
+//! Charts of a reproduction: simulated figures over the paper's, and each case with all techniques.
 
 use super::{ReproductionReport, ReproductionRow};
 use crate::show::{Axis, Bar, Chart, Extent, GRID, Look, MUTED, Mark, SERIES, Shape, nth, number as plain, seconds};

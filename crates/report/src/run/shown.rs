@@ -1,4 +1,4 @@
-//! What runs show: in words one, on the page those of a command together.
+//! What `gleaner.run/1` shows: in words one run, on the page all runs of a command together.
 
 use super::{LengthStats, RunReport, timeline};
 use crate::show::{
