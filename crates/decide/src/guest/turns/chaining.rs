@@ -57,7 +57,7 @@ impl Chaining {
         self.again.set_limits(ms(params.turns_again_min_ms), ms(params.turns_again_max_ms));
     }
 
-    pub(super) fn lies_in(&mut self, topology: Topology) {
+    pub(super) fn set_topology(&mut self, topology: Topology) {
         self.topology = topology;
     }
 

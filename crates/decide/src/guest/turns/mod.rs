@@ -206,8 +206,8 @@ impl Turns {
         self.params = params.clone();
     }
 
-    pub(super) fn lies_in(&mut self, topology: Topology) {
-        self.chaining.lies_in(topology);
+    pub(super) fn set_topology(&mut self, topology: Topology) {
+        self.chaining.set_topology(topology);
     }
 
     /// The hold-off of what is tried, or was last.
