@@ -423,8 +423,12 @@ impl fmt::Display for Reason {
                 write!(f, "expanded at once: {runnable} runnable on {active} {} for {lasted}", vcpus(active))
             }
             Self::SideBySide { threads } => write!(f, "its threads run side by side ({threads:.1} at once)"),
-            Self::TurnsTrial { .. } | Self::Turns { .. } | Self::TurnsUnclear => self.of_turns(f),
-            Self::ChainsTrial { .. } | Self::Chains { .. } | Self::ChainsChanged => self.of_turns(f),
+            Self::TurnsTrial { .. }
+            | Self::Turns { .. }
+            | Self::TurnsUnclear
+            | Self::ChainsTrial { .. }
+            | Self::Chains { .. }
+            | Self::ChainsChanged => self.of_turns(f),
             Self::OnOneVcpu => write!(f, "its threads take turns on one vCPU: there is nothing to bridge"),
             Self::WakeupDelayed { delay, active } => {
                 write!(f, "expanded at once: a wake-up waited {delay} for another task on {active} {}", vcpus(active))

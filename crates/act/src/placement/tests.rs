@@ -242,10 +242,16 @@ fn as_large_a_part_of_the_threads_moves_as_there_are_new_vcpus() {
     }
 }
 
-/// Two threads on one vCPU each; then both may use all again. `on_the_way` is called in between.
-fn bound_and_freed(
-    on_the_way: impl Fn(i32, &CpuSet),
-) -> Option<(CpuSet, [Option<CpuSet>; 2], [Option<CpuSet>; 2], String)> {
+/// What two threads might use.
+struct Seen {
+    base: CpuSet,
+    bound: [Option<CpuSet>; 2],
+    freed: [Option<CpuSet>; 2],
+    journal: String,
+}
+
+/// Two threads on one vCPU; then both may use all again. `on_the_way` is called in between.
+fn bound_and_freed(on_the_way: impl Fn(i32, &CpuSet)) -> Option<Seen> {
     let (base, first) = all_and_one()?;
     let folder = tempfile::tempdir().unwrap();
     let mut journal = Journal::create(folder.path(), "test").unwrap();
@@ -272,27 +278,28 @@ fn bound_and_freed(
         drop(tell);
         thread.join().unwrap();
     }
-    Some((base, were, now, text))
+    Some(Seen { base, bound: were, freed: now, journal: text })
 }
 
 #[test]
 fn threads_that_are_bound_have_one_vcpu_and_get_their_own_back() {
-    let Some((base, were, now, journal)) = bound_and_freed(|_, _| {}) else {
+    let Some(Seen { base, bound, freed, journal }) = bound_and_freed(|_, _| {}) else {
         gleaner_testing::skip!("needs two CPUs");
     };
     let one: CpuSet = base.iter().take(1).collect();
-    assert_eq!(were, [Some(one.clone()), Some(one.clone())]);
-    assert_eq!(now, [Some(base.clone()), Some(base)]);
+    assert_eq!(bound, [Some(one.clone()), Some(one.clone())]);
+    assert_eq!(freed, [Some(base.clone()), Some(base)]);
     assert!(journal.contains(&format!("\"active\":\"{one}\"")), "an undo knows the mask: {journal}");
 }
 
 #[test]
 fn a_bound_thread_that_sets_its_own_mask_keeps_it() {
     let own = |one: &CpuSet| affinity_of(0).unwrap().difference(one);
-    let Some((base, _, now, journal)) = bound_and_freed(|tid, one| assert!(set_affinity(tid, &own(one)))) else {
+    let Some(Seen { base, freed, journal, .. }) = bound_and_freed(|tid, one| assert!(set_affinity(tid, &own(one))))
+    else {
         gleaner_testing::skip!("needs two CPUs");
     };
     let own = own(&base.iter().take(1).collect());
-    assert_eq!(now, [Some(own.clone()), Some(base)]);
+    assert_eq!(freed, [Some(own.clone()), Some(base)]);
     assert!(journal.contains(&format!("\"own\":\"{own}\"")), "an undo knows it: {journal}");
 }

@@ -4,9 +4,9 @@
 //!   who woke whom ---- weak ties dropped ----> groups of threads ---- too much for one vCPU? ----> chains
 //! ```
 //!
-//! A tie is weak where it is less than a tenth of the wake-ups of the busier one of the two: it may be much for a thread
+//! A tie is weak where it is less than a tenth of the wake-ups of the busier of the two. It may be much for a thread
 //! that hardly wakes, such as one that writes a log, and nothing for those whose lines it writes. In a pool in which
-//! everybody wakes everybody all ties are strong or all are weak: that is one chain, too large for a vCPU, or none.
+//! everybody wakes everybody all ties are strong or all are weak: one chain, too large for a vCPU, or none.
 
 use crate::guest::GuestParams;
 use gleaner_model::{CpuSet, Nanos, ThreadTime, Ties, Topology, VcpuId};

@@ -9,9 +9,9 @@ const PAIRS: i32 = 4;
 
 /// So many threads, two for each pair; what each took, as a share, and what they did in all.
 fn window(n: u64, turns: &Turns, calls: u64) -> Window {
-    let tids = || (0..PAIRS).flat_map(|pair| [10 * pair, 10 * pair + 1]);
+    let threads = || (0..PAIRS).flat_map(|pair| [10 * pair, 10 * pair + 1]);
     let time = ThreadTime { ran: Nanos(LENGTH.0 * 45 / 100), stints: 500, ..ThreadTime::default() };
-    let mut ties = Ties { threads: tids().map(|tid| (tid, time)).collect(), ..Ties::default() };
+    let mut ties = Ties { threads: threads().map(|tid| (tid, time)).collect(), ..Ties::default() };
     let asked = turns.wants_ties();
     if asked == TiesWanted::All {
         ties.wakes =
