@@ -224,8 +224,13 @@ impl GuestPolicy {
 
     /// Whether shorter windows would do, and a trial is over the sooner for it.
     pub fn hurry(&self) -> Hurry {
-        let below = |age| self.turns.is_looking() && self.now < age;
-        if self.turns.is_near_trial() || below(NEW) {
+        let is_first = self.now == Nanos::ZERO && self.turns.is_looking();
+        if self.turns.is_near_trial() || is_first {
+            return Hurry::Utmost;
+        }
+        // Who needs more than one vCPU has none to spare for us.
+        let below = |age| self.turns.is_looking() && self.turns.may_be_turns() && self.now < age;
+        if below(NEW) {
             return Hurry::Most;
         }
         let trial = if self.turns.is_engaged() { Hurry::None } else { self.retention.trial().hurry() };

@@ -156,6 +156,9 @@ pub(super) struct Turns {
     state: State,
     /// Windows in a row that looked like turns.
     looked: u32,
+    /// Whether the last window had too many threads on the way at once.
+    #[serde(skip)]
+    side_by_side: bool,
     again: Backoff,
     lost: LostKinds,
     last: Option<TrialRecord>,
@@ -182,6 +185,7 @@ impl Turns {
             frugal: profile == Profile::Frugal,
             state: State::Apart,
             looked: 0,
+            side_by_side: false,
             // Nothing but a change of the workload makes it start small again.
             again: Backoff::new(ms(params.turns_again_min_ms), ms(params.turns_again_max_ms), u64::MAX),
             lost: LostKinds::default(),
@@ -225,6 +229,11 @@ impl Turns {
         self.is_trying() || self.looked > 0
     }
 
+    /// Whether its threads may take turns, as far as the last window says.
+    pub(super) fn may_be_turns(&self) -> bool {
+        !self.side_by_side
+    }
+
     /// What the last trial said.
     pub(super) fn last(&self) -> Option<&TrialRecord> {
         self.last.as_ref()
@@ -246,6 +255,7 @@ impl Turns {
     /// Takes a window. `awake`: idle vCPUs are kept awake while the group is apart. `may`: nothing else is being tried
     /// or judged, and there is a second vCPU to leave.
     pub(super) fn step(&mut self, window: &Window, awake: bool, may: bool) -> Option<Change> {
+        self.side_by_side = side_by_side(window, &self.params).is_some();
         match &self.state {
             State::Apart => self.look(window, awake, may),
             State::Trying(_) => self.go_on(window, awake),
