@@ -158,7 +158,7 @@ impl GuestPolicy {
         } else {
             let undisturbed = self.consolidate(window, &mut decisions);
             self.take_turns(window, undisturbed, &mut decisions);
-            let alone = undisturbed && !self.turns.is_engaged();
+            let alone = undisturbed && !self.turns.is_engaged() && !self.turns.is_near_trial();
             self.try_retention(window, alone).unwrap_or(Reason::Reactivated)
         };
         let because = if self.turns.is_packed() { Reason::OnOneVcpu } else { because };

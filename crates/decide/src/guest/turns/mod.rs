@@ -32,7 +32,7 @@ const AS_AT_FIRST: [bool; 8] = [true, false, false, true, false, true, true, fal
 /// How many windows somebody has to begin to count.
 const UNCOUNTED_WINDOWS: u32 = 3;
 /// A block that has not counted enough after so many windows never will.
-const BLOCK_WINDOWS_MAX: u32 = 10;
+const BLOCK_WINDOWS_MAX: u32 = 25;
 
 /// A pair this clear against one vCPU ends a trial. For it two have to speak: a program that begins gets faster by
 /// itself, and one vCPU came second.
@@ -88,7 +88,7 @@ struct Comparing {
     /// The block that goes on, and of how many windows it is.
     open: Option<Block>,
     windows: u32,
-    /// Threads that were packed take a moment to spread, and idle vCPUs to poll for long again.
+    /// Threads that were moved take a moment to arrive, and idle vCPUs to poll for long again.
     settling: bool,
 }
 
@@ -98,6 +98,7 @@ impl Comparing {
         let mut new =
             Self { packed_at_first: packed, cpus, blocks: Vec::new(), open: None, windows: 0, settling: false };
         new.add(window);
+        new.settling = new.is_packed() != packed;
         new
     }
 
@@ -122,7 +123,7 @@ impl Comparing {
             let was_packed = self.is_packed();
             self.blocks.push(block);
             self.windows = 0;
-            self.settling = was_packed && !self.is_packed();
+            self.settling = was_packed != self.is_packed();
             return Some(true);
         }
         self.open = Some(block);
