@@ -8,6 +8,10 @@ use gleaner_model::{Burst, Decision, GroupWindow, Nanos, Policy, Profile, Source
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
+/// vCPUs that the windows of one frame have together: each window has its own copy. Far more than a recorder writes,
+/// which ends a frame after 128 KiB.
+const VCPUS_MAX: usize = 1 << 22;
+
 /// A record. The order of kinds and fields is the format: another one is another [`crate::frame::VERSION`].
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Wire<'a> {
@@ -122,11 +126,12 @@ pub(crate) struct Records {
     bytes: Vec<u8>,
     at: usize,
     vcpus: Option<Vec<VcpuWindow>>,
+    copied: usize,
 }
 
 impl Records {
     pub(crate) fn of(bytes: Vec<u8>) -> Self {
-        Self { bytes, at: 0, vcpus: None }
+        Self { bytes, at: 0, vcpus: None, copied: 0 }
     }
 
     /// The next one; `None` after the last.
@@ -144,7 +149,7 @@ impl Records {
         let Ok((wire, [])) = postcard::take_from_bytes::<Wire<'static>>(record) else {
             return Some(Err("it cannot be understood"));
         };
-        Some(self.record(wire).ok_or("its vCPUs are not there"))
+        Some(self.record(wire).ok_or("its vCPUs are not there, or too many"))
     }
 
     fn record(&mut self, wire: Wire<'static>) -> Option<Record> {
@@ -176,7 +181,8 @@ impl Records {
                 if let Some(own) = own {
                     self.vcpus = Some(own.into_owned());
                 }
-                let vcpus = self.vcpus.clone()?;
+                self.copied += self.vcpus.as_ref().map_or(0, Vec::len);
+                let vcpus = self.vcpus.as_ref().filter(|_| self.copied <= VCPUS_MAX)?.clone();
                 let of_group = of_group.into_owned();
                 let window = Window { at, length, source, vcpus, idle_entries, halts, group: of_group };
                 Record::Window(Box::new(WindowRecord { group, decided, window, decisions: decisions.into_owned() }))

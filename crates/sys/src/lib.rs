@@ -11,6 +11,7 @@
 //!   quota       whether a cgroup's CPU time is limited, and how many processes it may still have
 //!   namespace   whose /proc this is
 //!   limits      what this process may use, and what its caller gave it
+//!   filter      which system calls a filter (seccomp) refuses, and which end this process
 //!   clock       CPU time of a thread or process, monotonic time
 //! ```
 //!
@@ -23,6 +24,7 @@ mod cgroup;
 mod clock;
 mod cpus;
 mod error;
+pub mod filter;
 mod limits;
 mod namespace;
 mod quota;

@@ -5,7 +5,7 @@ use super::child::{Launch, LaunchError};
 use super::signals::Inherited;
 use gleaner_act::{CgroupRoots, own_group};
 use gleaner_model::CpuSet;
-use gleaner_sys::{Limit, ProcRoot, processes_left, tasks_of_user};
+use gleaner_sys::{Limit, ProcRoot, filter, processes_left, tasks_of_user};
 use std::ffi::OsString;
 
 /// Descriptors with which Gleaner does its work; far more than it keeps, because observing takes three a thread.
@@ -26,6 +26,11 @@ pub fn limit_in_the_way(inherited: &Inherited, vcpus: &CpuSet) -> Option<String>
         return Some(format!(
             "the limit on CPU time (`ulimit -t {seconds}`) would end Gleaner before the program, because it counts \
              for each process by itself; a soft limit (`ulimit -S -t`) would not"
+        ));
+    }
+    if let Some(call) = filter::deadly().managing {
+        return Some(format!(
+            "the system call filter (seccomp) would end Gleaner, because it kills whoever calls `{call}`"
         ));
     }
     let (_, files) = Limit::OPEN_FILES.now();
@@ -56,6 +61,12 @@ pub fn limit_in_the_way(inherited: &Inherited, vcpus: &CpuSet) -> Option<String>
     let now = tasks_of_user(&ProcRoot::default(), rustix::process::getuid().as_raw());
     let left = most.saturating_sub(now);
     (left < needed).then(|| few(left, &format!("the limit of {most} processes (`ulimit -u`)")))
+}
+
+/// The system call without which no program can be started and waited for, or whose filter ends Gleaner.
+pub fn filter_in_the_way() -> Option<String> {
+    let call = filter::deadly().starting.or_else(filter::in_the_way_of_waiting)?;
+    Some(format!("a system call filter (seccomp) forbids `{call}`"))
 }
 
 /// Where an allocation may fail at any moment, nothing can be promised but to make way.
