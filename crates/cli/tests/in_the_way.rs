@@ -410,6 +410,24 @@ fn refused_threads_and_processes_are_named_and_nothing_panics() {
 }
 
 #[test]
+fn a_group_with_little_memory_keeps_it_for_the_program() {
+    if needs_root() {
+        return;
+    }
+    let group = |bytes: &str| {
+        let files = ["memory.limit_in_bytes", "memory.max"].map(|file| [(file, bytes)]);
+        Group::new("memory", &files[0]).or_else(|| Group::new("memory", &files[1]))
+    };
+    for (bytes, unmanaged) in [("16777216", true), ("268435456", false)] {
+        let Some(group) = group(bytes) else {
+            gleaner_testing::skip!("no group with a memory limit can be made here");
+        };
+        let said = group.run(&format!("exec {RUN} -- sh -c 'sleep 0.3; exit 3'")).with_status(3);
+        assert_eq!(said.stderr.contains("MiB of memory"), unmanaged, "{said:#?}");
+    }
+}
+
+#[test]
 fn yielding_threads_never_spend_the_programs_quota() {
     if needs_root() {
         return;

@@ -1,5 +1,5 @@
-//! A program whose threads take turns, put on one vCPU by a trial on this very machine, loses Gleaner by kill -9: each of
-//! its threads gets its own mask back, and it goes on.
+//! A program whose threads take turns, put on one vCPU by a trial on this very machine, loses Gleaner by kill -9. Each
+//! of its threads gets its own mask back, and it goes on.
 //!
 //! Gleaner is stopped first, so that the masks seen are those that the kill meets.
 

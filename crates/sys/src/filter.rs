@@ -80,9 +80,9 @@ const BPF: [Call; 2] =
 
 impl Call {
     fn make(&self) -> c_long {
-        let [a, b, c, d, e] = self.arguments;
+        let [first, second, third, fourth, fifth] = self.arguments;
         // SAFETY: with these arguments the kernel changes nothing, and reads and writes no memory.
-        unsafe { libc::syscall(self.number, a, b, c, d, e, 0) }
+        unsafe { libc::syscall(self.number, first, second, third, fourth, fifth, 0) }
     }
 }
 
