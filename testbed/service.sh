@@ -109,11 +109,34 @@ check "the watchdog hears of it" [ "$(property MainPID)" = "$first" ]
 took "watchdog"
 takes_a_signal KILL "kill -9"
 took "kill -9"
+# Its guardian with it: what they had changed, ExecStopPost undoes.
+old=$(property MainPID)
+kill -9 "$old" $(pgrep -P "$old")
+another() { [ "$(property MainPID)" != "$old" ] && is ActiveState active; }
+check "both killed: systemd starts it anew" within 60 another
+check "both killed: redis is managed again" within 20 says status 'redis .*latency'
+took "kill -9 of both"
 takes_a_signal STOP "a hang"
 check "the watchdog ended it" sh -c "journalctl -q -b --no-pager | grep -q 'gleaner.service: Watchdog timeout'"
 took "hang"
+head -c 2G /dev/zero >/run/full 2>/dev/null
+systemctl restart gleaner
+check "with a full /run it starts all the same" within 20 is ActiveState active
+check "with a full /run it changes nothing" restored
+rm /run/full
+systemctl restart gleaner
+check "with room again redis is managed" within 20 says status 'redis .*latency'
+took "a full /run"
 systemctl stop gleaner
 check "stopped, everything is as it was" within 10 restored
+# A unit's filter kills who calls what it leaves out, as long as it names no error.
+filtered() { # filtered FILTER: a program under gleaner in a unit with this filter
+    systemd-run -q --wait -p "SystemCallFilter=$1" gleaner run -q --no-daemon -- sh -c 'sleep 0.5; exit 3'
+    [ $? = 3 ]
+}
+check "a unit's filter without bpf costs nobody a run" filtered @system-service
+check "a unit's filter without @resources costs nobody a run" filtered '~@resources'
+took "filters"
 check "nothing failed" [ "$(systemctl is-failed gleaner)" = inactive ]
 systemctl start gleaner
 

@@ -2,6 +2,7 @@
 
 use crate::BpfRefusal;
 use gleaner_model::KernelVersion;
+use gleaner_sys::filter;
 use libbpf_rs::PrintLevel;
 use libbpf_rs::libbpf_sys::{bpf_prog_get_info_by_fd, bpf_prog_info};
 use std::io;
@@ -47,8 +48,12 @@ fn tail(log: &str) -> &str {
 /// Runs what loads programs, one at a time, with libbpf's words kept for [`refusal`].
 ///
 /// # Errors
-/// What `load` refuses; [`BpfRefusal::NoBtf`] before that, where `sys` (`/sys`) does not describe the kernel's types.
+/// What `load` refuses; before that [`BpfRefusal::NoBtf`], where `sys` (`/sys`) does not describe the kernel's types,
+/// and [`BpfRefusal::Deadly`].
 pub fn loading<T, E: From<BpfRefusal>>(sys: &Path, load: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+    if let Some(call) = filter::deadly().bpf {
+        return Err(BpfRefusal::Deadly { call }.into());
+    }
     let btf = sys.join("kernel/btf/vmlinux");
     if !btf.exists() {
         return Err(BpfRefusal::NoBtf { path: btf.display().to_string() }.into());

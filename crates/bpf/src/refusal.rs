@@ -16,6 +16,12 @@ pub enum BpfRefusal {
         /// What the kernel said.
         source: io::Error,
     },
+    /// Whoever tries is killed.
+    #[error("the system call filter around gleaner (seccomp) kills whoever calls {call}; allow it, or have it refused")]
+    Deadly {
+        /// What must not be called.
+        call: &'static str,
+    },
     /// The kernel does not describe its types.
     #[error("this kernel has no {path}; one built with CONFIG_DEBUG_INFO_BTF is needed")]
     NoBtf {

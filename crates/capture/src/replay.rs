@@ -18,6 +18,11 @@ pub type Change<'a> = dyn Fn(&GuestParams) -> Result<GuestParams, ParamError> + 
 /// Differences that are kept of a group.
 const DIFFERENCES_MAX: usize = 20;
 
+/// Groups at a time with a policy of their own; the daemon manages 1,000 at most.
+const RUNNING_MAX: usize = 10_000;
+/// Bytes that are kept to be told at the end: those of groups and of differences.
+const KEPT_BYTES_MAX: usize = 64 << 20;
+
 /// Why a file cannot be replayed, although it can be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
@@ -27,6 +32,9 @@ pub enum ReplayError {
         /// Who recorded it.
         gleaner: String,
     },
+    /// A small file may tell of more groups than memory holds.
+    #[error("it tells of more groups than any recording has, and is not replayed")]
+    TooMuch,
     /// With what was recorded the changed parameters are not allowed.
     #[error("{0}")]
     Params(#[from] ParamError),
@@ -82,12 +90,14 @@ pub struct Replay<'a> {
     session: String,
     running: BTreeMap<u64, Running>,
     outcomes: Vec<GroupOutcome>,
+    /// Bytes of these, about.
+    kept: usize,
 }
 
 impl<'a> Replay<'a> {
     /// `change`: with other parameters than those recorded.
     pub fn new(change: Option<&'a Change<'a>>) -> Self {
-        Self { change, session: String::new(), running: BTreeMap::new(), outcomes: Vec::new() }
+        Self { change, session: String::new(), running: BTreeMap::new(), outcomes: Vec::new(), kept: 0 }
     }
 
     /// What came of each group, in the order in which they began.
@@ -128,7 +138,8 @@ impl<'a> Replay<'a> {
             Item::Record(Record::Gone { group }) => drop(self.running.remove(group)),
             Item::Record(_) => {}
         }
-        Ok(())
+        let is_too_much = self.kept > KEPT_BYTES_MAX || self.running.len() > RUNNING_MAX;
+        if is_too_much { Err(ReplayError::TooMuch) } else { Ok(()) }
     }
 
     fn changed(&self, params: &GuestParams) -> Result<GuestParams, ParamError> {
@@ -143,6 +154,7 @@ impl<'a> Replay<'a> {
         }
         let outcome = known.map_or(self.outcomes.len(), |group| group.outcome);
         if outcome == self.outcomes.len() {
+            self.kept += size_of::<GroupOutcome>() + record.name.len();
             self.outcomes.push(GroupOutcome {
                 name: record.name.clone(),
                 policy: record.policy,
@@ -175,7 +187,7 @@ impl<'a> Replay<'a> {
             }
         }
         if policy.is_some() && record.state.is_none() {
-            self.outcomes[outcome].compare(record.at, &record.decisions, &begun);
+            self.kept += self.outcomes[outcome].compare(record.at, &record.decisions, &begun);
         }
         self.running.insert(record.group, Running { policy, outcome });
         Ok(())
@@ -203,7 +215,7 @@ impl<'a> Replay<'a> {
         // A state that was made up may be one that no policy is ever in.
         if let Ok(replayed) = catch_unwind(AssertUnwindSafe(|| tell(policy))) {
             outcome.windows += windows;
-            outcome.compare(at, recorded, &replayed);
+            self.kept += outcome.compare(at, recorded, &replayed);
         } else {
             outcome.failed = true;
             group.policy = None;
@@ -217,7 +229,8 @@ impl GroupOutcome {
         self.differing == 0 && self.skipped == 0 && !self.failed
     }
 
-    fn compare(&mut self, at: Nanos, recorded: &[Decision], replayed: &[Decision]) {
+    /// How many bytes are kept of it.
+    fn compare(&mut self, at: Nanos, recorded: &[Decision], replayed: &[Decision]) -> usize {
         for decision in recorded {
             self.actions.entry(decision.action.name()).or_default().0 += 1;
         }
@@ -226,12 +239,15 @@ impl GroupOutcome {
         }
         // Bytes: what is not a number is the same as itself.
         if encode(&recorded) == encode(&replayed) {
-            return;
+            return 0;
         }
         self.differing += 1;
-        if self.differences.len() < DIFFERENCES_MAX {
-            let (recorded, replayed) = (recorded.to_vec(), replayed.to_vec());
-            self.differences.push(Difference { at, window: self.windows, recorded, replayed });
+        if self.differences.len() >= DIFFERENCES_MAX {
+            return 0;
         }
+        let (recorded, replayed) = (recorded.to_vec(), replayed.to_vec());
+        let bytes = size_of::<Difference>() + (recorded.len() + replayed.len()) * size_of::<Decision>();
+        self.differences.push(Difference { at, window: self.windows, recorded, replayed });
+        bytes
     }
 }

@@ -8,6 +8,10 @@ use gleaner_model::{Burst, Decision, GroupWindow, Nanos, Policy, Profile, Source
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
+/// vCPUs that the windows of one frame have together: each window has its own copy. Far more than a recorder writes,
+/// which ends a frame after 128 KiB.
+const VCPUS_MAX: usize = 1 << 22;
+
 /// A record. The order of kinds and fields is the format: another one is another [`crate::frame::VERSION`].
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[allow(clippy::large_enum_variant, reason = "one at a time, and most are windows")]
@@ -131,13 +135,14 @@ pub(crate) struct Records {
     bytes: Vec<u8>,
     at: usize,
     vcpus: Option<Vec<VcpuWindow>>,
+    copied: usize,
     /// Of the next window, and whose that is.
     ties: Option<(u64, Ties)>,
 }
 
 impl Records {
     pub(crate) fn of(bytes: Vec<u8>) -> Self {
-        Self { bytes, at: 0, vcpus: None, ties: None }
+        Self { bytes, at: 0, vcpus: None, copied: 0, ties: None }
     }
 
     /// The next one; `None` after the last.
@@ -147,9 +152,9 @@ impl Records {
             Ok(Wire::Ties { group, ties }) => {
                 self.ties = Some((group, ties.into_owned()));
                 let next = self.next_wire()?;
-                Some(next.and_then(|wire| self.record(wire).ok_or("its vCPUs are not there")))
+                Some(next.and_then(|wire| self.record(wire).ok_or("its vCPUs are not there, or too many")))
             }
-            wire => Some(wire.and_then(|wire| self.record(wire).ok_or("its vCPUs are not there"))),
+            wire => Some(wire.and_then(|wire| self.record(wire).ok_or("its vCPUs are not there, or too many"))),
         }
     }
 
@@ -199,7 +204,8 @@ impl Records {
                 if let Some(own) = own {
                     self.vcpus = Some(own.into_owned());
                 }
-                let vcpus = self.vcpus.clone()?;
+                self.copied += self.vcpus.as_ref().map_or(0, Vec::len);
+                let vcpus = self.vcpus.as_ref().filter(|_| self.copied <= VCPUS_MAX)?.clone();
                 let mut of_group = of_group.into_owned();
                 let ties = self.ties.take_if(|(of, _)| *of == group);
                 of_group.ties = ties.map(|(_, ties)| Box::new(ties));

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{items, recorded, windows};
-use gleaner_capture::{CaptureError, Damage, Item, Reader, Replay};
+use gleaner_capture::{CaptureError, Damage, Item, Reader, Replay, ReplayError};
 use proptest::prelude::*;
 use std::io::Cursor;
 
@@ -132,6 +132,55 @@ fn lengths_and_bombs_are_refused() {
     }
     let grown = peak_kib() - before;
     assert!(grown < 64 << 10, "{grown} KiB");
+}
+
+/// Records of one group after the other, compressed to nearly nothing; each is gone at once where `gone`.
+fn groups(name: &[u8], gone: bool, count: u32) -> Vec<u8> {
+    let varint = |mut number: usize| {
+        let mut bytes = Vec::new();
+        while number >= 0x80 {
+            bytes.push(u8::try_from(number & 0x7f).unwrap() | 0x80);
+            number >>= 7;
+        }
+        bytes.push(u8::try_from(number).unwrap());
+        bytes
+    };
+    let record = |bytes: &[u8]| [&u32::try_from(bytes.len()).unwrap().to_le_bytes(), bytes].concat();
+    let mut block = Vec::new();
+    for number in 0..count {
+        let number = varint(usize::try_from(number).unwrap());
+        // At 0, with this name, policy and profile; no set-up, no state, no decision.
+        block.extend(record(&[&[1][..], &number, &[0], &varint(name.len()), name, &[0, 0, 0, 0, 0]].concat()));
+        if gone {
+            block.extend(record(&[&[4][..], &number].concat()));
+        }
+    }
+    frame(&block, None, None)
+}
+
+#[test]
+fn groups_without_end_are_read_and_not_replayed() {
+    let before = peak_kib();
+    let name = vec![b'x'; 3 << 20];
+    for (frames, repeated) in [
+        (groups(&name[..1000], true, 4_000), 20),
+        // Names of 3 MiB, in frames of a few hundred bytes.
+        (groups(&name, true, 1), 30),
+        // Groups that never end.
+        (groups(b"", false, 12_000), 1),
+    ] {
+        assert!(frames.len() < 400 << 10, "{}", frames.len());
+        let bytes = file(&frames.repeat(repeated));
+        let mut replay = Replay::new(None);
+        let mut reader = Reader::new(Cursor::new(&bytes)).unwrap();
+        let error = reader.by_ref().find_map(|item| match item {
+            Item::Record(_) => replay.feed(&item).err(),
+            Item::Damage(damage) => panic!("{damage}"),
+        });
+        assert!(matches!(error, Some(ReplayError::TooMuch)), "{error:?} after {} records", reader.records_read());
+    }
+    let grown = peak_kib() - before;
+    assert!(grown < 256 << 10, "{grown} KiB");
 }
 
 /// The most memory that this process ever had.

@@ -9,6 +9,7 @@ use gleaner_command::output::say;
 use gleaner_daemon::{Answer, ClientError, Join, Request, ask_within, holder, socket_in};
 use gleaner_report::RunReport;
 use gleaner_runtime::Config;
+use gleaner_sys::filter;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::io;
@@ -66,7 +67,8 @@ pub struct Offer {
 /// Why the program is managed beside a daemon.
 pub fn look(asking: &Asking, config: &Config) -> Result<Option<Offer>, String> {
     let args = &asking.daemon;
-    if args.no_daemon {
+    // Whoever asks may be killed by a filter.
+    if args.no_daemon || filter::deadly().asking.is_some() {
         return Ok(None);
     }
     let system = PathBuf::from(SYSTEM);

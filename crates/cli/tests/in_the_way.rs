@@ -4,7 +4,6 @@
 
 mod common;
 
-use common::seccomp::forbidding;
 use common::unprivileged::Unprivileged;
 use common::{GLEANER, Said, finish, is_root, run};
 use std::fs;
@@ -411,6 +410,24 @@ fn refused_threads_and_processes_are_named_and_nothing_panics() {
 }
 
 #[test]
+fn a_group_with_little_memory_keeps_it_for_the_program() {
+    if needs_root() {
+        return;
+    }
+    let group = |bytes: &str| {
+        let files = ["memory.limit_in_bytes", "memory.max"].map(|file| [(file, bytes)]);
+        Group::new("memory", &files[0]).or_else(|| Group::new("memory", &files[1]))
+    };
+    for (bytes, unmanaged) in [("16777216", true), ("268435456", false)] {
+        let Some(group) = group(bytes) else {
+            gleaner_testing::skip!("no group with a memory limit can be made here");
+        };
+        let said = group.run(&format!("exec {RUN} -- sh -c 'sleep 0.3; exit 3'")).with_status(3);
+        assert_eq!(said.stderr.contains("MiB of memory"), unmanaged, "{said:#?}");
+    }
+}
+
+#[test]
 fn yielding_threads_never_spend_the_programs_quota() {
     if needs_root() {
         return;
@@ -452,39 +469,4 @@ fn a_cgroup_mount_that_shows_another_group_is_left_alone() {
         assert!(!said.stdout.contains("in-the-way"), "{mounts}: {said:#?}");
     }
     assert!(fs::read_to_string(format!("{group}/cgroup.procs")).unwrap().is_empty());
-}
-
-#[test]
-fn forbidden_system_calls_cost_nobody_a_run() {
-    let processes: Vec<libc::c_long> = vec![libc::SYS_clone, libc::SYS_clone3];
-    let one = |call| vec![call];
-    for (calls, errno, why) in [
-        // Neither a process nor a thread can be had.
-        (processes, libc::EAGAIN, "in Gleaner's place"),
-        (one(libc::SYS_sched_getaffinity), libc::EPERM, ""),
-        (one(libc::SYS_sched_setaffinity), libc::EPERM, ""),
-        (vec![libc::SYS_sched_getaffinity, libc::SYS_sched_setaffinity, libc::SYS_getcpu], libc::EPERM, ""),
-        (one(libc::SYS_sched_setscheduler), libc::EPERM, ""),
-        (one(libc::SYS_bpf), libc::EPERM, ""),
-        (one(libc::SYS_socketpair), libc::EPERM, "in Gleaner's place"),
-        (one(libc::SYS_pipe2), libc::EMFILE, ""),
-        (one(libc::SYS_flock), libc::ENOSYS, ""),
-        (one(libc::SYS_fcntl), libc::EPERM, ""),
-        (one(libc::SYS_prlimit64), libc::EPERM, ""),
-        (one(libc::SYS_prctl), libc::EPERM, ""),
-        (one(libc::SYS_waitid), libc::ENOSYS, ""),
-        (one(libc::SYS_statx), libc::ENOSYS, ""),
-        (one(libc::SYS_getrandom), libc::ENOSYS, ""),
-        (one(libc::SYS_perf_event_open), libc::EPERM, ""),
-        (one(libc::SYS_clock_gettime), libc::EPERM, ""),
-    ] {
-        for retain in ["auto", "yielding"] {
-            // So that a wake-up's cost is measured first.
-            let _ = fs::remove_file("/run/gleaner/calibration.json");
-            let mut command = run(["--retain", retain, "--", "sh", "-c", "echo ran; exit 3"]);
-            forbidding(&mut command, &calls, errno);
-            let said = finish(&mut command).with_status(3).saying("ran\n");
-            assert!(said.stderr.contains(why) && !said.stderr.contains("panicked"), "{calls:?}: {said:#?}");
-        }
-    }
 }

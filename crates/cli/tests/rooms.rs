@@ -27,7 +27,7 @@ const ROOMS: &[Room] = &[
     Room { name: "gleaner-sys", knows: &["gleaner-model"], outside: Some(&["libc", "rustix", "thiserror"]) },
     Room { name: "gleaner-decide", knows: &["gleaner-model", "gleaner-stats"], outside: Some(&["serde", "thiserror"]) },
     // Two layers load programs into the kernel. How is the same in both.
-    Room { name: "gleaner-bpf", knows: &["gleaner-model"], outside: None },
+    Room { name: "gleaner-bpf", knows: &["gleaner-model", "gleaner-sys"], outside: None },
     Room { name: "gleaner-observe", knows: &["gleaner-model", "gleaner-sys", "gleaner-bpf"], outside: None },
     Room { name: "gleaner-act", knows: &["gleaner-model", "gleaner-sys", "gleaner-bpf"], outside: None },
     // What decide was told and decided, in a file; and decided again.

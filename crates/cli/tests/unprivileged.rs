@@ -6,6 +6,7 @@ mod common;
 use common::machine::journals_of_run;
 use common::unprivileged::{Unprivileged, json};
 use common::{Killed, comes_true, finish, pid_of, send};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Stdio;
@@ -111,4 +112,22 @@ fn without_privilege_doctor_and_probe_say_what_they_can() {
     let said = finish(&mut user.gleaner(&["probe", "--samples", "50", "--json"])).with_status(0);
     assert!(json(&said)["notes"].to_string().contains("cpu.idle"), "{said:#?}");
     assert!(!user.state().exists());
+}
+
+/// Copies of the shell with the set-user-ID bit: the program has another's rights, over which Gleaner has none.
+#[test]
+fn a_set_user_id_program_keeps_its_rights_and_its_status() {
+    if !common::is_root() {
+        gleaner_testing::skip!("needs root");
+    }
+    let user = Unprivileged::new();
+    let shell = user.folder.path().join("shell");
+    std::fs::copy("/bin/sh", &shell).unwrap();
+    std::fs::set_permissions(&shell, std::fs::Permissions::from_mode(0o4755)).unwrap();
+    let shell = shell.to_str().unwrap();
+    for options in [&[][..], &["--policy", "consolidate"], &["--timer-slack", "50us"], &["--retain", "yielding"]] {
+        let program = ["--", shell, "-p", "-c", "id -u; sleep 0.3; exit 3"];
+        let mut command = user.gleaner(&[&["run", "--timeout", "1ms"][..], options, &program].concat());
+        finish(&mut command).with_status(3).saying("0\n");
+    }
 }

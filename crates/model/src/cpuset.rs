@@ -131,7 +131,7 @@ impl FromStr for CpuSet {
     type Err = ParseCpuSetError;
 
     fn from_str(list: &str) -> Result<Self, Self::Err> {
-        let mut set = BTreeSet::new();
+        let (mut set, mut named) = (BTreeSet::new(), 0);
         for part in list.trim().split(',').map(str::trim).filter(|part| !part.is_empty()) {
             let error = || ParseCpuSetError { list: list.trim().to_owned(), part: part.to_owned() };
             let number = |text: &str| text.parse::<u32>().ok().filter(|n| *n <= MAX_CPU).ok_or_else(error);
@@ -139,7 +139,9 @@ impl FromStr for CpuSet {
                 Some((start, end)) => (number(start)?, number(end)?),
                 None => (number(part)?, number(part)?),
             };
-            if start > end {
+            // A list that names the same numbers again and again would take for ever.
+            named += u64::from(end.saturating_sub(start)) + 1;
+            if start > end || named > u64::from(MAX_CPU) + 1 {
                 return Err(error());
             }
             set.extend((start..=end).map(VcpuId));
@@ -152,6 +154,12 @@ impl FromStr for CpuSet {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn a_list_that_repeats_itself_without_end_is_refused() {
+        assert_eq!("0-8191".parse::<CpuSet>().unwrap().len(), 8192);
+        assert!("0-8191,".repeat(100_000).parse::<CpuSet>().is_err());
+    }
 
     #[test]
     fn reads_and_prints_the_kernel_list_format() {

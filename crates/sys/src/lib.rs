@@ -8,9 +8,10 @@
 //!   system      /proc/stat
 //!   stat        /proc/PID/stat and schedstat, /proc/PID/status
 //!   cgroup      /proc/PID/cgroup and mountinfo: which mount shows the cgroup that this process is in
-//!   quota       whether a cgroup's CPU time is limited, and how many processes it may still have
+//!   quota       whether a cgroup's CPU time is limited, how many processes it may still have, and how much memory
 //!   namespace   whose /proc this is
 //!   limits      what this process may use, and what its caller gave it
+//!   filter      which system calls a filter (seccomp) refuses, and which end this process
 //!   clock       CPU time of a thread or process, monotonic time
 //! ```
 //!
@@ -23,6 +24,7 @@ mod cgroup;
 mod clock;
 mod cpus;
 mod error;
+pub mod filter;
 mod limits;
 mod namespace;
 mod quota;
@@ -38,7 +40,7 @@ pub use cpus::{OnlineReader, online_cpus, own_affinity, possible_cpus, usable_cp
 pub use error::{SysError, is_gone, why_refused};
 pub use limits::{Limit, Limits};
 pub use namespace::{Namespaces, OwnProc, own_proc, user_is_initial};
-pub use quota::{Quota, cpu_quota, processes_left, tasks_of_user};
+pub use quota::{Quota, cpu_quota, memory_limit, processes_left, tasks_of_user};
 pub use root::{ProcRoot, numbered, read_optional, reread};
 pub use stat::{Stat, children, children_of_all, parents, schedstat, status_field, switches};
 pub use system::{CpuTimes, StatReader, SystemStat};

@@ -50,6 +50,12 @@ impl Limit {
         self.set(&none).or_else(|_| self.set(&libc::rlimit { rlim_cur: hard, rlim_max: hard }))
     }
 
+    /// Lowers the soft limit of this process. Where it is refused, it stays.
+    pub fn lower(self, most: u64) {
+        let now = self.get();
+        let _ = self.set(&libc::rlimit { rlim_cur: now.rlim_cur.min(most), rlim_max: now.rlim_max });
+    }
+
     fn get(self) -> libc::rlimit {
         let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
         // SAFETY: the kernel fills a local of the type asked for; where it refuses, there is no limit to speak of.

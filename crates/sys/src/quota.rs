@@ -1,4 +1,5 @@
-//! What cgroups allow: CPU time (`cpu.max`, `cpu.cfs_quota_us`) and processes (`pids.max`). A limit counts for the
+//! What cgroups allow: CPU time (`cpu.max`, `cpu.cfs_quota_us`), processes (`pids.max`) and memory (`memory.max`,
+//! `memory.limit_in_bytes`). A limit counts for the
 //! group that has it and for all below; limits above what is mounted here cannot be seen.
 
 use crate::stat::{self, status_field, words};
@@ -28,6 +29,13 @@ pub fn processes_left(top: &Path, folder: &Path) -> Option<(u64, PathBuf)> {
         Some((most.saturating_sub(now), group.join("pids.max")))
     };
     groups(top, folder).filter_map(left).min()
+}
+
+/// The bytes of memory that the group at `folder` may have, by it and those above, and by which file.
+pub fn memory_limit(top: &Path, folder: &Path) -> Option<(u64, PathBuf)> {
+    let files = ["memory.max", "memory.limit_in_bytes"];
+    let limits = groups(top, folder).flat_map(|group| files.map(|file| group.join(file)));
+    limits.filter_map(|file| Some((number(&file)?, file))).min()
 }
 
 /// How many processes and threads a user has here, as far as `/proc` shows them.
@@ -125,5 +133,17 @@ mod tests {
         ]);
         assert_eq!(processes_left(&top, &top.join("a/b")), Some((3, folder.path().join("cg/a/pids.max"))));
         assert_eq!(processes_left(&top, &top), None);
+    }
+
+    #[test]
+    fn the_least_memory_on_the_way_up_counts() {
+        let (folder, top) = tree(&[
+            ("memory.max", "1\n"),
+            ("cg/memory.max", "max\n"),
+            ("cg/a/memory.max", "1000\n"),
+            ("cg/a/b/memory.limit_in_bytes", "9223372036854771712\n"),
+        ]);
+        assert_eq!(memory_limit(&top, &top.join("a/b")), Some((1000, folder.path().join("cg/a/memory.max"))));
+        assert_eq!(memory_limit(&top, &top), None);
     }
 }

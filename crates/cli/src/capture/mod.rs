@@ -14,6 +14,7 @@ use gleaner_command::failure::Failure;
 use gleaner_command::files::refuse_strangers;
 use gleaner_model::printable;
 use gleaner_runtime::Runtime;
+use gleaner_sys::Limit;
 pub use replay::{ReplayArgs, main as replay};
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
@@ -78,7 +79,12 @@ pub fn name_of(command: &[OsString]) -> String {
     printable(program.as_encoded_bytes())
 }
 
+/// Bytes of address space for whoever reads a capture.
+const READING_BYTES_MAX: u64 = 2 << 30;
+
 fn open(path: &Path) -> Result<Reader<File>, Failure> {
+    // A file made for it may tell of states that no memory holds: then this process ends, and no other.
+    Limit::ADDRESS_SPACE.lower(READING_BYTES_MAX);
     let name = path.display();
     let file = File::open(path)
         .map_err(|error| Failure::input(format!("cannot read {name}: {error}; name a file that --capture wrote")))?;

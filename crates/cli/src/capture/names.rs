@@ -3,6 +3,10 @@
 use gleaner_capture::{Machine, Record};
 use std::collections::BTreeMap;
 
+/// Names that are kept at a time, and bytes of one: a small file may have more than memory holds.
+const NAMES_MAX: usize = 10_000;
+const NAME_BYTES_MAX: usize = 4_096;
+
 /// What groups are called.
 #[derive(Debug, Default)]
 pub struct Names {
@@ -18,7 +22,13 @@ impl Names {
             Record::Begins(Machine { session, .. }) if *session != self.session => {
                 *self = Self { session: session.clone(), names: BTreeMap::new() };
             }
-            Record::Group(group) => drop(self.names.insert(group.group, group.name.clone())),
+            Record::Group(group) => {
+                let has_room = self.names.len() < NAMES_MAX || self.names.contains_key(&group.group);
+                if has_room && group.name.len() <= NAME_BYTES_MAX {
+                    self.names.insert(group.group, group.name.clone());
+                }
+            }
+            Record::Gone { group } => drop(self.names.remove(group)),
             _ => {}
         }
     }

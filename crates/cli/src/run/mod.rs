@@ -67,7 +67,7 @@ const OWN_FAULT: &str = "Gleaner failed, which is a bug; please report what it s
 
 /// The program first: what is to be beside it begins once it has run for a while, but for what was asked for by name.
 fn run(options: &Options, mut recording: Option<Recording>, inherited: &Inherited) -> Result<RunReport, Failure> {
-    if let Some(why) = unmanaged::too_little_memory() {
+    if let Some(why) = unmanaged::too_little_memory().or_else(unmanaged::filter_in_the_way) {
         return Err(instead(options, inherited, &why));
     }
     let manages = options.config.group.policy() != Policy::Off;

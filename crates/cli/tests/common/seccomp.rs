@@ -17,6 +17,22 @@ fn look_at(offset: u32) -> libc::sock_filter {
     statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, offset)
 }
 
+/// What a filter answers.
+#[derive(Clone, Copy, Debug)]
+pub enum Answer {
+    /// This error.
+    Error(i32),
+    /// SIGSYS, of which whoever asks dies with all of its threads: what systemd does where nobody says otherwise.
+    Death,
+}
+
+fn answer(answer: Answer) -> libc::sock_filter {
+    match answer {
+        Answer::Error(errno) => refuse(errno),
+        Answer::Death => statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_KILL_PROCESS),
+    }
+}
+
 fn refuse(errno: i32) -> libc::sock_filter {
     statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ERRNO | errno.unsigned_abs())
 }
@@ -25,9 +41,9 @@ fn number(call: libc::c_long) -> u32 {
     u32::try_from(call).unwrap()
 }
 
-/// `command` with these system calls answered by an error, as a container's or a service's filter does.
-pub fn forbidding(command: &mut Command, calls: &[libc::c_long], errno: i32) {
-    let each = calls.iter().flat_map(|call| [is(number(*call), 1), refuse(errno)]);
+/// `command` with these system calls answered so, as a container's or a service's filter does.
+pub fn forbidding(command: &mut Command, calls: &[libc::c_long], so: Answer) {
+    let each = calls.iter().flat_map(|call| [is(number(*call), 1), answer(so)]);
     under(command, std::iter::once(look_at(0)).chain(each).collect());
 }
 
