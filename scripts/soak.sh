@@ -8,21 +8,23 @@
 #   --seconds N      instead
 #   --binary FILE    default target/gleaner
 #   --retain MEANS   what keeps vCPUs awake (default auto)
+#   --observer NAME  who looks (default auto)
 #   --dry-run        nothing is changed on this machine
 #
 # Lengths of windows are printed and not judged: this machine has neighbours.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-seconds=600 binary=target/gleaner retain=auto options=()
+seconds=600 binary=target/gleaner retain=auto observer=auto options=()
 while [[ $# -gt 0 ]]; do
     case $1 in
         --minutes) seconds=$(($2 * 60)); shift 2 ;;
         --seconds) seconds=$2; shift 2 ;;
         --binary) binary=$2; shift 2 ;;
         --retain) retain=$2; shift 2 ;;
+        --observer) observer=$2; shift 2 ;;
         --dry-run) options+=(--dry-run); shift ;;
-        *) sed -n '2,13s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; exit 2 ;;
+        *) sed -n '2,14s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; exit 2 ;;
     esac
 done
 binary=$(realpath "$binary")
@@ -40,7 +42,8 @@ finish() {
 trap finish EXIT
 
 {
-    printf '[daemon]\nretain = "%s"\n[capture]\nsize = "1M"\n[metrics]\nlisten = "unix:%s/metrics"\n' "$retain" "$work"
+    printf '[daemon]\nretain = "%s"\nobserver = "%s"\n' "$retain" "$observer"
+    printf '[capture]\nsize = "1M"\n[metrics]\nlisten = "unix:%s/metrics"\n' "$work"
     for n in $(seq "$GROUPS_MAX"); do
         ln -s "$binary" "$work/soak$n"
         profiles=(frugal latency balanced observe-only)
