@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs inside an emulated guest: what `gleaner run` costs a program that ends at once, interleaved with the bare program.
+# Runs inside an emulated guest: what `gleaner run` costs a program that ends at once, beside the bare program.
 #   gcc -O1 -static -o /tmp/ms experiments/start/ms.c
 #   testbed/guest.sh --binary target/gleaner --file /tmp/ms:/bin/ms --timeout 600 KERNEL experiments/start/guest.sh 16
 # The first figure is that of the first run of the boot. Then ms of each round, a mode a line.

@@ -189,7 +189,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_a_set(ids in proptest::collection::vec(0u32..20, 0..40), others in proptest::collection::vec(0u32..20, 0..9)) {
+        fn it_is_a_set(
+            ids in proptest::collection::vec(0u32..20, 0..40),
+            others in proptest::collection::vec(0u32..20, 0..9),
+        ) {
             use std::collections::BTreeSet;
             let sets = |ids: &[u32]| {
                 let ids = || ids.iter().copied().map(VcpuId);

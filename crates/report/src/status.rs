@@ -211,8 +211,8 @@ pub struct StatusGroup {
     /// The paper's measurements since then; `wake_to_run` is null without BPF.
     #[serde(default)]
     pub lengths: ObservedLengths,
-    /// What it did in the last one to two seconds, or since it was last looked at, where it is quiet; null from an earlier
-    /// version.
+    /// What it did in the last one to two seconds, or since it was last looked at, where it is quiet; null from an
+    /// earlier version.
     pub recent: Option<StatusRecent>,
     /// Who wakes whom, in plain words, such as `hand-offs: ...`; null without BPF.
     pub wake_pattern: Option<String>,
