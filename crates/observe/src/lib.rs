@@ -12,6 +12,7 @@
 //!   run_intervals: what slices threads really got, and where they compete
 //!   thread_events: who ran, waited and woke whom, event by event
 //!   system_calls: how many a few processes make, for as long as places are compared
+//!   waking: who wakes whom among them, thread by thread, for as long as somebody asks
 //!   neighbours: who else steers these vCPUs
 //!   host: what a host is, and what things cost on it
 //!   llc_counts: where a thread's figures of the last level come from
@@ -25,6 +26,7 @@ mod bound;
 mod bpf;
 mod burst;
 mod capabilities;
+mod config;
 mod cpuidle;
 mod error;
 mod host;
@@ -42,6 +44,7 @@ mod system_calls;
 mod target;
 mod thread_events;
 mod vmm;
+mod waking;
 mod xen;
 
 pub use gleaner_sys::{CpuTimes, ProcRoot, StatReader, SystemStat};
@@ -49,6 +52,7 @@ pub use gleaner_sys::{CpuTimes, ProcRoot, StatReader, SystemStat};
 pub use bpf::{BpfObserver, BpfRefusal, BusySignal, BusyWaker};
 pub use burst::{BurstLook, BurstSignal, BurstStop};
 pub use capabilities::{Capabilities, capabilities};
+pub use config::{ObserverChoice, ObserverConfig};
 pub use error::ObserveError;
 pub use host::{
     ExitCost, Fact, HaltPolling, HostExitError, HostFacts, KernelVersion, PauseExits, RefillCost, RtBudget, SliceIssue,
@@ -57,7 +61,7 @@ pub use host::{
 pub use hypervisor::{Evidence, Hypervisor, hypervisor};
 pub use llc_counts::LlcCountFiles;
 pub use neighbours::{Neighbours, PreferredReader, Tuned, irqbalance, neighbours, never_halts, sched_ext};
-pub use observer::{Observer, ObserverChoice, ObserverConfig};
+pub use observer::Observer;
 pub use perf_counters::{LlcCountSource, LlcCounterRefusal, LlcCounters, LlcThreadCounts, NotCounted};
 pub use procfs::ProcfsObserver;
 pub use progress::ProgressFile;
@@ -76,4 +80,5 @@ pub use vmm::{
     ThreadStat, VcpuActivity, VcpuLoad, VcpuThread, Vm, Vmm, cgroup_of, cpu_limit, discover, entitlements, query_cpus,
     rediscover, select, thread_stat, watch,
 };
+pub use waking::WakeCounter;
 pub use xen::{XenDomain, XenHost, XenReadError, XenVcpu, XenVcpuState, is_xen_dom0, xen_host, xen_pools};

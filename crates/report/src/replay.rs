@@ -1,8 +1,7 @@
 //! `gleaner.replay/1`: recorded windows decided again.
 
-use crate::contracts::Shown;
 use crate::run::DecisionRecord;
-use crate::show::{Document, Row, line, table};
+use crate::show::{Document, Row, Shown, line, table};
 use crate::text::{count, time};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -61,7 +60,7 @@ pub struct ReplayGroup {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ReplayAction {
-    /// `retain`, `release`, `deactivate`, `activate`, `activate-all`.
+    /// `retain`, `release`, `deactivate`, `activate`, `activate-all`, `bind`.
     pub action: String,
     /// Times then.
     pub recorded: u64,

@@ -13,7 +13,7 @@
 //!
 //! A rest is one span, and the whole periods after it: nothing is added up for a group before it leaves.
 
-use crate::wishes::GroupId;
+use crate::timeout_requests::GroupId;
 use gleaner_model::{Distribution, Nanos, VcpuWindow, Window};
 use gleaner_observe::SeenGroup;
 use std::collections::{BTreeMap, VecDeque};
