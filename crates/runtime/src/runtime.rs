@@ -11,13 +11,13 @@ use crate::observing::Together;
 use crate::resting::{CROWD, Resting};
 use crate::session::run_id;
 use crate::setup::{self, SetupError, likely_means, set_up};
-use crate::snapshot::{GroupSnapshot, RetentionSnapshot, Snapshot};
+use crate::snapshot::{GroupSnapshot, RetentionSnapshot, Snapshot, steal_is_reported};
 use crate::timeout_requests::GroupId;
 use gleaner_act::{SetValue, TimerSlack};
 use gleaner_capture::{Recorder, Target};
 use gleaner_decide::guest::Urgency;
 use gleaner_model::{CpuSet, Nanos, RetainMeans, Window};
-use gleaner_observe::{ProcRoot, Seen, StatReader};
+use gleaner_observe::{ProcRoot, Seen};
 use gleaner_sys::{children, numbered, thread_cpu_time, why_refused};
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -494,9 +494,4 @@ fn means_for(config: &Config, machine: &mut Machine, events: &mut Events) -> Opt
         setup::equip(config, machine, events);
     }
     machine.retention().map(|(means, _)| means)
-}
-
-fn steal_is_reported() -> bool {
-    let stat = StatReader::open(&ProcRoot::default()).and_then(|mut reader| reader.read());
-    stat.is_ok_and(|stat| stat.steal() > Nanos::ZERO)
 }
