@@ -41,6 +41,7 @@ pub(crate) struct Position {
 
 /// Everything that a picture is made of.
 #[derive(Debug, Default)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a key's, and means nothing to the others")]
 pub(crate) struct App {
     status: Option<Box<StatusReport>>,
     /// Of each group, oldest first.
