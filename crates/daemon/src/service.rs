@@ -39,8 +39,8 @@ mod machine;
 
 /// How often the daemon looks for groups that came and went.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// What looking may cost, as a part of one CPU: 1/200.
-const LOOK_RARITY: u32 = 200;
+/// What looking may cost, as a part of one CPU: 1/400.
+const LOOK_RARITY: u32 = 400;
 /// ... but not for longer: without a group it is what the watchdog hears.
 const LOOK_AT_LEAST_EVERY: Duration = Duration::from_secs(5);
 /// A window this late tells of a machine, or a daemon, that was stopped; nothing is to be learnt from it.

@@ -55,9 +55,9 @@ impl Distribution {
 
     /// From bucket counts by [`bucket_index`] and the exact sum of the values. Buckets past the last valid one are
     /// ignored.
-    pub fn from_buckets(counts: &[u64], sum: Nanos) -> Self {
-        let used = counts.iter().take(BUCKETS).rposition(|count| *count > 0).map_or(0, |last| last + 1);
-        let counts = counts[..used].to_vec();
+    pub fn from_buckets(counts: impl IntoIterator<Item = u64>, sum: Nanos) -> Self {
+        let mut counts: Vec<u64> = counts.into_iter().take(BUCKETS).collect();
+        counts.truncate(counts.iter().rposition(|count| *count > 0).map_or(0, |last| last + 1));
         let count = counts.iter().sum();
         Self { counts, count, sum: sum.0 }
     }

@@ -7,7 +7,12 @@
 //!   Target     what it means now; its roots are asked for again and again
 //! ```
 
+mod folders;
+
+pub(crate) use folders::members_below;
+
 use crate::ProcRoot;
+use folders::{DEEPEST, everything_below, named};
 use gleaner_model::{CpuSet, printable};
 use gleaner_sys::{Stat, affinity_of, numbered, usable_cpus};
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,10 +24,6 @@ use std::path::{Path, PathBuf};
 
 /// Where systemd keeps its units, as distributions mount cgroups below `/sys`: version 2, hybrid, version 1.
 const HIERARCHIES: [&str; 3] = ["fs/cgroup", "fs/cgroup/unified", "fs/cgroup/systemd"];
-/// Slices in slices.
-const DEEPEST: usize = 5;
-/// Folders looked at for one pattern.
-const MOST_FOLDERS: usize = 10_000;
 
 /// Why there is nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -226,8 +227,8 @@ impl Selector {
             Self::Cgroup(pattern) if !self.has_wildcards() => {
                 Target::cgroup(root, Path::new(pattern.as_str())).into_iter().collect()
             }
-            Self::Cgroup(pattern) => cgroups(root, pattern),
-            Self::Unit(pattern) => units(root, pattern),
+            Self::Cgroup(pattern) => cgroups(root, pattern, &known),
+            Self::Unit(pattern) => units(root, pattern, &known),
         };
         targets.sort();
         let running = targets.into_iter().filter_map(|target| {
@@ -274,18 +275,27 @@ fn is_cgroup(folder: &Path) -> bool {
 
 /// Cgroups whose path, from the top of its hierarchy or of the file system, matches. Of several hierarchies the first
 /// that has one. Names are bytes: to a wildcard, what is no UTF-8 is some other character.
-fn cgroups(root: &ProcRoot, pattern: &glob::Pattern) -> Vec<Target> {
+fn cgroups(root: &ProcRoot, pattern: &glob::Pattern, known: &dyn Fn(&Target) -> bool) -> Vec<Target> {
     let options = glob::MatchOptions { require_literal_separator: true, ..glob::MatchOptions::new() };
-    let matching = |top: PathBuf| -> Vec<Target> {
+    let matching = |top: PathBuf| {
         let matches = |path: &Path| {
             let inside = path.strip_prefix(&top).map(|rest| Path::new("/").join(rest));
             let matches = |path: &Path| pattern.matches_with(&path.to_string_lossy(), options);
             matches(path) || inside.is_ok_and(|path| matches(&path))
         };
-        let all = everything_below(&top).into_iter().filter(|path| matches(path) && is_cgroup(path));
-        all.map(|folder| Target::Cgroup { folder }).collect()
+        cgroups_below(&top, matches, known)
     };
     hierarchies(root).map(matching).find(|found| !found.is_empty()).unwrap_or_default()
+}
+
+/// Those whose path matches. Who is known is not looked at.
+fn cgroups_below(top: &Path, matches: impl Fn(&Path) -> bool, known: &dyn Fn(&Target) -> bool) -> Vec<Target> {
+    let target = |folder: PathBuf| {
+        let target = Target::Cgroup { folder };
+        let Target::Cgroup { folder } = &target else { return None };
+        (known(&target) || is_cgroup(folder)).then_some(target)
+    };
+    everything_below(top).into_iter().filter(|path| matches(path)).filter_map(target).collect()
 }
 
 /// What systemd calls a unit that is enabled under this other name too: Debian's `redis.service` is
@@ -296,25 +306,10 @@ fn unit_behind(root: &ProcRoot, name: &str) -> Option<OsString> {
     target.file_name().filter(|file| *file != name).map(OsStr::to_owned)
 }
 
-fn units(root: &ProcRoot, pattern: &glob::Pattern) -> Vec<Target> {
-    let matches = |path: &PathBuf| path.file_name().is_some_and(|name| pattern.matches(&name.to_string_lossy()));
-    let matching = |top: PathBuf| -> Vec<Target> {
-        let all = everything_below(&top).into_iter().filter(|path| matches(path) && is_cgroup(path));
-        all.map(|folder| Target::Cgroup { folder }).collect()
-    };
-    let found = hierarchies(root).map(matching).find(|found| !found.is_empty());
+fn units(root: &ProcRoot, pattern: &glob::Pattern, known: &dyn Fn(&Target) -> bool) -> Vec<Target> {
+    let matches = |path: &Path| path.file_name().is_some_and(|name| pattern.matches(&name.to_string_lossy()));
+    let found = hierarchies(root).map(|top| cgroups_below(&top, matches, known)).find(|found| !found.is_empty());
     found.unwrap_or_else(|| Target::unit(root, pattern.as_str()).into_iter().collect())
-}
-
-/// All folders below `top`, no deeper and no more than is reasonable.
-fn everything_below(top: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    let mut level = vec![top.to_owned()];
-    for _ in 0..=DEEPEST {
-        level = level.iter().flat_map(|folder| folders(folder)).take(MOST_FOLDERS - found.len()).collect();
-        found.extend(level.iter().cloned());
-    }
-    found
 }
 
 /// State, parent and start time.
@@ -343,35 +338,6 @@ fn without_children(root: &ProcRoot, pids: &BTreeSet<i32>) -> Vec<i32> {
     let own = std::process::id().cast_signed();
     let is_root = |pid: &&i32| stat_of(root, **pid).is_some_and(|(_, parent, _)| !pids.contains(&parent));
     pids.iter().filter(is_root).copied().filter(|pid| *pid != own).collect()
-}
-
-fn named(folder: &Path, name: &OsStr, depth: usize) -> Option<PathBuf> {
-    let below = folders(folder);
-    let here = below.iter().find(|path| path.file_name() == Some(name) && is_cgroup(path));
-    let deeper = || below.iter().find_map(|path| named(path, name, depth - 1));
-    here.cloned().or_else(|| if depth > 1 { deeper() } else { None })
-}
-
-/// The processes of a cgroup and of those below it.
-pub(crate) fn members_below(folder: &Path) -> BTreeSet<i32> {
-    let mut pids = BTreeSet::new();
-    members(folder, DEEPEST, &mut pids);
-    pids
-}
-
-fn members(folder: &Path, depth: usize, into: &mut BTreeSet<i32>) {
-    let text = fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
-    into.extend(text.lines().filter_map(|line| line.parse::<i32>().ok()).filter(|pid| *pid > 0));
-    if depth > 1 {
-        for path in folders(folder) {
-            members(&path, depth - 1, into);
-        }
-    }
-}
-
-fn folders(folder: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|entry| entry.path()).collect()
 }
 
 #[cfg(test)]

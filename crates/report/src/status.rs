@@ -211,7 +211,8 @@ pub struct StatusGroup {
     /// The paper's measurements since then; `wake_to_run` is null without BPF.
     #[serde(default)]
     pub lengths: ObservedLengths,
-    /// What it did in the last one to two seconds; null from an earlier version.
+    /// What it did in the last one to two seconds, or since it was last looked at, where it is quiet; null from an
+    /// earlier version.
     pub recent: Option<StatusRecent>,
     /// Who wakes whom, in plain words, such as `hand-offs: ...`; null without BPF.
     pub wake_pattern: Option<String>,
@@ -268,6 +269,24 @@ pub struct StatusVm {
     pub slice_ns: Option<u64>,
 }
 
+/// So many groups are shown as they are.
+const GROUPS_SHOWN: usize = 20;
+/// Who takes less of a CPU than this does nothing worth a line.
+const IDLE_BELOW: f64 = 0.001;
+
+impl StatusGroup {
+    /// CPUs that it used in the last one to two seconds; 0 where nobody says.
+    pub fn cpus_lately(&self) -> f64 {
+        let recent = self.recent.filter(|recent| recent.observed_ns > 0);
+        recent.map_or(0.0, |recent| recent.cpu_time_ns as f64 / recent.observed_ns as f64)
+    }
+
+    /// Whether nothing happens to it now, and nothing is done for it; not where nobody says.
+    pub fn is_idle(&self) -> bool {
+        self.recent.is_some() && !self.held && self.retaining.is_empty() && self.cpus_lately() < IDLE_BELOW
+    }
+}
+
 /// A trial: windows with and without retention, in turn.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -308,6 +327,18 @@ impl StatusReport {
     /// Whether it keeps vCPUs awake for the groups that ask for it, where there are any.
     pub fn acts(&self) -> bool {
         !self.dry_run && (self.retention.is_some() || self.groups.iter().all(|group| group.policy != "retain"))
+    }
+
+    /// Groups as a person may read them: of many those that did most lately come first, and how many idle ones are left
+    /// out; few are all there, in the daemon's order.
+    pub fn by_what_happens(&self) -> (Vec<&StatusGroup>, usize) {
+        if self.groups.len() <= GROUPS_SHOWN {
+            return (self.groups.iter().collect(), 0);
+        }
+        let mut shown: Vec<&StatusGroup> = self.groups.iter().filter(|group| !group.is_idle()).collect();
+        shown.sort_by(|a, b| b.cpus_lately().total_cmp(&a.cpus_lately()));
+        let idle = self.groups.len() - shown.len();
+        (shown, idle)
     }
 
     /// The group of this name; or all that a wildcard of this name stands for.

@@ -4,7 +4,7 @@
 //! `cargo bench -p gleaner-runtime --bench many_vcpus [-- --groups N --busy N --threads N --vcpus N --windows N]`
 //!
 //! `/proc` is a made-up tree on a file system in memory. Its files are cheaper to read than the kernel's, and so are
-//! the processes' clocks. Each policy then decides on its group's window; a quiet group rests for ten windows, as in a
+//! the processes' clocks. Each policy then decides on its group's window; a quiet group rests meanwhile, as in a
 //! daemon.
 
 #![allow(missing_docs, reason = "a benchmark")]
@@ -106,7 +106,7 @@ fn decide(policies: &mut [GuestPolicy], resting: &mut Resting, mut seen: Seen) -
     for (place, policy) in policies.iter_mut().enumerate() {
         let id = GroupId(place as u64);
         let rests = seen.groups[place].quiet && policy.rests();
-        if rests && !resting.is_due(id) {
+        if rests && !resting.is_due(id, policy.retains()) {
             resting.join(id, || std::mem::take(&mut seen.groups[place]));
             continue;
         }

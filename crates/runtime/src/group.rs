@@ -280,6 +280,11 @@ impl Group {
         !watches_itself && (self.held || self.policy.rests() && !(contended && self.policy.retains()))
     }
 
+    /// Whether vCPUs are kept awake for it.
+    pub(crate) fn retains(&self) -> bool {
+        self.policy.retains()
+    }
+
     /// One window in which it is held, or somebody else has the vCPUs to itself: it is counted, and nothing is learnt
     /// from it.
     pub(crate) fn watch(&mut self, window: &Window, machine: &Machine, events: &mut Events) {
@@ -292,7 +297,9 @@ impl Group {
     }
 
     fn count(&mut self, window: &Window, active: &CpuSet) {
+        let before = self.totals.figures();
         self.totals.add(window, active);
+        self.marks.before(&before, window.length, before.observed);
         self.marks.follow(&self.totals.figures(), self.totals.observed);
     }
 

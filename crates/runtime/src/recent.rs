@@ -55,6 +55,13 @@ impl<T: Clone> Marks<T> {
         }
     }
 
+    /// Before a window of `length` it was `sums`: what came before a long one is not recent.
+    pub(crate) fn before(&mut self, sums: &T, length: Nanos, observed: Nanos) {
+        if length >= MARK_EVERY {
+            self.forget(sums, observed);
+        }
+    }
+
     /// Nothing that came before is recent.
     pub(crate) fn forget(&mut self, sums: &T, observed: Nanos) {
         (self.older, self.newer, self.newer_at) = (sums.clone(), sums.clone(), observed);

@@ -1,9 +1,17 @@
 //! Quiet groups among many rest: what the machine did meanwhile is put together, and they get it as one window.
 //!
 //! Problem: of two hundred groups ten do something, and a window in which nothing happened tells the others nothing.
-//! How: a group that is quiet and wants nothing joins the span that begins with this window. It leaves when something
-//! happens to it, with one window for all the time before; and at every tenth window in any case, so that what is
-//! counted of it goes on. Groups take turns in that. Where there are few groups, each has every window.
+//! How: a group that is quiet and wants nothing rests from this window on. It leaves when something happens to it or
+//! somebody asks, with one window for all the time before; and in any case after a while, so that what is counted of it
+//! goes on. Groups take turns in that. Where there are few groups, each has every window.
+//!
+//! ```text
+//!   windows    0 1 2 3 4 5 6 7 8 9 | 10 11 ...      periods of ten
+//!   spans      |-----------------| |-------        the whole period
+//!                    |-----------|                 from where somebody began to rest to the period's end
+//! ```
+//!
+//! A rest is one span, and the whole periods after it: nothing is added up for a group before it leaves.
 
 use crate::timeout_requests::GroupId;
 use gleaner_model::{Distribution, Nanos, VcpuWindow, Window};
@@ -12,66 +20,106 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// Fewer groups than this do not rest.
 pub(crate) const CROWD: usize = 8;
-/// No group rests for more windows than this, nor for longer than the longest window.
-const LONGEST: u64 = 10;
-const LONGEST_TIME: Nanos = Nanos::from_secs(1);
+/// Windows of a period.
+const PERIOD: u64 = 10;
+/// A group for which vCPUs are kept awake rests for no more windows than this, nor for longer: its budget is to hold.
+const RETAINING: (u64, Nanos) = (PERIOD, Nanos::from_secs(1));
+/// Any other.
+const LONGEST: (u64, Nanos) = (50, Nanos::from_secs(5));
+/// Its turn comes in one of so many windows: few spans begin.
+const STEP: u64 = 5;
+
+/// What the machine did from a window on.
+type Span = (u64, Window);
 
 /// Who rests, and since when.
 #[derive(Debug, Default)]
 pub struct Resting {
-    /// Windows added so far.
+    /// Windows added so far, and their time.
     added: u64,
-    /// What the machine did since it had added so many: a span for each window with which somebody began to rest.
-    spans: VecDeque<(u64, Window)>,
-    /// The span of each group, and what it looked like.
-    groups: BTreeMap<GroupId, (u64, SeenGroup)>,
+    length: Nanos,
+    /// Of this period, until now; the first is all of it.
+    open: Vec<Span>,
+    /// Of each of those before, to its end.
+    closed: VecDeque<Vec<Span>>,
+    groups: BTreeMap<GroupId, Rest>,
+}
+
+#[derive(Debug)]
+struct Rest {
+    since: u64,
+    /// [`Resting::length`] then.
+    length: Nanos,
+    /// What the group looked like.
+    seen: SeenGroup,
 }
 
 impl Resting {
     /// Whether this window may follow those of the spans: the same vCPUs, seen by the same observer.
     pub fn fits(&self, window: &Window) -> bool {
-        let same = |(_, span): &(u64, Window)| {
+        let last = self.open.first().or_else(|| self.closed.back()?.first());
+        let same = |(_, span): &Span| {
             let ids = |window: &Window| window.vcpus.iter().map(|vcpu| vcpu.id).collect::<Vec<_>>();
             span.source == window.source && span.vcpus.len() == window.vcpus.len() && ids(span) == ids(window)
         };
-        self.spans.front().is_none_or(same)
+        last.is_none_or(same)
     }
 
-    /// Whether it is this group's turn to take what came.
-    pub fn is_due(&self, group: GroupId) -> bool {
-        let has_long_rested = || self.span(group).is_some_and(|span| span.length >= LONGEST_TIME);
-        (self.added + group.0).is_multiple_of(LONGEST) || has_long_rested()
-    }
-
-    fn span(&self, group: GroupId) -> Option<&Window> {
-        let (since, _) = self.groups.get(&group)?;
-        self.spans.iter().find(|(began, _)| began == since).map(|(_, span)| span)
+    /// Whether it is this group's turn to take what came. `retains`: vCPUs are kept awake for it.
+    pub fn is_due(&self, group: GroupId, retains: bool) -> bool {
+        let (windows, longest) = if retains { RETAINING } else { LONGEST };
+        let step = if retains { 1 } else { STEP };
+        let turn = self.added.is_multiple_of(step) && (self.added / step + group.0).is_multiple_of(windows / step);
+        turn || self.groups.get(&group).is_some_and(|rest| self.length - rest.length >= longest)
     }
 
     /// This group rests from the window on that is [added](Self::add) next, unless it does already.
     pub fn join(&mut self, group: GroupId, seen: impl FnOnce() -> SeenGroup) {
-        let next = self.added;
-        self.groups.entry(group).or_insert_with(|| (next, seen()));
+        let (since, length) = (self.added, self.length);
+        self.groups.entry(group).or_insert_with(|| Rest { since, length, seen: seen() });
     }
 
     /// One window, for all who rest.
     pub fn add(&mut self, window: &Window) {
-        self.spans.iter_mut().for_each(|(_, span)| append(span, window));
-        if self.groups.values().any(|(since, _)| *since == self.added) {
-            self.spans.push_back((self.added, window.clone()));
+        if self.added.is_multiple_of(PERIOD) {
+            self.close();
+        }
+        self.open.iter_mut().for_each(|(_, span)| append(span, window));
+        if self.open.is_empty() || self.groups.values().any(|rest| rest.since == self.added) {
+            self.open.push((self.added, window.clone()));
         }
         self.added += 1;
+        self.length += window.length;
+    }
+
+    /// Another period begins.
+    fn close(&mut self) {
+        let mut spans = std::mem::take(&mut self.open);
+        let Some(first) = spans.first().map(|(began, _)| *began) else { return };
+        spans.retain(|(began, _)| *began == first || self.groups.values().any(|rest| rest.since == *began));
+        self.closed.push_back(spans);
         // Nobody rests since then.
-        while self.spans.front().is_some_and(|(began, _)| began + LONGEST < self.added) {
-            self.spans.pop_front();
+        if self.closed.len() as u64 > LONGEST.0 / PERIOD {
+            self.closed.pop_front();
         }
+    }
+
+    /// What the machine did since a group began to rest.
+    fn since(&self, since: u64) -> Option<Window> {
+        let mut periods = self.closed.iter().chain([&self.open]).skip_while(|spans| {
+            let begins = |(began, _): &Span| *began == since;
+            !spans.iter().any(begins)
+        });
+        let (_, span) = periods.next()?.iter().find(|(began, _)| *began == since)?;
+        let mut window = span.clone();
+        periods.filter_map(|spans| spans.first()).for_each(|(_, whole)| append(&mut window, whole));
+        Some(window)
     }
 
     /// The group rests no more: the window of the time that it did.
     pub fn leave(&mut self, group: GroupId) -> Option<Window> {
-        let span = self.span(group).cloned();
-        let (_, seen) = self.groups.remove(&group)?;
-        Some(seen.on(span?))
+        let Rest { since, seen, .. } = self.groups.remove(&group)?;
+        Some(seen.on(self.since(since)?))
     }
 
     /// The same, where nothing happened to it in the window either that the machine had last.
@@ -88,7 +136,8 @@ impl Resting {
 
     /// Nobody rests, and nothing was seen.
     pub fn forget(&mut self) {
-        self.spans.clear();
+        self.open.clear();
+        self.closed.clear();
         self.groups.clear();
     }
 }
@@ -190,36 +239,53 @@ mod tests {
     }
 
     #[test]
-    fn each_group_takes_its_turn_in_ten_windows_and_no_window_twice() {
-        let mut resting = Resting::default();
-        let mut had = BTreeMap::<u64, Nanos>::new();
-        for n in 1..=40 {
-            for id in 0..30 {
-                let id = GroupId(id);
-                if resting.is_due(id) {
-                    let last = resting.leave_after(id, &window(n)).unwrap_or_else(|| window(n));
-                    *had.entry(id.0).or_default() += last.length;
-                    assert!(last.length <= Nanos::from_secs(1) && last.at == window(n).at);
-                } else {
-                    resting.join(id, || seen(1));
+    fn each_group_takes_its_turn_and_no_window_twice() {
+        for (retains, windows) in [(true, 10), (false, 50)] {
+            let mut resting = Resting::default();
+            let mut had = BTreeMap::<u64, (Nanos, u64)>::new();
+            for n in 1..=200 {
+                for id in 0..100 {
+                    let id = GroupId(id);
+                    // One in a hundred is busy, another one each time.
+                    let rests = (n + id.0) % 100 > 0;
+                    let due = rests && resting.is_due(id, retains);
+                    if rests && !due {
+                        resting.join(id, || seen(1));
+                        continue;
+                    }
+                    let all = if due { resting.leave_after(id, &window(n)) } else { None };
+                    let last = if all.is_none() { Some(window(n)) } else { None };
+                    for all in all.or_else(|| resting.leave(id)).into_iter().chain(last) {
+                        let (length, entries) = had.entry(id.0).or_default();
+                        *length += all.length;
+                        *entries += all.idle_entries.unwrap();
+                        assert!(all.length <= Nanos::from_millis(100 * windows), "{}", all.length);
+                    }
                 }
+                resting.add(&window(n));
+                let spans = resting.closed.iter().map(Vec::len).sum::<usize>() + resting.open.len();
+                assert!(spans <= 66 && resting.closed.len() <= 5, "{spans}");
             }
-            assert!(resting.groups().len() == 27 && resting.spans.len() <= 10);
-            resting.add(&window(n));
+            for id in resting.groups() {
+                let left = resting.leave(id).unwrap();
+                let (length, entries) = had.entry(id.0).or_default();
+                *length += left.length;
+                *entries += left.idle_entries.unwrap();
+            }
+            let all = (Nanos::from_secs(20), (1..=200).map(|n| 2 * n).sum::<u64>());
+            assert!(had.len() == 100 && had.values().all(|had| *had == all), "{had:?}");
         }
-        let left = resting.groups().into_iter().map(|id| (id.0, resting.leave(id).unwrap().length)).collect::<Vec<_>>();
-        for (id, length) in left {
-            *had.entry(id).or_default() += length;
-        }
-        assert!(had.len() == 30 && had.values().all(|all| *all == Nanos::from_secs(4)), "{had:?}");
     }
 
     #[test]
     fn long_windows_and_another_machine_end_a_rest() {
         let mut resting = Resting::default();
+        resting.add(&window(1));
         resting.join(GroupId(1), || seen(1));
-        resting.add(&Window { length: LONGEST_TIME, ..window(1) });
-        assert!(resting.is_due(GroupId(1)));
+        resting.add(&Window { length: RETAINING.1, ..window(1) });
+        assert!(resting.is_due(GroupId(1), true) && !resting.is_due(GroupId(1), false));
+        resting.add(&Window { length: LONGEST.1 - RETAINING.1, ..window(1) });
+        assert!(resting.is_due(GroupId(1), false));
         let one_vcpu = Window { vcpus: window(1).vcpus.split_off(1), ..window(1) };
         assert!(!resting.fits(&one_vcpu));
         assert!(!resting.fits(&Window { source: Source::Procfs, ..window(1) }));

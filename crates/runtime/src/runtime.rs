@@ -11,13 +11,13 @@ use crate::observing::Together;
 use crate::resting::{CROWD, Resting};
 use crate::session::run_id;
 use crate::setup::{self, SetupError, likely_means, set_up};
-use crate::snapshot::{GroupSnapshot, RetentionSnapshot, Snapshot};
+use crate::snapshot::{GroupSnapshot, RetentionSnapshot, Snapshot, steal_is_reported};
 use crate::timeout_requests::GroupId;
 use gleaner_act::{SetValue, TimerSlack};
 use gleaner_capture::{Recorder, Target};
 use gleaner_decide::guest::Urgency;
 use gleaner_model::{CpuSet, Nanos, RetainMeans, Window};
-use gleaner_observe::{ProcRoot, Seen, StatReader};
+use gleaner_observe::{ProcRoot, Seen};
 use gleaner_sys::{children, numbered, thread_cpu_time, why_refused};
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -292,7 +292,7 @@ impl Runtime {
             let group = &mut groups[place];
             let is_quiet = seen.groups.get(place).is_some_and(|seen| seen.quiet);
             let rests = is_quiet && !nobody_rests && group.may_rest(contended);
-            if rests && !resting.is_due(group.id()) {
+            if rests && !resting.is_due(group.id(), group.retains()) {
                 resting.join(group.id(), || std::mem::take(&mut seen.groups[place]));
                 continue;
             }
@@ -317,6 +317,11 @@ impl Runtime {
         let Self { machine, groups, events, .. } = self;
         let trying = groups.iter().find(|group| group.is_trying()).map(Group::id);
         Turn { trying, moved: false }.take(place, &mut groups[place], &mut window, machine, events);
+    }
+
+    /// Whoever rests takes what came meanwhile: somebody asks how everything stands.
+    pub fn rouse_all(&mut self) {
+        self.resting.groups().into_iter().for_each(|id| self.rouse(id));
     }
 
     /// Bursts are told by this, from another thread, once a group is packed: [`Self::burst`] is to be called then.
@@ -416,9 +421,7 @@ impl Runtime {
 
     /// Undoes everything. What there was to tell, and whether that worked.
     pub fn end(mut self) -> (Snapshot, bool) {
-        for id in self.resting.groups() {
-            self.rouse(id);
-        }
+        self.rouse_all();
         self.events.record(None);
         let threads = self.machine.untracked();
         if threads > 0 {
@@ -491,9 +494,4 @@ fn means_for(config: &Config, machine: &mut Machine, events: &mut Events) -> Opt
         setup::equip(config, machine, events);
     }
     machine.retention().map(|(means, _)| means)
-}
-
-fn steal_is_reported() -> bool {
-    let stat = StatReader::open(&ProcRoot::default()).and_then(|mut reader| reader.read());
-    stat.is_ok_and(|stat| stat.steal() > Nanos::ZERO)
 }

@@ -9,6 +9,7 @@ use crate::totals::Totals;
 use gleaner_act::PlacementKind;
 use gleaner_decide::guest::Explanation;
 use gleaner_model::{CpuSet, Decision, Nanos, RetainMeans, Source, VcpuId};
+use gleaner_observe::{ProcRoot, StatReader};
 
 /// The machine and its groups, at one moment.
 #[derive(Clone, Debug)]
@@ -85,4 +86,10 @@ pub struct GroupSnapshot {
     pub recent: RecentFigures,
     /// Where its policy stands.
     pub explanation: Explanation,
+}
+
+/// Whether the hypervisor has ever reported any.
+pub(crate) fn steal_is_reported() -> bool {
+    let stat = StatReader::open(&ProcRoot::default()).and_then(|mut reader| reader.read());
+    stat.is_ok_and(|stat| stat.steal() > Nanos::ZERO)
 }

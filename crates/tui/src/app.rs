@@ -41,6 +41,7 @@ pub(crate) struct Position {
 
 /// Everything that a picture is made of.
 #[derive(Debug, Default)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a key's, and means nothing to the others")]
 pub(crate) struct App {
     status: Option<Box<StatusReport>>,
     /// Of each group, oldest first.
@@ -48,6 +49,8 @@ pub(crate) struct App {
     /// The group that was chosen, which may have gone.
     selected: Option<String>,
     pub filter: String,
+    /// Whether, of many groups, the idle ones are shown too.
+    pub idle: bool,
     /// Whether keys go into the filter.
     pub typing: bool,
     pub paused: bool,
@@ -115,11 +118,28 @@ impl App {
         self.status.as_deref()
     }
 
-    /// Those that the filter leaves, in the daemon's order.
+    /// Those that the filter leaves, in the daemon's order. Without one, of many those that do most come first; idle
+    /// ones only where they are wanted, and the one that was chosen.
     pub(crate) fn groups(&self) -> Vec<&StatusGroup> {
+        let Some(status) = &self.status else { return Vec::new() };
         let wanted = self.filter.to_lowercase();
-        let all = self.status.iter().flat_map(|status| &status.groups);
-        all.filter(|group| group.name.to_lowercase().contains(&wanted)).collect()
+        if !wanted.is_empty() {
+            let has_it = |group: &&StatusGroup| group.name.to_lowercase().contains(&wanted);
+            return status.groups.iter().filter(has_it).collect();
+        }
+        let (mut groups, idle) = status.by_what_happens();
+        let is_wanted =
+            |group: &&StatusGroup| group.is_idle() && (self.idle || self.selected.as_ref() == Some(&group.name));
+        if idle > 0 {
+            groups.extend(status.groups.iter().filter(is_wanted));
+        }
+        groups
+    }
+
+    /// How many are left out because they are idle.
+    pub(crate) fn folded(&self) -> usize {
+        let all = self.status.as_ref().map_or(0, |status| status.groups.len());
+        if self.filter.is_empty() { all - self.groups().len() } else { 0 }
     }
 
     /// The place of the group whose tab is open, among [`Self::groups`].
@@ -159,6 +179,7 @@ impl App {
             KeyCode::Char('h' | '?') | KeyCode::F(1) => self.help = !self.help,
             KeyCode::Char('p' | ' ') => self.paused = !self.paused,
             KeyCode::Char('/') => self.typing = true,
+            KeyCode::Char('i') => self.idle = !self.idle,
             KeyCode::Char('H') => self.ask_to_hold(),
             KeyCode::Char('j') => self.newer = (self.newer + 1).min(self.lines().saturating_sub(1)),
             KeyCode::Char('k') => self.newer = self.newer.saturating_sub(1),
@@ -221,7 +242,7 @@ impl App {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gleaner_report::DecisionRecord;
+    use gleaner_report::{DecisionRecord, StatusRecent};
 
     fn status(at: u64, names: &[&str]) -> Box<StatusReport> {
         let group =
@@ -260,6 +281,30 @@ mod tests {
         app.show(status(5, &[]));
         press(&mut app, &[KeyCode::Tab, KeyCode::Char('H'), KeyCode::Char('y')]);
         assert_eq!(app.chosen(), None);
+    }
+
+    #[test]
+    fn of_many_groups_the_busy_ones_come_first_and_idle_ones_are_folded() {
+        let names: Vec<String> = (0..200).map(|n| format!("w@{n}")).collect();
+        let mut many = status(1, &names.iter().map(String::as_str).collect::<Vec<_>>());
+        many.groups.iter_mut().for_each(|group| group.recent = Some(StatusRecent::default()));
+        let busy = |cpu_time_ns| Some(StatusRecent { observed_ns: 1_000, cpu_time_ns, ..StatusRecent::default() });
+        (many.groups[7].recent, many.groups[150].recent, many.groups[3].held) = (busy(200), busy(900), true);
+        let shown = |app: &App| app.groups().iter().map(|group| group.name.clone()).collect::<Vec<_>>();
+        let mut app = App::new(None);
+        app.show(many.clone());
+        assert_eq!((shown(&app), app.folded()), (vec!["w@150".into(), "w@7".into(), "w@3".into()], 197));
+        assert_eq!(chosen(&app).as_deref(), Some("w@150"));
+        press(&mut app, &typed("i"));
+        assert_eq!((app.groups().len(), app.folded()), (200, 0));
+        press(&mut app, &[KeyCode::BackTab, KeyCode::Char('i')]);
+        assert_eq!(shown(&app)[3..], ["w@199"], "it is open");
+        press(&mut app, &typed("/w@19"));
+        assert_eq!((app.groups().len(), app.folded()), (11, 0), "who looks for one finds it");
+        many.groups.iter_mut().for_each(|group| (group.recent, group.held) = (busy(0), false));
+        let mut app = App::new(None);
+        app.show(many);
+        assert_eq!((app.chosen(), app.folded()), (None, 200));
     }
 
     #[test]

@@ -40,6 +40,7 @@ impl Service {
     pub(super) fn answer(&mut self, request: Request, peer: &Peer) -> Answer {
         match request {
             Request::Status => {
+                self.runtime.rouse_all();
                 let facts = Facts {
                     up: self.began.elapsed().into(),
                     dry_run: self.is_dry(),

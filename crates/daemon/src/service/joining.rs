@@ -75,6 +75,7 @@ impl Service {
             .ok_or("no such group of yours (the configuration's own groups go before it)")?;
         self.cut_window();
         let group = self.groups.remove(place);
+        self.runtime.rouse_all();
         let mut snapshot = self.runtime.snapshot();
         snapshot.groups.retain(|found| found.id == group.id);
         let restored = self.runtime.let_go(group.id).is_some_and(|(_, restored)| restored);

@@ -188,7 +188,7 @@ impl Guest {
 pub fn all_alike(count: u64, duration: Nanos) -> Distribution {
     let mut buckets = vec![0; bucket_index(duration.0) + 1];
     buckets[bucket_index(duration.0)] = count;
-    Distribution::from_buckets(&buckets, duration.times(count))
+    Distribution::from_buckets(buckets, duration.times(count))
 }
 
 /// Without a calibration.

@@ -125,7 +125,7 @@ impl Host {
         let (n, delay) = (Nanos::from_f64(wakeups).0, Nanos::from_f64(delay_us * 1e3));
         let mut counts = vec![0; bucket_index(delay.0) + 1];
         counts[bucket_index(delay.0)] = n;
-        let delays = Distribution::from_buckets(&counts, delay.times(n));
+        let delays = Distribution::from_buckets(counts, delay.times(n));
         let vcpu = self.vcpu(wakeups * burst_us, wakeups * (delay_us + more_us), wakeups, wakeups * again);
         Self::vm(vm, vec![HostVcpuWindow { wake_to_run: Some(delays), ..vcpu }])
     }

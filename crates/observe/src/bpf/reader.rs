@@ -189,9 +189,8 @@ pub(super) fn difference(now: &histogram, last: &histogram) -> Distribution {
     if now.count == last.count {
         return Distribution::new();
     }
-    let counts: Vec<u64> =
-        now.buckets.iter().zip(&last.buckets).map(|(now, last)| u64::from(now.wrapping_sub(*last))).collect();
-    Distribution::from_buckets(&counts, Nanos(now.sum_ns.wrapping_sub(last.sum_ns)))
+    let changed = now.buckets.iter().zip(&last.buckets).map(|(now, last)| u64::from(now.wrapping_sub(*last)));
+    Distribution::from_buckets(changed, Nanos(now.sum_ns.wrapping_sub(last.sum_ns)))
 }
 
 #[cfg(test)]

@@ -94,7 +94,7 @@ impl IntervalDistribution {
             }
             coarse[bucket] += count;
         }
-        Distribution::from_buckets(&coarse, Nanos(self.sum))
+        Distribution::from_buckets(coarse, Nanos(self.sum))
     }
 }
 

@@ -42,7 +42,10 @@ impl Shown for StatusReport {
             return document;
         }
         document.both(line(""));
-        document.both(table("", self.groups.iter().map(|group| group.cells(self.up_ns))));
+        let (shown, idle) = self.by_what_happens();
+        document.both(table("", shown.into_iter().map(|group| group.cells(self.up_ns))));
+        let all = "gleaner explain GROUP, gleaner status --json";
+        document.both((idle > 0).then(|| line(format!("  {} idle now: {all}", count(idle as u64, "group")))));
         document.both(notes(&self.warnings));
         document
     }

@@ -147,6 +147,24 @@ fn host() -> StatusHost {
 }
 
 #[test]
+fn of_many_groups_those_that_do_something_have_a_line_and_the_busiest_is_first() {
+    let recent = |cpu_time_ns| Some(StatusRecent { observed_ns: 1_000_000, cpu_time_ns, ..StatusRecent::default() });
+    let of = |n: u64| StatusGroup {
+        name: format!("w@{n}"),
+        recent: recent(if n % 50 == 7 { n } else { 0 }.saturating_mul(1_000)),
+        retaining: Vec::new(),
+        ..group()
+    };
+    let text = StatusReport { groups: (0..200).map(of).collect(), ..status() }.to_string();
+    let lines: Vec<&str> = text.lines().filter(|line| line.contains("w@")).collect();
+    let names: Vec<&str> = lines.iter().filter_map(|line| line.split_whitespace().next()).collect();
+    assert_eq!(names, ["w@157", "w@107", "w@57", "w@7"], "{text}");
+    assert!(text.contains("196 groups idle now"), "{text}");
+    let text = StatusReport { groups: (0..20).map(of).collect(), ..status() }.to_string();
+    assert_eq!(text.matches("w@").count(), 20, "{text}");
+}
+
+#[test]
 fn status_whole() {
     let json = check("status_whole", &status());
     has(&json, &["groups[].trial.rate_ratio", "groups[].decisions[].reason", "retaining[].timeout_ns", "up_ns"]);

@@ -15,13 +15,16 @@ pub(crate) fn tabs(app: &App, width: u16) -> Vec<Line<'static>> {
         let all = app.status().map_or(0, |status| status.groups.len());
         return vec![Line::raw(match all {
             0 => "Nothing of what the configuration names runs.".to_owned(),
+            _ if app.filter.is_empty() => format!("All {all} groups are idle: i shows them."),
             _ => format!("None of {all} groups has {} in its name: Esc shows all.", app.filter),
         })];
     };
     let names: Vec<String> = groups.iter().map(|group| tab(group, group.name == groups[chosen].name)).collect();
     let mut shown = VecDeque::from([chosen]);
     let (mut before, mut after) = (chosen, chosen + 1);
-    let mut left = usize::from(width).saturating_sub(names[chosen].len() + 8);
+    let folded = app.folded();
+    let folded = if folded > 0 { format!("  {folded} idle (i)") } else { String::new() };
+    let mut left = usize::from(width).saturating_sub(names[chosen].len() + 8 + folded.len());
     // By turns to the right and to the left, as long as there is room.
     loop {
         let mut grown = false;
@@ -45,6 +48,7 @@ pub(crate) fn tabs(app: &App, width: u16) -> Vec<Line<'static>> {
         spans.extend([Span::styled(names[place].clone(), style), Span::raw(" ")]);
     }
     spans.push(Span::raw(if after < names.len() { format!("> {}", names.len()) } else { String::new() }));
+    spans.push(Span::raw(folded));
     if !app.filter.is_empty() {
         spans.push(Span::raw(format!("  /{}", app.filter)));
     }

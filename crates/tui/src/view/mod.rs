@@ -100,11 +100,12 @@ fn footer_line(app: &App) -> Line<'static> {
 }
 
 fn help() -> Vec<Line<'static>> {
-    const KEYS: [(&str, &str); 10] = [
+    const KEYS: [(&str, &str); 11] = [
         ("q, Ctrl-C", "quit"),
         ("p, Space", "pause and go on; the daemon works all the same"),
         ("Tab, Right", "the next group; Shift-Tab, Left: the one before"),
         ("/", "show only groups whose name has these letters; Esc shows all"),
+        ("i", "of many groups, which are sorted by CPU time, the idle ones too"),
         ("H", "have this group left alone, or managed again; it asks"),
         ("j, k, g", "older decisions, newer ones, the newest"),
         ("Up, Down", "more vCPUs; PageUp, PageDown, Home too"),
@@ -112,7 +113,7 @@ fn help() -> Vec<Line<'static>> {
         ("Ctrl-Z", "stop; `fg` goes on"),
         ("h, ?, Esc", "back"),
     ];
-    const MEANINGS: [&str; 9] = [
+    const MEANINGS: [&str; 8] = [
         "",
         "A vCPU works, for whomever; or is idle and kept awake, so that it answers at",
         "once; or is idle and halted, so that the host may take it; or wants to run, and",
@@ -120,7 +121,6 @@ fn help() -> Vec<Line<'static>> {
         "seconds. l_comp is a vCPU's work between two idle periods, g_comp a thread's",
         "work between two waits, l_idle an idle period: means. `active` counts the vCPUs",
         "that the group runs on, `awake` those that are kept awake for it.",
-        "",
         "In words: gleaner status, gleaner explain GROUP",
     ];
     let keys = KEYS.iter().map(|(key, what)| Line::raw(format!("  {key:<12} {what}")));

@@ -339,6 +339,25 @@ fn of_200_groups_those_around_the_open_one_have_tabs() {
 }
 
 #[test]
+fn of_200_groups_on_256_vcpus_those_that_do_something_have_tabs() {
+    let mut many = status(256);
+    many.groups = (0..200).map(|n| group(&format!("web/w@{n}"), 256)).collect();
+    for (n, group) in many.groups.iter_mut().enumerate().filter(|(n, _)| n % 20 != 0) {
+        group.recent = group.recent.map(|recent| StatusRecent { cpu_time_ns: n as u64, ..recent });
+        group.retaining.clear();
+    }
+    many.groups[40].recent = many.groups[40].recent.map(|recent| StatusRecent { cpu_time_ns: 5 << 40, ..recent });
+    let mut app = App::new(None);
+    app.show(Box::new(many));
+    let began = std::time::Instant::now();
+    let shown = text(&app, PLAIN, (80, 24));
+    let tabs = shown.lines().find(|line| line.contains("[web/w@40]")).unwrap();
+    assert!(tabs.starts_with("[web/w@40]") && tabs.contains("190 idle (i)"), "{tabs:?}");
+    assert!(tabs.chars().count() <= 80 && shown.contains("decisions ("), "{shown}");
+    eprintln!("a picture took {:?}", began.elapsed());
+}
+
+#[test]
 fn names_cannot_steer_the_terminal() {
     let mut bad = status(2);
     bad.groups[0].name = "a\u{1b}[2Jb\u{202e}c".into();

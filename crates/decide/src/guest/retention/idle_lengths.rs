@@ -112,8 +112,8 @@ impl IdleLengths {
 
     /// The cheapest time-out of the ladder up to `longest`.
     pub fn best(&self, prices: Prices, longest: Nanos) -> Nanos {
-        let cost = |timeout: &Nanos| self.cost(*timeout, prices);
-        ladder(longest).min_by(|a, b| cost(a).total_cmp(&cost(b))).unwrap_or(Nanos::ZERO)
+        let costs = ladder(longest).map(|timeout| (self.cost(timeout, prices), timeout));
+        costs.min_by(|(a, _), (b, _)| a.total_cmp(b)).map_or(Nanos::ZERO, |(_, timeout)| timeout)
     }
 
     fn add(&mut self, other: &Self, keep: f64) {
@@ -121,9 +121,17 @@ impl IdleLengths {
             cell.1 *= keep;
         }
         self.cells.retain(|cell| cell.1 > 0.01);
+        // Those of an observer are the middles of its buckets, ascending: the next one is mostly right behind the last.
+        let mut next = 0;
         for &(length, weight) in &other.cells {
-            match self.cells.iter_mut().find(|cell| (cell.0 / length - 1.0).abs() < 0.05) {
-                Some(cell) => cell.1 += weight,
+            let is_next = self.cells.get(next).is_some_and(|cell| cell.0.to_bits() == length.to_bits());
+            let like_it = |cell: &(f64, f64)| (cell.0 / length - 1.0).abs() < 0.05;
+            let place = if is_next { Some(next) } else { self.cells.iter().position(like_it) };
+            match place {
+                Some(place) => {
+                    self.cells[place].1 += weight;
+                    next = place + 1;
+                }
                 None => self.cells.push((length, weight)),
             }
         }
