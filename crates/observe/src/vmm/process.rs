@@ -78,7 +78,7 @@ pub(super) fn vm_of(root: &ProcRoot, pid: i32, known: &Known<'_>) -> Option<Vm> 
     let options = process.options(vmm);
     let mut notes = Vec::new();
     let threads =
-        process.vcpus(&Witnesses { known, in_kernel, names: &names, files: &files }, vmm, &options, &mut notes);
+        process.vcpus(&VcpuEvidence { known, in_kernel, names: &names, files: &files }, vmm, &options, &mut notes);
     let cgroup = cgroup_of(root, pid, process.speaker());
     let path = cgroup.as_ref().map_or(OsStr::new(""), |cgroup| &cgroup.path);
     let called = name_in_args(vmm, &options)
@@ -104,7 +104,7 @@ pub(super) fn vm_of(root: &ProcRoot, pid: i32, known: &Known<'_>) -> Option<Vm> 
 }
 
 /// What says which threads are vCPUs.
-struct Witnesses<'a> {
+struct VcpuEvidence<'a> {
     known: &'a Known<'a>,
     in_kernel: Option<&'a BTreeMap<u32, i32>>,
     names: &'a BTreeMap<i32, VcpuName>,
@@ -173,7 +173,7 @@ impl<'a> Process<'a> {
     /// vCPU index to thread, by the best witness there is.
     fn vcpus(
         &self,
-        witnesses: &Witnesses<'_>,
+        evidence: &VcpuEvidence<'_>,
         vmm: Vmm,
         options: &QemuOptions<'_>,
         notes: &mut Vec<String>,
@@ -187,13 +187,13 @@ impl<'a> Process<'a> {
             );
             return BTreeMap::from([(0, tid)]);
         }
-        if let Some(cpus) = witnesses.known.qmp {
+        if let Some(cpus) = evidence.known.qmp {
             return own_threads(self.root, self.pid, &tids(), cpus);
         }
-        if !witnesses.names.is_empty() {
-            return witnesses.names.iter().map(|(tid, name)| (name.index, *tid)).collect();
+        if !evidence.names.is_empty() {
+            return evidence.names.iter().map(|(tid, name)| (name.index, *tid)).collect();
         }
-        if let Some(threads) = witnesses.in_kernel {
+        if let Some(threads) = evidence.in_kernel {
             return threads.clone();
         }
         if vmm == Vmm::Qemu {
@@ -203,7 +203,7 @@ impl<'a> Process<'a> {
             let monitors: Vec<_> = monitors(options).into_iter().filter_map(|monitor| place.address(monitor)).collect();
             for (at, monitor) in monitors.iter().enumerate() {
                 let left = monitors.len() - at;
-                let Some(answer) = witnesses.known.ask(monitor, process, (left, monitors.len())) else {
+                let Some(answer) = evidence.known.ask(monitor, process, (left, monitors.len())) else {
                     return BTreeMap::new();
                 };
                 match answer {
@@ -219,7 +219,7 @@ impl<'a> Process<'a> {
             }
             notes.extend(said);
         }
-        let guessed = self.vcpus_by_files(witnesses.files);
+        let guessed = self.vcpus_by_files(evidence.files);
         if guessed.is_empty() {
             notes.push(match vmm {
                 Vmm::Qemu => "its threads have no names, so its vCPUs cannot be told: start it with -name NAME,debug-threads=on, \
