@@ -12,7 +12,7 @@ use super::threads::{ThreadStat, VcpuName, thread_stat, vcpu_name};
 use super::vm::{Accelerator, VcpuThread, Vm, Vmm};
 use crate::ObserveError;
 use gleaner_model::printable;
-use gleaner_sys::{ProcRoot, status_field};
+use gleaner_sys::{ProcRoot, SysError, status_field};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs;
@@ -24,7 +24,7 @@ const ALL_IN_ONE: &[u8] = b"ALL CPUs/TCG";
 
 /// Processes, ascending.
 pub(super) fn pids(root: &ProcRoot) -> Result<Vec<i32>, ObserveError> {
-    let entries = fs::read_dir(&root.proc).map_err(|error| ObserveError::read(&root.proc, error))?;
+    let entries = fs::read_dir(&root.proc).map_err(|error| SysError::read(&root.proc, error))?;
     let number = |entry: fs::DirEntry| entry.file_name().to_str()?.parse::<i32>().ok();
     let mut pids: Vec<i32> = entries.flatten().filter_map(number).collect();
     pids.sort_unstable();

@@ -196,7 +196,7 @@ impl MixResults {
 #[cfg(test)]
 mod tests {
     use super::super::programs::MIXES;
-    use super::super::verdicts::context;
+    use super::super::tests::context;
     use super::*;
 
     #[test]
