@@ -1,6 +1,6 @@
 #!/bin/sh
-# Several pairs that take turns, started by one shell: plain, each pair on a vCPU by hand, by `gleaner run`. Wall times
-# in seconds, a line a round; the last line has medians and the speed against plain.
+# Several pairs that take turns, started by one shell: plain, each pair on a vCPU by hand, by `gleaner run` with chains
+# tried. Wall times in seconds, a line a round; the last line has medians and the speed against plain.
 #
 #   chains.sh [ROUNDS [PAIRS [HAND-OVERS]]]
 #
@@ -23,10 +23,11 @@ timed() { # FILE COMMAND...
 median() { sort -n "$1" | awk '{ at[NR] = $1 } END { print (at[int((NR + 1) / 2)] + at[int(NR / 2) + 1]) / 2 }'; }
 at=/tmp/chains-times
 rm -rf $at && mkdir $at
+echo "turns_chains = true" >$at/chains.toml
 for round in $(seq "$rounds"); do
     timed $at/plain sh -c "$all wait"
     timed $at/hand sh -c "$own wait"
-    timed $at/gleaner gleaner run --json $at/json -- sh -c "$all wait"
+    timed $at/gleaner gleaner run --config $at/chains.toml --json $at/json -- sh -c "$all wait"
     echo "$round: plain $(tail -1 $at/plain), by hand $(tail -1 $at/hand), gleaner $(tail -1 $at/gleaner)"
     grep -oE '"reason": *"[^"]*chains[^"]*"' $at/json | sort | uniq -c | sort -rn | head -2
 done

@@ -1,7 +1,7 @@
 //! Processes and threads as the undo has to find them again: by id and start time, by ancestry, by a mark in their
 //! environment.
 
-use gleaner_sys::{Stat, numbered, parents};
+use gleaner_sys::{Stat, children, numbered, parents};
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::path::Path;
@@ -9,6 +9,9 @@ use std::path::Path;
 /// Set in the environment of the managed program, so that its processes are found even when they have left its process
 /// tree.
 pub const RUN_ID_VARIABLE: &str = "GLEANER_RUN_ID";
+
+/// So often lists of children are read until two say the same.
+const LISTS_READ: u32 = 5;
 
 /// When a process (or thread) started, in clock ticks since boot; together with the pid it names one process for ever,
 /// in one PID and one time namespace. `None` when there is no such process.
@@ -54,6 +57,35 @@ pub(crate) fn members(root: Option<i32>, run_id: &str) -> BTreeSet<i32> {
     let parents = parents_of_all();
     let descends = |pid: i32| root.is_some_and(|root| descends_from(pid, root, &parents));
     parents.keys().copied().filter(|pid| descends(*pid) || is_marked(*pid, &mark)).collect()
+}
+
+/// What descends from this process, by the kernel's lists of children; `None`: it keeps none, or they do not stand
+/// still.
+pub(crate) fn own_descendants() -> Option<BTreeSet<i32>> {
+    // A list that is read while a child ends may leave others out.
+    let mut before = descendants_now()?;
+    for _ in 0..LISTS_READ {
+        let now = descendants_now()?;
+        if now == before {
+            return Some(now);
+        }
+        before = now;
+    }
+    None
+}
+
+fn descendants_now() -> Option<BTreeSet<i32>> {
+    let own = rustix::process::getpid().as_raw_nonzero().get();
+    let lists = format!("/proc/{own}/task/{own}/children");
+    Path::new(&lists).try_exists().ok().filter(|exists| *exists)?;
+    let (mut found, mut next) = (BTreeSet::new(), vec![own]);
+    while let Some(pid) = next.pop() {
+        for tid in threads_of(pid) {
+            let list = fs::read(format!("/proc/{pid}/task/{tid}/children")).unwrap_or_default();
+            next.extend(children(&list).filter(|child| found.insert(*child)));
+        }
+    }
+    Some(found)
 }
 
 /// What descends from this process and started at `start_time` (clock ticks since boot) or later.
@@ -176,6 +208,23 @@ mod tests {
         child.kill().unwrap();
         child.wait().unwrap();
         assert_eq!((found, own), ([true, false], false));
+    }
+
+    #[test]
+    fn own_descendants_are_found_by_lists_of_children_where_the_kernel_keeps_them() {
+        let mut child = std::process::Command::new("sh").args(["-c", "sleep 30 & wait"]).spawn().unwrap();
+        let shell = i32::try_from(child.id()).unwrap();
+        // Other tests of this process may start and end children meanwhile.
+        let found = (0..1_000).find_map(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+            let all = own_descendants()?;
+            let below = all.iter().copied().find(|pid| parents_of_all().get(pid) == Some(&shell));
+            Some((all.contains(&shell), below?))
+        });
+        let kept = Path::new("/proc/self/task").join(std::process::id().to_string()).join("children").exists();
+        let _ = found.map(|(_, pid)| unsafe { libc::kill(pid, libc::SIGKILL) });
+        child.wait().unwrap();
+        assert_eq!(found.map(|(has_shell, _)| has_shell), kept.then_some(true));
     }
 
     #[test]

@@ -152,9 +152,16 @@ pub struct SystemCalls {
     /// Waits on a condition or a semaphore, by a hash of the word that is waited for (0 to 63). Some are spared where
     /// what is waited for is there already.
     pub waits_at: BTreeMap<u8, u64>,
+    /// What each of them took longer for being counted.
+    pub counting: Nanos,
 }
 
 impl SystemCalls {
+    /// All that were counted.
+    pub fn all(&self) -> u64 {
+        self.steady + self.waits() + self.lock_waits + self.wakes
+    }
+
     /// All waits on conditions and semaphores.
     pub fn waits(&self) -> u64 {
         self.waits_at.values().sum()
@@ -172,6 +179,7 @@ impl SystemCalls {
             lock_waits: self.lock_waits.saturating_sub(earlier.lock_waits),
             wakes: self.wakes.saturating_sub(earlier.wakes),
             waits_at: self.waits_at.iter().filter_map(waits_since).collect(),
+            counting: self.counting,
         }
     }
 }
@@ -181,6 +189,7 @@ impl std::ops::AddAssign for SystemCalls {
         self.steady += other.steady;
         self.lock_waits += other.lock_waits;
         self.wakes += other.wakes;
+        self.counting = self.counting.max(other.counting);
         for (at, waits) in other.waits_at {
             *self.waits_at.entry(at).or_default() += waits;
         }

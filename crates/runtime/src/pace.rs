@@ -9,6 +9,8 @@ pub(crate) const WINDOW: Nanos = Nanos::from_millis(100);
 const QUICK_WINDOW: Nanos = Nanos::from_millis(25);
 /// ... and has its program in a place that may be the wrong one.
 const QUICKEST_WINDOW: Nanos = Nanos::from_millis(5);
+/// ... and compares what it counts exactly.
+const SHORTEST_WINDOW: Nanos = Nanos::from_millis(2);
 /// Longest window: the yielding threads want a heartbeat within two seconds.
 const LONGEST_WINDOW: Nanos = Nanos::from_secs(1);
 /// Windows are paced for this part of what observing may take, so that it stays below.
@@ -42,6 +44,7 @@ impl Pace {
             Urgency::None => return WINDOW.max(self.paced),
             Urgency::Some => (QUICK_WINDOW, DENSER),
             Urgency::Most => (QUICKEST_WINDOW, DENSER * DENSER),
+            Urgency::Utmost => (SHORTEST_WINDOW, DENSER * DENSER * DENSER),
         };
         wanted.max(if self.credit > Nanos::ZERO { Nanos(self.paced.0 / denser) } else { self.paced })
     }
@@ -105,6 +108,8 @@ mod tests {
         assert_eq!(pace.window(), QUICK_WINDOW);
         pace.set_urgency(Urgency::Most);
         assert_eq!(pace.window(), QUICKEST_WINDOW);
+        pace.set_urgency(Urgency::Utmost);
+        assert_eq!(pace.window(), SHORTEST_WINDOW);
         let dear = paced(Nanos::from_millis(4), 2, true).window();
         assert!(dear > QUICK_WINDOW && dear < WINDOW, "{dear}");
     }

@@ -84,7 +84,7 @@ impl Gleaner {
         let shorter = match self.policy.urgency() {
             Urgency::None => 1,
             Urgency::Some => 4,
-            Urgency::Most => 10,
+            Urgency::Most | Urgency::Utmost => 10,
         };
         self.managed.window / shorter
     }

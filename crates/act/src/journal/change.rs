@@ -4,7 +4,7 @@
 //! none.
 
 use crate::ActError;
-use crate::procs::{adopted_since, members, process_start_time};
+use crate::procs::{adopted_since, members, own_descendants, process_start_time};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -73,15 +73,26 @@ impl Run<'_> {
         // A pid that was given to another process since is not the program's.
         let root = Some(pid).filter(|pid| !self.foreign && process_start_time(*pid) == Some(start_time));
         for _ in 0..PASSES {
-            let mut pids = members(root, self.id);
-            if self.own && adopted {
-                pids.extend(adopted_since(start_time));
-            }
+            let pids = self.processes(root, start_time, adopted);
             if undo(pids)? == 0 {
                 break;
             }
         }
         Ok(())
+    }
+
+    fn processes(&self, root: Option<i32>, start_time: u64, adopted: bool) -> BTreeSet<i32> {
+        // Nobody leaves a subreaper, and its lists of children are read faster than all of /proc.
+        let is_subreaper = || rustix::process::child_subreaper().is_ok_and(|set| set.is_some());
+        if let Some(all) = (self.own && adopted && is_subreaper()).then(own_descendants).flatten() {
+            let since = |pid: &i32| process_start_time(*pid).is_some_and(|started| started >= start_time);
+            return all.into_iter().filter(since).collect();
+        }
+        let mut pids = members(root, self.id);
+        if self.own && adopted {
+            pids.extend(adopted_since(start_time));
+        }
+        pids
     }
 }
 

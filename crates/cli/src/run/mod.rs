@@ -32,7 +32,7 @@ use std::time::{Duration, Instant};
 pub use unmanaged::make_way;
 
 /// A program that ends sooner is left alone: to set up takes as long.
-const SOON: Duration = Duration::from_millis(5);
+const SOON: Duration = Duration::from_millis(2);
 
 pub fn main(args: RunArgs) -> Result<u8, Failure> {
     let inherited = Inherited::now();

@@ -159,7 +159,7 @@ impl GuestPolicy {
         } else {
             let undisturbed = self.consolidate(window, &mut decisions);
             self.take_turns(window, undisturbed, &mut decisions);
-            let alone = undisturbed && !self.turns.is_engaged();
+            let alone = undisturbed && !self.turns.is_engaged() && !self.turns.is_near_trial();
             self.try_retention(window, alone).unwrap_or(Reason::Reactivated)
         };
         let because = if self.turns.is_on_one() { Reason::OnOneVcpu } else { because };
@@ -235,8 +235,13 @@ impl GuestPolicy {
 
     /// Whether shorter windows would do, and a trial is over the sooner for it.
     pub fn urgency(&self) -> Urgency {
-        let below = |age| self.turns.is_looking() && self.now < age;
-        if self.turns.is_near_trial() || below(NEW) {
+        let is_first = self.now == Nanos::ZERO && self.turns.is_looking();
+        if self.turns.is_near_trial() || is_first {
+            return Urgency::Utmost;
+        }
+        // Who needs more than one vCPU has none to spare for us.
+        let below = |age| self.turns.is_looking() && self.turns.may_be_turns() && self.now < age;
+        if below(NEW) {
             return Urgency::Most;
         }
         let trial = if self.turns.is_engaged() { Urgency::None } else { self.retention.trial().urgency() };

@@ -146,6 +146,8 @@ pub enum Urgency {
     Some,
     /// A twentieth.
     Most,
+    /// A fiftieth.
+    Utmost,
 }
 
 /// Tries retention from time to time and remembers whether it pays.

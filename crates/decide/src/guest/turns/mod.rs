@@ -39,7 +39,7 @@ const AS_AT_FIRST: [bool; 8] = [true, false, false, true, false, true, true, fal
 /// How many windows somebody has to begin to count.
 const UNCOUNTED_WINDOWS: u32 = 3;
 /// A block that has not counted enough after so many windows never will.
-const BLOCK_WINDOWS_MAX: u32 = 10;
+const BLOCK_WINDOWS_MAX: u32 = 25;
 
 /// A pair this clear against one vCPU ends a trial. For it two have to speak: a program that begins gets faster by
 /// itself, and one vCPU came second.
@@ -95,7 +95,7 @@ struct Comparing {
     /// The block that goes on, and of how many windows it is.
     open: Option<Block>,
     windows: u32,
-    /// Threads that were packed take a moment to spread, and idle vCPUs to poll for long again.
+    /// Threads that were moved take a moment to arrive, and idle vCPUs to poll for long again.
     settling: bool,
 }
 
@@ -105,6 +105,7 @@ impl Comparing {
         let mut new =
             Self { packed_at_first: packed, cpus, blocks: Vec::new(), open: None, windows: 0, settling: false };
         new.add(window);
+        new.settling = new.is_packed() != packed;
         new
     }
 
@@ -129,7 +130,7 @@ impl Comparing {
             let was_packed = self.is_packed();
             self.blocks.push(block);
             self.windows = 0;
-            self.settling = was_packed && !self.is_packed();
+            self.settling = was_packed != self.is_packed();
             return Some(true);
         }
         self.open = Some(block);
@@ -163,6 +164,9 @@ pub(super) struct Turns {
     state: State,
     /// Windows in a row that looked like turns.
     looked: u32,
+    /// Whether the last window had too many threads on the way at once.
+    #[serde(skip)]
+    side_by_side: bool,
     again: Backoff,
     lost: LostKinds,
     last: Option<TrialRecord>,
@@ -190,6 +194,7 @@ impl Turns {
             frugal: profile == Profile::Frugal,
             state: State::Apart,
             looked: 0,
+            side_by_side: false,
             // Nothing but a change of the workload makes it start small again.
             again: Backoff::new(ms(params.turns_again_min_ms), ms(params.turns_again_max_ms), u64::MAX),
             lost: LostKinds::default(),
@@ -254,6 +259,11 @@ impl Turns {
         self.is_trying() || self.looked > 0 || self.chaining.is_tying()
     }
 
+    /// Whether its threads may take turns, as far as the last window says.
+    pub(super) fn may_be_turns(&self) -> bool {
+        !self.side_by_side
+    }
+
     /// What the last trial said.
     pub(super) fn last(&self) -> Option<&TrialRecord> {
         self.last.as_ref()
@@ -277,6 +287,7 @@ impl Turns {
     /// Takes a window. `awake`: idle vCPUs are kept awake while the group is apart. `may`: nothing else is being tried
     /// or judged, and there is a second vCPU to leave.
     pub(super) fn step(&mut self, window: &Window, awake: bool, may: bool) -> Option<Change> {
+        self.side_by_side = side_by_side(window, &self.params).is_some();
         if let Some(change) = self.check_chains(window) {
             return Some(change);
         }

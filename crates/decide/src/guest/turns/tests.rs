@@ -158,7 +158,7 @@ fn a_program_that_begins_and_gets_faster_by_itself_is_not_packed_for_it() {
         turns.step(&window(n, Does { items, ..APART }), true, true);
     }
     let steady = Does { items: APART.items << 8, ..APART };
-    for n in 8..40 {
+    for n in 8..36 {
         let items = steady.items / if turns.is_packed() { 2 } else { 1 };
         turns.step(&window(n, Does { items, ..steady }), true, true);
     }
@@ -183,11 +183,11 @@ fn blocks_go_on_until_they_have_counted_enough() {
     let changes = run(&mut turns, 100, slow, Does { items: 4_000, ..slow });
     // 40 switches a window apart: three windows, and one that was only looked at.
     let at: Vec<u64> = changes.iter().map(|(at, _)| *at).take(3).collect();
-    assert!(turns.is_packed() && at == [3, 7, 11], "{changes:?}");
+    assert!(turns.is_packed() && at == [3, 8, 12], "{changes:?}");
     let mut stops = self::turns(Profile::Balanced);
     run(&mut stops, 4, slow, slow);
-    let changes = run(&mut stops, 25, slow, Does { items: 100, ..slow });
-    assert!(matches!(changes[..], [(9, Change::Spread(Reason::TurnsUnclear))]), "{changes:?}");
+    let changes = run(&mut stops, 40, slow, Does { items: 100, ..slow });
+    assert!(matches!(changes[..], [(25, Change::Spread(Reason::TurnsUnclear))]), "{changes:?}");
 }
 
 #[test]
@@ -199,7 +199,7 @@ fn a_packed_program_is_tried_again_with_as_little_as_that() {
     let trial = Reason::TurnsTrial { cpus: packed.cpus };
     let first: Vec<_> = changes.iter().map(|(at, change)| (at - changes[0].0, *change)).take(3).collect();
     assert_eq!(first[..2], [(0, Change::Spread(trial)), (3, Change::Pack(trial))], "{changes:?}");
-    assert!(matches!(first[2], (4, Change::Pack(Reason::Turns { pays: true, .. }))), "{changes:?}");
+    assert!(matches!(first[2], (5, Change::Pack(Reason::Turns { pays: true, .. }))), "{changes:?}");
     assert!(turns.is_packed());
 }
 
@@ -208,7 +208,8 @@ fn system_calls_tell_before_switches_and_futex_only_where_there_is_little_else()
     let block = |steady, waits, lock_waits, wakes, switches| {
         let mut window = window(0, APART);
         let waits_at = [(7, waits)].into();
-        window.group.system_calls = Some(Box::new(SystemCalls { steady, lock_waits, wakes, waits_at }));
+        window.group.system_calls =
+            Some(Box::new(SystemCalls { steady, lock_waits, wakes, waits_at, ..SystemCalls::default() }));
         window.group.voluntary_switches = switches;
         Block::of(&window)
     };
@@ -220,6 +221,21 @@ fn system_calls_tell_before_switches_and_futex_only_where_there_is_little_else()
         let told = evidence::compare(&packed, &apart);
         let off = (told.least - rates.0).abs() + (told.most - rates.1).abs();
         assert!(off < 1e-9, "{what}: {told:?} for {rates:?}");
+    }
+}
+
+#[test]
+fn time_that_counting_took_on_one_vcpu_is_left_out() {
+    let block = |calls, counting| {
+        let mut window = window(0, APART);
+        let calls = SystemCalls { steady: calls, counting: Nanos(counting), ..SystemCalls::default() };
+        window.group.system_calls = Some(Box::new(calls));
+        Block::of(&window)
+    };
+    // As pipes were seen on the live machine: 0.98 by count, and 1.15 by wall time.
+    for (counting, told) in [(0, 0.98), (150, 0.98 / (1.0 - 0.0882)), (1_000_000, 0.98 / 0.75)] {
+        let told_here = evidence::compare(&block(5_880, counting), &block(6_000, counting));
+        assert!((told_here.least - told).abs() < 1e-3, "{counting} ns: {told_here:?}");
     }
 }
 

@@ -36,7 +36,8 @@ fn window(n: u64, turns: &Turns, calls: u64) -> Window {
 }
 
 fn turns() -> Turns {
-    Turns::new(true, Profile::Balanced, &GuestParams::default())
+    let params = GuestParams { turns_chains: true, ..GuestParams::default() };
+    Turns::new(true, Profile::Balanced, &params)
 }
 
 /// Runs windows `from` to `to` of a program that gets `percent` of what it gets apart done on a vCPU each.
@@ -68,8 +69,7 @@ fn chains_that_win_are_bound_and_chains_that_lose_or_are_alike_are_not() {
 
 #[test]
 fn nothing_is_asked_where_one_vcpu_is_the_question_or_chains_are_not_wanted() {
-    let params = GuestParams { turns_chains: false, ..GuestParams::default() };
-    let mut unwanted = Turns::new(true, Profile::Balanced, &params);
+    let mut unwanted = Turns::new(true, Profile::Balanced, &GuestParams::default());
     assert_eq!(run(&mut unwanted, (0, 50), 300), []);
     let mut single = turns();
     for n in 0..20 {
