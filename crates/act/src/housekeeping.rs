@@ -31,10 +31,8 @@ impl HousekeepingCpu {
         Self { allowed, taken: None, avoided: None }
     }
 
-    /// Keeps the calling thread to the last vCPU that is not active, where there is one, so that it displaces nobody of
-    /// the program; else to the last to which the program has `pinned` no thread, for that one could not move away;
-    /// else to the last of all. To be asked for now and then: the kernel takes a thread away from a vCPU that goes
-    /// offline or leaves the cpuset. A refusal is no error: the thread then runs where it may, as before.
+    /// Keeps the calling thread to the last vCPU that is not active, else to the last without a `pinned` thread, else
+    /// to the last. To be asked now and then: the kernel moves a thread off a vCPU that goes offline.
     pub fn pin(&mut self, active: &CpuSet, pinned: &CpuSet) {
         self.avoided = self.avoided.filter(|(_, since)| since.elapsed() < AVOIDED_FOR);
         // Online and in the cpuset now.

@@ -24,9 +24,8 @@ pub fn own_start_time() -> Option<u64> {
     of_stat("/proc/self/stat", |stat| stat.start_time())
 }
 
-/// Whether the process of this pid and start time still does anything. A zombie does not: it was killed, and its parent
-/// may take its time to reap it, or never do. But of a process that was killed the first thread may be one while
-/// another is still in a call.
+/// Whether the process of this pid and start time still does anything. A zombie does not; but the first thread of a
+/// killed process may be one while another is still in a call.
 pub(crate) fn is_alive(pid: i32, start_time: u64) -> bool {
     let lives = |path: &str| {
         let found = of_stat(path, |stat| Some((stat.state()?, stat.start_time()?)));

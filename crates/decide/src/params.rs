@@ -97,10 +97,8 @@ pub(crate) fn within(key: &'static str, value: &impl Value, low: f64, high: f64)
     Err(ParamError { key, value: value.shown(), allowed })
 }
 
-/// Defines a policy's parameters: in groups, `key: type = default, range, unit;` below what it is.
-///
-/// A range is `0.5 to 1.0`, `any "in words"` where the type or another check says the rest. An end of it is a number,
-/// `(another_key)` or `{ an expression }`.
+/// Defines a policy's parameters, in groups: `key: type = default, range, unit;`. A range is `0.5 to 1.0` or `any "in
+/// words"`; an end is a number, `(another_key)` or `{ an expression }`.
 macro_rules! parameters {
     (
         $(#[$attribute:meta])*

@@ -72,9 +72,8 @@ impl HostVcpuWindow {
         }
     }
 
-    /// Time spent waiting after wake-ups, as opposed to after preemptions: measured where `wake_to_run` is, otherwise
-    /// the part of the wait that falls to wake-ups when every wait is taken to be as long as any other. `None` where
-    /// wake-ups are unknown.
+    /// Time spent waiting after wake-ups: measured where `wake_to_run` is, else their part of all waits, each taken to
+    /// be as long as any other. `None` where wake-ups are unknown.
     pub fn wake_wait(&self) -> Option<Nanos> {
         if let Some(delays) = &self.wake_to_run {
             return Some(delays.sum());

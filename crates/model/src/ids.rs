@@ -17,10 +17,8 @@ impl fmt::Display for VcpuId {
     }
 }
 
-/// A duration, or a moment on a monotonic clock whose zero its owner states, in nanoseconds.
-///
-/// Subtraction saturates at zero: counters read one after the other may disagree by a little, and a
-/// negative duration has no meaning in any room.
+/// A duration, or a moment on a monotonic clock, in nanoseconds. Subtraction saturates at zero: counters read one after
+/// the other may disagree by a little.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Nanos(pub u64);

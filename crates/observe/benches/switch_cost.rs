@@ -94,7 +94,7 @@ fn kernel_statistics(rounds: u64) {
 }
 
 fn programs() -> Vec<(String, u64, u64)> {
-    let ours = ["on_switch", "on_waking", "on_fork", "on_exec", "on_cpu_idle"];
+    let ours = ["on_switch", "on_waking", "on_fork", "on_exec"];
     ProgInfoIter::default()
         .map(|info| (info.name.to_string_lossy().into_owned(), info.run_cnt, info.run_time_ns))
         .filter(|(name, ..)| ours.contains(&name.as_str()))

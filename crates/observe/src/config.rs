@@ -34,9 +34,6 @@ pub struct ObserverConfig {
     /// CPU time that a process has taken, as `/proc` asks for it first; `None`: it has gone. Of a fixture tree nobody
     /// is asked unless this is given.
     pub process_clock: Option<fn(i32) -> Option<Nanos>>,
-    /// Count how often idle tasks execute the idle instruction (BPF only): one more program, at every idle entry, that
-    /// no policy needs. For experiments, see [`crate::BpfObserver::idle_instructions`].
-    pub count_idle_instructions: bool,
 }
 
 impl Default for ObserverConfig {
@@ -50,7 +47,6 @@ impl Default for ObserverConfig {
             allowed: None,
             groups_max: 1,
             process_clock: None,
-            count_idle_instructions: false,
         }
     }
 }

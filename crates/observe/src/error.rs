@@ -2,30 +2,14 @@
 
 use gleaner_model::VcpuId;
 use gleaner_sys::SysError;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// An observation that could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum ObserveError {
-    /// A file of `/proc` or `/sys` that every Linux has could not be read.
-    #[error("cannot read {}: {source}", path.display())]
-    Read {
-        /// Which file.
-        path: PathBuf,
-        /// What the kernel said.
-        source: io::Error,
-    },
-    /// A file was read and is not what its format promises.
-    #[error("{}:{line}: {what}", path.display())]
-    Parse {
-        /// Which file.
-        path: PathBuf,
-        /// Which line, from 1.
-        line: usize,
-        /// What is wrong with it.
-        what: String,
-    },
+    /// A file of `/proc` or `/sys` that every Linux has could not be read, or is not what its format promises.
+    #[error(transparent)]
+    Sys(#[from] SysError),
     /// The process ids in `/proc` are not those of this process.
     #[error(
         "{} is that of another PID namespace, so its process ids mean other processes; mount one for this namespace \
@@ -54,23 +38,4 @@ pub enum ObserveError {
     /// Gleaner was told to observe with BPF only.
     #[error(transparent)]
     Bpf(#[from] gleaner_bpf::BpfRefusal),
-}
-
-impl ObserveError {
-    pub(crate) fn read(path: &Path, source: io::Error) -> Self {
-        Self::Read { path: path.to_owned(), source }
-    }
-
-    pub(crate) fn parse(path: &Path, line: usize, what: impl Into<String>) -> Self {
-        Self::Parse { path: path.to_owned(), line, what: what.into() }
-    }
-}
-
-impl From<SysError> for ObserveError {
-    fn from(error: SysError) -> Self {
-        match error {
-            SysError::Read { path, source } => Self::Read { path, source },
-            SysError::Parse { path, line, what } => Self::Parse { path, line, what },
-        }
-    }
 }

@@ -42,9 +42,8 @@ impl Observer {
         }
     }
 
-    /// Ends it without waiting for it, on a thread of its own: taking BPF programs off the tracepoints waits until no
-    /// CPU is in the middle of one, six seconds in a busy guest of 4 vCPUs on 2 CPUs. Where there can be no thread, it
-    /// is waited for.
+    /// Ends it on a thread of its own, where one can be had: taking BPF programs off the tracepoints waits until no CPU
+    /// is in one, six seconds in a busy guest of 4 vCPUs on 2 CPUs.
     pub fn retire(self) {
         // Where spawning fails, the closure is dropped, and `self` with it.
         let _ = std::thread::Builder::new().name("gleaner-retire".to_owned()).spawn(move || drop(self));
@@ -58,9 +57,8 @@ impl Observer {
         }
     }
 
-    /// Processes that run already, with all that they start, are another group, the last one. Where they are all that
-    /// is in `cgroup`, BPF follows who comes there and leaves. False: it has no room for another, see
-    /// [`ObserverConfig::groups_max`].
+    /// Processes that run already, with all that they start, are another group, the last one. Of a `cgroup` that is all
+    /// theirs BPF follows who comes and leaves. False: no room, see [`ObserverConfig::groups_max`].
     pub fn add_group(&mut self, roots: &[i32], cgroup: Option<&Path>) -> bool {
         match self {
             Self::Bpf(observer) => observer.add_group(roots, cgroup),

@@ -1,6 +1,6 @@
 //! What the program got done, by a counter that it or its user keeps in a file.
 
-use crate::ObserveError;
+use gleaner_sys::SysError;
 use regex_lite::Regex;
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read};
@@ -32,7 +32,7 @@ impl ProgressFile {
     ///
     /// # Errors
     /// When the file cannot be read, or has no number.
-    pub fn since_last(&mut self) -> Result<Option<u64>, ObserveError> {
+    pub fn since_last(&mut self) -> Result<Option<u64>, SysError> {
         let now = self.read()?;
         let before = std::mem::replace(&mut self.last, now);
         Ok(now.zip(before).and_then(|(now, before)| now.checked_sub(before)))
@@ -41,18 +41,18 @@ impl ProgressFile {
 
 impl ProgressFile {
     /// The number; `None` where there is no file, or nothing in it.
-    fn read(&self) -> Result<Option<u64>, ObserveError> {
+    fn read(&self) -> Result<Option<u64>, SysError> {
         for _ in 0..TRIES {
             let file = match open(&self.path) {
                 Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-                file => file.map_err(|source| ObserveError::read(&self.path, source))?,
+                file => file.map_err(|source| SysError::read(&self.path, source))?,
             };
-            let wrong = |what: &str| ObserveError::Parse { path: self.path.clone(), line: 1, what: what.to_owned() };
+            let wrong = |what: &str| SysError::parse(&self.path, 1, what);
             if !file.metadata().is_ok_and(|found| found.is_file()) {
                 return Err(wrong("not a regular file"));
             }
             let mut text = Vec::new();
-            file.take(LONGEST).read_to_end(&mut text).map_err(|source| ObserveError::read(&self.path, source))?;
+            file.take(LONGEST).read_to_end(&mut text).map_err(|source| SysError::read(&self.path, source))?;
             if text.trim_ascii().is_empty() {
                 // It is being written.
                 std::thread::yield_now();

@@ -79,12 +79,8 @@ pub(crate) fn open_stat(root: &ProcRoot) -> Result<StatReader, ObserveError> {
     }
 }
 
-/// Splits a window of `length` of one vCPU; both observers do it alike. Steal is what the hypervisor reported, the
-/// retained time what the yielding thread was charged, `halted` what the idle task had; *busy* is what is left: what
-/// tasks were charged, and interrupts that were charged to none.
-///
-/// Steal is reported in ticks, and some of it may have gone by while the idle task was current: what is too much for
-/// the window is taken from busy time first, then from halted. Over several windows the ticks even out.
+/// Splits a window of one vCPU; *busy* is what steal, retained and halted time leave of it. Steal comes in ticks: what
+/// is too much for the window is taken from busy time first, then from halted.
 pub(crate) fn split(id: VcpuId, length: Nanos, steal: Nanos, retained: Nanos, halted: Nanos) -> VcpuWindow {
     let steal = steal.min(length);
     let retained = retained.min(length - steal);

@@ -68,23 +68,6 @@ fn every_wait_ends_when_work_starts_and_not_by_its_time_out() {
 }
 
 #[test]
-fn a_machine_with_nothing_to_do_gives_vcpus_away() {
-    if !bpf_expected() {
-        return;
-    }
-    let _turn = alone();
-    for count_idle_instructions in [true, false] {
-        let config = ObserverConfig { count_idle_instructions, ..ObserverConfig::default() };
-        let mut observer = BpfObserver::new(&config).unwrap();
-        thread::sleep(Duration::from_millis(200));
-        observer.window(&[]).unwrap();
-        let counted = observer.idle_instructions();
-        // Nobody asked, nobody counts.
-        assert!(if count_idle_instructions { counted != Some(0) } else { counted.is_none() }, "{counted:?}");
-    }
-}
-
-#[test]
 fn another_thread_ends_a_wait_even_before_it_begins() {
     if !bpf_expected() {
         return;

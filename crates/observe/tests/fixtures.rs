@@ -4,6 +4,7 @@ use gleaner_model::{CpuSet, Nanos, RetainCounters, VcpuId, Window};
 use gleaner_observe::{
     ObserveError, Observer, ObserverChoice, ObserverConfig, ProcRoot, StatReader, capabilities, online_cpus,
 };
+use gleaner_sys::SysError;
 use std::fs;
 use std::path::PathBuf;
 use std::thread::sleep;
@@ -270,7 +271,7 @@ fn broken_files_are_named() {
     let machine = Machine::new(true);
     machine.write("sys/devices/system/cpu/online", "zero\n");
     let error = online_cpus(&machine.root()).unwrap_err();
-    assert!(matches!(&error, ObserveError::Parse { line: 1, .. }));
+    assert!(matches!(&error, ObserveError::Sys(SysError::Parse { line: 1, .. })));
     assert!(error.to_string().contains("sys/devices/system/cpu/online:1: 'zero'"), "{error}");
     machine.write("proc/stat", "cpu 1 2 3\nctxt none\n");
     let error = StatReader::open(&machine.root()).unwrap().read().unwrap_err();

@@ -1,9 +1,9 @@
 //! `gleaner.ab/1`: two modes of one command, in interleaved pairs: every run, what the interval says, what it cost.
 
 mod chart;
-mod told;
+mod shown;
 
-pub(crate) use told::documents;
+pub(crate) use shown::documents;
 
 use crate::text::program;
 use serde::{Deserialize, Serialize};

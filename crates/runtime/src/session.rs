@@ -125,9 +125,8 @@ impl Session {
         }
     }
 
-    /// This process is alive. To be called at least once a second, from the first time on: where it is silent for
-    /// longer, because it hangs or was stopped, the guardian takes back values that would keep vCPUs awake all the
-    /// same. Whether it did since the last call.
+    /// This process is alive; to be called at least once a second. Where it is silent for longer, the guardian takes
+    /// back values that keep vCPUs awake. Whether it did since the last call.
     pub fn beat(&mut self) -> bool {
         let (Some(heartbeat), Some(guardian)) = (&self.heartbeat, &mut self.guardian) else { return false };
         heartbeat.beat();

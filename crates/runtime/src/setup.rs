@@ -107,7 +107,7 @@ pub(crate) fn equip(config: &Config, machine: &mut Machine, events: &mut Events)
     machine.equip(|observing, vcpus| {
         let hierarchies = CgroupHierarchies::find(&CgroupRoots::default());
         let mut session = session(config, events).ok().flatten();
-        let looking = Looking::new((config, &params), vcpus, &hierarchies, session.as_mut());
+        let looking = MeansSearch::new((config, &params), vcpus, &hierarchies, session.as_mut());
         let retention = looking.and_then(|mut looking| {
             let polling = looking.polling();
             looking.found(polling, observing, events)
@@ -149,8 +149,8 @@ fn equipment(
 ) -> Result<(Observing, Option<Retention>, Option<BpfRefusal>), SetupError> {
     let guardian = session.as_ref().and_then(|session| session.guardian_pid());
     let params = config.group.params();
-    let mut looking = Looking::new((config, &params), vcpus, hierarchies, session);
-    let polling = looking.as_mut().and_then(Looking::polling);
+    let mut looking = MeansSearch::new((config, &params), vcpus, hierarchies, session);
+    let polling = looking.as_mut().and_then(MeansSearch::polling);
     let by_files = polling.is_some() || config.has_nothing_to_win();
     let is_first = opened.is_some();
     let (mut observing, refusal) = match opened.unwrap_or_else(|| observe(config, by_files, guardian, vcpus)) {
@@ -234,7 +234,7 @@ fn observe(config: &Config, by_files: bool, guardian: Option<i32>, vcpus: &CpuSe
 }
 
 /// The search for a means of retention: before the observer is chosen, and after.
-struct Looking<'a> {
+struct MeansSearch<'a> {
     search: Search,
     opening: Opening<'a>,
     /// Whether yielding threads would have something to do.
@@ -242,7 +242,7 @@ struct Looking<'a> {
     journal: &'a mut Journal,
 }
 
-impl<'a> Looking<'a> {
+impl<'a> MeansSearch<'a> {
     /// `None` where nothing is to be retained.
     fn new(
         (config, params): (&'a Config, &'a GuestParams),

@@ -45,9 +45,8 @@ pub(crate) fn prepare_yielding(
     )
 }
 
-/// Whether yielding threads run outside of the program's limit of CPU time; else why there are to be none: they would
-/// use it up, and the program would be throttled. `means`: whether they have a cgroup of their own, at the top of what
-/// can be seen.
+/// Whether yielding threads run outside of the program's limit of CPU time; else why there are to be none: the program
+/// would be throttled. `means`: their cgroup, if they have one.
 pub(crate) fn spends_no_quota(means: IdleMeans) -> Result<(), String> {
     let Some(own) = own_group(&CgroupRoots::default(), "cpu") else { return Ok(()) };
     let folder = if means == IdleMeans::ClassOnly { &own.own } else { &own.mount };

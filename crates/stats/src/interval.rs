@@ -9,12 +9,8 @@ pub const FEWEST: usize = 5;
 /// them. Chosen by simulation.
 pub const EXTENSION_AT_FIVE: f64 = 0.15;
 
-/// An interval that holds the median of what the values were drawn from in 95 % of cases or more; `None` for fewer than
-/// [`FEWEST`] values. Nothing is assumed of the distribution: the ends are two of the values, so chosen that fewer than
-/// 2.5 % of fair coin sequences have as few heads as there are values beyond one (the sign test). A percentile
-/// bootstrap would be narrower and would miss more often than it says: 12.8 % at seven values.
-///
-/// Five values reach 93.75 % only: there the interval is extended as that of a speedup is.
+/// An interval that holds the median in 95 % of cases or more, by the sign test; `None` for fewer than [`FEWEST`]
+/// values. Five values reach 93.75 % only: there it is extended as that of a speedup is.
 pub fn interval_of_median(values: &[f64]) -> Option<(f64, f64)> {
     let n = values.len();
     if n < FEWEST {

@@ -58,9 +58,8 @@ pub fn mean_and_deviation(values: &[f64]) -> Option<(f64, Option<f64>)> {
     (!values.is_empty()).then(|| (mean, (values.len() > 1).then(|| (squares / (n - 1.0)).sqrt())))
 }
 
-/// Which values lie far from the others: a modified z-score over 3.5 (0.6745 |x - median| / MAD; Iglewicz and Hoaglin,
-/// 1993). Where more than half of the values are alike (MAD 0) the mean deviation stands in for it. To be shown, not to
-/// be left out.
+/// Which values lie far from the others: a modified z-score over 3.5 (Iglewicz and Hoaglin, 1993), by the mean
+/// deviation where the MAD is 0. To be shown, not to be left out.
 pub fn outliers(values: &[f64]) -> Vec<bool> {
     let Some(centre) = median(values) else { return Vec::new() };
     let deviations: Vec<f64> = values.iter().map(|value| (value - centre).abs()).collect();

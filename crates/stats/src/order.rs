@@ -2,9 +2,8 @@
 
 use fastrand::Rng;
 
-/// For each of `pairs` pairs, whether the second mode runs first. Random, and balanced in every four pairs (two and
-/// two), so that a machine that warms up or slows down meets both modes alike, also when the comparison is stopped
-/// early.
+/// For each of `pairs` pairs, whether the second mode runs first. Random, and balanced in every four pairs, so that a
+/// machine's drift meets both modes alike, also when stopped early.
 pub fn orders(pairs: usize, seed: u64) -> Vec<bool> {
     let mut random = Rng::with_seed(seed);
     let mut orders = Vec::with_capacity(pairs + 3);

@@ -50,11 +50,8 @@ impl Speedup {
 pub const SMALL: f64 = 1.1;
 
 impl Speedup {
-    /// How many pairs would tell, where these do not: 1 is within the interval, and so is a difference of more than
-    /// [`SMALL`]. `None` where the verdict stands, or there is no interval.
-    ///
-    /// An interval shrinks with the square root of the pairs. It tells once it leaves 1 out, or once nothing beyond
-    /// [`SMALL`] is left in it, whichever comes first; the median and the noise are taken to stay.
+    /// How many pairs would tell, if median and noise stay: the interval shrinks with their square root until it leaves
+    /// 1 out, or all beyond [`SMALL`]. `None` where the verdict stands, or there is no interval.
     pub fn pairs_to_tell(&self) -> Option<u64> {
         let (low, high) = self.ci95?;
         let small = SMALL.ln();
@@ -76,9 +73,8 @@ fn rounded_up(value: f64) -> u64 {
     ((value / unit).ceil() * unit) as u64
 }
 
-/// ln(first/second) of each pair (first, second) of times; `None` where one is not above 0, or not finite.
-///
-/// Where more is better, hand in (second, first): then above 1 still means that the second mode is better.
+/// ln(first/second) of each pair of times; `None` where one is not above 0, or not finite. Where more is better, hand
+/// in (second, first).
 pub fn paired_log_ratios(pairs: &[(f64, f64)]) -> Vec<Option<f64>> {
     let usable = |value: f64| value > 0.0 && value.is_finite();
     // A difference of logarithms: its negative is exactly that of the pair turned round.

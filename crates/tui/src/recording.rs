@@ -92,8 +92,8 @@ impl Recording {
         };
         let begin = n.checked_sub(1).and_then(|before| self.ends.get(before).copied()).unwrap_or(0);
         self.file.seek(SeekFrom::Start(begin)).map_err(|error| error.to_string())?;
-        let text = BufReader::new(&self.file).take(end - begin);
-        serde_json::from_reader(text).map_err(|error| format!("status {} is none: {error}", n + 1))
+        let text = io::read_to_string((&self.file).take(end - begin)).map_err(|error| error.to_string())?;
+        serde_json::from_str(&text).map_err(|error| format!("status {} is none: {error}", n + 1))
     }
 }
 

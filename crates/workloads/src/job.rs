@@ -136,10 +136,8 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Runs `body` on `count` threads that start together, and adds up what they return; the body gets its thread's
-    /// number.
-    ///
-    /// A body that fails stops the run; it must let go of what others wait for (queues do when dropped).
+    /// Runs `body` with its number on `count` threads that start together, and adds up what they return. A body that
+    /// fails stops the run, and must let go of what others wait for.
     pub(crate) fn crew<F>(&self, count: usize, body: F) -> Result<Tally, WorkloadError>
     where
         F: Fn(usize) -> Result<Tally, WorkloadError> + Sync,

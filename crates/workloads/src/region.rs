@@ -24,8 +24,7 @@ impl Region {
     }
 
     /// Takes the right to write away from the whole region, so that other vCPUs must forget their translations, looks
-    /// at it, and gives it back with the region. A region that the kernel leaves without it is nobody's any more: it is
-    /// unmapped.
+    /// at it, and gives it back. If the kernel refuses that, the region is unmapped.
     pub(crate) fn while_read_only<T>(self, look: impl FnOnce(&[u8]) -> T) -> Result<(Self, T), WorkloadError> {
         self.protect(MprotectFlags::READ)?;
         let seen = look(&self);

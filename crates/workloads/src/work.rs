@@ -7,10 +7,8 @@
 
 use std::hint::black_box;
 
-/// Turns of the loop that count as one microsecond of computation.
-///
-/// Each turn is a multiplication, a shift and an exclusive or, each waiting for the one before. It was taken on the
-/// project's test machine (docs/research/workloads.md says which, and how to take it on another).
+/// Turns of the loop (a multiplication, a shift, an exclusive or) that count as one microsecond of computation, as
+/// taken on the project's test machine (docs/research/workloads.md).
 pub const ITERATIONS_PER_US: u64 = 500;
 
 /// So many turns of the loop on `value`; the result depends on every one of them.

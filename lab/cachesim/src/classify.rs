@@ -44,9 +44,8 @@ pub struct Profile {
     pub footprint_bytes: u64,
 }
 
-/// Reads a trace to its end, or at most `accesses_max` of its accesses. `None` where it has too few accesses or
-/// no instructions to say anything. `progress` is told the number of accesses read now and then; it says whether to go
-/// on, and a trace that is not read on is judged by what was read.
+/// Reads a trace, at most `accesses_max` of its accesses; `None` where there are too few to say anything. `progress` is
+/// told how many were read, and says whether to go on.
 pub fn profile(
     trace: &mut dyn Trace,
     sizes_bytes: &[u64],

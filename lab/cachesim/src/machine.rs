@@ -234,17 +234,14 @@ impl<W: LlcWatch, H: SwitchHook<W>> Machine<W, H> {
         })
     }
 
-    /// Gives every context so many more quanta, or runs it to the end of its trace. All cores run until the last
-    /// context has had its quanta: one on a core with fewer contexts gets more, and may be within one when this
-    /// returns. Ten calls for one quantum are the same as one for ten. A trace's error ends the run; what has been
-    /// counted until then is no result.
+    /// Gives every context so many more quanta, or runs it to the end of its trace; on a core with fewer contexts one
+    /// gets more. A trace's error ends the run, and what was counted is no result.
     pub fn run_quanta(&mut self, quanta: u64) -> Result<(), TraceError> {
         self.run_quanta_while(quanta, |_, _| true).map(|_| ())
     }
 
-    /// As [`Self::run_quanta`]; `go_on` is asked about every 65,536 records with their number so far and the furthest
-    /// clock's cycle; where it refuses, the machine stays within its quanta and `false` comes back. What has been
-    /// counted until then is in [`Self::outcome`].
+    /// As [`Self::run_quanta`]; `go_on` is asked about every 65,536 records with their number and the furthest cycle.
+    /// Where it refuses, `false` comes back, and [`Self::outcome`] has what was counted.
     pub fn run_quanta_while(
         &mut self,
         quanta: u64,

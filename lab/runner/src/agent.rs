@@ -3,7 +3,7 @@
 //! A thread reads the lines, so that stamps do not wait for whatever the runner is doing. Everything that waits has a
 //! limit.
 
-use crate::trouble::{Patience, TICK, Trouble};
+use crate::error::{Patience, RunnerError, TICK};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -47,7 +47,7 @@ pub enum Silence {
     /// It did not answer in time.
     Hangs,
     /// The runner is to stop.
-    Stop(Trouble),
+    Stop(RunnerError),
 }
 
 /// A guest that listens.
@@ -75,8 +75,8 @@ const LINE_BYTES_MAX: u64 = 16 << 20;
 
 impl Agent {
     /// Listens on a guest's line; `cpu_ns` reads the VM's CPU time.
-    pub fn new(line: UnixStream, cpu_ns: impl Fn() -> Option<u64> + Send + 'static) -> Result<Self, Trouble> {
-        let broken = |error| Trouble::work("a guest's line", error);
+    pub fn new(line: UnixStream, cpu_ns: impl Fn() -> Option<u64> + Send + 'static) -> Result<Self, RunnerError> {
+        let broken = |error| RunnerError::work("a guest's line", error);
         let reader = line.try_clone().map_err(broken)?;
         let (to_runner, from_guest) = sync_channel(LINES_WAITING);
         std::thread::Builder::new()
@@ -312,7 +312,7 @@ mod tests {
         assert_eq!((given_up.status, given_up.overdue, given_up.ended.is_none()), (124, true, true));
         agent.send("run", "r2", &[]).unwrap();
         let time_up = Patience::new(Duration::ZERO).unwrap();
-        assert!(matches!(agent.wait(&time_up, LONG), Err(Silence::Stop(Trouble::TimeUp))));
+        assert!(matches!(agent.wait(&time_up, LONG), Err(Silence::Stop(RunnerError::TimeUp))));
     }
 
     #[test]

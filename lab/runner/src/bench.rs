@@ -1,10 +1,10 @@
 //! A whole scenario: boots, rounds, and the result, whole or not.
 
+use crate::error::{Patience, RunnerError};
 use crate::guest::{Guest, Limits, Sources};
 use crate::host::script;
 use crate::qemu::Boot;
 use crate::step::{Bench, Place};
-use crate::trouble::{Patience, Trouble};
 use gleaner_report::{HostFacts, InTurnRun, ScenarioReport, ScenarioRun, SoloRun, VmFacts};
 use gleaner_scenario::{Accelerator, Plan, Role, Scenario, Step, Vm};
 use gleaner_sys::{ProcRoot, usable_cpus};
@@ -39,15 +39,15 @@ struct Collected {
 }
 
 impl Experiment<'_> {
-    /// Runs it. What was measured is in the report even if it could not be finished; only then there is trouble too.
+    /// Runs it. What was measured is in the report even if it could not be finished; only then there is an error too.
     #[allow(clippy::disallowed_methods, reason = "a date for people")]
-    pub fn run(&self) -> Result<(ScenarioReport, Option<Trouble>), Trouble> {
+    pub fn run(&self) -> Result<(ScenarioReport, Option<RunnerError>), RunnerError> {
         let date = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
         let boots = self.boots()?;
         let mut collected = Collected::default();
-        let trouble = self.rounds(&boots, &mut collected).err();
+        let error = self.rounds(&boots, &mut collected).err();
         let scenario =
-            serde_json::to_value(self.scenario).map_err(|error| Trouble::work("the scenario as JSON", error))?;
+            serde_json::to_value(self.scenario).map_err(|error| RunnerError::work("the scenario as JSON", error))?;
         let mut report = ScenarioReport {
             schema: ScenarioReport::SCHEMA.to_owned(),
             name: self.scenario.name.clone(),
@@ -60,9 +60,7 @@ impl Experiment<'_> {
                 date,
             },
             scenario,
-            incomplete: trouble
-                .as_ref()
-                .map(|trouble| trouble.to_string().lines().next().unwrap_or_default().to_owned()),
+            incomplete: error.as_ref().map(|error| error.to_string().lines().next().unwrap_or_default().to_owned()),
             vms: collected.vms,
             runs: collected.runs,
             in_turn: collected.in_turn,
@@ -70,10 +68,10 @@ impl Experiment<'_> {
             summary: Vec::new(),
         };
         report.summary = report.summarize();
-        Ok((report, trouble))
+        Ok((report, error))
     }
 
-    fn rounds(&self, boots: &[Boot], collected: &mut Collected) -> Result<(), Trouble> {
+    fn rounds(&self, boots: &[Boot], collected: &mut Collected) -> Result<(), RunnerError> {
         let plan = plan(self.scenario);
         let rounds = self.scenario.warmup_rounds + self.scenario.rounds;
         let bar = progress_bar(u64::from(rounds) * plan.steps_per_round() as u64);
@@ -91,14 +89,14 @@ impl Experiment<'_> {
                     guests.clear();
                     guests = self.boot_all(boots, collected)?;
                 }
-                while let Err(trouble) = take(&bench, &mut guests, &step, place, collected) {
-                    if !matches!(trouble, Trouble::Vm { emulator: true, .. }) || revivals >= REVIVALS_MAX {
+                while let Err(error) = take(&bench, &mut guests, &step, place, collected) {
+                    if !matches!(error, RunnerError::Vm { emulator: true, .. }) || revivals >= REVIVALS_MAX {
                         bar.abandon();
-                        return Err(trouble);
+                        return Err(error);
                     }
                     revivals += 1;
                     bar.suspend(|| {
-                        eprintln!("testbed: the emulator broke a guest's kernel; all boot again: {trouble}");
+                        eprintln!("testbed: the emulator broke a guest's kernel; all boot again: {error}");
                     });
                     guests.clear();
                     guests = self.boot_all(boots, collected)?;
@@ -111,7 +109,7 @@ impl Experiment<'_> {
         Ok(())
     }
 
-    fn boot_all(&self, boots: &[Boot], collected: &mut Collected) -> Result<Vec<Guest>, Trouble> {
+    fn boot_all(&self, boots: &[Boot], collected: &mut Collected) -> Result<Vec<Guest>, RunnerError> {
         let limits = Limits { boot: self.scenario.boot_timeout, run: self.scenario.run_timeout };
         let cpus = self.scenario.machine.cpus.as_ref();
         let mut guests = Vec::new();
@@ -138,10 +136,11 @@ impl Experiment<'_> {
     }
 
     /// What each VM boots from.
-    fn boots(&self) -> Result<Vec<Boot>, Trouble> {
+    fn boots(&self) -> Result<Vec<Boot>, RunnerError> {
         let scenario = self.scenario;
         // Modules before kernels: asking for them may bring a newer kernel.
-        let modules = scenario.vms.iter().map(|vm| self.modules(vm)).collect::<Result<Vec<Vec<PathBuf>>, Trouble>>()?;
+        let modules =
+            scenario.vms.iter().map(|vm| self.modules(vm)).collect::<Result<Vec<Vec<PathBuf>>, RunnerError>>()?;
         let kernel = self.kernel()?;
         let image = scenario.vms.iter().any(|vm| vm.image.is_some()).then(|| self.image()).transpose()?;
         let mut built: Vec<(Vec<PathBuf>, PathBuf)> = Vec::new();
@@ -177,14 +176,14 @@ impl Experiment<'_> {
         Command::new(self.sources.testbed.join(name))
     }
 
-    fn kernel(&self) -> Result<PathBuf, Trouble> {
+    fn kernel(&self) -> Result<PathBuf, RunnerError> {
         let series = &self.scenario.machine.kernel;
         let printed = script(self.testbed("fetch-kernel.sh").arg(series))?;
         let path = printed.trim().split_once(' ').map(|(_, path)| PathBuf::from(path));
-        path.ok_or_else(|| Trouble::Work(format!("no kernel {series} can be had now; see above")))
+        path.ok_or_else(|| RunnerError::Work(format!("no kernel {series} can be had now; see above")))
     }
 
-    fn modules(&self, vm: &Vm) -> Result<Vec<PathBuf>, Trouble> {
+    fn modules(&self, vm: &Vm) -> Result<Vec<PathBuf>, RunnerError> {
         let disk = vm.image.iter().map(|_| "disk");
         let mut files = Vec::new();
         for purpose in disk.chain(vm.modules.iter().map(String::as_str)) {
@@ -199,13 +198,13 @@ impl Experiment<'_> {
         Ok(files)
     }
 
-    fn image(&self) -> Result<PathBuf, Trouble> {
+    fn image(&self) -> Result<PathBuf, RunnerError> {
         let printed = script(&mut self.testbed("image.sh"))?;
         let path = printed.lines().next().map(|line| PathBuf::from(line.trim())).filter(|path| path.is_file());
-        path.ok_or_else(|| Trouble::Work("testbed/image.sh named no image".to_owned()))
+        path.ok_or_else(|| RunnerError::Work("testbed/image.sh named no image".to_owned()))
     }
 
-    fn initramfs(&self, modules: &[PathBuf], out: &Path) -> Result<(), Trouble> {
+    fn initramfs(&self, modules: &[PathBuf], out: &Path) -> Result<(), RunnerError> {
         let mut command = self.testbed("initramfs.sh");
         command.arg("--script").arg(self.sources.testbed.join("agent.sh")).arg("--binary").arg(&self.sources.binary);
         for module in modules {
@@ -219,7 +218,7 @@ impl Experiment<'_> {
     }
 
     /// KVM if it can boot this kernel here; found out once for each boot of the host.
-    fn accelerator(&self, boot: &Boot) -> Result<Accelerator, Trouble> {
+    fn accelerator(&self, boot: &Boot) -> Result<Accelerator, RunnerError> {
         match self.scenario.machine.accelerator {
             Accelerator::Auto => {}
             wanted => return Ok(wanted),
@@ -247,7 +246,7 @@ impl Experiment<'_> {
         Ok(if works { Accelerator::Kvm } else { Accelerator::Tcg })
     }
 
-    fn kvm_boots(&self, boot: &Boot) -> Result<bool, Trouble> {
+    fn kvm_boots(&self, boot: &Boot) -> Result<bool, RunnerError> {
         let mut vm = self.scenario.vms[0].clone();
         (vm.name, vm.vcpus, vm.memory_mib) = ("kvm-trial".to_owned(), 1, 512);
         (vm.pin, vm.cap, vm.prepare, vm.append) = (Vec::new(), None, Vec::new(), String::new());
@@ -258,7 +257,7 @@ impl Experiment<'_> {
                 guest.end();
                 Ok(true)
             }
-            Err(trouble @ (Trouble::Interrupted | Trouble::TimeUp)) => Err(trouble),
+            Err(error @ (RunnerError::Interrupted | RunnerError::TimeUp)) => Err(error),
             Err(_) => Ok(false),
         }
     }
@@ -279,7 +278,7 @@ fn take(
     step: &Step,
     place: Place,
     collected: &mut Collected,
-) -> Result<(), Trouble> {
+) -> Result<(), RunnerError> {
     match step {
         Step::Run(combination) if bench.scenario.machine.in_turn.is_some() => {
             collected.in_turn.push(bench.in_turn(guests, combination, place)?);
@@ -297,7 +296,7 @@ fn progress_bar(steps: u64) -> ProgressBar {
     bar
 }
 
-fn qemu_version() -> Result<String, Trouble> {
+fn qemu_version() -> Result<String, RunnerError> {
     let printed = script(Command::new("qemu-system-x86_64").arg("--version"))?;
     let first = printed.lines().next().unwrap_or_default();
     Ok(first.trim_start_matches("QEMU emulator version ").to_owned())

@@ -1,12 +1,12 @@
 //! One VM of a scenario: booted, pinned, capped, ready, asked.
 
 use crate::agent::{Agent, Answer, Silence};
+use crate::error::{Patience, RunnerError};
 use crate::host::{self, Cap};
 use crate::outcome::frame;
 use crate::progress::Progress;
 use crate::qemu::{Boot, Qemu};
 use crate::step::last_lines;
-use crate::trouble::{Patience, Trouble};
 use gleaner_model::{CpuSet, Profile};
 use gleaner_report::{ProbeReport, TimeOuts, VmFacts};
 use gleaner_scenario::{EmulatorSched, PolicyChoice, Role, TimeoutFrom, Vm};
@@ -54,7 +54,7 @@ impl Guest {
         cpus: Option<&CpuSet>,
         limits: Limits,
         patience: &Patience,
-    ) -> Result<Self, Trouble> {
+    ) -> Result<Self, RunnerError> {
         for attempt in 1.. {
             match Self::boot_once(vm, boot, folder, cpus, limits, patience) {
                 Ok(mut guest) => {
@@ -63,11 +63,11 @@ impl Guest {
                     guest.prepare(limits, patience)?;
                     return Ok(guest);
                 }
-                Err(Trouble::Vm { emulator: true, what }) if attempt <= RETRIES => {
+                Err(RunnerError::Vm { emulator: true, what }) if attempt <= RETRIES => {
                     let first = what.lines().next().unwrap_or_default();
                     eprintln!("testbed: VM {}: the emulator broke the guest's kernel ({first}); once more", vm.name);
                 }
-                Err(trouble) => return Err(trouble),
+                Err(error) => return Err(error),
             }
         }
         unreachable!("the last attempt returns")
@@ -81,7 +81,7 @@ impl Guest {
         cpus: Option<&CpuSet>,
         limits: Limits,
         patience: &Patience,
-    ) -> Result<Self, Trouble> {
+    ) -> Result<Self, RunnerError> {
         let began = Instant::now();
         let (qemu, control) = Qemu::start(vm, boot, folder, patience)?;
         confine(vm, &qemu, cpus, boot.emulator_cpus.as_ref())?;
@@ -124,24 +124,24 @@ impl Guest {
     }
 
     /// A haltpoll that is not in force would be plain halt under another name.
-    fn check_idle_driver(&mut self, limits: Limits, patience: &Patience) -> Result<(), Trouble> {
+    fn check_idle_driver(&mut self, limits: Limits, patience: &Patience) -> Result<(), RunnerError> {
         if !self.vm.modules.iter().any(|module| module == "haltpoll") {
             return Ok(());
         }
         let command = ["cat", "/sys/devices/system/cpu/cpuidle/current_driver"].map(str::to_owned);
         let answer = self.run(&[], &command, limits.run, patience)?;
         let printed = answer.frames.get("output").map_or("", String::as_str);
-        idle_driver_is_haltpoll(&self.vm.name, answer.status, printed).map_err(Trouble::Work)
+        idle_driver_is_haltpoll(&self.vm.name, answer.status, printed).map_err(RunnerError::Work)
     }
 
     /// The scenario's own commands.
-    fn prepare(&mut self, limits: Limits, patience: &Patience) -> Result<(), Trouble> {
+    fn prepare(&mut self, limits: Limits, patience: &Patience) -> Result<(), RunnerError> {
         for command in self.vm.prepare.clone() {
             let words = self.in_image(command);
             let answer = self.run(&[], &words, limits.run, patience)?;
             if answer.status != 0 {
                 let output = answer.frames.get("output").map_or("", String::as_str);
-                return Err(Trouble::Work(format!(
+                return Err(RunnerError::Work(format!(
                     "VM {}: {} ended with {}:\n{output}",
                     self.vm.name,
                     words.join(" "),
@@ -158,7 +158,7 @@ impl Guest {
     }
 
     /// What a halt costs in this VM, if any policy wants to know.
-    pub fn calibrate(&mut self, limits: Limits, patience: &Patience) -> Result<(), Trouble> {
+    pub fn calibrate(&mut self, limits: Limits, patience: &Patience) -> Result<(), RunnerError> {
         let asked_for = |choice: &PolicyChoice| {
             choice.policy.retains() && choice.timeout == TimeoutFrom::Boot && choice.profile != Profile::Latency
         };
@@ -170,7 +170,7 @@ impl Guest {
             let report = answer.frames.get("probe").and_then(|json| serde_json::from_str::<ProbeReport>(json).ok());
             let Some(report) = report.filter(|_| answer.status == 0) else {
                 let output = answer.frames.get("output").map_or("", String::as_str);
-                return Err(Trouble::Work(format!("VM {}: gleaner probe failed:\n{output}", self.vm.name)));
+                return Err(RunnerError::Work(format!("VM {}: gleaner probe failed:\n{output}", self.vm.name)));
             };
             self.timeouts = report.timeouts;
             self.facts.frugal_ns = report.timeouts.map(|timeouts| timeouts.frugal_ns);
@@ -212,7 +212,7 @@ impl Guest {
         command: &[String],
         limit: Duration,
         patience: &Patience,
-    ) -> Result<Answer, Trouble> {
+    ) -> Result<Answer, RunnerError> {
         let id = self.new_id();
         self.begin(&id, files, command)?;
         let answer = self.agent.wait(patience, limit);
@@ -220,7 +220,7 @@ impl Guest {
     }
 
     /// Starts a command whose answer [`Guest::poll`] will have.
-    pub fn begin(&mut self, id: &str, files: &[String], command: &[String]) -> Result<(), Trouble> {
+    pub fn begin(&mut self, id: &str, files: &[String], command: &[String]) -> Result<(), RunnerError> {
         let words = [files, &["--".to_owned()], command].concat();
         let sent = self.agent.send("run", id, &words);
         sent.map_err(|silence| self.explain(silence, "a command"))
@@ -228,38 +228,44 @@ impl Guest {
 
     /// Waits for a moment for the answer. After `end` it is one that is overdue, unless the VM is gone or the emulator
     /// broke it.
-    pub fn poll(&mut self, end: Instant, patience: &Patience) -> Result<Option<Answer>, Trouble> {
+    pub fn poll(&mut self, end: Instant, patience: &Patience) -> Result<Option<Answer>, RunnerError> {
         let silence = match self.agent.poll(patience, end) {
             Ok(polled) => return Ok(polled),
             Err(silence) => silence,
         };
         let hangs = matches!(silence, Silence::Hangs);
         match self.explain(silence, "a measured run") {
-            Trouble::Vm { emulator: false, what } if hangs && !self.qemu.is_gone() => {
+            RunnerError::Vm { emulator: false, what } if hangs && !self.qemu.is_gone() => {
                 eprintln!("testbed: {what}\ntestbed: the run counts as failed, and all VMs boot again");
                 self.overdue = true;
                 Ok(Some(self.agent.give_up()))
             }
-            trouble => Err(trouble),
+            error => Err(error),
         }
     }
 
     /// Starts a program in the background. Of one that `reports`, what it writes is kept in the guest's memory, and its
     /// first line of progress is waited for.
-    pub fn start(&mut self, id: &str, command: &[String], reports: bool, patience: &Patience) -> Result<(), Trouble> {
+    pub fn start(
+        &mut self,
+        id: &str,
+        command: &[String],
+        reports: bool,
+        patience: &Patience,
+    ) -> Result<(), RunnerError> {
         self.progress = Progress::default();
         let verb = if reports { "keep" } else { "start" };
         let answer = self.short(verb, id, command, patience)?;
         if answer.status != 0 {
             let (name, words) = (&self.vm.name, command.join(" "));
             let wrote = last_lines(frame(&answer, "kept"));
-            return Err(Trouble::Work(format!("VM {name}: {words}\nreports no progress; it wrote:\n{wrote}")));
+            return Err(RunnerError::Work(format!("VM {name}: {words}\nreports no progress; it wrote:\n{wrote}")));
         }
         Ok(())
     }
 
     /// Ends it. What it reported was by a clock that was 0 at `booted`.
-    pub fn stop(&mut self, id: &str, booted: Option<Instant>, patience: &Patience) -> Result<(), Trouble> {
+    pub fn stop(&mut self, id: &str, booted: Option<Instant>, patience: &Patience) -> Result<(), RunnerError> {
         let answer = self.short("stop", id, &[], patience)?;
         if let (Some(booted), Some(kept)) = (booted, answer.frames.get("kept")) {
             self.progress = Progress::of(booted, kept);
@@ -268,10 +274,10 @@ impl Guest {
     }
 
     /// The host's time when the guest's clock (CLOCK_MONOTONIC; it never sleeps) was 0. Paused, it stands.
-    pub fn booted(&mut self, patience: &Patience) -> Result<Instant, Trouble> {
+    pub fn booted(&mut self, patience: &Patience) -> Result<Instant, RunnerError> {
         let id = self.new_id();
         let booted = self.short("clock", &id, &[], patience)?.booted;
-        booted.ok_or_else(|| Trouble::Work(format!("VM {} does not say what time it is", self.vm.name)))
+        booted.ok_or_else(|| RunnerError::Work(format!("VM {} does not say what time it is", self.vm.name)))
     }
 
     /// What the program that was stopped last had reported.
@@ -280,7 +286,7 @@ impl Guest {
     }
 
     /// Whether its vCPUs may run.
-    pub fn set_paused(&mut self, paused: bool) -> Result<(), Trouble> {
+    pub fn set_paused(&mut self, paused: bool) -> Result<(), RunnerError> {
         if paused != self.paused {
             if paused {
                 self.qemu.pause()?;
@@ -300,15 +306,15 @@ impl Guest {
         self.qemu.end(Duration::from_secs(10));
     }
 
-    fn short(&mut self, verb: &str, id: &str, words: &[String], patience: &Patience) -> Result<Answer, Trouble> {
+    fn short(&mut self, verb: &str, id: &str, words: &[String], patience: &Patience) -> Result<Answer, RunnerError> {
         let answer = self.agent.send(verb, id, words).and_then(|()| self.agent.wait(patience, SHORT));
         answer.map_err(|silence| self.explain(silence, verb))
     }
 
-    fn explain(&mut self, silence: Silence, doing: &str) -> Trouble {
+    fn explain(&mut self, silence: Silence, doing: &str) -> RunnerError {
         let name = &self.vm.name;
         let what = match silence {
-            Silence::Stop(trouble) => return trouble,
+            Silence::Stop(error) => return error,
             Silence::Hangs if !self.qemu.is_gone() => format!("VM {name} did not answer in time ({doing})"),
             Silence::Gone | Silence::Hangs => format!("VM {name} is gone ({doing}): a panic, or out of memory"),
         };
@@ -332,7 +338,7 @@ fn idle_driver_is_haltpoll(vm: &str, status: i32, printed: &str) -> Result<(), S
 }
 
 /// vCPU threads to their CPUs, QEMU's other threads to all of these unless they have some of their own.
-fn confine(vm: &Vm, qemu: &Qemu, cpus: Option<&CpuSet>, emulator_cpus: Option<&CpuSet>) -> Result<(), Trouble> {
+fn confine(vm: &Vm, qemu: &Qemu, cpus: Option<&CpuSet>, emulator_cpus: Option<&CpuSet>) -> Result<(), RunnerError> {
     let everywhere: Option<CpuSet> =
         if vm.pin.is_empty() { cpus.cloned() } else { Some(vm.pin.iter().flat_map(CpuSet::iter).collect()) };
     for tid in host::threads(qemu.pid()) {

@@ -1,7 +1,7 @@
 //! What the runner does to the host, and reads from it: pins, CPU caps, CPU time, facts. Everything is undone when it
 //! ends, after a kill -9 too: a small process of its own waits for the runner's end and removes what is left.
 
-use crate::trouble::Trouble;
+use crate::error::RunnerError;
 use gleaner_model::CpuSet;
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -9,13 +9,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 
 /// Confines a thread.
-pub fn pin(tid: i32, cpus: &CpuSet) -> Result<(), Trouble> {
+pub fn pin(tid: i32, cpus: &CpuSet) -> Result<(), RunnerError> {
     gleaner_sys::set_affinity(tid, cpus)
-        .map_err(|error| Trouble::Input(format!("cannot pin a thread to host CPUs {cpus}: {error}")))
+        .map_err(|error| RunnerError::Input(format!("cannot pin a thread to host CPUs {cpus}: {error}")))
 }
 
 /// Makes it a batch thread, which displaces nobody when it wakes. Threads that it starts are of its class.
-pub fn make_batch(tid: i32) -> Result<(), Trouble> {
+pub fn make_batch(tid: i32) -> Result<(), RunnerError> {
     script(Command::new("chrt").args(["--batch", "--pid", "0", &tid.to_string()])).map(drop)
 }
 
@@ -63,7 +63,7 @@ fn cpu_controller() -> Option<CpuController> {
 const PERIOD_US: u32 = 20_000;
 
 /// A cgroup that lets a process have so much CPU time and no more. Dropped after the process's end, it is gone;
-/// [`Undertaker`] sees to it where there is nobody to drop it.
+/// [`CleanupProcess`] sees to it where there is nobody to drop it.
 pub struct Cap {
     folder: PathBuf,
 }
@@ -74,13 +74,13 @@ fn cgroup_name(vm: &str) -> String {
 
 impl Cap {
     /// Caps a process and its threads at `cpus` CPUs' worth.
-    pub fn new(pid: u32, vm: &str, cpus: f64) -> Result<Self, Trouble> {
+    pub fn new(pid: u32, vm: &str, cpus: f64) -> Result<Self, RunnerError> {
         let what = format!("cap of VM {vm}");
         let refused = |error: std::io::Error| {
-            Trouble::work(&what, format!("{error}; it takes root and a cgroup hierarchy with the cpu controller"))
+            RunnerError::work(&what, format!("{error}; it takes root and a cgroup hierarchy with the cpu controller"))
         };
         let Some(controller) = cpu_controller() else {
-            return Err(Trouble::Work(format!("{what}: no cgroup hierarchy here has the cpu controller")));
+            return Err(RunnerError::Work(format!("{what}: no cgroup hierarchy here has the cpu controller")));
         };
         let (CpuController::V1(root) | CpuController::V2(root)) = &controller;
         if let CpuController::V2(root) = &controller {
@@ -89,7 +89,7 @@ impl Cap {
             if !fs::read_to_string(&file).map_err(refused)?.split_whitespace().any(|name| name == "cpu") {
                 let what =
                     format!("{what}: the cpu controller is off for child cgroups; echo +cpu >{}", file.display());
-                return Err(Trouble::Work(what));
+                return Err(RunnerError::Work(what));
             }
         }
         let folder = root.join(cgroup_name(vm));
@@ -126,7 +126,7 @@ impl Drop for Cap {
 
 /// A process that removes this one's cgroups and folder once this one is gone, however that happens. It needs no list:
 /// all cgroups carry this process's id in their names.
-pub struct Undertaker {
+pub struct CleanupProcess {
     child: Child,
     /// Its end of the pipe closes with this process.
     _alive: ChildStdin,
@@ -142,14 +142,14 @@ for n in 1 2 3 4 5 6 7 8 9 10; do
 done
 rm -rf \"$2\"";
 
-impl Undertaker {
+impl CleanupProcess {
     /// Starts it.
-    pub fn start(folder: &Path) -> Result<Self, Trouble> {
+    pub fn start(folder: &Path) -> Result<Self, RunnerError> {
         let (CpuController::V1(root) | CpuController::V2(root)) =
             cpu_controller().unwrap_or_else(|| CpuController::V2("/sys/fs/cgroup".into()));
-        let failed = |error: std::io::Error| Trouble::work("cannot start sh", error);
+        let failed = |error: std::io::Error| RunnerError::work("cannot start sh", error);
         let mut child = Command::new("sh")
-            .args(["-c", UNDERTAKER, "gleaner-testbed-undertaker"])
+            .args(["-c", UNDERTAKER, "gleaner-testbed-cleanup"])
             .args([root.join(cgroup_name("")).as_path(), folder])
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
@@ -162,7 +162,7 @@ impl Undertaker {
     }
 }
 
-impl Drop for Undertaker {
+impl Drop for CleanupProcess {
     /// An orderly end leaves it nothing to do.
     fn drop(&mut self) {
         let _ = self.child.kill();
@@ -171,12 +171,12 @@ impl Drop for Undertaker {
 }
 
 /// Runs a script of testbed/ and returns its first lines of stdout; its stderr is the user's.
-pub fn script(command: &mut Command) -> Result<String, Trouble> {
+pub fn script(command: &mut Command) -> Result<String, RunnerError> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command.stderr(Stdio::inherit()).stdin(Stdio::null()).output();
-    let output = output.map_err(|error| Trouble::work(&format!("cannot run {name}"), error))?;
+    let output = output.map_err(|error| RunnerError::work(&format!("cannot run {name}"), error))?;
     if !output.status.success() {
-        return Err(Trouble::Work(format!("{name} failed ({}), see above", output.status)));
+        return Err(RunnerError::Work(format!("{name} failed ({}), see above", output.status)));
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }

@@ -1,9 +1,9 @@
 //! A run of the measured programs in which slices take turns.
 
+use crate::error::RunnerError;
 use crate::guest::Guest;
 use crate::slices::HeldSlices;
 use crate::step::{Bench, Place, nanos};
-use crate::trouble::Trouble;
 use gleaner_report::{HostInTurn, HostRunReport, InTurnRun, InTurnSlice, InTurnVm, SliceTurn};
 use gleaner_scenario::{Combination, HostSlice};
 use std::time::{Duration, Instant};
@@ -11,14 +11,19 @@ use std::time::{Duration, Instant};
 impl Bench<'_> {
     /// Starts the measured programs, without an end; gives each slice its turns; then what each VM got done in each of
     /// them, from its lines of progress, which it keeps until the end.
-    pub fn in_turn(&self, guests: &mut [Guest], combination: &Combination, place: Place) -> Result<InTurnRun, Trouble> {
+    pub fn in_turn(
+        &self,
+        guests: &mut [Guest],
+        combination: &Combination,
+        place: Place,
+    ) -> Result<InTurnRun, RunnerError> {
         let passes = self.scenario.machine.in_turn.unwrap_or(1);
         let running = self.start(guests, &combination.measured, |_| true)?;
         self.patience.sleep(self.scenario.settle)?;
         let report = HeldSlices::in_turn(self, guests, passes)?;
         let clock = Clock::now();
         let Some(in_turn) = &report.in_turn else {
-            return Err(Trouble::Work("gleaner host run --in-turn told of no turns".to_owned()));
+            return Err(RunnerError::Work("gleaner host run --in-turn told of no turns".to_owned()));
         };
         self.stop(guests, &running)?;
         let progress: Vec<_> = combination.measured.iter().map(|choice| guests[choice.vm].progress()).collect();

@@ -2,11 +2,12 @@
 //!
 //! `gleaner-lab bed` is its command. The parts: [`bench`] a whole scenario, [`step`] one combination of it, [`in_turn`]
 //! one in which slices take turns, [`guest`] one VM, which is a [`qemu`] process with an [`agent`] inside; [`outcome`]
-//! what its answer comes to; [`progress`] what neighbours get done, [`host`] what is done to the host, [`trouble`]
+//! what its answer comes to; [`progress`] what neighbours get done, [`host`] what is done to the host, [`error`]
 //! errors and waiting.
 
 mod agent;
 mod bench;
+mod error;
 mod guest;
 mod host;
 mod in_turn;
@@ -15,16 +16,15 @@ mod progress;
 mod qemu;
 mod slices;
 mod step;
-mod trouble;
 
 use clap::{Args, Subcommand};
+use error::{Patience, RunnerError};
 use gleaner_command::failure::Failure;
 use gleaner_command::output::Output;
 use gleaner_scenario::{Role, Scenario, Workload};
 use guest::Sources;
 use std::fs;
 use std::path::{Path, PathBuf};
-use trouble::{Patience, Trouble};
 
 /// Runs scenarios in real virtual machines.
 #[derive(Debug, Args)]
@@ -87,17 +87,17 @@ pub fn main(args: &BedArgs) -> Result<u8, Failure> {
             Ok(())
         }
     };
-    result.map(|()| 0).map_err(|trouble| Failure {
-        status: match trouble {
-            Trouble::Input(_) => 2,
-            Trouble::Interrupted => 130,
+    result.map(|()| 0).map_err(|error| Failure {
+        status: match error {
+            RunnerError::Input(_) => 2,
+            RunnerError::Interrupted => 130,
             _ => 1,
         },
-        message: trouble.to_string(),
+        message: error.to_string(),
     })
 }
 
-fn run(args: &RunArgs, output: &mut Output) -> Result<(), Trouble> {
+fn run(args: &RunArgs, output: &mut Output) -> Result<(), RunnerError> {
     let mut scenario = read(&args.file)?;
     scenario.rounds = args.rounds.unwrap_or(scenario.rounds);
     keep_only(&mut scenario, &args.only)?;
@@ -105,37 +105,37 @@ fn run(args: &RunArgs, output: &mut Output) -> Result<(), Trouble> {
     let sources = sources(&scenario, args)?;
     let patience = Patience::new(scenario.total_timeout)?;
     let folder = tempfile::Builder::new().prefix("gleaner-testbed.").tempdir();
-    let folder = folder.map_err(|error| Trouble::work("a temporary folder", error))?;
+    let folder = folder.map_err(|error| RunnerError::work("a temporary folder", error))?;
     // Dropped before the folder is, which is then removed as usual.
-    let _undertaker = host::Undertaker::start(folder.path())?;
+    let _cleanup = host::CleanupProcess::start(folder.path())?;
     let experiment =
         bench::Experiment { scenario: &scenario, sources: &sources, patience: &patience, folder: folder.path() };
     let outcome = experiment.run();
     if let Some(keep) = &args.keep {
         keep_logs(&scenario, folder.path(), keep)?;
     }
-    let (report, trouble) = outcome?;
-    let written = output.json(&report).map_err(|failure| Trouble::Work(failure.message));
+    let (report, error) = outcome?;
+    let written = output.json(&report).map_err(|failure| RunnerError::Work(failure.message));
     output.text(&report);
     written?;
-    trouble.map_or(Ok(()), Err)
+    error.map_or(Ok(()), Err)
 }
 
-fn read(file: &Path) -> Result<Scenario, Trouble> {
-    let scenario = Scenario::read(file).map_err(|error| Trouble::Input(error.to_string()))?;
+fn read(file: &Path) -> Result<Scenario, RunnerError> {
+    let scenario = Scenario::read(file).map_err(|error| RunnerError::Input(error.to_string()))?;
     for vm in &scenario.vms {
         for workload in &vm.workloads {
             if let gleaner_scenario::Workload::Recording(recording) = workload {
                 let what =
                     "a recording can only be simulated (gleaner-lab sim run); give the VM a program or a command";
-                return Err(Trouble::Input(format!("{}: {:?}: {what}", file.display(), recording.label)));
+                return Err(RunnerError::Input(format!("{}: {:?}: {what}", file.display(), recording.label)));
             }
             if let gleaner_scenario::Workload::Command(command) = workload
                 && let Some(metric) = &command.metric
                 && let Err(error) = regex::Regex::new(metric)
             {
                 let label = workload.label();
-                return Err(Trouble::Input(format!("{}: the metric of {label:?}: {error}", file.display())));
+                return Err(RunnerError::Input(format!("{}: the metric of {label:?}: {error}", file.display())));
             }
         }
     }
@@ -143,7 +143,7 @@ fn read(file: &Path) -> Result<Scenario, Trouble> {
 }
 
 /// Leaves out what is not named; a kind of which nothing is named stays whole.
-fn keep_only(scenario: &mut Scenario, only: &[String]) -> Result<(), Trouble> {
+fn keep_only(scenario: &mut Scenario, only: &[String]) -> Result<(), RunnerError> {
     let named = |label: &str| only.iter().any(|word| word == label);
     let mut known: Vec<String> = Vec::new();
     for vm in scenario.vms.iter_mut().filter(|vm| vm.role == Role::Measured) {
@@ -159,7 +159,7 @@ fn keep_only(scenario: &mut Scenario, only: &[String]) -> Result<(), Trouble> {
     known.sort();
     known.dedup();
     match only.iter().find(|word| !known.contains(word)) {
-        Some(word) => Err(Trouble::Input(format!("--only {word}: must be one of {}", known.join(", ")))),
+        Some(word) => Err(RunnerError::Input(format!("--only {word}: must be one of {}", known.join(", ")))),
         None => Ok(()),
     }
 }
@@ -171,7 +171,7 @@ fn work_factor(text: &str) -> Result<f64, String> {
 }
 
 /// The items of programs in measured VMs, times `factor`. Commands are as long as they are.
-fn multiply_work(scenario: &mut Scenario, factor: f64) -> Result<(), Trouble> {
+fn multiply_work(scenario: &mut Scenario, factor: f64) -> Result<(), RunnerError> {
     #[allow(clippy::float_cmp)] // exactly what was asked for
     if factor == 1.0 {
         return Ok(());
@@ -181,7 +181,7 @@ fn multiply_work(scenario: &mut Scenario, factor: f64) -> Result<(), Trouble> {
             let Workload::Program(program) = workload else { continue };
             let Some(items) = program.items else {
                 let (label, vm) = (&program.label, &vm.name);
-                return Err(Trouble::Input(format!("--work {factor}: {label} in {vm} has no `items` to multiply")));
+                return Err(RunnerError::Input(format!("--work {factor}: {label} in {vm} has no `items` to multiply")));
             };
             #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // saturates, and 1 item is the least
             let items = (items as f64 * factor).round().max(1.0) as u64;
@@ -195,19 +195,26 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).map(Path::to_path_buf).unwrap_or_default()
 }
 
-fn sources(scenario: &Scenario, args: &RunArgs) -> Result<Sources, Trouble> {
+fn sources(scenario: &Scenario, args: &RunArgs) -> Result<Sources, RunnerError> {
     let testbed = root().join("testbed");
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
     let binary = args.binary.clone().unwrap_or_else(|| target.join("gleaner"));
     if !binary.is_file() {
-        return Err(Trouble::Input(format!("{}: no such file; run `make build`, or give --binary", binary.display())));
+        return Err(RunnerError::Input(format!(
+            "{}: no such file; run `make build`, or give --binary",
+            binary.display()
+        )));
     }
     let beside = args.file.parent().unwrap_or(Path::new(""));
     let mut configs: Vec<(String, PathBuf)> = Vec::new();
     for name in scenario.vms.iter().flat_map(|vm| &vm.policies).filter_map(|policy| policy.config.as_ref()) {
         let path = beside.join(name);
         if !path.is_file() {
-            return Err(Trouble::Input(format!("{}: config {}: no such file", args.file.display(), path.display())));
+            return Err(RunnerError::Input(format!(
+                "{}: config {}: no such file",
+                args.file.display(),
+                path.display()
+            )));
         }
         if !configs.iter().any(|(known, _)| known == name) {
             configs.push((name.clone(), path));
@@ -216,8 +223,8 @@ fn sources(scenario: &Scenario, args: &RunArgs) -> Result<Sources, Trouble> {
     Ok(Sources { testbed, binary, configs })
 }
 
-fn keep_logs(scenario: &Scenario, folder: &Path, keep: &Path) -> Result<(), Trouble> {
-    let failed = |error| Trouble::work(&format!("writing to --keep {}", keep.display()), error);
+fn keep_logs(scenario: &Scenario, folder: &Path, keep: &Path) -> Result<(), RunnerError> {
+    let failed = |error| RunnerError::work(&format!("writing to --keep {}", keep.display()), error);
     fs::create_dir_all(keep).map_err(failed)?;
     for vm in &scenario.vms {
         for log in ["console.log", "qemu.log"] {
@@ -230,7 +237,7 @@ fn keep_logs(scenario: &Scenario, folder: &Path, keep: &Path) -> Result<(), Trou
     Ok(())
 }
 
-fn check(file: &Path) -> Result<String, Trouble> {
+fn check(file: &Path) -> Result<String, RunnerError> {
     let scenario = read(file)?;
     let plan = bench::plan(&scenario);
     let rounds = scenario.warmup_rounds + scenario.rounds;

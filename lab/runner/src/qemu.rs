@@ -1,6 +1,6 @@
 //! One QEMU process: started so that it dies with the runner, its serial lines on sockets, its console in a file.
 
-use crate::trouble::{Patience, TICK, Trouble};
+use crate::error::{Patience, RunnerError, TICK};
 use gleaner_model::CpuSet;
 use gleaner_scenario::{Accelerator, EmulatorSched, Vm};
 use std::fs::{self, File};
@@ -43,10 +43,11 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(20);
 
 impl Qemu {
     /// Starts a VM, its files in `folder`; with it the other end of its ttyS1.
-    pub fn start(vm: &Vm, boot: &Boot, folder: &Path, patience: &Patience) -> Result<(Self, UnixStream), Trouble> {
-        fs::create_dir_all(folder).map_err(|error| Trouble::work(&format!("creating {}", folder.display()), error))?;
+    pub fn start(vm: &Vm, boot: &Boot, folder: &Path, patience: &Patience) -> Result<(Self, UnixStream), RunnerError> {
+        fs::create_dir_all(folder)
+            .map_err(|error| RunnerError::work(&format!("creating {}", folder.display()), error))?;
         let (control, monitor) = (listen(&folder.join("control"))?, listen(&folder.join("monitor"))?);
-        let log = |error| Trouble::work("QEMU's log", error);
+        let log = |error| RunnerError::work("QEMU's log", error);
         let errors = File::create(folder.join("qemu.log")).map_err(log)?;
         // setpriv becomes QEMU: if the runner is killed -9, QEMU goes with it.
         let child = Command::new("setpriv")
@@ -58,7 +59,7 @@ impl Qemu {
             // A Ctrl-C is the runner's to handle.
             .process_group(0)
             .spawn()
-            .map_err(|error| Trouble::work("cannot start QEMU (run scripts/setup.sh test)", error))?;
+            .map_err(|error| RunnerError::work("cannot start QEMU (run scripts/setup.sh test)", error))?;
         let emulated = boot.accelerator != Accelerator::Kvm;
         let mut qemu =
             Self { child, folder: folder.into(), vcpu_tids: Vec::new(), monitor: Monitor::default(), emulated };
@@ -85,12 +86,12 @@ impl Qemu {
     }
 
     /// Stops all vCPUs, and the guest's clock with them.
-    pub fn pause(&mut self) -> Result<(), Trouble> {
+    pub fn pause(&mut self) -> Result<(), RunnerError> {
         self.monitor.ask("stop").map(|_| ()).map_err(|why| self.failed(&why))
     }
 
     /// Lets them go on.
-    pub fn resume(&mut self) -> Result<(), Trouble> {
+    pub fn resume(&mut self) -> Result<(), RunnerError> {
         self.monitor.ask("cont").map(|_| ()).map_err(|why| self.failed(&why))
     }
 
@@ -119,7 +120,7 @@ impl Qemu {
     }
 
     /// Something went wrong: in words, with QEMU's own and the end of the console.
-    pub fn failed(&self, what: &str) -> Trouble {
+    pub fn failed(&self, what: &str) -> RunnerError {
         let console = read(&self.folder.join("console.log"));
         let errors = read(&self.folder.join("qemu.log"));
         // A QEMU that complains does so about its arguments or this host, and would again.
@@ -127,16 +128,16 @@ impl Qemu {
         let errors =
             if errors.trim().is_empty() { String::new() } else { format!("\nQEMU said:\n{}", errors.trim_end()) };
         let what = format!("{what}{errors}\nthe console's last lines:\n{}", last_lines(&console));
-        Trouble::Vm { what, emulator }
+        RunnerError::Vm { what, emulator }
     }
 
-    fn accept(&mut self, listener: &UnixListener, patience: &Patience) -> Result<UnixStream, Trouble> {
+    fn accept(&mut self, listener: &UnixListener, patience: &Patience) -> Result<UnixStream, RunnerError> {
         let end = Instant::now() + CONNECT_LIMIT;
         loop {
             patience.check()?;
             match listener.accept() {
                 Ok((stream, _)) => {
-                    stream.set_nonblocking(false).map_err(|error| Trouble::work("a socket", error))?;
+                    stream.set_nonblocking(false).map_err(|error| RunnerError::work("a socket", error))?;
                     return Ok(stream);
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock && Instant::now() < end => {
@@ -185,11 +186,11 @@ fn read(path: &Path) -> String {
     fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).replace('\r', "")).unwrap_or_default()
 }
 
-fn listen(path: &Path) -> Result<UnixListener, Trouble> {
+fn listen(path: &Path) -> Result<UnixListener, RunnerError> {
     let _ = fs::remove_file(path);
     let listener =
-        UnixListener::bind(path).map_err(|error| Trouble::work(&format!("socket {}", path.display()), error))?;
-    listener.set_nonblocking(true).map_err(|error| Trouble::work("a socket", error))?;
+        UnixListener::bind(path).map_err(|error| RunnerError::work(&format!("socket {}", path.display()), error))?;
+    listener.set_nonblocking(true).map_err(|error| RunnerError::work("a socket", error))?;
     Ok(listener)
 }
 

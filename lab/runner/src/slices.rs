@@ -1,9 +1,9 @@
 //! Slices of the vCPUs while a combination is measured: Gleaner's own host side, as its user would run it.
 
 use crate::agent::Answer;
+use crate::error::{RunnerError, TICK};
 use crate::guest::Guest;
 use crate::step::Bench;
-use crate::trouble::{TICK, Trouble};
 use gleaner_model::Nanos;
 use gleaner_report::{DeliveredSlices, HostRunReport, SliceReport};
 use gleaner_scenario::{Choice, Combination, HostSlice};
@@ -20,9 +20,8 @@ const READY: Duration = Duration::from_millis(1500);
 const END_LIMIT: Duration = Duration::from_secs(20);
 /// Of `adaptive`: runs take seconds, and a step takes some windows.
 const INTERVAL: &str = "200ms";
-/// How long `adaptive` works under the same load before what is measured. From 1 ms to the longest or the shortest
-/// takes three steps at most, of four windows each: 2.4 s without a pause. After a step that was taken back, 2 s after
-/// it, it rests for ten seconds.
+/// How long `adaptive` works under the same load before what is measured: 2.4 s from 1 ms to either end, and after a
+/// step that was taken back it rests for ten seconds.
 const SEARCH: Duration = Duration::from_secs(12);
 
 /// `gleaner host` at work on all VMs. Dropped, it is told to end all the same, and puts every slice back.
@@ -38,7 +37,7 @@ pub struct HeldSlices {
 
 impl HeldSlices {
     /// Sets slices, if they are not to be the kernel's.
-    pub fn begin(bench: &Bench<'_>, guests: &[Guest], slice: Option<HostSlice>) -> Result<Option<Self>, Trouble> {
+    pub fn begin(bench: &Bench<'_>, guests: &[Guest], slice: Option<HostSlice>) -> Result<Option<Self>, RunnerError> {
         let Some(slice) = slice.filter(|slice| *slice != HostSlice::Kernel) else { return Ok(None) };
         let words = match slice {
             HostSlice::Fixed(slice) => ["slice", "--slice", &in_us(slice)].map(str::to_owned).to_vec(),
@@ -53,7 +52,7 @@ impl HeldSlices {
     }
 
     /// All slices of the scenario in turn, on VMs that go on working; waits until each has had so many turns.
-    pub fn in_turn(bench: &Bench<'_>, guests: &[Guest], passes: u32) -> Result<HostRunReport, Trouble> {
+    pub fn in_turn(bench: &Bench<'_>, guests: &[Guest], passes: u32) -> Result<HostRunReport, RunnerError> {
         let slices = &bench.scenario.machine.slices;
         let mut fixed: Vec<String> =
             slices.iter().filter_map(|slice| slice.fixed()).map(|slice| in_us(slice.into())).collect();
@@ -78,11 +77,11 @@ impl HeldSlices {
         held.report()
     }
 
-    fn start(bench: &Bench<'_>, guests: &[Guest], words: &[String], adaptive: bool) -> Result<Self, Trouble> {
+    fn start(bench: &Bench<'_>, guests: &[Guest], words: &[String], adaptive: bool) -> Result<Self, RunnerError> {
         let (json, log) = (bench.folder.join("slices.json"), bench.folder.join("slices.log"));
         // Of the run before: what did not end well leaves none.
         let _ = fs::remove_file(&json);
-        let refused = |error: std::io::Error| Trouble::work("cannot start gleaner host", error);
+        let refused = |error: std::io::Error| RunnerError::work("cannot start gleaner host", error);
         let mut command = Command::new("setpriv");
         // Killed -9, the runner takes it along; told by SIGTERM, it puts everything back.
         command.args(["--pdeathsig", "TERM"]).arg(&bench.sources.binary).arg("host");
@@ -106,7 +105,7 @@ impl HeldSlices {
         self.ended
     }
 
-    fn report<T: DeserializeOwned>(&self) -> Result<T, Trouble> {
+    fn report<T: DeserializeOwned>(&self) -> Result<T, RunnerError> {
         let text = fs::read_to_string(&self.json).unwrap_or_default();
         serde_json::from_str(&text).map_err(|error| self.failed(&format!("gave no result ({error})")))
     }
@@ -118,7 +117,7 @@ impl HeldSlices {
         bench: &Bench<'_>,
         guests: &mut [Guest],
         combination: &Combination,
-    ) -> Result<Vec<Vec<(Choice, Answer)>>, Trouble> {
+    ) -> Result<Vec<Vec<(Choice, Answer)>>, RunnerError> {
         let end = Instant::now() + SEARCH;
         let mut runs: Vec<Vec<(Choice, Answer)>> = Vec::new();
         while self.adaptive && Instant::now() < end {
@@ -135,7 +134,7 @@ impl HeldSlices {
     }
 
     /// Puts slices back; what was delivered.
-    pub fn end(mut self) -> Result<DeliveredSlices, Trouble> {
+    pub fn end(mut self) -> Result<DeliveredSlices, RunnerError> {
         let measured = self.measured_from.elapsed();
         if !self.tell_to_end() {
             return Err(self.failed("did not put the slices back when told to"));
@@ -147,9 +146,9 @@ impl HeldSlices {
         }
     }
 
-    fn failed(&self, what: &str) -> Trouble {
+    fn failed(&self, what: &str) -> RunnerError {
         let log = fs::read_to_string(&self.log).unwrap_or_default();
-        Trouble::Work(format!("gleaner host {what}:\n{}", log.trim_end()))
+        RunnerError::Work(format!("gleaner host {what}:\n{}", log.trim_end()))
     }
 
     /// False when it did not end by itself.

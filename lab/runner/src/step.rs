@@ -1,10 +1,10 @@
 //! Runs one step of the plan: who does what at the same time, and what came of it.
 
 use crate::agent::Answer;
+use crate::error::{Patience, RunnerError};
 use crate::guest::{Guest, Sources};
 use crate::outcome::{Outcome, frame};
 use crate::slices::HeldSlices;
-use crate::trouble::{Patience, Trouble};
 use gleaner_report::{BackgroundRate, RunFigures, ScenarioRun, SoloRun};
 use gleaner_scenario::{Choice, Combination, Observer, PolicyChoice, Program, Role, Scenario, TimeoutFrom, Workload};
 use serde_json::Value;
@@ -55,7 +55,7 @@ impl Bench<'_> {
         guests: &mut [Guest],
         combination: &Combination,
         place: Place,
-    ) -> Result<Vec<ScenarioRun>, Trouble> {
+    ) -> Result<Vec<ScenarioRun>, RunnerError> {
         self.pause_others(guests, Some(&combination.measured))?;
         let mut held = HeldSlices::begin(self, guests, combination.slice)?;
         let busy: Vec<Choice> = combination
@@ -96,7 +96,7 @@ impl Bench<'_> {
     }
 
     /// Measures a background workload alone.
-    pub fn solo(&self, guests: &mut [Guest], choice: Choice, place: Place) -> Result<SoloRun, Trouble> {
+    pub fn solo(&self, guests: &mut [Guest], choice: Choice, place: Place) -> Result<SoloRun, RunnerError> {
         self.pause_others(guests, None)?;
         let running = self.start(guests, &[choice], |choice| self.reports(choice))?;
         self.patience.sleep(self.scenario.settle)?;
@@ -116,7 +116,7 @@ impl Bench<'_> {
     }
 
     /// Measured VMs that do not take part stand still: even an idle one may spin (idle=poll).
-    fn pause_others(&self, guests: &mut [Guest], taking_part: Option<&[Choice]>) -> Result<(), Trouble> {
+    fn pause_others(&self, guests: &mut [Guest], taking_part: Option<&[Choice]>) -> Result<(), RunnerError> {
         if self.scenario.together {
             return Ok(());
         }
@@ -145,7 +145,7 @@ impl Bench<'_> {
         guests: &mut [Guest],
         choices: &[Choice],
         reports: impl Fn(Choice) -> bool,
-    ) -> Result<Vec<Running>, Trouble> {
+    ) -> Result<Vec<Running>, RunnerError> {
         // Before any of them runs: a busy host's guests tell the time late.
         let mut running = Vec::new();
         for choice in choices {
@@ -178,12 +178,12 @@ impl Bench<'_> {
     }
 
     /// Ends them; from then on the guests know what those that report had got done.
-    pub fn stop(&self, guests: &mut [Guest], running: &[Running]) -> Result<(), Trouble> {
+    pub fn stop(&self, guests: &mut [Guest], running: &[Running]) -> Result<(), RunnerError> {
         running.iter().try_for_each(|one| guests[one.vm].stop(&one.id, one.booted, self.patience))
     }
 
     /// Starts all measured runs of a step and waits for all of them.
-    pub fn measure(&self, guests: &mut [Guest], choices: &[Choice]) -> Result<Vec<(Choice, Answer)>, Trouble> {
+    pub fn measure(&self, guests: &mut [Guest], choices: &[Choice]) -> Result<Vec<(Choice, Answer)>, RunnerError> {
         let mut open = Vec::new();
         for choice in choices {
             let guest = &mut guests[choice.vm];

@@ -349,9 +349,8 @@ impl World {
         }
     }
 
-    /// The vCPU had no pCPU, or not yet, for so long: whose time a guest takes that for that is not told of steal. Its
-    /// clock goes on, and whoever is current is charged (kernel/sched/core.c, `update_rq_clock_task` without
-    /// `CONFIG_PARAVIRT_TIME_ACCOUNTING`).
+    /// The vCPU had no pCPU, or not yet, for so long. A guest that is not told of steal charges it to whoever is
+    /// current (`update_rq_clock_task` without `CONFIG_PARAVIRT_TIME_ACCOUNTING`).
     fn stolen(&mut self, v: VcpuIx, time: Time) {
         let vcpu = &mut self.vcpus[v.at()];
         match vcpu.activity {

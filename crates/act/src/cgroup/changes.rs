@@ -154,9 +154,8 @@ fn hasten_the_end(path: &Path) {
     let _ = write(&path.join("cpu.idle"), "0");
 }
 
-/// Makes the v2 cpuset at `path` differ from its parent's. Without a difference the kernel leaves the masks of those
-/// that move as they are, which is without the vCPUs that are offline, for good; with one they get all that the parent
-/// could have.
+/// Makes the v2 cpuset at `path` differ from its parent's: else the kernel leaves the masks of those that move as they
+/// are, for good without the vCPUs that are offline.
 fn tell_apart(path: &Path, parent: &Path) {
     let effective = |folder: &Path| read(&folder.join("cpuset.cpus.effective")).ok();
     let Some(cpus) = effective(path).filter(|cpus| effective(parent).as_ref() == Some(cpus)) else { return };

@@ -62,11 +62,8 @@ pub struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Hands over the processes of the program that began with this pid and start time, until `undo` has found nothing
-    /// left to do: whoever is born while we look inherits what we have not yet undone.
-    ///
-    /// With `adopted`, this process's descendants since the program began are the program's as well: it is their
-    /// subreaper, so whoever outlived the program became its child.
+    /// Hands over the program's processes until `undo` finds nothing left: whoever is born meanwhile inherits what is
+    /// not yet undone. `adopted`: this process's descendants since then are the program's as well.
     pub(crate) fn for_its_processes(
         &self,
         (pid, start_time): (i32, u64),

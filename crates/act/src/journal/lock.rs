@@ -86,9 +86,8 @@ pub(crate) fn lock(path: &Path) -> Result<Option<Lock>, ActError> {
     }
 }
 
-/// Locks the folder that the journal at `path` is in: for what concerns other runs' journals as well. Taken after a
-/// journal's own lock. The folder stays the same one for as long as that journal is in it. `None`, told in the log,
-/// where it cannot be had: undoing must not fail for it, nor wait for ever for somebody who may only read the folder.
+/// Locks the folder of the journal at `path`; taken after a journal's own lock. `None`, told in the log, where it
+/// cannot be had: undoing must not fail for it, nor wait for ever.
 pub(crate) fn lock_folder_of(path: &Path) -> Option<Lock> {
     let folder = path.parent()?;
     let locked = File::open(folder).and_then(|file| {

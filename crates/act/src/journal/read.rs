@@ -12,9 +12,8 @@ use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// Raised by what an earlier Gleaner must not pass over. A field that it may do without raises nothing: readers ignore
-/// those they do not know. Entries are not like that: one that is not understood, or not whole, is a change that would
-/// stay.
+/// Raised by what an earlier Gleaner must not pass over. Readers ignore fields that they do not know; a line that is
+/// not understood is a change that would stay.
 const VERSION: u32 = 1;
 
 /// The first line of a journal.

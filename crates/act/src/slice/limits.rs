@@ -81,9 +81,8 @@ pub fn by_kernel(slice: Nanos, support: SliceSupport, hrtick: Option<bool>, tick
     }
 }
 
-/// Whether the kernel's own tick ends such a slice soon enough: at the first tick after it, a tenth later at most. A
-/// ticker would only cut the slices of those whose turn does not begin at its own tick. Not where the tick is unknown
-/// (0).
+/// Whether the kernel's own tick ends such a slice soon enough: at the first tick after it, a tenth later at most. Not
+/// where the tick is unknown (0).
 fn tick_suffices(slice: Nanos, tick: Nanos) -> bool {
     let ends = tick.times(slice.0 / tick.0.max(1) + 1);
     tick > Nanos::ZERO && ends <= slice + Nanos(slice.0 / 10)
@@ -96,8 +95,7 @@ pub fn tick() -> Nanos {
 }
 
 /// What one context switch costs here at least: two threads on one CPU that yield to each other, at real-time priority
-/// where that is to be had, so that others do not get in between. `None` where no CPU could be used, no thread be had,
-/// or the time did not suffice.
+/// where possible. `None` where it could not be measured.
 pub fn switch_cost() -> Option<Nanos> {
     let done = Arc::new(AtomicBool::new(false));
     let cpu = affinity_of(0).ok()?.iter().next_back()?;

@@ -34,9 +34,8 @@ const WAITED: Nanos = Nanos::from_micros(20);
 /// Puts a thread, by its id, into a scheduling class.
 pub(super) type EnterClass = fn(i32) -> std::io::Result<()>;
 
-/// Pins a thread to `vcpu` and puts it into its class; says why not, where `enter_idle` is refused and nice 19 is what
-/// it gets. Called by the owner: the thread itself would not come back from the lowest class while the program keeps
-/// that vCPU busy.
+/// Pins a thread to `vcpu` and puts it into its class, or says why it gets nice 19. The owner calls it: the thread
+/// would not come back from the lowest class while the program keeps that vCPU busy.
 pub(super) fn lower(tid: i32, vcpu: VcpuId, enter_idle: EnterClass) -> Result<Option<String>, ActError> {
     pin(tid, vcpu).map_err(|source| ActError::Thread { call: "sched_setaffinity", tid, source })?;
     Ok(enter_idle(tid).err().map(|error| {
@@ -167,10 +166,8 @@ impl Runner {
         }
     }
 
-    /// What the hypervisor took just before a task came, since spinning began or the last task came. The wake-up that
-    /// ends an idle period often arrives while the vCPU is away: then the gap ends with a displacement, and only this
-    /// thread's CPU time tells of it, which goes on while nobody says that the vCPU is gone. Where the hypervisor
-    /// reports steal, CPU time stands still and the policy reads the report instead.
+    /// What the hypervisor took just before a task came: a wake-up often arrives while the vCPU is away, and then only
+    /// this thread's CPU time tells of the gap. Where steal is reported, the policy reads that instead.
     fn hidden_gap(&mut self) -> Nanos {
         let now = thread_cpu_time();
         let hidden = now - self.cpu_zero - self.accounted;

@@ -1,4 +1,4 @@
-//! One run, and what it cost.
+//! Runs the command once, and measures its time and its costs.
 
 use super::capture::{Capture, Found, Scan, Show};
 use super::interrupt::Interrupt;
@@ -10,7 +10,7 @@ use gleaner_observe::{ProcRoot, StatReader};
 use gleaner_report::RunReport;
 use rustix::fs::{MemfdFlags, memfd_create};
 use std::fs::File;
-use std::io::{Read, Seek};
+use std::io::{self, Seek};
 use std::os::fd::AsRawFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -92,10 +92,9 @@ impl ReportFile {
     }
 
     fn read(&self) -> Option<RunReport> {
-        let mut text = Vec::new();
         let mut file = &self.0;
-        file.rewind().and_then(|()| file.read_to_end(&mut text)).ok()?;
-        serde_json::from_slice(&text).ok()
+        let text = file.rewind().and_then(|()| io::read_to_string(file)).ok()?;
+        serde_json::from_str(&text).ok()
     }
 }
 

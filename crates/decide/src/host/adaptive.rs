@@ -220,10 +220,8 @@ impl SetState {
         harm.lost(here) + harm.cost(here, price)
     }
 
-    /// Takes the last step back if it did harm, or not what it was for.
-    ///
-    /// Waits alone do not tell: a VM whose vCPUs wait for each other (a barrier) waits as long in all, but more often,
-    /// and no longer sleeps as long. It does get more CPU time.
+    /// Takes the last step back if it did harm, or not what it was for. Waits alone do not tell: VMs at a barrier wait
+    /// as long, but more often, and get more CPU time.
     fn judge(&mut self, at: Nanos, harm: &SetHarm, worst: Option<VmShare>, price: SwitchPrice) -> Verdict {
         let Some(step) = self.pending.take() else { return Verdict::Stands };
         let ratio = self.slice(self.level).as_f64() / self.slice(step.from).as_f64().max(1.0);
@@ -338,9 +336,8 @@ impl SetState {
         Some(reason)
     }
 
-    /// The longest and the shortest slice allowed, as levels. Where nothing would tell that a vCPU spins, not longer
-    /// than `blind_slice`, unless it is already; and not the next longer one where the VMs got less done than they do
-    /// here.
+    /// The longest and the shortest slice allowed, as levels: not longer than `blind_slice` where spinning cannot be
+    /// seen, and not the next longer one where the VMs got less done than here.
     fn limits(&self, harm: &SetHarm, got: f64) -> (usize, usize) {
         let last = self.seen.len().saturating_sub(1);
         let blind = self.params.ladder_us.iter().position(|us| *us <= self.params.blind_slice_us).unwrap_or(last);

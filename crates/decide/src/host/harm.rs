@@ -267,10 +267,8 @@ impl SetHarm {
         self.mean(slice, |vm, ratio| vm.toll(ratio, self.entitled(vm), self.wait_weight)) + self.cost(slice, price)
     }
 
-    /// What the VMs get done, as far as the host can see: the harmonic mean of the CPU time that each uses without
-    /// spinning, relative to its entitlement, less what switches take of it. One that starves for another pulls it down
-    /// by more than the other's gain (Luo, Gummaraju and Franklin, ISPASS 2001); for VMs that could run all the time it
-    /// says no more than the switches' cost.
+    /// What the VMs get done: the harmonic mean of each one's CPU time without spinning, relative to its entitlement,
+    /// less the switches' cost. One that starves pulls it down by more than another gains (Luo et al., ISPASS 2001).
     pub(super) fn got(&self, price: SwitchPrice) -> f64 {
         let (mut weights, mut sum) = (0.0, 0.0);
         for vm in self.vms.iter().filter(|vm| vm.weight > 0.0) {

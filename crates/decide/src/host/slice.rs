@@ -34,9 +34,8 @@ pub struct HostPolicy {
 }
 
 impl HostPolicy {
-    /// `price`: what a switch was measured to cost; [`HostParams::unmeasured_price`] where it was not. What ending a
-    /// slice takes is a window's to tell, once it is known. `params` should be [valid](HostParams::validate); if they
-    /// are not, decisions are poor, never unsafe.
+    /// `price`: what a switch was measured to cost; [`HostParams::unmeasured_price`] where it was not. With params that
+    /// are not [valid](HostParams::validate) decisions are poor, never unsafe.
     pub fn new(policy: SlicePolicy, params: HostParams, price: SwitchPrice) -> Self {
         let span = Nanos::from_millis(params.fairness_span_ms);
         Self {

@@ -63,11 +63,6 @@ impl Cpus {
         self.read.get(index)?.as_deref()
     }
 
-    /// How often idle tasks executed the idle instruction since the last reading.
-    pub fn hlts(&self) -> u64 {
-        self.there.iter().filter_map(|vcpu| self.get(vcpu.0 as usize)).map(|cpu| cpu.totals.hlts(&cpu.change)).sum()
-    }
-
     /// Places that CPUs have got so far.
     pub fn places_taken(&self) -> usize {
         self.places_taken as usize

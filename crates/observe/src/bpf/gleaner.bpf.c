@@ -372,18 +372,6 @@ int BPF_PROG(on_timer_ends)
 
 #include "members.bpf.h"
 
-// How often the idle task really gave the vCPU away: it may poll instead, or be woken by an interrupt and halt again.
-SEC("tp_btf/cpu_idle")
-int BPF_PROG(on_cpu_idle, unsigned int state)
-{
-	__u32 cpu = bpf_get_smp_processor_id();
-	struct cpu_state *c = bpf_map_lookup_elem(&cpus, &cpu);
-
-	if (c && state != (__u32)-1)
-		c->hlts++;
-	return 0;
-}
-
 // For the test that Rust and C agree on the buckets: never attached, only run by hand.
 __u64 probe_values[64];
 __u32 probe_indexes[64];

@@ -38,7 +38,6 @@ pub(super) struct Loaded {
     pub rings: MapHandle,
     /// What tells of bursts, where the kernel has timers for programs.
     pub bursts: Option<OwnedFd>,
-    pub has_cpu_idle: bool,
     /// For what the kernel counts of them.
     pub programs: Vec<OwnedFd>,
     _links: Vec<Link>,
@@ -57,39 +56,18 @@ pub(crate) fn loading<T>(root: &ProcRoot, load: impl FnOnce() -> Result<T, BpfRe
 /// Loads and attaches everything.
 pub(super) fn load(config: &ObserverConfig) -> Result<Loaded, BpfRefusal> {
     let loaded = loading(&config.root, || {
-        let mut ways = Extras::ways(config.count_idle_instructions, timer_flags(kernel_version())).into_iter();
-        let mut loaded = load_programs(config, ways.next().unwrap_or_default());
-        for extras in ways {
-            match loaded {
-                Ok(_) | Err(BpfRefusal::NotPermitted { .. }) => break,
-                Err(_) => loaded = load_programs(config, extras),
+        let timers = timer_flags(kernel_version());
+        match load_programs(config, timers) {
+            // Not every kernel has what timers need. All else must be there.
+            Err(refusal) if timers.is_some() && !matches!(refusal, BpfRefusal::NotPermitted { .. }) => {
+                load_programs(config, None)
             }
+            loaded => loaded,
         }
-        loaded
     })?;
     let usable = config.allowed.clone().or_else(|| affinity_of(0).ok());
     visit(usable.iter().flat_map(CpuSet::iter).filter(|vcpu| (vcpu.0 as usize) < loaded.cpus.len()));
     Ok(loaded)
-}
-
-/// What not every kernel has. All else must be there.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Extras {
-    /// The `cpu_idle` tracepoint, which a kernel without CPU idle support lacks.
-    cpu_idle: bool,
-    /// Timers of programs, with these flags: without them nothing tells of bursts.
-    timers: Option<u64>,
-}
-
-impl Extras {
-    /// What to try, one after the other.
-    fn ways(cpu_idle: bool, timers: Option<u64>) -> Vec<Self> {
-        let mut ways =
-            vec![Self { cpu_idle, timers }, Self { cpu_idle: false, timers }, Self { cpu_idle, timers: None }];
-        ways.push(Self::default());
-        ways.dedup();
-        ways
-    }
 }
 
 /// With which flags a timer is started that stays on its CPU, as far as the kernel has them; `None`: it has no timers.
@@ -126,14 +104,15 @@ fn places(root: &ProcRoot, possible: usize) -> usize {
     (there + (there / 4).max(2)).min(possible)
 }
 
-fn load_programs(config: &ObserverConfig, extras: Extras) -> Result<Loaded, BpfRefusal> {
+/// `timers`: with these flags; without them nothing tells of bursts.
+fn load_programs(config: &ObserverConfig, timers: Option<u64>) -> Result<Loaded, BpfRefusal> {
     let refuse = |step| move |error: libbpf_rs::Error| refusal(step, &error);
     let possible = cpu_numbers(&config.root).map_err(refuse("counting CPUs"))?;
     let places = places(&config.root, possible);
     let capacity = config.groups_max.min(GROUPS_BYTES_MAX / size_of::<group_cpu>() / places).clamp(1, MAX_GROUPS);
     let mut storage = MaybeUninit::uninit();
     let mut open = GleanerSkelBuilder::default().open(&mut storage).map_err(refuse("opening the object"))?;
-    configure(&mut open, config, (possible, places, capacity), extras).map_err(refuse("sizing the maps"))?;
+    configure(&mut open, config, (possible, places, capacity), timers).map_err(refuse("sizing the maps"))?;
     let skel = open.load().map_err(refuse("loading"))?;
     let map = |what: io::Error| refusal("mapping the maps", &libbpf_rs::Error::from(what));
     let maps = &skel.maps;
@@ -153,13 +132,10 @@ fn load_programs(config: &ObserverConfig, extras: Extras) -> Result<Loaded, BpfR
     // Forks first, so that no thread of a group is missed by the others.
     let mut wanted = vec![&progs.on_fork, &progs.on_exec, &progs.on_waking, &progs.on_switch];
     wanted.extend([&progs.on_timer_begins, &progs.on_timer_ends]);
-    if extras.cpu_idle {
-        wanted.push(&progs.on_cpu_idle);
-    }
     if wants_cgroups(config) {
         wanted.push(&progs.on_attach);
     }
-    let bursts = extras.timers.and_then(|_| {
+    let bursts = timers.and_then(|_| {
         // Timers are made before anything starts one.
         let made = progs.make_timers.test_run(ProgramInput::default()).is_ok_and(|output| output.return_value == 0);
         maps.bursts.as_fd().try_clone_to_owned().ok().filter(|_| made)
@@ -179,7 +155,6 @@ fn load_programs(config: &ObserverConfig, extras: Extras) -> Result<Loaded, BpfR
         cgroups,
         rings,
         bursts,
-        has_cpu_idle: extras.cpu_idle,
         programs,
         _links: links.map_err(refuse("attaching"))?,
         _burst_timers: keep(&maps.burst_timers)?,
@@ -190,7 +165,7 @@ fn configure(
     open: &mut OpenGleanerSkel<'_>,
     config: &ObserverConfig,
     (possible, places, capacity): (usize, usize, usize),
-    extras: Extras,
+    timers: Option<u64>,
 ) -> libbpf_rs::Result<()> {
     open.maps.group_cpus.set_max_entries(u32::try_from(capacity * places).unwrap_or(u32::MAX))?;
     let possible = u32::try_from(possible).unwrap_or(u32::MAX);
@@ -200,11 +175,10 @@ fn configure(
     if let Some(constants) = open.maps.rodata_data.as_deref_mut() {
         constants.places = u32::try_from(places).unwrap_or(u32::MAX);
         constants.group_count = u32::try_from(capacity).unwrap_or(u32::MAX);
-        constants.timer_flags = extras.timers.unwrap_or(0);
-        constants.has_timers = extras.timers.is_some();
+        constants.timer_flags = timers.unwrap_or(0);
+        constants.has_timers = timers.is_some();
     }
-    open.progs.on_cpu_idle.set_autoload(extras.cpu_idle);
-    open.progs.make_timers.set_autoload(extras.timers.is_some());
+    open.progs.make_timers.set_autoload(timers.is_some());
     open.progs.on_attach.set_autoload(wants_cgroups(config));
     open.progs.bucket_probe.set_autoload(false);
     Ok(())

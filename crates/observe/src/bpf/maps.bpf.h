@@ -60,7 +60,6 @@ struct cpu_state {
 	__u64 halts;
 	__u64 yield_switches;
 	__u64 yield_nvcsw; // the yielding thread's own count when it came
-	__u64 hlts;
 	__u64 interrupts; // idle periods that an interrupt ended; the others that L_IDLE has, a wake-up by another vCPU's task
 	// A bit for each group of which something was counted here, until user space takes it.
 	__u64 touched[GROUP_WORDS];

@@ -329,14 +329,6 @@ impl BpfObserver {
         (!ran.is_empty()).then(|| (runs, Nanos(ran.iter().map(|(_, took)| took).sum())))
     }
 
-    /// How often, in the last window, idle tasks really executed the idle instruction; `None` unless
-    /// [`ObserverConfig::count_idle_instructions`] asked for it and the kernel has the `cpu_idle` tracepoint. A
-    /// window's `halts` are entries of the idle task instead. More than the window's halts when interrupts end halts
-    /// without any task to run, fewer when the kernel polls instead.
-    pub fn idle_instructions(&self) -> Option<u64> {
-        self.programs.has_cpu_idle.then(|| self.cpus.hlts())
-    }
-
     /// The managed threads alive now, ascending.
     pub fn threads(&mut self) -> Vec<i32> {
         members::threads(&self.programs)

@@ -140,11 +140,6 @@ impl Totals {
         change.before.as_ref().map_or(0, |before| count(&self.state).wrapping_sub(count(before)))
     }
 
-    /// Idle instructions in the change.
-    pub fn hlts(&self, change: &Change) -> u64 {
-        self.since(change, |state| state.hlts)
-    }
-
     /// One of the distributions: what was recorded in the change.
     fn distribution(&self, change: &Change, which: usize) -> Distribution {
         let before = change.before.as_ref();

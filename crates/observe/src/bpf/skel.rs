@@ -15,8 +15,8 @@ plain_old_data! {
     histogram { sum_ns, count, buckets, unused }
     cpu_state {
         yield_pid, armed, seq, since_ns, exec_at_ns, class, pid, group, woken_pid, woken_by, burst, in_timer, place,
-        idle_since_ns, comp_ns, halted_ns, yield_ns, idle_entries, halts, yield_switches, yield_nvcsw, hlts, interrupts,
-        touched, histograms, __pad_2704,
+        idle_since_ns, comp_ns, halted_ns, yield_ns, idle_entries, halts, yield_switches, yield_nvcsw, interrupts,
+        touched, histograms, __pad_2696,
     }
     wakes { own, returned, bursts, wide, interrupts, outside, threads, unused }
     group_cpu { exec_ns, work_switches, cross_wakeups, voluntary, involuntary, wakes, histograms, __pad_2600 }

@@ -242,9 +242,8 @@ fn rt_budget(root: &ProcRoot) -> Fact<RtBudget> {
     }
 }
 
-/// What this process's group may give to real-time threads. Only the v1 cpu controller shows it; on v2 a group has
-/// nothing where the kernel has such budgets at all (kernel/sched/rt.c, `alloc_rt_sched_group`), and real-time threads
-/// must be in the root group.
+/// What this process's group may give to real-time threads, as the v1 cpu controller shows it. On v2 a group has
+/// nothing where the kernel has such budgets (`alloc_rt_sched_group`).
 fn rt_group_runtime(root: &ProcRoot, config: &Config) -> Fact<Nanos> {
     let built = config.is_set("CONFIG_RT_GROUP_SCHED");
     if built == Some(false) {

@@ -72,7 +72,7 @@ fn measure(cpu: VcpuId, bytes: usize) -> Option<RefillCost> {
     // A thread of its own, so that the caller stays where it is allowed to be.
     let measured = thread::Builder::new().spawn(move || {
         bind(cpu)?;
-        let mut costs = differences(&Alone::new(bytes)?, &Handing::new(cpu, bytes)?)?;
+        let mut costs = differences(&Alone::new(bytes)?, &PingPong::new(cpu, bytes)?)?;
         costs.sort_unstable();
         let at = |percent: usize| u64::try_from(*costs.get((costs.len() * percent / 100).min(costs.len() - 1))?).ok();
         let cost = |percent| at(percent).filter(|ns| *ns > 0).map(Nanos);
@@ -82,7 +82,7 @@ fn measure(cpu: VcpuId, bytes: usize) -> Option<RefillCost> {
 }
 
 /// Nanoseconds that a switch takes beyond what the same work takes one thread, a figure a batch.
-fn differences(alone: &Alone, handing: &Handing) -> Option<Vec<i64>> {
+fn differences(alone: &Alone, handing: &PingPong) -> Option<Vec<i64>> {
     // The first turns start the partner and fetch what will be warm.
     let first = batch(handing, 2)? / 2;
     let turns = u32::try_from(BATCH.as_nanos()).unwrap_or(u32::MAX) / u32::try_from(first.max(1)).unwrap_or(u32::MAX);
@@ -136,7 +136,7 @@ impl Turn for Alone {
 }
 
 /// Two threads on one CPU.
-struct Handing {
+struct PingPong {
     set: WorkingSet,
     /// Taken at the end: the partner then reads the end of its pipe.
     to: Option<OwnedFd>,
@@ -144,7 +144,7 @@ struct Handing {
     partner: Option<thread::JoinHandle<()>>,
 }
 
-impl Handing {
+impl PingPong {
     fn new(cpu: VcpuId, bytes: usize) -> Option<Self> {
         let (partner_from, to) = pipe().ok()?;
         let (from, partner_to) = pipe().ok()?;
@@ -165,14 +165,14 @@ impl Handing {
     }
 }
 
-impl Turn for Handing {
+impl Turn for PingPong {
     fn take(&self) -> bool {
         self.set.read();
         self.to.as_ref().is_some_and(hand) && wait(&self.from)
     }
 }
 
-impl Drop for Handing {
+impl Drop for PingPong {
     fn drop(&mut self) {
         self.to = None;
         if let Some(partner) = self.partner.take() {

@@ -142,8 +142,7 @@ impl Tracker {
     }
 
     /// Looks for new threads and processes below the known ones and `roots`, not below those of `without`. Unless `all`
-    /// are to be asked, threads that have not run since they were last asked are taken to have no new child: they can
-    /// only have inherited one.
+    /// are asked, threads that have not run since are taken to have no new child.
     pub fn discover(&mut self, roots: impl IntoIterator<Item = i32>, without: &[i32], all: bool) {
         let mut seen: BTreeSet<i32> = roots.into_iter().chain(self.processes.keys().copied()).collect();
         seen.retain(|pid| !without.contains(pid));

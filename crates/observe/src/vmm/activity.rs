@@ -164,9 +164,8 @@ pub fn watch(root: &ProcRoot, vms: &[Vm], length: Duration, stop: &AtomicBool) -
 }
 
 impl Activity {
-    /// The kernel counts a wait once it is over, so a vCPU that starves for the whole interval seems to want nothing.
-    /// Who could run at every look and never did, while another vCPU ran on its CPU, waited for all of it. Without that
-    /// other one it may have run: alone on a tickless CPU its time is not counted either.
+    /// The kernel counts a wait once it is over. A vCPU that could run at every look and never did, while another ran
+    /// on its CPU, waited for all of the interval.
     fn count_waits_in_progress(&mut self) {
         let ran = |vcpu: &&VcpuActivity| vcpu.used.is_some_and(|used| used.run > Nanos::ZERO);
         let ran_on: BTreeSet<u32> = self.vcpus.values().filter(ran).filter_map(VcpuActivity::main_pcpu).collect();

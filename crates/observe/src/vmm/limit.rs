@@ -8,9 +8,8 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::PathBuf;
 
-/// The cap of a VM whose vCPU threads are in these cgroups, in CPUs: the tightest of the groups that hold all of them,
-/// or the sum of what each has for itself, as libvirt's `vcpuN` have. `None` where nothing limits them. What a group
-/// shares with other VMs counts whole.
+/// The cap of a VM whose vCPU threads are in these cgroups, in CPUs: the tightest of those that hold all of them, or
+/// the sum of each thread's own (libvirt's `vcpuN`). What is shared with other VMs counts whole.
 pub fn cpu_limit(root: &ProcRoot, vcpus: &[Option<&CgroupPath>]) -> Option<f64> {
     let limits: Vec<BTreeMap<OsString, f64>> = vcpus.iter().map(|cgroup| limits(root, *cgroup)).collect();
     let shared = |path: &OsString| limits.iter().all(|of| of.contains_key(path));

@@ -12,7 +12,7 @@ use super::threads::{ThreadStat, VcpuName, thread_stat, vcpu_name};
 use super::vm::{Accelerator, VcpuThread, Vm, Vmm};
 use crate::ObserveError;
 use gleaner_model::printable;
-use gleaner_sys::{ProcRoot, status_field};
+use gleaner_sys::{ProcRoot, SysError, status_field};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs;
@@ -24,7 +24,7 @@ const ALL_IN_ONE: &[u8] = b"ALL CPUs/TCG";
 
 /// Processes, ascending.
 pub(super) fn pids(root: &ProcRoot) -> Result<Vec<i32>, ObserveError> {
-    let entries = fs::read_dir(&root.proc).map_err(|error| ObserveError::read(&root.proc, error))?;
+    let entries = fs::read_dir(&root.proc).map_err(|error| SysError::read(&root.proc, error))?;
     let number = |entry: fs::DirEntry| entry.file_name().to_str()?.parse::<i32>().ok();
     let mut pids: Vec<i32> = entries.flatten().filter_map(number).collect();
     pids.sort_unstable();
@@ -78,7 +78,7 @@ pub(super) fn vm_of(root: &ProcRoot, pid: i32, known: &Known<'_>) -> Option<Vm> 
     let options = process.options(vmm);
     let mut notes = Vec::new();
     let threads =
-        process.vcpus(&Witnesses { known, in_kernel, names: &names, files: &files }, vmm, &options, &mut notes);
+        process.vcpus(&VcpuEvidence { known, in_kernel, names: &names, files: &files }, vmm, &options, &mut notes);
     let cgroup = cgroup_of(root, pid, process.speaker());
     let path = cgroup.as_ref().map_or(OsStr::new(""), |cgroup| &cgroup.path);
     let called = name_in_args(vmm, &options)
@@ -104,7 +104,7 @@ pub(super) fn vm_of(root: &ProcRoot, pid: i32, known: &Known<'_>) -> Option<Vm> 
 }
 
 /// What says which threads are vCPUs.
-struct Witnesses<'a> {
+struct VcpuEvidence<'a> {
     known: &'a Known<'a>,
     in_kernel: Option<&'a BTreeMap<u32, i32>>,
     names: &'a BTreeMap<i32, VcpuName>,
@@ -173,7 +173,7 @@ impl<'a> Process<'a> {
     /// vCPU index to thread, by the best witness there is.
     fn vcpus(
         &self,
-        witnesses: &Witnesses<'_>,
+        evidence: &VcpuEvidence<'_>,
         vmm: Vmm,
         options: &QemuOptions<'_>,
         notes: &mut Vec<String>,
@@ -187,13 +187,13 @@ impl<'a> Process<'a> {
             );
             return BTreeMap::from([(0, tid)]);
         }
-        if let Some(cpus) = witnesses.known.qmp {
+        if let Some(cpus) = evidence.known.qmp {
             return own_threads(self.root, self.pid, &tids(), cpus);
         }
-        if !witnesses.names.is_empty() {
-            return witnesses.names.iter().map(|(tid, name)| (name.index, *tid)).collect();
+        if !evidence.names.is_empty() {
+            return evidence.names.iter().map(|(tid, name)| (name.index, *tid)).collect();
         }
-        if let Some(threads) = witnesses.in_kernel {
+        if let Some(threads) = evidence.in_kernel {
             return threads.clone();
         }
         if vmm == Vmm::Qemu {
@@ -203,7 +203,7 @@ impl<'a> Process<'a> {
             let monitors: Vec<_> = monitors(options).into_iter().filter_map(|monitor| place.address(monitor)).collect();
             for (at, monitor) in monitors.iter().enumerate() {
                 let left = monitors.len() - at;
-                let Some(answer) = witnesses.known.ask(monitor, process, (left, monitors.len())) else {
+                let Some(answer) = evidence.known.ask(monitor, process, (left, monitors.len())) else {
                     return BTreeMap::new();
                 };
                 match answer {
@@ -219,7 +219,7 @@ impl<'a> Process<'a> {
             }
             notes.extend(said);
         }
-        let guessed = self.vcpus_by_files(witnesses.files);
+        let guessed = self.vcpus_by_files(evidence.files);
         if guessed.is_empty() {
             notes.push(match vmm {
                 Vmm::Qemu => "its threads have no names, so its vCPUs cannot be told: start it with -name NAME,debug-threads=on, \

@@ -300,7 +300,8 @@ impl Monitor<'_> {
                 text.clear();
             } else if scanned.depth == 0 || text.trim_ascii_start().first() != Some(&b'{') {
                 let said = || self.protocol(&format!("it says '{}'", start_of_text(&text)));
-                return serde_json::from_slice(&text).map_err(|_| said());
+                let text = std::str::from_utf8(&text).ok();
+                return text.and_then(|text| serde_json::from_str(text).ok()).ok_or_else(said);
             }
         }
     }

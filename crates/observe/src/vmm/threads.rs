@@ -2,8 +2,7 @@
 
 use super::vm::{Accelerator, Vmm};
 use crate::ObserveError;
-use gleaner_sys::is_gone;
-use gleaner_sys::{ProcRoot, Stat};
+use gleaner_sys::{ProcRoot, Stat, SysError, is_gone};
 use std::fmt;
 use std::fs;
 
@@ -118,9 +117,9 @@ pub fn thread_stat(root: &ProcRoot, pid: i32, tid: i32) -> Result<Option<ThreadS
     let path = root.proc.join(format!("{pid}/task/{tid}/stat"));
     let line = match fs::read(&path) {
         Err(error) if is_gone(&error) => return Ok(None),
-        read => read.map_err(|error| ObserveError::read(&path, error))?,
+        read => read.map_err(|error| SysError::read(&path, error))?,
     };
-    let parsed = ThreadStat::parse(&line).ok_or_else(|| ObserveError::parse(&path, 1, "not a line of proc(5)"))?;
+    let parsed = ThreadStat::parse(&line).ok_or_else(|| SysError::parse(&path, 1, "not a line of proc(5)"))?;
     Ok(Some(parsed))
 }
 

@@ -155,9 +155,8 @@ pub(super) fn run(
     Ok(all)
 }
 
-/// SIP-best: "the applications were run with all possible insertion policies, and we selected the best insertion policy
-/// for each context" (section V-B). All at MRU is plain 1 ms, which is run anyway. Copies of a program are treated
-/// alike: with four contexts, 4 of 16.
+/// SIP-best tries "all possible insertion policies" for each context (section V-B). All at MRU is plain 1 ms, which is
+/// run anyway; copies of a program are treated alike.
 const INSERTIONS: [[Insertion; 2]; 3] =
     [[Insertion::Lru, Insertion::Mru], [Insertion::Mru, Insertion::Lru], [Insertion::Lru, Insertion::Lru]];
 
@@ -197,7 +196,7 @@ impl MixResults {
 #[cfg(test)]
 mod tests {
     use super::super::programs::MIXES;
-    use super::super::verdicts::context;
+    use super::super::tests::context;
     use super::*;
 
     #[test]

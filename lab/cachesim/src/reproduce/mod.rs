@@ -19,7 +19,7 @@ mod simulate;
 mod source;
 mod statements;
 #[cfg(test)]
-mod verdicts;
+mod tests;
 
 pub use matrix::Technique;
 pub use result::{Extent, Figure, Progress, QUANTA_FULL, ReproduceError, Reproduction};

@@ -34,9 +34,8 @@ pub fn costs(path: &Path) -> Result<BTreeMap<String, u64>, Failure> {
     })
 }
 
-/// Differences of Table 2's rows, medians: A = RT, B = IPI + RT, C = IPI + RV + RT, D = IPI + PV + RV + RT. A row that
-/// came out below the one it contains costs nothing more. `Err`: the setting that is missing. D counts where another VM
-/// made it.
+/// Differences of Table 2's rows, medians: A = RT, B = IPI + RT, C = IPI + RV + RT, D = IPI + PV + RV + RT, where
+/// another VM made D. `Err`: the setting that is missing.
 fn of(probe: &ProbeReport) -> Result<BTreeMap<String, u64>, &'static str> {
     let p50 = |name: &'static str| probe.setting(name).map(|setting| setting.p50_ns).ok_or(name);
     let (a, b, c) = (p50("A")?, p50("B")?, p50("C")?);

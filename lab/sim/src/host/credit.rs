@@ -44,9 +44,8 @@ fn up(a: i64, b: i64) -> i64 {
     (a + b - 1) / b.max(1)
 }
 
-/// csched_acct's division, for `active` vCPUs of `weight` each. `total` is shared by `weights`, of which `after` have
-/// yet to come; `debt` is what all together owe. Nobody gets more than all of its active vCPUs could use in a period,
-/// or than its cap.
+/// csched_acct's division, for `active` vCPUs of `weight` each: `total` is shared by `weights`, `after` have yet to
+/// come, all together owe `debt`. Nobody gets more than it could use, or than its cap.
 fn share(
     (active, weight, cap): (i64, i64, i64),
     (weights, after): (i64, i64),

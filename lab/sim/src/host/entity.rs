@@ -179,13 +179,8 @@ impl Scheduler {
         }
     }
 
-    /// Nothing that is ready starves: how long a vCPU may wait at most while `others` may want its pCPU, each with
-    /// `slice` or the scheduler's own, with so many times its weight.
-    ///
-    /// In turn, each comes before it once, and once more by directed yields. By virtual time, each may be ahead of it
-    /// by half a window (its lag at most a slice) when the wait begins, runs for its weight's share of that, and until
-    /// a tick after its slice. By credit, each may come first with all that it can have saved, a period's worth, and a
-    /// slice that it began with.
+    /// How long a ready vCPU may wait at most while `others` may want its pCPU: in turn one slice each, by virtual time
+    /// half a window and a tick more, by credit what each can have saved.
     #[cfg(debug_assertions)]
     pub(crate) fn waits_at_most(&self, others: u64, slice: Option<Time>, weights: u64) -> Time {
         let slice = slice.unwrap_or(0);

@@ -201,11 +201,8 @@ impl World {
         all.fold((0, 0), |(load, n), v| (load + u64::from(self.vcpus[v.at()].weight), n + 1))
     }
 
-    /// How long `curr`, charged, has until a tick preempts it (`check_preempt_tick`); `None` where there are no groups.
-    ///
-    /// Its slice is its weight's part of the latency (`sched_slice`). It is preempted when that is used up, or, after
-    /// the least granularity, when its virtual time is ahead of the next one's by as much: virtual time that goes 1,024
-    /// / weight times as fast as time.
+    /// How long `curr` has until a tick preempts it (`check_preempt_tick`, `sched_slice`); `None` where there are no
+    /// groups. Virtual time goes 1,024 / weight times as fast as time.
     pub(super) fn group_slice_left(&self, p: PcpuIx, curr: VcpuIx) -> Option<Time> {
         let Scheduler::Window(params) = self.scheduler() else { return None };
         if self.host.groups.is_empty() || self.slice_of(curr).is_some() {

@@ -1,7 +1,7 @@
 //! The loop of the host agent: observe, decide, act, print; once a window.
 
 use super::backend::Backend;
-use super::news::News;
+use super::new_warnings::NewWarnings;
 use super::options::Options;
 use super::record::Record;
 use super::turns::Turns;
@@ -39,9 +39,9 @@ pub fn run(options: &Options, interrupted: &Arc<AtomicBool>) -> Result<HostRunRe
         record.warnings.push(format!("exits by PAUSE are not counted: {why}"));
     }
     let backend = Backend::begin(&watch, options, &mut record.warnings)?;
-    record.warnings.extend(watch.news());
-    let mut news = News::default();
-    news.of(&mut record.warnings).iter().for_each(|warning| say(&format!("gleaner: {warning}")));
+    record.warnings.extend(watch.new_warnings());
+    let mut new_warnings = NewWarnings::default();
+    new_warnings.of(&mut record.warnings).iter().for_each(|warning| say(&format!("gleaner: {warning}")));
     let price = SwitchPrice { tick: backend.tick(&options.params), ..options.price };
     let policy = HostPolicy::new(options.policy, options.params.clone(), price);
     let (began, cpu_before) = (Instant::now(), thread_cpu_time());
@@ -53,7 +53,7 @@ pub fn run(options: &Options, interrupted: &Arc<AtomicBool>) -> Result<HostRunRe
         policy,
         turns: options.in_turn.clone().map(Turns::new),
         record,
-        news,
+        new_warnings,
         bar: progress_bar(),
         began,
         next: began + options.interval,
@@ -62,11 +62,11 @@ pub fn run(options: &Options, interrupted: &Arc<AtomicBool>) -> Result<HostRunRe
     let ended = event_loop::run(&mut agent, first);
     agent.bar.finish_and_clear();
     let overhead = thread_cpu_time() - cpu_before;
-    let Agent { watch, backend, policy, turns, mut record, mut news, .. } = agent;
+    let Agent { watch, backend, policy, turns, mut record, mut new_warnings, .. } = agent;
     let undone = backend.end(&mut record.warnings);
     let stand = policy.explain();
     record.warnings.extend(record.unjudged(&stand));
-    news.of(&mut record.warnings).iter().for_each(|warning| say(&format!("gleaner: {warning}")));
+    new_warnings.of(&mut record.warnings).iter().for_each(|warning| say(&format!("gleaner: {warning}")));
     ended?;
     let wall = Nanos::from(began.elapsed());
     let in_turn = turns.map(Turns::report);
@@ -85,7 +85,7 @@ struct Agent<'a> {
     policy: HostPolicy,
     turns: Option<Turns>,
     record: Record,
-    news: News,
+    new_warnings: NewWarnings,
     bar: ProgressBar,
     began: Instant,
     /// When the next window ends, if it is not the last.
@@ -130,7 +130,7 @@ impl Agent<'_> {
 
     /// One window; says whether it was the last.
     fn window(&mut self) -> Result<bool, Failure> {
-        let Self { options, watch, backend, policy, turns, record, news, bar, .. } = self;
+        let Self { options, watch, backend, policy, turns, record, new_warnings, bar, .. } = self;
         let mut seen = watch.window()?;
         seen.window.tick = backend.measured_tick();
         let now = monotonic();
@@ -143,9 +143,9 @@ impl Agent<'_> {
         let over = turns.as_mut().is_some_and(|turns| !turns.add(&seen, now));
         let slices = turns.as_ref().map(|turns| turns.slices(policy.slices(), watch.vms()));
         backend.apply(watch.vms(), slices.as_ref().unwrap_or(policy.slices()), &mut record.warnings)?;
-        record.warnings.extend(watch.news());
+        record.warnings.extend(watch.new_warnings());
         record.warn_of_unfair(&policy.unfair(), seen.window.at, &options.params);
-        for warning in news.of(&mut record.warnings) {
+        for warning in new_warnings.of(&mut record.warnings) {
             bar.suspend(|| say(&format!("gleaner: {warning}")));
         }
         if let Some(window) = window {

@@ -3,14 +3,14 @@
 //! ```text
 //!   agent     the loop                        watch    vCPU threads -> HostWindow
 //!   options   the command line, validated     backend  slices set and enforced, and given back
-//!   record    what is said at the end         news     what is said at once
+//!   record    what is said at the end         new_warnings  what is said at once
 //!   turns     the policy and slices for all, in turn
 //! ```
 
 mod agent;
 mod args;
 mod backend;
-mod news;
+mod new_warnings;
 mod options;
 mod record;
 mod turns;

@@ -102,28 +102,28 @@ impl Watch {
     }
 
     /// What is weaker than one might think, said once when it comes up.
-    pub fn news(&mut self) -> Vec<String> {
-        let mut news = Vec::new();
+    pub fn new_warnings(&mut self) -> Vec<String> {
+        let mut new_warnings = Vec::new();
         if self.vms.is_empty() && !std::mem::replace(&mut self.told.nobody, true) {
             let root = rustix::process::geteuid().is_root();
             let others = if root { "" } else { "; not root: other users' VMs are found only by their threads' names" };
-            news.push(format!("no VM is to be seen yet; one that comes is managed from then on{others}"));
+            new_warnings.push(format!("no VM is to be seen yet; one that comes is managed from then on{others}"));
         }
         self.told.unknown.retain(|pid| self.vms.iter().any(|vm| vm.pid == *pid));
         for vm in self.vms.iter().filter(|vm| vm.vcpus.is_empty()) {
             if self.told.unknown.insert(vm.pid) {
-                news.push(format!("{}; it is left alone", no_vcpus(vm)));
+                new_warnings.push(format!("{}; it is left alone", no_vcpus(vm)));
             }
         }
         self.told.silent.retain(|socket| self.silent.iter().any(|error| error.socket() == socket));
         for error in &self.silent {
             if self.told.silent.insert(error.socket().clone()) {
-                news.push(format!("{error}; until it answers, VMs are found without it"));
+                new_warnings.push(format!("{error}; until it answers, VMs are found without it"));
             }
         }
         let note = without_room(self.intervals.left_out());
-        news.extend(note.filter(|_| !std::mem::replace(&mut self.told.left_out, true)));
-        news
+        new_warnings.extend(note.filter(|_| !std::mem::replace(&mut self.told.left_out, true)));
+        new_warnings
     }
 
     pub fn vms(&self) -> &[Vm] {

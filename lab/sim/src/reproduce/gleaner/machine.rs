@@ -60,14 +60,8 @@ pub(super) fn dedicated(pcpus: u32) -> HostConfig {
     }
 }
 
-/// CFS of Linux 3.9 with each virtual machine in a group of its own, as libvirt's cgroups and Ubuntu's autogroup
-/// (`CONFIG_SCHED_AUTOGROUP`) both make it, and with its balancing between busy pCPUs. Ticks are on all pCPUs at once,
-/// which is Linux's default.
-///
-/// So where a virtual machine keeps three vCPUs or more busy, a wake-up does not preempt: `wakeup_gran` makes 4 ms
-/// three times as long, and a sleeper is placed only 12 ms behind (`place_entity`). `check_preempt_tick` does, at the
-/// first tick after 3 ms (`sysctl_sched_min_granularity`) or later: the paper's "KVM enforces a minimum time slice for
-/// the vCPUs running matmul".
+/// CFS of Linux 3.9 with a group for each virtual machine (`CONFIG_SCHED_AUTOGROUP`). Where one keeps three vCPUs busy,
+/// a wake-up does not preempt (`wakeup_gran`); the first tick after 3 ms does (`check_preempt_tick`).
 pub(super) fn grouped_cfs(pcpus: u32) -> HostConfig {
     HostConfig {
         scheduler: Scheduler::Window(WindowParams::CFS),
@@ -95,10 +89,8 @@ const HOUR_MS: u64 = 3_600_000;
 /// displaces it.
 const NANOSLEEP_US: u64 = 50;
 
-/// Gleaner as the paper describes it: both techniques, load and granularity factors from 1, a time-out of what a switch
-/// of vCPUs costs (Table 2), sleeps of nanosleep(1), and none of what is ours (guards, trials, allowances, the rule for
-/// vCPUs that are never idle, naps that double, hold-offs, looks back). T_work, T_yield, S_work and S_yield (section 6)
-/// are the guest's own figures, and Linux 3.9 does not take steal out of them.
+/// Gleaner as the paper describes it, with none of what is ours: factors from 1, a time-out of what a switch of vCPUs
+/// costs (Table 2), sleeps of nanosleep(1), and figures with steal in them (section 6).
 pub(super) fn gleaner(oversubscribed: bool) -> Managed {
     let costs = Costs::KVM_2014;
     let preempting = if oversubscribed { costs.vcpu_preempt_ns } else { 0 };

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 /// Why a scenario cannot go on.
 #[derive(Debug, thiserror::Error)]
-pub enum Trouble {
+pub enum RunnerError {
     /// Bad usage or input: exit status 2.
     #[error("{0}")]
     Input(String),
@@ -29,7 +29,7 @@ pub enum Trouble {
     TimeUp,
 }
 
-impl Trouble {
+impl RunnerError {
     /// From anything that has words, with what was being done.
     pub fn work(doing: &str, error: impl std::fmt::Display) -> Self {
         Self::Work(format!("{doing}: {error}"))
@@ -48,30 +48,30 @@ pub const TICK: Duration = Duration::from_millis(50);
 
 impl Patience {
     /// Until `total` from now, or a signal.
-    pub fn new(total: Duration) -> Result<Self, Trouble> {
+    pub fn new(total: Duration) -> Result<Self, RunnerError> {
         let interrupted = Arc::new(AtomicBool::new(false));
         for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
             // Asked twice, the runner ends at once; the VMs die with it.
             signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&interrupted))
                 .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&interrupted)))
-                .map_err(|error| Trouble::work("cannot listen for signals", error))?;
+                .map_err(|error| RunnerError::work("cannot listen for signals", error))?;
         }
         Ok(Self { interrupted, end: Instant::now() + total })
     }
 
     /// Whether to go on.
-    pub fn check(&self) -> Result<(), Trouble> {
+    pub fn check(&self) -> Result<(), RunnerError> {
         if self.interrupted.load(Ordering::Relaxed) {
-            Err(Trouble::Interrupted)
+            Err(RunnerError::Interrupted)
         } else if Instant::now() >= self.end {
-            Err(Trouble::TimeUp)
+            Err(RunnerError::TimeUp)
         } else {
             Ok(())
         }
     }
 
     /// Sleeps, awake for signals.
-    pub fn sleep(&self, duration: Duration) -> Result<(), Trouble> {
+    pub fn sleep(&self, duration: Duration) -> Result<(), RunnerError> {
         let end = Instant::now() + duration;
         loop {
             self.check()?;
