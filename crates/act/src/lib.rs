@@ -14,6 +14,7 @@
 mod affinity;
 mod cgroup;
 mod error;
+mod heartbeat;
 mod housekeeping;
 mod idle_group;
 mod interrupts;

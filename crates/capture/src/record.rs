@@ -1,4 +1,4 @@
-//! What is recorded.
+//! The records of a capture: windows, decisions, events.
 
 use gleaner_decide::guest::{GuestParams, GuestPolicy, GuestSetup};
 use gleaner_model::{Burst, CpuSet, Decision, Nanos, Policy, Profile, Window};

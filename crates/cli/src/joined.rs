@@ -42,7 +42,7 @@ pub struct DaemonArgs {
 #[derive(Clone, Debug, Default)]
 pub struct Asking {
     pub daemon: DaemonArgs,
-    /// An option that only this command itself can fulfil.
+    /// An option that only this command itself can apply.
     pub own_option: Option<&'static str>,
 }
 

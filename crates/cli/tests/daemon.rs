@@ -38,7 +38,7 @@ fn two_groups_are_retained_at_once_and_everything_is_undone_machine() {
     } else {
         gleaner_testing::skipped("needs root and a cpuidle driver");
     }
-    // The other one's wish stays.
+    // The other one's request stays.
     one.ends_well();
     daemon.says("one: process");
     if is_root() && Path::new("/sys/devices/system/cpu/cpu0/cpuidle/state0").exists() {

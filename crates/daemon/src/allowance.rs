@@ -1,4 +1,4 @@
-//! What somebody may use of something, by time: a rate, with a credit for who used little of late.
+//! A token bucket: what somebody may use by time, with a credit for who used little of late.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! What wakes the service, and whom it tells.
+//! What wakes the service's loop: signals, requests, bursts.
 
 use crate::protocol::{Answer, Request};
 use crate::server::Peer;

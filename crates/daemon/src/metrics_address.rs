@@ -1,4 +1,4 @@
-//! Where metrics are told.
+//! The address on which the daemon serves its metrics.
 
 use std::fmt;
 use std::net::SocketAddr;

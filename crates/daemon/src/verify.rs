@@ -1,4 +1,4 @@
-//! Does the machine have what was set; if not, who changed it.
+//! `gleaner verify`: does the machine have what the daemon set; if not, who changed it.
 
 use gleaner_act::{SetValue, list_journals};
 use gleaner_report::{VerifiedFile, VerifyReport};

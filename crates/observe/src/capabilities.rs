@@ -1,7 +1,7 @@
 //! What each observer can do on this machine, and why not.
 
 use crate::bpf::{BpfObserver, BpfRefusal};
-use crate::observer::ObserverConfig;
+use crate::config::ObserverConfig;
 use crate::{ObserveError, ProcfsObserver};
 use gleaner_model::Nanos;
 use gleaner_sys::{ProcRoot, StatReader};

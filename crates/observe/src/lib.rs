@@ -25,6 +25,7 @@ mod bound;
 mod bpf;
 mod burst;
 mod capabilities;
+mod config;
 mod cpuidle;
 mod error;
 mod host;
@@ -49,6 +50,7 @@ pub use gleaner_sys::{CpuTimes, ProcRoot, StatReader, SystemStat};
 pub use bpf::{BpfObserver, BpfRefusal, BusySignal, BusyWaker};
 pub use burst::{BurstLook, BurstSignal, BurstStop};
 pub use capabilities::{Capabilities, capabilities};
+pub use config::{ObserverChoice, ObserverConfig};
 pub use error::ObserveError;
 pub use host::{
     ExitCost, Fact, HaltPolling, HostExitError, HostFacts, KernelVersion, PauseExits, RefillCost, RtBudget, SliceIssue,
@@ -57,7 +59,7 @@ pub use host::{
 pub use hypervisor::{Evidence, Hypervisor, hypervisor};
 pub use llc_counts::LlcCountFiles;
 pub use neighbours::{Neighbours, PreferredReader, Tuned, irqbalance, neighbours, never_halts, sched_ext};
-pub use observer::{Observer, ObserverChoice, ObserverConfig};
+pub use observer::Observer;
 pub use perf_counters::{LlcCountSource, LlcCounterRefusal, LlcCounters, LlcThreadCounts, NotCounted};
 pub use procfs::ProcfsObserver;
 pub use progress::ProgressFile;

@@ -1,4 +1,4 @@
-//! What is made, before it is written.
+//! A generated file: its path and its text, before it is written.
 
 /// A file to be written.
 #[derive(Clone, Debug, PartialEq, Eq)]

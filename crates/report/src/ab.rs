@@ -5,6 +5,7 @@ mod told;
 
 pub(crate) use told::documents;
 
+use crate::text::program;
 use serde::{Deserialize, Serialize};
 
 /// What `gleaner ab` measured.
@@ -54,6 +55,19 @@ pub struct AbReport {
     pub incomplete: Option<String>,
     /// What the reader should know about these numbers.
     pub notes: Vec<String>,
+}
+
+impl AbReport {
+    /// The mode at this place.
+    fn name(&self, which: usize) -> &str {
+        self.modes.get(which).map_or("?", |mode| &mode.mode)
+    }
+
+    /// What it is about, in a few words.
+    fn subject(&self) -> String {
+        let metric = self.metric.as_ref().map(|metric| format!(", {}", metric.name));
+        format!("{}{}", program(&self.command), metric.unwrap_or_default())
+    }
 }
 
 /// What a mode comes to against the first; each field as of the report.

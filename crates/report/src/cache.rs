@@ -1,7 +1,6 @@
 //! `gleaner.cache/1`: contexts that took turns on simulated cores and caches.
 
-use crate::contracts::Shown;
-use crate::show::{Document, Row, line, notes, table};
+use crate::show::{Document, Row, Shown, line, notes, table};
 use crate::text::{bytes, count, fixed, partial, time};
 use serde::{Deserialize, Serialize};
 

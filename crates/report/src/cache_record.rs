@@ -1,7 +1,6 @@
 //! `gleaner.cache-record/1`: what `gleaner-lab cache record` wrote.
 
-use crate::contracts::Shown;
-use crate::show::{Document, line, notes};
+use crate::show::{Document, Shown, line, notes};
 use crate::text::{bytes, count};
 use serde::{Deserialize, Serialize};
 

@@ -1,7 +1,6 @@
 //! `gleaner.capture/1`: what `gleaner capture` has written.
 
-use crate::contracts::Shown;
-use crate::show::{Document, line};
+use crate::show::{Document, Shown, line};
 use crate::text::{count, time};
 use serde::{Deserialize, Serialize};
 

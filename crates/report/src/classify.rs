@@ -1,8 +1,8 @@
 //! `gleaner.cache-class/1`: what the last-level cache is to programs, and whether it should be divided among them.
 
-use crate::contracts::Shown;
 use crate::show::{
-    Axis, Body, Chart, Document, Extent, Mark, Part, Plane, Row, bytes_of, line, notes, nth, number, table, verdict,
+    Axis, Body, Chart, Document, Extent, Mark, Part, Plane, Row, Shown, bytes_of, line, notes, nth, number, table,
+    verdict,
 };
 use crate::text::{bytes, partial};
 use serde::{Deserialize, Serialize};

@@ -1,6 +1,6 @@
 //! Every schema's name, once; and that each result prints what its document says.
 
-use crate::show::Document;
+use crate::show::Shown;
 use crate::{
     AbReport, CacheClassReport, CacheRecordReport, CacheReport, CaptureReport, DoctorReport, HostListReport,
     HostProbeReport, HostRunReport, LlcReport, ProbeReport, RecordReport, ReplayReport, ReproductionReport, RunReport,
@@ -8,11 +8,6 @@ use crate::{
     WorkloadReport, XenListReport, XenSliceReport,
 };
 use std::fmt;
-
-/// What a result shows.
-pub(crate) trait Shown {
-    fn document(&self) -> Document;
-}
 
 macro_rules! contracts {
     ($($of:ty: $schema:literal,)*) => { $(

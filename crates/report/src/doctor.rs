@@ -1,7 +1,6 @@
 //! `gleaner.doctor/1`: what this machine is, what can be done here, whether it would help.
 
-use crate::contracts::Shown;
-use crate::show::{Axis, Bar, Chart, Document, Part, Row, fact, facts, quantile, table, verdict};
+use crate::show::{Axis, Bar, Chart, Document, Part, Row, Shown, fact, facts, quantile, table, verdict};
 use crate::text::{percent, sentence, time};
 use serde::{Deserialize, Serialize};
 

@@ -1,7 +1,6 @@
 //! `gleaner.host-list/1`: the VMs of this host, what their vCPUs got and waited for, and the run queues they stood in.
 
-use crate::contracts::Shown;
-use crate::show::{Document, Part, Row, line, notes, table};
+use crate::show::{Document, Part, Row, Shown, line, notes, table};
 use crate::text::{count, time};
 use serde::{Deserialize, Serialize};
 

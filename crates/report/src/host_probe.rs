@@ -1,7 +1,6 @@
 //! `gleaner.host-probe/1`: what a host can do with slices, and what switches and exits cost there.
 
-use crate::contracts::Shown;
-use crate::show::{Document, fact, verdict};
+use crate::show::{Document, Shown, fact, verdict};
 use crate::text::{bytes, count, sentence, time};
 use serde::{Deserialize, Serialize};
 

@@ -1,7 +1,6 @@
 //! `gleaner.host-run/1`: what the host agent gave the VMs, why, and what became of their waits.
 
-use crate::contracts::Shown;
-use crate::show::{Document, Part, Row, bad, line, notes, table};
+use crate::show::{Document, Part, Row, Shown, bad, line, notes, table};
 use crate::text::{count, percent, time};
 use gleaner_model::{HostAction, HostDecision, Nanos};
 use serde::{Deserialize, Serialize};

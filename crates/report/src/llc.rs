@@ -1,7 +1,6 @@
 //! `gleaner.llc/1`: who was given which part of the last-level cache, and why.
 
-use crate::contracts::Shown;
-use crate::show::{Document, Row, bad, line, table};
+use crate::show::{Document, Row, Shown, bad, line, table};
 use crate::text::{count, time};
 use serde::{Deserialize, Serialize};
 

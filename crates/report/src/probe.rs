@@ -1,7 +1,6 @@
 //! `gleaner.probe/1`: the paper's Table 2 on this machine.
 
-use crate::contracts::Shown;
-use crate::show::{Axis, Bar, Chart, Document, Part, Row, fact, line, notes, quantile, table, verdict};
+use crate::show::{Axis, Bar, Chart, Document, Part, Row, Shown, fact, line, notes, quantile, table, verdict};
 use crate::text::time;
 use serde::{Deserialize, Serialize};
 

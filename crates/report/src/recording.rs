@@ -1,8 +1,7 @@
 //! `gleaner.record/1` and `gleaner.sim-recording/1`: a real program's threads recorded, and what the recording comes to
 //! elsewhere.
 
-use crate::contracts::Shown;
-use crate::show::{Document, Row, line, notes, table};
+use crate::show::{Document, Row, Shown, line, notes, table};
 use crate::text::{bytes, count, partial, time};
 use serde::{Deserialize, Serialize};
 

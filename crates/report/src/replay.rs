@@ -1,8 +1,7 @@
 //! `gleaner.replay/1`: recorded windows decided again.
 
-use crate::contracts::Shown;
 use crate::run::DecisionRecord;
-use crate::show::{Document, Row, line, table};
+use crate::show::{Document, Row, Shown, line, table};
 use crate::text::{count, time};
 use serde::{Deserialize, Serialize};
 use std::fmt;

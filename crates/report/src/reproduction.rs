@@ -82,4 +82,13 @@ impl ReproductionRow {
     pub fn is_compared(&self) -> bool {
         self.paper.is_some() || self.paper_order.is_some()
     }
+
+    /// The last word of the metric; what is before it tells techniques apart.
+    fn unit(&self) -> &str {
+        self.metric.rsplit_once(' ').map_or(&self.metric, |(_, unit)| unit)
+    }
+
+    fn technique(&self) -> &str {
+        self.metric.rsplit_once(' ').map_or("", |(technique, _)| technique)
+    }
 }

@@ -5,15 +5,22 @@
 
 mod chart;
 mod table;
+mod verdict;
 mod words;
 
 pub(crate) use chart::{
     Axis, Bar, Chart, Extent, GRID, INK, Look, MUTED, Mark, OUTLIER, Plane, SERIES, Shape, nth, quantile,
 };
 pub(crate) use chart::{Body, bytes_of, number, seconds};
-pub(crate) use table::{Row, Table};
+pub(crate) use table::{Row, Table, Value};
+pub(crate) use verdict::Verdict;
 
 use std::iter::Once;
+
+/// What a result shows.
+pub(crate) trait Shown {
+    fn document(&self) -> Document;
+}
 
 /// One result's, or one group's.
 #[derive(Clone, Debug, Default)]
@@ -69,7 +76,7 @@ pub(crate) enum Tone {
 pub(crate) struct Answer {
     /// The program.
     pub of: String,
-    pub verdict: crate::html::Verdict,
+    pub verdict: Verdict,
     /// A sentence, with the interval in words.
     pub told: String,
     /// What is wrong with it.

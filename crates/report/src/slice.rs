@@ -1,7 +1,6 @@
 //! `gleaner.slice/1`: the slice that was asked for against the slices that were delivered.
 
-use crate::contracts::Shown;
-use crate::show::{Document, Row, line, notes, table};
+use crate::show::{Document, Row, Shown, line, notes, table};
 use crate::text::{count, percent, time};
 use serde::{Deserialize, Serialize};
 

@@ -1,7 +1,6 @@
 //! `gleaner.sweep/1`: a scenario simulated over a grid of parameters and seeds.
 
-use crate::contracts::Shown;
-use crate::show::{Document, Row, line, table};
+use crate::show::{Document, Row, Shown, line, table};
 use crate::text::{self, count};
 use gleaner_stats::median;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! Small helpers for plain words.
+//! Helpers for text: numbers with units, intervals, lists, plurals.
 
 use gleaner_model::Nanos;
 use serde_json::Value;

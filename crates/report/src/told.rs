@@ -1,4 +1,4 @@
-//! Decisions as a person reads them: the same for several vCPUs is one line, and so is a trial.
+//! Decisions as lines for a person: the same for several vCPUs is one line, and so is a trial.
 
 use crate::DecisionRecord;
 use crate::text::count;

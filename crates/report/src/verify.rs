@@ -1,7 +1,6 @@
 //! `gleaner.verify/1`: does the machine have what the daemon set?
 
-use crate::contracts::Shown;
-use crate::show::{Document, Part, fact, line};
+use crate::show::{Document, Part, Shown, fact, line};
 use serde::{Deserialize, Serialize};
 
 /// What was found.

@@ -1,7 +1,6 @@
 //! `gleaner.workload/1`: what one of the built-in programs did.
 
-use crate::contracts::Shown;
-use crate::show::{Axis, Bar, Chart, Document, Part, Row, bad, line, quantile, table};
+use crate::show::{Axis, Bar, Chart, Document, Part, Row, Shown, bad, line, quantile, table};
 use crate::text::{count, time};
 use serde::{Deserialize, Serialize};
 use std::fmt;

@@ -1,7 +1,6 @@
 //! `gleaner.xen-list/1` and `gleaner.xen-slice/1`: a Xen host, and what a slice was set to on it.
 
-use crate::contracts::Shown;
-use crate::show::{Document, Part, bad, line};
+use crate::show::{Document, Part, Shown, bad, line};
 use crate::text::time;
 use gleaner_model::XenSetting;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! What a runtime is to do.
+//! The configuration of a runtime: its group, how vCPUs are kept awake, what it may take.
 
 use gleaner_act::PlacementRequest;
 use gleaner_decide::guest::{timeout, waking_is_free};

@@ -1,4 +1,4 @@
-//! The decisions that are kept: a run of weeks may take any number.
+//! Keeps the first and the newest decisions: a run of weeks may take any number.
 
 use gleaner_model::Decision;
 use std::collections::VecDeque;

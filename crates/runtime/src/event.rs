@@ -1,4 +1,4 @@
-//! What a runtime tells while it runs, typed: a line of text, a log and a live view are made of the same.
+//! The events of a runtime, typed: a line of text, a log and a live view are made of the same.
 
 use crate::GroupId;
 use gleaner_act::Fallback;

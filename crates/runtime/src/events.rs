@@ -1,4 +1,4 @@
-//! What was told so far.
+//! Tells each event to the listener and the flight recorder, and keeps the warnings.
 
 use crate::GroupId;
 use crate::event::{Event, Listener, Warning};

@@ -2,6 +2,7 @@
 
 use crate::active_set::ActiveSet;
 use crate::call_counting::CallCounting;
+use crate::coexistence::without_retention;
 use crate::config::Config;
 use crate::decisions::DecisionLog;
 use crate::event::Warning;
@@ -10,12 +11,11 @@ use crate::machine::Machine;
 use crate::members::Members;
 use crate::observing::Observing;
 use crate::recent::{Marks, RecentFigures};
-use crate::respect::without_retention;
 use crate::snapshot::GroupSnapshot;
+use crate::timeout_requests::GroupId;
 use crate::totals::Totals;
-use crate::wishes::GroupId;
 use gleaner_act::{ActError, Journal, Placement, PlacementKind, TimerSlack};
-use gleaner_decide::guest::{GuestParams, GuestPolicy, GuestSetup, Hurry, followed};
+use gleaner_decide::guest::{GuestParams, GuestPolicy, GuestSetup, Urgency, followed};
 use gleaner_model::{
     Action, Burst, BurstWatch, CpuSet, Decision, Nanos, Reason, RetainMeans, Source, SystemCalls, Topology, VcpuId,
     Window,
@@ -211,8 +211,8 @@ impl Group {
     }
 
     /// How much it waits for its next window to go on.
-    pub(crate) fn hurry(&self) -> Hurry {
-        self.policy.hurry()
+    pub(crate) fn urgency(&self) -> Urgency {
+        self.policy.urgency()
     }
 
     /// System calls that it made since this was asked last, where they are counted.
@@ -379,7 +379,7 @@ impl Group {
                 }
             }
         }
-        machine.fulfil(events);
+        machine.apply_timeouts(events);
         if moved {
             self.confine(machine, events);
         }

@@ -2,11 +2,11 @@
 //!
 //! It reads a socket whose other end only the main process holds. A byte means that main has cleaned up itself; the end
 //! without one means that it was killed. With another byte comes the journal's open file, so that nothing is lost if
-//! somebody removes its name. While main's heart is silent, because it hangs or was stopped, the
+//! somebody removes its name. While main's heartbeat is silent, because it hangs or was stopped, the
 //! guardian takes back what would go on keeping vCPUs awake. The guardian has a session of its own and ignores the
 //! signals that a terminal or a supervisor sends to everybody, so that it outlives what it guards.
 
-use crate::heart::{Heart, SILENT};
+use crate::heartbeat::{Heartbeat, SILENT};
 use gleaner_act::{ActError, UndoOutcome, take_values_back, undo_held};
 use gleaner_model::Nanos;
 use gleaner_sys::monotonic;
@@ -39,7 +39,7 @@ pub fn own_binary() -> PathBuf {
 
 /// Said when main has cleaned up.
 const ALL_CLEAR: u8 = b'.';
-/// Said when its heart is to be watched from now on.
+/// Said when its heartbeat is to be watched from now on.
 const WATCH: u8 = b'w';
 /// Said when the journal's open file comes along.
 const JOURNAL: u8 = b'j';
@@ -55,15 +55,15 @@ pub(crate) struct Guardian {
 
 impl Guardian {
     /// Starts one for the journal at `path`.
-    pub fn start(path: &Path, heart: Option<&Heart>) -> io::Result<Self> {
+    pub fn start(path: &Path, heartbeat: Option<&Heartbeat>) -> io::Result<Self> {
         let mut command = Command::new(own_binary());
-        let heart = heart.map_or_else(Stdio::null, Heart::as_stdout);
+        let heartbeat = heartbeat.map_or_else(Stdio::null, Heartbeat::as_stdout);
         let (socket, its) = UnixStream::pair()?;
-        command.arg("guardian").arg(path).stdin(OwnedFd::from(its)).stdout(heart).stderr(Stdio::null());
+        command.arg("guardian").arg(path).stdin(OwnedFd::from(its)).stdout(heartbeat).stderr(Stdio::null());
         Ok(Self { child: command.spawn()?, socket })
     }
 
-    /// Has it watch the heart: values that were set are taken back while that is silent.
+    /// Has it watch the heartbeat: values that were set are taken back while that is silent.
     pub fn watch(&mut self) {
         // If it is gone, another one takes its place.
         let _ = self.socket.write_all(&[WATCH]);
@@ -137,23 +137,23 @@ pub fn guard(journal: &Path) -> Result<(), GuardError> {
     Err(GuardError::MainLives)
 }
 
-/// Waits for the end of main's side, and watches its heart meanwhile, if that is wanted; whether main has cleaned up
-/// itself. `held`: the journal's open file, once it came.
+/// Waits for the end of main's side, and watches its heartbeat meanwhile, if that is wanted; whether main has cleaned
+/// up itself. `held`: the journal's open file, once it came.
 fn wait_for_the_end(journal: &Path, held: &mut Option<File>) -> bool {
-    let heart = Heart::from_stdout().ok();
+    let heartbeat = Heartbeat::from_stdout().ok();
     // Whoever takes another guardian's place may not be told: main can be stopped before it gets to.
-    let mut watched = heart.as_ref().and_then(Heart::last).is_some();
+    let mut watched = heartbeat.as_ref().and_then(Heartbeat::last).is_some();
     loop {
-        let last = heart.as_ref().filter(|_| watched).and_then(Heart::last);
+        let last = heartbeat.as_ref().filter(|_| watched).and_then(Heartbeat::last);
         // Looked at again when it would have been silent for too long.
         let left = last.map(|last| (last + SILENT) - monotonic());
         // Again and again: main may be stopped once more in the middle of setting something, without a beat between.
-        if let (Some(heart), Some(Nanos::ZERO)) = (&heart, left) {
-            heart.takes_back();
+        if let (Some(heartbeat), Some(Nanos::ZERO)) = (&heartbeat, left) {
+            heartbeat.takes_back();
             let taken = take_values_back(journal, held.as_ref());
             tracing::debug!(?taken, "the main process is silent");
             // Only now: what main sets once it knows must not be taken back.
-            heart.took_back();
+            heartbeat.took_back();
         }
         let timeout = left.map(|left| Duration::from(if left == Nanos::ZERO { SILENT } else { left }));
         match next_word(timeout, held) {

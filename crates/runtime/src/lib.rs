@@ -5,7 +5,7 @@
 //!     machine      observer (observing), means of retention (retention), journal, housekeeping CPU, pace
 //!     group        policy, placement, totals of one managed group
 //!     resting      quiet groups among many: one window for a second
-//!     wishes       what groups that share vCPUs want of them, and what comes of it
+//!     timeout_requests  what groups that share vCPUs want of them, and what comes of it
 //!   event_loop   ticks, and what happens between them
 //!   cost         what Gleaner itself takes, as the kernel counts it
 //!   bursts       what comes between two windows: a group has more to do at once
@@ -20,6 +20,7 @@
 mod active_set;
 mod bursts;
 mod call_counting;
+mod coexistence;
 mod config;
 mod cost;
 mod decisions;
@@ -28,13 +29,12 @@ pub mod event_loop;
 mod events;
 mod group;
 mod guardian;
-mod heart;
+mod heartbeat;
 mod machine;
 mod members;
 mod observing;
 mod pace;
 mod recent;
-mod respect;
 mod resting;
 mod retain;
 mod retention;
@@ -43,8 +43,8 @@ mod session;
 mod setup;
 mod snapshot;
 mod steering;
+mod timeout_requests;
 mod totals;
-mod wishes;
 mod yielding;
 
 pub use config::Config;
@@ -59,6 +59,6 @@ pub use runtime::Runtime;
 pub use session::{Session, run_id};
 pub use setup::SetupError;
 pub use snapshot::{GroupSnapshot, RetentionSnapshot, Snapshot};
+pub use timeout_requests::GroupId;
 pub use totals::{LengthSummaries, LengthSummary, Totals};
-pub use wishes::GroupId;
 pub use yielding::start_yielding;

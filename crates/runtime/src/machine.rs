@@ -14,9 +14,9 @@ use crate::pace::{Pace, WINDOW};
 use crate::recent::{MachineTimes, Marks};
 use crate::retention::{Retention, Spent};
 use crate::steering::Steering;
-use crate::wishes::{GroupId, Wishes};
+use crate::timeout_requests::{GroupId, TimeoutRequests};
 use gleaner_act::{ActError, HousekeepingCpu, Journal, SetValue, TimerSlack};
-use gleaner_decide::guest::{GuestParams, Hurry};
+use gleaner_decide::guest::{GuestParams, Urgency};
 use gleaner_model::{Burst, BurstWatch, CpuSet, Nanos, RetainCounters, RetainMeans, Source, VcpuId, Window};
 use gleaner_observe::{ObserveError, PreferredReader, ProcRoot, Seen};
 use gleaner_sys::thread_cpu_time;
@@ -38,7 +38,7 @@ pub(crate) struct Machine {
     /// Somebody else has set what retention had set.
     has_left_retention: bool,
     /// What groups want of it.
-    wishes: Wishes,
+    requests: TimeoutRequests,
     session: Option<Session>,
     /// Of interrupts, where a group may run on fewer vCPUs.
     steering: Option<Steering>,
@@ -82,7 +82,7 @@ impl Machine {
             bursts: Bursts::default(),
             retention,
             has_left_retention: false,
-            wishes: Wishes::default(),
+            requests: TimeoutRequests::default(),
             session,
             steering: None,
             prefers: PreferredReader::open(&ProcRoot::default()),
@@ -150,7 +150,7 @@ impl Machine {
     pub(crate) fn remove_group(&mut self, place: usize, group: GroupId, events: &mut Events) {
         self.observing.remove_group(place);
         self.bursts.group_removed(place);
-        self.wishes.hold(group, false);
+        self.requests.hold(group, false);
         self.wants_nothing(group, events);
     }
 
@@ -242,7 +242,7 @@ impl Machine {
         let lost = retention.lost().filter(|_| !session.is_taken_back());
         let Some(why) = lost else { return false };
         self.retention.take().into_iter().for_each(|retention| retention.give_up(&mut session.journal));
-        self.wishes.end();
+        self.requests.end();
         self.has_left_retention = true;
         events.warn(Warning::RetentionEnded { why: why.to_string() });
         true
@@ -323,46 +323,46 @@ impl Machine {
     }
 
     /// `group` wants idle periods of `vcpu` bridged up to `timeout`, or not at all. Nothing is done before
-    /// [`Self::fulfil`].
+    /// [`Self::apply_timeouts`].
     pub(crate) fn wants(&mut self, group: GroupId, vcpu: VcpuId, timeout: Option<Nanos>) {
-        self.wishes.set(group, vcpu, timeout);
+        self.requests.set(group, vcpu, timeout);
     }
 
     /// `group` wants nothing any more.
     pub(crate) fn wants_nothing(&mut self, group: GroupId, events: &mut Events) {
-        self.wishes.forget(group);
-        self.fulfil(events);
+        self.requests.forget(group);
+        self.apply_timeouts(events);
     }
 
     /// What `group` wants does not count from now on, or counts again.
     pub(crate) fn hold(&mut self, group: GroupId, held: bool, events: &mut Events) {
-        self.wishes.hold(group, held);
-        self.fulfil(events);
+        self.requests.hold(group, held);
+        self.apply_timeouts(events);
     }
 
     /// `group` tries something, and has the vCPUs to itself meanwhile; `None`: nobody does.
     pub(crate) fn leave_alone(&mut self, group: Option<GroupId>, events: &mut Events) {
-        self.wishes.count_alone(group);
-        self.fulfil(events);
+        self.requests.count_alone(group);
+        self.apply_timeouts(events);
     }
 
     /// The time-out in force on each retained vCPU.
     pub(crate) fn retaining(&self) -> Vec<(VcpuId, Nanos)> {
-        self.wishes.in_force().iter().map(|(vcpu, timeout)| (*vcpu, *timeout)).collect()
+        self.requests.in_force().iter().map(|(vcpu, timeout)| (*vcpu, *timeout)).collect()
     }
 
     /// Does what groups want.
-    pub(crate) fn fulfil(&mut self, events: &mut Events) {
+    pub(crate) fn apply_timeouts(&mut self, events: &mut Events) {
         let (Some(retention), Some(session)) = (&mut self.retention, &mut self.session) else { return };
-        if !self.wishes.have_changed() {
+        if !self.requests.have_changed() {
             return;
         }
-        let before = self.wishes.in_force().clone();
-        let changes = self.wishes.changes();
+        let before = self.requests.in_force().clone();
+        let changes = self.requests.changes();
         let any = !changes.is_empty();
         for (vcpu, timeout) in changes {
             let Err(error) = retention.set(vcpu, timeout, &mut session.journal) else { continue };
-            self.wishes.stays(vcpu, before.get(&vcpu).copied());
+            self.requests.stays(vcpu, before.get(&vcpu).copied());
             // The next window ends it, and says so.
             if !error.is_theirs() {
                 events.warn(Warning::NotRetained { vcpu, why: error.to_string() });
@@ -410,16 +410,16 @@ impl Machine {
         done
     }
 
-    /// A window cost so much; the next one is waited for as `hurry` says.
-    pub(crate) fn pace(&mut self, cost: Nanos, hurry: Hurry) {
+    /// A window cost so much; the next one is waited for as `urgency` says.
+    pub(crate) fn pace(&mut self, cost: Nanos, urgency: Urgency) {
         self.cost.follow(|| self.observing.observer().programs_ran());
         self.pace.cost(cost);
-        self.pace.hurry(hurry);
+        self.pace.set_urgency(urgency);
     }
 
     /// How much somebody waits for the next window.
-    pub(crate) fn hurry(&mut self, hurry: Hurry) {
-        self.pace.hurry(hurry);
+    pub(crate) fn set_urgency(&mut self, urgency: Urgency) {
+        self.pace.set_urgency(urgency);
     }
 
     /// The processes of the group at this place.

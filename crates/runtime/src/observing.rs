@@ -1,6 +1,6 @@
 //! The observer in use, and when it is changed for another.
 
-use crate::wishes::GroupId;
+use crate::timeout_requests::GroupId;
 use gleaner_decide::guest::GuestParams;
 use gleaner_model::{Burst, BurstWatch, CpuSet, Nanos, RetainCounters, Source};
 use gleaner_observe::{BpfRefusal, BurstSignal, ObserveError, Observer, ObserverConfig, ProcRoot, Seen, SeenGroup};

@@ -1,6 +1,6 @@
 //! How long windows are: as short as observing may cost.
 
-use gleaner_decide::guest::Hurry;
+use gleaner_decide::guest::Urgency;
 use gleaner_model::Nanos;
 
 /// Windows are this long, unless observing costs too much.
@@ -9,7 +9,7 @@ pub(crate) const WINDOW: Nanos = Nanos::from_millis(100);
 const QUICK_WINDOW: Nanos = Nanos::from_millis(25);
 /// ... and has its program in a place that may be the wrong one.
 const QUICKEST_WINDOW: Nanos = Nanos::from_millis(5);
-/// Longest window: the yielding threads want a heart-beat within two seconds.
+/// Longest window: the yielding threads want a heartbeat within two seconds.
 const LONGEST_WINDOW: Nanos = Nanos::from_secs(1);
 /// Windows are paced for this part of what observing may take, so that it stays below.
 const AIR: f64 = 0.8;
@@ -26,22 +26,22 @@ pub(crate) struct Pace {
     target: f64,
     /// As long as what windows cost asks for.
     paced: Nanos,
-    hurry: Hurry,
+    urgency: Urgency,
     credit: Nanos,
 }
 
 impl Pace {
     /// Observing may take `overhead` of one CPU.
     pub(crate) fn new(overhead: f64) -> Self {
-        Self { target: AIR * overhead, paced: QUICK_WINDOW, hurry: Hurry::None, credit: CREDIT }
+        Self { target: AIR * overhead, paced: QUICK_WINDOW, urgency: Urgency::None, credit: CREDIT }
     }
 
     /// How long until the next window is due.
     pub(crate) fn window(&self) -> Nanos {
-        let (wanted, denser) = match self.hurry {
-            Hurry::None => return WINDOW.max(self.paced),
-            Hurry::Some => (QUICK_WINDOW, DENSER),
-            Hurry::Most => (QUICKEST_WINDOW, DENSER * DENSER),
+        let (wanted, denser) = match self.urgency {
+            Urgency::None => return WINDOW.max(self.paced),
+            Urgency::Some => (QUICK_WINDOW, DENSER),
+            Urgency::Most => (QUICKEST_WINDOW, DENSER * DENSER),
         };
         wanted.max(if self.credit > Nanos::ZERO { Nanos(self.paced.0 / denser) } else { self.paced })
     }
@@ -61,8 +61,8 @@ impl Pace {
     }
 
     /// How much somebody waits for the next window.
-    pub(crate) fn hurry(&mut self, hurry: Hurry) {
-        self.hurry = hurry;
+    pub(crate) fn set_urgency(&mut self, urgency: Urgency) {
+        self.urgency = urgency;
     }
 }
 
@@ -74,7 +74,7 @@ mod tests {
 
     fn paced(cost: Nanos, windows: u32, quick: bool) -> Pace {
         let mut pace = Pace::new(0.005);
-        pace.hurry(if quick { Hurry::Some } else { Hurry::None });
+        pace.set_urgency(if quick { Urgency::Some } else { Urgency::None });
         for _ in 0..windows {
             pace.cost(cost);
         }
@@ -97,13 +97,13 @@ mod tests {
         let long = paced(US(250), 200, true).window();
         assert!(long > Nanos::from_millis(60), "{long}");
         let mut pace = paced(US(250), 200, true);
-        pace.hurry(Hurry::None);
+        pace.set_urgency(Urgency::None);
         for _ in 0..200 {
             pace.cost(US(50));
         }
-        pace.hurry(Hurry::Some);
+        pace.set_urgency(Urgency::Some);
         assert_eq!(pace.window(), QUICK_WINDOW);
-        pace.hurry(Hurry::Most);
+        pace.set_urgency(Urgency::Most);
         assert_eq!(pace.window(), QUICKEST_WINDOW);
         let dear = paced(Nanos::from_millis(4), 2, true).window();
         assert!(dear > QUICK_WINDOW && dear < WINDOW, "{dear}");
@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn all_together_stays_below_what_observing_may_take() {
         let (mut pace, cost, mut at, mut spent) = (Pace::new(0.005), US(250), Nanos::ZERO, Nanos::ZERO);
-        pace.hurry(Hurry::Most);
+        pace.set_urgency(Urgency::Most);
         while at < Nanos::from_secs(60) {
             at += pace.window();
             spent += cost;

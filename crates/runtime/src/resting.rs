@@ -5,7 +5,7 @@
 //! happens to it, with one window for all the time before; and at every tenth window in any case, so that what is
 //! counted of it goes on. Groups take turns in that. Where there are few groups, each has every window.
 
-use crate::wishes::GroupId;
+use crate::timeout_requests::GroupId;
 use gleaner_model::{Distribution, Nanos, VcpuWindow, Window};
 use gleaner_observe::SeenGroup;
 use std::collections::{BTreeMap, VecDeque};

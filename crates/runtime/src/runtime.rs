@@ -1,21 +1,21 @@
 //! One machine and its groups: observe, decide, act, once a window.
 
 use crate::Config;
+use crate::coexistence::{beside_others, without_retention};
 use crate::event::{Event, Listener, Warning};
 use crate::events::Events;
 use crate::group::Group;
 use crate::machine::Machine;
 use crate::members::Members;
 use crate::observing::Together;
-use crate::respect::{respecting, without_retention};
 use crate::resting::{CROWD, Resting};
 use crate::session::run_id;
 use crate::setup::{self, SetupError, likely_means, set_up};
 use crate::snapshot::{GroupSnapshot, RetentionSnapshot, Snapshot};
-use crate::wishes::GroupId;
+use crate::timeout_requests::GroupId;
 use gleaner_act::{SetValue, TimerSlack};
 use gleaner_capture::{Recorder, Target};
-use gleaner_decide::guest::Hurry;
+use gleaner_decide::guest::Urgency;
 use gleaner_model::{CpuSet, Nanos, RetainMeans, Window};
 use gleaner_observe::{ProcRoot, Seen, StatReader};
 use gleaner_sys::{children, numbered, thread_cpu_time, why_refused};
@@ -209,7 +209,7 @@ impl Runtime {
         for group in groups.iter_mut() {
             group.begin(machine, events);
         }
-        machine.hurry(hurry_of(groups));
+        machine.set_urgency(urgency_of(groups));
         self.pin(Nanos::ZERO);
     }
 
@@ -270,7 +270,7 @@ impl Runtime {
         }
         self.machine.steer_interrupts(&mut self.events);
         tracing::debug!(us = (thread_cpu_time() - before).0 / 1_000, "cost");
-        self.machine.pace(thread_cpu_time() - before, hurry_of(&self.groups));
+        self.machine.pace(thread_cpu_time() - before, urgency_of(&self.groups));
         let trial = self.groups.iter().any(Group::wants_wakeups);
         self.machine.fall_back_to_procfs(&together, trial, &mut self.events);
         self.machine.go_over_to_bpf(&together, &mut self.events);
@@ -467,13 +467,13 @@ impl Turn {
 }
 
 /// How much any of them waits for its next window.
-fn hurry_of(groups: &[Group]) -> Hurry {
-    groups.iter().map(Group::hurry).max().unwrap_or(Hurry::None)
+fn urgency_of(groups: &[Group]) -> Urgency {
+    groups.iter().map(Group::urgency).max().unwrap_or(Urgency::None)
 }
 
 /// `config`, without what is somebody else's here, and without retention where that was left to somebody.
 fn left_by_others<'a>(config: &'a Config, machine: &Machine, events: &mut Events) -> Cow<'a, Config> {
-    let config = respecting(config, events);
+    let config = beside_others(config, events);
     if machine.has_left_retention() { Cow::Owned(without_retention(&config)) } else { config }
 }
 

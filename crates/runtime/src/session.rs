@@ -2,7 +2,7 @@
 
 use crate::event::{Event, Listener, Warning};
 use crate::guardian::Guardian;
-use crate::heart::Heart;
+use crate::heartbeat::Heartbeat;
 use gleaner_act::{
     ActError, Journal, UndoOutcome, default_state_dir, own_journals, own_start_time, undo_journal, undo_own,
 };
@@ -16,7 +16,7 @@ pub struct Session {
     pub journal: Journal,
     guardian: Option<Guardian>,
     /// For the guardian to watch.
-    heart: Option<Heart>,
+    heartbeat: Option<Heartbeat>,
     /// How often the guardian had taken values back when it was last asked; `None`: it was not told to watch.
     taken: Option<u64>,
     /// Why there is no guardian, if there is none.
@@ -58,8 +58,8 @@ impl Session {
         }
         // The guardian first: from the journal's first byte on there is somebody to remove it.
         let path = Journal::path_in(&default_state_dir(), &run_id());
-        let heart = Heart::new().inspect_err(|error| tracing::debug!("no heart: {error}")).ok();
-        let (guardian, unguarded) = match Guardian::start(&path, heart.as_ref()) {
+        let heartbeat = Heartbeat::new().inspect_err(|error| tracing::debug!("no heartbeat: {error}")).ok();
+        let (guardian, unguarded) = match Guardian::start(&path, heartbeat.as_ref()) {
             Ok(guardian) => (Some(guardian), None),
             Err(error) => (None, Some(why_refused(&error))),
         };
@@ -70,7 +70,7 @@ impl Session {
                 return Err(error);
             }
         };
-        let mut session = Self { journal, guardian, heart, taken: None, unguarded, path, listener, ended: false };
+        let mut session = Self { journal, guardian, heartbeat, taken: None, unguarded, path, listener, ended: false };
         session.have_journal_held();
         Ok(session)
     }
@@ -106,8 +106,8 @@ impl Session {
             return None;
         }
         // It may have died while it took values back.
-        self.heart.iter().filter(|heart| heart.taken() % 2 == 1).for_each(Heart::took_back);
-        match Guardian::start(&self.path, self.heart.as_ref()) {
+        self.heartbeat.iter().filter(|heartbeat| heartbeat.taken() % 2 == 1).for_each(Heartbeat::took_back);
+        match Guardian::start(&self.path, self.heartbeat.as_ref()) {
             Ok(mut guardian) => {
                 if self.taken.is_some() {
                     guardian.watch();
@@ -129,9 +129,9 @@ impl Session {
     /// longer, because it hangs or was stopped, the guardian takes back values that would keep vCPUs awake all the
     /// same. Whether it did since the last call.
     pub fn beat(&mut self) -> bool {
-        let (Some(heart), Some(guardian)) = (&self.heart, &mut self.guardian) else { return false };
-        heart.beat();
-        let now = heart.taken();
+        let (Some(heartbeat), Some(guardian)) = (&self.heartbeat, &mut self.guardian) else { return false };
+        heartbeat.beat();
+        let now = heartbeat.taken();
         if now % 2 == 1 {
             return false;
         }
@@ -144,7 +144,7 @@ impl Session {
 
     /// Whether the guardian takes values back at this moment, or did since the last [`Self::beat`].
     pub fn is_taken_back(&self) -> bool {
-        self.heart.as_ref().zip(self.taken).is_some_and(|(heart, taken)| heart.taken() != taken)
+        self.heartbeat.as_ref().zip(self.taken).is_some_and(|(heartbeat, taken)| heartbeat.taken() != taken)
     }
 
     /// Undoes everything.

@@ -1,13 +1,13 @@
 //! Setting up: journal, guardian, placement, observer, means of retention, as far as the policy needs them and the
 //! machine allows.
 
+use crate::coexistence::beside_others;
 use crate::config::Config;
 use crate::event::{Listener, Warning};
 use crate::events::Events;
 use crate::group::Group;
 use crate::machine::Machine;
 use crate::observing::Observing;
-use crate::respect::respecting;
 use crate::retain::{Opened as Means, Opening, Search};
 use crate::retention::Retention;
 use crate::steering::Steering;
@@ -60,7 +60,7 @@ pub(crate) fn set_up(
 ) -> Result<Runtime, SetupError> {
     let overhead_zero = thread_cpu_time();
     let mut events = Events::new(listener);
-    let config = &*respecting(config, &mut events);
+    let config = &*beside_others(config, &mut events);
     let hierarchies = CgroupHierarchies::find(&CgroupRoots::default());
     // Loading BPF takes longest and changes nothing: whose program has ended by then need not wait for the rest.
     let opened = observes_first(config).then(|| observe(config, config.has_nothing_to_win(), None, &vcpus));
@@ -84,7 +84,7 @@ pub(crate) fn set_up(
 pub(crate) fn open(config: &Config, vcpus: CpuSet, listener: Listener) -> Result<Runtime, SetupError> {
     let overhead_zero = thread_cpu_time();
     let mut events = Events::new(listener);
-    let config = &*respecting(config, &mut events);
+    let config = &*beside_others(config, &mut events);
     let hierarchies = CgroupHierarchies::find(&CgroupRoots::default());
     let mut session = session(config, &mut events)?;
     let equipment = equipment(config, &vcpus, &hierarchies, None, session.as_mut(), &mut events)?;

@@ -1,7 +1,6 @@
 //! The command line of the laboratory.
 
 use clap::{Parser, Subcommand};
-pub use gleaner_command::args::{JsonArg, PolicyArg, duration, duration_within};
 use gleaner_command::everywhere::EverywhereArgs;
 
 /// Gleaner's laboratory: simulators, both papers' tables and figures, and the test bed.

@@ -3,14 +3,14 @@
 
 mod args;
 mod cache;
+mod count;
 mod report;
 mod sim;
 
 use args::{Cli, Command};
 use clap::Parser;
-// The rooms of this binary name them as their own.
 use gleaner_command::everywhere::set_color_before_parsing;
-use gleaner_command::{failure, files, interrupt, output, params, refusal};
+use gleaner_command::output;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {

@@ -2,9 +2,9 @@
 //!
 //! Everything is read and drawn before anything is written, and what is written replaces an older file in one step.
 
-use crate::failure::Failure;
-use crate::output::tell;
 use clap::Args;
+use gleaner_command::failure::Failure;
+use gleaner_command::output::tell;
 use gleaner_command::results::{read, refuse_inputs, replace};
 use gleaner_pictures::{png, png_of_all};
 use gleaner_report::html::{self, Figure, Page};

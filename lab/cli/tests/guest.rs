@@ -1,6 +1,7 @@
 //! The test bed with real guests: a scenario from end to end, and what becomes of guests and runners that die.
 //!
-//! The guests are emulated, so nothing here looks at a duration. They get the static binary that was built beside this one.
+//! The guests are emulated, so nothing here looks at a duration. They get the static binary that was built beside this
+//! one.
 
 #[path = "../../../crates/report/tests/support/frozen.rs"]
 mod frozen;

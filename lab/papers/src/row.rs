@@ -1,4 +1,4 @@
-//! One line of a reproduction.
+//! One row of a reproduction: the paper's figure, the simulated one, whether they agree.
 
 /// A figure of the paper's is met when the simulated one is within this of it, relative to it.
 pub const AGREES_WITHIN: f64 = 0.25;

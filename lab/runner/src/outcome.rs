@@ -1,4 +1,4 @@
-//! What a guest's answer comes to: its figures, and whether the run counts.
+//! Reads a guest's answer: its figures, and whether the run counts.
 
 use crate::agent::Answer;
 use gleaner_report::{MetricFound, RunReport};

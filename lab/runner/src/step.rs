@@ -1,4 +1,4 @@
-//! One step of the plan: who does what at the same time, and what came of it.
+//! Runs one step of the plan: who does what at the same time, and what came of it.
 
 use crate::agent::Answer;
 use crate::guest::{Guest, Sources};

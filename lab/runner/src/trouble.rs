@@ -1,4 +1,4 @@
-//! What can go wrong, and how long anything may take.
+//! Errors of the test bed, and time limits.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

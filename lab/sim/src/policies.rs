@@ -8,7 +8,7 @@ use crate::guest::Yielder;
 use crate::ids::VmIx;
 use crate::observer::{Sight, WindowZero};
 use crate::world::World;
-use gleaner_decide::guest::{GuestPolicy, Hurry};
+use gleaner_decide::guest::{GuestPolicy, Urgency};
 use gleaner_model::{Action, CpuSet, Decision, Nanos, Order, Policy, VcpuId, WakeupCosts};
 
 /// What manages one guest.
@@ -81,10 +81,10 @@ impl Gleaner {
 
     /// Shorter than the usual one while a trial is over the sooner for it, as the daemon has it.
     fn next_window(&self) -> Time {
-        let shorter = match self.policy.hurry() {
-            Hurry::None => 1,
-            Hurry::Some => 4,
-            Hurry::Most => 10,
+        let shorter = match self.policy.urgency() {
+            Urgency::None => 1,
+            Urgency::Some => 4,
+            Urgency::Most => 10,
         };
         self.managed.window / shorter
     }

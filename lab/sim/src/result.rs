@@ -1,4 +1,4 @@
-//! What came out.
+//! The result of a simulation: each VM's times, work and latencies.
 
 use crate::engine::Time;
 use crate::vcpu::VcpuTotals;

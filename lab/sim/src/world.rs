@@ -1,4 +1,4 @@
-//! Everything there is, and the loop that moves it: take the next timer, deal with it, let the pCPUs choose.
+//! The simulated world and its event loop: take the next timer, deal with it, let the pCPUs choose.
 
 use crate::config::{Config, IdleLoop};
 use crate::costs::Costs;

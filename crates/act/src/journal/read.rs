@@ -1,4 +1,4 @@
-//! A journal as somebody else finds it.
+//! Reads a journal that another process wrote.
 
 use super::change::{Entry, Kind, Run};
 use super::lock::{is_held, open_file};

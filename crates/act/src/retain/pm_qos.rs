@@ -6,11 +6,12 @@
 //! until it has been busy again. So a time-out holds to one look; a vCPU that already halts is not woken by any of
 //! these writes.
 //!
-//! Somebody else's limit is respected: where it is as strict as ours there is nothing to do, and a weaker one comes
+//! Somebody else's limit stays: where it is as strict as ours there is nothing to do, and a weaker one comes
 //! back. A limit that somebody else sets meanwhile is theirs from then on: the watch writes it no more, and says so.
 
 use super::value_file::{self, FileValue, ValueFile};
 use super::{Retainer, SetValue};
+use crate::heartbeat::is_silent;
 use crate::{ActError, Journal};
 use gleaner_model::{CpuSet, Nanos, RetainMeans, VcpuId};
 use gleaner_sys::monotonic;
@@ -30,9 +31,6 @@ const LOOK: Duration = Duration::from_millis(5);
 const LOOK_LONGEST: Duration = Duration::from_millis(80);
 /// A vCPU that polled for more than this share of the time since the last look polled all the time.
 const ALL_THE_TIME: f64 = 0.9;
-
-/// An owner that has not beaten for so long hangs.
-const HEART_STOPPED: Nanos = Nanos::from_secs(2);
 
 enum Order {
     /// What the limits had: from now on they are set.
@@ -54,7 +52,7 @@ pub struct PmQos {
     orders: Option<Sender<Order>>,
     watch: Option<std::thread::JoinHandle<()>>,
     had: Vec<(PathBuf, String)>,
-    heart: Arc<AtomicU64>,
+    heartbeat: Arc<AtomicU64>,
     lost: Lost,
     taken_back: u64,
 }
@@ -122,15 +120,15 @@ impl PmQos {
         let had = had.collect();
         let paths = watched.iter().map(|watched| (watched.vcpu, watched.limit.path().to_owned())).collect();
         let (sender, receiver) = channel();
-        let heart = Arc::new(AtomicU64::new(monotonic().0));
+        let heartbeat = Arc::new(AtomicU64::new(monotonic().0));
         let lost = Lost::default();
-        let (beating, losing) = (Arc::clone(&heart), Arc::clone(&lost));
+        let (beating, losing) = (Arc::clone(&heartbeat), Arc::clone(&lost));
         let watch = std::thread::Builder::new()
             .name("gleaner-qos".into())
             .spawn(move || watch(watched, &receiver, &beating, &losing))
             .map_err(|source| ActError::Unavailable { what: "PM QoS".into(), why: format!("no thread: {source}") })?;
         let (journalled, orders, watch, taken_back) = (false, Some(sender), Some(watch), 0);
-        Ok(Self { vcpus: paths, journalled, orders, watch, had, heart, lost, taken_back })
+        Ok(Self { vcpus: paths, journalled, orders, watch, had, heartbeat, lost, taken_back })
     }
 
     /// The watch lives as long as its sender.
@@ -181,7 +179,7 @@ impl Retainer for PmQos {
     }
 
     fn beat(&self) {
-        self.heart.store(monotonic().0, Relaxed);
+        self.heartbeat.store(monotonic().0, Relaxed);
     }
 
     fn values(&self) -> Vec<SetValue> {
@@ -206,7 +204,7 @@ impl Drop for PmQos {
 
 /// Carries out orders and time-outs until the orders end; then gives everything back. While the owner is silent,
 /// nothing is kept awake.
-fn watch(mut vcpus: Vec<Watched>, orders: &Receiver<Order>, heart: &AtomicU64, lost: &Lost) {
+fn watch(mut vcpus: Vec<Watched>, orders: &Receiver<Order>, heartbeat: &AtomicU64, lost: &Lost) {
     let mut taken_back = 0;
     loop {
         let due = vcpus.iter().filter(|watched| watched.timeout.is_some()).map(|watched| watched.next_look).min();
@@ -233,7 +231,7 @@ fn watch(mut vcpus: Vec<Watched>, orders: &Receiver<Order>, heart: &AtomicU64, l
             Err(RecvTimeoutError::Timeout) => {
                 let now = Instant::now();
                 let due = |watched: &&mut Watched| watched.timeout.is_some() && watched.next_look <= now;
-                let silent = monotonic() - Nanos(heart.load(Relaxed)) > HEART_STOPPED;
+                let silent = is_silent(heartbeat, monotonic());
                 let look = |watched: &mut Watched| if silent { watched.let_go(now) } else { watched.look(now) };
                 each(vcpus.iter_mut().filter(due), look)
             }

@@ -99,7 +99,7 @@ impl Enforcer {
         let mut loop_ = Loop {
             config,
             shared: Arc::clone(&shared),
-            heart: Arc::new(AtomicU64::new(now().0)),
+            heartbeat: Arc::new(AtomicU64::new(now().0)),
             seen: BTreeMap::new(),
             once: BTreeSet::new(),
             same: 0,
@@ -153,7 +153,7 @@ type Ask = Box<dyn FnMut(Duration) -> Vec<Competing> + Send>;
 struct Loop {
     config: EnforcerConfig,
     shared: Arc<Shared>,
-    heart: Arc<AtomicU64>,
+    heartbeat: Arc<AtomicU64>,
     /// By CPU: when competition was last seen there, and the slice then.
     seen: BTreeMap<u32, (Nanos, Nanos)>,
     /// CPUs on which it was seen for the first time just now.
@@ -185,7 +185,7 @@ impl Loop {
             let as_before = found.len() == self.seen.len() && found.iter().all(known);
             self.same = if as_before { self.same.saturating_add(1) } else { 0 };
             let at = now();
-            self.heart.store(at.0, Relaxed);
+            self.heartbeat.store(at.0, Relaxed);
             self.seen.extend(found.iter().map(|found| (found.cpu, (at, found.slice))));
             let linger = self.config.linger.max(self.ask_every().times(2));
             let past: Vec<u32> =
@@ -208,7 +208,7 @@ impl Loop {
     fn order(&mut self, cpu: u32, period: Nanos) {
         let mut tickers = lock(&self.shared.tickers);
         if period > Nanos::ZERO && !tickers.contains_key(&cpu) && tickers.len() < MOST_TICKERS {
-            match Ticker::start(cpu, self.config.budget_ratio, Arc::clone(&self.heart)) {
+            match Ticker::start(cpu, self.config.budget_ratio, Arc::clone(&self.heartbeat)) {
                 Ok((ticker, _)) => {
                     tickers.insert(cpu, ticker);
                     // A page fault in a ticker would be a delay at real-time priority. Its stack is there by now.

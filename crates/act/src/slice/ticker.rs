@@ -7,6 +7,7 @@
 
 use super::alternating::AlternatingTimers;
 use super::fifo::enter_fifo;
+use crate::heartbeat::is_silent;
 use crate::{ActError, Fallback};
 use gleaner_model::{Nanos, VcpuId};
 use gleaner_sys::{monotonic as now, set_affinity, thread_cpu_time, why_refused};
@@ -17,8 +18,6 @@ use std::thread::JoinHandle;
 
 /// Time between two looks at what the ticker costs and whether its owner lives.
 const CHECK_EVERY: Nanos = Nanos::from_millis(50);
-/// Silence of the owner after which a ticker sleeps.
-const HEART_STOPPED: Nanos = Nanos::from_secs(2);
 
 /// What the owner and one ticker share. Single words, each with one writer.
 #[derive(Debug, Default)]
@@ -57,10 +56,10 @@ pub(super) struct Ticker {
 
 impl Ticker {
     /// Starts one, asleep; says what had to be done for it to get its class.
-    pub fn start(cpu: u32, budget_ratio: f64, heart: Arc<AtomicU64>) -> Result<(Self, Option<Fallback>), ActError> {
+    pub fn start(cpu: u32, budget_ratio: f64, heartbeat: Arc<AtomicU64>) -> Result<(Self, Option<Fallback>), ActError> {
         let cell = Arc::new(Cell::default());
         let (tell, told) = channel();
-        let mut runner = Runner { cell: Arc::clone(&cell), budget_ratio, heart, timers: None };
+        let mut runner = Runner { cell: Arc::clone(&cell), budget_ratio, heartbeat, timers: None };
         let unavailable = |why: String| ActError::Unavailable { what: format!("a ticker on CPU {cpu}"), why };
         let thread = std::thread::Builder::new().name(format!("gleaner-t{cpu}")).stack_size(128 * 1024);
         let thread = thread
@@ -116,7 +115,7 @@ impl Drop for Ticker {
 struct Runner {
     cell: Arc<Cell>,
     budget_ratio: f64,
-    heart: Arc<AtomicU64>,
+    heartbeat: Arc<AtomicU64>,
     timers: Option<AlternatingTimers>,
 }
 
@@ -125,7 +124,7 @@ impl Runner {
         let Some(mut timers) = self.timers.take() else { return };
         while !self.cell.stop.load(Relaxed) {
             let period = Nanos(self.cell.period_ns.load(Relaxed));
-            if period == Nanos::ZERO || self.owner_silent(now()) {
+            if period == Nanos::ZERO || is_silent(&self.heartbeat, now()) {
                 // Woken by the next order. An owner that is silent now may come back without a new one.
                 let rest = std::time::Duration::from_secs(if period == Nanos::ZERO { 3600 } else { 1 });
                 std::thread::park_timeout(rest);
@@ -153,7 +152,7 @@ impl Runner {
             }
             unchecked = 0;
             let at = now();
-            if self.owner_silent(at) {
+            if is_silent(&self.heartbeat, at) {
                 break;
             }
             self.publish(at - since);
@@ -174,10 +173,6 @@ impl Runner {
     fn publish(&self, awake: Nanos) {
         self.cell.awake_ns.fetch_add(awake.0, Relaxed);
         self.cell.cpu_time_ns.store(thread_cpu_time().0, Relaxed);
-    }
-
-    fn owner_silent(&self, at: Nanos) -> bool {
-        at - Nanos(self.heart.load(Relaxed)) > HEART_STOPPED
     }
 }
 
@@ -216,13 +211,13 @@ mod tests {
 
     #[test]
     fn a_ticker_ticks_when_ordered_and_sleeps_otherwise() {
-        let heart = Arc::new(AtomicU64::new(now().0));
-        let Ok((ticker, _)) = Ticker::start(0, 0.5, Arc::clone(&heart)) else {
+        let heartbeat = Arc::new(AtomicU64::new(now().0));
+        let Ok((ticker, _)) = Ticker::start(0, 0.5, Arc::clone(&heartbeat)) else {
             gleaner_testing::skip!("needs SCHED_FIFO (root)");
         };
         let beat = |ms| {
             std::thread::sleep(std::time::Duration::from_millis(ms));
-            heart.store(now().0, Relaxed);
+            heartbeat.store(now().0, Relaxed);
         };
         beat(50);
         assert_eq!(ticker.cost().ticks, 0);
@@ -241,10 +236,10 @@ mod tests {
     }
 
     /// Comes true within ten seconds, while the owner beats or does not.
-    fn comes_true(heart: &AtomicU64, beats: bool, met: impl Fn() -> bool) -> bool {
+    fn comes_true(heartbeat: &AtomicU64, beats: bool, met: impl Fn() -> bool) -> bool {
         (0..1_000).any(|_| {
             if beats {
-                heart.store(now().0, Relaxed);
+                heartbeat.store(now().0, Relaxed);
             }
             std::thread::sleep(std::time::Duration::from_millis(10));
             met()
@@ -267,34 +262,34 @@ mod tests {
 
     #[test]
     fn a_ticker_whose_owner_is_silent_sleeps_and_wakes_when_it_is_back() {
-        let long_ago = now() - HEART_STOPPED.times(2);
-        let heart = Arc::new(AtomicU64::new(long_ago.0));
-        let Ok((ticker, _)) = Ticker::start(0, 0.5, Arc::clone(&heart)) else {
+        let long_ago = now() - crate::heartbeat::SILENT.times(2);
+        let heartbeat = Arc::new(AtomicU64::new(long_ago.0));
+        let Ok((ticker, _)) = Ticker::start(0, 0.5, Arc::clone(&heartbeat)) else {
             gleaner_testing::skip!("needs SCHED_FIFO (root)");
         };
         // Silent already when it is told to tick: not once.
         ticker.order(Nanos::from_millis(1));
         std::thread::sleep(std::time::Duration::from_millis(200));
         assert_eq!(ticker.cost().ticks, 0, "it began to tick for an owner that is silent");
-        assert!(comes_true(&heart, true, || ticker.cost().ticks >= 20), "it does not come back");
+        assert!(comes_true(&heartbeat, true, || ticker.cost().ticks >= 20), "it does not come back");
         // Silent while it ticks.
-        heart.store(long_ago.0, Relaxed);
+        heartbeat.store(long_ago.0, Relaxed);
         let slept_at = ticks_when_it_stood_still(&ticker);
-        assert!(comes_true(&heart, true, || ticker.cost().ticks >= slept_at + 20), "it does not come back");
+        assert!(comes_true(&heartbeat, true, || ticker.cost().ticks >= slept_at + 20), "it does not come back");
     }
 
     #[test]
     fn a_ticker_that_takes_more_than_its_budget_is_stretched() {
-        let heart = Arc::new(AtomicU64::new(now().0));
+        let heartbeat = Arc::new(AtomicU64::new(now().0));
         // No thread takes less than a millionth of a CPU for 5,000 wake-ups a second; half a CPU is more than they
         // take.
         for (budget_ratio, stretched) in [(1e-6, true), (0.5, false)] {
-            let Ok((ticker, _)) = Ticker::start(0, budget_ratio, Arc::clone(&heart)) else {
+            let Ok((ticker, _)) = Ticker::start(0, budget_ratio, Arc::clone(&heartbeat)) else {
                 gleaner_testing::skip!("needs SCHED_FIFO (root)");
             };
             ticker.order(Nanos::from_micros(200));
             let enough = || ticker.cost().stretched > 0 || ticker.cost().ticks > 3_000;
-            assert!(comes_true(&heart, true, enough), "{:?}", ticker.cost());
+            assert!(comes_true(&heartbeat, true, enough), "{:?}", ticker.cost());
             assert_eq!(ticker.cost().stretched > 0, stretched, "{:?}", ticker.cost());
         }
     }

@@ -71,7 +71,7 @@ pub struct YieldingThreads {
     unbegun: BTreeMap<VcpuId, Unbegun>,
     enter_idle: EnterClass,
     group: IdleGroup,
-    heart: Arc<AtomicU64>,
+    heartbeat: Arc<AtomicU64>,
     stolen_gap: Nanos,
     class: YieldClass,
     idle_means: IdleMeans,
@@ -140,7 +140,7 @@ impl YieldingThreads {
             unbegun: vcpus.iter().map(unbegun).collect(),
             enter_idle,
             group: group.clone(),
-            heart: Arc::new(AtomicU64::new(now().0)),
+            heartbeat: Arc::new(AtomicU64::new(now().0)),
             stolen_gap,
             class: YieldClass::Idle,
             idle_means: group.means(),
@@ -177,7 +177,8 @@ impl YieldingThreads {
     ) -> Result<i32, ActError> {
         let cell = Arc::new(Cell::default());
         let (sender, receiver) = mpsc::channel();
-        let mut runner = Runner::new(vcpu, machine, wait, Arc::clone(&cell), Arc::clone(&self.heart), self.stolen_gap);
+        let mut runner =
+            Runner::new(vcpu, machine, wait, Arc::clone(&cell), Arc::clone(&self.heartbeat), self.stolen_gap);
         let thread = std::thread::Builder::new()
             .name(format!("gleaner-y{}", vcpu.0))
             .stack_size(128 * 1024)
@@ -217,7 +218,7 @@ impl YieldingThreads {
 
     /// The owner is alive. To be called at least once a second.
     pub fn beat(&self) {
-        self.heart.store(now().0, Relaxed);
+        self.heartbeat.store(now().0, Relaxed);
     }
 
     /// Cumulative counters, one entry per thread.
@@ -374,7 +375,7 @@ mod tests {
         threads.order(VcpuId(0), Order::Retain { timeout: Nanos::from_millis(5) });
         assert!(wait_until(&threads, |counters| counters.retained > Nanos::from_millis(1)));
         // As if the last beat were long ago.
-        threads.heart.store(0, Relaxed);
+        threads.heartbeat.store(0, Relaxed);
         let asleep = || state(threads.counters()[0].tid) == 'S';
         let stopped = (0..500).any(|_| {
             std::thread::sleep(Duration::from_millis(10));

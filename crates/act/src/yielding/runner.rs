@@ -9,6 +9,7 @@
 
 use super::cell::Cell;
 use crate::ActError;
+use crate::heartbeat::is_silent;
 use gleaner_model::{Nanos, Next, Order, VcpuId, YieldMachine, YieldReturn};
 use gleaner_sys::{schedstat, set_affinity, set_affinity_to_all, thread_cpu_time};
 use rustix::thread::{sched_getcpu, sched_yield};
@@ -23,10 +24,8 @@ pub(super) type Wait = Box<dyn FnMut(Duration) -> bool + Send>;
 
 /// A return of sched_yield within this time was immediate; a later one is looked at. A yield takes 0.3 to 1 us.
 const QUICK: Nanos = Nanos(2_500);
-/// Turns between two looks at the heart-beat, the CPU number and the counters: about a millisecond.
+/// Turns between two looks at the heartbeat, the CPU number and the counters: about a millisecond.
 const TURNS_PER_CHECK: u32 = 1024;
-/// Silence of the owner after which the thread sleeps.
-const HEART_STOPPED: Nanos = Nanos::from_secs(2);
 /// Longest sleep without looking at orders again.
 const LONGEST_SLEEP: Nanos = Nanos::from_secs(1);
 /// A wake-up that had to wait longer than this for the vCPU found another task on it: an idle vCPU takes 2 to 10 us.
@@ -63,7 +62,7 @@ pub(super) struct Runner {
     machine: Box<dyn YieldMachine>,
     wait: Option<Wait>,
     cell: Arc<Cell>,
-    heart: Arc<AtomicU64>,
+    heartbeat: Arc<AtomicU64>,
     stolen_gap: Nanos,
     run_delay: RunDelay,
     /// The last return of sched_yield.
@@ -82,7 +81,7 @@ impl Runner {
         machine: Box<dyn YieldMachine>,
         wait: Option<Wait>,
         cell: Arc<Cell>,
-        heart: Arc<AtomicU64>,
+        heartbeat: Arc<AtomicU64>,
         stolen_gap: Nanos,
     ) -> Self {
         let zero = Nanos::ZERO;
@@ -91,7 +90,7 @@ impl Runner {
             machine,
             wait,
             cell,
-            heart,
+            heartbeat,
             stolen_gap,
             run_delay: RunDelay(None),
             last: zero,
@@ -145,7 +144,7 @@ impl Runner {
             turns += 1;
             if turns % TURNS_PER_CHECK == 0 || how != YieldReturn::Immediate {
                 self.cell.publish(&self.machine.counters());
-                if self.owner_silent(at) || self.moved_away() {
+                if is_silent(&self.heartbeat, at) || self.moved_away() {
                     next = Next::Sleep { at_most: LONGEST_SLEEP, until_busy: false };
                 }
             }
@@ -196,11 +195,6 @@ impl Runner {
         }
     }
 
-    /// Whether nobody has beaten for long: the owner hangs or is stopped.
-    fn owner_silent(&self, at: Nanos) -> bool {
-        at - Nanos(self.heart.load(Relaxed)) > HEART_STOPPED
-    }
-
     /// Whether the vCPU is offline, so that the kernel moved this thread to another. It does not move it back: once the
     /// vCPU has returned, this does. One that is to end was unpinned, and stays so.
     fn moved_away(&self) -> bool {
@@ -217,7 +211,7 @@ impl Runner {
             _ => self.nap(limit),
         };
         let at = now();
-        if self.owner_silent(at) {
+        if is_silent(&self.heartbeat, at) {
             return Next::Sleep { at_most: LONGEST_SLEEP, until_busy: false };
         }
         let slept = at - began;
@@ -360,10 +354,10 @@ mod tests {
 
     /// A runner of this thread, and what its machine hears.
     fn runner(told: &Told) -> Runner {
-        let (cell, heart) = (Arc::default(), Arc::default());
+        let (cell, heartbeat) = (Arc::default(), Arc::default());
         // A clock that has gone on for long enough to be set back.
         compute(GAP.times(3));
-        let mut runner = Runner::new(VcpuId(0), Box::new(told.clone()), None, cell, heart, GAP);
+        let mut runner = Runner::new(VcpuId(0), Box::new(told.clone()), None, cell, heartbeat, GAP);
         runner.hidden_gap();
         runner
     }

@@ -1,4 +1,4 @@
-//! What a run prints: read as it comes, searched for the metric, and all but its end forgotten.
+//! A run's output: searched for the metric as it comes, and only its end is kept.
 
 use super::number;
 use regex_lite::Regex;

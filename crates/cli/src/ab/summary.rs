@@ -1,4 +1,4 @@
-//! What the runs add up to.
+//! All runs to `gleaner.ab/1`: pairs, intervals, costs, verdict.
 
 use super::plan::{Mode, Plan};
 use super::series::Series;

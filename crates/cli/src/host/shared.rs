@@ -1,4 +1,4 @@
-//! What the commands on a host share.
+//! Helpers that several `gleaner host` commands use: sleep until a signal, the kernel's faults, who needs a ticker.
 
 use gleaner_act::{SliceSupport, by_kernel, hrtick, tick};
 use gleaner_command::interrupt::sleep_until;

@@ -169,7 +169,8 @@ proptest::proptest! {
     fn garbage_is_refused_with_its_line(text in "(\\[|\\]|=|\"|group|daemon|\\.|a|\n|[0-9%{}]|unit|params|\\PC){0,60}") {
         if let Err(error) = parsed(&text) {
             proptest::prop_assert!(!error.0.is_empty());
-            proptest::prop_assert!(error.0.iter().all(|error| error.line.is_some() && !error.what.is_empty()), "{error}");
+            let is_placed = |error: &ConfigError| error.line.is_some() && !error.what.is_empty();
+            proptest::prop_assert!(error.0.iter().all(is_placed), "{error}");
         }
     }
 }

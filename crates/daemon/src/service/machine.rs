@@ -1,4 +1,4 @@
-//! The configuration, as the machine is set up by it.
+//! From the configuration to what the runtime is told of the machine.
 
 use crate::config::Configuration;
 use gleaner_model::Policy;

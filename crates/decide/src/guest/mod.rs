@@ -44,8 +44,8 @@ pub use neighbours::{Steered, beside, followed};
 pub use params::GuestParams;
 pub use policy::{GuestPolicy, GuestSetup};
 pub use retention::{
-    ContentionGuard, GuardChange, Hurry, IdleLengths, LearntTimeout, PollPrice, Prices, SIGNAL_CHECK, StolenMeter,
-    UNTIL_ORDERED, YieldingThread, halting_costs_by_the_tail_alone, halting_is_free, poll_timeout, timeout,
+    ContentionGuard, GuardChange, IdleLengths, LearntTimeout, PollPrice, Prices, SIGNAL_CHECK, StolenMeter,
+    UNTIL_ORDERED, Urgency, YieldingThread, halting_costs_by_the_tail_alone, halting_is_free, poll_timeout, timeout,
     waking_is_free,
 };
 pub use wake_pattern::wake_pattern;

@@ -1,4 +1,4 @@
-//! Others that steer the same vCPUs, and how they are respected.
+//! Others that steer the same vCPUs, and what Gleaner leaves to them.
 
 use gleaner_model::{CpuSet, Policy};
 

@@ -6,7 +6,7 @@
 
 use super::consolidation::{Consolidation, Factors, Outcome, expands};
 use super::explain::{Explanation, NoStepCounts};
-use super::retention::{Hurry, Retention};
+use super::retention::{Retention, Urgency};
 use super::turns::{self, Change, Turns};
 use super::wake_pattern::RecentWakes;
 use super::{GuestParams, NoStep};
@@ -62,7 +62,7 @@ impl GuestPolicy {
     /// As it is set up.
     pub fn of(setup: GuestSetup) -> Self {
         let GuestSetup { policy, profile, params, costs, vcpus, means, timeout, budget, topology } = setup;
-        let mut new = Self::new(policy, profile, params, costs, vcpus).lying_in(topology);
+        let mut new = Self::new(policy, profile, params, costs, vcpus).with_topology(topology);
         if let Some(means) = means {
             new = new.by(means, timeout);
         }
@@ -113,8 +113,8 @@ impl GuestPolicy {
 
     /// Packs so that those vCPUs stay that share caches and memory, and cores go whole.
     #[must_use]
-    pub fn lying_in(mut self, topology: Topology) -> Self {
-        self.consolidation.lies_in(topology);
+    pub fn with_topology(mut self, topology: Topology) -> Self {
+        self.consolidation.set_topology(topology);
         self
     }
 
@@ -209,7 +209,7 @@ impl GuestPolicy {
     /// are active.
     pub fn rests(&self) -> bool {
         let all_active = self.consolidation.active().len() == self.consolidation.all().len();
-        all_active && self.hurry() == Hurry::None && !self.is_trying() && !self.turns.is_engaged()
+        all_active && self.urgency() == Urgency::None && !self.is_trying() && !self.turns.is_engaged()
     }
 
     /// Whether any vCPU is kept awake.
@@ -223,13 +223,13 @@ impl GuestPolicy {
     }
 
     /// Whether shorter windows would do, and a trial is over the sooner for it.
-    pub fn hurry(&self) -> Hurry {
+    pub fn urgency(&self) -> Urgency {
         let below = |age| self.turns.is_looking() && self.now < age;
         if self.turns.is_near_trial() || below(NEW) {
-            return Hurry::Most;
+            return Urgency::Most;
         }
-        let trial = if self.turns.is_engaged() { Hurry::None } else { self.retention.trial().hurry() };
-        trial.max(if below(YOUNG) { Hurry::Some } else { Hurry::None })
+        let trial = if self.turns.is_engaged() { Urgency::None } else { self.retention.trial().urgency() };
+        trial.max(if below(YOUNG) { Urgency::Some } else { Urgency::None })
     }
 
     /// The vCPUs the group runs on. Never empty, unless the policy was made with none.

@@ -10,7 +10,7 @@
 //! *was* busy.
 
 use super::skel::types::cpu_state;
-use super::{GROUP, kernel_pid};
+use super::skel::{GROUP, kernel_pid};
 use gleaner_bpf::{MappedArray, Mapping, ReadOnly, Writable};
 use gleaner_model::VcpuId;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};

@@ -3,10 +3,10 @@
 //! More CPUs are possible than there ever are (240 on a guest of two). What is kept of a CPU, and of a group on it,
 //! begins when the CPU is first there.
 
-use super::GROUP;
-use super::load::{GROUP_WORDS, Loaded};
+use super::load::Loaded;
 use super::reader::{Change, Totals};
 use super::skel::types::cpu_state;
+use super::skel::{GROUP, GROUP_WORDS};
 use gleaner_model::CpuSet;
 use std::mem::offset_of;
 

@@ -1,15 +1,15 @@
 //! One group: what its slot counted -> its part of a window.
 
-use super::load::{Loaded, MAX_GROUPS};
+use super::load::Loaded;
 use super::members;
 use super::share::{Share, all_wakes};
 use super::skel::types::{group_state, shared_state};
-use super::{CGROUP, FREE, TREE};
-use crate::ProcRoot;
+use super::skel::{CGROUP, FREE, MAX_GROUPS, TREE};
 use crate::bound::BoundThreads;
 use crate::seen::SeenGroup;
 use crate::target::members_below;
 use gleaner_model::{Burst, BurstWatch, Distribution, GroupWindow, Nanos, VcpuId};
+use gleaner_sys::ProcRoot;
 use libbpf_rs::{MapCore, MapFlags};
 use std::collections::BTreeSet;
 use std::mem::offset_of;

@@ -1,10 +1,10 @@
 //! Gets the programs into the kernel, or says why not.
 
 use super::reader::now_ns;
-use super::skel::types::{cpu_state, group_cpu, group_state, histogram, shared_state, thread_state, wakes};
-use super::skel::{GleanerSkelBuilder, OpenGleanerSkel};
-use crate::observer::ObserverConfig;
-use gleaner_bpf::{BpfRefusal, MappedArray, plain_old_data, refusal};
+use super::skel::types::{cpu_state, group_cpu, group_state, shared_state};
+use super::skel::{GleanerSkelBuilder, MAX_GROUPS, OpenGleanerSkel};
+use crate::config::ObserverConfig;
+use gleaner_bpf::{BpfRefusal, MappedArray, refusal};
 use gleaner_model::{CpuSet, KernelVersion, VcpuId};
 use gleaner_sys::ProcRoot;
 use gleaner_sys::{Namespaces, affinity_of, online_cpus, possible_cpus, set_affinity};
@@ -16,29 +16,6 @@ use std::mem::{MaybeUninit, offset_of};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-plain_old_data! {
-    histogram { sum_ns, count, buckets, unused }
-    cpu_state {
-        yield_pid, armed, seq, since_ns, exec_at_ns, class, pid, group, woken_pid, woken_by, burst, in_timer, place,
-        idle_since_ns, comp_ns, halted_ns, yield_ns, idle_entries, halts, yield_switches, yield_nvcsw, hlts, interrupts,
-        touched, histograms, __pad_2704,
-    }
-    wakes { own, returned, bursts, wide, interrupts, outside, threads, unused }
-    group_cpu { exec_ns, work_switches, cross_wakeups, voluntary, involuntary, wakes, histograms, __pad_2600 }
-    shared_state { cgroups, window, moved, untracked, __pad_24 }
-    group_state {
-        kind, watched, born, died, execs, epoch, reported, after_ns, delay_ns, runnable, since_ns, burst_at_ns,
-        burst_runnable, burst_lasted_ns, burst_delay_ns, __pad_104,
-    }
-    thread_state {
-        waking_ns, comp_ns, exec_ns, nvcsw, waker_cpu, group, by_interrupt, woken_by, counted, window, unused,
-    }
-}
-
-/// Groups at most, as in gleaner.bpf.c.
-pub(super) const MAX_GROUPS: usize = 256;
-/// What a CPU's bits of groups take.
-pub(super) const GROUP_WORDS: usize = MAX_GROUPS / 64;
 /// What the counters of all groups may take. A group takes 2.6 kB a CPU.
 const GROUPS_BYTES_MAX: usize = 64 << 20;
 

@@ -3,13 +3,12 @@
 //! A thread that is entered hands its group on to what it starts. One that was started meanwhile by a thread not yet
 //! entered is found by looking again, until a look finds nobody.
 
-use super::kernel_pid;
 use super::load::{self, Loaded};
+use super::skel::kernel_pid;
 use super::skel::types::{cpu_state, thread_state};
-use crate::ProcRoot;
 use gleaner_bpf::bytemuck::{bytes_of, pod_read_unaligned};
 use gleaner_model::VcpuId;
-use gleaner_sys::{children, children_of_all, numbered, schedstat, status_field, switches};
+use gleaner_sys::{ProcRoot, children, children_of_all, numbered, schedstat, status_field, switches};
 use libbpf_rs::{MapCore, MapFlags};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -12,6 +12,7 @@
 //!   share   what a group's slot counted on one vCPU
 //!   group   that of all vCPUs -> its part of the window
 //!   members who belongs to a group, where that was so before
+//!   skel    what the build makes of the programs, and their constants
 //!   busy    "wake me when this vCPU works again", for the yielding threads
 //! ```
 //!
@@ -40,19 +41,15 @@ pub(crate) mod load;
 mod members;
 pub(crate) mod reader;
 mod share;
-
-#[allow(warnings, clippy::all, clippy::pedantic)]
-mod skel {
-    include!(concat!(env!("OUT_DIR"), "/gleaner.skel.rs"));
-}
+mod skel;
 
 pub use busy::{BusySignal, BusyWaker};
 pub use gleaner_bpf::BpfRefusal;
 
 use crate::ObserveError;
 use crate::burst::BurstSignal;
+use crate::config::ObserverConfig;
 use crate::cpuidle::IdleSplitter;
-use crate::observer::ObserverConfig;
 use crate::seen::{Seen, SeenGroup};
 use crate::system::{Present, PresentReader, open_stat};
 use cpus::Cpus;
@@ -66,6 +63,7 @@ use libbpf_rs::libbpf_sys::bpf_map_create_opts;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 use reader::now_ns;
 use share::{Rows, Shares};
+use skel::kernel_pid;
 use skel::types::{cpu_state, shared_state};
 use std::cell::OnceCell;
 use std::io;
@@ -73,24 +71,6 @@ use std::mem::offset_of;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
-
-// Task classes, as in gleaner.bpf.c.
-#[cfg(test)]
-const UNKNOWN: u32 = 0;
-const IDLE: u32 = 1;
-const YIELDING: u32 = 2;
-const GROUP: u32 = 3;
-#[cfg(test)]
-const OTHER: u32 = 4;
-// Kinds of groups there.
-const FREE: u32 = 0;
-const TREE: u32 = 1;
-const CGROUP: u32 = 2;
-
-/// A process or thread id as the BPF side has it; 0, which no thread has, for what is none.
-fn kernel_pid(pid: i32) -> u32 {
-    u32::try_from(pid).unwrap_or(0)
-}
 
 /// The observer on the scheduler's tracepoints. See the module's text.
 #[derive(Debug)]

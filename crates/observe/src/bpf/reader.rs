@@ -5,7 +5,7 @@
 //! one.
 
 use super::skel::types::{cpu_state, histogram};
-use super::{GROUP, IDLE, YIELDING};
+use super::skel::{GROUP, IDLE, YIELDING};
 use crate::system::split;
 use gleaner_bpf::MappedArray;
 use gleaner_model::{Distribution, IdleEndedBy, Nanos, VcpuId, VcpuWindow};
@@ -196,7 +196,7 @@ pub(super) fn difference(now: &histogram, last: &histogram) -> Distribution {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{OTHER, UNKNOWN};
+    use super::super::skel::{OTHER, UNKNOWN};
     use super::*;
 
     fn state(class: u32, since_ns: u64) -> cpu_state {

@@ -1,9 +1,9 @@
 //! What a group did on one CPU: what was counted, and what goes on.
 
-use super::GROUP;
 use super::cpus::{Cpu, Cpus, Touched};
 use super::load::Loaded;
 use super::reader::{MAX_TRIES, Totals, difference, now_ns, open_exec};
+use super::skel::GROUP;
 use super::skel::types::{cpu_state, group_cpu, histogram, wakes};
 use crate::seen::Work;
 use gleaner_model::{Distribution, Nanos, VcpuId, Wakes};

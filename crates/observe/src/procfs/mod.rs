@@ -49,8 +49,8 @@ mod thread;
 mod tracker;
 
 use crate::ObserveError;
+use crate::config::ObserverConfig;
 use crate::cpuidle::IdleSplitter;
-use crate::observer::ObserverConfig;
 use crate::seen::{Seen, SeenGroup};
 use crate::system::{PresentReader, open_stat, split};
 use gleaner_model::{CpuSet, GroupWindow, Nanos, RetainCounters, Source, VcpuId, VcpuWindow, Window};

@@ -1,6 +1,6 @@
-//! Every run of a comparison, joined within pairs.
+//! The chart of `gleaner ab`: every run of a comparison, joined within pairs.
 
-use super::{AbReport, told};
+use super::AbReport;
 use crate::show::{Axis, Body, Chart, Extent, MUTED, Mark, OUTLIER, Plane, nth, number, seconds};
 use crate::text::count;
 
@@ -34,7 +34,7 @@ pub(super) fn pairs(report: &AbReport) -> Chart {
     });
     let modes: Vec<&str> = report.modes.iter().map(|mode| mode.mode.as_str()).collect();
     Chart {
-        title: format!("{}: {what} of every run, pair by pair", told::name(report)),
+        title: format!("{}: {what} of every run, pair by pair", report.subject()),
         caption: format!(
             "Every run is a mark, the two of a pair are joined; {better} is better. \
              A drift of the machine moves both runs of a pair. {circled}"

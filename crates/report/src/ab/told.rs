@@ -1,10 +1,8 @@
 //! What `gleaner.ab/1` shows, and the same as CSV and as a table in Markdown.
 
 use super::{AbComparison, AbMedians, AbMode, AbReport, AbRun, chart};
-use crate::contracts::Shown;
-use crate::html::Verdict;
-use crate::show::{Answer, Document, Part, Row, bad, fact, line, notes, table};
-use crate::text::{UNKNOWN, command_line, count, fixed, known, percent, program, time};
+use crate::show::{Answer, Document, Part, Row, Shown, Verdict, bad, fact, line, notes, table};
+use crate::text::{UNKNOWN, command_line, count, fixed, known, percent, time};
 
 /// Pairs printed in full; beyond that only those with an outlier.
 const PRINTED: u64 = 20;
@@ -26,7 +24,7 @@ impl AbComparison {
 
 impl Shown for AbReport {
     fn document(&self) -> Document {
-        document(self, &name(self))
+        document(self, &self.subject())
     }
 }
 
@@ -34,18 +32,12 @@ impl Shown for AbReport {
 pub(crate) fn documents(reports: &[(&str, &AbReport)]) -> Vec<Document> {
     let alike = reports.windows(2).all(|two| two[0].1.choice() == two[1].1.choice());
     let called = |(file, report): &(&str, &AbReport)| {
-        let once = reports.iter().filter(|(_, other)| name(other) == name(report)).count() == 1;
+        let once = reports.iter().filter(|(_, other)| other.subject() == report.subject()).count() == 1;
         let choice = if alike { String::new() } else { format!(", {}", report.choice()) };
         let file = if once { String::new() } else { format!(" ({})", file.rsplit('/').next().unwrap_or(file)) };
-        format!("{}{choice}{file}", name(report))
+        format!("{}{choice}{file}", report.subject())
     };
     reports.iter().map(|named| document(named.1, &called(named))).collect()
-}
-
-/// What one file is about, in a few words.
-pub(super) fn name(report: &AbReport) -> String {
-    let metric = report.metric.as_ref().map(|metric| format!(", {}", metric.name));
-    format!("{}{}", program(&report.command), metric.unwrap_or_default())
 }
 
 /// `called` tells it from the page's other comparisons.
@@ -66,7 +58,7 @@ fn document(report: &AbReport, called: &str) -> Document {
     let mut document = Document {
         answers: comparisons.iter().map(answer).collect(),
         terms: TERMS,
-        ..Document::new(format!("{}: {}", name(report), report.choice()))
+        ..Document::new(format!("{}: {}", report.subject(), report.choice()))
     };
     let (round, rounds) = if several { ("round", "rounds") } else { ("pair", "pairs") };
     document.words(line(format!("gleaner ab: {}", report.command.join(" "))));
@@ -111,11 +103,6 @@ fn document(report: &AbReport, called: &str) -> Document {
 }
 
 impl AbReport {
-    /// The mode at this place.
-    pub(super) fn name(&self, which: usize) -> &str {
-        self.modes.get(which).map_or("?", |mode| &mode.mode)
-    }
-
     /// All modes, at least two.
     fn mode_names(&self) -> String {
         let last = self.modes.len().max(2) - 1;

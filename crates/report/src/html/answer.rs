@@ -1,65 +1,19 @@
-//! Did it help? A verdict for each program, and the interval of each in one drawing: what the page begins with.
+//! What the page begins with: did it help? A verdict for each program, and the interval of each in one drawing.
 
 use super::part::prose;
-use crate::show::{Answer, Axis, Bar, Body, Chart, INK, Look, MUTED, Mark, SERIES, Shape};
+use crate::show::{Answer, Axis, Bar, Body, Chart, Mark, Verdict};
 use crate::text::interval;
 use maud::{Markup, html};
 
 /// Rows of the drawing; a longer one cannot be taken in.
 const MOST_ROWS: usize = 30;
 
-/// What an interval means for the one who reads it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    Helps,
-    Hurts,
-    NoDifference,
-    Inconclusive,
-    /// There was nothing to compare with.
-    NotCompared,
-}
-
-impl Verdict {
-    const COMPARED: [Self; 4] = [Self::Helps, Self::Hurts, Self::NoDifference, Self::Inconclusive];
-
-    /// That of `gleaner ab`, in its own word.
-    pub fn named(word: &str) -> Self {
-        Self::COMPARED.into_iter().find(|verdict| verdict.name() == word).unwrap_or(Self::Inconclusive)
-    }
-
-    /// Of a ratio: above 1 is better. The same limits as `gleaner ab` has.
-    pub fn of(ci95: Option<[f64; 2]>) -> Self {
-        let small = gleaner_stats::SMALL;
-        match ci95 {
-            Some([low, _]) if low > 1.0 => Self::Helps,
-            Some([_, high]) if high < 1.0 => Self::Hurts,
-            Some([low, high]) if low * small >= 1.0 && high <= small => Self::NoDifference,
-            _ => Self::Inconclusive,
-        }
-    }
-
-    /// Its name; its class in the style; a shape for those who cannot tell the colours apart; how it is drawn.
-    fn told(self) -> (&'static str, &'static str, &'static str, Look) {
-        match self {
-            Self::Helps => ("helps", "helps", "▲", Look(SERIES[2], Shape::Circle)),
-            Self::Hurts => ("hurts", "hurts", "▼", Look(SERIES[1], Shape::Triangle)),
-            Self::NoDifference => ("no difference", "same", "=", Look(MUTED, Shape::Square)),
-            Self::Inconclusive => ("inconclusive", "open", "?", Look(INK, Shape::Ring)),
-            Self::NotCompared => ("not compared", "open", "–", Look(INK, Shape::Ring)),
-        }
-    }
-
-    pub fn name(self) -> &'static str {
-        self.told().0
-    }
-}
-
 /// The list of verdicts.
 pub(super) fn list(answers: &[&Answer]) -> Markup {
     html! {
         ul.answers {
             @for answer in answers {
-                @let (name, class, sign, _) = answer.verdict.told();
+                @let (name, class, sign, _) = answer.verdict.shown();
                 li {
                     span class={ "badge " (class) } { span aria-hidden="true" { (sign) } " " (name) }
                     span.told {
@@ -90,7 +44,7 @@ pub(super) fn chart(answers: &[&Answer]) -> Option<Chart> {
         n => format!(" {n} more are in the tables."),
     };
     let bar = |(answer, (median, ci95)): &Compared<'_>| {
-        let (name, _, _, look) = answer.verdict.told();
+        let (name, _, _, look) = answer.verdict.shown();
         let mark = Mark::new(*median, name, look);
         Bar { note: interval(*median, *ci95), ..Bar::ratio(&answer.of, mark, *ci95) }
     };
@@ -107,22 +61,4 @@ pub(super) fn chart(answers: &[&Answer]) -> Option<Chart> {
             Some((1.0, "1: no difference".to_owned())),
         ),
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_verdict_follows_from_the_interval() {
-        let of = Verdict::of;
-        assert_eq!(of(Some([1.01, 1.3])), Verdict::Helps);
-        assert_eq!(of(Some([0.7, 0.99])), Verdict::Hurts);
-        assert_eq!(of(Some([0.95, 1.04])), Verdict::NoDifference);
-        assert_eq!(of(Some([0.47, 1.57])), Verdict::Inconclusive);
-        assert_eq!(of(Some([0.95, 1.2])), Verdict::Inconclusive);
-        assert_eq!(of(None), Verdict::Inconclusive);
-        assert_eq!(Verdict::named("no difference"), Verdict::NoDifference);
-        assert_eq!(Verdict::named("a later gleaner's word"), Verdict::Inconclusive);
-    }
 }

@@ -1,7 +1,6 @@
 //! Result files: what a JSON text is, by its `schema`, or what is wrong with it and where.
 
-use crate::contracts::Shown;
-use crate::show::Document;
+use crate::show::{Document, Shown};
 use crate::{
     AbReport, CacheClassReport, CacheRecordReport, CacheReport, DoctorReport, HostListReport, HostProbeReport,
     HostRunReport, LlcReport, ProbeReport, RecordReport, ReproductionReport, RunReport, ScenarioReport,

@@ -13,7 +13,6 @@ mod page;
 mod part;
 mod scale;
 
-pub(crate) use answer::Verdict;
 pub use figure::Figure;
 pub use input::{ReadError, ResultFile, read};
 pub use page::{Page, page};

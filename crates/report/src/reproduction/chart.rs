@@ -1,8 +1,7 @@
-//! Simulated figures over the paper's, and each case with all techniques.
+//! Charts of a reproduction: simulated figures over the paper's, and each case with all techniques.
 
-use super::shown::{technique, unit, verdict};
 use super::{ReproductionReport, ReproductionRow};
-use crate::show::{Axis, Bar, Chart, Extent, GRID, Look, Mark, SERIES, Shape, nth, number as plain, seconds};
+use crate::show::{Axis, Bar, Chart, Extent, GRID, Look, MUTED, Mark, SERIES, Shape, nth, number as plain, seconds};
 use crate::text::distinct;
 
 /// Rows of one figure; a longer one cannot be taken in.
@@ -14,6 +13,15 @@ const MOST_LEGEND: usize = 100;
 fn parts<T>(all: &[T]) -> impl Iterator<Item = &[T]> {
     let parts = all.len().div_ceil(MOST_ROWS).max(1);
     all.chunks(all.len().div_ceil(parts).max(1))
+}
+
+/// In a word, and how it is drawn.
+pub(super) fn verdict(row: &ReproductionRow) -> (&'static str, Look) {
+    match row.agrees {
+        Some(true) => ("agrees", Look(SERIES[2], Shape::Circle)),
+        Some(false) => ("disagrees", Look(SERIES[1], Shape::Triangle)),
+        None => ("open", Look(MUTED, Shape::Square)),
+    }
 }
 
 /// Simulated over the paper's figure, a row each.
@@ -43,9 +51,9 @@ pub(super) fn against_paper(report: &ReproductionReport) -> Vec<Chart> {
 
 /// Cases down, techniques as marks; more than fit into a legend or a figure in parts.
 pub(super) fn by_case(report: &ReproductionReport, of_unit: &str) -> Vec<Chart> {
-    let of = || report.measured().filter(|row| unit(row) == of_unit);
+    let of = || report.measured().filter(|row| row.unit() == of_unit);
     let cases = distinct(of().filter(|row| row.simulated.is_some()).map(|row| row.case.as_str()));
-    let groups = legends(&distinct(of().map(technique)));
+    let groups = legends(&distinct(of().map(ReproductionRow::technique)));
     groups.iter().flat_map(|group| parts(&cases).map(|part| of_cases(report, of_unit, part, group))).collect()
 }
 
@@ -69,8 +77,8 @@ fn legends<'a>(all: &[&'a str]) -> Vec<Vec<&'a str>> {
 
 fn of_cases(report: &ReproductionReport, of_unit: &str, cases: &[&str], techniques: &[&str]) -> Chart {
     let value = |case: &str, name: &str| {
-        let mut of = report.measured().filter(|row| unit(row) == of_unit && row.case == case);
-        of.find(|row| technique(row) == name).and_then(|row| row.simulated)
+        let mut of = report.measured().filter(|row| row.unit() == of_unit && row.case == case);
+        of.find(|row| row.technique() == name).and_then(|row| row.simulated)
     };
     let bar = |case: &&str| {
         let marks = techniques.iter().enumerate();

@@ -1,10 +1,7 @@
 //! What `gleaner.reproduction/1` shows: what was simulated, case by case, and what the paper says of it.
 
 use super::{ReproductionReport, ReproductionRow, chart};
-use crate::contracts::Shown;
-use crate::show::{
-    Document, Look, MUTED, Part, Row, SERIES, Shape, bad, fact, line, notes, table, verdict as conclusion,
-};
+use crate::show::{Document, Part, Row, Shown, bad, fact, line, notes, table, verdict};
 use crate::text::{count, distinct, fixed};
 
 /// Disagreements told at the top of the page.
@@ -23,7 +20,7 @@ impl Shown for ReproductionReport {
         document.page(chart::against_paper(self).into_iter().map(Part::from));
         document
             .page(table("What the paper says, and what was simulated", self.compared().map(ReproductionRow::cells)));
-        for unit in distinct(self.measured().map(unit)) {
+        for unit in distinct(self.measured().map(ReproductionRow::unit)) {
             document.page(chart::by_case(self, unit).into_iter().map(Part::from));
             document.both(self.case_table(unit));
             document.words(line(""));
@@ -37,26 +34,8 @@ impl Shown for ReproductionReport {
     }
 }
 
-/// The last word of the metric; what is before it tells techniques apart.
-pub(super) fn unit(row: &ReproductionRow) -> &str {
-    row.metric.rsplit_once(' ').map_or(row.metric.as_str(), |(_, unit)| unit)
-}
-
-pub(super) fn technique(row: &ReproductionRow) -> &str {
-    row.metric.rsplit_once(' ').map_or("", |(technique, _)| technique)
-}
-
 pub(super) fn number(value: Option<f64>) -> String {
     fixed(value, 3)
-}
-
-/// In a word, and how it is drawn.
-pub(super) fn verdict(row: &ReproductionRow) -> (&'static str, Look) {
-    match row.agrees {
-        Some(true) => ("agrees", Look(SERIES[2], Shape::Circle)),
-        Some(false) => ("disagrees", Look(SERIES[1], Shape::Triangle)),
-        None => ("open", Look(MUTED, Shape::Square)),
-    }
 }
 
 impl ReproductionReport {
@@ -76,7 +55,7 @@ impl ReproductionReport {
         let of = |agrees| compared.iter().filter(|row| row.agrees == agrees).count();
         let mut told = Vec::new();
         if !compared.is_empty() {
-            told.push(conclusion(format!(
+            told.push(verdict(format!(
                 "Of {} of the paper, {} agree, {} disagree and {} cannot be told.",
                 count(compared.len() as u64, "statement"),
                 of(Some(true)),
@@ -135,10 +114,10 @@ impl ReproductionReport {
 
     /// Cases down, techniques across.
     fn case_table(&self, of_unit: &str) -> Option<Part> {
-        let of = || self.measured().filter(|row| unit(row) == of_unit);
-        let techniques = distinct(of().map(technique));
+        let of = || self.measured().filter(|row| row.unit() == of_unit);
+        let techniques = distinct(of().map(ReproductionRow::technique));
         let cell = |case: &str, name: &str| {
-            let row = of().find(|row| row.case == case && technique(row) == name)?;
+            let row = of().find(|row| row.case == case && row.technique() == name)?;
             let calibrated = row.calibrated.map(|calibrated| format!(" ({calibrated:.3})")).unwrap_or_default();
             Some(number(row.simulated) + &calibrated)
         };
@@ -169,7 +148,7 @@ impl ReproductionRow {
     }
 
     fn statement(&self) -> String {
-        let verdict = verdict(self).0.replace("disagrees", "DISAGREES");
+        let verdict = chart::verdict(self).0.replace("disagrees", "DISAGREES");
         let more = [
             self.calibrated.map(|calibrated| format!(", calibrated {calibrated:.3}")),
             self.error_ratio.map(|error| format!(" ({:+.0} %)", error * 100.0)),
@@ -189,7 +168,7 @@ impl ReproductionRow {
             .fixed("simulated", self.simulated, 3)
             .fixed("calibrated", self.calibrated, 3)
             .fixed("simulated / paper", self.ratio_to_paper(self.simulated), 3)
-            .text("verdict", verdict(self).0)
+            .text("verdict", chart::verdict(self).0)
             .text("basis", self.basis.as_ref())
             .text("judged", self.note.as_deref().unwrap_or_default())
     }

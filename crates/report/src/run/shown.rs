@@ -1,11 +1,9 @@
-//! What runs show: in words one, on the page those of a command together.
+//! What `gleaner.run/1` shows: in words one run, on the page all runs of a command together.
 
 use super::{LengthStats, RunReport, timeline};
-use crate::contracts::Shown;
-use crate::html::Verdict;
 use crate::show::{
-    Answer, Axis, Bar, Chart, Document, Extent, Mark, Part, Row, bad, fact, facts, line, notes, nth, quantile, seconds,
-    table,
+    Answer, Axis, Bar, Chart, Document, Extent, Mark, Part, Row, Shown, Verdict, bad, fact, facts, line, notes, nth,
+    quantile, seconds, table,
 };
 use crate::text::{command_line, count, distinct, mean_time, percent, program, time};
 use crate::told::{Told, told};

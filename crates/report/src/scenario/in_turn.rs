@@ -1,7 +1,6 @@
 //! Programs that go on while slices take turns: `machine.in_turn`.
 
-use super::RatioSpread;
-use super::shown::spread;
+use super::summary::RatioSpread;
 use crate::show::{Part, Row, line, table};
 use crate::text::{distinct, mean_time};
 use gleaner_stats::median;
@@ -108,7 +107,7 @@ fn row(of: &[&InTurnRun], at: usize, vm: &InTurnVm, slice: &str, first: &str) ->
         .number("wake-up p99", figure(|found| found.wake_to_run_p99_ns))
         .number("turns", rates.len())
         .fixed("items/s", median(&rates), 1)
-        .number("by first slice", spread(RatioSpread::of_pairs(&pairs)))
+        .number("by first slice", RatioSpread::of_pairs(&pairs))
 }
 
 fn rates(runs: &[&InTurnRun], vm: usize, slice: &str) -> Vec<Option<f64>> {

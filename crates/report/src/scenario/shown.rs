@@ -1,12 +1,11 @@
 //! What `gleaner.scenario/1` shows: virtual machines beside one another, policies against `off`.
 
 use super::{RatioSpread, ScenarioReport, ScenarioRow, ScenarioRun, in_turn};
-use crate::contracts::Shown;
-use crate::html::Verdict;
 use crate::show::{
-    Answer, Axis, Bar, Chart, Document, Extent, Mark, Part, Row, bad, fact, line, nth, number, quantile, table,
+    Answer, Axis, Bar, Chart, Document, Extent, Mark, Part, Row, Shown, Verdict, bad, fact, line, nth, number,
+    quantile, table,
 };
-use crate::text::{UNKNOWN, count, distinct, fixed, interval, known, mean_time};
+use crate::text::{count, distinct, fixed, interval, known, mean_time};
 use std::collections::BTreeSet;
 
 /// Clear differences told at the top of the page.
@@ -262,15 +261,6 @@ const RATIOS: [Ratio; 4] = [
     },
 ];
 
-/// `1.05 [0.99, 1.12]`.
-pub(super) fn spread(spread: Option<RatioSpread>) -> String {
-    match spread {
-        None => UNKNOWN.to_owned(),
-        Some(RatioSpread { median, ci95: None, .. }) => format!("{median:.2}"),
-        Some(RatioSpread { median, ci95: Some([lo, hi]), .. }) => format!("{median:.2} [{lo:.2}, {hi:.2}]"),
-    }
-}
-
 impl ScenarioRow {
     fn verdict(&self) -> Option<Verdict> {
         self.speedup.map(|spread| Verdict::of(spread.ci95))
@@ -296,13 +286,13 @@ impl ScenarioRow {
             .number("p50/p99/p99.9", latency[0].map(|_| latency.map(mean_time).join("/")))
             .filled()
             .number("host CPU", mean_time(self.host_cpu_ns_median))
-            .number("speedup", spread(self.speedup))
-            .number("by own off", spread(self.own_speedup))
+            .number("speedup", self.speedup)
+            .number("by own off", self.own_speedup)
             .filled()
-            .number("neighbour", spread(self.neighbour_speedup))
-            .number("system", spread(self.system_throughput))
-            .number("weighted", spread(self.weighted_speedup))
-            .number("by slice", spread(self.slice_speedup))
+            .number("neighbour", self.neighbour_speedup)
+            .number("system", self.system_throughput)
+            .number("weighted", self.weighted_speedup)
+            .number("by slice", self.slice_speedup)
             .filled()
     }
 }

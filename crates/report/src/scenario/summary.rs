@@ -11,6 +11,7 @@
 //! medians are.
 
 use super::{ScenarioReport, ScenarioRun};
+use crate::show::Value;
 use gleaner_stats::{interval_of_median, median, speedup};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -100,6 +101,14 @@ impl RatioSpread {
     pub(super) fn of_pairs(pairs: &[(f64, f64)]) -> Option<Self> {
         let found = speedup(pairs)?;
         Some(Self { median: found.median, ci95: found.ci95.map(|(low, high)| [low, high]), n: found.pairs as u64 })
+    }
+}
+
+/// `1.05 [0.99, 1.12]`.
+impl Value for RatioSpread {
+    fn told(self) -> String {
+        let ends = self.ci95.map(|[low, high]| format!(" [{low:.2}, {high:.2}]"));
+        format!("{:.2}{}", self.median, ends.unwrap_or_default())
     }
 }
 

@@ -39,12 +39,12 @@ pub(crate) struct Cell {
     pub text: String,
     /// Words stand to the left, numbers to the right.
     pub is_words: bool,
-    pub place: Shown,
+    pub place: Visibility,
 }
 
 /// Where a column is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shown {
+pub(crate) enum Visibility {
     Everywhere,
     /// In the terminal only where a row says something in it.
     Filled,
@@ -53,7 +53,7 @@ pub(crate) enum Shown {
 
 impl Row {
     fn cell(mut self, column: impl Into<String>, text: String, is_words: bool) -> Self {
-        self.0.push(Cell { column: column.into(), text, is_words, place: Shown::Everywhere });
+        self.0.push(Cell { column: column.into(), text, is_words, place: Visibility::Everywhere });
         self
     }
 
@@ -84,15 +84,15 @@ impl Row {
 
     /// The last column is left out in the terminal where no row says anything in it.
     pub fn filled(self) -> Self {
-        self.placed(Shown::Filled)
+        self.placed(Visibility::Filled)
     }
 
     /// The last column is for the page alone.
     pub fn page(self) -> Self {
-        self.placed(Shown::Page)
+        self.placed(Visibility::Page)
     }
 
-    fn placed(mut self, place: Shown) -> Self {
+    fn placed(mut self, place: Visibility) -> Self {
         if let Some(cell) = self.0.last_mut() {
             cell.place = place;
         }

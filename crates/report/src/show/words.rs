@@ -1,6 +1,6 @@
 //! A document as the terminal prints it.
 
-use super::table::{Cell, Shown, Table};
+use super::table::{Cell, Table, Visibility};
 use super::{Document, Part};
 use comfy_table::{CellAlignment, ContentArrangement, presets};
 use std::fmt;
@@ -39,9 +39,9 @@ impl fmt::Display for Document {
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = |at: usize, cell: &Cell| match cell.place {
-            Shown::Everywhere => true,
-            Shown::Filled => !self.is_empty(at),
-            Shown::Page => false,
+            Visibility::Everywhere => true,
+            Visibility::Filled => !self.is_empty(at),
+            Visibility::Page => false,
         };
         let columns: Vec<usize> =
             self.columns().iter().enumerate().filter(|(at, cell)| shown(*at, cell)).map(|(at, _)| at).collect();

@@ -1,8 +1,7 @@
 //! What `gleaner.sim/1` shows: policies against the first one, round by round, and where the vCPUs' time went.
 
 use super::{SimCost, SimReport, SimRow, SimRun, SimVm};
-use crate::contracts::Shown;
-use crate::show::{Axis, Bar, Chart, Document, Mark, Part, Row, fact, line, nth, table, verdict};
+use crate::show::{Axis, Bar, Chart, Document, Mark, Part, Row, Shown, fact, line, nth, table, verdict};
 use crate::text::{self, count, distinct, interval, percent, time};
 
 /// Rows of one figure; a longer one cannot be taken in.

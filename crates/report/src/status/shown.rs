@@ -1,9 +1,8 @@
 //! What `gleaner.status/1` shows, and what `gleaner explain` says of groups, a vCPU and the host agent.
 
 use super::{StatusGroup, StatusHost, StatusReport, StatusTrial, StatusVm, StatusWaiting};
-use crate::contracts::Shown;
 use crate::run::DecisionRecord;
-use crate::show::{Document, Part, Row, fact, facts, line, notes, table};
+use crate::show::{Document, Part, Row, Shown, fact, facts, line, notes, table};
 use crate::text::{count, percent, time};
 use crate::told::told;
 use crate::verify::VerifiedFile;

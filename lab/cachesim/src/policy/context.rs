@@ -1,8 +1,8 @@
 //! Insertion that depends on whose line it is: fixed for each context, or found by time sampling (MICRO'14, section
 //! IV-B).
 
-use super::Replacement;
 use super::recency::{on_a_stack, promote};
+use super::replacement::Replacement;
 use crate::line::{ContextId, Line};
 use gleaner_decide::host::{Insertion, InsertionParams, InsertionSampler, Quantum};
 

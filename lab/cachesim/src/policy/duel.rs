@@ -6,8 +6,8 @@
 //! equal its complement for the second. Where the paper's 1024 sets have five bits of either, other sizes have more or
 //! fewer lower bits: more are zero for the first and one for the second leader, fewer are compared as far as they go.
 
-use super::Replacement;
 use super::recency::{Coin, on_a_stack, promote};
+use super::replacement::Replacement;
 use crate::geometry::GeometryError;
 use crate::line::{ContextId, Line};
 

@@ -2,7 +2,7 @@
 //!
 //! A set's lines stand in the order of the stack, most recently used first; empty ways stand last.
 
-use super::Replacement;
+use super::replacement::Replacement;
 use crate::line::{ContextId, Line};
 
 /// A used line goes to the top of the stack.

@@ -4,9 +4,9 @@
 //! with 3; where there is none, all values grow by one until there is. SRRIP inserts with 2, BRRIP with 3 and one in 32
 //! with 2.
 
-use super::Replacement;
 use super::duel::{Duel, Side};
 use super::recency::Coin;
+use super::replacement::Replacement;
 use crate::geometry::GeometryError;
 use crate::line::{ContextId, Line};
 

@@ -1,8 +1,10 @@
 //! Figure 7: page colouring beside libquantum.
 
 use super::programs::{Class, Mix, PROGRAMS, Program};
-use super::{ContextResult, Extent, Progress, ReproduceError, Row, Setup, Source, long, short, simulate};
-use gleaner_papers::{Found as Figures, table};
+use super::result::{Extent, Progress, ReproduceError};
+use super::simulate::{ContextResult, Setup, long, short, simulate};
+use super::source::Source;
+use gleaner_papers::{Found as Figures, Row, table};
 use rayon::prelude::*;
 
 /// How the last level is shared: the program's share of page colours, and libquantum's.

@@ -2,7 +2,10 @@
 
 use super::matrix::{self, MixResults, Technique};
 use super::programs::{MIXES, Mix};
-use super::{Extent, Figure, Progress, ReproduceError, Row, Source, statements};
+use super::result::{Extent, Figure, Progress, ReproduceError};
+use super::source::Source;
+use super::statements;
+use gleaner_papers::Row;
 
 pub(super) fn rows(
     figure: Figure,

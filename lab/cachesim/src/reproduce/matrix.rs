@@ -1,7 +1,9 @@
 //! Every mix under every technique, in parallel.
 
 use super::programs::{Mix, Program};
-use super::{ContextResult, Extent, Preservation, Progress, ReproduceError, Setup, Source, long, short, simulate};
+use super::result::{Extent, Progress, ReproduceError};
+use super::simulate::{ContextResult, Preservation, Setup, long, short, simulate};
+use super::source::Source;
 use crate::prefetch::PrefetchParams;
 use gleaner_decide::host::{Insertion, InsertionParams};
 use rayon::prelude::*;

@@ -1,7 +1,7 @@
 //! One mix under one technique.
 
-use super::ReproduceError;
 use super::programs::Program;
+use super::result::{Extent, ReproduceError};
 use super::source::Source;
 use crate::hierarchy::{HierarchyConfig, LlcWatch};
 use crate::line::ContextId;
@@ -130,6 +130,27 @@ fn run<W: LlcWatch, H: SwitchHook<W>>(
         }
     });
     Ok(results.collect())
+}
+
+/// The two slices that the paper compares.
+pub(super) const LONG: Nanos = Nanos(30_000_000);
+pub(super) const SHORT: Nanos = Nanos(1_000_000);
+
+/// A run with the long slice, one quantum each before counting.
+pub(super) fn long(extent: &Extent) -> Setup {
+    Setup {
+        slice: LONG,
+        warm_up_quanta: 1,
+        quanta: extent.quanta.max(1),
+        preservation: Preservation::None,
+        prefetch: None,
+        colour_shares: Vec::new(),
+    }
+}
+
+/// A run with the short slice over the same time, two of the sampler's periods each before counting.
+pub(super) fn short(extent: &Extent) -> Setup {
+    Setup { slice: SHORT, warm_up_quanta: 20, quanta: extent.quanta.max(1) * (LONG.0 / SHORT.0), ..long(extent) }
 }
 
 #[cfg(test)]

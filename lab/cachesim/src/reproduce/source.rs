@@ -1,7 +1,7 @@
 //! Where the contexts' accesses come from: made up, or recorded from real programs.
 
-use super::ReproduceError;
 use super::programs::{Program, STORE_RATIO};
+use super::result::ReproduceError;
 use crate::trace::recording::Recording;
 use crate::trace::synthetic::{LINE_BYTES, Synthetic};
 use crate::trace::{BATCH, Kind, Record, Repeat, Trace, TraceError};

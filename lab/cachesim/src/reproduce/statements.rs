@@ -1,10 +1,9 @@
 //! What the paper's section V-B says in words, each as a row that agrees or does not: the figures that gleaner-papers'
 //! files ask for.
 
-use super::Row;
 use super::matrix::{MixResults, Technique};
 use super::programs::kind_name;
-use gleaner_papers::{Found, table};
+use gleaner_papers::{Found, Row, table};
 
 /// No worse than the better of two means by no more than this.
 const A_LITTLE: f64 = 0.01;

@@ -2,8 +2,10 @@
 
 use super::matrix::{MixResults, Technique};
 use super::programs::{MIXES, Mix};
-use super::{ContextResult, Row, statements};
+use super::simulate::ContextResult;
+use super::statements;
 use Technique::{Dip, DipPrefetch, Long, Prefetch, Short, SipBest};
+use gleaner_papers::Row;
 
 /// A context with this CPI and no requests.
 pub(super) fn context(cpi: f64) -> ContextResult {

@@ -4,15 +4,16 @@
 //! trace, or CMD under valgrind ──▶ cachesim::classify (miss-ratio curve) ──▶ decide::host::CacheUse::class ──▶ verdict
 //! ```
 
-use super::{count, record, run, size, trace_failure};
-use crate::args::JsonArg;
-use crate::failure::Failure;
-use crate::output::Output;
+use super::{record, run};
+use crate::count::count;
 use crate::sim::limits::{MaxTime, StoppedBy, Watch};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use gleaner_cachesim::classify::{Profile, curve_sizes, profile};
 use gleaner_cachesim::trace::{Format, Trace, TraceError, open};
+use gleaner_command::args::{JsonArg, size};
+use gleaner_command::failure::Failure;
+use gleaner_command::output::Output;
 use gleaner_decide::host::{CacheClass, CacheClassParams, CacheUse};
 use gleaner_report::{CacheClassPoint, CacheClassProgram, CacheClassReport};
 use std::ffi::OsString;
@@ -191,8 +192,8 @@ fn of_trace(
     before: usize,
 ) -> Result<Option<CacheClassProgram>, Failure> {
     let format = args.format.as_deref().and_then(Format::by_name);
-    let mut trace = open(path, format).map_err(|error| trace_failure(&error))?;
-    judge(args, run::name(path), &mut *trace, sizes, (watch, before))?.map_err(|error| trace_failure(&error))
+    let mut trace = open(path, format).map_err(|error| run::trace_failure(&error))?;
+    judge(args, run::name(path), &mut *trace, sizes, (watch, before))?.map_err(|error| run::trace_failure(&error))
 }
 
 fn of_command(args: &ClassifyArgs, sizes: Sizes, watch: &Watch) -> Result<Option<CacheClassProgram>, Failure> {

@@ -8,16 +8,16 @@
 //! ever on disk but the compact recording, beside FILE until it is whole. A program cannot be let go from valgrind, so
 //! at the limit it is ended.
 
-use super::count;
-use crate::args::JsonArg;
-use crate::failure::Failure;
-use crate::files::Destination;
-use crate::output::{Output, form, shown, tell};
-use crate::refusal::{find, is_executable, name_of, not_found};
+use crate::count::count;
 use clap::Args;
 use gleaner_cachesim::trace::lackey::Lackey;
 use gleaner_cachesim::trace::recording::Recorder;
 use gleaner_cachesim::trace::{Record, Trace, TraceError};
+use gleaner_command::args::JsonArg;
+use gleaner_command::failure::Failure;
+use gleaner_command::files::Destination;
+use gleaner_command::output::{Output, form, shown, tell};
+use gleaner_command::refusal::{find, is_executable, name_of, not_found};
 use gleaner_report::CacheRecordReport;
 use indicatif::ProgressBar;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -88,7 +88,7 @@ fn default_file(program: &OsString) -> PathBuf {
 
 fn record(command: &[OsString], path: &Path, skip: u64, most: u64) -> Result<CacheRecordReport, Failure> {
     let no_file = |error: io::Error| Failure::unwritten(path.display(), &error);
-    let interrupted = crate::interrupt::flag()?;
+    let interrupted = gleaner_command::interrupt::flag()?;
     let (destination, file) = Destination::open(path).map_err(no_file)?;
     let mut recorder = Recorder::new(path, BufWriter::new(file)).map_err(Failure::work)?;
     let mut traced = Traced::start(command, interrupted)?;

@@ -1,8 +1,5 @@
 //! `gleaner-lab cache reproduce`: figures of the micro-sliced paper, simulated.
 
-use crate::args::JsonArg;
-use crate::failure::Failure;
-use crate::output::Output;
 use crate::sim::limits::{MaxTime, Watch};
 use crate::sim::reproduce::row;
 use clap::Args;
@@ -11,6 +8,9 @@ use gleaner_cachesim::prefetch::PrefetchParams;
 use gleaner_cachesim::reproduce::{
     Extent, Figure, Progress, QUANTA_FULL, ReproduceError, Reproduction, Source, reproduce,
 };
+use gleaner_command::args::JsonArg;
+use gleaner_command::failure::Failure;
+use gleaner_command::output::Output;
 use gleaner_report::{ReproductionParameter, ReproductionReport};
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -1,9 +1,6 @@
 //! `gleaner-lab cache run`: contexts that take turns on simulated cores and caches.
 
-use super::{at_least_one, count, size, trace_failure};
-use crate::args::{JsonArg, duration};
-use crate::failure::Failure;
-use crate::output::Output;
+use crate::count::{at_least_one, count};
 use crate::sim::limits::{MaxTime, StoppedBy, Watch};
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser};
@@ -17,7 +14,10 @@ use gleaner_cachesim::paging::{PagingConfig, deal_colours};
 use gleaner_cachesim::policy::PolicyKind;
 use gleaner_cachesim::prefetch::{PrefetchParams, Records, Restorer};
 use gleaner_cachesim::trace::synthetic::{Profile, Synthetic};
-use gleaner_cachesim::trace::{Format, Trace, open, open_endless};
+use gleaner_cachesim::trace::{Format, Trace, TraceError, open, open_endless};
+use gleaner_command::args::{JsonArg, duration, size};
+use gleaner_command::failure::Failure;
+use gleaner_command::output::Output;
 use gleaner_model::Nanos;
 use gleaner_report::{CacheContext, CacheLevel, CacheMachine, CacheMemory, CacheReport};
 use std::os::unix::fs::MetadataExt;
@@ -386,6 +386,14 @@ fn of(name: String, core: usize, context: &ContextOutcome) -> CacheContext {
         l1d: level(counters.l1d),
         l2: level(counters.l2),
         l3: level(counters.l3),
+    }
+}
+
+/// A trace that cannot be read is bad input.
+pub(super) fn trace_failure(error: &TraceError) -> Failure {
+    match error {
+        TraceError::Write { .. } => Failure::work(error),
+        _ => Failure::input(error),
     }
 }
 

@@ -4,12 +4,12 @@
 //! `sim run`. Before the question, the recording is played back as it was recorded: how far that is from the recording
 //! is what the simulator gets wrong.
 
-use super::limits::{MaxTime, StoppedBy, Watch};
-use crate::args::{JsonArg, PolicyArg, duration_within};
-use crate::failure::Failure;
-use crate::files::Place;
-use crate::output::Output;
+use super::limits::{MaxTime, StoppedBy, Watch, nothing_done, share};
 use clap::{Args, ValueEnum};
+use gleaner_command::args::{JsonArg, PolicyArg, duration_within};
+use gleaner_command::failure::Failure;
+use gleaner_command::files::Place;
+use gleaner_command::output::Output;
 use gleaner_model::Policy;
 use gleaner_report::{Recorded, Replayed, SimRecordingReport, WhatIf, WhatIfRow};
 use gleaner_scenario::{
@@ -60,7 +60,7 @@ pub struct FromRecordingArgs {
     #[arg(long, value_name = "FILE")]
     scenario: Option<PathBuf>,
     /// End after so many events, of all simulations together, with what is done by then (k, M and G are understood)
-    #[arg(long, value_name = "N", value_parser = crate::cache::at_least_one)]
+    #[arg(long, value_name = "N", value_parser = crate::count::at_least_one)]
     max_events: Option<u64>,
     #[command(flatten)]
     max_time: MaxTime,
@@ -107,7 +107,7 @@ pub fn main(args: &FromRecordingArgs) -> Result<u8, Failure> {
     work.watch.end();
     let stopped = work.watch.stopped();
     let Some(as_recorded) = as_recorded.first().filter(|result| !result.stopped) else {
-        return Err(super::nothing_done(stopped));
+        return Err(nothing_done(stopped));
     };
     let report = report(args, &replay, &asked, as_recorded, &answers, stopped)?;
     if let Some((path, mut place)) = place {
@@ -263,7 +263,7 @@ impl Work<'_> {
                 if self.args.max_events.is_some_and(|most| self.events + at.events >= most) {
                     self.watch.stop(StoppedBy::MaxCount);
                 }
-                self.watch.go_on((self.done as f64 + super::share(at)) / all)
+                self.watch.go_on((self.done as f64 + share(at)) / all)
             };
             let (result, _) = Simulation::new(config).map_err(wrong)?.run_while(&mut go_on).map_err(wrong)?;
             self.done += 1;

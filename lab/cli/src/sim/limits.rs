@@ -4,10 +4,11 @@
 //! not look at its [`Watch`] (a read from a pipe that gives nothing) is ended a few seconds after the signal all the
 //! same: nothing here has to be undone.
 
-use crate::args::duration_within;
-use crate::failure::Failure;
-use crate::output::{form, shown, tell};
 use clap::Args;
+use gleaner_command::args::duration_within;
+use gleaner_command::failure::Failure;
+use gleaner_command::output::{form, shown, tell};
+use gleaner_sim::Moment;
 use indicatif::ProgressBar;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -230,6 +231,18 @@ fn words(done: f64, passed: Duration) -> String {
         _ => "no end in sight".to_owned(),
     };
     format!("{:.1} % done after {}, {left}; Ctrl-C or SIGTERM ends it with what is done", done * 100.0, whole(passed))
+}
+
+/// How much of a simulation is over, at least: its measured work may end before its time does.
+pub fn share(at: Moment) -> f64 {
+    at.now_ns as f64 / at.end_ns.max(1) as f64
+}
+
+/// Ended before there was anything to tell.
+pub fn nothing_done(stopped: Option<StoppedBy>) -> Failure {
+    let message = "ended before anything was simulated: there is no result".to_owned();
+    let status = if stopped == Some(StoppedBy::Interrupt) { 130 } else { 1 };
+    Failure { status, message }
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! `gleaner-lab sim list`.
 
-use crate::args::JsonArg;
-use crate::failure::Failure;
-use crate::output::Output;
 use clap::Args;
+use gleaner_command::args::JsonArg;
+use gleaner_command::failure::Failure;
+use gleaner_command::output::Output;
 use gleaner_model::Nanos;
 use gleaner_sim::program::catalogue;
 use gleaner_sim::{CostDescription, Costs};

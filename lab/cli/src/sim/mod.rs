@@ -9,10 +9,8 @@ mod results;
 mod run;
 mod sweep;
 
-use crate::failure::Failure;
 use clap::{Args, Subcommand};
-use gleaner_sim::Moment;
-use limits::StoppedBy;
+use gleaner_command::failure::Failure;
 
 #[derive(Debug, Args)]
 pub struct SimArgs {
@@ -32,18 +30,6 @@ enum SimCommand {
     List(list::ListArgs),
     /// Simulate a table or figure of the two papers, and compare with what they say
     Reproduce(reproduce::ReproduceArgs),
-}
-
-/// How much of a simulation is over, at least: its measured work may end before its time does.
-fn share(at: Moment) -> f64 {
-    at.now_ns as f64 / at.end_ns.max(1) as f64
-}
-
-/// Ended before there was anything to tell.
-fn nothing_done(stopped: Option<StoppedBy>) -> Failure {
-    let message = "ended before anything was simulated: there is no result".to_owned();
-    let status = if stopped == Some(StoppedBy::Interrupt) { 130 } else { 1 };
-    Failure { status, message }
 }
 
 pub fn main(args: &SimArgs) -> Result<u8, Failure> {

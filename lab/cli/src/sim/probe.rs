@@ -1,6 +1,6 @@
 //! Costs of wake-ups as `gleaner probe` measured them, in place of a paper's.
 
-use crate::failure::Failure;
+use gleaner_command::failure::Failure;
 use gleaner_report::ProbeReport;
 use std::collections::BTreeMap;
 use std::fs::File;

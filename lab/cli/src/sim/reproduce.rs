@@ -1,11 +1,11 @@
 //! `gleaner-lab sim reproduce`: both papers' scheduling results, simulated.
 
-use super::limits::{MaxTime, StoppedBy, Watch};
-use crate::args::JsonArg;
-use crate::failure::Failure;
-use crate::output::Output;
+use super::limits::{MaxTime, StoppedBy, Watch, nothing_done};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
+use gleaner_command::args::JsonArg;
+use gleaner_command::failure::Failure;
+use gleaner_command::output::Output;
 use gleaner_report::{ReproductionParameter, ReproductionReport, ReproductionRow};
 use gleaner_sim::reproduce::{Extent, IDS, Reproduced, Row, reproduce};
 
@@ -63,7 +63,7 @@ pub fn main(args: &ReproduceArgs) -> Result<u8, Failure> {
     watch.end();
     let stopped = watch.stopped();
     if stopped.is_some() && reports.is_empty() {
-        return Err(super::nothing_done(stopped));
+        return Err(nothing_done(stopped));
     }
     if let Some(by) = stopped.map(|by| by.word("")) {
         let (done, all) = (reports.len(), ids.len());

@@ -1,12 +1,12 @@
 //! `gleaner-lab sim run`: every combination of a scenario, round after round, simulated.
 
-use super::limits::{MaxTime, StoppedBy, Watch};
+use super::limits::{MaxTime, StoppedBy, Watch, nothing_done, share};
 use super::results::{self, Done};
-use crate::args::JsonArg;
-use crate::failure::Failure;
-use crate::files::Destination;
-use crate::output::Output;
 use clap::Args;
+use gleaner_command::args::JsonArg;
+use gleaner_command::failure::Failure;
+use gleaner_command::files::Destination;
+use gleaner_command::output::Output;
 use gleaner_scenario::{Plan, Scenario};
 use gleaner_sim::program::Workload;
 use gleaner_sim::scenario::Files;
@@ -44,7 +44,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
     /// End after so many events, of all simulations together, with what is done by then (k, M and G are understood)
-    #[arg(long, value_name = "N", value_parser = crate::cache::at_least_one)]
+    #[arg(long, value_name = "N", value_parser = crate::count::at_least_one)]
     max_events: Option<u64>,
     #[command(flatten)]
     max_time: MaxTime,
@@ -86,7 +86,8 @@ fn simulate(args: &RunArgs, scenario: &Scenario, trace: bool) -> Result<Simulate
     let plan = Plan::of(scenario);
     let rounds = args.rounds.unwrap_or(scenario.rounds);
     let folder = args.file.parent().unwrap_or(Path::new("."));
-    let read_params = |file: &str| crate::params::read_params(&folder.join(file)).map_err(|failure| failure.message);
+    let read_params =
+        |file: &str| gleaner_command::params::read_params(&folder.join(file)).map_err(|failure| failure.message);
     let recordings = RefCell::new(BTreeMap::new());
     let read_recording = |file: &str| read_once(&mut recordings.borrow_mut(), &folder.join(file));
     let files = Files { params: &read_params, recording: &read_recording };
@@ -109,7 +110,7 @@ fn simulate(args: &RunArgs, scenario: &Scenario, trace: bool) -> Result<Simulate
                 if args.max_events.is_some_and(|most| events + at.events >= most) {
                     watch.stop(StoppedBy::MaxCount);
                 }
-                watch.go_on((done.len() as f64 + super::share(at)) / all)
+                watch.go_on((done.len() as f64 + share(at)) / all)
             };
             let (result, spans) = Simulation::new(config).map_err(wrong)?.run_while(&mut go_on).map_err(wrong)?;
             events += result.events;
@@ -119,7 +120,7 @@ fn simulate(args: &RunArgs, scenario: &Scenario, trace: bool) -> Result<Simulate
     }
     watch.end();
     if done.is_empty() {
-        return Err(super::nothing_done(watch.stopped()));
+        return Err(nothing_done(watch.stopped()));
     }
     Ok((done, timeline, watch.stopped()))
 }

@@ -1,6 +1,6 @@
 //! The calibration file, which is part of the program: results do not depend on where it runs.
 
-use super::ReproduceError;
+use super::result::ReproduceError;
 use serde::Deserialize;
 
 const FILE: &str = include_str!("../../calibration.toml");

@@ -1,4 +1,4 @@
-//! The loop: count an interval, judge, move threads; and the report.
+//! The loop of `gleaner host llc`: count an interval, judge, move threads; and the report.
 
 use super::allocation::{Allocation, word};
 use super::args::{LlcArgs, Mode};

@@ -1,4 +1,4 @@
-//! The groups of one run, and which VM is in which.
+//! The resctrl groups of one run, and which VM is in which.
 
 use super::subjects::Subject;
 use gleaner_act::{ActError, CacheGroup, CacheMonitor, CacheReading, Joined, Journal, Resctrl};

@@ -1,4 +1,4 @@
-//! Which VMs are looked at, and which of their threads.
+//! The VMs that `gleaner host llc` manages, and their vCPU threads.
 
 use super::args::LlcArgs;
 use crate::host::list::{chosen, looking};

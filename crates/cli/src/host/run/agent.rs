@@ -1,4 +1,4 @@
-//! The loop: observe, decide, act, print; once a window.
+//! The loop of the host agent: observe, decide, act, print; once a window.
 
 use super::backend::Backend;
 use super::news::News;

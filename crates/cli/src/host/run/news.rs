@@ -1,4 +1,4 @@
-//! What is to be said, once, and when it comes up: an agent runs for weeks, and its report comes after them.
+//! Warnings of the host agent, each printed once, when it comes up: its report comes only at its end.
 
 /// A limit on what is kept for the report.
 const MOST_WARNINGS: usize = 50;

@@ -1,4 +1,4 @@
-//! What is kept for the report: slices over time, and each VM's figures before and after.
+//! Figures for the host agent's report: slices over time, and each VM before and after.
 
 use super::options::Options;
 use super::watch::{Sample, id};

@@ -1,4 +1,4 @@
-//! Which threads a command line means.
+//! Finds the threads that `gleaner host slice` is to act on.
 
 use super::args::SliceArgs;
 use crate::host::list::{self, Wanted};

@@ -1,4 +1,4 @@
-//! Slices in force for a while: set, watched, put back.
+//! Sets slices, watches them for a while, and puts them back.
 
 use super::chosen::Chosen;
 use super::command::Running;

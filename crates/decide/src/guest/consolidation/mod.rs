@@ -119,7 +119,7 @@ impl Consolidation {
     }
 
     /// Which vCPUs share what.
-    pub(super) fn lies_in(&mut self, topology: Topology) {
+    pub(super) fn set_topology(&mut self, topology: Topology) {
         self.topology = topology;
     }
 

@@ -15,7 +15,7 @@ mod yielding;
 pub use contention::{ContentionGuard, GuardChange, StolenMeter};
 pub use idle_lengths::{IdleLengths, LearntTimeout, PollPrice, Prices};
 pub use timeout::{halting_costs_by_the_tail_alone, halting_is_free, poll_timeout, timeout, waking_is_free};
-pub use trial::Hurry;
+pub use trial::Urgency;
 pub use yielding::{SIGNAL_CHECK, UNTIL_ORDERED, YieldingThread};
 
 use super::GuestParams;
@@ -23,7 +23,7 @@ use gleaner_model::{CpuSet, Decision, Nanos, Profile, Reason, RetainMeans, VcpuI
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use trial::Trial;
-use vcpu::{Vcpu, Wish};
+use vcpu::{Request, Vcpu};
 
 /// A learnt time-out is at most so many times what the profile says.
 const LEARNT_TIMES: u64 = 4;
@@ -203,8 +203,8 @@ impl Retention {
             let settled = active_before.contains(id) || self.means.polls_in_idle_task();
             let wanted = allowed && active.contains(id) && settled;
             let allowed_again = allowed_again.get(&id).copied();
-            let wish = Wish { active: active.contains(id), wanted, forbidden, allowed_again, because };
-            if let Some((action, reason)) = vcpu.reconcile(id, wish, group) {
+            let request = Request { active: active.contains(id), wanted, forbidden, allowed_again, because };
+            if let Some((action, reason)) = vcpu.reconcile(id, request, group) {
                 decisions.push(Decision { at, action, reason });
             }
         }

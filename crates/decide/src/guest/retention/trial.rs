@@ -139,7 +139,7 @@ impl Untried {
 
 /// How short windows should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Hurry {
+pub enum Urgency {
     /// As usual.
     None,
     /// A quarter of that.
@@ -278,10 +278,10 @@ impl Trial {
     }
 
     /// How short windows it goes on the sooner for. What two pairs have not told takes windows of the usual length.
-    pub(in crate::guest) fn hurry(&self) -> Hurry {
+    pub(in crate::guest) fn urgency(&self) -> Urgency {
         let blocks = self.running.as_ref().map_or(0, |running| running.blocks.len());
         if !self.enabled || !self.polls || self.verdict.is_some() || blocks >= 2 * EARLY_PAIRS {
-            return Hurry::None;
+            return Urgency::None;
         }
         let seen = |part: f64| {
             let least = QUICK_WAKEUPS * self.wakeups_min as f64;
@@ -289,11 +289,11 @@ impl Trial {
         };
         // The idle task takes a few milliseconds to poll for long again: that is for what one pair may tell.
         if blocks < 2 && self.rate.is_some_and(seen(QUICKEST_PART / QUICKEST_WAKEUPS)) {
-            Hurry::Most
+            Urgency::Most
         } else if self.rate.is_none_or(seen(QUICK_PART)) {
-            Hurry::Some
+            Urgency::Some
         } else {
-            Hurry::None
+            Urgency::None
         }
     }
 

@@ -155,8 +155,8 @@ impl Vcpu {
     }
 
     /// Retains it, or lets go of it; says what changed.
-    pub(super) fn reconcile(&mut self, vcpu: VcpuId, wish: Wish, group: Nanos) -> Option<(Action, Reason)> {
-        let wanted = wish.wanted && !self.held_back();
+    pub(super) fn reconcile(&mut self, vcpu: VcpuId, request: Request, group: Nanos) -> Option<(Action, Reason)> {
+        let wanted = request.wanted && !self.held_back();
         let timeout = self.timeout(group);
         let retained = Some(timeout).filter(|timeout| wanted && *timeout > Nanos::ZERO);
         if retained == self.retained {
@@ -167,18 +167,18 @@ impl Vcpu {
         let by_lengths = self.learnt.as_ref().map(|learnt| Reason::IdleLengths { within: learnt.within() });
         if let Some(timeout) = retained {
             let other_timeout = by_lengths.filter(|_| was.is_some() || was_too_long);
-            let reason = wish.allowed_again.or(other_timeout).unwrap_or(wish.because);
+            let reason = request.allowed_again.or(other_timeout).unwrap_or(request.because);
             return Some((Action::Retain { vcpu, timeout }, reason));
         }
-        let reason = self.why_held_back().or(wish.forbidden).or(by_lengths.filter(|_| wanted));
-        let reason = reason.filter(|_| wish.active).unwrap_or(Reason::Deactivated);
+        let reason = self.why_held_back().or(request.forbidden).or(by_lengths.filter(|_| wanted));
+        let reason = reason.filter(|_| request.active).unwrap_or(Reason::Deactivated);
         Some((Action::Release { vcpu }, reason))
     }
 }
 
 /// What the group has to say of one of its vCPUs.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wish {
+pub(super) struct Request {
     /// Whether the group runs on it.
     pub active: bool,
     /// Whether it should be retained, as far as the group is concerned.

@@ -4,7 +4,7 @@
 //! missing and nothing else. `sweep.json` says what the points are of: a sweep of something else, or by another build,
 //! is refused.
 
-use crate::failure::Failure;
+use gleaner_command::failure::Failure;
 use rustc_hash::FxHasher;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

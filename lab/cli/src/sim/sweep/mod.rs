@@ -6,15 +6,15 @@ mod folder;
 mod grid;
 mod table;
 
-use super::limits::{MaxTime, StoppedBy, Watch};
+use super::limits::{MaxTime, StoppedBy, Watch, share};
 use super::results::{self, Done};
-use crate::args::JsonArg;
-use crate::failure::Failure;
-use crate::output::Output;
 use axis::Axis;
 use clap::Args;
 use columns::Columns;
 use folder::{Folder, Manifest};
+use gleaner_command::args::JsonArg;
+use gleaner_command::failure::Failure;
+use gleaner_command::output::Output;
 use gleaner_report::{SweepParameter, SweepReport};
 use gleaner_scenario::Scenario;
 use gleaner_sim::{Moment, Simulation};
@@ -62,7 +62,7 @@ pub struct SweepArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
     /// End each simulation after so many events; its row says that it is not complete (k, M and G are understood)
-    #[arg(long, value_name = "N", value_parser = crate::cache::at_least_one)]
+    #[arg(long, value_name = "N", value_parser = crate::count::at_least_one)]
     max_events: Option<u64>,
     #[command(flatten)]
     max_time: MaxTime,
@@ -80,7 +80,8 @@ pub fn main(args: &SweepArgs) -> Result<u8, Failure> {
     let scenario = Scenario::parse(&text, &args.file).map_err(Failure::input)?;
     check_axes(&args.axes)?;
     let place = args.file.parent().unwrap_or(Path::new(".")).to_owned();
-    let read_params = |file: &str| crate::params::read_params(&place.join(file)).map_err(|failure| failure.message);
+    let read_params =
+        |file: &str| gleaner_command::params::read_params(&place.join(file)).map_err(|failure| failure.message);
     let table: toml::Table = toml::from_str(&text).map_err(|error| in_file(&args.file, error))?;
     let base = Base { path: &args.file, table, read_params: &read_params };
     let (seed, seeds) = (args.seed.unwrap_or(scenario.seed.min(SEED_MAX)), args.seeds.unwrap_or(scenario.rounds));
@@ -218,7 +219,7 @@ impl Work<'_> {
         let mut full = false;
         let mut go_on = |at: Moment| {
             full = self.args.max_events.is_some_and(|most| at.events >= most);
-            let points = (self.finished.load(Ordering::Relaxed) + self.before) as f64 + super::share(at);
+            let points = (self.finished.load(Ordering::Relaxed) + self.before) as f64 + share(at);
             self.watch.go_on(points / self.all.max(1) as f64) && !full
         };
         let (result, _) = simulation.run_while(&mut go_on).map_err(|error| error.to_string())?;

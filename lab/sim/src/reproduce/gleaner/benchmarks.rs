@@ -10,8 +10,8 @@ use super::{dedup, forkjoin, locks, streamcluster};
 use crate::Time;
 use crate::program::catalogue::{self, Plan};
 use crate::program::{Span, Workload};
-use crate::reproduce::ReproduceError;
 use crate::reproduce::calibration::Calibration;
+use crate::reproduce::result::ReproduceError;
 use serde::Deserialize;
 
 /// Which suite.

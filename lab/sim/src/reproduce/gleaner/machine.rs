@@ -5,7 +5,7 @@ use crate::config::{
     Config, Groups, HaltPoll, HostConfig, LazyTlb, Managed, PauseLoop, Scheduler, SimError, VmConfig, WindowParams,
 };
 use crate::program::{Builder, Op, Span, Workload};
-use crate::reproduce::{Extent, ReproduceError};
+use crate::reproduce::result::{Extent, ReproduceError};
 use crate::{Costs, SimResult, Simulation};
 use gleaner_model::{Policy, Profile};
 

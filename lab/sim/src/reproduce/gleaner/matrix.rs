@@ -5,7 +5,7 @@ use super::machine::{CORES, Neighbour, S, Setting, beginnings, config, counted, 
 use super::streamcluster;
 use crate::program::Workload;
 use crate::reproduce::calibration::Calibration;
-use crate::reproduce::{Extent, ReproduceError};
+use crate::reproduce::result::{Extent, ReproduceError};
 use crate::{SimResult, Time};
 use rayon::prelude::*;
 

@@ -12,7 +12,7 @@ mod streamcluster;
 mod table1;
 mod table2;
 
-use super::{Extent, ReproduceError, Reproduced};
+use super::result::{Extent, ReproduceError, Reproduced};
 
 /// `None`: not one of this paper's.
 pub fn reproduce(id: &str, extent: &Extent) -> Option<Result<Reproduced, ReproduceError>> {

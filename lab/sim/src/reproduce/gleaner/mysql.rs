@@ -14,7 +14,7 @@ use super::dedup;
 use super::machine::{CORES, Neighbour, S, Setting, Time, US, beginnings, config, counted, run};
 use crate::program::{Builder, Op, Span, Workload};
 use crate::reproduce::calibration::Calibration;
-use crate::reproduce::{Extent, ReproduceError, Reproduced, reproduced};
+use crate::reproduce::result::{Extent, ReproduceError, Reproduced, reproduced};
 use gleaner_papers::Found;
 use rayon::prelude::*;
 

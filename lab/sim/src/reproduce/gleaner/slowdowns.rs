@@ -4,7 +4,7 @@ use super::benchmarks::{self, Suite};
 use super::machine::{Neighbour, Setting};
 use super::matrix::{Measured, measure};
 use crate::reproduce::calibration::Calibration;
-use crate::reproduce::{Extent, ReproduceError, Reproduced, reproduced};
+use crate::reproduce::result::{Extent, ReproduceError, Reproduced, reproduced};
 use gleaner_papers::Found;
 
 const NATIVE: Setting = Setting::Native;

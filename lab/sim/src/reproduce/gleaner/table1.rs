@@ -4,7 +4,7 @@ use super::dedup;
 use super::machine::{Neighbour, S, Setting, beginnings, config, matmul, run};
 use super::streamcluster;
 use crate::reproduce::calibration::Calibration;
-use crate::reproduce::{Extent, ReproduceError, Reproduced, reproduced};
+use crate::reproduce::result::{Extent, ReproduceError, Reproduced, reproduced};
 use gleaner_papers::Found;
 use rayon::prelude::*;
 

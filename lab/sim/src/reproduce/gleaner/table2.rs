@@ -9,7 +9,7 @@ use super::machine::{CORES, MS, S, Setting, Time, US, dedicated, gleaner, groupe
 use crate::Costs;
 use crate::config::{Config, HostConfig, IdleLoop, Scheduler, VmConfig, WindowParams};
 use crate::program::{Builder, Op, Span, Workload};
-use crate::reproduce::{ReproduceError, Reproduced, reproduced};
+use crate::reproduce::result::{ReproduceError, Reproduced, reproduced};
 use gleaner_papers::Found;
 
 /// Unlocks happen at a time that is no multiple of the host's tick.

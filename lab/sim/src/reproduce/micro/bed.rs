@@ -4,7 +4,7 @@
 use crate::config::{Config, CreditParams, HostConfig, LazyTlb, PauseLoop, Scheduler, VmConfig};
 use crate::engine::Time;
 use crate::program::Workload;
-use crate::reproduce::{Extent, ReproduceError, seeds};
+use crate::reproduce::result::{Extent, ReproduceError, seeds};
 use crate::{Costs, SimResult, Simulation, Timeline};
 
 pub(super) const US: Time = 1_000;

@@ -2,7 +2,7 @@
 //! ([`memory`](crate::reproduce::memory)), under Linux 3.5's semaphore, which comes to writers in turn.
 
 use super::kernel::Kernel;
-use super::parsec::Queue;
+use super::queue::Queue;
 use crate::engine::Time;
 use crate::program::{Builder, Op, Span, Writers};
 use crate::reproduce::memory::{PARTS_OF_4, USES_OF_4, computes};

@@ -2,7 +2,7 @@
 
 use super::bed::{Bed, S};
 use super::parsec::{PARSEC, Program};
-use crate::reproduce::{Extent, ReproduceError, Reproduced, reproduced};
+use crate::reproduce::result::{Extent, ReproduceError, Reproduced, reproduced};
 use gleaner_papers::Found;
 use rayon::prelude::*;
 
@@ -70,5 +70,5 @@ pub(super) fn reproduce(extent: &Extent) -> Result<Reproduced, ReproduceError> {
     let mut found = Found::default();
     found.put("least / median", least / median);
     put(&mut found, &pairs);
-    Ok(reproduced("micro:fig2", super::parameters(), &found))
+    Ok(reproduced("micro:fig2", super::common::parameters(), &found))
 }

@@ -3,7 +3,7 @@
 use super::bed::{Bed, S};
 use super::guests::{App, guest};
 use super::network::{jitter_ms, mbits};
-use crate::reproduce::{Extent, ReproduceError, Reproduced, reproduced};
+use crate::reproduce::result::{Extent, ReproduceError, Reproduced, reproduced};
 use gleaner_papers::Found;
 use rayon::prelude::*;
 
@@ -41,5 +41,5 @@ pub(super) fn reproduce(extent: &Extent) -> Result<Reproduced, ReproduceError> {
         found.put(format!("{case} jitter"), network.jitter_ms);
         found.put(format!("{case} / solo"), network.mbits / measured[0].mbits);
     }
-    Ok(reproduced("micro:fig3", super::parameters(), &found))
+    Ok(reproduced("micro:fig3", super::common::parameters(), &found))
 }

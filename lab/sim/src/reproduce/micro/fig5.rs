@@ -5,10 +5,10 @@
 //! program's figure is its mean over the twelve others.
 
 use super::bed::{Bed, MS, S, US, XEN_SLICE};
+use super::common::{falls, parameters, rises};
 use super::parsec::{PARSEC, Program};
-use super::{falls, rises};
 use crate::engine::Time;
-use crate::reproduce::{Extent, ReproduceError, Reproduced, reproduced};
+use crate::reproduce::result::{Extent, ReproduceError, Reproduced, reproduced};
 use gleaner_papers::Found;
 use rayon::prelude::*;
 
@@ -76,5 +76,5 @@ pub(super) fn reproduce(extent: &Extent) -> Result<Reproduced, ReproduceError> {
         }
     }
     found.list("pictured", pictured);
-    Ok(reproduced("micro:fig5", super::parameters(), &found))
+    Ok(reproduced("micro:fig5", parameters(), &found))
 }

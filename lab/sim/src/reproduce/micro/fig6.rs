@@ -4,8 +4,8 @@ use super::bed::{Bed, MS, S, US, XEN_SLICE};
 use super::fig3::{Network, network};
 use super::guests::{App, guest};
 use crate::engine::Time;
-use crate::reproduce::{Extent, ReproduceError, Reproduced, Row};
-use gleaner_papers::{Found, table};
+use crate::reproduce::result::{Extent, ReproduceError, Reproduced};
+use gleaner_papers::{Found, Row, table};
 use rayon::prelude::*;
 
 const FERRET: &[App] = &[App::Parsec("ferret")];
@@ -102,5 +102,5 @@ pub(super) fn reproduce(extent: &Extent) -> Result<Reproduced, ReproduceError> {
         .collect();
     all.extend(network_rows(solo, &networks?));
     let table = table("micro:fig6");
-    Ok(Reproduced { rows: all, title: table.title, parameters: super::parameters(), notes: table.notes })
+    Ok(Reproduced { rows: all, title: table.title, parameters: super::common::parameters(), notes: table.notes })
 }

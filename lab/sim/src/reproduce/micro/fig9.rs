@@ -9,7 +9,7 @@ use super::bed::{MS, S};
 use crate::config::{Config, FairParams, HostConfig, Scheduler, VmConfig};
 use crate::engine::Time;
 use crate::program::{Builder, Op, Span};
-use crate::reproduce::{Extent, ReproduceError, Reproduced, reproduced};
+use crate::reproduce::result::{Extent, ReproduceError, Reproduced, reproduced};
 use crate::{Costs, Simulation, Timeline};
 use gleaner_papers::Found;
 use rayon::prelude::*;

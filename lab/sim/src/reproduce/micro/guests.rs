@@ -2,9 +2,9 @@
 
 use super::bed::Bed;
 use super::kernel::Kernel;
+use super::lock_times::hold_ns;
 use super::network;
 use super::parsec::{Program, THREADS};
-use super::table1::hold_ns;
 use crate::engine::Time;
 use crate::program::{Builder, Workload};
 

@@ -11,6 +11,7 @@
 //! I's holding times alone, and costs with their sources.
 
 mod bed;
+mod common;
 mod dedup;
 mod fig2;
 mod fig3;
@@ -19,14 +20,16 @@ mod fig6;
 mod fig9;
 mod guests;
 mod kernel;
+mod lock_times;
 mod network;
 mod parsec;
+mod queue;
 mod table1;
 #[cfg(test)]
 mod tests;
 mod threadgroup;
 
-use super::{Extent, ReproduceError, Reproduced};
+use super::result::{Extent, ReproduceError, Reproduced};
 
 /// `None`: not one of this paper's.
 pub fn reproduce(id: &str, extent: &Extent) -> Option<Result<Reproduced, ReproduceError>> {
@@ -39,37 +42,4 @@ pub fn reproduce(id: &str, extent: &Extent) -> Option<Result<Reproduced, Reprodu
         "micro:fig9" => Some(fig9::reproduce(extent)),
         _ => None,
     }
-}
-
-/// What all of them have in common.
-fn parameters() -> Vec<(String, String)> {
-    let costs = bed::costs();
-    let named = |name: &str, value: String| (name.to_owned(), value);
-    let mut all = vec![
-        named("host", "4 pCPUs (one socket of a Xeon E5620), Xen 4.2 credit, 4 vCPUs a VM, free to move".to_owned()),
-        named("pause_loop_exits", "after 1700 ns, plain yields, as in Xen 4.2".to_owned()),
-        named(
-            "programs",
-            "Bienia et al. (PACT'08) Table 1, simlarge; one instruction a cycle at 2.4 GHz (ours)".to_owned(),
-        ),
-    ];
-    let described = costs.described();
-    let used = described.iter().filter(|cost| cost.ns > 0);
-    all.extend(used.map(|cost| match cost.name {
-        "cache_refill_ns" => (cost.name.to_owned(), format!("{} ({})", cost.ns, bed::REFILL_SOURCE)),
-        name => (name.to_owned(), format!("{} ({})", cost.ns, cost.source)),
-    }));
-    all.extend(parsec::PARSEC.iter().map(|program| (program.name.clone(), program.source.clone())));
-    all
-}
-
-/// A ratio has to differ from 1 by more than this to be larger or smaller: runs differ by less.
-const CLEARLY: f64 = 0.02;
-
-fn falls(ratio: f64) -> bool {
-    ratio < 1.0 - CLEARLY
-}
-
-fn rises(ratio: f64) -> bool {
-    ratio > 1.0 + CLEARLY
 }

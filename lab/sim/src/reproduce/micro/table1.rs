@@ -4,42 +4,12 @@
 //! not waited for. Pause-loop exits are off: the paper comes to them only later.
 
 use super::bed::{Bed, S, US};
+use super::lock_times::{Line, TABLE};
 use super::parsec::Program;
-use crate::engine::Time;
-use crate::reproduce::{Extent, ReproduceError, Reproduced, Row};
+use crate::reproduce::result::{Extent, ReproduceError, Reproduced};
 use gleaner_model::Distribution;
-use gleaner_papers::{Found, table};
+use gleaner_papers::{Found, Row, table};
 use rayon::prelude::*;
-
-/// A line of Table I, microseconds.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Line {
-    pub name: &'static str,
-    wait: [f64; 2],
-    hold: [f64; 2],
-}
-
-const fn line(name: &'static str, wait: [f64; 2], hold: [f64; 2]) -> Line {
-    Line { name, wait, hold }
-}
-
-/// Alone, beside swaptions.
-const TABLE: [Line; 6] = [
-    line("bodytrack", [6.73, 13_641.45], [7.88, 111.35]),
-    line("canneal", [3.42, 5_765.86], [15.97, 1_165.09]),
-    line("facesim", [8.86, 37_514.69], [8.43, 212.37]),
-    line("fluidanimate", [0.59, 13_615.83], [3.44, 632.20]),
-    line("raytrace", [2.93, 3_952.83], [5.52, 433.40]),
-    line("streamcluster", [1.22, 3_197.97], [1.20, 120.98]),
-];
-
-/// How long a program's kernel sections are: its line's holding time alone, or the lines' mean.
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "microseconds of a printed table")]
-pub(super) fn hold_ns(name: &str) -> Time {
-    let of = |line: &Line| line.hold[0] * US as f64;
-    let mean = TABLE.iter().map(of).sum::<f64>() / TABLE.len() as f64;
-    TABLE.iter().find(|line| line.name == name).map_or(mean, of) as Time
-}
 
 /// Mean of what is not 0, microseconds; 0 where nothing is.
 fn mean_of_waits(waits: &Distribution) -> f64 {
@@ -98,5 +68,5 @@ pub(super) fn reproduce(extent: &Extent) -> Result<Reproduced, ReproduceError> {
         .collect();
     let table = table("micro:table1");
     let rows = lines?.into_iter().flatten().collect();
-    Ok(Reproduced { rows, title: table.title, parameters: super::parameters(), notes: table.notes })
+    Ok(Reproduced { rows, title: table.title, parameters: super::common::parameters(), notes: table.notes })
 }

@@ -2,8 +2,9 @@ use super::bed::{Bed, S};
 use super::guests::{App, guest};
 use super::parsec::Program;
 use super::{network, reproduce};
-use crate::reproduce::{Basis, Extent, IDS, Reproduced};
+use crate::reproduce::result::{Extent, IDS, Reproduced};
 use crate::{Timeline, TimelineSpan};
+use gleaner_papers::Basis;
 
 const SMOKE: Extent = Extent { smoke: true, seed: 1 };
 

@@ -1,7 +1,7 @@
-//! Several groups share vCPUs: what each wants of each vCPU, and what comes of it.
+//! The time-outs that groups request for vCPUs they share, and which one is in force.
 //!
 //! The longest time-out wins: to a group that wants a shorter one the longer one does no harm. What a shared vCPU polls
-//! counts for the budget of each of its groups. While a group tries whether retention pays, its wishes alone count:
+//! counts for the budget of each of its groups. While a group tries whether retention pays, its requests alone count:
 //! else it would compare retention with retention.
 
 use gleaner_model::{Nanos, VcpuId};
@@ -18,9 +18,9 @@ impl fmt::Display for GroupId {
     }
 }
 
-/// The time-outs that are wished for, and those in force.
+/// The time-outs that are requested, and those in force.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Wishes {
+pub(crate) struct TimeoutRequests {
     by_group: BTreeMap<GroupId, BTreeMap<VcpuId, Nanos>>,
     alone: Option<GroupId>,
     held: BTreeSet<GroupId>,
@@ -29,7 +29,7 @@ pub(crate) struct Wishes {
     changed: bool,
 }
 
-impl Wishes {
+impl TimeoutRequests {
     /// `group` wants idle periods of `vcpu` bridged up to `timeout`, or not at all.
     pub(crate) fn set(&mut self, group: GroupId, vcpu: VcpuId, timeout: Option<Nanos>) {
         self.changed = true;
@@ -62,7 +62,7 @@ impl Wishes {
         &self.in_force
     }
 
-    /// Nothing can be fulfilled any more.
+    /// Nothing can be applied any more.
     pub(crate) fn end(&mut self) {
         self.by_group.clear();
         self.in_force.clear();
@@ -74,7 +74,7 @@ impl Wishes {
         self.changed
     }
 
-    /// What has to be changed for the wishes to be in force; from here on they are.
+    /// What has to be changed for the requests to be in force; from here on they are.
     pub(crate) fn changes(&mut self) -> Vec<(VcpuId, Option<Nanos>)> {
         self.changed = false;
         let mut wanted: BTreeMap<VcpuId, Nanos> = BTreeMap::new();
@@ -105,74 +105,74 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_longest_wish_is_in_force_and_each_change_is_told_once() {
+    fn the_longest_request_is_in_force_and_each_change_is_told_once() {
         let (redis, batch) = (GroupId(1), GroupId(2));
         let (one, two) = (VcpuId(1), VcpuId(2));
         let us = |us| Some(Nanos::from_micros(us));
-        let mut wishes = Wishes::default();
-        wishes.set(redis, one, us(30));
-        wishes.set(batch, one, us(200));
-        wishes.set(batch, two, us(10));
-        assert_eq!(wishes.changes(), [(one, us(200)), (two, us(10))]);
-        assert!(!wishes.have_changed());
-        assert_eq!(wishes.changes(), []);
-        wishes.set(batch, one, None);
-        assert_eq!(wishes.changes(), [(one, us(30))]);
-        wishes.set(redis, one, us(0));
-        assert_eq!(wishes.changes(), [(one, us(0))]);
-        wishes.forget(batch);
-        assert_eq!(wishes.changes(), [(two, None)]);
-        wishes.forget(redis);
-        assert_eq!(wishes.changes(), [(one, None)]);
-        assert!(wishes.in_force().is_empty());
+        let mut requests = TimeoutRequests::default();
+        requests.set(redis, one, us(30));
+        requests.set(batch, one, us(200));
+        requests.set(batch, two, us(10));
+        assert_eq!(requests.changes(), [(one, us(200)), (two, us(10))]);
+        assert!(!requests.have_changed());
+        assert_eq!(requests.changes(), []);
+        requests.set(batch, one, None);
+        assert_eq!(requests.changes(), [(one, us(30))]);
+        requests.set(redis, one, us(0));
+        assert_eq!(requests.changes(), [(one, us(0))]);
+        requests.forget(batch);
+        assert_eq!(requests.changes(), [(two, None)]);
+        requests.forget(redis);
+        assert_eq!(requests.changes(), [(one, None)]);
+        assert!(requests.in_force().is_empty());
     }
 
     #[test]
     fn what_could_not_be_changed_is_tried_again() {
         let (group, vcpu, us) = (GroupId(1), VcpuId(1), |us| Some(Nanos::from_micros(us)));
-        let mut wishes = Wishes::default();
-        wishes.set(group, vcpu, us(30));
-        assert_eq!(wishes.changes(), [(vcpu, us(30))]);
-        wishes.stays(vcpu, None);
-        assert!(wishes.in_force().is_empty() && wishes.have_changed());
-        assert_eq!(wishes.changes(), [(vcpu, us(30))]);
-        wishes.set(group, vcpu, None);
-        assert_eq!(wishes.changes(), [(vcpu, None)]);
-        wishes.stays(vcpu, us(30));
-        assert_eq!(wishes.in_force()[&vcpu], Nanos::from_micros(30));
-        assert_eq!(wishes.changes(), [(vcpu, None)]);
+        let mut requests = TimeoutRequests::default();
+        requests.set(group, vcpu, us(30));
+        assert_eq!(requests.changes(), [(vcpu, us(30))]);
+        requests.stays(vcpu, None);
+        assert!(requests.in_force().is_empty() && requests.have_changed());
+        assert_eq!(requests.changes(), [(vcpu, us(30))]);
+        requests.set(group, vcpu, None);
+        assert_eq!(requests.changes(), [(vcpu, None)]);
+        requests.stays(vcpu, us(30));
+        assert_eq!(requests.in_force()[&vcpu], Nanos::from_micros(30));
+        assert_eq!(requests.changes(), [(vcpu, None)]);
     }
 
     #[test]
     fn what_a_held_group_wants_does_not_count_until_it_is_released() {
         let (held, other) = (GroupId(1), GroupId(2));
         let (vcpu, us) = (VcpuId(0), |us| Some(Nanos::from_micros(us)));
-        let mut wishes = Wishes::default();
-        wishes.set(held, vcpu, us(50));
-        assert_eq!(wishes.changes(), [(vcpu, us(50))]);
-        wishes.hold(held, true);
-        assert_eq!(wishes.changes(), [(vcpu, None)]);
-        wishes.set(held, vcpu, us(70));
-        wishes.set(other, vcpu, us(20));
-        assert_eq!(wishes.changes(), [(vcpu, us(20))]);
-        wishes.hold(held, false);
-        assert_eq!(wishes.changes(), [(vcpu, us(70))]);
+        let mut requests = TimeoutRequests::default();
+        requests.set(held, vcpu, us(50));
+        assert_eq!(requests.changes(), [(vcpu, us(50))]);
+        requests.hold(held, true);
+        assert_eq!(requests.changes(), [(vcpu, None)]);
+        requests.set(held, vcpu, us(70));
+        requests.set(other, vcpu, us(20));
+        assert_eq!(requests.changes(), [(vcpu, us(20))]);
+        requests.hold(held, false);
+        assert_eq!(requests.changes(), [(vcpu, us(70))]);
     }
 
     #[test]
     fn whoever_tries_has_the_vcpus_to_itself() {
         let (trying, other) = (GroupId(1), GroupId(2));
         let (vcpu, timeout) = (VcpuId(0), Some(Nanos::from_micros(50)));
-        let mut wishes = Wishes::default();
-        wishes.set(other, vcpu, timeout);
-        assert_eq!(wishes.changes(), [(vcpu, timeout)]);
-        wishes.count_alone(Some(trying));
-        assert_eq!(wishes.changes(), [(vcpu, None)], "a block without retention");
-        wishes.set(trying, vcpu, timeout);
-        assert_eq!(wishes.changes(), [(vcpu, timeout)]);
-        wishes.set(trying, vcpu, None);
-        assert_eq!(wishes.changes(), [(vcpu, None)]);
-        wishes.forget(trying);
-        assert_eq!(wishes.changes(), [(vcpu, timeout)], "it is gone, and the other's wish counts again");
+        let mut requests = TimeoutRequests::default();
+        requests.set(other, vcpu, timeout);
+        assert_eq!(requests.changes(), [(vcpu, timeout)]);
+        requests.count_alone(Some(trying));
+        assert_eq!(requests.changes(), [(vcpu, None)], "a block without retention");
+        requests.set(trying, vcpu, timeout);
+        assert_eq!(requests.changes(), [(vcpu, timeout)]);
+        requests.set(trying, vcpu, None);
+        assert_eq!(requests.changes(), [(vcpu, None)]);
+        requests.forget(trying);
+        assert_eq!(requests.changes(), [(vcpu, timeout)], "it is gone, and the other's request counts again");
     }
 }

@@ -20,11 +20,11 @@ const TAKEN: u64 = 8;
 
 /// Both numbers; 0 in the beginning.
 #[derive(Debug)]
-pub(crate) struct Heart(File);
+pub(crate) struct Heartbeat(File);
 
-impl Heart {
+impl Heartbeat {
     pub(crate) fn new() -> io::Result<Self> {
-        Ok(Self(rustix::fs::memfd_create("gleaner-heart", rustix::fs::MemfdFlags::CLOEXEC)?.into()))
+        Ok(Self(rustix::fs::memfd_create("gleaner-heartbeat", rustix::fs::MemfdFlags::CLOEXEC)?.into()))
     }
 
     /// For the guardian, which finds it as its stdout.
@@ -78,8 +78,8 @@ mod tests {
 
     #[test]
     fn each_side_reads_what_the_other_wrote() {
-        let run = Heart::new().unwrap();
-        let guardian = Heart(run.0.try_clone().unwrap());
+        let run = Heartbeat::new().unwrap();
+        let guardian = Heartbeat(run.0.try_clone().unwrap());
         assert_eq!((guardian.last(), run.taken()), (None, 0));
         let before = monotonic();
         run.beat();

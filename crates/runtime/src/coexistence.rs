@@ -1,4 +1,4 @@
-//! Others that steer the same vCPUs: what of a configuration is left beside them.
+//! Coexistence with others that steer the same vCPUs: what of a configuration is left beside them.
 
 use crate::config::Config;
 use crate::event::Warning;
@@ -20,7 +20,7 @@ pub(crate) fn without_retention(config: &Config) -> Config {
 }
 
 /// `config`, without what is somebody else's here.
-pub(crate) fn respecting<'a>(config: &'a Config, events: &mut Events) -> Cow<'a, Config> {
+pub(crate) fn beside_others<'a>(config: &'a Config, events: &mut Events) -> Cow<'a, Config> {
     let root = ProcRoot::default();
     let scheduler = if config.acts() { sched_ext(&root) } else { None };
     let steered = Steered { by_sched_ext: scheduler.is_some(), never_halts: config.acts() && never_halts(&root) };
