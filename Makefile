@@ -57,12 +57,17 @@ reference: toolchain ## docs/reference, and man pages and completions in target/
 	$(CARGO) run --quiet --package gleaner-reference --locked --target $(HOST) -- pages docs/reference
 	$(CARGO) run --quiet --package gleaner-reference --locked --target $(HOST) -- share $(SHARE)
 
+.PHONY: figures
+figures: ## the figures that pages quote, from the summaries in experiments/ (needs python3 and jq)
+	@scripts/figures.py
+
 .PHONY: check
 check: toolchain ## formatting, lints, licences, and the length of pages and lines
 	@scripts/words.sh --check
 	@scripts/columns.sh
 	@experiments/simulator/rows.sh --check
 	@if command -v python3 >/dev/null; then scripts/cast.py check; else echo "check: no python3: the README's cast is not checked" >&2; fi
+	@if command -v python3 >/dev/null && command -v jq >/dev/null; then scripts/figures.py --check; else echo "check: no python3 or jq: figures that pages quote are not checked" >&2; fi
 	@$(CARGO) fmt --version >/dev/null && $(CARGO) clippy --version >/dev/null || { echo "this toolchain lacks rustfmt or clippy: rustup component add rustfmt clippy" >&2; exit 1; }
 	$(CARGO) fmt --all --check
 	@if $(CARGO) deny --version >/dev/null 2>&1; then $(MAKE) --no-print-directory deny; else echo "check: no cargo-deny: licences are not checked (make deny)" >&2; fi
