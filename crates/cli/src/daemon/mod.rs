@@ -42,7 +42,10 @@ pub fn config(args: &ConfigArgs) -> Result<u8, Failure> {
             let from = found.files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(", ");
             let groups = found.groups.len();
             Output::Text.text(&match (found.files.is_empty(), found.names_no_group) {
-                (true, _) => "No file: the daemon would watch everything, and change nothing.".to_owned(),
+                (true, _) => {
+                    "No file: the daemon would watch everything, and change nothing. Write /etc/gleaner/gleaner.toml."
+                        .to_owned()
+                }
                 (_, true) => format!("{from}: right. No group is named: the daemon would watch, and change nothing."),
                 _ => {
                     let host = if found.host.is_some() { ", and the host agent" } else { "" };
