@@ -4,12 +4,13 @@
 //! has none.
 
 use crate::record::{BurstRecord, Ended, GroupRecord, Machine, Record, WindowRecord};
-use gleaner_model::{Burst, Decision, GroupWindow, Nanos, Policy, Profile, Source, VcpuWindow, Window};
+use gleaner_model::{Burst, Decision, GroupWindow, Nanos, Policy, Profile, Source, Ties, VcpuWindow, Window};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
 /// A record. The order of kinds and fields is the format: another one is another [`crate::frame::VERSION`].
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[allow(clippy::large_enum_variant, reason = "one at a time, and most are windows")]
 pub(crate) enum Wire<'a> {
     Begins(Cow<'a, Machine>),
     Group {
@@ -51,6 +52,11 @@ pub(crate) enum Wire<'a> {
         group: u64,
         burst: Burst,
         decisions: Cow<'a, [Decision]>,
+    },
+    /// Of the group's next window.
+    Ties {
+        group: u64,
+        ties: Cow<'a, Ties>,
     },
 }
 
@@ -97,6 +103,9 @@ impl Block {
         window: &Window,
         decisions: &[Decision],
     ) -> Result<(), CannotEncode> {
+        if let Some(ties) = window.group.ties.as_deref() {
+            self.add(&Wire::Ties { group, ties: Cow::Borrowed(ties) })?;
+        }
         let as_before = !self.vcpus.is_empty() && self.vcpus == window.vcpus;
         if !as_before {
             self.vcpus.clone_from(&window.vcpus);
@@ -122,15 +131,29 @@ pub(crate) struct Records {
     bytes: Vec<u8>,
     at: usize,
     vcpus: Option<Vec<VcpuWindow>>,
+    /// Of the next window, and whose that is.
+    ties: Option<(u64, Ties)>,
 }
 
 impl Records {
     pub(crate) fn of(bytes: Vec<u8>) -> Self {
-        Self { bytes, at: 0, vcpus: None }
+        Self { bytes, at: 0, vcpus: None, ties: None }
     }
 
     /// The next one; `None` after the last.
     pub(crate) fn next(&mut self) -> Option<Result<Record, &'static str>> {
+        match self.next_wire()? {
+            // It is part of the window that follows.
+            Ok(Wire::Ties { group, ties }) => {
+                self.ties = Some((group, ties.into_owned()));
+                let next = self.next_wire()?;
+                Some(next.and_then(|wire| self.record(wire).ok_or("its vCPUs are not there")))
+            }
+            wire => Some(wire.and_then(|wire| self.record(wire).ok_or("its vCPUs are not there"))),
+        }
+    }
+
+    fn next_wire(&mut self) -> Option<Result<Wire<'static>, &'static str>> {
         let rest = &self.bytes[self.at..];
         if rest.is_empty() {
             return None;
@@ -144,7 +167,7 @@ impl Records {
         let Ok((wire, [])) = postcard::take_from_bytes::<Wire<'static>>(record) else {
             return Some(Err("it cannot be understood"));
         };
-        Some(self.record(wire).ok_or("its vCPUs are not there"))
+        Some(Ok(wire))
     }
 
     fn record(&mut self, wire: Wire<'static>) -> Option<Record> {
@@ -177,10 +200,14 @@ impl Records {
                     self.vcpus = Some(own.into_owned());
                 }
                 let vcpus = self.vcpus.clone()?;
-                let of_group = of_group.into_owned();
+                let mut of_group = of_group.into_owned();
+                let ties = self.ties.take_if(|(of, _)| *of == group);
+                of_group.ties = ties.map(|(_, ties)| Box::new(ties));
                 let window = Window { at, length, source, vcpus, idle_entries, halts, group: of_group };
                 Record::Window(Box::new(WindowRecord { group, decided, window, decisions: decisions.into_owned() }))
             }
+            // Two of them for one window are no file of ours.
+            Wire::Ties { .. } => return None,
             Wire::Gone { group } => Record::Gone { group },
             Wire::Event { at, text } => Record::Event { at, text: text.into_owned() },
             Wire::Ends(ended) => Record::Ends(ended),

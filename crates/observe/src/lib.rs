@@ -12,6 +12,7 @@
 //!   run_intervals: what slices threads really got, and where they compete
 //!   thread_events: who ran, waited and woke whom, event by event
 //!   system_calls: how many a few processes make, for as long as places are compared
+//!   waking: who wakes whom among them, thread by thread, for as long as somebody asks
 //!   neighbours: who else steers these vCPUs
 //!   host: what a host is, and what things cost on it
 //!   llc_counts: where a thread's figures of the last level come from
@@ -43,6 +44,7 @@ mod system_calls;
 mod target;
 mod thread_events;
 mod vmm;
+mod waking;
 mod xen;
 
 pub use gleaner_sys::{CpuTimes, ProcRoot, StatReader, SystemStat};
@@ -78,4 +80,5 @@ pub use vmm::{
     ThreadStat, VcpuActivity, VcpuLoad, VcpuThread, Vm, Vmm, cgroup_of, cpu_limit, discover, entitlements, query_cpus,
     rediscover, select, thread_stat, watch,
 };
+pub use waking::WakeCounter;
 pub use xen::{XenDomain, XenHost, XenReadError, XenVcpu, XenVcpuState, is_xen_dom0, xen_host, xen_pools};

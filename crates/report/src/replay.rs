@@ -60,7 +60,7 @@ pub struct ReplayGroup {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ReplayAction {
-    /// `retain`, `release`, `deactivate`, `activate`, `activate-all`.
+    /// `retain`, `release`, `deactivate`, `activate`, `activate-all`, `bind`.
     pub action: String,
     /// Times then.
     pub recorded: u64,

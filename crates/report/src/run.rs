@@ -199,7 +199,7 @@ pub struct Means {
 pub struct DecisionRecord {
     /// Since exec.
     pub at_ns: u64,
-    /// `retain`, `release`, `deactivate`, `activate`, `activate-all`.
+    /// `retain`, `release`, `deactivate`, `activate`, `activate-all`, `bind`.
     pub action: String,
     /// Which vCPU; null for all.
     pub vcpu: Option<u32>,

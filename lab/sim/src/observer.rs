@@ -73,6 +73,7 @@ impl World {
                 progress: None,
                 system_calls: None,
                 wakes: None,
+                ties: None,
                 pinned: pinned(&self.threads[from..to], state.guest.active),
             },
         }

@@ -241,3 +241,65 @@ fn as_large_a_part_of_the_threads_moves_as_there_are_new_vcpus() {
         thread.join().unwrap();
     }
 }
+
+/// What two threads might use.
+struct Seen {
+    base: CpuSet,
+    bound: [Option<CpuSet>; 2],
+    freed: [Option<CpuSet>; 2],
+    journal: String,
+}
+
+/// Two threads on one vCPU; then both may use all again. `on_the_way` is called in between.
+fn bound_and_freed(on_the_way: impl Fn(i32, &CpuSet)) -> Option<Seen> {
+    let (base, first) = all_and_one()?;
+    let folder = tempfile::tempdir().unwrap();
+    let mut journal = Journal::create(folder.path(), "test").unwrap();
+    let mut placement = by_masks(&base);
+    let (says, heard) = channel();
+    let threads = [parent(says.clone()), parent(says)];
+    let tids = [heard.recv().unwrap(), heard.recv().unwrap()];
+    let vcpu = first.iter().next().unwrap();
+    let bound: BTreeMap<i32, VcpuId> = [(tids[0], vcpu), (tids[1], vcpu)].into();
+    placement.confine_with(&base, &bound, &tids, &mut journal).unwrap();
+    assert!(placement.follows_threads());
+    let were = tids.map(affinity_of);
+    on_the_way(tids[0], &first);
+    placement.confine_with(&base, &bound, &tids, &mut journal).unwrap();
+    placement.confine(&base, &tids, &mut journal).unwrap();
+    assert_ne!(affinity_of(tids[1]), Some(first), "no more");
+    for _ in 0..=PASSES_AFTER_WIDENING {
+        placement.confine(&base, &tids, &mut journal).unwrap();
+    }
+    assert!(!placement.follows_threads());
+    let now = tids.map(affinity_of);
+    let text = std::fs::read_to_string(journal.path()).unwrap();
+    for (tell, thread) in threads {
+        drop(tell);
+        thread.join().unwrap();
+    }
+    Some(Seen { base, bound: were, freed: now, journal: text })
+}
+
+#[test]
+fn threads_that_are_bound_have_one_vcpu_and_get_their_own_back() {
+    let Some(Seen { base, bound, freed, journal }) = bound_and_freed(|_, _| {}) else {
+        gleaner_testing::skip!("needs two CPUs");
+    };
+    let one: CpuSet = base.iter().take(1).collect();
+    assert_eq!(bound, [Some(one.clone()), Some(one.clone())]);
+    assert_eq!(freed, [Some(base.clone()), Some(base)]);
+    assert!(journal.contains(&format!("\"active\":\"{one}\"")), "an undo knows the mask: {journal}");
+}
+
+#[test]
+fn a_bound_thread_that_sets_its_own_mask_keeps_it() {
+    let own = |one: &CpuSet| affinity_of(0).unwrap().difference(one);
+    let Some(Seen { base, freed, journal, .. }) = bound_and_freed(|tid, one| assert!(set_affinity(tid, &own(one))))
+    else {
+        gleaner_testing::skip!("needs two CPUs");
+    };
+    let own = own(&base.iter().take(1).collect());
+    assert_eq!(freed, [Some(own.clone()), Some(base)]);
+    assert!(journal.contains(&format!("\"own\":\"{own}\"")), "an undo knows it: {journal}");
+}

@@ -98,6 +98,8 @@ parameters! {
         turns_alike: f64 = 0.03, 0 to 0.5, "share";
         /// Profile `frugal` gives up this share of the speed for a vCPU.
         turns_frugal_loss: f64 = 0.2, 0 to 0.9, "share";
+        /// Whether several chains that take turns each are tried on a vCPU each.
+        turns_chains: bool = true, any of "true or false", "";
         /// How long the answer of the first trial stands.
         turns_again_min_ms: u64 = 250, 10 to 3_600_000, "ms";
         /// It doubles up to this.

@@ -198,6 +198,7 @@ impl Group {
             waited: Some(wake_to_run.sum()),
             wake_to_run: Some(wake_to_run),
             wakes: Some(Box::new(all_wakes(shares))),
+            ties: None,
         };
         let work = shares.iter().map(|(id, share)| (*id, share.as_work())).collect();
         SeenGroup { quiet, group, work: Some(work) }

@@ -384,5 +384,6 @@ fn group_window(last: &Census, now: &Census, pinned: CpuSet) -> GroupWindow {
         g_comp: None,
         wake_to_run: None,
         wakes: None,
+        ties: None,
     }
 }

@@ -15,14 +15,21 @@
 //! That it looks like turns is a bound: a group that uses more than `turns_cpus_max` CPUs has threads that run side by
 //! side. What it does on one vCPU is tried: short blocks of both, in turn, on the running program, ended as soon as it
 //! is clear. `evidence` says what is compared.
+//!
+//! A group whose threads run side by side may hold several chains that take turns each. `chains` finds them, `chaining`
+//! has them tried in the same way: then "packed" is each chain on a vCPU of its own.
 
+mod chaining;
+mod chains;
 mod evidence;
 
 use super::backoff::Backoff;
 use super::kinds::LostKinds;
 use super::{GuestParams, TrialRecord};
+use chaining::Chaining;
+pub use chains::Chain;
 use evidence::{Block, Compared};
-use gleaner_model::{BurstWatch, Nanos, Profile, Reason, Window};
+use gleaner_model::{BurstWatch, Nanos, Profile, Reason, Topology, Window};
 use serde::{Deserialize, Serialize};
 
 /// Whether a block is where the first one was. Each two of them are a pair, and a drift of the load cancels
@@ -65,7 +72,7 @@ const BURST_DELAY: Nanos = Nanos::from_millis(20);
 /// What becomes of the group's place.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Change {
-    /// Onto one vCPU.
+    /// Onto one vCPU; each chain onto its own, where there are several.
     Pack(Reason),
     /// Onto all that it may use.
     Spread(Reason),
@@ -159,6 +166,7 @@ pub(super) struct Turns {
     again: Backoff,
     lost: LostKinds,
     last: Option<TrialRecord>,
+    chaining: Chaining,
 }
 
 /// What to be told of while a group is on one vCPU.
@@ -186,6 +194,7 @@ impl Turns {
             again: Backoff::new(ms(params.turns_again_min_ms), ms(params.turns_again_max_ms), u64::MAX),
             lost: LostKinds::default(),
             last: None,
+            chaining: Chaining::new(params),
             params: params.clone(),
         }
     }
@@ -193,7 +202,17 @@ impl Turns {
     pub(super) fn set_params(&mut self, params: &GuestParams) {
         let ms = Nanos::from_millis;
         self.again.set_limits(ms(params.turns_again_min_ms), ms(params.turns_again_max_ms));
+        self.chaining.set_params(params);
         self.params = params.clone();
+    }
+
+    pub(super) fn set_topology(&mut self, topology: Topology) {
+        self.chaining.set_topology(topology);
+    }
+
+    /// The hold-off of what is tried, or was last.
+    fn again(&mut self) -> &mut Backoff {
+        if self.chaining.count() > 0 { self.chaining.again() } else { &mut self.again }
     }
 
     /// Whether the group's place is this module's: nothing else may move it.
@@ -212,6 +231,16 @@ impl Turns {
     }
 
     /// Whether the group runs on one vCPU now.
+    pub(super) fn is_on_one(&self) -> bool {
+        self.is_packed() && self.chaining.count() == 0
+    }
+
+    /// Whether chains have a vCPU each, or that is being tried.
+    pub(super) fn is_in_chains(&self) -> bool {
+        self.chaining.count() > 0
+    }
+
+    /// Whether it runs as it is tried now, on one vCPU or in chains.
     pub(super) fn is_packed(&self) -> bool {
         match &self.state {
             State::Apart => false,
@@ -222,7 +251,7 @@ impl Turns {
 
     /// Whether a trial goes on, or is about to begin.
     pub(super) fn is_near_trial(&self) -> bool {
-        self.is_trying() || self.looked > 0
+        self.is_trying() || self.looked > 0 || self.chaining.is_tying()
     }
 
     /// What the last trial said.
@@ -234,11 +263,13 @@ impl Turns {
     pub(super) fn workload_changed(&mut self, now: Nanos) {
         if self.is_engaged() {
             // What was packed and needed more may do so again soon.
-            self.again.trigger(now, now, now);
+            self.again().trigger(now, now, now);
         } else {
             self.again.forget();
+            self.chaining.again().forget();
             self.lost.forget();
         }
+        self.chaining.let_go();
         self.state = State::Apart;
         self.looked = 0;
     }
@@ -246,8 +277,14 @@ impl Turns {
     /// Takes a window. `awake`: idle vCPUs are kept awake while the group is apart. `may`: nothing else is being tried
     /// or judged, and there is a second vCPU to leave.
     pub(super) fn step(&mut self, window: &Window, awake: bool, may: bool) -> Option<Change> {
+        if let Some(change) = self.check_chains(window) {
+            return Some(change);
+        }
         match &self.state {
-            State::Apart => self.look(window, awake, may),
+            State::Apart => {
+                let packs = self.look(window, awake, may);
+                if self.is_engaged() { packs } else { self.look_for_chains(window, may) }
+            }
             State::Trying(_) => self.go_on(window, awake),
             State::Packed { .. } => self.watch(window),
         }
@@ -293,9 +330,10 @@ impl Turns {
     }
 
     fn go_on(&mut self, window: &Window, awake: bool) -> Option<Change> {
+        let in_chains = self.is_in_chains();
         let State::Trying(comparing) = &mut self.state else { return None };
         let was_packed = comparing.is_packed();
-        if let Some(threads) = side_by_side(window, &self.params) {
+        if let Some(threads) = side_by_side(window, &self.params).filter(|_| !in_chains) {
             self.state = State::Apart;
             self.again.trigger(window.at, window.at, window.at);
             self.lost.remember(Block::of(window).granularity());
@@ -304,7 +342,9 @@ impl Turns {
         if !comparing.add(window)? {
             // It does too little to be compared: no answer.
             self.state = State::Apart;
-            self.again.hold(window.at + Nanos::from_millis(self.params.turns_again_min_ms));
+            let until = window.at + Nanos::from_millis(self.params.turns_again_min_ms);
+            self.again().hold(until);
+            self.chaining.let_go();
             return was_packed.then_some(Change::Spread(Reason::TurnsUnclear));
         }
         let comparing = comparing.clone();
@@ -312,7 +352,7 @@ impl Turns {
         let whole = comparing.blocks.len().is_multiple_of(2);
         let Some(pays) = whole.then(|| self.verdict(&pairs, awake)).flatten() else {
             let next = comparing.is_packed();
-            let reason = Reason::TurnsTrial { cpus: comparing.cpus };
+            let reason = self.trial_of(&comparing);
             return (next != was_packed).then_some(if next { Change::Pack(reason) } else { Change::Spread(reason) });
         };
         Some(self.conclude(window.at, pays, &comparing, &pairs))
@@ -338,7 +378,7 @@ impl Turns {
         };
         let (least, most) = (median(|pair| pair.least) / par, median(|pair| pair.most) / par);
         // One vCPU takes less from the host than two of which one polls.
-        let cheaper = awake || median(|pair| pair.cpu) < 1.0;
+        let cheaper = !self.is_in_chains() && (awake || median(|pair| pair.cpu) < 1.0);
         let clear = most > UPPER_BOUND_CLEAR && all(&|pair| pair.most / par > 1.0 - CONTRADICTS);
         let enough = if cheaper { 1.0 - self.params.turns_alike } else { 1.0 + self.params.turns_alike };
         let alike = least > enough && all(&|pair| pair.least / par > 1.0 - ALIKE_IN_EACH);
@@ -350,15 +390,22 @@ impl Turns {
         let of = |pick: fn(f64, f64) -> f64| rates.iter().copied().reduce(pick).unwrap_or(1.0);
         let rate_ratio = gleaner_stats::median(&rates).unwrap_or(1.0);
         let (low, high) = (of(f64::min), of(f64::max));
-        let reason = Reason::Turns { pays, rate_ratio, low, high, pairs: u32::try_from(rates.len()).unwrap_or(0) };
-        self.again.trigger(now, now, now);
+        let pairs = u32::try_from(rates.len()).unwrap_or(0);
+        let reason = match self.chaining.count() {
+            0 => Reason::Turns { pays, rate_ratio, low, high, pairs },
+            chains => Reason::Chains { pays, chains, rate_ratio, low, high, pairs },
+        };
+        self.again().trigger(now, now, now);
         self.last = Some(TrialRecord { at: now, pays, reason, rates });
         if let (true, Some(as_tried)) = (pays, comparing.last(true)) {
             self.state = State::Packed { as_tried: as_tried.clone(), moved: 0 };
             // Also where it is there already: whoever is told why wants to know.
             Change::Pack(reason)
         } else {
-            comparing.last(false).into_iter().for_each(|apart| self.lost.remember(apart.granularity()));
+            if !self.is_in_chains() {
+                comparing.last(false).into_iter().for_each(|apart| self.lost.remember(apart.granularity()));
+            }
+            self.chaining.let_go();
             // Told also where it is apart already.
             self.state = State::Apart;
             Change::Spread(reason)
@@ -376,19 +423,22 @@ impl Turns {
             _ => 0,
         };
         if *moved >= self.params.judge_windows {
+            let in_chains = self.is_in_chains();
             self.workload_changed(window.at);
-            self.again.hold(window.at);
+            let again = if in_chains { self.chaining.again() } else { &mut self.again };
+            again.hold(window.at);
             return Some(Change::Spread(Reason::GranularityChanged { ratio: ratio.unwrap_or(1.0) }));
         }
-        let due = self.again.remaining(window.at) == Nanos::ZERO && block.tells();
+        let due = self.again().remaining(window.at) == Nanos::ZERO && block.tells();
         self.looked = if due { self.looked + 1 } else { 0 };
         if self.looked < self.params.turns_windows || !evidence::is_counted(window) {
             return None;
         }
         self.looked = 0;
-        let cpus = window.group.cpu_time.share_of(window.length);
-        self.state = State::Trying(Comparing::begun(window, true, cpus));
-        Some(Change::Spread(Reason::TurnsTrial { cpus }))
+        let comparing = Comparing::begun(window, true, window.group.cpu_time.share_of(window.length));
+        let reason = self.trial_of(&comparing);
+        self.state = State::Trying(comparing);
+        Some(Change::Spread(reason))
     }
 }
 
