@@ -253,8 +253,8 @@ mod tests {
         let all: Vec<Adopted> = first.new.into_iter().zip(1..).map(|(candidate, id)| adopted(candidate, id)).collect();
         let again = look(&root, &configuration, &all);
         assert!(again.new.is_empty(), "known already");
-        let named: Vec<&str> = all.iter().map(|group| group.entry.name.as_str()).collect();
-        let waits = waiting(&configuration, &again, &named);
+        let entries: Vec<&str> = all.iter().map(|group| group.entry.name.as_str()).collect();
+        let waits = waiting(&configuration, &again, &entries);
         let waits: Vec<String> = waits.iter().map(ToString::to_string).collect();
         let of_a = ["b, for a to end, which some of it belongs to", "c, for a to end, which some of it belongs to"];
         assert_eq!(waits[..2], of_a);
