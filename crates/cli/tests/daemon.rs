@@ -180,12 +180,20 @@ fn a_configuration_is_checked_and_shown() {
     let file = folder.path().join("g.toml");
     let write = |text: &str| std::fs::write(&file, text).unwrap();
     let config = |word: &str| finish(gleaner(["config", word]).arg(&file));
-    write("[group.redis]\nunit = \"redis\"\nbudgt = \"5%\"\n");
-    config("check").with_status(2).naming(&["g.toml:3: unknown key budgt: did you mean budget?"]);
+    write("[group.redis]\nunit = \"redis\"\nbudgt = \"5%\"\n[daemn]\n");
+    let said = config("check").with_status(2).stderr;
+    let lines: Vec<&str> = said.lines().collect();
+    let ends =
+        ["g.toml:3: unknown key budgt: did you mean budget?", "g.toml:4: unknown table daemn: did you mean daemon?"];
+    assert!(lines.len() == 2 && lines.iter().zip(ends).all(|(line, end)| line.ends_with(end)), "{said}");
+    assert!(lines.iter().all(|line| line.starts_with("gleaner: /")), "{said}");
     finish(gleaner(["daemon", "--config"]).arg(&file)).with_status(2).naming(&["g.toml:3: "]);
     write("[group.redis]\nunit = \"redis\"\nbudget = \"5%\"\n");
     let said = config("check").with_status(0).stdout;
-    assert!(said.ends_with("g.toml: right, 1 group.\n"), "{said}");
+    assert!(said.ends_with("g.toml: right, 1 group.\n  waiting    redis, for unit redis.service to start\n"), "{said}");
+    write(&format!("[group.redis]\npid = {}\n", std::process::id()));
+    assert!(config("check").with_status(0).stdout.ends_with("g.toml: right, 1 group.\n"));
+    write("[group.redis]\nunit = \"redis\"\nbudget = \"5%\"\n");
     let shown = config("show").with_status(0).stdout;
     assert!(shown.contains("[group.redis]") && shown.contains("budget = \"5%\""), "{shown}");
     // What is shown is a configuration.
@@ -194,6 +202,30 @@ fn a_configuration_is_checked_and_shown() {
     finish(&mut gleaner(["config", "check", "/no/such/file"]))
         .with_status(2)
         .naming(&["/no/such/file: cannot be read"]);
+}
+
+#[test]
+fn a_group_that_does_not_run_is_named_with_what_it_waits_for() {
+    let program = Program::start();
+    let nobody = "[group.nobody]\nprogram = \"no-such-program\"\n[group.off]\npid = 1\npolicy = \"off\"\n";
+    let mut daemon = Daemon::start(&(group("one", &program, WATCHED) + nobody));
+    let waiting = "nobody, for program no-such-program to start";
+    let line = format!("  waiting    {waiting}\n");
+    let says = |daemon: &Daemon, command: &str| daemon.asked(&[command]).with_status(0).stdout;
+    let (status, explained) = (says(&daemon, "status"), says(&daemon, "explain"));
+    assert!(status.contains(&line) && explained.contains("one (process") && explained.ends_with(&line), "{explained}");
+    assert_eq!(daemon.asked(&["explain", "nobody"]).with_status(0).stdout, line);
+    daemon.asked(&["explain", "x"]).with_status(2).naming(&["there are one, nobody;"]);
+    assert_eq!(
+        daemon.asked(&["reload"]).with_status(0).stdout,
+        format!("The configuration counts; one group managed.\n{line}")
+    );
+    let top = finish(gleaner(["top", "--once", "--socket"]).arg(daemon.state().join("gleaner.sock"))).with_status(0);
+    assert!(top.stdout.contains("[one]") && top.stdout.contains(&format!("waiting (1):  {waiting}")), "{top:#?}");
+    let json: serde_json::Value = serde_json::from_str(&daemon.asked(&["status", "--json"]).stdout).unwrap();
+    assert_eq!(json["waiting"].as_array().unwrap().len(), 1, "{}", json["waiting"]);
+    daemon.says(&format!("reloaded, managing one group; waiting: {waiting}"));
+    program.ends_well();
 }
 
 #[test]

@@ -113,7 +113,8 @@ fn groups_appear_are_held_and_released_and_quitting_gives_the_terminal_back() {
     tmux.shows("PAUSED");
     another.ends_well();
     tmux.press(&["p"]);
-    tmux.shows_no("two");
+    tmux.shows("waiting (1):  two, for process");
+    tmux.shows_no("[two]");
     tmux.press(&["?"]);
     tmux.shows("quit");
     tmux.shows("gleaner explain GROUP");

@@ -176,10 +176,12 @@ pub fn tell(text: &impl Display) {
     }
 }
 
-/// Says why a command failed: `gleaner: ...`, the name in colour where there are colours.
+/// Says why a command failed: `gleaner: ...`, each line of it, the name in colour where there are colours.
 pub fn complain(program: &str, why: &str) {
     let name = Style::new().bold().fg_color(Some(AnsiColor::Red.into()));
-    let _ = writeln!(anstream::stderr(), "{name}{program}:{name:#} {}", printable_text(why.trim_end()));
+    for line in why.trim_end().lines() {
+        let _ = writeln!(anstream::stderr(), "{name}{program}:{name:#} {}", printable_text(line));
+    }
 }
 
 /// Writes a line to stderr; a closed one is no failure. Here and above: nothing in it steers a terminal, wherever it

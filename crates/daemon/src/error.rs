@@ -1,6 +1,6 @@
 //! What keeps a service from starting, or from ending as it should.
 
-use crate::config::ConfigError;
+use crate::config::ConfigErrors;
 use crate::lock::LockError;
 use crate::metrics_address::MetricsAddress;
 use gleaner_runtime::SetupError;
@@ -11,7 +11,7 @@ use std::io;
 pub enum DaemonError {
     /// The configuration is wrong.
     #[error(transparent)]
-    Config(#[from] ConfigError),
+    Config(#[from] ConfigErrors),
     /// There is one already, or no lock is to be had.
     #[error(transparent)]
     Lock(#[from] LockError),

@@ -3,8 +3,8 @@
 use crate::config::{Configuration, GroupEntry};
 use crate::joins::Joined;
 use gleaner_model::Policy;
-use gleaner_observe::{LastRoots, ProcRoot, Target};
-use gleaner_report::DecisionRecord;
+use gleaner_observe::{LastRoots, ProcRoot, Selector, Target};
+use gleaner_report::{DecisionRecord, StatusWaiting};
 use gleaner_runtime::{GroupId, Members};
 use gleaner_sys::Stat;
 use std::collections::{BTreeMap, BTreeSet};
@@ -135,6 +135,32 @@ pub(crate) fn look(root: &ProcRoot, configuration: &Configuration, adopted: &[Ad
     look
 }
 
+/// What `configuration` names, and is not managed: none of `managed` is an entry of that name.
+pub(crate) fn waiting(configuration: &Configuration, look: &Look, managed: &[&str]) -> Vec<StatusWaiting> {
+    let named = configuration.groups.iter().filter(|entry| entry.settings.policy() != Policy::Off);
+    let waits = named.filter(|entry| !managed.contains(&entry.name.as_str()));
+    let is_found = |name: &str| look.new.iter().any(|candidate| candidate.entry.name == name);
+    let of = |GroupEntry { name, selector, .. }: &GroupEntry| {
+        let waits_for = match (look.taken.get(name), selector) {
+            (Some(owner), _) => format!("{owner} to end, which some of it belongs to"),
+            _ if is_found(name) => "room in the observer".to_owned(),
+            _ if look.too_many => "a place: there are daemon.groups_max groups".to_owned(),
+            (None, Selector::Cgroup(_)) => format!("a process in {selector}"),
+            (None, Selector::Pid(_)) => format!("{selector} to be there"),
+            _ => format!("{selector} to start"),
+        };
+        StatusWaiting { name: name.clone(), waits_for }
+    };
+    waits.map(of).collect()
+}
+
+/// The same by a look at this machine, as if none was managed yet.
+pub fn waiting_now(configuration: &Configuration) -> Vec<StatusWaiting> {
+    let found = look(&ProcRoot::default(), configuration, &[]);
+    let managed: Vec<&str> = found.new.iter().map(|candidate| candidate.entry.name.as_str()).collect();
+    waiting(configuration, &found, &managed)
+}
+
 /// The group that these processes belong to already, and a name of its own for a new one.
 pub(crate) fn place_for(root: &ProcRoot, adopted: &[Adopted], roots: &[i32], name: String) -> Result<String, String> {
     let of = |group: &Adopted| group.roots.iter().map(|pid| (*pid, group.name.clone())).collect::<Vec<_>>();
@@ -225,7 +251,17 @@ mod tests {
         let taken = [("b", "a"), ("c", "a"), ("x", "w/w@1.service")].map(|(a, b)| (a.to_owned(), b.to_owned()));
         assert_eq!(first.taken, BTreeMap::from(taken));
         let all: Vec<Adopted> = first.new.into_iter().zip(1..).map(|(candidate, id)| adopted(candidate, id)).collect();
-        assert!(look(&root, &configuration, &all).new.is_empty(), "known already");
+        let again = look(&root, &configuration, &all);
+        assert!(again.new.is_empty(), "known already");
+        let entries: Vec<&str> = all.iter().map(|group| group.entry.name.as_str()).collect();
+        let waits = waiting(&configuration, &again, &entries);
+        let waits: Vec<String> = waits.iter().map(ToString::to_string).collect();
+        let of_a = ["b, for a to end, which some of it belongs to", "c, for a to end, which some of it belongs to"];
+        assert_eq!(waits[..2], of_a);
+        assert_eq!(
+            waits[2..],
+            ["x, for w/w@1.service to end, which some of it belongs to", "y, for program nobody to start"]
+        );
         assert!(!look(&root, &configuration, &all).too_many);
     }
 
@@ -238,6 +274,9 @@ mod tests {
         let root = machine(folder.path(), &processes, &cgroups);
         let found = look(&root, &configuration("[daemon]\ngroups_max = 3\n[group.x]\nunit = \"x@*\"\n"), &[]);
         assert_eq!((found.new.len(), found.too_many), (3, true));
+        let two = configuration("[daemon]\ngroups_max = 1\n[group.x]\nunit = \"x@10\"\n[group.y]\nunit = \"x@11\"\n");
+        let waits = waiting(&two, &look(&root, &two, &[]), &["x"]);
+        assert_eq!(waits[0].to_string(), "y, for a place: there are daemon.groups_max groups");
     }
 
     /// One that joined with these processes.

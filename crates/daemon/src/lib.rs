@@ -42,9 +42,10 @@ mod supervisor;
 mod verify;
 
 pub use client::{ClientError, ask, ask_at, ask_within};
-pub use config::{CaptureSettings, ConfigError, Configuration, GroupEntry, keys};
+pub use config::{CaptureSettings, ConfigError, ConfigErrors, Configuration, GroupEntry, keys};
 pub use error::DaemonError;
 pub use event::Say;
+pub use groups::waiting_now;
 pub use joins::Join;
 pub use lock::{LockError, holder, tidy};
 pub use metrics::{METRICS, Metric, MetricKind, OF_VCPUS, textfile};

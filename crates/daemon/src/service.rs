@@ -1,11 +1,11 @@
 //! The loop: windows, a look at what runs once a second, signals; until it is told to end.
 
 use crate::allowance::Allowance;
-use crate::config::{ConfigError, Configuration, GroupEntry};
+use crate::config::{ConfigErrors, Configuration, GroupEntry};
 use crate::control::Control;
 use crate::error::DaemonError;
 use crate::event::{Event, Say};
-use crate::groups::{Adopted, Candidate, look};
+use crate::groups::{Adopted, Candidate, look, waiting};
 use crate::host::HostAgent;
 use crate::lock::Lock;
 use crate::metrics::Metrics;
@@ -18,7 +18,7 @@ use asking::by_way_of;
 use drift::Drift;
 use gleaner_model::{Nanos, Policy, WakeupCosts};
 use gleaner_observe::{LastRoots, ProcRoot, hypervisor, vcpus_of};
-use gleaner_report::RunReport;
+use gleaner_report::{RunReport, StatusWaiting};
 use gleaner_runtime::event_loop::{self, Received, Task};
 use gleaner_runtime::{Config, Listener, Runtime, Snapshot};
 use gleaner_settings::{MachineSettings, RetainChoice, word};
@@ -43,6 +43,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 const LOOK_RARITY: u32 = 400;
 /// ... but not for longer: without a group it is what the watchdog hears.
 const LOOK_AT_LEAST_EVERY: Duration = Duration::from_secs(5);
+/// Groups that wait, of those that a line of the log names.
+const WAITING_NAMED: usize = 3;
 /// A window this late tells of a machine, or a daemon, that was stopped; nothing is to be learnt from it.
 const STOPPED: Nanos = Nanos::from_secs(1);
 
@@ -129,6 +131,8 @@ struct Service {
     runtime: Runtime,
     recording: Recording,
     groups: Vec<Adopted>,
+    /// What is named, and is not managed.
+    waiting: Vec<StatusWaiting>,
     sender: Sender<Event>,
     events: Receiver<Event>,
     metrics: Option<Metrics>,
@@ -143,7 +147,7 @@ struct Service {
     /// Said once.
     said: BTreeSet<String>,
     /// What is wrong with the configuration that was to be reloaded last.
-    reload_error: Option<ConfigError>,
+    reload_error: Option<ConfigErrors>,
     hypervisor: Option<String>,
     host: Option<HostAgent>,
     drift: Drift,
@@ -167,6 +171,7 @@ impl Service {
             runtime,
             recording,
             groups: Vec::new(),
+            waiting: Vec::new(),
             sender,
             events,
             metrics: None,
@@ -213,7 +218,9 @@ impl Service {
                 self.let_go(&group, why);
             }
         }
-        found.new.into_iter().for_each(|candidate| self.adopt(candidate));
+        found.new.iter().for_each(|candidate| self.adopt(candidate.clone()));
+        let managed: Vec<&str> = self.groups.iter().map(|group| group.entry.name.as_str()).collect();
+        self.waiting = waiting(&self.configuration, &found, &managed);
         for (name, owner) in found.taken {
             self.say_once(format!("gleaner: {name}: some of it is managed as {owner} already; it is left alone"));
         }
@@ -252,7 +259,7 @@ impl Service {
         match Configuration::load(self.options.file.as_deref()) {
             Ok(new) => self.change_to(new),
             Err(error) => {
-                (self.say)(&format!("gleaner: the configuration stays as it was: {error}"));
+                (self.say)(&format!("gleaner: the configuration stays as it was: {}", error.in_a_line()));
                 self.reload_error = Some(error);
             }
         }
@@ -317,6 +324,14 @@ impl Service {
     }
 
     fn summary(&self) -> String {
+        let mut waits: Vec<String> = self.waiting.iter().take(WAITING_NAMED).map(ToString::to_string).collect();
+        let more = self.waiting.len() - waits.len();
+        waits.extend((more > 0).then(|| format!("and {more} more")));
+        let waits = if waits.is_empty() { String::new() } else { format!("; waiting: {}", waits.join("; ")) };
+        self.managed_in_words() + &waits
+    }
+
+    fn managed_in_words(&self) -> String {
         match self.groups.len() {
             0 if self.configuration.host.is_some() && self.configuration.groups.is_empty() => "VMs alone".to_owned(),
             0 => "nothing: nothing of what the configuration names runs".to_owned(),

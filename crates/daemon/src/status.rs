@@ -4,8 +4,8 @@ use crate::groups::Adopted;
 use gleaner_decide::guest::{ContentionGuard, Explanation, TrialRecord};
 use gleaner_model::{CpuSet, Decision, Nanos, Policy, Source, VcpuId};
 use gleaner_report::{
-    DecisionRecord, StatusCost, StatusGroup, StatusHost, StatusMachine, StatusReport, StatusTrial, StatusVcpu, Told,
-    VerifiedFile, told,
+    DecisionRecord, StatusCost, StatusGroup, StatusHost, StatusMachine, StatusReport, StatusTrial, StatusVcpu,
+    StatusWaiting, Told, VerifiedFile, told,
 };
 use gleaner_runtime::{GroupSnapshot, Snapshot, Warning};
 use gleaner_settings::{Profile, word};
@@ -27,6 +27,8 @@ pub(crate) struct Facts {
     /// Of the hypervisor, where there is one.
     pub hypervisor: Option<String>,
     pub host: Option<StatusHost>,
+    /// What is named, and is not managed.
+    pub waiting: Vec<StatusWaiting>,
     /// When the daemon began, since 1970.
     pub began_unix: Nanos,
     /// What was set, and is not so any more.
@@ -54,6 +56,7 @@ pub(crate) fn report(snapshot: &Snapshot, groups: &[Adopted], facts: Facts) -> S
         recent: Some(figures::times(&snapshot.recent, snapshot.steal_is_reported)),
         settings_differ: facts.differ,
         groups: groups.collect(),
+        waiting: facts.waiting,
         host: facts.host,
         configuration: facts.files,
         reload_error: facts.reload_error,

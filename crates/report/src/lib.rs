@@ -64,7 +64,7 @@ pub use sim::{SimCost, SimHost, SimReport, SimRow, SimRun, SimVm};
 pub use slice::{SliceCpu, SliceReport, SliceThread};
 pub use status::{
     StatusCost, StatusGroup, StatusHost, StatusMachine, StatusRecent, StatusReport, StatusTimes, StatusTrial,
-    StatusVcpu, StatusVcpuTimes, StatusVm,
+    StatusVcpu, StatusVcpuTimes, StatusVm, StatusWaiting,
 };
 pub use sweep::{SweepParameter, SweepReport};
 pub use told::{Told, told};

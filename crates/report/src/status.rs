@@ -59,6 +59,9 @@ pub struct StatusReport {
     pub settings_differ: Vec<VerifiedFile>,
     /// What is managed.
     pub groups: Vec<StatusGroup>,
+    /// What the configuration names, and is not managed now.
+    #[serde(default)]
+    pub waiting: Vec<StatusWaiting>,
     /// The host agent; left out where there is to be none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<StatusHost>,
@@ -229,6 +232,16 @@ pub struct StatusGroup {
     pub would_change: Vec<String>,
 }
 
+/// A group that the configuration names, and that is not managed now.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct StatusWaiting {
+    /// That of the configuration.
+    pub name: String,
+    /// What it waits for, in words, such as `program redis-server to start`.
+    pub waits_for: String,
+}
+
 /// The host agent at one moment: what it gives the VMs of this machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -339,6 +352,11 @@ impl StatusReport {
         shown.sort_by(|a, b| b.cpus_lately().total_cmp(&a.cpus_lately()));
         let idle = self.groups.len() - shown.len();
         (shown, idle)
+    }
+
+    /// What is named, and waits, by this name.
+    pub fn waiting_named(&self, name: &str) -> Option<&StatusWaiting> {
+        self.waiting.iter().find(|waiting| waiting.name == name)
     }
 
     /// The group of this name; or all that a wildcard of this name stands for.

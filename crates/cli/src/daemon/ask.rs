@@ -72,10 +72,11 @@ pub fn explain(args: &ExplainArgs) -> Result<u8, Failure> {
     let text = match args.what.as_deref() {
         None => {
             let host = report.host.as_ref().map(StatusHost::explain).unwrap_or_default();
-            report.explain(&report.groups.iter().collect::<Vec<_>>()) + &host
+            report.explain_all() + &host
         }
         Some("host") if report.host.is_some() => report.host.as_ref().map(StatusHost::explain).unwrap_or_default(),
         Some(what) => match (report.groups_named(what), what.parse()) {
+            (groups, _) if groups.is_empty() && report.waiting_named(what).is_some() => report.explain_waiting(what),
             (groups, Err(_)) if groups.is_empty() => return Err(unknown(what, &report)),
             (groups, Ok(vcpu)) if groups.is_empty() => report.explain_vcpu(vcpu),
             (groups, _) => report.explain(&groups),
@@ -87,7 +88,8 @@ pub fn explain(args: &ExplainArgs) -> Result<u8, Failure> {
 }
 
 fn unknown(what: &str, report: &StatusReport) -> Failure {
-    let names: Vec<&str> = report.groups.iter().map(|group| group.name.as_str()).collect();
+    let waiting = report.waiting.iter().map(|waiting| waiting.name.as_str());
+    let names: Vec<&str> = report.groups.iter().map(|group| group.name.as_str()).chain(waiting).collect();
     let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
     Failure::input(format!("no group is called {what}; there are {names}; a number is a vCPU"))
 }
@@ -107,7 +109,8 @@ pub fn reload(args: &AskArgs) -> Result<u8, Failure> {
     match answer(args, &Request::Reload)? {
         Answer::Reloaded(groups) => {
             let groups = if groups == 1 { "one group".to_owned() } else { format!("{groups} groups") };
-            Output::Text.text(&format!("The configuration counts; {groups} managed."));
+            let waiting = status_of(args).map(|report| report.waiting_in_words()).unwrap_or_default();
+            Output::Text.text(&format!("The configuration counts; {groups} managed.\n{waiting}"));
             Ok(0)
         }
         other => Err(unexpected(&other)),

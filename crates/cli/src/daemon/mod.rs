@@ -12,7 +12,8 @@ pub use ask::{explain, hold, release, reload, status, verify};
 use gleaner_act::default_state_dir;
 use gleaner_command::failure::Failure;
 use gleaner_command::output::{Output, say};
-use gleaner_daemon::{Configuration, DaemonError, Options};
+use gleaner_daemon::{Configuration, DaemonError, Options, waiting_now};
+use gleaner_report::StatusWaiting;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -41,11 +42,15 @@ pub fn config(args: &ConfigArgs) -> Result<u8, Failure> {
             let from = found.files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(", ");
             let groups = found.groups.len();
             Output::Text.text(&match (found.files.is_empty(), found.names_no_group) {
-                (true, _) => "No file: the daemon would watch everything, and change nothing.".to_owned(),
+                (true, _) => {
+                    "No file: the daemon would watch everything, and change nothing. Write /etc/gleaner/gleaner.toml."
+                        .to_owned()
+                }
                 (_, true) => format!("{from}: right. No group is named: the daemon would watch, and change nothing."),
                 _ => {
                     let host = if found.host.is_some() { ", and the host agent" } else { "" };
-                    format!("{from}: right, {groups} group{}{host}.", if groups == 1 { "" } else { "s" })
+                    let waiting = StatusWaiting::lines(&waiting_now(&found));
+                    format!("{from}: right, {groups} group{}{host}.\n{waiting}", if groups == 1 { "" } else { "s" })
                 }
             });
         }

@@ -6,9 +6,9 @@ use gleaner_decide::RETIRED;
 use gleaner_decide::guest::GuestParams;
 use gleaner_model::{Policy, printable};
 use gleaner_settings::{GroupSettings, nearest, unknown};
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use std::collections::BTreeMap;
+use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use toml::Spanned;
@@ -22,6 +22,16 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 pub(super) struct File {
     pub path: PathBuf,
     pub text: String,
+}
+
+/// What a file says as far as it is right, and what is wrong with the rest.
+#[derive(Debug, Default)]
+pub(super) struct Checked {
+    pub tables: Tables,
+    /// In order of lines.
+    pub errors: Vec<ConfigError>,
+    /// Groups that have a mistake.
+    pub wrong_groups: BTreeSet<String>,
 }
 
 impl File {
@@ -50,100 +60,145 @@ impl File {
         toml::from_str(&self.text).map_err(|error| self.of_toml(&error))
     }
 
-    /// What it says.
-    ///
-    /// # Errors
-    /// What is wrong with it, where, and what would be right.
-    pub(super) fn tables(&self) -> Result<Tables, ConfigError> {
-        let mut tables = Tables::default();
-        for (name, table) in self.parsed()? {
-            let at = name.span().start;
-            let name = name.into_inner();
-            let Some(keys) = names_in(&name) else {
-                return Err(self.wrong(at, unknown("table", &name, &TABLES)));
-            };
-            if name == "group" {
-                let groups = self.own_keys::<BTreeMap<String, toml::Table>>(table.clone());
-                groups?;
-                let DeValue::Table(groups) = table.into_inner() else { continue };
-                for (name, group) in groups {
-                    self.refuse_unknown(&group, &keys)?;
-                    let at = name.span().start;
-                    let name = name.into_inner().into_owned();
-                    let settings = self.group(&name, at, group)?;
-                    tables.groups.insert(name, settings);
-                }
-                continue;
-            }
-            self.refuse_unknown(&table, &keys)?;
-            match &*name {
-                "daemon" => tables.daemon = self.own_keys(table)?,
-                "control" => tables.control = self.own_keys(table)?,
-                "metrics" => tables.metrics = self.own_keys(table)?,
-                "capture" => tables.capture = self.own_keys(table)?,
-                "host" => tables.host = Some(self.own_keys(table)?),
-                _ => tables.defaults = self.own_keys(table)?,
-            }
+    /// What it says, and all that is wrong with it.
+    pub(super) fn check(&self) -> Checked {
+        let (parsed, errors) = DeTable::parse_recoverable(&self.text);
+        let mut checked = Checked::default();
+        parsed.into_inner().into_iter().for_each(|(name, table)| self.check_table(&name, table, &mut checked));
+        // Of what is no TOML nothing else can be said for sure.
+        if !errors.is_empty() {
+            checked =
+                Checked { errors: errors.iter().map(|error| self.of_toml(error)).collect(), ..Checked::default() };
         }
-        Ok(tables)
+        checked.errors.sort_by_key(|error| error.line);
+        checked
     }
 
-    fn group(&self, name: &str, at: usize, group: Spanned<DeValue<'_>>) -> Result<(Which, GroupSettings), ConfigError> {
-        if let Some(what) = bad_name(name) {
-            return Err(self.wrong(at, what));
+    fn check_table(&self, name: &Spanned<Cow<'_, str>>, table: Spanned<DeValue<'_>>, into: &mut Checked) {
+        let name = (name.span().start, &**name.get_ref());
+        let Some(keys) = names_in(name.1) else {
+            return into.errors.push(self.wrong(name.0, unknown("table", name.1, &TABLES)));
+        };
+        let (tables, errors) = (&mut into.tables, &mut into.errors);
+        match name.1 {
+            "daemon" => tables.daemon = self.own_keys(table, &keys, errors),
+            "control" => tables.control = self.own_keys(table, &keys, errors),
+            "metrics" => tables.metrics = self.own_keys(table, &keys, errors),
+            "capture" => tables.capture = self.own_keys(table, &keys, errors),
+            "host" => tables.host = Some(self.own_keys(table, &keys, errors)),
+            "defaults" => tables.defaults = self.own_keys(table, &keys, errors),
+            _ => self.check_groups(name.0, table, into),
         }
+    }
+
+    fn check_groups(&self, at: usize, groups: Spanned<DeValue<'_>>, into: &mut Checked) {
+        let DeValue::Table(groups) = groups.into_inner() else {
+            return into.errors.push(self.wrong(at, "group: write each as [group.NAME]"));
+        };
+        for (name, group) in groups {
+            let before = into.errors.len();
+            let at = name.span().start;
+            let name = name.into_inner().into_owned();
+            let settings = self.group(&name, at, group, &mut into.errors);
+            if into.errors.len() > before {
+                into.wrong_groups.insert(name.clone());
+            }
+            into.tables.groups.insert(name, settings);
+        }
+    }
+
+    fn group(
+        &self,
+        name: &str,
+        at: usize,
+        group: Spanned<DeValue<'_>>,
+        errors: &mut Vec<ConfigError>,
+    ) -> (Which, GroupSettings) {
+        errors.extend(bad_name(name).map(|what| self.wrong(at, what)));
         let span = group.span();
-        let DeValue::Table(group) = group.into_inner() else { return Ok(Default::default()) };
+        let DeValue::Table(group) = group.into_inner() else {
+            errors.push(self.wrong(at, format!("group {name}: write each as [group.NAME]")));
+            return Default::default();
+        };
         let (which, mut others): (DeTable<'_>, DeTable<'_>) =
             group.into_iter().partition(|(key, _)| Which::NAMES.contains(&&**key.get_ref()));
-        let params: Option<DeTable<'_>> = params_of(&mut others).cloned();
-        let which: Which = self.own_keys(Spanned::new(span.clone(), DeValue::Table(which)))?;
-        which.selector().map_err(|what| self.wrong(at, what))?;
-        if let Some(params) = params {
-            self.params(params)?;
+        let which: Which = self.own_keys(Spanned::new(span.clone(), DeValue::Table(which)), Which::NAMES, errors);
+        errors.extend(which.selector().err().map(|what| self.wrong(at, what)));
+        self.check_params(&mut others, errors);
+        let policy_at = others.get("policy").map_or(at, |policy: &Spanned<DeValue<'_>>| policy.span().start);
+        let known = names_in("group").unwrap_or_default();
+        let settings: GroupSettings = self.own_keys(Spanned::new(span, DeValue::Table(others)), &known, errors);
+        // A program that runs already is not moved.
+        if let Some(policy @ (Policy::Consolidate | Policy::Full)) = settings.policy {
+            errors.push(self.wrong(policy_at, unknown("policy", policy.name(), &["off", "observe", "retain"])));
         }
-        let policy_at = others.get("policy").map(|policy: &Spanned<DeValue<'_>>| policy.span().start);
-        let settings: GroupSettings = self.own_keys(Spanned::new(span, DeValue::Table(others)))?;
-        match settings.policy {
-            // A program that runs already is not moved.
-            Some(policy @ (Policy::Consolidate | Policy::Full)) => {
-                let what = unknown("policy", policy.name(), &["off", "observe", "retain"]);
-                Err(self.wrong(policy_at.unwrap_or(at), what))
-            }
-            _ => Ok((which, settings)),
-        }
+        (which, settings)
     }
 
-    /// Each of the policy's numbers by itself. Whether it fits the others is known when all files are.
-    fn params(&self, params: DeTable<'_>) -> Result<(), ConfigError> {
+    /// Takes those of the policy's numbers away that are wrong, each by itself, and those that are parameters no more.
+    /// Whether they fit each other is known when all files are.
+    fn check_params(&self, group: &mut DeTable<'_>, errors: &mut Vec<ConfigError>) {
+        let Some(DeValue::Table(params)) = group.get_mut("params").map(Spanned::get_mut) else { return };
+        RETIRED.split_whitespace().for_each(|key| drop(params.remove(key)));
         let known: Vec<&str> = GuestParams::parameters().iter().map(|parameter| parameter.key).collect();
-        for (key, value) in params {
-            let (at, value_at) = (key.span().start, value.span().start);
-            let shown = printable(key.get_ref().as_bytes());
-            if !known.contains(&&**key.get_ref()) {
-                let advice = match nearest(key.get_ref(), known) {
-                    Some(nearest) => format!("did you mean {nearest}?"),
-                    None => "`gleaner params` lists them".to_owned(),
-                };
-                return Err(self.wrong(at, format!("unknown parameter {shown}: {advice}")));
+        for (key, value) in std::mem::take(params) {
+            match self.wrong_param(&key, &value, &known) {
+                Some(wrong) => errors.push(wrong),
+                None => drop(params.insert(key, value)),
             }
-            let one = DeTable::from_iter([(key, value)]);
-            let read = GuestParams::deserialize(ValueDeserializer::from(Spanned::new(0..0, DeValue::Table(one))));
-            read.map_err(|error| self.wrong(value_at, format!("{shown}: {}", error.message())))?;
         }
-        Ok(())
     }
 
-    /// A table whose keys a struct knows.
-    fn own_keys<T: DeserializeOwned>(&self, table: Spanned<DeValue<'_>>) -> Result<T, ConfigError> {
-        T::deserialize(ValueDeserializer::from(table)).map_err(|error| self.of_toml(&error))
+    fn wrong_param(
+        &self,
+        key: &Spanned<Cow<'_, str>>,
+        value: &Spanned<DeValue<'_>>,
+        known: &[&str],
+    ) -> Option<ConfigError> {
+        let shown = printable(key.get_ref().as_bytes());
+        if !known.contains(&&**key.get_ref()) {
+            let advice = match nearest(key.get_ref(), known.iter().copied()) {
+                Some(nearest) => format!("did you mean {nearest}?"),
+                None => "`gleaner params` lists them".to_owned(),
+            };
+            return Some(self.wrong(key.span().start, format!("unknown parameter {shown}: {advice}")));
+        }
+        let error = read_one::<GuestParams>(key, value).err()?;
+        Some(self.wrong(value.span().start, format!("{shown}: {}", error.message())))
     }
 
-    /// Names what is no key, with the nearest one that is.
-    fn refuse_unknown(&self, table: &Spanned<DeValue<'_>>, known: &[&str]) -> Result<(), ConfigError> {
-        let mut keys = table.get_ref().as_table().into_iter().flat_map(DeTable::keys);
-        let wrong = keys.find(|key| !known.contains(&&**key.get_ref()));
-        wrong.map_or(Ok(()), |key| Err(self.wrong(key.span().start, unknown("key", key.get_ref(), known))))
+    /// A table whose keys a struct knows, as far as they are right.
+    fn own_keys<T: DeserializeOwned + Default>(
+        &self,
+        table: Spanned<DeValue<'_>>,
+        known: &[&str],
+        errors: &mut Vec<ConfigError>,
+    ) -> T {
+        let read = |table| T::deserialize(ValueDeserializer::from(table)).map_err(|error| self.of_toml(&error));
+        let span = table.span();
+        let keys = match table.into_inner() {
+            DeValue::Table(keys) => keys,
+            other => {
+                errors.extend(read(Spanned::new(span, other)).err());
+                return T::default();
+            }
+        };
+        let mut right = DeTable::new();
+        for (key, value) in keys {
+            if !known.contains(&&**key.get_ref()) {
+                errors.push(self.wrong(key.span().start, unknown("key", key.get_ref(), known)));
+                continue;
+            }
+            match read_one::<T>(&key, &value) {
+                Ok(_) => drop(right.insert(key, value)),
+                Err(error) => errors.push(self.of_toml(&error)),
+            }
+        }
+        // Each by itself is right.
+        read(Spanned::new(span, DeValue::Table(right))).unwrap_or_else(|error| {
+            errors.push(error);
+            T::default()
+        })
     }
 
     /// In which line `path`, a table in tables, is written, if it is.
@@ -178,11 +233,14 @@ impl File {
     }
 }
 
-/// Without those that are parameters no more.
-fn params_of<'a, 'i>(group: &'a mut DeTable<'i>) -> Option<&'a DeTable<'i>> {
-    let DeValue::Table(params) = group.get_mut("params")?.get_mut() else { return None };
-    RETIRED.split_whitespace().for_each(|key| drop(params.remove(key)));
-    Some(params)
+/// A struct of which this key alone is said.
+fn read_one<T: DeserializeOwned>(
+    key: &Spanned<Cow<'_, str>>,
+    value: &Spanned<DeValue<'_>>,
+) -> Result<T, toml::de::Error> {
+    let span = key.span().start..value.span().end;
+    let one = DeTable::from_iter([(key.clone(), value.clone())]);
+    T::deserialize(ValueDeserializer::from(Spanned::new(span, DeValue::Table(one))))
 }
 
 /// A name is a label of metrics and a word of commands.

@@ -15,11 +15,11 @@ mod file;
 mod show;
 mod tables;
 
-pub use error::ConfigError;
+pub use error::{ConfigError, ConfigErrors};
 pub use tables::keys;
 
 use crate::metrics_address::MetricsAddress;
-use file::File;
+use file::{Checked, File};
 use gleaner_model::Policy;
 use gleaner_observe::Selector;
 use gleaner_settings::{GroupSettings, HostSettings, MachineSettings, Profile};
@@ -80,8 +80,8 @@ impl Configuration {
     /// Reads the file asked for, or those of the machine as far as there are any.
     ///
     /// # Errors
-    /// What is wrong, where, and what would be right.
-    pub fn load(file: Option<&Path>) -> Result<Self, ConfigError> {
+    /// All that is wrong, where, and what would be right.
+    pub fn load(file: Option<&Path>) -> Result<Self, ConfigErrors> {
         let files = match file {
             Some(file) => vec![file.to_owned()],
             None => machine_files(Path::new("/")),
@@ -93,23 +93,42 @@ impl Configuration {
     ///
     /// # Errors
     /// As [`Self::load`].
-    pub fn of_files(paths: Vec<PathBuf>) -> Result<Self, ConfigError> {
-        let files: Vec<File> = paths.iter().map(|path| File::read(path)).collect::<Result<_, _>>()?;
+    pub fn of_files(paths: Vec<PathBuf>) -> Result<Self, ConfigErrors> {
+        let files: Vec<File> = all(paths.iter().map(|path| File::read(path)))?;
         Ok(Self { files: paths, ..Self::resolve(&files)? })
     }
 
-    fn resolve(files: &[File]) -> Result<Self, ConfigError> {
+    fn resolve(files: &[File]) -> Result<Self, ConfigErrors> {
+        let checked: Vec<Checked> = files.iter().map(File::check).collect();
+        let mut errors: Vec<ConfigError> = checked.iter().flat_map(|checked| checked.errors.clone()).collect();
         let mut whole = toml::Table::new();
         for file in files {
-            file.tables()?;
-            lay_over(&mut whole, file.table()?);
+            // Without what such a file says, others would seem wrong.
+            let Ok(table) = file.table() else { return Err(ConfigErrors(errors)) };
+            lay_over(&mut whole, table);
         }
         let path = files.last().map(|file| file.path.clone()).unwrap_or_default();
-        let Tables { daemon, control, metrics, capture, host, defaults, groups } =
-            File { path, text: whole.to_string() }.tables()?;
+        // What is wrong with all together was wrong with one of them, and told.
+        let Tables { daemon, control, metrics, capture, host, defaults, groups: raw } =
+            File { path, text: whole.to_string() }.check().tables;
         let profile = defaults.profile.unwrap_or(Profile::Frugal);
-        let groups = groups.into_iter().map(|(name, group)| entry(name, group, profile, files));
-        let mut groups: Vec<GroupEntry> = groups.collect::<Result<_, _>>()?;
+        let is_wrong = |name: &String| checked.iter().any(|checked| checked.wrong_groups.contains(name));
+        let mut groups = Vec::new();
+        for (name, group) in raw {
+            errors.extend(misfit(&name, &group.1, files));
+            if is_wrong(&name) {
+                continue;
+            }
+            match entry(name, group, profile, files) {
+                Ok(entry) => groups.push(entry),
+                Err(error) => errors.push(error),
+            }
+        }
+        if !errors.is_empty() {
+            let place = |error: &ConfigError| files.iter().position(|file| file.path == error.file);
+            errors.sort_by_key(|error| (place(error), error.line));
+            return Err(ConfigErrors(errors));
+        }
         let names_no_group = groups.is_empty() && host.is_none();
         if names_no_group {
             groups.push(everything());
@@ -131,6 +150,18 @@ impl Configuration {
             names_no_group,
         })
     }
+}
+
+/// All of them, or what is wrong with those that are wrong.
+fn all<T>(results: impl Iterator<Item = Result<T, ConfigError>>) -> Result<Vec<T>, ConfigErrors> {
+    let (mut right, mut wrong) = (Vec::new(), Vec::new());
+    for result in results {
+        match result {
+            Ok(found) => right.push(found),
+            Err(error) => wrong.push(error),
+        }
+    }
+    if wrong.is_empty() { Ok(right) } else { Err(ConfigErrors(wrong)) }
 }
 
 /// The files there are below `root`.
@@ -164,23 +195,28 @@ fn entry(
     default: Profile,
     files: &[File],
 ) -> Result<GroupEntry, ConfigError> {
-    // The last that says it, or that says most of it.
-    let wrong = |path: &[&str], what: String| {
-        let paths = (0..path.len()).rev().map(|last| &path[..=last]);
-        let line = |path| files.iter().rev().find_map(|file| Some((file.path.clone(), file.line_of(path)?)));
-        let (file, line) = paths.into_iter().find_map(line).unzip();
-        ConfigError { file: file.unwrap_or_default(), line, what }
-    };
-    let selector = which.selector().map_err(|what| wrong(&["group", &name], what))?;
+    let selector = which.selector().map_err(|what| wrong(files, &["group", &name], what))?;
     let Some(selector) = selector else {
         let what = format!("group {name}: which? write unit, cgroup, program or pid");
-        return Err(wrong(&["group", &name], what));
+        return Err(wrong(files, &["group", &name], what));
     };
-    let fits = settings.params().validate();
-    fits.map_err(|error| wrong(&["group", &name, "params", error.key], error.to_string()))?;
     let profile = *settings.profile.get_or_insert(default);
     settings.policy.get_or_insert(profile.policy());
     Ok(GroupEntry { name, selector, settings })
+}
+
+/// The first of a group's numbers that does not go with the others.
+fn misfit(name: &str, settings: &GroupSettings, files: &[File]) -> Option<ConfigError> {
+    let error = settings.params().validate().err()?;
+    Some(wrong(files, &["group", name, "params", error.key], error.to_string()))
+}
+
+/// What is wrong is told of the last line that says it, or that says most of it.
+fn wrong(files: &[File], path: &[&str], what: String) -> ConfigError {
+    let paths = (0..path.len()).rev().map(|last| &path[..=last]);
+    let line = |path| files.iter().rev().find_map(|file| Some((file.path.clone(), file.line_of(path)?)));
+    let (file, line) = paths.into_iter().find_map(line).unzip();
+    ConfigError { file: file.unwrap_or_default(), line, what }
 }
 
 /// What there is where nobody names a group. It is not acted upon.

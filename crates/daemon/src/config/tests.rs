@@ -6,7 +6,7 @@ fn file(path: &str, text: &str) -> File {
     File { path: path.into(), text: text.to_owned() }
 }
 
-fn parsed(text: &str) -> Result<Configuration, ConfigError> {
+fn parsed(text: &str) -> Result<Configuration, ConfigErrors> {
     Configuration::resolve(&[file("x.toml", text)])
 }
 
@@ -82,6 +82,23 @@ fn what_is_wrong_is_told_with_its_line_and_what_would_be_right() {
 }
 
 #[test]
+fn all_mistakes_are_told_each_once_in_order_of_files_and_lines() {
+    let first = "[group.a]\nunit = \"x\"\nprofil = \"latency\"\nbudget = \"much\"\n[group.b]\nprofile = \"latency\"\n\
+                 [group.c]\npid = -3\n[group.c.params]\nload_factor = 7\nlod_factor = 1\n[deamon]\n";
+    let second = "[daemon]\ngroups_max = 0\noverhead = \"50%\"\n[group.a]\npolicy = \"full\"\n";
+    let wrong = Configuration::resolve(&[file("a.toml", first), file("b.toml", second)]).unwrap_err();
+    let places: Vec<String> = wrong.to_string().lines().map(|line| line.split(": ").next().unwrap().into()).collect();
+    let expected = ["a.toml:3", "a.toml:4", "a.toml:5", "a.toml:8", "a.toml:10", "a.toml:11", "a.toml:12", "b.toml:2"];
+    assert_eq!(places[..8], expected, "{wrong}");
+    assert_eq!(places[8..], ["b.toml:3", "b.toml:5"], "{wrong}");
+    assert!(wrong.in_a_line().ends_with("did you mean profile? (and 9 more: gleaner config check)"), "{wrong}");
+    // Where one is no TOML, that alone is told of it, and nobody guesses what the others lack.
+    let wrong = Configuration::resolve(&[file("a.toml", "[group.a]\npid = \n"), file("b.toml", "[group.a]\nx = 1\n")]);
+    let places: Vec<(PathBuf, Option<usize>)> = wrong.unwrap_err().0.into_iter().map(|e| (e.file, e.line)).collect();
+    assert_eq!(places, [("a.toml".into(), Some(2)), ("b.toml".into(), Some(2))]);
+}
+
+#[test]
 fn later_files_count_key_by_key() {
     let folder = tempfile::tempdir().unwrap();
     let write = |path: &str, text: &str| {
@@ -151,7 +168,9 @@ proptest::proptest! {
     #[test]
     fn garbage_is_refused_with_its_line(text in "(\\[|\\]|=|\"|group|daemon|\\.|a|\n|[0-9%{}]|unit|params|\\PC){0,60}") {
         if let Err(error) = parsed(&text) {
-            proptest::prop_assert!(error.line.is_some() && !error.what.is_empty(), "{error}");
+            proptest::prop_assert!(!error.0.is_empty());
+            let is_placed = |error: &ConfigError| error.line.is_some() && !error.what.is_empty();
+            proptest::prop_assert!(error.0.iter().all(is_placed), "{error}");
         }
     }
 }

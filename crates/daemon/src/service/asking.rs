@@ -1,7 +1,7 @@
 //! How those who ask reach the service, over the control socket and for its metrics; and what it answers.
 
 use super::Service;
-use crate::config::Configuration;
+use crate::config::{ConfigErrors, Configuration};
 use crate::error::DaemonError;
 use crate::event::Event;
 use crate::host::HostAgent;
@@ -45,10 +45,11 @@ impl Service {
                     up: self.began.elapsed().into(),
                     dry_run: self.is_dry(),
                     files: self.configuration.files.iter().map(|file| file.display().to_string()).collect(),
-                    reload_error: self.reload_error.as_ref().map(ToString::to_string),
+                    reload_error: self.reload_error.as_ref().map(ConfigErrors::in_a_line),
                     hypervisor: self.hypervisor.clone(),
                     host: self.host.as_ref().map(HostAgent::status),
                     began_unix: self.began_unix,
+                    waiting: self.waiting.clone(),
                     differ: self.drift.differ().to_vec(),
                 };
                 Answer::Status(Box::new(status::report(&self.runtime.snapshot(), &self.groups, facts)))
@@ -58,7 +59,7 @@ impl Service {
                 self.cut_window();
                 self.reload();
                 match &self.reload_error {
-                    Some(error) => Answer::Error(format!("the configuration stays as it was: {error}")),
+                    Some(errors) => Answer::Error(format!("the configuration stays as it was: {}", errors.in_a_line())),
                     None => Answer::Reloaded(self.groups.len() as u64),
                 }
             }

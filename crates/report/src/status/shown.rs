@@ -1,6 +1,6 @@
 //! What `gleaner.status/1` shows, and what `gleaner explain` says of groups, a vCPU and the host agent.
 
-use super::{StatusGroup, StatusHost, StatusReport, StatusTrial, StatusVm};
+use super::{StatusGroup, StatusHost, StatusReport, StatusTrial, StatusVm, StatusWaiting};
 use crate::run::DecisionRecord;
 use crate::show::{Document, Part, Row, Shown, fact, facts, line, notes, table};
 use crate::text::{count, percent, time};
@@ -39,6 +39,7 @@ impl Shown for StatusReport {
         if self.groups.is_empty() {
             let nothing = "  nothing of what the configuration names runs";
             document.both(self.host.is_none().then(|| line(nothing)));
+            document.both(waiting(&self.waiting));
             return document;
         }
         document.both(line(""));
@@ -46,6 +47,7 @@ impl Shown for StatusReport {
         document.both(table("", shown.into_iter().map(|group| group.cells(self.up_ns))));
         let all = "gleaner explain GROUP, gleaner status --json";
         document.both((idle > 0).then(|| line(format!("  {} idle now: {all}", count(idle as u64, "group")))));
+        document.both(waiting(&self.waiting));
         document.both(notes(&self.warnings));
         document
     }
@@ -66,6 +68,25 @@ impl StatusReport {
         let paced = if self.windows_paced { ", as short as daemon.overhead allows" } else { "" };
         let (share, window) = (percent(self.cpu_share()), time(self.window_ns));
         format!("{share} of one CPU{}, windows of {window}{paced}", lately.unwrap_or_default())
+    }
+
+    /// Of all groups, those that wait as well.
+    pub fn explain_all(&self) -> String {
+        let mut document = document();
+        document.both(self.differences());
+        document.both(self.groups.iter().flat_map(|group| group.parts(self.up_ns)));
+        document.both(waiting(&self.waiting));
+        document.to_string()
+    }
+
+    /// Of what waits by this name.
+    pub fn explain_waiting(&self, name: &str) -> String {
+        StatusWaiting::lines(self.waiting.iter().filter(|waiting| waiting.name == name))
+    }
+
+    /// Of all that waits; empty where nothing does.
+    pub fn waiting_in_words(&self) -> String {
+        StatusWaiting::lines(&self.waiting)
     }
 
     /// Of some groups: how they stand, the newest decisions, what would change it.
@@ -104,6 +125,25 @@ impl StatusReport {
         let mut document = document();
         document.both(std::iter::once(stands).chain(of_it).map(line));
         document.to_string()
+    }
+}
+
+fn waiting(waiting: &[StatusWaiting]) -> impl Iterator<Item = Part> {
+    waiting.iter().map(|waiting| fact("waiting", waiting.to_string()))
+}
+
+impl StatusWaiting {
+    /// A line each.
+    pub fn lines<'a>(waiting: impl IntoIterator<Item = &'a Self>) -> String {
+        let mut document = document();
+        document.both(waiting.into_iter().map(|waiting| fact("waiting", waiting.to_string())));
+        document.to_string()
+    }
+}
+
+impl fmt::Display for StatusWaiting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, for {}", self.name, self.waits_for)
     }
 }
 

@@ -4,7 +4,7 @@ use super::{check, has, units_are_named};
 use gleaner_report::{
     DecisionRecord, HostDecisionRecord, IdleEndedBy, LengthStats, ObservedLengths, StatusCost, StatusGroup, StatusHost,
     StatusMachine, StatusRecent, StatusReport, StatusTimes, StatusTrial, StatusVcpu, StatusVcpuTimes, StatusVm,
-    VerifiedFile, VerifyReport,
+    StatusWaiting, VerifiedFile, VerifyReport,
 };
 use serde_json::Value;
 
@@ -119,6 +119,7 @@ fn status() -> StatusReport {
         retaining: vec![StatusVcpu { vcpu: 0, timeout_ns: 200_000 }],
         settings_differ: vec![verified().files.remove(1)],
         groups: vec![group()],
+        waiting: vec![StatusWaiting { name: "web".into(), waits_for: "unit web.service to start".into() }],
         host: Some(host()),
         warnings: vec!["the guardian process died and was replaced".into()],
     }
@@ -176,6 +177,9 @@ fn status_whole() {
     units_are_named(&json, &[&counts[..], &more].concat());
     let differs = "  DIFFERS    /sys/module/haltpoll/parameters/guest_halt_poll_ns: 0, and not 200000; changed by another Gleaner, process 815\n";
     assert!(status().to_string().contains(differs), "{}", status());
+    let waiting = "  waiting    web, for unit web.service to start\n";
+    assert!(status().to_string().contains(waiting) && status().explain_all().ends_with(waiting), "{}", status());
+    assert!(StatusReport { groups: Vec::new(), ..status() }.to_string().ends_with(waiting));
     let text = status().explain(&[&group()]);
     assert!(text.starts_with(differs), "{text}");
     for line in [

@@ -13,11 +13,12 @@ pub(crate) fn tabs(app: &App, width: u16) -> Vec<Line<'static>> {
     let groups = app.groups();
     let Some(chosen) = app.chosen() else {
         let all = app.status().map_or(0, |status| status.groups.len());
-        return vec![Line::raw(match all {
+        let none = Line::raw(match all {
             0 => "Nothing of what the configuration names runs.".to_owned(),
             _ if app.filter.is_empty() => format!("All {all} groups are idle: i shows them."),
             _ => format!("None of {all} groups has {} in its name: Esc shows all.", app.filter),
-        })];
+        });
+        return std::iter::once(none).chain(waiting(app, width)).collect();
     };
     let names: Vec<String> = groups.iter().map(|group| tab(group, group.name == groups[chosen].name)).collect();
     let mut shown = VecDeque::from([chosen]);
@@ -52,7 +53,14 @@ pub(crate) fn tabs(app: &App, width: u16) -> Vec<Line<'static>> {
     if !app.filter.is_empty() {
         spans.push(Span::raw(format!("  /{}", app.filter)));
     }
-    vec![Line::raw(""), spans.into()]
+    [Line::raw(""), spans.into()].into_iter().chain(waiting(app, width)).collect()
+}
+
+/// What is named and is not managed, where there is any; as many as have room.
+fn waiting(app: &App, width: u16) -> Option<Line<'static>> {
+    let waiting = &app.status()?.waiting;
+    let all = Some(format!("waiting ({}):", waiting.len())).filter(|_| !waiting.is_empty())?;
+    Some(Line::raw(fitting(std::iter::once(all).chain(waiting.iter().map(ToString::to_string)), width)))
 }
 
 fn tab(group: &StatusGroup, is_chosen: bool) -> String {

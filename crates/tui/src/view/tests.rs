@@ -4,7 +4,7 @@ use super::*;
 use crate::app::Position;
 use gleaner_report::{
     DecisionRecord, LengthStats, ObservedLengths, StatusGroup, StatusMachine, StatusRecent, StatusReport, StatusTimes,
-    StatusTrial, StatusVcpu, StatusVcpuTimes, VerifiedFile,
+    StatusTrial, StatusVcpu, StatusVcpuTimes, StatusWaiting, VerifiedFile,
 };
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -243,9 +243,19 @@ fn a_daemon_of_an_earlier_version_and_one_without_groups_are_shown() {
     let shown = text(&app, PLAIN, (80, 24));
     assert!(shown.contains("earlier version, which tells no times") && shown.contains("[redis]"), "{shown}");
     let recent = Some(StatusTimes { observed_ns: 0, ..StatusTimes::default() });
-    let idle = StatusReport { groups: Vec::new(), recent, up_ns: 63_000_000_000, ..status(4) };
+    let waiting = vec![
+        StatusWaiting { name: "web".into(), waits_for: "unit web.service to start".into() },
+        StatusWaiting { name: "db".into(), waits_for: "process 7 to be there".into() },
+    ];
+    let idle =
+        StatusReport { groups: Vec::new(), recent, up_ns: 63_000_000_000, waiting: waiting.clone(), ..status(4) };
+    app.show(Box::new(StatusReport { waiting: waiting.clone(), ..status(4) }));
+    let some = text(&app, PLAIN, (80, 24));
+    assert!(some.contains("[redis]") && some.contains("waiting (2):  web, for unit web.service to start"), "{some}");
     app.show(Box::new(idle));
     let shown = text(&app, PLAIN, (80, 24));
+    let names = "waiting (2):  web, for unit web.service to start  db, for process 7 to be there";
+    assert!(shown.contains(names), "{shown}");
     assert!(
         shown.contains("nobody looks") && shown.contains("Nothing of what the configuration names runs"),
         "{shown}"
