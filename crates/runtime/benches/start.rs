@@ -174,7 +174,8 @@ fn make(root: &ProcRoot, vcpus: u32) {
             write(folder.join(format!("cache/index{index}/shared_cpu_list")), format!("{first}-{last}\n"));
         }
     }
-    let of_each: String = (0..vcpus).map(|cpu| format!("cpu{cpu} 1 0 0 1 0 0 0 0 0 0\n")).collect();
+    let of_each: Vec<String> = (0..vcpus).map(|cpu| format!("cpu{cpu} 1 0 0 1 0 0 0 0 0 0\n")).collect();
+    let of_each = of_each.concat();
     let rest = "intr 5 0\nctxt 7\nbtime 1\nprocesses 5\nprocs_running 1\n";
     write(root.proc.join("stat"), format!("cpu  1 0 0 1 0 0 0 0 0 0\n{of_each}{rest}"));
     write(root.proc.join("1/task/1/children"), String::new());

@@ -247,7 +247,7 @@ mod tests {
                 for id in 0..100 {
                     let id = GroupId(id);
                     // One in a hundred is busy, another one each time.
-                    let rests = (n + id.0) % 100 > 0;
+                    let rests = !(n + id.0).is_multiple_of(100);
                     let due = rests && resting.is_due(id, retains);
                     if rests && !due {
                         resting.join(id, || seen(1));
