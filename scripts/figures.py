@@ -114,16 +114,20 @@ def papers():
 def demonstration():
     """README's first line, and the table of docs/results.md."""
     page = "docs/results.md"
-    middle = {name: demo(name)[0] for name in ["redis", "relay", "barrier", "block-io", "pbzip2"]}
-    yield "README.md", "One Redis client {}, `relay` {}, barriers {}, a log writer {} |", list(middle.values())[:4]
+    middle = {name: demo(name)[0] for name in ["redis", "python", "mariadb", "relay", "pbzip2"]}
+    yield "README.md", "One Redis client {}, two Python processes {}, MariaDB with one connection {} |", list(middle.values())[:3]
     yield "README.md", "`pbzip2` {} ({} to {})", demo("pbzip2")
-    yield page, "intervals: Redis {}, relay {}, barrier {}, block-io {}, pbzip2 {}]", list(middle.values())
-    for name, title in {"relay": "`relay`", "redis": "Redis, one client", "barrier": "`barrier`",
-                        "block-io": "`block-io`", "pbzip2": "`pbzip2`"}.items():
-        (row,) = rows(DEMO, f"{name}-ab").values()
-        times = [f"{row[mode] / 1000:.2f}" for mode in ("off", "full")]
+    yield page, "intervals: Redis {}, Python {}, MariaDB {}, relay {}, pbzip2 {}]", list(middle.values())
+    for name, title in {"redis": "Redis, one client", "python": "two Python processes", "relay": "`relay`",
+                        "mariadb": "MariaDB, one connection", "pbzip2": "`pbzip2`"}.items():
+        ((how, row),) = rows(DEMO, f"{name}-ab").items()
+        if "per-second" in how:
+            unit, did = "/s", [f"{row[mode]:.0f}" for mode in ("off", "full")]
+        else:
+            unit, did = " s", [f"{row[mode] / 1000:.2f}" for mode in ("off", "full")]
         bold = "" if demo(name)[1] < "1" < demo(name)[2] else "**"
-        yield page, f"\n| {title} | {{}} s | {{}} s | {bold}{{}}{bold}, {{}} to {{}} |", [*times, *demo(name)]
+        line = f"\n| {title} | {{}}{unit} | {{}}{unit} | {bold}{{}}{bold}, {{}} to {{}} |"
+        yield page, line, [*did, *demo(name)]
     for means, title in {"halted": "nothing: halted", "haltpoll": "haltpoll", "pm-qos": "pm-qos",
                          "yielding": "yielding threads"}.items():
         yield page, f"| {title} |~{{}}~|~{{}}~|~{{}}~|~{{}}~|\n", wakeups(means)

@@ -5,8 +5,8 @@ cd "$(dirname "$0")"
 
 jq -r '.results | to_entries[] | select(.key | endswith("-ab")) | [(.key | sub(".*/"; "") | sub("-ab$"; "")), .value[0][1].speedup[]] | @tsv' \
     summary.json | sort -t$'\t' -k2 -rn | awk -F'\t' '
-    # A speed-up on a logarithmic scale from 0.8 to 4: equal factors are equally long.
-    function x(value) { return sprintf("%.1f", 130 + 560 * log(value / 0.8) / log(5)) }
+    # A speed-up on a logarithmic scale from 0.8 to 8: equal factors are equally long.
+    function x(value) { return sprintf("%.1f", 130 + 560 * log(value / 0.8) / log(10)) }
     { name[NR] = $1; middle[NR] = $2; low[NR] = $3; high[NR] = $4 }
     END {
         height = 78 + 34 * NR
@@ -16,7 +16,7 @@ jq -r '.results | to_entries[] | select(.key | endswith("-ab")) | [(.key | sub("
         printf "  <desc id=\"description\">Median speed-up of five pairs and its 95 percent interval."
         for (i = 1; i <= NR; i++) printf " %s %.2f, %.2f to %.2f.", name[i], middle[i], low[i], high[i]
         printf "</desc>\n  <rect width=\"760\" height=\"%d\" rx=\"8\" fill=\"#ffffff\"/>\n", height
-        split("0.8 1 1.5 2 3 4", ticks, " ")
+        split("0.8 1 1.5 2 3 4 6 8", ticks, " ")
         for (i = 1; i in ticks; i++) {
             printf "  <line x1=\"%s\" y1=\"24\" x2=\"%s\" y2=\"%d\" stroke=\"%s\"/>", x(ticks[i]), x(ticks[i]), 30 + 34 * NR, ticks[i] == 1 ? "#52606d" : "#e4e7eb"
             printf "<text x=\"%s\" y=\"%d\" text-anchor=\"middle\" fill=\"#52606d\">%s</text>\n", x(ticks[i]), 48 + 34 * NR, ticks[i]
