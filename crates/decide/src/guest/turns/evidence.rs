@@ -14,7 +14,8 @@
 //! Where there is none of these, nothing is tried.
 //!
 //! To count a call takes a tenth of a microsecond and more. On one vCPU that stands between one hand-over and the next;
-//! on several the other thread wakes up meanwhile. So on one vCPU the time that counting took is left out.
+//! on several the other thread wakes up meanwhile. So on one vCPU the time that counting took is left out where the count
+//! is exact. Bounds were set with it.
 
 use gleaner_model::{Nanos, SystemCalls, Window};
 use serde::{Deserialize, Serialize};
@@ -94,8 +95,7 @@ impl Block {
         count as f64 / self.length.as_secs_f64()
     }
 
-    /// The same on one vCPU, where waits for locks that are made of conditions count as what they are, and without the
-    /// time that counting took.
+    /// The same on one vCPU, where waits for locks that are made of conditions count as what they are.
     fn as_against(&self, apart: &Self) -> Self {
         let mut block = self.clone();
         if let (Some(calls), Some(others)) = (&mut block.calls, &apart.calls) {
@@ -104,11 +104,15 @@ impl Block {
             let all = calls.waits();
             calls.waits_at.retain(|at, waits| !is_of_lock(at, *waits));
             calls.lock_waits += all - calls.waits();
-            let counting = calls.counting.times(calls.all());
-            block.length = Nanos(block.length.0.saturating_sub(counting.0))
-                .max(Nanos::from_f64(self.length.as_f64() * COUNTED_MIN));
         }
         block
+    }
+
+    /// The same without the time that counting took.
+    fn uncounted(&self) -> Self {
+        let counting = self.calls.as_ref().map_or(Nanos::ZERO, |calls| calls.counting.times(calls.all()));
+        let least = Nanos::from_f64(self.length.as_f64() * COUNTED_MIN);
+        Self { length: Nanos(self.length.0.saturating_sub(counting.0)).max(least), ..self.clone() }
     }
 
     /// Switches, but for those that a lock was waited for.
@@ -132,25 +136,29 @@ pub(super) fn compare(packed: &Block, apart: &Block) -> Compared {
 
 fn rates(packed: &Block, apart: &Block) -> (f64, f64) {
     let packed = &packed.as_against(apart);
-    let ratio = |count: fn(&Block) -> Option<u64>| {
+    let uncounted = &packed.uncounted();
+    let ratio = |packed: &Block, count: fn(&Block) -> Option<u64>| {
         let (packed_count, apart_count) = (count(packed)?, count(apart)?);
         Some((packed_count.max(apart_count), packed.per_s(packed_count) / apart.per_s(apart_count.max(1))))
     };
-    let progress = ratio(|block| block.progress).filter(|(count, _)| *count >= COUNT_MIN).map(|(_, ratio)| ratio);
-    let by_calls = |count: fn(&SystemCalls) -> u64| {
+    let progress =
+        ratio(uncounted, |block| block.progress).filter(|(count, _)| *count >= COUNT_MIN).map(|(_, ratio)| ratio);
+    let by_calls = |packed: &Block, count: fn(&SystemCalls) -> u64| {
         let tells = |block: &Block| {
             block.calls.as_ref().is_some_and(|calls| count(calls) as f64 >= CALLS_A_SWITCH_MIN * block.switches as f64)
         };
         let per_s = |block: &Block| block.calls.as_ref().map(|calls| block.per_s(count(calls)));
         (tells(packed) && tells(apart)).then(|| Some(per_s(packed)? / per_s(apart)?)).flatten()
     };
-    let exact = progress.or_else(|| by_calls(|calls| calls.steady));
+    let exact = progress.or_else(|| by_calls(uncounted, |calls| calls.steady));
     if let Some(exact) = exact {
         return (exact, exact);
     }
-    if let (Some(least), Some((_, most))) = (by_calls(|calls| calls.steady + calls.waits()), ratio(Block::hand_overs)) {
+    if let (Some(least), Some((_, most))) =
+        (by_calls(packed, |calls| calls.steady + calls.waits()), ratio(packed, Block::hand_overs))
+    {
         return (least, most.max(least));
     }
-    let all = by_calls(SystemCalls::all).unwrap_or(1.0);
+    let all = by_calls(packed, SystemCalls::all).unwrap_or(1.0);
     (all, all)
 }
