@@ -14,8 +14,8 @@
 //! Where there is none of these, nothing is tried.
 //!
 //! To count a call takes a tenth of a microsecond and more. On one vCPU that stands between one hand-over and the next;
-//! on several the other thread wakes up meanwhile. So on one vCPU the time that counting took is left out where the count
-//! is exact. Bounds were set with it.
+//! on several the other thread wakes up meanwhile. So on one vCPU the time that counting took is left out where the
+//! count is exact. Bounds were set with it.
 
 use gleaner_model::{Nanos, SystemCalls, Window};
 use serde::{Deserialize, Serialize};
