@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::daemon::Daemon;
+use common::daemon::{Daemon, WATCHED, group};
 use common::program::Program;
 use common::{Said, comes_true, finish, gleaner, is_root, run};
 use serde_json::Value;
@@ -147,12 +147,6 @@ fn a_full_disk_and_a_full_file_cost_nobody_a_run() {
     command.args(["-m", "sh", "-c", script]).env("G", common::GLEANER).env("W", folder.path());
     let said = finish(command.env_remove("GLEANER_LOG").env_remove("GLEANER_RUN_ID")).with_status(3).saying("ran\n");
     assert_eq!(said.stderr.matches("recording has stopped").count(), 1, "{said:?}");
-}
-
-const WATCHED: &str = "profile = \"observe-only\"";
-
-fn group(name: &str, program: &Program, more: &str) -> String {
-    format!("[group.{name}]\npid = {}\n{more}\n", program.pid())
 }
 
 /// Counts windows of a group in a capture.

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::daemon::Daemon;
+use common::daemon::{Daemon, RETAINED, WATCHED, group};
 use common::machine::{idle_values, why_not_kept_awake};
 use common::program::Program;
 use common::seccomp::refusing_bpf;
@@ -15,14 +15,6 @@ use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
-
-const WATCHED: &str = "profile = \"observe-only\"";
-/// Whatever others of this host take meanwhile.
-const RETAINED: &str = "profile = \"latency\"\ntrial = false\nparams = { steal_share_stop = 1.0 }";
-
-fn group(program: &Program, more: &str) -> String {
-    format!("[group.one]\npid = {}\n{more}\n", program.pid())
-}
 
 /// The daemon after this script of sh, in a mount namespace of its own; `$W` is `folder`.
 fn after(script: &str, folder: &Path) -> impl FnOnce(Command) -> Command {
@@ -48,7 +40,7 @@ fn with_a_full_run_folder_it_watches_and_changes_nothing_machine() {
         gleaner_testing::skip!("{why}");
     }
     let (before, program, folder) = (idle_values(), Program::start(), tempfile::tempdir().unwrap());
-    let configuration = "[capture]\nfolder = \"/run/recorder\"\n".to_owned() + &group(&program, RETAINED);
+    let configuration = "[capture]\nfolder = \"/run/recorder\"\n".to_owned() + &group("one", &program, RETAINED);
     let full = "mount -t tmpfs -o size=8k none /run && head -c 99999 /dev/zero >/run/full 2>/dev/null";
     let daemon = Daemon::start_as(&configuration, after(full, folder.path()));
     let told = || warnings(&daemon);
@@ -70,12 +62,13 @@ fn where_the_run_folder_fills_up_everything_is_undone_all_the_same_machine() {
     let fills_up = "mount -t tmpfs -o size=64k none /run && \
                     (while [ ! -e $W/go ]; do sleep 0.05; done; head -c 999999 /dev/zero >/run/full 2>/dev/null; touch $W/full) &";
     let fills_up = format!("{{ {fills_up} }}");
-    let daemon = Daemon::start_as(&group(&program, RETAINED), after(&fills_up, folder.path()));
+    let daemon = Daemon::start_as(&group("one", &program, RETAINED), after(&fills_up, folder.path()));
     assert!(comes_true(|| idle_values() != before), "nothing was retained: {}", warnings(&daemon));
     std::fs::write(folder.path().join("go"), "").unwrap();
     assert!(comes_true(|| folder.path().join("full").exists()));
     // What is to be set now cannot be journalled.
-    std::fs::write(daemon.configuration(), group(&program, &format!("{RETAINED}\nretain_for = \"77us\""))).unwrap();
+    std::fs::write(daemon.configuration(), group("one", &program, &format!("{RETAINED}\nretain_for = \"77us\"")))
+        .unwrap();
     daemon.asked(&["reload"]).with_status(0);
     daemon.asked(&["status"]).with_status(0);
     assert_eq!(daemon.ends(), (Some(0), false));
@@ -89,7 +82,7 @@ fn a_stopped_daemon_keeps_no_vcpu_awake_and_goes_on_machine() {
         gleaner_testing::skip!("{why}");
     }
     let (before, program) = (idle_values(), Program::start());
-    let daemon = Daemon::start(&group(&program, RETAINED));
+    let daemon = Daemon::start(&group("one", &program, RETAINED));
     assert!(comes_true(|| idle_values() != before), "nothing was retained");
     daemon.signal(libc::SIGSTOP);
     assert!(comes_true(|| idle_values() == before), "its guardian takes back what was set");
@@ -113,7 +106,7 @@ fn bpf_refused_half_way_leaves_nothing_changed_machine() {
             let refused = said.stderr.contains(instead);
             assert!(refused || ![0, 5].contains(&bpf_command), "command {bpf_command}, {means}: {said:#?}");
         }
-        let configuration = group(&program, RETAINED);
+        let configuration = group("one", &program, RETAINED);
         let daemon = Daemon::start_as(&configuration, |mut command| {
             refusing_bpf(&mut command, bpf_command);
             command
@@ -139,7 +132,7 @@ fn a_thousand_clients_at_once_that_never_read_keep_nobody_waiting() {
         gleaner_testing::skip!("needs 1,200 open files");
     }
     let program = Program::start();
-    let daemon = Daemon::start(&group(&program, WATCHED));
+    let daemon = Daemon::start(&group("one", &program, WATCHED));
     let of = |what: &str| std::fs::read_dir(format!("/proc/{}/{what}", daemon.pid())).unwrap().count();
     daemon.asked(&["status"]).with_status(0);
     let (files, threads, memory) = (of("fd"), of("task"), resident_kib(daemon.pid()));

@@ -2,16 +2,12 @@
 
 mod common;
 
-use common::daemon::Daemon;
+use common::daemon::{Daemon, WATCHED, group};
 use common::program::Program;
 use common::tmux::Tmux;
 use common::{GLEANER, comes_true, finish, gleaner, send};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-
-fn group(name: &str, program: &Program) -> String {
-    format!("[group.{name}]\npid = {}\nprofile = \"observe-only\"\n", program.pid())
-}
 
 /// A daemon that watches one program, and a terminal that shows it, by way of a link to its socket.
 struct Shown {
@@ -29,7 +25,7 @@ impl Shown {
             return None;
         };
         let program = Program::start();
-        let daemon = Daemon::start(&group("one", &program));
+        let daemon = Daemon::start(&group("one", &program, WATCHED));
         let shown = Self { tmux, daemon, program, folder: tempfile::tempdir().unwrap() };
         shown.ask(&shown.daemon);
         // What is on the screen before, and how the terminal is set.
@@ -82,7 +78,7 @@ fn groups_appear_are_held_and_released_and_quitting_gives_the_terminal_back() {
     tmux.shows("profile observe-only");
     tmux.shows(" all ");
     let another = Program::start();
-    std::fs::write(daemon.configuration(), group("one", program) + &group("two", &another)).unwrap();
+    std::fs::write(daemon.configuration(), group("one", program, WATCHED) + &group("two", &another, WATCHED)).unwrap();
     daemon.signal(libc::SIGHUP);
     tmux.shows(" two");
     tmux.press(&["Tab"]);
@@ -152,7 +148,7 @@ fn the_terminal_is_given_back_however_it_ends() {
 fn a_daemon_that_goes_is_told_and_another_is_shown() {
     let Some(mut shown) = Shown::start(&[], "") else { return };
     let program = Program::start();
-    let another = Daemon::start(&group("another", &program));
+    let another = Daemon::start(&group("another", &program, WATCHED));
     let first = std::mem::replace(&mut shown.daemon, another);
     assert_eq!(first.ends(), (Some(0), false));
     shown.tmux.shows("No news, asking again: no daemon runs here");
@@ -206,7 +202,7 @@ fn without_a_terminal_it_says_what_to_use_instead() {
 #[test]
 fn one_screen_is_printed_and_a_file_of_statuses_is_shown_again() {
     let (program, folder) = (Program::start(), tempfile::tempdir().unwrap());
-    let daemon = Daemon::start(&group("one", &program));
+    let daemon = Daemon::start(&group("one", &program, WATCHED));
     let file = folder.path().join("status.jsonl");
     let mut asks = gleaner(["status", "--json", "--every", "100ms", "--state-dir", daemon.state().to_str().unwrap()]);
     let mut asking = asks.stdout(Stdio::from(std::fs::File::create(&file).unwrap())).spawn().unwrap();

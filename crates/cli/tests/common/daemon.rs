@@ -1,11 +1,21 @@
 //! A daemon of a test's own: its configuration, its state folder, what it says.
 
+use super::program::Program;
 use super::{LONGEST_WAIT, Said, finish, gleaner, pid_of, send};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Instant;
+
+/// `[group.NAME]` of this program, with these keys.
+pub fn group(name: &str, program: &Program, more: &str) -> String {
+    format!("[group.{name}]\npid = {}\n{more}\n", program.pid())
+}
+
+pub const WATCHED: &str = "profile = \"observe-only\"";
+/// Whatever others of this host take meanwhile.
+pub const RETAINED: &str = "profile = \"latency\"\ntrial = false\nparams = { steal_share_stop = 1.0 }";
 
 /// Killed when the test ends, however it ends.
 pub struct Daemon {
