@@ -83,12 +83,12 @@ rmdir /sys/fs/cgroup/service
 before=$(state)
 
 # kill -9 of everything of Gleaner while the program is confined: restore gives back what the program had, its own
-# choices included.
+# choices included. Here `auto` is masks, as above.
 confined() { [ "$(allowed "$1")" != "$2" ]; }
 both_began() { [ "$(wc -l </tmp/pids)" = 2 ]; }
 children() { cat /proc/"$1"/task/*/children 2>/dev/null; }
 guardian_of() { for pid in $(children "$1"); do if grep -q guardian "/proc/$pid/cmdline"; then echo "$pid"; fi; done; }
-for placement in auto cpuset affinity; do
+for placement in auto cpuset; do
     cp /dev/null /tmp/pids
     gleaner run --policy consolidate --placement $placement --config /tmp/easy.toml -- sh -c '
         pipeline 2 100000000 200 >/dev/null & echo $! >>/tmp/pids

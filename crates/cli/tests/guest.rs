@@ -134,25 +134,32 @@ fn guest_keeps_nothing_of_killed_runs_that_polled_on_linux_6_1() {
 }
 
 /// A vCPU that goes away and comes back: the script checks, this looks at what Gleaner said of it.
-fn hotplug(series: &str) {
+fn hotplug(series: &str, placements: &[(&str, &str)]) {
     let Some(kernel) = kernel(series) else { return };
     let text = boot(&kernel, "hotplug.sh");
-    for name in ["back-affinity", "away-affinity", "back-auto", "away-auto", "retained"] {
+    let ended_well = |name: &str| {
         let run = json(&text, name);
         assert_eq!(run["restored"], true, "{run}");
         assert_eq!(run["exit_status"], 0, "{run}");
+        run
+    };
+    for (asked, used) in placements {
+        for run in ["back", "away"].map(|when| ended_well(&format!("{when}-{asked}"))) {
+            assert_eq!(run["means"]["placement"], *used, "{run}");
+        }
     }
+    ended_well("retained");
 }
 
 #[test]
 fn guest_survives_vcpus_that_come_and_go_on_linux_6_1() {
-    hotplug("6.1");
+    hotplug("6.1", &[("affinity", "affinity")]);
 }
 
-/// Here also the vCPU that was away when Gleaner ended can be given back, and packing is by cpuset.
+/// Here also the vCPU that was away when Gleaner ended can be given back, and cpusets can be used.
 #[test]
 fn guest_survives_vcpus_that_come_and_go_on_the_newest_kernel() {
-    hotplug("newest");
+    hotplug("newest", &[("affinity", "affinity"), ("cpuset", "cpuset-v2")]);
 }
 
 /// The clock jumps, a vCPU goes and comes, the daemon is stopped: the script checks.
