@@ -14,8 +14,13 @@ const SOURCES: [(&str, &str); 5] = [
 ];
 
 /// What they include of our own.
-const HEADERS: [&str; 4] =
-    ["src/bpf/common.bpf.h", "src/bpf/maps.bpf.h", "src/bpf/bursts.bpf.h", "src/bpf/members.bpf.h"];
+const HEADERS: [&str; 5] = [
+    "src/bpf/common.bpf.h",
+    "src/bpf/maps.bpf.h",
+    "src/bpf/bursts.bpf.h",
+    "src/bpf/members.bpf.h",
+    "src/bpf/processes.bpf.h",
+];
 
 fn main() {
     for header in HEADERS {

@@ -13,6 +13,7 @@
 //!   limits      what this process may use, and what its caller gave it
 //!   filter      which system calls a filter (seccomp) refuses, and which end this process
 //!   clock       CPU time of a thread or process, monotonic time
+//!   aside       ends without waiting what takes long to end
 //! ```
 //!
 //! Names are bytes, because the kernel's are. Every reader takes a [`ProcRoot`] or the text itself, so tests need no
@@ -20,6 +21,7 @@
 //! numbers are wanted, for every thread in every window.
 
 mod affinity;
+mod aside;
 mod cgroup;
 mod clock;
 mod cpus;
@@ -34,6 +36,7 @@ mod system;
 mod topology;
 
 pub use affinity::{MAX_CPUS, affinity_of, set_affinity, set_affinity_to_all};
+pub use aside::drop_aside;
 pub use cgroup::{Mount, cgroup_path, hierarchy_folder, mounts};
 pub use clock::{monotonic, process_cpu_time, thread_cpu_time};
 pub use cpus::{OnlineReader, online_cpus, own_affinity, possible_cpus, usable_cpus};

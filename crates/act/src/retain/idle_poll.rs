@@ -263,8 +263,7 @@ impl Retainer for IdlePoll {
     /// that.
     fn retire(self: Box<Self>) {
         self.members().for_each(|(vcpu, _)| self.set_timeout(vcpu, Nanos::ZERO));
-        // Where spawning fails, the closure is dropped, and `self` with it.
-        let _ = std::thread::Builder::new().name("gleaner-retire".to_owned()).spawn(move || drop(self));
+        gleaner_sys::drop_aside(self);
     }
 }
 

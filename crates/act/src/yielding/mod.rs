@@ -236,11 +236,9 @@ impl YieldingThreads {
         self.idle_means
     }
 
-    /// Ends them without waiting for them, on a thread of its own: where no vCPU is ever idle a thread of the lowest
-    /// class takes seconds to hear of it. Where there can be no thread, they are waited for.
+    /// Ends them without waiting for them.
     pub fn retire(self) {
-        // Where spawning fails, the closure is dropped, and `self` with it.
-        let _ = std::thread::Builder::new().name("gleaner-retire".to_owned()).spawn(move || drop(self));
+        gleaner_sys::drop_aside(self);
     }
 
     /// What had to be replaced by a weaker means.

@@ -39,6 +39,7 @@ mod cpus;
 mod group;
 pub(crate) mod load;
 mod members;
+pub(crate) mod processes;
 pub(crate) mod reader;
 mod share;
 mod skel;

@@ -5,14 +5,14 @@
 
 use crate::BpfRefusal;
 use crate::bpf::load::loading;
+use crate::bpf::processes::Processes;
 use gleaner_bpf::{MappedArray, plain_old_data, refusal};
 use gleaner_model::{Nanos, SystemCalls};
 use gleaner_sys::{ProcRoot, possible_cpus};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{Link, MapCore, MapFlags, MapHandle};
+use libbpf_rs::{Link, MapCore, MapHandle};
 use skel::SystemCallsSkelBuilder;
 use skel::types::call_counts;
-use std::collections::BTreeSet;
 use std::mem::MaybeUninit;
 use std::time::Instant;
 
@@ -51,8 +51,7 @@ fn a_call() -> Nanos {
 #[derive(Debug)]
 pub struct SystemCallCounter {
     counts: MappedArray<call_counts>,
-    processes: MapHandle,
-    known: BTreeSet<i32>,
+    processes: Processes,
     last: SystemCalls,
     /// What a call takes longer for being counted.
     counting: Nanos,
@@ -86,8 +85,7 @@ impl SystemCallCounter {
         let link = libbpf_rs::ProgramImpl::attach(&skel.progs.on_system_call).map_err(refuse("attaching"))?;
         let mut new = Self {
             counts: counts.map_err(mapped)?,
-            processes,
-            known: BTreeSet::new(),
+            processes: Processes::new(processes),
             last: SystemCalls::default(),
             counting: Nanos::ZERO,
             _link: link,
@@ -101,15 +99,7 @@ impl SystemCallCounter {
 
     /// From now on the calls of these processes count, and of no others.
     pub fn follow(&mut self, processes: &[i32]) {
-        let wanted: BTreeSet<i32> = processes.iter().copied().collect();
-        for pid in self.known.difference(&wanted) {
-            let _ = self.processes.delete(&pid.to_ne_bytes());
-        }
-        // Those for which there is no room are not counted, in whatever place they run.
-        for pid in wanted.difference(&self.known) {
-            let _ = self.processes.update(&pid.to_ne_bytes(), &1_u32.to_ne_bytes(), MapFlags::ANY);
-        }
-        self.known = wanted;
+        self.processes.set(processes);
     }
 
     /// Calls since this was asked last.
@@ -127,7 +117,6 @@ impl SystemCallCounter {
 
     /// Ends it without waiting for it: see [`crate::Observer::retire`].
     pub fn retire(self) {
-        // Where spawning fails, the closure is dropped, and `self` with it.
-        let _ = std::thread::Builder::new().name("gleaner-retire".to_owned()).spawn(move || drop(self));
+        gleaner_sys::drop_aside(self);
     }
 }

@@ -5,10 +5,8 @@
 // A program does a piece of work by the same calls wherever its threads run. What changes with the place is how often
 // a thread finds a lock taken: it then waits for it (FUTEX_WAIT) and is woken from it (FUTEX_WAKE). So those are
 // counted apart. A wait on a condition or a semaphore is FUTEX_WAIT_BITSET, and seldom spared.
-#include <linux/bpf.h>
-#include <bpf/bpf_helpers.h>
+#include "../bpf/processes.bpf.h"
 
-#define PROCESSES 256
 #define WAIT_BUCKETS 64
 #define FUTEX_COMMAND 0x7f
 #define FUTEX_WAIT 0
@@ -31,14 +29,6 @@ struct {
 	__type(key, __u32);
 	__type(value, struct call_counts);
 } call_counts SEC(".maps");
-
-// Whose calls count.
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, PROCESSES);
-	__type(key, __u32);
-	__type(value, __u32);
-} processes SEC(".maps");
 
 const volatile __u32 nr_futex = 202;
 
@@ -72,7 +62,7 @@ int on_system_call(struct bpf_raw_tracepoint_args *ctx)
 	struct call_counts *counts;
 	__u32 command;
 
-	if (!bpf_map_lookup_elem(&processes, &tgid))
+	if (!is_counted(tgid))
 		return 0;
 	counts = bpf_map_lookup_elem(&call_counts, &cpu);
 	if (!counts)

@@ -5,12 +5,13 @@
 
 use crate::BpfRefusal;
 use crate::bpf::load::loading;
+use crate::bpf::processes::Processes;
 use gleaner_bpf::refusal;
 use gleaner_sys::ProcRoot;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, ProgramInput};
 use skel::WakingSkelBuilder;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
 
 #[allow(warnings, clippy::all, clippy::pedantic)]
@@ -25,8 +26,7 @@ const PAIRS: usize = 1024;
 #[derive(Debug)]
 pub struct WakeCounter {
     pairs: MapHandle,
-    processes: MapHandle,
-    known: BTreeSet<i32>,
+    processes: Processes,
     last: BTreeMap<(i32, i32), u64>,
     _link: Link,
 }
@@ -50,22 +50,14 @@ impl WakeCounter {
         let seen = skel.maps.bss_data.as_deref_mut().ok_or_else(unknown)?;
         seen.ids_at = ids_in(&seen.task, seen.own.pid, seen.own.tgid).ok_or_else(unknown)?;
         let keep = |map| MapHandle::try_from(map).map_err(refuse("keeping a map"));
-        let (pairs, processes) = (keep(&skel.maps.pairs)?, keep(&skel.maps.processes)?);
+        let (pairs, processes) = (keep(&skel.maps.pairs)?, keep(&skel.maps.processes).map(Processes::new)?);
         let link = libbpf_rs::ProgramImpl::attach(&skel.progs.on_waking).map_err(refuse("attaching"))?;
-        Ok(Self { pairs, processes, known: BTreeSet::new(), last: BTreeMap::new(), _link: link })
+        Ok(Self { pairs, processes, last: BTreeMap::new(), _link: link })
     }
 
     /// From now on wake-ups among these processes count, and no others.
     pub fn follow(&mut self, processes: &[i32]) {
-        let wanted: BTreeSet<i32> = processes.iter().copied().collect();
-        for pid in self.known.difference(&wanted) {
-            let _ = self.processes.delete(&pid.to_ne_bytes());
-        }
-        // Those for which there is no room have no ties.
-        for pid in wanted.difference(&self.known) {
-            let _ = self.processes.update(&pid.to_ne_bytes(), &1_u32.to_ne_bytes(), MapFlags::ANY);
-        }
-        self.known = wanted;
+        self.processes.set(processes);
     }
 
     /// How often the first thread woke the second, since this was asked last.
@@ -90,8 +82,7 @@ impl WakeCounter {
 
     /// Ends it without waiting for it: see [`crate::Observer::retire`].
     pub fn retire(self) {
-        // Where spawning fails, the closure is dropped, and `self` with it.
-        let _ = std::thread::Builder::new().name("gleaner-retire".to_owned()).spawn(move || drop(self));
+        gleaner_sys::drop_aside(self);
     }
 }
 

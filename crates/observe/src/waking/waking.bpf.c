@@ -6,10 +6,8 @@
 // thread's too: it is the interrupted one by chance, so such ties are weak.
 //
 // Nothing here asks the kernel's BTF, whose parse takes 40 ms. Where a task's ids stand is learnt: see `learn`.
-#include <linux/bpf.h>
-#include <bpf/bpf_helpers.h>
+#include "../bpf/processes.bpf.h"
 
-#define PROCESSES 256
 #define PAIRS 1024
 #define TASK_BYTES 4096
 
@@ -24,14 +22,6 @@ struct pair {
 	__u32 waker;
 	__u32 woken;
 };
-
-// Whose wake-ups count.
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, PROCESSES);
-	__type(key, __u32);
-	__type(value, __u32);
-} processes SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -65,11 +55,11 @@ int on_waking(struct bpf_raw_tracepoint_args *ctx)
 	struct pair pair = {};
 
 	// The idle task is of nobody's process: an interrupt wakes there.
-	if (!tgid || !bpf_map_lookup_elem(&processes, &tgid))
+	if (!tgid || !is_counted(tgid))
 		return 0;
 	if (bpf_probe_read_kernel(&woken, sizeof(woken), (void *)(ctx->args[0] + ids_at)))
 		return 0;
-	if (woken.tgid != tgid && !bpf_map_lookup_elem(&processes, &woken.tgid))
+	if (woken.tgid != tgid && !is_counted(woken.tgid))
 		return 0;
 	pair.waker = (__u32)both;
 	pair.woken = woken.pid;
