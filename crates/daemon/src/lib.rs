@@ -24,7 +24,7 @@ mod control;
 mod error;
 mod event;
 #[cfg(test)]
-mod fuzz;
+mod fuzz_tests;
 mod groups;
 mod host;
 mod joins;
