@@ -41,11 +41,9 @@ pub struct HostConfig {
     pub halt_poll: HaltPoll,
     /// Pause-loop exits.
     pub ple: Option<PauseLoop>,
-    /// Ticks one pCPU after the other, over half a tick, as Linux's boot option `skew_tick` has them. Without it, as by
-    /// its default, all pCPUs' ticks are at the same time.
-    pub skew_tick: bool,
-    /// Each virtual machine is a group of the host's scheduler ([`Scheduler::Window`] alone).
-    pub groups: Option<Groups>,
+    /// Each virtual machine is a group of the host's scheduler ([`Scheduler::Window`] alone), as libvirt's cgroups and
+    /// autogroup make them: its weight is divided among the pCPUs that it is on, by load.
+    pub groups: bool,
     /// Busy pCPUs pull from busier ones now and then, as Linux 3.9 does ([`Scheduler::Window`] and [`Scheduler::Fair`]
     /// alone).
     pub rebalances: bool,
@@ -64,8 +62,7 @@ impl Default for HostConfig {
             scheduler: Scheduler::Dedicated,
             halt_poll: HaltPoll::OFF,
             ple: None,
-            skew_tick: false,
-            groups: None,
+            groups: false,
             rebalances: false,
             idle_states: IdleStates::SHALLOW,
             adaptive: None,
@@ -101,7 +98,8 @@ pub enum Scheduler {
     },
     /// A bounded window: CFS before Linux 6.6, and PowerVM (micro-sliced Table II).
     Window(WindowParams),
-    /// EEVDF-like: equal shares, earliest virtual deadline first, lag kept over sleeps.
+    /// EEVDF-like: equal shares, earliest virtual deadline first, lag kept over sleeps. Who runs keeps the pCPU for its
+    /// slice, and only somebody with a shorter slice preempts (RUN_TO_PARITY).
     Fair(FairParams),
     /// Xen's credit scheduler.
     Credit(CreditParams),
@@ -136,13 +134,11 @@ pub struct FairParams {
     pub slice: Time,
     /// Slices end at multiples of this (HZ = 250: 4 ms); 0: they are enforced.
     pub tick: Time,
-    /// RUN_TO_PARITY: who runs keeps the pCPU for its slice; only somebody with a shorter slice preempts.
-    pub run_to_parity: bool,
 }
 
 impl FairParams {
     /// Linux 6.6 and later, 8 CPUs and more, HZ = 250.
-    pub const EEVDF: Self = Self { slice: 3_000_000, tick: 4_000_000, run_to_parity: true };
+    pub const EEVDF: Self = Self { slice: 3_000_000, tick: 4_000_000 };
 }
 
 /// Of [`Scheduler::Credit`].
@@ -161,21 +157,6 @@ pub struct CreditParams {
 impl CreditParams {
     /// Xen 4.2.
     pub const XEN: Self = Self { slice: 30_000_000, ratelimit: 1_000_000, tick: 10_000_000, period: 30_000_000 };
-}
-
-/// A group of the host's scheduler for each virtual machine, as libvirt's cgroups and autogroup make them: the virtual
-/// machine's weight is divided among the pCPUs that it is on, by load.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Groups {
-    /// Whether ticks, too, bring the weight of who runs up to date. Without, only what wakes, sleeps or moves does.
-    pub at_ticks: bool,
-}
-
-impl Groups {
-    /// Linux 3.8 to 3.11: `update_cfs_shares` in `enqueue_entity` and `dequeue_entity` alone.
-    pub const LINUX_3_9: Self = Self { at_ticks: false };
-    /// Linux 3.12 and later: in `entity_tick`, too.
-    pub const LINUX_3_12: Self = Self { at_ticks: true };
 }
 
 /// Idle states that take longer to leave than [`Costs`] say, the shallowest first.

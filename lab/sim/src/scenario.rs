@@ -55,7 +55,7 @@ fn scheduler(simulator: &Simulator) -> Scheduler {
         SimScheduler::Powervm => Scheduler::Window(WindowParams::POWERVM),
         SimScheduler::Eevdf => {
             let eevdf = FairParams::EEVDF;
-            Scheduler::Fair(FairParams { slice: slice.unwrap_or(eevdf.slice), tick: tick(eevdf.tick), ..eevdf })
+            Scheduler::Fair(FairParams { slice: slice.unwrap_or(eevdf.slice), tick: tick(eevdf.tick) })
         }
         SimScheduler::Credit => {
             Scheduler::Credit(CreditParams { slice: slice.unwrap_or(CreditParams::XEN.slice), ..CreditParams::XEN })

@@ -181,7 +181,7 @@ fn waits_at_most(config: &Config) -> Time {
     let throttled = vms().filter(|vm| vm.cap_permille > 0).map(throttled).max().unwrap_or(0);
     let weights = u64::from(heaviest.div_ceil(lightest));
     // A group's weight is between all of it and hardly any.
-    let weights = if config.host.groups.is_some() { weights * u64::from(heaviest) } else { weights };
+    let weights = if config.host.groups { weights * u64::from(heaviest) } else { weights };
     config.host.scheduler.waits_at_most(vcpus - 1, longest, weights) + throttled
 }
 

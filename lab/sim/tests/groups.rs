@@ -1,9 +1,8 @@
-//! Groups of the host's scheduler, ticks of different phase, and balancing between busy pCPUs: small cases with the
-//! arithmetic.
+//! Groups of the host's scheduler, and balancing between busy pCPUs: small cases with the arithmetic.
 
 mod common;
 use common::{MS, S, compute, hog, run, run_config, sleep, threads};
-use gleaner_sim::config::{Config, Groups, HostConfig, Scheduler, VmConfig, WindowParams};
+use gleaner_sim::config::{Config, HostConfig, Scheduler, VmConfig, WindowParams};
 use gleaner_sim::program::Builder;
 use gleaner_sim::{Costs, SimResult};
 
@@ -11,8 +10,8 @@ fn cfs(pcpus: u32) -> HostConfig {
     HostConfig::new(pcpus, Scheduler::Window(WindowParams::CFS))
 }
 
-fn grouped(pcpus: u32, groups: Groups) -> HostConfig {
-    HostConfig { groups: Some(groups), ..cfs(pcpus) }
+fn grouped(pcpus: u32) -> HostConfig {
+    HostConfig { groups: true, ..cfs(pcpus) }
 }
 
 /// A virtual machine whose vCPU 0 wakes at 3,201 ms on pCPU 0, which a hog has, while its other vCPUs are busy on pCPUs
@@ -23,7 +22,7 @@ fn wakes_beside(busy: u32) -> SimResult {
     programs.extend((1..=busy).map(|vcpu| (vcpu, vec![compute(10 * S)])));
     let work = threads(&mut builder, programs);
     let vm = VmConfig::new("vm", busy + 1, Costs::FREE, work).pinned(0..=busy);
-    let mut config = Config::new(grouped(busy + 1, Groups::LINUX_3_9), vec![vm, hog([0])]);
+    let mut config = Config::new(grouped(busy + 1), vec![vm, hog([0])]);
     config.end = 3_215 * MS;
     run_config(config)
 }
@@ -39,38 +38,19 @@ fn whether_a_wakeup_preempts_depends_on_how_busy_its_virtual_machine_is() {
 }
 
 /// Time that vCPU 0 of a virtual machine with two busy vCPUs has beside the only vCPU of another one, of 6 s.
-fn share(groups: Groups) -> u64 {
+fn share() -> u64 {
     let mut builder = Builder::new();
     let work = threads(&mut builder, vec![(0, vec![compute(60 * S)]), (1, vec![compute(60 * S)])]);
     let vm = VmConfig::new("vm", 2, Costs::FREE, work).pinned([0, 1]);
-    let mut config = Config::new(grouped(2, groups), vec![vm, hog([0])]);
+    let mut config = Config::new(grouped(2), vec![vm, hog([0])]);
     config.end = 6 * S;
     run_config(config).vms[0].vcpus[0].work
 }
 
 #[test]
-fn a_vcpu_that_never_sleeps_keeps_the_weight_it_woke_with_before_linux_3_12() {
+fn a_vcpu_that_never_sleeps_keeps_the_weight_it_woke_with() {
     // It woke with all of its group's weight: half the pCPU, in slices of 12 ms. 6 s are 250 times both.
-    assert_eq!(share(Groups::LINUX_3_9), 3 * S);
-    // Ticks bring it down to 512 against 1,024: a third, but for the first tenths of a second and the last slice.
-    let third = share(Groups::LINUX_3_12);
-    assert!(third.abs_diff(2 * S) < 60 * MS, "{third}");
-}
-
-#[test]
-fn ticks_are_skewed_by_half_a_tick_over_all_pcpus() {
-    // Two pCPUs: ticks at 0, 4, 8 ms on the first, and 1 ms later on the second (4 / 2 / 2). Two hogs on each, slices
-    // of 12 ms: whoever began at 0 is preempted at the first tick after that, at 12 and at 13 ms.
-    let ready_at = |skew_tick| {
-        let host = HostConfig { skew_tick, ..cfs(2) };
-        let mut config = Config::new(host, vec![hog([0, 1]), hog([0, 1])]);
-        config.vms[0].measured = true;
-        config.end = 20 * MS;
-        let result = run_config(config);
-        [0, 1].map(|vcpu| result.vms[0].vcpus[vcpu].work)
-    };
-    assert_eq!(ready_at(false), [12 * MS, 12 * MS]);
-    assert_eq!(ready_at(true), [12 * MS, 13 * MS]);
+    assert_eq!(share(), 3 * S);
 }
 
 #[test]
@@ -96,7 +76,7 @@ fn three_vcpus_on_two_pcpus_get_two_thirds_each_once_busy_pcpus_pull() {
 #[test]
 fn nothing_is_lost_and_the_same_comes_out_again() {
     let once = || {
-        let host = HostConfig { rebalances: true, skew_tick: true, ..grouped(4, Groups::LINUX_3_12) };
+        let host = HostConfig { rebalances: true, ..grouped(4) };
         let free = |name| {
             let mut builder = Builder::new();
             let body =

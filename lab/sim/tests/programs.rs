@@ -40,7 +40,7 @@ fn under_every_scheduler_policy_and_idle_loop() {
         Scheduler::Window(WindowParams::CFS),
         Scheduler::Window(WindowParams::POWERVM),
         Scheduler::Fair(FairParams::EEVDF),
-        Scheduler::Fair(FairParams { slice: 100 * US, tick: 0, run_to_parity: false }),
+        Scheduler::Fair(FairParams { slice: 100 * US, tick: 0 }),
         Scheduler::Credit(CreditParams::XEN),
     ];
     let policies = [None, Some(Policy::Observe), Some(Policy::Retain), Some(Policy::Consolidate), Some(Policy::Full)];

@@ -115,10 +115,10 @@ impl Scheduler {
 
     /// When a slice that is used up at `end` is ended: at a tick, where nothing enforces it. Ticks are `phase` after
     /// multiples.
-    pub(crate) fn enforced(&self, end: Time, phase: Time) -> Time {
+    pub(crate) fn enforced(&self, end: Time) -> Time {
         match self.tick() {
             0 => end,
-            tick => end.saturating_sub(phase).div_ceil(tick).saturating_mul(tick).saturating_add(phase),
+            tick => end.div_ceil(tick).saturating_mul(tick),
         }
     }
 
@@ -169,9 +169,9 @@ impl Scheduler {
                 let least = params.wakeup_granularity.saturating_mul(1_024) / u64::from(weight.max(1));
                 running.vruntime - woken.vruntime > signed(least)
             }
-            Self::Fair(params) => {
+            Self::Fair(_) => {
                 let eligible = woken.vruntime <= base;
-                let protected = params.run_to_parity && running.used < slices.1;
+                let protected = running.used < slices.1;
                 let shorter = slices.0 < slices.1;
                 eligible && (shorter || !protected && woken.deadline < running.deadline)
             }
@@ -218,16 +218,7 @@ mod tests {
             assert_eq!(cfs.slice(None, runnable), slice * MS);
         }
         assert_eq!(cfs.slice(Some(MS), 4), MS);
-        assert_eq!((cfs.enforced(9 * MS, 0), cfs.enforced(8 * MS, 0)), (12 * MS, 8 * MS));
-    }
-
-    #[test]
-    fn a_tick_of_another_phase_is_another_tick() {
-        let cfs = Scheduler::Window(WindowParams::CFS);
-        // Ticks at 1, 5, 9 and 13 ms.
-        for (end, ends) in [(9 * MS, 9 * MS), (9 * MS + 1, 13 * MS), (0, MS)] {
-            assert_eq!(cfs.enforced(end, MS), ends);
-        }
+        assert_eq!((cfs.enforced(9 * MS), cfs.enforced(8 * MS)), (12 * MS, 8 * MS));
     }
 
     #[test]

@@ -10,16 +10,16 @@
 //! where a vCPU's load is 1,024 while it is runnable, and its load average a geometric one with a half-life of 32
 //! periods of 2^20 ns (`__update_entity_runnable_avg`, `decay_load`). So the entities of a virtual machine with 16 busy
 //! vCPUs weigh 64 each, and that of one with one busy vCPU weighs 1,024. When it is worked out matters as much as how:
-//! when a vCPU wakes, sleeps, or moves (`update_cfs_shares` in `enqueue_entity` and `dequeue_entity`), and since Linux
-//! 3.12 at ticks (`entity_tick`). Before that, a vCPU that never sleeps kept the weight it woke with: all of the
-//! group's, if the virtual machine had been idle.
+//! when a vCPU wakes, sleeps, or moves (`update_cfs_shares` in `enqueue_entity` and `dequeue_entity`). So a vCPU that
+//! never sleeps keeps the weight it woke with: all of the group's, if the virtual machine had been idle. Linux 3.12 and
+//! later do it at ticks too (`entity_tick`), which is not modelled: the paper's host had 3.9.
 //!
 //! From the weight follow the slice (`sched_slice`), when a tick ends it (`check_preempt_tick`) and whether a wake-up
 //! preempts (`wakeup_gran`). What is simpler here: vCPUs of one virtual machine on one pCPU are no queue of their own
 //! within the group's entity, but have equal parts of its weight; and load averages are exact where the kernel rounds,
 //! and lets an eighth pass before it tells the group.
 
-use crate::config::{Groups, Scheduler};
+use crate::config::Scheduler;
 use crate::engine::Time;
 use crate::ids::{PcpuIx, VcpuIx, VmIx};
 use crate::world::World;
@@ -116,13 +116,13 @@ impl Group {
 }
 
 impl World {
-    fn groups(&self) -> Option<Groups> {
-        self.host.config.groups.filter(|_| matches!(self.scheduler(), Scheduler::Window(_)))
+    fn has_groups(&self) -> bool {
+        self.host.config.groups && matches!(self.scheduler(), Scheduler::Window(_))
     }
 
     /// The next virtual machine's vCPUs are all there.
     pub(crate) fn add_group(&mut self, weight: u32, first: VcpuIx) {
-        if self.groups().is_some() {
+        if self.has_groups() {
             let pcpus = self.vcpus[first.at()..].iter().map(|vcpu| vcpu.pcpu);
             self.host.groups.push(Group::new(weight, first, pcpus));
         }
@@ -154,13 +154,6 @@ impl World {
         self.reweigh(vm, to);
         if from != to {
             self.reweigh(vm, from);
-        }
-    }
-
-    /// A tick finds a vCPU running.
-    pub(super) fn group_ticks(&mut self, p: PcpuIx, curr: VcpuIx) {
-        if self.groups().is_some_and(|groups| groups.at_ticks) {
-            self.reweigh(self.vcpus[curr.at()].vm, p);
         }
     }
 

@@ -238,8 +238,7 @@ impl World {
             return self.timers.cancel(self.slots.pcpu(p));
         };
         self.charge(curr);
-        self.group_ticks(p, curr);
-        let end = self.scheduler().enforced(self.now.saturating_add(self.slice_left(p, curr)), self.tick_phase(p));
+        let end = self.scheduler().enforced(self.now.saturating_add(self.slice_left(p, curr)));
         self.timers.set(self.slots.pcpu(p), end);
     }
 
@@ -252,17 +251,10 @@ impl World {
         slice.saturating_sub(self.vcpus[curr.at()].entity.used)
     }
 
-    /// How long after multiples of the tick the pCPU's ticks are (`tick_setup_sched_timer`, kernel/time/tick-sched.c).
-    fn tick_phase(&self, p: PcpuIx) -> Time {
-        let pcpus = self.host.pcpus.len() as u64;
-        if self.host.config.skew_tick { self.scheduler().tick() / 2 / pcpus * u64::from(p.0) } else { 0 }
-    }
-
     /// The pCPU's timer: a slice's end, or the end of a ratelimit.
     pub(crate) fn pcpu_fires(&mut self, p: PcpuIx) {
         let Some(curr) = self.host.pcpus[p.at()].curr else { return };
         self.charge(curr);
-        self.group_ticks(p, curr);
         let used = self.slice_left(p, curr) == 0;
         if used || self.scheduler().is_credit() { self.look(p, Cause::Slice) } else { self.arm_slice(p) }
     }

@@ -92,7 +92,7 @@ impl World {
     }
 
     fn pulls_at(&mut self, p: PcpuIx, at: Time) {
-        let at = self.scheduler().enforced(at, self.tick_phase(p));
+        let at = self.scheduler().enforced(at);
         self.timers.set(self.slots.pulls(p), at);
     }
 

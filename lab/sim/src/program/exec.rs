@@ -1,8 +1,7 @@
 //! Runs a thread's instructions until one takes time or blocks.
 
-use super::Workload;
-use super::code::Inst;
 use super::line::{Line, NOBODY};
+use super::{Guard, Op, Workload};
 use crate::config::LazyTlb;
 use crate::engine::{Random, Time};
 use crate::ids::{ThreadIx, VcpuIx, VmIx};
@@ -175,38 +174,38 @@ impl World {
         let (objects, code) = (&mut vm.objects, &self.code);
         while *steps < STEPS_MAX {
             let next = thread.pc + 1;
-            thread.pc = match code.inst(thread.pc) {
-                Inst::Jump(to) => to,
-                Inst::Unless { guard, otherwise } => {
-                    if objects.holds(code.guard(guard)) {
+            thread.pc = match code.op(thread.pc) {
+                Op::Jump(to) => to,
+                Op::Unless(guard, otherwise) => {
+                    if objects.holds(guard) {
                         next
                     } else {
                         otherwise
                     }
                 }
-                Inst::Claim { counter, otherwise } => match &mut objects.counters[counter as usize] {
+                Op::Claim { counter, otherwise } => match &mut objects.counters[counter as usize] {
                     0 => otherwise,
                     count => {
                         *count -= 1;
                         next
                     }
                 },
-                Inst::Lock(mutex) if objects.mutexes[mutex as usize].owner.is_none() => {
+                Op::Lock(mutex) if objects.mutexes[mutex as usize].owner.is_none() => {
                     objects.mutexes[mutex as usize].owner = Some(t);
                     next
                 }
-                Inst::Unlock(mutex) if objects.mutexes[mutex as usize].waiters.is_empty() => {
+                Op::Unlock(mutex) if objects.mutexes[mutex as usize].waiters.is_empty() => {
                     debug_assert_eq!(objects.mutexes[mutex as usize].owner, Some(t), "unlocked by somebody else");
                     objects.mutexes[mutex as usize].owner = None;
                     next
                 }
-                Inst::WaitUntil { guard, .. } if !thread.relock && objects.holds(code.guard(guard)) => next,
-                Inst::Signal(cond) | Inst::Broadcast(cond) if objects.conds[cond as usize].is_empty() => next,
-                Inst::Push(queue) => {
+                Op::WaitUntil { guard, .. } if !thread.relock && objects.holds(guard) => next,
+                Op::Signal(cond) | Op::Broadcast(cond) if objects.conds[cond as usize].is_empty() => next,
+                Op::Push(queue) => {
                     objects.queues[queue as usize].push_back(thread.item);
                     next
                 }
-                Inst::Pop(queue) => {
+                Op::Pop(queue) => {
                     thread.item = objects.queues[queue as usize].pop_front().unwrap_or(thread.item);
                     next
                 }
@@ -243,58 +242,58 @@ impl World {
         let here = thread.pc;
         thread.pc += 1;
         let objects = &mut vm.objects;
-        match self.code.inst(here) {
-            Inst::Compute(span) => {
+        match self.code.op(here) {
+            Op::Compute(span) => {
                 thread.doing = Doing::Compute { left: span.draw(&mut thread.random) };
                 return Flow::Stays;
             }
-            Inst::Jump(_) | Inst::Unless { .. } | Inst::Claim { .. } | Inst::Push(_) | Inst::Pop(_) => thread.pc = here,
-            Inst::Add(counter, n) => objects.counters[counter as usize] += n,
-            Inst::Stamp => thread.item = self.now,
-            Inst::Done => {
+            Op::Jump(_) | Op::Unless(..) | Op::Claim { .. } | Op::Push(_) | Op::Pop(_) => thread.pc = here,
+            Op::Add(counter, n) => objects.counters[counter as usize] += n,
+            Op::Stamp => thread.item = self.now,
+            Op::Done => {
                 vm.totals.items += 1;
                 vm.totals.last_item_at = self.now;
                 vm.totals.latency.record(Nanos(self.now - thread.item));
             }
-            Inst::Lock(mutex) => return self.lock(v, t, mutex, here),
-            Inst::Unlock(mutex) => self.unlock(v, t, mutex),
-            Inst::WaitUntil { cond, mutex, guard } => return self.wait_until(v, t, (cond, mutex, guard), here),
-            Inst::Signal(cond) => {
+            Op::Lock(mutex) => return self.lock(v, t, mutex, here),
+            Op::Unlock(mutex) => self.unlock(v, t, mutex),
+            Op::WaitUntil { cond, mutex, guard } => return self.wait_until(v, t, (cond, mutex, guard), here),
+            Op::Signal(cond) => {
                 if let Some(first) = objects.conds[cond as usize].pop_front(&mut self.threads) {
                     self.wake(first, v);
                 }
             }
-            Inst::Broadcast(cond) => {
+            Op::Broadcast(cond) => {
                 let all = std::mem::take(&mut objects.conds[cond as usize]);
                 self.wake_all(all, v);
             }
-            Inst::Barrier(barrier) => return self.arrive(v, t, barrier),
-            Inst::Wait(semaphore) => return self.take_one(v, t, semaphore),
-            Inst::Post(semaphore) => self.give_one(v, t, semaphore),
-            Inst::SpinLock(lock) => return self.spin_lock(v, t, lock),
-            Inst::SpinUnlock(lock) => self.spin_unlock(t, lock),
-            Inst::ReadLock(sem) => return self.read_lock(v, t, sem),
-            Inst::ReadUnlock(sem) => self.read_unlock(v, t, sem),
-            Inst::WriteLock(sem) => return self.write_lock(v, t, sem, here),
-            Inst::WriteUnlock(sem) => self.write_unlock(v, t, sem),
-            Inst::Shootdown => return self.shoot_down(v, t),
-            Inst::Sleep(span) => {
+            Op::Barrier(barrier) => return self.arrive(v, t, barrier),
+            Op::Wait(semaphore) => return self.take_one(v, t, semaphore),
+            Op::Post(semaphore) => self.give_one(v, t, semaphore),
+            Op::SpinLock(lock) => return self.spin_lock(v, t, lock),
+            Op::SpinUnlock(lock) => self.spin_unlock(t, lock),
+            Op::ReadLock(sem) => return self.read_lock(v, t, sem),
+            Op::ReadUnlock(sem) => self.read_unlock(v, t, sem),
+            Op::WriteLock(sem) => return self.write_lock(v, t, sem, here),
+            Op::WriteUnlock(sem) => self.write_unlock(v, t, sem),
+            Op::Shootdown => return self.shoot_down(v, t),
+            Op::Sleep(span) => {
                 let wakes = self.now + span.draw(&mut thread.random) + self.costs[vm.costs as usize].timer_slack_ns;
                 self.timers.set(self.slots.thread(t), wakes);
                 return self.blocks(v, t);
             }
-            Inst::Io(span) => {
+            Op::Io(span) => {
                 let answered = self.now + span.draw(&mut thread.random);
                 self.timers.set(self.slots.thread(t), answered);
                 return self.blocks(v, t);
             }
-            Inst::Exit => return self.exits(v, t),
+            Op::Exit => return self.exits(v, t),
         }
         Flow::Next
     }
 
     /// Waits at a condition variable unless the condition holds; who was woken there takes the mutex first.
-    fn wait_until(&mut self, v: VcpuIx, t: ThreadIx, (cond, mutex, guard): (u32, u32, u32), here: u32) -> Flow {
+    fn wait_until(&mut self, v: VcpuIx, t: ThreadIx, (cond, mutex, guard): (u32, u32, Guard), here: u32) -> Flow {
         let thread = &mut self.threads[t.at()];
         let objects = &mut self.vms[thread.vm.at()].objects;
         thread.pc = here;
@@ -305,7 +304,7 @@ impl World {
             }
             return Flow::Next;
         }
-        if objects.holds(self.code.guard(guard)) {
+        if objects.holds(guard) {
             thread.pc = here + 1;
             return Flow::Next;
         }
@@ -396,7 +395,7 @@ impl World {
     pub(crate) fn is_unborn(&mut self, t: ThreadIx) -> bool {
         let thread = &mut self.threads[t.at()];
         let vm = &mut self.vms[thread.vm.at()];
-        let Inst::Wait(semaphore) = self.code.inst(thread.pc) else { return false };
+        let Op::Wait(semaphore) = self.code.op(thread.pc) else { return false };
         thread.pc += 1;
         vm.objects.semaphores[semaphore as usize].waiters.push_back(&mut self.threads, t);
         true

@@ -2,7 +2,7 @@
 
 pub(super) use crate::Time;
 use crate::config::{
-    Config, Groups, HaltPoll, HostConfig, LazyTlb, Managed, PauseLoop, Scheduler, SimError, VmConfig, WindowParams,
+    Config, HaltPoll, HostConfig, LazyTlb, Managed, PauseLoop, Scheduler, SimError, VmConfig, WindowParams,
 };
 use crate::program::{Builder, Op, Span, Workload};
 use crate::reproduce::result::{Extent, ReproduceError};
@@ -65,7 +65,7 @@ pub(super) fn dedicated(pcpus: u32) -> HostConfig {
 pub(super) fn grouped_cfs(pcpus: u32) -> HostConfig {
     HostConfig {
         scheduler: Scheduler::Window(WindowParams::CFS),
-        groups: Some(Groups::LINUX_3_9),
+        groups: true,
         rebalances: true,
         // kvm.ko had no halt polling before Linux 4.1.
         halt_poll: HaltPoll::OFF,

@@ -26,7 +26,7 @@ fn active(think: Time, length: Time, seed: u64) -> Result<(Vec<f64>, f64), Repro
         b.threads(1, 0);
         VmConfig::new(&format!("vm-{n}"), 1, Costs::FREE, b.build())
     });
-    let fair = FairParams { slice: MS, tick: 0, run_to_parity: true };
+    let fair = FairParams { slice: MS, tick: 0 };
     let config = Config::new(HostConfig::new(1, Scheduler::Fair(fair)), vms.collect());
     let config = Config { seed, end: length, trace: true, ..config };
     let error = |error| ReproduceError::Simulation { case: "ten vCPUs on one pCPU".to_owned(), error };
