@@ -135,7 +135,7 @@ fn caches(name: &str, policy: PolicyKind, before: &[Record], records: &Arc<[Reco
                 black_box(hierarchy.access(0, context, record.kind, address, now));
             }
             let misses = hierarchy.counters(context).l3.misses - started;
-            hierarchy.quantum_ended(context, Quantum { misses, instructions: now, length: now });
+            hierarchy.quantum_ended(context, Quantum { misses, length: now });
         }
         hierarchy.counters(context)
     };

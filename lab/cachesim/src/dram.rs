@@ -1,7 +1,6 @@
-//! Main memory: one first-in-first-out server per channel.
+//! Main memory: a first-in-first-out server.
 //!
-//! A request waits until its channel is free, then takes the latency of an unloaded memory; it occupies the channel for
-//! as long as a line takes on the bus. Reads, write-backs and prefetches share the bus, so prefetches and write-backs
+//! A request waits until the bus is free, then takes the latency of an unloaded memory; it occupies the bus for as long as a line takes on the bus. Reads, write-backs and prefetches share the bus, so prefetches and write-backs
 //! delay reads; nobody waits for a write. No banks, rows, refresh or reordering (DRAMSim2, which the paper uses, has
 //! them).
 
@@ -10,17 +9,15 @@
 pub struct DramConfig {
     /// From the request's start to the data, without queueing, cycles.
     pub latency_cycles: u64,
-    /// How long one line occupies a channel, cycles.
+    /// How long one line occupies the bus, cycles.
     pub line_cycles: u64,
-    /// Independent channels, a power of two; lines are spread over them by their number.
-    pub channels: usize,
 }
 
 impl Default for DramConfig {
     /// Table V: DDR3-1600, one controller, cores at 3.4 GHz. 12.8 GB/s are 5 ns or 17 cycles for 64 bytes. The latency
     /// is ours: 50 ns, about 33 ns of an 11-11-11 part with the row closed, and the controller.
     fn default() -> Self {
-        Self { latency_cycles: 170, line_cycles: 17, channels: 1 }
+        Self { latency_cycles: 170, line_cycles: 17 }
     }
 }
 
@@ -35,7 +32,7 @@ pub struct DramCounters {
     pub prefetches: u64,
     /// Transfers of anything else (a prefetcher's records), in lines.
     pub metadata: u64,
-    /// Cycles that demand reads waited for a channel.
+    /// Cycles that demand reads waited for the bus.
     pub read_wait_cycles: u64,
 }
 
@@ -46,11 +43,11 @@ impl DramCounters {
     }
 }
 
-/// The channels.
+/// Memory, behind one bus.
 #[derive(Clone, Debug)]
 pub struct Dram {
     config: DramConfig,
-    free_at: Vec<u64>,
+    free_at: u64,
     counters: DramCounters,
 }
 
@@ -68,19 +65,17 @@ pub enum Transfer {
 }
 
 impl Dram {
-    /// Idle channels.
+    /// An idle bus.
     pub fn new(config: DramConfig) -> Self {
-        Self { config, free_at: vec![0; config.channels.max(1)], counters: DramCounters::default() }
+        Self { config, free_at: 0, counters: DramCounters::default() }
     }
 
     /// Transfers a line, asked for at `now`; returns when the data is there. `now` should not go back by much: the
     /// server serves in the order of the calls.
     #[inline]
-    #[allow(clippy::cast_possible_truncation, reason = "an index below the number of channels")]
-    pub fn transfer(&mut self, number: u64, now: u64, what: Transfer) -> u64 {
-        let channel = (number & (self.free_at.len() as u64 - 1)) as usize;
-        let start = now.max(self.free_at[channel]);
-        self.free_at[channel] = start + self.config.line_cycles;
+    pub fn transfer(&mut self, now: u64, what: Transfer) -> u64 {
+        let start = now.max(self.free_at);
+        self.free_at = start + self.config.line_cycles;
         match what {
             Transfer::Read => {
                 self.counters.reads += 1;
@@ -96,7 +91,7 @@ impl Dram {
     /// How long a request made at `now` would wait, cycles. A prefetcher that looks here first cannot make the queue
     /// longer than it wants.
     pub fn backlog_cycles(&self, now: u64) -> u64 {
-        self.free_at.iter().map(|free_at| free_at.saturating_sub(now)).max().unwrap_or(0)
+        self.free_at.saturating_sub(now)
     }
 
     /// What memory was asked for.
@@ -116,21 +111,20 @@ mod tests {
 
     #[test]
     fn requests_queue_for_the_bus_and_not_for_the_latency() {
-        let mut dram = Dram::new(DramConfig { latency_cycles: 100, line_cycles: 10, channels: 1 });
-        let mut read = |now| dram.transfer(0, now, Transfer::Read);
+        let mut dram = Dram::new(DramConfig { latency_cycles: 100, line_cycles: 10 });
+        let mut read = |now| dram.transfer(now, Transfer::Read);
         assert_eq!([read(0), read(0), read(5), read(1000)], [100, 110, 120, 1100]);
         assert_eq!(dram.backlog_cycles(1000), 10);
         assert_eq!(dram.counters().read_wait_cycles, 10 + 15);
     }
 
     #[test]
-    fn channels_work_side_by_side_and_writes_delay_reads() {
-        let mut dram = Dram::new(DramConfig { latency_cycles: 100, line_cycles: 10, channels: 2 });
-        dram.transfer(0, 0, Transfer::Write);
-        dram.transfer(2, 0, Transfer::Prefetch);
-        assert_eq!(dram.transfer(1, 0, Transfer::Read), 100);
-        assert_eq!(dram.transfer(4, 0, Transfer::Read), 120);
+    fn writes_delay_reads() {
+        let mut dram = Dram::new(DramConfig { latency_cycles: 100, line_cycles: 10 });
+        dram.transfer(0, Transfer::Write);
+        dram.transfer(0, Transfer::Prefetch);
+        assert_eq!(dram.transfer(0, Transfer::Read), 120);
         let counters = dram.counters();
-        assert_eq!((counters.reads, counters.writes, counters.prefetches, counters.total()), (2, 1, 1, 4));
+        assert_eq!((counters.reads, counters.writes, counters.prefetches, counters.total()), (1, 1, 1, 3));
     }
 }

@@ -87,14 +87,6 @@ impl HierarchyConfig {
         };
         in_range("cores", self.cores, 64)?;
         in_range("contexts", self.contexts, 256)?;
-        in_range("memory channels", self.dram.channels, 64)?;
-        if !self.dram.channels.is_power_of_two() {
-            return Err(GeometryError::new(
-                format!("{} memory channels", self.dram.channels),
-                "lines are spread by address bits",
-                "give a power of two",
-            ));
-        }
         let lines = |level: LevelConfig| level.geometry.lines() as u64;
         let private = lines(self.l1i) + lines(self.l1d) + lines(self.l2);
         let all = lines(self.l3) + self.cores as u64 * private;
@@ -239,7 +231,7 @@ impl<W: LlcWatch> Hierarchy<W> {
             let answer = if self.access_l3(context, number) {
                 (Served::L3, after_l3)
             } else {
-                let ready_at = self.dram.transfer(number, after_l3, Transfer::Read);
+                let ready_at = self.dram.transfer(after_l3, Transfer::Read);
                 self.fill_l3(number, context, Fill::Clean, after_l3);
                 (Served::Memory, ready_at)
             };
@@ -298,24 +290,18 @@ impl<W: LlcWatch> Hierarchy<W> {
         }
         if dirty {
             self.counters[usize::from(evicted.context().0)].l3.writebacks += 1;
-            self.dram.transfer(evicted.number(), now, Transfer::Write);
+            self.dram.transfer(now, Transfer::Write);
         }
     }
 
-    /// Brings a line into the last level ahead of need, at cycle `now`. False, and no traffic, if it is there already.
+    /// Brings a line into the last level ahead of need, at cycle `now`: to where a hit would have moved it, whatever the
+    /// policy does with new lines, and one that is there already goes there too. False, and no traffic, for such a one.
     pub fn prefetch(&mut self, context: ContextId, number: u64, now: u64) -> bool {
-        if self.l3.contains(number) {
-            return false;
+        let fetched = !self.l3.contains(number);
+        if fetched {
+            self.dram.transfer(now, Transfer::Prefetch);
+            self.fill_l3(number, context, Fill::Prefetch, now);
         }
-        self.dram.transfer(number, now, Transfer::Prefetch);
-        self.fill_l3(number, context, Fill::Prefetch, now);
-        true
-    }
-
-    /// As [`Self::prefetch`], but the line goes to where a hit would have moved it, whatever the policy does with new
-    /// lines, and one that is there already goes there too.
-    pub fn prefetch_as_hit(&mut self, context: ContextId, number: u64, now: u64) -> bool {
-        let fetched = self.prefetch(context, number, now);
         self.l3.promote(number);
         fetched
     }

@@ -136,7 +136,6 @@ struct Context {
 struct Running {
     context: usize,
     started_cycle: u64,
-    started_instructions: u64,
     started_misses: u64,
     /// Misses that a reset has taken out of the counters: they are none of the outcome's, but the policy's all the
     /// same.
@@ -314,7 +313,6 @@ impl<W: LlcWatch, H: SwitchHook<W>> Machine<W, H> {
         core.running = Some(Running {
             context,
             started_cycle,
-            started_instructions: core.clock.instructions(),
             started_misses: self.hierarchy.counters(id).l3.misses,
             misses_before_reset: 0,
             end_cycle: started_cycle.saturating_add(self.slice_cycles),
@@ -372,7 +370,6 @@ impl<W: LlcWatch, H: SwitchHook<W>> Machine<W, H> {
         let cycle = core.clock.cycle();
         let quantum = Quantum {
             misses: running.misses_before_reset + self.hierarchy.counters(id).l3.misses - running.started_misses,
-            instructions: core.clock.instructions() - running.started_instructions,
             length: cycle - running.started_cycle,
         };
         let context = &mut self.contexts[running.context];

@@ -10,12 +10,10 @@ use crate::recency_tree::{RecencyTree, Slot};
 use std::collections::{BinaryHeap, HashMap};
 
 /// Which lines are followed.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sampling {
     /// All: exact.
     Exact,
-    /// This share of them, above 0 and at most 1; FAST'15 finds 0.001 enough for long traces.
-    Rate(f64),
     /// As many as this, at least 1; the rate falls as more come. FAST'15 finds 8,192 enough.
     Lines(usize),
 }
@@ -55,17 +53,15 @@ fn bucket(distance: u64) -> usize {
 
 impl MissRatio {
     /// Nothing seen yet.
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
     pub fn new(sampling: Sampling) -> Self {
-        let (threshold, lines_max) = match sampling {
-            Sampling::Exact => (MODULUS, usize::MAX),
-            Sampling::Rate(rate) => ((rate * MODULUS as f64).clamp(1.0, MODULUS as f64) as u64, usize::MAX),
-            Sampling::Lines(lines) => (MODULUS, lines.max(1)),
+        let lines_max = match sampling {
+            Sampling::Exact => usize::MAX,
+            Sampling::Lines(lines) => lines.max(1),
         };
         Self {
             tree: RecencyTree::new(),
             slots: HashMap::new(),
-            threshold,
+            threshold: MODULUS,
             lines_max,
             by_hash: BinaryHeap::new(),
             histogram: Vec::new(),

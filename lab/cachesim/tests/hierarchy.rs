@@ -284,9 +284,6 @@ fn a_machine_that_cannot_be_is_named() {
     config.contexts.push(config.contexts[0]);
     assert!(said(config).contains("2 contexts and 1 traces"));
     let mut config = good.clone();
-    config.hierarchy.dram.channels = 3;
-    assert!(said(config).contains("3 memory channels"));
-    let mut config = good.clone();
     config.hierarchy.cores = 0;
     config.contexts[0].core = 0;
     assert!(said(config).contains("0 cores"));

@@ -8,7 +8,7 @@ use fastrand::Rng;
 use gleaner_cachesim::cache::{Cache, Fill};
 use gleaner_cachesim::policy::{Policy, PolicyKind, Replacement};
 use gleaner_cachesim::{ContextId, Geometry, Line};
-use gleaner_decide::host::{Insertion, InsertionParams, Quantum};
+use gleaner_decide::host::{Insertion, Quantum};
 use proptest::prelude::*;
 
 #[derive(Clone, Copy)]
@@ -112,8 +112,8 @@ impl Naive {
         let (top, bottom) = ((self.clock, 2), (lowest, 3));
         let first = self.duels() && self.uses_first(set);
         match &self.policy {
-            PolicyKind::DipTime(_) if self.samples_or_follows_lru(context) => bottom,
-            PolicyKind::Lru | PolicyKind::Srrip | PolicyKind::DipTime(_) => top,
+            PolicyKind::DipTime if self.samples_or_follows_lru(context) => bottom,
+            PolicyKind::Lru | PolicyKind::Srrip | PolicyKind::DipTime => top,
             PolicyKind::Lip => bottom,
             PolicyKind::PerContext(insertions) => match insertions.get(usize::from(context.0)) {
                 Some(Insertion::Lru) => bottom,
@@ -190,7 +190,7 @@ fn agree(policy: &PolicyKind, sets: usize, ways: u32, seed: u64) -> [bool; 2] {
             }
         }
         let misses = *naive.quanta[usize::from(context.0)].last().unwrap();
-        cache.policy_mut().quantum_ended(context, Quantum { misses, instructions: 1, length: 1 });
+        cache.policy_mut().quantum_ended(context, Quantum { misses, length: 1 });
     }
     check_contents(&cache, &naive);
     followed
@@ -229,7 +229,7 @@ proptest! {
         sets_log in 0_u32..6, duel_sets_log in 7_u32..12, ways in 1_u32..20, seed in any::<u64>(),
     ) {
         let per_context = PolicyKind::PerContext(vec![Insertion::Lru, Insertion::Mru]);
-        let time = PolicyKind::DipTime(InsertionParams::default());
+        let time = PolicyKind::DipTime;
         for policy in [PolicyKind::Lru, PolicyKind::Lip, PolicyKind::Bip, PolicyKind::Srrip, per_context, time] {
             agree(&policy, 1 << sets_log, ways, seed);
         }
@@ -241,7 +241,7 @@ proptest! {
 
 #[test]
 fn time_sampling_has_followed_either_sample() {
-    let time = PolicyKind::DipTime(InsertionParams::default());
+    let time = PolicyKind::DipTime;
     assert_eq!(agree(&time, 8, 8, 1), [true; 2]);
 }
 

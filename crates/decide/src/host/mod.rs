@@ -27,7 +27,7 @@ pub use cache_class::{CacheClass, CacheClassParams, CacheUse};
 pub use explain::{HostExplanation, HostNoStep, SetExplanation};
 pub use fairness::{FairnessMeter, VmShare, deviation, is_unfair};
 pub use host_params::HostParams;
-pub use insertion::{Insertion, InsertionParams, InsertionSampler, Measure, Phase, Quantum, SampleOrder};
+pub use insertion::{Insertion, InsertionSampler, Phase, Quantum};
 pub use llc::{LlcCounts, LlcGeometry, LlcMove, LlcParams, LlcPolicy, LlcReason, LlcShare, LlcSplit, LlcVm, split};
 pub use sharing::{SharingSet, sharing_sets};
 pub use slice::{HostPolicy, SlicePolicy};

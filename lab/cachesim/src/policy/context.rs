@@ -4,7 +4,7 @@
 use super::recency::{on_a_stack, promote};
 use super::replacement::Replacement;
 use crate::line::{ContextId, Line};
-use gleaner_decide::host::{Insertion, InsertionParams, InsertionSampler, Quantum};
+use gleaner_decide::host::{Insertion, InsertionSampler, Quantum};
 
 const CONTEXTS: usize = 256;
 
@@ -43,12 +43,14 @@ pub struct DipTime {
     current: PerContext,
 }
 
-impl DipTime {
+impl Default for DipTime {
     /// Every context starts with its first sample.
-    pub fn new(params: InsertionParams) -> Self {
-        Self { samplers: vec![InsertionSampler::new(params); CONTEXTS], current: PerContext::new(&[]) }
+    fn default() -> Self {
+        Self { samplers: vec![InsertionSampler::default(); CONTEXTS], current: PerContext::new(&[]) }
     }
+}
 
+impl DipTime {
     /// Where a context's new lines go in its next quantum.
     pub fn insertion(&self, context: ContextId) -> Insertion {
         self.samplers[usize::from(context.0)].insertion()

@@ -24,9 +24,9 @@ pub use replacement::Replacement;
 
 use crate::geometry::{Geometry, GeometryError};
 use crate::line::{ContextId, Line};
-use gleaner_decide::host::{Insertion, InsertionParams, Quantum};
+use gleaner_decide::host::{Insertion, Quantum};
 
-/// A policy by name, with its parameters.
+/// A policy by name.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PolicyKind {
     /// Insertion at MRU.
@@ -42,7 +42,7 @@ pub enum PolicyKind {
     /// SRRIP against BRRIP by set dueling.
     Drrip,
     /// The MICRO'14 paper's insertion by time sampling.
-    DipTime(InsertionParams),
+    DipTime,
     /// A fixed insertion for each context, by its number; contexts beyond the list insert at MRU.
     PerContext(Vec<Insertion>),
 }
@@ -51,7 +51,7 @@ impl PolicyKind {
     /// Names that [`Self::by_name`] knows.
     pub const NAMES: [&str; 7] = ["lru", "lip", "bip", "dip-duel", "srrip", "drrip", "dip-time"];
 
-    /// The policy with that name and default parameters.
+    /// The policy with that name.
     pub fn by_name(name: &str) -> Option<Self> {
         Some(match name {
             "lru" => Self::Lru,
@@ -60,7 +60,7 @@ impl PolicyKind {
             "dip-duel" => Self::DipDuel,
             "srrip" => Self::Srrip,
             "drrip" => Self::Drrip,
-            "dip-time" => Self::DipTime(InsertionParams::default()),
+            "dip-time" => Self::DipTime,
             _ => return None,
         })
     }
@@ -74,7 +74,7 @@ impl PolicyKind {
             Self::DipDuel => Policy::DipDuel(duel::DipDuel::new(geometry.sets(), seed)?),
             Self::Srrip => Policy::Srrip(rrip::Srrip),
             Self::Drrip => Policy::Drrip(rrip::Drrip::new(geometry.sets(), seed)?),
-            Self::DipTime(params) => Policy::DipTime(Box::new(context::DipTime::new(*params))),
+            Self::DipTime => Policy::DipTime(Box::default()),
             Self::PerContext(insertions) => Policy::PerContext(context::PerContext::new(insertions)),
         })
     }

@@ -43,15 +43,6 @@ pub enum RecordKind {
     },
 }
 
-/// Where restored lines are put in their sets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RestoredAt {
-    /// Where a hit would have moved them: they have been used before.
-    Hit,
-    /// Where the last level's policy puts new lines of their context. At the LRU position they push out one another.
-    Policy,
-}
-
 /// The parameters of context prefetching.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PrefetchParams {
@@ -64,20 +55,12 @@ pub struct PrefetchParams {
     /// Nothing is asked of memory while a request would wait longer than this, cycles. So a demand miss waits for
     /// prefetches no longer than this and one line more. Ours.
     pub backlog_cycles_max: u64,
-    /// Where restored lines are put. The papers do not say.
-    pub restored_at: RestoredAt,
 }
 
 impl PrefetchParams {
     /// Cache restoration: as many lines as 2 MB hold, 8 bytes each.
     pub fn daly_cain() -> Self {
-        Self {
-            kind: RecordKind::Lost,
-            entries_max: 32_768,
-            entry_bytes: 8,
-            backlog_cycles_max: 68,
-            restored_at: RestoredAt::Hit,
-        }
+        Self { kind: RecordKind::Lost, entries_max: 32_768, entry_bytes: 8, backlog_cycles_max: 68 }
     }
 
     /// RECAP: regions of a page's 64 lines, so that a bit vector is one word, with tag and hit bit 16 bytes; 2,048 of

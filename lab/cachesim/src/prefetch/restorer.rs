@@ -4,7 +4,6 @@
 //! before, is paid for. Each transfer is made only while memory's backlog is within the bound, so demand misses go
 //! nearly first; what is not restored when the quantum ends is left out for good.
 
-use super::RestoredAt;
 use super::record::{Recorded, Records};
 use crate::dram::Transfer;
 use crate::hierarchy::Hierarchy;
@@ -56,14 +55,12 @@ impl Plan {
 pub struct Restorer {
     plans: Vec<Plan>,
     counters: Vec<RestoreCounters>,
-    /// Spreads records over memory's channels.
-    record_line: u64,
 }
 
 impl Restorer {
     /// Nothing to do yet on any of so many cores.
     pub fn new(cores: usize) -> Self {
-        Self { plans: vec![Plan::default(); cores], counters: vec![RestoreCounters::default(); 256], record_line: 0 }
+        Self { plans: vec![Plan::default(); cores], counters: vec![RestoreCounters::default(); 256] }
     }
 
     /// What has been done for a context since the start.
@@ -73,15 +70,12 @@ impl Restorer {
 
     /// One transfer, or one line that needs none.
     fn step(&mut self, hierarchy: &mut Hierarchy<Records>, core: usize, context: ContextId, cycle: u64) {
-        let restored_at = hierarchy.watch().params().restored_at;
         let plan = &mut self.plans[core];
         if plan.record_reads == 0 && plan.next_line < plan.lines.len() {
             let line = plan.lines[plan.next_line];
             plan.next_line += 1;
-            let fetched = match restored_at {
-                RestoredAt::Hit => hierarchy.prefetch_as_hit(context, line, cycle),
-                RestoredAt::Policy => hierarchy.prefetch(context, line, cycle),
-            };
+            // They have been used before. The papers do not say where they are put.
+            let fetched = hierarchy.prefetch(context, line, cycle);
             let counters = &mut self.counters[usize::from(context.0)];
             counters.restored_lines += u64::from(fetched);
             counters.already_there_lines += u64::from(!fetched);
@@ -89,8 +83,7 @@ impl Restorer {
         }
         let left = if plan.record_reads > 0 { &mut plan.record_reads } else { &mut plan.record_writes };
         *left = left.saturating_sub(1);
-        self.record_line += 1;
-        hierarchy.dram_mut().transfer(self.record_line, cycle, Transfer::Metadata);
+        hierarchy.dram_mut().transfer(cycle, Transfer::Metadata);
     }
 }
 
@@ -113,8 +106,7 @@ impl SwitchHook<Records> for Restorer {
         self.counters[usize::from(context.0)].unfinished_lines += (plan.lines.len() - plan.next_line) as u64;
         // The record was written and is read whether or not there was time to use it.
         while plan.record_reads + plan.record_writes > 0 {
-            self.record_line += 1;
-            hierarchy.dram_mut().transfer(self.record_line, cycle, Transfer::Metadata);
+            hierarchy.dram_mut().transfer(cycle, Transfer::Metadata);
             if plan.record_reads > 0 {
                 plan.record_reads -= 1;
             } else {

@@ -2,10 +2,11 @@
 
 use super::programs::{Mix, Program};
 use super::result::{Extent, Progress, ReproduceError};
-use super::simulate::{ContextResult, Preservation, Setup, long, short, simulate};
+use super::simulate::{ContextResult, Setup, long, short, simulate};
 use super::source::Source;
+use crate::policy::PolicyKind;
 use crate::prefetch::PrefetchParams;
-use gleaner_decide::host::{Insertion, InsertionParams};
+use gleaner_decide::host::Insertion;
 use rayon::prelude::*;
 
 /// The bars of Figures 10, 11 and 12.
@@ -52,14 +53,12 @@ impl Technique {
             Self::Short | Self::SipBest => short,
             Self::Prefetch => Setup { prefetch: Some(PrefetchParams::recap()), ..short },
             Self::PrefetchAll => Setup { prefetch: Some(PrefetchParams::daly_cain()), ..short },
-            Self::Dip => Setup { preservation: dip(), ..short },
-            Self::DipPrefetch => Setup { preservation: dip(), prefetch: Some(PrefetchParams::recap()), ..short },
+            Self::Dip => Setup { insertion: PolicyKind::DipTime, ..short },
+            Self::DipPrefetch => {
+                Setup { insertion: PolicyKind::DipTime, prefetch: Some(PrefetchParams::recap()), ..short }
+            }
         }
     }
-}
-
-fn dip() -> Preservation {
-    Preservation::DipTime(InsertionParams::default())
 }
 
 /// One mix, with results for each technique asked for.
@@ -128,7 +127,7 @@ pub(super) fn run(
         .map(|task| {
             let mut setup = task.technique.setup(extent);
             if let Some(insertions) = &task.insertions {
-                setup.preservation = Preservation::Fixed(insertions.repeat(copies));
+                setup.insertion = PolicyKind::PerContext(insertions.repeat(copies));
             }
             let programs = mixes[task.mix].programs.map(|name| Program::by_name(name).expect("of Table VI"));
             let results = simulate(&programs.repeat(copies), &setup, source);

@@ -23,7 +23,7 @@ mod tests;
 
 pub use matrix::Technique;
 pub use result::{Extent, Figure, Progress, QUANTA_FULL, ReproduceError, Reproduction};
-pub use simulate::{ContextResult, Preservation, Setup, simulate};
+pub use simulate::{ContextResult, Setup, simulate};
 pub use source::Source;
 
 pub use gleaner_papers::Row;

@@ -10,19 +10,7 @@ use crate::paging::{PagingConfig, deal_colours};
 use crate::policy::PolicyKind;
 use crate::prefetch::{PrefetchParams, Records, RestoreCounters, Restorer};
 use crate::trace::Trace;
-use gleaner_decide::host::{Insertion, InsertionParams};
 use gleaner_model::Nanos;
-
-/// What is done about the cache.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Preservation {
-    /// Nothing: insertion at MRU.
-    None,
-    /// The paper's time sampling.
-    DipTime(InsertionParams),
-    /// A fixed insertion for each context.
-    Fixed(Vec<Insertion>),
-}
 
 /// How a mix is run.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,7 +22,7 @@ pub struct Setup {
     /// Quanta of each context that are counted.
     pub quanta: u64,
     /// Insertion.
-    pub preservation: Preservation,
+    pub insertion: PolicyKind,
     /// Context prefetching.
     pub prefetch: Option<PrefetchParams>,
     /// Shares of the page colours; none: every context has all.
@@ -64,12 +52,7 @@ pub fn simulate(
     setup: &Setup,
     source: &Source,
 ) -> Result<Vec<ContextResult>, ReproduceError> {
-    let policy = match &setup.preservation {
-        Preservation::None => PolicyKind::Lru,
-        Preservation::DipTime(params) => PolicyKind::DipTime(*params),
-        Preservation::Fixed(insertions) => PolicyKind::PerContext(insertions.clone()),
-    };
-    let hierarchy = HierarchyConfig::table_v(1, programs.len(), policy)?;
+    let hierarchy = HierarchyConfig::table_v(1, programs.len(), setup.insertion.clone())?;
     let colours = match setup.colour_shares.as_slice() {
         [] => Vec::new(),
         shares => deal_colours(hierarchy.l3.geometry, shares)?,
@@ -142,7 +125,7 @@ pub(super) fn long(extent: &Extent) -> Setup {
         slice: LONG,
         warm_up_quanta: 1,
         quanta: extent.quanta.max(1),
-        preservation: Preservation::None,
+        insertion: PolicyKind::Lru,
         prefetch: None,
         colour_shares: Vec::new(),
     }
