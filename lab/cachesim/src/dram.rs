@@ -1,8 +1,8 @@
 //! Main memory: a first-in-first-out server.
 //!
-//! A request waits until the bus is free, then takes the latency of an unloaded memory; it occupies the bus for as long as a line takes on the bus. Reads, write-backs and prefetches share the bus, so prefetches and write-backs
-//! delay reads; nobody waits for a write. No banks, rows, refresh or reordering (DRAMSim2, which the paper uses, has
-//! them).
+//! A request waits until the bus is free, then takes the latency of an unloaded memory; it occupies the bus for as long
+//! as a line takes there. Reads, write-backs and prefetches share the bus, so prefetches and write-backs delay reads;
+//! nobody waits for a write. No banks, rows, refresh or reordering (DRAMSim2, which the paper uses, has them).
 
 /// Latency and bandwidth, in cycles of the cores' clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -294,8 +294,8 @@ impl<W: LlcWatch> Hierarchy<W> {
         }
     }
 
-    /// Brings a line into the last level ahead of need, at cycle `now`: to where a hit would have moved it, whatever the
-    /// policy does with new lines, and one that is there already goes there too. False, and no traffic, for such a one.
+    /// Brings a line into the last level ahead of need, at cycle `now`: to where a hit would have moved it, whatever
+    /// the policy does with new lines. One that is there already goes there too: then it is false, and no traffic.
     pub fn prefetch(&mut self, context: ContextId, number: u64, now: u64) -> bool {
         let fetched = !self.l3.contains(number);
         if fetched {
