@@ -45,8 +45,8 @@ pub use resctrl::{
 };
 pub use retain::{FileValue, Haltpoll, IdlePoll, IdlePollParams, IdlePollRefusal, PmQos, Retainer, SetValue};
 pub use slice::{
-    Competing, Enforcer, EnforcerConfig, RtThrottling, SLICE_RANGE, SliceOutcome, SliceRefusal, SliceSupport, Slices,
-    ThreadAttr, TickerCost, by_kernel, hrtick, refuse_slice, switch_cost, thread_attr, tick, try_fifo,
+    Competing, Enforcer, RtThrottling, SLICE_RANGE, SliceOutcome, SliceRefusal, SliceSupport, Slices, ThreadAttr,
+    TickerCost, by_kernel, hrtick, refuse_slice, switch_cost, thread_attr, tick, try_fifo,
 };
 pub use state_dir::{default_state_dir, is_trusted_dir};
 pub use timer_slack::TimerSlack;

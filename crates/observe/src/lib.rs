@@ -73,7 +73,7 @@ pub use seen::{Seen, SeenGroup};
 pub use system::online_cpus;
 pub use system_calls::SystemCallCounter;
 pub use target::{LastRoots, Selector, Target, TargetError, vcpus_of};
-pub use thread_events::{ThreadEventLosses, ThreadRecorder, ThreadRecorderConfig};
+pub use thread_events::{ThreadEventLosses, ThreadRecorder};
 pub use vmm::{
     Accelerator, Activity, CgroupPath, DiscoverError, DiscoverOptions, MonitorAddress, MonitorAnswer, MonitorAnswers,
     PassedOver, PauseExitCounters, PauseExitRefusal, QmpCpu, QmpError, SchedPolicy, SelectError, ThreadCounters,

@@ -23,20 +23,21 @@ use std::collections::VecDeque;
 /// Ticks in a cycle.
 pub const TICKS_PER_CYCLE: u64 = 60;
 
+/// Reorder buffer, instructions (Table V).
+const ROB_ENTRIES: u32 = 128;
+
 /// The core's figures.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CoreConfig {
-    /// Reorder buffer, instructions. Table V: 128.
-    pub rob_entries: u32,
     /// Cycles per instruction without misses. Table V: 1/4, by the commit width.
     pub base_cpi: f64,
-    /// Loads outstanding beyond the L1, 1 to `rob_entries`. The paper gives none; ours: 10, as contemporary cores have.
+    /// Loads outstanding beyond the L1, 1 to 128. The paper gives none; ours: 10, as contemporary cores have.
     pub mlp_max: u32,
 }
 
 impl Default for CoreConfig {
     fn default() -> Self {
-        Self { rob_entries: 128, base_cpi: 0.25, mlp_max: 10 }
+        Self { base_cpi: 0.25, mlp_max: 10 }
     }
 }
 
@@ -51,7 +52,6 @@ struct Outstanding {
 /// One core's clock.
 #[derive(Clone, Debug)]
 pub struct CoreClock {
-    rob_entries: u64,
     ticks_per_instruction: u64,
     mlp_max: usize,
     /// When the newest instruction entered the core, ticks.
@@ -70,13 +70,12 @@ impl CoreClock {
     /// A core that starts at cycle 0 with nothing under way.
     pub fn new(config: CoreConfig) -> Self {
         let mut clock = Self {
-            rob_entries: u64::from(config.rob_entries.max(1)),
             ticks_per_instruction: 1,
             mlp_max: 1,
             now: 0,
             instructions: 0,
             memory_stall: 0,
-            outstanding: VecDeque::with_capacity(config.rob_entries as usize + 1),
+            outstanding: VecDeque::with_capacity(ROB_ENTRIES as usize + 1),
             returns: Vec::new(),
             next_return: 0,
         };
@@ -88,7 +87,7 @@ impl CoreClock {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates, which is meant")]
     pub fn adopt(&mut self, config: CoreConfig) {
         self.ticks_per_instruction = ((config.base_cpi * TICKS_PER_CYCLE as f64).round() as u64).max(1);
-        self.mlp_max = config.mlp_max.clamp(1, config.rob_entries.max(1)) as usize;
+        self.mlp_max = config.mlp_max.clamp(1, ROB_ENTRIES) as usize;
         self.returns.clear();
         self.returns.resize(self.mlp_max, 0);
         self.next_return = 0;
@@ -127,7 +126,7 @@ impl CoreClock {
     pub fn execute(&mut self, count: u64) {
         let end = self.instructions.saturating_add(count);
         while let Some(&oldest) = self.outstanding.front() {
-            let blocked = oldest.instruction + self.rob_entries;
+            let blocked = oldest.instruction + u64::from(ROB_ENTRIES);
             if blocked > end {
                 break;
             }
@@ -166,7 +165,7 @@ impl CoreClock {
         self.returns[self.next_return] = done_at;
         self.next_return = if self.next_return + 1 == self.mlp_max { 0 } else { self.next_return + 1 };
         // One that returns before the buffer can fill never stops the core.
-        if done_at > self.now.saturating_add(self.rob_entries * self.ticks_per_instruction) {
+        if done_at > self.now.saturating_add(u64::from(ROB_ENTRIES) * self.ticks_per_instruction) {
             self.outstanding.push_back(Outstanding { instruction: self.instructions, done_at, from_memory });
         }
     }
@@ -193,7 +192,7 @@ impl CoreClock {
 mod tests {
     use super::*;
 
-    const CONFIG: CoreConfig = CoreConfig { rob_entries: 128, base_cpi: 0.25, mlp_max: 10 };
+    const CONFIG: CoreConfig = CoreConfig { base_cpi: 0.25, mlp_max: 10 };
 
     /// Loads at these instruction numbers, each 200 cycles long; the cycle at which instruction 10,000 enters.
     fn cycles(config: CoreConfig, loads: &[u64]) -> u64 {

@@ -44,21 +44,11 @@ pub struct Competing {
     pub slice: Nanos,
 }
 
-/// How to enforce.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct EnforcerConfig {
-    /// Most CPU time a ticker may take of its CPU.
-    pub budget_ratio: f64,
-    /// How long a ticker stays awake after competition was last seen on its CPU; two questions, if that is longer.
-    pub linger: Nanos,
-}
-
-impl Default for EnforcerConfig {
-    /// 10 % (0.1 ms slices were measured at 5 to 8 %: experiments/slices), and 20 ms: a few of the kernel's own slices.
-    fn default() -> Self {
-        Self { budget_ratio: 0.10, linger: Nanos::from_millis(20) }
-    }
-}
+/// Most CPU time a ticker may take of its CPU (0.1 ms slices were measured at 5 to 8 %: experiments/slices).
+const BUDGET_RATIO: f64 = 0.10;
+/// How long a ticker stays awake after competition was last seen on its CPU, a few of the kernel's own slices; two
+/// questions, if that is longer.
+const LINGER: Nanos = Nanos::from_millis(20);
 
 #[derive(Debug, Default)]
 struct Shared {
@@ -88,16 +78,12 @@ impl Enforcer {
     ///
     /// # Errors
     /// When SCHED_FIFO cannot be had: said now, and not once a ticker is needed.
-    pub fn start(
-        config: EnforcerConfig,
-        competing: impl FnMut(Duration) -> Vec<Competing> + Send + 'static,
-    ) -> Result<Self, ActError> {
+    pub fn start(competing: impl FnMut(Duration) -> Vec<Competing> + Send + 'static) -> Result<Self, ActError> {
         let unavailable = |why: String| ActError::Unavailable { what: "the enforcement of slices".into(), why };
         let fallback = try_fifo()?;
         let shared = Arc::new(Shared::default());
         lock(&shared.notes).extend(fallback.as_ref().map(Fallback::to_string));
         let mut loop_ = Loop {
-            config,
             shared: Arc::clone(&shared),
             heartbeat: Arc::new(AtomicU64::new(now().0)),
             seen: BTreeMap::new(),
@@ -151,7 +137,6 @@ impl Drop for Enforcer {
 type Ask = Box<dyn FnMut(Duration) -> Vec<Competing> + Send>;
 
 struct Loop {
-    config: EnforcerConfig,
     shared: Arc<Shared>,
     heartbeat: Arc<AtomicU64>,
     /// By CPU: when competition was last seen there, and the slice then.
@@ -187,7 +172,7 @@ impl Loop {
             let at = now();
             self.heartbeat.store(at.0, Relaxed);
             self.seen.extend(found.iter().map(|found| (found.cpu, (at, found.slice))));
-            let linger = self.config.linger.max(self.ask_every().times(2));
+            let linger = LINGER.max(self.ask_every().times(2));
             let past: Vec<u32> =
                 self.seen.iter().filter(|(_, (seen, _))| at - *seen > linger).map(|(cpu, _)| *cpu).collect();
             for cpu in past {
@@ -208,7 +193,7 @@ impl Loop {
     fn order(&mut self, cpu: u32, period: Nanos) {
         let mut tickers = lock(&self.shared.tickers);
         if period > Nanos::ZERO && !tickers.contains_key(&cpu) && tickers.len() < MOST_TICKERS {
-            match Ticker::start(cpu, self.config.budget_ratio, Arc::clone(&self.heartbeat)) {
+            match Ticker::start(cpu, BUDGET_RATIO, Arc::clone(&self.heartbeat)) {
                 Ok((ticker, _)) => {
                     tickers.insert(cpu, ticker);
                     // A page fault in a ticker would be a delay at real-time priority. Its stack is there by now.
@@ -295,7 +280,7 @@ mod tests {
     fn competition_that_stays_is_asked_about_less_than_one_that_changes() {
         let (asked, changing) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(true)));
         let (count, changes) = (Arc::clone(&asked), Arc::clone(&changing));
-        let enforcer = Enforcer::start(EnforcerConfig::default(), move |_| {
+        let enforcer = Enforcer::start(move |_| {
             let odd = count.fetch_add(1, Relaxed) % 2 == 1;
             let slice = if odd && changes.load(Relaxed) { 500_000 } else { 1_000_000 };
             vec![Competing { cpu: 0, slice: Nanos(slice) }]
@@ -323,7 +308,7 @@ mod tests {
     fn tickers_come_with_competition_and_sleep_without() {
         let wanted = Arc::new(AtomicU64::new(0));
         let asked = Arc::clone(&wanted);
-        let enforcer = Enforcer::start(EnforcerConfig::default(), move |limit| {
+        let enforcer = Enforcer::start(move |limit| {
             let slice = Nanos(asked.load(Relaxed));
             if slice == Nanos::ZERO {
                 std::thread::sleep(limit.min(Duration::from_millis(20)));

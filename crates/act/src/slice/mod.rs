@@ -26,7 +26,7 @@ mod throttling;
 mod ticker;
 
 pub use attr::{SliceSupport, ThreadAttr, thread_attr};
-pub use enforcer::{Competing, Enforcer, EnforcerConfig};
+pub use enforcer::{Competing, Enforcer};
 pub use fifo::try_fifo;
 pub use limits::{SliceRefusal, by_kernel, hrtick, refuse_slice, switch_cost, tick};
 pub(crate) use slices::SliceChange;

@@ -330,8 +330,7 @@ mod tests {
         let found = fifo(&Err(ActError::Unavailable { what: "SCHED_FIFO".into(), why: "not permitted".into() }));
         assert!(found.value == Some(false) && found.from.contains("not permitted"), "{found:?}");
         // Whatever it says here, `host slice` gets the same answer.
-        let config = gleaner_act::EnforcerConfig::default();
-        let started = gleaner_act::Enforcer::start(config, |limit| {
+        let started = gleaner_act::Enforcer::start(|limit| {
             std::thread::sleep(limit.min(std::time::Duration::from_millis(10)));
             Vec::new()
         });

@@ -17,7 +17,7 @@ use gleaner_command::failure::Failure;
 use gleaner_command::files::Destination;
 use gleaner_command::output::{Output, say, tell};
 use gleaner_model::ThreadHappening;
-use gleaner_observe::{ThreadEventLosses, ThreadRecorder, ThreadRecorderConfig};
+use gleaner_observe::{ThreadEventLosses, ThreadRecorder};
 use gleaner_recording::{EndedBy, Header, Summary, Writer};
 use gleaner_report::RecordReport;
 use std::ffi::OsString;
@@ -121,7 +121,7 @@ struct Recording {
 
 impl Recording {
     fn begin(file: File, header: &Header, max_bytes: u64) -> Result<Self, Failure> {
-        let recorder = ThreadRecorder::new(&ThreadRecorderConfig::default()).map_err(|refusal| {
+        let recorder = ThreadRecorder::new().map_err(|refusal| {
             Failure::work(format!("recording threads needs BPF, nothing else says who woke whom: {refusal}"))
         })?;
         let writer = Writer::new(BufWriter::new(file), header).map_err(Failure::work)?;

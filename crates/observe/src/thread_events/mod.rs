@@ -25,26 +25,8 @@ plain_old_data! {
     recorder_state { adopt, unused, born, died, lost, untracked, __pad_40 }
 }
 
-/// Of the ring unless told otherwise, bytes: some 400,000 events.
+/// Of the ring between kernel and user space, bytes: some 400,000 events.
 const RING_BYTES: u32 = 16 << 20;
-
-/// What to record.
-#[derive(Clone, Debug)]
-pub struct ThreadRecorderConfig {
-    /// Where `/proc` and `/sys` are.
-    pub root: ProcRoot,
-    /// The process whose next child is recorded, with all its threads and descendants.
-    pub owner_pid: i32,
-    /// Of the ring between kernel and user space, rounded up to a power of two of at least a page.
-    pub ring_bytes: u32,
-}
-
-impl Default for ThreadRecorderConfig {
-    fn default() -> Self {
-        let own = rustix::process::getpid().as_raw_nonzero().get();
-        Self { root: ProcRoot::default(), owner_pid: own, ring_bytes: RING_BYTES }
-    }
-}
 
 /// What was not recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,23 +47,22 @@ pub struct ThreadRecorder {
 }
 
 impl ThreadRecorder {
-    /// Loads and attaches everything; nothing is recorded until a child is adopted.
+    /// Loads and attaches everything; nothing is recorded until a child of this process is adopted: then it is, with
+    /// all its threads and descendants.
     ///
     /// # Errors
     /// Why this kernel, user or place does not allow it.
-    pub fn new(config: &ThreadRecorderConfig) -> Result<Self, BpfRefusal> {
-        loading(&config.root, || Self::load(config))
+    pub fn new() -> Result<Self, BpfRefusal> {
+        loading(&ProcRoot::default(), Self::load)
     }
 
-    fn load(config: &ThreadRecorderConfig) -> Result<Self, BpfRefusal> {
+    fn load() -> Result<Self, BpfRefusal> {
         let refuse = |step| move |error: libbpf_rs::Error| refusal(step, &error);
         let mut storage = MaybeUninit::uninit();
         let mut open = ThreadEventsSkelBuilder::default().open(&mut storage).map_err(refuse("opening the object"))?;
-        let page = u32::try_from(rustix::param::page_size()).unwrap_or(4096);
-        let ring_bytes = config.ring_bytes.clamp(page, 1 << 30).next_power_of_two();
-        open.maps.ring.set_max_entries(ring_bytes).map_err(refuse("sizing the maps"))?;
+        open.maps.ring.set_max_entries(RING_BYTES).map_err(refuse("sizing the maps"))?;
         if let Some(constants) = open.maps.rodata_data.as_deref_mut() {
-            constants.owner_tgid = u32::try_from(config.owner_pid).unwrap_or(0);
+            constants.owner_tgid = std::process::id();
         }
         let skel = open.load().map_err(refuse("loading"))?;
         let maps = &skel.maps;

@@ -109,7 +109,7 @@ impl Program {
 
     /// How it runs on Table V's core.
     pub fn core_model(&self) -> CoreConfig {
-        CoreConfig { base_cpi: self.base_cpi, mlp_max: self.mlp_max, ..CoreConfig::default() }
+        CoreConfig { base_cpi: self.base_cpi, mlp_max: self.mlp_max }
     }
 }
 

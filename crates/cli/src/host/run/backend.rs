@@ -3,9 +3,7 @@
 use super::options::Options;
 use super::watch::{Watch, id};
 use crate::session;
-use gleaner_act::{
-    Competing, Enforcer, EnforcerConfig, SLICE_RANGE, SliceOutcome, SliceSupport, Slices, by_kernel, hrtick, tick,
-};
+use gleaner_act::{Competing, Enforcer, SLICE_RANGE, SliceOutcome, SliceSupport, Slices, by_kernel, hrtick, tick};
 use gleaner_command::failure::Failure;
 use gleaner_decide::host::HostParams;
 use gleaner_model::{Nanos, VmId};
@@ -199,7 +197,7 @@ fn enforcer(
         let ask = competing(competition, Arc::clone(by_thread), move |slice| {
             by_kernel(slice, support, hrtick, tick).is_none()
         });
-        Enforcer::start(EnforcerConfig::default(), ask).map_err(|error| error.to_string())
+        Enforcer::start(ask).map_err(|error| error.to_string())
     });
     match started {
         Ok(enforcer) => (Some(enforcer), "ticker"),

@@ -1,6 +1,6 @@
 //! How a slice is enforced here: by the kernel, by tickers, or not at all.
 
-use gleaner_act::{Competing, Enforcer, EnforcerConfig, SliceSupport, by_kernel, hrtick, tick};
+use gleaner_act::{Competing, Enforcer, SliceSupport, by_kernel, hrtick, tick};
 use gleaner_command::failure::Failure;
 use gleaner_model::Nanos;
 use gleaner_observe::RunIntervals;
@@ -33,7 +33,7 @@ impl Backend {
             let found = competition.wait(limit);
             found.into_iter().map(|found| Competing { cpu: found.cpu, slice }).collect()
         };
-        let enforcer = Enforcer::start(EnforcerConfig::default(), ask).map_err(|error| {
+        let enforcer = Enforcer::start(ask).map_err(|error| {
             Failure::work(format!("{error}. Nothing was changed; --no-enforce sets the slices without enforcing them"))
         })?;
         Ok(Self { method: "ticker", enforcer: Some(enforcer) })
