@@ -1,7 +1,9 @@
 //! A snapshot as `gleaner.status/1`: how each group stands, and what would change it.
 
 use crate::groups::Adopted;
-use gleaner_decide::guest::{ContentionGuard, Explanation, TrialRecord};
+use gleaner_decide::guest::{
+    ContentionGuard, Explanation, TRIAL_AGAIN_MAX, TRIAL_AGAIN_MIN, TRIAL_WAKEUPS_MIN, TrialRecord,
+};
 use gleaner_model::{CpuSet, Decision, Nanos, Policy, Source, VcpuId};
 use gleaner_report::{
     DecisionRecord, StatusCost, StatusGroup, StatusHost, StatusMachine, StatusReport, StatusTrial, StatusVcpu,
@@ -233,15 +235,15 @@ fn would_change(explanation: &Explanation, adopted: &Adopted, dry_run: bool) -> 
     if explanation.retention_stopped && explanation.trial.is_none() {
         lines.push(format!(
             "a trial, once there are {} wake-ups in every window, finds more than {:.0} % more synchronizations a second",
-            params.trial_wakeups_min,
+            TRIAL_WAKEUPS_MIN,
             params.trial_gain_min * 100.0
         ));
     } else if explanation.retention_stopped {
         lines.push(format!(
             "a trial, {} to {} after the last, finds more than {:.0} % more synchronizations a second; or its CPU use or \
              granularity changes, which begins anew",
-            Nanos::from_millis(params.trial_again_min_ms),
-            Nanos::from_millis(params.trial_again_max_ms),
+            TRIAL_AGAIN_MIN,
+            TRIAL_AGAIN_MAX,
             params.trial_gain_min * 100.0
         ));
     }

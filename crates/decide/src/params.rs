@@ -15,13 +15,16 @@ pub struct ParamError {
 
 /// What were parameters once, and are fixed now: a file that has them is read, and they are passed over.
 pub const RETIRED: &str = "
-bpf_trial_windows change_min contended_share_min cpu_change_mads cpu_change_min cpu_growth_share
-expand_delay_us expand_g_comp_times expand_patience_max fall_min filling_windows guard_hold_off_max_ms
-guard_hold_off_min_ms hold_off_quiet_times hurt_mads learnt_timeout_factor memory_max_ms memory_min_ms
-never_idle_stay_max_ms never_idle_stay_min_ms never_idle_windows overloaded_utilization poll_steal_price
-rest_max_ms rest_min_ms saving_min steal_share_quiet switches_per_s_min thread_burst_factor
-thread_burst_windows trial_cost_min trial_pairs_min wakes_per_s_min wakes_share_min wakes_wide_share
-wakes_windows";
+adaptation bpf_trial_windows change_min contended_share_min cpu_change_mads cpu_change_min
+cpu_growth_share expand_after_us expand_delay_us expand_g_comp_times expand_patience_max fall_min
+filling_windows guard_hold_off_max_ms guard_hold_off_min_ms hold_off_quiet_times hurt_mads
+learnt_timeout_factor memory_max_ms memory_min_ms never_idle_stay_max_ms never_idle_stay_min_ms
+never_idle_windows overloaded_utilization poll_budget_balanced_ratio poll_budget_frugal_ratio
+poll_steal_price poll_timeout_frugal_us rest_max_ms rest_min_ms saving_min steal_share_quiet
+stolen_gap_us switches_per_s_min thread_burst_factor thread_burst_windows timeout_unmeasured_frugal_us
+trial_again_max_ms trial_again_min_ms trial_cost_min trial_pairs_min trial_wakeups_min turns_again_max_ms
+turns_again_min_ms turns_alike turns_frugal_loss turns_switches_per_s_min turns_windows wakes_per_s_min
+wakes_share_min wakes_wide_share wakes_windows";
 
 /// What a parameter is, in words.
 #[derive(Clone, Debug, PartialEq, Eq)]

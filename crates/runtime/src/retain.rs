@@ -116,7 +116,7 @@ pub fn open_one(means: RetainMeans, opening: &Opening<'_>, journal: &mut Journal
 /// The guard that the policy has, in the program itself.
 fn idle_poll_params(params: &GuestParams) -> IdlePollParams {
     IdlePollParams {
-        stolen_gap: params.stolen_gap(),
+        stolen_gap: ContentionGuard::STOLEN_GAP,
         steal_span: Nanos::from_millis(params.steal_span_ms),
         steal_share_stop: params.steal_share_stop,
         hold_off_min: ContentionGuard::HOLD_OFF_MIN,

@@ -2,7 +2,7 @@
 //! program's quota.
 
 use gleaner_act::{ActError, BusyWait, CgroupRoots, IdleGroup, IdleMeans, YieldingThreads, own_group};
-use gleaner_decide::guest::{GuestParams, YieldingThread};
+use gleaner_decide::guest::{ContentionGuard, GuestParams, YieldingThread};
 use gleaner_model::{CpuSet, Order, VcpuId, YieldMachine};
 use gleaner_observe::Observer;
 use gleaner_sys::cpu_quota;
@@ -36,7 +36,7 @@ pub(crate) fn prepare_yielding(
     YieldingThreads::prepare(
         vcpus,
         group,
-        params.stolen_gap(),
+        ContentionGuard::STOLEN_GAP,
         |vcpu| {
             let machine = YieldingThread::new(Order::Sleep, signalled.contains(&vcpu), params);
             Box::new(machine) as Box<dyn YieldMachine>

@@ -11,7 +11,7 @@ use crate::support::{interval, median, setting};
 use gleaner_act::{
     CgroupHierarchies, CgroupRoots, IdleGroup, Journal, Placement, PlacementRequest, YieldingThreads, undo_journal,
 };
-use gleaner_decide::guest::{GuestParams, YieldingThread};
+use gleaner_decide::guest::{ContentionGuard, GuestParams, YieldingThread};
 use gleaner_model::{CpuSet, Nanos, Order, VcpuId, YieldMachine};
 use std::collections::BTreeSet;
 use std::os::unix::process::CommandExt;
@@ -65,7 +65,7 @@ fn confined_and_released(request: PlacementRequest, retained: bool, journal: &mu
     let params = GuestParams::default();
     let machine = |_| Box::new(YieldingThread::new(Order::Sleep, false, &params)) as Box<dyn YieldMachine>;
     let freed: CpuSet = [VcpuId(1)].into_iter().collect();
-    let yields = YieldingThreads::start(&freed, &group, params.stolen_gap(), machine, |_| None);
+    let yields = YieldingThreads::start(&freed, &group, ContentionGuard::STOLEN_GAP, machine, |_| None);
     let yields = yields.map_err(|error| error.to_string())?;
     let mut program = computing(&placement)?;
     let pid = i32::try_from(program.id()).map_err(|error| error.to_string())?;

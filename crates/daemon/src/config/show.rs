@@ -2,7 +2,7 @@
 
 use super::tables::{CaptureTable, Control, MetricsTable, UserGroup, Which};
 use super::{CaptureSettings, Configuration, GroupEntry};
-use gleaner_decide::guest::GuestParams;
+use gleaner_decide::guest::PollPrice;
 use gleaner_settings::{AbsolutePath, CaptureSize, GroupsMax, MachineSettings, Overhead, Profile};
 use serde::Serialize;
 use std::fmt;
@@ -44,7 +44,7 @@ impl fmt::Display for Configuration {
         }
         for GroupEntry { name, selector, settings } in &self.groups {
             if settings.budget.is_none() {
-                writeln!(f, "# {name}: {}", budget_of(settings.profile(), &settings.params()))?;
+                writeln!(f, "# {name}: {}", budget_of(settings.profile()))?;
             }
             let keys = table(&Which::from(selector)).into_iter().chain(table(settings));
             writeln!(f, "{}", within("group", within(name, keys.collect())))?;
@@ -62,11 +62,7 @@ fn within(name: &str, table: Table) -> Table {
 }
 
 /// What the profile lets idle vCPUs poll.
-fn budget_of(profile: Profile, params: &GuestParams) -> String {
-    let ratio = match profile {
-        Profile::Latency => return "budget without limit".to_owned(),
-        Profile::Frugal => params.poll_budget_frugal_ratio,
-        Profile::Balanced | Profile::ObserveOnly => params.poll_budget_balanced_ratio,
-    };
-    format!("budget {}%", ratio * 100.0)
+fn budget_of(profile: Profile) -> String {
+    let budget = PollPrice::budget(profile.of_policy());
+    budget.map_or_else(|| "budget without limit".to_owned(), |ratio| format!("budget {}%", ratio * 100.0))
 }

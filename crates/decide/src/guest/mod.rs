@@ -47,8 +47,8 @@ pub use params::GuestParams;
 pub use policy::{GuestPolicy, GuestSetup};
 pub use retention::{
     ContentionGuard, GuardChange, IdleLengths, LearntTimeout, PollPrice, Prices, SIGNAL_CHECK, StolenMeter,
-    UNTIL_ORDERED, Urgency, YieldingThread, halting_costs_by_the_tail_alone, halting_is_free, poll_timeout, timeout,
-    waking_is_free,
+    TRIAL_AGAIN_MAX, TRIAL_AGAIN_MIN, TRIAL_WAKEUPS_MIN, UNTIL_ORDERED, Urgency, YieldingThread,
+    halting_costs_by_the_tail_alone, halting_is_free, poll_timeout, timeout, waking_is_free,
 };
 pub use turns::Chain;
 pub use wake_pattern::wake_pattern;

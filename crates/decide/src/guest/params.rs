@@ -60,8 +60,6 @@ parameters! {
         look_out_doubtful_ms: u64 = 1_000, 100 to 3_600_000, "ms";
         /// The time doubles up to this while the answer stays the same.
         look_out_max_ms: u64 = 240_000, (look_out_min_ms) to 3_600_000, "ms";
-        /// What rho or eta is multiplied with after a step that hurt (paper: 0.9).
-        adaptation: f64 = 0.9, 0.01 to 0.999, "";
 
         ["Workload change: section 5, last paragraph"]
         /// The group's CPU seconds per second moved by more than this share (paper: 20 %).
@@ -71,8 +69,7 @@ parameters! {
         /// g_comp moved by this factor, up or down (paper: 2). Up, it is another workload where condition (2) does
         /// not hold any more; down, what was learnt is forgotten, and nothing is given back (ours).
         granularity_change_factor: f64 = 2.0, 1.1 to 100, "";
-        /// This many new threads in one window, and `thread_burst_factor` times the rate of any of the last
-        /// `thread_burst_windows`, is a burst (ours).
+        /// This many new threads in one window, where no window shortly before had nearly as many, is a burst (ours).
         thread_burst_min: u64 = 4, 1 to 1_000_000, "threads";
         /// First hold-off of consolidation after a change or a step that hurt (ours).
         hold_off_min_ms: u64 = 1_000, 1 to 3_600_000, "ms";
@@ -83,28 +80,14 @@ parameters! {
         /// Whether a packed group gets all vCPUs back as soon as its threads wait for one, and not by the next window
         /// (the paper wishes for it).
         expand_at_once: bool = true, any of "true or false", "";
-        /// That is where more of its threads can run than it has active vCPUs, for this time without a break (ours).
-        expand_after_us: u64 = 250, 50 to 1_000_000, "us";
 
         ["Threads that take turns: ours"]
         /// A group that uses more CPUs than this has threads that run side by side, and is not tried on one vCPU. 0:
         /// none is.
         turns_cpus_max: f64 = 1.3, 0 to 64, "CPUs";
-        /// One that hands over more seldom would win nothing.
-        turns_switches_per_s_min: f64 = 2_000.0, 10 to 1_000_000, "per second";
-        /// Windows in a row that must look like turns before that is tried.
-        turns_windows: u32 = 2, 1 to 1_000, "windows";
-        /// Speeds that differ by less than this share count as alike. Then the cheaper place is taken.
-        turns_alike: f64 = 0.03, 0 to 0.5, "share";
-        /// Profile `frugal` gives up this share of the speed for a vCPU.
-        turns_frugal_loss: f64 = 0.2, 0 to 0.9, "share";
         /// Whether several chains that take turns each are tried on a vCPU each. Off: no measurement of ours has shown
         /// a gain yet.
         turns_chains: bool = false, any of "true or false", "";
-        /// How long the answer of the first trial stands.
-        turns_again_min_ms: u64 = 250, 10 to 3_600_000, "ms";
-        /// It doubles up to this.
-        turns_again_max_ms: u64 = 600_000, (turns_again_min_ms) to 3_600_000, "ms";
 
         ["Retention: sections 4.1 and 6"]
         /// Halting costs where the median of a halted wake-up is at least this many times the retained one's (ours):
@@ -121,8 +104,6 @@ parameters! {
         timeout_min_us: u64 = 50, 0 to 1_000_000, "us";
         /// Longest time-out of any profile, and the one of `latency`.
         timeout_max_us: u64 = 5_000, (timeout_min_us) to 1_000_000, "us";
-        /// Time-out of profile `frugal` where wake-ups were not measured.
-        timeout_unmeasured_frugal_us: u64 = 100, 0 to 1_000_000, "us";
         /// Time-out of profile `balanced` where wake-ups were not measured.
         timeout_unmeasured_balanced_us: u64 = 1_000, 0 to 1_000_000, "us";
         /// First nap of a yielding thread past its time-out, where nothing tells it that its vCPU is busy again.
@@ -134,10 +115,6 @@ parameters! {
         /// Whether time-outs follow the lengths of recent idle periods where the idle task polls (ours). `--retain-for`
         /// leaves it out.
         learn_timeouts: bool = true, any of "true or false", "";
-        /// What all vCPUs together may poll, as a share of one CPU: profile `frugal`.
-        poll_budget_frugal_ratio: f64 = 0.05, 0 to 1_000, "CPUs";
-        /// The same for profile `balanced`. `latency` has no limit.
-        poll_budget_balanced_ratio: f64 = 1.0, 0 to 1_000, "CPUs";
         /// Whether retention is tried against none from time to time, and stopped where it does not pay (ours).
         /// `--no-trial` leaves it out.
         retention_trials: bool = true, any of "true or false", "";
@@ -148,22 +125,14 @@ parameters! {
         trial_block_windows: u32 = 2, 2 to 100, "windows";
         /// Windows in a row without a step or a stop before a trial begins.
         trial_quiet_windows: u32 = 10, 1 to 1_000, "windows";
-        /// A window with fewer wake-ups or voluntary switches ends a trial without an answer.
-        trial_wakeups_min: u64 = 50, 1 to 1_000_000, "wake-ups";
-        /// ... unless voluntary switches per second rise by this share.
+        /// A trial stops retention unless voluntary switches per second rise by this share.
         trial_gain_min: f64 = 0.03, 0 to 1, "share";
-        /// How long the answer of the first trial stands.
-        trial_again_min_ms: u64 = 30_000, 1_000 to 3_600_000, "ms";
-        /// It doubles up to this.
-        trial_again_max_ms: u64 = 600_000, (trial_again_min_ms) to 3_600_000, "ms";
         /// A vCPU that was idle, retained or halted, for less than this share of the time that the hypervisor left it
         /// has nothing to retain, and its yielding thread sleeps (ours). 0: no such rule. Profile `latency` retains
         /// all the same.
         never_idle_share: f64 = 0.02, 0 to 0.5, "share";
 
         ["Contention guard: ours"]
-        /// A gap between two yields, without having been switched out, over this is stolen time.
-        stolen_gap_us: u64 = 200, 10 to 100_000, "us";
         /// The stolen share is taken over this much of the time in which a yielding thread wanted its vCPU.
         steal_span_ms: u64 = 200, 10 to 60_000, "ms";
         /// Spinning stops above this stolen share.
@@ -184,9 +153,7 @@ parameters! {
         procfs_threads_max: u64 = 500, 1 to 1_000_000, "threads";
 
         ["Polling in the idle task: ours"]
-        /// Time-out of profile `frugal` where the idle task polls.
-        poll_timeout_frugal_us: u64 = 50, 0 to 5_000, "us";
-        /// ... of profile `balanced`.
+        /// Time-out of profile `balanced` where the idle task polls. `frugal` has a quarter of the default.
         poll_timeout_balanced_us: u64 = 200, 0 to 5_000, "us";
         /// Windows in a row in which nothing else went on before a trial begins, where the idle task polls.
         poll_trial_quiet_windows: u32 = 3, 1 to 1_000, "windows";
@@ -209,12 +176,6 @@ impl GuestParams {
     /// min_time_slice.
     pub fn min_time_slice(&self) -> Nanos {
         Nanos::from_micros(self.min_time_slice_us)
-    }
-
-    /// The gap between two yields, without having been switched out, above which it is stolen time: act/ classifies
-    /// returns of `sched_yield` by it.
-    pub fn stolen_gap(&self) -> Nanos {
-        Nanos::from_micros(self.stolen_gap_us)
     }
 }
 

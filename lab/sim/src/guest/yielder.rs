@@ -8,7 +8,7 @@ use crate::engine::{NEVER, Time};
 use crate::ids::VcpuIx;
 use crate::vcpu::{Activity, Irq};
 use crate::world::World;
-use gleaner_decide::guest::{GuestParams, UNTIL_ORDERED, YieldingThread};
+use gleaner_decide::guest::{ContentionGuard, GuestParams, UNTIL_ORDERED, YieldingThread};
 use gleaner_model::{Nanos, Next, Order, RetainCounters, YieldMachine, YieldReturn};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +36,6 @@ pub(crate) struct Yielder {
     spun: Time,
     /// When a thread displaced it.
     displaced_at: Option<Time>,
-    stolen_gap: Time,
     signalled: bool,
     /// What `quiet` probably is.
     guesses: [Time; 2],
@@ -50,7 +49,6 @@ impl Yielder {
             quiet: 0,
             spun: 0,
             displaced_at: None,
-            stolen_gap: params.stolen_gap_us * 1_000,
             signalled,
             guesses: [0, params.nap_check_us * 1_000],
         }
@@ -182,7 +180,7 @@ impl World {
         }
         let (now, gap) = (self.now, self.now - self.vcpus[v.at()].placed_at);
         let Some(yielder) = self.yielder(v) else { return };
-        let next = if gap > yielder.stolen_gap {
+        let next = if gap > ContentionGuard::STOLEN_GAP.0 {
             match yielder.report(now) {
                 Next::Yield => yielder.machine.returned(Nanos(now), Nanos(gap), YieldReturn::Stolen),
                 sleep @ Next::Sleep { .. } => sleep,

@@ -11,6 +11,8 @@ use crate::guest::GuestParams;
 use gleaner_model::{Burst, BurstWatch, Nanos, Reason, Window};
 use serde::{Deserialize, Serialize};
 
+/// More threads can run than there are active vCPUs, for this time without a break.
+const AFTER: Nanos = Nanos::from_micros(250);
 /// Threads that share a vCPU wait for one another's computations: up to so many times g_comp is no burst.
 const G_COMP_TIMES: f64 = 10.0;
 /// A wake-up that another task keeps waiting for so long is one.
@@ -55,9 +57,9 @@ impl Default for Patience {
 
 impl Patience {
     /// What to look out for. `g_comp` is in nanoseconds.
-    pub(super) fn watch(&self, active: usize, g_comp: f64, params: &GuestParams) -> BurstWatch {
+    pub(super) fn watch(&self, active: usize, g_comp: f64) -> BurstWatch {
         let usual = Nanos::from_f64(g_comp * G_COMP_TIMES);
-        let after = Nanos::from_micros(params.expand_after_us).max(usual).times(self.factor);
+        let after = AFTER.max(usual).times(self.factor);
         let delay = DELAY.times(self.factor).max(after);
         BurstWatch { active: u32::try_from(active).unwrap_or(u32::MAX), after, delay }
     }
@@ -94,7 +96,7 @@ impl Consolidation {
             return None;
         }
         let g_comp = self.steps.iter().map(|step| step.measure.lengths.g_comp).fold(0.0, f64::max);
-        Some(self.patience.watch(self.active.len(), g_comp, &self.params))
+        Some(self.patience.watch(self.active.len(), g_comp))
     }
 
     /// Threads wait for a vCPU. `None`: that is no reason.
@@ -141,9 +143,8 @@ mod tests {
 
     #[test]
     fn threads_that_compute_for_longer_may_wait_for_longer() {
-        let params = GuestParams::default();
         let patience = Patience::default();
-        let after = |g_comp| patience.watch(1, g_comp, &params).after;
+        let after = |g_comp| patience.watch(1, g_comp).after;
         assert_eq!(after(5_000.0), Nanos::from_micros(250));
         assert_eq!(after(100_000.0), Nanos::from_millis(1));
     }

@@ -90,15 +90,18 @@ impl Step {
 
     /// The factors after this step hurt: a full vCPU means that pieces were too large (eta), otherwise idle time was
     /// too short (rho).
-    pub(super) fn learn(&self, factors: Factors, overloaded: bool, params: &GuestParams) -> Factors {
-        learn(&self.measure.lengths, (self.n, self.vcpus.len()), factors, overloaded, params.adaptation)
+    pub(super) fn learn(&self, factors: Factors, overloaded: bool) -> Factors {
+        learn(&self.measure.lengths, (self.n, self.vcpus.len()), factors, overloaded)
     }
 }
 
+/// What rho or eta is multiplied with after a step that hurt, as the paper has it.
+const ADAPTATION: f64 = 0.9;
+
 /// eta = 0.9 * min(eta, g_comp/l_idle) if a vCPU was overloaded, otherwise rho = 0.9 * min(rho,
 /// k*l_comp/((N-k)*l_idle)).
-fn learn(lengths: &Lengths, (n, k): (usize, usize), factors: Factors, overloaded: bool, adaptation: f64) -> Factors {
-    let lower = |factor: f64, ratio: f64| (adaptation * factor.min(ratio)).max(FACTOR_MIN);
+fn learn(lengths: &Lengths, (n, k): (usize, usize), factors: Factors, overloaded: bool) -> Factors {
+    let lower = |factor: f64, ratio: f64| (ADAPTATION * factor.min(ratio)).max(FACTOR_MIN);
     if overloaded {
         Factors { granularity: lower(factors.granularity, granularity_ratio(lengths)), ..factors }
     } else {
@@ -138,7 +141,7 @@ mod tests {
             (10.0, 5.0, 0.0, 2, 0.8, 0.8, false, 0.72, 0.8),
         ] {
             let factors = Factors { load: rho, granularity: eta };
-            let found = learn(&Lengths { l_comp, g_comp, l_idle }, (n, 1), factors, overloaded, 0.9);
+            let found = learn(&Lengths { l_comp, g_comp, l_idle }, (n, 1), factors, overloaded);
             assert!(
                 (found.load - new_rho).abs() < 1e-12 && (found.granularity - new_eta).abs() < 1e-12,
                 "l_comp {l_comp}, g_comp {g_comp}, l_idle {l_idle}, N {n}, overloaded {overloaded}: {found:?}"

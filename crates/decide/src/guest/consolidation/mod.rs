@@ -386,7 +386,7 @@ impl Consolidation {
     fn undo(&mut self, now: Nanos, reason: Reason, overloaded: bool) -> Option<Outcome> {
         let step = self.steps.pop()?;
         if step.vcpus.len() == 1 {
-            self.learned.factors = step.learn(self.learned.factors, overloaded, &self.params);
+            self.learned.factors = step.learn(self.learned.factors, overloaded);
         } else {
             // Too many at once says nothing of one.
             self.learned.several_at_once = false;

@@ -44,6 +44,9 @@ pub struct ContentionGuard {
 }
 
 impl ContentionGuard {
+    /// A gap between two yields, without having been switched out, over this is stolen time: act/ classifies returns
+    /// of `sched_yield` by it.
+    pub const STOLEN_GAP: Nanos = Nanos::from_micros(200);
     /// The vCPU counts as quiet below this stolen share.
     pub const QUIET: f64 = 0.05;
     /// The first stop.

@@ -14,7 +14,6 @@
 //! more than the best possible is another distribution: what was before is forgotten. So a shift costs more than the
 //! bound of B in its first window only, if that has periods enough to tell.
 
-use crate::guest::GuestParams;
 use gleaner_model::{Distribution, Nanos, Profile, VcpuWindow, Window};
 use serde::{Deserialize, Serialize};
 
@@ -153,26 +152,24 @@ pub struct PollPrice {
 }
 
 impl PollPrice {
-    /// With the profile's budget.
-    pub fn new(profile: Profile, params: &GuestParams) -> Self {
-        let budget = match profile {
-            Profile::Frugal => Some(params.poll_budget_frugal_ratio),
-            Profile::Balanced => Some(params.poll_budget_balanced_ratio),
+    /// What all vCPUs together may poll, as a share of one CPU; `None`: no limit.
+    pub fn budget(profile: Profile) -> Option<f64> {
+        match profile {
+            Profile::Frugal => Some(0.05),
+            Profile::Balanced => Some(1.0),
             Profile::Latency => None,
-        };
-        Self { budget, overdrawn: 1.0, steal_share: 0.0 }
+        }
+    }
+
+    /// With the profile's budget.
+    pub fn new(profile: Profile) -> Self {
+        Self { budget: Self::budget(profile), overdrawn: 1.0, steal_share: 0.0 }
     }
 
     /// The same with another budget: a share of one CPU.
     #[must_use]
     pub fn within(self, budget: f64) -> Self {
         Self { budget: Some(budget), ..self }
-    }
-
-    /// The same price so far, by other parameters; a budget that was given stays.
-    #[must_use]
-    pub fn with_params(self, profile: Profile, given: Option<f64>, params: &GuestParams) -> Self {
-        Self { budget: given.or(Self::new(profile, params).budget), ..self }
     }
 
     /// Takes a window.

@@ -15,7 +15,9 @@ mod yielding;
 pub use contention::{ContentionGuard, GuardChange, StolenMeter};
 pub use idle_lengths::{IdleLengths, LearntTimeout, PollPrice, Prices};
 pub use timeout::{halting_costs_by_the_tail_alone, halting_is_free, poll_timeout, timeout, waking_is_free};
-pub use trial::Urgency;
+pub use trial::{
+    AGAIN_MAX as TRIAL_AGAIN_MAX, AGAIN_MIN as TRIAL_AGAIN_MIN, Urgency, WAKEUPS_MIN as TRIAL_WAKEUPS_MIN,
+};
 pub use yielding::{SIGNAL_CHECK, UNTIL_ORDERED, YieldingThread};
 
 use super::GuestParams;
@@ -37,8 +39,6 @@ pub(super) struct Retention {
     costs: Option<WakeupCosts>,
     /// A time-out that was asked for by name.
     fixed: Option<Nanos>,
-    /// A budget that was asked for by name: a share of one CPU.
-    budget: Option<f64>,
     params: GuestParams,
     timeout: Nanos,
     poll_price: PollPrice,
@@ -61,9 +61,8 @@ impl Retention {
             means: RetainMeans::Yielding,
             costs,
             fixed: None,
-            budget: None,
             timeout: Nanos::ZERO,
-            poll_price: PollPrice::new(profile, &params),
+            poll_price: PollPrice::new(profile),
             trial: Trial::new(asked, RetainMeans::Yielding, &params).unless_slower(profile == Profile::Latency),
             vcpus: vcpus.iter().map(|id| (id, Vcpu::new(profile, RetainMeans::Yielding, None, &params))).collect(),
             params,
@@ -85,7 +84,6 @@ impl Retention {
     }
 
     pub(super) fn within_budget(&mut self, budget: f64) {
-        self.budget = Some(budget);
         self.poll_price = self.poll_price.clone().within(budget);
     }
 
@@ -93,7 +91,6 @@ impl Retention {
     pub(super) fn set_params(&mut self, params: GuestParams) {
         self.params = params;
         self.timeout = self.wanted_timeout();
-        self.poll_price = self.poll_price.clone().with_params(self.profile, self.budget, &self.params);
         self.trial.set_params(self.asked && self.timeout > Nanos::ZERO, self.means, &self.params);
         let learnt = self.learns().then(|| (self.new_learnt(), self.longest()));
         for vcpu in self.vcpus.values_mut() {

@@ -7,9 +7,14 @@
 use crate::guest::GuestParams;
 use gleaner_model::{Nanos, Profile, WakeupCosts};
 
+/// Time-out of profile `frugal` where wake-ups were not measured.
+const UNMEASURED_FRUGAL: Nanos = Nanos::from_micros(100);
+/// ... and where the idle task polls.
+const POLL_FRUGAL: Nanos = Nanos::from_micros(50);
+
 /// The time-out for `profile`: `frugal` mean_C - mean_B, `balanced` p99_C - p99_B within `timeout_min_us` and
 /// `timeout_max_us` (50 us .. 5 ms), `latency` `timeout_max_us` (5 ms). No time-out exceeds `timeout_max_us`. Without
-/// `costs`, `timeout_unmeasured_frugal_us` and `timeout_unmeasured_balanced_us`.
+/// `costs`, 100 us for `frugal` and `timeout_unmeasured_balanced_us`.
 ///
 /// Zero means: do not retain. That is the answer of `frugal` and `balanced` where halting [costs
 /// nothing](halting_is_free).
@@ -20,7 +25,7 @@ pub fn timeout(profile: Profile, costs: Option<&WakeupCosts>, params: &GuestPara
         (Profile::Latency, _) => longest,
         (_, Some(costs)) if halting_is_free(costs, params) => Nanos::ZERO,
         (Profile::Frugal, Some(costs)) => costs.halted_mean - costs.retained_mean,
-        (Profile::Frugal, None) => Nanos::from_micros(params.timeout_unmeasured_frugal_us),
+        (Profile::Frugal, None) => UNMEASURED_FRUGAL,
         (Profile::Balanced, Some(costs)) => (costs.halted_p99 - costs.retained_p99).max(shortest),
         (Profile::Balanced, None) => Nanos::from_micros(params.timeout_unmeasured_balanced_us).max(shortest),
     };
@@ -30,11 +35,11 @@ pub fn timeout(profile: Profile, costs: Option<&WakeupCosts>, params: &GuestPara
 /// The time-out for `profile` where the idle task itself polls: a wake-up then costs a tenth of a halted one's, and
 /// polling takes nothing from the program. `latency`: `timeout_max_us`.
 pub fn poll_timeout(profile: Profile, params: &GuestParams) -> Nanos {
-    Nanos::from_micros(match profile {
-        Profile::Frugal => params.poll_timeout_frugal_us,
-        Profile::Balanced => params.poll_timeout_balanced_us,
-        Profile::Latency => params.timeout_max_us,
-    })
+    match profile {
+        Profile::Frugal => POLL_FRUGAL,
+        Profile::Balanced => Nanos::from_micros(params.poll_timeout_balanced_us),
+        Profile::Latency => Nanos::from_micros(params.timeout_max_us),
+    }
 }
 
 /// Whether a halted vCPU answers no later than a retained one, beyond what noise explains, in the median *and* in the

@@ -41,6 +41,12 @@ use serde::{Deserialize, Serialize};
 const BLOCKS: [bool; 8] = [false, true, true, false, true, false, false, true];
 /// What is said of a trial holds in at least so many of its four pairs.
 const PAIRS_MIN: usize = 3;
+/// A window with fewer wake-ups or voluntary switches ends a trial without an answer.
+pub const WAKEUPS_MIN: u64 = 50;
+/// How long the answer of the first trial stands.
+pub const AGAIN_MIN: Nanos = Nanos::from_secs(30);
+/// It doubles up to this.
+pub const AGAIN_MAX: Nanos = Nanos::from_secs(600);
 /// Retention stops where a synchronization costs more by this share, in the median.
 const COST_MIN: f64 = 0.01;
 /// Pairs after which a trial may end, where each is clear.
@@ -181,16 +187,15 @@ pub(in crate::guest) struct Trial {
 
 impl Trial {
     pub(super) fn new(enabled: bool, means: RetainMeans, params: &GuestParams) -> Self {
-        let ms = Nanos::from_millis;
         let polls = means.polls_in_idle_task();
         Self {
             enabled: enabled && params.retention_trials,
             windows_per_block: if polls { 1 } else { params.trial_block_windows },
             quiet_windows: if polls { params.poll_trial_quiet_windows } else { params.trial_quiet_windows },
-            wakeups_min: params.trial_wakeups_min,
+            wakeups_min: WAKEUPS_MIN,
             gain_min: params.trial_gain_min,
             // Nothing but a change of the workload makes it start small again.
-            again: Backoff::new(ms(params.trial_again_min_ms), ms(params.trial_again_max_ms), u64::MAX),
+            again: Backoff::new(AGAIN_MIN, AGAIN_MAX, u64::MAX),
             lost: LostKinds::default(),
             quiet: 0,
             rate: None,
@@ -215,8 +220,6 @@ impl Trial {
     /// Goes on with other parameters.
     pub(super) fn set_params(&mut self, enabled: bool, means: RetainMeans, params: &GuestParams) {
         let new = Self::new(enabled, means, params);
-        let ms = Nanos::from_millis;
-        self.again.set_limits(ms(params.trial_again_min_ms), ms(params.trial_again_max_ms));
         *self = Self {
             again: self.again.clone(),
             lost: std::mem::take(&mut self.lost),

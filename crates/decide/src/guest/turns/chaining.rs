@@ -5,7 +5,10 @@
 //! what they were.
 
 use super::chains::{Chain, Differs, differ, placed};
-use super::{CHAIN_CONCURRENCY_MAX, Change, Comparing, State, Turns, UNCOUNTED_WINDOWS, evidence};
+use super::{
+    AGAIN_MAX, AGAIN_MIN, CHAIN_CONCURRENCY_MAX, Change, Comparing, SWITCHES_PER_S_MIN, State, Turns,
+    UNCOUNTED_WINDOWS, evidence,
+};
 use crate::guest::GuestParams;
 use crate::guest::backoff::Backoff;
 use gleaner_model::{CpuSet, Nanos, Reason, Ties, TiesWanted, Topology, Window};
@@ -41,20 +44,14 @@ pub(super) struct Chaining {
 }
 
 impl Chaining {
-    pub(super) fn new(params: &GuestParams) -> Self {
-        let ms = Nanos::from_millis;
+    pub(super) fn new() -> Self {
         Self {
             topology: Topology::default(),
-            again: Backoff::new(ms(params.turns_again_min_ms), ms(params.turns_again_max_ms), u64::MAX),
+            again: Backoff::new(AGAIN_MIN, AGAIN_MAX, u64::MAX),
             tying: None,
             held: Vec::new(),
             differ: 0,
         }
-    }
-
-    pub(super) fn set_params(&mut self, params: &GuestParams) {
-        let ms = Nanos::from_millis;
-        self.again.set_limits(ms(params.turns_again_min_ms), ms(params.turns_again_max_ms));
     }
 
     pub(super) fn set_topology(&mut self, topology: Topology) {
@@ -91,7 +88,7 @@ fn may_be_several(window: &Window, params: &GuestParams) -> bool {
     window.group.threads >= 4
         && window.vcpus.len() >= 2
         && (cpus > params.turns_cpus_max || at_once)
-        && per_s >= 2.0 * params.turns_switches_per_s_min
+        && per_s >= 2.0 * SWITCHES_PER_S_MIN
 }
 
 impl Turns {
@@ -133,7 +130,7 @@ impl Turns {
             if tying.windows < UNCOUNTED_WINDOWS {
                 self.chaining.tying = Some(tying);
             } else {
-                self.chaining.again.hold(window.at + Nanos::from_millis(self.params.turns_again_max_ms));
+                self.chaining.again.hold(window.at + AGAIN_MAX);
             }
             return None;
         }
@@ -161,7 +158,7 @@ impl Turns {
             }
             if tying.ties.woken() == 0 {
                 // Nobody tells.
-                self.chaining.again.hold(window.at + Nanos::from_millis(self.params.turns_again_max_ms));
+                self.chaining.again.hold(window.at + AGAIN_MAX);
                 return None;
             }
         }

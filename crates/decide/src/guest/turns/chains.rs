@@ -82,7 +82,7 @@ fn found(ties: &Ties, length: Nanos, params: &GuestParams) -> Vec<Chain> {
         }
     }
     // A wake-up that is answered is two switches.
-    let wakes_min = params.turns_switches_per_s_min / 2.0 * length.as_secs_f64();
+    let wakes_min = super::SWITCHES_PER_S_MIN / 2.0 * length.as_secs_f64();
     let takes_turns = |chain: &Chain| chain.cpus <= params.turns_cpus_max && chain.wakes as f64 >= wakes_min;
     chains.into_values().filter(takes_turns).collect()
 }

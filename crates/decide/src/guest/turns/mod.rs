@@ -36,6 +36,18 @@ use serde::{Deserialize, Serialize};
 /// (Thue-Morse).
 const AS_AT_FIRST: [bool; 8] = [true, false, false, true, false, true, true, false];
 
+/// A group that hands over more seldom would win nothing.
+const SWITCHES_PER_S_MIN: f64 = 2_000.0;
+/// Windows in a row that must look like turns before one vCPU is tried.
+const WINDOWS: u32 = 2;
+/// Speeds that differ by less than this share count as alike. Then the cheaper place is taken.
+const ALIKE: f64 = 0.03;
+/// Profile `frugal` gives up this share of the speed for a vCPU.
+const FRUGAL_LOSS: f64 = 0.2;
+/// How long the answer of the first trial stands; it doubles up to the other.
+const AGAIN_MIN: Nanos = Nanos::from_millis(250);
+const AGAIN_MAX: Nanos = Nanos::from_secs(600);
+
 /// How many windows somebody has to begin to count.
 const UNCOUNTED_WINDOWS: u32 = 3;
 /// A block that has not counted enough after so many windows never will.
@@ -190,7 +202,6 @@ fn side_by_side(window: &Window, params: &GuestParams) -> Option<f64> {
 impl Turns {
     /// `asked`: whether the policy in force packs.
     pub(super) fn new(asked: bool, profile: Profile, params: &GuestParams) -> Self {
-        let ms = Nanos::from_millis;
         Self {
             asked,
             frugal: profile == Profile::Frugal,
@@ -198,18 +209,15 @@ impl Turns {
             looked: 0,
             side_by_side: Nanos::ZERO,
             // Nothing but a change of the workload makes it start small again.
-            again: Backoff::new(ms(params.turns_again_min_ms), ms(params.turns_again_max_ms), u64::MAX),
+            again: Backoff::new(AGAIN_MIN, AGAIN_MAX, u64::MAX),
             lost: LostKinds::default(),
             last: None,
-            chaining: Chaining::new(params),
+            chaining: Chaining::new(),
             params: params.clone(),
         }
     }
 
     pub(super) fn set_params(&mut self, params: &GuestParams) {
-        let ms = Nanos::from_millis;
-        self.again.set_limits(ms(params.turns_again_min_ms), ms(params.turns_again_max_ms));
-        self.chaining.set_params(params);
         self.params = params.clone();
     }
 
@@ -313,14 +321,14 @@ impl Turns {
         } else {
             0
         };
-        if self.looked < self.params.turns_windows {
+        if self.looked < WINDOWS {
             return None;
         }
         if !evidence::is_counted(window) {
-            if self.looked >= self.params.turns_windows + UNCOUNTED_WINDOWS {
+            if self.looked >= WINDOWS + UNCOUNTED_WINDOWS {
                 // Nobody will: where nothing tells places apart, none is tried.
                 self.looked = 0;
-                self.again.hold(window.at + Nanos::from_millis(self.params.turns_again_max_ms));
+                self.again.hold(window.at + AGAIN_MAX);
             }
             return None;
         }
@@ -340,7 +348,7 @@ impl Turns {
             && !waits_for_others
             && window.concurrency().is_none_or(|threads| threads <= CHAIN_CONCURRENCY_MAX)
             && cpus <= self.params.turns_cpus_max
-            && per_s >= self.params.turns_switches_per_s_min
+            && per_s >= SWITCHES_PER_S_MIN
     }
 
     fn go_on(&mut self, window: &Window, awake: bool, side_by_side: Option<f64>) -> Option<Change> {
@@ -357,7 +365,7 @@ impl Turns {
         if !comparing.add(window)? {
             // It does too little to be compared: no answer.
             self.state = State::Apart;
-            let until = window.at + Nanos::from_millis(self.params.turns_again_min_ms);
+            let until = window.at + AGAIN_MIN;
             self.again().hold(until);
             self.chaining.let_go();
             return was_packed.then_some(Change::Spread(Reason::TurnsUnclear));
@@ -376,7 +384,7 @@ impl Turns {
     /// Whether one vCPU is better, once that is clear.
     fn verdict(&self, pairs: &[Compared], awake: bool) -> Option<bool> {
         // What counts as no slower.
-        let par = if self.frugal { 1.0 - self.params.turns_frugal_loss } else { 1.0 };
+        let par = if self.frugal { 1.0 - FRUGAL_LOSS } else { 1.0 };
         let all = |clear: &dyn Fn(&Compared) -> bool| !pairs.is_empty() && pairs.iter().all(clear);
         let two = pairs.len() > 1;
         if two && all(&|pair| pair.least / par > TWO_PAIRS || pair.most / par > UPPER_BOUND_CLEAR_IN_TWO) {
@@ -395,7 +403,7 @@ impl Turns {
         // One vCPU takes less from the host than two of which one polls.
         let cheaper = !self.is_in_chains() && (awake || median(|pair| pair.cpu) < 1.0);
         let clear = most > UPPER_BOUND_CLEAR && all(&|pair| pair.most / par > 1.0 - CONTRADICTS);
-        let enough = if cheaper { 1.0 - self.params.turns_alike } else { 1.0 + self.params.turns_alike };
+        let enough = if cheaper { 1.0 - ALIKE } else { 1.0 + ALIKE };
         let alike = least > enough && all(&|pair| pair.least / par > 1.0 - ALIKE_IN_EACH);
         Some(clear || alike)
     }
@@ -446,7 +454,7 @@ impl Turns {
         }
         let due = self.again().remaining(window.at) == Nanos::ZERO && block.tells();
         self.looked = if due { self.looked + 1 } else { 0 };
-        if self.looked < self.params.turns_windows || !evidence::is_counted(window) {
+        if self.looked < WINDOWS || !evidence::is_counted(window) {
             return None;
         }
         self.looked = 0;
