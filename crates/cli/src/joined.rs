@@ -6,7 +6,7 @@
 use clap::Args;
 use gleaner_act::default_state_dir;
 use gleaner_command::output::say;
-use gleaner_daemon::{Answer, ClientError, Join, Request, ask_within, holder, socket_in};
+use gleaner_daemon::{Answer, ClientError, Join, Request, SYSTEM_DIR, ask_within, holder, is_listened_at, socket_in};
 use gleaner_report::RunReport;
 use gleaner_runtime::Config;
 use gleaner_sys::filter;
@@ -15,12 +15,10 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Root's daemon is here.
-const SYSTEM: &str = "/run/gleaner";
 /// Before the program starts nobody waits long. A daemon answers between two windows.
 const FIRST_ANSWER: Duration = Duration::from_millis(500);
 /// Afterwards: a daemon that was stopped must not keep the program's status back.
@@ -71,7 +69,7 @@ pub fn look(asking: &Asking, config: &Config) -> Result<Option<Offer>, String> {
     if args.no_daemon || filter::deadly().asking.is_some() {
         return Ok(None);
     }
-    let system = PathBuf::from(SYSTEM);
+    let system = PathBuf::from(SYSTEM_DIR);
     let folders = args.folder.clone().map_or_else(|| vec![default_state_dir(), system], |folder| vec![folder]);
     for folder in folders {
         if let (Some(option), Some(_)) = (asking.own_option, holder(&folder)) {
@@ -88,12 +86,6 @@ pub fn look(asking: &Asking, config: &Config) -> Result<Option<Offer>, String> {
         }
     }
     Ok(None)
-}
-
-/// Whether somebody listens at a socket that this user may not see.
-fn is_listened_at(socket: &Path) -> bool {
-    let sockets = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
-    sockets.lines().any(|line| line.split_whitespace().last().is_some_and(|path| Path::new(path) == socket))
 }
 
 /// A program that the daemon manages.

@@ -1,11 +1,10 @@
 //! `gleaner top`: what the terminal can show, and what is to be shown there.
 
 use clap::Args;
-use gleaner_act::default_state_dir;
 use gleaner_command::args::duration_within;
 use gleaner_command::failure::Failure;
 use gleaner_command::output::{Output, has_colours};
-use gleaner_daemon::socket_in;
+use gleaner_daemon::default_socket;
 use gleaner_tui::{Look, Options, Source, TopError};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -45,7 +44,7 @@ fn interval(text: &str) -> Result<Duration, String> {
 pub fn main(args: TopArgs) -> Result<u8, Failure> {
     let source = match (args.from, args.socket) {
         (Some(file), _) => Source::File(file),
-        (None, socket) => Source::Daemon(socket.unwrap_or_else(|| socket_in(&default_state_dir()))),
+        (None, socket) => Source::Daemon(socket.unwrap_or_else(default_socket)),
     };
     let look = Look { colour: has_colours(), unicode: speaks_unicode() };
     let options = Options { source, interval: args.interval, group: args.group, look };

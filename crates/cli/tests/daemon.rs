@@ -455,20 +455,31 @@ fn what_was_set_is_verified_and_who_changed_it_named_machine() {
         gleaner_testing::skip!("needs root and the haltpoll governor");
     }
     haltpoll_is_free!();
-    let (before, program) = (idle_values(), Program::start());
+    let file = Path::new("/sys/module/haltpoll/parameters/guest_halt_poll_grow_start");
+    let (before, was, program) = (idle_values(), std::fs::read_to_string(file).unwrap(), Program::start());
     let daemon = Daemon::start(&("[daemon]\nretain = \"haltpoll\"\n".to_owned() + &group("one", &program, RETAINED)));
     if !comes_true(|| idle_values() != before) {
         gleaner_testing::skip!("needs the haltpoll governor in charge");
     }
     daemon.asked(&["verify"]).with_status(0);
-    let file = Path::new("/sys/module/haltpoll/parameters/guest_halt_poll_grow_start");
-    let set = std::fs::read_to_string(file).unwrap();
     std::fs::write(file, "12345").unwrap();
-    let said = daemon.asked(&["verify"]);
-    std::fs::write(file, set.trim()).unwrap();
-    let said = said.with_status(1).stdout;
-    assert!(said.contains("grow_start: 12345, and not") && said.contains("somebody other than Gleaner"), "{said}");
-    assert_eq!(daemon.ends(), (Some(0), false));
+    let first = daemon.asked(&["verify"]);
+    // Retention ends by that, and everybody who asks is told, for as long as the value stays.
+    let words = ["DIFFERS", "left alone: somebody else has set", "the daemon is restarted"];
+    let is_told = comes_true(|| {
+        let said = daemon.asked(&["explain"]).stdout;
+        words.iter().all(|word| said.contains(word))
+    });
+    let (explained, later) = (daemon.asked(&["explain"]).stdout, daemon.asked(&["verify"]));
+    let ended = daemon.ends();
+    let stays = std::fs::read_to_string(file).unwrap();
+    std::fs::write(file, was.trim()).unwrap();
+    for said in [first, later] {
+        let said = said.with_status(1).stdout;
+        assert!(said.contains("grow_start: 12345, and not") && said.contains("somebody other than Gleaner"), "{said}");
+    }
+    assert!(is_told, "{explained}");
+    assert_eq!((ended, stays.trim()), ((Some(0), false), "12345"));
     assert_eq!(idle_values(), before);
     program.ends_well();
 }

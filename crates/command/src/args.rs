@@ -65,3 +65,11 @@ pub fn any_duration(text: &str) -> Result<Duration, String> {
 pub fn size(text: &str) -> Result<u64, String> {
     size_within(text, "4k", "1G")
 }
+
+/// The size of a file that is recorded to.
+///
+/// # Errors
+/// What is wrong, in words.
+pub fn file_size(text: &str) -> Result<u64, String> {
+    size_within(text, "64k", "1G")
+}

@@ -2,6 +2,7 @@
 
 use crate::lock;
 use crate::protocol::{ANSWER_BYTES_MAX, Answer, Request, socket_in};
+use gleaner_act::default_state_dir;
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 use std::io::{self, Read, Write};
@@ -9,6 +10,9 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
+
+/// Where root's daemon has its socket.
+pub const SYSTEM_DIR: &str = "/run/gleaner";
 
 /// A daemon answers within a window.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
@@ -55,18 +59,26 @@ pub enum ClientError {
     Refusal(String),
 }
 
-/// Asks the daemon whose state is in `state_dir`.
+/// The socket of the daemon that this user asks: of its own one, or of root's where it has none.
+pub fn default_socket() -> PathBuf {
+    first_that_listens([socket_in(&default_state_dir()), socket_in(Path::new(SYSTEM_DIR))])
+}
+
+fn first_that_listens([own, system]: [PathBuf; 2]) -> PathBuf {
+    let is_systems = !own.exists() && (system.exists() || is_listened_at(&system));
+    if is_systems { system } else { own }
+}
+
+/// Whether somebody listens at a socket, also one that this user may not see.
+pub fn is_listened_at(socket: &Path) -> bool {
+    let sockets = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
+    sockets.lines().any(|line| line.split_whitespace().last().is_some_and(|path| Path::new(path) == socket))
+}
+
+/// Asks the daemon by its socket, which is in its state folder.
 ///
 /// # Errors
 /// When there is none, or it does not answer.
-pub fn ask(state_dir: &Path, request: &Request) -> Result<Answer, ClientError> {
-    ask_at(&socket_in(state_dir), request)
-}
-
-/// The same by its socket, which is in its state folder.
-///
-/// # Errors
-/// The same.
 pub fn ask_at(socket: &Path, request: &Request) -> Result<Answer, ClientError> {
     ask_within(socket, request, LONGEST_WAIT)
 }
@@ -95,12 +107,23 @@ pub fn ask_within(socket: &Path, request: &Request, longest: Duration) -> Result
     let line = serde_json::to_string(request).map_err(|error| ClientError::NoAnswer(error.to_string()))?;
     writeln!(stream, "{line}").map_err(failed)?;
     let mut text = String::new();
-    stream.take(ANSWER_BYTES_MAX).read_to_string(&mut text).map_err(failed)?;
+    stream.take(ANSWER_BYTES_MAX).read_to_string(&mut text).map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => silent(lock::holder(state_dir), longest),
+        _ => failed(error),
+    })?;
     match serde_json::from_str(&text) {
         Ok(Answer::Error(why)) => Err(ClientError::Refusal(why)),
         Ok(answer) => Ok(answer),
         Err(error) => Err(ClientError::NoAnswer(error.to_string())),
     }
+}
+
+fn silent(daemon: Option<i32>, longest: Duration) -> ClientError {
+    let who = daemon.map_or_else(|| "it".to_owned(), |pid| format!("process {pid}"));
+    ClientError::NoAnswer(format!(
+        "{who} said nothing for {} s; it may be stopped, or has no CPU time",
+        longest.as_secs()
+    ))
 }
 
 /// Connects without waiting for a daemon that accepts nobody: it may be stopped.
@@ -124,6 +147,18 @@ fn connect(path: &Path, longest: Duration) -> io::Result<UnixStream> {
 mod tests {
     use super::*;
     use std::os::unix::net::UnixListener;
+
+    #[test]
+    fn who_has_no_daemon_asks_roots() {
+        let folder = tempfile::tempdir().unwrap();
+        let [own, system] = ["own", "system"].map(|name| folder.path().join(name));
+        let first = || first_that_listens([own.clone(), system.clone()]);
+        assert_eq!(first(), own, "nobody listens");
+        let _system = UnixListener::bind(&system).unwrap();
+        assert_eq!(first(), system);
+        let _own = UnixListener::bind(&own).unwrap();
+        assert_eq!(first(), own);
+    }
 
     #[test]
     fn nothing_is_said_to_another_users_socket() {

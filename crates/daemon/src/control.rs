@@ -16,6 +16,32 @@ pub(crate) struct Control {
     // Ended in this order.
     _serving: Serving,
     _name: SocketName,
+    _folder: Option<OpenedFolder>,
+}
+
+/// A folder that a group may look into, until this is dropped.
+#[derive(Debug)]
+struct OpenedFolder {
+    path: PathBuf,
+    gid: u32,
+    mode: u32,
+}
+
+impl OpenedFolder {
+    fn to(gid: u32, path: &Path) -> io::Result<Self> {
+        let found = fs::symlink_metadata(path)?;
+        let opened = Self { path: path.to_owned(), gid: found.gid(), mode: found.mode() & 0o7777 };
+        chown(path, None, Some(gid))?;
+        fs::set_permissions(path, fs::Permissions::from_mode(0o750))?;
+        Ok(opened)
+    }
+}
+
+impl Drop for OpenedFolder {
+    fn drop(&mut self) {
+        let _ = fs::set_permissions(&self.path, fs::Permissions::from_mode(self.mode));
+        let _ = chown(&self.path, None, Some(self.gid));
+    }
 }
 
 /// A socket's name, which is removed when this is dropped, unless it is another socket's by then.
@@ -58,10 +84,7 @@ impl Control {
             fs::remove_file(path)?;
         }
         let (listener, name) = bind(path, group)?;
-        if let (Some(gid), Some(folder)) = (group, path.parent()) {
-            chown(folder, None, Some(gid))?;
-            fs::set_permissions(folder, fs::Permissions::from_mode(0o750))?;
-        }
+        let folder = group.zip(path.parent()).map(|(gid, folder)| OpenedFolder::to(gid, folder)).transpose()?;
         let answer = move |request: &[u8], peer| {
             let answer = answer_to(request, peer, &mut ask)?;
             let mut line = serde_json::to_vec(&answer).ok()?;
@@ -69,7 +92,7 @@ impl Control {
             Some(line)
         };
         let serving = Serving::start("gleaner-control", Listener::Unix(listener), answer)?;
-        Ok(Self { _serving: serving, _name: name })
+        Ok(Self { _serving: serving, _name: name, _folder: folder })
     }
 }
 
@@ -157,6 +180,20 @@ mod tests {
         assert_eq!(asked(&path, b"{\"request\":\"status\"}\n{\"request\":\"status\"}\n"), "{\"reloaded\":7}\n");
         drop(control);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_group_may_look_into_the_folder_until_the_end() {
+        if !rustix::process::geteuid().is_root() {
+            gleaner_testing::skip!("needs root");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let stands = || fs::metadata(folder.path()).map(|found| (found.mode() & 0o777, found.gid())).unwrap();
+        let before = stands();
+        let control = Control::start(&folder.path().join("s"), Some(54_321), |_, _| Answer::Reloaded(7)).unwrap();
+        assert_eq!(stands(), (0o750, 54_321));
+        drop(control);
+        assert_eq!(stands(), before);
     }
 
     #[test]

@@ -41,7 +41,7 @@ mod status;
 mod supervisor;
 mod verify;
 
-pub use client::{ClientError, ask, ask_at, ask_within};
+pub use client::{ClientError, SYSTEM_DIR, ask_at, ask_within, default_socket, is_listened_at};
 pub use config::{CaptureSettings, ConfigError, ConfigErrors, Configuration, GroupEntry, keys};
 pub use error::DaemonError;
 pub use event::Say;

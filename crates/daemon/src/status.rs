@@ -12,6 +12,8 @@ use gleaner_settings::{Profile, word};
 
 /// How a group stands that is held.
 const HELD: &str = "left alone: held by hand";
+const THEIRS: &str = "left alone: somebody else has set what kept vCPUs awake";
+const RESTART: &str = "the daemon is restarted; `gleaner verify` says what somebody has set";
 /// Lines of decisions told of each group; a trial is one.
 const NEWEST: usize = 30;
 /// ... of so many decisions at most.
@@ -38,7 +40,7 @@ pub(crate) struct Facts {
 /// The report.
 pub(crate) fn report(snapshot: &Snapshot, groups: &[Adopted], facts: Facts) -> StatusReport {
     let of = |group: &GroupSnapshot| groups.iter().find(|adopted| adopted.id == group.id);
-    let groups = snapshot.groups.iter().filter_map(|group| Some(status(of(group)?, group, facts.dry_run)));
+    let groups = snapshot.groups.iter().filter_map(|group| Some(status(of(group)?, group, facts.dry_run, snapshot)));
     StatusReport {
         schema: StatusReport::SCHEMA.to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -80,8 +82,16 @@ fn vcpu_of(vcpu: VcpuId, timeout: Nanos) -> StatusVcpu {
     StatusVcpu { vcpu: vcpu.0, timeout_ns: timeout.0 }
 }
 
-fn status(adopted: &Adopted, group: &GroupSnapshot, dry_run: bool) -> StatusGroup {
+fn status(adopted: &Adopted, group: &GroupSnapshot, dry_run: bool, machine: &Snapshot) -> StatusGroup {
     let settings = &adopted.entry.settings;
+    let (state, would_change) = if group.held {
+        (HELD.to_owned(), vec![format!("somebody releases it: gleaner release {}", adopted.name)])
+    } else if machine.is_left_to_others && settings.policy().retains() {
+        (THEIRS.to_owned(), vec![RESTART.to_owned()])
+    } else {
+        let explanation = &group.explanation;
+        (state(explanation, settings.policy(), dry_run), would_change(explanation, adopted, dry_run))
+    };
     StatusGroup {
         name: adopted.name.clone(),
         target: adopted.target.to_string(),
@@ -90,7 +100,7 @@ fn status(adopted: &Adopted, group: &GroupSnapshot, dry_run: bool) -> StatusGrou
         observer: Some(observer(group.source).to_owned()),
         since_ns: group.since.0,
         vcpus: group.explanation.vcpus as u64,
-        state: if group.held { HELD.to_owned() } else { state(&group.explanation, settings.policy(), dry_run) },
+        state,
         held: group.held,
         active: numbers(&group.active),
         // What it wants does not count while it is held.
@@ -108,11 +118,7 @@ fn status(adopted: &Adopted, group: &GroupSnapshot, dry_run: bool) -> StatusGrou
         turns: group.explanation.turns.as_ref().map(|record| trial(record, None)),
         decisions_count: (group.decisions.len() + adopted.holds.len()) as u64 + group.decisions_left_out,
         decisions: newest(&group.decisions, &adopted.holds),
-        would_change: if group.held {
-            vec![format!("somebody releases it: gleaner release {}", adopted.name)]
-        } else {
-            would_change(&group.explanation, adopted, dry_run)
-        },
+        would_change,
     }
 }
 
@@ -148,26 +154,7 @@ fn observer(source: Source) -> &'static str {
 }
 
 fn trial(record: &TrialRecord, next: Option<Nanos>) -> StatusTrial {
-    let mut rates = record.rates.clone();
-    rates.sort_by(f64::total_cmp);
-    let median = match rates.len() {
-        0 => None,
-        n if n % 2 == 1 => Some(rates[n / 2]),
-        n => Some(f64::midpoint(rates[n / 2 - 1], rates[n / 2])),
-    };
-    StatusTrial {
-        at_ns: record.at.0,
-        pays: record.pays,
-        reason: record.reason.to_string(),
-        rate_ratio: median.filter(|ratio| ratio.is_finite()),
-        rate_range: rates.first().zip(rates.last()).map(|(low, high)| [*low, *high]).filter(all_finite),
-        pairs: rates.len() as u64,
-        next_at_ns: next.map(|next| next.0),
-    }
-}
-
-fn all_finite(range: &[f64; 2]) -> bool {
-    range.iter().all(|ratio| ratio.is_finite())
+    StatusTrial::of(record.at, record.pays, &record.reason, &record.rates, next)
 }
 
 /// How it stands, in words.
@@ -179,6 +166,9 @@ fn state(explanation: &Explanation, policy: Policy, dry_run: bool) -> String {
     if !retaining.is_empty() {
         let would = if dry_run { "would be kept" } else { "kept" };
         return format!("vCPUs {retaining} {would} awake");
+    }
+    if is_on_one(explanation) {
+        return format!("on vCPU {}: its threads take turns", explanation.active);
     }
     if explanation.retention_stopped && explanation.trial.is_none() {
         return "left alone: until a trial has shown that keeping vCPUs awake pays".to_owned();
@@ -195,6 +185,11 @@ fn state(explanation: &Explanation, policy: Policy, dry_run: bool) -> String {
     "left alone: its idle periods are too long to bridge".to_owned()
 }
 
+/// Whether it was put on one vCPU because that won.
+fn is_on_one(explanation: &Explanation) -> bool {
+    explanation.active.len() == 1 && explanation.vcpus > 1 && explanation.turns.as_ref().is_some_and(|last| last.pays)
+}
+
 /// What would change it, with the numbers that are compared.
 fn would_change(explanation: &Explanation, adopted: &Adopted, dry_run: bool) -> Vec<String> {
     let settings = &adopted.entry.settings;
@@ -205,6 +200,13 @@ fn would_change(explanation: &Explanation, adopted: &Adopted, dry_run: bool) -> 
     let mut lines = Vec::new();
     if dry_run {
         lines.push("the daemon is started without --dry-run, with a configuration that names it".to_owned());
+    }
+    if is_on_one(explanation) {
+        lines.push(format!(
+            "a trial finds several vCPUs faster; its threads run side by side, or hand over {} times as seldom",
+            params.granularity_change_factor
+        ));
+        return lines;
     }
     if !explanation.retaining.is_empty() {
         lines.push(format!(

@@ -13,7 +13,7 @@ pub(crate) fn verify(set: &[SetValue], state_dir: &Path) -> VerifyReport {
 }
 
 fn file(set: &SetValue, state_dir: &Path) -> VerifiedFile {
-    let found = fs::read_to_string(&set.path).ok().map(|text| text.trim().to_owned());
+    let found = set.found();
     let as_set = found.as_ref().is_some_and(|found| set.one_of.contains(found));
     let path = set.path.display().to_string();
     let changed_by = (!as_set).then(|| who(&path, state_dir));

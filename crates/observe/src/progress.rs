@@ -19,13 +19,15 @@ pub struct ProgressFile {
     path: PathBuf,
     pattern: Option<Regex>,
     last: Option<u64>,
+    /// Whether it had a number once when somebody asked; `None`: nobody has.
+    found: Option<bool>,
 }
 
 impl ProgressFile {
     /// The file may come later. It is its first number, or that in what the pattern's first group matches, or all of
     /// it.
     pub fn new(file: &Path, pattern: Option<Regex>) -> Self {
-        Self { path: file.to_owned(), pattern, last: None }
+        Self { path: file.to_owned(), pattern, last: None, found: None }
     }
 
     /// How far it got since the last call. `None`: nothing was known then, it does not exist yet, or it was reset.
@@ -34,8 +36,14 @@ impl ProgressFile {
     /// When the file cannot be read, or has no number.
     pub fn since_last(&mut self) -> Result<Option<u64>, SysError> {
         let now = self.read()?;
+        self.found = Some(now.is_some() || self.found == Some(true));
         let before = std::mem::replace(&mut self.last, now);
         Ok(now.zip(before).and_then(|(now, before)| now.checked_sub(before)))
+    }
+
+    /// The file, where there was none, or nothing in it, each time that somebody asked.
+    pub fn missing(&self) -> Option<&Path> {
+        (self.found == Some(false)).then_some(&*self.path)
     }
 }
 
@@ -95,7 +103,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("done");
         let mut file = ProgressFile::new(&path, None);
+        assert_eq!(file.missing(), None, "nobody has asked");
         assert_eq!(file.since_last().unwrap(), None, "not there yet");
+        assert_eq!(file.missing(), Some(&*path));
         for (text, progress) in [
             ("10\n", None),
             ("requests: 35 (of 100)\n", Some(25)),
@@ -107,6 +117,7 @@ mod tests {
         ] {
             std::fs::write(&path, text).unwrap();
             assert_eq!(file.since_last().unwrap(), progress, "{text:?}");
+            assert_eq!(file.missing(), None, "{text:?}");
         }
         std::fs::write(&path, "no number").unwrap();
         let said = file.since_last().unwrap_err().to_string();

@@ -5,6 +5,7 @@ mod timeline;
 
 pub(crate) use shown::documents;
 
+use crate::status::StatusTrial;
 use crate::text::percent;
 use gleaner_model::{Decision, Distribution, Nanos};
 use serde::{Deserialize, Serialize};
@@ -84,6 +85,9 @@ pub struct RunReport {
     /// What a synchronization cost with idle periods bridged, as a multiple of what it cost without, when that was last
     /// tried; null: it was not.
     pub retention_cost_ratio: Option<f64>,
+    /// The last trial of retention; null: there was none.
+    #[serde(default)]
+    pub trial: Option<StatusTrial>,
     /// Always null: the trial under contention that it told of is gone, and a key of a version never is.
     pub contended_cost_ratio: Option<f64>,
     /// Everything that was weaker than it might be, and other things to know.

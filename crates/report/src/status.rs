@@ -5,7 +5,7 @@ mod shown;
 use crate::host_run::HostDecisionRecord;
 use crate::run::{DecisionRecord, IdleEndedBy, ObservedLengths};
 use crate::verify::VerifiedFile;
-use gleaner_model::{CLEARLY_FASTER, Nanos};
+use gleaner_model::{CLEARLY_FASTER, Nanos, Reason};
 use serde::{Deserialize, Serialize};
 
 /// The daemon at one moment.
@@ -322,6 +322,22 @@ pub struct StatusTrial {
 }
 
 impl StatusTrial {
+    /// Of what a trial found in each pair.
+    pub fn of(at: Nanos, pays: bool, reason: &Reason, rates: &[f64], next: Option<Nanos>) -> Self {
+        let mut rates = rates.to_vec();
+        rates.sort_by(f64::total_cmp);
+        let range = rates.first().zip(rates.last()).map(|(low, high)| [*low, *high]);
+        Self {
+            at_ns: at.0,
+            pays,
+            reason: reason.to_string(),
+            rate_ratio: gleaner_stats::median(&rates).filter(|ratio| ratio.is_finite()),
+            rate_range: range.filter(|range| range.iter().all(|ratio| ratio.is_finite())),
+            pairs: rates.len() as u64,
+            next_at_ns: next.map(|next| next.0),
+        }
+    }
+
     /// Whether all pairs are on one side of 1, but for one where the median is clear: what differs by less than the
     /// machine's noise is not shown.
     pub fn is_shown(&self) -> bool {

@@ -37,7 +37,7 @@ mod xen;
 
 use gleaner_report::{
     Capability, DecisionRecord, DoctorReport, HaltCost, IdleEndedBy, LengthStats, MachineFacts, Means, Neighbour,
-    ObservedLengths, ProbeReport, RunReport, SettingResult, StealFacts, TimeOuts, VcpuTimes, Verdict,
+    ObservedLengths, ProbeReport, RunReport, SettingResult, StatusTrial, StealFacts, TimeOuts, VcpuTimes, Verdict,
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -166,6 +166,7 @@ fn run() -> RunReport {
         decisions_left_out: 2,
         no_step_because: Some("holding off after the last change for another 900ms".into()),
         retention_cost_ratio: Some(0.87),
+        trial: None,
         contended_cost_ratio: None,
         warnings: vec!["the guardian process died and was replaced".into()],
         restored: true,
@@ -276,6 +277,15 @@ fn run_without_privilege_and_not_restored() {
             retention: Some("yielding".into()),
             yielding: Some("nice-19".into()),
         },
+        trial: Some(StatusTrial {
+            at_ns: 900_000_000,
+            pays: true,
+            reason: "bridging idle periods pays: 1.08 times the rate without".into(),
+            rate_ratio: Some(1.08),
+            rate_range: Some([0.97, 1.2]),
+            pairs: 4,
+            next_at_ns: None,
+        }),
         restored: false,
         ..run()
     };

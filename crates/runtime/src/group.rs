@@ -198,6 +198,12 @@ impl Group {
         }
     }
 
+    /// Its progress file, where that never had a number.
+    pub(crate) fn missed_progress(&self) -> Option<Warning> {
+        let file = self.progress.as_ref()?.missing()?.display();
+        Some(Warning::NoProgress { why: format!("{file} has no number, or is not there") })
+    }
+
     /// The vCPUs it runs on.
     pub(crate) fn active(&self) -> &CpuSet {
         self.active.vcpus()

@@ -35,8 +35,8 @@ pub(crate) struct Machine {
     observing: Observing,
     bursts: Bursts,
     retention: Option<Retention>,
-    /// Somebody else has set what retention had set.
-    has_left_retention: bool,
+    /// What retention had set, and somebody else has set since: it ended by that.
+    left: Option<Vec<SetValue>>,
     /// What groups want of it.
     requests: TimeoutRequests,
     session: Option<Session>,
@@ -81,7 +81,7 @@ impl Machine {
             observing,
             bursts: Bursts::default(),
             retention,
-            has_left_retention: false,
+            left: None,
             requests: TimeoutRequests::default(),
             session,
             steering: None,
@@ -241,16 +241,16 @@ impl Machine {
         // What the guardian gives back is nobody else's word.
         let lost = retention.lost().filter(|_| !session.is_taken_back());
         let Some(why) = lost else { return false };
+        self.left = Some(retention.values().into_iter().filter(|value| !value.is_as_set()).collect());
         self.retention.take().into_iter().for_each(|retention| retention.give_up(&mut session.journal));
         self.requests.end();
-        self.has_left_retention = true;
         events.warn(Warning::RetentionEnded { why: why.to_string() });
         true
     }
 
     /// Whether it ended so.
     pub(crate) fn has_left_retention(&self) -> bool {
-        self.has_left_retention
+        self.left.is_some()
     }
 
     /// What happened since the last call.
@@ -453,9 +453,9 @@ impl Machine {
         self.retention.as_ref().map(|retention| (retention.means(), retention.detail()))
     }
 
-    /// What the kernel's files hold that were set, if nobody else has written them.
+    /// What the kernel's files hold that were set, if nobody else has written them. What was left to somebody counts.
     pub(crate) fn values(&self) -> Vec<SetValue> {
-        self.retention.as_ref().map(Retention::values).unwrap_or_default()
+        self.retention.as_ref().map(Retention::values).or_else(|| self.left.clone()).unwrap_or_default()
     }
 
     /// What retention has spent since the start.

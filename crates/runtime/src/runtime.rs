@@ -398,6 +398,7 @@ impl Runtime {
             vcpus: self.machine.vcpus().clone(),
             source: self.machine.source(),
             retention: retention.map(|(means, detail)| RetentionSnapshot { means, detail }),
+            is_left_to_others: self.machine.has_left_retention(),
             retained: spent.retained,
             guard_trips: spent.guard_trips + releases,
             steal_is_reported: steal_is_reported(),
@@ -427,6 +428,7 @@ impl Runtime {
         if threads > 0 {
             self.events.warn(Warning::Untracked { threads });
         }
+        self.groups.iter().for_each(|group| self.events.warn_of(group.missed_progress()));
         let snapshot = self.snapshot();
         let Self { machine, groups, events, .. } = self;
         let ended = machine.end(|observing, journal| {

@@ -20,6 +20,8 @@ pub struct Snapshot {
     pub source: Source,
     /// By what vCPUs are retained; `None` where they are not.
     pub retention: Option<RetentionSnapshot>,
+    /// Whether retention has ended because somebody else has set what it had set.
+    pub is_left_to_others: bool,
     /// Idle time bridged since the start, summed over vCPUs.
     pub retained: Nanos,
     /// How often a contention guard stopped retention.

@@ -1,7 +1,8 @@
 //! Settings as tables: each is written once, and the struct, its options and its description come from there.
 
-use serde::de::{DeserializeOwned, Error};
-use serde::{Deserialize, Deserializer, Serializer};
+use serde::de::{DeserializeOwned, Error, Visitor};
+use serde::{Deserializer, Serializer};
+use std::fmt;
 
 /// A setting, described.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,7 +50,22 @@ pub fn read_text<'de, D: Deserializer<'de>, T>(
     from: D,
     parse: impl FnOnce(&str) -> Result<T, String>,
 ) -> Result<T, D::Error> {
-    parse(&String::deserialize(from)?).map_err(D::Error::custom)
+    parse(&from.deserialize_any(Text)?).map_err(D::Error::custom)
+}
+
+/// Text, and what to do about anything else.
+struct Text;
+
+impl Visitor<'_> for Text {
+    type Value = String;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("text: write it in quotes, with its unit")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<String, E> {
+        Ok(text.to_owned())
+    }
 }
 
 /// A value as the type itself has it.

@@ -25,6 +25,7 @@ pub(crate) use value_file::ValueFile;
 
 use crate::{ActError, Fallback, Journal, YieldingThreads};
 use gleaner_model::{Nanos, Order, RetainCounters, RetainMeans, VcpuId};
+use std::fs;
 use std::path::PathBuf;
 
 /// A way to keep vCPUs awake while they are idle. Dropping it ends that; what it changed in files the journal undoes.
@@ -81,6 +82,18 @@ pub struct SetValue {
     pub path: PathBuf,
     /// What it holds: one of these.
     pub one_of: Vec<String>,
+}
+
+impl SetValue {
+    /// What it holds now; `None` where it cannot be read.
+    pub fn found(&self) -> Option<String> {
+        fs::read_to_string(&self.path).ok().map(|text| text.trim().to_owned())
+    }
+
+    /// Whether it holds what was set.
+    pub fn is_as_set(&self) -> bool {
+        self.found().is_some_and(|found| self.one_of.contains(&found))
+    }
 }
 
 impl Retainer for YieldingThreads {

@@ -9,11 +9,14 @@ use crate::calibrate;
 use gleaner_command::ending;
 use gleaner_command::failure::Failure;
 use gleaner_command::output::{form, say, shown, steady_tick};
+use gleaner_model::Nanos;
 use gleaner_report::{AbRun, RunReport};
 use indicatif::ProgressBar;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+/// Shorter runs are all start.
+const SHORT: Duration = Duration::from_millis(50);
 /// Different warnings of runs that are told; a limit, because they are the machine's words.
 const WARNINGS_TOLD: usize = 12;
 
@@ -204,6 +207,12 @@ impl Series {
     }
 
     fn tell_warnings(&mut self) {
+        let walls: Vec<f64> = self.runs.iter().map(|run| run.wall_ns as f64).collect();
+        let short = gleaner_stats::median(&walls).filter(|wall| *wall < SHORT.as_nanos() as f64);
+        self.notes.extend(short.map(|wall| {
+            let took = Nanos::from_f64(wall);
+            format!("a run took {took}, and Gleaner begins after some milliseconds: compare work of a second or more")
+        }));
         if self.left_behind > 0 {
             self.notes.push(
                 "the command leaves processes behind: what they do later is not in its figures, and disturbs the next \

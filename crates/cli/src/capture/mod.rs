@@ -9,7 +9,7 @@ mod take;
 use clap::Args;
 pub use dump::{DumpArgs, main as dump};
 use gleaner_capture::{CaptureError, Reader, Target};
-use gleaner_command::args::size;
+use gleaner_command::args::file_size;
 use gleaner_command::failure::Failure;
 use gleaner_command::files::refuse_strangers;
 use gleaner_model::printable;
@@ -29,13 +29,8 @@ pub struct RecordingArgs {
     #[arg(long, value_name = "FILE")]
     pub capture: Option<PathBuf>,
     /// Stop recording when the file is so long (k, M and G are understood); the program goes on
-    #[arg(long, value_name = "BYTES", default_value = "64M", value_parser = limit, requires = "capture")]
+    #[arg(long, value_name = "BYTES", default_value = "64M", value_parser = file_size, requires = "capture")]
     pub capture_limit: u64,
-}
-
-fn limit(text: &str) -> Result<u64, String> {
-    let size = size(text)?;
-    if size >= 64 << 10 { Ok(size) } else { Err("must be 64k at least".to_owned()) }
 }
 
 /// A file to record to, open.

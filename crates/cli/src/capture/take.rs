@@ -2,13 +2,12 @@
 
 use crate::daemon::AskArgs;
 use clap::Args;
-use gleaner_act::default_state_dir;
 use gleaner_command::args::{JsonArg, any_duration, duration_within};
 use gleaner_command::failure::Failure;
 use gleaner_command::files::Destination;
 use gleaner_command::interrupt;
 use gleaner_command::output::Output;
-use gleaner_daemon::{Answer, Request, ask};
+use gleaner_daemon::{Answer, Request, ask_at, default_socket, socket_in};
 use gleaner_model::Nanos;
 use gleaner_report::CaptureReport;
 use std::fs::File;
@@ -47,18 +46,18 @@ pub fn main(args: &CaptureArgs) -> Result<u8, Failure> {
     let mut output = Output::open(args.json.json.as_deref())?;
     let cannot_write = |error: io::Error| Failure::unwritten(args.file.display(), &error);
     let (destination, mut to) = Destination::open(&args.file).map_err(cannot_write)?;
-    let state_dir = args.ask.state_dir.clone().unwrap_or_else(default_state_dir);
+    let socket = args.ask.state_dir.as_deref().map_or_else(default_socket, socket_in);
     let first = match args.length {
         None => None,
         Some(length) => {
             let ns = u64::try_from(length.as_nanos()).unwrap_or(u64::MAX);
-            let files = files(&state_dir, Some(ns))?;
+            let files = files(&socket, Some(ns))?;
             // Interrupted, there is what there is.
             let _ = interrupt::sleep_until(Instant::now() + length, &interrupted);
             files.into_iter().next_back()
         }
     };
-    let files = files(&state_dir, None)?;
+    let files = files(&socket, None)?;
     let mut copied = (0_u64, 0_u64);
     for path in files.iter().filter(|path| first.as_ref().is_none_or(|first| *path >= first)) {
         match File::open(path) {
@@ -89,8 +88,8 @@ pub fn main(args: &CaptureArgs) -> Result<u8, Failure> {
 }
 
 /// The recorder's files, oldest first.
-fn files(state_dir: &Path, for_ns: Option<u64>) -> Result<Vec<PathBuf>, Failure> {
-    match ask(state_dir, &Request::Capture { for_ns }).map_err(Failure::work)? {
+fn files(socket: &Path, for_ns: Option<u64>) -> Result<Vec<PathBuf>, Failure> {
+    match ask_at(socket, &Request::Capture { for_ns }).map_err(Failure::work)? {
         Answer::Capture(files) => Ok(files),
         answer => Err(Failure::work(format!("the daemon is of another version: it answered {answer:?}"))),
     }

@@ -1,11 +1,10 @@
 //! `gleaner status`, `explain`, `verify`, `reload`, `hold`, `release`: what the daemon answers.
 
 use super::args::{AskArgs, ExplainArgs, HoldArgs, StatusArgs, VerifyArgs};
-use gleaner_act::default_state_dir;
 use gleaner_command::failure::Failure;
 use gleaner_command::interrupt;
 use gleaner_command::output::Output;
-use gleaner_daemon::{Answer, ClientError, Request, ask};
+use gleaner_daemon::{Answer, ClientError, Request, ask_at, default_socket, socket_in};
 use gleaner_report::{StatusHost, StatusReport, VerifyReport};
 use std::io::{self, Write};
 use std::path::Path;
@@ -78,13 +77,19 @@ pub fn explain(args: &ExplainArgs) -> Result<u8, Failure> {
         Some(what) => match (report.groups_named(what), what.parse()) {
             (groups, _) if groups.is_empty() && report.waiting_named(what).is_some() => report.explain_waiting(what),
             (groups, Err(_)) if groups.is_empty() => return Err(unknown(what, &report)),
-            (groups, Ok(vcpu)) if groups.is_empty() => report.explain_vcpu(vcpu),
+            (groups, Ok(vcpu)) if groups.is_empty() && report.has_vcpu(vcpu) => report.explain_vcpu(vcpu),
+            (groups, Ok(_)) if groups.is_empty() => return Err(unknown_vcpu(what, &report)),
             (groups, _) => report.explain(&groups),
         },
     };
     let nothing = "nothing of what the configuration names runs".to_owned();
     Output::Text.text(if text.is_empty() { &nothing } else { &text });
     Ok(0)
+}
+
+fn unknown_vcpu(what: &str, report: &StatusReport) -> Failure {
+    let vcpus = report.machine.as_ref().map_or(0, |machine| machine.vcpus);
+    Failure::input(format!("there is no vCPU {what}, and no group of that name; this machine has {vcpus} vCPUs"))
 }
 
 fn unknown(what: &str, report: &StatusReport) -> Failure {
@@ -125,8 +130,8 @@ fn status_of(args: &AskArgs) -> Result<StatusReport, Failure> {
 }
 
 fn answer(args: &AskArgs, request: &Request) -> Result<Answer, Failure> {
-    let state_dir = args.state_dir.clone().unwrap_or_else(default_state_dir);
-    ask(&state_dir, request).map_err(|error: ClientError| Failure::work(error))
+    let socket = args.state_dir.as_deref().map_or_else(default_socket, socket_in);
+    ask_at(&socket, request).map_err(|error: ClientError| Failure::work(error))
 }
 
 fn unexpected(answer: &Answer) -> Failure {

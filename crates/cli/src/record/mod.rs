@@ -12,7 +12,7 @@ use crate::run::child::{Launch, shell_status};
 use crate::run::signals::{Event, Inherited, Relay, listen};
 use clap::Args;
 use gleaner_command::args::JsonArg;
-use gleaner_command::args::size;
+use gleaner_command::args::file_size;
 use gleaner_command::failure::Failure;
 use gleaner_command::files::Destination;
 use gleaner_command::output::{Output, say, tell};
@@ -47,7 +47,7 @@ pub struct RecordArgs {
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Stop recording when the file is so long (k, M and G are understood); the program goes on
-    #[arg(long, value_name = "BYTES", default_value = "32M", value_parser = bytes)]
+    #[arg(long, value_name = "BYTES", default_value = "32M", value_parser = file_size)]
     pub max_bytes: u64,
     #[command(flatten)]
     pub json: JsonArg,
@@ -62,12 +62,6 @@ const TICK: Duration = Duration::from_millis(20);
 const LAST_SWITCH: Duration = Duration::from_millis(200);
 /// What the end of a file may still take: a block that does not compress at all, and the summary.
 const END_BYTES: u64 = 4 << 10;
-
-/// A file's size.
-fn bytes(text: &str) -> Result<u64, String> {
-    let size = size(text)?;
-    if size >= 64 << 10 { Ok(size) } else { Err("must be 64k at least".to_owned()) }
-}
 
 pub fn main(args: &RecordArgs) -> Result<u8, Failure> {
     let mut output = Output::open(args.json.json.as_deref())?;
@@ -255,9 +249,9 @@ mod tests {
     #[test]
     fn a_recording_is_named_after_its_program_and_has_room() {
         assert_eq!(default_file(&OsString::from("/usr/bin/pigz")), PathBuf::from("pigz.glthreads"));
-        assert_eq!(bytes("64k"), Ok(65_536));
+        assert_eq!(file_size("64k"), Ok(65_536));
         for bad in ["4k", "much", ""] {
-            assert!(bytes(bad).is_err(), "{bad}");
+            assert!(file_size(bad).is_err(), "{bad}");
         }
     }
 }

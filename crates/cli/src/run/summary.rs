@@ -4,7 +4,7 @@ use super::options::Options;
 use gleaner_act::PlacementKind;
 use gleaner_decide::guest::{NoStep, wake_pattern};
 use gleaner_model::{CpuSet, Nanos, RetainMeans, Source, VcpuId, WakeupCosts};
-use gleaner_report::{DecisionRecord, LengthStats, Means, ObservedLengths, RunReport, VcpuTimes};
+use gleaner_report::{DecisionRecord, LengthStats, Means, ObservedLengths, RunReport, StatusTrial, VcpuTimes};
 use gleaner_runtime::{Config, GroupSnapshot, LengthSummary, Snapshot, VcpuTime, Warning};
 use gleaner_settings::word;
 use std::ffi::OsString;
@@ -74,6 +74,7 @@ fn unobserved(config: &Config, command: &[OsString], vcpus: &CpuSet, (wall, exit
         no_step_because: None,
         wake_pattern: None,
         retention_cost_ratio: None,
+        trial: None,
         contended_cost_ratio: None,
         warnings: Vec::new(),
         restored: true,
@@ -100,6 +101,8 @@ fn fill(report: &mut RunReport, config: &Config, snapshot: &Snapshot) {
     let pattern = totals.wakes.and_then(|of| wake_pattern(&of, totals.wakes_observed));
     report.wake_pattern = pattern.map(|pattern| pattern.to_string());
     report.retention_cost_ratio = group.explanation.retention_cost_ratio;
+    let trial = group.explanation.trial.as_ref();
+    report.trial = trial.map(|last| StatusTrial::of(last.at, last.pays, &last.reason, &last.rates, None));
     report.steal_ns = snapshot.steal_is_reported.then_some(totals.steal.0);
     report.cpu_time_ns = Some(totals.cpu_time.0);
     report.voluntary_switches = Some(totals.voluntary_switches);

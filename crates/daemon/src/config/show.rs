@@ -11,7 +11,10 @@ use toml::Table;
 impl fmt::Display for Configuration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.files.is_empty() {
-            writeln!(f, "# No file: everything is watched, and nothing is changed.")?;
+            writeln!(f, "# No file")?;
+        }
+        if self.names_no_group {
+            writeln!(f, "# No group is named: what is decided of the whole machine is told, and not done")?;
         }
         for file in &self.files {
             writeln!(f, "# from {}", file.display())?;

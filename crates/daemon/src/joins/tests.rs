@@ -114,7 +114,7 @@ fn what_cannot_be_is_refused() {
         (r#","retain_for":"2s""#, "2s: write 1us to 1s"),
         (r#","progress":"p""#, "write a path from / on"),
         // As an earlier run would ask.
-        (r#","retain_for":200000"#, "expected a string"),
+        (r#","retain_for":200000"#, "expected text: write it in quotes"),
     ] {
         let said = said(settings).unwrap_err();
         assert!(said.contains(why), "{said}");

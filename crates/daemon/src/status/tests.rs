@@ -35,7 +35,16 @@ fn each_state_is_said_with_what_would_change_it() {
         (Explanation { contended: set("1"), ..base.clone() }, "contended (vCPUs 1)", "below 5 %"),
         (Explanation { never_idle: set("0"), ..base.clone() }, "hardly ever idle (vCPUs 0)", ""),
         (untried.clone(), "until a trial", "once there are 50 wake-ups"),
-        (Explanation { trial: Some(record), ..untried.clone() }, "does not pay", "30.0s to 600s after the last"),
+        (
+            Explanation { trial: Some(record.clone()), ..untried.clone() },
+            "does not pay",
+            "30.0s to 600s after the last",
+        ),
+        (
+            Explanation { active: set("1"), turns: Some(TrialRecord { pays: true, ..record.clone() }), ..base.clone() },
+            "on vCPU 1: its threads take turns",
+            "hand over 2 times as seldom",
+        ),
         (base.clone(), "too long to bridge", "idle periods of vCPUs 0-1 get shorter"),
     ] {
         let state = state(&explanation, Policy::Retain, false);

@@ -198,21 +198,23 @@ impl AbReport {
             let (a, b) = (of(medians[0])?, of(medians.get(at + 1)?)?);
             (a > 0.0).then(|| b / a)
         };
-        let cost = |at: usize| &comparisons[at].side_costs;
-        let less = |m: &AbMedians| time(m.cpu_time_ns.saturating_sub(m.retained_ns));
+        let times = |of: &dyn Fn(&AbMedians) -> u64, at: usize| ratio(&|m| Some(of(m) as f64), at);
+        let less = |m: &AbMedians| m.cpu_time_ns.saturating_sub(m.retained_ns);
         let metric = self.metric.as_ref().map(|metric| {
             let what = format!("{} ({} is better)", metric.name, metric.better);
             row(&what, &|m| known(m.metric.map(number)), &|at| ratio(&|m| m.metric, at))
         });
         let rows = [
-            row("wall time", &|m| time(m.wall_ns), &|at| ratio(&|m| Some(m.wall_ns as f64), at)),
-            row("CPU time", &|m| time(m.cpu_time_ns), &|at| cost(at).cpu_time_ratio),
-            row("  less retained", &less, &|at| cost(at).cpu_time_less_retained_ratio),
+            row("wall time", &|m| time(m.wall_ns), &|at| times(&|m| m.wall_ns, at)),
+            row("CPU time", &|m| time(m.cpu_time_ns), &|at| times(&|m| m.cpu_time_ns, at)),
+            row("  less retained", &|m| time(less(m)), &|at| times(&less, at)),
             row("retained", &|m| time(m.retained_ns), &|_| None),
             row("steal", &|m| time(m.steal_ns), &|_| None),
-            row("voluntary switches", &|m| m.voluntary_switches.to_string(), &|at| cost(at).voluntary_switches_ratio),
+            row("voluntary switches", &|m| m.voluntary_switches.to_string(), &|at| {
+                times(&|m| m.voluntary_switches, at)
+            }),
             row("involuntary switches", &|m| m.involuntary_switches.to_string(), &|at| {
-                cost(at).involuntary_switches_ratio
+                times(&|m| m.involuntary_switches, at)
             }),
             row("active vCPUs", &|m| fixed(m.active_vcpus_mean, 2), &|_| None),
         ];

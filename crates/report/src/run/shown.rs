@@ -5,6 +5,7 @@ use crate::show::{
     Answer, Axis, Bar, Chart, Document, Extent, Mark, Part, Row, Shown, Verdict, bad, fact, facts, line, notes, nth,
     quantile, seconds, table,
 };
+use crate::status::StatusTrial;
 use crate::text::{command_line, count, distinct, mean_time, percent, program, time};
 use crate::told::{Told, told};
 use gleaner_model::Nanos;
@@ -148,9 +149,11 @@ impl RunReport {
         let mut lines = vec![format!("policy {}, profile {} ({})", self.policy, self.profile, self.means())];
         let timeout = self.timeout_ns.zip(self.timeout_from.as_ref());
         lines.extend(timeout.map(|(ns, from)| format!("retention time-out {}: {from}", Nanos(ns))));
-        lines.extend(self.retention_cost_ratio.map(|ratio| {
-            format!("retention tried: with it a synchronization costs {ratio:.2} times what it costs without")
-        }));
+        let rate = self.trial.as_ref().and_then(StatusTrial::rate);
+        let costs = self
+            .retention_cost_ratio
+            .map(|ratio| format!("with it a synchronization costs {ratio:.2} times what it costs without"));
+        lines.extend(rate.or(costs).map(|found| format!("retention tried: {found}")));
         let told = told(&self.decisions);
         lines.extend(told.iter().take(PRINTED).map(|told| format!("{:>7}  {told}", Nanos(told.at_ns()).to_string())));
         let more: usize = told.iter().skip(PRINTED).map(Told::decisions).sum();

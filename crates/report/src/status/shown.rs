@@ -107,6 +107,12 @@ impl StatusReport {
         self.retention.as_deref() == Some("haltpoll") && !self.retaining.is_empty()
     }
 
+    /// Whether there is such a vCPU, as far as the daemon can tell.
+    pub fn has_vcpu(&self, vcpu: u32) -> bool {
+        let seen = self.times.iter().flat_map(|times| &times.vcpus).any(|times| times.vcpu == vcpu);
+        seen || self.machine.as_ref().is_none_or(|machine| u64::from(vcpu) < machine.vcpus)
+    }
+
     /// Of one vCPU: whether it is kept awake, who asked, and what was last decided for it.
     pub fn explain_vcpu(&self, vcpu: u32) -> String {
         let stands = match self.retaining.iter().find(|found| found.vcpu == vcpu) {
@@ -152,13 +158,19 @@ fn ago(now_ns: u64, at_ns: u64) -> String {
 }
 
 impl StatusTrial {
-    fn words(&self, now_ns: u64) -> Vec<String> {
+    /// What all pairs say.
+    pub(crate) fn rate(&self) -> Option<String> {
         let shown = if self.is_shown() { "" } else { ": no difference is shown" };
-        let rate = self.rate_ratio.zip(self.rate_range).map(|(ratio, [low, high])| {
-            format!("{ratio:.2} times the rate, {low:.2} to {high:.2} in {} pairs{shown}", self.pairs)
-        });
+        let (ratio, [low, high]) = self.rate_ratio.zip(self.rate_range)?;
+        Some(format!("{ratio:.2} times the rate, {low:.2} to {high:.2} in {} pairs{shown}", self.pairs))
+    }
+
+    fn words(&self, now_ns: u64) -> Vec<String> {
+        let rate = self.rate();
         let next = self.next(now_ns).map(|next| format!("tried again {next}"));
-        let said = format!("{} ago: {}", ago(now_ns, self.at_ns), self.reason);
+        // A reason of a difference that is not shown would say one.
+        let what = if self.is_shown() { &self.reason } else { "what bridging idle periods brings" };
+        let said = format!("{} ago: {what}", ago(now_ns, self.at_ns));
         std::iter::once(said).chain(rate).chain(next).collect()
     }
 

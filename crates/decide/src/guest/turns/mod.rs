@@ -63,6 +63,8 @@ const CHAIN_CPUS_MIN: f64 = 0.45;
 const CHAIN_CONCURRENCY_MAX: f64 = 4.0;
 /// A group that uses so many times as many CPUs as one that is tried has become another.
 const SIDE_BY_SIDE: f64 = 1.25;
+/// Shorter windows say so now and then of threads that take turns: CPU time comes in slices. They have to agree.
+const SIDE_BY_SIDE_FOR: Nanos = Nanos::from_millis(5);
 
 /// On one vCPU a thread that was woken may wait for another's slice (3 ms on two vCPUs and more). Who waits for much
 /// longer has somebody beside it that computes.
@@ -164,9 +166,9 @@ pub(super) struct Turns {
     state: State,
     /// Windows in a row that looked like turns.
     looked: u32,
-    /// Whether the last window had too many threads on the way at once.
+    /// For how long windows in a row had too many threads on the way at once.
     #[serde(skip)]
-    side_by_side: bool,
+    side_by_side: Nanos,
     again: Backoff,
     lost: LostKinds,
     last: Option<TrialRecord>,
@@ -194,7 +196,7 @@ impl Turns {
             frugal: profile == Profile::Frugal,
             state: State::Apart,
             looked: 0,
-            side_by_side: false,
+            side_by_side: Nanos::ZERO,
             // Nothing but a change of the workload makes it start small again.
             again: Backoff::new(ms(params.turns_again_min_ms), ms(params.turns_again_max_ms), u64::MAX),
             lost: LostKinds::default(),
@@ -261,7 +263,7 @@ impl Turns {
 
     /// Whether its threads may take turns, as far as the last window says.
     pub(super) fn may_be_turns(&self) -> bool {
-        !self.side_by_side
+        self.side_by_side == Nanos::ZERO
     }
 
     /// What the last trial said.
@@ -287,7 +289,8 @@ impl Turns {
     /// Takes a window. `awake`: idle vCPUs are kept awake while the group is apart. `may`: nothing else is being tried
     /// or judged, and there is a second vCPU to leave.
     pub(super) fn step(&mut self, window: &Window, awake: bool, may: bool) -> Option<Change> {
-        self.side_by_side = side_by_side(window, &self.params).is_some();
+        let side_by_side = side_by_side(window, &self.params);
+        self.side_by_side = side_by_side.map_or(Nanos::ZERO, |_| self.side_by_side + window.length);
         if let Some(change) = self.check_chains(window) {
             return Some(change);
         }
@@ -296,7 +299,7 @@ impl Turns {
                 let packs = self.look(window, awake, may);
                 if self.is_engaged() { packs } else { self.look_for_chains(window, may) }
             }
-            State::Trying(_) => self.go_on(window, awake),
+            State::Trying(_) => self.go_on(window, awake, side_by_side),
             State::Packed { .. } => self.watch(window),
         }
     }
@@ -340,11 +343,12 @@ impl Turns {
             && per_s >= self.params.turns_switches_per_s_min
     }
 
-    fn go_on(&mut self, window: &Window, awake: bool) -> Option<Change> {
+    fn go_on(&mut self, window: &Window, awake: bool, side_by_side: Option<f64>) -> Option<Change> {
         let in_chains = self.is_in_chains();
+        let is_beside = !in_chains && self.side_by_side >= SIDE_BY_SIDE_FOR;
         let State::Trying(comparing) = &mut self.state else { return None };
         let was_packed = comparing.is_packed();
-        if let Some(threads) = side_by_side(window, &self.params).filter(|_| !in_chains) {
+        if let Some(threads) = side_by_side.filter(|_| is_beside) {
             self.state = State::Apart;
             self.again.trigger(window.at, window.at, window.at);
             self.lost.remember(Block::of(window).granularity());

@@ -89,7 +89,7 @@ fn programs_that_run_side_by_side_or_hand_over_seldom_are_left_alone() {
 }
 
 #[test]
-fn a_trial_ends_in_the_first_window_that_shows_threads_side_by_side() {
+fn a_trial_ends_once_threads_run_side_by_side_for_some_milliseconds() {
     let with = |waited: Nanos, does: Does, n: u64| {
         let mut window = window(n, does);
         window.group.waited = Some(waited);
@@ -106,6 +106,17 @@ fn a_trial_ends_in_the_first_window_that_shows_threads_side_by_side() {
         assert!(matches!(ended, Some(Change::Spread(Reason::SideBySide { .. }))), "{what}: {ended:?}");
         assert_eq!((3..20).find_map(|n| turns.step(&with(alone, APART, n), true, true)), None, "{what}");
     }
+    // One short window says little, two in a row as little, three end it.
+    let mut short = turns(Profile::Balanced);
+    let begun = (0..2).filter_map(|n| short.step(&with(alone, APART, n), true, true)).count();
+    assert_eq!(begun, 1);
+    let ended = [true, false, true, true, true].map(|beside| {
+        let mut window = with(if beside { LENGTH.times(9) } else { alone }, APART, 2);
+        window.length = Nanos::from_millis(2);
+        window.group.cpu_time = window.length;
+        matches!(short.step(&window, true, true), Some(Change::Spread(Reason::SideBySide { .. })))
+    });
+    assert_eq!(ended, [false, false, false, false, true]);
     // Nor does one begin.
     let mut turns = turns(Profile::Balanced);
     assert_eq!((0..20).find_map(|n| turns.step(&with(LENGTH.times(9), APART, n), true, true)), None);
