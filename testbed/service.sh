@@ -131,8 +131,16 @@ systemctl stop gleaner
 check "stopped, everything is as it was" within 10 restored
 # A unit's filter kills who calls what it leaves out, as long as it names no error.
 filtered() { # filtered FILTER: a program under gleaner in a unit with this filter
-    systemd-run -q --wait -p "SystemCallFilter=$1" gleaner run -q --no-daemon -- sh -c 'sleep 0.5; exit 3'
-    [ $? = 3 ]
+    printf '[Service]\nType=oneshot\nSystemCallFilter=%s\nExecStart=gleaner run -q --no-daemon -- sh -c "sleep 0.5; exit 3"\n' \
+        "$1" >/run/systemd/system/filtered.service
+    systemctl daemon-reload
+    systemctl start filtered 2>/dev/null
+    [ "$(systemctl show --value -p ExecMainStatus filtered)" = 3 ]
+    ended=$?
+    rm /run/systemd/system/filtered.service
+    systemctl reset-failed filtered
+    systemctl daemon-reload
+    return $ended
 }
 check "a unit's filter without bpf costs nobody a run" filtered @system-service
 check "a unit's filter without @resources costs nobody a run" filtered '~@resources'

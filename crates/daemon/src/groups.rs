@@ -3,7 +3,7 @@
 use crate::config::{Configuration, GroupEntry};
 use crate::joins::Joined;
 use gleaner_model::Policy;
-use gleaner_observe::{LastRoots, ProcRoot, Selector, Target};
+use gleaner_observe::{Cgroups, LastRoots, ProcRoot, Selector, Target};
 use gleaner_report::{DecisionRecord, StatusWaiting};
 use gleaner_runtime::{GroupId, Members};
 use gleaner_sys::Stat;
@@ -103,11 +103,12 @@ pub(crate) fn look(root: &ProcRoot, configuration: &Configuration, adopted: &[Ad
     let mut names: BTreeSet<String> = adopted.iter().map(|group| group.name.clone()).collect();
     let mut places =
         configuration.machine.groups_max().saturating_sub(adopted.iter().filter(|group| goes_before(group)).count());
+    let cgroups = Cgroups::default();
     'all: for entry in configuration.groups.iter().filter(|entry| entry.settings.policy() != Policy::Off) {
         let known: BTreeSet<&Target> =
             adopted.iter().filter(|group| group.entry.name == entry.name).map(|group| &group.target).collect();
         let most = configuration.machine.groups_max() + 1;
-        for (target, roots) in entry.selector.find_others(root, most, |target| known.contains(target)) {
+        for (target, roots) in entry.selector.find_others(root, &cgroups, most, |target| known.contains(target)) {
             let name = name_of(entry, &target, root);
             if let Some(owner) = owner_of(root, &roots, &owners) {
                 look.taken.insert(name, owner);

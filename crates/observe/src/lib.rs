@@ -72,7 +72,7 @@ pub use run_intervals::{
 pub use seen::{Seen, SeenGroup};
 pub use system::online_cpus;
 pub use system_calls::SystemCallCounter;
-pub use target::{LastRoots, Selector, Target, TargetError, vcpus_of};
+pub use target::{Cgroups, LastRoots, Selector, Target, TargetError, vcpus_of};
 pub use thread_events::{ThreadEventLosses, ThreadRecorder};
 pub use vmm::{
     Accelerator, Activity, CgroupPath, DiscoverError, DiscoverOptions, MonitorAddress, MonitorAnswer, MonitorAnswers,

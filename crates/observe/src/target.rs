@@ -7,15 +7,18 @@
 //!   Target     what it means now; its roots are asked for again and again
 //! ```
 
+mod again;
 mod folders;
 
+pub use again::LastRoots;
+pub use folders::Cgroups;
 pub(crate) use folders::members_below;
 
 use crate::ProcRoot;
-use folders::{DEEPEST, everything_below, named};
+use folders::{below, may_lead_to};
 use gleaner_model::{CpuSet, printable};
 use gleaner_sys::{Stat, affinity_of, numbered, usable_cpus};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs;
@@ -99,10 +102,9 @@ impl Target {
     /// # Errors
     /// When no cgroup has that name.
     pub fn unit(root: &ProcRoot, name: &str) -> Result<Self, TargetError> {
-        let file = unit_file(name);
-        let of = |name: &OsStr| hierarchies(root).find_map(|top| named(&top, name, DEEPEST));
+        let (file, cgroups) = (unit_file(name), Cgroups::default());
+        let of = |name: &OsStr| nearest(root, &cgroups, name);
         let found = of(OsStr::new(&file)).or_else(|| of(&unit_behind(root, &file)?));
-        let found = found.map(|folder| Self::Cgroup { folder });
         found.ok_or_else(|| TargetError::NoUnit { name: name.to_owned(), file })
     }
 
@@ -121,17 +123,6 @@ impl Target {
         }
     }
 
-    /// The same, where it has been asked before: as long as the same processes are in a cgroup, their parents are not
-    /// asked for again.
-    pub fn roots_again(&self, root: &ProcRoot, last: &mut LastRoots) -> Vec<i32> {
-        let Self::Cgroup { folder } = self else { return self.roots(root) };
-        let members = members_below(folder);
-        let roots = last.by_folder.remove(folder).filter(|(before, _)| *before == members);
-        let roots = roots.map_or_else(|| without_children(root, &members), |(_, roots)| roots);
-        last.next.insert(folder.clone(), (members, roots.clone()));
-        roots
-    }
-
     /// The command line of the process; of others their name.
     pub fn command(&self, root: &ProcRoot) -> Vec<OsString> {
         match self {
@@ -143,20 +134,6 @@ impl Target {
             Self::Cgroup { folder } => vec![folder.file_name().unwrap_or(folder.as_os_str()).to_owned()],
             Self::Program { name } => vec![name.into()],
         }
-    }
-}
-
-/// What cgroups held when they were last asked, and which of it had no parent there.
-#[derive(Debug, Default)]
-pub struct LastRoots {
-    by_folder: BTreeMap<PathBuf, (BTreeSet<i32>, Vec<i32>)>,
-    next: BTreeMap<PathBuf, (BTreeSet<i32>, Vec<i32>)>,
-}
-
-impl LastRoots {
-    /// All have been asked. Those that were not are forgotten.
-    pub fn all_asked(&mut self) {
-        self.by_folder = std::mem::take(&mut self.next);
     }
 }
 
@@ -211,13 +188,15 @@ impl Selector {
 
     /// What it means now, at most `most` targets in order of name: those in which something runs.
     pub fn find(&self, root: &ProcRoot, most: usize) -> Vec<(Target, Vec<i32>)> {
-        self.find_others(root, most, |_| false)
+        self.find_others(root, &Cgroups::default(), most, |_| false)
     }
 
-    /// The same without those that are `known`, which are not looked into and count all the same.
+    /// The same without those that are `known`, which are not looked into and count all the same. Selectors that are
+    /// looked for at one time share `cgroups`.
     pub fn find_others(
         &self,
         root: &ProcRoot,
+        cgroups: &Cgroups,
         most: usize,
         known: impl Fn(&Target) -> bool,
     ) -> Vec<(Target, Vec<i32>)> {
@@ -227,8 +206,8 @@ impl Selector {
             Self::Cgroup(pattern) if !self.has_wildcards() => {
                 Target::cgroup(root, Path::new(pattern.as_str())).into_iter().collect()
             }
-            Self::Cgroup(pattern) => cgroups(root, pattern, &known),
-            Self::Unit(pattern) => units(root, pattern, &known),
+            Self::Cgroup(pattern) => matching(root, pattern, &known),
+            Self::Unit(pattern) => units(root, cgroups, pattern, &known),
         };
         targets.sort();
         let running = targets.into_iter().filter_map(|target| {
@@ -275,27 +254,27 @@ fn is_cgroup(folder: &Path) -> bool {
 
 /// Cgroups whose path, from the top of its hierarchy or of the file system, matches. Of several hierarchies the first
 /// that has one. Names are bytes: to a wildcard, what is no UTF-8 is some other character.
-fn cgroups(root: &ProcRoot, pattern: &glob::Pattern, known: &dyn Fn(&Target) -> bool) -> Vec<Target> {
+fn matching(root: &ProcRoot, pattern: &glob::Pattern, known: &dyn Fn(&Target) -> bool) -> Vec<Target> {
     let options = glob::MatchOptions { require_literal_separator: true, ..glob::MatchOptions::new() };
-    let matching = |top: PathBuf| {
-        let matches = |path: &Path| {
+    let in_hierarchy = |top: PathBuf| {
+        let either = |path: &Path, holds: &dyn Fn(&Path) -> bool| {
             let inside = path.strip_prefix(&top).map(|rest| Path::new("/").join(rest));
-            let matches = |path: &Path| pattern.matches_with(&path.to_string_lossy(), options);
-            matches(path) || inside.is_ok_and(|path| matches(&path))
+            holds(path) || inside.is_ok_and(|path| holds(&path))
         };
-        cgroups_below(&top, matches, known)
+        let matches = |path: &Path| pattern.matches_with(&path.to_string_lossy(), options);
+        let found = below(&top, &|path| either(path, &|path| may_lead_to(pattern, path)));
+        those_of(found.iter().filter(|path| either(path, &matches)), known)
     };
-    hierarchies(root).map(matching).find(|found| !found.is_empty()).unwrap_or_default()
+    hierarchies(root).map(in_hierarchy).find(|found| !found.is_empty()).unwrap_or_default()
 }
 
-/// Those whose path matches. Who is known is not looked at.
-fn cgroups_below(top: &Path, matches: impl Fn(&Path) -> bool, known: &dyn Fn(&Target) -> bool) -> Vec<Target> {
-    let target = |folder: PathBuf| {
-        let target = Target::Cgroup { folder };
-        let Target::Cgroup { folder } = &target else { return None };
+/// The cgroups among folders. Who is known is not looked at.
+fn those_of<'a>(folders: impl Iterator<Item = &'a PathBuf>, known: &dyn Fn(&Target) -> bool) -> Vec<Target> {
+    let target = |folder: &PathBuf| {
+        let target = Target::Cgroup { folder: folder.clone() };
         (known(&target) || is_cgroup(folder)).then_some(target)
     };
-    everything_below(top).into_iter().filter(|path| matches(path)).filter_map(target).collect()
+    folders.filter_map(target).collect()
 }
 
 /// What systemd calls a unit that is enabled under this other name too: Debian's `redis.service` is
@@ -306,10 +285,22 @@ fn unit_behind(root: &ProcRoot, name: &str) -> Option<OsString> {
     target.file_name().filter(|file| *file != name).map(OsStr::to_owned)
 }
 
-fn units(root: &ProcRoot, pattern: &glob::Pattern, known: &dyn Fn(&Target) -> bool) -> Vec<Target> {
-    let matches = |path: &Path| path.file_name().is_some_and(|name| pattern.matches(&name.to_string_lossy()));
-    let found = hierarchies(root).map(|top| cgroups_below(&top, matches, known)).find(|found| !found.is_empty());
-    found.unwrap_or_else(|| Target::unit(root, pattern.as_str()).into_iter().collect())
+/// The cgroup of this name that is in the fewest others.
+fn nearest(root: &ProcRoot, cgroups: &Cgroups, name: &OsStr) -> Option<Target> {
+    let named = |path: &&PathBuf| path.file_name() == Some(name) && is_cgroup(path);
+    let in_hierarchy = |(hierarchy, top): (usize, PathBuf)| {
+        cgroups.all(hierarchy, &top).iter().filter(named).min_by_key(|path| path.components().count()).cloned()
+    };
+    hierarchies(root).enumerate().find_map(in_hierarchy).map(|folder| Target::Cgroup { folder })
+}
+
+fn units(root: &ProcRoot, cgroups: &Cgroups, pattern: &glob::Pattern, known: &dyn Fn(&Target) -> bool) -> Vec<Target> {
+    let matches = |path: &&PathBuf| path.file_name().is_some_and(|name| pattern.matches(&name.to_string_lossy()));
+    let in_hierarchy =
+        |(hierarchy, top): (usize, PathBuf)| those_of(cgroups.all(hierarchy, &top).iter().filter(matches), known);
+    let found = hierarchies(root).enumerate().map(in_hierarchy).find(|found| !found.is_empty());
+    let other_name = || nearest(root, cgroups, &unit_behind(root, pattern.as_str())?);
+    found.unwrap_or_else(|| other_name().into_iter().collect())
 }
 
 /// State, parent and start time.
@@ -345,7 +336,7 @@ mod tests {
     use super::*;
 
     /// A made-up machine with these cgroups and processes: (cgroup, pids), (pid, parent, comm).
-    fn machine(cgroups: &[(&str, &str)], processes: &[(i32, i32, &str)]) -> (tempfile::TempDir, ProcRoot) {
+    pub(super) fn machine(cgroups: &[(&str, &str)], processes: &[(i32, i32, &str)]) -> (tempfile::TempDir, ProcRoot) {
         let folder = tempfile::tempdir().unwrap();
         let root = ProcRoot::below(folder.path());
         for (path, pids) in cgroups {
@@ -415,17 +406,6 @@ mod tests {
         assert_eq!(cgroup("/kubepods.slice/**/a").len(), 1);
         let absolute = root.sys.join("fs/cgroup/kubepods.slice/*/a");
         assert_eq!(cgroup(absolute.to_str().unwrap()).len(), 1);
-    }
-
-    #[test]
-    fn parents_are_asked_for_again_once_other_processes_are_there() {
-        let (_folder, root) = machine(&[("a", "10\n11\n")], &[(10, 1, "sh"), (11, 10, "fork")]);
-        let (target, mut last) = (Target::cgroup(&root, Path::new("/a")).unwrap(), LastRoots::default());
-        for (procs, roots) in [("10\n11\n", [10]), ("10\n11\n", [10]), ("11\n", [11])] {
-            fs::write(root.sys.join("fs/cgroup/a/cgroup.procs"), procs).unwrap();
-            assert_eq!(target.roots_again(&root, &mut last), roots);
-            last.all_asked();
-        }
     }
 
     /// Everybody who may make cgroups names them.
