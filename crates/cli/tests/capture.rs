@@ -134,7 +134,7 @@ fn a_full_disk_and_a_full_file_cost_nobody_a_run() {
     assert!(said.stderr.contains("No space left on device"), "{said:?}");
     finish(run(["--capture"]).arg(&small).args(["--capture-limit", "1k"]).args(program))
         .with_status(2)
-        .naming(&["write 4k to 1G"]);
+        .naming(&["write 64k to 1G"]);
     finish(run(["--capture", "/no/such/folder/x"]).args(program)).with_status(2).naming(&["cannot write --capture"]);
     finish(run(["--policy", "off", "--capture"]).arg(&small).args(program)).with_status(3).saying("ran\n");
     if !is_root() {
