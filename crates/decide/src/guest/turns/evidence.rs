@@ -13,9 +13,9 @@
 //!
 //! Where there is none of these, nothing is tried.
 //!
-//! To count a call takes a tenth of a microsecond and more. On one vCPU that stands between one hand-over and the next;
-//! on several the other thread wakes up meanwhile. So on one vCPU the time that counting took is left out where the
-//! count is exact. Bounds were set with it.
+//! To count a call takes a tenth of a microsecond and more. On one vCPU that stands between one hand-over and the next.
+//! On several the other thread wakes up while the call that woke it ends and the one that waits begins. So on one vCPU
+//! the time that counting these two took is left out where the count is exact. Bounds were set with it.
 
 use gleaner_model::{Nanos, SystemCalls, Window};
 use serde::{Deserialize, Serialize};
@@ -26,6 +26,8 @@ const COUNT_MIN: u64 = 100;
 const CALLS_A_SWITCH_MIN: f64 = 0.25;
 /// Each wait for a lock is a switch, and another one when the lock is free.
 const SWITCHES_A_LOCK_WAIT: u64 = 2;
+/// Calls of a hand-over that are counted while the other thread wakes up elsewhere.
+const CALLS_A_WAKE_UP: u64 = 2;
 /// No more than a quarter of a block is believed to have gone to counting.
 const COUNTED_MIN: f64 = 0.75;
 /// A word that is waited for so many times as often on one vCPU belongs to a lock.
@@ -110,7 +112,8 @@ impl Block {
 
     /// The same without the time that counting took.
     fn uncounted(&self) -> Self {
-        let counting = self.calls.as_ref().map_or(Nanos::ZERO, |calls| calls.counting.times(calls.all()));
+        let beside = |calls: &SystemCalls| calls.all().min(CALLS_A_WAKE_UP * self.switches);
+        let counting = self.calls.as_ref().map_or(Nanos::ZERO, |calls| calls.counting.times(beside(calls)));
         let least = Nanos::from_f64(self.length.as_f64() * COUNTED_MIN);
         Self { length: Nanos(self.length.0.saturating_sub(counting.0)).max(least), ..self.clone() }
     }
