@@ -158,7 +158,9 @@ impl GuestPolicy {
             Reason::TopologyChanged
         } else {
             let undisturbed = self.consolidate(window, &mut decisions);
-            self.take_turns(window, undisturbed, &mut decisions);
+            // Before its first step consolidation has nothing to settle but what it measures: one vCPU is tried first.
+            let quiet = undisturbed || decisions.is_empty() && self.consolidation.has_not_stepped();
+            self.take_turns(window, quiet, &mut decisions);
             let alone = undisturbed && !self.turns.is_engaged() && !self.turns.is_near_trial();
             self.try_retention(window, alone).unwrap_or(Reason::Reactivated)
         };
@@ -349,9 +351,9 @@ impl GuestPolicy {
     }
 
     /// One vCPU for a group whose threads take turns.
-    fn take_turns(&mut self, window: &Window, undisturbed: bool, decisions: &mut Vec<Decision>) {
+    fn take_turns(&mut self, window: &Window, quiet: bool, decisions: &mut Vec<Decision>) {
         let retaining = self.retention.trial().is_running();
-        let may = !retaining && undisturbed && self.consolidation.active().len() > 1;
+        let may = !retaining && quiet && self.consolidation.active().len() > 1;
         match self.turns.step(window, self.retention.is_on(), may) {
             None => {}
             Some(Change::Pack(reason)) if self.turns.is_in_chains() => {

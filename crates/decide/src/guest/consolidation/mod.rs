@@ -172,6 +172,11 @@ impl Consolidation {
         gone
     }
 
+    /// Whether it has taken no step that holds, and gave nothing back lately.
+    pub(super) fn has_not_stepped(&self) -> bool {
+        self.steps.is_empty() && self.recheck.is_none() && !self.judging
+    }
+
     /// Gives the group all vCPUs again.
     pub(super) fn keep_all(&mut self) {
         self.active = self.all.clone();
