@@ -1,5 +1,5 @@
 #!/bin/sh
-# What threads that take turns win in a guest with many vCPUs by one vCPU alone: each built-in program under `gleaner run
+# What threads that take turns win by one vCPU in a guest with many: each built-in program under `gleaner run
 # --policy off`, on one vCPU by hand, and under `gleaner run --policy consolidate`. Items a second, so that the start is
 # left out. A line a round; then medians of the ratios to `off`.
 #

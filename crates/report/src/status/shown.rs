@@ -162,7 +162,7 @@ impl StatusTrial {
     pub(crate) fn rate(&self) -> Option<String> {
         let shown = if self.is_shown() { "" } else { ": no difference is shown" };
         let (ratio, [low, high]) = self.rate_ratio.zip(self.rate_range)?;
-        Some(format!("{ratio:.2} times the rate, {low:.2} to {high:.2} in {} pairs{shown}", self.pairs))
+        Some(format!("{ratio:.2} times the rate, {low:.2} to {high:.2} in {}{shown}", count(self.pairs, "pair")))
     }
 
     fn words(&self, now_ns: u64) -> Vec<String> {

@@ -107,7 +107,8 @@ fn won(trial: &StatusTrial, status: &StatusReport) -> String {
                 (true, false) => "no gain: ",
             };
             let next = trial.next(status.up_ns).map(|next| format!("; again {next}")).unwrap_or_default();
-            format!("{how}x{ratio:.2} the rate ({low:.2} to {high:.2} in {} pairs), {ago} ago{next}", trial.pairs)
+            let pairs = if trial.pairs == 1 { "1 pair" } else { &format!("{} pairs", trial.pairs) };
+            format!("{how}x{ratio:.2} the rate ({low:.2} to {high:.2} in {pairs}), {ago} ago{next}")
         }
         _ => format!("{}, {ago} ago", trial.reason),
     }
