@@ -7,7 +7,7 @@
 #
 # ROUNDS (default 3) and SECONDS_EACH (default 8) are read from the environment. Runs in a guest: testbed/guest.sh
 # --timeout 900 --binary target/gleaner --file KEEPER:/bin/keeper KERNEL experiments/packing/roles.sh 4. KEEPER is
-# programs/keeper.c, compiled with -static: without it QEMU breaks where the kernel patches itself.
+# programs/keeper.c, compiled with -static: without it QEMU breaks more often where the kernel patches itself.
 rounds=${ROUNDS:-3} seconds=${SECONDS_EACH:-8}
 at=/tmp/roles
 rm -rf $at && mkdir $at
