@@ -241,6 +241,9 @@ impl GuestPolicy {
         if self.turns.is_near_trial() || is_first {
             return Urgency::Utmost;
         }
+        if self.turns.seems_another() {
+            return Urgency::Most;
+        }
         // Who needs more than one vCPU has none to spare for us.
         let below = |age| self.turns.is_looking() && self.turns.may_be_turns() && self.now < age;
         if below(NEW) {

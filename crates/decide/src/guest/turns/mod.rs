@@ -78,6 +78,9 @@ const SIDE_BY_SIDE: f64 = 1.25;
 /// Shorter windows say so now and then of threads that take turns: CPU time comes in slices. They have to agree.
 const SIDE_BY_SIDE_FOR: Nanos = Nanos::from_millis(5);
 
+/// A packed group that uses more of its vCPU and hardly switches computes. In short windows CPU time comes in slices.
+const FULL: f64 = 0.6;
+
 /// On one vCPU a thread that was woken may wait for another's slice (3 ms on two vCPUs and more). Who waits for much
 /// longer has somebody beside it that computes.
 const BURST_AFTER: Nanos = Nanos::from_millis(10);
@@ -274,6 +277,11 @@ impl Turns {
         self.side_by_side == Nanos::ZERO
     }
 
+    /// Whether it may have become another while it was packed: the next windows tell.
+    pub(super) fn seems_another(&self) -> bool {
+        matches!(self.state, State::Packed { moved, .. } if moved > 0)
+    }
+
     /// What the last trial said.
     pub(super) fn last(&self) -> Option<&TrialRecord> {
         self.last.as_ref()
@@ -439,8 +447,9 @@ impl Turns {
     fn watch(&mut self, window: &Window) -> Option<Change> {
         let State::Packed { as_tried, moved } = &mut self.state else { return None };
         let block = Block::of(window);
-        let ratio = block.tells().then(|| block.granularity() / as_tried.granularity());
-        // One that does little does not need more.
+        // One that does little does not need more. One that switches seldom and fills its vCPU computes.
+        let is_full = window.group.cpu_time.share_of(window.length) > FULL;
+        let ratio = (block.tells() || is_full).then(|| block.granularity() / as_tried.granularity());
         *moved = match ratio {
             Some(ratio) if ratio > self.params.granularity_change_factor => *moved + 1,
             _ => 0,

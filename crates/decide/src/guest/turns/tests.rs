@@ -181,10 +181,18 @@ fn a_packed_program_that_changes_gets_its_vcpus_back() {
     let mut turns = turns(Profile::Balanced);
     run(&mut turns, 50, APART, Does { items: APART.items * 3, ..APART });
     assert!(turns.is_packed());
-    let coarse = Does { cpus: 1.0, items: APART.items / 10 };
-    let change = (50..60).find_map(|n| turns.step(&window(n, coarse), true, true));
-    assert!(matches!(change, Some(Change::Spread(Reason::GranularityChanged { .. }))), "{change:?}");
-    assert!(!turns.is_engaged());
+    // The last computes side by side: on one vCPU it switches where a slice ends, three times a window.
+    for items in [APART.items / 10, 150] {
+        let (mut turns, coarse) = (turns.clone(), Does { cpus: 1.0, items });
+        assert_eq!(turns.step(&window(50, coarse), true, true), None);
+        assert!(turns.seems_another());
+        let change = (51..53).find_map(|n| turns.step(&window(n, coarse), true, true));
+        assert!(matches!(change, Some(Change::Spread(Reason::GranularityChanged { .. }))), "{change:?}");
+        assert!(!turns.is_engaged());
+    }
+    // Who does little stays.
+    let idle = Does { cpus: 0.1, items: 150 };
+    assert_eq!((50..60).find_map(|n| turns.step(&window(n, idle), true, true)), None);
 }
 
 #[test]
