@@ -109,8 +109,15 @@ fn the_faqs_figures_are_those_of_the_experiment() {
     assert!(faq.contains(&format!("gained {} and {}", gain("jvm-queue"), gain("jvm-futures"))));
     let results = read(&root().join("docs/results.md"));
     let results = &results[results.find("## Real programs").unwrap()..];
+    let packed: serde_json::Value =
+        serde_json::from_str(&read(&root().join("experiments/packing/summary.json"))).unwrap();
+    let gain = |program: &str| {
+        let rounds = packed["programs"][program]["gleaner"]["speedup"].as_array().unwrap();
+        let rounds: Vec<f64> = rounds.iter().map(|speedup| speedup.as_f64().unwrap()).collect();
+        format!("{:.2}", gleaner_stats::median(&rounds).unwrap())
+    };
     for (start, program) in [
-        ("two Python threads", "python-pair"),
+        ("two Python threads", "python-threads"),
         ("MariaDB, one connection", "mariadb-1"),
         ("Redis, one client", "redis-1"),
         ("memcached, 8 clients", "memcached-8"),
