@@ -11,9 +11,10 @@
 use super::conditions::{Factors, granularity_ratio, load_ratio};
 use super::measure::{Measure, Speed, Spread};
 use super::workload_change::Reference;
+use super::{Consolidation, Outcome};
 use crate::guest::GuestParams;
 use crate::guest::params::FACTOR_MIN;
-use gleaner_model::{CpuSet, Lengths, Nanos};
+use gleaner_model::{CpuSet, Lengths, Nanos, Reason};
 use serde::{Deserialize, Serialize};
 
 /// A fall that is noise: up to so many median absolute deviations of the windows before.
@@ -92,6 +93,35 @@ impl Step {
     /// too short (rho).
     pub(super) fn learn(&self, factors: Factors, overloaded: bool) -> Factors {
         learn(&self.measure.lengths, (self.n, self.vcpus.len()), factors, overloaded)
+    }
+}
+
+impl Consolidation {
+    /// Takes the last step back; `None` if there is none. With the vCPUs of before comes the reference of before: a
+    /// program that does less now, for reasons of its own, looks like one that the step hurt, until it still does less
+    /// without the step.
+    pub(super) fn undo(&mut self, now: Nanos, reason: Reason, overloaded: bool) -> Option<Outcome> {
+        let step = self.steps.pop()?;
+        if step.vcpus.len() == 1 {
+            self.learned.factors = step.learn(self.learned.factors, overloaded);
+        } else {
+            // Too many at once says nothing of one.
+            self.learned.several_at_once = false;
+        }
+        self.hold_off.trigger(now, self.hold_off.until(), step.taken_at);
+        self.give_back(&step);
+        self.forget();
+        // One that is too short, and closed, would never say anything.
+        if step.reference.ready(&self.params) {
+            self.reference = step.reference;
+        }
+        Some(Outcome::Restore { vcpus: step.vcpus, reason })
+    }
+
+    pub(super) fn give_back(&mut self, step: &Step) {
+        for vcpu in step.vcpus.iter() {
+            self.active.insert(vcpu);
+        }
     }
 }
 

@@ -385,33 +385,6 @@ impl Consolidation {
         self.loads.values().any(Load::is_overloaded)
     }
 
-    /// Takes the last step back; `None` if there is none. With the vCPUs of before comes the reference of before: a
-    /// program that does less now, for reasons of its own, looks like one that the step hurt, until it still does less
-    /// without the step.
-    fn undo(&mut self, now: Nanos, reason: Reason, overloaded: bool) -> Option<Outcome> {
-        let step = self.steps.pop()?;
-        if step.vcpus.len() == 1 {
-            self.learned.factors = step.learn(self.learned.factors, overloaded);
-        } else {
-            // Too many at once says nothing of one.
-            self.learned.several_at_once = false;
-        }
-        self.hold_off.trigger(now, self.hold_off.until(), step.taken_at);
-        self.give_back(&step);
-        self.forget();
-        // One that is too short, and closed, would never say anything.
-        if step.reference.ready(&self.params) {
-            self.reference = step.reference;
-        }
-        Some(Outcome::Restore { vcpus: step.vcpus, reason })
-    }
-
-    fn give_back(&mut self, step: &Step) {
-        for vcpu in step.vcpus.iter() {
-            self.active.insert(vcpu);
-        }
-    }
-
     /// The workload changed.
     fn change(&mut self, now: Nanos, reason: Reason) -> Outcome {
         let was_packed = !self.steps.is_empty();
