@@ -253,6 +253,11 @@ impl Machine {
         self.left.is_some()
     }
 
+    /// Whether it ended so because somebody else has set a file: a write may have been refused.
+    pub(crate) fn is_left_to_others(&self) -> bool {
+        self.left.as_ref().is_some_and(|left| !left.is_empty())
+    }
+
     /// What happened since the last call.
     pub(crate) fn observe(&mut self) -> Result<Seen, ObserveError> {
         let seen = self.observing.look(&self.counters())?;

@@ -398,7 +398,7 @@ impl Runtime {
             vcpus: self.machine.vcpus().clone(),
             source: self.machine.source(),
             retention: retention.map(|(means, detail)| RetentionSnapshot { means, detail }),
-            is_left_to_others: self.machine.has_left_retention(),
+            is_left_to_others: self.machine.is_left_to_others(),
             retained: spent.retained,
             guard_trips: spent.guard_trips + releases,
             steal_is_reported: steal_is_reported(),
