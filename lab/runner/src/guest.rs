@@ -3,10 +3,9 @@
 use crate::agent::{Agent, Answer, Silence};
 use crate::error::{Patience, RunnerError};
 use crate::host::{self, Cap};
-use crate::outcome::frame;
+use crate::outcome::{frame, last_lines};
 use crate::progress::Progress;
 use crate::qemu::{Boot, Qemu};
-use crate::step::last_lines;
 use gleaner_model::{CpuSet, Profile};
 use gleaner_report::{ProbeReport, TimeOuts, VmFacts};
 use gleaner_scenario::{EmulatorSched, PolicyChoice, Role, TimeoutFrom, Vm};

@@ -67,6 +67,12 @@ fn metric_in(pattern: &str, higher_is_better: bool, output: &str) -> Result<Metr
     }
 }
 
+/// Enough to see what went wrong.
+pub fn last_lines(output: &str) -> String {
+    let lines: Vec<&str> = output.lines().collect();
+    lines[lines.len().saturating_sub(20)..].join("\n")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

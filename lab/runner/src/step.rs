@@ -3,7 +3,7 @@
 use crate::agent::Answer;
 use crate::error::{Patience, RunnerError};
 use crate::guest::{Guest, Sources};
-use crate::outcome::{Outcome, frame};
+use crate::outcome::{Outcome, frame, last_lines};
 use crate::slices::HeldSlices;
 use gleaner_report::{BackgroundRate, RunFigures, ScenarioRun, SoloRun};
 use gleaner_scenario::{Choice, Combination, Observer, PolicyChoice, Program, Role, Scenario, TimeoutFrom, Workload};
@@ -307,12 +307,6 @@ fn program_words(program: &Program, with_items: bool) -> Vec<String> {
     option("--seed", program.seed.map(|seed| seed.to_string()));
     words.extend(program.args.iter().cloned());
     words
-}
-
-/// Enough to see what went wrong.
-pub fn last_lines(output: &str) -> String {
-    let lines: Vec<&str> = output.lines().collect();
-    lines[lines.len().saturating_sub(20)..].join("\n")
 }
 
 /// In nanoseconds.

@@ -1,6 +1,6 @@
 //! What a VM's runs are compared with: its own with policy `off`, or those of another VM.
 
-use crate::parse::Wrong;
+use crate::values::Wrong;
 use crate::{Role, Scenario, Vm, Workload};
 use std::ops::Range;
 

@@ -13,6 +13,7 @@ mod parse;
 mod plan;
 mod simulator;
 mod slices;
+mod values;
 mod workloads;
 
 pub use parse::ScenarioError;

@@ -3,16 +3,16 @@
 use crate::baseline::{Places, check_baselines};
 use crate::format::{CpuList, Other, Time, TimeoutWord, WordOr};
 use crate::simulator::RawSimulator;
+use crate::values::{Wrong, identifier, time, within, word, word_of};
 use crate::workloads::{RawWorkload, check_workloads};
 use crate::{HostSlice, Machine, PolicyChoice, Role, Scenario, TimeoutFrom, Vm, Workload};
 use gleaner_model::{CpuSet, Policy, Profile};
 use serde::Deserialize;
-use serde::de::value::{Error as ValueError, MapAccessDeserializer, SeqAccessDeserializer};
-use serde::de::{DeserializeOwned, IntoDeserializer, MapAccess, SeqAccess};
+use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
+use serde::de::{MapAccess, SeqAccess};
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Read;
-use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use toml::Spanned;
@@ -84,9 +84,6 @@ impl Scenario {
         raw.check().map_err(invalid)
     }
 }
-
-/// Where, and what.
-pub(crate) type Wrong = (Range<usize>, String);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -435,56 +432,4 @@ fn check_policy(raw: Spanned<WordOr<RawPolicy>>, defaults: &RawPolicy) -> Result
         retain: retain.map(|retain| word_of("retain", retain)).transpose()?,
         config: raw.config.or_else(|| defaults.config.clone()),
     })
-}
-
-fn identifier(name: &Spanned<String>) -> Result<String, Wrong> {
-    let text = name.get_ref();
-    let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-    if (1..=40).contains(&text.len()) && text.chars().all(allowed) && !text.starts_with('-') {
-        return Ok(text.clone());
-    }
-    Err((name.span(), format!("name {text:?}: must be 1 to 40 lower-case letters, digits and '-', not '-' first")))
-}
-
-pub(crate) fn within<T: PartialOrd + Copy + std::fmt::Display>(
-    key: &str,
-    value: &Spanned<T>,
-    allowed: RangeInclusive<T>,
-) -> Result<T, Wrong> {
-    let found = *value.get_ref();
-    let what = || format!("{key} = {found}: must be within {} and {}", allowed.start(), allowed.end());
-    allowed.contains(&found).then_some(found).ok_or_else(|| (value.span(), what()))
-}
-
-pub(crate) fn time(
-    key: &str,
-    value: Option<Spanned<Time>>,
-    default: Duration,
-    allowed: RangeInclusive<Duration>,
-) -> Result<Duration, Wrong> {
-    let Some(value) = value else { return Ok(default) };
-    let found = value.get_ref().0;
-    let words = humantime::format_duration;
-    let what = || format!("{key}: must be within {} and {}", words(*allowed.start()), words(*allowed.end()));
-    allowed.contains(&found).then_some(found).ok_or_else(|| (value.span(), what()))
-}
-
-/// One of a type's own words, as serde has them.
-pub(crate) fn word_of<T: DeserializeOwned>(key: &str, value: &Spanned<String>) -> Result<T, Wrong> {
-    let found = value.get_ref().as_str();
-    T::deserialize(found.into_deserializer()).map_err(|error: ValueError| {
-        // They come in backquotes, after the one that was found.
-        let error = error.to_string();
-        let words: Vec<String> = error.split('`').skip(3).step_by(2).map(|word| format!("{word:?}")).collect();
-        (value.span(), format!("{key} = {found:?}: must be one of {}", words.join(", ")))
-    })
-}
-
-fn word<T: Clone>(key: &str, value: &Spanned<String>, allowed: &[(&str, T)]) -> Result<T, Wrong> {
-    let found = value.get_ref();
-    if let Some((_, meaning)) = allowed.iter().find(|(word, _)| word == found) {
-        return Ok(meaning.clone());
-    }
-    let words: Vec<String> = allowed.iter().map(|(word, _)| format!("{word:?}")).collect();
-    Err((value.span(), format!("{key} = {found:?}: must be one of {}", words.join(", "))))
 }

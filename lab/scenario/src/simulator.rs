@@ -1,7 +1,7 @@
 //! The `[simulator]` table: what the simulator needs to know of the host, and the test bed ignores.
 
 use crate::format::{Time, as_duration, as_optional_duration, is_default};
-use crate::parse::{Wrong, time, within, word_of};
+use crate::values::{Wrong, time, within, word_of};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;

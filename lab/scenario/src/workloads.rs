@@ -1,7 +1,7 @@
 //! What runs in a VM, as a file says it.
 
 use crate::format::{Other, Time, WordOr};
-use crate::parse::{Wrong, time, within, word_of};
+use crate::values::{Wrong, time, within, word_of};
 use crate::{Better, CommandLine, Program, Recording, Workload};
 use serde::Deserialize;
 use serde::de::MapAccess;

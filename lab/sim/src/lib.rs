@@ -7,19 +7,21 @@
 //! tests/phenomena has the arithmetic.
 //!
 //! ```text
-//!   scenario (TOML) --> config --> setup --> world <---- engine (clock, timers, random streams)
-//!                                              |
-//!        program/   threads' instructions      |  what a thread does: compute, lock, wait, spin, sleep, ask a device
-//!           |  exec: run until time or block   |
-//!        guest/     threads on vCPUs           |  queues, wake-ups, balancing; idle: halt, poll, haltpoll;
-//!           |                                  |  interrupt; yielder runs decide's YieldingThread
-//!        vcpu       debts, activity, totals    |  run + kernel + retained + polled + overhead + ready + halted = wall
-//!           |                                  |
-//!        host/      vCPUs on pCPUs             |  entity: schedulers' arithmetic; groups; balance, rebalance; credit; pause (PLE)
-//!                                              |
-//!        observer --Window--> policies (decide's GuestPolicy) --Action--> guest/
-//!                                              |
-//!                                              +--> result, timeline (Chrome trace)
+//!   scenario (TOML) --> config --> setup --> run --> result, timeline (Chrome trace)
+//!                                             |  takes the next timer, and has deal with it whom it concerns
+//!          +----------------+-----------------+----------------+
+//!          v                v                                  v
+//!        host/            guest/                       policies, observer, slices
+//!        vCPUs on pCPUs   threads on vCPUs             Gleaner: Window --> decide's GuestPolicy --> Action
+//!          |                |  exec: a thread's instructions until time or block   |
+//!          |                |  idle: halt, poll, haltpoll; interrupt; yielder      |
+//!          +----------------+-----------------+----------------+
+//!                                             v
+//!        world/    what there is: pCPUs, vCPUs, guests, threads; charges time, and knows none of the above
+//!                  vcpu: run + kernel + retained + polled + overhead + ready + halted = wall; entity: schedulers' arithmetic
+//!                                             v
+//!        program/  threads and their instructions: compute, lock, wait, spin, sleep, ask a device
+//!        engine/   clock, timers, random streams
 //! ```
 //!
 //! **Time** is integer nanoseconds. Each vCPU, pCPU, thread and VM has its own timers ([`Timers`]); whatever changes
@@ -32,10 +34,10 @@
 //! **The policy is the one that ships**: `GuestPolicy` gets [`gleaner_model::Window`]s, and each vCPU's yielding thread
 //! is decide's `YieldingThread`, driven through `YieldMachine` as act's runner drives it.
 //!
-//! To add an instruction: a variant of [`program::Op`], its check in `Workload::flaw`, its case in `program/exec.rs`
+//! To add an instruction: a variant of [`program::Op`], its check in `Workload::flaw`, its case in `guest/exec.rs`
 //! (`step`); if it takes time on the vCPU, a variant of `Doing` with its length in `World::activity_lasts` and its end
 //! in `finish`. To add a host scheduler: a variant of [`config::Scheduler`] and its line in each function of
-//! `host/entity.rs`. docs/research/simulator.md says what is modelled, from where, and what is left out.
+//! `world/entity.rs`. docs/research/simulator.md says what is modelled, from where, and what is left out.
 
 pub mod config;
 mod costs;
@@ -49,19 +51,20 @@ pub mod program;
 pub mod recording;
 pub mod reproduce;
 mod result;
+mod run;
 pub mod scenario;
 mod setup;
 mod slices;
 mod timeline;
-mod vcpu;
+mod totals;
 mod world;
 
 pub use costs::{CostDescription, Costs};
 pub use engine::{Time, Timers};
 pub use ids::{PcpuIx, ThreadIx, VcpuIx, VmIx};
-pub use policies::wakeup_costs;
-pub use result::{SimResult, VmResult, VmTotals};
+pub use result::{SimResult, VmResult};
+pub use run::Moment;
 pub use setup::Simulation;
 pub use timeline::{ChromeEvent, Timeline, TimelineSpan};
-pub use vcpu::VcpuTotals;
-pub use world::Moment;
+pub use totals::{VcpuTotals, VmTotals};
+pub use world::wakeup_costs;

@@ -3,19 +3,9 @@
 
 use crate::config::Managed;
 use crate::ids::{VcpuIx, VmIx};
-use crate::vcpu::VcpuTotals;
-use crate::world::World;
+use crate::totals::VcpuTotals;
+use crate::world::{WindowZero, World};
 use gleaner_model::{CpuSet, GroupWindow, Nanos, Source, VcpuId, VcpuWindow, Window};
-
-/// A virtual machine's counters as of the last window.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct WindowZero {
-    at: u64,
-    threads: u64,
-    voluntary: u64,
-    involuntary: u64,
-    cpu: u64,
-}
 
 /// What a guest's observer sees.
 #[derive(Clone, Copy, Debug)]

@@ -1,37 +1,8 @@
 //! The result of a simulation: each VM's times, work and latencies.
 
 use crate::engine::Time;
-use crate::vcpu::VcpuTotals;
-use gleaner_model::{Decision, Distribution, HostDecision, RetainCounters};
-
-/// What a virtual machine's threads did, as it goes.
-#[derive(Clone, Debug, Default)]
-pub struct VmTotals {
-    /// Items done.
-    pub items: u64,
-    /// When the last one was.
-    pub last_item_at: Time,
-    /// From an item's stamp until it was done.
-    pub latency: Distribution,
-    /// Threads that have not ended.
-    pub threads_left: u32,
-    /// When the last one ended.
-    pub ended_at: Option<Time>,
-    /// Switches by threads that blocked.
-    pub voluntary_switches: u64,
-    /// Switches by the guest's scheduler.
-    pub involuntary_switches: u64,
-    /// How long threads waited for ticket locks, those that did not wait included.
-    pub spin_waits: Distribution,
-    /// How long they held them.
-    pub spin_holds: Distribution,
-    /// How long shootdowns took.
-    pub shootdowns: Distribution,
-    /// A thread's computation between two waits; kept where somebody observes.
-    pub g_comp: Distribution,
-    /// From a thread's wake-up until it ran; kept where somebody observes.
-    pub wake_to_run: Distribution,
-}
+use crate::totals::{VcpuTotals, VmTotals};
+use gleaner_model::{Decision, HostDecision, RetainCounters};
 
 /// One virtual machine's result.
 #[derive(Clone, Debug)]

@@ -5,16 +5,13 @@ use crate::costs::Costs;
 #[cfg(debug_assertions)]
 use crate::engine::Time;
 use crate::engine::{BitSet, Random, Timers};
-use crate::guest::Guest;
-use crate::host::{Cap, Class, Host, Pcpu};
 use crate::ids::{PcpuIx, ThreadIx, VcpuIx, VmIx};
-use crate::policies::Gleaner;
 use crate::program::{Code, Objects, Thread, ThreadState};
-use crate::result::{SimResult, VmResult, VmTotals};
-use crate::slices::Slices;
+use crate::result::{SimResult, VmResult};
+use crate::run::Moment;
 use crate::timeline::Timeline;
-use crate::vcpu::Vcpu;
-use crate::world::{Moment, Slots, Vm, World};
+use crate::totals::VmTotals;
+use crate::world::{Cap, Class, Gleaner, Guest, Host, Pcpu, Slices, Slots, Vcpu, Vm, World, Yielder};
 use std::collections::{BTreeMap, VecDeque};
 
 /// A simulation that is ready to run.
@@ -176,7 +173,7 @@ fn waits_at_most(config: &Config) -> Time {
         // From the most that it may owe, a period's worth and what it runs until a tick sees it, by its part of the cap
         // at a time.
         Scheduler::Credit(own) => own.period * (2 * 1_000 * u64::from(vm.vcpus)).div_ceil(u64::from(vm.cap_permille)),
-        _ => crate::host::CAP_PERIOD,
+        _ => crate::world::CAP_PERIOD,
     };
     let throttled = vms().filter(|vm| vm.cap_permille > 0).map(throttled).max().unwrap_or(0);
     let weights = u64::from(heaviest.div_ceil(lightest));
@@ -357,11 +354,7 @@ impl World {
             spun_ns: threads.iter().map(|thread| thread.spun).sum(),
             migrations: threads.iter().map(|thread| thread.migrations).sum(),
             decisions: vm.gleaner.as_ref().map_or_else(Vec::new, |gleaner| gleaner.decisions.clone()),
-            yielding: vcpus
-                .iter()
-                .filter_map(|vcpu| vcpu.yielder.as_deref())
-                .map(crate::guest::Yielder::counters)
-                .collect(),
+            yielding: vcpus.iter().filter_map(|vcpu| vcpu.yielder.as_deref()).map(Yielder::counters).collect(),
             active_vcpus_mean: vm.gleaner.as_deref().and_then(Gleaner::active_mean),
             timeout_ns: vm.gleaner.as_deref().map(Gleaner::timeout),
         }

@@ -4,52 +4,12 @@
 //! What a window has is what the agent has on a real host with BPF, and two things that only a simulator sees for
 //! certain: pause-loop exits by vCPU, and how many vCPUs were runnable on each pCPU.
 
-use crate::config::{AdaptiveSlices, Config, Scheduler};
+use crate::config::Scheduler;
 use crate::engine::Time;
-use crate::host::Class;
 use crate::ids::{VcpuIx, VmIx};
-use crate::vcpu::VcpuTotals;
-use crate::world::World;
-use gleaner_decide::host::{HostPolicy, SlicePolicy};
-use gleaner_model::{
-    CpuSet, HostAction, HostDecision, HostVcpuWindow, HostWindow, Nanos, SwitchPrice, VcpuId, VmId, VmWindow,
-};
-
-/// What manages the host's slices.
-#[derive(Debug)]
-pub(crate) struct Slices {
-    policy: HostPolicy,
-    window: Time,
-    at: Time,
-    pub(crate) decisions: Vec<HostDecision>,
-}
-
-impl Slices {
-    /// The price of a switch is what it costs in the first virtual machine.
-    pub(crate) fn new(adaptive: &AdaptiveSlices, config: &Config) -> Self {
-        let price = config.vms.first().map(|vm| SwitchPrice {
-            direct: Nanos(vm.costs.vcpu_switch_ns),
-            tick: Nanos::ZERO,
-            refill: Nanos(vm.costs.cache_refill_ns),
-        });
-        Self {
-            policy: HostPolicy::new(SlicePolicy::Adaptive, adaptive.params.clone(), price.unwrap_or_default()),
-            window: adaptive.window,
-            at: 0,
-            decisions: Vec::new(),
-        }
-    }
-}
-
-/// Of a vCPU, as of the last window of the host.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct HostSeen {
-    zero: VcpuTotals,
-    /// From a wake-up until it ran.
-    pub(crate) wake_to_run: gleaner_model::Distribution,
-    /// Interrupts that came while it waited for a pCPU.
-    pub(crate) interrupts_while_waiting: u64,
-}
+use crate::totals::VcpuTotals;
+use crate::world::{Class, HostSeen, World};
+use gleaner_model::{CpuSet, HostAction, HostVcpuWindow, HostWindow, Nanos, VcpuId, VmId, VmWindow};
 
 impl World {
     /// The agent starts: slices end when they end from now on, as the ones that it gives do.

@@ -2,8 +2,6 @@
 
 use crate::engine::Time;
 use crate::ids::VcpuIx;
-use crate::vcpu::{Activity, Place};
-use crate::world::World;
 use serde::Serialize;
 
 /// More spans than this are not kept: viewers do not open such files.
@@ -43,7 +41,7 @@ impl Timeline {
         Self { open: vec![None; vcpus], ..Self::default() }
     }
 
-    fn change(&mut self, v: VcpuIx, now: Time, next: Option<TimelineSpan>) {
+    pub(crate) fn change(&mut self, v: VcpuIx, now: Time, next: Option<TimelineSpan>) {
         let open = &mut self.open[v.at()];
         let same = |a: &TimelineSpan, b: &TimelineSpan| (a.what, a.thread, a.pcpu) == (b.what, b.thread, b.pcpu);
         if let (Some(before), Some(next)) = (&*open, &next)
@@ -116,26 +114,5 @@ impl ChromeEvent {
         let args = ChromeArgs { name: None, pcpu: span.pcpu };
         let (ts, dur) = (us(span.from_ns), Some(us(span.length_ns)));
         Self { name, ph: "X", pid: span.vm, tid: span.vcpu, ts, dur, args }
-    }
-}
-
-impl World {
-    /// Notes what a vCPU does from now on, if anybody wants to know.
-    pub(crate) fn trace(&mut self, v: VcpuIx) {
-        let Some(timeline) = &mut self.timeline else { return };
-        let vcpu = &self.vcpus[v.at()];
-        let (what, thread) = match (vcpu.place, vcpu.activity) {
-            (Place::Ready, _) => ("stolen", None),
-            (Place::Halted, _) => ("halted", None),
-            (Place::Polling, _) => ("host polls", None),
-            (Place::Running, Activity::Thread(t)) => ("runs", Some(t.0 - self.vms[vcpu.vm.at()].first_thread.0)),
-            (Place::Running, Activity::Yield) => ("retained", None),
-            (Place::Running, Activity::Poll) => ("polls", None),
-            (Place::Running, Activity::Idle) => ("kernel", None),
-        };
-        let pcpu = matches!(vcpu.place, Place::Running | Place::Polling).then_some(vcpu.pcpu.0);
-        let (vm, index) = (vcpu.vm.0, vcpu.index);
-        let span = TimelineSpan { vm, vcpu: index, from_ns: self.now, length_ns: 0, what, thread, pcpu };
-        timeline.change(v, self.now, (what != "halted").then_some(span));
     }
 }

@@ -3,8 +3,7 @@
 use crate::config::IdleLoop;
 use crate::engine::{NEVER, decaying_mean};
 use crate::ids::VcpuIx;
-use crate::vcpu::Activity;
-use crate::world::World;
+use crate::world::{Activity, World};
 use gleaner_model::Nanos;
 
 impl World {

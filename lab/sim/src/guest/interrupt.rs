@@ -6,8 +6,7 @@
 use crate::engine::Time;
 use crate::ids::{ThreadIx, VcpuIx};
 use crate::program::{Doing, ThreadState};
-use crate::vcpu::{Activity, Irq, Place};
-use crate::world::World;
+use crate::world::{Activity, Irq, Place, World};
 
 impl World {
     /// Another vCPU sends an interrupt.

@@ -7,18 +7,16 @@
 //! idle takes waiting threads from others, unless its idle periods are so short that it would not pay
 //! (`newidle_balance`); a tick later an idle vCPU takes them in any case.
 
+mod exec;
 mod idle;
 mod interrupt;
+mod rwsem;
 mod yielder;
 
-pub(crate) use yielder::Yielder;
-
-use crate::config::GuestConfig;
 use crate::engine::{NEVER, Time, next_in_word};
 use crate::ids::{ThreadIx, VcpuIx, VmIx};
 use crate::program::{Doing, ThreadState};
-use crate::vcpu::{Activity, Irq};
-use crate::world::World;
+use crate::world::{Activity, Irq, Place, World, Yielder};
 
 /// An idle vCPU whose idle periods are shorter on average takes no work from others (sched_migration_cost).
 const MIGRATION_PAYS: Time = 500_000;
@@ -27,31 +25,7 @@ const TICK: Time = 4_000_000;
 /// After so many ticks also to those that a yielding thread keeps awake (so the benchmark `guest`, `spread`).
 const TICKS_TO_RETAINED: u32 = 25;
 
-/// A guest's scheduler.
-#[derive(Clone, Debug)]
-pub(crate) struct Guest {
-    pub(crate) config: GuestConfig,
-    /// All vCPUs, as bits.
-    pub(crate) all: u64,
-    /// Those the workload may use.
-    pub(crate) active: u64,
-    /// Those without a thread.
-    pub(crate) idle: u64,
-    /// Of those without a thread, those that no shootdown of the workload concerns any more: they have left its address
-    /// space.
-    pub(crate) left: u64,
-    /// Those with a thread that waits though somebody else could run it.
-    pub(crate) waiting: u64,
-    pub(crate) ticks_waited: u32,
-    /// Whether windows are wanted.
-    pub(crate) observed: bool,
-}
-
 impl World {
-    pub(crate) fn vcpu_of(&self, vm: VmIx, index: u32) -> VcpuIx {
-        VcpuIx(self.vms[vm.at()].first_vcpu.0 + index)
-    }
-
     /// When the vCPU has to be looked at again, if nothing comes in between.
     pub(crate) fn arm(&mut self, v: VcpuIx) {
         let vcpu = &self.vcpus[v.at()];
@@ -92,7 +66,7 @@ impl World {
 
     /// What the vCPU was doing has come to an end, or its debts are paid.
     pub(crate) fn vcpu_fires(&mut self, v: VcpuIx) {
-        if self.vcpus[v.at()].place == crate::vcpu::Place::Polling {
+        if self.vcpus[v.at()].place == Place::Polling {
             return self.stop_polling(v);
         }
         self.charge(v);

@@ -8,69 +8,8 @@
 //! Xen's credit scheduler has another kind of cap, by credit ([`super::credit`]); both have vCPUs leave, and join
 //! again, as here.
 
-use super::Cause;
-use crate::engine::Time;
 use crate::ids::{VcpuIx, VmIx};
-use crate::vcpu::Place;
-use crate::world::World;
-
-/// cpu.cfs_period_us, cpu.max: the default.
-pub(crate) const PERIOD: Time = 100_000_000;
-
-/// How much of its quota a virtual machine has used.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Cap {
-    quota: i64,
-    /// Of this period, at `since`. An overrun of a few nanoseconds is the next period's.
-    left: i64,
-    since: Time,
-    period_ends: Time,
-    /// vCPUs that hold a pCPU.
-    holding: u32,
-    pub(crate) throttled: bool,
-}
-
-impl Cap {
-    /// So many thousandths of a CPU; `None` for 0, which is no limit.
-    pub(crate) fn new(permille: u32) -> Option<Self> {
-        let quota = i64::try_from(PERIOD / 1_000 * u64::from(permille)).unwrap_or(i64::MAX);
-        (permille > 0).then_some(Self {
-            quota,
-            left: quota,
-            since: 0,
-            period_ends: PERIOD,
-            holding: 0,
-            throttled: false,
-        })
-    }
-
-    /// What it lets be held in so long a time.
-    pub(crate) fn limit(&self, length: u64) -> u64 {
-        let quota = u128::from(u64::try_from(self.quota).unwrap_or(0));
-        u64::try_from(quota * u128::from(length) / u128::from(PERIOD)).unwrap_or(u64::MAX)
-    }
-
-    /// Charges what was held up to `now`; a new period brings a new quota.
-    fn charge(&mut self, now: Time) {
-        let held = i64::try_from(now - self.since).unwrap_or(i64::MAX);
-        self.left -= held.saturating_mul(i64::from(self.holding));
-        self.since = now;
-        if now >= self.period_ends {
-            self.period_ends = (now / PERIOD + 1) * PERIOD;
-            self.left = self.quota + self.left.min(0);
-        }
-    }
-
-    /// When it has to be looked at again, if nothing comes in between.
-    fn due(&self, now: Time) -> Option<Time> {
-        if self.throttled {
-            return Some(self.period_ends);
-        }
-        let left = u64::try_from(self.left).unwrap_or(0);
-        let lasts = left.checked_add(u64::from(self.holding) - 1)?.checked_div(u64::from(self.holding))?;
-        Some(self.period_ends.min(now + lasts))
-    }
-}
+use crate::world::{Cause, Place, World};
 
 impl World {
     /// One vCPU more, or one less, holds a pCPU.

@@ -22,10 +22,8 @@ mod schedule;
 
 use crate::config::{CreditParams, Scheduler};
 use crate::engine::Time;
-use crate::host::entity::{Entity, signed};
 use crate::ids::{PcpuIx, VcpuIx};
-use crate::vcpu::Place;
-use crate::world::World;
+use crate::world::{Entity, Place, World, signed};
 
 /// When the `n`th tick of all pCPUs together is. Xen starts each pCPU's as it is brought up, one after the other, so
 /// they lie apart; evenly, for lack of anything better.

@@ -7,90 +7,14 @@
 mod balance;
 mod cap;
 mod credit;
-mod entity;
 mod groups;
-mod idle_states;
 mod pause;
-mod queue;
 mod rebalance;
 
-pub(crate) use balance::Class;
-pub(crate) use cap::Cap;
-#[cfg(debug_assertions)]
-pub(crate) use cap::PERIOD as CAP_PERIOD;
-pub(crate) use entity::Entity;
-pub(crate) use groups::Group;
-use idle_states::IdlePeriods;
-pub(crate) use queue::RunQueue;
-pub(crate) use rebalance::Pulls;
-
-use crate::config::{HostConfig, Scheduler};
-use crate::engine::{BitSet, Time};
+use crate::engine::Time;
 use crate::ids::{PcpuIx, VcpuIx};
-use crate::vcpu::{Activity, Place};
-use crate::world::World;
+use crate::world::{Activity, Cause, Pcpu, Place, World};
 use gleaner_model::Nanos;
-use std::collections::VecDeque;
-
-/// Why a pCPU looks for whom to run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Cause {
-    /// It has nobody, or nothing happened.
-    #[default]
-    Nothing,
-    /// The slice is used up.
-    Slice,
-    /// Somebody woke who comes first.
-    Wake,
-    /// Whoever runs spins in vain, or is halted and polled for.
-    Yield,
-}
-
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Pcpu {
-    pub(crate) curr: Option<VcpuIx>,
-    /// Whose cache it is.
-    pub(crate) last: Option<VcpuIx>,
-    pub(crate) queue: RunQueue,
-    /// Virtual runtimes of those in the queue, together.
-    pub(crate) sum: i64,
-    /// The queue's virtual time, which never goes back (window).
-    pub(crate) floor: i64,
-    /// When `curr` was given the pCPU.
-    pub(crate) started: Time,
-    pub(crate) cause: Cause,
-    pub(crate) listed: bool,
-    /// To be run next, whatever its key (directed yield).
-    pub(crate) favoured: Option<VcpuIx>,
-    pub(crate) busy: Time,
-    pub(crate) busy_since: Time,
-    pub(crate) pulls: Pulls,
-    idle_periods: IdlePeriods,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) struct Host {
-    pub(crate) config: HostConfig,
-    pub(crate) pcpus: Vec<Pcpu>,
-    pub(crate) classes: Vec<Class>,
-    /// Classes with more than one pCPU that each pCPU is in.
-    pub(crate) classes_of: Vec<Vec<u32>>,
-    /// pCPUs that nobody is on.
-    pub(crate) idle: BitSet,
-    /// pCPUs that have to look whom to run.
-    pub(crate) list: VecDeque<PcpuIx>,
-    pub(crate) switches: u64,
-    /// Ticks so far, and what all vCPUs together had at the last accounting (credit).
-    pub(crate) ticks: u64,
-    pub(crate) credit_balance: i64,
-    /// Of each virtual machine, where the scheduler has groups.
-    pub(crate) groups: Vec<Group>,
-    /// Whether somebody wants windows of the host.
-    pub(crate) observed: bool,
-    /// Longer than this no vCPU waits for a pCPU; checked in debug builds.
-    #[cfg(debug_assertions)]
-    pub(crate) waits_at_most: Time,
-}
 
 /// Speed of a hardware thread whose sibling is busy, in thousandths of a core's.
 const SMT_SPEED: u32 = 620;
@@ -98,10 +22,6 @@ const SMT_SPEED: u32 = 620;
 impl World {
     fn pcpu(&mut self, p: PcpuIx) -> &mut Pcpu {
         &mut self.host.pcpus[p.at()]
-    }
-
-    pub(crate) fn scheduler(&self) -> Scheduler {
-        self.host.config.scheduler
     }
 
     /// Has `p` look whom to run, as soon as the present event is dealt with.

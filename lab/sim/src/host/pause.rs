@@ -4,10 +4,9 @@
 //! spinner itself steps behind whoever waits on its own pCPU. The window doubles with every exit in vain. Xen has
 //! neither the preference nor the doubling.
 
-use super::Cause;
 use crate::engine::next_in_word;
 use crate::ids::VcpuIx;
-use crate::world::World;
+use crate::world::{Cause, World};
 
 impl World {
     /// The spinning vCPU has used up its window.

@@ -13,8 +13,7 @@
 
 use crate::engine::Time;
 use crate::ids::{PcpuIx, VcpuIx};
-use crate::vcpu::Place;
-use crate::world::World;
+use crate::world::{Place, Pulls, World};
 use std::ops::Range;
 
 const MS: Time = 1_000_000;
@@ -26,13 +25,6 @@ const HOT: Time = 500_000;
 const MOVES_MAX: usize = 32;
 /// Shortest and longest interval while busy: within the cache, and beyond it.
 const INTERVALS: [(Time, Time); 2] = [(64 * MS, 256 * MS), (256 * MS, 1_024 * MS)];
-
-/// When a pCPU looks again: within its cache, and beyond.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Pulls {
-    interval: [Time; 2],
-    next: [Time; 2],
-}
 
 /// pCPUs that are compared as one.
 #[derive(Clone, Copy, Debug)]

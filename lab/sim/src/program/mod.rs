@@ -8,17 +8,15 @@
 mod build;
 pub mod catalogue;
 mod code;
-mod exec;
 mod line;
-mod rwsem;
 mod sync;
+mod thread;
 
 pub use build::{Builder, Label};
 pub(crate) use code::Code;
-pub(crate) use exec::Thread;
-pub(crate) use exec::{Doing, ThreadState};
 pub(crate) use line::Line;
 pub(crate) use sync::Objects;
+pub(crate) use thread::{Doing, Thread, ThreadState};
 
 use crate::engine::{Random, Time};
 

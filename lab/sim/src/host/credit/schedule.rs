@@ -13,12 +13,8 @@
 //!   stopped before.
 
 use crate::engine::Time;
-use crate::host::Cause;
-use crate::host::balance::Class;
-use crate::host::entity::{IDLE, OVER};
 use crate::ids::{PcpuIx, VcpuIx};
-use crate::vcpu::Place;
-use crate::world::World;
+use crate::world::{Cause, Class, IDLE, OVER, Place, World};
 
 impl World {
     fn class_of_vcpu(&self, v: VcpuIx) -> i64 {

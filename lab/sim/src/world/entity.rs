@@ -1,5 +1,5 @@
 //! The arithmetic of the host's schedulers: pure functions of an [`Entity`] (a vCPU as the scheduler sees it) and a
-//! queue's virtual time. [`super`] moves vCPUs about; nothing here knows of the world.
+//! queue's virtual time. `host/` moves vCPUs about.
 //!
 //! | scheduler | key | slice | a wake-up preempts |
 //! | --- | --- | --- | --- |
@@ -40,13 +40,13 @@ pub(crate) struct Entity {
 }
 
 /// Most runnable by class (credit).
-pub(super) const BOOST: i64 = 0;
-pub(super) const UNDER: i64 = 1;
-pub(super) const OVER: i64 = 2;
+pub(crate) const BOOST: i64 = 0;
+pub(crate) const UNDER: i64 = 1;
+pub(crate) const OVER: i64 = 2;
 /// Of a pCPU that has nobody.
-pub(super) const IDLE: i64 = 3;
+pub(crate) const IDLE: i64 = 3;
 
-pub(super) fn signed(time: Time) -> i64 {
+pub(crate) fn signed(time: Time) -> i64 {
     i64::try_from(time).unwrap_or(i64::MAX)
 }
 

@@ -6,9 +6,9 @@
 //! (`try_get_writer_sem`): then it waits again as the first. So a writer that has to sleep stops all readers for as
 //! long as it takes to wake it, and once more for as long as it takes to wake them.
 
-use super::Writers;
 use super::exec::Flow;
 use crate::ids::{ThreadIx, VcpuIx};
+use crate::program::Writers;
 use crate::world::World;
 
 impl World {

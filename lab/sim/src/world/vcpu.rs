@@ -13,12 +13,12 @@
 //! A running vCPU first pays what it owes (the host's debt: a switch; the guest's: interrupts, a switch of threads),
 //! then goes on with its activity. Time is charged when something changes, never by ticks.
 
+use super::entity::Entity;
+use super::yielder::Yielder;
 use crate::engine::{NEVER, Time};
-use crate::guest::Yielder;
-use crate::host::Entity;
 use crate::ids::{PcpuIx, ThreadIx, VmIx};
 use crate::program::Line;
-use crate::slices::HostSeen;
+use crate::totals::VcpuTotals;
 use gleaner_model::Distribution;
 use smallvec::SmallVec;
 
@@ -61,63 +61,6 @@ pub(crate) enum Irq {
     Nap,
 }
 
-/// Where a vCPU's time went, in nanoseconds. The parts add up to the time since the beginning.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct VcpuTotals {
-    /// Threads ran, spinning and all.
-    pub work: Time,
-    /// The guest's kernel: switches, interrupts.
-    pub kernel: Time,
-    /// The yielding thread held it, or the idle task polled because Gleaner had it poll.
-    pub retained: Time,
-    /// The guest's idle task polled by itself.
-    pub polled: Time,
-    /// The host switched to it.
-    pub overhead: Time,
-    /// Of `overhead`: it was being taken up from a halt, which to the guest is more of the halt.
-    pub resuming: Time,
-    /// It waited for a pCPU.
-    pub ready: Time,
-    /// Of `overhead` and `ready`: a thread had the vCPU. A guest that is not told of steal takes it for the thread's
-    /// time.
-    pub stolen_work: Time,
-    /// Of `overhead` and `ready`: the yielding thread had it.
-    pub stolen_retained: Time,
-    /// It was halted (or the host polled for it).
-    pub halted: Time,
-    /// Of `halted`: the host polled on a pCPU.
-    pub host_polled: Time,
-    /// Idle periods that began.
-    pub idle_entries: u64,
-    /// Halts.
-    pub halts: u64,
-    /// Times a pCPU was given to it after another vCPU or idleness.
-    pub dispatches: u64,
-    /// Times the pCPU was taken from it.
-    pub preemptions: u64,
-    /// Interrupts handled.
-    pub interrupts: u64,
-    /// Switches away from a thread.
-    pub work_switches: u64,
-    /// Times a thread displaced the yielding thread.
-    pub yield_switches: u64,
-    /// Times the yielding thread went to sleep, having had the vCPU.
-    pub yield_sleeps: u64,
-    /// Threads woken here by another vCPU.
-    pub cross_wakeups: u64,
-    /// Pause-loop exits.
-    pub pause_exits: u64,
-    /// Longest wait for a pCPU.
-    pub ready_max: Time,
-}
-
-impl VcpuTotals {
-    /// All of it together: the time since the beginning.
-    pub fn sum(&self) -> Time {
-        self.work + self.kernel + self.retained + self.polled + self.overhead + self.ready + self.halted
-    }
-}
-
 /// What only an observer looks at.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
@@ -125,6 +68,16 @@ pub(crate) struct Seen {
     pub(crate) l_idle: Distribution,
     /// As of the last window.
     pub(crate) zero: VcpuTotals,
+}
+
+/// Of a vCPU, as of the last window of the host.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct HostSeen {
+    pub(crate) zero: VcpuTotals,
+    /// From a wake-up until it ran.
+    pub(crate) wake_to_run: Distribution,
+    /// Interrupts that came while it waited for a pCPU.
+    pub(crate) interrupts_while_waiting: u64,
 }
 
 /// In the order in which an event needs it, in lines of the processor's cache: on big machines that is what an event
