@@ -77,7 +77,9 @@ fn show(frame: &mut Frame, area: Rect, lines: Vec<Line>, look: Look) {
         (area.top()..area.bottom()).zip(&lines).filter(|(_, line)| is_cut(line)).map(|(y, _)| y).collect();
     frame.render_widget(Paragraph::new(lines), area);
     if let Some(last) = area.right().checked_sub(1).filter(|_| area.width > 0) {
-        cut.into_iter().for_each(|y| drop(frame.buffer_mut()[(last, y)].set_symbol(look.cut())));
+        for y in cut {
+            frame.buffer_mut()[(last, y)].set_symbol(look.cut());
+        }
     }
 }
 
