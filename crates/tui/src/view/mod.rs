@@ -72,7 +72,8 @@ fn take_last(area: &mut Rect, rows: u16) -> Rect {
 /// A line that has no room ends with a mark.
 fn show(frame: &mut Frame, area: Rect, lines: Vec<Line>, look: Look) {
     let area = area.intersection(frame.area());
-    let is_cut = |line: &Line| line.width() > usize::from(area.width);
+    // Blanks at its end need none.
+    let is_cut = |line: &Line| Line::raw(line.to_string().trim_end()).width() > usize::from(area.width);
     let cut: Vec<u16> =
         (area.top()..area.bottom()).zip(&lines).filter(|(_, line)| is_cut(line)).map(|(y, _)| y).collect();
     frame.render_widget(Paragraph::new(lines), area);
