@@ -135,12 +135,14 @@ const FEW_VCPUS: usize = 4;
 /// Whether it takes long to begin, and to end: a program in the idle loop is taken out of the kernel within tenths of a
 /// second, whatever the machine, and those that observe cost something for each vCPU. Not where a means was asked for.
 pub fn takes_long(config: &Config, vcpus: &CpuSet) -> bool {
-    if config.retain.means().is_some() || !rustix::process::geteuid().is_root() {
+    let sys = ProcRoot::default().sys;
+    let may_load = rustix::process::geteuid().is_root() && sys.join("kernel/btf/vmlinux").exists();
+    if config.retain.means().is_some() || !may_load {
         return false;
     }
     let auto = config.retain == RetainChoice::Auto && config.acts() && config.group.policy().retains();
     let is_refused = |wanted| config.refused.iter().any(|(means, _)| *means == wanted);
-    if auto && !is_refused(RetainMeans::Haltpoll) && Haltpoll::check(&ProcRoot::default().sys).is_ok() {
+    if auto && !is_refused(RetainMeans::Haltpoll) && Haltpoll::check(&sys).is_ok() {
         return false;
     }
     let may_poll = auto && !is_refused(RetainMeans::IdlePoll);
