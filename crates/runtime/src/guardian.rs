@@ -20,7 +20,7 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut, Write};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -43,6 +43,8 @@ const ALL_CLEAR: u8 = b'.';
 const WATCH: u8 = b'w';
 /// Said when the journal's open file comes along.
 const JOURNAL: u8 = b'j';
+/// Said when something comes along that it is to close last.
+const CLOSING: u8 = b'c';
 /// How long main may take to be gone after its end of the pipe was closed.
 const TRIES: usize = 200;
 
@@ -51,6 +53,8 @@ const TRIES: usize = 200;
 pub(crate) struct Guardian {
     child: Child,
     socket: UnixStream,
+    /// It closes what takes long, at its end.
+    closes: bool,
 }
 
 impl Guardian {
@@ -60,7 +64,7 @@ impl Guardian {
         let heartbeat = heartbeat.map_or_else(Stdio::null, Heartbeat::as_stdout);
         let (socket, its) = UnixStream::pair()?;
         command.arg("guardian").arg(path).stdin(OwnedFd::from(its)).stdout(heartbeat).stderr(Stdio::null());
-        Ok(Self { child: command.spawn()?, socket })
+        Ok(Self { child: command.spawn()?, socket, closes: false })
     }
 
     /// Has it watch the heartbeat: values that were set are taken back while that is silent.
@@ -71,12 +75,24 @@ impl Guardian {
 
     /// Has it hold the journal's open file.
     pub fn hold(&self, journal: &File) {
-        let files = [journal.as_fd()];
+        self.hand(JOURNAL, journal.as_fd());
+    }
+
+    /// Has it close these at its end, for which nobody waits then.
+    pub fn is_to_close(&mut self, files: &[OwnedFd]) {
+        for file in files {
+            self.hand(CLOSING, file.as_fd());
+        }
+        self.closes |= !files.is_empty();
+    }
+
+    fn hand(&self, word: u8, file: BorrowedFd<'_>) {
+        let files = [file];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut along = SendAncillaryBuffer::new(&mut space);
         along.push(SendAncillaryMessage::ScmRights(&files));
         // If it is gone, another one takes its place.
-        let _ = sendmsg(&self.socket, &[IoSlice::new(&[JOURNAL])], &mut along, SendFlags::NOSIGNAL);
+        let _ = sendmsg(&self.socket, &[IoSlice::new(&[word])], &mut along, SendFlags::NOSIGNAL);
     }
 
     pub fn pid(&self) -> i32 {
@@ -88,12 +104,14 @@ impl Guardian {
         !matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Tells it that there is nothing left to do, and waits for its end.
+    /// Tells it that there is nothing left to do, and waits for its end, unless that takes long and changes nothing.
     pub fn dismiss(mut self) {
         // If it is gone, there is nobody to tell.
         let _ = self.socket.write_all(&[ALL_CLEAR]);
         drop(self.socket);
-        let _ = self.child.wait();
+        if !self.closes {
+            let _ = self.child.wait();
+        }
     }
 }
 
@@ -122,12 +140,12 @@ pub fn guard(journal: &Path) -> Result<(), GuardError> {
         // SAFETY: SIG_IGN is no function of ours; ignoring a signal touches no memory.
         unsafe { libc::signal(signal, libc::SIG_IGN) };
     }
-    let mut held = None;
+    let mut held = Held::default();
     if wait_for_the_end(journal, &mut held) {
         return Ok(());
     }
     for _ in 0..TRIES {
-        match undo_held(journal, held.as_ref()) {
+        match undo_held(journal, held.journal.as_ref()) {
             // The socket closes a moment before the process is gone.
             Ok(UndoOutcome::InUse { .. }) => std::thread::sleep(Duration::from_millis(10)),
             Ok(_) => return Ok(()),
@@ -137,9 +155,18 @@ pub fn guard(journal: &Path) -> Result<(), GuardError> {
     Err(GuardError::MainLives)
 }
 
+/// What main has handed over.
+#[derive(Default)]
+struct Held {
+    /// The journal's open file.
+    journal: Option<File>,
+    /// What is closed at the end, whenever that is.
+    closing: Vec<OwnedFd>,
+}
+
 /// Waits for the end of main's side, and watches its heartbeat meanwhile, if that is wanted; whether main has cleaned
-/// up itself. `held`: the journal's open file, once it came.
-fn wait_for_the_end(journal: &Path, held: &mut Option<File>) -> bool {
+/// up itself.
+fn wait_for_the_end(journal: &Path, held: &mut Held) -> bool {
     let heartbeat = Heartbeat::from_stdout().ok();
     // Whoever takes another guardian's place may not be told: main can be stopped before it gets to.
     let mut watched = heartbeat.as_ref().and_then(Heartbeat::last).is_some();
@@ -150,7 +177,7 @@ fn wait_for_the_end(journal: &Path, held: &mut Option<File>) -> bool {
         // Again and again: main may be stopped once more in the middle of setting something, without a beat between.
         if let (Some(heartbeat), Some(Nanos::ZERO)) = (&heartbeat, left) {
             heartbeat.takes_back();
-            let taken = take_values_back(journal, held.as_ref());
+            let taken = take_values_back(journal, held.journal.as_ref());
             tracing::debug!(?taken, "the main process is silent");
             // Only now: what main sets once it knows must not be taken back.
             heartbeat.took_back();
@@ -171,7 +198,7 @@ enum Word {
     Ended,
 }
 
-fn next_word(timeout: Option<Duration>, held: &mut Option<File>) -> Word {
+fn next_word(timeout: Option<Duration>, held: &mut Held) -> Word {
     let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
     match poll(&mut [PollFd::new(&io::stdin(), PollFlags::IN)], timeout.as_ref()) {
         Ok(0) | Err(Errno::INTR) => return Word::Nothing,
@@ -187,9 +214,14 @@ fn next_word(timeout: Option<Duration>, held: &mut Option<File>) -> Word {
         Err(Errno::NOTSOCK) => rustix::io::read(io::stdin(), &mut word),
         received => received.map(|received| received.bytes),
     };
-    for message in along.drain() {
-        if let RecvAncillaryMessage::ScmRights(files) = message {
-            *held = files.last().map(File::from).or(held.take());
+    let files = along.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(files) => Some(files),
+        _ => None,
+    });
+    for file in files.flatten() {
+        match word {
+            [CLOSING] => held.closing.push(file),
+            _ => held.journal = Some(file.into()),
         }
     }
     match length {

@@ -191,7 +191,7 @@ impl Machine {
         }
         (self.session, self.retention) = (session, retention);
         if let Some(retention) = &mut self.retention {
-            retention.start();
+            retention.start(self.session.as_mut());
         }
     }
 
@@ -203,7 +203,7 @@ impl Machine {
         self.overhead_zero = thread_cpu_time();
         self.cost.follow(|| self.observing.observer().programs_ran());
         if let Some(retention) = &mut self.retention {
-            retention.start();
+            retention.start(self.session.as_mut());
         }
         // Whoever may have to take something back watches before it is set.
         self.beat(events);

@@ -1,5 +1,6 @@
 //! The means of retention in use: which vCPUs it keeps awake, and what it has spent.
 
+use crate::Session;
 use crate::retain::Opened;
 use crate::yielding::prepare_yielding;
 use gleaner_act::{ActError, Fallback, IdleGroup, Journal, Retainer, SetValue};
@@ -95,9 +96,12 @@ impl Retention {
         self.retaining.iter().filter_map(set).collect()
     }
 
-    /// From now on it counts.
-    pub(crate) fn start(&mut self) {
+    /// From now on it counts. What takes long to close, the guardian closes at the end: nobody waits for that.
+    pub(crate) fn start(&mut self, session: Option<&mut Session>) {
         self.zero = Spent::of(&self.counters());
+        if let Some(session) = session {
+            session.leave_closing(self.retainer.slow_to_close());
+        }
     }
 
     /// What it has spent since it counts. Retained time is not in it where the kernel polls: windows tell that.

@@ -8,6 +8,7 @@ use gleaner_act::{
 };
 use gleaner_sys::{OwnProc, ProcRoot, own_proc, why_refused};
 use std::fmt;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
 /// Acts under a journal and a guardian until [`Session::end`] (or drop).
@@ -19,6 +20,8 @@ pub struct Session {
     heartbeat: Option<Heartbeat>,
     /// How often the guardian had taken values back when it was last asked; `None`: it was not told to watch.
     taken: Option<u64>,
+    /// What the guardian is to close last.
+    closing: Vec<OwnedFd>,
     /// Why there is no guardian, if there is none.
     unguarded: Option<String>,
     path: PathBuf,
@@ -70,7 +73,9 @@ impl Session {
                 return Err(error);
             }
         };
-        let mut session = Self { journal, guardian, heartbeat, taken: None, unguarded, path, listener, ended: false };
+        let closing = Vec::new();
+        let mut session =
+            Self { journal, guardian, heartbeat, taken: None, closing, unguarded, path, listener, ended: false };
         session.have_journal_held();
         Ok(session)
     }
@@ -82,6 +87,12 @@ impl Session {
         {
             guardian.hold(&file);
         }
+    }
+
+    /// The guardian closes these last, for whom nobody waits.
+    pub(crate) fn leave_closing(&mut self, files: Vec<OwnedFd>) {
+        self.guardian.iter_mut().for_each(|guardian| guardian.is_to_close(&files));
+        self.closing = files;
     }
 
     /// The guardian's process.
@@ -112,6 +123,7 @@ impl Session {
                 if self.taken.is_some() {
                     guardian.watch();
                 }
+                guardian.is_to_close(&self.closing);
                 self.guardian = Some(guardian);
                 self.journal.hand_over_again();
                 self.have_journal_held();
@@ -157,6 +169,7 @@ impl Session {
     fn undo(&mut self) -> Result<UndoOutcome, ActError> {
         self.ended = true;
         let outcome = undo_own(&self.journal);
+        self.closing.clear();
         // What could not be undone (no descriptor left, say) the guardian tries again once this process is gone.
         if let Some(guardian) = self.guardian.take().filter(|_| outcome.is_ok()) {
             guardian.dismiss();

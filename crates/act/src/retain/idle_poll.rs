@@ -1,7 +1,7 @@
 //! A BPF program polls at the head of the kernel's idle loop; `idle_poll.bpf.c` explains how and why.
 //!
 //! Here: getting it into the kernel or saying why not, learning which flag says "reschedule", and the vCPUs' time-outs.
-//! All of it hangs on file descriptors of this process: however it ends, nothing stays.
+//! All of it hangs on file descriptors of this process and of its guardian: however these end, nothing stays.
 
 use super::Retainer;
 use crate::{ActError, Fallback, Journal};
@@ -14,6 +14,7 @@ use skel::types::{guard, idle_control, idle_cpu};
 use skel::{IdlePollSkelBuilder, OpenIdlePollSkel};
 use std::cell::RefCell;
 use std::mem::{MaybeUninit, offset_of};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 use std::{fs, io};
@@ -112,7 +113,7 @@ pub struct IdlePoll {
     learning: RefCell<Option<Link>>,
     bounded: bool,
     fallbacks: Vec<Fallback>,
-    _links: Vec<Link>,
+    links: Vec<Link>,
 }
 
 impl IdlePoll {
@@ -187,7 +188,7 @@ impl IdlePoll {
             }),
         }
         let learning = RefCell::new(Some(exit));
-        Ok(Self { vcpus: vcpus.clone(), cpus, control, learning, bounded, fallbacks, _links: links })
+        Ok(Self { vcpus: vcpus.clone(), cpus, control, learning, bounded, fallbacks, links })
     }
 
     /// Looks whether the flag is known by now.
@@ -199,8 +200,12 @@ impl IdlePoll {
         if let Some(flag) = learnt(&seen) {
             tracing::debug!("the idle task's flag {flag:#x} says reschedule");
             self.control.write_field(0, offset_of!(idle_control, reschedule_flag), flag);
-            *self.learning.borrow_mut() = None;
+            gleaner_sys::drop_aside(self.learning.take());
         }
+    }
+
+    fn poll_no_more(&self) {
+        self.members().for_each(|(vcpu, _)| self.set_timeout(vcpu, Nanos::ZERO));
     }
 
     fn set_timeout(&self, vcpu: VcpuId, timeout: Nanos) {
@@ -259,11 +264,22 @@ impl Retainer for IdlePoll {
         &self.fallbacks
     }
 
+    fn slow_to_close(&self) -> Vec<OwnedFd> {
+        self.links.iter().filter_map(|link| link.as_fd().try_clone_to_owned().ok()).collect()
+    }
+
     /// Polling ends at once. Taking programs out of the kernel may wait for a grace period: a thread of its own does
     /// that.
     fn retire(self: Box<Self>) {
-        self.members().for_each(|(vcpu, _)| self.set_timeout(vcpu, Nanos::ZERO));
+        self.poll_no_more();
         gleaner_sys::drop_aside(self);
+    }
+}
+
+impl Drop for IdlePoll {
+    /// Others may still have the links.
+    fn drop(&mut self) {
+        self.poll_no_more();
     }
 }
 

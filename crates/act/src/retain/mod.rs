@@ -26,6 +26,7 @@ pub(crate) use value_file::ValueFile;
 use crate::{ActError, Fallback, Journal, YieldingThreads};
 use gleaner_model::{Nanos, Order, RetainCounters, RetainMeans, VcpuId};
 use std::fs;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
 /// A way to keep vCPUs awake while they are idle. Dropping it ends that; what it changed in files the journal undoes.
@@ -59,6 +60,11 @@ pub trait Retainer: Send {
     /// What had to be replaced by something weaker.
     fn fallbacks(&self) -> &[Fallback] {
         &[]
+    }
+
+    /// What the kernel takes long to end, once the last copy is closed. Copies keep nothing awake.
+    fn slow_to_close(&self) -> Vec<OwnedFd> {
+        Vec::new()
     }
 
     /// Why it keeps nothing awake any more, for good: somebody else has set a file since it did, or a write is refused.
