@@ -165,12 +165,13 @@ fn state(explanation: &Explanation, policy: Policy, dry_run: bool) -> String {
     if !policy.retains() {
         return "watched".to_owned();
     }
-    if !retaining.is_empty() {
-        let would = if dry_run { "would be kept" } else { "kept" };
-        return format!("vCPUs {retaining} {would} awake");
-    }
+    let kept = if dry_run { "would be kept awake" } else { "kept awake" };
     if is_on_one(explanation) {
-        return format!("on vCPU {}: its threads take turns", explanation.active);
+        let awake = if retaining.is_empty() { String::new() } else { format!(", {kept}") };
+        return format!("on vCPU {}{awake}: its threads take turns", explanation.active);
+    }
+    if !retaining.is_empty() {
+        return format!("vCPUs {retaining} {kept}");
     }
     if explanation.retention_stopped && explanation.trial.is_none() {
         return "left alone: until a trial has shown that keeping vCPUs awake pays".to_owned();

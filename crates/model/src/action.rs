@@ -429,7 +429,9 @@ impl fmt::Display for Reason {
             | Self::ChainsTrial { .. }
             | Self::Chains { .. }
             | Self::ChainsChanged => self.of_turns(f),
-            Self::OnOneVcpu => write!(f, "its threads take turns on one vCPU: there is nothing to bridge"),
+            Self::OnOneVcpu => {
+                write!(f, "its threads take turns on one vCPU, and a yielding thread would stand in their way")
+            }
             Self::WakeupDelayed { delay, active } => {
                 write!(f, "expanded at once: a wake-up waited {delay} for another task on {active} {}", vcpus(active))
             }

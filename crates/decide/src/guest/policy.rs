@@ -6,7 +6,7 @@
 
 use super::consolidation::{Consolidation, Factors, Outcome, expands};
 use super::explain::{Explanation, NoStepCounts};
-use super::retention::{Retention, Urgency};
+use super::retention::{Placed, Retention, Urgency};
 use super::turns::{self, Chain, Change, Turns};
 use super::wake_pattern::RecentWakes;
 use super::{GuestParams, NoStep};
@@ -149,7 +149,7 @@ impl GuestPolicy {
             return decisions;
         }
         let topology_changed = self.follow_topology(window, &mut decisions);
-        let allowed_again = self.retention.feed(window, self.consolidation.active(), !self.turns.is_engaged());
+        let allowed_again = self.retention.feed(window, self.consolidation.active(), self.placed());
         self.lengths = window.lengths(self.consolidation.active());
         let because = if topology_changed {
             self.no_step.note(Some(NoStep::Settling));
@@ -305,6 +305,15 @@ impl GuestPolicy {
             self.carry_out(&outcome, decisions);
         }
         true
+    }
+
+    /// Where the group was in the window that is over.
+    fn placed(&self) -> Placed {
+        match (self.turns.is_engaged(), self.turns.is_on_one() && !self.turns.is_trying()) {
+            (false, _) => Placed::Apart,
+            (true, true) => Placed::OnOne,
+            (true, false) => Placed::Tried,
+        }
     }
 
     /// Why packing has nothing to win here, if it has not.

@@ -25,6 +25,7 @@ use gleaner_model::{CpuSet, Decision, Nanos, Profile, Reason, RetainMeans, VcpuI
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use trial::Trial;
+pub(super) use vcpu::Placed;
 use vcpu::{Request, Vcpu};
 
 /// A learnt time-out is at most so many times what the profile says.
@@ -139,17 +140,16 @@ impl Retention {
     }
 
     /// Says what each vCPU was like; returns those that may be retained again, and why.
-    /// `alone`: nothing else is being tried meanwhile.
-    pub(super) fn feed(&mut self, window: &Window, active: &CpuSet, alone: bool) -> BTreeMap<VcpuId, Reason> {
+    pub(super) fn feed(&mut self, window: &Window, active: &CpuSet, placed: Placed) -> BTreeMap<VcpuId, Reason> {
         let span = Nanos::from_millis(self.params.steal_span_ms);
-        let steady = alone && !self.trial.is_running();
+        let steady = placed == Placed::Apart && !self.trial.is_running();
         self.poll_price.feed(window);
         let prices = Prices { halt: self.timeout, poll: self.poll_price.get() };
         let mut allowed_again = BTreeMap::new();
         for seen in &window.vcpus {
             let Some(vcpu) = self.vcpus.get_mut(&seen.id) else { continue };
-            if steady {
-                vcpu.learn(window, seen, prices);
+            if steady || placed == Placed::OnOne && active.contains(seen.id) {
+                vcpu.learn(window, seen, prices, placed);
             }
             if let Some(reason) = vcpu.feed(window, seen, active.contains(seen.id), steady, span) {
                 allowed_again.insert(seen.id, reason);
@@ -187,12 +187,14 @@ impl Retention {
         allowed_again: &BTreeMap<VcpuId, Reason>,
         because: Reason,
     ) -> Vec<Decision> {
-        let on_one = (because == Reason::OnOneVcpu).then_some(because);
-        let tried = self.trial.retains() && on_one.is_none();
+        let on_one = because == Reason::OnOneVcpu;
+        // A yielding thread would stand in the way of threads that have one vCPU.
+        let tried = self.trial.retains() && (!on_one || self.means.polls_in_idle_task());
         // Parameters of the whole machine are for all vCPUs or for none.
         let contended = self.contended_anywhere(active).filter(|_| !self.means.is_per_vcpu());
         let allowed = self.asked && self.timeout > Nanos::ZERO && tried && contended.is_none();
         let forbidden = contended.or(Some(because).filter(|_| !tried));
+        let because = if on_one { Reason::Reactivated } else { because };
         let group = self.timeout;
         let mut decisions = Vec::new();
         for (&id, vcpu) in &mut self.vcpus {
@@ -200,7 +202,7 @@ impl Retention {
             let settled = active_before.contains(id) || self.means.polls_in_idle_task();
             let wanted = allowed && active.contains(id) && settled;
             let allowed_again = allowed_again.get(&id).copied();
-            let request = Request { active: active.contains(id), wanted, forbidden, allowed_again, because };
+            let request = Request { active: active.contains(id), on_one, wanted, forbidden, allowed_again, because };
             if let Some((action, reason)) = vcpu.reconcile(id, request, group) {
                 decisions.push(Decision { at, action, reason });
             }

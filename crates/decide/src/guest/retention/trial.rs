@@ -49,6 +49,9 @@ pub const AGAIN_MIN: Nanos = Nanos::from_secs(30);
 pub const AGAIN_MAX: Nanos = Nanos::from_secs(600);
 /// Retention stops where a synchronization costs more by this share, in the median.
 const COST_MIN: f64 = 0.01;
+/// Where the idle task polls, a trial takes that away for some 30 ms. Who has run for so long loses little by it, and
+/// polling untried for so long costs little where it does not pay.
+const POLLS_UNTRIED_FOR: Nanos = Nanos::from_millis(500);
 /// Pairs after which a trial may end, where each is clear.
 const EARLY_PAIRS: usize = 2;
 /// A pair clearly speaks for retention where it has so many times the rate.
@@ -162,6 +165,9 @@ pub(in crate::guest) struct Trial {
     enabled: bool,
     windows_per_block: u32,
     quiet_windows: u32,
+    not_before: Nanos,
+    /// Whether the last window ended after that.
+    old_enough: bool,
     wakeups_min: u64,
     gain_min: f64,
     again: Backoff,
@@ -192,6 +198,8 @@ impl Trial {
             enabled: enabled && params.retention_trials,
             windows_per_block: if polls { 1 } else { params.trial_block_windows },
             quiet_windows: if polls { params.poll_trial_quiet_windows } else { params.trial_quiet_windows },
+            not_before: if polls { POLLS_UNTRIED_FOR } else { Nanos::ZERO },
+            old_enough: !polls,
             wakeups_min: WAKEUPS_MIN,
             gain_min: params.trial_gain_min,
             // Nothing but a change of the workload makes it start small again.
@@ -224,6 +232,7 @@ impl Trial {
             again: self.again.clone(),
             lost: std::mem::take(&mut self.lost),
             quiet: self.quiet,
+            old_enough: self.old_enough,
             rate: self.rate,
             running: self.running.take().filter(|_| new.enabled),
             blind: self.blind,
@@ -285,7 +294,7 @@ impl Trial {
     /// How short windows it goes on the sooner for. What two pairs have not told takes windows of the usual length.
     pub(in crate::guest) fn urgency(&self) -> Urgency {
         let blocks = self.running.as_ref().map_or(0, |running| running.blocks.len());
-        if !self.enabled || !self.polls || self.verdict.is_some() || blocks >= 2 * EARLY_PAIRS {
+        if !self.enabled || !self.polls || !self.old_enough || self.verdict.is_some() || blocks >= 2 * EARLY_PAIRS {
             return Urgency::None;
         }
         let seen = |part: f64| {
@@ -320,6 +329,7 @@ impl Trial {
         let tells = window.group.progress.map_or(window.group.voluntary_switches, least);
         let seen = if self.enabled { measured(window, self.wakeups_min) } else { None };
         let before = self.retains();
+        self.old_enough = window.at >= self.not_before;
         self.rate = Some(tells as f64 / window.length.as_secs_f64().max(1e-9));
         self.blind = self.enabled && window.group.wake_to_run.is_none() && window.group.progress.is_none();
         let why = if self.waits_for_trial() { Reason::RetentionUnseen } else { Reason::RetentionTrial };
@@ -332,7 +342,9 @@ impl Trial {
         let Some(running) = &mut self.running else {
             self.quiet += 1;
             let waited = || self.again.remaining(window.at) == Nanos::ZERO;
-            let due = self.quiet >= self.quiet_windows && (waited() || self.lost.is_another(block.granularity()));
+            let due = self.old_enough
+                && self.quiet >= self.quiet_windows
+                && (waited() || self.lost.is_another(block.granularity()));
             if due {
                 self.running = Some(Running::default());
             }

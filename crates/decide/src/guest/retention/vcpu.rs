@@ -14,6 +14,8 @@ pub(super) struct Vcpu {
     retained: Option<Nanos>,
     /// Where it follows the idle lengths.
     learnt: Option<LearntTimeout>,
+    /// The same while its group is on this vCPU alone: then it is idle only where all threads wait.
+    learnt_on_one: Option<LearntTimeout>,
     /// Whether it is released because its idle periods are too long.
     too_long: bool,
     guard: ContentionGuard,
@@ -39,6 +41,7 @@ impl Vcpu {
         Self {
             retained: None,
             learnt,
+            learnt_on_one: None,
             too_long: false,
             guard: ContentionGuard::new(params),
             idle_watch: IdleWatch::new(watches, params),
@@ -53,6 +56,7 @@ impl Vcpu {
     pub(super) fn set_params(&mut self, learnt: Option<(LearntTimeout, Nanos)>, params: &GuestParams) {
         self.guard.set_params(params);
         self.idle_watch.set_params(params);
+        self.learnt_on_one = None;
         self.learnt = match (self.learnt.take(), learnt) {
             (Some(mut had), Some((_, longest))) => {
                 had.limit_to(longest);
@@ -109,9 +113,17 @@ impl Vcpu {
     }
 
     /// Takes the idle periods of a window.
-    pub(super) fn learn(&mut self, window: &Window, vcpu: &VcpuWindow, prices: Prices) {
+    pub(super) fn learn(&mut self, window: &Window, vcpu: &VcpuWindow, prices: Prices, placed: Placed) {
+        let learnt = match placed {
+            Placed::Apart => {
+                self.learnt_on_one = None;
+                &mut self.learnt
+            }
+            Placed::OnOne => &mut self.learnt_on_one,
+            Placed::Tried => return,
+        };
         let seen = IdleLengths::seen(vcpu, self.retained.unwrap_or(Nanos::ZERO));
-        if let (Some(learnt), Some(seen)) = (&mut self.learnt, seen) {
+        if let (Some(learnt), Some(seen)) = (learnt, seen) {
             learnt.feed(&seen, window.length, prices);
         }
     }
@@ -120,6 +132,7 @@ impl Vcpu {
     pub(super) fn workload_changed(&mut self) {
         self.idle_watch.workload_changed();
         self.learnt.iter_mut().for_each(LearntTimeout::forget);
+        self.learnt_on_one = None;
     }
 
     pub(super) fn is_retained(&self) -> bool {
@@ -157,14 +170,18 @@ impl Vcpu {
     /// Retains it, or lets go of it; says what changed.
     pub(super) fn reconcile(&mut self, vcpu: VcpuId, request: Request, group: Nanos) -> Option<(Action, Reason)> {
         let wanted = request.wanted && !self.held_back();
-        let timeout = self.timeout(group);
+        if request.on_one && self.learnt_on_one.is_none() {
+            self.learnt_on_one = self.learnt.clone();
+        }
+        let learnt = if request.on_one { &self.learnt_on_one } else { &self.learnt };
+        let timeout = learnt.as_ref().map_or(group, LearntTimeout::timeout);
         let retained = Some(timeout).filter(|timeout| wanted && *timeout > Nanos::ZERO);
         if retained == self.retained {
             return None;
         }
         let was = std::mem::replace(&mut self.retained, retained);
         let was_too_long = std::mem::replace(&mut self.too_long, wanted && retained.is_none());
-        let by_lengths = self.learnt.as_ref().map(|learnt| Reason::IdleLengths { within: learnt.within() });
+        let by_lengths = learnt.as_ref().map(|learnt| Reason::IdleLengths { within: learnt.within() });
         if let Some(timeout) = retained {
             let other_timeout = by_lengths.filter(|_| was.is_some() || was_too_long);
             let reason = request.allowed_again.or(other_timeout).unwrap_or(request.because);
@@ -176,11 +193,24 @@ impl Vcpu {
     }
 }
 
+/// Where a group was in a window.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(in crate::guest) enum Placed {
+    /// On the vCPUs that consolidation left it.
+    Apart,
+    /// On one, because its threads take turns.
+    OnOne,
+    /// On one, or in chains, for a trial: nothing is learnt.
+    Tried,
+}
+
 /// What the group has to say of one of its vCPUs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Request {
     /// Whether the group runs on it.
     pub active: bool,
+    /// Whether the group runs on it alone, because its threads take turns.
+    pub on_one: bool,
     /// Whether it should be retained, as far as the group is concerned.
     pub wanted: bool,
     /// Why the group may not retain at all.
