@@ -1,5 +1,6 @@
 //! The command line: all commands. Each brings its own arguments, and knows nothing of this.
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use gleaner_command::everywhere::EverywhereArgs;
 use std::ffi::OsString;
@@ -89,8 +90,19 @@ fn with_its_own(above: &str, command: &clap::Command) -> Vec<(String, String)> {
 /// Help, version, or what is wrong with them.
 pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
     let mut command = command();
-    let matches = command.try_get_matches_from_mut(words)?;
+    let matches = command.try_get_matches_from_mut(words).map_err(|error| without_hidden(error, &command))?;
     Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+}
+
+/// Nobody is advised to use a hidden command.
+fn without_hidden(mut error: clap::Error, command: &clap::Command) -> clap::Error {
+    if let Some(ContextValue::Strings(mut names)) = error.remove(ContextKind::SuggestedSubcommand) {
+        names.retain(|name| !command.find_subcommand(name).is_some_and(clap::Command::is_hide_set));
+        if !names.is_empty() {
+            error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(names));
+        }
+    }
+    error
 }
 
 #[derive(Debug, Subcommand)]

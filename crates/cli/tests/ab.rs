@@ -367,6 +367,23 @@ fn an_outlier_is_marked_and_kept() {
 }
 
 #[test]
+fn runs_of_milliseconds_get_a_note_and_longer_ones_none() {
+    let note = "compare work of a second or more";
+    let said = |script: &str| finish(&mut ab(&["-n", "2", "--warmup", "0"], script)).with_status(0).stdout;
+    let long = said("sleep 0.2");
+    assert!(!long.contains(note), "{long}");
+    // On a busy machine they may take longer.
+    assert!((0..10).any(|_| said("true").contains(note)));
+}
+
+#[test]
+fn a_progress_file_that_is_not_there_is_told() {
+    let options = ["-n", "2", "--warmup", "0", "--progress", "/no/such/file"];
+    let said = finish(&mut ab(&options, "sleep 0.3")).with_status(0);
+    assert!(said.stdout.contains("/no/such/file has no number, or is not there"), "{said:#?}");
+}
+
+#[test]
 fn managed_runs_show_what_they_cost_on_this_machine() {
     // Where the host takes the vCPUs away, the guard stops the yielding threads, and what it takes counts as anybody's
     // CPU time: then it has to show in one of a few pairs.

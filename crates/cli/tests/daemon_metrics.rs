@@ -4,7 +4,7 @@ mod common;
 
 use common::daemon::Daemon;
 use common::program::Program;
-use common::{comes_true, finish, gleaner};
+use common::{LONGEST_WAIT, comes_true, finish, gleaner};
 use std::io::Write;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
@@ -17,6 +17,8 @@ fn configuration(program: &Program, socket: Option<&Path>) -> String {
 /// What is served there.
 fn page(socket: &Path) -> String {
     let mut stream = UnixStream::connect(socket).unwrap();
+    stream.set_read_timeout(Some(LONGEST_WAIT)).unwrap();
+    stream.set_write_timeout(Some(LONGEST_WAIT)).unwrap();
     stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
     std::io::read_to_string(stream).unwrap()
 }

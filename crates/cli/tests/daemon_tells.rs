@@ -48,6 +48,7 @@ fn a_daemon_says_how_things_stand_and_why() {
     let said = daemon.asked(&["explain", "two"]).with_status(0).stdout;
     assert!(said.contains("two (process") && !said.contains("one (") && said.contains("changes if"), "{said}");
     assert!(daemon.asked(&["explain", "0"]).with_status(0).stdout.contains("vCPU 0 halts"));
+    daemon.asked(&["explain", "999"]).with_status(2).naming(&["there is no vCPU 999, and no group of that name"]);
     daemon.asked(&["explain", "three"]).with_status(2).naming(&["no group is called three; there are one, two"]);
     assert!(daemon.asked(&["verify"]).with_status(0).stdout.contains("nothing is set"));
     // A broken reload is said to whoever asked, and stays in the status.
@@ -66,6 +67,20 @@ fn a_daemon_says_how_things_stand_and_why() {
         asks.arg("--state-dir").arg(&state);
         finish(&mut asks).with_status(1).naming(&["no daemon runs here", "gleaner daemon"]);
     }
+}
+
+#[test]
+fn a_daemon_that_says_nothing_is_named_and_not_waited_for() {
+    let program = Program::start();
+    let mut daemon = Daemon::start(&group("one", &program, WATCHED));
+    daemon.signal(libc::SIGSTOP);
+    let process = format!("process {} said nothing for 10 s", daemon.pid());
+    daemon.asked(&["status"]).with_status(1).naming(&[&process, "it may be stopped"]);
+    daemon.signal(libc::SIGCONT);
+    assert!(daemon.is_running());
+    daemon.asked(&["status"]).with_status(0);
+    assert_eq!(daemon.ends(), (Some(0), false));
+    program.ends_well();
 }
 
 /// Of each group: who sees it, its CPU time, its voluntary switches.

@@ -19,6 +19,9 @@ pub(crate) struct Control {
     _folder: Option<OpenedFolder>,
 }
 
+/// In a folder that a group may look into: its group and mode from before, for whoever comes after a kill.
+const BEFORE: &str = "folder.before";
+
 /// A folder that a group may look into, until this is dropped.
 #[derive(Debug)]
 struct OpenedFolder {
@@ -31,16 +34,33 @@ impl OpenedFolder {
     fn to(gid: u32, path: &Path) -> io::Result<Self> {
         let found = fs::symlink_metadata(path)?;
         let opened = Self { path: path.to_owned(), gid: found.gid(), mode: found.mode() & 0o7777 };
+        fs::write(path.join(BEFORE), format!("{} {:o}\n", opened.gid, opened.mode))?;
         chown(path, None, Some(gid))?;
         fs::set_permissions(path, fs::Permissions::from_mode(0o750))?;
         Ok(opened)
     }
+
+    /// As a killed daemon left it.
+    fn left_behind(path: &Path) -> Option<Self> {
+        let text = fs::read_to_string(path.join(BEFORE)).ok()?;
+        let (gid, mode) = text.trim().split_once(' ')?;
+        let mode = u32::from_str_radix(mode, 8).ok().filter(|mode| *mode <= 0o7777)?;
+        Some(Self { path: path.to_owned(), gid: gid.parse().ok()?, mode })
+    }
+}
+
+/// Gives a folder back what a killed daemon took from it. It is ours and locked.
+pub(crate) fn give_back_folder(path: &Path) {
+    drop(OpenedFolder::left_behind(path));
+    // One that was not written whole tells nothing, and nothing was changed by then.
+    let _ = fs::remove_file(path.join(BEFORE));
 }
 
 impl Drop for OpenedFolder {
     fn drop(&mut self) {
         let _ = fs::set_permissions(&self.path, fs::Permissions::from_mode(self.mode));
         let _ = chown(&self.path, None, Some(self.gid));
+        let _ = fs::remove_file(self.path.join(BEFORE));
     }
 }
 
@@ -79,6 +99,7 @@ impl Control {
         group: Option<u32>,
         mut ask: impl FnMut(Request, Peer) -> Answer + Send + 'static,
     ) -> io::Result<Self> {
+        path.parent().into_iter().for_each(give_back_folder);
         // A killed daemon's: there is one at a time.
         if fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket()) {
             fs::remove_file(path)?;
@@ -194,6 +215,15 @@ mod tests {
         assert_eq!(stands(), (0o750, 54_321));
         drop(control);
         assert_eq!(stands(), before);
+        // A kill: nobody drops it.
+        let start = |group| Control::start(&folder.path().join("s"), group, |_, _| Answer::Reloaded(7)).unwrap();
+        std::mem::forget(start(Some(54_321)));
+        drop(start(Some(54_322)));
+        assert_eq!(stands(), before);
+        std::mem::forget(start(Some(54_321)));
+        let _control = start(None);
+        assert_eq!(stands(), before);
+        assert!(!folder.path().join(BEFORE).exists());
     }
 
     #[test]

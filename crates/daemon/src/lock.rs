@@ -1,5 +1,6 @@
 //! One daemon a machine: a lock in the state folder, with the process that holds it.
 
+use crate::control::give_back_folder;
 use crate::protocol::socket_in;
 use gleaner_act::{ActError, is_trusted_dir, list_journals};
 use rustix::fs::{FlockOperation, flock};
@@ -146,6 +147,7 @@ pub fn tidy(folder: &Path) {
         && let Ok(lock) = Lock::take(folder)
     {
         let _ = fs::remove_file(socket_in(folder));
+        give_back_folder(folder);
         drop(lock);
     }
 }

@@ -58,7 +58,7 @@ pub use resting::Resting;
 pub use retain::{Opened, Opening, open_one};
 pub use runtime::Runtime;
 pub use session::{Session, run_id};
-pub use setup::SetupError;
+pub use setup::{SetupError, takes_long};
 pub use snapshot::{GroupSnapshot, RetentionSnapshot, Snapshot};
 pub use timeout_requests::GroupId;
 pub use totals::{LengthSummaries, LengthSummary, Totals};

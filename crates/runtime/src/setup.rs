@@ -129,6 +129,24 @@ pub(crate) fn likely_means(vcpus: &CpuSet) -> RetainMeans {
     }
 }
 
+/// vCPUs on which BPF programs that observe are soon begun, and soon ended.
+const FEW_VCPUS: usize = 4;
+
+/// Whether it takes long to begin, and to end: a program in the idle loop is taken out of the kernel within tenths of a
+/// second, whatever the machine, and those that observe cost something for each vCPU. Not where a means was asked for.
+pub fn takes_long(config: &Config, vcpus: &CpuSet) -> bool {
+    if config.retain.means().is_some() || !rustix::process::geteuid().is_root() {
+        return false;
+    }
+    let auto = config.retain == RetainChoice::Auto && config.acts() && config.group.policy().retains();
+    let is_refused = |wanted| config.refused.iter().any(|(means, _)| *means == wanted);
+    if auto && !is_refused(RetainMeans::Haltpoll) && Haltpoll::check(&ProcRoot::default().sys).is_ok() {
+        return false;
+    }
+    let may_poll = auto && !is_refused(RetainMeans::IdlePoll);
+    may_poll || config.observer == ObserverChoice::Auto && vcpus.len() > FEW_VCPUS
+}
+
 /// An observer, and why it is not BPF.
 type Opened = Result<(Observing, Option<BpfRefusal>), ObserveError>;
 

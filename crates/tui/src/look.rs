@@ -67,6 +67,11 @@ impl Look {
         }
     }
 
+    /// At the end of a line that has no room.
+    pub(crate) fn cut(self) -> &'static str {
+        if self.unicode { "…" } else { "~" }
+    }
+
     /// What wants to be seen.
     pub(crate) fn alert(self) -> Style {
         let style = Style::new().add_modifier(Modifier::BOLD);

@@ -15,7 +15,7 @@ const CPUS: usize = 1024;
 const PIECE_US: u64 = 5;
 
 struct Shared {
-    /// Whose turn it is in a narrow phase; `THREADS` is everybody's: a wide one. `u64::MAX`: the end.
+    /// Whose turn it is in a narrow phase; `THREADS + n` is everybody's: the wide one n. `u64::MAX`: the end.
     turn: Mutex<u64>,
     /// One for each thread: a hand-over wakes one.
     changed: Vec<Condvar>,
@@ -96,7 +96,7 @@ fn main() {
             let shared = &shared;
             scope.spawn(move || worker(shared, thread, threads, work_ms, cpus));
         }
-        for _ in 0..phases {
+        for phase in 0..phases {
             for _ in 0..handovers / threads {
                 compute(7, PIECE_US * ITERATIONS_PER_US);
                 if count > 1 {
@@ -109,7 +109,7 @@ fn main() {
             shared.count.store(0, Ordering::Relaxed);
             shared.all_at.store(0, Ordering::Relaxed);
             shared.wide_at.store(before, Ordering::Relaxed);
-            shared.set(threads);
+            shared.set(threads + phase);
             wide(&shared, 0, work_ms, cpus);
             shared.wait(0, |turn| turn == 0);
             wide_ns += shared.now() - before;
@@ -139,15 +139,16 @@ fn main() {
 
 fn worker(shared: &Shared, thread: usize, threads: u64, work_ms: u64, cpus: usize) {
     let own = thread as u64;
+    // Between two wide phases there may be nothing that a thread sees.
+    let mut done = None;
     loop {
-        let turn = shared.wait(thread, |turn| turn == own || turn >= threads);
+        let turn = shared.wait(thread, |turn| turn == own || turn >= threads && done != Some(turn));
         if turn == u64::MAX {
             return;
         }
-        if turn == threads {
+        if turn >= threads {
             wide(shared, thread, work_ms, cpus);
-            // The last one has handed the turn back.
-            shared.wait(thread, |turn| turn != threads);
+            done = Some(turn);
             continue;
         }
         compute(own, PIECE_US * ITERATIONS_PER_US);

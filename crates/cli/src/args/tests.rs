@@ -109,3 +109,12 @@ fn earlier_names_of_durations_are_understood_and_not_shown() {
         assert!(help.contains(name(now)) && !help.contains(name(earlier)), "{help}");
     }
 }
+
+#[test]
+fn a_misspelt_command_is_told_the_nearest_that_is_shown() {
+    for (word, meant) in [("atach", Some("attach")), ("detach", Some("attach")), ("cach", None), ("guardin", None)] {
+        let said = parse(["gleaner", word].map(OsString::from)).unwrap_err().to_string();
+        assert!(meant.is_none_or(|meant| said.contains(&format!("'{meant}'"))), "{said}");
+        assert!(!["'cache'", "'sim'", "'guardian'"].iter().any(|hidden| said.contains(hidden)), "{said}");
+    }
+}

@@ -18,7 +18,7 @@ use gleaner_model::{CpuSet, Nanos, WakeupCosts};
 use gleaner_observe::{ProcRoot, Target};
 use gleaner_report::RunReport;
 use gleaner_runtime::event_loop::{self, Received, Task};
-use gleaner_runtime::{Runtime, SetupError, Snapshot};
+use gleaner_runtime::{Runtime, SetupError, Snapshot, takes_long};
 use gleaner_settings::ObserverChoice;
 use gleaner_sys::why_refused;
 use std::io;
@@ -29,6 +29,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+
+/// A program that ends sooner is left alone where it takes long to begin and to end: it would pay more than it may win.
+const GROWN: Duration = Duration::from_millis(500);
 
 /// What the thread is told.
 #[derive(Debug)]
@@ -159,6 +162,7 @@ impl Work {
     fn all(&mut self, ready: &Sender<Result<BeforeExec, Failure>>) {
         let mut runtime = None;
         if Beside::first(&self.options) {
+            add_what_is_kept(&mut self.options.config, &self.vcpus);
             let asked = joined::look(&self.options.asking, &self.options.config);
             self.told.notes.extend(asked.err().as_deref().map(beside_the_daemon));
             let before = self.prepare().map(|prepared| {
@@ -179,11 +183,16 @@ impl Work {
             runtime.map(Runtime::end);
             return;
         };
+        let grown = Instant::now() + GROWN;
         if !Beside::first(&self.options) {
             match joined::look(&self.options.asking, &self.options.config) {
                 Ok(Some(offer)) => return self.stay_with_daemon(offer, pid),
                 Ok(None) => {}
                 Err(why) => self.told.notes.push(beside_the_daemon(&why)),
+            }
+            add_what_is_kept(&mut self.options.config, &self.vcpus);
+            if takes_long(&self.options.config, &self.vcpus) && !self.lasts_until(grown) {
+                return;
             }
             // What was asked for by name has been refused before.
             runtime = self.prepare().unwrap_or_else(|failure| {
@@ -193,6 +202,19 @@ impl Work {
         }
         if let Some(runtime) = runtime {
             self.told.own = Some(self.manage(runtime, pid));
+        }
+    }
+
+    /// Whether the program does. Nobody waits for this thread meanwhile.
+    fn lasts_until(&mut self, grown: Instant) -> bool {
+        self.idle.store(true, Ordering::SeqCst);
+        loop {
+            match event_loop::receive_until(&self.orders, grown) {
+                None => return true,
+                Some(Received::Event(Order::End) | Received::Closed) => return false,
+                // Who was forked and who ended is looked for later.
+                Some(Received::Event(_)) => {}
+            }
         }
     }
 
@@ -210,7 +232,6 @@ impl Work {
         let prepared = if let Some(why) = in_the_way {
             Err(why)
         } else {
-            add_what_is_kept(config, &self.vcpus);
             self.told.costs = config.costs;
             match Runtime::prepare_unless(config, self.vcpus.clone(), listener(), go_on) {
                 Ok(runtime) => Ok(runtime),

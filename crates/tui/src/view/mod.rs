@@ -30,15 +30,15 @@ pub(crate) fn draw(frame: &mut Frame, app: &App, look: Look) {
     let area = frame.area();
     let mut rest = area;
     let footer = take_last(&mut rest, 1);
-    show(frame, footer, vec![footer_line(app)]);
+    show(frame, footer, vec![footer_line(app)], look);
     let header = header::lines(app, look, area.width);
-    show(frame, take(&mut rest, header.len()), header);
+    show(frame, take(&mut rest, header.len()), header, look);
     if app.help {
-        show(frame, rest, help());
+        show(frame, rest, help(), look);
         return;
     }
     let Some(status) = app.status() else {
-        show(frame, rest, vec![Line::raw("Nothing is known yet.")]);
+        show(frame, rest, vec![Line::raw("Nothing is known yet.")], look);
         return;
     };
     let tabs = group::tabs(app, area.width);
@@ -48,9 +48,9 @@ pub(crate) fn draw(frame: &mut Frame, app: &App, look: Look) {
     let below = u16::try_from(tabs.len() + figures.len()).unwrap_or(0) + DECISIONS_MIN;
     let most = rest.height.saturating_sub(below).max(rest.height / 3);
     let vcpus = vcpus::lines(&rows, status, app.scroll, look, (area.width, most));
-    show(frame, take(&mut rest, vcpus.len()), vcpus);
-    show(frame, take(&mut rest, tabs.len()), tabs);
-    show(frame, take(&mut rest, figures.len()), figures);
+    show(frame, take(&mut rest, vcpus.len()), vcpus, look);
+    show(frame, take(&mut rest, tabs.len()), tabs, look);
+    show(frame, take(&mut rest, figures.len()), figures, look);
     let decisions = Paragraph::new(group::decisions(app, usize::from(rest.height)));
     frame.render_widget(decisions.wrap(Wrap { trim: false }), rest);
 }
@@ -69,8 +69,19 @@ fn take_last(area: &mut Rect, rows: u16) -> Rect {
     Rect { y: area.y + area.height, height: rows, ..*area }
 }
 
-fn show(frame: &mut Frame, area: Rect, lines: Vec<Line>) {
+/// A line that has no room ends with a mark.
+fn show(frame: &mut Frame, area: Rect, lines: Vec<Line>, look: Look) {
+    let area = area.intersection(frame.area());
+    // Blanks at its end need none.
+    let is_cut = |line: &Line| Line::raw(line.to_string().trim_end()).width() > usize::from(area.width);
+    let cut: Vec<u16> =
+        (area.top()..area.bottom()).zip(&lines).filter(|(_, line)| is_cut(line)).map(|(y, _)| y).collect();
     frame.render_widget(Paragraph::new(lines), area);
+    if let Some(last) = area.right().checked_sub(1).filter(|_| area.width > 0) {
+        for y in cut {
+            frame.buffer_mut()[(last, y)].set_symbol(look.cut());
+        }
+    }
 }
 
 fn footer_line(app: &App) -> Line<'static> {

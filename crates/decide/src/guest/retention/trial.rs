@@ -160,6 +160,7 @@ pub enum Urgency {
 }
 
 /// Tries retention from time to time and remembers whether it pays.
+#[allow(clippy::struct_excessive_bools, reason = "each is true or false by itself")]
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(in crate::guest) struct Trial {
     enabled: bool,
