@@ -117,7 +117,7 @@ fn a_pause_loop_exit_obeys_the_ratelimit() {
 #[test]
 fn nobody_who_is_over_runs_before_who_is_not_though_a_spinner_would_prefer_it() {
     // Four that wait for one lock all the time on two pCPUs, with KVM's pause-loop exits, and two that compute: a third
-    // each. With directed yields the four had both pCPUs for themselves. That nobody starves is checked in debug builds.
+    // each. With directed yields the four had both pCPUs for themselves.
     let mut b = Builder::new();
     let lock = b.spinlock();
     let again = b.label_here();
