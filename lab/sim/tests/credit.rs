@@ -151,6 +151,21 @@ fn who_waits_gets_no_credit_and_may_wait_long_for_those_that_wake() {
     assert!(waited > 3 * S, "{:?}", result.vms[1].vcpus);
 }
 
+#[test]
+fn whatever_runs_beside_whatever_classes_go_in_order() {
+    // Checked whenever a pCPU chooses, in debug builds.
+    for (one, other) in catalogue::ALL.iter().flat_map(|one| catalogue::ALL.iter().map(move |other| (one, other))) {
+        let vm = |program: &catalogue::Description, vcpus| {
+            let plan = Plan { threads: vcpus, items: None, granularity: Span::Fixed(program.granularity) };
+            VmConfig::new(program.name, vcpus, Costs::XEN_2014, (program.build)(&plan))
+        };
+        let host = HostConfig { halt_poll: HaltPoll::KVM, ple: Some(PauseLoop::XEN), ..xen(2) };
+        let mut config = Config::new(host, vec![vm(one, 4), vm(other, 2)]);
+        config.end = 200 * MS;
+        assert_eq!(run_config(config).end_ns, 200 * MS, "{} beside {}", one.name, other.name);
+    }
+}
+
 /// Four threads that compute and sleep at random.
 fn restless() -> Workload {
     let mut b = Builder::new();

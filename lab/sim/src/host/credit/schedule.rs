@@ -73,10 +73,12 @@ impl World {
         }
     }
 
-    /// Whether nobody of a higher class waits here: all the promise that there is.
+    /// Whether nobody of a higher class waits here: all the promise that there is. Who has never run is in the queue as
+    /// if it had woken (`setup`).
     fn is_first(&self, p: PcpuIx, next: Option<VcpuIx>) -> bool {
         let class = |v: Option<VcpuIx>| v.map_or(IDLE, |v| self.class_of_vcpu(v));
-        class(next) <= class(self.host.pcpus[p.at()].queue.first())
+        let begins = next.is_some_and(|next| self.vcpus[next.at()].totals.dispatches == 0);
+        begins || class(next) <= class(self.host.pcpus[p.at()].queue.first())
     }
 
     /// The first of the queue, with the present one behind those of its class, or one of a higher class from elsewhere.
