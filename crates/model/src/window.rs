@@ -277,7 +277,8 @@ impl Window {
         self.active(active).map(|vcpu| vcpu.idle_entries).sum::<Option<u64>>().or(self.idle_entries)
     }
 
-    /// How many threads of the group ran or waited to run at once, on average; `None` where the observer cannot tell.
+    /// How many threads of the group ran or waited to run at once, on average, as CPU time and waits say it; `None`
+    /// where the observer cannot tell.
     pub fn concurrency(&self) -> Option<f64> {
         Some((self.group.cpu_time + self.group.waited?).share_of(self.length))
     }
