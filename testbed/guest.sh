@@ -154,7 +154,8 @@ boot() {
     done
     while kill -0 "$qemu_pid" 2>/dev/null; do
         if stands_still; then hung=still; kill "$qemu_pid" 2>/dev/null || true; break; fi
-        sleep 0.5
+        # Half a second, or until it ends.
+        timeout 0.5 tail -f -s 0.05 --pid="$qemu_pid" /dev/null || true
     done
     wait "$qemu_pid" || ended=$?
     qemu_pid=""

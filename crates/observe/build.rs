@@ -14,10 +14,11 @@ const SOURCES: [(&str, &str); 5] = [
 ];
 
 /// What they include of our own.
-const HEADERS: [&str; 5] = [
+const HEADERS: [&str; 6] = [
     "src/bpf/common.bpf.h",
     "src/bpf/maps.bpf.h",
     "src/bpf/bursts.bpf.h",
+    "src/bpf/runnable.bpf.h",
     "src/bpf/members.bpf.h",
     "src/bpf/processes.bpf.h",
 ];
@@ -31,7 +32,8 @@ fn main() {
     for (source, skeleton) in SOURCES {
         println!("cargo:rerun-if-changed={source}");
         // <linux/bpf.h> includes <asm/types.h>, which Debian keeps in the multiarch directory.
-        let args = [format!("-I/usr/include/{arch}-linux-gnu"), "-Wall".into()];
+        // v3: an atomic says what was there before it.
+        let args = [format!("-I/usr/include/{arch}-linux-gnu"), "-Wall".into(), "-mcpu=v3".into()];
         let built = SkeletonBuilder::new().source(source).clang_args(args).build_and_generate(out.join(skeleton));
         if let Err(error) = built {
             panic!(

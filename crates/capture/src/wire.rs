@@ -4,7 +4,9 @@
 //! has none.
 
 use crate::record::{BurstRecord, Ended, GroupRecord, Machine, Record, WindowRecord};
-use gleaner_model::{Burst, Decision, GroupWindow, Nanos, Policy, Profile, Source, Ties, VcpuWindow, Window};
+use gleaner_model::{
+    Burst, Concurrency, Decision, GroupWindow, Nanos, Policy, Profile, Source, Ties, VcpuWindow, Window,
+};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
@@ -62,6 +64,11 @@ pub(crate) enum Wire<'a> {
         group: u64,
         ties: Cow<'a, Ties>,
     },
+    /// Of the group's next window.
+    Concurrency {
+        group: u64,
+        concurrency: Concurrency,
+    },
 }
 
 /// Records that are to be one frame.
@@ -110,6 +117,9 @@ impl Block {
         if let Some(ties) = window.group.ties.as_deref() {
             self.add(&Wire::Ties { group, ties: Cow::Borrowed(ties) })?;
         }
+        if let Some(concurrency) = window.group.concurrency {
+            self.add(&Wire::Concurrency { group, concurrency })?;
+        }
         let as_before = !self.vcpus.is_empty() && self.vcpus == window.vcpus;
         if !as_before {
             self.vcpus.clone_from(&window.vcpus);
@@ -136,26 +146,29 @@ pub(crate) struct Records {
     at: usize,
     vcpus: Option<Vec<VcpuWindow>>,
     copied: usize,
-    /// Of the next window, and whose that is.
+    /// What is told before a window and is part of it, and whose that is.
     ties: Option<(u64, Ties)>,
+    concurrency: Option<(u64, Concurrency)>,
 }
 
 impl Records {
     pub(crate) fn of(bytes: Vec<u8>) -> Self {
-        Self { bytes, at: 0, vcpus: None, copied: 0, ties: None }
+        Self { bytes, at: 0, vcpus: None, copied: 0, ties: None, concurrency: None }
     }
 
     /// The next one; `None` after the last.
     pub(crate) fn next(&mut self) -> Option<Result<Record, &'static str>> {
-        match self.next_wire()? {
-            // It is part of the window that follows.
-            Ok(Wire::Ties { group, ties }) => {
-                self.ties = Some((group, ties.into_owned()));
-                let next = self.next_wire()?;
-                Some(next.and_then(|wire| self.record(wire).ok_or("its vCPUs are not there, or too many")))
-            }
-            wire => Some(wire.and_then(|wire| self.record(wire).ok_or("its vCPUs are not there, or too many"))),
+        let mut wire = self.next_wire()?;
+        // These are parts of the window that follows, each once at most and in this order.
+        if let Ok(Wire::Ties { group, ties }) = wire {
+            self.ties = Some((group, ties.into_owned()));
+            wire = self.next_wire()?;
         }
+        if let Ok(Wire::Concurrency { group, concurrency }) = wire {
+            self.concurrency = Some((group, concurrency));
+            wire = self.next_wire()?;
+        }
+        Some(wire.and_then(|wire| self.record(wire).ok_or("its vCPUs are not there, or too many")))
     }
 
     fn next_wire(&mut self) -> Option<Result<Wire<'static>, &'static str>> {
@@ -209,11 +222,13 @@ impl Records {
                 let mut of_group = of_group.into_owned();
                 let ties = self.ties.take_if(|(of, _)| *of == group);
                 of_group.ties = ties.map(|(_, ties)| Box::new(ties));
+                let concurrency = self.concurrency.take_if(|(of, _)| *of == group);
+                of_group.concurrency = concurrency.map(|(_, concurrency)| concurrency);
                 let window = Window { at, length, source, vcpus, idle_entries, halts, group: of_group };
                 Record::Window(Box::new(WindowRecord { group, decided, window, decisions: decisions.into_owned() }))
             }
             // Two of them for one window are no file of ours.
-            Wire::Ties { .. } => return None,
+            Wire::Ties { .. } | Wire::Concurrency { .. } => return None,
             Wire::Gone { group } => Record::Gone { group },
             Wire::Event { at, text } => Record::Event { at, text: text.into_owned() },
             Wire::Ends(ended) => Record::Ends(ended),
@@ -221,5 +236,36 @@ impl Records {
                 Record::Burst(BurstRecord { group, burst, decisions: decisions.into_owned() })
             }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_told_before_a_window_is_in_it_and_in_no_other() {
+        let concurrency = |ms| Concurrency { times: [ms, 60, 20, 8, 4, 1].map(Nanos::from_millis) };
+        let window = |ties: bool, concurrency: Option<Concurrency>| Window {
+            at: Nanos(1),
+            length: Nanos(1),
+            source: Source::Bpf,
+            vcpus: vec![VcpuWindow::new(gleaner_model::VcpuId(0))],
+            idle_entries: None,
+            halts: None,
+            group: GroupWindow { concurrency, ties: ties.then(Box::default), ..GroupWindow::default() },
+        };
+        let windows = [(true, Some(7)), (false, Some(9)), (true, None), (false, None)]
+            .map(|(ties, ms)| window(ties, ms.map(concurrency)));
+        let mut block = Block::default();
+        for (group, window) in (1..).zip(&windows) {
+            block.window(group, true, window, &[]).unwrap();
+        }
+        let mut records = Records::of(block.take());
+        for window in windows {
+            let Some(Ok(Record::Window(read))) = records.next() else { panic!("a window") };
+            assert_eq!(read.window, window);
+        }
+        assert!(records.next().is_none());
     }
 }

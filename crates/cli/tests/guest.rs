@@ -246,7 +246,7 @@ fn guest_that_stands_still_is_booted_again_and_counted() {
     std::fs::write(&script, format!("#!/bin/sh\n{stop}\n{complain}\n")).unwrap();
     let guest = Command::new(root().join("testbed/guest.sh"))
         .args([kernel.as_os_str(), script.as_os_str()])
-        .envs([("STILL", "10"), ("RETRIES", "1")])
+        .envs([("STILL", "6"), ("RETRIES", "1")])
         .env("GLEANER_BOOTS", &boots)
         .output()
         .unwrap();

@@ -11,6 +11,7 @@
 
 mod action;
 mod burst;
+mod concurrency;
 mod cpuset;
 mod distribution;
 mod host;
@@ -28,6 +29,7 @@ mod yielding;
 
 pub use action::{Action, CLEARLY_FASTER, Decision, Policy, Profile, Reason, WakeupCosts};
 pub use burst::{Burst, BurstWatch};
+pub use concurrency::Concurrency;
 pub use cpuset::{CpuSet, ParseCpuSetError};
 pub use distribution::{Distribution, SUB_BUCKET_BITS, bucket_high, bucket_index, bucket_low};
 pub use host::{HostAction, HostDecision, HostReason, HostVcpuWindow, HostWindow, SwitchPrice, VmId, VmWindow};

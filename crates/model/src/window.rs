@@ -5,7 +5,7 @@
 //! and ends when the next one runs; during it the vCPU is *retained* by a yielding thread or *halted* (the idle task
 //! runs).
 
-use crate::{CpuSet, Distribution, Nanos, Ties, VcpuId, Wakes};
+use crate::{Concurrency, CpuSet, Distribution, Nanos, Ties, VcpuId, Wakes};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -224,6 +224,10 @@ pub struct GroupWindow {
     pub system_calls: Option<Box<SystemCalls>>,
     /// Who woke its threads; `None` where the observer cannot tell.
     pub wakes: Option<Box<Wakes>>,
+    /// How many of its threads ran or waited to run at once; `None` where the observer cannot tell. Captures have it as
+    /// a record of its own.
+    #[serde(skip)]
+    pub concurrency: Option<Concurrency>,
     /// Who woke whom, and what each thread took; `None` where nobody asked. Captures have it as a record of its own.
     #[serde(skip)]
     pub ties: Option<Box<Ties>>,
@@ -273,7 +277,8 @@ impl Window {
         self.active(active).map(|vcpu| vcpu.idle_entries).sum::<Option<u64>>().or(self.idle_entries)
     }
 
-    /// How many threads of the group ran or waited to run at once, on average; `None` where the observer cannot tell.
+    /// How many threads of the group ran or waited to run at once, on average, as CPU time and waits say it; `None`
+    /// where the observer cannot tell.
     pub fn concurrency(&self) -> Option<f64> {
         Some((self.group.cpu_time + self.group.waited?).share_of(self.length))
     }

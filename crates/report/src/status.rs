@@ -2,6 +2,7 @@
 
 mod shown;
 
+use crate::concurrency::Concurrency;
 use crate::host_run::HostDecisionRecord;
 use crate::run::{DecisionRecord, IdleEndedBy, ObservedLengths};
 use crate::verify::VerifiedFile;
@@ -219,6 +220,9 @@ pub struct StatusGroup {
     pub recent: Option<StatusRecent>,
     /// Who wakes whom, in plain words, such as `hand-offs: ...`; null without BPF.
     pub wake_pattern: Option<String>,
+    /// How many of its threads ran or waited to run at once, since it was adopted; null from an earlier version.
+    #[serde(default)]
+    pub concurrency: Option<Concurrency>,
     /// What retention has won, as it was last tried on the running program; null: not tried yet.
     pub trial: Option<StatusTrial>,
     /// What one vCPU has won over all, where its threads take turns, as it was last tried; null: not tried yet.

@@ -206,6 +206,7 @@ pub struct PauseLoop {
     /// It doubles with every exit up to this, and starts again with the next thing waited for.
     pub window_max: Time,
     /// Whether a vCPU of the same virtual machine that waits for a pCPU is preferred there (KVM's directed yield).
+    /// Xen's credit scheduler prefers nobody.
     pub directed: bool,
 }
 

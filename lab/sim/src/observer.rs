@@ -63,6 +63,7 @@ impl World {
                 progress: None,
                 system_calls: None,
                 wakes: None,
+                concurrency: None,
                 ties: None,
                 pinned: pinned(&self.threads[from..to], state.guest.active),
             },

@@ -83,13 +83,14 @@ fn costs(simulator: &Simulator) -> Result<Costs, SimError> {
 fn host(simulator: &Simulator, pcpus: usize) -> HostConfig {
     let native = simulator.scheduler == SimScheduler::Native;
     let halt_poll = HaltPoll { max: ns(simulator.halt_poll), ..HaltPoll::KVM };
+    let pause_loop = if simulator.scheduler == SimScheduler::Credit { PauseLoop::XEN } else { PauseLoop::KVM };
     HostConfig {
         pcpus: u32::try_from(pcpus).unwrap_or(u32::MAX),
         llc_pcpus: simulator.llc_pcpus.unwrap_or(0),
         smt: if simulator.smt { 2 } else { 1 },
         scheduler: scheduler(simulator),
         halt_poll: if native || halt_poll.max == 0 { HaltPoll::OFF } else { halt_poll },
-        ple: (simulator.ple && !native).then_some(PauseLoop::KVM),
+        ple: (simulator.ple && !native).then_some(pause_loop),
         idle_states: match simulator.idle_states {
             SimIdleStates::Shallow => IdleStates::SHALLOW,
             SimIdleStates::SandyBridge => IdleStates::SANDY_BRIDGE,
@@ -270,6 +271,13 @@ mod tests {
             [(SimIdleStates::Shallow, IdleStates::SHALLOW), (SimIdleStates::SandyBridge, IdleStates::SANDY_BRIDGE)]
         {
             assert_eq!(host(&Simulator { idle_states: said, ..Simulator::default() }, 1).idle_states, states);
+        }
+    }
+
+    #[test]
+    fn xens_pause_loop_exits_prefer_nobody() {
+        for (scheduler, ple) in [(SimScheduler::Credit, PauseLoop::XEN), (SimScheduler::Cfs, PauseLoop::KVM)] {
+            assert_eq!(host(&Simulator { scheduler, ..Simulator::default() }, 1).ple, Some(ple));
         }
     }
 }

@@ -169,17 +169,11 @@ fn waits_at_most(config: &Config) -> Time {
     let lightest = vms().map(|vm| vm.weight.max(1)).min().unwrap_or(1);
     let ladder = config.host.adaptive.iter().flat_map(|adaptive| &adaptive.params.ladder_us);
     let longest = vms().filter_map(|vm| vm.slice).chain(ladder.map(|us| us * 1_000)).max();
-    let throttled = |vm: &VmConfig| match config.host.scheduler {
-        // From the most that it may owe, a period's worth and what it runs until a tick sees it, by its part of the cap
-        // at a time.
-        Scheduler::Credit(own) => own.period * (2 * 1_000 * u64::from(vm.vcpus)).div_ceil(u64::from(vm.cap_permille)),
-        _ => crate::world::CAP_PERIOD,
-    };
-    let throttled = vms().filter(|vm| vm.cap_permille > 0).map(throttled).max().unwrap_or(0);
+    let throttled = if vms().any(|vm| vm.cap_permille > 0) { crate::world::CAP_PERIOD } else { 0 };
     let weights = u64::from(heaviest.div_ceil(lightest));
     // A group's weight is between all of it and hardly any.
     let weights = if config.host.groups { weights * u64::from(heaviest) } else { weights };
-    config.host.scheduler.waits_at_most(vcpus - 1, longest, weights) + throttled
+    config.host.scheduler.waits_at_most(vcpus - 1, longest, weights).saturating_add(throttled)
 }
 
 impl World {

@@ -6,7 +6,8 @@
 
 mod common;
 use common::{MS, S, US, compute, run, run_config, sleep, threads};
-use gleaner_sim::config::{Config, CreditParams, HostConfig, PauseLoop, Scheduler, VmConfig};
+use gleaner_sim::config::{Config, CreditParams, HaltPoll, HostConfig, PauseLoop, Scheduler, VmConfig};
+use gleaner_sim::program::catalogue::{self, Plan};
 use gleaner_sim::program::{Builder, Op, Span, Workload};
 use gleaner_sim::{Costs, SimResult, Time};
 
@@ -111,6 +112,58 @@ fn a_pause_loop_exit_obeys_the_ratelimit() {
     let result = run(HostConfig { ple, ..xen(1) }, vec![VmConfig::new("vm", 2, Costs::FREE, work)]);
     assert_eq!(result.vms[0].totals.ended_at, Some(41 * MS));
     assert_eq!(result.vms[0].vcpus[1].pause_exits, 10);
+}
+
+#[test]
+fn nobody_who_is_over_runs_before_who_is_not_though_a_spinner_would_prefer_it() {
+    // Four that wait for one lock all the time on two pCPUs, with KVM's pause-loop exits, and two that compute: a third
+    // each. With directed yields the four had both pCPUs for themselves.
+    let mut b = Builder::new();
+    let lock = b.spinlock();
+    let again = b.label_here();
+    b.op(Op::SpinLock(lock)).op(compute(3 * MS)).op(Op::SpinUnlock(lock)).jump(again);
+    b.threads(4, 0);
+    let spinners = VmConfig::new("spinners", 4, Costs::FREE, b.build());
+    let mut config = Config::new(HostConfig { ple: Some(PauseLoop::KVM), ..xen(2) }, vec![spinners]);
+    config.vms.extend(singles(vec![vec![compute(100 * S)], vec![compute(100 * S)]]));
+    config.end = 6 * S;
+    let result = run_config(config);
+    for vm in &result.vms[1..] {
+        let share = vm.cpu_ns as f64 / result.end_ns as f64;
+        assert!(share > 0.3, "{}: {share}", vm.name);
+    }
+}
+
+#[test]
+fn who_waits_gets_no_credit_and_may_wait_long_for_those_that_wake() {
+    // Five vCPUs wake each other all the time and are BOOST. One more computes, and waits as soon as its credit has put
+    // it out of the accounting: no tick finds it, and the five share all that there is. A third would be its part.
+    let vm = |name: &str, vcpus, granularity| {
+        let plan = Plan { threads: vcpus, items: None, granularity: Span::Fixed(granularity) };
+        let program = catalogue::by_name(name).expect("a built-in program");
+        VmConfig::new(name, vcpus, Costs::XEN_2014, (program.build)(&plan))
+    };
+    let host = HostConfig { halt_poll: HaltPoll::KVM, ple: Some(PauseLoop::XEN), ..xen(2) };
+    let mut config = Config::new(host, vec![vm("relay", 5, 5 * US), vm("pipeline", 1, 40 * US)]);
+    config.end = 4 * S;
+    let result = run_config(config);
+    let waited = result.vms[1].vcpus[0].ready;
+    assert!(waited > 3 * S, "{:?}", result.vms[1].vcpus);
+}
+
+#[test]
+fn whatever_runs_beside_whatever_classes_go_in_order() {
+    // Checked whenever a pCPU chooses, in debug builds.
+    for (one, other) in catalogue::ALL.iter().flat_map(|one| catalogue::ALL.iter().map(move |other| (one, other))) {
+        let vm = |program: &catalogue::Description, vcpus| {
+            let plan = Plan { threads: vcpus, items: None, granularity: Span::Fixed(program.granularity) };
+            VmConfig::new(program.name, vcpus, Costs::XEN_2014, (program.build)(&plan))
+        };
+        let host = HostConfig { halt_poll: HaltPoll::KVM, ple: Some(PauseLoop::XEN), ..xen(2) };
+        let mut config = Config::new(host, vec![vm(one, 4), vm(other, 2)]);
+        config.end = 200 * MS;
+        assert_eq!(run_config(config).end_ns, 200 * MS, "{} beside {}", one.name, other.name);
+    }
 }
 
 /// Four threads that compute and sleep at random.

@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Args)]
 #[command(
     override_usage = "gleaner record --threads [OPTIONS] -- CMD [ARG]...",
-    after_help = "Needs BPF (root, Linux 5.11 or later): nothing else says who woke whom. The program's stdin, \
+    after_help = "Needs BPF (root, Linux 5.12 or later): nothing else says who woke whom. The program's stdin, \
                   stdout, stderr and signals are its own; programs that it starts are recorded with it.\n\n\
                   Exit status: 0 recorded, whatever CMD's own was (the result has it); 1 the recording failed, 2 bad \
                   usage, or CMD cannot be started.\n\n\

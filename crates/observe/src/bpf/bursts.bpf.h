@@ -3,14 +3,6 @@
 // Bursts: a packed group has more threads that could run than vCPUs. See gleaner.bpf.c.
 #pragma once
 
-// The group, if it is packed.
-static __always_inline struct group_state *packed(__u32 group)
-{
-	struct group_state *state = bpf_map_lookup_elem(&groups, &group);
-
-	return state && state->watched ? state : 0;
-}
-
 static __always_inline void report_burst(struct group_state *g, __u64 now, __u64 lasted_ns, __u64 delay_ns)
 {
 	__u64 record = 1;
@@ -43,8 +35,8 @@ static int on_timer(void *map, __u32 *group, struct burst_timer *t)
 
 	t->pending = 0;
 	t->fired_ns = now;
-	g = packed(key);
-	if (!g || g->runnable <= g->watched)
+	g = bpf_map_lookup_elem(&groups, &key);
+	if (!g || !g->watched || g->runnable <= g->watched)
 		return 0;
 	// Late: the hypervisor had taken the vCPU, and nothing ran that could have made room.
 	if (!g->since_ns || now - t->due_ns > g->after_ns / 2)
@@ -57,17 +49,12 @@ static int on_timer(void *map, __u32 *group, struct burst_timer *t)
 	return 0;
 }
 
-// A thread of a packed group can run.
-static __always_inline void runs_more(struct group_state *g, struct thread_state *thread, __u64 now)
+// One more thread of a packed group can run, or the same as before.
+static __always_inline void notes_more(struct group_state *g, __u32 group, __u64 now)
 {
 	struct burst_timer *t;
-	__u32 group = thread->group;
 	__u64 soonest;
 
-	if (thread->counted == g->epoch)
-		return;
-	thread->counted = g->epoch;
-	__sync_fetch_and_add(&g->runnable, 1);
 	if (*(volatile __u64 *)&g->runnable <= g->watched || g->since_ns)
 		return;
 	g->since_ns = now;
@@ -80,13 +67,9 @@ static __always_inline void runs_more(struct group_state *g, struct thread_state
 	look_in(t, now, soonest > now + g->after_ns ? soonest - now : g->after_ns);
 }
 
-// It cannot any more.
-static __always_inline void runs_less(struct group_state *g, struct thread_state *thread)
+// One fewer can.
+static __always_inline void notes_less(struct group_state *g)
 {
-	if (thread->counted != g->epoch)
-		return;
-	thread->counted = 0;
-	__sync_fetch_and_add(&g->runnable, -1);
 	if (*(volatile __u64 *)&g->runnable <= g->watched)
 		g->since_ns = 0;
 }

@@ -27,8 +27,8 @@
 // A thread's group is its parent's. Where groups are cgroups, it follows the thread into another cgroup. Threads that
 // were there before are entered by user space.
 //
-// While a group runs on fewer vCPUs than it may, its threads that could run are counted. More of them than it has
-// vCPUs, for longer than user space says, are a burst. No tracepoint comes when nothing happens, so a timer looks: the
+// Threads of a group that run or could are counted. While it has fewer vCPUs than it may, more threads than vCPUs for
+// longer than user space says are a burst. No tracepoint comes when nothing happens, so a timer looks: the
 // first thread too many starts it. It fires at most once in two such times, whatever comes and goes meanwhile.
 //
 // Deliberately absent: sched_process_exit (an entry is deleted when its thread is switched out for the last time, so
@@ -63,6 +63,7 @@ static __always_inline void tell_busy(__u32 cpu, struct cpu_state *c)
 }
 
 #include "bursts.bpf.h"
+#include "runnable.bpf.h"
 
 static __always_inline struct group_cpu *of_group(__u32 group, struct cpu_state *c)
 {
@@ -145,8 +146,8 @@ static __always_inline void forget(__u32 pid)
 		return;
 	of = thread->group;
 	group = bpf_map_lookup_elem(&groups, &of);
-	if (group && group->watched)
-		runs_less(group, thread);
+	if (group)
+		runs_less(group, 0, thread, bpf_ktime_get_ns());
 	if (bpf_map_delete_elem(&threads, &pid))
 		return;
 	if (group)
@@ -154,10 +155,12 @@ static __always_inline void forget(__u32 pid)
 }
 
 // A thread of a group is switched out. Its CPU time since it was last is the truth even where a switch was hidden.
-static __always_inline __u64 leave_group(struct group_cpu *g, struct task_struct *prev, __u32 pid, __u64 exec)
+static __always_inline __u64 leave_group(struct cpu_state *c, struct group_cpu *g, struct task_struct *prev, __u64 exec,
+					 __u64 now)
 {
+	__u32 pid = prev->pid, group;
 	struct thread_state *thread = bpf_map_lookup_elem(&threads, &pid);
-	struct group_state *narrow;
+	struct group_state *of;
 	__u64 total = prev->se.sum_exec_runtime;
 
 	g->work_switches++;
@@ -171,9 +174,10 @@ static __always_inline __u64 leave_group(struct group_cpu *g, struct task_struct
 			record(&g->histograms[G_COMP], thread->comp_ns);
 			thread->comp_ns = 0;
 			g->voluntary++;
-			narrow = packed(thread->group);
-			if (narrow)
-				runs_less(narrow, thread);
+			group = thread->group;
+			of = bpf_map_lookup_elem(&groups, &group);
+			if (of)
+				runs_less(of, group == c->group ? g : 0, thread, now);
 		} else {
 			thread->waking_ns = 0; // a wake-up that found it still running
 			g->involuntary++;
@@ -209,7 +213,7 @@ static __always_inline __u64 leave(struct cpu_state *c, struct task_struct *prev
 		g = of_group(c->group, c);
 		if (g) {
 			touch(c, c->group);
-			exec = leave_group(g, prev, pid, exec);
+			exec = leave_group(c, g, prev, exec, now);
 		}
 	}
 	c->comp_ns += exec;
@@ -224,7 +228,6 @@ static __always_inline void comes(struct group_state *g, struct thread_state *th
 {
 	__u64 delay = thread->waking_ns && now > thread->waking_ns ? now - thread->waking_ns : 0;
 
-	runs_more(g, thread, now);
 	// What the hypervisor took is in the delay, and not in what the other task was charged.
 	if (delay > held_ns)
 		delay = held_ns;
@@ -236,15 +239,21 @@ static __always_inline void comes(struct group_state *g, struct thread_state *th
 static __always_inline __u32 enter(struct cpu_state *c, __u32 cpu, struct task_struct *next, __u64 held_ns, __u64 now)
 {
 	struct thread_state *thread;
-	struct group_state *narrow;
+	struct group_state *of = 0;
 	struct group_cpu *g;
-	__u32 pid = next->pid;
+	__u32 pid = next->pid, group;
 	__u32 class = class_of(pid, c->yield_pid, &thread);
 	bool by_interrupt = thread && thread->waking_ns ? thread->by_interrupt : c->woken_pid == pid;
 
-	narrow = thread ? packed(thread->group) : 0;
-	if (narrow)
-		comes(narrow, thread, held_ns, now);
+	if (thread) {
+		group = thread->group;
+		of = bpf_map_lookup_elem(&groups, &group);
+	}
+	// It was counted when it was woken, but for one that could run already when counting began.
+	if (of)
+		runs_more(of, 0, thread, now);
+	if (of && of->watched)
+		comes(of, thread, held_ns, now);
 
 	if (thread && thread->waking_ns) {
 		g = of_group(thread->group, c);
@@ -325,8 +334,9 @@ int BPF_PROG(on_waking, struct task_struct *task)
 	struct thread_state *thread = bpf_map_lookup_elem(&threads, &pid);
 	// No task computes here: it is an interrupt that wakes.
 	bool by_interrupt = c && (c->class == IDLE || c->class == YIELDING);
-	struct group_state *narrow;
+	struct group_state *of;
 	struct group_cpu *g;
+	__u32 group;
 
 	if (by_interrupt)
 		c->woken_pid = pid;
@@ -335,15 +345,33 @@ int BPF_PROG(on_waking, struct task_struct *task)
 	thread->by_interrupt = by_interrupt;
 	thread->waker_cpu = cpu;
 	thread->waking_ns = bpf_ktime_get_ns();
-	g = c ? of_group(thread->group, c) : 0;
+	group = thread->group;
+	g = c ? of_group(group, c) : 0;
+	of = bpf_map_lookup_elem(&groups, &group);
+	if (of)
+		runs_more(of, g, thread, thread->waking_ns);
 	if (g) {
 		note_waker(c, &g->wakes, thread, pid);
 		// Last: nothing else tells user space when this is done.
-		touch(c, thread->group);
+		touch(c, group);
 	}
-	narrow = packed(thread->group);
-	if (narrow)
-		runs_more(narrow, thread, thread->waking_ns);
+	return 0;
+}
+
+// A new thread can run.
+SEC("tp_btf/sched_wakeup_new")
+int BPF_PROG(on_waking_new, struct task_struct *task)
+{
+	__u32 pid = task->pid, group;
+	struct thread_state *thread = bpf_map_lookup_elem(&threads, &pid);
+	struct group_state *of;
+
+	if (!thread)
+		return 0;
+	group = thread->group;
+	of = bpf_map_lookup_elem(&groups, &group);
+	if (of)
+		runs_more(of, 0, thread, bpf_ktime_get_ns());
 	return 0;
 }
 

@@ -1,7 +1,9 @@
 //! One group: what its slot counted -> its part of a window.
 
+use super::concurrency::Counting;
 use super::load::Loaded;
 use super::members;
+use super::reader::now_ns;
 use super::share::{Share, all_wakes};
 use super::skel::types::{group_state, shared_state};
 use super::skel::{CGROUP, FREE, MAX_GROUPS, TREE};
@@ -32,6 +34,7 @@ pub(super) struct Group {
     burst_told_ns: u64,
     /// Threads entered since the last window that were there before.
     entered: u64,
+    counting: Counting,
 }
 
 impl Group {
@@ -63,11 +66,13 @@ impl Group {
             watched: false,
             burst_told_ns: 0,
             entered: 0,
+            counting: Counting::begin(programs, slot, now_ns()),
         }
     }
 
     /// The slot is free again.
-    pub fn let_go(self, programs: &Loaded) {
+    pub fn let_go(mut self, programs: &Loaded) {
+        self.counting.pause(programs);
         programs.groups.write_field(self.slot as usize, offset_of!(group_state, watched), 0_u32);
         programs.groups.write_field(self.slot as usize, offset_of!(group_state, kind), FREE);
         // Its folder may be gone, so it is asked for by the slot.
@@ -113,10 +118,6 @@ impl Group {
         long(offset_of!(group_state, after_ns), watch.after.0);
         long(offset_of!(group_state, delay_ns), watch.delay.0);
         if !was_watched {
-            // Whoever is counted already was counted by another epoch. 0 is that of nobody.
-            let epoch: u32 = programs.groups.read_field(slot, offset_of!(group_state, epoch));
-            word(offset_of!(group_state, epoch), epoch.wrapping_add(1).max(1));
-            long(offset_of!(group_state, runnable), 0);
             long(offset_of!(group_state, since_ns), 0);
             self.burst_told_ns = programs.groups.read_field(slot, offset_of!(group_state, burst_at_ns));
         }
@@ -155,6 +156,9 @@ impl Group {
         let members = members_of(&folder, nobodys);
         let left = members::take_out_strangers(programs, root, self.slot, &members);
         self.threads = self.threads.saturating_sub(left);
+        if left > 0 {
+            self.counting.pause(programs);
+        }
     }
 
     /// Nobody is new who was entered so far.
@@ -162,11 +166,11 @@ impl Group {
         self.entered = 0;
     }
 
-    /// What it did since the last call, which was `shares`. `threads`: those that it has now.
+    /// What it did since the last call and until `at_ns`, which was `shares`. `threads`: those that it has now.
     pub fn seen(
         &mut self,
         programs: &Loaded,
-        shares: &[(VcpuId, Share)],
+        (shares, at_ns): (&[(VcpuId, Share)], u64),
         threads: impl FnOnce() -> Vec<i32>,
     ) -> SeenGroup {
         let now = Births::read(programs, self.slot);
@@ -183,6 +187,8 @@ impl Group {
                 all
             })
         };
+        let crossings = all().map(|share| share.crossings);
+        let concurrency = self.counting.window(programs, crossings, quiet, at_ns);
         let wake_to_run = merged(|share| &share.wake_to_run);
         let group = GroupWindow {
             pinned,
@@ -198,6 +204,7 @@ impl Group {
             waited: Some(wake_to_run.sum()),
             wake_to_run: Some(wake_to_run),
             wakes: Some(Box::new(all_wakes(shares))),
+            concurrency,
             ties: None,
         };
         let work = shares.iter().map(|(id, share)| (*id, share.as_work())).collect();

@@ -21,6 +21,11 @@
 #define WAKE_TO_RUN 1
 #define HISTOGRAMS 2
 
+// So many threads at once are told apart: the last level is that many, or more.
+#define LEVELS 5
+// What a crossing leaves of a time for the count of crossings.
+#define LEVEL_BITS 8
+
 // Groups at most; user space may take room for fewer.
 #define MAX_GROUPS 256
 #define GROUP_WORDS (MAX_GROUPS / 64)
@@ -79,7 +84,8 @@ struct wakes {
 	__u32 unused;
 };
 
-// What one group did on one CPU. Written as cpu_state is, while its `seq` is odd, all but `wakes`.
+// What one group did on one CPU. Written as cpu_state is, while its `seq` is odd, all but `wakes` and
+// `crossings`.
 struct group_cpu {
 	__u64 exec_ns; // closed stints
 	__u64 work_switches;
@@ -87,6 +93,7 @@ struct group_cpu {
 	__u64 voluntary;
 	__u64 involuntary;
 	struct wakes wakes;
+	__u64 crossings[LEVELS]; // see runnable.bpf.h; written with `wakes` as well
 	struct histogram histograms[HISTOGRAMS];
 } __attribute__((aligned(64)));
 
@@ -101,8 +108,8 @@ struct shared_state {
 // The same of each group.
 struct group_state {
 	__u32 kind; // user space
-	// User space: on how many vCPUs it is packed, 0 where it has all of them and nothing is counted. `epoch` is another
-	// one each time counting begins, and `reported` is cleared when the next burst is to be told.
+	// User space: on how many vCPUs it is packed, 0 where it has all of them. `epoch` is another one each time counting
+	// begins, 0 while nothing is counted. `reported` is cleared when the next burst is to be told.
 	__u32 watched;
 	__u64 born;
 	__u64 died;
@@ -111,13 +118,14 @@ struct group_state {
 	__u32 reported;
 	__u64 after_ns; // user space: what is a burst, and what wake-up that another task delayed is one
 	__u64 delay_ns;
-	__u64 runnable; // threads that could run, as far as they were seen since counting began
+	__u64 runnable; // threads that run or could, as far as they were seen since counting began
 	__u64 since_ns; // since when those are more than `watched`, 0 if they are not
 	// The last burst.
 	__u64 burst_at_ns;
 	__u64 burst_runnable;
 	__u64 burst_lasted_ns;
 	__u64 burst_delay_ns;
+	__u64 crossings[LEVELS]; // those that no group_cpu has; atomics
 } __attribute__((aligned(64)));
 
 struct burst_timer {

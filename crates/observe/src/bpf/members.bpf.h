@@ -64,11 +64,10 @@ int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 	// CLONE_INTO_CGROUP
 	if (all->cgroups && child->cgroups != parent->cgroups)
 		group = moved_to(group, child->cgroups->dfl_cgrp);
-	if (group == NO_GROUP) {
-		// Of another thread that had this id, and whose end nobody saw.
-		forget(child_pid);
+	// Another thread may have had this id, and nobody saw its end.
+	forget(child_pid);
+	if (group == NO_GROUP)
 		return 0;
-	}
 	// Its first run is a wake-up by the forking CPU.
 	born.waking_ns = bpf_ktime_get_ns();
 	born.waker_cpu = bpf_get_smp_processor_id();
@@ -127,14 +126,16 @@ int BPF_PROG(on_exec, struct task_struct *task, int old_pid)
 	} else {
 		return 0;
 	}
-	// Whoever is packed has all vCPUs again after this.
-	state.counted = 0;
 	group = state.group;
 	of = bpf_map_lookup_elem(&groups, &group);
 	if (of)
 		__sync_fetch_and_add(&of->execs, 1);
 	if (old == pid)
 		return 0;
+	// It is counted anew when it runs the next time.
+	state.counted = 0;
+	if (first && of)
+		runs_less(of, 0, first, bpf_ktime_get_ns());
 	if (first)
 		*first = state;
 	else

@@ -10,6 +10,7 @@
 //!   reader  what vCPUs counted -> Totals -> VcpuWindow
 //!   cpus    those that there are, and which groups they have counted for
 //!   share   what a group's slot counted on one vCPU
+//!   concurrency  how many of its threads run or wait at once
 //!   group   that of all vCPUs -> its part of the window
 //!   members who belongs to a group, where that was so before
 //!   skel    what the build makes of the programs, and their constants
@@ -35,6 +36,7 @@
 //! Everything in the kernel hangs on file descriptors of this process: however it ends, nothing stays.
 
 pub(crate) mod busy;
+mod concurrency;
 mod cpus;
 mod group;
 pub(crate) mod load;
@@ -282,12 +284,12 @@ impl BpfObserver {
 
     /// What each group did, which was `shares`.
     fn seen_of(&mut self, shares: &Shares) -> Vec<SeenGroup> {
-        let Self { groups, programs, .. } = self;
+        let Self { groups, programs, at_ns, .. } = self;
         let by_slot = OnceCell::new();
         let seen = |group: &mut Group| {
             let slot = group.slot();
             let threads = || by_slot.get_or_init(|| members::by_slot(programs)).get(&slot).cloned().unwrap_or_default();
-            group.seen(programs, shares.get(&slot).map_or(&[], Vec::as_slice), threads)
+            group.seen(programs, (shares.get(&slot).map_or(&[], Vec::as_slice), *at_ns), threads)
         };
         groups.iter_mut().map(seen).collect()
     }

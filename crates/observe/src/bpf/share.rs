@@ -3,8 +3,8 @@
 use super::cpus::{Cpu, Cpus, Touched};
 use super::load::Loaded;
 use super::reader::{MAX_TRIES, Totals, difference, now_ns, open_exec};
-use super::skel::GROUP;
 use super::skel::types::{cpu_state, group_cpu, histogram, wakes};
+use super::skel::{GROUP, LEVELS};
 use crate::seen::Work;
 use gleaner_model::{Distribution, Nanos, VcpuId, Wakes};
 use std::collections::BTreeMap;
@@ -34,6 +34,8 @@ pub(super) struct Share {
     pub g_comp: Distribution,
     pub wake_to_run: Distribution,
     pub wakes: Wakes,
+    /// See `runnable.bpf.h`.
+    pub crossings: [u64; LEVELS],
 }
 
 /// What was read of each group on each CPU where it has been, by the index of its counts. A slot that is let go leaves
@@ -148,6 +150,7 @@ impl Share {
             g_comp: difference(&now.histograms[G_COMP], &last.histograms[G_COMP]),
             wake_to_run: difference(&now.histograms[WAKE_TO_RUN], &last.histograms[WAKE_TO_RUN]),
             wakes: wakes_between(&last.wakes, &now.wakes),
+            crossings: std::array::from_fn(|level| now.crossings[level].wrapping_sub(last.crossings[level])),
         }
     }
 }

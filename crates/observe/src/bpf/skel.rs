@@ -19,11 +19,13 @@ plain_old_data! {
         touched, histograms, __pad_2696,
     }
     wakes { own, returned, bursts, wide, interrupts, outside, threads, unused }
-    group_cpu { exec_ns, work_switches, cross_wakeups, voluntary, involuntary, wakes, histograms, __pad_2600 }
+    group_cpu {
+        exec_ns, work_switches, cross_wakeups, voluntary, involuntary, wakes, crossings, histograms, __pad_2640,
+    }
     shared_state { cgroups, window, moved, untracked, __pad_24 }
     group_state {
         kind, watched, born, died, execs, epoch, reported, after_ns, delay_ns, runnable, since_ns, burst_at_ns,
-        burst_runnable, burst_lasted_ns, burst_delay_ns, __pad_104,
+        burst_runnable, burst_lasted_ns, burst_delay_ns, crossings, __pad_144,
     }
     thread_state {
         waking_ns, comp_ns, exec_ns, nvcsw, waker_cpu, group, by_interrupt, woken_by, counted, window, unused,
@@ -32,6 +34,9 @@ plain_old_data! {
 
 /// Groups at most, as in gleaner.bpf.c.
 pub(super) const MAX_GROUPS: usize = 256;
+/// Numbers of threads at once that are told apart, as in gleaner.bpf.c, and what a crossing has for its count.
+pub(super) const LEVELS: usize = 5;
+pub(super) const LEVEL_BITS: u32 = 8;
 /// What a CPU's bits of groups take.
 pub(super) const GROUP_WORDS: usize = MAX_GROUPS / 64;
 

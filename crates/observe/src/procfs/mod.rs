@@ -384,6 +384,7 @@ fn group_window(last: &Census, now: &Census, pinned: CpuSet) -> GroupWindow {
         g_comp: None,
         wake_to_run: None,
         wakes: None,
+        concurrency: None,
         ties: None,
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! As KVM does: prefer a vCPU of the same virtual machine that waits for a pCPU (directed yield), taking turns; the
 //! spinner itself steps behind whoever waits on its own pCPU. The window doubles with every exit in vain. Xen has
-//! neither the preference nor the doubling.
+//! neither the preference nor the doubling: a preferred vCPU that is OVER would run before others that are not.
 
 use crate::engine::next_in_word;
 use crate::ids::VcpuIx;
@@ -19,8 +19,9 @@ impl World {
         vcpu.host_debt += exit_ns;
         vcpu.pause_window = (vcpu.pause_window * 2).min(ple.window_max);
         vcpu.pause_left = vcpu.pause_window;
+        let directed = ple.directed && !self.scheduler().is_credit();
         let vm = &mut self.vms[vm.at()];
-        let preferred = if ple.directed { next_in_word(vm.ready, vm.yielded_to + 1) } else { None };
+        let preferred = if directed { next_in_word(vm.ready, vm.yielded_to + 1) } else { None };
         if let Some(index) = preferred {
             vm.yielded_to = index;
             let target = VcpuIx(vm.first_vcpu.0 + index);

@@ -2,13 +2,17 @@
 
 use crate::ids::{PcpuIx, ThreadIx, VcpuIx, VmIx};
 
-/// Which timer is whose.
+/// Where each kind of timer begins, in the order of the numbers: vCPUs' first, at 0.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slots {
-    vcpus: u32,
     pcpus: u32,
     threads: u32,
-    vms: u32,
+    windows: u32,
+    balances: u32,
+    caps: u32,
+    credit: u32,
+    pulls: u32,
+    count: usize,
 }
 
 /// Timers of a vCPU, and one place that is never used: a power of two.
@@ -46,102 +50,91 @@ pub(crate) enum Owner {
 impl Slots {
     pub(crate) fn new(vcpus: usize, pcpus: usize, threads: usize, vms: usize) -> Self {
         let of = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-        Self { vcpus: of(vcpus), pcpus: of(pcpus), threads: of(threads), vms: of(vms) }
+        let at_threads = PER_VCPU as usize * vcpus + pcpus;
+        let at_vms = at_threads + threads;
+        // Credit, slices and the tick are one each.
+        let at_pulls = at_vms + 3 * vms + 3;
+        Self {
+            pcpus: of(at_threads - pcpus),
+            threads: of(at_threads),
+            windows: of(at_vms),
+            balances: of(at_vms + vms),
+            caps: of(at_vms + 2 * vms),
+            credit: of(at_pulls - 3),
+            pulls: of(at_pulls),
+            count: at_pulls + pcpus,
+        }
     }
 
     pub(crate) fn count(self) -> usize {
-        [(PER_VCPU * self.vcpus) as usize, 2 * self.pcpus as usize, self.threads as usize, 3 * self.vms as usize, 3]
-            .iter()
-            .sum()
-    }
-
-    pub(crate) fn run(self, v: VcpuIx) -> u32 {
-        self.vcpu(0, v)
-    }
-
-    pub(crate) fn irq(self, v: VcpuIx) -> u32 {
-        self.vcpu(1, v)
-    }
-
-    pub(crate) fn nap(self, v: VcpuIx) -> u32 {
-        self.vcpu(2, v)
+        self.count
     }
 
     /// A vCPU's are beside each other.
     #[expect(clippy::unused_self, reason = "as the others")]
-    fn vcpu(self, kind: u32, v: VcpuIx) -> u32 {
-        v.0 * PER_VCPU + kind
+    pub(crate) fn run(self, v: VcpuIx) -> u32 {
+        v.0 * PER_VCPU
+    }
+
+    pub(crate) fn irq(self, v: VcpuIx) -> u32 {
+        self.run(v) + 1
+    }
+
+    pub(crate) fn nap(self, v: VcpuIx) -> u32 {
+        self.run(v) + 2
     }
 
     pub(crate) fn pcpu(self, p: PcpuIx) -> u32 {
-        PER_VCPU * self.vcpus + p.0
+        self.pcpus + p.0
     }
 
     pub(crate) fn thread(self, t: ThreadIx) -> u32 {
-        PER_VCPU * self.vcpus + self.pcpus + t.0
-    }
-
-    fn vm(self, kind: u32, vm: VmIx) -> u32 {
-        PER_VCPU * self.vcpus + self.pcpus + self.threads + kind * self.vms + vm.0
+        self.threads + t.0
     }
 
     pub(crate) fn window(self, vm: VmIx) -> u32 {
-        self.vm(0, vm)
+        self.windows + vm.0
     }
 
     pub(crate) fn balance(self, vm: VmIx) -> u32 {
-        self.vm(1, vm)
+        self.balances + vm.0
     }
 
     pub(crate) fn cap(self, vm: VmIx) -> u32 {
-        self.vm(2, vm)
+        self.caps + vm.0
     }
 
     pub(crate) fn credit(self) -> u32 {
-        self.vm(3, VmIx(0))
+        self.credit
     }
 
     pub(crate) fn slices(self) -> u32 {
-        self.credit() + 1
+        self.credit + 1
     }
 
     pub(crate) fn tick(self) -> u32 {
-        self.slices() + 1
+        self.credit + 2
     }
 
     pub(crate) fn pulls(self, p: PcpuIx) -> u32 {
-        self.tick() + 1 + p.0
+        self.pulls + p.0
     }
 
-    #[expect(clippy::same_functions_in_if_condition, reason = "`below` takes its part of the numbers each time")]
-    pub(crate) fn owner(self, mut slot: u32) -> Owner {
-        let mut below = |n: u32| {
-            let found = (slot < n).then_some(slot);
-            slot = slot.wrapping_sub(n);
-            found
-        };
-        let vms = self.vms;
-        if let Some(n) = below(PER_VCPU * self.vcpus) {
-            let v = VcpuIx(n / PER_VCPU);
-            [Owner::Run(v), Owner::Irq(v), Owner::Nap(v), Owner::Nap(v)][(n % PER_VCPU) as usize]
-        } else if let Some(n) = below(self.pcpus) {
-            Owner::Pcpu(PcpuIx(n))
-        } else if let Some(n) = below(self.threads) {
-            Owner::Thread(ThreadIx(n))
-        } else if let Some(n) = below(vms) {
-            Owner::Window(VmIx(n))
-        } else if let Some(n) = below(vms) {
-            Owner::Balance(VmIx(n))
-        } else if let Some(n) = below(vms) {
-            Owner::Cap(VmIx(n))
-        } else if below(1).is_some() {
-            Owner::Credit
-        } else if below(1).is_some() {
-            Owner::Slices
-        } else if below(1).is_some() {
-            Owner::Tick
-        } else {
-            Owner::Pulls(PcpuIx(slot))
+    pub(crate) fn owner(self, slot: u32) -> Owner {
+        match slot {
+            n if n < self.pcpus => {
+                let v = VcpuIx(n / PER_VCPU);
+                [Owner::Run(v), Owner::Irq(v), Owner::Nap(v), Owner::Nap(v)][(n % PER_VCPU) as usize]
+            }
+            n if n < self.threads => Owner::Pcpu(PcpuIx(n - self.pcpus)),
+            n if n < self.windows => Owner::Thread(ThreadIx(n - self.threads)),
+            n if n < self.balances => Owner::Window(VmIx(n - self.windows)),
+            n if n < self.caps => Owner::Balance(VmIx(n - self.balances)),
+            n if n < self.credit => Owner::Cap(VmIx(n - self.caps)),
+            n if n == self.credit => Owner::Credit,
+            n if n == self.slices() => Owner::Slices,
+            n if n == self.tick() => Owner::Tick,
+            n => Owner::Pulls(PcpuIx(n - self.pulls)),
         }
     }
 }

@@ -6,8 +6,8 @@
 
 use super::chains::{Chain, Differs, differ, placed};
 use super::{
-    AGAIN_MAX, AGAIN_MIN, CHAIN_CONCURRENCY_MAX, Change, Comparing, SWITCHES_PER_S_MIN, State, Turns,
-    UNCOUNTED_WINDOWS, evidence,
+    AGAIN_MAX, AGAIN_MIN, Change, Comparing, SWITCHES_PER_S_MIN, State, Turns, UNCOUNTED_WINDOWS, evidence,
+    is_more_than_a_chain,
 };
 use crate::guest::GuestParams;
 use crate::guest::backoff::Backoff;
@@ -84,10 +84,9 @@ fn may_be_several(window: &Window, params: &GuestParams) -> bool {
     let cpus = window.group.cpu_time.share_of(window.length);
     let switches = window.group.voluntary_switches + window.group.involuntary_switches;
     let per_s = switches as f64 / window.length.as_secs_f64().max(1e-9);
-    let at_once = window.concurrency().is_some_and(|threads| threads > CHAIN_CONCURRENCY_MAX);
     window.group.threads >= 4
         && window.vcpus.len() >= 2
-        && (cpus > params.turns_cpus_max || at_once)
+        && (cpus > params.turns_cpus_max || is_more_than_a_chain(window))
         && per_s >= 2.0 * SWITCHES_PER_S_MIN
 }
 

@@ -60,6 +60,7 @@ impl World {
             entity.used = 0;
         }
         let next = self.credit_next(p, prev, yields);
+        debug_assert!(self.is_first(p, next), "{next:?} comes before who waits on {p:?}");
         if prev.is_some() && prev == next {
             return self.credit_arm(p);
         }
@@ -72,24 +73,29 @@ impl World {
         }
     }
 
+    /// Whether nobody of a higher class waits here: all the promise that there is. Who has never run is in the queue as
+    /// if it had woken (`setup`).
+    fn is_first(&self, p: PcpuIx, next: Option<VcpuIx>) -> bool {
+        let class = |v: Option<VcpuIx>| v.map_or(IDLE, |v| self.class_of_vcpu(v));
+        let begins = next.is_some_and(|next| self.vcpus[next.at()].totals.dispatches == 0);
+        begins || class(next) <= class(self.host.pcpus[p.at()].queue.first())
+    }
+
     /// The first of the queue, with the present one behind those of its class, or one of a higher class from elsewhere.
     fn credit_next(&mut self, p: PcpuIx, prev: Option<VcpuIx>, yields: bool) -> Option<VcpuIx> {
-        let favoured = self.host.pcpus[p.at()].favoured.take();
         let first = self.host.pcpus[p.at()].queue.first().map(|first| self.class_of_vcpu(first));
         // Whoever yields goes behind one of a lower class, too: before nobody, here.
         let stays = prev.filter(|prev| first.is_none_or(|first| !yields && self.class_of_vcpu(*prev) < first));
         let best = stays.map_or(first.unwrap_or(IDLE), |stays| self.class_of_vcpu(stays));
-        let pcpu = &mut self.host.pcpus[p.at()];
-        let next = match favoured.filter(|v| pcpu.queue.remove(*v)) {
-            Some(favoured) => favoured,
-            None if best >= OVER
-                && let Some(stolen) = self.credit_steal(p, best) =>
-            {
-                return Some(stolen);
-            }
-            None if stays.is_some() => return stays,
-            None => self.host.pcpus[p.at()].queue.pop(|_| true)?,
-        };
+        if best >= OVER
+            && let Some(stolen) = self.credit_steal(p, best)
+        {
+            return Some(stolen);
+        }
+        if stays.is_some() {
+            return stays;
+        }
+        let next = self.host.pcpus[p.at()].queue.pop(|_| true)?;
         self.dequeued(p, next);
         Some(next)
     }
