@@ -98,7 +98,7 @@ fn what_a_means_lacks_is_named_and_the_next_one_is_used_on_this_machine() {
         }
         let left = in_order.iter().find(|name| available(&report, name).0);
         let run =
-            format!("{what} || exit 90; $G run --policy retain --profile latency --json -- sh -c 'sleep 0.8; exit 3'");
+            format!("{what} || exit 90; $G run --policy retain --profile latency --json -- sh -c 'sleep 1.5; exit 3'");
         let used = json(&in_namespaces(&["-m"], folder.path(), &run).with_status(3))["means"]["retention"].clone();
         assert_eq!(used.as_str(), left.copied(), "{what}");
     }
