@@ -45,6 +45,16 @@ fn each_state_is_said_with_what_would_change_it() {
             "on vCPU 1: its threads take turns",
             "hand over 2 times as seldom",
         ),
+        (
+            Explanation {
+                active: set("1"),
+                retaining: set("1"),
+                turns: Some(TrialRecord { pays: true, ..record.clone() }),
+                ..base.clone()
+            },
+            "on vCPU 1, kept awake: its threads take turns",
+            "hand over 2 times as seldom",
+        ),
         (base.clone(), "too long to bridge", "idle periods of vCPUs 0-1 get shorter"),
     ] {
         let state = state(&explanation, Policy::Retain, false);

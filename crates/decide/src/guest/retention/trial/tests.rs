@@ -70,6 +70,19 @@ fn what_costs_more_than_it_saves_is_stopped_and_what_saves_is_kept() {
 }
 
 #[test]
+fn polling_is_tried_once_a_program_has_lasted_half_a_second() {
+    let mut trial = Trial::new(true, RetainMeans::Haltpoll, &GuestParams::default());
+    for n in 1..=5 {
+        assert!(trial.retains() && !trial.is_running(), "{n}");
+        if n > 1 {
+            assert!(trial.urgency() == Urgency::None, "nobody waits for short windows yet");
+        }
+        trial.step(&window(n * 100, 15.0, 10_000), true);
+    }
+    assert!(trial.is_running());
+}
+
+#[test]
 fn a_trial_is_short_and_comes_back_ever_less_often() {
     let mut trial = trial();
     let dear = Program { cost_us: [16.0, 15.0], rate: [10_000; 2], drift: 0.0 };
